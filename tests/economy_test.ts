@@ -51,15 +51,20 @@ Deno.test("readRecording() refuses what can't be replayed, in one sentence", () 
 
 Deno.test("readRecording() takes the notes off and finds the calls with their times", () => {
   const [call, result] = round("1", "x");
-  const { messages, calls, errors, usage } = readRecording(line([
+  const [other, stated] = round("2", "Exit code: 0\nOutput:\nError: none.");
+  const { messages, calls, usage } = readRecording(line([
     { role: "user", content: "Hi.", ts: 5_000, meta: true },
     { ...call, usage: { input: 3, cache_read: 4, cache_write: 5, output: 6 }, ts: 6_000 },
     { ...result, error: true },
+    other!,
+    stated!,
+    ...round("3", "Error: who knows."),
     { role: "assistant", content: "Done." },
   ]));
   assertEquals(messages[0], { role: "user", content: "Hi." });
-  assertEquals(calls, [{ messages: 1, timeMs: 5_000 }, { messages: 3, timeMs: 25_000 }]);
-  assertEquals([...errors], [2]);
+  assertEquals(calls, [1, 3, 5, 7].map((messages, at) => ({ messages, timeMs: 5_000 + 20_000 * at })));
+  const results = messages.filter((message) => message.role === "tool");
+  assertEquals(results.map(({ failed }) => failed), [true, false, undefined]);
   assertEquals(usage.get(1)?.cache_read, 4);
 });
 

@@ -6,7 +6,7 @@ import {
   type PromptSessionOptions,
   type SessionView,
 } from "@tare/planner";
-import { looksLikeError, recallOriginal } from "@tare/prune";
+import { recallOriginal } from "@tare/prune";
 
 /** What an adapter goes by: the options of a `plannerSession()`, and who is told what. */
 export interface AdapterOptions extends PromptSessionOptions {
@@ -28,11 +28,6 @@ export interface Adapter {
   readonly session: PlannerSession;
   /** What each call cost since the adapter was made, and why, first to last. */
   readonly ledger: readonly LedgerEntry[];
-}
-
-/** A result that the framework knows to report an error; such results stay. */
-export interface ReadResult {
-  readonly failed?: boolean;
 }
 
 /** What a framework tells of a call that it is about to make, beside its messages. */
@@ -63,11 +58,7 @@ export class AdaptedSession implements Adapter {
 
   constructor(options: AdapterOptions) {
     this.#options = options;
-    const { isError = looksLikeError } = options;
-    this.session = plannerSession({
-      ...options,
-      isError: (message, index) => (message as ReadResult).failed || isError(message, index),
-    });
+    this.session = plannerSession(options);
     this.#stored = this.session.state;
   }
 

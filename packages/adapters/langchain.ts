@@ -16,13 +16,7 @@ import {
   type Usage,
 } from "@tare/messages";
 import { RECALL_TOOL, type RecallParameters } from "@tare/prune";
-import {
-  AdaptedSession,
-  type AdaptedView,
-  type Adapter,
-  type AdapterOptions,
-  type ReadResult,
-} from "./adapted_session.ts";
+import { AdaptedSession, type AdaptedView, type Adapter, type AdapterOptions } from "./adapted_session.ts";
 
 export type { Adapter, AdapterOptions } from "./adapted_session.ts";
 
@@ -120,7 +114,7 @@ interface ResultMessage extends LangChainMessage {
   readonly status?: "success" | "error";
 }
 
-function readMessage(message: LangChainMessage, at: number): Message & ReadResult {
+function readMessage(message: LangChainMessage, at: number): Message {
   const content = readContent(message.content);
   switch (message.type) {
     case "system":

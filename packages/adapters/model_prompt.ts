@@ -12,7 +12,7 @@ import {
   type ToolCall,
 } from "@tare/messages";
 import { RECALL_TOOL } from "@tare/prune";
-import type { AdaptedSession, AdaptedView, ReadResult } from "./adapted_session.ts";
+import type { AdaptedSession, AdaptedView } from "./adapted_session.ts";
 
 /** A part of a message, as far as it is read here. */
 export interface PromptPart {
@@ -159,7 +159,7 @@ function readCall({ toolCallId, toolName, input }: CallPart): ToolCall {
   };
 }
 
-function readResult({ toolCallId, output }: ResultPart): Message & ReadResult {
+function readResult({ toolCallId, output }: ResultPart): Message {
   const { type, value, reason = "Denied." } = output;
   const content = type === "content"
     ? (value as PromptPart[]).map(readPart)

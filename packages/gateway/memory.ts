@@ -1,6 +1,5 @@
 import { createHash } from "node:crypto";
 import { LRUCache } from "lru-cache";
-import type { ToolDefinition } from "@tare/messages";
 import {
   type ItemPart,
   type JsonReader,
@@ -8,6 +7,7 @@ import {
   type ListReader,
   type PieceToRead,
   readJsonAt,
+  type ReadTool,
   type RequestReaders,
 } from "@tare/wire";
 import type { Followed } from "./sessions/session.ts";
@@ -41,7 +41,7 @@ export class Memory {
   /** Items of requests and replies. */
   readonly #items: KnownJson<readonly ItemPart[]>;
   readonly #lists: KnownLists;
-  readonly #tools: KnownJson<ToolDefinition | undefined>;
+  readonly #tools: KnownJson<ReadTool>;
   readonly #referred: LRUCache<string, readonly ItemPart[]>;
   readonly #responses: LRUCache<string, FollowedResponse>;
 

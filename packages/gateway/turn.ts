@@ -13,10 +13,12 @@ import {
   type ItemPart,
   readItem,
   type RequestReaders,
+  toolsInFront,
   type TurnWriter,
   type WireItem,
   type WireReply,
   type WireRequest,
+  withFoundTools,
   writeRequest,
 } from "@tare/wire";
 import type { Followed, GatewaySession, HiddenPlace } from "./sessions/session.ts";
@@ -161,12 +163,12 @@ export class GatewayTurn {
     await inSlices(counting(request, countTokens));
     const expanded = session.expand(request.items, { isTurn: oneShot === undefined });
     const heads = expanded.filter(({ bytes }) => !bytes).length;
-    const items = [
+    const items = withFoundTools([
       ...expanded.slice(0, heads),
       ...(follows?.owed ?? []).map((json) => this.#itemOf(json)),
       ...expanded.slice(heads),
       ...this.#added,
-    ];
+    ], request.tools);
     const history = { messages: messagesOf(items), tools: this.#tools(recall) };
     if (prompts) {
       const call = {
@@ -248,8 +250,7 @@ export class GatewayTurn {
   }
 
   #tools(recall: boolean): readonly ToolDefinition[] {
-    const { request: { tools = [] } } = this.#options;
-    const definitions = tools.flatMap(({ definition }) => definition ?? []);
+    const definitions = toolsInFront(this.#options.request);
     return recall ? [...definitions, RECALL_TOOL] : definitions;
   }
 

@@ -206,7 +206,7 @@ export class Turns {
     session.asked({ atMs: now(), ...(!oneShot && { model: wire.model }) });
     if (isObserved && !session.facts.control) session.leave();
     const recall = offers && !session.facts.isReverted && (wire.tools ?? []).length > 0 &&
-      wire.tools?.every(({ definition }) => definition?.function.name !== RECALL_TOOL.function.name);
+      wire.tools?.every(({ definition }) => definition.function.name !== RECALL_TOOL.function.name);
     return new GatewayTurn({
       client,
       session,

@@ -26,8 +26,8 @@ const IMAGE_TOKENS = { low: 85, other: 85 + 4 * 170 };
 const BASE64_CHARS_PER_TOKEN = 32;
 
 /**
- * Tokens of one message: its text, parts, name, reasoning and tool calls (without their ids, which providers
- * don't show to the model), plus {@linkcode MESSAGE_OVERHEAD_TOKENS}. The count is remembered for each message object and counter, so that a
+ * Tokens of one message: its text, parts, name, reasoning, tool calls (without their ids, which providers
+ * don't show to the model) and the tools that it finds, plus {@linkcode MESSAGE_OVERHEAD_TOKENS}. The count is remembered for each message object and counter, so that a
  * message is counted once, not once per call.
  *
  * @example
@@ -44,6 +44,9 @@ export function countMessageTokens(message: Message, countTokens: CountTokens): 
     checkGiven("countMessageTokens()", { message }, { message: "message" });
     let tokens = MESSAGE_OVERHEAD_TOKENS + countContent(message.content, countTokens);
     if ("name" in message && message.name) tokens += countTokens(message.name);
+    if ("findsTools" in message) {
+      for (const tool of message.findsTools ?? []) tokens += countToolTokens(tool, countTokens);
+    }
     if (message.role !== "assistant") return tokens;
     if (message.reasoning_content) tokens += countTokens(message.reasoning_content);
     if (message.refusal) tokens += countTokens(message.refusal);

@@ -83,6 +83,10 @@ export interface AssistantMessage {
   readonly tool_calls?: readonly ToolCall[];
   /** The reasoning, where the provider shows it. */
   readonly reasoning_content?: string | null;
+  /** Tools that the provider itself has found for it: the model is shown their definitions there. Default: none. */
+  readonly findsTools?: readonly ToolDefinition[];
+  /** Whether it has to stay where it stands, such as what makes tools known. Default: it may leave. */
+  readonly keep?: boolean;
 }
 
 /** The result of one tool call. */
@@ -94,6 +98,10 @@ export interface ToolMessage {
   readonly content: Content;
   /** Whether it has to stay where it stands, such as what makes tools known. Default: it may leave. */
   readonly keep?: boolean;
+  /** Whether the call failed, as its client states it: that outranks what its text looks like. Default: nobody states it. */
+  readonly failed?: boolean;
+  /** Tools that it names and that the provider shows the model there, in full. Default: none. */
+  readonly findsTools?: readonly ToolDefinition[];
 }
 
 /**

@@ -51,7 +51,10 @@ export interface PromptSessionOptions {
   readonly mechanisms?: Partial<Mechanisms> | undefined;
   /** What pruning wants to know of each tool, by name. Default: nothing is known. */
   readonly tools?: NonNullable<PruneOptions["tools"]>;
-  /** Whether a result reports an error; such results stay. Default: that of `selectElisions`. */
+  /**
+   * Whether a result reports an error of which nobody states whether its call failed; such results stay. Default: that
+   * of `selectElisions`.
+   */
   readonly isError?: (message: ToolMessage, index: number) => boolean;
   /** Asks a model for a summary, when the window is full of what isn't tool results. Default: old turns are dropped. */
   readonly summarise?: Summarise;

@@ -101,7 +101,10 @@ export interface PruneOptions {
   readonly protectTokens?: number;
   /** Results with fewer UTF-8 bytes stay. Default 1,024. */
   readonly minBytes?: number;
-  /** Whether a result reports an error; such results stay. Default {@linkcode looksLikeError}. */
+  /**
+   * Whether a result reports an error of which nobody states whether its call failed; such results stay. Default
+   * {@linkcode looksLikeError}.
+   */
   readonly isError?: (message: ToolMessage, index: number) => boolean;
   /** Where the originals go. */
   readonly archive: Archive;
@@ -198,7 +201,7 @@ function isErrorResult(
   index: number,
   { isError = looksLikeError }: SelectOptions,
 ): boolean {
-  return isError(message, index);
+  return message.failed ?? isError(message, index);
 }
 
 /** Index of the first message of the protected tail. */

@@ -43,14 +43,17 @@ export {
   readingRequest,
   readItem,
   readRequest,
+  type ReadTool,
   readWireBody,
   type RequestReaders,
+  toolsInFront,
   type TurnWriter,
   UnknownShape,
   type WireBody,
   type WireItem,
   type WireReply,
   type WireRequest,
+  withFoundTools,
   writeRequest,
 } from "./protocol.ts";
 export {
@@ -62,6 +65,7 @@ export {
   splitEvents,
   SseSplitter,
 } from "./reply_stream.ts";
+export { statedFailure } from "./stated_failure.ts";
 export {
   emptyResponse,
   type FunctionCallItem,

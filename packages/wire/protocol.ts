@@ -1,4 +1,11 @@
-import { checkGiven, contentText, type Message, type ToolDefinition, type Usage } from "@tare/messages";
+import {
+  checkGiven,
+  contentText,
+  type Message,
+  type ToolDefinition,
+  type ToolMessage,
+  type Usage,
+} from "@tare/messages";
 import {
   arrayItems,
   editJson,
@@ -6,6 +13,7 @@ import {
   isRecord,
   joinBytes,
   type JsonEdit,
+  type JsonRecord,
   objectFields,
   readJsonAt,
   type Span,
@@ -24,6 +32,8 @@ export interface ItemPart {
   readonly holdsMark?: boolean;
   /** Id of an item of an earlier reply, of which only the id was sent. */
   readonly refersTo?: string;
+  /** Names of tools of the request that the provider shows the model there, and not in front. Default: none. */
+  readonly finds?: readonly string[];
   /**
    * What a request is for that ends in this item: the next step of a conversation, a summary that shall stand in its
    * place, or something else. Default: the item doesn't say.
@@ -148,8 +158,13 @@ export interface Protocol {
   readItem(value: unknown): readonly ItemPart[];
   /** An item, or the head's values, without what doesn't tell it from another. Default: its bytes tell it. */
   readonly plain?: (value: unknown) => unknown;
-  /** Makes a definition of a tool; nothing of a tool that is no function. @throws {UnknownShape} likewise. */
-  readTool(value: unknown): ToolDefinition | undefined;
+  /** Makes a definition of a tool. @throws {UnknownShape} likewise. */
+  readTool(value: unknown): {
+    /** What it is to the planner. */
+    readonly definition: ToolDefinition;
+    /** Whether it stands in front of the prompt: a tool that is deferred stands nowhere until it is found. */
+    readonly inFront: boolean;
+  };
   /** The item, as JSON, of a message that isn't the client's: a line for what left. */
   writeMessage(message: Message): string;
   /** The items, each as JSON, that answer these calls. */
@@ -249,13 +264,25 @@ export interface WireRequest extends WireBody {
   readonly items: readonly WireItem[];
   /** The tools; nothing if the request has none. */
   readonly tools:
-    | readonly {
+    | readonly (ReadTool & {
       /** Its JSON, as it was sent. */
       readonly bytes: Uint8Array<ArrayBuffer>;
-      /** What it is to the planner; nothing of a tool that is no function. */
-      readonly definition: ToolDefinition | undefined;
-    }[]
+    })[]
     | undefined;
+}
+
+/** What is made of a tool. */
+export type ReadTool = ReturnType<Protocol["readTool"]>;
+
+/** The tools that stand in front of a request's prompt, in their order. */
+export function toolsInFront({ tools = [] }: Pick<WireRequest, "tools">): readonly ToolDefinition[] {
+  return tools.flatMap(({ definition, inFront }) => inFront ? [definition] : []);
+}
+
+/** A tool that is no function, as it is shown: in place of a name, so that nothing of it ever gives way to less. */
+export function wholeTool(tool: JsonRecord): ReadTool {
+  const name = `${tool.name ?? tool.type} ${JSON.stringify(tool)}`;
+  return { definition: { type: "function", function: { name } }, inFront: true };
 }
 
 /** Where a piece of JSON stands, and what is to be made of it. */
@@ -312,7 +339,7 @@ export interface RequestReaders {
   /** Default: no list is remembered. */
   readonly lists?: ListReader | undefined;
   readonly items: JsonReader<readonly ItemPart[]>;
-  readonly tools: JsonReader<ToolDefinition | undefined>;
+  readonly tools: JsonReader<ReadTool>;
   /** The item of an earlier reply with this id. Default: none is known. */
   readonly referred?: (id: string) => readonly ItemPart[] | undefined;
 }
@@ -441,21 +468,49 @@ export function* readingRequest(
     }
     readers.lists?.keep(bytes, { start, kind, items: listed, known });
   }
-  const tools = fields.get("tools");
-  const isList = tools !== undefined && bytes[tools.start] === OPEN_ARRAY;
+  const listed = fields.get("tools");
+  const tools = listed !== undefined && bytes[listed.start] === OPEN_ARRAY
+    ? arrayItems(bytes, listed.start).map((span) => ({
+      bytes: bytes.subarray(span.start, span.end),
+      ...readers.tools.read(bytes, { ...span, kind, read: protocol.readTool }).value,
+    }))
+    : undefined;
   return {
     ...body,
     protocol,
     model: String(readField(body, "model")),
     stream: readField(body, "stream") === true,
-    items,
-    tools: isList
-      ? arrayItems(bytes, tools.start).map((span) => ({
-        bytes: bytes.subarray(span.start, span.end),
-        definition: readers.tools.read(bytes, { ...span, kind, read: protocol.readTool }).value,
-      }))
-      : undefined,
+    items: withFoundTools(items, tools),
+    tools,
   };
+}
+
+/** The items with the definitions of the tools that they find. Those that find none are the same objects. */
+export function withFoundTools(
+  items: readonly WireItem[],
+  tools: WireRequest["tools"] = [],
+): readonly WireItem[] {
+  const isFinder = ({ parts }: WireItem) => parts.some(({ finds }) => finds !== undefined);
+  if (!items.some(isFinder)) return items;
+  const known = new Map(tools.map(({ definition }) => [definition.function.name, definition]));
+  const find = ({ finds = [], ...part }: ItemPart): ItemPart => {
+    const found = finds.flatMap((name) => known.get(name) ?? []);
+    return found.length === 0 ? part : { ...part, message: withTools(part.message, found) };
+  };
+  return items.map((item) => isFinder(item) ? { ...item, parts: item.parts.map(find) } : item);
+}
+
+const found = new WeakMap<Message, Message & Pick<ToolMessage, "findsTools">>();
+
+/** A message that finds tools: the same object for the same message and tools, so that what is known of it stays known. */
+function withTools(message: Message, tools: readonly ToolDefinition[]): Message {
+  const known = found.get(message);
+  const { findsTools = [] } = known ?? {};
+  const isKnown = findsTools.length === tools.length && tools.every((tool, at) => tool === findsTools[at]);
+  if (known && isKnown) return known;
+  const now = { ...message, findsTools: tools };
+  found.set(message, now);
+  return now;
 }
 
 /** The item that stands at a place. @throws what {@linkcode readRequest} throws. */
@@ -593,11 +648,11 @@ function writeTools(
   { tools = [], protocol }: WireRequest,
   shown: readonly ToolDefinition[],
 ): Uint8Array<ArrayBuffer> | undefined {
-  const full = tools.flatMap(({ definition }) => definition ?? []);
+  const full = toolsInFront({ tools });
   if (shown.length === full.length && shown.every((tool, at) => tool === full[at])) return undefined;
   let at = 0;
-  const written = tools.map(({ definition, bytes }) => {
-    const now = definition && shown[at++];
+  const written = tools.map(({ definition, inFront, bytes }) => {
+    const now = inFront ? shown[at++] : undefined;
     if (!now || now === definition) return bytes;
     return encoder.encode(protocol.writeTool(now, readJsonAt(bytes, { start: 0, end: bytes.length })));
   });

@@ -70,6 +70,6 @@ export function shown(
     items,
     messages: seen.map(({ message }) => message),
     places: seen.map(({ place }) => place),
-    tools: tools.flatMap(({ definition }) => definition ?? []),
+    tools: tools.map(({ definition }) => definition),
   };
 }

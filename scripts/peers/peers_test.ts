@@ -108,7 +108,7 @@ async function play(make: MakePolicy, { windowTokens = 200_000, resultTokens = 5
   const messages = session(resultTokens, taskTokens);
   const recording = { messages } as unknown as Recording;
   const profile = profileNamed("anthropic-5m");
-  const policy = await make({ profile, windowTokens, countTokens, recording, isError: () => false });
+  const policy = await make({ profile, windowTokens, countTokens, recording });
   const views: PolicyView[] = [];
   for (let at = 2; at <= messages.length; at++) {
     if (messages[at] && messages[at].role !== "assistant") continue;

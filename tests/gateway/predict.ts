@@ -19,7 +19,6 @@ export function recordingOf(requests: readonly SimulatedCall[]): Recording {
     tools: last.tools,
     messages: last.messages,
     calls: requests.map(({ messages, atMs }) => ({ messages: messages.length, timeMs: atMs })),
-    errors: new Set(),
     usage: new Map(),
     compacted: [],
   };
@@ -33,14 +32,14 @@ export interface PredictedCall {
 
 /**
  * What `bench:economy` says of a session under the planner as it ships, call by call: with the tools that the gateway
- * sends, huge results truncated on arrival, and without the recording's flags on failed results, which no request carries.
+ * sends, and huge results truncated on arrival.
  */
 export async function predict(
   recording: Recording,
   { profile, countTokens }: { readonly profile: Profile; readonly countTokens: CountTokens },
 ): Promise<Played & { readonly each: readonly PredictedCall[] }> {
   const tools: readonly ToolDefinition[] = [...recording.tools, RECALL_TOOL];
-  const asSent: Recording = { ...recording, tools, errors: new Set() };
+  const asSent: Recording = { ...recording, tools };
   const each: PredictedCall[] = [];
   const sums = await play(asSent, (options) => {
     const policy = plannerPolicy(options, { mechanisms: { truncate: true } });

@@ -32,7 +32,10 @@ function toMessages(messages: readonly Message[]): Said[] {
 
 function toBlocks(message: Message): object[] {
   const { role, content } = message;
-  if (role === "tool") return [{ type: "tool_result", tool_use_id: message.tool_call_id, content }];
+  if (role === "tool") {
+    const { tool_call_id: tool_use_id, failed: is_error } = message;
+    return [{ type: "tool_result", tool_use_id, content, ...(is_error !== undefined && { is_error }) }];
+  }
   const calls = role === "assistant" ? message.tool_calls ?? [] : [];
   return [
     ...(content ? [{ type: "text", text: content }] : []),

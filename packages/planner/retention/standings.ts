@@ -200,7 +200,7 @@ export class Standings {
   #addStep(message: Message, at: number, answeredAt: number | undefined): void {
     if (message.role === "assistant") {
       const names = (message.tool_calls ?? []).map((call) => meantCall(call).name);
-      const stays = names.some((name) => this.#stays(name));
+      const stays = message.keep || names.some((name) => this.#stays(name));
       this.#open = names.length > 0 ? { from: at, calls: names.length, stays } : undefined;
       for (const name of names) this.called.add(name);
       return;
@@ -225,7 +225,7 @@ export class Standings {
     if (this.#stays(tool)) return;
     const text = resultText(message);
     if (text === undefined || parsePlaceholder(text.split("\n", 1)[0] ?? "")) return;
-    if (isError(message, at)) return;
+    if (message.failed ?? isError(message, at)) return;
     this.results.push({ at, message, tool, recalled });
   }
 

@@ -73,6 +73,37 @@ Deno.test("simulator() looks back 20 blocks from a mark, and keeps for an hour w
   assertEquals(await usage({ messages: blocks(43, MARK) }), [0, 47_300, 0]);
 });
 
+Deno.test("simulator() keeps deferred tools out of the prompt until they are found, where they stand", async () => {
+  const { usage } = provider(4);
+  const tool = (name: string, more: object = {}) => ({
+    name,
+    description: words(1_100, name),
+    input_schema: { type: "object" },
+    ...more,
+  });
+  const later = ["x", "y"].map((name) => tool(name, { defer_loading: true }));
+  const messages = [
+    { role: "user", content: [text("Go.", MARK)] },
+    { role: "assistant", content: [{ type: "tool_use", id: "c", name: "find", input: {} }] },
+    {
+      role: "user",
+      content: [{
+        type: "tool_result",
+        tool_use_id: "c",
+        content: [{ type: "tool_reference", tool_name: "y" }],
+        ...MARK,
+      }],
+    },
+  ];
+  const first = messages.slice(0, 1);
+  const [, alone = 0] = await usage({ tools: [tool("a", MARK)], messages: first });
+  // Whatever waits, in front or behind.
+  assertEquals(await usage({ tools: [...later, tool("a", MARK)], messages: first }), [alone, 0, 0]);
+  const [read, written = 0] = await usage({ tools: [later[0], tool("a", MARK), later[1]], messages });
+  assertEquals([read, written > 1_100, written < 1_150], [alone, true, true]);
+  assertEquals(await usage({ tools: [tool("a", MARK), ...later], messages }), [alone + written, 0, 0]);
+});
+
 Deno.test("simulator() replies in the Messages format, whole and streamed", async () => {
   const reply = {
     content: "Look.",

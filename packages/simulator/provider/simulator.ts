@@ -24,6 +24,7 @@ import {
   readRequest,
   readWireBody,
   toolCallDeltas,
+  toolsInFront,
   writeUsage,
 } from "@tare/wire";
 import { LRUCache } from "lru-cache";
@@ -362,7 +363,7 @@ async function readMessagesRequest(request: Request): Promise<MessagesRequest> {
     return {
       model: wire.model,
       messages,
-      tools: (wire.tools ?? []).flatMap(({ definition }) => definition ?? []),
+      tools: toolsInFront(wire),
       stream: wire.stream,
       marks,
     };

@@ -17,14 +17,14 @@ const HOUR_MS = 3_600_000;
 export function readCacheMarks(request: WireRequest): {
   /** Whether it stands with a tool or with a message. */
   readonly of: "tool" | "message";
-  /** Which of the tools, or of the messages of all items. */
+  /** Which of the tools in front of the prompt, or of the messages of all items. */
   readonly at: number;
   /** For how long, in milliseconds since the last use. */
   readonly ttlMs: number;
 }[] {
   const { tools = [], items } = request;
   const marks: ReturnType<typeof readCacheMarks> = [];
-  for (const [at, { bytes }] of tools.entries()) {
+  for (const [at, { bytes }] of tools.filter(({ inFront }) => inFront).entries()) {
     const tool = readJsonAt(bytes, { start: 0, end: bytes.length });
     marks.push(...ttlsOf([tool]).map((ttlMs) => ({ of: "tool" as const, at, ttlMs })));
   }

@@ -1,4 +1,11 @@
-import type { Content, ContentPart, Message, ToolCall, ToolDefinition } from "@tare/messages";
+import type {
+  AssistantMessage,
+  Content,
+  ContentPart,
+  Message,
+  ToolCall,
+  ToolDefinition,
+} from "@tare/messages";
 import { asRecord, isRecord, joinBytes, type JsonRecord } from "../json.ts";
 import {
   anchorOf,
@@ -10,9 +17,11 @@ import {
   type TurnWriter,
   type TurnWriterOptions,
   UnknownShape,
+  wholeTool,
   type WireReply,
 } from "../protocol.ts";
 import { arrangeItems, readCacheMarks } from "./cache_marks.ts";
+import { statedFailure } from "../stated_failure.ts";
 import { errorBody } from "./write_message.ts";
 import { toolOf } from "./write_messages_body.ts";
 import { type RawEvent, splitEvents, SseSplitter } from "../reply_stream.ts";
@@ -54,13 +63,13 @@ export const MESSAGES_PROTOCOL: Protocol = {
   plain,
   readTool(tool) {
     if (!isRecord(tool)) throw unknownTool();
-    const { type = "custom", name, description, input_schema: parameters } = tool;
-    if (type !== "custom") return undefined;
+    const { cache_control: _, defer_loading: isDeferred, ...shown } = tool;
+    const { type, name, description, input_schema: parameters } = shown;
+    const inFront = isDeferred !== true;
+    if ((type ?? "custom") !== "custom") return { ...wholeTool(shown), inFront };
     if (typeof name !== "string" || !isRecord(parameters)) throw unknownTool();
-    return {
-      type: "function",
-      function: { name, ...(typeof description === "string" && { description }), parameters },
-    };
+    const described = { name, ...(typeof description === "string" && { description }), parameters };
+    return { definition: { type: "function", function: described }, inFront };
   },
   writeMessage: ({ role, content }) =>
     JSON.stringify({ role: role === "assistant" ? role : "user", content: content ?? "" }),
@@ -315,7 +324,13 @@ function readMessage(value: unknown): readonly ItemPart[] {
   const blocks = blocksOf(content);
   if (role === "assistant") {
     const mark = blocks.findLast(({ cache_control: mark }) => isRecord(mark))?.cache_control;
-    return [{ message: readReply(blocks), ...(mark !== undefined && { mark: JSON.stringify(mark) }) }];
+    const finds = foundIn(blocks.map(referencesIn));
+    const message = { ...readReply(blocks), ...(finds.length > 0 && { keep: true }) };
+    return [{
+      message,
+      ...(mark !== undefined && { mark: JSON.stringify(mark) }),
+      ...(finds.length > 0 && { finds }),
+    }];
   }
   // A message of nothing is still one.
   if (blocks.length === 0) return [{ message: { role, content: [] } }];
@@ -326,17 +341,27 @@ function readMessage(value: unknown): readonly ItemPart[] {
     if (block.type === "tool_result") {
       const id = textOf(block.tool_use_id);
       const content = block.content ?? "";
+      const read = readContent(content);
+      const finds = foundIn([content]);
       // What makes a tool known to the model, or is cited from, is no text of which a line could tell.
       const keeps = Array.isArray(content) && content.some((block) => !LEAVING.includes(block?.type));
       const message: Message = {
         role: "tool",
         tool_call_id: id,
-        content: readContent(content),
+        content: read,
         ...(keeps && { keep: true }),
+        ...statedFailure(read, typeof block.is_error === "boolean" ? block.is_error : undefined),
       };
       const text = "content" in block ? { text: [...path, "content"] } : {};
       const holdsMark = mark !== undefined && !isRecord(block.cache_control);
-      return { message, at: path, ...text, ...marked, ...(holdsMark && { holdsMark }) };
+      return {
+        message,
+        at: path,
+        ...text,
+        ...marked,
+        ...(holdsMark && { holdsMark }),
+        ...(finds.length > 0 && { finds }),
+      };
     }
     const isText = block.type === "text";
     const read = isText ? textOf(block.text) : [readPart(block)];
@@ -347,6 +372,18 @@ function readMessage(value: unknown): readonly ItemPart[] {
       ...marked,
     };
   });
+}
+
+/** Names of the tools to which blocks in these lists refer. */
+function foundIn(lists: readonly unknown[]): readonly string[] {
+  return lists.flatMap((blocks) => Array.isArray(blocks) ? blocks : []).flatMap((block: JsonRecord | null) =>
+    block?.type === "tool_reference" && typeof block.tool_name === "string" ? [block.tool_name] : []
+  );
+}
+
+/** What the provider's own search has found, in its block of a reply. */
+function referencesIn({ content }: JsonRecord): unknown {
+  return isRecord(content) ? content.tool_references : undefined;
 }
 
 /** Blocks of a result that may leave with it. */
@@ -390,7 +427,7 @@ function markOf({ cache_control: own, type, content }: JsonRecord): unknown {
   return content.findLast((block) => isRecord(block?.cache_control))?.cache_control;
 }
 
-function readReply(blocks: readonly JsonRecord[]): Message {
+function readReply(blocks: readonly JsonRecord[]): AssistantMessage {
   const said: ContentPart[] = [];
   const thoughts: string[] = [];
   const calls: ToolCall[] = [];
@@ -425,6 +462,9 @@ function readPart(block: JsonRecord): ContentPart {
   const { type, text, source } = block;
   if (type === "text") return { type, text: textOf(text) };
   if (type === "image") return { type: "image_url", image_url: { url: "" } };
+  // In their place the model is shown the tools themselves.
+  const finds = foundIn([[block], referencesIn(block)]);
+  if (finds.length > 0) return { type: "text", text: finds.join("\n") };
   const data = isRecord(source) && typeof source.data === "string" ? source.data : undefined;
   if (type === "document" && isRecord(source)) {
     return source.type === "text" && data !== undefined

@@ -62,7 +62,7 @@ Deno.test("MESSAGES_PROTOCOL makes a message of each reply, and of each block of
   const picture = { type: "image_url", image_url: { url: "" } } as const;
   const expected: Message[] = [
     { role: "tool", tool_call_id: "c1", content: "A." },
-    { role: "tool", tool_call_id: "c2", content: "B." },
+    { role: "tool", tool_call_id: "c2", content: "B.", failed: true },
     { role: "tool", tool_call_id: "c3", content: [{ type: "text", text: "C." }, picture] },
     { role: "user", content: "And now?" },
     { role: "user", content: [{ type: "file", file: { file_data: "abcd" } }] },
@@ -128,8 +128,14 @@ Deno.test("MESSAGES_PROTOCOL writes tools, lines and answers in its own way", ()
   const { readTool, writeTool, writeMessage, writeAnswers } = MESSAGES_PROTOCOL;
   const original = { name: "f", description: "Long.", input_schema: { type: "object" }, ...MARK };
   const read = readTool(original);
-  assertEquals(read?.function, { name: "f", description: "Long.", parameters: { type: "object" } });
-  assertEquals(readTool({ type: "web_search_20250305", name: "web_search" }), undefined);
+  assertEquals(read.definition.function, { name: "f", description: "Long.", parameters: { type: "object" } });
+  const search = { type: "web_search_20250305", name: "web_search" };
+  const whole = { type: "function", function: { name: `web_search ${JSON.stringify(search)}` } } as const;
+  assertEquals(readTool({ ...search, ...MARK }), { definition: whole, inFront: true });
+  assertEquals([read, readTool({ ...original, defer_loading: true })].map(({ inFront }) => inFront), [
+    true,
+    false,
+  ]);
   for (const odd of [1, { name: "f" }, { input_schema: {} }]) assertThrows(() => readTool(odd), UnknownShape);
   const brief = { type: "function", function: { name: "f", parameters: { type: "object" } } } as const;
   assertEquals(JSON.parse(writeTool(brief, original)), {

@@ -11,11 +11,13 @@ import {
   type TurnWriter,
   type TurnWriterOptions,
   UnknownShape,
+  wholeTool,
   type WireReply,
   type WireRequest,
 } from "../protocol.ts";
 import { type RawEvent, splitEvents, SseSplitter } from "../reply_stream.ts";
 import { CallAssembler, mergeDelta } from "./reply_assembler.ts";
+import { statedFailure } from "../stated_failure.ts";
 import { readUsage } from "./usage.ts";
 
 /** OpenAI's chat completions: their messages are the planner's own. */
@@ -35,12 +37,17 @@ export const CHAT_PROTOCOL: Protocol = {
   },
   readItem(value) {
     if (!isMessage(value)) throw new UnknownShape("a message is not as the chat-completions format says");
-    return [{ message: value, text: CONTENT }];
+    const message = value.role === "tool"
+      ? { ...value, ...statedFailure(value.content, value.failed) }
+      : value;
+    return [{ message, text: CONTENT }];
   },
   readTool(value) {
-    if (isRecord(value) && typeof value.type === "string" && value.type !== "function") return undefined;
+    if (isRecord(value) && typeof value.type === "string" && value.type !== "function") {
+      return wholeTool(value);
+    }
     if (!isTool(value)) throw new UnknownShape("a tool is not as the chat-completions format says");
-    return value;
+    return { definition: value, inFront: true };
   },
   writeMessage: (message) => JSON.stringify(message),
   writeAnswers: (answers) =>
@@ -78,6 +85,8 @@ const ROLES = ["system", "developer", "user", "assistant", "tool", "function"];
 function isMessage(value: unknown): value is Message {
   if (!isRecord(value) || !ROLES.includes(value.role as string) || !isContent(value.content)) return false;
   const { role, content, name, reasoning_content, refusal, tool_calls: calls, tool_call_id } = value;
+  const { failed, findsTools } = value;
+  if (findsTools !== undefined || (failed !== undefined && typeof failed !== "boolean")) return false;
   if (![name, reasoning_content, refusal].every((text) => isOptional(text, "string"))) return false;
   if (role === "tool") return typeof tool_call_id === "string" && content != null;
   if (role !== "assistant") return content != null || role === "function";

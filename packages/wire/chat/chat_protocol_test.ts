@@ -16,7 +16,11 @@ Deno.test("CHAT_PROTOCOL takes messages as they are, unknown fields and parts in
   for (const message of messages) {
     assertEquals<unknown>(CHAT_PROTOCOL.readItem(message), [{ message, text: ["content"] }]);
   }
-  assertEquals(CHAT_PROTOCOL.readTool({ type: "custom", custom: { name: "c" } }), undefined);
+  const custom = { type: "custom", custom: { name: "c" } };
+  assertEquals(CHAT_PROTOCOL.readTool(custom), {
+    definition: { type: "function", function: { name: `custom ${JSON.stringify(custom)}` } },
+    inFront: true,
+  });
 });
 
 Deno.test("CHAT_PROTOCOL refuses what it doesn't know", () => {

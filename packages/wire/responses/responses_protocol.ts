@@ -16,11 +16,14 @@ import {
   type Protocol,
   readCommonHints,
   readField,
+  type ReadTool,
   type TurnWriter,
   type TurnWriterOptions,
   UnknownShape,
+  wholeTool,
   type WireReply,
 } from "../protocol.ts";
+import { statedFailure } from "../stated_failure.ts";
 import { readUsage } from "../chat/usage.ts";
 import { type RawEvent, splitEvents, SseSplitter } from "../reply_stream.ts";
 
@@ -78,15 +81,17 @@ export const RESPONSES_PROTOCOL: Protocol = {
   refuse: (status, message, code) => new ApiError(status, message, { code }).toResponse(),
 };
 
-/** What clients send back as they like, and what says nothing of an item. */
+/** What clients send back as they like, and what says nothing of an item: but a result's status may say that it is an error. */
 const UNTOLD: readonly string[] = ["status", "annotations", "logprobs"];
 
 /** An item without what clients add or leave out: the same program spells it in two ways, live and resumed. */
 function plain(value: unknown): unknown {
   if (Array.isArray(value)) return value.map(plain);
   if (!isRecord(value)) return value;
+  const isFailed = OUTPUTS.includes(value.type) && FAILED.includes(value.status);
   const told = Object.entries(value).filter(([name, field]) =>
-    !UNTOLD.includes(name) && field !== null && !(Array.isArray(field) && field.length === 0)
+    (!UNTOLD.includes(name) || (name === "status" && isFailed)) && field !== null &&
+    !(Array.isArray(field) && field.length === 0)
   );
   const sorted = told.toSorted(([a], [b]) => a < b ? -1 : 1);
   return Object.fromEntries(sorted.map(([name, field]) => [name, plain(field)]));
@@ -125,7 +130,10 @@ function readItem(item: unknown): Message {
       };
     case "function_call_output":
     case "custom_tool_call_output":
-      return { role: "tool", tool_call_id: text(item.call_id), content: readContent(item.output) };
+      return readResult(item);
+    case "tool_search_output":
+      // The model is shown all of the tools that it found.
+      return withId({ role: "assistant", content: JSON.stringify(item) }, id);
     case "item_reference":
     case "reasoning": {
       // Some clients leave the id away; what is sealed they must send as it was.
@@ -137,6 +145,16 @@ function readItem(item: unknown): Message {
       return withId({ role: "assistant", content: JSON.stringify(item, shorten) }, id);
   }
 }
+
+function readResult({ call_id: id, output, status }: JsonRecord): Message {
+  const content = readContent(output);
+  // One that is completed may be complete as an error.
+  const flag = FAILED.includes(status) ? true : undefined;
+  return { role: "tool", tool_call_id: text(id), content, ...statedFailure(content, flag) };
+}
+
+/** What an item's status says if its call failed. */
+const FAILED: readonly unknown[] = ["incomplete", "failed"];
 
 /** A client may send an item back in its own spelling; its id stays. */
 function withId(message: Message, id: unknown): Message {
@@ -178,12 +196,18 @@ function readPart(part: unknown): ContentPart {
   }
 }
 
-function readTool(tool: unknown): ToolDefinition | undefined {
+function readTool(tool: unknown): ReadTool {
   if (!isRecord(tool)) throw unknown("a tool");
-  const { type, name, description, parameters, strict } = tool;
-  if (type !== "function") return undefined;
+  const { type, name, description, parameters, strict, defer_loading: isDeferred } = tool;
+  const inFront = isDeferred !== true;
+  if (type !== "function") {
+    // What a server is asked with isn't shown.
+    const { authorization: _, headers: __, tools, ...shown } = tool;
+    const within = Array.isArray(tools) && tools.filter((one) => one?.defer_loading !== true);
+    return { ...wholeTool({ ...shown, ...(within && { tools: within }) }), inFront };
+  }
   if (typeof name !== "string") throw unknown("a tool");
-  return {
+  const definition: ToolDefinition = {
     type: "function",
     function: {
       name,
@@ -192,6 +216,7 @@ function readTool(tool: unknown): ToolDefinition | undefined {
       ...(typeof strict === "boolean" && { strict }),
     },
   };
+  return { definition, inFront };
 }
 
 function writeTool({ type, function: shown }: ToolDefinition, original?: unknown): string {

@@ -46,7 +46,16 @@ Deno.test("RESPONSES_PROTOCOL tells of the items of replies that may be referred
 Deno.test("RESPONSES_PROTOCOL writes tools and messages in its own way", () => {
   const { readTool, writeTool, writeMessage, writeAnswers } = RESPONSES_PROTOCOL;
   const original = { type: "function", name: "f", description: "Long.", parameters: {}, extra: 1 };
-  assertEquals(readTool({ type: "web_search" }), undefined);
+  const nameOf = (tool: object) => readTool(tool).definition.function.name;
+  assertEquals(nameOf({ type: "web_search" }), 'web_search {"type":"web_search"}');
+  // What a server asks for isn't shown, nor what is deferred.
+  assertEquals(nameOf({ type: "mcp", authorization: "secret", headers: {} }), 'mcp {"type":"mcp"}');
+  const tools = [{ ...original, defer_loading: true }, original];
+  assertEquals(
+    nameOf({ type: "namespace", name: "n", tools }),
+    `n ${JSON.stringify({ type: "namespace", name: "n", tools: [original] })}`,
+  );
+  assertEquals(tools.map((tool) => readTool(tool).inFront), [false, true]);
   assertEquals(
     JSON.parse(writeTool({ type: "function", function: { name: "f", parameters: {} } }, original)),
     {

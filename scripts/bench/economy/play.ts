@@ -69,8 +69,7 @@ export async function play(recording: Recording, make: MakePolicy, options: Play
   const history: Message[] = [];
   const sight = new Sight();
   const desk = new Desk(recording, options);
-  const errors = new Set([...recording.errors].map((index) => recording.messages[index]));
-  const policy = await make({ ...options, recording, isError: (message) => errors.has(message) });
+  const policy = await make({ ...options, recording });
   const sums = { repairCost: 0, repairs: 0, edits: 0, editsWithLostText: 0, userShareGone: 0, refused: 0 };
   let cost = 0;
   const say = (messages: readonly Message[]): void => {

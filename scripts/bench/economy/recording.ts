@@ -1,4 +1,5 @@
 import type { Message, ToolDefinition } from "@tare/messages";
+import { statedFailure } from "@tare/wire";
 
 /** One model call of a recorded session. */
 export interface RecordedCall {
@@ -14,10 +15,9 @@ export interface Recording {
   /** What belongs together: all of a group goes to the same half of the recordings. */
   readonly group: string;
   readonly tools: readonly ToolDefinition[];
+  /** Results say whether their calls failed where the recording flags it or they state it: a gateway knows no more. */
   readonly messages: readonly Message[];
   readonly calls: readonly RecordedCall[];
-  /** Positions of the results that the recording flags as errors. */
-  readonly errors: ReadonlySet<number>;
   /** Usage that the provider reported, by position of the answer. */
   readonly usage: ReadonlyMap<number, RecordedUsage>;
   /** Positions in front of which the recorded client replaced what came before by a summary. */
@@ -75,15 +75,15 @@ export function readRecording(line: string): Recording {
   } = JSON.parse(line) as Line;
   if (!Array.isArray(messages)) throw new Error("it has no messages");
   if (!Array.isArray(tools) || tools.length === 0) throw new Error("it has no tools");
-  const errors = new Set<number>();
   const usage = new Map<number, RecordedUsage>();
   const times: (number | undefined)[] = [];
   const plain = messages.map((noted: Message & Noted, index): Message => {
     const { ts, usage: reported, meta: _, error, ...message } = noted;
-    if (error === true) errors.add(index);
     if (reported) usage.set(index, reported);
     times.push(typeof ts === "number" ? ts : undefined);
-    return message;
+    return message.role === "tool"
+      ? { ...message, ...statedFailure(message.content, error === true || undefined) }
+      : message;
   });
   checkMessages(plain);
   const model = Object.keys(models ?? {})[0];
@@ -93,7 +93,6 @@ export function readRecording(line: string): Recording {
     tools,
     messages: plain,
     calls: findCalls(plain, times),
-    errors,
     usage,
     compacted: compactions.map(({ before_message }) => before_message),
     ...(model !== undefined && { model }),

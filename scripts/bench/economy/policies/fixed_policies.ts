@@ -106,13 +106,8 @@ function sticky(
   };
 }
 
-function selectOptions({ isError, countTokens, windowTokens }: PolicyOptions) {
-  return {
-    countTokens,
-    windowTokens,
-    recall: true,
-    isError,
-  };
+function selectOptions({ countTokens, windowTokens }: PolicyOptions) {
+  return { countTokens, windowTokens, recall: true };
 }
 
 /** Tokens of a placeholder, about. */

@@ -94,7 +94,7 @@ export async function optimum(recording: Recording, options: OptimumOptions): Pr
 }
 
 async function findRemovable(
-  { messages, calls, errors }: Recording,
+  { messages, calls }: Recording,
   { countTokens, windowTokens, protectTokens }: OptimumOptions,
 ): Promise<Removable[]> {
   const options = {
@@ -102,7 +102,6 @@ async function findRemovable(
     windowTokens,
     protectTokens,
     recall: true,
-    isError: (_: unknown, index: number) => errors.has(index),
   };
   const removable = new Map<number, Removable>();
   const archive = memoryArchive();

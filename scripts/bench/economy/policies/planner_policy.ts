@@ -15,7 +15,7 @@ export function byAge(options: PolicyOptions): Policy {
 
 /** A prompt session's policy. `recall` says whether the model can recall what left; it can by default. */
 export function plannerPolicy(
-  { profile, windowTokens, countTokens, isError }: PolicyOptions,
+  { profile, windowTokens, countTokens }: PolicyOptions,
   { recall = true, ...options }: Partial<PromptSessionOptions> & { readonly recall?: boolean },
 ): Policy {
   const session = plannerSession({
@@ -25,7 +25,6 @@ export function plannerPolicy(
     archive: memoryArchive(),
     // Every policy is handed the results whole.
     mechanisms: { truncate: false },
-    isError,
     ...options,
   });
   return {

@@ -1,4 +1,4 @@
-import type { CountTokens, Message, Usage } from "@tare/messages";
+import type { CountTokens, Usage } from "@tare/messages";
 import type { History, Profile } from "@tare/planner";
 import type { Recording } from "../recording.ts";
 
@@ -25,8 +25,6 @@ export interface PolicyOptions {
   readonly profile: Profile;
   readonly windowTokens: number;
   readonly countTokens: CountTokens;
-  /** Whether a message reports an error. */
-  readonly isError: (message: Message) => boolean;
   /** The whole session, for the clairvoyant alone. */
   readonly recording: Recording;
 }
