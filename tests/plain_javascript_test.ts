@@ -33,6 +33,7 @@ const PARTS: Readonly<Record<string, readonly string[]>> = {
     "hashPiece",
     "hashText",
     "meantCall",
+    "personsWords",
     "transcribe",
     "checkGiven",
   ],

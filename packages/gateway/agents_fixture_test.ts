@@ -87,7 +87,7 @@ export function codexOpening(task: string, window = 0): Json[] {
     said("developer", "<permissions instructions>Never ask.</permissions instructions>", `msg_dev${window}`),
     said(
       "user",
-      "# AGENTS.md instructions\n\n<INSTRUCTIONS>\nRULE-7: never touch generated files.",
+      "# AGENTS.md instructions\n\n<INSTRUCTIONS>\nRULE-7: never touch generated files.\n</INSTRUCTIONS>",
       `msg_rules${window}`,
     ),
     said("user", task, "msg_task"),

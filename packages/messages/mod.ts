@@ -49,6 +49,7 @@ export {
   type StableMessages,
   type Usage,
 } from "./model.ts";
+export { personsWords } from "./persons_words.ts";
 export {
   type JsonSchema,
   type ResolvedCall,

@@ -1,6 +1,13 @@
 import type { Conversation, ConversationState } from "@tare/conversation";
 import type { Overview, Sums } from "@tare/conversation/report";
-import { contentText, type CountTokens, firstWords, hashPiece, type Message } from "@tare/messages";
+import {
+  contentText,
+  type CountTokens,
+  firstWords,
+  hashPiece,
+  type Message,
+  personsWords,
+} from "@tare/messages";
 import type { ForkableSession, PromptSessionOptions } from "@tare/planner";
 import { anchorOf, type WireItem } from "@tare/wire";
 import type { ChainNode } from "./chain_index.ts";
@@ -265,15 +272,19 @@ export class GatewaySession {
   /** A request goes on with it, whose history ends there. */
   goOn({ items, hasTools = false }: Pick<Recognised, "items" | "hasTools">, tip: ChainNode): void {
     this.#tip = tip;
+    // Once a model has answered, a first message of another text is a summary of the client's.
+    if (!this.#facts.isAnswered || this.conversation.state.title === "") {
+      const words = personSpoke(items)?.words ?? "";
+      this.#know({ opening: openingText(words) });
+      this.conversation.named(firstWords(words));
+    }
     this.#know({
       historyBytes: items.reduce((sum, { bytes }) => sum + (bytes?.length ?? 0), 0),
       heads: countInstructions(items),
-      opening: openingText(items),
       hasTools: this.#facts.hasTools || hasTools,
       isAnswered: this.#facts.isAnswered || hasAnswers(items),
       summary: undefined,
     });
-    this.conversation.named(titleOf(items));
   }
 
   /** A request has come, at this time in milliseconds since the epoch; its model is that of a turn. */
@@ -297,7 +308,10 @@ export class GatewaySession {
       ...place,
       conversation: this.conversation.fork(length, { id, archive }),
       archive,
-      facts: { ...this.#facts, scope, name: undefined, responses: [], compactions: [] },
+      facts: {
+        ...{ ...this.#facts, scope, name: undefined, responses: [], compactions: [] },
+        isAnswered: hasAnswers(items),
+      },
       hidden,
       shown: this.#shown,
       // The texts are with the last of its forebears that was saved.
@@ -439,17 +453,6 @@ export function expandHidden(
   return { items: expanded, hidden: kept };
 }
 
-/** What is said in a history, the oldest first. */
-function* messagesOf(items: readonly WireItem[]): Generator<Message> {
-  for (const { parts } of items) for (const { message } of parts) yield message;
-}
-
-/** What the user said first, in one line, behind what clients put in front of it. */
-function titleOf(items: readonly WireItem[]): string {
-  const said = messagesOf(items).find(({ role }) => role === "user")?.content;
-  return firstWords(typeof said === "string" ? said : said?.slice(-1));
-}
-
 /** The shortest and the longest text by which one conversation is found again in another, in UTF-16 code units. */
 export const QUOTED_CHARS = { least: 24, most: 400 } as const;
 
@@ -471,21 +474,21 @@ export function countInstructions(items: readonly WireItem[]): number {
   return first < 0 ? items.length : first;
 }
 
-/** Position of the first item in which a user says something. */
-export function openingOf(items: readonly WireItem[]): number {
-  return Math.max(0, items.findIndex(({ parts }) => parts.some(({ message }) => message.role === "user")));
+/** What a person said first in a history, behind what agents put in front of it, and the position of its item. */
+export function personSpoke(
+  items: readonly WireItem[],
+): { readonly at: number; readonly words: string } | undefined {
+  for (const [at, { parts }] of items.entries()) {
+    for (const { message } of parts) {
+      const words = personsWords(message);
+      if (words !== "") return { at, words };
+    }
+  }
+  return undefined;
 }
 
-/** A line of what the user asked for first, behind rules and surroundings that other conversations share. */
-function openingText(items: readonly WireItem[]): string | undefined {
-  let asked: Message | undefined;
-  for (const message of messagesOf(items)) {
-    const { role } = message;
-    if (role === "user") asked = message;
-    else if (asked && (role === "assistant" || role === "tool")) break;
-  }
-  const said = asked?.content ?? "";
-  const text = typeof said === "string" ? said : contentText(said.slice(-1));
-  return text.split("\n").map((line) => line.trim())
+/** A line of what a person said by which it is found again. */
+function openingText(words: string): string | undefined {
+  return words.split("\n").map((line) => line.trim())
     .find(({ length }) => length >= QUOTED_CHARS.least)?.slice(0, QUOTED_CHARS.most);
 }

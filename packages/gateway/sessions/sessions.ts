@@ -8,7 +8,7 @@ import {
   countInstructions,
   GatewaySession,
   hasAnswers,
-  openingOf,
+  personSpoke,
   type Recognised,
   type SessionParts,
   textOf,
@@ -294,7 +294,7 @@ export class GatewaySessions {
     const { client, scope, items, prompts, protocol = "", basis, countTokens, isObserved = false } =
       recognised;
     const name = nameOf(recognised);
-    const first = items[openingOf(items)];
+    const first = items[personSpoke(items)?.at ?? countInstructions(items)];
     const archive = new LayeredArchive();
     const control = isObserved ||
       share(name ?? `${scope} ${first?.key ?? ""}`) < (this.#options.control ?? 0);

@@ -30,11 +30,11 @@ export function SessionList({ place }: { readonly place: Place }): JSX.Element {
   const current = (id: string) => id === open ? "page" as const : undefined;
   return (
     <aside class="sessions" aria-label="Sessions">
-      <label class="hidden" for="find">Find sessions</label>
+      <label class="hidden" for="find">Find sessions by title</label>
       <input
         id="find"
         type="search"
-        placeholder="Find sessions"
+        placeholder="Find by title"
         maxLength={200}
         value={query}
         onInput={(event) => setQuery(event.currentTarget.value)}
@@ -54,7 +54,7 @@ export function SessionList({ place }: { readonly place: Place }): JSX.Element {
         ))}
       </ul>
       {sessions.length === 0 && (
-        <p class="none">{query.trim() === "" ? "No sessions yet." : "None begins so."}</p>
+        <p class="none">{query.trim() === "" ? "No sessions yet." : "No title has these words."}</p>
       )}
       {hasMore && <button type="button" class="quiet" onClick={more}>Older sessions</button>}
       {gateway.length > 0 && (

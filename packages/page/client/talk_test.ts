@@ -373,7 +373,7 @@ Deno.test("A session that somebody else works in is followed, and found by its w
   assertEquals(await texts(".sessions .title", page), ["Something else"]);
   await page.evaluate(() => document.querySelector<HTMLInputElement>("#find")!.select());
   await page.type("#find", "nowhere");
-  await seen(page, ".sessions .none", "None");
+  await seen(page, ".sessions .none", "No title has these words.");
 });
 
 Deno.test("Older sessions are read page by page", async () => {

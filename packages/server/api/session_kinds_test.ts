@@ -86,6 +86,29 @@ Deno.test("GET /v1/sessions lists both kinds, the newest first, and either alone
   }
 });
 
+Deno.test("A session of the agent is called by what a person said first", async () => {
+  const { server, get } = both();
+  const lines = ["<environment_context>\n/work\n</environment_context>", "Look."].map((content) =>
+    JSON.stringify({ role: "user", content })
+  );
+  const response = await server.fetch(
+    new Request("http://localhost/v1/sessions/import", {
+      method: "POST",
+      body: lines.join("\n"),
+      headers: { "content-type": "application/x-ndjson" },
+    }),
+  );
+  const { sessions: [imported] } = await response.json();
+  const begun = await newSession(server);
+  for (
+    const input of ["<system-reminder>Be brief.</system-reminder>", "<task>\nFind it.\n</task>", "Go on."]
+  ) {
+    await turn(server, begun, input);
+  }
+  const { title } = await get<{ readonly title: string }>(begun);
+  assertEquals([imported.title, title], ["Look.", "Find it."]);
+});
+
 Deno.test("The routes of sessions are the same for those that pass through", async () => {
   const { server, ask, get } = both();
   const answer = { role: "assistant", content: "Hi" };

@@ -1,5 +1,5 @@
 import { addLedgers, type LoopEvent, type TurnEnd } from "@tare/loop";
-import { type Content, firstWords, type Message } from "@tare/messages";
+import { type Content, firstWords, type Message, personsWords } from "@tare/messages";
 import { pinsAfter, type StoreRecord } from "@tare/conversation";
 import {
   closeTurn,
@@ -175,7 +175,7 @@ export class SessionMemory {
     opening: Opening,
     { input, keep, committed }: Pick<TurnRequest, "input" | "keep"> & { readonly committed: () => void },
   ): Promise<void> {
-    const title = this.title || firstWords(input);
+    const title = this.title || firstWords(input && personsWords({ role: "user", content: input }));
     const all = [...opening.events, { type: "turn_start", ...(input !== undefined && { input }) }] as const;
     const { asks, ...totals } = this.#totals;
     const changed = { ...(!this.title && { title }), ...(asks && { totals }) };

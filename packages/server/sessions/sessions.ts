@@ -1,6 +1,6 @@
 import type { ListedSession } from "@tare/conversation";
 import { Accounts, type CallReport, type Overview, ToldWarnings } from "@tare/conversation/report";
-import { firstWords } from "@tare/messages";
+import { firstWords, personsWords } from "@tare/messages";
 import { RECALL_TOOL } from "@tare/prune";
 import { ApprovalTimers } from "../approvals/approvals.ts";
 import { DELEGATE_TOOL } from "../helpers/helpers.ts";
@@ -102,7 +102,7 @@ export class Sessions {
       id: crypto.randomUUID(),
       createdAtMs: now(),
       settings: this.#fillIn(settings),
-      title: firstWords(messages.find(({ role }) => role === "user")?.content),
+      title: firstWords(messages.map(personsWords).find((words) => words !== "")),
       messages,
     }));
     const infos = made.map(({ messages, ...record }) => ({

@@ -1,0 +1,64 @@
+import { assertEquals } from "@std/assert";
+import { personsWords } from "@tare/messages";
+
+const said = (content: string) => personsWords({ role: "user", content });
+
+const ENVIRONMENT = "<environment_context>\n  <cwd>/work</cwd>\n</environment_context>";
+const RULES = "# AGENTS.md instructions for /work\n\n<INSTRUCTIONS>\n# Guide\n\n<b_c>\n</INSTRUCTIONS>";
+
+Deno.test("personsWords() leaves out what agents add to what a person wrote, in whatever order", () => {
+  assertEquals(
+    [
+      ENVIRONMENT,
+      RULES,
+      `${RULES}\n\n${ENVIRONMENT}`,
+      "<system-reminder>\nBe brief.\n</system-reminder>\nFix it.",
+      "<current_datetime>2026-11-20T10:00:00Z</current_datetime>\n\nFix it.\n\n<reminder>\nNo tables.\n</reminder>",
+      "<task>\nFix it.\n</task>\n\n<environment_details>\n# Files\n</environment_details>",
+      "<user_query>Fix it.</user_query>",
+      "<command-name>/model</command-name>\n            <command-message>model</command-message>",
+    ].map(said),
+    ["", "", "", "Fix it.", "Fix it.", "Fix it.", "Fix it.", ""],
+  );
+});
+
+Deno.test("personsWords() knows summaries from which a conversation goes on", () => {
+  assertEquals(
+    [
+      "This session is being continued from a previous conversation that ran out of context.\n\nFiles were read.",
+      "Another language model started to solve this problem and produced a summary.\nFiles were read.",
+      "The conversation history before this point was compacted:\n<summary>\nFiles were read.\n</summary>",
+      "<state_snapshot>\nFiles were read.\n</state_snapshot>",
+    ].map(said),
+    ["", "", "", ""],
+  );
+});
+
+Deno.test("personsWords() leaves what a person wrote as it is, however it looks", () => {
+  const texts = [
+    "Why does <my-element>this</my-element> show twice?",
+    "Mend this:\n<div>\n  <b>x</b>\n</div>",
+    "<my-element> isn't drawn",
+    "<environment_context> is what?",
+    "1 < 2\n# AGENTS.md is old",
+  ];
+  assertEquals(texts.map(said), texts);
+});
+
+Deno.test("personsWords() reads each part of a message alone, and only users' messages", () => {
+  const content = [
+    { type: "text", text: "<system-reminder>Be brief.</system-reminder>" },
+    { type: "image_url", image_url: { url: "data:," } },
+    { type: "text", text: "One." },
+    { type: "text", text: "Two." },
+  ] as const;
+  assertEquals(personsWords({ role: "user", content }), "One.\nTwo.");
+  assertEquals(personsWords({ role: "assistant", content }), "");
+  assertEquals([personsWords({ role: "user", content: null }), personsWords({ role: "user" })], ["", ""]);
+});
+
+Deno.test("personsWords() looks at so many blocks and no more, however many a text has", () => {
+  const open = "<a_b>\n".repeat(200_000);
+  assertEquals(said(open), open.trim());
+  assertEquals(said(`${"<task>\n".repeat(200_000)}</task>`).length > 1_000_000, true);
+});
