@@ -6,11 +6,14 @@ import {
   chooseProfile,
   DEFAULT_PROVIDER,
   listPrice,
+  listWindow,
   LOCAL_PROFILE,
   MESSAGES_PROVIDER,
   type Price,
   type Profile,
   profileOfModelList,
+  windowOfError,
+  windowsOfModelList,
 } from "@tare/planner";
 import { readBytes } from "@tare/gateway";
 import type { Settings } from "./settings/settings.ts";
@@ -18,7 +21,15 @@ import type { Settings } from "./settings/settings.ts";
 /** The settings that say whom the agent asks. */
 export type ProviderSettings = Pick<
   Settings,
-  "apiKey" | "baseUrl" | "messagesKey" | "messagesUrl" | "model" | "price" | "profile" | "profileFile"
+  | "apiKey"
+  | "baseUrl"
+  | "messagesKey"
+  | "messagesUrl"
+  | "model"
+  | "price"
+  | "profile"
+  | "profileFile"
+  | "windowTokens"
 >;
 
 /** Whom the agent asks for a model. */
@@ -31,7 +42,12 @@ export interface AgentModels {
   readonly address: (model: string) => string;
   /** The cache rules and prices of a model; of an empty name those of the provider. */
   readonly profile: (model: string) => Profile;
+  /** The context window of a model, in tokens. */
+  readonly windowTokens: (model: string) => number;
 }
+
+/** The window of a model of which nothing is known, in tokens: few models that agents work with have a smaller one. */
+export const USUAL_WINDOW = 128_000;
 
 /** Whether there is a provider of chat completions and responses. */
 export function hasChatProvider({ apiKey, baseUrl }: ProviderSettings): boolean {
@@ -47,21 +63,43 @@ export function isRehearsed(settings: ProviderSettings): boolean {
  * The models behind the configured providers. With a key, or an address of its own, for Messages as well as a provider of
  * chat completions each model name goes to its own; with one of them all go there.
  */
-export function configuredModels(settings: ProviderSettings, server?: () => string | undefined): AgentModels {
+export function configuredModels(
+  settings: ProviderSettings,
+  server?: Pick<ServerProfile, "name" | "windowTokens">,
+): AgentModels {
   const { apiKey, baseUrl: baseURL = DEFAULT_PROVIDER.baseURL, messagesKey, messagesUrl, model } = settings;
-  const profile = (model: string) => agentProfile(settings, model, server);
+  const profile = (model: string) => agentProfile(settings, model, server?.name);
+  const told = new Map<string, number>();
+  const ask = (model: string) => {
+    if (settings.model === undefined) return noModel;
+    if (!speaksMessages(settings, model)) {
+      return openaiModel({ model, baseURL, ...(apiKey !== undefined && { apiKey }) });
+    }
+    const access = { baseURL: messagesUrl, ...(messagesKey !== undefined && { apiKey: messagesKey }) };
+    return anthropicModel({ model, ...access, cacheTtlMs: profile(model).ttlMs });
+  };
   return {
     ...(model !== undefined && { model }),
-    ask: (model) => {
-      if (settings.model === undefined) return noModel;
-      if (!speaksMessages(settings, model)) {
-        return openaiModel({ model, baseURL, ...(apiKey !== undefined && { apiKey }) });
-      }
-      const access = { baseURL: messagesUrl, ...(messagesKey !== undefined && { apiKey: messagesKey }) };
-      return anthropicModel({ model, ...access, cacheTtlMs: profile(model).ttlMs });
-    },
+    ask: (model) => tellingWindow(ask(model), (tokens) => told.set(model, tokens)),
     address: (model) => speaksMessages(settings, model) ? messagesUrl : baseURL,
     profile,
+    windowTokens: (model) =>
+      settings.windowTokens ?? told.get(model) ??
+        (speaksMessages(settings, model) ? undefined : server?.windowTokens(model)) ?? listWindow(model) ??
+        USUAL_WINDOW,
+  };
+}
+
+/** A model whose refusals tell how much it reads. */
+function tellingWindow(model: Model, told: (tokens: number) => void): Model {
+  return async function* (request) {
+    try {
+      yield* model(request);
+    } catch (error) {
+      const tokens = error instanceof ModelError ? windowOfError(error.message) : undefined;
+      if (tokens !== undefined) told(tokens);
+      throw error;
+    }
   };
 }
 
@@ -105,8 +143,8 @@ const noModel: Model = () => {
   );
 };
 
-/** Longest list of models that is read, in bytes. */
-const MAX_LIST_BYTES = 2 ** 20;
+/** Longest list of models that is read, in bytes: who passes on others' models has hundreds. */
+const MAX_LIST_BYTES = 2 ** 23;
 
 /** Longest time that an answer may take, in milliseconds. */
 const TIMEOUT_MS = 1_000;
@@ -128,6 +166,8 @@ interface AskedServer {
 interface ServerProfile {
   /** Name of the profile that it points to, as far as is known by now; asks the server, without waiting, if it isn't. */
   readonly name: () => string | undefined;
+  /** The context window of a model in tokens, as far as that is known by now. */
+  readonly windowTokens: (model: string) => number | undefined;
   /** Settles when the server has been asked for the first time; never rejects. */
   readonly asked: () => Promise<void>;
   /** Asks no more, and settles when nothing is asked any longer. */
@@ -135,8 +175,8 @@ interface ServerProfile {
 }
 
 /**
- * Finds out whether a provider is a server on one's own machine, such as llama.cpp or vLLM, from its list of models:
- * their ports and the names of their models say nothing. A provider that its address tells isn't asked; one that
+ * Finds out from a provider's list of models how much each reads, and whether it is a server on one's own machine, such
+ * as llama.cpp or vLLM: their ports and the names of their models say nothing. A provider that its address tells isn't asked; one that
  * doesn't answer changes nothing.
  */
 export function serverProfile(
@@ -145,6 +185,7 @@ export function serverProfile(
   const byAddress = chooseProfile({ baseUrl: baseURL }).name;
   let isKnown = byAddress !== "none" && byAddress !== LOCAL_PROFILE;
   let name: string | undefined;
+  let windows: ReadonlyMap<string, number> = new Map();
   let asking: Promise<void> | undefined;
   let askedAt = -Infinity;
   const controller = new AbortController();
@@ -158,6 +199,7 @@ export function serverProfile(
       });
       const list = JSON.parse(new TextDecoder().decode(await readBytes(response, MAX_LIST_BYTES)));
       name = profileOfModelList(list);
+      windows = windowsOfModelList(list);
       // A list without models may have some later.
       isKnown = response.ok && Array.isArray(list?.data) && list.data.length > 0;
     } catch {
@@ -166,10 +208,19 @@ export function serverProfile(
       asking = undefined;
     }
   };
+  const look = () => {
+    if (!isKnown && !asking && now() - askedAt >= PAUSE_MS) asking = ask();
+  };
   return {
     name() {
-      if (!isKnown && !asking && now() - askedAt >= PAUSE_MS) asking = ask();
+      look();
       return name;
+    },
+    windowTokens(model) {
+      look();
+      // One's own server answers with the one that it has, however it is called.
+      const [only] = name === LOCAL_PROFILE && windows.size === 1 ? windows.values() : [];
+      return windows.get(model) ?? only;
     },
     async asked() {
       if (!isKnown && askedAt === -Infinity) asking = ask();

@@ -1,4 +1,4 @@
-import { assertEquals } from "@std/assert";
+import { assertEquals, assertRejects } from "@std/assert";
 import { listPrice, profileNamed } from "@tare/planner";
 import {
   configuredModels,
@@ -61,6 +61,47 @@ Deno.test("priceOf() takes one's own price, then the list's, and none on one's o
   assertEquals(priceOf(file, () => profileNamed("openai"))("gpt-5"), own);
 });
 
+Deno.test("configuredModels() takes a window as it is set, else what the provider says, else what is published", () => {
+  const server = {
+    name: () => undefined,
+    windowTokens: (model: string) => model === "here" ? 9_000 : undefined,
+  };
+  const windows = (environment: Record<string, string>) => {
+    const { windowTokens } = configuredModels(settings({ TARE_MODEL: "m", ...environment }), server);
+    return ["here", "gpt-5", "claude-sonnet-5", "other"].map(windowTokens);
+  };
+  const chat = { OPENAI_API_KEY: "a" };
+  assertEquals(windows(chat), [9_000, 272_000, 1_000_000, 128_000]);
+  assertEquals(windows({ ...chat, TARE_WINDOW: "5000" }), [5_000, 5_000, 5_000, 5_000]);
+  // The list is that of the provider of chat completions.
+  assertEquals(windows({ ANTHROPIC_API_KEY: "b" }), [128_000, 272_000, 1_000_000, 128_000]);
+});
+
+Deno.test("configuredModels() learns a window from the error that tells it", async () => {
+  const message = "This model's maximum context length is 40960 tokens. However, you requested 50000 tokens.";
+  const refusing = Deno.serve(
+    { hostname: "127.0.0.1", port: 0, onListen: () => {} },
+    () => Response.json({ error: { message, code: "context_length_exceeded" } }, { status: 400 }),
+  );
+  const models = configuredModels(settings({
+    TARE_MODEL: "gpt-5",
+    OPENAI_API_KEY: "sk-secret",
+    OPENAI_BASE_URL: `http://127.0.0.1:${refusing.addr.port}/v1`,
+  }));
+  const asking = async () => {
+    const { signal } = new AbortController();
+    for await (const _ of models.ask("gpt-5")({ messages: [], tools: [], signal }));
+  };
+  const before = models.windowTokens("gpt-5");
+  await assertRejects(asking, Error, "maximum context length is 40960 tokens");
+  assertEquals([before, models.windowTokens("gpt-5"), models.windowTokens("gpt-5.5")], [
+    272_000,
+    40_960,
+    922_000,
+  ]);
+  await refusing.shutdown();
+});
+
 Deno.test("isRehearsed() says whether nothing is configured", () => {
   assertEquals(isRehearsed(settings({})), true);
   // The gateway's address alone makes no agent.
@@ -110,6 +151,19 @@ Deno.test("serverProfile() takes a server for one's own that lists only such mod
     assertEquals([server.name(), asked], [name, [[`${HERE}models`, "Bearer k"]]]);
     await server.close();
   }
+});
+
+Deno.test("serverProfile() tells the windows of models, and on one's own machine that of the only one", async () => {
+  const data = [{ id: "m", owned_by: "vllm", max_model_len: 40_960 }];
+  const { server: own } = asking(Response.json({ data }));
+  const { server: others } = asking(Response.json({ data: [...data, { id: "n", owned_by: "openai" }] }));
+  const windows = [];
+  for (const server of [own, others]) {
+    await server.asked();
+    windows.push(["m", "n"].map(server.windowTokens));
+    await server.close();
+  }
+  assertEquals(windows, [[40_960, 40_960], [40_960, undefined]]);
 });
 
 Deno.test("serverProfile() asks again after a while, without waiting, until there is a list", async () => {

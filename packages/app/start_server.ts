@@ -4,7 +4,7 @@ import { gateway } from "@tare/gateway";
 import { openaiModel } from "@tare/loop/openai";
 import { sampledCount } from "@tare/messages";
 import { encodingOfModel, loadTokenizer, type Tokenizer } from "@tare/messages/tiktoken";
-import { chooseProfile, DEFAULT_PROVIDER, profileNamed } from "@tare/planner";
+import { chooseProfile, DEFAULT_PROVIDER, listWindow, profileNamed } from "@tare/planner";
 import type { PolicyOptions } from "@tare/planner/policies";
 import { isPageRequest, page } from "@tare/page";
 import { agentHandler, allowedHosts, guard, isLoopback } from "@tare/server";
@@ -21,6 +21,7 @@ import {
   isRehearsed,
   priceOf,
   serverProfile,
+  USUAL_WINDOW,
 } from "./agent_models.ts";
 import { type ConnectionLimits, connectionLimits, listenHttp } from "./listener/listen_http.ts";
 import { openSettingsStore } from "./data/open_store.ts";
@@ -103,7 +104,7 @@ export async function startServer(
     log(error instanceof Error ? error.stack ?? error.message : String(error));
   const provider = isRehearsed(settings)
     ? startRehearsal(tokenizer, { settings, limits, onError })
-    : { ...configuredModels(settings, asked?.name), close: () => Promise.resolve() };
+    : { ...configuredModels(settings, asked), close: () => Promise.resolve() };
   const countTokens = async () => sampledCount((await tokenizer()).count);
   const {
     policy,
@@ -146,7 +147,7 @@ export async function startServer(
     ...(apiKey !== undefined && { apiKey }),
     profile: chatRules,
     price: priceOf(settings, chatRules),
-    windowTokens,
+    windowTokens: windowTokens ?? ((model: string) => asked?.windowTokens(model) ?? listWindow(model)),
   };
   const messages = {
     // This address names the server, the other one the API.
@@ -154,6 +155,7 @@ export async function startServer(
     ...(settings.messagesKey !== undefined && { apiKey: settings.messagesKey }),
     profile: messagesRules,
     price: priceOf(settings, messagesRules),
+    windowTokens: windowTokens ?? listWindow,
   };
   const passing = gateway({
     telemetry: new Telemetry("@tare/gateway", { captureContent }),
@@ -181,7 +183,7 @@ export async function startServer(
     model: provider.ask,
     profile: provider.profile,
     price: priceOf(settings, provider.profile),
-    windowTokens,
+    windowTokens: provider.windowTokens,
     ...prompts,
     tools: workspaceTools({
       workspace,
@@ -318,6 +320,7 @@ function startRehearsal(
     ask: (model) => openaiModel({ model, baseURL }),
     address: () => baseURL,
     profile: () => profile,
+    windowTokens: () => settings.windowTokens ?? USUAL_WINDOW,
     notice: REHEARSAL_NOTICE,
     close: () => server.close({ graceMs: GRACE_MS }),
   };

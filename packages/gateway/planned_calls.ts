@@ -113,6 +113,9 @@ export class PlannedCalls {
       warning = this.#warn("request", error);
     }
     let response = await send(bytes);
+    if (turn && TOO_LONG.includes(response.status)) {
+      this.#turns.refused(turn, await beginningOf(response.clone()));
+    }
     if (turn?.edited && REFUSALS.includes(response.status)) {
       const refusal = await beginningOf(response);
       const { status } = response;

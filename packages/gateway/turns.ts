@@ -8,7 +8,7 @@ import {
   sumsOfCall,
 } from "@tare/conversation/report";
 import { contentText, type CountTokens, type Usage } from "@tare/messages";
-import { listPrice, profileForTtl, type Rates } from "@tare/planner";
+import { listPrice, listWindow, profileForTtl, type Rates, windowOfError } from "@tare/planner";
 import { promptSession } from "@tare/planner/policies";
 import { RECALL_TOOL } from "@tare/prune";
 import {
@@ -22,6 +22,7 @@ import {
   type WireReply,
   type WireRequest,
 } from "@tare/wire";
+import { LRUCache } from "lru-cache";
 import { createHash } from "node:crypto";
 import { Keeper } from "./kept/keeper.ts";
 import { type Making, summaryOf } from "./kept/kept_session.ts";
@@ -50,6 +51,9 @@ export interface Call {
 
 const DAY_MS = 24 * 60 * 60_000;
 
+/** So many windows are remembered that errors have told. */
+const MAX_WINDOWS = 1_000;
+
 /** Finds out which conversation each request belongs to, and takes note of what becomes of it. */
 export class Turns {
   /** What sessions came to that this process knew. */
@@ -58,6 +62,8 @@ export class Turns {
   readonly #memory: Memory;
   readonly #sessions: GatewaySessions;
   readonly #keeper: Keeper | undefined;
+  /** Windows that errors have told, by client: an error may quote what that client has said. */
+  readonly #windows = new LRUCache<string, number>({ max: MAX_WINDOWS });
 
   /** No request has come yet. */
   constructor(options: GatewayOptions) {
@@ -156,7 +162,7 @@ export class Turns {
     const nothing = { scope: hashOf([client, null]), items: [], basis: { model: "" } };
     const countTokens = await this.#options.countTokens();
     const readers = this.#memory.readers(client);
-    const prompts = this.#promptsOf(protocol, countTokens);
+    const prompts = this.#promptsOf(protocol, { client, countTokens });
     await this.#keeper.look({ client, ...nothing, countTokens, prompts }, { follows: id, protocol, readers });
     return this.#memory.followed(client, id);
   }
@@ -192,7 +198,7 @@ export class Turns {
       isObserved,
       basis: { model: wire.model, ...(ttlMs !== undefined && { ttlMs }) },
       countTokens,
-      prompts: this.#promptsOf(protocol, countTokens),
+      prompts: this.#promptsOf(protocol, { client, countTokens }),
     };
     await this.#keeper?.look(recognised, { follows, protocol, readers });
     const followed = follows === undefined ? undefined : this.#memory.followed(client, follows);
@@ -236,6 +242,12 @@ export class Turns {
     const { profile } = turn.session.conversation;
     const rates = { profile, price: price(turn.request.model) };
     return { sent, call: this.#noteCall(turn, { ...sent, usage }, rates) };
+  }
+
+  /** The upstream has refused a request of a turn, in these words: they may tell how much its model reads. */
+  refused({ client, request: { protocol, model } }: GatewayTurn, words: string): void {
+    const tokens = windowOfError(words);
+    if (tokens !== undefined) this.#windows.set(hashOf([client, protocol.name, model]), tokens);
   }
 
   /** Books what a reply took, and gives that. */
@@ -311,22 +323,32 @@ export class Turns {
     const protocol = PROTOCOLS.find((one) => one.name === name);
     if (!protocol || !this.#options.upstreams[name]) return undefined;
     const countTokens = await this.#options.countTokens();
-    const prompts = this.#promptsOf(protocol, countTokens);
+    const prompts = this.#promptsOf(protocol, { client, countTokens });
     return { protocol, countTokens, prompts, readers: this.#memory.readers(client) };
   }
 
+  /** The context window of a model; nothing where it isn't known. */
+  #windowOf(protocol: Protocol, { client, model }: { readonly client: string; readonly model: string }) {
+    const { windowTokens = listWindow } = upstreamOf(protocol, this.#options);
+    if (typeof windowTokens === "number") return windowTokens;
+    return this.#windows.get(hashOf([client, protocol.name, model])) ?? windowTokens(model);
+  }
+
   /** Makes what decides for a session, by what its first request asked for. */
-  #promptsOf(protocol: Protocol, countTokens: CountTokens): Recognised["prompts"] {
+  #promptsOf(
+    protocol: Protocol,
+    { client, countTokens }: { readonly client: string; readonly countTokens: CountTokens },
+  ): Recognised["prompts"] {
     const { recall = true, policy, mechanisms = {}, truncateTokens, alwaysFull, triggers } = this.#options;
     const { truncate = true } = mechanisms;
-    const { profile: rules, windowTokens } = upstreamOf(protocol, this.#options);
+    const { profile: rules } = upstreamOf(protocol, this.#options);
     return ({ archive, control, basis: { model, ttlMs } }, stored = {}) => {
       const profile = () => typeof rules === "function" ? rules(model) : rules;
       return promptSession({
         ...{ archive, countTokens, inSlices, policy, truncateTokens, alwaysFull, triggers, ...stored },
         // What is known of an upstream may become known later.
         profile: () => ttlMs === undefined ? profile() : profileForTtl(profile(), ttlMs),
-        ...(windowTokens !== undefined && { windowTokens }),
+        windowTokens: () => this.#windowOf(protocol, { client, model }),
         compaction: protocol.compaction,
         observe: control,
         mechanisms: { ...mechanisms, truncate: truncate && recall },

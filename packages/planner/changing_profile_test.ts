@@ -64,3 +64,27 @@ Deno.test("classicSession() goes by what is known of a provider by now", () => {
   profile = profileNamed("local");
   assertEquals([before, session.profile.name], ["none", "local"]);
 });
+
+for (const [name, make] of Object.entries({ plannerSession, classicSession })) {
+  Deno.test(`${name}() goes by what is known of the window by now`, async () => {
+    let windowTokens: number | undefined;
+    const session = make({
+      profile: profileNamed("local"),
+      archive: memoryArchive(),
+      countTokens: estimateTokens,
+      windowTokens: () => windowTokens,
+    });
+    const messages: Message[] = [
+      { role: "user", content: "Read it all." },
+      ...[1, 2, 3, 4, 5, 6, 7, 8].flatMap(step),
+    ];
+    const tokens: number[] = [];
+    for (windowTokens of [undefined, 1_000_000, 10_000, 1_000_000]) {
+      const view = await session.view({ messages, tools: [] }, { nowMs: 0, model: "m" });
+      session.sent({ promptTokens: view.promptTokens, cachedTokens: 0, outputTokens: 9 }, view);
+      tokens.push(view.promptTokens);
+    }
+    const [unknown = 0, large, small = 0, later] = tokens;
+    assertEquals([unknown > 10_000, large, small < 10_000, later], [true, unknown, true, small]);
+  });
+}

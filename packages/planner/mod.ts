@@ -14,10 +14,11 @@ export {
   EXAMPLE_MODELS,
   isPrice,
   listPrice,
+  listWindow,
   LOCAL_PROFILE,
   MESSAGES_PROVIDER,
+  MODELS_DATE,
   type Price,
-  PRICES_DATE,
   type Profile,
   profileForTtl,
   profileNamed,
@@ -25,6 +26,8 @@ export {
   PROFILES,
   providerOf,
   readProfileFile,
+  windowOfError,
+  windowsOfModelList,
 } from "./providers.ts";
 export { isSummary, type Summarise, type SummaryRequest } from "./edits/make_summary.ts";
 export { fittingPins, makePin, type NewPin, type Pin, withoutPin, withPin } from "./edits/pin.ts";

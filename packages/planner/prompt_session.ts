@@ -38,8 +38,8 @@ export interface PromptSessionOptions {
   readonly archive: Archive;
   /** Counts tokens; what is counted of an object is remembered. */
   readonly countTokens: CountTokens;
-  /** The model's context window. Default: unknown, and no limit. */
-  readonly windowTokens?: number;
+  /** The model's context window, or a function that is asked whenever it counts. Default: unknown, and no limit. */
+  readonly windowTokens?: number | (() => number | undefined);
   /** How the client would compact a conversation that doesn't fit: the ledger reckons with it. Default: as cheaply as any. */
   readonly compaction?: CompactionHabit;
   /**
@@ -208,6 +208,11 @@ export const SESSION_OPTIONS = {
   archive: { put: "function", get: "function" },
   countTokens: "function",
 } as const;
+
+/** The window that counts now, of one that may become known; infinite where it isn't. */
+export function currentWindow(windowTokens: PromptSessionOptions["windowTokens"]): number {
+  return (typeof windowTokens === "function" ? windowTokens() : windowTokens) ?? Infinity;
+}
 
 /** Checks what a call of a session's view was given. */
 export function checkCall(given: { readonly history: History; readonly call: PromptCall }): void {

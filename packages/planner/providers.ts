@@ -297,7 +297,88 @@ export function profileOfModelList(list: unknown): string | undefined {
 
 /** A model in a list, as far as it is looked at. */
 interface JsonModel {
+  readonly id?: unknown;
   readonly owned_by?: unknown;
+  /** What llama.cpp tells of it. */
+  readonly meta?: unknown;
+}
+
+/** Where lists say how much a model reads; what is loaded, or may be sent, before what the model could. */
+const WINDOW_FIELDS = [
+  "loaded_context_length",
+  "max_input_tokens",
+  "max_model_len",
+  "context_length",
+  "context_window",
+  "max_context_length",
+];
+const LLAMA_WINDOW_FIELDS = ["n_ctx", "n_ctx_train"];
+
+/** No model has a window outside of these: what says so speaks of something else. */
+const LEAST_WINDOW = 512;
+const MOST_WINDOW = 100_000_000;
+
+/**
+ * The context windows in tokens, by the model's name, that a provider's list of models (`GET /models` behind its base URL)
+ * tells: those of OpenRouter, Groq, Mistral, vLLM, SGLang, llama.cpp, LM Studio and others do.
+ *
+ * @example
+ * ```ts
+ * import { assertEquals } from "@std/assert";
+ * import { windowsOfModelList } from "@tare/planner";
+ *
+ * const list = { data: [{ id: "qwen3", max_model_len: 40_960 }, { id: "other" }] };
+ * assertEquals(windowsOfModelList(list), new Map([["qwen3", 40_960]]));
+ * ```
+ */
+export function windowsOfModelList(list: unknown): ReadonlyMap<string, number> {
+  const { data } = Object(list) as { readonly data?: unknown };
+  const windows = new Map<string, number>();
+  for (const model of Array.isArray(data) ? data : []) {
+    const { id, meta, ...fields } = Object(model) as JsonModel;
+    const tokens = firstWindow(fields, WINDOW_FIELDS) ?? firstWindow(meta, LLAMA_WINDOW_FIELDS);
+    if (typeof id === "string" && tokens !== undefined) windows.set(id, tokens);
+  }
+  return windows;
+}
+
+function firstWindow(of: unknown, fields: readonly string[]): number | undefined {
+  const values = Object(of) as Readonly<Record<string, unknown>>;
+  return fields.map((field) => windowFrom(values[field])).find((tokens) => tokens !== undefined);
+}
+
+function windowFrom(value: unknown): number | undefined {
+  const tokens = Number(value);
+  return Number.isInteger(tokens) && tokens >= LEAST_WINDOW && tokens <= MOST_WINDOW ? tokens : undefined;
+}
+
+/** How providers say that a prompt is too long for a model's window, and how large that is. */
+const WINDOW_ERRORS: readonly RegExp[] = [
+  /prompt is too long: [\d,]+ tokens > ([\d,]+) maximum/i,
+  /exceed context limit: [\d,]+ \+ [\d,]+ > ([\d,]+)/i,
+  /maximum (?:context|prompt|model) length (?:is|of) ([\d,]+)/i,
+  /input tokens exceed the configured limit of ([\d,]+)/i,
+  /exceeds the maximum number of tokens allowed \(([\d,]+)\)/i,
+  /too large for model with ([\d,]+) maximum context length/i,
+  /available context size \(([\d,]+) tokens\)/i,
+  /the model reads ([\d,]+) tokens at most/i,
+];
+
+/**
+ * The context window in tokens that a provider's error tells, which says that a prompt is too long; nothing of any other
+ * error.
+ *
+ * @example
+ * ```ts
+ * import { assertEquals } from "@std/assert";
+ * import { windowOfError } from "@tare/planner";
+ *
+ * assertEquals(windowOfError("prompt is too long: 210000 tokens > 200000 maximum"), 200_000);
+ * ```
+ */
+export function windowOfError(message: string): number | undefined {
+  const found = WINDOW_ERRORS.map((error) => error.exec(message)?.[1]).find((tokens) => tokens !== undefined);
+  return found === undefined ? undefined : windowFrom(found.replaceAll(",", ""));
 }
 
 function profileOfModel(model: string): string | undefined {
@@ -360,75 +441,85 @@ export interface Price {
   readonly long?: { readonly aboveTokens: number; readonly input: number; readonly output: number };
 }
 
-/** When {@linkcode PRICES} were looked up. */
-export const PRICES_DATE = "2026-11-21";
+/** When {@linkcode MODELS} were looked up. */
+export const MODELS_DATE = "2026-11-21";
 
 const ABOVE_272K = { aboveTokens: 272_000, input: 2, output: 1.5 } as const;
 const ABOVE_200K = { aboveTokens: 200_000, input: 2, output: 1.5 } as const;
 const ABOVE_100K = { aboveTokens: 100_000, input: 5, output: 5 } as const;
 
+/** What a provider publishes of a model. */
+export interface PublishedModel {
+  /** Tokens that a prompt may hold: the context window, or the limit of what is sent where that has one of its own. */
+  readonly windowTokens: number;
+  readonly price: Price;
+}
+
 /**
- * List prices of the standard tier, without taxes, discounts and surcharges, as of {@linkcode PRICES_DATE}. They change:
- * compare them with your provider's own list before you rely on them.
+ * Windows, and list prices of the standard tier without taxes, discounts and surcharges, as of {@linkcode MODELS_DATE}.
+ * They change: compare them with your provider's own list before you rely on them.
  * https://platform.claude.com/docs/en/about-claude/pricing
+ * https://platform.claude.com/docs/en/build-with-claude/context-windows
  * https://developers.openai.com/api/docs/pricing
+ * https://developers.openai.com/api/docs/models (the window without the longest reply)
  * https://api-docs.deepseek.com/quick_start/pricing (at its peak hours)
  * https://ai.google.dev/gemini-api/docs/pricing
+ * https://ai.google.dev/gemini-api/docs/models
  */
-export const PRICES: Readonly<Record<string, Price>> = {
-  "claude-fable-5-1": claude(10, 50, 0.25),
-  "claude-fable-5": claude(10, 50, 1),
-  "claude-opus-5-5": claude(4, 20, 0.2),
-  "claude-opus-5": claude(5, 25, 0.5),
-  "claude-opus-4-8": claude(5, 25, 0.5),
-  "claude-opus-4-7": claude(5, 25, 0.5),
-  "claude-opus-4-6": claude(5, 25, 0.5),
-  "claude-opus-4-5": claude(5, 25, 0.5),
-  "claude-opus-4-1": claude(15, 75, 1.5),
-  "claude-opus-4": claude(15, 75, 1.5),
-  "claude-sonnet-5-5": claude(2, 10, 0.1),
-  "claude-sonnet-5": claude(2, 10, 0.2),
-  "claude-sonnet-4-6": claude(3, 15, 0.3),
-  "claude-sonnet-4-5": claude(3, 15, 0.3),
-  "claude-sonnet-4": claude(3, 15, 0.3),
-  "claude-3-7-sonnet": claude(3, 15, 0.3),
-  "claude-haiku-5-5": claude(0.1, 0.5, 0.01, ABOVE_100K),
-  "claude-haiku-4-5": claude(1, 5, 0.1),
-  "claude-3-5-haiku": claude(0.8, 4, 0.08),
-  "gpt-6.1-sol": newerGpt(2, 10, 0.1),
-  "gpt-6-astra": newerGpt(10, 50, 1),
-  "gpt-6-sol": newerGpt(2, 10, 0.2),
-  "gpt-6-luna": newerGpt(0.1, 0.5, 0.01),
-  "gpt-5.6-sol": newerGpt(4, 20, 0.4),
-  "gpt-5.6-terra": newerGpt(2, 12, 0.2),
-  "gpt-5.6-luna": newerGpt(0.2, 1.2, 0.02),
-  "gpt-5.5": price(5, 30, 0.5, { long: ABOVE_272K }),
-  "gpt-5.5-pro": { input: 30, output: 180, long: ABOVE_272K },
-  "gpt-5.4": price(2.5, 15, 0.25, { long: ABOVE_272K }),
-  "gpt-5.4-mini": price(0.75, 4.5, 0.075),
-  "gpt-5.4-nano": price(0.2, 1.25, 0.02),
-  "gpt-5.3-codex": price(1.75, 14, 0.175),
-  "gpt-5.2": price(1.75, 14, 0.175),
-  "gpt-5.1": price(1.25, 10, 0.125),
-  "gpt-5": price(1.25, 10, 0.125),
-  "gpt-5-mini": price(0.25, 2, 0.025),
-  "gpt-5-nano": price(0.05, 0.4, 0.005),
-  "gpt-4.1": price(2, 8, 0.5),
-  "gpt-4.1-mini": price(0.4, 1.6, 0.1),
-  "gpt-4.1-nano": price(0.1, 0.4, 0.025),
-  "gpt-4o": price(2.5, 10, 1.25),
-  "gpt-4o-mini": price(0.15, 0.6, 0.075),
-  "o3": price(2, 8, 0.5),
-  "o4-mini": price(1.1, 4.4, 0.275),
-  "deepseek-flash": price(0.3, 1.2, 0.006),
-  "deepseek-v4-flash": price(0.3, 1.2, 0.006),
-  "deepseek-v4-pro": price(1.32, 3.96, 0.044),
-  "gemini-3-pro": price(2, 12, 0.2, { long: ABOVE_200K }),
-  "gemini-3.1-pro": price(2, 12, 0.2, { long: ABOVE_200K }),
-  "gemini-3-flash": price(0.5, 3, 0.05),
-  "gemini-2.5-pro": price(1.25, 10, 0.125, { long: ABOVE_200K }),
-  "gemini-2.5-flash": price(0.3, 2.5, 0.03),
-  "gemini-2.5-flash-lite": price(0.1, 0.4, 0.01),
+export const MODELS: Readonly<Record<string, PublishedModel>> = {
+  "claude-fable-5-1": { windowTokens: 1_000_000, price: claude(10, 50, 0.25) },
+  "claude-fable-5": { windowTokens: 1_000_000, price: claude(10, 50, 1) },
+  "claude-opus-5-5": { windowTokens: 1_000_000, price: claude(4, 20, 0.2) },
+  "claude-opus-5": { windowTokens: 1_000_000, price: claude(5, 25, 0.5) },
+  "claude-opus-4-8": { windowTokens: 1_000_000, price: claude(5, 25, 0.5) },
+  "claude-opus-4-7": { windowTokens: 1_000_000, price: claude(5, 25, 0.5) },
+  "claude-opus-4-6": { windowTokens: 1_000_000, price: claude(5, 25, 0.5) },
+  "claude-opus-4-5": { windowTokens: 200_000, price: claude(5, 25, 0.5) },
+  "claude-opus-4-1": { windowTokens: 200_000, price: claude(15, 75, 1.5) },
+  "claude-opus-4": { windowTokens: 200_000, price: claude(15, 75, 1.5) },
+  "claude-sonnet-5-5": { windowTokens: 1_000_000, price: claude(2, 10, 0.1) },
+  "claude-sonnet-5": { windowTokens: 1_000_000, price: claude(2, 10, 0.2) },
+  "claude-sonnet-4-6": { windowTokens: 1_000_000, price: claude(3, 15, 0.3) },
+  "claude-sonnet-4-5": { windowTokens: 200_000, price: claude(3, 15, 0.3) },
+  "claude-sonnet-4": { windowTokens: 200_000, price: claude(3, 15, 0.3) },
+  "claude-3-7-sonnet": { windowTokens: 200_000, price: claude(3, 15, 0.3) },
+  "claude-haiku-5-5": { windowTokens: 1_000_000, price: claude(0.1, 0.5, 0.01, ABOVE_100K) },
+  "claude-haiku-4-5": { windowTokens: 200_000, price: claude(1, 5, 0.1) },
+  "claude-3-5-haiku": { windowTokens: 200_000, price: claude(0.8, 4, 0.08) },
+  "gpt-6.1-sol": { windowTokens: 922_000, price: newerGpt(2, 10, 0.1) },
+  "gpt-6-astra": { windowTokens: 922_000, price: newerGpt(10, 50, 1) },
+  "gpt-6-sol": { windowTokens: 922_000, price: newerGpt(2, 10, 0.2) },
+  "gpt-6-luna": { windowTokens: 922_000, price: newerGpt(0.1, 0.5, 0.01) },
+  "gpt-5.6-sol": { windowTokens: 922_000, price: newerGpt(4, 20, 0.4) },
+  "gpt-5.6-terra": { windowTokens: 922_000, price: newerGpt(2, 12, 0.2) },
+  "gpt-5.6-luna": { windowTokens: 922_000, price: newerGpt(0.2, 1.2, 0.02) },
+  "gpt-5.5": { windowTokens: 922_000, price: price(5, 30, 0.5, { long: ABOVE_272K }) },
+  "gpt-5.5-pro": { windowTokens: 922_000, price: { input: 30, output: 180, long: ABOVE_272K } },
+  "gpt-5.4": { windowTokens: 922_000, price: price(2.5, 15, 0.25, { long: ABOVE_272K }) },
+  "gpt-5.4-mini": { windowTokens: 272_000, price: price(0.75, 4.5, 0.075) },
+  "gpt-5.4-nano": { windowTokens: 272_000, price: price(0.2, 1.25, 0.02) },
+  "gpt-5.3-codex": { windowTokens: 272_000, price: price(1.75, 14, 0.175) },
+  "gpt-5.2": { windowTokens: 272_000, price: price(1.75, 14, 0.175) },
+  "gpt-5.1": { windowTokens: 272_000, price: price(1.25, 10, 0.125) },
+  "gpt-5": { windowTokens: 272_000, price: price(1.25, 10, 0.125) },
+  "gpt-5-mini": { windowTokens: 272_000, price: price(0.25, 2, 0.025) },
+  "gpt-5-nano": { windowTokens: 272_000, price: price(0.05, 0.4, 0.005) },
+  "gpt-4.1": { windowTokens: 1_047_576, price: price(2, 8, 0.5) },
+  "gpt-4.1-mini": { windowTokens: 1_047_576, price: price(0.4, 1.6, 0.1) },
+  "gpt-4.1-nano": { windowTokens: 1_047_576, price: price(0.1, 0.4, 0.025) },
+  "gpt-4o": { windowTokens: 128_000, price: price(2.5, 10, 1.25) },
+  "gpt-4o-mini": { windowTokens: 128_000, price: price(0.15, 0.6, 0.075) },
+  "o3": { windowTokens: 200_000, price: price(2, 8, 0.5) },
+  "o4-mini": { windowTokens: 200_000, price: price(1.1, 4.4, 0.275) },
+  "deepseek-flash": { windowTokens: 1_000_000, price: price(0.3, 1.2, 0.006) },
+  "deepseek-v4-flash": { windowTokens: 1_000_000, price: price(0.3, 1.2, 0.006) },
+  "deepseek-v4-pro": { windowTokens: 1_000_000, price: price(1.32, 3.96, 0.044) },
+  "gemini-3-pro": { windowTokens: 1_048_576, price: price(2, 12, 0.2, { long: ABOVE_200K }) },
+  "gemini-3.1-pro": { windowTokens: 1_048_576, price: price(2, 12, 0.2, { long: ABOVE_200K }) },
+  "gemini-3-flash": { windowTokens: 1_048_576, price: price(0.5, 3, 0.05) },
+  "gemini-2.5-pro": { windowTokens: 1_048_576, price: price(1.25, 10, 0.125, { long: ABOVE_200K }) },
+  "gemini-2.5-flash": { windowTokens: 1_048_576, price: price(0.3, 2.5, 0.03) },
+  "gemini-2.5-flash-lite": { windowTokens: 1_048_576, price: price(0.1, 0.4, 0.01) },
 };
 
 /** For the profiles of providers that name a price: the model whose price stands for it in examples. */
@@ -467,9 +558,12 @@ function claude(input: number, output: number, cacheRead: number, long?: Price["
 /** What may stand behind a model's name without making it another model: a date, `latest`, `preview`, a window. */
 const SUFFIX = /(?:-\d{8}|-\d{4}-\d{2}-\d{2}|-latest|-preview|@\d{8}|\[1m\])+$/;
 
+/** What a client writes behind a model's name to have a window of a million tokens. */
+const MILLION = /\[1m\]$/i;
+
 /**
  * The list price of a model, whose name may have a vendor in front (`anthropic/…`) and a date behind; nothing of a model
- * that isn't in {@linkcode PRICES}.
+ * that isn't in {@linkcode MODELS}.
  *
  * @example
  * ```ts
@@ -482,9 +576,31 @@ const SUFFIX = /(?:-\d{8}|-\d{4}-\d{2}-\d{2}|-latest|-preview|@\d{8}|\[1m\])+$/;
  */
 export function listPrice(model: string): Price | undefined {
   checkGiven("listPrice()", { model }, { model: "string" });
+  return publishedModel(model)?.price;
+}
+
+/**
+ * The context window of a model in tokens, as its provider publishes it; nothing of a model that isn't in
+ * {@linkcode MODELS}. The name may be written as for {@linkcode listPrice}.
+ *
+ * @example
+ * ```ts
+ * import { assertEquals } from "@std/assert";
+ * import { listWindow } from "@tare/planner";
+ *
+ * assertEquals([listWindow("claude-sonnet-4-5"), listWindow("gpt-oss:20b")], [200_000, undefined]);
+ * ```
+ */
+export function listWindow(model: string): number | undefined {
+  checkGiven("listWindow()", { model }, { model: "string" });
+  const published = publishedModel(model);
+  return published && MILLION.test(model) ? 1_000_000 : published?.windowTokens;
+}
+
+function publishedModel(model: string): PublishedModel | undefined {
   if (model.length > LONGEST_NAME) return undefined;
   const name = model.slice(model.lastIndexOf("/") + 1).toLowerCase().replace(SUFFIX, "");
-  return Object.hasOwn(PRICES, name) ? PRICES[name] : undefined;
+  return Object.hasOwn(MODELS, name) ? MODELS[name] : undefined;
 }
 
 const OPTIONAL_FIELDS: readonly string[] = ["cacheRead", "cacheWrite", "cacheWriteHour", "long"];

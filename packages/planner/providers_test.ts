@@ -3,14 +3,17 @@ import {
   chooseProfile,
   EXAMPLE_MODELS,
   listPrice,
-  PRICES_DATE,
+  listWindow,
+  MODELS_DATE,
   profileForTtl,
   profileNamed,
   profileOfModelList,
   PROFILES,
   readProfileFile,
+  windowOfError,
+  windowsOfModelList,
 } from "@tare/planner";
-import { PRICES, recogniseProfile } from "./providers.ts";
+import { MODELS, recogniseProfile } from "./providers.ts";
 
 Deno.test("profileNamed() hands over each profile by its own name", () => {
   assertEquals(Object.keys(PROFILES).map((name) => profileNamed(name).name), Object.keys(PROFILES));
@@ -131,6 +134,60 @@ Deno.test("profileOfModelList() knows lists of servers on one's own machine, and
   assertEquals(others.map(profileOfModelList), others.map(() => undefined));
 });
 
+Deno.test("listWindow() goes by the model's name, and by the window that a client asks for behind it", () => {
+  const names = [
+    "claude-sonnet-4-5",
+    "anthropic/claude-sonnet-4-5[1m]",
+    "gpt-5-2025-08-07",
+    "gpt-oss:20b",
+    "x[1m]",
+  ];
+  assertEquals(names.map(listWindow), [200_000, 1_000_000, 272_000, undefined, undefined]);
+});
+
+Deno.test("windowsOfModelList() reads what each kind of server tells of its models", () => {
+  const data = [
+    { id: "openrouter", context_length: 163_840, top_provider: { context_length: 9 } },
+    { id: "groq", context_window: 131_072 },
+    { id: "mistral", max_context_length: 32_768 },
+    { id: "vllm", max_model_len: 40_960 },
+    { id: "lm-studio", max_context_length: 131_072, loaded_context_length: 4_096 },
+    { id: "llama.cpp", meta: { n_ctx_train: 131_072, n_params: 8 } },
+    { id: "llama.cpp, newer", meta: { n_ctx_train: 131_072, n_ctx: 8_192 } },
+    { id: "text", context_length: "65536" },
+  ];
+  const windows = [163_840, 131_072, 32_768, 40_960, 4_096, 131_072, 8_192, 65_536];
+  assertEquals([...windowsOfModelList({ data })], data.map(({ id }, at) => [id, windows[at]!]));
+  const nothing = [{ id: "a" }, { context_length: 4_096 }, { id: "b", context_length: 0 }, {
+    id: "c",
+    meta: null,
+  }];
+  for (const list of [{ data: nothing }, { data: [null, 3] }, { data: "m" }, {}, null]) {
+    assertEquals(windowsOfModelList(list).size, 0);
+  }
+});
+
+Deno.test("windowOfError() reads how providers say that a prompt is too long, and nothing else", () => {
+  const errors: [string, number | undefined][] = [
+    ["prompt is too long: 210000 tokens > 200000 maximum", 200_000],
+    ["input length and `max_tokens` exceed context limit: 190000 + 32000 > 200000, decrease one", 200_000],
+    ["This model's maximum context length is 131072 tokens. However, you requested 140000 tokens", 131_072],
+    ["This model's maximum prompt length is 131072 but the request contains 537812 tokens.", 131_072],
+    ["Input tokens exceed the configured limit of 272,000 tokens. Your messages resulted in 300000", 272_000],
+    ["The input token count (1200000) exceeds the maximum number of tokens allowed (1048576).", 1_048_576],
+    ["Prompt contains 40000 tokens, too large for model with 32768 maximum context length", 32_768],
+    ["The decoder prompt (length 5000) is longer than the maximum model length of 4096.", 4_096],
+    ["request (5000 tokens) exceeds the available context size (4096 tokens), try increasing it", 4_096],
+    ["The prompt is too long: the model reads 8000 tokens at most, and it has 9000", 8_000],
+    ["max_tokens: 70000 > 64000, which is the maximum allowed number of output tokens", undefined],
+    ["max_tokens is too large: 200000. This model supports at most 16384 completion tokens", undefined],
+    ["Rate limit reached: Limit 30000 tokens per min, Used 29000, Requested 2000", undefined],
+    ["prompt is too long: 3 tokens > 2 maximum", undefined],
+    ["", undefined],
+  ];
+  assertEquals(errors.map(([message]) => windowOfError(message)), errors.map(([, tokens]) => tokens));
+});
+
 Deno.test("listPrice() knows a model by its name, with a vendor in front and a date behind", () => {
   const names = [
     "claude-sonnet-4-5",
@@ -139,9 +196,9 @@ Deno.test("listPrice() knows a model by its name, with a vendor in front and a d
     "Claude-Sonnet-4-5@20250929",
     "claude-sonnet-4-5[1m]",
   ];
-  for (const name of names) assertEquals(listPrice(name), PRICES["claude-sonnet-4-5"], name);
-  assertEquals(listPrice("gpt-5.4-mini-2026-03-17"), PRICES["gpt-5.4-mini"]);
-  assertEquals(listPrice("google/gemini-3-pro-preview"), PRICES["gemini-3-pro"]);
+  for (const name of names) assertEquals(listPrice(name), MODELS["claude-sonnet-4-5"]?.price, name);
+  assertEquals(listPrice("gpt-5.4-mini-2026-03-17"), MODELS["gpt-5.4-mini"]?.price);
+  assertEquals(listPrice("google/gemini-3-pro-preview"), MODELS["gemini-3-pro"]?.price);
 });
 
 Deno.test("listPrice() knows nothing of what is only like a model that it knows", () => {
@@ -149,18 +206,19 @@ Deno.test("listPrice() knows nothing of what is only like a model that it knows"
   for (const name of [...names, "-latest".repeat(200_000)]) assertEquals(listPrice(name), undefined);
 });
 
-Deno.test("PRICES are dated, and ordered as every provider's are", () => {
-  assert(Date.parse(PRICES_DATE) > 0);
+Deno.test("MODELS are dated, and ordered as every provider's are", () => {
+  assert(Date.parse(MODELS_DATE) > 0);
   for (
-    const [name, { input, output, cacheRead = input, cacheWrite = input, cacheWriteHour = cacheWrite }]
-      of Object.entries(PRICES)
+    const [name, { windowTokens, price }] of Object.entries(MODELS)
   ) {
+    const { input, output, cacheRead = input, cacheWrite = input, cacheWriteHour = cacheWrite } = price;
     assert(
       0 < cacheRead && cacheRead <= input && input <= cacheWrite && cacheWrite <= cacheWriteHour &&
         input < output,
       name,
     );
-    assertEquals(listPrice(name), PRICES[name]);
+    assertEquals([listPrice(name), listWindow(name)], [price, windowTokens]);
+    assert(windowTokens > (price.long?.aboveTokens ?? 100_000), name);
   }
 });
 

@@ -12,6 +12,7 @@ import { openapiDocument } from "./http/openapi_document.ts";
 import { type Route, route } from "./http/route.ts";
 import { closed } from "./http/schema.ts";
 import type { Heartbeat } from "./http/sse_response.ts";
+import { windowOf } from "./sessions/session_types.ts";
 import type { Sessions } from "./sessions/sessions.ts";
 
 /** What all routes work on. */
@@ -48,7 +49,7 @@ export function routeTable(options: TableOptions) {
 
 /** The routes about the server itself; `routes` gives all that there are. */
 function systemRoutes(
-  { workspace, defaultModel, windowTokens }: AgentOptions,
+  { workspace, defaultModel, ...options }: AgentOptions,
   routes: () => readonly Route[],
 ) {
   return [
@@ -72,7 +73,11 @@ function systemRoutes(
         },
       },
       answer: () => ({
-        json: { ...(workspace !== undefined && { workspace }), model: defaultModel, windowTokens },
+        json: {
+          ...(workspace !== undefined && { workspace }),
+          model: defaultModel,
+          windowTokens: windowOf(options, defaultModel),
+        },
       }),
     }),
     route({

@@ -10,8 +10,8 @@ import {
   DEFAULT_PROVIDER,
   EXAMPLE_MODELS,
   listPrice,
+  MODELS_DATE,
   type Price,
-  PRICES_DATE,
   type Profile,
   profileNamed,
   PROFILES,
@@ -359,7 +359,7 @@ if (import.meta.main) {
     console.log(
       `One session of ${questions.length} questions about ${workspace}, played three times. Loop and tools are
 real. The model is a rehearsal model, which only follows fixed rules, and the provider is simulated:
-cache and prices of ${profile.name}${model ? `, in money as ${model} cost on ${PRICES_DATE}` : ""}.
+cache and prices of ${profile.name}${model ? `, in money as ${model} cost on ${MODELS_DATE}` : ""}.
 `,
     );
     const tokenizer = await loadTokenizer();

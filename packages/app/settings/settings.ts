@@ -1,5 +1,5 @@
 import { parseArgs } from "node:util";
-import { DEFAULT_PROVIDER, MESSAGES_PROVIDER, PRICES_DATE, PROFILES } from "@tare/planner";
+import { DEFAULT_PROVIDER, MESSAGES_PROVIDER, MODELS_DATE, PROFILES } from "@tare/planner";
 import { POLICIES, type Policy } from "@tare/planner/policies";
 import { isAbsolute } from "@std/path";
 import { dataFolder, HOME_VARIABLES } from "../data/data_folder.ts";
@@ -226,7 +226,7 @@ const OPTIONS = {
     variable: "TARE_PRICE",
     flag: "price",
     help:
-      `What the model costs, as input=3,output=15. Default: the file's price, else the list price of ${PRICES_DATE}`,
+      `What the model costs, as input=3,output=15. Default: the file's price, else the list price of ${MODELS_DATE}`,
     ...price(),
   },
   policy: {
@@ -305,8 +305,8 @@ const OPTIONS = {
   windowTokens: {
     variable: "TARE_WINDOW",
     flag: "window",
-    fallback: "128000",
-    help: "The model's context window in tokens",
+    help:
+      "The models' context window in tokens. Default: what the provider says, else what is published of the model",
     ...wholeNumber(1000, 100_000_000),
   },
   captureContent: {

@@ -39,6 +39,7 @@ import {
 import {
   canRecall,
   checkCall,
+  currentWindow,
   type ForkableSession,
   howMany,
   type Mechanisms,
@@ -89,7 +90,7 @@ const NEW_STATE: ClassicState = {
  */
 export function classicSession(options: PromptSessionOptions): ForkableSession {
   checkGiven("classicSession()", { options }, { options: SESSION_OPTIONS });
-  const { profile, windowTokens = Infinity, archive, countTokens, tools, isError, truncateTokens } = options;
+  const { profile, archive, countTokens, tools, isError, truncateTokens } = options;
   checkTriggers(options);
   const { historyBudgetTokens, protectTokens, minBytes, pruneAt, summariseAt, coldAfterMs } =
     options.triggers ?? {};
@@ -139,6 +140,7 @@ export function classicSession(options: PromptSessionOptions): ForkableSession {
     const mechanisms = state.reverted ? NO_MECHANISMS : configured;
     const recall = canRecall(history, call);
     const { scale } = state;
+    const windowTokens = currentWindow(options.windowTokens);
     const warnings: string[] = [];
     const warn = (failure: Error, rest = " Nothing left the prompt.") => {
       warnings.push(`${failure.message.replace(/\.$/, "")}.${rest}`);

@@ -40,7 +40,9 @@ export interface RewriteRequest extends LookRequest {
 
 /** What {@linkcode rewrite} goes by. */
 export interface RewriteOptions
-  extends Pick<PromptSessionOptions, "archive" | "countTokens" | "tools" | "windowTokens" | "summarise"> {
+  extends Pick<PromptSessionOptions, "archive" | "countTokens" | "tools" | "summarise"> {
+  /** The model's context window in tokens; infinite where it isn't known. */
+  readonly windowTokens: number;
   /** The prompt of a request after its edits. */
   readonly look: (request: LookRequest) => Look;
   /** Whether a full window may go further than price does. */
@@ -172,7 +174,7 @@ class Rewriting {
 
   /** Makes room in a window that price alone left full. */
   async #makeSpace(): Promise<void> {
-    const { countTokens, archive, windowTokens = Infinity, summarise } = this.#options;
+    const { countTokens, archive, windowTokens, summarise } = this.#options;
     const { messages: history, edits, recall, signal, progress } = this.#request;
     while (this.#overflows()) {
       const { promptTokens, scale } = this.#prompt;
@@ -214,7 +216,7 @@ class Rewriting {
     const { wishes, isFree, situation, scale: { perToken } } = this.#prompt;
     const back = wishes.back.filter(({ pin }) => !this.#asked.includes(pin));
     if (back.length === 0 || !this.#isBought && !isFree) return;
-    const { windowTokens = Infinity } = this.#options;
+    const { windowTokens } = this.#options;
     let room = WINDOW_SHARE * windowTokens - situation.promptTokens;
     const fitting = back.filter(({ pin, tokens }) => {
       const fits = -perToken * tokens <= room;

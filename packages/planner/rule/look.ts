@@ -41,7 +41,12 @@ import {
   promptCost,
   USUAL_COMPACTION,
 } from "../ledger/ledger.ts";
-import type { Mechanisms, PromptCall, PromptSessionOptions } from "../prompt_session.ts";
+import {
+  currentWindow,
+  type Mechanisms,
+  type PromptCall,
+  type PromptSessionOptions,
+} from "../prompt_session.ts";
 import { findRemovals, type Retention } from "../retention/find_removals.ts";
 import { Standings } from "../retention/standings.ts";
 import { isSurelyCold, reckonedAlive, type Situation, WINDOW_SHARE } from "./decide.ts";
@@ -174,6 +179,11 @@ export class KnownSession {
       : told;
   }
 
+  /** The context window that counts now, in tokens; infinite where it isn't known. */
+  get windowTokens(): number {
+    return currentWindow(this.#options.windowTokens);
+  }
+
   /** What was looked at last; nothing if nothing was. */
   get lookedAt(): LookedAt | undefined {
     if (this.#isNew) return this.#before;
@@ -219,8 +229,8 @@ export class KnownSession {
   look(request: LookRequest, { all = false }: { readonly all?: boolean } = {}): Look {
     const { messages: history, tools, edits, pins = [] } = request;
     this.#update(history, edits);
-    const { countTokens, windowTokens = Infinity, lossLimit, observe = false } = this.#options;
-    const { profile } = this;
+    const { countTokens, lossLimit, observe = false } = this.#options;
+    const { profile, windowTokens } = this;
     const account = this.#account;
     const layout = this.#layout;
     const standings = this.#standings;
@@ -236,11 +246,14 @@ export class KnownSession {
     const full = theirs > WINDOW_SHARE * windowTokens;
 
     const pinnedAs = pins.map(({ place, wish }) => `${place} ${wish}`).join();
-    this.#judgeBy(`${profile.name} ${scale.perToken} ${Math.round(scale.unseen / 1_000)} ${pinnedAs}`);
+    this.#judgeBy(
+      `${profile.name} ${scale.perToken} ${Math.round(scale.unseen / 1_000)} ${windowTokens} ${pinnedAs}`,
+    );
     const seenMessages = account.seen || Infinity;
     const removals = findRemovals({ layout, standings, tools, shownTools, toolTokens }, {
       ...this.#options,
       profile,
+      windowTokens,
       pinned: pins.length > 0 ? pinnedPlaces(pins, history) : NOTHING_PINNED,
       scale,
       all: all || full,
@@ -363,13 +376,7 @@ export class KnownSession {
     plan: BookedPlan,
     { usage, summary }: { readonly usage: Usage | undefined; readonly summary: Usage | undefined },
   ): LedgerEntry {
-    const {
-      countTokens,
-      lossLimit,
-      windowTokens = Infinity,
-      compaction = USUAL_COMPACTION,
-      observe = false,
-    } = this.#options;
+    const { countTokens, lossLimit, compaction = USUAL_COMPACTION, observe = false } = this.#options;
     const toolTokens = countRequestTokens({ messages: [], tools: plan.view.tools }, countTokens);
     // Rewrites since may have left less as it was.
     const kept = this.#kept.slice(this.#plannedAt.get(plan) ?? 0);
@@ -381,7 +388,7 @@ export class KnownSession {
       profile: this.profile,
       countTokens,
       lossLimit,
-      windowTokens,
+      windowTokens: this.windowTokens,
       habit: compaction,
       observes: observe,
     });

@@ -41,6 +41,7 @@ import {
   type SessionNeeds,
   type SessionTotals,
   type TurnPrompt,
+  windowOf,
 } from "./session_types.ts";
 
 /** What is stored of a session beside its events. */
@@ -103,11 +104,12 @@ export class SessionPrompt implements TurnPrompt {
   /** The prompt as it was stored. */
   constructor(options: SessionPromptOptions) {
     const { id, environment, settings: { model }, archive, countTokens, stored } = options;
-    const { policy, mechanisms, truncateTokens, alwaysFull, triggers, windowTokens } = environment;
+    const { policy, mechanisms, truncateTokens, alwaysFull, triggers } = environment;
     const { context, title, pins, days } = stored;
     this.#options = options;
     const prompts = promptSession({
-      ...{ windowTokens, policy, mechanisms, truncateTokens, alwaysFull, triggers },
+      ...{ policy, mechanisms, truncateTokens, alwaysFull, triggers },
+      windowTokens: () => windowOf(environment, model),
       ...{ archive, countTokens, inSlices, state: context },
       profile: () => ratesOf(environment, model).profile,
       tools: this.#known,
@@ -254,11 +256,12 @@ export class SessionPrompt implements TurnPrompt {
 
   #offerOf(tools: readonly Tool[], mayTell: boolean): ToolOffer {
     const { environment, settings: { model }, countTokens } = this.#options;
-    const { windowTokens, alwaysFull, mechanisms } = environment;
+    const { alwaysFull, mechanisms } = environment;
     // What is said of them is known from now on.
     for (const tool of tools) this.#known[tool.definition.function.name] = tool;
     return offerTools(tools, this.#told, {
-      ...{ windowTokens, alwaysFull, countTokens, mayTell },
+      ...{ alwaysFull, countTokens, mayTell },
+      windowTokens: windowOf(environment, model),
       mayDefer: mechanisms?.schemas,
       profile: ratesOf(environment, model).profile,
     });

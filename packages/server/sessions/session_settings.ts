@@ -1,4 +1,4 @@
-import { PRICES_DATE } from "@tare/planner";
+import { MODELS_DATE } from "@tare/planner";
 import { type Static, Type } from "typebox";
 import { closed, METADATA } from "../http/schema.ts";
 import { APPROVAL_RULES } from "../approvals/rules.ts";
@@ -13,7 +13,7 @@ export const BUDGET = closed({
     Type.Number({
       exclusiveMinimum: 0,
       description:
-        `Most US dollars, of prompts and replies together, by the list prices of ${PRICES_DATE} or one's own.`,
+        `Most US dollars, of prompts and replies together, by the list prices of ${MODELS_DATE} or one's own.`,
     }),
   ),
   maxTokenUnits: Type.Optional(

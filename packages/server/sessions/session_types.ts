@@ -51,8 +51,8 @@ export interface SessionOptions extends PolicyOptions {
   readonly profile: Profile | ((model: string) => Profile);
   /** What a model costs in money; nothing of one whose price isn't known. Default: the list price, by its name. */
   readonly price?: (model: string) => Price | undefined;
-  /** The model's context window in tokens. */
-  readonly windowTokens: number;
+  /** The model's context window in tokens, if need be by the model's name; asked whenever it counts. */
+  readonly windowTokens: number | ((model: string) => number);
   /** The model port for a model's name. It also summarises old turns when the window is full of what isn't tool results. */
   readonly model: (name: string) => Model;
   /** Tools that sessions may use, beside `recall`, which each session gets for its own archive. */
@@ -101,6 +101,11 @@ export function ratesOf(
   model: string,
 ): Rates & { readonly profile: Profile } {
   return { profile: typeof profile === "function" ? profile(model) : profile, price: price(model) };
+}
+
+/** The context window of a model, in tokens. */
+export function windowOf({ windowTokens }: Pick<SessionOptions, "windowTokens">, model: string): number {
+  return typeof windowTokens === "function" ? windowTokens(model) : windowTokens;
 }
 
 /** A model, and who is asked for it. */
