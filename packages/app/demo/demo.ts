@@ -60,6 +60,8 @@ interface Played {
   readonly ledger: TurnLedger;
   /** How often its prompt was rewritten. */
   readonly rewrites: number;
+  /** Model calls that came after its last rewrite, that one's own included; all if it never was. */
+  readonly callsSince: number;
   /** Calls of the recall tool. */
   readonly recalls: number;
   /** What the model answered, turn by turn. */
@@ -138,6 +140,7 @@ export async function playDemo(
   const { id } = await (await post("/v1/sessions", {})).json();
   let ledger: TurnLedger = EMPTY_LEDGER;
   let rewrites = 0;
+  let callsSince = 0;
   let recalls = 0;
   const answers: string[] = [];
   let stopped: string | undefined;
@@ -147,7 +150,11 @@ export async function playDemo(
     const { body } = await post(`/v1/sessions/${id}/turns`, { input });
     for await (const { data = "" } of body!.pipeThrough(new ServerSentEventParseStream())) {
       const event: LoopEvent = JSON.parse(data);
-      if (event.type === "context_rewritten") rewrites += 1;
+      if (event.type === "context_rewritten") {
+        rewrites += 1;
+        callsSince = 0;
+      }
+      if (event.type === "step_end") callsSince += 1;
       if (event.type === "tool_call" && event.name === "recall") recalls += 1;
       if (event.type === "turn_end") {
         ledger = addLedgers(ledger, event.ledger);
@@ -159,7 +166,7 @@ export async function playDemo(
     }
   }
   await agent.close();
-  return { ledger, rewrites, recalls, answers, ...(stopped !== undefined && { stopped }) };
+  return { ledger, rewrites, callsSince, recalls, answers, ...(stopped !== undefined && { stopped }) };
 }
 
 /** Most folders that are reviewed. */
@@ -258,6 +265,60 @@ export function demoTable(
       "   ",
     )
   ).join("\n");
+}
+
+/**
+ * What the table comes to, in sentences: what the ways cost beside the first of them, which resends everything, and why
+ * where that is more. Sessions that didn't come to the same end aren't compared.
+ */
+export function demoVerdict(
+  played: readonly (Played & Pick<Way, "name" | "policy">)[],
+  { profile: { read, write } }: { readonly profile: Pick<Profile, "read" | "write"> },
+): string {
+  const [resent, ...others] = played;
+  if (!resent) return "";
+  return others.map((one) => {
+    const { name, policy, ledger, recalls, callsSince, rewrites } = one;
+    const told = (sentences: readonly string[]) =>
+      [`${name[0]!.toUpperCase()}${name.slice(1)}:`, ...sentences].join(" ");
+    const stopped = [resent, one].find(({ stopped }) => stopped !== undefined);
+    if (stopped) {
+      const { answers: { length } } = stopped;
+      return told([
+        `not compared, because the window of "${stopped.name}" was full after ${length} answers.`,
+      ]);
+    }
+    const more = costOf(one) / costOf(resent) - 1;
+    const share = `${(100 * Math.abs(more)).toFixed(1)} %`;
+    const breaks = policy === "classic" && read < write ? [BREAKS_TWICE] : [];
+    if (more < 0) return told([`saved ${share} of what resending everything costs.`, ...breaks]);
+    if (more === 0) {
+      return told(["saved nothing and cost nothing more.", ...rewrites === 0 ? [NEVER_PAID] : breaks]);
+    }
+    const calls = ledger.calls - resent.ledger.calls;
+    return told([
+      `saved nothing here; it cost ${share} more than resending everything.`,
+      ...breaks.length > 0 || rewrites === 0 ? breaks : [
+        `What is rewritten is read anew, and pays for that over the calls behind it: here ${
+          number(callsSince)
+        }.`,
+      ],
+      ...recalls > 0 && calls > 0
+        ? [`What left and was asked for again took ${number(calls)} more call${calls === 1 ? "" : "s"}.`]
+        : [],
+      ...breaks.length > 0 ? [] : ["The longer a session goes on, the more of it comes back."],
+    ]);
+  }).join("\n");
+}
+
+const BREAKS_TWICE =
+  "It breaks the provider's cache twice a turn: old turns come back with its first call, and leave with its second.";
+
+const NEVER_PAID = "No rewrite would have paid.";
+
+/** What a session cost: in money where that is known of it, else in token units. */
+function costOf({ ledger: { usd, tokenUnits = 0 } }: Played): number {
+  return usd ?? tokenUnits;
 }
 
 function number(value: number): string {
@@ -370,7 +431,7 @@ cache and prices of ${profile.name}${model ? `, in money as ${model} cost on ${M
       }),
     });
     const played = await Promise.all(WAYS.map(async (way, at) => ({
-      name: way.name,
+      ...way,
       ...await playDemo(way, {
         ...{ workspace, questions, profile, price, tokenizer },
         onEvent: (event) => bars.follow(at, event),
@@ -379,6 +440,8 @@ cache and prices of ${profile.name}${model ? `, in money as ${model} cost on ${M
     bars.close();
     console.log(demoTable(played, { model }));
     console.log(`
+${demoVerdict(played, { profile })}
+
 Next: tare start, or deno task start, and http://127.0.0.1:8787/ shows where the tokens of your own sessions went.`);
   } catch (error) {
     if (!(error instanceof RangeError || error instanceof TypeError)) throw error;

@@ -3,7 +3,7 @@ import { join } from "@std/path";
 import type { LoopEvent } from "@tare/loop";
 import { loadTokenizer } from "@tare/messages/tiktoken";
 import { listPrice, profileNamed } from "@tare/planner";
-import { demoQuestions, demoTable, playDemo, progressBars, WAYS } from "./demo.ts";
+import { demoQuestions, demoTable, demoVerdict, playDemo, progressBars, WAYS } from "./demo.ts";
 
 const tokenizer = await loadTokenizer();
 
@@ -45,7 +45,7 @@ Deno.test("playDemo() plays one session in three ways to the same answers, and t
       sum("outputTokens"),
     ]);
     assertEquals(events.filter(({ type }) => type === "context_rewritten").length, one.rewrites);
-    played.push({ name: way.name, ...one });
+    played.push({ ...way, ...one });
   }
   const [resent, , planned] = played;
   for (const { answers } of played) assertEquals(answers, resent!.answers);
@@ -64,7 +64,7 @@ Deno.test("playDemo() stops a session whose prompt outgrows the window, and the 
   const profile = profileNamed("anthropic-5m");
   const [resent, , planned] = await Promise.all(
     WAYS.map(async (way) => ({
-      name: way.name,
+      ...way,
       ...await playDemo(way, { workspace, questions, profile, tokenizer }),
     })),
   );
@@ -72,12 +72,18 @@ Deno.test("playDemo() stops a session whose prompt outgrows the window, and the 
   assertLess(resent!.answers.length, questions.length);
   const table = demoTable([resent!, planned!], {});
   assertStringIncludes(table, `${resent!.answers.length}: window full`);
+  assertEquals(
+    demoVerdict([resent!, planned!], { profile }),
+    `Planner: not compared, because the window of "everything resent" was full after ${
+      resent!.answers.length
+    } answers.`,
+  );
   await Deno.remove(workspace, { recursive: true });
 });
 
 Deno.test("demoTable() counts answers that differ", () => {
   const ledger = { calls: 1, promptTokens: 1, cachedTokens: 0, outputTokens: 1, saved: {}, estimated: false };
-  const one = { ledger, rewrites: 0, recalls: 0 };
+  const one = { ledger, rewrites: 0, callsSince: 1, recalls: 0 };
   const table = demoTable([{ name: "a", ...one, answers: ["x", "y"] }, {
     name: "b",
     ...one,
@@ -91,6 +97,44 @@ Deno.test("demoTable() counts answers that differ", () => {
     ["questions answered", "2", "2"],
     ["in the same words", "2", "1"],
   ]);
+});
+
+Deno.test("demoVerdict() says what each way saved, and never shows a loss without a word", () => {
+  const verdict = (profile: string, resent: number, fixed: number, planned: number, more = {}) => {
+    const played = [resent, fixed, planned].map((usd, at) => ({
+      ...WAYS[at]!,
+      ledger: {
+        ...{ calls: 17 + at, promptTokens: 1, cachedTokens: 0, outputTokens: 1, saved: {}, estimated: false },
+        usd,
+      },
+      ...{ rewrites: at, callsSince: 3, recalls: 0, answers: [] },
+      ...(at > 0 && more),
+    }));
+    return demoVerdict(played, { profile: profileNamed(profile) }).split("\n");
+  };
+  const twice =
+    "It breaks the provider's cache twice a turn: old turns come back with its first call, and leave with its second.";
+  assertEquals(verdict("openai", 2, 1.5, 1), [
+    `Fixed triggers: saved 25.0 % of what resending everything costs. ${twice}`,
+    "Planner: saved 50.0 % of what resending everything costs.",
+  ]);
+  assertEquals(verdict("openai", 2, 3, 2.3, { recalls: 3 }), [
+    `Fixed triggers: saved nothing here; it cost 50.0 % more than resending everything. ${twice} ` +
+    "What left and was asked for again took 1 more call.",
+    "Planner: saved nothing here; it cost 15.0 % more than resending everything. What is rewritten is read anew, and " +
+    "pays for that over the calls behind it: here 3. What left and was asked for again took 2 more calls. " +
+    "The longer a session goes on, the more of it comes back.",
+  ]);
+  const equal = "saved nothing and cost nothing more.";
+  assertEquals(verdict("local", 2, 2, 2, { rewrites: 0 }), [
+    `Fixed triggers: ${equal} No rewrite would have paid.`,
+    `Planner: ${equal} No rewrite would have paid.`,
+  ]);
+  // Nothing is broken where there is no cache.
+  assertEquals(
+    verdict("none", 2, 1, 2)[0],
+    "Fixed triggers: saved 50.0 % of what resending everything costs.",
+  );
 });
 
 Deno.test("demoQuestions() says where there is nothing to ask about", async () => {
