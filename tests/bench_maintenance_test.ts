@@ -46,6 +46,20 @@ Deno.test("bench:maintenance: a prune misses several times more in a warm cache,
   assertMatch(await around.read("t.svg"), /^<svg .*cold, pruned/s);
 });
 
+Deno.test("bench:maintenance warns where no cache is reported, and says nothing of when a prune pays there", async () => {
+  await using around = await measuring({ TARE_PROFILE: "none" });
+  const { text } = await benchMaintenance([...ARGS, "--tokens", "20000", "--idle", "1h"], around);
+  assertMatch(
+    text,
+    /\n\nWarning: of a session that had just been sent the provider reports nothing from a cache\./,
+  );
+  const { summary }: { summary: MaintenanceSummary } = JSON.parse(await around.read("t.json"));
+  assertEquals(summary.lines.map(({ cachedTokens }) => cachedTokens), [0, 0, 0, 0]);
+  assertEquals([summary.warmPaysAfterCalls, /pays/.test(text)], [undefined, false]);
+  await using cached = await measuring();
+  assertEquals((await benchMaintenance(ARGS, cached)).text.includes("Warning"), false);
+});
+
 Deno.test("bench:maintenance goes on with the cold sessions that wait, and sends the warm ones anew", async () => {
   await using around = await measuringOverHttp({
     profile: "anthropic-5m",

@@ -188,7 +188,10 @@ export interface MaintenanceSummary {
   readonly warmTimes?: number;
   /** The same in the cold one. */
   readonly coldTimes?: number;
-  /** After so many further calls on the warm prefix the smaller prompt has paid for the prune; infinite: never. */
+  /**
+   * After so many further calls on the warm prefix the smaller prompt has paid for the prune; infinite: never. Absent too
+   * where no cache is reported.
+   */
   readonly warmPaysAfterCalls?: number;
 }
 
@@ -219,7 +222,7 @@ export function summariseMaintenance(
     lines,
     ...(warmTimes !== undefined && { warmTimes }),
     ...(coldTimes !== undefined && { coldTimes }),
-    ...(whole && pruned && {
+    ...(whole && pruned && !isUncached(lines) && {
       warmPaysAfterCalls: Math.max(
         0,
         Math.ceil(
@@ -229,6 +232,11 @@ export function summariseMaintenance(
       ),
     }),
   };
+}
+
+/** Whether a session that had just been sent was served nothing from a cache. */
+function isUncached(lines: readonly MaintenanceLine[]): boolean {
+  return lines.some(({ way, cachedTokens }) => way === "warm, whole" && cachedTokens === 0);
 }
 
 /** The lines as a table, and what they come to in words. */
@@ -245,6 +253,7 @@ export function maintenanceTable(
     ]),
   ]);
   const words = [
+    ...(isUncached(lines) ? [NO_CACHE] : []),
     ...(warmTimes !== undefined
       ? [`Warm, the pruned session missed ${warmTimes.toFixed(1)} times as many tokens.`]
       : []),
@@ -259,6 +268,10 @@ export function maintenanceTable(
   ];
   return [table, "", ...words].join("\n");
 }
+
+const NO_CACHE =
+  "Warning: of a session that had just been sent the provider reports nothing from a cache. It has none, or doesn't tell " +
+  "of it: then what was missed is only how long the prompts were, and says nothing of what pruning costs there.";
 
 /** Tokens missed in each session, as an SVG. */
 export function maintenanceChart(lines: readonly MaintenanceLine[], title: string): string {
