@@ -265,7 +265,8 @@ export class Telemetry {
       savedTokens: counter("tare.saved.tokens", "{token}", "Tokens that were kept out of prompts."),
       savedTokenUnits: meter.createUpDownCounter("tare.saved.token_units", {
         unit: "{token_unit}",
-        description: "What was saved against resending everything; one uncached input token costs 1.",
+        description:
+          "What was saved against what clients would have paid without Tare; one uncached input token costs 1.",
       }),
       rewrites: counter("tare.rewrites", "{rewrite}", "Rewrites of prompts."),
       predictedTokens: counter(

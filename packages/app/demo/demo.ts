@@ -268,7 +268,7 @@ export function demoTable(
 }
 
 /**
- * What the table comes to, in sentences: what the ways cost beside the first of them, which resends everything, and why
+ * What the table comes to, a sentence a line: what the ways cost beside the first of them, which resends everything, and why
  * where that is more. Sessions that didn't come to the same end aren't compared.
  */
 export function demoVerdict(
@@ -280,7 +280,7 @@ export function demoVerdict(
   return others.map((one) => {
     const { name, policy, ledger, recalls, callsSince, rewrites } = one;
     const told = (sentences: readonly string[]) =>
-      [`${name[0]!.toUpperCase()}${name.slice(1)}:`, ...sentences].join(" ");
+      `${name[0]!.toUpperCase()}${name.slice(1)}: ${sentences.join("\n  ")}`;
     const stopped = [resent, one].find(({ stopped }) => stopped !== undefined);
     if (stopped) {
       const { answers: { length } } = stopped;
@@ -297,7 +297,7 @@ export function demoVerdict(
     }
     const calls = ledger.calls - resent.ledger.calls;
     return told([
-      `saved nothing here; it cost ${share} more than resending everything.`,
+      `saved nothing here, and cost ${share} more than resending everything.`,
       ...breaks.length > 0 || rewrites === 0 ? breaks : [
         `What is rewritten is read anew, and pays for that over the calls behind it: here ${
           number(callsSince)
@@ -312,7 +312,7 @@ export function demoVerdict(
 }
 
 const BREAKS_TWICE =
-  "It breaks the provider's cache twice a turn: old turns come back with its first call, and leave with its second.";
+  "The provider's cache breaks twice a turn: old turns come back with its first call, and leave with its second.";
 
 const NEVER_PAID = "No rewrite would have paid.";
 

@@ -113,22 +113,27 @@ Deno.test("demoVerdict() says what each way saved, and never shows a loss withou
     return demoVerdict(played, { profile: profileNamed(profile) }).split("\n");
   };
   const twice =
-    "It breaks the provider's cache twice a turn: old turns come back with its first call, and leave with its second.";
+    "  The provider's cache breaks twice a turn: old turns come back with its first call, and leave with its second.";
   assertEquals(verdict("openai", 2, 1.5, 1), [
-    `Fixed triggers: saved 25.0 % of what resending everything costs. ${twice}`,
+    "Fixed triggers: saved 25.0 % of what resending everything costs.",
+    twice,
     "Planner: saved 50.0 % of what resending everything costs.",
   ]);
   assertEquals(verdict("openai", 2, 3, 2.3, { recalls: 3 }), [
-    `Fixed triggers: saved nothing here; it cost 50.0 % more than resending everything. ${twice} ` +
-    "What left and was asked for again took 1 more call.",
-    "Planner: saved nothing here; it cost 15.0 % more than resending everything. What is rewritten is read anew, and " +
-    "pays for that over the calls behind it: here 3. What left and was asked for again took 2 more calls. " +
-    "The longer a session goes on, the more of it comes back.",
+    "Fixed triggers: saved nothing here, and cost 50.0 % more than resending everything.",
+    twice,
+    "  What left and was asked for again took 1 more call.",
+    "Planner: saved nothing here, and cost 15.0 % more than resending everything.",
+    "  What is rewritten is read anew, and pays for that over the calls behind it: here 3.",
+    "  What left and was asked for again took 2 more calls.",
+    "  The longer a session goes on, the more of it comes back.",
   ]);
   const equal = "saved nothing and cost nothing more.";
   assertEquals(verdict("local", 2, 2, 2, { rewrites: 0 }), [
-    `Fixed triggers: ${equal} No rewrite would have paid.`,
-    `Planner: ${equal} No rewrite would have paid.`,
+    `Fixed triggers: ${equal}`,
+    "  No rewrite would have paid.",
+    `Planner: ${equal}`,
+    "  No rewrite would have paid.",
   ]);
   // Nothing is broken where there is no cache.
   assertEquals(

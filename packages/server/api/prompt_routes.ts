@@ -29,8 +29,8 @@ export function promptRoutes(kinds: SessionKinds) {
       path: "/v1/sessions/{id}/calls",
       operationId: "listCalls",
       summary:
-        "Lists the model calls of a session, the oldest first: what each took, what it would have taken without Tare " +
-        `would have taken, and what was rewritten before it and why. ${UNITS}`,
+        "Lists the model calls of a session, the oldest first: what each took, what its client would have " +
+        `paid without Tare, and what was rewritten before it and why. ${UNITS}`,
       query: CALLS_QUERY,
       responses: {
         200: {
