@@ -1,7 +1,7 @@
 import type { Cost, Rewrite, Usage } from "@tare/messages";
 import { callCost, type LedgerEntry, type Rates } from "@tare/planner";
 
-/** One model call of a session: what it took, what resending everything would have taken, what was rewritten for it. */
+/** One model call of a session: what it took, what it would have taken without Tare, what was rewritten for it. */
 export interface CallReport {
   /** Number of the call in its session, from 1. */
   readonly number: number;

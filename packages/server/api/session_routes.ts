@@ -68,7 +68,9 @@ export function sessionRoutes(kinds: SessionKinds, sessions: Sessions) {
         search: Type.String({
           maxLength: 200,
           default: "",
-          description: "Only sessions whose title holds this text, A to Z in either case. Default: all.",
+          description:
+            "Only sessions whose title holds this text, A to Z in either case. What was said behind it isn't searched: " +
+            "of other agents' sessions it stays with them. Default: all.",
         }),
         helpers: Type.Boolean({
           default: false,
