@@ -1,4 +1,4 @@
-import { type Content, contentText, type ToolMessage } from "@tare/messages";
+import { checkGiven, type Content, contentText, type ToolMessage } from "@tare/messages";
 import { isRecord } from "./json.ts";
 
 /** So many UTF-16 code units at either end of a result may say how its program ended. */
@@ -31,6 +31,9 @@ const AT_THE_END = /\ncommand exited with code (-?\d+)\s*$/i;
  * ```
  */
 export function statedFailure(content: Content, flag?: boolean): Pick<ToolMessage, "failed"> {
+  checkGiven("statedFailure()", { content }, {
+    content: typeof content === "string" ? "string" : "array",
+  });
   if (flag !== undefined) return { failed: flag };
   const text = contentText(content);
   const code = codeInLines(text) ?? codeInJson(text);

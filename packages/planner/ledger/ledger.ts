@@ -348,7 +348,7 @@ export function bookCall(
       withoutCompaction: { ...roundTokens(compaction), outputTokens: SUMMARY_TOKENS },
     }),
     withoutTokenUnits: withoutCost,
-    ...(taken.resend.promptTokens <= windowTokens && { resendTokenUnits: resendCost }),
+    ...(taken.resend.promptTokens <= windowTokens && { resendTokenUnits: alone.isDetour ? 0 : resendCost }),
     ...(projected && { projected }),
     savedTokenUnits: observes ? 0 : without - paid,
     stopped: state.stopped,
@@ -552,8 +552,10 @@ export interface AloneRequest {
   readonly ownTokens: number;
   /** Its first prompt, which a compaction leaves: tools, and what was said before the model's first word. */
   readonly frontTokens: number;
-  /** Whether its reply was asked for only because Tare had left something out. */
+  /** Whether its reply was asked for only because Tare had left something out: results, or definitions of tools. */
   readonly isDetour: boolean;
+  /** Whether it was definitions of tools. */
+  readonly isLookup: boolean;
 }
 
 /** What the cache holds of a call as its client would have made it is known by this. */
@@ -601,7 +603,10 @@ export interface AloneCall {
   readonly usage: PromptUsage;
   /** The prompt by which its client would have compacted the conversation before; absent if it would not have. */
   readonly compaction?: PromptUsage;
-  /** What resending everything would have taken, whether or not that fits the window. */
+  /**
+   * What resending everything would have taken, whether or not that fits the window. By this rewriting is held to its
+   * limit: for a call behind a recall too, since what was recalled may have to leave again for the loss to end.
+   */
   readonly resend: PromptUsage;
   /** What its client has compacted until then. */
   readonly compacted: OwnCompaction;
@@ -619,8 +624,8 @@ export function callAlone(
   { profile, scale, windowTokens, habit, countTokens, nowMs, sent, usage, countedTokens, aliveOf }:
     AloneOptions,
 ): AloneCall {
-  const { ownTokens, frontTokens, length, isDetour } = request;
-  if (isDetour) return { usage: NOTHING, resend: NOTHING, compacted: before };
+  const { ownTokens, frontTokens, length, isDetour, isLookup } = request;
+  if (isLookup) return { usage: NOTHING, resend: NOTHING, compacted: before };
   const theirs = (tokens: number) => usage.promptTokens + scale.perToken * (tokens - countedTokens);
   const { sharedTokens: last, alive } = predictAlone(request, { sent, countTokens, nowMs, aliveOf });
   /** A prompt of so many tokens that shares so many with one that was sent. */
@@ -631,6 +636,7 @@ export function callAlone(
     return writtenLike(usage, promptTokens, Math.max(warm, Math.min(servedTokens, promptTokens)));
   };
   const resend = take(ownTokens, last);
+  if (isDetour) return { usage: NOTHING, resend, compacted: before };
   const compacted = before.messages <= length ? before : NOT_COMPACTED;
   const tokens = ownTokens - compacted.tokens;
   const asked = compacted.tokens > 0 ? take(tokens, Math.max(0, last - compacted.tokens), 0) : resend;

@@ -419,6 +419,7 @@ export class KnownSession {
       ownTokens: toolTokens + layout.ownTokens + (deferred?.tokens ?? 0),
       frontTokens: toolTokens + layout.openingTokens,
       isDetour: layout.endsWithRecalls || (deferred?.isDetour ?? false),
+      isLookup: deferred?.isDetour ?? false,
     };
   }
 
