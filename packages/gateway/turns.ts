@@ -139,6 +139,17 @@ export class Turns {
     return await this.#keeper?.accounts() ?? this.#accounts;
   }
 
+  /** All sessions that are kept, or that are in memory where none are. @throws {StoreError} */
+  async *all(): AsyncGenerator<SessionSummary, void> {
+    if (!this.#keeper) yield* this.#sessions.list();
+    else for await (const [session] of this.#keeper.all()) yield session;
+  }
+
+  /** How much a prompt of a session may hold, in tokens; nothing where that isn't known. */
+  windowOf({ facts: { protocol } }: GatewaySession): number | undefined {
+    return this.#options.upstreams[protocol]?.windowTokens;
+  }
+
   /** Forgets a session, and what is kept of it. @throws {StoreError} */
   async forget(session: GatewaySession): Promise<void> {
     this.#sessions.delete(session);
@@ -188,6 +199,7 @@ export class Turns {
       isKeyed: key !== undefined,
       name: request.headers.get("x-tare-session") ?? name,
       protocol: protocol.name,
+      agent: agentOf(request.headers),
       items: wire.items,
       hasTools,
       basis: { model: wire.model, ...(ttlMs !== undefined && { ttlMs }) },
@@ -254,9 +266,9 @@ export class Turns {
   }
 
   /** A session has come to more. */
-  book(session: GatewaySession, more: Partial<Sums>): void {
+  book(session: GatewaySession, more: Partial<Sums>, model?: string): void {
     const atMs = this.#now();
-    session.conversation.book(more, atMs);
+    session.conversation.book(more, atMs, model);
     this.#accounts.book(session.group, more, atMs);
   }
 
@@ -271,7 +283,7 @@ export class Turns {
   }
 
   #noteCall(
-    { session, oneShot }: GatewayTurn,
+    { session, oneShot, request: { model } }: GatewayTurn,
     { usage, savedTokens, entry }: SentCall & { readonly usage: Usage },
     rates: Rates,
   ): CallReport {
@@ -279,13 +291,13 @@ export class Turns {
     const made = reportCall(usage, {
       number: 1 + sumOfDays(conversation.state.days).calls,
       at: new Date(this.#now()).toISOString(),
-      turn: null,
+      turn: oneShot === undefined ? session.facts.turns?.all ?? null : null,
       purpose: oneShot ?? "turn",
       ledger: entry,
       rates,
       rewrites: oneShot === undefined ? conversation.state.unsent : [],
     });
-    this.book(session, { ...sumsOfCall(made), savedTokens });
+    this.book(session, { ...sumsOfCall(made), savedTokens }, model);
     conversation.note(made);
     return made;
   }
@@ -333,6 +345,14 @@ function isAnswer({ callsClient, recalls }: WireReply): boolean {
 function clientOf({ name, auth }: Protocol, { headers }: Request): string {
   const keys = auth.headers.map((header) => headers.get(header) ?? "");
   return `${name} ${hashOf(keys)}`;
+}
+
+/** Most characters of a program's name. */
+const AGENT_CHARS = 60;
+
+/** The name of the program that asks: the first product that its headers tell. */
+function agentOf(headers: Headers): string | undefined {
+  return headers.get("user-agent")?.trim().split(/[\s/]/, 1)[0]?.slice(0, AGENT_CHARS) || undefined;
 }
 
 function hashOf(value: unknown): string {

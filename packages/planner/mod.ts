@@ -29,7 +29,7 @@ export {
 export { isSummary, type Summarise, type SummaryRequest } from "./edits/make_summary.ts";
 export { fittingPins, makePin, type NewPin, type Pin, withoutPin, withPin } from "./edits/pin.ts";
 export type { History } from "./edits/view.ts";
-export { callCost, type LedgerEntry, promptCost, type Rates } from "./ledger/ledger.ts";
+export { callCost, callCostParts, type LedgerEntry, promptCost, type Rates } from "./ledger/ledger.ts";
 export type { CompactionHabit } from "./ledger/without_tare.ts";
 export type { Quote } from "./rule/quote.ts";
 export { KEEP_WANTED, type Retention } from "./retention/find_removals.ts";

@@ -1,5 +1,6 @@
 import type { Cost, Rewrite, Usage } from "@tare/messages";
 import { callCost, type LedgerEntry, type Rates } from "@tare/planner";
+import { cutCost, SPENT_ON, type SpentOn } from "./spent.ts";
 
 /** One model call of a session: what it took, what resending everything would have taken, what was rewritten for it. */
 export interface CallReport {
@@ -24,6 +25,8 @@ export interface CallReport {
   readonly tokenUnits: number;
   /** What call and summary cost in US dollars; null where the model's price isn't known. */
   readonly usd: number | null;
+  /** What both were paid for. */
+  readonly spent: { readonly tokenUnits: SpentOn; readonly usd: SpentOn | null };
   /**
    * What the client would have paid for it without Tare, what it would have paid for compacting before it included; null
    * where no ledger is kept.
@@ -82,6 +85,7 @@ export function reportCall(
     estimated,
     tokenUnits: its.tokenUnits + (paid?.tokenUnits ?? 0),
     usd: its.usd === undefined ? null : its.usd + (paid?.usd ?? 0),
+    spent: cutCost(usage, { cost: its, rates, uncached: ledger?.uncached, summary: paid }),
     without: ledger ? reportAlone(ledger, rates) : null,
     resendTokenUnits: ledger?.resendTokenUnits ?? null,
     summary: summary ? tokensOf(summary) : null,
@@ -113,6 +117,7 @@ export function sumsOfCall(call: CallReport): Sums {
   const sums = addSums({ ...NO_SUMS, calls: 1, ...tokensOf(call) }, summary ? tokensOf(summary) : {});
   return {
     ...sums,
+    ...sumsSpent(call.spent),
     tokenUnits,
     withoutTokenUnits: without?.tokenUnits ?? tokenUnits,
     withoutCompactions: without?.compacts ? 1 : 0,
@@ -126,15 +131,27 @@ export function sumsOfCall(call: CallReport): Sums {
   };
 }
 
+/** What was paid for, by its names among the sums. */
+function sumsSpent({ tokenUnits, usd }: CallReport["spent"]): SpentSums {
+  const named = SPENT_ON.flatMap((part): [keyof SpentSums, number][] => [
+    [`${part}Usd`, usd?.[part] ?? 0],
+    [`${part}TokenUnits`, tokenUnits[part]],
+  ]);
+  return Object.fromEntries(named) as SpentSums;
+}
+
 function tokensOf({ promptTokens, cachedTokens, outputTokens }: NonNullable<CallReport["summary"]>) {
   return { promptTokens, cachedTokens, outputTokens };
 }
 
+/** What calls were paid for: see {@linkcode SpentOn}. All of a unit together are the whole. */
+export type SpentSums = Readonly<Record<`${keyof SpentOn}${"Usd" | "TokenUnits"}`, number>>;
+
 /**
- * What calls came to, beside what clients would have paid without Tare. Prompts in token units, of which the price of one uncached input
- * token is 1; prompts and replies in US dollars, as far as prices are known.
+ * What calls came to, beside what clients would have paid without Tare. Prompts in token units, of which the price of one
+ * uncached input token is 1; prompts and replies in US dollars, as far as prices are known.
  */
-export interface Sums {
+export interface Sums extends SpentSums {
   /** Model calls that succeeded. */
   readonly calls: number;
   /** Those that failed. */
@@ -192,9 +209,26 @@ export const NO_SUMS: Sums = {
   compactionUsd: 0,
   unpricedCalls: 0,
   estimatedCalls: 0,
+  cacheReadUsd: 0,
+  newUsd: 0,
+  expiredUsd: 0,
+  ownRewriteUsd: 0,
+  changedUsd: 0,
+  lostUsd: 0,
+  outputUsd: 0,
+  cacheReadTokenUnits: 0,
+  newTokenUnits: 0,
+  expiredTokenUnits: 0,
+  ownRewriteTokenUnits: 0,
+  changedTokenUnits: 0,
+  lostTokenUnits: 0,
+  outputTokenUnits: 0,
 };
 
-/** What calls came to by the day of UTC on which they were answered, such as `2026-01-31`. */
+/**
+ * What calls came to by the day of UTC on which they were answered and the model that was asked: `2026-01-31 some-model`,
+ * or the day alone where no model was noted. See {@linkcode dayAndModel}.
+ */
 export type Days = Readonly<Record<string, Sums>>;
 
 /** What was saved, and how planned sessions do beside those that are left as they are. */
@@ -243,17 +277,36 @@ export function addOverviews(a: Overview, b: Overview): Overview {
 }
 
 /** Both together. */
-export function addSums(a: Sums, b: Partial<Sums>): Sums {
-  const sum: { -readonly [Name in keyof Sums]: number } = { ...a };
-  for (const name of Object.keys(NO_SUMS) as (keyof Sums)[]) sum[name] += b[name] ?? 0;
+export function addSums(a: Partial<Sums>, b: Partial<Sums>): Sums {
+  const sum: { -readonly [Name in keyof Sums]: number } = { ...NO_SUMS };
+  // What was kept by an earlier version may lack some.
+  for (const name of Object.keys(NO_SUMS) as (keyof Sums)[]) sum[name] = (a[name] ?? 0) + (b[name] ?? 0);
   return sum;
 }
 
-/** What days came to with more on the day of a moment, in milliseconds since the epoch. */
-export function addToDay(days: Days, more: Partial<Sums>, atMs: number): Days {
-  const day = dayOf(atMs);
-  return { ...days, [day]: addSums(days[day] ?? NO_SUMS, more) };
+/** What days came to with more of a model on the day of a moment, in milliseconds since the epoch. */
+export function addToDay(
+  days: Days,
+  more: Partial<Sums>,
+  { atMs, model }: { readonly atMs: number; readonly model: string },
+): Days {
+  const key = `${dayOf(atMs)} ${model}`.trimEnd();
+  return { ...days, [key]: addSums(days[key] ?? NO_SUMS, more) };
 }
+
+/** What both came to. */
+function addDays(days: Days, more: Days): Days {
+  const sums: Record<string, Sums> = { ...days };
+  for (const [key, its] of Object.entries(more)) sums[key] = addSums(sums[key] ?? NO_SUMS, its);
+  return sums;
+}
+
+/** What a name among {@linkcode Days} stands for; an empty model where none was noted. */
+export function dayAndModel(key: string): { readonly day: string; readonly model: string } {
+  return { day: key.slice(0, DAY_CHARS), model: key.slice(DAY_CHARS + 1) };
+}
+
+const DAY_CHARS = "2026-01-31".length;
 
 /** What all days came to. */
 export function sumOfDays(days: Days): Sums {
@@ -272,31 +325,35 @@ export class Accounts {
     control: { sessions: 0, days: {} },
   };
 
-  /** A session is there, with what its calls came to before. Default: it has made none. */
-  begin(group: keyof Overview["groups"], before: Days = {}): void {
-    let { sessions, days } = this.#groups[group];
-    for (const [day, sums] of Object.entries(before)) {
-      days = { ...days, [day]: addSums(days[day] ?? NO_SUMS, sums) };
-    }
-    this.#groups[group] = { sessions: sessions + 1, days };
+  /** A session is there, with what its calls came to before. Default: it has made none, and is no fork. */
+  begin(
+    group: keyof Overview["groups"],
+    before: Days = {},
+    { isFork = false }: { readonly isFork?: boolean } = {},
+  ): void {
+    const { sessions, days } = this.#groups[group];
+    // A fork isn't counted as a session of its own.
+    this.#groups[group] = { sessions: sessions + (isFork ? 0 : 1), days: addDays(days, before) };
   }
 
   /** A session of a group has come to more, at a moment in milliseconds since the epoch. */
   book(group: keyof Overview["groups"], more: Partial<Sums>, atMs: number): void {
     const { sessions, days } = this.#groups[group];
-    this.#groups[group] = { sessions, days: addToDay(days, more, atMs) };
+    this.#groups[group] = { sessions, days: addToDay(days, more, { atMs, model: "" }) };
   }
 
   /** What was saved on the day of a moment and in all. */
   overview(nowMs: number, warnings: Overview["warnings"]): Overview {
     const { planned, control } = this.#groups;
-    const today = [planned, control].map(({ days }) => days[dayOf(nowMs)] ?? NO_SUMS);
+    const today = [planned, control].flatMap(({ days }) =>
+      Object.entries(days).flatMap(([key, sums]) => dayAndModel(key).day === dayOf(nowMs) ? sums : [])
+    );
     const groups = {
       planned: { ...sumOfDays(planned.days), sessions: planned.sessions },
       control: { ...sumOfDays(control.days), sessions: control.sessions },
     };
     const { sessions: _, ...all } = groups.planned;
-    return { today: today.reduce(addSums), all: addSums(all, groups.control), groups, warnings };
+    return { today: today.reduce(addSums, NO_SUMS), all: addSums(all, groups.control), groups, warnings };
   }
 
   /** Both groups, with the averages that they are compared by. */

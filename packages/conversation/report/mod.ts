@@ -23,14 +23,29 @@ export {
   Accounts,
   addOverviews,
   addSums,
+  dayAndModel,
+  dayOf,
   type Days,
   type LedgerReport,
   NO_SUMS,
   type Overview,
+  type SpentSums,
   sumOfDays,
   type Sums,
   ToldWarnings,
 } from "./calls.ts";
+export {
+  reportSessionSpend,
+  reportSpend,
+  type ResultSpend,
+  type ResultsSpend,
+  type SessionSpend,
+  SPEND_BY,
+  type SpendingSession,
+  type SpendQuery,
+  type SpendReport,
+} from "./spend.ts";
+export { SPENT_ON, type SpentOn } from "./spent.ts";
 export {
   type BlockReport,
   BLOCKS_PAGE,

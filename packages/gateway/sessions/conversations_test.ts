@@ -1,6 +1,6 @@
 import { assert, assertAlmostEquals, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
 import { memoryStore } from "@tare/conversation";
-import { reportBlock, reportPins, reportPrompt } from "@tare/conversation/report";
+import { NO_SUMS, reportBlock, reportPins, reportPrompt } from "@tare/conversation/report";
 import { profileNamed } from "@tare/planner";
 import { BASH, chatStep, longResult, SUM_UP } from "../agents_fixture_test.ts";
 import { completion, gatewayed, post, UPSTREAM } from "../fixture_test.ts";
@@ -123,7 +123,8 @@ Deno.test("gateway() lists its conversations, the newest first", async () => {
   const { fetch, conversations } = gatewayed(() => completion({ content: "Hi" }), { now: () => nowMs });
   const ids: string[] = [];
   for (const content of ["one", "two", "three"]) {
-    const response = await fetch(post({ model: "m", messages: [{ role: "user", content }] }));
+    const headers = { "user-agent": "some-agent/1.2 (linux)" };
+    const response = await fetch(post({ model: "m", messages: [{ role: "user", content }] }, headers));
     await response.text();
     ids.unshift(response.headers.get("x-tare-session") ?? "");
     nowMs += 60_000;
@@ -131,13 +132,15 @@ Deno.test("gateway() lists its conversations, the newest first", async () => {
   const { conversations: list } = (await conversations.list({ limit: 9 }))!;
   assertEquals(list.map(({ id }) => id), ids);
   assertEquals(list[2], {
-    ...{ id: ids[2]!, title: "one", protocol: "chat", model: "m" },
+    ...NO_SUMS,
+    ...{ id: ids[2]!, title: "one", protocol: "chat", model: "m", agent: "some-agent" },
     ...{ createdAt: "2026-01-01T00:00:00.000Z", lastAt: "2026-01-01T00:00:00.000Z" },
     ...{ control: false, reverted: false, epoch: 0, calls: 1, errors: 0, recalls: 0, compactions: 0 },
     ...{ promptTokens: 1000, cachedTokens: 0, outputTokens: 5, savedTokens: 0 },
     ...{ tokenUnits: 1000, withoutTokenUnits: 1000, withoutCompactions: 0, compactionTokenUnits: 0 },
     ...{ fittingCalls: 1, fittingTokenUnits: 1000, resendTokenUnits: 1000 },
     ...{ usd: 0, withoutUsd: 0, compactionUsd: 0, unpricedCalls: 1, estimatedCalls: 0, savedTokenUnits: 0 },
+    newTokenUnits: 1000,
   });
   const second = await conversations.list({ limit: 1, after: ids[0], search: "TWO" });
   assertEquals(second, { conversations: [list[1]!], hasMore: false });

@@ -291,7 +291,7 @@ export class GatewaySessions {
   }
 
   #begin(recognised: Recognised, tip: ChainNode): GatewaySession {
-    const { client, scope, items, prompts, protocol = "", basis, countTokens } = recognised;
+    const { client, scope, items, prompts, protocol = "", agent, basis, countTokens } = recognised;
     const name = nameOf(recognised);
     const first = items[openingOf(items)];
     const archive = new LayeredArchive();
@@ -307,7 +307,7 @@ export class GatewaySessions {
       number: this.#begun++,
       tip,
       facts: {
-        ...{ scope, client, name: recognised.name, protocol, basis, control },
+        ...{ scope, client, name: recognised.name, protocol, agent, basis, control },
         ...{ startedMs: nowMs, lastMs: nowMs, historyBytes: 0, heads: 0, hasTools: false, isAnswered: false },
         ...{ refusals: 0, isReverted: false, responses: [], compactions: [] },
       },

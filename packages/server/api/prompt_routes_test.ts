@@ -140,8 +140,9 @@ Deno.test("promptRoutes() show a block's text as it stands and as it was said, i
   await play(handler, session, "ab");
   const block = await get<BlockReport>(handler, `${session}/prompt/message-3`);
   const { now, original, ...about } = block;
-  assertEquals({ ...about, title: about.title.slice(0, 12) }, {
-    ...{ id: "message-3", kind: "message", role: "tool", tool: "echo", place: 3 },
+  const begins = { title: about.title.slice(0, 12), subject: about.subject?.slice(0, 12) };
+  assertEquals({ ...about, ...begins }, {
+    ...{ id: "message-3", kind: "message", role: "tool", tool: "echo", subject: "1 word word ", place: 3 },
     ...{ tokens: 21, originalTokens: 5_005, state: "elided", pin: null, title: "1 word word " },
   });
   assertMatch(now!.text, /^\[elided: echo result, 20002 bytes; recall with ref [0-9a-f]{16}\]$/);

@@ -1,5 +1,11 @@
 import type { ListedSession } from "@tare/conversation";
-import { Accounts, type CallReport, type Overview, ToldWarnings } from "@tare/conversation/report";
+import {
+  Accounts,
+  type CallReport,
+  type Overview,
+  type SpendingSession,
+  ToldWarnings,
+} from "@tare/conversation/report";
 import { firstWords } from "@tare/messages";
 import { RECALL_TOOL } from "@tare/prune";
 import { ApprovalTimers } from "../approvals/approvals.ts";
@@ -39,6 +45,9 @@ const MAX_IDLE = 16;
 
 /** After which time what couldn't be settled is tried again, in milliseconds. */
 const AGAIN_MS = 10_000;
+
+/** Name of this agent among those whose calls pass through. */
+const OWN_AGENT = "tare";
 
 /** Sessions that are looked at together. */
 const PAGE = 500;
@@ -205,6 +214,20 @@ export class Sessions {
       accounts.begin("planned", (totals as SessionTotals | undefined)?.days);
     }
     return accounts.overview(now(), this.#warnings.list);
+  }
+
+  /** How much a prompt may hold, in tokens. */
+  get windowTokens(): number {
+    return this.#options.windowTokens;
+  }
+
+  /** What each session came to, by day and model. @throws {StoreError} */
+  async *spending(): AsyncGenerator<SpendingSession, void> {
+    for await (const { id, totals, title = "", settings } of this.#all()) {
+      const { days } = { ...NO_TURNS, ...totals as SessionTotals | undefined };
+      const { model } = storedSettings(settings);
+      yield { id, kind: "agent", title: title as string, model, agent: OWN_AGENT, days };
+    }
   }
 
   /**
@@ -433,7 +456,7 @@ export class Sessions {
   /** A session of the agent in a list of the store, as its clients see it. */
   describe({ lastEvent, totals, title = "", isHeld = false, ...record }: ListedSession): SessionInfo {
     const { id, createdAtMs } = record;
-    const { turns, ledger } = { ...NO_TURNS, ...totals as SessionTotals | undefined };
+    const { turns, ledger, days, promptTokens } = { ...NO_TURNS, ...totals as SessionTotals | undefined };
     return {
       id,
       createdAtMs,
@@ -443,6 +466,8 @@ export class Sessions {
       lastEvent,
       turns,
       ledger,
+      days,
+      promptTokens,
       isRunning: isHeld || (this.#find(id)?.isPlayed ?? false),
     };
   }
