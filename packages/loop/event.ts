@@ -38,8 +38,8 @@ export interface TurnEnd {
   readonly code?: ModelError["code"];
   /** What the turn cost; where it went on with an answer, since then. */
   readonly ledger: TurnLedger;
-  /** What it cost until it was given that. Absent: it went on with none. */
-  readonly before?: TurnLedger;
+  /** What all of it cost. Absent: it didn't go on. */
+  readonly whole?: TurnLedger;
 }
 
 /** Everything that happens in a turn, in one flat union. `step` counts model calls from 1. */

@@ -103,8 +103,9 @@ export interface SessionSpend {
   /** What results have cost by being carried: by the tool that gave them, and by path or command; the dearest. */
   readonly tools: readonly ResultsSpend[];
   readonly subjects: readonly ResultsSpend[];
-  /** The ten dearest of them. */
+  /** The ten dearest of them, and the ten dearest of those that still stand in the prompt. */
   readonly results: readonly ResultSpend[];
+  readonly carried: readonly ResultSpend[];
 }
 
 /** So many turns, tools and subjects are told at most, and so many results. */
@@ -135,7 +136,8 @@ export function reportSessionSpend(
     all = addSums(all, sums);
     turns.set(turn, { ...addSums(before ?? {}, sums), turn, at: before ? before.at : at });
   }
-  const results = spendOfResults(seen, calls.filter(({ purpose }) => purpose === "turn"), isAnswered);
+  const turnCalls = calls.filter(({ purpose }) => purpose === "turn");
+  const results = spendOfResults(seen, turnCalls, isAnswered).sort(dearest);
   const by = (keyOf: (result: ResultSpend) => string | null) => {
     const sums = new Map<string, ResultsSpend>();
     for (const result of results) {
@@ -157,7 +159,8 @@ export function reportSessionSpend(
     turns: [...turns.values()].sort(dearest).slice(0, MOST.rows),
     tools: by(({ tool }) => tool),
     subjects: by(({ subject }) => subject),
-    results: results.sort(dearest).slice(0, MOST.results),
+    results: results.slice(0, MOST.results),
+    carried: results.filter(isWhole).slice(0, MOST.results),
   };
 }
 
@@ -175,12 +178,12 @@ function spendOfResults(
       const from = Math.max(0, firstCalls[place] ?? 0);
       if (from >= calls.length) return [];
       const { id, tool, subject, tokens, originalTokens, state, pin } = block;
-      const isWhole = state === "alive" || state === "truncated";
-      const rewritten = isWhole
+      const isThere = isWhole(block);
+      const rewritten = isThere
         ? -1
         : calls.findIndex(({ rewrites }, at) => at > from && rewrites.length > 0);
       const left = rewritten < 0 ? calls.length : rewritten;
-      const full = carrying(from, left, isWhole ? tokens : originalTokens);
+      const full = carrying(from, left, isThere ? tokens : originalTokens);
       const rest = carrying(left, calls.length, tokens, from);
       return [{
         ...{ id, tool, subject, tokens, originalTokens, state, pin, place },
@@ -191,6 +194,11 @@ function spendOfResults(
       }];
     },
   );
+}
+
+/** Whether the model sees of it what it saw when it came. */
+function isWhole({ state }: Pick<PromptBlock, "state">): boolean {
+  return state === "alive" || state === "truncated";
 }
 
 /** The call, from 0, that was first to hold each message, if the last word of a model is the answer to the call before `end`. */

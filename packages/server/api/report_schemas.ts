@@ -208,24 +208,27 @@ const RESULTS_SPEND = Type.Array(
   closed({ key: TEXT, results: COUNT, tokens: COUNT, ...CARRIED }, "ResultsSpend"),
 );
 
+const RESULT_SPENDS = Type.Array(closed({
+  id: TEXT,
+  place: COUNT,
+  tool: orNull(TEXT),
+  subject: orNull(TEXT),
+  tokens: COUNT,
+  originalTokens: COUNT,
+  state: BLOCK.state,
+  pin: orNull(PIN_REPORT),
+  calls: COUNT,
+  ...CARRIED,
+}, "ResultSpend"));
+
 /** What money went for in a session. */
 export const SESSION_SPEND = closed({
   all: closed(SUMS, "Sums"),
   turns: Type.Array(closed({ turn: orNull(COUNT), at: orNull(TIME), ...SUMS }, "TurnSpend")),
   tools: RESULTS_SPEND,
   subjects: RESULTS_SPEND,
-  results: Type.Array(closed({
-    id: TEXT,
-    place: COUNT,
-    tool: orNull(TEXT),
-    subject: orNull(TEXT),
-    tokens: COUNT,
-    originalTokens: COUNT,
-    state: BLOCK.state,
-    pin: orNull(PIN_REPORT),
-    calls: COUNT,
-    ...CARRIED,
-  }, "ResultSpend")),
+  results: RESULT_SPENDS,
+  carried: RESULT_SPENDS,
 }, "SessionSpend");
 
 /** The fields of a list's items. */

@@ -81,13 +81,10 @@ const SESSION_WITH_MESSAGES = closed({
   helpers: Type.Array(HELPER, { description: "The sessions of its helpers, the oldest first." }),
   approvals: Type.Array(APPROVAL),
   turn: Type.Optional(RUNNING_TURN),
-  prompt: Type.Union([
-    closed({
-      tokens: Type.Integer({ minimum: 0, description: "Tokens of the newest call's prompt." }),
-      windowTokens: Type.Number({ description: "How much a prompt may hold at most." }),
-    }, "NewestPrompt"),
-    Type.Null(),
-  ]),
+  prompt: closed({
+    tokens: Type.Integer({ minimum: 0, description: "Tokens of the newest call's prompt; zero before it." }),
+    windowTokens: Type.Number({ description: "How much a prompt may hold at most." }),
+  }, "NewestPrompt"),
 }, "SessionWithMessages");
 
 /** A session of either kind, in a list. */

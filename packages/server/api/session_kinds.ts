@@ -184,8 +184,8 @@ function agentSession(session: Session, sessions: Sessions): AnySession {
     async describe() {
       const helpers = await sessions.helpers(session);
       const approvals = approvalBodies(session.questions);
-      const { promptTokens: tokens } = session;
-      const prompt = tokens === undefined ? null : { tokens, windowTokens: sessions.windowTokens };
+      const { promptTokens: tokens = 0 } = session;
+      const prompt = { tokens, windowTokens: sessions.windowTokens };
       return { ...sessionBody(session), helpers, approvals, prompt, ...await sessions.transcript(session) };
     },
     calls: () => sessions.calls(session.id),

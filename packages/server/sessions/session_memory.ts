@@ -247,10 +247,10 @@ export class SessionMemory {
     });
     const { turns, ledger } = this.#totals;
     const ended = { turns: turns + 1, ledger: addLedgers(ledger, end.ledger), asks };
-    // The turn began before it was asked for an answer.
-    const before = opening.spent && { before: opening.spent };
+    // The turn began before it asked for an answer.
+    const whole = opening.spent && { whole: addLedgers(opening.spent, end.ledger) };
     const told = unheard.map((input): LoopEvent => ({ type: "user_message", step, input }));
-    await this.commit([...last, ...told, ...put, { type: "turn_end", ...end, ...before }], {
+    await this.commit([...last, ...told, ...put, { type: "turn_end", ...end, ...whole }], {
       ended,
       committed: () => {
         const said = unheard.map((content) => ({ role: "user", content }) as const);
