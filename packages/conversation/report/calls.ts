@@ -1,6 +1,5 @@
 import type { Cost, Rewrite, Usage } from "@tare/messages";
-import { callCost, type LedgerEntry, type Rates } from "@tare/planner";
-import { cutCost, SPENT_ON, type SpentOn } from "./spent.ts";
+import { callCost, callCostParts, type LedgerEntry, type Rates } from "@tare/planner";
 
 /** One model call of a session: what it took, what resending everything would have taken, what was rewritten for it. */
 export interface CallReport {
@@ -107,6 +106,97 @@ function reportAlone(
     tokenUnits: withoutTokenUnits,
     usd: usd === undefined || more === undefined ? null : usd + more,
     compacts: withoutCompaction !== undefined,
+  };
+}
+
+/** A cost by what it was paid for. All together are the whole. */
+export interface SpentOn {
+  /** What of the prompt was read from the cache. */
+  readonly cacheRead: number;
+  /** What stood in no request before, the first call's prompt included; where the provider does that it was written to the cache. */
+  readonly new: number;
+  /** What had been cached, and was no longer: the call came after the cache's time. */
+  readonly expired: number;
+  /** What moved because Tare rewrote the prompt, and summaries that were made for that. */
+  readonly ownRewrite: number;
+  /** What tools or a model brought that weren't those of the request before. */
+  readonly changed: number;
+  /** What the provider's cache didn't have though its time wasn't over. */
+  readonly lost: number;
+  /** The reply. */
+  readonly output: number;
+}
+
+/** What a cost is paid for. */
+export const SPENT_ON: readonly (keyof SpentOn)[] = [
+  "cacheRead",
+  "new",
+  "expired",
+  "ownRewrite",
+  "changed",
+  "lost",
+  "output",
+];
+
+const NOTHING: SpentOn = {
+  cacheRead: 0,
+  new: 0,
+  expired: 0,
+  ownRewrite: 0,
+  changed: 0,
+  lost: 0,
+  output: 0,
+};
+
+/** Which part the tokens of a cause belong to. */
+const PARTS: Readonly<Record<LedgerEntry["uncached"][number]["cause"], keyof SpentOn>> = {
+  first_call: "new",
+  new: "new",
+  own_rewrite: "ownRewrite",
+  tools_changed: "changed",
+  model_changed: "changed",
+  expired: "expired",
+  provider_lost: "lost",
+};
+
+/**
+ * What a call was paid for: its prompt in token units, prompt and reply in US dollars, null where its price isn't known.
+ * Within what the cache didn't serve each token is taken for as dear as any other; of what no cause is known is new.
+ */
+function cutCost(
+  usage: Usage,
+  { cost, rates, uncached = [], summary }: {
+    /** What the call cost when it was made. */
+    readonly cost: Cost;
+    readonly rates: Rates;
+    /** Why tokens weren't read from the cache. Default: nobody knows. */
+    readonly uncached?: LedgerEntry["uncached"] | undefined;
+    /** What a summary cost that was made for it. */
+    readonly summary?: Cost | undefined;
+  },
+): { readonly tokenUnits: SpentOn; readonly usd: SpentOn | null } {
+  const rated = callCost(usage, rates);
+  const parts = callCostParts(usage, rates);
+  const tokens = usage.promptTokens - usage.cachedTokens;
+  const cut = (unit: "tokenUnits" | "usd", whole: number, more = 0): SpentOn => {
+    // Prices may have changed since; without any, the prompt's price tells.
+    const by = rated[unit] ? unit : "tokenUnits";
+    const times = rated[by] ? whole / rated[by] : 0;
+    const [cached = 0, missed = 0, output = 0] = [parts.cached, parts.uncached, parts.output]
+      .map((part) => times * (part[by] ?? 0));
+    const sum: Record<keyof SpentOn, number> = { ...NOTHING, cacheRead: cached, output, ownRewrite: more };
+    let left = missed;
+    for (const { cause, tokens: its } of uncached) {
+      const share = tokens > 0 ? missed * its / tokens : 0;
+      sum[PARTS[cause]] += share;
+      left -= share;
+    }
+    sum.new += left;
+    return sum;
+  };
+  return {
+    tokenUnits: cut("tokenUnits", cost.tokenUnits, summary?.tokenUnits),
+    usd: cost.usd === undefined ? null : cut("usd", cost.usd, summary?.usd),
   };
 }
 
@@ -227,9 +317,9 @@ export const NO_SUMS: Sums = {
 
 /**
  * What calls came to by the day of UTC on which they were answered and the model that was asked: `2026-01-31 some-model`,
- * or the day alone where no model was noted. See {@linkcode dayAndModel}.
+ * or the day alone where no model was noted. See {@linkcode dayAndModel}. What isn't there is zero.
  */
-export type Days = Readonly<Record<string, Sums>>;
+export type Days = Readonly<Record<string, Partial<Sums>>>;
 
 /** What was saved, and how planned sessions do beside those that are left as they are. */
 export interface Overview {
@@ -276,11 +366,12 @@ export function addOverviews(a: Overview, b: Overview): Overview {
   };
 }
 
+const SUM_NAMES = Object.keys(NO_SUMS) as readonly (keyof Sums)[];
+
 /** Both together. */
 export function addSums(a: Partial<Sums>, b: Partial<Sums>): Sums {
   const sum: { -readonly [Name in keyof Sums]: number } = { ...NO_SUMS };
-  // What was kept by an earlier version may lack some.
-  for (const name of Object.keys(NO_SUMS) as (keyof Sums)[]) sum[name] = (a[name] ?? 0) + (b[name] ?? 0);
+  for (const name of SUM_NAMES) sum[name] = (a[name] ?? 0) + (b[name] ?? 0);
   return sum;
 }
 
@@ -291,13 +382,18 @@ export function addToDay(
   { atMs, model }: { readonly atMs: number; readonly model: string },
 ): Days {
   const key = `${dayOf(atMs)} ${model}`.trimEnd();
-  return { ...days, [key]: addSums(days[key] ?? NO_SUMS, more) };
+  return { ...days, [key]: withoutZeros(addSums(days[key] ?? {}, more)) };
+}
+
+/** Most of what is kept of a day is zero: lists of thousands of sessions read it all. */
+function withoutZeros(sums: Sums): Partial<Sums> {
+  return Object.fromEntries(Object.entries(sums).filter(([, sum]) => sum !== 0));
 }
 
 /** What both came to. */
 function addDays(days: Days, more: Days): Days {
-  const sums: Record<string, Sums> = { ...days };
-  for (const [key, its] of Object.entries(more)) sums[key] = addSums(sums[key] ?? NO_SUMS, its);
+  const sums: Record<string, Partial<Sums>> = { ...days };
+  for (const [key, its] of Object.entries(more)) sums[key] = addSums(sums[key] ?? {}, its);
   return sums;
 }
 
@@ -310,7 +406,7 @@ const DAY_CHARS = "2026-01-31".length;
 
 /** What all days came to. */
 export function sumOfDays(days: Days): Sums {
-  return Object.values(days).reduce(addSums, NO_SUMS);
+  return Object.values(days).reduce<Sums>(addSums, NO_SUMS);
 }
 
 /** The day of a moment, by UTC. */
@@ -353,7 +449,12 @@ export class Accounts {
       control: { ...sumOfDays(control.days), sessions: control.sessions },
     };
     const { sessions: _, ...all } = groups.planned;
-    return { today: today.reduce(addSums, NO_SUMS), all: addSums(all, groups.control), groups, warnings };
+    return {
+      today: today.reduce<Sums>(addSums, NO_SUMS),
+      all: addSums(all, groups.control),
+      groups,
+      warnings,
+    };
   }
 
   /** Both groups, with the averages that they are compared by. */

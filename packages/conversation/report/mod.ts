@@ -29,6 +29,8 @@ export {
   type LedgerReport,
   NO_SUMS,
   type Overview,
+  SPENT_ON,
+  type SpentOn,
   type SpentSums,
   sumOfDays,
   type Sums,
@@ -45,7 +47,6 @@ export {
   type SpendQuery,
   type SpendReport,
 } from "./spend.ts";
-export { SPENT_ON, type SpentOn } from "./spent.ts";
 export {
   type BlockReport,
   BLOCKS_PAGE,

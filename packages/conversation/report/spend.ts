@@ -1,6 +1,14 @@
-import { addSums, type CallReport, dayAndModel, type Days, NO_SUMS, type Sums, sumsOfCall } from "./calls.ts";
+import {
+  addSums,
+  type CallReport,
+  dayAndModel,
+  type Days,
+  NO_SUMS,
+  type SpentOn,
+  type Sums,
+  sumsOfCall,
+} from "./calls.ts";
 import { type PromptBlock, reportPrompt, type SeenConversation } from "./prompt_report.ts";
-import type { SpentOn } from "./spent.ts";
 
 /** A session whose calls have cost something. */
 export interface SpendingSession {
@@ -49,22 +57,31 @@ export async function reportSpend(
   sessions: AsyncIterable<SpendingSession>,
   { by, from = "", to = "9999-12-31", limit = 100 }: SpendQuery,
 ): Promise<SpendReport> {
-  let all = NO_SUMS;
-  const rows = new Map<string, SpendReport["rows"][number]>();
+  type Found = Pick<SpendReport["rows"][number], "session"> & { readonly days: Partial<Sums>[] };
+  const found = new Map<string, Found>();
   for await (const { days, id, ...session } of sessions) {
     for (const [name, sums] of Object.entries(days)) {
       const { day, model } = dayAndModel(name);
       if (day < from || day > to) continue;
-      all = addSums(all, sums);
       const key = { day, model, session: id, agent: session.agent ?? "" }[by];
-      const { session: about = by === "session" ? session : null, ...before } = rows.get(key) ?? {};
-      rows.set(key, { ...addSums(before, sums), key, session: about });
+      const row = found.get(key) ?? { session: by === "session" ? session : null, days: [] };
+      row.days.push(sums);
+      found.set(key, row);
     }
   }
-  const sorted = by === "day"
-    ? [...rows.values()].sort((a, b) => a.key < b.key ? 1 : -1)
-    : [...rows.values()].sort(dearest);
+  const rows = Array.from(found, ([key, { session, days }]) => ({ ...sumUp(days), key, session }));
+  const all = sumUp(rows);
+  const sorted = by === "day" ? rows.sort((a, b) => a.key < b.key ? 1 : -1) : rows.sort(dearest);
   return { all, rows: sorted.slice(0, limit), hasMore: sorted.length > limit };
+}
+
+/** What all of many came to. */
+function sumUp(all: readonly Partial<Sums>[]): Sums {
+  const sum: { -readonly [Name in keyof Sums]: number } = { ...NO_SUMS };
+  for (const name of Object.keys(sum) as (keyof Sums)[]) {
+    for (const sums of all) sum[name] += sums[name] ?? 0;
+  }
+  return sum;
 }
 
 /** What one of a session's results has cost by being carried. */
@@ -173,7 +190,7 @@ function spendOfResults(
   const carrying = carryingCosts(calls);
   const firstCalls = firstCallsOf(seen, isAnswered ? calls.length : calls.length - 1);
   return reportPrompt(seen, { limit: Infinity }).blocks.flatMap(
-    ({ role, kind, place, title: _, ...block }) => {
+    ({ role, place, title: _, ...block }) => {
       if (role !== "tool" || place === null) return [];
       const from = Math.max(0, firstCalls[place] ?? 0);
       if (from >= calls.length) return [];

@@ -181,3 +181,78 @@ Deno.test("gateway() reckons with the cache rules and prices of the model that i
   const costs = listed.map(({ model, tokenUnits }) => [model, tokenUnits]);
   assertEquals(costs, [["b", 500 + 500 * profileNamed("deepseek").read], ["a", 550]]);
 });
+
+Deno.test("gateway() counts the turns of a conversation, also where its client begins the history anew", async () => {
+  const { fetch, conversations } = gatewayed(() =>
+    completion({ content: "A summary of all that was done here." })
+  );
+  const user = (content: string) => ({ role: "user", content });
+  const said = (content: string) => ({ role: "assistant", content });
+  const look = [
+    {
+      role: "assistant",
+      tool_calls: [{ id: "1", type: "function", function: { name: "bash", arguments: "{}" } }],
+    },
+    { role: "tool", tool_call_id: "1", content: "A file." },
+  ];
+  const first = [user("Environment."), user("What is there, in all of these folders?")];
+  const histories = [
+    first,
+    [...first, ...look],
+    // What is said while it works belongs to the turn.
+    [...first, ...look, user("And be quick.")],
+    [...first, ...look, user("And be quick."), said("A file."), user("Thanks. And what is in it?")],
+    // The same again.
+    [...first, ...look, user("And be quick."), said("A file."), user("Thanks. And what is in it?")],
+    [...first, ...look, said("A file."), user(SUM_UP)],
+    [user("Go on from this: A summary of all that was done here."), ...look],
+    [user("Go on from this: A summary of all that was done here."), ...look, said("Done."), user("More?")],
+  ];
+  const headers = { "x-tare-session": "mine" };
+  let id = "";
+  for (const messages of histories) {
+    const response = await fetch(post({ model: "m", messages, tools: [BASH] }, headers));
+    id = response.headers.get("x-tare-session") ?? id;
+    await response.text();
+  }
+  const calls = await (await conversations.get(id))!.calls();
+  assertEquals(calls.map(({ turn, purpose }) => [turn, purpose]), [
+    ...[1, 1, 1, 2, 2].map((turn) => [turn, "turn"]),
+    [null, "compaction"],
+    [2, "turn"],
+    [3, "turn"],
+  ]);
+  assertEquals((await conversations.get(id))!.details().agent, null);
+});
+
+Deno.test("gateway() tells what each conversation has cost by day and model, with its agent", async () => {
+  const DAY_MS = 24 * 60 * 60_000;
+  let nowMs = Date.UTC(2026, 0, 1);
+  const store = memoryStore();
+  const options = { store, now: () => nowMs };
+  const { fetch, conversations } = gatewayed(() => completion({ content: "Hi" }), options);
+  const headers = { "user-agent": "some-agent/1.2 (linux)" };
+  for (const [model, title] of [["a", "One"], ["b", "One"], ["b", "Two"]]) {
+    const messages = [{ role: "user", content: `${title}: what do you say?` }];
+    await (await fetch(post({ model, messages }, headers))).text();
+    nowMs += DAY_MS;
+  }
+  const told = async ({ spending }: typeof conversations) =>
+    (await Array.fromAsync(spending())).map(({ id: _, days, ...session }) => ({
+      ...session,
+      days: Object.entries(days).map(([name, { calls }]) => [name, calls]),
+    }));
+  const about = { kind: "gateway", model: "b", agent: "some-agent" } as const;
+  const spending = [
+    { ...about, title: "Two: what do you say?", days: [["2026-01-03 b", 1]] },
+    { ...about, title: "One: what do you say?", days: [["2026-01-01 a", 1], ["2026-01-02 b", 1]] },
+  ];
+  assertEquals(await told(conversations), spending);
+  assertEquals(await told(gatewayed(() => completion({}), options).conversations), spending);
+  const forgetful = gatewayed(() => completion({ content: "Hi" }));
+  await (await forgetful.fetch(post({ model: "m", messages: [{ role: "user", content: "Hello" }] }))).text();
+  assertEquals((await told(forgetful.conversations)).map(({ title, agent }) => [title, agent]), [[
+    "Hello",
+    null,
+  ]]);
+});

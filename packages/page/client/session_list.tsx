@@ -2,7 +2,7 @@ import type { JSX } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { api } from "./api/api.ts";
 import { type AgentSession, type PassingSession, passingTitleOf, titleOf } from "./api/sessions.ts";
-import { type Cost, money } from "./parts/spent.tsx";
+import { money, type Priced } from "./parts/spent.tsx";
 import { addressOf, type Place } from "./place.ts";
 import { CHANGED } from "./talk/conversation.ts";
 import { heard } from "./talk/heard.ts";
@@ -82,7 +82,7 @@ export function SessionList({ place }: { readonly place: Place }): JSX.Element {
 /** What a session has cost, when it was, and which model and agent it is. */
 function figures(
   { calls, createdAt, model, agent, ...cost }:
-    & Cost
+    & Priced
     & Pick<PassingSession, "calls" | "createdAt" | "model">
     & {
       readonly agent?: string | null;

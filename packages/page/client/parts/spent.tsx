@@ -4,20 +4,20 @@ import { count, counted, dollars, share } from "./format.ts";
 import { NumbersTable } from "./numbers_table.tsx";
 
 /** A cost, as far as prices are known. */
-export type Cost = Pick<Sums, "usd" | "tokenUnits" | "unpricedCalls">;
+export type Priced = Pick<Sums, "usd" | "tokenUnits" | "unpricedCalls">;
 
 /** Whether a cost is known in dollars, at least of some calls. */
-export function isPriced({ usd, unpricedCalls }: Cost): boolean {
+export function isPriced({ usd, unpricedCalls }: Priced): boolean {
   return usd > 0 || unpricedCalls === 0;
 }
 
 /** A cost in dollars; where no call has a price that of so many input tokens, which is what a token unit is. */
-export function money(cost: Cost): string {
+export function money(cost: Priced): string {
   return isPriced(cost) ? dollars(cost.usd) : `${count(cost.tokenUnits)} units`;
 }
 
 /** What was saved, as a share of what clients would have paid without Tare: of the dollars, else of the token units. */
-export function saved(cost: Cost & Pick<Sums, "withoutUsd" | "withoutTokenUnits">): string {
+export function saved(cost: Priced & Pick<Sums, "withoutUsd" | "withoutTokenUnits">): string {
   const { usd, withoutUsd, tokenUnits, withoutTokenUnits } = cost;
   return isPriced(cost)
     ? share(withoutUsd - usd, withoutUsd)
@@ -25,7 +25,7 @@ export function saved(cost: Cost & Pick<Sums, "withoutUsd" | "withoutTokenUnits"
 }
 
 /** How many calls aren't among the dollars; nothing if all are. */
-export function withoutPrice({ unpricedCalls }: Cost): string {
+export function withoutPrice({ unpricedCalls }: Priced): string {
   return unpricedCalls === 0 ? "" : `${counted(unpricedCalls, "call")} without a price`;
 }
 

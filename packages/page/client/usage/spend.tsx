@@ -50,7 +50,16 @@ function Results({ label, subject, rows, changed }: {
       setTrouble(sentenceOf(error));
     }
   };
-  if (rows.length === 0) return <p>There is none.</p>;
+  if (rows.length === 0) {
+    const isPassing = subject.kind === "gateway";
+    return (
+      <p>
+        {isPassing
+          ? "None is known here: what was said is with its client, and is seen again with its next request."
+          : "There is none."}
+      </p>
+    );
+  }
   return (
     <>
       <p class="note">
@@ -66,7 +75,7 @@ function Results({ label, subject, rows, changed }: {
         draw={(result) => (
           <tr key={result.id}>
             <th scope="row" class="begins">
-              <a href={addressOf({ view: "prompt", ...subject, block: result.id })}>
+              <a href={addressOf({ ...subject, view: "prompt", block: result.id })}>
                 <bdi>{result.subject ?? result.tool ?? "A result"}</bdi>
               </a>
             </th>
