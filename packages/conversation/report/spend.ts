@@ -69,19 +69,32 @@ export async function reportSpend(
       found.set(key, row);
     }
   }
-  const rows = Array.from(found, ([key, { session, days }]) => ({ ...sumUp(days), key, session }));
-  const all = sumUp(rows);
-  const sorted = by === "day" ? rows.sort((a, b) => a.key < b.key ? 1 : -1) : rows.sort(dearest);
-  return { all, rows: sorted.slice(0, limit), hasMore: sorted.length > limit };
+  const rows = Array.from(found, ([key, { session, days }]) => ({
+    ...{ key, session, days },
+    usd: sumOf(days, "usd"),
+    tokenUnits: sumOf(days, "tokenUnits"),
+  }));
+  if (by === "day") rows.sort((a, b) => a.key < b.key ? 1 : -1);
+  else rows.sort(dearest);
+  return {
+    all: sumUp(rows.flatMap(({ days }) => days)),
+    rows: rows.slice(0, limit).map(({ key, session, days }) => ({ ...sumUp(days), key, session })),
+    hasMore: rows.length > limit,
+  };
 }
 
 /** What all of many came to. */
 function sumUp(all: readonly Partial<Sums>[]): Sums {
   const sum: { -readonly [Name in keyof Sums]: number } = { ...NO_SUMS };
-  for (const name of Object.keys(sum) as (keyof Sums)[]) {
-    for (const sums of all) sum[name] += sums[name] ?? 0;
+  for (const sums of all) {
+    // Most sums of most days aren't there.
+    for (const name of Object.keys(sums) as (keyof Sums)[]) sum[name] += sums[name] ?? 0;
   }
   return sum;
+}
+
+function sumOf(all: readonly Partial<Sums>[], name: keyof Sums): number {
+  return all.reduce((sum, sums) => sum + (sums[name] ?? 0), 0);
 }
 
 /** What one of a session's results has cost by being carried. */

@@ -1,6 +1,6 @@
 import type { SpendReport, Sums } from "@tare/conversation/report";
 import type { ComponentChildren, JSX } from "preact";
-import { useEffect, useState } from "preact/hooks";
+import { useState } from "preact/hooks";
 import { readSpend } from "../api/reports.ts";
 import { Choice } from "../parts/choice.tsx";
 import { count, share } from "../parts/format.ts";
@@ -17,9 +17,8 @@ export function Spend(): JSX.Element {
   const [day, setDay] = useState<string>();
   const [by, setBy] = useState<keyof typeof BY>("session");
   const days = useLoaded(() => readSpend({ by: "day", limit: 1_000 }));
-  const cut = useCut({ by, day });
   const sums = day === undefined ? days.value?.all : days.value?.rows.find(({ key }) => key === day);
-  const trouble = days.trouble ?? cut.trouble;
+  const { trouble } = days;
   return (
     <>
       <h2>Where the money went</h2>
@@ -46,34 +45,14 @@ export function Spend(): JSX.Element {
           <h3>{dayInWords(day ?? "")}: {money(sums)}</h3>
           <SpentTable sums={sums} />
           <Choice label="Cut by" names={BY} chosen={by} choose={setBy} />
-          {cut.value && (
-            <Rows
-              label={BY[by]}
-              head={{ session: "Session", model: "Model", agent: "Agent" }[by]}
-              rows={cut.value.rows}
-              name={({ key, session }) =>
-                session
-                  ? (
-                    <a
-                      href={addressOf({
-                        view: "calls",
-                        kind: session.kind === "agent" ? "session" : "gateway",
-                        id: key,
-                      })}
-                    >
-                      <bdi>{session.title || session.model || key}</bdi>
-                    </a>
-                  )
-                  : <bdi>{key || "not known"}</bdi>}
-            />
-          )}
-          <p class="note">
-            Saved: of what clients would have paid without Tare. From cache: of the prompts’ tokens. Missed
-            the cache: of the prompts’ cost, what was sent again because the cache didn’t hold it.
-          </p>
-          <Units />
         </>
       )}
+      <Cut key={`${by} ${day}`} by={by} day={day} />
+      <p class="note">
+        Saved: of what clients would have paid without Tare. From cache: of the prompts’ tokens. Missed the
+        cache: of the prompts’ cost, what was sent again because the cache didn’t hold it.
+      </p>
+      <Units />
     </>
   );
 }
@@ -86,18 +65,28 @@ function dayInWords(day: string): string {
   return name ? `${name}, ${day}` : day;
 }
 
-/** The rows of a cut, read again when another one is asked for. */
-function useCut({ by, day }: { readonly by: keyof typeof BY; readonly day: string | undefined }) {
-  const [read, setRead] = useState<{ readonly value?: SpendReport; readonly trouble?: string }>({});
-  useEffect(() => {
-    let isOld = false;
-    readSpend({ by, limit: 200, ...(day !== undefined && { from: day, to: day }) }).then(
-      (value) => !isOld && setRead({ value }),
-      (error) => !isOld && setRead({ trouble: String(error.message) }),
-    );
-    return () => isOld = true;
-  }, [by, day]);
-  return read;
+/** A day's money, or all of it, cut by something. */
+function Cut({ by, day }: { readonly by: keyof typeof BY; readonly day: string | undefined }) {
+  const days = day !== undefined && { from: day, to: day };
+  const { value, trouble } = useLoaded(() => readSpend({ by, limit: 200, ...days }));
+  if (trouble !== undefined) return <p class="trouble" role="alert">{trouble}</p>;
+  if (!value || value.rows.length === 0) return null;
+  return (
+    <Rows
+      label={BY[by]}
+      head={{ session: "Session", model: "Model", agent: "Agent" }[by]}
+      rows={value.rows}
+      name={({ key, session }) => session ? linkTo(key, session) : <bdi>{key || "not known"}</bdi>}
+    />
+  );
+}
+
+function linkTo(id: string, { kind, title, model }: NonNullable<Row["session"]>): JSX.Element {
+  return (
+    <a href={addressOf({ view: "calls", kind: kind === "agent" ? "session" : "gateway", id })}>
+      <bdi>{title || model || id}</bdi>
+    </a>
+  );
 }
 
 type Row = SpendReport["rows"][number];
