@@ -1,4 +1,5 @@
 import { type Content, contentText } from "@tare/messages";
+import type { SessionSpend, SpendQuery, SpendReport } from "@tare/conversation/report";
 import type { Pin } from "@tare/planner";
 import type { NumberedEvent } from "@tare/server";
 import { type Body, type Client, client, type Numbered, type Told } from "@tare/server/client";
@@ -83,6 +84,11 @@ export function agentClient(url: string, token?: string) {
       input: Content,
       { unattended }: { readonly unattended: boolean } = { unattended: false },
     ) => readTurn(api, id, { input, unattended }),
+    /** What calls have cost, over sessions. */
+    spend: (query: Partial<SpendQuery>): Promise<SpendReport> => api.json("GET /v1/spend", { query }),
+    /** What a session's calls have cost. */
+    sessionSpend: (id: string): Promise<SessionSpend> =>
+      api.json("GET /v1/sessions/{id}/spend", { path: { id } }),
     /** The events behind this number, for as long as something runs or is asked. */
     follow: async (id: string, after: number): Promise<AsyncIterable<NumberedEvent>> =>
       oneByOne(await api.events("GET /v1/sessions/{id}/events", { path: { id }, query: { after } })),

@@ -14,7 +14,18 @@ const { tasks }: {
 
 type Command = typeof COMMANDS[number];
 
-const COMMANDS = ["start", "ask", "chat", "acp", "demo", "export", "import", "backup", "move"] as const;
+const COMMANDS = [
+  "start",
+  "ask",
+  "chat",
+  "acp",
+  "demo",
+  "spend",
+  "export",
+  "import",
+  "backup",
+  "move",
+] as const;
 
 const HELP = `Keeps long tool-using agents cheap without making them forget:
 

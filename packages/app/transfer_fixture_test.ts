@@ -1,5 +1,5 @@
 /**
- * Runs the entries that move sessions, against a real server. Holds no tests.
+ * Runs the entries that move sessions or tell of them, against a real server. Holds no tests.
  *
  * @module
  */
@@ -18,7 +18,7 @@ const { tasks } = JSON.parse(Deno.readTextFileSync(new URL("../../deno.json", im
 
 /** Runs the entry of one of these tasks with the permissions that the task has. */
 export async function runEntry(
-  entry: "export" | "import" | "backup",
+  entry: "export" | "import" | "backup" | "spend",
   args: readonly string[],
   env: Readonly<Record<string, string>> = {},
 ): Promise<Written> {

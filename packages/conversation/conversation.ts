@@ -210,9 +210,9 @@ export class Conversation implements Prompts {
     this.#change({ pins: pinsAfter(this.#state.pins, change) });
   }
 
-  /** Takes note of what calls came to, at a moment in milliseconds since the epoch. */
-  book(more: Partial<Sums>, atMs: number): void {
-    this.#change({ days: addToDay(this.#state.days, more, atMs) });
+  /** Takes note of what calls came to, at a moment in milliseconds since the epoch. Default: of the model asked last. */
+  book(more: Partial<Sums>, atMs: number, model: string = this.#state.model): void {
+    this.#change({ days: addToDay(this.#state.days, more, { atMs, model }) });
   }
 
   /** Remembers a call. With one of a turn what was rewritten for it is told. */

@@ -48,7 +48,7 @@ Deno.test("Conversation notes what was rewritten for a turn, and tells it with t
   conversation.note(reportCall(usage, { ...told, rewrites: unsent }));
   conversation.book({ calls: 1 }, 0);
   assertEquals(conversation.calls.map(({ rewrites }) => rewrites.length), [1]);
-  assertEquals([conversation.state.unsent, conversation.state.days["1970-01-01"]?.calls], [[], 1]);
+  assertEquals([conversation.state.unsent, conversation.state.days["1970-01-01 m"]?.calls], [[], 1]);
 });
 
 Deno.test("Conversation changes nothing for a request that is no turn", async () => {

@@ -143,6 +143,19 @@ export class Turns {
     return await this.#keeper?.accounts() ?? this.#accounts;
   }
 
+  /** All sessions that are kept, or that are in memory where none are. @throws {StoreError} */
+  async *all(): AsyncGenerator<SessionSummary, void> {
+    if (!this.#keeper) yield* this.#sessions.list();
+    else for await (const [session] of this.#keeper.all()) yield session;
+  }
+
+  /** How much a prompt of a session may hold, in tokens; nothing where that isn't known. */
+  windowOf({ facts: { protocol: name, client = "" }, conversation }: GatewaySession): number | undefined {
+    const protocol = PROTOCOLS.find((one) => one.name === name);
+    if (!protocol || !this.#options.upstreams[name]) return undefined;
+    return this.#windowOf(protocol, { client, model: conversation.state.model });
+  }
+
   /** Forgets a session, and what is kept of it. @throws {StoreError} */
   async forget(session: GatewaySession): Promise<void> {
     this.#sessions.delete(session);
@@ -193,6 +206,7 @@ export class Turns {
       isKeyed: key !== undefined,
       name: request.headers.get("x-tare-session") ?? name,
       protocol: protocol.name,
+      agent: agentOf(request.headers),
       items: wire.items,
       hasTools,
       isObserved,
@@ -276,9 +290,9 @@ export class Turns {
   }
 
   /** A session has come to more. */
-  book(session: GatewaySession, more: Partial<Sums>): void {
+  book(session: GatewaySession, more: Partial<Sums>, model?: string): void {
     const atMs = this.#now();
-    session.conversation.book(more, atMs);
+    session.conversation.book(more, atMs, model);
     this.#accounts.book(session.group, more, atMs);
   }
 
@@ -293,7 +307,7 @@ export class Turns {
   }
 
   #noteCall(
-    { session, oneShot }: GatewayTurn,
+    { session, oneShot, request: { model } }: GatewayTurn,
     { usage, savedTokens, entry }: SentCall & { readonly usage: Usage },
     rates: Rates,
   ): CallReport {
@@ -301,13 +315,13 @@ export class Turns {
     const made = reportCall(usage, {
       number: 1 + sumOfDays(conversation.state.days).calls,
       at: new Date(this.#now()).toISOString(),
-      turn: null,
+      turn: oneShot === undefined ? session.facts.turns?.all ?? null : null,
       purpose: oneShot ?? "turn",
       ledger: entry,
       rates,
       rewrites: oneShot === undefined ? conversation.state.unsent : [],
     });
-    this.book(session, { ...sumsOfCall(made), savedTokens });
+    this.book(session, { ...sumsOfCall(made), savedTokens }, model);
     conversation.note(made);
     return made;
   }
@@ -366,6 +380,14 @@ function isAnswer({ callsClient, recalls }: WireReply): boolean {
 function clientOf({ name, auth }: Protocol, { headers }: Request): string {
   const keys = auth.headers.map((header) => headers.get(header) ?? "");
   return `${name} ${hashOf(keys)}`;
+}
+
+/** Most characters of a program's name. */
+const AGENT_CHARS = 60;
+
+/** The name of the program that asks: the first product that its headers tell. */
+function agentOf(headers: Headers): string | undefined {
+  return headers.get("user-agent")?.trim().split(/[\s/]/, 1)[0]?.slice(0, AGENT_CHARS) || undefined;
 }
 
 function hashOf(value: unknown): string {

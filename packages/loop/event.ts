@@ -36,8 +36,10 @@ export interface TurnEnd {
   readonly message?: string;
   /** What the provider failed with, if it did. */
   readonly code?: ModelError["code"];
-  /** What the turn cost. */
+  /** What the turn cost; where it went on with an answer, since then. */
   readonly ledger: TurnLedger;
+  /** What all of it cost. Absent: it didn't go on. */
+  readonly whole?: TurnLedger;
 }
 
 /** Everything that happens in a turn, in one flat union. `step` counts model calls from 1. */

@@ -32,8 +32,14 @@ export {
 export { isSummary, type Summarise, type SummaryRequest } from "./edits/make_summary.ts";
 export { fittingPins, makePin, type NewPin, type Pin, withoutPin, withPin } from "./edits/pin.ts";
 export type { History } from "./edits/view.ts";
-export { callCost, type CompactionHabit, type LedgerEntry, promptCost, type Rates } from "./ledger/ledger.ts";
-
+export {
+  callCost,
+  callCostParts,
+  type CompactionHabit,
+  type LedgerEntry,
+  promptCost,
+  type Rates,
+} from "./ledger/ledger.ts";
 export type { Quote } from "./rule/quote.ts";
 export { KEEP_WANTED, type Retention } from "./retention/find_removals.ts";
 export { worthDeferring } from "./rule/decide.ts";

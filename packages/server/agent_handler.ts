@@ -43,6 +43,8 @@ export interface AgentHandler {
  * | `POST /v1/sessions/{id}/pins` | asks that a message comes back and stays, or that a result leaves |
  * | `DELETE /v1/sessions/{id}/pins/{place}` | asks for nothing more of it |
  * | `GET /v1/sessions/{id}/archive/{ref}` | the original of what left the prompt |
+ * | `GET /v1/spend?by=B` | what calls have cost and what for, by day, model, session or agent |
+ * | `GET /v1/sessions/{id}/spend` | where a session's money went |
  * | `GET /v1/overview?kind=K` | what was saved today and in all, and the newest warnings |
  * | `GET /v1/ledger` | what sessions that pass through cost, planned and left as they are; only with a gateway |
  *

@@ -1,4 +1,5 @@
 import { assertEquals, assertMatch } from "@std/assert";
+import { NO_SUMS } from "@tare/conversation/report";
 import {
   agent,
   call,
@@ -70,6 +71,13 @@ Deno.test("agentHandler() runs a turn with a tool and streams its events, each w
     turns: 1,
     lastEvent: 11,
     ledger: (end as { ledger: unknown }).ledger,
+    sums: {
+      ...NO_SUMS,
+      ...{ calls: 2, promptTokens: 20, cachedTokens: 10, outputTokens: 4, tokenUnits: 20, unpricedCalls: 2 },
+      ...{ withoutTokenUnits: 15.5, fittingCalls: 2, fittingTokenUnits: 20, resendTokenUnits: 15.5 },
+      ...{ cacheReadTokenUnits: 10, newTokenUnits: 10 },
+    },
+    prompt: { tokens: 10, windowTokens: 100_000 },
     messages: [
       { role: "system", content: "Be brief." },
       { role: "user", content: "Say hi." },

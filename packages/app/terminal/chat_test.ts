@@ -4,7 +4,15 @@ import type { PromptBlock } from "@tare/conversation/report";
 import { chatCommand, COMMANDS } from "./chat.ts";
 
 const block: PromptBlock = {
-  ...{ id: "message-3", kind: "message", role: "tool", tool: "read_file", place: 3, title: "…" },
+  ...{
+    id: "message-3",
+    kind: "message",
+    role: "tool",
+    tool: "read_file",
+    subject: null,
+    place: 3,
+    title: "…",
+  },
   ...{ tokens: 35, originalTokens: 1234, state: "elided", pin: null },
 };
 const priced = { promptTokens: 1000, cachedTokens: 900, warmTokenUnits: 190, coldTokenUnits: 1000 };

@@ -1,5 +1,5 @@
 import type { Cost, Rewrite, Usage } from "@tare/messages";
-import { callCost, type LedgerEntry, type Rates } from "@tare/planner";
+import { callCost, callCostParts, type LedgerEntry, type Rates } from "@tare/planner";
 
 /** One model call of a session: what it took, what it would have taken without Tare, what was rewritten for it. */
 export interface CallReport {
@@ -24,6 +24,8 @@ export interface CallReport {
   readonly tokenUnits: number;
   /** What call and summary cost in US dollars; null where the model's price isn't known. */
   readonly usd: number | null;
+  /** What both were paid for. */
+  readonly spent: { readonly tokenUnits: SpentOn; readonly usd: SpentOn | null };
   /**
    * What the client would have paid for it without Tare, what it would have paid for compacting before it included; null
    * where no ledger is kept.
@@ -92,6 +94,7 @@ export function reportCall(
     estimated,
     tokenUnits: its.tokenUnits + (paid?.tokenUnits ?? 0),
     usd: its.usd === undefined ? null : its.usd + (paid?.usd ?? 0),
+    spent: cutCost(usage, { cost: its, rates, uncached: ledger?.uncached, summary: paid }),
     without: ledger ? reportAlone(ledger, rates) : null,
     resendTokenUnits: ledger?.resendTokenUnits ?? null,
     projected: ledger?.projected ? reportProjected(ledger.projected, { outputTokens, rates }) : null,
@@ -130,6 +133,97 @@ function reportProjected(
   };
 }
 
+/** A cost by what it was paid for. All together are the whole. */
+export interface SpentOn {
+  /** What of the prompt was read from the cache. */
+  readonly cacheRead: number;
+  /** What stood in no request before, the first call's prompt included; where the provider does that it was written to the cache. */
+  readonly new: number;
+  /** What had been cached, and was no longer: the call came after the cache's time. */
+  readonly expired: number;
+  /** What moved because Tare rewrote the prompt, and summaries that were made for that. */
+  readonly ownRewrite: number;
+  /** What tools or a model brought that weren't those of the request before. */
+  readonly changed: number;
+  /** What the provider's cache didn't have though its time wasn't over. */
+  readonly lost: number;
+  /** The reply. */
+  readonly output: number;
+}
+
+/** What a cost is paid for. */
+export const SPENT_ON: readonly (keyof SpentOn)[] = [
+  "cacheRead",
+  "new",
+  "expired",
+  "ownRewrite",
+  "changed",
+  "lost",
+  "output",
+];
+
+const NOTHING: SpentOn = {
+  cacheRead: 0,
+  new: 0,
+  expired: 0,
+  ownRewrite: 0,
+  changed: 0,
+  lost: 0,
+  output: 0,
+};
+
+/** Which part the tokens of a cause belong to. */
+const PARTS: Readonly<Record<LedgerEntry["uncached"][number]["cause"], keyof SpentOn>> = {
+  first_call: "new",
+  new: "new",
+  own_rewrite: "ownRewrite",
+  tools_changed: "changed",
+  model_changed: "changed",
+  expired: "expired",
+  provider_lost: "lost",
+};
+
+/**
+ * What a call was paid for: its prompt in token units, prompt and reply in US dollars, null where its price isn't known.
+ * Within what the cache didn't serve each token is taken for as dear as any other; of what no cause is known is new.
+ */
+function cutCost(
+  usage: Usage,
+  { cost, rates, uncached = [], summary }: {
+    /** What the call cost when it was made. */
+    readonly cost: Cost;
+    readonly rates: Rates;
+    /** Why tokens weren't read from the cache. Default: nobody knows. */
+    readonly uncached?: LedgerEntry["uncached"] | undefined;
+    /** What a summary cost that was made for it. */
+    readonly summary?: Cost | undefined;
+  },
+): { readonly tokenUnits: SpentOn; readonly usd: SpentOn | null } {
+  const rated = callCost(usage, rates);
+  const parts = callCostParts(usage, rates);
+  const tokens = usage.promptTokens - usage.cachedTokens;
+  const cut = (unit: "tokenUnits" | "usd", whole: number, more = 0): SpentOn => {
+    // Prices may have changed since; without any, the prompt's price tells.
+    const by = rated[unit] ? unit : "tokenUnits";
+    const times = rated[by] ? whole / rated[by] : 0;
+    const [cached = 0, missed = 0, output = 0] = [parts.cached, parts.uncached, parts.output]
+      .map((part) => times * (part[by] ?? 0));
+    const sum: Record<keyof SpentOn, number> = { ...NOTHING, cacheRead: cached, output, ownRewrite: more };
+    let left = missed;
+    for (const { cause, tokens: its } of uncached) {
+      const share = tokens > 0 ? missed * its / tokens : 0;
+      sum[PARTS[cause]] += share;
+      left -= share;
+    }
+    sum.new += left;
+    return sum;
+  };
+  return {
+    tokenUnits: cut("tokenUnits", cost.tokenUnits, summary?.tokenUnits),
+    usd: cost.usd === undefined ? null : cut("usd", cost.usd, summary?.usd),
+  };
+}
+
 /** What a call came to, its summary included, but for tokens that were kept out. */
 export function sumsOfCall(call: CallReport): Sums {
   const { tokenUnits, usd, without, projected, resendTokenUnits, summary } = call;
@@ -137,6 +231,7 @@ export function sumsOfCall(call: CallReport): Sums {
   const sums = addSums({ ...NO_SUMS, calls: 1, ...tokensOf(call) }, summary ? tokensOf(summary) : {});
   return {
     ...sums,
+    ...sumsSpent(call.spent),
     tokenUnits,
     withoutTokenUnits: without?.tokenUnits ?? tokenUnits,
     withoutCompactions: without?.compacts ? 1 : 0,
@@ -153,15 +248,27 @@ export function sumsOfCall(call: CallReport): Sums {
   };
 }
 
+/** What was paid for, by its names among the sums. */
+function sumsSpent({ tokenUnits, usd }: CallReport["spent"]): SpentSums {
+  const named = SPENT_ON.flatMap((part): [keyof SpentSums, number][] => [
+    [`${part}Usd`, usd?.[part] ?? 0],
+    [`${part}TokenUnits`, tokenUnits[part]],
+  ]);
+  return Object.fromEntries(named) as SpentSums;
+}
+
 function tokensOf({ promptTokens, cachedTokens, outputTokens }: NonNullable<CallReport["summary"]>) {
   return { promptTokens, cachedTokens, outputTokens };
 }
 
+/** What calls were paid for: see {@linkcode SpentOn}. All of a unit together are the whole. */
+export type SpentSums = Readonly<Record<`${keyof SpentOn}${"Usd" | "TokenUnits"}`, number>>;
+
 /**
- * What calls came to, beside what clients would have paid without Tare. Prompts in token units, of which the price of one uncached input
- * token is 1; prompts and replies in US dollars, as far as prices are known.
+ * What calls came to, beside what clients would have paid without Tare. Prompts in token units, of which the price of one
+ * uncached input token is 1; prompts and replies in US dollars, as far as prices are known.
  */
-export interface Sums {
+export interface Sums extends SpentSums {
   /** Model calls that succeeded. */
   readonly calls: number;
   /** Those that failed. */
@@ -227,10 +334,27 @@ export const NO_SUMS: Sums = {
   compactionUsd: 0,
   unpricedCalls: 0,
   estimatedCalls: 0,
+  cacheReadUsd: 0,
+  newUsd: 0,
+  expiredUsd: 0,
+  ownRewriteUsd: 0,
+  changedUsd: 0,
+  lostUsd: 0,
+  outputUsd: 0,
+  cacheReadTokenUnits: 0,
+  newTokenUnits: 0,
+  expiredTokenUnits: 0,
+  ownRewriteTokenUnits: 0,
+  changedTokenUnits: 0,
+  lostTokenUnits: 0,
+  outputTokenUnits: 0,
 };
 
-/** What calls came to by the day of UTC on which they were answered, such as `2026-01-31`. */
-export type Days = Readonly<Record<string, Sums>>;
+/**
+ * What calls came to by the day of UTC on which they were answered and the model that was asked: `2026-01-31 some-model`,
+ * or the day alone where no model was noted. See {@linkcode dayAndModel}. What isn't there is zero.
+ */
+export type Days = Readonly<Record<string, Partial<Sums>>>;
 
 /** What was saved, and how planned sessions do beside those that are left as they are. */
 export interface Overview {
@@ -281,22 +405,47 @@ export function addOverviews(a: Overview, b: Overview): Overview {
   };
 }
 
+const SUM_NAMES = Object.keys(NO_SUMS) as readonly (keyof Sums)[];
+
 /** Both together. */
-export function addSums(a: Sums, b: Partial<Sums>): Sums {
-  const sum: { -readonly [Name in keyof Sums]: number } = { ...a };
-  for (const name of Object.keys(NO_SUMS) as (keyof Sums)[]) sum[name] += b[name] ?? 0;
+export function addSums(a: Partial<Sums>, b: Partial<Sums>): Sums {
+  const sum: { -readonly [Name in keyof Sums]: number } = { ...NO_SUMS };
+  for (const name of SUM_NAMES) sum[name] = (a[name] ?? 0) + (b[name] ?? 0);
   return sum;
 }
 
-/** What days came to with more on the day of a moment, in milliseconds since the epoch. */
-export function addToDay(days: Days, more: Partial<Sums>, atMs: number): Days {
-  const day = dayOf(atMs);
-  return { ...days, [day]: addSums(days[day] ?? NO_SUMS, more) };
+/** What days came to with more of a model on the day of a moment, in milliseconds since the epoch. */
+export function addToDay(
+  days: Days,
+  more: Partial<Sums>,
+  { atMs, model }: { readonly atMs: number; readonly model: string },
+): Days {
+  const key = `${dayOf(atMs)} ${model}`.trimEnd();
+  return { ...days, [key]: withoutZeros(addSums(days[key] ?? {}, more)) };
 }
+
+/** Most of what is kept of a day is zero: lists of thousands of sessions read it all. */
+function withoutZeros(sums: Sums): Partial<Sums> {
+  return Object.fromEntries(Object.entries(sums).filter(([, sum]) => sum !== 0));
+}
+
+/** What both came to. */
+function addDays(days: Days, more: Days): Days {
+  const sums: Record<string, Partial<Sums>> = { ...days };
+  for (const [key, its] of Object.entries(more)) sums[key] = addSums(sums[key] ?? {}, its);
+  return sums;
+}
+
+/** What a name among {@linkcode Days} stands for; an empty model where none was noted. */
+export function dayAndModel(key: string): { readonly day: string; readonly model: string } {
+  return { day: key.slice(0, DAY_CHARS), model: key.slice(DAY_CHARS + 1) };
+}
+
+const DAY_CHARS = "2026-01-31".length;
 
 /** What all days came to. */
 export function sumOfDays(days: Days): Sums {
-  return Object.values(days).reduce(addSums, NO_SUMS);
+  return Object.values(days).reduce<Sums>(addSums, NO_SUMS);
 }
 
 /** The day of a moment, by UTC. */
@@ -311,31 +460,40 @@ export class Accounts {
     control: { sessions: 0, days: {} },
   };
 
-  /** A session is there, with what its calls came to before. Default: it has made none. */
-  begin(group: keyof Overview["groups"], before: Days = {}): void {
-    let { sessions, days } = this.#groups[group];
-    for (const [day, sums] of Object.entries(before)) {
-      days = { ...days, [day]: addSums(days[day] ?? NO_SUMS, sums) };
-    }
-    this.#groups[group] = { sessions: sessions + 1, days };
+  /** A session is there, with what its calls came to before. Default: it has made none, and is no fork. */
+  begin(
+    group: keyof Overview["groups"],
+    before: Days = {},
+    { isFork = false }: { readonly isFork?: boolean } = {},
+  ): void {
+    const { sessions, days } = this.#groups[group];
+    // A fork isn't counted as a session of its own.
+    this.#groups[group] = { sessions: sessions + (isFork ? 0 : 1), days: addDays(days, before) };
   }
 
   /** A session of a group has come to more, at a moment in milliseconds since the epoch. */
   book(group: keyof Overview["groups"], more: Partial<Sums>, atMs: number): void {
     const { sessions, days } = this.#groups[group];
-    this.#groups[group] = { sessions, days: addToDay(days, more, atMs) };
+    this.#groups[group] = { sessions, days: addToDay(days, more, { atMs, model: "" }) };
   }
 
   /** What was saved on the day of a moment and in all. */
   overview(nowMs: number, warnings: Overview["warnings"]): Overview {
     const { planned, control } = this.#groups;
-    const today = [planned, control].map(({ days }) => days[dayOf(nowMs)] ?? NO_SUMS);
+    const today = [planned, control].flatMap(({ days }) =>
+      Object.entries(days).flatMap(([key, sums]) => dayAndModel(key).day === dayOf(nowMs) ? sums : [])
+    );
     const groups = {
       planned: { ...sumOfDays(planned.days), sessions: planned.sessions },
       control: { ...sumOfDays(control.days), sessions: control.sessions },
     };
     const { sessions: _, ...all } = groups.planned;
-    return { today: today.reduce(addSums), all: addSums(all, groups.control), groups, warnings };
+    return {
+      today: today.reduce<Sums>(addSums, NO_SUMS),
+      all: addSums(all, groups.control),
+      groups,
+      warnings,
+    };
   }
 
   /** Both groups, with the averages that they are compared by. */

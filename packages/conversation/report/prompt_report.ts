@@ -17,6 +17,7 @@ import { isSummary } from "@tare/planner";
 import type { History } from "@tare/planner";
 import type { SessionView } from "@tare/planner";
 import { fittingPins, type Pin } from "@tare/planner";
+import { subjectOf } from "./subject_of.ts";
 
 /** A pin, and whether the prompt is already as it says. */
 export interface PinReport extends Omit<Pin, "hash"> {
@@ -33,6 +34,8 @@ export interface PromptBlock {
   readonly role: string;
   /** The tool that it is, or whose result it is. */
   readonly tool: string | null;
+  /** The path, command or the like that the call was about whose result it is. */
+  readonly subject: string | null;
   /** Position in the history; null of tools and lines. */
   readonly place: number | null;
   /** Tokens that it takes in the prompt. */
@@ -185,7 +188,7 @@ function sidesOf({ history, view }: SeenConversation): Sides[] {
 function describer({ history, view, pins, countTokens }: SeenConversation): (sides: Sides) => PromptBlock {
   const answered = new Map(
     pairCalls(history.messages).flatMap(({ call, answer }) =>
-      answer ? [[answer.at, meantCall(call).name] as const] : []
+      answer ? [[answer.at, meantCall(call)] as const] : []
     ),
   );
   const pinned = new Map(reportPins({ history, view, pins }).map((pin) => [pin.place, pin]));
@@ -193,12 +196,14 @@ function describer({ history, view, pins, countTokens }: SeenConversation): (sid
     !piece ? 0 : isTool(piece) ? countToolTokens(piece, countTokens) : countMessageTokens(piece, countTokens);
   return ({ id, now, original, place, line }) => {
     const piece = original ?? now!;
-    const tool = isTool(piece) ? piece.function.name : place === undefined ? undefined : answered.get(place);
+    const call = place === undefined ? undefined : answered.get(place);
+    const tool = isTool(piece) ? piece.function.name : call?.name;
     return {
       id,
       kind: isTool(piece) ? "tool" : original ? "message" : "line",
       role: isTool(piece) ? "tools" : piece.role,
       tool: tool ?? null,
+      subject: call ? subjectOf(call.arguments) : null,
       place: place ?? null,
       tokens: count(now),
       originalTokens: count(original),

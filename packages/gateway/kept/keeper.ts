@@ -1,5 +1,5 @@
 import { type ListedSession, type Store, StoreError, type StoreRecord } from "@tare/conversation";
-import { Accounts, type CallReport, type Days } from "@tare/conversation/report";
+import { Accounts, type CallReport, dayAndModel, type Days } from "@tare/conversation/report";
 import type { Protocol, RequestReaders } from "@tare/wire";
 import { chainTo } from "../sessions/chain_index.ts";
 import type { Listing } from "../sessions/conversations.ts";
@@ -202,25 +202,25 @@ export class Keeper {
 
   /** What all sessions came to; forks aren't counted as sessions of their own. @throws {StoreError} */
   async accounts(): Promise<Accounts> {
-    const { store, sessions } = this.#options;
     const accounts = new Accounts();
-    const add = (
-      { facts: { control }, conversation: { state: { days } } }: SessionSummary,
-      isFork: boolean,
-    ) => {
-      const group = control ? "control" : "planned";
-      if (!isFork) accounts.begin(group, days);
-      else for (const [day, sums] of Object.entries(days)) accounts.book(group, sums, Date.parse(day));
-    };
+    for await (const [{ facts: { control }, conversation: { state } }, isFork] of this.all()) {
+      accounts.begin(control ? "control" : "planned", state.days, { isFork });
+    }
+    return accounts;
+  }
+
+  /** All sessions, the newest first, each with whether it is a fork; those that aren't in the store yet come first. @throws {StoreError} */
+  async *all(): AsyncGenerator<readonly [session: SessionSummary, isFork: boolean], void> {
+    const { store, sessions } = this.#options;
     for (const session of sessions.list()) {
-      if (session.kept.fence === undefined) add(session, session.kept.parent !== undefined);
+      if (session.kept.fence === undefined) yield [session, session.kept.parent !== undefined];
     }
     let after: string | undefined;
     for (;;) {
       const which = { kind: "gateway", limit: PAGE, ...(after !== undefined && { after }) } as const;
       const rows: readonly ListedSession[] = await store.listSessions(which);
-      for (const row of rows) add(this.known(row), (row.settings as KeptSettings).forkOf !== undefined);
-      if (rows.length < PAGE) return accounts;
+      for (const row of rows) yield [this.known(row), (row.settings as KeptSettings).forkOf !== undefined];
+      if (rows.length < PAGE) return;
       after = rows.at(-1)!.id;
     }
   }
@@ -422,8 +422,9 @@ export class Keeper {
     if (holder === "this" || holder === "other") throw new Error(`another server holds the session ${id}`);
     const known = this.#written.get(conversation) ?? NOTHING;
     const before = known.attempts?.find((attempt) => writes.includes(attempt.writes[0]!)) ?? known;
-    for (const [day, more] of Object.entries(daysBeyond(days, before.days))) {
-      if (Object.values(more).some((sum) => sum !== 0)) conversation.book(more, Date.parse(day));
+    for (const [key, more] of Object.entries(daysBeyond(days, before.days))) {
+      const { day, model } = dayAndModel(key);
+      if (Object.values(more).some((sum) => sum !== 0)) conversation.book(more, Date.parse(day), model);
     }
     const { lastCall } = before;
     this.#written.set(conversation, { days, title: "", lastEvent, lastCall, writes });

@@ -27,7 +27,7 @@ const FORMAT = 2;
 /** What of a session never changes: the settings of its record. Without what was said nothing tells whose it is. */
 export interface KeptSettings
   extends
-    Pick<SessionFacts, "protocol" | "basis" | "control">,
+    Pick<SessionFacts, "protocol" | "agent" | "basis" | "control">,
     Partial<Pick<SessionFacts, "scope" | "client" | "name">> {
   /** The session that it is a fork of, whether that is kept or not. */
   readonly forkOf?: string;
@@ -70,10 +70,11 @@ export function keptRecord(
   { id, facts, kept: { parent: forkOf } }: GatewaySession,
   { isWhole }: { readonly isWhole: boolean },
 ): SessionRecord {
-  const { startedMs, protocol, basis, control, scope, client, name } = facts;
+  const { startedMs, protocol, agent, basis, control, scope, client, name } = facts;
   const whose = { scope, ...(client !== undefined && { client }), ...(name !== undefined && { name }) };
   const fork = forkOf !== undefined && { forkOf };
-  const settings: KeptSettings = { protocol, basis, control, ...fork, ...(isWhole && whose) };
+  const asks = agent !== undefined && { agent };
+  const settings: KeptSettings = { protocol, ...asks, basis, control, ...fork, ...(isWhole && whose) };
   return { id, kind: "gateway", createdAtMs: startedMs, settings };
 }
 
@@ -86,11 +87,11 @@ export function totalsOf({ facts, conversation }: SessionSummary): Omit<KeptTota
 
 /** What is told of a session that is kept, without reading more of it than lists hold. */
 export function summaryOf({ id, createdAtMs, settings, totals, title = "" }: ListedSession): SessionSummary {
-  const { protocol, control } = settings as KeptSettings;
+  const { protocol, agent, control } = settings as KeptSettings;
   const { lastMs, isReverted, model, epoch, savedTokenUnits, days } = totals as KeptTotals;
   return {
     id,
-    facts: { protocol, control, startedMs: createdAtMs, lastMs, isReverted },
+    facts: { protocol, agent, control, startedMs: createdAtMs, lastMs, isReverted },
     conversation: { state: { title: title as string, model, epoch, savedTokenUnits, days } },
   };
 }
@@ -103,12 +104,15 @@ export function keptValue(
   },
 ): unknown {
   const { hidden, shown, facts, conversation } = session;
-  const { historyBytes, heads, opening, hasTools, isAnswered, summary, refusals, responses, compactions } =
-    facts;
+  const { historyBytes, heads, opening, turns, hasTools, isAnswered, summary } = facts;
+  const { refusals, responses, compactions } = facts;
   const { pins, rewrites, unsent, figures } = conversation.state;
   const value: KeptValue = {
     format: FORMAT,
-    facts: { historyBytes, heads, opening, hasTools, isAnswered, summary, refusals, responses, compactions },
+    facts: {
+      ...{ historyBytes, heads, opening, turns, hasTools, isAnswered, summary },
+      ...{ refusals, responses, compactions },
+    },
     conversation: { pins, rewrites, unsent, ...(figures && { figures }) },
     keys,
     instructions: Object.fromEntries(instructions.map(({ key, lines }) => [key, [...lines].flat()])),

@@ -4,6 +4,7 @@ import {
   type PinReport,
   reportPins,
   type SeenConversation,
+  type SpendingSession,
   sumOfDays,
   type Sums,
 } from "@tare/conversation/report";
@@ -20,6 +21,8 @@ export interface ConversationSummary extends Sums {
   readonly protocol: string;
   /** The model that was asked last. */
   readonly model: string;
+  /** Name of the program whose loop it is, as its requests tell it; null if they don't. */
+  readonly agent: string | null;
   /** When its first request came, and its newest one. */
   readonly createdAt: string;
   readonly lastAt: string;
@@ -39,6 +42,8 @@ export interface ConversationDetails extends ConversationSummary {
   /** Tokens of the newest view, and what left it by each mechanism; null before there is one. */
   readonly prompt: {
     readonly tokens: number;
+    /** How much it may hold; null where that isn't known. */
+    readonly windowTokens: number | null;
     readonly left: Readonly<Record<"context" | "prune" | "schemas" | "truncate", number>>;
   } | null;
   /** The newest changes of what its model sees, the oldest first. */
@@ -88,6 +93,8 @@ export interface Conversations {
   ) => Promise<
     { readonly conversations: readonly ConversationSummary[]; readonly hasMore: boolean } | undefined
   >;
+  /** What each of them came to, by day and model. @throws {StoreError} */
+  readonly spending: () => AsyncIterable<SpendingSession>;
   /** What is told of one that stands in a list of the store which keeps them. */
   readonly summary: (row: ListedSession) => ConversationSummary;
   /** The one of this id, if there is one. @throws {StoreError} */
@@ -103,6 +110,10 @@ export interface ShownSessions {
   known(row: ListedSession): SessionSummary;
   session(id: string): Promise<GatewaySession | undefined>;
   calls(session: GatewaySession): Promise<readonly CallReport[]>;
+  /** All sessions that are kept, or known. */
+  all(): AsyncIterable<SessionSummary>;
+  /** How much a prompt of a session may hold, in tokens; nothing where that isn't known. */
+  windowOf(session: GatewaySession): number | undefined;
   /** Keeps a session in which something was asked for. */
   save(session: GatewaySession): Promise<void> | undefined;
   /** Forgets a session. */
@@ -115,6 +126,11 @@ export function conversationsOf(sessions: ShownSessions): Conversations {
     async list(listing) {
       const page = await sessions.list(listing);
       return page && { conversations: page.sessions.map(told), hasMore: page.hasMore };
+    },
+    async *spending() {
+      for await (const { id, facts, conversation: { state: { title, model, days } } } of sessions.all()) {
+        yield { id, kind: "gateway", title, model, agent: facts.agent ?? null, days };
+      }
     },
     summary: (row) => told(sessions.known(row)),
     async get(id) {
@@ -132,7 +148,7 @@ function shown(session: GatewaySession, sessions: ShownSessions): ShownConversat
     id,
     ...(noPins !== undefined && { noPins }),
     calls: () => sessions.calls(session),
-    details: () => detailsOf(session),
+    details: () => detailsOf(session, sessions.windowOf(session) ?? null),
     seen,
     async setPin(wanted) {
       const now = await seen();
@@ -153,20 +169,20 @@ function shown(session: GatewaySession, sessions: ShownSessions): ShownConversat
 }
 
 function told({ id, facts, conversation: { state } }: SessionSummary): ConversationSummary {
-  const { protocol, startedMs, lastMs, control, isReverted } = facts;
+  const { protocol, agent = null, startedMs, lastMs, control, isReverted } = facts;
   const { title, model, epoch, days, savedTokenUnits } = state;
   return {
-    ...{ id, title, protocol, model, createdAt: time(startedMs), lastAt: time(lastMs), control },
+    ...{ id, title, protocol, model, agent, createdAt: time(startedMs), lastAt: time(lastMs), control },
     ...{ reverted: isReverted, epoch, ...sumOfDays(days), savedTokenUnits },
   };
 }
 
-function detailsOf(session: GatewaySession): ConversationDetails {
+function detailsOf(session: GatewaySession, windowTokens: number | null): ConversationDetails {
   const { archive, facts: { compactions }, conversation: { state: { figures, rewrites } } } = session;
   return {
     ...told(session),
     archiveBytes: archive.bytes,
-    prompt: figures ? { tokens: figures.promptTokens, left: figures.saved } : null,
+    prompt: figures ? { tokens: figures.promptTokens, windowTokens, left: figures.saved } : null,
     rewrites: rewrites.map(({ atMs, ...rest }) => ({ at: time(atMs), ...rest })),
     compactionCalls: compactions.map(({ atMs, ...rest }) => ({ at: time(atMs), ...rest })),
   };

@@ -1,6 +1,6 @@
 import { assert, assertAlmostEquals, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
 import { memoryStore } from "@tare/conversation";
-import { reportBlock, reportPins, reportPrompt } from "@tare/conversation/report";
+import { NO_SUMS, reportBlock, reportPins, reportPrompt } from "@tare/conversation/report";
 import { profileNamed } from "@tare/planner";
 import { BASH, chatStep, longResult, SUM_UP } from "../agents_fixture_test.ts";
 import { completion, gatewayed, post, UPSTREAM } from "../fixture_test.ts";
@@ -123,7 +123,8 @@ Deno.test("gateway() lists its conversations, the newest first", async () => {
   const { fetch, conversations } = gatewayed(() => completion({ content: "Hi" }), { now: () => nowMs });
   const ids: string[] = [];
   for (const content of ["one", "two", "three"]) {
-    const response = await fetch(post({ model: "m", messages: [{ role: "user", content }] }));
+    const headers = { "user-agent": "some-agent/1.2 (linux)" };
+    const response = await fetch(post({ model: "m", messages: [{ role: "user", content }] }, headers));
     await response.text();
     ids.unshift(response.headers.get("x-tare-session") ?? "");
     nowMs += 60_000;
@@ -131,7 +132,8 @@ Deno.test("gateway() lists its conversations, the newest first", async () => {
   const { conversations: list } = (await conversations.list({ limit: 9 }))!;
   assertEquals(list.map(({ id }) => id), ids);
   assertEquals(list[2], {
-    ...{ id: ids[2]!, title: "one", protocol: "chat", model: "m" },
+    ...NO_SUMS,
+    ...{ id: ids[2]!, title: "one", protocol: "chat", model: "m", agent: "some-agent" },
     ...{ createdAt: "2026-01-01T00:00:00.000Z", lastAt: "2026-01-01T00:00:00.000Z" },
     ...{ control: false, reverted: false, epoch: 0, calls: 1, errors: 0, recalls: 0, compactions: 0 },
     ...{ promptTokens: 1000, cachedTokens: 0, outputTokens: 5, savedTokens: 0 },
@@ -139,6 +141,7 @@ Deno.test("gateway() lists its conversations, the newest first", async () => {
     ...{ fittingCalls: 1, fittingTokenUnits: 1000, resendTokenUnits: 1000 },
     ...{ usd: 0, withoutUsd: 0, compactionUsd: 0, unpricedCalls: 1, estimatedCalls: 0, savedTokenUnits: 0 },
     ...{ projectedTokenUnits: 1000, projectedUsd: 0, repairTokenUnits: 0 },
+    newTokenUnits: 1000,
   });
   const second = await conversations.list({ limit: 1, after: ids[0], search: "TWO" });
   assertEquals(second, { conversations: [list[1]!], hasMore: false });
@@ -178,4 +181,79 @@ Deno.test("gateway() reckons with the cache rules and prices of the model that i
   const { conversations: listed } = (await conversations.list({ limit: 9 }))!;
   const costs = listed.map(({ model, tokenUnits }) => [model, tokenUnits]);
   assertEquals(costs, [["b", 500 + 500 * profileNamed("deepseek").read], ["a", 550]]);
+});
+
+Deno.test("gateway() counts the turns of a conversation, also where its client begins the history anew", async () => {
+  const { fetch, conversations } = gatewayed(() =>
+    completion({ content: "A summary of all that was done here." })
+  );
+  const user = (content: string) => ({ role: "user", content });
+  const said = (content: string) => ({ role: "assistant", content });
+  const look = [
+    {
+      role: "assistant",
+      tool_calls: [{ id: "1", type: "function", function: { name: "bash", arguments: "{}" } }],
+    },
+    { role: "tool", tool_call_id: "1", content: "A file." },
+  ];
+  const first = [user("Environment."), user("What is there, in all of these folders?")];
+  const histories = [
+    first,
+    [...first, ...look],
+    // What is said while it works belongs to the turn.
+    [...first, ...look, user("And be quick.")],
+    [...first, ...look, user("And be quick."), said("A file."), user("Thanks. And what is in it?")],
+    // The same again.
+    [...first, ...look, user("And be quick."), said("A file."), user("Thanks. And what is in it?")],
+    [...first, ...look, said("A file."), user(SUM_UP)],
+    [user("Go on from this: A summary of all that was done here."), ...look],
+    [user("Go on from this: A summary of all that was done here."), ...look, said("Done."), user("More?")],
+  ];
+  const headers = { "x-tare-session": "mine" };
+  let id = "";
+  for (const messages of histories) {
+    const response = await fetch(post({ model: "m", messages, tools: [BASH] }, headers));
+    id = response.headers.get("x-tare-session") ?? id;
+    await response.text();
+  }
+  const calls = await (await conversations.get(id))!.calls();
+  assertEquals(calls.map(({ turn, purpose }) => [turn, purpose]), [
+    ...[1, 1, 1, 2, 2].map((turn) => [turn, "turn"]),
+    [null, "compaction"],
+    [2, "turn"],
+    [3, "turn"],
+  ]);
+  assertEquals((await conversations.get(id))!.details().agent, null);
+});
+
+Deno.test("gateway() tells what each conversation has cost by day and model, with its agent", async () => {
+  const DAY_MS = 24 * 60 * 60_000;
+  let nowMs = Date.UTC(2026, 0, 1);
+  const store = memoryStore();
+  const options = { store, now: () => nowMs };
+  const { fetch, conversations } = gatewayed(() => completion({ content: "Hi" }), options);
+  const headers = { "user-agent": "some-agent/1.2 (linux)" };
+  for (const [model, title] of [["a", "One"], ["b", "One"], ["b", "Two"]]) {
+    const messages = [{ role: "user", content: `${title}: what do you say?` }];
+    await (await fetch(post({ model, messages }, headers))).text();
+    nowMs += DAY_MS;
+  }
+  const told = async ({ spending }: typeof conversations) =>
+    (await Array.fromAsync(spending())).map(({ id: _, days, ...session }) => ({
+      ...session,
+      days: Object.entries(days).map(([name, { calls }]) => [name, calls]),
+    }));
+  const about = { kind: "gateway", model: "b", agent: "some-agent" } as const;
+  const spending = [
+    { ...about, title: "Two: what do you say?", days: [["2026-01-03 b", 1]] },
+    { ...about, title: "One: what do you say?", days: [["2026-01-01 a", 1], ["2026-01-02 b", 1]] },
+  ];
+  assertEquals(await told(conversations), spending);
+  assertEquals(await told(gatewayed(() => completion({}), options).conversations), spending);
+  const forgetful = gatewayed(() => completion({ content: "Hi" }));
+  await (await forgetful.fetch(post({ model: "m", messages: [{ role: "user", content: "Hello" }] }))).text();
+  assertEquals((await told(forgetful.conversations)).map(({ title, agent }) => [title, agent]), [[
+    "Hello",
+    null,
+  ]]);
 });

@@ -25,6 +25,8 @@ export interface Recognised {
   readonly name?: string | undefined;
   /** Name of the protocol. Default: none. */
   readonly protocol?: string;
+  /** Name of the program that asks. Default: it doesn't say. */
+  readonly agent?: string | undefined;
   readonly items: readonly WireItem[];
   /** Whether its model may call tools. Default: no. */
   readonly hasTools?: boolean;
@@ -102,6 +104,8 @@ export interface SessionFacts {
   readonly name?: string | undefined;
   /** Name of its protocol. */
   readonly protocol: string;
+  /** Name of the program that asks, if it says it. */
+  readonly agent?: string | undefined;
   readonly basis: SessionBasis;
   /** Whether it is left as it is, to compare with. */
   readonly control: boolean;
@@ -115,6 +119,8 @@ export interface SessionFacts {
   readonly heads: number;
   /** A line of what the user said first; nothing of one too short to tell it from others. */
   readonly opening?: string | undefined;
+  /** How often its user has asked something, and how often in the history as it is now: a client may begin that anew. */
+  readonly turns?: { readonly all: number; readonly shown: number } | undefined;
   /** Whether its turns have tools. */
   readonly hasTools: boolean;
   /** Whether its history has answers of a model. */
@@ -149,7 +155,10 @@ export interface Kept {
 /** What is told of a session in a list. */
 export interface SessionSummary {
   readonly id: string;
-  readonly facts: Pick<SessionFacts, "protocol" | "control" | "startedMs" | "lastMs" | "isReverted">;
+  readonly facts: Pick<
+    SessionFacts,
+    "protocol" | "agent" | "control" | "startedMs" | "lastMs" | "isReverted"
+  >;
   readonly conversation: {
     readonly state: Pick<ConversationState, "title" | "model" | "epoch" | "savedTokenUnits" | "days">;
   };
@@ -281,6 +290,7 @@ export class GatewaySession {
     this.#know({
       historyBytes: items.reduce((sum, { bytes }) => sum + (bytes?.length ?? 0), 0),
       heads: countInstructions(items),
+      turns: turnsAfter(this.#facts, items),
       hasTools: this.#facts.hasTools || hasTools,
       isAnswered: this.#facts.isAnswered || hasAnswers(items),
       summary: undefined,
@@ -464,6 +474,29 @@ export function hasAnswers(items: readonly WireItem[]): boolean {
 /** All that is said in a history. */
 export function textOf(items: readonly WireItem[]): string {
   return items.flatMap(({ parts }) => parts.map(({ message }) => contentText(message.content))).join("\n");
+}
+
+/** How often the user has asked something, with this history: one that begins anew with a summary goes on with the same turn. */
+function turnsAfter(
+  { turns: { all, shown } = { all: 0, shown: 0 }, summary }: Pick<SessionFacts, "turns" | "summary">,
+  items: readonly WireItem[],
+): SessionFacts["turns"] {
+  const now = countTurns(items);
+  const isSame = now === shown || (summary !== undefined && all > 0);
+  return { all: isSame ? all : all + Math.max(1, now - shown), shown: now };
+}
+
+/** How often a user asks something in a history: first, and behind what a model said. What comes with results is no turn. */
+function countTurns(items: readonly WireItem[]): number {
+  let turns = 0;
+  let before = "assistant";
+  for (const { parts } of items) {
+    const role = parts.find(({ message }) => message.role === "tool")?.message.role ?? parts[0]?.message.role;
+    if (role === undefined || role === "system" || role === "developer") continue;
+    if (role === "user" && before === "assistant") turns++;
+    before = role;
+  }
+  return turns;
 }
 
 /** How many items of instructions a history begins with. */

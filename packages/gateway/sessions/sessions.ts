@@ -291,7 +291,7 @@ export class GatewaySessions {
   }
 
   #begin(recognised: Recognised, tip: ChainNode): GatewaySession {
-    const { client, scope, items, prompts, protocol = "", basis, countTokens, isObserved = false } =
+    const { client, scope, items, prompts, protocol = "", agent, basis, countTokens, isObserved = false } =
       recognised;
     const name = nameOf(recognised);
     const first = items[personSpoke(items)?.at ?? countInstructions(items)];
@@ -309,7 +309,7 @@ export class GatewaySessions {
       number: this.#begun++,
       tip,
       facts: {
-        ...{ scope, client, name: recognised.name, protocol, basis, control },
+        ...{ scope, client, name: recognised.name, protocol, agent, basis, control },
         ...{ startedMs: nowMs, lastMs: nowMs, historyBytes: 0, heads: 0, hasTools: false, isAnswered: false },
         ...{ refusals: 0, isReverted: false, responses: [], compactions: [] },
       },

@@ -57,7 +57,7 @@ function view(place: Place): JSX.Element {
     case "calls":
       return <Calls key={place.id} subject={place} />;
     case "prompt":
-      return <Prompt key={place.id} subject={place} />;
+      return <Prompt key={`${place.id} ${place.block}`} subject={place} block={place.block} />;
   }
 }
 

@@ -3,14 +3,22 @@ export type Place =
   | { readonly view: "new" }
   | { readonly view: "overview" }
   | { readonly view: "talk"; readonly id: string }
-  | { readonly view: "calls" | "prompt"; readonly id: string; readonly kind: "session" | "gateway" };
+  | { readonly view: "calls"; readonly id: string; readonly kind: "session" | "gateway" }
+  | {
+    readonly view: "prompt";
+    readonly id: string;
+    readonly kind: "session" | "gateway";
+    /** The block that is shown first. */
+    readonly block?: string | undefined;
+  };
 
 /** What an address opens, from its part behind `#`. What it doesn't know is a new session. */
 export function placeOf(hash: string): Place {
-  const [kind, id = "", view] = hash.replace(/^#\//, "").split("/").map(decode);
+  const [kind, id = "", view, block] = hash.replace(/^#\//, "").split("/").map(decode);
   if (kind === "overview") return { view: "overview" };
   if ((kind !== "session" && kind !== "gateway") || id === "") return { view: "new" };
-  if (view === "calls" || view === "prompt") return { view, kind, id };
+  if (view === "calls") return { view, kind, id };
+  if (view === "prompt") return { view, kind, id, block };
   return kind === "session" ? { view: "talk", id } : { view: "calls", kind, id };
 }
 
@@ -25,5 +33,8 @@ function decode(text: string): string {
 /** The address of a session's view. */
 export function addressOf(place: Exclude<Place, { view: "new" | "overview" }>): string {
   if (place.view === "talk") return `#/session/${encodeURIComponent(place.id)}`;
-  return `#/${place.kind}/${encodeURIComponent(place.id)}/${place.view}`;
+  const block = place.view === "prompt" && place.block !== undefined
+    ? `/${encodeURIComponent(place.block)}`
+    : "";
+  return `#/${place.kind}/${encodeURIComponent(place.id)}/${place.view}${block}`;
 }

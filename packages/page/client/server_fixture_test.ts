@@ -24,7 +24,12 @@ export interface PageServer extends AsyncDisposable {
 
 /** Starts a server whose model does as it is told. */
 export async function startPageServer(
-  { token, args = [] }: { readonly token?: string; readonly args?: readonly string[] } = {},
+  { token, args = [], prepare }: {
+    readonly token?: string;
+    readonly args?: readonly string[];
+    /** Puts something into its data folder before it starts. */
+    readonly prepare?: (data: string) => Promise<void>;
+  } = {},
 ): Promise<PageServer> {
   const folder = await Deno.makeTempDir();
   const replies: SimulatedReply[] = [];
@@ -69,6 +74,8 @@ export async function startPageServer(
       ],
       token === undefined ? {} : { TARE_TOKEN: token },
     );
+  await Deno.mkdir(data);
+  await prepare?.(data);
   let server = await start("0");
   const { url } = server;
   return {

@@ -1,30 +1,53 @@
 import type { JSX } from "preact";
+import type { Head } from "./api/sessions.ts";
+import { counted, share } from "./parts/format.ts";
+import { isPriced, money, saved, withoutPrice } from "./parts/spent.tsx";
 import { addressOf, type Place } from "./place.ts";
 
-/** What a session is called, and its views. */
+/** What a session is called, what it has cost, and its views. */
 export function SessionHead(
-  { place, title }: {
+  { place, head }: {
     readonly place: Exclude<Place, { view: "new" | "overview" }>;
-    readonly title: string;
+    /** Nothing until it is read. */
+    readonly head: Head | undefined;
   },
 ): JSX.Element {
   const { id, view } = place;
   const kind = place.view === "talk" ? "session" : place.kind;
   const views = [
     ...(kind === "session" ? [{ name: "Talk", to: { view: "talk", id } as const }] : []),
-    { name: "Where the tokens went", to: { view: "calls", id, kind } as const },
+    { name: "Where the money went", to: { view: "calls", id, kind } as const },
     { name: "What the model sees", to: { view: "prompt", id, kind } as const },
   ];
   return (
     <header class="session-head">
       <h1>
-        <bdi>{title}</bdi>
+        <bdi>{head?.title ?? "Session"}</bdi>
       </h1>
       <nav aria-label="Views of the session">
         {views.map(({ name, to }) => (
           <a key={name} href={addressOf(to)} aria-current={to.view === view ? "page" : undefined}>{name}</a>
         ))}
       </nav>
+      {head && (
+        <p class="facts">
+          <bdi>{factsOf(head).join(" · ")}</bdi>
+        </p>
+      )}
     </header>
   );
+}
+
+function factsOf({ model, agent, sums, prompt }: Head): string[] {
+  const window = prompt?.windowTokens &&
+    `${share(prompt.tokens, prompt.windowTokens)} of its window of ${counted(prompt.windowTokens, "token")}`;
+  const facts = [
+    model,
+    agent,
+    isPriced(sums) ? money(sums) : `the price of ${counted(sums.tokenUnits, "uncached input token")}`,
+    withoutPrice(sums),
+    window,
+    sums.calls > 0 && `${saved(sums)} saved`,
+  ];
+  return facts.flatMap((fact) => fact || []);
 }

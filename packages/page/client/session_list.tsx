@@ -1,8 +1,8 @@
 import type { JSX } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { api } from "./api/api.ts";
-import { type AgentSession, type PassingSession, titleOf } from "./api/sessions.ts";
-import { counted, share } from "./parts/format.ts";
+import { type AgentSession, type PassingSession, passingTitleOf, titleOf } from "./api/sessions.ts";
+import { money, type Priced } from "./parts/spent.tsx";
 import { addressOf, type Place } from "./place.ts";
 import { CHANGED } from "./talk/conversation.ts";
 import { heard } from "./talk/heard.ts";
@@ -47,7 +47,7 @@ export function SessionList({ place }: { readonly place: Place }): JSX.Element {
               <small>
                 {session.parent && "helper · "}
                 {session.status === "running" && <span class="running">running</span>}
-                {figures(session.ledger)}
+                {figures({ ...session, ...session.sums })}
               </small>
             </a>
           </li>
@@ -67,10 +67,8 @@ export function SessionList({ place }: { readonly place: Place }): JSX.Element {
                   href={addressOf({ view: "calls", kind: "gateway", id: session.id })}
                   aria-current={current(session.id)}
                 >
-                  <bdi class="title">
-                    {session.model}, {new Date(session.createdAt).toLocaleTimeString("en-GB")}
-                  </bdi>
-                  <small>{figures(session)}</small>
+                  <bdi class="title">{passingTitleOf(session)}</bdi>
+                  <small>{figures({ ...session, createdAt: session.lastAt })}</small>
                 </a>
               </li>
             ))}
@@ -81,10 +79,17 @@ export function SessionList({ place }: { readonly place: Place }): JSX.Element {
   );
 }
 
+/** What a session has cost, when it was, and which model and agent it is. */
 function figures(
-  { calls, promptTokens, cachedTokens }: Pick<PassingSession, "calls" | "promptTokens" | "cachedTokens">,
+  { calls, createdAt, model, agent, ...cost }:
+    & Priced
+    & Pick<PassingSession, "calls" | "createdAt" | "model">
+    & {
+      readonly agent?: string | null;
+    },
 ): string {
-  return counted(calls, "call") + (calls > 0 ? ` · ${share(cachedTokens, promptTokens)} from cache` : "");
+  const when = new Date(createdAt).toLocaleDateString("en-GB", { day: "numeric", month: "short" });
+  return [calls > 0 && money(cost), when, model, agent].filter(Boolean).join(" · ");
 }
 
 function useSessions(search: string): Page & { readonly more: () => Promise<void> } {

@@ -489,6 +489,46 @@ export function callCost(usage: Usage, rates: Rates): Cost {
   return price ? { tokenUnits, usd: usdOf(usage, price) } : { tokenUnits };
 }
 
+/**
+ * What {@linkcode callCost} gives, cut into what the cache served, the rest of the prompt, and the reply, whose token units
+ * are zero.
+ *
+ * @example
+ * ```ts
+ * import { assertEquals } from "@std/assert";
+ * import { callCostParts, profileNamed } from "@tare/planner";
+ *
+ * const usage = { promptTokens: 1_000_000, cachedTokens: 800_000, outputTokens: 10_000 };
+ * const { cached, uncached, output } = callCostParts(usage, {
+ *   profile: profileNamed("openai"),
+ *   price: { input: 2.5, output: 15, cacheRead: 0.25 },
+ * });
+ * assertEquals([cached.tokenUnits, uncached.tokenUnits, output.tokenUnits], [80_000, 200_000, 0]);
+ * assertEquals([cached.usd, output.usd], [0.2, 0.15]);
+ * ```
+ */
+export function callCostParts(
+  usage: Usage,
+  rates: Rates,
+): Readonly<Record<"cached" | "uncached" | "output", Cost>> {
+  const { profile, price } = rates;
+  const { promptTokens, cachedTokens, outputTokens } = usage;
+  const whole = callCost(usage, rates);
+  const units = cachedTokens * profile.read;
+  const uncached = whole.tokenUnits - units;
+  if (!price || whole.usd === undefined) {
+    return { cached: { tokenUnits: units }, uncached: { tokenUnits: uncached }, output: { tokenUnits: 0 } };
+  }
+  const times = timesOf(promptTokens, price);
+  const cached = cachedTokens * (price.cacheRead ?? price.input) * times.input / 1e6;
+  const output = outputTokens * price.output * times.output / 1e6;
+  return {
+    cached: { tokenUnits: units, usd: cached },
+    uncached: { tokenUnits: uncached, usd: whole.usd - cached - output },
+    output: { tokenUnits: 0, usd: output },
+  };
+}
+
 /** What a model's calls cost. */
 export interface Rates {
   readonly profile: Pick<Profile, "write" | "read" | "writes">;
@@ -498,12 +538,12 @@ export interface Rates {
 
 function usdOf(usage: Usage, price: Price): number {
   const { promptTokens, cachedTokens, outputTokens, hourWriteTokens = 0 } = usage;
-  const { input, output, cacheRead = input, cacheWrite = input, cacheWriteHour = cacheWrite, long } = price;
+  const { input, output, cacheRead = input, cacheWrite = input, cacheWriteHour = cacheWrite } = price;
   const uncached = promptTokens - cachedTokens;
   const { cacheWriteTokens: written = uncached } = usage;
   const prompt = cachedTokens * cacheRead + (uncached - written) * input +
     (written - hourWriteTokens) * cacheWrite + hourWriteTokens * cacheWriteHour;
-  const times = long && promptTokens > long.aboveTokens ? long : { input: 1, output: 1 };
+  const times = timesOf(promptTokens, price);
   return (prompt * times.input + outputTokens * output * times.output) / 1e6;
 }
 
@@ -667,4 +707,9 @@ function writtenLike(like: PromptUsage, promptTokens: number, cachedTokens: numb
     cacheWriteTokens: times * cacheWriteTokens,
     ...(hourWriteTokens !== undefined && { hourWriteTokens: times * hourWriteTokens }),
   };
+}
+
+/** How many times the usual price a prompt of this length and its reply cost. */
+function timesOf(promptTokens: number, { long }: Price): Readonly<Record<"input" | "output", number>> {
+  return long && promptTokens > long.aboveTokens ? long : { input: 1, output: 1 };
 }

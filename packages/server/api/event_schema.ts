@@ -139,6 +139,7 @@ const FIELDS: Readonly<Record<SessionEvent["type"], TProperties>> = {
     reason: oneOf(END_REASONS),
     text: STRING,
     ledger: LEDGER,
+    whole: Type.Optional(LEDGER),
     message: Type.Optional(STRING),
     code: Type.Optional(oneOf(MODEL_ERRORS)),
   },

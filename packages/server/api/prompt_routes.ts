@@ -14,6 +14,9 @@ import {
   PIN_REPORT,
   PROMPT_QUERY,
   PROMPT_REPORT,
+  SESSION_SPEND,
+  SPEND_QUERY,
+  SPEND_REPORT,
 } from "./report_schemas.ts";
 import type { SessionKinds } from "./session_kinds.ts";
 import { KIND } from "./session_routes.ts";
@@ -143,6 +146,38 @@ export function promptRoutes(kinds: SessionKinds) {
           `Cannot remove the pin of message ${place}: session ${id} has none there.`,
         );
       },
+    }),
+    route({
+      method: "GET",
+      path: "/v1/sessions/{id}/spend",
+      operationId: "getSessionSpend",
+      summary:
+        "Says where a session's money went: by turn, and what its results have cost by being carried, by tool, by path " +
+        `or command, and one by one the ten dearest. ${UNITS}`,
+      responses: {
+        200: {
+          description: "The dearest turns, tools, paths or commands, and results.",
+          content: { "application/json": SESSION_SPEND },
+        },
+        ...NO_SESSION,
+      },
+      answer: async ({ path: { id } }) => ({ json: await (await kinds.get(id)).spend() }),
+    }),
+    route({
+      method: "GET",
+      path: "/v1/spend",
+      operationId: "getSpend",
+      summary:
+        "Says what calls have cost and what for (cache reads, what was new, expired, moved by an own rewrite, changed or " +
+        `lost, and replies), by day, model, session or agent. Dollars are those of the calls whose price is known. ${UNITS}`,
+      query: SPEND_QUERY,
+      responses: {
+        200: {
+          description: "Days the newest first, others the dearest first.",
+          content: { "application/json": SPEND_REPORT },
+        },
+      },
+      answer: async ({ query }) => ({ json: await kinds.spend(query) }),
     }),
     route({
       method: "GET",

@@ -1,7 +1,14 @@
 import { assert, assertAlmostEquals, assertEquals, assertMatch } from "@std/assert";
 import type { TurnLedger } from "@tare/loop";
 import type { Model, Tool } from "@tare/messages";
-import type { BlockReport, CallReport, Overview, PinReport, PromptReport } from "@tare/conversation/report";
+import type {
+  BlockReport,
+  CallReport,
+  Overview,
+  PinReport,
+  PromptReport,
+  SessionSpend,
+} from "@tare/conversation/report";
 import type { AgentHandler } from "@tare/server";
 import { memoryStore } from "@tare/conversation";
 import {
@@ -140,8 +147,9 @@ Deno.test("promptRoutes() show a block's text as it stands and as it was said, i
   await play(handler, session, "ab");
   const block = await get<BlockReport>(handler, `${session}/prompt/message-3`);
   const { now, original, ...about } = block;
-  assertEquals({ ...about, title: about.title.slice(0, 12) }, {
-    ...{ id: "message-3", kind: "message", role: "tool", tool: "echo", place: 3 },
+  const begins = { title: about.title.slice(0, 12), subject: about.subject?.slice(0, 12) };
+  assertEquals({ ...about, ...begins }, {
+    ...{ id: "message-3", kind: "message", role: "tool", tool: "echo", subject: "1 word word ", place: 3 },
     ...{ tokens: 21, originalTokens: 5_005, state: "elided", pin: null, title: "1 word word " },
   });
   assertMatch(now!.text, /^\[elided: echo result, 20002 bytes; recall with ref [0-9a-f]{16}\]$/);
@@ -289,4 +297,29 @@ Deno.test("promptRoutes() tell warnings, the newest first", async () => {
   await play(handler, session, "abc");
   const { warnings } = await get<Overview>(handler, "/v1/overview");
   assert(warnings.length > 0 && warnings.every((told) => told.session === session.slice(13)));
+});
+
+Deno.test("promptRoutes() reckon what results have cost, and which may be let go", async () => {
+  const { model } = echoing();
+  const handler = agent(model, { price: () => ({ input: 10, output: 20 }) });
+  const session = await newSession(handler);
+  await play(handler, session, "ab");
+  const { all, turns, tools, subjects, results, carried } = await get<SessionSpend>(
+    handler,
+    `${session}/spend`,
+  );
+  const calls = await callsOf(handler, session);
+  assertAlmostEquals(all.usd, calls.reduce((sum, { usd }) => sum + usd!, 0));
+  assertEquals(turns.map(({ turn, calls }) => [turn, calls]).sort(), [[1, 2], [2, 2]]);
+  assertEquals(tools.map(({ key, results }) => [key, results]), [["echo", 2]]);
+  assertEquals(subjects.map(({ key }) => key.slice(0, 6)).sort(), ["1 word", "3 word"]);
+  assertEquals(results.map(({ place, state }) => [place, state]).sort(), [[3, "elided"], [7, "alive"]]);
+  assertEquals(carried.map(({ place, pin }) => [place, pin]), [[7, null]]);
+  const [newest] = carried;
+  assertEquals(newest!.calls, 1);
+  // It was new, and the provider tells nothing of its cache.
+  assertEquals([newest!.tokens, newest!.tokenUnits], [5_005, 5_005]);
+  await call(handler, "POST", `${session}/pins`, { place: 7, wish: "let_go" });
+  const [waiting] = (await get<SessionSpend>(handler, `${session}/spend`)).carried;
+  assertEquals(waiting?.pin?.state, "waiting");
 });

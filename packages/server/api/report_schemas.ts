@@ -1,5 +1,5 @@
 import type { CallReport, Overview, Sums } from "@tare/conversation/report";
-import { BLOCKS_PAGE, CALLS_PAGE, NO_SUMS } from "@tare/conversation/report";
+import { BLOCKS_PAGE, CALLS_PAGE, NO_SUMS, SPEND_BY, SPENT_ON as PARTS } from "@tare/conversation/report";
 import { type TSchema, Type } from "typebox";
 import { closed, COUNT } from "../http/schema.ts";
 
@@ -20,6 +20,8 @@ function numbers<const Names extends readonly string[]>(
     readonly [Name in Names[number]]: typeof NUMBER;
   };
 }
+
+const SPENT_ON = closed(numbers(PARTS), "SpentOn");
 
 const WISH = Type.Enum(["keep", "let_go"]);
 
@@ -48,6 +50,7 @@ const CALL = closed({
   estimated: FLAG,
   tokenUnits: NUMBER,
   usd: orNull(NUMBER),
+  spent: closed({ tokenUnits: SPENT_ON, usd: orNull(SPENT_ON) }, "Spent"),
   without: orNull(closed({
     ...numbers(["promptTokens", "cachedTokens", "tokenUnits"]),
     usd: orNull(NUMBER),
@@ -111,6 +114,7 @@ const BLOCK = {
   kind: Type.Enum(["tool", "message", "line"]),
   role: TEXT,
   tool: orNull(TEXT),
+  subject: orNull(TEXT),
   place: orNull(COUNT),
   tokens: COUNT,
   originalTokens: COUNT,
@@ -161,7 +165,8 @@ export const BLOCK_QUERY = {
   }),
 };
 
-const SUMS = numbers(Object.keys(NO_SUMS) as (keyof Sums)[]);
+/** What calls came to, a field for each sum. */
+export const SUMS = numbers(Object.keys(NO_SUMS) as (keyof Sums)[]);
 const GROUP_SUMS = closed({ ...SUMS, sessions: COUNT }, "GroupSums");
 
 /** What was saved. */
@@ -173,6 +178,62 @@ export const OVERVIEW = closed({
     closed({ at: TIME, session: TEXT, message: TEXT } satisfies Fields<Overview["warnings"]>, "ToldWarning"),
   ),
 }, "Overview");
+
+const DAY = Type.String({ pattern: "^\\d{4}-\\d{2}-\\d{2}$" });
+
+/** Which spending is asked for. */
+export const SPEND_QUERY = {
+  by: Type.Enum([...SPEND_BY], { default: "day", description: "What it is cut by." }),
+  from: Type.Optional({ ...DAY, description: "The first day, by UTC, such as `2026-01-31`. Default: any." }),
+  to: Type.Optional({ ...DAY, description: "The last day. Default: any." }),
+  limit: Type.Integer({ minimum: 1, maximum: 1_000, default: 100, description: "Most rows in the answer." }),
+};
+
+/** What money went for, over sessions. */
+export const SPEND_REPORT = closed({
+  all: closed(SUMS, "Sums"),
+  rows: Type.Array(closed({
+    key: Type.String({
+      description: "The day, the model, the agent's name or the session's id; empty where it isn't known.",
+    }),
+    session: orNull(closed({
+      kind: Type.Enum(["agent", "gateway"]),
+      title: TEXT,
+      model: TEXT,
+      agent: orNull(TEXT),
+    }, "SpendingSession")),
+    ...SUMS,
+  }, "SpendRow")),
+  hasMore: FLAG,
+}, "Spend");
+
+const CARRIED = { ...numbers(["tokenUnits", "usd"]), unpricedCalls: COUNT };
+const RESULTS_SPEND = Type.Array(
+  closed({ key: TEXT, results: COUNT, tokens: COUNT, ...CARRIED }, "ResultsSpend"),
+);
+
+const RESULT_SPENDS = Type.Array(closed({
+  id: TEXT,
+  place: COUNT,
+  tool: orNull(TEXT),
+  subject: orNull(TEXT),
+  tokens: COUNT,
+  originalTokens: COUNT,
+  state: BLOCK.state,
+  pin: orNull(PIN_REPORT),
+  calls: COUNT,
+  ...CARRIED,
+}, "ResultSpend"));
+
+/** What money went for in a session. */
+export const SESSION_SPEND = closed({
+  all: closed(SUMS, "Sums"),
+  turns: Type.Array(closed({ turn: orNull(COUNT), at: orNull(TIME), ...SUMS }, "TurnSpend")),
+  tools: RESULTS_SPEND,
+  subjects: RESULTS_SPEND,
+  results: RESULT_SPENDS,
+  carried: RESULT_SPENDS,
+}, "SessionSpend");
 
 /** The fields of a list's items. */
 type Fields<List extends readonly object[]> = Record<keyof List[number], TSchema>;
@@ -196,6 +257,9 @@ const PASSING = {
   title: Type.String({ description: "What the user said first, in one line." }),
   protocol: TEXT,
   model: Type.String({ description: "The model that was asked last." }),
+  agent: Type.Union([TEXT, Type.Null()], {
+    description: "Name of the program whose loop it is, as its requests tell it; null if they don't.",
+  }),
   createdAt: TIME,
   lastAt: TIME,
   control: FLAG,
@@ -214,6 +278,7 @@ export const PASSING_SESSION_DETAILS = closed({
   archiveBytes: NUMBER,
   prompt: orNull(closed({
     tokens: NUMBER,
+    windowTokens: orNull(NUMBER),
     left: closed(numbers(["context", "prune", "schemas", "truncate"]), "GatewayLeft"),
   }, "GatewayPrompt")),
   rewrites: Type.Array(closed({ at: TIME, ...REWRITE }, "GatewayRewrite")),

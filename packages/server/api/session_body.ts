@@ -1,3 +1,4 @@
+import { NO_SUMS, sumOfDays } from "@tare/conversation/report";
 import { EMPTY_LEDGER } from "@tare/loop";
 import { type Static, Type } from "typebox";
 import { closed, COUNT } from "../http/schema.ts";
@@ -5,7 +6,7 @@ import { SESSION_SETTINGS } from "../sessions/session_settings.ts";
 import type { SessionInfo } from "../sessions/session_types.ts";
 import { LEDGER } from "./event_schema.ts";
 import { MESSAGE } from "./message_schemas.ts";
-import { PASSING_SESSION, PASSING_SESSION_DETAILS } from "./report_schemas.ts";
+import { PASSING_SESSION, PASSING_SESSION_DETAILS, SUMS } from "./report_schemas.ts";
 
 const FIELDS = {
   kind: Type.Literal("agent"),
@@ -21,6 +22,7 @@ const FIELDS = {
   turns: COUNT,
   lastEvent: COUNT,
   ledger: LEDGER,
+  sums: closed(SUMS, "Sums"),
 };
 
 /** A session of the agent, as its clients see it. */
@@ -39,6 +41,7 @@ export const SESSION = closed(FIELDS, "Session", {
   turns: 0,
   lastEvent: 0,
   ledger: EMPTY_LEDGER,
+  sums: NO_SUMS,
 });
 
 /** Several sessions of the agent. */
@@ -78,6 +81,10 @@ const SESSION_WITH_MESSAGES = closed({
   helpers: Type.Array(HELPER, { description: "The sessions of its helpers, the oldest first." }),
   approvals: Type.Array(APPROVAL),
   turn: Type.Optional(RUNNING_TURN),
+  prompt: closed({
+    tokens: Type.Integer({ minimum: 0, description: "Tokens of the newest call's prompt; zero before it." }),
+    windowTokens: Type.Number({ description: "How much a prompt may hold at most." }),
+  }, "NewestPrompt"),
 }, "SessionWithMessages");
 
 /** A session of either kind, in a list. */
@@ -88,7 +95,7 @@ export const ANY_SESSION_DETAILS = Type.Union([SESSION_WITH_MESSAGES, PASSING_SE
 
 /** The JSON that clients get of a session of the agent. */
 export function sessionBody(session: SessionInfo): Static<typeof SESSION> {
-  const { id, createdAtMs, isRunning, title, settings, parent, turns, lastEvent, ledger } = session;
+  const { id, createdAtMs, isRunning, title, settings, parent, turns, lastEvent, ledger, days } = session;
   return {
     kind: "agent",
     id,
@@ -100,5 +107,6 @@ export function sessionBody(session: SessionInfo): Static<typeof SESSION> {
     turns,
     lastEvent,
     ledger,
+    sums: sumOfDays(days),
   };
 }

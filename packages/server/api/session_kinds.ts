@@ -5,7 +5,13 @@ import {
   type Overview,
   type PinReport,
   reportPins,
+  reportSessionSpend,
+  reportSpend,
   type SeenConversation,
+  type SessionSpend,
+  type SpendingSession,
+  type SpendQuery,
+  type SpendReport,
 } from "@tare/conversation/report";
 import type { Gateway, ShownConversation } from "@tare/gateway";
 import type { NewPin } from "@tare/planner";
@@ -45,6 +51,8 @@ export interface AnySession {
   readonly calls: () => Promise<readonly CallReport[]>;
   /** What its model sees. */
   readonly seen: () => Promise<SeenConversation>;
+  /** Where its money went. */
+  readonly spend: () => Promise<SessionSpend>;
   /**
    * Asks for something of a message. `keep` gives records that are stored with that.
    *
@@ -127,6 +135,16 @@ export class SessionKinds {
     return kind === "gateway" ? theirs : addOverviews(await this.#sessions.overview(), theirs);
   }
 
+  /** What sessions of both kinds have cost, by day, model, session or agent. */
+  async spend(query: SpendQuery): Promise<SpendReport> {
+    return await reportSpend(this.#spending(), query);
+  }
+
+  async *#spending(): AsyncGenerator<SpendingSession, void> {
+    yield* this.#sessions.spending();
+    if (this.#gateway) yield* this.#gateway.conversations.spending();
+  }
+
   /** A route that only the agent's sessions have: told of another one, it says what to do instead. */
   agentOnly<R extends Route>(route: R): R {
     const gateway = this.#gateway;
@@ -166,10 +184,15 @@ function agentSession(session: Session, sessions: Sessions): AnySession {
     async describe() {
       const helpers = await sessions.helpers(session);
       const approvals = approvalBodies(session.questions);
-      return { ...sessionBody(session), helpers, approvals, ...await sessions.transcript(session) };
+      const { promptTokens: tokens = 0 } = session;
+      const prompt = { tokens, windowTokens: sessions.windowOf(session) };
+      return { ...sessionBody(session), helpers, approvals, prompt, ...await sessions.transcript(session) };
     },
     calls: () => sessions.calls(session.id),
     seen,
+    // What a running turn was last shown ends with the answer to the newest call that has ended.
+    spend: async () =>
+      reportSessionSpend(await seen(), { calls: await sessions.calls(session.id), isAnswered: true }),
     async setPin(wanted, keep) {
       const now = await seen();
       const pin = session.prompt.makePin(now.history.messages, wanted);
@@ -192,6 +215,9 @@ function passingSession(passing: ShownConversation): AnySession {
     describe: () => Promise.resolve({ kind: "gateway", ...passing.details() }),
     calls: passing.calls,
     seen: passing.seen,
+    // Its history is what its newest request held.
+    spend: async () =>
+      reportSessionSpend(await passing.seen(), { calls: await passing.calls(), isAnswered: false }),
     async setPin(wanted) {
       const { noPins } = passing;
       if (noPins !== undefined) {

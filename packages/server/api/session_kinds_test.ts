@@ -1,6 +1,13 @@
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { memoryStore } from "@tare/conversation";
-import type { BlockReport, CallReport, Overview, PromptReport } from "@tare/conversation/report";
+import type {
+  BlockReport,
+  CallReport,
+  Overview,
+  PromptReport,
+  SessionSpend,
+  SpendReport,
+} from "@tare/conversation/report";
 import { gateway } from "@tare/gateway";
 import { estimateTokens } from "@tare/messages";
 import { profileNamed } from "@tare/planner";
@@ -203,6 +210,33 @@ Deno.test("GET /v1/overview adds up both kinds, and tells of either alone", asyn
     [1, 1_000],
   ]);
   assertEquals([all, own, passing].map(({ groups: { planned } }) => planned.sessions), [2, 1, 1]);
+});
+
+Deno.test("GET /v1/spend cuts what both kinds cost, and a session tells where its money went", async () => {
+  const { server, ask, get } = both();
+  const passing = await ask("First.");
+  const own = (await newSession(server)).split("/").at(-1)!;
+  await turn(server, `/v1/sessions/${own}`, "Mine.");
+  const rows = async (query: string) =>
+    (await get<SpendReport>(`/v1/spend?${query}`)).rows.map(({ key, calls, unpricedCalls, session }) => [
+      ...[key, calls, unpricedCalls, session?.title],
+    ]);
+  assertEquals(await rows("by=session"), [[passing, 1, 1, "First."], [own, 1, 1, "Mine."]]);
+  assertEquals(await rows("by=agent"), [["", 1, 1, undefined], ["tare", 1, 1, undefined]]);
+  assertEquals(await rows("by=model"), [["m", 1, 1, undefined], ["scripted", 1, 1, undefined]]);
+  assertEquals(await rows("from=2026-01-01&to=2026-01-01"), [["2026-01-01", 2, 2, undefined]]);
+  assertEquals(await rows("from=2026-01-02"), []);
+  const { all, hasMore } = await get<SpendReport>("/v1/spend?by=session&limit=1");
+  assertEquals([all.calls, all.promptTokens, all.newTokenUnits, hasMore], [2, 1_010, 1_005, true]);
+  for (const [id, tokens] of [[passing, 1_000], [own, 10]] as const) {
+    const spend = await get<SessionSpend>(`/v1/sessions/${id}/spend`);
+    assertEquals([spend.all.promptTokens, spend.turns.map(({ turn, calls }) => [turn, calls])], [tokens, [[
+      1,
+      1,
+    ]]]);
+  }
+  assertEquals((await call(server, "GET", "/v1/spend?from=yesterday")).status, 400);
+  assertEquals((await call(server, "GET", "/v1/sessions/none/spend")).status, 404);
 });
 
 Deno.test("A call whose id needs encoding can be answered, however it is encoded", async () => {

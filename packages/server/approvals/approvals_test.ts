@@ -182,3 +182,27 @@ Deno.test("always allows calls like this one for the rest of the session, after 
   await second.close();
   assertEquals(outline(await following).at(-1), "turn_end approval");
 });
+
+Deno.test("a turn that goes on with answers is one turn, whose end tells what all of it cost", async () => {
+  const write = recorder("write");
+  const model = scriptedModel([
+    { tool_calls: [toolCall("a", "write")] },
+    { content: "Done." },
+    { content: "Yes." },
+  ]);
+  const handler = agent(model, asking({ tools: [write.tool] }));
+  const session = await newSession(handler);
+  const asked = await turn(handler, session, "Go");
+  const following = follow(handler, session, asked.at(-1)!.id);
+  await call(handler, "POST", `${session}/approvals/a`, { decision: "allow" });
+  const ended = [...asked, ...await following, ...await turn(handler, session, "All of it?")].flatMap((
+    { event },
+  ) => event.type === "turn_end" ? [event] : []);
+  assertEquals(ended.map(({ ledger, whole }) => [ledger.calls, whole?.calls]), [
+    [1, undefined],
+    [1, 2],
+    [1, undefined],
+  ]);
+  const { calls } = (await call(handler, "GET", `${session}/calls`)).body as { calls: { turn: number }[] };
+  assertEquals(calls.map(({ turn }) => turn), [1, 1, 2]);
+});

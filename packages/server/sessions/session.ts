@@ -112,6 +112,14 @@ export class Session implements SessionInfo {
     return this.#memory.totals.turns;
   }
 
+  get days(): SessionInfo["days"] {
+    return this.#memory.totals.days;
+  }
+
+  get promptTokens(): number | undefined {
+    return this.#memory.totals.promptTokens;
+  }
+
   get lastEvent(): number {
     return this.events.last;
   }

@@ -96,8 +96,8 @@ export class SessionMemory {
     const read = { store, tools: tools(), instructions: settings.instructions, end };
     const { rebuilt, links, recovery, waiting, runningAfter } = await readHistory(id, read);
     const stored = await readStored(id, store);
-    const { days, asks } = stored;
-    const totals = { ledger: rebuilt.ledger, turns: rebuilt.turns, days, asks };
+    const { days, promptTokens, asks } = stored;
+    const totals = { ledger: rebuilt.ledger, turns: rebuilt.turns, days, promptTokens, asks };
     const records = this.#states({ totals, steering: [] });
     if (isLate) events.mend(recovery, recovery.length === 0 ? [] : records);
     else if (recovery.length > 0 || end && end !== INTERRUPTED) await events.append(recovery, { records });
@@ -207,7 +207,8 @@ export class SessionMemory {
     const prompt = this.#prompt;
     const before = this.#totals;
     prompt.book(events);
-    const totals = { ...before, ...ended, days: prompt.days };
+    const { promptTokens } = events.findLast((event) => event.type === "step_end")?.usage ?? before;
+    const totals = { ...before, ...ended, days: prompt.days, promptTokens };
     const { values, stored } = settled ? prompt.unstored() : { values: {}, stored: () => {} };
     const isChanged = ended !== undefined || totals.days !== before.days;
     const heard = events.filter(({ type }) => type === "user_message").length;
@@ -246,8 +247,10 @@ export class SessionMemory {
     });
     const { turns, ledger } = this.#totals;
     const ended = { turns: turns + 1, ledger: addLedgers(ledger, end.ledger), asks };
+    // The turn began before it asked for an answer.
+    const whole = opening.spent && { whole: addLedgers(opening.spent, end.ledger) };
     const told = unheard.map((input): LoopEvent => ({ type: "user_message", step, input }));
-    await this.commit([...last, ...told, ...put, { type: "turn_end", ...end }], {
+    await this.commit([...last, ...told, ...put, { type: "turn_end", ...end, ...whole }], {
       ended,
       committed: () => {
         const said = unheard.map((content) => ({ role: "user", content }) as const);

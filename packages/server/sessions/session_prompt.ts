@@ -45,7 +45,7 @@ import {
 } from "./session_types.ts";
 
 /** What is stored of a session beside its events. */
-interface StoredPrompt extends Pick<SessionTotals, "days" | "asks">, PromptState {
+interface StoredPrompt extends Pick<SessionTotals, "days" | "promptTokens" | "asks">, PromptState {
   /** What the user said first. */
   readonly title: string;
 }
@@ -66,12 +66,13 @@ export async function readStored(id: string, store: Store): Promise<StoredPrompt
     ["context", "pins", "tools", "totals", "title"].map((name) => store.readState(id, name)),
   );
   // What was stored is what a session has made.
-  const { days, asks } = { ...NO_TURNS, ...totals as Partial<SessionTotals> | undefined };
+  const { days, promptTokens, asks } = { ...NO_TURNS, ...totals as Partial<SessionTotals> | undefined };
   return {
     context,
     pins: (pins ?? []) as readonly Pin[],
     tools: tools as OfferState | undefined,
     days,
+    promptTokens,
     asks,
     title: (title ?? "") as string,
   };
@@ -271,13 +272,16 @@ export class SessionPrompt implements TurnPrompt {
 /** The events that say what was called. */
 export const CALL_EVENTS: readonly SessionEvent["type"][] = ["turn_start", "context_rewritten", "step_end"];
 
-/** The model calls of a session, the oldest first, by its events. What was rewritten for a call that failed stands at the next. */
+/**
+ * The model calls of a session, the oldest first, by its events. What was rewritten for a call that failed stands at the
+ * next. A turn that goes on, with an answer or after a stop, is the turn that it was.
+ */
 export function callsOf(events: Iterable<SessionEvent>, rates: Rates): CallReport[] {
   const calls: CallReport[] = [];
   let turn = 0;
   let rewrites: Rewrite[] = [];
   for (const event of events) {
-    if (event.type === "turn_start") turn++;
+    if (event.type === "turn_start" && (event.input !== undefined || turn === 0)) turn++;
     if (event.type === "context_rewritten") {
       const { type: _type, step: _step, ...rewrite } = event;
       rewrites.push(rewrite);

@@ -184,8 +184,10 @@ export interface SessionTotals {
   readonly ledger: TurnLedger;
   /** How many have ended. */
   readonly turns: number;
-  /** What calls came to, by the day of UTC, such as `2026-01-31`. */
+  /** What calls came to, by day and model. */
   readonly days: Days;
+  /** Tokens of the newest call's prompt; absent before the first. */
+  readonly promptTokens?: number | undefined;
   /** The turn that goes on once what it asks is answered; absent if nothing is asked. */
   readonly asks?: WaitingTurn | undefined;
 }
@@ -207,7 +209,7 @@ export function parentOf({ parent, settings }: SessionRecord): HelperParent | un
 }
 
 /** What clients are told of a session. */
-export interface SessionInfo extends Omit<SessionTotals, "days" | "asks"> {
+export interface SessionInfo extends Omit<SessionTotals, "asks"> {
   readonly id: string;
   /** When it was made, in milliseconds since the epoch. */
   readonly createdAtMs: number;

@@ -1,5 +1,11 @@
 import type { ListedSession } from "@tare/conversation";
-import { Accounts, type CallReport, type Overview, ToldWarnings } from "@tare/conversation/report";
+import {
+  Accounts,
+  type CallReport,
+  type Overview,
+  type SpendingSession,
+  ToldWarnings,
+} from "@tare/conversation/report";
 import { firstWords, personsWords } from "@tare/messages";
 import { RECALL_TOOL } from "@tare/prune";
 import { ApprovalTimers } from "../approvals/approvals.ts";
@@ -26,6 +32,7 @@ import {
   type SessionTotals,
   type Transcript,
   type WatchedSession,
+  windowOf,
 } from "./session_types.ts";
 
 /** The system message of sessions that bring none. */
@@ -39,6 +46,9 @@ const MAX_IDLE = 16;
 
 /** After which time what couldn't be settled is tried again, in milliseconds. */
 const AGAIN_MS = 10_000;
+
+/** Name of this agent among those whose calls pass through. */
+const OWN_AGENT = "tare";
 
 /** Sessions that are looked at together. */
 const PAGE = 500;
@@ -205,6 +215,20 @@ export class Sessions {
       accounts.begin("planned", (totals as SessionTotals | undefined)?.days);
     }
     return accounts.overview(now(), this.#warnings.list);
+  }
+
+  /** How much a prompt of a session may hold, in tokens. */
+  windowOf({ settings: { model } }: Session): number {
+    return windowOf(this.#options, model);
+  }
+
+  /** What each session came to, by day and model. @throws {StoreError} */
+  async *spending(): AsyncGenerator<SpendingSession, void> {
+    for await (const { id, totals, title = "", settings } of this.#all()) {
+      const { days } = { ...NO_TURNS, ...totals as SessionTotals | undefined };
+      const { model } = storedSettings(settings);
+      yield { id, kind: "agent", title: title as string, model, agent: OWN_AGENT, days };
+    }
   }
 
   /**
@@ -433,7 +457,7 @@ export class Sessions {
   /** A session of the agent in a list of the store, as its clients see it. */
   describe({ lastEvent, totals, title = "", isHeld = false, ...record }: ListedSession): SessionInfo {
     const { id, createdAtMs } = record;
-    const { turns, ledger } = { ...NO_TURNS, ...totals as SessionTotals | undefined };
+    const { turns, ledger, days, promptTokens } = { ...NO_TURNS, ...totals as SessionTotals | undefined };
     return {
       id,
       createdAtMs,
@@ -443,6 +467,8 @@ export class Sessions {
       lastEvent,
       turns,
       ledger,
+      days,
+      promptTokens,
       isRunning: isHeld || (this.#find(id)?.isPlayed ?? false),
     };
   }

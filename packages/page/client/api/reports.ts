@@ -5,9 +5,12 @@ import type {
   PinReport,
   PromptBlock,
   PromptReport,
+  SessionSpend,
+  SpendQuery,
+  SpendReport,
 } from "@tare/conversation/report";
 import { api } from "./api.ts";
-import { titleOf } from "./sessions.ts";
+import { type Head, headOf } from "./sessions.ts";
 
 /** A session of the agent, or one of the gateway's. */
 export interface Subject {
@@ -15,11 +18,19 @@ export interface Subject {
   readonly id: string;
 }
 
-/** What a session is called: a gateway's by its model and when it began. */
-export async function readTitle({ id }: Subject): Promise<string> {
-  const session = await api.json("GET /v1/sessions/{id}", { path: { id } });
-  if (session.kind === "agent") return titleOf(session);
-  return `${session.model}, ${new Date(session.createdAt).toLocaleString("en-GB")}`;
+/** What stands above each view of a session. */
+export async function readHead({ id }: Subject): Promise<Head> {
+  return headOf(await api.json("GET /v1/sessions/{id}", { path: { id } }));
+}
+
+/** What calls have cost, over sessions. */
+export async function readSpend(query: SpendQuery): Promise<SpendReport> {
+  return await api.json("GET /v1/spend", { query });
+}
+
+/** What a session's calls have cost. */
+export async function readSessionSpend({ id }: Subject): Promise<SessionSpend> {
+  return await api.json("GET /v1/sessions/{id}/spend", { path: { id } });
 }
 
 /** All calls of a session, the oldest first. */

@@ -1,3 +1,4 @@
+import type { Sums } from "@tare/conversation/report";
 import type { Body, EventOf, Told } from "@tare/server/client";
 
 type Listed = Told<"GET /v1/sessions">["sessions"][number];
@@ -26,6 +27,31 @@ export function titleOf(
 ): string {
   return metadata.title?.trim() || title.trim() ||
     `Session of ${new Date(createdAt).toLocaleString("en-GB", DATE)}`;
+}
+
+/** What a session of the gateway is called: what was said first, or its model and when it began. */
+export function passingTitleOf({ title, model, createdAt }: PassingSession): string {
+  return title.trim() || `${model}, ${new Date(createdAt).toLocaleString("en-GB")}`;
+}
+
+/** What stands above each view of a session: what it is called, and what it has cost. */
+export interface Head {
+  readonly title: string;
+  readonly model: string;
+  /** The program whose loop it is, if that isn't this server's. */
+  readonly agent: string | null;
+  readonly sums: Sums;
+  /** Tokens of its newest prompt, and how much that may hold; nothing where that isn't known. */
+  readonly prompt: { readonly tokens: number; readonly windowTokens: number | null } | null;
+}
+
+/** What stands above each view of a session. */
+export function headOf(session: Told<"GET /v1/sessions/{id}">): Head {
+  const { model, prompt } = session;
+  if (session.kind === "agent") {
+    return { title: titleOf(session), model, agent: null, sums: session.sums, prompt };
+  }
+  return { title: passingTitleOf(session), model, agent: session.agent, sums: session, prompt };
 }
 
 const DATE = { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit" } as const;

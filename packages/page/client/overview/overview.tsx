@@ -1,11 +1,13 @@
 import type { Overview as Report, Sums as CallSums } from "@tare/conversation/report";
 import type { JSX } from "preact";
 import { readOverview, type Subject } from "../api/reports.ts";
-import { count, counted, dollars, share } from "../parts/format.ts";
+import { count, counted, share } from "../parts/format.ts";
 import { useLoaded } from "../parts/loaded.ts";
 import { NumbersTable } from "../parts/numbers_table.tsx";
 import { costsOf, promptTokensOf, type Sum, SumList } from "../parts/sums.tsx";
 import { addressOf } from "../place.ts";
+import { money } from "../parts/spent.tsx";
+import { Spend } from "./spend.tsx";
 
 /** What was saved, how planned sessions do beside those left as they are, and what was warned of. */
 export function OverviewView(): JSX.Element {
@@ -16,6 +18,7 @@ export function OverviewView(): JSX.Element {
   return (
     <section class="report">
       <h1>Overview</h1>
+      <Spend />
       {trouble !== undefined && <p class="trouble" role="alert">{trouble}</p>}
       {value && (
         <>
@@ -63,6 +66,10 @@ function Groups({ session, gateway }: Reports) {
   return (
     <>
       <h2>Planned beside control</h2>
+      <p class="note">
+        Control: sessions of other agents that are left as they are, to compare with (TARE_CONTROL). A session
+        costs so many token units on average.
+      </p>
       <NumbersTable
         label="Planned beside control"
         heads={[
@@ -73,7 +80,8 @@ function Groups({ session, gateway }: Reports) {
           "From cache",
           "Token units",
           "A session",
-          "US dollars",
+          "Cost",
+          "Without a price",
         ]}
         rows={rows}
         draw={([name, sums]) => (
@@ -85,7 +93,8 @@ function Groups({ session, gateway }: Reports) {
             <td>{share(sums.cachedTokens, sums.promptTokens)}</td>
             <td>{count(sums.tokenUnits)}</td>
             <td>{each(sums.tokenUnits, sums.sessions)}</td>
-            <td>{sums.calls === 0 || sums.unpricedCalls > 0 ? "–" : dollars(sums.usd)}</td>
+            <td>{sums.calls === 0 ? "–" : money(sums)}</td>
+            <td>{sums.unpricedCalls === 0 ? "" : count(sums.unpricedCalls)}</td>
           </tr>
         )}
       />

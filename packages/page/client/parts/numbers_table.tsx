@@ -5,9 +5,11 @@ import { useState } from "preact/hooks";
 const ROWS = 25;
 
 /** A table of numbers, which scrolls by itself: its first rows, and as many more as are asked for. */
-export function NumbersTable<Row>({ label, heads, rows, draw, more = "More" }: {
+export function NumbersTable<Row>({ label, heads, words = [], rows, draw, more = "More" }: {
   readonly label: string;
   readonly heads: readonly string[];
+  /** Those of them under which words stand. Default: none but the first. */
+  readonly words?: readonly string[];
   readonly rows: readonly Row[];
   /** A row as a `tr`. */
   readonly draw: (row: Row) => ComponentChildren;
@@ -20,7 +22,11 @@ export function NumbersTable<Row>({ label, heads, rows, draw, more = "More" }: {
       <div class="scroll" tabIndex={0} role="group" aria-label={label}>
         <table class="numbers">
           <thead>
-            <tr>{heads.map((head) => <th key={head} scope="col">{head}</th>)}</tr>
+            <tr>
+              {heads.map((head) => (
+                <th key={head} scope="col" class={words.includes(head) ? "words" : undefined}>{head}</th>
+              ))}
+            </tr>
           </thead>
           <tbody>{rows.slice(0, shown).map(draw)}</tbody>
         </table>

@@ -1,6 +1,7 @@
 import type { Sums as CallSums } from "@tare/conversation/report";
 import type { JSX } from "preact";
 import { count, dollars, share } from "./format.ts";
+import { isPriced, withoutPrice } from "./spent.tsx";
 
 /** A number that a view is about. */
 export interface Sum {
@@ -35,7 +36,7 @@ export function promptTokensOf(
   return { name: "Prompt tokens", value: count(promptTokens), note };
 }
 
-/** What calls cost beside what clients would have paid without Tare: in token units, and in dollars where the price of all is known. */
+/** What calls cost beside what clients would have paid without Tare: in dollars as far as prices are known, and in token units. */
 export function costsOf(
   { tokenUnits, withoutTokenUnits, usd, withoutUsd, unpricedCalls }: Pick<
     CallSums,
@@ -43,11 +44,11 @@ export function costsOf(
   >,
 ): Sum[] {
   const beside = (cost: number, without: number, format: (cost: number) => string) =>
-    `of ${format(without)}: ${share(without - cost, without)} saved`;
+    `of ${format(without)} without Tare: ${share(without - cost, without)} saved`;
+  const cost = { usd, tokenUnits, unpricedCalls };
+  const note = [isPriced(cost) ? beside(usd, withoutUsd, dollars) : "", withoutPrice(cost)].filter(Boolean);
   return [
+    { name: "US dollars", value: isPriced(cost) ? dollars(usd) : "–", note: note.join("; ") },
     { name: "Token units", value: count(tokenUnits), note: beside(tokenUnits, withoutTokenUnits, count) },
-    ...(unpricedCalls === 0 && usd > 0
-      ? [{ name: "US dollars", value: dollars(usd), note: beside(usd, withoutUsd, dollars) }]
-      : []),
   ];
 }

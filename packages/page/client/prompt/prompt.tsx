@@ -1,7 +1,7 @@
 import type { BlockReport, BlockText, PinReport, PromptBlock } from "@tare/conversation/report";
 import type { JSX } from "preact";
 import { useEffect, useMemo, useState } from "preact/hooks";
-import { pin, readBlock, readPrompt, readTitle, type Subject } from "../api/reports.ts";
+import { pin, readBlock, readHead, readPrompt, type Subject } from "../api/reports.ts";
 import { Clip } from "../parts/clip.tsx";
 import { count, counted, share } from "../parts/format.ts";
 import { useLoaded } from "../parts/loaded.ts";
@@ -22,12 +22,18 @@ const STATES: Readonly<Record<PromptBlock["state"], string>> = {
 };
 
 /** What the model sees of a session: its prompt as blocks to scale. */
-export function Prompt({ subject }: { readonly subject: Subject }): JSX.Element {
+export function Prompt(
+  { subject, block: wanted }: {
+    readonly subject: Subject;
+    /** The block that is shown first. Default: the first that isn't as it was said. */
+    readonly block?: string | undefined;
+  },
+): JSX.Element {
   const { value, trouble, reload } = useLoaded(async () => ({
-    title: await readTitle(subject),
+    head: await readHead(subject),
     prompt: await readPrompt(subject),
   }), subject.id);
-  const [chosen, setChosen] = useState<string>();
+  const [chosen, setChosen] = useState(wanted);
   const blocks = value?.prompt.blocks ?? [];
   const found = blocks.findIndex(({ id }) => id === chosen);
   const at = found >= 0
@@ -36,7 +42,7 @@ export function Prompt({ subject }: { readonly subject: Subject }): JSX.Element 
   const choose = (at: number) => setChosen(blocks[at]?.id);
   return (
     <section class="report">
-      <SessionHead place={{ view: "prompt", ...subject }} title={value?.title ?? "Session"} />
+      <SessionHead place={{ view: "prompt", ...subject }} head={value?.head} />
       {trouble !== undefined && <p class="trouble" role="alert">{trouble}</p>}
       {value && blocks.length === 0 && <p>Nothing has been said yet.</p>}
       {value && blocks.length > 0 && (
@@ -44,7 +50,11 @@ export function Prompt({ subject }: { readonly subject: Subject }): JSX.Element 
           <SumList
             sums={[
               { name: "The model sees", value: count(value.prompt.tokens), note: "tokens" },
-              { name: "Everything", value: count(value.prompt.originalTokens), note: "tokens" },
+              {
+                name: "All that was said",
+                value: count(value.prompt.originalTokens),
+                note: "tokens, tools included",
+              },
               {
                 name: "Left out",
                 value: count(Math.max(0, value.prompt.originalTokens - value.prompt.tokens)),
@@ -104,10 +114,11 @@ function Picture(
 }
 
 function nameOf(block: PromptBlock): string {
-  const { kind, tool, role } = block;
+  const { kind, tool, role, subject } = block;
   if (kind === "line") return "A line for what left";
   if (kind === "tool") return `Tool ${tool ?? ""}`;
-  if (kindOf(block) === "result") return `Result of ${tool ?? "a call"}`;
+  // Whoever looks for one knows what it was about.
+  if (kindOf(block) === "result") return subject ? `${subject} (${tool})` : `Result of ${tool ?? "a call"}`;
   return { user: "A person says", assistant: "The model says" }[role] ?? "Instructions";
 }
 

@@ -202,6 +202,10 @@ export class SessionTalk {
       // It is being read already.
       this.#goesOn = false;
     }
+    if (event.type === "step_end" && this.session) {
+      const { usage: { promptTokens: tokens } } = event;
+      this.session = { ...this.session, prompt: { ...this.session.prompt, tokens } };
+    }
     if (event.type === "turn_end") this.isRunning = false;
     if (event.type === "approval_asked") {
       const { id: callId, name, arguments: text, askedAtMs = 0, expiresAtMs = 0 } = event;

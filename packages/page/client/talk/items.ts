@@ -30,7 +30,13 @@ type Shown =
   }
   | { readonly kind: "rewrite"; readonly rewrite: Rewrite }
   | { readonly kind: "warning"; readonly message: string }
-  | { readonly kind: "end"; readonly reason: string; readonly message?: string; readonly ledger: TurnLedger };
+  | {
+    readonly kind: "end";
+    readonly reason: string;
+    readonly message?: string;
+    /** What the turn cost; absent where it went on, and is told at its end. */
+    readonly ledger?: TurnLedger;
+  };
 
 /** One entry of a conversation as it is shown. It is replaced when it changes, so that the rest needs no drawing. */
 export type Item = Shown & { readonly key: number };
@@ -173,10 +179,22 @@ export class Items {
     this.#replace(call.key, { ...call, result });
   }
 
-  #end({ reason, message, ledger }: Extract<LoopEvent, { type: "turn_end" }>): void {
+  #end({ reason, message, ledger, whole }: Extract<LoopEvent, { type: "turn_end" }>): void {
     const last = this.list.at(-1);
     if (last?.kind === "reply" && last.growing) this.#replace(last.key, { ...last, growing: false });
-    this.#add({ kind: "end", reason, ...(message !== undefined && { message }), ledger });
+    if (whole) this.#goesOn();
+    this.#add({ kind: "end", reason, ...(message !== undefined && { message }), ledger: whole ?? ledger });
+  }
+
+  /** What a turn cost that went on with answers is told once. */
+  #goesOn(): void {
+    for (const { kind, key } of this.list.toReversed()) {
+      if (kind === "said") return;
+      const item = this.list[key];
+      if (item?.kind !== "end") continue;
+      const { ledger: _, ...rest } = item;
+      this.#replace(key, rest);
+    }
   }
 }
 

@@ -91,3 +91,21 @@ Deno.test("Items tell a warning once, however many turns tell it", () => {
     "end",
   ]);
 });
+
+Deno.test("Items tell once what a turn cost that went on with answers", () => {
+  const end = (reason: "approval" | "completed", calls: number, whole?: number) => {
+    const ledger = { ...LEDGER, calls };
+    const all = whole !== undefined && { whole: { ...LEDGER, calls: whole } };
+    return { type: "turn_end", reason, text: "", ledger, ...all } as const;
+  };
+  const ends = (events: readonly TalkEvent[]) =>
+    shown(events).flatMap((item) => item.kind === "end" ? [[item.reason, item.ledger?.calls]] : []);
+  const start = (input: string) => ({ type: "turn_start", input }) as const;
+  const first = [start("a"), end("completed", 5), start("b"), end("approval", 1)] as const;
+  assertEquals(ends(first), [["completed", 5], ["approval", 1]]);
+  assertEquals(ends([...first, { type: "turn_start" }, end("completed", 2, 3)]), [
+    ["completed", 5],
+    ["approval", undefined],
+    ["completed", 3],
+  ]);
+});

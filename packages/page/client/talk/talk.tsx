@@ -1,8 +1,9 @@
+import type { TurnLedger } from "@tare/loop";
 import type { Content, ContentPart } from "@tare/messages";
 import type { JSX } from "preact";
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { memo } from "preact/compat";
-import { titleOf, type TurnLimits, type WaitingCall } from "../api/sessions.ts";
+import { headOf, type TurnLimits, type WaitingCall } from "../api/sessions.ts";
 import { count, counted, dollars, duration, share } from "../parts/format.ts";
 import { SessionHead } from "../session_head.tsx";
 import { Clip } from "../parts/clip.tsx";
@@ -43,7 +44,7 @@ export function TalkView({ id }: { readonly id: string }): JSX.Element {
       aria-label="Conversation"
       onKeyDown={(event) => event.key === "Escape" && isRunning && conversation.cancel()}
     >
-      <SessionHead place={{ view: "talk", id }} title={session ? titleOf(session) : "Session"} />
+      <SessionHead place={{ view: "talk", id }} head={session && headOf(session)} />
       <div class="log" ref={log} tabIndex={0} role="log" aria-live="off" aria-label="What was said">
         <Top hidden={first} more={earlier} />
         {items.list.slice(first).map((item) => <Entry key={item.key} item={item} />)}
@@ -404,7 +405,6 @@ const REASONS: Readonly<Record<string, string>> = {
 };
 
 function End({ item: { reason, message, ledger } }: { readonly item: Of<"end"> }) {
-  const saved = Object.values(ledger.saved).reduce((sum, tokens) => sum + tokens, 0);
   return (
     <footer class="end">
       {reason !== "completed" && (
@@ -412,13 +412,24 @@ function End({ item: { reason, message, ledger } }: { readonly item: Of<"end"> }
           <bdi>{message ?? REASONS[reason] ?? reason}</bdi>
         </p>
       )}
-      <p class="sums">
-        {counted(ledger.calls, "call")} · {counted(ledger.promptTokens, "prompt token")} ·{" "}
-        {share(ledger.cachedTokens, ledger.promptTokens)} from cache · {count(ledger.outputTokens)} written
-        {saved > 0 && ` · ${count(saved)} left out`}
-        {ledger.usd !== undefined && ` · ${dollars(ledger.usd)}`}
-        {ledger.estimated && " · estimated"}
-      </p>
+      {ledger && <p class="sums">{sumOf(ledger)}</p>}
     </footer>
   );
+}
+
+/** What a turn cost, in a line. */
+function sumOf(
+  { calls, promptTokens, cachedTokens, outputTokens, saved, usd, estimated }: TurnLedger,
+): string {
+  const left = Object.values(saved).reduce((sum, tokens) => sum + tokens, 0);
+  const sums = [
+    counted(calls, "call"),
+    counted(promptTokens, "prompt token"),
+    `${share(cachedTokens, promptTokens)} from cache`,
+    `${count(outputTokens)} written`,
+    left > 0 && `${count(left)} left out`,
+    usd !== undefined && dollars(usd),
+    estimated && "estimated",
+  ];
+  return sums.filter(Boolean).join(" · ");
 }

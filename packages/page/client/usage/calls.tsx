@@ -1,14 +1,16 @@
 import type { CallReport } from "@tare/conversation/report";
 import type { JSX } from "preact";
 import { useMemo, useState } from "preact/hooks";
-import { readCalls, readTitle, type Subject } from "../api/reports.ts";
+import { readCalls, readHead, readSessionSpend, type Subject } from "../api/reports.ts";
 import { count, counted, dollars } from "../parts/format.ts";
 import { useLoaded } from "../parts/loaded.ts";
 import { NumbersTable } from "../parts/numbers_table.tsx";
 import { Slider } from "../parts/slider.tsx";
 import { costsOf, promptTokensOf, type Sum, SumList } from "../parts/sums.tsx";
 import { useWidth } from "../parts/width.ts";
+import { Units } from "../parts/spent.tsx";
 import { SessionHead } from "../session_head.tsx";
+import { SpendOfSession } from "./spend.tsx";
 
 const NAMES: Readonly<Record<Part, string>> = {
   cached: "Read from cache",
@@ -17,23 +19,26 @@ const NAMES: Readonly<Record<Part, string>> = {
   output: "Output",
 };
 
-/** Where a session's tokens went: a bar a call. */
+/** Where a session's money went: what for, which results cost most, and a bar a call. */
 export function Calls({ subject }: { readonly subject: Subject }): JSX.Element {
-  const { value, trouble } = useLoaded(async () => ({
-    title: await readTitle(subject),
+  const { value, trouble, reload } = useLoaded(async () => ({
+    head: await readHead(subject),
     calls: await readCalls(subject),
+    spend: await readSessionSpend(subject),
   }), subject.id);
   const [chosen, setChosen] = useState<number>();
   const calls = value?.calls ?? [];
   const at = Math.min(chosen ?? calls.length - 1, calls.length - 1);
   return (
     <section class="report">
-      <SessionHead place={{ view: "calls", ...subject }} title={value?.title ?? "Session"} />
+      <SessionHead place={{ view: "calls", ...subject }} head={value?.head} />
       {trouble !== undefined && <p class="trouble" role="alert">{trouble}</p>}
       {value && calls.length === 0 && <p>No call has been answered yet.</p>}
       {calls.length > 0 && (
         <>
           <SumList sums={sumsOf(calls)} />
+          {value && <SpendOfSession subject={subject} spend={value.spend} changed={reload} />}
+          <h2>Call by call</h2>
           <Chart calls={calls} at={at} choose={setChosen} />
           <Detail call={calls[at]!} />
           <Table calls={calls} at={at} choose={setChosen} />
@@ -43,7 +48,7 @@ export function Calls({ subject }: { readonly subject: Subject }): JSX.Element {
   );
 }
 
-/** What the calls come to; in dollars where the price of all is known. */
+/** What the calls come to. */
 function sumsOf(calls: readonly CallReport[]): Sum[] {
   const add = (value: (call: CallReport) => number | null) =>
     calls.reduce((sum, call) => sum + (value(call) ?? 0), 0);
@@ -147,7 +152,7 @@ function Detail({ call }: { readonly call: CallReport }) {
         </div>
         {without && (
           <div>
-            <dt>Everything</dt>
+            <dt>Prompt without Tare</dt>
             <dd>{count(without.promptTokens)}</dd>
           </div>
         )}
@@ -214,9 +219,9 @@ function Table({ calls, at, choose }: Choice) {
           "Call",
           ...PARTS.map((part) => NAMES[part]),
           "Prompt",
-          "Everything",
+          "Prompt without Tare",
           "Token units",
-          "Resending",
+          "Units without Tare",
         ]}
         rows={calls.toReversed()}
         more="Older calls"
@@ -240,9 +245,10 @@ function Table({ calls, at, choose }: Choice) {
         }}
       />
       <p class="note">
-        A token unit is the price of one input token that isn’t in the cache. Dollars have the replies in
-        them.
+        Without Tare: what the client alone would have sent and paid, its own compactions included. The rest
+        is in tokens, as the provider counts them.
       </p>
+      <Units />
     </section>
   );
 }

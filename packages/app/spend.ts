@@ -1,0 +1,195 @@
+/**
+ * Says where the money went: `deno task spend`.
+ *
+ * @module
+ */
+// deno-lint-ignore-file no-console
+import { parseArgs } from "node:util";
+import {
+  type ResultsSpend,
+  type SessionSpend,
+  SPEND_BY,
+  type SpendReport,
+  SPENT_ON,
+  type SpentOn,
+  type Sums,
+} from "@tare/conversation/report";
+import { agentClient, serverAddress } from "./agent_client.ts";
+
+const HELP = `Says what model calls have cost, and what for:
+
+  deno task spend [--by day] [--from DAY] [--to DAY]
+  deno task spend --session ID
+
+  --by WHAT      day, model, session or agent. Default: day
+  --from DAY     The first day, by UTC, such as 2026-01-31. Default: any
+  --to DAY       The last day. Default: any
+  --session ID   One session: its dearest turns, tools, paths and commands, and results
+  --json         Print what the server says as JSON
+  --url URL      The server. Default: from TARE_HOST and TARE_PORT, http://127.0.0.1:8787
+
+TARE_TOKEN is sent along if it is set.`;
+
+/** What each part is called. */
+const PARTS: Readonly<Record<keyof SpentOn, string>> = {
+  cacheRead: "cache reads",
+  new: "new",
+  expired: "expired",
+  ownRewrite: "own rewrites",
+  changed: "changed",
+  lost: "lost",
+  output: "output",
+};
+
+const WORDS =
+  `Cache reads: what the provider's cache served. New: what no request held before, cache writes included. Expired: sent
+again because the cache's time was over. Own rewrites: sent again because Tare rewrote the prompt, summaries included.
+Changed: sent again because tools or model changed. Lost: sent again though the cache's time wasn't over. Output: replies.`;
+
+const UNITS =
+  "A token unit is the price of one input token that isn't in the cache; replies aren't among them.";
+
+/** Longest name in a table, in UTF-16 code units. */
+const NAME_CHARS = 48;
+
+type Cost = Pick<Sums, "usd" | "tokenUnits" | "unpricedCalls">;
+
+function dollars(usd: number): string {
+  return usd === 0 ? "0" : usd < 0.01 ? usd.toFixed(4) : usd.toFixed(2);
+}
+
+function count(value: number): string {
+  return Math.round(value).toLocaleString("en");
+}
+
+function counted(value: number, word: string): string {
+  return `${count(value)} ${word}${value === 1 ? "" : "s"}`;
+}
+
+/** A cost in words: dollars as far as prices are known, and how many calls have none. */
+function inWords({ usd, tokenUnits, unpricedCalls }: Cost): string {
+  const without = unpricedCalls > 0 ? `; ${counted(unpricedCalls, "call")} without a price` : "";
+  // What nobody knows the price of isn't free.
+  const cost = usd === 0 && unpricedCalls > 0
+    ? counted(tokenUnits, "token unit")
+    : `$${dollars(usd)} (${counted(tokenUnits, "token unit")})`;
+  return cost + without;
+}
+
+/** A name that isn't longer than most. */
+function short(name: string): string {
+  return name.length > NAME_CHARS ? `${name.slice(0, NAME_CHARS - 1)}…` : name;
+}
+
+/** A table, the first column of names, the others of numbers. */
+function table(heads: readonly string[], rows: readonly (readonly string[])[]): string {
+  const all = [heads, ...rows];
+  const widths = heads.map((_, at) => Math.max(...all.map((row) => row[at]?.length ?? 0)));
+  return all.map((row) =>
+    row.map((cell, at) => at === 0 ? cell.padEnd(widths[0]!) : cell.padStart(widths[at]!)).join("  ")
+  ).join("\n");
+}
+
+/** What rows cost and what for: in dollars, or in token units if no call of all has a price. */
+function tableOfSums(
+  name: string,
+  rows: readonly { readonly name: string; readonly sums: Sums }[],
+  all: Sums,
+): string {
+  const isPriced = all.usd > 0 || all.unpricedCalls === 0;
+  const unit = isPriced ? "Usd" : "TokenUnits";
+  const format = isPriced ? dollars : count;
+  const parts = SPENT_ON.filter((part) => isPriced || part !== "output");
+  return table(
+    [name, isPriced ? "dollars" : "token units", "calls", ...parts.map((part) => PARTS[part]), "no price"],
+    rows.map(({ name, sums }) => [
+      name,
+      format(isPriced ? sums.usd : sums.tokenUnits),
+      count(sums.calls),
+      ...parts.map((part) => format(sums[`${part}${unit}`])),
+      count(sums.unpricedCalls),
+    ]),
+  );
+}
+
+function told(by: string, { all, rows, hasMore }: SpendReport): string {
+  const named = rows.map(({ key, session: _, ...sums }) => ({ name: key || "not known", sums }));
+  const titles = rows.flatMap(({ key, session }) =>
+    session ? [`${key}  ${[session.title, session.model, session.agent].filter(Boolean).join(", ")}`] : []
+  );
+  return [
+    `${inWords(all)} for ${counted(all.calls, "call")}. Days are those of UTC.`,
+    tableOfSums(by, named, all),
+    ...titles.length > 0 ? [`${titles.join("\n")}\n\nMore of one of them: deno task spend --session ID`] : [],
+    ...hasMore ? ["There are more rows than these."] : [],
+    `${WORDS}\n${UNITS}`,
+  ].join("\n\n");
+}
+
+/** So many turns, tools and the like are told of a session. */
+const ROWS = 10;
+
+function toldOfSession({ all, turns, tools, subjects, results }: SessionSpend): string {
+  const carried = (name: string, rows: readonly ResultsSpend[]) =>
+    table(
+      [name, "dollars", "token units", "results", "tokens"],
+      rows.slice(0, ROWS).map(({ key, usd, tokenUnits, results, tokens }) => [
+        ...[short(key) || "not known", dollars(usd), count(tokenUnits), count(results), count(tokens)],
+      ]),
+    );
+  const named = turns.slice(0, ROWS).map(({ turn, at: _, ...sums }) => ({
+    name: turn === null ? "no turn" : `turn ${turn}`,
+    sums,
+  }));
+  return [
+    `${inWords(all)} for ${counted(all.calls, "call")}.`,
+    tableOfSums("dearest turns", named, all),
+    ...results.length === 0 ? [] : [
+      "What results cost by being carried in each prompt, about:",
+      carried("by tool", tools),
+      carried("by path or command", subjects),
+      table(
+        ["dearest results", "dollars", "token units", "calls", "tokens", "message", "now"],
+        results.map(({ tool, subject, usd, tokenUnits, calls, tokens, place, state }) => [
+          short([tool, subject].filter(Boolean).join(" ")) || "not known",
+          ...[dollars(usd), count(tokenUnits), count(calls), count(tokens), String(place), state],
+        ]),
+      ),
+      'Let one go: POST /v1/sessions/ID/pins {"place": MESSAGE, "wish": "let_go"}, or on the page.',
+    ],
+    `${WORDS}\n${UNITS}`,
+  ].join("\n\n");
+}
+
+try {
+  const { values } = parseArgs({
+    options: {
+      by: { type: "string", default: "day" },
+      from: { type: "string" },
+      to: { type: "string" },
+      session: { type: "string" },
+      json: { type: "boolean" },
+      url: { type: "string" },
+      help: { type: "boolean", short: "h" },
+    },
+  });
+  const { from, to, session: id, json, url: given, help } = values;
+  if (help) {
+    console.log(HELP);
+    Deno.exit(0);
+  }
+  const by = SPEND_BY.find((one) => one === values.by);
+  if (!by) throw new Error(`Cannot cut by ${values.by}: there are ${SPEND_BY.join(", ")}.`);
+  const { url, token } = serverAddress((name) => Deno.env.get(name), given);
+  const client = agentClient(url, token);
+  if (id !== undefined) {
+    const spend = await client.sessionSpend(id);
+    console.log(json ? JSON.stringify(spend) : toldOfSession(spend));
+  } else {
+    const spend = await client.spend({ by, from, to });
+    console.log(json ? JSON.stringify(spend) : told(by, spend));
+  }
+} catch (error) {
+  console.error((error as Error).message);
+  Deno.exit(1);
+}

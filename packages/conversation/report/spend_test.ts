@@ -1,0 +1,202 @@
+import { assertAlmostEquals, assertEquals } from "@std/assert";
+import {
+  NO_SUMS,
+  reportCall,
+  reportSessionSpend,
+  reportSpend,
+  type SeenConversation,
+  type SpendingSession,
+  SPENT_ON,
+  sumsOfCall,
+} from "@tare/conversation/report";
+import type { Message } from "@tare/messages";
+import { type LedgerEntry, profileNamed } from "@tare/planner";
+
+const PRICE = { input: 10, output: 20, cacheRead: 1, cacheWrite: 12.5 };
+const RATES = { profile: profileNamed("anthropic-5m"), price: PRICE };
+
+/** A ledger entry as far as reports read it. */
+function entry(uncached: LedgerEntry["uncached"], summary?: LedgerEntry["summary"]): LedgerEntry {
+  const usage = { promptTokens: 1_000_000, cachedTokens: 0, outputTokens: 0 };
+  return {
+    ...{ usage, predictedCachedTokens: 0, uncached, without: usage, withoutTokenUnits: 0 },
+    ...{ savedTokenUnits: 0, stopped: false, tokenUnits: 0, ...(summary && { summary }) },
+    shares: { tools: 0, core: 0, oldTurns: 0, activeTurn: 0, results: 0, placeholders: 0 },
+  };
+}
+
+function callOf(
+  { promptTokens = 1_000_000, cachedTokens = 0, turn = 1, number = 1, rates = RATES, ledger, rewritten }: {
+    readonly promptTokens?: number;
+    readonly cachedTokens?: number;
+    readonly turn?: number | null;
+    readonly number?: number;
+    readonly rates?: Parameters<typeof reportCall>[1]["rates"];
+    readonly ledger?: LedgerEntry;
+    readonly rewritten?: boolean;
+  } = {},
+) {
+  const rewrite = { mechanism: "planner", reason: "", removed: "", tokensBefore: 2, tokensAfter: 1 };
+  return reportCall({ promptTokens, cachedTokens, outputTokens: 100_000 }, {
+    ...{ number, at: `2026-01-0${number}T00:00:00.000Z`, turn, purpose: turn === null ? "title" : "turn" },
+    ...{ rates, ledger, rewrites: rewritten ? [rewrite] : [] },
+  });
+}
+
+Deno.test("reportCall() says what a call was paid for, in dollars and token units, its summary among its own rewrites", () => {
+  const ledger = entry([
+    { cause: "expired", tokens: 300_000 },
+    { cause: "own_rewrite", tokens: 100_000 },
+    { cause: "tools_changed", tokens: 50_000 },
+    { cause: "provider_lost", tokens: 50_000 },
+    { cause: "new", tokens: 100_000 },
+  ], { promptTokens: 100_000, cachedTokens: 100_000, outputTokens: 10_000 });
+  const call = callOf({ cachedTokens: 400_000, ledger });
+  const rounded = (of: object | null) =>
+    Object.entries(of ?? {}).map(([name, sum]) => [name, Number(sum.toFixed(9))]);
+  assertEquals(rounded(call.spent.usd), [
+    ...[["cacheRead", 0.4], ["new", 1.25], ["expired", 3.75], ["ownRewrite", 1.25 + 0.1 + 0.2]],
+    ...[["changed", 0.625], ["lost", 0.625], ["output", 2]],
+  ]);
+  assertEquals(rounded(call.spent.tokenUnits), [
+    ...[["cacheRead", 40_000], ["new", 125_000], ["expired", 375_000], ["ownRewrite", 125_000 + 10_000]],
+    ...[["changed", 62_500], ["lost", 62_500], ["output", 0]],
+  ]);
+  const sums = sumsOfCall(call);
+  for (const [unit, whole] of [["Usd", call.usd!], ["TokenUnits", call.tokenUnits]] as const) {
+    assertAlmostEquals(SPENT_ON.reduce((sum, part) => sum + sums[`${part}${unit}`], 0), whole);
+  }
+});
+
+Deno.test("reportCall() knows what an unpriced call was paid for in token units, and holds to what it cost when it was made", () => {
+  const { usd, spent } = callOf({ cachedTokens: 500_000, rates: { profile: RATES.profile } });
+  assertEquals([usd, spent.usd, spent.tokenUnits.cacheRead, spent.tokenUnits.new], [
+    null,
+    null,
+    50_000,
+    625_000,
+  ]);
+  const usage = { promptTokens: 1_000_000, cachedTokens: 500_000, outputTokens: 0 };
+  const told = { number: 1, at: null, turn: 1, purpose: "turn", cost: { tokenUnits: 1_350_000, usd: 13.5 } };
+  const dearer = reportCall(usage, { ...told, rates: RATES }).spent;
+  assertAlmostEquals(dearer.usd!.cacheRead, 1);
+  assertAlmostEquals(dearer.usd!.new, 12.5);
+  // Without a price now, what the prompt cost then is cut by its token units.
+  const forgotten = reportCall(usage, { ...told, rates: { profile: RATES.profile } }).spent;
+  assertAlmostEquals(forgotten.usd!.cacheRead, 1);
+});
+
+async function* sessions(): AsyncGenerator<SpendingSession> {
+  const one = { kind: "agent", title: "One", model: "a", agent: "tare" } as const;
+  yield {
+    ...{ ...one, id: "1" },
+    days: {
+      "2026-01-01 a": { ...NO_SUMS, calls: 1, usd: 1 },
+      "2026-01-02 a": { ...NO_SUMS, calls: 2, usd: 2 },
+    },
+  };
+  yield {
+    ...{ id: "2", kind: "gateway", title: "Two", model: "b", agent: null },
+    days: {
+      "2026-01-02 a": { ...NO_SUMS, calls: 4, usd: 4, unpricedCalls: 1 },
+      "2026-01-02 b": { ...NO_SUMS, calls: 8, tokenUnits: 9, unpricedCalls: 8 },
+      "2026-01-03": { ...NO_SUMS, calls: 16, usd: 0.5 },
+    },
+  };
+}
+
+Deno.test("reportSpend() cuts what sessions cost by day, model, session and agent, of these days alone", async () => {
+  const rows = async (query: Parameters<typeof reportSpend>[1]) =>
+    (await reportSpend(sessions(), query)).rows.map(({ key, calls, usd, unpricedCalls }) => [
+      ...[key, calls, usd, unpricedCalls],
+    ]);
+  assertEquals(await rows({ by: "day" }), [
+    ["2026-01-03", 16, 0.5, 0],
+    ["2026-01-02", 14, 6, 9],
+    ["2026-01-01", 1, 1, 0],
+  ]);
+  assertEquals(await rows({ by: "model" }), [["a", 7, 7, 1], ["", 16, 0.5, 0], ["b", 8, 0, 8]]);
+  assertEquals(await rows({ by: "session", from: "2026-01-02", to: "2026-01-02" }), [["2", 12, 4, 9], [
+    "1",
+    2,
+    2,
+    0,
+  ]]);
+  assertEquals(await rows({ by: "agent", from: "2026-01-03" }), [["", 16, 0.5, 0]]);
+  const report = await reportSpend(sessions(), { by: "session", limit: 1 });
+  assertEquals([report.rows.length, report.hasMore, report.all.calls, report.all.usd], [1, true, 31, 7.5]);
+  assertEquals(report.rows[0]?.session, { kind: "gateway", title: "Two", model: "b", agent: null });
+});
+
+const LINE = "[elided: bash result, 100 bytes; recall with ref 0123456789abcdef]";
+
+const result = (id: string, name: string, args: object): readonly Message[] => [
+  {
+    role: "assistant",
+    tool_calls: [{ id, type: "function", function: { name, arguments: JSON.stringify(args) } }],
+  },
+  { role: "tool", tool_call_id: id, content: "x".repeat(100) },
+];
+
+Deno.test("reportSessionSpend() reckons what each result cost: new when it came, then at what each call paid for it", () => {
+  const messages: readonly Message[] = [
+    { role: "user", content: "Go." },
+    ...result("1", "read", { file_path: "a.ts", limit: 3 }),
+    ...result("2", "bash", { command: ["bash", "-lc", "ls -l"] }),
+    ...result("3", "read", { file_path: "a.ts" }),
+  ];
+  const view = {
+    messages: [
+      ...messages.slice(0, 4),
+      { role: "tool", tool_call_id: "2", content: LINE },
+      ...messages.slice(5),
+    ] as Message[],
+    tools: [],
+    places: messages.map((_, at) => at),
+  };
+  const seen: SeenConversation = {
+    history: { messages, tools: [] },
+    view,
+    pins: [],
+    countTokens: (text) => text.length,
+  };
+  // Of four calls the first saw no result; the last saw all, and half of what it had seen before was cold.
+  const calls = [
+    callOf({ number: 1, promptTokens: 100 }),
+    callOf({ number: 2, promptTokens: 200, cachedTokens: 100 }),
+    callOf({ number: 3, promptTokens: 300, cachedTokens: 200, turn: 2 }),
+    callOf({ number: 4, promptTokens: 400, cachedTokens: 150, turn: 2, rewritten: true }),
+    callOf({ number: 5, turn: null }),
+  ];
+  const spend = reportSessionSpend(seen, { calls, isAnswered: false });
+  const tokens = spend.results.find(({ place }) => place === 2)!.tokens;
+  assertEquals(
+    spend.results.map(({ place, tool, subject, calls, state }) => [place, tool, subject, calls, state]),
+    [
+      [2, "read", "a.ts", 3, "alive"],
+      // It left with the rewrite.
+      [4, "bash", "ls -l", 2, "elided"],
+      [6, "read", "a.ts", 1, "alive"],
+    ],
+  );
+  const units = spend.results.map(({ tokenUnits }) => tokenUnits);
+  assertAlmostEquals(units[0]!, tokens * (1.25 + 0.1 + (0.1 + 1.25) / 2));
+  const { tokens: lineTokens } = spend.results[1]!;
+  assertAlmostEquals(units[1]!, tokens * 1.25 + lineTokens * (0.1 + 1.25) / 2);
+  assertAlmostEquals(units[2]!, tokens * 1.25);
+  assertAlmostEquals(spend.results[0]!.usd, units[0]! * 10 / 1e6);
+  assertEquals(spend.tools.map(({ key, results }) => [key, results]), [["read", 2], ["bash", 1]]);
+  assertEquals(spend.subjects.map(({ key, results, usd }) => [key, results, usd]), [
+    ["a.ts", 2, spend.results[0]!.usd + spend.results[2]!.usd],
+    ["ls -l", 1, spend.results[1]!.usd],
+  ]);
+  assertEquals(spend.turns.map(({ turn, at, calls }) => [turn, at, calls]), [
+    [null, calls[4]!.at, 1],
+    [2, calls[2]!.at, 2],
+    [1, calls[0]!.at, 2],
+  ]);
+  assertEquals(spend.all.calls, 5);
+  // The answer to the newest call is in the history: what came behind it no call has held.
+  const idle = reportSessionSpend(seen, { calls: calls.slice(0, 3), isAnswered: true });
+  assertEquals(idle.results.map(({ place, calls }) => [place, calls]), [[2, 2], [4, 1]]);
+});

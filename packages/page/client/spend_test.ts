@@ -1,0 +1,189 @@
+import { assert, assertEquals } from "@std/assert";
+import type { SessionSpend, SpendReport } from "@tare/conversation/report";
+import { openStore } from "@tare/conversation/sqlite";
+import { gateway } from "@tare/gateway";
+import { estimateTokens } from "@tare/messages";
+import { profileNamed } from "@tare/planner";
+import type { Browser, Page } from "puppeteer-core";
+import { assertAccessible, openPage, seen, startBrowser } from "./browser_fixture_test.ts";
+import { startPageServer } from "./server_fixture_test.ts";
+
+let browser: Browser;
+Deno.test.beforeAll(async () => {
+  browser = await startBrowser();
+});
+Deno.test.afterAll(() => browser.close());
+
+const DAY_MS = 24 * 60 * 60_000;
+const MINUTE_MS = 60_000;
+
+const dollars = (usd: number) =>
+  usd.toLocaleString("en", { style: "currency", currency: "USD", maximumSignificantDigits: 3 });
+
+const read = (id: string, path: string, lines: number) => [
+  {
+    role: "assistant",
+    content: null,
+    tool_calls: [{
+      id,
+      type: "function",
+      function: { name: "read_file", arguments: JSON.stringify({ path }) },
+    }],
+  },
+  { role: "tool", tool_call_id: id, content: `A line of ${path}.\n`.repeat(lines) },
+];
+
+const TOOLS = [{
+  type: "function",
+  function: { name: "read_file", description: "Reads.", parameters: { type: "object", properties: {} } },
+}];
+
+const USER = { role: "user", content: "Fix the parser." };
+
+const RESULTS = [...read("1", "notes.md", 20), ...read("2", "src/parser.ts", 900), ...read("3", "a.ts", 40)];
+
+/** Lets another agent work through a gateway on what is kept there, yesterday at noon by UTC. */
+async function workYesterday(data: string): Promise<void> {
+  let nowMs = Math.floor(Date.now() / DAY_MS) * DAY_MS - DAY_MS / 2;
+  let cachedTokens = 0;
+  const store = await openStore(`${data}/tare.db`);
+  const passing = gateway({
+    upstreams: {
+      chat: {
+        baseURL: "http://provider.example/v1",
+        profile: profileNamed("anthropic-5m"),
+        price: (model) =>
+          model === "some-model" ? { input: 3, output: 15, cacheRead: 0.3, cacheWrite: 3.75 } : undefined,
+        windowTokens: 200_000,
+      },
+    },
+    countTokens: () => Promise.resolve(estimateTokens),
+    store,
+    // Nothing leaves: what is tried is told where it is.
+    mechanisms: { context: false, prune: false },
+    keepWaitMs: 60_000,
+    now: () => nowMs,
+    fetch: async (...args) => {
+      const promptTokens = Math.ceil((await new Request(...args).text()).length / 4);
+      const usage = {
+        prompt_tokens: promptTokens,
+        completion_tokens: 20,
+        prompt_tokens_details: { cached_tokens: Math.min(cachedTokens, promptTokens) },
+      };
+      cachedTokens = promptTokens;
+      const choices = [{ index: 0, message: { role: "assistant", content: "Well." }, finish_reason: "stop" }];
+      return Response.json({ object: "chat.completion", choices, usage });
+    },
+  });
+  const ask = async (messages: readonly object[], model = "some-model") => {
+    const headers = { "content-type": "application/json", "user-agent": "some-agent/1.0" };
+    const body = JSON.stringify({ model, messages, tools: TOOLS });
+    const request = new Request("http://localhost/v1/chat/completions", { method: "POST", headers, body });
+    await (await passing.fetch(request)!).text();
+    nowMs += MINUTE_MS;
+  };
+  await ask([USER]);
+  await ask([USER, ...RESULTS.slice(0, 2)]);
+  await ask([USER, ...RESULTS.slice(0, 4)]);
+  // Its cache doesn't live so long.
+  nowMs += 30 * MINUTE_MS;
+  cachedTokens = 0;
+  await ask([USER, ...RESULTS]);
+  await ask([{ role: "user", content: "What is the time, if I may ask?" }], "model-without-price");
+  await passing.close();
+  await store.close();
+}
+
+Deno.test("A new user learns within four clicks what yesterday cost, which session, which file, and why it missed the cache", async () => {
+  await using server = await startPageServer({ prepare: workYesterday });
+  // What was said is known with what its client says next.
+  const messages = [USER, ...RESULTS, { role: "assistant", content: "Well." }, {
+    role: "user",
+    content: "Thanks.",
+  }];
+  await (await server.ask("/v1/chat/completions", { model: "scripted", messages, tools: TOOLS })).text();
+  await using open = await openPage(browser, server.url);
+  const { page } = open;
+  let clicks = 0;
+  const click = async (name: string, role: "link" | "button") => {
+    clicks++;
+    await page.locator(`::-p-aria(${name}[role="${role}"])`).click();
+  };
+  const yesterday = new Date(Date.now() - DAY_MS).toISOString().slice(0, 10);
+  const json = async (path: string) => await (await server.ask(path)).json();
+  const query = `from=${yesterday}&to=${yesterday}`;
+  const { all }: SpendReport = await json(`/v1/spend?${query}`);
+  assertEquals([all.calls, all.unpricedCalls], [5, 1]);
+
+  await click("Overview", "link");
+  await seen(page, "[aria-label='By day'] tbody tr", dollars(all.usd));
+  const rows = await cells(page, "By day");
+  assertEquals(rows.map(([day, cost, unpriced]) => [day, cost, unpriced]), [
+    ["All days", dollars(all.usd), "2"],
+    [`Today, ${new Date().toISOString().slice(0, 10)}`, rows[1]?.[1], "1"],
+    [`Yesterday, ${yesterday}`, dollars(all.usd), "1"],
+  ]);
+
+  await click(`Yesterday, ${yesterday}`, "button");
+  await seen(page, "h3", `Yesterday, ${yesterday}: ${dollars(all.usd)}`);
+  await seen(page, "[aria-label='By session'] a", "Fix the parser.");
+  const { rows: sessions }: SpendReport = await json(`/v1/spend?by=session&${query}`);
+  const told = await cells(page, "By session");
+  assertEquals(told.map(([title, cost, unpriced]) => [title, cost, unpriced]), [
+    ["Fix the parser.", dollars(sessions[0]!.usd), ""],
+    // Nobody knows what it cost, so that it isn't said to be free.
+    [
+      "What is the time, if I may ask?",
+      `${Math.round(sessions[1]!.tokenUnits).toLocaleString("en")} units`,
+      "1",
+    ],
+  ]);
+  await assertAccessible(page, "spend");
+
+  await click("Fix the parser.", "link");
+  await seen(page, "[aria-label='The dearest results in the prompt'] th a", "src/parser.ts");
+  const spend: SessionSpend = await json(`/v1/sessions/${sessions[0]!.key}/spend`);
+  const [dearest] = await cells(page, "The dearest results in the prompt");
+  assertEquals(dearest?.slice(0, 3), ["src/parser.ts", "read_file", dollars(spend.carried[0]!.usd)]);
+  const why = (await cells(page, "What it went for")).find(([name]) => name === "Expired");
+  assertEquals(why?.[1], dollars(spend.all.expiredUsd));
+  assertEquals(why?.[3], "missed the cache: the call came after the cache’s time, so that all was sent anew");
+  assert(spend.all.expiredUsd > spend.all.usd / 4);
+  const { prompt, ...session } = await json(`/v1/sessions/${sessions[0]!.key}`);
+  assert(prompt.tokens > 0);
+  const [facts] = await page.$$eval(".facts", (all) => all.map(({ textContent }) => textContent));
+  assertEquals(facts?.split(" · ").slice(0, 3), [session.model, "some-agent", dollars(session.usd)]);
+  assertEquals(clicks, 3);
+
+  await click("Let go: src/parser.ts", "button");
+  await seen(page, "[aria-label='The dearest results in the prompt'] td", "leaves at the next rewrite");
+  assertEquals(clicks, 4);
+  const { pins } = await json(`/v1/sessions/${sessions[0]!.key}/pins`);
+  assertEquals(pins.map(({ place, wish }: { place: number; wish: string }) => [place, wish]), [[
+    4,
+    "let_go",
+  ]]);
+  await assertAccessible(page, "spend-session");
+
+  // The other ways to cut it, and the way to what was said.
+  for (
+    const [name, first] of [["By tool", "read_file"], ["By turn", "Turn 1"], [
+      "By path or command",
+      "src/parser.ts",
+    ]]
+  ) {
+    await page.locator(`::-p-aria(${name}[role="button"])`).click();
+    await seen(page, `[aria-label='${name}'] tbody tr:first-child th`, first!);
+  }
+  await click("src/parser.ts", "link");
+  await seen(page, ".detail h2", "src/parser.ts (read_file)");
+  await seen(page, ".wish", "It leaves at the next rewrite.");
+});
+
+/** What stands in a table. */
+async function cells(page: Page, label: string): Promise<readonly (readonly string[])[]> {
+  return await page.$$eval(
+    `[aria-label='${label}'] tbody tr`,
+    (rows) => rows.map((row) => [...row.children].map(({ textContent }) => textContent?.trim() ?? "")),
+  );
+}
