@@ -76,6 +76,8 @@ const PARTS: Readonly<Record<string, readonly string[]>> = {
     "messagesBody",
     "messagesSettings",
     "readCacheMarks",
+    "toolsInFront",
+    "withFoundTools",
     "readItem",
     "readJsonAt",
     "splitEvents",

@@ -114,9 +114,12 @@ Deno.test({
   async fn() {
     const { count } = await loadTokenizer();
     const messages: Message[] = [];
-    for await (const { name } of Deno.readDir(new URL(".", import.meta.url))) {
-      if (!/\.(ts|md)$/.test(name)) continue;
-      messages.push({ role: "user", content: await Deno.readTextFile(new URL(name, import.meta.url)) });
+    for (const folder of ["./", "../planner/", "../planner/edits/", "../planner/retention/"]) {
+      const url = new URL(folder, import.meta.url);
+      for await (const { name } of Deno.readDir(url)) {
+        if (!/\.(ts|md)$/.test(name)) continue;
+        messages.push({ role: "user", content: await Deno.readTextFile(new URL(name, url)) });
+      }
     }
     const exact = countRequestTokens({ messages }, count);
     assertAlmostEquals(countRequestTokens({ messages }, sampledCount(count)) / exact, 1, 0.02);

@@ -511,9 +511,9 @@ export function callCostParts(
   usage: Usage,
   rates: Rates,
 ): Readonly<Record<"cached" | "uncached" | "output", Cost>> {
+  const whole = callCost(usage, rates);
   const { profile, price } = rates;
   const { promptTokens, cachedTokens, outputTokens } = usage;
-  const whole = callCost(usage, rates);
   const units = cachedTokens * profile.read;
   const uncached = whole.tokenUnits - units;
   if (!price || whole.usd === undefined) {
