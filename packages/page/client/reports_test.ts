@@ -74,12 +74,20 @@ Deno.test("Where the money went: every number is the ledger's, and a rewrite is 
   const { ledger } = await (await server.ask(`/v1/sessions/${id}`)).json();
   const [cost, without] = [sum((call) => call.tokenUnits), sum((call) => call.without.tokenUnits)];
   const [usd, withoutUsd] = [sum((call) => call.usd), sum((call) => call.without.usd)];
+  const fits = calls.filter((call: typeof calls[number]) => call.resendTokenUnits !== null);
+  const isThere = (call: typeof calls[number]) => fits.includes(call);
+  const [resent, fitting] = [
+    sum((call) => isThere(call) ? call.resendTokenUnits : 0),
+    sum((call) => isThere(call) ? call.tokenUnits : 0),
+  ];
   assertEquals(await texts(page, ".sums dd"), [
     count(ledger.calls),
     `${count(ledger.promptTokens)}${share(ledger.cachedTokens, ledger.promptTokens)} from cache`,
     count(ledger.outputTokens),
     `${dollars(usd)}of ${dollars(withoutUsd)} without Tare: ${share(withoutUsd - usd, withoutUsd)} saved`,
     `${count(cost)}of ${count(without)} without Tare: ${share(without - cost, without)} saved`,
+    `${share(resent - fitting, resent)}saved of resending everything, ${fits.length} of ${CALLS} calls; ` +
+    `then its client would have compacted ${sum((call) => call.without.compacts ? 1 : 0)} times`,
   ]);
   assert(cost < without);
   const told = calls.toReversed().slice(0, 25).map((call: typeof calls[number]) =>
@@ -204,6 +212,9 @@ Deno.test("The overview says what was saved, as the server does", async () => {
   const told = (sums: typeof today) => [
     saved(sums.usd, sums.withoutUsd, dollars),
     saved(sums.tokenUnits, sums.withoutTokenUnits, count),
+    `${
+      share(sums.resendTokenUnits - sums.fittingTokenUnits, sums.resendTokenUnits)
+    }saved of resending everything, ${sums.fittingCalls} of ${CALLS} calls; then its client would have compacted ${sums.withoutCompactions} times`,
     `${count(sums.savedTokens)}tokens`,
     `${count(sums.promptTokens)}${share(sums.cachedTokens, sums.promptTokens)} from cache`,
     `${count(sums.outputTokens)}${CALLS} calls`,
@@ -213,7 +224,7 @@ Deno.test("The overview says what was saved, as the server does", async () => {
   assertEquals(groups, [
     "Agent, planned",
     ...["1", String(CALLS), count(all.promptTokens), share(all.cachedTokens, all.promptTokens)],
-    ...[count(all.tokenUnits), count(all.tokenUnits), dollars(all.usd), ""],
+    ...[count(all.tokenUnits), count(all.tokenUnits), count(all.withoutTokenUnits), dollars(all.usd), ""],
   ]);
   await assertAccessible(page, "overview");
 });

@@ -4,7 +4,7 @@ import { readOverview, type Subject } from "../api/reports.ts";
 import { count, counted, share } from "../parts/format.ts";
 import { useLoaded } from "../parts/loaded.ts";
 import { NumbersTable } from "../parts/numbers_table.tsx";
-import { costsOf, promptTokensOf, type Sum, SumList } from "../parts/sums.tsx";
+import { costsOf, overflowOf, promptTokensOf, type Sum, SumList } from "../parts/sums.tsx";
 import { addressOf } from "../place.ts";
 import { money } from "../parts/spent.tsx";
 import { Spend } from "./spend.tsx";
@@ -50,6 +50,7 @@ function savedBy(sums: CallSums): Sum[] {
   const { calls, outputTokens, savedTokens } = sums;
   return [
     ...costsOf(sums),
+    ...overflowOf(sums),
     { name: "Kept out of prompts", value: count(savedTokens), note: "tokens" },
     promptTokensOf(sums),
     { name: "Output tokens", value: count(outputTokens), note: counted(calls, "call") },
@@ -62,13 +63,17 @@ function Groups({ session, gateway }: Reports) {
     ["Gateway, planned", gateway.groups.planned],
     ["Gateway, control: left as they are", gateway.groups.control],
   ] as const;
+  const otherwise = (sums: typeof rows[number][1]) =>
+    sums === gateway.groups.control ? sums.projectedTokenUnits : sums.withoutTokenUnits;
   const each = (sum: number, sessions: number) => sessions === 0 ? "–" : count(sum / sessions);
   return (
     <>
       <h2>Planned beside control</h2>
       <p class="note">
-        Control: sessions of other agents that are left as they are, to compare with (TARE_CONTROL). A session
-        costs so many token units on average.
+        Control: sessions of other agents that are left as they are, to compare with (TARE_CONTROL), or to see
+        what Tare would do (TARE_OBSERVE). A session costs so many token units on average; otherwise: what a
+        planned one would have cost without Tare, and one of the control group with it, what reading back is
+        expected to cost included.
       </p>
       <NumbersTable
         label="Planned beside control"
@@ -80,6 +85,7 @@ function Groups({ session, gateway }: Reports) {
           "From cache",
           "Token units",
           "A session",
+          "Otherwise",
           "Cost",
           "Without a price",
         ]}
@@ -93,6 +99,7 @@ function Groups({ session, gateway }: Reports) {
             <td>{share(sums.cachedTokens, sums.promptTokens)}</td>
             <td>{count(sums.tokenUnits)}</td>
             <td>{each(sums.tokenUnits, sums.sessions)}</td>
+            <td>{each(otherwise(sums), sums.sessions)}</td>
             <td>{sums.calls === 0 ? "–" : money(sums)}</td>
             <td>{sums.unpricedCalls === 0 ? "" : count(sums.unpricedCalls)}</td>
           </tr>

@@ -1,6 +1,6 @@
 import type { Sums as CallSums } from "@tare/conversation/report";
 import type { JSX } from "preact";
-import { count, dollars, share } from "./format.ts";
+import { count, counted, dollars, share } from "./format.ts";
 import { isPriced, withoutPrice } from "./spent.tsx";
 
 /** A number that a view is about. */
@@ -51,4 +51,17 @@ export function costsOf(
     { name: "US dollars", value: isPriced(cost) ? dollars(usd) : "–", note: note.join("; ") },
     { name: "Token units", value: count(tokenUnits), note: beside(tokenUnits, withoutTokenUnits, count) },
   ];
+}
+
+/** What was saved beside resending everything, where a window didn't hold all that was said; nothing where all fitted. */
+export function overflowOf(
+  { calls, fittingCalls, fittingTokenUnits, resendTokenUnits, withoutCompactions }: CallSums,
+): Sum[] {
+  if (withoutCompactions === 0) return [];
+  return [{
+    name: "While all fitted the window",
+    value: share(resendTokenUnits - fittingTokenUnits, resendTokenUnits),
+    note: `saved of resending everything, ${fittingCalls} of ${counted(calls, "call")}; then its client would ` +
+      `have compacted ${counted(withoutCompactions, "time")}`,
+  }];
 }

@@ -6,7 +6,7 @@ import { count, counted, dollars } from "../parts/format.ts";
 import { useLoaded } from "../parts/loaded.ts";
 import { NumbersTable } from "../parts/numbers_table.tsx";
 import { Slider } from "../parts/slider.tsx";
-import { costsOf, promptTokensOf, type Sum, SumList } from "../parts/sums.tsx";
+import { costsOf, overflowOf, promptTokensOf, type Sum, SumList } from "../parts/sums.tsx";
 import { useWidth } from "../parts/width.ts";
 import { Units } from "../parts/spent.tsx";
 import { SessionHead } from "../session_head.tsx";
@@ -36,7 +36,7 @@ export function Calls({ subject }: { readonly subject: Subject }): JSX.Element {
       {value && calls.length === 0 && <p>No call has been answered yet.</p>}
       {calls.length > 0 && (
         <>
-          <SumList sums={sumsOf(calls)} />
+          <SumList sums={[...sumsOf(calls), ...value ? overflowOf(value.spend.all) : []]} />
           {value && <SpendOfSession subject={subject} spend={value.spend} changed={reload} />}
           <h2>Call by call</h2>
           <Chart calls={calls} at={at} choose={setChosen} />
