@@ -61,7 +61,8 @@ export function overflowOf(
   return [{
     name: "While all fitted the window",
     value: share(resendTokenUnits - fittingTokenUnits, resendTokenUnits),
-    note: `saved of resending everything, ${fittingCalls} of ${counted(calls, "call")}; then its client would ` +
+    note:
+      `saved of resending everything, ${fittingCalls} of ${counted(calls, "call")}; then its client would ` +
       `have compacted ${counted(withoutCompactions, "time")}`,
   }];
 }
