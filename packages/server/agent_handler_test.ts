@@ -75,7 +75,7 @@ Deno.test("agentHandler() runs a turn with a tool and streams its events, each w
       ...NO_SUMS,
       ...{ calls: 2, promptTokens: 20, cachedTokens: 10, outputTokens: 4, tokenUnits: 20, unpricedCalls: 2 },
       ...{ withoutTokenUnits: 15.5, fittingCalls: 2, fittingTokenUnits: 20, resendTokenUnits: 15.5 },
-      ...{ cacheReadTokenUnits: 10, newTokenUnits: 10 },
+      ...{ cacheReadTokenUnits: 10, newTokenUnits: 10, projectedTokenUnits: 20 },
     },
     prompt: { tokens: 10, windowTokens: 100_000 },
     messages: [
