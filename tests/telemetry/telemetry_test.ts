@@ -227,7 +227,7 @@ Deno.test("a server tells of turns, model calls and tools as the conventions say
     sums.get(name)?.map(({ attributes, value }) => [attributes[key]?.[1], value]).sort();
   assertEquals(counted("tare.rewrites", "tare.rewrite.cause"), [
     ...[["arrival", 1], ["arrival", 1]],
-    ...[["price", 1], ["price", 1]],
+    ...[["price", 1], ["price", 3]],
   ]);
   assertEquals(counted("tare.recalls", ""), [[undefined, 1], [undefined, 1]]);
   assertEquals(counted("tare.fail_opens", "tare.fail_open.cause"), [["request", 2]]);

@@ -13,6 +13,8 @@ export interface SentRequest {
   readonly isWhole: boolean;
   /** Tokens that its client would have sent without Tare, had it compacted nothing. */
   readonly ownTokens: number;
+  /** The same with what only Tare added, such as recalls. */
+  readonly wholeTokens: number;
   /** Tells the tools that its client would have sent, in full, from any others. */
   readonly ownTools: readonly number[];
   /** When it was made. */

@@ -151,6 +151,11 @@ export class Layout {
     return this.#fullEnds.at(-1) ?? 0;
   }
 
+  /** Tokens of its first `length` messages. */
+  fullTokensOf(length: number): number {
+    return this.#fullEnds[length - 1] ?? (length > 0 ? this.fullTokens : 0);
+  }
+
   /** Tokens of what would have been said, had nothing left: without recalls. */
   get ownTokens(): number {
     return this.#ownEnds.at(-1) ?? 0;

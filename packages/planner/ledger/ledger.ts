@@ -272,7 +272,7 @@ export function bookCall(
   // What comes back finds a cache that its leaving has broken.
   const isSame = plan.isWhole && before.sent.every(({ isWhole }) => isWhole) && before.compacted.tokens === 0;
   const taken: AloneCall = isSame || observes
-    ? { usage: actual, resend: actual, compacted: before.compacted }
+    ? { usage: actual, whole: actual, resend: actual, compacted: before.compacted }
     : callAlone(before.compacted, alone, {
       ...{ profile, scale, windowTokens, habit, countTokens, nowMs, aliveOf },
       sent: before.sent,
@@ -304,6 +304,7 @@ export function bookCall(
     promptTokens: plan.promptTokens,
     isWhole: plan.isWhole,
     ownTokens: alone.ownTokens,
+    wholeTokens: alone.wholeTokens,
     ownTools,
     atMs: nowMs,
     model,
@@ -348,7 +349,7 @@ export function bookCall(
       withoutCompaction: { ...roundTokens(compaction), outputTokens: SUMMARY_TOKENS },
     }),
     withoutTokenUnits: withoutCost,
-    ...(taken.resend.promptTokens <= windowTokens && { resendTokenUnits: alone.isDetour ? 0 : resendCost }),
+    ...(taken.whole.promptTokens <= windowTokens && { resendTokenUnits: promptCost(profile, taken.whole) }),
     ...(projected && { projected }),
     savedTokenUnits: observes ? 0 : without - paid,
     stopped: state.stopped,
@@ -590,6 +591,8 @@ export interface AloneRequest {
   readonly length: number;
   /** What was said, with all tools: without what only Tare adds, such as recalls. */
   readonly ownTokens: number;
+  /** The same with that. */
+  readonly wholeTokens: number;
   /** Its first prompt, which a compaction leaves: tools, and what was said before the model's first word. */
   readonly frontTokens: number;
   /** Whether its reply was asked for only because Tare had left something out: results, or definitions of tools. */
@@ -643,9 +646,11 @@ export interface AloneCall {
   readonly usage: PromptUsage;
   /** The prompt by which its client would have compacted the conversation before; absent if it would not have. */
   readonly compaction?: PromptUsage;
+  /** What its prompt would have been had its client compacted nothing, whether or not that fits the window. */
+  readonly whole: PromptUsage;
   /**
-   * What resending everything would have taken, whether or not that fits the window. By this rewriting is held to its
-   * limit: for a call behind a recall too, since what was recalled may have to leave again for the loss to end.
+   * What resending all that was said would have taken, recalls and calls behind them included. By this rewriting is held
+   * to its limit: a recall counted as a loss would stop it where what was recalled has to leave for the loss to end.
    */
   readonly resend: PromptUsage;
   /** What its client has compacted until then. */
@@ -664,8 +669,8 @@ export function callAlone(
   { profile, scale, windowTokens, habit, countTokens, nowMs, sent, usage, countedTokens, aliveOf }:
     AloneOptions,
 ): AloneCall {
-  const { ownTokens, frontTokens, length, isDetour, isLookup } = request;
-  if (isLookup) return { usage: NOTHING, resend: NOTHING, compacted: before };
+  const { ownTokens, wholeTokens, frontTokens, length, isDetour, isLookup } = request;
+  if (isLookup) return { usage: NOTHING, whole: NOTHING, resend: NOTHING, compacted: before };
   const theirs = (tokens: number) => usage.promptTokens + scale.perToken * (tokens - countedTokens);
   const { sharedTokens: last, alive } = predictAlone(request, { sent, countTokens, nowMs, aliveOf });
   /** A prompt of so many tokens that shares so many with one that was sent. */
@@ -675,14 +680,18 @@ export function callAlone(
     // What is served of less would have been served of more: other sessions may have put it there.
     return writtenLike(usage, promptTokens, Math.max(warm, Math.min(servedTokens, promptTokens)));
   };
-  const resend = take(ownTokens, last);
-  if (isDetour) return { usage: NOTHING, resend, compacted: before };
+  const held = sent.find((one) => findChange(one, request) === "none");
+  const promptTokens = theirs(wholeTokens);
+  const resent = held ? servedOf(profile, scale, { promptTokens, sharedTokens: held.wholeTokens }) : 0;
+  const resend = { promptTokens, cachedTokens: held ? aliveOf(held) * resent : 0 };
+  if (isDetour) return { usage: NOTHING, whole: NOTHING, resend, compacted: before };
+  const whole = take(ownTokens, last);
   const compacted = before.messages <= length ? before : NOT_COMPACTED;
   const tokens = ownTokens - compacted.tokens;
-  const asked = compacted.tokens > 0 ? take(tokens, Math.max(0, last - compacted.tokens), 0) : resend;
+  const asked = compacted.tokens > 0 ? take(tokens, Math.max(0, last - compacted.tokens), 0) : whole;
   const left = frontTokens + habit.keptTokens / scale.perToken;
   if (asked.promptTokens <= fullFrom(windowTokens) || left >= tokens) {
-    return { usage: asked, resend, compacted };
+    return { usage: asked, whole, resend, compacted };
   }
   const compaction = habit.promptShare === 1
     ? asked
@@ -690,6 +699,7 @@ export function callAlone(
   return {
     usage: take(left, habit.keepsFront ? frontTokens : 0, 0),
     compaction,
+    whole,
     resend,
     compacted: { tokens: compacted.tokens + tokens - left, messages: length },
   };

@@ -106,7 +106,8 @@ export type SavedTokens = Readonly<Record<keyof Mechanisms, number>>;
 export interface LookedAt {
   /** Hashes of its messages. */
   readonly history: readonly number[];
-  /** Tokens of all of them but recalls. */
+  /** Tokens of all of them, and of all but recalls. */
+  readonly fullTokens: number;
   readonly ownTokens: number;
   /** Hashes of what the model saw of them. */
   readonly shown: readonly number[];
@@ -191,6 +192,7 @@ export class KnownSession {
     const { messages } = layout.placed;
     return {
       history: layout.history.map(hashPiece),
+      fullTokens: layout.fullTokens,
       ownTokens: layout.ownTokens,
       shown: messages.map(hashPiece),
       tokens: messages.map((message) => countMessageTokens(message, this.#options.countTokens)),
@@ -417,6 +419,8 @@ export class KnownSession {
       tools: own,
       length: messages.length,
       ownTokens: toolTokens + layout.ownTokens + (deferred?.tokens ?? 0),
+      wholeTokens: countRequestTokens({ messages: [], tools }, countTokens) + layout.fullTokens +
+        (deferred?.tokens ?? 0),
       frontTokens: toolTokens + layout.openingTokens,
       isDetour: layout.endsWithRecalls || (deferred?.isDetour ?? false),
       isLookup: deferred?.isDetour ?? false,
@@ -426,7 +430,7 @@ export class KnownSession {
   /** Takes in what is new of a history. */
   #update(history: readonly Message[], edits: readonly Edit[]): void {
     const shared = this.#sharedLength(history);
-    const before = this.#isNew ? this.#before?.ownTokens ?? 0 : this.#layout.ownTokens;
+    const { ownTokens = 0, fullTokens = 0 } = (this.#isNew ? this.#before : this.#layout) ?? {};
     for (const _ of this.take(history)) { /* Each step at once. */ }
     let kept = this.#layout.update(history, edits);
     if (this.#isNew) kept = this.#keptOf(this.#before);
@@ -435,7 +439,8 @@ export class KnownSession {
     if (kept === Infinity) return;
     this.#kept.push(kept);
     // Of what is shared the count is the same.
-    const gone = shared === Infinity ? 0 : before - this.#layout.ownTokensOf(shared);
+    const gone = shared === Infinity ? 0 : ownTokens - this.#layout.ownTokensOf(shared);
+    const allGone = shared === Infinity ? 0 : fullTokens - this.#layout.fullTokensOf(shared);
     const account = this.#account;
     this.#account = {
       ...account,
@@ -444,6 +449,7 @@ export class KnownSession {
         ...one,
         messageTokens: Math.min(one.messageTokens, kept),
         ownTokens: Math.max(0, one.ownTokens - gone),
+        wholeTokens: Math.max(0, one.wholeTokens - allGone),
       })),
     };
   }
