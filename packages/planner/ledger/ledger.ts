@@ -271,14 +271,17 @@ export function bookCall(
   const aliveOf = (sent: SentRequest) => nowMs - sent.atMs === predicted.idleMs ? alive : aliveBy(sent);
   // What comes back finds a cache that its leaving has broken.
   const isSame = plan.isWhole && before.sent.every(({ isWhole }) => isWhole) && before.compacted.tokens === 0;
+  const asked = callAlone(before.compacted, alone, {
+    ...{ profile, scale, windowTokens, habit, countTokens, nowMs, aliveOf },
+    sent: before.sent,
+    usage: actual,
+    countedTokens: promptTokens,
+    alive: served >= WARM_SHARE ? 1 : served,
+  });
+  const resent = observes ? actual : asked.resend;
   const taken: AloneCall = isSame || observes
-    ? { usage: actual, whole: actual, resend: actual, compacted: before.compacted }
-    : callAlone(before.compacted, alone, {
-      ...{ profile, scale, windowTokens, habit, countTokens, nowMs, aliveOf },
-      sent: before.sent,
-      usage: actual,
-      countedTokens: promptTokens,
-    });
+    ? { usage: actual, whole: actual, resend: resent, compacted: before.compacted }
+    : asked;
   const projected = observes
     ? project(plan, { actual, isSame, profile, scale, alive, predicted })
     : undefined;
@@ -635,6 +638,8 @@ export interface AloneOptions extends SentAlone {
   readonly windowTokens: number;
   /** What its client does where that is full. */
   readonly habit: CompactionHabit;
+  /** How much of what was expected of the cache it served, or is expected to. */
+  readonly alive: number;
   /** What the request that was sent took, or is expected to, and how many tokens of it were counted here. */
   readonly usage: PromptUsage;
   readonly countedTokens: number;
@@ -666,24 +671,26 @@ const NOTHING: PromptUsage = { promptTokens: 0, cachedTokens: 0 };
 export function callAlone(
   before: OwnCompaction,
   request: AloneRequest,
-  { profile, scale, windowTokens, habit, countTokens, nowMs, sent, usage, countedTokens, aliveOf }:
+  { profile, scale, windowTokens, habit, countTokens, nowMs, sent, alive, usage, countedTokens, aliveOf }:
     AloneOptions,
 ): AloneCall {
   const { ownTokens, wholeTokens, frontTokens, length, isDetour, isLookup } = request;
   if (isLookup) return { usage: NOTHING, whole: NOTHING, resend: NOTHING, compacted: before };
   const theirs = (tokens: number) => usage.promptTokens + scale.perToken * (tokens - countedTokens);
-  const { sharedTokens: last, alive } = predictAlone(request, { sent, countTokens, nowMs, aliveOf });
+  const { sharedTokens: last, alive: lastAlive } = predictAlone(request, {
+    ...{ sent, countTokens, nowMs, aliveOf },
+  });
   /** A prompt of so many tokens that shares so many with one that was sent. */
   const take = (tokens: number, sharedTokens: number, servedTokens = usage.cachedTokens): PromptUsage => {
     const promptTokens = Math.max(0, theirs(tokens));
-    const warm = alive * servedOf(profile, scale, { promptTokens, sharedTokens });
+    const warm = lastAlive * servedOf(profile, scale, { promptTokens, sharedTokens });
     // What is served of less would have been served of more: other sessions may have put it there.
     return writtenLike(usage, promptTokens, Math.max(warm, Math.min(servedTokens, promptTokens)));
   };
   const held = sent.find((one) => findChange(one, request) === "none");
   const promptTokens = theirs(wholeTokens);
   const resent = held ? servedOf(profile, scale, { promptTokens, sharedTokens: held.wholeTokens }) : 0;
-  const resend = { promptTokens, cachedTokens: held ? aliveOf(held) * resent : 0 };
+  const resend = { promptTokens, cachedTokens: alive * resent };
   if (isDetour) return { usage: NOTHING, whole: NOTHING, resend, compacted: before };
   const whole = take(ownTokens, last);
   const compacted = before.messages <= length ? before : NOT_COMPACTED;

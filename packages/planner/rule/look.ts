@@ -287,6 +287,7 @@ export class KnownSession {
       sent: account.sent,
       usage: { promptTokens: theirs, cachedTokens: reckoned * cachedTokens },
       countedTokens: promptTokens,
+      alive: reckoned,
       aliveOf: ({ atMs }) => reckonedAlive(estimateWarmth(profile, request.nowMs - atMs, account.warmth)),
     });
     return {
