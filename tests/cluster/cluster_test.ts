@@ -15,6 +15,9 @@ import { Talker } from "./talker.ts";
 
 /** The faults at the head of the list, each once, unless more are asked for. */
 const ROUNDS = Number(Deno.env.get("TARE_CLUSTER_ROUNDS") || 7);
+
+/** In so many rounds everything happens that may. */
+const MANY_ROUNDS = 20;
 const SEED = Number(Deno.env.get("TARE_CLUSTER_SEED") || Math.floor(Math.random() * 1e6));
 
 /** Rounds after which new sessions take over, so that each stays short enough to be checked as a whole. */
@@ -227,7 +230,8 @@ Deno.test(`servers on one database keep all that was acknowledged, in ${ROUNDS} 
     await Promise.all(all.map((talker) => talker.check(cluster.urls)));
     await importer.check();
     importer.assertWorked();
-    for (const end of ["completed", "interrupted", "approval"]) {
+    // In few rounds it may be that no server died within a turn.
+    for (const end of ["completed", ...ROUNDS < MANY_ROUNDS ? [] : ["interrupted"], "approval"]) {
       assert(all.some(({ ends }) => ends.has(end)), `no turn ended with ${end}`);
     }
     assert(all.some(({ continued }) => continued > 0), "no turn was continued");
