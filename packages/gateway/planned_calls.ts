@@ -236,66 +236,52 @@ export class PlannedCalls {
     }
   }
 
-  /** Reads a streamed reply, of which the provider is paid what it has begun, whoever breaks it off. */
+  /**
+   * Reads a streamed reply, and lets pass what the client may see of it. Gives nothing if it can't be read. Whoever breaks it
+   * off, the provider is paid for it once it has begun.
+   */
   async *#readStream(
     turn: GatewayTurn,
     response: Response,
   ): AsyncGenerator<Uint8Array<ArrayBuffer>, WireReply | undefined> {
-    let [hasBegun, isOver] = [false, false];
-    const pieces = this.#passStream(turn, response);
-    try {
-      for (;;) {
-        const { done, value } = await pieces.next();
-        if (done) {
-          isOver = true;
-          return value;
-        }
-        hasBegun = true;
-        yield value;
-      }
-    } finally {
-      if (hasBegun && !isOver) {
-        await pieces.return(undefined);
-        this.#attempt("usage", () => this.#turns.brokenOff(turn, turn.writer.end()));
-      }
-    }
-  }
-
-  /** Lets pass what the client may see of a streamed reply. Gives nothing if it can't be read. */
-  async *#passStream(
-    { writer, isRewritten, session }: GatewayTurn,
-    response: Response,
-  ): AsyncGenerator<Uint8Array<ArrayBuffer>, WireReply | undefined> {
+    const { writer, isRewritten, session } = turn;
     const splitter = new SseSplitter();
     let isRead = true;
     let isUnsaved = isRewritten;
-    for await (const piece of bodyPieces(response.body)) {
-      // What is passed on is read when the client has time.
-      const bytes = piece.slice();
-      if (!isRead) {
-        yield bytes;
-        continue;
+    let [hasBegun, isOver] = [false, false];
+    try {
+      for await (const piece of bodyPieces(response.body)) {
+        hasBegun = true;
+        // What is passed on is read when the client has time.
+        const bytes = piece.slice();
+        if (!isRead) {
+          yield bytes;
+          continue;
+        }
+        const whole = splitter.cut(bytes);
+        let seen = [whole];
+        try {
+          if (splitter.excess !== undefined) throw new ReplyTooLong(splitter.excess);
+          seen = writer.push(whole);
+        } catch (error) {
+          this.#warn("stream", error);
+          isRead = false;
+          seen.push(splitter.end()?.bytes ?? new Uint8Array());
+        }
+        const joined = joinBytes(seen);
+        if (joined.length === 0) continue;
+        yield joined;
+        // The client has begun to read. Should the process end now, the next one must know what was rewritten.
+        if (isUnsaved) this.#turns.save(session);
+        isUnsaved = false;
       }
-      const whole = splitter.cut(bytes);
-      let seen = [whole];
-      try {
-        if (splitter.excess !== undefined) throw new ReplyTooLong(splitter.excess);
-        seen = writer.push(whole);
-      } catch (error) {
-        this.#warn("stream", error);
-        isRead = false;
-        seen.push(splitter.end()?.bytes ?? new Uint8Array());
-      }
-      const joined = joinBytes(seen);
-      if (joined.length === 0) continue;
-      yield joined;
-      // The client has begun to read. Should the process end now, the next one must know what was rewritten.
-      if (isUnsaved) this.#turns.save(session);
-      isUnsaved = false;
+      const rest = splitter.end();
+      if (rest) yield joinBytes(writer.push(rest.bytes));
+      isOver = true;
+      return isRead ? writer.end() : undefined;
+    } finally {
+      if (hasBegun && !isOver) this.#attempt("usage", () => this.#turns.brokenOff(turn, writer.end()));
     }
-    const rest = splitter.end();
-    if (rest) yield joinBytes(writer.push(rest.bytes));
-    return isRead ? writer.end() : undefined;
   }
 
   /** The next call of a turn, if its model only recalls; a reply that calls the client's tools too ends the turn. */

@@ -12,7 +12,7 @@ import { type FullWindow, NEVER_FULL } from "./edits/full_window.ts";
 import { fittingPins, type Pin } from "./edits/pin.ts";
 import { type Plan, rewrite } from "./edits/rewrite.ts";
 import { type Edit, type ElideEdit, fittingEdits, type History, leadingEdits } from "./edits/view.ts";
-import { NEW_SESSION, NOT_COMPACTED, type PlannerState } from "./ledger/ledger.ts";
+import { NEW_SESSION, type PlannerState } from "./ledger/ledger.ts";
 import {
   canRecall,
   checkCall,
@@ -281,7 +281,6 @@ function makeSession(given: PromptSessionOptions, from?: KnownSession): PlannerS
         paid: 0,
         resend: 0,
         without: 0,
-        compacted: NOT_COMPACTED,
         stopped: false,
       };
       const { summary: _, ...rest } = state;

@@ -52,7 +52,9 @@ async function restarted(
 
 /** As sums in another order give it too. */
 const rounded = (of: unknown): unknown =>
-  JSON.parse(JSON.stringify(of, (_, value) => typeof value === "number" ? Number(value.toFixed(4)) : value));
+  JSON.parse(
+    JSON.stringify(of, (_, value) => typeof value === "number" ? Number(value.toPrecision(10)) : value),
+  );
 
 const callsIn = ({ each }: Told) => each.map(({ calls }) => calls.length);
 const titlesIn = ({ sessions }: Told) => sessions.map(({ title }) => title);

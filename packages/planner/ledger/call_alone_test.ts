@@ -158,3 +158,28 @@ Deno.test("plannerSession() that only observes sends everything, and tells what 
     assertEquals(repairs > 0, observed.some(({ decision }) => decision?.cause === "price"), profile.name);
   }
 });
+
+Deno.test("a fork's client would not compact again what its parent's would have compacted", async () => {
+  const session = plannerSession({
+    profile: PROFILE,
+    archive: memoryArchive(),
+    countTokens: estimateTokens,
+    windowTokens: WINDOW_TOKENS,
+  });
+  const messages: Message[] = [task];
+  const call = async (of = session) => {
+    const { promptTokens, predictedCachedTokens } = await of.view({ messages, tools: [READ] }, { nowMs: 0 });
+    return of.sent({ promptTokens, cachedTokens: predictedCachedTokens, outputTokens: 10 })!;
+  };
+  let compacted = 0;
+  // Until some calls behind a compaction.
+  for (let step = 0; compacted < 4; step++) {
+    const { withoutCompaction } = await call();
+    if (withoutCompaction || compacted > 0) compacted++;
+    messages.push(...reading(step, "read_file", file(step)));
+  }
+  const parent = await call();
+  const { withoutCompaction, without } = await call(session.fork(messages.length, memoryArchive()));
+  assertEquals([withoutCompaction, without.promptTokens], [undefined, parent.without.promptTokens]);
+  assert(without.promptTokens < 0.5 * WINDOW_TOKENS);
+});
