@@ -19,9 +19,6 @@ export interface Compared {
   readonly missed: number;
 }
 
-/** The ledger's name for what the client would have paid without Tare, in token units. */
-const WITHOUT = "withoutTokenUnits";
-
 /**
  * Plays a scenario with an agent directly and through the gateway. Both must come to the same files; through the gateway
  * nothing may break, vanish or be told otherwise.
@@ -57,7 +54,7 @@ export async function compare(agent: Agent, scenario: Scenario): Promise<Compare
   assertEquals(breaks(served), breaks(answered(through)) + epochs(through));
   assertLessOrEqual(told(through), Math.max(...through.calls.map(({ usage }) => usage.prompt)));
   assertEquals(sessions(through).size, new Set(working(direct.calls).map(toolsOf)).size);
-  const { tokenUnits: booked = NaN, [WITHOUT]: without = NaN } = through.ledger?.planned ?? {};
+  const { tokenUnits: booked = NaN, withoutTokenUnits: without = NaN } = through.ledger?.planned ?? {};
   return {
     direct: costOf(direct),
     through: costOf(through),
