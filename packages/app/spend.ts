@@ -66,6 +66,11 @@ function counted(value: number, word: string): string {
   return `${count(value)} ${word}${value === 1 ? "" : "s"}`;
 }
 
+/** Dollars in a table: what nobody knows the price of isn't free. */
+function dollarsOf({ usd, unpricedCalls }: Pick<Cost, "usd" | "unpricedCalls">): string {
+  return usd === 0 && unpricedCalls > 0 ? "–" : dollars(usd);
+}
+
 /** A cost in words: dollars as far as prices are known, and how many calls have none. */
 function inWords({ usd, tokenUnits, unpricedCalls }: Cost): string {
   const without = unpricedCalls > 0 ? `; ${counted(unpricedCalls, "call")} without a price` : "";
@@ -133,8 +138,8 @@ function toldOfSession({ all, turns, tools, subjects, results }: SessionSpend): 
   const carried = (name: string, rows: readonly ResultsSpend[]) =>
     table(
       [name, "dollars", "token units", "results", "tokens"],
-      rows.slice(0, ROWS).map(({ key, usd, tokenUnits, results, tokens }) => [
-        ...[short(key) || "not known", dollars(usd), count(tokenUnits), count(results), count(tokens)],
+      rows.slice(0, ROWS).map(({ key, tokenUnits, results, tokens, ...cost }) => [
+        ...[short(key) || "not known", dollarsOf(cost), count(tokenUnits), count(results), count(tokens)],
       ]),
     );
   const named = turns.slice(0, ROWS).map(({ turn, at: _, ...sums }) => ({
@@ -150,9 +155,9 @@ function toldOfSession({ all, turns, tools, subjects, results }: SessionSpend): 
       carried("by path or command", subjects),
       table(
         ["dearest results", "dollars", "token units", "calls", "tokens", "message", "now"],
-        results.map(({ tool, subject, usd, tokenUnits, calls, tokens, place, state }) => [
+        results.map(({ tool, subject, tokenUnits, calls, tokens, place, state, ...cost }) => [
           short([tool, subject].filter(Boolean).join(" ")) || "not known",
-          ...[dollars(usd), count(tokenUnits), count(calls), count(tokens), String(place), state],
+          ...[dollarsOf(cost), count(tokenUnits), count(calls), count(tokens), String(place), state],
         ]),
       ),
       'Let one go: POST /v1/sessions/ID/pins {"place": MESSAGE, "wish": "let_go"}, or on the page.',
@@ -180,6 +185,10 @@ try {
   }
   const by = SPEND_BY.find((one) => one === values.by);
   if (!by) throw new Error(`Cannot cut by ${values.by}: there are ${SPEND_BY.join(", ")}.`);
+  for (const [option, day] of Object.entries({ from, to })) {
+    if (day === undefined || /^\d{4}-\d{2}-\d{2}$/.test(day)) continue;
+    throw new Error(`Cannot use --${option} ${day}: it must be a day, such as 2026-01-31.`);
+  }
   const { url, token } = serverAddress((name) => Deno.env.get(name), given);
   const client = agentClient(url, token);
   if (id !== undefined) {

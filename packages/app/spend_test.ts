@@ -34,7 +34,7 @@ Deno.test("spend.ts says what calls have cost, by day and session, in words and 
     assertMatch(ofSession, /^[\d,]+ token units; .*\n\ndearest turns .*\nturn 1 /);
     assert(spend.results.length > 0);
     for (const { tool, subject, tokenUnits, calls, tokens, place, state } of spend.results) {
-      const cells = [tool, subject, "0", count(tokenUnits), calls, count(tokens), place, state].filter(
+      const cells = [tool, subject, "–", count(tokenUnits), calls, count(tokens), place, state].filter(
         Boolean,
       );
       assert(ofSession.split("\n").some((line) => line.split(/ +/).join(" ") === cells.join(" ")), ofSession);
@@ -49,6 +49,10 @@ Deno.test("spend.ts says what is wrong", async () => {
     out: "",
     err: "Cannot cut by night: there are day, model, session, agent.\n",
   });
+  assertEquals(
+    (await runEntry("spend", ["--to", "today"])).err,
+    "Cannot use --to today: it must be a day, such as 2026-01-31.\n",
+  );
   assertEquals((await runEntry("spend", ["--help"])).code, 0);
   assertMatch((await runEntry("spend", [], { TARE_PORT: "1" })).err, /^Cannot reach the server at/);
 });
