@@ -253,4 +253,15 @@ Deno.test("A session of the gateway has its calls and its prompt like any other"
   const told = await texts(page, ".sums dd");
   assertEquals([told[0], told[3]], [`${count(tokens)}tokens`, count(total)]);
   assertEquals(total > 0, true);
+  // It is found by its title, and by nothing else.
+  await page.type("#find", "HELLO there");
+  await page.waitForFunction(() => document.querySelectorAll(".sessions li").length === 1);
+  await page.evaluate(() => document.querySelector<HTMLInputElement>("#find")!.select());
+  await page.type("#find", "scripted");
+  await seen(page, ".sessions .none", "No title has these words.");
+  assertEquals(await texts(page, ".sessions li"), []);
+  await page.setOfflineMode(true);
+  await page.evaluate(() => document.querySelector<HTMLInputElement>("#find")!.select());
+  await page.type("#find", "hello");
+  await page.waitForSelector(".sessions .trouble");
 });

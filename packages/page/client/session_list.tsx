@@ -4,8 +4,8 @@ import { api } from "./api/api.ts";
 import { type AgentSession, type PassingSession, passingTitleOf, titleOf } from "./api/sessions.ts";
 import { money, type Priced } from "./parts/spent.tsx";
 import { addressOf, type Place } from "./place.ts";
-import { CHANGED } from "./talk/conversation.ts";
-import { heard } from "./talk/heard.ts";
+import { CHANGED, sentenceOf } from "./talk/conversation.ts";
+import { heard, type Listed } from "./talk/heard.ts";
 
 /** Sessions that are read at a time. */
 const PAGE = 50;
@@ -16,16 +16,23 @@ const EVERY = 3_000;
 /** How long one waits for the end of a word that is being typed, in milliseconds. */
 const PAUSE = 150;
 
-interface Page {
-  readonly sessions: readonly AgentSession[];
+/** A session of one kind. */
+interface OfKind {
+  readonly agent: AgentSession;
+  readonly gateway: PassingSession;
+}
+
+interface Page<Session> {
+  readonly sessions: readonly Session[];
   readonly hasMore: boolean;
 }
 
 /** The sessions, the newest first, page by page, found by their words; and those that go through the gateway. */
 export function SessionList({ place }: { readonly place: Place }): JSX.Element {
   const [query, setQuery] = useState("");
-  const { sessions, hasMore, more } = useSessions(query.trim());
-  const gateway = useGatewaySessions(query.trim().toLowerCase());
+  const { sessions, hasMore, more, trouble } = useSessions("agent", query.trim());
+  const gateway = useSessions("gateway", query.trim());
+  const isNone = sessions.length + gateway.sessions.length === 0;
   const open = "id" in place ? place.id : undefined;
   const current = (id: string) => id === open ? "page" as const : undefined;
   return (
@@ -53,15 +60,16 @@ export function SessionList({ place }: { readonly place: Place }): JSX.Element {
           </li>
         ))}
       </ul>
-      {sessions.length === 0 && (
-        <p class="none">{query.trim() === "" ? "No sessions yet." : "No title has these words."}</p>
+      {(trouble ?? gateway.trouble) !== undefined && (
+        <p class="trouble" role="alert">{trouble ?? gateway.trouble}</p>
       )}
+      {isNone && <p class="none">{query.trim() === "" ? "No sessions yet." : "No title has these words."}</p>}
       {hasMore && <button type="button" class="quiet" onClick={more}>Older sessions</button>}
-      {gateway.length > 0 && (
+      {gateway.sessions.length > 0 && (
         <>
           <h2>Through the gateway</h2>
           <ul>
-            {gateway.map((session) => (
+            {gateway.sessions.map((session) => (
               <li key={session.id}>
                 <a
                   href={addressOf({ view: "calls", kind: "gateway", id: session.id })}
@@ -73,6 +81,9 @@ export function SessionList({ place }: { readonly place: Place }): JSX.Element {
               </li>
             ))}
           </ul>
+          {gateway.hasMore && (
+            <button type="button" class="quiet" onClick={gateway.more}>Older sessions of the gateway</button>
+          )}
         </>
       )}
     </aside>
@@ -92,45 +103,52 @@ function figures(
   return [calls > 0 && money(cost), when, model, agent].filter(Boolean).join(" · ");
 }
 
-function useSessions(search: string): Page & { readonly more: () => Promise<void> } {
-  const [page, setPage] = useState<Page & { readonly search?: string }>({ sessions: [], hasMore: false });
-  const read = async (after?: string): Promise<Page | undefined> => {
-    const query = { kind: "agent", helpers: true, limit: PAGE, search, after } as const;
-    const page = await api.json("GET /v1/sessions", { query }).catch(() => undefined);
-    return page && { ...page, sessions: page.sessions.filter((session) => session.kind === "agent") };
+/** Sessions of a kind whose titles have these words, and why they can't be read. */
+function useSessions<Kind extends keyof OfKind>(kind: Kind, search: string): Page<OfKind[Kind]> & {
+  readonly more: () => Promise<void>;
+  readonly trouble: string | undefined;
+} {
+  type Session = OfKind[Kind];
+  const [page, setPage] = useState<Page<Session> & { readonly search?: string }>({
+    sessions: [],
+    hasMore: false,
+  });
+  const [trouble, setTrouble] = useState<string>();
+  const isOfKind = (session: AgentSession | PassingSession): session is Session => session.kind === kind;
+  const read = async (after?: string): Promise<Page<Session> | undefined> => {
+    try {
+      const query = { kind, helpers: kind === "agent", limit: PAGE, search, after } as const;
+      const { sessions, hasMore } = await api.json("GET /v1/sessions", { query });
+      setTrouble(undefined);
+      return { sessions: sessions.filter(isOfKind), hasMore };
+    } catch (error) {
+      setTrouble(sentenceOf(error));
+      return undefined;
+    }
   };
   useRefresh(async (isStale) => {
     const newest = await read();
     if (!newest || isStale()) return;
     setPage((page) => ({ ...(page.search === search ? join(newest, page) : newest), search }));
-    for (const session of newest.sessions) {
-      heard(session.id, { mark: `${session.lastEvent} ${session.status}`, session });
-    }
+    for (const session of newest.sessions) heard(session.id, listedAs(session));
   }, search);
   const more = async () => {
     const older = await read(page.sessions.at(-1)?.id);
-    if (older) {
-      setPage(({ sessions }) => ({
-        search,
-        sessions: [...sessions, ...older.sessions],
-        hasMore: older.hasMore,
-      }));
-    }
+    if (!older) return;
+    setPage(({ sessions }) => ({
+      search,
+      sessions: [...sessions, ...older.sessions],
+      hasMore: older.hasMore,
+    }));
   };
-  return { ...page, more };
+  return { ...page, more, trouble };
 }
 
-function useGatewaySessions(search: string): readonly PassingSession[] {
-  const [sessions, setSessions] = useState<readonly PassingSession[]>([]);
-  useRefresh(async () => {
-    const query = { kind: "gateway", limit: PAGE } as const;
-    const told = await api.json("GET /v1/sessions", { query }).catch(() => undefined);
-    if (!told) return;
-    const passing = told.sessions.filter((session) => session.kind === "gateway");
-    setSessions(passing);
-    for (const { id, lastAt } of passing) heard(id, { mark: lastAt });
-  }, "");
-  return sessions.filter(({ model }) => model.toLowerCase().includes(search));
+/** What views of a session are told. */
+function listedAs(session: AgentSession | PassingSession): Listed {
+  return session.kind === "agent"
+    ? { mark: `${session.lastEvent} ${session.status}`, session }
+    : { mark: session.lastAt };
 }
 
 /** Reads at once, whenever something has changed, and now and then while somebody looks; again when `what` changes. */
@@ -163,7 +181,10 @@ function withHelpers(sessions: readonly AgentSession[]): readonly AgentSession[]
 }
 
 /** The newest page, and behind it what was read of older ones. */
-function join(newest: Page, known: Page): Page {
+function join<Session extends { readonly id: string }>(
+  newest: Page<Session>,
+  known: Page<Session>,
+): Page<Session> {
   const last = newest.sessions.at(-1)?.id;
   const at = known.sessions.findIndex(({ id }) => id === last);
   if (at < 0 || at + 1 >= known.sessions.length) return newest;
