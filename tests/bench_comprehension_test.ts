@@ -22,7 +22,7 @@ const forgetful: MakePolicy = () => {
         places: [],
         rewrites: [],
         warnings: [],
-        saved: { context: 0, prune: 0, schemas: 0, truncate: 0 },
+        saved: { context: 0, prune: 0, schemas: 0, truncate: 0, references: 0, notation: 0 },
         promptTokens: 0,
         predictedCachedTokens: 0,
       };

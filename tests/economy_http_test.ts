@@ -13,7 +13,14 @@ import type { Recording } from "../scripts/bench/economy/recording.ts";
 import { play } from "../scripts/bench/economy/play.ts";
 import { generateWorkload } from "../scripts/bench/economy/workload.ts";
 
-const MECHANISMS: Mechanisms = { context: true, prune: true, schemas: true, truncate: false };
+const MECHANISMS: Mechanisms = {
+  context: true,
+  prune: true,
+  schemas: true,
+  truncate: false,
+  references: false,
+  notation: false,
+};
 const profile = profileNamed("openai");
 const windowTokens = 200_000;
 

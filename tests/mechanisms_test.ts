@@ -11,7 +11,14 @@ import { type SimulatedModel, simulator } from "@tare/simulator";
 import { memoryStore } from "@tare/conversation";
 import { workspaceTools } from "@tare/loop/tools";
 
-const OFF: Mechanisms = { context: false, prune: false, schemas: false, truncate: false };
+const OFF: Mechanisms = {
+  context: false,
+  prune: false,
+  schemas: false,
+  truncate: false,
+  references: false,
+  notation: false,
+};
 
 /** What the user asks for, turn by turn: the calls to make, one in each step. */
 const QUESTIONS: readonly (readonly [tool: string, args: Record<string, string>][])[] = [
@@ -115,9 +122,9 @@ Deno.test("each mechanism saves what its ledger says, over real HTTP, and the an
     assertEquals(off.answers, ["alast blast", "clast dlast", "hugelast elast flast"]);
     assertEquals(sum(off.ledgers, (ledger) => ledger.promptTokens), off.promptTokens);
     assertEquals(off.ledgers.map(({ saved }) => saved), [
-      { context: 0, schemas: 0, prune: 0, truncate: 0 },
-      { context: 0, schemas: 0, prune: 0, truncate: 0 },
-      { context: 0, schemas: 0, prune: 0, truncate: 0 },
+      { context: 0, schemas: 0, prune: 0, truncate: 0, references: 0, notation: 0 },
+      { context: 0, schemas: 0, prune: 0, truncate: 0, references: 0, notation: 0 },
+      { context: 0, schemas: 0, prune: 0, truncate: 0, references: 0, notation: 0 },
     ]);
     for (const mechanism of ["context", "prune", "schemas", "truncate"] as const) {
       await t.step(mechanism, async () => {
@@ -132,7 +139,14 @@ Deno.test("each mechanism saves what its ledger says, over real HTTP, and the an
       });
     }
     await t.step("all together", async () => {
-      const on = await play({ context: true, prune: true, schemas: true, truncate: true }, workspace);
+      const on = await play({
+        context: true,
+        prune: true,
+        schemas: true,
+        truncate: true,
+        references: true,
+        notation: true,
+      }, workspace);
       const saved = sum(on.ledgers, ({ saved }) => Object.values(saved).reduce((a, b) => a + b, 0));
       assertEquals(on.answers, off.answers);
       assertEquals(off.promptTokens - on.promptTokens, saved);

@@ -123,6 +123,8 @@ export async function startServer(
       prune: !off.includes("prune"),
       schemas: !off.includes("schemas"),
       truncate: !off.includes("truncate"),
+      references: !off.includes("references"),
+      notation: !off.includes("notation"),
     },
     truncateTokens,
     alwaysFull,

@@ -23,7 +23,14 @@ async function play(profileAt: (call: number) => Profile) {
     profile: () => profileAt(call),
     archive: memoryArchive(),
     countTokens: estimateTokens,
-    mechanisms: { context: true, prune: true, schemas: true, truncate: false },
+    mechanisms: {
+      context: true,
+      prune: true,
+      schemas: true,
+      truncate: false,
+      references: false,
+      notation: false,
+    },
   });
   const messages: Message[] = [{ role: "user", content: "Read it all." }];
   const rewritten: number[] = [];

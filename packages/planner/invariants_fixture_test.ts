@@ -216,8 +216,8 @@ export async function run(
   let seenBefore = 0;
   for (const { history, call: made, crash, reports, asks } of callsOf(given)) {
     const model = made.model as "m1" | "m2";
-    const editsBefore = editsOf(session).map((edit) => JSON.stringify(edit));
-    const before = new Set(editsBefore);
+    const editsBefore = editsOf(session);
+    const before = new Set(editsBefore.map((edit) => JSON.stringify(edit)));
     pins = ask(pins, history.messages, { asks, view: steps.at(-1)?.view });
     const asked = { ...made, pins };
     let seen = await session.view(history, asked);
@@ -254,7 +254,7 @@ export async function run(
       view: seen,
       edits,
       newEdits: edits.filter((edit) => !before.has(JSON.stringify(edit))),
-      isRewritten: edits.map((edit) => JSON.stringify(edit)).join() !== editsBefore.join(),
+      isRewritten: rewriting(edits).join() !== rewriting(editsBefore).join(),
       pins,
       usage,
       entry,
@@ -268,4 +268,9 @@ export async function run(
     }
   }
   return steps;
+}
+
+/** The edits that change what a request has held: how a new result is said does not. */
+function rewriting(edits: readonly Edit[]): string[] {
+  return edits.flatMap((edit) => edit.type === "say" ? [] : [JSON.stringify(edit)]);
 }

@@ -239,7 +239,14 @@ Deno.test("invariant 11: a session in which nothing left its prompt saved exactl
   );
   await fc.assert(fc.asyncProperty(given, async ([session, shares, isOff]) => {
     const options = optionsOf(session);
-    const off = { context: false, prune: false, schemas: false, truncate: false };
+    const off = {
+      context: false,
+      prune: false,
+      schemas: false,
+      truncate: false,
+      references: false,
+      notation: false,
+    };
     const planner = plannerSession({ ...options, windowTokens: Infinity, ...(isOff && { mechanisms: off }) });
     for (const [at, { history, call, reports }] of [...callsOf(session)].entries()) {
       const { promptTokens } = await planner.view(history, call);

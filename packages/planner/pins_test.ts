@@ -10,7 +10,7 @@ import {
 } from "@tare/planner";
 import { memoryArchive } from "@tare/prune";
 
-const OFF = { context: false, schemas: false, truncate: false };
+const OFF = { context: false, schemas: false, truncate: false, references: false, notation: false };
 const question: Message = { role: "user", content: "And now?" };
 const answer: Message = { role: "assistant", content: "ok" };
 

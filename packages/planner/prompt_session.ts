@@ -25,6 +25,10 @@ export interface Mechanisms {
   readonly schemas: boolean;
   /** A huge result enters the prompt as its head and tail. */
   readonly truncate: boolean;
+  /** What the prompt shows already enters it as a reference. */
+  readonly references: boolean;
+  /** A result enters the prompt without notation that says nothing, such as a number in front of each line. */
+  readonly notation: boolean;
 }
 
 /** What a {@linkcode PromptSession} goes by. */
@@ -223,7 +227,14 @@ export function checkCall(given: { readonly history: History; readonly call: Pro
 }
 
 /** All mechanisms off. */
-export const NO_MECHANISMS: Mechanisms = { context: false, prune: false, schemas: false, truncate: false };
+export const NO_MECHANISMS: Mechanisms = {
+  context: false,
+  prune: false,
+  schemas: false,
+  truncate: false,
+  references: false,
+  notation: false,
+};
 
 /** Runs `work` for one call after the other, each once those before it have settled. */
 export function oneByOne<Args extends readonly unknown[], Result>(

@@ -18,6 +18,8 @@ async function play(makeSession: typeof classicSession, failures: number) {
   let messages: Message[] = [];
   let nowMs = 0;
   const seen: unknown[] = [];
+  const text = (turn: number) =>
+    Array.from({ length: 600 }, (_, line) => `GET /${turn}/${line} 200`).join("\n");
   for (let turn = 0; turn < 8; turn++) {
     messages.push({ role: "user", content: `Is log ${turn} fine?` });
     const turnStart = messages.length - 1;
@@ -59,7 +61,7 @@ async function play(makeSession: typeof classicSession, failures: number) {
       messages = step === 2 ? [...messages, { role: "assistant", content: "Yes." }] : [
         ...messages,
         { role: "assistant", tool_calls: [called] },
-        { role: "tool", tool_call_id: id, content: `GET /${turn} 200\n`.repeat(600) },
+        { role: "tool", tool_call_id: id, content: text(turn) },
       ];
     }
   }

@@ -6,7 +6,9 @@ import {
   type Rewrite,
   type Usage,
 } from "@tare/messages";
-import { applyElisions, type Archive, archiveRef, RECALL_TOOL, truncateResults } from "@tare/prune";
+import { type Archive, archiveRef, RECALL_TOOL } from "@tare/prune";
+import { Arrival } from "./arrival/arrival.ts";
+import { arrive, type Arrived, writeOut } from "./arrival/arrive.ts";
 import { servedTokens } from "./cache/predict.ts";
 import { type FullWindow, NEVER_FULL } from "./edits/full_window.ts";
 import { fittingPins, type Pin } from "./edits/pin.ts";
@@ -70,6 +72,29 @@ const NOTHING_KEPT: Archive = {
   delete: () => Promise.resolve(),
 };
 
+const ALL_MECHANISMS: Mechanisms = {
+  context: true,
+  prune: true,
+  schemas: true,
+  truncate: true,
+  references: true,
+  notation: true,
+};
+
+/** Longest result that enters the prompt whole, in tokens. */
+const TRUNCATE_TOKENS = 8_000;
+
+const NOTHING_SAVED: SessionView["saved"] = {
+  context: 0,
+  prune: 0,
+  schemas: 0,
+  truncate: 0,
+  references: 0,
+  notation: 0,
+};
+
+const NOTHING_ARRIVED: Arrived = { edits: [], truncated: [], rewrites: [], warnings: [] };
+
 const STOPPED =
   "Rewriting has cost this session more than it saved; from now on only a full window changes its prompt.";
 
@@ -90,7 +115,8 @@ function makeSession(given: PromptSessionOptions, from?: KnownSession): PlannerS
   // What was stored is what `state` gave.
   const stored = options.state as Partial<SessionState> | undefined;
   let state: SessionState = { ...NEW_STATE, ...stored };
-  const mechanisms = { context: true, prune: true, schemas: true, truncate: true, ...options.mechanisms };
+  const mechanisms = { ...ALL_MECHANISMS, ...options.mechanisms };
+  const arrival = new Arrival({ ...options, ...mechanisms });
   /** What is known once everything is judged by the mechanisms that work now. */
   const know = (account: PlannerState, from?: KnownSession, before?: LookedAt) =>
     new KnownSession({
@@ -100,6 +126,10 @@ function makeSession(given: PromptSessionOptions, from?: KnownSession): PlannerS
     }, { account, from, before });
   // It is what `lookedAt` gave.
   let known = know(state.planner, from, options.lookedAt as LookedAt | undefined);
+  const inSlices = options.inSlices ?? ((steps) => {
+    while (!steps.next().done) { /* Each step at once. */ }
+    return Promise.resolve();
+  });
   /** What was planned for each view; nothing for a request that isn't a turn. */
   const plans = new WeakMap<SessionView, Plan | undefined>();
   let newest: SessionView | undefined;
@@ -153,7 +183,7 @@ function makeSession(given: PromptSessionOptions, from?: KnownSession): PlannerS
       places: messages.map((_, at) => at),
       rewrites: [],
       warnings: [],
-      saved: { context: 0, prune: 0, schemas: 0, truncate: 0 },
+      saved: NOTHING_SAVED,
       promptTokens,
       predictedCachedTokens: known.servedAlone({ model, tools: own, ownTokens: promptTokens }, nowMs),
     };
@@ -168,31 +198,35 @@ function makeSession(given: PromptSessionOptions, from?: KnownSession): PlannerS
       const edits = fittingEdits(state.edits, history.messages);
       if (edits.length < state.edits.length) state = { ...state, edits };
     }
-    const arrived = mechanisms.truncate && !state.reverted
-      ? await truncateArrived(history.messages, {
-        ...options,
-        ...state,
-        recall: canRecall(history, call),
-        pins: call.pins ?? [],
-      })
-      : NOTHING_TRUNCATED;
+    const arrived = state.reverted ? NOTHING_ARRIVED : await arrive(history.messages, state.edits, {
+      ...options,
+      arrival,
+      limitTokens: mechanisms.truncate ? options.truncateTokens ?? TRUNCATE_TOKENS : undefined,
+      recall: canRecall(history, call),
+      stays: new Set([
+        ...state.truncated,
+        ...(call.pins ?? []).flatMap(({ wish, place }) => wish === "keep" ? [place] : []),
+      ]),
+      inSlices,
+    });
     if (arrived.edits.length > 0) {
       state = {
         ...state,
         edits: [...state.edits, ...arrived.edits],
-        truncated: [...state.truncated, ...arrived.edits.map(({ index }) => index)],
+        truncated: [...state.truncated, ...arrived.truncated],
       };
     }
     const request = requestOf(history, call);
     const relievesWindow = mechanisms.context && !state.reverted;
     // Who forgets all edits meanwhile has it judged anew for the next call.
     const asked = known;
-    await options.inSlices?.(asked.take(history.messages));
+    await inSlices(asked.take(history.messages, state.edits));
     const plan = await rewrite(request, {
       ...options,
       windowTokens: asked.windowTokens,
       look: (request) => asked.look(request),
       relievesWindow,
+      writeOut: (edits) => writeOut(edits, arrival),
     });
     asked.notePlan(plan);
     const { stopped } = known.account;
@@ -299,66 +333,6 @@ function makeSession(given: PromptSessionOptions, from?: KnownSession): PlannerS
       state = { ...state, edits: [], truncated: [], reverted: true };
       known = know(state.planner, known);
     },
-  };
-}
-
-/** What was truncated before it was first sent, and what is to be told of it. */
-interface Truncated extends Pick<SessionView, "rewrites" | "warnings"> {
-  readonly edits: readonly ElideEdit[];
-}
-
-const NOTHING_TRUNCATED: Truncated = { edits: [], rewrites: [], warnings: [] };
-
-/** Cuts new results that are too long, before they are first sent. */
-async function truncateArrived(
-  history: readonly Message[],
-  { archive, countTokens, tools, truncateTokens: limitTokens, edits: before, truncated, recall, pins }:
-    & Pick<PromptSessionOptions, "archive" | "countTokens" | "tools" | "truncateTokens">
-    & Pick<SessionState, "edits" | "truncated">
-    & { readonly recall: boolean; readonly pins: readonly Pin[] },
-): Promise<Truncated> {
-  // Behind the newest answer nothing has left.
-  const from = Math.max(0, history.findLastIndex(({ role }) => role === "assistant"));
-  const stays = new Set([
-    ...truncated,
-    ...pins.flatMap(({ wish, place }) => wish === "keep" ? [place] : []),
-  ]);
-  if (history.slice(from).every(({ role }, at) => role !== "tool" || stays.has(from + at))) {
-    return NOTHING_TRUNCATED;
-  }
-  const elided = before.flatMap((edit) =>
-    edit.type === "elide" && edit.index >= from ? [{ ...edit, index: edit.index - from }] : []
-  );
-  const cut = await truncateResults(applyElisions(history.slice(from), elided), {
-    archive,
-    countTokens,
-    recall,
-    ...(tools && { tools }),
-    ...(limitTokens !== undefined && { limitTokens }),
-  });
-  if (cut.failure) {
-    return { ...NOTHING_TRUNCATED, warnings: [`${cut.failure.message}. Nothing left the prompt.`] };
-  }
-  const elisions = cut.elisions.filter(({ index }) => !stays.has(index + from));
-  if (elisions.length === 0) return NOTHING_TRUNCATED;
-  const names = [...new Set(elisions.map(({ tool }) => tool))].join(", ");
-  const { tokensBefore } = cut;
-  return {
-    edits: elisions.map(({ index, toolCallId, ref, text }) => ({
-      type: "elide",
-      index: index + from,
-      toolCallId,
-      ref,
-      text,
-    })),
-    rewrites: [{
-      mechanism: "truncate",
-      reason: "over the limit on arrival",
-      removed: `the middle of ${howMany(elisions.length, "result")} of ${names}`,
-      tokensBefore,
-      tokensAfter: elisions.reduce((sum, one) => sum - one.tokensBefore + one.tokensAfter, tokensBefore),
-    }],
-    warnings: [],
   };
 }
 

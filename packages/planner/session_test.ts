@@ -16,7 +16,14 @@ import {
 } from "@tare/planner";
 import { type Archive, memoryArchive, RECALL_TOOL } from "@tare/prune";
 
-const OFF = { context: false, prune: false, schemas: false, truncate: false };
+const OFF = {
+  context: false,
+  prune: false,
+  schemas: false,
+  truncate: false,
+  references: false,
+  notation: false,
+};
 
 const read: Tool = {
   definition: {
@@ -168,7 +175,7 @@ Deno.test("plannerSession() with every mechanism off shows everything", async ()
   const seen = await view(messages);
   assertEquals([seen.messages, seen.tools, seen.rewrites], [messages, [read.definition], []]);
   assertEquals([seen.saved, seen.warnings], [
-    { context: 0, prune: 0, schemas: 0, truncate: 0 },
+    { context: 0, prune: 0, schemas: 0, truncate: 0, references: 0, notation: 0 },
     [],
   ]);
 });

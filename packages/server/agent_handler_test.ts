@@ -47,7 +47,7 @@ Deno.test("agentHandler() runs a turn with a tool and streams its events, each w
       promptTokens: 20,
       cachedTokens: 10,
       outputTokens: 4,
-      saved: { context: 0, schemas: 0, prune: 0, truncate: 0 },
+      saved: { context: 0, schemas: 0, prune: 0, truncate: 0, references: 0, notation: 0 },
       estimated: false,
       tokenUnits: 20,
     },

@@ -174,7 +174,14 @@ export function scriptedSessions(
     countTokens: () => Promise.resolve(estimateTokens),
     profile: profileNamed("anthropic-5m"),
     windowTokens: 12_000,
-    mechanisms: { context: true, prune: true, schemas: true, truncate: true },
+    mechanisms: {
+      context: true,
+      prune: true,
+      schemas: true,
+      truncate: true,
+      references: true,
+      notation: true,
+    },
     onError: (error) => playing?.onError(error),
     ...options,
   });

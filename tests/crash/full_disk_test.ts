@@ -28,7 +28,14 @@ Deno.test("a server whose store has reached its size says so, loses nothing, and
     countTokens: () => Promise.resolve(estimateTokens),
     profile: profileNamed("none"),
     windowTokens: 1_000_000,
-    mechanisms: { context: false, prune: false, schemas: false, truncate: false },
+    mechanisms: {
+      context: false,
+      prune: false,
+      schemas: false,
+      truncate: false,
+      references: false,
+      notation: false,
+    },
   });
   const send: Send = async (path, init) => await agent.fetch(new Request(`http://localhost${path}`, init));
   try {

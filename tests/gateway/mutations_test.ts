@@ -42,7 +42,14 @@ function maltreatedGateway() {
     defaultModel: "none",
     tools: [],
     store: memoryStore(),
-    mechanisms: { context: true, prune: true, schemas: true, truncate: false },
+    mechanisms: {
+      context: true,
+      prune: true,
+      schemas: true,
+      truncate: false,
+      references: false,
+      notation: false,
+    },
     gateway: gateway({
       ...settings,
       upstreams: { chat: provider, responses: provider, messages: provider },

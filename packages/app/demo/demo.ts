@@ -120,7 +120,14 @@ export async function playDemo(
     price: () => price,
     windowTokens: WINDOW_TOKENS,
     policy,
-    mechanisms: { context: saves, prune: saves, schemas: saves, truncate: saves },
+    mechanisms: {
+      context: saves,
+      prune: saves,
+      schemas: saves,
+      truncate: saves,
+      references: saves,
+      notation: saves,
+    },
     approvals: { rules: ALLOW_EVERYTHING },
     tools: workspaceTools({ workspace }),
     store: memoryStore(),
@@ -216,6 +223,8 @@ const MECHANISMS: Readonly<Record<string, string>> = {
   context: "old turns",
   prune: "old results",
   truncate: "huge results",
+  references: "what was said before",
+  notation: "notation",
   schemas: "prose of tools",
 };
 

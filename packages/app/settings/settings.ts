@@ -27,6 +27,8 @@ const MECHANISMS = {
   prune: "Never replace old tool results by placeholders",
   schemas: "Send every tool's full schema with every call",
   truncate: "Send huge tool results whole",
+  references: "Send what the prompt shows already once more",
+  notation: "Send each line's number, terminal codes and paths that repeat",
 } as const;
 
 const POLICY_NAMES = Object.keys(POLICIES) as Policy[];

@@ -9,7 +9,7 @@ import {
   type Sums,
 } from "@tare/conversation/report";
 import type { Rewrite } from "@tare/messages";
-import type { NewPin } from "@tare/planner";
+import type { Mechanisms, NewPin } from "@tare/planner";
 import type { GatewaySession, SessionSummary } from "./session.ts";
 
 /** What is told of a conversation in a list: what it is, and what it cost. */
@@ -44,7 +44,7 @@ export interface ConversationDetails extends ConversationSummary {
     readonly tokens: number;
     /** How much it may hold; null where that isn't known. */
     readonly windowTokens: number | null;
-    readonly left: Readonly<Record<"context" | "prune" | "schemas" | "truncate", number>>;
+    readonly left: Readonly<Record<keyof Mechanisms, number>>;
   } | null;
   /** The newest changes of what its model sees, the oldest first. */
   readonly rewrites: readonly (Rewrite & { readonly at: string })[];

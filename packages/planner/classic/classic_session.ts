@@ -97,7 +97,11 @@ export function classicSession(options: PromptSessionOptions): ForkableSession {
   // What was stored is what `state` gave.
   const stored = options.state as Partial<ClassicState> | undefined;
   let state: ClassicState = { ...NEW_STATE, ...stored };
-  const configured = { context: true, prune: true, schemas: true, truncate: true, ...options.mechanisms };
+  const configured: Mechanisms = {
+    ...NO_MECHANISMS,
+    ...{ context: true, prune: true, schemas: true, truncate: true },
+    ...options.mechanisms,
+  };
   const leftTurns = new LeftTurns(archive);
   const tokensOf = (messages: readonly Message[], tools: History["tools"]) =>
     countRequestTokens({ messages, tools }, countTokens);
@@ -490,7 +494,7 @@ class EditedHistory {
       );
     const [prune, truncate] = [of("prune"), of("truncate")];
     const all = this.#tokensOf(this.#history.messages) - this.#tokensOf(messages);
-    return { context: all - prune - truncate, prune, truncate };
+    return { context: all - prune - truncate, prune, truncate, references: 0, notation: 0 };
   }
 
   #add(edits: readonly ClassicEdit[], told: Omit<Rewrite, "tokensBefore" | "tokensAfter">): void {

@@ -17,7 +17,14 @@ import { classicSession } from "@tare/planner/policies";
 import { type Archive, memoryArchive } from "@tare/prune";
 
 const HOUR = 60 * 60 * 1000;
-const OFF = { context: false, prune: false, schemas: false, truncate: false };
+const OFF = {
+  context: false,
+  prune: false,
+  schemas: false,
+  truncate: false,
+  references: false,
+  notation: false,
+};
 
 const read: Tool = {
   definition: {
@@ -95,7 +102,7 @@ Deno.test("classicSession() with everything off shows all", async () => {
     [read.definition],
     [],
     [],
-    { context: 0, schemas: 0, prune: 0, truncate: 0 },
+    { context: 0, schemas: 0, prune: 0, truncate: 0, references: 0, notation: 0 },
   ]);
 });
 

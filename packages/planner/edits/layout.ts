@@ -7,8 +7,9 @@ import {
   type StableMessages,
   type ToolCall,
 } from "@tare/messages";
-import { applyElisions, parsePlaceholder, RECALL_TOOL } from "@tare/prune";
-import { type Edit, type PlacedMessages, placeMessages } from "./view.ts";
+import { applyElisions, RECALL_TOOL } from "@tare/prune";
+import { said, type SayEdit } from "../arrival/say_edit.ts";
+import { type Edit, type ElideEdit, isPlaceholder, type PlacedMessages, placeMessages } from "./view.ts";
 
 /** Tokens of what the model sees of a history, or of the first part of it. */
 export interface LayoutSums {
@@ -26,6 +27,9 @@ export interface LayoutSums {
 }
 
 const NOTHING: LayoutSums = { all: 0, core: 0, said: 0, results: 0, placeholders: 0, elided: 0 };
+
+/** An edit of a single result. */
+type ResultEdit = ElideEdit | SayEdit;
 
 /** A message that is shown itself. */
 export interface Row {
@@ -104,9 +108,12 @@ export class Layout {
     const shared = this.sharedLength(history);
     this.#changed = [];
     if (shared === this.#history.length) {
-      const kept = edits === this.#edits ? Infinity : this.#elide(edits);
-      if (kept !== undefined) {
-        for (let at = shared; at < history.length; at++) this.#append(history[at]!);
+      const changes = this.#changesOf(edits);
+      if (changes) {
+        this.#edits = edits;
+        const kept = this.#change(changes.filter(({ index }) => index < shared));
+        const arrived = new Map(changes.map((edit) => [edit.index, edit]));
+        for (let at = shared; at < history.length; at++) this.#append(history[at]!, arrived.get(at));
         return kept;
       }
     }
@@ -269,33 +276,43 @@ export class Layout {
     return this.#sums[row - 1] ?? NOTHING;
   }
 
-  #append(message: Message): void {
+  #append(message: Message, edit: ResultEdit | undefined): void {
     const at = this.#history.push(message) - 1;
+    const shown = edit ? this.#edited(message, edit) : message;
     this.#count(message);
-    this.#rows.push(this.#placed.messages.push(message) - 1);
+    this.#rows.push(this.#placed.messages.push(shown) - 1);
     this.#placed.places.push(at);
-    this.#placed.elided.push(message);
+    this.#placed.elided.push(shown);
     this.#sum();
   }
 
-  /** Elides more results in place; nothing if these edits do more beyond those before. */
-  #elide(edits: readonly Edit[]): number | undefined {
+  /** What these edits do beyond those before; nothing if that is more than to change single results that are shown. */
+  #changesOf(edits: readonly Edit[]): readonly ResultEdit[] | undefined {
+    if (edits === this.#edits) return [];
     const known = this.#edits.length;
     if (edits.length < known || this.#edits.some((edit, at) => edit !== edits[at])) return undefined;
-    const added = edits.slice(known);
+    const changes: ResultEdit[] = [];
+    for (const edit of edits.slice(known)) {
+      if (edit.type === "compact") continue;
+      if (edit.type !== "elide" && edit.type !== "say") return undefined;
+      if (
+        edit.index < this.#history.length && (this.#rows[edit.index]! < 0 || this.#elided.has(edit.index))
+      ) {
+        return undefined;
+      }
+      changes.push(edit);
+    }
+    return changes;
+  }
+
+  /** Changes results in place, and gives the tokens in front of the first. */
+  #change(changes: readonly ResultEdit[]): number {
     const { messages, elided } = this.#placed;
-    const isSimple = (edit: Edit) =>
-      edit.type === "compact" || edit.type === "elide" && (this.#rows[edit.index] ?? -1) >= 0;
-    if (!added.every(isSimple)) return undefined;
-    this.#edits = edits;
     let first = Infinity;
-    for (const edit of added) {
-      if (edit.type !== "elide") continue;
-      const { index, text } = edit;
+    for (const edit of changes) {
+      const { index } = edit;
       const row = this.#rows[index]!;
-      const [message] = applyElisions([this.#history[index]!], [{ ...edit, index: 0 }]);
-      messages[row] = elided[index] = message!;
-      if (isPlaceholder(text)) this.#elided.add(index);
+      messages[row] = elided[index] = this.#edited(this.#history[index]!, edit);
       this.#changed.push(index);
       first = Math.min(first, row);
     }
@@ -303,6 +320,13 @@ export class Layout {
     this.#sums.length = first;
     while (this.#sums.length < messages.length) this.#sum();
     return this.#before(first).all;
+  }
+
+  /** A result after an edit. */
+  #edited(message: Message, edit: ResultEdit): Message {
+    if (edit.type === "say") return said(message, edit);
+    if (isPlaceholder(edit.text)) this.#elided.add(edit.index);
+    return applyElisions([message], [{ ...edit, index: 0 }])[0]!;
   }
 
   #relay(history: readonly Message[], edits: readonly Edit[], shared: number): void {
@@ -350,7 +374,8 @@ export class Layout {
     const place = this.#placed.places[row]!;
     const { all, core, said, results, placeholders, elided } = this.#before(row);
     const tokens = countMessageTokens(message, this.#countTokens);
-    const isLine = message !== this.#history[place];
+    // A result that is said once, or shows head and tail, is one still.
+    const isLine = message !== this.#history[place] && (message.role !== "tool" || this.#elided.has(place));
     const isCore = !isLine && (message.role === "system" || message.role === "developer");
     const isResult = !isLine && message.role === "tool";
     const full = place < 0 ? tokens : this.#fullEnds[place]! - (this.#fullEnds[place - 1] ?? 0);
@@ -386,9 +411,4 @@ function recallsOf(message: Message | undefined): Recalls {
 
 function isRecall(call: ToolCall): boolean {
   return describeCall(call).name === RECALL_TOOL.function.name;
-}
-
-/** Whether a text stands for all of a result. One that was truncated on arrival still shows head and tail. */
-function isPlaceholder(text: string): boolean {
-  return parsePlaceholder(text.split("\n", 1)[0] ?? "")?.of === "result";
 }

@@ -47,6 +47,8 @@ export interface RewriteOptions
   readonly look: (request: LookRequest) => Look;
   /** Whether a full window may go further than price does. */
   readonly relievesWindow: boolean;
+  /** The edits with those that write out what refers to what is shown no longer. */
+  readonly writeOut: (edits: readonly Edit[]) => readonly Edit[];
 }
 
 /** What one call shall send. */
@@ -243,9 +245,7 @@ class Rewriting {
   async #leave(leaving: readonly Pick<Removal, "how">[]): Promise<boolean> {
     const { messages: history, recall } = this.#request;
     try {
-      const { elided } = this.#prompt.layout.placed;
-      const seen = { history, elided, edits: this.#edits };
-      const more = await makeEdits(seen, leaving, { ...this.#options, recall });
+      const more = await makeEdits({ history, edits: this.#edits }, leaving, { ...this.#options, recall });
       this.#made.push(...more);
       const goes = (at: number) =>
         leaving.some(({ how }) => how.type === "drop" && how.from <= at && at < how.to);
@@ -265,6 +265,9 @@ class Rewriting {
   }
 
   #lookAgain(): void {
+    const edits = this.#options.writeOut(this.#edits);
+    this.#made.push(...edits.slice(this.#edits.length));
+    this.#edits = edits;
     this.#prompt = this.#look();
   }
 
@@ -315,6 +318,7 @@ class Rewriting {
       pending: situation.removals.filter(({ idle }) => idle),
       shares: sharePrompt(layout, { activeStart, toolTokens }),
       saved: savedTokens(layout, {
+        edits: this.#edits,
         truncated: request.truncated.filter((at) => !elidedNow.has(at)),
         all: saidTokens - promptTokens,
         schemas: toolsBefore - toolTokens,
@@ -336,10 +340,9 @@ export interface MakeEditsOptions {
   readonly recall?: boolean;
 }
 
-/** A history, with its results as the model sees them, and the edits made so far. */
+/** A history, and the edits made so far. */
 export interface Edited {
   readonly history: readonly Message[];
-  readonly elided: readonly Message[];
   readonly edits: readonly Edit[];
 }
 
@@ -351,7 +354,7 @@ export interface Edited {
  * @throws {Error} if something can't be archived. Then nothing may leave.
  */
 export async function makeEdits(
-  { history, elided, edits }: Edited,
+  { history, edits }: Edited,
   removals: readonly Pick<Removal, "how">[],
   options: MakeEditsOptions,
 ): Promise<Edit[]> {
@@ -373,8 +376,12 @@ export async function makeEdits(
   for (const stretch of joined(stretches, before.filter(({ to }) => to > first))) {
     made.push(await drop(history, stretch, { archive, recall }));
   }
-  // As the model sees them: of a result that was truncated on arrival the whole original is in the archive.
-  const elisions = await elide(elided, candidates, { countTokens, archive, recall, ...(tools && { tools }) });
+  const elisions = await elide(history, candidates, {
+    countTokens,
+    archive,
+    recall,
+    ...(tools && { tools }),
+  });
   for (const { index, toolCallId, ref, text } of elisions) {
     made.push({ type: "elide", index, toolCallId, ref, text });
   }
@@ -424,6 +431,8 @@ export function withEdits(edits: readonly Edit[], made: readonly Edit[]): readon
   const stays = new Set(edits.flatMap((edit) => edit.type === "keep" ? [edit.index] : []));
   const kept = edits.filter((edit) => {
     if (edit.type === "compact" || edit.type === "summarise" || edit.type === "keep") return true;
+    // What was referred to tells how long it was wanted.
+    if (edit.type === "say") return true;
     if (edit.type === "drop") return !left(edit.from, edit.to);
     return !elided.has(edit.index) && (stays.has(edit.index) || !left(edit.index, edit.index + 1));
   });
@@ -434,7 +443,8 @@ export function withEdits(edits: readonly Edit[], made: readonly Edit[]): readon
 export function withKept(edits: readonly Edit[], { kept, steps }: PinnedPlaces): readonly Edit[] {
   const known = new Set(edits.flatMap((edit) => edit.type === "keep" ? [edit.index] : []));
   const added = [...steps].filter((at) => !known.has(at) && edits.some(covers(at))).sort((a, b) => a - b);
-  const hides = (edit: Edit) => (edit.type === "elide" || edit.type === "shorten") && kept.has(edit.index);
+  const hides = (edit: Edit) =>
+    (edit.type === "elide" || edit.type === "shorten" || edit.type === "say") && kept.has(edit.index);
   if (added.length === 0 && !edits.some(hides)) return edits;
   // A line that stands for nothing any more goes, and what was kept of its stretch needs no edit any more.
   const all = new Set([...known, ...added]);

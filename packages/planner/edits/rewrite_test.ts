@@ -3,7 +3,7 @@ import { estimateTokens, type Message } from "@tare/messages";
 import { archiveRef, memoryArchive } from "@tare/prune";
 import type { Removal } from "../retention/find_removals.ts";
 import { makeEdits, type MakeEditsOptions, withEdits } from "./rewrite.ts";
-import { type Edit, placeMessages, type Way } from "./view.ts";
+import { type Edit, type Way } from "./view.ts";
 
 const source = "parseHeader() reads. ".padEnd(4_000, "x ");
 
@@ -48,7 +48,7 @@ const elide = (index: number) =>
     },
   });
 const make = (removals: readonly Removal[], edits: readonly Edit[] = []) =>
-  makeEdits({ history, elided: placeMessages(history, edits).elided, edits }, removals, options);
+  makeEdits({ history, edits }, removals, options);
 const stretchesOf = (edits: readonly Edit[]) =>
   edits.flatMap((edit) => edit.type === "drop" ? [[edit.from, edit.to]] : []);
 
@@ -78,7 +78,7 @@ Deno.test("makeEdits() lets steps side by side share a line, also with those tha
 Deno.test("makeEdits() makes none if one thing can't be archived", async () => {
   const archive = { ...memoryArchive(), put: () => Promise.reject(new Error("the disk is full")) };
   await assertRejects(
-    () => makeEdits({ history, elided: history, edits: [] }, [drop(1, 3), elide(6)], { ...options, archive }),
+    () => makeEdits({ history, edits: [] }, [drop(1, 3), elide(6)], { ...options, archive }),
     Error,
     "Cannot archive 2 messages to drop: the disk is full",
   );

@@ -1,6 +1,7 @@
 import { hashPiece, type Message, type ToolDefinition } from "@tare/messages";
-import { applyElisions, type Elision, type ElisionCandidate } from "@tare/prune";
+import { applyElisions, type Elision, type ElisionCandidate, parsePlaceholder } from "@tare/prune";
 import { compactTool } from "@tare/schemas";
+import { said, type SayEdit } from "../arrival/say_edit.ts";
 
 /** Shows a placeholder instead of a tool result. */
 export interface ElideEdit extends Pick<Elision, "index" | "toolCallId" | "ref" | "text"> {
@@ -71,7 +72,7 @@ export interface KeepEdit {
  * A small record that changes what the model sees of an append-only history. Edits are sticky: once applied they
  * stay until a later edit of the same place replaces them. All positions count in the history, not in the view.
  */
-export type Edit = ElideEdit | DropEdit | SummariseEdit | ShortenEdit | CompactEdit | KeepEdit;
+export type Edit = SayEdit | ElideEdit | DropEdit | SummariseEdit | ShortenEdit | CompactEdit | KeepEdit;
 
 /** How something would leave: by an elision, by dropping a stretch of messages, or by an edit that is ready. */
 export type Way =
@@ -88,7 +89,7 @@ export function fittingEdits<E extends Edit>(
     if (edit.type === "compact") return true;
     if (edit.type === "keep") return edit.index < messages.length;
     if (edit.type === "shorten") return textAt(messages[edit.index], edit.part) !== undefined;
-    if (edit.type !== "elide") return edit.to <= messages.length;
+    if (edit.type !== "elide" && edit.type !== "say") return edit.to <= messages.length;
     const message = messages[edit.index];
     return message?.role === "tool" && message.tool_call_id === edit.toolCallId;
   });
@@ -144,8 +145,9 @@ export interface PlacedMessages {
 
 /** Like {@linkcode placedView}, for the messages alone. */
 export function placeMessages(history: readonly Message[], edits: readonly Edit[]): PlacedMessages {
+  const elisions = edits.filter((edit) => edit.type === "elide");
   const elided = shortened(
-    applyElisions(history, edits.filter((edit) => edit.type === "elide")),
+    applyElisions(withSaid(history, edits, elisions), elisions),
     edits.filter((edit) => edit.type === "shorten"),
   );
   const stretches = edits.filter((edit) => edit.type === "drop" || edit.type === "summarise");
@@ -189,6 +191,58 @@ export function compactedTools(
   const compact = new Set(edits.flatMap((edit) => edit.type === "compact" ? [edit.definition] : []));
   if (compact.size === 0) return tools;
   return tools.map((tool) => compact.has(hashPiece(tool)) ? compactTool(tool) : tool);
+}
+
+/** The messages, with what is new alone of results that are said so and not elided. */
+function withSaid(
+  history: readonly Message[],
+  edits: readonly Edit[],
+  elisions: readonly ElideEdit[],
+): readonly Message[] {
+  const edit = sayEdits(edits);
+  if (edit.size === 0) return history;
+  const elided = new Set(elisions.map(({ index }) => index));
+  const shown = [...history];
+  for (const [index, one] of edit) {
+    const message = history[index];
+    if (message?.role !== "tool" || message.tool_call_id !== one.toolCallId) {
+      throw new RangeError(`Cannot say message ${index} once: it is no such tool result`);
+    }
+    if (!elided.has(index)) shown[index] = said(message, one);
+  }
+  return shown;
+}
+
+/** Which messages of calls and results these edits hide. */
+export function hiddenBy(edits: readonly Edit[]): (place: number) => boolean {
+  const elided = new Set<number>();
+  const kept = new Set<number>();
+  const stretches: (DropEdit | SummariseEdit)[] = [];
+  for (const edit of edits) {
+    if (edit.type === "elide" && isPlaceholder(edit.text)) elided.add(edit.index);
+    if (edit.type === "keep") kept.add(edit.index);
+    if (edit.type === "drop" || edit.type === "summarise") stretches.push(edit);
+  }
+  return (place) =>
+    elided.has(place) ||
+    !kept.has(place) && stretches.some(({ from, to }) => from <= place && place < to);
+}
+
+/** Whether a text stands for all of a result. One that was truncated on arrival still shows head and tail. */
+export function isPlaceholder(text: string): boolean {
+  return parsePlaceholder(text.split("\n", 1)[0] ?? "")?.of === "result";
+}
+
+/** How results are said, by position: of several edits of one the last counts. */
+export function sayEdits(edits: readonly Edit[]): ReadonlyMap<number, SayEdit> {
+  return new Map(edits.flatMap((edit) => edit.type === "say" ? [[edit.index, edit]] : []));
+}
+
+/** What results referred to when they came, by position. */
+export function firstReferences(edits: readonly Edit[]): ReadonlyMap<number, SayEdit["references"]> {
+  return new Map(
+    edits.toReversed().flatMap((edit) => edit.type === "say" ? [[edit.index, edit.references]] : []),
+  );
 }
 
 /** The messages, those that are shortened as the model sees them. */

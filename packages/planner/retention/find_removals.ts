@@ -51,8 +51,8 @@ export interface Retention {
   readonly compactTools: boolean;
   /** So many calls long, what stays behind a cut must be worth being written again. Zero: it needn't be. */
   readonly horizonCalls: number;
-  /** Whether a read of the active turn stays whose file the user has named and nobody has edited since. */
-  readonly pins: boolean;
+  /** So many times as much weighs a read of the active turn whose file the user has named and nobody has edited since. */
+  readonly namedWeight: number;
 }
 
 /** Prompt tokens that a repair is expected to read. The prompt as it is would feed back: a large one would keep more. */
@@ -91,7 +91,7 @@ export const KEEP_WANTED: Retention = {
   stepTailTokens: 8_000,
   compactTools: true,
   horizonCalls: 5,
-  pins: true,
+  namedWeight: 8,
 };
 
 /** By age alone: results behind the protected tail go, whatever they hold; steps and tools stay. */
@@ -101,7 +101,7 @@ export const BY_AGE: Retention = {
   stepTailTokens: Infinity,
   compactTools: false,
   horizonCalls: 0,
-  pins: false,
+  namedWeight: 1,
 };
 
 /** Something that could leave the prompt as one. Tokens are the provider's. */
@@ -321,12 +321,11 @@ function shownIn({ from, to }: Step, layout: Layout): number[] {
 function mayLeave(
   { at, message, recalled }: Result,
   { layout, standings }: Seen,
-  { retention, scale, pinned }: RemovalOptions,
+  { scale, pinned }: RemovalOptions,
 ): boolean {
   const found = layout.find(at);
   if (!found || pinned.kept.has(at) || scale.perToken * found.tokens < MIN_TOKENS) return false;
   const bearer = standings.bearers[at]!;
-  if (retention.pins && at >= standings.activeStart && standings.isPinned(bearer)) return false;
   const isFresh = standings.call - bearer.came < OFTEN_RECALLED_CALLS;
   if (recalled !== undefined && isFresh && standings.isRecalledOften(recalled)) return false;
   return found.message === message || !standings.showsRecalled(String(found.message.content));
@@ -390,8 +389,10 @@ function lossAt(
   { layout, standings }: Seen,
   { retention, profile, scale }: RemovalOptions,
 ): number {
-  const { fileText, edits, names, came, wanted } = standings.bearers[at]!;
-  return retention.loss({
+  const bearer = standings.bearers[at]!;
+  const { fileText, edits, names, came, wanted } = bearer;
+  const weight = at >= standings.activeStart && standings.isNamed(bearer) ? retention.namedWeight : 1;
+  return weight * retention.loss({
     tokens: scale.perToken * layout.tokensAt(at),
     fileText,
     edits,

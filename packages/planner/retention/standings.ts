@@ -15,6 +15,7 @@ import {
   resultText,
   traitsOf,
 } from "@tare/prune";
+import { readCall } from "./call_facts.ts";
 
 /** Until which call something is known to be worth carrying, so that it needn't be looked at again. */
 export class Quiet {
@@ -42,7 +43,7 @@ export interface Bearer {
   readonly edits: boolean;
   readonly files: readonly string[];
   /** The call before which it came. */
-  readonly came: number;
+  came: number;
   /** The call before which it came, or by which one of its names was last used. */
   wanted: number;
   /** Names of which it is the newest bearer. */
@@ -98,6 +99,8 @@ export class Standings {
   /** The call that last edited each file. */
   readonly #edited = new Map<string, number>();
   readonly #named = new Set<string>();
+  /** What shows each file. */
+  readonly #showing = new Map<string, Bearer[]>();
   readonly #recalls = new Map<string, number>();
   #open: { readonly from: number; readonly calls: number; readonly stays: boolean } | undefined;
   #answered = false;
@@ -128,6 +131,13 @@ export class Standings {
     for (const bearer of this.bearers) wake(bearer);
   }
 
+  /** Takes note that the newest message refers to one in front of it. */
+  renew(at: number): void {
+    const bearer = this.bearers[at]!;
+    bearer.wanted = this.call;
+    bearer.came = this.call;
+  }
+
   /** Position of the first message of the turn that is being worked on. */
   get activeStart(): number {
     return this.turnStarts.at(-1) ?? 0;
@@ -142,7 +152,7 @@ export class Standings {
   newestAnswer = -1;
 
   /** Whether a message shows a file that the user has named and that nobody has edited since it came. */
-  isPinned({ fileText, files, came }: Bearer): boolean {
+  isNamed({ fileText, files, came }: Bearer): boolean {
     if (!fileText || files.some((file) => (this.#edited.get(file) ?? -1) > came)) return false;
     return files.some((file) => file.length >= 5 && this.#named.has(file));
   }
@@ -161,7 +171,11 @@ export class Standings {
   #addTurn({ role, ...message }: Message, at: number): void {
     if (role === "system" || role === "developer") return;
     if (role === "user") {
-      if (this.#answered) this.turnStarts.push(at);
+      if (this.#answered) {
+        // Files that the user named weigh as much in the active turn alone.
+        for (const bearer of this.bearers.slice(this.activeStart)) if (bearer.fileText) wake(bearer);
+        this.turnStarts.push(at);
+      }
       for (const name of fileNamesIn(contentText(message.content))) this.#named.add(name);
     }
     if (role === "assistant") this.newestAnswer = at;
@@ -193,7 +207,15 @@ export class Standings {
       before.names--;
       wake(before);
     }
-    if (edits) { for (const file of files) this.#edited.set(file, call); }
+    for (const file of files) {
+      const showing = this.#showing.get(file);
+      if (edits) {
+        this.#edited.set(file, call);
+        showing?.forEach(wake);
+      }
+      if (showing) showing.push(bearer);
+      else this.#showing.set(file, [bearer]);
+    }
     this.bearers.push(bearer);
   }
 
@@ -255,23 +277,6 @@ interface Facts {
   readonly wants: ReadonlySet<string>;
 }
 
-/** What a call is about. */
-interface CallFacts {
-  readonly reads: boolean;
-  readonly edits: boolean;
-  readonly files: readonly string[];
-  /** Every text in its arguments. */
-  readonly texts: readonly string[];
-}
-
-const READS = /^(?:read|read_?file|view|open|cat|notebook_?read)$/i;
-const EDITS =
-  /^(?:(?:multi|notebook)?_?edit(?:_?file)?|write(?:_?file)?|create|apply_?patch|str_replace\w*)$/i;
-const SHELLS = /^(?:bash|shell|exec_command|power_?shell|run_command|local_shell|terminal)$/i;
-const READING_COMMAND = /(?:^|[\s;&|(])(?:cat|sed -n|nl|head)\s(?!.*(?:<<|>\s*\S))/;
-const FILE_IN_COMMAND = /[\w@./-]*[\w-]\.[A-Za-z]\w{0,5}\b/g;
-const FILE_IN_PATCH = /^\*\*\* (?:Update|Add) File: (.+)$/gm;
-const PATH_ARGUMENT = /^(?:file_?)?(?:path|name)$|^file$/i;
 /** Of longer texts head and tail are looked at. */
 const MAX_CHARS = 200_000;
 
@@ -310,60 +315,6 @@ function findFacts(
 /** The words of a text that could name a file, without folders. */
 function fileNamesIn(text: string): string[] {
   return (headAndTail(text).match(/[\w@.-]+/g) ?? []).map((word) => word.replace(/\.+$/, ""));
-}
-
-const known = new WeakMap<ToolCall, CallFacts>();
-
-function readCall(call: ToolCall, tools: PruneOptions["tools"]): CallFacts {
-  let facts = known.get(call);
-  if (!facts) known.set(call, facts = parseCall(call, tools));
-  return facts;
-}
-
-function parseCall(call: ToolCall, tools: PruneOptions["tools"]): CallFacts {
-  const { name: tool, arguments: input } = meantCall(call);
-  const traits = traitsOf(tool, { ...(tools && { tools }) });
-  const values = argumentsIn(input);
-  const texts = values.map(({ text }) => text);
-  const patches = texts.filter((text) => text.includes("*** Begin Patch"));
-  const edits = EDITS.test(tool) || patches.length > 0 || traits.writes !== undefined;
-  const readsFile = !edits && (READS.test(tool) || traits.reads !== undefined);
-  const command = SHELLS.test(tool) && !edits ? texts.find((text) => READING_COMMAND.test(text)) : undefined;
-  const isPath = (name: string) =>
-    name === traits.reads || name === traits.writes || PATH_ARGUMENT.test(name);
-  const files = [
-    ...(edits || readsFile ? values.flatMap(({ name, text }) => isPath(name) ? [text] : []) : []),
-    ...patches.flatMap((text) => [...text.matchAll(FILE_IN_PATCH)].flatMap(([, file]) => file ?? [])),
-    ...(command?.match(FILE_IN_COMMAND) ?? []),
-  ];
-  return {
-    reads: readsFile || command !== undefined,
-    edits,
-    files: files.map((file) => file.split(/[/\\]/).findLast((part) => part !== "") ?? file),
-    texts,
-  };
-}
-
-interface Argument {
-  readonly name: string;
-  readonly text: string;
-}
-
-/** Every text in a call's arguments, with the name of the argument that holds it. */
-function argumentsIn(input: string): Argument[] {
-  try {
-    return textsIn("", JSON.parse(input));
-  } catch {
-    // No JSON, or nested too deep to walk.
-    return [{ name: "", text: input }];
-  }
-}
-
-function textsIn(name: string, value: unknown): Argument[] {
-  if (typeof value === "string") return [{ name, text: value }];
-  if (Array.isArray(value)) return value.flatMap((part) => textsIn(name, part));
-  if (typeof value !== "object" || value === null) return [];
-  return Object.entries(value).flatMap(([key, part]) => textsIn(key, part));
 }
 
 /** Kinds of the characters that names are made of; a sign stands inside of names alone. */

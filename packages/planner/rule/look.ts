@@ -29,7 +29,14 @@ import {
   rideOf,
   type Wishes,
 } from "../edits/pin.ts";
-import { compactedTools, type Edit, type History, type PlacedView } from "../edits/view.ts";
+import {
+  compactedTools,
+  type Edit,
+  firstReferences,
+  type History,
+  type PlacedView,
+  sayEdits,
+} from "../edits/view.ts";
 import {
   type AloneRequest,
   bookCall,
@@ -205,18 +212,24 @@ export class KnownSession {
     return this.#layout.isStartOf(history);
   }
 
-  /** Reads what is new of a history, a message at each step: most of the work of looking at it. */
-  *take(history: readonly Message[]): Generator<void, void> {
+  /**
+   * Reads what is new of a history, a message at each step: most of the work of looking at it.
+   *
+   * @param edits Those made so far: what a result refers to is wanted again.
+   */
+  *take(history: readonly Message[], edits: readonly Edit[]): Generator<void, void> {
     if (this.#taken.some((message, at) => message !== history[at])) {
       this.#standings = new Standings(this.#options);
       this.#taken = [];
     }
     const taken = this.#taken;
+    const referred = taken.length < history.length ? firstReferences(edits) : undefined;
     // Somebody else may look at another history meanwhile.
     while (taken === this.#taken && taken.length < history.length) {
       const message = history[taken.length]!;
-      taken.push(message);
+      const at = taken.push(message) - 1;
       this.#standings.add(message);
+      for (const { source } of referred?.get(at) ?? []) this.#standings.renew(source);
       // It is remembered, for who asks next.
       countMessageTokens(message, this.#options.countTokens);
       yield;
@@ -348,7 +361,7 @@ export class KnownSession {
     return {
       view: { ...layout.placed, tools },
       promptTokens,
-      saved: savedTokens(layout, { truncated, all, schemas: toolsBefore - toolTokens }),
+      saved: savedTokens(layout, { edits, truncated, all, schemas: toolsBefore - toolTokens }),
       cachedTokens: servedTokens(this.profile, { promptTokens, sharedTokens }),
     };
   }
@@ -432,7 +445,7 @@ export class KnownSession {
   #update(history: readonly Message[], edits: readonly Edit[]): void {
     const shared = this.#sharedLength(history);
     const { ownTokens = 0, fullTokens = 0 } = (this.#isNew ? this.#before : this.#layout) ?? {};
-    for (const _ of this.take(history)) { /* Each step at once. */ }
+    for (const _ of this.take(history, edits)) { /* Each step at once. */ }
     let kept = this.#layout.update(history, edits);
     if (this.#isNew) kept = this.#keptOf(this.#before);
     this.#isNew = false;
@@ -492,15 +505,23 @@ export function sharePrompt(
 /** What each mechanism keeps out of a prompt. */
 export function savedTokens(
   layout: Layout,
-  { truncated, all, schemas }: {
+  { edits, truncated, all, schemas }: {
+    readonly edits: readonly Edit[];
     readonly truncated: readonly number[];
     readonly all: number;
     readonly schemas: number;
   },
 ): SavedTokens {
   const truncate = truncated.reduce((sum, at) => sum + layout.savedAt(at), 0);
-  const prune = layout.sums.elided - truncate;
-  return { context: all - schemas - prune - truncate, prune, schemas, truncate };
+  let [notation, references] = [0, 0];
+  for (const { index, notationTokens } of sayEdits(edits).values()) {
+    if (!layout.shows(index)) continue;
+    notation += notationTokens;
+    references += layout.savedAt(index) - notationTokens;
+  }
+  const prune = layout.sums.elided - truncate - notation - references;
+  const context = all - schemas - layout.sums.elided;
+  return { context, prune, schemas, truncate, references, notation };
 }
 
 function commonLength(hashes: readonly number[], messages: readonly Message[]): number {

@@ -279,7 +279,10 @@ export const PASSING_SESSION_DETAILS = closed({
   prompt: orNull(closed({
     tokens: NUMBER,
     windowTokens: orNull(NUMBER),
-    left: closed(numbers(["context", "prune", "schemas", "truncate"]), "GatewayLeft"),
+    left: closed(
+      numbers(["context", "prune", "schemas", "truncate", "references", "notation"]),
+      "GatewayLeft",
+    ),
   }, "GatewayPrompt")),
   rewrites: Type.Array(closed({ at: TIME, ...REWRITE }, "GatewayRewrite")),
   compactionCalls: Type.Array(closed({

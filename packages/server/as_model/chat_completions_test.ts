@@ -48,7 +48,14 @@ Deno.test("chatCompletionsRoute() answers with text, progress and usage", async 
 });
 
 Deno.test("chatCompletionsRoute() and createResponseRoute() tell what was rewritten and why as progress, whole and streamed", async () => {
-  const mechanisms = { context: false, prune: false, schemas: false, truncate: true };
+  const mechanisms = {
+    context: false,
+    prune: false,
+    schemas: false,
+    truncate: true,
+    references: true,
+    notation: true,
+  };
   const told = async (path: string, body: object) => {
     const { model } = scriptedModel([echoCall("long ".repeat(9_000)), { content: "Done." }]);
     return await (await post(serve(routeOptions(model, { mechanisms })), path, body)).text();

@@ -30,7 +30,14 @@ export interface Offering extends PolicyOptions {
   readonly mayDefer: boolean;
 }
 
-const NONE = { context: false, prune: false, schemas: false, truncate: false };
+const NONE = {
+  context: false,
+  prune: false,
+  schemas: false,
+  truncate: false,
+  references: false,
+  notation: false,
+};
 
 /** The ways to offer tools that are compared. Nothing but tools ever leaves the prompt. */
 export const OFFERINGS: readonly Offering[] = [

@@ -1,0 +1,205 @@
+/** A text as lines. Plain data. */
+export interface Notated {
+  /** Its lines without their numbers, in the form in which they are shown. */
+  readonly lines: readonly string[];
+  /** Of a numbered text, each line's number; −1 of a line that has none. */
+  readonly numbers?: readonly number[];
+  /** Of a numbered text, what stands in front of each line. */
+  readonly marks?: readonly string[];
+}
+
+/** A text that is numbered has more numbers than this, in over half of its lines. */
+const LEAST_NUMBERED = 5;
+
+/** Notation is looked for where more lines than this have it. */
+const LEAST_HITS = 3;
+const LEAST_PATHS = 4;
+const LEAST_EQUAL = 3;
+
+/** Share of the paths that stand in one folder. */
+const SHARED_FOLDER = 0.6;
+
+const NUMBER = /^\s*(\d{1,7})(?:→|\t|\| ?)/;
+const HIT = /^((?:[A-Za-z]:)?[^:\s][^:\n]*):(\d+):/;
+// deno-lint-ignore no-control-regex
+const TERMINAL_CODE = /\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\^_])/g;
+const PATH = /^(?:[A-Za-z]:)?[^\s:"'`<>|*?(){}]*[/\\][^\s:"'`<>|*?(){}]*$/;
+
+/**
+ * A text without notation that says nothing: terminal codes and what they overwrote, the path in front of each hit of
+ * a search, the folder that all paths of a list share, white space between the parts of JSON, lines that repeat the one
+ * above. Of a numbered text and of a file's only line numbers go, which edits don't quote (see {@linkcode render}).
+ *
+ * @param fileText Whether it shows a file: then it is left as it is, but for its numbers.
+ * @param notation Whether anything is shortened at all. Default: yes.
+ */
+export function notate(
+  text: string,
+  { fileText, notation = true }: { readonly fileText: boolean; readonly notation?: boolean },
+): Notated {
+  const raw = text.split("\n");
+  const numbered = withoutNumbers(raw);
+  if (numbered) return numbered;
+  if (fileText || !notation) return { lines: raw };
+  const plain = withoutTerminalCodes(raw);
+  const json = compactJson(plain.length === raw.length ? text : plain.join("\n"));
+  if (json !== undefined) return { lines: [json] };
+  return { lines: withoutRepeats(withSharedFolder(withHeadings(plain))) };
+}
+
+/** The lines of a text that is numbered, apart from their numbers; nothing if it isn't. */
+function withoutNumbers(raw: readonly string[]): Required<Notated> | undefined {
+  const lines: string[] = [];
+  const numbers: number[] = [];
+  const marks: string[] = [];
+  let numbered = 0;
+  for (const line of raw) {
+    const [mark = "", digits] = NUMBER.exec(line) ?? [];
+    const number = digits === undefined ? -1 : Number(digits);
+    // A table of data counts up too, but not in steps of one.
+    const isNext = number >= 0 && (numbered === 0 || number > (numbers.findLast((one) => one >= 0) ?? -1));
+    if (isNext) numbered++;
+    numbers.push(isNext ? number : -1);
+    marks.push(isNext ? mark : "");
+    lines.push(isNext ? line.slice(mark.length) : line);
+  }
+  const isNumbered = numbered > LEAST_NUMBERED && 2 * numbered > raw.length;
+  const steps = numbers.filter((number, at) => number >= 0 && number === (numbers[at - 1] ?? NaN) + 1).length;
+  return isNumbered && 2 * steps > numbered ? { lines, numbers, marks } : undefined;
+}
+
+/** The lines as a terminal shows them in the end. */
+function withoutTerminalCodes(lines: readonly string[]): readonly string[] {
+  return lines.map((line) => {
+    if (!/[\x1b\r]/.test(line)) return line;
+    const plain = line.replace(TERMINAL_CODE, "");
+    const end = plain.endsWith("\r") ? plain.length - 1 : plain.length;
+    const over = plain.lastIndexOf("\r", end - 1);
+    return over < 0 ? plain : plain.slice(over + 1);
+  });
+}
+
+/** JSON without the white space between its parts; nothing if the text is none. */
+function compactJson(text: string): string | undefined {
+  const first = text.trimStart()[0];
+  if (first !== "{" && first !== "[") return undefined;
+  try {
+    JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+  // Numbers stay as they are written.
+  return text.replace(/("(?:[^"\\]|\\.)*")|\s+/g, (_, string?: string) => string ?? "");
+}
+
+/** Hits of a search under a heading for each file in place of its path in front of each. */
+function withHeadings(lines: readonly string[]): readonly string[] {
+  const hits = lines.map((line) => HIT.exec(line)?.[1]);
+  const count = hits.filter((path) => path !== undefined).length;
+  if (count <= LEAST_HITS || 2 * count <= lines.length) return lines;
+  const shown: string[] = [];
+  let heading: string | undefined;
+  for (const [at, line] of lines.entries()) {
+    let path = hits[at];
+    // Lines around a hit have a dash for the colon.
+    if (path === undefined && heading !== undefined && isAround(line, heading)) path = heading;
+    if (path === undefined) {
+      shown.push(line);
+      if (line !== "--") heading = undefined;
+      continue;
+    }
+    if (path !== heading) shown.push(path);
+    heading = path;
+    shown.push(line.slice(path.length + 1));
+  }
+  return shorter(shown, lines);
+}
+
+function isAround(line: string, path: string): boolean {
+  return line.startsWith(`${path}-`) && /^\d+-/.test(line.slice(path.length + 1));
+}
+
+/** Paths behind the folder that they share, which is said once. */
+function withSharedFolder(lines: readonly string[]): readonly string[] {
+  const words = lines.filter((line) => line !== "" && !/\s/.test(line));
+  const paths = words.filter((line) => PATH.test(line));
+  if (paths.length <= LEAST_PATHS || paths.length <= SHARED_FOLDER * lines.length) return lines;
+  const folder = sharedFolder(paths);
+  // A path from elsewhere would read like one from there.
+  if (folder === "" || words.some((line) => !line.startsWith(folder) || line === folder)) return lines;
+  const shown = lines.map((line) => line.startsWith(folder) ? line.slice(folder.length) : line);
+  return shorter([`${folder}:`, ...shown], lines);
+}
+
+function sharedFolder([first = "", ...others]: readonly string[]): string {
+  let length = first.length;
+  for (const path of others) {
+    let at = 0;
+    while (at < length && path[at] === first[at]) at++;
+    length = at;
+  }
+  const folder = first.slice(0, length);
+  return folder.slice(0, 1 + Math.max(folder.lastIndexOf("/"), folder.lastIndexOf("\\")));
+}
+
+/** One line and a count in place of several that are equal. */
+function withoutRepeats(lines: readonly string[]): readonly string[] {
+  const shown: string[] = [];
+  for (let at = 0; at < lines.length;) {
+    const line = lines[at]!;
+    let end = at + 1;
+    while (end < lines.length && lines[end] === line) end++;
+    const more = end - at - 1;
+    if (more >= LEAST_EQUAL && line !== "") shown.push(line, `(${more} more lines like this)`);
+    else for (; at < end; at++) shown.push(line);
+    at = end;
+  }
+  return shown;
+}
+
+function shorter(shown: readonly string[], lines: readonly string[]): readonly string[] {
+  const length = (all: readonly string[]) => all.reduce((sum, line) => sum + line.length + 1, 0);
+  return length(shown) < length(lines) ? shown : lines;
+}
+
+/** A stretch of lines that is shown as one line. */
+export interface Stretch {
+  /** The first line, and the one behind the last. */
+  readonly from: number;
+  readonly to: number;
+  /** What is shown instead. */
+  readonly label: string;
+}
+
+/**
+ * The text again, with labels in place of stretches, which stand in order. With `notation` a numbered text keeps the
+ * number of its first line, of each tenth, and of lines behind a gap; otherwise all numbers.
+ */
+export function render(
+  { lines, numbers, marks }: Notated,
+  { stretches = [], notation = true }: {
+    readonly stretches?: readonly Stretch[];
+    readonly notation?: boolean;
+  } = {},
+): string {
+  if (stretches.length === 0 && !numbers) return lines.join("\n");
+  const shown: string[] = [];
+  let at = 0;
+  let before = NaN;
+  const showTo = (end: number) => {
+    for (; at < end; at++) {
+      const number = numbers?.[at] ?? -1;
+      const isMarked = !notation || number !== before + 1 || number % 10 === 0;
+      shown.push(isMarked ? `${marks?.[at] ?? ""}${lines[at]}` : lines[at]!);
+      before = number < 0 ? NaN : number;
+    }
+  };
+  for (const { from, to, label } of stretches) {
+    showTo(from);
+    shown.push(label);
+    at = to;
+    before = NaN;
+  }
+  showTo(lines.length);
+  return shown.join("\n");
+}
