@@ -1,13 +1,18 @@
 /**
  * Plays recorded sessions call by call under each policy against a simulated prefix cache, and prints what each costs
- * and forgets. A call that needs what its prompt no longer shows is preceded by a repair, which is paid.
+ * and forgets. A call that needs a text or a name which stood earlier and which its prompt no longer shows is preceded
+ * by a repair, which is paid. `unaffected` is the share of sessions that needed none.
  *
  *     deno task bench:economy [--data DIR] [--profile NAME]… [--policy NAME]… [--split A|B] [--window TOKENS]
- *                             [--limit N] [--bare] [--by-length] [--json] [--plot FILE.svg]
+ *                             [--limit N] [--bare] [--names parts|whole] [--by-length] [--json]
+ *                             [--plot FILE.svg]
  *
  * Without `--data` a generated workload is played. `--split` takes one half of the recordings. `--bare` counts prompt
- * tokens alone: no fixed prefix, no recall tool, no output. `--by-length` adds rows by the number of calls. `--json`
- * prints one object a line. `--plot` draws the first profile.
+ * tokens alone: no fixed prefix, no recall tool, no output. A name counts as shown where each of its parts is, such as
+ * `a/b.ts` under a heading `a/`; with `--names whole` only as it is. `--by-length` adds rows by the number of calls.
+ * `--json` prints one object a line. `--plot` draws the first profile.
+ *
+ * `planner` has the defaults of gateway, server and adapters; the policies `planner-…` differ in what they are named for.
  *
  * @module
  */
@@ -19,6 +24,7 @@ import { halfOf } from "./bench/economy/half_of.ts";
 import { type EconomyRow, measureEconomy } from "./bench/economy/measure_economy.ts";
 import { plot } from "./bench/economy/plot.ts";
 import { POLICIES, policyNamed } from "./bench/economy/policies/policies.ts";
+import type { NamesShown } from "./bench/economy/sight.ts";
 import { formatTable } from "./bench/format_table.ts";
 import { type Data, loadData } from "./bench/economy/load_data.ts";
 import { generateWorkload } from "./bench/economy/workload.ts";
@@ -43,6 +49,7 @@ export async function benchEconomy(args: readonly string[], { names, named }: Ch
       window: { type: "string" },
       limit: { type: "string", default: "Infinity" },
       bare: { type: "boolean", default: false },
+      names: { type: "string", default: "parts" },
       "by-length": { type: "boolean", default: false },
       json: { type: "boolean", default: false },
       plot: { type: "string" },
@@ -52,6 +59,7 @@ export async function benchEconomy(args: readonly string[], { names, named }: Ch
   for (const policy of values.policy) named(policy);
   const limit = positive("--limit", values.limit);
   const window = values.window === undefined ? {} : { windowTokens: positive("--window", values.window) };
+  const namesShown = readNamesShown(values.names);
   const data = readData(values.data, { limit, split: values.split });
 
   const { count: countTokens } = await loadTokenizer();
@@ -65,6 +73,7 @@ export async function benchEconomy(args: readonly string[], { names, named }: Ch
       named,
       countTokens,
       bare: values.bare,
+      namesShown,
       byLength: values["by-length"],
       onSession: bar.step,
       ...window,
@@ -85,6 +94,11 @@ function positive(option: string, value: string): number {
   const number = Number(value);
   if (number > 0) return number;
   throw new RangeError(`Cannot use ${option} ${value}: it must be a number above 0`);
+}
+
+function readNamesShown(value: string): NamesShown {
+  if (value === "parts" || value === "whole") return value;
+  throw new RangeError(`Cannot use --names ${value}: it must be parts or whole`);
 }
 
 /** The sources, or one half of each. */
@@ -117,6 +131,7 @@ const HEAD = [
   "κ=3",
   "repairs/100",
   "lost edits",
+  "unaffected",
   "user gone",
   "worst",
   "prompt",
@@ -137,6 +152,7 @@ function cells(row: EconomyRow): string[] {
     row.cost3.toFixed(3),
     row.repairsPer100.toFixed(1),
     percent(row.editsLostText),
+    percent(row.unaffected),
     percent(row.userTokensGone),
     row.worst.toFixed(3),
     row.promptVsResend.toFixed(3),

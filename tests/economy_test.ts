@@ -14,7 +14,7 @@ import type { MakePolicy, Policy } from "../scripts/bench/economy/policies/polic
 import { repair, REPAIR_TOKENS } from "../scripts/bench/economy/repair.ts";
 import { loadData } from "../scripts/bench/economy/load_data.ts";
 import { readRecording, type Recording } from "../scripts/bench/economy/recording.ts";
-import { generateWorkload } from "../scripts/bench/economy/workload.ts";
+import { generateWorkload, withHugeResult } from "../scripts/bench/economy/workload.ts";
 
 const countTokens = estimateTokens;
 
@@ -164,6 +164,90 @@ Deno.test("play() takes no name in a placeholder's list for shown", async () => 
   assertEquals((await play(recording, listing, PLAY)).repairs, 1);
 });
 
+/** Shows every result as `show` says, by its place among the results. */
+function showing(show: (text: string, place: number) => string): MakePolicy {
+  return () => ({
+    view({ messages, tools }) {
+      let place = 0;
+      return {
+        messages: messages.map((message) =>
+          message.role === "tool" ? { ...message, content: show(String(message.content), place++) } : message
+        ),
+        tools,
+      };
+    },
+  });
+}
+
+Deno.test("play() takes a name for shown whose parts are shown, unless it must be shown whole", async () => {
+  const recording = readRecording(line([
+    { role: "user", content: "Go." },
+    ...round("1", "src/somewhere/deep.ts"),
+    ...round("2", "x", '{"path":"src/somewhere/deep.ts"}'),
+    { role: "assistant", content: "Done." },
+  ]));
+  const repairs = async (text: string, namesShown?: "whole" | "parts") =>
+    (await play(recording, showing(() => text), { ...PLAY, ...(namesShown && { namesShown }) })).repairs;
+  const grouped = "src/somewhere:\n  deep.ts";
+  assertEquals(await repairs(grouped), 0);
+  assertEquals(await repairs(grouped, "whole"), 1);
+  assertEquals(await repairs("src/somewhere/deep.ts", "whole"), 0);
+  // A part must stand by itself, and no list of what left shows it.
+  assertEquals(await repairs("src/somewhere:\n  deeper.ts"), 1);
+  assertEquals(await repairs("src/somewhere\n[elided: read result, 21 bytes]\nIt names: deep.ts"), 1);
+});
+
+Deno.test("play() takes what a reference points at for shown where it stands, and nothing that the reference quotes", async () => {
+  const text = "     1→const needed = true;\n     2→const other = needed;";
+  const recording = readRecording(line([
+    { role: "user", content: "Go." },
+    ...round("1", `src/somewhere/deep.ts\n${text}`),
+    ...round("2", text),
+    ...round("3", "x", '{"path":"src/somewhere/deep.ts"}'),
+    ...round("4", "x", '{"old_string":"const needed = true;","new_string":""}'),
+    { role: "assistant", content: "Done." },
+  ]));
+  const label =
+    '[lines 1-2 unchanged, as in src/somewhere/deep.ts above: "const needed = true;" to "const other = needed;"]';
+  const referring = (source: (text: string) => string) =>
+    showing((text, place) => place === 0 ? source(text) : place === 1 ? label : text);
+  const shown = await play(recording, referring((text) => text), PLAY);
+  assertEquals([shown.repairs, shown.edits, shown.editsWithLostText], [0, 1, 0]);
+  const dangling = await play(recording, referring(() => "[elided: read result, 80 bytes]"), PLAY);
+  assertEquals([dangling.repairs, dangling.edits, dangling.editsWithLostText], [2, 1, 1]);
+});
+
+Deno.test("play() finds an edit's lines in a read of which only some lines are numbered", async () => {
+  const lines = Array.from({ length: 12 }, (_, at) => `  const value${at + 1} = measured(${at});`);
+  const numbered = (at: number) => `${String(at + 1).padStart(6)}\t${lines[at]}`;
+  const recording = readRecording(line([
+    { role: "user", content: "Go." },
+    ...round("1", lines.map((_, at) => numbered(at)).join("\n")),
+    ...round("2", "x", JSON.stringify({ old_string: lines.slice(2, 11).join("\n"), new_string: "" })),
+    { role: "assistant", content: "Done." },
+  ]));
+  const sparse = lines.map((text, at) => at === 0 || at === 9 ? numbered(at) : text);
+  const lost = async (shown: readonly string[]) =>
+    (await play(recording, showing((text, place) => place === 0 ? shown.join("\n") : text), PLAY))
+      .editsWithLostText;
+  assertEquals(await lost(sparse), 0);
+  // Behind the gap the next line has its number.
+  assertEquals(await lost([...sparse.slice(0, 4), numbered(5), ...sparse.slice(6)]), 1);
+});
+
+Deno.test("play() looks for the old lines of a patch that moves a file", async () => {
+  const patch =
+    "*** Begin Patch\n*** Update File: a.ts\n*** Move to: b.ts\n@@\n-const needed = true;\n+const needed = 1;\n*** End Patch";
+  const recording = readRecording(line([
+    { role: "user", content: "Go." },
+    ...round("1", "const needed = true;"),
+    ...round("2", "x", JSON.stringify({ input: patch })),
+    { role: "assistant", content: "Done." },
+  ]));
+  const { edits, editsWithLostText } = await play(recording, showing(() => "[elided: read result]"), PLAY);
+  assertEquals([edits, editsWithLostText], [1, 1]);
+});
+
 Deno.test("play() lets a call that needs what is gone recall it first, and the policy plans on with that", async () => {
   const recording = readRecording(line([
     { role: "user", content: "Go." },
@@ -304,6 +388,46 @@ Deno.test("measureEconomy() gives sessions over the window rows of their own, an
     ["generated (over, 26–60 calls)", 1, 39],
     ["generated (over, 61–120 calls)", 2, 61 + 104],
   ]);
+});
+
+Deno.test("measureEconomy() tells the share of sessions in which nothing needed was missing, by length too", async () => {
+  const session = (id: string, rounds: number, needed: string) =>
+    readRecording(line([
+      { role: "user", content: "Go." },
+      ...round("first", "let neededName = 1;"),
+      ...Array.from({ length: rounds }, (_, at) => round(`${at}`, "x")).flat(),
+      ...round("last", "x", JSON.stringify({ q: needed })),
+      { role: "assistant", content: "Done." },
+    ], { id }));
+  const recordings = [
+    session("a", 1, "neededName"),
+    session("b", 1, "nothing"),
+    session("c", 30, "neededName"),
+  ];
+  const rows = await measureEconomy([{ name: "made", recordings }], {
+    profile: profileNamed("openai"),
+    policies: ["resend", "forgetful"],
+    named: (name) => ({ make: name === "resend" ? resend : forgetful, recall: false }),
+    countTokens,
+    byLength: true,
+  });
+  assertEquals(rows.map(({ data, policy, unaffected }) => [data, policy, unaffected]), [
+    ["made (fits, 1–25 calls)", "resend", 1],
+    ["made (fits, 1–25 calls)", "forgetful", 1 / 2],
+    ["made (fits, 26–60 calls)", "resend", 1],
+    ["made (fits, 26–60 calls)", "forgetful", 0],
+    ["made", "resend", 1],
+    ["made", "forgetful", 1 / 3],
+  ]);
+});
+
+Deno.test("the planner truncates on arrival as it ships, and its variants take from it what they are named for", async () => {
+  const recording = withHugeResult(generateWorkload()[0]!);
+  const most = async (policy: string) =>
+    (await play(recording, POLICIES[policy]!, { ...PLAY, recall: true })).maxPromptTokens;
+  assert(await most("planner") < 30_000);
+  assert(await most("planner-untruncated") > 100_000);
+  assert(await most("planner-age") > 100_000);
 });
 
 Deno.test("plot() draws a point for each policy", async () => {

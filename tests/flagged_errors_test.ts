@@ -31,7 +31,7 @@ Deno.test({
       ).length;
       const left = { elided: new Set<string>(), gone: new Set<string>(), others: new Set<string>() };
       await play(recording, (options) => {
-        const policy = plannerPolicy(options, {});
+        const policy = plannerPolicy(options);
         return {
           ...policy,
           async view(call) {

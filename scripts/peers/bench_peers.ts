@@ -3,7 +3,7 @@
  * options it takes and whose policies `--policy` knows too:
  *
  *     deno task bench:peers [--data DIR] [--profile NAME]… [--policy NAME]… [--split A|B] [--window TOKENS]
- *                           [--limit N] [--bare] [--json] [--plot FILE.svg]
+ *                           [--limit N] [--bare] [--names parts|whole] [--by-length] [--json] [--plot FILE.svg]
  *
  * Or plays sessions of 55 to 130 calls under each adapter of `@tare/adapters`, and under a small grid of settings of what
  * its framework ships for the same job; `--all` prints each of them as a line of JSON:

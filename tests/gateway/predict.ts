@@ -32,7 +32,7 @@ export interface PredictedCall {
 
 /**
  * What `bench:economy` says of a session under the planner as it ships, call by call: with the tools that the gateway
- * sends, and huge results truncated on arrival.
+ * sends.
  */
 export async function predict(
   recording: Recording,
@@ -42,7 +42,7 @@ export async function predict(
   const asSent: Recording = { ...recording, tools };
   const each: PredictedCall[] = [];
   const sums = await play(asSent, (options) => {
-    const policy = plannerPolicy(options, { mechanisms: { truncate: true } });
+    const policy = plannerPolicy(options);
     return {
       view: policy.view,
       sent(usage) {

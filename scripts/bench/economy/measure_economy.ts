@@ -5,6 +5,7 @@ import type { Data } from "./load_data.ts";
 import type { Recording } from "./recording.ts";
 import { play, type Played } from "./play.ts";
 import { policyNamed } from "./policies/policies.ts";
+import type { NamesShown } from "./sight.ts";
 
 /** How a policy does on some sessions at one provider. Costs and tokens are relative to resending everything. */
 export interface EconomyRow {
@@ -26,6 +27,8 @@ export interface EconomyRow {
   readonly repairsPer100: number;
   /** Share of the edits that replaced a text which stood earlier and was shown nowhere, nothing having been recalled. */
   readonly editsLostText: number;
+  /** Share of the sessions in which nothing that a call needed was missing. */
+  readonly unaffected: number;
   /** Share of the tokens of all user messages so far that a prompt lacked, mean over the calls. */
   readonly userTokensGone: number;
   /** Cost of the worst session, forgetting being free. */
@@ -50,6 +53,8 @@ export interface MeasureOptions {
   readonly windowTokens?: number;
   /** Prompt tokens alone: no fixed prefix, no recall tool, no output. */
   readonly bare?: boolean;
+  /** How a name must be shown so that nothing of it is missing. Default: `parts`. */
+  readonly namesShown?: NamesShown;
   /** Whether sessions that fit and those that don't have a row for each length too. */
   readonly byLength?: boolean;
   /** Called after each played session. */
@@ -176,6 +181,7 @@ function toRow(
     cost3: costAt(3),
     repairsPer100: 100 * closed("repairs") / calls,
     editsLostText: open("editsWithLostText") / Math.max(1, open("edits")),
+    unaffected: pairs.filter((pair) => pair.open.repairs === 0).length / pairs.length,
     userTokensGone: open("userShareGone") / calls,
     worst: Math.max(...pairs.map((pair, at) => pair.open.cost / resent[at]!.open.cost)),
     promptVsResend: open("promptTokens") / resend("promptTokens"),

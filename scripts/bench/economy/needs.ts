@@ -17,6 +17,9 @@ const LINE_CHARACTERS = 12;
 
 const WORD = /[A-Za-z0-9_./-]{8,}/g;
 
+/** A part of a name: what stands between its dots, slashes and hyphens. */
+const PART = /[A-Za-z0-9_]{2,}/g;
+
 /** A word that no prose holds: with a digit, a sign or an inner capital. */
 const NO_PLAIN_WORD = /[0-9_./-]|[a-z][A-Z]/;
 
@@ -26,23 +29,61 @@ const LINE_NUMBER = /^\s*(?:[\w./@-]+[:-])?\d+[→\t:|-]/;
 /** Names under which tools take the text that an edit replaces. */
 const OLD_TEXT = new Set(["old_string", "oldText", "old_str", "old"]);
 
-/** A line that stands for what left, and the list of names behind it. */
-const STAND_IN = /^\[elided: .*\](?:\nIt names: .*)?$/gm;
+const shownSets = new WeakMap<Message, Shown>();
+const partSets = new WeakMap<Message, ReadonlySet<string>>();
 
-const known = new WeakMap<Message, Shown>();
-
-/**
- * What a message shows. The lines by which a policy says what left don't count, nor the lists of names in them.
- * Written apart from every policy on purpose: a policy must not choose by what it is judged by.
- */
+/** What a message shows, whatever stands in it for something else left out. */
 export function shownBy(message: Message): Shown {
-  let shown = known.get(message);
+  let shown = shownSets.get(message);
   if (!shown) {
-    const texts = textsOf(message).map((text) => text.replaceAll(STAND_IN, ""));
+    const texts = shownTexts(message);
     shown = { lines: new Set(texts.flatMap(linesOf)), names: new Set(texts.flatMap(namesOf)) };
-    known.set(message, shown);
+    shownSets.set(message, shown);
   }
   return shown;
+}
+
+/** The parts of names, and all other words, that a message shows, likewise. */
+export function partsShownBy(message: Message): ReadonlySet<string> {
+  let parts = partSets.get(message);
+  if (!parts) {
+    parts = new Set(shownTexts(message).flatMap(partsOf));
+    partSets.set(message, parts);
+  }
+  return parts;
+}
+
+/** The parts of a name or of all words of a text. */
+export function partsOf(text: string): readonly string[] {
+  return text.match(PART) ?? [];
+}
+
+/** The texts of a message without the lines that stand in them for something else. */
+function shownTexts(message: Message): string[] {
+  return textsOf(message).map((text) => {
+    const lines = text.split("\n");
+    return lines.filter((line, at) => !isStandIn(line, lines[at - 1])).join("\n");
+  });
+}
+
+/**
+ * Whether a line stands for what isn't there: for what left (`[elided: …]`, and a list of names behind it), or, as a
+ * reference, for lines that are shown elsewhere (`[lines 3-40 unchanged, as in a.ts above: "…" to "…"]`, or a number
+ * of lines). What it
+ * quotes or lists isn't shown by it. Read apart from every policy on purpose: a policy must not choose by what it is
+ * judged by.
+ */
+function isStandIn(line: string, before = ""): boolean {
+  return isPlaceholder(line) || isReference(line) || (line.startsWith("It names: ") && isPlaceholder(before));
+}
+
+function isPlaceholder(line: string): boolean {
+  return line.startsWith("[elided: ") && line.endsWith("]");
+}
+
+function isReference(line: string): boolean {
+  const label = line.trim();
+  return label.startsWith("[") && label.includes(" unchanged, as in ") && label.endsWith("]");
 }
 
 /**
@@ -114,7 +155,7 @@ function patchedLines(text: string): string[] {
   const lines: string[] = [];
   let updating = false;
   for (const line of text.slice(start).split("\n")) {
-    if (line.startsWith("*** ")) updating = line.startsWith("*** Update File");
+    if (line.startsWith("*** ")) updating = /^\*\*\* (?:Update File|Move to): /.test(line);
     else if (updating && /^[ -]/.test(line)) lines.push(line.slice(1));
   }
   return lines;

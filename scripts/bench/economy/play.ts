@@ -6,7 +6,7 @@ import { isRefused } from "./is_refused.ts";
 import { wantedBy } from "./needs.ts";
 import type { MakePolicy, PolicyView } from "./policies/policy.ts";
 import { repair } from "./repair.ts";
-import { Sight } from "./sight.ts";
+import { type NamesShown, Sight } from "./sight.ts";
 
 /** What an output token costs, in the price of one uncached input token, by profile. */
 const OUTPUT_PRICES: Readonly<Record<string, number>> = {
@@ -35,6 +35,8 @@ export interface PlayOptions {
   readonly repairs: boolean;
   /** Prompt tokens alone: no fixed prefix, no recall tool, no output. */
   readonly bare?: boolean;
+  /** How a name must be shown so that nothing of it is missing. Default: `parts`. */
+  readonly namesShown?: NamesShown;
 }
 
 /** What a session cost under a policy, in the price of one uncached input token, and what it forgot. */
@@ -65,9 +67,9 @@ const REPAIR_MS = 4_000;
 
 /** Plays a recorded session call by call against a simulated prefix cache. */
 export async function play(recording: Recording, make: MakePolicy, options: PlayOptions): Promise<Played> {
-  const { countTokens, repairs } = options;
+  const { countTokens, repairs, namesShown = "parts" } = options;
   const history: Message[] = [];
-  const sight = new Sight();
+  const sight = new Sight(namesShown);
   const desk = new Desk(recording, options);
   const policy = await make({ ...options, recording });
   const sums = { repairCost: 0, repairs: 0, edits: 0, editsWithLostText: 0, userShareGone: 0, refused: 0 };

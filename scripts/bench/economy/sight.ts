@@ -1,6 +1,6 @@
 import { contentText, type Message, type UserMessage } from "@tare/messages";
 import type { PromptUnit } from "@tare/planner";
-import { shownBy } from "./needs.ts";
+import { partsOf, partsShownBy, shownBy } from "./needs.ts";
 
 /** What stood earlier in a session and is shown nowhere now. */
 export interface Lost {
@@ -8,8 +8,12 @@ export interface Lost {
   readonly names: ReadonlySet<string>;
 }
 
+/** How a name must be shown: as it is, or each of its parts anywhere (`a/b.ts` under a heading `a/`). */
+export type NamesShown = "whole" | "parts";
+
 /** The lines and names of a session: which message said each last, and which of them the model sees now. */
 export class Sight {
+  readonly #namesShown: NamesShown;
   readonly #lines = new Tally();
   readonly #names = new Tally();
   #users = 0;
@@ -17,6 +21,10 @@ export class Sight {
   #units: readonly PromptUnit[] = [];
   #view: readonly Message[] = [];
   #said = 0;
+
+  constructor(namesShown: NamesShown) {
+    this.#namesShown = namesShown;
+  }
 
   /** Takes note of what the session says next. `tokens` is counted for user messages only. */
   say(message: Message, countTokens: (message: UserMessage) => number): void {
@@ -47,7 +55,8 @@ export class Sight {
 
   /** Of what is wanted, what was said and isn't shown. */
   lost({ lines, names }: Lost): Lost {
-    return { lines: this.#lines.lost(lines), names: this.#names.lost(names) };
+    const lost = { lines: this.#lines.lost(lines), names: this.#names.lost(names) };
+    return this.#namesShown === "whole" ? lost : { ...lost, names: this.#withoutParts(lost.names) };
   }
 
   /** Positions of the messages that said last what is lost; newest first. */
@@ -66,6 +75,12 @@ export class Sight {
     let gone = 0;
     for (const { text, tokens } of this.#userTokens) if (!shown.has(text)) gone += tokens;
     return this.#users === 0 ? 0 : gone / this.#users;
+  }
+
+  /** Of names, those with a part that is shown nowhere. */
+  #withoutParts(names: ReadonlySet<string>): ReadonlySet<string> {
+    const isShown = (part: string) => this.#view.some((message) => partsShownBy(message).has(part));
+    return new Set([...names].filter((name) => !partsOf(name).every(isShown)));
   }
 
   #count(message: Message, by: 1 | -1): void {

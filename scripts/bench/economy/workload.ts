@@ -1,4 +1,4 @@
-import type { Message, ToolDefinition } from "@tare/messages";
+import { contentText, type Message, type ToolDefinition } from "@tare/messages";
 import { readRecording, type Recording } from "./recording.ts";
 import { seeded } from "../seeded.ts";
 import { pick, word } from "../words.ts";
@@ -40,6 +40,20 @@ export function generateWorkload(): Recording[] {
   return SHAPES.map((shape, at) =>
     generateSession(`generated-${at + 1}`, { ...shape, random: seeded(at + 1) })
   );
+}
+
+/** A session whose first result is repeated so often that it is longer than what enters a prompt whole. */
+export function withHugeResult(recording: Recording): Recording {
+  const { messages } = recording;
+  const first = messages.findIndex(({ role }) => role === "tool");
+  return {
+    ...recording,
+    messages: messages.map((message, at) =>
+      at === first && message.role === "tool"
+        ? { ...message, content: `${contentText(message.content)}\n`.repeat(40) }
+        : message
+    ),
+  };
 }
 
 interface Project {

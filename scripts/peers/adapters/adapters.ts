@@ -130,8 +130,6 @@ function adapted(
       windowTokens,
       countTokens,
       archive: memoryArchive(),
-      // As in all policies here: each is handed the results whole.
-      mechanisms: { truncate: false },
       now: () => nowMs,
       warn: (sentence) => {
         throw new Error(sentence);

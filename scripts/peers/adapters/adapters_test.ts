@@ -2,9 +2,9 @@ import { assert, assertEquals } from "@std/assert";
 import { estimateTokens } from "@tare/messages";
 import { profileNamed } from "@tare/planner";
 import { play } from "../../bench/economy/play.ts";
-import { asShipped } from "../../bench/economy/policies/planner_policy.ts";
+import { plannerPolicy } from "../../bench/economy/policies/planner_policy.ts";
 import type { MakePolicy } from "../../bench/economy/policies/policy.ts";
-import { generateWorkload } from "../../bench/economy/workload.ts";
+import { generateWorkload, withHugeResult } from "../../bench/economy/workload.ts";
 import { ADAPTERS } from "./adapters.ts";
 import { OWN_SETTINGS } from "./own_settings.ts";
 
@@ -18,10 +18,11 @@ const options = {
 };
 
 Deno.test("each adapter costs and forgets what the planner does, whoever keeps the session", async () => {
-  const { cost, epochs, repairs, refused } = await play(recording, asShipped, options);
+  const huge = withHugeResult(recording);
+  const { cost, epochs, repairs, refused } = await play(huge, plannerPolicy, options);
   assert(epochs > 1);
   for (const [framework, make] of Object.entries(ADAPTERS)) {
-    const played = await play(recording, make, options);
+    const played = await play(huge, make, options);
     assertEquals([framework, played.epochs, played.repairs, played.refused], [
       framework,
       epochs,

@@ -1,30 +1,48 @@
 import { plannerSession, type PromptSessionOptions } from "@tare/planner";
 import { BY_AGE } from "../../../../packages/planner/retention/find_removals.ts";
 import { memoryArchive } from "@tare/prune";
-import type { Policy, PolicyOptions } from "./policy.ts";
+import type { MakePolicy, Policy, PolicyOptions } from "./policy.ts";
 
-/** The planner as it ships. */
-export function asShipped(options: PolicyOptions): Policy {
-  return plannerPolicy(options, {});
+/** What a planner's policy is made with beside what every policy is handed. */
+interface PlannerOptions extends Partial<PromptSessionOptions> {
+  /** Whether the model can recall what left. Default: yes, also where `--bare` leaves the tool out of the prompt. */
+  readonly recall?: boolean;
 }
 
-/** The planner with exactly the choices of the optimum: by age, never dropping turns, without a limit to its loss. */
-export function byAge(options: PolicyOptions): Policy {
-  return plannerPolicy(options, { retention: BY_AGE, lossLimit: Infinity });
-}
+/** The planner with other options than it ships with, by the policy's name: so each part of it can be measured. */
+const VARIANTS: Readonly<Record<string, PlannerOptions>> = {
+  /** Every result whole until it leaves. */
+  "planner-untruncated": { mechanisms: { truncate: false } },
+  /** Nothing but letting go. */
+  "planner-repeating": { mechanisms: { references: false, notation: false } },
+  "planner-no-references": { mechanisms: { references: false } },
+  "planner-no-notation": { mechanisms: { notation: false } },
+  /** Exactly the choices of the optimum: by age, never dropping turns, without a limit to its loss, results whole. */
+  "planner-age": {
+    retention: BY_AGE,
+    lossLimit: Infinity,
+    mechanisms: { truncate: false, references: false, notation: false },
+  },
+};
 
-/** A prompt session's policy. `recall` says whether the model can recall what left; it can by default. */
+/** The planner as it ships, and its variants, by the policy's name. */
+export const PLANNERS: Readonly<Record<string, MakePolicy>> = Object.fromEntries(
+  Object.entries({ planner: {}, ...VARIANTS }).map(([name, options]) => [
+    name,
+    (given: PolicyOptions) => plannerPolicy(given, options),
+  ]),
+);
+
+/** The policy of a prompt session with the defaults of gateway, server and adapters, but for what `options` says. */
 export function plannerPolicy(
   { profile, windowTokens, countTokens }: PolicyOptions,
-  { recall = true, ...options }: Partial<PromptSessionOptions> & { readonly recall?: boolean },
+  { recall = true, ...options }: PlannerOptions = {},
 ): Policy {
   const session = plannerSession({
     profile,
     windowTokens,
     countTokens,
     archive: memoryArchive(),
-    // Every policy is handed the results whole.
-    mechanisms: { truncate: false },
     ...options,
   });
   return {

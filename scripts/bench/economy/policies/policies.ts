@@ -9,7 +9,7 @@ import {
   underPressure,
 } from "./fixed_policies.ts";
 import { clairvoyant } from "./optimum.ts";
-import { asShipped, byAge } from "./planner_policy.ts";
+import { PLANNERS } from "./planner_policy.ts";
 import type { MakePolicy } from "./policy.ts";
 
 /** What the benchmark can play, by name. */
@@ -24,8 +24,7 @@ export const POLICIES: Readonly<Record<string, MakePolicy>> = {
   "protect-40k": protect40k,
   compaction: compaction("cached"),
   "compaction-cold": compaction("cold"),
-  planner: asShipped,
-  "planner-age": byAge,
+  ...PLANNERS,
   optimum: clairvoyant,
 };
 
