@@ -82,7 +82,7 @@ const ALL_MECHANISMS: Mechanisms = {
 };
 
 /** Longest result that enters the prompt whole, in tokens. */
-const TRUNCATE_TOKENS = 8_000;
+const TRUNCATE_TOKENS = 16_000;
 
 const NOTHING_SAVED: SessionView["saved"] = {
   context: 0,

@@ -238,11 +238,9 @@ export function sayEdits(edits: readonly Edit[]): ReadonlyMap<number, SayEdit> {
   return new Map(edits.flatMap((edit) => edit.type === "say" ? [[edit.index, edit]] : []));
 }
 
-/** What results referred to when they came, by position. */
-export function firstReferences(edits: readonly Edit[]): ReadonlyMap<number, SayEdit["references"]> {
-  return new Map(
-    edits.toReversed().flatMap((edit) => edit.type === "say" ? [[edit.index, edit.references]] : []),
-  );
+/** How results were said when they came, by position. */
+export function arrivalEdits(edits: readonly Edit[]): ReadonlyMap<number, SayEdit> {
+  return new Map(edits.toReversed().flatMap((edit) => edit.type === "say" ? [[edit.index, edit]] : []));
 }
 
 /** The messages, those that are shortened as the model sees them. */

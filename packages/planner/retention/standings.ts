@@ -110,12 +110,16 @@ export class Standings {
     this.#options = options;
   }
 
-  /** Takes the next message. */
-  add(message: Message): void {
+  /**
+   * Takes the next message.
+   *
+   * @param shown What the model sees of it. Default: all.
+   */
+  add(message: Message, shown: Message = message): void {
     const at = this.bearers.length;
     this.#addTurn(message, at);
     const pair = this.#pairing.add(message);
-    this.#addBearer(message, pair?.call);
+    this.#addBearer(shown, pair?.call);
     this.#addStep(message, at, pair?.at);
     if (message.role === "assistant") this.call++;
     if (message.role === "tool" && pair) this.#addResult(message, at, pair.call);

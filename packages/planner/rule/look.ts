@@ -19,6 +19,7 @@ import {
 } from "../cache/predict.ts";
 import { RECALL_TOOL } from "@tare/prune";
 import { currentProfile, type Profile, profileNamed } from "../providers.ts";
+import { said } from "../arrival/say_edit.ts";
 import { Layout } from "../edits/layout.ts";
 import {
   findWishes,
@@ -32,7 +33,7 @@ import {
 import {
   compactedTools,
   type Edit,
-  firstReferences,
+  arrivalEdits,
   type History,
   type PlacedView,
   sayEdits,
@@ -223,13 +224,14 @@ export class KnownSession {
       this.#taken = [];
     }
     const taken = this.#taken;
-    const referred = taken.length < history.length ? firstReferences(edits) : undefined;
+    const arrived = taken.length < history.length ? arrivalEdits(edits) : undefined;
     // Somebody else may look at another history meanwhile.
     while (taken === this.#taken && taken.length < history.length) {
       const message = history[taken.length]!;
       const at = taken.push(message) - 1;
-      this.#standings.add(message);
-      for (const { source } of referred?.get(at) ?? []) this.#standings.renew(source);
+      const edit = arrived?.get(at);
+      this.#standings.add(message, edit && said(message, edit));
+      for (const { source } of edit?.references ?? []) this.#standings.renew(source);
       // It is remembered, for who asks next.
       countMessageTokens(message, this.#options.countTokens);
       yield;
