@@ -25,7 +25,11 @@ const WITH_RESULT: readonly Message[] = [
     content: null,
     tool_calls: [{ id: "1", type: "function", function: { name: "look", arguments: "{}" } }],
   },
-  { role: "tool", tool_call_id: "1", content: "a line\n".repeat(1_000) },
+  {
+    role: "tool",
+    tool_call_id: "1",
+    content: Array.from({ length: 1_000 }, (_, line) => `line ${line}`).join("\n"),
+  },
 ];
 
 Deno.test("Conversation notes what was rewritten for a turn, and tells it with the call that was made so", async () => {

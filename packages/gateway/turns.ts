@@ -408,7 +408,8 @@ const INSTRUCTION_CHARS = 300;
 const REACH_CHARS = 50_000;
 
 const SUMMARY = "\\b(?:summar(?:y|ies|i[sz]\\w+)|recap|compact(?:ed|ing|ion)?|hand-?off)\\b";
-const TALK = "\\b(?:conversation|context|chat|session|history|transcript|discussion)\\b";
+// Not `session-manager.ts` or `src/context`, which are names of something else.
+const TALK = "(?<![\\w/-])(?:conversation|context|chat|session|history|transcript|discussion)(?![\\w/-])";
 
 /** A summary and what it is of, in one sentence. */
 const ASKS_FOR_SUMMARY = new RegExp(`${SUMMARY}[^.]{0,80}${TALK}|${TALK}[^.]{0,80}${SUMMARY}`, "i");

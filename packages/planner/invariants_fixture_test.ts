@@ -217,6 +217,7 @@ export async function run(
   for (const { history, call: made, crash, reports, asks } of callsOf(given)) {
     const model = made.model as "m1" | "m2";
     const editsBefore = editsOf(session);
+    const known = steps.at(-1)?.history.messages.length ?? 0;
     const before = new Set(editsBefore.map((edit) => JSON.stringify(edit)));
     pins = ask(pins, history.messages, { asks, view: steps.at(-1)?.view });
     const asked = { ...made, pins };
@@ -254,7 +255,7 @@ export async function run(
       view: seen,
       edits,
       newEdits: edits.filter((edit) => !before.has(JSON.stringify(edit))),
-      isRewritten: rewriting(edits).join() !== rewriting(editsBefore).join(),
+      isRewritten: of(edits, known) !== of(editsBefore, known),
       pins,
       usage,
       entry,
@@ -270,7 +271,7 @@ export async function run(
   return steps;
 }
 
-/** The edits that change what a request has held: how a new result is said does not. */
-function rewriting(edits: readonly Edit[]): string[] {
-  return edits.flatMap((edit) => edit.type === "say" ? [] : [JSON.stringify(edit)]);
+/** The edits, but for how results are said that came since a history had so many messages. */
+function of(edits: readonly Edit[], length: number): string {
+  return JSON.stringify(edits.filter((edit) => edit.type !== "say" || edit.index < length));
 }

@@ -178,10 +178,10 @@ export class Arrival {
         ? undefined
         : this.#resolve(as, notated.lines.slice(trimmed.from, trimmed.to), isAbove, place);
       if (as !== undefined && source !== undefined) {
-        const reference = { ...trimmed, source, as };
         const tokens = countTokens(notated.lines.slice(trimmed.from, trimmed.to).join("\n"));
-        if (tokens >= LEAST_TOKENS && tokens >= LABELS * countTokens(labelOf(notated, reference))) {
-          references.push(reference);
+        const labelTokens = countTokens(labelOf(notated, { ...trimmed, as }));
+        if (tokens >= LEAST_TOKENS && tokens >= LABELS * labelTokens) {
+          references.push({ ...trimmed, source, as, tokens: tokens - labelTokens });
           from = trimmed.to;
         }
       }

@@ -11,6 +11,8 @@ export interface Reference {
   readonly source: number;
   /** What the model knows that message by: a file, or a tool. */
   readonly as: string;
+  /** Tokens that saying the lines would take. */
+  readonly tokens: number;
 }
 
 /** Shows a tool result without what says nothing or stands in the prompt already, from its first send on. */
@@ -51,7 +53,7 @@ export function quotesOf(lines: readonly string[], { from, to }: Pick<Reference,
 /** The line that the model sees in place of a block; a numbered text says which lines it has. */
 export function labelOf(
   { lines, numbers }: ReturnType<typeof notate>,
-  reference: Pick<Reference, "from" | "to" | "as">,
+  reference: Omit<Reference, "tokens" | "source">,
 ): string {
   const { from, to, as } = reference;
   const { first, last } = quotesOf(lines, reference);

@@ -252,9 +252,9 @@ export class Layout {
 
   /**
    * Of the messages that are within so many tokens from the first, how many there are, and up to which of them one was
-   * changed. Results that were truncated on arrival were never shown otherwise.
+   * changed. Results that show what they showed when they came were never shown otherwise.
    */
-  stableWithin(tokens: number, truncated: readonly number[] = []): StableMessages {
+  stableWithin(tokens: number, asArrived: readonly number[] = []): StableMessages {
     const { messages, places } = this.#placed;
     let [shared, high] = [0, messages.length];
     while (shared < high) {
@@ -262,7 +262,7 @@ export class Layout {
       if (this.#sums[row]!.all <= tokens) shared = row + 1;
       else high = row;
     }
-    const onArrival = new Set(truncated);
+    const onArrival = new Set(asArrived);
     let edited = shared;
     while (edited > 0) {
       const place = places[edited - 1]!;

@@ -22,7 +22,15 @@ import { decide, type Decided, type Decision, WINDOW_SHARE } from "../rule/decid
 import { type Look, type LookRequest, type SavedTokens, savedTokens, sharePrompt } from "../rule/look.ts";
 import { type FullWindow, relieveWindow } from "./full_window.ts";
 import { type Pin, type PinnedPlaces, pinnedPlaces, removalsOf, tellNoRoom, tellOver } from "./pin.ts";
-import { type DropEdit, type Edit, type KeepEdit, type PlacedView, placedView } from "./view.ts";
+import {
+  arrivalEdits,
+  type DropEdit,
+  type Edit,
+  type KeepEdit,
+  type PlacedView,
+  placedView,
+  sayEdits,
+} from "./view.ts";
 
 /** A call whose prompt is to be made. */
 export interface RewriteRequest extends LookRequest {
@@ -327,7 +335,10 @@ class Rewriting {
       alone,
       isWhole: this.#edits.length === 0 && layout.ownTokens === layout.fullTokens && !request.deferred,
       predicted,
-      stable: layout.stableWithin(predicted.sharedTokens - toolTokens, request.truncated),
+      stable: layout.stableWithin(predicted.sharedTokens - toolTokens, [
+        ...request.truncated,
+        ...saidOnArrival(this.#edits),
+      ]),
     };
   }
 }
@@ -419,6 +430,12 @@ async function drop(
   const { ref } = await archiveMessages(messages, { archive, purpose: "drop" });
   const text = formatPlaceholder({ of: "messages", messages: messages.length, ref }, { recall });
   return { type: "drop", from, to, ref, text };
+}
+
+/** Positions of results that are said as they were when they came. */
+function saidOnArrival(edits: readonly Edit[]): number[] {
+  const arrived = arrivalEdits(edits);
+  return [...sayEdits(edits)].flatMap(([index, edit]) => arrived.get(index) === edit ? [index] : []);
 }
 
 /** The edits after new ones: those of messages that left since have nothing to say any more. */

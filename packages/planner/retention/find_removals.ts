@@ -149,6 +149,8 @@ export interface RemovalOptions {
   readonly seenTools: ReadonlySet<number>;
   /** Names of further tools whose prose stays. Default: none. */
   readonly alwaysFull?: readonly string[] | undefined;
+  /** Tokens that others would take more, counted here, if a message left to which they refer. */
+  readonly referredTokens: (at: number) => number;
   /** What stays because somebody asked for it. */
   readonly pinned: PinnedPlaces;
   /** Whether to find all that can leave, whatever it is worth. */
@@ -262,7 +264,7 @@ function firstIdle(ends: Ends, seen: Seen, options: RemovalOptions): number {
     }
     // Its line may be shared or not: idle with one line more or less is looked at in full.
     const shown = shownIn(step, layout);
-    const tokens = options.scale.perToken * shown.reduce((sum, at) => sum + layout.tokensAt(at), 0) +
+    const tokens = options.scale.perToken * shown.reduce((sum, at) => sum + freedBy(at, seen, options), 0) +
       LINE_TOKENS + PLACEHOLDER_TOKENS * (step.to - step.from);
     const ahead = callsUntilIdle(tokens, shown, seen, options);
     if (ahead === 0) {
@@ -280,7 +282,7 @@ function firstIdle(ends: Ends, seen: Seen, options: RemovalOptions): number {
       bearer.quiet.until(Infinity);
       continue;
     }
-    const tokens = options.scale.perToken * found.tokens;
+    const tokens = options.scale.perToken * freedBy(result.at, seen, options);
     const ahead = callsUntilIdle(tokens - PLACEHOLDER_TOKENS, [result.at], seen, options);
     if (ahead > 0) bearer.quiet.until(call + ahead);
     else if (mayLeave(result, seen, options)) return Math.min(result.at, bearer.step?.from ?? Infinity);
@@ -312,6 +314,11 @@ function callsUntilIdle(
   return high;
 }
 
+/** Tokens, counted here, by which a prompt would shrink without a message. */
+function freedBy(at: number, { layout }: Seen, { referredTokens }: RemovalOptions): number {
+  return layout.tokensAt(at) - referredTokens(at);
+}
+
 function shownIn({ from, to }: Step, layout: Layout): number[] {
   const shown: number[] = [];
   for (let at = from; at < to; at++) if (layout.shows(at)) shown.push(at);
@@ -335,7 +342,7 @@ function elision(result: Result, seen: Seen, options: RemovalOptions): Removal |
   if (!mayLeave(result, seen, options)) return undefined;
   const { at, tool, message } = result;
   const found = seen.layout.find(at)!;
-  const tokens = options.scale.perToken * found.tokens - PLACEHOLDER_TOKENS;
+  const tokens = options.scale.perToken * freedBy(at, seen, options) - PLACEHOLDER_TOKENS;
   const candidate: ElisionCandidate = {
     index: at,
     toolCallId: message.tool_call_id,
@@ -363,7 +370,7 @@ function drop(
   const parts: { name: string; tokens: number }[] = [];
   let tokens = line ? -LINE_TOKENS : 0;
   for (let at = from; at < to; at++) {
-    const its = options.scale.perToken * layout.tokensAt(at);
+    const its = options.scale.perToken * freedBy(at, seen, options);
     parts.push({ name: String(at), tokens: its });
     tokens += its;
   }

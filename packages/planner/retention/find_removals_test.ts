@@ -51,6 +51,7 @@ function find(
   const seen = { layout, standings, tools, shownTools: compactedTools(tools, edits), toolTokens: 0 };
   return findRemovals(seen, {
     pinned: NOTHING_PINNED,
+    referredTokens: () => 0,
     seenMessages: Infinity,
     seenTools: new Set(tools.map(hashPiece)),
     countTokens: estimateTokens,

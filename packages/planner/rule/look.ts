@@ -31,9 +31,9 @@ import {
   type Wishes,
 } from "../edits/pin.ts";
 import {
+  arrivalEdits,
   compactedTools,
   type Edit,
-  arrivalEdits,
   type History,
   type PlacedView,
   sayEdits,
@@ -265,14 +265,17 @@ export class KnownSession {
     const pinnedAs = pins.map(({ place, wish }) => `${place} ${wish}`).join();
     this.#judgeBy(
       `${profile.name} ${scale.perToken} ${Math.round(scale.unseen / 1_000)} ${windowTokens} ${pinnedAs}`,
+      edits,
     );
     const seenMessages = account.seen || Infinity;
+    const referred = referredTokens(edits, layout);
     const removals = findRemovals({ layout, standings, tools, shownTools, toolTokens }, {
       ...this.#options,
       profile,
       windowTokens,
       pinned: pins.length > 0 ? pinnedPlaces(pins, history) : NOTHING_PINNED,
       scale,
+      referredTokens: (at) => referred.get(at) ?? 0,
       all: all || full,
       weighsLoss: all || full || observe,
       // In a full window something must leave: rather what can be recalled than what was said.
@@ -486,10 +489,16 @@ export class KnownSession {
   }
 
   /** What is known to be worth carrying was judged by this: where it has changed, everything is looked at again. */
-  #judgeBy(basis: string): void {
+  #judgeBy(basis: string, edits: readonly Edit[]): void {
     const judgedBy = `${basis} ${this.#layout.version}`;
     if (judgedBy !== this.#judgedBy) this.#standings.wakeAll();
-    for (const at of this.#layout.changed) this.#standings.wake(at);
+    const { changed } = this.#layout;
+    const arrived = changed.length > 0 ? arrivalEdits(edits) : undefined;
+    for (const at of changed) {
+      this.#standings.wake(at);
+      // What it referred to frees more from now on, should it leave.
+      for (const { source } of arrived?.get(at)?.references ?? []) this.#standings.wake(source);
+    }
     this.#judgedBy = judgedBy;
   }
 }
@@ -524,6 +533,16 @@ export function savedTokens(
   const prune = layout.sums.elided - truncate - notation - references;
   const context = all - schemas - layout.sums.elided;
   return { context, prune, schemas, truncate, references, notation };
+}
+
+/** Tokens of what results say by referring to each message: they would say it themselves, if that left. */
+function referredTokens(edits: readonly Edit[], layout: Layout): ReadonlyMap<number, number> {
+  const tokens = new Map<number, number>();
+  for (const { index, references } of sayEdits(edits).values()) {
+    if (!layout.shows(index)) continue;
+    for (const { source, tokens: its } of references) tokens.set(source, (tokens.get(source) ?? 0) + its);
+  }
+  return tokens;
 }
 
 function commonLength(hashes: readonly number[], messages: readonly Message[]): number {

@@ -48,7 +48,11 @@ Deno.test("sessionRoutes() gives archived text as plain text", async () => {
 });
 
 Deno.test("sessionRoutes() quotes the next request, before anything is sent and after", async () => {
-  const big: Tool = { ...echo, stance: "rederivable", run: () => "a line of text\n".repeat(2_000) };
+  const big: Tool = {
+    ...echo,
+    stance: "rederivable",
+    run: ({ text }) => Array.from({ length: 2_000 }, (_, line) => `line ${line} of ${text}`).join("\n"),
+  };
   const reading = (id: string) => ({
     tool_calls: [{ id, type: "function", function: { name: "echo", arguments: `{"text":"${id}"}` } }],
   } as const);
