@@ -174,6 +174,7 @@ export class GatewayTurn {
       const call = {
         nowMs: now(),
         model: request.model,
+        replyTokens: request.replyTokens,
         recall,
         signal,
         oneShot: oneShot !== undefined || last,

@@ -29,6 +29,7 @@ export {
   windowOfError,
   windowsOfModelList,
 } from "./providers.ts";
+export { compactionOf } from "./agents.ts";
 export { isSummary, type Summarise, type SummaryRequest } from "./edits/make_summary.ts";
 export { fittingPins, makePin, type NewPin, type Pin, withoutPin, withPin } from "./edits/pin.ts";
 export type { History } from "./edits/view.ts";

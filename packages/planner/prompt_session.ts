@@ -111,6 +111,8 @@ export interface PromptCall {
    * model had last and what is new, and changes nothing; {@linkcode PromptSession.sent} books nothing of it. Default: no.
    */
   readonly oneShot?: boolean;
+  /** Most tokens of its reply: by that some clients tell when to compact. Default: not known. */
+  readonly replyTokens?: number | undefined;
   /** Tools whose definitions the request goes without. Default: none. */
   readonly deferred?: {
     /** Tokens that the request would have more; fewer if negative. */

@@ -116,15 +116,19 @@ export interface Protocol {
     /** The header with this key: its name and value. */
     readonly header: (key: string) => readonly [string, string];
   };
-  /**
-   * How agents that speak it compact a conversation that their window doesn't hold, as four of them did on 150 steps with
-   * a window of 200,000 tokens.
-   */
+  /** Names of the fields that say how many tokens a reply may have. */
+  readonly replyFields: readonly string[];
+  /** How agents that speak it compact a conversation that their window doesn't hold, where no more is known of one. */
   readonly compaction: {
-    /** What of the prompt the request for a summary holds, from 0 to 1: only with all of it, it begins as that does. */
-    readonly promptShare: number;
-    /** Tokens of summary and newest messages from which the client goes on, behind the session's first prompt. */
-    readonly keptTokens: number;
+    /**
+     * Characters of each result in the request for a summary, which holds nothing but what leaves. Default: it holds the
+     * whole prompt, and begins as that does.
+     */
+    readonly resultChars?: number;
+    /** Characters of the newest messages that stay, as JSON. Default: none. */
+    readonly keptChars?: () => number;
+    /** Tokens of other things with which the client goes on, behind the session's first prompt. Default: none. */
+    readonly keptTokens?: number;
     /** Whether that first prompt is as it was, so that a warm cache serves it. */
     readonly keepsFront: boolean;
   };
@@ -260,6 +264,8 @@ export interface WireRequest extends WireBody {
   readonly model: string;
   /** Whether the answer shall be streamed. */
   readonly stream: boolean;
+  /** Most tokens of the reply. Absent: the client doesn't say. */
+  readonly replyTokens?: number;
   /** What stands before the list, then the list's items. */
   readonly items: readonly WireItem[];
   /** The tools; nothing if the request has none. */
@@ -480,9 +486,21 @@ export function* readingRequest(
     protocol,
     model: String(readField(body, "model")),
     stream: readField(body, "stream") === true,
+    ...readReplyTokens(body, protocol),
     items: withFoundTools(items, tools),
     tools,
   };
+}
+
+/** Most tokens of the reply; nothing if the client doesn't say. */
+function readReplyTokens(
+  body: WireBody,
+  { replyFields }: Pick<Protocol, "replyFields">,
+): Pick<WireRequest, "replyTokens"> {
+  const replyTokens = replyFields.map((name) => readField(body, name)).find((value) =>
+    typeof value === "number"
+  );
+  return replyTokens === undefined ? {} : { replyTokens };
 }
 
 /** The items with the definitions of the tools that they find. Those that find none are the same objects. */

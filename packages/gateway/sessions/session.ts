@@ -37,7 +37,7 @@ export interface Recognised {
   readonly countTokens: CountTokens;
   /** Decides what leaves the prompts of a session: of a new one, or of one that goes on from what was stored. */
   readonly prompts: (
-    session: Pick<SessionFacts, "control" | "basis"> & { readonly archive: LayeredArchive },
+    session: Pick<SessionFacts, "control" | "basis" | "agent"> & { readonly archive: LayeredArchive },
     stored?: Pick<PromptSessionOptions, "state" | "lookedAt">,
   ) => ForkableSession;
 }

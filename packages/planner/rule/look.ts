@@ -59,6 +59,8 @@ export interface LookRequest extends History {
   readonly nowMs: number;
   /** Name of the model: another model has another cache. Default: always the same. */
   readonly model?: string;
+  /** Most tokens of the reply. Default: not known. */
+  readonly replyTokens?: number | undefined;
   /** Tools whose definitions the request goes without. Default: none. */
   readonly deferred?: NonNullable<PromptCall["deferred"]>;
   /** What was asked for of single messages of this history. Default: nothing. */
@@ -410,7 +412,7 @@ export class KnownSession {
   }
 
   /** The call as its client would have made it alone, of the history that is laid out. */
-  #alone({ model, tools, messages, deferred }: LookRequest): AloneRequest {
+  #alone({ model, tools, messages, replyTokens, deferred }: LookRequest): AloneRequest {
     const { countTokens } = this.#options;
     const layout = this.#layout;
     const own = tools.filter((tool) => tool.function.name !== RECALL_TOOL.function.name);
@@ -418,7 +420,8 @@ export class KnownSession {
     return {
       model,
       tools: own,
-      length: messages.length,
+      messages,
+      replyTokens,
       ownTokens: toolTokens + layout.ownTokens + (deferred?.tokens ?? 0),
       wholeTokens: countRequestTokens({ messages: [], tools }, countTokens) + layout.fullTokens +
         (deferred?.tokens ?? 0),

@@ -43,7 +43,8 @@ export const MESSAGES_PROTOCOL: Protocol = {
   countPath: "/messages/count_tokens",
   listField: "messages",
   head: { fields: ["system"], read: ([system]) => readSystem(system) },
-  compaction: { promptShare: 1, keptTokens: 10_000, keepsFront: false },
+  replyFields: ["max_tokens"],
+  compaction: { keptTokens: 10_000, keepsFront: false },
   auth: API_KEY,
   speaks: (headers) => headers.has("anthropic-version"),
   readHints(body, headers) {
