@@ -237,6 +237,7 @@ export class Turns {
       oneShot: oneShot?.purpose,
       ...(this.#options.telemetry?.captureContent && { keepsText: true }),
       countTokens,
+      held: this.#memory.prompts,
       readers,
       seen: (id, parts) => this.#memory.refer(client, id, parts),
       now,

@@ -7,6 +7,7 @@
  *
  * @module
  */
+export { servedTokens } from "./cache/predict.ts";
 export { PrefixCache, type PromptUnit, promptUnits } from "./cache/prefix_cache.ts";
 export {
   chooseProfile,

@@ -179,7 +179,8 @@ export interface Protocol {
   addedFields(request: WireRequest): ReadonlyMap<string, Uint8Array<ArrayBuffer>>;
   /**
    * The items of a list that was changed, put right. `kept` of the messages, from the first, were shown by the request
-   * before; absent if that only goes on. Default: they are right as they are.
+   * before; absent if that only goes on. `ends` tells behind how many messages the provider is asked to cache the prompt that
+   * the client didn't ask for. Default: they are right as they are.
    */
   readonly arrange?: (
     request: WireRequest,
@@ -194,7 +195,12 @@ export interface Protocol {
       readonly end: number;
     }[],
     kept: number | undefined,
-  ) => readonly Uint8Array<ArrayBuffer>[];
+  ) => { readonly items: readonly Uint8Array<ArrayBuffer>[]; readonly ends: readonly number[] };
+  /**
+   * Behind how many of the messages the client asks the provider to cache the prompt; 0 is behind the tools. Default: the
+   * provider caches all of it.
+   */
+  readonly markedEnds?: (request: WireRequest, written: readonly WrittenItem[]) => readonly number[];
   /** Passes on the replies of a turn. */
   writer(request: WireRequest, options: {
     /** Name of the tool whose calls aren't the client's business. Default: all are. */
@@ -589,6 +595,11 @@ export function writeRequest(request: WireRequest, prompt: {
   readonly kept?: number | undefined;
   /** The response that the request goes on from, if the upstream has another name for it than the client. */
   readonly follows?: string | undefined;
+  /**
+   * Told behind how many of the messages the provider is asked to cache the prompt, 0 being behind the tools; not told where
+   * it caches all of it.
+   */
+  readonly marked?: (ends: readonly number[]) => void;
 }): Uint8Array<ArrayBuffer> {
   checkGiven("writeRequest()", { request, prompt }, {
     request: { bytes: "bytes", protocol: "object", items: "array" },
@@ -599,10 +610,14 @@ export function writeRequest(request: WireRequest, prompt: {
   const entries = writeItems(prompt, protocol);
   const written = entries.flatMap(({ bytes }) => bytes ?? []);
   const whole = items.flatMap(({ bytes }) => bytes ?? []);
+  const ends = prompt.marked && protocol.markedEnds?.(request, entries);
+  let added: readonly number[] = [];
   if (written.length !== whole.length || written.some((item, at) => item !== whole[at])) {
-    const arranged = protocol.arrange?.(request, entries, prompt.kept) ?? written;
-    values.set(protocol.listField, joinArray(arranged));
+    const arranged = protocol.arrange?.(request, entries, prompt.kept) ?? { items: written, ends: added };
+    values.set(protocol.listField, joinArray(arranged.items));
+    added = arranged.ends;
   }
+  if (ends) prompt.marked?.([...ends, ...added]);
   const tools = writeTools(request, prompt.tools);
   if (tools) values.set("tools", tools);
   const { followsField: field } = protocol;

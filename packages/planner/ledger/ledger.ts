@@ -221,6 +221,8 @@ export interface BookCallOptions {
   readonly usage: Usage | undefined;
   /** What was paid for summaries since the last request. */
   readonly summary: Usage | undefined;
+  /** Tokens with which it began like what the cache held. Absent: by what the session has sent. */
+  readonly heldTokens: number | undefined;
   /** Tokens of its messages with which what the model sees now still starts. */
   readonly messageTokens: number;
   readonly profile: Profile;
@@ -237,17 +239,29 @@ export interface BookCallOptions {
 /** What is known of a session after a request that succeeded, and what that cost. */
 export function bookCall(
   before: PlannerState,
-  { plan, usage, summary, messageTokens, profile, countTokens, lossLimit, windowTokens, habit, observes }:
-    BookCallOptions,
+  {
+    plan,
+    usage,
+    summary,
+    heldTokens,
+    messageTokens,
+    profile,
+    countTokens,
+    lossLimit,
+    windowTokens,
+    habit,
+    observes,
+  }: BookCallOptions,
 ): { readonly state: PlannerState; readonly entry: LedgerEntry } {
   const { request, alone } = plan;
   const { nowMs, model } = request;
   const aliveBy = ({ atMs }: SentRequest) => estimateWarmth(profile, nowMs - atMs, before.warmth);
   const shown = { tools: plan.view.tools, countTokens };
   const own = { tools: alone.tools, ownTokens: alone.ownTokens, countTokens };
-  const predicted = observes
+  const known = observes
     ? predictAlone(alone, { sent: before.sent, countTokens, nowMs, aliveOf: aliveBy })
     : plan.predicted;
+  const predicted = heldTokens === undefined ? known : { ...known, sharedTokens: heldTokens };
   const promptTokens = observes ? alone.ownTokens : plan.promptTokens;
   const last = before.sent[0];
   const late = last && nowMs - last.atMs > profile.ttlMs;
@@ -281,6 +295,7 @@ export function bookCall(
     usage: actual,
     countedTokens: promptTokens,
     alive: served >= WARM_SHARE ? 1 : served,
+    front: heldTokens === undefined ? undefined : { tokens: known.sharedTokens, heldTokens },
   });
   const resent = observes ? actual : asked.resend;
   const taken: AloneCall = isSame || observes
@@ -323,7 +338,8 @@ export function bookCall(
     // What waits stands in front of what breaks, so that it is served if anything is.
     carried: before.carried + (actual.cachedTokens > 0 ? profile.read : profile.write),
     idleSince,
-    warmth: reported && expected > 0
+    // What only others have sent was used nobody knows when.
+    warmth: reported && expected > 0 && last
       ? observeWarmth(profile, { idleMs: predicted.idleMs, warm: served >= WARM_SHARE }, before.warmth)
       : before.warmth,
     counted,
@@ -673,6 +689,8 @@ export interface AloneOptions extends SentAlone {
   readonly habit: CompactionHabit;
   /** How much of what was expected of the cache it served, or is expected to. */
   readonly alive: number;
+  /** How many tokens the request that was sent shared with those before, and to how many the cache held it, counted here. */
+  readonly front?: { readonly tokens: number; readonly heldTokens: number } | undefined;
   /** What the request that was sent took, or is expected to, and how many tokens of it were counted here. */
   readonly usage: PromptUsage;
   readonly countedTokens: number;
@@ -704,15 +722,31 @@ const NOTHING: PromptUsage = { promptTokens: 0, cachedTokens: 0 };
 export function callAlone(
   before: OwnCompaction,
   request: AloneRequest,
-  { profile, scale, windowTokens, habit, countTokens, nowMs, sent, alive, usage, countedTokens, aliveOf }:
-    AloneOptions,
+  {
+    profile,
+    scale,
+    windowTokens,
+    habit,
+    countTokens,
+    nowMs,
+    sent,
+    alive,
+    front,
+    usage,
+    countedTokens,
+    aliveOf,
+  }: AloneOptions,
 ): AloneCall {
   const { messages, replyTokens, ownTokens, wholeTokens, frontTokens, isDetour, isLookup } = request;
   if (isLookup) return { usage: NOTHING, whole: NOTHING, resend: NOTHING, compacted: before };
   const theirs = (tokens: number) => usage.promptTokens + scale.perToken * (tokens - countedTokens);
-  const { sharedTokens: last, alive: lastAlive } = predictAlone(request, {
+  const { sharedTokens, alive: lastAlive } = predictAlone(request, {
     ...{ sent, countTokens, nowMs, aliveOf },
   });
+  // What both share the cache holds of both alike.
+  const last = front && sharedTokens <= front.tokens
+    ? Math.min(sharedTokens, front.heldTokens)
+    : sharedTokens;
   /** A prompt of so many tokens that shares so many with one that was sent. */
   const take = (tokens: number, sharedTokens: number, servedTokens = usage.cachedTokens): PromptUsage => {
     const promptTokens = Math.max(0, theirs(tokens));

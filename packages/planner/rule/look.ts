@@ -376,10 +376,11 @@ export class KnownSession {
    *
    * @param usage What the provider reported of this very call; absent or `estimated` if it reported nothing.
    * @param summary What was paid for summaries since the call before.
+   * @param heldTokens Tokens with which it began like what the cache held. Default: by what the session has sent.
    */
   book(
     plan: BookedPlan,
-    { usage, summary }: { readonly usage: Usage | undefined; readonly summary: Usage | undefined },
+    { usage, summary, heldTokens }: Pick<Parameters<typeof bookCall>[1], "usage" | "summary" | "heldTokens">,
   ): LedgerEntry {
     const { countTokens, lossLimit, compaction = USUAL_COMPACTION, observe = false } = this.#options;
     const toolTokens = countRequestTokens({ messages: [], tools: plan.view.tools }, countTokens);
@@ -389,6 +390,7 @@ export class KnownSession {
       plan,
       usage,
       summary,
+      heldTokens,
       messageTokens: Math.min(plan.promptTokens - toolTokens, ...kept),
       profile: this.profile,
       countTokens,

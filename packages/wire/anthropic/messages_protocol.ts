@@ -20,7 +20,7 @@ import {
   wholeTool,
   type WireReply,
 } from "../protocol.ts";
-import { arrangeItems, readCacheMarks } from "./cache_marks.ts";
+import { arrangeItems, findMarkedEnds, readCacheMarks } from "./cache_marks.ts";
 import { statedFailure } from "../stated_failure.ts";
 import { errorBody } from "./write_message.ts";
 import { toolOf } from "./write_messages_body.ts";
@@ -81,6 +81,7 @@ export const MESSAGES_PROTOCOL: Protocol = {
   writeTool,
   addedFields: () => new Map(),
   arrange: arrangeItems,
+  markedEnds: findMarkedEnds,
   writer: (_, options) => new MessagesTurnWriter(options),
   refuse: (status, message) => Response.json(errorBody(status, message), { status }),
 };
