@@ -5,7 +5,6 @@ import {
   hashPiece,
   type Message,
   type ToolDefinition,
-  type Usage,
 } from "@tare/messages";
 import {
   estimateWarmth,
