@@ -104,9 +104,10 @@ const PROTOCOL_EXCEPTIONS: readonly string[] = [
   "adapters/",
 ];
 
-/** Where providers may be named: the file of their data, and what speaks one provider's own protocol. */
+/** Where providers may be named: the files of data on them and on agents, and what speaks one provider's own protocol. */
 export const PROVIDER_PLACES: readonly string[] = [
   "planner/providers.ts",
+  "planner/agents.ts",
   "wire/",
   "loop/openai/",
   "loop/anthropic/",

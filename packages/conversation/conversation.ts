@@ -58,8 +58,8 @@ const NEW: ConversationState = {
 export interface Prompts {
   /** What the next call sends of a history. */
   view(history: History, call: Omit<PromptCall, "pins">): Promise<SessionView>;
-  /** Takes note of a call that succeeded. */
-  sent(usage: Usage | undefined, view: SessionView): LedgerEntry | undefined;
+  /** Takes note of a call that succeeded; of its prompt the provider's cache held `heldTokens`, if that is known. */
+  sent(usage: Usage | undefined, view: SessionView, heldTokens?: number): LedgerEntry | undefined;
 }
 
 /** So many changes of a prompt are remembered. */
@@ -165,8 +165,8 @@ export class Conversation implements Prompts {
   }
 
   /** Takes note of what a call took. */
-  sent(usage: Usage | undefined, view: SessionView): LedgerEntry | undefined {
-    const entry = this.#prompts.sent(usage, view);
+  sent(usage: Usage | undefined, view: SessionView, heldTokens?: number): LedgerEntry | undefined {
+    const entry = this.#prompts.sent(usage, view, heldTokens);
     if (entry) this.#change({ savedTokenUnits: entry.savedTokenUnits });
     return entry;
   }
@@ -176,7 +176,7 @@ export class Conversation implements Prompts {
     const prompts = this.#prompts.fork(length, this.archive);
     return {
       view: (history, call) => prompts.view(history, { ...call, pins: this.#state.pins }),
-      sent: (usage, view) => prompts.sent(usage, view),
+      sent: (usage, view, heldTokens) => prompts.sent(usage, view, heldTokens),
     };
   }
 

@@ -10,6 +10,7 @@ import {
   type ReadTool,
   type RequestReaders,
 } from "@tare/wire";
+import { HeldPrompts } from "./held_prompts.ts";
 import type { Followed } from "./sessions/session.ts";
 import { Buffer } from "node:buffer";
 
@@ -18,7 +19,8 @@ const ENTRY_BYTES = 500;
 
 /** How much of the memory each may take, in all 1. */
 const SHARES = {
-  sessions: 3 / 8,
+  sessions: 5 / 16,
+  prompts: 1 / 16,
   items: 1 / 4,
   lists: 1 / 4,
   tools: 1 / 32,
@@ -38,6 +40,8 @@ interface FollowedResponse extends Followed {
 export class Memory {
   /** Most bytes for the sessions. */
   readonly sessionBytes: number;
+  /** The prompts that providers have read. */
+  readonly prompts: HeldPrompts;
   /** Items of requests and replies. */
   readonly #items: KnownJson<readonly ItemPart[]>;
   readonly #lists: KnownLists;
@@ -49,6 +53,7 @@ export class Memory {
   constructor({ maxBytes }: { readonly maxBytes: number }) {
     const share = (name: keyof typeof SHARES) => Math.max(1, Math.floor(SHARES[name] * maxBytes));
     this.sessionBytes = share("sessions");
+    this.prompts = new HeldPrompts({ maxBytes: share("prompts") });
     this.#items = new KnownJson({ maxBytes: share("items") });
     this.#lists = new KnownLists({ maxBytes: share("lists") });
     this.#tools = new KnownJson({ maxBytes: share("tools") });

@@ -7,7 +7,7 @@ import {
   type ToolDefinition,
 } from "@tare/messages";
 import { argumentsParser } from "@tare/messages/arguments";
-import type { LedgerEntry, SessionView } from "@tare/planner";
+import { type LedgerEntry, servedTokens, type SessionView } from "@tare/planner";
 import { placeholderRefs, RECALL_TOOL, recallOriginal } from "@tare/prune";
 import {
   type ItemPart,
@@ -21,6 +21,7 @@ import {
   withFoundTools,
   writeRequest,
 } from "@tare/wire";
+import type { HeldPrompt, HeldPrompts } from "./held_prompts.ts";
 import type { Followed, GatewaySession, HiddenPlace } from "./sessions/session.ts";
 
 /** What a model asks to have back. */
@@ -44,6 +45,8 @@ interface GatewayTurnOptions {
   /** What the request is for if it isn't a turn: it gets the view that the model had last. Default: it is one. */
   readonly oneShot?: ItemPart["purpose"];
   readonly countTokens: CountTokens;
+  /** The prompts that providers have read. */
+  readonly held: HeldPrompts;
   /** What items are read with, those of replies too. */
   readonly readers: RequestReaders;
   /** Told of each item of a reply that may be referred to. */
@@ -79,6 +82,10 @@ export class GatewayTurn {
   /** Arguments of all recalls. */
   readonly #recalled = new Set<string>();
   #view: SessionView | undefined;
+  /** What the newest call sends. */
+  #sending: HeldPrompt | undefined;
+  /** Tokens with which that begins like what the provider's cache holds, counted here; nothing where that isn't known. */
+  #heldTokens: number | undefined;
   #edited = false;
   #isLast = false;
   #repeatedRecalls = 0;
@@ -145,7 +152,7 @@ export class GatewayTurn {
       "x-tare-tokens-received": String(tokens),
       ...(this.#view && {
         "x-tare-tokens-sent": String(this.#view.promptTokens),
-        "x-tare-cached-predicted": String(this.#view.predictedCachedTokens),
+        "x-tare-cached-predicted": String(this.#predictedTokens(this.#view)),
       }),
       // A policy that knows nothing of costs can't tell.
       ...(conversation.knowsCosts && { "x-tare-saved-token-units": String(Math.round(savedTokenUnits)) }),
@@ -174,20 +181,39 @@ export class GatewayTurn {
       const call = {
         nowMs: now(),
         model: request.model,
+        replyTokens: request.replyTokens,
         recall,
         signal,
         oneShot: oneShot !== undefined || last,
       };
       this.#view = await prompts.view(history, call);
     }
+    let ends: readonly number[] | undefined;
     const bytes = writeRequest(request, {
       items,
       ...(this.#view ?? { ...history, places: history.messages.map((_, at) => at) }),
       kept: this.#view && session.keptOf(this.#view.messages),
       follows: follows?.upstreamId,
+      marked: (at) => ends = at,
     });
     this.#edited ||= bytes !== request.bytes;
+    if (this.#view) {
+      this.#send({ ...this.#view, client: this.client, model: request.model, ends, countTokens });
+    }
     return bytes;
+  }
+
+  #send(sending: HeldPrompt): void {
+    const { session, held } = this.#options;
+    this.#sending = sending;
+    // What was sent before a restart isn't known here.
+    this.#heldTokens = session.startedHere ? held.held(sending) : undefined;
+  }
+
+  #predictedTokens({ promptTokens, predictedCachedTokens }: SessionView): number {
+    if (this.#heldTokens === undefined) return predictedCachedTokens;
+    const { profile } = this.session.conversation;
+    return servedTokens(profile, { promptTokens, sharedTokens: this.#heldTokens });
   }
 
   /** A request that is too long and quotes its session, without what had left the model's view; nothing if it quotes none. */
@@ -198,9 +224,10 @@ export class GatewayTurn {
 
   /** Takes note of a reply, and gives what it took. */
   sent({ usage }: WireReply): SentCall {
-    const { prompts } = this.#options;
+    const { prompts, held, now } = this.#options;
     if (!this.#view || !prompts) return { usage, savedTokens: 0 };
-    const entry = prompts.sent(usage, this.#view);
+    const entry = prompts.sent(usage, this.#view, this.#heldTokens);
+    if (this.#sending) held.read(this.#sending, now());
     if (!this.#options.oneShot) this.session.showed(this.#view.messages);
     if (this.#edited) this.session.accepted();
     const savedTokens = Object.values(this.#view.saved).reduce((sum, tokens) => sum + tokens, 0);

@@ -5,6 +5,7 @@ import { CHAT_PROTOCOL, readRequest, readWireBody } from "@tare/wire";
 import { call } from "./fixture_test.ts";
 import { Memory } from "./memory.ts";
 import { GatewaySessions } from "./sessions/sessions.ts";
+import { HeldPrompts } from "./held_prompts.ts";
 import { GatewayTurn } from "./turn.ts";
 
 const encode = (value: unknown) => new TextEncoder().encode(JSON.stringify(value));
@@ -25,7 +26,8 @@ Deno.test("GatewayTurn answers recalls from the session's archive and goes on be
   });
   const ref = await session.archive.put("the original");
   const options = { client: "c", session, request, recall: true, prompts: session.conversation, readers };
-  const turn = new GatewayTurn({ ...options, countTokens: estimateTokens, now: () => 0 });
+  const held = new HeldPrompts({ maxBytes: 1_000 });
+  const turn = new GatewayTurn({ ...options, held, countTokens: estimateTokens, now: () => 0 });
   const { signal } = new AbortController();
   const sent = async () => JSON.parse(new TextDecoder().decode(await turn.prompt(signal)));
   assertEquals((await sent()).messages, body.messages);

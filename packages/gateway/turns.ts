@@ -8,7 +8,7 @@ import {
   sumsOfCall,
 } from "@tare/conversation/report";
 import { contentText, type CountTokens, type Usage } from "@tare/messages";
-import { listPrice, listWindow, profileForTtl, type Rates, windowOfError } from "@tare/planner";
+import { compactionOf, listPrice, listWindow, profileForTtl, type Rates, windowOfError } from "@tare/planner";
 import { promptSession } from "@tare/planner/policies";
 import { RECALL_TOOL } from "@tare/prune";
 import {
@@ -237,6 +237,7 @@ export class Turns {
       oneShot: oneShot?.purpose,
       ...(this.#options.telemetry?.captureContent && { keepsText: true }),
       countTokens,
+      held: this.#memory.prompts,
       readers,
       seen: (id, parts) => this.#memory.refer(client, id, parts),
       now,
@@ -356,14 +357,14 @@ export class Turns {
     const { recall = true, policy, mechanisms = {}, truncateTokens, alwaysFull, triggers } = this.#options;
     const { truncate = true } = mechanisms;
     const { profile: rules } = upstreamOf(protocol, this.#options);
-    return ({ archive, control, basis: { model, ttlMs } }, stored = {}) => {
+    return ({ archive, control, agent = "", basis: { model, ttlMs } }, stored = {}) => {
       const profile = () => typeof rules === "function" ? rules(model) : rules;
       return promptSession({
         ...{ archive, countTokens, inSlices, policy, truncateTokens, alwaysFull, triggers, ...stored },
         // What is known of an upstream may become known later.
         profile: () => ttlMs === undefined ? profile() : profileForTtl(profile(), ttlMs),
         windowTokens: () => this.#windowOf(protocol, { client, model }),
-        compaction: protocol.compaction,
+        compaction: compactionOf(agent) ?? protocol.compaction,
         observe: control,
         mechanisms: { ...mechanisms, truncate: truncate && recall },
       });

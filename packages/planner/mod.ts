@@ -7,6 +7,7 @@
  *
  * @module
  */
+export { servedTokens } from "./cache/predict.ts";
 export { PrefixCache, type PromptUnit, promptUnits } from "./cache/prefix_cache.ts";
 export {
   chooseProfile,
@@ -29,6 +30,7 @@ export {
   windowOfError,
   windowsOfModelList,
 } from "./providers.ts";
+export { compactionOf } from "./agents.ts";
 export { isSummary, type Summarise, type SummaryRequest } from "./edits/make_summary.ts";
 export { fittingPins, makePin, type NewPin, type Pin, withoutPin, withPin } from "./edits/pin.ts";
 export type { History } from "./edits/view.ts";

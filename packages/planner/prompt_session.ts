@@ -115,6 +115,8 @@ export interface PromptCall {
    * model had last and what is new, and changes nothing; {@linkcode PromptSession.sent} books nothing of it. Default: no.
    */
   readonly oneShot?: boolean;
+  /** Most tokens of its reply: by that some clients tell when to compact. Default: not known. */
+  readonly replyTokens?: number | undefined;
   /** Tools whose definitions the request goes without. Default: none. */
   readonly deferred?: {
     /** Tokens that the request would have more; fewer if negative. */
@@ -170,9 +172,11 @@ export interface PromptSession {
    *
    * @param usage What the provider reported of this very call; absent or `estimated` if it reported nothing.
    * @param view What was sent. Default: the newest view.
+   * @param heldTokens Tokens with which it began like what the provider's cache held, counted here. Default: by what this
+   * session has sent.
    * @throws {Error} if nothing was viewed since the session was made.
    */
-  sent(usage?: Usage, view?: SessionView): LedgerEntry | undefined;
+  sent(usage?: Usage, view?: SessionView, heldTokens?: number): LedgerEntry | undefined;
   /**
    * All that a restart needs to go on as if nothing had happened: plain JSON data, the same object as long as nothing
    * has changed. Must be stored after each view, before its request is sent, and after {@linkcode PromptSession.sent}.

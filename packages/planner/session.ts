@@ -277,14 +277,14 @@ function makeSession(given: PromptSessionOptions, from?: KnownSession): PlannerS
 
   return {
     view: oneByOne(makeView),
-    sent(usage, view = newest) {
+    sent(usage, view = newest, heldTokens) {
       if (!view || !plans.has(view)) {
         throw new Error("Cannot book a call: this session viewed nothing for it");
       }
       const plan = plans.get(view);
       if (!plan) return undefined;
       const { summary, ...rest } = state;
-      const entry = known.book(plan, { usage, summary: summary ?? plan.summary });
+      const entry = known.book(plan, { usage, summary: summary ?? plan.summary, heldTokens });
       state = { ...rest, planner: known.account };
       return entry;
     },

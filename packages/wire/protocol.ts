@@ -116,15 +116,19 @@ export interface Protocol {
     /** The header with this key: its name and value. */
     readonly header: (key: string) => readonly [string, string];
   };
-  /**
-   * How agents that speak it compact a conversation that their window doesn't hold, as four of them did on 150 steps with
-   * a window of 200,000 tokens.
-   */
+  /** Names of the fields that say how many tokens a reply may have. */
+  readonly replyFields: readonly string[];
+  /** How agents that speak it compact a conversation that their window doesn't hold, where no more is known of one. */
   readonly compaction: {
-    /** What of the prompt the request for a summary holds, from 0 to 1: only with all of it, it begins as that does. */
-    readonly promptShare: number;
-    /** Tokens of summary and newest messages from which the client goes on, behind the session's first prompt. */
-    readonly keptTokens: number;
+    /**
+     * Characters of each result in the request for a summary, which holds nothing but what leaves. Default: it holds the
+     * whole prompt, and begins as that does.
+     */
+    readonly resultChars?: number;
+    /** Characters of the newest messages that stay, as JSON. Default: none. */
+    readonly keptChars?: () => number;
+    /** Tokens of other things with which the client goes on, behind the session's first prompt. Default: none. */
+    readonly keptTokens?: number;
     /** Whether that first prompt is as it was, so that a warm cache serves it. */
     readonly keepsFront: boolean;
   };
@@ -175,7 +179,8 @@ export interface Protocol {
   addedFields(request: WireRequest): ReadonlyMap<string, Uint8Array<ArrayBuffer>>;
   /**
    * The items of a list that was changed, put right. `kept` of the messages, from the first, were shown by the request
-   * before; absent if that only goes on. Default: they are right as they are.
+   * before; absent if that only goes on. `ends` tells behind how many messages the provider is asked to cache the prompt that
+   * the client didn't ask for. Default: they are right as they are.
    */
   readonly arrange?: (
     request: WireRequest,
@@ -190,7 +195,12 @@ export interface Protocol {
       readonly end: number;
     }[],
     kept: number | undefined,
-  ) => readonly Uint8Array<ArrayBuffer>[];
+  ) => { readonly items: readonly Uint8Array<ArrayBuffer>[]; readonly ends: readonly number[] };
+  /**
+   * Behind how many of the messages the client asks the provider to cache the prompt; 0 is behind the tools. Default: the
+   * provider caches all of it.
+   */
+  readonly markedEnds?: (request: WireRequest, written: readonly WrittenItem[]) => readonly number[];
   /** Passes on the replies of a turn. */
   writer(request: WireRequest, options: {
     /** Name of the tool whose calls aren't the client's business. Default: all are. */
@@ -260,6 +270,8 @@ export interface WireRequest extends WireBody {
   readonly model: string;
   /** Whether the answer shall be streamed. */
   readonly stream: boolean;
+  /** Most tokens of the reply. Absent: the client doesn't say. */
+  readonly replyTokens?: number;
   /** What stands before the list, then the list's items. */
   readonly items: readonly WireItem[];
   /** The tools; nothing if the request has none. */
@@ -480,9 +492,21 @@ export function* readingRequest(
     protocol,
     model: String(readField(body, "model")),
     stream: readField(body, "stream") === true,
+    ...readReplyTokens(body, protocol),
     items: withFoundTools(items, tools),
     tools,
   };
+}
+
+/** Most tokens of the reply; nothing if the client doesn't say. */
+function readReplyTokens(
+  body: WireBody,
+  { replyFields }: Pick<Protocol, "replyFields">,
+): Pick<WireRequest, "replyTokens"> {
+  const replyTokens = replyFields.map((name) => readField(body, name)).find((value) =>
+    typeof value === "number"
+  );
+  return replyTokens === undefined ? {} : { replyTokens };
 }
 
 /** The items with the definitions of the tools that they find. Those that find none are the same objects. */
@@ -571,6 +595,11 @@ export function writeRequest(request: WireRequest, prompt: {
   readonly kept?: number | undefined;
   /** The response that the request goes on from, if the upstream has another name for it than the client. */
   readonly follows?: string | undefined;
+  /**
+   * Told behind how many of the messages the provider is asked to cache the prompt, 0 being behind the tools; not told where
+   * it caches all of it.
+   */
+  readonly marked?: (ends: readonly number[]) => void;
 }): Uint8Array<ArrayBuffer> {
   checkGiven("writeRequest()", { request, prompt }, {
     request: { bytes: "bytes", protocol: "object", items: "array" },
@@ -581,10 +610,14 @@ export function writeRequest(request: WireRequest, prompt: {
   const entries = writeItems(prompt, protocol);
   const written = entries.flatMap(({ bytes }) => bytes ?? []);
   const whole = items.flatMap(({ bytes }) => bytes ?? []);
+  const ends = prompt.marked && protocol.markedEnds?.(request, entries);
+  let added: readonly number[] = [];
   if (written.length !== whole.length || written.some((item, at) => item !== whole[at])) {
-    const arranged = protocol.arrange?.(request, entries, prompt.kept) ?? written;
-    values.set(protocol.listField, joinArray(arranged));
+    const arranged = protocol.arrange?.(request, entries, prompt.kept) ?? { items: written, ends: added };
+    values.set(protocol.listField, joinArray(arranged.items));
+    added = arranged.ends;
   }
+  if (ends) prompt.marked?.([...ends, ...added]);
   const tools = writeTools(request, prompt.tools);
   if (tools) values.set("tools", tools);
   const { followsField: field } = protocol;

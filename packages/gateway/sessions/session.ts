@@ -37,7 +37,7 @@ export interface Recognised {
   readonly countTokens: CountTokens;
   /** Decides what leaves the prompts of a session: of a new one, or of one that goes on from what was stored. */
   readonly prompts: (
-    session: Pick<SessionFacts, "control" | "basis"> & { readonly archive: LayeredArchive },
+    session: Pick<SessionFacts, "control" | "basis" | "agent"> & { readonly archive: LayeredArchive },
     stored?: Pick<PromptSessionOptions, "state" | "lookedAt">,
   ) => ForkableSession;
 }
@@ -217,6 +217,7 @@ export class GatewaySession {
   #facts: SessionFacts;
   #hidden: readonly HiddenPlace[];
   #shown: Shown;
+  #isSentHere = false;
   #kept: Kept;
 
   /** A session as it was kept, or a new one. */
@@ -314,7 +315,7 @@ export class GatewaySession {
     const { hidden, length } = this.#upTo(items);
     const archive = this.archive.fork();
     const { fence, refs, parent = this.id } = this.#kept;
-    return new GatewaySession({
+    const fork = new GatewaySession({
       ...place,
       conversation: this.conversation.fork(length, { id, archive }),
       archive,
@@ -327,6 +328,8 @@ export class GatewaySession {
       // The texts are with the last of its forebears that was saved.
       kept: { refs: new Set(refs), parent: fence === undefined ? parent : this.id, ends: [] },
     });
+    fork.#isSentHere = this.#isSentHere;
+    return fork;
   }
 
   /** Its history went back to these items. */
@@ -362,8 +365,14 @@ export class GatewaySession {
     if (places.length > 0) this.#hidden = [...this.#hidden, ...places];
   }
 
+  /** Whether all that it has sent was sent in this process. */
+  get startedHere(): boolean {
+    return this.#isSentHere || this.#shown.length === 0;
+  }
+
   /** A call of a turn has succeeded that showed this. */
   showed(messages: readonly Message[]): void {
+    this.#isSentHere = this.startedHere;
     this.#shown = messages;
   }
 

@@ -303,7 +303,7 @@ export class GatewaySessions {
     const session = new GatewaySession({
       conversation: new Conversation({
         ...{ id, archive, countTokens },
-        prompts: prompts({ archive, control, basis }),
+        prompts: prompts({ archive, control, agent, basis }),
       }),
       archive,
       number: this.#begun++,

@@ -37,11 +37,16 @@ export function promptUnits(
   ];
 }
 
+/** What of a profile it goes by. */
+type CacheRules = Pick<Profile, "minTokens" | "blockTokens" | "ttlMs">;
+
 interface Node {
   readonly children: Map<string | number, Node>;
   /** Tokens from the start of the prompt to the end of this unit. */
   readonly endTokens: number;
   usedMs: number;
+  /** Whether a prompt is held up to its end. */
+  isEnd: boolean;
 }
 
 /** Prefix ends that a cache remembers unless told otherwise: some hundred long sessions. */
@@ -66,45 +71,60 @@ const DEFAULT_MAX_UNITS = 1_000_000;
  * ```
  */
 export class PrefixCache {
-  readonly #profile: Profile;
+  readonly #profile: CacheRules;
   readonly #maxUnits: number;
-  readonly #root: Node = { children: new Map(), endTokens: 0, usedMs: -Infinity };
+  readonly #root: Node = { children: new Map(), endTokens: 0, usedMs: -Infinity, isEnd: false };
   #units = 0;
 
   /** An empty cache that remembers `maxUnits` units at most; default one million. */
-  constructor(profile: Profile, options: { readonly maxUnits?: number } = {}) {
+  constructor(profile: CacheRules, options: { readonly maxUnits?: number } = {}) {
     this.#profile = profile;
     this.#maxUnits = options.maxUnits ?? DEFAULT_MAX_UNITS;
   }
 
-  /** Tokens of this prompt that are cached now. */
-  lookup(units: readonly PromptUnit[], nowMs: number): number {
-    const { ttlMs } = this.#profile;
-    let node = this.#root;
-    let promptTokens = 0;
-    let matching = true;
-    for (const unit of units) {
-      promptTokens += unit.tokens;
-      if (!matching) continue;
-      const next = node.children.get(unit.hash);
-      if (next && nowMs - next.usedMs <= ttlMs) node = next;
-      else matching = false;
-    }
-    return servedTokens(this.#profile, { promptTokens, sharedTokens: node.endTokens });
+  /**
+   * Tokens of this prompt that are cached now.
+   *
+   * @param ends Behind how many units it asks for what is cached. Default: behind each.
+   */
+  lookup(units: readonly PromptUnit[], nowMs: number, ends?: readonly number[]): number {
+    const promptTokens = units.reduce((sum, { tokens }) => sum + tokens, 0);
+    return servedTokens(this.#profile, { promptTokens, sharedTokens: this.held(units, nowMs, ends) });
   }
 
-  /** Remembers a prompt that was processed, and refreshes what it used. */
-  store(units: readonly PromptUnit[], nowMs: number): void {
-    if (this.#profile.minTokens === Infinity) return;
+  /** Tokens with which this prompt starts like those that are cached now, however few a provider would serve. */
+  held(units: readonly PromptUnit[], nowMs: number, ends: readonly number[] = [units.length]): number {
+    const { ttlMs } = this.#profile;
     let node = this.#root;
-    for (const unit of units) {
+    let heldTokens = 0;
+    for (const unit of units.slice(0, Math.max(0, ...ends))) {
+      const next = node.children.get(unit.hash);
+      if (!next || nowMs - next.usedMs > ttlMs) break;
+      node = next;
+      if (node.isEnd) heldTokens = node.endTokens;
+    }
+    return heldTokens;
+  }
+
+  /**
+   * Remembers a prompt that was processed, and refreshes what it used.
+   *
+   * @param ends Behind how many units it is cached. Default: behind each.
+   */
+  store(units: readonly PromptUnit[], nowMs: number, ends?: readonly number[]): void {
+    if (this.#profile.minTokens === Infinity) return;
+    const held = ends && new Set(ends);
+    let node = this.#root;
+    for (const [at, unit] of units.slice(0, Math.max(0, ...ends ?? [units.length])).entries()) {
       let next = node.children.get(unit.hash);
       if (!next) {
-        next = { children: new Map(), endTokens: node.endTokens + unit.tokens, usedMs: nowMs };
+        const endTokens = node.endTokens + unit.tokens;
+        next = { children: new Map(), endTokens, usedMs: nowMs, isEnd: false };
         node.children.set(unit.hash, next);
         this.#units++;
       }
       next.usedMs = Math.max(next.usedMs, nowMs);
+      next.isEnd ||= !held || held.has(at + 1);
       node = next;
     }
     if (this.#units > this.#maxUnits) this.#forget();

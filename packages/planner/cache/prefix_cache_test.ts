@@ -22,6 +22,16 @@ Deno.test("PrefixCache serves the longest prefix of any prompt that it was sent"
   ]);
 });
 
+Deno.test("PrefixCache holds a prompt up to the ends that it is told, and serves one up to its own", () => {
+  const cache = new PrefixCache(profile);
+  cache.store(units("abcdef"), 0, [2, 4]);
+  const held = (text: string, ends?: readonly number[]) => cache.held(units(text), 0, ends);
+  assertEquals([held("abcdef"), held("abcx"), held("ax")], [400, 200, 0]);
+  assertEquals([[6], [3], [1], [], [1, 5]].map((ends) => held("abcdef", ends)), [400, 200, 0, 0, 400]);
+  assertEquals(cache.lookup(units("abcd"), 0), 399);
+  assertEquals(cache.lookup(units("abcd"), 0, [3]), 200);
+});
+
 Deno.test("PrefixCache keeps a prefix for its time to live after the last use", () => {
   const cache = new PrefixCache(profile);
   cache.store(units("abc"), 0);

@@ -1,6 +1,7 @@
 import { assert, assertEquals } from "@std/assert";
 import { countMessageTokens, estimateTokens, type Message } from "@tare/messages";
 import {
+  type CompactionHabit,
   type LedgerEntry,
   plannerSession,
   PrefixCache,
@@ -14,6 +15,7 @@ import { memoryArchive, RECALL_TOOL } from "@tare/prune";
 
 const PROFILE = profileNamed("anthropic-5m");
 const WINDOW_TOKENS = 60_000;
+const REPLY_TOKENS = 20_000;
 const READ = { type: "function", function: { name: "read_file", parameters: {} } } as const;
 
 const task: Message = { role: "user", content: "Read all files. ".repeat(200) };
@@ -48,7 +50,10 @@ async function play(steps: number, { profile = PROFILE, ...options }: Played = {
   const entries: LedgerEntry[] = [];
   for (let step = 0; step < steps; step++) {
     const nowMs = 1_000 * step;
-    const view = await session.view({ messages, tools: [READ, RECALL_TOOL] }, { nowMs });
+    const view = await session.view({ messages, tools: [READ, RECALL_TOOL] }, {
+      nowMs,
+      replyTokens: REPLY_TOKENS,
+    });
     if (options.observe) assertEquals([view.messages, view.tools, view.rewrites], [messages, [READ], []]);
     const units = promptUnits(view, estimateTokens);
     const cachedTokens = cache.lookup(units, nowMs);
@@ -60,44 +65,53 @@ async function play(steps: number, { profile = PROFILE, ...options }: Played = {
 }
 
 /** What a client pays that resends everything, and compacts its conversation from so many tokens on. */
-function alone(steps: number, { from, promptShare, keptTokens, keepsFront }: {
-  readonly from: number;
-  readonly promptShare: number;
-  readonly keptTokens: number;
-  readonly keepsFront: boolean;
-}) {
+function alone(steps: number, habit: CompactionHabit, from: number) {
+  const { resultChars, keptChars, keptTokens = 0, keepsFront, isLate = false } = habit;
   const cost = (promptTokens: number, cachedTokens: number) =>
     promptCost(PROFILE, { promptTokens, cachedTokens });
+  const sizes = { call: 0, result: 0, chars: 0, cut: 0 };
   const front = promptUnits({ messages: [task], tools: [READ] }, estimateTokens)
     .reduce((sum, { tokens }) => sum + tokens, 0);
-  let [paid, compactions, prompt, held] = [0, 0, front, 0];
+  let [paid, compactions, others, held, last] = [0, 0, 0, 0, 0];
+  /** Steps that are in the prompt. */
+  let kept = 0;
+  const prompt = () => front + others + kept * (sizes.call + sizes.result);
   for (let step = 0; step < steps; step++) {
-    if (prompt > from) {
-      paid += promptShare === 1 ? cost(prompt, held) : cost(promptShare * prompt, 0);
+    if ((isLate ? last : prompt()) > from) {
+      const stay = Math.min(kept, Math.floor((keptChars?.(from) ?? 0) / sizes.chars));
+      paid += resultChars === undefined ? cost(prompt(), held) : cost((kept - stay) * sizes.cut, 0);
       compactions++;
-      prompt = front + keptTokens;
-      held = keepsFront ? front : 0;
+      [kept, others, held] = [stay, keptTokens, keepsFront ? front : 0];
     }
-    paid += cost(prompt, held);
-    held = prompt;
-    for (const message of reading(step, "read_file", file(step))) {
-      prompt += countMessageTokens(message, estimateTokens);
-    }
+    paid += cost(prompt(), held);
+    held = last = prompt();
+    const [call, result] = reading(step, "read_file", file(step)) as [Message, Message];
+    sizes.call = countMessageTokens(call, estimateTokens);
+    sizes.result = countMessageTokens(result, estimateTokens);
+    sizes.chars = JSON.stringify([call, result]).length;
+    sizes.cut = estimateTokens((result.content as string).slice(0, resultChars));
+    kept++;
   }
   return { paid, compactions };
 }
 
-const HABITS = [
-  { promptShare: 1, keptTokens: 0, keepsFront: true },
-  { promptShare: 0.5, keptTokens: 20_000, keepsFront: true },
-  { promptShare: 1, keptTokens: 10_000, keepsFront: false },
+const HABITS: readonly (readonly [string, CompactionHabit])[] = [
+  ["from a summary", { keepsFront: true }],
+  ["with the newest messages", { resultChars: 2_000, keptChars: () => 40_000, keepsFront: true }],
+  ["with other things", { keptTokens: 10_000, keepsFront: false }],
+  ["when it has sent too much", {
+    fullFrom: (windowTokens, replyTokens = 0) => windowTokens - replyTokens,
+    isLate: true,
+    keepsFront: true,
+  }],
 ];
 
-for (const compaction of HABITS) {
-  Deno.test(`sent() reckons with a client that compacts its window itself: ${JSON.stringify(compaction)}`, async () => {
+for (const [name, compaction] of HABITS) {
+  Deno.test(`sent() reckons with a client that compacts its window itself and goes on ${name}`, async () => {
     const entries = await play(100, { compaction });
     const claimed = entries.reduce((sum, { withoutTokenUnits }) => sum + withoutTokenUnits, 0);
-    const { paid, compactions } = alone(100, { ...compaction, from: WINDOW_TOKENS - 12_000 });
+    const from = compaction.fullFrom?.(WINDOW_TOKENS, REPLY_TOKENS) ?? WINDOW_TOKENS - 12_000;
+    const { paid, compactions } = alone(100, compaction, from);
     assert(Math.abs(claimed - paid) < 0.05 * paid, `${claimed} against ${paid}`);
     assertEquals(entries.filter(({ withoutCompaction }) => withoutCompaction).length, compactions);
     assert(compactions > 2);

@@ -1,6 +1,8 @@
 import {
   checkGiven,
+  contentText,
   type Cost,
+  countMessageTokens,
   type CountTokens,
   type Message,
   type ToolDefinition,
@@ -157,10 +159,12 @@ export interface OwnCompaction {
   readonly tokens: number;
   /** Messages of the history that the newest of them read. */
   readonly messages: number;
+  /** Of these, those that it took out. */
+  readonly gone: number;
 }
 
 /** Nothing was compacted. */
-export const NOT_COMPACTED: OwnCompaction = { tokens: 0, messages: 0 };
+export const NOT_COMPACTED: OwnCompaction = { tokens: 0, messages: 0, gone: 0 };
 
 /** A session that has sent nothing yet. */
 export const NEW_SESSION: PlannerState = {
@@ -217,6 +221,8 @@ export interface BookCallOptions {
   readonly usage: Usage | undefined;
   /** What was paid for summaries since the last request. */
   readonly summary: Usage | undefined;
+  /** Tokens with which it began like what the cache held. Absent: by what the session has sent. */
+  readonly heldTokens: number | undefined;
   /** Tokens of its messages with which what the model sees now still starts. */
   readonly messageTokens: number;
   readonly profile: Profile;
@@ -233,17 +239,29 @@ export interface BookCallOptions {
 /** What is known of a session after a request that succeeded, and what that cost. */
 export function bookCall(
   before: PlannerState,
-  { plan, usage, summary, messageTokens, profile, countTokens, lossLimit, windowTokens, habit, observes }:
-    BookCallOptions,
+  {
+    plan,
+    usage,
+    summary,
+    heldTokens,
+    messageTokens,
+    profile,
+    countTokens,
+    lossLimit,
+    windowTokens,
+    habit,
+    observes,
+  }: BookCallOptions,
 ): { readonly state: PlannerState; readonly entry: LedgerEntry } {
   const { request, alone } = plan;
   const { nowMs, model } = request;
   const aliveBy = ({ atMs }: SentRequest) => estimateWarmth(profile, nowMs - atMs, before.warmth);
   const shown = { tools: plan.view.tools, countTokens };
   const own = { tools: alone.tools, ownTokens: alone.ownTokens, countTokens };
-  const predicted = observes
+  const known = observes
     ? predictAlone(alone, { sent: before.sent, countTokens, nowMs, aliveOf: aliveBy })
     : plan.predicted;
+  const predicted = heldTokens === undefined ? known : { ...known, sharedTokens: heldTokens };
   const promptTokens = observes ? alone.ownTokens : plan.promptTokens;
   const last = before.sent[0];
   const late = last && nowMs - last.atMs > profile.ttlMs;
@@ -277,6 +295,7 @@ export function bookCall(
     usage: actual,
     countedTokens: promptTokens,
     alive: served >= WARM_SHARE ? 1 : served,
+    front: heldTokens === undefined ? undefined : { tokens: known.sharedTokens, heldTokens },
   });
   const resent = observes ? actual : asked.resend;
   const taken: AloneCall = isSame || observes
@@ -319,7 +338,8 @@ export function bookCall(
     // What waits stands in front of what breaks, so that it is served if anything is.
     carried: before.carried + (actual.cachedTokens > 0 ? profile.read : profile.write),
     idleSince,
-    warmth: reported && expected > 0
+    // What only others have sent was used nobody knows when.
+    warmth: reported && expected > 0 && last
       ? observeWarmth(profile, { idleMs: predicted.idleMs, warm: served >= WARM_SHARE }, before.warmth)
       : before.warmth,
     counted,
@@ -559,30 +579,57 @@ export type PromptUsage = Pick<
 
 /** How a client compacts a conversation that its window can't hold: one call for a summary, from which it goes on. */
 export interface CompactionHabit {
-  /** What of the prompt that call holds, from 0 to 1: all of it is served by a warm cache, and nothing of less. */
-  readonly promptShare: number;
-  /** Tokens of summary and newest messages from which the client goes on, behind the session's first prompt. */
-  readonly keptTokens: number;
+  /**
+   * The prompt from which on it compacts, in tokens, where a reply may have `replyTokens`. Default: where what is left of
+   * the window would not hold a reply.
+   */
+  readonly fullFrom?: (windowTokens: number, replyTokens: number | undefined) => number;
+  /** Whether it goes by the prompt that it sent last, not by the one that it is about to send. Default: no. */
+  readonly isLate?: boolean;
+  /**
+   * Characters of each result in the call for the summary, which holds nothing but what leaves. Default: it holds the whole
+   * prompt, which a warm cache serves.
+   */
+  readonly resultChars?: number;
+  /** Characters of the newest messages that stay, as JSON, where it compacts from so many tokens on. Default: none. */
+  readonly keptChars?: (fullFrom: number) => number;
+  /** Tokens of other things with which it goes on behind the session's first prompt. Default: none. */
+  readonly keptTokens?: number;
   /** Whether that first prompt is as it was, so that a warm cache serves it. */
   readonly keepsFront: boolean;
 }
 
 /** What is taken for a client's habit of which nothing is known: the cheapest of those that were seen. */
-export const USUAL_COMPACTION: CompactionHabit = {
-  promptShare: 1,
-  keptTokens: 0,
-  keepsFront: true,
-};
+export const USUAL_COMPACTION: CompactionHabit = { keepsFront: true };
 
-/** Tokens of a summary. */
+/** Tokens of a summary as a reply. In prompts none are reckoned with: nobody knows how many it would have had. */
 export const SUMMARY_TOKENS = 2_000;
 
-/**
- * The prompt from which on clients compact: where what is left of the window would not hold a reply. Of four agents the
- * means were 188,000, 90,000 and 52,000 tokens in windows of 200,000, 100,000 and 60,000.
- */
-function fullFrom(windowTokens: number): number {
+/** Where what is left of the window would not hold a reply. */
+function usuallyFullFrom(windowTokens: number): number {
   return Math.min(0.94 * windowTokens, Math.max(windowTokens - 12_000, windowTokens / 2));
+}
+
+/** The first of the newest messages that have at most so many characters together. */
+function tailFrom(messages: readonly Message[], chars: number): number {
+  let left = chars;
+  return messages.findLastIndex((message) => (left -= JSON.stringify(message).length) < 0) + 1;
+}
+
+/** Tokens of messages of which each result is cut to so many characters. */
+function transcriptTokens(
+  messages: readonly Message[],
+  { resultChars, countTokens }: { readonly resultChars: number; readonly countTokens: CountTokens },
+): number {
+  return sumOf(
+    messages,
+    (message) =>
+      countTokens(contentText(message.content).slice(0, message.role === "tool" ? resultChars : undefined)),
+  );
+}
+
+function sumOf<T>(values: readonly T[], amount: (value: T) => number): number {
+  return values.reduce((sum, value) => sum + amount(value), 0);
 }
 
 /** A call as its client would have made it alone. Tokens are counted here. */
@@ -590,8 +637,10 @@ export interface AloneRequest {
   readonly model?: string | undefined;
   /** Those of its client, in full. */
   readonly tools: readonly ToolDefinition[];
-  /** Messages of the history. */
-  readonly length: number;
+  /** The history. */
+  readonly messages: readonly Message[];
+  /** Most tokens of its reply. Absent: that isn't known. */
+  readonly replyTokens?: number | undefined;
   /** What was said, with all tools: without what only Tare adds, such as recalls. */
   readonly ownTokens: number;
   /** The same with that. */
@@ -640,6 +689,8 @@ export interface AloneOptions extends SentAlone {
   readonly habit: CompactionHabit;
   /** How much of what was expected of the cache it served, or is expected to. */
   readonly alive: number;
+  /** How many tokens the request that was sent shared with those before, and to how many the cache held it, counted here. */
+  readonly front?: { readonly tokens: number; readonly heldTokens: number } | undefined;
   /** What the request that was sent took, or is expected to, and how many tokens of it were counted here. */
   readonly usage: PromptUsage;
   readonly countedTokens: number;
@@ -671,15 +722,31 @@ const NOTHING: PromptUsage = { promptTokens: 0, cachedTokens: 0 };
 export function callAlone(
   before: OwnCompaction,
   request: AloneRequest,
-  { profile, scale, windowTokens, habit, countTokens, nowMs, sent, alive, usage, countedTokens, aliveOf }:
-    AloneOptions,
+  {
+    profile,
+    scale,
+    windowTokens,
+    habit,
+    countTokens,
+    nowMs,
+    sent,
+    alive,
+    front,
+    usage,
+    countedTokens,
+    aliveOf,
+  }: AloneOptions,
 ): AloneCall {
-  const { ownTokens, wholeTokens, frontTokens, length, isDetour, isLookup } = request;
+  const { messages, replyTokens, ownTokens, wholeTokens, frontTokens, isDetour, isLookup } = request;
   if (isLookup) return { usage: NOTHING, whole: NOTHING, resend: NOTHING, compacted: before };
   const theirs = (tokens: number) => usage.promptTokens + scale.perToken * (tokens - countedTokens);
-  const { sharedTokens: last, alive: lastAlive } = predictAlone(request, {
+  const { sharedTokens, alive: lastAlive } = predictAlone(request, {
     ...{ sent, countTokens, nowMs, aliveOf },
   });
+  // What both share the cache holds of both alike.
+  const last = front && sharedTokens <= front.tokens
+    ? Math.min(sharedTokens, front.heldTokens)
+    : sharedTokens;
   /** A prompt of so many tokens that shares so many with one that was sent. */
   const take = (tokens: number, sharedTokens: number, servedTokens = usage.cachedTokens): PromptUsage => {
     const promptTokens = Math.max(0, theirs(tokens));
@@ -693,22 +760,33 @@ export function callAlone(
   const resend = { promptTokens, cachedTokens: alive * resent };
   if (isDetour) return { usage: NOTHING, whole: NOTHING, resend, compacted: before };
   const whole = take(ownTokens, last);
-  const compacted = before.messages <= length ? before : NOT_COMPACTED;
+  const compacted = before.messages <= messages.length ? before : NOT_COMPACTED;
   const tokens = ownTokens - compacted.tokens;
   const asked = compacted.tokens > 0 ? take(tokens, Math.max(0, last - compacted.tokens), 0) : whole;
-  const left = frontTokens + habit.keptTokens / scale.perToken;
-  if (asked.promptTokens <= fullFrom(windowTokens) || left >= tokens) {
-    return { usage: asked, whole, resend, compacted };
-  }
-  const compaction = habit.promptShare === 1
-    ? asked
-    : writtenLike(usage, habit.promptShare * asked.promptTokens, 0);
+  const fullFrom = habit.fullFrom?.(windowTokens, replyTokens) ?? usuallyFullFrom(windowTokens);
+  const stays = { usage: asked, whole, resend, compacted };
+  if (asked.promptTokens <= fullFrom) return stays;
+  const tokensOf = (some: readonly Message[]) =>
+    sumOf(some, (message) => countMessageTokens(message, countTokens));
+  const answers = habit.isLate
+    ? messages.slice(messages.findLastIndex(({ role }) => role === "assistant") + 1)
+    : [];
+  if (asked.promptTokens - scale.perToken * tokensOf(answers) <= fullFrom) return stays;
+  const from = tailFrom(messages, habit.keptChars?.(fullFrom) ?? 0);
+  const left = frontTokens + tokensOf(messages.slice(from)) + (habit.keptTokens ?? 0) / scale.perToken;
+  if (left >= tokens) return stays;
+  const { resultChars } = habit;
+  const compaction = resultChars === undefined ? asked : writtenLike(
+    usage,
+    scale.perToken * transcriptTokens(messages.slice(compacted.gone, from), { resultChars, countTokens }),
+    0,
+  );
   return {
     usage: take(left, habit.keepsFront ? frontTokens : 0, 0),
     compaction,
     whole,
     resend,
-    compacted: { tokens: compacted.tokens + tokens - left, messages: length },
+    compacted: { tokens: compacted.tokens + tokens - left, messages: messages.length, gone: from },
   };
 }
 

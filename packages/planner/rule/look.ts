@@ -5,7 +5,6 @@ import {
   hashPiece,
   type Message,
   type ToolDefinition,
-  type Usage,
 } from "@tare/messages";
 import {
   estimateWarmth,
@@ -67,6 +66,8 @@ export interface LookRequest extends History {
   readonly nowMs: number;
   /** Name of the model: another model has another cache. Default: always the same. */
   readonly model?: string;
+  /** Most tokens of the reply. Default: not known. */
+  readonly replyTokens?: number | undefined;
   /** Tools whose definitions the request goes without. Default: none. */
   readonly deferred?: NonNullable<PromptCall["deferred"]>;
   /** What was asked for of single messages of this history. Default: nothing. */
@@ -392,10 +393,11 @@ export class KnownSession {
    *
    * @param usage What the provider reported of this very call; absent or `estimated` if it reported nothing.
    * @param summary What was paid for summaries since the call before.
+   * @param heldTokens Tokens with which it began like what the cache held. Default: by what the session has sent.
    */
   book(
     plan: BookedPlan,
-    { usage, summary }: { readonly usage: Usage | undefined; readonly summary: Usage | undefined },
+    { usage, summary, heldTokens }: Pick<Parameters<typeof bookCall>[1], "usage" | "summary" | "heldTokens">,
   ): LedgerEntry {
     const { countTokens, lossLimit, compaction = USUAL_COMPACTION, observe = false } = this.#options;
     const toolTokens = countRequestTokens({ messages: [], tools: plan.view.tools }, countTokens);
@@ -405,6 +407,7 @@ export class KnownSession {
       plan,
       usage,
       summary,
+      heldTokens,
       messageTokens: Math.min(plan.promptTokens - toolTokens, ...kept),
       profile: this.profile,
       countTokens,
@@ -428,7 +431,7 @@ export class KnownSession {
   }
 
   /** The call as its client would have made it alone, of the history that is laid out. */
-  #alone({ model, tools, messages, deferred }: LookRequest): AloneRequest {
+  #alone({ model, tools, messages, replyTokens, deferred }: LookRequest): AloneRequest {
     const { countTokens } = this.#options;
     const layout = this.#layout;
     const own = tools.filter((tool) => tool.function.name !== RECALL_TOOL.function.name);
@@ -436,7 +439,8 @@ export class KnownSession {
     return {
       model,
       tools: own,
-      length: messages.length,
+      messages,
+      replyTokens,
       ownTokens: toolTokens + layout.ownTokens + (deferred?.tokens ?? 0),
       wholeTokens: countRequestTokens({ messages: [], tools }, countTokens) + layout.fullTokens +
         (deferred?.tokens ?? 0),

@@ -59,7 +59,8 @@ function ttlOf(mark: unknown): number {
  * The items of a changed list with the marks of the provider's cache in their places: one whose block left stands with
  * the nearest block in front. If the client marks its prompts and has a mark left, one more stands where it saves most:
  * behind what was added to the client's list; in front of what this request changes, so that it is read from the cache
- * up to there; else behind the last change, which is what the next one leaves as it is.
+ * up to there; else behind the last change, which is what the next one leaves as it is. `ends` tells behind how many
+ * messages marks were put.
  *
  * Answers to recalls join the results behind them: apart, a model learns not to call several tools at once.
  */
@@ -67,8 +68,9 @@ export function arrangeItems(
   request: WireRequest,
   written: readonly WrittenItem[],
   kept: number | undefined,
-): Uint8Array<ArrayBuffer>[] {
+): { readonly items: Uint8Array<ArrayBuffer>[]; readonly ends: readonly number[] } {
   const list = written.map(({ bytes }) => bytes);
+  const ends: number[] = [];
   /** Gives a mark to the nearest block that can have one, and says whether it had none. */
   const put = ({ mark, at, blocks }: Placed): boolean => {
     for (let place = at; place >= 0; place--) {
@@ -76,6 +78,7 @@ export function arrangeItems(
       const marked = bytes && withMark(bytes, mark, place === at ? blocks : undefined);
       if (!marked) continue;
       list[place] = marked;
+      ends.push(place === at && blocks !== undefined ? endBefore(written, at) + blocks : written[place]!.end);
       return marked !== bytes;
     }
     return false;
@@ -95,7 +98,33 @@ export function arrangeItems(
     list[at + 1] = joined(bytes, next);
     list[at] = undefined;
   }
-  return list.flatMap((bytes) => bytes ?? []);
+  return { items: list.flatMap((bytes) => bytes ?? []), ends };
+}
+
+/** Behind how many of the messages that are seen the client's marks stand; 0 is behind the tools. */
+export function findMarkedEnds(request: WireRequest, written: readonly WrittenItem[]): number[] {
+  const { tools = [] } = request;
+  const isInTools = tools.some(({ bytes, inFront }) =>
+    inFront && ttlsOf([readJsonAt(bytes, { start: 0, end: bytes.length })]).length > 0
+  );
+  const ends = isInTools ? [0] : [];
+  for (const [at, { item, bytes, seen, end }] of written.entries()) {
+    if (!item) continue;
+    if (!item.bytes && ttlsOf(readField(request, "system")).length > 0) ends.push(end);
+    if (!bytes) continue;
+    let place = endBefore(written, at);
+    for (const part of item.parts) {
+      const shown = seen.get(part);
+      if (shown) place++;
+      if (part.mark !== undefined && (shown === part.message || (shown && part.holdsMark))) ends.push(place);
+    }
+  }
+  if (isRecord(readField(request, "cache_control"))) ends.push(written.at(-1)?.end ?? 0);
+  return ends;
+}
+
+function endBefore(written: readonly WrittenItem[], at: number): number {
+  return written[at - 1]?.end ?? 0;
 }
 
 function beginsWithResult(written: WrittenItem | undefined): boolean {
@@ -163,7 +192,7 @@ function findUseful(
   const at = kept === undefined ? -1 : written.findIndex((one) => one.end >= kept);
   if (kept !== undefined && at >= 0) {
     const isWhole = written[at]!.end === kept;
-    useful.push({ at, blocks: isWhole ? undefined : kept - (written[at - 1]?.end ?? 0) });
+    useful.push({ at, blocks: isWhole ? undefined : kept - endBefore(written, at) });
   }
   return [...useful, { at: written.findLastIndex((one) => one.bytes !== undefined && isChanged(one)) }];
 }

@@ -182,3 +182,21 @@ Deno.test("readCacheMarks() finds all marks in the order of the prompt", () => {
     MESSAGES_PROTOCOL.cacheTtlMs?.(requestOf({ model: "m", messages: [], ...body }, MESSAGES_PROTOCOL));
   assertEquals([ttl({}), ttl({ system: [text("S", HOUR)] }), ttl(body)], [0, hour, short]);
 });
+
+Deno.test("writeRequest() tells behind how many messages its marks stand, those that it adds too", () => {
+  const told = (body: object, changed: Parameters<typeof shown>[1], kept?: number) => {
+    const request = requestOf({ model: "m", messages: TWO_STEPS(SHORT), ...body }, MESSAGES_PROTOCOL);
+    let ends: readonly number[] = [];
+    writeRequest(request, { ...shown(request, changed), kept, marked: (at) => ends = at });
+    return [...ends].sort((a, b) => a - b);
+  };
+  assertEquals(told({}, {}), [4, 7]);
+  const tools = [{ name: "read", input_schema: {}, cache_control: SHORT }];
+  assertEquals(told({ tools, system: [text("S", SHORT)] }, {}), [0, 1, 5, 8]);
+  assertEquals(told({ cache_control: SHORT }, {}), [4, 7, 7]);
+  // The first result became a line: one more mark stands in front of it, and one behind the message that it is in.
+  assertEquals(told({}, { 2: { content: "line" } }, 2), [2, 4, 5, 7]);
+  // Who marks nothing has nothing cached.
+  const messages = [{ role: "user", content: "Go." }];
+  assertEquals(told({ messages }, {}), []);
+});

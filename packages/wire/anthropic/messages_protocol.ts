@@ -20,7 +20,7 @@ import {
   wholeTool,
   type WireReply,
 } from "../protocol.ts";
-import { arrangeItems, readCacheMarks } from "./cache_marks.ts";
+import { arrangeItems, findMarkedEnds, readCacheMarks } from "./cache_marks.ts";
 import { statedFailure } from "../stated_failure.ts";
 import { errorBody } from "./write_message.ts";
 import { toolOf } from "./write_messages_body.ts";
@@ -43,7 +43,8 @@ export const MESSAGES_PROTOCOL: Protocol = {
   countPath: "/messages/count_tokens",
   listField: "messages",
   head: { fields: ["system"], read: ([system]) => readSystem(system) },
-  compaction: { promptShare: 1, keptTokens: 10_000, keepsFront: false },
+  replyFields: ["max_tokens"],
+  compaction: { keptTokens: 10_000, keepsFront: false },
   auth: API_KEY,
   speaks: (headers) => headers.has("anthropic-version"),
   readHints(body, headers) {
@@ -80,6 +81,7 @@ export const MESSAGES_PROTOCOL: Protocol = {
   writeTool,
   addedFields: () => new Map(),
   arrange: arrangeItems,
+  markedEnds: findMarkedEnds,
   writer: (_, options) => new MessagesTurnWriter(options),
   refuse: (status, message) => Response.json(errorBody(status, message), { status }),
 };

@@ -25,7 +25,8 @@ export const CHAT_PROTOCOL: Protocol = {
   name: "chat",
   path: "/chat/completions",
   listField: "messages",
-  compaction: { promptShare: 0.5, keptTokens: 25_000, keepsFront: true },
+  replyFields: ["max_completion_tokens", "max_tokens"],
+  compaction: { resultChars: 2_000, keptChars: () => 70_000, keepsFront: true },
   auth: BEARER,
   readHints(body, headers) {
     const count = readField(body, "n");

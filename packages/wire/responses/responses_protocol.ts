@@ -48,7 +48,8 @@ export const RESPONSES_PROTOCOL: Protocol = {
       },
     }],
   },
-  compaction: { promptShare: 1, keptTokens: 0, keepsFront: true },
+  replyFields: ["max_output_tokens"],
+  compaction: { keepsFront: true },
   auth: BEARER,
   followsField: "previous_response_id",
   readHints(body, headers) {

@@ -1,0 +1,78 @@
+import { assertEquals } from "@std/assert";
+import { countToolTokens, estimateTokens, type ToolDefinition } from "@tare/messages";
+import { profileNamed } from "@tare/planner";
+import { messageBody } from "@tare/wire";
+import { completion, gatewayed, post, READ, UPSTREAM } from "./fixture_test.ts";
+
+const SEARCH: ToolDefinition = {
+  type: "function",
+  function: { name: "search", description: "Looks for words. ".repeat(500), parameters: {} },
+};
+const TASK: ToolDefinition = { type: "function", function: { name: "task", parameters: {} } };
+
+Deno.test("gateway expects of a sub-agent's first prompt the tools that its parent's begin with, too", async () => {
+  const { fetch } = gatewayed(() => completion({ content: "Done." }), {
+    upstreams: { chat: { ...UPSTREAM, profile: profileNamed("openai") } },
+  });
+  const expected = async (model: string, tools: readonly unknown[], system: string) => {
+    const messages = [{ role: "system", content: system }, { role: "user", content: `Do ${system}.` }];
+    const response = await fetch(post({ model, tools, messages }));
+    await response.text();
+    return Number(response.headers.get("x-tare-cached-predicted"));
+  };
+  assertEquals(await expected("m", [SEARCH, TASK, READ], "all"), 0);
+  const tokens = countToolTokens(SEARCH, estimateTokens);
+  assertEquals(await expected("m", [SEARCH, READ], "a part"), tokens - tokens % 128);
+  // Another model has another cache.
+  assertEquals(await expected("n", [SEARCH, READ], "another part"), 0);
+});
+
+Deno.test("gateway expects no more of a cache that goes by marks than these let it hold", async () => {
+  const { fetch } = gatewayed(
+    ({ body: { model } }, index) => {
+      const usage = { promptTokens: 9_000, cachedTokens: 0, cacheWriteTokens: 9_000, hourWriteTokens: 0 };
+      const message = { role: "assistant" as const, content: "Yes." };
+      return Response.json(
+        messageBody({
+          id: `msg_${index}`,
+          model,
+          message,
+          finishReason: "stop",
+          usage: { ...usage, outputTokens: 5 },
+        }),
+      );
+    },
+    { upstreams: { messages: { ...UPSTREAM, profile: profileNamed("anthropic-5m") } } },
+  );
+  const tool = {
+    name: "search",
+    description: "Looks for words. ".repeat(500),
+    input_schema: { type: "object" },
+  };
+  const mark = { cache_control: { type: "ephemeral" } };
+  const said = ["Go on.", "Yes.", "And then?", "Yes.", "And last?"];
+  /** Sends the first `length` messages, one of them marked, and gives what was sent and what is expected. */
+  const ask = async (length: number, marked: number, system = "You help people. ".repeat(100)) => {
+    const messages = said.slice(0, length).map((text, at) => ({
+      role: at % 2 === 0 ? "user" : "assistant",
+      content: [{ type: "text", text, ...(at === marked && mark) }],
+    }));
+    const body = {
+      model: "m",
+      max_tokens: 10,
+      tools: [tool],
+      system: [{ type: "text", text: system, ...mark }],
+      messages,
+    };
+    const response = await fetch(post(body, { "anthropic-version": "2023-06-01" }, "/messages"));
+    await response.text();
+    return ["x-tare-tokens-sent", "x-tare-cached-predicted"].map((name) =>
+      Number(response.headers.get(name))
+    );
+  };
+  const [first, second] = [await ask(1, 0), await ask(3, 2)];
+  // Its mark stands in front of what the one before was marked behind.
+  const third = await ask(5, 1);
+  const other = await ask(5, 4, "You help nobody. ".repeat(100));
+  assertEquals([first, second, third, other].map(([, expected]) => expected), [0, first![0], first![0], 0]);
+});

@@ -1,0 +1,38 @@
+import type { CompactionHabit } from "./ledger/ledger.ts";
+
+/** Keeps the newest messages and sends the rest as a transcript, a judgement of 4 characters for each token. */
+const BY_TRANSCRIPT = { resultChars: 2_000, keepsFront: true } as const;
+
+/** Sends the whole prompt, and goes on from what people said and a summary that the provider seals. */
+const SEALED: CompactionHabit = { fullFrom: (windowTokens) => 0.9 * windowTokens, keepsFront: true };
+
+/**
+ * How agents compact a conversation that their window doesn't hold, by the name with which they ask. Each was seen at work in
+ * windows of 60,000, 100,000 and 200,000 tokens in autumn 2026.
+ */
+const HABITS: Readonly<Record<string, CompactionHabit>> = {
+  pi: {
+    ...BY_TRANSCRIPT,
+    fullFrom: (windowTokens) => windowTokens - 16_384,
+    keptChars: () => 4 * 20_000,
+  },
+  opencode: {
+    ...BY_TRANSCRIPT,
+    fullFrom: (windowTokens, replyTokens = Infinity) => windowTokens - Math.min(replyTokens, 32_000),
+    isLate: true,
+    keptChars: (fullFrom) => 4 * Math.min(15_000, fullFrom / 4),
+  },
+  codex_exec: SEALED,
+  codex_cli_rs: SEALED,
+  "claude-cli": {
+    // A smaller window it learns from the provider, which refuses what is too long.
+    fullFrom: (windowTokens) => windowTokens < 100_000 ? windowTokens : windowTokens - 33_000,
+    keptTokens: 10_000,
+    keepsFront: false,
+  },
+};
+
+/** How an agent compacts a conversation that its window doesn't hold, by the name with which it asks; nothing if that isn't known. */
+export function compactionOf(agent: string): CompactionHabit | undefined {
+  return Object.hasOwn(HABITS, agent) ? HABITS[agent] : undefined;
+}
