@@ -81,7 +81,7 @@ Deno.test("gateway leaves old turns out of a tool loop with the policy classic, 
 
 Deno.test("gateway truncates a huge result on arrival with either policy, and sends it so from then on", async () => {
   for (const policy of ["planner", "classic"] as const) {
-    const messages = turn("big", 20_000);
+    const messages = turn("big", 40_000);
     const later = [...messages, { role: "assistant", content: "ok" }, { role: "user", content: "And?" }];
     const { seen } = await sentFor([messages, later], {
       policy,
@@ -92,14 +92,14 @@ Deno.test("gateway truncates a huge result on arrival with either policy, and se
       first,
       /^big [^]+\n\[elided: middle of read result, \d+ bytes; recall with ref \w{16}\]\n[^]+big $/,
     );
-    assertEquals([first.length < 33_000, second], [true, first]);
+    assertEquals([first.length < 65_000, second], [true, first]);
     const limited = await sentFor([messages], { policy, truncateTokens: 1_000 });
     assertEquals(limited.seen[0]?.body.messages[2].content.length < 4_200, true);
   }
 });
 
 Deno.test("gateway truncates nothing that couldn't be recalled, and nothing where it is told not to", async () => {
-  const messages = turn("big", 20_000);
+  const messages = turn("big", 40_000);
   for (const options of [{ recall: false }, { mechanisms: { truncate: false } }] as const) {
     const { seen } = await sentFor([messages], options);
     assertEquals(seen[0]?.body.messages, messages);

@@ -5,7 +5,7 @@ import type { ToolDefinition } from "./tool.ts";
 export interface StableMessages {
   /** How many of them, from the first, an earlier request showed too. */
   readonly shared: number;
-  /** How many of these end with the last that shows something else than what was said; 0 if none does. */
+  /** How many of all end with the last that shows something else than when it came; 0 if none does. */
   readonly edited: number;
 }
 

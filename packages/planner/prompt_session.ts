@@ -62,7 +62,7 @@ export interface PromptSessionOptions {
   readonly isError?: (message: ToolMessage, index: number) => boolean;
   /** Asks a model for a summary, when the window is full of what isn't tool results. Default: old turns are dropped. */
   readonly summarise?: Summarise;
-  /** Longest result that enters the prompt whole, in tokens. Default 8,000. */
+  /** Longest result that enters the prompt whole, in tokens. Default 16,000; of classic sessions 8,000. */
   readonly truncateTokens?: number | undefined;
   /** Names of tools that are always shown in full. Default: none. */
   readonly alwaysFull?: readonly string[] | undefined;

@@ -2,6 +2,7 @@ import {
   checkGiven,
   contentText,
   type Message,
+  type StableMessages,
   type ToolDefinition,
   type ToolMessage,
   type Usage,
@@ -178,9 +179,8 @@ export interface Protocol {
   /** Fields that a request must have beside the client's own, as JSON by name. */
   addedFields(request: WireRequest): ReadonlyMap<string, Uint8Array<ArrayBuffer>>;
   /**
-   * The items of a list that was changed, put right. `kept` of the messages, from the first, were shown by the request
-   * before; absent if that only goes on. `ends` tells behind how many messages the provider is asked to cache the prompt that
-   * the client didn't ask for. Default: they are right as they are.
+   * The items of a list that was changed, put right. `ends` tells behind how many messages the provider is asked to cache
+   * the prompt that the client didn't ask for. Default: they are right as they are.
    */
   readonly arrange?: (
     request: WireRequest,
@@ -194,7 +194,7 @@ export interface Protocol {
       /** How many messages are seen up to its end. */
       readonly end: number;
     }[],
-    kept: number | undefined,
+    prompt: ArrangedPrompt,
   ) => { readonly items: readonly Uint8Array<ArrayBuffer>[]; readonly ends: readonly number[] };
   /**
    * Behind how many of the messages the client asks the provider to cache the prompt; 0 is behind the tools. Default: the
@@ -577,30 +577,39 @@ const encoder = new TextEncoder();
 const QUOTE = 0x22;
 const OPEN_ARRAY = 0x5b;
 
+/** What a protocol needs to know to put a changed list right. */
+export interface ArrangedPrompt {
+  /** How many messages, from the first, the request before showed too, if it showed others behind them. */
+  readonly kept?: number | undefined;
+  /** What of the messages stays as it is. Default: nothing is known of it. */
+  readonly stable?: StableMessages;
+}
+
 /**
  * The body for the upstream: the client's own bytes wherever nothing is changed.
  *
  * @throws {UnknownShape} if a message was changed that can't be written in another way.
  */
-export function writeRequest(request: WireRequest, prompt: {
-  /** All items that could stand in the list. */
-  readonly items: readonly WireItem[];
-  /** What is seen of the messages of these items. */
-  readonly messages: readonly Message[];
-  /** Which of them each is, counted over all items; −1 for a message that is none of theirs. */
-  readonly places: readonly number[];
-  /** What is seen of the request's functions, in their order; then such as aren't the client's. */
-  readonly tools: readonly ToolDefinition[];
-  /** How many of them, from the first, the request before showed too, if it showed others behind them. */
-  readonly kept?: number | undefined;
-  /** The response that the request goes on from, if the upstream has another name for it than the client. */
-  readonly follows?: string | undefined;
-  /**
-   * Told behind how many of the messages the provider is asked to cache the prompt, 0 being behind the tools; not told where
-   * it caches all of it.
-   */
-  readonly marked?: (ends: readonly number[]) => void;
-}): Uint8Array<ArrayBuffer> {
+export function writeRequest(
+  request: WireRequest,
+  prompt: ArrangedPrompt & {
+    /** All items that could stand in the list. */
+    readonly items: readonly WireItem[];
+    /** What is seen of the messages of these items. */
+    readonly messages: readonly Message[];
+    /** Which of them each is, counted over all items; −1 for a message that is none of theirs. */
+    readonly places: readonly number[];
+    /** What is seen of the request's functions, in their order; then such as aren't the client's. */
+    readonly tools: readonly ToolDefinition[];
+    /** The response that the request goes on from, if the upstream has another name for it than the client. */
+    readonly follows?: string | undefined;
+    /**
+     * Told behind how many of the messages the provider is asked to cache the prompt, 0 being behind the tools; not told where
+     * it caches all of it.
+     */
+    readonly marked?: (ends: readonly number[]) => void;
+  },
+): Uint8Array<ArrayBuffer> {
   checkGiven("writeRequest()", { request, prompt }, {
     request: { bytes: "bytes", protocol: "object", items: "array" },
     prompt: "object",
@@ -613,7 +622,8 @@ export function writeRequest(request: WireRequest, prompt: {
   const ends = prompt.marked && protocol.markedEnds?.(request, entries);
   let added: readonly number[] = [];
   if (written.length !== whole.length || written.some((item, at) => item !== whole[at])) {
-    const arranged = protocol.arrange?.(request, entries, prompt.kept) ?? { items: written, ends: added };
+    const arranged = protocol.arrange?.(request, entries, prompt) ??
+      { items: written, ends: added };
     values.set(protocol.listField, joinArray(arranged.items));
     added = arranged.ends;
   }

@@ -251,8 +251,8 @@ export class Layout {
   }
 
   /**
-   * Of the messages that are within so many tokens from the first, how many there are, and up to which of them one was
-   * changed. Results that show what they showed when they came were never shown otherwise.
+   * How many messages are within so many tokens from the first, and up to which of all one was changed. Results that show
+   * what they showed when they came were never shown otherwise.
    */
   stableWithin(tokens: number, asArrived: readonly number[] = []): StableMessages {
     const { messages, places } = this.#placed;
@@ -263,7 +263,7 @@ export class Layout {
       else high = row;
     }
     const onArrival = new Set(asArrived);
-    let edited = shared;
+    let edited = messages.length;
     while (edited > 0) {
       const place = places[edited - 1]!;
       if (messages[edited - 1] !== this.#history[place] && !onArrival.has(place)) break;

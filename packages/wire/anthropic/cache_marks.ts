@@ -1,9 +1,18 @@
 import type { Message } from "@tare/messages";
 import { arrayItems, editJson, isRecord, objectFields, readJsonAt } from "../json.ts";
-import { type ItemPart, readField, type WireRequest, type WrittenItem } from "../protocol.ts";
+import {
+  type ArrangedPrompt,
+  type ItemPart,
+  readField,
+  type WireRequest,
+  type WrittenItem,
+} from "../protocol.ts";
 
 /** Most marks that a request may have. */
 export const MAX_CACHE_MARKS = 4;
+
+/** So many blocks the provider looks back from a mark for what it has cached. */
+export const LOOK_BACK = 20;
 
 /** How long a prompt is cached where no other time is asked for, in milliseconds since the last use. */
 export const SHORT_TTL_MS = 300_000;
@@ -59,7 +68,7 @@ function ttlOf(mark: unknown): number {
  * The items of a changed list with the marks of the provider's cache in their places: one whose block left stands with
  * the nearest block in front. If the client marks its prompts and has a mark left, one more stands where it saves most:
  * behind what was added to the client's list; in front of what this request changes, so that it is read from the cache
- * up to there; else behind the last change, which is what the next one leaves as it is. `ends` tells behind how many
+ * up to there, or where the request before ended, if the provider wouldn't find that from the end; else behind the last change, which is what the next one leaves as it is. `ends` tells behind how many
  * messages marks were put.
  *
  * Answers to recalls join the results behind them: apart, a model learns not to call several tools at once.
@@ -67,7 +76,7 @@ function ttlOf(mark: unknown): number {
 export function arrangeItems(
   request: WireRequest,
   written: readonly WrittenItem[],
-  kept: number | undefined,
+  prompt: ArrangedPrompt,
 ): { readonly items: Uint8Array<ArrayBuffer>[]; readonly ends: readonly number[] } {
   const list = written.map(({ bytes }) => bytes);
   const ends: number[] = [];
@@ -86,7 +95,7 @@ export function arrangeItems(
   findLost(request, written).forEach(put);
   const marks = readCacheMarks(request);
   let free = marks.length === 0 ? 0 : MAX_CACHE_MARKS - marks.length;
-  for (const { at, blocks } of findUseful(request, written, kept)) {
+  for (const { at, blocks } of findUseful(request, written, prompt)) {
     const mark = written.slice(at).flatMap(({ item }) => marksOf(item?.parts ?? []))[0] ?? writeMark(marks);
     if (free > 0 && put({ mark, at, blocks })) free--;
   }
@@ -116,7 +125,7 @@ export function findMarkedEnds(request: WireRequest, written: readonly WrittenIt
     for (const part of item.parts) {
       const shown = seen.get(part);
       if (shown) place++;
-      if (part.mark !== undefined && (shown === part.message || (shown && part.holdsMark))) ends.push(place);
+      if (part.mark !== undefined && shown && (shown === part.message || !part.holdsMark)) ends.push(place);
     }
   }
   if (isRecord(readField(request, "cache_control"))) ends.push(written.at(-1)?.end ?? 0);
@@ -181,20 +190,35 @@ function findLost(request: WireRequest, written: readonly WrittenItem[]): Placed
 function findUseful(
   { items }: WireRequest,
   written: readonly WrittenItem[],
-  kept: number | undefined,
+  { kept, stable }: ArrangedPrompt,
 ): Place[] {
   const known = new Set(items);
   const isOurs = ({ item }: WrittenItem) => item !== undefined && !known.has(item);
-  const isChanged = (one: WrittenItem) =>
-    !one.item || isOurs(one) || one.item.parts.some((part) => one.seen.get(part) !== part.message);
   const end = written.length - 1;
   const useful: Place[] = written[end] && isOurs(written[end]) ? [{ at: end }] : [];
-  const at = kept === undefined ? -1 : written.findIndex((one) => one.end >= kept);
-  if (kept !== undefined && at >= 0) {
-    const isWhole = written[at]!.end === kept;
-    useful.push({ at, blocks: isWhole ? undefined : kept - endBefore(written, at) });
-  }
-  return [...useful, { at: written.findLastIndex((one) => one.bytes !== undefined && isChanged(one)) }];
+  const placeOf = (length: number | undefined): Place | undefined => {
+    const at = length ? written.findIndex((one) => one.end >= length) : -1;
+    if (length === undefined || at < 0) return undefined;
+    const isWhole = written[at]!.end === length;
+    return { at, blocks: isWhole ? undefined : length - endBefore(written, at) };
+  };
+  const [changes, before] = [placeOf(kept), placeOf(stable?.shared)];
+  if (changes) useful.push(changes);
+  else if (before && isFar(written, before)) useful.push(before);
+  const changed = placeOf(stable?.edited)?.at ?? -1;
+  return [...useful, { at: Math.max(changed, written.findLastIndex(isOurs)) }];
+}
+
+/** Whether the provider wouldn't find a place from the end. */
+function isFar(written: readonly WrittenItem[], { at, blocks = Infinity }: Place): boolean {
+  const [first = 0, ...others] = written.slice(at).map(({ bytes }) => bytes ? countBlocks(bytes) : 0);
+  return others.reduce((sum, one) => sum + one, Math.max(0, first - blocks)) > LOOK_BACK;
+}
+
+function countBlocks(bytes: Uint8Array<ArrayBuffer>): number {
+  const content = objectFields(bytes).get("content");
+  if (!content) return 0;
+  return bytes[content.start] === OPEN_ARRAY ? arrayItems(bytes, content.start).length : 1;
 }
 
 /** A mark that asks for as long as the last of these. */
@@ -238,5 +262,6 @@ function canHaveMark(block: unknown): boolean {
   return block.type !== "text" || (typeof block.text === "string" && block.text.trim() !== "");
 }
 
+const OPEN_ARRAY = 0x5b;
 const encoder = new TextEncoder();
 const decoder = new TextDecoder();

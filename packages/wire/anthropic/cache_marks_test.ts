@@ -40,7 +40,10 @@ function marksOf(
     messages.splice(more.line, 0, { role: "user", content: "[elided: 2 messages]" });
     places.splice(more.line, 0, -1);
   }
-  const bytes = writeRequest(request, { ...prompt, messages, places, kept: more.kept });
+  const said = request.items.flatMap(({ parts }) => parts.map(({ message }) => message));
+  const edited = 1 + messages.findLastIndex((message, at) => message !== said[places[at]!]);
+  const stable = { shared: messages.length, edited };
+  const bytes = writeRequest(request, { ...prompt, messages, places, stable, kept: more.kept });
   return standing(JSON.parse(decode(bytes)).messages);
 }
 
@@ -187,7 +190,8 @@ Deno.test("writeRequest() tells behind how many messages its marks stand, those 
   const told = (body: object, changed: Parameters<typeof shown>[1], kept?: number) => {
     const request = requestOf({ model: "m", messages: TWO_STEPS(SHORT), ...body }, MESSAGES_PROTOCOL);
     let ends: readonly number[] = [];
-    writeRequest(request, { ...shown(request, changed), kept, marked: (at) => ends = at });
+    const stable = { shared: 0, edited: 1 + Math.max(-1, ...Object.keys(changed ?? {}).map(Number)) };
+    writeRequest(request, { ...shown(request, changed), kept, stable, marked: (at) => ends = at });
     return [...ends].sort((a, b) => a - b);
   };
   assertEquals(told({}, {}), [4, 7]);
@@ -196,6 +200,8 @@ Deno.test("writeRequest() tells behind how many messages its marks stand, those 
   assertEquals(told({ cache_control: SHORT }, {}), [4, 7, 7]);
   // The first result became a line: one more mark stands in front of it, and one behind the message that it is in.
   assertEquals(told({}, { 2: { content: "line" } }, 2), [2, 4, 5, 7]);
+  // A result that is shown otherwise keeps its mark.
+  assertEquals(told({}, { 3: { content: "B" } }), [4, 5, 7]);
   // Who marks nothing has nothing cached.
   const messages = [{ role: "user", content: "Go." }];
   assertEquals(told({ messages }, {}), []);

@@ -12,10 +12,7 @@ import {
 } from "@tare/messages";
 import { asRecord, isRecord, type JsonRecord } from "../json.ts";
 import { UnknownShape } from "../protocol.ts";
-import { MAX_CACHE_MARKS, SHORT_TTL_MS } from "./cache_marks.ts";
-
-/** So many blocks the provider looks back from a mark for what it has cached. */
-const LOOK_BACK = 20;
+import { LOOK_BACK, MAX_CACHE_MARKS, SHORT_TTL_MS } from "./cache_marks.ts";
 
 /** What stands in front where a prompt would begin with what the model said. */
 const BEGINNING = "[What came before has left the prompt.]";
