@@ -190,7 +190,7 @@ function makeSession(given: PromptSessionOptions, from?: KnownSession): PlannerS
     await options.inSlices?.(asked.take(history.messages));
     const plan = await rewrite(request, {
       ...options,
-      windowTokens: asked.windowTokens,
+      windowTokens: asked.windowOf(call.model),
       look: (request) => asked.look(request),
       relievesWindow,
     });

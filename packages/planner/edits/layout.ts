@@ -7,6 +7,8 @@ import {
   type StableMessages,
   type ToolCall,
 } from "@tare/messages";
+import { messageKinds, NO_TEXT } from "../cache/text_kinds.ts";
+import type { PromptChange } from "../cache/prompt_size.ts";
 import { applyElisions, parsePlaceholder, RECALL_TOOL } from "@tare/prune";
 import { type Edit, type PlacedMessages, placeMessages } from "./view.ts";
 
@@ -61,6 +63,9 @@ export class Layout {
   #elided = new Set<number>();
   #version = 0;
   #changed: number[] = [];
+  #moved: Moved = { came: [...NO_TEXT], left: [...NO_TEXT] };
+  /** Messages that came since {@linkcode settle}: one that leaves again never was there. */
+  #fresh = new Set<Message>();
 
   /** An empty layout, or a copy. */
   constructor(countTokens: CountTokens, other?: Layout) {
@@ -76,6 +81,8 @@ export class Layout {
     this.#recalls = other.#recalls;
     this.#rows = [...other.#rows];
     this.#elided = new Set(other.#elided);
+    this.#moved = other.moved;
+    this.#fresh = new Set(other.#fresh);
   }
 
   /** The history that is laid out. */
@@ -124,6 +131,17 @@ export class Layout {
   /** Positions of results that the last update elided, where it did no more. */
   get changed(): readonly number[] {
     return this.#changed;
+  }
+
+  /** What is there has been sent: what leaves from now on was there. */
+  settle(): void {
+    this.#fresh = new Set();
+  }
+
+  /** Tokens of all messages that ever came into the prompt, and of those that left it since, by kind of text. */
+  get moved(): Moved {
+    const { came, left } = this.#moved;
+    return { came: [...came], left: [...left] };
   }
 
   /** Another number whenever everything was laid out again. */
@@ -275,6 +293,7 @@ export class Layout {
     this.#rows.push(this.#placed.messages.push(message) - 1);
     this.#placed.places.push(at);
     this.#placed.elided.push(message);
+    this.#move(message, "came");
     this.#sum();
   }
 
@@ -294,7 +313,9 @@ export class Layout {
       const { index, text } = edit;
       const row = this.#rows[index]!;
       const [message] = applyElisions([this.#history[index]!], [{ ...edit, index: 0 }]);
+      this.#move(messages[row]!, "left");
       messages[row] = elided[index] = message!;
+      this.#move(message!, "came");
       if (isPlaceholder(text)) this.#elided.add(index);
       this.#changed.push(index);
       first = Math.min(first, row);
@@ -314,6 +335,7 @@ export class Layout {
     );
     for (const message of history.slice(shared)) this.#count(message);
     const { messages, places, elided } = placeMessages(history, edits);
+    this.#moveAll(this.#placed.messages, messages);
     this.#placed = { messages: [...messages], places: [...places], elided: [...elided] };
     this.#elided = new Set(
       edits.flatMap((edit) => edit.type === "elide" && isPlaceholder(edit.text) ? [edit.index] : []),
@@ -323,6 +345,30 @@ export class Layout {
     this.#sums = [];
     while (this.#sums.length < messages.length) this.#sum();
     this.#version++;
+  }
+
+  #moveAll(before: readonly Message[], after: readonly Message[]): void {
+    const gone = new Map<Message, number>();
+    for (const message of before) gone.set(message, 1 + (gone.get(message) ?? 0));
+    for (const message of after) {
+      const times = gone.get(message) ?? 0;
+      if (times > 0) gone.set(message, times - 1);
+      else this.#move(message, "came");
+    }
+    for (const [message, times] of gone) {
+      for (let time = 0; time < times; time++) this.#move(message, "left");
+    }
+  }
+
+  #move(message: Message, where: keyof PromptChange): void {
+    const { came, left } = this.#moved;
+    const isUndone = where === "left" && this.#fresh.delete(message);
+    if (where === "came") this.#fresh.add(message);
+    const sums = where === "left" && !isUndone ? left : came;
+    const sign = isUndone ? -1 : 1;
+    for (const [kind, tokens] of messageKinds(message, this.#countTokens).entries()) {
+      sums[kind]! += sign * tokens;
+    }
   }
 
   /** Adds the next message to what was said. */
@@ -363,6 +409,12 @@ export class Layout {
       elided: elided + full - tokens,
     });
   }
+}
+
+/** Sums that grow. */
+interface Moved extends PromptChange {
+  readonly came: number[];
+  readonly left: number[];
 }
 
 /** What a reply recalls. */

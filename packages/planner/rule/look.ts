@@ -17,6 +17,16 @@ import {
   type TokenScale,
   tokenScale,
 } from "../cache/predict.ts";
+import {
+  longestSize,
+  observeSize,
+  type PromptChange,
+  type PromptSize,
+  shownOf,
+  sizePrompt,
+  type SizeRecord,
+} from "../cache/prompt_size.ts";
+import { type ByKind, minus, NO_TEXT, plus, toolKinds } from "../cache/text_kinds.ts";
 import { RECALL_TOOL } from "@tare/prune";
 import { currentProfile, type Profile, profileNamed } from "../providers.ts";
 import { Layout } from "../edits/layout.ts";
@@ -49,7 +59,7 @@ import {
 } from "../prompt_session.ts";
 import { findRemovals, type Retention } from "../retention/find_removals.ts";
 import { Standings } from "../retention/standings.ts";
-import { isSurelyCold, reckonedAlive, type Situation, WINDOW_SHARE } from "./decide.ts";
+import { fullFromTokens, isSurelyCold, reckonedAlive, type Situation, WINDOW_SHARE } from "./decide.ts";
 
 /** A call that is about to be made, as far as it is planned. */
 export interface LookRequest extends History {
@@ -63,7 +73,12 @@ export interface LookRequest extends History {
   readonly deferred?: NonNullable<PromptCall["deferred"]>;
   /** What was asked for of single messages of this history. Default: nothing. */
   readonly pins?: readonly Pin[];
+  /** So many of the provider's tokens a full window was emptied down to; absent if it wasn't, or is being emptied. */
+  readonly emptiedTokens?: number | undefined;
 }
+
+/** What stands in a prompt, by kind of text. */
+type ShownKinds = BookedPlan["kinds"];
 
 /** A prompt as it would be sent, and what could leave it. */
 export interface Look {
@@ -79,8 +94,11 @@ export interface Look {
   readonly predicted: Prediction;
   /** How the provider's count follows from ours. */
   readonly scale: TokenScale;
+  /** How long it is, as the provider counts. */
+  readonly size: PromptSize;
+  readonly kinds: ShownKinds;
   /** What is to be decided. Tokens are the provider's. */
-  readonly situation: Situation;
+  readonly situation: Situation & Required<Pick<Situation, "windowUse" | "fullFrom">>;
   /** The call as its client would have made it alone. */
   readonly alone: AloneRequest;
   /** What was asked for and isn't so yet. */
@@ -142,6 +160,8 @@ export class KnownSession {
   #before: LookedAt | undefined;
   #judgedBy = "";
   #account: PlannerState;
+  /** What stood in each reported prompt; of one before a restart what has changed since is known by its sums alone. */
+  readonly #reported: WeakMap<SizeRecord, ShownKinds>;
   /** How often the prompt had been rewritten when each call was planned: it may be sent after others were. */
   readonly #plannedAt = new WeakMap<BookedPlan, number>();
 
@@ -162,6 +182,7 @@ export class KnownSession {
     this.#account = account;
     this.#layout = new Layout(options.countTokens, from && from.#layout);
     this.#standings = new Standings(options);
+    this.#reported = from ? from.#reported : new WeakMap();
     this.#isNew = from ? from.#isNew : true;
     this.#before = from ? from.#before : before;
   }
@@ -180,9 +201,9 @@ export class KnownSession {
       : told;
   }
 
-  /** The context window that counts now, in tokens; infinite where it isn't known. */
-  get windowTokens(): number {
-    return currentWindow(this.#options.windowTokens);
+  /** The context window of a model that counts now, in tokens; infinite where it isn't known. */
+  windowOf(model: string | undefined): number {
+    return Math.min(currentWindow(this.#options.windowTokens), this.#account.windows[model ?? ""] ?? Infinity);
   }
 
   /** What was looked at last; nothing if nothing was. */
@@ -232,7 +253,8 @@ export class KnownSession {
     const { messages: history, tools, edits, pins = [] } = request;
     this.#update(history, edits);
     const { countTokens, lossLimit, observe = false } = this.#options;
-    const { profile, windowTokens } = this;
+    const { profile } = this;
+    const windowTokens = this.windowOf(request.model);
     const account = this.#account;
     const layout = this.#layout;
     const standings = this.#standings;
@@ -245,7 +267,11 @@ export class KnownSession {
     const { alive } = predicted;
     const theirs = scaled(scale, promptTokens);
     const cachedTokens = servedOf(profile, scale, { promptTokens: theirs, ...predicted });
-    const full = theirs > WINDOW_SHARE * windowTokens;
+    const kinds: ShownKinds = { moved: layout.moved, tools: toolKinds(shownTools, countTokens) };
+    const size = observe ? { tokens: theirs, atLeast: theirs, atMost: theirs } : this.#sizeOf(kinds, request.model);
+    const windowUse = Math.max(size.tokens, WINDOW_SHARE * size.atMost);
+    const fullFrom = fullFromTokens(windowTokens, request.emptiedTokens);
+    const full = windowUse > fullFrom;
 
     const pinnedAs = pins.map(({ place, wish }) => `${place} ${wish}`).join();
     this.#judgeBy(
@@ -254,6 +280,8 @@ export class KnownSession {
     const seenMessages = account.seen || Infinity;
     const removals = findRemovals({ layout, standings, tools, shownTools, toolTokens }, {
       ...this.#options,
+      // What is named gives way where the window can't hold it.
+      retention: full ? { ...this.#options.retention, pins: false } : this.#options.retention,
       profile,
       windowTokens,
       pinned: pins.length > 0 ? pinnedPlaces(pins, history) : NOTHING_PINNED,
@@ -298,12 +326,16 @@ export class KnownSession {
       promptTokens,
       predicted,
       scale,
+      size,
+      kinds,
       situation: {
         profile,
         promptTokens: theirs,
         cachedTokens,
         alive,
         windowTokens,
+        windowUse,
+        fullFrom,
         removals,
         carried: account.carried,
         idleSince: account.idleSince,
@@ -391,12 +423,93 @@ export class KnownSession {
       profile: this.profile,
       countTokens,
       lossLimit,
-      windowTokens: this.windowTokens,
+      windowTokens: this.windowOf(plan.request.model),
       habit: compaction,
       observes: observe,
     });
     this.#account = state;
+    if (usage && !usage.estimated && !observe) this.#learnSize(plan, usage.promptTokens);
     return entry;
+  }
+
+  /**
+   * Takes note of a planned call that was refused because its prompt is too long.
+   *
+   * @param windowTokens The window, if the provider told it.
+   * @param promptTokens What it counted of the prompt, if it told that.
+   */
+  reject(
+    plan: BookedPlan & { readonly size: PromptSize },
+    { windowTokens, promptTokens }: {
+      readonly windowTokens: number | undefined;
+      readonly promptTokens: number | undefined;
+    },
+  ): void {
+    const { request: { model }, size } = plan;
+    const isCounted = this.#recordOf(model) !== undefined || promptTokens !== undefined;
+    // What was thought to fit though it is known how it is counted leaves less room than the window has.
+    const fits = windowTokens === undefined || isCounted && (promptTokens ?? size.atMost) <= windowTokens;
+    const known = windowTokens ?? this.windowOf(model);
+    const told = fits ? Math.min(known, SMALLER_SHARE * (promptTokens ?? size.tokens)) : known;
+    this.#account = {
+      ...this.#account,
+      windows: { ...this.#account.windows, [model ?? ""]: Math.floor(told) },
+      ...(!isCounted && !fits && { doubted: true }),
+    };
+    if (promptTokens !== undefined) this.#learnSize(plan, promptTokens);
+  }
+
+  /** The newest prompt of a model that was reported, or else that of any. */
+  #recordOf(model: string | undefined): SizeRecord | undefined {
+    const { sizes } = this.#account;
+    return sizes.find((one) => one.model === model) ?? sizes[0];
+  }
+
+  #sizeOf(kinds: ShownKinds, model: string | undefined): PromptSize {
+    const { countTokens } = this.#options;
+    const record = this.#recordOf(model);
+    const size = sizePrompt(record, this.#changeSince(record, kinds), countTokens);
+    if (record) return size;
+    const { doubted = false } = this.#account;
+    return { ...size, atMost: doubted ? longestSize(shownBy(kinds), countTokens) : size.tokens };
+  }
+
+  #learnSize({ kinds, request: { model } }: BookedPlan, tokens: number): void {
+    const { countTokens } = this.#options;
+    const { sizes } = this.#account;
+    const record = sizes.find((one) => one.model === model);
+    const now = observeSize({ model, tokens, shown: shownBy(kinds) }, {
+      record,
+      change: this.#changeSince(record, kinds),
+      countTokens,
+    });
+    this.#reported.set(now, kinds);
+    this.#layout.settle();
+    this.#account = {
+      ...this.#account,
+      sizes: [now, ...sizes.filter((one) => one !== record)].slice(0, REMEMBERED_SIZES),
+    };
+  }
+
+  /** What has changed since a prompt was reported; all of it if none was. */
+  #changeSince(record: SizeRecord | undefined, kinds: ShownKinds): PromptChange {
+    if (!record) return { came: shownBy(kinds), left: NO_TEXT };
+    const { moved, tools } = kinds;
+    const before = this.#reported.get(record);
+    if (!before) {
+      const more = minus(shownBy(kinds), shownOf(record));
+      const change = { came: more.map(positive), left: more.map((tokens) => positive(-tokens)) };
+      this.#reported.set(record, {
+        tools,
+        moved: { came: minus(moved.came, change.came), left: minus(moved.left, change.left) },
+      });
+      return change;
+    }
+    const more = minus(tools, before.tools);
+    return {
+      came: plus(minus(moved.came, before.moved.came), more.map(positive)),
+      left: plus(minus(moved.left, before.moved.left), more.map((tokens) => positive(-tokens))),
+    };
   }
 
   #predict(
@@ -477,6 +590,21 @@ export class KnownSession {
     for (const at of this.#layout.changed) this.#standings.wake(at);
     this.#judgedBy = judgedBy;
   }
+}
+
+/** So many models of a session are remembered with their last reported prompt. */
+const REMEMBERED_SIZES = 4;
+
+/** A prompt that was refused though it should have fitted must become this share of itself. */
+const SMALLER_SHARE = 0.8;
+
+function positive(tokens: number): number {
+  return Math.max(0, tokens);
+}
+
+/** Tokens of what stands in a prompt, counted here by kind of text. */
+function shownBy({ moved: { came, left }, tools }: ShownKinds): ByKind {
+  return plus(minus(came, left), tools);
 }
 
 /** A prompt by what it consists of, if the turn that is being worked on starts at a position. */
