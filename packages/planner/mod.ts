@@ -49,6 +49,8 @@ export {
   type PromptCall,
   type PromptSession,
   type PromptSessionOptions,
+  PromptTooLong,
+  type RejectedPrompt,
   type SessionView,
   slicer,
 } from "./prompt_session.ts";

@@ -195,6 +195,7 @@ function makeSession(given: PromptSessionOptions, from?: KnownSession): PlannerS
       relievesWindow,
     });
     asked.notePlan(plan);
+    const tooLong = relievesWindow && asked.isSureOfWindow(call.model) ? asked.tooLong(plan) : undefined;
     const { stopped } = known.account;
     const stopsNow = stopped && !state.stopSaid;
     if (plan.fullWindow !== state.fullWindow) state = { ...state, fullWindow: plan.fullWindow };
@@ -214,6 +215,7 @@ function makeSession(given: PromptSessionOptions, from?: KnownSession): PlannerS
       };
     }
     if (known.account !== state.planner) state = { ...state, planner: known.account };
+    if (tooLong) throw tooLong;
     if (options.observe) {
       const whole = showAll(history, call);
       plans.set(whole, plan);
@@ -253,6 +255,15 @@ function makeSession(given: PromptSessionOptions, from?: KnownSession): PlannerS
       const entry = known.book(plan, { usage, summary: summary ?? plan.summary });
       state = { ...rest, planner: known.account };
       return entry;
+    },
+    rejected(limit, { promptTokens, view = newest } = {}) {
+      if (!view || !plans.has(view)) {
+        throw new Error("Cannot take note of a refusal: this session viewed nothing for it");
+      }
+      const plan = plans.get(view);
+      if (!plan) return;
+      known.reject(plan, { windowTokens: limit, promptTokens });
+      state = { ...state, planner: known.account };
     },
     get state() {
       return state;

@@ -53,7 +53,7 @@ const FRAME_TOKENS = 30;
 /** Texts of one kind differ by such a share at first; never taken for less; and how much of what was seen is remembered. */
 const FIRST_NOISE = 0.2;
 const LEAST_NOISE = 0.03;
-const NOISE_MEMORY = 0.9;
+const NOISE_MEMORY = 0.8;
 
 /** By this share a scale may move from one call to the next. */
 const DRIFT = 0.01;

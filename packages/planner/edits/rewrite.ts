@@ -139,11 +139,12 @@ class Rewriting {
     const held = this.#pins.filter(({ wish }) => wish === "keep");
     if (held.length > 0 && this.#isFull()) await this.#letGo(held);
     if (this.#isOver()) await this.#cutResults();
-    const { windowUse, windowTokens } = this.#prompt.situation;
-    this.#tellFull(
-      this.#options.relievesWindow && !this.#failed && windowUse > WINDOW_SHARE * windowTokens,
-    );
-    if (wasFull) this.#fullWindow = { ...this.#fullWindow, emptiedTokens: Math.round(windowUse) };
+    const { size, situation: { windowUse, windowTokens } } = this.#prompt;
+    const staysFull = this.#options.relievesWindow && size.tokens > WINDOW_SHARE * windowTokens;
+    this.#tellFull(staysFull && !this.#failed);
+    if (wasFull && this.#made.length > 0) {
+      this.#fullWindow = { ...this.#fullWindow, emptiedTokens: Math.round(windowUse) };
+    }
     return this.#plan();
   }
 
@@ -205,7 +206,7 @@ class Rewriting {
         archive,
         kept: stays,
         recall,
-        windowTokens: windowTokens * promptTokens / situation.windowUse,
+        windowTokens: Math.round(windowTokens * promptTokens / situation.windowUse),
         mustFit: size.atMost > windowTokens,
         summarise,
         signal,

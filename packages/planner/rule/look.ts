@@ -56,6 +56,7 @@ import {
   type Mechanisms,
   type PromptCall,
   type PromptSessionOptions,
+  PromptTooLong,
 } from "../prompt_session.ts";
 import { findRemovals, type Retention } from "../retention/find_removals.ts";
 import { Standings } from "../retention/standings.ts";
@@ -117,6 +118,12 @@ export interface OneShotLook {
   readonly saved: SavedTokens;
 }
 
+/** What is sent, and how long it is. */
+interface Sized {
+  readonly size: PromptSize;
+  readonly view: PlacedView;
+}
+
 /** Tokens that each mechanism keeps out of a prompt. */
 export type SavedTokens = Readonly<Record<keyof Mechanisms, number>>;
 
@@ -137,7 +144,15 @@ export interface LookedAt {
 export interface KnownSessionOptions extends
   Pick<
     PromptSessionOptions,
-    "profile" | "countTokens" | "windowTokens" | "compaction" | "observe" | "tools" | "isError" | "alwaysFull"
+    | "profile"
+    | "countTokens"
+    | "windowTokens"
+    | "assumesWindow"
+    | "compaction"
+    | "observe"
+    | "tools"
+    | "isError"
+    | "alwaysFull"
   > {
   readonly retention: Retention;
   readonly lossLimit: number;
@@ -204,6 +219,36 @@ export class KnownSession {
   /** The context window of a model that counts now, in tokens; infinite where it isn't known. */
   windowOf(model: string | undefined): number {
     return Math.min(currentWindow(this.#options.windowTokens), this.#account.windows[model ?? ""] ?? Infinity);
+  }
+
+  /** Whether that window is told, by whoever made the session or by a refusal, rather than assumed. */
+  isSureOfWindow(model: string | undefined): boolean {
+    const { assumesWindow = false, windowTokens } = this.#options;
+    const isAssumed = typeof assumesWindow === "function" ? assumesWindow() : assumesWindow;
+    return !isAssumed || (this.#account.windows[model ?? ""] ?? Infinity) <= currentWindow(windowTokens);
+  }
+
+  /**
+   * What is to be said of a plan whose prompt the window doesn't hold; nothing if it may. As long as nobody knows how the
+   * provider counts, only what is too long by any count is.
+   */
+  tooLong({ size, view, request: { model } }: BookedPlan & Sized): PromptTooLong | undefined {
+    const { countTokens } = this.#options;
+    const windowTokens = this.windowOf(model);
+    const isCounted = this.#recordOf(model) !== undefined || this.#account.doubted === true;
+    if ((isCounted ? size.atMost : size.atLeast) <= windowTokens) return undefined;
+    const counted = view.messages.map((message) => countMessageTokens(message, countTokens));
+    const toolTokens = countRequestTokens({ messages: [], tools: view.tools }, countTokens);
+    const most = Math.max(toolTokens, ...counted);
+    const row = toolTokens === most ? -1 : counted.indexOf(most);
+    const place = view.places[row] ?? -1;
+    const times = size.tokens / (toolTokens + counted.reduce((sum, tokens) => sum + tokens, 0));
+    const role = view.messages[row]?.role;
+    return new PromptTooLong({
+      promptTokens: Math.round(size.tokens),
+      windowTokens,
+      longest: { place, tokens: Math.round(times * most) },
+    }, row < 0 ? "The tools' definitions" : `Message ${place} (${role}), the longest,`);
   }
 
   /** What was looked at last; nothing if nothing was. */
@@ -439,7 +484,7 @@ export class KnownSession {
    * @param promptTokens What it counted of the prompt, if it told that.
    */
   reject(
-    plan: BookedPlan & { readonly size: PromptSize },
+    plan: BookedPlan & Pick<Sized, "size">,
     { windowTokens, promptTokens }: {
       readonly windowTokens: number | undefined;
       readonly promptTokens: number | undefined;
