@@ -167,6 +167,12 @@ export async function playWindow(
     { role: "system", content: textOf("latin", Math.min(4_000, 0.05 * windowTokens / perUnit), random) },
     { role: "user", content: `Look at ${files.slice(0, Math.floor(12 * random())).join(", ")}. ${text(largest / 4)}` },
   ];
+  if (random() < 0.2) {
+    // A conversation that was led elsewhere so far.
+    for (let step = 0; step < 12; step++) {
+      answer(history, { random, pick, files, text: () => text(largest), ask: () => text(largest / 3) });
+    }
+  }
   const over: { call: number; tokens: number; windowTokens: number }[] = [];
   let [refused, refusedTwice, used] = [0, 0, 0];
   const calls = 10 + Math.floor((windowTokens > 64_000 ? 50 : 30) * random());

@@ -55,6 +55,9 @@ const FIRST_NOISE = 0.2;
 const LEAST_NOISE = 0.03;
 const NOISE_MEMORY = 0.8;
 
+/** A counter may count a text otherwise than the sample of its kind. */
+const SLACK = 1.3;
+
 /** By this share a scale may move from one call to the next. */
 const DRIFT = 0.01;
 
@@ -146,8 +149,8 @@ class Filter {
       return LIKELY.least <= share && share <= LIKELY.most;
     });
     this.bounds = {
-      least: TEXT_KINDS.map(({ least }, kind) => least / rates[kind]!),
-      most: TEXT_KINDS.map(({ most }, kind) => most / rates[kind]!),
+      least: TEXT_KINDS.map(({ least }, kind) => least / SLACK / rates[kind]!),
+      most: TEXT_KINDS.map(({ most }, kind) => SLACK * most / rates[kind]!),
     };
     this.scales = TEXT_KINDS.map(({ usual }, kind) => isLikely ? 1 : usual / rates[kind]!);
     this.doubts = this.scales.map((scale, row) =>

@@ -236,7 +236,9 @@ export class KnownSession {
     const { countTokens } = this.#options;
     const windowTokens = this.windowOf(model);
     const isCounted = this.#recordOf(model) !== undefined || this.#account.doubted === true;
-    if ((isCounted ? size.atMost : size.atLeast) <= windowTokens) return undefined;
+    // What was never seen of a script may be sent: the provider refuses it if it must, and tells.
+    const likely = isCounted ? Math.sqrt(size.tokens * size.atMost) : size.atLeast;
+    if (likely <= windowTokens) return undefined;
     const counted = view.messages.map((message) => countMessageTokens(message, countTokens));
     const toolTokens = countRequestTokens({ messages: [], tools: view.tools }, countTokens);
     const most = Math.max(toolTokens, ...counted);
