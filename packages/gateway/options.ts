@@ -20,6 +20,11 @@ export interface Upstream {
    * which is then no limit. Default: the window that is published, by the model's name.
    */
   readonly windowTokens?: number | ((model: string) => number | undefined);
+  /**
+   * Whether the window that a function gave is only assumed: then what doesn't fit is sent, for the provider to refuse. What is
+   * told, by a number or by an error, isn't. Default: it is.
+   */
+  readonly assumesWindow?: (model: string) => boolean;
 }
 
 /** Where a gateway sends requests, and what it plans with. */

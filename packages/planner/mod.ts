@@ -26,7 +26,7 @@ export {
   PROFILES,
   providerOf,
   readProfileFile,
-  windowOfError,
+  readTooLong,
   windowsOfModelList,
 } from "./providers.ts";
 export { isSummary, type Summarise, type SummaryRequest } from "./edits/make_summary.ts";

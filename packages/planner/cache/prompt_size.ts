@@ -22,12 +22,6 @@ export interface SizeRecord {
   readonly noise: number;
 }
 
-/** What has changed in a prompt since the last that was reported, in tokens counted here. */
-export interface PromptChange {
-  readonly came: ByKind;
-  readonly left: ByKind;
-}
-
 /** How long a prompt is, as its provider counts. */
 export interface PromptSize {
   /** The best estimate. */
@@ -58,6 +52,9 @@ const NOISE_MEMORY = 0.8;
 /** A counter may count a text otherwise than the sample of its kind. */
 const SLACK = 1.3;
 
+/** So much of a prompt may have given way to other text of the same kind. */
+const TURNOVER_SHARE = 0.05;
+
 /** By this share a scale may move from one call to the next. */
 const DRIFT = 0.01;
 
@@ -65,27 +62,28 @@ const DRIFT = 0.01;
 const LIKELY = { least: 0.6, most: 2.5 };
 
 /**
- * How long a prompt is: as long as the last that was reported, with what came since and without what left. What each
- * kind of text counts follows from the session's own calls (a Kalman filter over the scales of the kinds); what was never
- * seen may count as much as tokenizers take.
+ * How long a prompt is: as long as the last that was reported, with what is more since and without what is less. What
+ * each kind of text counts follows from the session's own calls (a Kalman filter over the scales of the kinds); what was
+ * never seen may count as much as tokenizers take.
  *
  * @param record That of the last reported prompt; nothing if none was.
- * @param change What has changed since; of a first prompt all of it came.
+ * @param kinds Tokens of the prompt, counted here.
  */
 export function sizePrompt(
   record: SizeRecord | undefined,
-  { came, left }: PromptChange,
+  kinds: ByKind,
   countTokens: CountTokens,
 ): PromptSize {
   const filter = new Filter(record, countTokens);
-  const net = minus(came, left);
+  const net = record ? minus(kinds, shownOf(record)) : kinds;
   const start = record?.tokens ?? 0;
   const tokens = Math.max(0, start + filter.expected(net));
   const { least, most } = filter.bounds;
+  const [came, left] = [net.map((tokens) => Math.max(0, tokens)), net.map((tokens) => Math.max(0, -tokens))];
   const low = start + dot(came, least) - dot(left, most);
   const high = start + dot(came, most) - dot(left, least);
   const margin = DEVIATIONS * Math.sqrt(filter.variance(net)) +
-    2 * filter.noise * filter.expected(plus(came, left));
+    2 * filter.noise * (filter.expected(plus(came, left)) + TURNOVER_SHARE * tokens);
   return {
     tokens,
     atLeast: Math.max(0, low, tokens - margin),
@@ -95,28 +93,28 @@ export function sizePrompt(
 
 /** The record after a prompt that was reported. */
 export function observeSize(
-  { model, tokens, shown }: {
+  { model, tokens, kinds: shown }: {
     readonly model?: string | undefined;
     /** What the provider reported. */
     readonly tokens: number;
     /** Tokens of it that were counted here. */
-    readonly shown: ByKind;
+    readonly kinds: ByKind;
   },
-  { record, change, countTokens }: {
-    /** That of the last reported prompt, and what has changed since. */
+  { record, countTokens }: {
+    /** That of the last reported prompt. */
     readonly record: SizeRecord | undefined;
-    readonly change: PromptChange;
     readonly countTokens: CountTokens;
   },
 ): SizeRecord {
   const filter = new Filter(record, countTokens);
-  filter.learn(tokens - (record?.tokens ?? 0), change, record ? FRAME_TOKENS : UNSEEN_TOKENS);
+  const net = record ? minus(shown, shownOf(record)) : shown;
+  filter.learn(tokens - (record?.tokens ?? 0), net, record ? FRAME_TOKENS : UNSEEN_TOKENS);
   const kinds = [...TEXT_KINDS.keys()].filter((kind) => shown[kind] !== 0 || record?.kinds.includes(kind));
   return {
     ...(model !== undefined && { model }),
     tokens,
     kinds,
-    shown: kinds.map((kind) => Math.round(shown[kind]!)),
+    shown: kinds.map((kind) => shown[kind]!),
     scales: kinds.map((kind) => rounded(filter.scales[kind]!)),
     doubts: kinds.flatMap((row) => kinds.map((kind) => rounded(filter.doubts[row]![kind]!))),
     noise: rounded(filter.noise),
@@ -124,7 +122,7 @@ export function observeSize(
 }
 
 /** What was counted here of the prompt that a record is of. */
-export function shownOf({ kinds, shown }: SizeRecord): ByKind {
+function shownOf({ kinds, shown }: SizeRecord): ByKind {
   const all = [...NO_TEXT];
   for (const [at, kind] of kinds.entries()) all[kind] = shown[at]!;
   return all;
@@ -177,9 +175,8 @@ class Filter {
   }
 
   /** Learns from the number of tokens by which a prompt has grown. */
-  learn(grown: number, { came, left }: PromptChange, frameTokens: number): void {
-    const net = minus(came, left);
-    const moved = this.expected(plus(came, left));
+  learn(grown: number, net: ByKind, frameTokens: number): void {
+    const moved = this.expected(net.map(Math.abs));
     const spread = (this.noise * moved) ** 2 + frameTokens ** 2;
     const toward = this.doubts.map((row) => dot(net, row));
     const all = spread + dot(net, toward);

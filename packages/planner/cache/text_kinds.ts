@@ -135,8 +135,10 @@ function split(
   const weights = units.map((units, kind) => units * rates[kind]!);
   const all = weights.reduce((sum, weight) => sum + weight, 0);
   const rest = tokens - media;
-  const kinds = weights.map((weight) => all > 0 ? rest * weight / all : 0);
-  if (all === 0) kinds[WORDS] = rest;
+  // Whole numbers, so that sums are the same in whatever order.
+  const kinds = weights.map((weight) => all > 0 ? Math.floor(rest * weight / all) : 0);
+  const main = weights.indexOf(Math.max(...weights));
+  kinds[main]! += rest - kinds.reduce((sum, tokens) => sum + tokens, 0);
   kinds[MEDIA] = media;
   return kinds;
 }

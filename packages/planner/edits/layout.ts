@@ -7,8 +7,7 @@ import {
   type StableMessages,
   type ToolCall,
 } from "@tare/messages";
-import { messageKinds, NO_TEXT } from "../cache/text_kinds.ts";
-import type { PromptChange } from "../cache/prompt_size.ts";
+import { type ByKind, messageKinds, NO_TEXT } from "../cache/text_kinds.ts";
 import { applyElisions, parsePlaceholder, RECALL_TOOL } from "@tare/prune";
 import { type Edit, type PlacedMessages, placeMessages } from "./view.ts";
 
@@ -63,9 +62,8 @@ export class Layout {
   #elided = new Set<number>();
   #version = 0;
   #changed: number[] = [];
-  #moved: Moved = { came: [...NO_TEXT], left: [...NO_TEXT] };
-  /** Messages that came since {@linkcode settle}: one that leaves again never was there. */
-  #fresh = new Set<Message>();
+  /** Tokens of what the model sees, by kind of text. */
+  #kinds: number[] = [...NO_TEXT];
 
   /** An empty layout, or a copy. */
   constructor(countTokens: CountTokens, other?: Layout) {
@@ -81,8 +79,7 @@ export class Layout {
     this.#recalls = other.#recalls;
     this.#rows = [...other.#rows];
     this.#elided = new Set(other.#elided);
-    this.#moved = other.moved;
-    this.#fresh = new Set(other.#fresh);
+    this.#kinds = [...other.#kinds];
   }
 
   /** The history that is laid out. */
@@ -133,15 +130,9 @@ export class Layout {
     return this.#changed;
   }
 
-  /** What is there has been sent: what leaves from now on was there. */
-  settle(): void {
-    this.#fresh = new Set();
-  }
-
-  /** Tokens of all messages that ever came into the prompt, and of those that left it since, by kind of text. */
-  get moved(): Moved {
-    const { came, left } = this.#moved;
-    return { came: [...came], left: [...left] };
+  /** Tokens of what the model sees, by kind of text. */
+  get kinds(): ByKind {
+    return [...this.#kinds];
   }
 
   /** Another number whenever everything was laid out again. */
@@ -293,7 +284,7 @@ export class Layout {
     this.#rows.push(this.#placed.messages.push(message) - 1);
     this.#placed.places.push(at);
     this.#placed.elided.push(message);
-    this.#move(message, "came");
+    this.#addKinds(message, 1);
     this.#sum();
   }
 
@@ -313,9 +304,9 @@ export class Layout {
       const { index, text } = edit;
       const row = this.#rows[index]!;
       const [message] = applyElisions([this.#history[index]!], [{ ...edit, index: 0 }]);
-      this.#move(messages[row]!, "left");
+      this.#addKinds(messages[row]!, -1);
       messages[row] = elided[index] = message!;
-      this.#move(message!, "came");
+      this.#addKinds(message!, 1);
       if (isPlaceholder(text)) this.#elided.add(index);
       this.#changed.push(index);
       first = Math.min(first, row);
@@ -335,7 +326,8 @@ export class Layout {
     );
     for (const message of history.slice(shared)) this.#count(message);
     const { messages, places, elided } = placeMessages(history, edits);
-    this.#moveAll(this.#placed.messages, messages);
+    this.#kinds = [...NO_TEXT];
+    for (const message of messages) this.#addKinds(message, 1);
     this.#placed = { messages: [...messages], places: [...places], elided: [...elided] };
     this.#elided = new Set(
       edits.flatMap((edit) => edit.type === "elide" && isPlaceholder(edit.text) ? [edit.index] : []),
@@ -347,28 +339,9 @@ export class Layout {
     this.#version++;
   }
 
-  #moveAll(before: readonly Message[], after: readonly Message[]): void {
-    const gone = new Map<Message, number>();
-    for (const message of before) gone.set(message, 1 + (gone.get(message) ?? 0));
-    for (const message of after) {
-      const times = gone.get(message) ?? 0;
-      if (times > 0) gone.set(message, times - 1);
-      else this.#move(message, "came");
-    }
-    for (const [message, times] of gone) {
-      for (let time = 0; time < times; time++) this.#move(message, "left");
-    }
-  }
-
-  #move(message: Message, where: keyof PromptChange): void {
-    const { came, left } = this.#moved;
-    const isUndone = where === "left" && this.#fresh.delete(message);
-    if (where === "came") this.#fresh.add(message);
-    const sums = where === "left" && !isUndone ? left : came;
-    const sign = isUndone ? -1 : 1;
-    for (const [kind, tokens] of messageKinds(message, this.#countTokens).entries()) {
-      sums[kind]! += sign * tokens;
-    }
+  #addKinds(message: Message, times: number): void {
+    const tokens = messageKinds(message, this.#countTokens);
+    for (const [kind, its] of tokens.entries()) this.#kinds[kind]! += times * its;
   }
 
   /** Adds the next message to what was said. */
@@ -409,12 +382,6 @@ export class Layout {
       elided: elided + full - tokens,
     });
   }
-}
-
-/** Sums that grow. */
-interface Moved extends PromptChange {
-  readonly came: number[];
-  readonly left: number[];
 }
 
 /** What a reply recalls. */

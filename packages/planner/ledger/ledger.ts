@@ -26,7 +26,7 @@ import {
   tokenScale,
   type WarmthRecord,
 } from "../cache/predict.ts";
-import type { PromptChange, SizeRecord } from "../cache/prompt_size.ts";
+import type { SizeRecord } from "../cache/prompt_size.ts";
 import type { ByKind } from "../cache/text_kinds.ts";
 import { type Price, type Profile, recogniseProfile } from "../providers.ts";
 
@@ -205,11 +205,7 @@ export interface BookedPlan {
   readonly view: { readonly tools: readonly ToolDefinition[] };
   readonly promptTokens: number;
   /** The same by kind of text. */
-  readonly kinds: {
-    /** Of all messages that ever were in the prompt, and of those that left. */
-    readonly moved: PromptChange;
-    readonly tools: ByKind;
-  };
+  readonly kinds: ByKind;
   /** The call as its client would have made it alone. */
   readonly alone: AloneRequest;
   /** Whether that is what was sent. */

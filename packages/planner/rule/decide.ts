@@ -195,10 +195,10 @@ function makeRoom(situation: Situation): readonly Removal[] {
   const those = situation.removals.filter(({ tokens }) => tokens > 0);
   const all = those.reduce((sum, { tokens }) => sum + tokens, 0);
   const fits = (share: number) => windowUse - all <= share * windowTokens;
-  for (const share of [ROOMY_SHARE, WINDOW_SHARE]) {
+  for (const share of [ROOMY_SHARE, WINDOW_SHARE, 1]) {
     if (fits(share)) return cheapestRoom(those, windowUse - share * windowTokens, situation);
   }
-  return all >= WORTHWHILE_SHARE * windowUse || windowUse > windowTokens ? those : [];
+  return all >= WORTHWHILE_SHARE * windowUse ? those : [];
 }
 
 function cheapestRoom(

@@ -17,16 +17,8 @@ import {
   type TokenScale,
   tokenScale,
 } from "../cache/predict.ts";
-import {
-  longestSize,
-  observeSize,
-  type PromptChange,
-  type PromptSize,
-  shownOf,
-  sizePrompt,
-  type SizeRecord,
-} from "../cache/prompt_size.ts";
-import { type ByKind, minus, NO_TEXT, plus, toolKinds } from "../cache/text_kinds.ts";
+import { longestSize, observeSize, type PromptSize, sizePrompt, type SizeRecord } from "../cache/prompt_size.ts";
+import { type ByKind, plus, toolKinds } from "../cache/text_kinds.ts";
 import { RECALL_TOOL } from "@tare/prune";
 import { currentProfile, type Profile, profileNamed } from "../providers.ts";
 import { Layout } from "../edits/layout.ts";
@@ -78,9 +70,6 @@ export interface LookRequest extends History {
   readonly emptiedTokens?: number | undefined;
 }
 
-/** What stands in a prompt, by kind of text. */
-type ShownKinds = BookedPlan["kinds"];
-
 /** A prompt as it would be sent, and what could leave it. */
 export interface Look {
   readonly layout: Layout;
@@ -97,7 +86,8 @@ export interface Look {
   readonly scale: TokenScale;
   /** How long it is, as the provider counts. */
   readonly size: PromptSize;
-  readonly kinds: ShownKinds;
+  /** Tokens of it, counted here, by kind of text. */
+  readonly kinds: ByKind;
   /** What is to be decided. Tokens are the provider's. */
   readonly situation: Situation & Required<Pick<Situation, "windowUse" | "fullFrom">>;
   /** The call as its client would have made it alone. */
@@ -175,8 +165,6 @@ export class KnownSession {
   #before: LookedAt | undefined;
   #judgedBy = "";
   #account: PlannerState;
-  /** What stood in each reported prompt; of one before a restart what has changed since is known by its sums alone. */
-  readonly #reported: WeakMap<SizeRecord, ShownKinds>;
   /** How often the prompt had been rewritten when each call was planned: it may be sent after others were. */
   readonly #plannedAt = new WeakMap<BookedPlan, number>();
 
@@ -197,7 +185,6 @@ export class KnownSession {
     this.#account = account;
     this.#layout = new Layout(options.countTokens, from && from.#layout);
     this.#standings = new Standings(options);
-    this.#reported = from ? from.#reported : new WeakMap();
     this.#isNew = from ? from.#isNew : true;
     this.#before = from ? from.#before : before;
   }
@@ -314,7 +301,7 @@ export class KnownSession {
     const { alive } = predicted;
     const theirs = scaled(scale, promptTokens);
     const cachedTokens = servedOf(profile, scale, { promptTokens: theirs, ...predicted });
-    const kinds: ShownKinds = { moved: layout.moved, tools: toolKinds(shownTools, countTokens) };
+    const kinds = plus(layout.kinds, toolKinds(shownTools, countTokens));
     const size = observe ? { tokens: theirs, atLeast: theirs, atMost: theirs } : this.#sizeOf(kinds, request.model);
     const windowUse = Math.max(size.tokens, WINDOW_SHARE * size.atMost);
     const fullFrom = fullFromTokens(windowTokens, request.emptiedTokens);
@@ -512,50 +499,22 @@ export class KnownSession {
     return sizes.find((one) => one.model === model) ?? sizes[0];
   }
 
-  #sizeOf(kinds: ShownKinds, model: string | undefined): PromptSize {
+  #sizeOf(kinds: ByKind, model: string | undefined): PromptSize {
     const { countTokens } = this.#options;
     const record = this.#recordOf(model);
-    const size = sizePrompt(record, this.#changeSince(record, kinds), countTokens);
+    const size = sizePrompt(record, kinds, countTokens);
     if (record) return size;
     const { doubted = false } = this.#account;
-    return { ...size, atMost: doubted ? longestSize(shownBy(kinds), countTokens) : size.tokens };
+    return { ...size, atMost: doubted ? longestSize(kinds, countTokens) : size.tokens };
   }
 
   #learnSize({ kinds, request: { model } }: BookedPlan, tokens: number): void {
-    const { countTokens } = this.#options;
     const { sizes } = this.#account;
     const record = sizes.find((one) => one.model === model);
-    const now = observeSize({ model, tokens, shown: shownBy(kinds) }, {
-      record,
-      change: this.#changeSince(record, kinds),
-      countTokens,
-    });
-    this.#reported.set(now, kinds);
-    this.#layout.settle();
+    const now = observeSize({ model, tokens, kinds }, { record, countTokens: this.#options.countTokens });
     this.#account = {
       ...this.#account,
       sizes: [now, ...sizes.filter((one) => one !== record)].slice(0, REMEMBERED_SIZES),
-    };
-  }
-
-  /** What has changed since a prompt was reported; all of it if none was. */
-  #changeSince(record: SizeRecord | undefined, kinds: ShownKinds): PromptChange {
-    if (!record) return { came: shownBy(kinds), left: NO_TEXT };
-    const { moved, tools } = kinds;
-    const before = this.#reported.get(record);
-    if (!before) {
-      const more = minus(shownBy(kinds), shownOf(record));
-      const change = { came: more.map(positive), left: more.map((tokens) => positive(-tokens)) };
-      this.#reported.set(record, {
-        tools,
-        moved: { came: minus(moved.came, change.came), left: minus(moved.left, change.left) },
-      });
-      return change;
-    }
-    const more = minus(tools, before.tools);
-    return {
-      came: plus(minus(moved.came, before.moved.came), more.map(positive)),
-      left: plus(minus(moved.left, before.moved.left), more.map((tokens) => positive(-tokens))),
     };
   }
 
@@ -644,15 +603,6 @@ const REMEMBERED_SIZES = 4;
 
 /** A prompt that was refused though it should have fitted must become this share of itself. */
 const SMALLER_SHARE = 0.8;
-
-function positive(tokens: number): number {
-  return Math.max(0, tokens);
-}
-
-/** Tokens of what stands in a prompt, counted here by kind of text. */
-function shownBy({ moved: { came, left }, tools }: ShownKinds): ByKind {
-  return plus(minus(came, left), tools);
-}
 
 /** A prompt by what it consists of, if the turn that is being worked on starts at a position. */
 export function sharePrompt(
