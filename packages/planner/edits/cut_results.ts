@@ -46,7 +46,8 @@ export async function cutNewest(
       limitTokens,
       recall,
     });
-    edits.push({ type: "elide", index, toolCallId, ref, text });
+    const isShorter = countMessageTokens({ role: "tool", tool_call_id: toolCallId, content: text }, countTokens) < tokens;
+    if (isShorter) edits.push({ type: "elide", index, toolCallId, ref, text });
   }
   return edits;
 }

@@ -67,7 +67,7 @@ export interface RelieveWindowOptions {
   readonly archive: Archive;
   /** The model's context window, in tokens as they are counted here. */
   readonly windowTokens: number;
-  /** Whether the window can't hold the prompt at all: then less is worth it too. Default: no. */
+  /** Whether the window can't hold the prompt at all: then whatever makes it fit is worth it. Default: no. */
   readonly mustFit?: boolean;
   readonly fullWindow: FullWindow;
   /** What the model would see without the edits of this call, and with how many tokens of it a sent request began. */
@@ -172,8 +172,12 @@ export async function relieveWindow(
   return { edits: made, fullWindow: after, warnings, ...(usage && { usage }) };
 }
 
-function leastGain(promptTokens: number, { mustFit = false }: Pick<RelieveWindowOptions, "mustFit">): number {
-  return mustFit ? Math.min(LEAST_TOKENS, WORTHWHILE_SHARE * promptTokens) : WORTHWHILE_SHARE * promptTokens;
+function leastGain(
+  promptTokens: number,
+  { mustFit = false, windowTokens }: Pick<RelieveWindowOptions, "mustFit" | "windowTokens">,
+): number {
+  const worthwhile = WORTHWHILE_SHARE * promptTokens;
+  return mustFit ? Math.min(worthwhile, Math.max(LEAST_TOKENS, promptTokens - windowTokens)) : worthwhile;
 }
 
 const FULL = "The window is full";
@@ -218,7 +222,7 @@ function chooseRung(
     readonly summarises: boolean;
   },
 ): Rung | undefined {
-  const least = leastGain(promptTokens, { mustFit });
+  const least = leastGain(promptTokens, { mustFit, windowTokens });
   const enough = Math.max(least, promptTokens - WINDOW_SHARE * windowTokens);
   const ends = turnEnds(history);
   const last = ends.at(-1) ?? 0;

@@ -139,6 +139,7 @@ class Rewriting {
     const held = this.#pins.filter(({ wish }) => wish === "keep");
     if (held.length > 0 && this.#isFull()) await this.#letGo(held);
     if (this.#isOver()) await this.#cutResults();
+    if (this.#isOver()) await this.#makeSpace(true);
     const { size, situation: { windowUse, windowTokens } } = this.#prompt;
     const staysFull = this.#options.relievesWindow && size.tokens > WINDOW_SHARE * windowTokens;
     this.#tellFull(staysFull && !this.#failed);
@@ -195,11 +196,11 @@ class Rewriting {
   }
 
   /** Makes room in a window that price alone left full. */
-  async #makeSpace(): Promise<void> {
+  async #makeSpace(mustFit = false): Promise<void> {
     const { countTokens, archive, windowTokens, summarise } = this.#options;
     const { messages: history, edits, recall, signal, progress } = this.#request;
     while (this.#overflows()) {
-      const { promptTokens, size, situation } = this.#prompt;
+      const { promptTokens, situation } = this.#prompt;
       const stays = pinnedPlaces(this.#pins, history).steps;
       const relief = await relieveWindow(this.#request, this.#edits, {
         countTokens,
@@ -207,7 +208,7 @@ class Rewriting {
         kept: stays,
         recall,
         windowTokens: Math.round(windowTokens * promptTokens / situation.windowUse),
-        mustFit: size.atMost > windowTokens,
+        mustFit,
         summarise,
         signal,
         progress,
