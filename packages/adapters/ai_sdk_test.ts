@@ -237,3 +237,30 @@ Deno.test("the recall tool answers, and says what is wrong with a call", async (
     "Cannot recall: ref is 3; it must be the 16 hex digits of a placeholder.",
   );
 });
+
+Deno.test("aiSdkAdapter() makes a shorter prompt of one that is refused for its length, and asks once more", async () => {
+  const { adapter, shown } = adapterWith();
+  const prompt: PromptMessage[] = [USER];
+  for (let step = 1; step < 12; step++) {
+    const output = { type: "text", value: `${step} `.repeat(9_000) };
+    prompt.push(calls(`${step}`), { role: "tool", content: [result(`${step}`, output)] });
+  }
+  const params = await shown(prompt);
+  const responseBody = JSON.stringify({
+    error: { message: "prompt is too long: 70000 tokens > 20000 maximum" },
+  });
+  const sent: CallParams[] = [];
+  const model = {
+    doGenerate: (params: CallParams) => {
+      sent.push(params);
+      return Promise.resolve({ usage: usage(15_000) });
+    },
+  };
+  const doGenerate = () => Promise.reject(Object.assign(new Error("Bad Request"), { responseBody }));
+  await adapter.middleware.wrapGenerate({ params, doGenerate, model });
+  assertEquals(sent.map(({ prompt }) => JSON.stringify(prompt).length < 80_000), [true]);
+  assertEquals(adapter.ledger.map(({ usage }) => usage.promptTokens), [15_000]);
+  const failing = { params, doGenerate: () => Promise.reject(new Error("Overloaded")), model };
+  await assertRejects(() => adapter.middleware.wrapGenerate(failing), Error, "Overloaded");
+  assertEquals(sent.length, 1);
+});

@@ -239,7 +239,7 @@ async function* playSteps(
       if (!(error instanceof ModelError) || error.code !== "prompt_too_long" || !view.rejected) throw error;
       view.rejected(error.message);
       view = yield* viewed();
-      reply = yield* callModel(view, stepOptions);
+      reply = yield* callAgain(view, stepOptions);
     }
     let isHandedOver = false;
     let asked: ToolAnswers["asked"] = [];
@@ -370,6 +370,16 @@ async function* callModel(
   } finally {
     // Not awaited: a generator that hangs in next() would never return.
     if (events.return) watchdog.track(events.return());
+  }
+}
+
+/** Like {@linkcode callModel}, for the last time. */
+async function* callAgain(view: ContextView, options: StepOptions): AsyncGenerator<LoopEvent, Reply> {
+  try {
+    return yield* callModel(view, options);
+  } catch (error) {
+    if (error instanceof ModelError && error.code === "prompt_too_long") view.rejected?.(error.message);
+    throw error;
   }
 }
 

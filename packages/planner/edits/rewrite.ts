@@ -244,14 +244,14 @@ class Rewriting {
     const { messages: history, recall } = this.#request;
     for (let round = 0; round < MOST_CUTS && this.#isOver(); round++) {
       const { layout, size, situation: { windowTokens }, promptTokens } = this.#prompt;
-      const share = (size.atMost - FITTING_SHARE * windowTokens) / size.atMost;
-      const neededTokens = Math.ceil(share * promptTokens);
-      const old = oldestResults(layout, history, { neededTokens, countTokens });
+      const tooMany = (share: number) =>
+        Math.ceil((1 - share * windowTokens / size.atMost) * promptTokens);
+      const old = oldestResults(layout, history, { neededTokens: tooMany(ROOMY_SHARE), countTokens });
       if (old.length > 0) {
         if (!await this.#leave(old.map((candidate) => ({ how: { type: "elide", candidate } })))) return;
       } else {
         try {
-          const cut = { neededTokens, countTokens, archive, recall };
+          const cut = { neededTokens: tooMany(FITTING_SHARE), countTokens, archive, recall };
           const made = await cutNewest(history, layout.placed, cut);
           if (made.length === 0) return;
           this.#made.push(...made);
@@ -397,8 +397,12 @@ class Rewriting {
   }
 }
 
-/** So often more is cut from a prompt that still may be too long, and to this share of the window. */
+/**
+ * So often more is cut from a prompt that still may be too long: what the model has seen until there is room for a while,
+ * what is new until it fits. Shares of the window.
+ */
 const MOST_CUTS = 12;
+const ROOMY_SHARE = 0.8;
 const FITTING_SHARE = 0.98;
 
 /** Results with fewer tokens take no more than the line would that stands for them. */

@@ -314,8 +314,6 @@ export class KnownSession {
     const seenMessages = account.seen || Infinity;
     const removals = findRemovals({ layout, standings, tools, shownTools, toolTokens }, {
       ...this.#options,
-      // What is named gives way where the window can't hold it.
-      retention: full ? { ...this.#options.retention, pins: false } : this.#options.retention,
       profile,
       windowTokens,
       pinned: pins.length > 0 ? pinnedPlaces(pins, history) : NOTHING_PINNED,
