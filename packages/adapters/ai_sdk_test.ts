@@ -136,7 +136,7 @@ Deno.test("aiSdkAdapter() writes a line where old turns were, once the window is
 
 Deno.test("aiSdkAdapter() shortens the user's long texts in a full window, part by part", async () => {
   const summarise = () => Promise.reject(new Error("nobody asks for a summary"));
-  const { shown, warnings } = adapterWith({ windowTokens: 12_000, summarise });
+  const { shown, warnings } = adapterWith({ windowTokens: 15000, summarise });
   const long = (seed: string) => text(Array.from({ length: 2_000 }, (_, at) => `${seed}${at}`).join(" "));
   const paste: PromptMessage = { role: "user", content: [text("Look at this."), long("paste")] };
   const second: PromptMessage = { role: "user", content: [long("second")] };
@@ -247,19 +247,19 @@ Deno.test("aiSdkAdapter() makes a shorter prompt of one that is refused for its 
   }
   const params = await shown(prompt);
   const responseBody = JSON.stringify({
-    error: { message: "prompt is too long: 70000 tokens > 20000 maximum" },
+    error: { message: "prompt is too long: 15000 tokens > 10000 maximum" },
   });
   const sent: CallParams[] = [];
   const model = {
     doGenerate: (params: CallParams) => {
       sent.push(params);
-      return Promise.resolve({ usage: usage(15_000) });
+      return Promise.resolve({ usage: usage(8_000) });
     },
   };
   const doGenerate = () => Promise.reject(Object.assign(new Error("Bad Request"), { responseBody }));
   await adapter.middleware.wrapGenerate({ params, doGenerate, model });
-  assertEquals(sent.map(({ prompt }) => JSON.stringify(prompt).length < 80_000), [true]);
-  assertEquals(adapter.ledger.map(({ usage }) => usage.promptTokens), [15_000]);
+  assertEquals(sent.map(({ prompt }) => JSON.stringify(prompt).length < 40_000), [true]);
+  assertEquals(adapter.ledger.map(({ usage }) => usage.promptTokens), [8_000]);
   const failing = { params, doGenerate: () => Promise.reject(new Error("Overloaded")), model };
   await assertRejects(() => adapter.middleware.wrapGenerate(failing), Error, "Overloaded");
   assertEquals(sent.length, 1);
