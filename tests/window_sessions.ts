@@ -4,20 +4,39 @@
  *
  * @module
  */
-import { type CountTokens, type Message, type ToolDefinition } from "@tare/messages";
-import { type ForkableSession, makePin, type Pin, plannerSession, profileNamed, PromptTooLong, withPin } from "@tare/planner";
+import type { CountTokens, Message, ToolDefinition } from "@tare/messages";
+import {
+  type ForkableSession,
+  makePin,
+  type Pin,
+  plannerSession,
+  profileNamed,
+  PromptTooLong,
+  withPin,
+} from "@tare/planner";
 import { memoryArchive, RECALL_TOOL } from "@tare/prune";
 
 /** Letters or words of each script, and how many tokens a UTF-16 code unit of them takes. */
-const SCRIPTS: Readonly<Record<string, { readonly words: readonly string[]; readonly rates: readonly [number, number] }>> = {
-  latin: { words: "the reader waits until every line has been found again and then returns".split(" "), rates: [0.18, 0.35] },
+const SCRIPTS: Readonly<
+  Record<string, { readonly words: readonly string[]; readonly rates: readonly [number, number] }>
+> = {
+  latin: {
+    words: "the reader waits until every line has been found again and then returns".split(" "),
+    rates: [0.18, 0.35],
+  },
   chinese: { words: [..."函数读取每一行并返回找到的内容然后写入文件检查错误"], rates: [0.6, 1.6] },
   japanese: { words: [..."ファイルを読み込んでから試験を走らせてくださいこの行"], rates: [0.6, 1.5] },
   korean: { words: "함수는 각 줄을 읽고 찾은 내용을 반환합니다 파일에 쓰고".split(" "), rates: [0.5, 1.8] },
-  cyrillic: { words: "функция читает каждую строку и возвращает найденное потом пишет".split(" "), rates: [0.25, 0.6] },
+  cyrillic: {
+    words: "функция читает каждую строку и возвращает найденное потом пишет".split(" "),
+    rates: [0.25, 0.6],
+  },
   arabic: { words: "تقرأ الدالة كل سطر وتعيد ما تم العثور عليه ثم تكتب".split(" "), rates: [0.28, 0.9] },
   hebrew: { words: "הפונקציה קוראת כל שורה ומחזירה את מה שנמצא ואז כותבת".split(" "), rates: [0.35, 1.1] },
-  greek: { words: "η συνάρτηση διαβάζει κάθε γραμμή και επιστρέφει ό,τι βρέθηκε".split(" "), rates: [0.3, 1] },
+  greek: {
+    words: "η συνάρτηση διαβάζει κάθε γραμμή και επιστρέφει ό,τι βρέθηκε".split(" "),
+    rates: [0.3, 1],
+  },
   hindi: { words: "फ़ंक्शन हर पंक्ति पढ़ता है और जो मिला उसे लौटाता है".split(" "), rates: [0.3, 1.5] },
   thai: { words: ["ฟังก์ชัน", "อ่าน", "แต่ละ", "บรรทัด", "และ", "ส่งคืน", "สิ่งที่พบ"], rates: [0.35, 1.5] },
   emoji: { words: ["😀", "🚀", "✨", "🔥", "🎉", "🙈", "🍕", "👩‍💻"], rates: [0.7, 1.8] },
@@ -145,7 +164,9 @@ export async function playWindow(
   const unseen = random() < 0.3 ? 3_000 * random() * windowTokens / 200_000 : 0;
   const largest = windowTokens * pick([0.05, 0.1, 0.2, 0.4]) / perUnit;
   const text = (most: number) => textOf(pick(scripts), Math.ceil(most * random() ** 2) + 20, random);
-  const tokensOf = ({ messages, tools }: { messages: readonly Message[]; tools: readonly ToolDefinition[] }) =>
+  const tokensOf = (
+    { messages, tools }: { messages: readonly Message[]; tools: readonly ToolDefinition[] },
+  ) =>
     Math.round(unseen) +
     tools.reduce((sum, tool) => sum + theirs(JSON.stringify(tool)), 0) +
     messages.reduce((sum, message) => sum + 3 + tokensIn(message, theirs), 0);
@@ -156,7 +177,11 @@ export async function playWindow(
     countTokens,
     windowTokens,
     ...(random() < 0.5 && {
-      summarise: () => Promise.resolve({ text: "A summary. ".repeat(40), usage: { promptTokens: 9, cachedTokens: 0, outputTokens: 9 } }),
+      summarise: () =>
+        Promise.resolve({
+          text: "A summary. ".repeat(40),
+          usage: { promptTokens: 9, cachedTokens: 0, outputTokens: 9 },
+        }),
     }),
   };
   const tools = [...TOOLS, ...(random() < 0.8 ? [RECALL_TOOL] : [])];
@@ -165,7 +190,10 @@ export async function playWindow(
   const files = Array.from({ length: 12 }, (_, at) => `src/part${at}/file${at}.ts`);
   const history: Message[] = [
     { role: "system", content: textOf("latin", Math.min(4_000, 0.05 * windowTokens / perUnit), random) },
-    { role: "user", content: `Look at ${files.slice(0, Math.floor(12 * random())).join(", ")}. ${text(largest / 4)}` },
+    {
+      role: "user",
+      content: `Look at ${files.slice(0, Math.floor(12 * random())).join(", ")}. ${text(largest / 4)}`,
+    },
   ];
   if (random() < 0.2) {
     // A conversation that was led elsewhere so far.
@@ -179,11 +207,16 @@ export async function playWindow(
   let nowMs = 0;
   for (let call = 0; call < calls; call++) {
     nowMs += pick([1_000, 1_000, 20_000, 400_000]);
-    if (random() < 0.1) session = plannerSession({ ...options, state: JSON.parse(JSON.stringify(session.state)) });
+    if (random() < 0.1) {
+      session = plannerSession({ ...options, state: JSON.parse(JSON.stringify(session.state)) });
+    }
     if (random() < 0.15) {
       try {
         const place = Math.floor(history.length * random());
-        pins = withPin(pins, makePin(history, { place, wish: random() < 0.7 ? "keep" : "let_go" }, countTokens));
+        pins = withPin(
+          pins,
+          makePin(history, { place, wish: random() < 0.7 ? "keep" : "let_go" }, countTokens),
+        );
       } catch (error) {
         if (!(error instanceof RangeError)) throw error;
       }
@@ -205,7 +238,14 @@ export async function playWindow(
       session.sent({ promptTokens: tokens, cachedTokens: Math.floor(tokens / 2), outputTokens: 50 }, sent);
     } catch (error) {
       if (!(error instanceof PromptTooLong)) throw error;
-      return { calls: call, over, refused, refusedTwice, tooLong: tokensLeft(error, windowTokens), use: used / Math.max(1, call) };
+      return {
+        calls: call,
+        over,
+        refused,
+        refusedTwice,
+        tooLong: tokensLeft(error, windowTokens),
+        use: used / Math.max(1, call),
+      };
     }
     answer(history, { random, pick, files, text: () => text(largest), ask: () => text(largest / 3) });
   }

@@ -55,8 +55,10 @@ Deno.test("gateway asks for a model's window, which an error outranks, and goes 
 function longConversation(results: number): object[] {
   return [
     { role: "user", content: "Read all." },
-    ...Array.from({ length: results }, (_, at) =>
-      chatStep(`file${at}`, `all of file${at}: ${"one two three four ".repeat(1_500)}`)).flat(),
+    ...Array.from(
+      { length: results },
+      (_, at) => chatStep(`file${at}`, `all of file${at}: ${"one two three four ".repeat(1_500)}`),
+    ).flat(),
   ];
 }
 
@@ -83,7 +85,11 @@ Deno.test("gateway refuses what people said and the window can't hold, as the pr
   const messages = [{ role: "user", content: "so many words ".repeat(20_000) }];
   const chatted = await fetch(post({ model: "m", messages }));
   const { error } = await chatted.json();
-  assertEquals([chatted.status, error.code, error.type], [400, "context_length_exceeded", "invalid_request_error"]);
+  assertEquals([chatted.status, error.code, error.type], [
+    400,
+    "context_length_exceeded",
+    "invalid_request_error",
+  ]);
   assertStringIncludes(error.message, "> 10000 maximum");
   assertStringIncludes(error.message, "choose a model with a larger window");
   const request = post({ model: "claude", max_tokens: 9, messages });

@@ -1,4 +1,11 @@
-import { assert, assertAlmostEquals, assertEquals, assertGreater, assertLess, assertStrictEquals } from "@std/assert";
+import {
+  assert,
+  assertAlmostEquals,
+  assertEquals,
+  assertGreater,
+  assertLess,
+  assertStrictEquals,
+} from "@std/assert";
 import { contentText, countRequestTokens, type Message, type Usage } from "@tare/messages";
 import { loadTokenizer } from "@tare/messages/tiktoken";
 import {

@@ -188,7 +188,8 @@ export class PromptTooLong extends Error {
   }
 }
 
-const WHAT_TO_DO = "shorten it, send it in parts, put it in a file that is read piece by piece, or choose a model with " +
+const WHAT_TO_DO =
+  "shorten it, send it in parts, put it in a file that is read piece by piece, or choose a model with " +
   "a larger window";
 
 /**

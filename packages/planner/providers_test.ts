@@ -183,10 +183,13 @@ Deno.test("readTooLong() reads how providers say that a prompt is too long, and 
       "messages, 8000 in the completion). Please reduce the length of the messages or completion.",
       { windowTokens: 123_072, promptTokens: 132_000 },
     ],
-    ["This model's maximum context length is 128000 tokens. However, your messages resulted in 130000 tokens.", {
-      windowTokens: 128_000,
-      promptTokens: 130_000,
-    }],
+    [
+      "This model's maximum context length is 128000 tokens. However, your messages resulted in 130000 tokens.",
+      {
+        windowTokens: 128_000,
+        promptTokens: 130_000,
+      },
+    ],
     ["This model's maximum context length is 4096 tokens. However, your request has 5000 input tokens.", {
       windowTokens: 4_096,
       promptTokens: 5_000,
@@ -224,10 +227,16 @@ Deno.test("readTooLong() reads how providers say that a prompt is too long, and 
       windowTokens: 8_000,
       promptTokens: 9_000,
     }],
-    ["prompt token count of 70000 exceeds the limit of 64000", { windowTokens: 64_000, promptTokens: 70_000 }],
+    ["prompt token count of 70000 exceeds the limit of 64000", {
+      windowTokens: 64_000,
+      promptTokens: 70_000,
+    }],
     ["Your request exceeded model token limit: 8192", { windowTokens: 8_192 }],
     ["Your input exceeds the context window of this model. Please adjust your input and try again.", {}],
-    ['{"error":{"code":"context_length_exceeded","message":"Please reduce the length of the messages."}}', {}],
+    [
+      '{"error":{"code":"context_length_exceeded","message":"Please reduce the length of the messages."}}',
+      {},
+    ],
     ["the input length exceeds the context length", {}],
     ["Input is too long for requested model.", {}],
     ["max_tokens: 70000 > 64000, which is the maximum allowed number of output tokens", undefined],

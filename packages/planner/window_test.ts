@@ -61,7 +61,10 @@ Deno.test("view() holds the window once people write Chinese, which the counter 
 
 Deno.test("rejected() learns a window, makes the next view fit it, and survives a restart", async () => {
   const archive = memoryArchive();
-  const messages: Message[] = [{ role: "user", content: "Read on." }, ...[...Array(12).keys()].flatMap((at) => step(at, 6_000))];
+  const messages: Message[] = [
+    { role: "user", content: "Read on." },
+    ...[...Array(12).keys()].flatMap((at) => step(at, 6_000)),
+  ];
   const view = (planned: ReturnType<typeof session>, model = "m") =>
     planned.view({ messages, tools }, { nowMs: 0, model });
   const planned = session({ archive });
@@ -77,7 +80,10 @@ Deno.test("rejected() learns a window, makes the next view fit it, and survives 
 });
 
 Deno.test("rejected() without a number makes the next view shorter, and one with less than was counted too", async () => {
-  const messages: Message[] = [{ role: "user", content: "Read on." }, ...[...Array(8).keys()].flatMap((at) => step(at, 6_000))];
+  const messages: Message[] = [
+    { role: "user", content: "Read on." },
+    ...[...Array(8).keys()].flatMap((at) => step(at, 6_000)),
+  ];
   for (const limit of [undefined, 19_000]) {
     const planned = session(limit === undefined ? {} : { windowTokens: limit });
     const before = await planned.view({ messages, tools }, { nowMs: 0 });
@@ -127,7 +133,13 @@ Deno.test("view() cuts new results that the window can't hold, the longest first
   const view = await planned.view({ messages, tools }, { nowMs: 0 });
   // As it is taken to be counted: a little less than a token for each four letters.
   assertLessOrEqual(view.promptTokens, 1.05 * WINDOW);
-  assertEquals(view.messages.map((message, at) => message === messages[at]), [true, true, false, true, false]);
+  assertEquals(view.messages.map((message, at) => message === messages[at]), [
+    true,
+    true,
+    false,
+    true,
+    false,
+  ]);
   const ref = /ref ([0-9a-f]{16})/.exec(String(view.messages[2]?.content))?.[1] ?? "";
   assertEquals(await archive.get(ref), long);
 });
@@ -141,7 +153,10 @@ async function overflowing(
   const planned = session({ windowTokens });
   const [cache, resent] = [new PrefixCache(profile), new PrefixCache(profile)];
   // What people said stays, and fills a part of the window for good.
-  const messages: Message[] = [{ role: "user", content: "said ".repeat(Math.ceil(0.8 * said * windowTokens)) }];
+  const messages: Message[] = [{
+    role: "user",
+    content: "said ".repeat(Math.ceil(0.8 * said * windowTokens)),
+  }];
   const rewritten: number[] = [];
   let [cost, whole, longest] = [0, 0, 0];
   for (let call = 0; call < calls; call++) {

@@ -194,7 +194,12 @@ function addUnits(text: string, units: number[]): void {
       units[WORDS]! -= letters;
       units[MARKS]! -= run - letters;
     }
-    run = letters = digits = changes = before = 0;
+    run =
+      letters =
+      digits =
+      changes =
+      before =
+        0;
   };
   for (let at = 0; at < text.length; at++) {
     const unit = text.charCodeAt(at);

@@ -1,6 +1,6 @@
-import { countMessageTokens, type CountTokens, pairCalls, meantCall } from "@tare/messages";
+import { countMessageTokens, type CountTokens, meantCall, pairCalls } from "@tare/messages";
 import { type Archive, resultText, truncateText } from "@tare/prune";
-import type { History, ElideEdit, PlacedMessages } from "./view.ts";
+import type { ElideEdit, History, PlacedMessages } from "./view.ts";
 
 /** Shortest text that a result is cut to, in tokens. */
 const LEAST_TOKENS = 64;
@@ -29,7 +29,12 @@ export async function cutNewest(
     if (index < newest || message.role !== "tool" || said?.role !== "tool" || said.keep) return [];
     const original = resultText(said);
     if (original === undefined) return [];
-    return [{ index, original, toolCallId: said.tool_call_id, tokens: countMessageTokens(message, countTokens) }];
+    return [{
+      index,
+      original,
+      toolCallId: said.tool_call_id,
+      tokens: countMessageTokens(message, countTokens),
+    }];
   });
   const limitTokens = commonLimit(shown.map(({ tokens }) => tokens), neededTokens);
   const edits: ElideEdit[] = [];
@@ -46,7 +51,8 @@ export async function cutNewest(
       limitTokens,
       recall,
     });
-    const isShorter = countMessageTokens({ role: "tool", tool_call_id: toolCallId, content: text }, countTokens) < tokens;
+    const isShorter =
+      countMessageTokens({ role: "tool", tool_call_id: toolCallId, content: text }, countTokens) < tokens;
     if (isShorter) edits.push({ type: "elide", index, toolCallId, ref, text });
   }
   return edits;

@@ -218,9 +218,9 @@ function chooseRung(
   { countTokens, windowTokens, promptTokens, summarises, mustFit = false, kept = new Set() }:
     & RelieveWindowOptions
     & {
-    readonly promptTokens: number;
-    readonly summarises: boolean;
-  },
+      readonly promptTokens: number;
+      readonly summarises: boolean;
+    },
 ): Rung | undefined {
   const least = leastGain(promptTokens, { mustFit, windowTokens });
   const enough = Math.max(least, promptTokens - WINDOW_SHARE * windowTokens);

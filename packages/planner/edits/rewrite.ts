@@ -244,8 +244,7 @@ class Rewriting {
     const { messages: history, recall } = this.#request;
     for (let round = 0; round < MOST_CUTS && this.#isOver(); round++) {
       const { layout, size, situation: { windowTokens }, promptTokens } = this.#prompt;
-      const tooMany = (share: number) =>
-        Math.ceil((1 - share * windowTokens / size.atMost) * promptTokens);
+      const tooMany = (share: number) => Math.ceil((1 - share * windowTokens / size.atMost) * promptTokens);
       const old = oldestResults(layout, history, { neededTokens: tooMany(ROOMY_SHARE), countTokens });
       if (old.length > 0) {
         if (!await this.#leave(old.map((candidate) => ({ how: { type: "elide", candidate } })))) return;
@@ -358,8 +357,18 @@ class Rewriting {
 
   #plan(): Plan {
     const request = this.#request;
-    const { alone, predicted, promptTokens, situation, layout, activeStart, shownTools, toolTokens, size, kinds } =
-      this.#prompt;
+    const {
+      alone,
+      predicted,
+      promptTokens,
+      situation,
+      layout,
+      activeStart,
+      shownTools,
+      toolTokens,
+      size,
+      kinds,
+    } = this.#prompt;
     const { messages, places, elided } = layout.placed;
     const { countTokens } = this.#options;
     const toolsBefore = countRequestTokens({ messages: [], tools: request.tools }, countTokens);

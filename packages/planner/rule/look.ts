@@ -17,7 +17,13 @@ import {
   type TokenScale,
   tokenScale,
 } from "../cache/predict.ts";
-import { longestSize, observeSize, type PromptSize, sizePrompt, type SizeRecord } from "../cache/prompt_size.ts";
+import {
+  longestSize,
+  observeSize,
+  type PromptSize,
+  sizePrompt,
+  type SizeRecord,
+} from "../cache/prompt_size.ts";
 import { type ByKind, plus, toolKinds } from "../cache/text_kinds.ts";
 import { RECALL_TOOL } from "@tare/prune";
 import { currentProfile, type Profile, profileNamed } from "../providers.ts";
@@ -205,7 +211,10 @@ export class KnownSession {
 
   /** The context window of a model that counts now, in tokens; infinite where it isn't known. */
   windowOf(model: string | undefined): number {
-    return Math.min(currentWindow(this.#options.windowTokens), this.#account.windows[model ?? ""] ?? Infinity);
+    return Math.min(
+      currentWindow(this.#options.windowTokens),
+      this.#account.windows[model ?? ""] ?? Infinity,
+    );
   }
 
   /** Whether that window is told, by whoever made the session or by a refusal, rather than assumed. */
@@ -302,7 +311,9 @@ export class KnownSession {
     const theirs = scaled(scale, promptTokens);
     const cachedTokens = servedOf(profile, scale, { promptTokens: theirs, ...predicted });
     const kinds = plus(layout.kinds, toolKinds(shownTools, countTokens));
-    const size = observe ? { tokens: theirs, atLeast: theirs, atMost: theirs } : this.#sizeOf(kinds, request.model);
+    const size = observe
+      ? { tokens: theirs, atLeast: theirs, atMost: theirs }
+      : this.#sizeOf(kinds, request.model);
     const windowUse = Math.max(size.tokens, WINDOW_SHARE * size.atMost);
     const fullFrom = fullFromTokens(windowTokens, request.emptiedTokens);
     const full = windowUse > fullFrom;
