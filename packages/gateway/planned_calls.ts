@@ -1,7 +1,7 @@
 import { ToldWarnings } from "@tare/conversation/report";
 import { type Chat, errorTypeOf, inThisTrace, type Telemetry } from "@tare/conversation/telemetry";
 import type { Message } from "@tare/messages";
-import { PromptTooLong, providerOf } from "@tare/planner";
+import { PromptTooLong, providerOf, readTooLong } from "@tare/planner";
 import {
   bodyPieces,
   GrowingBytes,
@@ -118,7 +118,9 @@ export class PlannedCalls {
     }
     const planned = turn ? await this.#sendFitting(turn, { bytes, send, signal }) : undefined;
     let response = planned?.response ?? await send(bytes);
-    if (turn?.edited && REFUSALS.includes(response.status) && !planned?.isTooLong) {
+    // Of what is too long only less is worth trying: where nobody told how much, the client's own, without what was added.
+    const mayFit = !planned?.isTooLong || !planned.isFinal && call.bytes.length < bytes.length;
+    if (turn?.edited && REFUSALS.includes(response.status) && mayFit) {
       const refusal = await beginningOf(response);
       const { status } = response;
       response = await send(call.bytes);
@@ -162,11 +164,13 @@ export class PlannedCalls {
       readonly bytes: Uint8Array<ArrayBuffer>;
       readonly signal: AbortSignal;
     },
-  ): Promise<{ readonly response: Response; readonly isTooLong: boolean }> {
+  ): Promise<Sent> {
     const response = await send(bytes);
-    if (!TOO_LONG.includes(response.status)) return { response, isTooLong: false };
-    const isTooLong = this.#turns.refused(turn, await beginningOf(response.clone()));
-    if (!isTooLong) return { response, isTooLong };
+    if (!TOO_LONG.includes(response.status)) return { response, isTooLong: false, isFinal: false };
+    const words = await beginningOf(response.clone());
+    const isTooLong = this.#turns.refused(turn, words);
+    const told = { isTooLong, isFinal: readTooLong(words)?.windowTokens !== undefined };
+    if (!isTooLong) return { response, ...told };
     let shorter: Uint8Array<ArrayBuffer>;
     try {
       shorter = await turn.prompt(signal, turn.isLast);
@@ -174,13 +178,13 @@ export class PlannedCalls {
       if (signal.aborted) throw error;
       if (!(error instanceof PromptTooLong)) this.#warn("request", error);
       // The upstream has said so.
-      return { response, isTooLong };
+      return { response, ...told };
     }
-    if (shorter.length >= bytes.length) return { response, isTooLong };
+    if (shorter.length >= bytes.length) return { response, ...told };
     await response.body?.cancel();
     const again = await send(shorter);
     if (TOO_LONG.includes(again.status)) this.#turns.refused(turn, await beginningOf(again.clone()));
-    return { response: again, isTooLong: !again.ok };
+    return { response: again, isTooLong: !again.ok, isFinal: true };
   }
 
   /** Passes a request without a plan on to the upstream of a protocol, such as one for the list of models, as it comes. */
@@ -364,6 +368,15 @@ interface LastReply {
   readonly usage?: WireReply["usage"];
   /** Resolves when its session is kept, or after a short while. Absent: nothing is kept, or nobody need wait. */
   readonly saved?: Promise<void> | undefined;
+}
+
+/** A call that was sent. */
+interface Sent {
+  readonly response: Response;
+  /** Whether it was refused for its length. */
+  readonly isTooLong: boolean;
+  /** Whether nothing else is worth trying then: the window was told, or a shorter one was sent. */
+  readonly isFinal: boolean;
 }
 
 /**

@@ -137,8 +137,8 @@ export interface PlannerState {
   readonly counted: TokenRecord;
   /** The last prompts that were reported, newest first: one for each model. */
   readonly sizes: readonly SizeRecord[];
-  /** Windows in tokens that providers have told by refusing a prompt, by the model's name. */
-  readonly windows: Readonly<Record<string, number>>;
+  /** Windows that refusals of prompts have shown, by the model's name. */
+  readonly windows: Readonly<Record<string, LearnedWindow>>;
   /** Whether a prompt was refused for its length before any was reported, so that nobody knows how it is counted. */
   readonly doubted?: boolean;
   /** Cost of the session so far. */
@@ -157,6 +157,13 @@ export interface PlannerState {
   readonly forked?: boolean;
   /** Name of the profile that usage made it recognise, where none was known. */
   readonly recognised?: string;
+}
+
+/** A window that a refusal has shown. Plain data. */
+interface LearnedWindow {
+  readonly tokens: number;
+  /** Whether the provider told it. Else a longer prompt that succeeds refutes it. */
+  readonly isTold: boolean;
 }
 
 /** What a session has come to whose client keeps its window by itself. Plain data. */

@@ -213,7 +213,7 @@ export class KnownSession {
   windowOf(model: string | undefined): number {
     return Math.min(
       currentWindow(this.#options.windowTokens),
-      this.#account.windows[model ?? ""] ?? Infinity,
+      this.#account.windows[model ?? ""]?.tokens ?? Infinity,
     );
   }
 
@@ -221,7 +221,8 @@ export class KnownSession {
   isSureOfWindow(model: string | undefined): boolean {
     const { assumesWindow = false, windowTokens } = this.#options;
     const isAssumed = typeof assumesWindow === "function" ? assumesWindow() : assumesWindow;
-    return !isAssumed || (this.#account.windows[model ?? ""] ?? Infinity) <= currentWindow(windowTokens);
+    const { tokens, isTold } = this.#account.windows[model ?? ""] ?? { tokens: Infinity, isTold: false };
+    return tokens < currentWindow(windowTokens) ? isTold : !isAssumed || isTold;
   }
 
   /**
@@ -471,7 +472,10 @@ export class KnownSession {
       observes: observe,
     });
     this.#account = state;
-    if (usage && !usage.estimated && !observe) this.#learnSize(plan, usage.promptTokens);
+    if (usage && !usage.estimated && !observe) {
+      this.#learnSize(plan, usage.promptTokens);
+      this.#refuteWindow(plan.request.model, usage.promptTokens);
+    }
     return entry;
   }
 
@@ -496,10 +500,21 @@ export class KnownSession {
     const told = fits ? Math.min(known, SMALLER_SHARE * (promptTokens ?? size.tokens)) : known;
     this.#account = {
       ...this.#account,
-      windows: { ...this.#account.windows, [model ?? ""]: Math.floor(told) },
+      windows: {
+        ...this.#account.windows,
+        [model ?? ""]: { tokens: Math.floor(told), isTold: windowTokens !== undefined },
+      },
       ...(!isCounted && !fits && { doubted: true }),
     };
     if (promptTokens !== undefined) this.#learnSize(plan, promptTokens);
+  }
+
+  /** A window that nobody told isn't there if a longer prompt succeeds. */
+  #refuteWindow(model = "", promptTokens: number): void {
+    const { [model]: learned, ...windows } = this.#account.windows;
+    if (learned && !learned.isTold && promptTokens > learned.tokens) {
+      this.#account = { ...this.#account, windows };
+    }
   }
 
   /** The newest prompt of a model that was reported, or else that of any. */
