@@ -352,14 +352,6 @@ function windowFrom(value: unknown): number | undefined {
   return Number.isInteger(tokens) && tokens >= LEAST_WINDOW && tokens <= MOST_WINDOW ? tokens : undefined;
 }
 
-/** What a provider says that refuses a prompt because it is too long. */
-interface TooLong {
-  /** Most tokens that the prompt may have; absent if that isn't said. */
-  readonly windowTokens?: number;
-  /** Tokens that the provider counted of it; absent if that isn't said. */
-  readonly promptTokens?: number;
-}
-
 /** How providers say how much a model reads; what of that the answer was to have is `reply`. */
 const WINDOW_ERRORS: readonly RegExp[] = [
   /prompt is too long: [\d,]+ tokens > (?<window>[\d,]+) maximum/i,
@@ -409,7 +401,12 @@ const TOO_LONG =
  * assertEquals(readTooLong("Rate limit reached."), undefined);
  * ```
  */
-export function readTooLong(message: string): TooLong | undefined {
+export function readTooLong(message: string): {
+  /** Most tokens that the prompt may have; absent if that isn't said. */
+  readonly windowTokens?: number;
+  /** Tokens that the provider counted of it; absent if that isn't said. */
+  readonly promptTokens?: number;
+} | undefined {
   const found = WINDOW_ERRORS.map((error) => error.exec(message)?.groups).find((groups) => groups);
   const all = numberOf(found?.window);
   if (!TOO_LONG.test(message) && (all === undefined || windowFrom(all) === undefined)) return undefined;

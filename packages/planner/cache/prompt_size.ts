@@ -1,5 +1,5 @@
 import type { CountTokens } from "@tare/messages";
-import { type ByKind, minus, NO_TEXT, plus, ratesOf, TEXT_KINDS } from "./text_kinds.ts";
+import { type ByKind, kindRates, minus, NO_TEXT, plus, TEXT_KINDS } from "./text_kinds.ts";
 
 /**
  * What a session's last reported prompt showed of how its provider counts. Plain data. Lists of numbers by kind hold the
@@ -141,7 +141,7 @@ class Filter {
   noise: number;
 
   constructor(record: SizeRecord | undefined, countTokens: CountTokens) {
-    const rates = ratesOf(countTokens);
+    const rates = kindRates(countTokens);
     const isLikely = [WORDS, DENSE, HAN].every((kind) => {
       const share = rates[kind]! / TEXT_KINDS[kind]!.usual;
       return LIKELY.least <= share && share <= LIKELY.most;

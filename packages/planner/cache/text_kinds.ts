@@ -72,7 +72,7 @@ export function messageKinds(message: Message, countTokens: CountTokens): ByKind
   return remembered(message, countTokens, () =>
     split(textsOf(message), {
       tokens: countMessageTokens(message, countTokens),
-      rates: ratesOf(countTokens),
+      rates: kindRates(countTokens),
       media: Array.isArray(message.content) ? mediaTokens(message, countTokens) : 0,
     }));
 }
@@ -83,7 +83,7 @@ export function toolKinds(tools: readonly ToolDefinition[], countTokens: CountTo
     const kinds = remembered(tool, countTokens, () =>
       split([JSON.stringify(tool)], {
         tokens: countToolTokens(tool, countTokens),
-        rates: ratesOf(countTokens),
+        rates: kindRates(countTokens),
         media: 0,
       }));
     return plus(sum, kinds);
@@ -101,7 +101,7 @@ export function minus(one: ByKind, other: ByKind): ByKind {
 }
 
 /** How a counter counts each kind, in tokens for each UTF-16 code unit. */
-export function ratesOf(countTokens: CountTokens): ByKind {
+export function kindRates(countTokens: CountTokens): ByKind {
   const known = rates.get(countTokens);
   if (known) return known;
   const found = TEXT_KINDS.map(({ sample, usual }) =>
