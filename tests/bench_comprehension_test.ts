@@ -29,6 +29,7 @@ const forgetful: MakePolicy = () => {
       return Promise.resolve(view);
     },
     sent: () => undefined,
+    rejected: () => {},
     state: undefined,
   };
   return session;

@@ -4,6 +4,7 @@ import {
   type PlannerSession,
   plannerSession,
   type PromptSessionOptions,
+  readTooLong,
   type SessionView,
 } from "@tare/planner";
 import { recallOriginal } from "@tare/prune";
@@ -95,6 +96,18 @@ export class AdaptedSession implements Adapter {
     await this.#store();
   }
 
+  /**
+   * Takes note of a call that failed. Whether that is because its prompt is too long: then a view of the same history is
+   * shorter.
+   */
+  async refused(view: SessionView, error: unknown): Promise<boolean> {
+    const told = readTooLong(wordsOf(error));
+    if (!told) return false;
+    this.session.rejected(told.windowTokens, { promptTokens: told.promptTokens, view });
+    await this.#store();
+    return true;
+  }
+
   /** Answers a call of the recall tool, whose arguments nobody has checked. */
   async recall(args: unknown): Promise<string> {
     const { ref, lines, pattern, offset } = (args ?? {}) as Partial<
@@ -122,4 +135,29 @@ export class AdaptedSession implements Adapter {
     await this.#options.store?.(state);
     this.#stored = state;
   }
+}
+
+/** Asks a model; once more, for less, if it refuses what it is sent because that is too long. */
+export async function askFitting<Reply>(
+  adapted: AdaptedSession,
+  { view, ask }: {
+    readonly view: () => Promise<AdaptedView>;
+    readonly ask: (made: AdaptedView) => PromiseLike<Reply>;
+  },
+): Promise<{ readonly made: AdaptedView; readonly reply: Reply }> {
+  const made = await view();
+  try {
+    return { made, reply: await ask(made) };
+  } catch (error) {
+    if (!await adapted.refused(made.view, error)) throw error;
+    const shorter = await view();
+    return { made: shorter, reply: await ask(shorter) };
+  }
+}
+
+/** What an error of a framework or of a provider's client says. */
+function wordsOf(error: unknown): string {
+  const { message, responseBody, code, error: body } = Object(error) as Readonly<Record<string, unknown>>;
+  return [message, responseBody, code, body && JSON.stringify(body)]
+    .filter((words) => typeof words === "string").join("\n");
 }

@@ -52,24 +52,70 @@ export function aiSdkAdapter(options: AdapterOptions): Adapter & {
     transformParams<Params extends CallParams>(
       call: { readonly params: Params; readonly model: { readonly modelId: string } },
     ): Promise<Params>;
-    /** Books what a call took. */
+    /** Books what a call took. One that is refused because its prompt is too long is made once more, for less. */
     wrapGenerate<Result extends { readonly usage: ReportedUsage }>(
-      call: { readonly doGenerate: () => PromiseLike<Result>; readonly params: CallParams },
+      call: {
+        readonly doGenerate: () => PromiseLike<Result>;
+        readonly params: CallParams;
+        readonly model?: object;
+      },
     ): Promise<Result>;
     /** Books what a streamed call took, once it has finished. */
     wrapStream<Result extends { readonly stream: ReadableStream<PromptPart> }>(
-      call: { readonly doStream: () => PromiseLike<Result>; readonly params: CallParams },
+      call: {
+        readonly doStream: () => PromiseLike<Result>;
+        readonly params: CallParams;
+        readonly model?: object;
+      },
     ): Promise<Result>;
   };
   /** To be put among the tools, as `recall`. Without it what leaves the prompt can't be read back. */
   readonly recall: RecallTool;
 } {
   const adapted = new AdaptedSession(options);
-  const views = new WeakMap<readonly PromptMessage[], SessionView>();
+  /** What was made of each prompt, by what is sent. */
+  const sent = new WeakMap<readonly PromptMessage[], Sent>();
 
   async function book({ prompt }: CallParams, reported: ReportedUsage): Promise<void> {
-    const view = views.get(prompt);
+    const { view } = sent.get(prompt) ?? {};
     if (view) await adapted.book(view, readUsage(reported));
+  }
+
+  async function transform<Params extends CallParams>(params: Params, modelId: string): Promise<Params> {
+    const pieces = readModelPrompt(params.prompt);
+    const tools = params.tools ?? [];
+    const functions = tools.filter((tool): tool is FunctionTool => tool.type === "function");
+    const made = await adapted.view(pieces.map(({ message }) => message), {
+      tools: functions.map(readTool),
+      model: modelId,
+      signal: params.abortSignal,
+    });
+    const prompt = writePrompt(params.prompt, pieces, made);
+    sent.set(prompt, { view: made.view, again: () => transform(params, modelId) });
+    const shown = new Map(functions.map((tool, at) => [tool, writeTool(tool, made.view.tools[at])]));
+    return {
+      ...params,
+      prompt,
+      ...(params.tools && { tools: tools.map((tool) => shown.get(tool as FunctionTool) ?? tool) }),
+    };
+  }
+
+  /** Makes a call; once more, for less, if the prompt is refused because it is too long. Gives what was sent at last, too. */
+  async function ask<Result>(
+    params: CallParams,
+    { first, more }: {
+      readonly first: () => PromiseLike<Result>;
+      readonly more: ((params: CallParams) => PromiseLike<Result>) | undefined;
+    },
+  ): Promise<{ readonly result: Result; readonly params: CallParams }> {
+    try {
+      return { result: await first(), params };
+    } catch (error) {
+      const made = sent.get(params.prompt);
+      if (!made || !await adapted.refused(made.view, error) || !more) throw error;
+      const shorter = await made.again();
+      return { result: await more(shorter), params: shorter };
+    }
   }
 
   return {
@@ -77,31 +123,19 @@ export function aiSdkAdapter(options: AdapterOptions): Adapter & {
     ledger: adapted.ledger,
     middleware: {
       specificationVersion: "v4",
-      async transformParams({ params, model }) {
-        const pieces = readModelPrompt(params.prompt);
-        const tools = params.tools ?? [];
-        const functions = tools.filter((tool): tool is FunctionTool => tool.type === "function");
-        const made = await adapted.view(pieces.map(({ message }) => message), {
-          tools: functions.map(readTool),
-          model: model.modelId,
-          signal: params.abortSignal,
-        });
-        const prompt = writePrompt(params.prompt, pieces, made);
-        views.set(prompt, made.view);
-        const shown = new Map(functions.map((tool, at) => [tool, writeTool(tool, made.view.tools[at])]));
-        return {
-          ...params,
-          prompt,
-          ...(params.tools && { tools: tools.map((tool) => shown.get(tool as FunctionTool) ?? tool) }),
-        };
-      },
-      async wrapGenerate({ doGenerate, params }) {
-        const result = await doGenerate();
+      transformParams: ({ params, model }) => transform(params, model.modelId),
+      async wrapGenerate({ doGenerate, params: given, model }) {
+        // The SDK hands the model itself.
+        const asked = model as { doGenerate(params: CallParams): ReturnType<typeof doGenerate> } | undefined;
+        const more = asked && ((params: CallParams) => asked.doGenerate(params));
+        const { result, params } = await ask(given, { first: doGenerate, more });
         await book(params, result.usage);
         return result;
       },
-      async wrapStream({ doStream, params }) {
-        const result = await doStream();
+      async wrapStream({ doStream, params: given, model }) {
+        const asked = model as { doStream(params: CallParams): ReturnType<typeof doStream> } | undefined;
+        const more = asked && ((params: CallParams) => asked.doStream(params));
+        const { result, params } = await ask(given, { first: doStream, more });
         const booking = new TransformStream<PromptPart, PromptPart>({
           async transform(part, controller) {
             if (part.type === "finish") await book(params, (part as FinishPart).usage);
@@ -113,6 +147,12 @@ export function aiSdkAdapter(options: AdapterOptions): Adapter & {
     },
     recall: standardRecallTool(adapted),
   };
+}
+
+/** What was made of a prompt, and how to make it again. */
+interface Sent {
+  readonly view: SessionView;
+  readonly again: () => Promise<CallParams>;
 }
 
 interface FunctionTool {

@@ -136,7 +136,7 @@ Deno.test("aiSdkAdapter() writes a line where old turns were, once the window is
 
 Deno.test("aiSdkAdapter() shortens the user's long texts in a full window, part by part", async () => {
   const summarise = () => Promise.reject(new Error("nobody asks for a summary"));
-  const { shown, warnings } = adapterWith({ windowTokens: 12_000, summarise });
+  const { shown, warnings } = adapterWith({ windowTokens: 15000, summarise });
   const long = (seed: string) => text(Array.from({ length: 2_000 }, (_, at) => `${seed}${at}`).join(" "));
   const paste: PromptMessage = { role: "user", content: [text("Look at this."), long("paste")] };
   const second: PromptMessage = { role: "user", content: [long("second")] };
@@ -236,4 +236,31 @@ Deno.test("the recall tool answers, and says what is wrong with a call", async (
     await recall.execute({ ref: 3 }),
     "Cannot recall: ref is 3; it must be the 16 hex digits of a placeholder.",
   );
+});
+
+Deno.test("aiSdkAdapter() makes a shorter prompt of one that is refused for its length, and asks once more", async () => {
+  const { adapter, shown } = adapterWith();
+  const prompt: PromptMessage[] = [USER];
+  for (let step = 1; step < 12; step++) {
+    const output = { type: "text", value: `${step} `.repeat(9_000) };
+    prompt.push(calls(`${step}`), { role: "tool", content: [result(`${step}`, output)] });
+  }
+  const params = await shown(prompt);
+  const responseBody = JSON.stringify({
+    error: { message: "prompt is too long: 15000 tokens > 10000 maximum" },
+  });
+  const sent: CallParams[] = [];
+  const model = {
+    doGenerate: (params: CallParams) => {
+      sent.push(params);
+      return Promise.resolve({ usage: usage(8_000) });
+    },
+  };
+  const doGenerate = () => Promise.reject(Object.assign(new Error("Bad Request"), { responseBody }));
+  await adapter.middleware.wrapGenerate({ params, doGenerate, model });
+  assertEquals(sent.map(({ prompt }) => JSON.stringify(prompt).length < 40_000), [true]);
+  assertEquals(adapter.ledger.map(({ usage }) => usage.promptTokens), [8_000]);
+  const failing = { params, doGenerate: () => Promise.reject(new Error("Overloaded")), model };
+  await assertRejects(() => adapter.middleware.wrapGenerate(failing), Error, "Overloaded");
+  assertEquals(sent.length, 1);
 });

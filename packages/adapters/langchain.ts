@@ -16,7 +16,13 @@ import {
   type Usage,
 } from "@tare/messages";
 import { RECALL_TOOL, type RecallParameters } from "@tare/prune";
-import { AdaptedSession, type AdaptedView, type Adapter, type AdapterOptions } from "./adapted_session.ts";
+import {
+  AdaptedSession,
+  type AdaptedView,
+  type Adapter,
+  type AdapterOptions,
+  askFitting,
+} from "./adapted_session.ts";
 
 export type { Adapter, AdapterOptions } from "./adapted_session.ts";
 
@@ -71,13 +77,18 @@ export function langchainAdapter(options: AdapterOptions): Adapter & {
       const { systemMessage, runtime, tools, model } = call;
       const isBare = contentText(readContent(systemMessage.content)) === "";
       const given: readonly LangChainMessage[] = isBare ? call.messages : [systemMessage, ...call.messages];
-      const made = await adapted.view(given.map(readMessage), {
-        tools: tools.flatMap(readTool),
-        model: (model as { readonly model?: string }).model,
-        signal: runtime.signal,
-      });
-      const shown = writeMessages(given, made);
-      const reply = await handler({ ...call, messages: isBare ? shown : shown.slice(1) });
+      const history = given.map(readMessage);
+      const view = () =>
+        adapted.view(history, {
+          tools: tools.flatMap(readTool),
+          model: (model as { readonly model?: string }).model,
+          signal: runtime.signal,
+        });
+      const ask = async (made: AdaptedView) => {
+        const shown = writeMessages(given, made);
+        return await handler({ ...call, messages: isBare ? shown : shown.slice(1) });
+      };
+      const { made, reply } = await askFitting(adapted, { view, ask });
       await adapted.book(made.view, readUsage(reply));
       return reply;
     },

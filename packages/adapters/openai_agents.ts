@@ -81,18 +81,36 @@ export function openAiAgentsAdapter(options: AdapterOptions): Adapter & {
 
   async function getResponse(model: Model, given: Request): Promise<Reply> {
     const { request, view } = await shown(given);
-    const reply = await model.getResponse(request);
-    if (view) await adapted.book(view, readUsage(reply));
-    return reply;
+    try {
+      const reply = await model.getResponse(request);
+      if (view) await adapted.book(view, readUsage(reply));
+      return reply;
+    } catch (error) {
+      if (!view || !await adapted.refused(view, error)) throw error;
+      const shorter = await shown(given);
+      const reply = await model.getResponse(shorter.request);
+      await adapted.book(shorter.view ?? view, readUsage(reply));
+      return reply;
+    }
   }
 
   async function* getStreamedResponse(model: Model, given: Request): AsyncGenerator<StreamEvent> {
-    const { request, view } = await shown(given);
-    for await (const event of model.getStreamedResponse(request)) {
-      if (view && event.type === "response_done" && event.response) {
-        await adapted.book(view, readUsage(event.response));
+    let { request, view } = await shown(given);
+    for (let isAgain = false;; isAgain = true) {
+      let hasBegun = false;
+      try {
+        for await (const event of model.getStreamedResponse(request)) {
+          hasBegun = true;
+          if (view && event.type === "response_done" && event.response) {
+            await adapted.book(view, readUsage(event.response));
+          }
+          yield event;
+        }
+        return;
+      } catch (error) {
+        if (isAgain || hasBegun || !view || !await adapted.refused(view, error)) throw error;
+        ({ request, view } = await shown(given));
       }
-      yield event;
     }
   }
 

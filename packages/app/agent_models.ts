@@ -12,7 +12,7 @@ import {
   type Price,
   type Profile,
   profileOfModelList,
-  windowOfError,
+  readTooLong,
   windowsOfModelList,
 } from "@tare/planner";
 import { readBytes } from "@tare/gateway";
@@ -44,6 +44,8 @@ export interface AgentModels {
   readonly profile: (model: string) => Profile;
   /** The context window of a model, in tokens. */
   readonly windowTokens: (model: string) => number;
+  /** Whether that is only what is published, or usual, rather than set, or told by the provider. */
+  readonly assumesWindow: (model: string) => boolean;
 }
 
 /** The window of a model of which nothing is known, in tokens: few models that agents work with have a smaller one. */
@@ -78,15 +80,16 @@ export function configuredModels(
     const access = { baseURL: messagesUrl, ...(messagesKey !== undefined && { apiKey: messagesKey }) };
     return anthropicModel({ model, ...access, cacheTtlMs: profile(model).ttlMs });
   };
+  const toldWindow = (model: string) =>
+    settings.windowTokens ?? told.get(model) ??
+      (speaksMessages(settings, model) ? undefined : server?.windowTokens(model));
   return {
     ...(model !== undefined && { model }),
     ask: (model) => tellingWindow(ask(model), (tokens) => told.set(model, tokens)),
     address: (model) => speaksMessages(settings, model) ? messagesUrl : baseURL,
     profile,
-    windowTokens: (model) =>
-      settings.windowTokens ?? told.get(model) ??
-        (speaksMessages(settings, model) ? undefined : server?.windowTokens(model)) ?? listWindow(model) ??
-        USUAL_WINDOW,
+    windowTokens: (model) => toldWindow(model) ?? listWindow(model) ?? USUAL_WINDOW,
+    assumesWindow: (model) => toldWindow(model) === undefined,
   };
 }
 
@@ -96,7 +99,7 @@ function tellingWindow(model: Model, told: (tokens: number) => void): Model {
     try {
       yield* model(request);
     } catch (error) {
-      const tokens = error instanceof ModelError ? windowOfError(error.message) : undefined;
+      const tokens = error instanceof ModelError ? readTooLong(error.message)?.windowTokens : undefined;
       if (tokens !== undefined) told(tokens);
       throw error;
     }

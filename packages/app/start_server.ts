@@ -150,6 +150,7 @@ export async function startServer(
     profile: chatRules,
     price: priceOf(settings, chatRules),
     windowTokens: windowTokens ?? ((model: string) => asked?.windowTokens(model) ?? listWindow(model)),
+    assumesWindow: (model: string) => asked?.windowTokens(model) === undefined,
   };
   const messages = {
     // This address names the server, the other one the API.
@@ -186,6 +187,7 @@ export async function startServer(
     profile: provider.profile,
     price: priceOf(settings, provider.profile),
     windowTokens: provider.windowTokens,
+    assumesWindow: provider.assumesWindow,
     ...prompts,
     tools: workspaceTools({
       workspace,
@@ -323,6 +325,7 @@ function startRehearsal(
     address: () => baseURL,
     profile: () => profile,
     windowTokens: () => settings.windowTokens ?? USUAL_WINDOW,
+    assumesWindow: () => settings.windowTokens === undefined,
     notice: REHEARSAL_NOTICE,
     close: () => server.close({ graceMs: GRACE_MS }),
   };

@@ -9,6 +9,7 @@ import {
   type Profile,
   type PromptCall,
   type Quote,
+  readTooLong,
   type SessionView,
   slicer,
   withoutPin,
@@ -60,6 +61,8 @@ export interface Prompts {
   view(history: History, call: Omit<PromptCall, "pins">): Promise<SessionView>;
   /** Takes note of a call that succeeded; of its prompt the provider's cache held `heldTokens`, if that is known. */
   sent(usage: Usage | undefined, view: SessionView, heldTokens?: number): LedgerEntry | undefined;
+  /** Takes note of a call whose prompt the provider refused in these words. Whether it did so because that is too long. */
+  rejected(words: string, view: SessionView): boolean;
 }
 
 /** So many changes of a prompt are remembered. */
@@ -171,12 +174,18 @@ export class Conversation implements Prompts {
     return entry;
   }
 
+  /** Takes note of a call whose prompt is too long, by what the provider said: the next view is shorter. */
+  rejected(words: string, view: SessionView): boolean {
+    return reject(this.#prompts, { words, view });
+  }
+
   /** What a request sees that is no turn and goes on from the first `length` messages. It changes nothing. */
   glimpse(length: number): Prompts {
     const prompts = this.#prompts.fork(length, this.archive);
     return {
       view: (history, call) => prompts.view(history, { ...call, pins: this.#state.pins }),
       sent: (usage, view, heldTokens) => prompts.sent(usage, view, heldTokens),
+      rejected: (words, view) => reject(prompts, { words, view }),
     };
   }
 
@@ -246,6 +255,16 @@ export class Conversation implements Prompts {
   #change(change: Partial<ConversationState>): void {
     this.#state = { ...this.#state, ...change };
   }
+}
+
+function reject(
+  prompts: ForkableSession,
+  { words, view }: { readonly words: string; readonly view: SessionView },
+): boolean {
+  const told = readTooLong(words);
+  if (!told) return false;
+  prompts.rejected(told.windowTokens, { promptTokens: told.promptTokens, view });
+  return true;
 }
 
 /** What is asked for of single messages after a change. */

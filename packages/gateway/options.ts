@@ -15,11 +15,16 @@ export interface Upstream {
   /** What a model costs in money; nothing of one whose price isn't known. Default: the list price, by its name. */
   readonly price?: (model: string) => Price | undefined;
   /**
-   * Its models' context window in tokens. A number holds for all of them; a function is asked for each by name whenever it
-   * counts, and an error of the provider's that tells the window outranks it. Nothing of a model whose window isn't known,
+   * Its models' context window in tokens. A number holds for all of them, unless an error of the provider's tells a smaller
+   * one; a function is asked for each by name whenever it counts, and such an error outranks it. Nothing of a model whose window isn't known,
    * which is then no limit. Default: the window that is published, by the model's name.
    */
   readonly windowTokens?: number | ((model: string) => number | undefined);
+  /**
+   * Whether the window that a function gave is only assumed: then what doesn't fit is sent, for the provider to refuse. What is
+   * told, by a number or by an error, isn't. Default: it is.
+   */
+  readonly assumesWindow?: (model: string) => boolean;
 }
 
 /** Where a gateway sends requests, and what it plans with. */

@@ -1,7 +1,7 @@
 import { ToldWarnings } from "@tare/conversation/report";
 import { type Chat, errorTypeOf, inThisTrace, type Telemetry } from "@tare/conversation/telemetry";
 import type { Message } from "@tare/messages";
-import { providerOf } from "@tare/planner";
+import { PromptTooLong, providerOf, readTooLong } from "@tare/planner";
 import {
   bodyPieces,
   GrowingBytes,
@@ -108,15 +108,19 @@ export class PlannedCalls {
       }
     } catch (error) {
       if (signal.aborted) throw error;
+      if (turn && error instanceof PromptTooLong) {
+        this.#turns.save(turn.session);
+        return refuseTooLong(protocol, error, turn);
+      }
       turn = undefined;
       bytes = call.bytes;
       warning = this.#warn("request", error);
     }
-    let response = await send(bytes);
-    if (turn && TOO_LONG.includes(response.status)) {
-      this.#turns.refused(turn, await beginningOf(response.clone()));
-    }
-    if (turn?.edited && REFUSALS.includes(response.status)) {
+    const planned = turn ? await this.#sendFitting(turn, { bytes, send, signal }) : undefined;
+    let response = planned?.response ?? await send(bytes);
+    // Of what is too long only less is worth trying: where nobody told how much, the client's own, without what was added.
+    const mayFit = !planned?.isTooLong || !planned.isFinal && call.bytes.length < bytes.length;
+    if (turn?.edited && REFUSALS.includes(response.status) && mayFit) {
       const refusal = await beginningOf(response);
       const { status } = response;
       response = await send(call.bytes);
@@ -151,6 +155,36 @@ export class PlannedCalls {
     const { status, statusText } = response;
     const headers = answerHeaders(response, { ...turn.headers(), ...warned(warning) });
     return new Response(streamOf(replies, abort), { status, statusText, headers });
+  }
+
+  /** Sends a turn's call. If it is refused for its length, a shorter one is made and sent, once. */
+  async #sendFitting(
+    turn: GatewayTurn,
+    { bytes, send, signal }: Pick<Exchange, "send"> & {
+      readonly bytes: Uint8Array<ArrayBuffer>;
+      readonly signal: AbortSignal;
+    },
+  ): Promise<Sent> {
+    const response = await send(bytes);
+    if (!TOO_LONG.includes(response.status)) return { response, isTooLong: false, isFinal: false };
+    const words = await beginningOf(response.clone());
+    const isTooLong = this.#turns.refused(turn, words);
+    const told = { isTooLong, isFinal: readTooLong(words)?.windowTokens !== undefined };
+    if (!isTooLong) return { response, ...told };
+    let shorter: Uint8Array<ArrayBuffer>;
+    try {
+      shorter = await turn.prompt(signal, turn.isLast);
+    } catch (error) {
+      if (signal.aborted) throw error;
+      if (!(error instanceof PromptTooLong)) this.#warn("request", error);
+      // The upstream has said so.
+      return { response, ...told };
+    }
+    if (shorter.length >= bytes.length) return { response, ...told };
+    await response.body?.cancel();
+    const again = await send(shorter);
+    if (TOO_LONG.includes(again.status)) this.#turns.refused(turn, await beginningOf(again.clone()));
+    return { response: again, isTooLong: !again.ok, isFinal: true };
   }
 
   /** Passes a request without a plan on to the upstream of a protocol, such as one for the list of models, as it comes. */
@@ -195,7 +229,7 @@ export class PlannedCalls {
           yield rest;
           return { response: last, usage: reply.usage, saved };
         }
-        last = await send(next);
+        last = (await this.#sendFitting(turn, { bytes: next, send, signal: abort.signal })).response;
         if (last.ok) continue;
         this.#turns.book(turn.session, { errors: 1 });
         if (isStream) {
@@ -334,6 +368,28 @@ interface LastReply {
   readonly usage?: WireReply["usage"];
   /** Resolves when its session is kept, or after a short while. Absent: nothing is kept, or nobody need wait. */
   readonly saved?: Promise<void> | undefined;
+}
+
+/** A call that was sent. */
+interface Sent {
+  readonly response: Response;
+  /** Whether it was refused for its length. */
+  readonly isTooLong: boolean;
+  /** Whether nothing else is worth trying then: the window was told, or a shorter one was sent. */
+  readonly isFinal: boolean;
+}
+
+/**
+ * What tells a client that its conversation doesn't fit, in the words by which clients know it: some compact it then.
+ */
+function refuseTooLong(protocol: Protocol, error: PromptTooLong, turn: GatewayTurn): Response {
+  const { promptTokens, windowTokens, message } = error;
+  const words = `prompt is too long: ${promptTokens} tokens > ${windowTokens} maximum. ${message}`;
+  const response = protocol.refuse(400, words, "context_length_exceeded");
+  return new Response(response.body, {
+    status: response.status,
+    headers: { ...Object.fromEntries(response.headers), ...turn.headers() },
+  });
 }
 
 /** An answer that isn't streamed, unless it is too long to be held. */

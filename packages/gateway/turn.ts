@@ -222,6 +222,13 @@ export class GatewayTurn {
     return this.oneShot && !this.#edited ? await elideQuotes(bytes, session) : undefined;
   }
 
+  /** Takes note that the upstream refused the newest call in these words. Whether a shorter one can be made. */
+  rejected(words: string): boolean {
+    const { prompts, oneShot } = this.#options;
+    if (!this.#view || !prompts || oneShot) return false;
+    return prompts.rejected(words, this.#view);
+  }
+
   /** Takes note of a reply, and gives what it took. */
   sent({ usage }: WireReply): SentCall {
     const { prompts, held, now } = this.#options;

@@ -8,7 +8,7 @@ import {
   sumsOfCall,
 } from "@tare/conversation/report";
 import { contentText, type CountTokens, type Usage } from "@tare/messages";
-import { compactionOf, listPrice, listWindow, profileForTtl, type Rates, windowOfError } from "@tare/planner";
+import { compactionOf, listPrice, listWindow, profileForTtl, type Rates, readTooLong } from "@tare/planner";
 import { promptSession } from "@tare/planner/policies";
 import { RECALL_TOOL } from "@tare/prune";
 import {
@@ -259,10 +259,15 @@ export class Turns {
     return { sent, call: this.#noteCall(turn, { ...sent, usage }, rates) };
   }
 
-  /** The upstream has refused a request of a turn, in these words: they may tell how much its model reads. */
-  refused({ client, request: { protocol, model } }: GatewayTurn, words: string): void {
-    const tokens = windowOfError(words);
+  /**
+   * The upstream has refused a request of a turn, in these words: they may tell how much its model reads. Whether they say
+   * that the prompt is too long, and the turn can make a shorter one.
+   */
+  refused(turn: GatewayTurn, words: string): boolean {
+    const { client, request: { protocol, model } } = turn;
+    const tokens = readTooLong(words)?.windowTokens;
     if (tokens !== undefined) this.#windows.set(hashOf([client, protocol.name, model]), tokens);
+    return turn.rejected(words);
   }
 
   /** Books what a reply took, and gives that. */
@@ -349,6 +354,13 @@ export class Turns {
     return this.#windows.get(hashOf([client, protocol.name, model])) ?? windowTokens(model);
   }
 
+  /** Whether nobody has told that window. */
+  #assumesWindow(protocol: Protocol, { client, model }: { readonly client: string; readonly model: string }) {
+    const { windowTokens, assumesWindow = () => true } = upstreamOf(protocol, this.#options);
+    if (typeof windowTokens === "number") return false;
+    return !this.#windows.has(hashOf([client, protocol.name, model])) && assumesWindow(model);
+  }
+
   /** Makes what decides for a session, by what its first request asked for. */
   #promptsOf(
     protocol: Protocol,
@@ -364,6 +376,7 @@ export class Turns {
         // What is known of an upstream may become known later.
         profile: () => ttlMs === undefined ? profile() : profileForTtl(profile(), ttlMs),
         windowTokens: () => this.#windowOf(protocol, { client, model }),
+        assumesWindow: () => this.#assumesWindow(protocol, { client, model }),
         compaction: compactionOf(agent) ?? protocol.compaction,
         observe: control,
         mechanisms: { ...mechanisms, truncate: truncate && recall },

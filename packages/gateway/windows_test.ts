@@ -1,4 +1,4 @@
-import { assertEquals } from "@std/assert";
+import { assertEquals, assertStringIncludes } from "@std/assert";
 import { profileNamed } from "@tare/planner";
 import { BASH, chatStep } from "./agents_fixture_test.ts";
 import { completion, gatewayed, post, UPSTREAM } from "./fixture_test.ts";
@@ -43,9 +43,66 @@ Deno.test("gateway goes by a model's published window, until an error of the pro
   assertEquals(await play(undefined, "other"), { before: true, after: false });
 });
 
-Deno.test("gateway asks for a model's window, which an error outranks, and goes by one that is set whatever is told", async () => {
+Deno.test("gateway asks for a model's window, which an error outranks, and goes by one that is set unless less is told", async () => {
   const asked = (tokens: number) => (model: string) => model === "gpt-5" ? tokens : undefined;
   assertEquals(await play(asked(30_000)), { before: false, after: false });
   assertEquals(await play(asked(200_000)), { before: true, after: false });
-  assertEquals(await play(200_000), { before: true, after: true });
+  assertEquals(await play(200_000), { before: true, after: false });
+  assertEquals(await play(30_000), { before: false, after: false });
+});
+
+/** A conversation of so many results, as a client sends it. */
+function longConversation(results: number): object[] {
+  return [
+    { role: "user", content: "Read all." },
+    ...Array.from(
+      { length: results },
+      (_, at) => chatStep(`file${at}`, `all of file${at}: ${"one two three four ".repeat(1_500)}`),
+    ).flat(),
+  ];
+}
+
+Deno.test("gateway makes a shorter request of one that is refused for its length, and sends that once", async () => {
+  const { windowTokens: _, ...rest } = { ...UPSTREAM, profile: profileNamed("local") };
+  const { fetch, seen } = gatewayed(
+    ({ text }) =>
+      Math.ceil(text.length / 4) > 40_000
+        ? Response.json({ error: { message: TOO_LONG } }, { status: 400 })
+        : completion({ content: "Hi" }, Math.ceil(text.length / 4)),
+    { upstreams: { chat: rest }, control: 0 },
+  );
+  const response = await fetch(post({ model: "other", messages: longConversation(8), tools: [BASH] }));
+  assertEquals([response.status, (await response.json()).choices[0].message.content], [200, "Hi"]);
+  assertEquals(seen.map(({ text }) => text.length > 160_000), [true, false]);
+});
+
+Deno.test("gateway refuses what people said and the window can't hold, as the protocol does, and says what to do", async () => {
+  const chat = { ...UPSTREAM, windowTokens: 10_000 };
+  const { fetch, seen } = gatewayed(() => completion({ content: "Hi" }), {
+    upstreams: { chat, messages: chat },
+    control: 0,
+  });
+  const messages = [{ role: "user", content: "so many words ".repeat(20_000) }];
+  const chatted = await fetch(post({ model: "m", messages }));
+  const { error } = await chatted.json();
+  assertEquals([chatted.status, error.code, error.type], [
+    400,
+    "context_length_exceeded",
+    "invalid_request_error",
+  ]);
+  assertStringIncludes(error.message, "> 10000 maximum");
+  assertStringIncludes(error.message, "choose a model with a larger window");
+  const request = post({ model: "claude", max_tokens: 9, messages });
+  const messaged = await fetch(
+    new Request(request.url.replace("/chat/completions", "/messages"), {
+      method: "POST",
+      headers: request.headers,
+      body: await request.text(),
+    }),
+  );
+  const body = await messaged.json();
+  assertEquals([messaged.status, body.type, body.error.type], [400, "error", "invalid_request_error"]);
+  assertStringIncludes(body.error.message, "prompt is too long: ");
+  // Nobody was asked.
+  assertEquals(seen, []);
 });

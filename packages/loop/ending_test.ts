@@ -41,6 +41,54 @@ Deno.test("endingByLimit() ends a turn at its output limit, but lets an answer s
   assertEquals(answer.result.reason, "completed");
 });
 
+Deno.test("run() asks the context hook once more for a prompt that is refused as too long", async () => {
+  const tooLong = new ModelError("prompt_too_long", "prompt is too long: 9 tokens > 8 maximum");
+  const asked: number[] = [];
+  const model: Model = async function* ({ messages }) {
+    asked.push(messages.length);
+    if (messages.length > 1) throw tooLong;
+    yield {
+      type: "completed",
+      message: { role: "assistant", content: "Hi." },
+      finishReason: "stop",
+      usage: USAGE,
+    };
+  };
+  const rejected: string[] = [];
+  const play = async (shown: readonly number[]) => {
+    asked.length = rejected.length = 0;
+    const history = [{ role: "user", content: "One." }, { role: "assistant", content: "Two." }] as const;
+    let views = 0;
+    const { result: { reason, code, ledger } } = await collect(run({
+      model,
+      history,
+      input: "Three.",
+      context: ({ messages, tools }) => ({
+        messages: messages.slice(-shown[views++]!),
+        tools,
+        rejected: (words) => rejected.push(words),
+      }),
+    }));
+    return { reason, code, calls: ledger.calls, asked: [...asked], rejected: [...rejected] };
+  };
+  const told = [tooLong.message];
+  assertEquals(await play([3, 1]), {
+    reason: "completed",
+    code: undefined,
+    calls: 1,
+    asked: [3, 1],
+    rejected: told,
+  });
+  // A second time it isn't tried.
+  assertEquals(await play([3, 2, 1]), {
+    reason: "model_error",
+    code: "prompt_too_long",
+    calls: 0,
+    asked: [3, 2],
+    rejected: [...told, ...told],
+  });
+});
+
 Deno.test("endingByReply() says when the provider's filter stopped a reply", async () => {
   const { model } = scripted(say("I can", "content_filter"));
   const { result } = await collect(run({ model, history: [], input: "Go" }));

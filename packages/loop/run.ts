@@ -223,12 +223,24 @@ async function* playSteps(
     yield { type: "step_start", step };
     yield* steer(options.steering(), turn, step);
     const stepOptions: StepOptions = { ...options, step, watchdog };
-    const view = yield* makeView(turn.messages, stepOptions);
     const { costOf } = options;
-    if (view.usage) {
-      book({ ...EMPTY_LEDGER, ...spentOn(view.usage), ...costOf?.(view.usage) });
+    const viewed = async function* () {
+      const view = yield* makeView(turn.messages, stepOptions);
+      if (view.usage) {
+        book({ ...EMPTY_LEDGER, ...spentOn(view.usage), ...costOf?.(view.usage) });
+      }
+      return view;
+    };
+    let view = yield* viewed();
+    let reply: Reply;
+    try {
+      reply = yield* callModel(view, stepOptions);
+    } catch (error) {
+      if (!(error instanceof ModelError) || error.code !== "prompt_too_long" || !view.rejected) throw error;
+      view.rejected(error.message);
+      view = yield* viewed();
+      reply = yield* callAgain(view, stepOptions);
     }
-    const reply = yield* callModel(view, stepOptions);
     let isHandedOver = false;
     let asked: ToolAnswers["asked"] = [];
     const { message, finishReason, usage } = reply;
@@ -358,6 +370,16 @@ async function* callModel(
   } finally {
     // Not awaited: a generator that hangs in next() would never return.
     if (events.return) watchdog.track(events.return());
+  }
+}
+
+/** Like {@linkcode callModel}, for the last time. */
+async function* callAgain(view: ContextView, options: StepOptions): AsyncGenerator<LoopEvent, Reply> {
+  try {
+    return yield* callModel(view, options);
+  } catch (error) {
+    if (error instanceof ModelError && error.code === "prompt_too_long") view.rejected?.(error.message);
+    throw error;
   }
 }
 

@@ -117,6 +117,11 @@ export interface ContextView {
    * run. What it returns, plain data, becomes the `ledger` of the step's end.
    */
   readonly succeeded?: (usage: Usage) => object | undefined;
+  /**
+   * Called if the provider refused the request because its prompt is too long, with what it said; then the hook is asked
+   * once more, for a shorter one. Default: the turn ends.
+   */
+  readonly rejected?: (words: string) => void;
 }
 
 /** The loop's one hook: turns the conversation into the view that the next request sends. */

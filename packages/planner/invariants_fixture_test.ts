@@ -137,6 +137,8 @@ export function optionsOf(
   return {
     profile: scaled(profile),
     windowTokens,
+    // Some generated sessions fit no window.
+    assumesWindow: true,
     countTokens: estimateTokens,
     archive: memoryArchive(),
     retention: RETENTION,

@@ -27,7 +27,7 @@ export {
   PROFILES,
   providerOf,
   readProfileFile,
-  windowOfError,
+  readTooLong,
   windowsOfModelList,
 } from "./providers.ts";
 export { compactionOf } from "./agents.ts";
@@ -51,6 +51,8 @@ export {
   type PromptCall,
   type PromptSession,
   type PromptSessionOptions,
+  PromptTooLong,
+  type RejectedPrompt,
   type SessionView,
   slicer,
 } from "./prompt_session.ts";

@@ -245,7 +245,8 @@ Deno.test("plannerSession() summarises old turns when dropping can't make room, 
   const first = await call(messages.slice(0, 3), { tools: [] });
   assertEquals(first.edits, []);
   const { view, edits, entry } = await call([...messages.slice(0, 3), ...round(1, 7_000)], { tools: [] });
-  assertEquals(edits.map(({ type }) => type), ["summarise"]);
+  // One prompt was reported: the new result may be longer than it seems.
+  assertEquals(edits.map(({ type }) => type), ["summarise", "elide"]);
   assertEquals(view.messages.slice(0, 3).map(({ role }) => role), ["user", "assistant", "user"]);
   assertStringIncludes(String(view.messages[1]?.content), "I told a story.");
   assertEquals(entry.tokenUnits, view.promptTokens + usage.promptTokens);

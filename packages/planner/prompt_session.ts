@@ -44,6 +44,11 @@ export interface PromptSessionOptions {
   readonly countTokens: CountTokens;
   /** The model's context window, or a function that is asked whenever it counts. Default: unknown, and no limit. */
   readonly windowTokens?: number | (() => number | undefined);
+  /**
+   * Whether that is only assumed: what doesn't fit is sent then, for the provider to refuse, rather than refused by
+   * {@linkcode PromptSession.view}. Default: no.
+   */
+  readonly assumesWindow?: boolean | (() => boolean);
   /** How the client would compact a conversation that doesn't fit: the ledger reckons with it. Default: as cheaply as any. */
   readonly compaction?: CompactionHabit;
   /**
@@ -156,6 +161,43 @@ export interface SessionView extends History {
   readonly predictedCachedTokens: number;
 }
 
+/** A prompt that was refused because it is too long. */
+export interface RejectedPrompt {
+  /** Tokens of the prompt, if the provider told how many it counted. */
+  readonly promptTokens?: number | undefined;
+  /** What was sent. Default: the newest view. */
+  readonly view?: SessionView;
+}
+
+/** What was said is more than the model's window holds, even if all else leaves. Its message says what to do. */
+export class PromptTooLong extends Error {
+  override readonly name = "PromptTooLong";
+  /** Tokens of the prompt after all that could leave has left, as the provider counts: an estimate. */
+  readonly promptTokens: number;
+  /** The model's context window. */
+  readonly windowTokens: number;
+  /** Position in the history of the longest message that can't leave, and its tokens, an estimate; −1: the tools. */
+  readonly longest: { readonly place: number; readonly tokens: number };
+
+  /** An error in words that say what can be done. */
+  constructor(
+    { promptTokens, windowTokens, longest }: Pick<PromptTooLong, "promptTokens" | "windowTokens" | "longest">,
+    what: string,
+  ) {
+    super(
+      `Cannot send the prompt: it has about ${promptTokens} tokens after all that could leave has left, and the model ` +
+        `reads ${windowTokens} at most. ${what} takes about ${longest.tokens} of them; ${WHAT_TO_DO}.`,
+    );
+    this.promptTokens = promptTokens;
+    this.windowTokens = windowTokens;
+    this.longest = longest;
+  }
+}
+
+const WHAT_TO_DO =
+  "shorten it, send it in parts, put it in a file that is read piece by piece, or choose a model with " +
+  "a larger window";
+
 /**
  * Decides what the model sees of one session, call by call. Before each call: {@linkcode PromptSession.view}, store
  * {@linkcode PromptSession.state}, send the view. After it: {@linkcode PromptSession.sent}, store the state again. A
@@ -165,6 +207,8 @@ export interface PromptSession {
   /**
    * What the next call sends of the whole history and the tools in full. Calls are viewed one after the other; the
    * history only grows, and edits of messages that aren't there any more are forgotten.
+   *
+   * @throws {PromptTooLong} if the model's window can't hold it, whatever leaves.
    */
   view(history: History, call: PromptCall): Promise<SessionView>;
   /**
@@ -177,6 +221,15 @@ export interface PromptSession {
    * @throws {Error} if nothing was viewed since the session was made.
    */
   sent(usage?: Usage, view?: SessionView, heldTokens?: number): LedgerEntry | undefined;
+  /**
+   * Takes note of a call that the provider refused because its prompt is too long. View the history again, and send that:
+   * the next view is shorter. The window is remembered with the state, for the model that was asked.
+   *
+   * @param limit The most that the model reads, in tokens, if the provider said it: see `windowOfError()`.
+   * @param told What else it said, and what was sent.
+   * @throws {Error} if nothing was viewed since the session was made.
+   */
+  rejected(limit?: number, told?: RejectedPrompt): void;
   /**
    * All that a restart needs to go on as if nothing had happened: plain JSON data, the same object as long as nothing
    * has changed. Must be stored after each view, before its request is sent, and after {@linkcode PromptSession.sent}.

@@ -352,33 +352,75 @@ function windowFrom(value: unknown): number | undefined {
   return Number.isInteger(tokens) && tokens >= LEAST_WINDOW && tokens <= MOST_WINDOW ? tokens : undefined;
 }
 
-/** How providers say that a prompt is too long for a model's window, and how large that is. */
+/** How providers say how much a model reads; what of that the answer was to have is `reply`. */
 const WINDOW_ERRORS: readonly RegExp[] = [
-  /prompt is too long: [\d,]+ tokens > ([\d,]+) maximum/i,
-  /exceed context limit: [\d,]+ \+ [\d,]+ > ([\d,]+)/i,
-  /maximum (?:context|prompt|model) length (?:is|of) ([\d,]+)/i,
-  /input tokens exceed the configured limit of ([\d,]+)/i,
-  /exceeds the maximum number of tokens allowed \(([\d,]+)\)/i,
-  /too large for model with ([\d,]+) maximum context length/i,
-  /available context size \(([\d,]+) tokens\)/i,
-  /the model reads ([\d,]+) tokens at most/i,
+  /prompt is too long: [\d,]+ tokens > (?<window>[\d,]+) maximum/i,
+  /exceed context limit: [\d,]+ \+ (?<reply>[\d,]+) > (?<window>[\d,]+)/i,
+  /maximum context length is (?<window>[\d,]+) tokens[^]{0,80}\([\d,]+ [a-z ]+, (?<reply>[\d,]+) in the (?:completion|output)/i,
+  /maximum (?:context|prompt|model) length (?:is|of) (?<window>[\d,]+)/i,
+  /input tokens exceed the configured limit of (?<window>[\d,]+)/i,
+  /exceeds the maximum number of tokens allowed \((?<window>[\d,]+)\)/i,
+  /too large for model with (?<window>[\d,]+) maximum context length/i,
+  /available context size \((?<window>[\d,]+) tokens\)/i,
+  /the model reads (?<window>[\d,]+) (?:tokens )?at most/i,
+  /prompt token count of [\d,]+ exceeds the limit of (?<window>[\d,]+)/i,
+  /exceeded model token limit: (?<window>[\d,]+)/i,
 ];
 
+/** How they say how long the prompt is. */
+const PROMPT_ERRORS: readonly RegExp[] = [
+  /prompt is too long: (?<prompt>[\d,]+) tokens/i,
+  /exceed context limit: (?<prompt>[\d,]+) \+/i,
+  /\((?<prompt>[\d,]+) (?:in the messages|of text input|in your prompt)/i,
+  /(?:messages resulted in|request has|request contains|prompt contains) (?<prompt>[\d,]+) (?:input )?tokens/i,
+  /requested (?<prompt>[\d,]+) tokens in the messages/i,
+  /input token count \((?<prompt>[\d,]+)\)/i,
+  /request \((?<prompt>[\d,]+) tokens\) exceeds/i,
+  /prompt token count of (?<prompt>[\d,]+)/i,
+  /prompt \(length (?<prompt>[\d,]+)\)/i,
+  /tokens at most, and it has (?<prompt>[\d,]+)/i,
+];
+
+/** How they say it without a number. */
+const TOO_LONG =
+  /context_length_exceeded|exceed_context_size|(?:exceeds?|exceeded|larger than|longer than) (?:the |its |this model's )?(?:available |maximum |model's )?context|(?:prompt|input) is too (?:long|large)|reduce the length of the (?:messages|prompt|input)|too many input tokens/i;
+
 /**
- * The context window in tokens that a provider's error tells, which says that a prompt is too long; nothing of any other
- * error.
+ * What an error says of a provider that refuses a prompt because it is too long; nothing of any other error.
  *
  * @example
  * ```ts
  * import { assertEquals } from "@std/assert";
- * import { windowOfError } from "@tare/planner";
+ * import { readTooLong } from "@tare/planner";
  *
- * assertEquals(windowOfError("prompt is too long: 210000 tokens > 200000 maximum"), 200_000);
+ * assertEquals(readTooLong("prompt is too long: 210000 tokens > 200000 maximum"), {
+ *   windowTokens: 200_000,
+ *   promptTokens: 210_000,
+ * });
+ * assertEquals(readTooLong("Your input exceeds the context window of this model."), {});
+ * assertEquals(readTooLong("Rate limit reached."), undefined);
  * ```
  */
-export function windowOfError(message: string): number | undefined {
-  const found = WINDOW_ERRORS.map((error) => error.exec(message)?.[1]).find((tokens) => tokens !== undefined);
-  return found === undefined ? undefined : windowFrom(found.replaceAll(",", ""));
+export function readTooLong(message: string): {
+  /** Most tokens that the prompt may have; absent if that isn't said. */
+  readonly windowTokens?: number;
+  /** Tokens that the provider counted of it; absent if that isn't said. */
+  readonly promptTokens?: number;
+} | undefined {
+  const found = WINDOW_ERRORS.map((error) => error.exec(message)?.groups).find((groups) => groups);
+  const all = numberOf(found?.window);
+  if (!TOO_LONG.test(message) && (all === undefined || windowFrom(all) === undefined)) return undefined;
+  const windowTokens = all === undefined ? undefined : windowFrom(all - (numberOf(found?.reply) ?? 0));
+  const counted = PROMPT_ERRORS.map((error) => error.exec(message)?.groups).find((groups) => groups);
+  const promptTokens = numberOf(counted?.prompt);
+  return {
+    ...(windowTokens !== undefined && { windowTokens }),
+    ...(promptTokens !== undefined && { promptTokens }),
+  };
+}
+
+function numberOf(digits: string | undefined): number | undefined {
+  return digits === undefined ? undefined : Number(digits.replaceAll(",", ""));
 }
 
 function profileOfModel(model: string): string | undefined {

@@ -10,7 +10,7 @@ import {
   profileOfModelList,
   PROFILES,
   readProfileFile,
-  windowOfError,
+  readTooLong,
   windowsOfModelList,
 } from "@tare/planner";
 import { MODELS, recogniseProfile } from "./providers.ts";
@@ -167,25 +167,85 @@ Deno.test("windowsOfModelList() reads what each kind of server tells of its mode
   }
 });
 
-Deno.test("windowOfError() reads how providers say that a prompt is too long, and nothing else", () => {
-  const errors: [string, number | undefined][] = [
-    ["prompt is too long: 210000 tokens > 200000 maximum", 200_000],
-    ["input length and `max_tokens` exceed context limit: 190000 + 32000 > 200000, decrease one", 200_000],
-    ["This model's maximum context length is 131072 tokens. However, you requested 140000 tokens", 131_072],
-    ["This model's maximum prompt length is 131072 but the request contains 537812 tokens.", 131_072],
-    ["Input tokens exceed the configured limit of 272,000 tokens. Your messages resulted in 300000", 272_000],
-    ["The input token count (1200000) exceeds the maximum number of tokens allowed (1048576).", 1_048_576],
-    ["Prompt contains 40000 tokens, too large for model with 32768 maximum context length", 32_768],
-    ["The decoder prompt (length 5000) is longer than the maximum model length of 4096.", 4_096],
-    ["request (5000 tokens) exceeds the available context size (4096 tokens), try increasing it", 4_096],
-    ["The prompt is too long: the model reads 8000 tokens at most, and it has 9000", 8_000],
+Deno.test("readTooLong() reads how providers say that a prompt is too long, and nothing else", () => {
+  const errors: [string, ReturnType<typeof readTooLong>][] = [
+    ["prompt is too long: 210000 tokens > 200000 maximum", { windowTokens: 200_000, promptTokens: 210_000 }],
+    // What the answer was to have is no room for the prompt.
+    ["input length and `max_tokens` exceed context limit: 190000 + 32000 > 200000, decrease one", {
+      windowTokens: 168_000,
+      promptTokens: 190_000,
+    }],
+    ["This model's maximum context length is 131072 tokens. However, you requested 140000 tokens", {
+      windowTokens: 131_072,
+    }],
+    [
+      "This model's maximum context length is 131072 tokens. However, you requested 140000 tokens (132000 in the " +
+      "messages, 8000 in the completion). Please reduce the length of the messages or completion.",
+      { windowTokens: 123_072, promptTokens: 132_000 },
+    ],
+    [
+      "This model's maximum context length is 128000 tokens. However, your messages resulted in 130000 tokens.",
+      {
+        windowTokens: 128_000,
+        promptTokens: 130_000,
+      },
+    ],
+    ["This model's maximum context length is 4096 tokens. However, your request has 5000 input tokens.", {
+      windowTokens: 4_096,
+      promptTokens: 5_000,
+    }],
+    [
+      "This endpoint's maximum context length is 200000 tokens. However, you requested about 215000 tokens (205000 of " +
+      "text input, 10000 in the output).",
+      { windowTokens: 190_000, promptTokens: 205_000 },
+    ],
+    ["This model's maximum prompt length is 131072 but the request contains 537812 tokens.", {
+      windowTokens: 131_072,
+      promptTokens: 537_812,
+    }],
+    ["Input tokens exceed the configured limit of 272,000 tokens. Your messages resulted in 300000 tokens.", {
+      windowTokens: 272_000,
+      promptTokens: 300_000,
+    }],
+    ["The input token count (1200000) exceeds the maximum number of tokens allowed (1048576).", {
+      windowTokens: 1_048_576,
+      promptTokens: 1_200_000,
+    }],
+    ["Prompt contains 40000 tokens, too large for model with 32768 maximum context length", {
+      windowTokens: 32_768,
+      promptTokens: 40_000,
+    }],
+    ["The decoder prompt (length 5000) is longer than the maximum model length of 4096.", {
+      windowTokens: 4_096,
+      promptTokens: 5_000,
+    }],
+    ["request (5000 tokens) exceeds the available context size (4096 tokens), try increasing it", {
+      windowTokens: 4_096,
+      promptTokens: 5_000,
+    }],
+    ["The prompt is too long: the model reads 8000 tokens at most, and it has 9000", {
+      windowTokens: 8_000,
+      promptTokens: 9_000,
+    }],
+    ["prompt token count of 70000 exceeds the limit of 64000", {
+      windowTokens: 64_000,
+      promptTokens: 70_000,
+    }],
+    ["Your request exceeded model token limit: 8192", { windowTokens: 8_192 }],
+    ["Your input exceeds the context window of this model. Please adjust your input and try again.", {}],
+    [
+      '{"error":{"code":"context_length_exceeded","message":"Please reduce the length of the messages."}}',
+      {},
+    ],
+    ["the input length exceeds the context length", {}],
+    ["Input is too long for requested model.", {}],
     ["max_tokens: 70000 > 64000, which is the maximum allowed number of output tokens", undefined],
     ["max_tokens is too large: 200000. This model supports at most 16384 completion tokens", undefined],
     ["Rate limit reached: Limit 30000 tokens per min, Used 29000, Requested 2000", undefined],
-    ["prompt is too long: 3 tokens > 2 maximum", undefined],
+    ["prompt is too long: 3 tokens > 2 maximum", { promptTokens: 3 }],
     ["", undefined],
   ];
-  assertEquals(errors.map(([message]) => windowOfError(message)), errors.map(([, tokens]) => tokens));
+  assertEquals(errors.map(([message]) => [message, readTooLong(message)]), errors);
 });
 
 Deno.test("listPrice() knows a model by its name, with a vendor in front and a date behind", () => {

@@ -223,12 +223,13 @@ function makeSession(given: PromptSessionOptions, from?: KnownSession): PlannerS
     await inSlices(asked.take(history.messages, state.edits));
     const plan = await rewrite(request, {
       ...options,
-      windowTokens: asked.windowTokens,
+      windowTokens: asked.windowOf(call.model),
       look: (request) => asked.look(request),
       relievesWindow,
       writeOut: (edits) => writeOut(edits, arrival),
     });
     asked.notePlan(plan);
+    const tooLong = relievesWindow && asked.isSureOfWindow(call.model) ? asked.tooLong(plan) : undefined;
     const { stopped } = known.account;
     const stopsNow = stopped && !state.stopSaid;
     if (plan.fullWindow !== state.fullWindow) state = { ...state, fullWindow: plan.fullWindow };
@@ -248,6 +249,7 @@ function makeSession(given: PromptSessionOptions, from?: KnownSession): PlannerS
       };
     }
     if (known.account !== state.planner) state = { ...state, planner: known.account };
+    if (tooLong) throw tooLong;
     if (options.observe) {
       const whole = showAll(history, call);
       plans.set(whole, plan);
@@ -287,6 +289,15 @@ function makeSession(given: PromptSessionOptions, from?: KnownSession): PlannerS
       const entry = known.book(plan, { usage, summary: summary ?? plan.summary, heldTokens });
       state = { ...rest, planner: known.account };
       return entry;
+    },
+    rejected(limit, { promptTokens, view = newest } = {}) {
+      if (!view || !plans.has(view)) {
+        throw new Error("Cannot take note of a refusal: this session viewed nothing for it");
+      }
+      const plan = plans.get(view);
+      if (!plan) return;
+      known.reject(plan, { windowTokens: limit, promptTokens });
+      state = { ...state, planner: known.account };
     },
     get state() {
       return state;

@@ -148,10 +148,18 @@ async function truncateArrived(
 export function writeOut(edits: readonly Edit[], arrival: Arrival): readonly Edit[] {
   const isHidden = hiddenBy(edits);
   const isShown = (place: number) => !isHidden(place);
+  /** Where the last edit of each result stands by which it became shorter. */
+  const cutAt = new Map(edits.flatMap((edit, at) => edit.type === "elide" ? [[edit.index, at]] : []));
   const made: SayEdit[] = [];
   for (const edit of sayEdits(edits).values()) {
-    const dangles = edit.references.some(({ source }) => isHidden(source));
-    if (!dangles || isHidden(edit.index)) continue;
+    if (isHidden(edit.index) || cutAt.has(edit.index)) continue;
+    const saidAt = edits.lastIndexOf(edit);
+    const cut = edit.references.filter(({ source }) => (cutAt.get(source) ?? -1) > saidAt);
+    for (const { source } of cut) {
+      const shorter = edits[cutAt.get(source)!];
+      if (shorter?.type === "elide" && isShown(source)) arrival.show(source, { text: shorter.text });
+    }
+    if (cut.length === 0 && edit.references.every(({ source }) => isShown(source))) continue;
     const again: SayEdit = {
       ...edit,
       notation: false,

@@ -60,6 +60,8 @@ interface ClassicState {
   readonly lastUsedAtMs?: number;
   /** What the provider counts for each token that we count; another tokenizer than ours counts more. */
   readonly scale: number;
+  /** Windows in tokens that providers have told by refusing a prompt, by the model's name. */
+  readonly windows: Readonly<Record<string, number>>;
   /** Whether people were told that the window stays full. */
   readonly pauseSaid: boolean;
   /** What the newest request kept out for itself alone: what people were told of. */
@@ -72,6 +74,7 @@ const NEW_STATE: ClassicState = {
   edits: [],
   exposed: [],
   scale: 1,
+  windows: {},
   pauseSaid: false,
   left: { turns: 0, schemaTokens: 0 },
   reverted: false,
@@ -107,6 +110,8 @@ export function classicSession(options: PromptSessionOptions): ForkableSession {
     countRequestTokens({ messages, tools }, countTokens);
   /** What changes once each view is sent; nothing for a request that isn't a turn. */
   const drafts = new WeakMap<SessionView, Pick<ClassicState, "exposed" | "lastUsedAtMs"> | undefined>();
+  /** The model that each view was for. */
+  const models = new WeakMap<SessionView, string>();
   let newest: SessionView | undefined;
   /** What was viewed last for a turn. */
   let last: { readonly history: History; readonly view: SessionView } | undefined;
@@ -144,7 +149,10 @@ export function classicSession(options: PromptSessionOptions): ForkableSession {
     const mechanisms = state.reverted ? NO_MECHANISMS : configured;
     const recall = canRecall(history, call);
     const { scale } = state;
-    const windowTokens = currentWindow(options.windowTokens);
+    const windowTokens = Math.min(
+      currentWindow(options.windowTokens),
+      state.windows[call.model ?? ""] ?? Infinity,
+    );
     const warnings: string[] = [];
     const warn = (failure: Error, rest = " Nothing left the prompt.") => {
       warnings.push(`${failure.message.replace(/\.$/, "")}.${rest}`);
@@ -269,6 +277,7 @@ export function classicSession(options: PromptSessionOptions): ForkableSession {
     };
     last = { history, view: newest };
     drafts.set(newest, { exposed: [...fitted.exposed], lastUsedAtMs: call.nowMs });
+    models.set(newest, call.model ?? "");
     return newest;
   }
 
@@ -286,6 +295,13 @@ export function classicSession(options: PromptSessionOptions): ForkableSession {
         : Math.max(1, usage.promptTokens / promptTokens);
       state = { ...state, ...draft, scale };
       return undefined;
+    },
+    rejected(limit, { promptTokens, view = newest } = {}) {
+      const model = view && models.get(view);
+      if (!view || model === undefined) return;
+      const scale = Math.max(state.scale, (promptTokens ?? (limit ?? 0) + 1) / view.promptTokens);
+      const told = limit ?? SMALLER_SHARE * scale * view.promptTokens;
+      state = { ...state, scale, windows: { ...state.windows, [model]: Math.floor(told) } };
     },
     get state() {
       return state;
@@ -308,6 +324,9 @@ export function classicSession(options: PromptSessionOptions): ForkableSession {
     },
   };
 }
+
+/** A prompt that was refused without a number must become this share of itself. */
+const SMALLER_SHARE = 0.8;
 
 function checkTriggers({ truncateTokens, triggers = {} }: PromptSessionOptions): void {
   const { pruneAt = 0.8, summariseAt = 0.9, ...limits } = triggers;

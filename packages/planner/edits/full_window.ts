@@ -28,6 +28,8 @@ export interface FullWindow {
   readonly failures: number;
   /** Tokens of the whole history from which on a summary is asked for: one that failed isn't tried again at once. */
   readonly askFromTokens: number;
+  /** Tokens of the provider's that it was emptied down to the last time. Absent: never. */
+  readonly emptiedTokens?: number;
 }
 
 /** A session whose window was never full. */
@@ -35,6 +37,9 @@ export const NEVER_FULL: FullWindow = { fullSaid: false, failures: 0, askFromTok
 
 /** Share of a prompt that has to be won, or the window would be full again at once. */
 const WORTHWHILE_SHARE = 0.1;
+
+/** The same in tokens where it can't be sent otherwise. */
+const LEAST_TOKENS = 50;
 
 /** Share of the window whose newest turns keep their answers as long as that is enough. */
 const RECENT_SHARE = 1 / 4;
@@ -62,6 +67,8 @@ export interface RelieveWindowOptions {
   readonly archive: Archive;
   /** The model's context window, in tokens as they are counted here. */
   readonly windowTokens: number;
+  /** Whether the window can't hold the prompt at all: then whatever makes it fit is worth it. Default: no. */
+  readonly mustFit?: boolean;
   readonly fullWindow: FullWindow;
   /** What the model would see without the edits of this call, and with how many tokens of it a sent request began. */
   readonly warm: { readonly view: PlacedView; readonly sharedTokens: number };
@@ -102,7 +109,7 @@ interface Rung {
  * session stay whole, and so does all of the active turn, which goes on from an interrupted one, and system and
  * developer messages. Where no summary can be had a line stands in its place.
  *
- * Nothing is done that frees less than a tenth of the prompt.
+ * Nothing is done that frees less than a tenth of the prompt, unless it can't be sent otherwise.
  */
 export async function relieveWindow(
   history: History,
@@ -132,7 +139,7 @@ export async function relieveWindow(
           summarise,
           sent: sentBefore(rung.stretch.end, options),
           next: history.messages[rung.stretch.end],
-          minGainTokens: WORTHWHILE_SHARE * promptTokens,
+          minGainTokens: leastGain(promptTokens, options),
         });
         made.push(summary.edit);
         usage = summary.usage;
@@ -163,6 +170,14 @@ export async function relieveWindow(
     }
   }
   return { edits: made, fullWindow: after, warnings, ...(usage && { usage }) };
+}
+
+function leastGain(
+  promptTokens: number,
+  { mustFit = false, windowTokens }: Pick<RelieveWindowOptions, "mustFit" | "windowTokens">,
+): number {
+  const worthwhile = WORTHWHILE_SHARE * promptTokens;
+  return mustFit ? Math.min(worthwhile, Math.max(LEAST_TOKENS, promptTokens - windowTokens)) : worthwhile;
 }
 
 const FULL = "The window is full";
@@ -200,12 +215,14 @@ function sentBefore(end: number, { warm, countTokens }: RelieveWindowOptions): H
 function chooseRung(
   history: readonly Message[],
   placed: PlacedMessages,
-  { countTokens, windowTokens, promptTokens, summarises, kept = new Set() }: RelieveWindowOptions & {
-    readonly promptTokens: number;
-    readonly summarises: boolean;
-  },
+  { countTokens, windowTokens, promptTokens, summarises, mustFit = false, kept = new Set() }:
+    & RelieveWindowOptions
+    & {
+      readonly promptTokens: number;
+      readonly summarises: boolean;
+    },
 ): Rung | undefined {
-  const least = WORTHWHILE_SHARE * promptTokens;
+  const least = leastGain(promptTokens, { mustFit, windowTokens });
   const enough = Math.max(least, promptTokens - WINDOW_SHARE * windowTokens);
   const ends = turnEnds(history);
   const last = ends.at(-1) ?? 0;

@@ -9,6 +9,7 @@ import {
 } from "@tare/messages";
 import { applyElisions, RECALL_TOOL } from "@tare/prune";
 import { said, type SayEdit } from "../arrival/say_edit.ts";
+import { type ByKind, messageKinds, NO_TEXT } from "../cache/text_kinds.ts";
 import { type Edit, type ElideEdit, isPlaceholder, type PlacedMessages, placeMessages } from "./view.ts";
 
 /** Tokens of what the model sees of a history, or of the first part of it. */
@@ -65,6 +66,8 @@ export class Layout {
   #elided = new Set<number>();
   #version = 0;
   #changed: number[] = [];
+  /** Tokens of what the model sees, by kind of text. */
+  #kinds: number[] = [...NO_TEXT];
 
   /** An empty layout, or a copy. */
   constructor(countTokens: CountTokens, other?: Layout) {
@@ -80,6 +83,7 @@ export class Layout {
     this.#recalls = other.#recalls;
     this.#rows = [...other.#rows];
     this.#elided = new Set(other.#elided);
+    this.#kinds = [...other.#kinds];
   }
 
   /** The history that is laid out. */
@@ -131,6 +135,11 @@ export class Layout {
   /** Positions of results that the last update elided, where it did no more. */
   get changed(): readonly number[] {
     return this.#changed;
+  }
+
+  /** Tokens of what the model sees, by kind of text. */
+  get kinds(): ByKind {
+    return [...this.#kinds];
   }
 
   /** Another number whenever everything was laid out again. */
@@ -283,6 +292,7 @@ export class Layout {
     this.#rows.push(this.#placed.messages.push(shown) - 1);
     this.#placed.places.push(at);
     this.#placed.elided.push(shown);
+    this.#addKinds(shown, 1);
     this.#sum();
   }
 
@@ -312,7 +322,9 @@ export class Layout {
     for (const edit of changes) {
       const { index } = edit;
       const row = this.#rows[index]!;
+      this.#addKinds(messages[row]!, -1);
       messages[row] = elided[index] = this.#edited(this.#history[index]!, edit);
+      this.#addKinds(elided[index], 1);
       this.#changed.push(index);
       first = Math.min(first, row);
     }
@@ -338,6 +350,8 @@ export class Layout {
     );
     for (const message of history.slice(shared)) this.#count(message);
     const { messages, places, elided } = placeMessages(history, edits);
+    this.#kinds = [...NO_TEXT];
+    for (const message of messages) this.#addKinds(message, 1);
     this.#placed = { messages: [...messages], places: [...places], elided: [...elided] };
     this.#elided = new Set(
       edits.flatMap((edit) => edit.type === "elide" && isPlaceholder(edit.text) ? [edit.index] : []),
@@ -347,6 +361,11 @@ export class Layout {
     this.#sums = [];
     while (this.#sums.length < messages.length) this.#sum();
     this.#version++;
+  }
+
+  #addKinds(message: Message, times: number): void {
+    const tokens = messageKinds(message, this.#countTokens);
+    for (const [kind, its] of tokens.entries()) this.#kinds[kind]! += times * its;
   }
 
   /** Adds the next message to what was said. */

@@ -1,8 +1,11 @@
 import {
   addUsage,
+  countMessageTokens,
   countRequestTokens,
   type CountTokens,
+  meantCall,
   type Message,
+  pairCalls,
   type StableMessages,
   type Usage,
 } from "@tare/messages";
@@ -13,14 +16,17 @@ import {
   type ElisionCandidate,
   formatPlaceholder,
   type PruneOptions,
+  resultText,
 } from "@tare/prune";
-import { unscaled } from "../cache/predict.ts";
+import type { PromptSize } from "../cache/prompt_size.ts";
 import type { BookedPlan } from "../ledger/ledger.ts";
 import type { PromptSessionOptions } from "../prompt_session.ts";
 import type { Removal } from "../retention/find_removals.ts";
 import { decide, type Decided, type Decision, WINDOW_SHARE } from "../rule/decide.ts";
 import { type Look, type LookRequest, type SavedTokens, savedTokens, sharePrompt } from "../rule/look.ts";
+import { cutNewest } from "./cut_results.ts";
 import { type FullWindow, relieveWindow } from "./full_window.ts";
+import type { Layout } from "./layout.ts";
 import { type Pin, type PinnedPlaces, pinnedPlaces, removalsOf, tellNoRoom, tellOver } from "./pin.ts";
 import {
   arrivalEdits,
@@ -73,6 +79,8 @@ export interface Plan extends BookedPlan {
   readonly allEdits: readonly Edit[];
   /** What the model sees. */
   readonly view: PlacedView;
+  /** How long it is, as the provider counts. */
+  readonly size: PromptSize;
   /** Tokens that the view would have without the new edits. */
   readonly tokensBefore: number;
   readonly warnings: readonly string[];
@@ -113,6 +121,8 @@ class Rewriting {
   #decision: Decision | undefined;
   #summary: Usage | undefined;
   #fullWindow: FullWindow;
+  /** What the window was emptied down to, as long as it isn't full again. */
+  #emptiedTokens: number | undefined;
   /** Whether nothing could be archived that would have relieved the window. */
   #failed = false;
 
@@ -123,16 +133,32 @@ class Rewriting {
     this.#edits = request.edits;
     this.#pins = request.pins ?? [];
     this.#fullWindow = request.fullWindow;
+    this.#emptiedTokens = request.fullWindow.emptiedTokens;
     this.#first = this.#prompt = this.#look();
     this.#decision = this.#first.decision;
   }
 
   /** Does all that there is to do, once. */
   async finish(): Promise<Plan> {
+    const wasFull = this.#isFull();
+    if (wasFull && this.#emptiedTokens !== undefined) {
+      this.#emptiedTokens = undefined;
+      this.#lookAgain();
+    }
     await this.#settle();
     const held = this.#pins.filter(({ wish }) => wish === "keep");
     if (held.length > 0 && this.#isFull()) await this.#letGo(held);
-    this.#tellFull(!this.#failed && this.#overflows());
+    const made = this.#made.length;
+    if (this.#isOver()) await this.#cutResults();
+    if (this.#isOver()) await this.#makeSpace(true);
+    // What wasn't worth leaving may be of the shorter prompt.
+    if (this.#made.length > made) await this.#settle();
+    const { size, situation: { windowUse, windowTokens } } = this.#prompt;
+    const staysFull = this.#options.relievesWindow && size.tokens > WINDOW_SHARE * windowTokens;
+    this.#tellFull(staysFull && !this.#failed);
+    if (wasFull && this.#made.length > 0) {
+      this.#fullWindow = { ...this.#fullWindow, emptiedTokens: Math.round(windowUse) };
+    }
     return this.#plan();
   }
 
@@ -183,18 +209,19 @@ class Rewriting {
   }
 
   /** Makes room in a window that price alone left full. */
-  async #makeSpace(): Promise<void> {
+  async #makeSpace(mustFit = false): Promise<void> {
     const { countTokens, archive, windowTokens, summarise } = this.#options;
     const { messages: history, edits, recall, signal, progress } = this.#request;
     while (this.#overflows()) {
-      const { promptTokens, scale } = this.#prompt;
+      const { promptTokens, situation } = this.#prompt;
       const stays = pinnedPlaces(this.#pins, history).steps;
       const relief = await relieveWindow(this.#request, this.#edits, {
         countTokens,
         archive,
         kept: stays,
         recall,
-        windowTokens: unscaled(scale, WINDOW_SHARE * windowTokens) / WINDOW_SHARE,
+        windowTokens: Math.round(windowTokens * promptTokens / situation.windowUse),
+        mustFit,
         summarise,
         signal,
         progress,
@@ -221,13 +248,41 @@ class Rewriting {
     }
   }
 
+  /** Lets go of results, whatever they hold, the oldest first; then those that are new become head and tail. */
+  async #cutResults(): Promise<void> {
+    const { countTokens, archive } = this.#options;
+    const { messages: history, recall } = this.#request;
+    for (let round = 0; round < MOST_CUTS && this.#isOver(); round++) {
+      const { layout, size, situation: { windowTokens }, promptTokens } = this.#prompt;
+      const tooMany = (share: number) => Math.ceil((1 - share * windowTokens / size.atMost) * promptTokens);
+      const old = oldestResults(layout, history, { neededTokens: tooMany(ROOMY_SHARE), countTokens });
+      if (old.length > 0) {
+        if (!await this.#leave(old.map((candidate) => ({ how: { type: "elide", candidate } })))) return;
+      } else {
+        try {
+          const cut = { neededTokens: tooMany(FITTING_SHARE), countTokens, archive, recall };
+          const made = await cutNewest(history, layout.placed, cut);
+          if (made.length === 0) return;
+          this.#made.push(...made);
+          this.#edits = withEdits(this.#edits, made);
+        } catch (error) {
+          this.#warnings.push(`${(error as Error).message}. Nothing more left the prompt.`);
+          return;
+        }
+      }
+      this.#isBought = true;
+      this.#lookAgain();
+      if (this.#prompt.promptTokens >= promptTokens) return;
+    }
+  }
+
   /** Brings back what is kept, as far as the window has room for it. */
   async #bringBack(): Promise<void> {
     const { wishes, isFree, situation, scale: { perToken } } = this.#prompt;
     const back = wishes.back.filter(({ pin }) => !this.#asked.includes(pin));
     if (back.length === 0 || !this.#isBought && !isFree) return;
     const { windowTokens } = this.#options;
-    let room = WINDOW_SHARE * windowTokens - situation.promptTokens;
+    let room = WINDOW_SHARE * windowTokens - situation.windowUse;
     const fitting = back.filter(({ pin, tokens }) => {
       const fits = -perToken * tokens <= room;
       if (fits) room += perToken * tokens;
@@ -268,7 +323,12 @@ class Rewriting {
 
   /** The prompt as it is now, and what pays to leave. */
   #look(): Look & Decided {
-    const look = this.#options.look({ ...this.#request, pins: this.#pins, edits: this.#edits });
+    const look = this.#options.look({
+      ...this.#request,
+      pins: this.#pins,
+      edits: this.#edits,
+      emptiedTokens: this.#emptiedTokens,
+    });
     return { ...look, ...decide(look.situation) };
   }
 
@@ -291,8 +351,14 @@ class Rewriting {
 
   /** Whether the prompt leaves no room for the answer. */
   #isFull(): boolean {
-    const { promptTokens, windowTokens } = this.#prompt.situation;
-    return promptTokens > WINDOW_SHARE * windowTokens;
+    const { windowUse, fullFrom } = this.#prompt.situation;
+    return windowUse > fullFrom;
+  }
+
+  /** Whether the window may be too small for the prompt. */
+  #isOver(): boolean {
+    const { size, situation: { windowTokens } } = this.#prompt;
+    return this.#options.relievesWindow && size.atMost > windowTokens;
   }
 
   /** Whether more may leave for that than price lets go. */
@@ -302,8 +368,18 @@ class Rewriting {
 
   #plan(): Plan {
     const request = this.#request;
-    const { alone, predicted, promptTokens, situation, layout, activeStart, shownTools, toolTokens } =
-      this.#prompt;
+    const {
+      alone,
+      predicted,
+      promptTokens,
+      situation,
+      layout,
+      activeStart,
+      shownTools,
+      toolTokens,
+      size,
+      kinds,
+    } = this.#prompt;
     const { messages, places, elided } = layout.placed;
     const { countTokens } = this.#options;
     const toolsBefore = countRequestTokens({ messages: [], tools: request.tools }, countTokens);
@@ -317,6 +393,8 @@ class Rewriting {
       isBought: this.#isBought,
       view: { messages: [...messages], places: [...places], elided, tools: shownTools },
       promptTokens,
+      size,
+      kinds,
       tokensBefore: this.#first.promptTokens,
       ...(this.#decision && { decision: this.#decision }),
       warnings: this.#warnings,
@@ -341,6 +419,47 @@ class Rewriting {
       ]),
     };
   }
+}
+
+/**
+ * So often more is cut from a prompt that still may be too long: what the model has seen until there is room for a while,
+ * what is new until it fits. Shares of the window.
+ */
+const MOST_CUTS = 12;
+const ROOMY_SHARE = 0.8;
+const FITTING_SHARE = 0.98;
+
+/** Results with fewer tokens take no more than the line would that stands for them. */
+const LINE_TOKENS = 60;
+const EXPECTED_LINE_TOKENS = 32;
+
+/** The oldest results that are shown and that the model has seen, until they are so many tokens. */
+function oldestResults(
+  layout: Layout,
+  history: readonly Message[],
+  { neededTokens, countTokens }: { readonly neededTokens: number; readonly countTokens: CountTokens },
+): ElisionCandidate[] {
+  const newest = history.findLastIndex(({ role }) => role === "assistant");
+  const calls = new Map(pairCalls(history).map(({ call, answer }) => [answer?.at ?? -1, call]));
+  const found: ElisionCandidate[] = [];
+  let won = 0;
+  for (let index = 0; index < newest && won < neededTokens; index++) {
+    const message = history[index]!;
+    if (message.role !== "tool" || message.keep || !layout.shows(index)) continue;
+    const tokensBefore = countMessageTokens(message, countTokens);
+    if (resultText(message) === undefined || layout.tokensAt(index) < LINE_TOKENS) continue;
+    const call = calls.get(index);
+    won += layout.tokensAt(index) - EXPECTED_LINE_TOKENS;
+    found.push({
+      index,
+      toolCallId: message.tool_call_id,
+      tool: call ? meantCall(call).name : "tool",
+      tokensBefore,
+      tokensAfter: EXPECTED_LINE_TOKENS,
+      reason: "old",
+    });
+  }
+  return found;
 }
 
 /** What {@linkcode makeEdits} goes by. */

@@ -28,6 +28,8 @@ import {
   tokenScale,
   type WarmthRecord,
 } from "../cache/predict.ts";
+import type { SizeRecord } from "../cache/prompt_size.ts";
+import type { ByKind } from "../cache/text_kinds.ts";
 import { type Price, type Profile, recogniseProfile } from "../providers.ts";
 
 /** What one call cost and why. Costs are in token units: the price of one uncached input token is 1. */
@@ -135,6 +137,12 @@ export interface PlannerState {
   readonly warmth: WarmthRecord;
   /** What the session showed of how its provider counts. */
   readonly counted: TokenRecord;
+  /** The last prompts that were reported, newest first: one for each model. */
+  readonly sizes: readonly SizeRecord[];
+  /** Windows that refusals of prompts have shown, by the model's name. */
+  readonly windows: Readonly<Record<string, LearnedWindow>>;
+  /** Whether a prompt was refused for its length before any was reported, so that nobody knows how it is counted. */
+  readonly doubted?: boolean;
   /** Cost of the session so far. */
   readonly paid: number;
   /** What it would have cost to resend everything, had the window been large enough. */
@@ -151,6 +159,13 @@ export interface PlannerState {
   readonly forked?: boolean;
   /** Name of the profile that usage made it recognise, where none was known. */
   readonly recognised?: string;
+}
+
+/** A window that a refusal has shown. Plain data. */
+interface LearnedWindow {
+  readonly tokens: number;
+  /** Whether the provider told it. Else a longer prompt that succeeds refutes it. */
+  readonly isTold: boolean;
 }
 
 /** What a session has come to whose client keeps its window by itself. Plain data. */
@@ -174,6 +189,8 @@ export const NEW_SESSION: PlannerState = {
   idleSince: {},
   warmth: NO_WARMTH,
   counted: NO_TOKENS,
+  sizes: [],
+  windows: {},
   paid: 0,
   resend: 0,
   without: 0,
@@ -198,6 +215,8 @@ export interface BookedPlan {
   /** What was sent. */
   readonly view: { readonly tools: readonly ToolDefinition[] };
   readonly promptTokens: number;
+  /** The same by kind of text. */
+  readonly kinds: ByKind;
   /** The call as its client would have made it alone. */
   readonly alone: AloneRequest;
   /** Whether that is what was sent. */
@@ -343,6 +362,9 @@ export function bookCall(
       ? observeWarmth(profile, { idleMs: predicted.idleMs, warm: served >= WARM_SHARE }, before.warmth)
       : before.warmth,
     counted,
+    sizes: before.sizes,
+    windows: before.windows,
+    ...(before.doubted && !reported && { doubted: true }),
     paid,
     resend,
     without,

@@ -10,6 +10,13 @@ export const WINDOW_SHARE = 0.9;
 /** A full window is emptied down to this share, so that it isn't full again at once. */
 const ROOMY_SHARE = 0.6;
 
+/** Share of the window that must come in before one that was emptied is full again: a rewrite for less would break as much. */
+const REFILL_SHARE = 0.1;
+
+/** Most room for an answer that is kept free at all events, as a share of the window and in tokens. */
+const ANSWER_SHARE = 1 / 16;
+const ANSWER_TOKENS = 4_096;
+
 /** Share of the prompt that must leave if that can't be: a rewrite for less would come again at the next call. */
 const WORTHWHILE_SHARE = 0.1;
 
@@ -49,6 +56,10 @@ export interface Situation extends CachedPrompt {
   readonly stopped: boolean;
   /** The model's context window. Infinite if it isn't known. */
   readonly windowTokens: number;
+  /** What the prompt takes of the window: more than its tokens where it may be longer than it seems. Default: its tokens. */
+  readonly windowUse?: number;
+  /** From so many tokens on the window counts as full. Default: that of one that was never full. */
+  readonly fullFrom?: number;
 }
 
 /** What leaves the prompt now. */
@@ -163,19 +174,31 @@ export function reckonedAlive(alive: number): number {
 }
 
 /**
+ * From how many tokens on a window is full that was emptied to so many: not for what has hardly grown since, as long as
+ * there is room for an answer.
+ */
+export function fullFromTokens(windowTokens: number, emptiedTokens = 0): number {
+  const least = WINDOW_SHARE * windowTokens;
+  if (emptiedTokens === 0 || windowTokens === Infinity) return least;
+  const most = windowTokens - Math.min(ANSWER_TOKENS, ANSWER_SHARE * windowTokens);
+  return Math.max(least, Math.min(most, emptiedTokens + REFILL_SHARE * windowTokens));
+}
+
+/**
  * What leaves a full window: what costs least for each token of room, counting what is read again behind the first and
  * what the model will miss. Nothing if the window isn't full, or if nothing that can leave would help.
  */
 function makeRoom(situation: Situation): readonly Removal[] {
-  const { promptTokens, windowTokens } = situation;
-  if (promptTokens <= WINDOW_SHARE * windowTokens) return [];
+  const { windowTokens, promptTokens, windowUse = promptTokens } = situation;
+  const { fullFrom = fullFromTokens(windowTokens) } = situation;
+  if (windowUse <= fullFrom) return [];
   const those = situation.removals.filter(({ tokens }) => tokens > 0);
   const all = those.reduce((sum, { tokens }) => sum + tokens, 0);
-  const fits = (share: number) => promptTokens - all <= share * windowTokens;
-  for (const share of [ROOMY_SHARE, WINDOW_SHARE]) {
-    if (fits(share)) return cheapestRoom(those, promptTokens - share * windowTokens, situation);
+  const fits = (share: number) => windowUse - all <= share * windowTokens;
+  for (const share of [ROOMY_SHARE, WINDOW_SHARE, 1]) {
+    if (fits(share)) return cheapestRoom(those, windowUse - share * windowTokens, situation);
   }
-  return all >= WORTHWHILE_SHARE * promptTokens ? those : [];
+  return all >= WORTHWHILE_SHARE * windowUse ? those : [];
 }
 
 function cheapestRoom(

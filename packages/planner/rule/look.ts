@@ -16,6 +16,14 @@ import {
   type TokenScale,
   tokenScale,
 } from "../cache/predict.ts";
+import {
+  longestSize,
+  observeSize,
+  type PromptSize,
+  sizePrompt,
+  type SizeRecord,
+} from "../cache/prompt_size.ts";
+import { type ByKind, plus, toolKinds } from "../cache/text_kinds.ts";
 import { RECALL_TOOL } from "@tare/prune";
 import { currentProfile, type Profile, profileNamed } from "../providers.ts";
 import { said } from "../arrival/say_edit.ts";
@@ -53,10 +61,11 @@ import {
   type Mechanisms,
   type PromptCall,
   type PromptSessionOptions,
+  PromptTooLong,
 } from "../prompt_session.ts";
 import { findRemovals, type Retention } from "../retention/find_removals.ts";
 import { Standings } from "../retention/standings.ts";
-import { isSurelyCold, reckonedAlive, type Situation, WINDOW_SHARE } from "./decide.ts";
+import { fullFromTokens, isSurelyCold, reckonedAlive, type Situation, WINDOW_SHARE } from "./decide.ts";
 
 /** A call that is about to be made, as far as it is planned. */
 export interface LookRequest extends History {
@@ -72,6 +81,8 @@ export interface LookRequest extends History {
   readonly deferred?: NonNullable<PromptCall["deferred"]>;
   /** What was asked for of single messages of this history. Default: nothing. */
   readonly pins?: readonly Pin[];
+  /** So many of the provider's tokens a full window was emptied down to; absent if it wasn't, or is being emptied. */
+  readonly emptiedTokens?: number | undefined;
 }
 
 /** A prompt as it would be sent, and what could leave it. */
@@ -88,8 +99,12 @@ export interface Look {
   readonly predicted: Prediction;
   /** How the provider's count follows from ours. */
   readonly scale: TokenScale;
+  /** How long it is, as the provider counts. */
+  readonly size: PromptSize;
+  /** Tokens of it, counted here, by kind of text. */
+  readonly kinds: ByKind;
   /** What is to be decided. Tokens are the provider's. */
-  readonly situation: Situation;
+  readonly situation: Situation & Required<Pick<Situation, "windowUse" | "fullFrom">>;
   /** The call as its client would have made it alone. */
   readonly alone: AloneRequest;
   /** What was asked for and isn't so yet. */
@@ -106,6 +121,12 @@ export interface OneShotLook {
   readonly cachedTokens: number;
   /** Tokens that each mechanism keeps out. */
   readonly saved: SavedTokens;
+}
+
+/** What is sent, and how long it is. */
+interface Sized {
+  readonly size: PromptSize;
+  readonly view: PlacedView;
 }
 
 /** Tokens that each mechanism keeps out of a prompt. */
@@ -128,7 +149,15 @@ export interface LookedAt {
 export interface KnownSessionOptions extends
   Pick<
     PromptSessionOptions,
-    "profile" | "countTokens" | "windowTokens" | "compaction" | "observe" | "tools" | "isError" | "alwaysFull"
+    | "profile"
+    | "countTokens"
+    | "windowTokens"
+    | "assumesWindow"
+    | "compaction"
+    | "observe"
+    | "tools"
+    | "isError"
+    | "alwaysFull"
   > {
   readonly retention: Retention;
   readonly lossLimit: number;
@@ -189,9 +218,45 @@ export class KnownSession {
       : told;
   }
 
-  /** The context window that counts now, in tokens; infinite where it isn't known. */
-  get windowTokens(): number {
-    return currentWindow(this.#options.windowTokens);
+  /** The context window of a model that counts now, in tokens; infinite where it isn't known. */
+  windowOf(model: string | undefined): number {
+    return Math.min(
+      currentWindow(this.#options.windowTokens),
+      this.#account.windows[model ?? ""]?.tokens ?? Infinity,
+    );
+  }
+
+  /** Whether that window is told, by whoever made the session or by a refusal, rather than assumed. */
+  isSureOfWindow(model: string | undefined): boolean {
+    const { assumesWindow = false, windowTokens } = this.#options;
+    const isAssumed = typeof assumesWindow === "function" ? assumesWindow() : assumesWindow;
+    const { tokens, isTold } = this.#account.windows[model ?? ""] ?? { tokens: Infinity, isTold: false };
+    return tokens < currentWindow(windowTokens) ? isTold : !isAssumed || isTold;
+  }
+
+  /**
+   * What is to be said of a plan whose prompt the window doesn't hold; nothing if it may. As long as nobody knows how the
+   * provider counts, only what is too long by any count is.
+   */
+  tooLong({ size, view, request: { model } }: BookedPlan & Sized): PromptTooLong | undefined {
+    const { countTokens } = this.#options;
+    const windowTokens = this.windowOf(model);
+    const isCounted = this.#recordOf(model) !== undefined || this.#account.doubted === true;
+    // What was never seen of a script may be sent: the provider refuses it if it must, and tells.
+    const likely = isCounted ? Math.sqrt(size.tokens * size.atMost) : size.atLeast;
+    if (likely <= windowTokens) return undefined;
+    const counted = view.messages.map((message) => countMessageTokens(message, countTokens));
+    const toolTokens = countRequestTokens({ messages: [], tools: view.tools }, countTokens);
+    const most = Math.max(toolTokens, ...counted);
+    const row = toolTokens === most ? -1 : counted.indexOf(most);
+    const place = view.places[row] ?? -1;
+    const times = size.tokens / (toolTokens + counted.reduce((sum, tokens) => sum + tokens, 0));
+    const role = view.messages[row]?.role;
+    return new PromptTooLong({
+      promptTokens: Math.round(size.tokens),
+      windowTokens,
+      longest: { place, tokens: Math.round(times * most) },
+    }, row < 0 ? "The tools' definitions" : `Message ${place} (${role}), the longest,`);
   }
 
   /** What was looked at last; nothing if nothing was. */
@@ -248,7 +313,8 @@ export class KnownSession {
     const { messages: history, tools, edits, pins = [] } = request;
     this.#update(history, edits);
     const { countTokens, lossLimit, observe = false } = this.#options;
-    const { profile, windowTokens } = this;
+    const { profile } = this;
+    const windowTokens = this.windowOf(request.model);
     const account = this.#account;
     const layout = this.#layout;
     const standings = this.#standings;
@@ -261,7 +327,13 @@ export class KnownSession {
     const { alive } = predicted;
     const theirs = scaled(scale, promptTokens);
     const cachedTokens = servedOf(profile, scale, { promptTokens: theirs, ...predicted });
-    const full = theirs > WINDOW_SHARE * windowTokens;
+    const kinds = plus(layout.kinds, toolKinds(shownTools, countTokens));
+    const size = observe
+      ? { tokens: theirs, atLeast: theirs, atMost: theirs }
+      : this.#sizeOf(kinds, request.model);
+    const windowUse = Math.max(size.tokens, WINDOW_SHARE * size.atMost);
+    const fullFrom = fullFromTokens(windowTokens, request.emptiedTokens);
+    const full = windowUse > fullFrom;
 
     const pinnedAs = pins.map(({ place, wish }) => `${place} ${wish}`).join();
     this.#judgeBy(
@@ -317,12 +389,16 @@ export class KnownSession {
       promptTokens,
       predicted,
       scale,
+      size,
+      kinds,
       situation: {
         profile,
         promptTokens: theirs,
         cachedTokens,
         alive,
         windowTokens,
+        windowUse,
+        fullFrom,
         removals,
         carried: account.carried,
         idleSince: account.idleSince,
@@ -412,12 +488,79 @@ export class KnownSession {
       profile: this.profile,
       countTokens,
       lossLimit,
-      windowTokens: this.windowTokens,
+      windowTokens: this.windowOf(plan.request.model),
       habit: compaction,
       observes: observe,
     });
     this.#account = state;
+    if (usage && !usage.estimated && !observe) {
+      this.#learnSize(plan, usage.promptTokens);
+      this.#refuteWindow(plan.request.model, usage.promptTokens);
+    }
     return entry;
+  }
+
+  /**
+   * Takes note of a planned call that was refused because its prompt is too long.
+   *
+   * @param windowTokens The window, if the provider told it.
+   * @param promptTokens What it counted of the prompt, if it told that.
+   */
+  reject(
+    plan: BookedPlan & Pick<Sized, "size">,
+    { windowTokens, promptTokens }: {
+      readonly windowTokens: number | undefined;
+      readonly promptTokens: number | undefined;
+    },
+  ): void {
+    const { request: { model }, size } = plan;
+    const isCounted = this.#recordOf(model) !== undefined || promptTokens !== undefined;
+    // What was thought to fit though it is known how it is counted leaves less room than the window has.
+    const fits = windowTokens === undefined || isCounted && (promptTokens ?? size.atMost) <= windowTokens;
+    const known = windowTokens ?? this.windowOf(model);
+    const told = fits ? Math.min(known, SMALLER_SHARE * (promptTokens ?? size.tokens)) : known;
+    this.#account = {
+      ...this.#account,
+      windows: {
+        ...this.#account.windows,
+        [model ?? ""]: { tokens: Math.floor(told), isTold: windowTokens !== undefined },
+      },
+      ...(!isCounted && !fits && { doubted: true }),
+    };
+    if (promptTokens !== undefined) this.#learnSize(plan, promptTokens);
+  }
+
+  /** A window that nobody told isn't there if a longer prompt succeeds. */
+  #refuteWindow(model = "", promptTokens: number): void {
+    const { [model]: learned, ...windows } = this.#account.windows;
+    if (learned && !learned.isTold && promptTokens > learned.tokens) {
+      this.#account = { ...this.#account, windows };
+    }
+  }
+
+  /** The newest prompt of a model that was reported, or else that of any. */
+  #recordOf(model: string | undefined): SizeRecord | undefined {
+    const { sizes } = this.#account;
+    return sizes.find((one) => one.model === model) ?? sizes[0];
+  }
+
+  #sizeOf(kinds: ByKind, model: string | undefined): PromptSize {
+    const { countTokens } = this.#options;
+    const record = this.#recordOf(model);
+    const size = sizePrompt(record, kinds, countTokens);
+    if (record) return size;
+    const { doubted = false } = this.#account;
+    return { ...size, atMost: doubted ? longestSize(kinds, countTokens) : size.tokens };
+  }
+
+  #learnSize({ kinds, request: { model } }: BookedPlan, tokens: number): void {
+    const { sizes } = this.#account;
+    const record = sizes.find((one) => one.model === model);
+    const now = observeSize({ model, tokens, kinds }, { record, countTokens: this.#options.countTokens });
+    this.#account = {
+      ...this.#account,
+      sizes: [now, ...sizes.filter((one) => one !== record)].slice(0, REMEMBERED_SIZES),
+    };
   }
 
   #predict(
@@ -506,6 +649,12 @@ export class KnownSession {
     this.#judgedBy = judgedBy;
   }
 }
+
+/** So many models of a session are remembered with their last reported prompt. */
+const REMEMBERED_SIZES = 4;
+
+/** A prompt that was refused though it should have fitted must become this share of itself. */
+const SMALLER_SHARE = 0.8;
 
 /** A prompt by what it consists of, if the turn that is being worked on starts at a position. */
 export function sharePrompt(

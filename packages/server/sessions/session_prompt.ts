@@ -111,6 +111,7 @@ export class SessionPrompt implements TurnPrompt {
     const prompts = promptSession({
       ...{ policy, mechanisms, truncateTokens, alwaysFull, triggers },
       windowTokens: () => windowOf(environment, model),
+      assumesWindow: () => environment.assumesWindow?.(model) ?? false,
       ...{ archive, countTokens, inSlices, state: context },
       profile: () => ratesOf(environment, model).profile,
       tools: this.#known,
@@ -166,6 +167,10 @@ export class SessionPrompt implements TurnPrompt {
 
   sent(usage: Usage | undefined, view: SessionView): LedgerEntry | undefined {
     return this.#conversation.sent(usage, view);
+  }
+
+  rejected(words: string, view: SessionView): void {
+    this.#conversation.rejected(words, view);
   }
 
   /** What the user said first has become known. */

@@ -24,6 +24,7 @@ import {
   type PromptSession,
   providerOf,
   type Rates,
+  type SessionView,
 } from "@tare/planner";
 import type { PolicyOptions } from "@tare/planner/policies";
 import type { Days } from "@tare/conversation/report";
@@ -53,6 +54,8 @@ export interface SessionOptions extends PolicyOptions {
   readonly price?: (model: string) => Price | undefined;
   /** The model's context window in tokens, if need be by the model's name; asked whenever it counts. */
   readonly windowTokens: number | ((model: string) => number);
+  /** Whether a model's window is only assumed: then the provider is asked before a prompt is refused. Default: none is. */
+  readonly assumesWindow?: (model: string) => boolean;
   /** The model port for a model's name. It also summarises old turns when the window is full of what isn't tool results. */
   readonly model: (name: string) => Model;
   /** Tools that sessions may use, beside `recall`, which each session gets for its own archive. */
@@ -367,6 +370,8 @@ export interface TurnPrompt extends Pick<PromptSession, "view" | "sent"> {
   readonly offerTools: (tools: readonly Tool[], history: readonly Message[]) => ToolOffer;
   /** Whether all that a restart needs to know of it is stored. */
   readonly isStored: boolean;
+  /** Takes note of a call whose prompt the provider refused as too long, in these words. */
+  readonly rejected: (words: string, view: SessionView) => void;
 }
 
 /** A helper of a session: which call it was made for, and the session that it works in. */

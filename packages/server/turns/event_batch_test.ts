@@ -138,7 +138,7 @@ Deno.test("while a view takes its time, what has happened is shown without the p
   assertEquals(commits.slice(-3), [
     "tool_result step_end step_start (totals)",
     "context_rewritten context_rewritten (context)",
-    "warning assistant_message step_end turn_end (context) (totals)",
+    "assistant_message step_end turn_end (context) (totals)",
   ]);
 });
 

@@ -3,6 +3,7 @@ import {
   type Clock,
   EMPTY_LEDGER,
   type LoopEvent,
+  ModelError,
   run,
   type RunOptions,
   systemClock,
@@ -10,7 +11,7 @@ import {
   type TurnResult,
 } from "@tare/loop";
 import type { Model, Tool, ToolDefinition } from "@tare/messages";
-import { callCost, type PromptCall, type Rates } from "@tare/planner";
+import { callCost, type PromptCall, PromptTooLong, type Rates } from "@tare/planner";
 import { CANNOT_ASK, type Opening } from "../approvals/approvals.ts";
 import { allowingAsked, judgeBy } from "../approvals/rules.ts";
 import { DELEGATE_TOOL, type Helpers, TurnAccount } from "../helpers/helpers.ts";
@@ -203,7 +204,10 @@ async function runTurn(
         const out = deferred(messages);
         const about = { nowMs: now(), model: modelName, turnStart, step, signal, progress };
         const call = { ...about, ...(out && { deferred: out }) };
-        const view = await prompt.view({ messages, tools }, call);
+        const view = await prompt.view({ messages, tools }, call).catch((error) => {
+          if (!(error instanceof PromptTooLong)) throw error;
+          throw new ModelError("prompt_too_long", error.message, { cause: error });
+        });
         // In one commit, so that no crash leaves a rewrite that nobody was told of.
         for (const rewrite of view.rewrites) batch.add({ type: "context_rewritten", step, ...rewrite });
         if (!prompt.isStored || step > 1 || options.answered?.length) await batch.settle();
@@ -218,6 +222,7 @@ async function runTurn(
             answeredAtMs = now();
             return prompt.sent(usage, view);
           },
+          rejected: (words) => prompt.rejected(words, view),
         };
       },
     });

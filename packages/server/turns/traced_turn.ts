@@ -98,6 +98,7 @@ class TracedCalls {
         this.#chat?.end();
         return entry;
       },
+      rejected: (words, view) => prompt.rejected(words, view),
     };
   }
 

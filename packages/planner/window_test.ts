@@ -1,0 +1,192 @@
+import { assert, assertEquals, assertGreater, assertLessOrEqual, assertRejects } from "@std/assert";
+import { estimateTokens, type Message } from "@tare/messages";
+import {
+  plannerSession,
+  PrefixCache,
+  profileNamed,
+  promptCost,
+  type PromptSessionOptions,
+  PromptTooLong,
+  promptUnits,
+  type SessionView,
+} from "@tare/planner";
+import { memoryArchive, RECALL_TOOL } from "@tare/prune";
+
+const tools = [RECALL_TOOL];
+const WINDOW = 20_000;
+
+function session(options: Partial<PromptSessionOptions> = {}) {
+  return plannerSession({
+    profile: profileNamed("deepseek"),
+    archive: memoryArchive(),
+    countTokens: estimateTokens,
+    windowTokens: WINDOW,
+    ...options,
+  });
+}
+
+/** A step: a call and its result of so many characters. */
+function step(number: number, chars: number, unit = `line ${number} of the file, `): Message[] {
+  const id = `c${number}`;
+  return [
+    {
+      role: "assistant",
+      content: null,
+      tool_calls: [{ id, type: "function", function: { name: "read", arguments: `{"path":"f${number}"}` } }],
+    },
+    { role: "tool", tool_call_id: id, content: unit.repeat(Math.ceil(chars / unit.length)).slice(0, chars) },
+  ];
+}
+
+/** Chinese takes one token a character here, the rest a quarter. */
+function counted({ messages }: Pick<SessionView, "messages">): number {
+  const text = JSON.stringify(messages);
+  const han = text.match(/[\u4e00-\u9fff]/g)?.length ?? 0;
+  return Math.ceil((text.length - han) / 4 + han);
+}
+
+Deno.test("view() holds the window once people write Chinese, which the counter takes for a quarter", async () => {
+  const planned = session();
+  const messages: Message[] = [{ role: "user", content: "Read on." }];
+  const sizes: number[] = [];
+  for (let call = 0; call < 40; call++) {
+    messages.push(...step(call, 1_500, call < 15 ? undefined : "读取每一行并返回找到的内容"));
+    const view = await planned.view({ messages: [...messages], tools }, { nowMs: call * 1_000 });
+    sizes.push(counted(view));
+    planned.sent({ promptTokens: counted(view), cachedTokens: 0, outputTokens: 1 }, view);
+  }
+  assertLessOrEqual(Math.max(...sizes), WINDOW);
+  assertGreater(Math.max(...sizes), WINDOW / 2);
+});
+
+Deno.test("rejected() learns a window, makes the next view fit it, and survives a restart", async () => {
+  const archive = memoryArchive();
+  const messages: Message[] = [
+    { role: "user", content: "Read on." },
+    ...[...Array(12).keys()].flatMap((at) => step(at, 6_000)),
+  ];
+  const view = (planned: ReturnType<typeof session>, model = "m") =>
+    planned.view({ messages, tools }, { nowMs: 0, model });
+  const planned = session({ archive });
+  const before = await view(planned);
+  assertGreater(before.promptTokens, 10_000);
+  planned.rejected(10_000, { promptTokens: before.promptTokens, view: before });
+  const after = await view(planned);
+  assertLessOrEqual(after.promptTokens, 10_000);
+  const restored = session({ archive, state: JSON.parse(JSON.stringify(planned.state)) });
+  assertEquals((await view(restored)).messages, after.messages);
+  const other = session({ archive, state: { ...JSON.parse(JSON.stringify(planned.state)), edits: [] } });
+  assertEquals((await view(other, "another")).messages.length, before.messages.length);
+});
+
+Deno.test("rejected() without a number makes the next view shorter, and one with less than was counted too", async () => {
+  const messages: Message[] = [
+    { role: "user", content: "Read on." },
+    ...[...Array(8).keys()].flatMap((at) => step(at, 6_000)),
+  ];
+  for (const limit of [undefined, 19_000]) {
+    const planned = session(limit === undefined ? {} : { windowTokens: limit });
+    const before = await planned.view({ messages, tools }, { nowMs: 0 });
+    planned.rejected(limit);
+    const after = await planned.view({ messages, tools }, { nowMs: 0 });
+    assertLessOrEqual(after.promptTokens, 0.8 * before.promptTokens);
+  }
+});
+
+Deno.test("view() refuses what people said and the window can't hold, and says what to do", async () => {
+  const words = "so many words ".repeat(30_000);
+  const messages: Message[] = [{ role: "user", content: "Go." }, { role: "assistant", content: "Yes?" }, {
+    role: "user",
+    content: words,
+  }];
+  const error = await assertRejects(
+    () => session().view({ messages, tools }, { nowMs: 0 }),
+    PromptTooLong,
+    "choose a model with a larger window",
+  );
+  assertEquals([error.longest.place, error.windowTokens], [2, WINDOW]);
+  assert(error.message.includes("Message 2 (user)"), error.message);
+  // Who only assumes the window asks the provider, and goes by what it says.
+  const assuming = session({ assumesWindow: true });
+  const view = await assuming.view({ messages, tools }, { nowMs: 0 });
+  assertEquals(view.messages, messages);
+  assuming.rejected(WINDOW, { promptTokens: 105_000 });
+  await assertRejects(() => assuming.view({ messages, tools }, { nowMs: 0 }), PromptTooLong);
+});
+
+Deno.test("view() cuts new results that the window can't hold, the longest first", async () => {
+  const archive = memoryArchive();
+  const planned = session({ archive, mechanisms: { truncate: false } });
+  const calls = ["a", "b", "c"].map((id) => ({
+    id,
+    type: "function" as const,
+    function: { name: "read", arguments: "{}" },
+  }));
+  const long = "a line of the result\n".repeat(2_500);
+  const messages: Message[] = [
+    { role: "user", content: "Read all." },
+    { role: "assistant", content: null, tool_calls: calls },
+    { role: "tool", tool_call_id: "a", content: long },
+    { role: "tool", tool_call_id: "b", content: "short" },
+    { role: "tool", tool_call_id: "c", content: `${long}end` },
+  ];
+  const view = await planned.view({ messages, tools }, { nowMs: 0 });
+  // As it is taken to be counted: a little less than a token for each four letters.
+  assertLessOrEqual(view.promptTokens, 1.05 * WINDOW);
+  assertEquals(view.messages.map((message, at) => message === messages[at]), [
+    true,
+    true,
+    false,
+    true,
+    false,
+  ]);
+  const ref = /ref ([0-9a-f]{16})/.exec(String(view.messages[2]?.content))?.[1] ?? "";
+  assertEquals(await archive.get(ref), long);
+});
+
+/** What results that barely overflow a window again and again cost, and at which calls its prompt was rewritten. */
+async function overflowing(
+  { calls, chars, said }: { readonly calls: number; readonly chars: number; readonly said: number },
+) {
+  const profile = profileNamed("deepseek");
+  const windowTokens = 128_000;
+  const planned = session({ windowTokens });
+  const [cache, resent] = [new PrefixCache(profile), new PrefixCache(profile)];
+  // What people said stays, and fills a part of the window for good.
+  const messages: Message[] = [{
+    role: "user",
+    content: "said ".repeat(Math.ceil(0.8 * said * windowTokens)),
+  }];
+  const rewritten: number[] = [];
+  let [cost, whole, longest] = [0, 0, 0];
+  for (let call = 0; call < calls; call++) {
+    messages.push(...step(call, chars));
+    const nowMs = call * 1_000;
+    const view = await planned.view({ messages: [...messages], tools }, { nowMs });
+    if (view.rewrites.length > 0) rewritten.push(call);
+    const paid = (units: ReturnType<typeof promptUnits>, cache: PrefixCache) => {
+      const promptTokens = units.reduce((sum, { tokens }) => sum + tokens, 0);
+      const usage = { promptTokens, cachedTokens: cache.lookup(units, nowMs), outputTokens: 1 };
+      cache.store(units, nowMs);
+      return { usage, cost: promptCost(profile, usage) };
+    };
+    const sent = paid(promptUnits(view, estimateTokens), cache);
+    planned.sent(sent.usage, view);
+    longest = Math.max(longest, sent.usage.promptTokens);
+    cost += sent.cost;
+    whole += paid(promptUnits({ messages, tools }, estimateTokens), resent).cost;
+  }
+  assertLessOrEqual(longest, windowTokens);
+  return { rewritten, share: cost / whole };
+}
+
+Deno.test("view() doesn't rewrite a full window twice in a row for the same room", async () => {
+  for (const said of [0, 0.5, 0.7, 0.8, 0.84]) {
+    for (const chars of [4_000, 8_000, 16_000]) {
+      const { rewritten, share } = await overflowing({ calls: 60, chars, said });
+      const gaps = rewritten.slice(1).map((call, at) => call - rewritten[at]!);
+      assert(gaps.every((gap) => gap > 2), `${rewritten}`);
+      assertLessOrEqual(share, 1.02);
+    }
+  }
+});

@@ -1,0 +1,29 @@
+import { assertEquals } from "@std/assert";
+import type { CountTokens } from "@tare/messages";
+import { loadTokenizer } from "@tare/messages/tiktoken";
+import { type Counter, playWindow } from "./window_sessions.ts";
+
+/** So many sessions are played with each counter. */
+const SESSIONS = Number(Deno.env.get("TARE_WINDOW_SESSIONS") || 8);
+const SEED = Number(Deno.env.get("TARE_WINDOW_SEED") || 0);
+
+const { count } = await loadTokenizer();
+
+for (const counter of ["exact", "estimating", "undercounting"] satisfies readonly Counter[]) {
+  Deno.test(`invariant 10: no request exceeds its window, whatever is written, named or pinned, with a counter that is ${counter}`, async () => {
+    for (let seed = SEED; seed < SEED + SESSIONS; seed++) {
+      const { over, refusedTwice } = await playWindow(seed, { counter, exact: remembering(count) });
+      assertEquals({ seed, over, refusedTwice }, { seed, over: [], refusedTwice: 0 });
+    }
+  });
+}
+
+/** The same counter, which counts each text once. */
+function remembering(count: CountTokens): CountTokens {
+  const counted = new Map<string, number>();
+  return (text) => {
+    let tokens = counted.get(text);
+    if (tokens === undefined) counted.set(text, tokens = count(text));
+    return tokens;
+  };
+}
