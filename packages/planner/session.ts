@@ -7,8 +7,7 @@ import {
   type Usage,
 } from "@tare/messages";
 import { type Archive, archiveRef, RECALL_TOOL } from "@tare/prune";
-import { Arrival } from "./arrival/arrival.ts";
-import { arrive, type Arrived, writeOut } from "./arrival/arrive.ts";
+import { Arrival, arrive, type Arrived, writeOut } from "./arrival/arrival.ts";
 import { servedTokens } from "./cache/predict.ts";
 import { type FullWindow, NEVER_FULL } from "./edits/full_window.ts";
 import { fittingPins, type Pin } from "./edits/pin.ts";

@@ -2,6 +2,7 @@ import { assert, assertEquals } from "@std/assert";
 import { checkMessages, countMarks } from "./lossless_messages.ts";
 import { archiveRef, parsePlaceholder, RECALL_TOOL } from "@tare/prune";
 import { compactTool } from "@tare/schemas";
+import { isSaid } from "./said.ts";
 
 type Fields = Readonly<Record<string, unknown>>;
 
@@ -26,13 +27,14 @@ function readFields(body: Uint8Array<ArrayBuffer>): Fields | undefined {
 /** How many edits of each kind were found. */
 export interface FoundEdits {
   elided: number;
+  said: number;
   dropped: number;
   compacted: number;
 }
 
 /**
  * Checks that what reached the upstream is what the client sent but for edits: results that gave way to a line with the
- * hash of just this text, old turns that gave way to a line that counts them, tools in their compact form.
+ * hash of just this text, or say it with less notation, old turns that gave way to a line that counts them, tools in their compact form.
  *
  * @throws {AssertionError} if anything else differs.
  */
@@ -90,8 +92,9 @@ async function checkList(before: unknown, after: unknown, found: FoundEdits): Pr
       continue;
     }
     for (; at < before.length && !same(item, before[at]); at++) {
-      if (await isElided(item, before[at])) {
-        found.elided++;
+      const edit = await editOf(item, before[at]);
+      if (edit) {
+        found[edit]++;
         break;
       }
       leave(before[at]);
@@ -114,13 +117,15 @@ function same(one: unknown, other: unknown): boolean {
   return JSON.stringify(one) === JSON.stringify(other);
 }
 
-async function isElided(item: unknown, was: unknown): Promise<boolean> {
-  if (!isFields(item) || !isFields(was)) return false;
+/** How an item was changed; nothing if it is another one. */
+async function editOf(item: unknown, was: unknown): Promise<"elided" | "said" | undefined> {
+  if (!isFields(item) || !isFields(was)) return undefined;
   const field = was.role === "tool" ? "content" : was.type === "function_call_output" ? "output" : undefined;
-  if (!field || !same({ ...item, [field]: null }, { ...was, [field]: null })) return false;
-  const line = parsePlaceholder(String(item[field]).split("\n")[0] ?? "");
-  if (!line) return false;
-  return await archiveRef(textOf(was[field])) === line.ref;
+  if (!field || !same({ ...item, [field]: null }, { ...was, [field]: null })) return undefined;
+  const [shown, original] = [String(item[field]), textOf(was[field])];
+  const line = parsePlaceholder(shown.split("\n")[0] ?? "");
+  if (!line) return isSaid(shown, original) ? "said" : undefined;
+  return await archiveRef(original) === line.ref ? "elided" : undefined;
 }
 
 /** Parts that are no text are named in the archived text by their JSON or a note: only texts are compared. */

@@ -1,5 +1,6 @@
 import { assert, assertEquals } from "@std/assert";
 import { archiveRef, parsePlaceholder } from "@tare/prune";
+import { isSaid } from "./said.ts";
 import type { FoundEdits } from "./lossless.ts";
 
 type Fields = Readonly<Record<string, unknown>>;
@@ -48,8 +49,9 @@ export async function checkMessages(
       continue;
     }
     for (; at < was.length && unit.json !== was[at]?.json; at++) {
-      if (await isElided(unit, was[at]!)) {
-        found.elided++;
+      const edit = await editOf(unit, was[at]!);
+      if (edit) {
+        found[edit]++;
         break;
       }
       leave(was[at]);
@@ -123,12 +125,14 @@ function isStep({ role, json, block }: Unit): boolean {
   return role === "assistant" ? json.includes('"type":"tool_use"') : block.type === "tool_result";
 }
 
-async function isElided({ block, json }: Unit, was: Unit): Promise<boolean> {
-  if (block.type !== "tool_result" || was.block.type !== "tool_result") return false;
-  const line = parsePlaceholder(String(block.content).split("\n")[0] ?? "");
-  if (!line || await archiveRef(textOf(was.block.content)) !== line.ref) return false;
-  const without = (text: string, content: unknown) => text.replace(JSON.stringify(content), "null");
-  return without(json, block.content) === without(was.json, was.block.content);
+async function editOf({ block, json }: Unit, was: Unit): Promise<"elided" | "said" | undefined> {
+  if (block.type !== "tool_result" || was.block.type !== "tool_result") return undefined;
+  const without = (text: string, content: unknown) => text.replace(JSON.stringify(content), () => "null");
+  if (without(json, block.content) !== without(was.json, was.block.content)) return undefined;
+  const [shown, original] = [String(block.content), textOf(was.block.content)];
+  const line = parsePlaceholder(shown.split("\n")[0] ?? "");
+  if (!line) return isSaid(shown, original) ? "said" : undefined;
+  return await archiveRef(original) === line.ref ? "elided" : undefined;
 }
 
 function textOf(content: unknown): string {

@@ -8,7 +8,7 @@ import {
   type ToolCall,
 } from "@tare/messages";
 import { applyElisions, RECALL_TOOL } from "@tare/prune";
-import { said, type SayEdit } from "../arrival/say_edit.ts";
+import { said, type SayEdit } from "../arrival/said.ts";
 import { type ByKind, messageKinds, NO_TEXT } from "../cache/text_kinds.ts";
 import { type Edit, type ElideEdit, isPlaceholder, type PlacedMessages, placeMessages } from "./view.ts";
 

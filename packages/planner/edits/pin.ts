@@ -166,7 +166,9 @@ export function findWishes(
     const { place } = pin;
     const start = layout.startAt(place);
     if (pin.wish === "let_go") {
-      const one = layout.shows(place) && place < newest ? candidate(place) : undefined;
+      // What is said in fewer words than the line has nothing to leave.
+      const isLong = layout.shows(place) && layout.tokensAt(place) > LINE_TOKENS;
+      const one = isLong && place < newest ? candidate(place) : undefined;
       if (!one) continue;
       gone.push({ pin, start, tokens: layout.tokensAt(place) - EXPECTED_LINE_TOKENS, candidates: [one] });
       continue;

@@ -1,7 +1,7 @@
 import { hashPiece, type Message, type ToolDefinition } from "@tare/messages";
 import { applyElisions, type Elision, type ElisionCandidate, parsePlaceholder } from "@tare/prune";
 import { compactTool } from "@tare/schemas";
-import { said, type SayEdit } from "../arrival/say_edit.ts";
+import { said, type SayEdit } from "../arrival/said.ts";
 
 /** Shows a placeholder instead of a tool result. */
 export interface ElideEdit extends Pick<Elision, "index" | "toolCallId" | "ref" | "text"> {

@@ -26,7 +26,7 @@ import {
 import { type ByKind, plus, toolKinds } from "../cache/text_kinds.ts";
 import { RECALL_TOOL } from "@tare/prune";
 import { currentProfile, type Profile, profileNamed } from "../providers.ts";
-import { said } from "../arrival/say_edit.ts";
+import { said } from "../arrival/said.ts";
 import { Layout } from "../edits/layout.ts";
 import {
   findWishes,
