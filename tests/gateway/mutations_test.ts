@@ -30,8 +30,8 @@ function maltreatedGateway() {
     countTokens: () => Promise.resolve(estimateTokens),
     onError: (error: unknown) => void errors.push(error),
   };
-  // Without a cache every edit pays at once.
-  const rules = { profile: profileNamed("none"), windowTokens: 24_000 };
+  // Without a cache every edit pays at once; no window is full, or answers would leave as well.
+  const rules = { profile: profileNamed("none"), windowTokens: 400_000 };
   const provider = { ...rules, baseURL: "http://upstream.test/v1" };
   const { unguarded: ask } = agentHandler({
     ...settings,

@@ -28,7 +28,7 @@ export interface PromptSize {
   readonly tokens: number;
   /** What it is hardly shorter than. */
   readonly atLeast: number;
-  /** What it is hardly longer than. */
+  /** What it is hardly longer than; before the first report the best estimate. */
   readonly atMost: number;
 }
 
@@ -87,7 +87,8 @@ export function sizePrompt(
   return {
     tokens,
     atLeast: Math.max(0, low, tokens - margin),
-    atMost: Math.max(tokens, Math.min(high, tokens + margin)),
+    // Before anything was reported nothing leaves for what a prompt might be at worst: the provider would say so.
+    atMost: record ? Math.max(tokens, Math.min(high, tokens + margin)) : tokens,
   };
 }
 
