@@ -108,6 +108,7 @@ export async function startServer(
   const countTokens = async () => sampledCount((await tokenizer()).count);
   const {
     policy,
+    forget,
     truncateTokens,
     alwaysFull,
     historyBudgetTokens,
@@ -126,6 +127,7 @@ export async function startServer(
       references: !off.includes("references"),
       notation: !off.includes("notation"),
     },
+    forget,
     truncateTokens,
     alwaysFull,
     triggers: {

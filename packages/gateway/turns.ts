@@ -366,13 +366,24 @@ export class Turns {
     protocol: Protocol,
     { client, countTokens }: { readonly client: string; readonly countTokens: CountTokens },
   ): Recognised["prompts"] {
-    const { recall = true, policy, mechanisms = {}, truncateTokens, alwaysFull, triggers } = this.#options;
+    const { recall = true, policy, mechanisms = {}, forget, truncateTokens, alwaysFull, triggers } =
+      this.#options;
     const { truncate = true } = mechanisms;
     const { profile: rules } = upstreamOf(protocol, this.#options);
     return ({ archive, control, agent = "", basis: { model, ttlMs } }, stored = {}) => {
       const profile = () => typeof rules === "function" ? rules(model) : rules;
       return promptSession({
-        ...{ archive, countTokens, inSlices, policy, truncateTokens, alwaysFull, triggers, ...stored },
+        ...{
+          archive,
+          countTokens,
+          inSlices,
+          policy,
+          forget,
+          truncateTokens,
+          alwaysFull,
+          triggers,
+          ...stored,
+        },
         // What is known of an upstream may become known later.
         profile: () => ttlMs === undefined ? profile() : profileForTtl(profile(), ttlMs),
         windowTokens: () => this.#windowOf(protocol, { client, model }),

@@ -27,7 +27,7 @@ export const POLICIES: Readonly<Record<Policy, string>> = {
 
 /** By what rules prompts are kept small: what whoever makes sessions is told of them, beside their provider. */
 export interface PolicyOptions
-  extends Pick<PromptSessionOptions, "mechanisms" | "truncateTokens" | "alwaysFull" | "triggers"> {
+  extends Pick<PromptSessionOptions, "mechanisms" | "forget" | "truncateTokens" | "alwaysFull" | "triggers"> {
   /** What decides when a prompt is rewritten. Default: `planner`. */
   readonly policy?: Policy | undefined;
 }

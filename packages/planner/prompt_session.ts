@@ -58,6 +58,11 @@ export interface PromptSessionOptions {
   readonly observe?: boolean | undefined;
   /** Which mechanisms work. Default: all that aren't named. */
   readonly mechanisms?: Partial<Mechanisms> | undefined;
+  /**
+   * What leaves a prompt: what costs more than it is worth, or `nothing`, as long as the window isn't full. What is said
+   * once goes without loss, and huge results come whole where nothing is forgotten. Default: `costly`.
+   */
+  readonly forget?: "costly" | "nothing" | undefined;
   /** What pruning wants to know of each tool, by name. Default: nothing is known. */
   readonly tools?: NonNullable<PruneOptions["tools"]>;
   /**

@@ -114,7 +114,8 @@ function makeSession(given: PromptSessionOptions, from?: KnownSession): PlannerS
   // What was stored is what `state` gave.
   const stored = options.state as Partial<SessionState> | undefined;
   let state: SessionState = { ...NEW_STATE, ...stored };
-  const mechanisms = { ...ALL_MECHANISMS, ...options.mechanisms };
+  const wanted = { ...ALL_MECHANISMS, ...options.mechanisms };
+  const mechanisms = { ...wanted, truncate: wanted.truncate && options.forget !== "nothing" };
   const arrival = new Arrival({ ...options, ...mechanisms });
   /** What is known once everything is judged by the mechanisms that work now. */
   const know = (account: PlannerState, from?: KnownSession, before?: LookedAt) =>

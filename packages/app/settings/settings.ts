@@ -31,6 +31,8 @@ const MECHANISMS = {
   notation: "Send each line's number, terminal codes and paths that repeat",
 } as const;
 
+const FORGET = ["costly", "nothing"] as const;
+
 const POLICY_NAMES = Object.keys(POLICIES) as Policy[];
 
 /** Name of a mechanism. */
@@ -289,10 +291,20 @@ const OPTIONS = {
     policy: "classic",
     ...wholeNumber(0, 100_000_000),
   },
+  forget: {
+    variable: "TARE_FORGET",
+    flag: "forget",
+    fallback: "costly",
+    help:
+      "What leaves a prompt: costly, what costs more than it is worth; nothing, as long as the window isn't full",
+    policy: "planner",
+    read: (name) => FORGET.find((one) => one === name),
+    right: `one of ${FORGET.join(", ")}`,
+  },
   truncateTokens: {
     variable: "TARE_TRUNCATE_AT",
     flag: "truncate-at",
-    fallback: "8000",
+    fallback: "16000",
     help: "Tokens of the longest tool result that enters a prompt whole",
     ...wholeNumber(100, 100_000_000),
   },

@@ -170,6 +170,29 @@ Deno.test("each part can be switched off", async () => {
   assertEquals((await shown({ references: false })).split("\n").length, 60);
 });
 
+Deno.test("where nothing is forgotten, results are said once and nothing leaves but from a full window", async () => {
+  // Without a cache carrying anything costs its full price.
+  const options = { profile: profileNamed("none"), forget: "nothing" } as const;
+  const { view } = make(options);
+  let history: Message[] = [user("Go.")];
+  for (let turn = 0; turn < 12; turn++) {
+    history = [
+      ...history,
+      ...step("bash", { turn }, lines(`t${turn}_`, 0, 900).join("\n")),
+      answer("Ok."),
+      user("On."),
+    ];
+    const { messages, rewrites } = await view(history);
+    assertEquals([messages.map(({ content }) => content), rewrites], [
+      history.map(({ content }) => content),
+      [],
+    ]);
+  }
+  const small = make({ ...options, windowTokens: 60_000 });
+  const { messages } = await small.view(history);
+  assert(messages.some(({ content }) => contentText(content).startsWith("[elided: ")));
+});
+
 /** Blocks of which results are made, so that many repeat. */
 const BLOCKS = ["alpha", "beta", "gamma", "delta"].map((name) => lines(name, 0, 14));
 

@@ -158,6 +158,7 @@ export interface KnownSessionOptions extends
     | "tools"
     | "isError"
     | "alwaysFull"
+    | "forget"
   > {
   readonly retention: Retention;
   readonly lossLimit: number;
@@ -404,7 +405,7 @@ export class KnownSession {
         idleSince: account.idleSince,
         ride,
         allowedPrice: (1 + lossLimit) * (account.resend + promptCost(profile, resend)) - account.paid - cost,
-        stopped: account.stopped,
+        stopped: account.stopped || this.#options.forget === "nothing",
         // What a fork's first request shares with its parent's last is paid for: rewriting waits until that has been read.
         isHeld: account.forked && !isSurelyCold(alive),
       },

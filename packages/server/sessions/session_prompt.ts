@@ -105,11 +105,11 @@ export class SessionPrompt implements TurnPrompt {
   /** The prompt as it was stored. */
   constructor(options: SessionPromptOptions) {
     const { id, environment, settings: { model }, archive, countTokens, stored } = options;
-    const { policy, mechanisms, truncateTokens, alwaysFull, triggers } = environment;
+    const { policy, mechanisms, forget, truncateTokens, alwaysFull, triggers } = environment;
     const { context, title, pins, days } = stored;
     this.#options = options;
     const prompts = promptSession({
-      ...{ policy, mechanisms, truncateTokens, alwaysFull, triggers },
+      ...{ policy, mechanisms, forget, truncateTokens, alwaysFull, triggers },
       windowTokens: () => windowOf(environment, model),
       assumesWindow: () => environment.assumesWindow?.(model) ?? false,
       ...{ archive, countTokens, inSlices, state: context },

@@ -13,6 +13,8 @@ interface PlannerOptions extends Partial<PromptSessionOptions> {
 const VARIANTS: Readonly<Record<string, PlannerOptions>> = {
   /** Every result whole until it leaves. */
   "planner-untruncated": { mechanisms: { truncate: false } },
+  /** Nothing but what is said once. */
+  "planner-nothing": { forget: "nothing" },
   /** Nothing but letting go. */
   "planner-repeating": { mechanisms: { references: false, notation: false } },
   "planner-no-references": { mechanisms: { references: false } },
