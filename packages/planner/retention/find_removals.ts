@@ -397,6 +397,7 @@ function lossAt(
   { retention, profile, scale }: RemovalOptions,
 ): number {
   const bearer = standings.bearers[at]!;
+  if (bearer.isOver) return 0;
   const { fileText, edits, names, came, wanted } = bearer;
   const weight = at >= standings.activeStart && standings.isNamed(bearer) ? retention.namedWeight : 1;
   return weight * retention.loss({

@@ -118,6 +118,20 @@ Deno.test("findRemovals() keeps errors, results of tools that say so, and what t
   assertEquals(find([...turn("a", 50), ...turn("b", 2_000).slice(0, 1)]), []);
 });
 
+Deno.test("findRemovals() lets an error go first that the same call has answered with success since", () => {
+  const run = (id: string, content: string): Message[] => [
+    { role: "assistant", tool_calls: [{ id, type: "function", function: { name: "run", arguments: "{}" } }] },
+    { role: "tool", tool_call_id: id, content },
+  ];
+  const failing = [{ role: "user", content: "Go." } as const, ...run("1", "x".repeat(8_000))];
+  const isError = (_: unknown, index: number) => index === 2;
+  const profile = profileNamed("anthropic-5m");
+  assertEquals(find([...failing, ...step("other", 10)], { isError, profile }), []);
+  // The newer result is short.
+  const succeeded = [...failing, ...run("2", "ok"), ...step("other", 10)];
+  assertEquals(find(succeeded, { isError, profile }), [2]);
+});
+
 Deno.test("findRemovals() lets no step leave whose answers are missing or stand elsewhere", () => {
   const call = messages[1]!;
   const moved = [messages[0]!, call, { role: "user", content: "Wait." } as const, ...messages.slice(2)];

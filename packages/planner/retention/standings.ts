@@ -50,6 +50,8 @@ export interface Bearer {
   names: number;
   /** How long it is known to be worth carrying: a newer bearer of one of its names wakes it. */
   readonly quiet: Quiet;
+  /** Whether it reports an error of a call that has succeeded since, so that nobody misses it. */
+  isOver?: boolean;
   /** The step that it belongs to. */
   step?: Step;
 }
@@ -102,6 +104,8 @@ export class Standings {
   /** What shows each file. */
   readonly #showing = new Map<string, Bearer[]>();
   readonly #recalls = new Map<string, number>();
+  /** Errors of each call, by its name and arguments, that has not succeeded since. */
+  readonly #errors = new Map<string, Result[]>();
   #open: { readonly from: number; readonly calls: number; readonly stays: boolean } | undefined;
   #answered = false;
 
@@ -251,8 +255,24 @@ export class Standings {
     if (this.#stays(tool)) return;
     const text = resultText(message);
     if (text === undefined || parsePlaceholder(text.split("\n", 1)[0] ?? "")) return;
-    if (message.failed ?? isError(message, at)) return;
-    this.results.push({ at, message, tool, recalled });
+    const result = { at, message, tool, recalled };
+    const sameCall = `${tool} ${input}`;
+    if (message.failed ?? isError(message, at)) {
+      this.#errors.set(sameCall, [...this.#errors.get(sameCall) ?? [], result]);
+      return;
+    }
+    for (const error of this.#errors.get(sameCall) ?? []) this.#settle(error);
+    this.#errors.delete(sameCall);
+    this.results.push(result);
+  }
+
+  /** An error may leave once its call has succeeded. */
+  #settle(error: Result): void {
+    const bearer = this.bearers[error.at]!;
+    bearer.isOver = true;
+    wake(bearer);
+    const behind = this.results.findIndex(({ at }) => at > error.at);
+    this.results.splice(behind < 0 ? this.results.length : behind, 0, error);
   }
 
   /** Whether what a tool answers never leaves. */
