@@ -1,4 +1,4 @@
-import { assert, assertEquals, assertRejects, assertStrictEquals } from "@std/assert";
+import { assert, assertEquals, assertRejects, assertStrictEquals, assertStringIncludes } from "@std/assert";
 import { memoryArchive } from "@tare/prune";
 import { LONG, optionsWith } from "./fixture_test.ts";
 import { type AdapterOptions, aiSdkAdapter, type CallParams, type PromptMessage } from "./ai_sdk.ts";
@@ -102,6 +102,7 @@ Deno.test("aiSdkAdapter() shows a huge result as head and tail, and leaves the S
     output: { type: string; value: string };
   }[];
   assert(first && first.output.type === "text" && first.output.value.length < LONG.length / 2);
+  assertStringIncludes(first.output.value, "[elided: middle of read result");
   assertStrictEquals(second, prompt[2]?.content[1]);
 });
 

@@ -16,7 +16,7 @@ export function optionsWith(options: Partial<AdapterOptions> = {}): AdapterOptio
 }
 
 /** A text that is truncated on arrival. */
-export const LONG: string = "a line of a log\n".repeat(4_000);
+export const LONG: string = Array.from({ length: 8_000 }, (_, at) => `line ${at} of a log\n`).join("");
 
 /** Sums up whatever it is asked to. */
 export const SUMMARISING: Pick<AdapterOptions, "summarise"> = {

@@ -1,4 +1,4 @@
-import { assert, assertEquals, assertRejects, assertStrictEquals } from "@std/assert";
+import { assert, assertEquals, assertRejects, assertStrictEquals, assertStringIncludes } from "@std/assert";
 import { memoryArchive } from "@tare/prune";
 import { LONG, optionsWith, SUMMARISING } from "./fixture_test.ts";
 import { type AdapterOptions, langchainAdapter, type LangChainMessage } from "./langchain.ts";
@@ -106,7 +106,8 @@ Deno.test("langchainAdapter() hands on the very messages that the plan leaves as
 });
 
 Deno.test("langchainAdapter() shows a huge result as head and tail, in a message of the same class", async () => {
-  const messages = [USER, calls("1", "2"), result("1", LONG), result("2", [{ type: "text", text: LONG }])];
+  const other = [{ type: "text", text: LONG.replaceAll("log", "book") }];
+  const messages = [USER, calls("1", "2"), result("1", LONG), result("2", other)];
   const before = structuredClone(messages.map((message) => ({ ...message })));
   const seen = await adapterWith().shown(messages);
   assertEquals(messages.map((message) => ({ ...message })), before);
@@ -114,6 +115,7 @@ Deno.test("langchainAdapter() shows a huge result as head and tail, in a message
     const message = seen[at] as Tool & { readonly tool_call_id: string };
     assert(message instanceof Tool && message.tool_call_id === `${at - 1}`);
     assert(typeof message.content === "string" && message.content.length < LONG.length / 2);
+    assertStringIncludes(message.content, "[elided: middle of read result");
     assertEquals((message.lc_kwargs as Tool).content, message.content);
   }
 });

@@ -1,4 +1,4 @@
-import { assert, assertEquals, assertStrictEquals } from "@std/assert";
+import { assert, assertEquals, assertStrictEquals, assertStringIncludes } from "@std/assert";
 import { memoryArchive } from "@tare/prune";
 import { LONG, optionsWith } from "./fixture_test.ts";
 import { type AdapterOptions, mastraAdapter } from "./mastra.ts";
@@ -46,6 +46,7 @@ Deno.test("mastraAdapter() shows a huge result as head and tail, and says how to
     const [part] = seen[3]?.content as readonly { readonly output: { readonly value: string } }[];
     const text = part?.output.value ?? "";
     assert(text.length < LONG.length / 2);
+    assertStringIncludes(text, "[elided: middle of read result");
     assertEquals(text.includes("recall with ref"), isThere, text.match(/\[[^\]]*ref[^\]]*\]/)?.[0]);
   }
   assertEquals(prompt, promptWith(LONG));
@@ -81,6 +82,7 @@ Deno.test("mastraAdapter() goes on where it was with what was stored", async () 
   const request = { prompt: promptWith(LONG), model: MODEL };
   const before = await adapterWith({ archive, store }).processor.processLLMRequest({ ...request, state: {} });
   assert(stored !== undefined);
+  assertStringIncludes(JSON.stringify(before), "[elided: middle of read result");
   const after = adapterWith({ archive, state: stored, truncateTokens: 1_000_000 });
   assertEquals(await after.processor.processLLMRequest({ ...request, state: {} }), before);
 });

@@ -1,4 +1,4 @@
-import { assert, assertEquals, assertStrictEquals } from "@std/assert";
+import { assert, assertEquals, assertStrictEquals, assertStringIncludes } from "@std/assert";
 import { memoryArchive } from "@tare/prune";
 import { LONG, optionsWith, SUMMARISING } from "./fixture_test.ts";
 import { type AdapterOptions, openAiAgentsAdapter } from "./openai_agents.ts";
@@ -86,7 +86,8 @@ Deno.test("openAiAgentsAdapter() hands on the very items that the plan leaves as
 });
 
 Deno.test("openAiAgentsAdapter() shows huge results as head and tail, and leaves the run's own as they are", async () => {
-  const input = [USER, call("1"), call("2"), result("1", LONG), result("2", { type: "text", text: LONG })];
+  const other = { type: "text", text: LONG.replaceAll("log", "book") };
+  const input = [USER, call("1"), call("2"), result("1", LONG), result("2", other)];
   const before = structuredClone(input);
   const { input: seen } = await adapterWith().shown(input);
   assertEquals(input, before);
@@ -94,6 +95,9 @@ Deno.test("openAiAgentsAdapter() shows huge results as head and tail, and leaves
   assert(typeof text === "string" && text.length < LONG.length / 2);
   assertEquals({ ...block as object, text: "" }, { type: "text", text: "" });
   assert((block as { text: string }).text.length < LONG.length / 2);
+  for (const shown of [text, (block as { text: string }).text]) {
+    assertStringIncludes(shown, "[elided: middle of read result");
+  }
 });
 
 Deno.test("openAiAgentsAdapter() shortens the user's long texts in a full window, block by block", async () => {

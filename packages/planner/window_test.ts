@@ -122,13 +122,13 @@ Deno.test("view() cuts new results that the window can't hold, the longest first
     type: "function" as const,
     function: { name: "read", arguments: "{}" },
   }));
-  const long = "a line of the result\n".repeat(2_500);
+  const long = (of: string) => Array.from({ length: 2_500 }, (_, at) => `line ${at} of ${of}\n`).join("");
   const messages: Message[] = [
     { role: "user", content: "Read all." },
     { role: "assistant", content: null, tool_calls: calls },
-    { role: "tool", tool_call_id: "a", content: long },
+    { role: "tool", tool_call_id: "a", content: long("a file") },
     { role: "tool", tool_call_id: "b", content: "short" },
-    { role: "tool", tool_call_id: "c", content: `${long}end` },
+    { role: "tool", tool_call_id: "c", content: long("another") },
   ];
   const view = await planned.view({ messages, tools }, { nowMs: 0 });
   // As it is taken to be counted: a little less than a token for each four letters.
@@ -141,7 +141,7 @@ Deno.test("view() cuts new results that the window can't hold, the longest first
     false,
   ]);
   const ref = /ref ([0-9a-f]{16})/.exec(String(view.messages[2]?.content))?.[1] ?? "";
-  assertEquals(await archive.get(ref), long);
+  assertEquals(await archive.get(ref), long("a file"));
 });
 
 /** What results that barely overflow a window again and again cost, and at which calls its prompt was rewritten. */

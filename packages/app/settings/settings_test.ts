@@ -254,6 +254,8 @@ Deno.test("settingsHelp() lists every variable and flag", () => {
       "--profile-file",
       "--no-context",
       "--no-truncate",
+      "--no-references",
+      "--no-notation",
       "TARE_HISTORY_BUDGET",
       "--protected-tail",
       "--min-result",

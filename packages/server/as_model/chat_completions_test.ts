@@ -57,7 +57,7 @@ Deno.test("chatCompletionsRoute() and createResponseRoute() tell what was rewrit
     notation: true,
   };
   const told = async (path: string, body: object) => {
-    const { model } = scriptedModel([echoCall("long ".repeat(9_000)), { content: "Done." }]);
+    const { model } = scriptedModel([echoCall("long ".repeat(18_000)), { content: "Done." }]);
     return await (await post(serve(routeOptions(model, { mechanisms })), path, body)).text();
   };
   const input = { model: "agent", input: "Hi." };

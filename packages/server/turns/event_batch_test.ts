@@ -110,7 +110,7 @@ Deno.test("whoever reads a turn gets all of its events in order, however they we
 
 Deno.test("while a view takes its time, what has happened is shown without the prompt's state that is being made", async () => {
   let calls = 0;
-  const tool: Tool = { ...echo, run: () => `${calls} `.repeat(calls < 5 ? 3_000 : 20_000) };
+  const tool: Tool = { ...echo, run: () => `${calls} `.repeat(calls < 5 ? 3_000 : 40_000) };
   const model: Model = async function* () {
     const isLast = ++calls > 5;
     yield {

@@ -69,7 +69,7 @@ function examplesOf(page: string): Example[] {
     const { given = "", then = "" } = FRAMEWORKS[framework] ?? {};
     const uses = block.includes("Adapter(options)") ? `${options}\n${block}` : block;
     const whole = `const question = "Why do nightly builds fail?";
-      const log = "error: no space left on device\\n".repeat(8_000);
+      const log = Array.from({ length: 8_000 }, (_, at) => "error " + at + ": no space left on device\\n").join("");
       ${given}\n${uses}\n${then}`;
     const missing = Object.entries(IMPORTS).flatMap(([name, line]) =>
       new RegExp(`\\b${name}\\b(?!")`).test(whole) && !new RegExp(`import .*\\b${name}\\b`).test(whole)
