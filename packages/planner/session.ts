@@ -1,18 +1,11 @@
-import {
-  addUsage,
-  checkGiven,
-  countRequestTokens,
-  type Message,
-  type Rewrite,
-  type Usage,
-} from "@tare/messages";
+import { addUsage, checkGiven, countRequestTokens, type Rewrite, type Usage } from "@tare/messages";
 import { type Archive, archiveRef, RECALL_TOOL } from "@tare/prune";
 import { Arrival, arrive, type Arrived, writeOut } from "./arrival/arrival.ts";
 import { servedTokens } from "./cache/predict.ts";
 import { type FullWindow, NEVER_FULL } from "./edits/full_window.ts";
 import { fittingPins, type Pin } from "./edits/pin.ts";
 import { type Plan, rewrite } from "./edits/rewrite.ts";
-import { type Edit, type ElideEdit, fittingEdits, type History, leadingEdits } from "./edits/view.ts";
+import { type Edit, fittingEdits, type History, leadingEdits } from "./edits/view.ts";
 import { NEW_SESSION, type PlannerState } from "./ledger/ledger.ts";
 import {
   canRecall,

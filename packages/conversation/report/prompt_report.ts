@@ -43,11 +43,11 @@ export interface PromptBlock {
   /** Tokens that it would take as it was said; zero of a line. */
   readonly originalTokens: number;
   /**
-   * How much of a block the model sees: all of it (`alive`); a line in its place (`elided`); head and tail
-   * (`truncated`); a summary of it and others (`summarised`); no more than a line that says that it was there (`left`);
+   * How much of a block the model sees: all of it (`alive`); all that is new of it, without notation that says nothing
+   * (`said_once`); a line in its place (`elided`); head and tail (`truncated`); a summary of it and others (`summarised`); no more than a line that says that it was there (`left`);
    * of a tool names and types (`compact`).
    */
-  readonly state: "alive" | "elided" | "truncated" | "summarised" | "left" | "compact";
+  readonly state: "alive" | "said_once" | "elided" | "truncated" | "summarised" | "left" | "compact";
   readonly pin: PinReport | null;
   /** What it begins with, at most 120 characters. */
   readonly title: string;
@@ -222,8 +222,9 @@ function stateOf(
   if (!now) return line && isSummary(line) ? "summarised" : "left";
   if (isSame(now, original)) return "alive";
   if (isTool(now)) return "compact";
-  const [first = ""] = contentText(now.content).split("\n", 1);
-  return parsePlaceholder(first)?.of === "result" ? "elided" : "truncated";
+  const lines = contentText(now.content).split("\n");
+  if (parsePlaceholder(lines[0] ?? "")?.of === "result") return "elided";
+  return lines.some((line) => parsePlaceholder(line)) ? "truncated" : "said_once";
 }
 
 function isSame(now: Message | ToolDefinition, original: Message | ToolDefinition): boolean {

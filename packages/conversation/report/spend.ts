@@ -228,7 +228,7 @@ function spendOfResults(
 
 /** Whether the model sees of it what it saw when it came. */
 function isWhole({ state }: Pick<PromptBlock, "state">): boolean {
-  return state === "alive" || state === "truncated";
+  return state === "alive" || state === "said_once" || state === "truncated";
 }
 
 /** The call, from 0, that was first to hold each message, if the last word of a model is the answer to the call before `end`. */

@@ -74,7 +74,7 @@ function withoutNumbers(raw: readonly string[]): Required<Notated> | undefined {
 /** The lines as a terminal shows them in the end. */
 function withoutTerminalCodes(lines: readonly string[]): readonly string[] {
   return lines.map((line) => {
-    if (!/[\x1b\r]/.test(line)) return line;
+    if (!line.includes("\x1b") && !line.includes("\r")) return line;
     const plain = line.replace(TERMINAL_CODE, "");
     const end = plain.endsWith("\r") ? plain.length - 1 : plain.length;
     const over = plain.lastIndexOf("\r", end - 1);
@@ -166,7 +166,7 @@ function shorter(shown: readonly string[], lines: readonly string[]): readonly s
 }
 
 /** A stretch of lines that is shown as one line. */
-export interface Stretch {
+interface Labelled {
   /** The first line, and the one behind the last. */
   readonly from: number;
   readonly to: number;
@@ -181,7 +181,7 @@ export interface Stretch {
 export function render(
   { lines, numbers, marks }: Notated,
   { stretches = [], notation = true }: {
-    readonly stretches?: readonly Stretch[];
+    readonly stretches?: readonly Labelled[];
     readonly notation?: boolean;
   } = {},
 ): string {

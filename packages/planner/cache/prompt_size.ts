@@ -1,5 +1,11 @@
-import type { CountTokens } from "@tare/messages";
-import { type ByKind, kindRates, minus, NO_TEXT, plus, TEXT_KINDS } from "./text_kinds.ts";
+import {
+  countMessageTokens,
+  type CountTokens,
+  countToolTokens,
+  describeCall,
+  type Message,
+  type ToolDefinition,
+} from "@tare/messages";
 
 /**
  * What a session's last reported prompt showed of how its provider counts. Plain data. Lists of numbers by kind hold the
@@ -199,11 +205,6 @@ class Filter {
   }
 }
 
-/** Kinds by which a counter is told from an estimate by length. */
-const WORDS = 0;
-const DENSE = 2;
-const HAN = 11;
-
 function dot(one: ByKind, other: ByKind): number {
   let sum = 0;
   for (let kind = 0; kind < one.length; kind++) sum += one[kind]! * other[kind]!;
@@ -213,4 +214,284 @@ function dot(one: ByKind, other: ByKind): number {
 /** To so many digits as matter. */
 function rounded(value: number): number {
   return Number(value.toPrecision(5));
+}
+
+/** A kind of text that tokenizers cut alike. Rates are tokens for each UTF-16 code unit. */
+interface TextKind {
+  /** What tokenizers take at least, usually and at most; the most is that of p50k_base, or a little over it. */
+  readonly least: number;
+  readonly usual: number;
+  readonly most: number;
+  /** A text of this kind, by which a counter is judged. */
+  readonly sample: string;
+}
+
+/**
+ * The kinds, in the order of every list of numbers by kind: words; digits and marks; unbroken strings such as base64;
+ * Latin letters beyond ASCII; Greek; Cyrillic; Hebrew; Arabic; scripts of India; of South-East Asia; Kana; Han; Hangul;
+ * emoji and whatever else; and what isn't text.
+ */
+const TEXT_KINDS: readonly TextKind[] = [
+  {
+    least: 0.12,
+    usual: 0.23,
+    most: 0.45,
+    sample: "The handler reads each line and returns what was found when nobody waits for the rest of it",
+  },
+  { least: 0.2, usual: 0.5, most: 1, sample: '{"1":[20,3.5],"(4)":{"5":"-6"}};\n#7 != 81 && (9 > 10)?' },
+  { least: 0.4, usual: 0.75, most: 1, sample: "mQ7xTz0pVb3Kd9RfLw2yHs8UjNc4GaEo6iXtBv1ZrWk5PqSg" },
+  { least: 0.2, usual: 0.8, most: 1.4, sample: "äöüéèàçñøåłčšžãõ" },
+  { least: 0.2, usual: 0.55, most: 1.4, sample: "Η συνάρτηση διαβάζει κάθε γραμμή και επιστρέφει" },
+  { least: 0.15, usual: 0.35, most: 1.3, sample: "Функция читает каждую строку и возвращает найденное" },
+  { least: 0.2, usual: 0.6, most: 1.4, sample: "הפונקציה קוראת כל שורה ומחזירה את מה שנמצא" },
+  { least: 0.15, usual: 0.5, most: 1.2, sample: "تقرأ الدالة كل سطر وتعيد ما تم العثور عليه" },
+  { least: 0.15, usual: 0.6, most: 2, sample: "फ़ंक्शन हर पंक्ति पढ़ता है और जो मिला उसे लौटाता है" },
+  { least: 0.2, usual: 0.7, most: 2.2, sample: "ฟังก์ชันอ่านแต่ละบรรทัดและส่งคืนสิ่งที่พบ" },
+  { least: 0.3, usual: 0.8, most: 1.8, sample: "このファイルをよみこんでからテストをはしらせてください" },
+  { least: 0.35, usual: 1, most: 2.2, sample: "函数读取每一行并返回找到的内容然后写入文件" },
+  { least: 0.3, usual: 0.9, most: 2.2, sample: "함수는 각 줄을 읽고 찾은 내용을 반환합니다" },
+  { least: 0.3, usual: 1.2, most: 2.2, sample: "😀🚀✨🔥🎉→✓═│█🙈🍕" },
+  { least: 0.1, usual: 1, most: 3, sample: "" },
+];
+
+const WORDS = 0;
+const MARKS = 1;
+const DENSE = 2;
+const LATIN = 3;
+const GREEK = 4;
+const CYRILLIC = 5;
+const HEBREW = 6;
+const ARABIC = 7;
+const INDIC = 8;
+const ASIAN = 9;
+const KANA = 10;
+const HAN = 11;
+const HANGUL = 12;
+const OTHER = 13;
+const MEDIA = 14;
+
+/** Numbers by kind of text: tokens that are counted here, unless said otherwise. */
+export type ByKind = readonly number[];
+
+/** Nothing of any kind. */
+export const NO_TEXT: ByKind = TEXT_KINDS.map(() => 0);
+
+/** The tokens of a message, counted here, by kind of text. They are remembered. */
+export function messageKinds(message: Message, countTokens: CountTokens): ByKind {
+  return remembered(message, countTokens, () =>
+    split(textsOf(message), {
+      tokens: countMessageTokens(message, countTokens),
+      rates: kindRates(countTokens),
+      media: Array.isArray(message.content) ? mediaTokens(message, countTokens) : 0,
+    }));
+}
+
+/** The tokens of definitions of tools, counted here, by kind of text. */
+export function toolKinds(tools: readonly ToolDefinition[], countTokens: CountTokens): ByKind {
+  return tools.reduce<ByKind>((sum, tool) => {
+    const kinds = remembered(tool, countTokens, () =>
+      split([JSON.stringify(tool)], {
+        tokens: countToolTokens(tool, countTokens),
+        rates: kindRates(countTokens),
+        media: 0,
+      }));
+    return plus(sum, kinds);
+  }, NO_TEXT);
+}
+
+/** The sum of two. */
+export function plus(one: ByKind, other: ByKind): ByKind {
+  return one.map((tokens, kind) => tokens + other[kind]!);
+}
+
+/** What one is more than another. */
+function minus(one: ByKind, other: ByKind): ByKind {
+  return one.map((tokens, kind) => tokens - other[kind]!);
+}
+
+/** How a counter counts each kind, in tokens for each UTF-16 code unit. */
+function kindRates(countTokens: CountTokens): ByKind {
+  const known = rates.get(countTokens);
+  if (known) return known;
+  const found = TEXT_KINDS.map(({ sample, usual }) =>
+    sample === "" ? usual : Math.max(LEAST_RATE, countTokens(sample) / sample.length)
+  );
+  rates.set(countTokens, found);
+  return found;
+}
+
+/** A counter that counts nothing of a text is taken to count so much of it. */
+const LEAST_RATE = 0.01;
+
+const rates = new WeakMap<CountTokens, ByKind>();
+const counts = new WeakMap<CountTokens, WeakMap<object, ByKind>>();
+
+function remembered(subject: object, countTokens: CountTokens, count: () => ByKind): ByKind {
+  let known = counts.get(countTokens);
+  if (!known) counts.set(countTokens, known = new WeakMap());
+  let kinds = known.get(subject);
+  if (!kinds) known.set(subject, kinds = count());
+  return kinds;
+}
+
+/** What of a count each kind has: what the counter takes for it. */
+function split(
+  texts: Iterable<string>,
+  { tokens, rates, media }: { readonly tokens: number; readonly rates: ByKind; readonly media: number },
+): ByKind {
+  const units = TEXT_KINDS.map(() => 0);
+  for (const text of texts) addUnits(text, units);
+  const weights = units.map((units, kind) => units * rates[kind]!);
+  const all = weights.reduce((sum, weight) => sum + weight, 0);
+  const rest = tokens - media;
+  // Whole numbers, so that sums are the same in whatever order.
+  const kinds = weights.map((weight) => all > 0 ? Math.floor(rest * weight / all) : 0);
+  const main = weights.indexOf(Math.max(...weights));
+  kinds[main]! += rest - kinds.reduce((sum, tokens) => sum + tokens, 0);
+  kinds[MEDIA] = media;
+  return kinds;
+}
+
+/** Tokens of the parts of a message that aren't text. */
+function mediaTokens(message: Message, countTokens: CountTokens): number {
+  if (!Array.isArray(message.content)) return 0;
+  const media = message.content.filter(({ type }) =>
+    type === "image_url" || type === "input_audio" || type === "file"
+  );
+  if (media.length === 0) return 0;
+  const alone = (content: typeof media) =>
+    countMessageTokens({ role: "user", content } as Message, countTokens);
+  return alone(media) - alone([]);
+}
+
+/** All texts of a message. */
+function* textsOf(message: Message): Generator<string, void> {
+  const { content } = message;
+  if (typeof content === "string") yield content;
+  else {
+    for (const part of content ?? []) {
+      if (part.type === "text") yield part.text;
+      else if (part.type === "refusal") yield part.refusal;
+      else if (part.type !== "image_url" && part.type !== "input_audio" && part.type !== "file") {
+        yield JSON.stringify(part);
+      }
+    }
+  }
+  if ("findsTools" in message) { for (const tool of message.findsTools ?? []) yield JSON.stringify(tool); }
+  if (message.role !== "assistant") return;
+  if (message.reasoning_content) yield message.reasoning_content;
+  if (message.refusal) yield message.refusal;
+  for (const call of message.tool_calls ?? []) {
+    const { name, arguments: input } = describeCall(call);
+    yield name;
+    yield input;
+  }
+}
+
+/** The shortest run of letters, digits and a few marks that may be base64 and the like. */
+const DENSE_LENGTH = 24;
+
+/** Such a run is no path and no name if this share of it are digits, or changes between small and capital letters. */
+const DENSE_SHARE = 1 / 12;
+
+/** Adds a text's UTF-16 code units by kind. */
+function addUnits(text: string, units: number[]): void {
+  let [run, letters, digits, changes, before] = [0, 0, 0, 0, 0];
+  const endRun = () => {
+    if (run >= DENSE_LENGTH && Math.max(digits, changes) >= DENSE_SHARE * run) {
+      units[DENSE]! += run;
+      units[WORDS]! -= letters;
+      units[MARKS]! -= run - letters;
+    }
+    run =
+      letters =
+      digits =
+      changes =
+      before =
+        0;
+  };
+  for (let at = 0; at < text.length; at++) {
+    const unit = text.charCodeAt(at);
+    const ascii = unit < 128 ? ASCII[unit]! : 0;
+    if (ascii === 0) {
+      units[kindOf(unit)]!++;
+      if (run > 0) endRun();
+    } else if (ascii === SPACE) {
+      units[WORDS]!++;
+      if (run > 0) endRun();
+    } else if (ascii === MARK) {
+      units[MARKS]!++;
+      if (run > 0) endRun();
+    } else {
+      run++;
+      if (ascii === DIGIT) digits++;
+      if (ascii === SMALL || ascii === CAPITAL) {
+        letters++;
+        units[WORDS]!++;
+        if (before !== 0 && before !== ascii) changes++;
+        before = ascii;
+      } else units[MARKS]!++;
+    }
+  }
+  if (run > 0) endRun();
+}
+
+const SPACE = 1;
+const MARK = 2;
+const SMALL = 3;
+const CAPITAL = 4;
+const DIGIT = 5;
+const JOINT = 6;
+
+/** What each ASCII character is: white space, a mark, a letter, a digit, or a mark that base64 and the like hold. */
+const ASCII: readonly number[] = Array.from({ length: 128 }, (_, code) => {
+  const char = String.fromCharCode(code);
+  if (/\s/.test(char)) return SPACE;
+  if (/[a-z]/.test(char)) return SMALL;
+  if (/[A-Z]/.test(char)) return CAPITAL;
+  if (/\d/.test(char)) return DIGIT;
+  return /[+/=_-]/.test(char) ? JOINT : MARK;
+});
+
+/** Where the scripts beyond ASCII end. */
+const SCRIPTS: readonly (readonly [end: number, kind: number])[] = [
+  [0x250, LATIN],
+  [0x370, OTHER],
+  [0x400, GREEK],
+  [0x530, CYRILLIC],
+  [0x590, OTHER],
+  [0x600, HEBREW],
+  [0x900, ARABIC],
+  [0xe00, INDIC],
+  [0x1100, ASIAN],
+  [0x1200, HANGUL],
+  [0x1780, OTHER],
+  [0x1800, ASIAN],
+  [0x1e00, OTHER],
+  [0x1f00, LATIN],
+  [0x2000, GREEK],
+  [0x2e80, OTHER],
+  [0x3040, HAN],
+  [0x3130, KANA],
+  [0x3190, HANGUL],
+  [0x31f0, HAN],
+  [0x3200, KANA],
+  [0xa000, HAN],
+  [0xac00, OTHER],
+  [0xd7b0, HANGUL],
+  [0xf900, OTHER],
+  [0xfb00, HAN],
+  [0xfb1d, LATIN],
+  [0xfb50, HEBREW],
+  [0xfe00, ARABIC],
+  [0xfe70, OTHER],
+  [0xff00, ARABIC],
+  [0xff65, HAN],
+  [0xffa0, KANA],
+  [0x10000, OTHER],
+];
+
+function kindOf(unit: number): number {
+  for (const [end, kind] of SCRIPTS) if (unit < end) return kind;
+  return OTHER;
 }

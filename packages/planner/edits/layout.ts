@@ -9,7 +9,7 @@ import {
 } from "@tare/messages";
 import { applyElisions, RECALL_TOOL } from "@tare/prune";
 import { said, type SayEdit } from "../arrival/said.ts";
-import { type ByKind, messageKinds, NO_TEXT } from "../cache/text_kinds.ts";
+import { type ByKind, messageKinds, NO_TEXT } from "../cache/prompt_size.ts";
 import { type Edit, type ElideEdit, isPlaceholder, type PlacedMessages, placeMessages } from "./view.ts";
 
 /** Tokens of what the model sees of a history, or of the first part of it. */

@@ -23,7 +23,7 @@ import {
   sizePrompt,
   type SizeRecord,
 } from "../cache/prompt_size.ts";
-import { type ByKind, plus, toolKinds } from "../cache/text_kinds.ts";
+import { type ByKind, plus, toolKinds } from "../cache/prompt_size.ts";
 import { RECALL_TOOL } from "@tare/prune";
 import { currentProfile, type Profile, profileNamed } from "../providers.ts";
 import { said } from "../arrival/said.ts";

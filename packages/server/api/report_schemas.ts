@@ -118,7 +118,7 @@ const BLOCK = {
   place: orNull(COUNT),
   tokens: COUNT,
   originalTokens: COUNT,
-  state: Type.Enum(["alive", "elided", "truncated", "summarised", "left", "compact"]),
+  state: Type.Enum(["alive", "said_once", "elided", "truncated", "summarised", "left", "compact"]),
   pin: orNull(PIN_REPORT),
   title: TEXT,
 };

@@ -12,7 +12,7 @@ import {
 export const MAX_CACHE_MARKS = 4;
 
 /** So many blocks the provider looks back from a mark for what it has cached. */
-export const LOOK_BACK = 20;
+export const LOOK_BACK_BLOCKS = 20;
 
 /** How long a prompt is cached where no other time is asked for, in milliseconds since the last use. */
 export const SHORT_TTL_MS = 300_000;
@@ -212,7 +212,7 @@ function findUseful(
 /** Whether the provider wouldn't find a place from the end. */
 function isFar(written: readonly WrittenItem[], { at, blocks = Infinity }: Place): boolean {
   const [first = 0, ...others] = written.slice(at).map(({ bytes }) => bytes ? countBlocks(bytes) : 0);
-  return others.reduce((sum, one) => sum + one, Math.max(0, first - blocks)) > LOOK_BACK;
+  return others.reduce((sum, one) => sum + one, Math.max(0, first - blocks)) > LOOK_BACK_BLOCKS;
 }
 
 function countBlocks(bytes: Uint8Array<ArrayBuffer>): number {

@@ -12,7 +12,7 @@ import {
 } from "@tare/messages";
 import { asRecord, isRecord, type JsonRecord } from "../json.ts";
 import { UnknownShape } from "../protocol.ts";
-import { LOOK_BACK, MAX_CACHE_MARKS, SHORT_TTL_MS } from "./cache_marks.ts";
+import { LOOK_BACK_BLOCKS, MAX_CACHE_MARKS, SHORT_TTL_MS } from "./cache_marks.ts";
 
 /** What stands in front where a prompt would begin with what the model said. */
 const BEGINNING = "[What came before has left the prompt.]";
@@ -86,7 +86,7 @@ function usefulPlaces(
   const end = lastOf(Infinity);
   // Each earlier request ended in front of a reply.
   const known = lastOf(messages.findLastIndex(({ role }, at) => at <= shared && role === "assistant"));
-  const places = [end, end - known > LOOK_BACK ? known : -1, edited > 0 ? lastOf(edited) : -1];
+  const places = [end, end - known > LOOK_BACK_BLOCKS ? known : -1, edited > 0 ? lastOf(edited) : -1];
   return places.flatMap((place) => blocks[place] ?? []).map(({ value }) => value);
 }
 

@@ -14,6 +14,7 @@ import { sentenceOf } from "../talk/conversation.ts";
 
 const STATES: Readonly<Record<PromptBlock["state"], string>> = {
   alive: "as it was said",
+  said_once: "said once: without what stands above, and without notation that says nothing",
   elided: "elided: a line stands in its place",
   truncated: "truncated: head and tail are shown",
   summarised: "summarised with others",

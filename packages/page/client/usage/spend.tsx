@@ -100,7 +100,7 @@ function standing(
 ): JSX.Element | string {
   if (pin?.wish === "keep") return "is kept";
   if (pin?.state === "waiting") return "leaves at the next rewrite";
-  if (state !== "alive" && state !== "truncated") return "has left";
+  if (state !== "alive" && state !== "said_once" && state !== "truncated") return "has left";
   const what = subject ?? tool ?? "the result";
   return <button type="button" aria-label={`Let go: ${what}`} onClick={() => letGo(place)}>Let go</button>;
 }
