@@ -283,7 +283,9 @@ Deno.test("a turn on Messages ends by what its provider says", async () => {
   assertEquals(await endings({ content: "Hi." }), ["completed", undefined]);
   assertEquals(await endings({ content: "Hi", finish_reason: "length" }), ["output_limit", undefined]);
   assertEquals(await endings({ content: "No", finish_reason: "content_filter" }), ["model_error", undefined]);
-  assertEquals(await endings({ fault: { type: "prompt_too_long" } }), ["model_error", "prompt_too_long"]);
+  // What can't be shorter is sent once more.
+  const tooLong = { fault: { type: "prompt_too_long" } } as const;
+  assertEquals(await endings(tooLong, tooLong), ["model_error", "prompt_too_long"]);
   assertEquals(await endings({ fault: { type: "rate_limit", retryAfterMs: 5 } }), [
     "model_error",
     "rate_limited",

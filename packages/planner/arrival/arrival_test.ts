@@ -4,7 +4,7 @@ import { memoryArchive } from "@tare/prune";
 import { plannerSession, profileNamed, type PromptSessionOptions } from "@tare/planner";
 import fc from "fast-check";
 import { makePin } from "../edits/pin.ts";
-import { plainLines, readSaid, textsOf } from "./said_fixture_test.ts";
+import { type NamedText, plainLines, readSaid } from "./said_fixture_test.ts";
 
 const user = (content: string): Message => ({ role: "user", content });
 const answer = (content: string): Message => ({ role: "assistant", content });
@@ -205,6 +205,19 @@ const reads = fc.record({
   crash: fc.boolean(),
 });
 
+/** What a message shows, and what it is known by: a call is of the file that it writes, a result of the call in front. */
+function namedTexts(message: Message, before: Message | undefined): NamedText[] {
+  const [call] = (message.role === "assistant" ? message : before?.role === "assistant" ? before : undefined)
+    ?.tool_calls ?? [];
+  if (call?.type !== "function") return [];
+  const { path, content } = JSON.parse(call.function.arguments);
+  if (message.role === "assistant") {
+    return [path, content].filter(Boolean).map((text) => ({ name: path, text }));
+  }
+  const name = call.function.name === "bash" ? "the result of bash" : path;
+  return message.role === "tool" ? [{ name, text: contentText(message.content) }] : [];
+}
+
 Deno.test("invariant 12: what a result doesn't say stands above it in every view, after rewrites and restarts too", async () => {
   let references = 0;
   let leaving = 0;
@@ -231,7 +244,7 @@ Deno.test("invariant 12: what a result doesn't say stands above it in every view
           nowMs: nowMs += 60_000,
           recall: true,
         });
-        const above: string[] = [];
+        const above: NamedText[] = [];
         for (const [row, message] of messages.entries()) {
           const original = history[places[row]!];
           const shown = contentText(message.content);
@@ -239,7 +252,7 @@ Deno.test("invariant 12: what a result doesn't say stands above it in every view
             assertEquals(readSaid(shown, above), plainLines(contentText(original!.content)));
             if (shown.includes(" unchanged, as in ")) references++;
           } else if (message.role === "tool") leaving++;
-          above.push(...textsOf(message));
+          above.push(...namedTexts(message, messages[row - 1]));
         }
         session.sent();
         if (crash) session = plannerSession({ ...options, state: JSON.parse(JSON.stringify(session.state)) });

@@ -1,26 +1,31 @@
-import { contentText, type Message } from "@tare/messages";
-
 const LABEL = /^\[(?:lines (\d+)-(\d+)|(\d+) lines) unchanged, as in (.+) above: "(.*)" to "(.*)"\]$/;
 const NUMBER = /^\s*\d{1,7}(?:→|\t|\| ?)/;
 const REPEATED = /^\((\d+) more lines like this\)$/;
+
+/** A text, and what a model knows it by. */
+export interface NamedText {
+  readonly name: string;
+  readonly text: string;
+}
 
 /**
  * What a reader makes of a text of which some lines stand above and some are counted: all of its lines, without the
  * numbers in front. Written apart from what says it so, on purpose.
  *
- * @param above The texts in front of it, from the first on.
+ * @param above The texts in front of it, from the first on, and what each is known by.
  * @throws {Error} for a label that nothing above answers to.
  */
-export function readSaid(text: string, above: readonly string[]): string[] {
+export function readSaid(text: string, above: readonly NamedText[]): string[] {
   const lines: string[] = [];
   for (const line of text.split("\n")) {
-    const [label, start, end, count, , first = "", last = ""] = LABEL.exec(line) ?? [];
+    const [label, start, end, count, name, first = "", last = ""] = LABEL.exec(line) ?? [];
     const more = Number(REPEATED.exec(line)?.[1] ?? 0);
     if (more > 0) lines.push(...Array.from({ length: more }, () => lines.at(-1)!));
     else if (label === undefined) lines.push(line.replace(NUMBER, ""));
     else {
       const length = count === undefined ? Number(end) - Number(start) + 1 : Number(count);
-      lines.push(...blockAbove(above, { length, first, last }));
+      const named = above.filter((one) => one.name === name);
+      lines.push(...blockAbove(named, { length, first, last }));
     }
   }
   return lines;
@@ -28,10 +33,10 @@ export function readSaid(text: string, above: readonly string[]): string[] {
 
 /** The nearest block that begins and ends so. */
 function blockAbove(
-  above: readonly string[],
+  above: readonly NamedText[],
   { length, first, last }: { readonly length: number; readonly first: string; readonly last: string },
 ): string[] {
-  for (const text of above.toReversed()) {
+  for (const { text } of above.toReversed()) {
     const lines = text.split("\n").map((line) => line.replace(NUMBER, ""));
     for (let at = 0; at + length <= lines.length; at++) {
       const block = lines.slice(at, at + length);
@@ -40,17 +45,6 @@ function blockAbove(
     }
   }
   throw new Error(`Nothing above begins with "${first}" and ends with "${last}" after ${length} lines`);
-}
-
-/** What a model reads of a message: its text, and each text in its calls' arguments. */
-export function textsOf(message: Message): string[] {
-  const calls = message.role === "assistant" ? message.tool_calls ?? [] : [];
-  return [
-    contentText(message.content),
-    ...calls.flatMap((call) =>
-      call.type === "function" ? Object.values(JSON.parse(call.function.arguments)).map(String) : []
-    ),
-  ];
 }
 
 /** A text's lines without the numbers in front. */

@@ -1,4 +1,10 @@
-import { type CountTokens, countToolTokens, hashPiece, type ToolDefinition } from "@tare/messages";
+import {
+  checkGiven,
+  type CountTokens,
+  countToolTokens,
+  hashPiece,
+  type ToolDefinition,
+} from "@tare/messages";
 import type { Profile } from "../providers.ts";
 
 /** A request, as far as the cache is concerned. Tokens are counted here. */
@@ -129,9 +135,15 @@ export function hashEach(tools: readonly ToolDefinition[]): readonly number[] {
  * of at least the smallest size, and never the last token.
  */
 export function servedTokens(
-  { minTokens, blockTokens }: Pick<Profile, "minTokens" | "blockTokens">,
-  { promptTokens, sharedTokens }: { readonly promptTokens: number; readonly sharedTokens: number },
+  profile: Pick<Profile, "minTokens" | "blockTokens">,
+  prompt: { readonly promptTokens: number; readonly sharedTokens: number },
 ): number {
+  checkGiven("servedTokens()", { profile, prompt }, {
+    profile: { minTokens: "number", blockTokens: "number" },
+    prompt: { promptTokens: "number", sharedTokens: "number" },
+  });
+  const { minTokens, blockTokens } = profile;
+  const { promptTokens, sharedTokens } = prompt;
   const tokens = Math.floor(Math.min(sharedTokens, promptTokens - 1) / blockTokens) * blockTokens;
   return tokens >= minTokens ? tokens : 0;
 }

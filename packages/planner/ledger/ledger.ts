@@ -779,7 +779,9 @@ export function callAlone(
   const held = sent.find((one) => findChange(one, request) === "none");
   const promptTokens = theirs(wholeTokens);
   const resent = held ? servedOf(profile, scale, { promptTokens, sharedTokens: held.wholeTokens }) : 0;
-  const resend = { promptTokens, cachedTokens: alive * resent };
+  // What the cache held less of, such as of a prompt without marks, it would have held less of as well.
+  const holds = front && front.tokens > 0 ? Math.min(1, front.heldTokens / front.tokens) : 1;
+  const resend = { promptTokens, cachedTokens: alive * holds * resent };
   if (isDetour) return { usage: NOTHING, whole: NOTHING, resend, compacted: before };
   const whole = take(ownTokens, last);
   const compacted = before.messages <= messages.length ? before : NOT_COMPACTED;
