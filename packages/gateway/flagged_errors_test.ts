@@ -72,7 +72,7 @@ const PLAYS: Readonly<Record<keyof typeof WAYS, Play>> = {
     const results = ways.map(({ text, flags }, at) => output(`w${at}`, text, flags));
     const input: object[] = [
       { role: "user", content: "Go." },
-      ...ways.map((_, at) => functionCall("shell", {}, `w${at}`)),
+      ...ways.map((_, at) => functionCall("shell", { way: at }, `w${at}`)),
       ...results,
     ];
     const ask = async () => {
@@ -101,7 +101,11 @@ const PLAYS: Readonly<Record<keyof typeof WAYS, Play>> = {
     const results = ways.map(({ text }, at) => result(`w${at}`, text));
     const messages: object[] = [
       { role: "user", content: "Go." },
-      { role: "assistant", content: null, tool_calls: ways.map((_, at) => call("read", {}, `w${at}`)) },
+      {
+        role: "assistant",
+        content: null,
+        tool_calls: ways.map((_, at) => call("read", { way: at }, `w${at}`)),
+      },
       ...results,
     ];
     const ask = async () => await (await fetch(post({ model: "m", messages, tools: [READ] }))).text();

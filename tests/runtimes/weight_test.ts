@@ -12,8 +12,8 @@ const MAX_BYTES: Readonly<Record<string, number>> = {
   "context": 100_000,
   "prune": 100_000,
   "schemas": 100_000,
-  "planner": 100_000,
-  "planner/policies": 100_000,
+  "planner": 130_000,
+  "planner/policies": 130_000,
   "conversation/report": 100_000,
   "wire": 100_000,
 };

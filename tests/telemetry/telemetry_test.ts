@@ -10,6 +10,9 @@ import { otlpReceiver, type Span } from "./otlp_receiver.ts";
 /** Stands in every text that only the conversation's parties may see. */
 const CANARY = "canary-5b1f";
 
+/** Longer than what enters a prompt whole, of lines that differ. */
+const NOTES = Array.from({ length: 6_000 }, (_, at) => `Note ${at} of ${CANARY}.\n`).join("");
+
 /** A model that follows the script that the last thing the user said names, step by step. */
 function scriptedModel({ messages }: SimulatedRequest): SimulatedReply {
   const at = messages.findLastIndex(({ role }) => role === "user");
@@ -68,11 +71,11 @@ async function played(env: Readonly<Record<string, string>>) {
   const folder = await Deno.makeTempDir();
   const workspace = join(folder, "work");
   await Deno.mkdir(workspace);
-  await Deno.writeTextFile(join(workspace, "notes.txt"), `Notes of ${CANARY}.\n`.repeat(3_000));
+  await Deno.writeTextFile(join(workspace, "notes.txt"), NOTES);
   const upstream = provider();
   const receiver = otlpReceiver();
   const server = await startProcess(
-    ["--port", "0", "--workspace", workspace, "--data", join(folder, "data")],
+    ["--port", "0", "--workspace", workspace, "--data", join(folder, "data"), "--truncate-at", "4000"],
     {
       OTEL_EXPORTER_OTLP_ENDPOINT: receiver.url,
       OTEL_EXPORTER_OTLP_PROTOCOL: "http/json",
@@ -127,7 +130,7 @@ async function played(env: Readonly<Record<string, string>>) {
     messages: [
       { role: "user", content: `[${script}] ${CANARY}` },
       { role: "assistant", content: null, tool_calls: calls },
-      { role: "tool", tool_call_id: "c", content: `Notes of ${CANARY}.\n`.repeat(3_000) },
+      { role: "tool", tool_call_id: "c", content: NOTES },
     ],
     tools: [{
       type: "function",
@@ -226,8 +229,9 @@ Deno.test("a server tells of turns, model calls and tools as the conventions say
   const counted = (name: string, key: string) =>
     sums.get(name)?.map(({ attributes, value }) => [attributes[key]?.[1], value]).sort();
   assertEquals(counted("tare.rewrites", "tare.rewrite.cause"), [
-    ...[["arrival", 1], ["arrival", 1]],
-    ...[["price", 1], ["price", 3]],
+    // What is recalled of a huge result is huge as well.
+    ...[["arrival", 2], ["arrival", 2]],
+    ...[["price", 1], ["price", 2]],
   ]);
   assertEquals(counted("tare.recalls", ""), [[undefined, 1], [undefined, 1]]);
   assertEquals(counted("tare.fail_opens", "tare.fail_open.cause"), [["request", 2]]);

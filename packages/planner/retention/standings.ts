@@ -261,8 +261,11 @@ export class Standings {
       this.#errors.set(sameCall, [...this.#errors.get(sameCall) ?? [], result]);
       return;
     }
-    for (const error of this.#errors.get(sameCall) ?? []) this.#settle(error);
-    this.#errors.delete(sameCall);
+    const errors = this.#errors.get(sameCall) ?? [];
+    // Calls made at once don't answer one another.
+    const isSettled = (error: Result) => this.bearers[error.at]!.came < this.call;
+    for (const error of errors.filter(isSettled)) this.#settle(error);
+    if (errors.length > 0) this.#errors.set(sameCall, errors.filter((error) => !isSettled(error)));
     this.results.push(result);
   }
 
