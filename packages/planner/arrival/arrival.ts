@@ -18,7 +18,7 @@ import {
   traitsOf,
   truncateResults,
 } from "@tare/prune";
-import { type Edit, hiddenBy, isPlaceholder, sayEdits } from "../edits/view.ts";
+import { type Edit, hiddenBy, sayEdits, standsForAll } from "../edits/view.ts";
 import { readCall } from "../retention/call_facts.ts";
 import { hashLines, LineIndex } from "./line_index.ts";
 import {
@@ -362,9 +362,7 @@ function* takeIn(
   const isHidden = hiddenBy(edits);
   const saidBefore = sayEdits(edits);
   const shortened = new Map(
-    edits.flatMap((edit) =>
-      edit.type === "elide" && !isPlaceholder(edit.text) ? [[edit.index, edit.text]] : []
-    ),
+    edits.flatMap((edit) => edit.type === "elide" && !standsForAll(edit) ? [[edit.index, edit.text]] : []),
   );
   for (let at = arrival.length; at < history.length; at++) {
     arrival.take(history[at]!);

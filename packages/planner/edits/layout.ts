@@ -10,7 +10,7 @@ import {
 import { applyElisions, RECALL_TOOL } from "@tare/prune";
 import { said, type SayEdit } from "../arrival/said.ts";
 import { type ByKind, messageKinds, NO_TEXT } from "../cache/prompt_size.ts";
-import { type Edit, type ElideEdit, isPlaceholder, type PlacedMessages, placeMessages } from "./view.ts";
+import { type Edit, type ElideEdit, type PlacedMessages, placeMessages, standsForAll } from "./view.ts";
 
 /** Tokens of what the model sees of a history, or of the first part of it. */
 export interface LayoutSums {
@@ -337,7 +337,7 @@ export class Layout {
   /** A result after an edit. */
   #edited(message: Message, edit: ResultEdit): Message {
     if (edit.type === "say") return said(message, edit);
-    if (isPlaceholder(edit.text)) this.#elided.add(edit.index);
+    if (standsForAll(edit)) this.#elided.add(edit.index);
     return applyElisions([message], [{ ...edit, index: 0 }])[0]!;
   }
 
@@ -354,7 +354,7 @@ export class Layout {
     for (const message of messages) this.#addKinds(message, 1);
     this.#placed = { messages: [...messages], places: [...places], elided: [...elided] };
     this.#elided = new Set(
-      edits.flatMap((edit) => edit.type === "elide" && isPlaceholder(edit.text) ? [edit.index] : []),
+      edits.flatMap((edit) => edit.type === "elide" && standsForAll(edit) ? [edit.index] : []),
     );
     this.#rows = history.map(() => -1);
     for (const [row, place] of places.entries()) if (place >= 0) this.#rows[place] = row;

@@ -219,7 +219,7 @@ export function hiddenBy(edits: readonly Edit[]): (place: number) => boolean {
   const kept = new Set<number>();
   const stretches: (DropEdit | SummariseEdit)[] = [];
   for (const edit of edits) {
-    if (edit.type === "elide" && isPlaceholder(edit.text)) elided.add(edit.index);
+    if (edit.type === "elide" && standsForAll(edit)) elided.add(edit.index);
     if (edit.type === "keep") kept.add(edit.index);
     if (edit.type === "drop" || edit.type === "summarise") stretches.push(edit);
   }
@@ -228,19 +228,48 @@ export function hiddenBy(edits: readonly Edit[]): (place: number) => boolean {
     !kept.has(place) && stretches.some(({ from, to }) => from <= place && place < to);
 }
 
-/** Whether a text stands for all of a result. One that was truncated on arrival still shows head and tail. */
-export function isPlaceholder(text: string): boolean {
-  return parsePlaceholder(text.split("\n", 1)[0] ?? "")?.of === "result";
+/** Whether a line stands for all of a result. One that was truncated on arrival still shows head and tail. */
+export function standsForAll(edit: ElideEdit): boolean {
+  let all = placeholders.get(edit);
+  if (all === undefined) {
+    all = parsePlaceholder(edit.text.split("\n", 1)[0] ?? "")?.of === "result";
+    placeholders.set(edit, all);
+  }
+  return all;
 }
+
+const placeholders = new WeakMap<ElideEdit, boolean>();
 
 /** How results are said, by position: of several edits of one the last counts. */
 export function sayEdits(edits: readonly Edit[]): ReadonlyMap<number, SayEdit> {
-  return new Map(edits.flatMap((edit) => edit.type === "say" ? [[edit.index, edit]] : []));
+  return saidBy(edits).last;
 }
 
 /** How results were said when they came, by position. */
 export function arrivalEdits(edits: readonly Edit[]): ReadonlyMap<number, SayEdit> {
-  return new Map(edits.toReversed().flatMap((edit) => edit.type === "say" ? [[edit.index, edit]] : []));
+  return saidBy(edits).first;
+}
+
+/** The first and the last edit by which each result is said. */
+interface Said {
+  readonly first: ReadonlyMap<number, SayEdit>;
+  readonly last: ReadonlyMap<number, SayEdit>;
+}
+
+const saids = new WeakMap<readonly Edit[], Said>();
+
+function saidBy(edits: readonly Edit[]): Said {
+  const known = saids.get(edits);
+  if (known) return known;
+  const [first, last] = [new Map<number, SayEdit>(), new Map<number, SayEdit>()];
+  for (const edit of edits) {
+    if (edit.type !== "say") continue;
+    if (!first.has(edit.index)) first.set(edit.index, edit);
+    last.set(edit.index, edit);
+  }
+  const said = { first, last };
+  saids.set(edits, said);
+  return said;
 }
 
 /** The messages, those that are shortened as the model sees them. */
