@@ -34,7 +34,7 @@ export interface PromptSize {
   readonly tokens: number;
   /** What it is hardly shorter than. */
   readonly atLeast: number;
-  /** What it is hardly longer than; before the first report the best estimate. */
+  /** What it is hardly longer than. */
   readonly atMost: number;
 }
 
@@ -93,8 +93,7 @@ export function sizePrompt(
   return {
     tokens,
     atLeast: Math.max(0, low, tokens - margin),
-    // Before anything was reported nothing leaves for what a prompt might be at worst: the provider would say so.
-    atMost: record ? Math.max(tokens, Math.min(high, tokens + margin)) : tokens,
+    atMost: Math.max(tokens, Math.min(high, tokens + margin)),
   };
 }
 

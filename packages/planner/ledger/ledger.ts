@@ -28,8 +28,7 @@ import {
   tokenScale,
   type WarmthRecord,
 } from "../cache/predict.ts";
-import type { SizeRecord } from "../cache/prompt_size.ts";
-import type { ByKind } from "../cache/prompt_size.ts";
+import type { ByKind, SizeRecord } from "../cache/prompt_size.ts";
 import { type Price, type Profile, recogniseProfile } from "../providers.ts";
 
 /** What one call cost and why. Costs are in token units: the price of one uncached input token is 1. */

@@ -17,13 +17,15 @@ import {
   tokenScale,
 } from "../cache/predict.ts";
 import {
+  type ByKind,
   longestSize,
   observeSize,
+  plus,
   type PromptSize,
   sizePrompt,
   type SizeRecord,
+  toolKinds,
 } from "../cache/prompt_size.ts";
-import { type ByKind, plus, toolKinds } from "../cache/prompt_size.ts";
 import { RECALL_TOOL } from "@tare/prune";
 import { currentProfile, type Profile, profileNamed } from "../providers.ts";
 import { said } from "../arrival/said.ts";
@@ -550,6 +552,7 @@ export class KnownSession {
     const record = this.#recordOf(model);
     const size = sizePrompt(record, kinds, countTokens);
     if (record) return size;
+    // Before anything was reported nothing leaves for what a prompt might be at worst: the provider would say so.
     const { doubted = false } = this.#account;
     return { ...size, atMost: doubted ? longestSize(kinds, countTokens) : size.tokens };
   }
