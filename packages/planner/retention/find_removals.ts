@@ -91,7 +91,7 @@ export const KEEP_WANTED: Retention = {
   stepTailTokens: 8_000,
   compactTools: true,
   horizonCalls: 5,
-  namedWeight: 8,
+  namedWeight: 2,
 };
 
 /** By age alone: results behind the protected tail go, whatever they hold; steps and tools stay. */

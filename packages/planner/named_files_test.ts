@@ -1,0 +1,68 @@
+import { assert, assertLess } from "@std/assert";
+import { estimateTokens, type Message } from "@tare/messages";
+import { plannerSession, PrefixCache, profileNamed, promptCost, promptUnits } from "@tare/planner";
+import { memoryArchive } from "@tare/prune";
+
+const WINDOW_TOKENS = 128_000;
+
+/** A file's text of so many tokens, unlike any other. */
+function file(number: number, tokens: number): string {
+  const lines: string[] = [];
+  for (let at = 0; 10 * lines.length < tokens; at++) {
+    lines.push(`export const value${number}_${at} = ${(number * 7_919 + at * 104_729) % 99_991};`);
+  }
+  return lines.join("\n");
+}
+
+/** What a task costs that reads so many files, of which the user has named some, and its longest prompt. */
+async function play(
+  files: number,
+  named: number,
+): Promise<{ readonly cost: number; readonly longest: number }> {
+  const profile = profileNamed("openai");
+  const session = plannerSession({
+    profile,
+    archive: memoryArchive(),
+    countTokens: estimateTokens,
+    windowTokens: WINDOW_TOKENS,
+  });
+  const cache = new PrefixCache(profile);
+  const names = Array.from({ length: named }, (_, at) => `src/module_number_${at}.ts`);
+  let messages: Message[] = [{ role: "user", content: `Review ${names.join(", ") || "all of src"}.` }];
+  let [cost, longest] = [0, 0];
+  for (let at = 0; at <= files; at++) {
+    const nowMs = at * 20_000;
+    const view = await session.view({ messages, tools: [] }, { nowMs, recall: true });
+    const units = promptUnits(view, estimateTokens);
+    const usage = {
+      promptTokens: view.promptTokens,
+      cachedTokens: cache.lookup(units, nowMs),
+      outputTokens: 20,
+    };
+    cache.store(units, nowMs);
+    session.sent(usage);
+    cost += promptCost(profile, usage);
+    longest = Math.max(longest, view.promptTokens);
+    const call = {
+      id: `${at}`,
+      type: "function",
+      function: { name: "read_file", arguments: `{"path":"src/module_number_${at}.ts"}` },
+    } as const;
+    messages = [
+      ...messages,
+      { role: "assistant", content: null, tool_calls: [call] },
+      { role: "tool", tool_call_id: call.id, content: file(at, 6_000) },
+    ];
+  }
+  return { cost, longest };
+}
+
+for (const [files, named] of [[41, 20], [60, 60]] as const) {
+  Deno.test(`a task of ${files} files costs at most 1.3 times as much if the user names ${named}, within the window`, async () => {
+    const [plain, asked] = [await play(files, 0), await play(files, named)];
+    assertLess(asked.cost, 1.3 * plain.cost);
+    // Naming them keeps them longer.
+    assert(asked.cost > plain.cost);
+    assertLess(asked.longest, WINDOW_TOKENS);
+  });
+}
