@@ -161,6 +161,26 @@ Deno.test("errors, what was recalled and what the harness adds are said as they 
   assertEquals(repeated, label("40 lines", "the result of bash", text.split("\n")));
 });
 
+Deno.test("a result of one long line, or of many strange ones, takes no time to speak of", async () => {
+  const base64 = "ab/CD+ef9/".repeat(200_000);
+  const long = [
+    `${base64}"`,
+    JSON.stringify({ image: base64, nested: [base64] }, undefined, 2),
+    `${"a/".repeat(300_000)}"\n`.repeat(6),
+    "\x1b]".repeat(300_000),
+    `${"\x1b[".repeat(300_000)}\r`,
+    `${" ".repeat(500_000)}1\t`,
+    `${"a:".repeat(300_000)}\n`.repeat(5),
+    "[".repeat(500_000),
+    `"${"\\".repeat(1_000_001)}`,
+  ];
+  for (const text of long) {
+    const { view } = make({ mechanisms: { truncate: false } });
+    const { messages } = await view([user("Go."), ...step("bash", {}, text)]);
+    assert(contentText(messages.at(-1)!.content).length <= text.length);
+  }
+});
+
 Deno.test("each part can be switched off", async () => {
   const file = numbered(lines("a", 0, 60));
   const history = [user("Go."), ...step("Read", { path: "a" }, file), ...step("Read", { path: "a" }, file)];

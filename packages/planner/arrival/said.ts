@@ -26,7 +26,9 @@ const NUMBER = /^\s*(\d{1,7})(?:→|\t|\| ?)/;
 const HIT = /^((?:[A-Za-z]:)?[^:\s][^:\n]*):(\d+):/;
 // deno-lint-ignore no-control-regex
 const TERMINAL_CODE = /\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\^_])/g;
-const PATH = /^(?:[A-Za-z]:)?[^\s:"'`<>|*?(){}]*[/\\][^\s:"'`<>|*?(){}]*$/;
+/** Longest path, in characters, and what none holds. */
+const LONGEST_PATH = 1_000;
+const NO_PATH = /[\s:"'`<>|*?(){}]/;
 
 /**
  * A text without notation that says nothing: terminal codes and what they overwrote, the path in front of each hit of
@@ -92,7 +94,7 @@ function compactJson(text: string): string | undefined {
     return undefined;
   }
   // Numbers stay as they are written.
-  return text.replace(/("(?:[^"\\]|\\.)*")|\s+/g, (_, string?: string) => string ?? "");
+  return text.replace(/("[^"\\]*(?:\\.[^"\\]*)*")|\s+/g, (_, string?: string) => string ?? "");
 }
 
 /** Hits of a search under a heading for each file in place of its path in front of each. */
@@ -125,13 +127,19 @@ function isAround(line: string, path: string): boolean {
 /** Paths behind the folder that they share, which is said once. */
 function withSharedFolder(lines: readonly string[]): readonly string[] {
   const words = lines.filter((line) => line !== "" && !/\s/.test(line));
-  const paths = words.filter((line) => PATH.test(line));
+  const paths = words.filter(isPath);
   if (paths.length <= LEAST_PATHS || paths.length <= SHARED_FOLDER * lines.length) return lines;
   const folder = sharedFolder(paths);
   // A path from elsewhere would read like one from there.
   if (folder === "" || words.some((line) => !line.startsWith(folder) || line === folder)) return lines;
   const shown = lines.map((line) => line.startsWith(folder) ? line.slice(folder.length) : line);
   return shorter([`${folder}:`, ...shown], lines);
+}
+
+function isPath(line: string): boolean {
+  if (line.length > LONGEST_PATH || !/[/\\]/.test(line)) return false;
+  // A drive's letter has a colon behind it.
+  return !NO_PATH.test(line.replace(/^[A-Za-z]:/, ""));
 }
 
 function sharedFolder([first = "", ...others]: readonly string[]): string {
