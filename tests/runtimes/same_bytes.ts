@@ -35,6 +35,8 @@ export async function main(): Promise<void> {
       archive,
       countTokens,
       windowTokens: 2_000,
+      // What can't fit is shown none the less.
+      assumesWindow: true,
       truncateTokens: 200,
     };
     for (const session of [plannerSession(ofSession), classicSession(ofSession)]) {
