@@ -255,9 +255,13 @@ class Rewriting {
     for (let round = 0; round < MOST_CUTS && this.#isOver(); round++) {
       const { layout, size, situation: { windowTokens }, promptTokens } = this.#prompt;
       const tooMany = (share: number) => Math.ceil((1 - share * windowTokens / size.atMost) * promptTokens);
-      const old = oldestResults(layout, history, { neededTokens: tooMany(ROOMY_SHARE), countTokens });
+      const find = (kept: ReadonlySet<number>) =>
+        oldestResults(layout, history, { neededTokens: tooMany(ROOMY_SHARE), countTokens, kept });
+      const unpinned = find(pinnedPlaces(this.#pins, history).kept);
+      const old = unpinned.length > 0 ? unpinned : find(new Set());
       if (old.length > 0) {
         if (!await this.#leave(old.map((candidate) => ({ how: { type: "elide", candidate } })))) return;
+        this.#endPins(new Set(old.map(({ index }) => index)));
       } else {
         try {
           const cut = { neededTokens: tooMany(FITTING_SHARE), countTokens, archive, recall };
@@ -274,6 +278,14 @@ class Rewriting {
       this.#lookAgain();
       if (this.#prompt.promptTokens >= promptTokens) return;
     }
+  }
+
+  /** What had to leave is kept no longer. */
+  #endPins(gone: ReadonlySet<number>): void {
+    const over = this.#pins.filter(({ wish, place }) => wish === "keep" && gone.has(place));
+    this.#ended.push(...over);
+    this.#warnings.push(...over.map(tellOver));
+    this.#pins = this.#pins.filter((pin) => !over.includes(pin));
   }
 
   /** Brings back what is kept, as far as the window has room for it. */
@@ -437,7 +449,12 @@ const EXPECTED_LINE_TOKENS = 32;
 function oldestResults(
   layout: Layout,
   history: readonly Message[],
-  { neededTokens, countTokens }: { readonly neededTokens: number; readonly countTokens: CountTokens },
+  { neededTokens, countTokens, kept }: {
+    readonly neededTokens: number;
+    readonly countTokens: CountTokens;
+    /** Positions of results that stay. */
+    readonly kept: ReadonlySet<number>;
+  },
 ): ElisionCandidate[] {
   const newest = history.findLastIndex(({ role }) => role === "assistant");
   const calls = new Map(pairCalls(history).map(({ call, answer }) => [answer?.at ?? -1, call]));
@@ -445,7 +462,7 @@ function oldestResults(
   let won = 0;
   for (let index = 0; index < newest && won < neededTokens; index++) {
     const message = history[index]!;
-    if (message.role !== "tool" || message.keep || !layout.shows(index)) continue;
+    if (message.role !== "tool" || message.keep || kept.has(index) || !layout.shows(index)) continue;
     const tokensBefore = countMessageTokens(message, countTokens);
     if (resultText(message) === undefined || layout.tokensAt(index) < LINE_TOKENS) continue;
     const call = calls.get(index);
