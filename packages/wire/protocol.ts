@@ -194,13 +194,21 @@ export interface Protocol {
       /** How many messages are seen up to its end. */
       readonly end: number;
     }[],
-    prompt: ArrangedPrompt,
+    prompt: {
+      /** How many messages, from the first, the request before showed too, if it showed others behind them. */
+      readonly kept?: number | undefined;
+      /** What of the messages stays as it is. Default: nothing is known of it. */
+      readonly stable?: StableMessages;
+    },
   ) => { readonly items: readonly Uint8Array<ArrayBuffer>[]; readonly ends: readonly number[] };
   /**
    * Behind how many of the messages the client asks the provider to cache the prompt; 0 is behind the tools. Default: the
    * provider caches all of it.
    */
-  readonly markedEnds?: (request: WireRequest, written: readonly WrittenItem[]) => readonly number[];
+  readonly markedEnds?: (
+    request: WireRequest,
+    written: Parameters<NonNullable<Protocol["arrange"]>>[1],
+  ) => readonly number[];
   /** Passes on the replies of a turn. */
   writer(request: WireRequest, options: {
     /** Name of the tool whose calls aren't the client's business. Default: all are. */
@@ -222,6 +230,9 @@ export type HiddenItems = ReturnType<TurnWriter["hidden"]>[number];
 
 /** What becomes of an item, or of a message that is none of theirs. */
 export type WrittenItem = Parameters<NonNullable<Protocol["arrange"]>>[1][number];
+
+/** What is known of a list that was changed. */
+export type ArrangedPrompt = Parameters<NonNullable<Protocol["arrange"]>>[2];
 
 /** A request has a shape that the protocol doesn't have. It is passed on as it is. */
 export class UnknownShape extends Error {
@@ -577,14 +588,6 @@ const encoder = new TextEncoder();
 const QUOTE = 0x22;
 const OPEN_ARRAY = 0x5b;
 
-/** What a protocol needs to know to put a changed list right. */
-export interface ArrangedPrompt {
-  /** How many messages, from the first, the request before showed too, if it showed others behind them. */
-  readonly kept?: number | undefined;
-  /** What of the messages stays as it is. Default: nothing is known of it. */
-  readonly stable?: StableMessages;
-}
-
 /**
  * The body for the upstream: the client's own bytes wherever nothing is changed.
  *
@@ -592,7 +595,7 @@ export interface ArrangedPrompt {
  */
 export function writeRequest(
   request: WireRequest,
-  prompt: ArrangedPrompt & {
+  prompt: Parameters<NonNullable<Protocol["arrange"]>>[2] & {
     /** All items that could stand in the list. */
     readonly items: readonly WireItem[];
     /** What is seen of the messages of these items. */
