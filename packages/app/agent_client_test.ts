@@ -18,14 +18,6 @@ async function withServer(use: (url: string) => Promise<void>): Promise<void> {
     countTokens: () => Promise.resolve(estimateTokens),
     profile: profileNamed("none"),
     windowTokens: 1000,
-    mechanisms: {
-      context: true,
-      prune: true,
-      schemas: true,
-      truncate: true,
-      references: true,
-      notation: true,
-    },
   });
   const server = Deno.serve({ hostname: "127.0.0.1", port: 0, onListen() {} }, agent.fetch);
   try {

@@ -101,14 +101,6 @@ export function agent(model: Model, options: Partial<AgentOptions> = {}): AgentH
     countTokens: () => Promise.resolve(estimateTokens),
     profile: profileNamed("none"),
     windowTokens: 100_000,
-    mechanisms: {
-      context: true,
-      prune: true,
-      schemas: true,
-      truncate: true,
-      references: true,
-      notation: true,
-    },
     now: () => 0,
     ...options,
   };

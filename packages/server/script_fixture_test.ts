@@ -174,14 +174,6 @@ export function scriptedSessions(
     countTokens: () => Promise.resolve(estimateTokens),
     profile: profileNamed("anthropic-5m"),
     windowTokens: 12_000,
-    mechanisms: {
-      context: true,
-      prune: true,
-      schemas: true,
-      truncate: true,
-      references: true,
-      notation: true,
-    },
     onError: (error) => playing?.onError(error),
     ...options,
   });

@@ -40,14 +40,6 @@ async function documents(): Promise<readonly string[]> {
     defaultModel: "none",
     tools: [],
     store: memoryStore(),
-    mechanisms: {
-      context: true,
-      prune: true,
-      schemas: true,
-      truncate: true,
-      references: true,
-      notation: true,
-    },
   };
   const passing = gateway({ upstreams: {}, countTokens });
   const both = [agentHandler(options), agentHandler({ ...options, gateway: passing })];

@@ -1,6 +1,7 @@
 import {
   CallPairing,
   type CountTokens,
+  hashPiece,
   meantCall,
   type Message,
   type Rewrite,
@@ -148,13 +149,14 @@ export class Arrival {
     const allTokens = countTokens(text);
     const tokensWith = (references: readonly Reference[]) =>
       countTokens(saidText(message, { fileText, notation, references }));
-    const notationTokens = notation ? allTokens - tokensWith([]) : 0;
+    const notationTokens = notation ? Math.max(0, allTokens - tokensWith([])) : 0;
     const isShorter = notationTokens > 0 || found.length > 0 && tokensWith(found) < allTokens;
     if (!isShorter) return undefined;
     return {
       type: "say",
       index: place,
       toolCallId: message.tool_call_id,
+      hash: hashPiece(message),
       fileText,
       notation,
       notationTokens,
@@ -194,7 +196,8 @@ export class Arrival {
         const tokens = countTokens(notated.lines.slice(trimmed.from, trimmed.to).join("\n"));
         const labelTokens = countTokens(labelOf(notated, { ...trimmed, as }));
         if (tokens >= LEAST_TOKENS && tokens >= LABELS * labelTokens) {
-          references.push({ ...trimmed, source, as, tokens: tokens - labelTokens });
+          const hash = hashPiece(this.#taken[source]!.message);
+          references.push({ ...trimmed, source, hash, as, tokens: tokens - labelTokens });
           from = trimmed.to;
         }
       }
@@ -205,7 +208,7 @@ export class Arrival {
 
   /**
    * The message that a label with this name and these lines' quotes means: the nearest above in which they stand. Nothing
-   * if other lines answer to it there.
+   * if other lines answer to it there, or too many messages of that name stand in between.
    */
   #resolve(
     as: string,
@@ -215,8 +218,11 @@ export class Arrival {
   ): number | undefined {
     if (block.length === 0) return undefined;
     const { first, last } = quotesOf(block, { from: 0, to: block.length });
-    for (const place of (this.#places.get(as) ?? []).toReversed()) {
+    const places = this.#places.get(as) ?? [];
+    for (let at = places.length - 1, looked = 0; at >= 0 && looked < KNOWN_PLACES; at--) {
+      const place = places[at]!;
       if (place >= below || !isAbove(place)) continue;
+      looked++;
       for (const { as: name, lines } of this.#passagesOf(place)) {
         if (name !== as) continue;
         for (let at = 0; at + block.length <= lines.length; at++) {
@@ -333,20 +339,20 @@ export async function arrive(
   const from = Math.max(0, history.findLastIndex(({ role }) => role === "assistant"));
   const drafts = new Map<number, Draft>();
   await options.inSlices(takeIn(history, edits, { ...options, from, drafts }));
+  const made: SayEdit[] = [];
   try {
-    const made: SayEdit[] = [];
     for (const draft of drafts.values()) {
       const ref = await archive.put(originalOf(history[draft.index]));
       made.push({ ...draft, ref });
     }
-    const cut = await truncateArrived(history, [...edits, ...made], { ...options, from });
-    for (const edit of cut.edits) if (edit.type === "elide") arrival.show(edit.index, { text: edit.text });
-    return { ...cut, edits: [...made, ...cut.edits] };
   } catch (cause) {
     for (const at of drafts.keys()) arrival.show(at);
     const why = `Cannot archive a result: ${(cause as Error).message}. Nothing left the prompt.`;
     return { edits: [], truncated: [], rewrites: [], warnings: [why] };
   }
+  const cut = await truncateArrived(history, [...edits, ...made], { ...options, from });
+  for (const edit of cut.edits) if (edit.type === "elide") arrival.show(edit.index, { text: edit.text });
+  return { ...cut, edits: [...made, ...cut.edits] };
 }
 
 /** Takes in the messages that the arrival doesn't know, a message at each step, and says those that are new. */
@@ -370,7 +376,7 @@ function* takeIn(
     const text = shortened.get(at);
     const isNew = at > from && !edit && text === undefined && !isHidden(at) && !stays.has(at);
     const draft = isNew ? arrival.say(at, (place) => !isHidden(place)) : undefined;
-    const fits = draft && countTokens(originalOf(said(history[at]!, { ...draft, ref: "" }))) <= limitTokens;
+    const fits = draft && countTokens(saidText(history[at]!, draft)) <= limitTokens;
     if (draft && fits) drafts.set(at, draft);
     arrival.show(at, { edit: edit ?? (fits ? draft : undefined), ...(text !== undefined && { text }) });
     yield;
@@ -435,12 +441,13 @@ async function truncateArrived(
 export function writeOut(edits: readonly Edit[], arrival: Arrival): readonly Edit[] {
   const isHidden = hiddenBy(edits);
   const isShown = (place: number) => !isHidden(place);
-  /** Where the last edit of each result stands by which it became shorter. */
+  /** Where the last edit of each result stands by which it became shorter, and the last by which it is said. */
   const cutAt = new Map(edits.flatMap((edit, at) => edit.type === "elide" ? [[edit.index, at]] : []));
+  const saidLast = new Map(edits.flatMap((edit, at) => edit.type === "say" ? [[edit.index, at]] : []));
   const made: SayEdit[] = [];
   for (const edit of sayEdits(edits).values()) {
-    if (isHidden(edit.index) || cutAt.has(edit.index)) continue;
-    const saidAt = edits.lastIndexOf(edit);
+    if (edit.references.length === 0 || isHidden(edit.index) || cutAt.has(edit.index)) continue;
+    const saidAt = saidLast.get(edit.index)!;
     const cut = edit.references.filter(({ source }) => (cutAt.get(source) ?? -1) > saidAt);
     for (const { source } of cut) {
       const shorter = edits[cutAt.get(source)!];

@@ -95,16 +95,19 @@ Deno.test("what a search, a list of paths, a terminal and JSON repeat is said on
       "1:y",
     ].join("\n"),
   );
-  const paths = Array.from({ length: 12 }, (_, at) => `/home/ada/project/packages/core/file_${at}.ts`);
+  const paths = Array.from({ length: 12 }, (_, at) => `/srv/project/packages/core/file_${at}.ts`);
   assertEquals(
     await shown("Glob", paths.join("\n")),
-    ["/home/ada/project/packages/core/:", ...paths.map((path) => path.slice(32))].join("\n").replaceAll(
-      "/file",
-      "file",
-    ),
+    ["/srv/project/packages/core/:", ...paths.map((path) => path.slice(27))].join("\n"),
   );
   // A path from elsewhere would read like one from there.
   assertEquals(await shown("Glob", [...paths, "README.md"].join("\n")), [...paths, "README.md"].join("\n"));
+  // Times and addresses are no files.
+  const log = Array.from(
+    { length: 12 },
+    (_, at) => `2026-11-23T09:1${at % 10}:0${at % 9} 10.0.0.1:8080: ${at}`,
+  );
+  assertEquals(await shown("bash", log.join("\n")), log.join("\n"));
   const terminal = `\x1b[32m${"ok ".repeat(100)}\x1b[0m\n10 %\r50 %\rdone\n${"retry\n".repeat(6)}end`;
   assertEquals(
     await shown("bash", terminal),
@@ -173,12 +176,39 @@ Deno.test("a result of one long line, or of many strange ones, takes no time to 
     `${"a:".repeat(300_000)}\n`.repeat(5),
     "[".repeat(500_000),
     `"${"\\".repeat(1_000_001)}`,
+    "1\tx\n".repeat(100_000),
   ];
   for (const text of long) {
     const { view } = make({ mechanisms: { truncate: false } });
     const { messages } = await view([user("Go."), ...step("bash", {}, text)]);
     assert(contentText(messages.at(-1)!.content).length <= text.length);
   }
+});
+
+Deno.test("a client that changes what it said is shown what it says now, and what referred to it says it itself", async () => {
+  const file = lines("a", 0, 60);
+  const [asks, answers] = step("Read", { file_path: "/p/a.ts" }, numbered(file)) as [
+    Message,
+    Message & { role: "tool" },
+  ];
+  const again = step("Read", { file_path: "/p/a.ts" }, numbered(file));
+  const history = [user("Go."), asks, answers, ...again];
+  const { view } = make();
+  assert(contentText((await view(history)).messages[4]!.content).startsWith("[lines 1-60 unchanged"));
+  // Under the same ids: first the source is cleared, then the result that refers to it.
+  const cleared: Message = { ...answers, content: "[cleared]" };
+  const later = [answer("Seen."), user("On.")];
+  const shown = (await view([user("Go."), asks, cleared, ...again, ...later])).messages;
+  assertEquals(readSaid(contentText(shown[4]!.content), []), file);
+  const both = [
+    user("Go."),
+    asks,
+    answers,
+    again[0]!,
+    { ...again[1]!, content: "[cleared]" } as Message,
+    ...later,
+  ];
+  assertEquals(contentText((await view(both)).messages[4]!.content), "[cleared]");
 });
 
 Deno.test("each part can be switched off", async () => {

@@ -9,7 +9,7 @@ const LEAST_LINES = WINDOW + STEP - 1;
 const MOST_TRIED = 32;
 
 /** Lines that stand at a place. */
-export interface Block {
+interface Block {
   readonly place: number;
   /** The first line, and the one behind the last. */
   readonly from: number;

@@ -24,6 +24,8 @@ const SHARED_FOLDER = 0.6;
 
 const NUMBER = /^\s*(\d{1,7})(?:→|\t|\| ?)/;
 const HIT = /^((?:[A-Za-z]:)?[^:\s][^:\n]*):(\d+):/;
+/** What tells a file's path from a time or the name of a host. */
+const FILE = /[/\\]|\.[A-Za-z]\w*$/;
 // deno-lint-ignore no-control-regex
 const TERMINAL_CODE = /\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\^_])/g;
 /** Longest path, in characters, and what none holds. */
@@ -58,12 +60,16 @@ function withoutNumbers(raw: readonly string[]): Required<Notated> | undefined {
   const numbers: number[] = [];
   const marks: string[] = [];
   let numbered = 0;
+  let last = -1;
   for (const line of raw) {
     const [mark = "", digits] = NUMBER.exec(line) ?? [];
     const number = digits === undefined ? -1 : Number(digits);
     // A table of data counts up too, but not in steps of one.
-    const isNext = number >= 0 && (numbered === 0 || number > (numbers.findLast((one) => one >= 0) ?? -1));
-    if (isNext) numbered++;
+    const isNext = number > last;
+    if (isNext) {
+      numbered++;
+      last = number;
+    }
     numbers.push(isNext ? number : -1);
     marks.push(isNext ? mark : "");
     lines.push(isNext ? line.slice(mark.length) : line);
@@ -99,7 +105,10 @@ function compactJson(text: string): string | undefined {
 
 /** Hits of a search under a heading for each file in place of its path in front of each. */
 function withHeadings(lines: readonly string[]): readonly string[] {
-  const hits = lines.map((line) => HIT.exec(line)?.[1]);
+  const hits = lines.map((line) => {
+    const path = HIT.exec(line)?.[1];
+    return path !== undefined && FILE.test(path) ? path : undefined;
+  });
   const count = hits.filter((path) => path !== undefined).length;
   if (count <= LEAST_HITS || 2 * count <= lines.length) return lines;
   const shown: string[] = [];
@@ -222,7 +231,9 @@ export interface Reference {
   readonly to: number;
   /** Position in the history of the message in which the lines stand. */
   readonly source: number;
-  /** What the model knows that message by: a file, or a tool. */
+  /** Tells that message from any other that may come to stand there. */
+  readonly hash: number;
+  /** What the model knows it by: a file, or a tool. */
   readonly as: string;
   /** Tokens that saying the lines would take. */
   readonly tokens: number;
@@ -236,6 +247,8 @@ export interface SayEdit {
   readonly index: number;
   /** Its `tool_call_id`. */
   readonly toolCallId: string;
+  /** Tells the result from any other under this id. */
+  readonly hash: number;
   /** Archive reference of the original. */
   readonly ref: string;
   /** Whether it shows a file. */
@@ -266,7 +279,7 @@ export function quotesOf(lines: readonly string[], { from, to }: Pick<Reference,
 /** The line that the model sees in place of a block; a numbered text says which lines it has. */
 export function labelOf(
   { lines, numbers }: ReturnType<typeof notate>,
-  reference: Omit<Reference, "tokens" | "source">,
+  reference: Pick<Reference, "from" | "to" | "as">,
 ): string {
   const { from, to, as } = reference;
   const { first, last } = quotesOf(lines, reference);

@@ -145,14 +145,18 @@ class Rewriting {
       this.#emptiedTokens = undefined;
       this.#lookAgain();
     }
-    await this.#settle();
-    const held = this.#pins.filter(({ wish }) => wish === "keep");
-    if (held.length > 0 && this.#isFull()) await this.#letGo(held);
-    const made = this.#made.length;
-    if (this.#isOver()) await this.#cutResults();
-    if (this.#isOver()) await this.#makeSpace(true);
-    // What wasn't worth leaving may be of the shorter prompt.
-    if (this.#made.length > made) await this.#settle();
+    let made: number;
+    let promptTokens: number;
+    do {
+      made = this.#made.length;
+      ({ promptTokens } = this.#prompt);
+      await this.#settle();
+      const held = this.#pins.filter(({ wish }) => wish === "keep");
+      if (held.length > 0 && this.#isFull()) await this.#letGo(held);
+      if (this.#isOver()) await this.#cutResults();
+      if (this.#isOver()) await this.#makeSpace(true);
+      // What wasn't worth leaving may be of the shorter prompt.
+    } while (this.#made.length > made && this.#prompt.promptTokens < promptTokens);
     const { size, situation: { windowUse, windowTokens } } = this.#prompt;
     const staysFull = this.#options.relievesWindow && size.tokens > WINDOW_SHARE * windowTokens;
     this.#tellFull(staysFull && !this.#failed);

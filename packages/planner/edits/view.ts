@@ -91,8 +91,15 @@ export function fittingEdits<E extends Edit>(
     if (edit.type === "shorten") return textAt(messages[edit.index], edit.part) !== undefined;
     if (edit.type !== "elide" && edit.type !== "say") return edit.to <= messages.length;
     const message = messages[edit.index];
-    return message?.role === "tool" && message.tool_call_id === edit.toolCallId;
+    if (message?.role !== "tool" || message.tool_call_id !== edit.toolCallId) return false;
+    return edit.type === "elide" || saysTrue(edit, messages);
   });
+}
+
+/** Whether a result and what it refers to are still what they were. */
+function saysTrue({ index, hash, references }: SayEdit, messages: readonly Message[]): boolean {
+  const isSame = (at: number, hash: number) => messages[at] !== undefined && hashPiece(messages[at]) === hash;
+  return isSame(index, hash) && references.every(({ source, hash }) => isSame(source, hash));
 }
 
 /** The edits of the first `length` messages alone, and those of tools. */

@@ -39,7 +39,6 @@ const agent = agentHandler({
   tools: [],
   store,
   gateway: passing,
-  mechanisms: { context: true, prune: true, schemas: true, truncate: true, references: true, notation: true },
 });
 const server = Deno.serve({ port: 0, hostname: "127.0.0.1", onListen() {} }, agent.fetch);
 console.log(server.addr.port);

@@ -101,7 +101,6 @@ const agent = agentHandler({
   countTokens: () => Promise.resolve(tokenizer.count),
   profile: profileNamed("openai"),
   windowTokens: 128_000,
-  mechanisms: { context: true, prune: true, schemas: true, truncate: true, references: true, notation: true },
   maxRunningTurns: 1000,
   onError: console.error,
 });
