@@ -24,6 +24,7 @@
 import { Check, ErrorContext, ErrorSchema, NextStack, Resolve, Stack } from "typebox/schema";
 import { Hashing, Settings } from "typebox/system";
 import type { TValidationError } from "typebox/error";
+import { RE2JS, RE2JSException } from "re2js";
 import { checkGiven } from "./check_given.ts";
 import type { JsonSchema, ToolDefinition } from "./tool.ts";
 
@@ -76,10 +77,30 @@ function checkerOf(tool: ToolDefinition): (value: unknown) => string | undefined
 /** So many faults of a value are collected: each wrong one of a large list would fill the memory. */
 const MAX_COLLECTED = 1000;
 
+/** So many levels a schema may have, and a value. */
+const MAX_DEPTH = 200;
+
+/** So many steps one check may take: a schema held against a value is one, and more if it lists much. Some 0.2 s. */
+const MAX_STEPS = 200_000;
+
+/** So large may the patterns of one schema be together, in instructions of their engine. */
+const MAX_PATTERNS = 20_000;
+
+/** So many lists and objects a schema may hold. */
+const MAX_HOLDERS = 10_000;
+
+/** So long may what its references mean be searched for, in lists and objects; an anchor's takes eight times as long. */
+const MAX_SEARCHED = 2_000_000;
+
+/** An instruction of a pattern for each so many characters of a text are a step. */
+const PATTERN_STEP = 100;
+
 /**
  * Makes of a JSON Schema (draft 2020-12, with the lists of `items` that earlier ones had; `format` isn't checked) a
  * function that names every fault of a value in one line, or gives `undefined` for a valid one. No code is made of the
- * schema, so that it may come from anywhere and is checked wherever modules run.
+ * schema, so that it may come from anywhere and is checked wherever modules run. Nor can it keep the caller: its
+ * patterns run in linear time, as [RE2](https://github.com/google/re2/wiki/Syntax) does, and what takes more than
+ * 200,000 steps, or is nested deeper than 200 levels, is a fault of its own.
  *
  * That takes some microseconds for each object of a value. For large ones a compiler of the same library is forty times
  * as fast: `Compile` of `typebox/schema`, for schemas that are trusted.
@@ -97,26 +118,124 @@ const MAX_COLLECTED = 1000;
  *
  * @param schema The schema. Its `$schema` is ignored, and what refers to a schema of schemas takes any.
  * @param what How the whole value is called in a fault. Default: `the value`.
+ * @param options `maxSteps`: what one check may take, for schemas that are one's own. Default: 200,000.
  * @returns A function of the value, and of the place where that stands, if it is a part of a larger one.
- * @throws {Error} if the schema itself is invalid, or refers to what isn't there.
+ * @throws {Error} if the schema itself is invalid, refers to what isn't there or to itself without going into the value,
+ * is nested deeper than 200 levels, or has patterns that take no linear time (lookaround, backreferences, counts over
+ * 1,000) or are too large together.
  */
 export function schemaChecker(
   schema: JsonSchema,
   what = "the value",
+  { maxSteps = MAX_STEPS }: { readonly maxSteps?: number } = {},
 ): (value: unknown, place?: string) => string | undefined {
   checkGiven("schemaChecker()", { schema }, { schema: "object" });
-  const linked = linkSchema(schema, (inner, place) => {
-    if (Check(KEYWORDS, inner)) return;
-    throw new Error(`Cannot use the schema: ${describeFaults(faultsOf(KEYWORDS, inner, place), "it")}`);
-  });
+  const refuse = (why: string) => new Error(`Cannot use the schema: ${why}`);
+  const { depth, holders } = sizeOf(schema, { wantsNames: false });
+  if (depth > MAX_DEPTH) throw refuse(`it is ${TOO_DEEP}`);
+  if (holders > MAX_HOLDERS) {
+    throw refuse(`it holds ${holders} lists and objects, and at most ${MAX_HOLDERS} may be`);
+  }
+  const work = new Work(maxSteps);
+  const linked = linkSchema(schema, { work, holders, refuse });
   const text = JSON.stringify(schema);
   const namesInherited = INHERITED.some((name) => text.includes(`"${name}"`));
   return (given, place = "") => {
-    const value = namesInherited ? bare(given) : given;
-    if (Check(linked, value)) return undefined;
-    const instancePath = place === "" ? "" : `/${place.replaceAll(".", "/")}`;
-    return describeFaults(faultsOf(linked, value, instancePath), what);
+    const size = sizeOf(given, work);
+    if (size.depth > MAX_DEPTH) return `${place || what} must not be ${TOO_DEEP}`;
+    try {
+      const value = namesInherited ? bare(given) : given;
+      work.begin(size);
+      if (Check(linked, value)) return undefined;
+      work.begin(size);
+      const instancePath = place === "" ? "" : `/${place.replaceAll(".", "/")}`;
+      return describeFaults(faultsOf(linked, value, instancePath), what);
+    } catch (error) {
+      if (error === TOO_MUCH) return `${place || what} must not take more than ${maxSteps} steps to check`;
+      if (isOverflow(error)) return `${place || what} must not be nested so deep, nor its schema`;
+      throw error;
+    }
   };
+}
+
+const TOO_DEEP = `nested more than ${MAX_DEPTH} levels deep`;
+
+/** Thrown when a check has taken its steps, through a validator that knows nothing of them. */
+const TOO_MUCH = new Error("too many steps");
+
+/** Whether the stack ended, whose size nobody knows. */
+function isOverflow(error: unknown): boolean {
+  return error instanceof RangeError && /call stack|recursion/i.test(error.message);
+}
+
+/** How large a value is. */
+interface Size {
+  /** Levels of lists and objects; one more than allowed, if more. */
+  readonly depth: number;
+  /** Lists and objects. */
+  readonly holders: number;
+  /** Characters of the longest text. */
+  readonly longest: number;
+  /** Members of the longest list. */
+  readonly items: number;
+  /** Properties of the largest object. */
+  readonly fields: number;
+  /** What properties are called, if that is asked for. */
+  readonly names: ReadonlySet<string>;
+}
+
+function sizeOf(value: unknown, { wantsNames }: { readonly wantsNames: boolean }): Size {
+  let [depth, holders, items, fields] = [0, 0, 0, 0];
+  let longest = typeof value === "string" ? value.length : 0;
+  const names = new Set<string>();
+  let level = [value].filter(isHolder);
+  for (; level.length > 0 && depth <= MAX_DEPTH; depth++) {
+    holders += level.length;
+    const next: object[] = [];
+    for (const one of level) {
+      const members = Object.values(one);
+      if (Array.isArray(one)) items = Math.max(items, members.length);
+      else fields = Math.max(fields, members.length);
+      if (wantsNames && !Array.isArray(one)) { for (const name of Object.keys(one)) names.add(name); }
+      for (const inner of members) {
+        if (typeof inner === "string") longest = Math.max(longest, inner.length);
+        else if (isHolder(inner)) next.push(inner);
+      }
+    }
+    level = next;
+  }
+  return { depth, holders, longest, items, fields, names };
+}
+
+function isHolder(value: unknown): value is object {
+  return typeof value === "object" && value !== null;
+}
+
+/** What the check that runs has taken, and what it knows of its value. */
+class Work {
+  /** Whether some schema tells properties apart by patterns. */
+  wantsNames = false;
+  /** Of the whole value. */
+  size: Size = sizeOf(undefined, { wantsNames: false });
+  /** Of the lists and objects in the value. */
+  hashes: WeakMap<object, string> = new WeakMap();
+  readonly #most: number;
+  #left = 0;
+
+  constructor(maxSteps: number) {
+    this.#most = maxSteps;
+  }
+
+  begin(size: Size): void {
+    this.size = size;
+    this.hashes = new WeakMap();
+    this.#left = this.#most;
+  }
+
+  /** Takes so many steps. @throws {@linkcode TOO_MUCH} */
+  take(steps: number): void {
+    if ((this.#left -= steps) < 0) throw TOO_MUCH;
+  }
 }
 
 /** What every object has by its prototype, which the validator takes for its own. */
@@ -233,7 +352,7 @@ const KEYWORDS: JsonSchema = {
 };
 
 /** What isn't checked, what is checked in another way, and what would be no member of the copy. */
-const LEFT_OUT: ReadonlySet<string> = new Set(["format", "uniqueItems", "__proto__"]);
+const LEFT_OUT: ReadonlySet<string> = new Set(["format", "pattern", "uniqueItems", "__proto__"]);
 
 /** What a schema is called, which nothing asks for once all references are links. */
 const NAMES: ReadonlySet<string> = new Set(["$schema", "$id", "$anchor"]);
@@ -246,19 +365,33 @@ const SCHEMA_OF_SCHEMAS = /^https?:\/\/json-schema\.org\//;
 const ANY_SCHEMA = { type: ["object", "boolean"] };
 
 /** In place of `uniqueItems`, whose faults the validator collects in quadratic time. */
-const UNIQUE_ITEMS = {
-  "~refine": [{ check: (value: unknown): boolean => !sameItems(value), error: saysSameItems }],
-};
-
-function saysSameItems(value: unknown): string {
-  return `must not have the same item twice (items ${sameItems(value)?.join(" and ")} are the same)`;
+function uniqueItems(work: Work) {
+  // Lists in lists would be hashed once for each that they are in.
+  const hashOf = (item: unknown) => {
+    if (typeof item !== "object" || item === null) return `${typeof item} ${item}`;
+    const hash = work.hashes.get(item) ?? Hashing.Hash(item);
+    work.hashes.set(item, hash);
+    return hash;
+  };
+  return refined((value) => {
+    work.take(Array.isArray(value) ? value.length >> 3 : 0);
+    return !sameItems(value, hashOf);
+  }, (value) => {
+    const same = sameItems(value, hashOf)?.join(" and ");
+    return `must not have the same item twice (items ${same} are the same)`;
+  });
 }
 
-function sameItems(value: unknown): readonly [number, number] | undefined {
+/** A schema that nothing but this check makes. */
+function refined(check: (value: unknown) => boolean, error: (value: unknown) => string): JsonSchema {
+  return { "~refine": [{ check, error }] };
+}
+
+function sameItems(value: unknown, hashOf: (item: unknown) => string): readonly [number, number] | undefined {
   if (!Array.isArray(value)) return undefined;
   const seen = new Map<string, number>();
   for (const [index, item] of value.entries()) {
-    const hash = Hashing.Hash(item);
+    const hash = hashOf(item);
     const first = seen.get(hash);
     if (first !== undefined) return [first, index];
     seen.set(hash, index);
@@ -278,19 +411,33 @@ function originalOf(linked: JsonSchema): JsonSchema {
  * A schema of what is checked, in which what a `$ref` refers to stands in its place, in a circle if need be: to
  * resolve it takes longer than to check a value, and would have to be done for each.
  *
- * @param verify Is called with each schema inside and its place, and throws if it is none.
- * @throws {Error} if a reference leads nowhere.
+ * Each counts the steps that it takes, and patterns run in linear time.
+ *
+ * @throws {Error} if one of the schemas is none or takes more than may be, or if a reference leads nowhere.
  */
-function linkSchema(schema: JsonSchema, verify: (schema: unknown, place: string) => void): JsonSchema {
+function linkSchema(
+  schema: JsonSchema,
+  { work, holders, refuse }: {
+    readonly work: Work;
+    /** How many lists and objects the schema holds. */
+    readonly holders: number;
+    readonly refuse: (why: string) => Error;
+  },
+): JsonSchema {
   const isDynamic = DYNAMIC.test(JSON.stringify(schema));
   const copies = new Map<unknown, Record<string, unknown>>();
-  return Object(copy(schema, Stack({}, schema), ""));
+  /** What of a value each schema is held against as a whole: what stands in it for the same value. */
+  const beside = new Map<unknown, unknown[]>();
+  let [patterns, searched] = [0, 0];
+  const linked = Object(copy(schema, Stack({}, schema), ""));
+  if (leadsToItself(linked, beside)) throw refuse("it refers to itself without going into the value");
+  return linked;
 
   function copy(value: unknown, outer: ReturnType<typeof Stack>, place: string): unknown {
     if (Array.isArray(value)) return value.map((one, index) => copy(one, outer, `${place}/${index}`));
     const known = copies.get(value);
     if (known) return known;
-    verify(value, place);
+    if (!Check(KEYWORDS, value)) throw refuse(describeFaults(faultsOf(KEYWORDS, value, place), "it"));
     if (typeof value !== "object" || value === null) return value;
     const made: Record<string, unknown> = {};
     copies.set(value, made);
@@ -311,19 +458,146 @@ function linkSchema(schema: JsonSchema, verify: (schema: unknown, place: string)
         : inner;
     }
     const add = (schema: unknown) => made.allOf = [...[made.allOf ?? []].flat(), schema];
-    if ("uniqueItems" in value && value.uniqueItems === true) add(UNIQUE_ITEMS);
+    if ("uniqueItems" in value && value.uniqueItems === true) add(uniqueItems(work));
+    if ("pattern" in value && typeof value.pattern === "string") {
+      const { pattern } = value;
+      const test = linear(pattern, `${place}/pattern`);
+      add(
+        refined((value) => typeof value !== "string" || test(value), () => `must match pattern "${pattern}"`),
+      );
+    }
+    if (made.patternProperties) nameProperties(made, place);
+    count(made);
+    beside.set(
+      made,
+      BESIDE.flatMap((key) => made[key] ?? []).concat(
+        Object.values(made.dependentSchemas ?? {}),
+        Object.values(made.dependencies ?? {}),
+      ),
+    );
     const { $ref } = made;
     if (typeof $ref !== "string") return made;
+    searched += $ref.startsWith("#/") ? holders : 8 * holders;
+    if (searched > MAX_SEARCHED) throw refuse("it has too many references for its size");
     const isOfSchemas = SCHEMA_OF_SCHEMAS.test($ref);
     const target = isOfSchemas ? { schema: ANY_SCHEMA, stack: here } : Resolve.Ref(here, { $ref });
-    if (target.schema === undefined) {
-      throw new Error(`Cannot use the schema: it refers to ${$ref}, which isn't there`);
-    }
+    if (target.schema === undefined) throw refuse(`it refers to ${$ref}, which isn't there`);
     if (isDynamic && !isOfSchemas) return made;
     delete made.$ref;
-    add(copy(target.schema, target.stack, `${place}/$ref`));
+    const referred = copy(target.schema, target.stack, `${place}/$ref`);
+    add(referred);
+    beside.get(made)!.push(referred);
     return made;
   }
+
+  /** A pattern's test, which takes the steps that it may need. */
+  function linear(source: string, place: string): (text: string) => boolean {
+    let expression: RE2JS;
+    const at = place.slice(1).replaceAll("/", ".");
+    try {
+      expression = RE2JS.compile(RE2JS.translateRegExp(source));
+    } catch (error) {
+      if (!(error instanceof RE2JSException)) throw error;
+      const why =
+        "patterns must be such that they take linear time: no lookaround, no backreferences, no counts " +
+        "over 1000";
+      throw refuse(`${at} is ${JSON.stringify(source)}, and ${why} (${error.message})`);
+    }
+    const size = expression.programSize();
+    patterns += size;
+    if (patterns > MAX_PATTERNS) {
+      throw refuse(
+        `its patterns up to ${at} take ${patterns} instructions, and at most ${MAX_PATTERNS} may be`,
+      );
+    }
+    return (text) => {
+      work.take(Math.ceil(text.length * size / PATTERN_STEP));
+      return expression.test(text);
+    };
+  }
+
+  /** Names the properties that each pattern meant, as far as the value at hand has them: the validator's own engine may take any time. */
+  function nameProperties(made: Record<string, unknown>, place: string): void {
+    work.wantsNames = true;
+    const tests = Object.entries(Object(made.patternProperties)).map(([source, schema]) => ({
+      test: linear(source, `${place}/patternProperties/${source}`),
+      schema,
+    }));
+    let [names, named]: [ReadonlySet<string> | undefined, Record<string, unknown>] = [undefined, {}];
+    Object.defineProperty(made, "patternProperties", {
+      enumerable: true,
+      get() {
+        if (names === work.size.names) return named;
+        names = work.size.names;
+        return named = Object.fromEntries(tests.map(({ test, schema }, index) => {
+          const meant = [...work.size.names].filter(test).map((name) => name.replaceAll(SPECIAL, "\\$&"));
+          // Two may mean the same names, and each must have a key of its own.
+          return [`(?:){${index}}${meant.length === 0 ? "(?!)" : `^(?:${meant.join("|")})$`}`, schema];
+        }));
+      },
+    });
+  }
+
+  /** Counts a schema whenever it is held against a value: its type is what the validator asks for first. */
+  function count(made: Record<string, unknown>): void {
+    const { type } = made;
+    const listed = LISTS.reduce((sum, key) => sum + (JSON.stringify(made[key])?.length ?? 0), 0);
+    const own = 1 + (listed >> 4) + Object.keys(made.properties ?? {}).length;
+    const has = (keys: readonly string[], is: (value: unknown) => boolean) =>
+      keys.some((key) => is(made[key]));
+    const isNumber = (value: unknown) => typeof value === "number";
+    const isText = (value: unknown) => typeof value === "string";
+    const isFlag = (value: unknown) => typeof value === "boolean";
+    // These are followed anew for each value.
+    const follows = isDynamic && has(["$ref", "$dynamicRef", "$recursiveRef"], isText) ? holders : 0;
+    const ofText = has(["minLength", "maxLength"], isNumber);
+    const ofItems = has(["additionalItems", "contains", "items", "unevaluatedItems"], isFlag);
+    const ofFields = has(["additionalProperties", "unevaluatedProperties"], isFlag);
+    const steps = own + follows;
+    Object.defineProperty(made, "type", {
+      enumerable: type !== undefined,
+      get() {
+        const { longest, items, fields } = work.size;
+        work.take(
+          steps + (ofText ? longest >> 12 : 0) + (ofItems ? items >> 4 : 0) + (ofFields ? fields >> 4 : 0),
+        );
+        return type;
+      },
+    });
+  }
+}
+
+/** Keywords whose schemas are held against the same value. */
+const BESIDE = ["allOf", "anyOf", "oneOf", "not", "if", "then", "else"];
+
+/** Keywords whose lists a value is compared with. */
+const LISTS = ["const", "dependentRequired", "enum", "required"];
+
+/** What means something in a pattern. */
+const SPECIAL = /[.*+?^${}()|[\]\\/-]/g;
+
+/** Whether a schema is held against a value in order to hold it against that value. */
+function leadsToItself(linked: unknown, beside: ReadonlyMap<unknown, readonly unknown[]>): boolean {
+  const done = new Set<unknown>();
+  return [linked, ...beside.keys()].some((start) => {
+    /** From the start to where the search is; of each what is left to look at. */
+    const path = [{ at: start, rest: [...beside.get(start) ?? []] }];
+    const onPath = new Set([start]);
+    while (!done.has(start) && path.length > 0) {
+      const { at, rest } = path.at(-1)!;
+      const next = rest.pop();
+      if (next === undefined) {
+        done.add(at);
+        onPath.delete(at);
+        path.pop();
+      } else if (onPath.has(next)) return true;
+      else if (beside.has(next) && !done.has(next)) {
+        onPath.add(next);
+        path.push({ at: next, rest: [...beside.get(next)!] });
+      }
+    }
+    return false;
+  });
 }
 
 /** So many faults are told. */
@@ -489,8 +763,6 @@ function saysOnce(error: FaultAt): string {
     case "maxItems":
     case "maxProperties":
       return `must have at most ${params.limit} ${unitOf(keyword)}`;
-    case "pattern":
-      return `must match pattern "${params.pattern}"`;
     case "format":
       return `must be a valid ${params.format}`;
     case "contains": {

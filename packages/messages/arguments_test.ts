@@ -250,3 +250,125 @@ Deno.test("schemaChecker() takes nothing of a schema for code, nor of a value fo
     "toString must be string",
   );
 });
+
+Deno.test("schemaChecker() holds patterns against texts in linear time, and refuses those that can't be", () => {
+  const text = `${"a".repeat(34)}!`;
+  const place = { pattern: "^(a+)+$" };
+  assertEquals(schemaChecker(place)(text), 'the value must match pattern "^(a+)+$"');
+  assertEquals(
+    schemaChecker({ propertyNames: place })({ [text]: 1 })?.includes("must not have a property"),
+    true,
+  );
+  const named = schemaChecker({
+    patternProperties: { "^(a+)+$": { type: "number" }, "^a": { minimum: 2 }, "[.]$": false },
+    properties: { known: {} },
+    additionalProperties: false,
+  });
+  assertEquals(named({ aaa: 3, known: 1 }), undefined);
+  assertEquals(named({ aaa: 1 }), "aaa must be >= 2");
+  assertEquals(named({ aaa: "" }), "aaa must be number");
+  assertEquals(named({ "x.": 1 }), "x. must not be there");
+  assertEquals(named({ [text.slice(1)]: 5 }), undefined);
+  assertEquals(named({ [`b${text}`]: 5 })?.startsWith(`the value must not have 'b${text}'`), true);
+  for (
+    const pattern of ["^(?=a)", "(?<!a)b", "(a)\\1", "^a{1,2000}$", "((a{0,1000}){0,1000})"]
+  ) {
+    assertThrows(
+      () => schemaChecker({ properties: { a: { pattern } } }),
+      Error,
+      `Cannot use the schema: properties.a.pattern is ${
+        JSON.stringify(pattern)
+      }, and patterns must be such that they ` +
+        "take linear time: no lookaround, no backreferences, no counts over 1000",
+    );
+  }
+  const large = { anyOf: Array.from({ length: 30 }, (_, at) => ({ pattern: `^a{${970 + at}}$` })) };
+  assertThrows(() => schemaChecker(large), Error, "instructions, and at most 20000 may be");
+  const long = schemaChecker({ pattern: "^(a?){500}(b?){500}$" });
+  assertEquals(long("ab".repeat(500_000)), "the value must not take more than 200000 steps to check");
+});
+
+Deno.test("schemaChecker() refuses schemas that refer to themselves in the same place", () => {
+  const circles: JsonSchema[] = [
+    { $ref: "#" },
+    { allOf: [{ $ref: "#" }] },
+    { not: { $ref: "#" } },
+    { $ref: "#/$defs/a", $defs: { a: { anyOf: [{ $ref: "#/$defs/b" }] }, b: { if: { $ref: "#/$defs/a" } } } },
+    { properties: { a: { $ref: "#/properties/a" } } },
+    { dependentSchemas: { a: { $ref: "#" } } },
+  ];
+  for (const schema of circles) {
+    assertThrows(
+      () => schemaChecker(schema),
+      Error,
+      "Cannot use the schema: it refers to itself without going into the value",
+    );
+  }
+  const dynamic = schemaChecker({ $dynamicAnchor: "a", allOf: [{ $dynamicRef: "#a" }] });
+  assertEquals(dynamic(1), "the value must not be nested so deep, nor its schema");
+});
+
+Deno.test("schemaChecker() and argumentsParser() bound depth and work, whatever schema and value are", () => {
+  const nested = (times: number, [open, close]: readonly [string, string], inner: string) =>
+    JSON.parse(open.repeat(times) + inner + close.repeat(times));
+  const inside = ['{"not":', "}"] as const;
+  assertEquals(schemaChecker(nested(100, inside, "{}"))(1), undefined);
+  for (const times of [201, 5_000, 500_000]) {
+    assertThrows(
+      () => schemaChecker(nested(times, inside, "{}")),
+      Error,
+      "Cannot use the schema: it is nested more than 200 levels deep",
+    );
+  }
+  assertThrows(
+    () =>
+      schemaChecker({
+        properties: Object.fromEntries(Array.from({ length: 10_000 }, (_, at) => [`a${at}`, {}])),
+      }),
+    Error,
+    "Cannot use the schema: it holds 10002 lists and objects, and at most 10000 may be",
+  );
+  const anchors = Array.from({ length: 1_000 }, (_, at) => ({ $anchor: `a${at}`, not: { $ref: `#a${at}` } }));
+  assertThrows(
+    () => schemaChecker({ prefixItems: anchors }),
+    Error,
+    "Cannot use the schema: it has too many references for its size",
+  );
+  const deep = schemaChecker({});
+  assertEquals(deep(nested(200, ["[", "]"], "1")), undefined);
+  assertEquals(
+    deep(nested(500_000, ["[", "]"], "1")),
+    "the value must not be nested more than 200 levels deep",
+  );
+  const parse = argumentsParser(tool({ type: "object" }));
+  const parsed = parse(`{"a":${"[".repeat(500_000)}${"]".repeat(500_000)}}`);
+  assertEquals(parsed.ok, false);
+  if (!parsed.ok) {
+    assertStringIncludes(parsed.problem, "the arguments must not be nested more than 200 levels deep");
+  }
+
+  const steps = "the value must not take more than 200000 steps to check";
+  const twice = (at: number) => ({ allOf: [{ $ref: `#/$defs/a${at + 1}` }, { $ref: `#/$defs/a${at + 1}` }] });
+  const doubling = Object.fromEntries(Array.from({ length: 40 }, (_, at) => [`a${at}`, twice(at)]));
+  assertEquals(schemaChecker({ $ref: "#/$defs/a0", $defs: { ...doubling, a40: {} } })(1), steps);
+  const node = { properties: { x: { $ref: "#" } } };
+  for (const key of ["allOf", "anyOf", "oneOf"]) {
+    const recursive = schemaChecker({ [key]: [node, { ...node }], type: ["object", "boolean"] });
+    assertEquals(recursive(nested(30, ['{"x":', "}"], "1")), steps);
+  }
+  const listed = schemaChecker({ items: { enum: Array.from({ length: 10_000 }, (_, at) => `${at}`) } });
+  assertEquals([listed(["9999"]), listed(Array(1_000).fill("9999"))], [undefined, steps]);
+  const wide = Array.from({ length: 20_000 }, (_, at) => at);
+  const many = (one: JsonSchema) => Array.from({ length: 1_500 }, () => ({ ...one }));
+  for (const one of [{ contains: true, minContains: 3e4 }, { uniqueItems: true }, { items: false }]) {
+    assertEquals(schemaChecker({ oneOf: many(one) })(wide), steps);
+  }
+  assertEquals(schemaChecker({ allOf: many({ maxLength: 1e9 }) })("a".repeat(1e6)), steps);
+  const fields = Object.fromEntries(wide.map((at) => [`a${at}`, 1]));
+  assertEquals(schemaChecker({ anyOf: many({ additionalProperties: false }) })(fields), steps);
+  const lists = schemaChecker({
+    $ref: "#/$defs/l",
+    $defs: { l: { uniqueItems: true, items: { $ref: "#/$defs/l" } } },
+  });
+  assertEquals(lists([[1, 2], [2, 1], ["1"], [null], ["null"], [[0], ["0"]]]), undefined);
+});

@@ -41,6 +41,7 @@ export {
   type ContextView,
   type Cost,
   type FinishReason,
+  type KeepablePrompt,
   type Model,
   type ModelEvent,
   type ModelRequest,
@@ -50,7 +51,9 @@ export {
   type Usage,
 } from "./model.ts";
 export { personsWords } from "./persons_words.ts";
+export { sameJson } from "./same_json.ts";
 export {
+  type Effects,
   type JsonSchema,
   type ResolvedCall,
   type Stance,

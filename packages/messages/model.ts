@@ -39,12 +39,32 @@ export interface ModelRequest {
   readonly settings?: ModelSettings;
   /** What stays as it is. Default: it isn't known. */
   readonly stable?: StableMessages;
+  /** Names the conversation for caches that are found by a name. Default: it has none. */
+  readonly cacheKey?: string;
   /** Aborting it stops the request. */
   readonly signal: AbortSignal;
   /** Called when the provider shows that it is alive in a way that is no event, such as a keep-alive. */
   readonly progress?: () => void;
   /** Throws if nobody is to be asked any more: a model asks right before each request that it sends. Default: it may. */
   readonly confirm?: () => void;
+  /**
+   * Told right before the reply is complete how its prompt is kept in the provider's cache. Never called by a model whose
+   * provider has no cheap request for that.
+   */
+  readonly keepable?: (prompt: KeepablePrompt) => void;
+}
+
+/** The prompt of a request that was answered: asked for again, it stays in the provider's cache. */
+export interface KeepablePrompt {
+  /** Content blocks of the reply. */
+  readonly answerBlocks: number;
+  /**
+   * Asks for it once: `exact` again as it was, without a reply; `upgrade` with the reply behind it, to last for an hour.
+   * Gives what that took; nothing if the provider doesn't say.
+   *
+   * @throws {ModelError} if the provider refuses or can't be reached. It isn't asked again.
+   */
+  readonly ping: (type: "exact" | "upgrade", signal: AbortSignal) => Promise<Usage | undefined>;
 }
 
 /** Why the model stopped writing. */
@@ -104,6 +124,8 @@ export interface ContextView {
   readonly tools: readonly ToolDefinition[];
   /** What of the messages stays as it is. Default: it isn't known. */
   readonly stable?: StableMessages;
+  /** Names the conversation for caches that are found by a name. Default: it has none. */
+  readonly cacheKey?: string;
   /** Changes that are new with this request. Sticky changes are reported once, when they are made. */
   readonly rewrites?: readonly Rewrite[];
   /** Tokens that each mechanism keeps out of this very request, by its name. */

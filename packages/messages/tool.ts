@@ -40,6 +40,23 @@ export interface ToolContext {
    * one took over. A tool that has to prepare something asks right before it acts. Default: it may run.
    */
   readonly confirm?: () => void;
+  /**
+   * Whether a file may be read or written, or its name be shown, by its real path: a tool asks right before it does so.
+   * Default: it may.
+   */
+  readonly allows?: (path: string, effect: "reads" | "writes" | "names") => boolean;
+}
+
+/** What a call would touch, by real absolute paths: after all links, those to the workspace itself too. */
+export interface Effects {
+  /** The folder that relative paths count from. */
+  readonly root: string;
+  /** Files that it would open. */
+  readonly reads?: readonly string[];
+  /** Files that it would make or change. */
+  readonly writes?: readonly string[];
+  /** Files, and folders below which any file may be opened or named: each is judged when the tool comes to it. */
+  readonly searches?: readonly string[];
 }
 
 /**
@@ -63,13 +80,25 @@ export interface Tool {
    * line, and sees the rest when it asks. Default: no.
    */
   readonly mayDefer?: boolean;
+  /** What whoever serves it claims of it, such as that it only reads. Nothing goes by it: see `stance`. Default: nothing. */
+  readonly hints?: JsonSchema;
   /** Longest time one call may take, in milliseconds. Default: the loop's. */
   readonly timeoutMs?: number;
+  /**
+   * Whether a call with these arguments can reach nothing but what the agent was given to work in, because what it runs is
+   * kept in a sandbox: nobody need be asked for it. Default: it may reach anything.
+   */
+  isContained?(args: Readonly<Record<string, unknown>>): boolean;
   /**
    * Says which tool a call is for, where this one stands for others: that tool is run instead, with its own stance and
    * time limit. A problem is told to the model, and nothing is run. Default: this tool itself.
    */
   resolve?(args: Readonly<Record<string, unknown>>): ResolvedCall | { readonly problem: string };
+  /**
+   * Says what a call would touch, before anything of it runs. May throw where the call would be refused. Default: nobody
+   * knows.
+   */
+  effects?(args: Readonly<Record<string, unknown>>): Promise<Effects>;
   /** Runs the tool with validated arguments. */
   run(args: Readonly<Record<string, unknown>>, context: ToolContext): Promise<ToolOutput> | ToolOutput;
 }

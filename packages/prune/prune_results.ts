@@ -159,12 +159,14 @@ export function selectElisions(
       continue;
     }
     const tokensBefore = countMessageTokens(message, countTokens);
-    let tokensAfter = placeholderTokens.get(call.tool);
+    // With as many digits for its size, so that what goes doesn't depend on what else does.
+    const alike = `${call.tool} ${String(text.length).length}`;
+    let tokensAfter = placeholderTokens.get(alike);
     if (tokensAfter === undefined) {
       const standIn = { of: "result", tool: call.tool, bytes: text.length, ref: "0123456789abcdef" } as const;
       const content = formatPlaceholder(standIn, { ...options, ...traits });
       tokensAfter = countMessageTokens({ ...message, content }, countTokens);
-      placeholderTokens.set(call.tool, tokensAfter);
+      placeholderTokens.set(alike, tokensAfter);
     }
     if (tokensBefore < 2 * tokensAfter) continue;
     const reason = isSuperseded ? "superseded" : "old";

@@ -1,21 +1,25 @@
-import type { RE2JS } from "re2js";
 import {
   checkGiven,
+  contentText,
   type CountTokens,
   estimateTokens,
+  firstWords,
+  meantCall,
   type Message,
+  pairCalls,
   type ToolDefinition,
   transcribe,
 } from "@tare/messages";
 import { type Archive, isArchiveRef } from "./archive.ts";
+import { findText } from "./find_text.ts";
 import { fitHead } from "./fit_text.ts";
-import { ANY_PLACEHOLDER } from "./placeholder.ts";
+import { ANY_PLACEHOLDER, placeholderRefs } from "./placeholder.ts";
 
 /** JSON Schema of what a model asks for, as exact as frameworks want it that take tools with their types. */
 export type RecallParameters = {
   type: "object";
   properties: Record<
-    "ref" | "lines" | "pattern" | "offset",
+    "ref" | "lines" | "find" | "offset",
     { type: "string" | "integer"; description: string; minimum?: number }
   >;
   required: string[];
@@ -33,27 +37,25 @@ export const RECALL_TOOL: ToolDefinition & {
   function: {
     name: "recall",
     description: `Reads back what left this conversation: a line \`${ANY_PLACEHOLDER}\` says its ref. ` +
-      "Of long texts ask for lines or a pattern; each piece says how to get the next.",
+      "Of long texts ask for lines, or find some; each piece says how to get the next.",
     parameters: {
       type: "object",
       properties: {
-        ref: { type: "string", description: "16 hex digits" },
+        ref: { type: "string", description: "16 hex digits; without it find searches all that left" },
         lines: { type: "string", description: "`120-180`, `120-` or `120`, from 1" },
-        pattern: {
-          type: "string",
-          description: "RE2; `(?i)` ignores case",
-        },
+        find: { type: "string", description: "plain text in a line, in any case" },
         offset: { type: "integer", minimum: 0, description: "start at this character" },
       },
-      required: ["ref"],
+      required: [],
       additionalProperties: false,
     },
   },
 };
 
 /**
- * Answers a call of the recall tool: the archived original, a range of its lines, or its lines that match a
- * pattern, with their numbers. An answer that would be too long ends with a line that says how to go on.
+ * Answers a call of the recall tool: the archived original, a range of its lines, or its lines that hold a text, with
+ * their numbers and the lines around them. Without a reference it says which of all originals hold the text, what
+ * they were, and in which lines. An answer that would be too long ends with a line that says how to go on.
  *
  * @throws {RangeError} if `limitTokens` is below 200, too short for a piece and the way to the next one.
  * @throws {Error} if the archive can't be read.
@@ -61,22 +63,28 @@ export const RECALL_TOOL: ToolDefinition & {
  * @example
  * ```ts
  * import { assertEquals } from "@std/assert";
- * import { memoryArchive, recallOriginal } from "@tare/prune";
+ * import { formatPlaceholder, memoryArchive, recallOriginal } from "@tare/prune";
  *
  * const archive = memoryArchive();
  * const ref = await archive.put("apple\nbanana\ncherry");
- * assertEquals(await recallOriginal(archive, { ref, pattern: "an+" }), { content: "2:banana", error: false });
+ * const { content } = await recallOriginal(archive, { ref, find: "AN" });
+ * assertEquals(content, "1-apple\n2:banana\n3-cherry");
+ *
+ * const line = formatPlaceholder({ of: "result", tool: "list", bytes: 19, ref }, { recall: true });
+ * const shown = () => [{ role: "tool", tool_call_id: "1", content: line } as const];
+ * const all = await recallOriginal(archive, { find: "an" }, { shown });
+ * assertEquals(all.content, `ref ${ref}, a result: 1 of 3 lines\n2:banana`);
  * ```
  */
 export async function recallOriginal(
   archive: Archive,
   request: {
-    /** Archive reference of the original. */
-    readonly ref: string;
+    /** Archive reference of the original. Default: `find` looks through all that left. */
+    readonly ref?: string;
     /** Range of lines, counted from 1, both ends included: `120-180`, `120-` or `120`. Default: all. */
     readonly lines?: string;
-    /** Only lines that match this regular expression, in RE2 syntax. Default: all. */
-    readonly pattern?: string;
+    /** Only lines that hold this text, in upper or lower case; at most 200 characters of one line. Default: all. */
+    readonly find?: string;
     /** Begin at this character (UTF-16 code unit) of the original. Default 0. */
     readonly offset?: number;
   },
@@ -88,6 +96,11 @@ export async function recallOriginal(
      * isn't cut a second time by those who count in the same way.
      */
     readonly limitTokens?: number;
+    /**
+     * Gives the messages that the model sees. What their placeholders stand for is all that left, which is searched
+     * where no reference is given. Default: that can't be searched.
+     */
+    readonly shown?: (() => readonly Message[]) | undefined;
   } = {},
 ): Promise<{
   /** Text of the tool result. */
@@ -95,15 +108,22 @@ export async function recallOriginal(
   /** True if the request could not be answered; `content` says what would be right. */
   readonly error: boolean;
 }> {
-  checkGiven("recallOriginal()", { archive, request }, {
-    archive: { get: "function" },
-    request: { ref: "string" },
-  });
-  const { countTokens = estimateTokens, limitTokens = 7_000 } = options;
+  checkGiven("recallOriginal()", { archive, request }, { archive: { get: "function" }, request: "object" });
+  const { countTokens = estimateTokens, limitTokens = 7_000, shown } = options;
   if (!(limitTokens >= 200)) {
     throw new RangeError(`Cannot recall within ${limitTokens} tokens: the limit must be at least 200`);
   }
-  const ref = request.ref.trim().toLowerCase();
+  const { lines, find, offset = 0 } = request;
+  const unfit = find === undefined ? undefined : unfitText(find);
+  if (unfit) return refuse(unfit);
+  const ref = request.ref?.trim().toLowerCase() ?? "";
+  if (ref === "") {
+    if (find === undefined || lines !== undefined || offset > 0) {
+      return refuse(`Cannot recall: ${WITHOUT_REF}`);
+    }
+    if (shown) return await searchAll(archive, { find, shown: shown(), countTokens, limitTokens });
+    return refuse("Cannot search all that left: nobody tells here what did. Give a ref as well.");
+  }
   const archived = isArchiveRef(ref) ? await archive.get(ref) : undefined;
   if (archived === undefined) {
     return refuse(
@@ -112,24 +132,51 @@ export async function recallOriginal(
     );
   }
   const original = readable(archived);
-  const { lines, pattern, offset = 0 } = request;
-  const range = lines === undefined ? { start: 0, end: original.length } : findLines(original, lines);
+  const range = lines === undefined ? { start: 0, end: original.length } : rangeOf(original, lines);
   if (typeof range === "string") return refuse(range);
   if (offset > 0 && offset >= range.end) {
     return refuse(`Cannot recall from offset ${offset}: what was asked for ends at ${range.end}.`);
   }
   const region = { start: Math.max(range.start, offset), end: range.end, countTokens, limitTokens };
-  return pattern === undefined ? read(original, region) : search(original, { ...region, pattern });
+  return find === undefined ? read(original, region) : search(original, { ...region, find });
+}
+
+const WITHOUT_REF =
+  `the ref is missing. Copy the 16 hex digits after 'ref' from an ${ANY_PLACEHOLDER} line of this conversation, or ` +
+  "give nothing but find, to search all that left it.";
+
+/** Nobody needs more of a line to tell it from others. */
+const MAX_FIND_CHARS = 200;
+
+/** Why a text can't be looked for; nothing if it can. */
+function unfitText(find: string): string | undefined {
+  if (find === "") return "Cannot find '': the text is empty. Give some of the line that you look for.";
+  if (/[\r\n]/.test(find)) return "Cannot find several lines: give some text of one of them.";
+  if (find.length <= MAX_FIND_CHARS) return undefined;
+  return `Cannot find a text of ${find.length} characters: give at most ${MAX_FIND_CHARS} of them.`;
 }
 
 /** Archived messages as a transcript, whose lines can be asked for and searched; any other text as it is. */
 function readable(archived: string): string {
-  if (!archived.startsWith("{")) return archived;
+  return readMessages(archived)?.map(({ text }) => text).join(BETWEEN) ?? archived;
+}
+
+/** What stands between two messages of a transcript. */
+const BETWEEN = "\n\n";
+
+/** The messages in a text that `archiveMessages` wrote, each with its transcript; nothing of any other text. */
+function readMessages(
+  archived: string,
+): readonly { readonly message: Message; readonly text: string }[] | undefined {
+  if (!archived.startsWith("{")) return undefined;
   try {
-    return archived.split("\n").map((line) => transcribe(parseMessage(line))).join("\n\n");
+    return archived.split("\n").map((line) => {
+      const message = parseMessage(line);
+      return { message, text: transcribe(message) };
+    });
   } catch {
     // A tool's result that begins like JSON.
-    return archived;
+    return undefined;
   }
 }
 
@@ -152,10 +199,16 @@ interface Range {
   readonly end: number;
 }
 
-type Region = Range & Required<NonNullable<Parameters<typeof recallOriginal>[2]>>;
+/** How long an answer may be. */
+interface Bounds {
+  readonly countTokens: CountTokens;
+  readonly limitTokens: number;
+}
+
+type Region = Range & Bounds;
 
 /** Where these lines stand, or why that can't be said. */
-function findLines(original: string, requested: string): Range | string {
+function rangeOf(original: string, requested: string): Range | string {
   const [, from, dash, to] = /^\s*(\d+)\s*(-\s*(\d*))?\s*$/.exec(requested) ?? [];
   const first = Number(from);
   const last = to ? Number(to) : dash === undefined ? first : Infinity;
@@ -193,96 +246,121 @@ function read(
   return { content: `${shown.replace(/\n$/, "")}\n${notice}`, error: false };
 }
 
-/** Matches shown of long lines in one answer: each may cost a walk through the rest of its line. */
-const MAX_EXCERPTS = 20;
+/** So many lines are shown in front of a line that was found, and behind it. */
+const LINES_AROUND = 2;
 
-async function search(
+function search(
   original: string,
-  region: Region & { readonly pattern: string },
-): Promise<Awaited<ReturnType<typeof recallOriginal>>> {
-  const { start, end, pattern, countTokens, limitTokens } = region;
-  // Most of what this package weighs, and few need it.
-  const { RE2JS } = await import("re2js");
-  let expression: RE2JS;
-  try {
-    expression = RE2JS.compile(pattern);
-  } catch (error) {
-    return refuse(
-      `Cannot search for '${pattern}': ${(error as Error).message}. Use RE2 syntax: no backreferences, no ` +
-        "look-around, a backslash before special characters.",
-    );
-  }
+  { start, end, find, countTokens, limitTokens }: Region & { readonly find: string },
+): Awaited<ReturnType<typeof recallOriginal>> {
   const found: string[] = [];
-  let [tokens, excerpts] = [0, 0];
-  for (const match of searchLines(original, { start, end, expression })) {
-    tokens += countTokens(`${match.text}\n`);
-    excerpts += match.excerpt ? 1 : 0;
-    if (tokens > limitTokens - NOTICE_TOKENS || excerpts > MAX_EXCERPTS) {
-      found.push(`[there is more; go on with the same pattern and offset ${match.start}]`);
+  let left = limitTokens - NOTICE_TOKENS;
+  for (const line of findText(original, { find, start, end, around: LINES_AROUND })) {
+    const tokens = countTokens(`${line.text}\n`);
+    if (tokens <= left) found.push(line.text);
+    else if (line.isFound) {
+      found.push(`[there is more; go on with the same find and offset ${line.start}]`);
       break;
     }
-    found.push(match.text);
+    // What surrounds a line isn't shown where it doesn't fit, nor is anything behind it.
+    left = tokens <= left ? left - tokens : 0;
   }
-  const content = found.length > 0 ? found.join("\n") : `No match for '${pattern}'.`;
-  return { content, error: false };
+  return { content: found.length > 0 ? found.join("\n") : `No line holds '${find}'.`, error: false };
 }
 
-/** One thing found: a line, or what surrounds a match in a long line. */
-interface LineMatch {
-  /** The line's number, and the line or the excerpt. */
-  readonly text: string;
-  readonly excerpt: boolean;
-  /** Position in the text from which the same search finds this and what comes after it. */
-  readonly start: number;
-}
+/** Longest answer of a search in all that left, in tokens: it says where to look. */
+const ALL_TOKENS = 2_000;
+/** Lines shown of each original there. */
+const LINES_OF_EACH = 3;
 
-/** A longer line is shown only around its matches. */
-const LONG_LINE_CHARS = 500;
-/** How much of a long line is shown around a match. */
-const EXCERPT_CHARS = 300;
-/** How much of that before the match; and how much of its end is searched again, for a match that it cut. */
-const MARGIN_CHARS = 100;
-
-/** Finds the lines that match, from the position `start` on to the end of the line that `end` ends. */
-function* searchLines(
-  text: string,
-  options: { readonly start: number; readonly end: number; readonly expression: RE2JS },
-): Generator<LineMatch> {
-  const { start, end, expression } = options;
-  let lineStart = start === 0 ? 0 : text.lastIndexOf("\n", start - 1) + 1;
-  for (let number = lineNumber(text, lineStart); lineStart <= end; number += 1) {
-    const newline = text.indexOf("\n", lineStart);
-    const lineEnd = newline < 0 ? text.length : newline;
-    const line = text.slice(lineStart, lineEnd);
-    if (line.length > LONG_LINE_CHARS) {
-      yield* excerpts(line, { number, lineStart, start, expression });
-    } else if (expression.test(line)) {
-      yield { text: `${number}:${line}`, excerpt: false, start: lineStart };
-    }
-    lineStart = lineEnd + 1;
-  }
-}
-
-function* excerpts(
-  line: string,
-  options: {
-    readonly number: number;
-    readonly lineStart: number;
-    readonly start: number;
-    readonly expression: RE2JS;
+async function searchAll(
+  archive: Archive,
+  { find, shown, countTokens, limitTokens }: Bounds & {
+    readonly find: string;
+    readonly shown: readonly Message[];
   },
-): Generator<LineMatch> {
-  const { number, lineStart, start, expression } = options;
-  if (!expression.test(line)) return;
-  const matcher = expression.matcher(line);
-  let from = Math.max(0, start - lineStart);
-  while (from < line.length && matcher.find(from)) {
-    const shownFrom = Math.max(from, matcher.start() - MARGIN_CHARS);
-    const shown = line.slice(shownFrom, shownFrom + EXCERPT_CHARS).toWellFormed();
-    const at = lineStart + shownFrom;
-    yield { text: `${number}, offset ${at}: … ${shown} …`, excerpt: true, start: lineStart + from };
-    from = Math.max(shownFrom + EXCERPT_CHARS - MARGIN_CHARS, matcher.end());
+): Promise<Awaited<ReturnType<typeof recallOriginal>>> {
+  const found: string[] = [];
+  const originals = new Set<string>();
+  let left = Math.min(limitTokens, ALL_TOKENS) - NOTICE_TOKENS;
+  let more = 0;
+  for await (const { ref, what, text, firstLine } of leftOf(shown, { archive, seen: originals })) {
+    const lines = [...findText(text, { find, firstLine })];
+    if (lines.length === 0) continue;
+    const some = lines.slice(0, LINES_OF_EACH).map((line) => line.text);
+    const told = `ref ${ref}, ${what}: ${lines.length} of ${text.split("\n").length} lines\n${
+      some.join("\n")
+    }`;
+    left -= countTokens(`${told}\n`);
+    if (left >= 0) found.push(told);
+    else more++;
   }
+  if (more > 0) found.push(`[${more} more that came before; find a longer text]`);
+  const none = originals.size === 0
+    ? "Nothing has left this conversation."
+    : `Nothing that left holds '${find}'.`;
+  return { content: found.length > 0 ? found.join("\n") : none, error: false };
+}
+
+/** Something that left: a result, a text, or a message of several that left together. */
+interface Left {
+  readonly ref: string;
+  /** What it was, in a few words. */
+  readonly what: string;
+  readonly text: string;
+  /** Number of its first line in what the reference gives back. */
+  readonly firstLine: number;
+}
+
+/** All that placeholders in these messages stand for, the newest first. */
+async function* leftOf(
+  messages: readonly Message[],
+  { archive, seen }: { readonly archive: Archive; readonly seen: Set<string> },
+): AsyncGenerator<Left> {
+  const calls = callsOf(messages);
+  for (const message of messages.toReversed()) {
+    if (isRecall(message, calls)) continue;
+    for (const ref of placeholderRefs(contentText(message.content)).toReversed()) {
+      const archived = seen.has(ref) ? undefined : await archive.get(ref);
+      if (archived === undefined) continue;
+      seen.add(ref);
+      const inside = readMessages(archived);
+      if (!inside) {
+        yield { ref, what: describe(message, calls), text: archived, firstLine: 1 };
+        continue;
+      }
+      const left = inside.map(({ message }) => message);
+      const told = callsOf(left);
+      const pieces: Left[] = [];
+      let firstLine = 1;
+      for (const { message, text } of inside) {
+        if (!isRecall(message, told)) pieces.push({ ref, what: describe(message, told), text, firstLine });
+        firstLine += `${text}${BETWEEN}`.split("\n").length - 1;
+      }
+      yield* pieces.toReversed();
+      yield* leftOf(left, { archive, seen });
+    }
+  }
+}
+
+type Calls = ReadonlyMap<Message, ReturnType<typeof meantCall>>;
+
+/** What each result was called by. */
+function callsOf(messages: readonly Message[]): Calls {
+  return new Map(
+    pairCalls(messages).flatMap(({ call, answer }) => answer ? [[answer.message, meantCall(call)]] : []),
+  );
+}
+
+/** Whether a message is the answer to a recall: what it says stands in its original. */
+function isRecall(message: Message, calls: Calls): boolean {
+  return calls.get(message)?.name === RECALL_TOOL.function.name;
+}
+
+function describe(message: Message, calls: Calls): string {
+  if (message.role !== "tool") return `said by the ${message.role}`;
+  const call = calls.get(message);
+  return call ? firstWords(`${call.name} ${call.arguments}`) : "a result";
 }
 
 /** Number of the line in which a position stands, from 1. */

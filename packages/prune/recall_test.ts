@@ -6,7 +6,7 @@ import {
   assertRejects,
   assertStringIncludes,
 } from "@std/assert";
-import { estimateTokens } from "@tare/messages";
+import { estimateTokens, type Message } from "@tare/messages";
 import { argumentsParser } from "@tare/messages/arguments";
 import {
   type Archive,
@@ -48,7 +48,7 @@ Deno.test("recallOriginal() gives messages as a transcript, so that their lines 
   const whole =
     "assistant:\ncalls write_file\npath: a.ts\ncontent: let a;\nlet b;\n\ntool:\nnightly: 7\nweekly: 9";
   assertEquals(await ask({}), { content: whole, error: false });
-  assertEquals((await ask({ pattern: "^nightly" })).content, "8:nightly: 7");
+  assertEquals((await ask({ find: "nightly" })).content, "6-\n7-tool:\n8:nightly: 7\n9-weekly: 9");
   assertEquals((await ask({ lines: "4-5" })).content, "content: let a;\nlet b;");
   // The archive holds every byte of them, and what only looks like messages is given as it is.
   assertEquals(await archive.get(ref), text);
@@ -92,32 +92,44 @@ Deno.test("recallOriginal() says what is wrong with a range, and what would be r
   });
 });
 
-Deno.test("recallOriginal() finds the lines that match a pattern, with their numbers, also within a range", async () => {
-  assertEquals(await recall("Apple\nbanana\nCHERRY", { pattern: "(?i)^[ac]" }), {
-    content: "1:Apple\n3:CHERRY",
+Deno.test("recallOriginal() finds the lines that hold a text in any case, with those around them, also within a range", async () => {
+  assertEquals(await recall("Apple\nbanana\nCHERRY", { find: "ch" }), {
+    content: "1-Apple\n2-banana\n3:CHERRY",
     error: false,
   });
-  assertEquals(await recall(lines(30), { pattern: "5$", lines: "10-20" }), {
-    content: "15:line 15",
+  assertEquals(await recall(lines(30), { find: "5", lines: "10-20" }), {
+    content: "13-line 13\n14-line 14\n15:line 15\n16-line 16\n17-line 17",
     error: false,
   });
-  assertEquals(await recall(lines(5), { pattern: "nothing" }), {
-    content: "No match for 'nothing'.",
+  const far = [...lines(3).split("\n"), "HERE", ...lines(5).split("\n"), "here", "here"].join("\n");
+  assertEquals(
+    (await recall(far, { find: "Here" })).content,
+    "2-line 2\n3-line 3\n4:HERE\n5-line 1\n6-line 2\n--\n8-line 4\n9-line 5\n10:here\n11:here",
+  );
+  assertEquals(await recall("a\nİx ΟΔΟΣ (x+)*\nb", { find: "οδος (X+)*" }), {
+    content: "1-a\n2:İx ΟΔΟΣ (x+)*\n3-b",
+    error: false,
+  });
+  assertEquals(await recall(lines(5), { find: "nothing" }), {
+    content: "No line holds 'nothing'.",
     error: false,
   });
 });
 
-Deno.test("recallOriginal() says what is wrong with a pattern, and what would be right", async () => {
-  for (const pattern of ["(", "(?=x)", "a\\1"]) {
-    const { content, error } = await recall("text", { pattern });
-    assertStringIncludes(content, `Cannot search for '${pattern}': error parsing regexp`);
-    assertStringIncludes(content, "Use RE2 syntax");
-    assert(error);
+Deno.test("recallOriginal() says what is wrong with a text to find, and what would be right", async () => {
+  const wrong: [string, string][] = [
+    ["", "Cannot find '': the text is empty. Give some of the line that you look for."],
+    ["a\nb", "Cannot find several lines: give some text of one of them."],
+    ["x".repeat(201), "Cannot find a text of 201 characters: give at most 200 of them."],
+  ];
+  for (const [find, content] of wrong) {
+    assertEquals(await recall("text", { find }), { content, error: true });
+    assertEquals(await recallOriginal(memoryArchive(), { find }), { content, error: true });
   }
 });
 
 Deno.test("recallOriginal() says what to do about an unknown reference", async () => {
-  for (const ref of ["0123456789abcdef", "../../etc/passwd", "", "recall with ref 0123"]) {
+  for (const ref of ["0123456789abcdef", "../../etc/passwd", "recall with ref 0123"]) {
     const { content, error } = await recallOriginal(memoryArchive(), { ref });
     assertStringIncludes(
       content,
@@ -187,9 +199,15 @@ Deno.test("recallOriginal() lets the archive's failure through: the model can't 
 Deno.test("recallOriginal() answers any request for a very long text at once", async () => {
   const original = `${"x".repeat(500_000)}\n${"é🙂\n".repeat(200_000)}`;
   for (
-    const request of [{}, { lines: "2-" }, { pattern: "x+x+y" }, { pattern: "(.*)*x(.*x)?" }, {
-      offset: 700_000,
-    }]
+    const request of [
+      {},
+      { lines: "2-" },
+      { find: "x".repeat(200) },
+      { find: `${"x".repeat(199)}y` },
+      { find: `y${"x".repeat(199)}` },
+      { find: "é" },
+      { offset: 700_000 },
+    ]
   ) {
     const { content } = await recall(original, request);
     assertLess(estimateTokens(content), 7000);
@@ -199,14 +217,17 @@ Deno.test("recallOriginal() answers any request for a very long text at once", a
 Deno.test("RECALL_TOOL accepts exactly the requests that recallOriginal() answers", () => {
   const parse = argumentsParser(RECALL_TOOL);
   const ref = "0123456789abcdef";
-  for (const good of [{ ref }, { ref, lines: "1-9" }, { ref, pattern: "x", offset: 10 }]) {
+  for (const good of [{ ref }, { ref, lines: "1-9" }, { ref, find: "x", offset: 10 }, { find: "x" }]) {
     assertEquals(parse(JSON.stringify(good)), { ok: true, value: good });
   }
   for (
-    const bad of [{}, { ref: 1 }, { ref, lines: 3 }, { ref, offset: -1 }, { ref, offset: 1.5 }, {
-      ref,
-      path: "x",
-    }]
+    const bad of [
+      { ref: 1 },
+      { ref, lines: 3 },
+      { ref, offset: -1 },
+      { ref, offset: 1.5 },
+      { ref, pattern: "x" },
+    ]
   ) {
     assertEquals(parse(JSON.stringify(bad)).ok, false);
   }
@@ -230,32 +251,47 @@ Deno.test("RECALL_TOOL says what a placeholder looks like, and each placeholder 
 });
 
 /** All that a search finds, following the answers' offsets, and in how many answers. */
-async function search(original: string, pattern: string, limitTokens = 300) {
+async function search(original: string, find: string, limitTokens = 300) {
   const archive = memoryArchive();
   const ref = await archive.put(original);
   const found: string[] = [];
   let offset: number | undefined = 0;
   let answers = 0;
   for (; offset !== undefined; answers += 1) {
-    const { content } = await recallOriginal(archive, { ref, pattern, offset }, { limitTokens });
+    const { content } = await recallOriginal(archive, { ref, find, offset }, { limitTokens });
     assert(estimateTokens(content) <= limitTokens);
-    const more = /\n\[there is more; go on with the same pattern and offset (\d+)\]$/.exec(content);
-    found.push(...content.slice(0, more?.index).split("\n"));
+    const more = /\n\[there is more; go on with the same find and offset (\d+)\]$/.exec(content);
+    found.push(...content.slice(0, more?.index).split("\n").filter((line) => /^\d+[:,]/.test(line)));
     offset = more ? Number(more[1]) : undefined;
   }
   return { found, answers };
 }
 
-Deno.test("searchLines() finds each matching line once, over as many answers as it takes", async () => {
-  const lines = Array.from({ length: 1000 }, (_, n) => `line ${n + 1}`);
-  const { found, answers } = await search(lines.join("\n"), "[05]$");
-  assertEquals(found, lines.map((line, n) => `${n + 1}:${line}`).filter((line) => /[05]$/.test(line)));
+Deno.test("findText() finds each line that holds the text once, over as many answers as it takes", async () => {
+  const lines = Array.from({ length: 1000 }, (_, n) => `Line ${n + 1}.`);
+  const { found, answers } = await search(lines.join("\n"), "5.");
+  assertEquals(found, lines.map((line, n) => `${n + 1}:${line}`).filter((line) => line.endsWith("5.")));
   assert(answers > 2);
 });
 
-Deno.test("searchLines() shows of a long line what surrounds each match, and where that stands", async () => {
+Deno.test("findText() finds what includes() finds, line by line", async () => {
+  const text = fc.array(fc.constantFrom("a", "B", "b", "\n", "Σ", "ς", "İ", "🙂", "x".repeat(300)))
+    .map((pieces) => pieces.join(""));
+  const find = fc.array(fc.constantFrom("a", "b", "B", "σ", "🙂", "xx"), { minLength: 1, maxLength: 3 })
+    .map((pieces) => pieces.join(""));
+  const lower = (text: string) => text.toLowerCase().replaceAll("ς", "σ");
+  await fc.assert(fc.asyncProperty(text, find, async (text, find) => {
+    const { found } = await search(text, find, 400);
+    assertEquals(
+      [...new Set(found.map((line) => parseInt(line)))],
+      text.split("\n").flatMap((line, at) => lower(line).includes(lower(find)) ? [at + 1] : []),
+    );
+  }));
+});
+
+Deno.test("findText() shows of a long line what surrounds each place, and where that stands", async () => {
   const line = `${"-".repeat(2000)}NEEDLE${"-".repeat(2000)}NEEDLE${"-".repeat(100)}`;
-  const { found } = await search(`first\n${line}\nlast NEEDLE`, "NEEDLE");
+  const { found } = await search(`first\n${line}\nlast NEEDLE`, "needle");
   assertEquals(found, [
     `2, offset 1906: … ${"-".repeat(100)}NEEDLE${"-".repeat(194)} …`,
     `2, offset 3912: … ${"-".repeat(100)}NEEDLE${"-".repeat(100)} …`,
@@ -263,15 +299,23 @@ Deno.test("searchLines() shows of a long line what surrounds each match, and whe
   ]);
 });
 
-Deno.test("searchLines() goes on within a long line of many matches, and loses none", async () => {
+Deno.test("findText() goes on within a long line that holds the text often, and loses none", async () => {
   const line = Array.from({ length: 3000 }, (_, n) => `id${n}`).join(" ");
-  const { found, answers } = await search(line, "id\\d*7\\b", 2000);
+  const { found, answers } = await search(line, "7 ", 2000);
   const ids = found.flatMap((excerpt) => excerpt.match(/id\d*7\b/g) ?? []);
   assertEquals(new Set(ids).size, 300);
   assert(answers > 2);
 });
 
-Deno.test("searchLines() shows no half characters", async () => {
+Deno.test("findText() shows whole what the end of the piece before it has cut", async () => {
+  const { found } = await search(`needle${"-".repeat(291)}needle${"-".repeat(400)}`, "needle");
+  assertEquals(found, [
+    `1, offset 0: … needle${"-".repeat(291)}nee …`,
+    `1, offset 197: … ${"-".repeat(100)}needle${"-".repeat(194)} …`,
+  ]);
+});
+
+Deno.test("findText() shows no half characters", async () => {
   const { found } = await search(`${"🙂".repeat(1000)}x${"🙂".repeat(1000)}`, "x");
   assertMatch(found[0]!, /^1, offset 1900: … 🙂.*x/u);
   assert(found[0]!.isWellFormed());
@@ -279,8 +323,105 @@ Deno.test("searchLines() shows no half characters", async () => {
   assert(odd.found[0]!.isWellFormed());
 });
 
-Deno.test("searchLines() matches empty lines, and a pattern that matches everywhere", async () => {
-  assertEquals((await search("a\n\nb\n", "^$")).found, ["2:", "4:"]);
-  assertEquals((await search("a\nb", "")).found, ["1:a", "2:b"]);
-  assertEquals((await search("", "")).found, ["1:"]);
+/** An assistant's call of a tool, and what answers it. */
+function step(id: string, [tool, args]: readonly [string, object], content: string): Message[] {
+  const call = { name: tool, arguments: JSON.stringify(args) };
+  return [
+    { role: "assistant", tool_calls: [{ id, type: "function", function: call }] },
+    { role: "tool", tool_call_id: id, content },
+  ];
+}
+
+Deno.test("recallOriginal() without a ref says which of all that left holds a text, what it was, and where, the newest first", async () => {
+  const archive = memoryArchive();
+  const elided = async (text: string, tool: string) => {
+    const ref = await archive.put(text);
+    return {
+      ref,
+      line: formatPlaceholder({ of: "result", tool, bytes: text.length, ref }, { recall: true }),
+    };
+  };
+  const inner = await elided("deep\nTIMEOUT = 1", "read");
+  const old = [
+    { role: "user", content: "What is the timeout?" } as const,
+    ...step("0", ["read", { path: "deep.ts" }], inner.line),
+    ...step("1", ["grep", { pattern: "t" }], "x\ny\ntimeout: 2"),
+    ...step("2", ["recall", { ref: inner.ref }], "deep\nTIMEOUT = 1"),
+  ];
+  const dropped = await archiveMessages(old, { archive, purpose: "drop" });
+  const gone = { of: "messages", messages: old.length, ref: dropped.ref } as const;
+  const file = await elided(lines(9).replaceAll("line", "timeout"), "read");
+  const again = await elided("deep\nTIMEOUT = 1\n", "recall");
+  const unseen = await archive.put("timeout, in what left another conversation");
+  const shown: Message[] = [
+    { role: "user", content: formatPlaceholder(gone, { recall: true }) },
+    ...step("3", ["read", { path: "a.ts" }], file.line),
+    ...step("4", ["read", { path: "b.ts" }], "timeout, which is shown"),
+    ...step("5", ["recall", { ref: inner.ref }], again.line),
+    { role: "user", content: `Not archived: [elided: read result, 1 bytes; ref 0123456789abcdef]` },
+  ];
+  const all = (find: string) => recallOriginal(archive, { find }, { shown: () => shown });
+  const { content, error } = await all("timeout");
+  assertEquals([content.split("\n"), error], [[
+    `ref ${file.ref}, read {"path":"a.ts"}: 9 of 9 lines`,
+    "1:timeout 1",
+    "2:timeout 2",
+    "3:timeout 3",
+    `ref ${dropped.ref}, grep {"pattern":"t"}: 1 of 4 lines`,
+    "18:timeout: 2",
+    `ref ${dropped.ref}, said by the user: 1 of 2 lines`,
+    "2:What is the timeout?",
+    `ref ${inner.ref}, read {"path":"deep.ts"}: 1 of 2 lines`,
+    "2:TIMEOUT = 1",
+  ], false]);
+  // The numbers are those by which the reference gives lines back.
+  assertEquals(
+    (await recallOriginal(archive, { ref: dropped.ref, lines: "18" })).content,
+    "timeout: 2",
+  );
+  assert(!content.includes(unseen));
+  assertEquals(await all("which is shown"), {
+    content: "Nothing that left holds 'which is shown'.",
+    error: false,
+  });
+  assertEquals(await recallOriginal(archive, { find: "timeout" }, { shown: () => [] }), {
+    content: "Nothing has left this conversation.",
+    error: false,
+  });
+});
+
+Deno.test("recallOriginal() without a ref answers within its bounds, however much holds the text", async () => {
+  const archive = memoryArchive();
+  const shown: Message[] = [];
+  for (let at = 0; at < 300; at++) {
+    const ref = await archive.put(`${at}\n${lines(500)}${"long ".repeat(1_000)}`);
+    const content = formatPlaceholder({ of: "result", tool: "read", bytes: 9, ref }, { recall: true });
+    shown.push(...step(`${at}`, ["read", { path: `${at}.ts` }], content));
+  }
+  const { content } = await recallOriginal(archive, { find: "line 499" }, { shown: () => shown });
+  assert(estimateTokens(content) <= 2_000);
+  const told = content.match(/^ref /gm)?.length ?? 0;
+  assertStringIncludes(content, `\n[${300 - told} more that came before; find a longer text]`);
+  assert(told > 20);
+  const little = await recallOriginal(archive, { find: "e" }, { shown: () => shown, limitTokens: 200 });
+  assert(estimateTokens(little.content) <= 200);
+});
+
+Deno.test("recallOriginal() without a ref says what is missing", async () => {
+  const missing =
+    "Cannot recall: the ref is missing. Copy the 16 hex digits after 'ref' from an [elided: …] line of " +
+    "this conversation, or give nothing but find, to search all that left it.";
+  const shown = () => [];
+  for (
+    const request of [{}, { ref: "" }, { lines: "2" }, { find: "x", lines: "2" }, { find: "x", offset: 1 }]
+  ) {
+    assertEquals(await recallOriginal(memoryArchive(), request, { shown }), {
+      content: missing,
+      error: true,
+    });
+  }
+  assertEquals(await recallOriginal(memoryArchive(), { find: "x" }), {
+    content: "Cannot search all that left: nobody tells here what did. Give a ref as well.",
+    error: true,
+  });
 });

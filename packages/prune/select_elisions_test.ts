@@ -165,7 +165,7 @@ Deno.test("selectElisions() spares what was recalled twice, and counts only what
     ...step("log", {}, truncated), // 1: shows what is recalled twice
     ...step("recall", { ref, lines: "1-9" }, text(500)), // 3: recalled twice
     ...step("recall", { ref: other }, text(500)), // 5: recalled once
-    ...step("recall", { ref, pattern: "x" }, text(500)), // 7: recalled twice
+    ...step("recall", { ref, find: "x" }, text(500)), // 7: recalled twice
     say("done"),
   ];
   assertEquals(reasons(select(recalls)), [[5, "old"]]);
