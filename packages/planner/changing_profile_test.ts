@@ -16,6 +16,9 @@ function step(number: number): Message[] {
   ];
 }
 
+/** So many calls the turn has. */
+const CALLS = 24;
+
 /** The calls of a turn at which the prompt was rewritten, and the profile's name after each, by the profile at each. */
 async function play(profileAt: (call: number) => Profile) {
   let call = 0;
@@ -35,7 +38,7 @@ async function play(profileAt: (call: number) => Profile) {
   const messages: Message[] = [{ role: "user", content: "Read it all." }];
   const rewritten: number[] = [];
   const names: string[] = [];
-  for (; call < 12; call++) {
+  for (; call < CALLS; call++) {
     const view = await session.view({ messages, tools: [] }, { nowMs: call * 1_000, model: "m" });
     if (view.rewrites.length > 0) rewritten.push(call);
     // As servers tell it that cache token by token.
@@ -52,11 +55,11 @@ Deno.test("plannerSession() goes by what is known of a provider by now, whatever
   const unknown = await play(() => none);
   assertEquals([unknown.rewritten.length > 0, unknown.names.includes("none")], [true, true]);
   const known = await play(() => local);
-  assertEquals(known, { rewritten: [], names: Array(12).fill("local") });
+  assertEquals(known, { rewritten: [], names: Array(CALLS).fill("local") });
   const late = await play((call) => call < 2 ? none : local);
   assertEquals([late.rewritten.filter((call) => call >= 2), late.names.slice(2)], [
     [],
-    Array(10).fill("local"),
+    Array(CALLS - 2).fill("local"),
   ]);
 });
 

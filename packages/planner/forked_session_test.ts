@@ -15,7 +15,7 @@ function turn(id: string): Message[] {
       role: "assistant",
       tool_calls: [{ id, type: "function", function: { name: "read", arguments: "{}" } }],
     },
-    { role: "tool", tool_call_id: id, content: `${id} word `.repeat(8_000) },
+    { role: "tool", tool_call_id: id, content: `${id} word `.repeat(16_000) },
     ANSWER,
   ];
 }

@@ -8,6 +8,7 @@
  * @module
  */
 export { servedTokens } from "./cache/predict.ts";
+export { type ClientRequest, findPrefixChange, type PrefixChange } from "./cache/prefix_change.ts";
 export { PrefixCache, type PromptUnit, promptUnits } from "./cache/prefix_cache.ts";
 export {
   chooseProfile,
@@ -28,19 +29,27 @@ export {
   providerOf,
   readProfileFile,
   readTooLong,
+  type RoutedRequest,
+  routeToCache,
   windowsOfModelList,
 } from "./providers.ts";
 export { compactionOf } from "./agents.ts";
+export { type Came, type SaidCounts, type SaidOutcome, SaidProof, type SaidRecord } from "./arrival/proof.ts";
 export { isSummary, type Summarise, type SummaryRequest } from "./edits/make_summary.ts";
 export { fittingPins, makePin, type NewPin, type Pin, withoutPin, withPin } from "./edits/pin.ts";
+export type { Idle, Ping } from "./clock/clock.ts";
+export { observeUpgrade, UNTRIED, type UpgradeEvidence, type UpgradeTrial } from "./clock/upgrade.ts";
 export type { History } from "./edits/view.ts";
 export {
   callCost,
   callCostParts,
   type CompactionHabit,
   type LedgerEntry,
+  type PingEntry,
+  type PingSent,
   promptCost,
   type Rates,
+  withPrefixChange,
 } from "./ledger/ledger.ts";
 export type { Quote } from "./rule/quote.ts";
 export { KEEP_WANTED, type Retention } from "./retention/find_removals.ts";

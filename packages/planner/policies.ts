@@ -26,8 +26,11 @@ export const POLICIES: Readonly<Record<Policy, string>> = {
 };
 
 /** By what rules prompts are kept small: what whoever makes sessions is told of them, beside their provider. */
-export interface PolicyOptions
-  extends Pick<PromptSessionOptions, "mechanisms" | "forget" | "truncateTokens" | "alwaysFull" | "triggers"> {
+export interface PolicyOptions extends
+  Pick<
+    PromptSessionOptions,
+    "mechanisms" | "forget" | "proof" | "truncateTokens" | "alwaysFull" | "triggers"
+  > {
   /** What decides when a prompt is rewritten. Default: `planner`. */
   readonly policy?: Policy | undefined;
 }

@@ -7,11 +7,13 @@ import {
   type Usage,
 } from "@tare/messages";
 import { type Archive, type PruneOptions, RECALL_TOOL } from "@tare/prune";
+import type { SaidProof } from "./arrival/proof.ts";
 import type { Profile } from "./providers.ts";
 import type { Summarise } from "./edits/make_summary.ts";
 import type { Pin } from "./edits/pin.ts";
 import type { History } from "./edits/view.ts";
-import type { CompactionHabit, LedgerEntry } from "./ledger/ledger.ts";
+import type { Idle, Ping } from "./clock/clock.ts";
+import type { CompactionHabit, LedgerEntry, PingEntry, PingSent } from "./ledger/ledger.ts";
 import type { Retention } from "./retention/find_removals.ts";
 import type { Quote } from "./rule/quote.ts";
 
@@ -70,6 +72,12 @@ export interface PromptSessionOptions {
    * of `selectElisions`.
    */
   readonly isError?: (message: ToolMessage, index: number) => boolean;
+  /**
+   * What came of results that were said once, in all sessions that share it: where they do worse than results that come as
+   * they are, nothing is said once any more. Until enough is known one in ten stays as it came, to compare with. Default:
+   * nothing is counted.
+   */
+  readonly proof?: SaidProof | undefined;
   /** Asks a model for a summary, when the window is full of what isn't tool results. Default: old turns are dropped. */
   readonly summarise?: Summarise;
   /** Longest result that enters the prompt whole, in tokens. Default 16,000; of classic sessions 8,000. */
@@ -242,6 +250,19 @@ export interface PromptSession {
   readonly state: unknown;
   /** What a request for this history would cost. Absent where the policy knows nothing of costs. */
   readonly quote?: (history: History, call: PromptCall) => Quote;
+  /**
+   * The next ping that keeps the newest request's prefix warm while nothing is asked for; nothing if its cache is to lapse.
+   * It sets no timer: ask when a request has been answered, after each ping, and when something else is waited for, and ask
+   * again when the time has come. Absent where the policy knows nothing of costs.
+   */
+  readonly nextPing?: (idle: Idle) => Ping | undefined;
+  /**
+   * Takes note of a ping of the newest request that was answered, so that the next view knows what is warm, and gives what it
+   * cost. The state must be stored afterwards. One that failed is none. Absent where `nextPing` is.
+   *
+   * @throws {Error} if nothing was sent yet.
+   */
+  readonly pinged?: (ping: PingSent) => PingEntry;
   /** Why nothing can be asked of single messages, in words that follow "Cannot pin"; absent if it can. */
   readonly noPins?: string | undefined;
 }

@@ -122,6 +122,25 @@ export const PROFILES: Readonly<Record<string, Profile>> = {
     notes:
       "Models to GPT-5.5. Idle prefixes go after 5 to 10 minutes, at most 1 hour; prompt_cache_retention can ask for 24 hours. Older models read at 0.25 to 0.5.",
   },
+  "openai-24h": {
+    name: "openai-24h",
+    dialect: "openai",
+    minTokens: 1024,
+    blockTokens: 128,
+    ttlMs: 24 * HOUR,
+    write: 1,
+    read: 0.1,
+    coldAfterMs: 48 * HOUR,
+    warmth: [
+      { idleMs: MINUTE, probability: 0.97 },
+      { idleMs: HOUR, probability: 0.93 },
+      { idleMs: 24 * HOUR, probability: 0.8 },
+      { idleMs: 48 * HOUR, probability: 0.02 },
+    ],
+    source: OPENAI_SOURCE,
+    notes:
+      "Models to GPT-5.5 whose requests ask for it with prompt_cache_retention; up to 24 hours, so that a session shows how long.",
+  },
   "openai-5.6": {
     name: "openai-5.6",
     dialect: "openai",
@@ -247,6 +266,125 @@ export function profileForTtl(profile: Profile, ttlMs: number): Profile {
   return others.find((other) => other.dialect === profile.dialect && other.ttlMs === ttlMs) ?? profile;
 }
 
+/** How requests say which conversation they belong to, and what of it is to be cached, at one address. */
+interface CacheRoute {
+  /** The base URL at which this is documented. */
+  readonly address: RegExp;
+  /** Fields of the body that hold the conversation's key. */
+  readonly fields: readonly string[];
+  /** Headers that hold it: each is sent unless the client sends any of them. */
+  readonly headers: readonly string[];
+  /** Models whose prompts are cached for a day, at no price, if `prompt_cache_retention` asks for it. Default: none. */
+  readonly day?: RegExp;
+  /** Whether requests mark what is to be cached, and nothing else is. Default: they needn't. */
+  readonly needsMarks?: true;
+  /** Where that is from. */
+  readonly source: string;
+}
+
+/**
+ * Providers whose caches are many, each on a machine of its own, and that send the requests of one conversation to the same
+ * one if these name it. Facts as of autumn 2026. Who isn't listed may refuse a request with a field that it doesn't know.
+ */
+const CACHE_ROUTES: readonly CacheRoute[] = [
+  {
+    address: /^https:\/\/api\.anthropic\.com\/v1$/,
+    fields: [],
+    headers: [],
+    needsMarks: true,
+    source: ANTHROPIC.source,
+  },
+  {
+    address: /^https:\/\/([\w-]+\.)?api\.openai\.com\/v1$/,
+    fields: ["prompt_cache_key"],
+    headers: [],
+    day: /^gpt-(5\.5(-pro)?|5\.4|5\.2|5\.1(-codex(-mini|-max)?|-chat)?|5(-codex)?|4\.1)$/,
+    source: OPENAI_SOURCE,
+  },
+  {
+    // The field alone was seen to be served by lot there, and it refuses `prompt_cache_retention`.
+    address: /^https:\/\/chatgpt\.com\/backend-api\/codex$/,
+    fields: ["prompt_cache_key"],
+    headers: ["session_id", "session-id"],
+    source: "https://github.com/openai/codex",
+  },
+  {
+    address: /^https:\/\/api\.x\.ai\/v1$/,
+    fields: [],
+    headers: ["x-grok-conv-id"],
+    source: "https://docs.x.ai/developers/advanced-api-usage/prompt-caching/maximizing-cache-hits",
+  },
+  {
+    address: /^https:\/\/api\.mistral\.ai\/v1$/,
+    fields: ["prompt_cache_key"],
+    headers: [],
+    source: "https://docs.mistral.ai/studio-api/conversations/advanced/prompt-caching",
+  },
+  {
+    address: /^https:\/\/api\.moonshot\.(ai|cn)\/v1$/,
+    fields: ["prompt_cache_key"],
+    headers: [],
+    source: "https://platform.moonshot.ai/docs/api/chat",
+  },
+];
+
+/** What a request says of its conversation, so that it is sent to where its prompt is cached. */
+export interface RoutedRequest {
+  /** Fields of the body, for a client that has set none of that name. */
+  readonly fields: Readonly<Record<string, string>>;
+  /** Headers, for a client that has set none of them. */
+  readonly headers: Readonly<Record<string, string>>;
+  /** Whether what the request marks is cached, and nothing else. Default: it isn't known. */
+  readonly needsMarks?: true;
+}
+
+/**
+ * What a request of this conversation says to have its prompt cached in one place, and for long where that costs nothing;
+ * nothing at all at an address that isn't known to take it.
+ *
+ * @example
+ * ```ts
+ * import { assertEquals } from "@std/assert";
+ * import { routeToCache } from "@tare/planner";
+ *
+ * const asked = { model: "gpt-4o", key: "c0ffee" };
+ * const openai = routeToCache({ ...asked, baseURL: "https://api.openai.com/v1" });
+ * assertEquals(openai, { fields: { prompt_cache_key: "c0ffee" }, headers: {} });
+ * assertEquals(routeToCache({ ...asked, baseURL: "http://localhost:8080/v1" }), { fields: {}, headers: {} });
+ * ```
+ */
+export function routeToCache({ baseURL, model, key }: {
+  /** Where the request goes: the address in front of `/chat/completions` or `/responses`. */
+  readonly baseURL: string;
+  /** Name of the model. */
+  readonly model: string;
+  /** Names the conversation: the same for all requests whose prompts begin alike. */
+  readonly key: string;
+}): RoutedRequest {
+  const route = routeAt(baseURL);
+  if (!route) return { fields: {}, headers: {} };
+  const keyed = (names: readonly string[]) => Object.fromEntries(names.map((name) => [name, key]));
+  return {
+    fields: {
+      ...keyed(route.fields),
+      ...(lastsADay({ baseURL, model }) && { prompt_cache_retention: "24h" }),
+    },
+    headers: keyed(route.headers),
+    ...(route.needsMarks && { needsMarks: true }),
+  };
+}
+
+function routeAt(baseURL = ""): CacheRoute | undefined {
+  return CACHE_ROUTES.find(({ address }) => address.test(baseURL.replace(/\/+$/, "")));
+}
+
+/** Whether a model's prompts are cached for a day where a request to this address asks for that. */
+function lastsADay(
+  { baseURL, model = "" }: { readonly baseURL?: string | undefined; readonly model?: string | undefined },
+): boolean {
+  return routeAt(baseURL)?.day?.test(plainModelName(model)) ?? false;
+}
+
 /** The profile that counts now, of one that may change. */
 export function currentProfile(profile: Profile | (() => Profile)): Profile {
   return typeof profile === "function" ? profile() : profile;
@@ -255,7 +393,7 @@ export function currentProfile(profile: Profile | (() => Profile)): Profile {
 /**
  * Chooses a profile: by its name, otherwise by what the server says of itself, otherwise by the model's name, otherwise
  * by the provider's address, otherwise `none`. The model comes before the address because gateways and proxies pass many
- * vendors' models on.
+ * vendors' models on. Requests to an address are taken to say what {@linkcode routeToCache} has them say there.
  *
  * @throws {RangeError} if `name` names no profile.
  */
@@ -270,7 +408,8 @@ export function chooseProfile({ name, server, baseUrl, model }: {
   readonly model?: string;
 }): Profile {
   if (name) return profileNamed(name);
-  return profileNamed(server ?? profileOfModel(model ?? "") ?? profileOfAddress(baseUrl ?? "") ?? "none");
+  const known = server ?? profileOfModel(model ?? "") ?? profileOfAddress(baseUrl ?? "") ?? "none";
+  return profileNamed(known === "openai" && lastsADay({ baseURL: baseUrl, model }) ? "openai-24h" : known);
 }
 
 /** What servers on one's own machine call themselves: llama.cpp, vLLM, SGLang, Ollama and LM Studio. */
@@ -640,9 +779,14 @@ export function listWindow(model: string): number | undefined {
 }
 
 function publishedModel(model: string): PublishedModel | undefined {
-  if (model.length > LONGEST_NAME) return undefined;
-  const name = model.slice(model.lastIndexOf("/") + 1).toLowerCase().replace(SUFFIX, "");
+  const name = plainModelName(model);
   return Object.hasOwn(MODELS, name) ? MODELS[name] : undefined;
+}
+
+/** A model's name without vendor, date and the like; nothing of one that no model has. */
+function plainModelName(model: string): string {
+  if (model.length > LONGEST_NAME) return "";
+  return model.slice(model.lastIndexOf("/") + 1).toLowerCase().replace(SUFFIX, "");
 }
 
 const OPTIONAL_FIELDS: readonly string[] = ["cacheRead", "cacheWrite", "cacheWriteHour", "long"];

@@ -26,7 +26,7 @@ Deno.test("profileNamed() lists the profiles that exist when asked for another",
       RangeError,
       `Cannot use profile ${
         JSON.stringify(name)
-      }: it is none of anthropic-5m, anthropic-1h, openai, openai-5.6, deepseek, gemini, local, none`,
+      }: it is none of anthropic-5m, anthropic-1h, openai, openai-24h, openai-5.6, deepseek, gemini, local, none`,
     );
   }
 });
@@ -59,6 +59,9 @@ Deno.test("chooseProfile() goes by name, then by what the server says, then mode
     [{ model: "gpt-oss:20b", baseUrl: "http://localhost:11434/v1" }, "local"],
     [{ model: "test", baseUrl: "http://127.0.0.1:8080/v1" }, "none"],
     [{ baseUrl: "https://api.openai.com/v1" }, "openai"],
+    [{ baseUrl: "https://api.openai.com/v1/", model: "gpt-5.1" }, "openai-24h"],
+    [{ baseUrl: "https://api.openai.com/v1", model: "gpt-4o" }, "openai"],
+    [{ baseUrl: "http://127.0.0.1:8080/v1", model: "gpt-5.1" }, "openai"],
     [{ baseUrl: "https://api.anthropic.com/v1/" }, "anthropic-5m"],
     [{ baseUrl: "https://api.deepseek.com" }, "deepseek"],
     [{ baseUrl: "https://generativelanguage.googleapis.com/v1beta/openai/" }, "gemini"],

@@ -1,6 +1,15 @@
-import { addUsage, checkGiven, countRequestTokens, type Rewrite, type Usage } from "@tare/messages";
+import {
+  addUsage,
+  checkGiven,
+  countRequestTokens,
+  hashPiece,
+  type Message,
+  type Rewrite,
+  type Usage,
+} from "@tare/messages";
 import { type Archive, archiveRef, RECALL_TOOL } from "@tare/prune";
 import { Arrival, arrive, type Arrived, writeOut } from "./arrival/arrival.ts";
+import { recordOf, type SaidOutcome, type Trial } from "./arrival/proof.ts";
 import { servedTokens } from "./cache/predict.ts";
 import { type FullWindow, NEVER_FULL } from "./edits/full_window.ts";
 import { fittingPins, type Pin } from "./edits/pin.ts";
@@ -29,6 +38,8 @@ import { quotePrompt } from "./rule/quote.ts";
 export interface PlannerSession extends ForkableSession {
   /** What a request for this history would cost, as it stands and without everything that could leave now. */
   readonly quote: NonNullable<PromptSession["quote"]>;
+  readonly nextPing: NonNullable<PromptSession["nextPing"]>;
+  readonly pinged: NonNullable<PromptSession["pinged"]>;
   fork(length: number, archive: Archive): PlannerSession;
 }
 
@@ -37,6 +48,8 @@ interface SessionState {
   readonly edits: readonly Edit[];
   /** Positions of results that show their head and tail, because they were over the limit on arrival. */
   readonly truncated: readonly number[];
+  /** Results of which isn't known yet what comes of them. */
+  readonly trials: readonly Trial[];
   readonly planner: PlannerState;
   /** What is remembered of its full window. */
   readonly fullWindow: FullWindow;
@@ -51,6 +64,7 @@ interface SessionState {
 const NEW_STATE: SessionState = {
   edits: [],
   truncated: [],
+  trials: [],
   planner: NEW_SESSION,
   fullWindow: NEVER_FULL,
   stopSaid: false,
@@ -85,7 +99,7 @@ const NOTHING_SAVED: SessionView["saved"] = {
   notation: 0,
 };
 
-const NOTHING_ARRIVED: Arrived = { edits: [], truncated: [], rewrites: [], warnings: [] };
+const NOTHING_ARRIVED: Arrived = { edits: [], truncated: [], rewrites: [], warnings: [], trials: [] };
 
 const STOPPED =
   "Rewriting has cost this session more than it saved; from now on only a full window changes its prompt.";
@@ -126,6 +140,17 @@ function makeSession(given: PromptSessionOptions, from?: KnownSession): PlannerS
   /** What was planned for each view; nothing for a request that isn't a turn. */
   const plans = new WeakMap<SessionView, Plan | undefined>();
   let newest: SessionView | undefined;
+
+  /** What came of results, as far as this history tells, that were on trial. */
+  function outcomes(): Map<Trial, SaidOutcome> {
+    const known = new Map<Trial, SaidOutcome>();
+    for (const trial of state.trials) {
+      const { place, tool, isSaid } = trial;
+      const came = arrival.cameOf(place);
+      if (came) known.set(trial, { tool, isSaid: isSaid && !options.observe, came });
+    }
+    return known;
+  }
 
   /** Whether anything may leave at all, so that it can be asked for. */
   const isEdited = () => !options.observe && !state.reverted && Object.values(mechanisms).includes(true);
@@ -189,26 +214,33 @@ function makeSession(given: PromptSessionOptions, from?: KnownSession): PlannerS
     if (call.oneShot) return options.observe ? showAll(history, call) : look(history, call);
     if (!known.isStartOf(history.messages)) {
       const edits = fittingEdits(state.edits, history.messages);
-      if (edits.length < state.edits.length) state = { ...state, edits };
+      const trials = fittingTrials(state.trials, history.messages);
+      const isAll = edits.length === state.edits.length && trials.length === state.trials.length;
+      if (!isAll) state = { ...state, edits, trials };
     }
     const arrived = state.reverted ? NOTHING_ARRIVED : await arrive(history.messages, state.edits, {
       ...options,
       arrival,
       limitTokens: mechanisms.truncate ? options.truncateTokens ?? TRUNCATE_TOKENS : undefined,
       recall: canRecall(history, call),
+      model: call.model ?? "",
       stays: new Set([
         ...state.truncated,
         ...(call.pins ?? []).flatMap(({ wish, place }) => wish === "keep" ? [place] : []),
+        // What stayed to be compared with stays for good.
+        ...state.trials.flatMap(({ isSaid, place }) => isSaid ? [] : [place]),
       ]),
       inSlices,
     });
-    if (arrived.edits.length > 0) {
+    if (arrived.edits.length > 0 || arrived.trials.length > 0) {
       state = {
         ...state,
         edits: [...state.edits, ...arrived.edits],
         truncated: [...state.truncated, ...arrived.truncated],
+        trials: [...state.trials, ...arrived.trials],
       };
     }
+    arrival.settle(state.edits);
     const request = requestOf(history, call);
     const relievesWindow = mechanisms.context && !state.reverted;
     // Who forgets all edits meanwhile has it judged anew for the next call.
@@ -280,8 +312,12 @@ function makeSession(given: PromptSessionOptions, from?: KnownSession): PlannerS
       if (!plan) return undefined;
       const { summary, ...rest } = state;
       const entry = known.book(plan, { usage, summary: summary ?? plan.summary, heldTokens });
-      state = { ...rest, planner: known.account };
-      return entry;
+      const ended = outcomes();
+      const said = [...ended.values()];
+      for (const one of said) options.proof?.add(recordOf(one, plan.request.model ?? ""));
+      const trials = said.length > 0 ? state.trials.filter((trial) => !ended.has(trial)) : state.trials;
+      state = { ...rest, trials, planner: known.account };
+      return said.length > 0 ? { ...entry, said } : entry;
     },
     rejected(limit, { promptTokens, view = newest } = {}) {
       if (!view || !plans.has(view)) {
@@ -304,6 +340,19 @@ function makeSession(given: PromptSessionOptions, from?: KnownSession): PlannerS
       const { situation } = known.lookAside({ ...requestOf(history, call), edits });
       return quotePrompt(situation.removals.filter(({ goes }) => goes), situation);
     },
+    nextPing(idle) {
+      checkGiven("nextPing()", { idle }, { idle: { nowMs: "number", pending: "string" } });
+      return known.nextPing(idle);
+    },
+    pinged(ping) {
+      checkGiven("pinged()", { ping }, { ping: { type: "string", atMs: "number", usage: "object" } });
+      if (known.account.sent.length === 0) {
+        throw new Error("Cannot book a ping: this session has sent nothing yet");
+      }
+      const entry = known.bookPing(ping);
+      state = { ...state, planner: known.account };
+      return entry;
+    },
     get profile() {
       return known.profile;
     },
@@ -319,12 +368,14 @@ function makeSession(given: PromptSessionOptions, from?: KnownSession): PlannerS
         paid: 0,
         resend: 0,
         without: 0,
+        clock: { ...known.account.clock, pings: 0, spent: 0, credited: 0, without: 0 },
         stopped: false,
       };
       const { summary: _, ...rest } = state;
       const forked: SessionState = {
         ...rest,
         ...cutBack(state, length),
+        trials: [],
         planner: account,
         stopSaid: false,
       };
@@ -334,7 +385,7 @@ function makeSession(given: PromptSessionOptions, from?: KnownSession): PlannerS
       return isEdited() ? undefined : "nothing leaves this session's prompt, which is sent as it is";
     },
     revert() {
-      state = { ...state, edits: [], truncated: [], reverted: true };
+      state = { ...state, edits: [], truncated: [], trials: [], reverted: true };
       known = know(state.planner, known);
     },
   };
@@ -350,11 +401,17 @@ function retentionOf({ context, prune, schemas }: Mechanisms, retention = KEEP_W
   };
 }
 
+/** Trials of results that a history holds. */
+function fittingTrials(trials: readonly Trial[], messages: readonly Message[]): readonly Trial[] {
+  return trials.filter(({ place, hash }) => place < messages.length && hashPiece(messages[place]!) === hash);
+}
+
 /** What holds for the first `length` messages. */
-function cutBack({ edits, truncated }: SessionState, length: number) {
+function cutBack({ edits, truncated, trials }: SessionState, length: number) {
   return {
     edits: leadingEdits(edits, length),
     truncated: truncated.filter((index) => index < length),
+    trials: trials.filter(({ place }) => place < length),
   };
 }
 

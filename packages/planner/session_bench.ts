@@ -58,7 +58,7 @@ async function prepared(length: number, profile: string): Promise<Prepared> {
 }
 
 for (const profile of ["anthropic-5m", "local"]) {
-  for (const length of [400, 1_600, 6_400]) {
+  for (const length of [400, 6_400, 20_000]) {
     const { next } = await prepared(length, profile);
     Deno.bench(`view() and sent() of the next call of one turn of ${length} messages, ${profile}`, {
       group: profile,

@@ -312,7 +312,8 @@ Deno.test("plannerSession() forks with what holds for the start, and with an acc
   for (const index of [2, 6, 10]) await own.put(String(history[index]?.content));
   const fork = session.fork(8, own);
   assertEquals(editsOf(fork), [2, 6]);
-  const messages = [...history.slice(0, 8), ...turn("d", 20_100), question, answer, question];
+  const aside = [answer, question];
+  const messages = [...history.slice(0, 8), ...turn("d", 20_100), question, ...aside, ...aside, ...aside];
   const look = (messages: readonly Message[]) =>
     fork.view({ messages, tools: [read.definition] }, { nowMs: 0, model: "m" });
   assertEquals((await look(messages.slice(0, 11))).rewrites, []);

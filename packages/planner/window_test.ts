@@ -1,5 +1,12 @@
-import { assert, assertEquals, assertGreater, assertLessOrEqual, assertRejects } from "@std/assert";
-import { estimateTokens, type Message } from "@tare/messages";
+import {
+  assert,
+  assertEquals,
+  assertGreater,
+  assertLess,
+  assertLessOrEqual,
+  assertRejects,
+} from "@std/assert";
+import { type AssistantMessage, estimateTokens, type Message } from "@tare/messages";
 import {
   plannerSession,
   PrefixCache,
@@ -189,4 +196,49 @@ Deno.test("view() doesn't rewrite a full window twice in a row for the same room
       assertLessOrEqual(share, 1.02);
     }
   }
+});
+
+/** A session's views of one turn of so many steps, as it goes on. */
+async function* turnOf(
+  steps: number,
+  { says, ...options }: Partial<PromptSessionOptions> & { says: string | null },
+) {
+  const planned = session({ profile: profileNamed("anthropic-5m"), ...options });
+  const messages: Message[] = [{ role: "user", content: "Go on until all is done." }];
+  for (let at = 0; at < steps; at++) {
+    const [call, result] = step(at, 800) as [AssistantMessage, Message];
+    messages.push({ ...call, content: says }, result);
+    const view = await planned.view({ messages: [...messages], tools }, { nowMs: at * 1_000 });
+    yield { messages, view };
+    const { promptTokens, predictedCachedTokens } = view;
+    planned.sent({ promptTokens, cachedTokens: predictedCachedTokens, outputTokens: 1 }, view);
+  }
+}
+
+Deno.test("view() lets steps of an endless turn leave of which only calls are left, and keeps the newest", async () => {
+  let last: { readonly messages: readonly Message[]; readonly view: SessionView } | undefined;
+  for await (const now of turnOf(1_000, { says: null, windowTokens: 10 ** 9 })) last = now;
+  const { messages, view } = last!;
+  assertLess(view.messages.length, 900);
+  // Behind the first step that stays, each message is there.
+  const newest = messages.length - 2 * 200;
+  assertEquals(view.places.filter((place) => place >= newest).length, 2 * 200);
+  assertEquals(view.messages[0], messages[0]);
+  // What the model said in words stays.
+  for await (const now of turnOf(1_000, { says: "I look at the next.", windowTokens: 10 ** 9 })) last = now;
+  assertEquals(last!.view.messages.length, last!.messages.length);
+});
+
+Deno.test("view() holds the window in an endless turn, whatever the model says with each step", async () => {
+  let most = 0;
+  let rewrites = 0;
+  const warnings = new Set<string>();
+  for await (const { view } of turnOf(1_500, { says: "I look at the next file, as it was asked for." })) {
+    most = Math.max(most, view.promptTokens);
+    rewrites += view.rewrites.length;
+    for (const warning of view.warnings) warnings.add(warning.replace(/\d+/, "n"));
+  }
+  assertLessOrEqual(most, WINDOW);
+  assertLess(rewrites, 250);
+  assert(warnings.has("The window is full: of the turn that goes on the oldest n steps left."));
 });

@@ -19,9 +19,10 @@ import {
   traitsOf,
   truncateResults,
 } from "@tare/prune";
-import { type Edit, hiddenBy, sayEdits, standsForAll } from "../edits/view.ts";
+import { type Edit, HiddenBy, sayEdits } from "../edits/view.ts";
 import { readCall } from "../retention/call_facts.ts";
 import { hashLines, LineIndex } from "./line_index.ts";
+import type { Came, SaidProof, Trial } from "./proof.ts";
 import {
   labelOf,
   notate,
@@ -57,6 +58,9 @@ const LEAST_CHARACTERS = 300;
 /** So many messages' lines stay in memory. */
 const KNOWN_PLACES = 64;
 
+/** For so many answers of the model an edit that fails counts against the last result that showed its file. */
+const FOLLOWED_STEPS = 10;
+
 /** A message that was taken in. */
 interface Taken {
   readonly message: Message;
@@ -81,11 +85,20 @@ interface Passage {
 export class Arrival {
   readonly #options: ArrivalOptions;
   #index = new LineIndex();
+  /** What was taken in, looked through with each call. */
+  #history: Message[] = [];
   #taken: Taken[] = [];
   #pairing = new CallPairing();
+  #edits: readonly Edit[] = [];
+  /** Whether what is shown came in the order of the history: of several blocks the one that came last is meant. */
+  #isInOrder = true;
   /** Where what is known by a name stands, from the oldest on. */
   #places = new Map<string, number[]>();
   readonly #passages = new Map<number, readonly Passage[]>();
+  /** Tools whose results come as they are, as people were told. */
+  readonly #without = new Set<string>();
+  /** What edits hide. */
+  readonly hidden: HiddenBy = new HiddenBy();
 
   /** Nothing is shown yet. */
   constructor(options: ArrivalOptions) {
@@ -97,18 +110,41 @@ export class Arrival {
     return this.#taken.length;
   }
 
-  /** Forgets everything if a history doesn't go on from the one that was taken in. */
-  follow(history: readonly Message[]): void {
-    if (this.#taken.every(({ message }, at) => message === history[at])) return;
+  /**
+   * Forgets everything if a history doesn't go on from the one that was taken in, or its messages aren't shown as they
+   * were: what is known follows from the history and its edits alone, in whatever steps they came.
+   */
+  follow(history: readonly Message[], edits: readonly Edit[]): void {
+    this.hidden.follow(edits);
+    const isSame = this.#history.every((message, at) => message === history[at]);
+    if (isSame && this.#isInOrder && (edits === this.#edits || this.#isShownBy(edits))) return;
+    this.#isInOrder = true;
     this.#index = new LineIndex();
+    this.#history = [];
     this.#taken = [];
     this.#pairing = new CallPairing();
     this.#places = new Map();
     this.#passages.clear();
   }
 
+  /** Takes note of the edits by which all that was taken in is shown. */
+  settle(edits: readonly Edit[]): void {
+    this.#edits = edits;
+  }
+
+  /** Whether these edits, by which things are hidden now, show what was taken in as it was shown. */
+  #isShownBy(edits: readonly Edit[]): boolean {
+    const said = sayEdits(edits);
+    return this.#taken.every(({ edit, text }, place) => {
+      const its = said.get(place);
+      return text === this.hidden.cutAt(place) && edit?.references === its?.references &&
+        edit?.notation === its?.notation;
+    });
+  }
+
   /** Takes in the next message. It counts once it is told how it is shown. */
   take(message: Message): void {
+    this.#history.push(message);
     this.#taken.push({ message, call: this.#pairing.add(message)?.call });
   }
 
@@ -117,6 +153,7 @@ export class Arrival {
     place: number,
     { edit, text }: { readonly edit?: Draft | undefined; readonly text?: string } = {},
   ): void {
+    if (place < this.#taken.length - 1) this.#isInOrder = false;
     const taken = this.#taken[place]!;
     taken.edit = edit;
     taken.text = text;
@@ -164,10 +201,52 @@ export class Arrival {
     };
   }
 
+  /** The tool of a result that may be said once if it gets shorter by that. */
+  toolAt(place: number): string | undefined {
+    const { message, call } = this.#taken[place]!;
+    if (message.role !== "tool" || !call || !this.#maySay(message, place, call)) return undefined;
+    return meantCall(call).name;
+  }
+
+  /** Whether a tool's results come as they are for the first time. */
+  isFirstWithout(tool: string): boolean {
+    const isFirst = !this.#without.has(tool);
+    this.#without.add(tool);
+    return isFirst;
+  }
+
+  /**
+   * What came of a result, by what the model did next: whether it asked for it again with its next answer, and whether its
+   * next edit of the file that it shows failed. Nothing as long as that can't be told.
+   */
+  cameOf(place: number): Came | undefined {
+    const { call } = this.#taken[place] ?? {};
+    if (!call) return "nothing";
+    const { reads, files: [file] } = this.#factsOf(call);
+    let steps = 0;
+    for (let at = place + 1; at < this.#taken.length; at++) {
+      const { message, call: next } = this.#taken[at]!;
+      if (message.role === "assistant" && ++steps > FOLLOWED_STEPS) return "nothing";
+      if (message.role !== "tool" || !next || steps === 0) continue;
+      const facts = this.#factsOf(next);
+      const isAboutIt = reads && file !== undefined && facts.files.includes(file);
+      const isAnotherWay = isAboutIt && facts.reads && meantCall(next).name !== meantCall(call).name;
+      if (steps === 1 && (isAnotherWay || isSameCall(call, next))) return "read_again";
+      if (isAboutIt && facts.edits) return this.#failed(message, at) ? "failed_edit" : "nothing";
+      if (isAboutIt && facts.reads) return "nothing";
+    }
+    return undefined;
+  }
+
+  #failed(message: ToolMessage, place: number): boolean {
+    const { isError = looksLikeError } = this.#options;
+    return message.failed ?? isError(message, place);
+  }
+
   #maySay(message: ToolMessage, place: number, call: ToolCall): boolean {
-    const { tools, isError = looksLikeError } = this.#options;
+    const { tools } = this.#options;
     if ((resultText(message)?.length ?? 0) < LEAST_CHARACTERS) return false;
-    if (message.failed ?? isError(message, place)) return false;
+    if (this.#failed(message, place)) return false;
     const { name } = meantCall(call);
     return name !== RECALL_TOOL.function.name &&
       traitsOf(name, { ...(tools && { tools }) }).stance !== "keep";
@@ -266,7 +345,7 @@ export class Arrival {
     const result = text ?? (message.role === "tool" ? resultText(message) : undefined);
     if (!call || result === undefined) return [];
     const { reads: fileText, files: [file] } = this.#factsOf(call);
-    const { notation = false, references = [] } = edit ?? {};
+    const { notation = false, references = [] } = text === undefined ? edit ?? {} : {};
     const lines: (string | undefined)[] = withoutReminders(notate(result, { fileText, notation }).lines);
     for (const { from, to } of references) lines.fill(undefined, from, to);
     const as = fileText && file !== undefined ? file : `the result of ${meantCall(call).name}`;
@@ -276,6 +355,11 @@ export class Arrival {
   #factsOf(call: ToolCall): ReturnType<typeof readCall> {
     return readCall(call, this.#options.tools);
   }
+}
+
+function isSameCall(one: ToolCall, other: ToolCall): boolean {
+  const [a, b] = [meantCall(one), meantCall(other)];
+  return a.name === b.name && a.arguments === b.arguments;
 }
 
 /** The lines of a text but for what stands for others, and for what the harness adds to a result. */
@@ -311,6 +395,10 @@ export interface ArriveOptions {
   readonly recall: boolean;
   /** Positions of results that are shown as they are. */
   readonly stays: ReadonlySet<number>;
+  /** The model that is asked. */
+  readonly model: string;
+  /** What came of results that were said once. Default: nobody asks. */
+  readonly proof?: SaidProof | undefined;
   /** Lets others in between the steps. */
   readonly inSlices: (steps: Iterator<void, void>) => Promise<void>;
 }
@@ -323,6 +411,8 @@ export interface Arrived {
   readonly truncated: readonly number[];
   readonly rewrites: readonly Rewrite[];
   readonly warnings: readonly string[];
+  /** Results of which shall be found out what comes of them. */
+  readonly trials: readonly Trial[];
 }
 
 /**
@@ -338,7 +428,9 @@ export async function arrive(
   // Behind the newest answer nothing was sent.
   const from = Math.max(0, history.findLastIndex(({ role }) => role === "assistant"));
   const drafts = new Map<number, Draft>();
-  await options.inSlices(takeIn(history, edits, { ...options, from, drafts }));
+  const trials: Trial[] = [];
+  const warnings: string[] = [];
+  await options.inSlices(takeIn(history, edits, { ...options, from, drafts, trials, warnings }));
   const made: SayEdit[] = [];
   try {
     for (const draft of drafts.values()) {
@@ -348,37 +440,49 @@ export async function arrive(
   } catch (cause) {
     for (const at of drafts.keys()) arrival.show(at);
     const why = `Cannot archive a result: ${(cause as Error).message}. Nothing left the prompt.`;
-    return { edits: [], truncated: [], rewrites: [], warnings: [why] };
+    return { edits: [], truncated: [], rewrites: [], warnings: [...warnings, why], trials: [] };
   }
   const cut = await truncateArrived(history, [...edits, ...made], { ...options, from });
   for (const edit of cut.edits) if (edit.type === "elide") arrival.show(edit.index, { text: edit.text });
-  return { ...cut, edits: [...made, ...cut.edits] };
+  return { ...cut, edits: [...made, ...cut.edits], warnings: [...warnings, ...cut.warnings], trials };
 }
 
 /** Takes in the messages that the arrival doesn't know, a message at each step, and says those that are new. */
 function* takeIn(
   history: readonly Message[],
   edits: readonly Edit[],
-  { arrival, countTokens, limitTokens = Infinity, stays, from, drafts }: ArriveOptions & {
-    readonly from: number;
-    readonly drafts: Map<number, Draft>;
-  },
+  { arrival, countTokens, limitTokens = Infinity, stays, from, drafts, trials, warnings, model, proof }:
+    & ArriveOptions
+    & {
+      readonly from: number;
+      readonly drafts: Map<number, Draft>;
+      readonly trials: Trial[];
+      readonly warnings: string[];
+    },
 ): Generator<void, void> {
-  arrival.follow(history);
-  const isHidden = hiddenBy(edits);
+  arrival.follow(history, edits);
+  const { hidden } = arrival;
   const saidBefore = sayEdits(edits);
-  const shortened = new Map(
-    edits.flatMap((edit) => edit.type === "elide" && !standsForAll(edit) ? [[edit.index, edit.text]] : []),
-  );
   for (let at = arrival.length; at < history.length; at++) {
     arrival.take(history[at]!);
     const edit = saidBefore.get(at);
-    const text = shortened.get(at);
-    const isNew = at > from && !edit && text === undefined && !isHidden(at) && !stays.has(at);
-    const draft = isNew ? arrival.say(at, (place) => !isHidden(place)) : undefined;
+    const text = hidden.cutAt(at);
+    const isNew = at > from && !edit && text === undefined && !hidden.has(at) && !stays.has(at);
+    const tool = isNew ? arrival.toolAt(at) : undefined;
+    const objection = tool === undefined ? undefined : proof?.objection({ model, tool });
+    if (tool !== undefined && objection !== undefined && arrival.isFirstWithout(tool)) {
+      warnings.push(`Results of ${tool} come as they are from now on: ${objection}.`);
+    }
+    const draft = tool !== undefined && objection === undefined
+      ? arrival.say(at, (place) => !hidden.has(place))
+      : undefined;
     const fits = draft && countTokens(saidText(history[at]!, draft)) <= limitTokens;
-    if (draft && fits) drafts.set(at, draft);
-    arrival.show(at, { edit: edit ?? (fits ? draft : undefined), ...(text !== undefined && { text }) });
+    const isSaid = fits && !proof?.staysUntouched({ model }, draft.hash);
+    if (isSaid) drafts.set(at, draft);
+    if (fits && proof && tool !== undefined) {
+      trials.push({ place: at, hash: draft.hash, tool, isSaid: isSaid ?? false });
+    }
+    arrival.show(at, { edit: edit ?? (isSaid ? draft : undefined), ...(text !== undefined && { text }) });
     yield;
   }
 }
@@ -390,8 +494,8 @@ async function truncateArrived(
   { archive, countTokens, tools, limitTokens, recall, stays, from }: ArriveOptions & {
     readonly from: number;
   },
-): Promise<Arrived> {
-  const nothing: Arrived = { edits: [], truncated: [], rewrites: [], warnings: [] };
+): Promise<Omit<Arrived, "trials">> {
+  const nothing: Omit<Arrived, "trials"> = { edits: [], truncated: [], rewrites: [], warnings: [] };
   if (limitTokens === undefined) return nothing;
   if (history.slice(from).every(({ role }, at) => role !== "tool" || stays.has(from + at))) return nothing;
   const saidSo = sayEdits(edits);
@@ -439,14 +543,15 @@ async function truncateArrived(
  * refer to stands in front of them, so that behind it nothing was kept by the cache.
  */
 export function writeOut(edits: readonly Edit[], arrival: Arrival): readonly Edit[] {
-  const isHidden = hiddenBy(edits);
-  const isShown = (place: number) => !isHidden(place);
+  const { hidden } = arrival;
+  hidden.follow(edits);
+  const isShown = (place: number) => !hidden.has(place);
   /** Where the last edit of each result stands by which it became shorter, and the last by which it is said. */
   const cutAt = new Map(edits.flatMap((edit, at) => edit.type === "elide" ? [[edit.index, at]] : []));
   const saidLast = new Map(edits.flatMap((edit, at) => edit.type === "say" ? [[edit.index, at]] : []));
   const made: SayEdit[] = [];
   for (const edit of sayEdits(edits).values()) {
-    if (edit.references.length === 0 || isHidden(edit.index) || cutAt.has(edit.index)) continue;
+    if (edit.references.length === 0 || hidden.has(edit.index) || cutAt.has(edit.index)) continue;
     const saidAt = saidLast.get(edit.index)!;
     const cut = edit.references.filter(({ source }) => (cutAt.get(source) ?? -1) > saidAt);
     for (const { source } of cut) {

@@ -25,7 +25,7 @@ export class LineIndex {
   #hashes = new Uint32Array(1024);
   #length = 0;
   /** Of each place, where its lines start, and how many they are. */
-  readonly #starts = new Map<number, { readonly start: number; readonly length: number }>();
+  #starts = new Int32Array(2 * 256);
   /** Of each window, where it starts, at which place, and the one before it in the same slot. */
   #windows = new Int32Array(3 * 256);
   #count = 0;
@@ -34,8 +34,9 @@ export class LineIndex {
   /** Takes in the lines that stand at a place, in place of those that it knows of it. */
   add(place: number, lines: readonly (string | undefined)[]): void {
     const start = this.#length;
-    this.#starts.set(place, { start, length: lines.length });
-    while (this.#hashes.length < start + lines.length) this.#hashes = grown(this.#hashes);
+    this.#starts = grownTo(this.#starts, 2 * (place + 1));
+    this.#starts.set([start, lines.length], 2 * place);
+    this.#hashes = grownTo(this.#hashes, start + lines.length);
     for (const line of lines) this.#hashes[this.#length++] = line === undefined ? 0 : hashLine(line);
     for (let at = start; at + WINDOW <= this.#length; at += STEP) this.#addWindow(place, at);
   }
@@ -60,7 +61,7 @@ export class LineIndex {
     for (; window >= 0 && tried < MOST_TRIED; window = this.#windows[3 * window + 2]!) {
       const line = this.#windows[3 * window]!;
       const place = this.#windows[3 * window + 1]!;
-      const known = this.#starts.get(place)!;
+      const known = { start: this.#starts[2 * place]!, length: this.#starts[2 * place + 1]! };
       if (line < known.start || line >= known.start + known.length) continue;
       if (hashWindow(this.#hashes, line) !== wanted) continue;
       tried++;
@@ -99,12 +100,8 @@ export class LineIndex {
   #addWindow(place: number, line: number): void {
     const hash = hashWindow(this.#hashes, line);
     if (hash === undefined) return;
-    if (2 * this.#count >= this.#slots.length) this.#spread();
-    if (3 * (this.#count + 1) > this.#windows.length) {
-      const more = new Int32Array(2 * this.#windows.length);
-      more.set(this.#windows);
-      this.#windows = more;
-    }
+    if (this.#count >= this.#slots.length) this.#spread();
+    this.#windows = grownTo(this.#windows, 3 * (this.#count + 1));
     this.#link(this.#count++, { line, place, hash });
   }
 
@@ -152,8 +149,12 @@ function hashWindow(hashes: Uint32Array, at: number): number | undefined {
   return hash & 0x7fffffff;
 }
 
-function grown(array: Uint32Array): Uint32Array<ArrayBuffer> {
-  const more = new Uint32Array(2 * array.length);
+/** The array, or one with room for so many, and some more. */
+function grownTo<A extends Int32Array | Uint32Array>(array: A, length: number): A;
+function grownTo(array: Int32Array | Uint32Array, length: number): Int32Array | Uint32Array {
+  if (length <= array.length) return array;
+  const size = Math.ceil(1.25 * length);
+  const more = array instanceof Int32Array ? new Int32Array(size) : new Uint32Array(size);
   more.set(array);
   return more;
 }

@@ -5,7 +5,7 @@ import {
   hashPiece,
   type ToolDefinition,
 } from "@tare/messages";
-import type { Profile } from "../providers.ts";
+import { type Profile, profileForTtl } from "../providers.ts";
 
 /** A request, as far as the cache is concerned. Tokens are counted here. */
 export interface SentRequest {
@@ -25,6 +25,10 @@ export interface SentRequest {
   readonly ownTools: readonly number[];
   /** When it was made. */
   readonly atMs: number;
+  /** When what the cache holds of it was used last, if that was later: by a ping, or where it lasts an hour by a request. */
+  readonly usedMs?: number;
+  /** Whether a ping made that last an hour since its last use. Absent: no. */
+  readonly forAnHour?: boolean;
   /** The model that it went to. */
   readonly model?: string | undefined;
 }
@@ -37,6 +41,36 @@ export interface Prediction {
   readonly alive: number;
   /** Time since they were last used. */
   readonly idleMs: number;
+  /** Whether they are there for an hour since, whatever the provider's usual time. Absent: no. */
+  readonly forAnHour?: boolean;
+}
+
+const HOUR_MS = 3_600_000;
+
+/** When what the cache holds of a request was last used. */
+export function lastUseMs({ atMs, usedMs = atMs }: SentRequest): number {
+  return usedMs;
+}
+
+/** How long that is there for, since then. */
+export function timeToLive({ forAnHour = false }: SentRequest, { ttlMs }: Pick<Profile, "ttlMs">): number {
+  return forAnHour ? Math.max(ttlMs, HOUR_MS) : ttlMs;
+}
+
+/** How likely that is still there. */
+export function sentWarmth(
+  sent: SentRequest,
+  { profile, warmth, nowMs }: {
+    readonly profile: Profile;
+    readonly warmth: WarmthRecord;
+    readonly nowMs: number;
+  },
+): Pick<Prediction, "alive" | "idleMs" | "forAnHour"> {
+  const idleMs = nowMs - lastUseMs(sent);
+  // What the session showed of the usual time says nothing of the hour.
+  return sent.forAnHour
+    ? { idleMs, alive: priorWarmth(profileForTtl(profile, HOUR_MS), idleMs), forAnHour: true }
+    : { idleMs, alive: estimateWarmth(profile, idleMs, warmth) };
 }
 
 /** The tools of a request, as the model sees them. */
@@ -59,10 +93,9 @@ export function predict(
   for (const one of sent) {
     if (one.model !== model) continue;
     const shared = sharedTokens(one, shown);
-    const idleMs = nowMs - one.atMs;
-    const alive = estimateWarmth(profile, idleMs, warmth);
-    const better = alive * shared > best.alive * best.sharedTokens;
-    if (better || best.sharedTokens === 0) best = { sharedTokens: shared, alive, idleMs };
+    const warm = sentWarmth(one, { profile, warmth, nowMs });
+    const better = warm.alive * shared > best.alive * best.sharedTokens;
+    if (better || best.sharedTokens === 0) best = { sharedTokens: shared, ...warm };
   }
   return best;
 }

@@ -155,6 +155,7 @@ class Rewriting {
       if (held.length > 0 && this.#isFull()) await this.#letGo(held);
       if (this.#isOver()) await this.#cutResults();
       if (this.#isOver()) await this.#makeSpace(true);
+      if (this.#overflows()) await this.#dropSteps();
       // What wasn't worth leaving may be of the shorter prompt.
     } while (this.#made.length > made && this.#prompt.promptTokens < promptTokens);
     const { size, situation: { windowUse, windowTokens } } = this.#prompt;
@@ -282,6 +283,26 @@ class Rewriting {
       this.#lookAgain();
       if (this.#prompt.promptTokens >= promptTokens) return;
     }
+  }
+
+  /** Lets go of the oldest steps of the turn that goes on, whatever the model said with them. */
+  async #dropSteps(): Promise<void> {
+    const { messages: history } = this.#request;
+    const { layout, steps, size, promptTokens, situation: { windowTokens } } = this.#prompt;
+    const kept = pinnedPlaces(this.#pins, history).steps;
+    let needed = (1 - ROOMY_SHARE * windowTokens / size.atMost) * promptTokens;
+    const leaving = steps.slice(0, -LAST_STEPS).filter(({ from, to }) => {
+      if (needed <= 0 || !layout.shows(from) || kept.has(to - 1)) return false;
+      for (let at = from; at < to; at++) needed -= layout.tokensAt(at);
+      return true;
+    });
+    if (leaving.length === 0) return;
+    if (!await this.#leave(leaving.map(({ from, to }) => ({ how: { type: "drop", from, to } })))) return;
+    this.#isBought = true;
+    this.#warnings.push(
+      `The window is full: of the turn that goes on the oldest ${leaving.length} steps left.`,
+    );
+    this.#lookAgain();
   }
 
   /** What had to leave is kept no longer. */
@@ -444,6 +465,9 @@ class Rewriting {
 const MOST_CUTS = 12;
 const ROOMY_SHARE = 0.8;
 const FITTING_SHARE = 0.98;
+
+/** So many of the newest steps stay in a window that is too small. */
+const LAST_STEPS = 8;
 
 /** Results with fewer tokens take no more than the line would that stands for them. */
 const LINE_TOKENS = 60;

@@ -220,19 +220,45 @@ function withSaid(
   return shown;
 }
 
-/** Which messages of calls and results these edits hide. */
-export function hiddenBy(edits: readonly Edit[]): (place: number) => boolean {
-  const elided = new Set<number>();
-  const kept = new Set<number>();
-  const stretches: (DropEdit | SummariseEdit)[] = [];
-  for (const edit of edits) {
-    if (edit.type === "elide" && standsForAll(edit)) elided.add(edit.index);
-    if (edit.type === "keep") kept.add(edit.index);
-    if (edit.type === "drop" || edit.type === "summarise") stretches.push(edit);
+/** Which messages of calls and results edits hide or cut. Edits that go on from those before cost what is new. */
+export class HiddenBy {
+  #edits: readonly Edit[] = [];
+  #elided = new Set<number>();
+  #kept = new Set<number>();
+  #stretches: (DropEdit | SummariseEdit)[] = [];
+  #cut = new Map<number, string>();
+
+  /** These edits hold from now on. */
+  follow(edits: readonly Edit[]): void {
+    const before = this.#edits;
+    const goesOn = before.length <= edits.length && before.every((edit, at) => edit === edits[at]);
+    if (!goesOn) {
+      this.#elided = new Set();
+      this.#kept = new Set();
+      this.#stretches = [];
+      this.#cut = new Map();
+    }
+    for (let at = goesOn ? before.length : 0; at < edits.length; at++) this.#add(edits[at]!);
+    this.#edits = edits;
   }
-  return (place) =>
-    elided.has(place) ||
-    !kept.has(place) && stretches.some(({ from, to }) => from <= place && place < to);
+
+  /** Whether the model doesn't see a message. */
+  has(place: number): boolean {
+    return this.#elided.has(place) ||
+      !this.#kept.has(place) && this.#stretches.some(({ from, to }) => from <= place && place < to);
+  }
+
+  /** The head and tail that a result shows; nothing if it shows all, or nothing. */
+  cutAt(place: number): string | undefined {
+    return this.#cut.get(place);
+  }
+
+  #add(edit: Edit): void {
+    if (edit.type === "elide" && standsForAll(edit)) this.#elided.add(edit.index);
+    else if (edit.type === "elide") this.#cut.set(edit.index, edit.text);
+    if (edit.type === "keep") this.#kept.add(edit.index);
+    if (edit.type === "drop" || edit.type === "summarise") this.#stretches.push(edit);
+  }
 }
 
 /** Whether a line stands for all of a result. One that was truncated on arrival still shows head and tail. */

@@ -10,9 +10,9 @@ import {
 } from "@tare/messages";
 import {
   type CacheChange,
-  estimateWarmth,
   findChange,
   hashEach,
+  lastUseMs,
   NO_TOKENS,
   NO_WARMTH,
   observeTokens,
@@ -20,16 +20,22 @@ import {
   type Prediction,
   scaled,
   type SentRequest,
+  sentWarmth,
   servedOf,
   sharedAlone,
   sharedTokens,
+  timeToLive,
   type TokenRecord,
   type TokenScale,
   tokenScale,
   type WarmthRecord,
 } from "../cache/predict.ts";
+import type { PrefixChange } from "../cache/prefix_change.ts";
 import type { ByKind, SizeRecord } from "../cache/prompt_size.ts";
-import { type Price, type Profile, recogniseProfile } from "../providers.ts";
+import type { SaidOutcome } from "../arrival/proof.ts";
+import { afterPing, afterRequest, type ClockState, NEW_CLOCK, type Ping } from "../clock/clock.ts";
+import type { UpgradeEvidence } from "../clock/upgrade.ts";
+import { listPrice, type Price, type Profile, recogniseProfile } from "../providers.ts";
 
 /** What one call cost and why. Costs are in token units: the price of one uncached input token is 1. */
 export interface LedgerEntry {
@@ -53,7 +59,8 @@ export interface LedgerEntry {
   };
   /**
    * Tokens that were not served from the cache, by cause: the session's `first_call`; `new`, they were not in the request
-   * before; `own_rewrite`, an edit moved them; `tools_changed`; `model_changed`; `expired`, the call came after the
+   * before; `own_rewrite`, an edit moved them; `tools_changed`; `model_changed`; `client_changed`, its client changed
+   * something in front of them; `not_marked`, no request had asked to cache them; `expired`, the call came after the
    * profile's time to live; `provider_lost`, it came before.
    */
   readonly uncached: readonly {
@@ -63,10 +70,14 @@ export interface LedgerEntry {
       | "own_rewrite"
       | "tools_changed"
       | "model_changed"
+      | "client_changed"
+      | "not_marked"
       | "expired"
       | "provider_lost";
     readonly tokens: number;
   }[];
+  /** What its client had changed of what it had sent before; absent if nothing. */
+  readonly changed?: PrefixChange;
   /** What a model reported that was asked for a summary before this call. */
   readonly summary?: Usage;
   /** What the prompt cost, a summary made for it included. */
@@ -97,7 +108,18 @@ export interface LedgerEntry {
      */
     readonly repairTokenUnits: number;
   };
-  /** What the session has saved so far against what its client would have paid; negative if it lost. */
+  /** What came of earlier results that could be said once, as far as that is known since the call before; absent: nothing. */
+  readonly said?: readonly SaidOutcome[];
+  /** What pings have shown here; absent if nothing was kept warm for it. Without Tare there are none, and it finds the cache cold. */
+  readonly warmth?: {
+    /** Tokens that were served only because pings had kept them warm. */
+    readonly keptTokens: number;
+    /** What that saved: {@linkcode withoutTokenUnits} holds it. */
+    readonly creditTokenUnits: number;
+    /** What it shows of the upgrade before, for `observeUpgrade()`. */
+    readonly upgrade?: UpgradeEvidence;
+  };
+  /** What the session has saved so far against what its client would have paid, pings counted; negative if it lost. */
   readonly savedTokenUnits: number;
   /** Whether rewriting has cost the session so much more than it saved that it stopped. */
   readonly stopped: boolean;
@@ -120,6 +142,26 @@ export interface LedgerEntry {
     /** What this call costs more than without the rewrite; negative if it costs less. */
     readonly price: number;
   };
+}
+
+/** What a ping was and took: one that succeeded. */
+export interface PingSent extends Pick<Ping, "type"> {
+  /** When it was made, by the same clock as the calls. */
+  readonly atMs: number;
+  /** What the provider reported of it. */
+  readonly usage: Usage;
+}
+
+/** What a ping cost and showed. Without Tare it would not have been made. */
+export interface PingEntry extends PingSent {
+  /** What it cost, in the price of one uncached input token. */
+  readonly tokenUnits: number;
+  /** Whether it read the prefix; else that was gone and was written anew. */
+  readonly isWarm: boolean;
+  /** What the session has saved so far, this ping counted. */
+  readonly savedTokenUnits: number;
+  /** What its bill shows of upgrades, for `observeUpgrade()`; absent if it was none, or the prefix was gone. */
+  readonly upgrade?: UpgradeEvidence;
 }
 
 /** What a planner remembers of a session. Plain data, a few numbers for each thing that could leave. */
@@ -148,6 +190,10 @@ export interface PlannerState {
   readonly resend: number;
   /** What its client would have paid without Tare. */
   readonly without: number;
+  /** What keeping it warm has come to. */
+  readonly clock: ClockState;
+  /** Tokens that would have left its newest prompt had the cache been cold, as the provider counts. */
+  readonly waitingTokens: number;
   /** What its client would have compacted. */
   readonly compacted: OwnCompaction;
   /** Tokens of its newest reply. */
@@ -193,6 +239,8 @@ export const NEW_SESSION: PlannerState = {
   paid: 0,
   resend: 0,
   without: 0,
+  clock: NEW_CLOCK,
+  waitingTokens: 0,
   compacted: NOT_COMPACTED,
   outputTokens: 0,
   stopped: false,
@@ -225,7 +273,10 @@ export interface BookedPlan {
   /** What the cache was expected to do for it. */
   readonly predicted: Prediction;
   /** What carrying costs more than its absence, and stayed. */
-  readonly pending: readonly { readonly parts: readonly { readonly name: string }[] }[];
+  readonly pending: readonly {
+    readonly tokens: number;
+    readonly parts: readonly { readonly name: string }[];
+  }[];
   /** What reading back is expected to cost that leaves for it; counted only where nothing really leaves. */
   readonly repairs: number;
   /** The rewrite that was weighed for it. */
@@ -273,7 +324,8 @@ export function bookCall(
 ): { readonly state: PlannerState; readonly entry: LedgerEntry } {
   const { request, alone } = plan;
   const { nowMs, model } = request;
-  const aliveBy = ({ atMs }: SentRequest) => estimateWarmth(profile, nowMs - atMs, before.warmth);
+  const { warmth } = before;
+  const aliveBy = (sent: SentRequest) => sentWarmth(sent, { profile, warmth, nowMs }).alive;
   const shown = { tools: plan.view.tools, countTokens };
   const own = { tools: alone.tools, ownTokens: alone.ownTokens, countTokens };
   const known = observes
@@ -282,7 +334,7 @@ export function bookCall(
   const predicted = heldTokens === undefined ? known : { ...known, sharedTokens: heldTokens };
   const promptTokens = observes ? alone.ownTokens : plan.promptTokens;
   const last = before.sent[0];
-  const late = last && nowMs - last.atMs > profile.ttlMs;
+  const late = last && nowMs - lastUseMs(last) > timeToLive(last, profile);
   const reported = usage && !usage.estimated ? usage : undefined;
   const counted = reported
     ? observeTokens({ ours: promptTokens, theirs: reported.promptTokens }, before.counted)
@@ -304,7 +356,7 @@ export function bookCall(
   // What an edit moved tells nothing of a cache that isn't late.
   const isTold = late || lastShared >= lastTokens;
   const alive = served >= WARM_SHARE ? 1 : isTold ? served : predicted.alive;
-  const aliveOf = (sent: SentRequest) => nowMs - sent.atMs === predicted.idleMs ? alive : aliveBy(sent);
+  const aliveOf = (sent: SentRequest) => nowMs - lastUseMs(sent) === predicted.idleMs ? alive : aliveBy(sent);
   // What comes back finds a cache that its leaving has broken.
   const isSame = plan.isWhole && before.sent.every(({ isWhole }) => isWhole) && before.compacted.tokens === 0;
   const asked = callAlone(before.compacted, alone, {
@@ -319,13 +371,28 @@ export function bookCall(
   const taken: AloneCall = isSame || observes
     ? { usage: actual, whole: actual, resend: resent, compacted: before.compacted }
     : asked;
+  const kept = afterRequest(before.clock, {
+    atMs: nowMs,
+    usage: actual,
+    // The reply went on from it, and this request from that.
+    sharedTokens: Math.min(
+      prompt,
+      last ? scaled(scale, lastShared) + (lastShared < lastTokens ? 0 : before.outputTokens) : 0,
+    ),
+    tokenUnits: cost + outputPrice(profile, model) * actual.outputTokens,
+  }, profile);
+  const { keptTokens, credit, upgrade, clock } = kept;
   const projected = observes
     ? project(plan, { actual, isSame, profile, scale, alive, predicted })
     : undefined;
   // The reply that only recalled would have been this one.
   const outputTokens = Math.max(0, actual.outputTokens - (alone.isDetour ? before.outputTokens : 0));
   const { compaction } = taken;
-  const withoutCost = promptCost(profile, taken.usage) + (compaction ? promptCost(profile, compaction) : 0);
+  const alonePrompt = keptTokens === 0 ? taken.usage : cooled(
+    taken.usage,
+    isSame || observes || !last ? keptTokens : scaled(scale, sharedAlone(last, own)),
+  );
+  const withoutCost = promptCost(profile, alonePrompt) + (compaction ? promptCost(profile, compaction) : 0);
   // Whether rewriting pays isn't decided by an estimate.
   const planned = projected ? projected.tokenUnits - projected.repairTokenUnits : cost;
   const paid = before.paid + planned;
@@ -351,13 +418,18 @@ export function bookCall(
   };
   const state: PlannerState = {
     seen: request.messages.length,
-    sent: [now, ...before.sent.filter((other) => findChange(other, alone) !== "none")]
-      .slice(0, REMEMBERED_REQUESTS),
+    sent: [
+      now,
+      ...before.sent.flatMap((other) => {
+        if (findChange(other, alone) !== "none") return [other];
+        return other.forAnHour && clock.hourTokens > 0 ? [{ ...other, usedMs: nowMs }] : [];
+      }),
+    ].slice(0, REMEMBERED_REQUESTS),
     // What waits stands in front of what breaks, so that it is served if anything is.
     carried: before.carried + (actual.cachedTokens > 0 ? profile.read : profile.write),
     idleSince,
     // What only others have sent was used nobody knows when.
-    warmth: reported && expected > 0 && last
+    warmth: reported && expected > 0 && last && !predicted.forAnHour
       ? observeWarmth(profile, { idleMs: predicted.idleMs, warm: served >= WARM_SHARE }, before.warmth)
       : before.warmth,
     counted,
@@ -367,6 +439,8 @@ export function bookCall(
     paid,
     resend,
     without,
+    clock,
+    waitingTokens: observes ? 0 : scale.perToken * plan.pending.reduce((sum, { tokens }) => sum + tokens, 0),
     compacted: taken.compacted,
     outputTokens: actual.outputTokens,
     stopped: before.stopped || paid > (1 + 2 * lossLimit) * resend,
@@ -384,22 +458,88 @@ export function bookCall(
       missingTokens: late && actual.cachedTokens === 0
         ? scaled(scale, lastTokens)
         : expected - actual.cachedTokens,
+      // By what requests have marked the cache holds less than they had in common.
+      unmarkedTokens: profile.writes && heldTokens !== undefined
+        ? servedOf(profile, scale, { promptTokens: prompt, ...known }) - expected
+        : 0,
       late: late ?? false,
     }),
     ...(summary && { summary }),
     tokenUnits: cost,
-    without: { ...roundTokens(taken.usage), outputTokens },
+    without: { ...roundTokens(alonePrompt), outputTokens },
     ...(compaction && {
       withoutCompaction: { ...roundTokens(compaction), outputTokens: SUMMARY_TOKENS },
     }),
     withoutTokenUnits: withoutCost,
     ...(taken.whole.promptTokens <= windowTokens && { resendTokenUnits: promptCost(profile, taken.whole) }),
     ...(projected && { projected }),
-    savedTokenUnits: observes ? 0 : without - paid,
+    ...((keptTokens > 0 || upgrade) && {
+      warmth: { keptTokens: Math.round(keptTokens), creditTokenUnits: credit, ...(upgrade && { upgrade }) },
+    }),
+    savedTokenUnits: saved(state, observes),
     stopped: state.stopped,
     ...(plan.decision && { decision: plan.decision }),
   };
   return { state, entry };
+}
+
+/** What is known of a session after a ping, and what that cost. */
+export function bookPing(
+  before: PlannerState,
+  ping: PingSent,
+  { profile, observes }: Pick<BookCallOptions, "profile" | "observes">,
+): { readonly state: PlannerState; readonly entry: PingEntry } {
+  const tokenUnits = promptCost(profile, ping.usage);
+  const { clock, isWarm, upgrade } = afterPing(before.clock, { ...ping, tokenUnits });
+  const [newest, ...others] = before.sent;
+  const isUpgraded = clock.isUpgraded;
+  const state: PlannerState = {
+    ...before,
+    clock,
+    sent: newest
+      ? [
+        { ...newest, usedMs: ping.atMs, ...(isUpgraded && { forAnHour: true }) },
+        // What lasts an hour is used with what begins like it.
+        ...others.flatMap((other) =>
+          !other.forAnHour || !isSameKind(other, newest)
+            ? [other]
+            : isUpgraded
+            ? []
+            : [{ ...other, usedMs: ping.atMs }]
+        ),
+      ]
+      : [],
+  };
+  const savedTokenUnits = saved(state, observes);
+  return { state, entry: { ...ping, tokenUnits, isWarm, savedTokenUnits, ...(upgrade && { upgrade }) } };
+}
+
+/** Whether two requests went to one model with the same tools. */
+function isSameKind(a: SentRequest, b: SentRequest): boolean {
+  return a.model === b.model && a.ownTools.length === b.ownTools.length &&
+    a.ownTools.every((tool, at) => tool === b.ownTools[at]);
+}
+
+/** What a session has saved so far. Of one that is only observed nothing but keeping it warm saves. */
+function saved({ without, paid, clock }: PlannerState, observes: boolean): number {
+  return observes ? clock.credited - clock.spent : without - paid - clock.spent;
+}
+
+/** A prompt of which so many tokens fewer are served: they are written anew. */
+function cooled(usage: PromptUsage, tokens: number): PromptUsage {
+  const { cachedTokens, cacheWriteTokens } = usage;
+  const gone = Math.min(cachedTokens, tokens);
+  return {
+    ...usage,
+    cachedTokens: cachedTokens - gone,
+    ...(cacheWriteTokens !== undefined && { cacheWriteTokens: cacheWriteTokens + gone }),
+  };
+}
+
+/** What an output token costs, in the price of one uncached input token; zero where nobody knows. */
+function outputPrice({ price }: Profile, model: string | undefined): number {
+  const { input = 0, output = 0 } = price ?? (model === undefined ? undefined : listPrice(model)) ?? {};
+  return input > 0 ? output / input : 0;
 }
 
 /** What would have been sent of a prompt that is only observed. */
@@ -447,28 +587,20 @@ interface CacheStory {
   readonly brokenTokens: number;
   /** Tokens of the request before that a warm cache would have served and this one didn't. */
   readonly missingTokens: number;
+  /** Tokens of the request before that no request had asked to cache. */
+  readonly unmarkedTokens: number;
   /** Whether the profile's time to live was over. */
   readonly late: boolean;
 }
 
 /** Says of every uncached token of a request why it was not served. */
 export function explainUncached(
-  { uncachedTokens, change, brokenTokens, missingTokens, late }: CacheStory,
+  { uncachedTokens, change, brokenTokens, missingTokens, unmarkedTokens, late }: CacheStory,
 ): LedgerEntry["uncached"] {
   if (change === "first_call" || change === "model_changed") {
     return [{ cause: change, tokens: uncachedTokens }];
   }
-  const causes: {
-    readonly cause:
-      | "first_call"
-      | "new"
-      | "own_rewrite"
-      | "tools_changed"
-      | "model_changed"
-      | "expired"
-      | "provider_lost";
-    readonly tokens: number;
-  }[] = [];
+  const causes: LedgerEntry["uncached"][number][] = [];
   let left = uncachedTokens;
   const explain = (cause: LedgerEntry["uncached"][number]["cause"], tokens: number) => {
     const its = Math.min(left, Math.max(0, Math.round(tokens)));
@@ -477,8 +609,34 @@ export function explainUncached(
   };
   explain(late ? "expired" : "provider_lost", missingTokens);
   explain(change === "tools_changed" ? change : "own_rewrite", brokenTokens);
+  explain("not_marked", unmarkedTokens);
   explain("new", left);
   return causes;
+}
+
+/** Causes that a client's change may have hidden behind: what stands behind it was new to the cache. */
+const HIDDEN_BEHIND: readonly LedgerEntry["uncached"][number]["cause"][] = [
+  "own_rewrite",
+  "not_marked",
+  "provider_lost",
+  "new",
+];
+
+/** What the ledger says of a call whose client had changed something in front of what is read again. */
+export function withPrefixChange(entry: LedgerEntry, changed: PrefixChange): LedgerEntry {
+  if (changed.where === "tools") return { ...entry, changed };
+  let left = changed.tokens;
+  const uncached = entry.uncached.map(({ cause, tokens }) => {
+    const its = HIDDEN_BEHIND.includes(cause) ? Math.min(left, tokens) : 0;
+    left -= its;
+    return { cause, tokens: tokens - its };
+  }).filter(({ tokens }) => tokens > 0);
+  const tokens = changed.tokens - left;
+  return {
+    ...entry,
+    changed,
+    uncached: tokens > 0 ? [{ cause: "client_changed", tokens }, ...uncached] : uncached,
+  };
 }
 
 /**
@@ -695,7 +853,14 @@ export function predictAlone(
     const shared = sharedAlone(one, { tools, ownTokens, countTokens });
     const alive = aliveOf(one);
     const isBetter = alive * shared > best.alive * best.sharedTokens || best.sharedTokens === 0;
-    if (isBetter) best = { sharedTokens: shared, alive, idleMs: nowMs - one.atMs };
+    if (isBetter) {
+      best = {
+        sharedTokens: shared,
+        alive,
+        idleMs: nowMs - lastUseMs(one),
+        ...(one.forAnHour && { forAnHour: true }),
+      };
+    }
   }
   return best;
 }

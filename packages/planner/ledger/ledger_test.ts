@@ -3,6 +3,7 @@ import { callCost, type Price, profileNamed, PROFILES, promptCost } from "@tare/
 import { explainUncached } from "./ledger.ts";
 
 const story = {
+  unmarkedTokens: 0,
   uncachedTokens: 1_000,
   change: "none",
   brokenTokens: 0,

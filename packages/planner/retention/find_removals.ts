@@ -1,4 +1,5 @@
 import {
+  contentText,
   type CountTokens,
   countToolTokens,
   hashPiece,
@@ -53,6 +54,11 @@ export interface Retention {
   readonly horizonCalls: number;
   /** So many times as much weighs a read of the active turn whose file the user has named and nobody has edited since. */
   readonly namedWeight: number;
+  /**
+   * So many times as much weighs an error that nothing has answered yet; where it leaves with its step, as any other result.
+   * Infinite: errors stay.
+   */
+  readonly errorWeight: number;
 }
 
 /** Prompt tokens that a repair is expected to read. The prompt as it is would feed back: a large one would keep more. */
@@ -62,6 +68,12 @@ const REPAIR_OUTPUT_TOKENS = 60;
 const OUTPUT_PRICE = 5;
 /** Most tokens that a recall brings back at once. */
 const REPAIR_ORIGINAL_TOKENS = 7_000;
+
+/**
+ * So many times as much as its names weighs the text of a message: an edit that goes by a text that is gone fails before
+ * anybody reads it again.
+ */
+const TEXT_WEIGHT = 1.5;
 
 /**
  * What is still wanted stays: the default. Fetching a message of `s` tokens back costs
@@ -85,13 +97,14 @@ export const KEEP_WANTED: Retention = {
     const named = names > 0 ? 0.12 * names ** 0.15 / age : 0;
     const repair = (REPAIR_PROMPT_TOKENS + unseenTokens) * read + REPAIR_OUTPUT_TOKENS * OUTPUT_PRICE +
       Math.min(tokens, REPAIR_ORIGINAL_TOKENS) * write;
-    return 2.2 * (text + named) * repair;
+    return 2.2 * (TEXT_WEIGHT * text + named) * repair;
   },
   resultTailTokens: 0,
   stepTailTokens: 8_000,
   compactTools: true,
   horizonCalls: 5,
   namedWeight: 2,
+  errorWeight: 3,
 };
 
 /** By age alone: results behind the protected tail go, whatever they hold; steps and tools stay. */
@@ -102,6 +115,7 @@ export const BY_AGE: Retention = {
   compactTools: false,
   horizonCalls: 0,
   namedWeight: 1,
+  errorWeight: Infinity,
 };
 
 /** Something that could leave the prompt as one. Tokens are the provider's. */
@@ -171,6 +185,9 @@ const MAX_QUIET_CALLS = 4_096;
  */
 const OFTEN_RECALLED_CALLS = 8;
 
+/** So many of the newest steps stay in a turn that goes on, and in the last complete one. */
+const RECENT_STEPS = 200;
+
 /** Results with fewer tokens stay. */
 const MIN_TOKENS = 60;
 
@@ -187,12 +204,14 @@ export function findRemovals(seen: Seen, options: RemovalOptions): Removal[] {
   const { standings } = seen;
   const removals = options.retention.compactTools ? findCompactions(seen, options) : [];
   const ends = findEnds(seen, options);
+  const ofSteps = forSteps(options);
   const first = options.all || removals.some(({ idle }) => idle) ? 0 : firstIdle(ends, seen, options);
   if (first === Infinity) return removals;
-  let next = firstFrom(standings.results, ({ at }) => at >= first);
+  const results = standings.resultsOf(seen.layout);
+  let next = firstFrom(results, ({ at }) => at >= first);
   const takeResults = (end: number) => {
-    for (; next < standings.results.length; next++) {
-      const result = standings.results[next]!;
+    for (; next < results.length; next++) {
+      const result = results[next]!;
       if (result.at >= end) return;
       const removal = elision(result, seen, options);
       if (removal) removals.push(removal);
@@ -201,14 +220,15 @@ export function findRemovals(seen: Seen, options: RemovalOptions): Removal[] {
   let lineAt = -1;
   for (let at = firstFrom(standings.steps, ({ to }) => to > first); at < standings.steps.length; at++) {
     const step = standings.steps[at]!;
-    if (step.from >= ends.steps) break;
-    if (!seen.layout.shows(step.from) || options.pinned.steps.has(step.from)) continue;
-    const removal = drop(step, seen, { ...options, line: lineAt !== step.from });
+    if (step.from >= ends.spentSteps) break;
+    if (!seen.layout.shows(step.from) || options.pinned.steps.has(step.to - 1)) continue;
+    if (step.from >= ends.steps && !isSpent(step, seen)) continue;
+    const removal = drop(step, seen, { ...ofSteps, line: lineAt !== step.from });
     if (!removal.idle && !removal.goes) continue;
     takeResults(Math.min(step.from, ends.results));
     removals.push(removal);
     lineAt = step.to;
-    while ((standings.results[next]?.at ?? Infinity) < step.to) next++;
+    while ((results[next]?.at ?? Infinity) < step.to) next++;
   }
   takeResults(ends.results);
   return removals;
@@ -217,6 +237,8 @@ export function findRemovals(seen: Seen, options: RemovalOptions): Removal[] {
 /** Positions before which steps and results may leave. */
 interface Ends {
   readonly steps: number;
+  /** Before this, steps of later turns may leave of which nothing is left but calls. */
+  readonly spentSteps: number;
   readonly results: number;
 }
 
@@ -226,8 +248,11 @@ function findEnds(
 ): Ends {
   const tail = (tokens: number, most: number) =>
     tokens === Infinity ? 0 : layout.tailStart(Math.min(tokens, most) / scale.perToken);
+  const stepsTail = tail(retention.stepTailTokens, windowTokens / 4);
+  const steps = Math.min(standings.stepsEnd, stepsTail);
   return {
-    steps: Math.min(standings.stepsEnd, tail(retention.stepTailTokens, windowTokens / 4)),
+    steps,
+    spentSteps: Math.max(steps, Math.min(stepsTail, standings.steps.at(-RECENT_STEPS)?.from ?? 0)),
     results: Math.min(
       standings.newestAnswer,
       seenMessages,
@@ -254,11 +279,13 @@ function firstFrom<T>(sorted: readonly T[], holds: (one: T) => boolean): number 
 function firstIdle(ends: Ends, seen: Seen, options: RemovalOptions): number {
   const { standings, layout } = seen;
   const { call } = standings;
+  const ofSteps = forSteps(options);
   let first = Infinity;
   for (const step of standings.steps) {
-    if (step.from >= ends.steps) break;
+    if (step.from >= ends.spentSteps) break;
     if (step.quiet.isAt(call)) continue;
-    if (!layout.shows(step.from) || options.pinned.steps.has(step.from)) {
+    if (step.from >= ends.steps && !isSpent(step, seen)) continue;
+    if (!layout.shows(step.from) || options.pinned.steps.has(step.to - 1)) {
       step.quiet.until(Infinity);
       continue;
     }
@@ -266,14 +293,14 @@ function firstIdle(ends: Ends, seen: Seen, options: RemovalOptions): number {
     const shown = shownIn(step, layout);
     const tokens = options.scale.perToken * shown.reduce((sum, at) => sum + freedBy(at, seen, options), 0) +
       LINE_TOKENS + PLACEHOLDER_TOKENS * (step.to - step.from);
-    const ahead = callsUntilIdle(tokens, shown, seen, options);
+    const ahead = callsUntilIdle(tokens, shown, seen, ofSteps);
     if (ahead === 0) {
       first = step.from;
       break;
     }
     step.quiet.until(call + ahead);
   }
-  for (const result of standings.results) {
+  for (const result of standings.resultsOf(layout)) {
     if (result.at >= Math.min(first, ends.results)) break;
     const bearer = standings.bearers[result.at]!;
     if (bearer.quiet.isAt(call)) continue;
@@ -288,6 +315,20 @@ function firstIdle(ends: Ends, seen: Seen, options: RemovalOptions): number {
     else if (mayLeave(result, seen, options)) return Math.min(result.at, bearer.step?.from ?? Infinity);
   }
   return first;
+}
+
+/** What steps are weighed by: with its call an error is no more than another result. */
+function forSteps(options: RemovalOptions): RemovalOptions {
+  return { ...options, retention: { ...options.retention, errorWeight: 1 } };
+}
+
+/** Whether nothing of a step is shown but calls: its results have left, and the model said nothing with them. */
+function isSpent({ from, to }: Step, { layout }: Seen): boolean {
+  for (let at = from; at < to; at++) {
+    const message = layout.history[at]!;
+    if (message.role === "tool" ? layout.shows(at) : contentText(message.content) !== "") return false;
+  }
+  return true;
 }
 
 /** Calls after which messages will cost more than their absence, if nothing happens; infinite if never. */
@@ -328,11 +369,12 @@ function shownIn({ from, to }: Step, layout: Layout): number[] {
 function mayLeave(
   { at, message, recalled }: Result,
   { layout, standings }: Seen,
-  { scale, pinned }: RemovalOptions,
+  { scale, pinned, retention: { errorWeight } }: RemovalOptions,
 ): boolean {
   const found = layout.find(at);
   if (!found || pinned.kept.has(at) || scale.perToken * found.tokens < MIN_TOKENS) return false;
   const bearer = standings.bearers[at]!;
+  if (bearer.error === "open" && (errorWeight === Infinity || at < standings.activeStart)) return false;
   const isFresh = standings.call - bearer.came < OFTEN_RECALLED_CALLS;
   if (recalled !== undefined && isFresh && standings.isRecalledOften(recalled)) return false;
   return found.message === message || !standings.showsRecalled(String(found.message.content));
@@ -397,9 +439,11 @@ function lossAt(
   { retention, profile, scale }: RemovalOptions,
 ): number {
   const bearer = standings.bearers[at]!;
-  if (bearer.isOver) return 0;
+  if (bearer.error === "over") return 0;
   const { fileText, edits, names, came, wanted } = bearer;
-  const weight = at >= standings.activeStart && standings.isNamed(bearer) ? retention.namedWeight : 1;
+  const named = at >= standings.activeStart && standings.isNamed(bearer) ? retention.namedWeight : 1;
+  const failed = bearer.error === "open" ? retention.errorWeight : 1;
+  const weight = named * (failed < Infinity ? failed : 1);
   return weight * retention.loss({
     tokens: scale.perToken * layout.tokensAt(at),
     fileText,

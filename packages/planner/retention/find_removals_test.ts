@@ -111,11 +111,25 @@ Deno.test("findRemovals() keeps errors, results of tools that say so, and what t
   assertEquals(find(messages, { isError: (_, index) => index === 2 })[0], "1-3");
   const old = [...turn("a", 2_000), ...turn("b", 2_000).slice(0, 1)];
   assertEquals(find(old), [2]);
-  assertEquals(find(old, { isError: () => true }), []);
+  assertEquals(find(old, { isError: () => true, retention: BY_AGE }), []);
   assertEquals(find(old, { traits: { run: { stance: "keep" } } }), []);
   assertEquals(find(messages, { traits: { run: { stance: "keep" } } }), []);
   assertEquals(find(old.slice(0, 3)), []);
   assertEquals(find([...turn("a", 50), ...turn("b", 2_000).slice(0, 1)]), []);
+});
+
+Deno.test("findRemovals() carries an error that nothing has answered longer than another result, but not for ever", () => {
+  const profile = profileNamed("anthropic-5m");
+  const callsUntilIdle = (isError: boolean) => {
+    const failing: Message[] = [{ role: "user", content: "Go." }, ...step("build", 3_000)];
+    for (let calls = 1; calls < 200; calls++) {
+      failing.push(...step(`other ${calls}`, 10));
+      if (find(failing, { isError: (_, at) => isError && at === 2, profile }).length > 0) return calls;
+    }
+    return Infinity;
+  };
+  const [result, error] = [callsUntilIdle(false), callsUntilIdle(true)];
+  assertEquals([result, error], [2, 8]);
 });
 
 Deno.test("findRemovals() lets an error go first that the same call has answered with success since", () => {
@@ -130,6 +144,16 @@ Deno.test("findRemovals() lets an error go first that the same call has answered
   // The newer result is short.
   const succeeded = [...failing, ...run("2", "ok"), ...step("other", 10)];
   assertEquals(find(succeeded, { isError, profile }), [2]);
+});
+
+Deno.test("findRemovals() lets a step leave with what the model thought before it, where that is a message of its own", () => {
+  const thought: Message = { role: "assistant", content: null, reasoning_content: "I look first." };
+  const thinking = [messages[0]!, thought, thought, ...messages.slice(1)];
+  assertEquals(find(messages)[0], "1-3");
+  assertEquals(find(thinking)[0], "1-5");
+  // What was said in between is what those thoughts led to.
+  const said: Message = { role: "assistant", content: "I look." };
+  assertEquals(find([messages[0]!, thought, said, ...messages.slice(1)])[0], "3-5");
 });
 
 Deno.test("findRemovals() lets no step leave whose answers are missing or stand elsewhere", () => {
@@ -182,7 +206,7 @@ Deno.test("findRemovals() finds nothing twice, but elides what was truncated on 
   };
   const old = [...turn("a", 2_000), ...turn("b", 10).slice(0, 1)];
   assertEquals(find(old, { edits: [elide] }), []);
-  assertEquals(find(old, { edits: [{ ...elide, text: "head\n".repeat(500) }] }), [2]);
+  assertEquals(find(old, { edits: [{ ...elide, text: "head\n".repeat(1_000) }] }), [2]);
   const drop: Edit = { type: "drop", from: 1, to: 3, ref: "r", text: "[gone]" };
   assertEquals(find(messages, { edits: [drop] }), ["5-7", 10]);
 });

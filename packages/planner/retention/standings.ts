@@ -15,6 +15,7 @@ import {
   resultText,
   traitsOf,
 } from "@tare/prune";
+import type { Layout } from "../edits/layout.ts";
 import { readCall } from "./call_facts.ts";
 
 /** Until which call something is known to be worth carrying, so that it needn't be looked at again. */
@@ -50,8 +51,8 @@ export interface Bearer {
   names: number;
   /** How long it is known to be worth carrying: a newer bearer of one of its names wakes it. */
   readonly quiet: Quiet;
-  /** Whether it reports an error of a call that has succeeded since, so that nobody misses it. */
-  isOver?: boolean;
+  /** Whether it reports an error that nothing has answered yet, or one whose call has succeeded since: nobody misses that. */
+  error?: "open" | "over";
   /** The step that it belongs to. */
   step?: Step;
 }
@@ -66,7 +67,10 @@ export interface Result {
   readonly recalled: string | undefined;
 }
 
-/** A call or several at once, and the answers, which follow it without a gap; none of a tool whose answers stay. */
+/**
+ * A call or several at once, and the answers, which follow it without a gap; none of a tool whose answers stay. What the
+ * model thought before belongs to it where that is a message of its own: providers refuse it without its call.
+ */
 export interface Step {
   readonly from: number;
   readonly to: number;
@@ -87,7 +91,6 @@ export interface StandingsOptions {
  */
 export class Standings {
   readonly bearers: Bearer[] = [];
-  readonly results: Result[] = [];
   readonly steps: Step[] = [];
   /** Names of the tools that were called. */
   readonly called: Set<string> = new Set();
@@ -95,6 +98,10 @@ export class Standings {
   readonly turnStarts: number[] = [];
   /** Number of the next call. */
   call = 1;
+  readonly results: Result[] = [];
+  /** Of these, those that a layout of this version may show. */
+  #shown: Result[] = [];
+  #shownBy: number | undefined;
   readonly #options: StandingsOptions;
   readonly #pairing = new CallPairing();
   readonly #names = new Map<string, Bearer>();
@@ -105,8 +112,12 @@ export class Standings {
   readonly #showing = new Map<string, Bearer[]>();
   readonly #recalls = new Map<string, number>();
   /** Errors of each call, by its name and arguments, that has not succeeded since. */
-  readonly #errors = new Map<string, Result[]>();
-  #open: { readonly from: number; readonly calls: number; readonly stays: boolean } | undefined;
+  readonly #errors = new Map<string, Bearer[]>();
+  #open:
+    | { readonly from: number; readonly at: number; readonly calls: number; readonly stays: boolean }
+    | undefined;
+  /** Where the thoughts start that the newest messages are and nothing else. */
+  #thoughtsFrom: number | undefined;
   #answered = false;
 
   /** The standings of an empty history. */
@@ -132,6 +143,14 @@ export class Standings {
   /** Forgets that a message is known to be worth carrying: what is shown of it has changed. */
   wake(at: number): void {
     wake(this.bearers[at]!);
+  }
+
+  /** The results that a layout may show: of those that have left it tells itself when it lays out everything anew. */
+  resultsOf(layout: Pick<Layout, "version" | "changed" | "shows">): readonly Result[] {
+    if (this.#shownBy !== layout.version) this.#shown = [...this.results];
+    this.#shownBy = layout.version;
+    if (layout.changed.length > 0) this.#shown = this.#shown.filter(({ at }) => layout.shows(at));
+    return this.#shown;
   }
 
   /** Forgets what is known to be worth carrying. */
@@ -231,17 +250,22 @@ export class Standings {
     if (message.role === "assistant") {
       const names = (message.tool_calls ?? []).map((call) => meantCall(call).name);
       const stays = message.keep || names.some((name) => this.#stays(name));
-      this.#open = names.length > 0 ? { from: at, calls: names.length, stays } : undefined;
+      const { content, reasoning_content: thoughts } = message;
+      const from = this.#thoughtsFrom ?? at;
+      const isThought = names.length === 0 && thoughts !== undefined && contentText(content) === "";
+      this.#thoughtsFrom = isThought ? from : undefined;
+      this.#open = names.length > 0 ? { from, at, calls: names.length, stays } : undefined;
       for (const name of names) this.called.add(name);
       return;
     }
-    if (message.role !== "tool" || !this.#open || answeredAt !== this.#open.from) {
+    this.#thoughtsFrom = undefined;
+    if (message.role !== "tool" || !this.#open || answeredAt !== this.#open.at) {
       this.#open = undefined;
       return;
     }
     if (message.keep) this.#open = { ...this.#open, stays: true };
     const { from, calls, stays } = this.#open;
-    if (stays || at - from !== calls) return;
+    if (stays || at - this.#open.at !== calls) return;
     const step: Step = { from, to: at + 1, quiet: new Quiet() };
     this.steps.push(step);
     for (const bearer of this.bearers.slice(from)) bearer.step = step;
@@ -256,26 +280,22 @@ export class Standings {
     const text = resultText(message);
     if (text === undefined || parsePlaceholder(text.split("\n", 1)[0] ?? "")) return;
     const result = { at, message, tool, recalled };
+    this.results.push(result);
+    this.#shown.push(result);
+    const bearer = this.bearers[at]!;
     const sameCall = `${tool} ${input}`;
+    const errors = this.#errors.get(sameCall) ?? [];
     if (message.failed ?? isError(message, at)) {
-      this.#errors.set(sameCall, [...this.#errors.get(sameCall) ?? [], result]);
+      bearer.error = "open";
+      this.#errors.set(sameCall, [...errors, bearer]);
       return;
     }
-    const errors = this.#errors.get(sameCall) ?? [];
     // Calls made at once don't answer one another.
-    const isSettled = (error: Result) => this.bearers[error.at]!.came < this.call;
-    for (const error of errors.filter(isSettled)) this.#settle(error);
-    if (errors.length > 0) this.#errors.set(sameCall, errors.filter((error) => !isSettled(error)));
-    this.results.push(result);
-  }
-
-  /** An error may leave once its call has succeeded. */
-  #settle(error: Result): void {
-    const bearer = this.bearers[error.at]!;
-    bearer.isOver = true;
-    wake(bearer);
-    const behind = this.results.findIndex(({ at }) => at > error.at);
-    this.results.splice(behind < 0 ? this.results.length : behind, 0, error);
+    for (const error of errors.filter(({ came }) => came < this.call)) {
+      error.error = "over";
+      wake(error);
+    }
+    if (errors.length > 0) this.#errors.set(sameCall, errors.filter(({ error }) => error === "open"));
   }
 
   /** Whether what a tool answers never leaves. */

@@ -7,10 +7,10 @@ import {
   type ToolDefinition,
 } from "@tare/messages";
 import {
-  estimateWarmth,
   predict,
   type Prediction,
   scaled,
+  sentWarmth,
   servedOf,
   servedTokens,
   type TokenScale,
@@ -26,6 +26,7 @@ import {
   type SizeRecord,
   toolKinds,
 } from "../cache/prompt_size.ts";
+import { type Idle, nextPing, type Ping } from "../clock/clock.ts";
 import { RECALL_TOOL } from "@tare/prune";
 import { currentProfile, type Profile, profileNamed } from "../providers.ts";
 import { said } from "../arrival/said.ts";
@@ -51,8 +52,11 @@ import {
   type AloneRequest,
   bookCall,
   type BookedPlan,
+  bookPing,
   callAlone,
   type LedgerEntry,
+  type PingEntry,
+  type PingSent,
   type PlannerState,
   predictAlone,
   promptCost,
@@ -66,7 +70,7 @@ import {
   PromptTooLong,
 } from "../prompt_session.ts";
 import { findRemovals, type Retention } from "../retention/find_removals.ts";
-import { Standings } from "../retention/standings.ts";
+import { Standings, type Step } from "../retention/standings.ts";
 import { fullFromTokens, isSurelyCold, reckonedAlive, type Situation, WINDOW_SHARE } from "./decide.ts";
 
 /** A call that is about to be made, as far as it is planned. */
@@ -92,6 +96,8 @@ export interface Look {
   readonly layout: Layout;
   /** Position of the first message of the turn that is being worked on. */
   readonly activeStart: number;
+  /** All steps of the history that may leave as one. */
+  readonly steps: readonly Step[];
   /** Tools as the model sees them, and their tokens, counted here. */
   readonly shownTools: readonly ToolDefinition[];
   readonly toolTokens: number;
@@ -382,11 +388,13 @@ export class KnownSession {
       usage: { promptTokens: theirs, cachedTokens: reckoned * cachedTokens },
       countedTokens: promptTokens,
       alive: reckoned,
-      aliveOf: ({ atMs }) => reckonedAlive(estimateWarmth(profile, request.nowMs - atMs, account.warmth)),
+      aliveOf: (sent) =>
+        reckonedAlive(sentWarmth(sent, { profile, warmth: account.warmth, nowMs: request.nowMs }).alive),
     });
     return {
       layout,
       activeStart: standings.activeStart,
+      steps: standings.steps,
       shownTools,
       toolTokens,
       promptTokens,
@@ -457,7 +465,7 @@ export class KnownSession {
     const { sent, warmth } = this.#account;
     const { sharedTokens } = predictAlone(call, {
       ...{ sent, nowMs, countTokens: this.#options.countTokens },
-      aliveOf: ({ atMs }) => estimateWarmth(profile, nowMs - atMs, warmth),
+      aliveOf: (one) => sentWarmth(one, { profile, warmth, nowMs }).alive,
     });
     return servedTokens(profile, { promptTokens: call.ownTokens, sharedTokens });
   }
@@ -500,6 +508,21 @@ export class KnownSession {
       this.#learnSize(plan, usage.promptTokens);
       this.#refuteWindow(plan.request.model, usage.promptTokens);
     }
+    return entry;
+  }
+
+  /** The next ping while nothing is asked for; nothing if the cache is to lapse. */
+  nextPing(idle: Idle): Ping | undefined {
+    const { clock, stopped, waitingTokens } = this.#account;
+    const prunes = !stopped && this.#options.forget !== "nothing";
+    return nextPing(clock, idle, { profile: this.profile, prunedTokens: prunes ? waitingTokens : 0 });
+  }
+
+  /** Takes note of a ping. */
+  bookPing(ping: PingSent): PingEntry {
+    const { observe = false } = this.#options;
+    const { state, entry } = bookPing(this.#account, ping, { profile: this.profile, observes: observe });
+    this.#account = state;
     return entry;
   }
 

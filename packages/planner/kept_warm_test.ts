@@ -1,0 +1,171 @@
+import { assert, assertAlmostEquals, assertEquals, assertThrows } from "@std/assert";
+import { estimateTokens, type Message } from "@tare/messages";
+import { memoryArchive } from "@tare/prune";
+import { plannerSession, profileNamed, promptCost, type PromptSessionOptions, UNTRIED } from "./mod.ts";
+
+const PROFILE = profileNamed("anthropic-5m");
+const MINUTE = 60_000;
+const TEXT = "Some words of a conversation, said once. ".repeat(4_000);
+
+/** A conversation that is asked again and again, with a provider that counts as we do. */
+function conversation(options: Partial<PromptSessionOptions> = {}) {
+  const given = { profile: PROFILE, archive: memoryArchive(), countTokens: estimateTokens, ...options };
+  let session = plannerSession(given);
+  const messages: Message[] = [{ role: "user", content: TEXT }];
+  return {
+    get session() {
+      return session;
+    },
+    restart() {
+      session = plannerSession({
+        ...given,
+        state: JSON.parse(JSON.stringify(session.state)),
+        lookedAt: JSON.parse(JSON.stringify(session.lookedAt)),
+      });
+    },
+    async view(nowMs: number) {
+      return await session.view({ messages, tools: [] }, { nowMs });
+    },
+    /** A call that finds so much of its prompt, or what the last one had. */
+    async call(nowMs: number, cached: "all" | "nothing") {
+      const view = await session.view({ messages, tools: [] }, { nowMs });
+      const said = messages.slice(0, -2);
+      const before = said.length === 0
+        ? 0
+        : (await plannerSession(given).view({ messages: said, tools: [] }, { nowMs: 0 })).promptTokens;
+      const usage = {
+        promptTokens: view.promptTokens,
+        cachedTokens: cached === "all" ? before : 0,
+        outputTokens: 100,
+      };
+      const entry = session.sent(usage)!;
+      messages.push({ role: "assistant", content: "Yes. ".repeat(100) }, {
+        role: "user",
+        content: "And then?",
+      });
+      return { entry, usage, view };
+    },
+    ping(atMs: number, type: "exact" | "upgrade", promptTokens: number) {
+      const usage = { promptTokens, cachedTokens: promptTokens, outputTokens: 0 };
+      return session.pinged({
+        type,
+        atMs,
+        usage: type === "exact"
+          ? usage
+          : { ...usage, promptTokens: promptTokens + 105, cacheWriteTokens: 100, hourWriteTokens: 100 },
+      });
+    },
+  };
+}
+
+Deno.test("pinged() keeps what it read warm for the planner, five minutes from then, also after a restart", async () => {
+  const talk = conversation();
+  const { view } = await talk.call(0, "nothing");
+  const cold = async (nowMs: number) => (await talk.view(nowMs)).predictedCachedTokens;
+  talk.ping(280_000, "exact", view.promptTokens);
+  talk.restart();
+  const entry = (await talk.call(9 * MINUTE, "all")).entry;
+  assertEquals(entry.predictedCachedTokens, view.promptTokens);
+  assertEquals(entry.uncached.map(({ cause }) => cause), ["new"]);
+  assert(await cold(10 * MINUTE) > view.promptTokens);
+});
+
+Deno.test("pinged() that found nothing, and no ping, leave a prefix as cold as it was", async () => {
+  for (const isPinged of [false, true]) {
+    const talk = conversation();
+    const { view } = await talk.call(0, "nothing");
+    if (isPinged) {
+      const { isWarm, tokenUnits } = talk.session.pinged({
+        type: "exact",
+        atMs: 280_000,
+        usage: { promptTokens: view.promptTokens, cachedTokens: 0, outputTokens: 0 },
+      });
+      assertEquals([isWarm, tokenUnits], [false, 1.25 * view.promptTokens]);
+    }
+    // What it wrote is there; without it nothing is.
+    const { entry } = await talk.call(9 * MINUTE, isPinged ? "all" : "nothing");
+    assertEquals(entry.uncached.map(({ cause }) => cause), isPinged ? ["new"] : ["expired", "new"]);
+  }
+});
+
+Deno.test("an upgrade makes the planner's time to live an hour from then, and from each request that reads it", async () => {
+  const talk = conversation();
+  const { view } = await talk.call(0, "nothing");
+  const { upgrade } = talk.ping(280_000, "upgrade", view.promptTokens);
+  assertEquals(upgrade, { of: "bill", isGood: true });
+  talk.restart();
+  const back = await talk.call(60 * MINUTE, "all");
+  assertEquals(back.entry.uncached.map(({ cause }) => cause), ["new"]);
+  assertEquals(back.entry.warmth?.upgrade, { of: "return", isGood: true });
+  // What came since lives for five minutes alone, what was upgraded for an hour from now.
+  talk.restart();
+  const { entry } = await talk.call(110 * MINUTE, "all");
+  assertAlmostEquals(entry.predictedCachedTokens, view.promptTokens, 1);
+  assertEquals(entry.warmth?.upgrade, undefined);
+  assert(entry.warmth!.creditTokenUnits > 1.1 * view.promptTokens);
+  talk.restart();
+  const late = await talk.call(240 * MINUTE, "nothing");
+  assertEquals(late.entry.uncached[0]?.cause, "expired");
+  assertEquals(late.entry.warmth, undefined);
+});
+
+Deno.test("the ledger books pings and what they saved; without Tare there are none", async () => {
+  const talk = conversation();
+  const first = await talk.call(0, "nothing");
+  assertEquals(first.entry.savedTokenUnits, 0);
+  const tokens = first.view.promptTokens;
+  const ping = talk.ping(280_000, "exact", tokens);
+  assertAlmostEquals(ping.tokenUnits, 0.1 * tokens);
+  assertAlmostEquals(ping.savedTokenUnits, -0.1 * tokens);
+  const { entry, usage } = await talk.call(9 * MINUTE, "all");
+  // All that was served would have been written.
+  assertEquals(entry.warmth, { keptTokens: tokens, creditTokenUnits: 1.15 * tokens });
+  assertEquals(entry.without, { ...usage, cachedTokens: 0, outputTokens: 100 });
+  assertAlmostEquals(entry.withoutTokenUnits, promptCost(PROFILE, { ...usage, cachedTokens: 0 }));
+  assertAlmostEquals(entry.savedTokenUnits, 1.15 * tokens - 0.1 * tokens, 1e-6);
+  // Who comes back in time would have found it warm.
+  const next = await talk.call(10 * MINUTE, "all");
+  assertEquals(next.entry.warmth, undefined);
+  assertEquals(next.entry.without, { ...next.usage, outputTokens: 100 });
+});
+
+Deno.test("invariant 11: where nothing left and nothing was kept warm exactly 0 was saved; observed, only pings count", async () => {
+  for (const observe of [false, true]) {
+    const talk = conversation({ observe });
+    for (const [at, minutes] of [0, 1, 9, 10, 200].entries()) {
+      const { entry } = await talk.call(minutes * MINUTE, [1, 3].includes(at) ? "all" : "nothing");
+      assertEquals([entry.savedTokenUnits, entry.warmth], [0, undefined]);
+    }
+    const { view } = await talk.call(201 * MINUTE, "all");
+    const { tokenUnits } = talk.ping(201 * MINUTE + 280_000, "exact", view.promptTokens);
+    const { entry } = await talk.call(210 * MINUTE, "all");
+    assertAlmostEquals(entry.savedTokenUnits, 11.5 * tokenUnits - tokenUnits, 1e-6);
+  }
+});
+
+Deno.test("nextPing() of a session goes by its own calls and price, and by what a fork owes", async () => {
+  const talk = conversation({ profile: { ...PROFILE, price: { input: 3, output: 15 } } });
+  const idle = { pending: "tool", trial: UNTRIED } as const;
+  assertThrows(
+    () => talk.ping(0, "exact", 1),
+    Error,
+    "Cannot book a ping: this session has sent nothing yet",
+  );
+  assertEquals(talk.session.nextPing({ ...idle, nowMs: 0 }), undefined);
+  let tokens = 0;
+  for (let minute = 0; minute < 10; minute++) {
+    const { view } = await talk.call(minute * MINUTE, minute === 0 ? "nothing" : "all");
+    tokens = view.promptTokens;
+  }
+  const nowMs = 9 * MINUTE;
+  const plan = talk.session.nextPing({ pending: "tool", nowMs })!;
+  assertEquals([plan.type, plan.atMs], ["exact", nowMs + 280_000]);
+  assertAlmostEquals(plan.tokenUnits, 0.1 * tokens);
+  talk.restart();
+  assertEquals(talk.session.nextPing({ pending: "tool", nowMs }), plan);
+  assertEquals(talk.session.nextPing({ pending: "tool", nowMs: nowMs + 301_000 }), undefined);
+  talk.ping(plan.atMs, "exact", tokens);
+  const fork = talk.session.fork(1, memoryArchive());
+  // It has paid nothing yet, so that it may lose nothing.
+  assertEquals(fork.nextPing({ pending: "tool", nowMs: plan.atMs }), undefined);
+});
