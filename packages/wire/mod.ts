@@ -17,8 +17,8 @@ export const PROTOCOLS: readonly Protocol[] = [CHAT_PROTOCOL, RESPONSES_PROTOCOL
 
 export { errorBody, messageBody, messageEvents, statusOf } from "./anthropic/write_message.ts";
 export { MAX_CACHE_MARKS, readCacheMarks } from "./anthropic/cache_marks.ts";
-export { MessageAssembler } from "./anthropic/message_assembler.ts";
-export { messagesBody, messagesSettings } from "./anthropic/write_messages_body.ts";
+export { MessageAssembler, readMessagesUsage } from "./anthropic/message_assembler.ts";
+export { finishedReply, messagesBody, messagesSettings } from "./anthropic/write_messages_body.ts";
 export { ApiError } from "./api_error.ts";
 export { ReplyAssembler } from "./chat/reply_assembler.ts";
 export { writeUsage } from "./chat/usage.ts";
@@ -66,6 +66,7 @@ export {
   SseSplitter,
 } from "./reply_stream.ts";
 export { statedFailure } from "./stated_failure.ts";
+export { type FirstTool, steadyTools } from "./steady_tools.ts";
 export {
   emptyResponse,
   type FunctionCallItem,

@@ -163,6 +163,13 @@ export interface Protocol {
   readItem(value: unknown): readonly ItemPart[];
   /** An item, or the head's values, without what doesn't tell it from another. Default: its bytes tell it. */
   readonly plain?: (value: unknown) => unknown;
+  /** Name of the field by which a tool says that the prompt is to be cached up to it. Default: there is none. */
+  readonly markField?: string;
+  /**
+   * The body without a number that some clients put in front of their instructions, a new one with each request, and that
+   * only the provider itself knows to leave out of the prompt. Nothing if it has none. Default: there is no such number.
+   */
+  readonly withoutNonce?: (body: WireBody) => Uint8Array<ArrayBuffer> | undefined;
   /** Makes a definition of a tool. @throws {UnknownShape} likewise. */
   readTool(value: unknown): {
     /** What it is to the planner. */
@@ -199,6 +206,11 @@ export interface Protocol {
       readonly kept?: number | undefined;
       /** What of the messages stays as it is. Default: nothing is known of it. */
       readonly stable?: StableMessages;
+      /**
+       * Whether the provider is asked to cache what the client marks too few places for, though nothing of the list was
+       * changed: where it marks `some`, or in `any` request. Default: it isn't.
+       */
+      readonly completesMarks?: "some" | "any" | undefined;
     },
   ) => { readonly items: readonly Uint8Array<ArrayBuffer>[]; readonly ends: readonly number[] };
   /**
@@ -218,6 +230,28 @@ export interface Protocol {
     /** Told of each item of a reply that may be referred to by an id. */
     readonly seen?: ((id: string, parts: readonly ItemPart[]) => void) | undefined;
   }): TurnWriter;
+  /** How a prompt is kept warm while nothing is asked. Default: there is no way to do so for less than a reply. */
+  readonly pings?: {
+    /**
+     * What of a reply may stand behind its request in a ping: its blocks, each as JSON. Nothing if it isn't finished, can't be
+     * put together exactly as the provider knows it, or the provider wouldn't find from its end what it holds.
+     */
+    readAnswerBlocks(
+      body: Uint8Array<ArrayBuffer>,
+      reply: Uint8Array<ArrayBuffer>,
+      isStream: boolean,
+    ): readonly string[] | undefined;
+    /** The request that keeps this body's prompt warm for as long as it was; with the answer behind it, for an hour. */
+    write(body: Uint8Array<ArrayBuffer>, answer?: readonly string[]): Uint8Array<ArrayBuffer>;
+    /** What the reply to one took; nothing if it doesn't tell. @throws {SyntaxError} if it is no JSON. */
+    readUsage(reply: Uint8Array<ArrayBuffer>): Usage | undefined;
+    /** Whether an answer with these headers says that one of its client's limits leaves nothing. */
+    leavesNothing(headers: Headers): boolean;
+    /** Whether a request with these headers is of somebody who has signed in: pings would count toward a subscription's limits. */
+    isSubscription(headers: Headers): boolean;
+    /** Whether a request has its model think so long that it can't be asked for no reply. */
+    mustReply(request: WireBody): boolean;
+  };
   /** The answer to a request that isn't passed on. `code` names the error for programs. */
   refuse(status: number, message: string, code: string): Response;
 }
@@ -292,6 +326,8 @@ export interface WireRequest extends WireBody {
       readonly bytes: Uint8Array<ArrayBuffer>;
     })[]
     | undefined;
+  /** Whether the tools are others than in the body, or stand in another order. Default: they are those of the body. */
+  readonly hasOtherTools?: boolean;
 }
 
 /** What is made of a tool. */
@@ -606,6 +642,8 @@ export function writeRequest(
     readonly tools: readonly ToolDefinition[];
     /** The response that the request goes on from, if the upstream has another name for it than the client. */
     readonly follows?: string | undefined;
+    /** Texts of fields that the request gets if its client has set none of that name. Default: none. */
+    readonly fields?: Readonly<Record<string, string>> | undefined;
     /**
      * Told behind how many of the messages the provider is asked to cache the prompt, 0 being behind the tools; not told where
      * it caches all of it.
@@ -624,10 +662,11 @@ export function writeRequest(
   const whole = items.flatMap(({ bytes }) => bytes ?? []);
   const ends = prompt.marked && protocol.markedEnds?.(request, entries);
   let added: readonly number[] = [];
-  if (written.length !== whole.length || written.some((item, at) => item !== whole[at])) {
-    const arranged = protocol.arrange?.(request, entries, prompt) ??
-      { items: written, ends: added };
-    values.set(protocol.listField, joinArray(arranged.items));
+  const isChanged = (items: readonly Uint8Array<ArrayBuffer>[]) =>
+    items.length !== whole.length || items.some((item, at) => item !== whole[at]);
+  if (prompt.completesMarks || isChanged(written)) {
+    const arranged = protocol.arrange?.(request, entries, prompt) ?? { items: written, ends: added };
+    if (isChanged(arranged.items)) values.set(protocol.listField, joinArray(arranged.items));
     added = arranged.ends;
   }
   if (ends) prompt.marked?.([...ends, ...added]);
@@ -636,6 +675,9 @@ export function writeRequest(
   const { followsField: field } = protocol;
   if (field !== undefined && prompt.follows !== undefined && prompt.follows !== readField(request, field)) {
     values.set(field, encoder.encode(JSON.stringify(prompt.follows)));
+  }
+  for (const [name, text] of Object.entries(prompt.fields ?? {})) {
+    if (!fields.has(name)) values.set(name, encoder.encode(JSON.stringify(text)));
   }
   if (values.size === 0) return bytes;
   return editJson(bytes, [...values].map(([name, value]) => ({ path: [name], value })), fields);
@@ -691,11 +733,13 @@ function writeItem(
 
 /** The list of tools; nothing if it is the client's own. */
 function writeTools(
-  { tools = [], protocol }: WireRequest,
+  { tools = [], protocol, hasOtherTools = false }: WireRequest,
   shown: readonly ToolDefinition[],
 ): Uint8Array<ArrayBuffer> | undefined {
   const full = toolsInFront({ tools });
-  if (shown.length === full.length && shown.every((tool, at) => tool === full[at])) return undefined;
+  if (!hasOtherTools && shown.length === full.length && shown.every((tool, at) => tool === full[at])) {
+    return undefined;
+  }
   let at = 0;
   const written = tools.map(({ definition, inFront, bytes }) => {
     const now = inFront ? shown[at++] : undefined;

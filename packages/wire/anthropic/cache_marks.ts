@@ -66,10 +66,14 @@ function ttlOf(mark: unknown): number {
 
 /**
  * The items of a changed list with the marks of the provider's cache in their places: one whose block left stands with
- * the nearest block in front. If the client marks its prompts and has a mark left, one more stands where it saves most:
- * behind what was added to the client's list; in front of what this request changes, so that it is read from the cache
- * up to there, or where the request before ended, if the provider wouldn't find that from the end; else behind the last change, which is what the next one leaves as it is. `ends` tells behind how many
- * messages marks were put.
+ * the nearest block in front. If the client marks its prompts, or is to be helped to, and has marks left, more stand where they save most: at the
+ * end of a conversation that goes on, where the client marks nothing behind the last reply; behind what was added to the
+ * client's list; in front of what this request changes, so that it is read from the cache up to there, or where the
+ * request before ended, if the provider wouldn't find that from the end; behind the last change, which is what the next
+ * one leaves as it is. `ends` tells behind how many messages marks were put.
+ *
+ * A mark that is added asks for as long as the next one of the client's behind it, since none may ask for longer than one
+ * in front; behind all of them for as long as the last of these among the messages, else for as short as can be.
  *
  * Answers to recalls join the results behind them: apart, a model learns not to call several tools at once.
  */
@@ -94,9 +98,12 @@ export function arrangeItems(
   };
   findLost(request, written).forEach(put);
   const marks = readCacheMarks(request);
-  let free = marks.length === 0 ? 0 : MAX_CACHE_MARKS - marks.length;
+  const heads = request.items.filter(({ bytes }) => !bytes).flatMap(({ parts }) => parts).length;
+  const own = marks.filter(({ of, at }) => of === "message" && at >= heads);
+  const marksOwn = marks.length > 0 || prompt.completesMarks === "any";
+  let free = marksOwn ? MAX_CACHE_MARKS - marks.length : 0;
   for (const { at, blocks } of findUseful(request, written, prompt)) {
-    const mark = written.slice(at).flatMap(({ item }) => marksOf(item?.parts ?? []))[0] ?? writeMark(marks);
+    const mark = written.slice(at).flatMap(({ item }) => marksOf(item?.parts ?? []))[0] ?? writeMark(own);
     if (free > 0 && put({ mark, at, blocks })) free--;
   }
   const known = new Set(request.items);
@@ -188,14 +195,16 @@ function findLost(request: WireRequest, written: readonly WrittenItem[]): Placed
 
 /** Where one more mark saves something, most first. */
 function findUseful(
-  { items }: WireRequest,
+  request: WireRequest,
   written: readonly WrittenItem[],
-  { kept, stable }: ArrangedPrompt,
+  { kept, stable, completesMarks }: ArrangedPrompt,
 ): Place[] {
-  const known = new Set(items);
+  const known = new Set(request.items);
   const isOurs = ({ item }: WrittenItem) => item !== undefined && !known.has(item);
   const end = written.length - 1;
-  const useful: Place[] = written[end] && isOurs(written[end]) ? [{ at: end }] : [];
+  const isOpen = (written[end] && isOurs(written[end])) ||
+    (completesMarks !== undefined && lacksEnd(request));
+  const useful: Place[] = isOpen ? [{ at: end }] : [];
   const placeOf = (length: number | undefined): Place | undefined => {
     const at = length ? written.findIndex((one) => one.end >= length) : -1;
     if (length === undefined || at < 0) return undefined;
@@ -207,6 +216,18 @@ function findUseful(
   else if (before && isFar(written, before)) useful.push(before);
   const changed = placeOf(stable?.edited)?.at ?? -1;
   return [...useful, { at: Math.max(changed, written.findLastIndex(isOurs)) }];
+}
+
+/**
+ * Whether a conversation that goes on has no mark behind the last reply. Of one that has no reply yet nobody knows whether
+ * it will, and what is written to the cache costs more than what isn't.
+ */
+function lacksEnd(request: WireRequest): boolean {
+  const isReply = ({ parts }: WireRequest["items"][number]) =>
+    parts.some(({ message }) => message.role === "assistant");
+  const last = request.items.findLastIndex(isReply);
+  if (last < 0 || isRecord(readField(request, "cache_control"))) return false;
+  return !request.items.slice(last + 1).some(({ parts }) => marksOf(parts).length > 0);
 }
 
 /** Whether the provider wouldn't find a place from the end. */

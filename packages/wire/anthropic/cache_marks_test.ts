@@ -30,7 +30,7 @@ const reply = (...content: object[]) => ({ role: "assistant", content });
 function marksOf(
   body: { readonly messages: readonly object[]; readonly system?: unknown; readonly tools?: unknown },
   changed: Parameters<typeof shown>[1],
-  more: { readonly kept?: number; readonly line?: number } = {},
+  more: { readonly kept?: number; readonly line?: number; readonly completesMarks?: "some" | "any" } = {},
 ): string {
   const request = requestOf({ model: "m", system: "S", ...body }, MESSAGES_PROTOCOL);
   const prompt = shown(request, changed);
@@ -43,7 +43,8 @@ function marksOf(
   const said = request.items.flatMap(({ parts }) => parts.map(({ message }) => message));
   const edited = 1 + messages.findLastIndex((message, at) => message !== said[places[at]!]);
   const stable = { shared: messages.length, edited };
-  const bytes = writeRequest(request, { ...prompt, messages, places, stable, kept: more.kept });
+  const { kept, completesMarks } = more;
+  const bytes = writeRequest(request, { ...prompt, messages, places, stable, kept, completesMarks });
   return standing(JSON.parse(decode(bytes)).messages);
 }
 
@@ -128,6 +129,39 @@ Deno.test("no mark is added to a request that has none or all, and none to one t
     marksOf({ system, tools: [...tools, ...tools], messages: plain }, { 3: { content: "[1]" } }),
     "",
   );
+});
+
+Deno.test("a conversation that goes on gets the mark at its end that its client doesn't set, within the four", () => {
+  const plain = JSON.parse(
+    JSON.stringify(TWO_STEPS(SHORT)).replaceAll(`,"cache_control":${JSON.stringify(SHORT)}`, ""),
+  );
+  const front = (mark: object) => ({ system: [text("S", mark)] });
+  const completed = (
+    body: Parameters<typeof marksOf>[0],
+    changed = {},
+    completesMarks: "some" | "any" = "some",
+  ) => marksOf(body, changed, { completesMarks });
+  assertEquals(completed({ ...front(SHORT), messages: plain }), "4.0");
+  // With the last edit both are marked.
+  assertEquals(completed({ ...front(SHORT), messages: plain }, { 4: { content: "[2]" } }), "2.2 4.0");
+  // What is cached for an hour stands in front, and new text isn't written at the price of an hour.
+  assertEquals(completed({ ...front(HOUR), messages: plain }), "4.0");
+  assertEquals(completed({ ...front(HOUR), messages: TWO_STEPS(HOUR).slice(0, 3) }), "2.1h");
+  const older = [...TWO_STEPS(HOUR).slice(0, 3), ...plain.slice(3)];
+  assertEquals(completed({ ...front(HOUR), messages: older }), "2.1h 4.0h");
+  // The client's own mark at the end, all four, none at all, or no reply yet: nothing is added.
+  assertEquals(completed({ ...front(SHORT), messages: TWO_STEPS(SHORT).slice(0, 3) }), "2.1");
+  assertEquals(completed({ ...front(SHORT), messages: plain, cache_control: SHORT } as never), "");
+  assertEquals(
+    completed({ system: ["S", "T", "U", "V"].map((one) => text(one, SHORT)), messages: plain }),
+    "",
+  );
+  assertEquals(completed({ messages: plain }), "");
+  assertEquals(completed({ messages: plain }, {}, "any"), "4.0");
+  assertEquals(completed({ messages: plain.slice(0, 1) }, {}, "any"), "");
+  assertEquals(completed({ ...front(SHORT), messages: plain.slice(0, 1) }), "");
+  // Nobody is to add anything.
+  assertEquals(marksOf({ ...front(SHORT), messages: plain }, {}), "");
 });
 
 Deno.test("an added mark asks for as long as the next one behind it", () => {

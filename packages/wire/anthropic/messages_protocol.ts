@@ -6,7 +6,7 @@ import type {
   ToolCall,
   ToolDefinition,
 } from "@tare/messages";
-import { asRecord, isRecord, joinBytes, type JsonRecord } from "../json.ts";
+import { asRecord, editJson, isRecord, joinBytes, type JsonRecord } from "../json.ts";
 import {
   anchorOf,
   type HiddenItems,
@@ -18,6 +18,7 @@ import {
   type TurnWriterOptions,
   UnknownShape,
   wholeTool,
+  type WireBody,
   type WireReply,
 } from "../protocol.ts";
 import { arrangeItems, findMarkedEnds, readCacheMarks } from "./cache_marks.ts";
@@ -26,6 +27,7 @@ import { errorBody } from "./write_message.ts";
 import { toolOf } from "./write_messages_body.ts";
 import { type RawEvent, splitEvents, SseSplitter } from "../reply_stream.ts";
 import { readMessagesUsage, readStreamedBlocks } from "./message_assembler.ts";
+import { isSubscription, leavesNothing, pingBody, readAnswerBlocks } from "./ping.ts";
 
 /** A key as clients of the Messages API send it; those who have signed in send a bearer token. */
 const API_KEY: Protocol["auth"] = {
@@ -60,6 +62,8 @@ export const MESSAGES_PROTOCOL: Protocol = {
     };
   },
   cacheTtlMs: (request) => readCacheMarks(request).at(-1)?.ttlMs ?? 0,
+  markField: "cache_control",
+  withoutNonce,
   readItem: readMessage,
   plain,
   readTool(tool) {
@@ -82,9 +86,32 @@ export const MESSAGES_PROTOCOL: Protocol = {
   addedFields: () => new Map(),
   arrange: arrangeItems,
   markedEnds: findMarkedEnds,
+  pings: {
+    readAnswerBlocks,
+    write: pingBody,
+    readUsage: (reply) => readMessagesUsage(asRecord(JSON.parse(decoder.decode(reply)))?.usage),
+    leavesNothing,
+    isSubscription,
+    mustReply: (request) => asRecord(readField(request, "thinking"))?.type === "enabled",
+  },
   writer: (_, options) => new MessagesTurnWriter(options),
   refuse: (status, message) => Response.json(errorBody(status, message), { status }),
 };
+
+/** Where Claude Code says whose request it is, and the number in it that changes. */
+const BILLING = /^(x-anthropic-billing-header:[^]*?\bcch=)([0-9a-z]+)/i;
+
+/** The body with zeros in place of the number in the line for the bill, which stands first. */
+function withoutNonce(body: WireBody): Uint8Array<ArrayBuffer> | undefined {
+  const system = readField(body, "system");
+  const blocks: readonly unknown[] = Array.isArray(system) ? system : [system];
+  const [first] = blocks;
+  const text = isRecord(first) ? first.text : first;
+  if (typeof text !== "string" || !BILLING.test(text)) return undefined;
+  const path = ["system", ...(Array.isArray(system) ? [0] : []), ...(isRecord(first) ? ["text"] : [])];
+  const still = text.replace(BILLING, (_, before, number) => before + "0".repeat(number.length));
+  return editJson(body.bytes, [{ path, value: encoder.encode(JSON.stringify(still)) }], body.fields);
+}
 
 /** Whether the upstream takes things out of the prompt by itself, and asks nobody for the price. */
 function isChangedUpstream(management: unknown): boolean {

@@ -128,6 +128,13 @@ export function writeReply(message: AssistantMessage): Record<string, unknown>[]
   });
 }
 
+/** A reply as the API gives a finished one that isn't streamed, with its blocks as they go back. */
+export function finishedReply(
+  message: AssistantMessage,
+): { readonly content: readonly JsonRecord[]; readonly stop_reason: string } {
+  return { content: writeReply(message), stop_reason: "end_turn" };
+}
+
 function nameAndInput(call: ToolCall) {
   const { name, arguments: text } = describeCall(call);
   return { name, input: call.type === "custom" ? { input: text } : readInput(text) };

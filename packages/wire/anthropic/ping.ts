@@ -1,0 +1,302 @@
+import {
+  arrayItems,
+  asRecord,
+  editJson,
+  isRecord,
+  joinBytes,
+  type JsonEdit,
+  type JsonRecord,
+  objectFields,
+  readJsonAt,
+  type Span,
+} from "../json.ts";
+import { splitEvents } from "../reply_stream.ts";
+import { LOOK_BACK_BLOCKS } from "./cache_marks.ts";
+
+/** A body of JSON, or a part of one. */
+type Bytes = Uint8Array<ArrayBuffer>;
+
+/** Ends of a reply behind which a user may go on. */
+const FINISHED: readonly unknown[] = ["end_turn", "stop_sequence", "tool_use"];
+
+/** The mark behind which the provider keeps the prompt for an hour. */
+const HOUR_MARK = '{"type":"ephemeral","ttl":"1h"}';
+
+/** What a request that only keeps its prompt warm has of its own: no reply is asked for, so that none is streamed. */
+const ASKS_NOTHING: Readonly<Record<string, string>> = { max_tokens: "0", stream: "false" };
+
+/**
+ * A request that reads a prompt and asks for no reply. All that the cache goes by stays as it was sent.
+ *
+ * @param answer What {@linkcode readAnswerBlocks} gave of the reply: then it stands behind the prompt with an hour's mark on its last
+ * block that isn't thinking, and no mark of five minutes in front. Default: the prompt ends as it did.
+ */
+export function pingBody(body: Bytes, answer?: readonly string[]): Bytes {
+  const fields = objectFields(body);
+  const edits = Object.entries(ASKS_NOTHING).flatMap(([name, value]): JsonEdit[] =>
+    fields.has(name) || name === "max_tokens" ? [{ path: [name], value: encoder.encode(value) }] : []
+  );
+  return editJson(body, [...edits, ...(answer ? upgradeEdits(body, answer) : [])]);
+}
+
+/**
+ * The blocks of a finished reply, each as the JSON in which it goes back to the provider. Nothing if there is no reply to go on
+ * from, a block can't be put together exactly as the provider knows it, or the provider wouldn't find from its end what it
+ * holds of the prompt.
+ */
+export function readAnswerBlocks(
+  body: Bytes,
+  reply: Bytes,
+  isStream: boolean,
+): readonly string[] | undefined {
+  try {
+    const { blocks, finish } = isStream ? streamedReply(reply) : wholeReply(reply);
+    const values = blocks.map((block) => asRecord(JSON.parse(block)));
+    if (!FINISHED.includes(finish) || !values.some(canHaveMark) || values.some(isEmpty)) return undefined;
+    const behind = blocksBehindMark(body);
+    return behind !== undefined && behind + blocks.length < LOOK_BACK_BLOCKS ? blocks : undefined;
+  } catch (error) {
+    // What can't be read is no answer.
+    if (error instanceof SyntaxError || error instanceof RangeError) return undefined;
+    throw error;
+  }
+}
+
+/** Whether an answer says that one of the limits leaves nothing. */
+export function leavesNothing(headers: Headers): boolean {
+  return [...headers].some(([name, value]) =>
+    /^anthropic-ratelimit-.*-remaining$/.test(name) && Number(value) <= 0
+  );
+}
+
+/** Whether somebody who has signed in pays with a subscription, whose limits pings would count toward. */
+export function isSubscription(headers: Headers): boolean {
+  return /^bearer /i.test(headers.get("authorization") ?? "") &&
+    (headers.get("anthropic-beta") ?? "").includes("oauth");
+}
+
+interface Reply {
+  readonly blocks: readonly string[];
+  /** Why it ended. */
+  readonly finish: unknown;
+}
+
+function wholeReply(reply: Bytes): Reply {
+  const fields = objectFields(reply);
+  const content = fields.get("content");
+  const finish = fields.get("stop_reason");
+  return {
+    blocks: content ? arrayItems(reply, content.start).map((span) => textAt(reply, span)) : [],
+    finish: finish && readJsonAt(reply, finish),
+  };
+}
+
+/** What the pieces of a block are, by what they are called, and the field that they make up. */
+const TEXTS: ReadonlyMap<unknown, string> = new Map([
+  ["text_delta", "text"],
+  ["thinking_delta", "thinking"],
+  ["signature_delta", "signature"],
+]);
+
+/** A block of a stream: its JSON as it began, and what came since. */
+interface StreamedBlock {
+  readonly begun: Bytes;
+  readonly texts: Map<string, string>;
+  readonly citations: string[];
+  input: string;
+}
+
+/** @throws {SyntaxError} if the stream holds what nobody here knows, or isn't whole. */
+function streamedReply(reply: Bytes): Reply {
+  const blocks = new Map<unknown, StreamedBlock>();
+  let finish: unknown;
+  let isOver = false;
+  for (const { data } of splitEvents(reply)) {
+    if (data === undefined) continue;
+    const bytes = encoder.encode(data);
+    const event: unknown = JSON.parse(data);
+    if (!isRecord(event)) throw unknownEvent(data);
+    const { type, index, delta } = event;
+    if (type === "content_block_start") {
+      const begun = partOf(bytes, "content_block");
+      blocks.set(index, { begun, texts: new Map(), citations: [], input: "" });
+    } else if (type === "content_block_delta") {
+      addDelta(blocks.get(index), bytes, asRecord(delta));
+    } else if (type === "message_delta") finish = asRecord(delta)?.stop_reason ?? finish;
+    else if (type === "message_stop") isOver = true;
+    else if (type === "error") throw unknownEvent(data);
+  }
+  if (!isOver) throw new SyntaxError("the stream isn't whole");
+  const inOrder = [...blocks].sort(([a], [b]) => Number(a) - Number(b));
+  return { blocks: inOrder.map(([, block]) => decoder.decode(written(block))), finish };
+}
+
+function addDelta(block: StreamedBlock | undefined, event: Bytes, delta: JsonRecord | undefined): void {
+  const { type, partial_json: json } = delta ?? {};
+  const field = TEXTS.get(type);
+  const more = field === undefined ? undefined : delta?.[field];
+  if (!block) throw new SyntaxError("a piece has no block");
+  if (field !== undefined && typeof more === "string") {
+    block.texts.set(field, (block.texts.get(field) ?? "") + more);
+  } else if (type === "input_json_delta" && typeof json === "string") block.input += json;
+  else if (type === "citations_delta") {
+    block.citations.push(decoder.decode(partOf(partOf(event, "delta"), "citation")));
+  } else throw unknownEvent(String(type));
+}
+
+/** A block with what was streamed of it in its places; an input as the model wrote it. */
+function written({ begun, texts, citations, input }: StreamedBlock): Bytes {
+  const before = asRecord(JSON.parse(decoder.decode(begun))) ?? {};
+  const values = new Map<string, string>();
+  for (const [field, text] of texts) {
+    const start = before[field];
+    values.set(field, JSON.stringify((typeof start === "string" ? start : "") + text));
+  }
+  if (input !== "") values.set("input", input);
+  if (citations.length > 0) values.set("citations", `[${citations.join(",")}]`);
+  return editJson(
+    begun,
+    Array.from(values, ([name, json]) => ({ path: [name], value: encoder.encode(json) })),
+  );
+}
+
+function partOf(bytes: Bytes, name: string): Bytes {
+  const span = objectFields(bytes).get(name);
+  if (!span) throw new SyntaxError(`a ${name} is missing`);
+  return bytes.subarray(span.start, span.end);
+}
+
+function unknownEvent(what: string): SyntaxError {
+  return new SyntaxError(`nobody knows what to make of ${what.slice(0, 40)}`);
+}
+
+/** Empty texts are refused. */
+function isEmpty(block: JsonRecord | undefined): boolean {
+  return !block || (block.type === "text" && (typeof block.text !== "string" || block.text.trim() === ""));
+}
+
+function canHaveMark(block: JsonRecord | undefined): boolean {
+  return block !== undefined && block.type !== "thinking" && block.type !== "redacted_thinking";
+}
+
+/** How many blocks stand behind a request's last mark; nothing if no message of the user's that may be the last has one near. */
+function blocksBehindMark(body: Bytes): number | undefined {
+  const fields = objectFields(body);
+  const messages = fields.get("messages");
+  if (!messages) return undefined;
+  const spans = arrayItems(body, messages.start);
+  const last = spans.at(-1);
+  if (!last || asRecord(readJsonAt(body, last))?.role !== "user") return undefined;
+  // It asks for its end to be marked.
+  const whole = fields.get("cache_control");
+  if (whole && isRecord(readJsonAt(body, whole))) return 0;
+  let behind = 0;
+  for (const span of spans.toReversed()) {
+    const content = asRecord(readJsonAt(body, span))?.content;
+    const blocks: readonly unknown[] = Array.isArray(content) ? content : [content];
+    for (const block of blocks.toReversed()) {
+      if (holdsMark(block)) return behind;
+      behind++;
+    }
+    if (behind >= LOOK_BACK_BLOCKS) return undefined;
+  }
+  return undefined;
+}
+
+/** Whether a block, or one of those that a result is made of, has a mark. */
+function holdsMark(block: unknown): boolean {
+  if (!isRecord(block)) return false;
+  return isRecord(block.cache_control) || (Array.isArray(block.content) && block.content.some(holdsMark));
+}
+
+/** What makes a request one that goes on behind its answer, without marks of five minutes in front of the hour's. */
+function upgradeEdits(body: Bytes, answer: readonly string[]): JsonEdit[] {
+  const fields = objectFields(body);
+  const edits: JsonEdit[] = [];
+  for (const name of ["system", "tools", "messages"]) {
+    const span = fields.get(name);
+    // Instructions may be one text.
+    if (!span || body[span.start] !== OPEN_ARRAY) continue;
+    const items = arrayItems(body, span.start);
+    for (const [at, item] of items.entries()) {
+      const before = body.subarray(item.start, item.end);
+      const bare = withoutShortMarks(before);
+      const isLast = name === "messages" && at === items.length - 1;
+      const value = isLast ? joinBytes([bare, encoder.encode(`,${continued(answer)}`)]) : bare;
+      if (value !== before) edits.push({ path: [name, at], value });
+    }
+  }
+  return edits;
+}
+
+/** The messages of an answer and of a user who says next to nothing. */
+function continued(answer: readonly string[]): string {
+  const values = answer.map((block) => asRecord(JSON.parse(block)) ?? {});
+  const marked = values.findLastIndex(canHaveMark);
+  const blocks = answer.map((block, at) => at === marked ? withMark(block) : block);
+  const results = values.flatMap(({ type, id }) =>
+    type === "tool_use" ? [{ type: "tool_result", tool_use_id: id, content: "." }] : []
+  );
+  const next = { role: "user", content: results.length > 0 ? results : "." };
+  return `{"role":"assistant","content":[${blocks.join(",")}]},${JSON.stringify(next)}`;
+}
+
+function withMark(block: string): string {
+  const edit = { path: ["cache_control"], value: encoder.encode(HOUR_MARK) };
+  return decoder.decode(editJson(encoder.encode(block), [edit]));
+}
+
+/** A tool, block or message without its marks of five minutes: the same bytes if it has none. */
+function withoutShortMarks(bytes: Bytes): Bytes {
+  if (bytes[0] !== OPEN_OBJECT) return bytes;
+  const fields = objectFields(bytes);
+  const mark = fields.get("cache_control");
+  const content = fields.get("content");
+  const edits = content && bytes[content.start] === OPEN_ARRAY
+    ? arrayItems(bytes, content.start).flatMap(({ start, end }, at): JsonEdit[] => {
+      const before = bytes.subarray(start, end);
+      const value = withoutShortMarks(before);
+      return value === before ? [] : [{ path: ["content", at], value }];
+    })
+    : [];
+  const bare = edits.length > 0 ? editJson(bytes, edits) : bytes;
+  if (!mark || !isRecord(readJsonAt(bytes, mark)) || asRecord(readJsonAt(bytes, mark))?.ttl === "1h") {
+    return bare;
+  }
+  return withoutField(bare, "cache_control");
+}
+
+/** An object without a field, and without the comma that stood with it. */
+function withoutField(bytes: Bytes, name: string): Bytes {
+  const span = objectFields(bytes).get(name);
+  if (!span) return bytes;
+  const quote = bytes.lastIndexOf(QUOTE, span.start - 1);
+  const start = bytes.lastIndexOf(QUOTE, quote - 1);
+  const comma = lastVisible(bytes, start);
+  if (bytes[comma] === COMMA) return joinBytes([bytes.subarray(0, comma), bytes.subarray(span.end)]);
+  const next = bytes.indexOf(COMMA, span.end);
+  const end = next >= 0 && isBlank(bytes.subarray(span.end, next)) ? next + 1 : span.end;
+  return joinBytes([bytes.subarray(0, start), bytes.subarray(end)]);
+}
+
+/** The last byte in front of a place that is no blank. */
+function lastVisible(bytes: Bytes, at: number): number {
+  let place = at - 1;
+  while (place >= 0 && isBlank(bytes.subarray(place, place + 1))) place--;
+  return place;
+}
+
+function isBlank(bytes: Bytes): boolean {
+  return bytes.every((byte) => byte === 0x20 || byte === 0x0a || byte === 0x0d || byte === 0x09);
+}
+
+function textAt(bytes: Bytes, { start, end }: Span): string {
+  return decoder.decode(bytes.subarray(start, end));
+}
+
+const OPEN_ARRAY = 0x5b;
+const OPEN_OBJECT = 0x7b;
+const QUOTE = 0x22;
+const COMMA = 0x2c;
+const encoder = new TextEncoder();
+const decoder = new TextDecoder();
