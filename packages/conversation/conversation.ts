@@ -1,11 +1,17 @@
-import type { CountTokens, Message, Rewrite, Usage } from "@tare/messages";
+import { contentText, type CountTokens, type Message, type Rewrite, type Usage } from "@tare/messages";
 import {
+  findPrefixChange,
   type ForkableSession,
   type History,
+  type Idle,
   type LedgerEntry,
   makePin,
   type NewPin,
   type Pin,
+  type Ping,
+  type PingEntry,
+  type PingSent,
+  type PrefixChange,
   type Profile,
   type PromptCall,
   type Quote,
@@ -14,8 +20,10 @@ import {
   slicer,
   withoutPin,
   withPin,
+  withPrefixChange,
 } from "@tare/planner";
 import type { Archive } from "@tare/prune";
+import { createHash } from "node:crypto";
 import { addToDay, type CallReport, type Days, type Sums } from "./report/calls.ts";
 import type { SeenConversation } from "./report/prompt_report.ts";
 
@@ -41,6 +49,8 @@ export interface ConversationState {
   readonly days: Days;
   /** The newest view, as far as its figures go; absent before the first. */
   readonly figures?: Pick<SessionView, "promptTokens" | "saved">;
+  /** What its requests are named by where caches are found by a name; absent before the first. */
+  readonly cacheKey?: string;
 }
 
 /** A conversation in which nothing has happened. */
@@ -84,6 +94,8 @@ export class Conversation implements Prompts {
   #state: ConversationState;
   #calls: readonly CallReport[] = [];
   #seen: Pick<SeenConversation, "history" | "view"> | undefined;
+  /** What its client had changed for the call that hasn't succeeded yet. */
+  #changed: PrefixChange | undefined;
 
   /** A conversation as it was kept, or a new one. */
   constructor({ id, archive, prompts, countTokens, state }: {
@@ -143,11 +155,25 @@ export class Conversation implements Prompts {
     if (title !== this.#state.title) this.#change({ title });
   }
 
+  /**
+   * Names the conversation for caches that are found by a name: by a hash of what stands in front of its model's first
+   * answer, as its first request had it. So conversations that begin alike share one, forks and helpers among them; a client that begins its
+   * history anew keeps it; and it is the same after a restart.
+   */
+  cacheKey(messages: readonly Message[]): string {
+    const known = this.#state.cacheKey;
+    if (known !== undefined) return known;
+    const cacheKey = nameOf(opening(messages));
+    this.#change({ cacheKey });
+    return cacheKey;
+  }
+
   /** Of a call that is no turn nothing is noted: it sees what the model had last, and what is new. */
   async view(history: History, call: Omit<PromptCall, "pins">): Promise<SessionView> {
     const view = await this.#prompts.view(history, { ...call, pins: this.#state.pins });
     if (call.oneShot) return view;
     const { rewrites, promptTokens, saved, endedPins = [] } = view;
+    this.#changed ??= findPrefixChange(this.#seen?.history, history, this.#countTokens);
     this.#seen = { history, view };
     const { pins, epoch, rewrites: before, unsent } = this.#state;
     const dated = rewrites.map((rewrite): ConversationState["rewrites"][number] => ({
@@ -171,7 +197,9 @@ export class Conversation implements Prompts {
   sent(usage: Usage | undefined, view: SessionView, heldTokens?: number): LedgerEntry | undefined {
     const entry = this.#prompts.sent(usage, view, heldTokens);
     if (entry) this.#change({ savedTokenUnits: entry.savedTokenUnits });
-    return entry;
+    const changed = this.#changed;
+    this.#changed = undefined;
+    return entry && changed ? withPrefixChange(entry, changed) : entry;
   }
 
   /** Takes note of a call whose prompt is too long, by what the provider said: the next view is shorter. */
@@ -204,6 +232,19 @@ export class Conversation implements Prompts {
     return this.#prompts.quote?.(history, { nowMs, model, pins });
   }
 
+  /** The next ping that keeps its newest prompt warm while it is idle; nothing if that is to lapse, or nobody knows costs. */
+  nextPing(idle: Idle): Ping | undefined {
+    return this.#prompts.nextPing?.(idle);
+  }
+
+  /** Takes note of a ping that was answered, and gives what it cost. @throws {Error} if nothing was sent yet. */
+  pinged(sent: PingSent): PingEntry {
+    const entry = this.#prompts.pinged?.(sent);
+    if (!entry) throw new Error("Cannot book a ping: this conversation's policy knows nothing of costs");
+    this.#change({ savedTokenUnits: entry.savedTokenUnits });
+    return entry;
+  }
+
   /** Why nothing can be asked of single messages, in words that follow "Cannot pin"; nothing if it can. */
   get noPins(): string | undefined {
     return this.#prompts.noPins;
@@ -219,9 +260,19 @@ export class Conversation implements Prompts {
     this.#change({ pins: pinsAfter(this.#state.pins, change) });
   }
 
-  /** Takes note of what calls came to, at a moment in milliseconds since the epoch. Default: of the model asked last. */
-  book(more: Partial<Sums>, atMs: number, model: string = this.#state.model): void {
-    this.#change({ days: addToDay(this.#state.days, more, { atMs, model }) });
+  /**
+   * Takes note of what calls came to, or what came of the results of a tool, at a moment in milliseconds since the epoch.
+   * Default: of the model asked last.
+   */
+  book(
+    more: Partial<Sums>,
+    atMs: number,
+    { model = this.#state.model, tool }: {
+      readonly model?: string | undefined;
+      readonly tool?: string | undefined;
+    } = {},
+  ): void {
+    this.#change({ days: addToDay(this.#state.days, more, { atMs, model, tool }) });
   }
 
   /** Remembers a call. With one of a turn what was rewritten for it is told. */
@@ -255,6 +306,26 @@ export class Conversation implements Prompts {
   #change(change: Partial<ConversationState>): void {
     this.#state = { ...this.#state, ...change };
   }
+}
+
+/** What a conversation begins with: all in front of its model's first answer. */
+function opening(messages: readonly Message[]): readonly (readonly [role: string, text: string])[] {
+  const first = messages.findIndex(({ role }) => role === "assistant");
+  return messages.slice(0, first < 0 ? undefined : first)
+    .map(({ role, content }) => [role, contentText(content)]);
+}
+
+/** A UUID of a value's hash (version 8 of RFC 9562, which is for such): some providers take nothing else for a name. */
+function nameOf(value: unknown): string {
+  const hash = createHash("sha256").update(JSON.stringify(value)).digest("hex");
+  return [
+    hash.slice(0, 8),
+    hash.slice(8, 12),
+    `8${hash.slice(13, 16)}`,
+    `8${hash.slice(17, 20)}`,
+    hash.slice(20, 32),
+  ]
+    .join("-");
 }
 
 function reject(

@@ -8,7 +8,10 @@
  * - `openStore()` of `@tare/conversation/sqlite` keeps everything in one file, `openPostgresStore()` of
  *   `@tare/conversation/postgres` in a database that several processes have open.
  * - {@linkcode memoryStore} keeps everything in memory, for tests and trials.
+ * - {@linkcode JsonPacker} packs a value that grows, so that each version of it takes what is new in it.
  * - {@linkcode copyContents} copies all that one store holds into another, of another kind too.
+ * - {@linkcode Keys} says who asks, what they may, and what they have spent.
+ * - {@linkcode Warmth} keeps the prefixes of idle conversations warm, as far as somebody has consented to pay for it.
  * - {@linkcode openFileArchive} keeps archived texts alone, each in a file of its own, for those who have a loop and a
  *   history of theirs.
  *
@@ -18,8 +21,25 @@
  */
 export { Conversation, type ConversationState, inSlices, pinsAfter, type Prompts } from "./conversation.ts";
 export { type ContentsItem, copyContents, type StoreContents, sumContents } from "./store/contents.ts";
+export {
+  type Asker,
+  GUEST,
+  isSecret,
+  KEY_NAME,
+  KEY_ROUTES,
+  type KeyRefusal,
+  type KeyReport,
+  type KeyRoute,
+  Keys,
+  type KeySettings,
+  nameOf,
+  newSecret,
+  OWNER,
+  sees,
+} from "./keys.ts";
 export { openFileArchive } from "./store/file_archive.ts";
 export { memoryStore, sharedMemory, type SharedOpening } from "./store/memory/memory_store.ts";
+export { JsonPacker, readPacked } from "./store/packed_json.ts";
 export type {
   Hold,
   HolderRequest,
@@ -33,3 +53,11 @@ export type {
   StoreRecord,
 } from "./store/port.ts";
 export { StoreError } from "./store/store_error.ts";
+export {
+  hasCommitted,
+  type KeptWarm,
+  type NotKept,
+  type Pingable,
+  Warmth,
+  type WarmthOptions,
+} from "./warmth.ts";

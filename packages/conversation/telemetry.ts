@@ -377,7 +377,7 @@ export class Telemetry {
    * Something could not be done for a request, which went on without it: `request`, it was sent as it came; `session`, from
    * now on all of its session's are; `reply`, its answer was passed on unread, `long_reply`, because it is too long;
    * `stream`, the rest of a streamed one was; `usage`, what it took isn't booked; `recall`, a recall wasn't answered;
-   * `memory`, one will not be remembered; `store`, what is known of its conversation couldn't be kept, or found.
+   * `memory`, one will not be remembered; `warmth`, its prompt isn't kept warm; `store`, what is known of its conversation couldn't be kept, or found.
    */
   failedOpen(
     cause:
@@ -389,6 +389,7 @@ export class Telemetry {
       | "usage"
       | "recall"
       | "memory"
+      | "warmth"
       | "store",
   ): void {
     this.#instruments.failOpens.add(1, { "tare.fail_open.cause": cause });

@@ -1,5 +1,13 @@
 import type { Cost, Rewrite, Usage } from "@tare/messages";
-import { callCost, callCostParts, type LedgerEntry, type Rates } from "@tare/planner";
+import {
+  callCost,
+  callCostParts,
+  type LedgerEntry,
+  type PingEntry,
+  type Rates,
+  type SaidOutcome,
+  type SaidRecord,
+} from "@tare/planner";
 
 /** One model call of a session: what it took, what it would have taken without Tare, what was rewritten for it. */
 export interface CallReport {
@@ -9,6 +17,8 @@ export interface CallReport {
   readonly at: string | null;
   /** Number of the turn that it belongs to, from 1; null where turns aren't counted. */
   readonly turn: number | null;
+  /** Whether somebody had to answer a question of its turn before it was made. */
+  readonly afterQuestion: boolean;
   /** `turn`, or what it was made for that is no turn: `compaction`, `title`, `other`. */
   readonly purpose: string;
   /** Tokens of the prompt: those read from the cache, written to it, and neither. */
@@ -52,6 +62,8 @@ export interface CallReport {
   readonly summary: Pick<Usage, "promptTokens" | "cachedTokens" | "outputTokens"> | null;
   /** Why tokens were not read from the cache. */
   readonly uncached: LedgerEntry["uncached"];
+  /** What its client had changed of what it had sent before; null if nothing. */
+  readonly changed: NonNullable<LedgerEntry["changed"]> | null;
   /** What was rewritten before it, and why, in words. */
   readonly rewrites: readonly Rewrite[];
 }
@@ -71,7 +83,7 @@ export function pageOfCalls(
 /** What a call took, by what the provider reported and what the ledger says of it. */
 export function reportCall(
   usage: Usage,
-  { ledger, rates, cost: its = callCost(usage, rates), rewrites = [], ...told }:
+  { ledger, rates, cost: its = callCost(usage, rates), rewrites = [], afterQuestion = false, ...told }:
     & Pick<CallReport, "number" | "at" | "turn" | "purpose">
     & {
       readonly ledger?: LedgerEntry | undefined;
@@ -79,6 +91,8 @@ export function reportCall(
       /** What the call cost when it was made. Default: what it costs by these rates. */
       readonly cost?: Cost | undefined;
       readonly rewrites?: readonly Rewrite[];
+      /** Default: nobody had. */
+      readonly afterQuestion?: boolean;
     },
 ): CallReport {
   const { promptTokens, cachedTokens, cacheWriteTokens = 0, outputTokens, estimated = false } = usage;
@@ -86,6 +100,7 @@ export function reportCall(
   const paid = summary && callCost(summary, rates);
   return {
     ...told,
+    afterQuestion,
     promptTokens,
     cachedTokens,
     writtenTokens: cacheWriteTokens,
@@ -100,6 +115,7 @@ export function reportCall(
     projected: ledger?.projected ? reportProjected(ledger.projected, { outputTokens, rates }) : null,
     summary: summary ? tokensOf(summary) : null,
     uncached: ledger?.uncached ?? [],
+    changed: ledger?.changed ?? null,
     rewrites,
   };
 }
@@ -143,12 +159,14 @@ export interface SpentOn {
   readonly expired: number;
   /** What moved because Tare rewrote the prompt, and summaries that were made for that. */
   readonly ownRewrite: number;
-  /** What tools or a model brought that weren't those of the request before. */
+  /** What tools or a model brought that weren't those of the request before, or its client by changing what stood in front. */
   readonly changed: number;
   /** What the provider's cache didn't have though its time wasn't over. */
   readonly lost: number;
   /** The reply. */
   readonly output: number;
+  /** What kept prompts warm while nothing was asked. Of single calls it is zero. */
+  readonly ping: number;
 }
 
 /** What a cost is paid for. */
@@ -160,6 +178,7 @@ export const SPENT_ON: readonly (keyof SpentOn)[] = [
   "changed",
   "lost",
   "output",
+  "ping",
 ];
 
 const NOTHING: SpentOn = {
@@ -170,6 +189,7 @@ const NOTHING: SpentOn = {
   changed: 0,
   lost: 0,
   output: 0,
+  ping: 0,
 };
 
 /** Which part the tokens of a cause belong to. */
@@ -179,6 +199,9 @@ const PARTS: Readonly<Record<LedgerEntry["uncached"][number]["cause"], keyof Spe
   own_rewrite: "ownRewrite",
   tools_changed: "changed",
   model_changed: "changed",
+  client_changed: "changed",
+  // It was in no cache before.
+  not_marked: "new",
   expired: "expired",
   provider_lost: "lost",
 };
@@ -248,6 +271,21 @@ export function sumsOfCall(call: CallReport): Sums {
   };
 }
 
+/** What a ping came to: without Tare there would have been none. */
+export function sumsOfPing({ usage }: PingEntry, rates: Rates): Partial<Sums> {
+  const { tokenUnits, usd = 0 } = callCost(usage, rates);
+  return {
+    ...{ pings: 1, tokenUnits, usd, pingTokenUnits: tokenUnits, pingUsd: usd },
+    // With Tare there are pings; of what is left as it is there are none.
+    ...{ projectedTokenUnits: tokenUnits, projectedUsd: usd },
+  };
+}
+
+/** What a call found because pings had kept it warm, as its ledger says. */
+export function sumsOfWarmth({ warmth }: Pick<LedgerEntry, "warmth">): Partial<Sums> {
+  return { pingCreditTokenUnits: warmth?.creditTokenUnits ?? 0 };
+}
+
 /** What was paid for, by its names among the sums. */
 function sumsSpent({ tokenUnits, usd }: CallReport["spent"]): SpentSums {
   const named = SPENT_ON.flatMap((part): [keyof SpentSums, number][] => [
@@ -307,6 +345,19 @@ export interface Sums extends SpentSums {
   readonly unpricedCalls: number;
   /** Calls whose provider reported nothing, so that their tokens were counted here. */
   readonly estimatedCalls: number;
+  /** Results that were said once and of which is known what came of them. */
+  readonly saidResults: number;
+  /** Of these, those behind which an edit of their file failed, and those that were read again at once. */
+  readonly saidFailedEdits: number;
+  readonly saidReadAgain: number;
+  /** The same of results that could have been said once and were left as they came, to compare with. */
+  readonly untouchedResults: number;
+  readonly untouchedFailedEdits: number;
+  readonly untouchedReadAgain: number;
+  /** Pings, which kept prompts warm while nothing was asked; what they cost is among the token units and dollars. */
+  readonly pings: number;
+  /** What calls saved by finding what pings had kept warm: they would have cost that without Tare too. */
+  readonly pingCreditTokenUnits: number;
 }
 
 /** Nothing was called. */
@@ -334,6 +385,14 @@ export const NO_SUMS: Sums = {
   compactionUsd: 0,
   unpricedCalls: 0,
   estimatedCalls: 0,
+  saidResults: 0,
+  saidFailedEdits: 0,
+  saidReadAgain: 0,
+  untouchedResults: 0,
+  untouchedFailedEdits: 0,
+  untouchedReadAgain: 0,
+  pings: 0,
+  pingCreditTokenUnits: 0,
   cacheReadUsd: 0,
   newUsd: 0,
   expiredUsd: 0,
@@ -341,6 +400,7 @@ export const NO_SUMS: Sums = {
   changedUsd: 0,
   lostUsd: 0,
   outputUsd: 0,
+  pingUsd: 0,
   cacheReadTokenUnits: 0,
   newTokenUnits: 0,
   expiredTokenUnits: 0,
@@ -348,11 +408,13 @@ export const NO_SUMS: Sums = {
   changedTokenUnits: 0,
   lostTokenUnits: 0,
   outputTokenUnits: 0,
+  pingTokenUnits: 0,
 };
 
 /**
  * What calls came to by the day of UTC on which they were answered and the model that was asked: `2026-01-31 some-model`,
- * or the day alone where no model was noted. See {@linkcode dayAndModel}. What isn't there is zero.
+ * or the day alone where no model was noted; what came of a tool's results stands apart, with a tab and the tool behind
+ * that. See {@linkcode dayAndModel}. What isn't there is zero.
  */
 export type Days = Readonly<Record<string, Partial<Sums>>>;
 
@@ -418,9 +480,15 @@ export function addSums(a: Partial<Sums>, b: Partial<Sums>): Sums {
 export function addToDay(
   days: Days,
   more: Partial<Sums>,
-  { atMs, model }: { readonly atMs: number; readonly model: string },
+  { atMs, model, tool }: {
+    readonly atMs: number;
+    readonly model: string;
+    readonly tool?: string | undefined;
+  },
 ): Days {
-  const key = `${dayOf(atMs)} ${model}`.trimEnd();
+  // A tab stands in front of a tool alone.
+  const key = `${dayOf(atMs)} ${model.replaceAll("\t", " ")}`.trimEnd() +
+    (tool === undefined ? "" : `\t${tool}`);
   return { ...days, [key]: withoutZeros(addSums(days[key] ?? {}, more)) };
 }
 
@@ -437,11 +505,50 @@ function addDays(days: Days, more: Days): Days {
 }
 
 /** What a name among {@linkcode Days} stands for; an empty model where none was noted. */
-export function dayAndModel(key: string): { readonly day: string; readonly model: string } {
-  return { day: key.slice(0, DAY_CHARS), model: key.slice(DAY_CHARS + 1) };
+export function dayAndModel(
+  key: string,
+): { readonly day: string; readonly model: string; readonly tool: string | undefined } {
+  const [which = "", tool] = key.split("\t", 2);
+  return { day: which.slice(0, DAY_CHARS), model: which.slice(DAY_CHARS + 1), tool };
+}
+
+/** What came of results that could be said once, as sums of a day. */
+export function sumsOfOutcome({ isSaid, came }: SaidOutcome): Partial<Sums> {
+  const [failed, again] = [came === "failed_edit" ? 1 : 0, came === "read_again" ? 1 : 0];
+  return isSaid
+    ? { saidResults: 1, saidFailedEdits: failed, saidReadAgain: again }
+    : { untouchedResults: 1, untouchedFailedEdits: failed, untouchedReadAgain: again };
+}
+
+/** The same of days, by model and tool, as a proof takes it. */
+export function saidRecordsOf(days: Days): readonly SaidRecord[] {
+  return Object.entries(days).flatMap(([key, sums]) => {
+    const { model, tool } = dayAndModel(key);
+    if (tool === undefined) return [];
+    const { saidResults, saidFailedEdits, saidReadAgain, ...rest } = { ...NO_SUMS, ...sums };
+    const { untouchedResults, untouchedFailedEdits, untouchedReadAgain } = rest;
+    return {
+      ...{ model, tool },
+      said: { results: saidResults, failedEdits: saidFailedEdits, readAgain: saidReadAgain },
+      untouched: {
+        results: untouchedResults,
+        failedEdits: untouchedFailedEdits,
+        readAgain: untouchedReadAgain,
+      },
+    };
+  });
 }
 
 const DAY_CHARS = "2026-01-31".length;
+
+/** What the day of a moment, in milliseconds since the epoch, came to in all of these. */
+export function sumOfToday(all: readonly Days[], nowMs: number): Sums {
+  const day = dayOf(nowMs);
+  const today = all.flatMap((days) =>
+    Object.entries(days).flatMap(([key, sums]) => dayAndModel(key).day === day ? sums : [])
+  );
+  return today.reduce<Sums>(addSums, NO_SUMS);
+}
 
 /** What all days came to. */
 export function sumOfDays(days: Days): Sums {
@@ -480,16 +587,13 @@ export class Accounts {
   /** What was saved on the day of a moment and in all. */
   overview(nowMs: number, warnings: Overview["warnings"]): Overview {
     const { planned, control } = this.#groups;
-    const today = [planned, control].flatMap(({ days }) =>
-      Object.entries(days).flatMap(([key, sums]) => dayAndModel(key).day === dayOf(nowMs) ? sums : [])
-    );
     const groups = {
       planned: { ...sumOfDays(planned.days), sessions: planned.sessions },
       control: { ...sumOfDays(control.days), sessions: control.sessions },
     };
     const { sessions: _, ...all } = groups.planned;
     return {
-      today: today.reduce<Sums>(addSums, NO_SUMS),
+      today: sumOfToday([planned.days, control.days], nowMs),
       all: addSums(all, groups.control),
       groups,
       warnings,

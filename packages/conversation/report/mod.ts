@@ -29,11 +29,16 @@ export {
   type LedgerReport,
   NO_SUMS,
   type Overview,
+  saidRecordsOf,
   SPENT_ON,
   type SpentOn,
   type SpentSums,
   sumOfDays,
+  sumOfToday,
   type Sums,
+  sumsOfOutcome,
+  sumsOfPing,
+  sumsOfWarmth,
   ToldWarnings,
 } from "./calls.ts";
 export {
@@ -47,6 +52,16 @@ export {
   type SpendQuery,
   type SpendReport,
 } from "./spend.ts";
+export {
+  type Miss,
+  type MissCause,
+  type MissedSession,
+  MISSES,
+  type MissesQuery,
+  type MissesReport,
+  type MissKind,
+  reportMisses,
+} from "./misses.ts";
 export {
   type BlockReport,
   BLOCKS_PAGE,

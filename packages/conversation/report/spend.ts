@@ -292,7 +292,7 @@ function carryingCosts(calls: readonly CallReport[]): Carrying {
 }
 
 /** What a token cost that the cache served in a call, or one that it didn't; nothing where there was none. */
-function pricesOf(
+export function pricesOf(
   { promptTokens, cachedTokens, spent, summary }: CallReport,
   which: "read" | "fresh",
 ): { readonly tokenUnits: number; readonly usd: number } | undefined {

@@ -105,8 +105,8 @@ function summing(
         return addAlone("text", item.ref, item.content);
       case "session": {
         endSession();
-        const { id, kind, createdAtMs, settings, parent, touchedAtMs } = item;
-        const fields = [counts.sessions++, id, kind, createdAtMs, settings, parent, touchedAtMs];
+        const { by, id, kind, createdAtMs, settings, parent, touchedAtMs } = item;
+        const fields = [counts.sessions++, by, id, kind, createdAtMs, settings, parent, touchedAtMs];
         session = createHash("sha256").update(JSON.stringify(fields));
         return;
       }

@@ -47,6 +47,7 @@ export async function fillStore(store: Store, events = 700): Promise<void> {
     { type: "state", sessionId: "z", name: "Totals", value: null },
     { type: "state", sessionId: "z", name: "totals", value: { turns: 1, cost: 0.1 + 0.2 } },
     { type: "document", kind: "response", id: "r", sessionId: "a", value: { b: [1], a: "\0" } },
+    { type: "document", kind: "key", id: "k", value: { hash: "h" } },
     { type: "document", kind: "Response", id: "r", sessionId: "fork", value: false },
   ]);
   for (const request of [DONE, OPEN, FREE]) await store.claimKey(request);

@@ -1,8 +1,20 @@
+import type { SessionRecord } from "./port.ts";
+
 /** What a store keeps of a value: its JSON. @throws {TypeError} if JSON can't hold it. */
 export function jsonText(value: unknown): string {
   const json = JSON.stringify(value);
   if (json === undefined) throw new TypeError(`Cannot store a value of type ${typeof value}: it is no JSON`);
   return json;
+}
+
+/** A session's record as it is stored: whose it is stands first, so that lists find that without reading the rest. */
+export function plainRecord({ by, id, kind, createdAtMs, settings, parent }: SessionRecord): unknown {
+  return { by, id, kind, createdAtMs, settings, parent };
+}
+
+/** What stored records begin with of sessions that were made with this key; of all with any. */
+export function beginOfRecord(by: string | undefined): string {
+  return by === undefined ? "{" : `{"by":${jsonText(by)},`;
 }
 
 /** A text as it stands in stored JSON, A to Z as a to z, as SQLite's `lower` makes them. */

@@ -50,6 +50,8 @@ const record: fc.Arbitrary<StoreRecord & { readonly off?: number }> = fc.oneof(
   fc.record({ type: fc.constant("state" as const), sessionId: id, name, value: json }),
   fc.record({ type: fc.constant("names" as const), sessionId: id, names: fc.subarray(["x", "y", "\ud83d"]) }),
   fc.record({ type: fc.constant("document" as const), kind: few, id: few, sessionId: id, value: json }),
+  fc.record({ type: fc.constant("document" as const), kind: few, id: few, value: json }),
+  fc.record({ type: fc.constant("no_document" as const), kind: few, id: few }),
   fc.record({ text: fc.constantFrom(...archived), sessionId: id }).map(({ text, sessionId }) => ({
     type: "archive" as const,
     sessionId,
@@ -115,6 +117,7 @@ const act: fc.Arbitrary<Act> = fc.oneof(
   fc.tuple(few, few).map(([key, bodyHash]): Act => (store) => store.claimKey({ scope: "s", key, bodyHash })),
   few.map((key): Act => (store) => store.releaseKey({ scope: "s", key })),
   fc.tuple(few, few).map(([kind, id]): Act => (store) => store.getDocument(kind, id)),
+  few.map((kind): Act => async (store) => (await store.listDocuments(kind)).map(({ id }) => id).sort()),
 );
 
 const steps: fc.Arbitrary<Step[]> = fc.array(

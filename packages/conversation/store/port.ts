@@ -12,6 +12,8 @@ export interface SessionRecord {
   readonly settings: unknown;
   /** The session that it was forked from. Default: none. */
   readonly parent?: string;
+  /** Name of the key with which it was made: lower case letters, digits, `-` and `_`. Default: the owner's. */
+  readonly by?: string | undefined;
 }
 
 /** A session in a list: its record, with what is asked for so that a list takes one query. */
@@ -34,14 +36,14 @@ export interface StoredEvent {
   readonly event: { readonly type: string } & Readonly<Record<string, unknown>>;
 }
 
-/** A small JSON document that belongs to a session and goes with it. */
+/** A small JSON document. */
 export interface StoredDocument {
   /** What sort of document it is. */
   readonly kind: string;
   /** Name, unique in its kind. */
   readonly id: string;
-  /** The session with which it goes. */
-  readonly sessionId: string;
+  /** The session with which it goes. Absent: it stays until somebody forgets it. */
+  readonly sessionId?: string;
   readonly value: unknown;
 }
 
@@ -81,6 +83,8 @@ export type StoreRecord =
   | { readonly type: "archive"; readonly sessionId: string; readonly ref: string; readonly content: string }
   /** A document, in place of the one of its kind and id. */
   | ({ readonly type: "document" } & StoredDocument)
+  /** No document of this kind and id any more, if there was one. */
+  | { readonly type: "no_document"; readonly kind: string; readonly id: string }
   /**
    * The response to a key that was claimed. With a `sessionId` it goes when that session goes.
    * @throws if the key isn't claimed.
@@ -97,20 +101,23 @@ export type StoreRecord =
 export interface Store {
   /** How it is shared with others that have it open. Absent: nobody else can have it open. */
   readonly shared?: SharedStore;
+  /** What of it is lost, as a sentence, found when it was opened. Absent: nothing that is known. */
+  readonly damage?: string;
   /** Writes all of these in their order, or none. */
   commit(records: readonly StoreRecord[]): Promise<void>;
   /** The session of this id, if there is one. */
   getSession(id: string): Promise<SessionRecord | undefined>;
   /**
    * Sessions, the newest first: those of a `kind`, made before the session `after`, with a `search` those whose title
-   * holds that text, A to Z in either case, and without `forks` none whose parent is there. Default limit: 100; default:
-   * of every kind, with forks.
+   * holds that text, A to Z in either case, those made with the key `by`, and without `forks` none whose parent is there.
+   * Default limit: 100; default: of every kind and key, with forks.
    */
   listSessions(options?: {
     readonly kind?: SessionRecord["kind"];
     readonly limit?: number;
     readonly after?: string;
     readonly search?: string;
+    readonly by?: string | undefined;
     readonly forks?: boolean;
   }): Promise<ListedSession[]>;
   /** How many sessions there are of a kind. Default: of every kind. */
@@ -162,6 +169,8 @@ export interface Store {
   readState(id: string, name: string): Promise<unknown>;
   /** The document of this kind and id, if there is one. */
   getDocument(kind: string, id: string): Promise<StoredDocument | undefined>;
+  /** All documents of a kind, by their ids: for kinds of which there are few. */
+  listDocuments(kind: string): Promise<StoredDocument[]>;
   /**
    * The session's archive. It gives only what this session put into it. Of a session that doesn't exist it gives
    * nothing, and takes nothing.

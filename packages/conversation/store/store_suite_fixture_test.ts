@@ -316,6 +316,42 @@ export function testStore(name: string, place: Place): void {
     assertEquals(await get(), [undefined, undefined]);
   });
 
+  test("documents of no session stay until they are forgotten, and are listed by their kind", async (store) => {
+    const document = (id: string, value: unknown) => ({ kind: "key", id, value });
+    const ids = ["b", "a", "Z", "\ud800 \0"];
+    await store.commit(ids.map((id) => ({ type: "document", ...document(id, id) })));
+    await store.commit([{ type: "document", kind: "other", id: "a", sessionId: "a", value: 1 }]);
+    const listed = async () => (await store.listDocuments("key")).map(({ id }) => id).sort();
+    assertEquals(await listed(), [...ids].sort());
+    await store.deleteSession("a");
+    assertEquals(await store.listDocuments("other"), []);
+    await store.commit([
+      { type: "no_document", kind: "key", id: "b" },
+      { type: "no_document", kind: "key", id: "none" },
+      { type: "document", ...document("a", 2) },
+    ]);
+    assertEquals(await listed(), ["Z", "a", "\ud800 \0"]);
+    assertEquals(await store.getDocument("key", "a"), document("a", 2));
+    assertEquals(await store.getDocument("key", "b"), undefined);
+  });
+
+  test("listSessions() tells apart who made a session", async (store) => {
+    const made = (id: string, by?: string) =>
+      ({ type: "session", id, kind: "agent", createdAtMs: 1, settings: { by: "eve" }, by }) as const;
+    await store.commit([made("x", "alice"), made("y", "alic"), made("z"), made("w", "alice")]);
+    const of = async (by: string) => (await store.listSessions({ by })).map(({ id }) => id);
+    assertEquals([await of("alice"), await of("alic"), await of("eve"), await of("none")], [
+      ["w", "x"],
+      ["y"],
+      [],
+      [],
+    ]);
+    assertEquals((await store.listSessions({ by: "alice", kind: "agent", after: "w" })).map(({ by }) => by), [
+      "alice",
+    ]);
+    assertEquals((await store.getSession("x"))?.by, "alice");
+  });
+
   test("archive() gives back every code unit, under the text's reference", async (store) => {
     const archive = store.archive("a");
     const anyUnits = fc.array(fc.integer({ min: 0, max: 0xffff })).map((units) =>

@@ -1,5 +1,5 @@
 import { type Archive, archiveRef } from "@tare/prune";
-import { jsonText, lowerCase, promiseOf, searchedJson } from "../json_text.ts";
+import { beginOfRecord, jsonText, lowerCase, plainRecord, promiseOf, searchedJson } from "../json_text.ts";
 import type {
   Hold,
   HolderRequest,
@@ -90,7 +90,7 @@ interface MemoryKey {
 }
 
 interface MemoryDocument {
-  readonly sessionId: string;
+  readonly sessionId: string | undefined;
   readonly json: string;
 }
 
@@ -187,10 +187,10 @@ function openTables(
   const writeOne = (record: StoreRecord, made: Set<string>): () => void => {
     switch (record.type) {
       case "session": {
-        const { id, kind, createdAtMs, settings, parent } = record;
+        const { id, kind, parent } = record;
         const texts = new Map(parent === undefined ? [] : named(parent).texts);
         if (sessions.has(id)) throw sessionExistsError(id);
-        const json = jsonText({ id, kind, createdAtMs, settings, parent });
+        const json = jsonText(plainRecord(record));
         made.add(id);
         return set(sessions, id, {
           held: new Held(),
@@ -227,11 +227,17 @@ function openTables(
       }
       case "document": {
         const { kind, id, sessionId, value } = record;
-        named(sessionId);
+        if (sessionId !== undefined) named(sessionId);
         return set(documents, jsonText([kind, id]), {
           sessionId,
           json: jsonText({ kind, id, sessionId, value }),
         });
+      }
+      case "no_document": {
+        const name = jsonText([record.kind, record.id]);
+        const before = documents.get(name);
+        documents.delete(name);
+        return () => void (before && documents.set(name, before));
       }
       case "answer":
         return answer(record.requestId, jsonText(record.answer));
@@ -304,12 +310,14 @@ function openTables(
   const store: Store = {
     commit,
     getSession: (id) => settle(() => parsed(sessions.get(id)?.record) as SessionRecord | undefined),
-    listSessions: ({ kind: wantedKind, limit = 100, after, search = "", forks = true } = {}) =>
+    listSessions: ({ kind: wantedKind, limit = 100, after, search = "", by, forks = true } = {}) =>
       settle(() => {
         const newest = [...sessions.values()].reverse();
         const from = after === undefined ? 0 : newest.indexOf(named(after)) + 1;
         const wanted = searchedJson(search);
-        const found = newest.slice(from).filter(({ kind, state, parent }) =>
+        const begin = beginOfRecord(by);
+        const found = newest.slice(from).filter(({ kind, state, parent, record }) =>
+          record.startsWith(begin) &&
           (wantedKind === undefined || kind === wantedKind) &&
           (wanted === "" || lowerCase(state.get("title") ?? "").includes(wanted)) &&
           (forks || parent === undefined || !sessions.has(parent))
@@ -373,6 +381,11 @@ function openTables(
     readState: (id, name) => settle(() => parsed(named(id).state.get(name))),
     getDocument: (kind, id) =>
       settle(() => parsed(documents.get(jsonText([kind, id]))?.json) as StoredDocument | undefined),
+    listDocuments: (kind) =>
+      settle(() =>
+        [...documents.values()].map(({ json }) => JSON.parse(json) as StoredDocument)
+          .filter((one) => one.kind === kind).sort((a, b) => a.id < b.id ? -1 : 1)
+      ),
     archive: (sessionId): Archive => ({
       async put(content) {
         const ref = await archiveRef(content);

@@ -3,7 +3,7 @@ import { createHash } from "node:crypto";
 import { zstdDecompressSync } from "node:zlib";
 import { textFromBytes } from "@tare/prune";
 import type { ContentsItem, StoreContents } from "../contents.ts";
-import { columnText, jsonText, nameIn } from "../json_text.ts";
+import { columnText, jsonText, nameIn, plainRecord } from "../json_text.ts";
 import type { SessionRecord, StoredDocument } from "../port.ts";
 import { StoreError } from "../store_error.ts";
 import { connectionsTo, type OwnConnection, type Value } from "./connections.ts";
@@ -212,9 +212,9 @@ async function writeAll(connection: OwnConnection, items: AsyncIterable<Contents
         break;
       }
       case "session": {
-        const { id, kind, createdAtMs, settings, parent, touchedAtMs } = item;
+        const { id, kind, parent, touchedAtMs } = item;
         last = 0;
-        const json = jsonText({ id, kind, createdAtMs, settings, parent });
+        const json = jsonText(plainRecord(item));
         add("sessions", columnText(id), json, parent && columnText(parent), kind, String(touchedAtMs));
         break;
       }
@@ -239,7 +239,8 @@ async function writeAll(connection: OwnConnection, items: AsyncIterable<Contents
       case "document": {
         const { kind, id, sessionId, value } = item;
         const json = jsonText({ kind, id, sessionId, value });
-        add("documents", columnText(sessionId), columnText(kind), columnText(id), json);
+        const session = sessionId === undefined ? undefined : columnText(sessionId);
+        add("documents", session, columnText(kind), columnText(id), json);
         break;
       }
       case "key": {

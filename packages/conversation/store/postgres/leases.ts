@@ -21,6 +21,8 @@ export interface Leases {
   writer(): Promise<Writer>;
   /** Runs what has to do with these sessions, one after the other of each. */
   inOrder<T>(sessionIds: readonly string[], act: () => Promise<T>): Promise<T>;
+  /** By how many milliseconds the database's clock is ahead of this machine's, as of the newest renewal. */
+  aheadMs(): number;
   /** A session that was removed is nobody's. */
   forget(sessionId: string): void;
   /** Gives all back. */
@@ -55,6 +57,7 @@ export async function openLeases(connections: Connections, options: LeaseOptions
   let others: ReadonlySet<string> = new Set();
   const turns = new Map<string, Promise<unknown>>();
   let me = newMember();
+  let aheadMs = 0;
 
   const query = async <Row>(sql: string, values: Parameters<Connections["query"]>[1]): Promise<Row> => {
     try {
@@ -97,12 +100,13 @@ export async function openLeases(connections: Connections, options: LeaseOptions
     const member = me;
     await join(member);
     const sentMs = clock();
-    const [row] = await talk.query<{ readonly ids: readonly string[] | null }>(
-      "SELECT tare.renew($1) AS ids",
+    const [row] = await talk.query<{ readonly ids: readonly string[] | null; readonly now: number }>(
+      'SELECT tare.renew($1) AS ids, (extract(epoch FROM clock_timestamp()) * 1000)::float8 AS "now"',
       [
         member.id,
       ],
     );
+    if (row) aheadMs = row.now - Date.now();
     if (member !== me || !isOpen) return;
     if (!row?.ids) return lose(member);
     sureFrom(member, sentMs);
@@ -234,6 +238,7 @@ export async function openLeases(connections: Connections, options: LeaseOptions
       return { server: member.id, placeOf: (sessionId) => member.held.get(sessionId)?.place };
     },
     inOrder,
+    aheadMs: () => aheadMs,
     forget: (sessionId) => void me.held.delete(sessionId),
     async close() {
       isOpen = false;

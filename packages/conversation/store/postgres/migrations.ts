@@ -92,7 +92,8 @@ const TABLES = `
   CREATE TABLE tare.documents (
     kind text NOT NULL,
     id text NOT NULL,
-    session bigint NOT NULL,
+    -- NULL: it goes with none.
+    session bigint,
     json text NOT NULL,
     PRIMARY KEY (kind, id)
   );
@@ -313,10 +314,16 @@ const FUNCTIONS = `
   CREATE FUNCTION tare.put_document(session_id text, the_kind text, the_id text, the_json text)
   RETURNS integer LANGUAGE plpgsql AS $$
   BEGIN
-    INSERT INTO tare.documents VALUES (the_kind, the_id, tare.kept_key_of(session_id), the_json)
-      ON CONFLICT (kind, id) DO UPDATE SET session = excluded.session, json = excluded.json;
+    INSERT INTO tare.documents VALUES (
+      the_kind, the_id, CASE WHEN session_id IS NOT NULL THEN tare.kept_key_of(session_id) END, the_json
+    ) ON CONFLICT (kind, id) DO UPDATE SET session = excluded.session, json = excluded.json;
     RETURN 1;
   END $$;
+
+  CREATE FUNCTION tare.drop_document(the_kind text, the_id text) RETURNS integer LANGUAGE sql AS $$
+    DELETE FROM tare.documents WHERE kind = the_kind AND id = the_id;
+    SELECT 1
+  $$;
 
   CREATE FUNCTION tare.put_response(
     the_scope text, the_key text, session_id text, now_ms bigint, the_commit uuid, the_json text

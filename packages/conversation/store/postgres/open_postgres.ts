@@ -2,7 +2,7 @@ import { createHash } from "node:crypto";
 import { zstdDecompressSync } from "node:zlib";
 import { checkGiven } from "@tare/messages";
 import { type Archive, archiveRef, textFromBytes } from "@tare/prune";
-import { columnText, nameIn, searchedJson } from "../json_text.ts";
+import { beginOfRecord, columnText, nameIn, searchedJson } from "../json_text.ts";
 import type { ListedSession, SharedStore, Store, StoredDocument, StoredEvent, StoreRecord } from "../port.ts";
 import { noSessionError, StoreError } from "../store_error.ts";
 import { type Connections, connectionsTo, type Value } from "./connections.ts";
@@ -32,7 +32,10 @@ const EXPIRED = 50;
  * @throws {StoreError} if the database can't be reached, refuses, is too old, or a newer program made its tables.
  */
 export async function openPostgresStore(url: string, options: {
-  /** Milliseconds since the epoch; idempotency keys expire by it. Default: the system's clock. */
+  /**
+   * Milliseconds since the epoch, by which keys and idle sessions expire. Default: the database's clock, so that no server's
+   * own one decides for the others.
+   */
   readonly now?: () => number;
   /** Idempotency keys that are kept, to a tenth; the oldest answers beyond are forgotten. Default: 10,000. */
   readonly maxKeys?: number;
@@ -54,7 +57,7 @@ export async function openPostgresStore(url: string, options: {
 > {
   checkGiven("openPostgresStore()", { url }, { url: "string" });
   const { timeoutMs = 10_000, maxConnections = 4, leaseMs = 10_000, renewMs = leaseMs / 3 } = options;
-  const { now = Date.now, maxKeys = 10_000, clock = () => performance.now() } = options;
+  const { now, maxKeys = 10_000, clock = () => performance.now() } = options;
   if (!/^postgres(ql)?:\/\//.test(url)) {
     throw new TypeError(
       "Cannot open a store: its URL isn't of the form postgres://user:password@host:port/database",
@@ -70,7 +73,11 @@ export async function openPostgresStore(url: string, options: {
       await connection.close();
     }
     const leases = await openLeases(connections, { leaseMs, renewMs, clock });
-    const store = storeOver(connections, { leases, place, now, maxKeys });
+    const aheadMs = now ? () => 0 : leases.aheadMs;
+    const store = storeOver(connections, {
+      ...{ leases, place, maxKeys, aheadMs },
+      now: now ?? (() => Date.now() + aheadMs()),
+    });
     await store.sweep();
     return store.port;
   } catch (error) {
@@ -81,10 +88,12 @@ export async function openPostgresStore(url: string, options: {
 
 function storeOver(
   connections: Connections,
-  { leases, place, now, maxKeys }: {
+  { leases, place, now, aheadMs, maxKeys }: {
     readonly leases: Leases;
     readonly place: string;
     readonly now: () => number;
+    /** By how much that is ahead of who says since when sessions are idle. */
+    readonly aheadMs: () => number;
     readonly maxKeys: number;
   },
 ): { readonly port: Store & { readonly shared: SharedStore }; sweep(): Promise<void> } {
@@ -111,7 +120,7 @@ function storeOver(
   const writeRaw = (sessionIds: Iterable<string>, fill: (calls: CallList) => void) =>
     leases.inOrder([...new Set(sessionIds)], async () => {
       if (closing) throw new Error("Cannot use the store: it is closed");
-      const [commitId, nowMs] = [crypto.randomUUID(), now()];
+      const [commitId, nowMs] = [crypto.randomUUID(), Math.floor(now())];
       for (;;) {
         const writer = await leases.writer();
         const calls = new CallList(writer, { commitId, nowMs });
@@ -181,7 +190,7 @@ function storeOver(
       ]);
       return row && JSON.parse(row.json);
     },
-    async listSessions({ kind, limit = 100, after, search = "", forks = true } = {}) {
+    async listSessions({ kind, limit = 100, after, search = "", by, forks = true } = {}) {
       const { key } = after === undefined
         ? { key: Number.MAX_SAFE_INTEGER }
         : await ofSession<{ key: number }>(after, "SELECT key FROM tare.sessions WHERE id = $1");
@@ -193,11 +202,12 @@ function storeOver(
          FROM tare.sessions s JOIN tare.heads h ON h.session = s.key
            LEFT JOIN tare.state totals ON totals.session = s.key AND totals.name = 'totals'
            LEFT JOIN tare.state titles ON titles.session = s.key AND titles.name = 'title'
-         WHERE h.session < $1::bigint ${kind === undefined ? "" : "AND h.kind = $5"}
+         WHERE h.session < $1::bigint ${kind === undefined ? "" : "AND h.kind = $6"}
            AND ($2::text = '' OR strpos(lower(titles.json COLLATE "C"), $2::text COLLATE "C") > 0)
            AND ($3::boolean OR s.parent IS NULL OR s.parent NOT IN (SELECT id FROM tare.sessions))
-         ORDER BY h.session DESC LIMIT $4`,
-        [key, searchedJson(search), forks, limit, ...kind === undefined ? [] : [kind]],
+           AND starts_with(s.json, $4::text)
+         ORDER BY h.session DESC LIMIT $5`,
+        [key, searchedJson(search), forks, beginOfRecord(by), limit, ...kind === undefined ? [] : [kind]],
       );
       return rows.map(({ json, last, totals, title, is_held }): ListedSession => ({
         ...JSON.parse(json),
@@ -216,7 +226,7 @@ function storeOver(
       const rows = await query<{ id: string }>(
         `SELECT s.id FROM tare.heads h JOIN tare.sessions s ON s.key = h.session
          WHERE h.kind = $1 AND h.touched_at_ms <= $2::bigint ORDER BY h.touched_at_ms, s.key LIMIT $3`,
-        [kind, Math.floor(beforeMs), limit],
+        [kind, Math.floor(beforeMs + aheadMs()), limit],
       );
       return rows.map(({ id }) => nameIn(id));
     },
@@ -251,7 +261,8 @@ function storeOver(
           [kind, last, EXPIRED],
         ))?.last;
       }
-      const limits = [kind, Math.floor(beforeMs), Math.min(Number.MAX_SAFE_INTEGER, Math.floor(maxBytes))];
+      const idleBeforeMs = Math.floor(beforeMs + aheadMs());
+      const limits = [kind, idleBeforeMs, Math.min(Number.MAX_SAFE_INTEGER, Math.floor(maxBytes))];
       for (let expired = 0;;) {
         const row = await first<{ count: number }>(
           "SELECT tare.expire($1, $2::bigint, $3::bigint, $4::integer) AS count",
@@ -301,6 +312,13 @@ function storeOver(
         ],
       );
       return row && JSON.parse(row.json) as StoredDocument;
+    },
+    async listDocuments(kind) {
+      const rows = await query<{ json: string }>(
+        'SELECT json FROM tare.documents WHERE kind = $1 ORDER BY id COLLATE "C"',
+        [columnText(kind)],
+      );
+      return rows.map(({ json }) => JSON.parse(json) as StoredDocument);
     },
     archive: (sessionId): Archive => ({
       async put(content) {

@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
 import { zstdCompressSync } from "node:zlib";
 import { bytesFromText } from "@tare/prune";
-import { columnText, jsonText } from "../json_text.ts";
+import { columnText, jsonText, plainRecord } from "../json_text.ts";
 import type { StoreRecord } from "../port.ts";
 import { notAskedError } from "../store_error.ts";
 import type { Value } from "./connections.ts";
@@ -147,8 +147,8 @@ export function addRecord(calls: CallList, record: StoreRecord): void {
   const optional = (name: string | undefined) => name === undefined ? "NULL" : calls.value(columnText(name));
   switch (record.type) {
     case "session": {
-      const { id, kind, createdAtMs, settings, parent } = record;
-      const json = calls.value(jsonText({ id, kind, createdAtMs, settings, parent }));
+      const { id, kind, parent } = record;
+      const json = calls.value(jsonText(plainRecord(record)));
       const place = calls.shared(`session ${id}`, columnText(id));
       const once = calls.commitIdOnce(place);
       calls.call("put_session", place, calls.value(kind), json, optional(parent), calls.now(), once);
@@ -190,7 +190,9 @@ export function addRecord(calls: CallList, record: StoreRecord): void {
     }
     case "document": {
       const { kind, id, sessionId, value } = record;
-      const place = calls.shared(`session ${sessionId}`, columnText(sessionId));
+      const place = sessionId === undefined
+        ? "NULL"
+        : calls.shared(`session ${sessionId}`, columnText(sessionId));
       const name = [calls.value(columnText(kind)), calls.value(columnText(id))];
       return calls.call(
         "put_document",
@@ -199,6 +201,12 @@ export function addRecord(calls: CallList, record: StoreRecord): void {
         calls.value(jsonText({ kind, id, sessionId, value })),
       );
     }
+    case "no_document":
+      return calls.call(
+        "drop_document",
+        calls.value(columnText(record.kind)),
+        calls.value(columnText(record.id)),
+      );
     case "response": {
       const { scope, key, sessionId, response } = record;
       const name = [calls.value(columnText(scope)), calls.value(columnText(key))];

@@ -4,7 +4,7 @@ import { bytesFromText } from "@tare/prune";
 import { zstdCompressSync } from "node:zlib";
 import type { ContentsItem, StoreContents } from "../contents.ts";
 import type { SessionRecord, StoredDocument } from "../port.ts";
-import { columnText, nameIn, promiseOf } from "../json_text.ts";
+import { columnText, nameIn, plainRecord, promiseOf } from "../json_text.ts";
 import { type Database, fromStoredJson, openDatabase, type StoredJson, toStoredJson } from "./database.ts";
 import { corruptError } from "./file_error.ts";
 import { MIGRATIONS } from "./migrations.ts";
@@ -219,8 +219,8 @@ function itemWriter(database: Database): (item: ContentsItem) => void {
         insertText.run(item.ref, zstdCompressSync(bytesFromText(item.content)));
         return;
       case "session": {
-        const { id, kind, createdAtMs, settings, parent, touchedAtMs } = item;
-        const { json, crc } = toStoredJson({ id, kind, createdAtMs, settings, parent });
+        const { id, kind, parent, touchedAtMs } = item;
+        const { json, crc } = toStoredJson(plainRecord(item));
         session = insertSession.get(id, json, crc, parent ?? null)!.key;
         last = 0;
         insertActivity.run(session, kind, touchedAtMs);
@@ -249,7 +249,8 @@ function itemWriter(database: Database): (item: ContentsItem) => void {
       case "document": {
         const { kind, id, sessionId, value } = item;
         const { json, crc } = toStoredJson({ kind, id, sessionId, value });
-        insertDocument.run(kind, id, selectKey.get(sessionId)!.key, json, crc);
+        const place = sessionId === undefined ? null : selectKey.get(sessionId)!.key;
+        insertDocument.run(kind, id, place, json, crc);
         return;
       }
       case "key": {

@@ -66,6 +66,32 @@ Deno.test("openStore() refuses a file that was emptied while its log holds what 
     assertEquals(Deno.readTextFileSync(`${path}-wal`), "committed");
   }));
 
+Deno.test("openStore() refuses a file that is gone or empty beside its lock, and begins anew without that", () =>
+  withBytes(async ({ path, bytes }) => {
+    const gone = async (state: string) => {
+      const error = await assertRejects(() => openStore(path), StoreError);
+      assertEquals([error.code, error.message], [
+        "corrupt",
+        `Cannot read the store ${path}: it is ${state}, but ${path}.lock says that there was one. Restore it from a ` +
+        `backup, or move ${path}.lock away to begin anew.`,
+      ]);
+    };
+    Deno.writeTextFileSync(path, "");
+    await gone("empty");
+    Deno.removeSync(path);
+    await gone("missing");
+    await gone("missing");
+    Deno.writeFileSync(path, bytes);
+    const restored = await openStore(path);
+    assertEquals(await restored.countSessions(), 2);
+    await restored.close();
+    Deno.removeSync(path);
+    Deno.removeSync(`${path}.lock`);
+    const anew = await openStore(path);
+    assertEquals(await anew.countSessions(), 0);
+    await anew.close();
+  }));
+
 /** Copies a store that is open, its log included, as a killed process leaves it, and gives the warnings of its start. */
 async function opened(path: string, { damage = () => {} }: { readonly damage?: (log: Uint8Array) => void }) {
   const copy = `${path}.copy`;
@@ -76,8 +102,10 @@ async function opened(path: string, { damage = () => {} }: { readonly damage?: (
   const warnings: string[] = [];
   const store = await openStore(copy, { onWarning: (warning) => warnings.push(warning) });
   const sessions = await store.countSessions();
+  assertEquals(store.damage, warnings[0]);
   await store.close();
   const again = await openStore(copy, { onWarning: (warning) => warnings.push(`again: ${warning}`) });
+  assertEquals(again.damage, undefined);
   await again.close();
   return { warnings, sessions, log, kept: `${copy}-wal.damaged` };
 }

@@ -16,7 +16,7 @@ import { DatabaseSync, type SQLInputValue } from "node:sqlite";
 import { crc32 } from "node:zlib";
 import { jsonText } from "../json_text.ts";
 import { StoreError } from "../store_error.ts";
-import { corruptError, lostError, toOpenError, toStoreError } from "./file_error.ts";
+import { corruptError, goneError, lostError, toOpenError, toStoreError } from "./file_error.ts";
 import { APPLICATION_ID, type Migration } from "./migrations.ts";
 
 /** A prepared statement. */
@@ -30,6 +30,8 @@ interface Statement<Row> {
 /** An open SQLite file that is this process's alone. Everything throws a {@linkcode StoreError} if the file fails. */
 export interface Database {
   readonly path: string;
+  /** What of it is lost, as a sentence. Absent: nothing that is known. */
+  readonly damage?: string;
   /** Prepares a statement. The caller knows the form of its rows. */
   prepare<Row = never>(sql: string): Statement<Row>;
   /**
@@ -114,15 +116,18 @@ export function openDatabase(path: string, options: DatabaseOptions): Database {
     mkdirSync(dirname(file), { recursive: true, mode: 0o700 });
     lock = openLock(`${file}.lock`);
     lock.exec("BEGIN IMMEDIATE");
-    createFile(file);
-    const damage = damageOfLog(`${file}-wal`);
-    if (damage) options.onWarning?.(keepDamagedLog(file, damage));
+    const wasThere = firstValue(lock, "PRAGMA user_version") === 1;
+    createFile(file, wasThere);
+    const found = damageOfLog(`${file}-wal`);
+    const damage = found && keepDamagedLog(file, found);
+    if (damage !== undefined) options.onWarning?.(damage);
     connection = new DatabaseSync(file, { enableForeignKeyConstraints: false });
     prepareFile(connection, { ...options, file });
     // Else the same damage would be told of again.
-    if (damage) connection.exec("PRAGMA wal_checkpoint(TRUNCATE)");
+    if (damage !== undefined) connection.exec("PRAGMA wal_checkpoint(TRUNCATE)");
+    if (!wasThere) markLock(lock);
     const reserve = openReserve(`${file}.reserve`, options.reserveBytes ?? 0);
-    return databaseOver(connection, { file, lock, reserve, maxBytes: options.maxBytes });
+    return databaseOver(connection, { file, lock, reserve, damage, maxBytes: options.maxBytes });
   } catch (error) {
     connection?.close();
     lock?.close();
@@ -130,7 +135,7 @@ export function openDatabase(path: string, options: DatabaseOptions): Database {
   }
 }
 
-/** A file that stays empty: nothing in it is ever committed. */
+/** A file that holds nothing but whether there was a store beside it. */
 function openLock(path: string): DatabaseSync {
   try {
     // To open and close it where it is there already would lose the lock that this process may have.
@@ -139,16 +144,29 @@ function openLock(path: string): DatabaseSync {
     if (!existsSync(path)) throw error;
   }
   const lock = new DatabaseSync(path);
-  lock.exec("PRAGMA busy_timeout = 0; PRAGMA journal_mode = MEMORY");
+  // What is locked stays so from one transaction to the next.
+  lock.exec("PRAGMA busy_timeout = 0; PRAGMA journal_mode = MEMORY; PRAGMA locking_mode = EXCLUSIVE");
   return lock;
 }
 
-function createFile(file: string): void {
+/** Notes in the lock that there is a store now, so that one that is gone isn't taken for one that never was. */
+function markLock(lock: DatabaseSync): void {
+  try {
+    lock.exec("PRAGMA user_version = 1; COMMIT");
+  } catch {
+    // There is no room for it on the disk; the next start tries again.
+    if (lock.isTransaction) lock.exec("ROLLBACK");
+  }
+  lock.exec("BEGIN IMMEDIATE");
+}
+
+function createFile(file: string, wasThere: boolean): void {
   const held = sizeOf(`${file}-wal`) > 0 ? `${file}-wal holds what was written to it` : undefined;
   const size = statSync(file, { throwIfNoEntry: false })?.size;
   // SQLite takes such a file for a new one and deletes its log, with all that was committed.
   if (size === 0 && held) throw corruptError(file, `it is empty, but ${held}`);
   if (size === undefined && held) throw corruptError(file, `it is missing, but ${held}`);
+  if (wasThere && !size) throw goneError(file, size === 0 ? "empty" : "missing");
   if (size === undefined) closeSync(openSync(file, "wx", 0o600));
   else if (size > 0 && size < LEAST_BYTES) throw corruptError(file, `it has only ${size} bytes`);
 }
@@ -227,10 +245,11 @@ function firstValue(connection: DatabaseSync, sql: string): unknown {
 
 function databaseOver(
   connection: DatabaseSync,
-  { file, lock, reserve, maxBytes }: Pick<DatabaseOptions, "maxBytes"> & {
+  { file, lock, reserve, damage, maxBytes }: Pick<DatabaseOptions, "maxBytes"> & {
     readonly file: string;
     readonly lock: DatabaseSync;
     readonly reserve: Reserve;
+    readonly damage: string | undefined;
   },
 ): Database {
   // Reading makes sure that there is a log.
@@ -288,6 +307,7 @@ function databaseOver(
   };
   return {
     path: file,
+    ...(damage !== undefined && { damage }),
     prepare,
     transaction,
     release(write) {

@@ -7,6 +7,15 @@ export function corruptError(path: string, state: string, options?: ErrorOptions
   return new StoreError("corrupt", `Cannot read the store ${path}: ${state}. ${RESTORE}`, options);
 }
 
+/** An error about a file that isn't there any more, or nothing of it. */
+export function goneError(path: string, state: "missing" | "empty"): StoreError {
+  const advice = `Restore it from a backup, or move ${path}.lock away to begin anew.`;
+  return new StoreError(
+    "corrupt",
+    `Cannot read the store ${path}: it is ${state}, but ${path}.lock says that there was one. ${advice}`,
+  );
+}
+
 /** An error about a file that another process has open. */
 function lockedError(path: string, options?: ErrorOptions): StoreError {
   const message = `Cannot open the store ${path}: another process has it open. Stop it, or use another file.`;

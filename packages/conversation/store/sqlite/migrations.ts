@@ -95,7 +95,8 @@ const TABLES = `
   CREATE TABLE documents (
     kind TEXT NOT NULL,
     id TEXT NOT NULL,
-    session INTEGER NOT NULL REFERENCES sessions ON DELETE CASCADE,
+    -- NULL: it goes with none.
+    session INTEGER REFERENCES sessions ON DELETE CASCADE,
     json TEXT NOT NULL,
     crc INTEGER NOT NULL,
     PRIMARY KEY (kind, id)

@@ -1,7 +1,7 @@
 import { checkGiven } from "@tare/messages";
 import { type Archive, archiveRef } from "@tare/prune";
 import { readSync } from "node:fs";
-import { columnText, promiseOf, searchedJson } from "../json_text.ts";
+import { beginOfRecord, columnText, plainRecord, promiseOf, searchedJson } from "../json_text.ts";
 import type {
   IdempotencyKey,
   ListedSession,
@@ -117,10 +117,11 @@ async function storeIn(
        LEFT JOIN state AS titles ON titles.session = key AND titles.name = 'title'
      WHERE ${kind} activity.session < ?1 AND (?2 = '' OR instr(lower(titles.json), ?2) > 0)
        AND (?3 OR parent IS NULL OR parent NOT IN (SELECT id FROM sessions))
-     ORDER BY activity.session DESC LIMIT ?4`,
+       AND substr(sessions.json, 1, length(?4)) = ?4
+     ORDER BY activity.session DESC LIMIT ?5`,
     );
   const selectPage = pageOf("");
-  const selectPageOfKind = pageOf("activity.kind = ?5 AND");
+  const selectPageOfKind = pageOf("activity.kind = ?6 AND");
   const selectCount = database.prepare<{ count: number }>("SELECT count(*) AS count FROM activity");
   const selectCountOfKind = database.prepare<{ count: number }>(
     "SELECT count(*) AS count FROM activity WHERE kind = ?",
@@ -145,17 +146,21 @@ async function storeIn(
   const selectDocument = database.prepare<StoredJson>(
     "SELECT json, crc FROM documents WHERE kind = ? AND id = ?",
   );
+  const selectDocuments = database.prepare<StoredJson>(
+    "SELECT json, crc FROM documents WHERE kind = ? ORDER BY id",
+  );
   const value = (row: StoredJson | undefined) => row && fromStoredJson(row, path);
 
   // Of what an earlier process removed.
   await sweep();
   return {
+    ...(database.damage !== undefined && { damage: database.damage }),
     commit,
     getSession: (id) => promiseOf(() => value(selectSession.get(id)) as SessionRecord | undefined),
-    listSessions: ({ kind, limit = 100, after, search = "", forks = true } = {}) =>
+    listSessions: ({ kind, limit = 100, after, search = "", by, forks = true } = {}) =>
       promiseOf(() => {
         const from = after === undefined ? Number.MAX_SAFE_INTEGER : keyOf(after);
-        const which = [from, searchedJson(search), Number(forks), limit];
+        const which = [from, searchedJson(search), Number(forks), beginOfRecord(by), limit];
         const rows = kind === undefined ? selectPage.all(...which) : selectPageOfKind.all(...which, kind);
         return rows.map(({ last, totals, totalsCrc, title, titleCrc, ...stored }): ListedSession => ({
           ...value(stored) as SessionRecord,
@@ -199,6 +204,8 @@ async function storeIn(
     readState: (id, name) => promiseOf(() => value(selectState.get(keyOf(id), name))),
     getDocument: (kind, id) =>
       promiseOf(() => value(selectDocument.get(kind, id)) as StoredDocument | undefined),
+    listDocuments: (kind) =>
+      promiseOf(() => selectDocuments.all(kind).map((row) => value(row) as StoredDocument)),
     archive: (sessionId): Archive => ({
       async put(content) {
         const ref = await archiveRef(content);
@@ -315,11 +322,12 @@ function recordWriter(
     `INSERT INTO documents VALUES (?, ?, ?, ?, ?) ON CONFLICT DO UPDATE
      SET session = excluded.session, json = excluded.json, crc = excluded.crc`,
   );
+  const deleteDocument = database.prepare("DELETE FROM documents WHERE kind = ? AND id = ?");
   return (record) => {
     switch (record.type) {
       case "session": {
-        const { id, kind, createdAtMs, settings, parent } = record;
-        const { json, crc } = toStoredJson({ id, kind, createdAtMs, settings, parent });
+        const { id, kind, parent } = record;
+        const { json, crc } = toStoredJson(plainRecord(record));
         const from = parent === undefined ? undefined : keyOf(parent);
         if (insertSession.run(id, json, crc, parent ?? null) === 0) throw sessionExistsError(id);
         insertActivity.run(kind, now());
@@ -354,9 +362,12 @@ function recordWriter(
       case "document": {
         const { kind, id, sessionId, value } = record;
         const { json, crc } = toStoredJson({ kind, id, sessionId, value });
-        upsertDocument.run(kind, id, keyOf(sessionId), json, crc);
+        upsertDocument.run(kind, id, sessionId === undefined ? null : keyOf(sessionId), json, crc);
         return;
       }
+      case "no_document":
+        deleteDocument.run(record.kind, record.id);
+        return;
       case "response":
         return respond(record);
       case "answer":

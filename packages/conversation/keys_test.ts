@@ -1,0 +1,139 @@
+import { assertEquals, assertMatch, assertRejects } from "@std/assert";
+import {
+  GUEST,
+  isSecret,
+  Keys,
+  type Keys as AnyKeys,
+  memoryStore,
+  OWNER,
+  sharedMemory,
+} from "@tare/conversation";
+
+const NOON = Date.UTC(2026, 0, 31, 12);
+
+Deno.test("Keys knows the owner by a secret, and others by what they were given, of which the store holds hashes alone", async () => {
+  const store = memoryStore();
+  const keys = new Keys({ store, owners: ["correct-horse"], now: () => NOON });
+  const secret = await keys.add({ name: "alice", routes: ["gateway"], budgetUsdPerDay: 5, perMinute: 60 });
+  assertEquals(isSecret(secret), true);
+  assertEquals(await keys.find("correct-horse"), OWNER);
+  const { name, routes } = await keys.find(secret) ?? {};
+  assertEquals([name, routes], ["alice", ["gateway"]]);
+  for (const wrong of ["", "wrong", "correct-horse ", `${secret}x`, secret.replace("tare_", ""), "alice"]) {
+    assertEquals(await keys.find(wrong), undefined, wrong);
+  }
+  const settings = {
+    name: "alice",
+    routes: ["gateway"],
+    budgetUsdPerDay: 5,
+    perMinute: 60,
+    createdAtMs: NOON,
+  };
+  assertEquals(await keys.list() as unknown, [{ ...settings, spentUsd: 0 }]);
+  assertEquals(JSON.stringify(await store.listDocuments("key")).includes(secret.slice(5, 15)), false);
+  // Another process finds it there.
+  assertEquals((await new Keys({ store, owners: [] }).find(secret))?.name, "alice");
+  assertEquals([await keys.remove("alice"), await keys.remove("alice")], [true, false]);
+  assertEquals([await keys.find(secret), await keys.list()], [undefined, []]);
+});
+
+Deno.test("Keys.add() refuses names that are taken or can't be", async () => {
+  const keys = new Keys({ store: memoryStore(), owners: [] });
+  await keys.add({ name: "a", routes: ["agent"] });
+  await assertRejects(
+    () => keys.add({ name: "a", routes: ["agent"] }),
+    RangeError,
+    "Cannot add key a: there is one of that name. Remove it first.",
+  );
+  for (const name of ["", "owner", "guest", "A", "a b", "-a", 'a","id":"', "a".repeat(41)]) {
+    await assertRejects(() => keys.add({ name, routes: ["agent"] }), RangeError, "Cannot add key");
+  }
+});
+
+Deno.test("Keys says no by the route, by the day's budget, where a price isn't known, and once a key is gone", async () => {
+  let nowMs = NOON;
+  const store = memoryStore();
+  const keys = new Keys({ store, owners: [], now: () => nowMs });
+  await keys.add({ name: "alice", routes: ["gateway"], budgetUsdPerDay: 1 });
+  const alice = (await keys.list())[0]!;
+  const told = (refusal: ReturnType<AnyKeys["spent"]>) => refusal && [refusal.status, refusal.message];
+  assertEquals(told(keys.refusal(alice, "agent")), [
+    403,
+    "Cannot answer: key alice is for gateway, and this is agent.",
+  ]);
+  assertEquals(keys.refusal(alice, "gateway"), undefined);
+  assertMatch(keys.spent("alice", false)?.message ?? "", /what this would cost isn't known.*TARE_PRICE/);
+  keys.paid("alice", 0.75);
+  assertEquals(keys.refusal(alice, "gateway"), undefined);
+  // What has begun may pass it.
+  keys.paid("alice", 0.5);
+  const spent = [
+    402,
+    "Cannot answer: key alice has spent its budget of $1 for today, $1.2500. It goes on at 2026-02-01T00:00Z, " +
+    "or when the owner gives it more.",
+  ];
+  assertEquals(told(keys.refusal(alice, "gateway")), spent);
+  await keys.close();
+  // A restart forgives nothing, and neither does another key of that name.
+  const next = new Keys({ store, owners: [], now: () => nowMs });
+  assertEquals((await next.list())[0]?.spentUsd, 1.25);
+  assertEquals(told(next.refusal(alice, "gateway")), spent);
+  await next.remove("alice");
+  assertEquals(told(next.spent("alice")), [
+    403,
+    "Cannot go on: key alice was removed, and this would be paid for under it.",
+  ]);
+  await next.add({ name: "alice", routes: ["gateway"], budgetUsdPerDay: 1 });
+  assertEquals(told(next.refusal(alice, "gateway")), spent);
+  nowMs += 12 * 60 * 60_000;
+  assertEquals(next.refusal(alice, "gateway"), undefined);
+  // The day before leaves with the first call of the next.
+  next.paid("alice", 0.25);
+  await next.close();
+  assertEquals((await store.listDocuments("key_spent")).map(({ value }) => value), [
+    { name: "alice", day: "2026-02-01", usd: 0.25 },
+  ]);
+  // The owner and guests have no budget.
+  assertEquals([next.spent(undefined), next.spent(GUEST.name)], [undefined, undefined]);
+});
+
+Deno.test("Keys.count() lets so many requests through in a minute", async () => {
+  let nowMs = NOON;
+  const keys = new Keys({ store: memoryStore(), owners: ["o"], now: () => nowMs });
+  await keys.add({ name: "alice", routes: ["gateway"], perMinute: 2 });
+  const alice = (await keys.list())[0]!;
+  nowMs += 40_000;
+  assertEquals([keys.count(alice), keys.count(alice)], [undefined, undefined]);
+  assertEquals(keys.count(alice), {
+    status: 429,
+    code: "rate_limit_exceeded",
+    message: "Cannot answer: key alice may ask 2 times a minute. Try again in 20 s.",
+    retryAfterS: 20,
+  });
+  assertEquals([keys.count(OWNER), keys.count(GUEST)], [undefined, undefined]);
+  nowMs += 20_000;
+  assertEquals(keys.count(alice), undefined);
+});
+
+Deno.test("Keys of several servers on one store are the same a second later, and what was spent adds up", async () => {
+  let nowMs = NOON;
+  const memory = sharedMemory();
+  const [one, other] = [1, 2].map(() =>
+    new Keys({ store: memory.open().store, owners: [], now: () => nowMs })
+  );
+  const secret = await one!.add({ name: "alice", routes: ["gateway"], budgetUsdPerDay: 1 });
+  const alice = await other!.find(secret);
+  assertEquals(alice?.name, "alice");
+  one!.paid("alice", 0.75);
+  other!.paid("alice", 0.5);
+  await Promise.all([one!.close(), other!.close()]);
+  nowMs += 1_000;
+  await Promise.all([one!.find(secret), other!.find(secret)]);
+  assertEquals([one!, other!].map((keys) => keys.refusal(alice!, "gateway")?.code), [
+    "budget_spent",
+    "budget_spent",
+  ]);
+  await one!.remove("alice");
+  nowMs += 1_000;
+  assertEquals(await other!.find(secret), undefined);
+});

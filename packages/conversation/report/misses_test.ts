@@ -1,0 +1,86 @@
+import { assertAlmostEquals, assertEquals } from "@std/assert";
+import { type CallReport, reportCall, reportMisses } from "@tare/conversation/report";
+import { type LedgerEntry, profileNamed } from "@tare/planner";
+
+const rates = { profile: profileNamed("openai"), price: { input: 1, output: 0, cacheRead: 0.1 } };
+
+/** Calls of a session: seconds since its start, its turn, and why tokens weren't served, all of 10,000 each. */
+function calls(
+  ...list: readonly (readonly [second: number, turn: number, cause: string, more?: Partial<CallReport>])[]
+): CallReport[] {
+  return list.map(([second, turn, cause, more = {}], at) => ({
+    ...reportCall({ promptTokens: 10_000, cachedTokens: 0, outputTokens: 0 }, {
+      ...{ number: at + 1, turn, purpose: "turn", rates },
+      at: new Date(Date.UTC(2026, 0, 1, 12, 0, second)).toISOString(),
+    }),
+    uncached: [{ cause: cause as LedgerEntry["uncached"][number]["cause"], tokens: 10_000 }],
+    ...more,
+  }));
+}
+
+async function report(sessions: Readonly<Record<string, readonly CallReport[]>>, query = {}) {
+  return await reportMisses(
+    (async function* () {
+      for (const [id, calls] of Object.entries(sessions)) yield { id, calls };
+    })(),
+    query,
+  );
+}
+
+const changed: NonNullable<CallReport["changed"]> = {
+  where: "instructions",
+  kind: "date",
+  place: 0,
+  line: 3,
+  before: "12:01",
+  after: "12:02",
+  tokens: 10_000,
+};
+
+Deno.test("reportMisses() tells causes apart by what a call waited for, those that need not have been first", async () => {
+  const { misses, ...sums } = await report({
+    a: calls(
+      [0, 1, "first_call"],
+      [400, 1, "expired"],
+      [900, 1, "expired", { afterQuestion: true }],
+      [2_000, 2, "expired"],
+      [2_030, 2, "provider_lost"],
+      [2_200, 2, "provider_lost"],
+      [2_210, 2, "client_changed", { changed }],
+      [2_220, 2, "new", { promptTokens: 900 }],
+    ),
+    b: calls([0, 1, "first_call"], [10, 1, "client_changed", { changed }], [20, 1, "own_rewrite"]),
+  });
+  assertEquals(sums, { sessions: 2, calls: 11, promptTokens: 100_900, cachedTokens: 0 });
+  const told = misses.map(({ cause, avoidable, calls, tokens }) => [cause, avoidable, calls, tokens]);
+  assertEquals(told[0], ["changed_instructions", true, 2, 20_000]);
+  assertEquals(told.slice(1, 5).map(([cause]) => cause).sort(), [
+    "expired_person",
+    "expired_question",
+    "expired_tool",
+    "routed",
+  ]);
+  assertEquals(told.slice(1, 5).every(([, avoidable]) => avoidable), true);
+  assertEquals(told.slice(5).some(([, avoidable]) => avoidable), false);
+  assertEquals(told.slice(5).map(([cause]) => cause).sort(), [
+    "evicted",
+    "first_call",
+    "own_rewrite",
+    "too_small",
+  ]);
+  const [first] = misses;
+  assertAlmostEquals(first!.usd, 0.02);
+  assertEquals([first!.tokenUnits, first!.unpricedCalls], [20_000, 0]);
+  assertEquals(first!.dearest, { session: "a", call: 7, tokens: 10_000, changed });
+});
+
+Deno.test("reportMisses() looks at the days that are asked for", async () => {
+  const sessions = { a: calls([0, 1, "first_call"], [86_400, 2, "expired"]) };
+  assertEquals((await report(sessions, { to: "2026-01-01" })).misses.map(({ cause }) => cause), [
+    "first_call",
+  ]);
+  assertEquals((await report(sessions, { from: "2026-01-02" })).misses.map(({ cause }) => cause), [
+    "expired_person",
+  ]);
+  assertEquals((await report(sessions, { from: "2026-01-03" })).sessions, 0);
+});
