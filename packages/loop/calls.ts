@@ -8,7 +8,8 @@ import {
   type ToolMessage,
 } from "@tare/messages";
 import { distance } from "fastest-levenshtein";
-import type { AnsweredCall, AskedCall, Judge, LoopEvent } from "./event.ts";
+import { isDeepStrictEqual } from "node:util";
+import { type AnsweredCall, type AskedCall, type Judge, type LoopEvent, pinOf } from "./event.ts";
 import type { argumentsParser } from "@tare/messages/arguments";
 import type { Clock, Watchdog } from "./watchdog.ts";
 
@@ -70,10 +71,18 @@ export async function* runTools(
     clientTools.some((tool) => tool.function.name === describeCall(call).name);
 
   const live = new LiveOutput(clock);
+  // They begin in their order, however long each takes to be judged.
+  let judged: Promise<unknown> = Promise.resolve();
+  const judge: Judge = (call) => {
+    const judgement = judged.then(() => options.judge(call));
+    judged = judgement.catch(() => {});
+    return judgement;
+  };
   const start = async (index: number, call: ToolCall): Promise<Finished> => {
     const startedAt = clock.now();
     const outcome = await runCall(call, {
       ...options,
+      judge,
       answer: answered.find((one) => one.call === call),
       output: (text) => live.push(call.id, text),
     });
@@ -216,15 +225,18 @@ async function runCall(call: ToolCall, options: RunCallOptions): Promise<CallOut
   if ("problem" in resolved) return refused(resolved.problem);
 
   // A yes to what was asked is no yes to what has been forbidden since, nor to anything else.
-  const judgement = judge(resolved);
+  const judgement = await judge(resolved);
+  // Whoever judges may look at files first.
+  if (watchdog.signal.aborted) return refused(`Cannot run ${name}: the turn was stopped before it started.`);
   if (judgement.decision === "deny") return refused(`Cannot run ${name}: ${judgement.reason}`);
-  const asked = askedFor(call, resolved);
+  const asked = askedFor(call, resolved, judgement);
   if (answer && !isSame(asked, answer.asked)) return refused(`Cannot run ${name}: ${HAS_CHANGED}`);
   if (judgement.decision === "ask" && !answer) {
     return cannotAsk === undefined ? { asked } : refused(`Cannot run ${name}: ${cannotAsk}`);
   }
 
   const { tool, args } = resolved;
+  const { allows } = judgement;
   const timeoutMs = tool.timeoutMs ?? toolTimeoutMs;
   const limit = new AbortController();
   const disarm = clock.after(timeoutMs, () => limit.abort(new DOMException("Time is up.", "TimeoutError")));
@@ -235,7 +247,7 @@ async function runCall(call: ToolCall, options: RunCallOptions): Promise<CallOut
     const output = await untilAborted(
       signal,
       watchdog,
-      () => tool.run(args, { signal, progress, output: show, callId: call.id }),
+      () => tool.run(args, { signal, progress, output: show, callId: call.id, ...(allows && { allows }) }),
     );
     return typeof output === "string"
       ? { content: output, error: false, changedState }
@@ -264,14 +276,25 @@ function parse({ parse }: PreparedTool, text: string): ReturnType<PreparedTool["
 }
 
 const HAS_CHANGED =
-  "its tools have changed, and it isn't what was asked for and allowed any more. Call again if you need it.";
+  "its tools or files have changed, and it isn't what was asked for and allowed any more. Call again if you need it.";
 
-function askedFor({ id }: ToolCall, { tool, args }: ResolvedCall): AskedCall {
-  return { id, name: tool.definition.function.name, arguments: JSON.stringify(args) };
+function askedFor(
+  { id }: ToolCall,
+  { tool, args }: ResolvedCall,
+  { why, effects }: Pick<AskedCall, "why" | "effects">,
+): AskedCall {
+  const { name } = tool.definition.function;
+  return {
+    ...{ id, name, arguments: JSON.stringify(args), pin: pinOf(tool) },
+    ...(effects && { effects }),
+    ...(why !== undefined && { why }),
+  };
 }
 
+/** Whether what was asked is what would run now: the same tool, told of in the same words, touching the same files. */
 function isSame(one: AskedCall, other: AskedCall): boolean {
-  return one.name === other.name && one.arguments === other.arguments;
+  return one.name === other.name && one.arguments === other.arguments &&
+    isDeepStrictEqual([one.pin, one.effects], [other.pin, other.effects]);
 }
 
 function refused(content: string): CallOutcome {

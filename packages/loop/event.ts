@@ -1,11 +1,15 @@
+import { createHash } from "node:crypto";
 import type {
   AssistantMessage,
   Content,
   Cost,
+  Effects,
   FinishReason,
   ResolvedCall,
   Rewrite,
+  Tool,
   ToolCall,
+  ToolContext,
   Usage,
 } from "@tare/messages";
 
@@ -99,13 +103,19 @@ export type LoopEvent =
   }
   | ({ readonly type: "turn_end" } & TurnEnd);
 
-/** Says of a call, once its arguments are valid and before anything of it runs, whether it may. Must not throw. */
-export type Judge = (call: ResolvedCall) =>
-  | { readonly decision: "allow" }
+/** Says of a call, once its arguments are valid and before anything of it runs, whether it may. Must not reject. */
+export type Judge = (call: ResolvedCall) => Judgement | Promise<Judgement>;
+
+/** Whether a call may run. */
+export type Judgement =
   /** `reason` is a sentence for the model. */
   | { readonly decision: "deny"; readonly reason: string }
-  /** Somebody has to be asked first. */
-  | { readonly decision: "ask" };
+  | ({
+    /** `ask`: somebody has to be asked first. */
+    readonly decision: "allow" | "ask";
+    /** What of it may be touched once it runs. Default: all. */
+    readonly allows?: NonNullable<ToolContext["allows"]>;
+  } & Pick<AskedCall, "why" | "effects">);
 
 /** What somebody is asked to allow: the tool that would run, and the JSON of what it would run with. */
 export interface AskedCall {
@@ -113,6 +123,35 @@ export interface AskedCall {
   readonly id: string;
   readonly name: string;
   readonly arguments: string;
+  /** What the tool is. Absent: nobody knows, and a yes is one to no call. */
+  readonly pin?: ToolPin;
+  /** What it would touch, where that is known. */
+  readonly effects?: Effects;
+  /** Why somebody is asked, in a sentence for people, where it isn't plain. */
+  readonly why?: string;
+}
+
+/** What a tool is, in parts, as SHA-256 in hex: a yes is one to this, and to nothing that only has its name. */
+export interface ToolPin {
+  /** What the model is told of it. */
+  readonly description: string;
+  /** The schema of its arguments. */
+  readonly parameters: string;
+  /** What is claimed of it, and what that is taken for. */
+  readonly hints: string;
+}
+
+/** What a tool is now. */
+export function pinOf({ definition: { function: told }, stance, hints }: Tool): ToolPin {
+  return {
+    description: sha256(told.description ?? null),
+    parameters: sha256([told.parameters ?? null, told.strict ?? null]),
+    hints: sha256([stance ?? null, hints ?? null]),
+  };
+}
+
+function sha256(value: unknown): string {
+  return createHash("sha256").update(JSON.stringify(value)).digest("hex");
 }
 
 /** A call that an earlier turn left open to ask for it, and the answer. */

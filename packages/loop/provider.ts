@@ -1,4 +1,4 @@
-import type { Message, Model, ModelEvent, ModelRequest, ModelSettings } from "@tare/messages";
+import type { KeepablePrompt, Message, Model, ModelEvent, ModelRequest, ModelSettings } from "@tare/messages";
 import {
   asRecord,
   bodyPieces,
@@ -110,6 +110,11 @@ interface StreamModelOptions<Reader extends ReplyReader>
   readonly noReply: string;
   /** Makes a reader for one reply. */
   readonly reader: () => Reader;
+  /** How the prompt of a whole reply is kept in the provider's cache. Default: it can't be. */
+  readonly keepable?: (
+    reader: Reader,
+    completed: Extract<ModelEvent, { type: "completed" }>,
+  ) => KeepablePrompt | undefined;
   /** Sends a request and gives the pieces of the reply. */
   readonly open: (request: ModelRequest, reader: Reader) => AsyncIterable<unknown>;
 }
@@ -127,7 +132,7 @@ const CUT_OFF = "its stream ended before the reply was whole";
 
 /** A model whose replies are streamed by a provider's SDK. What fails is a `ModelError` that doesn't hold the API key. */
 export function streamModel<Reader extends ReplyReader>(options: StreamModelOptions<Reader>): Model {
-  const { host, maxRetries, noReply, reader, open } = options;
+  const { host, maxRetries, noReply, reader, keepable, open } = options;
   return async function* (request) {
     const takenIds = callIds(request.messages);
     for (let attempt = 0;; attempt++) {
@@ -146,6 +151,8 @@ export function streamModel<Reader extends ReplyReader>(options: StreamModelOpti
         request.signal.throwIfAborted();
         const completed = reply.finish(takenIds);
         if (completed) {
+          const prompt = request.keepable && keepable?.(reply, completed);
+          if (prompt) request.keepable?.(prompt);
           yield completed;
           return;
         }
@@ -359,7 +366,7 @@ const NO_SUCH_MODEL =
  * Tells what went wrong with a request, in one sentence that never holds the API key. What isn't the provider's or the
  * connection's fault comes back as it is.
  */
-function toModelError(error: unknown, request: FailedRequest): unknown {
+export function toModelError(error: unknown, request: FailedRequest): unknown {
   const { host, timeoutMs, errors: { APIConnectionError, APIConnectionTimeoutError, APIError } } = request;
   if (error instanceof APIConnectionTimeoutError) {
     return replyError("unreachable", host, `no answer began within ${timeoutMs / 1000} s`);

@@ -346,13 +346,14 @@ async function* callModel(
   view: ContextView,
   { model, settings, countTokens, step, watchdog }: StepOptions,
 ): AsyncGenerator<LoopEvent, Reply> {
-  const { messages, tools, stable } = view;
+  const { messages, tools, stable, cacheKey } = view;
   const { signal, progress } = watchdog;
   const events = model({
     messages,
     tools,
     ...(settings && { settings }),
     ...(stable && { stable }),
+    ...(cacheKey !== undefined && { cacheKey }),
     signal,
     progress,
   })

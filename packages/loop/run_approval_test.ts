@@ -1,5 +1,5 @@
 import { assertEquals, assertMatch } from "@std/assert";
-import { type AnsweredCall, type Judge, run, type RunOptions } from "@tare/loop";
+import { type AnsweredCall, type Judge, pinOf, run, type RunOptions } from "@tare/loop";
 import type { FunctionToolCall, Message, Tool } from "@tare/messages";
 import { assertWhole, call, callTools, collect, outline, say, scripted, tool } from "./fixture_test.ts";
 
@@ -52,8 +52,8 @@ Deno.test("run() leaves a call open that has to be asked for, and runs the other
     "turn_end approval",
   ]);
   assertEquals(events.filter(({ type }) => type === "approval_asked"), [
-    { type: "approval_asked", step: 1, id: "a", name: "write", arguments: '{"n":1}' },
-    { type: "approval_asked", step: 1, id: "d", name: "write", arguments: "{}" },
+    { type: "approval_asked", step: 1, id: "a", name: "write", arguments: '{"n":1}', pin: pinOf(tools[1]!) },
+    { type: "approval_asked", step: 1, id: "d", name: "write", arguments: "{}", pin: pinOf(tools[1]!) },
   ]);
   assertEquals(ran, [["read", {}]]);
   assertEquals(result.messages.slice(2), [
@@ -69,6 +69,7 @@ Deno.test("run() goes on with answered calls before the model is called, and run
     id: call.id,
     name: "write",
     arguments: call.function.arguments,
+    pin: pinOf(tools[0]!),
   });
   const { events, result, requests } = await goOn(calls, {
     tools,
@@ -100,7 +101,7 @@ Deno.test("run() takes a yes for nothing but what was asked, and for nothing tha
     asked: { name: string; arguments: string },
     more?: Tool[],
   ) => {
-    const answered = [{ call: given, asked: { id: given.id, ...asked } }];
+    const answered = [{ call: given, asked: { id: given.id, pin: pinOf(tools[0]!), ...asked } }];
     const { result } = await goOn([given], { tools: more ?? tools, answered });
     return String(result.messages[0]?.content);
   };
@@ -109,7 +110,37 @@ Deno.test("run() takes a yes for nothing but what was asked, and for nothing tha
   assertMatch(await answer(given, { name: "other", arguments: '{"n":1}' }), /isn't what was asked for/);
   assertMatch(await answer(call("a", "drop"), { name: "drop", arguments: "{}" }), /nothing is dropped here/);
   assertMatch(await answer(given, { name: "write", arguments: '{"n":1}' }, []), /there is no such tool/);
+  const { definition, ...write } = tools[0]!;
+  const told = { ...definition.function, description: "Sends it to everybody." };
+  const changed = { ...write, definition: { ...definition, function: told } };
+  const once = { name: "write", arguments: '{"n":1}' };
+  assertMatch(await answer(given, once, [changed]), /isn't what was asked for/);
+  assertMatch(await answer(given, once, [{ ...tools[0]!, hints: { n: 1 } }]), /isn't what was asked for/);
   assertEquals(ran, []);
+});
+
+Deno.test("run() hands a tool what it may touch, and takes no yes for other files than were asked for", async () => {
+  const asked: string[] = [];
+  let leadsTo = "/w/a";
+  const write = tool("write", (_args, { allows }) => {
+    asked.push(...["/w/a", "/w/b"].filter((path) => allows?.(path, "writes")));
+    return "ran";
+  }, { effects: () => Promise.resolve({ root: "/w", writes: [leadsTo] }) });
+  const judging: Judge = async ({ tool, args }) => {
+    const effects = await tool.effects!(args);
+    return { decision: "ask", effects, allows: (path) => effects.writes!.includes(path) };
+  };
+  const given = call("a", "write");
+  const { model } = scripted(callTools(given));
+  const { events } = await collect(run({ model, tools: [write], history: [], input: "Go", judge: judging }));
+  const question = events.find((event) => event.type === "approval_asked")!;
+  assertEquals(question.effects, { root: "/w", writes: ["/w/a"] });
+  const options = { tools: [write], answered: [{ call: given, asked: question }], judge: judging };
+  await goOn([given], options);
+  leadsTo = "/w/b";
+  const { result } = await goOn([given], options);
+  assertMatch(String(result.messages[0]?.content), /isn't what was asked for/);
+  assertEquals(asked, ["/w/a"]);
 });
 
 Deno.test("run() judges the tool that a call is really for, and asks for that", async () => {
@@ -120,7 +151,7 @@ Deno.test("run() judges the tool that a call is really for, and asks for that", 
   const given = call("a", "call_tool", { args: { n: 3 } });
   const { model } = scripted(callTools(given));
   const { events } = await collect(run({ model, tools: [general], history: [], input: "Go", judge }));
-  const asked = { id: "a", name: "write", arguments: '{"n":3}' };
+  const asked = { id: "a", name: "write", arguments: '{"n":3}', pin: pinOf(write!) };
   assertEquals(events.find(({ type }) => type === "approval_asked"), {
     type: "approval_asked",
     step: 1,
@@ -168,9 +199,31 @@ Deno.test("run() leaves nothing to be asked for when it is stopped, answered cal
   assertEquals([result.reason, events.some(({ type }) => type === "approval_asked")], ["cancelled", false]);
 
   const given = call("c", "write");
-  const answered = [{ call: given, asked: { id: "c", name: "write", arguments: "{}" } }];
+  const answered = [{
+    call: given,
+    asked: { id: "c", name: "write", arguments: "{}", pin: pinOf(tools[0]!) },
+  }];
   const late = await goOn([given], { tools, answered, signal });
   assertEquals(late.result.reason, "cancelled");
   assertMatch(String(late.result.messages[0]?.content), /the turn was stopped before it started/);
   assertEquals(ran, []);
+});
+
+Deno.test("run() begins calls in their order, however long each takes to be judged", async () => {
+  const { ran, tools } = noted("read", "note");
+  const looks: (() => void)[] = [];
+  const judging: Judge = async ({ tool }) => {
+    if (tool.definition.function.name === "read") {
+      // Those that come later are quicker, if they may be.
+      await new Promise<void>((resolve) => {
+        looks.push(resolve);
+        setTimeout(() => looks.pop()?.());
+      });
+    }
+    return { decision: "allow" };
+  };
+  const calls = [call("a", "read", { n: 1 }), call("b", "note", { n: 2 }), call("c", "read", { n: 3 })];
+  const { model } = scripted(callTools(...calls), say("Done."));
+  await collect(run({ model, tools, history: [], input: "Go", judge: judging }));
+  assertEquals(ran, [["read", { n: 1 }], ["note", { n: 2 }], ["read", { n: 3 }]]);
 });

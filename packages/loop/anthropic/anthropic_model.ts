@@ -28,20 +28,41 @@
  * @module
  */
 import { Anthropic, APIConnectionError, APIConnectionTimeoutError, APIError } from "@anthropic-ai/sdk";
-import { checkGiven, type Model, type ModelRequest } from "@tare/messages";
+import {
+  checkGiven,
+  type KeepablePrompt,
+  type Model,
+  type ModelEvent,
+  type ModelRequest,
+} from "@tare/messages";
 import {
   asRecord,
+  finishedReply,
+  type JsonRecord,
   MessageAssembler,
+  MESSAGES_PROTOCOL,
   messagesBody,
   messagesSettings,
+  readMessagesUsage,
   ReplyTooLong,
   UnknownShape,
 } from "@tare/wire";
 import { ModelError } from "../event.ts";
-import { accessTo, type ProviderOptions, readEvents, streamModel } from "../provider.ts";
+import { accessTo, type ProviderOptions, readEvents, streamModel, toModelError } from "../provider.ts";
+
+type Completed = Extract<ModelEvent, { readonly type: "completed" }>;
 
 /** How often a reply may pause and be asked to go on. */
 const MAX_PAUSES = 100;
+
+const PINGS = MESSAGES_PROTOCOL.pings!;
+
+const encoder = new TextEncoder();
+const decoder = new TextDecoder();
+
+function endsWithUser({ messages }: JsonRecord): boolean {
+  return Array.isArray(messages) && asRecord(messages.at(-1))?.role === "user";
+}
 
 const NO_MESSAGE = "what it sent is no message (is the base URL right? It is without /v1)";
 
@@ -79,20 +100,31 @@ export function anthropicModel(
   const { extraBody, baseURL, clientOptions, ...access } = accessTo(options, "https://api.anthropic.com");
   const { model } = access;
   const { maxTokens = 32_000, cacheTtlMs } = options;
+  const failed = { ...access, errors: { APIError, APIConnectionError, APIConnectionTimeoutError } };
 
-  const openStream = async function* (request: ModelRequest): AsyncGenerator<unknown, void> {
-    const client = new Anthropic({
+  const clientFor = (request: Pick<ModelRequest, "progress" | "confirm">, more: object = {}) =>
+    new Anthropic({
       ...clientOptions(request),
+      ...more,
       baseURL: baseURL.replace(/\/+$/, ""),
       // Left out, these would be read from the environment.
       webhookKey: null,
       openTelemetry: false,
     });
+
+  const bodyOf = (request: ModelRequest): JsonRecord => {
     const prompt = messagesBody(request, cacheTtlMs === undefined ? {} : { cacheTtlMs });
     const settings = messagesSettings(request.settings ?? {});
-    const body = { model, max_tokens: maxTokens, ...prompt, ...settings, stream: true, ...extraBody };
+    return { model, max_tokens: maxTokens, ...prompt, ...settings, stream: true, ...extraBody };
+  };
+
+  const openStream = async function* (
+    body: JsonRecord,
+    request: ModelRequest,
+  ): AsyncGenerator<unknown, void> {
     // Not read by the SDK: what that does to each piece takes a fifth of what a reply costs.
-    const response = await client.post("/v1/messages", { body, stream: true, signal: request.signal })
+    const response = await clientFor(request)
+      .post("/v1/messages", { body, stream: true, signal: request.signal })
       .asResponse();
     for await (const { json } of readEvents(response, request)) {
       const { type, error } = asRecord(json) ?? {};
@@ -104,17 +136,52 @@ export function anthropicModel(
     }
   };
 
+  /** What each reply that is being read was asked for with. */
+  const bodies = new WeakMap<MessageAssembler, JsonRecord>();
+
+  const keepable = (body: JsonRecord, { message, finishReason }: Completed): KeepablePrompt => {
+    const reply = finishedReply(message);
+    const isFinished = finishReason === "stop" || finishReason === "tool_calls";
+    return {
+      // Behind a reply that paused, or was cut off, nothing can stand.
+      answerBlocks: isFinished && endsWithUser(body) ? reply.content.length : Infinity,
+      async ping(type, signal) {
+        const asked = encoder.encode(JSON.stringify(body));
+        const said = encoder.encode(JSON.stringify(reply));
+        const answer = type === "upgrade" ? PINGS.readAnswerBlocks(asked, said, false) : [];
+        if (!answer) return undefined;
+        const ping = PINGS.write(asked, type === "upgrade" ? answer : undefined);
+        try {
+          const told = await clientFor({}, { maxRetries: 0 })
+            .post("/v1/messages", { body: JSON.parse(decoder.decode(ping)), signal });
+          return readMessagesUsage(asRecord(told)?.usage);
+        } catch (error) {
+          signal.throwIfAborted();
+          throw toModelError(error, failed);
+        }
+      },
+    };
+  };
+
   return streamModel({
-    ...access,
-    errors: { APIError, APIConnectionError, APIConnectionTimeoutError },
+    ...failed,
     noReply: NO_MESSAGE,
     reader: () => new MessageAssembler(),
+    keepable(reply, completed) {
+      const body = bodies.get(reply);
+      // Who thinks with a fixed budget can't be asked for less than that.
+      return body && asRecord(body.thinking)?.type !== "enabled" ? keepable(body, completed) : undefined;
+    },
     open: async function* (request, reply) {
       try {
-        yield* openStream(request);
+        let body = bodyOf(request);
+        bodies.set(reply, body);
+        yield* openStream(body, request);
         for (let pauses = 1; reply.isPaused; pauses++) {
           if (pauses > MAX_PAUSES) throw new ReplyTooLong(`it pauses more than ${MAX_PAUSES} times`);
-          yield* openStream({ ...request, messages: [...request.messages, reply.message()] });
+          body = bodyOf({ ...request, messages: [...request.messages, reply.message()] });
+          bodies.set(reply, body);
+          yield* openStream(body, request);
         }
       } catch (error) {
         if (!(error instanceof UnknownShape)) throw error;

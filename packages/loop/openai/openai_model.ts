@@ -52,6 +52,14 @@ export function openaiModel(
      * know it.
      */
     readonly extraBody?: Readonly<Record<string, unknown>>;
+    /**
+     * Fields and headers by which the provider finds the cache of the conversation that goes by this name, such as
+     * `routeToCache` of `@tare/planner` gives. Default: none.
+     */
+    readonly route?: (cacheKey: string) => {
+      readonly fields: Readonly<Record<string, string>>;
+      readonly headers: Readonly<Record<string, string>>;
+    };
   },
 ): Model {
   checkGiven("openaiModel()", { options }, { options: { model: "string" } });
@@ -59,7 +67,8 @@ export function openaiModel(
   const { model } = access;
 
   const openStream = (request: ModelRequest) => {
-    const { messages, tools, settings, signal } = request;
+    const { messages, tools, settings, cacheKey, signal } = request;
+    const routed = cacheKey === undefined ? undefined : options.route?.(cacheKey);
     const client = new OpenAI({
       ...clientOptions(request),
       baseURL,
@@ -77,10 +86,12 @@ export function openaiModel(
       stream: true,
       stream_options: { include_usage: true },
       ...settings,
+      ...routed?.fields,
       ...extraBody,
     };
+    const headers = { ...routed?.headers, ...options.headers };
     // Not read by the SDK: what that does to each piece takes a fifth of what a reply costs.
-    return client.post("/chat/completions", { body, stream: true, signal }).asResponse();
+    return client.post("/chat/completions", { body, headers, stream: true, signal }).asResponse();
   };
 
   return streamModel({

@@ -57,6 +57,24 @@ Deno.test("openaiModel() sends messages and tools as they are", async () => {
   assertEquals(asked.headers.get("authorization"), "Bearer sk-1");
 });
 
+Deno.test("openaiModel() says by which name its conversation is cached, unless it is told to say otherwise", async () => {
+  const route = (key: string) => ({
+    fields: { prompt_cache_key: key, more: "ours" },
+    headers: { session_id: key },
+  });
+  const asking = async (request: { readonly cacheKey?: string }, options: object = {}) => {
+    const { bodies: [body], headers } = await ask(reply(delta({ content: "ok" }, "stop")), {
+      ...{ route, request },
+      ...options,
+    });
+    return [body?.prompt_cache_key, body?.more, headers.get("session_id")];
+  };
+  assertEquals(await asking({ cacheKey: "c" }), ["c", "ours", "c"]);
+  assertEquals(await asking({}), [undefined, undefined, null]);
+  const own = { extraBody: { prompt_cache_key: "mine", more: undefined }, headers: { session_id: "mine" } };
+  assertEquals(await asking({ cacheKey: "c" }, own), ["mine", undefined, "mine"]);
+});
+
 Deno.test("openaiModel() sends no key without one, no empty tools, and what it is told to", async () => {
   const { bodies, headers } = await ask(reply(delta({ content: "ok" }, "stop")), {
     headers: { "x-title": "Tare" },

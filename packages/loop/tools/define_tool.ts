@@ -1,4 +1,4 @@
-import type { JsonSchema, Stance, Tool, ToolContext, ToolOutput } from "@tare/messages";
+import type { Effects, JsonSchema, Stance, Tool, ToolContext, ToolOutput } from "@tare/messages";
 
 /**
  * Why a tool did not do what it was asked, in words that tell the model what to do instead. {@linkcode defineTool}
@@ -13,12 +13,15 @@ interface ToolSpec<Args extends Readonly<Record<string, unknown>>> {
   readonly name: string;
   readonly description: string;
   /** JSON Schema of each argument. Others are not allowed. */
-  readonly properties: Readonly<Record<keyof Args & string, JsonSchema>>;
+  readonly properties: { readonly [Name in keyof Args]: JsonSchema };
   readonly required: readonly (keyof Args & string)[];
   readonly stance: Stance;
   readonly reads?: keyof Args & string;
   readonly writes?: keyof Args & string;
   readonly timeoutMs?: number;
+  isContained?(args: Args): boolean;
+  /** What a call would touch. Default: nobody knows. */
+  effects?(args: Args): Promise<Effects>;
   /** What a call tries to do, such as `read src/a.ts`; completes "Cannot …: why". */
   attempt(args: Args): string;
   run(args: Args, context: ToolContext): Promise<ToolOutput>;
@@ -26,7 +29,7 @@ interface ToolSpec<Args extends Readonly<Record<string, unknown>>> {
 
 /** Makes a tool whose refusals and system errors are error results. Anything else it throws is a bug and stays thrown. */
 export function defineTool<Args extends Readonly<Record<string, unknown>>>(spec: ToolSpec<Args>): Tool {
-  const { name, description, properties, required, stance, reads, writes, timeoutMs } = spec;
+  const { name, description, properties, required, stance, reads, writes, timeoutMs, isContained } = spec;
   const parameters = { type: "object", properties, required, additionalProperties: false };
   return {
     definition: { type: "function", function: { name, description, parameters } },
@@ -34,6 +37,9 @@ export function defineTool<Args extends Readonly<Record<string, unknown>>>(spec:
     ...(reads !== undefined && { reads }),
     ...(writes !== undefined && { writes }),
     ...(timeoutMs !== undefined && { timeoutMs }),
+    ...(isContained && { isContained: (args) => isContained(args as Args) }),
+    ...(spec.effects &&
+      { effects: (args: Readonly<Record<string, unknown>>) => spec.effects!(args as Args) }),
     async run(args, context) {
       context.signal.throwIfAborted();
       // Whoever runs a tool has validated the arguments against `parameters`.

@@ -4,8 +4,8 @@
  * Every tool is a plain {@linkcode Tool} of `@tare/messages`: a definition for the model, and a function that takes
  * arguments valid for it. What the model got wrong, and what the system refused, is an error result that says what
  * to do; a tool throws only when its call is aborted, or on a bug. The file tools stay inside the workspace whatever
- * the path, symbolic links included. `shell` runs with the rights of this process: take it out of the list, or run the
- * process in a sandbox, where that is too much.
+ * the path, symbolic links included. `shell` runs with the rights of this process unless it is given a
+ * {@linkcode Sandbox}, which {@linkcode findSandbox} makes on Linux and macOS.
  *
  * README.md shows it in use.
  *
@@ -22,6 +22,10 @@ import { shellTool, type ShellToolOptions } from "./shell/shell_tool.ts";
 /** What a model asks to have back. */
 type Recalled = Parameters<typeof recallOriginal>[1];
 
+export { pathAfterLinks } from "./files/resolve_in_workspace.ts";
+export { findSandbox, type SandboxOptions } from "./sandbox/find_sandbox.ts";
+export { clearWorkspaces } from "./sandbox/git_guard.ts";
+export type { Sandbox, SandboxProxy } from "./sandbox/sandbox.ts";
 export { endLeftCommands, type ShellToolOptions } from "./shell/shell_tool.ts";
 
 /** All built-in tools: `list_files`, `read_file`, `search_files`, `write_file`, `edit_file`, `shell` and `recall`. */
@@ -50,7 +54,7 @@ export function workspaceTools(
   ];
 }
 
-/** `recall`: reads the original of an elided result back from the archive; options bound the answer. */
+/** `recall`: reads the original of an elided result back from the archive, or searches all that left what is shown. */
 export function recallTool(archive: Archive, options: Parameters<typeof recallOriginal>[2] = {}): Tool {
   checkGiven("recallTool()", { archive }, { archive: { get: "function" } });
   return {

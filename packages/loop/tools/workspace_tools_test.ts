@@ -52,7 +52,7 @@ Deno.test("workspaceTools() refuses invalid arguments by schema", () => {
     write_file: [{ path: "a" }, { path: "", content: "" }, { path: "a", content: 1 }],
     edit_file: [{ path: "a", old_text: "", new_text: "" }, { path: "a", old_text: "a" }],
     shell: [{}, { command: "" }, { command: "ls", timeout_ms: 0 }, { command: "ls", timeout_ms: 2000 }],
-    recall: [{}, { ref: 1 }],
+    recall: [{ ref: 1 }, { find: 1 }, { pattern: "a" }],
   };
   for (const { definition } of tools) {
     const parse = argumentsParser(definition);
@@ -61,13 +61,15 @@ Deno.test("workspaceTools() refuses invalid arguments by schema", () => {
   }
 });
 
-Deno.test("recall reads an original back: whole, by lines, by pattern", async () => {
+Deno.test("recall reads an original back: whole, by lines, by a text; and finds a text in all that left", async () => {
   const archive = memoryArchive();
   const ref = await archive.put("apple\nbanana\ncherry");
-  const recall = recallTool(archive);
+  const line = `[elided: read result, 19 bytes; recall with ref ${ref}]`;
+  const recall = recallTool(archive, { shown: () => [{ role: "user", content: line }] });
   assertEquals(await callOk(recall, { ref }), "apple\nbanana\ncherry");
   assertEquals(await callOk(recall, { ref, lines: "2-2" }), "banana");
-  assertEquals(await callOk(recall, { ref, pattern: "^c" }), "3:cherry");
+  assertEquals(await callOk(recall, { ref, find: "CH" }), "1-apple\n2-banana\n3:cherry");
+  assertEquals(await callOk(recall, { find: "CH" }), `ref ${ref}, said by the user: 1 of 3 lines\n3:cherry`);
 });
 
 Deno.test("recall bounds its answer as it is told", async () => {

@@ -1,7 +1,12 @@
 import { lstat } from "node:fs/promises";
 import { checkGiven, type Tool } from "@tare/messages";
 import { defineTool, Refusal } from "../define_tool.ts";
-import { resolveInWorkspace, type WorkspaceLimits } from "./resolve_in_workspace.ts";
+import {
+  assertAllowed,
+  effectsOn,
+  resolveInWorkspace,
+  type WorkspaceLimits,
+} from "./resolve_in_workspace.ts";
 import { statInWorkspace } from "./stat_in_workspace.ts";
 import { fittingRows, MAX_RESULT_BYTES } from "../result_text.ts";
 import { walk, type WalkEntry } from "./walk.ts";
@@ -49,12 +54,14 @@ export function listFilesTool(workspace: string, limits: WorkspaceLimits = {}): 
     },
     required: [],
     stance: "rederivable",
+    effects: ({ path = "." }) => effectsOn(path, { ...limits, workspace, as: "searches" }),
     attempt: ({ path = "." }) => `list ${JSON.stringify(path)}`,
     async run({ path = ".", glob, depth, include_hidden: includeHidden }, context) {
       const place = await resolveInWorkspace(workspace, path, limits);
+      assertAllowed(context, place.absolute, "reads");
       const info = await statInWorkspace(place, context);
       if (!info.isDirectory()) throw new Refusal("it is not a folder. Read it with read_file.");
-      const skipped = { hidden: 0, unreadable: 0 };
+      const skipped = { hidden: 0, unreadable: 0, forbidden: 0 };
       const onSkip = (why: keyof typeof skipped) => skipped[why]++;
       const maxDepth = depth ?? (glob === undefined ? 1 : undefined);
       const rows: string[] = [];
@@ -76,15 +83,17 @@ interface Counts {
   readonly counted: number;
   readonly hidden: number;
   readonly unreadable: number;
+  readonly forbidden: number;
   readonly glob: string | undefined;
 }
 
-function header(path: string, { shown, counted, hidden, unreadable, glob }: Counts): string {
+function header(path: string, { shown, counted, hidden, unreadable, forbidden, glob }: Counts): string {
   const what = glob === undefined ? "entries" : `files that match ${glob}`;
   const all = counted > MAX_COUNTED ? `more than ${MAX_COUNTED}` : `${counted}`;
   const notes = [`${what} in ${path}: ${all}`];
   if (shown < counted) notes.push(`only the first ${shown} follow, narrow it with path, depth or glob`);
   if (hidden > 0) notes.push(`hidden or ignored, left out: ${hidden}`);
+  if (forbidden > 0) notes.push(`left out by a rule: ${forbidden}`);
   if (unreadable > 0) notes.push(`folders that could not be read: ${unreadable}`);
   return notes.join("; ");
 }

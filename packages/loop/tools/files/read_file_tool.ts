@@ -1,6 +1,11 @@
 import { checkGiven, type Tool } from "@tare/messages";
 import { defineTool, Refusal } from "../define_tool.ts";
-import { resolveInWorkspace, type WorkspaceLimits } from "./resolve_in_workspace.ts";
+import {
+  assertAllowed,
+  effectsOn,
+  resolveInWorkspace,
+  type WorkspaceLimits,
+} from "./resolve_in_workspace.ts";
 import { statFile } from "./stat_in_workspace.ts";
 import { byteLength, decodeText, MAX_RESULT_BYTES, sliceText } from "../result_text.ts";
 import { readText, type TextBlock } from "./text_file.ts";
@@ -38,10 +43,12 @@ export function readFileTool(workspace: string, limits: WorkspaceLimits = {}): T
     required: ["path"],
     stance: "rederivable",
     reads: "path",
+    effects: ({ path }) => effectsOn(path, { ...limits, workspace, as: "reads" }),
     attempt: ({ path }) => `read ${JSON.stringify(path)}`,
     async run({ path, start_line: start = 1, end_line: end = Infinity }, context) {
       if (end < start) throw new Refusal(`end_line ${end} comes before start_line ${start}.`);
       const place = await resolveInWorkspace(workspace, path, limits);
+      assertAllowed(context, place.absolute, "reads");
       const blocks = readText(place.absolute, await statFile(place, context), context);
       const page = await readPage(blocks, { start, end });
       if (start > Math.max(1, page.total)) {

@@ -1,5 +1,6 @@
 import { lstat, readlink, realpath, stat } from "node:fs/promises";
 import { basename, dirname, isAbsolute, join, resolve, sep } from "node:path";
+import type { Effects, ToolContext } from "@tare/messages";
 import { Refusal, systemCode } from "../define_tool.ts";
 
 /** What of a workspace the file tools keep from a model. */
@@ -35,8 +36,8 @@ const MAX_LINKS = 40;
  * inside: after `..` and every symbolic link, dangling ones too. A file that doesn't exist yet is placed where
  * opening `path` would create it. The caller must go on with `absolute`, not with `path`.
  *
- * A program that swaps a folder for a link between this check and the use can get past it: the guard keeps a
- * model's paths in place, it does not contain hostile programs.
+ * A program that swaps a folder for a link between this check and a write can get past it: the guard keeps a model's
+ * paths in place, it does not contain hostile programs. What is read is looked at again once it is open.
  *
  * @throws {Refusal} if it lies outside or in what is hidden, or the links lead in a circle.
  */
@@ -70,6 +71,33 @@ async function realPlace(workspace: string, path: string): Promise<{ root: strin
   const found = isSame ? realpath(given).catch(() => undefined) : Promise.resolve(undefined);
   const [root, real] = await both(realWorkspace(workspace), found);
   return { root, absolute: real ?? await followLinks(resolve(root, path)) };
+}
+
+/** What a call on this path would do, by where the path leads. @throws {Refusal} as {@linkcode resolveInWorkspace}. */
+export async function effectsOn(
+  path: string,
+  { workspace, as, ...limits }: WorkspaceLimits & {
+    readonly workspace: string;
+    readonly as: "reads" | "writes" | "searches";
+  },
+): Promise<Effects> {
+  const { root, absolute } = await resolveInWorkspace(workspace, path, limits);
+  return { root, [as]: [absolute] };
+}
+
+/** Makes sure, right before it is done, that it may be. @throws {Refusal} if it may not. */
+export function assertAllowed(
+  { allows }: Pick<ToolContext, "allows">,
+  absolute: string,
+  effect: "reads" | "writes",
+): void {
+  if (allows?.(absolute, effect) ?? true) return;
+  throw new Refusal("a rule forbids it, or the path has come to lead elsewhere since it was looked at.");
+}
+
+/** The real place of an absolute path, after all links; of what doesn't exist, where opening it would make it. */
+export function pathAfterLinks(path: string): Promise<string> {
+  return followLinks(path);
 }
 
 async function hiddenFolder({ hidden }: WorkspaceLimits): Promise<HiddenFolder | undefined> {

@@ -1,5 +1,5 @@
-import type { Stats } from "node:fs";
-import { type FileHandle, open, readFile } from "node:fs/promises";
+import { constants, type Stats } from "node:fs";
+import { type FileHandle, lstat, open, realpath } from "node:fs/promises";
 import type { ToolContext } from "@tare/messages";
 import { Refusal } from "../define_tool.ts";
 
@@ -16,11 +16,28 @@ const MAX_INVALID_SHARE = 0.3;
  * @throws {Refusal} if it is binary; what the system throws if it cannot be opened.
  */
 export async function openText(absolute: string): Promise<FileHandle> {
-  const file = await open(absolute);
+  const file = await openAt(absolute);
   try {
     const head = new Uint8Array(HEAD_BYTES);
     const { bytesRead } = await file.read(head, 0, HEAD_BYTES, 0);
     if (isBinary(head.subarray(0, bytesRead))) throw new Refusal(BINARY);
+    return file;
+  } catch (error) {
+    await file.close();
+    throw error;
+  }
+}
+
+/**
+ * Opens the file that lies at a real path: none that a link leads to which somebody has put there since the path was
+ * looked at. Whoever opens it closes it.
+ */
+export async function openAt(absolute: string): Promise<FileHandle> {
+  const file = await open(absolute, constants.O_RDONLY | (constants.O_NOFOLLOW ?? 0));
+  try {
+    const [opened, found, real] = await Promise.all([file.stat(), lstat(absolute), realpath(absolute)]);
+    const isIt = opened.ino === found.ino && opened.dev === found.dev && real === absolute;
+    if (!isIt) throw new Refusal("somebody has put another file in its place just now. Try again.");
     return file;
   } catch (error) {
     await file.close();
@@ -37,6 +54,16 @@ function isBinary(head: Uint8Array): boolean {
   const text = new TextDecoder().decode(head);
   const invalid = text.split("\uFFFD").length - 1;
   return invalid > text.length * MAX_INVALID_SHARE;
+}
+
+/** All bytes of the file at a real path: see {@linkcode openAt}. */
+export async function readAt(absolute: string): Promise<Uint8Array> {
+  const file = await openAt(absolute);
+  try {
+    return await file.readFile();
+  } finally {
+    await file.close();
+  }
 }
 
 /** A run of whole lines of a file. */
@@ -119,7 +146,7 @@ export async function* readText(
 ): AsyncGenerator<TextBlock> {
   // Files that the system makes up as they are read have no size.
   if (size > 0 && size <= CHUNK_BYTES) {
-    const bytes = await readFile(absolute);
+    const bytes = await readAt(absolute);
     if (isBinary(bytes.subarray(0, HEAD_BYTES))) throw new Refusal(BINARY);
     context.progress();
     yield { bytes, droppedBytes: 0 };

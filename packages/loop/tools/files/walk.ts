@@ -23,12 +23,13 @@ export interface WalkOptions {
   /** Show hidden entries and those that `.gitignore` files name, too. Default: false. */
   readonly includeHidden?: boolean | undefined;
   /** Called for each entry left out, and for each folder that could not be read. */
-  readonly onSkip?: (why: "hidden" | "unreadable") => void;
+  readonly onSkip?: (why: "hidden" | "unreadable" | "forbidden") => void;
 }
 
 /**
  * Walks a folder depth first, names in code-unit order. Links are shown but not followed, so that a walk ends and
- * stays inside. `.git` is never entered unless the walk starts in it; what the workspace hides is never shown.
+ * stays inside. `.git` is never entered unless the walk starts in it; what the workspace hides or a rule forbids is never
+ * shown.
  */
 export async function* walk(start: WorkspacePath, options: WalkOptions): AsyncGenerator<WalkEntry> {
   const base = start.relative === "." ? "" : `${start.relative}/`;
@@ -66,6 +67,11 @@ async function* walkFolder(
     context.signal.throwIfAborted();
     if (!includeHidden && (startsWithDot(entry, base) || rules.ignores(entry.relative))) {
       onSkip?.("hidden");
+      continue;
+    }
+    // With a folder goes all that is in it.
+    if (!(context.allows?.(entry.absolute, "names") ?? true)) {
+      onSkip?.("forbidden");
       continue;
     }
     if (entry.kind === "folder" && await isHidden(entry.absolute, hidden)) {

@@ -1,11 +1,17 @@
 import { constants, type Stats } from "node:fs";
-import { chmod, lstat, mkdir, open, readFile, rename, rm } from "node:fs/promises";
+import { chmod, lstat, mkdir, open, realpath, rename, rm } from "node:fs/promises";
 import { checkGiven, type Tool } from "@tare/messages";
 import { dirname, join } from "node:path";
 import { defineTool, Refusal, systemCode } from "../define_tool.ts";
-import { resolveInWorkspace, type WorkspaceLimits } from "./resolve_in_workspace.ts";
+import {
+  assertAllowed,
+  effectsOn,
+  resolveInWorkspace,
+  type WorkspaceLimits,
+} from "./resolve_in_workspace.ts";
 import { similarity, statFile } from "./stat_in_workspace.ts";
 import { shortLines } from "../result_text.ts";
+import { readAt } from "./text_file.ts";
 
 type WriteFileArguments = { readonly path: string; readonly content: string };
 
@@ -25,9 +31,12 @@ export function writeFileTool(workspace: string, limits: WorkspaceLimits = {}): 
     required: ["path", "content"],
     stance: "once",
     writes: "path",
+    effects: ({ path }) => effectsOn(path, { ...limits, workspace, as: "writes" }),
     attempt: ({ path }) => `write ${JSON.stringify(path)}`,
-    async run({ path, content }, { signal, confirm }) {
+    async run({ path, content }, context) {
+      const { signal, confirm } = context;
       const { absolute, relative } = await resolveInWorkspace(workspace, path, limits);
+      assertAllowed(context, absolute, "writes");
       return await inTurn(absolute, async () => {
         signal.throwIfAborted();
         const old = await existingFile(absolute);
@@ -90,11 +99,13 @@ export function editFileTool(workspace: string, limits: WorkspaceLimits = {}): T
     required: ["path", "old_text", "new_text"],
     stance: "once",
     writes: "path",
+    effects: ({ path }) => effectsOn(path, { ...limits, workspace, as: "writes" }),
     attempt: ({ path }) => `edit ${JSON.stringify(path)}`,
     async run({ path, old_text: oldText, new_text: newText, replace_all: all = false }, context) {
       if (oldText === "") throw new Refusal("old_text is empty. To write a whole file, use write_file.");
       if (oldText === newText) throw new Refusal("old_text and new_text are the same.");
       const place = await resolveInWorkspace(workspace, path, limits);
+      assertAllowed(context, place.absolute, "writes");
       return await inTurn(place.absolute, async () => {
         context.signal.throwIfAborted();
         const { size, mode } = await statFile(place, context);
@@ -112,7 +123,7 @@ export function editFileTool(workspace: string, limits: WorkspaceLimits = {}): T
 
 /** Reads a file such that writing the text back gives the same bytes, a byte order mark included. */
 async function readUtf8(absolute: string): Promise<string> {
-  const bytes = await readFile(absolute);
+  const bytes = await readAt(absolute);
   try {
     return new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes);
   } catch {
@@ -283,6 +294,10 @@ export async function writeAtomically(
   const temporary = join(folder, `.tare-${crypto.randomUUID()}.tmp`);
   try {
     await writeNew(temporary, bytes);
+    // Whoever has put a link in the place of a folder meanwhile would have it written elsewhere.
+    if (await realpath(temporary) !== temporary) {
+      throw new Refusal("somebody has put a link in the place of its folder just now. Try again.");
+    }
     if (mode !== undefined) await chmod(temporary, mode & 0o7777);
     confirm?.();
     await rename(temporary, absolute);

@@ -1,7 +1,10 @@
 import { asRecord } from "@tare/wire";
 import { type ChildProcessByStdio, spawn } from "node:child_process";
 import type { Readable, Writable } from "node:stream";
+import { dirname, isAbsolute } from "node:path";
 import { systemCode } from "../define_tool.ts";
+import { guardGit } from "../sandbox/git_guard.ts";
+import { type Sandbox, sandboxed } from "../sandbox/sandbox.ts";
 import {
   endGroup,
   endMarked,
@@ -12,6 +15,7 @@ import {
   NOTHING_INHERITED,
   settlesWithin,
 } from "../shell/processes.ts";
+import { Breaks, excessOf, limitNotes } from "./floods.ts";
 import type { McpServerEntry } from "./read_servers.ts";
 
 /**
@@ -58,8 +62,6 @@ export interface McpSdk {
         }) => void;
       },
     ): Promise<unknown>;
-    /** Calls back for each notification of the kind. */
-    setNotificationHandler(method: "notifications/tools/list_changed", handler: () => void): void;
     /** Ends the connection. */
     close(): Promise<void>;
   };
@@ -124,8 +126,8 @@ export class McpConnection {
       const http = transport = httpTransport(entry, { sdk, onBroken: (why) => connection.lose(why) });
       connection.#end = async () => void await settlesWithin(http.terminateSession(), FAREWELL_MS);
     }
+    limitNotes(transport, onChanged);
     client.onclose = () => connection.lose(ending() ?? "it closed the connection");
-    client.setNotificationHandler("notifications/tools/list_changed", onChanged);
     try {
       await client.connect(transport, { timeout: timeoutMs, signal });
       return connection;
@@ -161,18 +163,16 @@ export class McpConnection {
     return asRecord(await this.#client.request({ method, params }, ANY_RESULT, options)) ?? {};
   }
 
-  /** The tools as the server lists them. */
-  async listTools(options: McpRequestOptions): Promise<readonly unknown[]> {
-    const all: unknown[] = [];
+  /** The tools as the server lists them, a page at a time. */
+  async *listTools(options: McpRequestOptions): AsyncGenerator<readonly unknown[]> {
     let cursor: unknown;
     for (let page = 0; page < MAX_PAGES; page++) {
       const params = typeof cursor === "string" ? { cursor } : {};
       const { tools, nextCursor } = await this.request("tools/list", params, options);
-      if (Array.isArray(tools)) all.push(...tools);
+      if (Array.isArray(tools)) yield tools;
       if (typeof nextCursor !== "string" || nextCursor === cursor) break;
       cursor = nextCursor;
     }
-    return all;
   }
 
   /** Ends it, and the program that it led to. */
@@ -205,6 +205,8 @@ interface StdioTransportOptions {
   readonly env: Readonly<Record<string, string>>;
   /** Who is to be found in what its processes leave behind. */
   readonly owner: string;
+  /** The sandbox that it runs in, unless its entry says otherwise. Default: none. */
+  readonly sandbox?: Sandbox | undefined;
 }
 
 /** How long a server may take to end once its input has, in milliseconds. */
@@ -227,6 +229,9 @@ class StdioTransport {
   #child: ChildProcessByStdio<Writable, Readable, Readable> | undefined;
   #ended: Promise<void> = Promise.resolve();
   #ending: string | undefined;
+  /** Whether the system ends all that the program started once it is ended. */
+  #endsWhole = false;
+  #leave: () => void = () => {};
   #closed: Promise<void> | undefined;
   #stderr: Uint8Array = new Uint8Array();
   /** Ids of the requests that have no answer yet. */
@@ -251,10 +256,15 @@ class StdioTransport {
   }
 
   async #start(): Promise<void> {
-    const { entry, cwd, env, owner } = this.#options;
-    const child = spawn(entry.command, [...entry.args], {
-      cwd: entry.cwd ?? cwd,
-      env: { ...NOTHING_INHERITED, ...env, ...entry.env, [MARK]: markOf({ owner, id: this.#id }) },
+    const { entry, cwd, env, owner, sandbox } = this.#options;
+    const { program, args, env: more, endsWhole } = sandbox ? this.#sandboxed(sandbox) : {
+      ...{ program: entry.command, args: entry.args, env: {}, endsWhole: false },
+    };
+    this.#endsWhole = endsWhole;
+    const child = spawn(program, [...args], {
+      // Where the system makes the sandbox's folders, it is told there.
+      cwd: endsWhole ? cwd : entry.cwd ?? cwd,
+      env: { ...NOTHING_INHERITED, ...env, ...more, ...entry.env, [MARK]: markOf({ owner, id: this.#id }) },
       // A group of its own: one signal reaches all its processes, and the terminal's Ctrl-C none of them.
       detached: true,
       stdio: ["pipe", "pipe", "pipe"],
@@ -267,26 +277,41 @@ class StdioTransport {
     child.on("error", (error) => this.onerror?.(error));
     // Whoever doesn't read any more is about to end.
     child.stdin.on("error", (error) => this.onerror?.(error));
-    child.stdout.on("data", (chunk: Uint8Array) => this.#read(chunk));
+    const reading = this.#readAll(child.stdout).catch(() => {
+      // Its output was closed in the middle, and what became of the program is told.
+    });
     child.stderr.on("data", (chunk: Uint8Array) => {
       this.#stderr = joined([this.#stderr, chunk.subarray(-TAIL_BYTES)]).slice(-TAIL_BYTES);
     });
     const read = new Promise<void>((resolve) => child.once("close", () => resolve()));
     this.#ended = new Promise((resolve) => {
       child.once("exit", async (code, signal) => {
+        this.#leave();
+        this.#leave = () => {};
         // What it has left running must not outlive it.
-        if (child.pid !== undefined && groupIsAlive(child.pid)) {
+        if (!endsWhole && child.pid !== undefined && groupIsAlive(child.pid)) {
           await endGroup(child.pid, { graceMs: GRACE_MS, enough: read });
         }
         await settlesWithin(read, GRACE_MS);
         child.stdout.destroy();
         child.stderr.destroy();
+        await reading;
         const said = new TextDecoder().decode(this.#stderr).trim();
         const how = signal === null ? `exit code ${code}` : `signal ${signal}`;
         this.#ending = `it ended with ${how}${said === "" ? "" : `; it last wrote: ${said}`}`;
         resolve();
         this.onclose?.();
       });
+    });
+  }
+
+  /** How the program is started in a sandbox: what its entry names can be read, and the folders that it names written in. */
+  #sandboxed(sandbox: Sandbox): ReturnType<typeof sandboxed> {
+    const { entry: { command, args, cwd, folders = [], isOutside = false }, cwd: usual } = this.#options;
+    const reads = [...(cwd === undefined ? [] : [cwd]), ...(isAbsolute(command) ? [dirname(command)] : [])];
+    if (!isOutside) this.#leave = guardGit(sandbox.workspace);
+    return sandboxed(sandbox, {
+      ...{ command: [command, ...args], cwd: cwd ?? usual, folders, reads, isOutside },
     });
   }
 
@@ -311,6 +336,11 @@ class StdioTransport {
     const child = this.#child;
     if (child?.pid === undefined) return;
     child.stdin.end();
+    if (this.#endsWhole) {
+      if (!await settlesWithin(this.#ended, CLOSE_MS)) child.kill("SIGKILL");
+      await this.#ended;
+      return;
+    }
     if (!await settlesWithin(this.#ended, CLOSE_MS)) {
       await endGroup(child.pid, { graceMs: CLOSE_MS, enough: this.#ended });
       await settlesWithin(this.#ended, GRACE_MS);
@@ -318,14 +348,21 @@ class StdioTransport {
     await endMarked({ owner: this.#options.owner, id: this.#id });
   }
 
-  #read(chunk: Uint8Array): void {
-    let from = 0;
-    for (let at = chunk.indexOf(LINE_FEED); at >= 0; at = chunk.indexOf(LINE_FEED, from)) {
-      this.#take(chunk.subarray(from, at));
-      this.#line();
-      from = at + 1;
+  /** Reads no faster than it works off: a program that floods waits meanwhile, and others don't. */
+  async #readAll(output: AsyncIterable<Uint8Array>): Promise<void> {
+    const breaks = new Breaks();
+    for await (const chunk of output) {
+      breaks.goOn();
+      let from = 0;
+      for (let at = chunk.indexOf(LINE_FEED); at >= 0; at = chunk.indexOf(LINE_FEED, from)) {
+        this.#take(chunk.subarray(from, at));
+        this.#line();
+        from = at + 1;
+        await breaks.due();
+      }
+      this.#take(chunk.subarray(from));
+      await breaks.due();
     }
-    this.#take(chunk.subarray(from));
   }
 
   #take(piece: Uint8Array): void {
@@ -343,7 +380,14 @@ class StdioTransport {
     // Programs that write other things to their output are common, and harmless.
     if (bytes[0] !== OPENING_BRACE) return;
     const text = new TextDecoder().decode(bytes);
-    if (isTooLarge) return this.#refuse(text);
+    if (isTooLarge) return this.#refuse(text, TOO_LARGE);
+    const excess = excessOf(bytes);
+    if (excess !== undefined) {
+      return this.#refuse(
+        text.slice(0, EDGE_BYTES) + text.slice(-EDGE_BYTES),
+        `its answer can't be read: ${excess}`,
+      );
+    }
     let message: unknown;
     try {
       message = JSON.parse(text);
@@ -351,17 +395,18 @@ class StdioTransport {
       return;
     }
     const { id, method } = asRecord(message) ?? {};
-    if (typeof id === "number" && method === undefined) this.#open.delete(id);
+    // What nobody asked for is no answer.
+    if (method === undefined && !(typeof id === "number" && this.#open.delete(id))) return;
     this.onmessage?.(message);
   }
 
-  /** Answers the request that a message too large was for; all that are open if that isn't to be seen. */
-  #refuse(edges: string): void {
+  /** Answers the request that a message was for which can't be read; all that are open if that isn't to be seen. */
+  #refuse(edges: string, why: string): void {
     const named = Array.from(edges.matchAll(/"id"\s*:\s*(\d+)/g), ([, id]) => Number(id));
     const meant = named.filter((id) => this.#open.has(id));
     for (const id of meant.length > 0 ? meant : [...this.#open]) {
       this.#open.delete(id);
-      this.onmessage?.({ jsonrpc: "2.0", id, error: { code: -32000, message: TOO_LARGE } });
+      this.onmessage?.({ jsonrpc: "2.0", id, error: { code: -32000, message: why } });
     }
   }
 }
@@ -369,9 +414,9 @@ class StdioTransport {
 const LINE_FEED = 10;
 const OPENING_BRACE = 123;
 
-function joined(pieces: readonly Uint8Array[]): Uint8Array {
+function joined(pieces: readonly Uint8Array[]): Uint8Array<ArrayBuffer> {
   const [only] = pieces;
-  if (pieces.length === 1 && only) return only;
+  if (pieces.length === 1 && only) return only as Uint8Array<ArrayBuffer>;
   const bytes = new Uint8Array(pieces.reduce((sum, { length }) => sum + length, 0));
   let at = 0;
   for (const piece of pieces) {
@@ -393,11 +438,13 @@ function httpTransport(
     requestInit: { headers: { ...headers } },
     async fetch(url, init) {
       const response = await fetch(url, init);
-      if (!response.body || init?.method !== "POST") return response;
+      if (!response.body) return response;
       const isStream = response.headers.get("content-type")?.startsWith("text/event-stream") ?? false;
-      const body = limited(response.body, isStream, (why) => {
-        // Who cancels a call breaks its answer off.
-        if (!init.signal?.aborted) onBroken(why);
+      const body = limited(response.body, isStream, (error) => {
+        // Who cancels a call breaks its answer off; and what is said unasked goes on by itself on another connection.
+        if (init?.signal?.aborted) return;
+        if (error instanceof RangeError) onBroken(error.message);
+        else if (init?.method === "POST") onBroken(`its answer broke off (${error})`);
       });
       const { status, statusText, headers } = response;
       return new Response(body, { status, statusText, headers });
@@ -405,25 +452,29 @@ function httpTransport(
   });
 }
 
-/** Passes bytes on until there are too many: of a stream in one line, which is where an event's data stands, else in all. */
+/** So many bytes of a stream are handed on at once, and so many lines in a millisecond. */
+const PIECE_BYTES = 8_192;
+const LINES_PER_MS = 50;
+
+/**
+ * Passes a server's bytes on as long as they can be read: messages neither too large nor of too many values, where a
+ * stream has one in each event; and no more lines at a time than whoever reads them bears.
+ */
 function limited(
   body: ReadableStream<Uint8Array>,
   isStream: boolean,
-  onBroken: (why: string) => void,
+  onBroken: (error: unknown) => void,
 ): ReadableStream<Uint8Array> {
   const reader = body.getReader();
-  let bytes = 0;
+  const checked = (isStream ? events : whole)(read(reader));
   return new ReadableStream({
     async pull(controller) {
       try {
-        const { done, value } = await reader.read();
-        if (done) return controller.close();
-        const end = isStream ? value.lastIndexOf(10) : -1;
-        bytes = end < 0 ? bytes + value.length : value.length - end - 1;
-        if (bytes > MAX_MESSAGE_BYTES) throw new RangeError(TOO_LARGE);
-        controller.enqueue(value);
+        const { done, value } = await checked.next();
+        if (done) controller.close();
+        else controller.enqueue(value);
       } catch (error) {
-        onBroken(error instanceof RangeError ? error.message : `its answer broke off (${error})`);
+        onBroken(error);
         controller.error(error);
         await reader.cancel().catch(() => {});
       }
@@ -431,6 +482,60 @@ function limited(
     cancel: (reason) => reader.cancel(reason),
   });
 }
+
+async function* read(reader: ReadableStreamDefaultReader<Uint8Array>): AsyncGenerator<Uint8Array> {
+  for (let { done, value } = await reader.read(); !done && value; { done, value } = await reader.read()) {
+    yield value;
+  }
+}
+
+async function* whole(body: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array, undefined> {
+  const pieces: Uint8Array[] = [];
+  let length = 0;
+  for await (const piece of body) {
+    pieces.push(piece);
+    if ((length += piece.length) > MAX_MESSAGE_BYTES) throw new RangeError(TOO_LARGE);
+  }
+  const bytes = joined(pieces);
+  const excess = excessOf(bytes);
+  if (excess !== undefined) throw new RangeError(`its answer can't be read: ${excess}`);
+  yield bytes;
+}
+
+async function* events(body: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array, undefined> {
+  let line: Uint8Array[] = [];
+  /** The lines of the event that hold its data. */
+  let data: Uint8Array[] = [];
+  let length = 0;
+  for await (const chunk of body) {
+    for (let start = 0; start < chunk.length; start += PIECE_BYTES) {
+      const piece = chunk.subarray(start, start + PIECE_BYTES);
+      let lines = 0;
+      let from = 0;
+      for (let at = piece.indexOf(LINE_FEED); at >= 0; at = piece.indexOf(LINE_FEED, from)) {
+        lines++;
+        const text = joined([...line, piece.subarray(from, at)]);
+        line = [];
+        from = at + 1;
+        if (text.length > 1 || text.length === 1 && text[0] !== CARRIAGE_RETURN) {
+          if (DATA.every((byte, at) => text[at] === byte)) data.push(text.subarray(DATA.length));
+          continue;
+        }
+        const excess = excessOf(joined(data));
+        if (excess !== undefined) throw new RangeError(`its answer can't be read: ${excess}`);
+        data = [];
+        length = 0;
+      }
+      line.push(piece.subarray(from));
+      if ((length += piece.length) > MAX_MESSAGE_BYTES) throw new RangeError(TOO_LARGE);
+      if (lines > LINES_PER_MS) await new Promise((resolve) => setTimeout(resolve, lines / LINES_PER_MS));
+      yield piece;
+    }
+  }
+}
+
+const CARRIAGE_RETURN = 13;
+const DATA: readonly number[] = [...new TextEncoder().encode("data:")];
 
 /** Largest message that is taken from a server, in bytes. */
 const MAX_MESSAGE_BYTES: number = 16 * 2 ** 20;

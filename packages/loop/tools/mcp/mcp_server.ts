@@ -3,9 +3,11 @@ import { schemaChecker } from "@tare/messages/arguments";
 import { createHash } from "node:crypto";
 import { asRecord } from "@tare/wire";
 import { isDeepStrictEqual } from "node:util";
+import { Breaks } from "./floods.ts";
 import { McpConnection, type McpSdk, messageOf } from "./connection.ts";
 import type { McpServerEntry } from "./read_servers.ts";
 import { sliceText } from "../result_text.ts";
+import type { Sandbox } from "../sandbox/sandbox.ts";
 
 /** What servers are run with. */
 export interface McpOptions {
@@ -17,6 +19,8 @@ export interface McpOptions {
   readonly env?: Readonly<Record<string, string>>;
   /** Marks the processes, so that `endLeftCommands()` finds them after a crash. Default: a mark of no owner. */
   readonly owner?: string;
+  /** The sandbox that programs run in, but for those whose entry says otherwise. Default: none. */
+  readonly sandbox?: Sandbox | undefined;
   /** Longest time until a server that starts has named its tools, in milliseconds. Default: 60,000. */
   readonly startTimeoutMs?: number;
   /** How long a server that ended stays so, in milliseconds; twice as long after each further time. Default: 1,000. */
@@ -33,8 +37,18 @@ const MAX_RESTART_MS = 60_000;
 /** Of one that has run so long earlier ends don't count any more, in milliseconds. */
 const STEADY_MS = 60_000;
 
-/** Shortest time between two looks at a list that changes, in milliseconds. */
+/**
+ * Shortest time between two looks at a list that changes, in milliseconds; twice as long after each further one, up to
+ * five seconds, as long as it goes on changing.
+ */
 const LIST_EVERY_MS = 200;
+const MAX_LIST_EVERY_MS = 5_000;
+
+/** Of a server that says something else each time so many sentences are told. */
+const MAX_TOLD = 100;
+
+/** Longest note on how far a call is, in characters. */
+const MAX_NOTE_CHARS = 1_000;
 
 /** The time limit of requests that have one elsewhere: the longest delay of a timer. */
 const NO_LIMIT_MS = 2 ** 31 - 1;
@@ -50,7 +64,7 @@ export class McpServer {
   #problem: string | undefined = "is still starting";
   #tools: ReadonlyMap<string, Tool> = new Map();
   /** By what the server said of them: of what hasn't changed the tool stays the same. */
-  #known: ReadonlyMap<string, Tool> = new Map();
+  #known: ReadonlyMap<string, Tool | string> = new Map();
   #listing: Promise<void> | undefined;
   #isStale = false;
   /** Settles when a list is there that was asked for after the server had said that it has another one. */
@@ -88,6 +102,7 @@ export class McpServer {
     this.#closing.abort();
     this.#started.resolve();
     await this.#work;
+    await this.#listing;
   }
 
   async #run(): Promise<void> {
@@ -113,17 +128,18 @@ export class McpServer {
 
   /** Connects and stays so as long as it lasts. Gives the reason why it has ended; never rejects. */
   async #live(signal: AbortSignal): Promise<string> {
-    const { sdk, cwd, env = {}, owner = "", startTimeoutMs = 60_000 } = this.#options;
+    const { sdk, cwd, env = {}, owner = "", sandbox, startTimeoutMs = 60_000 } = this.#options;
     let connection: McpConnection | undefined;
+    let listed: Promise<void> | undefined;
     const onAbort = () => connection?.lose("it was closed");
     signal.addEventListener("abort", onAbort);
     try {
       connection = await McpConnection.open(this.#entry, {
-        ...{ sdk: await sdk(), cwd, env, owner, signal },
+        ...{ sdk: await sdk(), cwd, env, owner, sandbox, signal },
         timeoutMs: startTimeoutMs,
         onChanged: () => this.#changed(),
       });
-      const listed = this.#list(connection).then(() => undefined);
+      listed = this.#list(connection);
       const ended = await Promise.race([connection.lost, listed]);
       if (ended !== undefined) return ended;
       this.#connection = connection;
@@ -136,9 +152,12 @@ export class McpServer {
       return messageOf(error);
     } finally {
       this.#connection = undefined;
+      // Until it is known when it is started again.
+      this.#problem ??= "was lost a moment ago";
       this.#letGoOn();
       signal.removeEventListener("abort", onAbort);
       await connection?.close();
+      await listed?.catch(() => {});
     }
   }
 
@@ -149,9 +168,10 @@ export class McpServer {
     const connection = this.#connection;
     if (!connection || this.#listing) return;
     const look = async () => {
-      while (this.#isStale && this.#connection === connection) {
+      for (let everyMs = LIST_EVERY_MS; this.#isStale && this.#connection === connection;) {
         await this.#list(connection);
-        await pause(LIST_EVERY_MS, this.#closing.signal);
+        await pause(everyMs, this.#closing.signal);
+        everyMs = Math.min(2 * everyMs, MAX_LIST_EVERY_MS);
       }
     };
     this.#listing = look()
@@ -167,15 +187,11 @@ export class McpServer {
   async #list(connection: McpConnection): Promise<void> {
     const { startTimeoutMs = 60_000 } = this.#options;
     this.#isStale = false;
-    const listed = await connection.listTools({ timeout: startTimeoutMs, signal: this.#closing.signal });
-    const { tools, faults } = readOffer(this.#entry.name, listed);
+    const pages = connection.listTools({ timeout: startTimeoutMs, signal: this.#closing.signal });
+    const { tools, faults, known } = await this.#readOffer(pages);
     for (const fault of faults) this.#warn(fault);
-    const known = new Map(tools.map((offered) => {
-      const said = JSON.stringify(offered);
-      return [said, this.#known.get(said) ?? this.#toolOf(offered)];
-    }));
     this.#known = known;
-    this.#tools = new Map(Array.from(known.values(), (tool) => [tool.definition.function.name, tool]));
+    this.#tools = tools;
     this.#letGoOn();
   }
 
@@ -187,16 +203,78 @@ export class McpServer {
 
   /** Says each sentence once. */
   #warn(sentence: string): void {
-    if (this.#told.has(sentence)) return;
+    if (this.#told.has(sentence) || this.#told.size >= MAX_TOLD) return;
     this.#told.add(sentence);
     this.#options.onWarning?.(sentence);
   }
 
-  #toolOf({ ownName, definition, stance }: OfferedTool): Tool {
+  /**
+   * Reads a server's list of tools. Names get the server's in front, `server__tool`; what providers don't take in one
+   * becomes `_`, and of one too long a hash stands for the end. A tool whose name another has, or whose definition is
+   * none, is left out. A tool that says it only reads may be called again, if the server's hints are trusted; all others
+   * happened once. What was read before isn't read again, and in between others have their turn.
+   */
+  async #readOffer(pages: AsyncIterable<readonly unknown[]>): Promise<Offer> {
+    const server = this.#entry.name;
+    const known = new Map<string, Tool | string>();
+    const tools = new Map<string, Tool>();
+    const ownNames = new Map<string, string>();
+    const faults: string[] = [];
+    const breaks = new Breaks();
+    let [count, chars] = [0, 0];
+    const enough = (what: string) =>
+      faults.push(`Cannot use all tools of MCP server ${server}: ${what} are taken.`);
+    pages: for await (const page of pages) {
+      breaks.goOn();
+      for (const one of page) {
+        await breaks.due();
+        const said = JSON.stringify(one) ?? "";
+        if (++count > MAX_TOOLS) {
+          enough(`it has more than ${MAX_TOOLS}, and the first ${MAX_TOOLS}`);
+          break pages;
+        }
+        if ((chars += said.length) > MAX_OFFER_CHARS) {
+          enough(
+            `their definitions have more than ${MAX_OFFER_CHARS} characters together, and the first ${
+              count - 1
+            }`,
+          );
+          break pages;
+        }
+        const read = known.get(said) ?? this.#known.get(said) ?? this.#read(one);
+        known.set(said, read);
+        if (typeof read === "string") {
+          faults.push(read);
+          continue;
+        }
+        const { name } = read.definition.function;
+        const ownName = String(asRecord(one)?.name);
+        const other = ownNames.get(name);
+        if (other === undefined) {
+          ownNames.set(name, ownName);
+          tools.set(name, read);
+          continue;
+        }
+        const why = `its name becomes ${name}, and so does that of ${quote(other)}`;
+        faults.push(`Cannot use tool ${quote(ownName)} of MCP server ${server}: ${why}.`);
+      }
+    }
+    // In the same order after every start: the prompt begins with them.
+    const sorted = [...tools].sort(([a], [b]) => a < b ? -1 : 1);
+    return { tools: new Map(sorted), faults, known };
+  }
+
+  #read(listed: unknown): Tool | string {
+    const read = readTool(this.#entry, listed);
+    return typeof read === "string" ? read : this.#toolOf(read);
+  }
+
+  #toolOf({ ownName, definition, stance, hints }: OfferedTool): Tool {
     const { timeoutMs } = this.#entry;
     const tool: Tool = {
       definition,
       ...(stance && { stance }),
+      ...(hints && { hints }),
       mayDefer: true,
       ...(timeoutMs !== undefined && { timeoutMs }),
       run: (args, context) => this.#call({ tool, ownName, args, context }),
@@ -229,7 +307,7 @@ export class McpServer {
     }) => {
       context.progress();
       const so = total === undefined ? `${progress}` : `${progress} of ${total}`;
-      context.output?.(`${message === undefined ? so : `${so}: ${message}`}\n`);
+      context.output?.(`${message === undefined ? so : `${so}: ${message.slice(0, MAX_NOTE_CHARS)}`}\n`);
     };
     try {
       const call = { name: ownName, arguments: args };
@@ -285,57 +363,28 @@ const MAX_DEFINITION_CHARS = 65_536;
 /** Most tools of one server. */
 const MAX_TOOLS = 1_000;
 
+/** Largest definitions of all tools of a server, in characters of their JSON. */
+const MAX_OFFER_CHARS = 4 * 2 ** 20;
+
+/** What a server offers: its tools by name, what of it can't be used, a sentence for each, and what was made of which words. */
+interface Offer {
+  readonly tools: ReadonlyMap<string, Tool>;
+  readonly faults: readonly string[];
+  readonly known: ReadonlyMap<string, Tool | string>;
+}
+
 /** A tool as a server offers it. */
-interface OfferedTool extends Pick<Tool, "definition" | "stance"> {
+interface OfferedTool extends Pick<Tool, "definition" | "stance" | "hints"> {
   /** What the server itself calls it. */
   readonly ownName: string;
 }
 
-/** What a server offers, by name, and what of it can't be used, a sentence for each. */
-interface Offer {
-  readonly tools: readonly OfferedTool[];
-  readonly faults: readonly string[];
-}
-
-/**
- * Reads a server's list of tools. Names get the server's in front, `server__tool`; what providers don't take in one
- * becomes `_`, and of one too long a hash stands for the end. A tool whose name another has, or whose definition is
- * none, is left out. A tool that says it only reads may be called again; all others happened once.
- */
-function readOffer(server: string, listed: unknown): Offer {
-  const tools = new Map<string, OfferedTool>();
-  const faults: string[] = [];
-  const all = Array.isArray(listed) ? listed : [];
-  for (const one of all.slice(0, MAX_TOOLS)) {
-    const read = readTool(server, one);
-    if (typeof read === "string") {
-      faults.push(read);
-      continue;
-    }
-    const { name } = read.definition.function;
-    const other = tools.get(name);
-    if (other) {
-      faults.push(
-        `Cannot use tool ${
-          quote(read.ownName)
-        } of MCP server ${server}: its name becomes ${name}, and so does that ` +
-          `of ${quote(other.ownName)}.`,
-      );
-    } else tools.set(name, read);
-  }
-  if (all.length > MAX_TOOLS) {
-    faults.push(
-      `Cannot use all tools of MCP server ${server}: it has ${all.length}, and the first ${MAX_TOOLS} are taken.`,
-    );
-  }
-  // In the same order after every start: the prompt begins with them.
-  const sorted = [...tools.entries()].sort(([a], [b]) => a < b ? -1 : 1).map(([, tool]) => tool);
-  return { tools: sorted, faults };
-}
-
-function readTool(server: string, listed: unknown): OfferedTool | string {
+function readTool(
+  { name: server, trustHints = false }: McpServerEntry,
+  listed: unknown,
+): OfferedTool | string {
   const { name: ownName, description, title, inputSchema, annotations } = asRecord(listed) ?? {};
-  const hints = asRecord(annotations) ?? {};
+  const hints = asRecord(annotations);
   const refuse = (what: string) => `Cannot use tool ${quote(ownName)} of MCP server ${server}: ${what}.`;
   if (typeof ownName !== "string" || ownName === "") return refuse("its name must be a text");
   const schema = asRecord(inputSchema);
@@ -343,7 +392,7 @@ function readTool(server: string, listed: unknown): OfferedTool | string {
   if (schema.type !== undefined && schema.type !== "object") {
     return refuse(`the type of its inputSchema must be object, but it is ${quote(schema.type)}`);
   }
-  const says = [description, title, hints.title].find((text) => typeof text === "string" && text !== "");
+  const says = [description, title, hints?.title].find((text) => typeof text === "string" && text !== "");
   const definition: ToolDefinition = {
     type: "function",
     function: {
@@ -361,7 +410,8 @@ function readTool(server: string, listed: unknown): OfferedTool | string {
   } catch (error) {
     return refuse(`its inputSchema is no JSON Schema: ${(error as Error).message}`);
   }
-  return { ownName, definition, stance: hints.readOnlyHint === true ? "rederivable" : "once" };
+  const isReading = trustHints && hints?.readOnlyHint === true;
+  return { ownName, definition, stance: isReading ? "rederivable" : "once", ...(hints && { hints }) };
 }
 
 function toolName(server: string, own: string): string {
@@ -391,7 +441,7 @@ function callResult(result: unknown): ToolOutput {
     blocks.push(`[structured content]\n${JSON.stringify(structuredContent)}`);
   }
   if (blocks.length === 0) blocks.push("[the tool gave an empty result]");
-  const text = cut(clean(blocks.join("\n")));
+  const text = clean(cut(blocks.join("\n")));
   return isError === true ? { content: text, error: true } : text;
 }
 
@@ -435,10 +485,13 @@ function sizeOf(base64: unknown, mimeType: unknown): string {
 function repeats(content: unknown, structured: unknown): boolean {
   if (!Array.isArray(content)) return false;
   const values = Object.values(asRecord(structured) ?? {});
+  let chars = 0;
   return content.some((block) => {
     const { text } = asRecord(block) ?? {};
     if (typeof text !== "string") return false;
     if (values.length === 1 && values[0] === text) return true;
+    // What is longer isn't worth its time.
+    if ((chars += text.length) > MAX_CHARS) return false;
     try {
       return isDeepStrictEqual(JSON.parse(text), structured);
     } catch {

@@ -8,6 +8,8 @@ export type McpServerEntry =
     readonly name: string;
     /** Longest time of a call, in milliseconds. Default: the loop's. */
     readonly timeoutMs?: number;
+    /** Whether a tool that says it only reads is believed. Default: no, and it is asked for like any other. */
+    readonly trustHints?: boolean;
   }
   & (
     /** A program of this machine. */
@@ -20,6 +22,10 @@ export type McpServerEntry =
       readonly env: Readonly<Record<string, string>>;
       /** Absolute path of the folder that it starts in. Default: whoever starts it says. */
       readonly cwd?: string;
+      /** Whether it runs with the person's own rights where there is a sandbox. Default: no. */
+      readonly isOutside?: boolean;
+      /** Absolute paths of further folders that it may write in there. Default: none. */
+      readonly folders?: readonly string[];
     }
     /** A server at an address. */
     | {
@@ -31,9 +37,9 @@ export type McpServerEntry =
     }
   );
 
-const COMMON = ["type", "timeout", "disabled"];
+const COMMON = ["type", "timeout", "disabled", "trustHints"];
 const FIELDS = {
-  stdio: ["command", "args", "env", "cwd", ...COMMON],
+  stdio: ["command", "args", "env", "cwd", "sandbox", "folders", ...COMMON],
   http: ["url", "headers", ...COMMON],
 };
 const TYPES: Readonly<Record<string, keyof typeof FIELDS>> = {
@@ -95,7 +101,19 @@ function readEntry(
     );
   }
   const given = asRecord(entry) ?? refuse("it must be an object with command or url");
-  const { type, command, url, args = [], env = {}, headers = {}, cwd, timeout, disabled = false } = given;
+  const {
+    type,
+    command,
+    url,
+    args = [],
+    env = {},
+    headers = {},
+    cwd,
+    timeout,
+    disabled = false,
+    trustHints = false,
+  } = given;
+  const { sandbox = true, folders } = given;
   if (type === "sse") {
     refuse("its type is sse, which streamable HTTP has replaced: give its address for that");
   }
@@ -112,13 +130,18 @@ function readEntry(
   const unknown = Object.keys(given).find((field) => !FIELDS[by].includes(field));
   if (unknown !== undefined) refuse(`${unknown} is not known; there are ${FIELDS[by].join(", ")}`);
   if (typeof disabled !== "boolean") refuse("disabled must be true or false");
+  if (typeof trustHints !== "boolean") refuse("trustHints must be true or false");
   if (timeout !== undefined && !(isWhole(timeout) && timeout >= 1000 && timeout <= MAX_TIMEOUT_MS)) {
     refuse(
       `timeout is ${JSON.stringify(timeout)}, but must be a whole number of milliseconds, at least 1000`,
     );
   }
   if (disabled) return [];
-  const common = { name, ...(timeout !== undefined && { timeoutMs: timeout as number }) };
+  const common = {
+    name,
+    ...(timeout !== undefined && { timeoutMs: timeout as number }),
+    ...(trustHints === true && { trustHints }),
+  };
   if (by === "http") {
     if (typeof url !== "string" || !/^https?:$/.test(URL.parse(url)?.protocol ?? "")) {
       return refuse("url must be an address such as https://host/mcp");
@@ -130,6 +153,10 @@ function readEntry(
     return refuse("args must be an array of texts");
   }
   if (cwd !== undefined && typeof cwd !== "string") return refuse("cwd must be a folder");
+  if (typeof sandbox !== "boolean") return refuse("sandbox must be true or false");
+  if (folders !== undefined && !(Array.isArray(folders) && folders.every((one) => typeof one === "string"))) {
+    return refuse("folders must be an array of paths");
+  }
   return [{
     ...common,
     by,
@@ -137,6 +164,8 @@ function readEntry(
     args,
     env: readTexts("env", env, refuse),
     ...(cwd !== undefined && { cwd: resolve(folder, cwd) }),
+    ...(!sandbox && { isOutside: true }),
+    ...(folders !== undefined && { folders: folders.map((one: string) => resolve(folder, one)) }),
   }];
 }
 

@@ -65,11 +65,11 @@ Deno.test("readMcpServers() says what is wrong and what would be right", () => {
     [{ a: { type: "stdio", url: "http://y" } }, "type is stdio, but it has a url."],
     [
       { a: { command: "x", comand: "x" } },
-      "comand is not known; there are command, args, env, cwd, type, timeout",
+      "comand is not known; there are command, args, env, cwd, sandbox, folders, type, timeout",
     ],
     [
       { a: { url: "http://y", env: {} } },
-      "env is not known; there are url, headers, type, timeout, disabled.",
+      "env is not known; there are url, headers, type, timeout, disabled, trustHints.",
     ],
     [{ a: { command: "" } }, "command must be the name of a program."],
     [{ a: { command: "x", args: "y" } }, "args must be an array of texts."],

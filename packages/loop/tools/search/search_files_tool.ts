@@ -3,6 +3,8 @@ import { checkGiven, type Tool, type ToolContext } from "@tare/messages";
 import { RE2JS, RE2JSException } from "re2js";
 import { defineTool, ioReason, Refusal } from "../define_tool.ts";
 import {
+  assertAllowed,
+  effectsOn,
   resolveInWorkspace,
   type WorkspaceLimits,
   type WorkspacePath,
@@ -77,12 +79,14 @@ export function searchFilesTool(workspace: string, limits: WorkspaceLimits = {})
     },
     required: ["pattern"],
     stance: "rederivable",
+    effects: ({ path = "." }) => effectsOn(path, { ...limits, workspace, as: "searches" }),
     attempt: ({ path = "." }) => `search ${JSON.stringify(path)}`,
     async run(args, context) {
       const { output = "lines", max_results: maxResults = DEFAULT_RESULTS } = args;
       const pattern = searchPattern(args.pattern, { ignoreCase: args.ignore_case });
       const place = await resolveInWorkspace(workspace, args.path ?? ".", limits);
-      const tally: Tally = { searched: 0, cutLines: 0, hidden: 0, binary: 0, unreadable: 0 };
+      assertAllowed(context, place.absolute, "reads");
+      const tally: Tally = { searched: 0, cutLines: 0, hidden: 0, binary: 0, unreadable: 0, forbidden: 0 };
       const grep = output === "lines"
         ? new GrepRows({ pattern, maxMatches: maxResults, contextLines: args.context_lines ?? 0 })
         : undefined;
@@ -116,6 +120,7 @@ interface Tally {
   hidden: number;
   binary: number;
   unreadable: number;
+  forbidden: number;
 }
 
 interface TextFile {
@@ -135,9 +140,13 @@ async function* textFiles(
     yield { file: await openText(place.absolute), path: place.relative };
     return;
   }
-  const onSkip = (why: "hidden" | "unreadable") => tally[why]++;
+  const onSkip = (why: "hidden" | "unreadable" | "forbidden") => tally[why]++;
   for await (const { absolute, relative, kind } of walk(place, { context, glob, includeHidden, onSkip })) {
     if (kind !== "file") continue;
+    if (!(context.allows?.(absolute, "reads") ?? true)) {
+      tally.forbidden++;
+      continue;
+    }
     try {
       yield { file: await openText(absolute), path: relative };
     } catch (error) {
@@ -168,6 +177,7 @@ function header(found: readonly FileMatches[], { output, complete, shown, tally 
     if (!complete) notes.push(`only the first ${shown} follow, narrow it with pattern, path or glob`);
   }
   if (tally.hidden > 0) notes.push(`hidden or ignored, left out: ${tally.hidden}`);
+  if (tally.forbidden > 0) notes.push(`left out by a rule: ${tally.forbidden}`);
   if (tally.binary > 0) notes.push(`binary, skipped: ${tally.binary}`);
   if (tally.unreadable > 0) notes.push(`could not be read: ${tally.unreadable}`);
   if (tally.cutLines > 0) {

@@ -2,6 +2,8 @@ import { checkGiven, type Tool, type ToolContext } from "@tare/messages";
 import { spawn } from "node:child_process";
 import { defineTool, Refusal } from "../define_tool.ts";
 import { resolveInWorkspace } from "../files/resolve_in_workspace.ts";
+import { guardGit } from "../sandbox/git_guard.ts";
+import { type Sandbox, sandboxed } from "../sandbox/sandbox.ts";
 import {
   endGroup,
   endMarked,
@@ -36,19 +38,28 @@ export interface ShellToolOptions {
    * is killed. It is part of their environment. Default: none.
    */
   readonly owner?: string;
+  /**
+   * The sandbox that commands run in, unless a call says why one has to run outside. Default: there is none, and they have
+   * the rights of this process.
+   */
+  readonly sandbox?: Sandbox | undefined;
 }
 
-type ShellArguments = { readonly command: string; readonly timeout_ms?: number };
+type ShellArguments = {
+  readonly command: string;
+  readonly timeout_ms?: number;
+  readonly outside?: string;
+};
 
 const DEFAULT_TIMEOUT_MS = 120_000;
 
 /**
- * `shell`: a command line for `sh`, with the workspace as its folder. Its file access is that of this process: the
- * guard that keeps the file tools in the workspace does not hold for it.
+ * `shell`: a command line for `sh`, with the workspace as its folder. Without a sandbox its file access is that of this
+ * process: the guard that keeps the file tools in the workspace does not hold for it.
  */
 export function shellTool(options: ShellToolOptions): Tool {
   checkGiven("shellTool()", { options }, { options: { workspace: "string" } });
-  const { workspace, timeoutMs = 240_000, maxOutputBytes = 64 * 1024, env = {}, owner } = options;
+  const { workspace, timeoutMs = 240_000, maxOutputBytes = 64 * 1024, env = {}, owner, sandbox } = options;
   const defaultTimeoutMs = Math.min(DEFAULT_TIMEOUT_MS, timeoutMs);
   return defineTool<ShellArguments>({
     name: "shell",
@@ -59,7 +70,9 @@ export function shellTool(options: ShellToolOptions): Tool {
       "is no input and no terminal, and processes left in the background are ended when the command exits. Of output over " +
       `${Math.ceil(maxOutputBytes / 1024)} KiB the middle is left out: filter it in the command. After ${
         defaultTimeoutMs / 1000
-      } s, or timeout_ms, the command and all that it started are stopped.`,
+      } s, or timeout_ms, the command and all that it started are stopped.${
+        sandbox ? describe(sandbox) : ""
+      }`,
     properties: {
       command: { type: "string", minLength: 1, description: "Command line or script for sh." },
       timeout_ms: {
@@ -68,13 +81,15 @@ export function shellTool(options: ShellToolOptions): Tool {
         maximum: timeoutMs,
         description: `Time limit in milliseconds. Default: ${defaultTimeoutMs}.`,
       },
+      ...(sandbox && { outside: OUTSIDE }),
     },
     required: ["command"],
     stance: "once",
+    ...(sandbox && { isContained: ({ outside }) => outside === undefined }),
     // Time to stop the command and tell what it wrote before the caller gives up on the call.
     timeoutMs: timeoutMs + 5 * GRACE_MS,
     attempt: () => "run the command",
-    async run({ command, timeout_ms: limitMs = defaultTimeoutMs }, context) {
+    async run({ command, timeout_ms: limitMs = defaultTimeoutMs, outside }, context) {
       if (command.includes("\0")) throw new Refusal("it holds a NUL character.");
       const { root } = await resolveInWorkspace(workspace, ".");
       const outcome = await runCommand(command, {
@@ -84,6 +99,8 @@ export function shellTool(options: ShellToolOptions): Tool {
         maxOutputBytes,
         context,
         owner,
+        sandbox,
+        isOutside: outside !== undefined,
       });
       const output = describeOutput(outcome);
       switch (outcome.ending) {
@@ -101,6 +118,28 @@ export function shellTool(options: ShellToolOptions): Tool {
     },
   });
 }
+
+/** What a model is told of the sandbox. */
+function describe({ domains, by }: Sandbox): string {
+  const network = domains.length === 0
+    ? "there is no network"
+    : `of the network only ${
+      domains.join(", ")
+    } can be reached, by HTTP(S) through the proxy of the environment`;
+  const temporary = by === "bubblewrap" ? " and /tmp, which is empty at each call" : " and $TMPDIR";
+  return ` Commands run in a sandbox: only the workspace${temporary}, can be written in, .git can only be read, ` +
+    `home folders can't be seen, and ${network}. For a command that needs more say with outside what it needs.`;
+}
+
+/** The argument by which a command leaves the sandbox. */
+const OUTSIDE = {
+  type: "string",
+  minLength: 1,
+  maxLength: 500,
+  description:
+    "What the command needs that the sandbox lacks, such as `commits, so it writes .git` or `network: example.com`. The user is " +
+    "shown it and asked; then the command runs outside the sandbox. Leave it out unless it has to.",
+} as const;
 
 /**
  * Ends what commands of an earlier process with this owner left running when it was killed, and gives how many
@@ -138,6 +177,10 @@ export interface CommandOptions {
   readonly context: ToolContext;
   /** Who is to be found in what the command's processes leave behind. Default: nobody. */
   readonly owner?: string | undefined;
+  /** The sandbox that it runs in. Default: none. */
+  readonly sandbox?: Sandbox | undefined;
+  /** Whether it runs outside all the same; the system still ends what it leaves running, where that makes sandboxes so. Default: no. */
+  readonly isOutside?: boolean;
 }
 
 /** What the system says of a process that has ended: one of the two. */
@@ -165,15 +208,33 @@ const MERGE_OUTPUTS = 'exec /bin/sh -c "$1" 2>&1';
  * a full pipe never blocks the command.
  */
 export async function runCommand(command: string, options: CommandOptions): Promise<CommandOutcome> {
-  const { cwd, env, timeoutMs, maxOutputBytes, context, owner = "" } = options;
-  const marked = { owner, id: crypto.randomUUID() };
+  const { cwd, sandbox, isOutside = false, context } = options;
+  const shell = ["/bin/sh", "-c", MERGE_OUTPUTS, "sh", command];
   context.confirm?.();
-  const child = spawn("/bin/sh", ["-c", MERGE_OUTPUTS, "sh", command], {
+  if (sandbox === undefined) {
+    const [program = "", ...args] = shell;
+    return await runProgram({ program, args, env: {}, endsWhole: false }, options);
+  }
+  const leave = isOutside ? () => {} : guardGit(sandbox.workspace);
+  try {
+    return await runProgram(sandboxed(sandbox, { command: shell, cwd, isOutside }), options);
+  } finally {
+    leave();
+  }
+}
+
+async function runProgram(
+  { program, args, env: more, endsWhole }: ReturnType<typeof sandboxed>,
+  { cwd, env, timeoutMs, maxOutputBytes, context, owner = "" }: CommandOptions,
+): Promise<CommandOutcome> {
+  const marked = { owner, id: crypto.randomUUID() };
+  const child = spawn(program, [...args], {
     cwd,
-    env: { ...NOTHING_INHERITED, ...env, [MARK]: markOf(marked) },
+    env: { ...NOTHING_INHERITED, ...env, ...more, [MARK]: markOf(marked) },
     // A session of its own: no terminal to ask for passwords, and one signal reaches all its processes.
     detached: true,
-    stdio: ["ignore", "pipe", "ignore"],
+    // A command's errors come with its output; what a sandbox says itself comes here.
+    stdio: ["ignore", "pipe", "pipe"],
   });
   const { pid: group } = child;
   // It couldn't be started.
@@ -183,13 +244,22 @@ export async function runCommand(command: string, options: CommandOptions): Prom
   });
   const output = new BoundedOutput(maxOutputBytes);
   const decoder = new TextDecoder();
-  const read = readAll(child.stdout, (piece) => {
+  const onPiece = (piece: Uint8Array) => {
     output.push(piece);
     context.output?.(decoder.decode(piece, { stream: true }));
     context.progress();
-  });
+  };
+  const read = Promise.all([child.stdout, child.stderr].map((stream) => readAll(stream, onPiece)));
 
   const ending = await waitFor(exited, timeoutMs, context.signal);
+  if (endsWhole) {
+    // With its first process the system ends them all.
+    child.kill("SIGKILL");
+    const status = await exited;
+    await settlesWithin(read, GRACE_MS);
+    for (const stream of [child.stdout, child.stderr]) stream.destroy();
+    return { ending, status, output, leftProcesses: false };
+  }
   const leftGroup = groupIsAlive(group);
   if (leftGroup) {
     // A command that exited by itself must not wait for the whole grace on account of processes that hold nothing.
@@ -200,7 +270,7 @@ export async function runCommand(command: string, options: CommandOptions): Prom
   const strays = await endMarked(marked);
   // Whoever couldn't be ended may keep the pipe open for ever.
   await settlesWithin(read, GRACE_MS);
-  child.stdout.destroy();
+  for (const stream of [child.stdout, child.stderr]) stream.destroy();
   return { ending, status, output, leftProcesses: (leftGroup || strays > 0) && ending === "exited" };
 }
 

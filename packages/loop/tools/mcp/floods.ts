@@ -1,0 +1,71 @@
+import { jsonExcess } from "@tare/wire";
+
+/** So long somebody's messages are worked off without a break, in milliseconds, and so long is the break. */
+const STRETCH_MS = 10;
+
+/** Lets others have the processor half of the time, while much is to be done. */
+export class Breaks {
+  #worked = 0;
+  #since = performance.now();
+
+  /** What went before was waiting. */
+  goOn(): void {
+    this.#since = performance.now();
+  }
+
+  /** To be waited for between two pieces of the work. */
+  async due(): Promise<void> {
+    const now = performance.now();
+    this.#worked += now - this.#since;
+    this.#since = now;
+    if (this.#worked < STRETCH_MS) return;
+    await new Promise((resolve) => setTimeout(resolve, STRETCH_MS));
+    this.#worked = 0;
+    this.goOn();
+  }
+}
+
+/** So many messages that nobody asked for are taken from a server in a second. */
+const MAX_NOTES = 100;
+
+const SECOND_MS = 1_000;
+
+/** What says that a server's tools are others now. */
+const LIST_CHANGED = "notifications/tools/list_changed";
+
+/** What a transport calls with each message of its server. */
+type Receive = (message: unknown, ...more: readonly unknown[]) => void;
+
+/**
+ * Lets a transport of the protocol's client hand on only so many notes and requests of its server in a second; answers
+ * always. What is more is dropped: it says how far something is, and the next one says it better. That the tools have
+ * changed is told to `onChanged` alone, however often.
+ */
+export function limitNotes(transport: object, onChanged: () => void): void {
+  let receive: Receive | undefined;
+  let [since, taken] = [-Infinity, 0];
+  const hand: Receive = (message, ...more) => {
+    const { method } = Object(message) as { readonly method?: unknown };
+    if (method === undefined) return receive?.(message, ...more);
+    if (method === LIST_CHANGED) return onChanged();
+    const now = performance.now();
+    if (now - since >= SECOND_MS) [since, taken] = [now, 0];
+    if (++taken <= MAX_NOTES) receive?.(message, ...more);
+  };
+  Object.defineProperty(transport, "onmessage", {
+    get: () => receive && hand,
+    set(handler: Receive | undefined) {
+      receive = handler;
+    },
+  });
+}
+
+/** So large a message may be handed on unlooked at, in bytes. */
+const LARGE_BYTES = 65_536;
+
+/**
+ * Why a message can't be read, as bytes of JSON: what it holds would keep whoever reads it. Nothing if it can.
+ */
+export function excessOf(bytes: Uint8Array<ArrayBuffer>): string | undefined {
+  return bytes.length > LARGE_BYTES ? jsonExcess(bytes) : undefined;
+}

@@ -1,0 +1,24 @@
+/**
+ * A sandbox of this machine for tests and benchmarks. Holds no tests.
+ *
+ * @module
+ */
+import { findSandbox, type SandboxOptions } from "./find_sandbox.ts";
+import type { Sandbox } from "./sandbox.ts";
+
+/** The sandbox for a workspace, or why there is none. */
+export function sandboxOf(
+  workspace: string,
+  options: Partial<SandboxOptions> = {},
+): Promise<Sandbox | { readonly why: string }> {
+  return findSandbox({
+    workspace,
+    home: Deno.env.get("HOME"),
+    path: Deno.env.get("PATH"),
+    async tryOut(program, args) {
+      const { success, stderr } = await new Deno.Command(program, { args: [...args] }).output();
+      return success ? undefined : new TextDecoder().decode(stderr);
+    },
+    ...options,
+  });
+}
