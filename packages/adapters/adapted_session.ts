@@ -7,7 +7,7 @@ import {
   readTooLong,
   type SessionView,
 } from "@tare/planner";
-import { recallOriginal } from "@tare/prune";
+import { RECALL_TOOL, recallOriginal } from "@tare/prune";
 
 /** What an adapter goes by: the options of a `plannerSession()`, and who is told what. */
 export interface AdapterOptions extends PromptSessionOptions {
@@ -49,12 +49,15 @@ export interface AdaptedView {
   readonly history: readonly Message[];
 }
 
+const { properties: PROPERTIES } = RECALL_TOOL.function.parameters;
+
 /** A planner session for a loop that somebody else runs and whose history somebody else keeps. */
 export class AdaptedSession implements Adapter {
   readonly session: PlannerSession;
   readonly #options: AdapterOptions;
   readonly #ledger: LedgerEntry[] = [];
   #history: readonly Message[] = [];
+  #shown: readonly Message[] = [];
   #stored: unknown;
 
   constructor(options: AdapterOptions) {
@@ -84,6 +87,7 @@ export class AdaptedSession implements Adapter {
       ...(model !== undefined && { model }),
       ...(signal && { signal }),
     });
+    this.#shown = view.messages;
     for (const warning of view.warnings) warn(warning);
     await this.#store();
     return { view, history };
@@ -110,23 +114,24 @@ export class AdaptedSession implements Adapter {
 
   /** Answers a call of the recall tool, whose arguments nobody has checked. */
   async recall(args: unknown): Promise<string> {
-    const { ref, lines, pattern, offset } = (args ?? {}) as Partial<
-      Record<"ref" | "lines" | "pattern" | "offset", unknown>
-    >;
-    if (typeof ref !== "string") {
-      return `Cannot recall: ref is ${
-        JSON.stringify(ref) ?? "missing"
-      }; it must be the 16 hex digits of a placeholder.`;
+    const { ref, lines, find, offset, ...others } = Object(args) as Readonly<Record<string, unknown>>;
+    const [other] = Object.keys(others);
+    if (other !== undefined) {
+      return `Cannot recall by ${other}: what can be given is ${Object.keys(PROPERTIES).join(", ")}.`;
+    }
+    if (ref != null && typeof ref !== "string") {
+      return `Cannot recall: ref is ${JSON.stringify(ref)}; it must be the 16 hex digits of a placeholder.`;
     }
     const { archive, countTokens } = this.#options;
     // Some models fill in null for what they don't want.
     const request = {
-      ref,
+      ...(ref != null && { ref }),
       ...(lines != null && { lines: String(lines) }),
-      ...(pattern != null && { pattern: String(pattern) }),
+      ...(find != null && { find: String(find) }),
       ...(offset != null && { offset: Number(offset) }),
     };
-    return (await recallOriginal(archive, request, { countTokens })).content;
+    const shown = () => this.#shown;
+    return (await recallOriginal(archive, request, { countTokens, shown })).content;
   }
 
   async #store(): Promise<void> {

@@ -93,9 +93,14 @@ Deno.test("aiSdkAdapter() shows a huge result as head and tail, and leaves the S
     content: [result("1", { type: "text", value: LONG }), result("2", { type: "text", value: "short" })],
   }];
   const before = structuredClone(prompt);
-  const { shown } = adapterWith();
+  const { adapter, shown } = adapterWith();
+  assertEquals(await adapter.recall.execute({ find: "e" }), "Nothing has left this conversation.");
   const { prompt: seen } = await shown(prompt);
   assertEquals(prompt, before);
+  assertStringIncludes(
+    await adapter.recall.execute({ find: LONG.slice(0, 9).toUpperCase() }),
+    'read {"id":"1"}: ',
+  );
   assertStrictEquals(seen[1], prompt[1]);
   const [first, second] = seen[2]?.content as readonly {
     type: string;
@@ -224,14 +229,24 @@ Deno.test("the recall tool answers, and says what is wrong with a call", async (
   const ref = await archive.put("apple\nbanana\ncherry");
   const { recall } = adapterWith({ archive }).adapter;
   const standard = recall.inputSchema["~standard"];
-  assertEquals(standard.jsonSchema.input().required, ["ref"]);
+  assertEquals(Object.keys(Object(standard.jsonSchema.input().properties)), [
+    "ref",
+    "lines",
+    "find",
+    "offset",
+  ]);
   assertEquals(standard.validate({ ref }), { value: { ref } });
-  assertEquals(await recall.execute({ ref, pattern: "an+", lines: null }), "2:banana");
+  assertEquals(await recall.execute({ ref, find: "AN", lines: null }), "1-apple\n2:banana\n3-cherry");
   assertEquals(await recall.execute({ ref, lines: 2 }), "banana");
   assertEquals(await recall.execute({ ref, offset: "13" }), "cherry");
   assertEquals(
     await recall.execute({}),
-    "Cannot recall: ref is missing; it must be the 16 hex digits of a placeholder.",
+    "Cannot recall: the ref is missing. Copy the 16 hex digits after 'ref' from an [elided: …] line of this " +
+      "conversation, or give nothing but find, to search all that left it.",
+  );
+  assertEquals(
+    await recall.execute({ ref, pattern: "an+" }),
+    "Cannot recall by pattern: what can be given is ref, lines, find, offset.",
   );
   assertEquals(
     await recall.execute({ ref: 3 }),

@@ -198,6 +198,6 @@ Deno.test("openAiAgentsAdapter() leaves the rest of a model as it is, and offers
   const ref = await archive.put("a long result");
   const { adapter: { recall }, model } = adapterWith({ archive });
   assertEquals([model.name, model.usage, model instanceof Noting], ["noting", NOTHING, true]);
-  assertEquals([recall.name, recall.parameters.required, recall.strict], ["recall", ["ref"], false]);
+  assertEquals([recall.name, recall.parameters.required, recall.strict], ["recall", [], false]);
   assertEquals(await recall.execute({ ref }), "a long result");
 });

@@ -95,9 +95,9 @@ Deno.test("gateway keeps what a session archives after a fork from the fork", as
   const long = Array.from({ length: 4_000 }, (_, at) => `${at % 97}`).join(" ");
   const { fetch, seen } = gatewayed(({ body }) => {
     const { role, content } = body.messages.at(-1);
-    const [, ref] = /^Recall (\w+)/.exec(content) ?? [];
-    if (role === "user" && ref) {
-      return completion({ content: null, tool_calls: [call("recall", { ref }, "recall_1")] }, 0);
+    const [, ref, find] = /^(?:Recall (\w+)|Find (.+))/.exec(content) ?? [];
+    if (role === "user" && (ref || find)) {
+      return completion({ content: null, tool_calls: [call("recall", { ref, find }, "recall_1")] }, 0);
     }
     return completion({ content: content.slice(0, 200) }, 0);
   });
@@ -122,4 +122,11 @@ Deno.test("gateway keeps what a session archives after a fork from the fork", as
   assertNotEquals(one.session, other.session);
   assertStringIncludes(one.body.choices[0].message.content, "c0 0 1 2");
   assertStringIncludes(other.body.choices[0].message.content, "Cannot recall");
+  const find = [{ role: "assistant", content: "Hi." }, { role: "user", content: "Find C0 0 1" }];
+  const [found, missed] = [await ask([...messages, ...find]), await ask([...forked, ...find])];
+  assertStringIncludes(
+    found.body.choices[0].message.content,
+    `ref ${ref}, read {"id":"c0"}: 1 of 1 lines\n1, offset 0: … c0 0 1`,
+  );
+  assertStringIncludes(missed.body.choices[0].message.content, "Nothing has left this conversation.");
 });

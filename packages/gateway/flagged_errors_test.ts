@@ -1,12 +1,16 @@
-import { assertEquals } from "@std/assert";
+import { assertEquals, assertLess } from "@std/assert";
 import { claudeGateway, claudeRequest, type Said, says, step } from "./claude_code_fixture_test.ts";
 import { call, completion, gatewayed, post, READ } from "./fixture_test.ts";
 import { functionCall, responsesUpstream } from "./responses_fixture_test.ts";
 
-const LONG = Array.from({ length: 5_000 }, (_, at) => `${at % 97}`).join(" ");
+/** A long text with names that no other has. */
+function long(of: string): string {
+  return Array.from({ length: 250 }, (_, at) => `name_${of}_${at % 97}`).join(" ");
+}
+
 const STEPS = 24;
 
-/** Ways in which a client states how a call ended, and whether that keeps its result; the first result is one of each. */
+/** Ways in which a client states how a call ended, and whether its result stays longer; the first result is one of each. */
 interface Way {
   readonly text: string;
   readonly flags?: object;
@@ -16,30 +20,30 @@ interface Way {
 /** What a way says, with the long text that it is about. */
 const WAYS: Readonly<Record<"chat" | "responses" | "messages", readonly Way[]>> = {
   messages: [
-    { text: `<tool_use_error>${LONG}`, flags: { is_error: true }, stays: true },
-    { text: `Error: quoted from a log ${LONG}`, flags: { is_error: false }, stays: false },
-    { text: `Exit code 1\n${LONG}`, stays: true },
-    { text: `Error: nobody says ${LONG}`, stays: true },
-    { text: LONG, stays: false },
+    { text: `<tool_use_error>${long("w1")}`, flags: { is_error: true }, stays: true },
+    { text: `Error: quoted from a log ${long("w2")}`, flags: { is_error: false }, stays: false },
+    { text: `Exit code 1\n${long("w3")}`, stays: true },
+    { text: `Error: nobody says ${long("w4")}`, stays: true },
+    { text: long("w10"), stays: false },
   ],
   responses: [
-    { text: `Half of it ${LONG}`, flags: { status: "incomplete" }, stays: true },
-    { text: `Exit code: 0\nOutput:\n${LONG}`, stays: false },
-    { text: JSON.stringify({ output: LONG, metadata: { exit_code: 2 } }), stays: true },
-    { text: `Wall time: 1 s\nProcess exited with code 1\nOutput:\n${LONG}`, stays: true },
-    { text: LONG, flags: { status: "completed" }, stays: false },
+    { text: `Half of it ${long("w5")}`, flags: { status: "incomplete" }, stays: true },
+    { text: `Exit code: 0\nOutput:\n${long("w6")}`, stays: false },
+    { text: JSON.stringify({ output: long("w11"), metadata: { exit_code: 2 } }), stays: true },
+    { text: `Wall time: 1 s\nProcess exited with code 1\nOutput:\n${long("w7")}`, stays: true },
+    { text: long("w12"), flags: { status: "completed" }, stays: false },
   ],
   chat: [
-    { text: JSON.stringify({ output: LONG, exit_code: 2 }), stays: true },
-    { text: JSON.stringify({ output: LONG, exit_code: 0 }), stays: false },
-    { text: `${LONG}\n\nCommand exited with code 2`, stays: true },
-    { text: `Cannot open: ${LONG}`, stays: true },
-    { text: LONG, stays: false },
+    { text: JSON.stringify({ output: long("w13"), exit_code: 2 }), stays: true },
+    { text: JSON.stringify({ output: long("w14"), exit_code: 0 }), stays: false },
+    { text: `${long("w8")}\n\nCommand exited with code 2`, stays: true },
+    { text: `Cannot open: ${long("w9")}`, stays: true },
+    { text: long("w15"), stays: false },
   ],
 };
 
-/** What the last request shows of the results of these ways, once many more have come. */
-type Play = (ways: readonly Way[]) => Promise<readonly unknown[]>;
+/** What each request shows of the results of these ways, while many more come. */
+type Play = (ways: readonly Way[]) => Promise<readonly (readonly unknown[])[]>;
 
 const PLAYS: Readonly<Record<keyof typeof WAYS, Play>> = {
   async messages(ways) {
@@ -49,16 +53,16 @@ const PLAYS: Readonly<Record<keyof typeof WAYS, Play>> = {
     const said: Said[] = [says("user", "Go."), asks!, { role: "user", content: results }];
     for (let at = 0; at < STEPS; at++) {
       await (await fetch(claudeRequest(said))).text();
-      said.push(...step(`s${at}`, [`${at} ${LONG}`]));
+      said.push(...step(`s${at}`, [long(`s${at}`)]));
     }
     await (await fetch(claudeRequest(said))).text();
-    const shown = seen.at(-1)!.body.messages[2].content as { content: unknown; is_error?: boolean }[];
+    const shown = seen.map(({ body }) => body.messages[2].content as { content: unknown }[]);
     // What the protocol says of a result goes up as it came, and nothing else does.
     assertEquals(
-      shown.map(({ content: _, ...block }) => block),
+      shown.at(-1)!.map(({ content: _, ...block }) => block),
       results.map(({ content: _, ...block }) => block),
     );
-    return shown.map(({ content }) => content);
+    return shown.map((blocks) => blocks.map(({ content }) => content));
   },
   async responses(ways) {
     const upstream = responsesUpstream([]);
@@ -81,17 +85,17 @@ const PLAYS: Readonly<Record<keyof typeof WAYS, Play>> = {
     };
     for (let at = 0; at < STEPS; at++) {
       await ask();
-      input.push(functionCall("shell", {}, `s${at}`), output(`s${at}`, `${at} ${LONG}`));
+      input.push(functionCall("shell", {}, `s${at}`), output(`s${at}`, long(`s${at}`)));
     }
     await ask();
-    const shown = upstream.asked.at(-1)!.input.filter(({ call_id, type }) =>
-      type === "function_call_output" && String(call_id).startsWith("w")
+    const shown = upstream.asked.map(({ input }) =>
+      input.filter(({ call_id, type }) => type === "function_call_output" && String(call_id).startsWith("w"))
     );
     assertEquals(
-      shown.map((item) => ({ ...item, output: "" })),
+      shown.at(-1)!.map((item) => ({ ...item, output: "" })),
       results.map((item) => ({ ...item, output: "" })),
     );
-    return shown.map(({ output }) => output);
+    return shown.map((items) => items.map(({ output }) => output));
   },
   async chat(ways) {
     const { fetch, seen } = gatewayed(({ text }) =>
@@ -113,26 +117,32 @@ const PLAYS: Readonly<Record<keyof typeof WAYS, Play>> = {
       await ask();
       messages.push(
         { role: "assistant", content: null, tool_calls: [call("read", {}, `s${at}`)] },
-        result(`s${at}`, `${at} ${LONG}`),
+        result(`s${at}`, long(`s${at}`)),
       );
     }
     await ask();
-    const shown = seen.at(-1)!.body.messages.slice(2, 2 + ways.length) as typeof results;
+    const shown = seen.map(({ body }) => body.messages.slice(2, 2 + ways.length) as typeof results);
     assertEquals(
-      shown.map((one) => ({ ...one, content: "" })),
+      shown.at(-1)!.map((one) => ({ ...one, content: "" })),
       results.map((one) => ({ ...one, content: "" })),
     );
-    return shown.map(({ content }) => content);
+    return shown.map((results) => results.map(({ content }) => content));
   },
 };
 
 for (const [protocol, play] of Object.entries(PLAYS)) {
-  Deno.test(`gateway keeps the results of calls that failed, as ${protocol} and its clients state it, and no others`, async () => {
+  Deno.test(`gateway keeps the results of calls that failed longer than others, as ${protocol} and its clients state it`, async () => {
     const ways = WAYS[protocol as keyof typeof WAYS];
-    const shown = await play(ways);
-    assertEquals(
-      shown.map((text, at) => text === ways[at]!.text ? "whole" : String(text).slice(0, 9)),
-      ways.map(({ stays }) => stays ? "whole" : "[elided: "),
+    const requests = await play(ways);
+    const leftAt = ways.map(({ text }, at) => {
+      const request = requests.findIndex((shown) => String(shown[at]).startsWith("[elided: "));
+      const before = request < 0 ? requests : requests.slice(0, request);
+      assertEquals(before.filter((shown) => shown[at] !== text), []);
+      return request < 0 ? Infinity : request;
+    });
+    const [failed, others] = [true, false].map((stays) =>
+      leftAt.filter((_, at) => ways[at]!.stays === stays)
     );
+    assertLess(Math.max(...others!), Math.min(...failed!), `${leftAt}`);
   });
 }

@@ -1,7 +1,9 @@
+import { type Asker, nameOf, OWNER } from "@tare/conversation";
 import type { LedgerReport, Overview } from "@tare/conversation/report";
 import { inTraceOf, Telemetry } from "@tare/conversation/telemetry";
 import { checkGiven } from "@tare/messages";
-import { ApiError, type Protocol, PROTOCOLS } from "@tare/wire";
+import { listPrice } from "@tare/planner";
+import { ApiError, peekField, type Protocol, PROTOCOLS } from "@tare/wire";
 import type { GatewayOptions } from "./options.ts";
 import { PlannedCalls } from "./planned_calls.ts";
 import { readBody } from "./read_body.ts";
@@ -12,19 +14,23 @@ import { Turns } from "./turns.ts";
 export interface Gateway {
   /**
    * Answers a request; gives nothing for one that is neither under `/v1` nor `HEAD /`. Never rejects. A `body` that was
-   * read before is that of the request as it was before its client compressed it.
+   * read before is that of the request as it was before its client compressed it; the `asker` is whoever asks, by default
+   * the owner.
    */
-  readonly fetch: (request: Request, body?: Uint8Array<ArrayBuffer>) => Promise<Response> | undefined;
+  readonly fetch: (
+    request: Request,
+    asked?: { readonly body?: Uint8Array<ArrayBuffer> | undefined; readonly asker?: Asker | undefined },
+  ) => Promise<Response> | undefined;
   /** Whether it has more for a request than a refusal: it goes to an upstream, or on over HTTP. */
   readonly takes: (request: Request) => boolean;
   /** Most bytes of a request's body that it reads. */
   readonly maxBodyBytes: number;
   /** What passes through, for those who show it to people. */
   readonly conversations: Conversations;
-  /** What they cost so far, planned and left as they are. @throws {StoreError} */
-  readonly ledger: () => Promise<LedgerReport>;
+  /** What they cost so far, planned and left as they are; of the key `by` alone, if it is given. @throws {StoreError} */
+  readonly ledger: (by?: string) => Promise<LedgerReport>;
   /** What was saved today and in all, how those do that are left as they are, and the newest warnings. @throws {StoreError} */
-  readonly overview: () => Promise<Overview>;
+  readonly overview: (by?: string) => Promise<Overview>;
   /** Waits until what is known of its sessions is kept, two seconds at most. Never rejects. */
   readonly close: () => Promise<void>;
 }
@@ -102,8 +108,13 @@ export function gateway(options: GatewayOptions): Gateway {
       `server's key. --forward /v1${sent} (TARE_FORWARD) lets it pass`;
     return new ApiError(404, `Cannot find /v1${sent}: ${reason}.`, { code: "not_found" });
   };
-  const route = async (asked: Asked, request: Request, body?: Uint8Array<ArrayBuffer>): Promise<Response> => {
+  const route = async (
+    asked: Asked,
+    request: Request,
+    { body, asker = OWNER }: NonNullable<Parameters<Gateway["fetch"]>[1]>,
+  ): Promise<Response> => {
     const { path, sent } = asked;
+    assertMay(asker);
     if (isUpgrade(request)) {
       // Clients that ask for a websocket go on over HTTP as soon as they hear this.
       const message = `Cannot open a websocket at /v1${sent}: this server answers over HTTP alone.`;
@@ -112,45 +123,65 @@ export function gateway(options: GatewayOptions): Gateway {
     if (request.method === "POST") {
       for (const protocol of served) {
         const counts = path === protocol.countPath;
-        if (counts || path === protocol.path) return await answerCall(protocol, request, { counts, body });
+        if (counts || path === protocol.path) {
+          return await answerCall(protocol, request, { counts, body, asker });
+        }
       }
     }
     if (isFromPage(request)) {
       const reason = "it comes from a page of another origin, and could be sent without its asking first";
       throw new ApiError(403, `Cannot pass the request on: ${reason}.`, { code: "origin_not_allowed" });
     }
+    // What a model's list costs is nothing.
+    if (request.method !== "GET" && request.method !== "HEAD") assertMay(asker, false);
     const { own, protocol } = protocolOf(asked, request);
     const refused = refusal(asked, request, protocol);
     if (!protocol || refused) throw refused;
     const below = protocol.followsField && own && sent.slice(protocol.path.length + 1);
     return below
-      ? await calls.forwardResponse(protocol, below, request)
+      ? await calls.forwardResponse(protocol, below, { request, by: nameOf(asker) })
       : await calls.forward(protocol, sent, request);
+  };
+  /** @throws {ApiError} unless whoever asks may, and what it costs may be paid for under the name. */
+  const assertMay = (asker: Asker, isPriced = true) => {
+    const refused = options.keys?.refusal(asker, "gateway") ?? options.keys?.spent(nameOf(asker), isPriced);
+    if (!refused) return;
+    const { status, code, message } = refused;
+    // What clients of the providers know.
+    throw new ApiError(status, message, { code: code === "budget_spent" ? "insufficient_quota" : code });
   };
   const answerCall = async (
     protocol: Protocol,
     request: Request,
-    { counts, body }: { readonly counts: boolean; readonly body: Uint8Array<ArrayBuffer> | undefined },
+    { counts, body, asker }: {
+      readonly counts: boolean;
+      readonly body: Uint8Array<ArrayBuffer> | undefined;
+      readonly asker: Asker;
+    },
   ): Promise<Response> => {
     const declared = request.headers.get("content-type") ?? "none";
     const bytes = body ?? await readBody(request, { maxBytes });
     // What can't be read here may be read there.
+    if (!bytes) assertMay(asker, false);
     if (!bytes) return await calls.forward(protocol, counts && protocol.countPath || protocol.path, request);
     // No web page can send another type without asking first.
     if (declared.split(";")[0]?.trim().toLowerCase() !== "application/json") {
       const reason = `its content-type is ${declared}, and application/json is wanted`;
       throw new ApiError(415, `Cannot read the body: ${reason}.`, { code: "unsupported_media_type" });
     }
-    return await calls.answer(protocol, { request: decoded(request), bytes, counts });
+    const { price = listPrice } = options.upstreams[protocol.name] ?? {};
+    const model = peekField(bytes, "model");
+    if (!counts) assertMay(asker, typeof model === "string" && price(model) !== undefined);
+    return await calls.answer(protocol, { request: decoded(request), bytes, counts, by: nameOf(asker) });
   };
   return {
-    fetch: (request, body) => {
+    fetch: (request, asking = {}) => {
       const { pathname } = new URL(request.url);
       // Some clients look whether anybody is there before they ask.
       if (pathname === "/" && request.method === "HEAD") return Promise.resolve(new Response());
       const asked = askedOf(pathname);
       if (!asked) return undefined;
-      return inTraceOf(request, () => route(asked, request, body)).catch((error) => {
+      return inTraceOf(request, () => route(asked, request, asking)).catch((error) => {
         const told = error instanceof ApiError
           ? error
           : new ApiError(502, unreachable(error), { code: "upstream_unreachable" });
@@ -168,8 +199,9 @@ export function gateway(options: GatewayOptions): Gateway {
     },
     maxBodyBytes: maxBytes,
     conversations: conversationsOf(turns),
-    ledger: async () => (await turns.accounts()).report(),
-    overview: async () => (await turns.accounts()).overview(now(), calls.warnings.list),
+    ledger: async (by) => (await turns.accounts(by)).report(),
+    overview: async (by) =>
+      (await turns.accounts(by)).overview(now(), by === undefined ? calls.warnings.list : []),
     close: () => turns.close(),
   };
 }

@@ -43,15 +43,12 @@ Deno.test("gateway passes what it doesn't edit on byte for byte, in both directi
   assert(Number(told("x-tare-tokens-sent")) > 0);
 });
 
-Deno.test("gateway sends the server's key instead of the client's, and never the server's own token", async () => {
+Deno.test("gateway sends the server's key instead of the client's", async () => {
   const configured = gatewayed(() => completion({ content: "Hi" }), {
     upstreams: { chat: { ...UPSTREAM, apiKey: "configured" } },
   });
   await (await configured.fetch(post(HELLO, { authorization: "Bearer client" }))).text();
   assertEquals(configured.seen[0]?.headers.get("authorization"), "Bearer configured");
-  const guarded = gatewayed(() => completion({ content: "Hi" }), { clientKeys: false });
-  await (await guarded.fetch(post(HELLO, { authorization: "Bearer token" }))).text();
-  assertEquals(guarded.seen[0]?.headers.get("authorization"), null);
 });
 
 Deno.test("gateway passes errors on, and tells when the upstream can't be reached", async () => {

@@ -1,7 +1,7 @@
 import type { CountTokens } from "@tare/messages";
 import type { Price, Profile } from "@tare/planner";
 import type { PolicyOptions } from "@tare/planner/policies";
-import type { Store } from "@tare/conversation";
+import type { Keys, Store, Warmth } from "@tare/conversation";
 import type { Telemetry } from "@tare/conversation/telemetry";
 
 /** A provider that requests are sent to. */
@@ -31,8 +31,8 @@ export interface Upstream {
 export interface GatewayOptions extends PolicyOptions {
   /** The provider of each protocol, by the protocol's name. A protocol without one isn't answered. */
   readonly upstreams: Readonly<Record<string, Upstream>>;
-  /** Whether the authorization that clients send is for the providers. Default: true. */
-  readonly clientKeys?: boolean;
+  /** What conversations cost counts for the keys with which their requests come. Default: for nobody. */
+  readonly keys?: Pick<Keys, "refusal" | "spent" | "paid"> | undefined;
   /**
    * Paths beside those that models are used with, such as `/v1/vector_stores`, that go to a provider with the key of its
    * `Upstream`, and what is below them. With a client's own key anything under `/v1` goes. Default: none.
@@ -64,7 +64,7 @@ export interface GatewayOptions extends PolicyOptions {
    */
   readonly keepsContent?: boolean;
   /** How long a session is kept there after its last turn, in milliseconds. Default: 30 days. */
-  readonly keepMs?: number;
+  readonly keepMs?: () => number;
   /** Most bytes that sessions take there; those used longest ago go. Default: 1 GiB. */
   readonly keepBytes?: number;
   /**
@@ -72,6 +72,12 @@ export interface GatewayOptions extends PolicyOptions {
    * Default: 250.
    */
   readonly keepWaitMs?: number;
+  /**
+   * What keeps the prompts of idle conversations warm, as far as its budget goes or somebody asks for it. It is for protocols
+   * and providers where a cache lives from use to use, and for models whose price is known. It ends with the gateway.
+   * Default: nothing is kept warm.
+   */
+  readonly warmth?: Warmth;
   /** Told of what went wrong and of what clients don't get to read. Default: nobody is. */
   readonly onError?: (error: unknown) => void;
   /** Tells of model calls. Default: one that tells whoever has been set up to hear, and not what was said. */

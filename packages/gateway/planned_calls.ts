@@ -1,13 +1,14 @@
 import { ToldWarnings } from "@tare/conversation/report";
 import { type Chat, errorTypeOf, inThisTrace, type Telemetry } from "@tare/conversation/telemetry";
 import type { Message } from "@tare/messages";
-import { PromptTooLong, providerOf, readTooLong } from "@tare/planner";
+import { listPrice, PromptTooLong, providerOf, readTooLong } from "@tare/planner";
 import {
   bodyPieces,
   GrowingBytes,
   inMebibytes,
   joinBytes,
   MAX_EVENT_BYTES,
+  peekField,
   type Protocol,
   ReplyTooLong,
   SseSplitter,
@@ -25,6 +26,10 @@ const MAX_RECALL_CALLS = 64;
 /** So many of them may ask for nothing new: a model that recalls the same again and again doesn't get on. */
 const MAX_REPEATED_RECALLS = 3;
 
+/** So many bytes of JSON a token takes at least, as a rule; and of a stream, whose events say little each. */
+const TOKEN_BYTES = 3;
+const STREAMED_BYTES = 16;
+
 /** With these an upstream says that it doesn't take a request as it is. */
 const REFUSALS: readonly number[] = [400, 422];
 
@@ -41,6 +46,7 @@ const FAIL_OPEN: Readonly<Record<Exclude<Parameters<Telemetry["failedOpen"]>[0],
   usage: "what a call cost is not known",
   recall: "a recall was not answered",
   memory: "a recall will not be remembered",
+  warmth: "a prompt isn't kept warm",
 };
 
 /** What an answer is made from. */
@@ -52,6 +58,12 @@ interface Exchange {
   /** Tells of the calls, if anybody hears. */
   readonly traced: TracedCalls | undefined;
   readonly abort: AbortController;
+  /** What the prompt can be kept warm with: the newest reply, and what it answers. Absent: it isn't kept. */
+  readonly kept: {
+    readonly reply: GrowingBytes;
+    readonly request: Request;
+    readonly body: () => Uint8Array<ArrayBuffer>;
+  } | undefined;
 }
 
 /**
@@ -86,13 +98,16 @@ export class PlannedCalls {
     let session: GatewaySession | undefined;
     const { telemetry } = this.#options;
     const traced = telemetry.isOn ? new TracedCalls({ telemetry, upstream, signal }) : undefined;
+    let sent = call.bytes;
     const send = (body: Uint8Array<ArrayBuffer>) => {
-      const asked = { upstream, request, body, auth: protocol.auth, signal };
+      sent = body;
+      const headers = turn?.routeHeaders ?? {};
+      const asked = { upstream, request, body, auth: protocol.auth, headers, signal };
       const ask = () => askUpstream(path, asked, this.#options);
       return call.counts || !traced ? ask() : traced.sent(turn, ask);
     };
     if (request.headers.get("x-tare")?.toLowerCase() === "off") {
-      const response = await send(call.bytes);
+      const response = this.#unplanned(protocol, call, await send(call.bytes));
       return passOn(traced?.over(response) ?? response, abort);
     }
     let { bytes } = call;
@@ -147,9 +162,13 @@ export class PlannedCalls {
     const isStream = type.includes("text/event-stream");
     if (!turn || call.counts || !response.ok || !(isStream || type.includes("json"))) {
       if (session && !call.counts) this.#turns.save(session);
+      if (!turn) response = this.#unplanned(protocol, call, response);
       return passOn(traced?.over(response) ?? response, abort, { ...turn?.headers(), ...warned(warning) });
     }
-    const read = this.#replies({ turn, response, send, traced, abort }, isStream);
+    const kept = this.#turns.keepsWarm(turn)
+      ? { reply: new GrowingBytes(), request, body: () => sent }
+      : undefined;
+    const read = this.#replies({ turn, response, send, traced, abort, kept }, isStream);
     const replies = traced?.read(read) ?? read;
     if (!isStream) return await wholeAnswer(replies, { turn, response, abort, warning });
     const { status, statusText } = response;
@@ -187,6 +206,30 @@ export class PlannedCalls {
     return { response: again, isTooLong: !again.ok, isFinal: true };
   }
 
+  /**
+   * An answer that no ledger tells of. What it costs counts for the key with which its request came, estimated by lengths:
+   * who sends what can't be planned shall not have it for nothing.
+   */
+  #unplanned(protocol: Protocol, { bytes, by, counts }: Call, response: Response): Response {
+    const { keys } = this.#options;
+    const model = peekField(bytes, "model");
+    const { price = listPrice } = upstreamOf(protocol, this.#options);
+    const known = typeof model === "string" ? price(model) : undefined;
+    if (!keys || by === undefined || counts || !known || !response.ok || !response.body) return response;
+    const isStream = response.headers.get("content-type")?.includes("text/event-stream");
+    const counted = response.body.pipeThrough(
+      new TransformStream<Uint8Array<ArrayBuffer>, Uint8Array<ArrayBuffer>>({
+        transform(piece, controller) {
+          const output = piece.length / (isStream ? STREAMED_BYTES : TOKEN_BYTES);
+          keys.paid(by, output * known.output / 1e6);
+          controller.enqueue(piece);
+        },
+      }),
+    );
+    keys.paid(by, bytes.length / TOKEN_BYTES * known.input / 1e6);
+    return new Response(counted, response);
+  }
+
   /** Passes a request without a plan on to the upstream of a protocol, such as one for the list of models, as it comes. */
   async forward(protocol: Protocol, path: string, request: Request): Promise<Response> {
     const { body, signal } = request;
@@ -196,9 +239,13 @@ export class PlannedCalls {
   }
 
   /** Passes a request for a response on, which may have another id at the upstream. */
-  async forwardResponse(protocol: Protocol, path: string, request: Request): Promise<Response> {
+  async forwardResponse(
+    protocol: Protocol,
+    path: string,
+    { request, by }: Pick<Call, "request" | "by">,
+  ): Promise<Response> {
     const [id = "", ...rest] = path.split("/");
-    const upstreamId = await this.#turns.upstreamId(protocol, id, request);
+    const upstreamId = await this.#turns.upstreamId(protocol, id, { request, by });
     return await this.forward(protocol, [protocol.path, upstreamId, ...rest].join("/"), request);
   }
 
@@ -207,14 +254,17 @@ export class PlannedCalls {
    * response and what that took.
    */
   async *#replies(
-    { turn, response, send, traced, abort }: Exchange,
+    { turn, response, send, traced, abort, kept }: Exchange,
     isStream: boolean,
   ): AsyncGenerator<Uint8Array<ArrayBuffer>, LastReply> {
     let last = response;
     let isEnded = false;
     try {
       for (let calls = 1;; calls++) {
-        const reply = isStream ? yield* this.#readStream(turn, last) : yield* this.#readWhole(turn, last);
+        kept?.reply.take();
+        const reply = yield* isStream
+          ? this.#readStream(turn, last, kept?.reply)
+          : this.#readWhole(turn, last, kept?.reply);
         if (!reply) return { response: last };
         const sent = this.#attempt("usage", () => this.#turns.replied(turn, reply));
         traced?.replied(turn, reply, sent);
@@ -223,6 +273,13 @@ export class PlannedCalls {
           const rest = turn.writer.finish();
           this.#attempt("memory", () => this.#turns.ended(turn, reply));
           isEnded = true;
+          if (kept) {
+            const { request } = kept;
+            const [answer, body] = [kept.reply.take(), kept.body()];
+            const { callsClient } = reply;
+            const call = { request, body, response: last, reply: answer, isStream, callsClient };
+            this.#attempt("warmth", () => this.#turns.waits(turn, call));
+          }
           const saved = this.#turns.save(turn.session);
           // Whoever has heard the end may ask the next server.
           if (isStream) await saved;
@@ -247,6 +304,7 @@ export class PlannedCalls {
   async *#readWhole(
     { writer }: GatewayTurn,
     response: Response,
+    kept: GrowingBytes | undefined,
   ): AsyncGenerator<Uint8Array<ArrayBuffer>, WireReply | undefined> {
     const read = new GrowingBytes();
     let isRead = true;
@@ -261,6 +319,7 @@ export class PlannedCalls {
     }
     if (!isRead) return undefined;
     const whole = read.take();
+    kept?.add(whole);
     try {
       return writer.read(whole);
     } catch (error) {
@@ -277,6 +336,7 @@ export class PlannedCalls {
   async *#readStream(
     turn: GatewayTurn,
     response: Response,
+    kept: GrowingBytes | undefined,
   ): AsyncGenerator<Uint8Array<ArrayBuffer>, WireReply | undefined> {
     const { writer, isRewritten, session } = turn;
     const splitter = new SseSplitter();
@@ -293,6 +353,7 @@ export class PlannedCalls {
           continue;
         }
         const whole = splitter.cut(bytes);
+        kept?.add(whole);
         let seen = [whole];
         try {
           if (splitter.excess !== undefined) throw new ReplyTooLong(splitter.excess);

@@ -68,7 +68,7 @@ Deno.test("gateway leaves old turns out of a tool loop with the policy classic, 
     if (index > 0) return completion({ content: String(body.messages.at(-1).content) });
     const [, ref] =
       /\[elided: 4 messages, \d+ bytes; recall with ref (\w{16})\]/.exec(JSON.stringify(body)) ?? [];
-    return completion({ tool_calls: [call("recall", { ref, pattern: "name is" }, "r")] });
+    return completion({ tool_calls: [call("recall", { ref, find: "name is" }, "r")] });
   }, { policy: "classic", triggers: { historyBudgetTokens: 100 } });
   const response = await fetch(post({ model: "m", tools: [READ], messages: [...old, ...active] }));
   const { choices: [{ message }] } = await response.json();

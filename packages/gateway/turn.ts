@@ -7,7 +7,7 @@ import {
   type ToolDefinition,
 } from "@tare/messages";
 import { argumentsParser } from "@tare/messages/arguments";
-import { type LedgerEntry, servedTokens, type SessionView } from "@tare/planner";
+import { type LedgerEntry, type RoutedRequest, servedTokens, type SessionView } from "@tare/planner";
 import { placeholderRefs, RECALL_TOOL, recallOriginal } from "@tare/prune";
 import {
   type ItemPart,
@@ -44,6 +44,11 @@ interface GatewayTurnOptions {
   readonly prompts: Prompts | undefined;
   /** What the request is for if it isn't a turn: it gets the view that the model had last. Default: it is one. */
   readonly oneShot?: ItemPart["purpose"];
+  /**
+   * What requests of a conversation of this name say to have their prompts cached in one place. With it more of a prompt is
+   * marked for the cache than the client does. Default: nothing is said or marked.
+   */
+  readonly route?: ((key: string) => RoutedRequest) | undefined;
   readonly countTokens: CountTokens;
   /** The prompts that providers have read. */
   readonly held: HeldPrompts;
@@ -86,6 +91,7 @@ export class GatewayTurn {
   #sending: HeldPrompt | undefined;
   /** Tokens with which that begins like what the provider's cache holds, counted here; nothing where that isn't known. */
   #heldTokens: number | undefined;
+  #routed: RoutedRequest | undefined;
   #edited = false;
   #isLast = false;
   #repeatedRecalls = 0;
@@ -130,6 +136,11 @@ export class GatewayTurn {
     return this.#view;
   }
 
+  /** Headers that the newest call has unless its client sends any of them. */
+  get routeHeaders(): RoutedRequest["headers"] {
+    return this.#routed?.headers ?? {};
+  }
+
   /** Sentences for people about the newest view. */
   get warnings(): readonly string[] {
     return this.#view?.warnings ?? [];
@@ -164,7 +175,7 @@ export class GatewayTurn {
    * the model says something.
    */
   async prompt(signal: AbortSignal, last = false): Promise<Uint8Array<ArrayBuffer>> {
-    const { session, request, follows, prompts, countTokens, now, oneShot } = this.#options;
+    const { session, request, follows, prompts, countTokens, now, oneShot, route } = this.#options;
     const recall = this.#options.recall && !last;
     this.#isLast = last;
     await inSlices(counting(request, countTokens));
@@ -188,12 +199,15 @@ export class GatewayTurn {
       };
       this.#view = await prompts.view(history, call);
     }
+    this.#routed = route?.(session.conversation.cacheKey(history.messages));
     let ends: readonly number[] | undefined;
     const bytes = writeRequest(request, {
       items,
       ...(this.#view ?? { ...history, places: history.messages.map((_, at) => at) }),
       kept: this.#view && session.keptOf(this.#view.messages),
       follows: follows?.upstreamId,
+      fields: this.#routed?.fields,
+      completesMarks: this.#routed && (this.#routed.needsMarks ? "any" : "some"),
       marked: (at) => ends = at,
     });
     this.#edited ||= bytes !== request.bytes;
@@ -277,7 +291,9 @@ export class GatewayTurn {
     if (!args.ok) return args.problem;
     try {
       const asked = args.value as Pick<Recalled, keyof Recalled>;
-      return (await recallOriginal(session.archive, asked, { countTokens })).content;
+      const shown = () => this.#view?.messages ?? [];
+      const archive = session.readableWith(shown);
+      return (await recallOriginal(archive, asked, { countTokens, shown })).content;
     } catch (error) {
       return `Cannot recall: ${(error as Error).message}`;
     }

@@ -1,4 +1,11 @@
-import { inSlices, type ListedSession, type Prompts } from "@tare/conversation";
+import {
+  inSlices,
+  type KeptWarm,
+  type ListedSession,
+  type NotKept,
+  type Prompts,
+  type Warmth,
+} from "@tare/conversation";
 import {
   Accounts,
   type CallReport,
@@ -6,9 +13,21 @@ import {
   sumOfDays,
   type Sums,
   sumsOfCall,
+  sumsOfOutcome,
+  sumsOfPing,
+  sumsOfWarmth,
 } from "@tare/conversation/report";
 import { contentText, type CountTokens, type Usage } from "@tare/messages";
-import { compactionOf, listPrice, listWindow, profileForTtl, type Rates, readTooLong } from "@tare/planner";
+import {
+  compactionOf,
+  listPrice,
+  listWindow,
+  MESSAGES_PROVIDER,
+  profileForTtl,
+  type Rates,
+  readTooLong,
+  routeToCache,
+} from "@tare/planner";
 import { promptSession } from "@tare/planner/policies";
 import { RECALL_TOOL } from "@tare/prune";
 import {
@@ -24,6 +43,7 @@ import {
 } from "@tare/wire";
 import { LRUCache } from "lru-cache";
 import { createHash } from "node:crypto";
+import { type EndedTurn, keyOf, pingableOf, SubAgents } from "./keep_warm.ts";
 import { Keeper } from "./kept/keeper.ts";
 import { type Making, summaryOf } from "./kept/kept_session.ts";
 import { Memory } from "./memory.ts";
@@ -45,6 +65,8 @@ import { upstreamOf } from "./upstream.ts";
 export interface Call {
   readonly request: Request;
   readonly bytes: Uint8Array<ArrayBuffer>;
+  /** Name of the key with which it came; absent: the owner's. */
+  readonly by: string | undefined;
   /** Whether only its tokens shall be counted. Default: it is a model call. */
   readonly counts?: boolean;
 }
@@ -62,6 +84,9 @@ export class Turns {
   readonly #memory: Memory;
   readonly #sessions: GatewaySessions;
   readonly #keeper: Keeper | undefined;
+  /** Absent: nothing is kept warm. */
+  readonly #warmth: Warmth | undefined;
+  readonly #subAgents = new SubAgents();
   /** Windows that errors have told, by client: an error may quote what that client has said. */
   readonly #windows = new LRUCache<string, number>({ max: MAX_WINDOWS });
 
@@ -69,6 +94,7 @@ export class Turns {
   constructor(options: GatewayOptions) {
     const { control, now, maxMemoryBytes = 512 * 2 ** 20, store } = options;
     this.#options = options;
+    this.#warmth = options.warmth;
     this.#memory = new Memory({ maxBytes: maxMemoryBytes });
     this.#sessions = new GatewaySessions({
       control,
@@ -81,7 +107,7 @@ export class Turns {
       store,
       isWhole: options.keepsContent ?? true,
       sessions: this.#sessions,
-      keepMs: options.keepMs ?? 30 * DAY_MS,
+      keepMs: options.keepMs ?? (() => 30 * DAY_MS),
       keepBytes: options.keepBytes ?? 2 ** 30,
       waitMs: options.keepWaitMs ?? 250,
       makingOf: (name, client) => this.#makingOf(name, client),
@@ -99,6 +125,7 @@ export class Turns {
 
   /** Waits until all is kept, for a while. Never rejects. */
   async close(): Promise<void> {
+    this.#warmth?.close();
     await this.#keeper?.close();
   }
 
@@ -112,8 +139,8 @@ export class Turns {
     listing: Listing,
   ): Promise<{ readonly sessions: readonly SessionSummary[]; readonly hasMore: boolean } | undefined> {
     if (this.#keeper) return await this.#keeper.list(listing);
-    const { limit, after, search = "" } = listing;
-    const all = this.#sessions.list();
+    const { limit, after, search = "", by } = listing;
+    const all = this.#sessions.list().filter(({ facts }) => by === undefined || facts.by === by);
     const from = after === undefined ? 0 : all.findIndex(({ id }) => id === after) + 1;
     if (after !== undefined && from === 0) return undefined;
     const text = search.toLowerCase();
@@ -139,14 +166,20 @@ export class Turns {
   }
 
   /** What all sessions came to that are kept, or that were known in this process where none are. @throws {StoreError} */
-  async accounts(): Promise<Accounts> {
-    return await this.#keeper?.accounts() ?? this.#accounts;
+  async accounts(by?: string): Promise<Accounts> {
+    if (by === undefined) return await this.#keeper?.accounts() ?? this.#accounts;
+    const accounts = new Accounts();
+    for await (const { facts, conversation: { state } } of this.all(by)) {
+      accounts.begin(facts.control ? "control" : "planned", state.days);
+    }
+    return accounts;
   }
 
   /** All sessions that are kept, or that are in memory where none are. @throws {StoreError} */
-  async *all(): AsyncGenerator<SessionSummary, void> {
-    if (!this.#keeper) yield* this.#sessions.list();
-    else for await (const [session] of this.#keeper.all()) yield session;
+  async *all(by?: string): AsyncGenerator<SessionSummary, void> {
+    const isTheirs = ({ facts }: SessionSummary) => by === undefined || facts.by === by;
+    if (!this.#keeper) yield* this.#sessions.list().filter(isTheirs);
+    else for await (const [session] of this.#keeper.all()) if (isTheirs(session)) yield session;
   }
 
   /** How much a prompt of a session may hold, in tokens; nothing where that isn't known. */
@@ -156,15 +189,25 @@ export class Turns {
     return this.#windowOf(protocol, { client, model: conversation.state.model });
   }
 
+  /** Somebody asks that a session be kept warm for so many milliseconds; nothing if none is here. */
+  keepFor({ id }: GatewaySession, ms: number): KeptWarm | NotKept | undefined {
+    return this.#warmth?.keepFor(id, ms);
+  }
+
   /** Forgets a session, and what is kept of it. @throws {StoreError} */
   async forget(session: GatewaySession): Promise<void> {
+    this.#warmth?.forget(session.id);
     this.#sessions.delete(session);
     await this.#keeper?.forget(session);
   }
 
   /** The id that a response has at the upstream, as it stands in a path. */
-  async upstreamId(protocol: Protocol, id: string, request: Request): Promise<string> {
-    const client = clientOf(protocol, request);
+  async upstreamId(
+    protocol: Protocol,
+    id: string,
+    { request, by }: Pick<Call, "request" | "by">,
+  ): Promise<string> {
+    const client = clientOf(protocol, request, by);
     const known = this.#memory.followed(client, id) ?? await this.#lookFor(id, protocol, client);
     return known ? encodeURIComponent(known.upstreamId) : id;
   }
@@ -181,14 +224,20 @@ export class Turns {
   }
 
   /** Finds the session of a request; nothing for a request that can't be planned. */
-  async begin(protocol: Protocol, { request, bytes, counts }: Call): Promise<GatewayTurn | undefined> {
+  async begin(protocol: Protocol, { request, bytes, counts, by }: Call): Promise<GatewayTurn | undefined> {
     const { recall: offers = true, now = Date.now } = this.#options;
-    const client = clientOf(protocol, request);
+    const client = clientOf(protocol, request, by);
     const readers = this.#memory.readers(client);
-    const body = readWireBody(bytes, { protocol, lists: readers.lists });
+    const isObserved = request.headers.get("x-tare")?.toLowerCase() === "observe";
+    const { baseURL } = upstreamOf(protocol, this.#options);
+    const isOwn = isObserved || counts || baseURL.startsWith(MESSAGES_PROVIDER.baseURL);
+    const read = (from: Call["bytes"]) => readWireBody(from, { protocol, lists: readers.lists });
+    const sent = read(bytes);
     // What is known was within the limits when it came.
-    const excess = jsonExcess(bytes.subarray(body.known?.end ?? 0));
+    const excess = jsonExcess(bytes.subarray(sent.known?.end ?? 0));
     if (excess !== undefined) throw new RangeError(excess);
+    const still = isOwn ? undefined : protocol.withoutNonce?.(sent);
+    const body = still ? read(still) : sent;
     const { key, name, follows, isStateful, isDetached, ...hints } = protocol.readHints(
       body,
       request.headers,
@@ -199,9 +248,9 @@ export class Turns {
     const sessions = this.#sessions;
     const hasTools = (wire.tools ?? []).length > 0 && !hints.forbidsTools;
     const ttlMs = protocol.cacheTtlMs?.(wire);
-    const isObserved = request.headers.get("x-tare")?.toLowerCase() === "observe";
     const recognised: Recognised = {
       client,
+      by,
       scope: hashOf([client, key ?? null]),
       isKeyed: key !== undefined,
       name: request.headers.get("x-tare-session") ?? name,
@@ -223,17 +272,30 @@ export class Turns {
       : oneShotOf(wire, { ...(purpose && { purpose }), hasTools, about: () => sessions.about(recognised) });
     if (oneShot && !oneShot.about) return undefined;
     const session = found ?? oneShot?.about?.session ?? sessions.find(recognised);
+    if (this.#warmth && !oneShot && !counts) {
+      this.#warmth.goesOn(session.id);
+      if (recognised.isKeyed) this.#subAgents.asks(session);
+    }
     session.asked({ atMs: now(), ...(!oneShot && { model: wire.model }) });
     if (isObserved && !session.facts.control) session.leave();
+    const prompts = isStateful ? undefined : oneShot ? viewFor(oneShot, wire) : session.conversation;
+    const isLeft = session.facts.control || session.facts.isReverted;
+    const isHelped = !isLeft && !counts && (!oneShot || prompts !== undefined);
+    const asked = isHelped
+      ? session.steady(wire, { isTurn: !oneShot })
+      : still && isLeft
+      ? await inSlices(readingRequest(sent, protocol, readers))
+      : wire;
     const recall = offers && !session.facts.isReverted && (wire.tools ?? []).length > 0 &&
       wire.tools?.every(({ definition }) => definition.function.name !== RECALL_TOOL.function.name);
     return new GatewayTurn({
       client,
       session,
-      request: wire,
+      request: asked,
       recall: recall === true,
       follows: followed,
-      prompts: isStateful ? undefined : oneShot ? viewFor(oneShot, wire) : session.conversation,
+      prompts,
+      ...(isHelped && { route: (key) => routeToCache({ baseURL, model: wire.model, key }) }),
       oneShot: oneShot?.purpose,
       ...(this.#options.telemetry?.captureContent && { keepsText: true }),
       countTokens,
@@ -253,10 +315,12 @@ export class Turns {
     const sent = turn.sent(reply);
     const { usage } = sent;
     if (!usage) return { sent };
-    const { price = listPrice } = upstreamOf(turn.request.protocol, this.#options);
-    const { profile } = turn.session.conversation;
-    const rates = { profile, price: price(turn.request.model) };
-    return { sent, call: this.#noteCall(turn, { ...sent, usage }, rates) };
+    return { sent, call: this.#noteCall(turn, { ...sent, usage }, this.#ratesOf(turn)) };
+  }
+
+  #ratesOf({ request: { protocol, model }, session }: GatewayTurn): Rates {
+    const { price = listPrice } = upstreamOf(protocol, this.#options);
+    return { profile: session.conversation.profile, price: price(model) };
   }
 
   /**
@@ -295,10 +359,39 @@ export class Turns {
     session.answeredBy({ id, upstreamId, owed });
   }
 
+  /** Whether the prompt of a turn may be kept warm once it is over: it has a session of its own that goes on. */
+  keepsWarm({ session, oneShot, request: { protocol } }: GatewayTurn): boolean {
+    const { facts: { control } } = session;
+    return this.#warmth !== undefined && protocol.pings !== undefined && oneShot === undefined && !control &&
+      !this.#subAgents.has(session);
+  }
+
+  /** A turn is over, and its client doesn't ask for anything: its prompt is kept warm as far as that pays. */
+  waits(turn: GatewayTurn, call: EndedTurn & Pick<WireReply, "callsClient">): void {
+    const { session, request: { model } } = turn;
+    if (call.callsClient) this.#subAgents.calls(session);
+    const rates = this.#ratesOf(turn);
+    const pingable = pingableOf(turn, {
+      ...call,
+      isCurrent: async () =>
+        this.#sessions.peek(session.id) === session && (await this.#keeper?.isNewest(session) ?? true),
+      booked: (entry) => {
+        this.book(session, sumsOfPing(entry, rates), { model });
+        this.save(session);
+      },
+    }, this.#options);
+    if (pingable) this.#warmth?.waits(pingable);
+  }
+
   /** A session has come to more. */
-  book(session: GatewaySession, more: Partial<Sums>, model?: string): void {
+  book(
+    session: GatewaySession,
+    more: Partial<Sums>,
+    which?: { readonly model: string | undefined; readonly tool?: string },
+  ): void {
     const atMs = this.#now();
-    session.conversation.book(more, atMs, model);
+    session.conversation.book(more, atMs, which);
+    this.#options.keys?.paid(session.facts.by, more.usd ?? 0);
     this.#accounts.book(session.group, more, atMs);
   }
 
@@ -313,11 +406,14 @@ export class Turns {
   }
 
   #noteCall(
-    { session, oneShot, request: { model } }: GatewayTurn,
+    turn: GatewayTurn,
     { usage, savedTokens, entry }: SentCall & { readonly usage: Usage },
     rates: Rates,
   ): CallReport {
+    const { session, oneShot, request: { model } } = turn;
     const { conversation } = session;
+    const { upgrade } = entry?.warmth ?? {};
+    if (upgrade) this.#warmth?.observe(keyOf(turn, this.#options), upgrade);
     const made = reportCall(usage, {
       number: 1 + sumOfDays(conversation.state.days).calls,
       at: new Date(this.#now()).toISOString(),
@@ -327,7 +423,9 @@ export class Turns {
       rates,
       rewrites: oneShot === undefined ? conversation.state.unsent : [],
     });
-    this.book(session, { ...sumsOfCall(made), savedTokens }, model);
+    const more = entry ? sumsOfWarmth(entry) : {};
+    this.book(session, { ...sumsOfCall(made), ...more, savedTokens }, { model });
+    for (const one of entry?.said ?? []) this.book(session, sumsOfOutcome(one), { model, tool: one.tool });
     conversation.note(made);
     return made;
   }
@@ -366,12 +464,14 @@ export class Turns {
     protocol: Protocol,
     { client, countTokens }: { readonly client: string; readonly countTokens: CountTokens },
   ): Recognised["prompts"] {
-    const { recall = true, policy, mechanisms = {}, forget, truncateTokens, alwaysFull, triggers } =
+    const { recall = true, policy, mechanisms = {}, forget, proof, truncateTokens, alwaysFull, triggers } =
       this.#options;
     const { truncate = true } = mechanisms;
-    const { profile: rules } = upstreamOf(protocol, this.#options);
+    const { profile: rules, baseURL } = upstreamOf(protocol, this.#options);
     return ({ archive, control, agent = "", basis: { model, ttlMs } }, stored = {}) => {
       const profile = () => typeof rules === "function" ? rules(model) : rules;
+      // What the client doesn't ask for is asked for by us, for as short as can be.
+      const isMarked = ttlMs === 0 && !control && routeToCache({ baseURL, model, key: "" }).needsMarks;
       return promptSession({
         ...{
           archive,
@@ -379,13 +479,14 @@ export class Turns {
           inSlices,
           policy,
           forget,
+          proof,
           truncateTokens,
           alwaysFull,
           triggers,
           ...stored,
         },
         // What is known of an upstream may become known later.
-        profile: () => ttlMs === undefined ? profile() : profileForTtl(profile(), ttlMs),
+        profile: () => ttlMs === undefined || isMarked ? profile() : profileForTtl(profile(), ttlMs),
         windowTokens: () => this.#windowOf(protocol, { client, model }),
         assumesWindow: () => this.#assumesWindow(protocol, { client, model }),
         compaction: compactionOf(agent) ?? protocol.compaction,
@@ -401,9 +502,12 @@ function isAnswer({ callsClient, recalls }: WireReply): boolean {
   return !callsClient && recalls.length === 0;
 }
 
-/** Tells clients apart by their keys, which are kept nowhere. */
-function clientOf({ name, auth }: Protocol, { headers }: Request): string {
-  const keys = auth.headers.map((header) => headers.get(header) ?? "");
+/** Tells clients apart by their keys, which are kept nowhere, and by the name of ours. */
+function clientOf({ name, auth }: Protocol, { headers }: Request, by: string | undefined): string {
+  const keys = [
+    ...auth.headers.map((header) => headers.get(header) ?? ""),
+    ...(by === undefined ? [] : [by]),
+  ];
   return `${name} ${hashOf(keys)}`;
 }
 

@@ -27,6 +27,8 @@ export interface UpstreamCall {
   readonly body?: Uint8Array<ArrayBuffer> | ReadableStream<Uint8Array<ArrayBuffer>>;
   /** How the key is sent. Default: as a bearer token. */
   readonly auth?: Protocol["auth"];
+  /** Headers that it has unless its client sends any of them. Default: none. */
+  readonly headers?: Readonly<Record<string, string>>;
   readonly signal: AbortSignal;
 }
 
@@ -43,13 +45,17 @@ export function upstreamOf(
 /** Sends a request to a path behind the upstream's base URL. @throws what `fetch` throws. */
 export function askUpstream(
   path: string,
-  { upstream: { baseURL, apiKey }, request, body, auth, signal }: UpstreamCall,
-  { fetch = globalThis.fetch, clientKeys }: Pick<GatewayOptions, "fetch" | "clientKeys">,
+  { upstream: { baseURL, apiKey }, request, body, auth, headers: more = {}, signal }: UpstreamCall,
+  { fetch = globalThis.fetch }: Pick<GatewayOptions, "fetch">,
 ): Promise<Response> {
-  const keys = { ...(apiKey !== undefined && { apiKey }), ...(clientKeys !== undefined && { clientKeys }) };
+  const own = Object.keys(more).some((name) => request.headers.has(name)) ? {} : more;
+  const keys = apiKey === undefined ? {} : { apiKey };
   return fetch(baseURL.replace(/\/+$/, "") + path + new URL(request.url).search, {
     method: request.method,
-    headers: upstreamHeaders(request, { ...keys, ...(auth && { auth }) }),
+    headers: new Headers([
+      ...upstreamHeaders(request, { ...keys, ...(auth && { auth }) }),
+      ...Object.entries(own),
+    ]),
     ...(body && { body }),
     signal,
     redirect: "manual",
@@ -59,12 +65,7 @@ export function askUpstream(
 /** Headers that a client's request has at the upstream. */
 export function upstreamHeaders(
   request: Request,
-  { apiKey, clientKeys = true, auth = BEARER }:
-    & Pick<GatewayOptions, "clientKeys">
-    & Pick<Upstream, "apiKey">
-    & {
-      readonly auth?: Protocol["auth"];
-    },
+  { apiKey, auth = BEARER }: Pick<Upstream, "apiKey"> & { readonly auth?: Protocol["auth"] },
 ): Headers {
   const headers = new Headers();
   const hops = namedByConnection(request);
@@ -72,7 +73,7 @@ export function upstreamHeaders(
     if (!OWN_REQUEST_HEADERS.test(name) && !hops.has(name)) headers.set(name, value);
   }
   withoutTrace(headers);
-  if (!clientKeys || apiKey !== undefined) { for (const name of auth.headers) headers.delete(name); }
+  if (apiKey !== undefined) { for (const name of auth.headers) headers.delete(name); }
   if (apiKey !== undefined) headers.set(...auth.header(apiKey));
   return headers;
 }

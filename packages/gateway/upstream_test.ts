@@ -12,12 +12,11 @@ Deno.test("upstreamHeaders() keeps what is the upstream's business", () => {
     },
   });
   const names = (headers: Headers) => [...headers].map(([name, value]) => `${name}: ${value}`);
-  assertEquals(names(upstreamHeaders(request, { clientKeys: true })), [
+  assertEquals(names(upstreamHeaders(request, {})), [
     "authorization: Bearer a",
     "openai-beta: b",
   ]);
-  assertEquals(names(upstreamHeaders(request, { clientKeys: false })), ["openai-beta: b"]);
-  assertEquals(names(upstreamHeaders(request, { clientKeys: false, apiKey: "k" })), [
+  assertEquals(names(upstreamHeaders(request, { apiKey: "k" })), [
     "authorization: Bearer k",
     "openai-beta: b",
   ]);
@@ -36,7 +35,7 @@ Deno.test("answerHeaders() leaves out what belongs to the connection", () => {
 Deno.test("upstreamHeaders() and answerHeaders() leave out what a message names in Connection", () => {
   const headers = { connection: "close, X-Hop, x-other", "x-hop": "1", "X-Other": "2", "x-end": "3" };
   const request = new Request("http://localhost/", { headers });
-  assertEquals([...upstreamHeaders(request, { clientKeys: true })], [["x-end", "3"]]);
+  assertEquals([...upstreamHeaders(request, {})], [["x-end", "3"]]);
   assertEquals([...answerHeaders(new Response(null, { headers }))], [["x-end", "3"]]);
 });
 

@@ -167,8 +167,11 @@ export function conversation(
     names("a", 8),
   );
   for (const step of first.steps) ask(step);
-  const second = turn(dialect, [...first.after, says("Now sum them up.")], names("b", 6));
-  for (const [at, step] of second.steps.entries()) ask(step, at === 2 || at === 6 ? { recalls: "seen" } : {});
+  const second = turn(dialect, [...first.after, says("Now sum them up.")], names("b", 13));
+  const last = second.steps.length - 1;
+  for (const [at, step] of second.steps.entries()) {
+    ask(step, at === 2 || at === last ? { recalls: "seen" } : {});
+  }
   // Another way from the end of the first turn, then from the middle of it.
   const other = turn(dialect, [...first.after, says("Do something else with them.")], names("c", 3));
   for (const step of other.steps) ask(step, { recalls: "seen" });

@@ -1,4 +1,11 @@
-import { type ListedSession, type Store, StoreError, type StoreRecord } from "@tare/conversation";
+import {
+  JsonPacker,
+  type ListedSession,
+  readPacked,
+  type Store,
+  StoreError,
+  type StoreRecord,
+} from "@tare/conversation";
 import { Accounts, type CallReport, dayAndModel, type Days } from "@tare/conversation/report";
 import type { Protocol, RequestReaders } from "@tare/wire";
 import { chainTo } from "../sessions/chain_index.ts";
@@ -8,7 +15,6 @@ import type { GatewaySessions, StoredSession } from "../sessions/sessions.ts";
 import {
   daysBeyond,
   figuresOnly,
-  JsonPacker,
   keptRecord,
   type KeptSettings,
   type KeptTotals,
@@ -16,12 +22,10 @@ import {
   type Making,
   namesOf,
   type ReadSession,
-  refsIn,
   restoreSession,
   soughtNames,
   summaryOf,
   totalsOf,
-  unpackJson,
 } from "./kept_session.ts";
 
 /** How long nobody waits after it has failed or taken too long, in milliseconds. */
@@ -51,7 +55,7 @@ export interface KeeperOptions {
   readonly isWhole: boolean;
   readonly sessions: GatewaySessions;
   /** How long a conversation is kept after its last turn, in milliseconds. */
-  readonly keepMs: number;
+  readonly keepMs: () => number;
   /** Most bytes that all take in the store. */
   readonly keepBytes: number;
   /** How long a request waits for what is kept, and the end of an answer until it is kept, in milliseconds. */
@@ -181,10 +185,12 @@ export class Keeper {
    * @throws {StoreError}
    */
   async list(
-    { limit, after, search = "" }: Listing,
+    { limit, after, search = "", by }: Listing,
   ): Promise<{ readonly sessions: readonly SessionSummary[]; readonly hasMore: boolean } | undefined> {
     const { store, sessions } = this.#options;
-    const all = sessions.list().filter(({ kept: { fence } }) => fence === undefined);
+    const all = sessions.list().filter(({ kept: { fence }, facts }) =>
+      fence === undefined && (by === undefined || facts.by === by)
+    );
     const from = all.findIndex(({ id }) => id === after) + 1;
     const isStored = after !== undefined && from === 0;
     if (isStored && (await store.getSession(after))?.kind !== "gateway") return undefined;
@@ -193,7 +199,7 @@ export class Keeper {
       state.title.toLowerCase().includes(text)
     );
     const rows = await store.listSessions({
-      ...{ kind: "gateway", limit: limit + 1, search },
+      ...{ kind: "gateway", limit: limit + 1, search, by },
       ...(isStored && { after }),
     });
     const found = [...unsaved, ...rows.map((row) => this.known(row))];
@@ -313,8 +319,7 @@ export class Keeper {
         store.readState(id, "value"),
       ]);
       if (!record || totals === undefined) return undefined;
-      const refs = refsIn(packed);
-      const value = unpackJson(packed, refs.length > 0 ? await store.readTexts(id, refs) : new Map());
+      const { value, refs } = await readPacked(packed, (refs) => store.readTexts(id, refs));
       return {
         ...{ record, fence, lastEvent, totals: totals as KeptTotals, value, refs },
         title: (title ?? "") as string,
@@ -332,6 +337,12 @@ export class Keeper {
       this.#written.set(restored.parts.conversation, written);
     }
     return restored;
+  }
+
+  /** Whether nobody else has gone on with a session since it was last written here. */
+  async isNewest({ id, kept }: GatewaySession): Promise<boolean> {
+    const { shared } = this.#options.store;
+    return !shared || kept.fence === undefined || (await shared.look(id)).fence === kept.fence;
   }
 
   /** Writes a session, one time after the other. Resolves once it is written as it is now, or failed. */
@@ -423,8 +434,8 @@ export class Keeper {
     const known = this.#written.get(conversation) ?? NOTHING;
     const before = known.attempts?.find((attempt) => writes.includes(attempt.writes[0]!)) ?? known;
     for (const [key, more] of Object.entries(daysBeyond(days, before.days))) {
-      const { day, model } = dayAndModel(key);
-      if (Object.values(more).some((sum) => sum !== 0)) conversation.book(more, Date.parse(day), model);
+      const { day, ...which } = dayAndModel(key);
+      if (Object.values(more).some((sum) => sum !== 0)) conversation.book(more, Date.parse(day), which);
     }
     const { lastCall } = before;
     this.#written.set(conversation, { days, title: "", lastEvent, lastCall, writes });
@@ -488,7 +499,10 @@ export class Keeper {
           events: calls.map(({ number: _, ...call }) => ({
             type: "call",
             ...call,
-            ...(!isWhole && { rewrites: [] }),
+            ...(!isWhole && {
+              rewrites: [],
+              ...(call.changed && { changed: { ...call.changed, before: "", after: "" } }),
+            }),
           })),
         } as const,
       ],
@@ -540,7 +554,7 @@ export class Keeper {
     const { store, keepMs, keepBytes, now } = this.#options;
     if (performance.now() < this.#expireAtMs) return;
     this.#expireAtMs = performance.now() + HOUR_MS;
-    const limits = { kind: "gateway", beforeMs: now() - keepMs, maxBytes: keepBytes } as const;
+    const limits = { kind: "gateway", beforeMs: now() - keepMs(), maxBytes: keepBytes } as const;
     this.#expiring = store.expireSessions(limits).catch((error) => this.#fails(error));
   }
 

@@ -5,7 +5,7 @@ import {
   type SessionRecord,
 } from "@tare/conversation";
 import { addSums, type Days, type Sums } from "@tare/conversation/report";
-import { contentText, hashPiece, hashText, type Message } from "@tare/messages";
+import { contentText, hashPiece, type Message } from "@tare/messages";
 import { placeholderRefs } from "@tare/prune";
 import { type Protocol, readItem, type RequestReaders, type WireItem } from "@tare/wire";
 import { createHash } from "node:crypto";
@@ -43,7 +43,7 @@ export interface KeptTotals
 }
 
 /** What else is kept of its facts, and of its conversation. */
-type OtherFacts = Omit<SessionFacts, keyof KeptSettings | "startedMs" | "lastMs" | "isReverted">;
+type OtherFacts = Omit<SessionFacts, keyof KeptSettings | "by" | "startedMs" | "lastMs" | "isReverted">;
 type OtherState = Omit<ConversationState, keyof KeptTotals | "title">;
 
 /** All that is kept of a session beside its settings, totals, title and texts, of its state `value`. Plain data. */
@@ -70,12 +70,12 @@ export function keptRecord(
   { id, facts, kept: { parent: forkOf } }: GatewaySession,
   { isWhole }: { readonly isWhole: boolean },
 ): SessionRecord {
-  const { startedMs, protocol, agent, basis, control, scope, client, name } = facts;
+  const { startedMs, protocol, agent, basis, control, scope, client, name, by } = facts;
   const whose = { scope, ...(client !== undefined && { client }), ...(name !== undefined && { name }) };
   const fork = forkOf !== undefined && { forkOf };
   const asks = agent !== undefined && { agent };
   const settings: KeptSettings = { protocol, ...asks, basis, control, ...fork, ...(isWhole && whose) };
-  return { id, kind: "gateway", createdAtMs: startedMs, settings };
+  return { id, kind: "gateway", createdAtMs: startedMs, settings, ...(by !== undefined && { by }) };
 }
 
 /** What a session came to. */
@@ -86,12 +86,14 @@ export function totalsOf({ facts, conversation }: SessionSummary): Omit<KeptTota
 }
 
 /** What is told of a session that is kept, without reading more of it than lists hold. */
-export function summaryOf({ id, createdAtMs, settings, totals, title = "" }: ListedSession): SessionSummary {
+export function summaryOf(
+  { id, by, createdAtMs, settings, totals, title = "" }: ListedSession,
+): SessionSummary {
   const { protocol, agent, control } = settings as KeptSettings;
   const { lastMs, isReverted, model, epoch, savedTokenUnits, days } = totals as KeptTotals;
   return {
     id,
-    facts: { protocol, agent, control, startedMs: createdAtMs, lastMs, isReverted },
+    facts: { protocol, agent, by, control, startedMs: createdAtMs, lastMs, isReverted },
     conversation: { state: { title: title as string, model, epoch, savedTokenUnits, days } },
   };
 }
@@ -106,14 +108,18 @@ export function keptValue(
   const { hidden, shown, facts, conversation } = session;
   const { historyBytes, heads, opening, turns, hasTools, isAnswered, summary } = facts;
   const { refusals, responses, compactions } = facts;
-  const { pins, rewrites, unsent, figures } = conversation.state;
+  const { pins, rewrites, unsent, figures, cacheKey } = conversation.state;
   const value: KeptValue = {
     format: FORMAT,
     facts: {
       ...{ historyBytes, heads, opening, turns, hasTools, isAnswered, summary },
       ...{ refusals, responses, compactions },
     },
-    conversation: { pins, rewrites, unsent, ...(figures && { figures }) },
+    conversation: {
+      ...{ pins, rewrites, unsent },
+      ...(figures && { figures }),
+      ...(cacheKey !== undefined && { cacheKey }),
+    },
     keys,
     instructions: Object.fromEntries(instructions.map(({ key, lines }) => [key, [...lines].flat()])),
     hidden: hidden.map(plainPlace),
@@ -138,7 +144,7 @@ export interface ReadSession {
   /** What `keptValue` gave, perhaps of another format. Absent: only figures are kept. */
   readonly value: unknown;
   /** References of the texts of that. */
-  readonly refs: readonly string[];
+  readonly refs: Iterable<string>;
 }
 
 /** What a session that was kept is made with. */
@@ -158,11 +164,11 @@ export function restoreSession(
   // It is what `keptValue` gave, perhaps in another version.
   const value = stored as KeptValue | undefined;
   if (value?.format !== FORMAT) return undefined;
-  const { id, createdAtMs: startedMs } = record;
+  const { id, by, createdAtMs: startedMs } = record;
   const { scope = "", forkOf, ...settings } = record.settings as KeptSettings;
   const { writes: _, lastMs, isReverted, ...sums } = totals;
   const { keys, instructions, hidden, shown, lines, ends, state, lookedAt } = value;
-  const facts: SessionFacts = { ...value.facts, ...settings, scope, startedMs, lastMs, isReverted };
+  const facts: SessionFacts = { ...value.facts, ...settings, scope, by, startedMs, lastMs, isReverted };
   const archive = new LayeredArchive({ elsewhere: text });
   const byHash = new Map(lines.map((line) => [hashPiece(line), line]));
   const itemOf = (json: string): WireItem => {
@@ -193,12 +199,12 @@ export function figuresOnly(
   { record, totals, title, fence }: ReadSession,
   { countTokens, prompts }: Making,
 ): GatewaySession {
-  const { id, createdAtMs: startedMs } = record;
+  const { id, by, createdAtMs: startedMs } = record;
   const { scope = "", forkOf: _fork, ...settings } = record.settings as KeptSettings;
   const { writes: _, lastMs, isReverted, ...sums } = totals;
   const nothing = { historyBytes: 0, heads: 0, hasTools: false, isAnswered: false, refusals: 0 };
   const facts: SessionFacts = {
-    ...{ ...nothing, responses: [], compactions: [], ...settings, scope, startedMs, lastMs, isReverted },
+    ...{ ...nothing, responses: [], compactions: [], ...settings, scope, by, startedMs, lastMs, isReverted },
   };
   const archive = new LayeredArchive();
   return new GatewaySession({
@@ -355,142 +361,4 @@ function endsOf(keys: readonly string[], { heads, reach }: Reach): readonly stri
 /** What stands in the store says nothing of a client, and nobody who knows it can guess another. */
 function nameOf(...parts: readonly string[]): string {
   return createHash("sha256").update(JSON.stringify(parts)).digest("base64url").slice(0, 22);
-}
-
-/** A list whose JSON is longer than this is cut into pieces of about this length, in UTF-16 code units. */
-const PIECE_CHARS = 2_000;
-
-/** The longest piece of short entries: where no entry asks to be the last of one. */
-const MOST_CHARS = 4 * PIECE_CHARS;
-
-/** So many entries in front are in no piece: with instructions, what stands for them changes more often than the rest. */
-const FRONT = 16;
-
-/** Names what stands for a long list. */
-const PACKED = "\u0001packed";
-
-/** A text that stands for a piece of a value. */
-interface PackedText {
-  /** Its `archiveRef`. */
-  readonly ref: string;
-  readonly content: string;
-}
-
-/** A long list, or an object of many plain values as its names and values by turns. */
-interface Packed {
-  /** References of the pieces. */
-  readonly [PACKED]: readonly string[];
-  /** Entries in front of them. */
-  readonly front: readonly unknown[];
-  /** Entries behind them. */
-  readonly rest: readonly unknown[];
-  /** Absent: it is a list. */
-  readonly isObject?: boolean;
-}
-
-/** A list as it was packed last, and the pieces of it: where each ends, and its reference. */
-interface KnownList {
-  readonly list: readonly unknown[];
-  readonly pieces: readonly { readonly end: number; readonly ref: string }[];
-}
-
-/** Packs the versions of one value, one after the other: what is as it was isn't worked through again. */
-export class JsonPacker {
-  /** By the path of names that leads to them. */
-  readonly #lists = new Map<string, KnownList>();
-
-  /**
-   * A JSON value with texts in place of most of what is long in it; those that aren't `stored` come along. Where a list is
-   * cut its entries tell, not their places: a list to which something is added, or in which something changes, has the
-   * same pieces but for one or two, so that little of it has to be written again. Objects in lists must never change.
-   */
-  pack(value: unknown, stored: ReadonlySet<string> = new Set()): {
-    readonly value: unknown;
-    readonly texts: readonly PackedText[];
-  } {
-    const texts: PackedText[] = [];
-    return { value: this.#pack(value, "", { stored, texts }), texts };
-  }
-
-  #pack(value: unknown, path: string, to: Packing): unknown {
-    if (typeof value !== "object" || value === null) return value;
-    if (Array.isArray(value)) return this.#packList(value, path, to) ?? value;
-    const entries = Object.entries(value).filter(([, member]) => member !== undefined);
-    const isPlain = entries.every(([, member]) => typeof member !== "object" || member === null);
-    if (isPlain) {
-      const packed = this.#packList(entries.flat(), path, to);
-      return packed ? { ...packed, isObject: true } : value;
-    }
-    return Object.fromEntries(
-      entries.map(([name, member]) => [name, this.#pack(member, `${path}/${name}`, to)]),
-    );
-  }
-
-  #packList(list: readonly unknown[], path: string, { stored, texts }: Packing): Packed | undefined {
-    const known = this.#lists.get(path);
-    let same = 0;
-    while (known && same < known.list.length && known.list[same] === list[same]) same++;
-    const pieces = known?.pieces.filter(({ end, ref }) => end <= same && stored.has(ref)) ?? [];
-    // One that isn't stored any more takes those behind it along.
-    while (pieces.length > 0 && pieces.at(-1) !== known?.pieces[pieces.length - 1]) pieces.pop();
-    let from = pieces.at(-1)?.end ?? FRONT;
-    const jsons: string[] = [];
-    let length = 0;
-    for (let at = from; at < list.length; at++) {
-      const json = JSON.stringify(list[at]) ?? "null";
-      jsons.push(json);
-      length += json.length;
-      if (length < MOST_CHARS && !isLast(json)) continue;
-      const content = `[${jsons.join()}]`;
-      const ref = createHash("sha256").update(content).digest("hex").slice(0, 16);
-      from = at + 1;
-      pieces.push({ end: from, ref });
-      texts.push({ ref, content });
-      [jsons.length, length] = [0, 0];
-    }
-    this.#lists.set(path, { list, pieces });
-    return pieces.length === 0
-      ? undefined
-      : { [PACKED]: pieces.map(({ ref }) => ref), front: list.slice(0, FRONT), rest: list.slice(from) };
-  }
-}
-
-/** What a value is packed to. */
-interface Packing {
-  readonly stored: ReadonlySet<string>;
-  readonly texts: PackedText[];
-}
-
-/** The references of all texts that a packed value needs. */
-export function refsIn(value: unknown): string[] {
-  if (typeof value !== "object" || value === null) return [];
-  if (isPacked(value)) return [...value[PACKED]];
-  return Object.values(value).flatMap(refsIn);
-}
-
-/** The value that was packed. @throws {Error} if a text is missing. */
-export function unpackJson(value: unknown, texts: ReadonlyMap<string, string>): unknown {
-  if (typeof value !== "object" || value === null || Array.isArray(value)) return value;
-  if (!isPacked(value)) {
-    return Object.fromEntries(
-      Object.entries(value).map(([name, member]) => [name, unpackJson(member, texts)]),
-    );
-  }
-  const pieces = value[PACKED].flatMap((ref): readonly unknown[] => {
-    const content = texts.get(ref);
-    if (content === undefined) throw new Error(`Cannot read a conversation: its text ${ref} is missing`);
-    return JSON.parse(content);
-  });
-  const list = [...value.front, ...pieces, ...value.rest];
-  if (!value.isObject) return list;
-  return Object.fromEntries(list.flatMap((name, at) => at % 2 === 0 ? [[name, list[at + 1]]] : []));
-}
-
-function isPacked(value: object): value is Packed {
-  return PACKED in value;
-}
-
-/** Whether an entry is the last of its piece: the shorter, the more seldom. */
-function isLast(json: string): boolean {
-  return hashText(json.slice(-12)) % Math.max(1, Math.floor(PIECE_CHARS / json.length)) === 0;
 }

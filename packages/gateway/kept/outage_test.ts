@@ -180,7 +180,7 @@ Deno.test("what is kept expires by the gateway's limits", async () => {
     },
   };
   const nowMs = 90 * 24 * 60 * 60_000;
-  for (const more of [{}, { keepMs: 1_000, keepBytes: 5 }]) {
+  for (const more of [{}, { keepMs: () => 1_000, keepBytes: 5 }]) {
     const fetch = () => CHAT.answer({}, { text: "Hello", id: "m" }, 0);
     const one = gateway({ ...OPTIONS, fetch, store, now: () => nowMs, ...more });
     const ask = async () =>

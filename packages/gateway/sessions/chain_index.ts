@@ -60,10 +60,15 @@ export class ChainIndex {
     return tip;
   }
 
-  /** Forgets a session's history behind `until`, as far as no other history goes that way. Default: all of it. */
+  /**
+   * Forgets a session's history behind `until`, as far as no other history goes that way: what is shared with others is
+   * theirs then. Default: all of it.
+   */
   release(tip: ChainNode, sessionId: string, until?: ChainNode): void {
     for (let at: ChainNode | undefined = tip; at && at !== until; at = at.parent) {
-      if (at.sessionId === sessionId) at.sessionId = undefined;
+      if (at.sessionId === sessionId) {
+        at.sessionId = at.children.values().map((child) => child.sessionId).find((id) => id !== undefined);
+      }
       if (at.children.size > 0 || at.sessionId !== undefined) continue;
       if (at.parent) {
         if (at.parent.children.delete(at.key)) this.#size--;

@@ -17,6 +17,15 @@ Deno.test("ChainIndex finds the longest known beginning, and who came by last", 
   assertEquals(index.size, 4);
 });
 
+Deno.test("ChainIndex leaves to others what a history that goes shared with them", () => {
+  const index = new ChainIndex();
+  index.claim(index.find("s", []), ["a", "b", "c"], "one");
+  const two = index.claim(index.find("s", ["a", "b"]), ["x"], "two");
+  index.release(two, "two");
+  const { depth, sessionId } = index.find("s", ["a", "b", "y"]);
+  assertEquals([depth, sessionId], [2, "one"]);
+});
+
 Deno.test("ChainIndex forgets a history as far as no other goes that way", () => {
   const index = new ChainIndex();
   const one = index.claim(index.find("s", []), ["a", "b", "c"], "one");

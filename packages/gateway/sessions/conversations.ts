@@ -1,4 +1,4 @@
-import type { ListedSession } from "@tare/conversation";
+import type { KeptWarm, ListedSession, NotKept } from "@tare/conversation";
 import {
   type CallReport,
   type PinReport,
@@ -15,6 +15,8 @@ import type { GatewaySession, SessionSummary } from "./session.ts";
 /** What is told of a conversation in a list: what it is, and what it cost. */
 export interface ConversationSummary extends Sums {
   readonly id: string;
+  /** Name of the key with which it was begun; absent: the owner's. */
+  readonly key?: string;
   /** What the user said first, in one line. */
   readonly title: string;
   /** Name of its protocol. */
@@ -58,6 +60,8 @@ export interface ConversationDetails extends ConversationSummary {
 /** A conversation that passes through the gateway, as it is shown to people, and what they may ask of it. */
 export interface ShownConversation {
   readonly id: string;
+  /** Name of the key with which it was begun; absent: the owner's. */
+  readonly by?: string | undefined;
   /** Why nothing can be asked for of its messages; absent if it can. */
   readonly noPins?: string;
   /** Its calls, the oldest first; where none are kept the newest of them. @throws {StoreError} */
@@ -69,6 +73,8 @@ export interface ShownConversation {
   readonly setPin: (wanted: NewPin) => Promise<PinReport>;
   /** Asks for nothing more of a message. Gives whether anything was asked for. */
   readonly removePin: (place: number) => Promise<boolean>;
+  /** Keeps its newest prompt in the provider's cache for at most so many milliseconds; nothing if none is kept warm here. */
+  readonly keepWarm: (ms: number) => KeptWarm | NotKept | undefined;
   /** The original of what left its prompt; nothing if nothing is archived under this reference. */
   readonly archived: (ref: string) => Promise<string | undefined>;
   /** Forgets what is known of it. What its client still says is a new conversation. @throws {StoreError} */
@@ -83,6 +89,8 @@ export interface Listing {
   readonly after?: string | undefined;
   /** Only those whose title holds this, A to Z in either case. Default: all. */
   readonly search?: string | undefined;
+  /** Only those that were begun with the key of this name. Default: all. */
+  readonly by?: string | undefined;
 }
 
 /** The conversations of a gateway: those that are kept, or that it knows where none are. */
@@ -94,7 +102,7 @@ export interface Conversations {
     { readonly conversations: readonly ConversationSummary[]; readonly hasMore: boolean } | undefined
   >;
   /** What each of them came to, by day and model. @throws {StoreError} */
-  readonly spending: () => AsyncIterable<SpendingSession>;
+  readonly spending: (by?: string) => AsyncIterable<SpendingSession>;
   /** What is told of one that stands in a list of the store which keeps them. */
   readonly summary: (row: ListedSession) => ConversationSummary;
   /** The one of this id, if there is one. @throws {StoreError} */
@@ -111,11 +119,13 @@ export interface ShownSessions {
   session(id: string): Promise<GatewaySession | undefined>;
   calls(session: GatewaySession): Promise<readonly CallReport[]>;
   /** All sessions that are kept, or known. */
-  all(): AsyncIterable<SessionSummary>;
+  all(by?: string): AsyncIterable<SessionSummary>;
   /** How much a prompt of a session may hold, in tokens; nothing where that isn't known. */
   windowOf(session: GatewaySession): number | undefined;
   /** Keeps a session in which something was asked for. */
   save(session: GatewaySession): Promise<void> | undefined;
+  /** Keeps a session warm for so many milliseconds; nothing if none is. */
+  keepFor(session: GatewaySession, ms: number): KeptWarm | NotKept | undefined;
   /** Forgets a session. */
   forget(session: GatewaySession): Promise<void>;
 }
@@ -127,8 +137,8 @@ export function conversationsOf(sessions: ShownSessions): Conversations {
       const page = await sessions.list(listing);
       return page && { conversations: page.sessions.map(told), hasMore: page.hasMore };
     },
-    async *spending() {
-      for await (const { id, facts, conversation: { state: { title, model, days } } } of sessions.all()) {
+    async *spending(by) {
+      for await (const { id, facts, conversation: { state: { title, model, days } } } of sessions.all(by)) {
         yield { id, kind: "gateway", title, model, agent: facts.agent ?? null, days };
       }
     },
@@ -146,6 +156,7 @@ function shown(session: GatewaySession, sessions: ShownSessions): ShownConversat
   const seen = () => conversation.see();
   return {
     id,
+    by: session.facts.by,
     ...(noPins !== undefined && { noPins }),
     calls: () => sessions.calls(session),
     details: () => detailsOf(session, sessions.windowOf(session) ?? null),
@@ -163,16 +174,27 @@ function shown(session: GatewaySession, sessions: ShownSessions): ShownConversat
       await sessions.save(session);
       return true;
     },
+    keepWarm: (ms) => sessions.keepFor(session, ms),
     archived: (ref) => session.archive.get(ref),
     forget: () => sessions.forget(session),
   };
 }
 
 function told({ id, facts, conversation: { state } }: SessionSummary): ConversationSummary {
-  const { protocol, agent = null, startedMs, lastMs, control, isReverted } = facts;
+  const { protocol, agent = null, by, startedMs, lastMs, control, isReverted } = facts;
   const { title, model, epoch, days, savedTokenUnits } = state;
   return {
-    ...{ id, title, protocol, model, agent, createdAt: time(startedMs), lastAt: time(lastMs), control },
+    ...{
+      id,
+      ...(by !== undefined && { key: by }),
+      title,
+      protocol,
+      model,
+      agent,
+      createdAt: time(startedMs),
+      lastAt: time(lastMs),
+      control,
+    },
     ...{ reverted: isReverted, epoch, ...sumOfDays(days), savedTokenUnits },
   };
 }

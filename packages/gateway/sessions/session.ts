@@ -9,7 +9,8 @@ import {
   personsWords,
 } from "@tare/messages";
 import type { ForkableSession, PromptSessionOptions } from "@tare/planner";
-import { anchorOf, type WireItem } from "@tare/wire";
+import type { Archive } from "@tare/prune";
+import { anchorOf, type FirstTool, steadyTools, type WireItem, type WireRequest } from "@tare/wire";
 import type { ChainNode } from "./chain_index.ts";
 import type { LayeredArchive } from "./layered_archive.ts";
 
@@ -19,6 +20,8 @@ export interface Recognised {
   readonly scope: string;
   /** Who asks: its conversations may go on under another scope. Default: they may not. */
   readonly client?: string;
+  /** Name of the key with which it comes. Default: the owner's. */
+  readonly by?: string | undefined;
   /** Whether the client itself keeps its conversations apart, so that a scope holds one. Default: no. */
   readonly isKeyed?: boolean;
   /** The client's name for the session. Default: it is recognised by content. */
@@ -100,6 +103,8 @@ export interface SessionFacts {
   readonly scope: string;
   /** Who asks, if its conversations may go on under another scope. */
   readonly client?: string | undefined;
+  /** Name of the key with which it was begun; absent: the owner's. */
+  readonly by?: string | undefined;
   /** The client's name for it, in its scope. */
   readonly name?: string | undefined;
   /** Name of its protocol. */
@@ -157,7 +162,7 @@ export interface SessionSummary {
   readonly id: string;
   readonly facts: Pick<
     SessionFacts,
-    "protocol" | "agent" | "control" | "startedMs" | "lastMs" | "isReverted"
+    "protocol" | "agent" | "by" | "control" | "startedMs" | "lastMs" | "isReverted"
   >;
   readonly conversation: {
     readonly state: Pick<ConversationState, "title" | "model" | "epoch" | "savedTokenUnits" | "days">;
@@ -205,6 +210,9 @@ const ITEM_BYTES = 1_024;
 /** What a call that is remembered takes. */
 const CALL_BYTES = 1_024;
 
+/** A reference to an archived text, wherever it stands. */
+const ANY_REF = /\b[0-9a-f]{16}\b/g;
+
 /** How far behind its place an anchor is looked for: clients may put items of their own in between. */
 const REACH = 48;
 
@@ -219,6 +227,10 @@ export class GatewaySession {
   #shown: Shown;
   #isSentHere = false;
   #kept: Kept;
+  /** Its tools as they first came. */
+  #tools: readonly FirstTool[] = [];
+  /** The newest tools that came as they first did. */
+  #sameTools: WireRequest["tools"];
 
   /** A session as it was kept, or a new one. */
   constructor({ conversation, archive, number, tip, facts, hidden = [], shown = [], kept }: SessionParts) {
@@ -274,7 +286,9 @@ export class GatewaySession {
     const hiddenBytes = items.reduce((sum, { bytes }) => sum + 3 * (bytes?.length ?? 0), 0);
     const itemBytes = ITEM_BYTES * (this.#tip.depth + items.length);
     const { calls } = this.conversation;
-    return SESSION_BYTES + CALL_BYTES * calls.length + itemBytes + 2 * this.#facts.historyBytes +
+    // As bytes, and as what was read of them.
+    const toolBytes = this.#tools.reduce((sum, { bytes }) => sum + 3 * bytes.length, 0);
+    return SESSION_BYTES + toolBytes + CALL_BYTES * calls.length + itemBytes + 2 * this.#facts.historyBytes +
       hiddenBytes +
       this.archive.bytes;
   }
@@ -329,7 +343,36 @@ export class GatewaySession {
       kept: { refs: new Set(refs), parent: fence === undefined ? parent : this.id, ends: [] },
     });
     fork.#isSentHere = this.#isSentHere;
+    fork.#tools = this.#tools;
     return fork;
+  }
+
+  /**
+   * Its archive as its model may read it, which sees these messages. A fork has all that its parent had archived: of that
+   * only what its own prompt stands on, itself or by what it archived, is of its own conversation.
+   */
+  readableWith(shown: () => readonly Message[]): Archive {
+    const { archive } = this;
+    if (this.#kept.parent === undefined) return archive;
+    const isOwn = async (wanted: string) => {
+      const seen = new Set<string>();
+      const texts = [JSON.stringify(this.conversation.prompt.state), JSON.stringify(shown())];
+      for (let text = texts.pop(); text !== undefined; text = texts.pop()) {
+        for (const [ref] of text.matchAll(ANY_REF)) {
+          if (ref === wanted) return true;
+          if (seen.has(ref)) continue;
+          seen.add(ref);
+          const archived = await archive.get(ref);
+          if (archived !== undefined) texts.push(archived);
+        }
+      }
+      return false;
+    };
+    return {
+      put: (content) => archive.put(content),
+      get: async (ref) => await isOwn(ref) ? await archive.get(ref) : undefined,
+      delete: (ref) => archive.delete(ref),
+    };
   }
 
   /** Its history went back to these items. */
@@ -358,6 +401,19 @@ export class GatewaySession {
     const { items: expanded, hidden } = expandHidden(items, this.#hidden);
     if (isTurn) this.#hidden = hidden;
     return expanded;
+  }
+
+  /** A request with its tools in the order and spelling in which they first came; only a turn brings new ones. */
+  steady(request: WireRequest, { isTurn }: { readonly isTurn: boolean }): WireRequest {
+    const { tools = [] } = request;
+    const same = this.#sameTools;
+    const isKnown = same?.length === tools.length &&
+      tools.every(({ definition }, at) => definition === same[at]!.definition);
+    if (isKnown) return request;
+    const { request: steady, first } = steadyTools(request, this.#tools);
+    if (isTurn) this.#tools = first;
+    if (isTurn && steady === request) this.#sameTools = tools;
+    return steady;
   }
 
   /** The client doesn't know of these. */

@@ -291,8 +291,18 @@ export class GatewaySessions {
   }
 
   #begin(recognised: Recognised, tip: ChainNode): GatewaySession {
-    const { client, scope, items, prompts, protocol = "", agent, basis, countTokens, isObserved = false } =
-      recognised;
+    const {
+      client,
+      by,
+      scope,
+      items,
+      prompts,
+      protocol = "",
+      agent,
+      basis,
+      countTokens,
+      isObserved = false,
+    } = recognised;
     const name = nameOf(recognised);
     const first = items[personSpoke(items)?.at ?? countInstructions(items)];
     const archive = new LayeredArchive();
@@ -309,7 +319,7 @@ export class GatewaySessions {
       number: this.#begun++,
       tip,
       facts: {
-        ...{ scope, client, name: recognised.name, protocol, agent, basis, control },
+        ...{ scope, client, by, name: recognised.name, protocol, agent, basis, control },
         ...{ startedMs: nowMs, lastMs: nowMs, historyBytes: 0, heads: 0, hasTools: false, isAnswered: false },
         ...{ refusals: 0, isReverted: false, responses: [], compactions: [] },
       },

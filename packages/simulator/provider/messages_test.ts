@@ -145,6 +145,11 @@ Deno.test("simulator() refuses what the Messages format doesn't allow, in its wo
     "invalid_request_error",
     "A maximum of 4 blocks with cache_control may be provided. Found 5.",
   ]);
+  const turned = { system: [text("S", MARK)], messages: [{ role: "user", content: [text("Go.", HOUR)] }] };
+  assertEquals((await said(turned)).slice(2), [
+    "invalid_request_error",
+    "A cache_control block with ttl 1h must not stand behind one with ttl 5m.",
+  ]);
   const lone = [{ type: "tool_result", tool_use_id: "c", content: "A." }];
   assertEquals((await said({ messages: [{ role: "user", content: lone }] }))[0], 400);
   assertEquals((await said({ messages: [{ role: "robot", content: "" }] }))[2], "invalid_request_error");

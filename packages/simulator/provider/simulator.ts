@@ -35,6 +35,7 @@ import type { SimulatedModel, SimulatedReply, SimulatedRequest } from "../model.
 import { MarkedCache } from "./marked_cache.ts";
 import { promptReader, type ReadPrompt } from "./prompt_reader.ts";
 import type { Encoder } from "./prompt_units.ts";
+import { ShardRouter } from "./shard_router.ts";
 
 /** What a provider is simulated from. */
 export interface SimulatorOptions {
@@ -54,6 +55,10 @@ export interface SimulatorOptions {
   readonly faults?: readonly (Fault | null)[] | ((request: FaultRequest) => Fault | null);
   /** The clock that cached prefixes live by, in milliseconds since 1970. Default: `Date.now`. */
   readonly now?: () => number;
+  /**
+   * Machines that answer chat completions, each with a cache of its own: see {@linkcode ShardRouter}. Default: 1.
+   */
+  readonly shards?: number;
 }
 
 /** What a rule for faults may go by. */
@@ -151,10 +156,11 @@ export function simulator(options: SimulatorOptions): Simulator {
     options: { model: "value", tokenizer: { encode: "function" } },
   });
   const { model, tokenizer, profile = profileNamed(DEFAULT_PROVIDER.profile), now = Date.now } = options;
-  const { dialect = profile.dialect, windowTokens = Infinity, apiKey, faults = [] } = options;
+  const { dialect = profile.dialect, windowTokens = Infinity, apiKey, faults = [], shards = 1 } = options;
   const readPrompt = promptReader(tokenizer);
   const countTokens = (text: string) => tokenizer.encode(text).length;
-  const caches = new LRUCache<string, PrefixCache>({ max: MAX_CACHES });
+  const caches = new LRUCache<string, PrefixCache>({ max: MAX_CACHES * shards });
+  const router = new ShardRouter(shards);
   const markedCaches = new LRUCache<string, MarkedCache>({ max: MAX_CACHES });
   const requests: SimulatedCall[] = [];
   let understood = 0;
@@ -164,8 +170,8 @@ export function simulator(options: SimulatorOptions): Simulator {
     if (requests.length > MAX_RECORDED) requests.shift();
   }
 
-  function cacheOf(key: string, model: string): PrefixCache {
-    const id = JSON.stringify([key, model]);
+  function cacheOf(...of: readonly (string | number)[]): PrefixCache {
+    const id = JSON.stringify(of);
     let cache = caches.get(id);
     if (!cache) caches.set(id, cache = new PrefixCache(profile, { maxUnits: MAX_UNITS }));
     return cache;
@@ -175,8 +181,9 @@ export function simulator(options: SimulatorOptions): Simulator {
   async function completion(request: Request): Promise<Response> {
     const key = keyOf(request, apiKey);
     const chat = await readCompletionRequest(request);
-    const cache = cacheOf(key, chat.model);
     return await answer(chat, (prompt, nowMs) => {
+      const shard = router.shardOf(prompt, { routed: [key, chat.model, chat.cacheKey], nowMs });
+      const cache = cacheOf(key, chat.model, shard);
       const cachedTokens = cache.lookup(prompt.units, nowMs);
       const written = prompt.tokens < profile.minTokens ? 0 : prompt.tokens - cachedTokens;
       return {
@@ -214,21 +221,27 @@ export function simulator(options: SimulatorOptions): Simulator {
   }
 
   async function answer(
-    chat: Pick<CompletionRequest, "model" | "messages" | "tools">,
+    chat:
+      & Pick<CompletionRequest, "model" | "messages" | "tools">
+      & Partial<Pick<MessagesRequest, "isSilent">>,
     serve: (prompt: ReadPrompt, nowMs: number) => Served,
     respond: (reply: FormattedReply) => Response,
   ): Promise<Response> {
     const chosen = namedModel(model, chat.model);
     const prompt = readPrompt(chat);
     const { messages, tools, tokens: promptTokens, digest } = prompt;
-    const asked = { model: chat.model, messages, tools, index: understood++, promptTokens };
+    // What asks for no reply isn't put to the model.
+    const index = chat.isSilent ? understood : understood++;
+    const asked = { model: chat.model, messages, tools, index, promptTokens };
     const call = { model: chat.model, messages, tools, atMs: now(), promptTokens };
     const { usage: cached, store, recorded } = serve(prompt, call.atMs);
     try {
-      const { reply, fault } = await modelReply(chosen, asked);
+      const { reply, fault } = chat.isSilent ? SILENCE : await modelReply(chosen, asked);
       store(now());
       const message = replyMessage(reply, digest);
-      const outputTokens = countMessageTokens(message, countTokens) - MESSAGE_OVERHEAD_TOKENS;
+      const outputTokens = chat.isSilent
+        ? 0
+        : countMessageTokens(message, countTokens) - MESSAGE_OVERHEAD_TOKENS;
       record({ ...call, status: 200, cachedTokens: cached.cachedTokens, ...recorded, outputTokens });
       const reasoningTokens = countTokens(message.reasoning_content ?? "");
       return respond({
@@ -333,17 +346,25 @@ function refuse(fault: Fault | null | undefined): void {
 }
 
 /** A request in the Messages format, as the simulator's models are asked. */
-interface MessagesRequest extends Omit<CompletionRequest, "includeUsage"> {
+interface MessagesRequest extends Omit<CompletionRequest, "includeUsage" | "cacheKey"> {
   /** Up to where it asks for the prompt to be cached. */
   readonly marks: ReturnType<typeof readCacheMarks>;
+  /** Whether it asks for no reply: then its prompt is read, and nothing is said. */
+  readonly isSilent: boolean;
 }
+
+/** What is said to who asks for nothing. */
+const SILENCE: { readonly reply: SimulatedReply; readonly fault?: Fault } = {
+  reply: { content: null, finish_reason: "length" },
+};
 
 const reader: JsonReader<never> = {
   read: (bytes, { read, ...span }) => ({ key: "", value: read(readJsonAt(bytes, span)) as never }),
 };
 
 /**
- * Reads and checks a request in the Messages format: calls and their results, and how many marks of the cache it has.
+ * Reads and checks a request in the Messages format: calls and their results, and how many marks of the cache it has, and
+ * in which order.
  *
  * @throws {ApiError} with status 400 if a provider would refuse it.
  */
@@ -358,6 +379,9 @@ async function readMessagesRequest(request: Request): Promise<MessagesRequest> {
         `A maximum of ${MAX_CACHE_MARKS} blocks with cache_control may be provided. Found ${marks.length}.`,
       );
     }
+    if (marks.some(({ ttlMs }, at) => ttlMs > (marks[at - 1]?.ttlMs ?? Infinity))) {
+      throw new ApiError(400, "A cache_control block with ttl 1h must not stand behind one with ttl 5m.");
+    }
     const messages = wire.items.flatMap(({ parts }) => parts.map(({ message }) => message));
     checkPairs(messages);
     return {
@@ -365,6 +389,7 @@ async function readMessagesRequest(request: Request): Promise<MessagesRequest> {
       messages,
       tools: toolsInFront(wire),
       stream: wire.stream,
+      isSilent: wire.replyTokens === 0,
       marks,
     };
   } catch (error) {
@@ -514,6 +539,8 @@ interface CompletionRequest {
   readonly tools: readonly ToolDefinition[];
   readonly stream: boolean;
   readonly includeUsage: boolean;
+  /** What requests are kept together by; empty of none. */
+  readonly cacheKey: string;
 }
 
 /**
@@ -527,7 +554,7 @@ export async function readCompletionRequest(request: Request): Promise<Completio
   const fault = VALID_BODY.Check(body) ? undefined : bodyFault(body);
   if (fault !== undefined) throw new ApiError(400, `Cannot read the request: ${fault}.`);
   // The schema has shown that it has this shape.
-  const { model, messages, tools, stream, stream_options } = body as RequestBody;
+  const { model, messages, tools, stream, stream_options, prompt_cache_key } = body as RequestBody;
   checkPairs(messages);
   return {
     model,
@@ -535,6 +562,7 @@ export async function readCompletionRequest(request: Request): Promise<Completio
     tools: tools ?? [],
     stream: stream === true,
     includeUsage: stream_options?.include_usage === true,
+    cacheKey: prompt_cache_key ?? "",
   };
 }
 
@@ -544,6 +572,7 @@ interface RequestBody {
   readonly tools?: readonly ToolDefinition[] | null;
   readonly stream?: boolean | null;
   readonly stream_options?: { readonly include_usage?: boolean | null } | null;
+  readonly prompt_cache_key?: string | null;
 }
 
 const TEXT: JsonSchema = { type: "string" };
@@ -636,10 +665,11 @@ const BODY: JsonSchema = {
       properties: { include_usage: { type: ["boolean", "null"] } },
     },
     n: { enum: [1, null] },
+    prompt_cache_key: TEXT_OR_NULL,
   },
 };
 
-const bodyFault = schemaChecker(BODY, "the body");
+const bodyFault = schemaChecker(BODY, "the body", { maxSteps: Infinity });
 const VALID_BODY = Compile(BODY);
 
 async function readJson(request: Request): Promise<unknown> {

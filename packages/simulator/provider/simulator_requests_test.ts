@@ -24,9 +24,12 @@ Deno.test("readCompletionRequest() reads a request and fills in what is left out
     tools: [],
     stream: false,
     includeUsage: false,
+    cacheKey: "",
   });
   const tools = [{ type: "function", function: { name: "f", parameters: { type: "object" } } }];
   const body = { model: "m", messages: [user], tools, stream: true, stream_options: { include_usage: true } };
+  const keyed = await readCompletionRequest(post({ ...body, prompt_cache_key: "k" }));
+  assertEquals(keyed.cacheKey, "k");
   const { stream, includeUsage, tools: read } = await readCompletionRequest(
     post({ ...body, temperature: 0 }),
   );

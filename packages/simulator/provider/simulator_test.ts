@@ -28,6 +28,7 @@ interface Post {
   readonly model?: string;
   readonly messages?: readonly Message[];
   readonly tools?: readonly ToolDefinition[];
+  readonly prompt_cache_key?: string;
   readonly stream?: boolean;
   readonly stream_options?: { readonly include_usage: boolean };
 }
@@ -363,4 +364,16 @@ Deno.test("simulator() answers requests at the same time", async () => {
   const bodies = await Promise.all(pending.map(async (response) => (await response).json()));
   assertEquals(bodies.map((body) => body.choices[0].message.content), ["1", "2"]);
   assertEquals(to.requests.map((request) => request.cachedTokens), [0, 0]); // neither had begun before the other came
+});
+
+Deno.test("simulator() with shards sends what begins alike with one key to one, and what is too much elsewhere", async () => {
+  let nowMs = 0;
+  const to = provider({ shards: 8, now: () => nowMs });
+  const served = async (key: string, times: number) =>
+    (await usages(to, Array(times).fill({ tools: [tool], prompt_cache_key: key })))
+      .map(([, cached]) => cached > 0);
+  assertEquals(await served("a", 15), [false, ...Array(14).fill(true)]);
+  assertEquals(await served("a", 1), [false]);
+  nowMs += 60_000;
+  assertEquals(await served("a", 15), Array(15).fill(true));
 });

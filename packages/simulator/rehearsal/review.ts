@@ -134,16 +134,17 @@ function missing(turn: RehearsalTurn): WantedCall[] {
     ...leftMessages(turn).flatMap(({ ref, answer }) => [
       ...(answer === undefined
         ? [
-          ...(rememberedWord(turn) === undefined ? [recall({ ref, pattern: "(?i)remember the word" })] : []),
-          recall({ ref, pattern: "^- .*: [0-9]+ lines?; first declares" }),
+          ...(rememberedWord(turn) === undefined ? [recall({ ref, find: "remember the word" })] : []),
+          recall({ ref, find: "; first declares: " }),
         ]
         : []),
       ...gone.filter((path) => answer?.includes(`- ${path}: `) ?? true)
-        .map((path) => recall({ ref, pattern: placeOf(path) })),
+        .map((path) => recall({ ref, find: placeOf(path) })),
     ]),
     // Where a search found the call, the text stands behind it.
-    ...recalls(turn).flatMap(({ args: { ref, pattern }, text }) => {
-      const [, line] = gone.some((path) => pattern === placeOf(path)) ? /^(\d+):/.exec(text) ?? [] : [];
+    ...recalls(turn).flatMap(({ args: { ref, find }, text }) => {
+      const place = gone.map(placeOf).find((place) => place === find);
+      const [line] = text.split("\n").find((line) => line.replace(/^\d+:/, "") === place)?.split(":") ?? [];
       return line === undefined ? [] : [recall({ ref, lines: `${line}-${Number(line) + LINES_BEHIND}` })];
     }),
   ];
@@ -186,9 +187,9 @@ function declaration(turn: RehearsalTurn, path: string): string | undefined {
   return found && firstDeclaration(found.text);
 }
 
-/** How a transcript shows the argument of the call that read a file, as a pattern. */
+/** How a transcript shows the argument of the call that read a file. */
 function placeOf(path: string): string {
-  return `^path: ${path.replaceAll(/[^\w/]/g, "\\$&")}$`;
+  return `path: ${path}`;
 }
 
 /** The messages that left the prompt; with the review behind them, if they are the steps that led to it. */

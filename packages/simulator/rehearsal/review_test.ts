@@ -10,7 +10,7 @@ function defined(name: string, ...names: readonly string[]): ToolDefinition {
 const TOOLS = [
   defined("read_file", "path", "end_line"),
   defined("search_files", "pattern", "path", "glob", "output", "max_results"),
-  defined("recall", "ref", "pattern", "lines"),
+  defined("recall", "ref", "find", "lines"),
 ];
 const WITHOUT_RECALL = TOOLS.slice(0, 2);
 const INTRODUCTION =
@@ -109,8 +109,10 @@ Deno.test("rehearsal() looking back finds in steps that left what their answer d
   const left = user("[elided: 4 messages; recall with ref 00000000000000bb]");
   const messages = [WHOLE[0]!, left, WHOLE[3]!, QUESTION];
   const search = await next(messages);
-  assertEquals(search.calls, [["recall", { ref: "00000000000000bb", pattern: "^path: src/b\\.ts$" }]]);
-  messages.push(...step(search.says!, search.calls[0]!, "7:path: src/b.ts"));
+  assertEquals(search.calls, [["recall", { ref: "00000000000000bb", find: "path: src/b.ts" }]]);
+  messages.push(
+    ...step(search.says!, search.calls[0]!, "3:path: src/b.tsx\n--\n6-calls read_file\n7:path: src/b.ts"),
+  );
   const reading = await next(messages);
   assertEquals(reading.calls, [["recall", { ref: "00000000000000bb", lines: "7-127" }]]);
   messages.push(...step(reading.says!, reading.calls[0]!, `path: src/b.ts\n\ntool:\n${B}`));
@@ -127,10 +129,10 @@ Deno.test("rehearsal() looking back finds everything in turns that left whole, o
       "The reviews noted 0 files with 0 lines.",
   );
   const { says, calls } = await next(messages);
-  assertEquals(calls.map(([, args]) => args.pattern), [
-    "(?i)remember the word",
-    "^- .*: [0-9]+ lines?; first declares",
-    "^path: src/b\\.ts$",
+  assertEquals(calls.map(([, args]) => args.find), [
+    "remember the word",
+    "; first declares: ",
+    "path: src/b.ts",
   ]);
   const found = ["2:Remember the word plum. Review src.", `30:${NOTE.split("\n")[1]}`, "7:path: src/b.ts"];
   for (const [at, text] of found.entries()) messages.push(...step(says!, calls[at]!, text));

@@ -1,0 +1,125 @@
+import { assertEquals, assertMatch, assertNotEquals } from "@std/assert";
+import { memoryStore } from "@tare/conversation";
+import { completion, gatewayed, post, UPSTREAM } from "./fixture_test.ts";
+
+const OPENAI = "https://api.openai.com/v1";
+const CODEX = "https://chatgpt.com/backend-api/codex";
+
+const user = (content: string) => ({ role: "user", content });
+const assistant = (content: string) => ({ role: "assistant", content });
+
+/** A gateway before a provider at this address, and what it is sent for histories of chat messages. */
+function routed(baseURL: string, options: Parameters<typeof gatewayed>[1] = {}) {
+  const upstream = { ...UPSTREAM, baseURL };
+  const answer = () => completion({ content: "Yes." });
+  const { fetch, seen } = gatewayed(answer, {
+    upstreams: { chat: upstream, responses: upstream },
+    ...options,
+  });
+  const ask = async (
+    messages: readonly object[],
+    { more = {}, headers = {} }: {
+      readonly more?: object;
+      readonly headers?: Record<string, string>;
+    } = {},
+  ) => {
+    await (await fetch(post({ model: "gpt-5.4", messages, ...more }, headers))).text();
+    return seen.at(-1)!;
+  };
+  return { ask, fetch, seen };
+}
+
+const SYSTEM = { role: "system", content: "Be brief." };
+const FIRST = [SYSTEM, user("Mend the parser, please.")];
+
+Deno.test("gateway names a conversation to a provider that asks for it, the same for all that begin alike", async () => {
+  const { ask } = routed(OPENAI);
+  const keyOf = async (...args: Parameters<typeof ask>) => (await ask(...args)).body.prompt_cache_key;
+  const key = await keyOf(FIRST);
+  assertMatch(key, /^[0-9a-f]{8}-[0-9a-f]{4}-8[0-9a-f]{3}-8[0-9a-f]{3}-[0-9a-f]{12}$/);
+  const gone = [...FIRST, assistant("Yes."), user("Now the printer.")];
+  assertEquals(await keyOf(gone), key);
+  // A fork, and somebody who asks the same anew.
+  assertEquals(await keyOf([...gone.slice(0, -1), user("Now the lexer.")]), key);
+  assertEquals(await routed(OPENAI).ask(FIRST).then(({ body }) => body.prompt_cache_key), key);
+  // Others of the same agent would only be in its way.
+  assertNotEquals(await keyOf([SYSTEM, user("Write a test, please.")]), key);
+});
+
+Deno.test("gateway asks for a day in the cache where that costs nothing, and for nothing that the client has set", async () => {
+  const { ask } = routed(OPENAI);
+  const asked = async (model: string, more: object = {}) => {
+    const { body } = await ask(FIRST, { more: { ...more, model } });
+    return [typeof body.prompt_cache_key, body.prompt_cache_retention];
+  };
+  assertEquals(await asked("gpt-5.4"), ["string", "24h"]);
+  assertEquals(await asked("gpt-5.4-2026-03-05"), ["string", "24h"]);
+  assertEquals(await asked("gpt-5.6-sol"), ["string", undefined]);
+  assertEquals(await asked("gpt-4o"), ["string", undefined]);
+  assertEquals(await asked("gpt-5.4", { prompt_cache_retention: "in_memory" }), ["string", "in_memory"]);
+  const { body } = await ask(FIRST, { more: { prompt_cache_key: "mine" } });
+  assertEquals([body.prompt_cache_key, body.prompt_cache_retention], ["mine", "24h"]);
+});
+
+Deno.test("gateway names a conversation by headers where these count, unless the client does", async () => {
+  const { ask } = routed(CODEX);
+  const { headers, body } = await ask(FIRST);
+  assertEquals(headers.get("session_id"), body.prompt_cache_key);
+  assertEquals([headers.get("session-id"), body.prompt_cache_retention], [body.prompt_cache_key, undefined]);
+  const own = await ask(FIRST, { headers: { "session-id": "mine" } });
+  assertEquals([own.headers.get("session-id"), own.headers.get("session_id")], ["mine", null]);
+  const grok = await routed("https://api.x.ai/v1/").ask(FIRST);
+  assertEquals([typeof grok.headers.get("x-grok-conv-id"), "prompt_cache_key" in grok.body], [
+    "string",
+    false,
+  ]);
+});
+
+Deno.test("gateway names nothing to others, nor where its client's bytes are to pass", async () => {
+  const sent = JSON.stringify({ model: "gpt-5.4", messages: FIRST });
+  for (
+    const baseURL of ["https://proxy.example/v1", "https://api.openai.com.example/v1", "http://localhost/v1"]
+  ) {
+    const { seen, fetch } = routed(baseURL);
+    await (await fetch(post(sent))).text();
+    assertEquals(seen[0]?.text, sent);
+  }
+  for (const headers of [{ "x-tare": "off" }, { "x-tare": "observe" }]) {
+    const { seen, fetch } = routed(OPENAI);
+    await (await fetch(post(sent, headers))).text();
+    assertEquals(seen[0]?.text, sent);
+  }
+  const control = routed(OPENAI, { control: 1 });
+  await (await control.fetch(post(sent))).text();
+  assertEquals(control.seen[0]?.text, sent);
+  const counted = routed(OPENAI);
+  const input = JSON.stringify({ model: "gpt-5.4", input: "Hi" });
+  await (await counted.fetch(post(input, {}, "/responses/input_tokens"))).text();
+  assertEquals(counted.seen[0]?.text, input);
+});
+
+Deno.test("gateway keeps a conversation's name when its client begins the history anew, after a restart too", async () => {
+  const store = memoryStore();
+  const headers = { "x-tare-session": "n" };
+  const before = routed(OPENAI, { store });
+  const { body: { prompt_cache_key: key } } = await before.ask(FIRST, { headers });
+  const summary = [SYSTEM, user("Here is what was done: all of it.")];
+  assertEquals((await before.ask(summary, { headers })).body.prompt_cache_key, key);
+  const after = routed(OPENAI, { store });
+  assertEquals((await after.ask([...summary, assistant("Yes.")], { headers })).body.prompt_cache_key, key);
+  assertNotEquals((await after.ask(summary)).body.prompt_cache_key, key);
+});
+
+Deno.test("gateway sends its client's own request where the provider refuses what names the conversation", async () => {
+  const upstream = { ...UPSTREAM, baseURL: OPENAI };
+  const { fetch, seen } = gatewayed(
+    ({ body }) =>
+      "prompt_cache_key" in body
+        ? Response.json({ error: { message: "Unsupported parameter: prompt_cache_key" } }, { status: 400 })
+        : completion({ content: "Yes." }),
+    { upstreams: { chat: upstream } },
+  );
+  const sent = JSON.stringify({ model: "m", messages: FIRST });
+  const response = await fetch(post(sent));
+  assertEquals([response.status, seen.length, seen[1]?.text], [200, 2, sent]);
+});
