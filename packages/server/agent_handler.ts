@@ -1,10 +1,11 @@
+import type { Asker } from "@tare/conversation";
 import { inTraceOf, Telemetry } from "@tare/conversation/telemetry";
 import type { AgentOptions } from "./agent_options.ts";
 import { health } from "./api/health_routes.ts";
 import { SessionKinds } from "./api/session_kinds.ts";
 import { respondAt } from "./as_model/errors.ts";
 import { dispatcher } from "./http/dispatcher.ts";
-import { guard } from "./http/guard.ts";
+import { admission, guard } from "./http/guard.ts";
 import { errorResponse } from "./http/http_error.ts";
 import type { Route } from "./http/route.ts";
 import { routeTable } from "./route_table.ts";
@@ -15,9 +16,11 @@ export interface AgentHandler {
   /** Answers a request. Never rejects. */
   readonly fetch: (request: Request) => Promise<Response>;
   /** Answers likewise, with no guard before it: for those who put {@linkcode guard} before more than the agent. */
-  readonly unguarded: (request: Request) => Promise<Response>;
-  /** Whether a request needs no token. */
+  readonly unguarded: (request: Request, asker: Asker) => Promise<Response>;
+  /** Whether a request needs no key. */
   readonly isPublic: (request: Request) => boolean;
+  /** How what is refused at a path is told: as clients of that path expect it. */
+  readonly respondAt: (pathname: string) => (error: unknown) => Response;
   /** Deletes the sessions, chats' included, to which nothing happened for so many milliseconds. Gives how many. */
   readonly expire: (idleMs: number) => Promise<number>;
   /** Sees to it that what was asked in an earlier process gets its answer in time. @throws {StoreError} */
@@ -42,8 +45,10 @@ export interface AgentHandler {
  * | `GET /v1/sessions/{id}/pins` | what is asked of single messages |
  * | `POST /v1/sessions/{id}/pins` | asks that a message comes back and stays, or that a result leaves |
  * | `DELETE /v1/sessions/{id}/pins/{place}` | asks for nothing more of it |
+ * | `POST /v1/sessions/{id}/keep_warm` | keeps its newest prompt in the provider's cache for some minutes |
  * | `GET /v1/sessions/{id}/archive/{ref}` | the original of what left the prompt |
  * | `GET /v1/spend?by=B` | what calls have cost and what for, by day, model, session or agent |
+ * | `GET /v1/misses` | why prompts weren't read from the cache, what that has cost, and what would mend it |
  * | `GET /v1/sessions/{id}/spend` | where a session's money went |
  * | `GET /v1/overview?kind=K` | what was saved today and in all, and the newest warnings |
  * | `GET /v1/ledger` | what sessions that pass through cost, planned and left as they are; only with a gateway |
@@ -64,6 +69,8 @@ export interface AgentHandler {
  * |---|---|
  * | `POST /v1/sessions/import` | makes sessions of lines as `export` gives them |
  * | `GET /v1/backup` | everything that the server keeps, as a file |
+ * | `GET /v1/key` | by which key the request came, and what that may |
+ * | `GET /v1/keys`, `POST /v1/keys`, `DELETE /v1/keys/{name}` | the keys beside the owner's |
  * | `POST /v1/chat/completions`, `POST /v1/responses` | the agent as an OpenAI-compatible model; other models are the gateway's |
  * | `GET /v1/responses/{id}`, `DELETE /v1/responses/{id}` | a stored response of the agent; forgets it |
  * | `GET /v1/responses/{id}/input_items` | what its request brought |
@@ -80,29 +87,40 @@ export function agentHandler(options: AgentOptions): AgentHandler {
   const { store, gateway, heartbeat = {}, maxBodyBytes = 10 * 2 ** 20, onError = () => {} } = options;
   const sessions = new Sessions({ telemetry: new Telemetry("@tare/server"), ...options });
   const kinds = new SessionKinds({ sessions, store, gateway });
+  const { keys } = options;
+  const admit = admission({ assertSees: (id, asker) => kinds.assertSees(id, asker), keys });
   const { routes: healthRoutes, end } = health(options);
   const routes: readonly Route[] = routeTable({
     ...options,
     ...{ sessions, kinds, healthRoutes, heartbeat, onError },
   });
   const isOurs = ownPaths(routes);
+  const respond = (pathname: string) =>
+    isOurs(pathname.split("/").slice(1)) ? errorResponse : respondAt(pathname);
   const dispatch = dispatcher(routes, {
-    ...{ maxBodyBytes, store, onError },
-    respondAt: (pathname) => isOurs(pathname.split("/").slice(1)) ? errorResponse : respondAt(pathname),
+    ...{ maxBodyBytes, store, onError, admit },
+    respondAt: respond,
     ...(gateway && {
-      otherwise: (request, path, allowed) => {
+      otherwise: ({ request, asker }, path, allowed) => {
         if (isOurs(path) || (allowed.length > 0 && !gateway.takes(request))) return undefined;
-        return gateway.fetch(request);
+        return gateway.fetch(request, { asker });
       },
     }),
   });
-  const unguarded = (request: Request) => inTraceOf(request, () => dispatch(request));
+  const unguarded = (request: Request, asker: Asker) => inTraceOf(request, () => dispatch(request, asker));
   const isPublic = ({ url }: Request) =>
     routes.some(({ isPublic, path }) => isPublic && path === new URL(url).pathname);
   return {
-    fetch: guard(unguarded, { ...options.guard, isPublic, onError }),
+    fetch: guard(unguarded, {
+      ...options.guard,
+      ...(keys && { keys }),
+      isPublic,
+      respondAt: respond,
+      onError,
+    }),
     unguarded,
     isPublic,
+    respondAt: respond,
     expire: (idleMs) => sessions.expire(idleMs),
     watchApprovals: () => sessions.watchApprovals(),
     close: () => {

@@ -1,3 +1,4 @@
+import type { Keys } from "@tare/conversation";
 import type { Gateway } from "@tare/gateway";
 import type { guard } from "./http/guard.ts";
 import type { Heartbeat } from "./http/sse_response.ts";
@@ -5,14 +6,25 @@ import type { SessionOptions } from "./sessions/session_types.ts";
 
 /** What an agent server is made of. */
 export interface AgentOptions extends SessionOptions {
-  /** Who may use it. Default: whoever reaches it under a name of loopback, without a token. */
-  readonly guard?: Omit<Parameters<typeof guard>[1], "isPublic" | "onError">;
+  /** Who may use it. Default: whoever reaches it under a name of loopback. */
+  readonly guard?: Omit<Parameters<typeof guard>[1], "keys" | "isPublic" | "onError">;
+  /** Who asks, what they may, and what they have spent. Default: whoever asks is the owner. */
+  readonly keys?: Keys;
   /** How event streams show that they are alive. Default: a comment after each 15 s of silence. */
   readonly heartbeat?: Heartbeat;
   /** Largest request body in bytes. Default: 10 MiB. */
   readonly maxBodyBytes?: number;
   /** The folder that its tools work in, as clients are told it. Default: they aren't. */
   readonly workspace?: string;
+  /** What its commands are kept in, as clients are told it. Default: they aren't. */
+  readonly sandbox?: {
+    /** What makes it; absent where there is none. */
+    readonly by?: string;
+    /** Why there is none. */
+    readonly why?: string;
+    /** The hosts that commands reach unasked. */
+    readonly domains: readonly string[];
+  };
   /**
    * Answers for other models than the agent, and has sessions of its own kind. Default: the agent is the only model.
    */

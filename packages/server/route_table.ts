@@ -1,6 +1,7 @@
 import { Type } from "typebox";
 import { approvalRoutes } from "./api/approval_routes.ts";
 import type { health } from "./api/health_routes.ts";
+import { keyRoutes } from "./api/key_routes.ts";
 import { ledgerRoutes, promptRoutes } from "./api/prompt_routes.ts";
 import type { SessionKinds } from "./api/session_kinds.ts";
 import { quoteRoutes, sessionRoutes } from "./api/session_routes.ts";
@@ -41,6 +42,7 @@ export function routeTable(options: TableOptions) {
     ...(gateway ? ledgerRoutes(gateway) : []),
     ...asModelRoutes(options),
     ...healthRoutes,
+    ...keyRoutes(options.keys),
     ...systemRoutes(options, () => all),
   ];
   all = table;
@@ -49,7 +51,7 @@ export function routeTable(options: TableOptions) {
 
 /** The routes about the server itself; `routes` gives all that there are. */
 function systemRoutes(
-  { workspace, defaultModel, ...options }: AgentOptions,
+  { workspace, sandbox, defaultModel, ...options }: AgentOptions,
   routes: () => readonly Route[],
 ) {
   return [
@@ -66,6 +68,11 @@ function systemRoutes(
               workspace: Type.Optional(
                 Type.String({ description: "The folder that its tools work in, on the server's machine." }),
               ),
+              sandbox: Type.Optional(closed({
+                by: Type.Optional(Type.String({ description: "What makes it; absent where there is none." })),
+                why: Type.Optional(Type.String({ description: "Why there is none." })),
+                domains: Type.Array(Type.String(), { description: "The hosts that commands reach unasked." }),
+              }, "AgentSandbox")),
               model: Type.String({ description: "The model of sessions that name no other." }),
               windowTokens: Type.Number({ description: "How much a prompt may hold at most." }),
             }, "Agent"),
@@ -75,6 +82,7 @@ function systemRoutes(
       answer: () => ({
         json: {
           ...(workspace !== undefined && { workspace }),
+          ...(sandbox !== undefined && { sandbox }),
           model: defaultModel,
           windowTokens: windowOf(options, defaultModel),
         },

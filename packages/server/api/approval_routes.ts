@@ -14,7 +14,8 @@ export const ANSWER = closed(
   {
     decision: Type.Enum(["allow", "deny", "always"], {
       description:
-        "`always` allows calls like this one for the rest of the session: of the same tool, and of commands the same one.",
+        "`always` allows calls like this one for the rest of the session: of the same tool as long as it doesn't change, and " +
+        "of commands the same one; files that are run or obeyed later are asked for again.",
     }),
     reason: Type.Optional(Type.String({ maxLength: 10_000, description: "Why, for the model." })),
     askedAtMs: Type.Optional(Type.Number({
@@ -29,10 +30,12 @@ export const ANSWER = closed(
 
 /** The JSON that clients get of what is asked. */
 export function approvalBodies(questions: readonly Question[]) {
-  return questions.map(({ id: callId, name, arguments: text, askedAtMs, expiresAtMs }) => ({
+  return questions.map(({ id: callId, name, arguments: text, why, effects, askedAtMs, expiresAtMs }) => ({
     callId,
     name,
     arguments: text,
+    ...(why !== undefined && { why }),
+    ...(effects && { effects }),
     askedAtMs,
     expiresAtMs,
   }));
@@ -62,6 +65,7 @@ export function approvalRoutes(sessions: Sessions) {
       path: "/v1/sessions/{id}/approvals/{call}",
       operationId: "answerApproval",
       summary: "Says whether a call may run. With the last answer the turn goes on.",
+      who: "approve",
       body: ANSWER,
       responses: {
         200: {
@@ -76,12 +80,12 @@ export function approvalRoutes(sessions: Sessions) {
           429: "The turn would go on, and as many turns run as the server allows. Nothing has happened.",
         }),
       },
-      async answer({ path: { id, call: callId }, body, keep }) {
+      async answer({ path: { id, call: callId }, body, keep, asker }) {
         const session = await sessions.get(id);
         let after = 0;
         await session.answer((questions) => {
           after = session.lastEvent;
-          return answerTo(questions, callId, body);
+          return answerTo(questions, callId, { ...body, key: asker.name });
         });
         keep({ sessionId: id });
         const approvals = approvalBodies(session.questions);

@@ -10,6 +10,23 @@ const STRING = Type.String();
 const TOKENS = Type.Number({ minimum: 0 });
 const STEP = Type.Integer({ minimum: 1 });
 
+const HASH = Type.String({ description: "SHA-256 of a part of what the tool is, in hex." });
+
+/** Why somebody is asked. */
+export const WHY = Type.String({
+  description: "Why somebody is asked, where it isn't plain, in a sentence.",
+});
+
+const PATHS = Type.Array(STRING);
+
+/** What a call would touch. */
+export const EFFECTS = closed({
+  root: Type.String({ description: "The workspace's folder." }),
+  reads: Type.Optional(PATHS),
+  writes: Type.Optional(PATHS),
+  searches: Type.Optional(PATHS),
+}, "Effects");
+
 const DOLLARS = Type.Number({
   minimum: 0,
   description: "US dollars, by the list price or one's own; absent where the model's price isn't known.",
@@ -111,6 +128,9 @@ const FIELDS: Readonly<Record<SessionEvent["type"], TProperties>> = {
     id: STRING,
     name: Type.String({ description: "The tool that would run." }),
     arguments: Type.String({ description: "What it would run with, as JSON." }),
+    pin: Type.Optional(closed({ description: HASH, parameters: HASH, hints: HASH }, "ToolPin")),
+    why: Type.Optional(WHY),
+    effects: Type.Optional(EFFECTS),
     askedAtMs: Type.Optional(TOKENS),
     expiresAtMs: Type.Optional(
       Type.Number({ description: "When the time for an answer is over, in milliseconds since the epoch." }),
@@ -122,6 +142,9 @@ const FIELDS: Readonly<Record<SessionEvent["type"], TProperties>> = {
     reason: Type.Optional(STRING),
     always: Type.Optional(Type.Literal(true)),
     by: Type.Enum(["person", "time", "message", "cancel"]),
+    key: Type.Optional(
+      Type.String({ description: "Of a person: the name of the key, `owner` for the owner's." }),
+    ),
   },
   step_end: {
     step: STEP,

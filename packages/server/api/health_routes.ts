@@ -24,6 +24,8 @@ export function health({ store, countTokens }: Pick<SessionOptions, "store" | "c
       ...(isEnding ? ["the server is ending"] : []),
       ...(isCounting ? [] : ["the token counter isn't loaded"]),
       ...(isReached ? [] : ["the store doesn't answer"]),
+      // Whoever sends requests here shall look first. A start behind that is one that somebody has made.
+      ...(store.damage === undefined ? [] : [store.damage]),
     ];
   };
   const status = (name: string, more: Parameters<typeof closed>[0] = {}) => ({

@@ -44,3 +44,10 @@ Deno.test("a server that ends isn't ready from its first moment on, but alive", 
   assertEquals((await call(handler, "GET", "/health")).status, 200);
   await Promise.all([closed, played]);
 });
+
+Deno.test("GET /health/ready says what of the store is lost", async () => {
+  const handler = agent(scriptedModel([]), { store: { ...memoryStore(), damage: "The log is damaged." } });
+  await call(handler, "GET", "/health/ready");
+  const { status, body } = await call(handler, "GET", "/health/ready");
+  assertEquals([status, body], [503, unready("The log is damaged.")]);
+});

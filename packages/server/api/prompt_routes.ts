@@ -1,3 +1,4 @@
+import { nameOf, type NotKept } from "@tare/conversation";
 import { pageOfCalls, reportBlock, reportPins, reportPrompt } from "@tare/conversation/report";
 import type { Gateway } from "@tare/gateway";
 import { errorResponses, HttpError } from "../http/http_error.ts";
@@ -7,7 +8,11 @@ import {
   BLOCK_REPORT,
   CALL_LIST,
   CALLS_QUERY,
+  KEEP_WARM,
+  KEPT_WARM,
   LEDGER_REPORT,
+  MISSES_QUERY,
+  MISSES_REPORT,
   NEW_PIN,
   OVERVIEW,
   PIN_LIST,
@@ -148,6 +153,32 @@ export function promptRoutes(kinds: SessionKinds) {
       },
     }),
     route({
+      method: "POST",
+      path: "/v1/sessions/{id}/keep_warm",
+      operationId: "keepWarm",
+      summary:
+        "Asks that the provider's cache keeps the session's newest prompt while nobody asks anything, though that costs " +
+        "pings: as often as they are worth it, and at most so long. Each request ends it; it is asked for again behind that " +
+        "as long as the time isn't over.",
+      body: KEEP_WARM,
+      responses: {
+        200: { description: "Until when.", content: { "application/json": KEPT_WARM } },
+        ...errorResponses({
+          400: "The server keeps nothing warm, the price isn't known, or the body isn't valid.",
+          404: "There is no such session.",
+          409: "There is nothing to keep warm now.",
+        }),
+      },
+      async answer({ path: { id }, body: { minutes }, keep }) {
+        const session = await kinds.get(id);
+        const kept = session.keepWarm(minutes * 60_000);
+        if (typeof kept !== "object") throw notKept(id, kept);
+        keep({ sessionId: id });
+        const { untilMs, maxUsd } = kept;
+        return { json: { until: new Date(untilMs).toISOString(), maxUsd } };
+      },
+    }),
+    route({
       method: "GET",
       path: "/v1/sessions/{id}/spend",
       operationId: "getSessionSpend",
@@ -166,6 +197,7 @@ export function promptRoutes(kinds: SessionKinds) {
     route({
       method: "GET",
       path: "/v1/spend",
+      who: "key",
       operationId: "getSpend",
       summary:
         "Says what calls have cost and what for (cache reads, what was new, expired, moved by an own rewrite, changed or " +
@@ -177,20 +209,53 @@ export function promptRoutes(kinds: SessionKinds) {
           content: { "application/json": SPEND_REPORT },
         },
       },
-      answer: async ({ query }) => ({ json: await kinds.spend(query) }),
+      answer: async ({ query, asker }) => ({ json: await kinds.spend(query, nameOf(asker)) }),
+    }),
+    route({
+      method: "GET",
+      path: "/v1/misses",
+      who: "key",
+      operationId: "getMisses",
+      summary:
+        "Says why prompt tokens weren't read from the provider's cache, what that has cost, and what would mend it: what " +
+        `need not have been first. ${UNITS}`,
+      query: MISSES_QUERY,
+      responses: {
+        200: { description: "The dearest first.", content: { "application/json": MISSES_REPORT } },
+        ...NO_SESSION,
+      },
+      answer: async ({ query, asker }) => ({ json: await kinds.misses({ ...query, asker }) }),
     }),
     route({
       method: "GET",
       path: "/v1/overview",
+      who: "key",
       operationId: "getOverview",
       summary:
         "Says what the sessions that are known have saved, today and in all, how those do that are left as they are, " +
         `and the newest warnings. ${UNITS}`,
       query: { kind: KIND },
       responses: { 200: { description: "The overview.", content: { "application/json": OVERVIEW } } },
-      answer: async ({ query: { kind } }) => ({ json: await kinds.overview(kind) }),
+      answer: async ({ query: { kind }, asker }) => ({ json: await kinds.overview(kind, nameOf(asker)) }),
     }),
   ];
+}
+
+/** Why a session isn't kept warm, by what is known of it. */
+function notKept(id: string, why: NotKept | undefined): HttpError {
+  const cannot = `Cannot keep session ${id} warm: `;
+  if (why === undefined) {
+    const reason = "this server was started to keep nothing warm; start it with TARE_KEEP_WARM=turns.";
+    return new HttpError(400, "invalid_request", cannot + reason);
+  }
+  if (why === "no price") {
+    const reason = "the price of its model isn't known, nor what it would cost; set TARE_PRICE.";
+    return new HttpError(400, "invalid_request", cannot + reason);
+  }
+  const reason =
+    "there is nothing to keep. A request is under way, or the newest one is over five minutes ago, or its cache " +
+    "isn't one that requests keep for five minutes more. Try again behind the next answer.";
+  return new HttpError(409, "nothing_to_keep_warm", cannot + reason);
 }
 
 /** The comparison that a gateway makes. */
@@ -199,12 +264,13 @@ export function ledgerRoutes({ ledger }: Pick<Gateway, "ledger">) {
     route({
       method: "GET",
       path: "/v1/ledger",
+      who: "key",
       operationId: "getLedger",
       summary: "Compares what sessions of other agents cost with and without planning.",
       responses: {
         200: { description: `Both groups. ${UNITS}`, content: { "application/json": LEDGER_REPORT } },
       },
-      answer: async () => ({ json: await ledger() }),
+      answer: async ({ asker }) => ({ json: await ledger(nameOf(asker)) }),
     }),
   ];
 }

@@ -1,5 +1,12 @@
-import type { CallReport, Overview, Sums } from "@tare/conversation/report";
-import { BLOCKS_PAGE, CALLS_PAGE, NO_SUMS, SPEND_BY, SPENT_ON as PARTS } from "@tare/conversation/report";
+import type { CallReport, MissCause, Overview, Sums } from "@tare/conversation/report";
+import {
+  BLOCKS_PAGE,
+  CALLS_PAGE,
+  MISSES,
+  NO_SUMS,
+  SPEND_BY,
+  SPENT_ON as PARTS,
+} from "@tare/conversation/report";
 import { type TSchema, Type } from "typebox";
 import { closed, COUNT } from "../http/schema.ts";
 
@@ -37,10 +44,21 @@ const REWRITE = {
   asked: Type.Optional(ASKED),
 };
 
+const PREFIX_CHANGE = orNull(closed({
+  where: Type.Enum(["tools", "instructions", "message"]),
+  kind: Type.Enum(["bill", "git_status", "date", "number", "text", "order", "list"]),
+  place: COUNT,
+  line: orNull(COUNT),
+  before: TEXT,
+  after: TEXT,
+  tokens: NUMBER,
+}, "PrefixChange"));
+
 const CALL = closed({
   number: COUNT,
   at: orNull(TIME),
   turn: orNull(COUNT),
+  afterQuestion: FLAG,
   purpose: TEXT,
   promptTokens: NUMBER,
   cachedTokens: NUMBER,
@@ -66,6 +84,7 @@ const CALL = closed({
     cause: Type.Unsafe<CallReport["uncached"][number]["cause"]>(TEXT),
     tokens: NUMBER,
   }, "UncachedTokens")),
+  changed: PREFIX_CHANGE,
   rewrites: Type.Array(closed(REWRITE, "Rewrite")),
 }, "Call");
 
@@ -108,6 +127,22 @@ export const NEW_PIN = closed(
   "NewPin",
   { place: 12, wish: "keep", by: "ada" },
 );
+
+/** For how long a session is to be kept warm. */
+export const KEEP_WARM = closed(
+  { minutes: Type.Integer({ minimum: 5, maximum: 1_440, description: "From now on." }) },
+  "KeepWarm",
+  { minutes: 60 },
+);
+
+/** How long a session is kept warm. */
+export const KEPT_WARM = closed({
+  until: Type.String({ format: "date-time", description: "No ping is made behind that." }),
+  maxUsd: Type.Number({
+    description:
+      "What pings cost up to then at most, in US dollars. They end sooner where they aren't worth it.",
+  }),
+}, "KeptWarm");
 
 const BLOCK = {
   id: TEXT,
@@ -207,6 +242,37 @@ export const SPEND_REPORT = closed({
   hasMore: FLAG,
 }, "Spend");
 
+/** Which misses are asked for. */
+export const MISSES_QUERY = {
+  session: Type.Optional(Type.String({ description: "Only those of this session. Default: of many." })),
+  from: SPEND_QUERY.from,
+  to: SPEND_QUERY.to,
+  limit: Type.Integer({
+    minimum: 1,
+    maximum: 10_000,
+    default: 200,
+    description: "Most sessions of each kind that are looked at, the newest first.",
+  }),
+};
+
+/** What wasn't read from the cache, and why. */
+export const MISSES_REPORT = closed({
+  sessions: COUNT,
+  calls: COUNT,
+  promptTokens: NUMBER,
+  cachedTokens: NUMBER,
+  misses: Type.Array(closed({
+    cause: Type.Enum(Object.keys(MISSES) as MissCause[]),
+    name: TEXT,
+    avoidable: FLAG,
+    remedy: TEXT,
+    calls: COUNT,
+    ...numbers(["tokens", "tokenUnits", "usd"]),
+    unpricedCalls: COUNT,
+    dearest: closed({ session: TEXT, call: COUNT, tokens: NUMBER, changed: PREFIX_CHANGE }, "DearestMiss"),
+  }, "Miss")),
+}, "Misses");
+
 const CARRIED = { ...numbers(["tokenUnits", "usd"]), unpricedCalls: COUNT };
 const RESULTS_SPEND = Type.Array(
   closed({ key: TEXT, results: COUNT, tokens: COUNT, ...CARRIED }, "ResultsSpend"),
@@ -254,6 +320,9 @@ export const LEDGER_REPORT = closed({ planned: LEDGER_GROUP, control: LEDGER_GRO
 const PASSING = {
   kind: Type.Literal("gateway"),
   id: TEXT,
+  key: Type.Optional(
+    Type.String({ description: "Name of the key with which it was begun; absent: the owner's." }),
+  ),
   title: Type.String({ description: "What the user said first, in one line." }),
   protocol: TEXT,
   model: Type.String({ description: "The model that was asked last." }),

@@ -4,13 +4,16 @@ import { type Static, Type } from "typebox";
 import { closed, COUNT } from "../http/schema.ts";
 import { SESSION_SETTINGS } from "../sessions/session_settings.ts";
 import type { SessionInfo } from "../sessions/session_types.ts";
-import { LEDGER } from "./event_schema.ts";
+import { EFFECTS, LEDGER, WHY } from "./event_schema.ts";
 import { MESSAGE } from "./message_schemas.ts";
 import { PASSING_SESSION, PASSING_SESSION_DETAILS, SUMS } from "./report_schemas.ts";
 
 const FIELDS = {
   kind: Type.Literal("agent"),
   id: Type.String(),
+  key: Type.Optional(
+    Type.String({ description: "Name of the key with which it was made; absent: the owner's." }),
+  ),
   createdAt: Type.String({ format: "date-time" }),
   status: Type.Enum(["idle", "running"]),
   title: Type.String({ description: "What the user said first, in one line of at most 120 characters." }),
@@ -54,6 +57,8 @@ export const APPROVAL = closed({
   callId: Type.String(),
   name: Type.String({ description: "The tool that would run." }),
   arguments: Type.String({ description: "What it would run with, as JSON." }),
+  why: Type.Optional(WHY),
+  effects: Type.Optional(EFFECTS),
   askedAtMs: MS,
   expiresAtMs: Type.Number({
     minimum: 0,
@@ -95,10 +100,11 @@ export const ANY_SESSION_DETAILS = Type.Union([SESSION_WITH_MESSAGES, PASSING_SE
 
 /** The JSON that clients get of a session of the agent. */
 export function sessionBody(session: SessionInfo): Static<typeof SESSION> {
-  const { id, createdAtMs, isRunning, title, settings, parent, turns, lastEvent, ledger, days } = session;
+  const { id, by, createdAtMs, isRunning, title, settings, parent, turns, lastEvent, ledger, days } = session;
   return {
     kind: "agent",
     id,
+    ...(by !== undefined && { key: by }),
     createdAt: new Date(createdAtMs).toISOString(),
     status: isRunning ? "running" : "idle",
     title,

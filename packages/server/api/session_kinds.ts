@@ -1,9 +1,21 @@
-import type { Store, StoreRecord } from "@tare/conversation";
+import {
+  type Asker,
+  type KeptWarm,
+  nameOf,
+  type NotKept,
+  sees,
+  type Store,
+  type StoreRecord,
+} from "@tare/conversation";
 import {
   addOverviews,
   type CallReport,
+  type MissedSession,
+  type MissesQuery,
+  type MissesReport,
   type Overview,
   type PinReport,
+  reportMisses,
   reportPins,
   reportSessionSpend,
   reportSpend,
@@ -41,6 +53,8 @@ export interface ListQuery {
   readonly search: string;
   /** Whether those of the agent's helpers are among them. */
   readonly helpers: boolean;
+  /** Only those that were made with the key of this name. Default: all. */
+  readonly by: string | undefined;
 }
 
 /** A session of either kind, as the routes see it that are the same for both. */
@@ -61,6 +75,8 @@ export interface AnySession {
   readonly setPin: (wanted: NewPin, keep: (pin: PinReport) => readonly StoreRecord[]) => Promise<PinReport>;
   /** Asks for nothing more of a message. Gives whether anything was asked for. */
   readonly removePin: (place: number, keep: () => readonly StoreRecord[]) => Promise<boolean>;
+  /** Keeps its newest prompt in the provider's cache for at most so many milliseconds; nothing if this server keeps none. */
+  readonly keepWarm: (ms: number) => KeptWarm | NotKept | undefined;
   /** The original of what left the prompt, if it is archived. */
   readonly archived: (ref: string) => Promise<string | undefined>;
   /** Ends and forgets it. */
@@ -98,28 +114,35 @@ export class SessionKinds {
     }
   }
 
+  /** @throws {HttpError} 404 if there is no such session, or it isn't for whoever asks. */
+  async assertSees(id: string, asker: Asker): Promise<void> {
+    if (nameOf(asker) === undefined) return;
+    const found = await this.#store.getSession(id) ?? await this.#gateway?.conversations.get(id);
+    if (!found || !sees(asker, found.by)) throw sessionNotFound(id);
+  }
+
   /**
    * A page of sessions, the newest first. Both kinds together are those that the store keeps.
    *
    * @throws {HttpError} 404 if there is no session `after`.
    */
   async list(
-    { kind, limit, after, search, helpers }: ListQuery,
+    { kind, limit, after, search, helpers, by }: ListQuery,
   ): Promise<{ readonly sessions: readonly Listed[]; readonly hasMore: boolean }> {
     const from = after !== undefined && { after };
     if (kind === "gateway") {
-      const page = await this.#gateway?.conversations.list({ limit, search, ...from });
+      const page = await this.#gateway?.conversations.list({ limit, search, by, ...from });
       if (!page && after !== undefined) throw sessionNotFound(after);
       const { conversations = [], hasMore = false } = page ?? {};
       return { sessions: conversations.map((one) => ({ kind, ...one })), hasMore };
     }
     if (kind === "agent" || !this.#gateway) {
-      const { sessions, hasMore } = await this.#sessions.list({ limit, search, forks: helpers, ...from });
+      const { sessions, hasMore } = await this.#sessions.list({ limit, search, by, forks: helpers, ...from });
       return { sessions: sessions.map(sessionBody), hasMore };
     }
     const { conversations } = this.#gateway;
     if (after !== undefined && !await this.#store.getSession(after)) throw sessionNotFound(after);
-    const rows = await this.#store.listSessions({ limit: limit + 1, search, forks: helpers, ...from });
+    const rows = await this.#store.listSessions({ limit: limit + 1, search, by, forks: helpers, ...from });
     const sessions = rows.slice(0, limit).map((row): Listed =>
       row.kind === "gateway"
         ? { kind: row.kind, ...conversations.summary(row) }
@@ -129,20 +152,48 @@ export class SessionKinds {
   }
 
   /** What sessions of a kind have saved, or of both. */
-  async overview(kind: SessionKind | undefined): Promise<Overview> {
-    const theirs = kind === "agent" ? undefined : await this.#gateway?.overview();
-    if (!theirs) return await this.#sessions.overview();
-    return kind === "gateway" ? theirs : addOverviews(await this.#sessions.overview(), theirs);
+  async overview(kind: SessionKind | undefined, by?: string): Promise<Overview> {
+    const theirs = kind === "agent" ? undefined : await this.#gateway?.overview(by);
+    if (!theirs) return await this.#sessions.overview(by);
+    return kind === "gateway" ? theirs : addOverviews(await this.#sessions.overview(by), theirs);
   }
 
   /** What sessions of both kinds have cost, by day, model, session or agent. */
-  async spend(query: SpendQuery): Promise<SpendReport> {
-    return await reportSpend(this.#spending(), query);
+  async spend(query: SpendQuery, by?: string): Promise<SpendReport> {
+    return await reportSpend(this.#spending(by), query);
   }
 
-  async *#spending(): AsyncGenerator<SpendingSession, void> {
-    yield* this.#sessions.spending();
-    if (this.#gateway) yield* this.#gateway.conversations.spending();
+  /**
+   * Why prompts weren't read from the cache, in one session or in the newest `limit` of each kind.
+   *
+   * @throws {HttpError} 404 if there is no such session.
+   */
+  async misses(
+    { session, limit, asker, ...query }: MissesQuery & {
+      readonly session?: string | undefined;
+      readonly limit: number;
+      readonly asker: Asker;
+    },
+  ): Promise<MissesReport> {
+    if (session === undefined) return await reportMisses(this.#missing(limit, nameOf(asker)), query);
+    await this.assertSees(session, asker);
+    return await reportMisses(this.#callsOf(session), query);
+  }
+
+  async *#callsOf(id: string): AsyncGenerator<MissedSession, void> {
+    yield { id, calls: await (await this.get(id)).calls() };
+  }
+
+  async *#missing(limit: number, by: string | undefined): AsyncGenerator<MissedSession, void> {
+    for (const kind of ["agent", "gateway"] as const) {
+      const { sessions } = await this.list({ kind, limit, search: "", helpers: true, by });
+      for (const { id } of sessions) yield* this.#callsOf(id);
+    }
+  }
+
+  async *#spending(by: string | undefined): AsyncGenerator<SpendingSession, void> {
+    yield* this.#sessions.spending(by);
+    if (this.#gateway) yield* this.#gateway.conversations.spending(by);
   }
 
   /** A route that only the agent's sessions have: told of another one, it says what to do instead. */
@@ -205,6 +256,7 @@ function agentSession(session: Session, sessions: Sessions): AnySession {
       await session.changePins({ remove: place }, keep());
       return true;
     },
+    keepWarm: (ms) => session.warmth.keepFor(ms),
     archived: (ref) => Promise.resolve(session.archive.get(ref)),
     delete: () => sessions.delete(session.id),
   };
@@ -231,6 +283,7 @@ function passingSession(passing: ShownConversation): AnySession {
       }
     },
     removePin: (place) => passing.removePin(place),
+    keepWarm: passing.keepWarm,
     archived: passing.archived,
     delete: passing.forget,
   };

@@ -3,6 +3,7 @@ import { memoryStore } from "@tare/conversation";
 import type {
   BlockReport,
   CallReport,
+  MissesReport,
   Overview,
   PromptReport,
   SessionSpend,
@@ -256,4 +257,18 @@ Deno.test("A call whose id needs encoding can be answered, however it is encoded
     const rest = await events(await server.fetch(request("GET", `${session}/events?after=${after}`)));
     assertEquals(rest.at(-1)?.event.type, "turn_end");
   }
+});
+
+Deno.test("GET /v1/misses says why prompts of both kinds weren't read from the cache, and those of one session", async () => {
+  const { server, ask, get } = both();
+  await ask("First.");
+  const own = (await newSession(server)).split("/").at(-1)!;
+  await turn(server, `/v1/sessions/${own}`, "Mine.");
+  const { sessions, calls, promptTokens, misses } = await get<MissesReport>("/v1/misses");
+  assertEquals([sessions, calls, promptTokens], [2, 2, 1_010]);
+  assertEquals(misses.map(({ cause, calls, tokens }) => [cause, calls, tokens]), [["first_call", 2, 1_005]]);
+  const mine = await get<MissesReport>(`/v1/misses?session=${own}`);
+  assertEquals([mine.sessions, mine.misses[0]?.dearest.session], [1, own]);
+  assertEquals((await call(server, "GET", "/v1/misses?session=none")).status, 404);
+  assertEquals((await call(server, "GET", "/v1/misses?from=yesterday")).status, 400);
 });

@@ -1,4 +1,6 @@
+import { nameOf } from "@tare/conversation";
 import { Type } from "typebox";
+import { assertApproves } from "../http/guard.ts";
 import { errorResponses, HttpError } from "../http/http_error.ts";
 import { route } from "../http/route.ts";
 import { closed, COUNT } from "../http/schema.ts";
@@ -29,6 +31,7 @@ export function sessionRoutes(kinds: SessionKinds, sessions: Sessions) {
       method: "POST",
       path: "/v1/sessions",
       operationId: "createSession",
+      begins: true,
       summary: "Makes a session.",
       body: CREATE_SESSION,
       responses: {
@@ -37,13 +40,16 @@ export function sessionRoutes(kinds: SessionKinds, sessions: Sessions) {
           507: "The server keeps as many sessions as it may, or its store has no room left.",
         }),
       },
-      async answer({ body, keep }) {
+      async answer({ body, keep, asker }) {
+        // A rule may say yes in advance.
+        if (body.approvalRules?.length) assertApproves(asker);
         const answerOf = (session: SessionInfo) => ({
           status: 201,
           headers: { location: `/v1/sessions/${session.id}` },
           json: sessionBody(session),
         });
         const made = await sessions.create([body], {
+          by: nameOf(asker),
           keep: (made) => made.flatMap((one) => keep({ sessionId: one.id, answer: answerOf(one) })),
         });
         return answerOf(made[0]!);
@@ -53,6 +59,7 @@ export function sessionRoutes(kinds: SessionKinds, sessions: Sessions) {
       method: "GET",
       path: "/v1/sessions",
       operationId: "listSessions",
+      who: "key",
       summary: "Lists sessions of both kinds, the newest first.",
       query: {
         kind: KIND,
@@ -89,7 +96,7 @@ export function sessionRoutes(kinds: SessionKinds, sessions: Sessions) {
         },
         ...errorResponses({ 404: "There is no session `after`." }),
       },
-      answer: async ({ query }) => ({ json: await kinds.list(query) }),
+      answer: async ({ query, asker }) => ({ json: await kinds.list({ ...query, by: nameOf(asker) }) }),
     }),
     route({
       method: "GET",

@@ -1,5 +1,5 @@
 import type { Message } from "@tare/messages";
-import { type Store, StoreError } from "@tare/conversation";
+import { nameOf, type Store, StoreError } from "@tare/conversation";
 import { Type } from "typebox";
 import { errorResponses, HttpError } from "../http/http_error.ts";
 import { LINES } from "../http/dispatcher.ts";
@@ -20,6 +20,7 @@ export function transferRoutes(sessions: Sessions, store: Pick<Store, "copy">) {
       method: "GET",
       path: "/v1/backup",
       operationId: "backUp",
+      who: "owner",
       summary:
         "Gives everything that the server keeps, as of now, as a file from which a server can go on. It isn't whole if it comes to an end before its length.",
       responses: {
@@ -67,6 +68,7 @@ export function transferRoutes(sessions: Sessions, store: Pick<Store, "copy">) {
       method: "POST",
       path: "/v1/sessions/import",
       operationId: "importSessions",
+      begins: true,
       summary:
         "Makes a session of messages, one a line, or several of lines that each hold one with its messages.",
       lines: SESSION_LINE,
@@ -81,12 +83,13 @@ export function transferRoutes(sessions: Sessions, store: Pick<Store, "copy">) {
             "The server keeps as many sessions as it may, or its store has no room left. Nothing was imported.",
         }),
       },
-      async answer({ body, keep }) {
+      async answer({ body, keep, asker }) {
         const answerOf = (made: readonly SessionInfo[]) => ({
           status: 201,
           json: { sessions: made.map(sessionBody) },
         });
         const made = await sessions.create(parseSessions(String(body)).map(asNewSession), {
+          by: nameOf(asker),
           keep: (made) => keep({ answer: answerOf(made) }),
         });
         return answerOf(made);

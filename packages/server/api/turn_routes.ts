@@ -1,3 +1,4 @@
+import { type Asker, GUEST } from "@tare/conversation";
 import { Type } from "typebox";
 import { ERROR, errorResponses, HttpError, httpErrorBody } from "../http/http_error.ts";
 import { route } from "../http/route.ts";
@@ -52,6 +53,7 @@ export function turnRoutes({ sessions, heartbeat, onError }: TurnRoutesOptions) 
       method: "POST",
       path: "/v1/sessions/{id}/turns",
       operationId: "startTurn",
+      begins: true,
       summary:
         "Starts or continues a turn and streams its events up to its end, or steers the one that runs.",
       body: START_TURN,
@@ -69,7 +71,7 @@ export function turnRoutes({ sessions, heartbeat, onError }: TurnRoutesOptions) 
           429: "As many turns run as the server allows.",
         }),
       },
-      async answer({ path: { id }, body: { input, steer, budget, unattended = false }, keep }) {
+      async answer({ path: { id }, body: { input, steer, budget, unattended = false }, keep, asker }) {
         const session = await sessions.open(id);
         const steered = () => ({
           status: 202,
@@ -78,7 +80,7 @@ export function turnRoutes({ sessions, heartbeat, onError }: TurnRoutesOptions) 
         const request = {
           input,
           budget,
-          ...(unattended && { unattended: "by_setting" as const }),
+          ...(unattended && { unattended: unattendedOf(asker) }),
           keep: (effect: "starts" | "steers") =>
             keep({
               sessionId: id,
@@ -148,6 +150,11 @@ export function turnRoutes({ sessions, heartbeat, onError }: TurnRoutesOptions) 
       },
     }),
   ];
+}
+
+/** What becomes of a question where nobody will answer: what the setting allows, it doesn't allow just anybody. */
+export function unattendedOf({ name }: Asker): "by_setting" | "deny" {
+  return name === GUEST.name ? "deny" : "by_setting";
 }
 
 /** Each event's number is its `id`, its JSON the `data`. An error is told by an event without a number, at the end. */

@@ -27,7 +27,7 @@ export interface Opening extends Pick<WaitingTurn, "budget"> {
 
 /** What a turn asks at its end, and what is kept of it until it goes on, if it asks anything. */
 interface Closing {
-  readonly events: readonly Required<AskedEvent>[];
+  readonly events: readonly (AskedEvent & Required<Pick<AskedEvent, "askedAtMs" | "expiresAtMs">>)[];
   readonly asks?: WaitingTurn | undefined;
 }
 
@@ -165,13 +165,15 @@ interface GivenAnswer extends Pick<Answer, "reason"> {
   readonly decision: "allow" | "deny" | "always";
   /** Which question is meant, where a provider gives its calls the same ids over and over. Default: the open one. */
   readonly askedAtMs?: number | undefined;
+  /** Name of the key with which it is said. Default: nobody knows. */
+  readonly key?: string;
 }
 
 /** The event by which a person answers. @throws {HttpError} 404 if it isn't asked, 409 if somebody has answered. */
 export function answerTo(
   questions: SessionQuestions,
   id: string,
-  { decision, reason, askedAtMs }: GivenAnswer,
+  { decision, reason, askedAtMs, key }: GivenAnswer,
 ): readonly ApprovalAnswered[] {
   const question = questions.asked.find((one) => one.id === id);
   if (!question) {
@@ -191,6 +193,7 @@ export function answerTo(
     ...(reason !== undefined && reason.trim() !== "" && { reason }),
     ...(decision === "always" && { always: true }),
     by: "person",
+    ...(key !== undefined && { key }),
   }];
 }
 

@@ -1,7 +1,12 @@
-import type { AskedCall, Judge } from "@tare/loop";
-import type { ResolvedCall } from "@tare/messages";
-import { relative, resolve, sep } from "node:path";
+import { type AskedCall, type Judge, type Judgement, pinOf, type ToolPin } from "@tare/loop";
+import { pathAfterLinks } from "@tare/loop/tools";
+import type { Effects, ResolvedCall } from "@tare/messages";
+import { basename, isAbsolute, relative, resolve, sep } from "node:path";
+import { isDeepStrictEqual } from "node:util";
 import { type TUnsafe, Type } from "typebox";
+import { type CommandWord, readCommand, wordsIn } from "./commands/read_command.ts";
+import { isRunner, staysInside, whatElse } from "./commands/what_else.ts";
+import { isProtected } from "./protected_paths.ts";
 import { checker, closed } from "../http/schema.ts";
 
 const TEXTS = Type.Array(Type.String({ minLength: 1, maxLength: 1_000 }), { minItems: 1, maxItems: 1_000 });
@@ -16,13 +21,13 @@ const RULE = closed({
     ...TEXTS,
     description:
       "Patterns, of which the argument must fit one: from the workspace, or absolute; `*` and `?` stand for characters of " +
-      "a name, `**` for any folders. Links are not followed.",
+      "a name, `**` for any folders. Links are followed.",
   })),
   prefixes: Type.Optional(Type.Unsafe<readonly string[]>({
     ...TEXTS,
     description:
-      "Beginnings of commands, word by word, of which the argument must have one. A command that holds an operator of the " +
-      "shell, quoted or not, has none; where a rule asks or denies, it is asked for.",
+      "Beginnings of commands, word by word, of which the argument must have one. What isn't one plain command, or goes on " +
+      "with an option that writes or runs something else, has none; where a rule asks or denies, it is asked for.",
   })),
   argument: Type.Optional(Type.String({
     maxLength: 1_000,
@@ -84,49 +89,306 @@ const STRICTEST_FIRST: readonly Decision[] = ["deny", "ask", "allow"];
 /** Why a call doesn't run that a rule denies, for the model. */
 const FORBIDDEN = "a rule forbids it. Find another way, or say that it can't be done.";
 
-/** Makes a judge by rules. Where none fits, what only reads or is harmless may run; all else has to be asked for. */
+/** Makes a judge by rules. Where none fits, what only reads, is harmless or is kept in a sandbox may run; all else has to be asked for. */
 export function judgeBy({ lists, always, workspace, harmless = [] }: JudgeOptions): Judge {
-  return (call) => {
-    const found = lists.map((rules) => decisionBy(rules, call, workspace));
-    const { stance, definition } = call.tool;
-    const isHarmless = stance === "rederivable" || harmless.includes(definition.function.name);
+  return async (call) => {
+    const { tool } = call;
+    const { stance, definition: { function: { name } } } = tool;
+    const subject = await subjectOf(call, { workspace, lists });
+    const found = lists.map((rules) => verdictBy(rules, subject));
+    const isHarmless = stance === "rederivable" || harmless.includes(name) || tool.isContained?.(call.args);
     const usual: Decision = isHarmless ? "allow" : "ask";
-    const decision = STRICTEST_FIRST.find((one) => found.includes(one)) ?? usual;
-    if (decision === "deny") return { decision, reason: FORBIDDEN };
-    return { decision: decision === "ask" && always.some((one) => isAlike(one, call)) ? "allow" : decision };
+    const decided = STRICTEST_FIRST.find((one) => found.some((verdict) => verdict.decision === one)) ?? usual;
+    if (decided === "deny") return { decision: decided, reason: FORBIDDEN };
+
+    const alike = always.filter((one) => isAlike(one, call));
+    const mayAlways = alike.some(({ pin }) => isDeepStrictEqual(pin, pinOf(tool)));
+    // A yes to this very call, or to this very file, is one; a yes to more isn't.
+    const isMeant = (place: Place) =>
+      alike.some(({ effects, arguments: text }) =>
+        effects?.writes?.includes(place.real[0]!) || text === JSON.stringify(call.args)
+      ) || found.some(({ rule, list }) =>
+        list === ALLOW_EVERYTHING || (rule && namesExactly(rule, place, subject.roots))
+      );
+    const unnamed = subject.changes.find((place) => isProtected(place.shown) && !isMeant(place));
+    const isAsked = unnamed !== undefined || (decided === "ask" && !mayAlways);
+    const why = !isAsked
+      ? undefined
+      : unnamed
+      ? `${unnamed.shown} may be run or obeyed later without being asked for.`
+      : changeOf(call, alike) ?? found.find(({ why }) => why !== undefined)?.why;
+    return {
+      decision: isAsked ? "ask" : "allow",
+      ...(why !== undefined && { why }),
+      ...(subject.effects && {
+        effects: subject.effects,
+        allows: allowing(subject, { lists, found, mayAsk: isAsked || mayAlways }),
+      }),
+    };
   };
 }
 
 /** The same judge where everything may run that would have to be asked for. */
 export function allowingAsked(judge: Judge): Judge {
-  return (call) => {
-    const judgement = judge(call);
-    return judgement.decision === "ask" ? { decision: "allow" } : judgement;
+  return async (call) => {
+    const judgement = await judge(call);
+    return judgement.decision === "ask" ? { ...judgement, decision: "allow" } : judgement;
   };
 }
 
-/** What the first rule that fits says. */
-function decisionBy(
-  rules: readonly ApprovalRule[],
-  { tool, args }: ResolvedCall,
-  workspace: string,
-): Decision | undefined {
-  for (const { tool: pattern, paths, prefixes, argument, decision } of rules) {
-    if (!fitsName(pattern, tool.definition.function.name)) continue;
-    const isStrict = decision !== "allow";
-    const given = (usual: string) => textsOf(args[argument ?? usual]);
-    // Of several texts, a yes must hold for each, and a no for one.
-    const fits = (texts: readonly string[], fit: (text: string) => boolean) =>
-      texts.length > 0 && (isStrict ? texts.some(fit) : texts.every(fit));
-    const fitsOne = (path: string) => paths?.some((one) => fitsPath(one, path, { workspace, isStrict }));
-    if (paths && !fits(given("path"), (path) => fitsOne(path) ?? false)) continue;
-    if (!prefixes) return decision;
-    const commands = given("command");
-    if (fits(commands, (command) => prefixes.some((prefix) => beginsWith(command, prefix)))) return decision;
-    // What such a command begins, nobody can tell by its first words.
-    if (isStrict && commands.some(holdsOperator)) return "ask";
+/** A path that a call is about. */
+interface Place {
+  /** For people: from the workspace, if it is inside. */
+  readonly shown: string;
+  /** Where it leads, and other ways to write that from the root. */
+  readonly real: readonly string[];
+  /** The path as it was given, from the root; nothing where only the tool knows it. */
+  readonly given: readonly string[];
+}
+
+/** What is judged of a call. */
+interface Subject {
+  readonly call: ResolvedCall;
+  /** The workspace's folder, as it was given and without links. */
+  readonly roots: readonly string[];
+  readonly effects: Effects | undefined;
+  /** By the argument that holds them, each text's place; by none, those that the tool says it would touch. */
+  readonly places: ReadonlyMap<string | undefined, readonly Place[]>;
+  /** What it would change, as far as can be told. */
+  readonly changes: readonly Place[];
+  readonly commands: ReadonlyMap<string, readonly Command[]>;
+}
+
+/** A command that would be run. */
+interface Command {
+  /** Absent: it isn't one plain command. */
+  readonly words?: readonly CommandWord[];
+  /** What its words may name. */
+  readonly places: readonly Place[];
+}
+
+async function subjectOf(
+  call: ResolvedCall,
+  { workspace, lists }: Pick<JudgeOptions, "workspace" | "lists">,
+): Promise<Subject> {
+  const { tool, args } = call;
+  const roots = [
+    ...new Set([resolve(workspace), await pathAfterLinks(resolve(workspace)).catch(() => workspace)]),
+  ];
+  // A tool that can't say it will refuse the call; should it come to another mind, nothing of it is allowed.
+  const effects = await tool.effects?.(args).catch((): Effects => ({ root: roots.at(-1)! }));
+  const given = textsOf(args.path);
+  const touched = [effects?.reads, effects?.writes, effects?.searches].flatMap((paths) => paths ?? []);
+  const places = new Map<string | undefined, readonly Place[]>();
+  if (touched.length > 0) {
+    const asGiven = given.flatMap((text) => spellings(resolve(workspace, text), roots));
+    places.set(undefined, touched.map((path) => ({ ...placeAt(path, roots), given: asGiven })));
   }
-  return undefined;
+  const commands = new Map<string, readonly Command[]>();
+  const rules = lists.flat();
+  for (const name of argumentsOf(rules.filter(({ paths }) => paths), "path")) {
+    places.set(name, await Promise.all(textsOf(args[name]).map((text) => placeOf(text, roots))));
+  }
+  for (const name of argumentsOf(rules.filter(({ prefixes }) => prefixes), "command")) {
+    commands.set(name, await Promise.all(textsOf(args[name]).map((text) => commandOf(text, roots))));
+  }
+  const isReading = tool.stance === "rederivable";
+  const changes = isReading || typeof args.command === "string"
+    ? []
+    : effects
+    ? (effects.writes ?? []).map((path) => placeAt(path, roots))
+    // Nobody knows which of its arguments is a path.
+    : await Promise.all(stringsIn(args).slice(0, MAX_WORDS).map((text) => placeOf(text, roots)));
+  return { call, roots, effects, places, changes, commands };
+}
+
+/** The arguments that these rules look at. */
+function argumentsOf(rules: readonly ApprovalRule[], usual: string): ReadonlySet<string> {
+  return new Set([usual, ...rules.flatMap(({ argument }) => argument ?? [])]);
+}
+
+function stringsIn(value: unknown): readonly string[] {
+  if (typeof value === "string") return [value];
+  return typeof value === "object" && value !== null ? Object.values(value).flatMap(stringsIn) : [];
+}
+
+function placeAt(path: string, roots: readonly string[]): Place {
+  const [inside] = roots.flatMap((root) => insideOf(root, path) ?? []);
+  return { shown: inside ?? path, real: spellings(path, roots), given: [] };
+}
+
+/** What a text names if it is a path. */
+async function placeOf(text: string, roots: readonly string[]): Promise<Place> {
+  const path = text.length > MAX_PATH || text.includes("\0") ? undefined : resolve(roots[0]!, text);
+  if (path === undefined) return { shown: "", real: [], given: [] };
+  const real = await pathAfterLinks(path).catch(() => path);
+  return { ...placeAt(real, roots), given: spellings(path, roots) };
+}
+
+/** No system takes longer ones. */
+const MAX_PATH = 4_096;
+
+/** A path, and the same below each name of the workspace. */
+function spellings(path: string, roots: readonly string[]): readonly string[] {
+  const inside = roots.map((root) => insideOf(root, path)).find((one) => one !== undefined);
+  return inside === undefined ? [path] : [...new Set([path, ...roots.map((root) => resolve(root, inside))])];
+}
+
+function insideOf(root: string, path: string): string | undefined {
+  const inside = relative(root, path);
+  return inside === ".." || inside.startsWith(`..${sep}`) || isAbsolute(inside) ? undefined : inside;
+}
+
+async function commandOf(text: string, roots: readonly string[]): Promise<Command> {
+  const words = readCommand(text);
+  const named = (words?.map((word) => word.text) ?? wordsIn(text)).flatMap((word) => {
+    const value = /^[^/]*?[=:](.+)$/s.exec(word)?.[1];
+    return value === undefined ? [word] : [word, value];
+  });
+  const places = await Promise.all(named.slice(0, MAX_WORDS).map((word) => placeOf(word, roots)));
+  return { ...(words && { words }), places };
+}
+
+/** Of more words only so many are looked at as paths. */
+const MAX_WORDS = 1_000;
+
+/** What a list says of a call. */
+interface Verdict {
+  readonly list: readonly ApprovalRule[];
+  /** The first that fits; nothing if none does. */
+  readonly rule?: ApprovalRule;
+  readonly decision?: Decision;
+  /** Why a rule that would allow it doesn't. */
+  readonly why?: string;
+}
+
+/** What the first rule of a list that fits says. */
+function verdictBy(list: readonly ApprovalRule[], subject: Subject): Verdict {
+  let why: string | undefined;
+  for (const rule of list) {
+    const { tool: pattern, paths, prefixes, argument, decision } = rule;
+    if (!fitsName(pattern, subject.call.tool.definition.function.name)) continue;
+    const isStrict = decision !== "allow";
+    // Of several, a yes must hold for each, and a no for one.
+    const fits = <Item>(items: readonly Item[], fit: (item: Item) => boolean) =>
+      items.length > 0 && (isStrict ? items.some(fit) : items.every(fit));
+    if (paths) {
+      const places = placesFor(subject, { argument, isStrict });
+      if (!fits(places, (place) => paths.some((one) => fitsPlace(one, place, { ...subject, isStrict })))) {
+        continue;
+      }
+    }
+    if (!prefixes) return { list, rule, decision };
+    const commands = commandsFor(subject, argument);
+    if (isStrict) {
+      if (commands.some(({ words }) => words && prefixes.some((one) => beginning(words, one, isStrict)))) {
+        return { list, rule, decision };
+      }
+      // What such a command begins, nobody can tell by its first words.
+      const isUnclear = commands.some(({ words }) => !words || isRunner(words[0]!.text));
+      if (isUnclear) return { list, rule, decision: "ask" };
+      continue;
+    }
+    const beyond = commands.map((command) => beyondOf(command, prefixes, subject.roots));
+    if (commands.length > 0 && beyond.every((one) => one === NOTHING)) return { list, rule, decision };
+    why ??= beyond.find((one) => one !== undefined && one !== NOTHING);
+  }
+  return { list, ...(why !== undefined && { why }) };
+}
+
+function placesFor(
+  { places, commands, effects }: Subject,
+  { argument, isStrict }: { readonly argument: string | undefined; readonly isStrict: boolean },
+): readonly Place[] {
+  if (argument !== undefined && (argument !== "path" || !effects)) return places.get(argument) ?? [];
+  const own = places.get(undefined) ?? places.get("path") ?? [];
+  // A command may be about any of its words; what it may be about is no yes.
+  return isStrict ? [...own, ...[...commands.values()].flat().flatMap((command) => command.places)] : own;
+}
+
+function commandsFor({ commands }: Subject, argument = "command"): readonly Command[] {
+  return commands.get(argument) ?? [];
+}
+
+/** It does what a rule allows. */
+const NOTHING = Symbol("nothing");
+
+/** What a command does beyond what one of these prefixes allows; undefined if it begins with none of them. */
+function beyondOf(
+  { words, places }: Command,
+  prefixes: readonly string[],
+  roots: readonly string[],
+): string | typeof NOTHING | undefined {
+  if (!words) return undefined;
+  let why: string | undefined;
+  for (const prefix of prefixes) {
+    const allowed = beginning(words, prefix, false);
+    if (allowed === undefined) continue;
+    const program = words[0]!.text;
+    const outside = staysInside(program)
+      ? places.find(({ real }) =>
+        real.every((path) => roots.every((root) => insideOf(root, path) === undefined))
+      )
+      : undefined;
+    const kept = words.length > allowed ? places.find(({ shown }) => isProtected(shown)) : undefined;
+    const found = whatElse(words, allowed) ??
+      (outside && `${outside.shown} lies outside the workspace.`) ??
+      (kept && `${kept.shown} may be run or obeyed later without being asked for.`);
+    if (found === undefined) return NOTHING;
+    why ??= found;
+  }
+  return why;
+}
+
+/** How many words of a command a prefix is; undefined if it doesn't begin so. */
+function beginning(words: readonly CommandWord[], prefix: string, isStrict: boolean): number | undefined {
+  const wanted = readCommand(prefix)?.map(({ text }) => text) ?? prefix.split(/[ \t]+/).filter(Boolean);
+  if (wanted.length === 0) return undefined;
+  const fits = wanted.every((word, index) => {
+    const { text, isPattern } = words[index] ?? { text: undefined, isPattern: false };
+    // A no holds for the program wherever it lies.
+    const isProgram = isStrict && index === 0 && text !== undefined && basename(text) === word;
+    return !isPattern && (text === word || isProgram);
+  });
+  return fits ? wanted.length : undefined;
+}
+
+/** Says which files may be touched, once a call was judged and perhaps asked for. */
+function allowing(
+  subject: Subject,
+  { lists, found, mayAsk }: {
+    readonly lists: readonly (readonly ApprovalRule[])[];
+    readonly found: readonly Verdict[];
+    /** Whether somebody has said yes, or says it before it runs. */
+    readonly mayAsk: boolean;
+  },
+): NonNullable<Extract<Judgement, { decision: "allow" | "ask" }>["allows"]> {
+  const { roots } = subject;
+  const { reads = [], writes = [], searches = [] } = subject.effects ?? {};
+  return (path, effect) => {
+    if (effect === "writes") return writes.includes(path);
+    if ([reads, writes, searches].some((paths) => paths.includes(path))) return true;
+    const isFound = searches.some((top) => insideOf(top, path) !== undefined);
+    if (effect === "reads" && !isFound) return false;
+    // A rule that denies or asks for some files doesn't stand back because many are looked through.
+    const place = placeAt(path, roots);
+    const one = { ...subject, places: new Map([[undefined, [place]]]), commands: new Map() };
+    return lists.every((list, index) => {
+      const { decision, rule } = verdictBy(list, one);
+      if (decision === "deny") return false;
+      return decision !== "ask" || (mayAsk && rule === found[index]!.rule);
+    });
+  };
+}
+
+/** Whether a rule allows this very path, and no pattern of it. */
+function namesExactly(
+  { paths = [], decision }: ApprovalRule,
+  { real }: Place,
+  roots: readonly string[],
+): boolean {
+  return decision === "allow" &&
+    paths.some((path) => !/[*?]/.test(path) && roots.some((root) => real.includes(resolve(root, path))));
 }
 
 function textsOf(value: unknown): readonly string[] {
@@ -134,43 +396,61 @@ function textsOf(value: unknown): readonly string[] {
   return all.every((one) => typeof one === "string") ? all : [];
 }
 
-/** All that lets `sh` do more than one plain command, and NUL. Quotes don't count: who reads them right is `sh` alone. */
-const OPERATOR = /[;&|<>`()\n\r\0]/;
-
-function holdsOperator(command: string): boolean {
-  return OPERATOR.test(command);
-}
-
-/** Whether a command is one plain command that begins with these words. */
-function beginsWith(command: string, prefix: string): boolean {
-  if (holdsOperator(command)) return false;
-  const words = command.split(/[ \t]+/).filter(Boolean);
-  const first = prefix.split(/[ \t]+/).filter(Boolean);
-  return first.length > 0 && first.every((word, index) => word === words[index]);
-}
-
-/**
- * Whether a yes to one call for ever is one to another: of the same tool, and the same command if it runs one. What more
- * arguments do to a command nobody was asked.
- */
+/** Whether a yes to one call for ever may be one to another: of the same name, and the same command if it runs one. */
 function isAlike(one: AskedCall, { tool, args }: ResolvedCall): boolean {
   if (one.name !== tool.definition.function.name) return false;
-  const { command: allowed } = JSON.parse(one.arguments) as { readonly command?: unknown };
-  return typeof allowed !== "string" || args.command === allowed;
+  const { command: allowed, outside } = JSON.parse(one.arguments) as {
+    readonly command?: unknown;
+    readonly outside?: unknown;
+  };
+  // A yes in the sandbox is none outside of it; for what reason it leaves it doesn't matter then.
+  const isAsFar = outside !== undefined || args.outside === undefined;
+  return typeof allowed !== "string" || (args.command === allowed && isAsFar);
+}
+
+/** What is different of a tool since somebody said yes for ever, in a sentence; nothing if nobody has. */
+function changeOf({ tool }: ResolvedCall, alike: readonly AskedCall[]): string | undefined {
+  const last = alike.at(-1);
+  if (!last) return undefined;
+  const [before, now] = [last.pin, pinOf(tool)];
+  const parts = PARTS.filter(([part]) => before?.[part] !== now[part]).map(([, said]) => said);
+  const { name } = tool.definition.function;
+  return `${name} has changed since you said always: ${parts.join(", ")}.`;
+}
+
+const PARTS: readonly (readonly [keyof ToolPin, string])[] = [
+  ["description", "what it says it does"],
+  ["parameters", "what it takes"],
+  ["hints", "what is claimed of it"],
+];
+
+/** Whether a pattern fits where a path leads; a no holds for where it was said to lie as well. */
+function fitsPlace(
+  pattern: string,
+  { real, given }: Place,
+  { roots, isStrict, effects }: Pick<Subject, "roots" | "effects"> & { readonly isStrict: boolean },
+): boolean {
+  const fits = (path: string) => fitsPath(pattern, path, { roots, isStrict });
+  if (isStrict) return [...real, ...given].some(fits);
+  // Where no tool says what it opens, it may be either.
+  return real.some(fits) && (effects !== undefined || given.length === 0 || given.some(fits));
 }
 
 function fitsPath(
   pattern: string,
-  path: string,
-  { workspace, isStrict }: { readonly workspace: string; readonly isStrict: boolean },
+  absolute: string,
+  { roots, isStrict }: { readonly roots: readonly string[]; readonly isStrict: boolean },
 ): boolean {
-  const absolute = resolve(workspace, path);
-  const inside = relative(workspace, absolute);
-  const isOutside = inside === ".." || inside.startsWith(`..${sep}`);
-  if (!isStrict && isOutside && !/^(\/|\.\.)/.test(pattern)) return false;
-  // Some file systems take either case: a no holds for both.
-  const [wanted = [], parts = []] = [pattern, pattern.startsWith("/") ? absolute : inside]
-    .map((text) => (isStrict ? text.toLowerCase() : text).split(sep === "/" ? "/" : /[\\/]/).filter(Boolean));
+  const inside = roots.map((root) => insideOf(root, absolute)).find((one) => one !== undefined);
+  if (!isStrict && inside === undefined && !/^(\/|\.\.)/.test(pattern)) return false;
+  const from = inside ?? relative(roots[0]!, absolute);
+  // Some file systems take either case, and letters written in either way: a no holds for all.
+  const [wanted = [], parts = []] = [pattern, pattern.startsWith("/") ? absolute : from]
+    .map((text) =>
+      (isStrict ? text.normalize("NFC").toLowerCase() : text).split(sep === "/" ? "/" : /[\\/]/).filter(
+        Boolean,
+      )
+    );
   return fitsGlob(wanted, parts, { any: "**", fits: fitsName });
 }
 

@@ -2,7 +2,7 @@ import { Type } from "typebox";
 import { type Gateway, readBytes } from "@tare/gateway";
 import { ApiError, MAX_EVENT_BYTES, peekField, PROTOCOLS } from "@tare/wire";
 import { errorResponses } from "../http/http_error.ts";
-import { type Answered, type Route, route, type RouteCall } from "../http/route.ts";
+import { type Answered, type OtherAnswerer, type Route, route, type RouteCall } from "../http/route.ts";
 import { closed, COUNT } from "../http/schema.ts";
 import { toResponse } from "../http/idempotency.ts";
 import { chatCompletionsRoute } from "./chat_completions.ts";
@@ -73,7 +73,7 @@ export function asModelRoutes({ gateway, ...options }: AsModelOptions & { readon
  * other model the gateway's. Both list their models, and what the agent knows nothing of is asked of the provider.
  */
 function sharedRoutes<R extends Route>(routes: readonly R[], gateway: Gateway): readonly R[] {
-  const pass = (request: Request, body?: Uint8Array<ArrayBuffer>) => gateway.fetch(request, body)!;
+  const pass: OtherAnswerer["answer"] = (request, asked) => gateway.fetch(request, asked)!;
   return routes.map((route): R => {
     if (route.body) {
       const other = { maxBodyBytes: gateway.maxBodyBytes, isIts: isAnothers, answer: pass };
@@ -92,7 +92,7 @@ function sharedRoutes<R extends Route>(routes: readonly R[], gateway: Gateway): 
         } catch (error) {
           const isUnknown = error instanceof ApiError && error.status === 404;
           if (!isUnknown || !gateway.takes(call.request)) throw error;
-          return await pass(call.request);
+          return await pass(call.request, { asker: call.asker });
         }
       },
     };
@@ -112,15 +112,15 @@ async function listBoth(
   call: RouteCall,
   { own, pass }: {
     readonly own: (call: RouteCall) => Promise<Answered> | Answered;
-    readonly pass: (request: Request) => Promise<Response>;
+    readonly pass: OtherAnswerer["answer"];
   },
 ): Promise<Answered> {
-  const { request } = call;
+  const { request, asker } = call;
   // A client of another protocol expects its provider's list alone.
-  if (PROTOCOLS.some(({ speaks }) => speaks?.(request.headers))) return await pass(request);
+  if (PROTOCOLS.some(({ speaks }) => speaks?.(request.headers))) return await pass(request, { asker });
   const { data, ...list } = await toResponse(await own(call)).json();
   try {
-    const told = await pass(request);
+    const told = await pass(request, { asker });
     const bytes = await readBytes(told, MAX_EVENT_BYTES);
     const { data: more } = JSON.parse(new TextDecoder().decode(bytes));
     return { json: { ...list, data: told.ok && Array.isArray(more) ? [...data, ...more] : data } };

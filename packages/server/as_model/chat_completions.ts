@@ -48,6 +48,7 @@ export function chatCompletionsRoute(options: AsModelOptions) {
     path: "/v1/chat/completions",
     operationId: "createChatCompletion",
     summary: "Lets the agent answer a conversation in the chat-completions format.",
+    begins: true,
     body: CHAT_REQUEST,
     responses: {
       200: {
@@ -57,7 +58,7 @@ export function chatCompletionsRoute(options: AsModelOptions) {
       ...TURN_ERRORS,
     },
     errors: API_ERRORS,
-    async answer({ request, body, keep }) {
+    async answer({ request, body, keep, asker }) {
       refuseUnsupported(body, UNSUPPORTED_IN_CHAT);
       const maxOutputTokens = body.max_completion_tokens ?? body.max_tokens ?? undefined;
       const turn = await continueConversation({
@@ -66,7 +67,7 @@ export function chatCompletionsRoute(options: AsModelOptions) {
         user: body.safety_identifier ?? body.user ?? "",
         metadata: body.metadata ?? {},
         ...(maxOutputTokens !== undefined && { maxOutputTokens }),
-      }, options);
+      }, { ...options, asker });
       cancelWithClient(turn, request);
       keep({ sessionId: turn.sessionId });
       const head: CompletionHead = {

@@ -1,8 +1,9 @@
-import type { Store } from "@tare/conversation";
+import { type Asker, nameOf, OWNER, type Store } from "@tare/conversation";
 import type { LoopEvent } from "@tare/loop";
 import type { Content, ContentPart, Message, ModelSettings, ToolDefinition } from "@tare/messages";
 import { tellsOfTools } from "@tare/schemas";
 import { openCalls } from "../approvals/approvals.ts";
+import { unattendedOf } from "../api/turn_routes.ts";
 import type { Heartbeat } from "../http/sse_response.ts";
 import type { Session } from "../sessions/session.ts";
 import type { SessionEvent, TurnRequest } from "../sessions/session_types.ts";
@@ -16,6 +17,7 @@ import {
   knownConversation,
   type SaidMessage,
 } from "./known_conversations.ts";
+import { visibleTo } from "./stored_responses.ts";
 import { type ConversationTurn, turnParts } from "./turn_answer.ts";
 
 /** A request to go on with a conversation. */
@@ -54,7 +56,10 @@ export interface AsModelOptions {
 }
 
 /** Where conversations go on. */
-type GoingOn = Pick<AsModelOptions, "sessions" | "store" | "instructions">;
+type GoingOn = Pick<AsModelOptions, "sessions" | "store" | "instructions"> & {
+  /** Who asks: what others have said isn't known to him. Default: the owner. */
+  readonly asker?: Asker;
+};
 
 /**
  * Goes on with a conversation that a client sends as a whole: starts its next turn.
@@ -86,11 +91,18 @@ export async function continueConversation(
 
 async function findAndStart(
   { dialogue, after, user, metadata, ...request }: ConversationRequest,
-  { sessions, store, giveBack, ...options }: GoingOn & { readonly giveBack: () => void },
+  { sessions, giveBack, asker = OWNER, ...options }: GoingOn & { readonly giveBack: () => void },
 ): Promise<ConversationTurn> {
   const instructions = [options.instructions ?? DEFAULT_INSTRUCTIONS, request.instructions]
     .filter((text) => text !== "").join("\n\n");
-  const hash = new ConversationHash([user, instructions, ...(after ? Object.values(after).map(String) : [])]);
+  const by = nameOf(asker);
+  const store = visibleTo(options.store, asker);
+  const hash = new ConversationHash([
+    ...(by === undefined ? [] : [`key ${by}`]),
+    user,
+    instructions,
+    ...(after ? Object.values(after).map(String) : []),
+  ]);
   const keys = dialogue.map((said) => hash.add(said));
   const pastLength = dialogue.findLastIndex(({ role }) => role === "assistant") + 1;
 
@@ -113,7 +125,7 @@ async function findAndStart(
       maxOutputTokens,
       clientTools,
       settings,
-      unattended: "by_setting",
+      unattended: unattendedOf(asker),
     } as const;
     const turn = await session.start({ ...asked, giveBack, keep }, when);
     if (!turn) return undefined;
@@ -159,7 +171,7 @@ async function findAndStart(
 
   const said = known && knownSession ? saidBefore(knownSession, known.point) : [];
   const messages = [...said, ...rest];
-  const made = await sessions.create([{ instructions, metadata, messages }]);
+  const made = await sessions.create([{ instructions, metadata, messages }], { by });
   const session = await sessions.get(made[0]!.id);
   const turn = await start(session, next, () => true);
   return { ...turn!, parts: deletingUnanswered(turn!.parts, session) };

@@ -46,7 +46,7 @@ export async function findConversation(store: Store, key: string): Promise<Conve
   const document = await store.getDocument(KIND, key);
   if (!document) return undefined;
   const { messages } = readStored(document.value);
-  return { sessionId: document.sessionId, messages };
+  return { sessionId: document.sessionId ?? "", messages };
 }
 
 /** The longest beginning of a conversation that ends with an answer and is known; `keys` names it up to each message. */

@@ -10,6 +10,7 @@ import {
   ResponseEventWriter,
   responseHex,
 } from "@tare/wire";
+import type { Asker } from "@tare/conversation";
 import { route } from "../http/route.ts";
 import type { SseMessage } from "../http/sse_response.ts";
 import type { ChatMessage } from "./chat_completions_schema.ts";
@@ -26,7 +27,13 @@ import {
   type ResponsesRequest,
   UNSUPPORTED_IN_RESPONSES,
 } from "./responses_schema.ts";
-import { findResponse, listedItems, type StoredResponse, storedResponse } from "./stored_responses.ts";
+import {
+  findResponse,
+  listedItems,
+  type StoredResponse,
+  storedResponse,
+  visibleTo,
+} from "./stored_responses.ts";
 import {
   cancelWithClient,
   type ConversationTurn,
@@ -62,6 +69,7 @@ export function createResponseRoute(options: AsModelOptions) {
     path: "/v1/responses",
     operationId: "createResponse",
     summary: "Lets the agent answer in the responses format.",
+    begins: true,
     body: RESPONSES_REQUEST,
     responses: {
       200: {
@@ -71,11 +79,11 @@ export function createResponseRoute(options: AsModelOptions) {
       ...TURN_ERRORS,
     },
     errors: API_ERRORS,
-    async answer({ request, body, keep }) {
+    async answer({ request, body, keep, asker }) {
       refuseUnsupported(body, UNSUPPORTED_IN_RESPONSES);
       const id = `resp_${crypto.randomUUID().replaceAll("-", "")}`;
       const writer = new ResponseEventWriter(emptyResponse(body, { id, createdAtMs: now() }));
-      const turn = await begin(body, options);
+      const turn = await begin(body, { ...options, asker });
       cancelWithClient(turn, request);
       keep({ sessionId: turn.sessionId });
       const input = listedItems(inputItems(body.input), responseHex(id) ?? "");
@@ -87,7 +95,11 @@ export function createResponseRoute(options: AsModelOptions) {
   });
 }
 
-async function begin(body: ResponsesRequest, options: AsModelOptions): Promise<ConversationTurn> {
+async function begin(
+  body: ResponsesRequest,
+  { asker, ...all }: AsModelOptions & { readonly asker: Asker },
+): Promise<ConversationTurn> {
+  const options = { ...all, store: visibleTo(all.store, asker) };
   const { previous_response_id: previousId, max_output_tokens: maxOutputTokens } = body;
   const previous = previousId ? await findPrevious(previousId, options) : undefined;
   return await continueConversation({
@@ -97,7 +109,7 @@ async function begin(body: ResponsesRequest, options: AsModelOptions): Promise<C
     metadata: body.metadata ?? {},
     ...(previous && { after: previous.point }),
     ...(maxOutputTokens != null && { maxOutputTokens }),
-  }, options);
+  }, { ...options, asker });
 }
 
 function askedFields({ tools, tool_choice: choice, ...body }: ResponsesRequest): AskedFields {

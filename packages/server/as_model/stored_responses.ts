@@ -1,4 +1,4 @@
-import type { Store, StoreRecord } from "@tare/conversation";
+import { type Asker, nameOf, sees, type Store, type StoreRecord } from "@tare/conversation";
 import { ApiError, type JsonRecord, type ResponseBody } from "@tare/wire";
 import { type Static, type TObject, Type } from "typebox";
 import { errorResponses } from "../http/http_error.ts";
@@ -40,12 +40,25 @@ function deletedResponse({ response, point: { sessionId } }: StoredResponse): St
   return { type: "document", kind: KIND, id: response.id, sessionId, value: null };
 }
 
+/** A store without the documents of sessions that somebody doesn't see. */
+export function visibleTo(store: Store, asker: Asker): Store {
+  if (nameOf(asker) === undefined) return store;
+  return {
+    ...store,
+    async getDocument(kind, id) {
+      const found = await store.getDocument(kind, id);
+      const session = await store.getSession(found?.sessionId ?? "");
+      return session && sees(asker, session.by) ? found : undefined;
+    },
+  };
+}
+
 /** The stored response of this name, or nothing if there is none. */
 export async function findResponse(store: Store, id: string): Promise<StoredResponse | undefined> {
   const document = await store.getDocument(KIND, id);
   if (!document?.value) return undefined;
   const { response, messages, input } = readStored(document.value);
-  return { response, point: { sessionId: document.sessionId, messages }, input };
+  return { response, point: { sessionId: document.sessionId ?? "", messages }, input };
 }
 
 /** The items of a request as they are listed later: each with a name, messages with their parts. */
@@ -109,11 +122,11 @@ export function storedResponseRoutes({ store }: { readonly store: Store }) {
       },
       errors: API_ERRORS,
       query: { stream: Type.Boolean({ default: false, description: "Must be false." }) },
-      async answer({ query: { stream }, path: { id } }) {
+      async answer({ query: { stream }, path: { id }, asker }) {
         if (stream) {
           throw unsupported("stream", "only the request that makes a response can stream it");
         }
-        return { json: (await find(store, id)).response };
+        return { json: (await find(visibleTo(store, asker), id)).response };
       },
     }),
     route({
@@ -126,8 +139,8 @@ export function storedResponseRoutes({ store }: { readonly store: Store }) {
         ...NO_RESPONSE,
       },
       errors: API_ERRORS,
-      async answer({ path: { id } }) {
-        await store.commit([deletedResponse(await find(store, id))]);
+      async answer({ path: { id }, asker }) {
+        await store.commit([deletedResponse(await find(visibleTo(store, asker), id))]);
         return { json: { id, object: "response", deleted: true } as const };
       },
     }),
@@ -142,8 +155,8 @@ export function storedResponseRoutes({ store }: { readonly store: Store }) {
         ...NO_RESPONSE,
       },
       errors: API_ERRORS,
-      async answer({ query, path: { id } }) {
-        const { input } = await find(store, id);
+      async answer({ query, path: { id }, asker }) {
+        const { input } = await find(visibleTo(store, asker), id);
         if (!input) {
           throw missing("id", `Cannot list the input of response ${JSON.stringify(id)}: it wasn't kept.`);
         }

@@ -1,4 +1,5 @@
-import { assertEquals, assertStringIncludes } from "@std/assert";
+import { assertEquals, assertMatch, assertNotEquals, assertStringIncludes } from "@std/assert";
+import { memoryStore } from "@tare/conversation";
 import {
   type AssistantMessage,
   contentText,
@@ -124,6 +125,24 @@ Deno.test("delegate forks the session for each call, side by side, and brings ba
   }
   // What the helpers cost is the parent's cost too.
   assertEquals([parent.ledger.calls, parent.ledger.promptTokens], [6, 600]);
+});
+
+Deno.test("a session and its helpers go by one name for caches, after a restart too, and another session by its own", async () => {
+  const ask = model((task, call) =>
+    task === undefined && call === 1 ? { tool_calls: [delegate("a", "left")] } : { content: "Done." }
+  );
+  const store = memoryStore();
+  const before = agent(ask, { store });
+  const path = await newSession(before, { tools: TOOLS });
+  await turn(before, path, "Look.");
+  await before.close();
+  const after = agent(ask, { store });
+  await turn(after, path, "Again.");
+  await turn(after, await newSession(after, { tools: TOOLS }), "Write.");
+  const keys = ask.requests.map(({ cacheKey }) => cacheKey);
+  const [key, other] = [keys[0], keys.at(-1)];
+  assertEquals([typeof key, keys], ["string", [key, key, key, key, other]]);
+  assertNotEquals(key, other);
 });
 
 Deno.test("a helper's first request begins with its parent's newest one, and with its siblings' up to the task", async () => {
@@ -273,15 +292,26 @@ Deno.test("a helper recalls what left its parent's prompt before", async () => {
       if (call === 1) return { tool_calls: [toolCall("e", "echo", { text: huge })] };
       return call === 2 ? { tool_calls: [delegate("a", "recall it")] } : { content: "Done." };
     }
-    if (call > 1) return { content: contentText(messages.at(-1)?.content).slice(-40) };
+    if (call > 1) {
+      const answers = messages.slice(-2).map(({ content }) => contentText(content));
+      return { content: answers.map((text) => `${text.slice(0, 40)} … ${text.slice(-40)}`).join("\n") };
+    }
     const ref = /ref ([0-9a-f]{16})/.exec(contentText(messages[3]?.content))?.[1];
-    return { tool_calls: [toolCall("1", "recall", { ref, pattern: "the end" })] };
+    return {
+      tool_calls: [
+        toolCall("1", "recall", { ref, find: "the end" }),
+        toolCall("2", "recall", { find: "THE END" }),
+      ],
+    };
   });
   const handler = agent(ask, { truncateTokens: 500 });
   const path = await newSession(handler, { tools: TOOLS });
   await turn(handler, path, "Look.");
   const { messages } = await show(handler, path);
-  assertStringIncludes(contentText(messages.at(-2)?.content), "the end");
+  assertMatch(
+    contentText(messages.at(-2)?.content),
+    /^1, offset 9900: … .* the end …\nref [0-9a-f]{16}, echo \{"text":"word .* the end …$/m,
+  );
 });
 
 Deno.test("those who watch a turn see what its helpers do", async () => {
@@ -382,4 +412,40 @@ Deno.test("a helper has the very tools of its parent's turn, also if their serve
     "t: result of find",
     "t: Cannot run docs__find: a helper may not use it. Do without, or say in your answer what is missing.",
   ]);
+});
+
+Deno.test("of 200 helpers asked for at once 16 work at a time, none is made once the budget is spent, and 100 are the most", async () => {
+  const many = Array.from({ length: 200 }, (_, at) => delegate(`d${at}`, `task ${at}`));
+  const play = async (budget: Record<string, number>) => {
+    let [working, most] = [0, 0];
+    const ask = model(async (task, call) => {
+      if (task === undefined) return call === 1 ? { tool_calls: many } : { content: "Done." };
+      most = Math.max(most, ++working);
+      await new Promise((resolve) => setTimeout(resolve));
+      working--;
+      return { content: `Found ${task}.` };
+    });
+    const handler = agent(ask, { store: memoryStore() });
+    const path = await newSession(handler, { tools: TOOLS, budget });
+    const told = await turn(handler, path, "Go.");
+    const results = told.flatMap(({ event }) => event.type === "tool_result" ? [String(event.content)] : []);
+    const { helpers } = await show(handler, path);
+    await handler.close();
+    return { most, helpers: helpers.length, results };
+  };
+  // The reply that asks for them costs 110, and so does each of them.
+  const spent = await play({ maxTokens: 110 });
+  assertEquals([spent.most, spent.helpers, new Set(spent.results)], [
+    0,
+    0,
+    new Set([
+      "Cannot delegate: The session has used up its budget: maxTokens is 110, and it has used 110.",
+      "Cannot delegate: this turn has had 100 helpers, and no more may be. Do the rest yourself.",
+    ]),
+  ]);
+  const some = await play({ maxTokens: 1_000 });
+  assertEquals([some.most <= 16, some.helpers < 16 + 10], [true, true]);
+  const all = await play({});
+  assertEquals([all.most <= 16, all.helpers], [true, 100]);
+  assertEquals(all.results.filter((result) => result.includes("no more may be")).length, 100);
 });

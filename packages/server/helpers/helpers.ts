@@ -20,6 +20,7 @@ import { withoutUse } from "../turns/session_tools.ts";
 export class TurnAccount {
   #own: TurnLedger = EMPTY_LEDGER;
   readonly #helpers = new Map<string, TurnLedger>();
+  #pings: TurnLedger = EMPTY_LEDGER;
 
   /** Takes note of what the turn's own calls cost so far, and gives the sum. */
   readonly spent = (own: TurnLedger): TurnLedger => {
@@ -32,6 +33,11 @@ export class TurnAccount {
     this.#helpers.set(helper, { ...ledger, saved: {} });
   }
 
+  /** A ping that kept the turn's prompt warm cost this. */
+  pinged(cost: TurnLedger): void {
+    this.#pings = addLedgers(this.#pings, cost);
+  }
+
   /** What the helpers cost so far. */
   get helpers(): TurnLedger {
     return [...this.#helpers.values()].reduce(addLedgers, EMPTY_LEDGER);
@@ -39,7 +45,7 @@ export class TurnAccount {
 
   /** What all cost so far. */
   get sum(): TurnLedger {
-    return addLedgers(this.#own, this.helpers);
+    return [this.helpers, this.#pings].reduce(addLedgers, this.#own);
   }
 }
 
@@ -48,6 +54,12 @@ const STEPS = 20;
 
 /** Most that a call may ask for. */
 const MOST_STEPS = 50;
+
+/** Most helpers of a session that work at once; more wait until one is done. */
+const MOST_AT_ONCE = 16;
+
+/** Most helpers that one turn may have. */
+const MOST_IN_A_TURN = 100;
 
 /** How often the turn that waits for a helper is told that it is alive, in milliseconds: the helper has a watchdog of its own. */
 const ALIVE_MS = 1_000;
@@ -102,6 +114,8 @@ interface DelegatingTurn
 
 /** A session that may have helpers. */
 interface DelegatingSession extends ToldSession {
+  /** Name of the key with which it was made. */
+  readonly by: string | undefined;
   readonly settings: SessionSettings;
   readonly events: Pick<EventLog, "append">;
   /** Gives the states of a session that goes on from the first `length` messages, by name. */
@@ -117,6 +131,10 @@ export class Helpers {
   readonly #alone: <T>(work: () => Promise<T>) => Promise<T>;
   #links: readonly HelperLink[] = [];
   #turn: DelegatingTurn | undefined;
+  /** How many the turn has had. */
+  #had = 0;
+  #working = 0;
+  readonly #waiting = new Set<() => void>();
 
   /** The helpers of this session; `alone` does some work while nothing else changes it. */
   constructor(
@@ -155,6 +173,7 @@ export class Helpers {
   /** A turn begins: what its helpers cost counts as its own. */
   begin(turn: DelegatingTurn): void {
     this.#turn = turn;
+    this.#had = 0;
   }
 
   async #delegate(
@@ -171,8 +190,17 @@ export class Helpers {
       }.`;
       return { content, error: true };
     }
-    const giveBack = this.#environment.takeSlot();
+    const refuse = (why: string) => ({ content: `Cannot delegate: ${why}`, error: true });
+    if (++this.#had > MOST_IN_A_TURN) {
+      return refuse(`this turn has had ${MOST_IN_A_TURN} helpers, and no more may be. Do the rest yourself.`);
+    }
+    await this.#begins(context.signal);
+    let giveBack = () => {};
     try {
+      // What those before it have cost is known by now.
+      const usedUp = turn.overBudget(turn.account.sum);
+      if (usedUp !== undefined) return refuse(usedUp);
+      giveBack = this.#environment.takeSlot();
       const mayUse = names.filter((name) =>
         name !== DELEGATE_TOOL.function.name &&
           (tools?.includes(name) ?? true) || name === RECALL_TOOL.function.name
@@ -182,7 +210,36 @@ export class Helpers {
       return await this.#play(id, { task, mayUse, isNarrow, maxSteps, turn, giveBack }, context);
     } finally {
       giveBack();
+      this.#ends();
     }
+  }
+
+  /** Resolves once one more may work. @throws the signal's reason. */
+  async #begins(signal: AbortSignal): Promise<void> {
+    signal.throwIfAborted();
+    if (this.#working < MOST_AT_ONCE) {
+      this.#working++;
+      return;
+    }
+    const { promise, resolve, reject } = Promise.withResolvers<void>();
+    const stop = () => {
+      this.#waiting.delete(resolve);
+      reject(signal.reason);
+    };
+    this.#waiting.add(resolve);
+    signal.addEventListener("abort", stop);
+    await promise.finally(() => signal.removeEventListener("abort", stop));
+  }
+
+  /** The next that waits takes the place of one that is done. */
+  #ends(): void {
+    const [next] = this.#waiting;
+    if (!next) {
+      this.#working--;
+      return;
+    }
+    this.#waiting.delete(next);
+    next();
   }
 
   /**
@@ -205,10 +262,13 @@ export class Helpers {
         helper: { call: callId, tools: mayUse },
       };
       const said = messagesOfFork(messages).slice(settings.instructions === "" ? 0 : 1);
-      const records = sessionRecords({ id, createdAtMs: now(), settings, parent: session.id }, {
-        states: { title: firstWords(task), ...session.prompt.fork(messages.length) },
-        messages: said,
-      });
+      const records = sessionRecords(
+        { id, by: session.by, createdAtMs: now(), settings, parent: session.id },
+        {
+          states: { title: firstWords(task), ...session.prompt.fork(messages.length) },
+          messages: said,
+        },
+      );
       await session.events.append([{ type: "helper_started", id: callId, session: id }], { records });
     };
     await admit(1, () => this.#alone(fork));

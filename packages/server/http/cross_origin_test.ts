@@ -1,23 +1,36 @@
 import { assertEquals } from "@std/assert";
+import { Keys, memoryStore } from "@tare/conversation";
 import type { AgentOptions } from "@tare/server";
 import { agent, error, scriptedModel } from "../fixture_test.ts";
 
 type Headers = Readonly<Record<string, string>>;
 
-async function answerOf(guard: AgentOptions["guard"], url: string, init: RequestInit = {}) {
-  const handler = agent(scriptedModel([]), guard ? { guard } : {});
+/** Whose secret is "secret". */
+const KEYS = new Keys({ store: memoryStore(), owners: ["secret"] });
+
+async function answerOf(
+  guard: AgentOptions["guard"] & { readonly keys?: Keys } | undefined,
+  url: string,
+  init: RequestInit = {},
+) {
+  const { keys, ...rest } = guard ?? {};
+  const handler = agent(scriptedModel([]), { guard: rest, ...(keys && { keys }) });
   const response = await handler.fetch(new Request(url, init));
   const text = await response.text();
   return { status: response.status, headers: response.headers, body: text === "" ? null : JSON.parse(text) };
 }
 
-async function statusOf(guard: AgentOptions["guard"], url: string, headers: Headers = {}): Promise<number> {
+async function statusOf(
+  guard: Parameters<typeof answerOf>[0],
+  url: string,
+  headers: Headers = {},
+): Promise<number> {
   return (await answerOf(guard, url, { headers })).status;
 }
 
-Deno.test("crossOrigin() refuses pages of other origins, before it looks at the token", async () => {
+Deno.test("crossOrigin() refuses pages of other origins, before it looks at the key", async () => {
   const origin = "https://evil.example";
-  const { status, body, headers } = await answerOf({ token: "t" }, "http://localhost:8787/v1/sessions", {
+  const { status, body, headers } = await answerOf({ keys: KEYS }, "http://localhost:8787/v1/sessions", {
     method: "POST",
     headers: { origin },
   });
@@ -44,7 +57,7 @@ Deno.test("crossOrigin() refuses pages of other origins, before it looks at the 
 
 Deno.test("crossOrigin() lets pages of configured origins read answers, refusals included, and answers their preflight", async () => {
   const origin = "https://chat.example";
-  const guard = { origins: [origin], token: "secret" };
+  const guard = { origins: [origin], keys: KEYS };
   const preflight = await answerOf(guard, "http://localhost/v1/sessions", {
     method: "OPTIONS",
     headers: { origin, "access-control-request-method": "POST" },
@@ -54,7 +67,12 @@ Deno.test("crossOrigin() lets pages of configured origins read answers, refusals
     ["allow-origin", "allow-methods", "allow-headers", "max-age"].map((name) =>
       preflight.headers.get(`access-control-${name}`)
     ),
-    [origin, "GET, POST, DELETE", "authorization, content-type, idempotency-key, last-event-id", "600"],
+    [
+      origin,
+      "GET, POST, DELETE",
+      "authorization, content-type, idempotency-key, last-event-id, x-tare-key",
+      "600",
+    ],
   );
   for (const headers of [{ origin }, { origin, authorization: "Bearer secret" }]) {
     const answer = await answerOf(guard, "http://localhost/v1/sessions", { headers });

@@ -1,4 +1,4 @@
-import type { Store } from "@tare/conversation";
+import { type Asker, OWNER, type Store } from "@tare/conversation";
 import { readBody, readPath } from "@tare/gateway";
 import { type TProperties, Type } from "typebox";
 import { type ErrorCode, errorResponse, HttpError } from "./http_error.ts";
@@ -22,10 +22,12 @@ export interface DispatchOptions {
    * take, if there are any. Nothing lets it be refused. Default: all are.
    */
   readonly otherwise?: (
-    request: Request,
+    asked: { readonly request: Request; readonly asker: Asker },
     path: readonly string[],
     allowed: readonly string[],
   ) => Promise<Response> | undefined;
+  /** Called before a route answers. Default: everybody may. @throws {HttpError} if whoever asks may not. */
+  readonly admit?: (route: Route, call: Pick<RouteCall, "asker" | "path">) => Promise<void>;
 }
 
 type ReadTexts = ReturnType<typeof textReader>;
@@ -51,8 +53,8 @@ interface Part {
  */
 export function dispatcher(
   routes: readonly Route[],
-  { maxBodyBytes: maxBytes, store, respondAt, onError, otherwise }: DispatchOptions,
-): (request: Request) => Promise<Response> {
+  { maxBodyBytes: maxBytes, store, respondAt, onError, otherwise, admit }: DispatchOptions,
+): (request: Request, asker?: Asker) => Promise<Response> {
   const entries = routes.map((route): Entry => ({
     route,
     parts: partsOf(route.path),
@@ -60,7 +62,7 @@ export function dispatcher(
     headers: textReader(route.headers ?? {}, "the headers"),
     check: lateChecker(route),
   }));
-  return async (request) => {
+  return async (request, asker = OWNER) => {
     const url = new URL(request.url);
     const { pathname } = url;
     let respond = respondAt(pathname);
@@ -79,7 +81,7 @@ export function dispatcher(
         const allowed = fitting.flatMap(({ route: { method } }) =>
           method === "GET" ? ["GET", "HEAD"] : method
         );
-        const answered = await otherwise?.(request, parts, allowed);
+        const answered = await otherwise?.({ request, asker }, parts, allowed);
         if (answered) return answered;
         throw noRoute(request, pathname, allowed);
       }
@@ -88,9 +90,11 @@ export function dispatcher(
       respond = route.errors?.respond ?? errorResponse;
       const readsBody = body !== undefined || lines !== undefined;
       const bytes = readsBody ? await readRequestBytes(request, { maxBytes, other }) : new Uint8Array();
-      if (other && (!bytes || other.isIts(bytes))) return await other.answer(request, bytes);
+      if (other && (!bytes || other.isIts(bytes))) return await other.answer(request, { asker, body: bytes });
+      await admit?.(route, { asker, path });
       const call: RouteCall = {
         request,
+        asker,
         path,
         query: found.query((name) => url.searchParams.get(name)),
         headers: found.headers((name) => request.headers.get(name)),

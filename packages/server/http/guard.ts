@@ -1,15 +1,22 @@
-import { errorResponse, HttpError } from "./http_error.ts";
+import { type Asker, GUEST, isSecret, type Keys, nameOf, OWNER } from "@tare/conversation";
+import { BEARER, PROTOCOLS } from "@tare/wire";
+import { errorResponse, HttpError, refusedBy } from "./http_error.ts";
+import type { Route, RouteCall } from "./route.ts";
 
 /**
  * Puts a guard before `answer`: it refuses requests with too many header bytes (431), for another host (421), from
- * pages of other origins (403) and without the token (401), answers preflight requests, and adds to each answer the
- * headers that a browser looks for. `isPublic` says which requests need no token, `onError` is told of what clients don't get to read.
+ * pages of other origins (403), with a key that isn't known or without one (401), and more of a key than it may send
+ * (429), answers preflight requests, and adds to each answer the headers that a browser looks for. `answer` is told who
+ * asks, and doesn't get to see the key. `isPublic` says which requests need none, `onError` is told of what clients
+ * don't get to read.
  */
 export function guard(
-  answer: (request: Request) => Promise<Response>,
+  answer: (request: Request, asker: Asker) => Promise<Response>,
   options: {
-    /** The bearer token that requests must carry. Default: none is asked for. */
-    readonly token?: string;
+    /** Knows the keys that requests carry. Default: whoever asks is the owner. */
+    readonly keys?: Pick<Keys, "find" | "count">;
+    /** Whether requests may come without a key, as a guest's. Default: no. */
+    readonly guests?: boolean;
     /**
      * Host names that requests may name, as URLs write them; `*` stands for every IP address. Default: those of loopback.
      */
@@ -20,16 +27,17 @@ export function guard(
     readonly maxHeaderBytes?: number;
   } & {
     readonly isPublic: (request: Request) => boolean;
+    /** How what is refused at a path is told. Default: as all errors. */
+    readonly respondAt?: (pathname: string) => (error: unknown) => Response;
     readonly onError: (error: unknown) => void;
   },
 ): (request: Request) => Promise<Response> {
-  const { token, hosts = LOOPBACK_HOSTS, origins = [], maxHeaderBytes = 16 * 1024, isPublic, onError } =
-    options;
+  const { keys, guests, hosts = LOOPBACK_HOSTS, origins = [], maxHeaderBytes = 16 * 1024 } = options;
+  const { isPublic, respondAt = () => errorResponse, onError } = options;
   const isOurs = hostRule(hosts);
-  const carriesToken = token === undefined ? () => Promise.resolve(true) : bearerToken(token);
   const pages = crossOrigin(origins);
 
-  const check = async (request: Request): Promise<Response | undefined> => {
+  const check = (request: Request): Response | undefined => {
     if (headerBytes(request.headers) > maxHeaderBytes) {
       throw new HttpError(
         431,
@@ -46,24 +54,47 @@ export function guard(
     }
     const preflight = pages.check(request);
     if (preflight) return preflight;
-    if (!isPublic(request) && !await carriesToken(request)) {
-      throw new HttpError(
-        401,
-        "unauthorized",
-        "Cannot let the request in: it must carry the server's token, as in Authorization: Bearer TOKEN.",
-        { "www-authenticate": "Bearer" },
-      );
-    }
+    if (!isPublic(request)) pages.assertOwn(request);
     return undefined;
   };
 
-  const refuse = (error: unknown) => {
-    if (!(error instanceof HttpError)) onError(error);
-    return errorResponse(error);
+  /** Who asks, and the request without the key. */
+  const identify = async (request: Request): Promise<readonly [Request, Asker]> => {
+    if (!keys) return [request, OWNER];
+    if (isPublic(request)) return [request, GUEST];
+    const carried = secretsIn(request.headers);
+    for (const { header, secret } of carried) {
+      const asker = await keys.find(secret);
+      if (!asker) continue;
+      const refusal = keys.count(asker);
+      if (refusal) throw refusedBy(refusal);
+      const headers = new Headers(request.headers);
+      headers.delete(header);
+      return [new Request(request, { headers }), asker];
+    }
+    const isOurs = carried.some(({ header, secret }) => header === OWN_HEADER || isSecret(secret));
+    if (guests && !isOurs) return [request, GUEST];
+    throw new HttpError(
+      401,
+      "unauthorized",
+      isOurs
+        ? "Cannot let the request in: its key isn't known here, or was removed."
+        : "Cannot let the request in: it must carry a key of the server, as in Authorization: Bearer KEY.",
+      { "www-authenticate": "Bearer" },
+    );
   };
 
   return async (request) => {
-    const response = await check(request).catch(refuse) ?? await answer(request);
+    const guarded = async () => {
+      const refused = check(request);
+      if (refused) return refused;
+      const [asked, asker] = await identify(request);
+      return await answer(asked, asker);
+    };
+    const response = await guarded().catch((error) => {
+      if (!(error instanceof HttpError)) onError(error);
+      return respondAt(new URL(request.url).pathname)(error);
+    });
     pages.allow(request, response);
     // Archived text must not be taken for a page.
     response.headers.set("x-content-type-options", "nosniff");
@@ -78,23 +109,22 @@ function headerBytes(headers: Headers): number {
   return bytes;
 }
 
-/**
- * Makes a function that tells whether a request carries this bearer token. It compares hashes of equal length, byte
- * for byte to the end, so that the time it takes tells nothing about the token.
- */
-function bearerToken(token: string): (request: Request) => Promise<boolean> {
-  let wanted: Promise<Uint8Array> | undefined;
-  return async ({ headers }) => {
-    const given = /^bearer +(.+)$/i.exec(headers.get("authorization") ?? "")?.[1] ?? "";
-    const [a, b] = await Promise.all([wanted ??= sha256(token), sha256(given)]);
-    let difference = 0;
-    for (const [index, byte] of a.entries()) difference |= byte ^ (b[index] ?? 0);
-    return difference === 0;
-  };
-}
+/** A header for those whose others hold a provider's key. */
+const OWN_HEADER = "x-tare-key";
 
-async function sha256(text: string): Promise<Uint8Array> {
-  return new Uint8Array(await crypto.subtle.digest("SHA-256", new TextEncoder().encode(text)));
+/** The headers in which agents send one of our keys as they would a provider's. */
+const KEY_HEADERS = new Set([
+  OWN_HEADER,
+  ...[BEARER, ...PROTOCOLS.map(({ auth = BEARER }) => auth)].flatMap((auth) => auth.headers),
+]);
+
+/** What of a request's headers may be one of our keys, by the header. */
+function secretsIn(headers: Headers): readonly { readonly header: string; readonly secret: string }[] {
+  return Array.from(KEY_HEADERS).flatMap((header) => {
+    const given = headers.get(header) ?? "";
+    const secret = header === "authorization" ? /^bearer +(.+)$/i.exec(given)?.[1] : given;
+    return secret ? [{ header, secret: secret.trim() }] : [];
+  });
 }
 
 /** Names under which every machine knows itself. */
@@ -156,6 +186,8 @@ interface CrossOrigin {
    * @throws {HttpError} 403 if the request comes from a page of another origin that wasn't configured.
    */
   readonly check: (request: Request) => Response | undefined;
+  /** @throws {HttpError} 403 if a browser says that another site made it send this, and that one wasn't configured. */
+  readonly assertOwn: (request: Request) => void;
   /** Lets the page that sent the request read the answer, if it may. */
   readonly allow: (request: Request, response: Response) => void;
 }
@@ -190,10 +222,21 @@ export function crossOrigin(origins: readonly string[]): CrossOrigin {
         status: 204,
         headers: {
           "access-control-allow-methods": "GET, POST, DELETE",
-          "access-control-allow-headers": "authorization, content-type, idempotency-key, last-event-id",
+          "access-control-allow-headers":
+            "authorization, content-type, idempotency-key, last-event-id, x-tare-key",
           "access-control-max-age": String(MAX_AGE_S),
         },
       });
+    },
+    assertOwn({ headers }) {
+      // Pictures, scripts and links of other pages send no origin, but say this.
+      const site = headers.get("sec-fetch-site");
+      if (site !== "cross-site" && site !== "same-site" || configured(headers.get("origin"))) return;
+      throw new HttpError(
+        403,
+        "origin_not_allowed",
+        "Cannot answer: a page of another site made the browser ask. TARE_CORS_ORIGINS lists pages that may.",
+      );
     },
     allow({ headers: asked }, { headers }) {
       if (origins.length > 0) headers.append("vary", "origin");
@@ -203,4 +246,65 @@ export function crossOrigin(origins: readonly string[]): CrossOrigin {
       headers.set("access-control-expose-headers", "location, retry-after, idempotent-replayed");
     },
   };
+}
+
+/**
+ * Makes a function that throws unless whoever asks may use a route: as the route says who may, as the key says what it is
+ * for, and of a session only whoever it belongs to, and the owner. To all others it isn't there.
+ */
+export function admission(
+  { assertSees, keys }: {
+    /** @throws {HttpError} 404 unless somebody may see a session. */
+    readonly assertSees: (id: string, asker: Asker) => Promise<void>;
+    readonly keys?: Pick<Keys, "refusal"> | undefined;
+  },
+): (route: Route, call: Pick<RouteCall, "asker" | "path">) => Promise<void> {
+  return async ({ who, begins, path: template }, { asker, path }) => {
+    if (who !== undefined) assertIs(who, asker);
+    const refusal = begins ? keys?.refusal(asker, "agent") : undefined;
+    if (refusal) throw refusedBy(refusal);
+    const { id } = path;
+    if (id !== undefined && template.startsWith("/v1/sessions/")) await assertSees(id, asker);
+  };
+}
+
+/** What only some may do, in words that follow "Cannot". */
+const ACTS: Readonly<Record<NonNullable<Route["who"]>, string>> = {
+  owner: "do this",
+  approve: "say what calls may do",
+  key: "show this",
+};
+
+/** @throws {HttpError} 401 of guests, 403 of keys that may not. */
+function assertIs(who: NonNullable<Route["who"]>, asker: Asker): void {
+  if (nameOf(asker) === undefined) return;
+  if (asker.name === GUEST.name) {
+    throw new HttpError(
+      401,
+      "unauthorized",
+      `Cannot ${ACTS[who]} without a key: send the owner's, as in Authorization: Bearer KEY. ` +
+        "It is in owner.json of the server's data folder, or what TARE_TOKEN says.",
+      { "www-authenticate": "Bearer" },
+    );
+  }
+  if (who === "owner") {
+    throw new HttpError(
+      403,
+      "owner_only",
+      `Cannot ${ACTS[who]} with key ${asker.name}: only ${OWNER.name} may.`,
+    );
+  }
+  if (who === "approve") assertApproves(asker);
+}
+
+/** @throws {HttpError} 403 unless whoever asks may say what calls may do. */
+export function assertApproves(asker: Asker): void {
+  if (asker.routes.includes("approve")) return;
+  throw new HttpError(
+    403,
+    "not_for_this_key",
+    `Cannot ${ACTS.approve} ${
+      asker.name === GUEST.name ? "without a key" : `with key ${asker.name}`
+    }: the owner's may, or one that was added with --routes approve.`,
+  );
 }

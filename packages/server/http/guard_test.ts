@@ -1,50 +1,117 @@
 import { assertEquals } from "@std/assert";
-import { type AgentOptions, allowedHosts } from "@tare/server";
+import { Keys, memoryStore } from "@tare/conversation";
+import { type AgentOptions, allowedHosts, guard } from "@tare/server";
 import { agent, error, scriptedModel } from "../fixture_test.ts";
 
 type Headers = Readonly<Record<string, string>>;
 
-async function answerOf(guard: AgentOptions["guard"], url: string, init: RequestInit = {}) {
-  const handler = agent(scriptedModel([]), guard ? { guard } : {});
+/** Whose secret is "secret". */
+const KEYS = new Keys({ store: memoryStore(), owners: ["secret"] });
+
+async function answerOf(
+  guard: AgentOptions["guard"] & { readonly keys?: Keys } | undefined,
+  url: string,
+  init: RequestInit = {},
+) {
+  const { keys, ...rest } = guard ?? {};
+  const handler = agent(scriptedModel([]), { guard: rest, ...(keys && { keys }) });
   const response = await handler.fetch(new Request(url, init));
   const text = await response.text();
   return { status: response.status, headers: response.headers, body: text === "" ? null : JSON.parse(text) };
 }
 
-async function statusOf(guard: AgentOptions["guard"], url: string, headers: Headers = {}): Promise<number> {
+async function statusOf(
+  guard: Parameters<typeof answerOf>[0],
+  url: string,
+  headers: Headers = {},
+): Promise<number> {
   return (await answerOf(guard, url, { headers })).status;
 }
 
-Deno.test("guard() asks for the token on every route but /health", async () => {
-  const guard = { token: "secret" };
-  const { status, body, headers } = await answerOf(guard, "http://localhost/v1/sessions");
+Deno.test("guard() asks for a key on every route but /health", async () => {
+  const asked = { keys: KEYS };
+  const { status, body, headers } = await answerOf(asked, "http://localhost/v1/sessions");
   assertEquals(
     { status, body },
     error(
       401,
       "unauthorized",
-      "Cannot let the request in: it must carry the server's token, as in Authorization: Bearer TOKEN.",
+      "Cannot let the request in: it must carry a key of the server, as in Authorization: Bearer KEY.",
     ),
   );
   assertEquals(headers.get("www-authenticate"), "Bearer");
-  assertEquals(await statusOf(guard, "http://localhost/v1/sessions", { authorization: "Bearer wrong" }), 401);
+  assertEquals(await statusOf(asked, "http://localhost/v1/sessions", { authorization: "Bearer wrong" }), 401);
   assertEquals(
-    await statusOf(guard, "http://localhost/v1/sessions", { authorization: "Bearer secret" }),
+    await statusOf(asked, "http://localhost/v1/sessions", { authorization: "Bearer secret" }),
     200,
   );
   // Who isn't let in learns of no route.
-  assertEquals(await statusOf(guard, "http://localhost/none"), 401);
-  assertEquals(await statusOf(guard, "http://localhost/health"), 200);
+  assertEquals(await statusOf(asked, "http://localhost/none"), 401);
+  assertEquals(await statusOf(asked, "http://localhost/health"), 200);
 });
 
-Deno.test("guard() takes the token under any spelling of the scheme, and nothing else", async () => {
+Deno.test("guard() takes the key under any spelling of the scheme, and nothing else", async () => {
   const by = (authorization: string) =>
-    statusOf({ token: "secret" }, "http://localhost/v1/sessions", { authorization });
+    statusOf({ keys: KEYS }, "http://localhost/v1/sessions", { authorization });
   for (const right of ["Bearer secret", "bearer secret", "BEARER  secret"]) {
     assertEquals(await by(right), 200);
   }
   for (const wrong of ["", "Bearer", "Bearer ", "secret", "Basic secret", "Bearer secre", "Bearer secrets"]) {
     assertEquals(await by(wrong), 401, wrong);
+  }
+});
+
+Deno.test("guard() takes the key where agents send theirs, and hands on what isn't ours", async () => {
+  const keys = new Keys({ store: memoryStore(), owners: ["secret"] });
+  const secret = await keys.add({ name: "alice", routes: ["gateway"] });
+  const seen: unknown[] = [];
+  const guarded = guard((request, { name }) => {
+    seen.push([name, Object.fromEntries(request.headers)]);
+    return Promise.resolve(new Response());
+  }, { keys, guests: true, isPublic: () => false, onError: () => {} });
+  const ask = async (headers: Headers) =>
+    (await guarded(new Request("http://localhost/v1/messages", { headers }))).status;
+  const theirs = { authorization: "Bearer sk-theirs", "x-api-key": "sk-other" };
+  assertEquals(await ask({ "x-api-key": secret }), 200);
+  assertEquals(await ask({ "x-api-key": "sk-other", authorization: `Bearer ${secret}` }), 200);
+  assertEquals(await ask({ ...theirs, "x-tare-key": secret }), 200);
+  assertEquals(await ask({ ...theirs, "x-tare-key": "secret" }), 200);
+  assertEquals(await ask(theirs), 200);
+  assertEquals(seen, [
+    ["alice", {}],
+    ["alice", { "x-api-key": "sk-other" }],
+    ["alice", theirs],
+    ["owner", theirs],
+    ["guest", theirs],
+  ]);
+  // What is gone is nobody's, and never goes to a provider.
+  await keys.remove("alice");
+  assertEquals(await Promise.all([{ "x-api-key": secret }, { authorization: `Bearer ${secret}` }].map(ask)), [
+    401,
+    401,
+  ]);
+  assertEquals(await ask({ ...theirs, "x-tare-key": "wrong" }), 401);
+  assertEquals(seen.length, 5);
+});
+
+Deno.test("guard() refuses what other sites make a browser ask for, whoever it is, pictures and links too", async () => {
+  const origins = ["https://chat.example"];
+  for (const site of ["cross-site", "same-site"]) {
+    const headers = { "sec-fetch-site": site, authorization: "Bearer secret" };
+    for (const path of ["/v1/backup", "/v1/sessions", "/v1/agent", "/openapi.json", "/v1/key"]) {
+      const { status, body } = await answerOf({ keys: KEYS, guests: true }, `http://localhost${path}`, {
+        headers,
+      });
+      assertEquals([status, body.error.code], [403, "origin_not_allowed"], path);
+    }
+    // Who watches it may do so from anywhere, and configured pages may ask.
+    assertEquals(await statusOf({ keys: KEYS }, "http://localhost/health", { "sec-fetch-site": site }), 200);
+    const configured = { ...headers, origin: "https://chat.example" };
+    assertEquals(await statusOf({ keys: KEYS, origins }, "http://localhost/v1/sessions", configured), 200);
+  }
+  for (const site of ["same-origin", "none"]) {
+    const headers = { "sec-fetch-site": site, authorization: "Bearer secret" };
+    assertEquals(await statusOf({ keys: KEYS }, "http://localhost/v1/sessions", headers), 200);
   }
 });
 
@@ -56,10 +123,10 @@ Deno.test("guard() answers for its own hosts alone, /health included", async () 
 });
 
 Deno.test("guard() refuses headers over the limit", async () => {
-  const guard = { maxHeaderBytes: 100 };
+  const limits = { maxHeaderBytes: 100 };
   // Name, value, colon, space and line break count.
-  assertEquals(await statusOf(guard, "http://localhost/health", { a: "x".repeat(95) }), 200);
-  const { status, body } = await answerOf(guard, "http://localhost/health", {
+  assertEquals(await statusOf(limits, "http://localhost/health", { a: "x".repeat(95) }), 200);
+  const { status, body } = await answerOf(limits, "http://localhost/health", {
     headers: { a: "x".repeat(96) },
   });
   assertEquals(

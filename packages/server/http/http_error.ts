@@ -1,5 +1,5 @@
 import { STATUS_TEXT } from "@std/http";
-import { StoreError } from "@tare/conversation";
+import { type KeyRefusal, StoreError } from "@tare/conversation";
 import { type Static, type TSchema, Type } from "typebox";
 import type { RouteResponse } from "./route.ts";
 import { closed } from "./schema.ts";
@@ -11,11 +11,17 @@ export const ERROR_CODES = [
   "invalid_request",
   "unauthorized",
   "origin_not_allowed",
+  "owner_only",
+  "not_for_this_key",
+  "budget_spent",
+  "price_unknown",
+  "rate_limit_exceeded",
   "not_found",
   "not_supported",
   "method_not_allowed",
   "turn_running",
   "nothing_to_continue",
+  "nothing_to_keep_warm",
   "approval_open",
   "already_answered",
   "backup_running",
@@ -58,6 +64,13 @@ export class HttpError extends Error {
     this.code = code;
     this.headers = headers;
   }
+}
+
+/** The error for somebody whose key doesn't let him go on. */
+export function refusedBy({ status, code, message, retryAfterS }: KeyRefusal): HttpError {
+  return new HttpError(status, code, message, {
+    ...(retryAfterS !== undefined && { "retry-after": String(retryAfterS) }),
+  });
 }
 
 /**

@@ -1,4 +1,4 @@
-import { type IdempotencyKey, type Store, StoreError } from "@tare/conversation";
+import { type IdempotencyKey, nameOf, type Store, StoreError } from "@tare/conversation";
 import { type Static, Type } from "typebox";
 import { HttpError } from "./http_error.ts";
 import type { JsonAnswer, Route, RouteCall } from "./route.ts";
@@ -34,14 +34,18 @@ const KEPT_HEADERS = ["content-type", "location"];
 
 /** The key of a request that acts; reading again has no effect anyway. @throws {HttpError} 400 if it can't be one. */
 export function idempotencyKey(
-  { method, path: template }: Route,
-  { path, request }: Pick<RouteCall, "path" | "request">,
+  { method, path: template, isToldOnce }: Route,
+  { path, request, asker }: Pick<RouteCall, "path" | "request" | "asker">,
 ): IdempotencyKey | undefined {
-  const key = method === "GET" ? null : request.headers.get("idempotency-key");
+  const key = method === "GET" || isToldOnce ? null : request.headers.get("idempotency-key");
   if (key === null) return undefined;
   // However its client has encoded the path.
   const place = template.replaceAll(/\{(\w+)\}/g, (_, name) => encodeURIComponent(path[name] ?? ""));
-  if (/^[\x20-\x7e]{1,255}$/.test(key)) return { scope: `${method} ${place}`, key };
+  if (/^[\x20-\x7e]{1,255}$/.test(key)) {
+    // Nobody gets what another one was answered.
+    const by = nameOf(asker);
+    return { scope: `${by === undefined ? "" : `${by} `}${method} ${place}`, key };
+  }
   throw new HttpError(
     400,
     "invalid_request",

@@ -57,7 +57,7 @@ export function openapiDocument(routes: readonly Route[]): JsonSchema {
       license: { name: config.license, identifier: config.license },
     },
     servers: [{ url: "/", description: "The server that gave this document." }],
-    // A server that was started without a token asks for none.
+    // Where guests may ask some routes want no key.
     security: [{ token: [] }, {}],
     paths: hoistTitled(paths, schemas),
     components: { schemas, securitySchemes: { token: { type: "http", scheme: "bearer" } } },
@@ -105,14 +105,16 @@ function parametersIn(place: "query" | "header", schemas: TProperties): readonly
 }
 
 function responsesOf(route: Route): Readonly<Record<string, RouteResponse>> {
-  const { body, lines, isPublic, isShared, method, errors, responses, query, headers, path } = route;
+  const { body, lines, begins, isPublic, isShared, method, errors, responses, query, headers, path } = route;
   const common = {
     ...GUARD_ERRORS,
     ...((query || headers || path.includes("{")) && { 400: "The request isn't valid." }),
     ...(!isPublic && {
-      401: "The request doesn't carry the server's token.",
+      401: "The request carries no key of the server's, or one that isn't known.",
+      429: "The key has asked as often in this minute as it may.",
       507: "The store has no room left.",
     }),
+    ...(begins && { 402: "The key has spent its budget for today." }),
     ...(method !== "GET" && KEY_ERRORS),
     ...((body || lines) && BODY_ERRORS),
   };

@@ -1,4 +1,4 @@
-import type { StoreRecord } from "@tare/conversation";
+import type { Asker, StoreRecord } from "@tare/conversation";
 import type { Static, TObject, TProperties, TSchema } from "typebox";
 
 /** A method that routes are made for: `HEAD` is answered as `GET` is. */
@@ -45,6 +45,8 @@ export interface RouteCall<
 > {
   /** The request. If the route declares a body, then that has been read. */
   readonly request: Request;
+  /** Who asks. */
+  readonly asker: Asker;
   /** The path's parameters by name, decoded. */
   readonly path: Path;
   /** What the query says, valid against the route's schemas, defaults filled in. */
@@ -72,7 +74,10 @@ export interface OtherAnswerer {
   /** Whether a request is its own, by its body or the beginning of that; nothing if that doesn't tell. */
   readonly isIts: (body: Uint8Array<ArrayBuffer>) => boolean | undefined;
   /** Answers. Absent bytes: the body is compressed in a way that isn't known here, and unread. Never rejects. */
-  readonly answer: (request: Request, body?: Uint8Array<ArrayBuffer>) => Promise<Response>;
+  readonly answer: (
+    request: Request,
+    asked: { readonly asker: Asker; readonly body?: Uint8Array<ArrayBuffer> | undefined },
+  ) => Promise<Response>;
 }
 
 /** What a route gives. */
@@ -87,8 +92,17 @@ interface Described<M extends Method, P extends string> {
   readonly operationId: string;
   /** What it does, in one sentence. */
   readonly summary: string;
-  /** True if it answers without a token. Default: false. */
+  /** True if it answers without a key. Default: false. */
   readonly isPublic?: boolean;
+  /**
+   * Who may ask: `owner`; who may `approve`; `key`, whoever has one. Of sessions each sees only his own.
+   * Default: guests too, where there are any.
+   */
+  readonly who?: "owner" | "approve" | "key";
+  /** Whether its answer is told once, `Idempotency-Key` or not, because it may be kept nowhere. Default: no. */
+  readonly isToldOnce?: boolean;
+  /** Whether it begins work of the agent's, which a key may not be for, or have no more money for. Default: no. */
+  readonly begins?: boolean;
   /** Schema of each line of a body that is `application/x-ndjson`: the route gets it as text and checks it by itself. */
   readonly lines?: TSchema;
   /** How it tells what goes wrong once the request has found it. Default: as `errorResponse` does. */

@@ -53,15 +53,20 @@ export function tagged<Tag extends string, Kinds extends Readonly<Record<string,
 /** Of a list with more items no faults are told but those of the first wrong item: to find all takes its time. */
 const MAX_SEARCHED = 1_000;
 
+/** The schemas here are our own, and bodies have limits of their own. */
+const OURS = { maxSteps: Infinity };
+
 /** Makes a function that names the faults of a value in one line, or gives nothing for a valid one. */
 export function checker(schema: TSchema, what?: string): (value: unknown) => string | undefined {
   const { properties = {} } = schema as {
     readonly properties?: Readonly<Record<string, { items?: TSchema }>>;
   };
   const valid = Compile(schema);
-  const faultsOf = schemaChecker(schema as JsonSchema, what);
+  const faultsOf = schemaChecker(schema as JsonSchema, what, OURS);
   const lists = Object.entries(properties).flatMap(([name, { items }]) =>
-    items ? [{ name, valid: Compile(items), faultsOf: schemaChecker(items as JsonSchema) }] : []
+    items
+      ? [{ name, valid: Compile(items), faultsOf: schemaChecker(items as JsonSchema, undefined, OURS) }]
+      : []
   );
   return (value) => {
     if (valid.Check(value)) return undefined;

@@ -4,13 +4,14 @@ import type { Content, CountTokens, Message, Tool } from "@tare/messages";
 import type { Archive } from "@tare/prune";
 import type { HolderRequest, SessionRecord, StoreRecord } from "@tare/conversation";
 import type { SessionQuestions } from "../approvals/approvals.ts";
-import { Helpers } from "../helpers/helpers.ts";
+import { Helpers, TurnAccount } from "../helpers/helpers.ts";
 import { toHttpError } from "../http/http_error.ts";
 import { turnPlayer } from "../turns/play_turn.ts";
 import { SessionTools } from "../turns/session_tools.ts";
 import { EventLog } from "./event_log.ts";
 import { SessionHold } from "./hold.ts";
 import { SessionMemory } from "./session_memory.ts";
+import { SessionWarmth } from "./session_warmth.ts";
 import type { SessionPrompt } from "./session_prompt.ts";
 import { type SessionSettings, storedHelper, storedSettings } from "./session_settings.ts";
 import {
@@ -34,17 +35,23 @@ export class Session implements SessionInfo {
   readonly createdAtMs: number;
   readonly settings: SessionSettings;
   readonly parent: SessionInfo["parent"];
+  /** Name of the key with which it was made. Absent: the owner's. */
+  readonly by: string | undefined;
   /** Copies of it that work for it. */
   readonly helpers: Helpers;
   readonly events: EventLog;
   /** Originals of what left the prompt. */
   readonly archive: Archive;
+  /** What keeps its newest prompt in the provider's cache while it waits. */
+  readonly warmth: SessionWarmth;
   readonly #environment: SessionEnvironment;
   readonly #countTokens: CountTokens;
   readonly #memory: SessionMemory;
   readonly #tools: SessionTools;
   readonly #hold: SessionHold;
   #turn: RunningTurn | undefined;
+  /** What the running turn costs. */
+  #account: TurnAccount | undefined;
 
   private constructor(
     record: SessionRecord,
@@ -56,10 +63,12 @@ export class Session implements SessionInfo {
     this.createdAtMs = record.createdAtMs;
     this.settings = storedSettings(record.settings);
     this.parent = parentOf(record);
+    this.by = record.by;
     this.archive = store.archive(id);
     this.events = new EventLog(store, { sessionId: id, last: lastEvent });
     this.helpers = new Helpers(this, { environment, alone: (work) => this.#hold.queued(work) });
-    const own = [...tools, recallTool(this.archive, { countTokens }), this.helpers.tool];
+    const shown = () => this.#memory.prompt.shown;
+    const own = [...tools, recallTool(this.archive, { countTokens, shown }), this.helpers.tool];
     const mayUse = storedHelper(record.settings)?.tools;
     this.#tools = new SessionTools({ given: this.settings.tools, own, source, mayUse });
     this.#environment = environment;
@@ -67,6 +76,12 @@ export class Session implements SessionInfo {
     const parts = { id, settings: this.settings, archive: this.archive, environment, countTokens };
     const { events, helpers } = this;
     this.#memory = new SessionMemory({ ...parts, tools: () => this.tools, events, helpers });
+    this.warmth = new SessionWarmth({
+      ...parts,
+      prompt: () => this.prompt,
+      alone: (work) => this.#hold.alone(work),
+      booked: (cost) => this.#bookPing(cost),
+    });
     this.#hold = new SessionHold({
       ...{ id, environment, events, memory: this.#memory },
       turn: () => this.#turn,
@@ -264,6 +279,7 @@ export class Session implements SessionInfo {
     return this.#hold.alone(async () => {
       if (this.#turn || !when()) return false;
       await this.events.remove();
+      this.warmth.forget();
       this.#hold.goAway();
       return true;
     }, { told: () => false });
@@ -284,8 +300,15 @@ export class Session implements SessionInfo {
     const release = giveBack ?? this.#environment.takeSlot();
     const tenure = this.#hold.tenure();
     try {
+      const account = new TurnAccount();
       const play = turnPlayer({ input, signal: controller.signal, ...given }, {
-        ...{ session: this, environment: this.#environment, countTokens: this.#countTokens, opening },
+        ...{
+          session: this,
+          environment: this.#environment,
+          countTokens: this.#countTokens,
+          opening,
+          account,
+        },
         takeTools: (signal) => this.#tools.take(signal),
         steering: () => tenure.isOwn() ? this.#memory.takeWaiting() : [],
         commit: (events, options) => tenure.run(() => this.#memory.commit(events, options)),
@@ -295,7 +318,12 @@ export class Session implements SessionInfo {
       const done = play()
         .then(({ result: { messages, error, ...end }, ...played }) => {
           if (error !== undefined) onError(error);
-          const committed = (waiting: readonly Content[]) => this.#release({ waiting });
+          const committed = (waiting: readonly Content[]) => {
+            this.#release({
+              waiting,
+              ended: () => this.warmth.rests(end, messages, this.parent !== undefined),
+            });
+          };
           return tenure.run(() => this.#memory.end({ ...played, end, messages }, { opening, committed }));
         })
         .catch((error) => {
@@ -310,7 +338,12 @@ export class Session implements SessionInfo {
         })
         .then(() => ({ ...outcome, messages: this.history.length }))
         .finally(release);
-      this.#turn = { before, cancel: () => controller.abort(), done };
+      const cancel = () => {
+        controller.abort();
+        this.warmth.goesOn();
+      };
+      this.#turn = { before, cancel, done };
+      this.#account = account;
       this.#environment.changed(this);
       return this.#turn;
     } catch (error) {
@@ -319,9 +352,27 @@ export class Session implements SessionInfo {
     }
   }
 
+  /** What a ping cost is paid for by the turn that runs. */
+  #bookPing(cost: TurnLedger): void {
+    if (this.#account) this.#account.pinged(cost);
+    else this.#environment.keys?.paid(this.by, cost.usd ?? 0);
+    const store = this.#memory.pinged(cost, { inTurn: this.#account !== undefined });
+    this.#hold.alone(store, { told: () => {} })
+      .catch((error) => this.#environment.onError?.(error));
+  }
+
   /** Nothing runs any more. What waits enters the next turn. */
-  #release({ failure, waiting = [] }: { failure?: unknown; waiting?: readonly Content[] }): void {
+  #release(
+    { failure, waiting = [], ended = () => this.warmth.goesOn() }: {
+      readonly failure?: unknown;
+      readonly waiting?: readonly Content[];
+      /** Keeps warm what is worth it. Default: what was asked is gone on with elsewhere, or not at all. */
+      readonly ended?: () => void;
+    },
+  ): void {
     this.#turn = undefined;
+    this.#account = undefined;
+    ended();
     this.#memory.rest(waiting);
     // Whoever follows a turn that asks sees it go on.
     if (failure === undefined && this.questions.length > 0) this.events.open();

@@ -1,4 +1,4 @@
-import { addLedgers, type LoopEvent, type TurnEnd } from "@tare/loop";
+import { addLedgers, EMPTY_LEDGER, type LoopEvent, type TurnEnd, type TurnLedger } from "@tare/loop";
 import { type Content, firstWords, type Message, personsWords } from "@tare/messages";
 import { pinsAfter, type StoreRecord } from "@tare/conversation";
 import {
@@ -96,8 +96,10 @@ export class SessionMemory {
     const read = { store, tools: tools(), instructions: settings.instructions, end };
     const { rebuilt, links, recovery, waiting, runningAfter } = await readHistory(id, read);
     const stored = await readStored(id, store);
-    const { days, promptTokens, asks } = stored;
-    const totals = { ledger: rebuilt.ledger, turns: rebuilt.turns, days, promptTokens, asks };
+    const { days, promptTokens, pinged, asks } = stored;
+    // No event tells of what wasn't a turn's.
+    const ledger = pinged ? addLedgers(rebuilt.ledger, pinged) : rebuilt.ledger;
+    const totals = { ledger, turns: rebuilt.turns, days, promptTokens, asks, ...(pinged && { pinged }) };
     const records = this.#states({ totals, steering: [] });
     if (isLate) events.mend(recovery, recovery.length === 0 ? [] : records);
     else if (recovery.length > 0 || end && end !== INTERRUPTED) await events.append(recovery, { records });
@@ -209,12 +211,15 @@ export class SessionMemory {
     prompt.book(events);
     const { promptTokens } = events.findLast((event) => event.type === "step_end")?.usage ?? before;
     const totals = { ...before, ...ended, days: prompt.days, promptTokens };
-    const { values, stored } = settled ? prompt.unstored() : { values: {}, stored: () => {} };
+    const { records, stored } = settled ? prompt.unstored() : { records: [], stored: () => {} };
     const isChanged = ended !== undefined || totals.days !== before.days;
     const heard = events.filter(({ type }) => type === "user_message").length;
     const steering = this.#waiting.slice(heard);
     await this.#append(events, {
-      records: this.#states({ ...values, ...(isChanged && { totals }), ...(heard > 0 && { steering }) }),
+      records: [
+        ...records,
+        ...this.#states({ ...(isChanged && { totals }), ...(heard > 0 && { steering }) }),
+      ],
       committed: () => {
         stored();
         this.#totals = totals;
@@ -223,6 +228,36 @@ export class SessionMemory {
         committed?.();
       },
     });
+  }
+
+  /**
+   * Takes note of what a ping of the newest request cost: gives what stores it. What no turn pays for the session does, and
+   * the turn that goes on once it is answered.
+   */
+  pinged(cost: TurnLedger, { inTurn }: { readonly inTurn: boolean }): () => Promise<void> {
+    const prompt = this.#prompt;
+    return async () => {
+      // What was read again since knows nothing of it.
+      if (prompt !== this.#prompt) return;
+      const { records, stored } = prompt.unstored();
+      const { ledger, pinged = EMPTY_LEDGER, asks } = this.#totals;
+      const totals = {
+        ...this.#totals,
+        days: prompt.days,
+        ...(!inTurn && {
+          ledger: addLedgers(ledger, cost),
+          pinged: addLedgers(pinged, cost),
+          ...(asks && { asks: { ...asks, spent: addLedgers(asks.spent, cost) } }),
+        }),
+      };
+      await this.#append([], {
+        records: [...records, ...this.#states({ totals })],
+        committed: () => {
+          stored();
+          this.#totals = totals;
+        },
+      });
+    };
   }
 
   /**

@@ -1,5 +1,20 @@
-import { Conversation, inSlices, type Store } from "@tare/conversation";
-import { type CallReport, reportCall, type SeenConversation, sumsOfCall } from "@tare/conversation/report";
+import {
+  Conversation,
+  inSlices,
+  JsonPacker,
+  readPacked,
+  type Store,
+  type StoreRecord,
+} from "@tare/conversation";
+import {
+  type CallReport,
+  reportCall,
+  type SeenConversation,
+  sumsOfCall,
+  sumsOfOutcome,
+  sumsOfPing,
+  sumsOfWarmth,
+} from "@tare/conversation/report";
 import {
   addUsage,
   contentText,
@@ -10,6 +25,7 @@ import {
   type Model,
   type ModelRequest,
   type Rewrite,
+  sameJson,
   type Tool,
   type ToolDefinition,
   transcribe,
@@ -17,9 +33,13 @@ import {
 } from "@tare/messages";
 import type {
   History,
+  Idle,
   LedgerEntry,
   NewPin,
   Pin,
+  Ping,
+  PingEntry,
+  PingSent,
   PromptCall,
   Quote,
   Rates,
@@ -40,14 +60,17 @@ import {
   type SessionEvent,
   type SessionNeeds,
   type SessionTotals,
+  stateRecords,
   type TurnPrompt,
   windowOf,
 } from "./session_types.ts";
 
 /** What is stored of a session beside its events. */
-interface StoredPrompt extends Pick<SessionTotals, "days" | "promptTokens" | "asks">, PromptState {
+interface StoredPrompt extends Pick<SessionTotals, "days" | "promptTokens" | "pinged" | "asks">, PromptState {
   /** What the user said first. */
   readonly title: string;
+  /** References of the texts that hold most of its `context`. */
+  readonly packed: ReadonlySet<string>;
 }
 
 /** What of it changes with the prompt. */
@@ -66,13 +89,19 @@ export async function readStored(id: string, store: Store): Promise<StoredPrompt
     ["context", "pins", "tools", "totals", "title"].map((name) => store.readState(id, name)),
   );
   // What was stored is what a session has made.
-  const { days, promptTokens, asks } = { ...NO_TURNS, ...totals as Partial<SessionTotals> | undefined };
+  const { days, promptTokens, pinged, asks } = {
+    ...NO_TURNS,
+    ...totals as Partial<SessionTotals> | undefined,
+  };
+  const { value, refs } = await readPacked(context, (refs) => store.readTexts(id, refs));
   return {
-    context,
+    context: value,
+    packed: refs,
     pins: (pins ?? []) as readonly Pin[],
     tools: tools as OfferState | undefined,
     days,
     promptTokens,
+    pinged,
     asks,
     title: (title ?? "") as string,
   };
@@ -97,6 +126,9 @@ export class SessionPrompt implements TurnPrompt {
   readonly #conversation: Conversation;
   #stored: PromptState;
   #told: OfferState | undefined;
+  readonly #packer = new JsonPacker();
+  /** References of what is in the store of the prompt's state. */
+  readonly #packed: Set<string>;
   /** How the last turn offered its tools. */
   #offer: ToolOffer | undefined;
   /** Every tool that was offered once, by name: its results may still be there when it has gone. */
@@ -105,11 +137,11 @@ export class SessionPrompt implements TurnPrompt {
   /** The prompt as it was stored. */
   constructor(options: SessionPromptOptions) {
     const { id, environment, settings: { model }, archive, countTokens, stored } = options;
-    const { policy, mechanisms, forget, truncateTokens, alwaysFull, triggers } = environment;
+    const { policy, mechanisms, forget, proof, truncateTokens, alwaysFull, triggers } = environment;
     const { context, title, pins, days } = stored;
     this.#options = options;
     const prompts = promptSession({
-      ...{ policy, mechanisms, forget, truncateTokens, alwaysFull, triggers },
+      ...{ policy, mechanisms, forget, proof, truncateTokens, alwaysFull, triggers },
       windowTokens: () => windowOf(environment, model),
       assumesWindow: () => environment.assumesWindow?.(model) ?? false,
       ...{ archive, countTokens, inSlices, state: context },
@@ -123,6 +155,7 @@ export class SessionPrompt implements TurnPrompt {
       state: { title, model, pins, days },
     });
     this.#told = stored.tools;
+    this.#packed = new Set(stored.packed);
     this.#stored = this.#state;
   }
 
@@ -144,6 +177,16 @@ export class SessionPrompt implements TurnPrompt {
   /** What of the prompt a restart needs to know. */
   get state(): unknown {
     return this.#conversation.prompt.state;
+  }
+
+  /** Tokens of what its newest call sent, counted here; zero before the first. */
+  get promptTokens(): number {
+    return this.#conversation.state.figures?.promptTokens ?? 0;
+  }
+
+  /** The messages that its newest call sent; none before the first. */
+  get shown(): readonly Message[] {
+    return this.#conversation.newest?.view.messages ?? [];
   }
 
   /** Whether all that a restart needs to know of it is stored. */
@@ -169,8 +212,28 @@ export class SessionPrompt implements TurnPrompt {
     return this.#conversation.sent(usage, view);
   }
 
+  cacheKey(messages: readonly Message[]): string {
+    return this.#conversation.cacheKey(messages);
+  }
+
   rejected(words: string, view: SessionView): void {
     this.#conversation.rejected(words, view);
+  }
+
+  /** The next ping that keeps what was sent last warm; nothing if that is to lapse. */
+  nextPing(idle: Idle): Ping | undefined {
+    return this.#conversation.nextPing(idle);
+  }
+
+  /** Takes note of a ping that was answered. */
+  pinged(sent: PingSent): PingEntry {
+    return this.#conversation.pinged(sent);
+  }
+
+  /** Takes note of what a ping came to. */
+  bookPing(entry: PingEntry): void {
+    const { environment, settings: { model } } = this.#options;
+    this.#conversation.book(sumsOfPing(entry, ratesOf(environment, model)), entry.atMs);
   }
 
   /** What the user said first has become known. */
@@ -189,10 +252,21 @@ export class SessionPrompt implements TurnPrompt {
     bookCalls(this.#conversation, events, { rates: ratesOf(environment, model), nowMs: this.#now() });
   }
 
-  /** What isn't stored yet, by name, to be stored together, and what to call once it is. */
-  unstored(): { readonly values: Partial<PromptState>; readonly stored: () => void } {
-    const [values, now] = [this.#changed, this.#state];
-    return { values, stored: () => this.#stored = now };
+  /** What stores what isn't stored yet, and what to call once it is. */
+  unstored(): { readonly records: readonly StoreRecord[]; readonly stored: () => void } {
+    const { id: sessionId } = this.#options;
+    const [changed, now] = [this.#changed, this.#state];
+    const { value, texts } = this.#packer.pack(changed.context, this.#packed);
+    return {
+      records: [
+        ...texts.map((text): StoreRecord => ({ type: "archive", sessionId, ...text })),
+        ...stateRecords(sessionId, { ...changed, ...("context" in changed && { context: value }) }),
+      ],
+      stored: () => {
+        this.#stored = now;
+        for (const { ref } of texts) this.#packed.add(ref);
+      },
+    };
   }
 
   /** What a session knows that goes on from the first `length` messages, with an archive that holds what this one's does. */
@@ -260,12 +334,27 @@ export class SessionPrompt implements TurnPrompt {
     return listed.map(({ definition }) => definition);
   }
 
+  /** Tools in the order and spelling in which they first came: servers of tools may list them otherwise when asked again. */
+  #steady(tools: readonly Tool[]): readonly Tool[] {
+    const names = Object.keys(this.#known);
+    const placeOf = ({ definition }: Tool) => {
+      const place = names.indexOf(definition.function.name);
+      return place < 0 ? names.length : place;
+    };
+    return tools.toSorted((a, b) => placeOf(a) - placeOf(b)).map((tool) => {
+      const { definition } = this.#known[tool.definition.function.name] ?? tool;
+      const isSpelledOtherwise = definition !== tool.definition && sameJson(definition, tool.definition);
+      return isSpelledOtherwise ? { ...tool, definition } : tool;
+    });
+  }
+
   #offerOf(tools: readonly Tool[], mayTell: boolean): ToolOffer {
     const { environment, settings: { model }, countTokens } = this.#options;
     const { alwaysFull, mechanisms } = environment;
+    const steady = this.#steady(tools);
     // What is said of them is known from now on.
-    for (const tool of tools) this.#known[tool.definition.function.name] = tool;
-    return offerTools(tools, this.#told, {
+    for (const tool of steady) this.#known[tool.definition.function.name] = tool;
+    return offerTools(steady, this.#told, {
       ...{ alwaysFull, countTokens, mayTell },
       windowTokens: windowOf(environment, model),
       mayDefer: mechanisms?.schemas,
@@ -275,7 +364,12 @@ export class SessionPrompt implements TurnPrompt {
 }
 
 /** The events that say what was called. */
-export const CALL_EVENTS: readonly SessionEvent["type"][] = ["turn_start", "context_rewritten", "step_end"];
+export const CALL_EVENTS: readonly SessionEvent["type"][] = [
+  "turn_start",
+  "context_rewritten",
+  "step_end",
+  "approval_asked",
+];
 
 /**
  * The model calls of a session, the oldest first, by its events. What was rewritten for a call that failed stands at the
@@ -285,7 +379,9 @@ export function callsOf(events: Iterable<SessionEvent>, rates: Rates): CallRepor
   const calls: CallReport[] = [];
   let turn = 0;
   let rewrites: Rewrite[] = [];
+  let afterQuestion = false;
   for (const event of events) {
+    if (event.type === "approval_asked") afterQuestion = true;
     if (event.type === "turn_start" && (event.input !== undefined || turn === 0)) turn++;
     if (event.type === "context_rewritten") {
       const { type: _type, step: _step, ...rewrite } = event;
@@ -298,8 +394,10 @@ export function callsOf(events: Iterable<SessionEvent>, rates: Rates): CallRepor
     const number = calls.length + 1;
     // What the context hook says of a call is what its prompt session keeps.
     const ledger = event.ledger as LedgerEntry | undefined;
-    calls.push(reportCall(usage, { number, at, turn, purpose: "turn", ledger, rates, cost, rewrites }));
+    const told = { number, at, turn, purpose: "turn", afterQuestion };
+    calls.push(reportCall(usage, { ...told, ledger, rates, cost, rewrites }));
     rewrites = [];
+    afterQuestion = false;
   }
   return calls;
 }
@@ -314,6 +412,12 @@ function bookCalls(
     conversation.book(sumsOfCall(call), call.at === null ? nowMs : Date.parse(call.at));
   }
   for (const event of events) {
+    if (event.type === "step_end") {
+      const { said = [], warmth } = event.ledger as LedgerEntry | undefined ?? {};
+      const atMs = event.atMs ?? nowMs;
+      for (const one of said) conversation.book(sumsOfOutcome(one), atMs, { tool: one.tool });
+      if (warmth) conversation.book(sumsOfWarmth({ warmth }), atMs);
+    }
     if (event.type !== "turn_end") continue;
     const savedTokens = Object.values(event.ledger.saved).reduce((sum, tokens) => sum + tokens, 0);
     conversation.book({ savedTokens }, nowMs);

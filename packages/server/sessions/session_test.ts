@@ -1,6 +1,6 @@
 import { assertEquals, assertRejects } from "@std/assert";
 import { contentText, type Model } from "@tare/messages";
-import { memoryStore, StoreError } from "@tare/conversation";
+import { memoryStore, readPacked, StoreError, type StoreRecord } from "@tare/conversation";
 import { HttpError } from "../http/http_error.ts";
 import { scriptedModel, silentModel, UNREPORTED } from "../fixture_test.ts";
 import {
@@ -185,7 +185,9 @@ Deno.test("Session.start() stores edits before the request that relies on them",
       ({ id, type: "function", function: { name: "read", arguments: args } }) as const;
     const inner = scriptedModel([..."abcdef"].map((id) => ({ tool_calls: [call(id)] })), UNREPORTED);
     const model: Model = async function* (request) {
-      const stored = editsOf(await store.readState(session.id, "context"));
+      const { id } = session;
+      const packed = await store.readState(id, "context");
+      const stored = editsOf((await readPacked(packed, (refs) => store.readTexts(id, refs))).value);
       counts.push([stored.length, editsOf(session.prompt.state).length]);
       yield* inner(request);
     };
@@ -198,21 +200,25 @@ Deno.test("Session.start() stores edits before the request that relies on them",
 
 Deno.test("Session.start() stores an edit and tells of it in one write", async () => {
   const told: boolean[] = [];
-  let edits = 0;
-  const store = watchedStore((records) => {
-    for (const record of records) {
-      if (record.type !== "state" || record.name !== "context") continue;
-      const { edits: stored } = record.value as { readonly edits: readonly unknown[] };
-      if (stored.length > edits) {
-        edits = stored.length;
-        const events = records.flatMap((one) => one.type === "events" ? one.events : []);
-        told.push(events.some(({ type }) => type === "context_rewritten"));
-      }
-    }
-  });
+  const commits: (readonly StoreRecord[])[] = [];
+  const store = watchedStore((records) => void commits.push(records));
   const player = new Player();
   const session = await makeSession(scriptedSessions({ store, tools: player.tools }));
   await player.play(session, "q", [{ ...QUIET, calls: [{ ...READ, size: 40_000 }] }, QUIET]);
+  const texts = new Map<string, string>();
+  let edits = 0;
+  for (const records of commits) {
+    for (const record of records) if (record.type === "archive") texts.set(record.ref, record.content);
+    const packed = records.find((record) => record.type === "state" && record.name === "context");
+    if (packed?.type !== "state") continue;
+    const { value } = await readPacked(packed.value, () => Promise.resolve(texts));
+    const { edits: stored } = value as { readonly edits: readonly unknown[] };
+    if (stored.length > edits) {
+      edits = stored.length;
+      const events = records.flatMap((one) => one.type === "events" ? one.events : []);
+      told.push(events.some(({ type }) => type === "context_rewritten"));
+    }
+  }
   assertEquals(told, [true]);
 });
 

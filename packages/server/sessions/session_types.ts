@@ -28,7 +28,7 @@ import {
 } from "@tare/planner";
 import type { PolicyOptions } from "@tare/planner/policies";
 import type { Days } from "@tare/conversation/report";
-import type { SessionRecord, Store, StoredEvent, StoreRecord } from "@tare/conversation";
+import type { Keys, SessionRecord, Store, StoredEvent, StoreRecord, Warmth } from "@tare/conversation";
 import type { Telemetry } from "@tare/conversation/telemetry";
 import type { Archive } from "@tare/prune";
 import type { ApprovalRule } from "../approvals/rules.ts";
@@ -38,6 +38,8 @@ import { type Budget, type CreateSession, type SessionSettings, storedHelper } f
 
 /** What the sessions of a server share. */
 export interface SessionOptions extends PolicyOptions {
+  /** What sessions cost counts for the keys with which they were made. Default: for nobody. */
+  readonly keys?: Pick<Keys, "spent" | "paid">;
   /** Model of sessions that name none. */
   readonly defaultModel: string;
   /** System message of sessions that bring none. Default: `DEFAULT_INSTRUCTIONS`. */
@@ -84,6 +86,11 @@ export interface SessionOptions extends PolicyOptions {
     /** Calls back after so many milliseconds, until the function that it returns is called. Default: the real time. */
     readonly after?: (ms: number, work: () => void) => () => void;
   };
+  /**
+   * What keeps the newest prompt of each session in its provider's cache while the session waits; it is closed with the
+   * sessions. Default: while a turn is under way alone. `off`: nothing is kept warm.
+   */
+  readonly keepWarm?: Warmth | "off";
   /** A sentence that every turn starts with, as a warning. Default: none. */
   readonly notice?: string;
   /** Tells of turns, model calls and tools. Default: nobody does. */
@@ -128,6 +135,8 @@ export function askedModel(options: SessionOptions, model: string): AskedModel {
 
 /** What a session works in. */
 export interface SessionEnvironment extends SessionOptions {
+  /** What keeps prompts warm; nothing if nothing does. */
+  readonly warmth: Warmth | undefined;
   /** Takes one of the turns that may run at once, over all sessions; gives what gives it back. @throws {HttpError} 429 */
   readonly takeSlot: () => () => void;
   /** Gives the session of this id, to play a turn in it. */
@@ -191,6 +200,8 @@ export interface SessionTotals {
   readonly days: Days;
   /** Tokens of the newest call's prompt; absent before the first. */
   readonly promptTokens?: number | undefined;
+  /** Of the ledger, what pings cost while no turn ran; absent if there were none. */
+  readonly pinged?: TurnLedger | undefined;
   /** The turn that goes on once what it asks is answered; absent if nothing is asked. */
   readonly asks?: WaitingTurn | undefined;
 }
@@ -212,8 +223,10 @@ export function parentOf({ parent, settings }: SessionRecord): HelperParent | un
 }
 
 /** What clients are told of a session. */
-export interface SessionInfo extends Omit<SessionTotals, "asks"> {
+export interface SessionInfo extends Omit<SessionTotals, "asks" | "pinged"> {
   readonly id: string;
+  /** Name of the key with which it was made. Absent: the owner's. */
+  readonly by?: string | undefined;
   /** When it was made, in milliseconds since the epoch. */
   readonly createdAtMs: number;
   readonly settings: SessionSettings;
@@ -241,6 +254,8 @@ export interface NewSession extends CreateSession {
 
 /** How sessions are made. */
 export interface CreateOptions {
+  /** Name of the key with which they are made. Default: the owner's. */
+  readonly by?: string | undefined;
   /** Records that are committed with them. Default: none. */
   readonly keep?: (made: readonly SessionInfo[]) => readonly StoreRecord[];
 }
@@ -331,6 +346,8 @@ export type SessionEvent =
     readonly always?: true;
     /** Who said so: a person; or the time was over, or the user went on with a message, or cancelled. */
     readonly by: "person" | "time" | "message" | "cancel";
+    /** Of a person: the name of the key, `owner` for the owner's. */
+    readonly key?: string;
   };
 
 /** An event with its number in the session, from 1. */
@@ -370,6 +387,8 @@ export interface TurnPrompt extends Pick<PromptSession, "view" | "sent"> {
   readonly offerTools: (tools: readonly Tool[], history: readonly Message[]) => ToolOffer;
   /** Whether all that a restart needs to know of it is stored. */
   readonly isStored: boolean;
+  /** Names the conversation, which goes on with these messages, for caches that are found by a name. */
+  readonly cacheKey: (messages: readonly Message[]) => string;
   /** Takes note of a call whose prompt the provider refused as too long, in these words. */
   readonly rejected: (words: string, view: SessionView) => void;
 }

@@ -1,4 +1,4 @@
-import type { ListedSession } from "@tare/conversation";
+import { type ListedSession, Warmth } from "@tare/conversation";
 import {
   Accounts,
   type CallReport,
@@ -79,6 +79,7 @@ export class Sessions {
   readonly #admitting = new Queue();
   readonly #warnings = new ToldWarnings();
   readonly #approvals: ApprovalTimers;
+  readonly #warmth: Warmth | undefined;
   /** Sessions that others wait for and that couldn't be given back. */
   readonly #unsettled = new Set<WatchedSession>();
   readonly #settling = new Queue();
@@ -89,7 +90,8 @@ export class Sessions {
   constructor(options: SessionOptions) {
     this.#options = options;
     this.slots = new TurnSlots(options.maxRunningTurns ?? 100);
-    const { now = Date.now, onError = () => {}, approvals: { after = later } = {} } = options;
+    const { now = Date.now, onError = () => {}, approvals: { after = later } = {}, keepWarm } = options;
+    this.#warmth = keepWarm === "off" ? undefined : keepWarm ?? new Warmth({ now, onError });
     this.#approvals = new ApprovalTimers({ sessions: this, now, after, onError });
     options.store.shared?.listen({
       asked: (request) => void this.#find(request.sessionId)?.asked(request),
@@ -105,11 +107,12 @@ export class Sessions {
    */
   create(
     wanted: readonly NewSession[],
-    { keep = () => [] }: CreateOptions = {},
+    { keep = () => [], by }: CreateOptions = {},
   ): Promise<readonly SessionInfo[]> {
     const { store, now = Date.now } = this.#options;
     const made = wanted.map(({ messages = [], ...settings }) => ({
       id: crypto.randomUUID(),
+      by,
       createdAtMs: now(),
       settings: this.#fillIn(settings),
       title: firstWords(messages.map(personsWords).find((words) => words !== "")),
@@ -186,6 +189,8 @@ export class Sessions {
       readonly limit: number;
       readonly after?: string;
       readonly search?: string;
+      /** Only those made with the key of this name. Default: all. */
+      readonly by?: string | undefined;
       /** Whether the sessions of helpers are among them. Default: yes. */
       readonly forks?: boolean;
     },
@@ -208,13 +213,19 @@ export class Sessions {
   }
 
   /** What was saved today and in all. None of these sessions is left as it is, to compare with. */
-  async overview(): Promise<Overview> {
+  async overview(by?: string): Promise<Overview> {
     const { now = Date.now } = this.#options;
     const accounts = new Accounts();
-    for await (const { totals } of this.#all()) {
+    const ids = new Set<string>();
+    for await (const { id, totals } of this.#all(by)) {
       accounts.begin("planned", (totals as SessionTotals | undefined)?.days);
+      if (by !== undefined) ids.add(id);
     }
-    return accounts.overview(now(), this.#warnings.list);
+    const warnings = this.#warnings.list;
+    return accounts.overview(
+      now(),
+      by === undefined ? warnings : warnings.filter(({ session }) => ids.has(session)),
+    );
   }
 
   /** How much a prompt of a session may hold, in tokens. */
@@ -223,8 +234,8 @@ export class Sessions {
   }
 
   /** What each session came to, by day and model. @throws {StoreError} */
-  async *spending(): AsyncGenerator<SpendingSession, void> {
-    for await (const { id, totals, title = "", settings } of this.#all()) {
+  async *spending(by?: string): AsyncGenerator<SpendingSession, void> {
+    for await (const { id, totals, title = "", settings } of this.#all(by)) {
       const { days } = { ...NO_TURNS, ...totals as SessionTotals | undefined };
       const { model } = storedSettings(settings);
       yield { id, kind: "agent", title: title as string, model, agent: OWN_AGENT, days };
@@ -318,6 +329,7 @@ export class Sessions {
   /** Cancels every running turn and waits until they have ended. What is asked waits for the next process. */
   async close(): Promise<void> {
     this.#isClosed = true;
+    this.#warmth?.close();
     await Promise.all(
       this.#inMemory().map(async (session) => {
         // Who has read a turn's end may start the next at once.
@@ -331,12 +343,13 @@ export class Sessions {
   }
 
   /** All sessions, without loading them. */
-  async *#all(): AsyncGenerator<ListedSession, void> {
+  async *#all(by?: string): AsyncGenerator<ListedSession, void> {
     const { store } = this.#options;
-    for (let page = await store.listSessions({ kind: "agent", limit: PAGE }); page.length > 0;) {
+    const which = { kind: "agent", limit: PAGE, by } as const;
+    for (let page = await store.listSessions(which); page.length > 0;) {
       yield* page;
       if (page.length < PAGE) return;
-      page = await store.listSessions({ kind: "agent", limit: PAGE, after: page.at(-1)!.id });
+      page = await store.listSessions({ ...which, after: page.at(-1)!.id });
     }
   }
 
@@ -430,6 +443,7 @@ export class Sessions {
     if (record?.kind !== "agent") throw sessionNotFound(id);
     const session = await Session.load(record, {
       ...this.#options,
+      warmth: this.#warmth,
       takeSlot: () => this.slots.take(),
       open: (id) => this.open(id),
       admit: (count, commit) => this.#admit(count, commit),
@@ -456,10 +470,11 @@ export class Sessions {
 
   /** A session of the agent in a list of the store, as its clients see it. */
   describe({ lastEvent, totals, title = "", isHeld = false, ...record }: ListedSession): SessionInfo {
-    const { id, createdAtMs } = record;
+    const { id, by, createdAtMs } = record;
     const { turns, ledger, days, promptTokens } = { ...NO_TURNS, ...totals as SessionTotals | undefined };
     return {
       id,
+      by,
       createdAtMs,
       settings: storedSettings(record.settings),
       parent: parentOf(record),

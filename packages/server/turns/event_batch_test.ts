@@ -137,7 +137,7 @@ Deno.test("while a view takes its time, what has happened is shown without the p
   await done;
   assertEquals(commits.slice(-3), [
     "tool_result step_end step_start (totals)",
-    "context_rewritten context_rewritten (context)",
+    "context_rewritten context_rewritten archive (context)",
     "assistant_message step_end turn_end (context) (totals)",
   ]);
 });

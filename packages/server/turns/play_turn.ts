@@ -10,12 +10,12 @@ import {
   type TurnLedger,
   type TurnResult,
 } from "@tare/loop";
-import type { Model, Tool, ToolDefinition } from "@tare/messages";
+import type { AssistantMessage, Model, Tool, ToolDefinition } from "@tare/messages";
 import { callCost, type PromptCall, PromptTooLong, type Rates } from "@tare/planner";
 import { CANNOT_ASK, type Opening } from "../approvals/approvals.ts";
 import { allowingAsked, judgeBy } from "../approvals/rules.ts";
-import { DELEGATE_TOOL, type Helpers, TurnAccount } from "../helpers/helpers.ts";
-import { HttpError } from "../http/http_error.ts";
+import { DELEGATE_TOOL, type Helpers, type TurnAccount } from "../helpers/helpers.ts";
+import { HttpError, refusedBy } from "../http/http_error.ts";
 import type { Budget, SessionSettings } from "../sessions/session_settings.ts";
 import {
   type AskedEvent,
@@ -27,6 +27,7 @@ import {
   type TurnPrompt,
   type TurnRequest,
 } from "../sessions/session_types.ts";
+import type { SessionWarmth } from "../sessions/session_warmth.ts";
 import type { TakenTools } from "./session_tools.ts";
 import { tracedTurn } from "./traced_turn.ts";
 
@@ -52,11 +53,16 @@ interface Stage extends Required<Pick<RunTurnOptions, "takeTools" | "countTokens
   readonly session: Required<Pick<RunTurnOptions, "prompt" | "history">> & {
     readonly id: string;
     readonly parent: SessionInfo["parent"];
+    /** Name of the key that pays for it. */
+    readonly by: string | undefined;
     readonly settings: SessionSettings;
     /** What it has cost so far. */
     readonly ledger: TurnLedger;
     readonly helpers: Pick<Helpers, "begin">;
+    readonly warmth: TurnWarmth;
   };
+  /** Counts what the turn costs. */
+  readonly account: TurnAccount;
   /** What the turn begins with. */
   readonly opening: Opening;
   /**
@@ -68,10 +74,10 @@ interface Stage extends Required<Pick<RunTurnOptions, "takeTools" | "countTokens
 /** Makes the function that plays a turn: see {@linkcode runTurn}. @throws what the model's port throws for a model that can't be had. */
 export function turnPlayer(
   { input, signal, unattended, payer, tools, clientTools = [], settings, ...asked }: AskedTurn,
-  { session, environment, opening, assertOwn, takeTools, ...more }: Stage,
+  { session, environment, opening, account, assertOwn, takeTools, ...more }: Stage,
 ): () => Promise<PlayedTurn> {
-  const { limits = {}, notice, now = Date.now, clock, approvals = {}, telemetry } = environment;
-  const { settings: own } = session;
+  const { limits = {}, notice, now = Date.now, clock, approvals = {}, telemetry, keys } = environment;
+  const { settings: own, by, parent } = session;
   const { model: modelName } = own;
   const { answered, always, budget: turn = {}, spent } = opening;
   const { rules = [], workspace = "/" } = approvals;
@@ -80,11 +86,14 @@ export function turnPlayer(
   const judge = payer?.judge ?? (mayAll ? allowingAsked(usual) : usual);
   const rates = ratesOf(environment, modelName);
   const measure = { before: session.ledger, spent, model: modelName, rates };
+  const unpriced = rates.price ? undefined : keys?.spent(by, false);
+  if (unpriced) throw refusedBy(unpriced);
   const overOwn = overBudget({ turn, session: own.budget }, measure);
   const most = Math.min(asked.maxOutputTokens ?? Infinity, limits.maxOutputTokens ?? Infinity);
-  const model = environment.model(modelName);
-  const account = new TurnAccount();
+  const { warmth } = session;
+  const model = tellingKeepable(environment.model(modelName), warmth);
   let taken: readonly Tool[] = [];
+  let paidUsd = 0;
   const options:
     & Omit<RunTurnOptions, "prompt" | "history">
     & Required<Pick<RunOptions, "clientTools" | "overBudget">> = {
@@ -96,7 +105,7 @@ export function turnPlayer(
       ...(settings && { settings }),
       ...(unattended && { cannotAsk: CANNOT_ASK }),
       ...(clock && { clock }),
-      ...{ clientTools, answered, judge, modelName, notice, now },
+      ...{ clientTools, answered, judge, modelName, notice, now, warmth },
       model: assertOwn ? ownModel(model, assertOwn) : model,
       async takeTools(signal) {
         const found = tools ? { tools, warnings: [] } : await takeTools(signal);
@@ -104,16 +113,19 @@ export function turnPlayer(
         return { ...found, tools: taken };
       },
       costOf: (usage) => callCost(usage, rates),
-      overBudget: (ledger) => overOwn(ledger) ?? payer?.overBudget(),
+      overBudget: (ledger) => overOwn(ledger) ?? payer?.overBudget() ?? keys?.spent(by)?.message,
       spent(own) {
         const sum = account.spent(own);
         payer?.note(sum);
+        // What a helper costs is among its parent's.
+        if (!parent) keys?.paid(by, (sum.usd ?? 0) - paidUsd);
+        paidUsd = sum.usd ?? 0;
         return sum;
       },
     };
   session.helpers.begin({ ...options, account, tools: () => taken });
   return () => {
-    const { id: conversation, parent, prompt, history } = session;
+    const { id: conversation, prompt, history } = session;
     const all = { ...options, prompt, history };
     if (!telemetry?.isOn) return runTurn(all);
     const agent = parent ? "helper" : "tare";
@@ -124,6 +136,14 @@ export function turnPlayer(
 
 /** What a helper does is judged call by call. */
 const HARMLESS = [DELEGATE_TOOL.function.name];
+
+/** What keeps a session warm, as its turns see it. */
+type TurnWarmth = Pick<SessionWarmth, "made" | "learns" | "waitsForCalls" | "goesOn">;
+
+/** A model that tells how its newest prompt is kept in the cache. */
+function tellingKeepable(model: Model, warmth: TurnWarmth): Model {
+  return (request) => model({ ...request, keepable: (prompt) => warmth.made(prompt) });
+}
 
 /** A model that is asked only as long as this doesn't throw. */
 function ownModel(model: Model, assertOwn: () => void): Model {
@@ -156,6 +176,8 @@ interface RunTurnOptions extends Omit<RunOptions, "context" | "tools" | "unliste
   readonly notice?: string | undefined;
   /** The time in milliseconds since the epoch. */
   readonly now: () => number;
+  /** Keeps the newest prompt warm while calls run. */
+  readonly warmth: TurnWarmth;
   /** Commits what has happened; with what is settled also what has changed of the prompt session's state. */
   readonly commit: CommitEvents;
 }
@@ -172,7 +194,8 @@ interface RunTurnOptions extends Omit<RunOptions, "context" | "tools" | "unliste
  * @throws what `commit` throws, and bugs.
  */
 async function runTurn(
-  { prompt, modelName, notice, now, commit, takeTools, clock = systemClock, ...options }: RunTurnOptions,
+  { prompt, modelName, notice, now, warmth, commit, takeTools, clock = systemClock, ...options }:
+    RunTurnOptions,
 ): Promise<PlayedTurn> {
   const { tools, warnings: missing } = await takeTools(options.signal);
   const { listed, unlisted, notice: told, deferred } = prompt.offerTools(tools, options.history);
@@ -183,6 +206,11 @@ async function runTurn(
   // With it is stored what it tells, so that no crash tells it twice.
   if (told) await batch.settle();
   const warnings = notice === undefined ? missing : [notice, ...missing];
+  const waitsForCalls = (calls: AssistantMessage["tool_calls"]) => {
+    if (calls?.length) warmth.waitsForCalls(calls);
+  };
+  // What was asked for runs before the model is called.
+  waitsForCalls(options.answered?.map(({ call }) => call));
   let step = 1;
   let answeredAtMs = now();
   const asked: AskedEvent[] = [];
@@ -199,6 +227,7 @@ async function runTurn(
       tools: listed,
       unlisted,
       async context({ messages, tools, turnStart, step, signal, progress }) {
+        warmth.goesOn();
         // What the view changes is to be stored with what tells of it, and not before.
         await reply;
         const out = deferred(messages);
@@ -215,12 +244,15 @@ async function runTurn(
           messages: view.messages,
           tools: view.tools,
           ...(view.stable && { stable: view.stable }),
+          cacheKey: prompt.cacheKey(messages),
           ...(view.summary && { usage: view.summary }),
           saved: { ...view.saved, ...(out && { deferred: keptOut(out, view.promptTokens) }) },
           warnings: step === 1 ? [...warnings, ...view.warnings] : view.warnings,
           succeeded(usage) {
             answeredAtMs = now();
-            return prompt.sent(usage, view);
+            const entry = prompt.sent(usage, view);
+            if (entry) warmth.learns(entry);
+            return entry;
           },
           rejected: (words) => prompt.rejected(words, view),
         };
@@ -239,6 +271,7 @@ async function runTurn(
         asked.push(event);
         continue;
       }
+      if (event.type === "assistant_message") waitsForCalls(event.message.tool_calls);
       batch.add(event.type === "step_end" ? { ...event, atMs: answeredAtMs } : event);
       const need = event.type === "user_message" ? "now" : needed(event);
       if (need === "now") await batch.settle();

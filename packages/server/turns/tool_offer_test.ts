@@ -326,3 +326,25 @@ function assertPrefixes(requests: readonly ModelRequest[]): void {
     assertEquals(messages.slice(0, before.messages.length), before.messages, `request ${at + 2}`);
   }
 }
+
+Deno.test("tools of a server that comes back with another list stand as they first did, new ones behind", async () => {
+  const spelled = (tool: Tool): Tool => {
+    const { name, description = "", parameters = {} } = tool.definition.function;
+    return { ...tool, definition: { function: { parameters, description, name }, type: "function" } };
+  };
+  const [a, b, c] = ["s__a", "s__b", "s__c"].map((name) => thing(name, { mayDefer: false }));
+  const lists = [[a!, b!], [spelled(b!), spelled(a!)], [a!], [c!, b!, a!]];
+  let turns = 0;
+  const tools: ToolSource = {
+    names: ["s"],
+    known: () => [],
+    take: () => Promise.resolve({ tools: lists[turns++]!, warnings: [] }),
+  };
+  const { model, requests } = recorded(lists.map(() => ({ content: "Done." })));
+  const handler = agent(model, { tools: [], toolSource: tools });
+  const path = await newSession(handler, { tools: ["s__*"] });
+  for (const _ of lists) await turn(handler, path, "Go.");
+  assertEquals(requests.map(names), [["s__a", "s__b"], ["s__a", "s__b"], ["s__a"], ["s__a", "s__b", "s__c"]]);
+  const [first, second] = requests.map(({ tools }) => JSON.stringify(tools));
+  assertEquals(second, first);
+});

@@ -98,6 +98,7 @@ class TracedCalls {
         this.#chat?.end();
         return entry;
       },
+      cacheKey: (messages) => prompt.cacheKey(messages),
       rejected: (words, view) => prompt.rejected(words, view),
     };
   }

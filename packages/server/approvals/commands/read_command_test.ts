@@ -1,0 +1,76 @@
+import { assertEquals } from "@std/assert";
+import fc from "fast-check";
+import { join } from "node:path";
+import { readCommand } from "./read_command.ts";
+
+const PIECES = [
+  ...[
+    "a",
+    "b c",
+    "'",
+    '"',
+    "\\",
+    "$",
+    "`",
+    "{",
+    "}",
+    ",",
+    "..",
+    "~",
+    "!",
+    "#",
+    " ",
+    "\t",
+    "=",
+    "^",
+    "@(",
+    "+(",
+    ")",
+  ],
+  ...[
+    "(",
+    "%",
+    "[",
+    "]",
+    "?",
+    "*",
+    "-",
+    "--x",
+    "$'",
+    '$"',
+    "\\n",
+    "'a'",
+    '"b"',
+    "<",
+    ">",
+    "&",
+    "|",
+    ";",
+    "é",
+    "\u00a0",
+  ],
+];
+
+Deno.test({
+  name: "Property: readCommand() gives the words that sh gives to the program, or none",
+  ignore: Deno.build.os === "windows",
+  async fn() {
+    const folder = await Deno.makeTempDir();
+    const program = `#!/bin/sh\nfor word in "$@"; do printf '%s\\0' "$word"; done\nprintf '\\1'\n`;
+    await Deno.writeTextFile(join(folder, "p"), program, { mode: 0o755 });
+    const piece = fc.oneof(fc.constantFrom(...PIECES), fc.string({ unit: "binary-ascii", maxLength: 3 }));
+    const command = fc.array(piece, { maxLength: 7 }).map((pieces) => `p ${pieces.join("")}`);
+    await fc.assert(
+      fc.asyncProperty(command, async (command) => {
+        const words = readCommand(command);
+        if (!words || words.some(({ isPattern }) => isPattern) || words[0]!.text !== "p") return;
+        const options = { args: ["-c", command], cwd: folder, env: { PATH: folder }, clearEnv: true };
+        const { stdout } = await new Deno.Command("/bin/sh", options).output();
+        const wanted = words.slice(1).map(({ text }) => `${text}\0`).join("") + "\x01";
+        assertEquals([command, new TextDecoder().decode(stdout)], [command, wanted]);
+      }),
+      { numRuns: 1_000, examples: [["p (;"], ["p ("], ["p a # b"], ["p a#b"], ["p '' \"\" a\\ b"]] },
+    );
+    await Deno.remove(folder, { recursive: true });
+  },
+});

@@ -1,0 +1,386 @@
+import { assert, assertAlmostEquals, assertEquals, assertStringIncludes } from "@std/assert";
+import { memoryStore, sharedMemory, Warmth } from "@tare/conversation";
+import type { Overview } from "@tare/conversation/report";
+import type { LoopEvent, TurnLedger } from "@tare/loop";
+import { anthropicModel } from "@tare/loop/anthropic";
+import type { AssistantMessage, Tool, Usage } from "@tare/messages";
+import { profileNamed, promptCost } from "@tare/planner";
+import type { AgentHandler, AgentOptions } from "@tare/server";
+import { messageBody, messageEvents } from "@tare/wire";
+import { agent, call, events, newSession, request, turn } from "../fixture_test.ts";
+import { follow, toolCall } from "../approvals/fixture_test.ts";
+
+const MINUTE = 60_000;
+
+/** Timers that fire as the time is moved on. */
+class Timers {
+  nowMs = 1_000_000_000;
+  #waiting: { readonly atMs: number; readonly work: () => void }[] = [];
+
+  readonly after = (ms: number, work: () => void): () => void => {
+    const timer = { atMs: this.nowMs + ms, work };
+    this.#waiting.push(timer);
+    return () => this.#waiting = this.#waiting.filter((other) => other !== timer);
+  };
+
+  /** After which milliseconds each fires that waits. */
+  get waiting(): readonly number[] {
+    return this.#waiting.map(({ atMs }) => atMs - this.nowMs);
+  }
+
+  /** Moves the time on, timer by timer; `settle` waits for what each began. */
+  async pass(ms: number, settle: () => Promise<void>): Promise<void> {
+    const endMs = this.nowMs + ms;
+    for (;;) {
+      const next = this.#waiting.toSorted((a, b) => a.atMs - b.atMs)[0];
+      if (!next || next.atMs > endMs) break;
+      this.nowMs = next.atMs;
+      this.#waiting = this.#waiting.filter((other) => other !== next);
+      next.work();
+      await settle();
+    }
+    this.nowMs = endMs;
+  }
+}
+
+/** A provider of Messages that calls the tool `slow` once it is told to work. What it read last it holds for five minutes. */
+function messagesProvider(now: () => number) {
+  /** What was asked, in short: a ping, if it asks for no reply. */
+  const asked: string[] = [];
+  const usages: Usage[] = [];
+  let held: { readonly prompt: string; readonly usedMs: number } | undefined;
+  const fetch: typeof globalThis.fetch = async (input, init) => {
+    const { system, tools, messages, max_tokens: most, stream } = await new Request(input, init).json();
+    // Each block on a line of its own, without its mark.
+    const blocks = [
+      ...system,
+      ...tools,
+      ...messages.flatMap(({ content }: { content: object[] }) => content),
+    ];
+    const prompt = blocks.map((block) => `${JSON.stringify({ ...block, cache_control: undefined })}\n`).join(
+      "",
+    );
+    const isHeld = held && now() - held.usedMs <= 5 * MINUTE && prompt.startsWith(held.prompt);
+    const cachedTokens = isHeld && held ? held.prompt.length : 0;
+    held = { prompt, usedMs: now() };
+    asked.push(`${most === 0 ? "ping" : "call"} ${isHeld ? "reads" : "writes"}`);
+    const cacheWriteTokens = prompt.length - cachedTokens;
+    const outputTokens = most === 0 ? 0 : 5;
+    const promptTokens = prompt.length;
+    const usage = { promptTokens, cachedTokens, cacheWriteTokens, hourWriteTokens: 0, outputTokens };
+    usages.push(usage);
+    const works = messages.at(-1).content.at(-1).text === "Work.";
+    const message: AssistantMessage = works
+      ? { role: "assistant", content: null, tool_calls: [toolCall(`call_${messages.length}`, "slow")] }
+      : { role: "assistant", content: "Done." };
+    const reply = { id: "1", model: "m", message, finishReason: works ? "tool_calls" : "stop", usage };
+    if (!stream) return Response.json(messageBody(reply));
+    return new Response(
+      messageEvents(reply).map((event) => `event: ${event.type}\ndata: ${JSON.stringify(event)}\n\n`).join(
+        "",
+      ),
+    );
+  };
+  return { asked, usages, fetch };
+}
+
+/** What servers have in common: that provider, the time, and what waits in it. */
+function newWorld() {
+  const timers = new Timers();
+  const warmths: Warmth[] = [];
+  return { timers, provider: messagesProvider(() => timers.nowMs), warmths };
+}
+
+/** That provider, and an agent server that asks it. */
+function served(options: Partial<AgentOptions> = {}, world = newWorld()) {
+  const { timers, provider, warmths } = world;
+  const now = () => timers.nowMs;
+  const errors: unknown[] = [];
+  const { asked, fetch } = provider;
+  const warmth = new Warmth({
+    ...{ now, after: timers.after },
+    onError: (error) => errors.push(error),
+  });
+  warmths.push(warmth);
+  const release = Promise.withResolvers<string>();
+  const began = Promise.withResolvers<void>();
+  const slow: Tool = {
+    definition: { type: "function", function: { name: "slow", parameters: { type: "object" } } },
+    run: (_args, { signal }) => {
+      began.resolve();
+      const stopped = new Promise<string>((_, reject) =>
+        signal.addEventListener("abort", () => reject(signal.reason))
+      );
+      return Promise.race([release.promise, stopped]);
+    },
+  };
+  const server = agent(anthropicModel({ model: "m", baseURL: "http://provider", fetch }), {
+    ...{ now, profile: PROFILE, price: () => PRICE, tools: [slow], keepWarm: warmth },
+    instructions: "Be brief. ".repeat(PREFIX / 10 + 10),
+    windowTokens: 1_000_000,
+    onError: (error) => errors.push(error),
+    ...options,
+  });
+  const settle = async () => {
+    const waiting = () => warmths.reduce((sum, warmth) => sum + warmth.waiting, 0);
+    while (waiting() > timers.waiting.length) await new Promise((resolve) => setTimeout(resolve));
+  };
+  return {
+    /** What all requests cost, in token units, by what the provider says of them. */
+    bill: () => provider.usages.reduce((sum, usage) => sum + promptCost(PROFILE, usage), 0),
+    ...{
+      asked,
+      errors,
+      server,
+      timers,
+      warmth,
+      world,
+      began: began.promise,
+      release: () => release.resolve("done"),
+    },
+    pass: (ms: number) => timers.pass(ms, settle),
+    /** A session that has paid for its prefix often enough to afford pings. */
+    async session(): Promise<string> {
+      const session = await newSession(server);
+      for (let turns = 0; turns < 12; turns++) {
+        await turn(server, session, "Hello.");
+        await timers.pass(6 * MINUTE, settle);
+      }
+      asked.length = 0;
+      return session;
+    },
+  };
+}
+
+/** The calls that wait for an answer. */
+async function approvalsOf(server: AgentHandler, path: string) {
+  const { body } = await call(server, "GET", `${path}/approvals`);
+  return (body as { approvals: readonly { callId: string; askedAtMs: number }[] }).approvals;
+}
+
+const PROFILE = profileNamed("anthropic-5m");
+
+const PRICE = { input: 3, output: 15, cacheRead: 0.3, cacheWrite: 3.75, cacheWriteHour: 6 };
+
+/** Tokens of a prompt's beginning that is always the same; the provider's are characters. */
+const PREFIX = 10_000;
+
+Deno.test("while a tool runs for twelve minutes its prompt is kept warm, and without that it is written again", async () => {
+  for (const keeps of [true, false]) {
+    const { asked, errors, server, session, pass, timers, warmth, began, release } = served(
+      keeps ? {} : { keepWarm: "off" },
+    );
+    const path = await session();
+    const playing = turn(server, path, "Work.");
+    await began;
+    await pass(12 * MINUTE);
+    release();
+    const seen = await playing;
+    assertEquals(
+      asked,
+      keeps ? ["call writes", "ping reads", "ping reads", "call reads"] : ["call writes", "call writes"],
+    );
+    // Behind the answer somebody could ask for it, until the cache lapses.
+    assertEquals([errors, timers.waiting, warmth.waiting], [[], keeps ? [280_000] : [], keeps ? 1 : 0]);
+    assertEquals(seen.at(-1)?.event.type, "turn_end");
+    await server.close();
+  }
+});
+
+Deno.test("what pings cost and saved stands in the ledger as on the bill, in the session and the turn", async () => {
+  const bills: number[] = [];
+  for (const keeps of [true, false]) {
+    const { bill, server, session, pass, began, release } = served(keeps ? {} : { keepWarm: "off" });
+    const path = await session();
+    const playing = turn(server, path, "Work.");
+    await began;
+    await pass(12 * MINUTE);
+    release();
+    const { ledger: turnLedger } = (await playing).at(-1)!.event as Extract<LoopEvent, { type: "turn_end" }>;
+    const { all } = (await call(server, "GET", "/v1/overview")).body as Overview;
+    bills.push(bill());
+    assertAlmostEquals(all.tokenUnits, bill());
+    assertEquals(all.pings, keeps ? 2 : 0);
+    const { ledger } = (await call(server, "GET", path)).body as { ledger: TurnLedger };
+    assertAlmostEquals(ledger.usd ?? 0, all.usd);
+    assertEquals(turnLedger.calls, 2);
+    assert((turnLedger.tokenUnits ?? 0) > all.pingTokenUnits);
+    if (keeps) bills.push(all.withoutTokenUnits);
+    await server.close();
+  }
+  const [paid = 0, claimed = 0, without = 0] = bills;
+  // How many tokens two prompts share is counted here, and not as the provider does.
+  assertAlmostEquals(claimed, without, without / 200);
+  assert(paid < without - PREFIX, `${paid} against ${without}`);
+});
+
+Deno.test("a prompt is kept warm by a few pings while an approval is open, however long that takes", async () => {
+  const { asked, server, session, pass, timers, warmth, release } = served({ approvals: {} });
+  const path = await session();
+  const spent = async () => ((await call(server, "GET", "/v1/overview")).body as Overview).all.usd;
+  const before = await spent();
+  await turn(server, path, "Work.");
+  await pass(60 * MINUTE);
+  assertEquals(asked, ["call writes", "ping reads", "ping reads", "ping reads"]);
+  // The time for an answer is all that is waited for.
+  assertEquals([warmth.waiting, timers.waiting], [0, []]);
+  const [open] = await approvalsOf(server, path);
+  release();
+  const answer = { decision: "allow", askedAtMs: open?.askedAtMs };
+  assertEquals((await call(server, "POST", `${path}/approvals/${open?.callId}`, answer)).status, 200);
+  const seen = await follow(server, path, 0);
+  const { whole } = seen.at(-1)!.event as Extract<LoopEvent, { type: "turn_end" }>;
+  const { all } = (await call(server, "GET", "/v1/overview")).body as Overview;
+  const { ledger } = (await call(server, "GET", path)).body as { ledger: TurnLedger };
+  assertAlmostEquals(ledger.usd ?? 0, all.usd);
+  assertAlmostEquals(whole?.usd ?? 0, all.usd - before);
+  await server.close();
+});
+
+Deno.test("neither a turn that is cancelled nor a server that closes leaves anything behind", async () => {
+  const { asked, server, session, pass, timers, warmth, began } = served();
+  const path = await session();
+  const playing = turn(server, path, "Work.");
+  await began;
+  await pass(0);
+  assertEquals([warmth.waiting, timers.waiting], [1, [280_000]]);
+  await call(server, "POST", `${path}/cancel`);
+  await playing;
+  assertEquals([warmth.waiting, timers.waiting], [0, []]);
+  const other = turn(server, path, "Work.");
+  while (warmth.waiting === 0) await new Promise((resolve) => setTimeout(resolve));
+  assertEquals(timers.waiting, [280_000]);
+  await server.close();
+  await other;
+  assertEquals([warmth.waiting, timers.waiting], [0, []]);
+  await pass(60 * MINUTE);
+  assertEquals(asked, ["call writes", "call reads"]);
+});
+
+Deno.test("nothing keeps a session warm for a person unless it is asked for, and deletion ends that", async () => {
+  const { asked, server, session, pass, timers, warmth } = served();
+  const path = await session();
+  const keepWarm = (minutes: number) => call(server, "POST", `${path}/keep_warm`, { minutes });
+  assertEquals((await keepWarm(60)).status, 409);
+  await turn(server, path, "Hello.");
+  const { status, body } = await keepWarm(8);
+  assertEquals(status, 200);
+  assertEquals((body as { until: string }).until, new Date(timers.nowMs + 8 * MINUTE).toISOString());
+  await pass(60 * MINUTE);
+  // The second would be behind the eight minutes.
+  assertEquals(asked, ["call writes", "ping reads"]);
+  const { all } = (await call(server, "GET", "/v1/overview")).body as Overview;
+  assert(all.pingUsd <= (body as { maxUsd: number }).maxUsd);
+  const { ledger } = (await call(server, "GET", path)).body as { ledger: TurnLedger };
+  assertAlmostEquals(ledger.usd ?? 0, all.usd);
+  // Somebody's hour is an hour, though nobody would bet on it.
+  await turn(server, path, "Hello.");
+  assertEquals((await keepWarm(60)).status, 200);
+  await pass(3 * 60 * MINUTE);
+  assertEquals(asked.slice(3), Array(12).fill("ping reads"));
+  assertEquals([warmth.waiting, timers.waiting], [0, []]);
+  await turn(server, path, "Hello.");
+  assertEquals((await keepWarm(60)).status, 200);
+  assertEquals([warmth.waiting, timers.waiting], [1, [280_000]]);
+  await call(server, "DELETE", path);
+  assertEquals([warmth.waiting, timers.waiting], [0, []]);
+  await server.close();
+});
+
+Deno.test("a server that closes keeps nothing warm that was asked for", async () => {
+  const { asked, server, session, pass, timers, warmth } = served();
+  const path = await session();
+  await turn(server, path, "Hello.");
+  assertEquals((await call(server, "POST", `${path}/keep_warm`, { minutes: 60 })).status, 200);
+  assertEquals([warmth.waiting, timers.waiting], [1, [280_000]]);
+  await server.close();
+  assertEquals([warmth.waiting, timers.waiting], [0, []]);
+  await pass(60 * MINUTE);
+  assertEquals(asked, ["call writes"]);
+});
+
+Deno.test("POST keep_warm says why a session can't be kept warm", async () => {
+  const reasons: [Partial<AgentOptions>, number, string][] = [
+    [{ keepWarm: "off" }, 400, "this server was started to keep nothing warm"],
+    [{ price: () => undefined }, 400, "the price of its model isn't known"],
+    [{ profile: profileNamed("openai") }, 409, "there is nothing to keep"],
+    [{ instructions: "Be brief." }, 409, "there is nothing to keep"],
+  ];
+  for (const [options, status, reason] of reasons) {
+    const { server } = served(options);
+    const path = await newSession(server);
+    await turn(server, path, "Hello.");
+    const refused = await call(server, "POST", `${path}/keep_warm`, { minutes: 60 });
+    assertEquals(refused.status, status);
+    assertStringIncludes((refused.body as { error: { message: string } }).error.message, reason);
+    await server.close();
+  }
+});
+
+Deno.test("of several servers none keeps warm what another has gone on with", async () => {
+  const memory = sharedMemory();
+  const approvals = {};
+  const a = served({ store: memory.open().store, approvals });
+  const path = await a.session();
+  const b = served({ store: memory.open().store, approvals }, a.world);
+  await turn(a.server, path, "Work.");
+  await a.pass(5 * MINUTE);
+  assertEquals(a.asked, ["call writes", "ping reads"]);
+  const [open] = await approvalsOf(b.server, path);
+  const answer = { decision: "allow", askedAtMs: open?.askedAtMs };
+  assertEquals((await call(b.server, "POST", `${path}/approvals/${open?.callId}`, answer)).status, 200);
+  await b.began;
+  await a.pass(60 * MINUTE);
+  // The one that goes on has no request of its own yet.
+  assertEquals([a.asked, a.warmth.waiting, b.warmth.waiting], [["call writes", "ping reads"], 0, 0]);
+  b.release();
+  await follow(b.server, path, 0);
+  const { ledger } = (await call(a.server, "GET", path)).body as { ledger: TurnLedger };
+  const { all } = (await call(a.server, "GET", "/v1/overview")).body as Overview;
+  assertEquals(all.pings, 1);
+  assertAlmostEquals(ledger.usd ?? 0, all.usd);
+  assertEquals([a.errors, b.errors], [[], []]);
+  await a.server.close();
+  await b.server.close();
+});
+
+Deno.test("what pings cost outlives a restart, and behind that there are none", async () => {
+  const store = memoryStore();
+  const before = served({ store, approvals: {} });
+  const path = await before.session();
+  await turn(before.server, path, "Work.");
+  await before.pass(5 * MINUTE);
+  const { ledger } = (await call(before.server, "GET", path)).body as { ledger: TurnLedger };
+  // It is killed: nothing is closed in order.
+  before.warmth.close();
+  const after = served({ store, approvals: {} }, before.world);
+  const { ledger: again } = (await call(after.server, "GET", path)).body as { ledger: TurnLedger };
+  assertEquals(again, ledger);
+  const { all } = (await call(after.server, "GET", "/v1/overview")).body as Overview;
+  assertAlmostEquals(again.usd ?? 0, all.usd);
+  assertEquals(all.pings, 1);
+  await after.pass(60 * MINUTE);
+  assertEquals([after.asked, after.warmth.waiting], [["call writes", "ping reads"], 0]);
+  await after.server.close();
+  await before.server.close();
+});
+
+Deno.test("a budget in dollars counts what pings cost", async () => {
+  const costs: number[] = [];
+  for (const keepWarm of ["off", "off", undefined] as const) {
+    const { server, session, pass, began, release } = served(keepWarm && { keepWarm });
+    const path = await session();
+    // What the first call takes, and half a ping.
+    const budget = { maxUsd: (costs[0] ?? 1) * (1 + 0.04) };
+    const playing = server.fetch(request("POST", `${path}/turns`, { input: "Work.", budget }));
+    await began;
+    await pass(5 * MINUTE);
+    release();
+    const seen = await events(await playing);
+    const end = seen.at(-1)!.event as Extract<LoopEvent, { type: "turn_end" }>;
+    const step = seen.find(({ event }) => event.type === "step_end")!.event;
+    costs.push((step as Extract<LoopEvent, { type: "step_end" }>).cost?.usd ?? 0);
+    assertEquals(end.reason, keepWarm === "off" ? "completed" : "budget");
+    await server.close();
+  }
+});
