@@ -21,15 +21,15 @@ await using server = await startPageServer({ args: ["--base-url", upstream.url] 
 const browser = await startBrowser();
 try {
   await weigh(server.url);
-  console.log(`first paint       ${await median(() => firstPaint(browser, server.url))} ms`);
+  console.log(`first paint       ${await median(() => firstPaint(browser, server.at()))} ms`);
   const id = await server.import(longHistory(2_000));
-  const address = `${server.url}/#/session/${id}`;
+  const address = `${server.at(`/session/${id}`)}`;
   console.log(
     `2,000 messages    ${await median(() =>
       opening(browser, address)
     )} ms from the address to the last message`,
   );
-  await streaming(browser, server.url);
+  await streaming(browser, server.at());
 } finally {
   await browser.close();
 }

@@ -12,7 +12,7 @@ Deno.test.afterAll(() => browser.close());
 
 Deno.test("Helpers stand behind their session in the list, and their calls lead to them", async () => {
   await using server = await startPageServer({ args: ["--delegate", "on"] });
-  await using open = await openPage(browser, server.url);
+  await using open = await openPage(browser, server.at());
   const { page } = open;
   server.replies.push(
     { tool_calls: [toolCall("delegate", { task: "Count the notes." })] },

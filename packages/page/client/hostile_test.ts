@@ -69,7 +69,7 @@ Deno.test("Hostile text does nothing, wherever it stands", async () => {
     { role: "tool", tool_call_id: HOSTILE, content: HOSTILE },
     { role: "assistant", refusal: HOSTILE },
   ]);
-  await using open = await openPage(browser, `${server.url}/#/session/${id}`);
+  await using open = await openPage(browser, server.at(`/session/${id}`));
   const { page } = open;
   const violations = await watchPolicy(page);
   await open.reload();
@@ -115,7 +115,7 @@ Deno.test("A line of a megabyte is shown piece by piece", async () => {
     tool_calls: [{ id: "a", type: "function", function: { name: "f", arguments: content } }],
   }, { role: "tool", tool_call_id: "a", content }];
   const id = await server.import(said(line));
-  await using open = await openPage(browser, `${server.url}/#/session/${id}`);
+  await using open = await openPage(browser, server.at(`/session/${id}`));
   const { page } = open;
   await seen(page, ".said button", "4,000 of 1,048,576 characters are shown");
   await page.click(".said button");
@@ -128,7 +128,7 @@ Deno.test("A line of a megabyte is shown piece by piece", async () => {
 Deno.test("Of 2,000 messages the newest are drawn, and older ones as they come into view", async () => {
   await using server = await startPageServer();
   const id = await server.import(longHistory(2_000));
-  await using open = await openPage(browser, `${server.url}/#/session/${id}`);
+  await using open = await openPage(browser, server.at(`/session/${id}`));
   const { page } = open;
   await seen(page, ".reply", "File 499 says");
   const entries = () => page.$$eval(".log > *", (all) => all.length);

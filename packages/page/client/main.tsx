@@ -5,15 +5,17 @@
  */
 import { type JSX, render } from "preact";
 import { useEffect, useState } from "preact/hooks";
-import { gate, hasToken, keepToken } from "./api/api.ts";
+import { gate, hasKey, keepKey, takeKey } from "./api/api.ts";
 import { OverviewView } from "./overview/overview.tsx";
 import { type Place, placeOf } from "./place.ts";
 import { Prompt } from "./prompt/prompt.tsx";
+import { SignedIn } from "./signed_in.tsx";
 import { SessionList } from "./session_list.tsx";
 import { NewSessionView } from "./talk/new_session.tsx";
 import { TalkView } from "./talk/talk.tsx";
 import { Calls } from "./usage/calls.tsx";
 
+takeKey();
 render(<App />, document.body);
 
 /** The whole page: what is open is in the address, so that it can be gone back to and shared. */
@@ -21,11 +23,11 @@ function App(): JSX.Element {
   const place = usePlace();
   const [locked, setLocked] = useState<"open" | "asking" | "refused">("open");
   useEffect(() => {
-    gate.locked = () => setLocked(hasToken() ? "refused" : "asking");
+    gate.locked = () => setLocked(hasKey() ? "refused" : "asking");
   }, []);
   if (locked !== "open") {
-    const enter = (token: string) => {
-      keepToken(token);
+    const enter = (key: string) => {
+      keepKey(key);
       setLocked("open");
     };
     return <Lock isRefused={locked === "refused"} enter={enter} />;
@@ -39,6 +41,7 @@ function App(): JSX.Element {
           <a href="#/" aria-current={place.view === "new" ? "page" : undefined}>New session</a>
           <a href="#/overview" aria-current={place.view === "overview" ? "page" : undefined}>Overview</a>
         </nav>
+        <SignedIn />
       </header>
       <SessionList place={place} />
       <main id="main" tabIndex={-1}>{view(place)}</main>
@@ -77,36 +80,37 @@ function skip(event: Event): void {
   document.getElementById("main")?.focus();
 }
 
-/** Asks for the server's token, which this browser then keeps. */
+/** Asks for a key, which this browser then keeps. */
 function Lock(
-  { isRefused, enter }: { readonly isRefused: boolean; readonly enter: (token: string) => void },
+  { isRefused, enter }: { readonly isRefused: boolean; readonly enter: (key: string) => void },
 ): JSX.Element {
-  const [token, setToken] = useState("");
+  const [key, setKey] = useState("");
   const submit = (event: Event) => {
     event.preventDefault();
-    if (token.trim() !== "") enter(token.trim());
+    if (key.trim() !== "") enter(key.trim());
   };
   return (
     <main class="lock">
       <h1>Tare</h1>
       <form onSubmit={submit}>
-        <label for="token">The server's token</label>
+        <label for="key">Your key</label>
         <input
-          id="token"
+          id="key"
           type="password"
           autocomplete="current-password"
-          value={token}
-          aria-describedby="token-help"
+          value={key}
+          aria-describedby="key-help"
           aria-invalid={isRefused}
           ref={(field) => field?.focus()}
-          onInput={(event) => setToken(event.currentTarget.value)}
+          onInput={(event) => setKey(event.currentTarget.value)}
         />
-        <p id="token-help" role={isRefused ? "alert" : undefined}>
-          {isRefused
-            ? "That isn't the server's token. It is the one that the server was started with, TARE_TOKEN."
-            : "It is what TARE_TOKEN said when the server was started. This browser keeps it for this server."}
+        <p id="key-help" role={isRefused ? "alert" : undefined}>
+          {isRefused && "That isn’t a key of this server, or was removed. "}
+          The owner’s is in the address that <code>tare keys page</code>{" "}
+          prints on the server’s machine, or what TARE_TOKEN said at its start; the owner gives keys to
+          others. This browser keeps it for this server.
         </p>
-        <button type="submit" class="primary">Enter</button>
+        <button type="submit" class="primary">Sign in</button>
       </form>
     </main>
   );

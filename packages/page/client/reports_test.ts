@@ -63,7 +63,7 @@ async function playTurn(server: PageServer, id: string, turn: number): Promise<v
 Deno.test("Where the money went: every number is the ledger's, and a rewrite is told in words", async () => {
   await using server = await startPageServer({ args: ARGS });
   const id = await rewrittenSession(server);
-  await using open = await openPage(browser, `${server.url}/#/session/${id}/calls`);
+  await using open = await openPage(browser, server.at(`/session/${id}/calls`));
   const { page } = open;
   await seen(page, ".sums dd", String(CALLS));
   await assertAccessible(page, "calls");
@@ -143,7 +143,7 @@ async function middleOf(page: Page, selector: string): Promise<[number, number]>
 Deno.test("What the model sees: an elided result is looked at, kept, and comes back at the next rewrite", async () => {
   await using server = await startPageServer({ args: ARGS });
   const id = await rewrittenSession(server);
-  await using open = await openPage(browser, `${server.url}/#/session/${id}/prompt`);
+  await using open = await openPage(browser, server.at(`/session/${id}/prompt`));
   const { page } = open;
   await seen(page, ".sums dd", "tokens");
   const read = async () => await (await server.ask(`/v1/sessions/${id}/prompt`)).json();
@@ -203,7 +203,7 @@ async function choose(page: Page, at: number): Promise<void> {
 Deno.test("The overview says what was saved, as the server does", async () => {
   await using server = await startPageServer({ args: ARGS });
   await rewrittenSession(server);
-  await using open = await openPage(browser, `${server.url}/#/overview`);
+  await using open = await openPage(browser, server.at(`/overview`));
   const { page } = open;
   await seen(page, "h2", "Planned beside control");
   const { today, all } = await (await server.ask("/v1/overview")).json();
@@ -236,7 +236,7 @@ Deno.test("A session of the gateway has its calls and its prompt like any other"
     const reply = await (await server.ask("/v1/chat/completions", { model: "scripted", messages })).json();
     messages.push(reply.choices[0].message, { role: "user", content: "And again." });
   }
-  await using open = await openPage(browser, server.url);
+  await using open = await openPage(browser, server.at());
   const { page } = open;
   await seen(page, ".sessions h2", "Through the gateway");
   await page.click(".sessions h2 + ul a");
@@ -264,4 +264,26 @@ Deno.test("A session of the gateway has its calls and its prompt like any other"
   await page.evaluate(() => document.querySelector<HTMLInputElement>("#find")!.select());
   await page.type("#find", "hello");
   await page.waitForSelector(".sessions .trouble");
+});
+
+Deno.test("The page keeps a session's prompt warm for an hour, and says until when and for how much, or why not", async () => {
+  await using server = await startPageServer();
+  await server.ask("/v1/messages", {
+    ...{ model: "claude-opus-4-8", max_tokens: 100 },
+    system: [{ type: "text", text: "Be brief. ".repeat(4_000), cache_control: { type: "ephemeral" } }],
+    messages: [{ role: "user", content: "Hello there." }],
+  }).then((answer) => answer.text());
+  const { sessions } = await (await server.ask("/v1/sessions?kind=gateway")).json();
+  await using open = await openPage(browser, server.at(`/gateway/${sessions[0].id}`));
+  const { page } = open;
+  await seen(page, "h1", "Hello there.");
+  await press(page, "Keep warm for an hour");
+  await seen(page, ".warm [role=status]", "Kept warm until");
+  await seen(page, ".warm [role=status]", "for at most $0.0");
+  await assertAccessible(page, "kept warm");
+  // What the agent's own model holds is kept for everybody by its provider.
+  const { id } = await (await server.ask("/v1/sessions", {})).json();
+  await page.goto(`${server.url}/#/session/${id}/calls`);
+  await press(page, "Keep warm for an hour");
+  await seen(page, ".warm .trouble", "there is nothing to keep");
 });

@@ -6,6 +6,8 @@ import { startServerProcess } from "../../../tests/crash/server_process.ts";
 /** A server in a process of its own, its provider, and the folder that it works in. */
 export interface PageServer extends AsyncDisposable {
   readonly url: string;
+  /** The page's address with the owner's key, as the start prints it, and what is to be open. */
+  readonly at: (path?: string) => string;
   /** Replies that the model gives, the next one first; without any it says that it has nothing to say. */
   readonly replies: SimulatedReply[];
   /** The model's replies, from that behind so many `calls` on (default: the next), stop after so many pieces until `go` is called. */
@@ -34,8 +36,9 @@ export async function startPageServer(
   const folder = await Deno.makeTempDir();
   const replies: SimulatedReply[] = [];
   let gate = { calls: Infinity, pieces: Infinity, opened: Promise.withResolvers<void>() };
+  const reply = () => replies.shift() ?? { content: "I have nothing to say." };
   const provider = simulator({
-    model: { scripted: () => replies.shift() ?? { content: "I have nothing to say." } },
+    model: { "scripted": reply, "claude-opus-4-8": reply },
     tokenizer: {
       encode: (text) => Array.from({ length: Math.ceil(text.length / 4) }, (_, at) => text.charCodeAt(at)),
     },
@@ -65,6 +68,8 @@ export async function startPageServer(
         ...[
           "--base-url",
           `http://127.0.0.1:${upstream.addr.port}/v1`,
+          "--messages-url",
+          `http://127.0.0.1:${upstream.addr.port}`,
           "--model",
           "scripted",
           "--profile",
@@ -78,8 +83,10 @@ export async function startPageServer(
   await prepare?.(data);
   let server = await start("0");
   const { url } = server;
+  const key = token ?? JSON.parse(await Deno.readTextFile(`${data}/owner.json`)).key;
   return {
     url,
+    at: (path = "") => `${url}/#key=${key}${path}`,
     replies,
     hold(pieces, calls = 0) {
       gate = { calls, pieces, opened: Promise.withResolvers() };
@@ -94,7 +101,7 @@ export async function startPageServer(
     async ask(path, body) {
       const headers = {
         "content-type": "application/json",
-        ...(token && { authorization: `Bearer ${token}` }),
+        authorization: `Bearer ${key}`,
       };
       const response = await fetch(`${url}${path}`, {
         headers,
@@ -108,7 +115,7 @@ export async function startPageServer(
         method: "POST",
         headers: {
           "content-type": "application/x-ndjson",
-          ...(token && { authorization: `Bearer ${token}` }),
+          authorization: `Bearer ${key}`,
         },
         body: messages.map((message) => JSON.stringify(message)).join("\n"),
       });

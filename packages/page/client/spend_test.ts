@@ -1,5 +1,5 @@
 import { assert, assertEquals } from "@std/assert";
-import type { SessionSpend, SpendReport } from "@tare/conversation/report";
+import type { MissesReport, SessionSpend, SpendReport } from "@tare/conversation/report";
 import { openStore } from "@tare/conversation/sqlite";
 import { gateway } from "@tare/gateway";
 import { estimateTokens } from "@tare/messages";
@@ -102,7 +102,7 @@ Deno.test("A new user learns within four clicks what yesterday cost, which sessi
     content: "Thanks.",
   }];
   await (await server.ask("/v1/chat/completions", { model: "scripted", messages, tools: TOOLS })).text();
-  await using open = await openPage(browser, server.url);
+  await using open = await openPage(browser, server.at());
   const { page } = open;
   let clicks = 0;
   const click = async (name: string, role: "link" | "button") => {
@@ -139,6 +139,18 @@ Deno.test("A new user learns within four clicks what yesterday cost, which sessi
     ],
   ]);
   await assertAccessible(page, "spend");
+
+  // Beside the way that the clicks are counted on.
+  await page.locator(".misses summary").click();
+  await seen(page, "[aria-label='Why the cache was missed'] tbody tr:first-child th", "expired");
+  const { misses }: MissesReport = await json(`/v1/misses?${query}`);
+  const found = await cells(page, "Why the cache was missed");
+  assertEquals(
+    found.map(([name, cost, , tokens]) => [name, cost, tokens]),
+    misses.map(({ name, usd, tokens }) => [name, dollars(usd), tokens.toLocaleString("en")]),
+  );
+  assert(misses[0]!.avoidable && found[0]![5]!.startsWith(misses[0]!.remedy));
+  await assertAccessible(page, "misses");
 
   await click("Fix the parser.", "link");
   await seen(page, "[aria-label='The dearest results in the prompt'] th a", "src/parser.ts");

@@ -23,7 +23,7 @@ const texts = (selector: string, page: Awaited<ReturnType<typeof openPage>>["pag
 
 Deno.test("The page sends, streams, shows calls with their results, and what the ledger says", async () => {
   await using server = await startPageServer();
-  await using open = await openPage(browser, server.url);
+  await using open = await openPage(browser, server.at());
   const { page } = open;
   await seen(page, "h1", "What is to be done?");
   await assertAccessible(page, "new");
@@ -92,7 +92,7 @@ Deno.test("A turn that runs already is followed from its start, with what was sa
   server.replies.push({ content: "one two three four five six seven eight nine ten" });
   const { go } = server.hold(3, 5);
   const turn = server.ask(`/v1/sessions/${id}/turns`, { input: "A second question." });
-  await using open = await openPage(browser, `${server.url}/#/session/${id}`);
+  await using open = await openPage(browser, server.at(`/session/${id}`));
   const { page } = open;
   await seen(page, ".said", "A second question.");
   await seen(page, ".working", /Working, [1-9]/);
@@ -107,7 +107,7 @@ Deno.test("A turn that runs already is followed from its start, with what was sa
 
 Deno.test("A command shows what it writes while it runs", async () => {
   await using server = await startPageServer();
-  await using open = await openPage(browser, server.url);
+  await using open = await openPage(browser, server.at());
   const { page } = open;
   const command = "echo early; while [ ! -e go ]; do sleep 0.05; done; echo late";
   server.replies.push({ tool_calls: [toolCall("shell", { command })] }, { content: "It ran." });
@@ -125,7 +125,7 @@ Deno.test("A call that has to be asked for waits for an answer, given by keys, h
   const rules = await Deno.makeTempFile();
   await Deno.writeTextFile(rules, "[]");
   await using server = await startPageServer({ args: ["--approvals", rules] });
-  await using open = await openPage(browser, server.url);
+  await using open = await openPage(browser, server.at());
   const { page } = open;
   const run = (command: string) => ({ tool_calls: [toolCall("shell", { command })] });
   server.replies.push(run("echo one >> log"), { content: "First done." });
@@ -193,7 +193,7 @@ Deno.test("A call that has to be asked for waits for an answer, given by keys, h
 
 Deno.test("The keyboard leads past the frame, and sessions that don't exist are told", async () => {
   await using server = await startPageServer();
-  await using open = await openPage(browser, server.url);
+  await using open = await openPage(browser, server.at());
   const { page } = open;
   await seen(page, "h1", "What is to be done?");
   await page.keyboard.press("Tab");
@@ -221,7 +221,7 @@ Deno.test("The keyboard leads past the frame, and sessions that don't exist are 
 
 Deno.test("A turn is steered, stopped and continued", async () => {
   await using server = await startPageServer();
-  await using open = await openPage(browser, server.url);
+  await using open = await openPage(browser, server.at());
   const { page } = open;
   const { go } = server.hold(1);
   server.replies.push({ tool_calls: [toolCall("read_file", { path: "notes.txt" })] }, {
@@ -251,7 +251,7 @@ Deno.test("A turn is steered, stopped and continued", async () => {
 
 Deno.test("A turn's limits are written, kept and told", async () => {
   await using server = await startPageServer();
-  await using open = await openPage(browser, server.url);
+  await using open = await openPage(browser, server.at());
   const { page } = open;
   const read = { tool_calls: [toolCall("read_file", { path: "notes.txt" })] };
   server.replies.push(read, read, { content: "Done." });
@@ -269,7 +269,7 @@ Deno.test("A turn's limits are written, kept and told", async () => {
 
 Deno.test("Files are attached by choice, by drop and taken out again", async () => {
   await using server = await startPageServer();
-  await using open = await openPage(browser, server.url);
+  await using open = await openPage(browser, server.at());
   const { page } = open;
   await page.evaluate(() => {
     const files = new DataTransfer();
@@ -308,7 +308,7 @@ Deno.test("Files are attached by choice, by drop and taken out again", async () 
 
 Deno.test("A server that is killed in the middle of a turn is waited for, and the turn goes on", async () => {
   await using server = await startPageServer();
-  await using open = await openPage(browser, server.url);
+  await using open = await openPage(browser, server.at());
   const { page } = open;
   const { go } = server.hold(4);
   server.replies.push({ content: "one two three four five six seven eight nine ten" }, {
@@ -332,18 +332,18 @@ Deno.test("A server that is killed in the middle of a turn is waited for, and th
   assertEquals(await texts(".said", page), ["Count.", "Are you there?"]);
 });
 
-Deno.test("The token is asked for, refused if it is wrong, and kept", async () => {
+Deno.test("A key is asked for, refused if it is wrong, and kept; who signs out is asked again", async () => {
   await using server = await startPageServer({ token: "correct-horse" });
   await using open = await openPage(browser, server.url);
   const { page } = open;
-  await seen(page, "label", "The server's token");
+  await seen(page, "label", "Your key");
   await assertAccessible(page, "lock");
-  await page.type("#token", "wrong – token");
+  await page.type("#key", "wrong – token");
   await page.keyboard.press("Enter");
-  await seen(page, "[role=alert]", "That isn't the server's token");
+  await seen(page, "[role=alert]", "That isn’t a key of this server");
   await assertAccessible(page, "refused");
-  await page.evaluate(() => document.querySelector<HTMLInputElement>("#token")!.select());
-  await page.type("#token", "correct-horse");
+  await page.evaluate(() => document.querySelector<HTMLInputElement>("#key")!.select());
+  await page.type("#key", "correct-horse");
   await page.keyboard.press("Enter");
   await seen(page, "h1", "What is to be done?");
   await page.type("textarea", "Hello.");
@@ -351,7 +351,37 @@ Deno.test("The token is asked for, refused if it is wrong, and kept", async () =
   await seen(page, ".reply", "I have nothing to say.");
   await open.reload();
   await seen(page, ".reply", "I have nothing to say.");
+  await seen(page, ".signed-in", "Signed in as owner");
   assertEquals(page.url().includes("correct-horse"), false);
+  await press(page, "Sign out");
+  await seen(page, "label", "Your key");
+});
+
+Deno.test("The address that the start prints signs in, and doesn't keep the key", async () => {
+  await using server = await startPageServer();
+  await using open = await openPage(browser, server.at("/overview"));
+  const { page } = open;
+  await seen(page, ".signed-in", "Signed in as owner");
+  assertEquals(page.url(), `${server.url}/#/overview`);
+});
+
+Deno.test("Somebody with a key of his own sees his own sessions, and reads that his budget is spent", async () => {
+  await using server = await startPageServer({ args: ["--price", "input=1000,output=1000"] });
+  await (await server.ask("/v1/sessions", {})).text();
+  const asked = { name: "alice", routes: ["agent"], budgetUsdPerDay: 0.0001 };
+  const { secret } = await (await server.ask("/v1/keys", asked)).json();
+  await using open = await openPage(browser, `${server.url}/#key=${secret}`);
+  const { page } = open;
+  await seen(page, ".signed-in", "Signed in as alice · $0 of $0.0001 today");
+  await seen(page, ".sessions .none", "No sessions yet.");
+  await page.type("textarea", "Hello.");
+  await page.keyboard.press("Enter");
+  await seen(page, ".reply", "I have nothing to say.");
+  await page.type("textarea", "And now?");
+  await page.keyboard.press("Enter");
+  await seen(page, ".signed-in strong", "This key’s budget for today is spent");
+  await seen(page, ".unsent, .trouble", /key alice has spent its budget/);
+  await assertAccessible(page, "spent_budget");
 });
 
 Deno.test("A session that somebody else works in is followed, and found by its words", async () => {
@@ -363,7 +393,7 @@ Deno.test("A session that somebody else works in is followed, and found by its w
   };
   const id = await make("The notes");
   await make("Something else");
-  await using open = await openPage(browser, `${server.url}/#/session/${id}`);
+  await using open = await openPage(browser, server.at(`/session/${id}`));
   const { page } = open;
   await seen(page, "h1", "The notes");
   await (await server.ask(`/v1/sessions/${id}/turns`, { input: "From elsewhere." })).text();
@@ -379,7 +409,7 @@ Deno.test("A session that somebody else works in is followed, and found by its w
 Deno.test("Older sessions are read page by page", async () => {
   await using server = await startPageServer();
   for (let made = 0; made < 60; made++) await (await server.ask("/v1/sessions", {})).text();
-  await using open = await openPage(browser, server.url);
+  await using open = await openPage(browser, server.at());
   const { page } = open;
   await page.waitForFunction(() => document.querySelectorAll(".sessions li").length === 50);
   await press(page, "Older sessions");

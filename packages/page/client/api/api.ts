@@ -2,29 +2,38 @@ import { client } from "@tare/server/client";
 
 export { RefusedError } from "@tare/server/client";
 
-const TOKEN = "tare.token";
+const KEY = "tare.key";
 
-/** Told when the server wants a token, or another one than it was given. */
-export const gate: { locked: () => void } = { locked() {} };
+/** Told when the server wants a key, or another one than it was given; and when that one's budget is spent. */
+export const gate: { locked: () => void; spent: () => void } = { locked() {}, spent() {} };
 
-/** Keeps the server's token in this browser, for this server; without one it is forgotten. */
-export function keepToken(token: string | undefined): void {
-  if (token === undefined) localStorage.removeItem(TOKEN);
-  else localStorage.setItem(TOKEN, token);
+/** Keeps a key in this browser, for this server; without one it is forgotten. */
+export function keepKey(key: string | undefined): void {
+  if (key === undefined) localStorage.removeItem(KEY);
+  else localStorage.setItem(KEY, key);
 }
 
-/** Whether a token is kept. */
-export function hasToken(): boolean {
-  return localStorage.getItem(TOKEN) !== null;
+/** Whether a key is kept. */
+export function hasKey(): boolean {
+  return localStorage.getItem(KEY) !== null;
+}
+
+/** Takes the key out of an address such as the server's start prints, `#key=…`, so that nobody sees it there. */
+export function takeKey(): void {
+  const [, key, rest = ""] = /^#key=([^/]+)(.*)$/.exec(location.hash) ?? [];
+  if (key === undefined) return;
+  keepKey(decodeURIComponent(key));
+  history.replaceState(null, "", `#${rest || "/"}`);
 }
 
 /** The server that this page comes from. */
 export const api = client({
-  // A header can't hold every text; what it can't hold is no token of the server.
-  token: () => localStorage.getItem(TOKEN)?.replaceAll(/[^\x21-\x7e]/g, "?"),
+  // A header can't hold every text; what it can't hold is no key of the server.
+  token: () => localStorage.getItem(KEY)?.replaceAll(/[^\x21-\x7e]/g, "?"),
   unreachable: "Cannot reach the server: is it running?",
   refused(status) {
     if (status === 401) gate.locked();
+    if (status === 402) gate.spent();
   },
 });
 

@@ -1,6 +1,8 @@
 import type {
   BlockReport,
   CallReport,
+  MissesQuery,
+  MissesReport,
   Overview,
   PinReport,
   PromptBlock,
@@ -26,6 +28,11 @@ export async function readHead({ id }: Subject): Promise<Head> {
 /** What calls have cost, over sessions. */
 export async function readSpend(query: SpendQuery): Promise<SpendReport> {
   return await api.json("GET /v1/spend", { query });
+}
+
+/** Why prompts weren't read from the cache, over sessions. */
+export async function readMisses(query: MissesQuery): Promise<MissesReport> {
+  return await api.json("GET /v1/misses", { query });
 }
 
 /** What a session's calls have cost. */
@@ -65,6 +72,14 @@ export async function readBlock({ id }: Subject, block: string): Promise<BlockRe
 export async function pin({ id }: Subject, place: number, wish?: PinReport["wish"]): Promise<void> {
   if (wish) await api.json("POST /v1/sessions/{id}/pins", { path: { id }, body: { place, wish } });
   else await api.send("DELETE /v1/sessions/{id}/pins/{place}", { path: { id, place: String(place) } });
+}
+
+/** Keeps a session's prompt in the provider's cache for an hour. Gives until when, and what that costs at most. */
+export async function keepSessionWarm(
+  id: string,
+): Promise<{ readonly until: string; readonly maxUsd: number }> {
+  const body = { minutes: 60 };
+  return await api.json("POST /v1/sessions/{id}/keep_warm", { path: { id }, body });
 }
 
 /** What the sessions of the agent have saved, or those of the gateway. */

@@ -4,7 +4,7 @@ import { readOverview, type Subject } from "../api/reports.ts";
 import { count, counted, share } from "../parts/format.ts";
 import { useLoaded } from "../parts/loaded.ts";
 import { NumbersTable } from "../parts/numbers_table.tsx";
-import { costsOf, overflowOf, promptTokensOf, type Sum, SumList } from "../parts/sums.tsx";
+import { costsOf, overflowOf, promptTokensOf, saidOnceOf, type Sum, SumList } from "../parts/sums.tsx";
 import { addressOf } from "../place.ts";
 import { money } from "../parts/spent.tsx";
 import { Spend } from "./spend.tsx";
@@ -51,6 +51,7 @@ function savedBy(sums: CallSums): Sum[] {
   return [
     ...costsOf(sums),
     ...overflowOf(sums),
+    ...saidOnceOf(sums),
     { name: "Kept out of prompts", value: count(savedTokens), note: "tokens" },
     promptTokensOf(sums),
     { name: "Output tokens", value: count(outputTokens), note: counted(calls, "call") },

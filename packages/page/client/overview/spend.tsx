@@ -8,6 +8,7 @@ import { useLoaded } from "../parts/loaded.ts";
 import { NumbersTable } from "../parts/numbers_table.tsx";
 import { money, saved, SpentTable, Units } from "../parts/spent.tsx";
 import { addressOf } from "../place.ts";
+import { Misses } from "./misses.tsx";
 
 /** What a day's money may be cut by. */
 const BY = { session: "By session", model: "By model", agent: "By agent" } as const;
@@ -48,6 +49,7 @@ export function Spend(): JSX.Element {
         </>
       )}
       <Cut key={`${by} ${day}`} by={by} day={day} />
+      <Misses key={day} day={day} />
       <p class="note">
         Saved: of what clients would have paid without Tare. From cache: of the prompts’ tokens. Missed the
         cache: of the prompts’ cost, what was sent again because the cache didn’t hold it.

@@ -42,6 +42,7 @@ const PARTS: readonly (readonly [part: keyof SpentOn, name: string, meaning: str
   ["changed", "Other tools or model", "missed the cache: it stands behind what had changed"],
   ["lost", "Lost by the provider", "missed the cache, though the cache’s time wasn’t over"],
   ["output", "Output", "the replies"],
+  ["ping", "Keeping warm", "requests that kept the provider’s cache from expiring while nothing was asked"],
 ];
 
 /** What calls were paid for, in dollars, or in token units where no price is known; what cost nothing isn't told. */

@@ -170,7 +170,7 @@ function QuestionView({ approval, answer }: {
   /** False if the server didn't take it. */
   readonly answer: (said: Said) => Promise<boolean>;
 }): JSX.Element {
-  const { callId, name, expiresAtMs } = approval;
+  const { callId, name, why, effects, expiresAtMs } = approval;
   const [reason, setReason] = useState("");
   const [isSent, setSent] = useState(false);
   const box = useRef<HTMLFormElement>(null);
@@ -180,8 +180,8 @@ function QuestionView({ approval, answer }: {
   }, []);
   const say = async (decision: Said["decision"]) => {
     setSent(true);
-    const why = reason.trim();
-    if (!await answer({ decision, ...(decision === "deny" && why !== "" && { reason: why }) })) {
+    const given = reason.trim();
+    if (!await answer({ decision, ...(decision === "deny" && given !== "" && { reason: given }) })) {
       setSent(false);
     }
   };
@@ -205,6 +205,8 @@ function QuestionView({ approval, answer }: {
         run?
       </p>
       <Clip text={readable(approval.arguments)} label="What it would run with" />
+      {[...(effects?.writes ?? []).map((path) => `It writes ${path}`), ...(why === undefined ? [] : [why])]
+        .map((said) => <p key={said} class="until">{plain(said)}</p>)}
       <p class="until">
         A message instead of an answer denies it, and so does silence until{" "}
         {new Date(expiresAtMs).toLocaleString("en-GB", UNTIL)}.
@@ -230,11 +232,14 @@ const UNTIL = { weekday: "short", hour: "2-digit", minute: "2-digit" } as const;
 
 /** Arguments for people: what shows as nothing, or moves what stands beside it, is spelled out. */
 function readable(text: string): string {
-  return JSON.stringify(JSON.parse(text), null, 2)
-    .replaceAll(
-      /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu,
-      (char) => char === "\n" ? char : `\\u{${char.codePointAt(0)!.toString(16)}}`,
-    );
+  return plain(JSON.stringify(JSON.parse(text), null, 2));
+}
+
+function plain(text: string): string {
+  return text.replaceAll(
+    /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu,
+    (char) => char === "\n" ? char : `\\u{${char.codePointAt(0)!.toString(16)}}`,
+  );
 }
 
 type Of<Kind extends Item["kind"]> = Extract<Item, { kind: Kind }>;

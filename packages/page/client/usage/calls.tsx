@@ -6,7 +6,7 @@ import { count, counted, dollars } from "../parts/format.ts";
 import { useLoaded } from "../parts/loaded.ts";
 import { NumbersTable } from "../parts/numbers_table.tsx";
 import { Slider } from "../parts/slider.tsx";
-import { costsOf, overflowOf, promptTokensOf, type Sum, SumList } from "../parts/sums.tsx";
+import { costsOf, overflowOf, promptTokensOf, saidOnceOf, type Sum, SumList } from "../parts/sums.tsx";
 import { useWidth } from "../parts/width.ts";
 import { Units } from "../parts/spent.tsx";
 import { SessionHead } from "../session_head.tsx";
@@ -36,7 +36,12 @@ export function Calls({ subject }: { readonly subject: Subject }): JSX.Element {
       {value && calls.length === 0 && <p>No call has been answered yet.</p>}
       {calls.length > 0 && (
         <>
-          <SumList sums={[...sumsOf(calls), ...value ? overflowOf(value.spend.all) : []]} />
+          <SumList
+            sums={[
+              ...sumsOf(calls),
+              ...value ? [...overflowOf(value.spend.all), ...saidOnceOf(value.spend.all)] : [],
+            ]}
+          />
           {value && <SpendOfSession subject={subject} spend={value.spend} changed={reload} />}
           <h2>Call by call</h2>
           <Chart calls={calls} at={at} choose={setChosen} />
@@ -201,6 +206,8 @@ const CAUSES: Readonly<Record<string, string>> = {
   own_rewrite: "moved by a rewrite",
   tools_changed: "behind tools that changed",
   model_changed: "for another model",
+  client_changed: "behind what the client changed",
+  not_marked: "never asked to be cached",
   expired: "kept longer than the cache does",
   provider_lost: "lost by the provider’s cache",
 };
