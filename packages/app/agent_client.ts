@@ -1,27 +1,46 @@
 import { type Content, contentText } from "@tare/messages";
-import type { SessionSpend, SpendQuery, SpendReport } from "@tare/conversation/report";
+import type {
+  MissesQuery,
+  MissesReport,
+  SessionSpend,
+  SpendQuery,
+  SpendReport,
+} from "@tare/conversation/report";
 import type { Pin } from "@tare/planner";
 import type { NumberedEvent } from "@tare/server";
 import { type Body, type Client, client, type Numbered, type Told } from "@tare/server/client";
+
+import { HOME_VARIABLES } from "./data/data_directory.ts";
+import { findOwnerKey } from "./data/find_owner_key.ts";
 
 export { RefusedError } from "@tare/server/client";
 
 /** Where the server is that a command talks to, and what its requests must carry. */
 export interface ServerAddress {
   readonly url: string;
-  /** The bearer token, if there is one. */
+  /** The key, if there is one. */
   readonly token?: string;
 }
 
-/** The server by `url`, or else by TARE_HOST and TARE_PORT, as `read` gives them; the token is TARE_TOKEN. */
+/** Names of this machine, as URLs write them: no other one gets to see the owner's key. */
+const THIS_MACHINE: readonly string[] = ["127.0.0.1", "localhost", "[::1]"];
+
+/** Variables by which commands find the server, and the owner's key. */
+const VARIABLES = ["TARE_DATA", "INIT_CWD", ...HOME_VARIABLES];
+
+/**
+ * The server by `url`, or else by TARE_HOST and TARE_PORT, as `read` gives them; the key is TARE_TOKEN, or else for a
+ * server on this machine its owner's.
+ */
 export function serverAddress(read: (variable: string) => string | undefined, url?: string): ServerAddress {
   const host = read("TARE_HOST") || "127.0.0.1";
-  const port = read("TARE_PORT") || "8787";
-  const token = read("TARE_TOKEN");
-  return {
-    url: url ?? `http://${host.includes(":") ? `[${host}]` : host}:${port}`,
-    ...(token && { token }),
-  };
+  const at = url ?? `http://${host.includes(":") ? `[${host}]` : host}:${read("TARE_PORT") || "8787"}`;
+  const { hostname = "", port } = URL.parse(at) ?? {};
+  const token = read("TARE_TOKEN") ||
+    (THIS_MACHINE.includes(hostname)
+      ? findOwnerKey(Number(port) || 80, Object.fromEntries(VARIABLES.map((name) => [name, read(name)])))
+      : undefined);
+  return { url: at, ...(token && { token }) };
 }
 
 type Whole = Extract<Told<"GET /v1/sessions/{id}">, { readonly kind: "agent" }>;
@@ -86,6 +105,9 @@ export function agentClient(url: string, token?: string) {
     ) => readTurn(api, id, { input, unattended }),
     /** What calls have cost, over sessions. */
     spend: (query: Partial<SpendQuery>): Promise<SpendReport> => api.json("GET /v1/spend", { query }),
+    /** Why prompts weren't read from the cache. */
+    misses: (query: MissesQuery & { readonly session?: string | undefined }): Promise<MissesReport> =>
+      api.json("GET /v1/misses", { query }),
     /** What a session's calls have cost. */
     sessionSpend: (id: string): Promise<SessionSpend> =>
       api.json("GET /v1/sessions/{id}/spend", { path: { id } }),
@@ -132,6 +154,9 @@ export function agentClient(url: string, token?: string) {
     /** Asks that the message at this place comes back and stays, or leaves. */
     pin: (id: string, place: number, wish: Pin["wish"]) =>
       api.json("POST /v1/sessions/{id}/pins", { path: { id }, body: { place, wish } }),
+    /** Asks that a session's prompt stays in the provider's cache for so many minutes. */
+    keepWarm: (id: string, minutes: number) =>
+      api.json("POST /v1/sessions/{id}/keep_warm", { path: { id }, body: { minutes } }),
     /** Gives a session's messages, one a line of JSON. */
     exportSession: async (id: string) =>
       bodyOf(await api.send("GET /v1/sessions/{id}/export", { path: { id } })),
@@ -139,6 +164,14 @@ export function agentClient(url: string, token?: string) {
     async importSessions(lines: Uint8Array<ArrayBuffer>): Promise<readonly string[]> {
       const { sessions } = await api.json("POST /v1/sessions/import", { lines });
       return sessions.map(({ id }) => id);
+    },
+    /** Makes a key, and gives its secret. */
+    addKey: async (key: Body<"POST /v1/keys">) => (await api.json("POST /v1/keys", { body: key })).secret,
+    /** All keys. */
+    keys: async () => (await api.json("GET /v1/keys")).keys,
+    /** Takes a key away. */
+    async removeKey(name: string): Promise<void> {
+      await (await api.send("DELETE /v1/keys/{name}", { path: { name } })).body?.cancel();
     },
     /** All that the server keeps, as a file. It isn't whole if the stream fails. */
     backUp: async () => bodyOf(await api.send("GET /v1/backup")),

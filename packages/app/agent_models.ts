@@ -13,6 +13,7 @@ import {
   type Profile,
   profileOfModelList,
   readTooLong,
+  routeToCache,
   windowsOfModelList,
 } from "@tare/planner";
 import { readBytes } from "@tare/gateway";
@@ -75,7 +76,8 @@ export function configuredModels(
   const ask = (model: string) => {
     if (settings.model === undefined) return noModel;
     if (!speaksMessages(settings, model)) {
-      return openaiModel({ model, baseURL, ...(apiKey !== undefined && { apiKey }) });
+      const route = (key: string) => routeToCache({ baseURL, model, key });
+      return openaiModel({ model, baseURL, route, ...(apiKey !== undefined && { apiKey }) });
     }
     const access = { baseURL: messagesUrl, ...(messagesKey !== undefined && { apiKey: messagesKey }) };
     return anthropicModel({ model, ...access, cacheTtlMs: profile(model).ttlMs });

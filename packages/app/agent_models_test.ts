@@ -31,7 +31,7 @@ Deno.test("configuredModels() sends every model to the only provider there is", 
   ]);
   assertEquals(routes({ OPENAI_API_KEY: "k" }, ["", "gpt-5.5", "claude-sonnet-5"]), [
     ["", OPENAI, "openai"],
-    ["gpt-5.5", OPENAI, "openai"],
+    ["gpt-5.5", OPENAI, "openai-24h"],
     ["claude-sonnet-5", OPENAI, "anthropic-5m"],
   ]);
 });
@@ -40,7 +40,7 @@ Deno.test("configuredModels() sends each model to its own provider where there a
   const both = { OPENAI_API_KEY: "a", ANTHROPIC_API_KEY: "b" };
   assertEquals(routes(both, ["Claude-opus-5", "gpt-5.5", "anthropic/claude-opus-5", "deepseek-chat"]), [
     ["Claude-opus-5", ANTHROPIC, "anthropic-5m"],
-    ["gpt-5.5", OPENAI, "openai"],
+    ["gpt-5.5", OPENAI, "openai-24h"],
     // A name with its vendor in front is one of a provider that passes models on.
     ["anthropic/claude-opus-5", OPENAI, "anthropic-5m"],
     ["deepseek-chat", OPENAI, "deepseek"],

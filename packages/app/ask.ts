@@ -11,6 +11,7 @@ import type { TurnEndReason } from "@tare/loop";
 import { eventPrinter } from "./event_printer.ts";
 import { agentClient, type ServerAddress, serverAddress } from "./agent_client.ts";
 import { askPerson } from "./terminal/ask_person.ts";
+import { shownJson, shownText } from "./terminal/shown_text.ts";
 import { waitingLine } from "./terminal/waiting_line.ts";
 import { STOPPING, watchTurn } from "./terminal/watch_turn.ts";
 
@@ -22,7 +23,7 @@ const HELP = `Puts a question to the agent server and prints what happens:
   --json        Print the events as JSON lines
   --url URL     The server. Default: from TARE_HOST and TARE_PORT, http://127.0.0.1:8787
 
-TARE_TOKEN is sent along if it is set.
+The key that is sent along is TARE_TOKEN, or the owner's of a server on this machine.
 Into a pipe goes the answer alone; what happens meanwhile is told on standard error.
 At a terminal you are asked before a call runs that does more than read; TARE_UNATTENDED of the server says what
 happens elsewhere.
@@ -81,7 +82,7 @@ async function ask({ text, server: { url, token }, session: given, json }: Quest
     ask: line && lines && askPerson(lines, { write: line.write }),
     show(event) {
       line?.follow(event);
-      if (json) console.log(JSON.stringify(event));
+      if (json) console.log(shownJson(event));
       else if (isSeen || event.type !== "text_delta") print(event);
     },
   });
@@ -96,7 +97,11 @@ async function ask({ text, server: { url, token }, session: given, json }: Quest
       Deno.exit(130);
     }
   };
-  const say = (sentence: string) => isSeen ? line?.write(`\n${sentence}\n`) : console.error(sentence);
+  const say = (sentence: string) => {
+    const shown = shownText(sentence);
+    if (isSeen) line?.write(`\n${shown}\n`);
+    else console.error(shown);
+  };
   for (const signal of STOPPING) Deno.addSignalListener(signal, cancel);
   try {
     const { reason, text } = await turn.end;
@@ -117,6 +122,6 @@ try {
   const end = await ask(readQuestion());
   Deno.exit(end === "completed" ? 0 : end === "cancelled" ? 130 : 1);
 } catch (error) {
-  console.error((error as Error).message);
+  console.error(shownText((error as Error).message));
   Deno.exit(1);
 }

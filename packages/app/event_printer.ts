@@ -1,6 +1,7 @@
 import type { TurnLedger } from "@tare/loop";
 import { contentText } from "@tare/messages";
 import type { SessionEvent } from "@tare/server";
+import { shownText } from "./terminal/shown_text.ts";
 
 const COLUMNS = 108;
 
@@ -9,11 +10,11 @@ export function eventPrinter(write: (text: string) => void): (event: SessionEven
   let lineOpen = false;
   const calls = new Map<string, string>();
   const line = (text: string) => {
-    write(`${lineOpen ? "\n" : ""}${text}\n`);
+    write(`${lineOpen ? "\n" : ""}${shownText(text)}\n`);
     lineOpen = false;
   };
   const stream = (text: string) => {
-    write(text);
+    write(shownText(text));
     if (text !== "") lineOpen = !text.endsWith("\n");
   };
   return (event) => {
@@ -42,8 +43,7 @@ export function eventPrinter(write: (text: string) => void): (event: SessionEven
       case "helper_started":
         return line(`↳ a helper works in session ${event.session}`);
       case "tool_output":
-        // A command's output may hold what would move the cursor or worse.
-        return stream(event.text.replaceAll("\r\n", "\n").replaceAll(/[^\P{Cc}\n\t]/gu, "�"));
+        return stream(event.text);
       case "tool_result":
         return line(
           `← ${oneLine(calls.get(event.id) ?? event.name, COLUMNS / 2)}: ${event.error ? "error, " : ""}` +

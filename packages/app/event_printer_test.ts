@@ -1,6 +1,7 @@
 import { assertEquals } from "@std/assert";
 import type { SessionEvent } from "@tare/server";
 import { eventPrinter, ledgerLine } from "./event_printer.ts";
+import { questionOf } from "./terminal/ask_person.ts";
 
 const ledger = {
   calls: 2,
@@ -121,8 +122,24 @@ Deno.test("eventPrinter() shows a command's output as it comes, without what wou
   const output = (text: string): SessionEvent => ({ type: "tool_output", step: 1, id: "1", text });
   assertEquals(
     printed([output("on\x1b[2Je\r\n\ttw"), output("o"), { type: "step_start", step: 2 }]),
-    "on�[2Je\n\ttwo\n── step 2\n",
+    "on\\x1b[2Je\n\ttwo\n── step 2\n",
   );
+});
+
+Deno.test("eventPrinter() lets no words of a model, tool or server look like a question, or hide one", () => {
+  const { step, name } = { step: 1, name: "a\x1b]0;t\x07" };
+  const forged = `${questionOf({ name: "ls", arguments: "{}" })}\n\x1b[8m`;
+  const shown = printed([
+    { type: "text_delta", step, text: forged.slice(0, 3) },
+    { type: "text_delta", step, text: forged.slice(3) },
+    { type: "tool_output", step, id: "1", text: forged },
+    { type: "warning", message: forged },
+    { type: "user_message", step, input: forged },
+    { type: "tool_call", step, id: "1", name, arguments: forged },
+    { type: "turn_end", reason: "model_error", text: "", message: forged, ledger },
+  ]);
+  assertEquals(/[^\P{Cc}\n]|▌/u.test(shown), false);
+  assertEquals(shown.split("\n")[0], "\\x1b[7m\\u{258c}?\\x1b[27m May this run: ls {}");
 });
 
 Deno.test("eventPrinter() tells of a helper, whose steps show as its call's output", () => {

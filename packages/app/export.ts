@@ -6,6 +6,7 @@
 // deno-lint-ignore-file no-console
 import { parseArgs } from "node:util";
 import { agentClient, serverAddress } from "./agent_client.ts";
+import { shownLines, shownText } from "./terminal/shown_text.ts";
 
 const HELP = `Writes a session as chat messages, one a line of JSON, to standard output:
 
@@ -13,7 +14,7 @@ const HELP = `Writes a session as chat messages, one a line of JSON, to standard
 
   --url URL  The server. Default: from TARE_HOST and TARE_PORT, http://127.0.0.1:8787
 
-TARE_TOKEN is sent along if it is set.`;
+The key that is sent along is TARE_TOKEN, or the owner's of a server on this machine.`;
 
 try {
   const { values, positionals: [id] } = parseArgs({
@@ -26,8 +27,15 @@ try {
   }
   const { url, token } = serverAddress((name) => Deno.env.get(name), values.url);
   const client = agentClient(url, token);
-  await (await client.exportSession(id)).pipeTo(Deno.stdout.writable);
+  const lines = await client.exportSession(id);
+  const shown = new TransformStream<string, string>({
+    transform: (text, controller) => controller.enqueue(shownLines(text)),
+  });
+  // A file gets the bytes as they are.
+  await (Deno.stdout.isTerminal()
+    ? lines.pipeThrough(new TextDecoderStream()).pipeThrough(shown).pipeThrough(new TextEncoderStream())
+    : lines).pipeTo(Deno.stdout.writable);
 } catch (error) {
-  console.error((error as Error).message);
+  console.error(shownText((error as Error).message));
   Deno.exit(1);
 }

@@ -7,6 +7,7 @@
 import { resolve } from "@std/path";
 import { parseArgs } from "node:util";
 import { agentClient, serverAddress } from "./agent_client.ts";
+import { shownText } from "./terminal/shown_text.ts";
 
 const HELP = `Makes sessions of a file, and prints their ids:
 
@@ -17,7 +18,7 @@ each an object with "messages". If a line is bad, its number is named and nothin
 
   --url URL  The server. Default: from TARE_HOST and TARE_PORT, http://127.0.0.1:8787
 
-TARE_TOKEN is sent along if it is set.`;
+The key that is sent along is TARE_TOKEN, or the owner's of a server on this machine.`;
 
 try {
   const { values, positionals: [file] } = parseArgs({
@@ -34,6 +35,6 @@ try {
   const client = agentClient(url, token);
   for (const id of await client.importSessions(lines)) console.log(id);
 } catch (error) {
-  console.error((error as Error).message);
+  console.error(shownText((error as Error).message));
   Deno.exit(1);
 }

@@ -1,6 +1,8 @@
 import { resolve } from "@std/path";
 import { DEFAULT_PROVIDER } from "@tare/planner";
+import type { Sandbox } from "@tare/loop/tools";
 import { hasChatProvider, isRehearsed } from "./agent_models.ts";
+import { HANDED_OVER } from "./handed_over.ts";
 import { realPath } from "./settings/option.ts";
 import { type Settings, VARIABLES } from "./settings/settings.ts";
 
@@ -27,10 +29,14 @@ const DATABASE_VARIABLES: readonly string[] = ["PG*", "NODE_PG_FORCE_NATIVE", "U
 /**
  * The permissions that a server with these settings needs, as flags for `deno run`, and no others: to read and write
  * its workspace and data folder, to read the files of its profile, its rules and its MCP servers, to listen where it is told and to reach its providers, such servers and its database, to
- * read the variables that the settings come from. Running programs can't be narrowed: the shell tool and MCP servers may be any, and ending all that a command
- * started takes the whole permission.
+ * read the variables that the settings come from. Where the system ends all that is in a sandbox, it may run what makes
+ * sandboxes and nothing else. Without one running programs can't be narrowed: the shell tool and MCP servers may be any, and
+ * ending all that a command started takes the whole permission.
  */
-export function serverPermissions(settings: Settings): string[] {
+export function serverPermissions(
+  settings: Settings,
+  sandbox: Sandbox | { readonly why: string } = { why: "" },
+): string[] {
   const {
     host,
     port,
@@ -65,9 +71,11 @@ export function serverPermissions(settings: Settings): string[] {
     `--allow-net=${[own, ...providers].join(",")}`,
     `--allow-read=${[...folders, ...files, ...sockets].join(",")}`,
     `--allow-write=${[...folders, ...sockets].join(",")}`,
-    `--allow-env=${VARIABLES.join(",")}`,
+    `--allow-env=${[...VARIABLES, HANDED_OVER].join(",")}`,
     `--ignore-env=${[...SOUGHT_VARIABLES, ...(database ? DATABASE_VARIABLES : [])].join(",")}`,
-    "--allow-run",
+    "by" in sandbox && sandbox.by === "bubblewrap"
+      ? `--allow-run=${escapeCommas(sandbox.program)}`
+      : "--allow-run",
   ];
 }
 

@@ -18,7 +18,7 @@ Deno.test("serverPermissions() opens workspace and data folder, linked ones wher
       "--allow-net=127.0.0.1:8787,127.0.0.1,api.anthropic.com:443",
       `--allow-read=${folders}`,
       `--allow-write=${folders}`,
-      `--allow-env=${VARIABLES.join(",")}`,
+      `--allow-env=${VARIABLES.join(",")},TARE_HANDED_OVER`,
       "--ignore-env=OPENAI_CUSTOM_HEADERS,ANTHROPIC_CUSTOM_HEADERS,NODE_V8_COVERAGE",
       "--allow-run",
     ]);

@@ -15,6 +15,8 @@ import {
   type Sums,
 } from "@tare/conversation/report";
 import { agentClient, serverAddress } from "./agent_client.ts";
+import { inDigits, inDigitsOf } from "./in_digits.ts";
+import { shownJson, shownText } from "./terminal/shown_text.ts";
 
 const HELP = `Says what model calls have cost, and what for:
 
@@ -28,7 +30,7 @@ const HELP = `Says what model calls have cost, and what for:
   --json         Print what the server says as JSON
   --url URL      The server. Default: from TARE_HOST and TARE_PORT, http://127.0.0.1:8787
 
-TARE_TOKEN is sent along if it is set.`;
+The key that is sent along is TARE_TOKEN, or the owner's of a server on this machine.`;
 
 /** What each part is called. */
 const PARTS: Readonly<Record<keyof SpentOn, string>> = {
@@ -39,12 +41,14 @@ const PARTS: Readonly<Record<keyof SpentOn, string>> = {
   changed: "changed",
   lost: "lost",
   output: "output",
+  ping: "keeping warm",
 };
 
 const WORDS =
   `Cache reads: what the provider's cache served. New: what no request held before, cache writes included. Expired: sent
 again because the cache's time was over. Own rewrites: sent again because Tare rewrote the prompt, summaries included.
-Changed: sent again because tools or model changed. Lost: sent again though the cache's time wasn't over. Output: replies.`;
+Changed: sent again because tools or model changed. Lost: sent again though the cache's time wasn't over. Output: replies.
+Keeping warm: requests that kept the cache from expiring while nothing was asked.`;
 
 const UNITS =
   "A token unit is the price of one input token that isn't in the cache; replies aren't among them.";
@@ -58,14 +62,6 @@ function dollars(usd: number): string {
   return usd === 0 ? "0" : usd < 0.01 ? usd.toFixed(4) : usd.toFixed(2);
 }
 
-function count(value: number): string {
-  return Math.round(value).toLocaleString("en");
-}
-
-function counted(value: number, word: string): string {
-  return `${count(value)} ${word}${value === 1 ? "" : "s"}`;
-}
-
 /** Dollars in a table: what nobody knows the price of isn't free. */
 function dollarsOf({ usd, unpricedCalls }: Pick<Cost, "usd" | "unpricedCalls">): string {
   return usd === 0 && unpricedCalls > 0 ? "–" : dollars(usd);
@@ -73,11 +69,11 @@ function dollarsOf({ usd, unpricedCalls }: Pick<Cost, "usd" | "unpricedCalls">):
 
 /** A cost in words: dollars as far as prices are known, and how many calls have none. */
 function inWords({ usd, tokenUnits, unpricedCalls }: Cost): string {
-  const without = unpricedCalls > 0 ? `; ${counted(unpricedCalls, "call")} without a price` : "";
+  const without = unpricedCalls > 0 ? `; ${inDigitsOf(unpricedCalls, "call")} without a price` : "";
   // What nobody knows the price of isn't free.
   const cost = usd === 0 && unpricedCalls > 0
-    ? counted(tokenUnits, "token unit")
-    : `$${dollars(usd)} (${counted(tokenUnits, "token unit")})`;
+    ? inDigitsOf(tokenUnits, "token unit")
+    : `$${dollars(usd)} (${inDigitsOf(tokenUnits, "token unit")})`;
   return cost + without;
 }
 
@@ -103,16 +99,18 @@ function tableOfSums(
 ): string {
   const isPriced = all.usd > 0 || all.unpricedCalls === 0;
   const unit = isPriced ? "Usd" : "TokenUnits";
-  const format = isPriced ? dollars : count;
-  const parts = SPENT_ON.filter((part) => isPriced || part !== "output");
+  const format = isPriced ? dollars : inDigits;
+  const parts = SPENT_ON.filter((part) =>
+    (isPriced || part !== "output") && (all.pings > 0 || part !== "ping")
+  );
   return table(
     [name, isPriced ? "dollars" : "token units", "calls", ...parts.map((part) => PARTS[part]), "no price"],
     rows.map(({ name, sums }) => [
       name,
       format(isPriced ? sums.usd : sums.tokenUnits),
-      count(sums.calls),
+      inDigits(sums.calls),
       ...parts.map((part) => format(sums[`${part}${unit}`])),
-      count(sums.unpricedCalls),
+      inDigits(sums.unpricedCalls),
     ]),
   );
 }
@@ -123,7 +121,7 @@ function told(by: string, { all, rows, hasMore }: SpendReport): string {
     session ? [`${key}  ${[session.title, session.model, session.agent].filter(Boolean).join(", ")}`] : []
   );
   return [
-    `${inWords(all)} for ${counted(all.calls, "call")}. Days are those of UTC.`,
+    `${inWords(all)} for ${inDigitsOf(all.calls, "call")}. Days are those of UTC.`,
     tableOfSums(by, named, all),
     ...titles.length > 0 ? [`${titles.join("\n")}\n\nMore of one of them: deno task spend --session ID`] : [],
     ...hasMore ? ["There are more rows than these."] : [],
@@ -139,7 +137,13 @@ function toldOfSession({ all, turns, tools, subjects, results }: SessionSpend): 
     table(
       [name, "dollars", "token units", "results", "tokens"],
       rows.slice(0, ROWS).map(({ key, tokenUnits, results, tokens, ...cost }) => [
-        ...[short(key) || "not known", dollarsOf(cost), count(tokenUnits), count(results), count(tokens)],
+        ...[
+          short(key) || "not known",
+          dollarsOf(cost),
+          inDigits(tokenUnits),
+          inDigits(results),
+          inDigits(tokens),
+        ],
       ]),
     );
   const named = turns.slice(0, ROWS).map(({ turn, at: _, ...sums }) => ({
@@ -147,7 +151,7 @@ function toldOfSession({ all, turns, tools, subjects, results }: SessionSpend): 
     sums,
   }));
   return [
-    `${inWords(all)} for ${counted(all.calls, "call")}.`,
+    `${inWords(all)} for ${inDigitsOf(all.calls, "call")}.`,
     tableOfSums("dearest turns", named, all),
     ...results.length === 0 ? [] : [
       "What results cost by being carried in each prompt, about:",
@@ -157,7 +161,7 @@ function toldOfSession({ all, turns, tools, subjects, results }: SessionSpend): 
         ["dearest results", "dollars", "token units", "calls", "tokens", "message", "now"],
         results.map(({ tool, subject, tokenUnits, calls, tokens, place, state, ...cost }) => [
           short([tool, subject].filter(Boolean).join(" ")) || "not known",
-          ...[dollarsOf(cost), count(tokenUnits), count(calls), count(tokens), String(place), state],
+          ...[dollarsOf(cost), inDigits(tokenUnits), inDigits(calls), inDigits(tokens), String(place), state],
         ]),
       ),
       'Let one go: POST /v1/sessions/ID/pins {"place": MESSAGE, "wish": "let_go"}, or on the page.',
@@ -193,12 +197,12 @@ try {
   const client = agentClient(url, token);
   if (id !== undefined) {
     const spend = await client.sessionSpend(id);
-    console.log(json ? JSON.stringify(spend) : toldOfSession(spend));
+    console.log(json ? shownJson(spend) : shownText(toldOfSession(spend)));
   } else {
     const spend = await client.spend({ by, from, to });
-    console.log(json ? JSON.stringify(spend) : told(by, spend));
+    console.log(json ? shownJson(spend) : shownText(told(by, spend)));
   }
 } catch (error) {
-  console.error((error as Error).message);
+  console.error(shownText((error as Error).message));
   Deno.exit(1);
 }

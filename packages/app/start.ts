@@ -4,25 +4,32 @@
  * @module
  */
 // deno-lint-ignore-file no-console
-import { fromFileUrl } from "@std/path";
+import { fromFileUrl, resolve } from "@std/path";
+import { findSandbox } from "@tare/loop/tools";
+import { startWith } from "./handed_over.ts";
 import { launchers, whenLeft } from "./launchers.ts";
+import { connectionLimits } from "./listener/listen_http.ts";
+import { sandboxNetwork } from "./network/sandbox_network.ts";
 import { serverPermissions, V8_FLAGS } from "./server_permissions.ts";
+import { supervise } from "./supervise.ts";
 import { readSettings, type Settings, settingsHelp, VARIABLES } from "./settings/settings.ts";
+import { shownText } from "./terminal/shown_text.ts";
 
 if (Deno.args.includes("--help") || Deno.args.includes("-h")) {
   console.log(settingsHelp());
   Deno.exit(0);
 }
 
+const environment = Object.fromEntries(VARIABLES.map((name) => [name, Deno.env.get(name)]));
+
 /** The settings, or the end of this process. */
 function settings(): Settings {
   try {
-    const environment = Object.fromEntries(VARIABLES.map((name) => [name, Deno.env.get(name)]));
     return readSettings(Deno.args, environment);
   } catch (error) {
     // Only what a person can mend is a sentence; anything else is a bug and shows its stack.
     if (!(error instanceof RangeError)) throw error;
-    console.error(error.message);
+    console.error(shownText(error.message));
     Deno.exit(1);
   }
 }
@@ -47,27 +54,55 @@ function exporterEnvironment(): Record<string, string> {
   };
 }
 
+/** The sandbox that these settings want, or why there is none. */
+async function sandboxFor(
+  { sandbox, allowDomains, workspace, data, path, mcp, approvals, profileFile, database }: Settings,
+): ReturnType<typeof findSandbox> {
+  if (sandbox === "off") return { why: "TARE_SANDBOX is off" };
+  const files = (...paths: (string | undefined)[]) =>
+    paths.flatMap((path) => path === undefined ? [] : [resolve(path)]);
+  const hasNetwork = allowDomains.length > 0 && Deno.build.os === "linux";
+  return await findSandbox({
+    ...(hasNetwork && { network: await sandboxNetwork(allowDomains, Deno.env.get("TMPDIR") || "/tmp") }),
+    ...{ workspace, path, home: Deno.env.get("HOME") },
+    hiddenFolders: [resolve(data)],
+    hiddenFiles: files(mcp?.path, ...database?.files ?? []),
+    readOnly: files(approvals?.path, profileFile?.path),
+    async tryOut(program, args) {
+      const { success, stderr } = await new Deno.Command(program, { args: [...args], stdin: "null" })
+        .output();
+      return success ? undefined : new TextDecoder().decode(stderr);
+    },
+  });
+}
+
 const given = settings();
+const sandbox = await sandboxFor(given);
+if (given.sandbox === "strict" && "why" in sandbox) {
+  console.error(`Cannot start: TARE_SANDBOX is strict, but there is no sandbox, because ${sandbox.why}.`);
+  Deno.exit(1);
+}
 /** What is run, and by which configuration: what speaks with MCP servers is installed once there are some. */
 const program = given.mcp
   ? ["--config", new URL("mcp/deno.json", import.meta.url), new URL("mcp/main.ts", import.meta.url)]
   : [new URL("main.ts", import.meta.url)];
 const paths = program.map((part) => typeof part === "string" ? part : fromFileUrl(part));
-const server = new Deno.Command(Deno.execPath(), {
-  args: ["run", "--frozen", V8_FLAGS, ...serverPermissions(given), ...paths, ...Deno.args],
-  env: exporterEnvironment(),
-}).spawn();
-/** Tells the server to end, if it still runs. */
-function end(signal: Deno.Signal): void {
-  try {
-    server.kill(signal);
-  } catch {
-    // It has ended already.
-  }
-}
+// The server's process may not find out itself how many descriptors it has.
+const { maxConnections } = await connectionLimits(given);
+const { code, end } = supervise({
+  start: () =>
+    startWith({
+      environment: { ...environment, TARE_MAX_CONNECTIONS: String(maxConnections) },
+      sandbox,
+    }, {
+      args: ["run", "--frozen", V8_FLAGS, ...serverPermissions(given, sandbox), ...paths, ...Deno.args],
+      environment: exporterEnvironment(),
+    }),
+  log: console.error,
+});
 
 for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) {
   Deno.addSignalListener(signal, () => end(signal));
 }
 launchers().then((pids) => whenLeft(() => end("SIGTERM"), pids));
-Deno.exit((await server.status).code);
+Deno.exit(await code);

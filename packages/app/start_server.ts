@@ -1,18 +1,19 @@
 // deno-lint-ignore-file no-console
-import { resolve } from "@std/path";
+import { join, resolve } from "@std/path";
 import { gateway } from "@tare/gateway";
 import { openaiModel } from "@tare/loop/openai";
 import { sampledCount } from "@tare/messages";
 import { encodingOfModel, loadTokenizer, type Tokenizer } from "@tare/messages/tiktoken";
-import { chooseProfile, DEFAULT_PROVIDER, listWindow, profileNamed } from "@tare/planner";
+import { chooseProfile, DEFAULT_PROVIDER, listWindow, profileNamed, SaidProof } from "@tare/planner";
 import type { PolicyOptions } from "@tare/planner/policies";
 import { isPageRequest, page } from "@tare/page";
 import { agentHandler, allowedHosts, guard, isLoopback } from "@tare/server";
 import { rehearsal, simulator } from "@tare/simulator";
 import { Telemetry } from "@tare/conversation/telemetry";
-import { workspaceTools } from "@tare/loop/tools";
+import { clearWorkspaces, type Sandbox, workspaceTools } from "@tare/loop/tools";
 import { type McpSdk, mcpServers } from "@tare/loop/mcp";
-import { StoreError } from "@tare/conversation";
+import { Keys, type Store, StoreError, Warmth } from "@tare/conversation";
+import { type Days, saidRecordsOf, sumOfToday } from "@tare/conversation/report";
 import {
   type AgentModels,
   chatProfile,
@@ -24,10 +25,16 @@ import {
   USUAL_WINDOW,
 } from "./agent_models.ts";
 import { type ConnectionLimits, connectionLimits, listenHttp } from "./listener/listen_http.ts";
+import { expiryClock } from "./data/expiry_clock.ts";
 import { openSettingsStore } from "./data/open_store.ts";
+import { OWNER_FILE } from "./data/find_owner_key.ts";
+import { noteOwnerPort, ownerKey } from "./data/owner_key.ts";
 import { realPath } from "./settings/option.ts";
-import { readSettings, type Settings, VARIABLES } from "./settings/settings.ts";
+import { handedOver } from "./handed_over.ts";
+import { readSettings, type Settings } from "./settings/settings.ts";
 import { whenLeft } from "./launchers.ts";
+import { sayAlive } from "./supervise.ts";
+import { shownText } from "./terminal/shown_text.ts";
 
 /** What the server says at its start and in every answer's event stream while no provider is configured. */
 export const REHEARSAL_NOTICE =
@@ -35,6 +42,9 @@ export const REHEARSAL_NOTICE =
 
 /** Largest request bodies: prompts of others may hold pictures and recordings. */
 const LIMITS = { agentBytes: 10 * 2 ** 20, gatewayBytes: 128 * 2 ** 20 };
+
+/** Days after which what is kept of other agents' conversations goes, unless the settings say otherwise. */
+const KEPT_DAYS = 30;
 
 /** What figures of other agents' conversations may take where nothing else of them is kept. */
 const FIGURES_MIB = 256;
@@ -49,6 +59,10 @@ const GRACE_MS = 2000;
 interface Parts {
   /** Loads what speaks with MCP servers. Default: there may be none. */
   readonly mcpSdk?: () => Promise<McpSdk>;
+  /** The sandbox that commands and the programs of MCP servers run in, or why there is none. */
+  readonly sandbox?: Sandbox | { readonly why: string };
+  /** Whether the greeting holds the owner's key: only a person reads it. Default: no. */
+  readonly showsKey?: boolean;
 }
 
 /** A server that listens. */
@@ -69,7 +83,7 @@ export interface RunningServer {
 export async function startServer(
   settings: Settings,
   log: (line: string) => void,
-  { mcpSdk }: Parts = {},
+  { mcpSdk, showsKey = false, sandbox: found = { why: "nobody has looked for one" } }: Parts = {},
 ): Promise<RunningServer> {
   const { host, token, corsOrigins } = settings;
   if (token === undefined && !isLoopback(host)) {
@@ -88,11 +102,24 @@ export async function startServer(
   const workspace = resolve(settings.workspace);
   const data = resolve(settings.data);
   const { maxSessions, maxRunningTurns, maxDataMiB = Infinity, expireAfterDays, gatewayStoreMiB } = settings;
+  const sandbox = "by" in found ? found : undefined;
   const { store, place } = await openSettingsStore(settings, log);
   const { owner, ended } = place;
   if (ended > 0) {
     log(`Ended ${ended} process${ended > 1 ? "es" : ""} that commands of an earlier server left running.`);
   }
+  const [newest] = await store.listSessions({ limit: 1 });
+  const lagMs = expiryClock(data, { newestMs: newest?.createdAtMs, log });
+  const onError = (error: unknown) =>
+    log(error instanceof Error ? error.stack ?? error.message : String(error));
+  const own = token ?? await ownerKey(data).catch(async (error) => {
+    await store.close();
+    place.close();
+    throw error;
+  });
+  const keys = new Keys({ store, owners: [own], onError });
+  // Turns that go on after a restart are paid for by keys that nobody has shown yet.
+  await keys.list();
   const tokenizer = lazily(() =>
     loadTokenizer(settings.model === undefined ? {} : { model: settings.model })
   );
@@ -100,8 +127,6 @@ export async function startServer(
   const limits = await connectionLimits(settings);
   const { apiKey, baseUrl: baseURL = DEFAULT_PROVIDER.baseURL } = settings;
   const asked = hasChatProvider(settings) ? serverProfile({ baseURL, apiKey }) : undefined;
-  const onError = (error: unknown) =>
-    log(error instanceof Error ? error.stack ?? error.message : String(error));
   const provider = isRehearsed(settings)
     ? startRehearsal(tokenizer, { settings, limits, onError })
     : { ...configuredModels(settings, asked), close: () => Promise.resolve() };
@@ -117,6 +142,7 @@ export async function startServer(
     pruneAt,
     summariseAt,
   } = settings;
+  const { proof, pingUsdToday } = await learnt(store);
   const prompts: PolicyOptions = {
     policy,
     mechanisms: {
@@ -128,6 +154,7 @@ export async function startServer(
       notation: !off.includes("notation"),
     },
     forget,
+    proof,
     truncateTokens,
     alwaysFull,
     triggers: {
@@ -141,7 +168,14 @@ export async function startServer(
   };
   const path = settings.path === undefined ? {} : { PATH: settings.path };
   const mcp = mcpSdk && settings.mcp &&
-    mcpServers(settings.mcp.servers, { sdk: mcpSdk, cwd: workspace, env: path, owner, onWarning: log });
+    mcpServers(settings.mcp.servers, {
+      sdk: mcpSdk,
+      cwd: workspace,
+      env: path,
+      owner,
+      sandbox,
+      onWarning: log,
+    });
   const { captureContent = false } = settings;
   // Other agents ask for other models, and others speak Messages too and cache in their own way.
   const chatRules = (model: string) => chatProfile(settings, model, asked?.name);
@@ -162,20 +196,26 @@ export async function startServer(
     price: priceOf(settings, messagesRules),
     windowTokens: windowTokens ?? listWindow,
   };
+  const keepWarmUsdPerDay = settings.keepWarm === "off" ? 0 : settings.keepWarm;
+  // One budget for both.
+  const warmth = new Warmth({
+    ...{ now: Date.now, budgetUsdPerDay: keepWarmUsdPerDay, spentUsd: pingUsdToday, onError },
+  });
   const passing = gateway({
     telemetry: new Telemetry("@tare/gateway", { captureContent }),
     // The rehearsal provider is nobody's upstream.
     upstreams: { ...(hasChatProvider(settings) && { chat, responses: chat }), messages },
-    clientKeys: token === undefined,
+    keys,
     forward: settings.forward,
     ...prompts,
     countTokens,
     recall: settings.recall,
     control: settings.observe ? 1 : settings.control,
+    ...(settings.keepWarm !== "off" && { warmth }),
     maxBodyBytes: LIMITS.gatewayBytes,
     store,
     keepsContent: gatewayStoreMiB > 0,
-    ...(expireAfterDays !== undefined && { keepMs: expireAfterDays * DAY_MS }),
+    keepMs: () => (expireAfterDays ?? KEPT_DAYS) * DAY_MS + lagMs(),
     // The agent's sessions must have room in the same file.
     keepBytes: Math.min(gatewayStoreMiB || FIGURES_MIB, maxDataMiB / 4) * 2 ** 20,
     onError,
@@ -185,6 +225,7 @@ export async function startServer(
     address: provider.address,
     defaultModel: provider.model ?? "none",
     workspace: realPath(workspace),
+    sandbox: "by" in found ? { by: found.by, domains: found.domains } : { why: found.why, domains: [] },
     model: provider.ask,
     profile: provider.profile,
     price: priceOf(settings, provider.profile),
@@ -194,7 +235,7 @@ export async function startServer(
     tools: workspaceTools({
       workspace,
       hidden: data,
-      shell: { owner, env: path },
+      shell: { owner, env: path, sandbox },
     }),
     ...(mcp && { toolSource: mcp }),
     delegates: settings.delegate,
@@ -205,19 +246,23 @@ export async function startServer(
       answerWithinMs: settings.answerWithinMinutes * 60_000,
     },
     store,
+    keys,
     maxSessions,
     maxRunningTurns,
     countTokens,
     maxBodyBytes: LIMITS.agentBytes,
+    keepWarm: settings.keepWarm === "off" ? "off" : warmth,
     gateway: passing,
     onError,
     ...(provider.notice !== undefined && { notice: provider.notice }),
   });
-  const fetch = guard(async (request) => page(request) ?? await agent.unguarded(request), {
+  const fetch = guard(async (request, asker) => page(request) ?? await agent.unguarded(request, asker), {
     hosts: allowedHosts(host, settings.allowedHosts),
     origins: corsOrigins,
-    ...(token !== undefined && { token }),
+    keys,
+    guests: token === undefined,
     isPublic: (request) => isPageRequest(request) || agent.isPublic(request),
+    respondAt: agent.respondAt,
     onError,
   });
   const server = await listen(settings, { fetch, limits, onError }).catch(async (error) => {
@@ -228,7 +273,7 @@ export async function startServer(
   });
   const expire = async () => {
     if (expireAfterDays === undefined) return;
-    await agent.expire(expireAfterDays * DAY_MS).catch(onError);
+    await agent.expire(expireAfterDays * DAY_MS + lagMs()).catch(onError);
   };
   let expiring = expire();
   const watching = agent.watchApprovals().catch(onError);
@@ -240,34 +285,56 @@ export async function startServer(
   // The agent's first session shall know it; the gateway's sessions learn it when it is known.
   if (settings.model !== undefined) await asked?.asked();
   const url = address(server.addr);
+  if (token === undefined) await noteOwnerPort(data, server.addr.port).catch(onError);
+  const signIn = showsKey && token === undefined ? own : undefined;
   return {
     url,
-    greeting: greet(url, { provider, workspace, settings }),
+    greeting: greet(url, { provider, workspace, settings, sandbox: found, signIn }),
     async close() {
       clearInterval(hourly);
-      const closed = agent.close().then(() => mcp?.close());
+      const closed = agent.close().then(() => mcp?.close()).then(clearWorkspaces);
       await Promise.all([server.close({ graceMs: GRACE_MS }), closed]);
       await passing.close();
       await asked?.close();
       await Promise.all([expiring, watching]);
       await provider.close();
+      await keys.close();
       await store.close();
       place.close();
     },
   };
 }
 
+/** So many of the newest sessions tell what was before. */
+const LEARNT_SESSIONS = 1_000;
+
+/** What came of results that were said once, and what pings cost today, as far as sessions that are kept tell. */
+async function learnt(store: Store): Promise<{ readonly proof: SaidProof; readonly pingUsdToday: number }> {
+  const proof = new SaidProof();
+  const all: Days[] = [];
+  for (const { totals } of await store.listSessions({ limit: LEARNT_SESSIONS })) {
+    const { days = {} } = (totals ?? {}) as { readonly days?: Days };
+    for (const record of saidRecordsOf(days)) proof.add(record);
+    all.push(days);
+  }
+  return { proof, pingUsdToday: sumOfToday(all, Date.now()).pingUsd };
+}
+
 /** What a server serves, a line each, and how to point an agent at it. */
 function greet(
   url: string,
-  { provider: { model, notice, address, profile }, workspace, settings }: {
+  { provider: { model, notice, address, profile }, workspace, settings, sandbox, signIn }: {
     readonly provider: Provider;
     readonly workspace: string;
     readonly settings: Settings;
+    readonly sandbox: Sandbox | { readonly why: string };
+    /** The owner's key, if it may be shown. */
+    readonly signIn: string | undefined;
   },
 ): string {
   const { apiKey, baseUrl: at = DEFAULT_PROVIDER.baseURL, mcp, messagesKey, messagesUrl, off, policy } =
     settings;
+  const { keepWarm } = settings;
   const keysOf = (key: string | undefined, variable: string) =>
     key === undefined ? "with your agent's own key" : `with the key in ${variable}`;
   return [
@@ -280,12 +347,28 @@ function greet(
       : "gateway    off: OPENAI_API_KEY or OPENAI_BASE_URL names the provider that it passes requests on to",
     `messages   to ${messagesUrl}, ${
       keysOf(messagesKey, "ANTHROPIC_API_KEY")
-    }: ANTHROPIC_BASE_URL=${url} claude`,
+    }: ANTHROPIC_BASE_URL=${url} ENABLE_TOOL_SEARCH=true claude`,
     `profile    ${profile(model ?? "").name}${model === undefined ? ", or that of the model asked for" : ""}`,
     ...(model === undefined || notice !== undefined || encodingOfModel(model) ? [] : [
       `tokens     estimated: how ${model} cuts texts isn't known, and they are counted as OpenAI's newer models do`,
     ]),
-    `page       to talk, see where the tokens went and what the model sees: ${url}/`,
+    `page       to talk, see where the tokens went and what the model sees: ${url}/${
+      signIn === undefined ? "" : `#key=${signIn}`
+    }`,
+    `owner      ${
+      settings.token === undefined
+        ? `signs in with the key in ${
+          join(resolve(settings.data), OWNER_FILE)
+        }; tare keys page shows the address`
+        : "signs in with TARE_TOKEN"
+    }`,
+    "by" in sandbox
+      ? `sandbox    commands run in one (${sandbox.by}), ${
+        sandbox.domains.length === 0
+          ? "without a network"
+          : `with ${sandbox.domains.join(", ")} as their network`
+      }; what leaves it is asked for`
+      : `sandbox    none, because ${sandbox.why}: commands run with your rights`,
     ...(mcp === undefined
       ? []
       : [`mcp        ${mcp.servers.map(({ name }) => name).join(", ") || "no servers"}`]),
@@ -297,6 +380,9 @@ function greet(
       }`,
     ]),
     ...(policy === "planner" ? [] : [`policy     ${policy}`]),
+    ...(keepWarm !== "off" && keepWarm > 0
+      ? [`warmth     idle conversations are kept in the provider's cache, for $${keepWarm} a day at most`]
+      : []),
     ...(off.length > 0 ? [`off        ${off.join(", ")}`] : []),
     `sessions   in ${settings.database?.shown ?? resolve(settings.data)}`,
   ].join("\n");
@@ -381,9 +467,13 @@ const CTRL_C_MS = 300;
 /** Runs the agent server as this process: by its flags and environment, until it is told to end. */
 export async function runServer(parts: Parts = {}): Promise<void> {
   try {
-    // One by one: the server may read no others.
-    const environment = Object.fromEntries(VARIABLES.map((name) => [name, Deno.env.get(name)]));
-    const server = await startServer(readSettings(Deno.args, environment), console.error, parts);
+    const tell = (line: string) => console.error(shownText(line));
+    const { environment, sandbox } = await handedOver();
+    const showsKey = Deno.stdout.isTerminal();
+    const server = await startServer(readSettings(Deno.args, environment), tell, {
+      ...{ sandbox, showsKey },
+      ...parts,
+    });
     let endsSince: number | undefined;
     const end = async (signal?: Deno.Signal) => {
       if (endsSince !== undefined) {
@@ -407,12 +497,13 @@ export async function runServer(parts: Parts = {}): Promise<void> {
       Deno.addSignalListener(signal, () => end(signal));
     }
     whenLeft(() => end());
+    sayAlive();
     // Last: whoever has read it may end the server.
     console.log(server.greeting);
   } catch (error) {
     // Only what a person can mend is a sentence; anything else is a bug and shows its stack.
     if (!(error instanceof RangeError || error instanceof StoreError)) throw error;
-    console.error(error.message);
+    console.error(shownText(error.message));
     Deno.exit(1);
   }
 }

@@ -1,8 +1,10 @@
 import { assertEquals, assertMatch, assertRejects, assertStringIncludes } from "@std/assert";
 import { fromFileUrl, join } from "@std/path";
 import type { SessionEvent } from "@tare/server";
+import { openStore } from "@tare/conversation/sqlite";
 import { profileNamed } from "@tare/planner";
 import { scripted, simulator, toolCall } from "@tare/simulator";
+import { ownerOf } from "../../tests/crash/owner.ts";
 import { agentClient } from "./agent_client.ts";
 import { readSettings } from "./settings/settings.ts";
 import { REHEARSAL_NOTICE, startServer } from "./start_server.ts";
@@ -218,7 +220,9 @@ Deno.test("startServer() with a provider and no model is a gateway without an ag
       assertEquals(asked, ["/v1/chat/completions", "/v1/embeddings"]);
       const refused = await (await post("/v1/chat/completions", { model: "agent", messages })).json();
       assertStringIncludes(refused.error.message, "TARE_MODEL isn't set");
-      const { sessions } = await (await fetch(`${server.url}/v1/sessions?kind=gateway`)).json();
+      const { sessions } = await (
+        await fetch(`${server.url}/v1/sessions?kind=gateway`, { headers: ownerOf(data) })
+      ).json();
       assertEquals(sessions.length, 1);
     } finally {
       await server.close();
@@ -242,7 +246,10 @@ Deno.test("startServer() passes Messages on without any other provider, the list
     const environment = { ANTHROPIC_BASE_URL: `http://127.0.0.1:${claude.addr.port}/` };
     const server = await startServer(readSettings(["--port", "0", "--data", data], environment), () => {});
     try {
-      assertStringIncludes(server.greeting, `ANTHROPIC_BASE_URL=${server.url} claude`);
+      assertStringIncludes(
+        server.greeting,
+        `ANTHROPIC_BASE_URL=${server.url} ENABLE_TOOL_SEARCH=true claude`,
+      );
       const headers = {
         "content-type": "application/json",
         "x-api-key": "client",
@@ -387,8 +394,35 @@ Deno.test("startServer() lets in who brings the token and names a host that is i
       assertEquals(await status({ authorization, origin: "https://chat.example" }), 200);
       assertEquals(await status({ authorization, origin: "https://evil.example" }), 403);
       const session = await agentClient(url, "secret").createSession();
-      await assertRejects(() => agentClient(url).cancel(session), Error, "it must carry the server's token");
+      await assertRejects(() => agentClient(url).cancel(session), Error, "it must carry a key of the server");
     } finally {
       await server.close();
     }
+  }));
+
+Deno.test("startServer() deletes nothing by a clock that is years ahead of what is stored, and says so", () =>
+  withData(async (data) => {
+    const at = Date.UTC(2020, 0, 1);
+    const store = await openStore(join(data, "tare.db"), { now: () => at });
+    for (const id of ["a", "b"]) {
+      const settings = { model: "m", instructions: "", tools: [], budget: {}, metadata: {} };
+      await store.commit([{ type: "session", kind: "agent", id, createdAtMs: at, settings }]);
+    }
+    await store.close();
+    const logged: string[] = [];
+    const workspace = await Deno.makeTempDir();
+    const folders = ["--workspace", workspace, "--data", data];
+    const settings = readSettings(["--port", "0", ...folders, "--expire-after", "30"], {});
+    for (let start = 0; start < 2; start++) {
+      await (await startServer(settings, (line) => logged.push(line))).close();
+    }
+    await Deno.remove(workspace);
+    const after = await openStore(join(data, "tare.db"));
+    assertEquals(await after.countSessions("agent"), 2);
+    await after.close();
+    assertEquals(logged.length, 1);
+    assertMatch(
+      logged[0]!,
+      /^The clock is \d+ days ahead of 2020-01-01, the last that is known: sessions expire as if 7 /,
+    );
   }));

@@ -21,9 +21,11 @@ const COMMANDS = [
   "acp",
   "demo",
   "spend",
+  "doctor",
   "export",
   "import",
   "backup",
+  "keys",
   "move",
 ] as const;
 

@@ -10,6 +10,7 @@ import { parseArgs } from "node:util";
 import { agentClient, serverAddress } from "../agent_client.ts";
 import { STOPPING } from "../terminal/watch_turn.ts";
 import { editorAgent } from "./editor_agent.ts";
+import { shownText } from "../terminal/shown_text.ts";
 
 const HELP =
   `Lets an editor use the running agent server, by the Agent Client Protocol over standard input and output:
@@ -18,7 +19,7 @@ const HELP =
 
   --url URL  The server. Default: from TARE_HOST and TARE_PORT, http://127.0.0.1:8787
 
-TARE_TOKEN is sent along if it is set. The editor starts this command; docs/editors.md says how it is told to.`;
+The key that is sent along is TARE_TOKEN, or the owner's of a server on this machine. The editor starts this command; docs/editors.md says how it is told to.`;
 
 /** Longest wait for turns to be cancelled at the end, in milliseconds. */
 const END_MS = 5000;
@@ -48,6 +49,6 @@ try {
   await leave();
   Deno.exit(0);
 } catch (error) {
-  console.error((error as Error).message);
+  console.error(shownText((error as Error).message));
   Deno.exit(1);
 }

@@ -14,6 +14,7 @@ import { fromFileUrl, join, toFileUrl } from "@std/path";
 import { scripted, type SimulatedModel, toolCall } from "@tare/simulator";
 import { recordingProvider } from "../../../tests/crash/recording_provider.ts";
 import { type ServerProcess, startServerProcess } from "../../../tests/crash/server_process.ts";
+import { ownerOf } from "../../../tests/crash/owner.ts";
 
 const ACP = fromFileUrl(new URL("acp.ts", import.meta.url));
 
@@ -36,9 +37,11 @@ type Permit = (
 
 async function startEditor(
   url: string,
-  { permit = () => ({ outcome: { outcome: "cancelled" } }), notices = true }: {
+  { permit = () => ({ outcome: { outcome: "cancelled" } }), notices = true, data = "" }: {
     readonly permit?: Permit;
     readonly notices?: boolean;
+    /** The server's data folder, in which its owner's key is. */
+    readonly data?: string;
   } = {},
 ): Promise<Editor> {
   const process = new Deno.Command(Deno.execPath(), {
@@ -48,11 +51,11 @@ async function startEditor(
       "--no-prompt",
       "--allow-net",
       "--allow-read",
-      "--allow-env=TARE_HOST,TARE_PORT,TARE_TOKEN",
+      "--allow-env=TARE_HOST,TARE_PORT,TARE_TOKEN,TARE_DATA,HOME,XDG_DATA_HOME,LOCALAPPDATA,INIT_CWD",
       ACP,
       `--url=${url}`,
     ],
-    env: { NO_COLOR: "1", TARE_TOKEN: "" },
+    env: { NO_COLOR: "1", TARE_TOKEN: "", TARE_DATA: data },
     stdin: "piped",
     stdout: "piped",
     stderr: "piped",
@@ -113,6 +116,7 @@ async function withServer(
   model: SimulatedModel,
   use: (at: {
     readonly workspace: string;
+    readonly data: string;
     readonly start: () => Promise<ServerProcess>;
     readonly editor: (...options: Parameters<typeof startEditor>) => Promise<Editor>;
     readonly asked: () => readonly string[];
@@ -133,6 +137,7 @@ async function withServer(
   try {
     await use({
       workspace,
+      data: join(folder, "data"),
       async start() {
         const port = new URL(servers.at(-1)?.url ?? "http://x:0").port;
         const flags = [
@@ -145,8 +150,8 @@ async function withServer(
         servers.push(server);
         return server;
       },
-      async editor(...options) {
-        const editor = await startEditor(...options);
+      async editor(url, options) {
+        const editor = await startEditor(url, { data: join(folder, "data"), ...options });
         editors.push(editor);
         return editor;
       },
@@ -232,7 +237,7 @@ Deno.test("tare acp plays a turn with its tool calls, and a session that is load
 
 Deno.test("tare acp cancels a turn, also one whose editor has gone", async () => {
   const sleep = { tool_calls: [toolCall("shell", { command: "echo begun; sleep 60" })] };
-  await withServer(scripted([sleep, sleep]), async ({ workspace, start, editor }) => {
+  await withServer(scripted([sleep, sleep]), async ({ workspace, data, start, editor }) => {
     const { url } = await start();
     const first = await editor(url);
     const { sessionId } = await first.agent.request("session/new", { cwd: workspace, mcpServers: [] });
@@ -247,7 +252,7 @@ Deno.test("tare acp cancels a turn, also one whose editor has gone", async () =>
     first.updates.length = 0;
     await first.seen(isOutput);
     assertEquals(await first.close(), { code: 0, stderr: "" });
-    const state = await (await fetch(`${url}/v1/sessions/${sessionId}`)).json();
+    const state = await (await fetch(`${url}/v1/sessions/${sessionId}`, { headers: ownerOf(data) })).json();
     assertEquals([state.status, state.turns], ["idle", 2]);
   });
 });
@@ -327,7 +332,7 @@ Deno.test("tare acp asks again for what a killed server had asked; cancelling de
   const append = { tool_calls: [toolCall("shell", { command: "echo once >> b.txt" })] };
   await withServer(
     scripted([append, { content: "Done." }, append, append]),
-    async ({ workspace, start, editor }) => {
+    async ({ workspace, data, start, editor }) => {
       const server = await start();
       const asked = Promise.withResolvers<void>();
       const unanswered: Permit = () => {
@@ -362,7 +367,9 @@ Deno.test("tare acp asks again for what a killed server had asked; cancelling de
       assertEquals(await played, { stopReason: "cancelled" });
       assertEquals(brief(last.updates.at(-1)!), "failed");
       const open = async () =>
-        (await (await fetch(`${url}/v1/sessions/${second.sessionId}/approvals`)).json()).approvals.length;
+        (await (await fetch(`${url}/v1/sessions/${second.sessionId}/approvals`, { headers: ownerOf(data) }))
+          .json())
+          .approvals.length;
       assertEquals(await open(), 0);
 
       last.updates.length = 0;

@@ -26,7 +26,8 @@ import {
 } from "../agent_client.ts";
 import { promptContent } from "./prompt_content.ts";
 import { joinPieces, SessionUpdates } from "./session_updates.ts";
-import { describeToolCall } from "./tool_calls.ts";
+import { shownText } from "../terminal/shown_text.ts";
+import { describeToolCall, toolText } from "./tool_calls.ts";
 
 /** What {@linkcode editorAgent} works with. */
 interface EditorAgentOptions {
@@ -565,7 +566,11 @@ class Questions {
     const shown = describeToolCall({ name: asked.name, text: asked.arguments, workspace });
     const request = {
       sessionId: id,
-      toolCall: { toolCallId, name: asked.name, status: "pending" as const, ...shown },
+      toolCall: {
+        ...{ toolCallId, name: shownText(asked.name), status: "pending" as const, ...shown },
+        // What the tool's own arguments don't say.
+        ...(asked.why !== undefined && { content: [...shown.content, ...toolText(asked.why)] }),
+      },
       options: [...OPTIONS],
     };
     while (!signal.aborted) {

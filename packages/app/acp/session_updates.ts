@@ -3,6 +3,7 @@ import { type AssistantMessage, type Content, contentText, describeCall, type Us
 import type { NumberedEvent } from "@tare/server";
 import type { AgentInfo } from "../agent_client.ts";
 import { contentBlocks } from "./prompt_content.ts";
+import { shownText } from "../terminal/shown_text.ts";
 import { describeToolCall, toolText } from "./tool_calls.ts";
 
 /** A call that has no result yet. */
@@ -73,7 +74,7 @@ export class SessionUpdates {
       case "tool_result":
         return yield* this.#closed(event);
       case "warning":
-        return yield { sessionUpdate: "notice", severity: "warning", title: event.message };
+        return yield { sessionUpdate: "notice", severity: "warning", title: shownText(event.message) };
       case "approval_asked": {
         const call = this.#find(event.id);
         if (!call) return yield this.#opened({ ...event, toolCallId: `a${number}.${event.id}` }, "pending");

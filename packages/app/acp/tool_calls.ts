@@ -1,5 +1,6 @@
 import type { ToolCallContent, ToolCallLocation, ToolKind } from "@agentclientprotocol/sdk";
 import { isAbsolute, join } from "@std/path";
+import { shownText } from "../terminal/shown_text.ts";
 
 /** A tool call as editors show it. */
 interface ShownCall {
@@ -78,7 +79,7 @@ export function describeToolCall(
 
 /** A tool's text as editors show it: as it is, not as Markdown. */
 export function toolText(text: string): ToolCallContent[] {
-  return text === "" ? [] : [{ type: "content", content: { type: "text", text: fenced(text) } }];
+  return text === "" ? [] : [{ type: "content", content: { type: "text", text: fenced(shownText(text)) } }];
 }
 
 /** Text as a block of code in Markdown. */
@@ -102,7 +103,7 @@ function code(text: string): string {
 }
 
 function oneLine(text: string, chars: number): string {
-  const flat = text.replaceAll(/\s+/g, " ").trim();
+  const flat = shownText(text.replaceAll(/\s+/g, " ").trim());
   return flat.length <= chars ? flat : `${flat.slice(0, chars - 1)}…`;
 }
 

@@ -9,6 +9,7 @@ import { sumContents } from "@tare/conversation";
 import { openFileContents } from "@tare/conversation/sqlite";
 import { parseArgs } from "node:util";
 import { agentClient, serverAddress } from "../agent_client.ts";
+import { shownText } from "../terminal/shown_text.ts";
 
 const HELP =
   `Writes all that a running server keeps into a file, from which a server can go on, and checks it:
@@ -20,7 +21,7 @@ in PostgreSQL is backed up where that runs: docs/many_servers.md.
 
   --url URL  The server. Default: from TARE_HOST and TARE_PORT, http://127.0.0.1:8787
 
-TARE_TOKEN is sent along if it is set.`;
+The key that is sent along is TARE_TOKEN, or the owner's of a server on this machine.`;
 
 try {
   const { values, positionals: [file] } = parseArgs({
@@ -43,7 +44,7 @@ try {
   const mebibytes = (Deno.statSync(path).size / 2 ** 20).toFixed(1);
   console.log(`Wrote ${path}: ${sessions} sessions, ${events} events, ${mebibytes} MiB, all readable.`);
 } catch (error) {
-  console.error((error as Error).message);
+  console.error(shownText((error as Error).message));
   Deno.exit(1);
 }
 

@@ -1,9 +1,7 @@
-import { basename, isAbsolute, join } from "@std/path";
+import { basename, join } from "@std/path";
 import { createHash } from "node:crypto";
 import { realPath } from "../settings/option.ts";
-
-/** The variables that say where a person's data is kept, on one system or another. */
-export const HOME_VARIABLES: readonly string[] = ["HOME", "XDG_DATA_HOME", "LOCALAPPDATA"];
+import { dataDirectory } from "./data_directory.ts";
 
 /** The file of a data folder that holds the sessions. */
 export const STORE_FILE = "tare.db";
@@ -40,16 +38,4 @@ function defaultDataFolder(
   const path = realPath(workspace);
   const hash = createHash("sha256").update(path).digest("hex").slice(0, 8);
   return join(home, "tare", `${basename(path).slice(0, 60)}-${hash}`);
-}
-
-/** `XDG_DATA_HOME` as https://specifications.freedesktop.org/basedir-spec has it: a relative one doesn't count. */
-function dataDirectory(
-  { HOME, XDG_DATA_HOME, LOCALAPPDATA }: Readonly<Record<string, string | undefined>>,
-): string | undefined {
-  if (Deno.build.os === "windows") return LOCALAPPDATA || undefined;
-  if (Deno.build.os !== "darwin" && XDG_DATA_HOME && isAbsolute(XDG_DATA_HOME)) return XDG_DATA_HOME;
-  if (!HOME) return undefined;
-  return Deno.build.os === "darwin"
-    ? join(HOME, "Library", "Application Support")
-    : join(HOME, ".local", "share");
 }

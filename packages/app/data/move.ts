@@ -10,7 +10,9 @@ import { openFileContents } from "@tare/conversation/sqlite";
 import { parseArgs } from "node:util";
 import { isFile } from "../settings/option.ts";
 import { readSettings } from "../settings/settings.ts";
-import { HOME_VARIABLES, STORE_FILE } from "./data_folder.ts";
+import { HOME_VARIABLES } from "./data_directory.ts";
+import { STORE_FILE } from "./data_folder.ts";
+import { shownText } from "../terminal/shown_text.ts";
 
 const HELP = `Moves all sessions from the data folder into the PostgreSQL database that TARE_DATABASE names:
 
@@ -39,12 +41,12 @@ try {
   }
   const args = Object.entries(given).map(([name, value]) => `--${name}=${value}`);
   const environment = Object.fromEntries(VARIABLES.map((name) => [name, Deno.env.get(name)]));
-  console.log(await move(readSettings(args, environment), back));
+  console.log(shownText(await move(readSettings(args, environment), back)));
 } catch (error) {
   // Only what a person can mend is a sentence; anything else is a bug and shows its stack.
   const isSentence = error instanceof RangeError || error instanceof StoreError || error instanceof TypeError;
   if (!isSentence) throw error;
-  console.error(error.message);
+  console.error(shownText(error.message));
   Deno.exit(1);
 }
 

@@ -15,6 +15,8 @@ export interface ConnectionLimits {
   readonly idleMs: number;
   /** Milliseconds within which the body of a request must have come. */
   readonly requestMs: number;
+  /** Most bytes that the bodies of all requests may have together that have no whole answer yet. */
+  readonly maxInFlightBytes: number;
 }
 
 /** The settings that say so. */
@@ -40,6 +42,14 @@ export const LIMIT_OPTIONS = {
     help: "Seconds within which the body of a request must have come",
     ...wholeNumber(1, 86_400),
   },
+  maxInFlight: {
+    variable: "TARE_MAX_IN_FLIGHT",
+    flag: "max-in-flight",
+    fallback: `${64 * 2 ** 20}`,
+    help:
+      "Most bytes that the bodies of all requests may have together that aren't answered yet; one more is refused with 503",
+    ...wholeNumber(65_536, 2 ** 40),
+  },
 } satisfies Record<string, Option<unknown>>;
 
 /** Most connections where nothing says how many there may be: each takes some 20 KB. */
@@ -50,16 +60,18 @@ const MAX_CONNECTIONS = 10_000;
  * the provider or a file.
  */
 export async function connectionLimits(
-  { maxConnections, idleSeconds, requestSeconds }: {
+  { maxConnections, idleSeconds, requestSeconds, maxInFlight }: {
     readonly maxConnections?: number;
     readonly idleSeconds: number;
     readonly requestSeconds: number;
+    readonly maxInFlight: number;
   },
 ): Promise<ConnectionLimits> {
   return {
     maxConnections: maxConnections ?? Math.min(MAX_CONNECTIONS, Math.floor(await descriptorLimit() / 2)),
     idleMs: idleSeconds * 1000,
     requestMs: requestSeconds * 1000,
+    maxInFlightBytes: maxInFlight,
   };
 }
 
@@ -110,6 +122,9 @@ const FULL = lastWords(
   "Cannot take the connection: there are too many; try again in a second.",
 );
 
+/** So many bytes of each body aren't counted: who answers a question or asks for little isn't kept out by what is large. */
+const FREE_BYTES = 16_384;
+
 /** When people were told last that descriptors are missing: a process has them for all its listeners. */
 let toldAt = -Infinity;
 
@@ -121,11 +136,12 @@ let toldAt = -Infinity;
  * @throws {Deno.errors.AddrInUse} and other errors of `Deno.listen`.
  */
 export function listenHttp(fetch: Fetch, { hostname, port, limits, onError }: ListenOptions): HttpListener {
-  const { maxConnections, idleMs, requestMs } = limits;
+  const { maxConnections, idleMs, requestMs, maxInFlightBytes } = limits;
   const listener = Deno.listen({ hostname, port });
   const connections = new Set<HttpConnection>();
   const ended = Promise.withResolvers<void>();
   let isClosing = false;
+  let inFlight = 0;
 
   const serve = async (incoming: IncomingMessage, outgoing: ServerResponse) => {
     // What was handed in comes back.
@@ -137,13 +153,30 @@ export function listenHttp(fetch: Fetch, { hostname, port, limits, onError }: Li
     connection.requestBegins(hasBody(incoming) ? { limitMs: requestMs, late } : undefined);
     const came = () => connection.requestCame();
     incoming.once("end", came);
+    let [length, counted] = [0, 0];
+    const giveBack = () => {
+      inFlight -= counted;
+      counted = 0;
+    };
+    const take = (bytes: number): Response | undefined => {
+      const more = Math.max(0, (length += bytes) - FREE_BYTES) - counted;
+      if (inFlight + more <= maxInFlightBytes) {
+        inFlight += more;
+        counted += more;
+        return undefined;
+      }
+      const isAlone = inFlight === counted;
+      giveBack();
+      return isAlone ? tooLarge(maxInFlightBytes) : overloaded();
+    };
     outgoing.once("close", () => {
+      giveBack();
       // What nobody reads ends after its answer.
       incoming.off("end", came);
       connection.requestEnds();
       if (isClosing) connection.destroy();
     });
-    await answerRequest({ incoming, outgoing }, { fetch, onError });
+    await answerRequest({ incoming, outgoing }, { fetch, take, onError });
   };
   const http = new Server({ keepAliveTimeout: 0, maxHeaderSize: MAX_HEAD_BYTES });
   // It would close each connection that is handed in after its first answer, since it doesn't listen itself.
@@ -231,18 +264,44 @@ type Fetch = (request: Request) => Promise<Response>;
  */
 async function answerRequest(
   { incoming, outgoing }: { readonly incoming: IncomingMessage; readonly outgoing: ServerResponse },
-  { fetch, onError }: { readonly fetch: Fetch; readonly onError: (error: unknown) => void },
+  { fetch, take, onError }: {
+    readonly fetch: Fetch;
+    /** Takes so many bytes more of the body; gives the answer if that can't be. */
+    readonly take: (bytes: number) => Response | undefined;
+    readonly onError: (error: unknown) => void;
+  },
 ): Promise<void> {
   const left = new AbortController();
+  /** That nobody needs to work on the request any more. */
+  const over = new AbortController();
+  const refused = Promise.withResolvers<Response>();
   outgoing.once("close", () => {
-    if (!outgoing.writableFinished) left.abort();
+    if (outgoing.writableFinished) return;
+    left.abort();
+    over.abort();
   });
   try {
-    const request = webRequest(incoming, left.signal);
+    const request = webRequest(incoming, {
+      signal: over.signal,
+      take(bytes) {
+        const refusal = take(bytes);
+        if (!refusal) return;
+        refused.resolve(refusal);
+        over.abort();
+        throw over.signal.reason;
+      },
+    });
     // A body that the web knows of no use for, such as that of a GET, keeps nobody waiting.
     if (!request?.body) incoming.resume();
-    if (request) await send(await fetch(request), { incoming, outgoing, signal: left.signal });
-    else incoming.socket.end(UNREADABLE, () => incoming.socket.destroy());
+    if (request) {
+      const answered = fetch(request);
+      const answer = await Promise.race([refused.promise, answered]);
+      // What would have been said to a body without its end.
+      if (over.signal.aborted) {
+        answered.then((late) => late === answer ? undefined : late.body?.cancel(), () => {});
+      }
+      await send(answer, { incoming, outgoing, signal: left.signal });
+    } else incoming.socket.end(UNREADABLE, () => incoming.socket.destroy());
   } catch (error) {
     if (left.signal.aborted) return;
     onError(error);
@@ -257,13 +316,35 @@ function lastWords(status: number, code: string, message: string): Uint8Array<Ar
   return new TextEncoder().encode(`HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\n${fields}\r\n${body}`);
 }
 
+function overloaded(): Response {
+  const what = "the requests that are being answered are as large as they may be together";
+  return refusal(503, "overloaded", `Cannot take the request: ${what}; try again in a second.`);
+}
+
+function tooLarge(maxBytes: number): Response {
+  const what = `it has more than ${maxBytes} bytes, which all together may have (TARE_MAX_IN_FLIGHT)`;
+  return refusal(413, "body_too_large", `Cannot read the body: ${what}.`);
+}
+
+function refusal(status: number, code: string, message: string): Response {
+  const headers = { ...(status === 503 && { "retry-after": "1" }) };
+  return Response.json({ error: { status, code, message } }, { status, headers });
+}
+
 /** Whether a request has a body. */
 function hasBody({ headers }: IncomingMessage): boolean {
   return headers["transfer-encoding"] !== undefined || Number(headers["content-length"] ?? 0) > 0;
 }
 
 /** The request as the web has it; nothing if it can't be one. */
-function webRequest(incoming: IncomingMessage, signal: AbortSignal): Request | undefined {
+function webRequest(
+  incoming: IncomingMessage,
+  { signal, take }: {
+    readonly signal: AbortSignal;
+    /** Told how many bytes of the body have come; throws if that can't be. */
+    readonly take: (bytes: number) => void;
+  },
+): Request | undefined {
   const { method = "GET", url = "/", rawHeaders } = incoming;
   const headers: [string, string][] = [];
   for (let index = 0; index < rawHeaders.length; index += 2) {
@@ -272,7 +353,7 @@ function webRequest(incoming: IncomingMessage, signal: AbortSignal): Request | u
   const target = /^https?:\/\//i.test(url)
     ? url
     : `http://${incoming.headers.host ?? "localhost"}/${url.replace(/^\//, "")}`;
-  const body = method !== "GET" && method !== "HEAD" && hasBody(incoming) ? bodyOf(incoming) : null;
+  const body = method !== "GET" && method !== "HEAD" && hasBody(incoming) ? bodyOf(incoming, take) : null;
   try {
     return new Request(target, { method, headers, body, signal });
   } catch (error) {
@@ -281,14 +362,18 @@ function webRequest(incoming: IncomingMessage, signal: AbortSignal): Request | u
   }
 }
 
-function bodyOf(incoming: IncomingMessage): ReadableStream<Uint8Array<ArrayBuffer>> {
+function bodyOf(
+  incoming: IncomingMessage,
+  take: (bytes: number) => void,
+): ReadableStream<Uint8Array<ArrayBuffer>> {
   // Else the connection would end with the first reader that has enough.
   const parts = incoming.iterator({ destroyOnReturn: false });
   return new ReadableStream({
     async pull(controller) {
       const { done, value } = await parts.next();
-      if (done) controller.close();
-      else controller.enqueue(new Uint8Array(value.buffer, value.byteOffset, value.byteLength));
+      if (done) return controller.close();
+      take(value.byteLength);
+      controller.enqueue(new Uint8Array(value.buffer, value.byteOffset, value.byteLength));
     },
   }, { highWaterMark: 0 });
 }

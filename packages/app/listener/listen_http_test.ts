@@ -2,7 +2,12 @@ import { assertEquals, assertStringIncludes } from "@std/assert";
 import { once } from "node:events";
 import { type ConnectionLimits, connectionLimits, type HttpListener, listenHttp } from "./listen_http.ts";
 
-const LIMITS: ConnectionLimits = { maxConnections: 100, idleMs: 60_000, requestMs: 60_000 };
+const LIMITS: ConnectionLimits = {
+  maxConnections: 100,
+  idleMs: 60_000,
+  requestMs: 60_000,
+  maxInFlightBytes: 2 ** 27,
+};
 
 /** Listens while `use` runs. Whatever goes wrong that it doesn't await fails the test. */
 async function listening(
@@ -263,13 +268,65 @@ Deno.test("close() lets answers end that are under way, and cuts what hangs", as
 });
 
 Deno.test("connectionLimits() takes half of the descriptors for connections, unless it is told how many", async () => {
-  const waits = { idleSeconds: 1, requestSeconds: 2 };
+  const waits = { idleSeconds: 1, requestSeconds: 2, maxInFlight: 3 };
   const { stdout } = await new Deno.Command("sh", { args: ["-c", "ulimit -n"] }).output();
   const descriptors = Number(new TextDecoder().decode(stdout)) || Infinity;
   assertEquals(await connectionLimits(waits), {
     maxConnections: Math.min(10_000, Math.floor(descriptors / 2)),
     idleMs: 1000,
     requestMs: 2000,
+    maxInFlightBytes: 3,
   });
   assertEquals((await connectionLimits({ ...waits, maxConnections: 7 })).maxConnections, 7);
+});
+
+Deno.test("listenHttp() takes only so many bytes of bodies at once, says so, and has room again after the answers", async () => {
+  const came: string[] = [];
+  const held = Promise.withResolvers<void>();
+  const reached = Promise.withResolvers<void>();
+  const aborted = Promise.withResolvers<void>();
+  await listening(async (request) => {
+    const { pathname } = new URL(request.url);
+    request.signal.addEventListener("abort", () => aborted.resolve());
+    const { length } = await request.text();
+    came.push(`${pathname} ${length}`);
+    if (pathname === "/held") {
+      reached.resolve();
+      await held.promise;
+    }
+    return new Response(`had ${length}`);
+  }, async ({ url, told }) => {
+    const post = async (path: string, bytes: number, headers = {}) => {
+      const response = await fetch(url + path, { method: "POST", body: "a".repeat(bytes), headers });
+      return [response.status, response.headers.get("retry-after"), await response.text()];
+    };
+    const first = post("/held", 700_000);
+    await reached.promise;
+    const busy = JSON.stringify({
+      error: {
+        status: 503,
+        code: "overloaded",
+        message:
+          "Cannot take the request: the requests that are being answered are as large as they may be together; try again in " +
+          "a second.",
+      },
+    });
+    assertEquals(await post("/more", 700_000), [503, "1", busy]);
+    // Whoever worked on it is told that nobody needs it.
+    await aborted.promise;
+    // What is small always has room.
+    assertEquals(await post("/small", 16_384), [200, null, "had 16384"]);
+    assertEquals(await post("/fits", 200_000), [200, null, "had 200000"]);
+    held.resolve();
+    assertEquals(await first, [200, null, "had 700000"]);
+    assertEquals(await post("/more", 700_000), [200, null, "had 700000"]);
+    const [status, , said] = await post("/huge", 1_100_000);
+    assertEquals(status, 413);
+    assertStringIncludes(
+      `${said}`,
+      "Cannot read the body: it has more than 1000000 bytes, which all together may have (TARE_MAX_IN_FLIGHT).",
+    );
+    assertEquals(came, ["/held 700000", "/small 16384", "/fits 200000", "/more 700000"]);
+    assertEquals(told, []);
+  }, { maxInFlightBytes: 1_000_000 });
 });

@@ -64,6 +64,18 @@ export function fraction(): Reader<number> {
   };
 }
 
+/** Reads what keeping prompts warm may cost a day beside running turns, in dollars; zero for these alone. */
+export function keepWarm(): Reader<number | "off"> {
+  return {
+    read: (text) => {
+      const [, digits] = /^\$(\d*\.?\d+)\/day$/.exec(text.trim()) ?? [];
+      if (digits !== undefined) return Number(digits) > 0 ? Number(digits) : undefined;
+      return text === "off" ? text : text === "turns" ? 0 : undefined;
+    },
+    right: "off, turns, or dollars a day such as $0.50/day",
+  };
+}
+
 /** Reads what a model costs. */
 export function price(): Reader<Price> {
   return {

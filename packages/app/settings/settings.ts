@@ -2,13 +2,15 @@ import { parseArgs } from "node:util";
 import { DEFAULT_PROVIDER, MESSAGES_PROVIDER, MODELS_DATE, PROFILES } from "@tare/planner";
 import { POLICIES, type Policy } from "@tare/planner/policies";
 import { isAbsolute } from "@std/path";
-import { dataFolder, HOME_VARIABLES } from "../data/data_folder.ts";
+import { HOME_VARIABLES } from "../data/data_directory.ts";
+import { dataFolder } from "../data/data_folder.ts";
 import { LIMIT_OPTIONS } from "../listener/listen_http.ts";
 import {
   address,
   fraction,
   fromFolder,
   isDirectory,
+  keepWarm,
   list,
   onOrOff,
   type Option,
@@ -91,6 +93,24 @@ const OPTIONS = {
     read: readApprovals,
     right: "a file that exists, or allow",
   },
+  sandbox: {
+    variable: "TARE_SANDBOX",
+    flag: "sandbox",
+    fallback: "on",
+    help:
+      "Whether commands and the programs of MCP servers run in a sandbox (docs/security.md): on, where one can be made; strict, or there is no start; off",
+    read: (word) => word === "on" || word === "off" || word === "strict" ? word : undefined,
+    right: "on, off or strict",
+  },
+  allowDomains: {
+    variable: "TARE_ALLOW_DOMAINS",
+    flag: "allow-domains",
+    fallback: "",
+    help:
+      "Hosts that commands reach from the sandbox unasked, with commas between them; *.example.com for those below. Default: none",
+    read: list((host) => /^(\*\.)?([a-z0-9]([a-z0-9-]*[a-z0-9])?\.)+[a-z][a-z0-9-]*$/i.test(host)),
+    right: "names of hosts such as registry.npmjs.org,*.example.com, with commas between them",
+  },
   unattended: {
     variable: "TARE_UNATTENDED",
     flag: "unattended",
@@ -148,7 +168,7 @@ const OPTIONS = {
     variable: "TARE_TOKEN",
     isSecret: true,
     help:
-      "Token that requests must carry (Authorization: Bearer …); needed if other machines can reach TARE_HOST",
+      "The owner's key, in place of the one in the data folder; with it each request must carry a key (Authorization: Bearer …). Needed if other machines can reach TARE_HOST",
     read: (token) => /^[\x21-\x7e]+$/.test(token) ? token : undefined,
     right: "printable ASCII without spaces",
   },
@@ -300,6 +320,16 @@ const OPTIONS = {
     policy: "planner",
     read: (name) => FORGET.find((one) => one === name),
     right: `one of ${FORGET.join(", ")}`,
+  },
+  keepWarm: {
+    variable: "TARE_KEEP_WARM",
+    flag: "keep-warm",
+    fallback: "turns",
+    help:
+      "When the provider's cache is kept warm: turns, while one of the agent waits for tools, helpers or an answer; " +
+      "$0.50/day, for idle conversations too, for that at most; or off",
+    policy: "planner",
+    ...keepWarm(),
   },
   truncateTokens: {
     variable: "TARE_TRUNCATE_AT",

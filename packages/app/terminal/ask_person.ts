@@ -1,6 +1,7 @@
 import type { Interface } from "node:readline";
 import type { Approval, ApprovalAnswer } from "../agent_client.ts";
 import type { AskPerson } from "./watch_turn.ts";
+import { QUESTION_MARK, shownText } from "./shown_text.ts";
 
 /** Longest text of a call that is shown, in UTF-16 code units. */
 const MAX_SHOWN = 20_000;
@@ -36,17 +37,24 @@ export function askPerson(
 
 const ANSWERS = "  y yes, a always in this session, n no, or why not: ";
 
-/** What is asked, with all that would run. */
-export function questionOf({ name, arguments: text }: Pick<Approval, "name" | "arguments">): string {
+/** What is asked, with all that would run and what it would touch. */
+export function questionOf(
+  { name, arguments: text, why, effects }: Pick<Approval, "name" | "arguments" | "why" | "effects">,
+): string {
   const shown = text.length <= MAX_SHOWN
     ? text
     : `${text.slice(0, MAX_SHOWN)}… and ${text.length - MAX_SHOWN} characters more`;
-  // What shows as nothing, or moves what stands beside it, could hide what is asked.
-  const plain = `${name} ${shown}`.replaceAll(
-    /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu,
-    (char) => `\\u{${char.codePointAt(0)!.toString(16)}}`,
+  const said = [
+    `May this run: ${name} ${shown}`,
+    ...(effects?.writes ?? []).map((path) => `It writes ${path}`),
+    ...(effects?.reads ?? []).map((path) => `It reads ${path}`),
+    ...(effects?.searches ?? []).map((path) => `It looks through ${path}`),
+    ...(why === undefined ? [] : [`Why you are asked: ${why}`]),
+  ];
+  // In reverse, with a mark that no other text shows: so nothing that a model says looks like it.
+  return said.map((line) => `\x1b[7m${QUESTION_MARK}?\x1b[27m ${shownText(line, { isWhole: true })}`).join(
+    "\n",
   );
-  return `? May this run: ${plain}`;
 }
 
 /** What a line says: yes and always are single words, and all else is a no. */

@@ -21,7 +21,21 @@ Deno.test("answerOf() takes a yes for nothing but a yes", () => {
 Deno.test("questionOf() shows what would hide, and says how much it leaves out", () => {
   assertEquals(
     questionOf({ name: "shell", arguments: '{"command":"ls\u202e \u009b2K"}' }),
-    '? May this run: shell {"command":"ls\\u{202e} \\u{9b}2K"}',
+    '\x1b[7m▌?\x1b[27m May this run: shell {"command":"ls\\u{202e} \\x9b2K"}',
+  );
+  const more = {
+    why: ".envrc may be run later.",
+    effects: { root: "/w", writes: ["/w/.envrc\x1b[8m"], reads: ["/w/a"], searches: ["/w/b"] },
+  };
+  assertEquals(
+    questionOf({ name: "w", arguments: "{}", ...more }).split("\n").map((line) => line.slice(12)),
+    [
+      "May this run: w {}",
+      "It writes /w/.envrc\\x1b[8m",
+      "It reads /w/a",
+      "It looks through /w/b",
+      "Why you are asked: .envrc may be run later.",
+    ],
   );
   const long = questionOf({ name: "a", arguments: "x".repeat(20_005) });
   assertEquals(long.endsWith("x… and 5 characters more"), true);
@@ -41,7 +55,7 @@ Deno.test("askPerson() reads a line as the answer, and none once the question is
   const approval = { callId: "1", name: "shell", arguments: "{}", askedAtMs: 0, expiresAtMs: 1 };
   const settled = new AbortController();
   assertEquals(await ask(approval, settled.signal), { decision: "deny", reason: "not on Sundays" });
-  assertEquals(told, ["? May this run: shell {}\n", true, false]);
+  assertEquals(told, ["\x1b[7m▌?\x1b[27m May this run: shell {}\n", true, false]);
   const silent = askPerson(lines, { write() {} });
   const waiting = silent(approval, settled.signal);
   settled.abort();

@@ -13,6 +13,7 @@ import { eventPrinter, usdText } from "../event_printer.ts";
 import { askPerson } from "./ask_person.ts";
 import { waitingLine } from "./waiting_line.ts";
 import { STOPPING, type WatchedTurn, watchTurn } from "./watch_turn.ts";
+import { shownText } from "./shown_text.ts";
 
 /** What `/help` says. */
 export const COMMANDS = `/new               begin another session
@@ -22,6 +23,7 @@ export const COMMANDS = `/new               begin another session
 /results           the results of tools, by number, and what of them the model still sees
 /keep NUMBER       bring this one back at the next rewrite, and keep it
 /let-go NUMBER     let this one leave at the next rewrite
+/warm [MINUTES]    keep the prompt in the provider's cache for an hour, or so long, while nobody says anything
 /quit              leave (or Ctrl-D); the session stays. Ctrl-C stops the turn`;
 
 const HELP = `A session with the agent server to talk in:
@@ -31,7 +33,7 @@ const HELP = `A session with the agent server to talk in:
   --session ID  Continue this session instead of starting one
   --url URL     The server. Default: from TARE_HOST and TARE_PORT, http://127.0.0.1:8787
 
-TARE_TOKEN is sent along if it is set. In the chat:
+The key that is sent along is TARE_TOKEN, or the owner's of a server on this machine. In the chat:
 
 ${COMMANDS}`;
 
@@ -50,7 +52,9 @@ async function chat(): Promise<void> {
   const client = agentClient(url, token);
   let session = values.session ?? null;
   // Newest first, as the arrow keys go through them.
-  const history = session === null ? [] : [...await client.questions(session)].reverse();
+  const history = session === null
+    ? []
+    : (await client.questions(session)).map((text) => shownText(text)).reverse();
   let turn: WatchedTurn | undefined;
   let isAsking = false;
   const write = (text: string) => void process.stdout.write(text);
@@ -99,10 +103,10 @@ async function chat(): Promise<void> {
       }
       const { says, session: other = session, quits = false } = await chatCommand(line, { client, session });
       session = other;
-      if (says !== "") console.log(says);
+      if (says !== "") console.log(shownText(says));
       return !quits;
     } catch (error) {
-      console.log((error as Error).message);
+      console.log(shownText((error as Error).message));
       return true;
     }
   };
@@ -110,7 +114,7 @@ async function chat(): Promise<void> {
   lines.on("SIGINT", () => {
     if (turn) {
       write("\nCancelling the turn …\n");
-      turn.cancel().catch((error) => console.log(error.message));
+      turn.cancel().catch((error) => console.log(shownText(error.message)));
     } else {
       // As shells do: the line is dropped, the program stays.
       write(lines.line === "" ? "\n/quit or Ctrl-D leaves.\n" : "\n");
@@ -121,7 +125,7 @@ async function chat(): Promise<void> {
   });
   // A terminal's Ctrl-C is a key here; these come from elsewhere.
   for (const signal of STOPPING) Deno.addSignalListener(signal, () => lines.close());
-  lines.on("close", () => turn?.cancel().catch((error) => console.log(error.message)));
+  lines.on("close", () => turn?.cancel().catch((error) => console.log(shownText(error.message))));
   console.log(
     `Talking to ${url}${session === null ? "" : `, session ${session}`}. /help lists the commands.`,
   );
@@ -143,7 +147,10 @@ interface CommandOutcome {
   readonly quits?: boolean;
 }
 
-type CommandClient = Pick<AgentClient, "listSessions" | "questions" | "quote" | "prompt" | "pin">;
+type CommandClient = Pick<
+  AgentClient,
+  "listSessions" | "questions" | "quote" | "prompt" | "pin" | "keepWarm"
+>;
 
 /**
  * Does what a line that begins with `/` says.
@@ -179,6 +186,8 @@ export async function chatCommand(
       return await inSession((session) => pin(client, { session, place: rest, wish: "keep" }));
     case "let-go":
       return await inSession((session) => pin(client, { session, place: rest, wish: "let_go" }));
+    case "warm":
+      return await inSession((session) => keepWarm(client, session, rest));
     default:
       return { says: `Cannot do /${name}: there is no such command.\n${COMMANDS}` };
   }
@@ -242,6 +251,14 @@ async function pin(
   const done = wish === "keep" ? "stays" : "has left";
   const waits = wish === "keep" ? "comes back at the next rewrite, and stays" : "leaves at the next rewrite";
   return `Result ${place} ${state === "done" ? done : waits}.`;
+}
+
+async function keepWarm(client: CommandClient, session: string, minutes: string): Promise<string> {
+  if (!/^\d*$/.test(minutes)) {
+    return `Cannot keep the prompt warm for ${JSON.stringify(minutes)}: a number of minutes is needed.`;
+  }
+  const { until, maxUsd } = await client.keepWarm(session, minutes === "" ? 60 : Number(minutes));
+  return `The prompt is kept warm until ${until} at most, for at most ${usdText(maxUsd)}.`;
 }
 
 function count(number: number, noun: string): string {

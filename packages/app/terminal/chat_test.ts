@@ -43,6 +43,8 @@ const client = {
     }),
   pin: (_session: string, place: number, wish: "keep" | "let_go") =>
     Promise.resolve({ place, wish, by: "user", state: place === 3 ? "waiting" as const : "done" as const }),
+  keepWarm: (_session: string, minutes: number) =>
+    Promise.resolve({ until: String(minutes), maxUsd: minutes / 100 }),
 };
 
 const run = (line: string, session: string | null = "ab1") => chatCommand(line, { client, session });
@@ -87,7 +89,16 @@ Deno.test("chatCommand() tells what the next request would cost and what the mod
     (await run("/keep all")).says,
     'Cannot do this to "all": a number is needed, as /results lists them.',
   );
-  for (const line of ["/quote", "/results", "/keep 3", "/let-go 3"]) {
+  assertEquals(
+    (await run("/warm")).says,
+    "The prompt is kept warm until 60 at most, for at most $0.6000.",
+  );
+  assertEquals((await run("/warm 5")).says, "The prompt is kept warm until 5 at most, for at most $0.0500.");
+  assertEquals(
+    (await run("/warm up")).says,
+    'Cannot keep the prompt warm for "up": a number of minutes is needed.',
+  );
+  for (const line of ["/quote", "/results", "/keep 3", "/let-go 3", "/warm"]) {
     assertEquals(
       (await run(line, null)).says,
       `Cannot do ${line.split(" ")[0]}: nothing has been said yet in this session.`,

@@ -1,4 +1,5 @@
 import type { SessionEvent } from "@tare/server";
+import { shownText } from "./shown_text.ts";
 
 /** The last line of a terminal while a turn runs: what is waited for, and for how long. */
 interface WaitingLine {
@@ -88,8 +89,7 @@ export function waitingLine(
 }
 
 function shorten(text: string): string {
-  // A control character would write elsewhere on the screen.
-  const plain = text.replaceAll(/[\s\p{Cc}]+/gu, " ");
+  const plain = shownText(text.replaceAll(/\s+/g, " "));
   return plain.length <= MAX_CALL ? plain : `${plain.slice(0, MAX_CALL - 1)}…`;
 }
 

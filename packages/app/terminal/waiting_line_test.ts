@@ -55,7 +55,7 @@ Deno.test("waitingLine() shows what is waited for and for how long, between what
     ERASE,
     "I look",
     ".\n",
-    `${ERASE}⠙ 5 s: shell make [2J${"x".repeat(45)}… and 1 more`,
+    `${ERASE}⠙ 5 s: shell make \\x1b[2J${"x".repeat(41)}… and 1 more`,
     `${ERASE}⠹ 5 s: shell {}`,
     ERASE,
   ]);

@@ -1,0 +1,45 @@
+import { assertEquals } from "@std/assert";
+import { expiryClock } from "./expiry_clock.ts";
+
+const DAY_MS = 24 * 60 * 60_000;
+
+Deno.test("expiryClock() believes a clock a week at a time, whatever it shows, and from one server to the next", async () => {
+  const folder = await Deno.makeTempDir();
+  const start = Date.UTC(2026, 0, 1);
+  let ms = start;
+  const log: string[] = [];
+  const open = () =>
+    expiryClock(folder, { newestMs: start, now: () => ms, log: (sentence) => log.push(sentence) });
+  let lagMs = open();
+  const days = (days: number) => {
+    ms = start + days * DAY_MS;
+    return lagMs() / DAY_MS;
+  };
+  assertEquals([days(0), days(1), days(8)], [0, 0, 0]);
+  assertEquals(log, []);
+  assertEquals(days(2_000), 1_985);
+  lagMs = open();
+  assertEquals([days(2_000), days(2_001)], [1_985, 1_984]);
+  assertEquals(log, [
+    "The clock is 1992 days ahead of 2026-01-09, the last that is known: sessions expire as if 7 had gone by, and others " +
+    "not before the server has run as long. If it is wrong, set it right.",
+  ]);
+  // Set right, it is believed again.
+  assertEquals([days(9), days(10)], [0, 0]);
+  // A server that was off for long has made up for it after as long again.
+  lagMs = open();
+  assertEquals([days(27), days(32), days(37), days(40)], [10, 5, 0, 0]);
+  await Deno.remove(folder, { recursive: true });
+});
+
+Deno.test("expiryClock() begins with what is stored, and with the clock itself where nothing is", async () => {
+  const folder = await Deno.makeTempDir();
+  const log: string[] = [];
+  const options = { now: () => 100 * DAY_MS, log: (sentence: string) => log.push(sentence) };
+  assertEquals(expiryClock(`${folder}/none`, { newestMs: undefined, ...options })(), 0);
+  assertEquals(expiryClock(`${folder}/none`, { newestMs: 13 * DAY_MS, ...options })(), 80 * DAY_MS);
+  await Deno.writeTextFile(`${folder}/clock.json`, "{");
+  assertEquals(expiryClock(folder, { newestMs: 13 * DAY_MS, ...options })(), 80 * DAY_MS);
+  assertEquals(log.length, 2);
+  await Deno.remove(folder, { recursive: true });
+});

@@ -1,0 +1,306 @@
+import { assert, assertAlmostEquals, assertEquals } from "@std/assert";
+import { Warmth, type WarmthOptions } from "@tare/conversation";
+import { type Gateway, gateway, type GatewayOptions } from "@tare/gateway";
+import { listPrice, profileNamed, promptCost } from "@tare/planner";
+import { type SimulatedReply, simulator } from "@tare/simulator";
+
+const PROFILE = profileNamed("anthropic-5m");
+const MODEL = "claude-opus-4-8";
+const SECOND = 1_000;
+const MINUTE = 60 * SECOND;
+const PREFIX = "Some words of instructions. ".repeat(6_000);
+const KEY = { "x-api-key": "sk" };
+const MARK = { cache_control: { type: "ephemeral" } };
+
+/** What a gateway is made with, and its budget for pings. */
+type TalkOptions = Partial<GatewayOptions> & Pick<Partial<WarmthOptions>, "budgetUsdPerDay">;
+
+/** A person who talks with a provider through a gateway, by a clock that the test moves. */
+class Talk {
+  nowMs = 0;
+  readonly gateway: Gateway;
+  readonly warmth: Warmth;
+  /** Timers that wait, with when they are due. */
+  readonly timers = new Map<() => void, number>();
+  /** Requests that ask for no reply. */
+  readonly pings: { readonly atMs: number; readonly body: string; readonly headers: Headers }[] = [];
+  /** Headers of all answers of the provider. */
+  limits: Record<string, string> = {};
+  readonly #messages: object[] = [];
+  readonly provider: ReturnType<typeof simulator>;
+
+  constructor(
+    { budgetUsdPerDay = 0, onError = () => {}, ...options }: TalkOptions = {},
+    { reply = () => ({ content: "So it is." }), answer }: {
+      readonly reply?: (nowMs: number) => SimulatedReply;
+      /** What the provider says to a ping, in place of what it would. */
+      readonly answer?: (request: Request) => Promise<Response>;
+    } = {},
+  ) {
+    const now = () => this.nowMs;
+    this.provider = simulator({
+      model: () => reply(this.nowMs),
+      profile: PROFILE,
+      tokenizer: { encode: (text) => text.split(" ").map(({ length }) => length) },
+      now,
+    });
+    this.warmth = new Warmth({
+      ...{ now, budgetUsdPerDay, onError },
+      after: (ms, callback) => {
+        this.timers.set(callback, this.nowMs + ms);
+        return () => this.timers.delete(callback);
+      },
+    });
+    this.gateway = gateway({
+      upstreams: { messages: { baseURL: "http://upstream.example/v1", profile: PROFILE } },
+      countTokens: () => Promise.resolve((text: string) => text.split(" ").length),
+      forget: "nothing",
+      now,
+      warmth: this.warmth,
+      fetch: async (...args) => {
+        const request = new Request(...args);
+        const body = await request.clone().text();
+        const isPing = JSON.parse(body).max_tokens === 0;
+        if (isPing) this.pings.push({ atMs: this.nowMs, body, headers: request.headers });
+        const response = isPing && answer ? await answer(request) : await this.provider.fetch(request);
+        for (const [name, value] of Object.entries(this.limits)) response.headers.set(name, value);
+        return response;
+      },
+      ...options,
+    });
+  }
+
+  /** Says something, and hears the answer. */
+  async say(text: string, headers: Record<string, string> = KEY, more: object = {}): Promise<void> {
+    const said = { role: "user", content: [{ type: "text", text, ...MARK }] };
+    const body = {
+      ...{ model: MODEL, max_tokens: 1_000, stream: true },
+      system: [{ type: "text", text: PREFIX, ...MARK }],
+      messages: [...this.#messages, said],
+      ...more,
+    };
+    const response = await this.gateway.fetch(
+      new Request("http://gateway/v1/messages", {
+        method: "POST",
+        headers: { "content-type": "application/json", "anthropic-version": "2023-06-01", ...headers },
+        body: JSON.stringify(body),
+      }),
+    )!;
+    assertEquals(response.status, 200);
+    await response.text();
+    this.#messages.push({ role: "user", content: [{ type: "text", text }] });
+    this.#messages.push({ role: "assistant", content: "So it is." });
+  }
+
+  /** Talks for so many turns, one a minute. */
+  async turns(count: number, headers?: Record<string, string>): Promise<void> {
+    for (let turn = 0; turn < count; turn++) {
+      if (turn > 0) this.nowMs += MINUTE;
+      await this.say(`And number ${this.#messages.length / 2}?`, headers);
+    }
+  }
+
+  /** Nothing is asked for so long: timers fire when they are due, and what they begin comes to its end. */
+  async pause(ms: number): Promise<void> {
+    const endMs = this.nowMs + ms;
+    for (;;) {
+      const [next] = [...this.timers].sort(([, a], [, b]) => a - b);
+      if (!next || next[1] > endMs) break;
+      const [callback, atMs] = next;
+      this.timers.delete(callback);
+      this.nowMs = atMs;
+      callback();
+      while (this.warmth.waiting > this.timers.size) await new Promise((resolve) => setTimeout(resolve));
+    }
+    this.nowMs = endMs;
+  }
+
+  /** Pings that were booked. */
+  async booked(): Promise<number> {
+    return (await this.gateway.overview()).all.pings;
+  }
+
+  /** What the provider's bill says, in token units. */
+  get bill(): number {
+    return this.provider.requests.reduce(
+      (sum, { hourWriteTokens = 0, cacheWriteTokens = 0, ...request }) =>
+        sum + promptCost(PROFILE, { ...request, cacheWriteTokens, hourWriteTokens }),
+      0,
+    );
+  }
+
+  /** Tokens that the cache served of the newest request. */
+  get served(): number {
+    return this.provider.requests.at(-1)!.cachedTokens;
+  }
+}
+
+/** What its ledger says was saved. */
+async function claimed({ gateway }: Talk): Promise<number> {
+  const { all } = await gateway.overview();
+  return all.withoutTokenUnits - all.tokenUnits;
+}
+
+/** A person who talks for a while, goes for some time, and comes back. */
+async function away(ms: number, ...options: ConstructorParameters<typeof Talk>): Promise<Talk> {
+  const talk = new Talk(...options);
+  await talk.turns(60);
+  await talk.pause(ms);
+  await talk.say("I am back.");
+  await talk.gateway.close();
+  return talk;
+}
+
+Deno.test("a gateway keeps an idle person's prompt warm if that is paid for; what it says it saved is what the bill is less", async () => {
+  const cold = await away(20 * MINUTE, {});
+  const warm = await away(20 * MINUTE, { budgetUsdPerDay: 1 });
+  assertEquals([cold.pings.length, cold.timers.size, warm.timers.size], [0, 0, 0]);
+  assertEquals(warm.pings.map(({ atMs }) => atMs), [59 * MINUTE + 280 * SECOND]);
+  const [ping] = warm.pings;
+  assertEquals(JSON.parse(ping!.body).messages.slice(-2), [
+    {
+      role: "assistant",
+      content: [{ type: "text", text: "So it is.", cache_control: { type: "ephemeral", ttl: "1h" } }],
+    },
+    { role: "user", content: "." },
+  ]);
+  assertEquals([cold.served, warm.served > 24_000], [0, true]);
+  const { all } = await warm.gateway.overview();
+  assertEquals([all.pings, all.pingCreditTokenUnits > 25_000], [1, true]);
+  assertAlmostEquals(all.tokenUnits, warm.bill, 1e-6);
+  // What the provider adds around a reply is all that it doesn't claim.
+  const [claim, less] = [await claimed(warm), cold.bill - warm.bill];
+  assert(claim <= less && claim > less - 5, `${claim} ${less}`);
+  assertEquals(await claimed(cold), 0);
+  // In dollars too.
+  const { input } = listPrice(MODEL)!;
+  assertAlmostEquals(all.pingUsd, all.pingTokenUnits * input / 1e6, 1e-9);
+});
+
+Deno.test("a gateway asks again for what was asked where a reply can't be gone on from, as long as that is worth it", async () => {
+  const cut = { reply: () => ({ content: "So it is.", finish_reason: "length" as const }) };
+  const cold = await away(16 * MINUTE, {}, cut);
+  const warm = await away(16 * MINUTE, { budgetUsdPerDay: 1 }, cut);
+  const first = 59 * MINUTE + 280 * SECOND;
+  assertEquals(warm.pings.map(({ atMs }) => atMs), [0, 280, 560].map((more) => first + more * SECOND));
+  assertEquals(new Set(warm.pings.map(({ body }) => body)).size, 1);
+  const { max_tokens, stream, messages } = JSON.parse(warm.pings[0]!.body);
+  assertEquals([max_tokens, stream, messages.length], [0, false, 119]);
+  assertEquals([cold.served, warm.served > 24_000], [0, true]);
+  assertAlmostEquals(await claimed(warm), cold.bill - warm.bill, 1e-6);
+});
+
+Deno.test("a gateway keeps nothing warm that nobody pays for, and nothing at all of what is over", async () => {
+  const budget = { budgetUsdPerDay: 1 };
+  const upstream = { baseURL: "http://upstream.example/v1", profile: PROFILE };
+  const signedIn = { authorization: "Bearer t", "anthropic-beta": "claude-code-1,oauth-2025-04-20" };
+  // Whether somebody could still ask for it: then it is held until its cache lapses.
+  type Case = [canBeAsked: boolean, options: TalkOptions, headers?: Record<string, string>];
+  const cases: Record<string, Case> = {
+    "no budget": [true, {}],
+    "a budget of less than a ping": [true, { budgetUsdPerDay: 0.01 }],
+    "no price": [true, { ...budget, upstreams: { messages: { ...upstream, price: () => undefined } } }],
+    "a subscription": [true, budget, signedIn],
+    "left as it is": [false, { ...budget, control: 1 }],
+    "observed": [false, budget, { ...KEY, "x-tare": "observe" }],
+  };
+  for (const [name, [canBeAsked, options, headers]] of Object.entries(cases)) {
+    const talk = new Talk(options);
+    await talk.turns(60, headers);
+    assertEquals([name, talk.timers.size], [name, canBeAsked ? 1 : 0]);
+    await talk.pause(20 * MINUTE);
+    assertEquals([name, talk.timers.size, talk.pings.length], [name, 0, 0]);
+    await talk.gateway.close();
+  }
+
+  const talk = new Talk(budget);
+  await talk.turns(60);
+  assertEquals(talk.timers.size, 1);
+  await talk.pause(4 * MINUTE);
+  // It goes on: its timer ends, and another begins.
+  await talk.turns(1);
+  assertEquals([talk.timers.size, talk.pings.length], [1, 0]);
+  talk.limits = { "anthropic-ratelimit-requests-remaining": "0" };
+  await talk.turns(1);
+  assertEquals(talk.timers.size, 0);
+  talk.limits = { "anthropic-ratelimit-requests-remaining": "7" };
+  await talk.say("Think.", KEY, { thinking: { type: "enabled", budget_tokens: 1_024 } });
+  assertEquals(talk.timers.size, 0);
+  await talk.turns(1);
+  assertEquals(talk.timers.size, 1);
+  const { conversations } = (await talk.gateway.conversations.list({ limit: 2 }))!;
+  assertEquals(conversations.length, 1);
+  await (await talk.gateway.conversations.get(conversations[0]!.id))!.forget();
+  assertEquals(talk.timers.size, 0);
+  await talk.turns(60);
+  assertEquals(talk.timers.size, 1);
+  await talk.gateway.close();
+  assertEquals([talk.timers.size, talk.pings.length], [0, 0]);
+});
+
+Deno.test("a gateway keeps a conversation warm for as long as somebody asks, whatever the budget, and says what it costs at most", async () => {
+  for (const headers of [KEY, { authorization: "Bearer t", "anthropic-beta": "oauth-2025-04-20" }]) {
+    const talk = new Talk();
+    await talk.turns(60, headers);
+    const { conversations: [only] } = (await talk.gateway.conversations.list({ limit: 1 }))!;
+    const keepWarm = async () => (await talk.gateway.conversations.get(only!.id))!.keepWarm(15 * MINUTE);
+    const kept = await keepWarm();
+    assert(typeof kept === "object" && kept.untilMs === talk.nowMs + 15 * MINUTE);
+    await talk.pause(15 * MINUTE);
+    await talk.say("I am back.", headers);
+    // One that makes it last for an hour.
+    assertEquals([talk.pings.length, talk.served > 24_000], [1, true]);
+    const { all } = await talk.gateway.overview();
+    assert(all.pingUsd > 0 && all.pingUsd <= kept.maxUsd, `${all.pingUsd} of ${kept.maxUsd}`);
+    // The time is over, and then so is the cache.
+    await talk.pause(15 * MINUTE);
+    assertEquals([talk.pings.length, talk.timers.size, await keepWarm()], [1, 0, "nothing held"]);
+    await talk.gateway.close();
+  }
+});
+
+Deno.test("a gateway pings with the client's own key and headers, but as another request, and once if that fails", async () => {
+  const heard: unknown[] = [];
+  const talk = new Talk({ budgetUsdPerDay: 1, onError: (error) => heard.push(error) }, {
+    answer: () => Promise.resolve(Response.json({ type: "error" }, { status: 529 })),
+  });
+  await talk.turns(60, { ...KEY, "idempotency-key": "once", "anthropic-beta": "some-beta" });
+  await talk.pause(20 * MINUTE);
+  assertEquals(
+    talk.pings.map(({ headers }) =>
+      ["x-api-key", "anthropic-beta", "anthropic-version", "idempotency-key"].map((name) => headers.get(name))
+    ),
+    [["sk", "some-beta", "2023-06-01", null]],
+  );
+  assertEquals([talk.timers.size, await talk.booked(), heard], [0, 0, []]);
+  await talk.gateway.close();
+});
+
+Deno.test("a gateway keeps no conversation warm that works for one that waits for its tools", async () => {
+  const calls = [{ type: "function", function: { name: "task", arguments: "{}" } }] as const;
+  let reply: SimulatedReply = { content: "So it is." };
+  const talk = new Talk({ budgetUsdPerDay: 1 }, { reply: () => reply });
+  const keyed = { metadata: { user_id: "one window" } };
+  const said = (more: object = {}) => ({ ...keyed, ...more });
+  for (let turn = 0; turn < 60; turn++) await talk.say(`And number ${turn}?`, KEY, said());
+  assertEquals(talk.timers.size, 1);
+  reply = { content: null, tool_calls: calls };
+  await talk.say("Give it to a helper.", KEY, said());
+  // What waits for its tools is kept.
+  assertEquals(talk.timers.size, 1);
+  reply = { content: "So it is." };
+  const helper = (turn: number) => ({
+    messages: Array.from({ length: 2 * turn + 1 }, (_, at) => ({
+      role: at % 2 === 0 ? "user" : "assistant",
+      content: [{ type: "text", text: `A task, ${at}.`, ...(at === 2 * turn && MARK) }],
+    })),
+  });
+  for (let turn = 0; turn < 60; turn++) await talk.say("", KEY, said(helper(turn)));
+  assertEquals(talk.timers.size, 1);
+  // The same words where nobody waits are a conversation of their own.
+  for (let turn = 0; turn < 60; turn++) {
+    await talk.say("", KEY, { metadata: { user_id: "another window" }, ...helper(turn) });
+  }
+  assertEquals(talk.timers.size, 2);
+  await talk.gateway.close();
+});

@@ -1,0 +1,153 @@
+/**
+ * The way from the sandbox to the network: a proxy on a socket, in a process of its own that holds no keys, which lets through
+ * what goes to hosts that are allowed. Run with the socket's path and the names of the hosts; it ends with its standard input.
+ *
+ * Nothing is imported here: it is run without the project's configuration.
+ *
+ * @module
+ */
+// deno-lint-ignore-file no-console
+
+/** Where a request wants to go. */
+interface Wanted {
+  readonly host: string;
+  readonly port: number;
+  /** What the host is sent first; nothing where the client speaks with it itself. */
+  readonly head?: string;
+}
+
+/** Ports that can be reached: those of HTTP and HTTPS. */
+const PORTS = [80, 443];
+
+/** Longest head of a request, in bytes. */
+const MAX_HEAD_BYTES = 65_536;
+
+/** A connection, as far as it is needed. */
+type Carried = Pick<Deno.Conn, "readable" | "writable" | "close" | "remoteAddr">;
+
+/** Carries one connection to the host that it names first, if that is allowed, and ends it otherwise with a word on why. */
+export async function carry(
+  client: Pick<Carried, "readable" | "writable" | "close">,
+  { domains, connect }: {
+    /** Names of hosts, with `*.` in front for those below. */
+    readonly domains: readonly string[];
+    /** Reaches a host. */
+    readonly connect: (to: { readonly hostname: string; readonly port: number }) => Promise<Carried>;
+  },
+): Promise<void> {
+  const reader = client.readable.getReader();
+  const answer = async (text: string) => {
+    const writer = client.writable.getWriter();
+    await writer.write(new TextEncoder().encode(text));
+    writer.releaseLock();
+  };
+  const refuse = async (status: string, why: string) => {
+    await answer(`HTTP/1.1 ${status}\r\ncontent-type: text/plain\r\nconnection: close\r\n\r\n${why}\n`);
+    client.close();
+  };
+  const { head, rest } = await readHead(reader);
+  const wanted = wantedBy(head);
+  if (!wanted) {
+    return await refuse("400 Bad Request", "The sandbox's network takes requests to a proxy alone.");
+  }
+  const { host, port } = wanted;
+  const open = `It reaches ${domains.join(", ")} on ports ${PORTS.join(" and ")}`;
+  if (!PORTS.includes(port) || !domains.some((domain) => isNamedBy(domain, host))) {
+    return await refuse(
+      "403 Forbidden",
+      `Cannot reach ${host}:${port} from the sandbox: nobody has allowed it. ${open}.`,
+    );
+  }
+  let upstream: Carried;
+  try {
+    upstream = await connect({ hostname: host, port });
+  } catch (error) {
+    return await refuse("502 Bad Gateway", `Cannot reach ${host}:${port}: ${(error as Error).message}`);
+  }
+  // A name may lead anywhere, to this machine too.
+  if (isOwn(upstream.remoteAddr)) {
+    upstream.close();
+    return await refuse(
+      "403 Forbidden",
+      `Cannot reach ${host}:${port} from the sandbox: its address is this network's own.`,
+    );
+  }
+  if (wanted.head === undefined) await answer("HTTP/1.1 200 Connection established\r\n\r\n");
+  reader.releaseLock();
+  const down = upstream.readable.pipeTo(client.writable);
+  const first = upstream.writable.getWriter();
+  if (wanted.head !== undefined) await first.write(new TextEncoder().encode(wanted.head));
+  if (rest.length > 0) await first.write(rest);
+  first.releaseLock();
+  await Promise.allSettled([client.readable.pipeTo(upstream.writable), down]);
+}
+
+async function readHead(
+  reader: ReadableStreamDefaultReader<Uint8Array>,
+): Promise<{ readonly head: string; readonly rest: Uint8Array<ArrayBuffer> }> {
+  let bytes = new Uint8Array();
+  while (bytes.length < MAX_HEAD_BYTES) {
+    const { value, done } = await reader.read();
+    if (done) break;
+    const longer = new Uint8Array(bytes.length + value.length);
+    longer.set(bytes);
+    longer.set(value, bytes.length);
+    bytes = longer;
+    // Each byte is one character here.
+    const end = new TextDecoder("latin1").decode(bytes).indexOf("\r\n\r\n");
+    if (end >= 0) {
+      return { head: new TextDecoder("latin1").decode(bytes.subarray(0, end)), rest: bytes.slice(end + 4) };
+    }
+  }
+  return { head: "", rest: bytes };
+}
+
+/** Where a request to a proxy wants to go; nothing if it is none. */
+function wantedBy(head: string): Wanted | undefined {
+  const [line = "", ...fields] = head.split("\r\n");
+  const [method, target = "", version] = line.split(" ");
+  if (version === undefined || !version.startsWith("HTTP/1.")) return undefined;
+  if (method === "CONNECT") {
+    const url = URL.parse(`http://${target}`);
+    return url ? { host: url.hostname, port: Number(/:(\d+)$/.exec(target)?.[1] ?? 443) } : undefined;
+  }
+  const url = URL.parse(target);
+  if (url?.protocol !== "http:") return undefined;
+  // One request a connection: the next one might be for another host.
+  const kept = fields.filter((field) => !/^(proxy-[^:]*|connection|host)\s*:/i.test(field));
+  const lines = [
+    `${method} ${url.pathname}${url.search} ${version}`,
+    `host: ${url.host}`,
+    "connection: close",
+    ...kept,
+  ];
+  return { host: url.hostname, port: Number(url.port || 80), head: `${lines.join("\r\n")}\r\n\r\n` };
+}
+
+function isNamedBy(domain: string, host: string): boolean {
+  const [name, given] = [domain.toLowerCase(), host.toLowerCase().replace(/\.$/, "")];
+  return name.startsWith("*.") ? given.endsWith(name.slice(1)) : given === name;
+}
+
+/** Addresses of this machine and of the networks that it stands in: loopback, private, link-local, and what maps to these. */
+const OWN =
+  /^(0\.|10\.|127\.|169\.254\.|192\.168\.|172\.(1[6-9]|2\d|3[01])\.|100\.(6[4-9]|[7-9]\d|1[01]\d|12[0-7])\.|::1?$|f[cd]|fe[89ab])/i;
+
+function isOwn(address: Deno.Addr): boolean {
+  return !("hostname" in address) || OWN.test(address.hostname.replace(/^::ffff:/i, ""));
+}
+
+if (import.meta.main) {
+  const [path = "", ...domains] = Deno.args;
+  const listener = Deno.listen({ transport: "unix", path });
+  console.log("listens");
+  const serve = async () => {
+    for await (const client of listener) {
+      carry(client, { domains, connect: (to) => Deno.connect(to) }).catch(() => {});
+    }
+  };
+  serve().catch(() => {});
+  for await (const _ of Deno.stdin.readable) { /* Nothing is said. */ }
+  Deno.removeSync(path);
+  Deno.exit();
+}

@@ -1,0 +1,93 @@
+import { assertEquals } from "@std/assert";
+import { carry } from "./domain_proxy.ts";
+
+/** What a client reads that sends this, and where the proxy connected to; the host there answers with what it was sent. */
+async function sent(text: string, address = "203.0.113.7") {
+  const reached: string[] = [];
+  const input = new TransformStream<Uint8Array<ArrayBuffer>, Uint8Array<ArrayBuffer>>();
+  const output = new TransformStream<Uint8Array<ArrayBuffer>, Uint8Array<ArrayBuffer>>();
+  const host = new TransformStream<Uint8Array<ArrayBuffer>, Uint8Array<ArrayBuffer>>();
+  const write = async () => {
+    const writer = input.writable.getWriter();
+    await writer.write(new TextEncoder().encode(text));
+    await writer.close();
+  };
+  const close = () => void output.writable.close().catch(() => {});
+  const carried = carry({ readable: input.readable, writable: output.writable, close }, {
+    domains: ["a.example", "*.b.example"],
+    connect({ hostname, port }) {
+      reached.push(`${hostname}:${port}`);
+      return Promise.resolve({
+        ...{ readable: host.readable, writable: host.writable, close() {} },
+        remoteAddr: { transport: "tcp" as const, hostname: address, port },
+      });
+    },
+  });
+  const [told] = await Promise.all([new Response(output.readable).text(), carried, write()]);
+  return { reached, told: told.split("\r\n") };
+}
+
+const ESTABLISHED = "HTTP/1.1 200 Connection established";
+
+Deno.test("carry() lets a tunnel through to hosts that are allowed, whatever their letters", async () => {
+  assertEquals(await sent("CONNECT a.example:443 HTTP/1.1\r\n\r\nhello"), {
+    reached: ["a.example:443"],
+    told: [ESTABLISHED, "", "hello"],
+  });
+  const { reached } = await sent("CONNECT X.Y.B.EXAMPLE:443 HTTP/1.1\r\nHost: other.example\r\n\r\n");
+  assertEquals(reached, ["x.y.b.example:443"]);
+});
+
+Deno.test("carry() hands on one plain request, to the host that its address names", async () => {
+  const head =
+    "GET http://a.example/p?q=1 HTTP/1.1\r\nHost: other.example\r\nProxy-Authorization: x\r\nAccept: */*\r\n\r\n";
+  assertEquals(await sent(head), {
+    reached: ["a.example:80"],
+    told: ["GET /p?q=1 HTTP/1.1", "host: a.example", "connection: close", "Accept: */*", "", ""],
+  });
+});
+
+Deno.test("carry() refuses all else, and says what is allowed", async () => {
+  const why = "nobody has allowed it. It reaches a.example, *.b.example on ports 80 and 443.\n";
+  const refused = async (target: string) => {
+    const { reached, told } = await sent(`CONNECT ${target} HTTP/1.1\r\n\r\n`);
+    return [reached, told[0], told.at(-1)];
+  };
+  for (
+    const [target, as = target] of [
+      ["other.example:443"],
+      ["b.example:443"],
+      ["xa.example:443"],
+      ["a.example.evil.example:443"],
+      ["a.example:22"],
+      ["127.0.0.1:443"],
+      ["[::1]:443"],
+      ["a.example@evil.example:443", "evil.example:443"],
+    ]
+  ) {
+    const forbidden = `Cannot reach ${as} from the sandbox: ${why}`;
+    assertEquals(await refused(target!), [[], "HTTP/1.1 403 Forbidden", forbidden], target);
+  }
+  assertEquals((await sent("SSH-2.0-x\r\n\r\n")).told[0], "HTTP/1.1 400 Bad Request");
+  assertEquals((await sent("no end")).told[0], "HTTP/1.1 400 Bad Request");
+});
+
+Deno.test("carry() goes nowhere on this machine and in its networks, whatever name leads there", async () => {
+  for (
+    const address of [
+      "127.0.0.1",
+      "10.0.0.1",
+      "192.168.1.1",
+      "169.254.169.254",
+      "::1",
+      "::ffff:127.0.0.1",
+      "fd00::1",
+    ]
+  ) {
+    const { told } = await sent("CONNECT a.example:443 HTTP/1.1\r\n\r\nhello", address);
+    assertEquals(
+      told.at(-1),
+      "Cannot reach a.example:443 from the sandbox: its address is this network's own.\n",
+    );
+  }
+});

@@ -1,0 +1,108 @@
+import { assertEquals } from "@std/assert";
+import { fromFileUrl } from "@std/path";
+import { type ChildProcess, spawn } from "node:child_process";
+import { supervise } from "./supervise.ts";
+
+const ignore = Deno.build.os === "windows";
+
+/** A program that says how it is, is alive for a while, and then does what `then` says. */
+function program(then: string): ChildProcess {
+  const supervised = fromFileUrl(new URL("supervise.ts", import.meta.url));
+  const code = `
+    import { sayAlive } from ${JSON.stringify(`file://${supervised}`)};
+    const stop = sayAlive(5);
+    console.log("started");
+    await new Promise((resolve) => setTimeout(resolve, 100));
+    ${then}
+  `;
+  const program = `data:text/typescript,${encodeURIComponent(code)}`;
+  return spawn(Deno.execPath(), ["run", "--no-config", "--no-lock", "--no-check", "-A", program], {
+    stdio: ["ignore", "pipe", "inherit", "ipc"],
+    env: { ...Deno.env.toObject(), NO_COLOR: "1" },
+  });
+}
+
+/** Starts programs one after the other, and tells what each writes. */
+function programs(...all: readonly string[]) {
+  const said: string[] = [];
+  const started: ChildProcess[] = [];
+  const listeners = new Set<() => void>();
+  const reading: Promise<void>[] = [];
+  const read = async ({ stdout }: ChildProcess) => {
+    for await (const text of stdout!.setEncoding("utf8")) {
+      said.push(...String(text).trim().split("\n"));
+      for (const listener of listeners) listener();
+    }
+  };
+  return {
+    said,
+    started,
+    start() {
+      const process = program(all[started.length] ?? "");
+      started.push(process);
+      reading.push(read(process));
+      return process;
+    },
+    async until(is: () => boolean) {
+      while (!is()) {
+        await new Promise<void>((resolve) => {
+          const listener = () => {
+            listeners.delete(listener);
+            resolve();
+          };
+          listeners.add(listener);
+        });
+      }
+    },
+    read: () => Promise.all(reading),
+  };
+}
+
+Deno.test("supervise() ends a server that doesn't answer, says so, and starts it again, each time later", {
+  ignore,
+}, async () => {
+  const run = programs("for (;;) {}", "for (;;) {}", "stop(); Deno.exit(7);");
+  const log: string[] = [];
+  const { code } = supervise({ start: run.start, log: (sentence) => log.push(sentence), everyMs: 200 });
+  // One that ends by itself isn't started again.
+  assertEquals(await code, 7);
+  await run.read();
+  assertEquals(run.said, ["started", "started", "started"]);
+  assertEquals(log, [
+    "Ended the server: it hadn't answered for 2 s. It is started again in 0.2 s.",
+    "Ended the server: it hadn't answered for 2 s. It is started again in 0.4 s.",
+  ]);
+});
+
+Deno.test(
+  "supervise() leaves a server alone that somebody has stopped, and ends it when told",
+  { ignore },
+  async () => {
+    // It stops itself once, and nobody but its test wakes it.
+    const run = programs(`
+    Deno.addSignalListener("SIGTERM", () => { console.log("ends"); stop(); Deno.exit(0); });
+    Deno.addSignalListener("SIGCONT", () => console.log("goes on"));
+    setInterval(() => {}, 1_000);
+    console.log("stops");
+    Deno.kill(Deno.pid, "SIGSTOP");
+  `);
+    const log: string[] = [];
+    const { code, end } = supervise({
+      start: run.start,
+      log: (sentence) => log.push(sentence),
+      everyMs: 200,
+    });
+    await run.until(() => run.said.includes("stops"));
+    // Longer than ten looks take.
+    const since = performance.now();
+    while (performance.now() - since < 3_000) {
+      await new Deno.Command("ps", { args: ["-A"], stdout: "null" }).output();
+    }
+    Deno.kill(run.started[0]!.pid!, "SIGCONT");
+    await run.until(() => run.said.includes("goes on"));
+    end("SIGTERM");
+    assertEquals(await code, 0);
+    await run.read();
+    assertEquals([run.said, log], [["started", "stops", "goes on", "ends"], []]);
+  },
+);
