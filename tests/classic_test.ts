@@ -269,7 +269,7 @@ Deno.test("what a tool loop leaves out of its context is read back by recall in 
       .exec(JSON.stringify(messages)) ?? [];
     if (messages.at(-2)?.role !== "tool" && !asked.includes(ref)) {
       asked.push(ref);
-      return { tool_calls: [toolCall("recall", { ref, pattern: "name is" })] };
+      return { tool_calls: [toolCall("recall", { ref, find: "name is" })] };
     }
     return { content: /Ada \w+/.exec(last)?.[0] ?? "Nobody knows." };
   };

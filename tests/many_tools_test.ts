@@ -4,6 +4,9 @@ import type { ModelRequest, ToolDefinition } from "@tare/messages";
 import { loadTokenizer } from "@tare/messages/tiktoken";
 import { type Profile, PROFILES } from "@tare/planner";
 import { inventedTools } from "../scripts/bench/many_tools/invented_tools.ts";
+import type { Recording } from "../scripts/bench/economy/recording.ts";
+import { generateWorkload } from "../scripts/bench/economy/workload.ts";
+import { playOwnTools } from "../scripts/bench/many_tools/own_tools.ts";
 import { OFFERINGS, playTools } from "../scripts/bench/many_tools/play_tools.ts";
 
 const [FULL, DEFERRED] = OFFERINGS;
@@ -34,6 +37,26 @@ function assertPrefixes(requests: readonly ModelRequest[]): void {
 
 Deno.test("a session with 117 invented tools costs two thirds at most, by less than 3,000 tokens of its prompt", async () => {
   for (const name of ["anthropic-5m", "none"]) await assertWorthwhile(inventedTools(117), PROFILES[name]!);
+});
+
+Deno.test("what the server's own tools take of sessions is less where some are compact, until their prose is asked for", async () => {
+  const { count: countTokens } = await loadTokenizer();
+  const profile = PROFILES["anthropic-5m"]!;
+  const [unused] = generateWorkload();
+  assert(unused);
+  const writing = {
+    ...unused,
+    messages: JSON.parse(JSON.stringify(unused.messages).replaceAll('"name":"search"', '"name":"Write"')),
+  };
+  const of = async (recording: Recording) => {
+    const [full, compact, deferred] = await playOwnTools([recording], { profile, countTokens });
+    assert(full && compact && deferred);
+    assertEquals([full.least, full.most], [1, 1]);
+    assert(compact.toolTokens < deferred.toolTokens && deferred.toolTokens < full.toolTokens);
+    return [compact, deferred];
+  };
+  for (const { using, least, most } of await of(unused)) assert(using === 0 && least < 1 && most === least);
+  for (const { using, least, most } of await of(writing)) assert(using === 1 && least < 1 && most > 1);
 });
 
 const RECORDED = new URL("../../shared/trajectories/github-mcp-server.json", import.meta.url);

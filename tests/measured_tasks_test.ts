@@ -12,7 +12,10 @@ async function runTask(task: string, args: readonly string[], folder: string) {
   const { code, stdout, stderr } = await new Deno.Command(Deno.execPath(), {
     args: ["run", "--config", `${ROOT}deno.json`, ...words, `${ROOT}${script}`, "--name", "t", ...args],
     cwd: folder,
-    env: { NO_COLOR: "1", OPENAI_API_KEY: "", OPENAI_BASE_URL: "", TARE_MODEL: "", TARE_PROFILE: "" },
+    env: {
+      ...{ NO_COLOR: "1", OPENAI_API_KEY: "", OPENAI_BASE_URL: "", TARE_MODEL: "", TARE_PROFILE: "" },
+      ...{ ANTHROPIC_API_KEY: "", ANTHROPIC_BASE_URL: "" },
+    },
     stdin: "null",
   }).output();
   const [said, errors] = [stdout, stderr].map((bytes) => new TextDecoder().decode(bytes));

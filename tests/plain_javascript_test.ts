@@ -50,17 +50,21 @@ const PARTS: Readonly<Record<string, readonly string[]>> = {
     "traitsOf",
   ],
   schemas: ["tellsOfTools"],
-  conversation: ["inSlices", "pinsAfter"],
+  conversation: ["hasCommitted", "inSlices", "pinsAfter"],
   planner: [
     "chooseProfile",
+    "findPrefixChange",
     "fittingPins",
     "isSummary",
+    "observeUpgrade",
     "makePin",
     "profileForTtl",
     "promptCost",
     "promptUnits",
     "providerOf",
     "withPin",
+    "routeToCache",
+    "withPrefixChange",
     "withoutPin",
   ],
   wire: [
@@ -69,6 +73,7 @@ const PARTS: Readonly<Record<string, readonly string[]>> = {
     "completionBody",
     "completionChunks",
     "emptyResponse",
+    "finishedReply",
     "joinBytes",
     "jsonExcess",
     "messageBody",
@@ -76,6 +81,7 @@ const PARTS: Readonly<Record<string, readonly string[]>> = {
     "messagesBody",
     "messagesSettings",
     "readCacheMarks",
+    "steadyTools",
     "toolsInFront",
     "withFoundTools",
     "readItem",
@@ -84,7 +90,8 @@ const PARTS: Readonly<Record<string, readonly string[]>> = {
     "toolCallDeltas",
     "writeUsage",
   ],
-  loop: ["addLedgers"],
+  loop: ["addLedgers", "pinOf"],
+  "loop/tools": ["pathAfterLinks"],
 };
 
 // deno-lint-ignore no-explicit-any -- Called as JavaScript calls them, without types.
@@ -150,7 +157,7 @@ const TABLE: readonly (readonly [string, readonly unknown[], string])[] = [
   ],
   ["prune pressure", [{}], "options.promptTokens is missing; it must be a number"],
   ["prune recallOriginal", [{}, { ref: "x" }], "archive.get is missing; it must be a function"],
-  ["prune recallOriginal", [archive, {}], "request.ref is missing; it must be a string"],
+  ["prune recallOriginal", [archive], "request is missing; it must be an object"],
   ["context toolLoopContext", [[hi], {}], "options.countTokens is missing; it must be a function"],
   [
     "context groupTurns",

@@ -137,7 +137,7 @@ Deno.test(
     };
     const ASKS = new RegExp("or why not: (\u001b\\[\\d+G)?$");
     await chat.shows(PROMPT);
-    assertMatch(await say("run\r", ASKS), /\? May this run: shell \{"command":"echo first; until/);
+    assertMatch(await say("run\r", ASKS), / May this run: shell \{"command":"echo first; until/);
     assertMatch(await say("y\r"), /! shell [^]*: allow by person\r\n[^]*← shell [^]*It is read\./);
     await say("run\r", ASKS);
     assertMatch(await say("not now\r"), /: deny by person: not now\r\n[^]*← shell [^]*error, /);

@@ -175,9 +175,15 @@ function wantedRecall(fact: string, said: readonly Said[]): Readonly<Record<stri
       : []
   );
   const refs = lines.flatMap((line) => parsePlaceholder(line)?.ref ?? []);
-  const asked = said.flatMap((item) => item.type === "call" && item.name === "recall" ? [item.args] : []);
-  return refs.map((ref) => ({ ref, pattern: `FACT ${fact}` }))
-    .find((wanted) => !asked.some((args) => args.includes(wanted.ref) && args.includes(wanted.pattern)));
+  // What it asked for once and has left again it asks for anew.
+  const left = new Set(
+    said.flatMap((item) => item.type === "result" && parsePlaceholder(item.text) ? [item.id] : []),
+  );
+  const asked = said.flatMap((item) =>
+    item.type === "call" && item.name === "recall" && !left.has(item.id) ? [item.args] : []
+  );
+  return refs.map((ref) => ({ ref, find: `FACT ${fact}` }))
+    .find((wanted) => !asked.some((args) => args.includes(wanted.ref) && args.includes(wanted.find)));
 }
 
 /** Whether a reply sums a conversation up. */

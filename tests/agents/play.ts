@@ -1,3 +1,4 @@
+import { ownerOf } from "../crash/owner.ts";
 import { startServerProcess } from "../crash/server_process.ts";
 import type { Agent } from "./agent.ts";
 import { planModel, type Plans } from "./model.ts";
@@ -94,7 +95,8 @@ export async function play(
         ),
       );
     }
-    const ledger = gateway && await (await fetch(`${gateway.url}/v1/ledger`)).json();
+    const ledger = gateway &&
+      await (await fetch(`${gateway.url}/v1/ledger`, { headers: ownerOf(data) })).json();
     return {
       files: await filesBeside(workspace, given),
       ended,

@@ -28,7 +28,7 @@ for (const [agent, model] of MODELS) {
         assert(own !== line, `there is no address in ${line}`);
         const keys = { OPENAI_API_KEY: "key", CODEX_API_KEY: "key", ANTHROPIC_API_KEY: "key" };
         const path = /^`~(\/.*)\/(.*)`$/.exec(where);
-        if (!path) return { ...keys, [own.split("=")[0]!]: own.split("=")[1]! };
+        if (!path) return { ...keys, ...Object.fromEntries(own.split(" ").map((pair) => pair.split("="))) };
         await Deno.mkdir(`${home}${path[1]}`, { recursive: true });
         await Deno.writeTextFile(`${home}${path[1]}/${path[2]}`, own);
         return keys;

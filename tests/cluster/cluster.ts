@@ -1,5 +1,6 @@
 import { join } from "@std/path";
 import { serverCommand } from "../crash/server_process.ts";
+import { OWNER_KEY } from "./client.ts";
 import { LOG, NOTES } from "./cluster_model.ts";
 import { LoadBalancer } from "./load_balancer.ts";
 import { type Postgres, query, runSql } from "./postgres.ts";
@@ -105,6 +106,12 @@ export class Cluster implements AsyncDisposable {
       ...["--base-url", `${this.provider.url}/v1`, "--messages-url", this.provider.url],
       ...["--model", "simulated", "--profile", "openai", "--window", "64000"],
     ];
+    // One owner for all, whichever of them is reached.
+    await Deno.mkdir(join(this.#folder, `data ${place}`), { recursive: true });
+    await Deno.writeTextFile(
+      join(this.#folder, `data ${place}`, "owner.json"),
+      JSON.stringify({ key: OWNER_KEY, ports: [] }),
+    );
     member.program = await startProgram(serverCommand(args, { TARE_DATABASE: url.href }));
     this.balancer.put(place, member.program.url);
   }

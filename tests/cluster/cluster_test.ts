@@ -234,7 +234,8 @@ Deno.test(`servers on one database keep all that was acknowledged, in ${ROUNDS} 
     for (const end of ["completed", ...ROUNDS < MANY_ROUNDS ? [] : ["interrupted"], "approval"]) {
       assert(all.some(({ ends }) => ends.has(end)), `no turn ended with ${end}`);
     }
-    assert(all.some(({ continued }) => continued > 0), "no turn was continued");
+    // Nor need one have gone on elsewhere.
+    if (ROUNDS >= MANY_ROUNDS) assert(all.some(({ continued }) => continued > 0), "no turn was continued");
   } catch (cause) {
     const said = cluster.complaints.slice(-5000);
     throw new Error(`Failed with TARE_CLUSTER_SEED=${SEED}, ${told}\n${said}`, { cause });

@@ -5,7 +5,14 @@ import type { AddressInfo } from "node:net";
 const PROBE = { everyMs: 200, timeoutMs: 1000 };
 
 /** Headers of requests that servers get. */
-const PASSED_ON = ["accept", "authorization", "content-type", "idempotency-key", "last-event-id"];
+const PASSED_ON = [
+  "accept",
+  "authorization",
+  "content-type",
+  "idempotency-key",
+  "last-event-id",
+  "x-tare-key",
+];
 
 /** Headers of answers that are a connection's own. */
 const HOP_BY_HOP = new Set(["connection", "keep-alive", "transfer-encoding"]);

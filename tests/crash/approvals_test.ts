@@ -4,6 +4,7 @@ import { join } from "@std/path";
 import type { SessionEvent } from "@tare/server";
 import { toolCall } from "@tare/simulator";
 import { seeded } from "../../scripts/bench/seeded.ts";
+import { ownerOf } from "./owner.ts";
 import { jsonPost } from "./json_post.ts";
 import { readEvents } from "./read_events.ts";
 import { recordingProvider } from "./recording_provider.ts";
@@ -37,15 +38,19 @@ interface Open {
 class Person {
   readonly #session: string;
   readonly #random: () => number;
+  readonly #data: string;
   readonly #fates: Map<string, Fate>;
   #last = 0;
 
-  constructor(session: string, { random, fates }: {
+  constructor(session: string, { random, fates, data }: {
     readonly random: () => number;
     readonly fates: Map<string, Fate>;
+    /** The server's data folder. */
+    readonly data: string;
   }) {
     this.#session = session;
     this.#random = random;
+    this.#data = data;
     this.#fates = fates;
   }
 
@@ -103,7 +108,7 @@ class Person {
       // A yes that is on its way may be heard.
       if (fate.said !== "allow") fate.said = decision;
       const body = { decision, askedAtMs: approval.askedAtMs, reason: "so" };
-      const response = await fetch(`${at}/approvals/${approval.callId}`, jsonPost(body));
+      const response = await fetch(`${at}/approvals/${approval.callId}`, jsonPost(body, ownerOf(this.#data)));
       assertEquals(response.status, 200, await response.text());
       fate.isHeard = true;
     }
@@ -164,7 +169,7 @@ Deno.test(`a server killed at ${ROUNDS} random moments runs nothing without a ye
         if (round === 0) {
           for (let made = 0; made < SESSIONS; made++) {
             const { id } = await (await fetch(`${server.url}/v1/sessions`, jsonPost({}))).json();
-            people.push(new Person(id, { random, fates }));
+            people.push(new Person(id, { random, fates, data: join(folder, "data") }));
           }
         }
         ran = await check(server.url);

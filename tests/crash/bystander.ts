@@ -1,4 +1,5 @@
 import { assert, assertEquals } from "@std/assert";
+import { ownerOf } from "./owner.ts";
 import { jsonPost } from "./json_post.ts";
 import type { RecordingProvider } from "./recording_provider.ts";
 
@@ -30,6 +31,7 @@ interface Listed {
  */
 export class Bystander {
   readonly #provider: RecordingProvider;
+  readonly #data: string;
   readonly #imports: Import[] = [];
   /** Ids of sessions whose deletion was asked for; true if it was acknowledged. */
   readonly #deleted = new Map<string, boolean>();
@@ -37,9 +39,10 @@ export class Bystander {
   /** How much was acknowledged, for a report. */
   readonly acknowledged = { imports: 0, deletions: 0, exchanges: 0 };
 
-  /** `provider` is the one behind the gateway. */
-  constructor(provider: RecordingProvider) {
+  /** `provider` is the one behind the gateway, `data` the server's data folder. */
+  constructor(provider: RecordingProvider, data: string) {
     this.#provider = provider;
+    this.#data = data;
   }
 
   /** Works until the connection breaks. */
@@ -110,7 +113,9 @@ export class Bystander {
 
   /** Imported sessions, the newest first. */
   async #listed(url: string): Promise<Listed[]> {
-    const { sessions } = await (await fetch(`${url}/v1/sessions?kind=agent&limit=1000`)).json();
+    const { sessions } =
+      await (await fetch(`${url}/v1/sessions?kind=agent&limit=1000`, { headers: ownerOf(this.#data) }))
+        .json();
     return sessions.filter(({ instructions }: Listed) => instructions.startsWith("Import "));
   }
 

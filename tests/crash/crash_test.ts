@@ -49,7 +49,7 @@ async function killAndCheck(policy: keyof typeof POLICIES): Promise<void> {
   ];
   const turnsBeginAnew = policy === "classic";
   const all: Witness[] = [];
-  const bystander = new Bystander(provider);
+  const bystander = new Bystander(provider, join(folder, "data"));
   let interrupted = 0;
   // A few turns are enough for classic triggers, but on a busy machine a server's life is too short for them.
   let reached = policy === "planner";

@@ -131,9 +131,12 @@ export class Witness {
       ...eventsBefore.slice(eventsBefore.findLastIndex(isOfReply) + 1),
       ...events.slice(0, events.findIndex(isOfReply)),
     ];
-    // The turn may have been cut off before its first request, which then shows everything again.
-    const beginsAnew = this.#turnsBeginAnew && isOfUser(after?.messages.at(-1)) &&
-      before?.messages.at(-1) !== after?.messages.at(-1);
+    // The turn may have been cut off before its first request, which then shows everything again; so does what was said
+    // within it, once nobody knows any more that it didn't begin a turn.
+    const last = after?.messages.at(-1);
+    const isSteering = [...this.#steered].some((text) => last?.includes(JSON.stringify(text)));
+    const beginsAnew = this.#turnsBeginAnew && isOfUser(last) &&
+      (before?.messages.at(-1) !== last || isSteering);
     // A rewrite may have been told of just before the crash, and its request not sent.
     if (before && after && !beginsAnew && !betweenReplies.some(isRewrite)) {
       assert(extendsRequest(before, after), "other bytes");

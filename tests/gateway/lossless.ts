@@ -1,5 +1,6 @@
 import { assert, assertEquals } from "@std/assert";
 import { checkMessages, countMarks } from "./lossless_messages.ts";
+import { sameJson } from "@tare/messages";
 import { archiveRef, parsePlaceholder, RECALL_TOOL } from "@tare/prune";
 import { compactTool } from "@tare/schemas";
 import { isSaid } from "./said.ts";
@@ -144,13 +145,23 @@ function lineCount(item: unknown): number {
 function checkTools(before: unknown, after: unknown, found: FoundEdits): void {
   if (!Array.isArray(before) || !Array.isArray(after)) return assertEquals(after, before);
   assert(after.length === before.length || after.length === before.length + 1, "tools were lost");
-  for (const [at, tool] of before.entries()) {
-    if (same(tool, after[at])) continue;
-    assertEquals(after[at], compactWire(tool));
-    found.compacted++;
-  }
-  const added = after[before.length];
+  const [added] = after.slice(before.length);
   if (added) assertEquals((added.function ?? added).name, RECALL_TOOL.function.name);
+  // They stand in the order, and are spelled, as they first came; a mark of the cache stays where it was.
+  const left = after.slice(0, before.length).map(withoutMark);
+  for (const tool of before.map(withoutMark)) {
+    const whole = left.findIndex((other) => sameJson(other, tool));
+    const compact = whole < 0 ? left.findIndex((other) => sameJson(other, compactWire(tool))) : -1;
+    if (compact >= 0) found.compacted++;
+    assert(Math.max(whole, compact) >= 0, `a tool was lost: ${JSON.stringify(tool)}`);
+    left.splice(Math.max(whole, compact), 1);
+  }
+}
+
+function withoutMark(tool: Fields): Fields {
+  if (!isFields(tool)) return tool;
+  const { cache_control: _, ...said } = tool;
+  return said;
 }
 
 /** The compact form in the format in which the tool was written: chat completions nest the function, responses don't. */

@@ -19,6 +19,7 @@ export function recordingOf(requests: readonly SimulatedCall[]): Recording {
     tools: last.tools,
     messages: last.messages,
     calls: requests.map(({ messages, atMs }) => ({ messages: messages.length, timeMs: atMs })),
+    times: [],
     usage: new Map(),
     compacted: [],
   };

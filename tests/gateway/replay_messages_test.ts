@@ -97,8 +97,8 @@ async function costs(recorded: Recording): Promise<{ readonly cost: number; read
 
 /**
  * How far a session's bill may be from the benchmark's, as a share, and that of all together. The benchmark takes each
- * message in front of a change as cached; the provider holds what was marked: two cuts in front of all marks that it still
- * holds make most of the 1.1 % that are measured.
+ * message in front of a change as cached; the provider holds what was marked: cuts in front of all marks that it still
+ * holds make most of the 0.8 % that are measured of recorded sessions, and one of them the 1.4 % of generated ones.
  */
 const TOLERANCE = { each: 0.05, all: 0.015 };
 
@@ -113,8 +113,8 @@ async function compareCosts(recordings: readonly Recording[]): Promise<void> {
   assertAlmostEquals(all.cost / all.predicted, 1, TOLERANCE.all);
 }
 
-Deno.test("gateway: a generated session costs over /v1/messages what the benchmark says", async () => {
-  await compareCosts(generateWorkload().slice(3, 4));
+Deno.test("gateway: generated sessions cost over /v1/messages what the benchmark says", async () => {
+  await compareCosts(generateWorkload().slice(0, 4));
 });
 
 const NAME = "claude-code-entire";

@@ -4,6 +4,7 @@ import { join } from "@std/path";
 import type { LoopEvent } from "@tare/loop";
 import type { Message } from "@tare/messages";
 import { scripted, type SimulatedReply, simulator } from "@tare/simulator";
+import { ownerOf } from "../crash/owner.ts";
 import { startProcess } from "../../packages/app/server_process_fixture_test.ts";
 
 /** One request to the provider. */
@@ -22,8 +23,8 @@ export interface AgentServer extends AsyncDisposable {
   session(body?: unknown): Promise<string>;
   /** Plays a turn; gives its events. */
   turn(session: string): Promise<readonly LoopEvent[]>;
-  /** Lets the call run that the session asks for; gives the events from then on to the turn's end. */
-  allow(session: string): Promise<readonly LoopEvent[]>;
+  /** Lets the call run that the session asks for; gives the events from then on to the turn's end. Default: this once. */
+  allow(session: string, decision?: "allow" | "always"): Promise<readonly LoopEvent[]>;
   /** Ends it with SIGKILL. */
   kill(): Promise<void>;
 }
@@ -97,10 +98,13 @@ export async function agentServer({ mcp, replies, data, asks = false }: {
     },
     turn: async (session) =>
       await eventsTo("turn_end", await fetch(`${session}/turns`, posted({ input: "Go." }))),
-    async allow(session) {
+    async allow(session, decision = "allow") {
       const { lastEvent } = await (await fetch(session)).json();
       const [{ callId }] = (await (await fetch(`${session}/approvals`)).json()).approvals;
-      const answered = await fetch(`${session}/approvals/${callId}`, posted({ decision: "allow" }));
+      const answered = await fetch(`${session}/approvals/${callId}`, {
+        ...posted({ decision }),
+        headers: { "content-type": "application/json", ...ownerOf(data ?? join(folder, "data")) },
+      });
       assertEquals([answered.status, await answered.text() !== ""], [200, true]);
       return await eventsTo("turn_end", await fetch(`${session}/events?after=${lastEvent}`));
     },

@@ -1,10 +1,12 @@
 /**
- * What MCP servers cost: a call's round trip through them, and what starting ten does to the server's own start.
- * `deno task bench:tools`.
+ * What MCP servers cost: a call's round trip through them, how long others wait while one floods, and what starting ten
+ * does to the server's own start. `deno task bench:tools`, or with `calls` or `floods` these alone.
  *
  * @module
  */
 // deno-lint-ignore-file no-console
+import { toolCall } from "@tare/simulator";
+import { watchHealth } from "../../scripts/bench/server/slowest_health.ts";
 import { agentServer } from "./agent_server.ts";
 import { httpEverything } from "./http_everything.ts";
 import { call, tryServers } from "./mcp_client.ts";
@@ -152,5 +154,25 @@ async function starts(): Promise<void> {
   }
 }
 
-await calls();
-if (!Deno.args.includes("calls")) await starts();
+/** How long others wait for an answer at most while a server floods, which has 900 tools that change with every look. */
+async function floods(): Promise<void> {
+  for (const flood of ["flood_notes", "flood_changes", "flood_asks", "flood_answers"]) {
+    const replies = [{ tool_calls: [toolCall(`odd__${flood}`, { times: 200_000 })] }, { content: "Done." }];
+    await using server = await agentServer({ mcp: { odd: oddServer("crowd") }, replies });
+    const session = await server.session({ tools: [`odd__${flood}`] });
+    const health = watchHealth(server.url);
+    const before = performance.now();
+    await server.turn(session);
+    const took = performance.now() - before;
+    console.log(
+      `200,000 times ${flood}: the turn took ${took.toFixed(0)} ms, /health at most ${
+        (await health.stop()).toFixed(0)
+      } ms`,
+    );
+  }
+}
+
+const only = Deno.args[0];
+if (only !== "floods") await calls();
+if (only !== "calls") await floods();
+if (only === undefined) await starts();

@@ -103,6 +103,53 @@ Deno.test("over HTTP many events of 16 MiB in all are no flood", async () => {
   assertEquals(await call(await servers.tools(), "web__chatty"), "done");
 });
 
+Deno.test("over HTTP an answer of too many values, or an event of too many lines, is not read", async () => {
+  const values = (id: unknown) =>
+    JSON.stringify({ jsonrpc: "2.0", id, result: { content: Array(200_000).fill({}) } });
+  await using server = oddHttpServer({
+    fine: (id) => new Response(said(id, "fine"), JSON_TEXT),
+    whole: (id) => new Response(values(id), JSON_TEXT),
+    stream: (id) => new Response(`data: ${values(id)}\n\n`, STREAM),
+    lines: () => new Response(`data: ${"x".repeat(MIB)}\r\n`.repeat(20), STREAM),
+  });
+  await using servers = tryServers({ web: { url: server.url } }, { restartMs: 10 });
+  const tools = await servers.tools();
+  for (
+    const [name, why] of [
+      ["whole", "its answer can't be read: it holds more than 100000 values"],
+      ["stream", "its answer can't be read: it holds more than 100000 values"],
+      ["lines", "its answer is larger than 16 MiB: ask for less in one call"],
+    ] as const
+  ) {
+    assertEquals(
+      Object(await call(tools, `web__${name}`)).content,
+      `Cannot tell the result of web__${name}: MCP server web was lost during the call, because ${why}. It may have ` +
+        "taken effect: find out before you call it again.",
+    );
+    await untilFine(tools);
+  }
+});
+
+Deno.test("over HTTP others are answered during a flood of notes", async () => {
+  const note =
+    `data: {"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":1}}\n\n`;
+  await using server = oddHttpServer({
+    flood: (id) => new Response(`${note.repeat(20_000)}data: ${said(id, "done")}\n\n`, STREAM),
+  });
+  await using servers = tryServers({ web: { url: server.url } });
+  await using other = Deno.serve({ hostname: "127.0.0.1", port: 0, onListen() {} }, () => new Response("ok"));
+  const tools = await servers.tools();
+  let isOver = false;
+  const calling = call(tools, "web__flood").finally(() => isOver = true);
+  let answered = 0;
+  while (!isOver) {
+    await (await fetch(`http://127.0.0.1:${other.addr.port}`)).text();
+    answered++;
+  }
+  assertEquals(await calling, "done");
+  assert(answered > 100, `${answered} were answered`);
+});
+
 Deno.test("over HTTP a server that dies in the middle of a call, or has forgotten its session, is spoken with anew", async () => {
   await using server = oddHttpServer({
     fine: (id) => new Response(said(id, "fine"), JSON_TEXT),

@@ -48,6 +48,22 @@ Deno.test("a turn calls tools of several servers, and what they say stays a tool
   await Deno.remove(folder, { recursive: true });
 });
 
+Deno.test("a pattern of a server's schema that would backtrack for ever is answered like any other", async () => {
+  await using server = await agentServer({
+    mcp: { odd: oddServer("sound") },
+    replies: [
+      { tool_calls: [toolCall("odd__slow_pattern", { a: `${"a".repeat(34)}!` })] },
+      { tool_calls: [toolCall("odd__slow_pattern", { a: "aaa" })] },
+      { content: "Done." },
+    ],
+  });
+  const events = await server.turn(await server.session({ tools: ["odd__*"] }));
+  const [refused, done] = events.flatMap((event) => event.type === "tool_result" ? [`${event.content}`] : []);
+  assertStringIncludes(refused!, 'a must match pattern "^(a+)+$"');
+  assertEquals(done, "it fits");
+  assertEquals(await (await fetch(`${server.url}/health`)).json(), { status: "ok" });
+});
+
 Deno.test("a first turn waits for the servers that it uses and for no other, and a server changes its tools for the next", async () => {
   await using server = await agentServer({
     mcp: { odd: oddServer("sound"), silent: oddServer("silent") },
@@ -75,11 +91,36 @@ Deno.test("a first turn waits for the servers that it uses and for no other, and
   assertEquals([first!.includes("odd__sleep"), fourth!.includes("odd__sleep")], [true, false]);
 });
 
-Deno.test("of a server's tools those that only read run unasked, and what was asked for runs after a yes", async () => {
+Deno.test("a yes for ever ends with what the tool was, whatever its server claims since, and the question says so", async () => {
+  await using server = await agentServer({
+    mcp: { odd: oddServer("sound") },
+    replies: [
+      { tool_calls: [toolCall("odd__turncoat")] },
+      { content: "Done." },
+      { tool_calls: [toolCall("odd__turncoat"), toolCall("odd__add", { a: 1, b: 2 })] },
+    ],
+    asks: true,
+  });
+  const session = await server.session({ tools: ["odd__*"] });
+  const asked = (events: Awaited<ReturnType<typeof server.turn>>) =>
+    events.flatMap((event) => event.type === "approval_asked" ? [[event.name, event.why]] : []);
+  assertEquals(asked(await server.turn(session)), [["odd__turncoat", undefined]]);
+  assertEquals(asked(await server.allow(session, "always")), []);
+  assertEquals(asked(await server.turn(session)), [
+    [
+      "odd__turncoat",
+      "odd__turncoat has changed since you said always: what it says it does, what is claimed of it.",
+    ],
+    // It says that it only reads, and the file of servers doesn't say that it is believed.
+    ["odd__add", undefined],
+  ]);
+});
+
+Deno.test("of a trusted server's tools those that only read run unasked, and what was asked for runs after a yes", async () => {
   const folder = await Deno.realPath(await Deno.makeTempDir());
   const path = join(folder, "a.txt");
   await using server = await agentServer({
-    mcp: { files: npmServer("filesystem", folder) },
+    mcp: { files: { ...npmServer("filesystem", folder), trustHints: true } },
     replies: [
       {
         tool_calls: [
@@ -123,6 +164,8 @@ Deno.test("a server that is killed leaves no process of its servers, and one tha
   {
     await using server = await agentServer({ mcp, replies, data });
     await server.turn(await server.session({ tools: ["odd__*"] }));
+    // It starts behind the other one.
+    while (await sleeps() === before) { /* ps takes its time. */ }
     assertEquals(await sleeps(), before + 1);
     await server.kill();
   }
@@ -144,7 +187,7 @@ Deno.test("start.ts says in a sentence what is wrong in the file of MCP servers,
   }).catch((error) => error.message);
   assertStringIncludes(
     said,
-    'Cannot use MCP server "odd": arguments is not known; there are command, args, env, cwd, type, timeout, disabled. ' +
+    'Cannot use MCP server "odd": arguments is not known; there are command, args, env, cwd, sandbox, folders, type, timeout, disabled, trustHints. ' +
       "It stands in ",
   );
   assertEquals(said.includes("planted"), false);

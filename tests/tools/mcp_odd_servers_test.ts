@@ -56,7 +56,8 @@ Deno.test("a call that is cancelled is cancelled at the server, which goes on", 
 Deno.test("a server that hangs is started again after a call that ran out", async () => {
   const starts = await Deno.makeTempFile();
   {
-    await using servers = tryServers({ odd: oddServer("mute", starts) }, { restartMs: 10, aliveMs: 200 });
+    const odd = { ...oddServer("mute", starts), trustHints: true };
+    await using servers = tryServers({ odd }, { restartMs: 10, aliveMs: 200 });
     const tools = await servers.tools();
     const stop = new AbortController();
     const sleeping = call(tools, "odd__sleep", { signal: stop.signal }).catch((error) => error.message);
@@ -133,6 +134,51 @@ Deno.test("a flood of 100 MB fails its own call alone, and isn't held in memory"
   assert(most - before < 40 * MIB, `it took ${Math.round((most - before) / MIB)} MiB`);
 });
 
+Deno.test("during every flood others are answered, again and again, and the call gets its result", async () => {
+  await using servers = tryServers({ odd: oddServer("crowd") });
+  await using other = Deno.serve({ hostname: "127.0.0.1", port: 0, onListen() {} }, () => new Response("ok"));
+  const tools = await servers.tools();
+  for (const flood of ["flood_notes", "flood_changes", "flood_asks", "flood_answers"]) {
+    let isOver = false;
+    const calling = call(tools, `odd__${flood}`, { args: { times: 100_000 } }).finally(() => isOver = true);
+    let answered = 0;
+    while (!isOver) {
+      await (await fetch(`http://127.0.0.1:${other.addr.port}`)).text();
+      answered++;
+    }
+    assertEquals(await calling, "that was all");
+    // One that reads as fast as it is written to answers some four.
+    assert(answered > 20, `during ${flood} ${answered} were answered`);
+  }
+});
+
+Deno.test("what a flood says is taken as often as people can read it, and a list is asked for less and less often", async () => {
+  await using servers = tryServers({ odd: oddServer("crowd") });
+  const tools = await servers.tools();
+  const notes: string[] = [];
+  await call(tools, "odd__flood_notes", { args: { times: 20_000 }, output: (text) => notes.push(text) });
+  assertEquals(notes.slice(0, 2), [`1: ${"x".repeat(40)}\n`, `2: ${"x".repeat(40)}\n`]);
+  assert(notes.length <= 1_000, `${notes.length} notes`);
+  await call(tools, "odd__flood_changes", { args: { times: 20_000 } });
+  const lists = Number(await call(tools, "odd__lists"));
+  assert(lists < 20, `${lists} lists`);
+  // Nor is the last change lost.
+  assertEquals(await call(tools, "odd__change"), "changed");
+  const after = await servers.tools();
+  assertEquals(after.has("odd__fresh"), true);
+});
+
+Deno.test("an answer with too many values fails its own call alone", async () => {
+  await using servers = tryServers({ odd: oddServer("sound") });
+  const tools = await servers.tools();
+  assertEquals(await call(tools, "odd__crowded", { args: { times: 200_000 } }), {
+    content:
+      "Cannot run odd__crowded: MCP server odd says: its answer can't be read: it holds more than 100000 values",
+    error: true,
+  });
+  assertEquals(await call(tools, "odd__add", { args: { a: 1, b: 2 } }), "3");
+});
+
 Deno.test("a server that lies about its tools keeps those that are some, and says what is wrong with the others", async () => {
   await using servers = tryServers({ odd: oddServer("liar") });
   const tools = await servers.tools();
@@ -148,6 +194,14 @@ Deno.test("a server that lies about its tools keeps those that are some, and say
     '"array", "boolean", "integer", "null", "number", "object" or "string".',
     `${cannot('"huge"')}its definition has 1048675 characters, and at most 65536 may be.`,
     `${cannot('"add"')}its name becomes odd__add, and so does that of "add".`,
+    `${
+      cannot('"backtracks"')
+    }its inputSchema is no JSON Schema: Cannot use the schema: properties.a.pattern is ` +
+    '"(?=(a+)+$)", and patterns must be such that they take linear time: no lookaround, no backreferences, no counts over ' +
+    "1000 (error parsing regexp: invalid or unsupported Perl syntax: `(?=`).",
+    `${
+      cannot('"circles"')
+    }its inputSchema is no JSON Schema: Cannot use the schema: it refers to itself without going into the value.`,
     `${cannot('"with/dot"')}its name becomes odd__with_dot, and so does that of "with.dot".`,
   ]);
   const long = [...tools.keys()].find((name) => name.startsWith("odd__lll"));
@@ -157,6 +211,28 @@ Deno.test("a server that lies about its tools keeps those that are some, and say
     error: true,
   });
   assertEquals(await call(tools, "odd__lie"), '[structured content]\n{"size":"large"}');
+});
+
+Deno.test("of a server with too many tools, or too large ones, the first are taken", async () => {
+  for (
+    const [mode, count, why] of [
+      ["vast", 1_000, "it has more than 1000, and the first 1000 are taken."],
+      [
+        "heavy",
+        69,
+        "their definitions have more than 4194304 characters together, and the first 69 are taken.",
+      ],
+    ] as const
+  ) {
+    await using servers = tryServers({ odd: oddServer(mode) });
+    const tools = await servers.tools();
+    assertEquals([tools.size, servers.warnings], [count, [`Cannot use all tools of MCP server odd: ${why}`]]);
+  }
+});
+
+Deno.test("of what is wrong with a server's tools a hundred things are told", async () => {
+  await using servers = tryServers({ odd: oddServer("wrong") });
+  assertEquals([(await servers.tools()).size, servers.warnings.length], [0, 100]);
 });
 
 Deno.test("a server that changes its tools: the turn keeps its list, the next one has the new", async () => {

@@ -13,7 +13,7 @@ export function oddServer(mode: string, ...args: readonly string[]) {
   return program(["run", "-A", "--no-config", "--no-lock", file, mode, ...args]);
 }
 
-/** Deno itself wants to know where it keeps what it has loaded. */
+/** Deno itself wants to know where it keeps what it has loaded, which a sandbox hides. */
 function program(args: readonly string[]) {
   const env = Object.fromEntries(
     ["HOME", "DENO_DIR"].flatMap((name) => {
@@ -21,5 +21,5 @@ function program(args: readonly string[]) {
       return value === undefined ? [] : [[name, value]];
     }),
   );
-  return { command: Deno.execPath(), args, env: { ...env, NO_COLOR: "1" } };
+  return { command: Deno.execPath(), args, env: { ...env, NO_COLOR: "1" }, sandbox: false };
 }

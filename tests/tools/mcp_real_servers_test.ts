@@ -5,7 +5,13 @@ import { call, tryServers } from "./mcp_client.ts";
 import { npmServer } from "./mcp_programs.ts";
 
 Deno.test("server-everything: its tools, stances, progress, and all kinds of results", async () => {
-  await using servers = tryServers({ all: npmServer("everything", "stdio") });
+  const all = npmServer("everything", "stdio");
+  {
+    await using untrusted = tryServers({ all });
+    const stances = [...(await untrusted.tools("all")).values()].map(({ stance }) => stance);
+    assertEquals(stances, stances.map(() => "once"));
+  }
+  await using servers = tryServers({ all: { ...all, trustHints: true } });
   const tools = await servers.tools("all");
   assertEquals(Array.from(tools, ([name, { stance }]) => `${name} ${stance}`), [
     "all__echo rederivable",

@@ -3,6 +3,7 @@ import { join } from "@std/path";
 import { agentClient } from "../../../packages/app/agent_client.ts";
 import { startCommand, startProcess } from "../../../packages/app/server_process_fixture_test.ts";
 import { openStore } from "@tare/conversation/sqlite";
+import { ownerOf } from "../../crash/owner.ts";
 import { query, startPostgres } from "../postgres.ts";
 
 const postgres = await startPostgres();
@@ -42,11 +43,12 @@ Deno.test("TARE_DATABASE lets servers share what they keep, on one data folder t
     const [session = ""] = await first.importSessions(messages);
     assertEquals(await second.questions(session), ["Hello?"]);
     assertEquals(await second.prompt(session), await first.prompt(session));
-    const backup = await fetch(`${one.url}/v1/backup`);
+    const backup = await fetch(`${one.url}/v1/backup`, { headers: ownerOf(data) });
     assertEquals(backup.status, 404);
     await backup.body?.cancel();
     assertEquals(Array.from(Deno.readDirSync(data), ({ name }) => name).sort(), [
       "address",
+      "owner.json",
       "server-1.lock",
       "server-2.lock",
       "tare.db",

@@ -1,0 +1,107 @@
+import { assert, assertEquals } from "@std/assert";
+import { gateway } from "@tare/gateway";
+import { profileNamed } from "@tare/planner";
+import { simulator, toolCall } from "@tare/simulator";
+
+const CALLS = 60;
+const tokenizer = { encode: (text: string) => text.split(" ").map((word) => word.length) };
+const words = (tokens: number, word: string) => Array.from({ length: tokens }, () => word).join(" ");
+
+/** What a client marks: the last of its tools and its instructions, as continue does, or nothing at all. */
+type Marks = "5m" | "1h" | "none";
+
+/** A request of a client that marks nothing of what is said. */
+function request(messages: readonly object[], ttl: Marks): Request {
+  const mark = ttl !== "none" && { cache_control: { type: "ephemeral", ...(ttl === "1h" && { ttl }) } };
+  const tool = { name: "read", description: words(900, "d"), input_schema: { type: "object" } };
+  return new Request("http://provider/v1/messages", {
+    method: "POST",
+    headers: { "content-type": "application/json", "x-api-key": "key", "anthropic-version": "2023-06-01" },
+    body: JSON.stringify({
+      model: "claude-sonnet-5",
+      max_tokens: 8_192,
+      system: [{ type: "text", text: words(2_400, "rule"), ...mark }],
+      tools: [{ ...tool, name: "list" }, { ...tool, ...mark }],
+      messages,
+    }),
+  });
+}
+
+/** The share of its prompts that such a client's session of 60 calls reads from the cache, and what it wrote for an hour. */
+async function played(
+  { throughTare, ttl = "5m", forget, baseURL = "http://provider/v1" }: {
+    readonly throughTare: boolean;
+    readonly ttl?: Marks;
+    readonly forget?: "nothing";
+    readonly baseURL?: string;
+  },
+) {
+  let nowMs = 0;
+  const provider = simulator({
+    model: ({ messages }) => ({
+      tool_calls: [toolCall("read", { path: `${messages.length}.ts` }, { id: `c${messages.length}` })],
+    }),
+    tokenizer,
+    profile: profileNamed("anthropic-5m"),
+    now: () => nowMs,
+  });
+  const asked = (...args: Parameters<typeof fetch>) => provider.fetch(new Request(...args));
+  const { fetch: passed } = gateway({
+    upstreams: { messages: { baseURL, profile: profileNamed("anthropic-5m") } },
+    fetch: asked,
+    forget,
+    countTokens: () => Promise.resolve((text) => tokenizer.encode(text).length),
+    now: () => nowMs,
+  });
+  const messages: object[] = [{ role: "user", content: "Mend it." }];
+  for (let call = 0; call < CALLS; call++) {
+    nowMs += 20_000;
+    const sent = request(messages, ttl);
+    const response = await (throughTare ? passed(sent) : asked(sent));
+    const { content, error } = await response?.json();
+    assertEquals(error, undefined);
+    const results = content.map(({ id }: { readonly id: string }) => ({
+      type: "tool_result",
+      tool_use_id: id,
+      content: words(500, `r${call}`),
+    }));
+    messages.push({ role: "assistant", content }, { role: "user", content: results });
+  }
+  assertEquals([provider.requests.length, provider.requests.filter(({ status }) => status !== 200)], [
+    CALLS,
+    [],
+  ]);
+  const sum = (figure: (call: typeof provider.requests[number]) => number) =>
+    provider.requests.reduce((total, call) => total + figure(call), 0);
+  return {
+    share: sum(({ cachedTokens }) => cachedTokens) / sum(({ promptTokens }) => promptTokens),
+    hourTokens: sum(({ hourWriteTokens = 0 }) => hourWriteTokens),
+  };
+}
+
+Deno.test("a client that marks only tools and instructions has all of its conversation cached through Tare", async () => {
+  const straight = await played({ throughTare: false });
+  const whole = await played({ throughTare: true, forget: "nothing" });
+  const planned = await played({ throughTare: true });
+  assert(straight.share < 0.25, `straight: ${straight.share}`);
+  assert(whole.share >= 0.85, `forgetting nothing: ${whole.share}`);
+  assert(planned.share >= 0.85, `planned: ${planned.share}`);
+});
+
+Deno.test("what is added behind a client's marks for an hour lasts as short as can be", async () => {
+  const { share, hourTokens } = await played({ throughTare: true, ttl: "1h", forget: "nothing" });
+  const straight = await played({ throughTare: false, ttl: "1h" });
+  // But for the tool that is offered beside the client's own.
+  assert(
+    hourTokens - straight.hourTokens < 100,
+    `${hourTokens} for an hour, straight ${straight.hourTokens}`,
+  );
+  assert(share >= 0.85, `${share}`);
+});
+
+Deno.test("a client that marks nothing is helped where nothing else is cached, and left alone where nobody knows", async () => {
+  const own = { throughTare: true, ttl: "none" } as const;
+  const known = await played({ ...own, baseURL: "https://api.anthropic.com/v1" });
+  assert(known.share >= 0.85, `${known.share}`);
+  assertEquals((await played(own)).share, 0);
+});
