@@ -1,15 +1,19 @@
 /**
- * How well is it predicted whether a provider still has the previous prefix? For the recordings that carry their
+ * What does it take to be served from a provider's cache? First, what a provider of several machines serves to a client that
+ * names its conversations by no key, straight and through Tare: a simulation of what OpenAI documents.
+ *
+ * Then, with recordings, how well is it predicted whether a provider still has the previous prefix? For the recordings that carry their
  * provider's own usage, prints the Brier scores of the session-corrected estimate, of the profile's prior and of a
  * fixed edge at five minutes, and by idle time what was predicted and what was observed.
  *
- *     deno task bench:cache --data DIR
+ *     deno task bench:cache [--data DIR]
  *
  * @module
  */
 // deno-lint-ignore-file no-console
 import { parseArgs } from "node:util";
 import { chooseProfile } from "@tare/planner";
+import { measureRouting, ROUTING_SCENE } from "./bench/cache_routing.ts";
 import { formatTable } from "./bench/format_table.ts";
 import { loadData } from "./bench/economy/load_data.ts";
 import { brierScore, ESTIMATES, type ScoredCall, scoreWarmth } from "./bench/economy/warmth_score.ts";
@@ -17,9 +21,33 @@ import { brierScore, ESTIMATES, type ScoredCall, scoreWarmth } from "./bench/eco
 const MINUTE = 60_000;
 const BUCKETS_MIN = [1, 5, 10, 30, 60, 120, Infinity];
 
-function main(): void {
+async function main(): Promise<void> {
   const { values: { data } } = parseArgs({ args: Deno.args, options: { data: { type: "string" } } });
-  if (!data) throw new Error("Cannot score predictions without recordings: say --data DIR");
+  await printRouting();
+  if (data) printScores(data);
+}
+
+async function printRouting(): Promise<void> {
+  const rows: string[][] = [["conversations", "", "machines", "straight", "through Tare"]];
+  for (const conversations of [4, ROUTING_SCENE.conversations, 24]) {
+    for (const shards of [1, ROUTING_SCENE.shards]) {
+      const shares = await Promise.all(
+        [false, true].map((throughTare) =>
+          measureRouting({ ...ROUTING_SCENE, conversations, shards, throughTare })
+        ),
+      );
+      const told = shares.map((share) => `${(100 * share).toFixed(1)} %`);
+      rows.push([String(conversations), "", String(shards), ...told]);
+    }
+  }
+  const perMinute = 60_000 / ROUTING_SCENE.betweenMs;
+  console.log(
+    `Prompt tokens served from the cache: one agent's conversations of ${ROUTING_SCENE.calls} calls, ${perMinute} a minute each\n` +
+      `${formatTable(rows)}\n`,
+  );
+}
+
+function printScores(data: string): void {
   const all: ScoredCall[] = [];
   const scores: string[][] = [["data", "profile", "calls", ...ESTIMATES]];
   for (const { name, recordings } of loadData(data, { warn: (sentence) => console.error(sentence) })) {
@@ -69,7 +97,7 @@ function byIdleTime(all: readonly ScoredCall[]): string[][] {
 
 if (import.meta.main) {
   try {
-    main();
+    await main();
   } catch (error) {
     console.error((error as Error).message);
     Deno.exitCode = 1;

@@ -1,7 +1,9 @@
 /**
- * What pruning makes a model forget: facts are planted in the results of a long session and in what was said, with a
- * rule and code to edit; the session is left alone and pruned by each policy; then it is asked. Passed is the right
- * answer or the right edit, whether the prompt still showed it, or the model recalled it or read it again.
+ * What a model still knows of what was left out: facts are planted in the results of a long session and in what was
+ * said, with a rule and code to edit, and in a short one whose results repeat one another and are full of notation; the
+ * sessions are left alone and shown as each policy shows them, by none in full; then they are asked. Passed is the right
+ * answer or the right edit, whether the prompt still showed it, or the model recalled it or read it again. What failed
+ * that passes in full is told apart.
  *
  *     OPENAI_API_KEY=… TARE_MODEL=… deno task bench:comprehension --price-in USD --price-out USD --budget USD
  *                             [--policy NAME]… [--repeats 1] [--window 128000] [--name NAME]
@@ -32,6 +34,7 @@ import {
 } from "./bench/probe/comprehension/ask_case.ts";
 import { attentive } from "./bench/probe/comprehension/simulated_models.ts";
 import { policyChart, policyTable, summariseCases } from "./bench/probe/comprehension/summary.ts";
+import { plantNotation } from "./bench/probe/comprehension/notation_world.ts";
 import { plantWorld } from "./bench/probe/comprehension/world.ts";
 import { nonce } from "./bench/probe/texts.ts";
 
@@ -108,21 +111,21 @@ async function askPolicy(
 ): Promise<void> {
   for (let repeat = 1; repeat <= repeats; repeat++) {
     // Each policy has a session of its own, so that none reads what another one has put into the cache.
-    const world = plantWorld(nonce(results.seed, `${policy} ${repeat}`), countTokens);
-    const setting = { world, model, modelName, profile, windowTokens, countTokens, folder };
-    const idle = await playPlanted(makePolicy, setting);
-    for (const one of world.cases) {
-      const key = `${policy}: ${one.name}${repeat > 1 ? ` (${repeat})` : ""}`;
-      keys.push(key);
-      if (results.get(key)) continue;
-      const result = await askCase(one, idle, setting);
-      results.set(key, result);
-      const done = keys.length - world.cases.length * (repeat - 1);
-      progress(
-        `${done}/${world.cases.length} ${key}: ${
-          result.passed ? "passed" : "failed"
-        }, ${result.by}, ${result.usage.calls} calls`,
-      );
+    const name = nonce(results.seed, `${policy} ${repeat}`);
+    const worlds = [plantWorld(name, countTokens), plantNotation(name)];
+    const all = worlds.reduce((sum, { cases }) => sum + cases.length, 0);
+    for (const world of worlds) {
+      const setting = { world, model, modelName, profile, windowTokens, countTokens, folder };
+      const idle = await playPlanted(makePolicy, setting);
+      for (const one of world.cases) {
+        const key = `${policy}: ${one.name}${repeat > 1 ? ` (${repeat})` : ""}`;
+        keys.push(key);
+        if (results.get(key)) continue;
+        const result = await askCase(one, idle, setting);
+        results.set(key, result);
+        const how = `${result.passed ? "passed" : "failed"}, ${result.by}, ${result.usage.calls} calls`;
+        progress(`${keys.length - all * (repeat - 1)}/${all} ${key}: ${how}`);
+      }
     }
   }
 }

@@ -16,7 +16,7 @@ import { formatTable } from "./bench/format_table.ts";
 import { seeded } from "./bench/seeded.ts";
 import { word } from "./bench/words.ts";
 
-const TURNS = 3;
+const TURNS = 4;
 const STEPS = 8;
 const STEP_MS = 5_000;
 const PAUSE_MS = 3 * 60_000;
@@ -78,9 +78,11 @@ export async function measureForks(name: string): Promise<{
   let rewrites = 0;
   for (let turn = 0; turn < TURNS; turn++) {
     nowMs += PAUSE_MS;
-    rewrites +=
-      (await send(`/${id}/turns`, { input: `Look at part ${turn}.` })).split('"context_rewritten"').length -
-      1;
+    const events = await send(`/${id}/turns`, { input: `Look at part ${turn}.` });
+    if (!events.includes('"reason":"completed"')) {
+      throw new Error(`Cannot measure forks at ${name}: a turn failed. ${events.slice(-1_000)}`);
+    }
+    rewrites += events.split('"context_rewritten"').length - 1;
   }
   await agent.close();
   const forks: MeasuredFork[] = [];

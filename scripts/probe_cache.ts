@@ -4,7 +4,11 @@
  * `deno task start --profile-file`.
  *
  *     OPENAI_API_KEY=… TARE_MODEL=… deno task probe:cache --price-in USD --price-out USD --budget USD
- *                             [--idle 1m,5m,10m,30m,1h,2h] [--repeats 3] [--tokens 18000] [--name NAME]
+ *                             [--idle 1m,5m,10m,30m,1h,2h] [--repeats 3] [--tokens 18000] [--name NAME] [--upgrade]
+ *
+ * With `--upgrade`, and a key in `ANTHROPIC_API_KEY`, it measures instead in four requests and 70 minutes what the planner's
+ * clock relies on: that a request which reads a warm prefix and puts an hour's mark behind a reply makes all of it last an
+ * hour, what that is billed, and whether a read within the hour keeps it for another. The prefix has at least 20,000 tokens.
  *
  * Prices are for a million tokens. Results are kept in `.tare/measured`, and the same command goes on where it was
  * stopped. Without a provider the simulator answers, and no time passes.
@@ -12,12 +16,15 @@
  * @module
  */
 import {
+  type FlagValues,
+  MESSAGES_VARIABLES,
   openBench,
   parseFlags,
   readCount,
   type Report,
   runBench,
   type Surroundings,
+  VARIABLES,
   withinBudget,
 } from "./bench/probe/bench.ts";
 import {
@@ -29,6 +36,7 @@ import {
   summarise,
 } from "./bench/probe/cache.ts";
 import { readDuration } from "./bench/probe/clock.ts";
+import { probeUpgrade, summariseUpgrade, type UpgradeSample, upgradeTable } from "./bench/probe/upgrade.ts";
 
 const NOTHING_CACHED =
   "Nothing was ever served from a cache: the provider has none, doesn't report it, or answers from machines that don't share one.";
@@ -39,7 +47,9 @@ export async function probeCache(args: readonly string[], surroundings: Surround
     idle: { type: "string", default: "1m,5m,10m,30m,1h,2h" },
     repeats: { type: "string", default: "3" },
     tokens: { type: "string", default: "18000" },
+    upgrade: { type: "boolean", default: false },
   });
+  if (values.upgrade) return await upgrade(values, surroundings);
   const settings: CacheSettings = {
     idleMs: [...new Set(values.idle.split(",").map((text) => readDuration("--idle", text)))].sort((a, b) =>
       a - b
@@ -71,4 +81,26 @@ export async function probeCache(args: readonly string[], surroundings: Surround
   };
 }
 
-if (import.meta.main) await runBench(probeCache);
+/** Fewer tokens would show little: an upgrade is asked for from there on. */
+const LEAST_UPGRADE_TOKENS = 20_000;
+
+async function upgrade(
+  values: FlagValues & { readonly tokens: string },
+  surroundings: Surroundings,
+): Promise<Report> {
+  const prefixTokens = Math.max(LEAST_UPGRADE_TOKENS, readCount("--tokens", values.tokens));
+  const settings = { prefixTokens, upgrade: true };
+  const bench = await openBench<UpgradeSample>({
+    task: "probe:upgrade",
+    values,
+    settings,
+    simulated: () => ({ content: "yes" }),
+    inMessages: true,
+  }, surroundings);
+  const stopped = await withinBudget(() => probeUpgrade(bench, settings));
+  const summary = summariseUpgrade(bench);
+  bench.results.summarise(summary);
+  return { text: upgradeTable(bench, summary), stopped };
+}
+
+if (import.meta.main) await runBench(probeCache, [...new Set([...VARIABLES, ...MESSAGES_VARIABLES])]);

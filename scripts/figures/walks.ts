@@ -90,7 +90,7 @@ export async function measureWalks(): Promise<Walk[]> {
         },
       },
     );
-    return await walkAll(server);
+    return await walkAll(server, `${folder}/data/owner.json`);
   } finally {
     await Deno.remove(folder, { recursive: true });
   }
@@ -118,13 +118,13 @@ function startProvider(): { readonly url: string } & AsyncDisposable {
 const ANSWER = "The notes say what was expected of them.";
 
 /** Makes all requests some times. What a request enters is what it enters each time but the first, which warms up. */
-async function walkAll(server: MarkedProgram): Promise<Walk[]> {
+async function walkAll(server: MarkedProgram, ownerFile: string): Promise<Walk[]> {
   const walks = new Map<string, Map<string, EnteredFunction>>();
   await server.entered();
   await new Promise((resolve) => setTimeout(resolve, IDLE_MS));
   const idle = new Set((await server.entered()).map(idOf));
   for (let round = 0; round < ROUNDS; round++) {
-    for (const { kind, ask } of requests(server.url, round)) {
+    for (const { kind, ask } of requests(server.url, { round, ownerFile })) {
       await ask();
       const entered = await enteredUntilQuiet(server, idle);
       if (kind === undefined) continue;
@@ -161,9 +161,13 @@ interface AskedRequest {
 }
 
 /** All requests in their order; their texts are new in each round. */
-function requests(url: string, round: number): AskedRequest[] {
+function requests(
+  url: string,
+  { round, ownerFile }: { readonly round: number; readonly ownerFile: string },
+): AskedRequest[] {
+  const owner = { authorization: `Bearer ${JSON.parse(Deno.readTextFileSync(ownerFile)).key}` };
   const post = async (path: string, body: unknown): Promise<string> => {
-    const headers = { "content-type": "application/json" };
+    const headers = { "content-type": "application/json", ...owner };
     const response = await fetch(`${url}${path}`, { method: "POST", headers, body: JSON.stringify(body) });
     return await textOf(response);
   };
@@ -234,7 +238,7 @@ function requests(url: string, round: number): AskedRequest[] {
         return post(`/v1/sessions/${session}/approvals/${call}`, { decision: "allow" });
       },
     },
-    { kind: "ledger", ask: async () => textOf(await fetch(`${url}/v1/ledger`)) },
+    { kind: "ledger", ask: async () => textOf(await fetch(`${url}/v1/ledger`, { headers: owner })) },
   ];
 }
 

@@ -67,12 +67,18 @@ export interface MeasureOptions {
  */
 const WINDOWS: Readonly<Record<string, number>> = {
   openai: 272_000,
+  "openai-24h": 272_000,
   "openai-5.6": 272_000,
   deepseek: 128_000,
   gemini: 1_000_000,
   local: 1_000_000,
 };
 const DEFAULT_WINDOW = 200_000;
+
+/** The window that is assumed at a provider, in tokens. */
+export function windowFor({ name }: Pick<Profile, "name">): number {
+  return WINDOWS[name] ?? DEFAULT_WINDOW;
+}
 
 /** Most calls of the sessions in each row by length. */
 const LENGTHS = [25, 60, 120, Infinity];
@@ -98,7 +104,7 @@ export async function measureEconomy(
   sources: readonly Pick<Data, "name" | "recordings">[],
   options: MeasureOptions,
 ): Promise<EconomyRow[]> {
-  const { profile, policies, windowTokens = WINDOWS[profile.name] ?? DEFAULT_WINDOW } = options;
+  const { profile, policies, windowTokens = windowFor(profile) } = options;
   const sessions = sources.flatMap(({ name, recordings }) =>
     recordings.map((recording) => ({ data: name, recording }))
   );

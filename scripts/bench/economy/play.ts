@@ -1,16 +1,21 @@
 import { countMessageTokens, type CountTokens, type Message, type Usage } from "@tare/messages";
-import { PrefixCache, type Profile, promptCost, type PromptUnit, promptUnits } from "@tare/planner";
+import { type Profile, promptCost, type PromptUnit, promptUnits } from "@tare/planner";
 import { RECALL_TOOL } from "@tare/prune";
 import type { Recording } from "./recording.ts";
+import { HourCache } from "../warmth/hour_cache.ts";
+import { playPause } from "../warmth/play_pause.ts";
+import type { WarmOptions } from "../warmth/play_session.ts";
+import { awaitedBehind } from "../warmth/timed_session.ts";
 import { isRefused } from "./is_refused.ts";
 import { wantedBy } from "./needs.ts";
-import type { MakePolicy, PolicyView } from "./policies/policy.ts";
+import type { MakePolicy, Policy, PolicyView } from "./policies/policy.ts";
 import { repair } from "./repair.ts";
 import { type NamesShown, Sight } from "./sight.ts";
 
 /** What an output token costs, in the price of one uncached input token, by profile. */
 const OUTPUT_PRICES: Readonly<Record<string, number>> = {
   openai: 8,
+  "openai-24h": 8,
   "openai-5.6": 8,
   gemini: 8,
   deepseek: 1.5,
@@ -20,7 +25,7 @@ const OUTPUT_PRICES: Readonly<Record<string, number>> = {
 const DEFAULT_PRICE = 5;
 
 /** What an output token costs at a provider, in the price of one uncached input token. */
-function outputPrice({ name }: Pick<Profile, "name">): number {
+export function outputPrice({ name }: Pick<Profile, "name">): number {
   return OUTPUT_PRICES[name] ?? DEFAULT_PRICE;
 }
 
@@ -37,6 +42,11 @@ export interface PlayOptions {
   readonly bare?: boolean;
   /** How a name must be shown so that nothing of it is missing. Default: `parts`. */
   readonly namesShown?: NamesShown;
+  /**
+   * For a policy that keeps sessions warm: whether the provider makes a warm prefix last an hour, and whether the policy is
+   * told that a session is over. Default: it does, and is not.
+   */
+  readonly warmth?: Pick<WarmOptions, "grants" | "tellsEnd">;
 }
 
 /** What a session cost under a policy, in the price of one uncached input token, and what it forgot. */
@@ -56,6 +66,8 @@ export interface Played {
   readonly promptTokens: number;
   readonly cachedTokens: number;
   readonly maxPromptTokens: number;
+  /** Pings that kept the session warm; the cost holds theirs. */
+  readonly pings: number;
   /** Stretches of calls each of which starts with the one before. */
   readonly epochs: number;
   /** Calls whose prompt no provider takes. They are paid as if one did. */
@@ -89,7 +101,8 @@ export async function play(recording: Recording, make: MakePolicy, options: Play
     return aside + paid;
   };
   let taken = 0;
-  for (const call of recording.calls) {
+  for (const [at, call] of recording.calls.entries()) {
+    if (at > 0) cost += desk.pause(policy, { at: at - 1, nextMs: call.timeMs });
     say(recording.messages.slice(taken, call.messages));
     taken = call.messages;
     const answer = recording.messages[call.messages];
@@ -108,6 +121,7 @@ export async function play(recording: Recording, make: MakePolicy, options: Play
     say(trip);
     sums.repairCost += await send(call.timeMs + REPAIR_MS, trip[0]);
   }
+  cost += desk.pause(policy, { at: recording.calls.length - 1, nextMs: Infinity });
   return { calls: recording.calls.length, cost, ...sums, ...desk.sums };
 }
 
@@ -115,11 +129,12 @@ export async function play(recording: Recording, make: MakePolicy, options: Play
 class Desk {
   readonly #options: PlayOptions;
   readonly #recording: Recording;
-  readonly #cache: PrefixCache;
+  readonly #cache: HourCache;
   readonly #prefix: readonly PromptUnit[];
-  readonly sums = { promptTokens: 0, cachedTokens: 0, maxPromptTokens: 0, epochs: 0 };
+  readonly sums = { promptTokens: 0, cachedTokens: 0, maxPromptTokens: 0, pings: 0, epochs: 0 };
   /** Of the last request. */
   units: readonly PromptUnit[] = [];
+  #askedMs = 0;
   usage: Usage = { promptTokens: 0, cachedTokens: 0, outputTokens: 0 };
   /** What the policy is offered. Where the recording states the real prefix, its tools are in there, out of reach. */
   readonly tools: Recording["tools"];
@@ -128,7 +143,7 @@ class Desk {
     const { bare = false, recall, profile } = options;
     this.#options = options;
     this.#recording = recording;
-    this.#cache = new PrefixCache(profile);
+    this.#cache = new HourCache(profile, options.warmth);
     const tokens = bare ? undefined : recording.fixedPrefixTokens;
     this.#prefix = tokens === undefined ? [] : [{ hash: "fixed prefix", tokens }];
     this.tools = [
@@ -157,6 +172,26 @@ class Desk {
     return cost;
   }
 
+  /** Lets the policy keep the session warm behind the recorded call of this number, and says what that costs. */
+  pause({ warmer }: Policy, { at, nextMs }: { readonly at: number; readonly nextMs: number }): number {
+    const { profile, countTokens, warmth = { tellsEnd: false } } = this.#options;
+    const { messages = 0 } = this.#recording.calls[at] ?? {};
+    const answer = this.#recording.messages[messages];
+    if (!warmer || !answer) return 0;
+    const [unit] = promptUnits({ messages: [answer], tools: [] }, countTokens);
+    const { pings, cost } = playPause(warmer, {
+      ...awaitedBehind(this.#recording, messages),
+      atMs: this.#askedMs,
+      units: this.units,
+      promptTokens: this.usage.promptTokens,
+      answer: unit!,
+      isFirst: at === 0,
+      nextMs,
+    }, { cache: this.#cache, profile, tellsEnd: warmth.tellsEnd });
+    this.sums.pings += pings;
+    return cost;
+  }
+
   /** Answers any request, and says what it costs. */
   ask(
     { messages, tools }: PolicyView,
@@ -164,9 +199,8 @@ class Desk {
   ): number {
     const { profile, countTokens, bare } = this.#options;
     this.units = [...this.#prefix, ...promptUnits({ messages, tools }, countTokens)];
-    const cachedTokens = this.#cache.lookup(this.units, nowMs);
-    this.#cache.store(this.units, nowMs);
-    const promptTokens = this.units.reduce((sum, { tokens }) => sum + tokens, 0);
+    this.#askedMs = nowMs;
+    const { promptTokens, cachedTokens } = this.#cache.serve(this.units, nowMs);
     this.usage = { promptTokens, cachedTokens, outputTokens };
     return promptCost(profile, this.usage) + (bare ? 0 : outputPrice(profile) * outputTokens);
   }

@@ -18,6 +18,8 @@ export interface Recording {
   /** Results say whether their calls failed where the recording flags it or they state it: a gateway knows no more. */
   readonly messages: readonly Message[];
   readonly calls: readonly RecordedCall[];
+  /** When each message was said, in milliseconds, where the recording has it. */
+  readonly times: readonly (number | undefined)[];
   /** Usage that the provider reported, by position of the answer. */
   readonly usage: ReadonlyMap<number, RecordedUsage>;
   /** Positions in front of which the recorded client replaced what came before by a summary. */
@@ -93,6 +95,7 @@ export function readRecording(line: string): Recording {
     tools,
     messages: plain,
     calls: findCalls(plain, times),
+    times,
     usage,
     compacted: compactions.map(({ before_message }) => before_message),
     ...(model !== undefined && { model }),

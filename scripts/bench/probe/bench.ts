@@ -2,10 +2,17 @@
 import { join } from "@std/path";
 import { parseArgs } from "node:util";
 import { ModelError } from "@tare/loop";
+import { anthropicModel } from "@tare/loop/anthropic";
 import { openaiModel } from "@tare/loop/openai";
 import type { AssistantMessage, CountTokens, Model, ModelRequest, Usage } from "@tare/messages";
 import { loadTokenizer } from "@tare/messages/tiktoken";
-import { chooseProfile, DEFAULT_PROVIDER, type Profile, profileNamed } from "@tare/planner";
+import {
+  chooseProfile,
+  DEFAULT_PROVIDER,
+  MESSAGES_PROVIDER,
+  type Profile,
+  profileNamed,
+} from "@tare/planner";
 import { type SimulatedModel, simulator } from "@tare/simulator";
 import { readSettings } from "../../../packages/app/settings/settings.ts";
 import { type Clock, simulatedClock, systemClock } from "./clock.ts";
@@ -13,7 +20,10 @@ import { money, OutOfBudget, paidModel, type Prices } from "./paid_model.ts";
 import { Results } from "./results.ts";
 
 /** The variables that say which provider is asked, as for the server. */
-const VARIABLES = ["OPENAI_API_KEY", "OPENAI_BASE_URL", "TARE_MODEL", "TARE_PROFILE"];
+export const VARIABLES = ["OPENAI_API_KEY", "OPENAI_BASE_URL", "TARE_MODEL", "TARE_PROFILE"];
+
+/** Those of a provider that is asked in the Messages format. */
+export const MESSAGES_VARIABLES = ["ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", "TARE_MODEL", "TARE_PROFILE"];
 
 /** Where results are kept, below the folder in which a task runs. */
 const FOLDER = ".tare/measured";
@@ -52,12 +62,16 @@ export interface BenchPlan {
   readonly settings: Readonly<Record<string, unknown>>;
   /** Who answers if no provider is named. */
   readonly simulated: SimulatedModel;
+  /** Whether it is asked in the Messages format, with replies as short as can be. Default: in chat completions. */
+  readonly inMessages?: boolean;
 }
 
 /** A provider, what it costs, and what is known of it so far. */
 export interface Bench<R> {
   /** The provider's model; every request of it is paid from the budget. */
   readonly model: Model;
+  /** The same, with fields of a request's body in place of what is made of its messages. */
+  readonly asking: (body: Readonly<Record<string, unknown>>) => Model;
   readonly modelName: string;
   readonly isSimulated: boolean;
   readonly profile: Profile;
@@ -77,12 +91,15 @@ export interface Bench<R> {
  * @throws {RangeError} if a setting is wrong, or a provider is to be paid and there is no price or budget.
  */
 export async function openBench<R>(
-  { task, values, settings, simulated }: BenchPlan,
+  { task, values, settings, simulated, inMessages = false }: BenchPlan,
   surroundings: Surroundings,
 ): Promise<Bench<R>> {
   const { environment, folder, log } = surroundings;
-  const named = Object.fromEntries(VARIABLES.map((name) => [name, environment[name]]));
-  const { model, baseUrl, apiKey, profile: profileName } = readSettings([], named);
+  const variables = inMessages ? MESSAGES_VARIABLES : VARIABLES;
+  const named = Object.fromEntries(variables.map((name) => [name, environment[name]]));
+  const { model, profile: profileName, ...told } = readSettings([], named);
+  const apiKey = inMessages ? told.messagesKey : told.apiKey;
+  const baseUrl = inMessages ? named.ANTHROPIC_BASE_URL || undefined : told.baseUrl;
   const isSimulated = model === undefined;
   if (isSimulated && (apiKey ?? baseUrl) !== undefined) {
     throw new RangeError(
@@ -91,9 +108,10 @@ export async function openBench<R>(
   }
   const modelName = model ?? "simulated";
   const prices = readPrices(values, isSimulated);
-  const baseURL = baseUrl ?? DEFAULT_PROVIDER.baseURL;
+  const provider = inMessages ? MESSAGES_PROVIDER : DEFAULT_PROVIDER;
+  const baseURL = baseUrl ?? provider.baseURL;
   const profile = isSimulated
-    ? profileNamed(profileName ?? DEFAULT_PROVIDER.profile)
+    ? profileNamed(profileName ?? provider.profile)
     : chooseProfile({ model, baseUrl: baseURL, ...(profileName !== undefined && { name: profileName }) });
   const name = readName(values.name ?? `${task}-${modelName}`.replaceAll(/[^\w.-]+/g, "-"));
   const results = new Results<R>(join(folder, `${name}.json`), {
@@ -108,14 +126,31 @@ export async function openBench<R>(
   });
   const tokenizer = await loadTokenizer({ model: modelName });
   const clock = isSimulated ? simulatedClock(surroundings.clock.now()) : surroundings.clock;
-  const asked = isSimulated
-    ? simulatedProvider(simulator({ model: simulated, tokenizer, profile, now: clock.now }))
-    : openaiModel({ model, baseURL, ...(apiKey !== undefined && { apiKey }) });
+  const simulatedFetch = isSimulated
+    ? simulator({ model: simulated, tokenizer, profile, now: clock.now }).fetch
+    : undefined;
+  const ask = (extraBody: Readonly<Record<string, unknown>>) => {
+    const options = {
+      ...(simulatedFetch
+        ? {
+          model: "simulated",
+          baseURL: inMessages ? "http://simulator" : "http://simulator/v1",
+          fetch: (input: RequestInfo | URL, init?: RequestInit) => simulatedFetch(new Request(input, init)),
+        }
+        : { model: modelName, baseURL, ...(apiKey !== undefined && { apiKey }) }),
+      extraBody,
+    };
+    const one = inMessages
+      ? anthropicModel({ ...options, maxTokens: 1, cacheTtlMs: 0 })
+      : openaiModel(options);
+    return paidModel(one, { prices, profile, account: results, countTokens: tokenizer.count });
+  };
   if (isSimulated) {
-    log("No provider is named: the simulator answers. OPENAI_API_KEY and TARE_MODEL name one.");
+    log(`No provider is named: the simulator answers. ${variables[0]} and TARE_MODEL name one.`);
   }
   return {
-    model: paidModel(asked, { prices, profile, account: results, countTokens: tokenizer.count }),
+    model: ask({}),
+    asking: ask,
     modelName,
     isSimulated,
     profile,
@@ -133,14 +168,6 @@ export async function openBench<R>(
       return path;
     },
   };
-}
-
-function simulatedProvider({ fetch }: { readonly fetch: (request: Request) => Promise<Response> }): Model {
-  return openaiModel({
-    model: "simulated",
-    baseURL: "http://simulator/v1",
-    fetch: (input, init) => fetch(new Request(input, init)),
-  });
 }
 
 function readPrices(values: FlagValues, isSimulated: boolean): Prices {
@@ -216,12 +243,13 @@ export async function withinBudget(work: () => Promise<void>): Promise<string | 
   }
 }
 
-/** Runs an experiment as a program: prints its report, or a sentence on what is wrong. */
+/** Runs an experiment as a program, which reads these variables: prints its report, or a sentence on what is wrong. */
 export async function runBench(
   experiment: (args: readonly string[], surroundings: Surroundings) => Promise<Report>,
+  variables: readonly string[] = VARIABLES,
 ): Promise<void> {
   try {
-    const environment = Object.fromEntries(VARIABLES.map((name) => [name, Deno.env.get(name)]));
+    const environment = Object.fromEntries(variables.map((name) => [name, Deno.env.get(name)]));
     const surroundings = { environment, folder: FOLDER, clock: systemClock, log: console.error };
     const { text, stopped } = await experiment(Deno.args, surroundings);
     console.log(text);

@@ -1,12 +1,15 @@
 import { plannerSession, type PromptSessionOptions } from "@tare/planner";
 import { BY_AGE } from "../../../../packages/planner/retention/find_removals.ts";
 import { memoryArchive } from "@tare/prune";
+import type { Trial } from "../../warmth/rules.ts";
 import type { MakePolicy, Policy, PolicyOptions } from "./policy.ts";
 
 /** What a planner's policy is made with beside what every policy is handed. */
 interface PlannerOptions extends Partial<PromptSessionOptions> {
   /** Whether the model can recall what left. Default: yes, also where `--bare` leaves the tool out of the prompt. */
   readonly recall?: boolean;
+  /** Keeps the session warm, and learns from it what upgrades do. Default: it isn't kept warm. */
+  readonly warmth?: { readonly trial?: Trial | undefined };
 }
 
 /** The planner with other options than it ships with, by the policy's name: so each part of it can be measured. */
@@ -38,7 +41,7 @@ export const PLANNERS: Readonly<Record<string, MakePolicy>> = Object.fromEntries
 /** The policy of a prompt session with the defaults of gateway, server and adapters, but for what `options` says. */
 export function plannerPolicy(
   { profile, windowTokens, countTokens }: PolicyOptions,
-  { recall = true, ...options }: PlannerOptions = {},
+  { recall = true, warmth, ...options }: PlannerOptions = {},
 ): Policy {
   const session = plannerSession({
     profile,
@@ -50,7 +53,17 @@ export function plannerPolicy(
   return {
     view: (call) => session.view(call, { nowMs: call.nowMs, recall }),
     sent: (usage) => {
-      session.sent(usage);
+      const entry = session.sent(usage);
+      warmth?.trial?.learn(entry?.warmth?.upgrade);
     },
+    ...(warmth && {
+      warmer: {
+        next: (idle) => session.nextPing({ ...idle, ...(warmth.trial && { trial: warmth.trial.known }) }),
+        pinged: (ping) => {
+          const { upgrade } = session.pinged(ping);
+          warmth.trial?.learn(upgrade);
+        },
+      },
+    }),
   };
 }

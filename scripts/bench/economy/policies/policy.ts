@@ -1,5 +1,6 @@
 import type { CountTokens, Usage } from "@tare/messages";
 import type { History, Profile } from "@tare/planner";
+import type { Warmer } from "../../warmth/rules.ts";
 import type { Recording } from "../recording.ts";
 
 /** What a policy knows when a call is about to be made: the session up to there, and the time. */
@@ -18,6 +19,8 @@ export interface Policy {
   view(call: PolicyCall): PolicyView | Promise<PolicyView>;
   /** Told what the provider reported of the view. */
   sent?(usage: Usage): void;
+  /** What keeps the session warm while nothing is asked for. Default: nothing. */
+  readonly warmer?: Pick<Warmer, "next" | "pinged">;
 }
 
 /** What a policy is handed for one session. */

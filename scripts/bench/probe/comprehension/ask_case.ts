@@ -10,9 +10,11 @@ import { type Case, type World, worldTools, writeFiles } from "./world.ts";
 /** Decides what the model sees of a session; nothing: all of it. */
 export type MakePolicy = (options: PromptSessionOptions) => PromptSession | undefined;
 
-/** The policies that are compared, by name. */
+/** The policies that are compared, by name. What the first one shows is everything, in full. */
 export const POLICIES: Readonly<Record<string, MakePolicy>> = {
   none: () => undefined,
+  // All of it once: references for what stands above, and no notation that says nothing.
+  once: (options) => plannerSession({ ...options, forget: "nothing" }),
   classic: classicSession,
   planner: plannerSession,
 };
@@ -22,6 +24,8 @@ export interface CaseResult {
   readonly passed: boolean;
   /** How the model came to it: by what its prompt showed, by recalling, or by reading and searching again. */
   readonly by: "shown" | "recall" | "read";
+  /** Edits that failed on the way: their old text stands nowhere. */
+  readonly failedEdits: number;
   /** What it said, cut. */
   readonly said: string;
   readonly usage: Pick<TurnLedger, "calls" | "promptTokens" | "cachedTokens" | "outputTokens">;
@@ -109,14 +113,19 @@ export async function askCase(asked: Case, idle: IdleSession, setting: Setting):
     countTokens: setting.countTokens,
     ...(session && { context: hookOf(session, { nowMs: idle.nowMs, model: modelName }) }),
   });
+  let failedEdits = 0;
   let step = await turn.next();
-  while (!step.done) step = await turn.next();
+  for (; !step.done; step = await turn.next()) {
+    const { value } = step;
+    if (value.type === "tool_result" && value.name === "edit_file" && value.error) failedEdits++;
+  }
   const { error, text, messages, ledger } = step.value;
   if (error instanceof OutOfBudget || error instanceof ModelError) throw error;
   const { calls, promptTokens, cachedTokens, outputTokens } = ledger;
   return {
     passed: await isRight(asked, { text, world, folder }),
     by: wayOf(messages),
+    failedEdits,
     said: text.slice(0, SAID_CHARS),
     usage: { calls, promptTokens, cachedTokens, outputTokens },
   };
@@ -138,7 +147,7 @@ function hookOf(
 }
 
 async function isRight(
-  { answer, edit }: Case,
+  { answer, among, edit }: Case,
   { text, world, folder }: Pick<Setting, "world" | "folder"> & { readonly text: string },
 ): Promise<boolean> {
   for (const [path, before] of Object.entries(world.files)) {
@@ -147,7 +156,7 @@ async function isRight(
     if (withoutSpaces(after) !== withoutSpaces(right)) return false;
   }
   if (edit) return true;
-  const named = world.values.filter((value) => text.includes(value));
+  const named = (among ?? world.values).filter((value) => text.includes(value));
   if (answer === undefined) return named.length === 0 && /\bunknown\b/i.test(text);
   return named.length === 1 && named[0] === answer;
 }
@@ -165,5 +174,5 @@ function wayOf(messages: readonly Message[]): CaseResult["by"] {
       : []
   );
   if (names.includes("recall")) return "recall";
-  return names.some((name) => name === "read_file" || name === "search_files") ? "read" : "shown";
+  return names.some((name) => /^(?:read|show|search)_files?$/.test(name)) ? "read" : "shown";
 }

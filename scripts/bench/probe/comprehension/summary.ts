@@ -5,6 +5,9 @@ import type { Bench } from "../bench.ts";
 import { money, usd } from "../paid_model.ts";
 import type { CaseResult } from "./ask_case.ts";
 
+/** The policy by which everything is shown in full. */
+const IN_FULL = "none";
+
 /** What one policy came to. */
 export interface PolicyLine
   extends Pick<TurnLedger, "calls" | "promptTokens" | "cachedTokens" | "outputTokens"> {
@@ -15,9 +18,13 @@ export interface PolicyLine
   readonly passed: number;
   /** Of the right ones, by what the prompt showed; by recalling; by reading or searching again. */
   readonly by: Readonly<Record<CaseResult["by"], number>>;
+  /** Edits that failed. */
+  readonly failedEdits: number;
   readonly usd: number;
   /** Questions that were answered wrongly. */
   readonly failed: readonly string[];
+  /** Of these, those that were answered rightly where everything is shown in full; absent where nobody asked that. */
+  readonly lost?: readonly string[];
 }
 
 /** Sums up what was asked under each policy: keys of results are `policy: question`, a repeat behind it. */
@@ -25,6 +32,8 @@ export function summariseCases(
   { results, prices, profile }: Bench<CaseResult>,
   keys: Readonly<Record<string, readonly string[]>>,
 ): readonly PolicyLine[] {
+  const inFull = keys[IN_FULL];
+  const isRightInFull = (name: string) => results.get(`${IN_FULL}: ${name}`)?.passed === true;
   return Object.entries(keys).map(([policy, its]) => {
     const answered = its.flatMap((key) => {
       const result = results.get(key);
@@ -40,6 +49,7 @@ export function summariseCases(
       cachedTokens: sum("cachedTokens"),
       outputTokens: sum("outputTokens"),
     };
+    const failed = answered.filter(({ passed }) => !passed).map(({ key }) => key.slice(policy.length + 2));
     return {
       policy,
       asked: answered.length,
@@ -47,7 +57,9 @@ export function summariseCases(
       by: { shown: by("shown"), recall: by("recall"), read: by("read") },
       ...usage,
       usd: usd(prices, profile, usage),
-      failed: answered.filter(({ passed }) => !passed).map(({ key }) => key.slice(policy.length + 2)),
+      failedEdits: answered.reduce((sum, result) => sum + result.failedEdits, 0),
+      failed,
+      ...(inFull && policy !== IN_FULL && { lost: failed.filter(isRightInFull) }),
     };
   });
 }
@@ -55,11 +67,23 @@ export function summariseCases(
 /** The lines as a table, and what was answered wrongly. */
 export function policyTable(lines: readonly PolicyLine[]): string {
   const table = formatTable([
-    ["policy", "passed", "shown", "recall", "read", "calls", "prompt", "cached", "output", "cost"],
+    [
+      "policy",
+      "passed",
+      "shown",
+      "recall",
+      "read",
+      "failed edits",
+      "calls",
+      "prompt",
+      "cached",
+      "output",
+      "cost",
+    ],
     ...lines.map((line) => [
       line.policy,
       `${line.passed} of ${line.asked}`,
-      ...[line.by.shown, line.by.recall, line.by.read, line.calls].map(String),
+      ...[line.by.shown, line.by.recall, line.by.read, line.failedEdits, line.calls].map(String),
       ...[line.promptTokens, line.cachedTokens, line.outputTokens].map((tokens) =>
         tokens.toLocaleString("en")
       ),
@@ -69,7 +93,10 @@ export function policyTable(lines: readonly PolicyLine[]): string {
   const failed = lines.filter((line) => line.failed.length > 0).map((line) =>
     `${line.policy} failed: ${countedNames(line.failed).join("; ")}.`
   );
-  return [table, ...(failed.length > 0 ? ["", ...failed] : [])].join("\n");
+  const lost = lines.flatMap(({ policy, lost }) =>
+    lost ? [`${policy} failed where it passed in full: ${countedNames(lost).join("; ") || "nothing"}.`] : []
+  );
+  return [table, ...(failed.length + lost.length > 0 ? ["", ...failed, ...lost] : [])].join("\n");
 }
 
 /** Each name once, with how often it failed in its repeats. */

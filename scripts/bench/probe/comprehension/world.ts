@@ -12,6 +12,8 @@ export interface Case {
   readonly question: string;
   /** The right value; `undefined` if nothing in the session says it. Absent: the question asks for an edit. */
   readonly answer?: string | undefined;
+  /** What the answer is one of. Default: all values of the session. */
+  readonly among?: readonly string[];
   /** The one file that must have changed, and its right text. */
   readonly edit?: { readonly path: string; readonly text: string };
 }
@@ -46,6 +48,29 @@ const JOB: Tool = {
   run: ({ job }) => `The job ${job} has nothing to do now.`,
 };
 
+/** The tool whose results are numbered, as those of many agents are. */
+const showTool = (workspace: string): Tool => ({
+  definition: {
+    type: "function",
+    function: {
+      name: "show_file",
+      description: "Shows a whole file with the numbers of its lines.",
+      parameters: {
+        type: "object",
+        properties: { path: { type: "string", description: "Path in the project." } },
+        required: ["path"],
+        additionalProperties: false,
+      },
+    },
+  },
+  stance: "rederivable",
+  reads: "path",
+  run: async ({ path }) => {
+    const content = await Deno.readTextFile(join(workspace, String(path)));
+    return numbered(content.replace(/\n$/, "").split("\n"));
+  },
+});
+
 const FILE_TOOLS = ["read_file", "search_files", "edit_file"];
 
 /** The tools of the session, on the files in a folder. */
@@ -53,7 +78,7 @@ export function worldTools(workspace: string, archive: Archive): readonly Tool[]
   const named = workspaceTools({ workspace, archive }).filter(({ definition }) =>
     [...FILE_TOOLS, "recall"].includes(definition.function.name)
   );
-  return [JOB, ...named];
+  return [JOB, showTool(workspace), ...named];
 }
 
 /** Writes the files into a folder that is empty or not there. */
@@ -78,15 +103,8 @@ const UNKNOWN = "Answer with the value alone, or with UNKNOWN if you can't find 
  */
 export function plantWorld(name: string, countTokens: CountTokens): World {
   const random = randomOf(name);
-  const values: string[] = [];
-  const value = (word: string) => {
-    for (;;) {
-      const made = `${word}-${Math.floor(1_000 + 9_000 * random())}`;
-      if (values.includes(made)) continue;
-      values.push(made);
-      return made;
-    }
-  };
+  const values = new PlantedValues(random);
+  const value = (word: string) => values.make(word);
   const long = (tokens: number, line: string) => {
     const lines = prose(tokens, { random, countTokens }).split("\n");
     lines.splice(Math.floor(lines.length * (0.3 + 0.4 * random())), 0, line);
@@ -99,7 +117,7 @@ export function plantWorld(name: string, countTokens: CountTokens): World {
     prose(600, { random, countTokens }).split("\n").map((line) => `// ${line}\n`).join("");
 
   const mark = `// ${value("wren")}`;
-  const [ticket, berths, crew, newCrew, release, budget, seed] = [
+  const [ticket, berths, crew, newCrew, release, budget, seed, fee] = [
     "kite",
     "heron",
     "plover",
@@ -107,8 +125,9 @@ export function plantWorld(name: string, countTokens: CountTokens): World {
     "tern",
     "stork",
     "rail",
+    "skua",
   ]
-    .map(value) as [string, string, string, string, string, string, string];
+    .map(value) as [string, string, string, string, string, string, string, string];
   const constant = pick(constants, random);
   const harbour = long(LONG_TOKENS, `harbour.berths = ${berths}`);
   const ferry = long(LONG_TOKENS, `ferry.crew = ${crew}`);
@@ -118,9 +137,10 @@ export function plantWorld(name: string, countTokens: CountTokens): World {
     "config/ferry.ini": `${newFerry}\n`,
     "src/limits.ts": code(limits),
     "src/tides.ts": code(constants),
+    "docs/fees.md": `${long(LONG_TOKENS, `The fee of the ferry is ${fee}.`)}\n`,
   };
 
-  const session = new Session(name);
+  const session = new PlantedSession(name);
   session.turn(
     `Two things hold until the end of this session. Every line that you change in a file under src/ ends with the comment ` +
       `\`${mark}\`. And the note for the release is \`release.note = ${release}\`. Now run the job nightly, please.`,
@@ -140,6 +160,9 @@ export function plantWorld(name: string, countTokens: CountTokens): World {
     { call: ["read_file", { path: "src/limits.ts" }], result: asRead(files["src/limits.ts"]) },
     { call: ["read_file", { path: "src/tides.ts" }], result: asRead(files["src/tides.ts"]) },
   ], "I have read both files.");
+  session.turn("Read docs/fees.md, which you'll edit at the end. Change nothing yet.", [
+    { call: ["read_file", { path: "docs/fees.md" }], result: asRead(files["docs/fees.md"]) },
+  ], "I have read docs/fees.md, and changed nothing.");
   session.turn("Run the job refit, and look at what it made of config/ferry.ini.", [
     { call: ["run_job", { job: "refit" }], result: "The job refit has rewritten config/ferry.ini." },
     { call: ["read_file", { path: "config/ferry.ini" }], result: asRead(files["config/ferry.ini"]) },
@@ -166,7 +189,7 @@ export function plantWorld(name: string, countTokens: CountTokens): World {
   return {
     history: session.messages,
     files,
-    values,
+    values: values.all,
     cases: [
       ask("a report's line", "nightly.ticket", ticket, " in the report of the job nightly"),
       ask("a file's line", "harbour.berths", berths, " in the file `config/harbour.ini`"),
@@ -175,6 +198,13 @@ export function plantWorld(name: string, countTokens: CountTokens): World {
       ask("what the agent answered", "retry.budget", budget),
       ask("what the agent said in a step", "survey.seed", seed),
       ask("what nobody said", "nightly.owner", undefined, " in the report of the job nightly"),
+      {
+        name: "a file that the user named, for an edit",
+        question:
+          "In `docs/fees.md` the fee of the ferry is free now: put that word for its value and change nothing " +
+          "else. Then say that it is done.",
+        edit: { path: "docs/fees.md", text: files["docs/fees.md"].replace(`is ${fee}.`, "is free.") },
+      },
       {
         name: "a rule, for an edit",
         question:
@@ -192,6 +222,26 @@ export function plantWorld(name: string, countTokens: CountTokens): World {
   };
 }
 
+/** Values that no guess finds, each once. */
+export class PlantedValues {
+  readonly all: string[] = [];
+  readonly #random: () => number;
+
+  constructor(random: () => number) {
+    this.#random = random;
+  }
+
+  /** Another one, which begins with a word. */
+  make(word: string): string {
+    for (;;) {
+      const made = `${word}-${Math.floor(1_000 + 9_000 * this.#random())}`;
+      if (this.all.includes(made)) continue;
+      this.all.push(made);
+      return made;
+    }
+  }
+}
+
 /** What a step of the planted session says, calls and gets back. */
 interface Step {
   readonly says?: string;
@@ -200,7 +250,7 @@ interface Step {
 }
 
 /** The messages of a planted session. */
-class Session {
+export class PlantedSession {
   readonly messages: Message[];
   #calls = 0;
 
@@ -229,4 +279,9 @@ class Session {
 function asRead(text: string): string {
   const lines = text.replace(/\n$/, "").split("\n");
   return [`lines 1-${lines.length} of ${lines.length}`, ...lines].join("\n");
+}
+
+/** Lines as `show_file` shows them. */
+export function numbered(lines: readonly string[]): string {
+  return lines.map((line, at) => `${String(at + 1).padStart(6)}→${line}`).join("\n");
 }

@@ -1,0 +1,59 @@
+import { type Profile, promptCost, type PromptUnit } from "@tare/planner";
+import { HourCache } from "./hour_cache.ts";
+import { playPause } from "./play_pause.ts";
+import type { Warmer } from "./rules.ts";
+import type { TimedSession } from "./timed_session.ts";
+
+/** What a session cost, in the price of one uncached input token. */
+export interface PlayedSession {
+  /** Pings included. */
+  readonly cost: number;
+  readonly pings: number;
+}
+
+/** How sessions are played. */
+export interface WarmOptions {
+  readonly profile: Profile;
+  /** What an output token costs, in the price of one uncached input token. */
+  readonly outputPrice: number;
+  /** Whether the provider makes a warm prefix last for an hour. */
+  readonly grants: boolean;
+  /** Whether whoever keeps a session warm is told that it is over. */
+  readonly tellsEnd: boolean;
+}
+
+/** Plays the requests of a recorded session as they were, and what keeps it warm between them. */
+export function playSession({ calls }: TimedSession, warmer: Warmer, options: WarmOptions): PlayedSession {
+  const { profile, outputPrice, grants } = options;
+  const cache = new HourCache(profile, { grants });
+  let [cost, pings] = [0, 0];
+  for (const [at, call] of calls.entries()) {
+    const { units, atMs, outputTokens, answer } = call;
+    const hourUnits = warmer.hour === "all" ? units.length : warmer.hour === "head" ? 1 : 0;
+    const usage = { ...cache.serve(units, atMs, { hourUnits }), outputTokens: answer.tokens };
+    const tokenUnits = promptCost(profile, usage) + outputPrice * outputTokens;
+    const before = calls[at - 1];
+    const sharedTokens = before ? shared(units, [...before.units, before.answer]) : 0;
+    warmer.requested?.({ atMs, usage, sharedTokens, tokenUnits });
+    const next = calls[at + 1];
+    const pinged = playPause(warmer, {
+      ...call,
+      isFirst: at === 0,
+      nextMs: next?.atMs ?? Infinity,
+      ...(next && { nextSharedTokens: shared(next.units, units) }),
+    }, { ...options, cache });
+    pings += pinged.pings;
+    cost += tokenUnits + pinged.cost;
+  }
+  return { cost, pings };
+}
+
+/** Tokens with which both begin. */
+function shared(units: readonly PromptUnit[], others: readonly PromptUnit[]): number {
+  let tokens = 0;
+  for (const [at, unit] of units.entries()) {
+    if (unit.hash !== others[at]?.hash) break;
+    tokens += unit.tokens;
+  }
+  return tokens;
+}

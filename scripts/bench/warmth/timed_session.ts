@@ -1,0 +1,130 @@
+import { countMessageTokens, countRequestTokens, type CountTokens, type Message } from "@tare/messages";
+import type { PromptUnit } from "@tare/planner";
+import type { Idle } from "../../../packages/planner/clock/clock.ts";
+import type { Recording } from "../economy/recording.ts";
+
+/** What a recorded session waited for behind one of its calls. */
+export interface Awaited {
+  /** Who was to go on, from when on; the first from the request on. */
+  readonly pending: readonly { readonly fromMs: number; readonly pending: Idle["pending"] }[];
+  /** Whether one of the last calls committed or pushed. */
+  readonly hasCommitted: boolean;
+}
+
+/** One model call of a recorded session, as its provider's cache saw it. */
+export interface TimedCall extends Awaited {
+  /** When the request was made. */
+  readonly atMs: number;
+  /** Its prompt in pieces: what was new in each request before, and the replies between them. */
+  readonly units: readonly PromptUnit[];
+  readonly promptTokens: number;
+  /** As the provider reported it: what is paid for. */
+  readonly outputTokens: number;
+  /** Its reply as the next prompt holds it. */
+  readonly answer: PromptUnit;
+}
+
+/** A recorded session with its times and the usage that its provider reported. */
+export interface TimedSession {
+  readonly id: string;
+  readonly group: string;
+  readonly calls: readonly TimedCall[];
+}
+
+/** Calls at whose end a commit counts as one of the last. */
+const LAST_CALLS = 3;
+
+const COMMIT = /\bgit\b[^|;&]*\b(?:commit|push)\b/;
+
+/**
+ * Reads the times and prompts of a session off what its provider reported. A prompt goes on from the one before and its
+ * reply as far as both are long; behind a compaction only what the recording says of the fixed front is the same.
+ */
+export function timedSession(recording: Recording, countTokens: CountTokens): TimedSession {
+  const { id, group, messages, compacted } = recording;
+  const reported = reportedCalls(recording);
+  const frontTokens = recording.fixedPrefixTokens ?? frontOf(recording, countTokens);
+  const timed: TimedCall[] = [];
+  for (const [number, { at, atMs, promptTokens, outputTokens }] of reported.entries()) {
+    const [last, before, next] = [timed.at(-1), reported[number - 1]?.at ?? -1, reported[number + 1]];
+    const shared = last
+      ? [...last.units, last.answer]
+      : [{ hash: `${id} front`, tokens: Math.min(frontTokens, promptTokens) }];
+    const isCompacted = compacted.some((place) => before < place && place <= at);
+    const units = cutTo(isCompacted ? shared.slice(0, 1) : shared, promptTokens);
+    const held = units.reduce((sum, { tokens }) => sum + tokens, 0);
+    const grown = (next?.promptTokens ?? 0) - promptTokens;
+    const answerTokens = Math.max(outputTokens, countMessageTokens(messages[at]!, countTokens));
+    timed.push({
+      atMs,
+      units: [...units, { hash: `${id} ${at}`, tokens: promptTokens - held }].filter(({ tokens }) =>
+        tokens > 0
+      ),
+      promptTokens,
+      outputTokens,
+      // What isn't sent back, such as thoughts, is in no later prompt.
+      answer: {
+        hash: `${id} ${at} answer`,
+        tokens: grown > 0 ? Math.min(answerTokens, grown) : answerTokens,
+      },
+      ...awaitedBehind(recording, at),
+    });
+  }
+  return { id, group, calls: timed };
+}
+
+function reportedCalls({ calls, usage }: Recording) {
+  return calls.flatMap(({ messages: at, timeMs: atMs }) => {
+    const { input = 0, cache_read = 0, cache_write = 0, output: outputTokens = 0 } = usage.get(at) ?? {};
+    const promptTokens = input + cache_read + cache_write;
+    return promptTokens > 0 ? [{ at, atMs, promptTokens, outputTokens }] : [];
+  });
+}
+
+/** Tokens of tools and system prompt. */
+function frontOf({ messages, tools }: Recording, countTokens: CountTokens): number {
+  const core = messages.slice(0, messages.findIndex(({ role }) => role === "user"));
+  return countRequestTokens({ messages: core, tools }, countTokens);
+}
+
+/** The pieces in front that have at most so many tokens together; of the last that doesn't fit, what fits. */
+function cutTo(units: readonly PromptUnit[], mostTokens: number): PromptUnit[] {
+  const kept: PromptUnit[] = [];
+  let left = mostTokens;
+  for (const { hash, tokens } of units) {
+    if (tokens <= left) kept.push({ hash, tokens });
+    else if (left > 0) kept.push({ hash: `${hash} ${left}`, tokens: left });
+    left -= tokens;
+    if (left <= 0) break;
+  }
+  return kept;
+}
+
+function commits(message: Message): boolean {
+  if (message.role !== "assistant") return false;
+  return (message.tool_calls ?? []).some((call) =>
+    call.type === "function" && COMMIT.test(call.function.arguments)
+  );
+}
+
+/**
+ * What a session waited for behind the answer at a position: that of calls for tools, until all have answered and the next
+ * request doesn't come; any other for a person.
+ */
+export function awaitedBehind({ messages, times }: Recording, at: number): Awaited {
+  const said = messages.slice(0, at + 1).filter(({ role }) => role === "assistant");
+  const hasCommitted = said.slice(-LAST_CALLS).some(commits);
+  const answer = messages[at];
+  const person = (fromMs: number) => ({ fromMs, pending: "person" as const });
+  if (answer?.role !== "assistant" || !answer.tool_calls?.length) {
+    return { pending: [person(-Infinity)], hasCommitted };
+  }
+  const others = messages.slice(at + 1).findIndex(({ role }) => role !== "tool");
+  const end = others < 0 ? messages.length : at + 1 + others;
+  const answeredMs = end > at + 1 ? times[end - 1] : undefined;
+  const pending = [
+    { fromMs: -Infinity, pending: "tool" as const },
+    ...(answeredMs === undefined ? [] : [person(answeredMs)]),
+  ];
+  return { pending, hasCommitted };
+}
