@@ -1,4 +1,4 @@
-import { assert, assertEquals, assertThrows } from "@std/assert";
+import { assert, assertEquals, assertStrictEquals, assertThrows } from "@std/assert";
 import { estimateTokens, type Message } from "@tare/messages";
 import {
   makePin,
@@ -143,6 +143,21 @@ Deno.test("plannerSession() lets what is kept leave a full window last, ends its
   assertEquals(back.warnings, [
     "Cannot bring back message 2, which user asked for: with it the window would be full. The pin is over.",
   ]);
+});
+
+Deno.test("plannerSession() ends the pin of a new result that is cut because it may not fit, and never changes its mind", async () => {
+  const { session, call } = make({ windowTokens: 10_000, mechanisms: { truncate: false } });
+  const [question, reply, result] = turn("a", 1);
+  await call([question!]);
+  // Nobody has told yet how many tokens such signs take.
+  const messages = [question!, reply!, { ...result!, content: "字".repeat(4_500) }];
+  const pins = [makePin(messages, { place: 2, wish: "keep" }, estimateTokens)];
+  const cut = await session.view({ messages, tools: [] }, { nowMs: 0, pins, recall: true });
+  assertEquals([cut.endedPins, cut.places, shownAt(cut, 2) === messages[2]], [pins, [0, 1, 2], false]);
+  const { state } = session;
+  const again = await session.view({ messages, tools: [] }, { nowMs: 0, recall: true });
+  assertStrictEquals(session.state, state);
+  assertEquals([again.messages, again.rewrites], [cut.messages, []]);
 });
 
 Deno.test("plannerSession() asks nothing of another message in a pin's place, and nothing at all where all is sent as it is", async () => {

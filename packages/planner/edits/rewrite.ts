@@ -274,6 +274,7 @@ class Rewriting {
           if (made.length === 0) return;
           this.#made.push(...made);
           this.#edits = withEdits(this.#edits, made);
+          this.#endPins(new Set(made.map(({ index }) => index)));
         } catch (error) {
           this.#warnings.push(`${(error as Error).message}. Nothing more left the prompt.`);
           return;
