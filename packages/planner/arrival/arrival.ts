@@ -19,7 +19,7 @@ import {
   traitsOf,
   truncateResults,
 } from "@tare/prune";
-import { type Edit, HiddenBy, sayEdits } from "../edits/view.ts";
+import { type Edit, type ElideEdit, HiddenBy, sayEdits } from "../edits/view.ts";
 import { readCall } from "../retention/call_facts.ts";
 import { hashLines, LineIndex } from "./line_index.ts";
 import type { Came, SaidProof, Trial } from "./proof.ts";
@@ -442,7 +442,7 @@ export async function arrive(
     const why = `Cannot archive a result: ${(cause as Error).message}. Nothing left the prompt.`;
     return { edits: [], truncated: [], rewrites: [], warnings: [...warnings, why], trials: [] };
   }
-  const cut = await truncateArrived(history, [...edits, ...made], { ...options, from });
+  const cut = await truncateArrived(history, edits, { ...options, from, made });
   for (const edit of cut.edits) if (edit.type === "elide") arrival.show(edit.index, { text: edit.text });
   return { ...cut, edits: [...made, ...cut.edits], warnings: [...warnings, ...cut.warnings], trials };
 }
@@ -491,21 +491,22 @@ function* takeIn(
 async function truncateArrived(
   history: readonly Message[],
   edits: readonly Edit[],
-  { archive, countTokens, tools, limitTokens, recall, stays, from }: ArriveOptions & {
+  { archive, countTokens, tools, limitTokens, recall, stays, from, made }: ArriveOptions & {
     readonly from: number;
+    /** What results have just been said by. */
+    readonly made: readonly SayEdit[];
   },
 ): Promise<Omit<Arrived, "trials">> {
   const nothing: Omit<Arrived, "trials"> = { edits: [], truncated: [], rewrites: [], warnings: [] };
   if (limitTokens === undefined) return nothing;
   if (history.slice(from).every(({ role }, at) => role !== "tool" || stays.has(from + at))) return nothing;
-  const saidSo = sayEdits(edits);
+  const [before, now] = [sayEdits(edits), sayEdits(made)];
   const shown = history.slice(from).map((message, at) => {
-    const edit = saidSo.get(from + at);
+    const edit = now.get(from + at) ?? before.get(from + at);
     return edit ? said(message, edit) : message;
   });
-  const elided = edits.flatMap((edit) =>
-    edit.type === "elide" && edit.index >= from ? [{ ...edit, index: edit.index - from }] : []
-  );
+  const elided = edits.filter((edit): edit is ElideEdit => edit.type === "elide" && edit.index >= from)
+    .map((edit) => ({ ...edit, index: edit.index - from }));
   const cut = await truncateResults(applyElisions(shown, elided), {
     archive,
     countTokens,

@@ -195,7 +195,7 @@ export function compactedTools(
   tools: readonly ToolDefinition[],
   edits: readonly Edit[],
 ): readonly ToolDefinition[] {
-  const compact = new Set(edits.flatMap((edit) => edit.type === "compact" ? [edit.definition] : []));
+  const { compact } = sortedOut(edits);
   if (compact.size === 0) return tools;
   return tools.map((tool) => compact.has(hashPiece(tool)) ? compactTool(tool) : tool);
 }
@@ -275,34 +275,39 @@ const placeholders = new WeakMap<ElideEdit, boolean>();
 
 /** How results are said, by position: of several edits of one the last counts. */
 export function sayEdits(edits: readonly Edit[]): ReadonlyMap<number, SayEdit> {
-  return saidBy(edits).last;
+  return sortedOut(edits).said;
 }
 
 /** How results were said when they came, by position. */
 export function arrivalEdits(edits: readonly Edit[]): ReadonlyMap<number, SayEdit> {
-  return saidBy(edits).first;
+  return sortedOut(edits).arrived;
 }
 
-/** The first and the last edit by which each result is said. */
-interface Said {
-  readonly first: ReadonlyMap<number, SayEdit>;
-  readonly last: ReadonlyMap<number, SayEdit>;
+/** What is asked of all edits at once, worked out once for each list of them. */
+interface SortedOut {
+  /** The first and the last edit by which each result is said, by position. */
+  readonly arrived: ReadonlyMap<number, SayEdit>;
+  readonly said: ReadonlyMap<number, SayEdit>;
+  /** Definitions of tools that are compact. */
+  readonly compact: ReadonlySet<number>;
 }
 
-const saids = new WeakMap<readonly Edit[], Said>();
+const sorted = new WeakMap<readonly Edit[], SortedOut>();
 
-function saidBy(edits: readonly Edit[]): Said {
-  const known = saids.get(edits);
+function sortedOut(edits: readonly Edit[]): SortedOut {
+  const known = sorted.get(edits);
   if (known) return known;
-  const [first, last] = [new Map<number, SayEdit>(), new Map<number, SayEdit>()];
+  const [arrived, said] = [new Map<number, SayEdit>(), new Map<number, SayEdit>()];
+  const compact = new Set<number>();
   for (const edit of edits) {
+    if (edit.type === "compact") compact.add(edit.definition);
     if (edit.type !== "say") continue;
-    if (!first.has(edit.index)) first.set(edit.index, edit);
-    last.set(edit.index, edit);
+    if (!arrived.has(edit.index)) arrived.set(edit.index, edit);
+    said.set(edit.index, edit);
   }
-  const said = { first, last };
-  saids.set(edits, said);
-  return said;
+  const all = { arrived, said, compact };
+  sorted.set(edits, all);
+  return all;
 }
 
 /** The messages, those that are shortened as the model sees them. */

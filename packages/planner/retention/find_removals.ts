@@ -218,11 +218,19 @@ export function findRemovals(seen: Seen, options: RemovalOptions): Removal[] {
     }
   };
   let lineAt = -1;
-  for (let at = firstFrom(standings.steps, ({ to }) => to > first); at < standings.steps.length; at++) {
-    const step = standings.steps[at]!;
+  const { steps, quietSteps } = standings;
+  const nextStep = (from: number) => quietSteps.nextAwake(from, Number.MAX_VALUE);
+  for (
+    let at = nextStep(firstFrom(steps, ({ to }) => to > first));
+    at < steps.length;
+    at = nextStep(at + 1)
+  ) {
+    const step = steps[at]!;
     if (step.from >= ends.spentSteps) break;
-    if (!seen.layout.shows(step.from) || options.pinned.steps.has(step.to - 1)) continue;
-    if (step.from >= ends.steps && !isSpent(step, seen)) continue;
+    if (!canLeave(step, ends, seen, options)) {
+      quietSteps.until(at, Infinity);
+      continue;
+    }
     const removal = drop(step, seen, { ...ofSteps, line: lineAt !== step.from });
     if (!removal.idle && !removal.goes) continue;
     takeResults(Math.min(step.from, ends.results));
@@ -277,16 +285,14 @@ function firstFrom<T>(sorted: readonly T[], holds: (one: T) => boolean): number 
  * refers to a message its loss only falls, and what makes it fall faster wakes it.
  */
 function firstIdle(ends: Ends, seen: Seen, options: RemovalOptions): number {
-  const { standings, layout } = seen;
-  const { call } = standings;
+  const { standings: { call, steps, results, bearers, quietSteps, quietResults }, layout } = seen;
   const ofSteps = forSteps(options);
   let first = Infinity;
-  for (const step of standings.steps) {
+  for (let at = quietSteps.nextAwake(0, call); at < steps.length; at = quietSteps.nextAwake(at + 1, call)) {
+    const step = steps[at]!;
     if (step.from >= ends.spentSteps) break;
-    if (step.quiet.isAt(call)) continue;
-    if (step.from >= ends.steps && !isSpent(step, seen)) continue;
-    if (!layout.shows(step.from) || options.pinned.steps.has(step.to - 1)) {
-      step.quiet.until(Infinity);
+    if (!canLeave(step, ends, seen, options)) {
+      quietSteps.until(at, Infinity);
       continue;
     }
     // Its line may be shared or not: idle with one line more or less is looked at in full.
@@ -298,23 +304,35 @@ function firstIdle(ends: Ends, seen: Seen, options: RemovalOptions): number {
       first = step.from;
       break;
     }
-    step.quiet.until(call + ahead);
+    quietSteps.until(at, call + ahead);
   }
-  for (const result of standings.resultsOf(layout)) {
-    if (result.at >= Math.min(first, ends.results)) break;
-    const bearer = standings.bearers[result.at]!;
-    if (bearer.quiet.isAt(call)) continue;
-    const found = layout.find(result.at);
-    if (!found) {
-      bearer.quiet.until(Infinity);
+  const end = Math.min(first, ends.results);
+  for (
+    let at = quietResults.nextAwake(0, call);
+    at < results.length;
+    at = quietResults.nextAwake(at + 1, call)
+  ) {
+    const result = results[at]!;
+    if (result.at >= end) break;
+    if (!layout.find(result.at)) {
+      quietResults.until(at, Infinity);
       continue;
     }
     const tokens = options.scale.perToken * freedBy(result.at, seen, options);
     const ahead = callsUntilIdle(tokens - PLACEHOLDER_TOKENS, [result.at], seen, options);
-    if (ahead > 0) bearer.quiet.until(call + ahead);
-    else if (mayLeave(result, seen, options)) return Math.min(result.at, bearer.step?.from ?? Infinity);
+    if (ahead > 0) quietResults.until(at, call + ahead);
+    else if (mayLeave(result, seen, options)) {
+      const { step } = bearers[result.at]!;
+      return Math.min(result.at, step === undefined ? Infinity : steps[step]!.from);
+    }
   }
   return first;
+}
+
+/** Whether a step may leave. If not, that stays so until it is woken: what its turn is doesn't change by what is said in it. */
+function canLeave(step: Step, ends: Ends, seen: Seen, { pinned }: RemovalOptions): boolean {
+  if (!seen.layout.shows(step.from) || pinned.steps.has(step.to - 1)) return false;
+  return step.from < ends.steps || isSpent(step, seen);
 }
 
 /** What steps are weighed by: with its call an error is no more than another result. */

@@ -18,23 +18,39 @@ import {
 import type { Layout } from "../edits/layout.ts";
 import { readCall } from "./call_facts.ts";
 
-/** Until which call something is known to be worth carrying, so that it needn't be looked at again. */
+/**
+ * Until which call each of many things, by number, is known to be worth carrying, so that it needn't be looked at again.
+ * They stand side by side: of thousands each call asks which aren't.
+ */
 export class Quiet {
-  #untilCall = 0;
+  #untilCall = new Float64Array(64);
 
-  /** Whether it still is at this call. */
-  isAt(call: number): boolean {
-    return this.#untilCall > call;
+  /** The first number from one on, that one included, that isn't quiet at this call. */
+  nextAwake(from: number, call: number): number {
+    const untilCall = this.#untilCall;
+    let number = from;
+    while (number < untilCall.length && untilCall[number]! > call) number++;
+    return number;
   }
 
-  /** It is until this call, unless it is woken; infinite: until it is woken. */
-  until(call: number): void {
-    this.#untilCall = call;
+  /** A thing is quiet until this call, unless it is woken; infinite: until it is woken. */
+  until(number: number, call: number): void {
+    if (number >= this.#untilCall.length) {
+      const longer = new Float64Array(2 * number);
+      longer.set(this.#untilCall);
+      this.#untilCall = longer;
+    }
+    this.#untilCall[number] = call;
   }
 
-  /** Forgets that it is. */
-  wake(): void {
-    this.#untilCall = 0;
+  /** Forgets that a thing is. */
+  wake(number: number): void {
+    if (number < this.#untilCall.length) this.#untilCall[number] = 0;
+  }
+
+  /** Forgets that any is. */
+  wakeAll(): void {
+    this.#untilCall.fill(0);
   }
 }
 
@@ -49,12 +65,12 @@ export interface Bearer {
   wanted: number;
   /** Names of which it is the newest bearer. */
   names: number;
-  /** How long it is known to be worth carrying: a newer bearer of one of its names wakes it. */
-  readonly quiet: Quiet;
   /** Whether it reports an error that nothing has answered yet, or one whose call has succeeded since: nobody misses that. */
   error?: "open" | "over";
-  /** The step that it belongs to. */
-  step?: Step;
+  /** Number of the result that it is, if it may be elided. */
+  result?: number;
+  /** Number of the step that it belongs to. */
+  step?: number;
 }
 
 /** A result that may be elided, as far as it alone tells. */
@@ -74,8 +90,6 @@ export interface Result {
 export interface Step {
   readonly from: number;
   readonly to: number;
-  /** How long it is known to be worth carrying: a newer bearer of a name of its messages wakes it. */
-  readonly quiet: Quiet;
 }
 
 /** How results are judged. */
@@ -99,6 +113,9 @@ export class Standings {
   /** Number of the next call. */
   call = 1;
   readonly results: Result[] = [];
+  /** Which results and which steps are known to be worth carrying: a newer bearer of a name of theirs wakes them. */
+  readonly quietResults: Quiet = new Quiet();
+  readonly quietSteps: Quiet = new Quiet();
   /** Of these, those that a layout of this version may show. */
   #shown: Result[] = [];
   #shownBy: number | undefined;
@@ -142,7 +159,7 @@ export class Standings {
 
   /** Forgets that a message is known to be worth carrying: what is shown of it has changed. */
   wake(at: number): void {
-    wake(this.bearers[at]!);
+    this.#wake(this.bearers[at]!);
   }
 
   /** The results that a layout may show: of those that have left it tells itself when it lays out everything anew. */
@@ -155,7 +172,8 @@ export class Standings {
 
   /** Forgets what is known to be worth carrying. */
   wakeAll(): void {
-    for (const bearer of this.bearers) wake(bearer);
+    this.quietResults.wakeAll();
+    this.quietSteps.wakeAll();
   }
 
   /** Takes note that the newest message refers to one in front of it. */
@@ -200,8 +218,12 @@ export class Standings {
     if (role === "user") {
       if (this.#answered) {
         // Files that the user named weigh as much in the active turn alone.
-        for (const bearer of this.bearers.slice(this.activeStart)) if (bearer.fileText) wake(bearer);
+        for (const bearer of this.bearers.slice(this.activeStart)) {
+          if (bearer.fileText) this.#wake(bearer);
+        }
         this.turnStarts.push(at);
+        // What may leave as steps of an old turn is more from now on.
+        this.quietSteps.wakeAll();
       }
       for (const name of fileNamesIn(contentText(message.content))) this.#named.add(name);
     }
@@ -225,20 +247,19 @@ export class Standings {
       came: call,
       wanted: call,
       names: facts.names.size,
-      quiet: new Quiet(),
     };
     for (const name of facts.names) {
       const before = this.#names.get(name);
       this.#names.set(name, bearer);
       if (!before) continue;
       before.names--;
-      wake(before);
+      this.#wake(before);
     }
     for (const file of files) {
       const showing = this.#showing.get(file);
       if (edits) {
         this.#edited.set(file, call);
-        showing?.forEach(wake);
+        showing?.forEach((one) => this.#wake(one));
       }
       if (showing) showing.push(bearer);
       else this.#showing.set(file, [bearer]);
@@ -266,8 +287,7 @@ export class Standings {
     if (message.keep) this.#open = { ...this.#open, stays: true };
     const { from, calls, stays } = this.#open;
     if (stays || at - this.#open.at !== calls) return;
-    const step: Step = { from, to: at + 1, quiet: new Quiet() };
-    this.steps.push(step);
+    const step = this.steps.push({ from, to: at + 1 }) - 1;
     for (const bearer of this.bearers.slice(from)) bearer.step = step;
   }
 
@@ -280,9 +300,9 @@ export class Standings {
     const text = resultText(message);
     if (text === undefined || parsePlaceholder(text.split("\n", 1)[0] ?? "")) return;
     const result = { at, message, tool, recalled };
-    this.results.push(result);
-    this.#shown.push(result);
     const bearer = this.bearers[at]!;
+    bearer.result = this.results.push(result) - 1;
+    this.#shown.push(result);
     const sameCall = `${tool} ${input}`;
     const errors = this.#errors.get(sameCall) ?? [];
     if (message.failed ?? isError(message, at)) {
@@ -293,9 +313,14 @@ export class Standings {
     // Calls made at once don't answer one another.
     for (const error of errors.filter(({ came }) => came < this.call)) {
       error.error = "over";
-      wake(error);
+      this.#wake(error);
     }
     if (errors.length > 0) this.#errors.set(sameCall, errors.filter(({ error }) => error === "open"));
+  }
+
+  #wake({ result, step }: Bearer): void {
+    if (result !== undefined) this.quietResults.wake(result);
+    if (step !== undefined) this.quietSteps.wake(step);
   }
 
   /** Whether what a tool answers never leaves. */
@@ -303,11 +328,6 @@ export class Standings {
     const { tools } = this.#options;
     return traitsOf(tool, { ...(tools && { tools }) }).stance === "keep";
   }
-}
-
-function wake(bearer: Bearer): void {
-  bearer.quiet.wake();
-  bearer.step?.quiet.wake();
 }
 
 /** What a message says of itself, as far as a retention rule asks. */
