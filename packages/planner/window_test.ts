@@ -4,9 +4,11 @@ import {
   assertGreater,
   assertLess,
   assertLessOrEqual,
+  assertMatch,
   assertRejects,
+  assertStrictEquals,
 } from "@std/assert";
-import { type AssistantMessage, estimateTokens, type Message } from "@tare/messages";
+import { type AssistantMessage, contentText, estimateTokens, type Message } from "@tare/messages";
 import {
   plannerSession,
   PrefixCache,
@@ -186,6 +188,46 @@ async function overflowing(
   assertLessOrEqual(longest, windowTokens);
   return { rewritten, share: cost / whole };
 }
+
+Deno.test("view() cuts new results that say themselves what they referred to, once that has left a full window", async () => {
+  const text = Array.from({ length: 200 }, (_, at) => `const some${at} = other.method${at}(argument${at});`);
+  const read = (id: string) => ({
+    id,
+    type: "function" as const,
+    function: { name: "read_file", arguments: `{"path":"${id}.ts"}` },
+  });
+  const result = (id: string, content: string): Message => ({ role: "tool", tool_call_id: id, content });
+  // So much that a window might not hold it, and so much that it surely doesn't.
+  for (const signs of [3_200, 4_000]) {
+    const planned = session({ windowTokens: 10_000 });
+    const first: Message[] = [
+      { role: "user", content: "Read them." },
+      { role: "assistant", tool_calls: [read("a")] },
+      result("a", text.join("\n")),
+    ];
+    for (const messages of [first.slice(0, 1), first]) {
+      const { promptTokens } = await planned.view({ messages, tools }, { nowMs: 0, recall: true });
+      planned.sent({ promptTokens, cachedTokens: 0, outputTokens: 1 });
+    }
+    // Both say what the first says, and more in signs that nobody has counted yet.
+    const more = [...text, "字".repeat(signs)].join("\n");
+    const messages: Message[] = [
+      ...first,
+      { role: "assistant", tool_calls: [read("b"), read("c")] },
+      result("b", more),
+      result("c", more),
+    ];
+    const cut = await planned.view({ messages, tools }, { nowMs: 0, recall: true });
+    const [old, ...others] = cut.messages.filter(({ role }) => role === "tool")
+      .map(({ content }) => contentText(content));
+    assertMatch(old!, /^\[elided: read_file result, /);
+    for (const one of others) assertMatch(one, /^const some0 .*\n\[elided: middle of read_file result, /s);
+    const { state } = planned;
+    const again = await planned.view({ messages, tools }, { nowMs: 0, recall: true });
+    assertStrictEquals(planned.state, state);
+    assertEquals([again.messages, again.rewrites], [cut.messages, []]);
+  }
+});
 
 Deno.test("view() doesn't rewrite a full window twice in a row for the same room", async () => {
   for (const said of [0, 0.5, 0.7, 0.8, 0.84]) {

@@ -157,7 +157,7 @@ class Rewriting {
       if (this.#isOver()) await this.#makeSpace(true);
       if (this.#overflows()) await this.#dropSteps();
       // What wasn't worth leaving may be of the shorter prompt.
-    } while (this.#made.length > made && this.#prompt.promptTokens < promptTokens);
+    } while (this.#made.length > made && (this.#prompt.promptTokens < promptTokens || this.#isOver()));
     const { size, situation: { windowUse, windowTokens } } = this.#prompt;
     const staysFull = this.#options.relievesWindow && size.tokens > WINDOW_SHARE * windowTokens;
     this.#tellFull(staysFull && !this.#failed);
@@ -282,7 +282,8 @@ class Rewriting {
       }
       this.#isBought = true;
       this.#lookAgain();
-      if (this.#prompt.promptTokens >= promptTokens) return;
+      // Where what referred to an old result says it itself from now on, less leaves than comes.
+      if (old.length === 0 && this.#prompt.promptTokens >= promptTokens) return;
     }
   }
 
