@@ -24,7 +24,7 @@ import { halfOf } from "./bench/economy/half_of.ts";
 import { type EconomyRow, measureEconomy } from "./bench/economy/measure_economy.ts";
 import { plot } from "./bench/economy/plot.ts";
 import { POLICIES, policyNamed } from "./bench/economy/policies/policies.ts";
-import type { NamesShown } from "./bench/economy/sight.ts";
+import type { NamesShown } from "@tare/simulator/economy";
 import { formatTable } from "./bench/format_table.ts";
 import { type Data, loadData } from "./bench/economy/load_data.ts";
 import { generateWorkload } from "./bench/economy/workload.ts";
