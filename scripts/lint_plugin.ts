@@ -109,6 +109,8 @@ export const PROVIDER_PLACES: readonly string[] = [
   "planner/providers.ts",
   "planner/agents.ts",
   "simulator/economy/assumptions.ts",
+  // Where agents keep their logs.
+  "app/history/",
   "wire/",
   "loop/openai/",
   "loop/anthropic/",
