@@ -20,11 +20,12 @@
 import { parseArgs } from "node:util";
 import { loadTokenizer } from "@tare/messages/tiktoken";
 import { profileNamed } from "@tare/planner";
+import { ProgressBar } from "../packages/app/terminal/progress_bar.ts";
 import { halfOf } from "./bench/economy/half_of.ts";
 import { type EconomyRow, measureEconomy } from "./bench/economy/measure_economy.ts";
 import { plot } from "./bench/economy/plot.ts";
 import { POLICIES, policyNamed } from "./bench/economy/policies/policies.ts";
-import type { NamesShown } from "./bench/economy/sight.ts";
+import type { NamesShown } from "@tare/simulator/economy";
 import { formatTable } from "./bench/format_table.ts";
 import { type Data, loadData } from "./bench/economy/load_data.ts";
 import { generateWorkload } from "./bench/economy/workload.ts";
@@ -75,7 +76,7 @@ export async function benchEconomy(args: readonly string[], { names, named }: Ch
       bare: values.bare,
       namesShown,
       byLength: values["by-length"],
-      onSession: bar.step,
+      onSession: () => bar.step(),
       ...window,
     });
     bar.clear();
@@ -160,35 +161,6 @@ function cells(row: EconomyRow): string[] {
     String(row.epochs),
     percent(row.refused),
   ];
-}
-
-const BAR_WIDTH = 40;
-
-/** A progress bar on standard error, if that is a terminal; otherwise nothing is drawn. */
-class ProgressBar {
-  readonly #total: number;
-  readonly #visible = Deno.stderr.isTerminal();
-  #done = 0;
-
-  constructor(total: number) {
-    this.#total = total;
-  }
-
-  readonly step = (): void => {
-    this.#done++;
-    const share = Math.min(1, this.#done / this.#total);
-    const filled = Math.round(BAR_WIDTH * share);
-    this.#draw(`\r[${"#".repeat(filled)}${" ".repeat(BAR_WIDTH - filled)}] ${this.#done}/${this.#total}`);
-  };
-
-  /** Wipes the bar away. */
-  clear(): void {
-    this.#draw("\r\x1b[K");
-  }
-
-  #draw(text: string): void {
-    if (this.#visible) Deno.stderr.writeSync(new TextEncoder().encode(text));
-  }
 }
 
 if (import.meta.main) {

@@ -16,7 +16,7 @@ import { parseArgs } from "node:util";
 import { loadTokenizer } from "@tare/messages/tiktoken";
 import { halfOf } from "./bench/economy/half_of.ts";
 import { loadData } from "./bench/economy/load_data.ts";
-import type { Recording } from "./bench/economy/recording.ts";
+import type { Recording } from "@tare/simulator/economy";
 import { formatTable } from "./bench/format_table.ts";
 import { measureWarmth, type WarmthRow } from "./bench/warmth/measure_warmth.ts";
 

@@ -17,7 +17,7 @@ export const PACKAGE_TABLE: Readonly<Record<string, readonly string[]>> = {
   loop: ["messages", "prune", "wire"],
   conversation: ["messages", "prune", "planner"],
   gateway: ["messages", "prune", "planner", "wire", "conversation"],
-  simulator: ["messages", "prune", "planner", "wire"],
+  simulator: ["messages", "context", "prune", "planner", "wire"],
   server: ["messages", "context", "prune", "schemas", "planner", "wire", "loop", "conversation", "gateway"],
   page: ["messages", "loop", "conversation", "server"],
   app: [
@@ -108,6 +108,9 @@ const PROTOCOL_EXCEPTIONS: readonly string[] = [
 export const PROVIDER_PLACES: readonly string[] = [
   "planner/providers.ts",
   "planner/agents.ts",
+  "simulator/economy/assumptions.ts",
+  // Where agents keep their logs.
+  "app/history/",
   "wire/",
   "loop/openai/",
   "loop/anthropic/",

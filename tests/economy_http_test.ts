@@ -8,9 +8,7 @@ import { type LedgerEntry, profileNamed } from "@tare/planner";
 import { agentHandler, ALLOW_EVERYTHING } from "@tare/server";
 import { replay as replayModel, simulator } from "@tare/simulator";
 import { memoryStore } from "@tare/conversation";
-import { plannerPolicy } from "../scripts/bench/economy/policies/planner_policy.ts";
-import type { Recording } from "../scripts/bench/economy/recording.ts";
-import { play } from "../scripts/bench/economy/play.ts";
+import { plannerPolicy, play, type Recording } from "@tare/simulator/economy";
 import { generateWorkload, withHugeResult } from "../scripts/bench/economy/workload.ts";
 
 const profile = profileNamed("openai");

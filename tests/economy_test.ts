@@ -2,18 +2,23 @@ import { assert, assertAlmostEquals, assertEquals, assertStringIncludes, assertT
 import { estimateTokens, type Message, type ToolDefinition } from "@tare/messages";
 import { type Profile, profileNamed, promptCost } from "@tare/planner";
 import { applyElisions } from "@tare/prune";
-import { compaction } from "../scripts/bench/economy/policies/compaction.ts";
-import { resend } from "../scripts/bench/economy/policies/fixed_policies.ts";
+import {
+  type CallPolicy,
+  compaction,
+  type MakePolicy,
+  play,
+  readRecording,
+  type Recording,
+  repair,
+  REPAIR_TOKENS,
+  resend,
+} from "@tare/simulator/economy";
 import { halfOf } from "../scripts/bench/economy/half_of.ts";
 import { measureEconomy } from "../scripts/bench/economy/measure_economy.ts";
 import { optimum } from "../scripts/bench/economy/policies/optimum.ts";
-import { play } from "../scripts/bench/economy/play.ts";
 import { plot } from "../scripts/bench/economy/plot.ts";
 import { POLICIES } from "../scripts/bench/economy/policies/policies.ts";
-import type { MakePolicy, Policy } from "../scripts/bench/economy/policies/policy.ts";
-import { repair, REPAIR_TOKENS } from "../scripts/bench/economy/repair.ts";
 import { loadData } from "../scripts/bench/economy/load_data.ts";
-import { readRecording, type Recording } from "../scripts/bench/economy/recording.ts";
 import { generateWorkload, withHugeResult } from "../scripts/bench/economy/workload.ts";
 
 const countTokens = estimateTokens;
@@ -94,7 +99,7 @@ const PLAY = {
 };
 
 /** Shows only the newest message. */
-function forgetful(): Policy {
+function forgetful(): CallPolicy {
   return { view: ({ messages, tools }) => ({ messages: messages.slice(-1), tools }) };
 }
 
@@ -323,7 +328,7 @@ Deno.test("optimum() is the cheapest of all choices of calls, and what replaying
       const costAt = async (times: ReadonlySet<number>) => {
         let call = -1;
         let gone = 0;
-        const policy: Policy = {
+        const policy: CallPolicy = {
           view({ messages, tools }) {
             call++;
             if (times.has(call)) gone = removable.filter(({ from }) => from <= call).length;

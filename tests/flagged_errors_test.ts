@@ -3,8 +3,7 @@ import { contentText, type Message } from "@tare/messages";
 import { loadTokenizer } from "@tare/messages/tiktoken";
 import { profileNamed } from "@tare/planner";
 import { loadData } from "../scripts/bench/economy/load_data.ts";
-import { play } from "../scripts/bench/economy/play.ts";
-import { plannerPolicy } from "../scripts/bench/economy/policies/planner_policy.ts";
+import { plannerPolicy, play } from "@tare/simulator/economy";
 import { RECORDED } from "./recorded_sessions.ts";
 
 /** Position of the first message of the turn before the one that is being worked on; from there on no step leaves. */

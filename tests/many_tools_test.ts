@@ -4,7 +4,7 @@ import type { ModelRequest, ToolDefinition } from "@tare/messages";
 import { loadTokenizer } from "@tare/messages/tiktoken";
 import { type Profile, PROFILES } from "@tare/planner";
 import { inventedTools } from "../scripts/bench/many_tools/invented_tools.ts";
-import type { Recording } from "../scripts/bench/economy/recording.ts";
+import type { Recording } from "@tare/simulator/economy";
 import { generateWorkload } from "../scripts/bench/economy/workload.ts";
 import { playOwnTools } from "../scripts/bench/many_tools/own_tools.ts";
 import { OFFERINGS, playTools } from "../scripts/bench/many_tools/play_tools.ts";

@@ -3,7 +3,7 @@ import { type CountTokens, sampledCount } from "@tare/messages";
 import { loadTokenizer } from "@tare/messages/tiktoken";
 import { plannerSession, PrefixCache, profileNamed, promptCost, promptUnits } from "@tare/planner";
 import { memoryArchive } from "@tare/prune";
-import type { Recording } from "../scripts/bench/economy/recording.ts";
+import type { Recording } from "@tare/simulator/economy";
 import { generateWorkload } from "../scripts/bench/economy/workload.ts";
 
 const profile = profileNamed("openai");

@@ -7,3 +7,8 @@ export function inDigits(value: number): string {
 export function inDigitsOf(value: number, word: string): string {
   return `${inDigits(value)} ${word}${value === 1 ? "" : "s"}`;
 }
+
+/** Dollars, small ones more exactly. */
+export function dollars(usd: number): string {
+  return usd === 0 ? "0" : usd < 0.01 ? usd.toFixed(4) : usd.toFixed(2);
+}

@@ -15,8 +15,9 @@ import {
   type Sums,
 } from "@tare/conversation/report";
 import { agentClient, serverAddress } from "./agent_client.ts";
-import { inDigits, inDigitsOf } from "./in_digits.ts";
+import { dollars, inDigits, inDigitsOf } from "./in_digits.ts";
 import { shownJson, shownText } from "./terminal/shown_text.ts";
+import { short, table } from "./terminal/table.ts";
 
 const HELP = `Says what model calls have cost, and what for:
 
@@ -53,14 +54,7 @@ Keeping warm: requests that kept the cache from expiring while nothing was asked
 const UNITS =
   "A token unit is the price of one input token that isn't in the cache; replies aren't among them.";
 
-/** Longest name in a table, in UTF-16 code units. */
-const NAME_CHARS = 48;
-
 type Cost = Pick<Sums, "usd" | "tokenUnits" | "unpricedCalls">;
-
-function dollars(usd: number): string {
-  return usd === 0 ? "0" : usd < 0.01 ? usd.toFixed(4) : usd.toFixed(2);
-}
 
 /** Dollars in a table: what nobody knows the price of isn't free. */
 function dollarsOf({ usd, unpricedCalls }: Pick<Cost, "usd" | "unpricedCalls">): string {
@@ -75,20 +69,6 @@ function inWords({ usd, tokenUnits, unpricedCalls }: Cost): string {
     ? inDigitsOf(tokenUnits, "token unit")
     : `$${dollars(usd)} (${inDigitsOf(tokenUnits, "token unit")})`;
   return cost + without;
-}
-
-/** A name that isn't longer than most. */
-function short(name: string): string {
-  return name.length > NAME_CHARS ? `${name.slice(0, NAME_CHARS - 1)}…` : name;
-}
-
-/** A table, the first column of names, the others of numbers. */
-function table(heads: readonly string[], rows: readonly (readonly string[])[]): string {
-  const all = [heads, ...rows];
-  const widths = heads.map((_, at) => Math.max(...all.map((row) => row[at]?.length ?? 0)));
-  return all.map((row) =>
-    row.map((cell, at) => at === 0 ? cell.padEnd(widths[0]!) : cell.padStart(widths[at]!)).join("  ")
-  ).join("\n");
 }
 
 /** What rows cost and what for: in dollars, or in token units if no call of all has a price. */

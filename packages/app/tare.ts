@@ -22,6 +22,7 @@ const COMMANDS = [
   "demo",
   "spend",
   "doctor",
+  "history",
   "export",
   "import",
   "backup",

@@ -37,7 +37,20 @@ export { compactionOf } from "./agents.ts";
 export { type Came, type SaidCounts, type SaidOutcome, SaidProof, type SaidRecord } from "./arrival/proof.ts";
 export { isSummary, type Summarise, type SummaryRequest } from "./edits/make_summary.ts";
 export { fittingPins, makePin, type NewPin, type Pin, withoutPin, withPin } from "./edits/pin.ts";
-export type { Idle, Ping } from "./clock/clock.ts";
+export {
+  type AfterPing,
+  afterPing,
+  type AfterRequest,
+  afterRequest,
+  type ClockOptions,
+  type ClockState,
+  type Idle,
+  NEW_CLOCK,
+  nextPing,
+  type Ping,
+  type PingMade,
+  type RequestMade,
+} from "./clock/clock.ts";
 export { observeUpgrade, UNTRIED, type UpgradeEvidence, type UpgradeTrial } from "./clock/upgrade.ts";
 export type { History } from "./edits/view.ts";
 export {
@@ -53,7 +66,7 @@ export {
 } from "./ledger/ledger.ts";
 export type { Quote } from "./rule/quote.ts";
 export { KEEP_WANTED, type Retention } from "./retention/find_removals.ts";
-export { worthDeferring } from "./rule/decide.ts";
+export { WINDOW_SHARE, worthDeferring } from "./rule/decide.ts";
 export {
   type ForkableSession,
   type Mechanisms,

@@ -1,5 +1,5 @@
 import { type ModelMessage, pruneMessages } from "ai";
-import type { MakePolicy } from "../bench/economy/policies/policy.ts";
+import type { MakePolicy } from "@tare/simulator/economy";
 import { fromModelPrompt, toModelPrompt } from "./model_prompt.ts";
 
 /** How messages are pruned, and at which calls. */

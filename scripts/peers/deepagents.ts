@@ -2,7 +2,7 @@ import { ContextOverflowError } from "@langchain/core/errors";
 import type { BaseMessage } from "@langchain/core/messages";
 import { countRequestTokens } from "@tare/messages";
 import { createSummarizationMiddleware } from "deepagents";
-import type { MakePolicy } from "../bench/economy/policies/policy.ts";
+import type { MakePolicy } from "@tare/simulator/economy";
 import { fromLangChain } from "./langchain_messages.ts";
 import { call, State } from "./langchain_state.ts";
 import { Summariser, type SummaryCall } from "./summariser.ts";

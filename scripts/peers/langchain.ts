@@ -7,7 +7,7 @@ import {
   contextEditingMiddleware,
   summarizationMiddleware,
 } from "langchain";
-import type { MakePolicy, PolicyOptions } from "../bench/economy/policies/policy.ts";
+import type { MakePolicy, CallPolicyOptions } from "@tare/simulator/economy";
 import { fromLangChain } from "./langchain_messages.ts";
 import { call, State } from "./langchain_state.ts";
 import { Summariser, type SummaryCall } from "./summariser.ts";
@@ -70,7 +70,7 @@ type Trimming = Pick<
 
 /** `trimMessages` before each call, so that the prompt takes nine tenths of the window at most. */
 export function trimming(settings: Trimming): MakePolicy {
-  return ({ windowTokens, countTokens }: PolicyOptions) => {
+  return ({ windowTokens, countTokens }: CallPolicyOptions) => {
     const state = new State({ withSystem: true });
     const tokens = new Map<string | undefined, number>();
     let shown: readonly BaseMessage[] = [];

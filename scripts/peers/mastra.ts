@@ -1,7 +1,7 @@
 import { TripWire } from "@mastra/core/agent";
 import { TokenLimiterProcessor, ToolCallFilter } from "@mastra/core/processors";
 import type { ModelMessage } from "ai";
-import type { MakePolicy } from "../bench/economy/policies/policy.ts";
+import type { MakePolicy } from "@tare/simulator/economy";
 import { fromModelPrompt, toModelPrompt } from "./model_prompt.ts";
 
 /** As much of a processor as is used here. */

@@ -1,5 +1,5 @@
 import { policyNamed } from "../bench/economy/policies/policies.ts";
-import type { MakePolicy } from "../bench/economy/policies/policy.ts";
+import type { MakePolicy } from "@tare/simulator/economy";
 import { pruning } from "./ai_sdk.ts";
 import { deepAgents } from "./deepagents.ts";
 import { clearing, summarising, trimming } from "./langchain.ts";

@@ -10,7 +10,7 @@ import {
 } from "@earendil-works/pi-agent-core";
 import { fauxAssistantMessage, registerFauxProvider } from "@earendil-works/pi-ai";
 import { countRequestTokens, type Message } from "@tare/messages";
-import type { MakePolicy } from "../bench/economy/policies/policy.ts";
+import type { MakePolicy } from "@tare/simulator/economy";
 import { fromPi, toPi } from "./pi_messages.ts";
 import { Summariser, type SummaryCall } from "./summariser.ts";
 

@@ -16,7 +16,7 @@ import {
 } from "@strands-agents/sdk";
 import { countRequestTokens, type Message } from "@tare/messages";
 import { RECALL_TOOL } from "@tare/prune";
-import type { MakePolicy } from "../bench/economy/policies/policy.ts";
+import type { MakePolicy } from "@tare/simulator/economy";
 import { fromStrands, textOf, toStrands } from "./strands_messages.ts";
 import { Summariser, type SummaryCall } from "./summariser.ts";
 

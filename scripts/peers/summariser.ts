@@ -1,5 +1,5 @@
 import type { CountTokens, Message } from "@tare/messages";
-import type { PolicyView } from "../bench/economy/policies/policy.ts";
+import type { PolicyView } from "@tare/simulator/economy";
 
 /** Tokens of the summary that each compaction gets. */
 export const SUMMARY_TOKENS = 1_000;

@@ -1,9 +1,7 @@
 import type { CountTokens, ToolDefinition } from "@tare/messages";
 import type { Profile } from "@tare/planner";
 import { RECALL_TOOL } from "@tare/prune";
-import { play, type Played } from "../../scripts/bench/economy/play.ts";
-import { plannerPolicy } from "../../scripts/bench/economy/policies/planner_policy.ts";
-import type { Recording } from "../../scripts/bench/economy/recording.ts";
+import { plannerPolicy, play, type Played, type Recording } from "@tare/simulator/economy";
 import type { SimulatedCall } from "@tare/simulator";
 
 /** The window that gateway and benchmark go by. */

@@ -4,7 +4,7 @@ import { profileNamed } from "@tare/planner";
 import { replay as replayModel } from "@tare/simulator";
 import { MESSAGES_PROTOCOL } from "@tare/wire";
 import { loadData } from "../../scripts/bench/economy/load_data.ts";
-import type { Recording } from "../../scripts/bench/economy/recording.ts";
+import type { Recording } from "@tare/simulator/economy";
 import { generateWorkload } from "../../scripts/bench/economy/workload.ts";
 import { startGateway } from "./gateway.ts";
 import { predict } from "./predict.ts";

@@ -3,7 +3,7 @@ import type { CountTokens } from "@tare/messages";
 import { PrefixCache, type Profile, profileNamed, promptUnits } from "@tare/planner";
 import { replay as replayModel, type SimulatedCall } from "@tare/simulator";
 import { loadData } from "../../scripts/bench/economy/load_data.ts";
-import type { Recording } from "../../scripts/bench/economy/recording.ts";
+import type { Recording } from "@tare/simulator/economy";
 import { generateWorkload } from "../../scripts/bench/economy/workload.ts";
 import { startGateway } from "./gateway.ts";
 import { predict, type PredictedCall } from "./predict.ts";

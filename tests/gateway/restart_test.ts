@@ -17,7 +17,7 @@ import {
   RESPONSES,
 } from "../../packages/gateway/kept/dialects_fixture_test.ts";
 import { loadData } from "../../scripts/bench/economy/load_data.ts";
-import type { Recording } from "../../scripts/bench/economy/recording.ts";
+import type { Recording } from "@tare/simulator/economy";
 import { generateWorkload } from "../../scripts/bench/economy/workload.ts";
 import {
   chatBody,

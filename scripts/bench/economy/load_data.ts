@@ -1,5 +1,5 @@
 import { basename, join } from "@std/path";
-import { readRecording, type Recording } from "./recording.ts";
+import { readRecording, type Recording } from "@tare/simulator/economy";
 
 /** Recorded sessions of one source. */
 export interface Data {

@@ -1,11 +1,16 @@
 import type { CountTokens } from "@tare/messages";
-import type { Profile } from "@tare/planner";
-import { WINDOW_SHARE } from "../../../packages/planner/rule/decide.ts";
+import { type Profile, WINDOW_SHARE } from "@tare/planner";
 import type { Data } from "./load_data.ts";
-import type { Recording } from "./recording.ts";
-import { play, type Played } from "./play.ts";
+import {
+  type NamesShown,
+  pairCost,
+  type Played,
+  type PlayedPair,
+  playPair,
+  type Recording,
+  windowFor,
+} from "@tare/simulator/economy";
 import { policyNamed } from "./policies/policies.ts";
-import type { NamesShown } from "./sight.ts";
 
 /** How a policy does on some sessions at one provider. Costs and tokens are relative to resending everything. */
 export interface EconomyRow {
@@ -61,33 +66,8 @@ export interface MeasureOptions {
   readonly onSession?: () => void;
 }
 
-/**
- * The models' windows, in tokens, that the benchmark assumes: what a prompt and its answer may take. A local server's
- * is a matter of its memory; it is taken to be large enough for every recorded session.
- */
-const WINDOWS: Readonly<Record<string, number>> = {
-  openai: 272_000,
-  "openai-24h": 272_000,
-  "openai-5.6": 272_000,
-  deepseek: 128_000,
-  gemini: 1_000_000,
-  local: 1_000_000,
-};
-const DEFAULT_WINDOW = 200_000;
-
-/** The window that is assumed at a provider, in tokens. */
-export function windowFor({ name }: Pick<Profile, "name">): number {
-  return WINDOWS[name] ?? DEFAULT_WINDOW;
-}
-
 /** Most calls of the sessions in each row by length. */
 const LENGTHS = [25, 60, 120, Infinity];
-
-/** A session under a policy: with repairs and, to see what forgetting alone saves, without. */
-interface Pair {
-  readonly open: Played;
-  readonly closed: Played;
-}
 
 /** The sessions of one row. */
 interface Part {
@@ -123,11 +103,11 @@ export async function measureEconomy(
       ? [...lengths, ...divided, { data, has: isOf }]
       : [...lengths, { ...divided[0]!, data: divided[0] === over ? over.data : data }];
   });
-  const played = new Map<string, readonly Pair[]>([["resend", resent]]);
+  const played = new Map<string, readonly PlayedPair[]>([["resend", resent]]);
   for (const policy of policies) if (!played.has(policy)) played.set(policy, await playAll(policy));
   return parts.flatMap(({ data, has }) =>
     policies.map((policy) => {
-      const of = (pairs: readonly Pair[] = []) => pairs.filter((_, at) => has(at));
+      const of = (pairs: readonly PlayedPair[] = []) => pairs.filter((_, at) => has(at));
       return toRow({ data, profile: profile.name, policy }, of(played.get(policy)), of(resent));
     })
   );
@@ -154,15 +134,11 @@ async function playSessions(
   recordings: readonly Recording[],
   policy: string,
   { onSession, named = policyNamed, ...options }: MeasureOptions & { readonly windowTokens: number },
-): Promise<Pair[]> {
+): Promise<PlayedPair[]> {
   const { make, recall } = named(policy);
-  const pairs: Pair[] = [];
+  const pairs: PlayedPair[] = [];
   for (const recording of recordings) {
-    const open = await play(recording, make, { ...options, recall, repairs: false });
-    const closed = open.repairs === 0
-      ? open
-      : await play(recording, make, { ...options, recall, repairs: true });
-    pairs.push({ open, closed });
+    pairs.push(await playPair(recording, make, { ...options, recall }));
     onSession?.();
   }
   return pairs;
@@ -170,13 +146,14 @@ async function playSessions(
 
 function toRow(
   names: Pick<EconomyRow, "data" | "profile" | "policy">,
-  pairs: readonly Pair[],
-  resent: readonly Pair[],
+  pairs: readonly PlayedPair[],
+  resent: readonly PlayedPair[],
 ): EconomyRow {
   const open = (figure: keyof Played) => pairs.reduce((sum, pair) => sum + pair.open[figure], 0);
   const closed = (figure: keyof Played) => pairs.reduce((sum, pair) => sum + pair.closed[figure], 0);
   const resend = (figure: keyof Played) => resent.reduce((sum, pair) => sum + pair.open[figure], 0);
-  const costAt = (times: number) => (closed("cost") + times * closed("repairCost")) / resend("cost");
+  const costAt = (times: number) =>
+    pairs.reduce((sum, pair) => sum + pairCost(pair, times), 0) / resend("cost");
   const calls = open("calls");
   return {
     ...names,

@@ -1,4 +1,4 @@
-import { chart } from "../chart.ts";
+import { chart } from "../../../packages/app/history/chart.ts";
 import type { EconomyRow } from "./measure_economy.ts";
 
 /**

@@ -5,8 +5,14 @@ import {
   type Message,
   type ToolCall,
 } from "@tare/messages";
-import { partsOf, partsShownBy, wantedBy } from "./needs.ts";
-import type { RecordedCall, RecordedUsage, Recording } from "./recording.ts";
+import {
+  partsOf,
+  partsShownBy,
+  type RecordedCall,
+  type RecordedUsage,
+  type Recording,
+  wantedBy,
+} from "@tare/simulator/economy";
 
 const READS = /^(?:read|view|open|cat|grep|glob|list|ls|search|find|get)(?:$|_|\s)/i;
 const SHELLS = /^(?:bash|shell|exec_command|terminal)$/i;

@@ -1,5 +1,5 @@
 import { assertEquals } from "@std/assert";
-import { readRecording } from "./recording.ts";
+import { readRecording } from "@tare/simulator/economy";
 import { together } from "./together.ts";
 
 /** A call and its result. */

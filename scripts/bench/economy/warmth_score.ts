@@ -5,7 +5,7 @@ import {
   observeWarmth,
   priorWarmth,
 } from "../../../packages/planner/cache/predict.ts";
-import type { Recording } from "./recording.ts";
+import type { Recording } from "@tare/simulator/economy";
 
 /** A call of which the recording tells whether the previous prefix was still warm, and what was predicted before. */
 export interface ScoredCall {

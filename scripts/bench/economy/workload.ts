@@ -1,5 +1,5 @@
 import { contentText, type Message, type ToolDefinition } from "@tare/messages";
-import { readRecording, type Recording } from "./recording.ts";
+import { readRecording, type Recording } from "@tare/simulator/economy";
 import { seeded } from "../seeded.ts";
 import { pick, word } from "../words.ts";
 

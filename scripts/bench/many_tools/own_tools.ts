@@ -15,9 +15,8 @@ import { workspaceTools } from "@tare/loop/tools";
 import type { Profile } from "@tare/planner";
 import { memoryArchive } from "@tare/prune";
 import { CALL_TOOL, catalogue, compactTool, FIND_TOOLS } from "@tare/schemas";
-import { play } from "../economy/play.ts";
+import { play, type RecordedCall, type RecordedUsage, type Recording } from "@tare/simulator/economy";
 import { policyNamed } from "../economy/policies/policies.ts";
-import type { RecordedCall, RecordedUsage, Recording } from "../economy/recording.ts";
 
 /** The tools that recorded agents call least, and what those agents call them. */
 const SELDOM: Readonly<Record<string, RegExp>> = {

@@ -1,13 +1,17 @@
 import type { CountTokens } from "@tare/messages";
 import { type Profile, profileNamed } from "@tare/planner";
 import type { Data } from "../economy/load_data.ts";
-import { play } from "../economy/play.ts";
-import { plannerPolicy } from "../economy/policies/planner_policy.ts";
+import {
+  ClientTrial,
+  plannerPolicy,
+  play,
+  playSession,
+  type Recording,
+  timedSession,
+  type WarmOptions,
+} from "@tare/simulator/economy";
 import { POLICIES } from "../economy/policies/policies.ts";
-import type { Recording } from "../economy/recording.ts";
-import { playSession, type WarmOptions } from "./play_session.ts";
-import { RULES, Trial } from "./rules.ts";
-import { timedSession } from "./timed_session.ts";
+import { RULES } from "./rules.ts";
 
 /** What a way of keeping sessions warm comes to. Costs are relative to those of the same sessions when nothing is kept warm. */
 export interface WarmthRow {
@@ -119,7 +123,7 @@ function plannedRules({ countTokens, tellsEnd }: WarmthOptions): NamedRule[] {
   ) => ({
     rule,
     make: (): PlayRule => {
-      const warmth = warms && { trial: warms.upgrades ? new Trial() : undefined };
+      const warmth = warms && { trial: warms.upgrades ? new ClientTrial() : undefined };
       return (recording) =>
         play(recording, (given) => plannerPolicy(given, warmth ? { warmth } : {}), {
           ...{ profile: PROFILE, windowTokens: WINDOW_TOKENS, countTokens, recall: true, repairs: false },

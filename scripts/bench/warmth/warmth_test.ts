@@ -2,12 +2,9 @@ import { assertAlmostEquals, assertEquals } from "@std/assert";
 import { estimateTokens } from "@tare/messages";
 import { profileNamed, type PromptUnit } from "@tare/planner";
 import type { PingMade } from "../../../packages/planner/clock/clock.ts";
-import { readRecording } from "../economy/recording.ts";
-import { HourCache, type Marks } from "./hour_cache.ts";
+import { HourCache, type Marks, playSession, readRecording, timedSession } from "@tare/simulator/economy";
 import { measureWarmth } from "./measure_warmth.ts";
-import { playSession } from "./play_session.ts";
 import { RULES } from "./rules.ts";
-import { timedSession } from "./timed_session.ts";
 
 const PROFILE = profileNamed("anthropic-5m");
 

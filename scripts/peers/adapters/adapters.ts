@@ -6,7 +6,7 @@ import { type AgentsModel, openAiAgentsAdapter } from "@tare/adapters/openai-age
 import type { Message, ToolDefinition, Usage } from "@tare/messages";
 import { memoryArchive } from "@tare/prune";
 import type { ModelMessage } from "ai";
-import type { MakePolicy, PolicyOptions, PolicyView } from "../../bench/economy/policies/policy.ts";
+import type { MakePolicy, CallPolicyOptions, PolicyView } from "@tare/simulator/economy";
 import { fromItems, type Item, toItems } from "./agents_items.ts";
 import { fromLangChain } from "../langchain_messages.ts";
 import { State } from "../langchain_state.ts";
@@ -120,7 +120,7 @@ type MakeCall = (turn: Turn, ask: (view: PolicyView) => Promise<Usage>) => Promi
 function adapted(
   begin: (options: Parameters<typeof aiSdkAdapter>[0]) => MakeCall,
 ): MakePolicy {
-  return ({ profile, windowTokens, countTokens }: PolicyOptions) => {
+  return ({ profile, windowTokens, countTokens }: CallPolicyOptions) => {
     let nowMs = 0;
     let taken = 0;
     let running = Promise.resolve();

@@ -1,9 +1,7 @@
 import { assert, assertEquals } from "@std/assert";
 import { estimateTokens } from "@tare/messages";
 import { profileNamed } from "@tare/planner";
-import { play } from "../../bench/economy/play.ts";
-import { plannerPolicy } from "../../bench/economy/policies/planner_policy.ts";
-import type { MakePolicy } from "../../bench/economy/policies/policy.ts";
+import { type MakePolicy, plannerPolicy, play } from "@tare/simulator/economy";
 import { generateWorkload, withHugeResult } from "../../bench/economy/workload.ts";
 import { ADAPTERS } from "./adapters.ts";
 import { OWN_SETTINGS } from "./own_settings.ts";

@@ -5,7 +5,7 @@ import { profileNamed } from "@tare/planner";
 import { loadData } from "../../bench/economy/load_data.ts";
 import { type EconomyRow, measureEconomy } from "../../bench/economy/measure_economy.ts";
 import { policyNamed } from "../../bench/economy/policies/policies.ts";
-import type { MakePolicy } from "../../bench/economy/policies/policy.ts";
+import type { MakePolicy } from "@tare/simulator/economy";
 import { generateWorkload } from "../../bench/economy/workload.ts";
 import { formatTable } from "../../bench/format_table.ts";
 import { ADAPTERS } from "./adapters.ts";

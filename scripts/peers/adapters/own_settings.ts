@@ -1,4 +1,4 @@
-import type { MakePolicy } from "../../bench/economy/policies/policy.ts";
+import type { MakePolicy } from "@tare/simulator/economy";
 import { pruning } from "../ai_sdk.ts";
 import { clearing, summarising } from "../langchain.ts";
 import { filtering, limiting } from "../mastra.ts";

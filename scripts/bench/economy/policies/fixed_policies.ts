@@ -11,15 +11,10 @@ import {
   selectElisions,
 } from "@tare/prune";
 import { shownTools } from "@tare/schemas";
-import type { Policy, PolicyCall, PolicyOptions } from "./policy.ts";
-
-/** Sends everything. */
-export function resend(): Policy {
-  return { view: ({ messages, tools }) => ({ messages, tools }) };
-}
+import type { CallPolicy, CallPolicyOptions, PolicyCall } from "@tare/simulator/economy";
 
 /** Keeps a history of 16,000 tokens from the first follow-up call of each turn on. */
-export function toolLoop({ countTokens }: PolicyOptions): Policy {
+export function toolLoop({ countTokens }: CallPolicyOptions): CallPolicy {
   return {
     view({ messages, tools }) {
       if (!inFollowUp(messages)) return { messages, tools };
@@ -29,7 +24,7 @@ export function toolLoop({ countTokens }: PolicyOptions): Policy {
 }
 
 /** Shows each tool in full in the first call that offers it, and compact from then on. */
-export function schemasEager({ countTokens }: PolicyOptions): Policy {
+export function schemasEager({ countTokens }: CallPolicyOptions): CallPolicy {
   let exposed: ReadonlySet<number> = new Set();
   return {
     view({ messages, tools }) {
@@ -41,7 +36,7 @@ export function schemasEager({ countTokens }: PolicyOptions): Policy {
 }
 
 /** Prunes when the prompt takes 0.8 of the window, or after 24 idle hours. */
-export function underPressure(options: PolicyOptions): Policy {
+export function underPressure(options: CallPolicyOptions): CallPolicy {
   let lastUsedAtMs: number | undefined;
   return sticky(options, ({ promptTokens, messages, nowMs }) => {
     const { windowTokens } = options;
@@ -53,7 +48,7 @@ export function underPressure(options: PolicyOptions): Policy {
 }
 
 /** Clears all results but the newest `keep` whenever the prompt exceeds `triggerTokens`. */
-export function clearOver(triggerTokens: number, keep: number): (options: PolicyOptions) => Policy {
+export function clearOver(triggerTokens: number, keep: number): (options: CallPolicyOptions) => CallPolicy {
   return (options) =>
     sticky(options, ({ promptTokens, messages }) => {
       if (promptTokens <= triggerTokens) return [];
@@ -62,7 +57,7 @@ export function clearOver(triggerTokens: number, keep: number): (options: Policy
 }
 
 /** Always shows only the newest `keep` results. */
-export function maskAllBut(keep: number): (options: PolicyOptions) => Policy {
+export function maskAllBut(keep: number): (options: CallPolicyOptions) => CallPolicy {
   return clearOver(0, keep);
 }
 
@@ -70,7 +65,7 @@ export function maskAllBut(keep: number): (options: PolicyOptions) => Policy {
  * At the end of a turn spares the last two turns and the newest 40,000 tokens of older results, and elides the
  * rest if that frees more than 20,000 tokens.
  */
-export function protect40k(options: PolicyOptions): Policy {
+export function protect40k(options: CallPolicyOptions): CallPolicy {
   return sticky(options, ({ messages }) => {
     if (inFollowUp(messages)) return [];
     // The turn that just began is the third from last to go.
@@ -88,9 +83,9 @@ export function protect40k(options: PolicyOptions): Policy {
 
 /** A policy that elides what `choose` says, once and for all. */
 function sticky(
-  options: PolicyOptions,
+  options: CallPolicyOptions,
   choose: (call: PolicyCall & { readonly promptTokens: number }) => readonly ElisionCandidate[],
-): Policy {
+): CallPolicy {
   const { countTokens } = options;
   const archive = memoryArchive();
   const elisions: Elision[] = [];
@@ -106,7 +101,7 @@ function sticky(
   };
 }
 
-function selectOptions({ countTokens, windowTokens }: PolicyOptions) {
+function selectOptions({ countTokens, windowTokens }: CallPolicyOptions) {
   return { countTokens, windowTokens, recall: true };
 }
 
@@ -114,7 +109,7 @@ function selectOptions({ countTokens, windowTokens }: PolicyOptions) {
 const PLACEHOLDER_TOKENS = 35;
 
 /** Every result that a placeholder would at least halve, whatever its age and kind, oldest first. */
-function anyResult(messages: readonly Message[], { countTokens }: PolicyOptions): ElisionCandidate[] {
+function anyResult(messages: readonly Message[], { countTokens }: CallPolicyOptions): ElisionCandidate[] {
   const tools = new Map<string, string>();
   return messages.flatMap((message, index): ElisionCandidate[] => {
     for (const call of message.role === "assistant" ? message.tool_calls ?? [] : []) {

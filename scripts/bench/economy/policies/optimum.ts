@@ -1,9 +1,7 @@
 import { countRequestTokens, type CountTokens } from "@tare/messages";
-import { type Profile, promptCost } from "@tare/planner";
-import { WINDOW_SHARE } from "../../../../packages/planner/rule/decide.ts";
+import { type Profile, promptCost, WINDOW_SHARE } from "@tare/planner";
 import { applyElisions, elide, type Elision, memoryArchive, selectElisions } from "@tare/prune";
-import type { Recording } from "../recording.ts";
-import type { Policy, PolicyOptions } from "./policy.ts";
+import type { CallPolicy, CallPolicyOptions, Recording } from "@tare/simulator/economy";
 
 /** What the clairvoyant goes by, the same as `planner-age`. */
 export interface OptimumOptions {
@@ -125,7 +123,7 @@ function messageEnds({ messages, tools }: Recording, countTokens: CountTokens): 
 }
 
 /** Rewrites when {@linkcode optimum} says, whatever repairs come in between. */
-export async function clairvoyant(options: PolicyOptions): Promise<Policy> {
+export async function clairvoyant(options: CallPolicyOptions): Promise<CallPolicy> {
   const { recording } = options;
   const { rewrites, removable } = await optimum(recording, {
     ...options,

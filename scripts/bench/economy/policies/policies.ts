@@ -1,16 +1,14 @@
-import { compaction } from "./compaction.ts";
+import { compaction, type MakePolicy, resend } from "@tare/simulator/economy";
 import {
   clearOver,
   maskAllBut,
   protect40k,
-  resend,
   schemasEager,
   toolLoop,
   underPressure,
 } from "./fixed_policies.ts";
 import { clairvoyant } from "./optimum.ts";
-import { PLANNERS } from "./planner_policy.ts";
-import type { MakePolicy } from "./policy.ts";
+import { PLANNERS } from "./planners.ts";
 
 /** What the benchmark can play, by name. */
 export const POLICIES: Readonly<Record<string, MakePolicy>> = {

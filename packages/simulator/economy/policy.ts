@@ -1,7 +1,7 @@
 import type { CountTokens, Usage } from "@tare/messages";
 import type { History, Profile } from "@tare/planner";
-import type { Warmer } from "../../warmth/rules.ts";
-import type { Recording } from "../recording.ts";
+import type { Warmer } from "../warmth/warmer.ts";
+import type { Recording } from "./recording.ts";
 
 /** What a policy knows when a call is about to be made: the session up to there, and the time. */
 export interface PolicyCall extends History {
@@ -15,7 +15,7 @@ export interface PolicyView extends History {
 }
 
 /** Decides what each call of one session sends. */
-export interface Policy {
+export interface CallPolicy {
   view(call: PolicyCall): PolicyView | Promise<PolicyView>;
   /** Told what the provider reported of the view. */
   sent?(usage: Usage): void;
@@ -24,7 +24,7 @@ export interface Policy {
 }
 
 /** What a policy is handed for one session. */
-export interface PolicyOptions {
+export interface CallPolicyOptions {
   readonly profile: Profile;
   readonly windowTokens: number;
   readonly countTokens: CountTokens;
@@ -33,4 +33,9 @@ export interface PolicyOptions {
 }
 
 /** Makes a policy for one session. */
-export type MakePolicy = (options: PolicyOptions) => Policy | Promise<Policy>;
+export type MakePolicy = (options: CallPolicyOptions) => CallPolicy | Promise<CallPolicy>;
+
+/** Sends everything. */
+export function resend(): CallPolicy {
+  return { view: ({ messages, tools }) => ({ messages, tools }) };
+}

@@ -1,6 +1,5 @@
 import { countMessageTokens, countRequestTokens, type CountTokens, type Message } from "@tare/messages";
-import type { PromptUnit } from "@tare/planner";
-import type { Idle } from "../../../packages/planner/clock/clock.ts";
+import type { Idle, PromptUnit } from "@tare/planner";
 import type { Recording } from "../economy/recording.ts";
 
 /** What a recorded session waited for behind one of its calls. */

@@ -1,7 +1,7 @@
 import { groupTurns } from "@tare/context";
 import { contentText, countRequestTokens, type CountTokens, type Message } from "@tare/messages";
-import { WINDOW_SHARE } from "../../../../packages/planner/rule/decide.ts";
-import type { MakePolicy, PolicyOptions } from "./policy.ts";
+import { WINDOW_SHARE } from "@tare/planner";
+import type { CallPolicyOptions, MakePolicy } from "./policy.ts";
 
 /** Tokens of the summary that a client asks for. */
 const SUMMARY_TOKENS = 1_000;
@@ -15,7 +15,7 @@ export type SummaryCall = "cached" | "cold";
  * What the summary says isn't known; its text counts as shown nowhere.
  */
 export function compaction(summaryCall: SummaryCall): MakePolicy {
-  return ({ countTokens, windowTokens }: PolicyOptions) => {
+  return ({ countTokens, windowTokens }: CallPolicyOptions) => {
     let summaries: Message[] = [];
     let start = 0;
     let sent: readonly Message[] = [];

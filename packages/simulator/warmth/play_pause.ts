@@ -1,7 +1,6 @@
-import { type Profile, promptCost, type PromptUnit } from "@tare/planner";
-import type { Ping } from "../../../packages/planner/clock/clock.ts";
+import { type Ping, type Profile, promptCost, type PromptUnit } from "@tare/planner";
 import type { HourCache } from "./hour_cache.ts";
-import type { Warmer } from "./rules.ts";
+import type { Warmer } from "./warmer.ts";
 import type { Awaited } from "./timed_session.ts";
 
 /** A request and what came behind it. */

@@ -65,10 +65,14 @@ function ticksOf({ most, ticks }: Axis): readonly number[] {
 }
 
 function text(x: number, y: number, content: string, anchor = "start"): string {
-  const escaped = content.replaceAll("&", "&amp;").replaceAll("<", "&lt;");
-  return `<text x="${round(x)}" y="${round(y)}" text-anchor="${anchor}">${escaped}</text>`;
+  return `<text x="${round(x)}" y="${round(y)}" text-anchor="${anchor}">${escaped(content)}</text>`;
 }
 
 function round(value: number): number {
   return Math.round(10 * value) / 10;
+}
+
+/** A text as it stands in SVG and HTML. */
+export function escaped(text: string): string {
+  return text.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll('"', "&quot;");
 }

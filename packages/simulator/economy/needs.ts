@@ -1,7 +1,7 @@
 import { contentText, type Message, type ToolCall } from "@tare/messages";
 
 /** What a message shows: the lines and the names in it, those of its calls' arguments included. */
-export interface Shown {
+interface Shown {
   readonly lines: ReadonlySet<string>;
   readonly names: ReadonlySet<string>;
 }

@@ -1,6 +1,7 @@
 import { countMessageTokens, type CountTokens, type Message, type Usage } from "@tare/messages";
 import { type Profile, promptCost, type PromptUnit, promptUnits } from "@tare/planner";
 import { RECALL_TOOL } from "@tare/prune";
+import { outputPrice } from "./assumptions.ts";
 import type { Recording } from "./recording.ts";
 import { HourCache } from "../warmth/hour_cache.ts";
 import { playPause } from "../warmth/play_pause.ts";
@@ -8,26 +9,9 @@ import type { WarmOptions } from "../warmth/play_session.ts";
 import { awaitedBehind } from "../warmth/timed_session.ts";
 import { isRefused } from "./is_refused.ts";
 import { wantedBy } from "./needs.ts";
-import type { MakePolicy, Policy, PolicyView } from "./policies/policy.ts";
+import type { CallPolicy, MakePolicy, PolicyView } from "./policy.ts";
 import { repair } from "./repair.ts";
 import { type NamesShown, Sight } from "./sight.ts";
-
-/** What an output token costs, in the price of one uncached input token, by profile. */
-const OUTPUT_PRICES: Readonly<Record<string, number>> = {
-  openai: 8,
-  "openai-24h": 8,
-  "openai-5.6": 8,
-  gemini: 8,
-  deepseek: 1.5,
-};
-
-/** Anthropic's, and that of most others. */
-const DEFAULT_PRICE = 5;
-
-/** What an output token costs at a provider, in the price of one uncached input token. */
-export function outputPrice({ name }: Pick<Profile, "name">): number {
-  return OUTPUT_PRICES[name] ?? DEFAULT_PRICE;
-}
 
 /** How a session is played. */
 export interface PlayOptions {
@@ -173,7 +157,7 @@ class Desk {
   }
 
   /** Lets the policy keep the session warm behind the recorded call of this number, and says what that costs. */
-  pause({ warmer }: Policy, { at, nextMs }: { readonly at: number; readonly nextMs: number }): number {
+  pause({ warmer }: CallPolicy, { at, nextMs }: { readonly at: number; readonly nextMs: number }): number {
     const { profile, countTokens, warmth = { tellsEnd: false } } = this.#options;
     const { messages = 0 } = this.#recording.calls[at] ?? {};
     const answer = this.#recording.messages[messages];

@@ -1,5 +1,6 @@
 import type { Usage } from "@tare/messages";
-import { PrefixCache, type Profile, profileNamed, type PromptUnit } from "@tare/planner";
+import { PrefixCache, type Profile, type PromptUnit } from "@tare/planner";
+import { HOUR_PROFILE } from "../economy/assumptions.ts";
 
 /** How a request asks for its prompt to be cached. */
 export interface Marks {
@@ -16,7 +17,7 @@ export interface Marks {
  */
 export class HourCache {
   readonly #short: PrefixCache;
-  readonly #hour = new PrefixCache(profileNamed("anthropic-1h"));
+  readonly #hour = new PrefixCache(HOUR_PROFILE);
   readonly #grants: boolean;
 
   /** An empty cache. Where an hour isn't granted, what asks for it is written for five minutes, and only the bill says so. */

@@ -1,7 +1,7 @@
 import { type Profile, promptCost, type PromptUnit } from "@tare/planner";
 import { HourCache } from "./hour_cache.ts";
 import { playPause } from "./play_pause.ts";
-import type { Warmer } from "./rules.ts";
+import type { Warmer } from "./warmer.ts";
 import type { TimedSession } from "./timed_session.ts";
 
 /** What a session cost, in the price of one uncached input token. */

@@ -1,0 +1,180 @@
+import { dollars, inDigits } from "../in_digits.ts";
+import { chart, escaped } from "./chart.ts";
+import type { History } from "./read_history.ts";
+import { type PlayedHistory, type PlayedSession, sumSaved } from "./replay_history.ts";
+import { PAID_FOR, type PaidFor } from "./spent.ts";
+import {
+  headline,
+  loses,
+  nameOf,
+  PART_NAMES,
+  PART_WORDS,
+  percent,
+  REPLAY_WORDS,
+  rowsBy,
+  signed,
+  type SumsRow,
+  toldOfFaults,
+} from "./told.ts";
+
+const COLOURS: Readonly<Record<PaidFor, string>> = {
+  cacheRead: "#94a3b8",
+  new: "#334155",
+  expired: "#c2410c",
+  broken: "#f59e0b",
+  output: "#0f766e",
+};
+
+const STYLE = `:root{color-scheme:light dark}
+body{font:15px/1.5 system-ui,sans-serif;max-width:70rem;margin:2rem auto;padding:0 1rem}
+h1{font-size:1.4rem}h2{font-size:1.1rem;margin-top:2rem}
+.wide{overflow-x:auto}table{border-collapse:collapse;font-variant-numeric:tabular-nums}
+th,td{padding:.2rem .6rem;text-align:right;border-bottom:1px solid #8884;white-space:nowrap}
+th:first-child,td:first-child{text-align:left;white-space:normal;overflow-wrap:anywhere}
+.loses{color:#c2410c}svg{max-width:100%;height:auto;display:block;margin:1rem 0}
+figcaption span{margin-right:1rem}figcaption i{display:inline-block;width:.8em;height:.8em;margin-right:.3em}
+figure{margin:0}p.small{font-size:.9em}`;
+
+/** A history as a page that needs nothing beside it. */
+export function historyPage(history: History, played: PlayedHistory): string {
+  return `<!doctype html>
+<html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">
+<meta http-equiv="content-security-policy" content="default-src 'none'; style-src 'unsafe-inline'">
+<title>What agents have spent</title><style>${STYLE}</style>
+<h1>What agents have spent</h1>
+<p>${escaped(headline(history))} A subscription costs what it costs, whatever was sent.</p>
+${days(rowsBy(history, "day"))}
+<p class="small">${escaped(PART_WORDS)}</p>
+${replayed(history, played)}
+${(["agent", "model", "project", "day"] as const).map((by) => sumsTable(history, by)).join("\n")}
+${toldOfFaults(history).map((fault) => `<p class="small">${escaped(fault)}</p>`).join("\n")}
+</html>
+`;
+}
+
+function cells(name: "th" | "td", values: readonly string[]): string {
+  return values.map((value) => `<${name}>${escaped(value)}</${name}>`).join("");
+}
+
+function sumsTable(history: History, by: keyof History["by"]): string {
+  const head = [
+    by,
+    "dollars",
+    "calls",
+    ...PAID_FOR.map((part) => PART_NAMES[part]),
+    "prompt tokens",
+    "no price",
+  ];
+  const rows = rowsBy(history, by).map(({ key, sums }) =>
+    `<tr>${
+      cells("td", [
+        ...[key, dollars(sums.usd), inDigits(sums.calls)],
+        ...PAID_FOR.map((part) => dollars(sums.usdFor[part])),
+        ...[inDigits(sums.promptTokens), inDigits(sums.unpricedCalls)],
+      ])
+    }</tr>`
+  );
+  return `<h2>By ${by}</h2><div class="wide"><table><tr>${cells("th", head)}</tr>${
+    rows.join("\n")
+  }</table></div>`;
+}
+
+const WIDTH = 720;
+const HEIGHT = 200;
+
+/** What each day was paid for, as bars. */
+function days(rows: readonly SumsRow[]): string {
+  const most = Math.max(...rows.map(({ sums }) => sums.usd));
+  if (!(most > 0)) return "";
+  const step = WIDTH / rows.length;
+  const bars = rows.map(({ key, sums }, at) => {
+    let top = HEIGHT;
+    const parts = PAID_FOR.map((part) => {
+      const height = HEIGHT * sums.usdFor[part] / most;
+      top -= height;
+      return `<rect x="${(at * step).toFixed(1)}" y="${top.toFixed(1)}" width="${
+        Math.max(0.5, 0.85 * step).toFixed(1)
+      }" height="${height.toFixed(1)}" fill="${COLOURS[part]}"/>`;
+    });
+    return `<g><title>${key}: $${dollars(sums.usd)}</title>${parts.join("")}</g>`;
+  });
+  const legend = PAID_FOR.map((part) =>
+    `<span><i style="background:${COLOURS[part]}"></i>${PART_NAMES[part]}</span>`
+  );
+  return `<figure><svg viewBox="0 0 ${WIDTH} ${HEIGHT}" role="img" aria-label="Dollars a day">${
+    bars.join("\n")
+  }</svg><figcaption>${rows[0]?.key} to ${rows.at(-1)?.key}, at most $${dollars(most)} a day. ${
+    legend.join("")
+  }</figcaption></figure>`;
+}
+
+function replayed(history: History, { played, waiting }: PlayedHistory): string {
+  if (played.length === 0) return "";
+  const usd = played.reduce((sum, { session }) => sum + session.sums.usd, 0);
+  const { pruned, warm, warmRefused } = sumSaved(played);
+  const losing = played.filter(loses).length;
+  const head = [
+    "session",
+    "dollars",
+    "calls",
+    "warmth",
+    "hour refused",
+    "pruning",
+    "κ = 1",
+    "κ = 3",
+    "repairs",
+  ];
+  return `<h2>What Tare would have made of it</h2>
+<p>${inDigits(played.length)} sessions of $${dollars(usd)}, of $${
+    dollars(history.all.usd)
+  } in all, played again with their
+own times and usage${
+    waiting > 0 ? `; ${inDigits(waiting)} weren't` : ""
+  }. Saved by warmth, which loses nothing:
+<b>${signed(warm)}</b> (${signed(warmRefused)} where the provider refuses the hour). Saved by pruning: <b>${
+    signed(pruned.k0)
+  }</b>, ${signed(pruned.k1)} with repairs paid, ${signed(pruned.k3)} with each paid three times.
+${inDigits(losing)} would have cost more.</p>
+${plot(played)}
+<div class="wide"><table><tr>${cells("th", [...head, "edits", "lost", "against"])}</tr>
+${played.map(sessionRow).join("\n")}</table></div>
+<p class="small">${escaped(REPLAY_WORDS)}</p>`;
+}
+
+function sessionRow(one: PlayedSession): string {
+  const { session, replay, shares: { pruned, warm, warmRefused }, saved } = one;
+  const money = (share: number) =>
+    saved ? `${signed(share * session.sums.usd)} (${percent(share)})` : percent(share);
+  return `<tr${loses(one) ? ' class="loses"' : ""}>${
+    cells("td", [
+      ...[nameOf(session), dollars(session.sums.usd), inDigits(session.sums.calls)],
+      ...[warm, warmRefused, pruned.k0, pruned.k1, pruned.k3].map(money),
+      ...[inDigits(replay.repairs), inDigits(replay.edits), inDigits(replay.lostEdits), replay.without],
+    ])
+  }</tr>`;
+}
+
+/** What each session would have cost with repairs paid, as a share of what it cost. */
+function plot(played: readonly PlayedSession[]): string {
+  const points = played.map(({ session, shares }) => ({
+    x: session.sums.usd,
+    y: 1 - shares.pruned.k1,
+    label: "",
+    ours: shares.pruned.k1 >= 0,
+  }));
+  return chart({
+    title:
+      "Cost under pruning, repairs paid, as a share of what each session cost; above 1 it would have cost more",
+    x: {
+      label: "what the session cost",
+      most: Math.max(0.01, ...points.map(({ x }) => x)) * 1.05,
+      format: (value) => `$${dollars(value)}`,
+    },
+    y: {
+      label: "cost",
+      most: Math.max(1, ...points.map(({ y }) => y)) * 1.05,
+      format: (value) => value.toFixed(1),
+    },
+    points,
+  });
+}

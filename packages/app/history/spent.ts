@@ -1,0 +1,124 @@
+import type { Usage } from "@tare/messages";
+import { callCostParts, chooseProfile, listPrice, type Price, type Profile } from "@tare/planner";
+import type { LoggedCall } from "./log.ts";
+
+/**
+ * What calls were paid for: what the cache served; what no prompt held before, writing it to the cache included; what was
+ * sent anew because the cache's time was over, and though it wasn't; replies.
+ */
+export const PAID_FOR = ["cacheRead", "new", "expired", "broken", "output"] as const;
+
+/** What a call was paid for. */
+export type PaidFor = typeof PAID_FOR[number];
+
+/** Sums of calls. Dollars are those of list prices; calls of models without one are counted. */
+export interface HistorySums {
+  calls: number;
+  unpricedCalls: number;
+  usd: number;
+  promptTokens: number;
+  cachedTokens: number;
+  /** Of the rest, what the provider says it wrote to its cache. */
+  cacheWriteTokens: number;
+  outputTokens: number;
+  readonly usdFor: Record<PaidFor, number>;
+  readonly tokensFor: Record<PaidFor, number>;
+}
+
+/** No calls. */
+export function noSums(): HistorySums {
+  const none = () => ({ cacheRead: 0, new: 0, expired: 0, broken: 0, output: 0 });
+  const tokens = { promptTokens: 0, cachedTokens: 0, cacheWriteTokens: 0, outputTokens: 0 };
+  return { calls: 0, unpricedCalls: 0, usd: 0, ...tokens, usdFor: none(), tokensFor: none() };
+}
+
+/** A call and what it cost. */
+export interface SpentCall {
+  readonly call: LoggedCall;
+  /** Absent if nobody knows the model's price. */
+  readonly usdFor: Readonly<Record<PaidFor, number>> | undefined;
+  readonly tokensFor: Readonly<Record<PaidFor, number>>;
+}
+
+/** Adds a call. */
+export function addCall(sums: HistorySums, { call: { usage }, usdFor, tokensFor }: SpentCall): void {
+  sums.calls++;
+  sums.promptTokens += usage.promptTokens;
+  sums.cachedTokens += usage.cachedTokens;
+  sums.cacheWriteTokens += usage.cacheWriteTokens ?? 0;
+  sums.outputTokens += usage.outputTokens;
+  if (!usdFor) sums.unpricedCalls++;
+  for (const part of PAID_FOR) {
+    const usd = usdFor?.[part] ?? 0;
+    sums.usd += usd;
+    sums.usdFor[part] += usd;
+    sums.tokensFor[part] += tokensFor[part];
+  }
+}
+
+/** A prompt below this share of the one before doesn't go on from it. */
+const SAME_PROMPT_SHARE = 0.9;
+
+/** Fewer tokens than that aren't cached for themselves: the last of a prompt may not be. */
+const LEAST_MISSING = 1024;
+
+const HOUR_MS = 3_600_000;
+
+/** Tells what each call of one growing prompt was paid for, one after the other. */
+export class SpentCalls {
+  #before: LoggedCall | undefined;
+  #isCached = false;
+
+  /** What the next call was paid for. */
+  next(call: LoggedCall): SpentCall {
+    const { usage, model } = call;
+    const { profile, price } = ratesOf(model);
+    const missing = this.#missing(call, profile);
+    const uncached = usage.promptTokens - usage.cachedTokens;
+    const parts = callCostParts(usage, { profile, price });
+    const share = (tokens: number) => uncached === 0 ? 0 : tokens / uncached * (parts.uncached.usd ?? 0);
+    const tokensFor = {
+      cacheRead: usage.cachedTokens,
+      new: uncached - missing.expired - missing.broken,
+      ...missing,
+      output: usage.outputTokens,
+    };
+    const usdFor = price && {
+      cacheRead: parts.cached.usd ?? 0,
+      new: share(tokensFor.new),
+      expired: share(missing.expired),
+      broken: share(missing.broken),
+      output: parts.output.usd ?? 0,
+    };
+    this.#before = call;
+    this.#isCached ||= usage.cachedTokens + (usage.cacheWriteTokens ?? 0) > 0;
+    return { call, usdFor, tokensFor };
+  }
+
+  /** Tokens of the prompt before that the cache didn't serve. */
+  #missing({ atMs, usage }: LoggedCall, profile: Profile): Readonly<Record<"expired" | "broken", number>> {
+    const before = this.#before;
+    const none = { expired: 0, broken: 0 };
+    if (!before || !this.#isCached) return none;
+    const { promptTokens: held } = before.usage;
+    if (usage.promptTokens < SAME_PROMPT_SHARE * held) return none;
+    const missing = Math.min(held, usage.promptTokens) - usage.cachedTokens;
+    if (missing < LEAST_MISSING) return none;
+    const ttlMs = lastsAnHour(before.usage) ? HOUR_MS : profile.ttlMs;
+    return atMs - before.atMs > ttlMs ? { ...none, expired: missing } : { ...none, broken: missing };
+  }
+}
+
+/** Whether what a request wrote to the cache was to stay for an hour. */
+export function lastsAnHour({ cacheWriteTokens = 0, hourWriteTokens = 0 }: Usage): boolean {
+  return hourWriteTokens > cacheWriteTokens / 2;
+}
+
+const rates = new Map<string, { readonly profile: Profile; readonly price: Price | undefined }>();
+
+/** Cache rules and list price of a model. */
+export function ratesOf(model: string): { readonly profile: Profile; readonly price: Price | undefined } {
+  const known = rates.get(model) ?? { profile: chooseProfile({ model }), price: listPrice(model) };
+  rates.set(model, known);
+  return known;
+}

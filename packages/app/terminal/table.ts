@@ -1,0 +1,16 @@
+/** Longest name in a table, in UTF-16 code units. */
+const NAME_CHARS = 48;
+
+/** A name that isn't longer than most. */
+export function short(name: string): string {
+  return name.length > NAME_CHARS ? `${name.slice(0, NAME_CHARS - 1)}…` : name;
+}
+
+/** A table, the first column of names, the others of numbers. */
+export function table(heads: readonly string[], rows: readonly (readonly string[])[]): string {
+  const all = [heads, ...rows];
+  const widths = heads.map((_, at) => Math.max(...all.map((row) => row[at]?.length ?? 0)));
+  return all.map((row) =>
+    row.map((cell, at) => at === 0 ? cell.padEnd(widths[0]!) : cell.padStart(widths[at]!)).join("  ")
+  ).join("\n");
+}

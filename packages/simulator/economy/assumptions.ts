@@ -1,0 +1,40 @@
+import { type Profile, profileNamed } from "@tare/planner";
+
+/** What an output token costs, in the price of one uncached input token, by profile. */
+const OUTPUT_PRICES: Readonly<Record<string, number>> = {
+  openai: 8,
+  "openai-24h": 8,
+  "openai-5.6": 8,
+  gemini: 8,
+  deepseek: 1.5,
+};
+
+/** Anthropic's, and that of most others. */
+const DEFAULT_PRICE = 5;
+
+/** What an output token costs at a provider, in the price of one uncached input token. */
+export function outputPrice({ name }: Pick<Profile, "name">): number {
+  return OUTPUT_PRICES[name] ?? DEFAULT_PRICE;
+}
+
+/**
+ * The models' windows, in tokens, that the benchmark assumes: what a prompt and its answer may take. A local server's
+ * is a matter of its memory; it is taken to be large enough for every recorded session.
+ */
+const WINDOWS: Readonly<Record<string, number>> = {
+  openai: 272_000,
+  "openai-24h": 272_000,
+  "openai-5.6": 272_000,
+  deepseek: 128_000,
+  gemini: 1_000_000,
+  local: 1_000_000,
+};
+const DEFAULT_WINDOW = 200_000;
+
+/** The window that is assumed at a provider, in tokens. */
+export function windowFor({ name }: Pick<Profile, "name">): number {
+  return WINDOWS[name] ?? DEFAULT_WINDOW;
+}
+
+/** The cache that keeps for an hour what asks for it. */
+export const HOUR_PROFILE: Profile = profileNamed("anthropic-1h");

@@ -1,0 +1,29 @@
+/**
+ * Plays recorded sessions: call by call under a policy that says what each call sends ({@linkcode play}), or with their
+ * prompts as they were and something that keeps them warm in their pauses ({@linkcode playSession}), against a simulated
+ * prefix cache. Benchmarks play with it, and `tare history`.
+ *
+ * @module
+ */
+export { compaction } from "./compaction.ts";
+export { isRefused } from "./is_refused.ts";
+export { partsOf, partsShownBy, wantedBy } from "./needs.ts";
+export { outputPrice, windowFor } from "./assumptions.ts";
+export { play, type Played, type PlayOptions } from "./play.ts";
+export { pairCost, type PlayedPair, playPair } from "./play_pair.ts";
+export { type PlannerOptions, plannerPolicy } from "./planner_policy.ts";
+export {
+  type CallPolicy,
+  type CallPolicyOptions,
+  type MakePolicy,
+  type PolicyCall,
+  type PolicyView,
+  resend,
+} from "./policy.ts";
+export { readRecording, type RecordedCall, type RecordedUsage, type Recording } from "./recording.ts";
+export { repair, REPAIR_TOKENS } from "./repair.ts";
+export { type NamesShown } from "./sight.ts";
+export { HourCache, type Marks } from "../warmth/hour_cache.ts";
+export { type PlayedSession, playSession, type WarmOptions } from "../warmth/play_session.ts";
+export { type TimedSession, timedSession } from "../warmth/timed_session.ts";
+export { ClientTrial, clockRule, type IdleCall, type Rule, type Warmer } from "../warmth/warmer.ts";

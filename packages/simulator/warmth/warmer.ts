@@ -1,0 +1,78 @@
+import {
+  afterPing,
+  afterRequest,
+  type ClockState,
+  type Idle,
+  NEW_CLOCK,
+  nextPing,
+  observeUpgrade,
+  type Ping,
+  type PingMade,
+  type Profile,
+  type RequestMade,
+  UNTRIED,
+  type UpgradeEvidence,
+  type UpgradeTrial,
+} from "@tare/planner";
+
+/** A moment at which nothing is asked for. */
+export interface IdleCall extends Idle {
+  /** When the newest request was made. */
+  readonly askedMs: number;
+  /** When it or the newest ping was. */
+  readonly usedMs: number;
+  readonly pings: number;
+  readonly promptTokens: number;
+  /** Whether it was the session's first. */
+  readonly isFirst: boolean;
+  /** When the next request comes, for the clairvoyant alone; infinite if none does. */
+  readonly nextMs: number;
+  /** Tokens with which that begins like the newest. */
+  readonly nextSharedTokens: number;
+}
+
+/** What keeps one session warm. */
+export interface Warmer {
+  /** Which part of each prompt is to last for an hour. Default: nothing. */
+  readonly hour?: "all" | "head";
+  next(idle: IdleCall): Pick<Ping, "type" | "atMs"> | undefined;
+  requested?(request: RequestMade): void;
+  pinged?(ping: PingMade): void;
+}
+
+/** Makes what keeps a session warm; sessions of one client share a key. */
+export type Rule = (profile: Profile) => () => Warmer;
+
+/** What upgrades have shown of one provider, key and model. */
+export class ClientTrial {
+  #known: UpgradeTrial = UNTRIED;
+
+  get known(): UpgradeTrial {
+    return this.#known;
+  }
+
+  readonly learn = (evidence: UpgradeEvidence | undefined): void => {
+    if (evidence) this.#known = observeUpgrade(this.#known, evidence);
+  };
+}
+
+/** The planner's clock, which may ask for an hour, or makes exact pings alone. */
+export const clockRule = (upgrades: boolean): Rule => (profile) => {
+  const trial = upgrades ? new ClientTrial() : undefined;
+  return () => {
+    let state: ClockState = NEW_CLOCK;
+    return {
+      next: (idle) => nextPing(state, { ...idle, ...(trial && { trial: trial.known }) }, { profile }),
+      requested(request) {
+        const { clock, upgrade } = afterRequest(state, request, profile);
+        state = clock;
+        trial?.learn(upgrade);
+      },
+      pinged(ping) {
+        const { clock, upgrade } = afterPing(state, ping);
+        state = clock;
+        trial?.learn(upgrade);
+      },
+    };
+  };
+};
