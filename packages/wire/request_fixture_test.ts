@@ -37,10 +37,10 @@ export function remembering<T>(): JsonReader<T> {
       const shown = meaning?.shown === undefined ? own : `${kind} ${JSON.stringify(meaning.shown)}`;
       const key = meaning ? kind + sortedJson(meaning.said) : own;
       const known = pieces.get(shown);
-      const value = known && spelling ? spelling.adopt(read(json), known.value) : known?.value ?? read(json);
-      const piece = { key, shown, value };
+      if (known && !spelling) return known;
+      const piece = { key, shown, value: read(json) };
       if (!known) pieces.set(shown, piece);
-      return piece;
+      return known && spelling ? { ...piece, value: spelling.adopt(piece.value, known.value) } : piece;
     },
   };
 }
