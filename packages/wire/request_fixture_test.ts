@@ -11,6 +11,7 @@ import {
   readRequest,
   readWireBody,
   type RequestReaders,
+  sortedJson,
   type WireRequest,
   type writeRequest,
 } from "@tare/wire";
@@ -31,12 +32,15 @@ export function remembering<T>(): JsonReader<T> {
   return {
     read(bytes, { start, end, kind, read, spelling }) {
       const json = readJsonAt(bytes, { start, end });
-      const key = kind +
-        (spelling ? JSON.stringify(spelling.plain(json)) : decode(bytes.subarray(start, end)));
-      const known = pieces.get(key);
-      const piece = known && !spelling ? known : { key, value: read(json) };
-      if (!known) pieces.set(key, piece);
-      return known && spelling ? { key, value: spelling.adopt(piece.value, known.value) } : piece;
+      const own = kind + decode(bytes.subarray(start, end));
+      const meaning = spelling?.meaning(json);
+      const shown = meaning?.shown === undefined ? own : `${kind} ${JSON.stringify(meaning.shown)}`;
+      const key = meaning ? kind + sortedJson(meaning.said) : own;
+      const known = pieces.get(shown);
+      if (known && !spelling) return known;
+      const piece = { key, shown, value: read(json) };
+      if (!known) pieces.set(shown, piece);
+      return known && spelling ? { ...piece, value: spelling.adopt(piece.value, known.value) } : piece;
     },
   };
 }

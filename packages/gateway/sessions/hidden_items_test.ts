@@ -1,7 +1,7 @@
 import { assertEquals } from "@std/assert";
 import type { Message } from "@tare/messages";
 import { anchorOf, type WireItem } from "@tare/wire";
-import { expandHidden, type HiddenPlace } from "./session.ts";
+import { expandHidden, type HiddenPlace } from "./hidden_items.ts";
 
 const said = (content: string, role: "user" | "assistant" = "assistant"): Message => ({ role, content });
 const item = (content: string, role?: "user" | "assistant"): WireItem => ({
@@ -10,8 +10,9 @@ const item = (content: string, role?: "user" | "assistant"): WireItem => ({
 });
 const hide = (after: number, anchor: string, replaces: boolean): HiddenPlace => ({
   after,
-  anchor: anchorOf(said(anchor)),
-  replaces,
+  part: 0,
+  replaces: replaces ? [anchorOf(said(anchor))] : [],
+  before: replaces ? [] : [anchorOf(said(anchor))],
   items: [item("h1"), item("h2")],
 });
 const items = [item("go", "user"), item("a"), item("more", "user"), item("b")];

@@ -278,6 +278,30 @@ function withMark(
   return editJson(bytes, [{ path: ["content", at], value }]);
 }
 
+/** A message with this mark on its last block that can have one, and no other. */
+export function withOneMark(
+  bytes: Uint8Array<ArrayBuffer>,
+  mark: string | undefined,
+): Uint8Array<ArrayBuffer> {
+  const message = readJsonAt(bytes, { start: 0, end: bytes.length });
+  const { content } = isRecord(message) ? message : {};
+  const bare = withoutMarks(content);
+  const isMarked = JSON.stringify(bare) !== JSON.stringify(content);
+  const value = isMarked ? encoder.encode(JSON.stringify(bare)) : undefined;
+  const unmarked = value ? editJson(bytes, [{ path: ["content"], value }]) : bytes;
+  return mark === undefined ? unmarked : withMark(unmarked, mark) ?? unmarked;
+}
+
+/** Blocks without their marks, those in results included. */
+function withoutMarks(blocks: unknown): unknown {
+  if (!Array.isArray(blocks)) return blocks;
+  return blocks.map((block) => {
+    if (!isRecord(block)) return block;
+    const { cache_control: _, ...rest } = block;
+    return rest.type === "tool_result" ? { ...rest, content: withoutMarks(rest.content) } : rest;
+  });
+}
+
 function canHaveMark(block: unknown): boolean {
   if (!isRecord(block) || block.type === "thinking" || block.type === "redacted_thinking") return false;
   return block.type !== "text" || (typeof block.text === "string" && block.text.trim() !== "");

@@ -21,7 +21,8 @@ import {
   type WireBody,
   type WireReply,
 } from "../protocol.ts";
-import { arrangeItems, findMarkedEnds, readCacheMarks } from "./cache_marks.ts";
+import { arrangeItems, findMarkedEnds, readCacheMarks, withOneMark } from "./cache_marks.ts";
+import { type Meaning, saidParts, toldFields } from "../meaning.ts";
 import { statedFailure } from "../stated_failure.ts";
 import { errorBody } from "./write_message.ts";
 import { toolOf } from "./write_messages_body.ts";
@@ -65,7 +66,17 @@ export const MESSAGES_PROTOCOL: Protocol = {
   markField: "cache_control",
   withoutNonce,
   readItem: readMessage,
-  plain,
+  meaning,
+  idPaths(value) {
+    const content = asRecord(value)?.content;
+    const blocks: readonly unknown[] = Array.isArray(content) ? content : [];
+    return blocks.flatMap((block, at) => {
+      if (!isRecord(block)) return [];
+      const name = block.type === "tool_use" ? "id" : block.type === "tool_result" ? "tool_use_id" : undefined;
+      return name === undefined ? [] : [["content", at, name]];
+    });
+  },
+  marked: withOneMark,
   readTool(tool) {
     if (!isRecord(tool)) throw unknownTool();
     const { cache_control: _, defer_loading: isDeferred, ...shown } = tool;
@@ -219,7 +230,7 @@ class MessagesTurnWriter implements TurnWriter {
     const [part] = readMessage({ role: "assistant", content: this.#visible() });
     if (!part) return [];
     const items = this.#replies.flatMap(({ reply }, at) => [...reply.items, ...answers[at] ?? []]);
-    return [{ anchor: anchorOf(part.message), replaces: true, items }];
+    return [{ replaces: [anchorOf(part.message)], before: [], items }];
   }
 
   /** What says why a message ended: if its only calls aren't the client's, it called nothing. */
@@ -440,6 +451,29 @@ function plain(value: unknown): unknown {
 
 function asBlocks(text: string): readonly Extract<ContentPart, { readonly type: "text" }>[] {
   return [{ type: "text", text }];
+}
+
+function meaning(value: unknown): Meaning {
+  const shown = plain(value);
+  if (!isRecord(shown) || !("role" in shown)) return { said: shown, shown };
+  const { content, ...rest } = shown;
+  const blocks: readonly unknown[] = Array.isArray(content) ? content : [];
+  const spoken = blocks.filter((block) => !isRecord(block) || !THOUGHTS.includes(block.type));
+  // Without anything else it is told by what was thought.
+  return { said: { ...toldFields(rest), parts: saidParts(spoken.length > 0 ? spoken : blocks, saidBlock) }, shown };
+}
+
+const THOUGHTS: readonly unknown[] = ["thinking", "redacted_thinking"];
+
+function saidBlock(block: JsonRecord): unknown {
+  if (block.type === "tool_use") return toldFields(block, ["id"]);
+  if (block.type !== "tool_result") return toldFields(block);
+  const { content, is_error, ...rest } = block;
+  return {
+    ...toldFields(rest, ["tool_use_id"]),
+    ...(is_error === true && { is_error }),
+    parts: saidParts(content),
+  };
 }
 
 /** The blocks of a content. @throws {UnknownShape} if it holds anything else. */
