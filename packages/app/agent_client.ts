@@ -48,7 +48,8 @@ export async function serverAddress(
   return { url: stated, ...(token && { token }) };
 }
 
-function statedAddress(host = "", port = ""): string | undefined {
+/** The address of a server by TARE_HOST and TARE_PORT, if one of them is set. */
+export function statedAddress(host = "", port = ""): string | undefined {
   if (host === "" && port === "") return undefined;
   return `http://${host.includes(":") ? `[${host}]` : host || "127.0.0.1"}:${port || USUAL_PORT}`;
 }
@@ -77,7 +78,7 @@ export type Approval = Told<"GET /v1/sessions/{id}/approvals">["approvals"][numb
 export type ApprovalAnswer = Omit<Body<"POST /v1/sessions/{id}/approvals/{call}">, "askedAtMs">;
 
 /** What the agent is. */
-export type AgentInfo = Pick<Told<"GET /v1/agent">, "workspace" | "windowTokens">;
+export type AgentInfo = Pick<Told<"GET /v1/agent">, "workspace" | "windowTokens" | "passesOn">;
 
 /** What commands and editors ask of the agent server. */
 export type AgentClient = ReturnType<typeof agentClient>;

@@ -64,12 +64,10 @@ export function callersFolder({ TARE_WORKSPACE = "", INIT_CWD = "" }: FolderEnvi
  * @throws {Error} if none runs, with those of other folders and what to do.
  */
 export async function findServer(environment: FolderEnvironment): Promise<FoundServer> {
-  const folder = callersFolder(environment);
-  const { TARE_DATA: own, INIT_CWD = "." } = environment;
-  const found = own
-    ? await runningIn(isAbsolute(own) ? own : join(INIT_CWD, own))
-    : await nearest(folder, environment);
+  const found = await runningServer(environment);
   if (found) return found;
+  const folder = callersFolder(environment);
+  const { TARE_DATA: own } = environment;
   const others = await allRunning(environment);
   throw new Error(
     [
@@ -83,13 +81,15 @@ export async function findServer(environment: FolderEnvironment): Promise<FoundS
   );
 }
 
-/** The server of exactly this folder, if one runs. */
-export function serverOf(folder: string, environment: FolderEnvironment): Promise<FoundServer | undefined> {
-  return runningIn(dataFolder({ workspace: folder }, environment));
+/** The same, or nothing if none runs. */
+export async function runningServer(environment: FolderEnvironment): Promise<FoundServer | undefined> {
+  const { TARE_DATA: own, INIT_CWD = "." } = environment;
+  if (own) return await runningIn(isAbsolute(own) ? own : join(INIT_CWD, own));
+  return await nearest(callersFolder(environment), environment);
 }
 
 async function nearest(folder: string, environment: FolderEnvironment): Promise<FoundServer | undefined> {
-  const found = await serverOf(folder, environment);
+  const found = await runningIn(dataFolder({ workspace: folder }, environment));
   if (found) return found;
   const above = dirname(folder);
   return above === folder ? undefined : await nearest(above, environment);
