@@ -104,7 +104,7 @@ const PROTOCOL_EXCEPTIONS: readonly string[] = [
   "adapters/",
 ];
 
-/** Where providers may be named: the files of data on them and on agents, and what speaks one provider's own protocol. */
+/** Where providers may be named: the files of data on them and on agents, how these are put behind a server, and what speaks one provider's own protocol. */
 export const PROVIDER_PLACES: readonly string[] = [
   "planner/providers.ts",
   "planner/agents.ts",
@@ -114,6 +114,7 @@ export const PROVIDER_PLACES: readonly string[] = [
   "wire/",
   "loop/openai/",
   "loop/anthropic/",
+  "app/agents/agents.ts",
 ];
 
 const PROVIDER = /openai|anthropic|claude|deepseek|gemini|mistral|groq|xai\b/;

@@ -10,8 +10,8 @@ import type { Pin } from "@tare/planner";
 import type { NumberedEvent } from "@tare/server";
 import { type Body, type Client, client, type Numbered, type Told } from "@tare/server/client";
 
-import { HOME_VARIABLES } from "./data/data_directory.ts";
-import { findOwnerKey } from "./data/find_owner_key.ts";
+import { findOwnerKey, ownerKeyIn } from "./data/find_owner_key.ts";
+import { findServer, FOLDER_VARIABLES, USUAL_PORT } from "./data/noted_server.ts";
 
 export { RefusedError } from "@tare/server/client";
 
@@ -25,22 +25,33 @@ export interface ServerAddress {
 /** Names of this machine, as URLs write them: no other one gets to see the owner's key. */
 const THIS_MACHINE: readonly string[] = ["127.0.0.1", "localhost", "[::1]"];
 
-/** Variables by which commands find the server, and the owner's key. */
-const VARIABLES = ["TARE_DATA", "INIT_CWD", ...HOME_VARIABLES];
-
 /**
- * The server by `url`, or else by TARE_HOST and TARE_PORT, as `read` gives them; the key is TARE_TOKEN, or else for a
- * server on this machine its owner's.
+ * The server by `url`, or else by TARE_HOST and TARE_PORT if they are set, as `read` gives them, or else that of the
+ * folder where the command was called; the key is TARE_TOKEN, or else for a server on this machine its owner's.
+ *
+ * @throws {Error} if nobody says where it is and none runs for the folder.
  */
-export function serverAddress(read: (variable: string) => string | undefined, url?: string): ServerAddress {
-  const host = read("TARE_HOST") || "127.0.0.1";
-  const at = url ?? `http://${host.includes(":") ? `[${host}]` : host}:${read("TARE_PORT") || "8787"}`;
-  const { hostname = "", port } = URL.parse(at) ?? {};
+export async function serverAddress(
+  read: (variable: string) => string | undefined,
+  url?: string,
+): Promise<ServerAddress> {
+  const environment = Object.fromEntries(FOLDER_VARIABLES.map((name) => [name, read(name)]));
+  const stated = url ?? statedAddress(read("TARE_HOST"), read("TARE_PORT"));
+  if (stated === undefined) {
+    const found = await findServer(environment);
+    const token = read("TARE_TOKEN") || ownerKeyIn(found.data);
+    return { url: found.url, ...(token && { token }) };
+  }
+  const { hostname = "", port } = URL.parse(stated) ?? {};
   const token = read("TARE_TOKEN") ||
-    (THIS_MACHINE.includes(hostname)
-      ? findOwnerKey(Number(port) || 80, Object.fromEntries(VARIABLES.map((name) => [name, read(name)])))
-      : undefined);
-  return { url: at, ...(token && { token }) };
+    (THIS_MACHINE.includes(hostname) ? findOwnerKey(Number(port) || 80, environment) : undefined);
+  return { url: stated, ...(token && { token }) };
+}
+
+/** The address of a server by TARE_HOST and TARE_PORT, if one of them is set. */
+export function statedAddress(host = "", port = ""): string | undefined {
+  if (host === "" && port === "") return undefined;
+  return `http://${host.includes(":") ? `[${host}]` : host || "127.0.0.1"}:${port || USUAL_PORT}`;
 }
 
 type Whole = Extract<Told<"GET /v1/sessions/{id}">, { readonly kind: "agent" }>;
@@ -67,7 +78,7 @@ export type Approval = Told<"GET /v1/sessions/{id}/approvals">["approvals"][numb
 export type ApprovalAnswer = Omit<Body<"POST /v1/sessions/{id}/approvals/{call}">, "askedAtMs">;
 
 /** What the agent is. */
-export type AgentInfo = Pick<Told<"GET /v1/agent">, "workspace" | "windowTokens">;
+export type AgentInfo = Pick<Told<"GET /v1/agent">, "workspace" | "windowTokens" | "passesOn">;
 
 /** What commands and editors ask of the agent server. */
 export type AgentClient = ReturnType<typeof agentClient>;

@@ -21,7 +21,7 @@ const HELP = `Puts a question to the agent server and prints what happens:
 
   --session ID  Continue this session instead of starting one
   --json        Print the events as JSON lines
-  --url URL     The server. Default: from TARE_HOST and TARE_PORT, http://127.0.0.1:8787
+  --url URL     The server. Default: by TARE_HOST and TARE_PORT, or the one of this folder
 
 The key that is sent along is TARE_TOKEN, or the owner's of a server on this machine.
 Into a pipe goes the answer alone; what happens meanwhile is told on standard error.
@@ -37,7 +37,7 @@ interface Question {
 }
 
 /** Reads the command line, or says what is wrong with it. */
-function readQuestion(): Question {
+async function readQuestion(): Promise<Question> {
   const { values, positionals } = parseArgs({
     allowPositionals: true,
     options: {
@@ -54,7 +54,7 @@ function readQuestion(): Question {
   }
   return {
     text,
-    server: serverAddress((name) => Deno.env.get(name), values.url),
+    server: await serverAddress((name) => Deno.env.get(name), values.url),
     json: values.json ?? false,
     ...(values.session !== undefined && { session: values.session }),
   };
@@ -119,7 +119,7 @@ function writeAll(to: typeof Deno.stdout, text: string): void {
 }
 
 try {
-  const end = await ask(readQuestion());
+  const end = await ask(await readQuestion());
   Deno.exit(end === "completed" ? 0 : end === "cancelled" ? 130 : 1);
 } catch (error) {
   console.error(shownText((error as Error).message));

@@ -4,7 +4,8 @@ import { startProcess } from "./server_process_fixture_test.ts";
 
 const ASK = fromFileUrl(new URL("ask.ts", import.meta.url));
 
-const ENV = "TARE_HOST,TARE_PORT,TARE_TOKEN,TARE_DATA,HOME,XDG_DATA_HOME,LOCALAPPDATA,INIT_CWD";
+const ENV =
+  "TARE_HOST,TARE_PORT,TARE_TOKEN,TARE_DATA,TARE_WORKSPACE,HOME,XDG_DATA_HOME,LOCALAPPDATA,INIT_CWD";
 
 /** Asks with the permissions that `deno task ask` has. */
 async function ask(args: readonly string[], env: Readonly<Record<string, string>> = {}) {

@@ -19,7 +19,7 @@ const HELP =
   --from DAY     The first day, by UTC, such as 2026-01-31. Default: any
   --to DAY       The last day. Default: any
   --json         Print what the server says as JSON
-  --url URL      The server. Default: from TARE_HOST and TARE_PORT, http://127.0.0.1:8787
+  --url URL      The server. Default: by TARE_HOST and TARE_PORT, or the one of this folder
 
 The key that is sent along is TARE_TOKEN, or the owner's of a server on this machine.`;
 
@@ -99,7 +99,7 @@ try {
     if (day === undefined || /^\d{4}-\d{2}-\d{2}$/.test(day)) continue;
     throw new Error(`Cannot use --${option} ${day}: it must be a day, such as 2026-01-31.`);
   }
-  const { url, token } = serverAddress((name) => Deno.env.get(name), given);
+  const { url, token } = await serverAddress((name) => Deno.env.get(name), given);
   const misses = await agentClient(url, token).misses({ session, from, to });
   console.log(json ? shownJson(misses) : shownText(report(misses)));
 } catch (error) {

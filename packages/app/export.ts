@@ -12,7 +12,7 @@ const HELP = `Writes a session as chat messages, one a line of JSON, to standard
 
   deno task export [--url URL] ID
 
-  --url URL  The server. Default: from TARE_HOST and TARE_PORT, http://127.0.0.1:8787
+  --url URL  The server. Default: by TARE_HOST and TARE_PORT, or the one of this folder
 
 The key that is sent along is TARE_TOKEN, or the owner's of a server on this machine.`;
 
@@ -25,7 +25,7 @@ try {
     console.error(HELP);
     Deno.exit(values.help ? 0 : 2);
   }
-  const { url, token } = serverAddress((name) => Deno.env.get(name), values.url);
+  const { url, token } = await serverAddress((name) => Deno.env.get(name), values.url);
   const client = agentClient(url, token);
   const lines = await client.exportSession(id);
   const shown = new TransformStream<string, string>({

@@ -16,7 +16,7 @@ const HELP = `Makes sessions of a file, and prints their ids:
 FILE holds one session, a chat message a line of JSON, as deno task export writes it; or several sessions, one a line,
 each an object with "messages". If a line is bad, its number is named and nothing is imported.
 
-  --url URL  The server. Default: from TARE_HOST and TARE_PORT, http://127.0.0.1:8787
+  --url URL  The server. Default: by TARE_HOST and TARE_PORT, or the one of this folder
 
 The key that is sent along is TARE_TOKEN, or the owner's of a server on this machine.`;
 
@@ -31,7 +31,7 @@ try {
   }
   // A task runs in the project's folder, wherever it was started.
   const lines = await Deno.readFile(resolve(Deno.env.get("INIT_CWD") ?? ".", file));
-  const { url, token } = serverAddress((name) => Deno.env.get(name), values.url);
+  const { url, token } = await serverAddress((name) => Deno.env.get(name), values.url);
   const client = agentClient(url, token);
   for (const id of await client.importSessions(lines)) console.log(id);
 } catch (error) {

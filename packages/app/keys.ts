@@ -27,7 +27,7 @@ const HELP = `Gives others keys to the running server, and takes them away:
   --routes LIST    gateway: model calls of other agents; agent: sessions of this one; approve: saying what calls in its
                    own sessions may do. Default: gateway,agent
   --rate N/min     Most requests in a minute. Default: no limit
-  --url URL        The server. Default: from TARE_HOST and TARE_PORT, http://127.0.0.1:8787
+  --url URL        The server. Default: by TARE_HOST and TARE_PORT, or the one of this folder
 
 The owner's key is TARE_TOKEN, or that in the data folder of the server on this machine.`;
 
@@ -62,7 +62,7 @@ try {
       help: { type: "boolean", short: "h" },
     },
   });
-  const { url, token } = serverAddress((variable) => Deno.env.get(variable), values.url);
+  const { url, token } = await serverAddress((variable) => Deno.env.get(variable), values.url);
   const client = agentClient(url, token);
   const isWhole = more.length === 0 && (act === "add" || act === "remove") === (name !== undefined);
   if (values.help || !isWhole) {

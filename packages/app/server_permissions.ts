@@ -3,7 +3,8 @@ import { DEFAULT_PROVIDER } from "@tare/planner";
 import type { Sandbox } from "@tare/loop/tools";
 import { hasChatProvider, isRehearsed } from "./agent_models.ts";
 import { HANDED_OVER } from "./handed_over.ts";
-import { realPath } from "./settings/option.ts";
+import { USUAL_PORT } from "./data/noted_server.ts";
+import { realPath } from "./settings/real_path.ts";
 import { type Settings, VARIABLES } from "./settings/settings.ts";
 
 /**
@@ -65,10 +66,11 @@ export function serverPermissions(
       : ["host" in database.at ? database.at.host : `unix:${database.at.socket}`]),
   ];
   const sockets = database && "socket" in database.at ? [escapeCommas(database.at.socket)] : [];
-  const own = `${host.includes(":") ? `[${host}]` : host}:${port}`;
+  const ports = port === undefined ? [USUAL_PORT, 0] : [port];
+  const own = ports.map((port) => `${host.includes(":") ? `[${host}]` : host}:${port}`);
   return [
     "--no-prompt",
-    `--allow-net=${[own, ...providers].join(",")}`,
+    `--allow-net=${[...own, ...providers].join(",")}`,
     `--allow-read=${[...folders, ...files, ...sockets].join(",")}`,
     `--allow-write=${[...folders, ...sockets].join(",")}`,
     `--allow-env=${[...VARIABLES, HANDED_OVER].join(",")}`,

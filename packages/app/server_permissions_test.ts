@@ -15,7 +15,7 @@ Deno.test("serverPermissions() opens workspace and data folder, linked ones wher
     const folders = [join(top, "link"), join(top, "a,,b"), join(top, "none")].join(",");
     assertEquals(flags, [
       "--no-prompt",
-      "--allow-net=127.0.0.1:8787,127.0.0.1,api.anthropic.com:443",
+      "--allow-net=127.0.0.1:8787,127.0.0.1:0,127.0.0.1,api.anthropic.com:443",
       `--allow-read=${folders}`,
       `--allow-write=${folders}`,
       `--allow-env=${VARIABLES.join(",")},TARE_HANDED_OVER`,
@@ -51,7 +51,7 @@ Deno.test("serverPermissions() opens the file of the MCP servers, and the networ
     };
     await Deno.writeTextFile(path, JSON.stringify({ mcpServers }));
     const [, net, read, write] = permissions(["--mcp", path]);
-    assertEquals(net, "--allow-net=127.0.0.1:8787,127.0.0.1,api.anthropic.com:443,b.example:443");
+    assertEquals(net, "--allow-net=127.0.0.1:8787,127.0.0.1:0,127.0.0.1,api.anthropic.com:443,b.example:443");
     assertEquals([read?.endsWith(`,${path}`), write?.endsWith(path)], [true, false]);
   } finally {
     await Deno.remove(path);
@@ -63,7 +63,7 @@ Deno.test("serverPermissions() opens the network to where it listens and to its 
     permissions(args, { TARE_MODEL: "m", ...environment })[1];
   assertEquals(
     net([], { OPENAI_API_KEY: "k" }),
-    "--allow-net=127.0.0.1:8787,api.openai.com:443,api.anthropic.com:443",
+    "--allow-net=127.0.0.1:8787,127.0.0.1:0,api.openai.com:443,api.anthropic.com:443",
   );
   assertEquals(
     net(["--host", "::1", "--port", "0"], { OPENAI_BASE_URL: "http://[::1]:11434/v1" }),
@@ -71,9 +71,12 @@ Deno.test("serverPermissions() opens the network to where it listens and to its 
   );
   assertEquals(
     net([], { OPENAI_BASE_URL: "http://models.example/v1", ANTHROPIC_BASE_URL: "http://claude.example" }),
-    "--allow-net=127.0.0.1:8787,models.example:80,claude.example:80",
+    "--allow-net=127.0.0.1:8787,127.0.0.1:0,models.example:80,claude.example:80",
   );
-  assertEquals(net([], { ANTHROPIC_API_KEY: "k" }), "--allow-net=127.0.0.1:8787,api.anthropic.com:443");
+  assertEquals(
+    net([], { ANTHROPIC_API_KEY: "k" }),
+    "--allow-net=127.0.0.1:8787,127.0.0.1:0,api.anthropic.com:443",
+  );
 });
 
 Deno.test("serverPermissions() opens the database's host or socket alone, and hides what its client would look for", async () => {

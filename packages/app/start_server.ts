@@ -29,7 +29,8 @@ import { expiryClock } from "./data/expiry_clock.ts";
 import { openSettingsStore } from "./data/open_store.ts";
 import { OWNER_FILE } from "./data/find_owner_key.ts";
 import { noteOwnerPort, ownerKey } from "./data/owner_key.ts";
-import { realPath } from "./settings/option.ts";
+import { forgetServer, noteServer, USUAL_PORT } from "./data/noted_server.ts";
+import { realPath } from "./settings/real_path.ts";
 import { handedOver } from "./handed_over.ts";
 import { readSettings, type Settings } from "./settings/settings.ts";
 import { whenLeft } from "./launchers.ts";
@@ -101,6 +102,7 @@ export async function startServer(
   }
   const workspace = resolve(settings.workspace);
   const data = resolve(settings.data);
+  const instance = crypto.randomUUID();
   const { maxSessions, maxRunningTurns, maxDataMiB = Infinity, expireAfterDays, gatewayStoreMiB } = settings;
   const sandbox = "by" in found ? found : undefined;
   const { store, place } = await openSettingsStore(settings, log);
@@ -223,8 +225,10 @@ export async function startServer(
   const agent = agentHandler({
     telemetry: new Telemetry("@tare/server", { captureContent }),
     address: provider.address,
-    defaultModel: provider.model ?? "none",
+    ...(provider.model !== undefined && { defaultModel: provider.model }),
+    passesOn: { ...(hasChatProvider(settings) && { chat: baseURL }), messages: settings.messagesUrl },
     workspace: realPath(workspace),
+    instance,
     sandbox: "by" in found ? { by: found.by, domains: found.domains } : { why: found.why, domains: [] },
     model: provider.ask,
     profile: provider.profile,
@@ -286,12 +290,15 @@ export async function startServer(
   if (settings.model !== undefined) await asked?.asked();
   const url = address(server.addr);
   if (token === undefined) await noteOwnerPort(data, server.addr.port).catch(onError);
+  const noted = { folder: realPath(workspace), url: reachable(server.addr), instance };
+  await noteServer(data, noted).catch(onError);
   const signIn = showsKey && token === undefined ? own : undefined;
   return {
     url,
     greeting: greet(url, { provider, workspace, settings, sandbox: found, signIn }),
     async close() {
       clearInterval(hourly);
+      await forgetServer(data, noted).catch(onError);
       const closed = agent.close().then(() => mcp?.close()).then(clearWorkspaces);
       await Promise.all([server.close({ graceMs: GRACE_MS }), closed]);
       await passing.close();
@@ -429,14 +436,22 @@ async function listen(
   { host, port }: Settings,
   { fetch, ...listening }: Listening & { readonly fetch: (request: Request) => Promise<Response> },
 ) {
+  const listenOn = (port: number) => listenHttp(fetch, { hostname: host, port, ...listening });
   try {
-    return await listenHttp(fetch, { hostname: host, port, ...listening });
+    if (port !== undefined) return await listenOn(port);
+    // There the server of another folder may listen.
+    try {
+      return await listenOn(USUAL_PORT);
+    } catch (error) {
+      if (!(error instanceof Deno.errors.AddrInUse)) throw error;
+      return await listenOn(0);
+    }
   } catch (cause) {
     const reason = cause instanceof Deno.errors.AddrInUse
       ? "another program listens there; TARE_PORT takes another port, or 0 for a free one"
       : `${(cause as Error).message}; TARE_HOST and TARE_PORT say where`;
     throw new RangeError(
-      `Cannot start: TARE_HOST is ${JSON.stringify(host)} and TARE_PORT is ${port}: ${reason}.`,
+      `Cannot start: TARE_HOST is ${JSON.stringify(host)} and TARE_PORT is ${port ?? USUAL_PORT}: ${reason}.`,
       {
         cause,
       },
@@ -447,6 +462,14 @@ async function listen(
 function address({ hostname, port }: Deno.NetAddr): string {
   return `http://${hostname.includes(":") ? `[${hostname}]` : hostname}:${port}`;
 }
+
+/** The same, for programs of this machine. */
+function reachable({ hostname, port }: Deno.NetAddr): string {
+  return address({ transport: "tcp", port, hostname: LOOPBACK_OF[hostname] ?? hostname });
+}
+
+/** What reaches a server that listens on every address. */
+const LOOPBACK_OF: Readonly<Record<string, string>> = { "0.0.0.0": "127.0.0.1", "::": "::1" };
 
 /** Makes a value when it is first asked for; if that fails, the next one who asks tries again. */
 function lazily<T>(make: () => Promise<T>): () => Promise<T> {

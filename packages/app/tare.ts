@@ -5,17 +5,13 @@
  */
 // deno-lint-ignore-file no-console
 // An installed command is run without the project's configuration: nothing here may need its imports.
-import { fileURLToPath } from "node:url";
-
-/** The project's tasks: what each is, and with which permissions. */
-const { tasks }: {
-  readonly tasks: Readonly<Record<Command, { readonly description: string; readonly command: string }>>;
-} = JSON.parse(Deno.readTextFileSync(new URL("../../deno.json", import.meta.url)));
-
-type Command = typeof COMMANDS[number];
+import { denoArgs, TASKS } from "./tasks.ts";
 
 const COMMANDS = [
   "start",
+  "run",
+  "wrap",
+  "unwrap",
   "ask",
   "chat",
   "acp",
@@ -34,7 +30,7 @@ const HELP = `Keeps long tool-using agents cheap without making them forget:
 
   tare COMMAND [--help]
 
-${COMMANDS.map((name) => `  ${name.padEnd(7)} ${tasks[name].description}`).join("\n")}
+${COMMANDS.map((name) => `  ${name.padEnd(7)} ${TASKS[name]!.description}`).join("\n")}
 
 The folder in which you start the server is its workspace, if TARE_WORKSPACE or --workspace names no other.`;
 
@@ -45,10 +41,7 @@ if (name === undefined) {
   console.log(isHelp ? HELP : `Cannot do ${given}: there is no such command.\n\n${HELP}`);
   Deno.exit(isHelp ? 0 : 2);
 }
-// With the permissions that the task has, and no others.
-const [, ...flags] = tasks[name].command.split(" ");
-const program = fileURLToPath(new URL(`../../${flags.pop()}`, import.meta.url));
-const child = new Deno.Command(Deno.execPath(), { args: [...flags, program, ...args] }).spawn();
+const child = new Deno.Command(Deno.execPath(), { args: [...denoArgs(name), ...args] }).spawn();
 // The terminal's Ctrl-C reaches the program itself; what this one alone is sent it passes on.
 if (Deno.build.os !== "windows") {
   Deno.addSignalListener("SIGINT", () => {});

@@ -16,6 +16,8 @@ export interface AgentOptions extends SessionOptions {
   readonly maxBodyBytes?: number;
   /** The folder that its tools work in, as clients are told it. Default: they aren't. */
   readonly workspace?: string;
+  /** Which start this is, so that whoever has noted it knows it again. Default: nobody is told. */
+  readonly instance?: string;
   /** What its commands are kept in, as clients are told it. Default: they aren't. */
   readonly sandbox?: {
     /** What makes it; absent where there is none. */
@@ -29,4 +31,6 @@ export interface AgentOptions extends SessionOptions {
    * Answers for other models than the agent, and has sessions of its own kind. Default: the agent is the only model.
    */
   readonly gateway?: Gateway;
+  /** Where that passes requests on to, by protocol, as clients are told it. Default: they aren't. */
+  readonly passesOn?: { readonly chat?: string; readonly messages?: string };
 }

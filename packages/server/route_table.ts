@@ -51,7 +51,7 @@ export function routeTable(options: TableOptions) {
 
 /** The routes about the server itself; `routes` gives all that there are. */
 function systemRoutes(
-  { workspace, sandbox, defaultModel, ...options }: AgentOptions,
+  { workspace, sandbox, defaultModel, passesOn, ...options }: AgentOptions,
   routes: () => readonly Route[],
 ) {
   return [
@@ -73,7 +73,18 @@ function systemRoutes(
                 why: Type.Optional(Type.String({ description: "Why there is none." })),
                 domains: Type.Array(Type.String(), { description: "The hosts that commands reach unasked." }),
               }, "AgentSandbox")),
-              model: Type.String({ description: "The model of sessions that name no other." }),
+              model: Type.Optional(Type.String({
+                description:
+                  "The model of sessions that name no other; absent where there is no agent, only a gateway.",
+              })),
+              passesOn: Type.Optional(closed({
+                chat: Type.Optional(
+                  Type.String({
+                    description: "The provider of chat completions and responses, if there is one.",
+                  }),
+                ),
+                messages: Type.Optional(Type.String({ description: "The provider of Messages." })),
+              }, "PassesOn")),
               windowTokens: Type.Number({ description: "How much a prompt may hold at most." }),
             }, "Agent"),
           },
@@ -83,8 +94,9 @@ function systemRoutes(
         json: {
           ...(workspace !== undefined && { workspace }),
           ...(sandbox !== undefined && { sandbox }),
-          model: defaultModel,
-          windowTokens: windowOf(options, defaultModel),
+          ...(defaultModel !== undefined && { model: defaultModel }),
+          ...(passesOn !== undefined && { passesOn }),
+          windowTokens: windowOf(options, defaultModel ?? ""),
         },
       }),
     }),

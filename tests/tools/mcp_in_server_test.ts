@@ -61,7 +61,7 @@ Deno.test("a pattern of a server's schema that would backtrack for ever is answe
   const [refused, done] = events.flatMap((event) => event.type === "tool_result" ? [`${event.content}`] : []);
   assertStringIncludes(refused!, 'a must match pattern "^(a+)+$"');
   assertEquals(done, "it fits");
-  assertEquals(await (await fetch(`${server.url}/health`)).json(), { status: "ok" });
+  assertEquals((await (await fetch(`${server.url}/health`)).json()).status, "ok");
 });
 
 Deno.test("a first turn waits for the servers that it uses and for no other, and a server changes its tools for the next", async () => {

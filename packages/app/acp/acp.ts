@@ -17,7 +17,7 @@ const HELP =
 
   deno task acp [--url URL]
 
-  --url URL  The server. Default: from TARE_HOST and TARE_PORT, http://127.0.0.1:8787
+  --url URL  The server. Default: by TARE_HOST and TARE_PORT, or the one of this folder
 
 The key that is sent along is TARE_TOKEN, or the owner's of a server on this machine. The editor starts this command; docs/editors.md says how it is told to.`;
 
@@ -35,7 +35,7 @@ try {
     console.error(HELP);
     Deno.exit(0);
   }
-  const { url, token } = serverAddress((name) => Deno.env.get(name), values.url);
+  const { url, token } = await serverAddress((name) => Deno.env.get(name), values.url);
   const { app, leave } = editorAgent({
     client: agentClient(url, token),
     url,

@@ -51,7 +51,7 @@ async function startEditor(
       "--no-prompt",
       "--allow-net",
       "--allow-read",
-      "--allow-env=TARE_HOST,TARE_PORT,TARE_TOKEN,TARE_DATA,HOME,XDG_DATA_HOME,LOCALAPPDATA,INIT_CWD",
+      "--allow-env=TARE_HOST,TARE_PORT,TARE_TOKEN,TARE_DATA,TARE_WORKSPACE,HOME,XDG_DATA_HOME,LOCALAPPDATA,INIT_CWD",
       ACP,
       `--url=${url}`,
     ],

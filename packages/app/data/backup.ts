@@ -19,7 +19,7 @@ const HELP =
 To go back to it, end the server, empty its data folder and put the file there as tare.db. A server whose sessions are
 in PostgreSQL is backed up where that runs: docs/many_servers.md.
 
-  --url URL  The server. Default: from TARE_HOST and TARE_PORT, http://127.0.0.1:8787
+  --url URL  The server. Default: by TARE_HOST and TARE_PORT, or the one of this folder
 
 The key that is sent along is TARE_TOKEN, or the owner's of a server on this machine.`;
 
@@ -35,7 +35,7 @@ try {
   // A task runs in the project's folder, wherever it was started.
   const path = resolve(Deno.env.get("INIT_CWD") ?? ".", file);
   const part = `${path}.part`;
-  const { url, token } = serverAddress((name) => Deno.env.get(name), values.url);
+  const { url, token } = await serverAddress((name) => Deno.env.get(name), values.url);
   await receive(await agentClient(url, token).backUp(), part);
   const contents = openFileContents(part);
   const { counts: { sessions, events } } = await sumContents(contents).finally(() => contents.close());

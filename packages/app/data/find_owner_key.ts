@@ -21,7 +21,7 @@ export function findOwnerKey(
 ): string | undefined {
   const { TARE_DATA: own, INIT_CWD = "." } = environment;
   try {
-    if (own) return readOwnerSync(join(isAbsolute(own) ? "" : INIT_CWD, own, OWNER_FILE))?.key;
+    if (own) return ownerKeyIn(join(isAbsolute(own) ? "" : INIT_CWD, own));
     const home = dataDirectory(environment);
     if (home === undefined) return undefined;
     const all = join(home, "tare");
@@ -39,6 +39,11 @@ export function findOwnerKey(
     // Without it the server says what it wants.
     return undefined;
   }
+}
+
+/** The owner's key that is kept in a data folder. Nothing if there is none, or it may not be read. */
+export function ownerKeyIn(data: string): string | undefined {
+  return readOwnerSync(join(data, OWNER_FILE))?.key;
 }
 
 function readOwnerSync(path: string): OwnerFile | undefined {

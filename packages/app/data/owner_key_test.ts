@@ -50,13 +50,15 @@ Deno.test("findOwnerKey() finds the key of the server that listened on a port la
     assertEquals(found(9, { TARE_DATA: a }), keys.a);
     assertEquals(found(9, { TARE_DATA: "a", INIT_CWD: all }), keys.a);
     assertEquals(findOwnerKey(1, {}), undefined);
-    const at = (url: string, more: Readonly<Record<string, string>> = {}) =>
-      serverAddress((name) => ({ ...variables, ...more } as Readonly<Record<string, string>>)[name], url)
-        .token;
-    assertEquals(at("http://127.0.0.1:1"), keys.b);
-    assertEquals(at("http://localhost:3/"), keys.a);
-    assertEquals(at("http://[::1]:3"), keys.a);
-    assertEquals(at("http://127.0.0.1:1", { TARE_TOKEN: "t" }), "t");
+    const at = async (url: string, more: Readonly<Record<string, string>> = {}) => {
+      const all: Readonly<Record<string, string>> = { ...variables, ...more };
+      return (await serverAddress((name) => all[name], url)).token;
+    };
+    assertEquals(await at("http://127.0.0.1:1"), keys.b);
+    assertEquals(await at("http://localhost:3/"), keys.a);
+    assertEquals(await at("http://[::1]:3"), keys.a);
+    assertEquals(await at("http://127.0.0.1:1", { TARE_TOKEN: "t" }), "t");
     // No other machine is sent it.
-    assertEquals([at("http://agent.example:1"), at("http://127.0.0.1.example:1")], [undefined, undefined]);
+    assertEquals(await at("http://agent.example:1"), undefined);
+    assertEquals(await at("http://127.0.0.1.example:1"), undefined);
   }));

@@ -115,19 +115,6 @@ export function fromFolder(path: string, folder: string | undefined): string {
   return folder === undefined ? path : resolve(folder, path);
 }
 
-/** The absolute path without symbolic links, as far as there is something. */
-export function realPath(path: string): string {
-  try {
-    return Deno.realPathSync(resolve(path));
-  } catch (error) {
-    // Whoever uses a path that can't be had says so.
-    if (error instanceof Deno.errors.NotFound || error instanceof Deno.errors.NotCapable) {
-      return resolve(path);
-    }
-    throw error;
-  }
-}
-
 /** The MCP servers that a file names, and where that stands. @throws {RangeError} naming what is wrong in it. */
 export function readMcpFile(
   file: string,

@@ -4,6 +4,7 @@ import { POLICIES, type Policy } from "@tare/planner/policies";
 import { isAbsolute } from "@std/path";
 import { HOME_VARIABLES } from "../data/data_directory.ts";
 import { dataFolder } from "../data/data_folder.ts";
+import { USUAL_PORT } from "../data/noted_server.ts";
 import { LIMIT_OPTIONS } from "../listener/listen_http.ts";
 import {
   address,
@@ -52,8 +53,7 @@ const OPTIONS = {
   port: {
     variable: "TARE_PORT",
     flag: "port",
-    fallback: "8787",
-    help: "Port to listen on; 0 takes a free one",
+    help: `Port to listen on; 0 takes a free one. Default: ${USUAL_PORT}, or a free one where that is taken`,
     ...wholeNumber(0, 65535),
   },
   workspace: {
@@ -501,7 +501,10 @@ export function readSettings(
 }
 
 /** Whether requests to an address would come back to the server. */
-function isOwn({ host, port }: Pick<Settings, "host" | "port">, address: string | undefined): boolean {
+function isOwn(
+  { host, port = USUAL_PORT }: Pick<Settings, "host" | "port">,
+  address: string | undefined,
+): boolean {
   const { hostname, port: theirs } = URL.parse(address ?? "") ?? {};
   const hosts = ["127.0.0.1", "localhost", "[::1]", host];
   return hostname !== undefined && hosts.includes(hostname) && theirs === String(port);

@@ -6,7 +6,6 @@ import { readSettings, type Settings, settingsHelp } from "./settings.ts";
 Deno.test("readSettings() fills defaults in, and a flag outranks its variable", () => {
   const defaults: Settings = {
     host: "127.0.0.1",
-    port: 8787,
     workspace: ".",
     data: ".tare",
     sandbox: "on",
@@ -279,7 +278,7 @@ Deno.test("settingsHelp() lists every variable and flag", () => {
       "--truncate-at",
       "--always-full",
       "With classic: share of the window from which on old tool results are pruned. Default: 0.8",
-      "Default: 8787",
+      "Default: 8787, or a free one where that is taken",
     ]
   ) assertStringIncludes(help, name);
 });

@@ -31,7 +31,7 @@ const HELP = `A session with the agent server to talk in:
   deno task chat [--session ID] [--url URL]
 
   --session ID  Continue this session instead of starting one
-  --url URL     The server. Default: from TARE_HOST and TARE_PORT, http://127.0.0.1:8787
+  --url URL     The server. Default: by TARE_HOST and TARE_PORT, or the one of this folder
 
 The key that is sent along is TARE_TOKEN, or the owner's of a server on this machine. In the chat:
 
@@ -48,7 +48,7 @@ async function chat(): Promise<void> {
     },
   });
   if (values.help) return console.log(HELP);
-  const { url, token } = serverAddress((name) => Deno.env.get(name), values.url);
+  const { url, token } = await serverAddress((name) => Deno.env.get(name), values.url);
   const client = agentClient(url, token);
   let session = values.session ?? null;
   // Newest first, as the arrow keys go through them.

@@ -5,12 +5,14 @@
  */
 import { type JSX, render } from "preact";
 import { useEffect, useState } from "preact/hooks";
-import { gate, hasKey, keepKey, takeKey } from "./api/api.ts";
+import type { Told } from "@tare/server/client";
+import { api, gate, hasKey, keepKey, takeKey } from "./api/api.ts";
 import { OverviewView } from "./overview/overview.tsx";
 import { type Place, placeOf } from "./place.ts";
 import { Prompt } from "./prompt/prompt.tsx";
 import { SignedIn } from "./signed_in.tsx";
 import { SessionList } from "./session_list.tsx";
+import { GatewayView } from "./talk/gateway_only.tsx";
 import { NewSessionView } from "./talk/new_session.tsx";
 import { TalkView } from "./talk/talk.tsx";
 import { Calls } from "./usage/calls.tsx";
@@ -25,6 +27,7 @@ function App(): JSX.Element {
   useEffect(() => {
     gate.locked = () => setLocked(hasKey() ? "refused" : "asking");
   }, []);
+  const agent = useAgent(locked === "open");
   if (locked !== "open") {
     const enter = (key: string) => {
       keepKey(key);
@@ -38,21 +41,25 @@ function App(): JSX.Element {
       <header class="top">
         <a class="brand" href="#/">Tare</a>
         <nav aria-label="Page">
-          <a href="#/" aria-current={place.view === "new" ? "page" : undefined}>New session</a>
+          <a href="#/" aria-current={place.view === "new" ? "page" : undefined}>
+            {isGatewayOnly(agent) ? "This server" : "New session"}
+          </a>
           <a href="#/overview" aria-current={place.view === "overview" ? "page" : undefined}>Overview</a>
         </nav>
         <SignedIn />
       </header>
       <SessionList place={place} />
-      <main id="main" tabIndex={-1}>{view(place)}</main>
+      <main id="main" tabIndex={-1}>{view(place, agent)}</main>
     </>
   );
 }
 
-function view(place: Place): JSX.Element {
+function view(place: Place, agent: ServersAgent): JSX.Element {
   switch (place.view) {
     case "new":
-      return <NewSessionView />;
+      // Nobody is invited to talk before it is known who would answer.
+      if (agent === "asked for") return <section class="new" />;
+      return isGatewayOnly(agent) ? <GatewayView passesOn={agent.passesOn} /> : <NewSessionView />;
     case "overview":
       return <OverviewView />;
     case "talk":
@@ -62,6 +69,21 @@ function view(place: Place): JSX.Element {
     case "prompt":
       return <Prompt key={`${place.id} ${place.block}`} subject={place} block={place.block} />;
   }
+}
+
+/** What the server says of its agent; what it doesn't say is taken for an agent that answers. */
+type ServersAgent = Told<"GET /v1/agent"> | "asked for" | "untold";
+
+function useAgent(isOpen: boolean): ServersAgent {
+  const [agent, setAgent] = useState<ServersAgent>("asked for");
+  useEffect(() => {
+    if (isOpen) api.json("GET /v1/agent").then(setAgent, () => setAgent("untold"));
+  }, [isOpen]);
+  return agent;
+}
+
+function isGatewayOnly(agent: ServersAgent): agent is Told<"GET /v1/agent"> {
+  return typeof agent === "object" && agent.model === undefined;
 }
 
 function usePlace(): Place {

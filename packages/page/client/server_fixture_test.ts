@@ -26,9 +26,11 @@ export interface PageServer extends AsyncDisposable {
 
 /** Starts a server whose model does as it is told. */
 export async function startPageServer(
-  { token, args = [], prepare }: {
+  { token, args = [], prepare, isGatewayOnly = false }: {
     readonly token?: string;
     readonly args?: readonly string[];
+    /** Whether it has no agent. Default: it has one. */
+    readonly isGatewayOnly?: boolean;
     /** Puts something into its data folder before it starts. */
     readonly prepare?: (data: string) => Promise<void>;
   } = {},
@@ -70,8 +72,7 @@ export async function startPageServer(
           `http://127.0.0.1:${upstream.addr.port}/v1`,
           "--messages-url",
           `http://127.0.0.1:${upstream.addr.port}`,
-          "--model",
-          "scripted",
+          ...(isGatewayOnly ? [] : ["--model", "scripted"]),
           "--profile",
           "openai",
         ],

@@ -418,3 +418,19 @@ Deno.test("Older sessions are read page by page", async () => {
   await server.ask("/v1/sessions", {});
   await page.waitForFunction(() => document.querySelectorAll(".sessions li").length === 61);
 });
+
+Deno.test("The page of a server without an agent says what it is, and invites nobody to talk", async () => {
+  await using server = await startPageServer({ isGatewayOnly: true });
+  await using open = await openPage(browser, server.at());
+  const { page } = open;
+  await seen(page, "h1", "A gateway");
+  await assertAccessible(page, "gateway only");
+  assertEquals(await texts("textarea", page), []);
+  assertEquals(await texts("nav a", page), ["This server", "Overview"]);
+  assertEquals(await texts("main code", page), [
+    `ANTHROPIC_BASE_URL=${server.url}`,
+    `OPENAI_BASE_URL=${server.url}/v1`,
+    "tare run claude",
+    "TARE_MODEL",
+  ]);
+});

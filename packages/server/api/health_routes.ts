@@ -1,7 +1,7 @@
 import { Type } from "typebox";
 import { route } from "../http/route.ts";
 import { closed } from "../http/schema.ts";
-import type { SessionOptions } from "../sessions/session_types.ts";
+import type { AgentOptions } from "../agent_options.ts";
 
 /** Longest time that the store may take to answer, in milliseconds: probes ask again, and take none for an answer too. */
 const STORE_MS = 1_000;
@@ -13,7 +13,9 @@ const STORE_MS = 1_000;
  * Tells alive from ready. Alive is whoever answers, without looking at anything: one that isn't should be started again.
  * Ready is who can take a request now: others should get it as long as one isn't.
  */
-export function health({ store, countTokens }: Pick<SessionOptions, "store" | "countTokens">) {
+export function health(
+  { store, countTokens, instance }: Pick<AgentOptions, "store" | "countTokens" | "instance">,
+) {
   let isEnding = false;
   let isCounting = false;
   const unready = async (): Promise<string[]> => {
@@ -42,8 +44,8 @@ export function health({ store, countTokens }: Pick<SessionOptions, "store" | "c
         operationId: "getHealth",
         summary: "Says that the server is up, without looking at anything.",
         isPublic: true,
-        responses: { 200: { description: "It is up.", content: status("ok") } },
-        answer: () => ({ json: { status: "ok" } }),
+        responses: { 200: { description: "It is up.", content: status("ok", { instance: INSTANCE }) } },
+        answer: () => ({ json: { status: "ok", ...(instance !== undefined && { instance }) } }),
       }),
       route({
         method: "GET",
@@ -69,6 +71,10 @@ export function health({ store, countTokens }: Pick<SessionOptions, "store" | "c
     ],
   };
 }
+
+const INSTANCE = Type.Optional(
+  Type.String({ description: "Which start of the server this is: another one after each." }),
+);
 
 /** Whether something is done in so many milliseconds. */
 async function within(ms: number, work: Promise<unknown>): Promise<boolean> {

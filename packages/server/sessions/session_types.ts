@@ -40,8 +40,8 @@ import { type Budget, type CreateSession, type SessionSettings, storedHelper } f
 export interface SessionOptions extends PolicyOptions {
   /** What sessions cost counts for the keys with which they were made. Default: for nobody. */
   readonly keys?: Pick<Keys, "spent" | "paid">;
-  /** Model of sessions that name none. */
-  readonly defaultModel: string;
+  /** Model of sessions that name none. Default: there is none, and so no agent. */
+  readonly defaultModel?: string;
   /** System message of sessions that bring none. Default: `DEFAULT_INSTRUCTIONS`. */
   readonly instructions?: string;
   /** Whether sessions that name no tools have helpers too. Default: no, as each works with the whole prompt. */

@@ -367,7 +367,8 @@ export class Sessions {
   #fillIn(
     { instructions, model, tools, metadata = {}, budget = {}, approvalRules = [] }: CreateSession,
   ): SessionSettings {
-    const { defaultModel, instructions: own = DEFAULT_INSTRUCTIONS, delegates = false } = this.#options;
+    const { defaultModel = "none", instructions: own = DEFAULT_INSTRUCTIONS, delegates = false } =
+      this.#options;
     const offered = this.#toolNames;
     const unknown = tools?.find((name) => !includesTool(offered, name));
     if (unknown !== undefined) {

@@ -1,0 +1,123 @@
+/**
+ * A machine with a home folder, projects, a provider and programs that stand for agents. Holds no tests.
+ *
+ * @module
+ */
+import { profileNamed } from "@tare/planner";
+import { simulator } from "@tare/simulator";
+import { fromFileUrl, join } from "@std/path";
+import { denoArgs } from "../tasks.ts";
+
+const INFO = await new Deno.Command(Deno.execPath(), { args: ["info", "--json"] }).output();
+const { denoDir: DENO_DIR } = JSON.parse(new TextDecoder().decode(INFO.stdout));
+
+/** What a program wrote, and its exit code. */
+export interface Ended {
+  readonly code: number;
+  readonly out: string;
+  readonly err: string;
+}
+
+/** A command that runs. */
+export interface Running {
+  readonly pid: number;
+  /** Resolves once it has written this. */
+  readonly says: (what: string) => Promise<void>;
+  readonly kill: (signal: Deno.Signal) => void;
+  readonly ended: Promise<Ended>;
+}
+
+/** A machine of a person's. */
+export interface Machine extends AsyncDisposable {
+  readonly home: string;
+  readonly env: Readonly<Record<string, string>>;
+  /** Keys with which the provider was asked, in their order. */
+  readonly keys: readonly string[];
+  /** Starts one of the commands in a folder of the home folder. */
+  readonly start: (command: string, args: readonly string[], folder?: string) => Running;
+  /** The same, to its end. */
+  readonly run: (command: string, args: readonly string[], folder?: string) => Promise<Ended>;
+  readonly read: (path: string) => Promise<string>;
+  readonly write: (path: string, text: string) => Promise<void>;
+}
+
+/** Sets one up, with `claude` and `codex` installed: `fake_agent.js` says what they do. */
+export async function newMachine(more: Readonly<Record<string, string>> = {}): Promise<Machine> {
+  const home = await Deno.realPath(await Deno.makeTempDir());
+  const bin = join(home, "bin");
+  for (const folder of ["bin", "a", "b"]) await Deno.mkdir(join(home, folder));
+  const agent = fromFileUrl(new URL("fake_agent.js", import.meta.url));
+  const script = `#!/bin/sh\nexec "${Deno.execPath()}" run --quiet --allow-all "${agent}" "$@"\n`;
+  for (const name of ["claude", "codex"]) await Deno.writeTextFile(join(bin, name), script, { mode: 0o755 });
+  const keys: string[] = [];
+  const provider = simulator({
+    model: { "gpt-5": () => ({ content: "Hello." }), "claude-opus-4-8": () => ({ content: "Hello." }) },
+    tokenizer: { encode: (text) => Array.from(text, (letter) => letter.charCodeAt(0)) },
+    profile: profileNamed("openai"),
+  });
+  const upstream = Deno.serve({ hostname: "127.0.0.1", port: 0, onListen() {} }, (request) => {
+    // A server also asks which models there are.
+    if (request.method === "POST") {
+      keys.push(request.headers.get("x-api-key") ?? request.headers.get("authorization") ?? "");
+    }
+    return provider.fetch(request);
+  });
+  const url = `http://127.0.0.1:${upstream.addr.port}`;
+  const env = {
+    ...{ PATH: `${bin}:${Deno.env.get("PATH")}`, DENO_DIR, NO_COLOR: "1" },
+    ...{ HOME: home, XDG_DATA_HOME: join(home, "data"), XDG_CONFIG_HOME: join(home, ".config") },
+    ...{ OPENAI_BASE_URL: `${url}/v1`, ANTHROPIC_BASE_URL: url },
+    ...{ OPENAI_API_KEY: "their key", ANTHROPIC_API_KEY: "their key" },
+    ...more,
+  };
+  const start = (command: string, args: readonly string[], folder = "a"): Running => {
+    const child = new Deno.Command(Deno.execPath(), {
+      args: [...denoArgs(command), ...args],
+      env: { ...env, INIT_CWD: join(home, folder) },
+      clearEnv: true,
+      stdin: "null",
+      stdout: "piped",
+      stderr: "piped",
+    }).spawn();
+    let out = "";
+    const waiting: {
+      readonly what: string;
+      readonly done: () => void;
+      readonly fail: (why: Error) => void;
+    }[] = [];
+    const read = async () => {
+      for await (const piece of child.stdout.pipeThrough(new TextDecoderStream())) {
+        out += piece;
+        for (const { what, done } of waiting) if (out.includes(what)) done();
+      }
+      for (const { what, fail } of waiting) fail(new Error(`It ended before it said ${what}: ${out}`));
+    };
+    const ended = Promise.all([child.status, new Response(child.stderr).text(), read()])
+      .then(([{ code }, err]) => ({ code, out, err }));
+    return {
+      pid: child.pid,
+      says: (what) =>
+        out.includes(what)
+          ? Promise.resolve()
+          : new Promise((done, fail) => waiting.push({ what, done, fail })),
+      kill: (signal) => child.kill(signal),
+      ended,
+    };
+  };
+  return {
+    home,
+    env,
+    keys,
+    start,
+    run: (...given) => start(...given).ended,
+    read: (path) => Deno.readTextFile(join(home, path)),
+    async write(path, text) {
+      await Deno.mkdir(join(home, path, ".."), { recursive: true });
+      await Deno.writeTextFile(join(home, path), text);
+    },
+    async [Symbol.asyncDispose]() {
+      await upstream.shutdown();
+      await Deno.remove(home, { recursive: true });
+    },
+  };
+}

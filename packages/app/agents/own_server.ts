@@ -1,0 +1,82 @@
+import { ownerKeyIn } from "../data/find_owner_key.ts";
+import { type FoundServer, runningServer } from "../data/noted_server.ts";
+import { denoArgs } from "../tasks.ts";
+import type { Environment } from "./agents.ts";
+
+/** A server that an agent is behind. */
+export interface UsedServer {
+  readonly url: string;
+  /** The key that lets in whoever asks what calls have cost. */
+  readonly token?: string;
+}
+
+/** One that was started for it. */
+export interface OwnServer extends UsedServer {
+  /** Ends it; gives what it said of its troubles. */
+  readonly end: () => Promise<string>;
+}
+
+/**
+ * Variables that a server started for an agent doesn't get: it passes the agent's own key or login on, is a gateway and
+ * nothing else, and lets in whoever reaches it on this machine.
+ */
+const LEFT_OUT = ["OPENAI_API_KEY", "ANTHROPIC_API_KEY", "TARE_MODEL", "TARE_TOKEN"];
+
+/** Characters that are kept of what it says. */
+const MOST_SAID = 4_000;
+
+/**
+ * Starts a server for the folder that a command is about, which ends with this process. `baseUrl` is where chat
+ * completions and responses go.
+ *
+ * @throws {Error} with what it said, if it ends before it listens.
+ */
+export async function startOwnServer(
+  environment: Environment,
+  { baseUrl, port }: { readonly baseUrl: string; readonly port?: string },
+): Promise<OwnServer> {
+  const given = Object.entries(environment).filter(([name]) => !LEFT_OUT.includes(name));
+  const child = new Deno.Command(Deno.execPath(), {
+    args: [...denoArgs("start"), ...(port === undefined ? [] : ["--port", port])],
+    env: { ...Object.fromEntries(given), OPENAI_BASE_URL: baseUrl },
+    clearEnv: true,
+    stdin: "null",
+    stdout: "piped",
+    stderr: "piped",
+    // The terminal's Ctrl-C is the agent's.
+    detached: true,
+  }).spawn();
+  let said = "";
+  const hears = keepText(child.stderr, (text) => {
+    said = (said + text).slice(-MOST_SAID);
+  });
+  const url = Promise.withResolvers<string>();
+  let greeting = "";
+  const greets = keepText(child.stdout, (text) => {
+    greeting += text;
+    const [, told] = /listens on (\S+)\n/.exec(greeting) ?? [];
+    if (told !== undefined) url.resolve(told);
+  });
+  const ended = Promise.all([child.status, hears, greets]);
+  ended.then(() => url.reject(new Error(said.trim() || "Cannot start a server: it ended at once.")));
+  const listens = await url.promise;
+  const found: FoundServer | undefined = await runningServer(environment);
+  const token = found && ownerKeyIn(found.data);
+  return {
+    url: listens,
+    ...(token !== undefined && { token }),
+    async end() {
+      try {
+        child.kill("SIGTERM");
+      } catch {
+        // It has ended already.
+      }
+      await ended;
+      return said;
+    },
+  };
+}
+
+async function keepText(stream: ReadableStream<Uint8Array>, keep: (text: string) => void): Promise<void> {
+  for await (const text of stream.pipeThrough(new TextDecoderStream())) keep(text);
+}

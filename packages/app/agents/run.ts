@@ -1,0 +1,162 @@
+/**
+ * Starts the agent that somebody has behind a server of its own, or the one that runs: `tare run AGENT`.
+ *
+ * @module
+ */
+// deno-lint-ignore-file no-console
+import { DEFAULT_PROVIDER } from "@tare/planner";
+import { constants } from "node:os";
+import { resolve } from "@std/path";
+import { agentClient, serverAddress, statedAddress } from "../agent_client.ts";
+import { runningServer } from "../data/noted_server.ts";
+import { shownText } from "../terminal/shown_text.ts";
+import { AGENTS, ANY_PROGRAM } from "./agents.ts";
+import { behind, type ChosenAgent, programOf } from "./chosen_agent.ts";
+import { type OwnServer, startOwnServer, type UsedServer } from "./own_server.ts";
+import { readLedger, runReport } from "./run_report.ts";
+
+const HELP = `Starts the agent that you have behind Tare, in this terminal and for this process alone:
+
+  tare run AGENT [its arguments]
+  tare run -- PROGRAM [its arguments]
+
+${Object.entries(AGENTS).map(([name, { title }]) => `  ${name.padEnd(10)}${title}`).join("\n")}
+  --        any program that uses the providers' or the agents' SDKs: it gets their variables
+
+It goes through the server of this folder, or of TARE_HOST and TARE_PORT; where none runs one is started and
+ends with it, which passes the agent's own key or login on. Chat completions and responses go to
+OPENAI_BASE_URL, Messages to ANTHROPIC_BASE_URL, or to the providers themselves.
+At the end it says what that cost, what was saved, and what would mend the rest.`;
+
+/** How often is looked whether the server is there, in milliseconds. */
+const LOOK_MS = 1_000;
+
+/** So many times is tried to start one where another one's has ended. */
+const MOST_TRIES = 5;
+
+const environment = Deno.env.toObject();
+const folder = resolve(environment.INIT_CWD || ".", environment.TARE_WORKSPACE || ".");
+
+/** The agent that the command line names. */
+function chosen(): ChosenAgent {
+  const [name, ...args] = Deno.args;
+  if (name === undefined || name === "--help" || name === "-h") {
+    console.log(HELP);
+    Deno.exit(name === undefined ? 2 : 0);
+  }
+  if (name === "--") {
+    const [program, ...rest] = args;
+    if (program === undefined) throw new Error("Cannot run nothing: behind -- stands a program.");
+    return { entry: { ...ANY_PROGRAM, title: program, program }, args: rest };
+  }
+  const entry = Object.hasOwn(AGENTS, name) ? AGENTS[name] : undefined;
+  if (entry) return { entry, args };
+  throw new Error(
+    `Cannot run ${name}: there are ${Object.keys(AGENTS).join(", ")}. Any other program: tare run -- ${name}`,
+  );
+}
+
+/** The server that runs, if one does. */
+async function running(): Promise<UsedServer | undefined> {
+  const stated = statedAddress(environment.TARE_HOST, environment.TARE_PORT);
+  if (stated === undefined && await runningServer(environment) === undefined) return undefined;
+  if (stated !== undefined && !await isThere(stated)) return undefined;
+  return await serverAddress((name) => environment[name]);
+}
+
+async function isThere(url: string): Promise<boolean> {
+  try {
+    const response = await fetch(`${url}/health`, { signal: AbortSignal.timeout(5 * LOOK_MS) });
+    await response.body?.cancel();
+    return response.ok;
+  } catch {
+    return false;
+  }
+}
+
+/**
+ * Sees to it that somebody listens where the agent asks, as long as it runs: another command's server ends with that, and
+ * one that is started there goes on with its conversations. Gives the one that was.
+ */
+async function takeOver(url: string, start: (port: string) => Promise<OwnServer>, signal: AbortSignal) {
+  for (let tries = 0; !signal.aborted && tries < MOST_TRIES;) {
+    await pause(LOOK_MS, signal);
+    if (signal.aborted || await isThere(url)) continue;
+    tries++;
+    try {
+      return await start(new URL(url).port);
+    } catch {
+      // Somebody else has, or does so now.
+    }
+  }
+  return undefined;
+}
+
+function pause(ms: number, signal: AbortSignal): Promise<void> {
+  return new Promise((done) => {
+    const timer = setTimeout(done, ms);
+    signal.addEventListener("abort", () => {
+      clearTimeout(timer);
+      done();
+    });
+  });
+}
+
+/** Runs a program in this terminal, with what this process is sent, to its end. */
+async function runHere(program: string, args: readonly string[], env: Readonly<Record<string, string>>) {
+  const child = new Deno.Command(program, { args: [...args], env, cwd: folder }).spawn();
+  // The terminal's Ctrl-C reaches the agent itself; what this process alone is sent it passes on.
+  Deno.addSignalListener("SIGINT", () => {});
+  for (const signal of Deno.build.os === "windows" ? [] : ["SIGTERM", "SIGHUP"] as const) {
+    Deno.addSignalListener(signal, () => {
+      try {
+        child.kill(signal);
+      } catch {
+        // It has ended already.
+      }
+    });
+  }
+  const { code, signal } = await child.status;
+  return signal === null ? code : 128 + constants.signals[signal as keyof typeof constants.signals];
+}
+
+async function run(): Promise<number> {
+  const { entry, args } = chosen();
+  const program = programOf(entry, environment);
+  const login = entry.loginProvider?.(environment);
+  const baseUrl = login ?? (environment.OPENAI_BASE_URL || DEFAULT_PROVIDER.baseURL);
+  const found = await running();
+  let own = found ? undefined : await startOwnServer(environment, { baseUrl });
+  const server = (found ?? own)!;
+  const ending = new AbortController();
+  try {
+    const client = agentClient(server.url, server.token);
+    const at = behind(entry, { url: server.url, passesOn: (await client.agent()).passesOn, login });
+    const before = await readLedger(server);
+    const watched = own
+      ? undefined
+      : takeOver(server.url, (port) => startOwnServer(environment, { baseUrl, port }), ending.signal);
+    const ownArgs = entry.args?.(at) ?? [];
+    const env = { ...environment, ...entry.environment(at, environment) };
+    const code = await runHere(program, [...ownArgs, ...args], env);
+    ending.abort();
+    own ??= await watched;
+    const lines = runReport(before, await readLedger({ ...server, ...own }));
+    for (const line of lines) console.error(shownText(line));
+    if (lines.length === 0) {
+      console.error(`Tare: no call of ${entry.title} went through ${server.url}. tare doctor says why.`);
+    }
+    return code;
+  } finally {
+    ending.abort();
+    const said = await own?.end();
+    if (said) console.error(shownText(said.trimEnd()));
+  }
+}
+
+try {
+  Deno.exit(await run());
+} catch (error) {
+  console.error(shownText((error as Error).message));
+  Deno.exit(1);
+}

@@ -1,0 +1,121 @@
+import { assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
+import { startProcess } from "../server_process_fixture_test.ts";
+import { newMachine } from "./agents_fixture_test.ts";
+
+const ignore = Deno.build.os === "windows";
+
+/** The data folders of a machine in which a server is noted. */
+async function noted(home: string): Promise<string[]> {
+  const found: string[] = [];
+  for await (const { name } of Deno.readDir(`${home}/data/tare`)) {
+    for await (const file of Deno.readDir(`${home}/data/tare/${name}`)) {
+      if (file.name === "server.json") found.push(name);
+    }
+  }
+  return found;
+}
+
+Deno.test({
+  name:
+    "tare run starts a server, puts the agent behind it, passes its key and exit status on, and leaves none behind",
+  ignore,
+  async fn() {
+    await using machine = await newMachine();
+    const { code, out, err } = await machine.run("run", ["claude", "--exit", "7"]);
+    assertEquals([code, out], [7, `in ${machine.home}/a, tool search true\nanswered 200\n`], err);
+    assertMatch(err, /^Tare: 1 call cost \$[\d.]+, as much as without Tare, so far\.\nOf the rest .*\.\n$/);
+    const codex = await machine.run("run", ["codex", "--exit", "0"]);
+    assertEquals([codex.code, codex.out], [
+      0,
+      `in ${machine.home}/a, tool search undefined\nanswered 200\n`,
+    ], codex.err);
+    const any = await machine.run("run", ["--", "claude", "--chat"]);
+    assertStringIncludes(any.out, "answered 200");
+    assertEquals(machine.keys, ["their key", "Bearer their key", "Bearer their key"]);
+    const quiet = await machine.run("run", ["claude", "--quiet"]);
+    assertMatch(
+      quiet.err,
+      /^Tare: no call of Claude Code went through http:\S+\. tare doctor claude says why\.\n$/,
+    );
+    assertEquals(await noted(machine.home), []);
+  },
+});
+
+Deno.test({
+  name: "tare run uses the folder's server if one runs, and says what that lacks",
+  ignore,
+  async fn() {
+    await using machine = await newMachine();
+    const env = { ...machine.env, ANTHROPIC_API_KEY: "its key", OPENAI_API_KEY: "", OPENAI_BASE_URL: "" };
+    const server = await startProcess([], { ...env, INIT_CWD: `${machine.home}/a` });
+    const { code, err } = await machine.run("run", ["claude"]);
+    assertEquals([code, machine.keys], [0, ["its key"]], err);
+    const lacking = await machine.run("run", ["codex"]);
+    assertEquals([lacking.code, lacking.out, lacking.err], [
+      1,
+      "",
+      `Cannot put Codex behind the server at ${server.url}: it passes no chat completions and responses on. Start it ` +
+      "with OPENAI_BASE_URL=https://api.openai.com/v1, or end it: then tare run starts one that does.\n",
+    ]);
+    await server.end("SIGTERM");
+    await machine.write(".codex/auth.json", '{"tokens": {}}');
+    const theirs = await startProcess([], { ...machine.env, INIT_CWD: `${machine.home}/a` });
+    assertStringIncludes(
+      (await machine.run("run", ["codex"])).err,
+      `it passes responses on to ${machine.env.OPENAI_BASE_URL}, and the login is for https://chatgpt.com/backend-api/codex.`,
+    );
+    await theirs.end("SIGTERM");
+  },
+});
+
+Deno.test({
+  name: "tare run passes signals on; an agent whose server ended with another command goes on",
+  ignore,
+  async fn() {
+    await using machine = await newMachine();
+    const first = machine.start("run", ["claude", "--stay"]);
+    await first.says("stays");
+    const second = machine.start("run", ["claude", "--stay"]);
+    await second.says("stays");
+    first.kill("SIGTERM");
+    assertEquals((await first.ended).code, 9);
+    await machine.write("a/go", "");
+    const { code, out, err } = await second.ended;
+    assertEquals([code, out.trim().split("\n").at(-1)], [0, "answered again"]);
+    assertMatch(err, /^Tare: 2 calls cost /);
+    assertEquals(await noted(machine.home), []);
+  },
+});
+
+Deno.test({
+  name: "tare run says what is wrong",
+  ignore,
+  async fn() {
+    await using machine = await newMachine({ TARE_PORT: "1" });
+    const said = async (...args: string[]) => {
+      const { code, out, err } = await machine.run("run", args);
+      return [code, out.split("\n")[0], err.split("\n")[0]];
+    };
+    assertEquals(await said("emacs"), [
+      1,
+      "",
+      "Cannot run emacs: there are claude, codex, opencode, kilo, pi, qwen, copilot. Any other program: tare run -- emacs",
+    ]);
+    await Deno.remove(`${machine.home}/bin/codex`);
+    assertEquals(
+      (await said("--", "no-such-program"))[2],
+      "Cannot start no-such-program: PATH has no program no-such-program. Install it, and try again.",
+    );
+    assertEquals(await said("--"), [1, "", "Cannot run nothing: behind -- stands a program."]);
+    // Nobody may listen there.
+    assertMatch(
+      String((await said("claude"))[2]),
+      /^Cannot start: TARE_HOST is "127.0.0.1" and TARE_PORT is 1: /,
+    );
+    const [code, help] = await said("--help");
+    assertEquals([code, help], [
+      0,
+      "Starts the agent that you have behind Tare, in this terminal and for this process alone:",
+    ]);
+  },
+});

@@ -1,0 +1,186 @@
+import { dirname, join } from "@std/path";
+import { dataDirectory } from "../data/data_directory.ts";
+import { isFile } from "../settings/option.ts";
+import type { AgentFile, Behind, Environment, FileEntry } from "./agents.ts";
+import { withEntries, withoutEntries } from "./file_entries.ts";
+
+/** What is remembered of a file that was written to. */
+interface Wrapped {
+  readonly path: string;
+  readonly format: AgentFile["format"];
+  readonly entries: readonly FileEntry[];
+  /** What it said before, and says since. Before there may have been none. */
+  readonly before: string | null;
+  readonly after: string;
+  /** Folders that were made for it, the outermost first. */
+  readonly folders: readonly string[];
+}
+
+/** A file that is to be written to. */
+export interface Change {
+  readonly path: string;
+  readonly before: string | null;
+  /** Without a text there shall be no file. */
+  readonly after: string | null;
+  /** What is to be known of it, in a sentence. Default: nothing. */
+  readonly remark?: string;
+  /** Writes it, and remembers that or forgets it. */
+  readonly write: () => void;
+}
+
+/**
+ * Puts an agent behind a server by its own configuration.
+ *
+ * @throws {Error} if it is already, or its file can't be read.
+ */
+export function wrap(
+  agent: string,
+  { file, behind, environment }: {
+    readonly file: AgentFile;
+    readonly behind: Behind;
+    readonly environment: Environment;
+  },
+): Change {
+  const record = recordOf(agent, environment);
+  const known = readRecord(record);
+  if (known) {
+    throw new Error(`Cannot wrap ${agent}: it is already, in ${known.path}. tare unwrap ${agent} undoes it.`);
+  }
+  const path = file.paths.find(isFile) ?? file.paths[0]!;
+  const before = readText(path);
+  const entries = file.entries(behind);
+  const after = changed(path, () => withEntries(before ?? "", file.format, entries));
+  return {
+    path,
+    before,
+    after,
+    write() {
+      const folders = missingFolders(dirname(path));
+      const wrapped: Wrapped = { path, format: file.format, entries, before, after, folders };
+      Deno.mkdirSync(dirname(record), { recursive: true, mode: 0o700 });
+      // It may hold keys. First of all, so that nothing is written that isn't known.
+      Deno.writeTextFileSync(record, JSON.stringify(wrapped), { mode: 0o600, createNew: true });
+      Deno.mkdirSync(dirname(path), { recursive: true });
+      // In place: what it links to, and who may read it, stay.
+      Deno.writeTextFileSync(path, after);
+    },
+  };
+}
+
+/** The agents whose configuration was written to. */
+export function wrappedAgents(environment: Environment): readonly string[] {
+  try {
+    return [...Deno.readDirSync(folderOf(environment))].flatMap(({ name }) =>
+      name.endsWith(".json") ? [name.slice(0, -".json".length)] : []
+    ).sort();
+  } catch (error) {
+    if (error instanceof Deno.errors.NotFound) return [];
+    throw error;
+  }
+}
+
+/**
+ * Takes out of an agent's configuration what was written there: the file becomes what it was, byte for byte; if somebody
+ * has changed it since, only our own entries go.
+ *
+ * @throws {Error} if nothing was written there, or the file can't be read any more.
+ */
+export function unwrap(agent: string, environment: Environment): Change {
+  const record = recordOf(agent, environment);
+  const wrapped = readRecord(record);
+  if (!wrapped) throw new Error(`Cannot unwrap ${agent}: nothing was written into its configuration.`);
+  const { path, format, entries, before, after, folders } = wrapped;
+  const now = readText(path);
+  const left = (): Pick<Change, "after" | "remark"> => {
+    if (now === after) return { after: before };
+    if (now === null) return { after: null, remark: "It was deleted since, and stays so." };
+    const rest = changed(path, () => withoutEntries(now, format, { entries, before: before ?? "" }), record);
+    return { after: rest, remark: "It was changed since: only what Tare has written goes." };
+  };
+  const then = left();
+  return {
+    path,
+    before: now,
+    ...then,
+    write() {
+      if (then.after === null) removeFile(path, folders);
+      else if (then.after !== now) Deno.writeTextFileSync(path, then.after);
+      Deno.removeSync(record);
+    },
+  };
+}
+
+/** What a change makes of a file, line by line: those that go, and those that come. */
+export function differences({ before, after }: Pick<Change, "before" | "after">): readonly string[] {
+  const [old, young] = [before, after].map((text) => text === null || text === "" ? [] : text.split("\n"));
+  let front = 0;
+  while (front < old!.length && front < young!.length && old![front] === young![front]) front++;
+  let back = 0;
+  const most = Math.min(old!.length, young!.length) - front;
+  while (back < most && old!.at(-1 - back) === young!.at(-1 - back)) back++;
+  return [
+    ...old!.slice(front, old!.length - back).map((line) => `- ${line}`),
+    ...young!.slice(front, young!.length - back).map((line) => `+ ${line}`),
+  ];
+}
+
+function folderOf(environment: Environment): string {
+  const home = dataDirectory(environment);
+  if (home !== undefined) return join(home, "tare", "wrapped");
+  throw new Error("Cannot remember what is written where: there is no home folder. Set HOME.");
+}
+
+function recordOf(agent: string, environment: Environment): string {
+  return join(folderOf(environment), `${agent}.json`);
+}
+
+function readRecord(path: string): Wrapped | undefined {
+  const text = readText(path);
+  return text === null ? undefined : JSON.parse(text);
+}
+
+/** A file's text, whose bytes are what writing it gives again; nothing if there is none. */
+function readText(path: string): string | null {
+  try {
+    return new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(Deno.readFileSync(path));
+  } catch (error) {
+    if (error instanceof Deno.errors.NotFound) return null;
+    if (!(error instanceof TypeError)) throw error;
+    throw new Error(`Cannot change ${path}: it is no text in UTF-8.`, { cause: error });
+  }
+}
+
+function changed(path: string, change: () => string, copy?: string): string {
+  try {
+    return change();
+  } catch (cause) {
+    const what = copy === undefined ? "" : ` What it said before stands in ${copy}, as "before".`;
+    throw new Error(`Cannot change ${path}: ${(cause as Error).message}. Mend it, and try again.${what}`, {
+      cause,
+    });
+  }
+}
+
+function missingFolders(folder: string): readonly string[] {
+  try {
+    Deno.statSync(folder);
+    return [];
+  } catch {
+    return [...missingFolders(dirname(folder)), folder];
+  }
+}
+
+/** Removes a file, and the folders that were made for it if nothing else is in them. */
+function removeFile(path: string, folders: readonly string[]): void {
+  try {
+    Deno.removeSync(path);
+    for (const folder of folders.toReversed()) Deno.removeSync(folder);
+  } catch (error) {
+    // It is gone already, or somebody has put something else there.
+    if (!(error instanceof Deno.errors.NotFound || isNotEmpty(error))) throw error;
+  }
+}
+
+function isNotEmpty(error: unknown): boolean {
+  return error instanceof Error && "code" in error && error.code === "ENOTEMPTY";
+}
