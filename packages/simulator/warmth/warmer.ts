@@ -34,7 +34,7 @@ export interface IdleCall extends Idle {
 /** What keeps one session warm. */
 export interface Warmer {
   /** Which part of each prompt is to last for an hour. Default: nothing. */
-  readonly hour?: "all" | "head";
+  readonly hour?: "all" | "head" | undefined;
   next(idle: IdleCall): Pick<Ping, "type" | "atMs"> | undefined;
   requested?(request: RequestMade): void;
   pinged?(ping: PingMade): void;

@@ -28,10 +28,34 @@ export const RULES: Readonly<Record<string, Rule>> = {
   },
   "one hour": () => () => ({ hour: "all", next: () => undefined }),
   "one hour, head": () => () => ({ hour: "head", next: () => undefined }),
+  // From when the whole prompt has expired for the first time.
+  "one hour, head, late": withLateHead(() => () => ({ next: () => undefined })),
   exact: clockRule(false),
   upgrade: clockRule(true),
+  "upgrade, head late": withLateHead(clockRule(true)),
   oracle: (profile) => fixed((idle) => bestPings(idle, profile))(profile),
 };
+
+/** The same, and the head is written for an hour once the provider has served nothing of a prompt that it knew. */
+function withLateHead(rule: Rule): Rule {
+  return (profile) => {
+    const make = rule(profile);
+    return () => {
+      const warmer = make();
+      let isLate = false;
+      return {
+        ...warmer,
+        get hour() {
+          return isLate ? "head" : undefined;
+        },
+        requested(request) {
+          isLate ||= request.sharedTokens > 0 && request.usage.cachedTokens === 0;
+          warmer.requested?.(request);
+        },
+      };
+    };
+  };
+}
 
 /** As many pings as it takes to reach the next request, where that costs less than writing again. */
 function bestPings(
