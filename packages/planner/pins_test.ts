@@ -11,6 +11,7 @@ import {
 import { memoryArchive } from "@tare/prune";
 
 const OFF = { context: false, schemas: false, truncate: false, references: false, notation: false };
+const DAY_MS = 24 * 60 * 60 * 1_000;
 const question: Message = { role: "user", content: "And now?" };
 const answer: Message = { role: "assistant", content: "ok" };
 
@@ -158,6 +159,40 @@ Deno.test("plannerSession() ends the pin of a new result that is cut because it 
   const again = await session.view({ messages, tools: [] }, { nowMs: 0, recall: true });
   assertStrictEquals(session.state, state);
   assertEquals([again.messages, again.rewrites], [cut.messages, []]);
+});
+
+Deno.test("plannerSession() says a new result as it decided to, though what it could refer to comes back with it", async () => {
+  const { session, call } = make({
+    mechanisms: { ...OFF, references: true, truncate: true },
+    truncateTokens: 500,
+  });
+  const [asked, reply] = turn("a", 1);
+  const content = Array.from({ length: 80 }, (_, at) => `line ${at} of the file`).join("\n");
+  const read: Message[] = [asked!, reply!, { role: "tool", tool_call_id: "a", content }, answer];
+  const messages: Message[] = [...read, question];
+  await call(messages);
+  await call(messages, {
+    nowMs: DAY_MS,
+    pins: [makePin(messages, { place: 2, wish: "let_go" }, estimateTokens)],
+  });
+  // One that is cut has it all looked at anew.
+  const calls = [...turn("b", 5_000).slice(1, 3), ...turn("c", 1).slice(1, 2)];
+  messages.push(
+    {
+      role: "assistant",
+      tool_calls: calls.flatMap((one) => "tool_calls" in one ? one.tool_calls ?? [] : []),
+    },
+    calls[1]!,
+    { role: "tool", tool_call_id: "c", content },
+  );
+  const pins = [makePin(messages, { place: 2, wish: "keep" }, estimateTokens)];
+  const view = () => session.view({ messages, tools: [] }, { nowMs: 2 * DAY_MS, pins, recall: true });
+  const back = await view();
+  assertEquals([shownAt(back, 2), shownAt(back, 7)], [messages[2], messages[7]]);
+  const { state } = session;
+  const again = await view();
+  assertStrictEquals(session.state, state);
+  assertEquals(again.messages, back.messages);
 });
 
 Deno.test("plannerSession() asks nothing of another message in a pin's place, and nothing at all where all is sent as it is", async () => {

@@ -97,6 +97,8 @@ export class Arrival {
   readonly #passages = new Map<number, readonly Passage[]>();
   /** Tools whose results come as they are, as people were told. */
   readonly #without = new Set<string>();
+  /** So many messages have come for which it was decided how they are said: that isn't decided anew. */
+  #decided = 0;
   /** What edits hide. */
   readonly hidden: HiddenBy = new HiddenBy();
 
@@ -117,6 +119,7 @@ export class Arrival {
   follow(history: readonly Message[], edits: readonly Edit[]): void {
     this.hidden.follow(edits);
     const isSame = this.#history.every((message, at) => message === history[at]);
+    if (!isSame) this.#decided = 0;
     if (isSame && this.#isInOrder && (edits === this.#edits || this.#isShownBy(edits))) return;
     this.#isInOrder = true;
     this.#index = new LineIndex();
@@ -130,6 +133,16 @@ export class Arrival {
   /** Takes note of the edits by which all that was taken in is shown. */
   settle(edits: readonly Edit[]): void {
     this.#edits = edits;
+  }
+
+  /** Whether it was decided already how a message is said. */
+  isDecided(place: number): boolean {
+    return place < this.#decided;
+  }
+
+  /** Takes note that it is decided for all that was taken in. */
+  decide(): void {
+    this.#decided = this.#taken.length;
   }
 
   /** Whether these edits, by which things are hidden now, show what was taken in as it was shown. */
@@ -442,6 +455,7 @@ export async function arrive(
     const why = `Cannot archive a result: ${(cause as Error).message}. Nothing left the prompt.`;
     return { edits: [], truncated: [], rewrites: [], warnings: [...warnings, why], trials: [] };
   }
+  arrival.decide();
   const cut = await truncateArrived(history, edits, { ...options, from, made });
   for (const edit of cut.edits) if (edit.type === "elide") arrival.show(edit.index, { text: edit.text });
   return { ...cut, edits: [...made, ...cut.edits], warnings: [...warnings, ...cut.warnings], trials };
@@ -467,7 +481,8 @@ function* takeIn(
     arrival.take(history[at]!);
     const edit = saidBefore.get(at);
     const text = hidden.cutAt(at);
-    const isNew = at > from && !edit && text === undefined && !hidden.has(at) && !stays.has(at);
+    const isNew = at > from && !arrival.isDecided(at) && !edit && text === undefined && !hidden.has(at) &&
+      !stays.has(at);
     const tool = isNew ? arrival.toolAt(at) : undefined;
     const objection = tool === undefined ? undefined : proof?.objection({ model, tool });
     if (tool !== undefined && objection !== undefined && arrival.isFirstWithout(tool)) {
