@@ -119,6 +119,11 @@ async function keyPasses(
   }
   if (model === undefined) {
     const { ok, status } = await asked(`${url}/v1/models`, { headers });
+    if (!ok && status !== 401 && status !== 403) {
+      return unknown(
+        `The provider lists no models (${status}), so that the key can't be tried without a call.`,
+      );
+    }
     return ok
       ? right(
         "The key passes: the provider lists its models. --model NAME asks one, and shows that it streams.",
