@@ -100,6 +100,8 @@ const PROTOCOL_EXCEPTIONS: readonly string[] = [
   "wire/chat/usage.ts",
   // The agent as a model takes responses itself, and its OpenAPI document describes them field by field.
   "server/as_model/",
+  // It asks as an agent does, to see whether the key of one passes.
+  "app/agents/installation.ts",
   // Frameworks have names of their own, some of which a protocol has too.
   "adapters/",
 ];
@@ -114,7 +116,7 @@ export const PROVIDER_PLACES: readonly string[] = [
   "wire/",
   "loop/openai/",
   "loop/anthropic/",
-  "app/agents/agents.ts",
+  "app/agents/",
 ];
 
 const PROVIDER = /openai|anthropic|claude|deepseek|gemini|mistral|groq|xai\b/;

@@ -1,5 +1,6 @@
 /**
- * Says why prompts weren't read from the cache, and what would mend it: `deno task doctor`.
+ * Says why prompts weren't read from the cache, and what would mend it, or whether an agent is rightly behind the server:
+ * `deno task doctor`.
  *
  * @module
  */
@@ -7,6 +8,8 @@
 import { parseArgs } from "node:util";
 import type { Miss, MissesReport } from "@tare/conversation/report";
 import { agentClient, serverAddress } from "./agent_client.ts";
+import { AGENTS } from "./agents/agents.ts";
+import { checkInstallation } from "./agents/installation.ts";
 import { inDigitsOf } from "./in_digits.ts";
 import { shownJson, shownText } from "./terminal/shown_text.ts";
 
@@ -14,6 +17,12 @@ const HELP =
   `Says why prompts weren't read from the provider's cache, what that has cost, and what would mend it:
 
   deno task doctor [--session ID] [--from DAY] [--to DAY]
+  deno task doctor AGENT [--model NAME]
+
+  AGENT          Looks instead whether this agent is rightly behind the server: ${
+    Object.keys(AGENTS).join(", ")
+  }
+  --model NAME   Asks this model for a word, which may cost something, to see that it streams
 
   --session ID   Only this session. Default: the 200 newest of the agent, and of other agents
   --from DAY     The first day, by UTC, such as 2026-01-31. Default: any
@@ -79,9 +88,24 @@ function report({ sessions, calls, promptTokens, cachedTokens, misses }: MissesR
   ].join("\n\n");
 }
 
+const MARKS = { right: "ok   ", wrong: "WRONG", "not known": "?    " } as const;
+
+/** Whether nothing is wrong with an agent's installation. */
+async function check(name: string, { url, model }: { readonly url?: string; readonly model?: string }) {
+  const entry = Object.hasOwn(AGENTS, name) ? AGENTS[name] : undefined;
+  if (!entry) throw new Error(`Cannot look at ${name}: there are ${Object.keys(AGENTS).join(", ")}.`);
+  const environment = Deno.env.toObject();
+  const server = await serverAddress((name) => environment[name], url);
+  const findings = await checkInstallation({ name, entry, server, environment, model });
+  for (const { state, text } of findings) console.log(shownText(`${MARKS[state]}  ${text}`));
+  return findings.every(({ state }) => state !== "wrong");
+}
+
 try {
-  const { values } = parseArgs({
+  const { values, positionals: [agent] } = parseArgs({
+    allowPositionals: true,
     options: {
+      model: { type: "string" },
       from: { type: "string" },
       to: { type: "string" },
       session: { type: "string" },
@@ -98,6 +122,14 @@ try {
   for (const [option, day] of Object.entries({ from, to })) {
     if (day === undefined || /^\d{4}-\d{2}-\d{2}$/.test(day)) continue;
     throw new Error(`Cannot use --${option} ${day}: it must be a day, such as 2026-01-31.`);
+  }
+  if (agent !== undefined) {
+    const { model } = values;
+    const isRight = await check(agent, {
+      ...(given !== undefined && { url: given }),
+      ...(model !== undefined && { model }),
+    });
+    Deno.exit(isRight ? 0 : 1);
   }
   const { url, token } = await serverAddress((name) => Deno.env.get(name), given);
   const misses = await agentClient(url, token).misses({ session, from, to });

@@ -222,8 +222,8 @@ function placeRemark(
     return `The agent works in ${workspace}, which is the workspace of the server at ${url}, and not in ${folder}.`;
   }
   throw new RangeError(
-    `Cannot use a session in ${folder}: the server at ${url} works in ${workspace}. Start one in that folder, as with ` +
-      `TARE_PORT=8788 tare start, and give its address to this command: tare acp --url http://127.0.0.1:8788`,
+    `Cannot use a session in ${folder}: the server at ${url} works in ${workspace}. Start one in that folder with ` +
+      `tare start, and this command there too, or with the new server's address: tare acp --url URL`,
   );
 }
 

@@ -151,8 +151,8 @@ Deno.test("editorAgent() tells which folder the server works in, and refuses ano
     await fails(
       newSession(agent, "/v"),
       -32602,
-      `Cannot use a session in /v: the server at ${URL} works in /w. Start one in that folder, as with ` +
-        "TARE_PORT=8788 tare start, and give its address to this command: tare acp --url http://127.0.0.1:8788",
+      `Cannot use a session in /v: the server at ${URL} works in /w. Start one in that folder with ` +
+        "tare start, and this command there too, or with the new server's address: tare acp --url URL",
     );
   });
   // On another machine the same files may lie elsewhere.

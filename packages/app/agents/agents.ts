@@ -36,6 +36,8 @@ export interface AgentEntry {
   readonly program: string;
   /** The version that `tests/agents` runs. */
   readonly tested: string;
+  /** The names with which it asks, as the ledger tells them. */
+  readonly userAgents: readonly string[];
   /** What it can't do without: chat completions or responses, or one of all protocols. */
   readonly needs: "chat" | "messages" | "any";
   /** What one process of it needs in its environment beside `given`. */
@@ -118,6 +120,7 @@ export const AGENTS: Readonly<Record<string, AgentEntry>> = {
     title: "Claude Code",
     program: "claude",
     tested: "2.1.330",
+    userAgents: ["claude-cli"],
     needs: "messages",
     environment: claudeEnvironment,
     // Its settings outrank the environment: what stands there for another gateway would win.
@@ -133,6 +136,7 @@ export const AGENTS: Readonly<Record<string, AgentEntry>> = {
     title: "Codex",
     program: "codex",
     tested: "0.169.0",
+    userAgents: ["codex_exec", "codex_cli_rs", "codex-tui"],
     needs: "chat",
     environment: () => ({}),
     args: ({ url }) => ["--config", `openai_base_url="${url}/v1"`],
@@ -157,6 +161,7 @@ export const AGENTS: Readonly<Record<string, AgentEntry>> = {
     title: "opencode",
     program: "opencode",
     tested: "1.18.33",
+    userAgents: ["opencode"],
     needs: "any",
     environment: (behind, { OPENCODE_CONFIG_CONTENT: given }) => ({
       OPENCODE_CONFIG_CONTENT: openCodeContent(behind, given),
@@ -167,6 +172,7 @@ export const AGENTS: Readonly<Record<string, AgentEntry>> = {
     title: "Kilo Code",
     program: "kilo",
     tested: "7.7.7",
+    userAgents: ["opencode", "kilo"],
     needs: "any",
     environment: (behind, { KILO_CONFIG_CONTENT: given }) => ({
       KILO_CONFIG_CONTENT: openCodeContent(behind, given),
@@ -177,6 +183,7 @@ export const AGENTS: Readonly<Record<string, AgentEntry>> = {
     title: "pi",
     program: "pi",
     tested: "0.87.1",
+    userAgents: ["pi"],
     needs: "any",
     environment: ({ url, hasChat }) => ({ TARE_PI_URL: url, ...(hasChat && { TARE_PI_CHAT: "on" }) }),
     args: () => ["--extension", PI_EXTENSION],
@@ -191,6 +198,7 @@ export const AGENTS: Readonly<Record<string, AgentEntry>> = {
     title: "Qwen Code",
     program: "qwen",
     tested: "0.24.4",
+    userAgents: ["QwenCode"],
     needs: "chat",
     environment: sdkEnvironment,
     args: ({ url }) => ["--auth-type", "openai", "--openai-base-url", `${url}/v1`],
@@ -199,6 +207,7 @@ export const AGENTS: Readonly<Record<string, AgentEntry>> = {
     title: "Copilot CLI",
     program: "copilot",
     tested: "1.0.102",
+    userAgents: ["OpenAI", "copilot"],
     needs: "chat",
     environment: (
       { url },

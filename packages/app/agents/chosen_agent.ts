@@ -7,6 +7,8 @@ import type { AgentEntry, Behind, Environment } from "./agents.ts";
 
 /** An agent that is to be run, and what it is told. */
 export interface ChosenAgent {
+  /** Its name; nothing of a program that isn't known. */
+  readonly name?: string;
   readonly entry: Pick<AgentEntry, "title" | "program" | "needs" | "environment" | "args" | "loginProvider">;
   readonly args: readonly string[];
 }

@@ -48,6 +48,11 @@ function apart(text: string): { readonly mark: string; readonly rest: string } {
 
 const MARK = "\ufeff";
 
+/** What a file says there; nothing where it says nothing. */
+export function entryIn(text: string, format: Format, path: readonly string[]): unknown {
+  return FORMATS[format].get(apart(text).rest, path);
+}
+
 function isEmpty(value: unknown): boolean {
   return typeof value === "object" && value !== null && Object.keys(value).length === 0;
 }

@@ -38,7 +38,7 @@ export async function startOwnServer(
   const given = Object.entries(environment).filter(([name]) => !LEFT_OUT.includes(name));
   const child = new Deno.Command(Deno.execPath(), {
     args: [...denoArgs("start"), ...(port === undefined ? [] : ["--port", port])],
-    env: { ...Object.fromEntries(given), OPENAI_BASE_URL: baseUrl },
+    env: { ...Object.fromEntries(given), OPENAI_BASE_URL: baseUrl, NO_COLOR: "1" },
     clearEnv: true,
     stdin: "null",
     stdout: "piped",
@@ -72,7 +72,8 @@ export async function startOwnServer(
         // It has ended already.
       }
       await ended;
-      return said;
+      // What a first start installs is no trouble.
+      return said.replaceAll(/^(Download|Initialize) .*\n/gm, "");
     },
   };
 }

@@ -50,7 +50,7 @@ function chosen(): ChosenAgent {
     return { entry: { ...ANY_PROGRAM, title: program, program }, args: rest };
   }
   const entry = Object.hasOwn(AGENTS, name) ? AGENTS[name] : undefined;
-  if (entry) return { entry, args };
+  if (entry) return { name, entry, args };
   throw new Error(
     `Cannot run ${name}: there are ${Object.keys(AGENTS).join(", ")}. Any other program: tare run -- ${name}`,
   );
@@ -121,7 +121,7 @@ async function runHere(program: string, args: readonly string[], env: Readonly<R
 }
 
 async function run(): Promise<number> {
-  const { entry, args } = chosen();
+  const { name, entry, args } = chosen();
   const program = programOf(entry, environment);
   const login = entry.loginProvider?.(environment);
   const baseUrl = login ?? (environment.OPENAI_BASE_URL || DEFAULT_PROVIDER.baseURL);
@@ -144,7 +144,8 @@ async function run(): Promise<number> {
     const lines = runReport(before, await readLedger({ ...server, ...own }));
     for (const line of lines) console.error(shownText(line));
     if (lines.length === 0) {
-      console.error(`Tare: no call of ${entry.title} went through ${server.url}. tare doctor says why.`);
+      const then = name ? `tare doctor ${name} says why` : "It may have asked by other variables";
+      console.error(`Tare: no call of ${entry.title} went through ${server.url}. ${then}.`);
     }
     return code;
   } finally {

@@ -47,7 +47,7 @@ export function wrap(
     throw new Error(`Cannot wrap ${agent}: it is already, in ${known.path}. tare unwrap ${agent} undoes it.`);
   }
   const path = file.paths.find(isFile) ?? file.paths[0]!;
-  const before = readText(path);
+  const before = fileText(path);
   const entries = file.entries(behind);
   const after = changed(path, () => withEntries(before ?? "", file.format, entries));
   return {
@@ -90,7 +90,7 @@ export function unwrap(agent: string, environment: Environment): Change {
   const wrapped = readRecord(record);
   if (!wrapped) throw new Error(`Cannot unwrap ${agent}: nothing was written into its configuration.`);
   const { path, format, entries, before, after, folders } = wrapped;
-  const now = readText(path);
+  const now = fileText(path);
   const left = (): Pick<Change, "after" | "remark"> => {
     if (now === after) return { after: before };
     if (now === null) return { after: null, remark: "It was deleted since, and stays so." };
@@ -135,12 +135,12 @@ function recordOf(agent: string, environment: Environment): string {
 }
 
 function readRecord(path: string): Wrapped | undefined {
-  const text = readText(path);
+  const text = fileText(path);
   return text === null ? undefined : JSON.parse(text);
 }
 
 /** A file's text, whose bytes are what writing it gives again; nothing if there is none. */
-function readText(path: string): string | null {
+export function fileText(path: string): string | null {
   try {
     return new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(Deno.readFileSync(path));
   } catch (error) {

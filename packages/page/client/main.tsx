@@ -59,7 +59,7 @@ function view(place: Place, agent: ServersAgent): JSX.Element {
     case "new":
       // Nobody is invited to talk before it is known who would answer.
       if (agent === "asked for") return <section class="new" />;
-      return isGatewayOnly(agent) ? <GatewayView passesOn={agent.passesOn} /> : <NewSessionView />;
+      return isGatewayOnly(agent) ? <GatewayView {...agent} /> : <NewSessionView />;
     case "overview":
       return <OverviewView />;
     case "talk":

@@ -10,8 +10,9 @@ export function GatewayView({ passesOn = {} }: Pick<Told<"GET /v1/agent">, "pass
       <h1>A gateway</h1>
       <p>
         This server has no agent to talk to. It stands between your own agent and its provider, keeps the
-        prompts small and the cache warm, and counts what that saves: the{" "}
-        <a href="#/overview">overview</a> shows it.
+        prompts small and the cache warm, and counts what that saves: the <a href="#/overview">overview</a>
+        {" "}
+        shows it.
       </p>
       <ul>
         {messages !== undefined && (

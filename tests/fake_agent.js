@@ -1,3 +1,4 @@
+// deno-lint-ignore-file no-console
 // Stands for an agent in tests: it asks once where its environment and arguments say, and ends with the code behind
 // `--exit`; with `--stay` it goes on until somebody has answered it again behind a file `go` in its folder.
 import { existsSync } from "node:fs";
@@ -17,7 +18,12 @@ async function ask() {
   const body = JSON.stringify({ model, max_tokens: 100, messages });
   const response = await fetch(url, {
     method: "POST",
-    headers: { ...key, "content-type": "application/json", "anthropic-version": "2023-06-01" },
+    headers: {
+      ...key,
+      "content-type": "application/json",
+      "anthropic-version": "2023-06-01",
+      "user-agent": "claude-cli/1.2.3",
+    },
     body,
   });
   await response.text();
@@ -28,6 +34,10 @@ async function pause() {
   await new Promise((done) => setTimeout(done, 50));
 }
 
+if (args[0] === "--version") {
+  console.log("1.2.3 (Fake)");
+  process.exit();
+}
 console.log(`in ${process.cwd()}, tool search ${process.env.ENABLE_TOOL_SEARCH}`);
 if (!args.includes("--quiet")) console.log(`answered ${await ask()}`);
 if (args.includes("--stay")) {
