@@ -29,7 +29,11 @@ const spelling: fc.Arbitrary<Spelling> = fc.record({
   thoughtless: fc.boolean(),
 });
 
-const LISTS: Readonly<Record<string, string>> = { chat: "messages", responses: "input", messages: "messages" };
+const LISTS: Readonly<Record<string, string>> = {
+  chat: "messages",
+  responses: "input",
+  messages: "messages",
+};
 
 function listOf(dialect: string, body: JsonRecord): readonly Json[] {
   return body[LISTS[dialect]!] as readonly Json[];
@@ -88,7 +92,9 @@ const RESPELL: Readonly<Record<string, Respell>> = {
   responses(item, spelling) {
     const { idOf, empty, thoughtless } = spelling;
     const { type, content, output, ...rest } = item;
-    if (type === "reasoning") return thoughtless ? [] : [empty ? { ...item, content: [], status: null } : item];
+    if (type === "reasoning") {
+      return thoughtless ? [] : [empty ? { ...item, content: [], status: null } : item];
+    }
     const { id: _, ...without } = rest;
     const said = texts(content, spelling, item.role === "assistant" ? "output_text" : "input_text");
     return [{
@@ -102,7 +108,9 @@ const RESPELL: Readonly<Record<string, Respell>> = {
   },
   messages(item, spelling) {
     const { idOf, empty, thoughtless, space } = spelling;
-    if (typeof item.content === "string") return [{ ...item, content: texts(item.content, spelling, "text") }];
+    if (typeof item.content === "string") {
+      return [{ ...item, content: texts(item.content, spelling, "text") }];
+    }
     const blocks = list(item.content).flatMap((block): readonly Json[] => {
       if (block.type === "thinking") return thoughtless ? [] : [block];
       if (block.type === "tool_use") return [{ ...block, id: idOf(block.id) }];
@@ -116,7 +124,9 @@ const RESPELL: Readonly<Record<string, Respell>> = {
         ...(empty && { is_error: false }),
       }];
     });
-    const content = blocks.length === 1 && blocks[0]?.type === "text" ? texts(blocks, spelling, "text") : blocks;
+    const content = blocks.length === 1 && blocks[0]?.type === "text"
+      ? texts(blocks, spelling, "text")
+      : blocks;
     return [{ ...item, content }];
   },
 };
@@ -136,7 +146,8 @@ function shown(dialect: string, item: Json): string {
 
 /** Which requests didn't go on from the provider's newest prompt of their session, though nothing of it was rewritten. */
 function broken(dialect: string, { sent, told }: Played): number[] {
-  const promptAt = (call: number) => listOf(dialect, JSON.parse(sent[call]!)).map((item) => shown(dialect, item));
+  const promptAt = (call: number) =>
+    listOf(dialect, JSON.parse(sent[call]!)).map((item) => shown(dialect, item));
   return told.flatMap(({ session, epoch }, at) => {
     const before = told[at - 1];
     if (before?.session !== session || before.epoch !== epoch) return [];
@@ -182,7 +193,9 @@ for (const dialect of DIALECTS) {
 Deno.test("openclaw, which takes the underscores out of ids, keeps what its model recalled", async () => {
   const replies = [
     { tool_calls: [call("recall", { ref: "none" }, "call_r_0")] },
-    { tool_calls: [call("read", { path: "a" }, "call_a_550_0"), call("read", { path: "a" }, "call_a_550_1")] },
+    {
+      tool_calls: [call("read", { path: "a" }, "call_a_550_0"), call("read", { path: "a" }, "call_a_550_1")],
+    },
     { tool_calls: [call("read", { path: "b" }, "call_b_551_0")] },
     { content: "Done." },
   ];
@@ -194,7 +207,12 @@ Deno.test("openclaw, which takes the underscores out of ids, keeps what its mode
     tool_calls: ids.map((id) => call("read", { path }, id)),
   });
   const result = (tool_call_id: string, content: string) => ({ role: "tool", tool_call_id, content });
-  const first = [task, reads("a", "calla5500", "calla5501"), result("calla5500", "A."), result("calla5501", "a.")];
+  const first = [
+    task,
+    reads("a", "calla5500", "calla5501"),
+    result("calla5500", "A."),
+    result("calla5501", "a."),
+  ];
   const second = [...first, reads("b", "callb5510"), result("callb5510", "B.")];
   const told = [];
   for (const messages of [[task], first, second]) {
@@ -206,14 +224,20 @@ Deno.test("openclaw, which takes the underscores out of ids, keeps what its mode
   const recall = sent[1].slice(1);
   assertEquals(recall.map(({ role }: Json) => role), ["assistant", "tool"]);
   const { tool_calls: calls } = reads("a", "calla5500", "calla5501");
-  const shownFirst = [task, ...recall, { role: "assistant", content: null, tool_calls: calls }, ...first.slice(2)];
+  const shownFirst = [
+    task,
+    ...recall,
+    { role: "assistant", content: null, tool_calls: calls },
+    ...first.slice(2),
+  ];
   assertEquals(sent.slice(2), [shownFirst, [...shownFirst, ...second.slice(-2)]]);
   assertEquals(new Set(told).size, 1);
 });
 
 Deno.test("Copilot, which says in one process that nothing was refused and leaves it out in the next, keeps its session", async () => {
   const { fetch, seen } = gatewayed(() => completion({ content: "Yes." }));
-  const results = Array.from({ length: 24 }, (_, at) => chatStep(`f${at}.ts`, longResult(`f${at}.ts`))).flat();
+  const results = Array.from({ length: 24 }, (_, at) => chatStep(`f${at}.ts`, longResult(`f${at}.ts`)))
+    .flat();
   const told: (string | null)[] = [];
   const ask = async (messages: readonly Json[]) => {
     const response = await fetch(post({ model: "m", messages, tools: [READ] }));

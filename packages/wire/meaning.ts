@@ -37,7 +37,8 @@ export function toldFields(record: JsonRecord, without: readonly string[] = []):
 
 /** Whether an optional field says no more with this value than if it weren't there. */
 export function isNothing(value: unknown): boolean {
-  return value === null || value === undefined || value === "" || (Array.isArray(value) && value.length === 0);
+  return value === null || value === undefined || value === "" ||
+    (Array.isArray(value) && value.length === 0);
 }
 
 /** The parts of a content that say something: a text is one part, without white space at its ends. */
@@ -46,15 +47,13 @@ export function saidParts(content: unknown, said: (part: JsonRecord) => unknown 
   return parts.flatMap((part) => {
     if (isNothing(part)) return [];
     if (typeof part === "string") return saidText(part);
-    if (!isRecord(part) || typeof part.text !== "string" || !TEXTS.includes(part.type)) {
+    if (!isRecord(part) || part.type !== "text" || typeof part.text !== "string") {
       return [isRecord(part) ? said(part) : part];
     }
     const more = toldFields(part, ["type", "text", ...UNTOLD]);
     return saidText(part.text).map((text) => ({ ...text, ...more }));
   });
 }
-
-const TEXTS: readonly unknown[] = ["text", "input_text", "output_text"];
 
 /** What clients send back as they like, and what says nothing of an item. */
 export const UNTOLD: readonly string[] = ["annotations", "logprobs"];

@@ -36,7 +36,11 @@ export interface Played {
   readonly sent: readonly string[];
   readonly got: readonly string[];
   /** What each answer told: its session, how often that was rewritten, and the calls of the provider so far. */
-  readonly told: readonly { readonly session: string | null; readonly epoch: string | null; readonly calls: number }[];
+  readonly told: readonly {
+    readonly session: string | null;
+    readonly epoch: string | null;
+    readonly calls: number;
+  }[];
 }
 
 /** Plays requests one after the other. `open` gives the gateway for each, which it may open anew. */

@@ -1,5 +1,12 @@
 import { CallPairing } from "@tare/messages";
-import { callIds, type Protocol, readItem, type RequestReaders, withCallIds, type WireItem } from "@tare/wire";
+import {
+  callIds,
+  type Protocol,
+  readItem,
+  type RequestReaders,
+  type WireItem,
+  withCallIds,
+} from "@tare/wire";
 import type { Along } from "./chain_index.ts";
 
 /** What items are read and written with. */
@@ -22,14 +29,11 @@ export function asFirstSent(
     // Of what nobody remembers only the place is held.
     at === undefined ? item ?? { key, parts: [] } : firstSpelling(items[at]!, item, reading)
   );
-  const sources = [
-    ...items.slice(0, from).map((_, at) => at),
-    ...steps.map(({ at }) => at),
-    ...items.slice(rest).map((_, at) => rest + at),
-  ];
   const sent = [...items.slice(0, from), ...known, ...items.slice(rest)];
-  const isSame = sent.length === items.length && sent.every((item, at) => item === items[at]);
-  return isSame ? items : withPairedIds(items, { sent, sources, reading });
+  if (sent.length === items.length && sent.every((item, at) => item === items[at])) return items;
+  const places = [...items.keys()];
+  const sources = [...places.slice(0, from), ...steps.map(({ at }) => at), ...places.slice(rest)];
+  return withPairedIds(items, { sent, sources, reading });
 }
 
 function firstSpelling(now: WireItem, first: WireItem | undefined, reading: Reading): WireItem {

@@ -1,4 +1,4 @@
-import { anchorOf, callIds, isThought, withCallIds, type WireItem } from "@tare/wire";
+import { anchorOf, callIds, isThought, type WireItem, withCallIds } from "@tare/wire";
 import type { Reading } from "./as_first_sent.ts";
 
 /** What the upstream sees at a place of the client's history that the client doesn't know of: recalls and the like. */

@@ -3,7 +3,15 @@ import { Conversation } from "@tare/conversation";
 import { LRUCache } from "lru-cache";
 import type { WireItem } from "@tare/wire";
 import { asFirstSent } from "./as_first_sent.ts";
-import { type Along, ChainIndex, type ChainNode, chainTo, goesAlong, lastShared, sharedLength } from "./chain_index.ts";
+import {
+  type Along,
+  ChainIndex,
+  type ChainNode,
+  chainTo,
+  goesAlong,
+  lastShared,
+  sharedLength,
+} from "./chain_index.ts";
 import {
   type ClientSummary,
   countInstructions,
@@ -193,7 +201,10 @@ export class GatewaySessions {
       session = from ? from.session.fork(items.slice(0, from.shared), own()) : this.#begin(recognised, node);
     }
     const { tip, facts: { summary } } = session;
-    session.goOn({ ...client, items }, this.#index.claim(node, keys.slice(node.depth), session.id, { items }));
+    session.goOn(
+      { ...client, items },
+      this.#index.claim(node, keys.slice(node.depth), session.id, { items }),
+    );
     // What it went back from is nobody's history any more.
     if (before && !goesOn) {
       this.#index.release(tip, session.id, lastShared(tip, session.tip));

@@ -71,9 +71,8 @@ export const MESSAGES_PROTOCOL: Protocol = {
     const content = asRecord(value)?.content;
     const blocks: readonly unknown[] = Array.isArray(content) ? content : [];
     return blocks.flatMap((block, at) => {
-      if (!isRecord(block)) return [];
-      const name = block.type === "tool_use" ? "id" : block.type === "tool_result" ? "tool_use_id" : undefined;
-      return name === undefined ? [] : [["content", at, name]];
+      const name = isRecord(block) && ID_FIELDS[String(block.type)];
+      return name ? [["content", at, name]] : [];
     });
   },
   marked: withOneMark,
@@ -108,6 +107,9 @@ export const MESSAGES_PROTOCOL: Protocol = {
   writer: (_, options) => new MessagesTurnWriter(options),
   refuse: (status, message) => Response.json(errorBody(status, message), { status }),
 };
+
+/** In which field blocks hold the id of a call. */
+const ID_FIELDS: Readonly<Record<string, string>> = { tool_use: "id", tool_result: "tool_use_id" };
 
 /** Where Claude Code says whose request it is, and the number in it that changes. */
 const BILLING = /^(x-anthropic-billing-header:[^]*?\bcch=)([0-9a-z]+)/i;
@@ -460,7 +462,10 @@ function meaning(value: unknown): Meaning {
   const blocks: readonly unknown[] = Array.isArray(content) ? content : [];
   const spoken = blocks.filter((block) => !isRecord(block) || !THOUGHTS.includes(block.type));
   // Without anything else it is told by what was thought.
-  return { said: { ...toldFields(rest), parts: saidParts(spoken.length > 0 ? spoken : blocks, saidBlock) }, shown };
+  return {
+    said: { ...toldFields(rest), parts: saidParts(spoken.length > 0 ? spoken : blocks, saidBlock) },
+    shown,
+  };
 }
 
 const THOUGHTS: readonly unknown[] = ["thinking", "redacted_thinking"];

@@ -100,8 +100,18 @@ function meaning(value: unknown): Meaning {
   // A result's status may say that it is an error.
   const failed = isOutput && FAILED.includes(status) && { status };
   const rest = toldFields(value, ["id", "call_id", "content", "output", ...LEFT_OUT]);
-  return { said: { ...rest, type, ...failed, parts: saidParts(isOutput ? output : content) } };
+  return { said: { ...rest, type, ...failed, parts: saidParts(asTexts(isOutput ? output : content)) } };
 }
+
+/** A content whose texts are of one type, whoever says them. */
+function asTexts(content: unknown): unknown {
+  if (!Array.isArray(content)) return content;
+  return content.map((part) =>
+    isRecord(part) && TEXTS.includes(part.type) ? { ...part, type: "text" } : part
+  );
+}
+
+const TEXTS: readonly unknown[] = ["input_text", "output_text"];
 
 /** An item of which nothing more is known, without what clients add or leave out. */
 function plain(value: unknown): unknown {
@@ -368,7 +378,9 @@ class ResponsesTurnWriter implements TurnWriter {
     return [
       {
         items: before.flatMap(({ reply }, at) => [...reply.items, ...answers[at] ?? []]),
-        replaces: before.flatMap(({ items }) => this.#anchorsOf(items.filter((item) => !this.#isRecall(item)))),
+        replaces: before.flatMap(({ items }) =>
+          this.#anchorsOf(items.filter((item) => !this.#isRecall(item)))
+        ),
         before: this.#anchorsOf(known),
       },
       {
