@@ -29,7 +29,20 @@ Deno.test("tare, once it is installed, works in the folder where it is called", 
     1,
     'Cannot start: --port is "x", but it must be a whole number from 0 to 65535.\n',
   ]);
-  for (const command of ["ask", "chat", "acp", "spend", "doctor", "export", "import", "backup", "move"]) {
+  for (
+    const command of [
+      "ask",
+      "chat",
+      "acp",
+      "spend",
+      "doctor",
+      "history",
+      "export",
+      "import",
+      "backup",
+      "move",
+    ]
+  ) {
     const { code, out, err } = await run([...tare, command, "--help"], workspace);
     assertEquals(code, 0, err);
     assertStringIncludes(out + err, `deno task ${command}`);
