@@ -31,16 +31,22 @@ export function remembering<T>(): JsonReader<T> {
   const pieces = new Map<string, ReturnType<JsonReader<T>["read"]>>();
   return {
     read(bytes, { start, end, kind, read, spelling }) {
-      const json = readJsonAt(bytes, { start, end });
       const own = kind + decode(bytes.subarray(start, end));
+      const same = pieces.get(own);
+      if (same) return same;
+      const json = readJsonAt(bytes, { start, end });
       const meaning = spelling?.meaning(json);
       const shown = meaning?.shown === undefined ? own : `${kind} ${JSON.stringify(meaning.shown)}`;
-      const key = meaning ? kind + sortedJson(meaning.said) : own;
-      const known = pieces.get(shown);
-      if (known && !spelling) return known;
-      const piece = { key, shown, value: read(json) };
-      if (!known) pieces.set(shown, piece);
-      return known && spelling ? { ...piece, value: spelling.adopt(piece.value, known.value) } : piece;
+      const alike = pieces.get(shown);
+      const value = read(json);
+      const piece = {
+        key: meaning ? kind + sortedJson(meaning.said) : own,
+        shown,
+        value: alike && spelling ? spelling.adopt(value, alike.value) : value,
+      };
+      pieces.set(own, piece);
+      if (!alike) pieces.set(shown, piece);
+      return piece;
     },
   };
 }

@@ -1,4 +1,4 @@
-import type { Message, Usage } from "@tare/messages";
+import type { Content, Message, Usage } from "@tare/messages";
 import type { RecordedUsage } from "@tare/simulator/economy";
 import { asRecord, type JsonRecord } from "@tare/wire";
 
@@ -144,12 +144,22 @@ export function recordedUsage(usage: Usage): RecordedUsage {
   };
 }
 
-/** A message as recordings hold it: that a call failed is a note. */
+/** A message as recordings hold it: as text, and that a call failed is a note. */
 export function noted(message: Message, atMs: number | undefined): LoggedMessage {
   const notes = atMs === undefined ? {} : { ts: atMs };
-  if (message.role !== "tool") return { ...message, ...notes };
-  const { role, tool_call_id, content, failed } = message;
+  if (message.role === "function") return { ...message, ...notes };
+  const content = writtenText(message.content ?? "");
+  if (message.role !== "tool") return { ...message, content, ...notes };
+  const { role, tool_call_id, failed } = message;
   return { role, tool_call_id, content, ...notes, ...(failed === true && { error: true }) };
+}
+
+/** What a content says, and that it shows something else. */
+function writtenText(content: Content): string {
+  if (typeof content === "string") return content;
+  return content.map((part) =>
+    part.type === "text" ? part.text : part.type === "refusal" ? part.refusal : `[${part.type} omitted]`
+  ).join("\n");
 }
 
 /** An answer that is put together from several lines, and what its calls were answered. */
@@ -167,9 +177,7 @@ export class LoggedAnswer {
   add(message: Message): void {
     if (message.role !== "assistant") return;
     const { content, tool_calls: calls = [] } = message;
-    const text = typeof content === "string"
-      ? content
-      : (content ?? []).map((part) => part.type === "text" ? part.text : "").join("");
+    const text = writtenText(content ?? "");
     if (text !== "") this.#texts.push(text);
     this.#calls.push(...calls);
   }
