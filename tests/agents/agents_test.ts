@@ -1,16 +1,14 @@
 import { assertAlmostEquals, assertLess, assertLessOrEqual } from "@std/assert";
+import { AGENTS } from "./agents.ts";
 import { compare } from "./compare.ts";
-import { CLAUDE_CODE } from "./drivers/claude_code.ts";
-import { CODEX } from "./drivers/codex.ts";
-import { OPENCODE } from "./drivers/opencode.ts";
-import { PI } from "./drivers/pi.ts";
 import { SCENARIOS, STANDARD } from "./scenarios.ts";
 
-for (const agent of [PI, OPENCODE, CODEX, CLAUDE_CODE]) {
+for (const agent of AGENTS) {
   for (const scenario of SCENARIOS) {
+    const lack = scenario.needs && agent.lacks[scenario.needs];
     Deno.test({
-      name: `${agent.name}: ${scenario.name}`,
-      ignore: scenario.needs !== undefined && !agent.tools[scenario.needs],
+      name: `${agent.name}: ${scenario.name}${lack === undefined ? "" : ` (can't: it ${lack})`}`,
+      ignore: lack !== undefined,
       async fn(test) {
         const { direct, through, booked, claimed, missed } = await compare(agent, scenario);
         await test.step(`cost ${(through / direct).toFixed(2)} of what it costs directly`, () => {

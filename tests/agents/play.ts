@@ -1,6 +1,6 @@
 import { ownerOf } from "../crash/owner.ts";
 import { startServerProcess } from "../crash/server_process.ts";
-import type { Agent } from "./agent.ts";
+import type { Ability, Agent } from "./agent.ts";
 import { planModel, type Plans } from "./model.ts";
 import { type Command, type Ended, runProgram } from "./program.ts";
 import { type Failure, type Provider, type ProviderCall, startProvider } from "./provider.ts";
@@ -27,8 +27,8 @@ export interface Scenario {
   readonly windowTokens?: number;
   /** When the agent compacts the conversation: only if it asks directly, or always. Default: never. */
   readonly compacts?: "directly" | "always";
-  /** What not every agent has. */
-  readonly needs?: "delegate" | "discoveries";
+  /** What not every agent can. */
+  readonly needs?: Ability;
 }
 
 /** What became of it. */
@@ -81,19 +81,16 @@ export async function play(
       ...proxies("http://127.0.0.1:9"),
       NO_PROXY: "127.0.0.1,localhost",
       ...agent.quiet,
-      ...await agent.configure({ home, url: tap.url, windowTokens }),
+      ...await agent.configure({ home, workspace, url: tap.url, windowTokens }),
     };
     const ended: Ended[] = [];
     for (const [at, { prompt, interruptedBy }] of scenario.actions.entries()) {
       const run = (command: Command) =>
         runProgram(command, { cwd: workspace, env, ...(interruptedBy && { interruptedBy }) });
-      ended.push(
-        prompt === "compact" ? await agent.compact({ home, workspace, run }) : await run(
-          typeof prompt === "string"
-            ? agent.prompt(prompt, { isFirst: at === 0 })
-            : agent.converse(prompt, { workspace }),
-        ),
-      );
+      if (prompt === "compact") ended.push(await agent.compact!({ home, workspace, run }));
+      else if (typeof prompt !== "string") {
+        ended.push(await run(agent.converse!(prompt, { home, workspace })));
+      } else ended.push(await run(agent.prompt(prompt, { isFirst: at === 0, home })));
     }
     const ledger = gateway &&
       await (await fetch(`${gateway.url}/v1/ledger`, { headers: ownerOf(data) })).json();

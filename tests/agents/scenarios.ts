@@ -67,6 +67,7 @@ export const LONG: Scenario = {
   actions: [{ prompt: FIRST_PROMPT }],
   windowTokens: 200_000,
   compacts: "directly",
+  needs: "limit",
 };
 
 /** What agents are put through. */
@@ -84,6 +85,7 @@ export const SCENARIOS: readonly Scenario[] = [
     plans: { FIRST: reading(25, TWO), SECOND },
     files: readFiles(25, TWO),
     actions: [{ prompt: [FIRST_PROMPT, SECOND_PROMPT] }],
+    needs: "converse",
   },
   {
     name: "interrupted, and told to go on",
@@ -95,6 +97,7 @@ export const SCENARIOS: readonly Scenario[] = [
     },
     files: readFiles(25, TWO),
     actions: [{ prompt: FIRST_PROMPT, interruptedBy: "started" }, { prompt: "Go on." }],
+    needs: "interrupt",
   },
   {
     name: "compacted by itself at its limit",
@@ -103,6 +106,7 @@ export const SCENARIOS: readonly Scenario[] = [
     actions: [{ prompt: FIRST_PROMPT }],
     windowTokens: 60_000,
     compacts: "directly",
+    needs: "limit",
   },
   {
     // What the model said stays, so that edits don't keep it from its limit.
@@ -112,6 +116,7 @@ export const SCENARIOS: readonly Scenario[] = [
     actions: [{ prompt: FIRST_PROMPT }],
     windowTokens: 100_000,
     compacts: "always",
+    needs: "limit",
   },
   {
     name: "compacted by command",
@@ -119,6 +124,7 @@ export const SCENARIOS: readonly Scenario[] = [
     files: readFiles(25, TWO),
     actions: [{ prompt: FIRST_PROMPT }, { prompt: "compact" }, { prompt: SECOND_PROMPT }],
     compacts: "always",
+    needs: "compact",
   },
   {
     name: "429, 500 and a stream that breaks off",

@@ -45,4 +45,5 @@ export const CLAUDE_CODE: Agent = {
     })),
   }),
   compact: ({ run }) => run({ program: "claude", args: ["--print", "--continue", "/compact"] }),
+  lacks: {},
 };

@@ -61,6 +61,10 @@ export const CODEX: Agent = {
       ],
     });
   },
+  lacks: {
+    delegate: "has no tool for sub-agents that waits for them",
+    discoveries: "defers tools of MCP servers alone",
+  },
 };
 
 /** A request of the app server, and what tells that it is answered. */

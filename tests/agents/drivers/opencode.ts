@@ -1,3 +1,4 @@
+import { acpConversation, acpPrompt } from "../acp.ts";
 import type { Agent } from "../agent.ts";
 
 /** opencode over chat completions. */
@@ -36,20 +37,10 @@ export const OPENCODE: Agent = {
     program: "opencode",
     args: ["run", "--auto", "--model", model, ...(isFirst ? [] : ["--continue"]), text],
   }),
-  converse: (texts, { workspace: cwd }) => ({
+  converse: (texts, { workspace }) => ({
     program: "opencode",
     args: ["acp"],
-    talk: [
-      HELLO,
-      ask(2, "session/new", { cwd, mcpServers: [] }),
-      ...texts.map((text, at) => {
-        const line = (heard: string) => {
-          const sessionId = /"sessionId":"(\w+)"/.exec(heard)?.[1];
-          return ask(3 + at, "session/prompt", { sessionId, prompt: [{ type: "text", text }] }).line;
-        };
-        return { line, until: new RegExp(`"id":${3 + at}\\b.*"result"`) };
-      }),
-    ],
+    talk: acpConversation(texts, workspace),
   }),
   async compact({ workspace: cwd, run }) {
     const { output } = await run({ program: "opencode", args: ["session", "list", "--format", "json"] });
@@ -57,21 +48,8 @@ export const OPENCODE: Agent = {
     return await run({
       program: "opencode",
       args: ["acp"],
-      talk: [
-        HELLO,
-        ask(2, "session/load", { sessionId, cwd, mcpServers: [] }),
-        ask(3, "session/prompt", { sessionId, prompt: [{ type: "text", text: "/compact" }] }),
-      ],
+      talk: acpPrompt("/compact", { sessionId, cwd }),
     });
   },
+  lacks: { discoveries: "defers no tools" },
 };
-
-/** A request of the agent client protocol, and what tells that it is answered. */
-function ask(id: number, method: string, params: unknown) {
-  return {
-    line: JSON.stringify({ jsonrpc: "2.0", id, method, params }),
-    until: new RegExp(`"id":${id}\\b.*"result"`),
-  };
-}
-
-const HELLO = ask(1, "initialize", { protocolVersion: 1 });

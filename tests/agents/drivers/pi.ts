@@ -32,4 +32,5 @@ export const PI: Agent = {
       args: ["--mode", "rpc", "--approve", "--model", "tare/gpt-5", "--continue"],
       talk: [{ line: '{"type":"compact"}', until: /"command":"compact","success":true/ }],
     }),
+  lacks: { delegate: "has no sub-agents", discoveries: "defers no tools" },
 };

@@ -1,0 +1,51 @@
+import { acpConversation, acpPrompt } from "../acp.ts";
+import type { Agent } from "../agent.ts";
+
+/** Kilo over chat completions. */
+export const KILO: Agent = {
+  name: "kilo",
+  rulesFile: "AGENTS.md",
+  tools: {
+    shell: (command) => ({ name: "bash", args: { command, description: "Does what the plan says" } }),
+    delegate: (prompt) => ({
+      name: "task",
+      args: { description: "A part of the plan", prompt, subagent_type: "general" },
+    }),
+  },
+  quiet: { KILO_DISABLE_AUTOUPDATE: "1", KILO_DISABLE_MODELS_FETCH: "1", KILO_DISABLE_LSP_DOWNLOAD: "1" },
+  configure({ url, windowTokens }) {
+    const model = {
+      limit: { context: windowTokens, output: 8_000 },
+      tool_call: true,
+      modalities: { input: ["text", "image"], output: ["text"] },
+    };
+    const provider = {
+      npm: "@ai-sdk/openai-compatible",
+      options: { baseURL: `${url}/v1`, apiKey: "key" },
+      models: { "gpt-5": model },
+    };
+    return Promise.resolve({
+      KILO_CONFIG_CONTENT: JSON.stringify({
+        provider: { tare: provider },
+        share: "disabled",
+        permission: "allow",
+        model: "tare/gpt-5",
+      }),
+    });
+  },
+  prompt: (text, { isFirst, model = "tare/gpt-5" }) => ({
+    program: "kilo",
+    args: ["run", "--auto", "--model", model, ...(isFirst ? [] : ["--continue"]), text],
+  }),
+  converse: (texts, { workspace }) => ({
+    program: "kilo",
+    args: ["acp"],
+    talk: acpConversation(texts, workspace),
+  }),
+  async compact({ workspace: cwd, run }) {
+    const { output } = await run({ program: "kilo", args: ["session", "list", "--format", "json"] });
+    const sessionId = /"id": *"(\w+)"/.exec(output)?.[1];
+    return await run({ program: "kilo", args: ["acp"], talk: acpPrompt("/compact", { sessionId, cwd }) });
+  },
+  lacks: { discoveries: "defers no tools" },
+};
