@@ -19,12 +19,24 @@ export interface PromptOptions {
   readonly isFirst: boolean;
   /** What {@linkcode Agent.configure} was given. */
   readonly home: string;
+  /** Its conversation, for an agent that wants them named. Default: the only one. */
+  readonly conversation?: string;
+  /** The path of a picture that is shown with it. Default: none. */
+  readonly image?: string;
   /** The model that it is for. Default: the one of the configuration. */
   readonly model?: string;
 }
 
 /** What a scenario may want that not every agent has. */
-export type Ability = "converse" | "compact" | "limit" | "interrupt" | "images" | "delegate" | "discoveries";
+export type Ability =
+  | "converse"
+  | "compact"
+  | "limit"
+  | "interrupt"
+  | "images"
+  | "parallel"
+  | "delegate"
+  | "discoveries";
 
 /** A program that people use as their agent: how it is configured and started, and nothing else. */
 export interface Agent {

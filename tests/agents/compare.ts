@@ -34,8 +34,12 @@ export async function compare(agent: Agent, scenario: Scenario): Promise<Compare
   for (const failure of Object.values(scenario.failures ?? {})) {
     for (const { calls } of [direct, through]) assert(calls.some(({ status }) => status === failure));
   }
+  assertEquals(alien(through), alien(direct));
   assertLessOrEqual(refusals(through), refusals(direct));
   assertEquals(passedOn(through), passedOn(direct));
+  const shown = Math.min(...working(direct.calls).map(images));
+  assertEquals(shown > 0, scenario.needs === "images");
+  assertEquals(Math.min(...working(through.calls).map(images)), shown);
   for (const { asked } of working(through.calls)) {
     assert(
       asked.said.some((item) => item.type === "text" && item.text.includes(RULES.trim())),
@@ -53,7 +57,7 @@ export async function compare(agent: Agent, scenario: Scenario): Promise<Compare
   const served = through.calls.filter(({ status }) => status === 200);
   assertEquals(breaks(served), breaks(answered(through)) + epochs(through));
   assertLessOrEqual(told(through), Math.max(...through.calls.map(({ usage }) => usage.prompt)));
-  assertEquals(sessions(through).size, new Set(working(direct.calls).map(toolsOf)).size);
+  assertEquals(sessions(through).size, new Set(working(direct.calls).map(conversationOf)).size);
   const { tokenUnits: booked = NaN, withoutTokenUnits: without = NaN } = through.ledger?.planned ?? {};
   return {
     direct: costOf(direct),
@@ -99,9 +103,21 @@ function working<T extends ReadRequest>(requests: readonly T[]): readonly T[] {
   return requests.filter(({ asked }) => asked.tools.length > 0);
 }
 
-/** Which agent a request is of: the main one and sub-agents have other tools. */
-function toolsOf({ asked }: ReadRequest): string {
-  return asked.tools.filter((name) => name !== "recall").join();
+/** Which conversation a request is of: the main agent and sub-agents have other tools, and each began with a plan. */
+function conversationOf({ asked: { said, tools } }: ReadRequest): string {
+  const told = said.map((item) => item.type === "text" && item.role === "user" ? item.text : "").join("\n");
+  return [/\bplan:([A-Z]+)/.exec(told)?.[1], ...tools.filter((name) => name !== "recall")].join();
+}
+
+/** How many pictures a request shows. */
+function images({ body }: ProviderCall): number {
+  return [...JSON.stringify(body).matchAll(/"type":"(?:image|image_url|input_image)"/g)].length;
+}
+
+/** What an agent was told, or told its user, that only the gateway can have said. */
+function alien({ ended, exchanges }: Played): readonly string[] {
+  const seen = [...ended.map(({ output }) => output), ...exchanges.map(({ answer }) => answer)].join("\n");
+  return [...new Set(seen.match(/\[elided\b|"name": ?"recall"|\btare\b/gi))];
 }
 
 /** What the agent asked and was answered. */
@@ -117,10 +133,10 @@ function breaks(requests: readonly ReadRequest[]): number {
   const last = new Map<string, readonly string[]>();
   let breaks = 0;
   for (const request of working(requests)) {
-    const before = last.get(toolsOf(request)) ?? [];
+    const before = last.get(conversationOf(request)) ?? [];
     const keys = request.pieces.map(({ key }) => key);
     if (before.some((key, at) => key !== keys[at])) breaks++;
-    last.set(toolsOf(request), keys);
+    last.set(conversationOf(request), keys);
   }
   return breaks;
 }

@@ -34,6 +34,7 @@ type FactsByStep = Readonly<Record<number, string>>;
 
 const FOUR: FactsByStep = { 3: "alder", 9: "birch", 17: "cedar", 26: "dogwood" };
 const TWO: FactsByStep = { 2: "alder", 7: "birch" };
+const OTHER_TWO: FactsByStep = { 2: "cedar", 7: "dogwood" };
 const ELEVEN: FactsByStep = Object.fromEntries(
   "alder birch cedar dogwood elm fir ginkgo hazel ivy juniper larch".split(" ").map((
     fact,
@@ -47,6 +48,11 @@ function reading(steps: number, facts: FactsByStep): Plan {
 
 /** A later task that needs what an earlier one read. */
 const SECOND: Plan = { ...reading(12, {}), facts: Object.values(TWO), report: "second.txt" };
+
+/** A red square of 64 pixels. */
+const PICTURE = Uint8Array.fromBase64(
+  "iVBORw0KGgoAAAANSUhEUgAAAEAAAABACAIAAAAlC+aJAAAAS0lEQVR42u3PQQkAAAgAsetfWiP4FgYrsKZeS0BAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEDgsqnc8OJg6Ln3AAAAAElFTkSuQmCC",
+);
 
 const FIRST_PROMPT = "Follow plan:FIRST and write report.txt.";
 const SECOND_PROMPT = "Now follow plan:SECOND and write second.txt.";
@@ -127,11 +133,32 @@ export const SCENARIOS: readonly Scenario[] = [
     needs: "compact",
   },
   {
-    name: "429, 500 and a stream that breaks off",
+    name: "429, 500, 503 and a stream that breaks off",
     plans: { FIRST: reading(12, TWO) },
     files: readFiles(12, TWO),
     actions: [{ prompt: FIRST_PROMPT }],
-    failures: { 2: 429, 5: 500, 8: "cut" },
+    failures: { 2: 429, 5: 500, 8: "cut", 11: 503 },
+  },
+  {
+    name: "the gateway killed and started again on the way",
+    plans: { FIRST: reading(25, TWO) },
+    files: readFiles(25, TWO),
+    actions: [{ prompt: FIRST_PROMPT }],
+    restartsBefore: 20,
+  },
+  {
+    name: "two conversations at the same time",
+    plans: { FIRST: reading(15, TWO), SECOND: { ...reading(15, OTHER_TWO), report: "second.txt" } },
+    files: { ...readFiles(15, TWO), ...readFiles(15, OTHER_TWO) },
+    actions: [{ prompt: { parallel: [FIRST_PROMPT, SECOND_PROMPT] } }],
+    needs: "parallel",
+  },
+  {
+    name: "a picture shown with the prompt",
+    plans: { FIRST: reading(12, TWO) },
+    files: { ...readFiles(12, TWO), "picture.png": PICTURE },
+    actions: [{ prompt: FIRST_PROMPT, image: "picture.png" }],
+    needs: "images",
   },
   {
     name: "eleven recalls in a row",

@@ -8,9 +8,9 @@ const PROGRAM = fromFileUrl(new URL("../programs/claude_agent_sdk.mjs", import.m
 export const CLAUDE_AGENT_SDK: Agent = {
   ...CLAUDE_CODE,
   name: "claude agent sdk",
-  prompt: (text, { isFirst }) => ({
+  prompt: (text, { isFirst, image }) => ({
     program: "node",
-    args: [PROGRAM, isFirst ? "new" : "continue", text],
+    args: [PROGRAM, isFirst ? "new" : "continue", image === undefined ? text : `${text} @${image}`],
   }),
   converse: (texts) => ({ program: "node", args: [PROGRAM, "new", ...texts] }),
   compact: ({ run }) => run({ program: "node", args: [PROGRAM, "continue", "/compact"] }),

@@ -27,9 +27,14 @@ export const CLINE: Agent = {
     );
     return {};
   },
-  prompt: (text, { isFirst, home }) => ({
+  prompt: (text, { isFirst, image, home }) => ({
     program: "cline",
-    args: ["--auto-approve", "true", ...(isFirst ? [] : ["--id", sessionIn(home)]), text],
+    args: [
+      "--auto-approve",
+      "true",
+      ...(isFirst ? [] : ["--id", sessionIn(home)]),
+      image === undefined ? text : `${text} @${image}`,
+    ],
   }),
   converse: (texts, { workspace }) => ({
     program: "cline",

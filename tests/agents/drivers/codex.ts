@@ -21,11 +21,12 @@ export const CODEX: Agent = {
     await Deno.writeTextFile(`${folder}/auth.json`, JSON.stringify({ OPENAI_API_KEY: "key" }));
     return {};
   },
-  prompt: (text, { isFirst, model = "gpt-5.5" }) => ({
+  prompt: (text, { isFirst, image, model = "gpt-5.5" }) => ({
     program: "codex",
     args: [
       ...["exec", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox", "--model", model],
       ...(isFirst ? [] : ["resume", "--last"]),
+      ...(image === undefined ? [] : [`--image=${image}`]),
       text,
     ],
   }),

@@ -16,7 +16,7 @@ export function continueCli(protocol: keyof typeof MODELS): Agent {
     quiet: { CONTINUE_TELEMETRY_ENABLED: "0", CONTINUE_CLI_ENABLE_TELEMETRY: "0" },
     async configure({ home, url, windowTokens }) {
       const configuration = {
-        name: "tare",
+        name: "own",
         version: "1.0.0",
         schema: "v1",
         models: [{
@@ -46,6 +46,7 @@ export function continueCli(protocol: keyof typeof MODELS): Agent {
       discoveries: "defers no tools",
       converse: "takes prompts of one process from a terminal alone",
       compact: "compacts by command in a terminal alone",
+      images: "takes pictures from a terminal alone",
       delegate: "has no sub-agents but for a beta",
     },
   };

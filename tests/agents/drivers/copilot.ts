@@ -38,12 +38,13 @@ export function copilot(protocol: keyof typeof PROTOCOLS): Agent {
         COPILOT_PROVIDER_MAX_PROMPT_TOKENS: `${windowTokens}`,
         ...PROTOCOLS[protocol],
       }),
-    prompt: (text, { isFirst, model }) => ({
+    prompt: (text, { isFirst, image, model }) => ({
       program: "copilot",
       args: [
         ...FLAGS,
         ...(model ? ["--model", model] : []),
         ...(isFirst ? [] : ["--continue"]),
+        ...(image === undefined ? [] : ["--attachment", image]),
         "--prompt",
         text,
       ],

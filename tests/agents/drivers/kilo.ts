@@ -26,16 +26,24 @@ export const KILO: Agent = {
     };
     return Promise.resolve({
       KILO_CONFIG_CONTENT: JSON.stringify({
-        provider: { tare: provider },
+        provider: { own: provider },
         share: "disabled",
         permission: "allow",
-        model: "tare/gpt-5",
+        model: "own/gpt-5",
       }),
     });
   },
-  prompt: (text, { isFirst, model = "tare/gpt-5" }) => ({
+  prompt: (text, { isFirst, image, model = "own/gpt-5" }) => ({
     program: "kilo",
-    args: ["run", "--auto", "--model", model, ...(isFirst ? [] : ["--continue"]), text],
+    args: [
+      "run",
+      "--auto",
+      "--model",
+      model,
+      ...(isFirst ? [] : ["--continue"]),
+      text,
+      ...(image === undefined ? [] : [`--file=${image}`]),
+    ],
   }),
   converse: (texts, { workspace }) => ({
     program: "kilo",

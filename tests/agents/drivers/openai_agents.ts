@@ -14,13 +14,18 @@ export function openaiAgents(protocol: "chat" | "responses"): Agent {
     },
     quiet: { OPENAI_AGENTS_DISABLE_TRACING: "1" },
     configure: ({ url }) => Promise.resolve({ OPENAI_BASE_URL: `${url}/v1`, OPENAI_API_KEY: "key" }),
-    prompt: (text, { home }) => ({
+    prompt: (text, { home, image, conversation = "conversation" }) => ({
       program: "node",
-      args: [PROGRAM, protocol, `${home}/session.json`, text],
+      args: [
+        PROGRAM,
+        protocol,
+        `${home}/${conversation}.json`,
+        image === undefined ? text : `${text} @${image}`,
+      ],
     }),
     converse: (texts, { home }) => ({
       program: "node",
-      args: [PROGRAM, protocol, `${home}/session.json`, ...texts],
+      args: [PROGRAM, protocol, `${home}/conversation.json`, ...texts],
     }),
     lacks: {
       discoveries: "defers no tools",

@@ -18,21 +18,33 @@ export const OPENCLAW: Agent = {
     };
     const provider = { baseUrl: `${url}/v1`, apiKey: "key", api: "openai-completions", models: [model] };
     const settings = {
-      models: { mode: "merge", providers: { tare: provider } },
-      agents: { defaults: { model: { primary: "tare/gpt-5" }, workspace, skipBootstrap: true } },
+      models: { mode: "merge", providers: { own: provider } },
+      agents: { defaults: { model: { primary: "own/gpt-5" }, workspace, skipBootstrap: true } },
     };
     await Deno.mkdir(`${home}/.openclaw`);
     await Deno.writeTextFile(`${home}/.openclaw/openclaw.json`, JSON.stringify(settings));
     return {};
   },
-  prompt: (text) => ({
+  prompt: (text, { conversation = "conversation" }) => ({
     program: "openclaw",
-    args: ["agent", "--local", "--agent", "main", "--timeout", "900", "--message", text],
+    args: [
+      "agent",
+      "--local",
+      "--agent",
+      "main",
+      "--session-id",
+      conversation,
+      "--timeout",
+      "900",
+      "--message",
+      text,
+    ],
   }),
   lacks: {
     discoveries: "defers no tools",
     converse: "runs one prompt a process without its daemon",
     compact: "compacts by command in its daemon alone",
+    images: "takes pictures from its daemon's channels alone",
     delegate: "doesn't wait for its sub-agents without its daemon",
   },
 };

@@ -18,7 +18,11 @@ export const OPENCODE: Agent = {
     OPENCODE_DISABLE_LSP_DOWNLOAD: "1",
   },
   configure({ url, windowTokens }) {
-    const model = { limit: { context: windowTokens, output: 8_000 }, tool_call: true };
+    const model = {
+      limit: { context: windowTokens, output: 8_000 },
+      tool_call: true,
+      modalities: { input: ["text", "image"], output: ["text"] },
+    };
     const provider = {
       npm: "@ai-sdk/openai-compatible",
       options: { baseURL: `${url}/v1`, apiKey: "key" },
@@ -26,16 +30,24 @@ export const OPENCODE: Agent = {
     };
     return Promise.resolve({
       OPENCODE_CONFIG_CONTENT: JSON.stringify({
-        provider: { tare: provider },
+        provider: { own: provider },
         share: "disabled",
         permission: "allow",
-        model: "tare/gpt-5",
+        model: "own/gpt-5",
       }),
     });
   },
-  prompt: (text, { isFirst, model = "tare/gpt-5" }) => ({
+  prompt: (text, { isFirst, image, model = "own/gpt-5" }) => ({
     program: "opencode",
-    args: ["run", "--auto", "--model", model, ...(isFirst ? [] : ["--continue"]), text],
+    args: [
+      "run",
+      "--auto",
+      "--model",
+      model,
+      ...(isFirst ? [] : ["--continue"]),
+      text,
+      ...(image === undefined ? [] : [`--file=${image}`]),
+    ],
   }),
   converse: (texts, { workspace }) => ({
     program: "opencode",

@@ -21,15 +21,21 @@ export const QWEN_CODE: Agent = {
     const settings = {
       privacy: { usageStatisticsEnabled: false },
       general: { disableAutoUpdate: true, disableUpdateNag: true },
-      model: { generationConfig: { contextWindowSize: windowTokens } },
+      model: { generationConfig: { contextWindowSize: windowTokens, modalities: { image: true } } },
     };
     await Deno.mkdir(`${home}/.qwen`);
     await Deno.writeTextFile(`${home}/.qwen/settings.json`, JSON.stringify(settings));
     return { OPENAI_BASE_URL: `${url}/v1`, OPENAI_API_KEY: "key" };
   },
-  prompt: (text, { isFirst, model = "gpt-5" }) => ({
+  prompt: (text, { isFirst, image, model = "gpt-5" }) => ({
     program: "qwen",
-    args: [...FLAGS, "--model", model, ...(isFirst ? [] : ["--continue"]), text],
+    args: [
+      ...FLAGS,
+      "--model",
+      model,
+      ...(isFirst ? [] : ["--continue"]),
+      image === undefined ? text : `${text} @${image}`,
+    ],
   }),
   converse: (texts) => ({
     program: "qwen",

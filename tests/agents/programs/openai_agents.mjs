@@ -44,7 +44,7 @@ const stopped = new AbortController();
 process.once("SIGINT", () => stopped.abort());
 
 for (const prompt of prompts) {
-  const result = await runner.run(agent, prompt, {
+  const result = await runner.run(agent, asInput(prompt), {
     stream: true,
     session,
     maxTurns: 1_000,
@@ -53,6 +53,14 @@ for (const prompt of prompts) {
   result.toTextStream({ compatibleWithNodeStreams: true }).pipe(process.stdout, { end: false });
   await result.completed.catch((error) => process.stderr.write(`${error.message}\n`));
   writeFileSync(file, JSON.stringify(await session.getItems()));
+}
+
+/** What stands behind an at sign is a picture that is shown with the prompt. */
+function asInput(prompt) {
+  const [text, picture] = prompt.split(" @");
+  if (picture === undefined) return prompt;
+  const image = `data:image/png;base64,${readFileSync(picture).toString("base64")}`;
+  return [{ role: "user", content: [{ type: "input_text", text }, { type: "input_image", image }] }];
 }
 
 function readRules() {
