@@ -29,6 +29,7 @@ export interface PromptOptions {
 
 /** What a scenario may want that not every agent has. */
 export type Ability =
+  | "resume"
   | "converse"
   | "compact"
   | "limit"

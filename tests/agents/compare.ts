@@ -1,5 +1,6 @@
 import { assert, assertEquals, assertLessOrEqual } from "@std/assert";
 import type { Agent } from "./agent.ts";
+import { billOf } from "./bill.ts";
 import { isSummary } from "./model.ts";
 import { play, type Played, RULES, type Scenario } from "./play.ts";
 import type { ReadRequest } from "./protocols/protocol.ts";
@@ -11,10 +12,14 @@ export interface Compared {
   readonly direct: number;
   /** What it asks for the one through the gateway. */
   readonly through: number;
+  /** What it would ask at least: for each conversation's first prompt, carried, and for all that is new, once. */
+  readonly least: number;
   /** What the ledger says it asked. */
   readonly booked: number;
   /** What the ledger says was saved. */
   readonly claimed: number;
+  /** Whether the agent has the conversation cached, by marks where the protocol wants them. */
+  readonly caches: boolean;
   /** The most by which the share of a prompt that was expected of the cache missed what it served, but for a block. */
   readonly missed: number;
 }
@@ -55,15 +60,22 @@ export async function compare(agent: Agent, scenario: Scenario): Promise<Compare
     );
   }
   const served = through.calls.filter(({ status }) => status === 200);
-  assertEquals(breaks(served), breaks(answered(through)) + epochs(through));
+  const [own, rewrites] = [breaks(answered(through)), epochs(through)];
+  // A rewrite may come where the agent breaks its prompt itself.
+  assertLessOrEqual(breaks(served), own + rewrites);
+  assertLessOrEqual(own === 0 ? rewrites : 0, breaks(served));
   assertLessOrEqual(told(through), Math.max(...through.calls.map(({ usage }) => usage.prompt)));
   assertEquals(sessions(through).size, new Set(working(direct.calls).map(conversationOf)).size);
   const { tokenUnits: booked = NaN, withoutTokenUnits: without = NaN } = through.ledger?.planned ?? {};
   return {
     direct: costOf(direct),
     through: costOf(through),
+    least: leastOf(direct),
     booked,
     claimed: without - booked,
+    caches: direct.calls.slice(1).some(({ usage, pieces }) =>
+      usage.written === undefined || pieces.at(-1)?.mark !== undefined
+    ),
     missed: missed(through),
   };
 }
@@ -92,6 +104,25 @@ function refusals({ exchanges }: Played): number {
 
 function costOf({ calls }: Played): number {
   return calls.reduce((sum, { cost }) => sum + cost, 0);
+}
+
+/**
+ * What no rewrite can save: the tools, instructions and question that each prompt holds, and the first reading of what
+ * is new in it. Nothing older is carried, and nothing that was read once is read again.
+ */
+function leastOf({ calls }: Played): number {
+  const last = new Map<string, { readonly first: number; readonly prompt: number }>();
+  let least = 0;
+  for (const call of calls) {
+    const { prompt, written } = call.usage;
+    const prices = written === undefined ? "openai" : "anthropic-5m";
+    const { first, prompt: before } = last.get(conversationOf(call)) ?? { first: prompt, prompt: 0 };
+    const carried = before === 0 ? 0 : first;
+    const fresh = Math.max(0, prompt - before);
+    least += billOf({ prompt: carried + fresh, cached: carried, written: fresh, output: 0 }, prices);
+    last.set(conversationOf(call), { first, prompt });
+  }
+  return least;
 }
 
 function summaries({ calls }: Played): readonly ProviderCall[] {
@@ -161,8 +192,9 @@ function told({ exchanges }: Played): number {
   return Math.max(0, ...exchanges.flatMap(({ answer }) => usages(answer)).map(promptTokens));
 }
 
-/** Tokens that some providers cache together. */
+/** Tokens that some providers cache together, and how many they cache at least. */
 const BLOCK = 128;
+const MIN_TOKENS = 1024;
 
 /** By how much what was expected of the cache missed what it did, but for one block, in the share of the prompt. */
 function missed({ calls, exchanges }: Played): number {
@@ -181,7 +213,9 @@ function missed({ calls, exchanges }: Played): number {
       if (!sent || !usage || recalling.has(promptTokens(usage))) return [];
       const prompt = promptTokens(usage);
       // The headers count as Tare does, the usage as the provider; a block ends where counting says.
-      const missed = Math.abs(predicted * prompt / sent - cachedOf(usage)) - BLOCK;
+      const expected = predicted * prompt / sent;
+      const smallest = Math.min(expected, cachedOf(usage)) < MIN_TOKENS ? MIN_TOKENS : 0;
+      const missed = Math.abs(expected - cachedOf(usage)) - BLOCK - smallest;
       return [Math.max(0, missed) / prompt];
     }),
   );

@@ -49,9 +49,13 @@ function reading(steps: number, facts: FactsByStep): Plan {
 /** A later task that needs what an earlier one read. */
 const SECOND: Plan = { ...reading(12, {}), facts: Object.values(TWO), report: "second.txt" };
 
-/** A red square of 64 pixels. */
+/** A black square of 1,024 pixels. */
 const PICTURE = Uint8Array.fromBase64(
-  "iVBORw0KGgoAAAANSUhEUgAAAEAAAABACAIAAAAlC+aJAAAAS0lEQVR42u3PQQkAAAgAsetfWiP4FgYrsKZeS0BAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEDgsqnc8OJg6Ln3AAAAAElFTkSuQmCC",
+  [
+    "iVBORw0KGgoAAAANSUhEUgAABAAAAAQAAQAAAABXZhYuAAAAlklEQVR42u3BAQEAAACCIP+vbkhAAQAAAAAAAAAAAAAAAAAA",
+    "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA",
+    "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAADvBgQeAAEN3jhkAAAAAElFTkSuQmCC",
+  ].join(""),
 );
 
 const FIRST_PROMPT = "Follow plan:FIRST and write report.txt.";
@@ -85,6 +89,7 @@ export const SCENARIOS: readonly Scenario[] = [
     plans: { FIRST: reading(25, TWO), SECOND },
     files: readFiles(25, TWO),
     actions: [{ prompt: FIRST_PROMPT }, { prompt: SECOND_PROMPT }],
+    needs: "resume",
   },
   {
     name: "a second prompt in the same process",

@@ -1,5 +1,6 @@
-import { acpConversation } from "../acp.ts";
 import type { Agent } from "../agent.ts";
+
+const TERMINAL = "goes on with a conversation in a terminal alone";
 
 /** Cline over chat completions. */
 export const CLINE: Agent = {
@@ -27,31 +28,17 @@ export const CLINE: Agent = {
     );
     return {};
   },
-  prompt: (text, { isFirst, image, home }) => ({
+  prompt: (text, { image }) => ({
     program: "cline",
-    args: [
-      "--auto-approve",
-      "true",
-      ...(isFirst ? [] : ["--id", sessionIn(home)]),
-      image === undefined ? text : `${text} @${image}`,
-    ],
-  }),
-  converse: (texts, { workspace }) => ({
-    program: "cline",
-    args: ["--acp", "--auto-approve", "true"],
-    talk: acpConversation(texts, workspace),
+    args: ["--auto-approve", "true", image === undefined ? text : `${text} @${image}`],
   }),
   lacks: {
     discoveries: "defers no tools",
-    compact: "compacts by command in a terminal alone",
+    resume: TERMINAL,
+    interrupt: TERMINAL,
+    converse: TERMINAL,
+    compact: TERMINAL,
   },
 };
 
 const PROVIDER = "openai-compatible";
-
-/** The id of the only conversation: the name of its folder. */
-function sessionIn(home: string): string {
-  const [session] = Deno.readDirSync(`${home}/.cline/data/sessions`);
-  if (!session) throw new Error(`Cannot find a conversation: ${home} has none`);
-  return session.name;
-}
