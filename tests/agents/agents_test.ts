@@ -22,7 +22,7 @@ for (const agent of AGENTS) {
         // A share of the bill: of what was saved, which may be nothing, no error would be small enough.
         await test.step(`claimed ${whole(claimed)} for ${whole(direct - through)} of ${whole(direct)}`, () => {
           if (caches) assertAlmostEquals(claimed, direct - through, 0.05 * direct);
-          // What marks save that the agent doesn't put nobody claims.
+          // What is saved because the gateway marks the conversation, or mends it, nobody claims.
           else assertLess(claimed, direct - through + 0.05 * direct);
         });
         // Of a call that failed nobody knows whether it is cached, nor what another conversation has left.

@@ -18,7 +18,7 @@ export interface Compared {
   readonly booked: number;
   /** What the ledger says was saved. */
   readonly claimed: number;
-  /** Whether the agent has the conversation cached, by marks where the protocol wants them. */
+  /** Whether the agent itself lets the cache serve its conversation: it marks it, and breaks it only by a summary. */
   readonly caches: boolean;
   /** The most by which the share of a prompt that was expected of the cache missed what it served, but for a block. */
   readonly missed: number;
@@ -73,9 +73,10 @@ export async function compare(agent: Agent, scenario: Scenario): Promise<Compare
     least: leastOf(direct),
     booked,
     claimed: without - booked,
-    caches: direct.calls.slice(1).some(({ usage, pieces }) =>
-      usage.written === undefined || pieces.at(-1)?.mark !== undefined
-    ),
+    caches: own <= summaries(through).length &&
+      direct.calls.slice(1).some(({ usage, pieces }) =>
+        usage.written === undefined || pieces.at(-1)?.mark !== undefined
+      ),
     missed: missed(through),
   };
 }
