@@ -5,6 +5,8 @@ import type { Command, Ended } from "./program.ts";
 export interface AgentPlace {
   /** A folder of its own, where it keeps everything. */
   readonly home: string;
+  /** The folder of the conversation. */
+  readonly workspace: string;
   /** Whom it asks: an address without a path. */
   readonly url: string;
   /** Longest prompt that it may send, in tokens; it compacts before. */
@@ -15,9 +17,27 @@ export interface AgentPlace {
 export interface PromptOptions {
   /** Whether it begins a conversation. */
   readonly isFirst: boolean;
+  /** What {@linkcode Agent.configure} was given. */
+  readonly home: string;
+  /** Its conversation, for an agent that wants them named. Default: the only one. */
+  readonly conversation?: string;
+  /** The path of a picture that is shown with it. Default: none. */
+  readonly image?: string;
   /** The model that it is for. Default: the one of the configuration. */
   readonly model?: string;
 }
+
+/** What a scenario may want that not every agent has. */
+export type Ability =
+  | "resume"
+  | "converse"
+  | "compact"
+  | "limit"
+  | "interrupt"
+  | "images"
+  | "parallel"
+  | "delegate"
+  | "discoveries";
 
 /** A program that people use as their agent: how it is configured and started, and nothing else. */
 export interface Agent {
@@ -32,13 +52,15 @@ export interface Agent {
   /** One prompt, without anybody to answer questions; the next ones go on with the same conversation. */
   readonly prompt: (text: string, options: PromptOptions) => Command;
   /** Several prompts in one process, each given when the one before is done. */
-  readonly converse: (texts: readonly string[], options: { readonly workspace: string }) => Command;
+  readonly converse?: (texts: readonly string[], options: Pick<AgentPlace, "home" | "workspace">) => Command;
   /** Has it compact the conversation, as its user does by command. */
-  readonly compact: (options: {
+  readonly compact?: (options: {
     /** What {@linkcode Agent.configure} was given. */
     readonly home: string;
     /** The folder of the conversation. */
     readonly workspace: string;
     readonly run: (command: Command) => Promise<Ended>;
   }) => Promise<Ended>;
+  /** What it can't do, and why. */
+  readonly lacks: Readonly<Partial<Record<Ability, string>>>;
 }

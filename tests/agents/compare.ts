@@ -1,5 +1,6 @@
 import { assert, assertEquals, assertLessOrEqual } from "@std/assert";
 import type { Agent } from "./agent.ts";
+import { billOf } from "./bill.ts";
 import { isSummary } from "./model.ts";
 import { play, type Played, RULES, type Scenario } from "./play.ts";
 import type { ReadRequest } from "./protocols/protocol.ts";
@@ -11,10 +12,14 @@ export interface Compared {
   readonly direct: number;
   /** What it asks for the one through the gateway. */
   readonly through: number;
+  /** What it would ask at least: for each conversation's first prompt, carried, and for all that is new, once. */
+  readonly least: number;
   /** What the ledger says it asked. */
   readonly booked: number;
   /** What the ledger says was saved. */
   readonly claimed: number;
+  /** Whether the agent itself lets the cache serve its conversation: it marks it, and breaks it only by a summary. */
+  readonly caches: boolean;
   /** The most by which the share of a prompt that was expected of the cache missed what it served, but for a block. */
   readonly missed: number;
 }
@@ -34,8 +39,12 @@ export async function compare(agent: Agent, scenario: Scenario): Promise<Compare
   for (const failure of Object.values(scenario.failures ?? {})) {
     for (const { calls } of [direct, through]) assert(calls.some(({ status }) => status === failure));
   }
+  assertEquals(alien(through), alien(direct));
   assertLessOrEqual(refusals(through), refusals(direct));
   assertEquals(passedOn(through), passedOn(direct));
+  const shown = Math.min(...working(direct.calls).map(images));
+  assertEquals(shown > 0, scenario.needs === "images");
+  assertEquals(Math.min(...working(through.calls).map(images)), shown);
   for (const { asked } of working(through.calls)) {
     assert(
       asked.said.some((item) => item.type === "text" && item.text.includes(RULES.trim())),
@@ -51,15 +60,23 @@ export async function compare(agent: Agent, scenario: Scenario): Promise<Compare
     );
   }
   const served = through.calls.filter(({ status }) => status === 200);
-  assertEquals(breaks(served), breaks(answered(through)) + epochs(through));
+  const [own, rewrites] = [breaks(answered(through)), epochs(through)];
+  // A rewrite may come where the agent breaks its prompt itself.
+  assertLessOrEqual(breaks(served), own + rewrites);
+  assertLessOrEqual(own === 0 ? rewrites : 0, breaks(served));
   assertLessOrEqual(told(through), Math.max(...through.calls.map(({ usage }) => usage.prompt)));
-  assertEquals(sessions(through).size, new Set(working(direct.calls).map(toolsOf)).size);
+  assertEquals(sessions(through).size, new Set(working(direct.calls).map(conversationOf)).size);
   const { tokenUnits: booked = NaN, withoutTokenUnits: without = NaN } = through.ledger?.planned ?? {};
   return {
     direct: costOf(direct),
     through: costOf(through),
+    least: leastOf(direct),
     booked,
     claimed: without - booked,
+    caches: own <= summaries(through).length &&
+      direct.calls.slice(1).some(({ usage, pieces }) =>
+        usage.written === undefined || pieces.at(-1)?.mark !== undefined
+      ),
     missed: missed(through),
   };
 }
@@ -90,6 +107,25 @@ function costOf({ calls }: Played): number {
   return calls.reduce((sum, { cost }) => sum + cost, 0);
 }
 
+/**
+ * What no rewrite can save: the tools, instructions and question that each prompt holds, and the first reading of what
+ * is new in it. Nothing older is carried, and nothing that was read once is read again.
+ */
+function leastOf({ calls }: Played): number {
+  const last = new Map<string, { readonly first: number; readonly prompt: number }>();
+  let least = 0;
+  for (const call of calls) {
+    const { prompt, written } = call.usage;
+    const prices = written === undefined ? "openai" : "anthropic-5m";
+    const { first, prompt: before } = last.get(conversationOf(call)) ?? { first: prompt, prompt: 0 };
+    const carried = before === 0 ? 0 : first;
+    const fresh = Math.max(0, prompt - before);
+    least += billOf({ prompt: carried + fresh, cached: carried, written: fresh, output: 0 }, prices);
+    last.set(conversationOf(call), { first, prompt });
+  }
+  return least;
+}
+
 function summaries({ calls }: Played): readonly ProviderCall[] {
   return calls.filter(({ reply }) => reply && isSummary(reply));
 }
@@ -99,9 +135,21 @@ function working<T extends ReadRequest>(requests: readonly T[]): readonly T[] {
   return requests.filter(({ asked }) => asked.tools.length > 0);
 }
 
-/** Which agent a request is of: the main one and sub-agents have other tools. */
-function toolsOf({ asked }: ReadRequest): string {
-  return asked.tools.filter((name) => name !== "recall").join();
+/** Which conversation a request is of: the main agent and sub-agents have other tools, and each began with a plan. */
+function conversationOf({ asked: { said, tools } }: ReadRequest): string {
+  const told = said.map((item) => item.type === "text" && item.role === "user" ? item.text : "").join("\n");
+  return [/\bplan:([A-Z]+)/.exec(told)?.[1], ...tools.filter((name) => name !== "recall")].join();
+}
+
+/** How many pictures a request shows. */
+function images({ body }: ProviderCall): number {
+  return [...JSON.stringify(body).matchAll(/"type":"(?:image|image_url|input_image)"/g)].length;
+}
+
+/** What an agent was told, or told its user, that only the gateway can have said. */
+function alien({ ended, exchanges }: Played): readonly string[] {
+  const seen = [...ended.map(({ output }) => output), ...exchanges.map(({ answer }) => answer)].join("\n");
+  return [...new Set(seen.match(/\[elided\b|"name": ?"recall"|\btare\b/gi))];
 }
 
 /** What the agent asked and was answered. */
@@ -117,10 +165,10 @@ function breaks(requests: readonly ReadRequest[]): number {
   const last = new Map<string, readonly string[]>();
   let breaks = 0;
   for (const request of working(requests)) {
-    const before = last.get(toolsOf(request)) ?? [];
+    const before = last.get(conversationOf(request)) ?? [];
     const keys = request.pieces.map(({ key }) => key);
     if (before.some((key, at) => key !== keys[at])) breaks++;
-    last.set(toolsOf(request), keys);
+    last.set(conversationOf(request), keys);
   }
   return breaks;
 }
@@ -145,8 +193,9 @@ function told({ exchanges }: Played): number {
   return Math.max(0, ...exchanges.flatMap(({ answer }) => usages(answer)).map(promptTokens));
 }
 
-/** Tokens that some providers cache together. */
+/** Tokens that some providers cache together, and how many they cache at least. */
 const BLOCK = 128;
+const MIN_TOKENS = 1024;
 
 /** By how much what was expected of the cache missed what it did, but for one block, in the share of the prompt. */
 function missed({ calls, exchanges }: Played): number {
@@ -165,7 +214,9 @@ function missed({ calls, exchanges }: Played): number {
       if (!sent || !usage || recalling.has(promptTokens(usage))) return [];
       const prompt = promptTokens(usage);
       // The headers count as Tare does, the usage as the provider; a block ends where counting says.
-      const missed = Math.abs(predicted * prompt / sent - cachedOf(usage)) - BLOCK;
+      const expected = predicted * prompt / sent;
+      const smallest = Math.min(expected, cachedOf(usage)) < MIN_TOKENS ? MIN_TOKENS : 0;
+      const missed = Math.abs(expected - cachedOf(usage)) - BLOCK - smallest;
       return [Math.max(0, missed) / prompt];
     }),
   );

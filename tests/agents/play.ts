@@ -1,6 +1,6 @@
 import { ownerOf } from "../crash/owner.ts";
 import { startServerProcess } from "../crash/server_process.ts";
-import type { Agent } from "./agent.ts";
+import type { Ability, Agent } from "./agent.ts";
 import { planModel, type Plans } from "./model.ts";
 import { type Command, type Ended, runProgram } from "./program.ts";
 import { type Failure, type Provider, type ProviderCall, startProvider } from "./provider.ts";
@@ -8,8 +8,13 @@ import { type Exchange, startTap } from "./tap.ts";
 
 /** What a person does with an agent. */
 export interface Action {
-  /** What they ask, in one process; `compact` has the agent compact the conversation. */
-  readonly prompt: string | "compact" | readonly string[];
+  /**
+   * What they ask, in one process, or each in one of its own at the same time; `compact` has the agent compact the
+   * conversation.
+   */
+  readonly prompt: string | "compact" | readonly string[] | { readonly parallel: readonly string[] };
+  /** A picture in the workspace that they show with it. */
+  readonly image?: string;
   /** A file that a command makes, at which they press Ctrl-C. */
   readonly interruptedBy?: string;
 }
@@ -21,14 +26,16 @@ export interface Scenario {
   /** One after the other, each in a process of its own. */
   readonly actions: readonly Action[];
   /** Files of the workspace, by path, beside the rules. */
-  readonly files: Readonly<Record<string, string>>;
+  readonly files: Readonly<Record<string, string | Uint8Array<ArrayBuffer>>>;
+  /** The request before which the gateway is killed and started again, by its number from 1. Default: none. */
+  readonly restartsBefore?: number;
   readonly failures?: Readonly<Record<number, Failure>>;
   /** Longest prompt that the agent may send, in tokens. Default: a million. */
   readonly windowTokens?: number;
   /** When the agent compacts the conversation: only if it asks directly, or always. Default: never. */
   readonly compacts?: "directly" | "always";
-  /** What not every agent has. */
-  readonly needs?: "delegate" | "discoveries";
+  /** What not every agent can. */
+  readonly needs?: Ability;
 }
 
 /** What became of it. */
@@ -55,7 +62,7 @@ export async function play(
   { through }: { readonly through: boolean },
 ): Promise<Played> {
   const { plans, files, failures = {}, windowTokens = 1_000_000 } = scenario;
-  const folder = await Deno.makeTempDir({ prefix: `tare-${agent.name.replaceAll(" ", "-")}-` });
+  const folder = await Deno.makeTempDir({ prefix: `agent-${agent.name.replaceAll(" ", "-")}-` });
   try {
     const [home, workspace, data] = ["home", "workspace", "data"].map((name) => `${folder}/${name}`) as [
       string,
@@ -64,7 +71,10 @@ export async function play(
     ];
     for (const path of [home, workspace, data]) await Deno.mkdir(path);
     const given = { ...files, [agent.rulesFile]: RULES };
-    for (const [path, text] of Object.entries(given)) await Deno.writeTextFile(`${workspace}/${path}`, text);
+    for (const [path, content] of Object.entries(given)) {
+      const bytes = typeof content === "string" ? new TextEncoder().encode(content) : content;
+      await Deno.writeFile(`${workspace}/${path}`, bytes);
+    }
     await using provider = await startProvider({
       model: planModel(plans, agent.tools),
       failures,
@@ -73,7 +83,12 @@ export async function play(
     await using gateway = through
       ? await startGateway(provider, { data, workspace, windowTokens })
       : undefined;
-    await using tap = startTap(gateway?.url ?? provider.url);
+    let target = Promise.resolve(gateway?.url ?? provider.url);
+    let asked = 0;
+    await using tap = startTap(() => {
+      if (++asked === scenario.restartsBefore && gateway) target = gateway.restart();
+      return target;
+    });
     const env = {
       HOME: home,
       TMPDIR: folder,
@@ -81,22 +96,32 @@ export async function play(
       ...proxies("http://127.0.0.1:9"),
       NO_PROXY: "127.0.0.1,localhost",
       ...agent.quiet,
-      ...await agent.configure({ home, url: tap.url, windowTokens }),
+      ...await agent.configure({ home, workspace, url: tap.url, windowTokens }),
     };
     const ended: Ended[] = [];
-    for (const [at, { prompt, interruptedBy }] of scenario.actions.entries()) {
+    for (const [at, { prompt, interruptedBy, image }] of scenario.actions.entries()) {
       const run = (command: Command) =>
         runProgram(command, { cwd: workspace, env, ...(interruptedBy && { interruptedBy }) });
-      ended.push(
-        prompt === "compact" ? await agent.compact({ home, workspace, run }) : await run(
-          typeof prompt === "string"
-            ? agent.prompt(prompt, { isFirst: at === 0 })
-            : agent.converse(prompt, { workspace }),
-        ),
-      );
+      if (prompt === "compact") ended.push(await agent.compact!({ home, workspace, run }));
+      else if (typeof prompt === "string") {
+        ended.push(
+          await run(
+            agent.prompt(prompt, {
+              isFirst: at === 0,
+              home,
+              ...(image && { image: `${workspace}/${image}` }),
+            }),
+          ),
+        );
+      } else if ("parallel" in prompt) {
+        const runs = prompt.parallel.map((text, at) =>
+          run(agent.prompt(text, { isFirst: true, home, conversation: `conversation-${at}` }))
+        );
+        ended.push(...await Promise.all(runs));
+      } else ended.push(await run(agent.converse!(prompt, { home, workspace })));
     }
     const ledger = gateway &&
-      await (await fetch(`${gateway.url}/v1/ledger`, { headers: ownerOf(data) })).json();
+      await (await fetch(`${await target}/v1/ledger`, { headers: ownerOf(data) })).json();
     return {
       files: await filesBeside(workspace, given),
       ended,
@@ -123,14 +148,18 @@ async function startGateway(
     readonly workspace: string;
     readonly windowTokens: number;
   },
-): Promise<{ readonly url: string } & AsyncDisposable> {
+): Promise<{ readonly url: string; readonly restart: () => Promise<string> } & AsyncDisposable> {
   const upstreams = { "base-url": `${url}/v1`, "messages-url": url };
   const flags = { port: 0, data, workspace, ...upstreams, model: "gpt-5", window: windowTokens };
-  const server = await startServerProcess(
-    Object.entries(flags).flatMap(([name, value]) => [`--${name}`, `${value}`]),
-  );
+  const args = Object.entries(flags).flatMap(([name, value]) => [`--${name}`, `${value}`]);
+  let server = await startServerProcess(args);
   return {
     url: server.url,
+    async restart() {
+      await server.kill();
+      server = await startServerProcess(args);
+      return server.url;
+    },
     async [Symbol.asyncDispose]() {
       await server.kill();
     },
@@ -139,7 +168,7 @@ async function startGateway(
 
 async function filesBeside(
   folder: string,
-  given: Readonly<Record<string, string>>,
+  given: Scenario["files"],
 ): Promise<Record<string, string>> {
   const files: Record<string, string> = {};
   for await (const { name, isFile } of Deno.readDir(folder)) {

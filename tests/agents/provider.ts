@@ -9,7 +9,7 @@ import type { CallUsage, Fields, ReadRequest, SpokenProtocol } from "./protocols
 import { RESPONSES } from "./protocols/responses.ts";
 
 /** One way in which the provider fails a request. */
-export type Failure = 429 | 500 | "cut";
+export type Failure = 429 | 500 | 503 | "cut";
 
 /** A request for a reply, and what it took. */
 export interface ProviderCall extends ReadRequest {
@@ -93,7 +93,7 @@ export async function startProvider(options: ProviderOptions): Promise<Provider>
     };
     const failure = asked.asked.tools.length > 0 ? failures[working++] : undefined;
     if (failure === 429) return refuse(429, "Too many requests, try again.", { "retry-after": "1" });
-    if (failure === 500) return refuse(500, "Something broke, try again.");
+    if (failure === 500 || failure === 503) return refuse(failure, "Something broke, try again.");
     const fault = faultOf(asked, given);
     if (fault) return refuse(400, fault);
     const size = asked.pieces.reduce((sum, { shown }) => sum + tokensOf(shown).length, 0);

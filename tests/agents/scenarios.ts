@@ -34,6 +34,7 @@ type FactsByStep = Readonly<Record<number, string>>;
 
 const FOUR: FactsByStep = { 3: "alder", 9: "birch", 17: "cedar", 26: "dogwood" };
 const TWO: FactsByStep = { 2: "alder", 7: "birch" };
+const OTHER_TWO: FactsByStep = { 2: "cedar", 7: "dogwood" };
 const ELEVEN: FactsByStep = Object.fromEntries(
   "alder birch cedar dogwood elm fir ginkgo hazel ivy juniper larch".split(" ").map((
     fact,
@@ -47,6 +48,15 @@ function reading(steps: number, facts: FactsByStep): Plan {
 
 /** A later task that needs what an earlier one read. */
 const SECOND: Plan = { ...reading(12, {}), facts: Object.values(TWO), report: "second.txt" };
+
+/** A black square of 1,024 pixels. */
+const PICTURE = Uint8Array.fromBase64(
+  [
+    "iVBORw0KGgoAAAANSUhEUgAABAAAAAQAAQAAAABXZhYuAAAAlklEQVR42u3BAQEAAACCIP+vbkhAAQAAAAAAAAAAAAAAAAAA",
+    "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA",
+    "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAADvBgQeAAEN3jhkAAAAAElFTkSuQmCC",
+  ].join(""),
+);
 
 const FIRST_PROMPT = "Follow plan:FIRST and write report.txt.";
 const SECOND_PROMPT = "Now follow plan:SECOND and write second.txt.";
@@ -67,6 +77,7 @@ export const LONG: Scenario = {
   actions: [{ prompt: FIRST_PROMPT }],
   windowTokens: 200_000,
   compacts: "directly",
+  needs: "limit",
 };
 
 /** What agents are put through. */
@@ -78,12 +89,14 @@ export const SCENARIOS: readonly Scenario[] = [
     plans: { FIRST: reading(25, TWO), SECOND },
     files: readFiles(25, TWO),
     actions: [{ prompt: FIRST_PROMPT }, { prompt: SECOND_PROMPT }],
+    needs: "resume",
   },
   {
     name: "a second prompt in the same process",
     plans: { FIRST: reading(25, TWO), SECOND },
     files: readFiles(25, TWO),
     actions: [{ prompt: [FIRST_PROMPT, SECOND_PROMPT] }],
+    needs: "converse",
   },
   {
     name: "interrupted, and told to go on",
@@ -95,6 +108,7 @@ export const SCENARIOS: readonly Scenario[] = [
     },
     files: readFiles(25, TWO),
     actions: [{ prompt: FIRST_PROMPT, interruptedBy: "started" }, { prompt: "Go on." }],
+    needs: "interrupt",
   },
   {
     name: "compacted by itself at its limit",
@@ -103,6 +117,7 @@ export const SCENARIOS: readonly Scenario[] = [
     actions: [{ prompt: FIRST_PROMPT }],
     windowTokens: 60_000,
     compacts: "directly",
+    needs: "limit",
   },
   {
     // What the model said stays, so that edits don't keep it from its limit.
@@ -112,6 +127,7 @@ export const SCENARIOS: readonly Scenario[] = [
     actions: [{ prompt: FIRST_PROMPT }],
     windowTokens: 100_000,
     compacts: "always",
+    needs: "limit",
   },
   {
     name: "compacted by command",
@@ -119,13 +135,35 @@ export const SCENARIOS: readonly Scenario[] = [
     files: readFiles(25, TWO),
     actions: [{ prompt: FIRST_PROMPT }, { prompt: "compact" }, { prompt: SECOND_PROMPT }],
     compacts: "always",
+    needs: "compact",
   },
   {
-    name: "429, 500 and a stream that breaks off",
+    name: "429, 500, 503 and a stream that breaks off",
     plans: { FIRST: reading(12, TWO) },
     files: readFiles(12, TWO),
     actions: [{ prompt: FIRST_PROMPT }],
-    failures: { 2: 429, 5: 500, 8: "cut" },
+    failures: { 2: 429, 5: 500, 8: "cut", 11: 503 },
+  },
+  {
+    name: "the gateway killed and started again on the way",
+    plans: { FIRST: reading(25, TWO) },
+    files: readFiles(25, TWO),
+    actions: [{ prompt: FIRST_PROMPT }],
+    restartsBefore: 20,
+  },
+  {
+    name: "two conversations at the same time",
+    plans: { FIRST: reading(15, TWO), SECOND: { ...reading(15, OTHER_TWO), report: "second.txt" } },
+    files: { ...readFiles(15, TWO), ...readFiles(15, OTHER_TWO) },
+    actions: [{ prompt: { parallel: [FIRST_PROMPT, SECOND_PROMPT] } }],
+    needs: "parallel",
+  },
+  {
+    name: "a picture shown with the prompt",
+    plans: { FIRST: reading(12, TWO) },
+    files: { ...readFiles(12, TWO), "picture.png": PICTURE },
+    actions: [{ prompt: FIRST_PROMPT, image: "picture.png" }],
+    needs: "images",
   },
   {
     name: "eleven recalls in a row",

@@ -17,8 +17,11 @@ export interface Tap extends AsyncDisposable {
   readonly exchanges: readonly Exchange[];
 }
 
-/** Listens between an agent and `target`, an address without a path, and passes everything on as it is. */
-export function startTap(target: string): Tap {
+/**
+ * Listens between an agent and whom it asks, and passes everything on as it is. `targetOf` gives the address, without a
+ * path, when a request comes.
+ */
+export function startTap(targetOf: () => Promise<string>): Tap {
   const exchanges: Exchange[] = [];
   const server = Deno.serve({
     port: 0,
@@ -28,6 +31,7 @@ export function startTap(target: string): Tap {
     onError: () => new Response(null, { status: 502 }),
   }, async (request) => {
     const { pathname: path, search } = new URL(request.url);
+    const target = await targetOf();
     const { method } = request;
     const asked = { method, path };
     if (request.headers.get("upgrade")) {

@@ -1,4 +1,5 @@
 import type { Agent } from "../agent.ts";
+import type { Command } from "../program.ts";
 
 /** Claude Code over Anthropic's Messages. */
 export const CLAUDE_CODE: Agent = {
@@ -29,20 +30,32 @@ export const CLAUDE_CODE: Agent = {
       ANTHROPIC_API_KEY: "key",
       CLAUDE_CODE_AUTO_COMPACT_WINDOW: `${windowTokens}`,
     }),
-  prompt: (text, { isFirst }) => ({
-    program: "claude",
-    args: ["--print", "--allowedTools", "Bash", ...(isFirst ? [] : ["--continue"]), "--", text],
-  }),
-  converse: (texts) => ({
+  prompt: (text, { isFirst, image }) =>
+    image !== undefined ? talk([[{ type: "text", text }, picture(image)]]) : ({
+      program: "claude",
+      args: ["--print", "--allowedTools", "Bash", ...(isFirst ? [] : ["--continue"]), "--", text],
+    }),
+  converse: talk,
+  compact: ({ run }) => run({ program: "claude", args: ["--print", "--continue", "/compact"] }),
+  lacks: {},
+};
+
+/** Messages in one process. */
+function talk(contents: readonly unknown[]): Command {
+  return {
     program: "claude",
     args: [
       ...["--print", "--verbose", "--allowedTools", "Bash"],
       ...["--input-format", "stream-json", "--output-format", "stream-json"],
     ],
-    talk: texts.map((content) => ({
+    talk: contents.map((content) => ({
       line: JSON.stringify({ type: "user", message: { role: "user", content } }),
       until: /"type":"result"/,
     })),
-  }),
-  compact: ({ run }) => run({ program: "claude", args: ["--print", "--continue", "/compact"] }),
-};
+  };
+}
+
+function picture(path: string) {
+  const data = Deno.readFileSync(path).toBase64();
+  return { type: "image", source: { type: "base64", media_type: "image/png", data } };
+}

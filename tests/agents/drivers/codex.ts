@@ -21,11 +21,12 @@ export const CODEX: Agent = {
     await Deno.writeTextFile(`${folder}/auth.json`, JSON.stringify({ OPENAI_API_KEY: "key" }));
     return {};
   },
-  prompt: (text, { isFirst, model = "gpt-5.5" }) => ({
+  prompt: (text, { isFirst, image, model = "gpt-5.5" }) => ({
     program: "codex",
     args: [
       ...["exec", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox", "--model", model],
       ...(isFirst ? [] : ["resume", "--last"]),
+      ...(image === undefined ? [] : [`--image=${image}`]),
       text,
     ],
   }),
@@ -60,6 +61,10 @@ export const CODEX: Agent = {
         ask(3, "thread/compact/start", { threadId }, "turn/completed"),
       ],
     });
+  },
+  lacks: {
+    delegate: "has no tool for sub-agents that waits for them",
+    discoveries: "defers tools of MCP servers alone",
   },
 };
 

@@ -9,18 +9,26 @@ export const PI: Agent = {
   async configure({ home, url, windowTokens }) {
     const folder = `${home}/.pi/agent`;
     await Deno.mkdir(folder, { recursive: true });
-    const model = { id: "gpt-5", contextWindow: windowTokens, maxTokens: 8_000 };
+    const model = { id: "gpt-5", contextWindow: windowTokens, maxTokens: 8_000, input: ["text", "image"] };
     const provider = { baseUrl: `${url}/v1`, api: "openai-completions", apiKey: "key", models: [model] };
-    await Deno.writeTextFile(`${folder}/models.json`, JSON.stringify({ providers: { tare: provider } }));
+    await Deno.writeTextFile(`${folder}/models.json`, JSON.stringify({ providers: { own: provider } }));
     return {};
   },
-  prompt: (text, { isFirst, model = "tare/gpt-5" }) => ({
+  prompt: (text, { isFirst, image, model = "own/gpt-5" }) => ({
     program: "pi",
-    args: ["--print", "--approve", "--model", model, ...(isFirst ? [] : ["--continue"]), text],
+    args: [
+      "--print",
+      "--approve",
+      "--model",
+      model,
+      ...(isFirst ? [] : ["--continue"]),
+      ...(image === undefined ? [] : [`@${image}`]),
+      text,
+    ],
   }),
   converse: (texts) => ({
     program: "pi",
-    args: ["--mode", "rpc", "--approve", "--model", "tare/gpt-5"],
+    args: ["--mode", "rpc", "--approve", "--model", "own/gpt-5"],
     talk: texts.map((message) => ({
       line: JSON.stringify({ type: "prompt", message }),
       until: /"type":"agent_settled"/,
@@ -29,7 +37,8 @@ export const PI: Agent = {
   compact: ({ run }) =>
     run({
       program: "pi",
-      args: ["--mode", "rpc", "--approve", "--model", "tare/gpt-5", "--continue"],
+      args: ["--mode", "rpc", "--approve", "--model", "own/gpt-5", "--continue"],
       talk: [{ line: '{"type":"compact"}', until: /"command":"compact","success":true/ }],
     }),
+  lacks: { delegate: "has no sub-agents", discoveries: "defers no tools" },
 };

@@ -64,8 +64,16 @@ export interface SpokenProtocol {
 export function textOf(content: unknown): string {
   if (typeof content === "string") return content;
   if (!Array.isArray(content)) return "";
-  return content.map((part: Fields) => typeof part.text === "string" ? part.text : "").join("\n");
+  return content.map((part: Fields) =>
+    typeof part.text === "string" ? part.text : PICTURES.test(String(part.type)) ? SHOWN_PICTURE : ""
+  ).join("\n");
 }
+
+/** What the protocols call pictures. */
+const PICTURES = /^(?:image|image_url|input_image)$/;
+
+/** As long as a picture of 1,024 pixels is, in OpenAI's tokens. */
+const SHOWN_PICTURE = " picture".repeat(765);
 
 /** What the model is shown of things that stand in a prompt, and who says them. */
 export function shownOf(role: string, said: readonly Said[]): string {

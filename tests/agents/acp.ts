@@ -1,0 +1,38 @@
+import type { Line } from "./program.ts";
+
+/** A conversation over the Agent Client Protocol: a new one in the folder `cwd`, and prompts one after the other. */
+export function acpConversation(texts: readonly string[], cwd: string): readonly Line[] {
+  return [
+    HELLO,
+    ask(2, "session/new", { cwd, mcpServers: [] }),
+    ...texts.map((text, at) => ({
+      line: (heard: string) => {
+        const sessionId = /"sessionId":"([\w-]+)"/.exec(heard)?.[1];
+        return ask(3 + at, "session/prompt", { sessionId, prompt: [{ type: "text", text }] }).line;
+      },
+      until: ask(3 + at, "", {}).until,
+    })),
+  ];
+}
+
+/** A prompt in a conversation that was begun before. */
+export function acpPrompt(
+  text: string,
+  { sessionId, cwd }: { readonly sessionId: string | undefined; readonly cwd: string },
+): readonly Line[] {
+  return [
+    HELLO,
+    ask(2, "session/load", { sessionId, cwd, mcpServers: [] }),
+    ask(3, "session/prompt", { sessionId, prompt: [{ type: "text", text }] }),
+  ];
+}
+
+/** A request, and what tells that it is answered. */
+function ask(id: number, method: string, params: unknown) {
+  return {
+    line: JSON.stringify({ jsonrpc: "2.0", id, method, params }),
+    until: new RegExp(`"id":${id}\\b.*"result"|"result".*"id":${id}\\b`),
+  };
+}
+
+const HELLO = ask(1, "initialize", { protocolVersion: 1 });

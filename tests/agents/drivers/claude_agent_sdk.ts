@@ -1,0 +1,17 @@
+import { fromFileUrl } from "@std/path";
+import type { Agent } from "../agent.ts";
+import { CLAUDE_CODE } from "./claude_code.ts";
+
+const PROGRAM = fromFileUrl(new URL("../programs/claude_agent_sdk.mjs", import.meta.url));
+
+/** An agent of the Claude Agent SDK: Claude Code's tools and environment, without its command line. */
+export const CLAUDE_AGENT_SDK: Agent = {
+  ...CLAUDE_CODE,
+  name: "claude agent sdk",
+  prompt: (text, { isFirst, image }) => ({
+    program: "node",
+    args: [PROGRAM, isFirst ? "new" : "continue", image === undefined ? text : `${text} @${image}`],
+  }),
+  converse: (texts) => ({ program: "node", args: [PROGRAM, "new", ...texts] }),
+  compact: ({ run }) => run({ program: "node", args: [PROGRAM, "continue", "/compact"] }),
+};

@@ -1,0 +1,62 @@
+import { acpConversation } from "../acp.ts";
+import type { Agent } from "../agent.ts";
+
+/** How Copilot CLI is told which protocol to speak. */
+const PROTOCOLS = {
+  chat: { COPILOT_PROVIDER_TYPE: "openai", COPILOT_PROVIDER_WIRE_API: "completions", COPILOT_MODEL: "gpt-5" },
+  responses: {
+    COPILOT_PROVIDER_TYPE: "openai",
+    COPILOT_PROVIDER_WIRE_API: "responses",
+    COPILOT_MODEL: "gpt-5",
+  },
+  messages: { COPILOT_PROVIDER_TYPE: "anthropic", COPILOT_MODEL: "claude-sonnet-4.5" },
+};
+
+/** Copilot CLI with a provider of its user's own. */
+export function copilot(protocol: keyof typeof PROTOCOLS): Agent {
+  return {
+    name: `copilot ${protocol}`,
+    rulesFile: "AGENTS.md",
+    tools: {
+      shell: (command) => ({ name: "bash", args: { command, description: "Does what the plan says" } }),
+      delegate: (prompt) => ({
+        name: "task",
+        args: {
+          name: "part",
+          description: "A part of the plan",
+          prompt,
+          agent_type: "general-purpose",
+          mode: "sync",
+        },
+      }),
+    },
+    quiet: { COPILOT_OFFLINE: "true", COPILOT_AUTO_UPDATE: "false" },
+    configure: ({ url, windowTokens }) =>
+      Promise.resolve({
+        COPILOT_PROVIDER_BASE_URL: protocol === "messages" ? url : `${url}/v1`,
+        COPILOT_PROVIDER_API_KEY: "key",
+        COPILOT_PROVIDER_MAX_PROMPT_TOKENS: `${windowTokens}`,
+        ...PROTOCOLS[protocol],
+      }),
+    prompt: (text, { isFirst, image, model }) => ({
+      program: "copilot",
+      args: [
+        ...FLAGS,
+        ...(model ? ["--model", model] : []),
+        ...(isFirst ? [] : ["--continue"]),
+        ...(image === undefined ? [] : ["--attachment", image]),
+        "--prompt",
+        text,
+      ],
+    }),
+    converse: (texts, { workspace }) => ({
+      program: "copilot",
+      args: [...FLAGS, "--acp"],
+      talk: acpConversation(texts, workspace),
+    }),
+    compact: ({ run }) => run({ program: "copilot", args: [...FLAGS, "--continue", "--prompt", "/compact"] }),
+    lacks: { discoveries: "defers no tools" },
+  };
+}
+
+const FLAGS = ["--allow-all-tools", "--allow-all-paths"];

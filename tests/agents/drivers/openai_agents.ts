@@ -1,0 +1,36 @@
+import { fromFileUrl } from "@std/path";
+import type { Agent } from "../agent.ts";
+
+const PROGRAM = fromFileUrl(new URL("../programs/openai_agents.mjs", import.meta.url));
+
+/** An agent of the OpenAI Agents SDK, over the protocol that it is told. */
+export function openaiAgents(protocol: "chat" | "responses"): Agent {
+  return {
+    name: `openai agents ${protocol}`,
+    rulesFile: "AGENTS.md",
+    tools: {
+      shell: (command) => ({ name: "shell", args: { command } }),
+      delegate: (input) => ({ name: "delegate", args: { input } }),
+    },
+    quiet: { OPENAI_AGENTS_DISABLE_TRACING: "1" },
+    configure: ({ url }) => Promise.resolve({ OPENAI_BASE_URL: `${url}/v1`, OPENAI_API_KEY: "key" }),
+    prompt: (text, { home, image, conversation = "conversation" }) => ({
+      program: "node",
+      args: [
+        PROGRAM,
+        protocol,
+        `${home}/${conversation}.json`,
+        image === undefined ? text : `${text} @${image}`,
+      ],
+    }),
+    converse: (texts, { home }) => ({
+      program: "node",
+      args: [PROGRAM, protocol, `${home}/conversation.json`, ...texts],
+    }),
+    lacks: {
+      discoveries: "defers no tools",
+      compact: "compacts by no command",
+      limit: "doesn't compact by itself",
+    },
+  };
+}
