@@ -22,8 +22,7 @@ import {
   writeRequest,
 } from "@tare/wire";
 import type { HeldPrompt, HeldPrompts } from "./held_prompts.ts";
-import type { Reading } from "./sessions/as_first_sent.ts";
-import type { HiddenPlace } from "./sessions/hidden_items.ts";
+import type { HiddenPlace, Reading } from "./sessions/as_sent.ts";
 import type { Followed, GatewaySession } from "./sessions/session.ts";
 
 /** What a model asks to have back. */

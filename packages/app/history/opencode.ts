@@ -2,6 +2,7 @@ import type { Message, Usage } from "@tare/messages";
 import { asRecord, type JsonRecord } from "@tare/wire";
 import { DatabaseSync } from "node:sqlite";
 import {
+  asText,
   conversationOf,
   filesIn,
   type LogFormat,
@@ -12,7 +13,6 @@ import {
   type LogPiece,
   noted,
   type ReadOptions,
-  textOf,
   timeOf,
   tokensOf,
 } from "./log.ts";
@@ -49,7 +49,7 @@ function* readDatabase(path: string, options: ReadOptions): Generator<LoggedSess
         parts.set(String(message), its);
       }
     }
-    const session = new StoredSession({ id: String(id), parent: textOf(parent), project: textOf(directory) });
+    const session = new StoredSession({ id: String(id), parent: asText(parent), project: asText(directory) });
     for (const { id: message, data } of messagesOf.iterate(id ?? "")) {
       const info = asRecord(parse(data));
       options.line(
@@ -64,12 +64,12 @@ function* readDatabase(path: string, options: ReadOptions): Generator<LoggedSess
 function* readStorage(path: string, options: ReadOptions): Generator<LoggedSession> {
   const storage = path.slice(0, path.lastIndexOf("/session/"));
   const told = asRecord(parse(Deno.readTextFileSync(path)));
-  const id = textOf(told?.id);
+  const id = asText(told?.id);
   if (!told || id === "") return options.line(false);
-  const session = new StoredSession({ id, parent: textOf(told.parentID), project: textOf(told.directory) });
+  const session = new StoredSession({ id, parent: asText(told.parentID), project: asText(told.directory) });
   for (const file of filesIn(`${storage}/message/${id}`, ".json")) {
     const info = asRecord(parse(Deno.readTextFileSync(file)));
-    const message = textOf(info?.id);
+    const message = asText(info?.id);
     const parts = options.messages
       ? [...filesIn(`${storage}/part/${message}`, ".json")].map((part) => parse(Deno.readTextFileSync(part)))
       : [];
@@ -116,7 +116,7 @@ class StoredSession {
     const usage = readUsage(info.tokens);
     if (!usage) return false;
     if (usage.promptTokens > 0) {
-      this.#calls.push({ id, model: textOf(info.modelID), usage, atMs: atMs ?? this.#lastMs ?? 0 });
+      this.#calls.push({ id, model: asText(info.modelID), usage, atMs: atMs ?? this.#lastMs ?? 0 });
     }
     // A summary stands in place of what recordings keep.
     if (info.summary !== true) this.#answer(records, { usage, atMs });
@@ -134,7 +134,7 @@ class StoredSession {
     this.#pieces.push(answer);
     for (const part of parts) {
       const result = resultIn(part);
-      if (result) this.#results.set(textOf(part.callID), result);
+      if (result) this.#results.set(asText(part.callID), result);
     }
   }
 
@@ -145,7 +145,7 @@ class StoredSession {
 }
 
 function textIn(parts: readonly JsonRecord[]): string {
-  return parts.flatMap(({ type, text }) => type === "text" ? [textOf(text)] : []).join("\n");
+  return parts.flatMap(({ type, text }) => type === "text" ? [asText(text)] : []).join("\n");
 }
 
 function callIn({ type, tool, callID, state }: JsonRecord) {
@@ -160,7 +160,7 @@ function resultIn({ type, callID, state }: JsonRecord): LoggedMessage | undefine
     return undefined;
   }
   const failed = status === "error";
-  const content = failed ? textOf(error) : textOf(output);
+  const content = failed ? asText(error) : asText(output);
   const message: Message = { role: "tool", tool_call_id: callID, content, ...(failed && { failed }) };
   return noted(message, timeOf(asRecord(time)?.end));
 }
@@ -173,7 +173,7 @@ function readUsage(value: unknown): Usage | undefined {
   return {
     promptTokens: tokens.input + cachedTokens + written,
     cachedTokens,
-    ...(written > 0 && { cacheWriteTokens: written }),
+    ...(typeof write === "number" && { cacheWriteTokens: written }),
     // What was thought is told beside what was said.
     outputTokens: tokensOf(tokens.output) + tokensOf(tokens.reasoning),
   };

@@ -1,6 +1,7 @@
 import type { Message, Usage } from "@tare/messages";
 import { asRecord, type JsonRecord } from "@tare/wire";
 import {
+  asText,
   conversationOf,
   filesIn,
   type LogFormat,
@@ -12,7 +13,6 @@ import {
   noted,
   pathTo,
   readLines,
-  textOf,
   timeOf,
   tokensOf,
 } from "./log.ts";
@@ -65,16 +65,16 @@ class SessionFile {
     if (typeof type !== "string") return false;
     const atMs = timeOf(timestamp);
     if (type === "session") {
-      this.#id = textOf(entry.id, this.#id);
-      this.#project = textOf(entry.cwd);
-      this.#model = textOf(entry.modelId);
+      this.#id = asText(entry.id, this.#id);
+      this.#project = asText(entry.cwd);
+      this.#model = asText(entry.modelId);
       return true;
     }
     // Older sessions have no ids: each entry follows the one before.
-    const id = textOf(entry.id, `${this.#parents.size}`);
-    this.#parents.set(id, typeof entry.id === "string" ? textOf(entry.parentId) : this.#last);
+    const id = asText(entry.id, `${this.#parents.size}`);
+    this.#parents.set(id, typeof entry.id === "string" ? asText(entry.parentId) : this.#last);
     this.#last = id;
-    if (type === "model_change") this.#model = textOf(entry.modelId, this.#model);
+    if (type === "model_change") this.#model = asText(entry.modelId, this.#model);
     if (type === "compaction" || type === "branch_summary") {
       const usage = readUsage(entry.usage);
       if (usage) this.#book(usage, { model: this.#model, atMs, id: `${atMs}` });
@@ -88,7 +88,7 @@ class SessionFile {
   #said(id: string, said: JsonRecord, atMs: number | undefined): boolean {
     const message = readMessage(said);
     const usage = said.role === "assistant" ? readUsage(said.usage) : undefined;
-    const call = { model: textOf(said.model, this.#model), atMs, id: `${atMs} ${textOf(said.responseId)}` };
+    const call = { model: asText(said.model, this.#model), atMs, id: `${atMs} ${asText(said.responseId)}` };
     if (usage) this.#book(usage, call);
     if (message) this.#keep({ id, ts: atMs, message, usage });
     this.#lastMs = atMs ?? this.#lastMs;
@@ -141,12 +141,12 @@ function readMessage(
     case "system":
       return {
         role,
-        content: [text, ...Object.values(asRecord(sections) ?? {}).map((part) => textOf(part))].join("\n"),
+        content: [text, ...Object.values(asRecord(sections) ?? {}).map((part) => asText(part))].join("\n"),
       };
     case "user":
       return { role, content: text };
     case "bashExecution":
-      return { role: "user", content: `$ ${textOf(command)}\n${textOf(output)}` };
+      return { role: "user", content: `$ ${asText(command)}\n${asText(output)}` };
     case "toolResult":
       return typeof toolCallId === "string"
         ? { role: "tool", tool_call_id: toolCallId, content: text, ...(isError === true && { failed: true }) }
@@ -165,7 +165,7 @@ function blocksOf(content: unknown): JsonRecord[] {
 function textIn(content: unknown): string {
   if (typeof content === "string") return content;
   return blocksOf(content).flatMap(({ type, text }) =>
-    type === "text" ? [textOf(text)] : type === "image" ? ["[image omitted]"] : []
+    type === "text" ? [asText(text)] : type === "image" ? ["[image omitted]"] : []
   ).join("\n");
 }
 
@@ -185,7 +185,7 @@ function readUsage(value: unknown): Usage | undefined {
   return {
     promptTokens: input + cachedTokens + written,
     cachedTokens,
-    ...(written > 0 && { cacheWriteTokens: written }),
+    ...(typeof cacheWrite === "number" && { cacheWriteTokens: written }),
     outputTokens: tokensOf(output),
   };
 }

@@ -41,7 +41,7 @@ export type SumsBy = Readonly<
 >;
 
 /** What agents have written down of what was spent. */
-export interface History {
+export interface AgentHistory {
   readonly all: HistorySums;
   readonly by: SumsBy;
   readonly sessions: readonly HistorySession[];
@@ -54,9 +54,9 @@ export interface History {
 }
 
 /** Reads all logs of this machine's agents, one file's numbers in memory at a time. */
-export function readHistory(
+export function readLogs(
   { places, agent, project, sinceMs = -Infinity, onRead }: HistoryOptions,
-): History {
+): AgentHistory {
   const files = LOG_FORMATS.filter((format) => agent === undefined || format.agent === agent)
     .flatMap((format) => filesOf(format, places).map((file) => ({ format, ...file })))
     .filter(({ changedMs }) => changedMs >= sinceMs);
@@ -140,7 +140,7 @@ class Books {
     this.#sessions.push({ agent, id, project, model, ...times, sums, path });
   }
 
-  close(): History {
+  close(): AgentHistory {
     const dearest = this.#sessions.sort((a, b) =>
       b.sums.usd - a.sums.usd || b.sums.promptTokens - a.sums.promptTokens
     );

@@ -72,7 +72,7 @@ export class SpentCalls {
   /** What the next call was paid for. */
   next(call: LoggedCall): SpentCall {
     const { usage, model } = call;
-    const { profile, price } = ratesOf(model);
+    const { profile, price } = modelRates(model);
     const missing = this.#missing(call, profile);
     const uncached = usage.promptTokens - usage.cachedTokens;
     const parts = callCostParts(usage, { profile, price });
@@ -117,7 +117,7 @@ export function lastsAnHour({ cacheWriteTokens = 0, hourWriteTokens = 0 }: Usage
 const rates = new Map<string, { readonly profile: Profile; readonly price: Price | undefined }>();
 
 /** Cache rules and list price of a model. */
-export function ratesOf(model: string): { readonly profile: Profile; readonly price: Price | undefined } {
+export function modelRates(model: string): { readonly profile: Profile; readonly price: Price | undefined } {
   const known = rates.get(model) ?? { profile: chooseProfile({ model }), price: listPrice(model) };
   rates.set(model, known);
   return known;

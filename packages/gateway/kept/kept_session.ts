@@ -10,7 +10,7 @@ import { placeholderRefs } from "@tare/prune";
 import { isThought, readItem, type WireItem } from "@tare/wire";
 import { createHash } from "node:crypto";
 import { instructionKey, type Known } from "../sessions/instruction_keys.ts";
-import type { HiddenPlace } from "../sessions/hidden_items.ts";
+import type { HiddenPlace } from "../sessions/as_sent.ts";
 import { LayeredArchive } from "../sessions/layered_archive.ts";
 import {
   countInstructions,

@@ -18,9 +18,8 @@ import {
   type WireItem,
   type WireRequest,
 } from "@tare/wire";
-import type { Reading } from "./as_first_sent.ts";
 import type { ChainNode } from "./chain_index.ts";
-import { expandHidden, type HiddenPlace } from "./hidden_items.ts";
+import { expandHidden, type HiddenPlace, type Reading } from "./as_sent.ts";
 import type { LayeredArchive } from "./layered_archive.ts";
 
 /** What a session is recognised by. */

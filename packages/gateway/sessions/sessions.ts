@@ -2,7 +2,7 @@ import { createHash } from "node:crypto";
 import { Conversation } from "@tare/conversation";
 import { LRUCache } from "lru-cache";
 import type { WireItem } from "@tare/wire";
-import { asFirstSent } from "./as_first_sent.ts";
+import { asFirstSent } from "./as_sent.ts";
 import {
   type Along,
   ChainIndex,

@@ -1,7 +1,7 @@
 import { assertEquals } from "@std/assert";
 import type { Message } from "@tare/messages";
 import { anchorOf, type WireItem } from "@tare/wire";
-import { expandHidden, type HiddenPlace } from "./hidden_items.ts";
+import { expandHidden, type HiddenPlace } from "./as_sent.ts";
 
 const said = (content: string, role: "user" | "assistant" = "assistant"): Message => ({ role, content });
 const item = (content: string, role?: "user" | "assistant"): WireItem => ({

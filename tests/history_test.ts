@@ -10,13 +10,13 @@ import {
   stepsOf,
   usageOf,
   writeOpencode,
-} from "../../scripts/bench/history/made_logs.ts";
-import { loadData } from "../../scripts/bench/economy/load_data.ts";
-import { measureEconomy } from "../../scripts/bench/economy/measure_economy.ts";
-import { generateWorkload } from "../../scripts/bench/economy/workload.ts";
-import type { historyJson } from "./history/history_json.ts";
-import { LOG_FORMATS } from "./history/read_history.ts";
-import { runEntry } from "./transfer_fixture_test.ts";
+} from "../scripts/bench/history/made_logs.ts";
+import { loadData } from "../scripts/bench/economy/load_data.ts";
+import { measureEconomy } from "../scripts/bench/economy/measure_economy.ts";
+import { generateWorkload } from "../scripts/bench/economy/workload.ts";
+import type { historyJson } from "../packages/app/history/history_json.ts";
+import { LOG_FORMATS } from "../packages/app/history/read_history.ts";
+import { runEntry } from "../packages/app/transfer_fixture_test.ts";
 
 type Report = ReturnType<typeof historyJson>;
 
@@ -32,7 +32,7 @@ function made(id: string, number: number, options: Partial<MadeSession> = {}): M
 /** A home of agents in a folder of its own. */
 async function withHome(
   files: Readonly<Record<string, readonly string[]>>,
-  test: (home: string) => Promise<void>,
+  test: (home: string) => Promise<void> | void,
 ): Promise<void> {
   const home = await Deno.makeTempDir();
   try {
@@ -117,7 +117,7 @@ Deno.test("tare history adds up what each agent's logs say, by agent, model, pro
 });
 
 Deno.test("tare history reads from each agent's log what was said, message by message", async () => {
-  await withHome(EACH, async (home) => {
+  await withHome(EACH, (home) => {
     addOpencode(home);
     const sessions = [ONE, TWO, FOUR, THREE];
     for (const [at, format] of LOG_FORMATS.entries()) {
