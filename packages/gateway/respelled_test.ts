@@ -234,7 +234,7 @@ Deno.test("openclaw, which takes the underscores out of ids, keeps what its mode
   assertEquals(new Set(told).size, 1);
 });
 
-Deno.test("Copilot, which says in one process that nothing was refused and leaves it out in the next, keeps its session", async () => {
+Deno.test("Copilot, which says in one process that nothing was refused and in the next takes notes instead, keeps its session", async () => {
   const { fetch, seen } = gatewayed(() => completion({ content: "Yes." }));
   const results = Array.from({ length: 24 }, (_, at) => chatStep(`f${at}.ts`, longResult(`f${at}.ts`)))
     .flat();
@@ -248,7 +248,9 @@ Deno.test("Copilot, which says in one process that nothing was refused and leave
     message.role === "assistant" ? { ...message, refusal: null } : message
   );
   for (let length = 1; length <= live.length; length += 2) await ask(live.slice(0, length));
-  const resumed = live.map(({ refusal: _, ...message }: Json) => message);
+  const resumed = live.map(({ refusal: _, ...message }: Json) =>
+    message.role === "tool" ? { ...message, __copilotMessageSource: { kind: "tool", name: "read" } } : message
+  );
   const more = [{ role: "assistant", content: "Yes." }, { role: "user", content: "And now?" }];
   await ask([...resumed, ...more]);
   assertEquals(new Set(told).size, 1);

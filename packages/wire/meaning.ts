@@ -28,12 +28,16 @@ export function isThought(key: string): boolean {
   return key.startsWith(THOUGHT);
 }
 
-/** The fields that hold something, but for these. */
+/** The fields that hold something, but for these and for a client's notes to itself. */
 export function toldFields(record: JsonRecord, without: readonly string[] = []): JsonRecord {
+  const isTold = (name: string) => !name.startsWith(NOTE) && !without.includes(name);
   return Object.fromEntries(
-    Object.entries(record).filter(([name, value]) => !without.includes(name) && !isNothing(value)),
+    Object.entries(record).filter(([name, value]) => isTold(name) && !isNothing(value)),
   );
 }
+
+/** How fields begin that programs keep for themselves: Copilot adds some in one process and leaves them out in the next. */
+const NOTE = "_";
 
 /** Whether an optional field says no more with this value than if it weren't there. */
 export function isNothing(value: unknown): boolean {
