@@ -186,6 +186,8 @@ Deno.test("a mark follows a message in whose place others stand, and what is add
     user(result("a", "A.", SHORT)),
   ];
   const request = requestOf({ model: "m", messages }, MESSAGES_PROTOCOL, readers);
+  const system = [text("S", SHORT), text("T", SHORT)];
+  const full = requestOf({ model: "m", system, messages }, MESSAGES_PROTOCOL, readers);
   const itemOf = (value: object): WireItem => {
     const bytes = encode(value);
     return readItem(bytes, { start: 0, end: bytes.length }, { protocol: MESSAGES_PROTOCOL, readers });
@@ -196,6 +198,10 @@ Deno.test("a mark follows a message in whose place others stand, and what is add
   const written = JSON.parse(decode(writeRequest(request, shown({ ...request, items })))).messages;
   assertEquals(written.length, 7);
   assertEquals(standing(written), "3.1 4.0 6.0");
+  // Where the client has set all four its mark at the end goes on to the end.
+  const more = [...full.items, ...added];
+  const goesOn = JSON.parse(decode(writeRequest(full, shown({ ...full, items: more })))).messages;
+  assertEquals(standing(goesOn), "1.1 4.0");
 });
 
 Deno.test("readCacheMarks() finds all marks in the order of the prompt", () => {
