@@ -90,10 +90,16 @@ export async function newLog(): Promise<EventLog> {
 }
 
 /** An agent server that answers by this model. Each of its answers is checked against its OpenAPI document. */
-export function agent(model: Model, options: Partial<AgentOptions> = {}): AgentHandler {
+export function agent(
+  model: Model,
+  { hasModel = true, ...options }: Partial<AgentOptions> & {
+    /** Whether sessions that name no model have one. Default: yes. */
+    readonly hasModel?: boolean;
+  } = {},
+): AgentHandler {
   const all: AgentOptions = {
     model: () => model,
-    defaultModel: "scripted",
+    ...(hasModel && { defaultModel: "scripted" }),
     instructions: "Be brief.",
     tools: [echo],
     approvals: { rules: ALLOW_EVERYTHING },

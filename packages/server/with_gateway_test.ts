@@ -11,8 +11,9 @@ const MIB = 2 ** 20;
 /** Agent and gateway before an upstream that answers so. */
 function both(
   answer: (url: string) => Response = () => Response.json({ id: "upstream" }),
-  { isAlone = false, apiKey, forward = [] }: {
+  { isAlone = false, hasModel = true, apiKey, forward = [] }: {
     readonly isAlone?: boolean;
+    readonly hasModel?: boolean;
     readonly apiKey?: string;
     readonly forward?: readonly string[];
   } = {},
@@ -39,7 +40,7 @@ function both(
       return Promise.resolve(answer(String(url)));
     },
   });
-  const { fetch: ask } = agent(model, { ...options, gateway: upstream });
+  const { fetch: ask } = agent(model, { ...options, hasModel, gateway: upstream });
   return { alone: agent(model, options), seen, ask };
 }
 
@@ -138,6 +139,14 @@ Deno.test("agentHandler() with a gateway lists the models of both, as far as the
     const { data } = await (await both(() => told).ask(get("/v1/models"))).json();
     assertEquals(data.map(({ id }: { id: string }) => id), expected);
   }
+});
+
+Deno.test("agentHandler() without a model of its own lists the gateway's alone", async () => {
+  const { ask, seen } = both(() => Response.json({ data: [{ id: "gpt-5" }] }), { hasModel: false });
+  const { data } = await (await ask(get("/v1/models"))).json();
+  assertEquals(data, [{ id: "gpt-5" }]);
+  await (await ask(get("/v1/models/agent"))).body?.cancel();
+  assertEquals(seen, ["http://upstream.example/v1/models", "http://upstream.example/v1/models/agent"]);
 });
 
 Deno.test("agentHandler() with a gateway asks the upstream for responses that the agent doesn't know", async () => {

@@ -26,10 +26,16 @@ const MODEL_LIST = closed({ object: Type.Literal("list"), data: Type.Array(MODEL
 
 /**
  * The routes that OpenAI clients call, with the agent as a model, which is as old as this server; as their only one unless
- * a gateway shares them.
+ * a gateway shares them. Beside a gateway it is listed only if it has a model of its own.
  */
-export function asModelRoutes({ gateway, ...options }: AsModelOptions & { readonly gateway?: Gateway }) {
+export function asModelRoutes(
+  { gateway, defaultModel, ...options }: AsModelOptions & {
+    readonly gateway?: Gateway;
+    readonly defaultModel?: string;
+  },
+) {
   const { now = Date.now } = options;
+  const isListed = !gateway || defaultModel !== undefined;
   const agent = {
     id: AGENT_MODEL,
     object: "model" as const,
@@ -44,7 +50,7 @@ export function asModelRoutes({ gateway, ...options }: AsModelOptions & { readon
       summary: "Lists the models that the OpenAI-compatible routes take.",
       responses: { 200: { description: "The models.", content: { "application/json": MODEL_LIST } } },
       errors: API_ERRORS,
-      answer: () => ({ json: { object: "list" as const, data: [agent] } }),
+      answer: () => ({ json: { object: "list" as const, data: isListed ? [agent] : [] } }),
     }),
     route({
       method: "GET",
@@ -57,7 +63,7 @@ export function asModelRoutes({ gateway, ...options }: AsModelOptions & { readon
       },
       errors: API_ERRORS,
       answer({ path: { id } }) {
-        if (id === AGENT_MODEL) return { json: agent };
+        if (isListed && id === AGENT_MODEL) return { json: agent };
         throw noSuchModel(id);
       },
     }),
@@ -107,7 +113,7 @@ function isAnothers(body: Uint8Array<ArrayBuffer>): boolean | undefined {
   return typeof model === "string" && model !== AGENT_MODEL;
 }
 
-/** The agent, then the provider's models; none of them if it doesn't tell, or more than anybody can read. */
+/** The agent if there is one, then the provider's models; none of them if it doesn't tell, or more than anybody can read. */
 async function listBoth(
   call: RouteCall,
   { own, pass }: {
