@@ -5,12 +5,10 @@ import {
   type JsonReader,
   type KnownList,
   type ListReader,
-  nameOfItem,
   type PieceToRead,
   readJsonAt,
   type ReadTool,
   type RequestReaders,
-  sortedJson,
 } from "@tare/wire";
 import { HeldPrompts } from "./held_prompts.ts";
 import type { Followed } from "./sessions/session.ts";
@@ -116,15 +114,10 @@ export class KnownJson<T> implements JsonReader<T> {
     const size = ENTRY_BYTES + 2 * (end - start);
     let piece: ReturnType<JsonReader<T>["read"]> = { key: bytesKey, value: read(json) };
     if (spelling) {
-      const meaning = spelling.meaning(json);
-      const key = nameOfItem(keyOf(`${kind} said`, sortedJson(meaning.said)), meaning);
-      piece = { ...piece, key, shown: bytesKey };
-      if (meaning.shown !== undefined) {
-        const shown = keyOf(`${kind} shown`, sortedJson(meaning.shown));
-        const other = this.#pieces.get(shown);
-        piece = { key, shown, value: other ? spelling.adopt(piece.value, other.value) : piece.value };
-        this.#pieces.set(shown, piece, { size: ENTRY_BYTES });
-      }
+      const key = keyOf(`${kind} plain`, JSON.stringify(spelling.plain(json)));
+      const other = this.#pieces.get(key);
+      piece = { key, value: other ? spelling.adopt(piece.value, other.value) : piece.value };
+      this.#pieces.set(key, piece, { size: ENTRY_BYTES });
     }
     this.#pieces.set(bytesKey, piece, { size });
     return piece;

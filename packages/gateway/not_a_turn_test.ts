@@ -92,11 +92,9 @@ Deno.test("gateway has Codex' own compaction made from the view that the model h
     last.epoch,
   ]);
   const summary = `Another language model started to solve this problem. Its summary:\n${SUMMARY}`;
-  const handoff = said("user", summary, "msg_handoff");
-  const fresh = [...codexOpening(TASK, 1), handoff];
+  const fresh = [...codexOpening(TASK, 1), said("user", summary, "msg_handoff")];
   const next = await ask(codexRequest(fresh));
-  // What was said before goes under the ids that it had.
-  assertEquals([next.asked?.input, next.session], [[...codexOpening(TASK), handoff], last.session]);
+  assertEquals([next.asked?.input, next.session], [fresh, last.session]);
   const grown = [...fresh, ...codexStep("file0.ts", "one line")];
   assertEquals((await ask(codexRequest(grown))).session, last.session);
   const { sessions, compactions, compactionTokenUnits, tokenUnits } = await ledger();

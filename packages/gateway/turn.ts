@@ -22,8 +22,7 @@ import {
   writeRequest,
 } from "@tare/wire";
 import type { HeldPrompt, HeldPrompts } from "./held_prompts.ts";
-import type { HiddenPlace, Reading } from "./sessions/as_sent.ts";
-import type { Followed, GatewaySession } from "./sessions/session.ts";
+import type { Followed, GatewaySession, HiddenPlace } from "./sessions/session.ts";
 
 /** What a model asks to have back. */
 type Recalled = Parameters<typeof recallOriginal>[1];
@@ -180,8 +179,8 @@ export class GatewayTurn {
     const recall = this.#options.recall && !last;
     this.#isLast = last;
     await inSlices(counting(request, countTokens));
-    const expanded = session.expand(request.items, { isTurn: oneShot === undefined, ...this.#reading });
-    const heads = Math.max(0, expanded.findIndex(({ bytes }) => bytes));
+    const expanded = session.expand(request.items, { isTurn: oneShot === undefined });
+    const heads = expanded.filter(({ bytes }) => !bytes).length;
     const items = withFoundTools([
       ...expanded.slice(0, heads),
       ...(follows?.owed ?? []).map((json) => this.#itemOf(json)),
@@ -272,10 +271,10 @@ export class GatewayTurn {
   remember(): void {
     const { session, request } = this.#options;
     const after = request.items.length;
-    const hidden = this.writer.hidden(this.#answers).map(({ items, ...place }, part): HiddenPlace => ({
-      ...place,
+    const hidden = this.writer.hidden(this.#answers).map(({ anchor, replaces, items }): HiddenPlace => ({
       after,
-      part,
+      anchor,
+      replaces,
       items: items.map((json) => this.#itemOf(json)),
     }));
     session.hide(hidden);
@@ -306,13 +305,9 @@ export class GatewayTurn {
   }
 
   #itemOf(json: string): WireItem {
-    const bytes = encoder.encode(json);
-    return readItem(bytes, { start: 0, end: bytes.length }, this.#reading);
-  }
-
-  get #reading(): Reading {
     const { readers, request: { protocol } } = this.#options;
-    return { readers, protocol };
+    const bytes = encoder.encode(json);
+    return readItem(bytes, { start: 0, end: bytes.length }, { protocol, readers });
   }
 }
 

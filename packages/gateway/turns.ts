@@ -219,8 +219,7 @@ export class Turns {
     const countTokens = await this.#options.countTokens();
     const readers = this.#memory.readers(client);
     const prompts = this.#promptsOf(protocol, { client, countTokens });
-    const recognised = { client, ...nothing, protocol, readers, countTokens, prompts };
-    await this.#keeper.look(recognised, { follows: id });
+    await this.#keeper.look({ client, ...nothing, countTokens, prompts }, { follows: id, protocol, readers });
     return this.#memory.followed(client, id);
   }
 
@@ -255,8 +254,7 @@ export class Turns {
       scope: hashOf([client, key ?? null]),
       isKeyed: key !== undefined,
       name: request.headers.get("x-tare-session") ?? name,
-      protocol,
-      readers,
+      protocol: protocol.name,
       agent: agentOf(request.headers),
       items: wire.items,
       hasTools,
@@ -265,7 +263,7 @@ export class Turns {
       countTokens,
       prompts: this.#promptsOf(protocol, { client, countTokens }),
     };
-    await this.#keeper?.look(recognised, { follows });
+    await this.#keeper?.look(recognised, { follows, protocol, readers });
     const followed = follows === undefined ? undefined : this.#memory.followed(client, follows);
     const found = sessions.get(followed?.sessionId ?? "");
     const purpose = counts ? "other" : hints.purpose;
@@ -273,24 +271,21 @@ export class Turns {
       ? undefined
       : oneShotOf(wire, { ...(purpose && { purpose }), hasTools, about: () => sessions.about(recognised) });
     if (oneShot && !oneShot.about) return undefined;
-    const { session, items } = found
-      ? { session: found, items: wire.items }
-      : oneShot?.about ?? sessions.find(recognised);
+    const session = found ?? oneShot?.about?.session ?? sessions.find(recognised);
     if (this.#warmth && !oneShot && !counts) {
       this.#warmth.goesOn(session.id);
       if (recognised.isKeyed) this.#subAgents.asks(session);
     }
     session.asked({ atMs: now(), ...(!oneShot && { model: wire.model }) });
     if (isObserved && !session.facts.control) session.leave();
+    const prompts = isStateful ? undefined : oneShot ? viewFor(oneShot, wire) : session.conversation;
     const isLeft = session.facts.control || session.facts.isReverted;
-    const steady = isLeft || items === wire.items ? wire : { ...wire, items, hasOtherItems: true };
-    const prompts = isStateful ? undefined : oneShot ? viewFor(oneShot, steady) : session.conversation;
     const isHelped = !isLeft && !counts && (!oneShot || prompts !== undefined);
     const asked = isHelped
-      ? session.steady(steady, { isTurn: !oneShot })
+      ? session.steady(wire, { isTurn: !oneShot })
       : still && isLeft
       ? await inSlices(readingRequest(sent, protocol, readers))
-      : steady;
+      : wire;
     const recall = offers && !session.facts.isReverted && (wire.tools ?? []).length > 0 &&
       wire.tools?.every(({ definition }) => definition.function.name !== RECALL_TOOL.function.name);
     return new GatewayTurn({

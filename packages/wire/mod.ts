@@ -30,7 +30,6 @@ export {
   toolCallDeltas,
 } from "./chat/write_completion.ts";
 export { asRecord, joinBytes, jsonExcess, type JsonRecord, readJsonAt, type Span } from "./json.ts";
-export { callIds, isThought, type Meaning, nameOfItem, sortedJson } from "./meaning.ts";
 export {
   anchorOf,
   BEARER,
@@ -54,7 +53,6 @@ export {
   type WireItem,
   type WireReply,
   type WireRequest,
-  withCallIds,
   withFoundTools,
   writeRequest,
 } from "./protocol.ts";

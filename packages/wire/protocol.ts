@@ -1,7 +1,6 @@
 import {
   checkGiven,
   contentText,
-  describeCall,
   type Message,
   type StableMessages,
   type ToolDefinition,
@@ -20,7 +19,6 @@ import {
   readJsonAt,
   type Span,
 } from "./json.ts";
-import { callIds, type Meaning, sortedJson, withAnswered } from "./meaning.ts";
 
 /** A message of an item, as the planner knows it, and where in the item it stands. */
 export interface ItemPart {
@@ -83,10 +81,10 @@ export interface TurnWriter {
   fail(message: string): Uint8Array<ArrayBuffer>;
   /** What the upstream has to see next time beside, or in place of, what the client knows of a reply; `answers` are those to recalls, by reply. */
   hidden(answers: readonly (readonly string[])[]): {
-    /** Items of the client's history, as {@linkcode anchorOf} names them, in whose place these items stand. */
-    readonly replaces: readonly string[];
-    /** Items of the client's history, named likewise, before which they stand: before the first that the client has kept. */
-    readonly before: readonly string[];
+    /** The item of the client's history, as {@linkcode anchorOf} names it, before which these items stand. */
+    readonly anchor: string;
+    /** Whether they stand in its place. */
+    readonly replaces: boolean;
     /** The items, each as JSON. */
     readonly items: readonly string[];
   }[];
@@ -163,12 +161,8 @@ export interface Protocol {
   readonly cacheTtlMs?: (request: WireRequest) => number;
   /** The messages of an item. @throws {UnknownShape} if it isn't as the protocol says. */
   readItem(value: unknown): readonly ItemPart[];
-  /** What an item, or the head's values, says, however its client spells it. Default: its bytes tell it from others. */
-  readonly meaning?: (value: unknown) => Meaning;
-  /** Where an item holds the ids of its calls, in order, or of those that it answers. Default: it has none. */
-  readonly idPaths?: (value: unknown) => readonly (readonly (string | number)[])[];
-  /** An item with this mark of the provider's cache at its end, and no other. Default: there are no marks. */
-  readonly marked?: (bytes: Uint8Array<ArrayBuffer>, mark: string | undefined) => Uint8Array<ArrayBuffer>;
+  /** An item, or the head's values, without what doesn't tell it from another. Default: its bytes tell it. */
+  readonly plain?: (value: unknown) => unknown;
   /** Name of the field by which a tool says that the prompt is to be cached up to it. Default: there is none. */
   readonly markField?: string;
   /**
@@ -306,10 +300,8 @@ export interface WireBody {
 
 /** An item of a request's list, or of what shall stand in it. */
 export interface WireItem {
-  /** Names what it says: two items have the same one if they differ in nothing but their spelling. */
+  /** Names its bytes: those of two items differ if the items do. */
   readonly key: string;
-  /** Names what the provider is shown of it. Default: its bytes. */
-  readonly shown?: string | undefined;
   /** What it is to the planner. */
   readonly parts: readonly ItemPart[];
   /** Its JSON; nothing for what stands before the list. */
@@ -336,8 +328,6 @@ export interface WireRequest extends WireBody {
     | undefined;
   /** Whether the tools are others than in the body, or stand in another order. Default: they are those of the body. */
   readonly hasOtherTools?: boolean;
-  /** Whether items of the list are others than in the body, or spelled otherwise. Default: they are those of the body. */
-  readonly hasOtherItems?: boolean;
 }
 
 /** What is made of a tool. */
@@ -360,11 +350,11 @@ export interface PieceToRead<T> extends Span {
   readonly kind: string;
   /** Makes of the JSON what is remembered of it. */
   readonly read: (value: unknown) => T;
-  /** Of pieces in several spellings: what is the same in all of them. Default: bytes that differ are different pieces. */
+  /** Of pieces in several spellings: what all of them share. Default: bytes that differ are different pieces. */
   readonly spelling?: {
-    /** What the piece says. */
-    meaning(value: unknown): Meaning;
-    /** What was made of one spelling, with all that it shares with what was made of another that shows the same. */
+    /** The piece without what doesn't tell it from another. */
+    plain(value: unknown): unknown;
+    /** What was made of one spelling, with all that it shares with what was made of another. */
     adopt(made: T, known: T): T;
   };
 }
@@ -373,10 +363,8 @@ export interface PieceToRead<T> extends Span {
 export interface JsonReader<T> {
   /** The piece at this place. @throws {SyntaxError} if it is no JSON. @throws whatever `read` throws. */
   read(bytes: Uint8Array<ArrayBuffer>, place: PieceToRead<T>): {
-    /** Names it: the names of two pieces differ if what they say does. */
+    /** Names it: the names of two pieces differ if the pieces do. */
     readonly key: string;
-    /** Names what the provider is shown of it. Default: its bytes. */
-    readonly shown?: string;
     /** What was made of it: the same object whenever the same bytes come again, as long as they are remembered. */
     readonly value: T;
   };
@@ -512,14 +500,14 @@ export function* readingRequest(
   if (head) {
     const json = encoder.encode(JSON.stringify(head.fields.map((name) => readField(body, name) ?? null)));
     const read = (values: unknown) => head.read(values as readonly unknown[]);
-    const { key, shown, value } = readers.items.read(json, {
+    const { key, value } = readers.items.read(json, {
       start: 0,
       end: json.length,
       kind: `${kind} head`,
       read,
       ...spellingOf(protocol),
     });
-    items.push({ key, shown, parts: value });
+    items.push({ key, parts: value });
   }
   const list = fields.get(listField);
   if (list && bytes[list.start] === QUOTE) {
@@ -552,7 +540,7 @@ export function* readingRequest(
     model: String(readField(body, "model")),
     stream: readField(body, "stream") === true,
     ...readReplyTokens(body, protocol),
-    items: withFoundTools(withAnswered(items), tools),
+    items: withFoundTools(items, tools),
     tools,
   };
 }
@@ -615,32 +603,16 @@ function readPiece(
 }
 
 function itemOf(
-  { key, shown, value }: ReturnType<JsonReader<readonly ItemPart[]>["read"]>,
+  { key, value }: ReturnType<JsonReader<readonly ItemPart[]>["read"]>,
   bytes: Uint8Array<ArrayBuffer>,
   { referred }: RequestReaders,
 ): WireItem {
   const [{ refersTo } = {}] = value;
-  return { key, shown, parts: (refersTo === undefined ? undefined : referred?.(refersTo)) ?? value, bytes };
+  return { key, parts: (refersTo === undefined ? undefined : referred?.(refersTo)) ?? value, bytes };
 }
 
-/** An item whose calls, or those that it answers, have these ids, in order; the same one if they do already. */
-export function withCallIds(
-  item: WireItem,
-  ids: readonly string[],
-  reading: { readonly protocol: Protocol; readonly readers: RequestReaders },
-): WireItem {
-  const { bytes, key } = item;
-  const own = callIds(item);
-  if (!bytes || own.length !== ids.length || own.every((id, at) => id === ids[at])) return item;
-  const paths = reading.protocol.idPaths?.(readJsonAt(bytes, { start: 0, end: bytes.length })) ?? [];
-  if (paths.length !== ids.length) return item;
-  const edits = paths.map((path, at) => ({ path, value: encoder.encode(JSON.stringify(ids[at])) }));
-  const written = editJson(bytes, edits);
-  return { ...readItem(written, { start: 0, end: written.length }, reading), key };
-}
-
-function spellingOf({ meaning }: Protocol): Pick<PieceToRead<readonly ItemPart[]>, "spelling"> {
-  return meaning ? { spelling: { meaning, adopt: withMessages } } : {};
+function spellingOf({ plain }: Protocol): Pick<PieceToRead<readonly ItemPart[]>, "spelling"> {
+  return plain ? { spelling: { plain, adopt: withMessages } } : {};
 }
 
 /** The parts of an item with the messages that another spelling of it has: what is known of them stays known. */
@@ -683,7 +655,7 @@ export function writeRequest(
     request: { bytes: "bytes", protocol: "object", items: "array" },
     prompt: "object",
   });
-  const { bytes, fields, protocol, items, hasOtherItems = false } = request;
+  const { bytes, fields, protocol, items } = request;
   const values = new Map(protocol.addedFields(request));
   const entries = writeItems(prompt, protocol);
   const written = entries.flatMap(({ bytes }) => bytes ?? []);
@@ -691,7 +663,7 @@ export function writeRequest(
   const ends = prompt.marked && protocol.markedEnds?.(request, entries);
   let added: readonly number[] = [];
   const isChanged = (items: readonly Uint8Array<ArrayBuffer>[]) =>
-    hasOtherItems || items.length !== whole.length || items.some((item, at) => item !== whole[at]);
+    items.length !== whole.length || items.some((item, at) => item !== whole[at]);
   if (prompt.completesMarks || isChanged(written)) {
     const arranged = protocol.arrange?.(request, entries, prompt) ?? { items: written, ends: added };
     if (isChanged(arranged.items)) values.set(protocol.listField, joinArray(arranged.items));
@@ -788,8 +760,8 @@ const CLOSE = encoder.encode("]");
 const COMMA = encoder.encode(",");
 
 /**
- * Names what the model said by its content: the text, its calls, and the id of an item that has no text. Clients send
- * back what they got in their own spelling, ids of calls too.
+ * Names what the model said by its content: the text, the ids of its calls, and the id of the item if it has one.
+ * Clients send back what they got in their own spelling; these they keep.
  */
 export function anchorOf(message: Message): string {
   const calls = message.role === "assistant" ? message.tool_calls ?? [] : [];
@@ -797,20 +769,7 @@ export function anchorOf(message: Message): string {
   return JSON.stringify([
     message.role,
     contentText(message.content).trim(),
-    calls.map((call) => {
-      const { name, arguments: args } = describeCall(call);
-      return [name, plainArguments(args)];
-    }),
+    calls.map(({ id }) => id),
     id ?? null,
   ]);
-}
-
-/** Arguments of a call, however their JSON is written. */
-function plainArguments(args: string): string {
-  try {
-    return sortedJson(JSON.parse(args || "{}"));
-  } catch {
-    // What is no JSON comes back as it was.
-    return args;
-  }
 }

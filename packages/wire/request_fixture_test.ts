@@ -11,7 +11,6 @@ import {
   readRequest,
   readWireBody,
   type RequestReaders,
-  sortedJson,
   type WireRequest,
   type writeRequest,
 } from "@tare/wire";
@@ -31,22 +30,13 @@ export function remembering<T>(): JsonReader<T> {
   const pieces = new Map<string, ReturnType<JsonReader<T>["read"]>>();
   return {
     read(bytes, { start, end, kind, read, spelling }) {
-      const own = kind + decode(bytes.subarray(start, end));
-      const same = pieces.get(own);
-      if (same) return same;
       const json = readJsonAt(bytes, { start, end });
-      const meaning = spelling?.meaning(json);
-      const shown = meaning?.shown === undefined ? own : `${kind} ${JSON.stringify(meaning.shown)}`;
-      const alike = pieces.get(shown);
-      const value = read(json);
-      const piece = {
-        key: meaning ? kind + sortedJson(meaning.said) : own,
-        shown,
-        value: alike && spelling ? spelling.adopt(value, alike.value) : value,
-      };
-      pieces.set(own, piece);
-      if (!alike) pieces.set(shown, piece);
-      return piece;
+      const key = kind +
+        (spelling ? JSON.stringify(spelling.plain(json)) : decode(bytes.subarray(start, end)));
+      const known = pieces.get(key);
+      const piece = known && !spelling ? known : { key, value: read(json) };
+      if (!known) pieces.set(key, piece);
+      return known && spelling ? { key, value: spelling.adopt(piece.value, known.value) } : piece;
     },
   };
 }

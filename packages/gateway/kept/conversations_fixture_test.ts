@@ -32,15 +32,9 @@ const upstreamFor = (name: string, profile: string): Upstream => ({
 
 /** What a conversation came to: every body that the provider was sent, and that its client got, and what people were told. */
 export interface Played {
-  readonly errors: readonly string[];
+  readonly told: readonly string[];
   readonly sent: readonly string[];
   readonly got: readonly string[];
-  /** What each answer told: its session, how often that was rewritten, and the calls of the provider so far. */
-  readonly told: readonly {
-    readonly session: string | null;
-    readonly epoch: string | null;
-    readonly calls: number;
-  }[];
 }
 
 /** Plays requests one after the other. `open` gives the gateway for each, which it may open anew. */
@@ -55,8 +49,7 @@ export async function play(
 ): Promise<Played> {
   const sent: string[] = [];
   const got: string[] = [];
-  const errors: string[] = [];
-  const told: Played["told"][number][] = [];
+  const told: string[] = [];
   let nowMs = 1_000_000;
   let next: Asked | undefined;
   let recalls: Asked["recalls"];
@@ -84,7 +77,7 @@ export async function play(
     },
     now: () => nowMs,
     fetch: fetch as typeof globalThis.fetch,
-    onError: (error) => void errors.push((error as Error).message),
+    onError: (error) => void told.push((error as Error).message),
     ...more,
   };
   for (const [at, one] of asked.entries()) {
@@ -94,10 +87,8 @@ export async function play(
     recalls = one.recalls;
     const response = await opened.fetch(post(one.body, { ...one.headers }, one.path));
     got.push(await response!.text());
-    const [session, epoch] = ["x-tare-session", "x-tare-epoch"].map((name) => response!.headers.get(name));
-    told.push({ session: session!, epoch: epoch!, calls: sent.length });
   }
-  return { sent, got, errors, told };
+  return { sent, got, told };
 }
 
 /** Rules of which a line changes with each request. */
@@ -233,9 +224,9 @@ export async function played(
 
 export function assertSame(actual: Played, expected: Played): void {
   for (const [at, text] of expected.sent.entries()) assertEquals(actual.sent[at], text, `call ${at}`);
-  assertEquals([actual.sent.length, actual.got, actual.errors], [
+  assertEquals([actual.sent.length, actual.got, actual.told], [
     expected.sent.length,
     expected.got,
-    expected.errors,
+    expected.told,
   ]);
 }

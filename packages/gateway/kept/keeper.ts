@@ -7,6 +7,7 @@ import {
   type StoreRecord,
 } from "@tare/conversation";
 import { Accounts, type CallReport, dayAndModel, type Days } from "@tare/conversation/report";
+import type { Protocol, RequestReaders } from "@tare/wire";
 import { chainTo } from "../sessions/chain_index.ts";
 import type { Listing } from "../sessions/conversations.ts";
 import type { GatewaySession, Recognised, SessionSummary } from "../sessions/session.ts";
@@ -75,6 +76,8 @@ export interface KeeperOptions {
 export interface Looking {
   /** The response that the request follows. */
   readonly follows: string | undefined;
+  readonly protocol: Protocol;
+  readonly readers: RequestReaders;
 }
 
 /** What of a session's figures is in the store. */
@@ -126,7 +129,8 @@ export class Keeper {
     if (!isWhole || !store.shared && sessions.knows(recognised)) return;
     if (this.#isPaused) return;
     const { own, alike } = soughtNames(recognised, looking);
-    const { client, countTokens, prompts, protocol, readers } = recognised;
+    const { protocol, readers } = looking;
+    const { client, countTokens, prompts } = recognised;
     await this.#within(waitMs, async (isLate) => {
       const sure = await store.findNamed(own, LOADED.own);
       const meant = sure.length > 0 ? sure : await store.findNamed(alike, LOADED.alike);

@@ -7,14 +7,14 @@ import {
 import { addSums, type Days, type Sums } from "@tare/conversation/report";
 import { contentText, hashPiece, type Message } from "@tare/messages";
 import { placeholderRefs } from "@tare/prune";
-import { isThought, readItem, type WireItem } from "@tare/wire";
+import { type Protocol, readItem, type RequestReaders, type WireItem } from "@tare/wire";
 import { createHash } from "node:crypto";
 import { instructionKey, type Known } from "../sessions/instruction_keys.ts";
-import type { HiddenPlace } from "../sessions/as_sent.ts";
 import { LayeredArchive } from "../sessions/layered_archive.ts";
 import {
   countInstructions,
   GatewaySession,
+  type HiddenPlace,
   type Recognised,
   type SessionFacts,
   type SessionSummary,
@@ -22,7 +22,7 @@ import {
 import type { StoredSession } from "../sessions/sessions.ts";
 
 /** Another number whenever what is kept has another form: what has another one isn't read. */
-const FORMAT = 3;
+const FORMAT = 2;
 
 /** What of a session never changes: the settings of its record. Without what was said nothing tells whose it is. */
 export interface KeptSettings
@@ -148,7 +148,10 @@ export interface ReadSession {
 }
 
 /** What a session that was kept is made with. */
-export type Making = Pick<Recognised, "countTokens" | "prompts" | "protocol" | "readers">;
+export interface Making extends Pick<Recognised, "countTokens" | "prompts"> {
+  readonly protocol: Protocol;
+  readonly readers: RequestReaders;
+}
 
 /** Makes a session of what was kept; nothing of what has another form. */
 export function restoreSession(
@@ -283,7 +286,7 @@ export function soughtNames(
 ): SoughtNames {
   const { client, scope, name, items, isKeyed, hasTools } = recognised;
   const heads = countInstructions(items);
-  const keys = saidKeys(items.map(({ key }, at) => at < heads ? instructionKey(scope, key) : key));
+  const keys = items.map(({ key }, at) => at < heads ? instructionKey(scope, key) : key);
   const firsts = [keys[heads] ?? NOTHING, NOTHING];
   return {
     own: [
@@ -305,10 +308,9 @@ export function soughtNames(
 /** The names of a session, whose history has these keys, and of the ends that it had, the newest first. */
 export function namesOf(
   session: GatewaySession,
-  history: readonly string[],
+  keys: readonly string[],
 ): { readonly names: readonly string[]; readonly ends: readonly string[] } {
   const { kept, facts: { client, scope, name, heads, summary, responses } } = session;
-  const keys = saidKeys(history);
   const first = keys[heads] ?? NOTHING;
   const newest = [
     ...wholes(keys, { heads, reach: 1 }).map((whole) => nameOf("whole", scope, whole)),
@@ -326,11 +328,6 @@ export function namesOf(
       nameOf("scope", scope),
     ],
   };
-}
-
-/** Names of what was said: clients may leave away what a model thought. */
-function saidKeys(keys: readonly string[]): readonly string[] {
-  return keys.filter((key) => !isThought(key));
 }
 
 /** How a history is told from others: as it is, and as it was when it was shorter. */

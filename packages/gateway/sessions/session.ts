@@ -10,16 +10,8 @@ import {
 } from "@tare/messages";
 import type { ForkableSession, PromptSessionOptions } from "@tare/planner";
 import type { Archive } from "@tare/prune";
-import {
-  type FirstTool,
-  type Protocol,
-  type RequestReaders,
-  steadyTools,
-  type WireItem,
-  type WireRequest,
-} from "@tare/wire";
+import { anchorOf, type FirstTool, steadyTools, type WireItem, type WireRequest } from "@tare/wire";
 import type { ChainNode } from "./chain_index.ts";
-import { expandHidden, type HiddenPlace, type Reading } from "./as_sent.ts";
 import type { LayeredArchive } from "./layered_archive.ts";
 
 /** What a session is recognised by. */
@@ -34,12 +26,11 @@ export interface Recognised {
   readonly isKeyed?: boolean;
   /** The client's name for the session. Default: it is recognised by content. */
   readonly name?: string | undefined;
-  readonly protocol: Protocol;
+  /** Name of the protocol. Default: none. */
+  readonly protocol?: string;
   /** Name of the program that asks. Default: it doesn't say. */
   readonly agent?: string | undefined;
   readonly items: readonly WireItem[];
-  /** What its items are read with. */
-  readonly readers: RequestReaders;
   /** Whether its model may call tools. Default: no. */
   readonly hasTools?: boolean;
   /** Whether a new session is left as it is. Default: only if it is one of those to compare with. */
@@ -93,6 +84,17 @@ export interface ClientSummary {
   readonly uncounted: readonly Compaction[];
   /** Whether the client said that it is a summary. */
   readonly isSaid: boolean;
+}
+
+/** What the upstream sees at a place of the client's history that the client doesn't know of: recalls and the like. */
+export interface HiddenPlace {
+  /** Length of the client's history when they came. */
+  readonly after: number;
+  /** Names the item of the client before which they stand. */
+  readonly anchor: string;
+  /** Whether they stand in its place. */
+  readonly replaces: boolean;
+  readonly items: readonly WireItem[];
 }
 
 /** What is known of whose conversation it is, and where it stands. Plain data, which is kept. */
@@ -211,6 +213,9 @@ const CALL_BYTES = 1_024;
 /** A reference to an archived text, wherever it stands. */
 const ANY_REF = /\b[0-9a-f]{16}\b/g;
 
+/** How far behind its place an anchor is looked for: clients may put items of their own in between. */
+const REACH = 48;
+
 /** A conversation that passes through the gateway: whose it is, where it stands, and what only the upstream knows. */
 export class GatewaySession {
   readonly conversation: Conversation;
@@ -274,7 +279,7 @@ export class GatewaySession {
     return this.#kept;
   }
 
-  /** Most bytes of memory that it can take, its history as bytes too; what it shares with others counts for each of them. */
+  /** Most bytes of memory that it can take; what it shares with others counts for each of them. */
   get bytes(): number {
     const items = this.#hidden.flatMap(({ items }) => items);
     // As bytes, and as text of the message that was read of them.
@@ -283,7 +288,7 @@ export class GatewaySession {
     const { calls } = this.conversation;
     // As bytes, and as what was read of them.
     const toolBytes = this.#tools.reduce((sum, { bytes }) => sum + 3 * bytes.length, 0);
-    return SESSION_BYTES + toolBytes + CALL_BYTES * calls.length + itemBytes + 3 * this.#facts.historyBytes +
+    return SESSION_BYTES + toolBytes + CALL_BYTES * calls.length + itemBytes + 2 * this.#facts.historyBytes +
       hiddenBytes +
       this.archive.bytes;
   }
@@ -392,11 +397,8 @@ export class GatewaySession {
    * The client's history with what only the upstream knows of. What stands before items that the client has taken out of
    * its history stands nowhere; if a turn goes on from there, it is forgotten.
    */
-  expand(
-    items: readonly WireItem[],
-    { isTurn, ...reading }: { readonly isTurn: boolean } & Reading,
-  ): readonly WireItem[] {
-    const { items: expanded, hidden } = expandHidden(items, this.#hidden, reading);
+  expand(items: readonly WireItem[], { isTurn }: { readonly isTurn: boolean }): readonly WireItem[] {
+    const { items: expanded, hidden } = expandHidden(items, this.#hidden);
     if (isTurn) this.#hidden = hidden;
     return expanded;
   }
@@ -496,6 +498,34 @@ export class GatewaySession {
   #know(facts: Partial<SessionFacts>): void {
     this.#facts = { ...this.#facts, ...facts };
   }
+}
+
+/**
+ * The client's history with what only the upstream knows of. `hidden` comes back without those whose anchor the client
+ * has taken out of its history: they would stand nowhere.
+ */
+export function expandHidden(
+  items: readonly WireItem[],
+  hidden: readonly HiddenPlace[],
+): { readonly items: readonly WireItem[]; readonly hidden: readonly HiddenPlace[] } {
+  if (hidden.length === 0) return { items, hidden };
+  const at = new Map<number, HiddenPlace>();
+  const kept = hidden.filter((one) => {
+    if (one.after >= items.length) return true;
+    for (let index = one.after; index < Math.min(items.length, one.after + REACH); index++) {
+      const message = items[index]?.parts[0]?.message;
+      if (!message || at.has(index) || anchorOf(message) !== one.anchor) continue;
+      at.set(index, one);
+      return true;
+    }
+    return false;
+  });
+  const expanded = items.flatMap((item, index) => {
+    const found = at.get(index);
+    if (!found) return [item];
+    return found.replaces ? found.items : [...found.items, item];
+  });
+  return { items: expanded, hidden: kept };
 }
 
 /** The shortest and the longest text by which one conversation is found again in another, in UTF-16 code units. */

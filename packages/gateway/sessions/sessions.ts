@@ -2,16 +2,7 @@ import { createHash } from "node:crypto";
 import { Conversation } from "@tare/conversation";
 import { LRUCache } from "lru-cache";
 import type { WireItem } from "@tare/wire";
-import { asFirstSent } from "./as_sent.ts";
-import {
-  type Along,
-  ChainIndex,
-  type ChainNode,
-  chainTo,
-  goesAlong,
-  lastShared,
-  sharedLength,
-} from "./chain_index.ts";
+import { ChainIndex, type ChainNode, chainTo, lastShared, sharedLength } from "./chain_index.ts";
 import {
   type ClientSummary,
   countInstructions,
@@ -29,8 +20,6 @@ import { LayeredArchive } from "./layered_archive.ts";
 export interface About {
   readonly session: GatewaySession;
   readonly shared: number;
-  /** The request's items as they were sent first. */
-  readonly items: readonly WireItem[];
 }
 
 /** A session that was stored: what it is made of beside its place among the others, and by what it is recognised. */
@@ -126,7 +115,7 @@ export class GatewaySessions {
     if (name !== undefined) return this.#named(name) !== undefined;
     const heads = countInstructions(items);
     const keys = items.map((item, at) => at < heads ? this.#instructions.peek(scope, item) : item.key);
-    const { node } = this.#index.follow(scope, keys);
+    const node = this.#index.find(scope, keys);
     return node.depth > heads && this.peek(node.sessionId ?? "")?.tip === node;
   }
 
@@ -153,30 +142,26 @@ export class GatewaySessions {
     };
     const name = nameOf(facts);
     const node = this.#index.find(name ?? scope, keys);
-    const tip = this.#index.claim(node, keys.slice(node.depth), id, { givesWay: isOlder });
+    const tip = this.#index.claim(node, keys.slice(node.depth), id, isOlder);
     const session = new GatewaySession({ ...parts, tip, number: before?.number ?? this.#begun++ });
     if (name !== undefined) this.#names.set(name, id);
     if (!before || this.#adopted.has(before)) this.#adopted.add(session);
     this.#keep(session);
   }
 
-  /** The session that goes on with this request: a known one, a fork of one, or a new one; with its items as they were sent first. */
-  find(recognised: Recognised): Pick<About, "session" | "items"> {
-    const found = this.#find(recognised);
-    if (this.#adopted.delete(found.session)) this.#options.begun(found.session);
-    return found;
+  /** The session that goes on with this request: a known one, a fork of one, or a new one. */
+  find(recognised: Recognised): GatewaySession {
+    const session = this.#find(recognised);
+    if (this.#adopted.delete(session)) this.#options.begun(session);
+    return session;
   }
 
-  #find(client: Recognised): Pick<About, "session" | "items"> {
-    const { scope } = client;
-    const name = nameOf(client);
-    const clientKeys = this.#keysOf(client);
-    const along = this.#index.follow(name ?? scope, clientKeys);
-    const { node } = along;
+  #find(recognised: Recognised): GatewaySession {
+    const { scope, items } = recognised;
+    const name = nameOf(recognised);
+    const keys = this.#keysOf(recognised);
+    const node = this.#index.find(name ?? scope, keys);
     const known = this.get(node.sessionId ?? "");
-    let items = asFirstSent(client.items, along, client);
-    let keys = keysAlong(along, clientKeys);
-    const recognised = { ...client, items };
     const named = this.#named(name);
     const before = named ??
       (known?.tip === node
@@ -187,31 +172,23 @@ export class GatewaySessions {
     if (goesOn) session = known;
     else if (before) {
       session = before;
-      session.rollBack(items.slice(0, sharedLength(before.tip, keys)));
+      session.rollBack(items.slice(0, sharedLength(tipOf(before), keys)));
     } else {
       // Instructions alone don't make a conversation: sub-agents share theirs.
       const isKnown = known && node.depth > countInstructions(items);
-      const elsewhere = isKnown ? undefined : this.#elsewhere(client, clientKeys);
-      if (elsewhere) {
-        items = asFirstSent(client.items, elsewhere.along, client);
-        keys = keysAlong(elsewhere.along, clientKeys);
-      }
-      const from = isKnown ? { session: known, shared: node.depth } : elsewhere;
+      const from = isKnown ? { session: known, shared: node.depth } : this.#elsewhere(recognised, keys);
       const own = () => ({ id: crypto.randomUUID(), number: this.#begun++, tip: node, scope });
       session = from ? from.session.fork(items.slice(0, from.shared), own()) : this.#begin(recognised, node);
     }
     const { tip, facts: { summary } } = session;
-    session.goOn(
-      { ...client, items },
-      this.#index.claim(node, keys.slice(node.depth), session.id, { items }),
-    );
+    session.goOn(recognised, this.#index.claim(node, keys.slice(node.depth), session.id));
     // What it went back from is nobody's history any more.
     if (before && !goesOn) {
       this.#index.release(tip, session.id, lastShared(tip, session.tip));
       if (summary) this.#options.resumed?.(session, summary);
     }
     this.#keep(session);
-    return { session, items };
+    return session;
   }
 
   /**
@@ -222,25 +199,19 @@ export class GatewaySessions {
     const { scope, items, isKeyed } = recognised;
     const name = nameOf(recognised);
     const keys = this.#keysOf(recognised);
-    const along = this.#index.follow(name ?? scope, keys);
-    const { node } = along;
+    const node = this.#index.find(name ?? scope, keys);
     const known = this.get(node.sessionId ?? "");
     const heads = countInstructions(items);
-    const found = (session: GatewaySession, along: Along): About => {
-      return { session, shared: along.node.depth, items: asFirstSent(items, along, recognised) };
-    };
-    if (known && node.depth > heads) return found(known, along);
+    if (known && node.depth > heads) return { session: known, shared: node.depth };
     const others = this.#usedLast(scope);
-    const [alike] = others.flatMap((session) => {
-      const along = goesAlong(placeOf(session), keys, heads);
-      return along ? [{ session, along }] : [];
-    }).sort((a, b) => b.along.node.depth - a.along.node.depth);
+    const [alike] = others.map((session) => ({ session, shared: sharedLength(tipOf(session), keys, heads) }))
+      .sort((a, b) => b.shared - a.shared);
     const named = this.#named(name);
-    if (alike && (!named || named === alike.session)) return found(alike.session, alike.along);
+    if (alike && alike.shared > 0 && (!named || named === alike.session)) return alike;
     const text = textOf(items);
     const session = named ?? (isKeyed && !hasAnswers(items) ? this.#newest(scope) : undefined) ??
       others.find(({ facts: { opening } }) => opening !== undefined && text.includes(opening));
-    return session && { session, shared: 0, items };
+    return session && { session, shared: 0 };
   }
 
   /** The session whose summary this history goes on from. */
@@ -288,18 +259,14 @@ export class GatewaySessions {
   }
 
   /** The session of another scope of the same client whose whole conversation this one goes on from. */
-  #elsewhere(
-    { client, scope, items }: Recognised,
-    keys: readonly string[],
-  ): { readonly session: GatewaySession; readonly shared: number; readonly along: Along } | undefined {
+  #elsewhere({ client, scope, items }: Recognised, keys: readonly string[]): About | undefined {
     if (client === undefined) return undefined;
     const heads = countInstructions(items);
     let looked = 0;
     for (const { session } of this.#sessions.values()) {
       if (session.facts.client !== client || session.facts.scope === scope) continue;
-      const along = goesAlong(placeOf(session), keys, heads);
-      const shared = session.tip.depth;
-      if (along?.node.depth === shared && session.facts.isAnswered) return { session, shared, along };
+      const shared = sharedLength(tipOf(session), keys, heads);
+      if (shared === session.tip.depth && session.facts.isAnswered) return { session, shared };
       if (++looked === QUOTABLE_SESSIONS) return undefined;
     }
     return undefined;
@@ -330,7 +297,7 @@ export class GatewaySessions {
       scope,
       items,
       prompts,
-      protocol: { name: protocol },
+      protocol = "",
       agent,
       basis,
       countTokens,
@@ -370,12 +337,7 @@ export class GatewaySessions {
   }
 }
 
-/** The names of a history with those of what it has left away. */
-function keysAlong({ from, steps, rest }: Along, keys: readonly string[]): readonly string[] {
-  return [...keys.slice(0, from), ...steps.map(({ node }) => node.key), ...keys.slice(rest)];
-}
-
-function placeOf({ tip, facts: { heads } }: GatewaySession) {
+function tipOf({ tip, facts: { heads } }: GatewaySession) {
   return { tip, heads };
 }
 

@@ -1,8 +1,7 @@
 import { assertEquals, assertNotStrictEquals, assertStrictEquals } from "@std/assert";
 import { estimateTokens, type Message } from "@tare/messages";
 import { plannerSession, profileNamed } from "@tare/planner";
-import { CHAT_PROTOCOL, type WireItem } from "@tare/wire";
-import { Memory } from "../memory.ts";
+import type { WireItem } from "@tare/wire";
 import type { GatewaySession, Recognised } from "./session.ts";
 import { GatewaySessions, type SessionsOptions } from "./sessions.ts";
 
@@ -22,17 +21,14 @@ function newSessions(options: Partial<SessionsOptions> = {}) {
       const state = { edits: [elide(1), elide(3)] };
       return plannerSession({ profile: profileNamed("none"), countTokens: estimateTokens, archive, state });
     };
-    const found = sessions.find({
+    return sessions.find({
       scope: "s",
       items,
-      protocol: CHAT_PROTOCOL,
-      readers: new Memory({ maxBytes: 1_000 }).readers("c"),
       basis: { model: "m" },
       countTokens: estimateTokens,
       prompts,
       ...more,
     });
-    return found.session;
   };
   return { sessions, find, begun: () => begun };
 }
@@ -113,7 +109,7 @@ Deno.test("GatewaySessions weighs what sessions archive, hide and remember of hi
   const hidden = hiding.find("a");
   hiding.find("b");
   const items = [{ key: "", parts: [], bytes: new Uint8Array(3_000) }];
-  hidden.hide([{ after: 1, part: 0, replaces: [], before: [""], items }]);
+  hidden.hide([{ after: 1, anchor: "", replaces: false, items }]);
   hiding.sessions.weigh(hidden);
   assertEquals(hiding.sessions.size, 1);
   const long = newSessions({ maxBytes: 20_000 });

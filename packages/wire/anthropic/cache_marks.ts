@@ -114,7 +114,7 @@ export function arrangeItems(
   const bytes = list[last];
   // The client marks the end, which is ours while a model recalls: where no mark is free its own goes on to there.
   if (hasAll && mark !== undefined && bytes && last < written.length - 1) {
-    list[last] = withOneMark(bytes, undefined);
+    list[last] = unmarked(bytes);
     put({ mark, at: written.length - 1 });
   }
   for (const [at, one] of written.entries()) {
@@ -262,6 +262,25 @@ function marksOf(parts: readonly ItemPart[]): string[] {
   return parts.flatMap(({ mark }) => mark ?? []);
 }
 
+/** A message without marks. */
+function unmarked(bytes: Uint8Array<ArrayBuffer>): Uint8Array<ArrayBuffer> {
+  const message = readJsonAt(bytes, { start: 0, end: bytes.length });
+  const content = withoutMarks(isRecord(message) ? message.content : undefined);
+  return Array.isArray(content)
+    ? editJson(bytes, [{ path: ["content"], value: encoder.encode(JSON.stringify(content)) }])
+    : bytes;
+}
+
+/** Blocks without their marks, those in results included. */
+function withoutMarks(blocks: unknown): unknown {
+  if (!Array.isArray(blocks)) return blocks;
+  return blocks.map((block) => {
+    if (!isRecord(block)) return block;
+    const { cache_control: _, ...rest } = block;
+    return rest.type === "tool_result" ? { ...rest, content: withoutMarks(rest.content) } : rest;
+  });
+}
+
 /** A message whose last block, of the first `blocks`, that can have a mark has one; nothing if none can. */
 function withMark(
   bytes: Uint8Array<ArrayBuffer>,
@@ -286,30 +305,6 @@ function withMark(
   const edit = { path: ["cache_control"], value: encoder.encode(mark) };
   const value = editJson(bytes.subarray(place.start, place.end), [edit]);
   return editJson(bytes, [{ path: ["content", at], value }]);
-}
-
-/** A message with this mark on its last block that can have one, and no other. */
-export function withOneMark(
-  bytes: Uint8Array<ArrayBuffer>,
-  mark: string | undefined,
-): Uint8Array<ArrayBuffer> {
-  const message = readJsonAt(bytes, { start: 0, end: bytes.length });
-  const { content } = isRecord(message) ? message : {};
-  const bare = withoutMarks(content);
-  const isMarked = JSON.stringify(bare) !== JSON.stringify(content);
-  const value = isMarked ? encoder.encode(JSON.stringify(bare)) : undefined;
-  const unmarked = value ? editJson(bytes, [{ path: ["content"], value }]) : bytes;
-  return mark === undefined ? unmarked : withMark(unmarked, mark) ?? unmarked;
-}
-
-/** Blocks without their marks, those in results included. */
-function withoutMarks(blocks: unknown): unknown {
-  if (!Array.isArray(blocks)) return blocks;
-  return blocks.map((block) => {
-    if (!isRecord(block)) return block;
-    const { cache_control: _, ...rest } = block;
-    return rest.type === "tool_result" ? { ...rest, content: withoutMarks(rest.content) } : rest;
-  });
 }
 
 function canHaveMark(block: unknown): boolean {

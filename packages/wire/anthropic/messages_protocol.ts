@@ -21,8 +21,7 @@ import {
   type WireBody,
   type WireReply,
 } from "../protocol.ts";
-import { arrangeItems, findMarkedEnds, readCacheMarks, withOneMark } from "./cache_marks.ts";
-import { type Meaning, saidParts, toldFields } from "../meaning.ts";
+import { arrangeItems, findMarkedEnds, readCacheMarks } from "./cache_marks.ts";
 import { statedFailure } from "../stated_failure.ts";
 import { errorBody } from "./write_message.ts";
 import { toolOf } from "./write_messages_body.ts";
@@ -66,16 +65,7 @@ export const MESSAGES_PROTOCOL: Protocol = {
   markField: "cache_control",
   withoutNonce,
   readItem: readMessage,
-  meaning,
-  idPaths(value) {
-    const content = asRecord(value)?.content;
-    const blocks: readonly unknown[] = Array.isArray(content) ? content : [];
-    return blocks.flatMap((block, at) => {
-      const name = isRecord(block) && ID_FIELDS[String(block.type)];
-      return name ? [["content", at, name]] : [];
-    });
-  },
-  marked: withOneMark,
+  plain,
   readTool(tool) {
     if (!isRecord(tool)) throw unknownTool();
     const { cache_control: _, defer_loading: isDeferred, ...shown } = tool;
@@ -107,9 +97,6 @@ export const MESSAGES_PROTOCOL: Protocol = {
   writer: (_, options) => new MessagesTurnWriter(options),
   refuse: (status, message) => Response.json(errorBody(status, message), { status }),
 };
-
-/** In which field blocks hold the id of a call. */
-const ID_FIELDS: Readonly<Record<string, string>> = { tool_use: "id", tool_result: "tool_use_id" };
 
 /** Where Claude Code says whose request it is, and the number in it that changes. */
 const BILLING = /^(x-anthropic-billing-header:[^]*?\bcch=)([0-9a-z]+)/i;
@@ -232,7 +219,7 @@ class MessagesTurnWriter implements TurnWriter {
     const [part] = readMessage({ role: "assistant", content: this.#visible() });
     if (!part) return [];
     const items = this.#replies.flatMap(({ reply }, at) => [...reply.items, ...answers[at] ?? []]);
-    return [{ replaces: [anchorOf(part.message)], before: [], items }];
+    return [{ anchor: anchorOf(part.message), replaces: true, items }];
   }
 
   /** What says why a message ended: if its only calls aren't the client's, it called nothing. */
@@ -453,32 +440,6 @@ function plain(value: unknown): unknown {
 
 function asBlocks(text: string): readonly Extract<ContentPart, { readonly type: "text" }>[] {
   return [{ type: "text", text }];
-}
-
-function meaning(value: unknown): Meaning {
-  const shown = plain(value);
-  if (!isRecord(shown) || !("role" in shown)) return { said: shown, shown };
-  const { content, ...rest } = shown;
-  const blocks: readonly unknown[] = Array.isArray(content) ? content : [];
-  const spoken = blocks.filter((block) => !isRecord(block) || !THOUGHTS.includes(block.type));
-  // Without anything else it is told by what was thought.
-  return {
-    said: { ...toldFields(rest), parts: saidParts(spoken.length > 0 ? spoken : blocks, saidBlock) },
-    shown,
-  };
-}
-
-const THOUGHTS: readonly unknown[] = ["thinking", "redacted_thinking"];
-
-function saidBlock(block: JsonRecord): unknown {
-  if (block.type === "tool_use") return toldFields(block, ["id"]);
-  if (block.type !== "tool_result") return toldFields(block);
-  const { content, is_error, ...rest } = block;
-  return {
-    ...toldFields(rest, ["tool_use_id"]),
-    ...(is_error === true && { is_error }),
-    parts: saidParts(content),
-  };
 }
 
 /** The blocks of a content. @throws {UnknownShape} if it holds anything else. */

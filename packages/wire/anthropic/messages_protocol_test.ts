@@ -90,7 +90,7 @@ Deno.test("MESSAGES_PROTOCOL takes spellings of one message for the same, marks 
   assertEquals(text.map(({ key }) => key), block.map(({ key }) => key));
   assertStrictEquals(text[1]?.parts[0]?.message, block[1]?.parts[0]?.message);
   assertEquals([text[1]?.parts[0]?.text, block[1]?.parts[0]?.text], [["content"], ["content", 0, "text"]]);
-  const results = [result("c", "A."), result("c", [{ type: "text", text: "A.", ...MARK }]), result("c", "B.")]
+  const results = [result("c", "A."), result("c", [{ type: "text", text: "A.", ...MARK }]), result("d", "A.")]
     .map((block) => items([block])[1]?.key);
   assertEquals(results[0], results[1]);
   assertNotEquals(results[0], results[2]);
@@ -288,7 +288,7 @@ Deno.test("MESSAGES_PROTOCOL.writer() joins streamed recalls and what follows: i
   assertEquals(JSON.stringify(events).includes("recall"), false);
   const answers = [["answer 1"], ["answer 2"]];
   const [hidden] = one.hidden(answers);
-  assertEquals([hidden?.replaces.length, hidden?.items], [1, [
+  assertEquals([hidden?.replaces, hidden?.items], [true, [
     ...first.items,
     "answer 1",
     ...second.items,

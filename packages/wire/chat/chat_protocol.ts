@@ -17,7 +17,6 @@ import {
 } from "../protocol.ts";
 import { type RawEvent, splitEvents, SseSplitter } from "../reply_stream.ts";
 import { CallAssembler, mergeDelta } from "./reply_assembler.ts";
-import { type Meaning, saidParts, toldFields, UNTOLD } from "../meaning.ts";
 import { statedFailure } from "../stated_failure.ts";
 import { readUsage } from "./usage.ts";
 
@@ -38,16 +37,11 @@ export const CHAT_PROTOCOL: Protocol = {
     };
   },
   readItem(value) {
-    const said = isRecord(value) ? { ...toldFields(value), ...kept(value) } : value;
-    if (!isMessage(said)) throw new UnknownShape("a message is not as the chat-completions format says");
-    const message = said.role === "tool" ? { ...said, ...statedFailure(said.content, said.failed) } : said;
+    if (!isMessage(value)) throw new UnknownShape("a message is not as the chat-completions format says");
+    const message = value.role === "tool"
+      ? { ...value, ...statedFailure(value.content, value.failed) }
+      : value;
     return [{ message, text: CONTENT }];
-  },
-  meaning,
-  idPaths(value) {
-    const { role, tool_calls: calls } = asRecord(value) ?? {};
-    if (role === "tool") return [["tool_call_id"]];
-    return Array.isArray(calls) ? calls.map((_, at) => ["tool_calls", at, "id"]) : [];
   },
   readTool(value) {
     if (isRecord(value) && typeof value.type === "string" && value.type !== "function") {
@@ -85,30 +79,6 @@ function usageOptions(request: WireRequest): Uint8Array<ArrayBuffer> | undefined
 }
 
 const encoder = new TextEncoder();
-
-/** What says something even if it is empty. */
-function kept({ content, tool_call_id }: JsonRecord): JsonRecord {
-  return { ...(content !== undefined && { content }), ...(tool_call_id !== undefined && { tool_call_id }) };
-}
-
-/** Fields in which providers tell what a model thought. */
-const THOUGHTS: readonly string[] = ["reasoning_content", "reasoning", "reasoning_details"];
-
-function meaning(value: unknown): Meaning {
-  if (!isRecord(value)) return { said: value };
-  const { role, content, tool_calls: calls } = value;
-  const parts = saidParts(content);
-  const called = Array.isArray(calls) ? calls.map(saidCall) : [];
-  const ids = role === "tool" ? ["tool_call_id"] : [];
-  // Without anything else it is told by what was thought.
-  const thoughts = parts.length + called.length === 0 ? [] : THOUGHTS;
-  const rest = toldFields(value, ["content", "tool_calls", ...ids, ...thoughts, ...UNTOLD]);
-  return { said: { ...rest, parts, called } };
-}
-
-function saidCall(call: unknown): unknown {
-  return isRecord(call) ? { type: "function", ...toldFields(call, ["id", "index"]) } : call;
-}
 
 const ROLES = ["system", "developer", "user", "assistant", "tool", "function"];
 
@@ -297,7 +267,7 @@ class ChatTurnWriter implements TurnWriter {
       ...(calls.length > 0 && { tool_calls: calls }),
     };
     const items = this.#replies.flatMap(({ reply }, at) => [...reply.items, ...answers[at] ?? []]);
-    return [{ replaces: [anchorOf(known as Parameters<typeof anchorOf>[0])], before: [], items }];
+    return [{ anchor: anchorOf(known as Parameters<typeof anchorOf>[0]), replaces: true, items }];
   }
 
   /** All that the client was told. */

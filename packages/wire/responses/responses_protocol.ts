@@ -23,7 +23,6 @@ import {
   wholeTool,
   type WireReply,
 } from "../protocol.ts";
-import { type Meaning, saidParts, toldFields, UNTOLD } from "../meaning.ts";
 import { statedFailure } from "../stated_failure.ts";
 import { readUsage } from "../chat/usage.ts";
 import { type RawEvent, splitEvents, SseSplitter } from "../reply_stream.ts";
@@ -70,8 +69,7 @@ export const RESPONSES_PROTOCOL: Protocol = {
     const purpose: Partial<ItemPart> = type === "compaction_trigger" ? { purpose: "compaction" } : {};
     return [{ message: readItem(value), ...textOf(type), ...refersTo, ...purpose }];
   },
-  meaning,
-  idPaths: (value) => isRecord(value) && PAIRED.includes(value.type) ? [["call_id"]] : [],
+  plain,
   readTool,
   writeMessage: ({ role, content }) => JSON.stringify({ role, content }),
   writeAnswers: (answers) =>
@@ -84,47 +82,23 @@ export const RESPONSES_PROTOCOL: Protocol = {
   refuse: (status, message, code) => new ApiError(status, message, { code }).toResponse(),
 };
 
-/** What clients add to an item or leave out: the same program spells it in two ways, live and resumed. */
-const LEFT_OUT: readonly string[] = ["status", ...UNTOLD];
+/** What clients send back as they like, and what says nothing of an item: but a result's status may say that it is an error. */
+const UNTOLD: readonly string[] = ["status", "annotations", "logprobs"];
 
-function meaning(value: unknown): Meaning {
-  if (typeof value === "string") return { said: { type: "message", role: "user", parts: saidParts(value) } };
-  if (!isRecord(value)) return { said: value };
-  const { type = "message", content, output, status, encrypted_content: sealed } = value;
-  if (type === "reasoning") {
-    // Some clients leave the id away; what is sealed they must send as it was.
-    return { said: typeof sealed === "string" ? { sealed } : plain(value), isThought: true };
-  }
-  const isOutput = OUTPUTS.includes(type);
-  if (type !== "message" && !isOutput && !CALLS.includes(type)) return { said: plain(value) };
-  // A result's status may say that it is an error.
-  const failed = isOutput && FAILED.includes(status) && { status };
-  const rest = toldFields(value, ["id", "call_id", "content", "output", ...LEFT_OUT]);
-  return { said: { ...rest, type, ...failed, parts: saidParts(asTexts(isOutput ? output : content)) } };
-}
-
-/** A content whose texts are of one type, whoever says them. */
-function asTexts(content: unknown): unknown {
-  if (!Array.isArray(content)) return content;
-  return content.map((part) =>
-    isRecord(part) && TEXTS.includes(part.type) ? { ...part, type: "text" } : part
-  );
-}
-
-const TEXTS: readonly unknown[] = ["input_text", "output_text"];
-
-/** An item of which nothing more is known, without what clients add or leave out. */
+/** An item without what clients add or leave out: the same program spells it in two ways, live and resumed. */
 function plain(value: unknown): unknown {
   if (Array.isArray(value)) return value.map(plain);
   if (!isRecord(value)) return value;
-  const told = Object.entries(toldFields(value, LEFT_OUT));
-  return Object.fromEntries(told.map(([name, field]) => [name, plain(field)]));
+  const isFailed = OUTPUTS.includes(value.type) && FAILED.includes(value.status);
+  const told = Object.entries(value).filter(([name, field]) =>
+    (!UNTOLD.includes(name) || (name === "status" && isFailed)) && field !== null &&
+    !(Array.isArray(field) && field.length === 0)
+  );
+  const sorted = told.toSorted(([a], [b]) => a < b ? -1 : 1);
+  return Object.fromEntries(sorted.map(([name, field]) => [name, plain(field)]));
 }
 
-const CALLS: readonly unknown[] = ["function_call", "custom_tool_call"];
 const OUTPUTS: readonly unknown[] = ["function_call_output", "custom_tool_call_output"];
-/** What is paired by an id, which says nothing else. */
-const PAIRED: readonly unknown[] = [...CALLS, ...OUTPUTS];
 
 function textOf(type: unknown): Pick<ItemPart, "text"> {
   return OUTPUTS.includes(type) ? { text: ["output"] } : {};
@@ -365,30 +339,38 @@ class ResponsesTurnWriter implements TurnWriter {
   }
 
   /**
-   * All that the upstream has seen of the replies before the last, in its own spelling, with the answers to recalls; then
-   * the last one's recalls in front of its calls. What a model thought clients may leave away: what is behind holds the place.
+   * Each recall with its answer, before the item that follows it in the client's history; and all that the upstream
+   * has seen in its own spelling, in place of what the client makes of it.
    */
   hidden(answers: readonly (readonly string[])[]): HiddenItems[] {
-    if (!this.#replies.some(({ reply }) => reply.recalls.length > 0)) return [];
+    const hidden: HiddenItems[] = [];
+    let open: string[] = [];
     const last = this.#replies.length - 1;
-    const before = this.#replies.slice(0, -1);
-    const known = this.#replies[last]?.items.filter((item) => !this.#isRecall(item)) ?? [];
-    const recalls = this.#replies[last]?.items.filter((item) => this.#isRecall(item)) ?? [];
-    const calls = known.slice(known.findIndex(isCall));
-    return [
-      {
-        items: before.flatMap(({ reply }, at) => [...reply.items, ...answers[at] ?? []]),
-        replaces: before.flatMap(({ items }) =>
-          this.#anchorsOf(items.filter((item) => !this.#isRecall(item)))
-        ),
-        before: this.#anchorsOf(known),
-      },
-      {
-        items: [...recalls.map((item) => JSON.stringify(item)), ...answers[last] ?? []],
-        replaces: [],
-        before: known.some(isCall) ? this.#anchorsOf(calls) : [],
-      },
-    ].filter(({ items }) => items.length > 0);
+    if (!this.#replies.some(({ reply }) => reply.recalls.length > 0)) return hidden;
+    const show = (item: JsonRecord, replaces: boolean) => {
+      const [part] = this.#partsOf(item);
+      if (!part || (!replaces && open.length === 0)) return;
+      const items = replaces ? [...open, JSON.stringify(item)] : open;
+      hidden.push({ anchor: anchorOf(part.message), replaces, items });
+      open = [];
+    };
+    for (const [at, { items }] of this.#replies.entries()) {
+      const recalls = items.filter((item) => this.#isRecall(item)).map((item) => JSON.stringify(item));
+      if (at === last) {
+        const seen = items.filter((item) => !this.#isRecall(item));
+        const call = seen.find(isCall);
+        if (seen[0] && seen[0] !== call) show(seen[0], false);
+        open.push(...recalls, ...answers[at] ?? []);
+        if (call) show(call, false);
+        continue;
+      }
+      for (const item of items) {
+        if (this.#isRecall(item)) open.push(JSON.stringify(item));
+        else show(item, true);
+      }
+      open.push(...answers[at] ?? []);
+    }
+    return hidden;
   }
 
   #visible(): JsonRecord[] {
@@ -402,10 +384,6 @@ class ResponsesTurnWriter implements TurnWriter {
       // The client may make of it what it can.
       return [];
     }
-  }
-
-  #anchorsOf(items: readonly JsonRecord[]): string[] {
-    return items.flatMap((item) => this.#partsOf(item).map(({ message }) => anchorOf(message)));
   }
 
   #textOf(item: JsonRecord): string[] {

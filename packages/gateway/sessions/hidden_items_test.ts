@@ -1,7 +1,7 @@
 import { assertEquals } from "@std/assert";
 import type { Message } from "@tare/messages";
 import { anchorOf, type WireItem } from "@tare/wire";
-import { expandHidden, type HiddenPlace } from "./as_sent.ts";
+import { expandHidden, type HiddenPlace } from "./session.ts";
 
 const said = (content: string, role: "user" | "assistant" = "assistant"): Message => ({ role, content });
 const item = (content: string, role?: "user" | "assistant"): WireItem => ({
@@ -10,9 +10,8 @@ const item = (content: string, role?: "user" | "assistant"): WireItem => ({
 });
 const hide = (after: number, anchor: string, replaces: boolean): HiddenPlace => ({
   after,
-  part: 0,
-  replaces: replaces ? [anchorOf(said(anchor))] : [],
-  before: replaces ? [] : [anchorOf(said(anchor))],
+  anchor: anchorOf(said(anchor)),
+  replaces,
   items: [item("h1"), item("h2")],
 });
 const items = [item("go", "user"), item("a"), item("more", "user"), item("b")];
