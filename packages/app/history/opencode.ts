@@ -16,6 +16,7 @@ import {
   timeOf,
   tokensOf,
 } from "./log.ts";
+import { cacheWrites } from "./spent.ts";
 
 /** opencode: one database of sessions, their messages and the parts of these; older ones are files of the same JSON. */
 export const OPENCODE: LogFormat = {
@@ -113,10 +114,11 @@ class StoredSession {
       return true;
     }
     if (info.role !== "assistant") return false;
-    const usage = readUsage(info.tokens);
+    const model = textOf(info.modelID);
+    const usage = readUsage(info.tokens, model);
     if (!usage) return false;
     if (usage.promptTokens > 0) {
-      this.#calls.push({ id, model: textOf(info.modelID), usage, atMs: atMs ?? this.#lastMs ?? 0 });
+      this.#calls.push({ id, model, usage, atMs: atMs ?? this.#lastMs ?? 0 });
     }
     // A summary stands in place of what recordings keep.
     if (info.summary !== true) this.#answer(records, { usage, atMs });
@@ -165,7 +167,7 @@ function resultIn({ type, callID, state }: JsonRecord): LoggedMessage | undefine
   return noted(message, timeOf(asRecord(time)?.end));
 }
 
-function readUsage(value: unknown): Usage | undefined {
+function readUsage(value: unknown, model: string): Usage | undefined {
   const tokens = asRecord(value);
   if (!tokens || typeof tokens.input !== "number") return undefined;
   const { read, write } = asRecord(tokens.cache) ?? {};
@@ -173,7 +175,7 @@ function readUsage(value: unknown): Usage | undefined {
   return {
     promptTokens: tokens.input + cachedTokens + written,
     cachedTokens,
-    ...(written > 0 && { cacheWriteTokens: written }),
+    ...cacheWrites(model, written),
     // What was thought is told beside what was said.
     outputTokens: tokensOf(tokens.output) + tokensOf(tokens.reasoning),
   };

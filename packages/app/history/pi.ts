@@ -16,6 +16,7 @@ import {
   timeOf,
   tokensOf,
 } from "./log.ts";
+import { cacheWrites } from "./spent.ts";
 
 /** pi: a file a session, an entry a line; newer ones name the entry before them. */
 export const PI: LogFormat = {
@@ -76,7 +77,7 @@ class SessionFile {
     this.#last = id;
     if (type === "model_change") this.#model = textOf(entry.modelId, this.#model);
     if (type === "compaction" || type === "branch_summary") {
-      const usage = readUsage(entry.usage);
+      const usage = readUsage(entry.usage, this.#model);
       if (usage) this.#book(usage, { model: this.#model, atMs, id: `${atMs}` });
       if (type === "compaction") this.#keep({ id, ts: atMs });
     }
@@ -87,8 +88,9 @@ class SessionFile {
 
   #said(id: string, said: JsonRecord, atMs: number | undefined): boolean {
     const message = readMessage(said);
-    const usage = said.role === "assistant" ? readUsage(said.usage) : undefined;
-    const call = { model: textOf(said.model, this.#model), atMs, id: `${atMs} ${textOf(said.responseId)}` };
+    const model = textOf(said.model, this.#model);
+    const usage = said.role === "assistant" ? readUsage(said.usage, model) : undefined;
+    const call = { model, atMs, id: `${atMs} ${textOf(said.responseId)}` };
     if (usage) this.#book(usage, call);
     if (message) this.#keep({ id, ts: atMs, message, usage });
     this.#lastMs = atMs ?? this.#lastMs;
@@ -177,7 +179,7 @@ function callsIn(content: unknown) {
   );
 }
 
-function readUsage(value: unknown): Usage | undefined {
+function readUsage(value: unknown, model: string): Usage | undefined {
   const usage = asRecord(value);
   if (!usage || typeof usage.input !== "number") return undefined;
   const { input, output, cacheRead, cacheWrite } = usage;
@@ -185,7 +187,7 @@ function readUsage(value: unknown): Usage | undefined {
   return {
     promptTokens: input + cachedTokens + written,
     cachedTokens,
-    ...(written > 0 && { cacheWriteTokens: written }),
+    ...cacheWrites(model, written),
     outputTokens: tokensOf(output),
   };
 }

@@ -122,3 +122,8 @@ export function ratesOf(model: string): { readonly profile: Profile; readonly pr
   rates.set(model, known);
   return known;
 }
+
+/** What an agent says was written to a cache: none is a word only of a provider that has a price for it. */
+export function cacheWrites(model: string, tokens: number): Pick<Usage, "cacheWriteTokens"> {
+  return tokens > 0 || ratesOf(model).profile.writes ? { cacheWriteTokens: tokens } : {};
+}
