@@ -52,7 +52,11 @@ export const RULES = 'RULE: every report ends with the line "checked by the rule
 export async function play(
   agent: Agent,
   scenario: Scenario,
-  { through }: { readonly through: boolean },
+  { through, look }: {
+    readonly through: boolean;
+    /** Shown the agent's home when all is done, before it is removed. */
+    readonly look?: (home: string) => void | Promise<void>;
+  },
 ): Promise<Played> {
   const { plans, files, failures = {}, windowTokens = 1_000_000 } = scenario;
   const folder = await Deno.makeTempDir({ prefix: `tare-${agent.name.replaceAll(" ", "-")}-` });
@@ -95,6 +99,7 @@ export async function play(
         ),
       );
     }
+    await look?.(home);
     const ledger = gateway &&
       await (await fetch(`${gateway.url}/v1/ledger`, { headers: ownerOf(data) })).json();
     return {
