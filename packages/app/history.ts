@@ -10,7 +10,7 @@ import { resolve } from "@std/path";
 import { parseArgs } from "node:util";
 import { historyJson } from "./history/history_json.ts";
 import { historyPage } from "./history/history_page.ts";
-import { LOG_FORMATS, readHistory } from "./history/read_history.ts";
+import { LOG_FORMATS, readLogs } from "./history/read_logs.ts";
 import { replayHistory } from "./history/replay_history.ts";
 import { toldHistory } from "./history/told.ts";
 import { ProgressBar } from "./terminal/progress_bar.ts";
@@ -112,7 +112,7 @@ try {
 
   const env = (name: string) => values.home === undefined ? Deno.env.get(name) || undefined : undefined;
   const bar = new ProgressBar(2);
-  const history = readHistory({
+  const history = readLogs({
     ...{ places: { home, env }, agent, project, sinceMs },
     onRead: (bytes, total) => bar.step(bytes / total),
   });

@@ -9,6 +9,6 @@ export function inDigitsOf(value: number, word: string): string {
 }
 
 /** Dollars, small ones more exactly. */
-export function dollars(usd: number): string {
+export function inDollars(usd: number): string {
   return usd === 0 ? "0" : usd < 0.01 ? usd.toFixed(4) : usd.toFixed(2);
 }

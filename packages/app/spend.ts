@@ -15,7 +15,7 @@ import {
   type Sums,
 } from "@tare/conversation/report";
 import { agentClient, serverAddress } from "./agent_client.ts";
-import { dollars, inDigits, inDigitsOf } from "./in_digits.ts";
+import { inDigits, inDigitsOf, inDollars } from "./in_digits.ts";
 import { shownJson, shownText } from "./terminal/shown_text.ts";
 import { short, table } from "./terminal/table.ts";
 
@@ -58,7 +58,7 @@ type Cost = Pick<Sums, "usd" | "tokenUnits" | "unpricedCalls">;
 
 /** Dollars in a table: what nobody knows the price of isn't free. */
 function dollarsOf({ usd, unpricedCalls }: Pick<Cost, "usd" | "unpricedCalls">): string {
-  return usd === 0 && unpricedCalls > 0 ? "–" : dollars(usd);
+  return usd === 0 && unpricedCalls > 0 ? "–" : inDollars(usd);
 }
 
 /** A cost in words: dollars as far as prices are known, and how many calls have none. */
@@ -67,7 +67,7 @@ function inWords({ usd, tokenUnits, unpricedCalls }: Cost): string {
   // What nobody knows the price of isn't free.
   const cost = usd === 0 && unpricedCalls > 0
     ? inDigitsOf(tokenUnits, "token unit")
-    : `$${dollars(usd)} (${inDigitsOf(tokenUnits, "token unit")})`;
+    : `$${inDollars(usd)} (${inDigitsOf(tokenUnits, "token unit")})`;
   return cost + without;
 }
 
@@ -79,7 +79,7 @@ function tableOfSums(
 ): string {
   const isPriced = all.usd > 0 || all.unpricedCalls === 0;
   const unit = isPriced ? "Usd" : "TokenUnits";
-  const format = isPriced ? dollars : inDigits;
+  const format = isPriced ? inDollars : inDigits;
   const parts = SPENT_ON.filter((part) =>
     (isPriced || part !== "output") && (all.pings > 0 || part !== "ping")
   );

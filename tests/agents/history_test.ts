@@ -1,6 +1,6 @@
 import { assertAlmostEquals, assertEquals } from "@std/assert";
 import { estimateTokens } from "@tare/messages";
-import { type History, readHistory, readWhole } from "../../packages/app/history/read_history.ts";
+import { type LoggedHistory, readLogs, readWhole } from "../../packages/app/history/read_logs.ts";
 import { recordingOf } from "../../packages/app/history/recording_line.ts";
 import { CLAUDE_CODE } from "./drivers/claude_code.ts";
 import { CODEX } from "./drivers/codex.ts";
@@ -13,13 +13,13 @@ import { SCENARIOS } from "./scenarios.ts";
 async function playAndRead(
   agent: typeof PI,
   name: string,
-  look: (history: History) => void,
+  look: (history: LoggedHistory) => void,
 ): Promise<Played["calls"]> {
   const scenario = SCENARIOS.find((scenario) => scenario.name === name)!;
   const { calls } = await play(agent, scenario, {
     through: false,
     look(home) {
-      const history = readHistory({ places: { home, env: () => undefined } });
+      const history = readLogs({ places: { home, env: () => undefined } });
       assertEquals([history.unknownLines.size, history.unreadable], [0, []]);
       look(history);
     },

@@ -8,10 +8,10 @@ import {
   type LoggedCall,
   type LoggedMessage,
   type LoggedSession,
+  loggedText,
   type LogPiece,
   noted,
   readLines,
-  textOf,
   timeOf,
   tokensOf,
 } from "./log.ts";
@@ -59,7 +59,7 @@ class Rollout {
     const value = asRecord(payload);
     if (typeof type !== "string" || !value) return false;
     if (type === "session_meta") this.#begin(value, atMs);
-    else if (type === "turn_context") this.#model = textOf(value.model, this.#model);
+    else if (type === "turn_context") this.#model = loggedText(value.model, this.#model);
     else if (type === "compacted") this.#compact();
     else if (type === "response_item") this.#item(value, atMs);
     else if (type === "token_usage_record") return this.#record(value, atMs);
@@ -70,11 +70,11 @@ class Rollout {
   #begin(meta: JsonRecord, atMs: number | undefined): void {
     // One that goes on from another session repeats what that began with.
     if (this.#origin !== "") return;
-    this.#id = textOf(meta.id, this.#id);
-    this.#origin = textOf(meta.forked_from_id, this.#id);
-    this.#group = textOf(meta.parent_thread_id, textOf(meta.session_id, this.#id));
-    this.#project = textOf(meta.cwd);
-    const instructions = textOf(asRecord(meta.base_instructions)?.text);
+    this.#id = loggedText(meta.id, this.#id);
+    this.#origin = loggedText(meta.forked_from_id, this.#id);
+    this.#group = loggedText(meta.parent_thread_id, loggedText(meta.session_id, this.#id));
+    this.#project = loggedText(meta.cwd);
+    const instructions = loggedText(asRecord(meta.base_instructions)?.text);
     if (!this.#keeps || instructions === "") return;
     this.#written.push(noted({ role: "system", content: instructions }, atMs));
   }
@@ -103,7 +103,7 @@ class Rollout {
   /** What a response took, as newer versions tell: that of one which compacts, too. */
   #record({ response_id: id, usage }: JsonRecord, atMs: number | undefined): boolean {
     this.#hasRecords = true;
-    return this.#took(`${textOf(id)} ${JSON.stringify(usage)}`, readUsage(usage), atMs);
+    return this.#took(`${loggedText(id)} ${JSON.stringify(usage)}`, readUsage(usage), atMs);
   }
 
   /** The same as others tell: the sum so far with it, and again whenever limits change. */

@@ -1,13 +1,14 @@
 import { MODELS_DATE } from "@tare/planner";
-import type { History } from "./read_history.ts";
+import type { LoggedHistory } from "./read_logs.ts";
 import { type PlayedHistory, sumSaved } from "./replay_history.ts";
 import { rowsBy } from "./told.ts";
 
 /** A history as `--json` prints it. */
-export function historyJson(history: History, { played, leftOut, waiting }: PlayedHistory) {
+export function historyJson(history: LoggedHistory, { played, leftOut, waiting }: PlayedHistory) {
   const { all, sessions, files, lines, unknownLines, unreadable } = history;
   const byId = new Map(played.map((one) => [one.session, one]));
-  const rows = (by: keyof History["by"]) => rowsBy(history, by).map(({ key, sums }) => ({ key, ...sums }));
+  const rows = (by: keyof LoggedHistory["by"]) =>
+    rowsBy(history, by).map(({ key, sums }) => ({ key, ...sums }));
   return {
     prices: MODELS_DATE,
     all,

@@ -1,17 +1,17 @@
-import { dollars, inDigits } from "../in_digits.ts";
+import { inDigits, inDollars } from "../in_digits.ts";
 import { chart, escaped } from "./chart.ts";
-import type { History } from "./read_history.ts";
-import { type PlayedHistory, type PlayedSession, sumSaved } from "./replay_history.ts";
+import type { LoggedHistory } from "./read_logs.ts";
+import { type PlayedHistory, type ReplayedSession, sumSaved } from "./replay_history.ts";
 import { PAID_FOR, type PaidFor } from "./spent.ts";
 import {
   headline,
   loses,
-  nameOf,
   PART_NAMES,
   PART_WORDS,
   percent,
   REPLAY_WORDS,
   rowsBy,
+  sessionName,
   signed,
   type SumsRow,
   toldOfFaults,
@@ -36,7 +36,7 @@ figcaption span{margin-right:1rem}figcaption i{display:inline-block;width:.8em;h
 figure{margin:0}p.small{font-size:.9em}`;
 
 /** A history as a page that needs nothing beside it. */
-export function historyPage(history: History, played: PlayedHistory): string {
+export function historyPage(history: LoggedHistory, played: PlayedHistory): string {
   return `<!doctype html>
 <html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">
 <meta http-equiv="content-security-policy" content="default-src 'none'; style-src 'unsafe-inline'">
@@ -56,7 +56,7 @@ function cells(name: "th" | "td", values: readonly string[]): string {
   return values.map((value) => `<${name}>${escaped(value)}</${name}>`).join("");
 }
 
-function sumsTable(history: History, by: keyof History["by"]): string {
+function sumsTable(history: LoggedHistory, by: keyof LoggedHistory["by"]): string {
   const head = [
     by,
     "dollars",
@@ -68,8 +68,8 @@ function sumsTable(history: History, by: keyof History["by"]): string {
   const rows = rowsBy(history, by).map(({ key, sums }) =>
     `<tr>${
       cells("td", [
-        ...[key, dollars(sums.usd), inDigits(sums.calls)],
-        ...PAID_FOR.map((part) => dollars(sums.usdFor[part])),
+        ...[key, inDollars(sums.usd), inDigits(sums.calls)],
+        ...PAID_FOR.map((part) => inDollars(sums.usdFor[part])),
         ...[inDigits(sums.promptTokens), inDigits(sums.unpricedCalls)],
       ])
     }</tr>`
@@ -96,19 +96,19 @@ function days(rows: readonly SumsRow[]): string {
         Math.max(0.5, 0.85 * step).toFixed(1)
       }" height="${height.toFixed(1)}" fill="${COLOURS[part]}"/>`;
     });
-    return `<g><title>${key}: $${dollars(sums.usd)}</title>${parts.join("")}</g>`;
+    return `<g><title>${key}: $${inDollars(sums.usd)}</title>${parts.join("")}</g>`;
   });
   const legend = PAID_FOR.map((part) =>
     `<span><i style="background:${COLOURS[part]}"></i>${PART_NAMES[part]}</span>`
   );
   return `<figure><svg viewBox="0 0 ${WIDTH} ${HEIGHT}" role="img" aria-label="Dollars a day">${
     bars.join("\n")
-  }</svg><figcaption>${rows[0]?.key} to ${rows.at(-1)?.key}, at most $${dollars(most)} a day. ${
+  }</svg><figcaption>${rows[0]?.key} to ${rows.at(-1)?.key}, at most $${inDollars(most)} a day. ${
     legend.join("")
   }</figcaption></figure>`;
 }
 
-function replayed(history: History, { played, waiting }: PlayedHistory): string {
+function replayed(history: LoggedHistory, { played, waiting }: PlayedHistory): string {
   if (played.length === 0) return "";
   const usd = played.reduce((sum, { session }) => sum + session.sums.usd, 0);
   const { pruned, warm, warmRefused } = sumSaved(played);
@@ -125,8 +125,8 @@ function replayed(history: History, { played, waiting }: PlayedHistory): string 
     "repairs",
   ];
   return `<h2>What Tare would have made of it</h2>
-<p>${inDigits(played.length)} sessions of $${dollars(usd)}, of $${
-    dollars(history.all.usd)
+<p>${inDigits(played.length)} sessions of $${inDollars(usd)}, of $${
+    inDollars(history.all.usd)
   } in all, played again with their
 own times and usage${
     waiting > 0 ? `; ${inDigits(waiting)} weren't` : ""
@@ -141,13 +141,13 @@ ${played.map(sessionRow).join("\n")}</table></div>
 <p class="small">${escaped(REPLAY_WORDS)}</p>`;
 }
 
-function sessionRow(one: PlayedSession): string {
+function sessionRow(one: ReplayedSession): string {
   const { session, replay, shares: { pruned, warm, warmRefused }, saved } = one;
   const money = (share: number) =>
     saved ? `${signed(share * session.sums.usd)} (${percent(share)})` : percent(share);
   return `<tr${loses(one) ? ' class="loses"' : ""}>${
     cells("td", [
-      ...[nameOf(session), dollars(session.sums.usd), inDigits(session.sums.calls)],
+      ...[sessionName(session), inDollars(session.sums.usd), inDigits(session.sums.calls)],
       ...[warm, warmRefused, pruned.k0, pruned.k1, pruned.k3].map(money),
       ...[inDigits(replay.repairs), inDigits(replay.edits), inDigits(replay.lostEdits), replay.without],
     ])
@@ -155,7 +155,7 @@ function sessionRow(one: PlayedSession): string {
 }
 
 /** What each session would have cost with repairs paid, as a share of what it cost. */
-function plot(played: readonly PlayedSession[]): string {
+function plot(played: readonly ReplayedSession[]): string {
   const points = played.map(({ session, shares }) => ({
     x: session.sums.usd,
     y: 1 - shares.pruned.k1,
@@ -168,7 +168,7 @@ function plot(played: readonly PlayedSession[]): string {
     x: {
       label: "what the session cost",
       most: Math.max(0.01, ...points.map(({ x }) => x)) * 1.05,
-      format: (value) => `$${dollars(value)}`,
+      format: (value) => `$${inDollars(value)}`,
     },
     y: {
       label: "cost",

@@ -9,10 +9,10 @@ import {
   type LoggedCall,
   type LoggedMessage,
   type LoggedSession,
+  loggedText,
   type LogPiece,
   noted,
   type ReadOptions,
-  textOf,
   timeOf,
   tokensOf,
 } from "./log.ts";
@@ -50,7 +50,11 @@ function* readDatabase(path: string, options: ReadOptions): Generator<LoggedSess
         parts.set(String(message), its);
       }
     }
-    const session = new StoredSession({ id: String(id), parent: textOf(parent), project: textOf(directory) });
+    const session = new StoredSession({
+      id: String(id),
+      parent: loggedText(parent),
+      project: loggedText(directory),
+    });
     for (const { id: message, data } of messagesOf.iterate(id ?? "")) {
       const info = asRecord(parse(data));
       options.line(
@@ -65,12 +69,16 @@ function* readDatabase(path: string, options: ReadOptions): Generator<LoggedSess
 function* readStorage(path: string, options: ReadOptions): Generator<LoggedSession> {
   const storage = path.slice(0, path.lastIndexOf("/session/"));
   const told = asRecord(parse(Deno.readTextFileSync(path)));
-  const id = textOf(told?.id);
+  const id = loggedText(told?.id);
   if (!told || id === "") return options.line(false);
-  const session = new StoredSession({ id, parent: textOf(told.parentID), project: textOf(told.directory) });
+  const session = new StoredSession({
+    id,
+    parent: loggedText(told.parentID),
+    project: loggedText(told.directory),
+  });
   for (const file of filesIn(`${storage}/message/${id}`, ".json")) {
     const info = asRecord(parse(Deno.readTextFileSync(file)));
-    const message = textOf(info?.id);
+    const message = loggedText(info?.id);
     const parts = options.messages
       ? [...filesIn(`${storage}/part/${message}`, ".json")].map((part) => parse(Deno.readTextFileSync(part)))
       : [];
@@ -105,7 +113,7 @@ class StoredSession {
   take(id: string, info: JsonRecord, parts: readonly unknown[]): boolean {
     const { created, completed } = asRecord(info.time) ?? {};
     const [atMs, endMs] = [timeOf(created), timeOf(completed)];
-    const records = parts.flatMap((part) => asRecord(part) ? [part as JsonRecord] : []);
+    const records = parts.map((part) => asRecord(part) ?? {});
     if (info.role === "user") {
       if (records.some(({ type }) => type === "compaction")) this.#pieces.push("compacted");
       const text = textIn(records);
@@ -114,7 +122,7 @@ class StoredSession {
       return true;
     }
     if (info.role !== "assistant") return false;
-    const model = textOf(info.modelID);
+    const model = loggedText(info.modelID);
     const usage = readUsage(info.tokens, model);
     if (!usage) return false;
     if (usage.promptTokens > 0) {
@@ -136,7 +144,7 @@ class StoredSession {
     this.#pieces.push(answer);
     for (const part of parts) {
       const result = resultIn(part);
-      if (result) this.#results.set(textOf(part.callID), result);
+      if (result) this.#results.set(loggedText(part.callID), result);
     }
   }
 
@@ -147,7 +155,7 @@ class StoredSession {
 }
 
 function textIn(parts: readonly JsonRecord[]): string {
-  return parts.flatMap(({ type, text }) => type === "text" ? [textOf(text)] : []).join("\n");
+  return parts.flatMap(({ type, text }) => type === "text" ? [loggedText(text)] : []).join("\n");
 }
 
 function callIn({ type, tool, callID, state }: JsonRecord) {
@@ -162,7 +170,7 @@ function resultIn({ type, callID, state }: JsonRecord): LoggedMessage | undefine
     return undefined;
   }
   const failed = status === "error";
-  const content = failed ? textOf(error) : textOf(output);
+  const content = failed ? loggedText(error) : loggedText(output);
   const message: Message = { role: "tool", tool_call_id: callID, content, ...(failed && { failed }) };
   return noted(message, timeOf(asRecord(time)?.end));
 }

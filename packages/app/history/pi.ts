@@ -8,11 +8,11 @@ import {
   type LoggedCall,
   type LoggedMessage,
   type LoggedSession,
+  loggedText,
   type LogPiece,
   noted,
   pathTo,
   readLines,
-  textOf,
   timeOf,
   tokensOf,
 } from "./log.ts";
@@ -66,16 +66,16 @@ class SessionFile {
     if (typeof type !== "string") return false;
     const atMs = timeOf(timestamp);
     if (type === "session") {
-      this.#id = textOf(entry.id, this.#id);
-      this.#project = textOf(entry.cwd);
-      this.#model = textOf(entry.modelId);
+      this.#id = loggedText(entry.id, this.#id);
+      this.#project = loggedText(entry.cwd);
+      this.#model = loggedText(entry.modelId);
       return true;
     }
     // Older sessions have no ids: each entry follows the one before.
-    const id = textOf(entry.id, `${this.#parents.size}`);
-    this.#parents.set(id, typeof entry.id === "string" ? textOf(entry.parentId) : this.#last);
+    const id = loggedText(entry.id, `${this.#parents.size}`);
+    this.#parents.set(id, typeof entry.id === "string" ? loggedText(entry.parentId) : this.#last);
     this.#last = id;
-    if (type === "model_change") this.#model = textOf(entry.modelId, this.#model);
+    if (type === "model_change") this.#model = loggedText(entry.modelId, this.#model);
     if (type === "compaction" || type === "branch_summary") {
       const usage = readUsage(entry.usage, this.#model);
       if (usage) this.#book(usage, { model: this.#model, atMs, id: `${atMs}` });
@@ -88,9 +88,9 @@ class SessionFile {
 
   #said(id: string, said: JsonRecord, atMs: number | undefined): boolean {
     const message = readMessage(said);
-    const model = textOf(said.model, this.#model);
+    const model = loggedText(said.model, this.#model);
     const usage = said.role === "assistant" ? readUsage(said.usage, model) : undefined;
-    const call = { model, atMs, id: `${atMs} ${textOf(said.responseId)}` };
+    const call = { model, atMs, id: `${atMs} ${loggedText(said.responseId)}` };
     if (usage) this.#book(usage, call);
     if (message) this.#keep({ id, ts: atMs, message, usage });
     this.#lastMs = atMs ?? this.#lastMs;
@@ -143,12 +143,14 @@ function readMessage(
     case "system":
       return {
         role,
-        content: [text, ...Object.values(asRecord(sections) ?? {}).map((part) => textOf(part))].join("\n"),
+        content: [text, ...Object.values(asRecord(sections) ?? {}).map((part) => loggedText(part))].join(
+          "\n",
+        ),
       };
     case "user":
       return { role, content: text };
     case "bashExecution":
-      return { role: "user", content: `$ ${textOf(command)}\n${textOf(output)}` };
+      return { role: "user", content: `$ ${loggedText(command)}\n${loggedText(output)}` };
     case "toolResult":
       return typeof toolCallId === "string"
         ? { role: "tool", tool_call_id: toolCallId, content: text, ...(isError === true && { failed: true }) }
@@ -167,7 +169,7 @@ function blocksOf(content: unknown): JsonRecord[] {
 function textIn(content: unknown): string {
   if (typeof content === "string") return content;
   return blocksOf(content).flatMap(({ type, text }) =>
-    type === "text" ? [textOf(text)] : type === "image" ? ["[image omitted]"] : []
+    type === "text" ? [loggedText(text)] : type === "image" ? ["[image omitted]"] : []
   ).join("\n");
 }
 

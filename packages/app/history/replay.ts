@@ -16,7 +16,7 @@ import {
   windowFor,
 } from "@tare/simulator/economy";
 import type { LoggedCall } from "./log.ts";
-import { lastsAnHour, ratesOf } from "./spent.ts";
+import { lastsAnHour, modelRates } from "./spent.ts";
 
 /** What a session comes to if nothing that was forgotten is needed, if it is fetched back once, and three times. */
 export type AtKappa = Readonly<Record<"k0" | "k1" | "k3", number>>;
@@ -114,7 +114,7 @@ function atKappa(pair: PlayedPair): AtKappa {
 function conditionsOf({ model = "" }: Recording, calls: readonly LoggedCall[]) {
   const written = calls.filter(({ usage }) => (usage.cacheWriteTokens ?? 0) > 0);
   const forAnHour = written.filter(({ usage }) => lastsAnHour(usage)).length > written.length / 2;
-  const known = ratesOf(model).profile;
+  const known = modelRates(model).profile;
   const profile = forAnHour ? profileForTtl(known, HOUR_MS) : known;
   const longest = Math.max(0, ...calls.map(({ usage }) => usage.promptTokens));
   const usual = windowFor(profile);

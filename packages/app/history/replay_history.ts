@@ -1,6 +1,6 @@
 import type { CountTokens } from "@tare/messages";
-import type { HistorySession } from "./read_history.ts";
-import { readWhole } from "./read_history.ts";
+import type { HistorySession } from "./read_logs.ts";
+import { readWhole } from "./read_logs.ts";
 import { recordingLine, recordingOf } from "./recording_line.ts";
 import { type AtKappa, type Replay, Replays } from "./replay.ts";
 
@@ -15,7 +15,7 @@ export interface Saved {
 }
 
 /** A session that was played again. */
-export interface PlayedSession {
+export interface ReplayedSession {
   readonly session: HistorySession;
   readonly replay: Replay;
   /** Shares of what it cost. */
@@ -26,7 +26,7 @@ export interface PlayedSession {
 
 /** What came of playing sessions again. */
 export interface PlayedHistory {
-  readonly played: readonly PlayedSession[];
+  readonly played: readonly ReplayedSession[];
   /** Sessions in which nothing can be saved, or can't be played, by why. */
   readonly leftOut: ReadonlyMap<string, number>;
   /** Sessions for which there was no time. */
@@ -49,7 +49,7 @@ export async function replayHistory(
   sessions: readonly HistorySession[],
   { countTokens, budgetMs, onSession, record }: ReplayOptions,
 ): Promise<PlayedHistory> {
-  const played: PlayedSession[] = [];
+  const played: ReplayedSession[] = [];
   const leftOut = new Map<string, number>();
   const replays = new Map<string, Replays>();
   const startMs = performance.now();
@@ -72,7 +72,7 @@ async function replay(
   { replays, countTokens, record }: Pick<ReplayOptions, "countTokens" | "record"> & {
     readonly replays: Replays;
   },
-): Promise<PlayedSession | string> {
+): Promise<ReplayedSession | string> {
   const whole = readWhole(session);
   if (!whole) return "the log isn't there any more";
   let recording;
@@ -116,7 +116,7 @@ function eachOf(
 }
 
 /** The sums of what sessions would have saved. */
-export function sumSaved(played: readonly PlayedSession[]): Saved {
+export function sumSaved(played: readonly ReplayedSession[]): Saved {
   const sum = (of: (saved: Saved) => number) =>
     played.reduce((all, { saved }) => all + (saved ? of(saved) : 0), 0);
   return {

@@ -72,7 +72,7 @@ export class SpentCalls {
   /** What the next call was paid for. */
   next(call: LoggedCall): SpentCall {
     const { usage, model } = call;
-    const { profile, price } = ratesOf(model);
+    const { profile, price } = modelRates(model);
     const missing = this.#missing(call, profile);
     const uncached = usage.promptTokens - usage.cachedTokens;
     const parts = callCostParts(usage, { profile, price });
@@ -117,7 +117,7 @@ export function lastsAnHour({ cacheWriteTokens = 0, hourWriteTokens = 0 }: Usage
 const rates = new Map<string, { readonly profile: Profile; readonly price: Price | undefined }>();
 
 /** Cache rules and list price of a model. */
-export function ratesOf(model: string): { readonly profile: Profile; readonly price: Price | undefined } {
+export function modelRates(model: string): { readonly profile: Profile; readonly price: Price | undefined } {
   const known = rates.get(model) ?? { profile: chooseProfile({ model }), price: listPrice(model) };
   rates.set(model, known);
   return known;
@@ -125,5 +125,5 @@ export function ratesOf(model: string): { readonly profile: Profile; readonly pr
 
 /** What an agent says was written to a cache: none is a word only of a provider that has a price for it. */
 export function cacheWrites(model: string, tokens: number): Pick<Usage, "cacheWriteTokens"> {
-  return tokens > 0 || ratesOf(model).profile.writes ? { cacheWriteTokens: tokens } : {};
+  return tokens > 0 || modelRates(model).profile.writes ? { cacheWriteTokens: tokens } : {};
 }

@@ -1,8 +1,8 @@
 import { MODELS_DATE } from "@tare/planner";
-import { dollars, inDigits, inDigitsOf } from "../in_digits.ts";
+import { inDigits, inDigitsOf, inDollars } from "../in_digits.ts";
 import { short, table } from "../terminal/table.ts";
-import type { History, HistorySession } from "./read_history.ts";
-import { type PlayedHistory, type PlayedSession, sumSaved } from "./replay_history.ts";
+import type { HistorySession, LoggedHistory } from "./read_logs.ts";
+import { type PlayedHistory, type ReplayedSession, sumSaved } from "./replay_history.ts";
 import { type HistorySums, PAID_FOR, type PaidFor } from "./spent.ts";
 
 /** What each part is called. */
@@ -30,7 +30,7 @@ export interface SumsRow {
 }
 
 /** All rows of a cut: days in their order, the newest last; others the dearest first. */
-export function rowsBy(history: History, by: keyof History["by"]): SumsRow[] {
+export function rowsBy(history: LoggedHistory, by: keyof LoggedHistory["by"]): SumsRow[] {
   const rows = [...history.by[by]].map(([key, sums]) => ({ key: key || "not known", sums }));
   return by === "day"
     ? rows.sort((a, b) => a.key < b.key ? -1 : 1)
@@ -39,7 +39,7 @@ export function rowsBy(history: History, by: keyof History["by"]): SumsRow[] {
 
 /** Dollars, with a sign in front if they are less than none. */
 export function signed(usd: number): string {
-  return usd < 0 ? `-$${dollars(-usd)}` : `$${dollars(usd)}`;
+  return usd < 0 ? `-$${inDollars(-usd)}` : `$${inDollars(usd)}`;
 }
 
 /** A share of something. */
@@ -48,15 +48,15 @@ export function percent(share: number): string {
 }
 
 /** What everything cost, in a sentence or two. */
-export function headline({ all, sessions, by }: History): string {
+export function headline({ all, sessions, by }: LoggedHistory): string {
   const days = [...by.day.keys()].sort();
   const without = all.unpricedCalls > 0 ? ` ${inDigitsOf(all.unpricedCalls, "call")} without a price.` : "";
-  return `$${dollars(all.usd)} for ${inDigitsOf(all.calls, "call")} in ${
+  return `$${inDollars(all.usd)} for ${inDigitsOf(all.calls, "call")} in ${
     inDigitsOf(sessions.length, "session")
   }, ${days[0]} to ${days.at(-1)}, at list prices of ${MODELS_DATE}.${without}`;
 }
 
-function tableBy(history: History, by: keyof History["by"]): string {
+function tableBy(history: LoggedHistory, by: keyof LoggedHistory["by"]): string {
   const rows = rowsBy(history, by);
   const shown = by === "day" ? rows.slice(-ROWS) : rows.slice(0, ROWS);
   const more = rows.length > ROWS ? `\n${inDigits(rows.length - ROWS)} more: --json, --html.` : "";
@@ -64,9 +64,9 @@ function tableBy(history: History, by: keyof History["by"]): string {
     [by, "dollars", "calls", ...PAID_FOR.map((part) => PART_NAMES[part]), "prompt tokens", "no price"],
     shown.map(({ key, sums }) => [
       short(key),
-      dollars(sums.usd),
+      inDollars(sums.usd),
       inDigits(sums.calls),
-      ...PAID_FOR.map((part) => dollars(sums.usdFor[part])),
+      ...PAID_FOR.map((part) => inDollars(sums.usdFor[part])),
       inDigits(sums.promptTokens),
       inDigits(sums.unpricedCalls),
     ]),
@@ -74,17 +74,17 @@ function tableBy(history: History, by: keyof History["by"]): string {
 }
 
 /** What a session is called: its day, agent, and folder. */
-export function nameOf({ startMs, agent, project }: HistorySession): string {
+export function sessionName({ startMs, agent, project }: HistorySession): string {
   const folder = project.slice(project.lastIndexOf("/") + 1);
   return `${new Date(startMs).toISOString().slice(0, 16).replace("T", " ")} ${agent} ${folder}`;
 }
 
 /** Whether a session would have cost more than it did, by either. */
-export function loses({ shares: { pruned, warm } }: PlayedSession): boolean {
+export function loses({ shares: { pruned, warm } }: ReplayedSession): boolean {
   return pruned.k1 < 0 || warm < 0;
 }
 
-function tableOf(played: readonly PlayedSession[]): string {
+function tableOf(played: readonly ReplayedSession[]): string {
   return table(
     [
       "session",
@@ -100,8 +100,8 @@ function tableOf(played: readonly PlayedSession[]): string {
       "against",
     ],
     played.map(({ session, replay, shares, saved }) => [
-      short(nameOf(session)),
-      ...[dollars(session.sums.usd), inDigits(session.sums.calls)],
+      short(sessionName(session)),
+      ...[inDollars(session.sums.usd), inDigits(session.sums.calls)],
       ...[shares.warm, shares.pruned.k0, shares.pruned.k1, shares.pruned.k3].map((share) =>
         saved ? signed(share * session.sums.usd) : percent(share)
       ),
@@ -117,7 +117,7 @@ and old calls leave prompts, and can be read back; κ says how often the model p
 need. Lost: of the edits, those whose old text no prompt showed any more. Against: what the agent would have sent without
 Tare. The two savings overlap, so they don't add up.`;
 
-function toldOfReplay(history: History, { played, leftOut, waiting }: PlayedHistory): string[] {
+function toldOfReplay(history: LoggedHistory, { played, leftOut, waiting }: PlayedHistory): string[] {
   if (played.length === 0 && waiting === 0 && leftOut.size === 0) return [];
   const usd = played.reduce((sum, { session }) => sum + session.sums.usd, 0);
   const { pruned, warm, warmRefused } = sumSaved(played);
@@ -128,8 +128,8 @@ function toldOfReplay(history: History, { played, leftOut, waiting }: PlayedHist
   const losing = played.filter(loses);
   return [
     `What Tare would have made of ${inDigitsOf(played.length, "session")}, the dearest first: $${
-      dollars(usd)
-    } of $${dollars(history.all.usd)}. Played again with their own times and usage, on a simulated cache:
+      inDollars(usd)
+    } of $${inDollars(history.all.usd)}. Played again with their own times and usage, on a simulated cache:
   saved by warmth, which loses nothing: ${share(warm)}; where the provider refuses the hour: ${
       share(warmRefused)
     }
@@ -154,7 +154,7 @@ function toldOfReplay(history: History, { played, leftOut, waiting }: PlayedHist
 }
 
 /** What couldn't be read. */
-export function toldOfFaults({ unknownLines, unreadable, files, lines }: History): string[] {
+export function toldOfFaults({ unknownLines, unreadable, files, lines }: LoggedHistory): string[] {
   const unknown = [...unknownLines].map(([agent, lines]) => `${inDigitsOf(lines, "line")} of ${agent}`);
   return [
     `Read ${inDigitsOf(lines, "line")} in ${inDigitsOf(files, "file")}.${
@@ -165,7 +165,7 @@ export function toldOfFaults({ unknownLines, unreadable, files, lines }: History
 }
 
 /** A history as a terminal shows it. */
-export function toldHistory(history: History, played: PlayedHistory): string {
+export function toldHistory(history: LoggedHistory, played: PlayedHistory): string {
   return [
     `${headline(history)} A subscription costs what it costs, whatever was sent. Days are those of UTC.`,
     ...(["agent", "model", "project", "day"] as const).map((by) => tableBy(history, by)),
