@@ -35,10 +35,10 @@ export interface HistorySession {
   readonly path: string;
 }
 
+const CUTS = ["day", "model", "project", "agent"] as const;
+
 /** Sums by what they are cut by. */
-export type SumsBy = Readonly<
-  Record<"day" | "model" | "project" | "agent", ReadonlyMap<string, HistorySums>>
->;
+export type SumsBy = Readonly<Record<typeof CUTS[number], ReadonlyMap<string, HistorySums>>>;
 
 /** What agents have written down of what was spent. */
 export interface LoggedHistory {
