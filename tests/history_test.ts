@@ -15,7 +15,7 @@ import { loadData } from "../scripts/bench/economy/load_data.ts";
 import { measureEconomy } from "../scripts/bench/economy/measure_economy.ts";
 import { generateWorkload } from "../scripts/bench/economy/workload.ts";
 import type { historyJson } from "../packages/app/history/history_json.ts";
-import { LOG_FORMATS } from "../packages/app/history/read_history.ts";
+import { LOG_FORMATS } from "../packages/app/history/read_logs.ts";
 import { runEntry } from "../packages/app/transfer_fixture_test.ts";
 
 type Report = ReturnType<typeof historyJson>;
@@ -32,7 +32,7 @@ function made(id: string, number: number, options: Partial<MadeSession> = {}): M
 /** A home of agents in a folder of its own. */
 async function withHome(
   files: Readonly<Record<string, readonly string[]>>,
-  test: (home: string) => Promise<void> | void,
+  test: (home: string) => Promise<void>,
 ): Promise<void> {
   const home = await Deno.makeTempDir();
   try {
@@ -129,6 +129,7 @@ Deno.test("tare history reads from each agent's log what was said, message by me
       const last = calls.at(-1)!.messages;
       assertEquals(said, messages.slice(0, last + 1).filter(({ role }) => role !== "system"), format.agent);
     }
+    return Promise.resolve();
   });
 });
 
@@ -302,5 +303,159 @@ Deno.test("tare history tells it in a terminal's words", async () => {
     );
     assertStringIncludes(out, "saved by warmth, which loses nothing: ");
     assertStringIncludes(out, "Read ");
+  });
+});
+
+/** What is read of a log that is written here line by line: who says what, calls included, and where it was compacted. */
+function readSaid(agent: string, home: string) {
+  const format = LOG_FORMATS.find((format) => format.agent === agent)!;
+  return [...format.find({ home, env: () => undefined })].flatMap((path) =>
+    [...format.read(path, { messages: true, line: (isKnown) => assert(isKnown) })].map((session) => ({
+      said: session.messages.map((message) => {
+        const calls = message.role === "assistant" ? message.tool_calls ?? [] : [];
+        return [message.role, message.content, ...calls.map(({ id }) => id)].join(" ");
+      }),
+      compacted: session.compacted,
+      prompts: session.calls.map(({ usage }) => usage.promptTokens),
+    }))
+  );
+}
+
+const jsonLines = (lines: readonly unknown[]) => lines.map((line) => JSON.stringify(line));
+
+Deno.test("of Claude Code's log what was taken back isn't in the conversation, but was paid; results are found wherever they hang", async () => {
+  const usage = (tokens: number) => ({ input_tokens: tokens, output_tokens: 1 });
+  const user = (uuid: string, parentUuid: string | null, content: unknown) => ({
+    ...{ type: "user", uuid, parentUuid, message: { role: "user", content } },
+  });
+  const reply = (uuid: string, parentUuid: string, id: string, tokens: number, content: unknown) => ({
+    ...{ type: "assistant", uuid, parentUuid },
+    message: { id, role: "assistant", model: CLAUDE, content: [content], usage: usage(tokens) },
+  });
+  const call = (id: string) => ({ type: "tool_use", id, name: "Read", input: { path: id } });
+  const result = (id: string) => [{ type: "tool_result", tool_use_id: id, content: `of ${id}` }];
+  const lines = jsonLines([
+    user("1", null, "first"),
+    reply("2", "1", "m1", 10, { type: "text", text: "taken back" }),
+    user("3", null, "second"),
+    reply("4", "3", "m2", 20, call("a")),
+    user("5", "4", result("a")),
+    reply("6", "4", "m2", 20, call("b")),
+    user("7", "6", result("b")),
+    reply("8", "7", "m3", 30, { type: "text", text: "done" }),
+    { type: "system", subtype: "compact_boundary", uuid: "9", parentUuid: null, logicalParentUuid: "8" },
+    { ...user("10", "9", "the summary"), isCompactSummary: true },
+    user("11", "10", "third"),
+    reply("12", "11", "m4", 40, { type: "text", text: "again" }),
+    {
+      ...reply("13", "12", "m5", 0, { type: "text", text: "API Error" }),
+      isApiErrorMessage: true,
+    },
+  ]);
+  await withHome({ ".claude/projects/p/one.jsonl": lines }, (home) => {
+    assertEquals(readSaid("claude-code", home), [{
+      said: [
+        "user second",
+        "assistant  a b",
+        "tool of a",
+        "tool of b",
+        "assistant done",
+        "user third",
+        "assistant again",
+      ],
+      compacted: [5],
+      prompts: [10, 20, 30, 40],
+    }]);
+    return Promise.resolve();
+  });
+});
+
+Deno.test("of Codex's newer logs each response's own record counts, that of a compaction included", async () => {
+  const item = (payload: unknown) => ({ type: "response_item", payload });
+  const said = (role: string, text: string) =>
+    item({
+      type: "message",
+      role,
+      content: [{ type: role === "user" ? "input_text" : "output_text", text }],
+    });
+  const record = (id: string, tokens: number) => ({
+    ...{ type: "token_usage_record" },
+    payload: { response_id: id, usage: { input_tokens: tokens, cached_input_tokens: 0, output_tokens: 1 } },
+  });
+  const total = { input_tokens: 10, output_tokens: 1 };
+  const lines = jsonLines([
+    { type: "session_meta", payload: { id: "one", cwd: "/work" } },
+    { type: "turn_context", payload: { model: GPT } },
+    said("user", "first"),
+    said("assistant", "looking"),
+    item({ type: "function_call", call_id: "a", name: "shell", arguments: "{}" }),
+    item({ type: "function_call", call_id: "never answered", name: "shell", arguments: "{}" }),
+    item({ type: "web_search_call", id: "ws" }),
+    record("r1", 10),
+    {
+      type: "event_msg",
+      payload: { type: "token_count", info: { total_token_usage: total, last_token_usage: total } },
+    },
+    item({ type: "function_call_output", call_id: "a", output: "of a" }),
+    record("r2", 20),
+    { type: "compacted", payload: { message: "", replacement_history: [] } },
+    said("user", "second"),
+    said("assistant", "done"),
+    record("r3", 30),
+  ]);
+  await withHome({ ".codex/archived_sessions/rollout-one.jsonl": lines }, (home) => {
+    assertEquals(readSaid("codex", home), [{
+      said: ["user first", "assistant looking a", "tool of a", "user second", "assistant done"],
+      compacted: [3],
+      prompts: [10, 20, 30],
+    }]);
+    return Promise.resolve();
+  });
+});
+
+Deno.test("of pi's log only the newest branch is the conversation; what a summary took was paid", async () => {
+  const usage = (input: number) => ({ input, output: 1, cacheRead: 0, cacheWrite: 0 });
+  const entry = (id: string, parentId: string | null, message: Readonly<Record<string, unknown>>) => ({
+    ...{ type: "message", id, parentId, message },
+  });
+  const call = { type: "toolCall", id: "a", name: "read", arguments: { path: "x" } };
+  const lines = jsonLines([
+    { type: "session", id: "one", cwd: "/work", modelId: GPT },
+    entry("1", null, { role: "user", content: "first" }),
+    entry("2", "1", { role: "assistant", content: [{ type: "text", text: "taken back" }], usage: usage(10) }),
+    entry("3", "1", { role: "assistant", content: [call], usage: usage(20) }),
+    entry("4", "3", { role: "toolResult", toolCallId: "a", content: [{ type: "image" }], isError: true }),
+    { type: "compaction", id: "5", parentId: "4", summary: "s", usage: usage(30) },
+    entry("6", "5", { role: "bashExecution", command: "ls", output: "x" }),
+    entry("7", "6", { role: "assistant", content: "done", usage: usage(40) }),
+  ]);
+  await withHome({ ".pi/agent/sessions/p/one.jsonl": lines }, (home) => {
+    assertEquals(readSaid("pi", home), [{
+      said: ["user first", "assistant  a", "tool [image omitted]", "user $ ls\nx", "assistant done"],
+      compacted: [3],
+      prompts: [10, 20, 30, 40],
+    }]);
+    return Promise.resolve();
+  });
+});
+
+Deno.test("of opencode's older files the same is read as of its database", async () => {
+  const tokens = { input: 10, output: 1, reasoning: 2, cache: { read: 5, write: 0 } };
+  const json = (value: unknown) => [JSON.stringify(value)];
+  const state = { status: "error", input: { path: "x" }, error: "no such file", time: { end: 3 } };
+  const folder = ".local/share/opencode/storage";
+  await withHome({
+    [`${folder}/session/p/ses_1.json`]: json({ id: "ses_1", directory: "/work" }),
+    [`${folder}/message/ses_1/msg_1.json`]: json({ id: "msg_1", role: "user", time: { created: 1 } }),
+    [`${folder}/part/msg_1/prt_1.json`]: json({ type: "text", text: "first" }),
+    [`${folder}/message/ses_1/msg_2.json`]: json({ id: "msg_2", role: "assistant", modelID: GPT, tokens }),
+    [`${folder}/part/msg_2/prt_1.json`]: json({ type: "tool", tool: "read", callID: "a", state }),
+  }, (home) => {
+    assertEquals(readSaid("opencode", home), [{
+      said: ["user first", "assistant  a", "tool no such file"],
+      compacted: [],
+      prompts: [15],
+    }]);
+    return Promise.resolve();
   });
 });

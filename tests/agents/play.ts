@@ -59,7 +59,11 @@ export const RULES = 'RULE: every report ends with the line "checked by the rule
 export async function play(
   agent: Agent,
   scenario: Scenario,
-  { through }: { readonly through: boolean },
+  { through, look }: {
+    readonly through: boolean;
+    /** Shown the agent's home when all is done, before it is removed. */
+    readonly look?: (home: string) => void | Promise<void>;
+  },
 ): Promise<Played> {
   const { plans, files, failures = {}, windowTokens = 1_000_000 } = scenario;
   const folder = await Deno.makeTempDir({ prefix: `agent-${agent.name.replaceAll(" ", "-")}-` });
@@ -120,6 +124,7 @@ export async function play(
         ended.push(...await Promise.all(runs));
       } else ended.push(await run(agent.converse!(prompt, { home, workspace })));
     }
+    await look?.(home);
     const ledger = gateway &&
       await (await fetch(`${await target}/v1/ledger`, { headers: ownerOf(data) })).json();
     return {

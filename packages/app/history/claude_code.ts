@@ -1,7 +1,6 @@
 import type { Usage } from "@tare/messages";
 import { asRecord, type JsonRecord, MESSAGES_PROTOCOL, readMessagesUsage } from "@tare/wire";
 import {
-  asText,
   conversationOf,
   filesIn,
   type LogFormat,
@@ -9,6 +8,7 @@ import {
   type LoggedCall,
   type LoggedMessage,
   type LoggedSession,
+  loggedText,
   type LogPiece,
   noted,
   pathTo,
@@ -52,7 +52,7 @@ function threadOf(
 ): string {
   if (typeof agentId === "string") return agentId;
   if (isSidechain !== true || typeof uuid !== "string") return "";
-  const side = sides.get(asText(parentUuid)) ?? uuid;
+  const side = sides.get(loggedText(parentUuid)) ?? uuid;
   sides.set(uuid, side);
   return side;
 }
@@ -92,10 +92,10 @@ class Thread {
       const parent = parentUuid ?? logicalParentUuid;
       this.#parents.set(uuid, typeof parent === "string" ? parent : undefined);
     }
-    this.#group ||= asText(line.sessionId);
-    this.#project ||= asText(line.cwd);
+    this.#group ||= loggedText(line.sessionId);
+    this.#project ||= loggedText(line.cwd);
     const isCompacted = type === "system" && line.subtype === "compact_boundary";
-    if (isCompacted) this.#keep({ uuid: asText(uuid), atMs });
+    if (isCompacted) this.#keep({ uuid: loggedText(uuid), atMs });
     if (type !== "user" && type !== "assistant") return true;
     const message = asRecord(line.message);
     if (!message || typeof uuid !== "string") return false;
@@ -110,7 +110,7 @@ class Thread {
     // The summary stands in place of what recordings keep; what is only shown to the person is no prompt.
     if (line.isCompactSummary === true || line.isVisibleInTranscriptOnly === true) return true;
     if (!Array.isArray(message.content) && typeof message.content !== "string") return false;
-    this.#keep({ uuid: asText(line.uuid), atMs, message });
+    this.#keep({ uuid: loggedText(line.uuid), atMs, message });
     return true;
   }
 
@@ -120,8 +120,8 @@ class Thread {
     if (line.isApiErrorMessage === true || model === "<synthetic>") return true;
     const usage = readMessagesUsage(message.usage);
     if (typeof id !== "string" || typeof model !== "string") return false;
-    if (usage) this.#book(`${id} ${asText(line.requestId)}`, { model, usage, atMs });
-    this.#keep({ uuid: asText(line.uuid), atMs, reply: id, message });
+    if (usage) this.#book(`${id} ${loggedText(line.requestId)}`, { model, usage, atMs });
+    this.#keep({ uuid: loggedText(line.uuid), atMs, reply: id, message });
     return usage !== undefined;
   }
 

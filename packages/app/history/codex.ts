@@ -1,7 +1,6 @@
 import type { Usage } from "@tare/messages";
 import { asRecord, type JsonRecord, RESPONSES_PROTOCOL } from "@tare/wire";
 import {
-  asText,
   conversationOf,
   filesIn,
   type LogFormat,
@@ -9,6 +8,7 @@ import {
   type LoggedCall,
   type LoggedMessage,
   type LoggedSession,
+  loggedText,
   type LogPiece,
   noted,
   readLines,
@@ -59,7 +59,7 @@ class Rollout {
     const value = asRecord(payload);
     if (typeof type !== "string" || !value) return false;
     if (type === "session_meta") this.#begin(value, atMs);
-    else if (type === "turn_context") this.#model = asText(value.model, this.#model);
+    else if (type === "turn_context") this.#model = loggedText(value.model, this.#model);
     else if (type === "compacted") this.#compact();
     else if (type === "response_item") this.#item(value, atMs);
     else if (type === "token_usage_record") return this.#record(value, atMs);
@@ -70,11 +70,11 @@ class Rollout {
   #begin(meta: JsonRecord, atMs: number | undefined): void {
     // One that goes on from another session repeats what that began with.
     if (this.#origin !== "") return;
-    this.#id = asText(meta.id, this.#id);
-    this.#origin = asText(meta.forked_from_id, this.#id);
-    this.#group = asText(meta.parent_thread_id, asText(meta.session_id, this.#id));
-    this.#project = asText(meta.cwd);
-    const instructions = asText(asRecord(meta.base_instructions)?.text);
+    this.#id = loggedText(meta.id, this.#id);
+    this.#origin = loggedText(meta.forked_from_id, this.#id);
+    this.#group = loggedText(meta.parent_thread_id, loggedText(meta.session_id, this.#id));
+    this.#project = loggedText(meta.cwd);
+    const instructions = loggedText(asRecord(meta.base_instructions)?.text);
     if (!this.#keeps || instructions === "") return;
     this.#written.push(noted({ role: "system", content: instructions }, atMs));
   }
@@ -103,7 +103,7 @@ class Rollout {
   /** What a response took, as newer versions tell: that of one which compacts, too. */
   #record({ response_id: id, usage }: JsonRecord, atMs: number | undefined): boolean {
     this.#hasRecords = true;
-    return this.#took(`${asText(id)} ${JSON.stringify(usage)}`, readUsage(usage), atMs);
+    return this.#took(`${loggedText(id)} ${JSON.stringify(usage)}`, readUsage(usage), atMs);
   }
 
   /** The same as others tell: the sum so far with it, and again whenever limits change. */

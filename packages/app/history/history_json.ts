@@ -1,13 +1,13 @@
 import { MODELS_DATE } from "@tare/planner";
-import type { AgentHistory } from "./read_history.ts";
+import type { LoggedHistory } from "./read_logs.ts";
 import { type PlayedHistory, sumSaved } from "./replay_history.ts";
 import { rowsBy } from "./told.ts";
 
 /** A history as `--json` prints it. */
-export function historyJson(history: AgentHistory, { played, leftOut, waiting }: PlayedHistory) {
+export function historyJson(history: LoggedHistory, { played, leftOut, waiting }: PlayedHistory) {
   const { all, sessions, files, lines, unknownLines, unreadable } = history;
   const byId = new Map(played.map((one) => [one.session, one]));
-  const rows = (by: keyof AgentHistory["by"]) =>
+  const rows = (by: keyof LoggedHistory["by"]) =>
     rowsBy(history, by).map(({ key, sums }) => ({ key, ...sums }));
   return {
     prices: MODELS_DATE,

@@ -1,6 +1,6 @@
 import { inDigits, inDollars } from "../in_digits.ts";
 import { chart, escaped } from "./chart.ts";
-import type { AgentHistory } from "./read_history.ts";
+import type { LoggedHistory } from "./read_logs.ts";
 import { type PlayedHistory, type ReplayedSession, sumSaved } from "./replay_history.ts";
 import { PAID_FOR, type PaidFor } from "./spent.ts";
 import {
@@ -36,7 +36,7 @@ figcaption span{margin-right:1rem}figcaption i{display:inline-block;width:.8em;h
 figure{margin:0}p.small{font-size:.9em}`;
 
 /** A history as a page that needs nothing beside it. */
-export function historyPage(history: AgentHistory, played: PlayedHistory): string {
+export function historyPage(history: LoggedHistory, played: PlayedHistory): string {
   return `<!doctype html>
 <html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">
 <meta http-equiv="content-security-policy" content="default-src 'none'; style-src 'unsafe-inline'">
@@ -56,7 +56,7 @@ function cells(name: "th" | "td", values: readonly string[]): string {
   return values.map((value) => `<${name}>${escaped(value)}</${name}>`).join("");
 }
 
-function sumsTable(history: AgentHistory, by: keyof AgentHistory["by"]): string {
+function sumsTable(history: LoggedHistory, by: keyof LoggedHistory["by"]): string {
   const head = [
     by,
     "dollars",
@@ -108,7 +108,7 @@ function days(rows: readonly SumsRow[]): string {
   }</figcaption></figure>`;
 }
 
-function replayed(history: AgentHistory, { played, waiting }: PlayedHistory): string {
+function replayed(history: LoggedHistory, { played, waiting }: PlayedHistory): string {
   if (played.length === 0) return "";
   const usd = played.reduce((sum, { session }) => sum + session.sums.usd, 0);
   const { pruned, warm, warmRefused } = sumSaved(played);

@@ -124,7 +124,7 @@ export function timeOf(value: unknown): number | undefined {
 }
 
 /** A text of a log; another one where it has none. */
-export function asText(value: unknown, other = ""): string {
+export function loggedText(value: unknown, other = ""): string {
   return typeof value === "string" ? value : other;
 }
 

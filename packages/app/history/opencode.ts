@@ -2,7 +2,6 @@ import type { Message, Usage } from "@tare/messages";
 import { asRecord, type JsonRecord } from "@tare/wire";
 import { DatabaseSync } from "node:sqlite";
 import {
-  asText,
   conversationOf,
   filesIn,
   type LogFormat,
@@ -10,12 +9,14 @@ import {
   type LoggedCall,
   type LoggedMessage,
   type LoggedSession,
+  loggedText,
   type LogPiece,
   noted,
   type ReadOptions,
   timeOf,
   tokensOf,
 } from "./log.ts";
+import { cacheWrites } from "./spent.ts";
 
 /** opencode: one database of sessions, their messages and the parts of these; older ones are files of the same JSON. */
 export const OPENCODE: LogFormat = {
@@ -49,7 +50,11 @@ function* readDatabase(path: string, options: ReadOptions): Generator<LoggedSess
         parts.set(String(message), its);
       }
     }
-    const session = new StoredSession({ id: String(id), parent: asText(parent), project: asText(directory) });
+    const session = new StoredSession({
+      id: String(id),
+      parent: loggedText(parent),
+      project: loggedText(directory),
+    });
     for (const { id: message, data } of messagesOf.iterate(id ?? "")) {
       const info = asRecord(parse(data));
       options.line(
@@ -64,12 +69,16 @@ function* readDatabase(path: string, options: ReadOptions): Generator<LoggedSess
 function* readStorage(path: string, options: ReadOptions): Generator<LoggedSession> {
   const storage = path.slice(0, path.lastIndexOf("/session/"));
   const told = asRecord(parse(Deno.readTextFileSync(path)));
-  const id = asText(told?.id);
+  const id = loggedText(told?.id);
   if (!told || id === "") return options.line(false);
-  const session = new StoredSession({ id, parent: asText(told.parentID), project: asText(told.directory) });
+  const session = new StoredSession({
+    id,
+    parent: loggedText(told.parentID),
+    project: loggedText(told.directory),
+  });
   for (const file of filesIn(`${storage}/message/${id}`, ".json")) {
     const info = asRecord(parse(Deno.readTextFileSync(file)));
-    const message = asText(info?.id);
+    const message = loggedText(info?.id);
     const parts = options.messages
       ? [...filesIn(`${storage}/part/${message}`, ".json")].map((part) => parse(Deno.readTextFileSync(part)))
       : [];
@@ -104,7 +113,7 @@ class StoredSession {
   take(id: string, info: JsonRecord, parts: readonly unknown[]): boolean {
     const { created, completed } = asRecord(info.time) ?? {};
     const [atMs, endMs] = [timeOf(created), timeOf(completed)];
-    const records = parts.flatMap((part) => asRecord(part) ? [part as JsonRecord] : []);
+    const records = parts.map((part) => asRecord(part) ?? {});
     if (info.role === "user") {
       if (records.some(({ type }) => type === "compaction")) this.#pieces.push("compacted");
       const text = textIn(records);
@@ -113,10 +122,11 @@ class StoredSession {
       return true;
     }
     if (info.role !== "assistant") return false;
-    const usage = readUsage(info.tokens);
+    const model = loggedText(info.modelID);
+    const usage = readUsage(info.tokens, model);
     if (!usage) return false;
     if (usage.promptTokens > 0) {
-      this.#calls.push({ id, model: asText(info.modelID), usage, atMs: atMs ?? this.#lastMs ?? 0 });
+      this.#calls.push({ id, model, usage, atMs: atMs ?? this.#lastMs ?? 0 });
     }
     // A summary stands in place of what recordings keep.
     if (info.summary !== true) this.#answer(records, { usage, atMs });
@@ -134,7 +144,7 @@ class StoredSession {
     this.#pieces.push(answer);
     for (const part of parts) {
       const result = resultIn(part);
-      if (result) this.#results.set(asText(part.callID), result);
+      if (result) this.#results.set(loggedText(part.callID), result);
     }
   }
 
@@ -145,7 +155,7 @@ class StoredSession {
 }
 
 function textIn(parts: readonly JsonRecord[]): string {
-  return parts.flatMap(({ type, text }) => type === "text" ? [asText(text)] : []).join("\n");
+  return parts.flatMap(({ type, text }) => type === "text" ? [loggedText(text)] : []).join("\n");
 }
 
 function callIn({ type, tool, callID, state }: JsonRecord) {
@@ -160,12 +170,12 @@ function resultIn({ type, callID, state }: JsonRecord): LoggedMessage | undefine
     return undefined;
   }
   const failed = status === "error";
-  const content = failed ? asText(error) : asText(output);
+  const content = failed ? loggedText(error) : loggedText(output);
   const message: Message = { role: "tool", tool_call_id: callID, content, ...(failed && { failed }) };
   return noted(message, timeOf(asRecord(time)?.end));
 }
 
-function readUsage(value: unknown): Usage | undefined {
+function readUsage(value: unknown, model: string): Usage | undefined {
   const tokens = asRecord(value);
   if (!tokens || typeof tokens.input !== "number") return undefined;
   const { read, write } = asRecord(tokens.cache) ?? {};
@@ -173,7 +183,7 @@ function readUsage(value: unknown): Usage | undefined {
   return {
     promptTokens: tokens.input + cachedTokens + written,
     cachedTokens,
-    ...(typeof write === "number" && { cacheWriteTokens: written }),
+    ...cacheWrites(model, written),
     // What was thought is told beside what was said.
     outputTokens: tokensOf(tokens.output) + tokensOf(tokens.reasoning),
   };

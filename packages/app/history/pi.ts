@@ -1,7 +1,6 @@
 import type { Message, Usage } from "@tare/messages";
 import { asRecord, type JsonRecord } from "@tare/wire";
 import {
-  asText,
   conversationOf,
   filesIn,
   type LogFormat,
@@ -9,6 +8,7 @@ import {
   type LoggedCall,
   type LoggedMessage,
   type LoggedSession,
+  loggedText,
   type LogPiece,
   noted,
   pathTo,
@@ -16,6 +16,7 @@ import {
   timeOf,
   tokensOf,
 } from "./log.ts";
+import { cacheWrites } from "./spent.ts";
 
 /** pi: a file a session, an entry a line; newer ones name the entry before them. */
 export const PI: LogFormat = {
@@ -65,18 +66,18 @@ class SessionFile {
     if (typeof type !== "string") return false;
     const atMs = timeOf(timestamp);
     if (type === "session") {
-      this.#id = asText(entry.id, this.#id);
-      this.#project = asText(entry.cwd);
-      this.#model = asText(entry.modelId);
+      this.#id = loggedText(entry.id, this.#id);
+      this.#project = loggedText(entry.cwd);
+      this.#model = loggedText(entry.modelId);
       return true;
     }
     // Older sessions have no ids: each entry follows the one before.
-    const id = asText(entry.id, `${this.#parents.size}`);
-    this.#parents.set(id, typeof entry.id === "string" ? asText(entry.parentId) : this.#last);
+    const id = loggedText(entry.id, `${this.#parents.size}`);
+    this.#parents.set(id, typeof entry.id === "string" ? loggedText(entry.parentId) : this.#last);
     this.#last = id;
-    if (type === "model_change") this.#model = asText(entry.modelId, this.#model);
+    if (type === "model_change") this.#model = loggedText(entry.modelId, this.#model);
     if (type === "compaction" || type === "branch_summary") {
-      const usage = readUsage(entry.usage);
+      const usage = readUsage(entry.usage, this.#model);
       if (usage) this.#book(usage, { model: this.#model, atMs, id: `${atMs}` });
       if (type === "compaction") this.#keep({ id, ts: atMs });
     }
@@ -87,8 +88,9 @@ class SessionFile {
 
   #said(id: string, said: JsonRecord, atMs: number | undefined): boolean {
     const message = readMessage(said);
-    const usage = said.role === "assistant" ? readUsage(said.usage) : undefined;
-    const call = { model: asText(said.model, this.#model), atMs, id: `${atMs} ${asText(said.responseId)}` };
+    const model = loggedText(said.model, this.#model);
+    const usage = said.role === "assistant" ? readUsage(said.usage, model) : undefined;
+    const call = { model, atMs, id: `${atMs} ${loggedText(said.responseId)}` };
     if (usage) this.#book(usage, call);
     if (message) this.#keep({ id, ts: atMs, message, usage });
     this.#lastMs = atMs ?? this.#lastMs;
@@ -141,12 +143,14 @@ function readMessage(
     case "system":
       return {
         role,
-        content: [text, ...Object.values(asRecord(sections) ?? {}).map((part) => asText(part))].join("\n"),
+        content: [text, ...Object.values(asRecord(sections) ?? {}).map((part) => loggedText(part))].join(
+          "\n",
+        ),
       };
     case "user":
       return { role, content: text };
     case "bashExecution":
-      return { role: "user", content: `$ ${asText(command)}\n${asText(output)}` };
+      return { role: "user", content: `$ ${loggedText(command)}\n${loggedText(output)}` };
     case "toolResult":
       return typeof toolCallId === "string"
         ? { role: "tool", tool_call_id: toolCallId, content: text, ...(isError === true && { failed: true }) }
@@ -165,7 +169,7 @@ function blocksOf(content: unknown): JsonRecord[] {
 function textIn(content: unknown): string {
   if (typeof content === "string") return content;
   return blocksOf(content).flatMap(({ type, text }) =>
-    type === "text" ? [asText(text)] : type === "image" ? ["[image omitted]"] : []
+    type === "text" ? [loggedText(text)] : type === "image" ? ["[image omitted]"] : []
   ).join("\n");
 }
 
@@ -177,7 +181,7 @@ function callsIn(content: unknown) {
   );
 }
 
-function readUsage(value: unknown): Usage | undefined {
+function readUsage(value: unknown, model: string): Usage | undefined {
   const usage = asRecord(value);
   if (!usage || typeof usage.input !== "number") return undefined;
   const { input, output, cacheRead, cacheWrite } = usage;
@@ -185,7 +189,7 @@ function readUsage(value: unknown): Usage | undefined {
   return {
     promptTokens: input + cachedTokens + written,
     cachedTokens,
-    ...(typeof cacheWrite === "number" && { cacheWriteTokens: written }),
+    ...cacheWrites(model, written),
     outputTokens: tokensOf(output),
   };
 }

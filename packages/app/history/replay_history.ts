@@ -1,6 +1,6 @@
 import type { CountTokens } from "@tare/messages";
-import type { HistorySession } from "./read_history.ts";
-import { readWhole } from "./read_history.ts";
+import type { HistorySession } from "./read_logs.ts";
+import { readWhole } from "./read_logs.ts";
 import { recordingLine, recordingOf } from "./recording_line.ts";
 import { type AtKappa, type Replay, Replays } from "./replay.ts";
 

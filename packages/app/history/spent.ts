@@ -122,3 +122,8 @@ export function modelRates(model: string): { readonly profile: Profile; readonly
   rates.set(model, known);
   return known;
 }
+
+/** What an agent says was written to a cache: none is a word only of a provider that has a price for it. */
+export function cacheWrites(model: string, tokens: number): Pick<Usage, "cacheWriteTokens"> {
+  return tokens > 0 || modelRates(model).profile.writes ? { cacheWriteTokens: tokens } : {};
+}

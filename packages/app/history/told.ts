@@ -1,7 +1,7 @@
 import { MODELS_DATE } from "@tare/planner";
 import { inDigits, inDigitsOf, inDollars } from "../in_digits.ts";
 import { short, table } from "../terminal/table.ts";
-import type { AgentHistory, HistorySession } from "./read_history.ts";
+import type { HistorySession, LoggedHistory } from "./read_logs.ts";
 import { type PlayedHistory, type ReplayedSession, sumSaved } from "./replay_history.ts";
 import { type HistorySums, PAID_FOR, type PaidFor } from "./spent.ts";
 
@@ -30,7 +30,7 @@ export interface SumsRow {
 }
 
 /** All rows of a cut: days in their order, the newest last; others the dearest first. */
-export function rowsBy(history: AgentHistory, by: keyof AgentHistory["by"]): SumsRow[] {
+export function rowsBy(history: LoggedHistory, by: keyof LoggedHistory["by"]): SumsRow[] {
   const rows = [...history.by[by]].map(([key, sums]) => ({ key: key || "not known", sums }));
   return by === "day"
     ? rows.sort((a, b) => a.key < b.key ? -1 : 1)
@@ -48,7 +48,7 @@ export function percent(share: number): string {
 }
 
 /** What everything cost, in a sentence or two. */
-export function headline({ all, sessions, by }: AgentHistory): string {
+export function headline({ all, sessions, by }: LoggedHistory): string {
   const days = [...by.day.keys()].sort();
   const without = all.unpricedCalls > 0 ? ` ${inDigitsOf(all.unpricedCalls, "call")} without a price.` : "";
   return `$${inDollars(all.usd)} for ${inDigitsOf(all.calls, "call")} in ${
@@ -56,7 +56,7 @@ export function headline({ all, sessions, by }: AgentHistory): string {
   }, ${days[0]} to ${days.at(-1)}, at list prices of ${MODELS_DATE}.${without}`;
 }
 
-function tableBy(history: AgentHistory, by: keyof AgentHistory["by"]): string {
+function tableBy(history: LoggedHistory, by: keyof LoggedHistory["by"]): string {
   const rows = rowsBy(history, by);
   const shown = by === "day" ? rows.slice(-ROWS) : rows.slice(0, ROWS);
   const more = rows.length > ROWS ? `\n${inDigits(rows.length - ROWS)} more: --json, --html.` : "";
@@ -117,7 +117,7 @@ and old calls leave prompts, and can be read back; κ says how often the model p
 need. Lost: of the edits, those whose old text no prompt showed any more. Against: what the agent would have sent without
 Tare. The two savings overlap, so they don't add up.`;
 
-function toldOfReplay(history: AgentHistory, { played, leftOut, waiting }: PlayedHistory): string[] {
+function toldOfReplay(history: LoggedHistory, { played, leftOut, waiting }: PlayedHistory): string[] {
   if (played.length === 0 && waiting === 0 && leftOut.size === 0) return [];
   const usd = played.reduce((sum, { session }) => sum + session.sums.usd, 0);
   const { pruned, warm, warmRefused } = sumSaved(played);
@@ -154,7 +154,7 @@ function toldOfReplay(history: AgentHistory, { played, leftOut, waiting }: Playe
 }
 
 /** What couldn't be read. */
-export function toldOfFaults({ unknownLines, unreadable, files, lines }: AgentHistory): string[] {
+export function toldOfFaults({ unknownLines, unreadable, files, lines }: LoggedHistory): string[] {
   const unknown = [...unknownLines].map(([agent, lines]) => `${inDigitsOf(lines, "line")} of ${agent}`);
   return [
     `Read ${inDigitsOf(lines, "line")} in ${inDigitsOf(files, "file")}.${
@@ -165,7 +165,7 @@ export function toldOfFaults({ unknownLines, unreadable, files, lines }: AgentHi
 }
 
 /** A history as a terminal shows it. */
-export function toldHistory(history: AgentHistory, played: PlayedHistory): string {
+export function toldHistory(history: LoggedHistory, played: PlayedHistory): string {
   return [
     `${headline(history)} A subscription costs what it costs, whatever was sent. Days are those of UTC.`,
     ...(["agent", "model", "project", "day"] as const).map((by) => tableBy(history, by)),

@@ -35,13 +35,13 @@ export interface HistorySession {
   readonly path: string;
 }
 
+const CUTS = ["day", "model", "project", "agent"] as const;
+
 /** Sums by what they are cut by. */
-export type SumsBy = Readonly<
-  Record<"day" | "model" | "project" | "agent", ReadonlyMap<string, HistorySums>>
->;
+export type SumsBy = Readonly<Record<typeof CUTS[number], ReadonlyMap<string, HistorySums>>>;
 
 /** What agents have written down of what was spent. */
-export interface AgentHistory {
+export interface LoggedHistory {
   readonly all: HistorySums;
   readonly by: SumsBy;
   readonly sessions: readonly HistorySession[];
@@ -56,7 +56,7 @@ export interface AgentHistory {
 /** Reads all logs of this machine's agents, one file's numbers in memory at a time. */
 export function readLogs(
   { places, agent, project, sinceMs = -Infinity, onRead }: HistoryOptions,
-): AgentHistory {
+): LoggedHistory {
   const files = LOG_FORMATS.filter((format) => agent === undefined || format.agent === agent)
     .flatMap((format) => filesOf(format, places).map((file) => ({ format, ...file })))
     .filter(({ changedMs }) => changedMs >= sinceMs);
@@ -130,7 +130,7 @@ class Books {
       models.set(call.model, (models.get(call.model) ?? 0) + 1);
       const day = new Date(call.atMs).toISOString().slice(0, 10);
       const keys = { day, model: call.model, project, agent };
-      for (const [by, map] of Object.entries(this.#by)) addCall(sumsIn(map, keys[by as keyof SumsBy]), paid);
+      for (const by of CUTS) addCall(sumsIn(this.#by[by], keys[by]), paid);
       addCall(this.#all, paid);
       addCall(sums, paid);
     }
@@ -140,7 +140,7 @@ class Books {
     this.#sessions.push({ agent, id, project, model, ...times, sums, path });
   }
 
-  close(): AgentHistory {
+  close(): LoggedHistory {
     const dearest = this.#sessions.sort((a, b) =>
       b.sums.usd - a.sums.usd || b.sums.promptTokens - a.sums.promptTokens
     );

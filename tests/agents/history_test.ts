@@ -1,0 +1,49 @@
+import { assertAlmostEquals, assertEquals } from "@std/assert";
+import { estimateTokens } from "@tare/messages";
+import { type LoggedHistory, readLogs, readWhole } from "../../packages/app/history/read_logs.ts";
+import { recordingOf } from "../../packages/app/history/recording_line.ts";
+import { CLAUDE_CODE } from "./drivers/claude_code.ts";
+import { CODEX } from "./drivers/codex.ts";
+import { OPENCODE } from "./drivers/opencode.ts";
+import { PI } from "./drivers/pi.ts";
+import { play, type Played } from "./play.ts";
+import { SCENARIOS } from "./scenarios.ts";
+
+/** What stands in an agent's own logs after a scenario, and what reached the provider. */
+async function playAndRead(
+  agent: typeof PI,
+  name: string,
+  look: (history: LoggedHistory) => void,
+): Promise<Played["calls"]> {
+  const scenario = SCENARIOS.find((scenario) => scenario.name === name)!;
+  const { calls } = await play(agent, scenario, {
+    through: false,
+    look(home) {
+      const history = readLogs({ places: { home, env: () => undefined } });
+      assertEquals([history.unknownLines.size, history.unreadable], [0, []]);
+      look(history);
+    },
+  });
+  return calls;
+}
+
+for (const agent of [PI, OPENCODE, CODEX, CLAUDE_CODE]) {
+  Deno.test(`${agent.name}: its own log tells what its calls took`, async () => {
+    let [prompt, cached] = [0, 0];
+    const calls = await playAndRead(agent, "a second prompt in a new process", ({ all, sessions }) => {
+      [prompt, cached] = [all.promptTokens, all.cachedTokens];
+      assertEquals(sessions.length, 1);
+    });
+    const sum = (of: "prompt" | "cached") => calls.reduce((all, { usage }) => all + usage[of], 0);
+    // Calls for a title aren't in every log.
+    assertAlmostEquals(prompt, sum("prompt"), 0.01 * sum("prompt"));
+    assertAlmostEquals(cached, sum("cached"), 0.01 * sum("prompt"));
+  });
+
+  Deno.test(`${agent.name}: its own log can be played, and tells where it was compacted`, async () => {
+    await playAndRead(agent, "compacted by command", ({ sessions: [session] }) => {
+      const recording = recordingOf(session!.agent, readWhole(session!)!, estimateTokens)!;
+      assertEquals([recording.compacted.length, recording.calls.length], [1, 41]);
+    });
+  });
+}
