@@ -29,7 +29,7 @@ const HELP = `Says what model calls have cost, and what for:
   --to DAY       The last day. Default: any
   --session ID   One session: its dearest turns, tools, paths and commands, and results
   --json         Print what the server says as JSON
-  --url URL      The server. Default: from TARE_HOST and TARE_PORT, http://127.0.0.1:8787
+  --url URL      The server. Default: by TARE_HOST and TARE_PORT, or the one of this folder
 
 The key that is sent along is TARE_TOKEN, or the owner's of a server on this machine.`;
 
@@ -173,7 +173,7 @@ try {
     if (day === undefined || /^\d{4}-\d{2}-\d{2}$/.test(day)) continue;
     throw new Error(`Cannot use --${option} ${day}: it must be a day, such as 2026-01-31.`);
   }
-  const { url, token } = serverAddress((name) => Deno.env.get(name), given);
+  const { url, token } = await serverAddress((name) => Deno.env.get(name), given);
   const client = agentClient(url, token);
   if (id !== undefined) {
     const spend = await client.sessionSpend(id);
