@@ -115,6 +115,20 @@ Deno.test("gateway lets Claude Code's titles and counts move nothing, and keeps 
   assertEquals(resumed.session, last.session);
 });
 
+Deno.test("gateway knows Claude Code's session by whatever device: two first starts at once agree on one late", async () => {
+  const { ask, ledger } = claude();
+  const from = (device_id: string) => ({
+    metadata: { user_id: JSON.stringify({ device_id, account_uuid: "", session_id: "e6b0a7ba" }) },
+  });
+  const messages = [opening(TASK)];
+  const first = await ask(messages, from("a"));
+  const { session } = await ask([...messages, call("toolu_0"), {
+    role: "user",
+    content: [result("toolu_0")],
+  }], from("b"));
+  assertEquals([session, (await ledger()).sessions], [first.session, 1]);
+});
+
 Deno.test("gateway says that it has no upstream for a protocol, in its own words", async () => {
   const { fetch } = gatewayed(() => Response.json({}), { upstreams: { messages: UPSTREAM } });
   const told = async (path: string) => {

@@ -34,6 +34,7 @@ export type Ability =
   | "compact"
   | "limit"
   | "interrupt"
+  | "retries"
   | "images"
   | "parallel"
   | "delegate"

@@ -114,7 +114,7 @@ function costOf({ calls }: Played): number {
 function leastOf({ calls }: Played): number {
   const last = new Map<string, { readonly first: number; readonly prompt: number }>();
   let least = 0;
-  for (const call of calls) {
+  for (const call of calls.filter(({ status }) => status === 200)) {
     const { prompt, written } = call.usage;
     const prices = written === undefined ? "openai" : "anthropic-5m";
     const { first, prompt: before } = last.get(conversationOf(call)) ?? { first: prompt, prompt: 0 };

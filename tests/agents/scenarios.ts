@@ -143,6 +143,7 @@ export const SCENARIOS: readonly Scenario[] = [
     files: readFiles(12, TWO),
     actions: [{ prompt: FIRST_PROMPT }],
     failures: { 2: 429, 5: 500, 8: "cut", 11: 503 },
+    needs: "retries",
   },
   {
     name: "the gateway killed and started again on the way",

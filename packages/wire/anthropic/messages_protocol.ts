@@ -35,6 +35,9 @@ const API_KEY: Protocol["auth"] = {
   header: (key) => ["x-api-key", key],
 };
 
+/** Where Claude Code names its session beside its device, whose name two first starts at once change in the middle. */
+const SESSION_ID = /"session_id":"([^"]+)"/;
+
 /**
  * Anthropic's Messages: a reply is one message to the planner; of the user's items each block is one, so that single
  * results are edited. What marks the cache doesn't count, and is never lost.
@@ -54,7 +57,7 @@ export const MESSAGES_PROTOCOL: Protocol = {
     const user = isRecord(metadata) ? metadata.user_id : undefined;
     return {
       ...readCommonHints(body, headers),
-      ...(typeof user === "string" && { key: user }),
+      ...(typeof user === "string" && { key: SESSION_ID.exec(user)?.[1] ?? user }),
       isStateful: false,
       // A thread is a history that the upstream keeps; its tools must stay as they are.
       isDetached: isRecord(readField(body, "thread")) ||

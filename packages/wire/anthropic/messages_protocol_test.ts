@@ -167,7 +167,8 @@ Deno.test("MESSAGES_PROTOCOL tells what a request says of its session, and which
       readWireBody(encode({ model: "m", messages: [], ...more })),
       new Headers(headers),
     );
-  assertEquals(hints({ metadata: { user_id: '{"session_id":"s"}' } }).key, '{"session_id":"s"}');
+  assertEquals(hints({ metadata: { user_id: '{"device_id":"d","session_id":"s"}' } }).key, "s");
+  assertEquals(hints({ metadata: { user_id: "u" } }).key, "u");
   assertEquals(hints({}, { "x-session-id": "x" }).key, "x");
   assertEquals(hints({}).key, undefined);
   const edits = (...edits: unknown[]) => hints({ context_management: { edits } }).isDetached;

@@ -46,6 +46,7 @@ export function continueCli(protocol: keyof typeof MODELS): Agent {
       discoveries: "defers no tools",
       converse: "takes prompts of one process from a terminal alone",
       compact: "compacts by command in a terminal alone",
+      interrupt: "keeps nothing of a turn that was broken off",
       images: "takes pictures from a terminal alone",
       delegate: "has no sub-agents but for a beta",
     },

@@ -31,6 +31,8 @@ export function openaiAgents(protocol: "chat" | "responses"): Agent {
       discoveries: "defers no tools",
       compact: "compacts by no command",
       limit: "doesn't compact by itself",
+      interrupt: "keeps nothing of a turn that was broken off",
+      retries: "gives up when a stream breaks off",
     },
   };
 }

@@ -31,7 +31,16 @@ const agent = new Agent({
   name: "Worker",
   model: "gpt-5",
   instructions: readRules(),
-  tools: [shell, helper.asTool({ toolName: "delegate", toolDescription: "Hands a task to a helper." })],
+  tools: [
+    shell,
+    helper.asTool({
+      toolName: "delegate",
+      toolDescription: "Hands a task to a helper.",
+      runOptions: { maxTurns: 1_000 },
+      // Only who listens has it streamed.
+      onStream() {},
+    }),
+  ],
 });
 const runner = new Runner({
   modelProvider: new OpenAIProvider({ useResponses: protocol === "responses" }),
