@@ -57,8 +57,6 @@ function App(): JSX.Element {
 function view(place: Place, agent: ServersAgent): JSX.Element {
   switch (place.view) {
     case "new":
-      // Nobody is invited to talk before it is known who would answer.
-      if (agent === "asked for") return <section class="new" />;
       return isGatewayOnly(agent) ? <GatewayView {...agent} /> : <NewSessionView />;
     case "overview":
       return <OverviewView />;
@@ -71,19 +69,19 @@ function view(place: Place, agent: ServersAgent): JSX.Element {
   }
 }
 
-/** What the server says of its agent; what it doesn't say is taken for an agent that answers. */
-type ServersAgent = Told<"GET /v1/agent"> | "asked for" | "untold";
+/** What the server says of its agent; until then, and if it doesn't, it is taken for one that answers. */
+type ServersAgent = Told<"GET /v1/agent"> | undefined;
 
 function useAgent(isOpen: boolean): ServersAgent {
-  const [agent, setAgent] = useState<ServersAgent>("asked for");
+  const [agent, setAgent] = useState<ServersAgent>();
   useEffect(() => {
-    if (isOpen) api.json("GET /v1/agent").then(setAgent, () => setAgent("untold"));
+    if (isOpen) api.json("GET /v1/agent").then(setAgent, () => {});
   }, [isOpen]);
   return agent;
 }
 
 function isGatewayOnly(agent: ServersAgent): agent is Told<"GET /v1/agent"> {
-  return typeof agent === "object" && agent.model === undefined;
+  return agent !== undefined && agent.model === undefined;
 }
 
 function usePlace(): Place {
