@@ -11,6 +11,9 @@ import { denoArgs } from "../tasks.ts";
 const INFO = await new Deno.Command(Deno.execPath(), { args: ["info", "--json"] }).output();
 const { denoDir: DENO_DIR } = JSON.parse(new TextDecoder().decode(INFO.stdout));
 
+/** Where is written which lines ran, if anybody asks. */
+const COVERAGE = Deno.env.get("DENO_COVERAGE_DIR");
+
 /** What a program wrote, and its exit code. */
 export interface Ended {
   readonly code: number;
@@ -65,6 +68,7 @@ export async function newMachine(more: Readonly<Record<string, string>> = {}): P
   const url = `http://127.0.0.1:${upstream.addr.port}`;
   const env = {
     ...{ PATH: `${bin}:${Deno.env.get("PATH")}`, DENO_DIR, NO_COLOR: "1" },
+    ...(COVERAGE !== undefined && { DENO_COVERAGE_DIR: COVERAGE }),
     ...{ HOME: home, XDG_DATA_HOME: join(home, "data"), XDG_CONFIG_HOME: join(home, ".config") },
     ...{ OPENAI_BASE_URL: `${url}/v1`, ANTHROPIC_BASE_URL: url },
     ...{ OPENAI_API_KEY: "their key", ANTHROPIC_API_KEY: "their key" },
