@@ -51,6 +51,7 @@ Deno.test("TARE_DATABASE lets servers share what they keep, on one data folder t
       "owner.json",
       "server-1.lock",
       "server-2.lock",
+      "server.json",
       "tare.db",
       "tare.db.lock",
     ]);
