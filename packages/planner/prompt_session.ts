@@ -289,24 +289,119 @@ export interface ForkableSession extends PromptSession {
   revert(): void;
 }
 
+const ON_OR_OFF = "boolean" as const;
+
 /** What the options of a session must hold, as `checkGiven` takes it. */
-export const SESSION_OPTIONS = {
-  profile: "value",
+const SESSION_OPTIONS = {
+  profile: ["object", "function"],
   archive: { put: "function", get: "function" },
-  countTokens: "function",
+  countTokens: "counter",
+  "windowTokens?": ["positive", "function"],
+  "assumesWindow?": ["boolean", "function"],
+  "compaction?": "object",
+  "observe?": ON_OR_OFF,
+  "mechanisms?": {
+    "context?": ON_OR_OFF,
+    "prune?": ON_OR_OFF,
+    "schemas?": ON_OR_OFF,
+    "truncate?": ON_OR_OFF,
+    "references?": ON_OR_OFF,
+    "notation?": ON_OR_OFF,
+  },
+  "forget?": new Set(["costly", "nothing"]),
+  "tools?": "object",
+  "isError?": "function",
+  "proof?": "object",
+  "summarise?": "function",
+  "truncateTokens?": "count",
+  "alwaysFull?": "array",
+  // Their ranges are checked by who goes by them.
+  "triggers?": {
+    "historyBudgetTokens?": "value",
+    "protectTokens?": "value",
+    "minBytes?": "value",
+    "pruneAt?": "value",
+    "summariseAt?": "value",
+    "coldAfterMs?": "value",
+  },
+  "retention?": "object",
+  "lossLimit?": "count",
+  "inSlices?": "function",
+  "state?": "object",
+  "lookedAt?": "object",
 } as const;
+
+const PROFILE = {
+  name: "string",
+  minTokens: "count",
+  blockTokens: "count",
+  ttlMs: "count",
+  write: "count",
+  read: "count",
+  coldAfterMs: "count",
+  warmth: "array",
+  "writes?": "object",
+  "price?": "object",
+  "dialect?": "string",
+  "notes?": "string",
+  "source?": "string",
+} as const;
+
+/** Checks what a session is made of. */
+export function checkOptions(caller: string, options: PromptSessionOptions): void {
+  const { profile } = Object(options) as Partial<PromptSessionOptions>;
+  if (typeof profile === "string") {
+    throw new TypeError(
+      `Cannot run ${caller}: options.profile is "${profile}"; it must be a profile, as chooseProfile({ model }) or ` +
+        `profileNamed("${profile}") gives it`,
+    );
+  }
+  checkGiven(caller, { options }, { options: SESSION_OPTIONS });
+  if (typeof profile === "object") {
+    checkGiven(caller, { "options.profile": profile }, { "options.profile": PROFILE });
+  }
+}
 
 /** The window that counts now, of one that may become known; infinite where it isn't. */
 export function currentWindow(windowTokens: PromptSessionOptions["windowTokens"]): number {
-  return (typeof windowTokens === "function" ? windowTokens() : windowTokens) ?? Infinity;
+  const tokens = (typeof windowTokens === "function" ? windowTokens() : windowTokens) ?? Infinity;
+  if (tokens > 0) return tokens;
+  throw new TypeError(
+    `Cannot plan a prompt: windowTokens gives ${tokens}; it must be a number above 0, or nothing`,
+  );
 }
+
+const CALL = {
+  nowMs: "number",
+  "model?": "string",
+  "turnStart?": "count",
+  "step?": "count",
+  "oneShot?": "boolean",
+  "replyTokens?": "count",
+  "deferred?": { tokens: "number", isDetour: "boolean" },
+  "recall?": "boolean",
+  "pins?": "array",
+  "signal?": "object",
+  "progress?": "function",
+} as const;
 
 /** Checks what a call of a session's view was given. */
 export function checkCall(given: { readonly history: History; readonly call: PromptCall }): void {
-  checkGiven("view()", given, {
-    history: { messages: "messages", tools: "array" },
-    call: { nowMs: "number" },
-  });
+  checkGiven("view()", given, { history: { messages: "messages", tools: "array" }, call: CALL });
+}
+
+const USAGE = {
+  promptTokens: "count",
+  cachedTokens: "count",
+  "cacheWriteTokens?": "count",
+  "hourWriteTokens?": "count",
+  outputTokens: "count",
+  "estimated?": "boolean",
+} as const;
+
+/** Checks what is said to have been reported of a call. */
+export function checkUsage(usage: Usage | undefined): void {
+  if (usage !== undefined) checkGiven("sent()", { usage }, { usage: USAGE });
 }
 
 /** All mechanisms off. */

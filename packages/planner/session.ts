@@ -19,6 +19,8 @@ import { NEW_SESSION, type PlannerState } from "./ledger/ledger.ts";
 import {
   canRecall,
   checkCall,
+  checkOptions,
+  checkUsage,
   type ForkableSession,
   howMany,
   type Mechanisms,
@@ -27,7 +29,6 @@ import {
   type PromptCall,
   type PromptSession,
   type PromptSessionOptions,
-  SESSION_OPTIONS,
   type SessionView,
 } from "./prompt_session.ts";
 import { KEEP_WANTED, type Retention } from "./retention/find_removals.ts";
@@ -110,8 +111,19 @@ const STOPPED =
  * once, before it is first sent, which rewrites nothing.
  */
 export function plannerSession(options: PromptSessionOptions): PlannerSession {
-  checkGiven("plannerSession()", { options }, { options: SESSION_OPTIONS });
+  checkOptions("plannerSession()", options);
+  if (options.state !== undefined) checkState(options.state);
   return makeSession(options);
+}
+
+/** What was stored of a session, maybe by the other policy. */
+function checkState(state: unknown): void {
+  const fields = {
+    edits: "array",
+    "truncated?": "array",
+    "planner?": { seen: "count", sent: "array" },
+  } as const;
+  checkGiven("plannerSession()", { "options.state": state }, { "options.state": fields });
 }
 
 /** @param from What is known of the session that is forked. */
@@ -305,6 +317,7 @@ function makeSession(given: PromptSessionOptions, from?: KnownSession): PlannerS
   return {
     view: oneByOne(makeView),
     sent(usage, view = newest, heldTokens) {
+      checkUsage(usage);
       if (!view || !plans.has(view)) {
         throw new Error("Cannot book a call: this session viewed nothing for it");
       }

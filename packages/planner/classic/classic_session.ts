@@ -39,6 +39,8 @@ import {
 import {
   canRecall,
   checkCall,
+  checkOptions,
+  checkUsage,
   currentWindow,
   type ForkableSession,
   howMany,
@@ -47,7 +49,6 @@ import {
   oneByOne,
   type PromptCall,
   type PromptSessionOptions,
-  SESSION_OPTIONS,
   type SessionView,
 } from "../prompt_session.ts";
 import { firstOpenCall } from "../retention/find_removals.ts";
@@ -92,7 +93,7 @@ const NEW_STATE: ClassicState = {
  * @throws {RangeError} if a trigger is out of its range.
  */
 export function classicSession(options: PromptSessionOptions): ForkableSession {
-  checkGiven("classicSession()", { options }, { options: SESSION_OPTIONS });
+  checkOptions("classicSession()", options);
   const { profile, archive, countTokens, tools, isError, truncateTokens } = options;
   checkTriggers(options);
   const { historyBudgetTokens, protectTokens, minBytes, pruneAt, summariseAt, coldAfterMs } =
@@ -284,6 +285,7 @@ export function classicSession(options: PromptSessionOptions): ForkableSession {
   return {
     view: oneByOne(makeView),
     sent(usage, view = newest) {
+      checkUsage(usage);
       if (!view || !drafts.has(view)) {
         throw new Error("Cannot book a call: this session viewed nothing for it");
       }
