@@ -6,7 +6,7 @@
  *
  * @module
  */
-import type { ToolDefinition, Usage } from "@tare/messages";
+import { checkGiven, type ToolDefinition, type Usage } from "@tare/messages";
 import { type AdaptedView, askFitting, Conversations, sameGiven } from "./conversations.ts";
 import {
   PROMPT_READER,
@@ -19,7 +19,13 @@ import {
 import type { Books, TareOptions } from "./options.ts";
 
 export type { Books, ConversationStore, TareOptions } from "./options.ts";
-export type { PromptMessage, PromptPart, RecallTool } from "./model_prompt.ts";
+export {
+  type FromAiSdk,
+  fromAiSdk,
+  type PromptMessage,
+  type PromptPart,
+  type RecallTool,
+} from "./model_prompt.ts";
 
 /** What a model is called with, as far as it is read here. */
 export interface CallParams {
@@ -56,6 +62,7 @@ export function tare<Model extends SdkModel>(
   /** To be put among the tools. Without it what leaves a prompt can't be read back. */
   readonly tools: { readonly recall: RecallTool };
 } {
+  checkGiven("tare()", { model }, { model: { doGenerate: "function", doStream: "function" } });
   const conversations = new Conversations<PromptMessage, CallParams>(model, {
     ...options,
     reader: PROMPT_READER,

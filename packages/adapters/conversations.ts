@@ -1,4 +1,5 @@
 import {
+  checkGiven,
   contentText,
   countMessageTokens,
   hashPiece,
@@ -131,6 +132,17 @@ const [MESSAGE_BYTES, TOKEN_BYTES] = [1_024, 8];
 
 const MEMORY = { conversations: 1_000, bytes: 256 * 1_024 ** 2 };
 
+/** What is given beside the options of a session, which are checked by that. */
+const OPTIONS = {
+  model: "value",
+  "conversation?": "function",
+  "store?": { load: "function", save: "function" },
+  "archive?": { put: "function", get: "function" },
+  "warn?": "function",
+  "memory?": { "conversations?": "positive", "bytes?": "positive" },
+  "now?": "function",
+} as const;
+
 const { properties: PROPERTIES } = RECALL_TOOL.function.parameters;
 
 /**
@@ -151,6 +163,12 @@ export class Conversations<Given, Call> implements Books {
   #held = { conversations: 0, bytes: 0 };
 
   constructor(model: unknown, { reader, ...given }: TareOptions<Call> & { readonly reader: Reader<Given> }) {
+    checkGiven("tare()", { options: { model, ...given } }, { options: OPTIONS });
+    if (given.store && !given.archive) {
+      throw new TypeError(
+        "Cannot run tare(): options.archive is missing; with a store it must be an archive that lives as long",
+      );
+    }
     const options = withDefaults(model, given);
     const {
       conversation: _,
@@ -165,6 +183,8 @@ export class Conversations<Given, Call> implements Books {
     this.#sessionOptions = session;
     this.#warn = warn;
     this.#reader = reader;
+    // It says what else is wrong with them.
+    plannerSession({ ...session, archive: memoryArchive() });
   }
 
   get ledger(): Books["ledger"] {
@@ -197,7 +217,7 @@ export class Conversations<Given, Call> implements Books {
       book: async (usage, replied) => {
         end();
         conversation.replied = replied;
-        this.#enter((await conversation.session).sent(usage, view), conversation);
+        this.#enter(this.#sent(await conversation.session, usage, view), conversation);
         await this.#save(conversation, group, key);
       },
       failed: async (error) => {
@@ -262,6 +282,9 @@ export class Conversations<Given, Call> implements Books {
 
   /** The group of a call, which is the one that was used last from now on. */
   #groupOf({ given, name }: AdaptedCall<Given>, heads: number): Group<Given> {
+    checkGiven("tare()", { "what options.conversation gives": { name } }, {
+      "what options.conversation gives": { "name?": "string" },
+    });
     const key = name === undefined ? `~${this.#openingOf(given, heads)}` : `=${name}`;
     const group = this.#groups.get(key) ?? { name: key, conversations: new Set(), ready: undefined };
     this.#groups.delete(key);
@@ -431,6 +454,16 @@ export class Conversations<Given, Call> implements Books {
     conversation.shown = view.messages;
     for (const warning of view.warnings) this.#warn(warning);
     return view;
+  }
+
+  /** Books a call; by what was counted here, if what was reported of it can't be. */
+  #sent(session: PlannerSession, usage: Usage | undefined, view: SessionView): LedgerEntry | undefined {
+    try {
+      return session.sent(usage, view);
+    } catch (error) {
+      this.#warn(`Cannot book what a model reported: ${(error as Error).message}`);
+      return session.sent(undefined, view);
+    }
   }
 
   #enter(entry: LedgerEntry | undefined, { number }: Conversation<Given>): void {

@@ -1,5 +1,4 @@
 import { assert, assertEquals, assertStrictEquals, assertStringIncludes } from "@std/assert";
-import { memoryArchive } from "@tare/prune";
 import { LONG, type Options, optionsWith } from "./fixture_test.ts";
 import { tare } from "./mastra.ts";
 

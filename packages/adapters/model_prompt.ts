@@ -6,13 +6,16 @@
  */
 import {
   type AssistantMessage,
+  checkGiven,
   type ContentPart,
   contentText,
+  hashPiece,
   type Message,
   type ToolCall,
 } from "@tare/messages";
+import type { SessionView } from "@tare/planner";
 import { RECALL_TOOL } from "@tare/prune";
-import { type AdaptedView, type Conversations, type Piece, type Reader, sameGiven } from "./conversations.ts";
+import { type Conversations, type Piece, type Reader, sameGiven } from "./conversations.ts";
 
 /** A part of a message, as far as it is read here. */
 export interface PromptPart {
@@ -123,7 +126,7 @@ function samePart(one: PromptPart, other: PromptPart): boolean {
 
 /** @throws {TypeError} if it has a role that no message of a prompt has. */
 function readMessage({ role, content }: PromptMessage, at: number): Piece[] {
-  const parts = typeof content === "string" ? [] : content;
+  const parts = typeof content === "string" ? [{ type: "text", text: content } as TextPart] : content;
   const place = { at, end: at + 1 };
   switch (role) {
     case "system":
@@ -204,7 +207,10 @@ function readResult({ toolCallId, output }: ResultPart): Message {
 /** The prompt after what was planned. What the plan leaves as it is stays the very object that the SDK made. */
 export function writePrompt(
   prompt: readonly PromptMessage[],
-  { view: { messages, places }, pieces }: AdaptedView,
+  { view: { messages, places }, pieces }: {
+    readonly view: Pick<SessionView, "messages" | "places">;
+    readonly pieces: readonly Piece[];
+  },
 ): readonly PromptMessage[] {
   const written: PromptMessage[] = [];
   for (let row = 0; row < messages.length; row++) {
@@ -280,4 +286,49 @@ function withResults(message: PromptMessage, results: ReadonlyMap<number, Prompt
   return shown.every((part, at) => part === parts[at]) && shown.length === parts.length
     ? message
     : { ...message, content: shown };
+}
+
+/** Messages of the AI SDK as chat messages. */
+export interface FromAiSdk<Given extends PromptMessage> {
+  /** The same objects for the same messages of the SDK at each call, by which a session knows them. */
+  readonly messages: readonly Message[];
+  /** What a session's view of them shows, as messages of the SDK: what it leaves as it is are the very ones that came. */
+  readonly back: (view: Pick<SessionView, "messages" | "places">) => Given[];
+}
+
+const knownMessages = new WeakMap<PromptMessage, readonly Message[]>();
+
+/**
+ * Reads messages of the AI SDK as chat messages, for a `plannerSession()` of one's own, such as in `prepareStep`.
+ *
+ * @throws {TypeError} if a message has a role that the SDK doesn't have.
+ *
+ * @example
+ * ```ts
+ * import { assertEquals, assertStrictEquals } from "@std/assert";
+ * import { fromAiSdk } from "@tare/adapters/ai-sdk";
+ *
+ * const given = [{ role: "user", content: "Why do nightly builds fail?" }];
+ * const { messages, back } = fromAiSdk(given);
+ * assertEquals(messages, [{ role: "user", content: [{ type: "text", text: "Why do nightly builds fail?" }] }]);
+ * assertStrictEquals(back({ messages, places: [0] })[0], given[0]);
+ * ```
+ */
+export function fromAiSdk<Given extends PromptMessage>(given: readonly Given[]): FromAiSdk<Given> {
+  checkGiven("fromAiSdk()", { given }, { given: "array" });
+  const pieces = given.flatMap((message, at) => {
+    const read = PROMPT_READER.read(given.slice(at, at + 1), 0);
+    const known = knownMessages.get(message) ?? [];
+    const messages = read.map(({ message }, row) => {
+      const before = known[row];
+      return before && hashPiece(before) === hashPiece(message) ? before : message;
+    });
+    knownMessages.set(message, messages);
+    return read.map((piece, row): Piece => ({ ...piece, at, end: at + 1, message: messages[row]! }));
+  });
+  return {
+    messages: pieces.map(({ message }) => message),
+    // What it holds is what came, or made of it.
+    back: (view) => [...writePrompt(given, { view, pieces })] as Given[],
+  };
 }

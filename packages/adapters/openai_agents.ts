@@ -8,6 +8,7 @@
  */
 import {
   type AssistantMessage,
+  checkGiven,
   type Content,
   type ContentPart,
   contentText,
@@ -75,6 +76,7 @@ export function tare<Model extends AgentsModel>({ model, ...options }: TareOptio
     readonly isEnabled: () => Promise<boolean>;
   }];
 } {
+  checkGiven("tare()", { model }, { model: { getResponse: "function", getStreamedResponse: "function" } });
   const conversations = new Conversations<Item, AgentsCall>(model, { ...options, reader: READER });
   const { conversation: nameOf = () => undefined } = options;
 

@@ -51,7 +51,9 @@ const ROLES: readonly unknown[] = ["system", "developer", "user", "assistant", "
  * @param caller The function, as an error names it.
  * @param given What it was given, by the names of its parameters.
  * @param needed What it needs, by the same names, and of an object by those of its fields.
- * @throws {TypeError} at the first that isn't what is needed, and at a message whose role no chat message has.
+ * @throws {TypeError} at the first that isn't what is needed, at a message whose role no chat message has, and at one of
+ * another API.
+ * @throws {RangeError} at a number that is out of its range.
  *
  * @example
  * ```ts
@@ -84,7 +86,9 @@ function check(
   { value, need }: { readonly value: unknown; readonly need: Needed },
 ): void {
   if (typeof need === "string") {
-    if (!isOf(need, value)) refuse(caller, name, { value, right: KINDS[need] });
+    if (!isOf(need, value)) {
+      refuse(caller, name, { value, right: KINDS[need === "counter" ? "function" : need] });
+    }
     if (need === "counter") checkCounter(caller, name, value as (text: string) => unknown);
     if (need === "message") checkMessage(caller, name, value as MaybeMessage);
     if (need === "messages") checkMessages(caller, name, value as readonly unknown[]);
@@ -110,7 +114,10 @@ function checkFields(
   const names = Object.keys(needed);
   if (!isOf("object", value)) {
     const must = names.filter((field) => !field.endsWith("?"));
-    refuse(caller, name, { value, right: `an object with ${(must.length > 0 ? must : names).join(", ")}` });
+    refuse(caller, name, {
+      value,
+      right: must.length > 0 ? `an object with ${must.join(", ")}` : KINDS.object,
+    });
   }
   const fields = value as Readonly<Record<string, unknown>>;
   // A list that names what may be left out names all.
@@ -186,17 +193,20 @@ function checkMessages(caller: string, name: string, messages: readonly unknown[
   }
 }
 
-/** What the parts of others' messages are called, and how they are read. */
-const FOREIGN_PARTS: Readonly<Record<string, readonly [whose: string, reader: string]>> = Object.fromEntries([
+/** Whose messages hold parts of these types, and what else would be right. */
+const FOREIGN_PARTS: Readonly<Record<string, string>> = Object.fromEntries([
   ...["tool-call", "tool-result", "tool-approval-request", "tool-approval-response"].map((type) =>
-    [type, ["a message of the AI SDK", "fromAiSdk()"]] as const
+    [
+      type,
+      "a message of the AI SDK: fromAiSdk() of @tare/adapters/ai-sdk makes chat messages of them",
+    ] as const
   ),
   ...["tool_use", "tool_result", "thinking", "redacted_thinking", "server_tool_use"].map((type) =>
-    [type, ["a message of Anthropic's Messages API", "fromAnthropic()"]] as const
+    [type, "a message of Anthropic's Messages API; it must be a chat message"] as const
   ),
   ...["input_text", "output_text", "input_image", "input_file", "function_call", "function_call_output"].map((
     type,
-  ) => [type, ["an item of OpenAI's Responses API", "fromResponses()"]] as const),
+  ) => [type, "an item of OpenAI's Responses API; it must be a chat message"] as const),
 ]);
 
 function checkMessage(caller: string, name: string, message: MaybeMessage): void {
@@ -218,10 +228,7 @@ function checkMessage(caller: string, name: string, message: MaybeMessage): void
 
 function refuseForeign(caller: string, name: string, type: unknown): void {
   if (typeof type !== "string" || !Object.hasOwn(FOREIGN_PARTS, type)) return;
-  const [whose, reader] = FOREIGN_PARTS[type]!;
-  throw new TypeError(
-    `Cannot run ${caller}: ${name} is ${whose}; make chat messages of them with ${reader} of @tare/adapters/messages`,
-  );
+  throw new TypeError(`Cannot run ${caller}: ${name} is ${FOREIGN_PARTS[type]}`);
 }
 
 function isOf(kind: NeededKind, value: unknown): boolean {
@@ -261,7 +268,10 @@ function refuse(
   { value, right }: { readonly value: unknown; readonly right: string },
 ): never {
   const state = value === undefined ? "missing" : describe(value);
-  throw new TypeError(`Cannot run ${caller}: ${name} is ${state}; it must be ${right}`);
+  const sentence = `Cannot run ${caller}: ${name} is ${state}; it must be ${right}`;
+  throw typeof value === "number" && right.includes("a number")
+    ? new RangeError(sentence)
+    : new TypeError(sentence);
 }
 
 function describe(value: unknown): string {

@@ -5,7 +5,12 @@
  * @module
  */
 import { classicSession } from "./classic/classic_session.ts";
-import { type ForkableSession, NO_MECHANISMS, type PromptSessionOptions } from "./prompt_session.ts";
+import {
+  checkOptions,
+  type ForkableSession,
+  NO_MECHANISMS,
+  type PromptSessionOptions,
+} from "./prompt_session.ts";
 import { plannerSession } from "./session.ts";
 
 export { classicSession };
@@ -52,6 +57,7 @@ export interface PolicyOptions extends
 export function promptSession(
   options: PromptSessionOptions & PolicyOptions,
 ): ForkableSession {
+  checkOptions("promptSession()", options);
   const { policy = "planner", ...rest } = options;
   if (!Object.hasOwn(POLICIES, policy)) {
     const right = Object.keys(POLICIES).join(", ");

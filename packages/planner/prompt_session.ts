@@ -293,7 +293,7 @@ const ON_OR_OFF = "boolean" as const;
 
 /** What the options of a session must hold, as `checkGiven` takes it. */
 const SESSION_OPTIONS = {
-  profile: ["object", "function"],
+  profile: "value",
   archive: { put: "function", get: "function" },
   countTokens: "counter",
   "windowTokens?": ["positive", "function"],
@@ -365,7 +365,7 @@ export function checkOptions(caller: string, options: PromptSessionOptions): voi
 /** The window that counts now, of one that may become known; infinite where it isn't. */
 export function currentWindow(windowTokens: PromptSessionOptions["windowTokens"]): number {
   const tokens = (typeof windowTokens === "function" ? windowTokens() : windowTokens) ?? Infinity;
-  if (tokens > 0) return tokens;
+  if (typeof tokens === "number" && tokens > 0) return tokens;
   throw new TypeError(
     `Cannot plan a prompt: windowTokens gives ${tokens}; it must be a number above 0, or nothing`,
   );

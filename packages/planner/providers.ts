@@ -387,7 +387,10 @@ function lastsADay(
 
 /** The profile that counts now, of one that may change. */
 export function currentProfile(profile: Profile | (() => Profile)): Profile {
-  return typeof profile === "function" ? profile() : profile;
+  if (typeof profile !== "function") return profile;
+  const current = profile();
+  if (typeof current?.name === "string") return current;
+  throw new TypeError(`Cannot plan a prompt: options.profile gives ${current}; it must give a profile`);
 }
 
 /**

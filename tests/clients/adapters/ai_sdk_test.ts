@@ -1,10 +1,14 @@
-import { assert } from "@std/assert";
+import { assert, assertEquals } from "@std/assert";
 import { createOpenAI } from "@ai-sdk/openai";
 import { createOpenAICompatible } from "@ai-sdk/openai-compatible";
 import { generateText, type ModelMessage, stepCountIs, streamText } from "ai";
-import { tare } from "@tare/adapters/ai-sdk";
+import { fromAiSdk, tare } from "@tare/adapters/ai-sdk";
+import { plannerSession } from "@tare/planner";
+import { memoryArchive } from "@tare/prune";
+import { scripted } from "@tare/simulator";
 import type { Client } from "../../gateway/compare.ts";
-import { QUESTION } from "../../gateway/long_session.ts";
+import { ANSWER, QUESTION, runTool, SCRIPT } from "../../gateway/long_session.ts";
+import { startUpstream } from "../../gateway/upstream.ts";
 import { settings } from "../ai_sdk_settings.ts";
 import {
   compareAdapted,
@@ -82,4 +86,30 @@ Deno.test("tare() for the AI SDK goes on after a restart as if nothing had happe
     });
     return plain([...messages, ...responseMessages]);
   });
+});
+
+Deno.test("fromAiSdk() lets prepareStep send what a session of one's own shows", async () => {
+  await using upstream = await startUpstream(scripted(SCRIPT));
+  const archive = memoryArchive();
+  const { profile, tokenizer: { count: countTokens } } = upstream;
+  const session = plannerSession({ profile, archive, countTokens });
+  const { text } = await generateText({
+    ...settings(
+      createOpenAICompatible({ name: "test", baseURL: upstream.baseURL })(MODEL),
+      (name, args) => runTool(name, JSON.stringify(args)),
+    ),
+    async prepareStep({ messages: given, steps }) {
+      const { inputTokens: promptTokens, outputTokens = 0, inputTokenDetails } = steps.at(-1)?.usage ?? {};
+      if (promptTokens !== undefined) {
+        session.sent({ promptTokens, cachedTokens: inputTokenDetails?.cacheReadTokens ?? 0, outputTokens });
+      }
+      const { messages, back } = fromAiSdk(given);
+      const view = await session.view({ messages, tools: [] }, { nowMs: upstream.now() });
+      return { messages: back(view) };
+    },
+  });
+  assertEquals(text, ANSWER);
+  const tokens = upstream.requests.map(({ promptTokens }) => promptTokens);
+  // Its results alone have 130,000.
+  assert(tokens.at(-1)! < 100_000, tokens.join());
 });
