@@ -193,21 +193,29 @@ function checkMessages(caller: string, name: string, messages: readonly unknown[
   }
 }
 
-/** Whose messages hold parts of these types, and what else would be right. */
-const FOREIGN_PARTS: Readonly<Record<string, string>> = Object.fromEntries([
-  ...["tool-call", "tool-result", "tool-approval-request", "tool-approval-response"].map((type) =>
-    [
-      type,
-      "a message of the AI SDK: fromAiSdk() of @tare/adapters/ai-sdk makes chat messages of them",
-    ] as const
-  ),
-  ...["tool_use", "tool_result", "thinking", "redacted_thinking", "server_tool_use"].map((type) =>
-    [type, "a message of Anthropic's Messages API; it must be a chat message"] as const
-  ),
-  ...["input_text", "output_text", "input_image", "input_file", "function_call", "function_call_output"].map((
-    type,
-  ) => [type, "an item of OpenAI's Responses API; it must be a chat message"] as const),
-]);
+const OF_ANTHROPIC = "a message of Anthropic's Messages API; it must be a chat message";
+const OF_RESPONSES = "an item of OpenAI's Responses API; it must be a chat message";
+const OF_AI_SDK = "a message of the AI SDK: fromAiSdk() of @tare/adapters/ai-sdk makes chat messages of them";
+
+/** Whose messages hold parts of these types, and what would be right. */
+const FOREIGN_PARTS: Readonly<Record<string, string>> = {
+  "tool-call": OF_AI_SDK,
+  "tool-result": OF_AI_SDK,
+  "tool-approval-request": OF_AI_SDK,
+  "tool-approval-response": OF_AI_SDK,
+  // Named here only to be refused.
+  // deno-lint-ignore tare/protocol-names
+  "tool_use": OF_ANTHROPIC,
+  "tool_result": OF_ANTHROPIC,
+  "thinking": OF_ANTHROPIC,
+  // deno-lint-ignore tare/protocol-names
+  "input_text": OF_RESPONSES,
+  // deno-lint-ignore tare/protocol-names
+  "output_text": OF_RESPONSES,
+  "function_call": OF_RESPONSES,
+  // deno-lint-ignore tare/protocol-names
+  "function_call_output": OF_RESPONSES,
+};
 
 function checkMessage(caller: string, name: string, message: MaybeMessage): void {
   const { role, type, content } = message;
@@ -253,8 +261,10 @@ function isOf(kind: NeededKind, value: unknown): boolean {
       return typeof value === "number" && value >= 0;
     case "share":
       return typeof value === "number" && value >= 0 && value <= 1;
-    default:
-      return typeof value === kind;
+    default: {
+      const type: string = typeof value;
+      return type === kind;
+    }
   }
 }
 

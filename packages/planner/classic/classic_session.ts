@@ -1,6 +1,5 @@
 import { groupTurns, type ToolLoopContext, toolLoopContext } from "@tare/context";
 import {
-  checkGiven,
   countMessageTokens,
   countRequestTokens,
   type CountTokens,
