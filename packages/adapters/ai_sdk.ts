@@ -7,7 +7,7 @@
  * @module
  */
 import { checkGiven, type ToolDefinition, type Usage } from "@tare/messages";
-import { type AdaptedView, askFitting, Conversations, sameGiven } from "./conversations.ts";
+import { AdaptedConversations, type AdaptedView, askFitting, sameGiven } from "./adapted_conversations.ts";
 import {
   PROMPT_READER,
   type PromptMessage,
@@ -51,7 +51,7 @@ export interface SdkModel {
  *
  * @throws {TypeError} if an option is wrong; by a call, if its prompt has a message of a role that the SDK doesn't have.
  */
-export function tare<Model extends SdkModel>(
+function ofAiSdk<Model extends SdkModel>(
   { model, ...options }: TareOptions<CallParams> & {
     /** The model that is asked: what a provider's function gives. */
     readonly model: Model;
@@ -63,7 +63,7 @@ export function tare<Model extends SdkModel>(
   readonly tools: { readonly recall: RecallTool };
 } {
   checkGiven("tare()", { model }, { model: { doGenerate: "function", doStream: "function" } });
-  const conversations = new Conversations<PromptMessage, CallParams>(model, {
+  const conversations = new AdaptedConversations<PromptMessage, CallParams>(model, {
     ...options,
     reader: PROMPT_READER,
   });
@@ -236,3 +236,5 @@ function readUsage({ inputTokens, cachedInputTokens, outputTokens }: ReportedUsa
     outputTokens: output ?? 0,
   };
 }
+
+export { ofAiSdk as tare };

@@ -17,13 +17,13 @@ import {
 } from "@tare/messages";
 import { RECALL_TOOL } from "@tare/prune";
 import {
+  AdaptedConversations,
   type AdaptedView,
   askFitting,
-  Conversations,
   type Piece,
   type Reader,
   sameGiven,
-} from "./conversations.ts";
+} from "./adapted_conversations.ts";
 import { type Books, modelName, type TareOptions } from "./options.ts";
 
 export type { Books, ConversationStore, TareOptions } from "./options.ts";
@@ -60,7 +60,7 @@ export interface LangChainCall {
  *
  * @throws {TypeError} if an option is wrong; by a call, if a message is of a type that isn't known here.
  */
-export function tare({ model: given, ...options }: TareOptions<LangChainCall> & {
+function ofLangChain({ model: given, ...options }: TareOptions<LangChainCall> & {
   /** The model that is asked, or its name. */
   readonly model: string | object;
 }): Books & {
@@ -82,7 +82,7 @@ export function tare({ model: given, ...options }: TareOptions<LangChainCall> & 
     handler: (call: Call) => Reply | PromiseLike<Reply>,
   ) => Promise<Reply>;
 } {
-  const conversations = new Conversations<LangChainMessage, LangChainCall>(given, {
+  const conversations = new AdaptedConversations<LangChainMessage, LangChainCall>(given, {
     ...options,
     mechanisms: { ...options.mechanisms, schemas: false },
     reader: READER,
@@ -313,3 +313,5 @@ function readUsage(said: AiMessage | undefined): Usage | undefined {
     outputTokens,
   };
 }
+
+export { ofLangChain as tare };

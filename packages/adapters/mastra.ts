@@ -6,7 +6,7 @@
  * @module
  */
 import type { JsonSchema, ToolDefinition, Usage } from "@tare/messages";
-import { type AdaptedView, Conversations } from "./conversations.ts";
+import { AdaptedConversations, type AdaptedView } from "./adapted_conversations.ts";
 import {
   PROMPT_READER,
   type PromptMessage,
@@ -41,7 +41,7 @@ const MAX_RETRIES = 1;
  *
  * @throws {TypeError} if an option is wrong; by the processor, if a prompt has a message of a role that it doesn't have.
  */
-export function tare({ model, ...options }: TareOptions<MastraCall> & {
+function ofMastra({ model, ...options }: TareOptions<MastraCall> & {
   /** The model that is asked, or its name. */
   readonly model: string | object;
 }): Books & {
@@ -75,7 +75,7 @@ export function tare({ model, ...options }: TareOptions<MastraCall> & {
   /** To be put among the tools. Without it what leaves a prompt can't be read back. */
   readonly tools: { readonly recall: RecallTool & { readonly id: "recall" } };
 } {
-  const conversations = new Conversations<PromptMessage, MastraCall>(model, {
+  const conversations = new AdaptedConversations<PromptMessage, MastraCall>(model, {
     ...options,
     mechanisms: { ...options.mechanisms, schemas: false },
     reader: PROMPT_READER,
@@ -181,3 +181,5 @@ function readUsage(
   if (inputTokens === undefined || !Number.isFinite(inputTokens)) return undefined;
   return { promptTokens: inputTokens, cachedTokens: cachedInputTokens, outputTokens };
 }
+
+export { ofMastra as tare };

@@ -15,7 +15,7 @@ import {
 } from "@tare/messages";
 import type { SessionView } from "@tare/planner";
 import { RECALL_TOOL } from "@tare/prune";
-import { type Conversations, type Piece, type Reader, sameGiven } from "./conversations.ts";
+import { type AdaptedConversations, type Piece, type Reader, sameGiven } from "./adapted_conversations.ts";
 
 /** A part of a message, as far as it is read here. */
 export interface PromptPart {
@@ -50,7 +50,9 @@ export interface RecallTool {
 }
 
 /** The recall tool of conversations. */
-export function standardRecallTool<Given, Call>(conversations: Conversations<Given, Call>): RecallTool {
+export function standardRecallTool<Given, Call>(
+  conversations: AdaptedConversations<Given, Call>,
+): RecallTool {
   const { description, parameters } = RECALL_TOOL.function;
   const schema = () => ({ ...parameters });
   return {

@@ -20,13 +20,13 @@ import {
 } from "@tare/messages";
 import { RECALL_TOOL, type RecallParameters } from "@tare/prune";
 import {
+  AdaptedConversations,
   type AdaptedView,
   askFitting,
-  Conversations,
   type Piece,
   type Reader,
   sameGiven,
-} from "./conversations.ts";
+} from "./adapted_conversations.ts";
 import type { Books, TareOptions } from "./options.ts";
 
 export type { Books, ConversationStore, TareOptions } from "./options.ts";
@@ -46,7 +46,7 @@ export interface AgentsCall {
 }
 
 /** Puts conversations of the OpenAI Agents SDK under planner sessions: once for a model, for all that a process asks of it. */
-export function tare<Model extends AgentsModel>({ model, ...options }: TareOptions<AgentsCall> & {
+function ofAgents<Model extends AgentsModel>({ model, ...options }: TareOptions<AgentsCall> & {
   /** The model that is asked. */
   readonly model: Model;
 }): Books & {
@@ -77,7 +77,7 @@ export function tare<Model extends AgentsModel>({ model, ...options }: TareOptio
   }];
 } {
   checkGiven("tare()", { model }, { model: { getResponse: "function", getStreamedResponse: "function" } });
-  const conversations = new Conversations<Item, AgentsCall>(model, { ...options, reader: READER });
+  const conversations = new AdaptedConversations<Item, AgentsCall>(model, { ...options, reader: READER });
   const { conversation: nameOf = () => undefined } = options;
 
   /** How to make what is sent of a request; nothing of one whose history the provider keeps. */
@@ -354,3 +354,5 @@ function readUsage({ usage }: Reply): Usage | undefined {
     outputTokens: usage.outputTokens,
   };
 }
+
+export { ofAgents as tare };

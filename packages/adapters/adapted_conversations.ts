@@ -150,7 +150,7 @@ const { properties: PROPERTIES } = RECALL_TOOL.function.parameters;
  * apart by what they say: a call goes on with the one whose history it begins with; if that is being asked, or if it
  * shares no more than the beginning, it goes on as a fork.
  */
-export class Conversations<Given, Call> implements Books {
+export class AdaptedConversations<Given, Call> implements Books {
   readonly #options: TareOptions<Call> & Pick<PromptSessionOptions, "countTokens">;
   readonly #sessionOptions: Omit<PromptSessionOptions, "archive">;
   readonly #warn: (sentence: string) => void;
