@@ -10,7 +10,8 @@ export type Needed =
   | ReadonlySet<unknown>
   | { readonly [name: string]: Needed };
 
-type NeededKind =
+/** What one value may have to be. */
+export type NeededKind =
   | "function"
   | "counter"
   | "string"

@@ -9,7 +9,7 @@
  * @module
  */
 export { CALL_TOOL_NAME, CallPairing, meantCall, pairCalls } from "./calls.ts";
-export { checkGiven, type Needed } from "./check_given.ts";
+export { checkGiven, type Needed, type NeededKind } from "./check_given.ts";
 export {
   countMessageTokens,
   countRequestTokens,
