@@ -76,6 +76,5 @@ export {
   PromptTooLong,
   type RejectedPrompt,
   type SessionView,
-  slicer,
 } from "./prompt_session.ts";
-export { type PlannerSession, plannerSession } from "./session.ts";
+export { type PlannerSession, plannerSession, slicer } from "./session.ts";

@@ -24,7 +24,7 @@ import {
   type TurnsSummary,
 } from "@tare/prune";
 import { shownTools } from "@tare/schemas";
-import { currentProfile } from "../providers.ts";
+import { currentProfile, currentWindow } from "../providers.ts";
 import type { Summarise } from "../edits/make_summary.ts";
 import {
   type DropEdit,
@@ -37,20 +37,17 @@ import {
   type SummariseEdit,
 } from "../edits/view.ts";
 import {
-  canRecall,
-  checkCall,
-  currentWindow,
   type ForkableSession,
-  howMany,
   type Mechanisms,
   NO_MECHANISMS,
-  oneByOne,
   type PromptCall,
   type PromptSessionOptions,
   SESSION_OPTIONS,
   type SessionView,
+  VIEW_ARGUMENTS,
 } from "../prompt_session.ts";
 import { firstOpenCall } from "../retention/find_removals.ts";
+import { canRecall, howMany, oneByOne } from "../session.ts";
 
 /** What a restart needs to go on as if nothing had happened. */
 interface ClassicState {
@@ -144,7 +141,7 @@ export function classicSession(options: PromptSessionOptions): ForkableSession {
   }
 
   async function makeView(history: History, call: PromptCall): Promise<SessionView> {
-    checkCall({ history, call });
+    checkGiven("view()", { history, call }, VIEW_ARGUMENTS);
     if (call.oneShot) return look(history);
     const mechanisms = state.reverted ? NO_MECHANISMS : configured;
     const recall = canRecall(history, call);

@@ -28,7 +28,7 @@ import {
 } from "../cache/prompt_size.ts";
 import { type Idle, nextPing, type Ping } from "../clock/clock.ts";
 import { RECALL_TOOL } from "@tare/prune";
-import { currentProfile, type Profile, profileNamed } from "../providers.ts";
+import { currentProfile, currentWindow, type Profile, profileNamed } from "../providers.ts";
 import { said } from "../arrival/said.ts";
 import { Layout } from "../edits/layout.ts";
 import {
@@ -63,7 +63,6 @@ import {
   USUAL_COMPACTION,
 } from "../ledger/ledger.ts";
 import {
-  currentWindow,
   type Mechanisms,
   type PromptCall,
   type PromptSessionOptions,
