@@ -7,9 +7,15 @@
  *
  * @module
  */
-export { servedTokens } from "./cache/predict.ts";
-export { type ClientRequest, findPrefixChange, type PrefixChange } from "./cache/prefix_change.ts";
-export { PrefixCache, type PromptUnit, promptUnits } from "./cache/prefix_cache.ts";
+export {
+  type ClientRequest,
+  findPrefixChange,
+  PrefixCache,
+  type PrefixChange,
+  type PromptUnit,
+  promptUnits,
+  servedTokens,
+} from "./cache/prefix.ts";
 export {
   chooseProfile,
   DEFAULT_PROVIDER,

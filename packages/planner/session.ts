@@ -10,7 +10,7 @@ import {
 import { type Archive, archiveRef, RECALL_TOOL } from "@tare/prune";
 import { Arrival, arrive, type Arrived, writeOut } from "./arrival/arrival.ts";
 import { recordOf, type SaidOutcome, type Trial } from "./arrival/proof.ts";
-import { servedTokens } from "./cache/predict.ts";
+import { servedTokens } from "./cache/prefix.ts";
 import { type FullWindow, NEVER_FULL } from "./edits/full_window.ts";
 import { fittingPins, type Pin } from "./edits/pin.ts";
 import { type Plan, rewrite } from "./edits/rewrite.ts";

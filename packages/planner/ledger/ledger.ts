@@ -13,25 +13,28 @@ import {
   findChange,
   hashEach,
   lastUseMs,
-  NO_TOKENS,
   NO_WARMTH,
-  observeTokens,
   observeWarmth,
   type Prediction,
-  scaled,
+  type PrefixChange,
   type SentRequest,
   sentWarmth,
   servedOf,
   sharedAlone,
   sharedTokens,
   timeToLive,
+  type WarmthRecord,
+} from "../cache/prefix.ts";
+import {
+  type ByKind,
+  NO_TOKENS,
+  observeTokens,
+  scaled,
+  type SizeRecord,
   type TokenRecord,
   type TokenScale,
   tokenScale,
-  type WarmthRecord,
-} from "../cache/predict.ts";
-import type { PrefixChange } from "../cache/prefix_change.ts";
-import type { ByKind, SizeRecord } from "../cache/prompt_size.ts";
+} from "../cache/prompt_size.ts";
 import type { SaidOutcome } from "../arrival/proof.ts";
 import { afterPing, afterRequest, type ClockState, NEW_CLOCK, type Ping } from "../clock/clock.ts";
 import type { UpgradeEvidence } from "../clock/upgrade.ts";

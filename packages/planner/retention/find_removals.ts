@@ -9,7 +9,7 @@ import {
 } from "@tare/messages";
 import { type ElisionCandidate, RECALL_TOOL } from "@tare/prune";
 import { compactTool, shownTools } from "@tare/schemas";
-import { scaled, type TokenScale } from "../cache/predict.ts";
+import { scaled, type TokenScale } from "../cache/prompt_size.ts";
 import type { Profile } from "../providers.ts";
 import type { Layout } from "../edits/layout.ts";
 import type { PinnedPlaces } from "../edits/pin.ts";

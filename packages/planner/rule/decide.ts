@@ -1,5 +1,5 @@
 import { checkGiven } from "@tare/messages";
-import { servedTokens } from "../cache/predict.ts";
+import { servedTokens } from "../cache/prefix.ts";
 import type { LedgerEntry } from "../ledger/ledger.ts";
 import type { Profile } from "../providers.ts";
 import type { Removal } from "../retention/find_removals.ts";

@@ -6,24 +6,18 @@ import {
   type Message,
   type ToolDefinition,
 } from "@tare/messages";
-import {
-  predict,
-  type Prediction,
-  scaled,
-  sentWarmth,
-  servedOf,
-  servedTokens,
-  type TokenScale,
-  tokenScale,
-} from "../cache/predict.ts";
+import { predict, type Prediction, sentWarmth, servedOf, servedTokens } from "../cache/prefix.ts";
 import {
   type ByKind,
   longestSize,
   observeSize,
   plus,
   type PromptSize,
+  scaled,
   sizePrompt,
   type SizeRecord,
+  type TokenScale,
+  tokenScale,
   toolKinds,
 } from "../cache/prompt_size.ts";
 import { type Idle, nextPing, type Ping } from "../clock/clock.ts";
