@@ -14,7 +14,8 @@ import { servedTokens } from "./cache/prefix.ts";
 import { type FullWindow, NEVER_FULL } from "./edits/full_window.ts";
 import { fittingPins, type Pin } from "./edits/pin.ts";
 import { type Plan, rewrite } from "./edits/rewrite.ts";
-import { type Edit, fittingEdits, type History, leadingEdits } from "./edits/view.ts";
+import { type Edit, fittingEdits, leadingEdits } from "./edits/edit.ts";
+import type { History } from "./edits/view.ts";
 import { NEW_SESSION, type PlannerState } from "./ledger/ledger.ts";
 import {
   type ForkableSession,

@@ -19,7 +19,8 @@ import {
   traitsOf,
   truncateResults,
 } from "@tare/prune";
-import { type Edit, type ElideEdit, HiddenBy, sayEdits } from "../edits/view.ts";
+import type { DropEdit, Edit, ElideEdit, SummariseEdit } from "../edits/edit.ts";
+import { sayEdits, standsForAll } from "../edits/view.ts";
 import { readCall } from "../retention/call_facts.ts";
 import { hashLines, LineIndex } from "./line_index.ts";
 import type { Came, SaidProof, Trial } from "./proof.ts";
@@ -394,6 +395,47 @@ function withoutBlanks(
   while (from < to && lines[from]!.trim() === "") from++;
   while (from < to && lines[to - 1]!.trim() === "") to--;
   return { from, to };
+}
+
+/** Which messages of calls and results edits hide or cut. Edits that go on from those before cost what is new. */
+class HiddenBy {
+  #edits: readonly Edit[] = [];
+  #elided = new Set<number>();
+  #kept = new Set<number>();
+  #stretches: (DropEdit | SummariseEdit)[] = [];
+  #cut = new Map<number, string>();
+
+  /** These edits hold from now on. */
+  follow(edits: readonly Edit[]): void {
+    const before = this.#edits;
+    const goesOn = before.length <= edits.length && before.every((edit, at) => edit === edits[at]);
+    if (!goesOn) {
+      this.#elided = new Set();
+      this.#kept = new Set();
+      this.#stretches = [];
+      this.#cut = new Map();
+    }
+    for (let at = goesOn ? before.length : 0; at < edits.length; at++) this.#add(edits[at]!);
+    this.#edits = edits;
+  }
+
+  /** Whether the model doesn't see a message. */
+  has(place: number): boolean {
+    return this.#elided.has(place) ||
+      !this.#kept.has(place) && this.#stretches.some(({ from, to }) => from <= place && place < to);
+  }
+
+  /** The head and tail that a result shows; nothing if it shows all, or nothing. */
+  cutAt(place: number): string | undefined {
+    return this.#cut.get(place);
+  }
+
+  #add(edit: Edit): void {
+    if (edit.type === "elide" && standsForAll(edit)) this.#elided.add(edit.index);
+    else if (edit.type === "elide") this.#cut.set(edit.index, edit.text);
+    if (edit.type === "keep") this.#kept.add(edit.index);
+    if (edit.type === "drop" || edit.type === "summarise") this.#stretches.push(edit);
+  }
 }
 
 /** What {@linkcode arrive} goes by. */

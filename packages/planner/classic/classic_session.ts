@@ -30,12 +30,10 @@ import {
   type DropEdit,
   type ElideEdit,
   fittingEdits,
-  type History,
   leadingEdits,
-  type PlacedView,
-  placedView,
   type SummariseEdit,
-} from "../edits/view.ts";
+} from "../edits/edit.ts";
+import { type History, type PlacedView, placedView } from "../edits/view.ts";
 import {
   type ForkableSession,
   type Mechanisms,

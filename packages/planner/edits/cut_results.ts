@@ -1,6 +1,7 @@
 import { countMessageTokens, type CountTokens, meantCall, pairCalls } from "@tare/messages";
 import { type Archive, resultText, truncateText } from "@tare/prune";
-import type { ElideEdit, History, PlacedMessages } from "./view.ts";
+import type { ElideEdit } from "./edit.ts";
+import type { History, PlacedMessages } from "./view.ts";
 
 /** Shortest text that a result is cut to, in tokens. */
 const LEAST_TOKENS = 64;

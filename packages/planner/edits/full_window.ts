@@ -10,15 +10,8 @@ import { type Archive, truncateText } from "@tare/prune";
 import { firstOpenCall } from "../retention/find_removals.ts";
 import { WINDOW_SHARE } from "../rule/decide.ts";
 import { findStretch, isSummary, makeSummary, type Stretch, type Summarise } from "./make_summary.ts";
-import {
-  type Edit,
-  type History,
-  type PlacedMessages,
-  type PlacedView,
-  placedView,
-  type ShortenEdit,
-  textAt,
-} from "./view.ts";
+import { type Edit, type ShortenEdit, textAt } from "./edit.ts";
+import { type History, type PlacedMessages, type PlacedView, placedView } from "./view.ts";
 
 /** What a session remembers of its full window. Plain data. */
 export interface FullWindow {

@@ -6,7 +6,8 @@ import {
   formatPlaceholder,
   parsePlaceholder,
 } from "@tare/prune";
-import type { History, PlacedMessages, SummariseEdit } from "./view.ts";
+import type { History, PlacedMessages } from "./view.ts";
+import type { SummariseEdit } from "./edit.ts";
 
 /** Of what a model is asked for a summary, and how. */
 export interface SummaryRequest {

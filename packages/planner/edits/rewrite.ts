@@ -26,17 +26,9 @@ import { decide, type Decided, type Decision, WINDOW_SHARE } from "../rule/decid
 import { type Look, type LookRequest, type SavedTokens, savedTokens, sharePrompt } from "../rule/look.ts";
 import { cutNewest } from "./cut_results.ts";
 import { type FullWindow, relieveWindow } from "./full_window.ts";
-import type { Layout } from "./layout.ts";
+import { arrivalEdits, type Layout, type PlacedView, placedView, sayEdits } from "./view.ts";
 import { type Pin, type PinnedPlaces, pinnedPlaces, removalsOf, tellNoRoom, tellOver } from "./pin.ts";
-import {
-  arrivalEdits,
-  type DropEdit,
-  type Edit,
-  type KeepEdit,
-  type PlacedView,
-  placedView,
-  sayEdits,
-} from "./view.ts";
+import type { DropEdit, Edit, KeepEdit } from "./edit.ts";
 
 /** A call whose prompt is to be made. */
 export interface RewriteRequest extends LookRequest {

@@ -11,9 +11,9 @@ import { type ElisionCandidate, RECALL_TOOL } from "@tare/prune";
 import { compactTool, shownTools } from "@tare/schemas";
 import { scaled, type TokenScale } from "../cache/prompt_size.ts";
 import type { Profile } from "../providers.ts";
-import type { Layout } from "../edits/layout.ts";
+import type { Layout } from "../edits/view.ts";
 import type { PinnedPlaces } from "../edits/pin.ts";
-import type { Way } from "../edits/view.ts";
+import type { Way } from "../edits/edit.ts";
 import type { Result, Standings, Step } from "./standings.ts";
 
 /** What a rule goes by for one message before one call. Ages are in calls, counted from 1. */

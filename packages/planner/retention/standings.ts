@@ -15,7 +15,7 @@ import {
   resultText,
   traitsOf,
 } from "@tare/prune";
-import type { Layout } from "../edits/layout.ts";
+import type { Layout } from "../edits/view.ts";
 import { readCall } from "./call_facts.ts";
 
 /**

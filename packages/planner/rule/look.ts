@@ -24,7 +24,14 @@ import { type Idle, nextPing, type Ping } from "../clock/clock.ts";
 import { RECALL_TOOL } from "@tare/prune";
 import { currentProfile, currentWindow, type Profile, profileNamed } from "../providers.ts";
 import { said } from "../arrival/said.ts";
-import { Layout } from "../edits/layout.ts";
+import {
+  arrivalEdits,
+  compactedTools,
+  type History,
+  Layout,
+  type PlacedView,
+  sayEdits,
+} from "../edits/view.ts";
 import {
   findWishes,
   NO_WISHES,
@@ -34,14 +41,7 @@ import {
   rideOf,
   type Wishes,
 } from "../edits/pin.ts";
-import {
-  arrivalEdits,
-  compactedTools,
-  type Edit,
-  type History,
-  type PlacedView,
-  sayEdits,
-} from "../edits/view.ts";
+import type { Edit } from "../edits/edit.ts";
 import {
   type AloneRequest,
   bookCall,
