@@ -71,7 +71,7 @@ export {
   withPrefixChange,
 } from "./ledger/ledger.ts";
 export type { Quote } from "./rule/quote.ts";
-export { KEEP_WANTED, type Retention } from "./retention/find_removals.ts";
+export { KEEP_WANTED, type Retention } from "./retention/retention.ts";
 export { WINDOW_SHARE, worthDeferring } from "./rule/decide.ts";
 export {
   type ForkableSession,

@@ -7,7 +7,7 @@ import type { Pin } from "./edits/pin.ts";
 import type { History } from "./edits/view.ts";
 import type { Idle, Ping } from "./clock/clock.ts";
 import type { CompactionHabit, LedgerEntry, PingEntry, PingSent } from "./ledger/ledger.ts";
-import type { Retention } from "./retention/find_removals.ts";
+import type { Retention } from "./retention/retention.ts";
 import type { Quote } from "./rule/quote.ts";
 
 /** The mechanisms that keep a prompt small, each on or off. */

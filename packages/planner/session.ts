@@ -28,7 +28,7 @@ import {
   type SessionView,
   VIEW_ARGUMENTS,
 } from "./prompt_session.ts";
-import { KEEP_WANTED, type Retention } from "./retention/find_removals.ts";
+import { KEEP_WANTED, type Retention } from "./retention/retention.ts";
 import { KnownSession, type LookedAt } from "./rule/look.ts";
 import { quotePrompt } from "./rule/quote.ts";
 

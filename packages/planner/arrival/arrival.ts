@@ -21,7 +21,7 @@ import {
 } from "@tare/prune";
 import type { DropEdit, Edit, ElideEdit, SummariseEdit } from "../edits/edit.ts";
 import { sayEdits, standsForAll } from "../edits/view.ts";
-import { readCall } from "../retention/call_facts.ts";
+import { readCall } from "../retention/retention.ts";
 import { hashLines, LineIndex } from "./line_index.ts";
 import type { Came, SaidProof, Trial } from "./proof.ts";
 import {

@@ -25,7 +25,7 @@ import {
 } from "@tare/prune";
 import { shownTools } from "@tare/schemas";
 import { currentProfile, currentWindow } from "../providers.ts";
-import type { Summarise } from "../edits/make_summary.ts";
+import { firstOpenCall, type Summarise } from "../edits/make_summary.ts";
 import {
   type DropEdit,
   type ElideEdit,
@@ -44,7 +44,6 @@ import {
   type SessionView,
   VIEW_ARGUMENTS,
 } from "../prompt_session.ts";
-import { firstOpenCall } from "../retention/find_removals.ts";
 import { canRecall, howMany, oneByOne } from "../session.ts";
 
 /** What a restart needs to go on as if nothing had happened. */

@@ -7,9 +7,15 @@ import {
   type Usage,
 } from "@tare/messages";
 import { type Archive, truncateText } from "@tare/prune";
-import { firstOpenCall } from "../retention/find_removals.ts";
+import {
+  findStretch,
+  firstOpenCall,
+  isSummary,
+  makeSummary,
+  type Stretch,
+  type Summarise,
+} from "./make_summary.ts";
 import { WINDOW_SHARE } from "../rule/decide.ts";
-import { findStretch, isSummary, makeSummary, type Stretch, type Summarise } from "./make_summary.ts";
 import { type Edit, type ShortenEdit, textAt } from "./edit.ts";
 import { type History, type PlacedMessages, type PlacedView, placedView } from "./view.ts";
 

@@ -21,7 +21,7 @@ import {
 import type { PromptSize } from "../cache/prompt_size.ts";
 import type { BookedPlan } from "../ledger/ledger.ts";
 import type { PromptSessionOptions } from "../prompt_session.ts";
-import type { Removal } from "../retention/find_removals.ts";
+import type { Removal } from "../retention/retention.ts";
 import { decide, type Decided, type Decision, WINDOW_SHARE } from "../rule/decide.ts";
 import { type Look, type LookRequest, type SavedTokens, savedTokens, sharePrompt } from "../rule/look.ts";
 import { cutNewest } from "./cut_results.ts";

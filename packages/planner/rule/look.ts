@@ -62,8 +62,7 @@ import {
   type PromptSessionOptions,
   PromptTooLong,
 } from "../prompt_session.ts";
-import { findRemovals, type Retention } from "../retention/find_removals.ts";
-import { Standings, type Step } from "../retention/standings.ts";
+import { findRemovals, type Retention, Standings, type Step } from "../retention/retention.ts";
 import { fullFromTokens, isSurelyCold, reckonedAlive, type Situation, WINDOW_SHARE } from "./decide.ts";
 
 /** A call that is about to be made, as far as it is planned. */
