@@ -48,28 +48,21 @@ export {
   afterPing,
   type AfterRequest,
   afterRequest,
-  type ClockOptions,
-  type ClockState,
-  type Idle,
-  NEW_CLOCK,
-  nextPing,
-  type Ping,
-  type PingMade,
-  type RequestMade,
-} from "./clock/clock.ts";
-export { observeUpgrade, UNTRIED, type UpgradeEvidence, type UpgradeTrial } from "./clock/upgrade.ts";
-export type { History } from "./edits/view.ts";
-export {
   callCost,
   callCostParts,
+  type ClockState,
   type CompactionHabit,
-  type LedgerEntry,
-  type PingEntry,
-  type PingSent,
+  NEW_CLOCK,
+  type PingMade,
   promptCost,
   type Rates,
+  type RequestMade,
   withPrefixChange,
 } from "./ledger/ledger.ts";
+export { type ClockOptions, type Idle, nextPing, type Ping } from "./clock/clock.ts";
+export { observeUpgrade, UNTRIED, type UpgradeEvidence, type UpgradeTrial } from "./clock/upgrade.ts";
+export type { History } from "./edits/view.ts";
+export { type LedgerEntry, type PingEntry, type PingSent } from "./ledger/entry.ts";
 export type { Quote } from "./rule/quote.ts";
 export { KEEP_WANTED, type Retention } from "./retention/retention.ts";
 export { WINDOW_SHARE, worthDeferring } from "./rule/decide.ts";

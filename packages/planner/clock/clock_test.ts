@@ -1,17 +1,8 @@
 import { assert, assertAlmostEquals, assertEquals } from "@std/assert";
 import * as fc from "fast-check";
-import { promptCost } from "../ledger/ledger.ts";
+import { afterPing, afterRequest, type ClockState, NEW_CLOCK, promptCost } from "../ledger/ledger.ts";
 import { profileNamed } from "../providers.ts";
-import {
-  afterPing,
-  afterRequest,
-  type ClockOptions,
-  type ClockState,
-  type Idle,
-  NEW_CLOCK,
-  nextPing,
-  type Ping,
-} from "./clock.ts";
+import { type ClockOptions, type Idle, nextPing, type Ping } from "./clock.ts";
 import { observeUpgrade, UNTRIED, type UpgradeTrial } from "./upgrade.ts";
 
 const PROFILE = profileNamed("anthropic-5m");

@@ -1,6 +1,6 @@
 import { checkGiven } from "@tare/messages";
 import { servedTokens } from "../cache/prefix.ts";
-import type { LedgerEntry } from "../ledger/ledger.ts";
+import type { LedgerEntry } from "../ledger/entry.ts";
 import type { Profile } from "../providers.ts";
 import type { Removal } from "../retention/retention.ts";
 

@@ -48,14 +48,12 @@ import {
   type BookedPlan,
   bookPing,
   callAlone,
-  type LedgerEntry,
-  type PingEntry,
-  type PingSent,
   type PlannerState,
   predictAlone,
   promptCost,
   USUAL_COMPACTION,
 } from "../ledger/ledger.ts";
+import type { LedgerEntry, PingEntry, PingSent } from "../ledger/entry.ts";
 import {
   type Mechanisms,
   type PromptCall,

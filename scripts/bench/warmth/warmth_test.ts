@@ -1,7 +1,7 @@
 import { assertAlmostEquals, assertEquals } from "@std/assert";
 import { estimateTokens } from "@tare/messages";
 import { profileNamed, type PromptUnit } from "@tare/planner";
-import type { PingMade } from "../../../packages/planner/clock/clock.ts";
+import type { PingMade } from "../../../packages/planner/ledger/ledger.ts";
 import { HourCache, type Marks, playSession, readRecording, timedSession } from "@tare/simulator/economy";
 import { measureWarmth } from "./measure_warmth.ts";
 import { RULES } from "./rules.ts";
