@@ -2,8 +2,7 @@ import { existsSync, lstatSync, readdirSync, readlinkSync, realpathSync, statSyn
 import { basename, delimiter, dirname, isAbsolute, join, relative, resolve, sep } from "node:path";
 import process from "node:process";
 import { checkGiven } from "@tare/messages";
-import { isWithin, PROBE } from "./bubblewrap.ts";
-import type { Sandbox, SandboxProxy } from "./sandbox.ts";
+import { isWithin, PROBE, type Sandbox, type SandboxProxy } from "./sandbox.ts";
 
 /** What a sandbox is made for. */
 export interface SandboxOptions {
