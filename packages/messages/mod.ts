@@ -8,7 +8,27 @@
  *
  * @module
  */
-export { type AssistantMessage, CALL_TOOL_NAME, CallPairing, type Content, type ContentPart, contentText, describeCall, firstWords, type FunctionToolCall, hashPiece, hashText, meantCall, type Message, pairCalls, sameJson, type ToolCall, type ToolMessage, transcribe, type UserMessage } from "./message.ts";
+export {
+  type AssistantMessage,
+  CALL_TOOL_NAME,
+  CallPairing,
+  type Content,
+  type ContentPart,
+  contentText,
+  describeCall,
+  firstWords,
+  type FunctionToolCall,
+  hashPiece,
+  hashText,
+  meantCall,
+  type Message,
+  pairCalls,
+  sameJson,
+  type ToolCall,
+  type ToolMessage,
+  transcribe,
+  type UserMessage,
+} from "./message.ts";
 export { checkGiven, type Needed } from "./check_given.ts";
 export {
   countMessageTokens,

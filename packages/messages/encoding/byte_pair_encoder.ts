@@ -1,4 +1,3 @@
-
 /** An encoding as js-tiktoken ships it: the packed ranks, and the pattern that cuts text into pieces. */
 export interface EncodingData {
   readonly bpe_ranks: string;
