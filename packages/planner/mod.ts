@@ -39,7 +39,7 @@ export {
   routeToCache,
   windowsOfModelList,
 } from "./providers.ts";
-export { compactionOf } from "./agents.ts";
+export { type CompactionHabit, compactionOf } from "./agents.ts";
 export { type Came, type SaidCounts, type SaidOutcome, SaidProof, type SaidRecord } from "./arrival/proof.ts";
 export { isSummary, type Summarise, type SummaryRequest } from "./edits/make_summary.ts";
 export { fittingPins, makePin, type NewPin, type Pin, withoutPin, withPin } from "./edits/pin.ts";
@@ -51,7 +51,6 @@ export {
   callCost,
   callCostParts,
   type ClockState,
-  type CompactionHabit,
   NEW_CLOCK,
   type PingMade,
   promptCost,

@@ -6,7 +6,7 @@ import type { Summarise } from "./edits/make_summary.ts";
 import type { Pin } from "./edits/pin.ts";
 import type { History } from "./edits/view.ts";
 import type { Idle, Ping } from "./clock/clock.ts";
-import type { CompactionHabit } from "./ledger/ledger.ts";
+import type { CompactionHabit } from "./agents.ts";
 import type { LedgerEntry, PingEntry, PingSent } from "./ledger/entry.ts";
 import type { Retention } from "./retention/retention.ts";
 import type { Quote } from "./rule/quote.ts";

@@ -36,6 +36,7 @@ import {
   tokenScale,
 } from "../cache/prompt_size.ts";
 import type { UpgradeEvidence } from "../clock/upgrade.ts";
+import type { CompactionHabit } from "../agents.ts";
 import { listPrice, type Price, type Profile, recogniseProfile } from "../providers.ts";
 import type { LedgerEntry, PingEntry, PingSent } from "./entry.ts";
 
@@ -784,31 +785,6 @@ export type PromptUsage = Pick<
   Usage,
   "promptTokens" | "cachedTokens" | "cacheWriteTokens" | "hourWriteTokens"
 >;
-
-/** How a client compacts a conversation that its window can't hold: one call for a summary, from which it goes on. */
-export interface CompactionHabit {
-  /**
-   * The prompt from which on it compacts, in tokens, where a reply may have `replyTokens`. Default: where what is left of
-   * the window would not hold a reply.
-   */
-  readonly fullFrom?: (windowTokens: number, replyTokens: number | undefined) => number;
-  /** Whether it goes by the prompt that it sent last, not by the one that it is about to send. Default: no. */
-  readonly isLate?: boolean;
-  /**
-   * Characters of each result in the call for the summary, which holds nothing but what leaves. Default: it holds the whole
-   * prompt, which a warm cache serves.
-   */
-  readonly resultChars?: number;
-  /** Characters of the newest messages that stay, as JSON, where it compacts from so many tokens on. Default: none. */
-  readonly keptChars?: (fullFrom: number) => number;
-  /** Tokens of other things with which it goes on behind the session's first prompt. Default: none. */
-  readonly keptTokens?: number;
-  /** Whether that first prompt is as it was, so that a warm cache serves it. */
-  readonly keepsFront: boolean;
-}
-
-/** What is taken for a client's habit of which nothing is known: the cheapest of those that were seen. */
-export const USUAL_COMPACTION: CompactionHabit = { keepsFront: true };
 
 /** Tokens of a summary as a reply. In prompts none are reckoned with: nobody knows how many it would have had. */
 export const SUMMARY_TOKENS = 2_000;

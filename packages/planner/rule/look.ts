@@ -51,8 +51,8 @@ import {
   type PlannerState,
   predictAlone,
   promptCost,
-  USUAL_COMPACTION,
 } from "../ledger/ledger.ts";
+import { USUAL_COMPACTION } from "../agents.ts";
 import type { LedgerEntry, PingEntry, PingSent } from "../ledger/entry.ts";
 import {
   type Mechanisms,
