@@ -8,7 +8,6 @@
  * @module
  */
 export {
-  type ClientRequest,
   findPrefixChange,
   PrefixCache,
   type PrefixChange,
@@ -40,25 +39,18 @@ export {
   windowsOfModelList,
 } from "./providers.ts";
 export { type CompactionHabit, compactionOf } from "./agents.ts";
-export { type Came, type SaidCounts, type SaidOutcome, SaidProof, type SaidRecord } from "./arrival/proof.ts";
+export { type SaidOutcome, SaidProof, type SaidRecord } from "./arrival/proof.ts";
 export { isSummary, type Summarise, type SummaryRequest } from "./edits/make_summary.ts";
 export { fittingPins, makePin, type NewPin, type Pin, withoutPin, withPin } from "./edits/pin.ts";
 export {
-  type AfterPing,
-  afterPing,
-  type AfterRequest,
-  afterRequest,
   callCost,
   callCostParts,
-  type ClockState,
-  NEW_CLOCK,
-  type PingMade,
   promptCost,
   type Rates,
   type RequestMade,
   withPrefixChange,
 } from "./ledger/ledger.ts";
-export { type ClockOptions, type Idle, nextPing, type Ping } from "./clock/clock.ts";
+export { type Idle, type Ping, pingClock } from "./clock/clock.ts";
 export { observeUpgrade, UNTRIED, type UpgradeEvidence, type UpgradeTrial } from "./clock/upgrade.ts";
 export type { History } from "./edits/view.ts";
 export { type LedgerEntry, type PingEntry, type PingSent } from "./ledger/entry.ts";
@@ -72,7 +64,6 @@ export {
   type PromptSession,
   type PromptSessionOptions,
   PromptTooLong,
-  type RejectedPrompt,
   type SessionView,
 } from "./prompt_session.ts";
 export { type PlannerSession, plannerSession, slicer } from "./session.ts";

@@ -168,14 +168,6 @@ export interface SessionView extends History {
   readonly predictedCachedTokens: number;
 }
 
-/** A prompt that was refused because it is too long. */
-export interface RejectedPrompt {
-  /** Tokens of the prompt, if the provider told how many it counted. */
-  readonly promptTokens?: number | undefined;
-  /** What was sent. Default: the newest view. */
-  readonly view?: SessionView;
-}
-
 /** What was said is more than the model's window holds, even if all else leaves. Its message says what to do. */
 export class PromptTooLong extends Error {
   override readonly name = "PromptTooLong";
@@ -236,7 +228,12 @@ export interface PromptSession {
    * @param told What else it said, and what was sent.
    * @throws {Error} if nothing was viewed since the session was made.
    */
-  rejected(limit?: number, told?: RejectedPrompt): void;
+  rejected(limit?: number, told?: {
+    /** Tokens of the prompt, if the provider told how many it counted. */
+    readonly promptTokens?: number | undefined;
+    /** What was sent. Default: the newest view. */
+    readonly view?: SessionView;
+  }): void;
   /**
    * All that a restart needs to go on as if nothing had happened: plain JSON data, the same object as long as nothing
    * has changed. Must be stored after each view, before its request is sent, and after {@linkcode PromptSession.sent}.

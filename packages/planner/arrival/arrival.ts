@@ -22,7 +22,7 @@ import {
 import type { DropEdit, Edit, ElideEdit, SummariseEdit } from "../edits/edit.ts";
 import { sayEdits, standsForAll } from "../edits/view.ts";
 import { readCall } from "../retention/retention.ts";
-import type { Came, SaidProof, Trial } from "./proof.ts";
+import type { SaidOutcome, SaidProof, Trial } from "./proof.ts";
 import {
   labelOf,
   notate,
@@ -232,7 +232,7 @@ export class Arrival {
    * What came of a result, by what the model did next: whether it asked for it again with its next answer, and whether its
    * next edit of the file that it shows failed. Nothing as long as that can't be told.
    */
-  cameOf(place: number): Came | undefined {
+  cameOf(place: number): SaidOutcome["came"] | undefined {
     const { call } = this.#taken[place] ?? {};
     if (!call) return "nothing";
     const { reads, files: [file] } = this.#factsOf(call);

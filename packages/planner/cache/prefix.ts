@@ -8,6 +8,7 @@ import {
   type Message,
   type ToolDefinition,
 } from "@tare/messages";
+import type { History } from "../edits/view.ts";
 import { type Profile, profileForTtl } from "../providers.ts";
 import { scaled, type TokenScale } from "./prompt_size.ts";
 
@@ -477,19 +478,13 @@ const CHARS_BEFORE = 40;
 /** So many lines above may say what a line belongs to. */
 const LINES_ABOVE = 40;
 
-/** A request as its client makes it. */
-export interface ClientRequest {
-  readonly messages: readonly Message[];
-  readonly tools: readonly ToolDefinition[];
-}
-
 /**
  * What stands first among what a client has changed of the request before; nothing if it only went on, or took back what it
  * had said last: then nothing is read again that was read before.
  */
 export function findPrefixChange(
-  before: ClientRequest | undefined,
-  now: ClientRequest,
+  before: History | undefined,
+  now: History,
   countTokens: CountTokens,
 ): PrefixChange | undefined {
   if (!before) return undefined;

@@ -1,7 +1,17 @@
-import { type ClockState, HOUR_MS, hourTokensAt, WARM_SHARE } from "../ledger/ledger.ts";
+import { checkGiven } from "@tare/messages";
 import type { PingSent } from "../ledger/entry.ts";
+import {
+  afterPing,
+  afterRequest,
+  type ClockState,
+  HOUR_MS,
+  hourTokensAt,
+  NEW_CLOCK,
+  type RequestMade,
+  WARM_SHARE,
+} from "../ledger/ledger.ts";
 import type { Profile } from "../providers.ts";
-import { mayUpgrade, type UpgradeTrial } from "./upgrade.ts";
+import { mayUpgrade, type UpgradeEvidence, type UpgradeTrial } from "./upgrade.ts";
 
 /** What an idle conversation waits for, as far as who leads it knows. */
 export interface Idle {
@@ -43,13 +53,6 @@ export interface Ping extends Pick<PingSent, "type"> {
   readonly keepsMs: number;
 }
 
-/** What the clock goes by beside what it knows of the conversation. */
-export interface ClockOptions {
-  readonly profile: Profile;
-  /** Tokens that would leave if the next request found the cache cold: then a lapse loses less. Default: none. */
-  readonly prunedTokens?: number;
-}
-
 /** So long before a prefix expires it is used again. */
 const MARGIN_MS = 20_000;
 
@@ -86,6 +89,42 @@ const PERSON_PINGS = 3;
 
 /** Pings behind a commit or push. */
 const COMMITTED_PINGS = 2;
+
+/** What the clock goes by beside what it knows of the conversation. */
+interface ClockOptions {
+  readonly profile: Profile;
+  /** Tokens that would leave if the next request found the cache cold: then a lapse loses less. Default: none. */
+  readonly prunedTokens?: number;
+}
+
+/**
+ * The clock of one conversation whose prompts somebody else makes; a prompt session has its own. It says when the newest
+ * request is worth a ping, and what requests and pings have shown of upgrades, for `observeUpgrade()`.
+ */
+export function pingClock(profile: Profile): {
+  /** The next ping while nothing is asked for; nothing if its cache is to lapse. */
+  readonly next: (idle: Idle) => Ping | undefined;
+  /** Takes note of a request that succeeded. */
+  readonly requested: (request: RequestMade) => UpgradeEvidence | undefined;
+  /** Takes note of a ping that was answered, and of what it cost. */
+  readonly pinged: (ping: PingSent & { readonly tokenUnits: number }) => UpgradeEvidence | undefined;
+} {
+  checkGiven("pingClock()", { profile }, { profile: { ttlMs: "number", write: "number", read: "number" } });
+  let state = NEW_CLOCK;
+  return {
+    next: (idle) => nextPing(state, idle, { profile }),
+    requested(request) {
+      const { clock, upgrade } = afterRequest(state, request, profile);
+      state = clock;
+      return upgrade;
+    },
+    pinged(ping) {
+      const { clock, upgrade } = afterPing(state, ping);
+      state = clock;
+      return upgrade;
+    },
+  };
+}
 
 /**
  * The next ping of an idle conversation; nothing if its cache is to lapse: then the next request finds it cold, and

@@ -465,7 +465,7 @@ export interface RequestMade {
 }
 
 /** What a request has shown of pings. */
-export interface AfterRequest {
+interface AfterRequest {
   readonly clock: ClockState;
   /** Tokens that were served only because pings had kept them warm. */
   readonly keptTokens: number;
@@ -511,14 +511,8 @@ export function afterRequest(clock: ClockState, request: RequestMade, profile: P
   };
 }
 
-/** A ping that was answered. */
-export interface PingMade extends PingSent {
-  /** What it cost. */
-  readonly tokenUnits: number;
-}
-
 /** What a ping has shown. */
-export interface AfterPing {
+interface AfterPing {
   readonly clock: ClockState;
   /** Whether it read the prefix; else it wrote it anew, and has kept nothing warm. */
   readonly isWarm: boolean;
@@ -527,7 +521,10 @@ export interface AfterPing {
 }
 
 /** Takes note of a ping. One that failed and cost nothing was none. */
-export function afterPing(clock: ClockState, { type, atMs, usage, tokenUnits }: PingMade): AfterPing {
+export function afterPing(
+  clock: ClockState,
+  { type, atMs, usage, tokenUnits }: PingSent & { readonly tokenUnits: number },
+): AfterPing {
   const { promptTokens, cachedTokens, hourWriteTokens = 0 } = usage;
   const isWarm = cachedTokens >= WARM_SHARE * clock.heldTokens;
   // All that wasn't read, but for the few tokens behind the mark.
