@@ -1,20 +1,14 @@
-import {
-  checkGiven,
-  type CountTokens,
-  type Rewrite,
-  type StableMessages,
-  type ToolMessage,
-  type Usage,
-} from "@tare/messages";
-import { type Archive, type PruneOptions, RECALL_TOOL } from "@tare/prune";
+import type { CountTokens, Rewrite, StableMessages, ToolMessage, Usage } from "@tare/messages";
+import type { Archive, PruneOptions } from "@tare/prune";
 import type { SaidProof } from "./arrival/proof.ts";
 import type { Profile } from "./providers.ts";
 import type { Summarise } from "./edits/make_summary.ts";
 import type { Pin } from "./edits/pin.ts";
 import type { History } from "./edits/view.ts";
 import type { Idle, Ping } from "./clock/clock.ts";
-import type { CompactionHabit, LedgerEntry, PingEntry, PingSent } from "./ledger/ledger.ts";
-import type { Retention } from "./retention/find_removals.ts";
+import type { CompactionHabit } from "./agents.ts";
+import type { LedgerEntry, PingEntry, PingSent } from "./ledger/entry.ts";
+import type { Retention } from "./retention/retention.ts";
 import type { Quote } from "./rule/quote.ts";
 
 /** The mechanisms that keep a prompt small, each on or off. */
@@ -174,14 +168,6 @@ export interface SessionView extends History {
   readonly predictedCachedTokens: number;
 }
 
-/** A prompt that was refused because it is too long. */
-export interface RejectedPrompt {
-  /** Tokens of the prompt, if the provider told how many it counted. */
-  readonly promptTokens?: number | undefined;
-  /** What was sent. Default: the newest view. */
-  readonly view?: SessionView;
-}
-
 /** What was said is more than the model's window holds, even if all else leaves. Its message says what to do. */
 export class PromptTooLong extends Error {
   override readonly name = "PromptTooLong";
@@ -242,7 +228,12 @@ export interface PromptSession {
    * @param told What else it said, and what was sent.
    * @throws {Error} if nothing was viewed since the session was made.
    */
-  rejected(limit?: number, told?: RejectedPrompt): void;
+  rejected(limit?: number, told?: {
+    /** Tokens of the prompt, if the provider told how many it counted. */
+    readonly promptTokens?: number | undefined;
+    /** What was sent. Default: the newest view. */
+    readonly view?: SessionView;
+  }): void;
   /**
    * All that a restart needs to go on as if nothing had happened: plain JSON data, the same object as long as nothing
    * has changed. Must be stored after each view, before its request is sent, and after {@linkcode PromptSession.sent}.
@@ -296,18 +287,11 @@ export const SESSION_OPTIONS = {
   countTokens: "function",
 } as const;
 
-/** The window that counts now, of one that may become known; infinite where it isn't. */
-export function currentWindow(windowTokens: PromptSessionOptions["windowTokens"]): number {
-  return (typeof windowTokens === "function" ? windowTokens() : windowTokens) ?? Infinity;
-}
-
-/** Checks what a call of a session's view was given. */
-export function checkCall(given: { readonly history: History; readonly call: PromptCall }): void {
-  checkGiven("view()", given, {
-    history: { messages: "messages", tools: "array" },
-    call: { nowMs: "number" },
-  });
-}
+/** What a call of a session's view must be given, as `checkGiven` takes it. */
+export const VIEW_ARGUMENTS = {
+  history: { messages: "messages", tools: "array" },
+  call: { nowMs: "number" },
+} as const;
 
 /** All mechanisms off. */
 export const NO_MECHANISMS: Mechanisms = {
@@ -318,50 +302,3 @@ export const NO_MECHANISMS: Mechanisms = {
   references: false,
   notation: false,
 };
-
-/** Runs `work` for one call after the other, each once those before it have settled. */
-export function oneByOne<Args extends readonly unknown[], Result>(
-  work: (...args: Args) => Promise<Result>,
-): (...args: Args) => Promise<Result> {
-  let last: Promise<unknown> = Promise.resolve();
-  return (...args) => {
-    const result = last.then(() => work(...args));
-    last = result.catch(() => {});
-    return result;
-  };
-}
-
-/** Longest time for which others wait, in milliseconds. */
-const SLICE_MS = 3;
-
-/**
- * Makes what works step by step and lets others in between where that takes long, for
- * {@linkcode PromptSessionOptions.inSlices}: clock and pause are the runtime's, `() => performance.now()` and
- * `() => new Promise((resolve) => setTimeout(resolve))`.
- */
-export function slicer(
-  clock: { readonly nowMs: () => number; readonly pause: () => Promise<unknown> },
-): <T>(steps: Iterator<void, T>) => Promise<T> {
-  checkGiven("slicer()", { clock }, { clock: { nowMs: "function", pause: "function" } });
-  const { nowMs, pause } = clock;
-  return async (steps) => {
-    let startedMs = nowMs();
-    for (;;) {
-      const { done, value } = steps.next();
-      if (done) return value;
-      if (nowMs() - startedMs < SLICE_MS) continue;
-      await pause();
-      startedMs = nowMs();
-    }
-  };
-}
-
-/** Whether the model of a call can recall what left. */
-export function canRecall({ tools }: History, { recall }: PromptCall): boolean {
-  return recall ?? tools.some((tool) => tool.function.name === RECALL_TOOL.function.name);
-}
-
-/** A number of things: `1 result`, `2 results`. */
-export function howMany(number: number, noun: string): string {
-  return `${number} ${noun}${number === 1 ? "" : "s"}`;
-}

@@ -390,6 +390,13 @@ export function currentProfile(profile: Profile | (() => Profile)): Profile {
   return typeof profile === "function" ? profile() : profile;
 }
 
+/** The window that counts now, of one that may become known; infinite where it isn't. */
+export function currentWindow(
+  windowTokens: number | (() => number | undefined) | undefined,
+): number {
+  return (typeof windowTokens === "function" ? windowTokens() : windowTokens) ?? Infinity;
+}
+
 /**
  * Chooses a profile: by its name, otherwise by what the server says of itself, otherwise by the model's name, otherwise
  * by the provider's address, otherwise `none`. The model comes before the address because gateways and proxies pass many

@@ -10,27 +10,25 @@ import {
 import { type Archive, archiveRef, RECALL_TOOL } from "@tare/prune";
 import { Arrival, arrive, type Arrived, writeOut } from "./arrival/arrival.ts";
 import { recordOf, type SaidOutcome, type Trial } from "./arrival/proof.ts";
-import { servedTokens } from "./cache/predict.ts";
+import { servedTokens } from "./cache/prefix.ts";
 import { type FullWindow, NEVER_FULL } from "./edits/full_window.ts";
 import { fittingPins, type Pin } from "./edits/pin.ts";
 import { type Plan, rewrite } from "./edits/rewrite.ts";
-import { type Edit, fittingEdits, type History, leadingEdits } from "./edits/view.ts";
+import { type Edit, fittingEdits, leadingEdits } from "./edits/edit.ts";
+import type { History } from "./edits/view.ts";
 import { NEW_SESSION, type PlannerState } from "./ledger/ledger.ts";
 import {
-  canRecall,
-  checkCall,
   type ForkableSession,
-  howMany,
   type Mechanisms,
   NO_MECHANISMS,
-  oneByOne,
   type PromptCall,
   type PromptSession,
   type PromptSessionOptions,
   SESSION_OPTIONS,
   type SessionView,
+  VIEW_ARGUMENTS,
 } from "./prompt_session.ts";
-import { KEEP_WANTED, type Retention } from "./retention/find_removals.ts";
+import { KEEP_WANTED, type Retention } from "./retention/retention.ts";
 import { KnownSession, type LookedAt } from "./rule/look.ts";
 import { quotePrompt } from "./rule/quote.ts";
 
@@ -210,7 +208,7 @@ function makeSession(given: PromptSessionOptions, from?: KnownSession): PlannerS
   }
 
   async function makeView(history: History, call: PromptCall): Promise<SessionView> {
-    checkCall({ history, call });
+    checkGiven("view()", { history, call }, VIEW_ARGUMENTS);
     if (call.oneShot) return options.observe ? showAll(history, call) : look(history, call);
     if (!known.isStartOf(history.messages)) {
       const edits = fittingEdits(state.edits, history.messages);
@@ -453,4 +451,51 @@ function reasonOf(decision: Plan["decision"]): string {
   return price <= 0
     ? `it costs nothing now: ${numbers}, and the cache is warm with probability ${alive.toFixed(2)}`
     : `the rent of ${Math.round(rent)} has paid the price of ${Math.round(price)}: ${numbers}`;
+}
+
+/** Runs `work` for one call after the other, each once those before it have settled. */
+export function oneByOne<Args extends readonly unknown[], Result>(
+  work: (...args: Args) => Promise<Result>,
+): (...args: Args) => Promise<Result> {
+  let last: Promise<unknown> = Promise.resolve();
+  return (...args) => {
+    const result = last.then(() => work(...args));
+    last = result.catch(() => {});
+    return result;
+  };
+}
+
+/** Longest time for which others wait, in milliseconds. */
+const SLICE_MS = 3;
+
+/**
+ * Makes what works step by step and lets others in between where that takes long, for
+ * {@linkcode PromptSessionOptions.inSlices}: clock and pause are the runtime's, `() => performance.now()` and
+ * `() => new Promise((resolve) => setTimeout(resolve))`.
+ */
+export function slicer(
+  clock: { readonly nowMs: () => number; readonly pause: () => Promise<unknown> },
+): <T>(steps: Iterator<void, T>) => Promise<T> {
+  checkGiven("slicer()", { clock }, { clock: { nowMs: "function", pause: "function" } });
+  const { nowMs, pause } = clock;
+  return async (steps) => {
+    let startedMs = nowMs();
+    for (;;) {
+      const { done, value } = steps.next();
+      if (done) return value;
+      if (nowMs() - startedMs < SLICE_MS) continue;
+      await pause();
+      startedMs = nowMs();
+    }
+  };
+}
+
+/** Whether the model of a call can recall what left. */
+export function canRecall({ tools }: History, { recall }: PromptCall): boolean {
+  return recall ?? tools.some((tool) => tool.function.name === RECALL_TOOL.function.name);
+}
+
+/** A number of things: `1 result`, `2 results`. */
+export function howMany(number: number, noun: string): string {
+  return `${number} ${noun}${number === 1 ? "" : "s"}`;
 }

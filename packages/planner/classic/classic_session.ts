@@ -24,33 +24,27 @@ import {
   type TurnsSummary,
 } from "@tare/prune";
 import { shownTools } from "@tare/schemas";
-import { currentProfile } from "../providers.ts";
-import type { Summarise } from "../edits/make_summary.ts";
+import { currentProfile, currentWindow } from "../providers.ts";
+import { firstOpenCall, type Summarise } from "../edits/make_summary.ts";
 import {
   type DropEdit,
   type ElideEdit,
   fittingEdits,
-  type History,
   leadingEdits,
-  type PlacedView,
-  placedView,
   type SummariseEdit,
-} from "../edits/view.ts";
+} from "../edits/edit.ts";
+import { type History, type PlacedView, placedView } from "../edits/view.ts";
 import {
-  canRecall,
-  checkCall,
-  currentWindow,
   type ForkableSession,
-  howMany,
   type Mechanisms,
   NO_MECHANISMS,
-  oneByOne,
   type PromptCall,
   type PromptSessionOptions,
   SESSION_OPTIONS,
   type SessionView,
+  VIEW_ARGUMENTS,
 } from "../prompt_session.ts";
-import { firstOpenCall } from "../retention/find_removals.ts";
+import { canRecall, howMany, oneByOne } from "../session.ts";
 
 /** What a restart needs to go on as if nothing had happened. */
 interface ClassicState {
@@ -144,7 +138,7 @@ export function classicSession(options: PromptSessionOptions): ForkableSession {
   }
 
   async function makeView(history: History, call: PromptCall): Promise<SessionView> {
-    checkCall({ history, call });
+    checkGiven("view()", { history, call }, VIEW_ARGUMENTS);
     if (call.oneShot) return look(history);
     const mechanisms = state.reverted ? NO_MECHANISMS : configured;
     const recall = canRecall(history, call);
