@@ -7,13 +7,18 @@ import type { SessionOptions } from "./sessions/session_types.ts";
 /** What an agent server is made of. */
 export interface AgentOptions extends SessionOptions {
   /** Who may use it. Default: whoever reaches it under a name of loopback. */
-  readonly guard?: Omit<Parameters<typeof guard>[1], "keys" | "isPublic" | "onError">;
+  readonly guard?: Omit<Parameters<typeof guard>[1], "keys" | "isPublic" | "respondAt" | "onError">;
   /** Who asks, what they may, and what they have spent. Default: whoever asks is the owner. */
   readonly keys?: Keys;
   /** How event streams show that they are alive. Default: a comment after each 15 s of silence. */
   readonly heartbeat?: Heartbeat;
   /** Largest request body in bytes. Default: 10 MiB. */
   readonly maxBodyBytes?: number;
+  /**
+   * What is served beside the routes, such as a page, by path: whoever comes with `GET` or `HEAD` gets it, without a key.
+   * Default: nothing.
+   */
+  readonly files?: ReadonlyMap<string, (request: Request) => Response>;
   /** The folder that its tools work in, as clients are told it. Default: they aren't. */
   readonly workspace?: string;
   /** Which start this is, so that whoever has noted it knows it again. Default: nobody is told. */

@@ -1,6 +1,7 @@
 import { assertEquals } from "@std/assert";
 import { Keys, memoryStore } from "@tare/conversation";
-import { type AgentOptions, allowedHosts, guard } from "@tare/server";
+import { type AgentOptions, allowedHosts } from "@tare/server";
+import { guard } from "./guard.ts";
 import { agent, error, scriptedModel } from "../fixture_test.ts";
 
 type Headers = Readonly<Record<string, string>>;
