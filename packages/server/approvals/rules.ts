@@ -4,8 +4,8 @@ import type { Effects, ResolvedCall } from "@tare/messages";
 import { basename, isAbsolute, relative, resolve, sep } from "node:path";
 import { isDeepStrictEqual } from "node:util";
 import { type TUnsafe, Type } from "typebox";
+import { isRunner, staysInside, whatElse } from "./commands/programs.ts";
 import { type CommandWord, readCommand, wordsIn } from "./commands/read_command.ts";
-import { isRunner, staysInside, whatElse } from "./commands/what_else.ts";
 import { checker, closed } from "../http/schema.ts";
 
 const TEXTS = Type.Array(Type.String({ minLength: 1, maxLength: 1_000 }), { minItems: 1, maxItems: 1_000 });
