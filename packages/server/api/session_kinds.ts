@@ -230,7 +230,7 @@ function agentSession(session: Session, sessions: Sessions): AnySession {
       const helpers = await sessions.helpers(session);
       const approvals = approvalBodies(session.questions);
       const { promptTokens: tokens = 0 } = session;
-      const prompt = { tokens, windowTokens: sessions.windowOf(session) };
+      const prompt = { tokens, windowTokens: sessions.windowOf(session.settings.model) };
       return { ...sessionBody(session), helpers, approvals, prompt, ...await sessions.transcript(session) };
     },
     calls: () => sessions.calls(session.id),

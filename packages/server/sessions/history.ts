@@ -17,13 +17,8 @@ import {
   questionsAfter,
   type SessionQuestions,
 } from "../approvals/approvals.ts";
-import {
-  asSessionEvent,
-  type HelperLink,
-  type SessionEvent,
-  stateRecords,
-  type Transcript,
-} from "./session_types.ts";
+import { stateRecords } from "./session_prompt.ts";
+import { asSessionEvent, type HelperLink, type SessionEvent, type Transcript } from "./session_types.ts";
 
 /** The events that say what was said; the others only tell how. */
 export const HISTORY_EVENTS: readonly SessionEvent["type"][] = [

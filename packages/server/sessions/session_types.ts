@@ -17,7 +17,6 @@ import type {
   ToolMessage,
 } from "@tare/messages";
 import {
-  listPrice,
   type Pin,
   type Price,
   type Profile,
@@ -105,19 +104,6 @@ export interface SessionOptions extends PolicyOptions {
   readonly onError?: (error: unknown) => void;
 }
 
-/** The cache rules of a model, and what its calls cost. */
-export function ratesOf(
-  { profile, price = listPrice }: Pick<SessionOptions, "profile" | "price">,
-  model: string,
-): Rates & { readonly profile: Profile } {
-  return { profile: typeof profile === "function" ? profile(model) : profile, price: price(model) };
-}
-
-/** The context window of a model, in tokens. */
-export function windowOf({ windowTokens }: Pick<SessionOptions, "windowTokens">, model: string): number {
-  return typeof windowTokens === "function" ? windowTokens(model) : windowTokens;
-}
-
 /** A model, and who is asked for it. */
 export interface AskedModel {
   /** The provider, as the conventions of telemetry name it. */
@@ -127,14 +113,18 @@ export interface AskedModel {
 }
 
 /** What telemetry tells of a model that sessions ask. */
-export function askedModel(options: SessionOptions, model: string): AskedModel {
-  const address = options.address?.(model);
-  const provider = providerOf(ratesOf(options, model).profile);
+export function askedModel(environment: SessionEnvironment, model: string): AskedModel {
+  const address = environment.address?.(model);
+  const provider = providerOf(environment.ratesOf(model).profile);
   return { provider, model, ...(address !== undefined && { address: new URL(address) }) };
 }
 
 /** What a session works in. */
-export interface SessionEnvironment extends SessionOptions {
+export interface SessionEnvironment extends Omit<SessionOptions, "profile" | "price" | "windowTokens"> {
+  /** The cache rules of a model, and what its calls cost. */
+  readonly ratesOf: (model: string) => Rates & { readonly profile: Profile };
+  /** The context window of a model, in tokens. */
+  readonly windowOf: (model: string) => number;
   /** What keeps prompts warm; nothing if nothing does. */
   readonly warmth: Warmth | undefined;
   /** Takes one of the turns that may run at once, over all sessions; gives what gives it back. @throws {HttpError} 429 */
@@ -414,9 +404,4 @@ export function turnRunning(id: string): HttpError {
     `Cannot start a turn in session ${id}: one is running. Wait for its turn_end, cancel it, or send the input with ` +
       "steer.",
   );
-}
-
-/** The records that store these states of a session, by name. */
-export function stateRecords(sessionId: string, states: object): readonly StoreRecord[] {
-  return Object.entries(states).map(([name, value]) => ({ type: "state", sessionId, name, value }));
 }

@@ -20,7 +20,6 @@ import type { Budget, SessionSettings } from "../sessions/session_settings.ts";
 import {
   type AskedEvent,
   askedModel,
-  ratesOf,
   type SessionEnvironment,
   type SessionEvent,
   type SessionInfo,
@@ -84,7 +83,7 @@ export function turnPlayer(
   const usual = judgeBy({ lists: [rules, own.approvalRules], always, workspace, harmless: HARMLESS });
   const mayAll = unattended === "by_setting" && approvals.unattended === "allow";
   const judge = payer?.judge ?? (mayAll ? allowingAsked(usual) : usual);
-  const rates = ratesOf(environment, modelName);
+  const rates = environment.ratesOf(modelName);
   const measure = { before: session.ledger, spent, model: modelName, rates };
   const unpriced = rates.price ? undefined : keys?.spent(by, false);
   if (unpriced) throw refusedBy(unpriced);
