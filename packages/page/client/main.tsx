@@ -12,8 +12,7 @@ import { dollars } from "./parts/format.ts";
 import { type Place, placeOf } from "./place.ts";
 import { Prompt } from "./prompt/prompt.tsx";
 import { SessionList } from "./session_list.tsx";
-import { GatewayView } from "./talk/gateway_only.tsx";
-import { NewSessionView } from "./talk/new_session.tsx";
+import { GatewayView, NewSessionView } from "./talk/new_session.tsx";
 import { TalkView } from "./talk/talk.tsx";
 import { Calls } from "./usage/calls.tsx";
 
