@@ -51,9 +51,8 @@ import { promptSession } from "@tare/planner/policies";
 import { openCalls } from "../approvals/approvals.ts";
 import { HttpError } from "../http/http_error.ts";
 import { type OfferState, offerTools, type ToolOffer } from "../turns/session_tools.ts";
-import { tracedModel } from "../turns/traced_turn.ts";
+import { askedModel, tracedModel } from "../turns/traced_turn.ts";
 import {
-  askedModel,
   NO_TURNS,
   type PinChange,
   type SessionEvent,

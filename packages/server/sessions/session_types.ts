@@ -16,15 +16,7 @@ import type {
   ToolDefinition,
   ToolMessage,
 } from "@tare/messages";
-import {
-  type Pin,
-  type Price,
-  type Profile,
-  type PromptSession,
-  providerOf,
-  type Rates,
-  type SessionView,
-} from "@tare/planner";
+import type { Pin, Price, Profile, PromptSession, Rates, SessionView } from "@tare/planner";
 import type { PolicyOptions } from "@tare/planner/policies";
 import type { Days } from "@tare/conversation/report";
 import type { Keys, SessionRecord, Store, StoredEvent, StoreRecord, Warmth } from "@tare/conversation";
@@ -33,7 +25,7 @@ import type { Archive } from "@tare/prune";
 import type { ApprovalRule } from "../approvals/rules.ts";
 import { HttpError } from "../http/http_error.ts";
 import type { ToolOffer, ToolSource } from "../turns/session_tools.ts";
-import { type Budget, type CreateSession, type SessionSettings, storedHelper } from "./session_settings.ts";
+import { type Budget, type SessionSettings, storedHelper } from "./session_settings.ts";
 
 /** What the sessions of a server share. */
 export interface SessionOptions extends PolicyOptions {
@@ -102,21 +94,6 @@ export interface SessionOptions extends PolicyOptions {
   readonly clock?: Clock;
   /** Told of every error that clients don't get to read. Default: such errors are dropped. */
   readonly onError?: (error: unknown) => void;
-}
-
-/** A model, and who is asked for it. */
-export interface AskedModel {
-  /** The provider, as the conventions of telemetry name it. */
-  readonly provider: string;
-  readonly model: string;
-  readonly address?: URL;
-}
-
-/** What telemetry tells of a model that sessions ask. */
-export function askedModel(environment: SessionEnvironment, model: string): AskedModel {
-  const address = environment.address?.(model);
-  const provider = providerOf(environment.ratesOf(model).profile);
-  return { provider, model, ...(address !== undefined && { address: new URL(address) }) };
 }
 
 /** What a session works in. */
@@ -237,19 +214,6 @@ interface Payer extends Pick<RunOptions, "judge"> {
   readonly overBudget: () => string | undefined;
 }
 
-/** A session that is asked for, and what was said in it elsewhere before. */
-export interface NewSession extends CreateSession {
-  readonly messages?: readonly Message[];
-}
-
-/** How sessions are made. */
-export interface CreateOptions {
-  /** Name of the key with which they are made. Default: the owner's. */
-  readonly by?: string | undefined;
-  /** Records that are committed with them. Default: none. */
-  readonly keep?: (made: readonly SessionInfo[]) => readonly StoreRecord[];
-}
-
 /** A turn that is asked for. Without an input it goes on where the last one stopped. */
 export interface TurnRequest {
   readonly input?: Content | undefined;
@@ -287,23 +251,6 @@ export interface RunningTurn {
   readonly cancel: () => void;
   /** Settles when it has ended; never rejects. */
   readonly done: Promise<TurnOutcome>;
-}
-
-/** All that was said in a session. */
-export interface Transcript {
-  /** The system message first. What a running turn has said so far is with it. */
-  readonly messages: readonly Message[];
-  /** The turn that runs; absent if none does. */
-  readonly turn?: {
-    /** Number of the last event before it. */
-    readonly after: number;
-    /** Index of its first message. */
-    readonly firstMessage: number;
-    /** The model call that it is at, from 1. */
-    readonly step: number;
-    /** What its steps cost that have ended. */
-    readonly ledger: TurnLedger;
-  };
 }
 
 /** What is known once a turn has ended. */
@@ -365,9 +312,6 @@ export type ApprovalAnswered = Extract<SessionEvent, { readonly type: "approval_
 /** What somebody said to a question. */
 export type Answer = Omit<ApprovalAnswered, "type" | "id">;
 
-/** A question, before it is put. */
-export type AskedEvent = Extract<LoopEvent, { readonly type: "approval_asked" }>;
-
 /** What is asked for of a message, or that nothing is any more. */
 export type PinChange = { readonly set: Pin } | { readonly remove: number };
 
@@ -394,14 +338,4 @@ export interface HelperLink {
 /** The error for a session that isn't there. */
 export function sessionNotFound(id: string): HttpError {
   return new HttpError(404, "not_found", `Cannot find session ${id}: there is no such session.`);
-}
-
-/** The error for a turn that is asked for while another one runs. */
-export function turnRunning(id: string): HttpError {
-  return new HttpError(
-    409,
-    "turn_running",
-    `Cannot start a turn in session ${id}: one is running. Wait for its turn_end, cancel it, or send the input with ` +
-      "steer.",
-  );
 }

@@ -1,4 +1,4 @@
-import { type ListedSession, Warmth } from "@tare/conversation";
+import { type ListedSession, type StoreRecord, Warmth } from "@tare/conversation";
 import {
   Accounts,
   type CallReport,
@@ -6,7 +6,7 @@ import {
   type SpendingSession,
   ToldWarnings,
 } from "@tare/conversation/report";
-import { firstWords, personsWords } from "@tare/messages";
+import { firstWords, type Message, personsWords } from "@tare/messages";
 import { listPrice, type Profile, type Rates } from "@tare/planner";
 import { RECALL_TOOL } from "@tare/prune";
 import { ApprovalTimers } from "../approvals/approvals.ts";
@@ -14,25 +14,35 @@ import { DELEGATE_TOOL } from "../helpers/helpers.ts";
 import { HttpError } from "../http/http_error.ts";
 import { checkBudgets } from "../turns/play_turn.ts";
 import { allToolsOf, includesTool, STAND_IN_NAMES } from "../turns/session_tools.ts";
-import { readTranscript, sessionRecords } from "./history.ts";
+import { readTranscript, sessionRecords, type Transcript } from "./history.ts";
 import { Queue } from "./hold.ts";
 import { Session } from "./session.ts";
 import { CALL_EVENTS, callsOf } from "./session_prompt.ts";
 import { type CreateSession, type SessionSettings, storedSettings } from "./session_settings.ts";
 import {
   asSessionEvent,
-  type CreateOptions,
   type HelperLink,
-  type NewSession,
   NO_TURNS,
   parentOf,
   type SessionInfo,
   sessionNotFound,
   type SessionOptions,
   type SessionTotals,
-  type Transcript,
   type WatchedSession,
 } from "./session_types.ts";
+
+/** A session that is asked for, and what was said in it elsewhere before. */
+export interface NewSession extends CreateSession {
+  readonly messages?: readonly Message[];
+}
+
+/** How sessions are made. */
+interface CreateOptions {
+  /** Name of the key with which they are made. Default: the owner's. */
+  readonly by?: string | undefined;
+  /** Records that are committed with them. Default: none. */
+  readonly keep?: (made: readonly SessionInfo[]) => readonly StoreRecord[];
+}
 
 /** The system message of sessions that bring none. */
 export const DEFAULT_INSTRUCTIONS: string =

@@ -12,23 +12,21 @@ import {
 } from "@tare/loop";
 import type { AssistantMessage, Model, Tool, ToolDefinition } from "@tare/messages";
 import { callCost, type PromptCall, PromptTooLong, type Rates } from "@tare/planner";
-import { CANNOT_ASK, type Opening } from "../approvals/approvals.ts";
+import { type AskedEvent, CANNOT_ASK, type Opening } from "../approvals/approvals.ts";
 import { allowingAsked, judgeBy } from "../approvals/rules.ts";
 import { DELEGATE_TOOL, type Helpers, type TurnAccount } from "../helpers/helpers.ts";
 import { HttpError, refusedBy } from "../http/http_error.ts";
 import type { Budget, SessionSettings } from "../sessions/session_settings.ts";
-import {
-  type AskedEvent,
-  askedModel,
-  type SessionEnvironment,
-  type SessionEvent,
-  type SessionInfo,
-  type TurnPrompt,
-  type TurnRequest,
+import type {
+  SessionEnvironment,
+  SessionEvent,
+  SessionInfo,
+  TurnPrompt,
+  TurnRequest,
 } from "../sessions/session_types.ts";
 import type { SessionWarmth } from "../sessions/session_warmth.ts";
 import type { TakenTools } from "./session_tools.ts";
-import { tracedTurn } from "./traced_turn.ts";
+import { askedModel, tracedTurn } from "./traced_turn.ts";
 
 /** How a turn ended, and in which step. */
 export interface PlayedTurn {
