@@ -1,5 +1,6 @@
 import { type Asker, GUEST, isSecret, type Keys, nameOf, OWNER } from "@tare/conversation";
 import { BEARER, PROTOCOLS } from "@tare/wire";
+import type { AgentOptions } from "../agent_options.ts";
 import { errorResponse, HttpError, refusedBy } from "./http_error.ts";
 import type { Route, RouteCall } from "./route.ts";
 
@@ -12,20 +13,9 @@ import type { Route, RouteCall } from "./route.ts";
  */
 export function guard(
   answer: (request: Request, asker: Asker) => Promise<Response>,
-  options: {
+  options: NonNullable<AgentOptions["guard"]> & {
     /** Knows the keys that requests carry. Default: whoever asks is the owner. */
     readonly keys?: Pick<Keys, "find" | "count">;
-    /** Whether requests may come without a key, as a guest's. Default: no. */
-    readonly guests?: boolean;
-    /**
-     * Host names that requests may name, as URLs write them; `*` stands for every IP address. Default: those of loopback.
-     */
-    readonly hosts?: readonly string[];
-    /** Origins whose pages may use the server, such as `https://chat.example`. Default: none but its own. */
-    readonly origins?: readonly string[];
-    /** Most bytes that a request's headers may have together. Default: 16 KiB. */
-    readonly maxHeaderBytes?: number;
-  } & {
     readonly isPublic: (request: Request) => boolean;
     /** How what is refused at a path is told. Default: as all errors. */
     readonly respondAt?: (pathname: string) => (error: unknown) => Response;
