@@ -14,7 +14,7 @@ import {
 import { loadData } from "../scripts/bench/economy/load_data.ts";
 import { measureEconomy } from "../scripts/bench/economy/measure_economy.ts";
 import { generateWorkload } from "../scripts/bench/economy/workload.ts";
-import type { historyJson } from "../packages/app/history/history_json.ts";
+import type { historyJson } from "../packages/app/history/told.ts";
 import { LOG_FORMATS } from "../packages/app/history/read_logs.ts";
 import { runEntry } from "../packages/app/transfer_fixture_test.ts";
 

@@ -12,24 +12,21 @@ import {
 } from "@tare/loop";
 import type { AssistantMessage, Model, Tool, ToolDefinition } from "@tare/messages";
 import { callCost, type PromptCall, PromptTooLong, type Rates } from "@tare/planner";
-import { CANNOT_ASK, type Opening } from "../approvals/approvals.ts";
+import { type AskedEvent, CANNOT_ASK, type Opening } from "../approvals/approvals.ts";
 import { allowingAsked, judgeBy } from "../approvals/rules.ts";
 import { DELEGATE_TOOL, type Helpers, type TurnAccount } from "../helpers/helpers.ts";
 import { HttpError, refusedBy } from "../http/http_error.ts";
 import type { Budget, SessionSettings } from "../sessions/session_settings.ts";
-import {
-  type AskedEvent,
-  askedModel,
-  ratesOf,
-  type SessionEnvironment,
-  type SessionEvent,
-  type SessionInfo,
-  type TurnPrompt,
-  type TurnRequest,
+import type {
+  SessionEnvironment,
+  SessionEvent,
+  SessionInfo,
+  TurnPrompt,
+  TurnRequest,
 } from "../sessions/session_types.ts";
 import type { SessionWarmth } from "../sessions/session_warmth.ts";
 import type { TakenTools } from "./session_tools.ts";
-import { tracedTurn } from "./traced_turn.ts";
+import { askedModel, tracedTurn } from "./traced_turn.ts";
 
 /** How a turn ended, and in which step. */
 export interface PlayedTurn {
@@ -84,7 +81,7 @@ export function turnPlayer(
   const usual = judgeBy({ lists: [rules, own.approvalRules], always, workspace, harmless: HARMLESS });
   const mayAll = unattended === "by_setting" && approvals.unattended === "allow";
   const judge = payer?.judge ?? (mayAll ? allowingAsked(usual) : usual);
-  const rates = ratesOf(environment, modelName);
+  const rates = environment.ratesOf(modelName);
   const measure = { before: session.ledger, spent, model: modelName, rates };
   const unpriced = rates.price ? undefined : keys?.spent(by, false);
   if (unpriced) throw refusedBy(unpriced);
