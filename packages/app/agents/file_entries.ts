@@ -1,6 +1,6 @@
 import { applyEdits, findNodeAtLocation, getNodeValue, modify, parse, parseTree } from "jsonc-parser";
 import type { ParseError } from "jsonc-parser";
-import { isMap, isScalar, isSeq, type Pair, parseDocument, type YAMLMap } from "yaml";
+import { isMap, isNode, isScalar, isSeq, type Pair, parseDocument, type YAMLMap } from "yaml";
 import type { FileEntry, FileFormat as Format } from "./agents.ts";
 
 /**
@@ -123,9 +123,8 @@ function pairIn(map: unknown, name: string): Pair | undefined {
 
 /** Where a node of a document begins and ends. */
 function rangeOf(node: unknown): readonly [number, number] {
-  const { range } = node as { readonly range?: readonly [number, number, number] | null };
-  if (!range) throw new Error("it is YAML that nobody has written");
-  return [range[0], range[1]];
+  if (!isNode(node) || !node.range) throw new Error("it is YAML that nobody has written");
+  return [node.range[0], node.range[1]];
 }
 
 /** YAML in which an object's entry says this; as little as can be is changed of how it is written. */
