@@ -50,6 +50,7 @@ export function continueCli(protocol: keyof typeof MODELS): Agent {
       interrupt: "keeps nothing of a turn that was broken off",
       images: "takes pictures from a terminal alone",
       delegate: "has no sub-agents but for a beta",
+      ...(protocol === "messages" && { retries: "gives up when it is told to wait" }),
     },
   };
 }

@@ -47,6 +47,7 @@ export const OPENCLAW: Agent = {
     converse: "runs one prompt a process without its daemon",
     compact: "compacts by command in its daemon alone",
     images: "takes pictures from its daemon's channels alone",
+    retries: "gives up when a stream breaks off",
     delegate: "doesn't wait for its sub-agents without its daemon",
   },
 };
