@@ -1,6 +1,7 @@
 import type { CountTokens } from "@tare/messages";
 import { listWindow, type Profile, profileForTtl, WINDOW_SHARE } from "@tare/planner";
 import {
+  ClientTrial,
   clockRule,
   compaction,
   outputPrice,
@@ -44,6 +45,8 @@ export interface Replay {
     /** The same where it refuses that. */
     readonly refused: number;
     readonly pings: number;
+    /** The planner's prompts, kept warm in the same way. */
+    readonly planner: AtKappa;
   };
 }
 
@@ -52,6 +55,7 @@ export class Replays {
   readonly #countTokens: CountTokens;
   readonly #kept = new Map<string, () => Warmer>();
   readonly #refused = new Map<string, () => Warmer>();
+  readonly #trials = new Map<string, ClientTrial>();
 
   constructor(countTokens: CountTokens) {
     this.#countTokens = countTokens;
@@ -68,7 +72,7 @@ export class Replays {
       ? resent
       : await playPair(recording, compaction("cached"), { ...options, recall: true });
     const planner = await playPair(recording, plannerPolicy, { ...options, recall: true });
-    const warmth = this.#warm(recording, profile);
+    const warmth = await this.#warm(recording, options);
     return {
       profile: profile.name,
       windowTokens,
@@ -83,7 +87,11 @@ export class Replays {
     };
   }
 
-  #warm(recording: Recording, profile: Profile): Replay["warmth"] {
+  async #warm(
+    recording: Recording,
+    options: { readonly profile: Profile; readonly windowTokens: number; readonly countTokens: CountTokens },
+  ): Promise<Replay["warmth"]> {
+    const { profile } = options;
     if (profile.writes === undefined || profile.ttlMs >= HOUR_MS) return undefined;
     const price = outputPrice(profile);
     const priced: Profile = { ...profile, price: { input: 1, output: price } };
@@ -91,18 +99,24 @@ export class Replays {
     const play = (warmer: Warmer, grants: boolean) =>
       playSession(session, warmer, { profile: priced, outputPrice: price, grants, tellsEnd: false });
     const none = play({ next: () => undefined }, true);
-    const kept = play(madeOnce(this.#kept, priced)(), true);
-    const refused = play(madeOnce(this.#refused, priced)(), false);
-    return { none: none.cost, kept: kept.cost, refused: refused.cost, pings: kept.pings };
+    const clock = () => clockRule(true)(priced);
+    const kept = play(madeOnce(this.#kept, priced, clock)(), true);
+    const refused = play(madeOnce(this.#refused, priced, clock)(), false);
+    const trial = madeOnce(this.#trials, priced, () => new ClientTrial());
+    const planner = await playPair(recording, (given) => plannerPolicy(given, { warmth: { trial } }), {
+      ...{ ...options, profile: priced, recall: true, warmth: { grants: true, tellsEnd: false } },
+    });
+    const costs = { none: none.cost, kept: kept.cost, refused: refused.cost };
+    return { ...costs, pings: kept.pings, planner: atKappa(planner) };
   }
 }
 
 const HOUR_MS = 3_600_000;
 
-/** A clock for each set of cache rules, which learns from session to session. */
-function madeOnce(made: Map<string, () => Warmer>, profile: Profile): () => Warmer {
-  const known = made.get(profile.name) ?? clockRule(true)(profile);
-  made.set(profile.name, known);
+/** One for each set of cache rules, which learns from session to session. */
+function madeOnce<T>(made: Map<string, T>, { name }: Profile, make: () => T): T {
+  const known = made.get(name) ?? make();
+  made.set(name, known);
   return known;
 }
 

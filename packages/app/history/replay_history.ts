@@ -12,6 +12,8 @@ export interface Saved {
   readonly warm: number;
   /** The same where it refuses that. */
   readonly warmRefused: number;
+  /** By both at once. */
+  readonly both: AtKappa;
 }
 
 /** A session that was played again. */
@@ -95,37 +97,41 @@ async function replay(
 }
 
 function sharesOf({ alone, planner, warmth }: Replay): Saved {
-  const of = (kappa: keyof AtKappa) => 1 - planner[kappa] / alone[kappa];
+  const of = (costs: AtKappa): AtKappa => ({
+    k0: 1 - costs.k0 / alone.k0,
+    k1: 1 - costs.k1 / alone.k1,
+    k3: 1 - costs.k3 / alone.k3,
+  });
   const warm = (cost: number | undefined) => warmth && cost !== undefined ? 1 - cost / warmth.none : 0;
   return {
-    pruned: { k0: of("k0"), k1: of("k1"), k3: of("k3") },
+    pruned: of(planner),
     warm: warm(warmth?.kept),
     warmRefused: warm(warmth?.refused),
+    both: of(warmth?.planner ?? planner),
   };
 }
 
 function eachOf(
-  { pruned: { k0, k1, k3 }, warm, warmRefused }: Saved,
+  { pruned, warm, warmRefused, both }: Saved,
   make: (value: number) => number,
 ): Saved {
-  return {
-    pruned: { k0: make(k0), k1: make(k1), k3: make(k3) },
-    warm: make(warm),
-    warmRefused: make(warmRefused),
-  };
+  const at = ({ k0, k1, k3 }: AtKappa) => ({ k0: make(k0), k1: make(k1), k3: make(k3) });
+  return { pruned: at(pruned), warm: make(warm), warmRefused: make(warmRefused), both: at(both) };
 }
 
 /** The sums of what sessions would have saved. */
 export function sumSaved(played: readonly ReplayedSession[]): Saved {
   const sum = (of: (saved: Saved) => number) =>
     played.reduce((all, { saved }) => all + (saved ? of(saved) : 0), 0);
+  const at = (of: (saved: Saved) => AtKappa) => ({
+    k0: sum((saved) => of(saved).k0),
+    k1: sum((saved) => of(saved).k1),
+    k3: sum((saved) => of(saved).k3),
+  });
   return {
-    pruned: {
-      k0: sum(({ pruned }) => pruned.k0),
-      k1: sum(({ pruned }) => pruned.k1),
-      k3: sum(({ pruned }) => pruned.k3),
-    },
+    pruned: at(({ pruned }) => pruned),
     warm: sum(({ warm }) => warm),
     warmRefused: sum(({ warmRefused }) => warmRefused),
+    both: at(({ both }) => both),
   };
 }
