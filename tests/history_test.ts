@@ -574,7 +574,8 @@ Deno.test("of Cline's log results and what stands beside them are read apart; th
     assertEquals(readSaid("cline", home), [{
       said: [
         "system rules",
-        "user first\n[image omitted]",
+        "user first",
+        "user [image omitted]",
         "assistant  a",
         "tool no",
         "user go on",

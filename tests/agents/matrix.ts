@@ -1,6 +1,7 @@
 /**
  * Prints as a table of Markdown what `deno task test:agents` has found, from files that hold what it wrote:
- * `deno run --allow-read tests/agents/matrix.ts FILE…`. Of a test in several files the last one counts.
+ * `NO_COLOR=1 deno task test:agents > FILE`, and
+ * `deno run --allow-read --allow-env tests/agents/matrix.ts FILE…`. Of a test in several files the last one counts.
  *
  * @module
  */
@@ -17,10 +18,7 @@ const costs = new Map<string, string>();
 for (const path of Deno.args) {
   let cost: string | undefined;
   // Of a test that takes long it is said on the way, in the line of its name.
-  const report = Deno.readTextFileSync(path).replaceAll(/\x1b\[\d+m/g, "").replaceAll(
-    / \.\.\.('.*\n)+/g,
-    " ...",
-  );
+  const report = Deno.readTextFileSync(path).replaceAll(/ \.\.\.('.*\n)+/g, " ...");
   for (const line of report.split("\n")) {
     cost = COST.exec(line)?.[1] ?? cost;
     const [, agent, scenario, outcome] = ENDED.exec(line) ?? [];

@@ -1,12 +1,11 @@
 import type { Message, Usage } from "@tare/messages";
-import { asRecord, type JsonRecord } from "@tare/wire";
+import { asRecord, type JsonRecord, MESSAGES_PROTOCOL } from "@tare/wire";
 import {
   conversationOfEntries,
   filesIn,
   type LogEntry,
   type LogFormat,
   type LoggedCall,
-  loggedCall,
   loggedText,
   objectsIn,
   timeOf,
@@ -57,29 +56,17 @@ function projectOf(path: string): string {
   }
 }
 
+/** Its messages are those of Anthropic's protocol, but for pictures and for what tools of its own gave. */
 function readMessages({ role, content }: JsonRecord): Message[] {
-  const blocks = typeof content === "string" ? [{ type: "text", text: content }] : objectsIn(content);
-  const text = blocks.flatMap((block) =>
-    block.type === "text" ? [loggedText(block.text)] : block.type === "image" ? ["[image omitted]"] : []
-  ).join("\n");
-  if (role === "assistant") {
-    const tool_calls = blocks.flatMap((block: JsonRecord) =>
-      block.type === "tool_use" ? loggedCall(block.id, block.name, block.input) : []
-    );
-    return [{ role, content: text, tool_calls }];
-  }
-  if (role !== "user") return [];
-  const results = blocks.flatMap((block: JsonRecord): Message[] =>
-    block.type === "tool_result" && typeof block.tool_use_id === "string"
-      ? [{
-        role: "tool",
-        tool_call_id: block.tool_use_id,
-        content: resultText(block.content),
-        ...(block.is_error === true && { failed: true }),
-      }]
-      : []
+  const blocks = objectsIn(content).map((block) =>
+    block.type === "image"
+      ? { type: "text", text: "[image omitted]" }
+      : block.type === "tool_result"
+      ? { ...block, content: resultText(block.content) }
+      : block
   );
-  return text === "" ? results : [...results, { role, content: text }];
+  const item = { role, content: typeof content === "string" ? content : blocks };
+  return MESSAGES_PROTOCOL.readItem(item).map(({ message }) => message);
 }
 
 /** What a tool gave, as the model is shown it. */
