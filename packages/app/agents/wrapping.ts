@@ -49,7 +49,7 @@ export function wrap(
   if (known) {
     throw new Error(`Cannot wrap ${agent}: it is already, in ${known.path}. tare unwrap ${agent} undoes it.`);
   }
-  const { path, before, after, entries } = redirected(file, behind);
+  const { path, before, after, entries } = fileBehind(file, behind);
   return {
     path,
     before,
@@ -79,7 +79,7 @@ export function wrap(
  * @throws {Error} if the file can't be read, or names nothing that could be asked behind a server.
  */
 export function copyFile(file: AgentFile, behind: Behind): { readonly path: string } & Disposable {
-  const { path: own, after } = redirected(file, behind);
+  const { path: own, after } = fileBehind(file, behind);
   const path = join(dirname(own), `${parse(own).name}.tare-${Deno.pid}${extname(own)}`);
   const folders = missingFolders(dirname(path));
   Deno.mkdirSync(dirname(path), { recursive: true });
@@ -89,7 +89,7 @@ export function copyFile(file: AgentFile, behind: Behind): { readonly path: stri
 }
 
 /** What an agent's file says, and what it says of an agent behind a server. */
-function redirected({ paths, format, entries: entriesIn }: AgentFile, behind: Behind) {
+function fileBehind({ paths, format, entries: entriesIn }: AgentFile, behind: Behind) {
   const path = paths.find(isFile) ?? paths[0]!;
   const before = fileText(path);
   const entries = changed(path, () => entriesIn(behind, before ?? ""));

@@ -108,7 +108,9 @@ export function dataFolders(environment: FolderEnvironment): readonly string[] {
   if (home === undefined) return [];
   const all = join(home, "tare");
   try {
-    return [...Deno.readDirSync(all)].filter(({ name }) => name !== WRAPPED_FOLDER)
+    return [...Deno.readDirSync(all)].filter(({ name, isDirectory }) =>
+      isDirectory && name !== WRAPPED_FOLDER
+    )
       .map(({ name }) => join(all, name)).sort();
   } catch (error) {
     // Nobody has started a server yet.
