@@ -36,7 +36,7 @@ export interface AgentFile {
 export type FileFormat = "json" | "toml" | "yaml";
 
 /** What a process is told beside what its person says. */
-export interface Told {
+export interface ProcessSettings {
   readonly environment?: Readonly<Record<string, string>>;
   /** What stands in front of its arguments. */
   readonly args?: readonly string[];
@@ -55,11 +55,11 @@ export interface AgentEntry {
   /** What it can't do without: chat completions or responses, or one of all protocols. */
   readonly needs: "chat" | "messages" | "any";
   /** What one process of it is told, in an environment that says what is `given`. Default: nothing, but of its file. */
-  readonly told?: (behind: Behind, given: Environment) => Told;
+  readonly told?: (behind: Behind, given: Environment) => ProcessSettings;
   /** Its file. Default: it has none for this, and can only be run. */
   readonly file?: (given: Environment) => AgentFile;
   /** How one process is told to take another file for its own. Default: `told` is enough. */
-  readonly takes?: (path: string) => Told;
+  readonly takes?: (path: string) => ProcessSettings;
   /** Where its login says that it is no key but a subscription with a provider of its own. Default: nowhere. */
   readonly loginProvider?: (given: Environment) => string | undefined;
 }
