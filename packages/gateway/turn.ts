@@ -220,8 +220,8 @@ export class GatewayTurn {
   #send(sending: HeldPrompt): void {
     const { session, held } = this.#options;
     this.#sending = sending;
-    // What was sent before a restart isn't known here.
-    this.#heldTokens = session.startedHere ? held.held(sending) : undefined;
+    // Of what was sent before a restart only the conversation itself knows.
+    this.#heldTokens = session.isHeldHere ? held.held(sending) : undefined;
   }
 
   #predictedTokens({ promptTokens, predictedCachedTokens }: SessionView): number {

@@ -15,6 +15,7 @@ import { shownText } from "../terminal/shown_text.ts";
 import { AGENTS, ANY_PROGRAM } from "./agents.ts";
 import { behind, type ChosenAgent, programOf } from "./chosen_agent.ts";
 import { type OwnServer, startOwnServer, type UsedServer } from "./own_server.ts";
+import { copyFile } from "./wrapping.ts";
 
 const HELP = `Starts the agent that you have behind Tare, in this terminal and for this process alone:
 
@@ -200,8 +201,10 @@ async function run(): Promise<number> {
     const watched = own
       ? undefined
       : takeOver(server.url, (port) => startOwnServer(environment, { baseUrl, port }), ending.signal);
-    const ownArgs = entry.args?.(at) ?? [];
-    const env = { ...environment, ...entry.environment(at, environment) };
+    using copy = entry.takes && entry.file && copyFile(entry.file(environment), at);
+    const told = [entry.told?.(at, environment), copy && entry.takes?.(copy.path)];
+    const ownArgs = told.flatMap((part) => part?.args ?? []);
+    const env = Object.assign({}, environment, ...told.map((part) => part?.environment));
     const code = await runHere(program, [...ownArgs, ...args], env);
     ending.abort();
     own ??= await watched;

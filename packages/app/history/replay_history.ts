@@ -1,6 +1,7 @@
 import type { CountTokens } from "@tare/messages";
 import { listWindow, type Profile, profileForTtl, WINDOW_SHARE } from "@tare/planner";
 import {
+  ClientTrial,
   clockRule,
   compaction,
   outputPrice,
@@ -46,6 +47,8 @@ interface Replay {
     /** The same where it refuses that. */
     readonly refused: number;
     readonly pings: number;
+    /** The planner's prompts, kept warm in the same way. */
+    readonly planner: AtKappa;
   };
 }
 
@@ -57,6 +60,8 @@ export interface Saved {
   readonly warm: number;
   /** The same where it refuses that. */
   readonly warmRefused: number;
+  /** By both at once. */
+  readonly both: AtKappa;
 }
 
 /** A session that was played again. */
@@ -140,38 +145,42 @@ async function replay(
 }
 
 function sharesOf({ alone, planner, warmth }: Replay): Saved {
-  const of = (kappa: keyof AtKappa) => 1 - planner[kappa] / alone[kappa];
+  const of = (costs: AtKappa): AtKappa => ({
+    k0: 1 - costs.k0 / alone.k0,
+    k1: 1 - costs.k1 / alone.k1,
+    k3: 1 - costs.k3 / alone.k3,
+  });
   const warm = (cost: number | undefined) => warmth && cost !== undefined ? 1 - cost / warmth.none : 0;
   return {
-    pruned: { k0: of("k0"), k1: of("k1"), k3: of("k3") },
+    pruned: of(planner),
     warm: warm(warmth?.kept),
     warmRefused: warm(warmth?.refused),
+    both: of(warmth?.planner ?? planner),
   };
 }
 
 function eachOf(
-  { pruned: { k0, k1, k3 }, warm, warmRefused }: Saved,
+  { pruned, warm, warmRefused, both }: Saved,
   make: (value: number) => number,
 ): Saved {
-  return {
-    pruned: { k0: make(k0), k1: make(k1), k3: make(k3) },
-    warm: make(warm),
-    warmRefused: make(warmRefused),
-  };
+  const at = ({ k0, k1, k3 }: AtKappa) => ({ k0: make(k0), k1: make(k1), k3: make(k3) });
+  return { pruned: at(pruned), warm: make(warm), warmRefused: make(warmRefused), both: at(both) };
 }
 
 /** The sums of what sessions would have saved. */
 export function sumSaved(played: readonly ReplayedSession[]): Saved {
   const sum = (of: (saved: Saved) => number) =>
     played.reduce((all, { saved }) => all + (saved ? of(saved) : 0), 0);
+  const at = (of: (saved: Saved) => AtKappa) => ({
+    k0: sum((saved) => of(saved).k0),
+    k1: sum((saved) => of(saved).k1),
+    k3: sum((saved) => of(saved).k3),
+  });
   return {
-    pruned: {
-      k0: sum(({ pruned }) => pruned.k0),
-      k1: sum(({ pruned }) => pruned.k1),
-      k3: sum(({ pruned }) => pruned.k3),
-    },
+    pruned: at(({ pruned }) => pruned),
     warm: sum(({ warm }) => warm),
     warmRefused: sum(({ warmRefused }) => warmRefused),
+    both: at(({ both }) => both),
   };
 }
 
@@ -180,6 +189,7 @@ class Replays {
   readonly #countTokens: CountTokens;
   readonly #kept = new Map<string, () => Warmer>();
   readonly #refused = new Map<string, () => Warmer>();
+  readonly #trials = new Map<string, ClientTrial>();
 
   constructor(countTokens: CountTokens) {
     this.#countTokens = countTokens;
@@ -196,7 +206,7 @@ class Replays {
       ? resent
       : await playPair(recording, compaction("cached"), { ...options, recall: true });
     const planner = await playPair(recording, plannerPolicy, { ...options, recall: true });
-    const warmth = this.#warm(recording, profile);
+    const warmth = await this.#warm(recording, options);
     return {
       profile: profile.name,
       windowTokens,
@@ -211,7 +221,11 @@ class Replays {
     };
   }
 
-  #warm(recording: Recording, profile: Profile): Replay["warmth"] {
+  async #warm(
+    recording: Recording,
+    options: { readonly profile: Profile; readonly windowTokens: number; readonly countTokens: CountTokens },
+  ): Promise<Replay["warmth"]> {
+    const { profile } = options;
     if (profile.writes === undefined || profile.ttlMs >= HOUR_MS) return undefined;
     const price = outputPrice(profile);
     const priced: Profile = { ...profile, price: { input: 1, output: price } };
@@ -219,18 +233,24 @@ class Replays {
     const play = (warmer: Warmer, grants: boolean) =>
       playSession(session, warmer, { profile: priced, outputPrice: price, grants, tellsEnd: false });
     const none = play({ next: () => undefined }, true);
-    const kept = play(madeOnce(this.#kept, priced)(), true);
-    const refused = play(madeOnce(this.#refused, priced)(), false);
-    return { none: none.cost, kept: kept.cost, refused: refused.cost, pings: kept.pings };
+    const clock = () => clockRule(true)(priced);
+    const kept = play(madeOnce(this.#kept, priced, clock)(), true);
+    const refused = play(madeOnce(this.#refused, priced, clock)(), false);
+    const trial = madeOnce(this.#trials, priced, () => new ClientTrial());
+    const planner = await playPair(recording, (given) => plannerPolicy(given, { warmth: { trial } }), {
+      ...{ ...options, profile: priced, recall: true, warmth: { grants: true, tellsEnd: false } },
+    });
+    const costs = { none: none.cost, kept: kept.cost, refused: refused.cost };
+    return { ...costs, pings: kept.pings, planner: atKappa(planner) };
   }
 }
 
 const HOUR_MS = 3_600_000;
 
-/** A clock for each set of cache rules, which learns from session to session. */
-function madeOnce(made: Map<string, () => Warmer>, profile: Profile): () => Warmer {
-  const known = made.get(profile.name) ?? clockRule(true)(profile);
-  made.set(profile.name, known);
+/** One for each set of cache rules, which learns from session to session. */
+function madeOnce<T>(made: Map<string, T>, { name }: Profile, make: () => T): T {
+  const known = made.get(name) ?? make();
+  made.set(name, known);
   return known;
 }
 

@@ -94,6 +94,7 @@ function tableOf(played: readonly ReplayedSession[]): string {
       "pruning",
       "κ = 1",
       "κ = 3",
+      "both",
       "repairs",
       "edits",
       "lost",
@@ -102,7 +103,7 @@ function tableOf(played: readonly ReplayedSession[]): string {
     played.map(({ session, replay, shares, saved }) => [
       short(sessionName(session)),
       ...[inDollars(session.sums.usd), inDigits(session.sums.calls)],
-      ...[shares.warm, shares.pruned.k0, shares.pruned.k1, shares.pruned.k3].map((share) =>
+      ...[shares.warm, shares.pruned.k0, shares.pruned.k1, shares.pruned.k3, shares.both.k1].map((share) =>
         saved ? signed(share * session.sums.usd) : percent(share)
       ),
       ...[inDigits(replay.repairs), inDigits(replay.edits), inDigits(replay.lostEdits), replay.without],
@@ -115,12 +116,12 @@ export const REPLAY_WORDS =
   `Saved by warmth: requests that keep the cache from expiring in pauses; nothing is left out of a prompt. By pruning: results
 and old calls leave prompts, and can be read back; κ says how often the model pays for fetching back what it turns out to
 need. Lost: of the edits, those whose old text no prompt showed any more. Against: what the agent would have sent without
-Tare. The two savings overlap, so they don't add up.`;
+Tare. Both: kept warm and pruned, repairs paid; the two overlap, so that it is less than their sum.`;
 
 function toldOfReplay(history: LoggedHistory, { played, leftOut, waiting }: PlayedHistory): string[] {
   if (played.length === 0 && waiting === 0 && leftOut.size === 0) return [];
   const usd = played.reduce((sum, { session }) => sum + session.sums.usd, 0);
-  const { pruned, warm, warmRefused } = sumSaved(played);
+  const { pruned, warm, warmRefused, both } = sumSaved(played);
   const [edits, lost] = (["edits", "lostEdits"] as const).map((name) =>
     played.reduce((sum, { replay }) => sum + replay[name], 0)
   ) as [number, number];
@@ -136,6 +137,7 @@ function toldOfReplay(history: LoggedHistory, { played, leftOut, waiting }: Play
   saved by pruning: ${share(pruned.k0)}; repairs paid: ${share(pruned.k1)}, paid three times: ${
       share(pruned.k3)
     }
+  by both together: ${share(both.k0)}; repairs paid: ${share(both.k1)}, paid three times: ${share(both.k3)}
   ${inDigits(lost)} of ${inDigitsOf(edits, "edit")} would have lost text; ${
       inDigitsOf(losing.length, "session")
     } would have cost more.`,

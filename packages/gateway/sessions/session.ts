@@ -421,14 +421,17 @@ export class GatewaySession {
     if (places.length > 0) this.#hidden = [...this.#hidden, ...places];
   }
 
-  /** Whether all that it has sent was sent in this process. */
-  get startedHere(): boolean {
+  /**
+   * Whether what its provider holds is known here: the newest prompt was sent in this process. Only marks in front of its
+   * end that were set before a restart aren't.
+   */
+  get isHeldHere(): boolean {
     return this.#isSentHere || this.#shown.length === 0;
   }
 
   /** A call of a turn has succeeded that showed this. */
   showed(messages: readonly Message[]): void {
-    this.#isSentHere = this.startedHere;
+    this.#isSentHere = true;
     this.#shown = messages;
   }
 
