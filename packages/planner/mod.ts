@@ -31,6 +31,7 @@ export {
   readTooLong,
   type RoutedRequest,
   routeToCache,
+  searchesTools,
   windowsOfModelList,
 } from "./providers.ts";
 export { compactionOf } from "./agents.ts";
@@ -75,6 +76,7 @@ export {
   type PromptSessionOptions,
   PromptTooLong,
   type RejectedPrompt,
+  type SavedTokens,
   type SessionView,
   slicer,
 } from "./prompt_session.ts";
