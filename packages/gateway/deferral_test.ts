@@ -32,7 +32,11 @@ function message(content: readonly JsonRecord[], stop_reason: string, usage: Jso
 }
 
 function claude(answer: (asked: Forwarded, index: number) => JsonRecord | Response) {
-  const provider = { ...UPSTREAM, profile: profileNamed("anthropic-5m"), searchesTools: () => true };
+  const provider = {
+    ...UPSTREAM,
+    profile: profileNamed("anthropic-5m"),
+    searchesTools: (model: string) => model !== "other",
+  };
   const made = gatewayed((asked, index) => {
     const answered = answer(asked, index);
     return answered instanceof Response ? answered : Response.json(answered);
@@ -174,4 +178,21 @@ Deno.test("gateway sends what its client sent where deferred tools are refused, 
     messages.push({ role: "assistant", content });
   }
   assertEquals(seen.map((one) => deferredIn(one).length > 0), [true, false, true, false, false]);
+});
+
+Deno.test("gateway asks a model that can't search with all tools in front, and without searches", async () => {
+  const { ask, seen } = claude((_, index) =>
+    index === 0
+      ? message([...searches("mcp__tracker__1"), use("mcp__tracker__1")], "tool_use")
+      : message([text("Yes.")], "end_turn")
+  );
+  const { content } = await (await ask([user("Go.")])).json();
+  const said = [user("Go."), { role: "assistant", content }, result()];
+  await (await ask(said, { model: "other" })).text();
+  await (await ask([...said, { role: "assistant", content: [text("Yes.")] }, user("On.")])).text();
+  assertEquals(seen.map((one) => [deferredIn(one).length, one.text.includes("server_tool_use")]), [
+    [SERVED.length, false],
+    [0, false],
+    [SERVED.length, true],
+  ]);
 });

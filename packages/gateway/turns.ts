@@ -291,11 +291,12 @@ export class Turns {
       ? await inSlices(readingRequest(sent, protocol, readers))
       : wire;
     const { searchesTools: searches = (model: string) => searchesTools({ baseURL, model }) } = upstream;
-    if (isHelped && !oneShot && hasTools && protocol.toolSearch && searches(wire.model)) {
+    const maySearch = protocol.toolSearch !== undefined && searches(wire.model);
+    if (isHelped && !oneShot && hasTools && maySearch) {
       session.decideFunctions(() => this.#functionsInFront(wire, { client, session, countTokens }));
     }
     const { functionsInFront = "all" } = session.facts;
-    const deferred = isLeft || functionsInFront === "all"
+    const deferred = isLeft || !maySearch || functionsInFront === "all"
       ? undefined
       : deferTools(asked, (name) => functionsInFront.includes(name));
     const recall = offers && !session.facts.isReverted && (wire.tools ?? []).length > 0 &&
