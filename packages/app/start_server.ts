@@ -4,7 +4,14 @@ import { gateway } from "@tare/gateway";
 import { openaiModel } from "@tare/loop/openai";
 import { sampledCount } from "@tare/messages";
 import { encodingOfModel, loadTokenizer, type Tokenizer } from "@tare/messages/tiktoken";
-import { chooseProfile, DEFAULT_PROVIDER, listWindow, profileNamed, SaidProof } from "@tare/planner";
+import {
+  chooseProfile,
+  DEFAULT_PROVIDER,
+  listWindow,
+  profileNamed,
+  SaidProof,
+  searchesTools,
+} from "@tare/planner";
 import type { PolicyOptions } from "@tare/planner/policies";
 import { page } from "@tare/page";
 import { agentHandler, allowedHosts, isLoopback } from "@tare/server";
@@ -197,6 +204,9 @@ export async function startServer(
     profile: messagesRules,
     price: priceOf(settings, messagesRules),
     windowTokens: windowTokens ?? listWindow,
+    ...(settings.deferTools !== "auto" && {
+      searchesTools: (model: string) => settings.deferTools === "on" && searchesTools({ model }),
+    }),
   };
   const keepWarmUsdPerDay = settings.keepWarm === "off" ? 0 : settings.keepWarm;
   // One budget for both.

@@ -7,9 +7,16 @@ import {
   type ToolDefinition,
 } from "@tare/messages";
 import { argumentsParser } from "@tare/messages/arguments";
-import { type LedgerEntry, type RoutedRequest, servedTokens, type SessionView } from "@tare/planner";
+import {
+  type LedgerEntry,
+  type PromptCall,
+  type RoutedRequest,
+  servedTokens,
+  type SessionView,
+} from "@tare/planner";
 import { placeholderRefs, RECALL_TOOL, recallOriginal } from "@tare/prune";
 import {
+  type DeferredTools,
   type ItemPart,
   readItem,
   type RequestReaders,
@@ -21,6 +28,7 @@ import {
   withFoundTools,
   writeRequest,
 } from "@tare/wire";
+import { keptOut, withoutSearches } from "./deferral.ts";
 import type { HeldPrompt, HeldPrompts } from "./held_prompts.ts";
 import type { Followed, GatewaySession, HiddenPlace } from "./sessions/session.ts";
 
@@ -36,6 +44,8 @@ interface GatewayTurnOptions {
   /** The session that it belongs to. */
   readonly session: GatewaySession;
   readonly request: WireRequest;
+  /** What is deferred of its tools. Default: nothing is. */
+  readonly deferred?: DeferredTools | undefined;
   /** Whether the recall tool is offered. */
   readonly recall: boolean;
   /** The response that the request follows. Default: none that is known. */
@@ -98,12 +108,14 @@ export class GatewayTurn {
 
   /** A turn that has sent nothing yet. */
   constructor(options: GatewayTurnOptions) {
-    const { client, session, request, recall, seen, oneShot, keepsText = oneShot !== undefined } = options;
+    const { client, session, request, deferred, recall, seen, oneShot } = options;
+    const { keepsText = oneShot !== undefined } = options;
     this.#options = options;
     this.client = client;
     this.session = session;
     const name = recall ? RECALL_TOOL.function.name : undefined;
-    this.writer = request.protocol.writer(request, { recall: name, seen, keepsText });
+    const hidesSearches = deferred !== undefined;
+    this.writer = request.protocol.writer(request, { recall: name, hidesSearches, seen, keepsText });
   }
 
   /** What the client asks. */
@@ -156,7 +168,9 @@ export class GatewayTurn {
     const { session: { conversation }, request, countTokens } = this.#options;
     const { epoch, savedTokenUnits } = conversation.state;
     const messages = messagesOf(request.items);
-    const tokens = countRequestTokens({ messages, tools: this.#tools(false) }, countTokens);
+    const { definitions = [], search } = this.#options.deferred ?? {};
+    const tools = [...this.#tools(false).filter((tool) => tool !== search), ...definitions];
+    const tokens = countRequestTokens({ messages, tools }, countTokens);
     return {
       "x-tare-session": conversation.id,
       "x-tare-epoch": String(epoch),
@@ -179,14 +193,16 @@ export class GatewayTurn {
     const recall = this.#options.recall && !last;
     this.#isLast = last;
     await inSlices(counting(request, countTokens));
+    const hidden = new Set([...session.hidden.flatMap(({ items }) => items), ...this.#added]);
     const expanded = session.expand(request.items, { isTurn: oneShot === undefined });
     const heads = expanded.filter(({ bytes }) => !bytes).length;
-    const items = withFoundTools([
+    const all = [
       ...expanded.slice(0, heads),
       ...(follows?.owed ?? []).map((json) => this.#itemOf(json)),
       ...expanded.slice(heads),
       ...this.#added,
-    ], request.tools);
+    ];
+    const { items, deferred } = this.#withFound(all, hidden);
     const history = { messages: messagesOf(items), tools: this.#tools(recall) };
     if (prompts) {
       const call = {
@@ -196,6 +212,7 @@ export class GatewayTurn {
         recall,
         signal,
         oneShot: oneShot !== undefined || last,
+        ...(deferred && { deferred }),
       };
       this.#view = await prompts.view(history, call);
     }
@@ -215,6 +232,31 @@ export class GatewayTurn {
       this.#send({ ...this.#view, client: this.client, model: request.model, ends, countTokens });
     }
     return bytes;
+  }
+
+  /**
+   * The items with the tools that they find, and what deferring keeps out of them. What of the hidden ones refers to tools that the
+   * request doesn't have goes without it.
+   */
+  #withFound(
+    items: readonly WireItem[],
+    hidden: ReadonlySet<WireItem>,
+  ): { readonly items: readonly WireItem[]; readonly deferred?: PromptCall["deferred"] } {
+    const { request: { tools, protocol }, deferred, readers, countTokens } = this.#options;
+    const reading = { protocol, readers, countTokens };
+    const names = new Set(deferred && tools?.map(({ definition }) => definition.function.name));
+    const isKnown = ({ parts }: WireItem) =>
+      parts.every(({ finds = [] }) => finds.every((name) => names.has(name)));
+    const mayShow = (item: WireItem) => !hidden.has(item) || (deferred !== undefined && isKnown(item));
+    const shown = hidden.size === 0
+      ? items
+      : items.map((item) => mayShow(item) ? item : withoutSearches(item, reading));
+    const found = withFoundTools(shown, tools);
+    if (!deferred) return { items: found };
+    return {
+      items: found,
+      deferred: keptOut(deferred, found.filter((_, at) => hidden.has(items[at]!)), reading),
+    };
   }
 
   #send(sending: HeldPrompt): void {

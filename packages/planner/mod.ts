@@ -36,6 +36,7 @@ export {
   readTooLong,
   type RoutedRequest,
   routeToCache,
+  searchesTools,
   windowsOfModelList,
 } from "./providers.ts";
 export { type CompactionHabit, compactionOf } from "./agents.ts";
@@ -64,6 +65,7 @@ export {
   type PromptSession,
   type PromptSessionOptions,
   PromptTooLong,
+  type SavedTokens,
   type SessionView,
 } from "./prompt_session.ts";
 export { type PlannerSession, plannerSession, slicer } from "./session.ts";

@@ -146,6 +146,20 @@ export interface PromptCall {
   readonly progress?: () => void;
 }
 
+/** Tokens that each mechanism keeps out of a prompt. */
+export type SavedTokens = Readonly<Record<keyof Mechanisms, number>> & {
+  /** Those that deferring tools does; negative where it takes more. Absent: no tool is deferred. */
+  readonly deferred?: number;
+};
+
+/** What deferring tools keeps out of a prompt of so many tokens; a call that would not have been made costs all of its own. */
+export function savedByDeferring(
+  { deferred }: Pick<PromptCall, "deferred">,
+  promptTokens: number,
+): Pick<SavedTokens, "deferred"> {
+  return deferred ? { deferred: deferred.isDetour ? -promptTokens : deferred.tokens } : {};
+}
+
 /** What one model call shall send, and what is to be told of it. Plain data. */
 export interface SessionView extends History {
   /** The position of each message in the history; −1 for a line that stands for several. */
@@ -160,8 +174,8 @@ export interface SessionView extends History {
   readonly endedPins?: readonly Pin[];
   /** What a model was paid for summaries while this was made; absent if none was asked. */
   readonly summary?: Usage;
-  /** Tokens that each mechanism keeps out of this very request. */
-  readonly saved: Readonly<Record<keyof Mechanisms, number>>;
+  /** Tokens that each mechanism keeps out of this very request, and those that deferring tools does. */
+  readonly saved: SavedTokens;
   /** Tokens of messages and tools, counted here. */
   readonly promptTokens: number;
   /** Of these, tokens that the provider's cache serves if it is still warm. */

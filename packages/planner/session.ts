@@ -24,6 +24,7 @@ import {
   type PromptCall,
   type PromptSession,
   type PromptSessionOptions,
+  savedByDeferring,
   SESSION_OPTIONS,
   type SessionView,
   VIEW_ARGUMENTS,
@@ -181,7 +182,7 @@ function makeSession(given: PromptSessionOptions, from?: KnownSession): PlannerS
       places,
       rewrites: [],
       warnings: [],
-      saved,
+      saved: { ...saved, ...savedByDeferring(call, promptTokens) },
       promptTokens,
       predictedCachedTokens: cachedTokens,
     };
@@ -288,7 +289,7 @@ function makeSession(given: PromptSessionOptions, from?: KnownSession): PlannerS
       warnings: [...(stopsNow ? [STOPPED] : []), ...arrived.warnings, ...plan.warnings],
       ...(plan.ended.length > 0 && { endedPins: plan.ended }),
       ...(plan.summary && { summary: plan.summary }),
-      saved: plan.saved,
+      saved: { ...plan.saved, ...savedByDeferring(call, plan.promptTokens) },
       promptTokens: plan.promptTokens,
       // What was sent before is forgotten as soon as this call has succeeded.
       predictedCachedTokens: servedTokens(known.profile, {

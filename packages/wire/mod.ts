@@ -16,6 +16,7 @@ import { RESPONSES_PROTOCOL } from "./responses/responses_protocol.ts";
 export const PROTOCOLS: readonly Protocol[] = [CHAT_PROTOCOL, RESPONSES_PROTOCOL, MESSAGES_PROTOCOL];
 
 export { errorBody, messageBody, messageEvents, statusOf } from "./anthropic/write_message.ts";
+export { searchBlocks } from "./anthropic/tool_search.ts";
 export { MAX_CACHE_MARKS, readCacheMarks } from "./anthropic/cache_marks.ts";
 export { MessageAssembler, readMessagesUsage } from "./anthropic/message_assembler.ts";
 export { finishedReply, messagesBody, messagesSettings } from "./anthropic/write_messages_body.ts";
@@ -29,6 +30,7 @@ export {
   type CompletionHead,
   toolCallDeltas,
 } from "./chat/write_completion.ts";
+export { type DeferredTools, deferTools, isFunction } from "./deferred_tools.ts";
 export { asRecord, joinBytes, jsonExcess, type JsonRecord, readJsonAt, type Span } from "./json.ts";
 export {
   anchorOf,
@@ -53,6 +55,7 @@ export {
   type WireItem,
   type WireReply,
   type WireRequest,
+  type WireTool,
   withFoundTools,
   writeRequest,
 } from "./protocol.ts";

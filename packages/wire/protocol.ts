@@ -63,6 +63,8 @@ export interface WireReply {
   readonly items: readonly string[];
   /** What the model said, if the writer was asked to keep it. */
   readonly text?: string;
+  /** Whether the provider broke off in the middle of what its client doesn't see, to go on when it is sent back. Default: no. */
+  readonly isPaused?: boolean;
 }
 
 /** Passes the replies of one turn on to the client: more than one if the model recalls. */
@@ -221,10 +223,25 @@ export interface Protocol {
     request: WireRequest,
     written: Parameters<NonNullable<Protocol["arrange"]>>[1],
   ) => readonly number[];
+  /** How definitions of tools are kept out of prompts until the provider's own search finds them. Default: there is no way. */
+  readonly toolSearch?: {
+    /** The tool by which its model searches. */
+    readonly tool: WireTool;
+    /** Whether a tool of a client, as it was sent, shows that the client defers its tools itself, or can't have them deferred. */
+    forbids(tool: unknown): boolean;
+    /** A tool that is deferred: the prompt can't be cached up to there. */
+    defer(tool: Uint8Array<ArrayBuffer>): Uint8Array<ArrayBuffer>;
+    /** The name of the only tool that the model may call in a request; nothing if it may choose. */
+    forced(request: WireBody): string | undefined;
+    /** An item without all searches and what they found; the same object if it has none. */
+    without(item: unknown): unknown;
+  };
   /** Passes on the replies of a turn. */
   writer(request: WireRequest, options: {
     /** Name of the tool whose calls aren't the client's business. Default: all are. */
     readonly recall?: string | undefined;
+    /** Whether what the provider's search for tools puts into replies isn't the client's business. Default: it is. */
+    readonly hidesSearches?: boolean;
     /** Whether replies tell what the model said. Default: no. */
     readonly keepsText?: boolean;
     /** Told of each item of a reply that may be referred to by an id. */
@@ -320,18 +337,19 @@ export interface WireRequest extends WireBody {
   /** What stands before the list, then the list's items. */
   readonly items: readonly WireItem[];
   /** The tools; nothing if the request has none. */
-  readonly tools:
-    | readonly (ReadTool & {
-      /** Its JSON, as it was sent. */
-      readonly bytes: Uint8Array<ArrayBuffer>;
-    })[]
-    | undefined;
+  readonly tools: readonly WireTool[] | undefined;
   /** Whether the tools are others than in the body, or stand in another order. Default: they are those of the body. */
   readonly hasOtherTools?: boolean;
 }
 
 /** What is made of a tool. */
 export type ReadTool = ReturnType<Protocol["readTool"]>;
+
+/** A tool of a request. */
+export interface WireTool extends ReadTool {
+  /** Its JSON, as it was sent. */
+  readonly bytes: Uint8Array<ArrayBuffer>;
+}
 
 /** The tools that stand in front of a request's prompt, in their order. */
 export function toolsInFront({ tools = [] }: Pick<WireRequest, "tools">): readonly ToolDefinition[] {

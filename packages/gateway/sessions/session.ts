@@ -128,6 +128,11 @@ export interface SessionFacts {
   readonly turns?: { readonly all: number; readonly shown: number } | undefined;
   /** Whether its turns have tools. */
   readonly hasTools: boolean;
+  /**
+   * Names of the functions in front of its prompts, where others are deferred, or that all are there: decided with its first
+   * tools. Absent: it isn't decided.
+   */
+  readonly functionsInFront?: readonly string[] | "all" | undefined;
   /** Whether its history has answers of a model. */
   readonly isAnswered: boolean;
   /** What a model said in answer to what was no turn: the client may go on from it with a new history. */
@@ -414,6 +419,13 @@ export class GatewaySession {
     if (isTurn) this.#tools = first;
     if (isTurn && steady === request) this.#sameTools = tools;
     return steady;
+  }
+
+  /** Decides which functions stand in front of its prompts, if that isn't decided yet, or too late for it. */
+  decideFunctions(decide: () => readonly string[] | undefined): void {
+    if (this.#facts.functionsInFront !== undefined) return;
+    // What is in the cache of what was answered begins with all of them.
+    this.#know({ functionsInFront: (this.#facts.isAnswered ? undefined : decide()) ?? "all" });
   }
 
   /** The client doesn't know of these. */

@@ -40,6 +40,7 @@ import {
   NO_MECHANISMS,
   type PromptCall,
   type PromptSessionOptions,
+  savedByDeferring,
   SESSION_OPTIONS,
   type SessionView,
   VIEW_ARGUMENTS,
@@ -111,7 +112,7 @@ export function classicSession(options: PromptSessionOptions): ForkableSession {
   let last: { readonly history: History; readonly view: SessionView } | undefined;
 
   /** What a request that isn't a turn is shown: what the model saw last, and what is new. */
-  function look(history: History): SessionView {
+  function look(history: History, call: PromptCall): SessionView {
     const edited = new EditedHistory(history, state.edits, countTokens);
     let { messages, tools, places } = edited.seen;
     if (last && startsWith(history.messages, last.history.messages)) {
@@ -123,14 +124,15 @@ export function classicSession(options: PromptSessionOptions): ForkableSession {
       if (isSame) tools = last.view.tools;
     }
     const schemas = tokensOf([], history.tools) - tokensOf([], tools);
+    const promptTokens = tokensOf(messages, tools);
     newest = {
       messages,
       tools,
       places,
       rewrites: [],
       warnings: [],
-      saved: { ...edited.savedIn(messages), schemas },
-      promptTokens: tokensOf(messages, tools),
+      saved: { ...edited.savedIn(messages), schemas, ...savedByDeferring(call, promptTokens) },
+      promptTokens,
       predictedCachedTokens: 0,
     };
     drafts.set(newest, undefined);
@@ -139,7 +141,7 @@ export function classicSession(options: PromptSessionOptions): ForkableSession {
 
   async function makeView(history: History, call: PromptCall): Promise<SessionView> {
     checkGiven("view()", { history, call }, VIEW_ARGUMENTS);
-    if (call.oneShot) return look(history);
+    if (call.oneShot) return look(history, call);
     const mechanisms = state.reverted ? NO_MECHANISMS : configured;
     const recall = canRecall(history, call);
     const { scale } = state;
@@ -258,14 +260,19 @@ export function classicSession(options: PromptSessionOptions): ForkableSession {
     if (edited.edits !== state.edits || pauseSaid !== state.pauseSaid || !isLeft) {
       state = { ...state, edits: edited.edits, pauseSaid, left };
     }
+    const promptTokens = tokensOf(messages, fitted.tools);
     newest = {
       messages,
       tools: fitted.tools,
       places,
       rewrites,
       warnings,
-      saved: { ...edited.savedIn(messages), schemas: fitted.saved.schemas },
-      promptTokens: tokensOf(messages, fitted.tools),
+      saved: {
+        ...edited.savedIn(messages),
+        schemas: fitted.saved.schemas,
+        ...savedByDeferring(call, promptTokens),
+      },
+      promptTokens,
       predictedCachedTokens: 0,
       ...(usage && { summary: usage }),
     };

@@ -20,10 +20,10 @@ import {
 } from "@tare/prune";
 import type { PromptSize } from "../cache/prompt_size.ts";
 import type { BookedPlan } from "../ledger/ledger.ts";
-import type { PromptSessionOptions } from "../prompt_session.ts";
+import type { PromptSessionOptions, SavedTokens } from "../prompt_session.ts";
 import type { Removal } from "../retention/retention.ts";
 import { decide, type Decided, type Decision, WINDOW_SHARE } from "../rule/decide.ts";
-import { type Look, type LookRequest, type SavedTokens, savedTokens, sharePrompt } from "../rule/look.ts";
+import { type Look, type LookRequest, savedTokens, sharePrompt } from "../rule/look.ts";
 import { cutNewest, type FullWindow, relieveWindow } from "./full_window.ts";
 import { arrivalEdits, type Layout, type PlacedView, placedView, sayEdits } from "./view.ts";
 import { type Pin, type PinnedPlaces, pinnedPlaces, removalsOf, tellNoRoom, tellOver } from "./pin.ts";

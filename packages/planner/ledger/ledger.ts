@@ -256,11 +256,12 @@ export function bookCall(
   const last = before.sent[0];
   const late = last && nowMs - lastUseMs(last) > timeToLive(last, profile);
   const reported = usage && !usage.estimated ? usage : undefined;
-  const counted = reported
-    ? observeTokens({ ours: promptTokens, theirs: reported.promptTokens }, before.counted)
+  const once = reported && { ...reported, ...reported.firstRead };
+  const counted = once && !reported.firstRead?.estimated
+    ? observeTokens({ ours: promptTokens, theirs: once.promptTokens }, before.counted)
     : before.counted;
   const scale = tokenScale(counted);
-  const prompt = reported?.promptTokens ?? Math.round(scaled(scale, promptTokens));
+  const prompt = once?.promptTokens ?? Math.round(scaled(scale, promptTokens));
   const expected = Math.round(servedOf(profile, scale, { promptTokens: prompt, ...predicted }));
   const actual: Usage = reported ?? {
     promptTokens: prompt,
@@ -268,8 +269,9 @@ export function bookCall(
     outputTokens: usage?.outputTokens ?? 0,
     estimated: true,
   };
+  const read = once ?? actual;
   // A rewrite at the very front leaves nothing to go by but the estimate.
-  const served = expected > 0 ? actual.cachedTokens / expected : predicted.alive;
+  const served = expected > 0 ? read.cachedTokens / expected : predicted.alive;
   const cost = promptCost(profile, actual) + (summary ? promptCost(profile, summary) : 0);
   const lastTokens = observes ? last?.ownTokens ?? 0 : last?.promptTokens ?? 0;
   const lastShared = !last ? 0 : observes ? sharedAlone(last, own) : sharedTokens(last, shown);
@@ -282,7 +284,7 @@ export function bookCall(
   const asked = callAlone(before.compacted, alone, {
     ...{ profile, scale, windowTokens, habit, countTokens, nowMs, aliveOf },
     sent: before.sent,
-    usage: actual,
+    usage: read,
     countedTokens: promptTokens,
     alive: served >= SERVED_SHARE ? 1 : served,
     front: heldTokens === undefined ? undefined : { tokens: known.sharedTokens, heldTokens },
@@ -293,7 +295,7 @@ export function bookCall(
     : asked;
   const kept = afterRequest(before.clock, {
     atMs: nowMs,
-    usage: actual,
+    usage: read,
     // The reply went on from it, and this request from that.
     sharedTokens: Math.min(
       prompt,
@@ -375,9 +377,9 @@ export function bookCall(
       change: findChange(last, alone),
       brokenTokens: scale.perToken * (lastTokens - lastShared),
       // What a rewrite moved in a cold cache was gone before.
-      missingTokens: late && actual.cachedTokens === 0
+      missingTokens: late && read.cachedTokens === 0
         ? scaled(scale, lastTokens)
-        : expected - actual.cachedTokens,
+        : expected - read.cachedTokens,
       // By what requests have marked the cache holds less than they had in common.
       unmarkedTokens: profile.writes && heldTokens !== undefined
         ? servedOf(profile, scale, { promptTokens: prompt, ...known }) - expected
@@ -828,6 +830,8 @@ export interface AloneRequest {
   readonly wholeTokens: number;
   /** Its first prompt, which a compaction leaves: tools, and what was said before the model's first word. */
   readonly frontTokens: number;
+  /** Tokens of definitions that are deferred, and how many those take that aren't. Absent: none are deferred. */
+  readonly deferred?: { readonly tokens: number; readonly at: number };
   /** Whether its reply was asked for only because Tare had left something out: results, or definitions of tools. */
   readonly isDetour: boolean;
   /** Whether it was definitions of tools. */
@@ -904,6 +908,22 @@ export interface AloneCall {
 const NOTHING: PromptUsage = { promptTokens: 0, cachedTokens: 0 };
 
 /**
+ * What is served at least of a call as its client would have made it, by what was served. If tools are deferred that shows in
+ * front of the session's first call alone, which other sessions' calls may begin like: theirs would have held those tools too.
+ */
+function servedOfLess(
+  { deferred }: Pick<AloneRequest, "deferred">,
+  { usage: { cachedTokens }, scale, sharedTokens }: Pick<AloneOptions, "usage" | "scale"> & {
+    readonly sharedTokens: number;
+  },
+): number {
+  if (!deferred || cachedTokens === 0) return cachedTokens;
+  if (sharedTokens > 0) return 0;
+  const holdsTools = cachedTokens > scale.perToken * deferred.at;
+  return cachedTokens + (holdsTools ? scale.perToken * Math.max(0, deferred.tokens) : 0);
+}
+
+/**
  * What a call would have taken had nothing left its prompt: the same call with the same provider, whose cache holds what
  * it held, within the same window. Where the conversation doesn't fit, its client compacts it as clients do.
  */
@@ -935,11 +955,12 @@ export function callAlone(
   const last = front && sharedTokens <= front.tokens
     ? Math.min(sharedTokens, front.heldTokens)
     : sharedTokens;
+  // What is served of less would have been served of more: other sessions may have put it there.
+  const served = servedOfLess(request, { usage, scale, sharedTokens });
   /** A prompt of so many tokens that shares so many with one that was sent. */
-  const take = (tokens: number, sharedTokens: number, servedTokens = usage.cachedTokens): PromptUsage => {
+  const take = (tokens: number, sharedTokens: number, servedTokens = served): PromptUsage => {
     const promptTokens = Math.max(0, theirs(tokens));
     const warm = lastAlive * servedOf(profile, scale, { promptTokens, sharedTokens });
-    // What is served of less would have been served of more: other sessions may have put it there.
     return writtenLike(usage, promptTokens, Math.max(warm, Math.min(servedTokens, promptTokens)));
   };
   const held = sent.find((one) => findChange(one, request) === "none");

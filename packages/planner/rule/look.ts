@@ -55,10 +55,10 @@ import {
 import { USUAL_COMPACTION } from "../agents.ts";
 import type { LedgerEntry, PingEntry, PingSent } from "../ledger/entry.ts";
 import {
-  type Mechanisms,
   type PromptCall,
   type PromptSessionOptions,
   PromptTooLong,
+  type SavedTokens,
 } from "../prompt_session.ts";
 import { findRemovals, type Retention, Standings, type Step } from "../retention/retention.ts";
 import { fullFromTokens, isSurelyCold, reckonedAlive, type Situation, WINDOW_SHARE } from "./decide.ts";
@@ -126,9 +126,6 @@ interface Sized {
   readonly size: PromptSize;
   readonly view: PlacedView;
 }
-
-/** Tokens that each mechanism keeps out of a prompt. */
-export type SavedTokens = Readonly<Record<keyof Mechanisms, number>>;
 
 /** What was looked at last of a history, as far as the next look may need it. Plain data. */
 export interface LookedAt {
@@ -494,9 +491,10 @@ export class KnownSession {
       observes: observe,
     });
     this.#account = state;
-    if (usage && !usage.estimated && !observe) {
-      this.#learnSize(plan, usage.promptTokens);
-      this.#refuteWindow(plan.request.model, usage.promptTokens);
+    const { promptTokens, estimated = false } = { ...usage, ...usage?.firstRead };
+    if (promptTokens !== undefined && !estimated && !observe) {
+      this.#learnSize(plan, promptTokens);
+      this.#refuteWindow(plan.request.model, promptTokens);
     }
     return entry;
   }
@@ -604,7 +602,8 @@ export class KnownSession {
       ownTokens: toolTokens + layout.ownTokens + (deferred?.tokens ?? 0),
       wholeTokens: countRequestTokens({ messages: [], tools }, countTokens) + layout.fullTokens +
         (deferred?.tokens ?? 0),
-      frontTokens: toolTokens + layout.openingTokens,
+      frontTokens: toolTokens + layout.openingTokens + (deferred?.tokens ?? 0),
+      ...(deferred && { deferred: { tokens: deferred.tokens, at: toolTokens } }),
       isDetour: layout.endsWithRecalls || (deferred?.isDetour ?? false),
       isLookup: deferred?.isDetour ?? false,
     };

@@ -11,7 +11,7 @@ import {
   type TurnResult,
 } from "@tare/loop";
 import type { AssistantMessage, Model, Tool, ToolDefinition } from "@tare/messages";
-import { callCost, type PromptCall, PromptTooLong, type Rates } from "@tare/planner";
+import { callCost, PromptTooLong, type Rates } from "@tare/planner";
 import { type AskedEvent, CANNOT_ASK, type Opening } from "../approvals/approvals.ts";
 import { allowingAsked, judgeBy } from "../approvals/rules.ts";
 import { DELEGATE_TOOL, type Helpers, type TurnAccount } from "../helpers/helpers.ts";
@@ -243,7 +243,7 @@ async function runTurn(
           ...(view.stable && { stable: view.stable }),
           cacheKey: prompt.cacheKey(messages),
           ...(view.summary && { usage: view.summary }),
-          saved: { ...view.saved, ...(out && { deferred: keptOut(out, view.promptTokens) }) },
+          saved: view.saved,
           warnings: step === 1 ? [...warnings, ...view.warnings] : view.warnings,
           succeeded(usage) {
             answeredAtMs = now();
@@ -311,11 +311,6 @@ function replies(
     if (!clients.has(event.name) && need !== "now") need = reading.has(event.name) ? "soon" : "now";
     return --expected === 0 ? need : undefined;
   };
-}
-
-/** Tokens that a request goes without because tools are deferred; one that wouldn't have been made costs all of its own. */
-function keptOut({ tokens, isDetour }: NonNullable<PromptCall["deferred"]>, promptTokens: number): number {
-  return isDetour ? -promptTokens : tokens;
 }
 
 /** How long what has happened waits for more, so that it is committed together, in milliseconds. */

@@ -101,10 +101,7 @@ class TracedCalls {
         return { ...offer, listed: listed.map(traced), unlisted: unlisted.map(traced) };
       },
       view: async (history, call) => {
-        const view = await prompt.view(history, call);
-        const { tokens = 0, isDetour } = call.deferred ?? {};
-        this.#view = { ...view, saved: { ...view.saved, ...(!isDetour && { deferred: tokens }) } };
-        return view;
+        return this.#view = await prompt.view(history, call);
       },
       sent: (usage, view) => {
         const entry = prompt.sent(usage, view);

@@ -202,6 +202,19 @@ Deno.test("a mark follows a message in whose place others stand, and what is add
   const more = [...full.items, ...added];
   const goesOn = JSON.parse(decode(writeRequest(full, shown({ ...full, items: more })))).messages;
   assertEquals(standing(goesOn), "1.1 4.0");
+  // And where it has set all but one, if that one is wanted in front of what is changed.
+  const three = requestOf(
+    { model: "m", system, messages: messages.with(1, reply(use("a"))) },
+    MESSAGES_PROTOCOL,
+    readers,
+  );
+  const changed = { ...three, items: [...three.items, ...added] };
+  const moved = (kept?: number) =>
+    standing(
+      JSON.parse(decode(writeRequest(three, { ...shown(changed, { 3: { content: "line" } }), kept })))
+        .messages,
+    );
+  assertEquals([moved(), moved(2)], ["2.0 4.0", "0.0 4.0"]);
 });
 
 Deno.test("readCacheMarks() finds all marks in the order of the prompt", () => {

@@ -26,8 +26,9 @@ import { statedFailure } from "../stated_failure.ts";
 import { errorBody } from "./write_message.ts";
 import { toolOf } from "./write_messages_body.ts";
 import { type RawEvent, splitEvents, SseSplitter } from "../reply_stream.ts";
-import { readMessagesUsage, readStreamedBlocks } from "./message_assembler.ts";
+import { readMessagesUsage, readStreamedBlocks, writeMessagesUsage } from "./message_assembler.ts";
 import { isSubscription, leavesNothing, pingBody, readAnswerBlocks } from "./ping.ts";
+import { isSearch, TOOL_SEARCH } from "./tool_search.ts";
 
 /** A key as clients of the Messages API send it; those who have signed in send a bearer token. */
 const API_KEY: Protocol["auth"] = {
@@ -66,6 +67,7 @@ export const MESSAGES_PROTOCOL: Protocol = {
   },
   cacheTtlMs: (request) => readCacheMarks(request).at(-1)?.ttlMs ?? 0,
   markField: "cache_control",
+  toolSearch: TOOL_SEARCH,
   withoutNonce,
   readItem: readMessage,
   plain,
@@ -136,16 +138,19 @@ function unknownTool(): UnknownShape {
 /** Passes on the replies of one turn as one. What isn't ours to change keeps its bytes. */
 class MessagesTurnWriter implements TurnWriter {
   readonly #recall: string | undefined;
+  readonly #hidesSearches: boolean;
   readonly #keepsText: boolean;
   readonly #replies: { readonly blocks: readonly JsonRecord[]; readonly reply: WireReply }[] = [];
   #splitter = new SseSplitter();
   /** What was read of the reply that is being streamed, if it may have to be known. */
   #read: Uint8Array<ArrayBuffer>[] = [];
-  /** Indexes of its recalls. */
-  #recalls = new Set<number>();
+  /** Indexes of what isn't the client's business of it. */
+  #hidden = new Set<number>();
   #callsClient = false;
   /** What it told of its tokens, in the upstream's own fields. */
   #usage: JsonRecord = {};
+  /** What it told when it began to be streamed. */
+  #begun: JsonRecord | undefined;
   #stop: unknown;
   /** Its last events: clients leave when they see them, and what the call cost must be known by then. */
   #held: RawEvent[] = [];
@@ -153,8 +158,9 @@ class MessagesTurnWriter implements TurnWriter {
   #whole: Uint8Array<ArrayBuffer> = new Uint8Array();
 
   /** A writer for one turn. */
-  constructor({ recall, keepsText = false }: Pick<TurnWriterOptions, "recall" | "keepsText">) {
+  constructor({ recall, hidesSearches = false, keepsText = false }: TurnWriterOptions) {
     this.#recall = recall;
+    this.#hidesSearches = hidesSearches;
     this.#keepsText = keepsText;
   }
 
@@ -162,14 +168,14 @@ class MessagesTurnWriter implements TurnWriter {
   push(bytes: Uint8Array<ArrayBuffer>): Uint8Array<ArrayBuffer>[] {
     this.#begin();
     const whole = this.#splitter.cut(bytes);
-    if (this.#recall !== undefined || this.#keepsText) this.#read.push(whole);
+    if (this.#recall !== undefined || this.#hidesSearches || this.#keepsText) this.#read.push(whole);
     if (this.#passesWhole(whole)) return whole.length > 0 ? [whole] : [];
     return splitEvents(whole).flatMap((event) => this.#pass(event));
   }
 
   /** Whether a piece of a stream holds only what a client may see as it is. */
   #passesWhole(bytes: Uint8Array<ArrayBuffer>): boolean {
-    if (this.#replies.length > 0 || this.#recalls.size > 0 || this.#held.length > 0) return false;
+    if (this.#replies.length > 0 || this.#hidden.size > 0 || this.#held.length > 0) return false;
     const text = decoder.decode(bytes);
     return !WATCHED.some((word) => text.includes(word));
   }
@@ -179,7 +185,7 @@ class MessagesTurnWriter implements TurnWriter {
     this.#begin();
     const rest = this.#splitter.end();
     if (rest) this.#held.push(...this.#pass(rest).map((bytes) => ({ bytes })));
-    const isKnown = this.#recalls.size > 0 || this.#replies.length > 0 || this.#keepsText;
+    const isKnown = this.#hidden.size > 0 || this.#replies.length > 0 || this.#keepsText;
     return this.#take(isKnown ? readStreamedBlocks(splitEvents(joinBytes(this.#read))) : []);
   }
 
@@ -191,22 +197,23 @@ class MessagesTurnWriter implements TurnWriter {
     this.#usage = asRecord(body?.usage) ?? {};
     this.#stop = body?.stop_reason;
     const blocks = Array.isArray(body?.content) ? body.content.filter(isRecord) : [];
-    this.#callsClient = blocks.some((block) => isCall(block) && !this.#isRecall(block));
+    this.#callsClient = blocks.some((block) => isCall(block) && !this.#hides(block));
     return this.#take(blocks);
   }
 
   /** The rest of the stream, or the answer. */
   finish(): Uint8Array<ArrayBuffer> {
-    const changed = this.#replies.some(({ reply }) => reply.recalls.length > 0);
+    const changed = this.#hasHidden();
     if (this.#whole.length > 0) {
       if (!changed) return this.#whole;
       const body = JSON.parse(decoder.decode(this.#whole));
-      return encoder.encode(JSON.stringify({ ...this.#ending(body), content: this.#visible() }));
+      const usage = body.usage === undefined ? {} : { usage: this.#toldUsage(this.#usage) };
+      return encoder.encode(JSON.stringify({ ...this.#ending(body), content: this.#visible(), ...usage }));
     }
     return joinBytes(this.#held.map((event) => {
       const data = readData(event);
       if (!changed || data?.type !== "message_delta") return event.bytes;
-      const usage = { ...this.#usage, ...asRecord(data.usage) };
+      const usage = this.#toldUsage({ ...this.#usage, ...asRecord(data.usage) });
       return write({ ...data, delta: this.#ending(asRecord(data.delta) ?? {}), usage });
     }));
   }
@@ -218,7 +225,7 @@ class MessagesTurnWriter implements TurnWriter {
 
   /** The replies and answers that stand in place of the one message that the client knows. */
   hidden(answers: readonly (readonly string[])[]): HiddenItems[] {
-    if (!this.#replies.some(({ reply }) => reply.recalls.length > 0)) return [];
+    if (!this.#hasHidden()) return [];
     const [part] = readMessage({ role: "assistant", content: this.#visible() });
     if (!part) return [];
     const items = this.#replies.flatMap(({ reply }, at) => [...reply.items, ...answers[at] ?? []]);
@@ -231,8 +238,28 @@ class MessagesTurnWriter implements TurnWriter {
     return stops ? { ...fields, stop_reason: "end_turn" } : fields;
   }
 
+  /** What the client is told of the last reply's tokens: what a prompt takes that is read once. */
+  #toldUsage(usage: JsonRecord): JsonRecord {
+    const read = this.#replies.at(-1)?.reply.usage;
+    if (!read?.firstRead) return usage;
+    const { server_tool_use: _, iterations: __, ...rest } = usage;
+    return { ...rest, ...writeMessagesUsage({ ...read.firstRead, outputTokens: read.outputTokens }) };
+  }
+
   #visible(): JsonRecord[] {
-    return this.#replies.flatMap(({ blocks }) => blocks.filter((block) => !this.#isRecall(block)));
+    return this.#replies.flatMap(({ blocks }) => blocks.filter((block) => !this.#hides(block)));
+  }
+
+  #hasHidden(): boolean {
+    return this.#replies.some(({ blocks }) => blocks.some((block) => this.#hides(block)));
+  }
+
+  #hides(block: unknown): boolean {
+    return this.#isRecall(block) || this.#isSearch(block);
+  }
+
+  #isSearch(block: unknown): boolean {
+    return this.#hidesSearches && isSearch(block);
   }
 
   #isRecall(block: unknown): boolean {
@@ -246,7 +273,12 @@ class MessagesTurnWriter implements TurnWriter {
       id: String(block.id ?? ""),
       arguments: JSON.stringify(block.input ?? {}),
     }));
-    const usage = readMessagesUsage(this.#usage);
+    const isSearching = blocks.map((block) => this.#isSearch(block) && block.type === "server_tool_use");
+    const found = blocks.filter((block, at) =>
+      this.#isSearch(block) && isSearching[at - 1] && !isSearching[at]
+    );
+    const usage = readMessagesUsage(this.#usage, { begun: this.#begun, reads: 1 + found.length });
+    const isPaused = this.#stop === "pause_turn" && blocks.some((block) => this.#isSearch(block));
     const reply: WireReply = {
       ...(usage && { usage }),
       ...(typeof this.#stop === "string" && { finish: this.#stop }),
@@ -255,6 +287,7 @@ class MessagesTurnWriter implements TurnWriter {
       items: blocks.length > 0 ? [JSON.stringify({ role: "assistant", content: blocks })] : [],
       ...(this.#keepsText &&
         { text: blocks.map(({ text }) => typeof text === "string" ? text : "").join("\n") }),
+      ...(isPaused && { isPaused }),
     };
     this.#replies.push({ blocks, reply });
     this.#ended = true;
@@ -267,7 +300,7 @@ class MessagesTurnWriter implements TurnWriter {
     const later = this.#replies.length > 0;
     switch (data?.type) {
       case "message_start":
-        this.#usage = asRecord(asRecord(data.message)?.usage) ?? {};
+        this.#usage = this.#begun = asRecord(asRecord(data.message)?.usage) ?? {};
         // A reply that goes on with a turn begins nothing for the client.
         return later ? [] : [event.bytes];
       case "message_delta":
@@ -290,11 +323,11 @@ class MessagesTurnWriter implements TurnWriter {
     const { index, content_block: block } = data;
     if (typeof index !== "number") return [bytes];
     if (block !== undefined) {
-      if (this.#isRecall(block)) this.#recalls.add(index);
+      if (this.#hides(block)) this.#hidden.add(index);
       else this.#callsClient ||= isCall(block);
     }
-    if (this.#recalls.has(index)) return [];
-    const hidden = [...this.#recalls].filter((recall) => recall < index).length;
+    if (this.#hidden.has(index)) return [];
+    const hidden = [...this.#hidden].filter((one) => one < index).length;
     const shift = this.#visible().length - hidden;
     return [shift === 0 ? bytes : write({ ...data, index: index + shift })];
   }
@@ -303,7 +336,8 @@ class MessagesTurnWriter implements TurnWriter {
     if (!this.#ended) return;
     this.#ended = false;
     this.#callsClient = false;
-    this.#recalls = new Set();
+    this.#hidden = new Set();
+    this.#begun = undefined;
     this.#read = [];
     this.#held = [];
     this.#usage = {};
