@@ -113,8 +113,9 @@ export class KnownJson<T> implements JsonReader<T> {
     const json = readJsonAt(bytes, { start, end });
     const size = ENTRY_BYTES + 2 * (end - start);
     let piece: ReturnType<JsonReader<T>["read"]> = { key: bytesKey, value: read(json) };
-    if (spelling) {
-      const key = keyOf(`${kind} plain`, JSON.stringify(spelling.plain(json)));
+    const said = spelling?.said(piece.value);
+    if (spelling && said !== undefined) {
+      const key = keyOf(`${kind} said`, said);
       const other = this.#pieces.get(key);
       piece = { key, value: other ? spelling.adopt(piece.value, other.value) : piece.value };
       this.#pieces.set(key, piece, { size: ENTRY_BYTES });

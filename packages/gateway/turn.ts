@@ -11,7 +11,7 @@ import { type LedgerEntry, type RoutedRequest, servedTokens, type SessionView } 
 import { placeholderRefs, RECALL_TOOL, recallOriginal } from "@tare/prune";
 import {
   type ItemPart,
-  readItem,
+  readItems,
   type RequestReaders,
   toolsInFront,
   type TurnWriter,
@@ -71,7 +71,6 @@ export interface SentCall {
 }
 
 const readRecall = argumentsParser(RECALL_TOOL);
-const encoder = new TextEncoder();
 
 /** One request of a client: a call of the upstream, or several if the model recalls. */
 export class GatewayTurn {
@@ -179,15 +178,19 @@ export class GatewayTurn {
     const recall = this.#options.recall && !last;
     this.#isLast = last;
     await inSlices(counting(request, countTokens));
-    const expanded = session.expand(request.items, { isTurn: oneShot === undefined });
+    const { protocol } = request;
+    const isTurn = oneShot === undefined;
+    const expanded = session.expand(request.items, { isTurn, protocol });
     const heads = expanded.filter(({ bytes }) => !bytes).length;
-    const items = withFoundTools([
+    const spelled = withFoundTools([
       ...expanded.slice(0, heads),
-      ...(follows?.owed ?? []).map((json) => this.#itemOf(json)),
+      ...this.#itemsOf(follows?.owed ?? []),
       ...expanded.slice(heads),
       ...this.#added,
     ], request.tools);
+    const { items, isRespelled } = session.recognise(spelled, { isTurn });
     const history = { messages: messagesOf(items), tools: this.#tools(recall) };
+    const own = isRespelled ? messagesOf(spelled) : history.messages;
     if (prompts) {
       const call = {
         nowMs: now(),
@@ -196,12 +199,15 @@ export class GatewayTurn {
         recall,
         signal,
         oneShot: oneShot !== undefined || last,
+        spelled: own,
       };
       this.#view = await prompts.view(history, call);
     }
     this.#routed = route?.(session.conversation.cacheKey(history.messages));
     let ends: readonly number[] | undefined;
-    const bytes = writeRequest(request, {
+    const recognised = new Map(spelled.map((item, at) => [item, items[at]!]));
+    const asked = { ...request, items: request.items.map((item) => recognised.get(item) ?? item) };
+    const bytes = writeRequest(asked, {
       items,
       ...(this.#view ?? { ...history, places: history.messages.map((_, at) => at) }),
       kept: this.#view && session.keptOf(this.#view.messages),
@@ -212,7 +218,12 @@ export class GatewayTurn {
     });
     this.#edited ||= bytes !== request.bytes;
     if (this.#view) {
-      this.#send({ ...this.#view, client: this.client, model: request.model, ends, countTokens });
+      const { messages, places, tools } = this.#view;
+      const sent = !isRespelled ? messages : messages.map((message, at) => {
+        const place = places[at] ?? -1;
+        return message === history.messages[place] ? own[place]! : message;
+      });
+      this.#send({ tools, messages: sent, client: this.client, model: request.model, ends, countTokens });
     }
     return bytes;
   }
@@ -264,18 +275,18 @@ export class GatewayTurn {
     for (const call of reply.recalls) this.#recalled.add(call.arguments);
     const written = this.#options.request.protocol.writeAnswers(answers);
     this.#answers.push(written);
-    this.#added.push(...[...reply.items, ...written].map((json) => this.#itemOf(json)));
+    this.#added.push(...this.#itemsOf([...reply.items, ...written]));
   }
 
   /** The turn is over: remembers what the client doesn't know of. */
   remember(): void {
     const { session, request } = this.#options;
     const after = request.items.length;
-    const hidden = this.writer.hidden(this.#answers).map(({ anchor, replaces, items }): HiddenPlace => ({
+    const hidden = this.writer.hidden(this.#answers).map(({ items, ...place }, part): HiddenPlace => ({
+      ...place,
       after,
-      anchor,
-      replaces,
-      items: items.map((json) => this.#itemOf(json)),
+      part,
+      items: this.#itemsOf(items),
     }));
     session.hide(hidden);
   }
@@ -304,10 +315,9 @@ export class GatewayTurn {
     return recall ? [...definitions, RECALL_TOOL] : definitions;
   }
 
-  #itemOf(json: string): WireItem {
+  #itemsOf(pieces: readonly string[]): readonly WireItem[] {
     const { readers, request: { protocol } } = this.#options;
-    const bytes = encoder.encode(json);
-    return readItem(bytes, { start: 0, end: bytes.length }, { protocol, readers });
+    return readItems(pieces, { protocol, readers });
   }
 }
 

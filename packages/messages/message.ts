@@ -248,8 +248,8 @@ export function hashText(text: string): number {
 }
 
 /**
- * Tells a message or a tool's definition from any other; the same for the same bytes, on any machine. It is
- * remembered for each object.
+ * Tells a message or a tool's definition from any other; the same for the same bytes, on any machine. Of a message of
+ * which somebody knows what it says (see {@linkcode tellBy}) that tells it. It is remembered for each object.
  *
  * @example
  * ```ts
@@ -263,8 +263,26 @@ export function hashText(text: string): number {
  */
 export function hashPiece(piece: Message | ToolDefinition): number {
   let hash = hashes.get(piece);
-  if (hash === undefined) hashes.set(piece, hash = hashText(JSON.stringify(piece)));
+  if (hash === undefined) hashes.set(piece, hash = hashText(JSON.stringify(meanings.get(piece) ?? piece)));
   return hash;
 }
 
+/** Like {@linkcode hashPiece}, by the bytes alone: what a provider's cache goes by. */
+export function hashBytes(piece: Message | ToolDefinition): number {
+  if (!meanings.has(piece)) return hashPiece(piece);
+  let hash = bytesHashes.get(piece);
+  if (hash === undefined) bytesHashes.set(piece, hash = hashText(JSON.stringify(piece)));
+  return hash;
+}
+
+/**
+ * This is what a message says: {@linkcode hashPiece} doesn't tell it from another that says the same in other bytes.
+ * Two that say the same must have the same JSON here.
+ */
+export function tellBy(message: Message, meaning: unknown): void {
+  meanings.set(message, meaning);
+}
+
 const hashes = new WeakMap<Message | ToolDefinition, number>();
+const bytesHashes = new WeakMap<Message | ToolDefinition, number>();
+const meanings = new WeakMap<Message | ToolDefinition, unknown>();

@@ -33,6 +33,7 @@ export { asRecord, joinBytes, jsonExcess, type JsonRecord, readJsonAt, type Span
 export {
   anchorOf,
   BEARER,
+  callIds,
   type ItemPart,
   type JsonReader,
   type KnownList,
@@ -40,8 +41,9 @@ export {
   peekField,
   type PieceToRead,
   type Protocol,
+  type Reading,
   readingRequest,
-  readItem,
+  readItems,
   readRequest,
   type ReadTool,
   readWireBody,
@@ -53,7 +55,9 @@ export {
   type WireItem,
   type WireReply,
   type WireRequest,
+  withCallIds,
   withFoundTools,
+  withoutThoughts,
   writeRequest,
 } from "./protocol.ts";
 export {
@@ -65,7 +69,7 @@ export {
   splitEvents,
   SseSplitter,
 } from "./reply_stream.ts";
-export { statedFailure } from "./stated_failure.ts";
+export { statedFailure } from "./meaning.ts";
 export { type FirstTool, steadyTools } from "./steady_tools.ts";
 export {
   emptyResponse,

@@ -2,7 +2,7 @@ import {
   countMessageTokens,
   type CountTokens,
   countToolTokens,
-  hashPiece,
+  hashBytes,
   type Message,
   type ToolDefinition,
 } from "@tare/messages";
@@ -29,9 +29,9 @@ export function promptUnits(
   countTokens: CountTokens,
 ): PromptUnit[] {
   return [
-    ...tools.map((tool) => ({ hash: hashPiece(tool), tokens: countToolTokens(tool, countTokens) })),
+    ...tools.map((tool) => ({ hash: hashBytes(tool), tokens: countToolTokens(tool, countTokens) })),
     ...messages.map((message) => ({
-      hash: hashPiece(message),
+      hash: hashBytes(message),
       tokens: countMessageTokens(message, countTokens),
     })),
   ];

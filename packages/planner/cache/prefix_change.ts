@@ -3,7 +3,7 @@ import {
   countMessageTokens,
   type CountTokens,
   countToolTokens,
-  hashPiece,
+  hashBytes,
   type Message,
   type ToolDefinition,
 } from "@tare/messages";
@@ -51,8 +51,8 @@ export function findPrefixChange(
 ): PrefixChange | undefined {
   if (!before) return undefined;
   const again = (messages: readonly Message[]) => {
-    const stood = new Set(before.messages.map(hashPiece));
-    return messages.filter((message) => stood.has(hashPiece(message)));
+    const stood = new Set(before.messages.map(hashBytes));
+    return messages.filter((message) => stood.has(hashBytes(message)));
   };
   const tokensOf = (messages: readonly Message[]) =>
     again(messages).reduce((sum, message) => sum + countMessageTokens(message, countTokens), 0);
@@ -84,7 +84,7 @@ function firstOther<T extends Message | ToolDefinition>(
 ): number | undefined {
   const at = before.findIndex((one, at) => {
     const other = now[at];
-    return one !== other && other !== undefined && hashPiece(one) !== hashPiece(other);
+    return one !== other && other !== undefined && hashBytes(one) !== hashBytes(other);
   });
   return at < 0 ? undefined : at;
 }
