@@ -15,7 +15,15 @@ import {
   type WireReply,
   type WireRequest,
 } from "../protocol.ts";
-import { inOrder, plainContent, saidArguments, saidParts, statedFailure, toldFields } from "../meaning.ts";
+import {
+  inOrder,
+  isNothing,
+  plainContent,
+  saidArguments,
+  saidParts,
+  statedFailure,
+  toldFields,
+} from "../meaning.ts";
 import { type RawEvent, splitEvents, SseSplitter } from "../reply_stream.ts";
 import { CallAssembler, mergeDelta } from "./reply_assembler.ts";
 import { readUsage } from "./usage.ts";
@@ -111,7 +119,8 @@ function saidCall(call: unknown): unknown {
 function plainMessage(message: Message): Message {
   const { content, tool_call_id: id, ...fields }: JsonRecord = { ...message };
   const answers = id !== undefined && { tool_call_id: id };
-  const plain = { ...toldFields(fields), ...answers, content: plainContent(content) ?? null };
+  const said = fields.role === "assistant" && isNothing(content) ? null : plainContent(content) ?? null;
+  const plain = { ...toldFields(fields), ...answers, content: said };
   return isMessage(plain) ? plain : message;
 }
 
