@@ -7,14 +7,11 @@
 import { checkGiven, type Content, contentText, type ToolMessage } from "@tare/messages";
 import { isRecord, type JsonRecord } from "./json.ts";
 
-/** What clients send back as they like, and what says nothing: marks of the provider's cache too, which move. */
-const UNTOLD: readonly string[] = ["annotations", "logprobs", "cache_control"];
+/** What clients send back as they like, and what says nothing. */
+const UNTOLD: readonly string[] = ["annotations", "logprobs"];
 
 /** How the fields begin that a program notes for itself: some add them in one process and leave them out in the next. */
 const NOTE = "_";
-
-/** Texts of any protocol's contents. */
-const TEXTS: readonly unknown[] = ["text", "input_text", "output_text"];
 
 /** So deep may arguments be nested that are compared as JSON. */
 const MAX_DEPTH = 200;
@@ -76,7 +73,7 @@ export function saidParts(content: unknown, said: (part: JsonRecord) => unknown 
 /** The text of a part that says nothing else; nothing of another part. */
 function plainText(part: unknown): string | undefined {
   if (typeof part === "string") return part;
-  if (!isRecord(part) || !TEXTS.includes(part.type) || typeof part.text !== "string") return undefined;
+  if (!isRecord(part) || part.type !== "text" || typeof part.text !== "string") return undefined;
   return Object.keys(toldFields(part, ["type", "text"])).length === 0 ? part.text : undefined;
 }
 

@@ -1,7 +1,7 @@
 import { assertEquals } from "@std/assert";
 import type { Message } from "@tare/messages";
 import { MESSAGES_PROTOCOL, readCacheMarks, readItems, writeRequest } from "@tare/wire";
-import { decode, encode, newReaders, requestOf, shown } from "../request_fixture_test.ts";
+import { decode, newReaders, requestOf, shown } from "../request_fixture_test.ts";
 
 const SHORT = { type: "ephemeral" };
 const HOUR = { type: "ephemeral", ttl: "1h" };

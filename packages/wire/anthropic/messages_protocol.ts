@@ -362,7 +362,7 @@ function readMessage(value: unknown): readonly ItemPart[] {
   if (!isRecord(value)) throw unknown("a message");
   const { role, content } = value;
   if (role !== "user" && role !== "assistant" && role !== "system") throw unknown("the role of a message");
-  const said = (blocks: unknown) => ({ role, parts: saidParts(blocks, saidBlock) });
+  const said = (blocks: unknown) => ({ role, parts: saidParts(unmarked(blocks), saidBlock) });
   if (typeof content === "string") {
     return [{ message: { role, content }, text: ["content"], said: said(content) }];
   }
@@ -442,7 +442,7 @@ const LEAVING: readonly unknown[] = ["text", "image"];
 /** The message that the system prompt is, if there is one. @throws {UnknownShape} if it isn't as the format says. */
 function readSystem(system: unknown): readonly ItemPart[] {
   const content = typeof system === "string" ? system : blocksOf(system ?? []).map(readPart);
-  const said = { role: "system", parts: saidParts(system, saidBlock) };
+  const said = { role: "system", parts: saidParts(unmarked(system), saidBlock) };
   return content.length === 0 ? [] : [{ message: { role: "system", content }, said }];
 }
 
@@ -457,7 +457,17 @@ function saidBlock({ type, ...block }: JsonRecord): unknown {
   }
   if (type !== "tool_result") return toldFields({ type, ...block });
   const { tool_use_id: _, content, is_error: failed, ...rest } = block;
-  return { type, ...toldFields(rest), ...(failed === true && { failed }), parts: saidParts(content) };
+  const parts = saidParts(unmarked(content));
+  return { type, ...toldFields(rest), ...(failed === true && { failed }), parts };
+}
+
+/** Blocks without marks of the cache, which move from request to request. */
+function unmarked(blocks: unknown): unknown {
+  if (!Array.isArray(blocks)) return blocks;
+  return blocks.map((block) => {
+    const { cache_control: _, ...rest } = asRecord(block) ?? {};
+    return isRecord(block) ? rest : block;
+  });
 }
 
 /** The blocks of a content. @throws {UnknownShape} if it holds anything else. */

@@ -91,7 +91,7 @@ function saidBy(value: unknown): unknown {
   if (!isRecord(value)) return value;
   const { type = "message", role, content, output, name, arguments: args, status } = value;
   if (type === "message") {
-    return { type, role, parts: saidParts(content), rest: restOf(value, ["id", "role", "content"]) };
+    return { type, role, parts: saidParts(asTexts(content)), rest: restOf(value, ["id", "role", "content"]) };
   }
   if (type === "function_call") {
     const rest = restOf(value, ["id", "call_id", "name", "arguments"]);
@@ -101,10 +101,25 @@ function saidBy(value: unknown): unknown {
   if (OUTPUTS.includes(type)) {
     // A result's status may say that it is an error.
     const failed = FAILED.includes(status) && { status };
-    return { type, parts: saidParts(output), ...failed, rest: restOf(value, ["id", "call_id", "output"]) };
+    return {
+      type,
+      parts: saidParts(asTexts(output)),
+      ...failed,
+      rest: restOf(value, ["id", "call_id", "output"]),
+    };
   }
   return plain(value);
 }
+
+/** A content whose texts are of one type, whoever says them. */
+function asTexts(content: unknown): unknown {
+  if (!Array.isArray(content)) return content;
+  return content.map((part) =>
+    isRecord(part) && TEXTS.includes(part.type) ? { ...part, type: "text" } : part
+  );
+}
+
+const TEXTS: readonly unknown[] = ["input_text", "output_text"];
 
 function restOf(item: JsonRecord, without: readonly string[]): unknown {
   return inOrder(toldFields(item, ["type", ...LEFT_OUT, ...without]));
@@ -194,7 +209,7 @@ function readMessage({ role, content }: JsonRecord): Message {
 }
 
 function readContent(content: unknown): Content {
-  const plain = plainContent(content);
+  const plain = plainContent(asTexts(content));
   if (typeof plain === "string") return plain;
   if (!Array.isArray(plain)) throw unknown("the content of an item");
   return plain.map(readPart);
