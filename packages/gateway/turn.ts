@@ -188,8 +188,8 @@ export class GatewayTurn {
       ...expanded.slice(heads),
       ...this.#added,
     ], request.tools);
-    const { items, isRespelled } = session.recognise(spelled, { isTurn });
-    const history = { messages: messagesOf(items), tools: this.#tools(recall) };
+    const { items, messages, isRespelled } = session.recognise(spelled, { isTurn });
+    const history = { messages, tools: this.#tools(recall) };
     const own = isRespelled ? messagesOf(spelled) : history.messages;
     if (prompts) {
       const call = {
@@ -205,9 +205,7 @@ export class GatewayTurn {
     }
     this.#routed = route?.(session.conversation.cacheKey(history.messages));
     let ends: readonly number[] | undefined;
-    const recognised = new Map(spelled.map((item, at) => [item, items[at]!]));
-    const asked = { ...request, items: request.items.map((item) => recognised.get(item) ?? item) };
-    const bytes = writeRequest(asked, {
+    const bytes = writeRequest(withKnown(request, spelled, items), {
       items,
       ...(this.#view ?? { ...history, places: history.messages.map((_, at) => at) }),
       kept: this.#view && session.keptOf(this.#view.messages),
@@ -218,10 +216,10 @@ export class GatewayTurn {
     });
     this.#edited ||= bytes !== request.bytes;
     if (this.#view) {
-      const { messages, places, tools } = this.#view;
-      const sent = !isRespelled ? messages : messages.map((message, at) => {
+      const { messages: shown, places, tools } = this.#view;
+      const sent = !isRespelled ? shown : shown.map((message, at) => {
         const place = places[at] ?? -1;
-        return message === history.messages[place] ? own[place]! : message;
+        return message === messages[place] ? own[place]! : message;
       });
       this.#send({ tools, messages: sent, client: this.client, model: request.model, ends, countTokens });
     }
@@ -319,6 +317,17 @@ export class GatewayTurn {
     const { readers, request: { protocol } } = this.#options;
     return readItems(pieces, { protocol, readers });
   }
+}
+
+/** The request with the items that are known in place of its own. */
+function withKnown(
+  request: WireRequest,
+  spelled: readonly WireItem[],
+  known: readonly WireItem[],
+): WireRequest {
+  if (known === spelled) return request;
+  const now = new Map(spelled.map((item, at) => [item, known[at]!]));
+  return { ...request, items: request.items.map((item) => now.get(item) ?? item) };
 }
 
 function messagesOf(items: readonly WireItem[]) {

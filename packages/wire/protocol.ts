@@ -775,9 +775,15 @@ export function withoutThoughts(item: WireItem, names: readonly string[]): WireI
 export function callIds({ bytes, thought }: WireItem, { idPaths }: Protocol): readonly string[] {
   const own = thought?.item.bytes ?? bytes;
   if (!own || !idPaths) return [];
+  const known = idsIn.get(own);
+  if (known) return known;
   const item = readJsonAt(own, { start: 0, end: own.length });
-  return idPaths(item).map((path) => String(valueAt(item, path)));
+  const ids = idPaths(item).map((path) => String(valueAt(item, path)));
+  idsIn.set(own, ids);
+  return ids;
 }
+
+const idsIn = new WeakMap<Uint8Array, readonly string[]>();
 
 /** An item whose calls, or those that it answers, have these ids in its JSON, in order. */
 export function withCallIds(item: WireItem, ids: readonly string[], { idPaths }: Protocol): WireItem {
@@ -1017,10 +1023,17 @@ const COMMA = encoder.encode(",");
  * back what they got in their own spelling, ids of calls too.
  */
 export function anchorOf(message: Message): string {
+  const known = anchors.get(message);
+  if (known !== undefined) return known;
   const calls = message.role === "assistant" ? message.tool_calls ?? [] : [];
   const { id } = message as { readonly id?: unknown };
-  return JSON.stringify([message.role, contentText(message.content).trim(), calls.map(saidCall), id ?? null]);
+  const said = [message.role, contentText(message.content).trim(), calls.map(saidCall), id ?? null];
+  const anchor = JSON.stringify(said);
+  anchors.set(message, anchor);
+  return anchor;
 }
+
+const anchors = new WeakMap<Message, string>();
 
 function saidCall(call: ToolCall): unknown {
   const { name, arguments: args } = describeCall(call);

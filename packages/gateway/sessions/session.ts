@@ -15,6 +15,7 @@ import {
   anchorOf,
   callIds,
   type FirstTool,
+  type ItemPart,
   type Protocol,
   steadyTools,
   type WireItem,
@@ -430,28 +431,29 @@ export class GatewaySession {
    */
   recognise(items: readonly WireItem[], { isTurn }: { readonly isTurn: boolean }): {
     readonly items: readonly WireItem[];
+    readonly messages: readonly Message[];
     /** Whether the provider is shown something else in the place of what it was shown. */
     readonly isRespelled: boolean;
   } {
     const before = this.#history;
-    const known = [...items];
+    const messages: Message[] = [];
+    const others = new Map<number, WireItem>();
     let isRespelled = false;
-    let start = 0;
+    const recognised = (part: ItemPart): ItemPart => {
+      const known = before[messages.length];
+      const isSame = known && known !== part.message && hashPiece(known) === hashPiece(part.message);
+      messages.push(isSame ? known : part.message);
+      if (!isSame) return part;
+      isRespelled ||= hashBytes(known) !== hashBytes(part.message);
+      return { ...part, message: known };
+    };
     for (const [at, item] of items.entries()) {
-      const { parts } = item;
-      const first = start;
-      start += parts.length;
-      if (parts.every(({ message }, part) => message === before[first + part])) continue;
-      const same = parts.map((part, more) => {
-        const message = before[first + more];
-        if (!message || hashPiece(message) !== hashPiece(part.message)) return part;
-        isRespelled ||= hashBytes(message) !== hashBytes(part.message);
-        return { ...part, message };
-      });
-      if (same.some((part, more) => part !== parts[more])) known[at] = { ...item, parts: same };
+      const parts = item.parts.map(recognised);
+      if (parts.some((part, more) => part !== item.parts[more])) others.set(at, { ...item, parts });
     }
-    if (isTurn) this.#history = known.flatMap(({ parts }) => parts.map(({ message }) => message));
-    return { items: known, isRespelled };
+    if (isTurn) this.#history = messages;
+    const known = others.size === 0 ? items : items.map((item, at) => others.get(at) ?? item);
+    return { items: known, messages, isRespelled };
   }
 
   /** A request with its tools in the order and spelling in which they first came; only a turn brings new ones. */

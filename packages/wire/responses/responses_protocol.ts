@@ -87,7 +87,7 @@ const LEFT_OUT: readonly string[] = ["status"];
 
 /** What an item says, however its client spells it; ids of calls are told by what they pair. */
 function saidBy(value: unknown): unknown {
-  if (typeof value === "string") return { type: "message", role: "user", parts: saidParts(value) };
+  if (typeof value === "string") return saidBy({ role: "user", content: value });
   if (!isRecord(value)) return value;
   const { type = "message", role, content, output, name, arguments: args, status } = value;
   if (type === "message") {
