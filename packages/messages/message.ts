@@ -262,17 +262,15 @@ export function hashText(text: string): number {
  * ```
  */
 export function hashPiece(piece: Message | ToolDefinition): number {
-  let hash = hashes.get(piece);
-  if (hash === undefined) hashes.set(piece, hash = hashText(JSON.stringify(meanings.get(piece) ?? piece)));
-  return hash;
+  const told = toldOf(piece);
+  return told.hash ??= hashText(JSON.stringify(told.meaning ?? piece));
 }
 
 /** Like {@linkcode hashPiece}, by the bytes alone: what a provider's cache goes by. */
 export function hashBytes(piece: Message | ToolDefinition): number {
-  if (!meanings.has(piece)) return hashPiece(piece);
-  let hash = bytesHashes.get(piece);
-  if (hash === undefined) bytesHashes.set(piece, hash = hashText(JSON.stringify(piece)));
-  return hash;
+  const told = toldOf(piece);
+  if (told.meaning === undefined) return hashPiece(piece);
+  return told.bytesHash ??= hashText(JSON.stringify(piece));
 }
 
 /**
@@ -280,9 +278,21 @@ export function hashBytes(piece: Message | ToolDefinition): number {
  * Two that say the same must have the same JSON here.
  */
 export function tellBy(message: Message, meaning: unknown): void {
-  meanings.set(message, meaning);
+  told.set(message, { meaning });
 }
 
-const hashes = new WeakMap<Message | ToolDefinition, number>();
-const bytesHashes = new WeakMap<Message | ToolDefinition, number>();
-const meanings = new WeakMap<Message | ToolDefinition, unknown>();
+/** What is known of a message or a tool. */
+interface Told {
+  /** What it says. Default: what its bytes say. */
+  readonly meaning?: unknown;
+  hash?: number;
+  bytesHash?: number;
+}
+
+const told = new WeakMap<Message | ToolDefinition, Told>();
+
+function toldOf(piece: Message | ToolDefinition): Told {
+  let known = told.get(piece);
+  if (!known) told.set(piece, known = {});
+  return known;
+}

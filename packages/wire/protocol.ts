@@ -553,8 +553,8 @@ export function* readingRequest(
       listed.push({ start: span.start - start, end: span.end - start, ...paired(piece, listed) });
       yield;
     }
-    const said = listed.map(({ piece, ...place }) =>
-      itemOf(piece, bytes.subarray(start + place.start, start + place.end), readers)
+    const said = listed.map(({ piece, start: from, end }) =>
+      itemOf(piece, bytes.subarray(start + from, start + end), readers)
     );
     items.push(...withThoughts(said));
     readers.lists?.keep(bytes, { start, kind, items: listed, known });

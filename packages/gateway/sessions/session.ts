@@ -448,6 +448,10 @@ export class GatewaySession {
       return { ...part, message: known };
     };
     for (const [at, item] of items.entries()) {
+      if (item.parts.every(({ message }, part) => message === before[messages.length + part])) {
+        for (const { message } of item.parts) messages.push(message);
+        continue;
+      }
       const parts = item.parts.map(recognised);
       if (parts.some((part, more) => part !== item.parts[more])) others.set(at, { ...item, parts });
     }
