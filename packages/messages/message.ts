@@ -262,37 +262,31 @@ export function hashText(text: string): number {
  * ```
  */
 export function hashPiece(piece: Message | ToolDefinition): number {
-  const told = toldOf(piece);
-  return told.hash ??= hashText(JSON.stringify(told.meaning ?? piece));
+  return (told.get(piece) ?? toldByBytes(piece)).hash;
 }
 
 /** Like {@linkcode hashPiece}, by the bytes alone: what a provider's cache goes by. */
 export function hashBytes(piece: Message | ToolDefinition): number {
-  const told = toldOf(piece);
-  if (told.meaning === undefined) return hashPiece(piece);
-  return told.bytesHash ??= hashText(JSON.stringify(piece));
+  const known = told.get(piece) ?? toldByBytes(piece);
+  return known.bytesHash ??= hashText(JSON.stringify(piece));
 }
 
-/**
- * This is what a message says: {@linkcode hashPiece} doesn't tell it from another that says the same in other bytes.
- * Two that say the same must have the same JSON here.
- */
-export function tellBy(message: Message, meaning: unknown): void {
-  told.set(message, { meaning });
+/** From now on {@linkcode hashPiece} tells a message by this, which is the same for all that say the same in other bytes. */
+export function tellBy(message: Message, hash: number): void {
+  told.set(message, { hash, bytesHash: undefined });
 }
 
-/** What is known of a message or a tool. */
+/** What a message or a tool is told by; the hash of its bytes, if that is known. */
 interface Told {
-  /** What it says. Default: what its bytes say. */
-  readonly meaning?: unknown;
-  hash?: number;
-  bytesHash?: number;
+  readonly hash: number;
+  bytesHash: number | undefined;
 }
 
 const told = new WeakMap<Message | ToolDefinition, Told>();
 
-function toldOf(piece: Message | ToolDefinition): Told {
-  let known = told.get(piece);
-  if (!known) told.set(piece, known = {});
+function toldByBytes(piece: Message | ToolDefinition): Told {
+  const hash = hashText(JSON.stringify(piece));
+  const known = { hash, bytesHash: hash };
+  told.set(piece, known);
   return known;
 }

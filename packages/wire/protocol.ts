@@ -371,8 +371,10 @@ export interface PieceToRead<T> extends Span {
   readonly read: (value: unknown) => T;
   /** Of pieces in several spellings: what all of them share. Default: bytes that differ are different pieces. */
   readonly spelling?: {
-    /** What the piece says, as JSON; nothing where its bytes tell it. */
-    said(made: T): string | undefined;
+    /** What each part of the piece says, as JSON; nothing where its bytes tell it. */
+    said(made: T): readonly string[] | undefined;
+    /** What was made of the piece, whose parts have these names by what they say. */
+    named(made: T, names: readonly string[]): T;
     /** What was made of one spelling, with all that it shares with what was made of another. */
     adopt(made: T, known: T): T;
   };
@@ -530,7 +532,7 @@ export function* readingRequest(
   const items: WireItem[] = [];
   if (head) {
     const json = encoder.encode(JSON.stringify(head.fields.map((name) => readField(body, name) ?? null)));
-    const read = (values: unknown) => told(head.read(values as readonly unknown[]));
+    const read = (values: unknown) => head.read(values as readonly unknown[]);
     const { key, value } = readers.items.read(json, {
       start: 0,
       end: json.length,
@@ -612,7 +614,7 @@ function withTools(message: Message, tools: readonly ToolDefinition[]): Message 
   const isKnown = findsTools.length === tools.length && tools.every((tool, at) => tool === findsTools[at]);
   if (known && isKnown) return known;
   const now = { ...message, findsTools: tools };
-  tellBy(now, [hashPiece(message), tools]);
+  tellBy(now, hashText([message, ...tools].map(hashPiece).join()));
   found.set(message, now);
   return now;
 }
@@ -715,15 +717,15 @@ function withIds(parts: readonly ItemPart[], ids: readonly string[]): readonly I
   if (known?.ids === ids.join("\n")) return known.parts;
   let at = 0;
   const now = parts.map((part): ItemPart => {
-    const { message, said } = part;
+    const { message } = part;
     if (message.role === "tool") {
       const answer = { ...message, tool_call_id: ids[at++]! };
-      if (said !== undefined) tellBy(answer, [said, answer.tool_call_id]);
+      tellBy(answer, hashText(`${hashPiece(message)} ${answer.tool_call_id}`));
       return { ...part, message: answer };
     }
     if (message.role !== "assistant" || !message.tool_calls?.length) return part;
     const reply = { ...message, tool_calls: message.tool_calls.map((call) => ({ ...call, id: ids[at++]! })) };
-    if (said !== undefined) tellBy(reply, said);
+    tellBy(reply, hashPiece(message));
     return { ...part, message: reply };
   });
   withOtherIds.set(parts, { ids: ids.join("\n"), parts: now });
@@ -831,7 +833,7 @@ function thinking(
   const known = withThought.get(part.message);
   const message = known?.text === text ? known.message : { ...part.message, reasoning_content: text };
   if (known?.message !== message) {
-    if (part.said !== undefined) tellBy(message, part.said);
+    tellBy(message, hashPiece(part.message));
     withThought.set(part.message, { text, message });
   }
   return { ...item, parts: [{ ...part, message }, ...others], bytes, thought };
@@ -846,8 +848,8 @@ function readPiece(
   { start, end }: Span,
   { protocol, readers }: Reading,
 ): ReadPiece {
-  const read = (value: unknown) => told(protocol.readItem(value));
-  return readers.items.read(bytes, { start, end, kind: protocol.name, read, spelling: SPELLING });
+  const { name: kind, readItem: read } = protocol;
+  return readers.items.read(bytes, { start, end, kind, read, spelling: SPELLING });
 }
 
 function itemOf(
@@ -859,15 +861,14 @@ function itemOf(
   return { key, parts: (refersTo === undefined ? undefined : referred?.(refersTo)) ?? value, bytes };
 }
 
-/** Parts whose messages are told by what they say. */
-function told(parts: readonly ItemPart[]): readonly ItemPart[] {
-  for (const { message, said } of parts) if (said !== undefined) tellBy(message, said);
-  return parts;
-}
-
 const SPELLING: NonNullable<PieceToRead<readonly ItemPart[]>["spelling"]> = {
   said: (parts) =>
-    parts.every(({ said }) => said !== undefined) ? JSON.stringify(parts.map(({ said }) => said)) : undefined,
+    parts.every(({ said }) => said !== undefined) ? parts.map(({ said }) => JSON.stringify(said)) : undefined,
+  named: (parts, names) =>
+    parts.map(({ said: _, ...part }, at) => {
+      tellBy(part.message, hashText(names[at]!));
+      return part;
+    }),
   adopt: withMessages,
 };
 

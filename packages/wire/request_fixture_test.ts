@@ -37,7 +37,8 @@ export function remembering<T>(): JsonReader<T> {
       const said = spelling?.said(made);
       const key = said === undefined ? own : `${kind} said ${said}`;
       const alike = pieces.get(key);
-      const piece = { key, value: alike && spelling ? spelling.adopt(made, alike.value) : made };
+      const value = spelling && said ? spelling.named(made, said) : made;
+      const piece = { key, value: alike && spelling ? spelling.adopt(value, alike.value) : value };
       pieces.set(own, piece);
       if (!alike) pieces.set(key, piece);
       return piece;
