@@ -3,9 +3,9 @@ import { type Profile, type PromptCall, worthDeferring } from "@tare/planner";
 import {
   type DeferredTools,
   isFunction,
-  readItem,
+  type Reading,
+  readItems,
   readJsonAt,
-  type RequestReaders,
   type WireItem,
   type WireRequest,
 } from "@tare/wire";
@@ -69,25 +69,18 @@ export function keptOut(
   return { tokens: full - countToolTokens(search, countTokens) - searching, isDetour: false };
 }
 
-/** What an item is read with. */
-interface Reading {
-  readonly protocol: WireRequest["protocol"];
-  readonly readers: RequestReaders;
-}
-
 /** Items without the searches in them, by their bytes; nothing of those that have none. */
 const bareItems = new WeakMap<NonNullable<WireItem["bytes"]>, WireItem | undefined>();
 
 /** An item without the searches in it, and without what they found: the same object if there is none. */
-export function withoutSearches(item: WireItem, { protocol, readers }: Reading): WireItem {
+export function withoutSearches(item: WireItem, reading: Reading): WireItem {
   const { bytes } = item;
+  const { protocol } = reading;
   if (!bytes || !protocol.toolSearch) return item;
   if (!bareItems.has(bytes)) {
     const json = jsonOf(bytes);
     const bare = protocol.toolSearch.without(json);
-    const written = encoder.encode(JSON.stringify(bare));
-    const span = { start: 0, end: written.length };
-    bareItems.set(bytes, bare === json ? undefined : readItem(written, span, { protocol, readers }));
+    bareItems.set(bytes, bare === json ? undefined : readItems([JSON.stringify(bare)], reading)[0]);
   }
   return bareItems.get(bytes) ?? item;
 }
@@ -99,5 +92,3 @@ function jsonOf(bytes: Uint8Array<ArrayBuffer>): unknown {
 function messagesOf({ parts }: WireItem): readonly Message[] {
   return parts.map(({ message }) => message);
 }
-
-const encoder = new TextEncoder();

@@ -18,7 +18,7 @@ import { placeholderRefs, RECALL_TOOL, recallOriginal } from "@tare/prune";
 import {
   type DeferredTools,
   type ItemPart,
-  readItem,
+  readItems,
   type RequestReaders,
   toolsInFront,
   type TurnWriter,
@@ -81,7 +81,6 @@ export interface SentCall {
 }
 
 const readRecall = argumentsParser(RECALL_TOOL);
-const encoder = new TextEncoder();
 
 /** One request of a client: a call of the upstream, or several if the model recalls. */
 export class GatewayTurn {
@@ -193,17 +192,20 @@ export class GatewayTurn {
     const recall = this.#options.recall && !last;
     this.#isLast = last;
     await inSlices(counting(request, countTokens));
-    const hidden = new Set([...session.hidden.flatMap(({ items }) => items), ...this.#added]);
-    const expanded = session.expand(request.items, { isTurn: oneShot === undefined });
+    const { protocol } = request;
+    const isTurn = oneShot === undefined;
+    const expanded = session.expand(request.items, { isTurn, protocol });
     const heads = expanded.filter(({ bytes }) => !bytes).length;
     const all = [
       ...expanded.slice(0, heads),
-      ...(follows?.owed ?? []).map((json) => this.#itemOf(json)),
+      ...this.#itemsOf(follows?.owed ?? []),
       ...expanded.slice(heads),
       ...this.#added,
     ];
-    const { items, deferred } = this.#withFound(all, hidden);
-    const history = { messages: messagesOf(items), tools: this.#tools(recall) };
+    const { items: spelled, deferred } = this.#withFound(all);
+    const { items, messages, isRespelled } = session.recognise(spelled, { isTurn });
+    const history = { messages, tools: this.#tools(recall) };
+    const own = isRespelled ? messagesOf(spelled) : history.messages;
     if (prompts) {
       const call = {
         nowMs: now(),
@@ -212,13 +214,14 @@ export class GatewayTurn {
         recall,
         signal,
         oneShot: oneShot !== undefined || last,
+        spelled: own,
         ...(deferred && { deferred }),
       };
       this.#view = await prompts.view(history, call);
     }
     this.#routed = route?.(session.conversation.cacheKey(history.messages));
     let ends: readonly number[] | undefined;
-    const bytes = writeRequest(request, {
+    const bytes = writeRequest(withKnown(request, spelled, items), {
       items,
       ...(this.#view ?? { ...history, places: history.messages.map((_, at) => at) }),
       kept: this.#view && session.keptOf(this.#view.messages),
@@ -229,7 +232,12 @@ export class GatewayTurn {
     });
     this.#edited ||= bytes !== request.bytes;
     if (this.#view) {
-      this.#send({ ...this.#view, client: this.client, model: request.model, ends, countTokens });
+      const { messages: shown, places, tools } = this.#view;
+      const sent = !isRespelled ? shown : shown.map((message, at) => {
+        const place = places[at] ?? -1;
+        return message === messages[place] ? own[place]! : message;
+      });
+      this.#send({ tools, messages: sent, client: this.client, model: request.model, ends, countTokens });
     }
     return bytes;
   }
@@ -240,9 +248,10 @@ export class GatewayTurn {
    */
   #withFound(
     items: readonly WireItem[],
-    hidden: ReadonlySet<WireItem>,
   ): { readonly items: readonly WireItem[]; readonly deferred?: PromptCall["deferred"] } {
-    const { request: { tools, protocol }, deferred, readers, countTokens } = this.#options;
+    const { request: { items: theirs, tools, protocol }, deferred, readers, countTokens } = this.#options;
+    const hidden = new Set(protocol.toolSearch && items);
+    for (const item of theirs) hidden.delete(item);
     const reading = { protocol, readers, countTokens };
     const names = new Set(deferred && tools?.map(({ definition }) => definition.function.name));
     const isKnown = ({ parts }: WireItem) =>
@@ -306,18 +315,18 @@ export class GatewayTurn {
     for (const call of reply.recalls) this.#recalled.add(call.arguments);
     const written = this.#options.request.protocol.writeAnswers(answers);
     this.#answers.push(written);
-    this.#added.push(...[...reply.items, ...written].map((json) => this.#itemOf(json)));
+    this.#added.push(...this.#itemsOf([...reply.items, ...written]));
   }
 
   /** The turn is over: remembers what the client doesn't know of. */
   remember(): void {
     const { session, request } = this.#options;
     const after = request.items.length;
-    const hidden = this.writer.hidden(this.#answers).map(({ anchor, replaces, items }): HiddenPlace => ({
+    const hidden = this.writer.hidden(this.#answers).map(({ items, ...place }, part): HiddenPlace => ({
+      ...place,
       after,
-      anchor,
-      replaces,
-      items: items.map((json) => this.#itemOf(json)),
+      part,
+      items: this.#itemsOf(items),
     }));
     session.hide(hidden);
   }
@@ -346,11 +355,21 @@ export class GatewayTurn {
     return recall ? [...definitions, RECALL_TOOL] : definitions;
   }
 
-  #itemOf(json: string): WireItem {
+  #itemsOf(pieces: readonly string[]): readonly WireItem[] {
     const { readers, request: { protocol } } = this.#options;
-    const bytes = encoder.encode(json);
-    return readItem(bytes, { start: 0, end: bytes.length }, { protocol, readers });
+    return readItems(pieces, { protocol, readers });
   }
+}
+
+/** The request with the items that are known in place of its own. */
+function withKnown(
+  request: WireRequest,
+  spelled: readonly WireItem[],
+  known: readonly WireItem[],
+): WireRequest {
+  if (known === spelled) return request;
+  const now = new Map(spelled.map((item, at) => [item, known[at]!]));
+  return { ...request, items: request.items.map((item) => now.get(item) ?? item) };
 }
 
 function messagesOf(items: readonly WireItem[]) {

@@ -249,8 +249,8 @@ export function hashText(text: string): number {
 }
 
 /**
- * Tells a message or a tool's definition from any other; the same for the same bytes, on any machine. It is
- * remembered for each object.
+ * Tells a message or a tool's definition from any other; the same for the same bytes, on any machine. Of a message of
+ * which somebody knows what it says (see {@linkcode tellBy}) that tells it. It is remembered for each object.
  *
  * @example
  * ```ts
@@ -263,12 +263,34 @@ export function hashText(text: string): number {
  * ```
  */
 export function hashPiece(piece: Message | ToolDefinition): number {
-  let hash = hashes.get(piece);
-  if (hash === undefined) hashes.set(piece, hash = hashText(JSON.stringify(piece)));
-  return hash;
+  return (told.get(piece) ?? toldByBytes(piece)).hash;
 }
 
-const hashes = new WeakMap<Message | ToolDefinition, number>();
+/** Like {@linkcode hashPiece}, by the bytes alone: what a provider's cache goes by. */
+export function hashBytes(piece: Message | ToolDefinition): number {
+  const known = told.get(piece) ?? toldByBytes(piece);
+  return known.bytesHash ??= hashText(JSON.stringify(piece));
+}
+
+/** From now on {@linkcode hashPiece} tells a message by this, which is the same for all that say the same in other bytes. */
+export function tellBy(message: Message, hash: number): void {
+  told.set(message, { hash, bytesHash: undefined });
+}
+
+/** What a message or a tool is told by; the hash of its bytes, if that is known. */
+interface Told {
+  readonly hash: number;
+  bytesHash: number | undefined;
+}
+
+const told = new WeakMap<Message | ToolDefinition, Told>();
+
+function toldByBytes(piece: Message | ToolDefinition): Told {
+  const hash = hashText(JSON.stringify(piece));
+  const known = { hash, bytesHash: hash };
+  told.set(piece, known);
+  return known;
+}
 
 /** Name of the tool that stands for others: a call of it names the tool that is meant, and holds that one's arguments. */
 export const CALL_TOOL_NAME = "call_tool";

@@ -35,6 +35,7 @@ export { asRecord, joinBytes, jsonExcess, type JsonRecord, readJsonAt, type Span
 export {
   anchorOf,
   BEARER,
+  callIds,
   type ItemPart,
   type JsonReader,
   type KnownList,
@@ -42,8 +43,9 @@ export {
   peekField,
   type PieceToRead,
   type Protocol,
+  type Reading,
   readingRequest,
-  readItem,
+  readItems,
   readRequest,
   type ReadTool,
   readWireBody,
@@ -56,7 +58,9 @@ export {
   type WireReply,
   type WireRequest,
   type WireTool,
+  withCallIds,
   withFoundTools,
+  withoutThoughts,
   writeRequest,
 } from "./protocol.ts";
 export {
@@ -68,7 +72,7 @@ export {
   splitEvents,
   SseSplitter,
 } from "./reply_stream.ts";
-export { statedFailure } from "./stated_failure.ts";
+export { statedFailure } from "./meaning.ts";
 export { type FirstTool, steadyTools } from "./steady_tools.ts";
 export {
   emptyResponse,

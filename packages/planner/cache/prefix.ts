@@ -4,6 +4,7 @@ import {
   countMessageTokens,
   type CountTokens,
   countToolTokens,
+  hashBytes,
   hashPiece,
   type Message,
   type ToolDefinition,
@@ -50,9 +51,9 @@ export function promptUnits(
   countTokens: CountTokens,
 ): PromptUnit[] {
   return [
-    ...tools.map((tool) => ({ hash: hashPiece(tool), tokens: countToolTokens(tool, countTokens) })),
+    ...tools.map((tool) => ({ hash: hashBytes(tool), tokens: countToolTokens(tool, countTokens) })),
     ...messages.map((message) => ({
-      hash: hashPiece(message),
+      hash: hashBytes(message),
       tokens: countMessageTokens(message, countTokens),
     })),
   ];
@@ -489,8 +490,8 @@ export function findPrefixChange(
 ): PrefixChange | undefined {
   if (!before) return undefined;
   const again = (messages: readonly Message[]) => {
-    const stood = new Set(before.messages.map(hashPiece));
-    return messages.filter((message) => stood.has(hashPiece(message)));
+    const stood = new Set(before.messages.map(hashBytes));
+    return messages.filter((message) => stood.has(hashBytes(message)));
   };
   const tokensOf = (messages: readonly Message[]) =>
     again(messages).reduce((sum, message) => sum + countMessageTokens(message, countTokens), 0);
@@ -522,7 +523,7 @@ function firstOther<T extends Message | ToolDefinition>(
 ): number | undefined {
   const at = before.findIndex((one, at) => {
     const other = now[at];
-    return one !== other && other !== undefined && hashPiece(one) !== hashPiece(other);
+    return one !== other && other !== undefined && hashBytes(one) !== hashBytes(other);
   });
   return at < 0 ? undefined : at;
 }

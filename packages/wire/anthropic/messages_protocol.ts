@@ -22,7 +22,7 @@ import {
   type WireReply,
 } from "../protocol.ts";
 import { arrangeItems, findMarkedEnds, readCacheMarks } from "./cache_marks.ts";
-import { statedFailure } from "../stated_failure.ts";
+import { saidParts, statedFailure, toldFields } from "../meaning.ts";
 import { errorBody } from "./write_message.ts";
 import { toolOf } from "./write_messages_body.ts";
 import { type RawEvent, splitEvents, SseSplitter } from "../reply_stream.ts";
@@ -70,7 +70,14 @@ export const MESSAGES_PROTOCOL: Protocol = {
   toolSearch: TOOL_SEARCH,
   withoutNonce,
   readItem: readMessage,
-  plain,
+  idPaths(value) {
+    const content = asRecord(value)?.content;
+    const blocks: readonly unknown[] = Array.isArray(content) ? content : [];
+    return blocks.flatMap((block, at) => {
+      const name = isRecord(block) && ID_FIELDS[String(block.type)];
+      return name ? [["content", at, name]] : [];
+    });
+  },
   readTool(tool) {
     if (!isRecord(tool)) throw unknownTool();
     const { cache_control: _, defer_loading: isDeferred, ...shown } = tool;
@@ -102,6 +109,9 @@ export const MESSAGES_PROTOCOL: Protocol = {
   writer: (_, options) => new MessagesTurnWriter(options),
   refuse: (status, message) => Response.json(errorBody(status, message), { status }),
 };
+
+/** In which field blocks hold the id of a call. */
+const ID_FIELDS: Readonly<Record<string, string>> = { tool_use: "id", tool_result: "tool_use_id" };
 
 /** Where Claude Code says whose request it is, and the number in it that changes. */
 const BILLING = /^(x-anthropic-billing-header:[^]*?\bcch=)([0-9a-z]+)/i;
@@ -229,7 +239,7 @@ class MessagesTurnWriter implements TurnWriter {
     const [part] = readMessage({ role: "assistant", content: this.#visible() });
     if (!part) return [];
     const items = this.#replies.flatMap(({ reply }, at) => [...reply.items, ...answers[at] ?? []]);
-    return [{ anchor: anchorOf(part.message), replaces: true, items }];
+    return [{ replaces: [anchorOf(part.message)], before: [], thoughts: [], items }];
   }
 
   /** What says why a message ended: if its only calls aren't the client's, it called nothing. */
@@ -386,20 +396,26 @@ function readMessage(value: unknown): readonly ItemPart[] {
   if (!isRecord(value)) throw unknown("a message");
   const { role, content } = value;
   if (role !== "user" && role !== "assistant" && role !== "system") throw unknown("the role of a message");
-  if (typeof content === "string") return [{ message: { role, content }, text: ["content"] }];
+  const said = (blocks: unknown) => ({ role, parts: saidParts(unmarked(blocks), saidBlock) });
+  if (typeof content === "string") {
+    return [{ message: { role, content }, text: ["content"], said: said(content) }];
+  }
   const blocks = blocksOf(content);
   if (role === "assistant") {
+    const spoken = blocks.filter(({ type }) => !THOUGHTS.includes(type));
     const mark = blocks.findLast(({ cache_control: mark }) => isRecord(mark))?.cache_control;
     const finds = foundIn(blocks.map(referencesIn));
     const message = { ...readReply(blocks), ...(finds.length > 0 && { keep: true }) };
     return [{
       message,
+      // Without anything else it is told by what was thought.
+      said: said(spoken.length > 0 ? spoken : blocks),
       ...(mark !== undefined && { mark: JSON.stringify(mark) }),
       ...(finds.length > 0 && { finds }),
     }];
   }
   // A message of nothing is still one.
-  if (blocks.length === 0) return [{ message: { role, content: [] } }];
+  if (blocks.length === 0) return [{ message: { role, content: [] }, said: said([]) }];
   return blocks.map((block, at): ItemPart => {
     const path = ["content", at];
     const mark = markOf(block);
@@ -422,6 +438,7 @@ function readMessage(value: unknown): readonly ItemPart[] {
       const holdsMark = mark !== undefined && !isRecord(block.cache_control);
       return {
         message,
+        said: said([block]),
         at: path,
         ...text,
         ...marked,
@@ -433,6 +450,7 @@ function readMessage(value: unknown): readonly ItemPart[] {
     const read = isText ? textOf(block.text) : [readPart(block)];
     return {
       message: { role, content: read },
+      said: said([block]),
       at: path,
       ...(isText && { text: [...path, "text"] }),
       ...marked,
@@ -458,25 +476,32 @@ const LEAVING: readonly unknown[] = ["text", "image"];
 /** The message that the system prompt is, if there is one. @throws {UnknownShape} if it isn't as the format says. */
 function readSystem(system: unknown): readonly ItemPart[] {
   const content = typeof system === "string" ? system : blocksOf(system ?? []).map(readPart);
-  return content.length === 0 ? [] : [{ message: { role: "system", content } }];
+  const said = { role: "system", parts: saidParts(unmarked(system), saidBlock) };
+  return content.length === 0 ? [] : [{ message: { role: "system", content }, said }];
 }
 
-/**
- * A message or a system prompt without what clients change from request to request: without the marks of the cache,
- * and a text always as a block.
- */
-function plain(value: unknown): unknown {
-  if (Array.isArray(value)) return value.map((one) => typeof one === "string" ? asBlocks(one) : plain(one));
-  if (!isRecord(value)) return value;
-  const { cache_control: _, ...rest } = value;
-  const holds = "role" in rest || rest.type === "tool_result";
-  if (!holds || !("content" in rest)) return rest;
-  const { content } = rest;
-  return { ...rest, content: typeof content === "string" ? asBlocks(content) : plain(content) };
+/** Blocks that hold what a model thought: clients may leave them away. */
+const THOUGHTS: readonly unknown[] = ["thinking", "redacted_thinking"];
+
+/** What a block says, however its client spells it; ids of calls are told by what they pair. */
+function saidBlock({ type, ...block }: JsonRecord): unknown {
+  if (type === "tool_use") {
+    const { id: _, input, ...rest } = block;
+    return { type, ...toldFields(rest), input: input ?? {} };
+  }
+  if (type !== "tool_result") return toldFields({ type, ...block });
+  const { tool_use_id: _, content, is_error: failed, ...rest } = block;
+  const parts = saidParts(unmarked(content));
+  return { type, ...toldFields(rest), ...(failed === true && { failed }), parts };
 }
 
-function asBlocks(text: string): readonly Extract<ContentPart, { readonly type: "text" }>[] {
-  return [{ type: "text", text }];
+/** Blocks without marks of the cache, which move from request to request. */
+function unmarked(blocks: unknown): unknown {
+  if (!Array.isArray(blocks)) return blocks;
+  return blocks.map((block) => {
+    const { cache_control: _, ...rest } = asRecord(block) ?? {};
+    return isRecord(block) ? rest : block;
+  });
 }
 
 /** The blocks of a content. @throws {UnknownShape} if it holds anything else. */
