@@ -393,46 +393,42 @@ const DENSE_LENGTH = 24;
 /** Such a run is no path and no name if this share of it are digits, or changes between small and capital letters. */
 const DENSE_SHARE = 1 / 12;
 
-/** Adds a text's UTF-16 code units by kind. */
+/** Adds a text's UTF-16 code units by kind. Every text that comes is looked through: what it counts is held in numbers. */
 function addUnits(text: string, units: number[]): void {
-  let [run, letters, digits, changes, before] = [0, 0, 0, 0, 0];
-  const endRun = () => {
-    if (run >= DENSE_LENGTH && Math.max(digits, changes) >= DENSE_SHARE * run) {
-      units[DENSE]! += run;
-      units[WORDS]! -= letters;
-      units[MARKS]! -= run - letters;
-    }
-    run =
-      letters =
-      digits =
-      changes =
-      before =
-        0;
-  };
-  for (let at = 0; at < text.length; at++) {
+  let [words, marks, dense] = [0, 0, 0];
+  const { length } = text;
+  for (let at = 0; at < length;) {
     const unit = text.charCodeAt(at);
-    const ascii = unit < 128 ? ASCII[unit]! : 0;
-    if (ascii === 0) {
-      units[kindOf(unit)]!++;
-      if (run > 0) endRun();
-    } else if (ascii === SPACE) {
-      units[WORDS]!++;
-      if (run > 0) endRun();
-    } else if (ascii === MARK) {
-      units[MARKS]!++;
-      if (run > 0) endRun();
-    } else {
-      run++;
-      if (ascii === DIGIT) digits++;
-      if (ascii === SMALL || ascii === CAPITAL) {
+    let ascii = unit < 128 ? ASCII[unit]! : 0;
+    if (ascii <= MARK) {
+      if (ascii === SPACE) words++;
+      else if (ascii === MARK) marks++;
+      else units[kindOf(unit)]!++;
+      at++;
+      continue;
+    }
+    const start = at;
+    let [letters, digits, changes, before] = [0, 0, 0, 0];
+    do {
+      if (ascii <= CAPITAL) {
         letters++;
-        units[WORDS]!++;
         if (before !== 0 && before !== ascii) changes++;
         before = ascii;
-      } else units[MARKS]!++;
+      } else if (ascii === DIGIT) digits++;
+      at++;
+      const next = at < length ? text.charCodeAt(at) : 128;
+      ascii = next < 128 ? ASCII[next]! : 0;
+    } while (ascii > MARK);
+    const run = at - start;
+    if (run >= DENSE_LENGTH && Math.max(digits, changes) >= DENSE_SHARE * run) dense += run;
+    else {
+      words += letters;
+      marks += run - letters;
     }
   }
-  if (run > 0) endRun();
+  units[WORDS]! += words;
+  units[MARKS]! += marks;
+  units[DENSE]! += dense;
 }
 
 const SPACE = 1;
@@ -443,7 +439,7 @@ const DIGIT = 5;
 const JOINT = 6;
 
 /** What each ASCII character is: white space, a mark, a letter, a digit, or a mark that base64 and the like hold. */
-const ASCII: readonly number[] = Array.from({ length: 128 }, (_, code) => {
+const ASCII: Uint8Array = Uint8Array.from({ length: 128 }, (_, code) => {
   const char = String.fromCharCode(code);
   if (/\s/.test(char)) return SPACE;
   if (/[a-z]/.test(char)) return SMALL;
