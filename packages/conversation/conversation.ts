@@ -65,19 +65,19 @@ const NEW: ConversationState = {
   days: {},
 };
 
-/** A call of a conversation. */
-export interface ConversationCall extends Omit<PromptCall, "pins"> {
-  /**
-   * The messages of its history as their client spells them now: that may be otherwise than what is known of them, which
-   * the history holds then. Default: they are spelled as there.
-   */
-  readonly spelled?: readonly Message[];
-}
-
 /** What one call of a conversation sees and takes. */
 export interface Prompts {
   /** What the next call sends of a history. */
-  view(history: History, call: ConversationCall): Promise<SessionView>;
+  view(
+    history: History,
+    call: Omit<PromptCall, "pins"> & {
+      /**
+       * The messages of its history as their client spells them now: that may be otherwise than what is known of them,
+       * which the history holds then. Default: they are spelled as there.
+       */
+      readonly spelled?: readonly Message[];
+    },
+  ): Promise<SessionView>;
   /** Takes note of a call that succeeded; of its prompt the provider's cache held `heldTokens`, if that is known. */
   sent(usage: Usage | undefined, view: SessionView, heldTokens?: number): LedgerEntry | undefined;
   /** Takes note of a call whose prompt the provider refused in these words. Whether it did so because that is too long. */
@@ -182,7 +182,7 @@ export class Conversation implements Prompts {
   /** Of a call that is no turn nothing is noted: it sees what the model had last, and what is new. */
   async view(
     history: History,
-    { spelled = history.messages, ...call }: ConversationCall,
+    { spelled = history.messages, ...call }: Parameters<Prompts["view"]>[1],
   ): Promise<SessionView> {
     const view = await this.#prompts.view(history, { ...call, pins: this.#state.pins });
     if (call.oneShot) return view;

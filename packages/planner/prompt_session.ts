@@ -152,14 +152,6 @@ export type SavedTokens = Readonly<Record<keyof Mechanisms, number>> & {
   readonly deferred?: number;
 };
 
-/** What deferring tools keeps out of a prompt of so many tokens; a call that would not have been made costs all of its own. */
-export function savedByDeferring(
-  { deferred }: Pick<PromptCall, "deferred">,
-  promptTokens: number,
-): Pick<SavedTokens, "deferred"> {
-  return deferred ? { deferred: deferred.isDetour ? -promptTokens : deferred.tokens } : {};
-}
-
 /** What one model call shall send, and what is to be told of it. Plain data. */
 export interface SessionView extends History {
   /** The position of each message in the history; −1 for a line that stands for several. */

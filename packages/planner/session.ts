@@ -24,7 +24,7 @@ import {
   type PromptCall,
   type PromptSession,
   type PromptSessionOptions,
-  savedByDeferring,
+  type SavedTokens,
   SESSION_OPTIONS,
   type SessionView,
   VIEW_ARGUMENTS,
@@ -494,6 +494,14 @@ export function slicer(
 /** Whether the model of a call can recall what left. */
 export function canRecall({ tools }: History, { recall }: PromptCall): boolean {
   return recall ?? tools.some((tool) => tool.function.name === RECALL_TOOL.function.name);
+}
+
+/** What deferring tools keeps out of a prompt of so many tokens; a call that would not have been made costs all of its own. */
+export function savedByDeferring(
+  { deferred }: Pick<PromptCall, "deferred">,
+  promptTokens: number,
+): Pick<SavedTokens, "deferred"> {
+  return deferred ? { deferred: deferred.isDetour ? -promptTokens : deferred.tokens } : {};
 }
 
 /** A number of things: `1 result`, `2 results`. */

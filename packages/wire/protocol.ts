@@ -409,27 +409,25 @@ export interface JsonReader<T> {
   };
 }
 
-/** A piece that was read. */
-type ReadPiece = ReturnType<JsonReader<readonly ItemPart[]>["read"]>;
-
-/** A piece whose calls, and what answers them, have ids by what is called. */
-interface PairedPiece {
-  readonly piece: ReadPiece;
-  /** Whether a model said all of it. */
-  readonly isReply: boolean;
-  /** Its calls: the ids that their client gave, what they call, and the ids that they have. */
-  readonly calls: readonly { readonly clientId: string; readonly what: string; readonly id: string }[];
-  /** The ids, as its client gave them, of the calls that it answers. */
-  readonly answers: readonly string[];
-}
-
 /** Items with which a list starts like one that was read before. */
 export interface KnownList {
   /** Each where it stands, counted from the list's first byte. */
-  readonly items: readonly (Span & PairedPiece)[];
+  readonly items: readonly (Span & {
+    /** Its calls, and what answers them, have ids by what is called. */
+    readonly piece: ReturnType<JsonReader<readonly ItemPart[]>["read"]>;
+    /** Whether a model said all of it. */
+    readonly isReply: boolean;
+    /** Its calls: the ids that their client gave, what they call, and the ids that they have. */
+    readonly calls: readonly { readonly clientId: string; readonly what: string; readonly id: string }[];
+    /** The ids, as its client gave them, of the calls that it answers. */
+    readonly answers: readonly string[];
+  })[];
   /** The byte behind the last of them. */
   readonly end: number;
 }
+
+type PairedPiece = Omit<KnownList["items"][number], keyof Span>;
+type ReadPiece = PairedPiece["piece"];
 
 /** Remembers lists of items: a client that sends its whole history again starts with the list that it sent before. */
 export interface ListReader {

@@ -40,12 +40,11 @@ import {
   NO_MECHANISMS,
   type PromptCall,
   type PromptSessionOptions,
-  savedByDeferring,
   SESSION_OPTIONS,
   type SessionView,
   VIEW_ARGUMENTS,
 } from "../prompt_session.ts";
-import { canRecall, howMany, oneByOne } from "../session.ts";
+import { canRecall, howMany, oneByOne, savedByDeferring } from "../session.ts";
 
 /** What a restart needs to go on as if nothing had happened. */
 interface ClassicState {
