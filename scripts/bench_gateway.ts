@@ -1,7 +1,8 @@
 /**
  * Measures what the gateway adds to the first byte of a reply and to its end, and what memory, processor time and disk
- * it takes, beside a bare proxy, Portkey's gateway from npm, one that keeps nothing of conversations, and the same calls
- * made directly. A second process of the same gateway says what differs by chance.
+ * it takes, beside a bare proxy, one that holds bodies and hands each event on by itself, Portkey's gateway from npm, one
+ * that keeps nothing of conversations, and the same calls made directly. A second process of the same gateway says what
+ * differs by chance.
  *
  *     deno task bench:gateway [--whole] [--streams N]… [--tokens N]… [--rounds N]
  *

@@ -1,13 +1,19 @@
 // deno-lint-ignore-file no-console
 // Stands for an agent in tests: it asks once where its environment and arguments say, and ends with the code behind
 // `--exit`; with `--stay` it goes on until somebody has answered it again behind a file `go` in its folder.
-import { existsSync } from "node:fs";
+import { existsSync, readFileSync } from "node:fs";
 import process from "node:process";
 
 const args = process.argv.slice(2);
 const given = (name) => args[args.indexOf(name) + 1];
 const { ANTHROPIC_BASE_URL, ANTHROPIC_API_KEY, OPENAI_BASE_URL, OPENAI_API_KEY } = process.env;
-const setting = /^openai_base_url="(.*)"$/.exec(given("--config") ?? "")?.[1];
+const config = given("--config") ?? "";
+const { CLINE_PROVIDER_SETTINGS_PATH, OPENCLAW_CONFIG_PATH } = process.env;
+const file = CLINE_PROVIDER_SETTINGS_PATH ?? OPENCLAW_CONFIG_PATH ??
+  (config.endsWith(".yaml") ? config : undefined);
+const setting = file === undefined
+  ? /^openai_base_url="(.*)"$/.exec(config)?.[1]
+  : /(?:baseUrl|apiBase)"?: "(.*)"/.exec(readFileSync(file, "utf8"))?.[1];
 
 async function ask() {
   const messages = [{ role: "user", content: "Hello?" }];

@@ -1,4 +1,4 @@
-import { assert, assertAlmostEquals, assertEquals, assertStringIncludes } from "@std/assert";
+import { assert, assertAlmostEquals, assertEquals, assertGreater, assertStringIncludes } from "@std/assert";
 import { loadTokenizer } from "@tare/messages/tiktoken";
 import { listPrice, profileNamed } from "@tare/planner";
 import { join } from "@std/path";
@@ -14,7 +14,7 @@ import {
 import { loadData } from "../scripts/bench/economy/load_data.ts";
 import { measureEconomy } from "../scripts/bench/economy/measure_economy.ts";
 import { generateWorkload } from "../scripts/bench/economy/workload.ts";
-import type { historyJson } from "../packages/app/history/history_json.ts";
+import type { historyJson } from "../packages/app/history/told.ts";
 import { LOG_FORMATS } from "../packages/app/history/read_logs.ts";
 import { runEntry } from "../packages/app/transfer_fixture_test.ts";
 
@@ -119,13 +119,14 @@ Deno.test("tare history adds up what each agent's logs say, by agent, model, pro
 Deno.test("tare history reads from each agent's log what was said, message by message", async () => {
   await withHome(EACH, (home) => {
     addOpencode(home);
-    const sessions = [ONE, TWO, FOUR, THREE];
-    for (const [at, format] of LOG_FORMATS.entries()) {
+    const sessions = { "claude-code": ONE, codex: TWO, opencode: FOUR, pi: THREE };
+    for (const [agent, session] of Object.entries(sessions)) {
+      const format = LOG_FORMATS.find((format) => format.agent === agent)!;
       const [path = ""] = [...format.find({ home, env: () => undefined })];
       const [read] = [...format.read(path, { messages: true, line: (isKnown) => assert(isKnown) })];
       const said = read!.messages.filter(({ role }) => role !== "system")
         .map(({ ts: _, usage: __, ...message }) => message);
-      const { messages, calls } = sessions[at]!.recording;
+      const { messages, calls } = session.recording;
       const last = calls.at(-1)!.messages;
       assertEquals(said, messages.slice(0, last + 1).filter(({ role }) => role !== "system"), format.agent);
     }
@@ -225,7 +226,7 @@ Deno.test("tare history says what was wrong with what it was given", async () =>
       assertEquals(code, 1);
       return err.trimEnd();
     };
-    const agents = "claude-code, codex, opencode, pi";
+    const agents = "claude-code, codex, opencode, pi, qwen-code, copilot, cline";
     assertEquals(await said(), `Cannot find a session in ${home}: looked for logs of ${agents}.`);
     assertEquals(
       await said("--agent", "emacs"),
@@ -251,9 +252,9 @@ Deno.test("what tare history says would have been saved is what bench:economy pr
     const folder = join(home, "recordings");
     const page = join(home, "page.html");
     const told = await report(home, "--seconds", "all", "--recordings", folder, "--html", page);
-    await Deno.remove(join(folder, "codex.jsonl"));
-    await Deno.remove(join(folder, "opencode.jsonl"));
-    await Deno.remove(join(folder, "pi.jsonl"));
+    for (const { agent } of LOG_FORMATS) {
+      if (agent !== "claude-code") await Deno.remove(join(folder, `${agent}.jsonl`));
+    }
     const { count: countTokens } = await loadTokenizer();
     const data = loadData(folder, { warn: (sentence) => assertEquals(sentence, "") });
     const rows = await measureEconomy(data, {
@@ -284,6 +285,11 @@ Deno.test("what tare history says would have been saved is what bench:economy pr
       told.sessions.reduce((sum, { saved }) => sum + saved!.pruned.k1, 0),
       1e-9,
     );
+    for (const { replay, shares } of told.sessions) {
+      assertEquals(shares!.both.k1, 1 - replay!.warmth!.planner.k1 / replay!.alone.k1);
+    }
+    const { both, pruned } = told.played.saved;
+    assertGreater(both.k0, pruned.k0);
     const html = await Deno.readTextFile(page);
     assertStringIncludes(html, "<svg");
     assertEquals(html.match(/(?:src|href)=|url\(|@import|<script/g), null);
@@ -455,6 +461,128 @@ Deno.test("of opencode's older files the same is read as of its database", async
       said: ["user first", "assistant  a", "tool no such file"],
       compacted: [],
       prompts: [15],
+    }]);
+    return Promise.resolve();
+  });
+});
+
+Deno.test("of Qwen Code's log only the newest branch is the conversation, without what was thought", async () => {
+  const entry = (
+    uuid: string,
+    parentUuid: string | null,
+    type: string,
+    more: Readonly<Record<string, unknown>>,
+  ) => ({
+    ...{ uuid, parentUuid, type, sessionId: "one", cwd: "/work", ...more },
+  });
+  const says = (...parts: readonly unknown[]) => ({ message: { parts } });
+  const took = (promptTokenCount: number) => ({
+    model: GPT,
+    usageMetadata: {
+      promptTokenCount,
+      cachedContentTokenCount: 5,
+      candidatesTokenCount: 1,
+      thoughtsTokenCount: 2,
+    },
+  });
+  const call = { functionCall: { id: "a", name: "read", args: { path: "x" } } };
+  const answer = { functionResponse: { id: "a", name: "read", response: { error: "no such file" } } };
+  const lines = jsonLines([
+    entry("1", null, "user", says({ text: "first" }, { inlineData: {} })),
+    entry("2", "1", "assistant", { ...says({ text: "taken back" }), ...took(10) }),
+    entry("3", "1", "assistant", { ...says({ text: "hm", thought: true }, call), ...took(20) }),
+    entry("4", "3", "tool_result", { ...says(answer), toolCallResult: { status: "error" } }),
+    entry("5", "4", "system", { subtype: "chat_compression" }),
+    entry("6", "5", "assistant", { ...says({ text: "done" }), ...took(30) }),
+  ]);
+  await withHome(
+    { ".qwen/projects/p/chats/one.jsonl": lines, ".qwen/projects/p/other.jsonl": ["no log"] },
+    (home) => {
+      assertEquals(readSaid("qwen-code", home), [{
+        said: ["user first\n[image omitted]", "assistant  a", "tool no such file", "assistant done"],
+        compacted: [3],
+        prompts: [10, 20, 30],
+      }]);
+      return Promise.resolve();
+    },
+  );
+});
+
+Deno.test("of Copilot's log helpers are sessions of their own, and a reply has the usage in front of it", async () => {
+  const took = (apiCallId: string, inputTokens: number) => ({
+    type: "session.usage_record",
+    data: {
+      usage: {
+        model: CLAUDE,
+        inputTokens,
+        cacheReadTokens: 5,
+        cacheWriteTokens: 2,
+        outputTokens: 1,
+        apiCallId,
+      },
+    },
+  });
+  const asked = { toolCallId: "a", name: "task", arguments: { prompt: "x" } };
+  const lines = jsonLines([
+    { type: "session.start", data: { sessionId: "one", context: { cwd: "/work" } } },
+    { type: "user.message", data: { content: "first", transformedContent: "now, first" } },
+    took("1", 10),
+    { type: "assistant.message", data: { content: "looking", toolRequests: [asked], apiCallId: "1" } },
+    { ...took("2", 20), agentId: "h" },
+    { type: "assistant.message", agentId: "h", data: { content: "helped", apiCallId: "2" } },
+    {
+      type: "tool.execution_complete",
+      data: { toolCallId: "a", success: false, error: { message: "broke" } },
+    },
+    { type: "session.compaction_complete", data: { success: true } },
+    took("3", 30),
+    { type: "assistant.message", data: { content: "done", apiCallId: "3" } },
+  ]);
+  await withHome({ ".copilot/session-state/one/events.jsonl": lines }, (home) => {
+    assertEquals(readSaid("copilot", home), [{
+      said: ["user now, first", "assistant looking a", "tool broke", "assistant done"],
+      compacted: [3],
+      prompts: [10, 30],
+    }, { said: ["assistant helped"], compacted: [], prompts: [20] }]);
+    return Promise.resolve();
+  });
+});
+
+Deno.test("of Cline's log results and what stands beside them are read apart; the folder is in the file beside it", async () => {
+  const use = { type: "tool_use", id: "a", name: "run", input: { commands: ["ls"] } };
+  const result = { type: "tool_result", tool_use_id: "a", content: "no", is_error: true };
+  const metrics = (inputTokens: number) => ({
+    inputTokens,
+    outputTokens: 1,
+    cacheReadTokens: 5,
+    cacheWriteTokens: 0,
+  });
+  const log = {
+    sessionId: "one",
+    system_prompt: "rules",
+    messages: [
+      { id: "1", role: "user", content: [{ type: "text", text: "first" }, { type: "image", data: "" }] },
+      { id: "2", role: "assistant", content: [use], modelInfo: { id: GPT }, metrics: metrics(10) },
+      { id: "3", role: "user", content: [result, { type: "text", text: "go on" }] },
+      { id: "4", role: "assistant", content: "done", modelInfo: { id: GPT }, metrics: metrics(20) },
+    ],
+  };
+  await withHome({
+    ".cline/data/sessions/one/one.messages.json": [JSON.stringify(log)],
+    ".cline/data/sessions/one/one.json": ['{"cwd": "/work"}'],
+  }, (home) => {
+    assertEquals(readSaid("cline", home), [{
+      said: [
+        "system rules",
+        "user first",
+        "user [image omitted]",
+        "assistant  a",
+        "tool no",
+        "user go on",
+        "assistant done",
+      ],
+      compacted: [],
+      prompts: [10, 20],
     }]);
     return Promise.resolve();
   });

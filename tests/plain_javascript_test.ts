@@ -53,13 +53,10 @@ const PARTS: Readonly<Record<string, readonly string[]>> = {
   schemas: ["tellsOfTools"],
   conversation: ["hasCommitted", "inSlices", "pinsAfter"],
   planner: [
-    "afterPing",
-    "afterRequest",
     "chooseProfile",
     "findPrefixChange",
     "fittingPins",
     "isSummary",
-    "nextPing",
     "observeUpgrade",
     "makePin",
     "profileForTtl",

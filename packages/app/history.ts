@@ -8,11 +8,10 @@
 import { loadTokenizer } from "@tare/messages/tiktoken";
 import { resolve } from "@std/path";
 import { parseArgs } from "node:util";
-import { historyJson } from "./history/history_json.ts";
 import { historyPage } from "./history/history_page.ts";
 import { LOG_FORMATS, readLogs } from "./history/read_logs.ts";
 import { replayHistory } from "./history/replay_history.ts";
-import { toldHistory } from "./history/told.ts";
+import { historyJson, toldHistory } from "./history/told.ts";
 import { ProgressBar } from "./terminal/progress_bar.ts";
 import { shownJson, shownText } from "./terminal/shown_text.ts";
 

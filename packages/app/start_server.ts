@@ -4,10 +4,17 @@ import { gateway } from "@tare/gateway";
 import { openaiModel } from "@tare/loop/openai";
 import { sampledCount } from "@tare/messages";
 import { encodingOfModel, loadTokenizer, type Tokenizer } from "@tare/messages/tiktoken";
-import { chooseProfile, DEFAULT_PROVIDER, listWindow, profileNamed, SaidProof } from "@tare/planner";
+import {
+  chooseProfile,
+  DEFAULT_PROVIDER,
+  listWindow,
+  profileNamed,
+  SaidProof,
+  searchesTools,
+} from "@tare/planner";
 import type { PolicyOptions } from "@tare/planner/policies";
-import { isPageRequest, page } from "@tare/page";
-import { agentHandler, allowedHosts, guard, isLoopback } from "@tare/server";
+import { page } from "@tare/page";
+import { agentHandler, allowedHosts, isLoopback } from "@tare/server";
 import { rehearsal, simulator } from "@tare/simulator";
 import { Telemetry } from "@tare/conversation/telemetry";
 import { clearWorkspaces, type Sandbox, workspaceTools } from "@tare/loop/tools";
@@ -197,6 +204,9 @@ export async function startServer(
     profile: messagesRules,
     price: priceOf(settings, messagesRules),
     windowTokens: windowTokens ?? listWindow,
+    ...(settings.deferTools !== "auto" && {
+      searchesTools: (model: string) => settings.deferTools === "on" && searchesTools({ model }),
+    }),
   };
   const keepWarmUsdPerDay = settings.keepWarm === "off" ? 0 : settings.keepWarm;
   // One budget for both.
@@ -257,19 +267,16 @@ export async function startServer(
     maxBodyBytes: LIMITS.agentBytes,
     keepWarm: settings.keepWarm === "off" ? "off" : warmth,
     gateway: passing,
+    files: page,
+    guard: {
+      hosts: allowedHosts(host, settings.allowedHosts),
+      origins: corsOrigins,
+      guests: token === undefined,
+    },
     onError,
     ...(provider.notice !== undefined && { notice: provider.notice }),
   });
-  const fetch = guard(async (request, asker) => page(request) ?? await agent.unguarded(request, asker), {
-    hosts: allowedHosts(host, settings.allowedHosts),
-    origins: corsOrigins,
-    keys,
-    guests: token === undefined,
-    isPublic: (request) => isPageRequest(request) || agent.isPublic(request),
-    respondAt: agent.respondAt,
-    onError,
-  });
-  const server = await listen(settings, { fetch, limits, onError }).catch(async (error) => {
+  const server = await listen(settings, { fetch: agent.fetch, limits, onError }).catch(async (error) => {
     await provider.close();
     await store.close();
     place.close();

@@ -124,6 +124,55 @@ Deno.test("startServer() with a provider names its model and address, and tells 
     }
   }));
 
+Deno.test("startServer() has other agents' tools deferred where its settings say that their provider searches them", () =>
+  withData(async (data) => {
+    const sent: { readonly tools: readonly Record<string, unknown>[] }[] = [];
+    const upstream = Deno.serve({ hostname: "127.0.0.1", port: 0, onListen() {} }, async (request) => {
+      sent.push(await request.json());
+      return Response.json({ type: "message", role: "assistant", content: [{ type: "text", text: "Hi." }] });
+    });
+    const tools = Array.from({ length: 40 }, (_, at) => ({
+      name: `tracker_${at}`,
+      description: "Looks after what is open, and says what became of it. ".repeat(20),
+      input_schema: { type: "object" },
+    }));
+    const ask = async (model: string, more: Record<string, string>) => {
+      const environment = { ANTHROPIC_BASE_URL: `http://127.0.0.1:${upstream.addr.port}`, ...more };
+      const server = await startServer(readSettings(["--port", "0", "--data", data], environment), () => {});
+      try {
+        const response = await fetch(`${server.url}/v1/messages`, {
+          method: "POST",
+          headers: {
+            "content-type": "application/json",
+            "x-api-key": "k",
+            "anthropic-version": "2023-06-01",
+          },
+          body: JSON.stringify({
+            model,
+            max_tokens: 9,
+            tools,
+            messages: [{ role: "user", content: `${sent.length}` }],
+          }),
+        });
+        await response.text();
+      } finally {
+        await server.close();
+      }
+      return sent.at(-1)?.tools.filter((tool) => tool.defer_loading).length;
+    };
+    try {
+      const on = { TARE_DEFER_TOOLS: "on" };
+      assertEquals([
+        await ask("claude-sonnet-5", on),
+        await ask("claude-3-5-haiku", on),
+        await ask("claude-sonnet-5", { TARE_DEFER_TOOLS: "off" }),
+        await ask("claude-sonnet-5", {}),
+      ], [40, 0, 0, 0]);
+    } finally {
+      await upstream.shutdown();
+    }
+  }));
+
 Deno.test("startServer() with a key for Messages runs its agent there, and plans by its cache", () =>
   withData(async (data) => {
     const provider = simulator({

@@ -68,7 +68,16 @@ const NEW: ConversationState = {
 /** What one call of a conversation sees and takes. */
 export interface Prompts {
   /** What the next call sends of a history. */
-  view(history: History, call: Omit<PromptCall, "pins">): Promise<SessionView>;
+  view(
+    history: History,
+    call: Omit<PromptCall, "pins"> & {
+      /**
+       * The messages of its history as their client spells them now: that may be otherwise than what is known of them,
+       * which the history holds then. Default: they are spelled as there.
+       */
+      readonly spelled?: readonly Message[];
+    },
+  ): Promise<SessionView>;
   /** Takes note of a call that succeeded; of its prompt the provider's cache held `heldTokens`, if that is known. */
   sent(usage: Usage | undefined, view: SessionView, heldTokens?: number): LedgerEntry | undefined;
   /** Takes note of a call whose prompt the provider refused in these words. Whether it did so because that is too long. */
@@ -94,6 +103,8 @@ export class Conversation implements Prompts {
   #state: ConversationState;
   #calls: readonly CallReport[] = [];
   #seen: Pick<SeenConversation, "history" | "view"> | undefined;
+  /** What its client asked with then, as that spelled it. */
+  #asked: History | undefined;
   /** What its client had changed for the call that hasn't succeeded yet. */
   #changed: PrefixChange | undefined;
 
@@ -169,11 +180,16 @@ export class Conversation implements Prompts {
   }
 
   /** Of a call that is no turn nothing is noted: it sees what the model had last, and what is new. */
-  async view(history: History, call: Omit<PromptCall, "pins">): Promise<SessionView> {
+  async view(
+    history: History,
+    { spelled = history.messages, ...call }: Parameters<Prompts["view"]>[1],
+  ): Promise<SessionView> {
     const view = await this.#prompts.view(history, { ...call, pins: this.#state.pins });
     if (call.oneShot) return view;
     const { rewrites, promptTokens, saved, endedPins = [] } = view;
-    this.#changed ??= findPrefixChange(this.#seen?.history, history, this.#countTokens);
+    const asked = { messages: spelled, tools: history.tools };
+    this.#changed ??= findPrefixChange(this.#asked, asked, this.#countTokens);
+    this.#asked = asked;
     this.#seen = { history, view };
     const { pins, epoch, rewrites: before, unsent } = this.#state;
     const dated = rewrites.map((rewrite): ConversationState["rewrites"][number] => ({
@@ -211,7 +227,7 @@ export class Conversation implements Prompts {
   glimpse(length: number): Prompts {
     const prompts = this.#prompts.fork(length, this.archive);
     return {
-      view: (history, call) => prompts.view(history, { ...call, pins: this.#state.pins }),
+      view: (history, { spelled: _, ...call }) => prompts.view(history, { ...call, pins: this.#state.pins }),
       sent: (usage, view, heldTokens) => prompts.sent(usage, view, heldTokens),
       rejected: (words, view) => reject(prompts, { words, view }),
     };

@@ -1,4 +1,6 @@
 import { assertEquals } from "@std/assert";
+import { memoryStore } from "@tare/conversation";
+import type { GatewayOptions } from "@tare/gateway";
 import { countToolTokens, estimateTokens, type ToolDefinition } from "@tare/messages";
 import { profileNamed } from "@tare/planner";
 import { messageBody } from "@tare/wire";
@@ -27,7 +29,8 @@ Deno.test("gateway expects of a sub-agent's first prompt the tools that its pare
   assertEquals(await expected("n", [SEARCH, READ], "another part"), 0);
 });
 
-Deno.test("gateway expects no more of a cache that goes by marks than these let it hold", async () => {
+/** Asks a new gateway over Messages, whose provider caches prompts up to marks. */
+function marking(options: Partial<GatewayOptions> = {}) {
   const { fetch } = gatewayed(
     ({ body: { model } }, index) => {
       const usage = { promptTokens: 9_000, cachedTokens: 0, cacheWriteTokens: 9_000, hourWriteTokens: 0 };
@@ -42,7 +45,7 @@ Deno.test("gateway expects no more of a cache that goes by marks than these let 
         }),
       );
     },
-    { upstreams: { messages: { ...UPSTREAM, profile: profileNamed("anthropic-5m") } } },
+    { upstreams: { messages: { ...UPSTREAM, profile: profileNamed("anthropic-5m") } }, ...options },
   );
   const tool = {
     name: "search",
@@ -52,7 +55,7 @@ Deno.test("gateway expects no more of a cache that goes by marks than these let 
   const mark = { cache_control: { type: "ephemeral" } };
   const said = ["Go on.", "Yes.", "And then?", "Yes.", "And last?"];
   /** Sends the first `length` messages, one of them marked, and gives what was sent and what is expected. */
-  const ask = async (length: number, marked: number, system = "You help people. ".repeat(40)) => {
+  return async (length: number, marked: number, system = "You help people. ".repeat(40)) => {
     const messages = said.slice(0, length).map((text, at) => ({
       role: at % 2 === 0 ? "user" : "assistant",
       content: [{ type: "text", text, ...(at === marked && mark) }],
@@ -71,9 +74,25 @@ Deno.test("gateway expects no more of a cache that goes by marks than these let 
       Number(response.headers.get(name))
     );
   };
+}
+
+Deno.test("gateway expects no more of a cache that goes by marks than these let it hold", async () => {
+  const ask = marking();
   const [first, second] = [await ask(1, 0), await ask(3, 2)];
   // Its mark stands in front of what the one before was marked behind.
   const third = await ask(5, 1);
   const other = await ask(5, 4, "You help nobody. ".repeat(40));
   assertEquals([first, second, third, other].map(([, expected]) => expected), [0, first![0], first![0], 0]);
+});
+
+Deno.test("gateway expects no more than marks let it hold after a restart, from the second prompt on", async () => {
+  const store = memoryStore();
+  const [before] = await marking({ store })(3, 2);
+  const ask = marking({ store });
+  const [, first] = await ask(5, 4);
+  const [, second] = await ask(5, 1);
+  const other = marking();
+  await other(5, 4);
+  const [, inFront] = await other(5, 1);
+  assertEquals([first, second], [before, inFront]);
 });

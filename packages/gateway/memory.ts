@@ -113,10 +113,13 @@ export class KnownJson<T> implements JsonReader<T> {
     const json = readJsonAt(bytes, { start, end });
     const size = ENTRY_BYTES + 2 * (end - start);
     let piece: ReturnType<JsonReader<T>["read"]> = { key: bytesKey, value: read(json) };
-    if (spelling) {
-      const key = keyOf(`${kind} plain`, JSON.stringify(spelling.plain(json)));
+    const said = spelling?.said(piece.value);
+    if (spelling && said) {
+      const names = said.map((json) => keyOf(`${kind} said`, json));
+      const key = names.length === 1 ? names[0]! : keyOf(`${kind} parts`, names.join());
       const other = this.#pieces.get(key);
-      piece = { key, value: other ? spelling.adopt(piece.value, other.value) : piece.value };
+      const value = spelling.named(piece.value, names);
+      piece = { key, value: other ? spelling.adopt(value, other.value) : value };
       this.#pieces.set(key, piece, { size: ENTRY_BYTES });
     }
     this.#pieces.set(bytesKey, piece, { size });

@@ -25,6 +25,11 @@ export interface Upstream {
    * told, by a number or by an error, isn't. Default: it is.
    */
   readonly assumesWindow?: (model: string) => boolean;
+  /**
+   * Whether a model's tools may be deferred, since it finds them by the provider's own search. Default: at addresses, and of
+   * models, of which that is known.
+   */
+  readonly searchesTools?: (model: string) => boolean;
 }
 
 /** Where a gateway sends requests, and what it plans with. */

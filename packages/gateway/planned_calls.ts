@@ -388,7 +388,7 @@ export class PlannedCalls {
       readonly signal: AbortSignal;
     },
   ): Promise<Uint8Array<ArrayBuffer> | undefined> {
-    if (reply.recalls.length === 0) return undefined;
+    if (reply.recalls.length === 0 && !reply.isPaused) return undefined;
     try {
       await turn.recall(reply);
       this.#turns.book(turn.session, { recalls: reply.recalls.length });

@@ -7,11 +7,18 @@ import {
   type ToolDefinition,
 } from "@tare/messages";
 import { argumentsParser } from "@tare/messages/arguments";
-import { type LedgerEntry, type RoutedRequest, servedTokens, type SessionView } from "@tare/planner";
+import {
+  type LedgerEntry,
+  type PromptCall,
+  type RoutedRequest,
+  servedTokens,
+  type SessionView,
+} from "@tare/planner";
 import { placeholderRefs, RECALL_TOOL, recallOriginal } from "@tare/prune";
 import {
+  type DeferredTools,
   type ItemPart,
-  readItem,
+  readItems,
   type RequestReaders,
   toolsInFront,
   type TurnWriter,
@@ -21,6 +28,7 @@ import {
   withFoundTools,
   writeRequest,
 } from "@tare/wire";
+import { keptOut, withoutSearches } from "./deferral.ts";
 import type { HeldPrompt, HeldPrompts } from "./held_prompts.ts";
 import type { Followed, GatewaySession, HiddenPlace } from "./sessions/session.ts";
 
@@ -36,6 +44,8 @@ interface GatewayTurnOptions {
   /** The session that it belongs to. */
   readonly session: GatewaySession;
   readonly request: WireRequest;
+  /** What is deferred of its tools. Default: nothing is. */
+  readonly deferred?: DeferredTools | undefined;
   /** Whether the recall tool is offered. */
   readonly recall: boolean;
   /** The response that the request follows. Default: none that is known. */
@@ -71,7 +81,6 @@ export interface SentCall {
 }
 
 const readRecall = argumentsParser(RECALL_TOOL);
-const encoder = new TextEncoder();
 
 /** One request of a client: a call of the upstream, or several if the model recalls. */
 export class GatewayTurn {
@@ -98,12 +107,14 @@ export class GatewayTurn {
 
   /** A turn that has sent nothing yet. */
   constructor(options: GatewayTurnOptions) {
-    const { client, session, request, recall, seen, oneShot, keepsText = oneShot !== undefined } = options;
+    const { client, session, request, deferred, recall, seen, oneShot } = options;
+    const { keepsText = oneShot !== undefined } = options;
     this.#options = options;
     this.client = client;
     this.session = session;
     const name = recall ? RECALL_TOOL.function.name : undefined;
-    this.writer = request.protocol.writer(request, { recall: name, seen, keepsText });
+    const hidesSearches = deferred !== undefined;
+    this.writer = request.protocol.writer(request, { recall: name, hidesSearches, seen, keepsText });
   }
 
   /** What the client asks. */
@@ -156,7 +167,9 @@ export class GatewayTurn {
     const { session: { conversation }, request, countTokens } = this.#options;
     const { epoch, savedTokenUnits } = conversation.state;
     const messages = messagesOf(request.items);
-    const tokens = countRequestTokens({ messages, tools: this.#tools(false) }, countTokens);
+    const { definitions = [], search } = this.#options.deferred ?? {};
+    const tools = [...this.#tools(false).filter((tool) => tool !== search), ...definitions];
+    const tokens = countRequestTokens({ messages, tools }, countTokens);
     return {
       "x-tare-session": conversation.id,
       "x-tare-epoch": String(epoch),
@@ -179,15 +192,20 @@ export class GatewayTurn {
     const recall = this.#options.recall && !last;
     this.#isLast = last;
     await inSlices(counting(request, countTokens));
-    const expanded = session.expand(request.items, { isTurn: oneShot === undefined });
+    const { protocol } = request;
+    const isTurn = oneShot === undefined;
+    const expanded = session.expand(request.items, { isTurn, protocol });
     const heads = expanded.filter(({ bytes }) => !bytes).length;
-    const items = withFoundTools([
+    const all = [
       ...expanded.slice(0, heads),
-      ...(follows?.owed ?? []).map((json) => this.#itemOf(json)),
+      ...this.#itemsOf(follows?.owed ?? []),
       ...expanded.slice(heads),
       ...this.#added,
-    ], request.tools);
-    const history = { messages: messagesOf(items), tools: this.#tools(recall) };
+    ];
+    const { items: spelled, deferred } = this.#withFound(all);
+    const { items, messages, isRespelled } = session.recognise(spelled, { isTurn });
+    const history = { messages, tools: this.#tools(recall) };
+    const own = isRespelled ? messagesOf(spelled) : history.messages;
     if (prompts) {
       const call = {
         nowMs: now(),
@@ -196,12 +214,14 @@ export class GatewayTurn {
         recall,
         signal,
         oneShot: oneShot !== undefined || last,
+        spelled: own,
+        ...(deferred && { deferred }),
       };
       this.#view = await prompts.view(history, call);
     }
     this.#routed = route?.(session.conversation.cacheKey(history.messages));
     let ends: readonly number[] | undefined;
-    const bytes = writeRequest(request, {
+    const bytes = writeRequest(withKnown(request, spelled, items), {
       items,
       ...(this.#view ?? { ...history, places: history.messages.map((_, at) => at) }),
       kept: this.#view && session.keptOf(this.#view.messages),
@@ -212,16 +232,47 @@ export class GatewayTurn {
     });
     this.#edited ||= bytes !== request.bytes;
     if (this.#view) {
-      this.#send({ ...this.#view, client: this.client, model: request.model, ends, countTokens });
+      const { messages: shown, places, tools } = this.#view;
+      const sent = !isRespelled ? shown : shown.map((message, at) => {
+        const place = places[at] ?? -1;
+        return message === messages[place] ? own[place]! : message;
+      });
+      this.#send({ tools, messages: sent, client: this.client, model: request.model, ends, countTokens });
     }
     return bytes;
+  }
+
+  /**
+   * The items with the tools that they find, and what deferring keeps out of them. What of the hidden ones refers to tools that the
+   * request doesn't have goes without it.
+   */
+  #withFound(
+    items: readonly WireItem[],
+  ): { readonly items: readonly WireItem[]; readonly deferred?: PromptCall["deferred"] } {
+    const { request: { items: theirs, tools, protocol }, deferred, readers, countTokens } = this.#options;
+    const hidden = new Set(protocol.toolSearch && items);
+    for (const item of theirs) hidden.delete(item);
+    const reading = { protocol, readers, countTokens };
+    const names = new Set(deferred && tools?.map(({ definition }) => definition.function.name));
+    const isKnown = ({ parts }: WireItem) =>
+      parts.every(({ finds = [] }) => finds.every((name) => names.has(name)));
+    const mayShow = (item: WireItem) => !hidden.has(item) || (deferred !== undefined && isKnown(item));
+    const shown = hidden.size === 0
+      ? items
+      : items.map((item) => mayShow(item) ? item : withoutSearches(item, reading));
+    const found = withFoundTools(shown, tools);
+    if (!deferred) return { items: found };
+    return {
+      items: found,
+      deferred: keptOut(deferred, found.filter((_, at) => hidden.has(items[at]!)), reading),
+    };
   }
 
   #send(sending: HeldPrompt): void {
     const { session, held } = this.#options;
     this.#sending = sending;
-    // What was sent before a restart isn't known here.
-    this.#heldTokens = session.startedHere ? held.held(sending) : undefined;
+    // Of what was sent before a restart only the conversation itself knows.
+    this.#heldTokens = session.isHeldHere ? held.held(sending) : undefined;
   }
 
   #predictedTokens({ promptTokens, predictedCachedTokens }: SessionView): number {
@@ -264,18 +315,18 @@ export class GatewayTurn {
     for (const call of reply.recalls) this.#recalled.add(call.arguments);
     const written = this.#options.request.protocol.writeAnswers(answers);
     this.#answers.push(written);
-    this.#added.push(...[...reply.items, ...written].map((json) => this.#itemOf(json)));
+    this.#added.push(...this.#itemsOf([...reply.items, ...written]));
   }
 
   /** The turn is over: remembers what the client doesn't know of. */
   remember(): void {
     const { session, request } = this.#options;
     const after = request.items.length;
-    const hidden = this.writer.hidden(this.#answers).map(({ anchor, replaces, items }): HiddenPlace => ({
+    const hidden = this.writer.hidden(this.#answers).map(({ items, ...place }, part): HiddenPlace => ({
+      ...place,
       after,
-      anchor,
-      replaces,
-      items: items.map((json) => this.#itemOf(json)),
+      part,
+      items: this.#itemsOf(items),
     }));
     session.hide(hidden);
   }
@@ -304,11 +355,21 @@ export class GatewayTurn {
     return recall ? [...definitions, RECALL_TOOL] : definitions;
   }
 
-  #itemOf(json: string): WireItem {
+  #itemsOf(pieces: readonly string[]): readonly WireItem[] {
     const { readers, request: { protocol } } = this.#options;
-    const bytes = encoder.encode(json);
-    return readItem(bytes, { start: 0, end: bytes.length }, { protocol, readers });
+    return readItems(pieces, { protocol, readers });
   }
+}
+
+/** The request with the items that are known in place of its own. */
+function withKnown(
+  request: WireRequest,
+  spelled: readonly WireItem[],
+  known: readonly WireItem[],
+): WireRequest {
+  if (known === spelled) return request;
+  const now = new Map(spelled.map((item, at) => [item, known[at]!]));
+  return { ...request, items: request.items.map((item) => now.get(item) ?? item) };
 }
 
 function messagesOf(items: readonly WireItem[]) {

@@ -27,10 +27,12 @@ import {
   type Rates,
   readTooLong,
   routeToCache,
+  searchesTools,
 } from "@tare/planner";
 import { promptSession } from "@tare/planner/policies";
 import { RECALL_TOOL } from "@tare/prune";
 import {
+  deferTools,
   type ItemPart,
   jsonExcess,
   type Protocol,
@@ -43,6 +45,7 @@ import {
 } from "@tare/wire";
 import { LRUCache } from "lru-cache";
 import { createHash } from "node:crypto";
+import { functionsInFront } from "./deferral.ts";
 import { type EndedTurn, keyOf, pingableOf, SubAgents } from "./keep_warm.ts";
 import { Keeper } from "./kept/keeper.ts";
 import { type Making, summaryOf } from "./kept/kept_session.ts";
@@ -229,7 +232,8 @@ export class Turns {
     const client = clientOf(protocol, request, by);
     const readers = this.#memory.readers(client);
     const isObserved = request.headers.get("x-tare")?.toLowerCase() === "observe";
-    const { baseURL } = upstreamOf(protocol, this.#options);
+    const upstream = upstreamOf(protocol, this.#options);
+    const { baseURL } = upstream;
     const isOwn = isObserved || counts || baseURL.startsWith(MESSAGES_PROVIDER.baseURL);
     const read = (from: Call["bytes"]) => readWireBody(from, { protocol, lists: readers.lists });
     const sent = read(bytes);
@@ -286,12 +290,22 @@ export class Turns {
       : still && isLeft
       ? await inSlices(readingRequest(sent, protocol, readers))
       : wire;
+    const { searchesTools: searches = (model: string) => searchesTools({ baseURL, model }) } = upstream;
+    const maySearch = protocol.toolSearch !== undefined && searches(wire.model);
+    if (isHelped && !oneShot && hasTools && maySearch) {
+      session.decideFunctions(() => this.#functionsInFront(wire, { client, session, countTokens }));
+    }
+    const { functionsInFront = "all" } = session.facts;
+    const deferred = isLeft || !maySearch || functionsInFront === "all"
+      ? undefined
+      : deferTools(asked, (name) => functionsInFront.includes(name));
     const recall = offers && !session.facts.isReverted && (wire.tools ?? []).length > 0 &&
       wire.tools?.every(({ definition }) => definition.function.name !== RECALL_TOOL.function.name);
     return new GatewayTurn({
       client,
       session,
-      request: asked,
+      request: deferred?.request ?? asked,
+      deferred,
       recall: recall === true,
       follows: followed,
       prompts,
@@ -304,6 +318,21 @@ export class Turns {
       seen: (id, parts) => this.#memory.refer(client, id, parts),
       now,
     });
+  }
+
+  /** The functions in front of a session that begins, if others are deferred; nothing if all are. */
+  #functionsInFront(
+    wire: WireRequest,
+    { client, session, countTokens }: Pick<Recognised, "countTokens"> & {
+      readonly client: string;
+      readonly session: GatewaySession;
+    },
+  ): readonly string[] | undefined {
+    const { mechanisms: { schemas = true } = {}, alwaysFull } = this.#options;
+    if (!schemas) return undefined;
+    const windowTokens = this.#windowOf(wire.protocol, { client, model: wire.model });
+    const { profile } = session.conversation;
+    return functionsInFront(wire, { profile, windowTokens, countTokens, alwaysFull });
   }
 
   /** Books what a reply took that somebody broke off: what it didn't tell is counted. */

@@ -8,7 +8,29 @@
  *
  * @module
  */
-export { CALL_TOOL_NAME, CallPairing, meantCall, pairCalls } from "./calls.ts";
+export {
+  type AssistantMessage,
+  CALL_TOOL_NAME,
+  CallPairing,
+  type Content,
+  type ContentPart,
+  contentText,
+  describeCall,
+  firstWords,
+  type FunctionToolCall,
+  hashBytes,
+  hashPiece,
+  hashText,
+  meantCall,
+  type Message,
+  pairCalls,
+  sameJson,
+  tellBy,
+  type ToolCall,
+  type ToolMessage,
+  transcribe,
+  type UserMessage,
+} from "./message.ts";
 export { checkGiven, type Needed, type NeededKind } from "./check_given.ts";
 export {
   countMessageTokens,
@@ -19,22 +41,6 @@ export {
   MESSAGE_OVERHEAD_TOKENS,
   sampledCount,
 } from "./count_tokens.ts";
-export {
-  type AssistantMessage,
-  type Content,
-  type ContentPart,
-  contentText,
-  describeCall,
-  firstWords,
-  type FunctionToolCall,
-  hashPiece,
-  hashText,
-  type Message,
-  type ToolCall,
-  type ToolMessage,
-  transcribe,
-  type UserMessage,
-} from "./message.ts";
 export {
   addUsage,
   type ContextHook,
@@ -51,7 +57,6 @@ export {
   type Usage,
 } from "./model.ts";
 export { personsWords } from "./persons_words.ts";
-export { sameJson } from "./same_json.ts";
 export {
   type Effects,
   type JsonSchema,

@@ -176,6 +176,11 @@ export interface Usage {
   readonly outputTokens: number;
   /** True if the provider sent no usage and the numbers were counted here. */
   readonly estimated?: boolean;
+  /**
+   * What the prompt took when it was read first, where the provider read it more than once for one reply, because it ran tools
+   * of its own: the other numbers are sums. Estimated if it told no more than these. Absent: it was read once, or nobody knows.
+   */
+  readonly firstRead?: Omit<Usage, "outputTokens" | "firstRead">;
 }
 
 /** What tokens cost. */

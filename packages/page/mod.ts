@@ -32,30 +32,33 @@ const TYPES: Readonly<Record<string, string>> = {
   svg: "image/svg+xml",
 };
 
-/** Whether a request is for the page or one of its files. They hold nothing secret, so that they need no token. */
-export function isPageRequest({ method, url }: Pick<Request, "method" | "url">): boolean {
-  return (method === "GET" || method === "HEAD") && ASSETS[new URL(url).pathname] !== undefined;
-}
-
 /**
- * Answers a request for the page or one of its files; gives nothing for any other.
+ * The page's document and files by their paths, each as a function that answers `GET` and `HEAD` of it. They hold nothing
+ * secret, so that they need no key.
  *
  * @example
  * ```ts
  * import { assertEquals } from "@std/assert";
  * import { page } from "@tare/page";
  *
- * const answer = page(new Request("http://127.0.0.1:8787/"));
- * assertEquals(answer?.headers.get("content-type"), "text/html; charset=utf-8");
- * assertEquals(page(new Request("http://127.0.0.1:8787/v1/sessions")), undefined);
+ * const answer = page.get("/")!(new Request("http://127.0.0.1:8787/"));
+ * assertEquals(answer.headers.get("content-type"), "text/html; charset=utf-8");
+ * assertEquals(page.get("/v1/sessions"), undefined);
  * ```
  */
-export function page(request: Request): Response | undefined {
-  if (!isPageRequest(request)) return undefined;
-  const { pathname } = new URL(request.url);
-  const { text = "", tag = "" } = ASSETS[pathname] ?? {};
+export const page: ReadonlyMap<string, (request: Request) => Response> = new Map(
+  Object.entries(ASSETS).map(([path, asset]) => {
+    const type = TYPES[path.split(".")[1] ?? "html"] ?? "text/plain";
+    return [path, (request) => answerWith(asset, { request, type })];
+  }),
+);
+
+function answerWith(
+  { text, tag }: (typeof ASSETS)[string],
+  { request, type }: { readonly request: Request; readonly type: string },
+): Response {
   const headers = {
-    "content-type": TYPES[pathname.split(".")[1] ?? "html"] ?? "text/plain",
+    "content-type": type,
     "content-security-policy": POLICY,
     "cross-origin-opener-policy": "same-origin",
     "referrer-policy": "no-referrer",

@@ -23,7 +23,7 @@ import {
   type SummaryRequest,
 } from "@tare/planner";
 import { type Archive, memoryArchive, RECALL_TOOL } from "@tare/prune";
-import type { Edit } from "./edits/view.ts";
+import type { Edit } from "./edits/edit.ts";
 
 const WINDOW = 16_000;
 const { count: countTokens } = await loadTokenizer();

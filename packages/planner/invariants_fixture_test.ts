@@ -29,7 +29,7 @@ import {
 import { type Archive, memoryArchive } from "@tare/prune";
 import {} from "../../tests/call_pairs.ts";
 import {} from "../../tests/conversations.ts";
-import type { Edit } from "./edits/view.ts";
+import type { Edit } from "./edits/edit.ts";
 
 /** Limits so small that generated sessions meet them. */
 const RETENTION: Retention = { ...KEEP_WANTED, stepTailTokens: 300 };

@@ -18,7 +18,8 @@ import {
   sessions,
   withoutEnded,
 } from "./invariants_fixture_test.ts";
-import { type Edit, placedView } from "./edits/view.ts";
+import type { Edit } from "./edits/edit.ts";
+import { placedView } from "./edits/view.ts";
 
 const any = () => fc.oneof(conversations(), messyConversations());
 

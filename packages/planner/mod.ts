@@ -7,9 +7,14 @@
  *
  * @module
  */
-export { servedTokens } from "./cache/predict.ts";
-export { type ClientRequest, findPrefixChange, type PrefixChange } from "./cache/prefix_change.ts";
-export { PrefixCache, type PromptUnit, promptUnits } from "./cache/prefix_cache.ts";
+export {
+  findPrefixChange,
+  PrefixCache,
+  type PrefixChange,
+  type PromptUnit,
+  promptUnits,
+  servedTokens,
+} from "./cache/prefix.ts";
 export {
   chooseProfile,
   DEFAULT_PROVIDER,
@@ -31,41 +36,27 @@ export {
   readTooLong,
   type RoutedRequest,
   routeToCache,
+  searchesTools,
   windowsOfModelList,
 } from "./providers.ts";
-export { compactionOf } from "./agents.ts";
-export { type Came, type SaidCounts, type SaidOutcome, SaidProof, type SaidRecord } from "./arrival/proof.ts";
+export { type CompactionHabit, compactionOf } from "./agents.ts";
+export { type SaidOutcome, SaidProof, type SaidRecord } from "./arrival/proof.ts";
 export { isSummary, type Summarise, type SummaryRequest } from "./edits/make_summary.ts";
 export { fittingPins, makePin, type NewPin, type Pin, withoutPin, withPin } from "./edits/pin.ts";
 export {
-  type AfterPing,
-  afterPing,
-  type AfterRequest,
-  afterRequest,
-  type ClockOptions,
-  type ClockState,
-  type Idle,
-  NEW_CLOCK,
-  nextPing,
-  type Ping,
-  type PingMade,
-  type RequestMade,
-} from "./clock/clock.ts";
-export { observeUpgrade, UNTRIED, type UpgradeEvidence, type UpgradeTrial } from "./clock/upgrade.ts";
-export type { History } from "./edits/view.ts";
-export {
   callCost,
   callCostParts,
-  type CompactionHabit,
-  type LedgerEntry,
-  type PingEntry,
-  type PingSent,
   promptCost,
   type Rates,
+  type RequestMade,
   withPrefixChange,
 } from "./ledger/ledger.ts";
+export { type Idle, type Ping, pingClock } from "./clock/clock.ts";
+export { observeUpgrade, UNTRIED, type UpgradeEvidence, type UpgradeTrial } from "./clock/upgrade.ts";
+export type { History } from "./edits/view.ts";
+export { type LedgerEntry, type PingEntry, type PingSent } from "./ledger/entry.ts";
 export type { Quote } from "./rule/quote.ts";
-export { KEEP_WANTED, type Retention } from "./retention/find_removals.ts";
+export { KEEP_WANTED, type Retention } from "./retention/retention.ts";
 export { WINDOW_SHARE, worthDeferring } from "./rule/decide.ts";
 export {
   type ForkableSession,
@@ -74,8 +65,7 @@ export {
   type PromptSession,
   type PromptSessionOptions,
   PromptTooLong,
-  type RejectedPrompt,
+  type SavedTokens,
   type SessionView,
-  slicer,
 } from "./prompt_session.ts";
-export { type PlannerSession, plannerSession } from "./session.ts";
+export { type PlannerSession, plannerSession, slicer } from "./session.ts";

@@ -14,7 +14,7 @@ import {
   type SessionView,
 } from "@tare/planner";
 import { memoryArchive } from "@tare/prune";
-import type { Edit } from "./edits/view.ts";
+import type { Edit } from "./edits/edit.ts";
 
 const TOOL: ToolDefinition = {
   type: "function",

@@ -5,13 +5,8 @@
  * @module
  */
 import { classicSession } from "./classic/classic_session.ts";
-import {
-  checkOptions,
-  type ForkableSession,
-  NO_MECHANISMS,
-  type PromptSessionOptions,
-} from "./prompt_session.ts";
-import { plannerSession } from "./session.ts";
+import { type ForkableSession, NO_MECHANISMS, type PromptSessionOptions } from "./prompt_session.ts";
+import { checkOptions, plannerSession } from "./session.ts";
 
 export { classicSession };
 

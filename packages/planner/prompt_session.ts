@@ -1,20 +1,14 @@
-import {
-  checkGiven,
-  type CountTokens,
-  type Rewrite,
-  type StableMessages,
-  type ToolMessage,
-  type Usage,
-} from "@tare/messages";
-import { type Archive, type PruneOptions, RECALL_TOOL } from "@tare/prune";
+import type { CountTokens, Rewrite, StableMessages, ToolMessage, Usage } from "@tare/messages";
+import type { Archive, PruneOptions } from "@tare/prune";
 import type { SaidProof } from "./arrival/proof.ts";
 import type { Profile } from "./providers.ts";
 import type { Summarise } from "./edits/make_summary.ts";
 import type { Pin } from "./edits/pin.ts";
 import type { History } from "./edits/view.ts";
 import type { Idle, Ping } from "./clock/clock.ts";
-import type { CompactionHabit, LedgerEntry, PingEntry, PingSent } from "./ledger/ledger.ts";
-import type { Retention } from "./retention/find_removals.ts";
+import type { CompactionHabit } from "./agents.ts";
+import type { LedgerEntry, PingEntry, PingSent } from "./ledger/entry.ts";
+import type { Retention } from "./retention/retention.ts";
 import type { Quote } from "./rule/quote.ts";
 
 /** The mechanisms that keep a prompt small, each on or off. */
@@ -152,6 +146,12 @@ export interface PromptCall {
   readonly progress?: () => void;
 }
 
+/** Tokens that each mechanism keeps out of a prompt. */
+export type SavedTokens = Readonly<Record<keyof Mechanisms, number>> & {
+  /** Those that deferring tools does; negative where it takes more. Absent: no tool is deferred. */
+  readonly deferred?: number;
+};
+
 /** What one model call shall send, and what is to be told of it. Plain data. */
 export interface SessionView extends History {
   /** The position of each message in the history; −1 for a line that stands for several. */
@@ -166,20 +166,12 @@ export interface SessionView extends History {
   readonly endedPins?: readonly Pin[];
   /** What a model was paid for summaries while this was made; absent if none was asked. */
   readonly summary?: Usage;
-  /** Tokens that each mechanism keeps out of this very request. */
-  readonly saved: Readonly<Record<keyof Mechanisms, number>>;
+  /** Tokens that each mechanism keeps out of this very request, and those that deferring tools does. */
+  readonly saved: SavedTokens;
   /** Tokens of messages and tools, counted here. */
   readonly promptTokens: number;
   /** Of these, tokens that the provider's cache serves if it is still warm. */
   readonly predictedCachedTokens: number;
-}
-
-/** A prompt that was refused because it is too long. */
-export interface RejectedPrompt {
-  /** Tokens of the prompt, if the provider told how many it counted. */
-  readonly promptTokens?: number | undefined;
-  /** What was sent. Default: the newest view. */
-  readonly view?: SessionView;
 }
 
 /** What was said is more than the model's window holds, even if all else leaves. Its message says what to do. */
@@ -242,7 +234,12 @@ export interface PromptSession {
    * @param told What else it said, and what was sent.
    * @throws {Error} if nothing was viewed since the session was made.
    */
-  rejected(limit?: number, told?: RejectedPrompt): void;
+  rejected(limit?: number, told?: {
+    /** Tokens of the prompt, if the provider told how many it counted. */
+    readonly promptTokens?: number | undefined;
+    /** What was sent. Default: the newest view. */
+    readonly view?: SessionView;
+  }): void;
   /**
    * All that a restart needs to go on as if nothing had happened: plain JSON data, the same object as long as nothing
    * has changed. Must be stored after each view, before its request is sent, and after {@linkcode PromptSession.sent}.
@@ -289,121 +286,6 @@ export interface ForkableSession extends PromptSession {
   revert(): void;
 }
 
-const ON_OR_OFF = "boolean" as const;
-
-/** What the options of a session must hold, as `checkGiven` takes it. */
-const SESSION_OPTIONS = {
-  profile: "value",
-  archive: { put: "function", get: "function" },
-  countTokens: "counter",
-  "windowTokens?": ["positive", "function"],
-  "assumesWindow?": ["boolean", "function"],
-  "compaction?": "object",
-  "observe?": ON_OR_OFF,
-  "mechanisms?": {
-    "context?": ON_OR_OFF,
-    "prune?": ON_OR_OFF,
-    "schemas?": ON_OR_OFF,
-    "truncate?": ON_OR_OFF,
-    "references?": ON_OR_OFF,
-    "notation?": ON_OR_OFF,
-  },
-  "forget?": new Set(["costly", "nothing"]),
-  "tools?": "object",
-  "isError?": "function",
-  "proof?": "object",
-  "summarise?": "function",
-  "truncateTokens?": "count",
-  "alwaysFull?": "array",
-  // Their ranges are checked by who goes by them.
-  "triggers?": {
-    "historyBudgetTokens?": "value",
-    "protectTokens?": "value",
-    "minBytes?": "value",
-    "pruneAt?": "value",
-    "summariseAt?": "value",
-    "coldAfterMs?": "value",
-  },
-  "retention?": "object",
-  "lossLimit?": "count",
-  "inSlices?": "function",
-  "state?": "object",
-  "lookedAt?": "object",
-} as const;
-
-const PROFILE = {
-  name: "string",
-  minTokens: "count",
-  blockTokens: "count",
-  ttlMs: "count",
-  write: "count",
-  read: "count",
-  coldAfterMs: "count",
-  warmth: "array",
-  "writes?": "object",
-  "price?": "object",
-  "dialect?": "string",
-  "notes?": "string",
-  "source?": "string",
-} as const;
-
-/** Checks what a session is made of. */
-export function checkOptions(caller: string, options: PromptSessionOptions): void {
-  const { profile } = Object(options) as Partial<PromptSessionOptions>;
-  if (typeof profile === "string") {
-    throw new TypeError(
-      `Cannot run ${caller}: options.profile is "${profile}"; it must be a profile, as chooseProfile({ model }) or ` +
-        `profileNamed("${profile}") gives it`,
-    );
-  }
-  checkGiven(caller, { options }, { options: SESSION_OPTIONS });
-  if (typeof profile === "object") {
-    checkGiven(caller, { "options.profile": profile }, { "options.profile": PROFILE });
-  }
-}
-
-/** The window that counts now, of one that may become known; infinite where it isn't. */
-export function currentWindow(windowTokens: PromptSessionOptions["windowTokens"]): number {
-  const tokens = (typeof windowTokens === "function" ? windowTokens() : windowTokens) ?? Infinity;
-  if (typeof tokens === "number" && tokens > 0) return tokens;
-  throw new TypeError(
-    `Cannot plan a prompt: windowTokens gives ${tokens}; it must be a number above 0, or nothing`,
-  );
-}
-
-const CALL = {
-  nowMs: "number",
-  "model?": "string",
-  "turnStart?": "count",
-  "step?": "count",
-  "oneShot?": "boolean",
-  "replyTokens?": "count",
-  "deferred?": { tokens: "number", isDetour: "boolean" },
-  "recall?": "boolean",
-  "pins?": "array",
-  "signal?": "object",
-  "progress?": "function",
-} as const;
-
-/** Checks what a call of a session's view was given. */
-export function checkCall(given: { readonly history: History; readonly call: PromptCall }): void {
-  checkGiven("view()", given, { history: { messages: "messages", tools: "array" }, call: CALL });
-}
-
-const USAGE = {
-  promptTokens: "count",
-  cachedTokens: "count",
-  "cacheWriteTokens?": "count",
-  "hourWriteTokens?": "count",
-  outputTokens: "count",
-  "estimated?": "boolean",
-} as const;
-
-/** Checks what is said to have been reported of a call. */
-export function checkUsage(usage: Usage | undefined): void {
-  if (usage !== undefined) checkGiven("sent()", { usage }, { usage: USAGE });
-}
-
 /** All mechanisms off. */
 export const NO_MECHANISMS: Mechanisms = {
   context: false,
@@ -413,50 +295,3 @@ export const NO_MECHANISMS: Mechanisms = {
   references: false,
   notation: false,
 };
-
-/** Runs `work` for one call after the other, each once those before it have settled. */
-export function oneByOne<Args extends readonly unknown[], Result>(
-  work: (...args: Args) => Promise<Result>,
-): (...args: Args) => Promise<Result> {
-  let last: Promise<unknown> = Promise.resolve();
-  return (...args) => {
-    const result = last.then(() => work(...args));
-    last = result.catch(() => {});
-    return result;
-  };
-}
-
-/** Longest time for which others wait, in milliseconds. */
-const SLICE_MS = 3;
-
-/**
- * Makes what works step by step and lets others in between where that takes long, for
- * {@linkcode PromptSessionOptions.inSlices}: clock and pause are the runtime's, `() => performance.now()` and
- * `() => new Promise((resolve) => setTimeout(resolve))`.
- */
-export function slicer(
-  clock: { readonly nowMs: () => number; readonly pause: () => Promise<unknown> },
-): <T>(steps: Iterator<void, T>) => Promise<T> {
-  checkGiven("slicer()", { clock }, { clock: { nowMs: "function", pause: "function" } });
-  const { nowMs, pause } = clock;
-  return async (steps) => {
-    let startedMs = nowMs();
-    for (;;) {
-      const { done, value } = steps.next();
-      if (done) return value;
-      if (nowMs() - startedMs < SLICE_MS) continue;
-      await pause();
-      startedMs = nowMs();
-    }
-  };
-}
-
-/** Whether the model of a call can recall what left. */
-export function canRecall({ tools }: History, { recall }: PromptCall): boolean {
-  return recall ?? tools.some((tool) => tool.function.name === RECALL_TOOL.function.name);
-}
-
-/** A number of things: `1 result`, `2 results`. */
-export function howMany(number: number, noun: string): string {
-  return `${number} ${noun}${number === 1 ? "" : "s"}`;
-}

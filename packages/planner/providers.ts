@@ -278,9 +278,18 @@ interface CacheRoute {
   readonly day?: RegExp;
   /** Whether requests mark what is to be cached, and nothing else is. Default: they needn't. */
   readonly needsMarks?: true;
+  /** Models that can find deferred tools by the provider's own search. Default: none. */
+  readonly searchesTools?: RegExp;
   /** Where that is from. */
   readonly source: string;
 }
+
+/**
+ * Models that find deferred tools by their provider's own search, wherever that is offered. Facts as of autumn 2026.
+ * https://platform.claude.com/docs/en/agents-and-tools/tool-use/tool-search-tool
+ */
+const TOOL_SEARCHERS =
+  /^claude-(?:(?:opus|sonnet)-(?:[4-9]|\d\d)|haiku-(?:4-5|[5-9]|\d\d)|(?:fable|mythos)-)/;
 
 /**
  * Providers whose caches are many, each on a machine of its own, and that send the requests of one conversation to the same
@@ -292,6 +301,7 @@ const CACHE_ROUTES: readonly CacheRoute[] = [
     fields: [],
     headers: [],
     needsMarks: true,
+    searchesTools: TOOL_SEARCHERS,
     source: ANTHROPIC.source,
   },
   {
@@ -378,6 +388,30 @@ function routeAt(baseURL = ""): CacheRoute | undefined {
   return CACHE_ROUTES.find(({ address }) => address.test(baseURL.replace(/\/+$/, "")));
 }
 
+/**
+ * Whether a model's tools can be deferred: requests to this address are known to take such, and the model finds them by the
+ * provider's own search.
+ *
+ * @example
+ * ```ts
+ * import { assertEquals } from "@std/assert";
+ * import { searchesTools } from "@tare/planner";
+ *
+ * const model = "claude-sonnet-4-5";
+ * assertEquals(searchesTools({ model, baseURL: "https://api.anthropic.com/v1" }), true);
+ * assertEquals(searchesTools({ model, baseURL: "http://localhost:8080/v1" }), false);
+ * ```
+ */
+export function searchesTools({ baseURL, model }: {
+  /** Where requests go. Default: where they are taken. */
+  readonly baseURL?: string;
+  /** Name of the model. */
+  readonly model: string;
+}): boolean {
+  const models = baseURL === undefined ? TOOL_SEARCHERS : routeAt(baseURL)?.searchesTools;
+  return models?.test(plainModelName(model)) ?? false;
+}
+
 /** Whether a model's prompts are cached for a day where a request to this address asks for that. */
 function lastsADay(
   { baseURL, model = "" }: { readonly baseURL?: string | undefined; readonly model?: string | undefined },
@@ -391,6 +425,17 @@ export function currentProfile(profile: Profile | (() => Profile)): Profile {
   const current = profile();
   if (typeof current?.name === "string") return current;
   throw new TypeError(`Cannot plan a prompt: options.profile gives ${current}; it must give a profile`);
+}
+
+/** The window that counts now, of one that may become known; infinite where it isn't. */
+export function currentWindow(
+  windowTokens: number | (() => number | undefined) | undefined,
+): number {
+  const tokens = (typeof windowTokens === "function" ? windowTokens() : windowTokens) ?? Infinity;
+  if (typeof tokens === "number" && tokens > 0) return tokens;
+  throw new TypeError(
+    `Cannot plan a prompt: windowTokens gives ${tokens}; it must be a number above 0, or nothing`,
+  );
 }
 
 /**

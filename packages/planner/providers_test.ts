@@ -11,6 +11,7 @@ import {
   PROFILES,
   readProfileFile,
   readTooLong,
+  searchesTools,
   windowsOfModelList,
 } from "@tare/planner";
 import { MODELS, recogniseProfile } from "./providers.ts";
@@ -361,4 +362,26 @@ Deno.test("readProfileFile() names what is wrong and what would be right", () =>
     );
   }
   assertThrows(() => readProfileFile("{"), RangeError, "Cannot use the profile: it is no JSON");
+});
+
+Deno.test("searchesTools() knows Anthropic's address, and the models that search", () => {
+  const at = (model: string, baseURL?: string) =>
+    searchesTools({ model, ...(baseURL !== undefined && { baseURL }) });
+  const searching = [
+    "claude-sonnet-4-20250514",
+    "claude-opus-4-8",
+    "claude-haiku-4-5",
+    "claude-fable-5-1",
+    "anthropic/claude-opus-5-5",
+  ];
+  const others = ["claude-3-7-sonnet-latest", "claude-3-5-haiku", "claude-haiku-4", "gpt-5.5", "claude", ""];
+  assertEquals(searching.map((model) => at(model)), searching.map(() => true));
+  assertEquals(others.map((model) => at(model)), others.map(() => false));
+  const addresses = [
+    "https://api.anthropic.com/v1",
+    "https://api.anthropic.com/v1/",
+    "https://bedrock-runtime.us-east-1.amazonaws.com/v1",
+    "http://localhost:1/v1",
+  ];
+  assertEquals(addresses.map((address) => at("claude-opus-5", address)), [true, true, false, false]);
 });

@@ -10,28 +10,24 @@ import {
 import { type Archive, archiveRef, RECALL_TOOL } from "@tare/prune";
 import { Arrival, arrive, type Arrived, writeOut } from "./arrival/arrival.ts";
 import { recordOf, type SaidOutcome, type Trial } from "./arrival/proof.ts";
-import { servedTokens } from "./cache/predict.ts";
+import { servedTokens } from "./cache/prefix.ts";
 import { type FullWindow, NEVER_FULL } from "./edits/full_window.ts";
 import { fittingPins, type Pin } from "./edits/pin.ts";
 import { type Plan, rewrite } from "./edits/rewrite.ts";
-import { type Edit, fittingEdits, type History, leadingEdits } from "./edits/view.ts";
+import { type Edit, fittingEdits, leadingEdits } from "./edits/edit.ts";
+import type { History } from "./edits/view.ts";
 import { NEW_SESSION, type PlannerState } from "./ledger/ledger.ts";
 import {
-  canRecall,
-  checkCall,
-  checkOptions,
-  checkUsage,
   type ForkableSession,
-  howMany,
   type Mechanisms,
   NO_MECHANISMS,
-  oneByOne,
   type PromptCall,
   type PromptSession,
   type PromptSessionOptions,
+  type SavedTokens,
   type SessionView,
 } from "./prompt_session.ts";
-import { KEEP_WANTED, type Retention } from "./retention/find_removals.ts";
+import { KEEP_WANTED, type Retention } from "./retention/retention.ts";
 import { KnownSession, type LookedAt } from "./rule/look.ts";
 import { quotePrompt } from "./rule/quote.ts";
 
@@ -195,7 +191,7 @@ function makeSession(given: PromptSessionOptions, from?: KnownSession): PlannerS
       places,
       rewrites: [],
       warnings: [],
-      saved,
+      saved: { ...saved, ...savedByDeferring(call, promptTokens) },
       promptTokens,
       predictedCachedTokens: cachedTokens,
     };
@@ -302,7 +298,7 @@ function makeSession(given: PromptSessionOptions, from?: KnownSession): PlannerS
       warnings: [...(stopsNow ? [STOPPED] : []), ...arrived.warnings, ...plan.warnings],
       ...(plan.ended.length > 0 && { endedPins: plan.ended }),
       ...(plan.summary && { summary: plan.summary }),
-      saved: plan.saved,
+      saved: { ...plan.saved, ...savedByDeferring(call, plan.promptTokens) },
       promptTokens: plan.promptTokens,
       // What was sent before is forgotten as soon as this call has succeeded.
       predictedCachedTokens: servedTokens(known.profile, {
@@ -466,4 +462,171 @@ function reasonOf(decision: Plan["decision"]): string {
   return price <= 0
     ? `it costs nothing now: ${numbers}, and the cache is warm with probability ${alive.toFixed(2)}`
     : `the rent of ${Math.round(rent)} has paid the price of ${Math.round(price)}: ${numbers}`;
+}
+
+/** Runs `work` for one call after the other, each once those before it have settled. */
+export function oneByOne<Args extends readonly unknown[], Result>(
+  work: (...args: Args) => Promise<Result>,
+): (...args: Args) => Promise<Result> {
+  let last: Promise<unknown> = Promise.resolve();
+  return (...args) => {
+    const result = last.then(() => work(...args));
+    last = result.catch(() => {});
+    return result;
+  };
+}
+
+/** Longest time for which others wait, in milliseconds. */
+const SLICE_MS = 3;
+
+/**
+ * Makes what works step by step and lets others in between where that takes long, for
+ * {@linkcode PromptSessionOptions.inSlices}: clock and pause are the runtime's, `() => performance.now()` and
+ * `() => new Promise((resolve) => setTimeout(resolve))`.
+ */
+export function slicer(
+  clock: { readonly nowMs: () => number; readonly pause: () => Promise<unknown> },
+): <T>(steps: Iterator<void, T>) => Promise<T> {
+  checkGiven("slicer()", { clock }, { clock: { nowMs: "function", pause: "function" } });
+  const { nowMs, pause } = clock;
+  return async (steps) => {
+    let startedMs = nowMs();
+    for (;;) {
+      const { done, value } = steps.next();
+      if (done) return value;
+      if (nowMs() - startedMs < SLICE_MS) continue;
+      await pause();
+      startedMs = nowMs();
+    }
+  };
+}
+
+/** Whether the model of a call can recall what left. */
+export function canRecall({ tools }: History, { recall }: PromptCall): boolean {
+  return recall ?? tools.some((tool) => tool.function.name === RECALL_TOOL.function.name);
+}
+
+const ON_OR_OFF = "boolean" as const;
+
+/** What the options of a session must hold, as `checkGiven` takes it. */
+const SESSION_OPTIONS = {
+  profile: "value",
+  archive: { put: "function", get: "function" },
+  countTokens: "counter",
+  "windowTokens?": ["positive", "function"],
+  "assumesWindow?": ["boolean", "function"],
+  "compaction?": "object",
+  "observe?": ON_OR_OFF,
+  "mechanisms?": {
+    "context?": ON_OR_OFF,
+    "prune?": ON_OR_OFF,
+    "schemas?": ON_OR_OFF,
+    "truncate?": ON_OR_OFF,
+    "references?": ON_OR_OFF,
+    "notation?": ON_OR_OFF,
+  },
+  "forget?": new Set(["costly", "nothing"]),
+  "tools?": "object",
+  "isError?": "function",
+  "proof?": "object",
+  "summarise?": "function",
+  "truncateTokens?": "count",
+  "alwaysFull?": "array",
+  // Their ranges are checked by who goes by them.
+  "triggers?": {
+    "historyBudgetTokens?": "value",
+    "protectTokens?": "value",
+    "minBytes?": "value",
+    "pruneAt?": "value",
+    "summariseAt?": "value",
+    "coldAfterMs?": "value",
+  },
+  "retention?": "object",
+  "lossLimit?": "count",
+  "inSlices?": "function",
+  "state?": "object",
+  "lookedAt?": "object",
+} as const;
+
+/** What cache rules must hold. */
+const PROFILE_FIELDS = {
+  name: "string",
+  minTokens: "count",
+  blockTokens: "count",
+  ttlMs: "count",
+  write: "count",
+  read: "count",
+  coldAfterMs: "count",
+  warmth: "array",
+  "writes?": "object",
+  "price?": "object",
+  "dialect?": "string",
+  "notes?": "string",
+  "source?": "string",
+} as const;
+
+/** What a view must be given. */
+const VIEW = {
+  history: { messages: "messages", tools: "array" },
+  call: {
+    nowMs: "number",
+    "model?": "string",
+    "turnStart?": "count",
+    "step?": "count",
+    "oneShot?": "boolean",
+    "replyTokens?": "count",
+    "deferred?": { tokens: "number", isDetour: "boolean" },
+    "recall?": "boolean",
+    "pins?": "array",
+    "signal?": "object",
+    "progress?": "function",
+  },
+} as const;
+
+/** What must have been reported of a call, if anything was. */
+const USAGE_FIELDS = {
+  promptTokens: "count",
+  cachedTokens: "count",
+  "cacheWriteTokens?": "count",
+  "hourWriteTokens?": "count",
+  outputTokens: "count",
+  "estimated?": "boolean",
+} as const;
+
+/** Checks what a session is made of. */
+export function checkOptions(caller: string, options: PromptSessionOptions): void {
+  const { profile } = Object(options) as Partial<PromptSessionOptions>;
+  if (typeof profile === "string") {
+    throw new TypeError(
+      `Cannot run ${caller}: options.profile is "${profile}"; it must be a profile, as chooseProfile({ model }) or ` +
+        `profileNamed("${profile}") gives it`,
+    );
+  }
+  checkGiven(caller, { options }, { options: SESSION_OPTIONS });
+  if (typeof profile === "object") {
+    checkGiven(caller, { "options.profile": profile }, { "options.profile": PROFILE_FIELDS });
+  }
+}
+
+/** Checks what a session's view was given. */
+export function checkCall(given: { readonly history: History; readonly call: PromptCall }): void {
+  checkGiven("view()", given, VIEW);
+}
+
+/** Checks what is said to have been reported of a call. */
+export function checkUsage(usage: Usage | undefined): void {
+  if (usage !== undefined) checkGiven("sent()", { usage }, { usage: USAGE_FIELDS });
+}
+
+/** What deferring tools keeps out of a prompt of so many tokens; a call that would not have been made costs all of its own. */
+export function savedByDeferring(
+  { deferred }: Pick<PromptCall, "deferred">,
+  promptTokens: number,
+): Pick<SavedTokens, "deferred"> {
+  return deferred ? { deferred: deferred.isDetour ? -promptTokens : deferred.tokens } : {};
+}
+
+/** A number of things: `1 result`, `2 results`. */
+export function howMany(number: number, noun: string): string {
+  return `${number} ${noun}${number === 1 ? "" : "s"}`;
 }

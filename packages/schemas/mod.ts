@@ -15,6 +15,5 @@
  * @module
  */
 export { catalogue, catalogueChanges, tellsOfTools, type ToldTools, toldTools } from "./catalogue.ts";
-export { compactTool } from "./compact_tool.ts";
-export { shownTools } from "./shown_tools.ts";
+export { compactTool, shownTools } from "./shown_tools.ts";
 export { CALL_TOOL, FIND_TOOLS, standIns } from "./stand_ins.ts";

@@ -1,12 +1,11 @@
 import type { Asker } from "@tare/conversation";
-import { inTraceOf, Telemetry } from "@tare/conversation/telemetry";
+import { Telemetry } from "@tare/conversation/telemetry";
 import type { AgentOptions } from "./agent_options.ts";
 import { health } from "./api/health_routes.ts";
 import { SessionKinds } from "./api/session_kinds.ts";
-import { respondAt } from "./as_model/errors.ts";
+import { respondAt as respondElsewhere } from "./as_model/errors.ts";
 import { dispatcher } from "./http/dispatcher.ts";
 import { admission, guard } from "./http/guard.ts";
-import { errorResponse } from "./http/http_error.ts";
 import type { Route } from "./http/route.ts";
 import { routeTable } from "./route_table.ts";
 import { Sessions } from "./sessions/sessions.ts";
@@ -15,12 +14,8 @@ import { Sessions } from "./sessions/sessions.ts";
 export interface AgentHandler {
   /** Answers a request. Never rejects. */
   readonly fetch: (request: Request) => Promise<Response>;
-  /** Answers likewise, with no guard before it: for those who put {@linkcode guard} before more than the agent. */
+  /** Answers likewise, with no guard before it: for those who have let the request in. */
   readonly unguarded: (request: Request, asker: Asker) => Promise<Response>;
-  /** Whether a request needs no key. */
-  readonly isPublic: (request: Request) => boolean;
-  /** How what is refused at a path is told: as clients of that path expect it. */
-  readonly respondAt: (pathname: string) => (error: unknown) => Response;
   /** Deletes the sessions, chats' included, to which nothing happened for so many milliseconds. Gives how many. */
   readonly expire: (idleMs: number) => Promise<number>;
   /** Sees to it that what was asked in an earlier process gets its answer in time. @throws {StoreError} */
@@ -84,66 +79,28 @@ export interface AgentHandler {
  * passes on by what models are used.
  */
 export function agentHandler(options: AgentOptions): AgentHandler {
-  const { store, gateway, heartbeat = {}, maxBodyBytes = 10 * 2 ** 20, onError = () => {} } = options;
+  const { store, gateway, keys, files, heartbeat = {}, maxBodyBytes = 10 * 2 ** 20, onError = () => {} } =
+    options;
   const sessions = new Sessions({ telemetry: new Telemetry("@tare/server"), ...options });
   const kinds = new SessionKinds({ sessions, store, gateway });
-  const { keys } = options;
-  const admit = admission({ assertSees: (id, asker) => kinds.assertSees(id, asker), keys });
   const { routes: healthRoutes, end } = health(options);
   const routes: readonly Route[] = routeTable({
     ...options,
     ...{ sessions, kinds, healthRoutes, heartbeat, onError },
   });
-  const isOurs = ownPaths(routes);
-  const respond = (pathname: string) =>
-    isOurs(pathname.split("/").slice(1)) ? errorResponse : respondAt(pathname);
-  const dispatch = dispatcher(routes, {
-    ...{ maxBodyBytes, store, onError, admit },
-    respondAt: respond,
-    ...(gateway && {
-      otherwise: ({ request, asker }, path, allowed) => {
-        if (isOurs(path) || (allowed.length > 0 && !gateway.takes(request))) return undefined;
-        return gateway.fetch(request, { asker });
-      },
-    }),
+  const admit = admission({ sessions: kinds, keys });
+  const { answer, isPublic, respondAt } = dispatcher(routes, {
+    ...{ maxBodyBytes, store, files, onError, admit, gateway },
+    respondAt: respondElsewhere,
   });
-  const unguarded = (request: Request, asker: Asker) => inTraceOf(request, () => dispatch(request, asker));
-  const isPublic = ({ url }: Request) =>
-    routes.some(({ isPublic, path }) => isPublic && path === new URL(url).pathname);
   return {
-    fetch: guard(unguarded, {
-      ...options.guard,
-      ...(keys && { keys }),
-      isPublic,
-      respondAt: respond,
-      onError,
-    }),
-    unguarded,
-    isPublic,
-    respondAt: respond,
+    fetch: guard(answer, { ...options.guard, ...(keys && { keys }), isPublic, respondAt, onError }),
+    unguarded: answer,
     expire: (idleMs) => sessions.expire(idleMs),
     watchApprovals: () => sessions.watchApprovals(),
     close: () => {
       end();
       return sessions.close();
     },
-  };
-}
-
-/**
- * Makes a function that tells whether a path, by its decoded parts, is one of ours or below one, however it is written:
- * `/v1/ledger/`, `/v1//ledger` and `/v1/sessions%2Fx` are. Those of the agent as a model, which a provider has too, aren't.
- */
-function ownPaths(routes: readonly Route[]): (parts: readonly string[]) => boolean {
-  const firstOf = (path: readonly string[]) => {
-    const [first, second] = path.join("/").split("/").filter((part) => part !== "");
-    return first === "v1" ? second : undefined;
-  };
-  // Those that tell their errors in another shape are for clients of a provider.
-  const own = routes.filter(({ errors }) => errors === undefined);
-  const names = new Set(own.map(({ path }) => firstOf(path.split("/"))));
-  return (parts) => {
-    const name = firstOf(parts);
-    return name !== undefined && names.has(name);
   };
 }

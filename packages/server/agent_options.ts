@@ -1,19 +1,34 @@
 import type { Keys } from "@tare/conversation";
 import type { Gateway } from "@tare/gateway";
-import type { guard } from "./http/guard.ts";
 import type { Heartbeat } from "./http/sse_response.ts";
 import type { SessionOptions } from "./sessions/session_types.ts";
 
 /** What an agent server is made of. */
 export interface AgentOptions extends SessionOptions {
   /** Who may use it. Default: whoever reaches it under a name of loopback. */
-  readonly guard?: Omit<Parameters<typeof guard>[1], "keys" | "isPublic" | "onError">;
+  readonly guard?: {
+    /** Whether requests may come without a key, as a guest's. Default: no. */
+    readonly guests?: boolean;
+    /**
+     * Host names that requests may name, as URLs write them; `*` stands for every IP address. Default: those of loopback.
+     */
+    readonly hosts?: readonly string[];
+    /** Origins whose pages may use the server, such as `https://chat.example`. Default: none but its own. */
+    readonly origins?: readonly string[];
+    /** Most bytes that a request's headers may have together. Default: 16 KiB. */
+    readonly maxHeaderBytes?: number;
+  };
   /** Who asks, what they may, and what they have spent. Default: whoever asks is the owner. */
   readonly keys?: Keys;
   /** How event streams show that they are alive. Default: a comment after each 15 s of silence. */
   readonly heartbeat?: Heartbeat;
   /** Largest request body in bytes. Default: 10 MiB. */
   readonly maxBodyBytes?: number;
+  /**
+   * What is served beside the routes, such as a page, by path: whoever comes with `GET` or `HEAD` gets it, without a key.
+   * Default: nothing.
+   */
+  readonly files?: ReadonlyMap<string, (request: Request) => Response>;
   /** The folder that its tools work in, as clients are told it. Default: they aren't. */
   readonly workspace?: string;
   /** Which start this is, so that whoever has noted it knows it again. Default: nobody is told. */

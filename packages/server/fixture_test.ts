@@ -117,11 +117,14 @@ export function agent(
     const request = new Request(`http://${hosts[0]}/openapi.json`);
     return await (await handler.unguarded(request, OWNER)).json();
   };
+  const checked = checkedFetch(handler.fetch, () => document ??= readDocument(), {
+    passesOn: all.gateway !== undefined,
+  });
+  // The document tells of routes alone.
+  const isFile = ({ url }: Request) => all.files?.has(new URL(url).pathname) ?? false;
   return {
     ...handler,
-    fetch: checkedFetch(handler.fetch, () => document ??= readDocument(), {
-      passesOn: all.gateway !== undefined,
-    }),
+    fetch: (request) => isFile(request) ? handler.fetch(request) : checked(request),
   };
 }
 

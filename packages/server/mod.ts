@@ -9,7 +9,7 @@
 export { type AgentHandler, agentHandler } from "./agent_handler.ts";
 export type { AgentOptions } from "./agent_options.ts";
 export { AGENT_MODEL } from "./as_model/errors.ts";
-export { allowedHosts, guard, isLoopback } from "./http/guard.ts";
+export { allowedHosts, isLoopback } from "./http/guard.ts";
 export { ALLOW_EVERYTHING, type ApprovalRule, faultOfRules } from "./approvals/rules.ts";
 export type { NumberedEvent, SessionEvent, SessionOptions } from "./sessions/session_types.ts";
 export type { ToolSource } from "./turns/session_tools.ts";

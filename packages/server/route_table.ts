@@ -13,7 +13,6 @@ import { openapiDocument } from "./http/openapi_document.ts";
 import { type Route, route } from "./http/route.ts";
 import { closed } from "./http/schema.ts";
 import type { Heartbeat } from "./http/sse_response.ts";
-import { windowOf } from "./sessions/session_types.ts";
 import type { Sessions } from "./sessions/sessions.ts";
 
 /** What all routes work on. */
@@ -51,7 +50,7 @@ export function routeTable(options: TableOptions) {
 
 /** The routes about the server itself; `routes` gives all that there are. */
 function systemRoutes(
-  { workspace, sandbox, defaultModel, passesOn, ...options }: AgentOptions,
+  { workspace, sandbox, defaultModel, passesOn, sessions }: TableOptions,
   routes: () => readonly Route[],
 ) {
   return [
@@ -96,7 +95,7 @@ function systemRoutes(
           ...(sandbox !== undefined && { sandbox }),
           ...(defaultModel !== undefined && { model: defaultModel }),
           ...(passesOn !== undefined && { passesOn }),
-          windowTokens: windowOf(options, defaultModel ?? ""),
+          windowTokens: sessions.windowOf(defaultModel ?? ""),
         },
       }),
     }),

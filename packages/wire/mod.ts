@@ -16,6 +16,7 @@ import { RESPONSES_PROTOCOL } from "./responses/responses_protocol.ts";
 export const PROTOCOLS: readonly Protocol[] = [CHAT_PROTOCOL, RESPONSES_PROTOCOL, MESSAGES_PROTOCOL];
 
 export { errorBody, messageBody, messageEvents, statusOf } from "./anthropic/write_message.ts";
+export { searchBlocks } from "./anthropic/tool_search.ts";
 export { MAX_CACHE_MARKS, readCacheMarks } from "./anthropic/cache_marks.ts";
 export { MessageAssembler, readMessagesUsage } from "./anthropic/message_assembler.ts";
 export { finishedReply, messagesBody, messagesSettings } from "./anthropic/write_messages_body.ts";
@@ -29,10 +30,12 @@ export {
   type CompletionHead,
   toolCallDeltas,
 } from "./chat/write_completion.ts";
+export { type DeferredTools, deferTools, isFunction } from "./deferred_tools.ts";
 export { asRecord, joinBytes, jsonExcess, type JsonRecord, readJsonAt, type Span } from "./json.ts";
 export {
   anchorOf,
   BEARER,
+  callIds,
   type ItemPart,
   type JsonReader,
   type KnownList,
@@ -40,8 +43,9 @@ export {
   peekField,
   type PieceToRead,
   type Protocol,
+  type Reading,
   readingRequest,
-  readItem,
+  readItems,
   readRequest,
   type ReadTool,
   readWireBody,
@@ -53,7 +57,10 @@ export {
   type WireItem,
   type WireReply,
   type WireRequest,
+  type WireTool,
+  withCallIds,
   withFoundTools,
+  withoutThoughts,
   writeRequest,
 } from "./protocol.ts";
 export {
@@ -65,7 +72,7 @@ export {
   splitEvents,
   SseSplitter,
 } from "./reply_stream.ts";
-export { statedFailure } from "./stated_failure.ts";
+export { statedFailure } from "./meaning.ts";
 export { type FirstTool, steadyTools } from "./steady_tools.ts";
 export {
   emptyResponse,

@@ -1,14 +1,21 @@
 import {
   checkGiven,
   contentText,
+  describeCall,
+  hashBytes,
+  hashPiece,
+  hashText,
   type Message,
   type StableMessages,
+  tellBy,
+  type ToolCall,
   type ToolDefinition,
   type ToolMessage,
   type Usage,
 } from "@tare/messages";
 import {
   arrayItems,
+  asRecord,
   editJson,
   findField,
   isRecord,
@@ -19,10 +26,18 @@ import {
   readJsonAt,
   type Span,
 } from "./json.ts";
+import { saidArguments } from "./meaning.ts";
 
 /** A message of an item, as the planner knows it, and where in the item it stands. */
 export interface ItemPart {
   readonly message: Message;
+  /**
+   * What the message says, however its client spells it: of two that say the same it has the same JSON. Ids of calls aren't
+   * in it, nor what a model thought beside what it said. Default: the item's bytes tell it.
+   */
+  readonly said?: unknown;
+  /** Whether the item holds nothing but what a model thought: clients may leave it away. Default: no. */
+  readonly isThought?: boolean;
   /** Where the item holds the text that may give way to another. Default: none may. */
   readonly text?: readonly (string | number)[];
   /** Where the part stands in an item that has others. Default: it is the whole item. */
@@ -63,6 +78,8 @@ export interface WireReply {
   readonly items: readonly string[];
   /** What the model said, if the writer was asked to keep it. */
   readonly text?: string;
+  /** Whether the provider broke off in the middle of what its client doesn't see, to go on when it is sent back. Default: no. */
+  readonly isPaused?: boolean;
 }
 
 /** Passes the replies of one turn on to the client: more than one if the model recalls. */
@@ -81,10 +98,12 @@ export interface TurnWriter {
   fail(message: string): Uint8Array<ArrayBuffer>;
   /** What the upstream has to see next time beside, or in place of, what the client knows of a reply; `answers` are those to recalls, by reply. */
   hidden(answers: readonly (readonly string[])[]): {
-    /** The item of the client's history, as {@linkcode anchorOf} names it, before which these items stand. */
-    readonly anchor: string;
-    /** Whether they stand in its place. */
-    readonly replaces: boolean;
+    /** Items of the client's history, as {@linkcode anchorOf} names them, in whose place these items stand. */
+    readonly replaces: readonly string[];
+    /** Items of the client's history, named likewise, before which they stand: before the first that the client has kept. */
+    readonly before: readonly string[];
+    /** What of the client's is thought there, named likewise, and stands among these items already. */
+    readonly thoughts: readonly string[];
     /** The items, each as JSON. */
     readonly items: readonly string[];
   }[];
@@ -161,8 +180,8 @@ export interface Protocol {
   readonly cacheTtlMs?: (request: WireRequest) => number;
   /** The messages of an item. @throws {UnknownShape} if it isn't as the protocol says. */
   readItem(value: unknown): readonly ItemPart[];
-  /** An item, or the head's values, without what doesn't tell it from another. Default: its bytes tell it. */
-  readonly plain?: (value: unknown) => unknown;
+  /** Where an item holds the ids of its calls, in order, or of those that it answers. Default: it has none. */
+  readonly idPaths?: (value: unknown) => readonly (readonly (string | number)[])[];
   /** Name of the field by which a tool says that the prompt is to be cached up to it. Default: there is none. */
   readonly markField?: string;
   /**
@@ -221,10 +240,25 @@ export interface Protocol {
     request: WireRequest,
     written: Parameters<NonNullable<Protocol["arrange"]>>[1],
   ) => readonly number[];
+  /** How definitions of tools are kept out of prompts until the provider's own search finds them. Default: there is no way. */
+  readonly toolSearch?: {
+    /** The tool by which its model searches. */
+    readonly tool: WireTool;
+    /** Whether a tool of a client, as it was sent, shows that the client defers its tools itself, or can't have them deferred. */
+    forbids(tool: unknown): boolean;
+    /** A tool that is deferred: the prompt can't be cached up to there. */
+    defer(tool: Uint8Array<ArrayBuffer>): Uint8Array<ArrayBuffer>;
+    /** The name of the only tool that the model may call in a request; nothing if it may choose. */
+    forced(request: WireBody): string | undefined;
+    /** An item without all searches and what they found; the same object if it has none. */
+    without(item: unknown): unknown;
+  };
   /** Passes on the replies of a turn. */
   writer(request: WireRequest, options: {
     /** Name of the tool whose calls aren't the client's business. Default: all are. */
     readonly recall?: string | undefined;
+    /** Whether what the provider's search for tools puts into replies isn't the client's business. Default: it is. */
+    readonly hidesSearches?: boolean;
     /** Whether replies tell what the model said. Default: no. */
     readonly keepsText?: boolean;
     /** Told of each item of a reply that may be referred to by an id. */
@@ -300,12 +334,14 @@ export interface WireBody {
 
 /** An item of a request's list, or of what shall stand in it. */
 export interface WireItem {
-  /** Names its bytes: those of two items differ if the items do. */
+  /** Names what it says: two items have the same one if they differ in nothing but their spelling. */
   readonly key: string;
-  /** What it is to the planner. */
+  /** What it is to the planner: calls, and what answers them, have ids by what is called. */
   readonly parts: readonly ItemPart[];
-  /** Its JSON; nothing for what stands before the list. */
+  /** Its JSON, behind that of what was thought before it; nothing for what stands before the list. */
   readonly bytes?: Uint8Array<ArrayBuffer>;
+  /** What a model thought before it said the item, as items of their own, and the item without. Default: nothing. */
+  readonly thought?: { readonly before: readonly WireItem[]; readonly item: WireItem };
 }
 
 /** A request, read as far as the gateway has to know it. */
@@ -320,18 +356,19 @@ export interface WireRequest extends WireBody {
   /** What stands before the list, then the list's items. */
   readonly items: readonly WireItem[];
   /** The tools; nothing if the request has none. */
-  readonly tools:
-    | readonly (ReadTool & {
-      /** Its JSON, as it was sent. */
-      readonly bytes: Uint8Array<ArrayBuffer>;
-    })[]
-    | undefined;
+  readonly tools: readonly WireTool[] | undefined;
   /** Whether the tools are others than in the body, or stand in another order. Default: they are those of the body. */
   readonly hasOtherTools?: boolean;
 }
 
 /** What is made of a tool. */
 export type ReadTool = ReturnType<Protocol["readTool"]>;
+
+/** A tool of a request. */
+export interface WireTool extends ReadTool {
+  /** Its JSON, as it was sent. */
+  readonly bytes: Uint8Array<ArrayBuffer>;
+}
 
 /** The tools that stand in front of a request's prompt, in their order. */
 export function toolsInFront({ tools = [] }: Pick<WireRequest, "tools">): readonly ToolDefinition[] {
@@ -352,8 +389,10 @@ export interface PieceToRead<T> extends Span {
   readonly read: (value: unknown) => T;
   /** Of pieces in several spellings: what all of them share. Default: bytes that differ are different pieces. */
   readonly spelling?: {
-    /** The piece without what doesn't tell it from another. */
-    plain(value: unknown): unknown;
+    /** What each part of the piece says, as JSON; nothing where its bytes tell it. */
+    said(made: T): readonly string[] | undefined;
+    /** What was made of the piece, whose parts have these names by what they say. */
+    named(made: T, names: readonly string[]): T;
     /** What was made of one spelling, with all that it shares with what was made of another. */
     adopt(made: T, known: T): T;
   };
@@ -363,7 +402,7 @@ export interface PieceToRead<T> extends Span {
 export interface JsonReader<T> {
   /** The piece at this place. @throws {SyntaxError} if it is no JSON. @throws whatever `read` throws. */
   read(bytes: Uint8Array<ArrayBuffer>, place: PieceToRead<T>): {
-    /** Names it: the names of two pieces differ if the pieces do. */
+    /** Names it: the names of two pieces differ if what they say does. */
     readonly key: string;
     /** What was made of it: the same object whenever the same bytes come again, as long as they are remembered. */
     readonly value: T;
@@ -374,11 +413,21 @@ export interface JsonReader<T> {
 export interface KnownList {
   /** Each where it stands, counted from the list's first byte. */
   readonly items: readonly (Span & {
+    /** Its calls, and what answers them, have ids by what is called. */
     readonly piece: ReturnType<JsonReader<readonly ItemPart[]>["read"]>;
+    /** Whether a model said all of it. */
+    readonly isReply: boolean;
+    /** Its calls: the ids that their client gave, what they call, and the ids that they have. */
+    readonly calls: readonly { readonly clientId: string; readonly what: string; readonly id: string }[];
+    /** The ids, as its client gave them, of the calls that it answers. */
+    readonly answers: readonly string[];
   })[];
   /** The byte behind the last of them. */
   readonly end: number;
 }
+
+type PairedPiece = Omit<KnownList["items"][number], keyof Span>;
+type ReadPiece = PairedPiece["piece"];
 
 /** Remembers lists of items: a client that sends its whole history again starts with the list that it sent before. */
 export interface ListReader {
@@ -505,7 +554,7 @@ export function* readingRequest(
       end: json.length,
       kind: `${kind} head`,
       read,
-      ...spellingOf(protocol),
+      spelling: SPELLING,
     });
     items.push({ key, parts: value });
   }
@@ -519,12 +568,13 @@ export function* readingRequest(
     const listed = [...known?.items ?? []];
     for (const span of arrayItems(bytes, start, known?.end)) {
       const piece = readPiece(bytes, span, { protocol, readers });
-      listed.push({ start: span.start - start, end: span.end - start, piece });
+      listed.push({ start: span.start - start, end: span.end - start, ...paired(piece, listed) });
       yield;
     }
-    for (const { piece, ...place } of listed) {
-      items.push(itemOf(piece, bytes.subarray(start + place.start, start + place.end), readers));
-    }
+    const said = listed.map(({ piece, start: from, end }) =>
+      itemOf(piece, bytes.subarray(start + from, start + end), readers)
+    );
+    items.push(...withThoughts(said));
     readers.lists?.keep(bytes, { start, kind, items: listed, known });
   }
   const listed = fields.get("tools");
@@ -580,30 +630,246 @@ function withTools(message: Message, tools: readonly ToolDefinition[]): Message 
   const isKnown = findsTools.length === tools.length && tools.every((tool, at) => tool === findsTools[at]);
   if (known && isKnown) return known;
   const now = { ...message, findsTools: tools };
+  tellBy(now, hashText([message, ...tools].map(hashPiece).join()));
   found.set(message, now);
   return now;
 }
 
-/** The item that stands at a place. @throws what {@linkcode readRequest} throws. */
-export function readItem(
-  bytes: Uint8Array<ArrayBuffer>,
-  span: Span,
-  reading: { readonly protocol: Protocol; readonly readers: RequestReaders },
-): WireItem {
+/** What items are read with. */
+export interface Reading {
+  readonly protocol: Protocol;
+  readonly readers: RequestReaders;
+}
+
+/** The items, in order, of these pieces of JSON. @throws what {@linkcode readRequest} throws. */
+export function readItems(pieces: readonly string[], reading: Reading): readonly WireItem[] {
+  const read: (PairedPiece & { readonly bytes: Uint8Array<ArrayBuffer> })[] = [];
+  for (const json of pieces) {
+    const bytes = encoder.encode(json);
+    const piece = readPiece(bytes, { start: 0, end: bytes.length }, reading);
+    read.push({ bytes, ...paired(piece, read) });
+  }
+  return read.map(({ piece, bytes }) => itemOf(piece, bytes, reading.readers));
+}
+
+/** The item that stands at a place. */
+function readItem(bytes: Uint8Array<ArrayBuffer>, span: Span, reading: Reading): WireItem {
   return itemOf(readPiece(bytes, span, reading), bytes.subarray(span.start, span.end), reading.readers);
+}
+
+/** So many items back a call is looked for that an item answers, and what else a reply called. */
+const PAIR_REACH = 256;
+
+/**
+ * A piece behind these others whose calls have ids by name, arguments and which of such they are in their reply, and what
+ * answers them the same. Clients shorten or rewrite the ids that they were given, all at once.
+ */
+function paired(piece: ReadPiece, before: readonly PairedPiece[]): PairedPiece {
+  const { key, value } = piece;
+  const calls: PairedPiece["calls"][number][] = [];
+  const answers: string[] = [];
+  const ids: string[] = [];
+  for (const { message } of value) {
+    if (message.role === "tool") {
+      const { tool_call_id: clientId } = message;
+      ids.push(answeredBy(clientId, answers, before) ?? clientId);
+      answers.push(clientId);
+    } else if (message.role === "assistant") {
+      for (const call of message.tool_calls ?? []) {
+        const what = nameOfCall(call);
+        const same = [{ calls }, ...replyUpTo(before, before.length)].flatMap(({ calls }) => calls)
+          .filter((other) => other.what === what).length;
+        const id = same === 0 ? what : `${what} ${same + 1}`;
+        ids.push(id);
+        calls.push({ clientId: call.id, what, id });
+      }
+    }
+  }
+  const isReply = value.every(({ message }) => message.role === "assistant");
+  if (ids.length === 0) return { piece, isReply, calls, answers };
+  const told = answers.length === 0 ? key : [key, ...ids].join(" ");
+  return { piece: { key: told, value: withIds(value, ids) }, isReply, calls, answers };
+}
+
+function nameOfCall(call: ToolCall): string {
+  const { name } = describeCall(call);
+  return `${name} ${hashText(JSON.stringify(saidCall(call))).toString(36)}`;
+}
+
+/** What the model said up to this place, if nobody else has said anything since. */
+function replyUpTo(pieces: readonly PairedPiece[], end: number): readonly PairedPiece[] {
+  let from = end;
+  while (end - from < PAIR_REACH && pieces[from - 1]?.isReply) from--;
+  return pieces.slice(from, end);
+}
+
+/** The id of the call that is meant by a client's id, behind these and so many that answer others of that id already. */
+function answeredBy(
+  clientId: string,
+  answered: readonly string[],
+  before: readonly PairedPiece[],
+): string | undefined {
+  const count = (ids: readonly string[]) => ids.filter((id) => id === clientId).length;
+  let place = count(answered);
+  for (let at = before.length - 1; at >= Math.max(0, before.length - PAIR_REACH); at--) {
+    const { calls, answers } = before[at]!;
+    place += count(answers);
+    if (!calls.some((call) => call.clientId === clientId)) continue;
+    const meant = replyUpTo(before, at + 1)
+      .flatMap(({ calls }) => calls.filter((call) => call.clientId === clientId));
+    return (meant[place] ?? meant.at(-1))?.id;
+  }
+  return undefined;
+}
+
+const withOtherIds = new WeakMap<
+  readonly ItemPart[],
+  { readonly ids: string; readonly parts: readonly ItemPart[] }
+>();
+
+/** The parts with these ids of calls, in order: the same ones for the same ids, so that what is known of them stays known. */
+function withIds(parts: readonly ItemPart[], ids: readonly string[]): readonly ItemPart[] {
+  const known = withOtherIds.get(parts);
+  if (known?.ids === ids.join("\n")) return known.parts;
+  let at = 0;
+  const now = parts.map((part): ItemPart => {
+    const { message } = part;
+    if (message.role === "tool") {
+      const answer = { ...message, tool_call_id: ids[at++]! };
+      tellBy(answer, hashText(`${hashPiece(message)} ${answer.tool_call_id}`));
+      return { ...part, message: answer };
+    }
+    if (message.role !== "assistant" || !message.tool_calls?.length) return part;
+    const reply = { ...message, tool_calls: message.tool_calls.map((call) => ({ ...call, id: ids[at++]! })) };
+    tellBy(reply, hashPiece(message));
+    return { ...part, message: reply };
+  });
+  withOtherIds.set(parts, { ids: ids.join("\n"), parts: now });
+  return now;
+}
+
+/**
+ * Items with what a model thought before it said them, and behind them where nothing else follows that it said: it leaves
+ * with them, and whoever leaves it away sends the same items.
+ */
+function withThoughts(items: readonly WireItem[]): readonly WireItem[] {
+  if (!items.some(isThought)) return items;
+  const all: WireItem[] = [];
+  let thoughts: WireItem[] = [];
+  const endThoughts = () => {
+    const last = all.at(-1);
+    if (thoughts.length > 0 && last && isReply(last)) {
+      all[all.length - 1] = { ...last, bytes: spanned(last, thoughts.at(-1)!) };
+    } else all.push(...thoughts);
+    thoughts = [];
+  };
+  for (const item of items) {
+    if (isThought(item)) thoughts.push(item);
+    else if (thoughts.length > 0 && isReply(item)) {
+      all.push(thinking(thoughts, item, spanned(thoughts[0]!, item)));
+      thoughts = [];
+    } else {
+      endThoughts();
+      all.push(item);
+    }
+  }
+  endThoughts();
+  return all;
+}
+
+/** An item without what was thought before it and has one of these names, as {@linkcode anchorOf} gives them. */
+export function withoutThoughts(item: WireItem, names: readonly string[]): WireItem {
+  const { thought } = item;
+  if (!thought) return item;
+  const isLeft = ({ parts: [part] }: WireItem) => !part || !names.includes(anchorOf(part.message));
+  const left = thought.before.filter(isLeft);
+  if (left.length === thought.before.length) return item;
+  if (left.length === 0) return thought.item;
+  const pieces = [...left, thought.item].flatMap(({ bytes }, at) => [...at === 0 ? [] : [COMMA], bytes!]);
+  return thinking(left, thought.item, joinBytes(pieces));
+}
+
+/** The ids of an item's calls, in order, or of those that it answers, as they stand in its JSON. */
+export function callIds({ bytes, thought }: WireItem, { idPaths }: Protocol): readonly string[] {
+  const own = thought?.item.bytes ?? bytes;
+  if (!own || !idPaths) return [];
+  const known = idsIn.get(own);
+  if (known) return known;
+  const item = readJsonAt(own, { start: 0, end: own.length });
+  const ids = idPaths(item).map((path) => String(valueAt(item, path)));
+  idsIn.set(own, ids);
+  return ids;
+}
+
+const idsIn = new WeakMap<Uint8Array, readonly string[]>();
+
+/** An item whose calls, or those that it answers, have these ids in its JSON, in order. */
+export function withCallIds(item: WireItem, ids: readonly string[], { idPaths }: Protocol): WireItem {
+  const { bytes } = item;
+  if (!bytes || !idPaths || ids.length === 0) return item;
+  const paths = idPaths(readJsonAt(bytes, { start: 0, end: bytes.length }));
+  const edits = paths.map((path, at) => ({ path, value: encoder.encode(JSON.stringify(ids[at])) }));
+  return { ...item, bytes: editJson(bytes, edits) };
+}
+
+function valueAt(value: unknown, path: readonly (string | number)[]): unknown {
+  return path.reduce<unknown>(
+    (at, step) => Array.isArray(at) ? at[Number(step)] : asRecord(at)?.[step],
+    value,
+  );
+}
+
+function isThought({ parts: [part] }: WireItem): boolean {
+  return part?.isThought === true;
+}
+
+function isReply({ bytes, parts }: WireItem): boolean {
+  return bytes !== undefined && parts.length > 0 &&
+    parts.every(({ message }) => message.role === "assistant");
+}
+
+/** The bytes of a list from one item to another. */
+function spanned({ bytes: from }: WireItem, { bytes: to }: WireItem): Uint8Array<ArrayBuffer> {
+  const { buffer, byteOffset } = from!;
+  return new Uint8Array(buffer, byteOffset, to!.byteOffset + to!.length - byteOffset);
+}
+
+const withThought = new WeakMap<Message, { readonly text: string; readonly message: Message }>();
+
+function thinking(
+  before: readonly WireItem[],
+  item: WireItem,
+  bytes: Uint8Array<ArrayBuffer>,
+): WireItem {
+  const text = before.flatMap(({ parts }) => parts.map(({ message }) => thoughtOf(message)))
+    .filter(Boolean).join("\n");
+  const thought = { before, item };
+  const [part, ...others] = item.parts;
+  if (text === "" || !part || part.message.role !== "assistant") return { ...item, bytes, thought };
+  const known = withThought.get(part.message);
+  const message = known?.text === text ? known.message : { ...part.message, reasoning_content: text };
+  if (known?.message !== message) {
+    tellBy(message, hashPiece(part.message));
+    withThought.set(part.message, { text, message });
+  }
+  return { ...item, parts: [{ ...part, message }, ...others], bytes, thought };
+}
+
+function thoughtOf(message: Message): string {
+  return message.role === "assistant" ? message.reasoning_content ?? "" : "";
 }
 
 function readPiece(
   bytes: Uint8Array<ArrayBuffer>,
   { start, end }: Span,
-  { protocol, readers }: { readonly protocol: Protocol; readonly readers: RequestReaders },
-): ReturnType<JsonReader<readonly ItemPart[]>["read"]> {
-  const place = { start, end, kind: protocol.name, read: protocol.readItem, ...spellingOf(protocol) };
-  return readers.items.read(bytes, place);
+  { protocol, readers }: Reading,
+): ReadPiece {
+  const { name: kind, readItem: read } = protocol;
+  return readers.items.read(bytes, { start, end, kind, read, spelling: SPELLING });
 }
 
 function itemOf(
-  { key, value }: ReturnType<JsonReader<readonly ItemPart[]>["read"]>,
+  { key, value }: ReadPiece,
   bytes: Uint8Array<ArrayBuffer>,
   { referred }: RequestReaders,
 ): WireItem {
@@ -611,13 +877,23 @@ function itemOf(
   return { key, parts: (refersTo === undefined ? undefined : referred?.(refersTo)) ?? value, bytes };
 }
 
-function spellingOf({ plain }: Protocol): Pick<PieceToRead<readonly ItemPart[]>, "spelling"> {
-  return plain ? { spelling: { plain, adopt: withMessages } } : {};
-}
+const SPELLING: NonNullable<PieceToRead<readonly ItemPart[]>["spelling"]> = {
+  said: (parts) =>
+    parts.every(({ said }) => said !== undefined) ? parts.map(({ said }) => JSON.stringify(said)) : undefined,
+  named: (parts, names) =>
+    parts.map(({ said: _, ...part }, at) => {
+      tellBy(part.message, hashText(names[at]!));
+      return part;
+    }),
+  adopt: withMessages,
+};
 
-/** The parts of an item with the messages that another spelling of it has: what is known of them stays known. */
+/** The parts of an item with the messages that another spelling of it has, where that shows the same: what is known of them stays known. */
 function withMessages(made: readonly ItemPart[], known: readonly ItemPart[]): readonly ItemPart[] {
-  return made.map((part, at) => ({ ...part, message: known[at]?.message ?? part.message }));
+  return made.map((part, at) => {
+    const { message = part.message } = known[at] ?? {};
+    return hashBytes(message) === hashBytes(part.message) ? { ...part, message } : part;
+  });
 }
 
 const encoder = new TextEncoder();
@@ -760,16 +1036,23 @@ const CLOSE = encoder.encode("]");
 const COMMA = encoder.encode(",");
 
 /**
- * Names what the model said by its content: the text, the ids of its calls, and the id of the item if it has one.
- * Clients send back what they got in their own spelling; these they keep.
+ * Names what the model said by its content: the text, its calls, and the id of an item that has no text. Clients send
+ * back what they got in their own spelling, ids of calls too.
  */
 export function anchorOf(message: Message): string {
+  const known = anchors.get(message);
+  if (known !== undefined) return known;
   const calls = message.role === "assistant" ? message.tool_calls ?? [] : [];
   const { id } = message as { readonly id?: unknown };
-  return JSON.stringify([
-    message.role,
-    contentText(message.content).trim(),
-    calls.map(({ id }) => id),
-    id ?? null,
-  ]);
+  const said = [message.role, contentText(message.content).trim(), calls.map(saidCall), id ?? null];
+  const anchor = JSON.stringify(said);
+  anchors.set(message, anchor);
+  return anchor;
+}
+
+const anchors = new WeakMap<Message, string>();
+
+function saidCall(call: ToolCall): unknown {
+  const { name, arguments: args } = describeCall(call);
+  return [name, call.type === "custom" ? args : saidArguments(args)];
 }

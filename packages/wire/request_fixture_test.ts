@@ -30,13 +30,18 @@ export function remembering<T>(): JsonReader<T> {
   const pieces = new Map<string, ReturnType<JsonReader<T>["read"]>>();
   return {
     read(bytes, { start, end, kind, read, spelling }) {
-      const json = readJsonAt(bytes, { start, end });
-      const key = kind +
-        (spelling ? JSON.stringify(spelling.plain(json)) : decode(bytes.subarray(start, end)));
-      const known = pieces.get(key);
-      const piece = known && !spelling ? known : { key, value: read(json) };
-      if (!known) pieces.set(key, piece);
-      return known && spelling ? { key, value: spelling.adopt(piece.value, known.value) } : piece;
+      const own = kind + decode(bytes.subarray(start, end));
+      const same = pieces.get(own);
+      if (same) return same;
+      const made = read(readJsonAt(bytes, { start, end }));
+      const said = spelling?.said(made);
+      const key = said === undefined ? own : `${kind} said ${said}`;
+      const alike = pieces.get(key);
+      const value = spelling && said ? spelling.named(made, said) : made;
+      const piece = { key, value: alike && spelling ? spelling.adopt(value, alike.value) : value };
+      pieces.set(own, piece);
+      if (!alike) pieces.set(key, piece);
+      return piece;
     },
   };
 }

@@ -1,13 +1,9 @@
 import { sameJson } from "@tare/messages";
 import { editJson, isRecord, type JsonRecord, readJsonAt } from "./json.ts";
-import type { ReadTool, WireRequest } from "./protocol.ts";
-
-type WireTool = NonNullable<WireRequest["tools"]>[number];
+import type { WireRequest, WireTool } from "./protocol.ts";
 
 /** A tool as a conversation first had it. */
-export interface FirstTool extends ReadTool {
-  /** Its JSON. */
-  readonly bytes: Uint8Array<ArrayBuffer>;
+export interface FirstTool extends WireTool {
   readonly name: string;
   /** What it says, without its mark of the provider's cache. */
   readonly said: JsonRecord;

@@ -1,3 +1,4 @@
+import type { AgentEntry } from "../../packages/app/agents/agents.ts";
 import type { AgentTools } from "./model.ts";
 import type { Command, Ended } from "./program.ts";
 
@@ -7,7 +8,7 @@ export interface AgentPlace {
   readonly home: string;
   /** The folder of the conversation. */
   readonly workspace: string;
-  /** Whom it asks: an address without a path. */
+  /** Where whom it asks listens: an address without a path. */
   readonly url: string;
   /** Longest prompt that it may send, in tokens; it compacts before. */
   readonly windowTokens: number;
@@ -48,6 +49,8 @@ export interface Agent {
   readonly rulesFile: "AGENTS.md" | "CLAUDE.md";
   /** What keeps it from asking anybody but its provider. */
   readonly quiet: Readonly<Record<string, string>>;
+  /** Whom it asks it is told as `tare run` tells it. */
+  readonly entry: Pick<AgentEntry, "told" | "file" | "takes">;
   /** Writes its configuration, and gives the environment that it wants beside {@linkcode Agent.quiet}. */
   readonly configure: (place: AgentPlace) => Promise<Readonly<Record<string, string>>>;
   /** One prompt, without anybody to answer questions; the next ones go on with the same conversation. */

@@ -73,10 +73,7 @@ export async function compare(agent: Agent, scenario: Scenario): Promise<Compare
     least: leastOf(direct),
     booked,
     claimed: without - booked,
-    caches: own <= summaries(through).length &&
-      direct.calls.slice(1).some(({ usage, pieces }) =>
-        usage.written === undefined || pieces.at(-1)?.mark !== undefined
-      ),
+    caches: own <= summaries(through).length && marked(direct) > direct.calls.length / 2,
     missed: missed(through),
   };
 }
@@ -97,6 +94,12 @@ function assertComplete({ files, ended }: Played, report: string): void {
  */
 function passedOn({ others }: Played): readonly string[] {
   return others.filter((asked) => !["GET /v1/responses", "GET /v1/models"].includes(asked)).sort();
+}
+
+/** How many calls are cached up to their ends: by themselves, or by a mark. */
+function marked({ calls }: Played): number {
+  return calls.filter(({ usage, pieces }) => usage.written === undefined || pieces.at(-1)?.mark !== undefined)
+    .length;
 }
 
 function refusals({ exchanges }: Played): number {

@@ -1,3 +1,4 @@
+import { copyFile } from "../../packages/app/agents/wrapping.ts";
 import { ownerOf } from "../crash/owner.ts";
 import { startServerProcess } from "../crash/server_process.ts";
 import type { Ability, Agent } from "./agent.ts";
@@ -74,8 +75,8 @@ export async function play(
       string,
     ];
     for (const path of [home, workspace, data]) await Deno.mkdir(path);
-    const given = { ...files, [agent.rulesFile]: RULES };
-    for (const [path, content] of Object.entries(given)) {
+    const laid = { ...files, [agent.rulesFile]: RULES };
+    for (const [path, content] of Object.entries(laid)) {
       const bytes = typeof content === "string" ? new TextEncoder().encode(content) : content;
       await Deno.writeFile(`${workspace}/${path}`, bytes);
     }
@@ -93,7 +94,7 @@ export async function play(
       if (++asked === scenario.restartsBefore && gateway) target = gateway.restart();
       return target;
     });
-    const env = {
+    const given = {
       HOME: home,
       TMPDIR: folder,
       // Nothing but loopback can be reached.
@@ -102,10 +103,20 @@ export async function play(
       ...agent.quiet,
       ...await agent.configure({ home, workspace, url: tap.url, windowTokens }),
     };
+    const { entry } = agent;
+    const behind = { url: tap.url, chat: provider.url, messages: provider.url };
+    using copy = entry.takes && entry.file && copyFile(entry.file(given), behind);
+    const told = [entry.told?.(behind, given), copy && entry.takes?.(copy.path)];
+    const args = told.flatMap((part) => part?.args ?? []);
+    const env = Object.assign({}, given, ...told.map((part) => part?.environment));
     const ended: Ended[] = [];
     for (const [at, { prompt, interruptedBy, image }] of scenario.actions.entries()) {
       const run = (command: Command) =>
-        runProgram(command, { cwd: workspace, env, ...(interruptedBy && { interruptedBy }) });
+        runProgram({ ...command, args: [...args, ...command.args] }, {
+          cwd: workspace,
+          env,
+          ...(interruptedBy && { interruptedBy }),
+        });
       if (prompt === "compact") ended.push(await agent.compact!({ home, workspace, run }));
       else if (typeof prompt === "string") {
         ended.push(
@@ -128,7 +139,7 @@ export async function play(
     const ledger = gateway &&
       await (await fetch(`${await target}/v1/ledger`, { headers: ownerOf(data) })).json();
     return {
-      files: await filesBeside(workspace, given),
+      files: await filesBeside(workspace, laid),
       ended,
       calls: provider.calls,
       others: provider.others,

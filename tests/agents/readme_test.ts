@@ -23,6 +23,7 @@ for (const [agent, model] of MODELS) {
     const [, where = "", line = ""] = row ?? [];
     const { direct, through } = await compare({
       ...agent,
+      entry: {},
       async configure({ home, url }) {
         const own = line.replace("http://127.0.0.1:8787", url);
         assert(own !== line, `there is no address in ${line}`);

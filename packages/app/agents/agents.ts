@@ -1,13 +1,16 @@
+import { MESSAGES_PROVIDER } from "@tare/planner";
 import { fromFileUrl, join } from "@std/path";
+import { parse } from "jsonc-parser";
+import { parse as parseYaml } from "yaml";
 
 /** The addresses under which an agent finds its providers behind a server of ours. */
 export interface Behind {
   /** The server itself, which Messages go to. */
   readonly url: string;
-  /** Whether it passes chat completions and responses on; their address is `url` with `/v1`. */
-  readonly hasChat: boolean;
-  /** Whether Messages go on to the provider whose protocol it is. */
-  readonly isFirstHand: boolean;
+  /** Where chat completions and responses go on to; nothing if they don't. Their address is `url` with `/v1`. */
+  readonly chat?: string;
+  /** Where Messages go on to. */
+  readonly messages: string;
 }
 
 /** The environment of a process. */
@@ -15,7 +18,7 @@ export type Environment = Readonly<Record<string, string | undefined>>;
 
 /** A setting in a file of an agent's. */
 export interface FileEntry {
-  /** The names of the objects that it stands in, and its own. */
+  /** The names of the objects that it stands in, and its own; an object of a list goes by its `name`. */
   readonly path: readonly string[];
   readonly value: string;
 }
@@ -24,8 +27,19 @@ export interface FileEntry {
 export interface AgentFile {
   /** Where it may be: the first that is there, or else the first. */
   readonly paths: readonly string[];
-  readonly format: "json" | "toml";
-  readonly entries: (behind: Behind) => readonly FileEntry[];
+  readonly format: FileFormat;
+  /** What is to stand in it, by what it says now; nothing if it names no provider that could be asked otherwise. */
+  readonly entries: (behind: Behind, text: string) => readonly FileEntry[];
+}
+
+/** How files are written that agents are configured by. */
+export type FileFormat = "json" | "toml" | "yaml";
+
+/** What a process is told beside what its person says. */
+export interface ProcessSettings {
+  readonly environment?: Readonly<Record<string, string>>;
+  /** What stands in front of its arguments. */
+  readonly args?: readonly string[];
 }
 
 /** How an agent is put behind a server: nothing else knows. */
@@ -40,12 +54,12 @@ export interface AgentEntry {
   readonly userAgents: readonly string[];
   /** What it can't do without: chat completions or responses, or one of all protocols. */
   readonly needs: "chat" | "messages" | "any";
-  /** What one process of it needs in its environment beside `given`. */
-  readonly environment: (behind: Behind, given: Environment) => Readonly<Record<string, string>>;
-  /** What stands in front of its arguments. Default: nothing. */
-  readonly args?: (behind: Behind) => readonly string[];
+  /** What one process of it is told, in an environment that says what is `given`. Default: nothing, but of its file. */
+  readonly told?: (behind: Behind, given: Environment) => ProcessSettings;
   /** Its file. Default: it has none for this, and can only be run. */
   readonly file?: (given: Environment) => AgentFile;
+  /** How one process is told to take another file for its own. Default: `told` is enough. */
+  readonly takes?: (path: string) => ProcessSettings;
   /** Where its login says that it is no key but a subscription with a provider of its own. Default: nowhere. */
   readonly loginProvider?: (given: Environment) => string | undefined;
 }
@@ -53,29 +67,56 @@ export interface AgentEntry {
 const PI_EXTENSION = fromFileUrl(new URL("pi_extension.js", import.meta.url));
 
 /** What Claude Code needs behind any address that isn't its provider's own; its agent SDK starts it. */
-function claudeEnvironment({ url, isFirstHand }: Behind): Record<string, string> {
+function claudeEnvironment({ url, messages }: Behind): Record<string, string> {
   return {
     ANTHROPIC_BASE_URL: url,
     // Without it, it sends the definitions of all tools of MCP servers with each call.
     ENABLE_TOOL_SEARCH: "true",
     CLAUDE_CODE_ENABLE_GATEWAY_MODEL_DISCOVERY: "1",
     // A number that changes with sub-agents and compaction, which only that provider takes out again.
-    ...(!isFirstHand && { CLAUDE_CODE_ATTRIBUTION_HEADER: "0" }),
+    ...(hostOf(messages) !== hostOf(MESSAGES_PROVIDER.baseURL) && { CLAUDE_CODE_ATTRIBUTION_HEADER: "0" }),
   };
 }
 
+function hostOf(address: string): string | undefined {
+  return URL.parse(address)?.host;
+}
+
 /** What the providers' own SDKs look for. */
-function sdkEnvironment({ url, hasChat }: Behind): Record<string, string> {
-  return hasChat ? { OPENAI_BASE_URL: `${url}/v1` } : {};
+function sdkEnvironment({ url, chat }: Behind): Record<string, string> {
+  return chat === undefined ? {} : { OPENAI_BASE_URL: `${url}/v1` };
 }
 
 /** Providers of an agent that has both, each with its address as that agent writes it. */
 function bothProviders(
-  { url, hasChat }: Behind,
+  { url, chat }: Behind,
   entry: (provider: string, url: string) => FileEntry,
   messagesUrl = url,
 ): FileEntry[] {
-  return [...(hasChat ? [entry("openai", `${url}/v1`)] : []), entry("anthropic", messagesUrl)];
+  return [...(chat === undefined ? [] : [entry("openai", `${url}/v1`)]), entry("anthropic", messagesUrl)];
+}
+
+/** An entry of an agent's file, and what it says now. */
+interface Address {
+  readonly path: readonly string[];
+  /** Whose protocol is spoken there. */
+  readonly provider: "openai" | "anthropic";
+  readonly now: string | undefined;
+}
+
+/**
+ * Those that can be asked behind a server: of a provider itself, where the file names no address, or where the server
+ * passes on to, or the server. Both protocols stand below `/v1`.
+ */
+function redirected({ url, chat, messages }: Behind, addresses: readonly Address[]): FileEntry[] {
+  const value = `${url}/v1`;
+  const bare = (address: string) => address.replace(/(\/v1)?\/*$/, "");
+  return addresses.flatMap(({ path, provider, now }) => {
+    const passesOn = provider === "openai" ? chat : messages;
+    if (passesOn === undefined) return [];
+    const isMeant = now === undefined || [url, passesOn].some((address) => bare(address) === bare(now));
+    return isMeant ? [{ path, value }] : [];
+  });
 }
 
 /** opencode's configuration, and that of what was made of it. */
@@ -114,6 +155,47 @@ function home({ HOME, USERPROFILE }: Environment): string {
   return HOME || USERPROFILE || ".";
 }
 
+/** What a JSON or YAML file says, as far as it is an object. */
+function fields(value: unknown): Readonly<Record<string, unknown>> {
+  return typeof value === "object" && value !== null ? { ...value } : {};
+}
+
+function textIn(value: unknown): string | undefined {
+  return typeof value === "string" ? value : undefined;
+}
+
+/** Which protocol is spoken with which of Cline's providers. */
+const CLINE_PROVIDERS = {
+  "openai-native": "openai",
+  "openai-compatible": "openai",
+  anthropic: "anthropic",
+} as const;
+
+/** Those of its providers that are set up: one without a key or model it wouldn't read. */
+function clineEntries(behind: Behind, text: string): FileEntry[] {
+  const set = fields(fields(parse(text)).providers);
+  return redirected(
+    behind,
+    Object.entries(CLINE_PROVIDERS).filter(([name]) => name in set).map(([name, provider]) => {
+      const now = textIn(fields(fields(set[name]).settings).baseUrl);
+      return { path: ["providers", name, "settings", "baseUrl"], provider, now };
+    }),
+  );
+}
+
+/** Those of Continue's models whose providers speak a protocol that is passed on. */
+function continueEntries(behind: Behind, text: string): FileEntry[] {
+  const { models } = fields(parseYaml(text));
+  return redirected(
+    behind,
+    (Array.isArray(models) ? models.map(fields) : []).flatMap(({ name, provider, apiBase }) =>
+      typeof name === "string" && (provider === "openai" || provider === "anthropic")
+        ? [{ path: ["models", name, "apiBase"], provider, now: textIn(apiBase) }]
+        : []
+    ),
+  );
+}
+
 /** The agents that are known by name. */
 export const AGENTS: Readonly<Record<string, AgentEntry>> = {
   claude: {
@@ -122,9 +204,11 @@ export const AGENTS: Readonly<Record<string, AgentEntry>> = {
     tested: "2.1.330",
     userAgents: ["claude-cli"],
     needs: "messages",
-    environment: claudeEnvironment,
     // Its settings outrank the environment: what stands there for another gateway would win.
-    args: (behind) => ["--settings", JSON.stringify({ env: claudeEnvironment(behind) })],
+    told: (behind) => ({
+      environment: claudeEnvironment(behind),
+      args: ["--settings", JSON.stringify({ env: claudeEnvironment(behind) })],
+    }),
     file: (given) => ({
       paths: [join(given.CLAUDE_CONFIG_DIR || join(home(given), ".claude"), "settings.json")],
       format: "json",
@@ -138,8 +222,7 @@ export const AGENTS: Readonly<Record<string, AgentEntry>> = {
     tested: "0.169.0",
     userAgents: ["codex_exec", "codex_cli_rs", "codex-tui"],
     needs: "chat",
-    environment: () => ({}),
-    args: ({ url }) => ["--config", `openai_base_url="${url}/v1"`],
+    told: ({ url }) => ({ args: ["--config", `openai_base_url="${url}/v1"`] }),
     file: (given) => ({
       paths: [join(codexFolder(given), "config.toml")],
       format: "toml",
@@ -163,8 +246,8 @@ export const AGENTS: Readonly<Record<string, AgentEntry>> = {
     tested: "1.18.33",
     userAgents: ["opencode"],
     needs: "any",
-    environment: (behind, { OPENCODE_CONFIG_CONTENT: given }) => ({
-      OPENCODE_CONFIG_CONTENT: openCodeContent(behind, given),
+    told: (behind, { OPENCODE_CONFIG_CONTENT: given }) => ({
+      environment: { OPENCODE_CONFIG_CONTENT: openCodeContent(behind, given) },
     }),
     file: openCodeFile("opencode", "OPENCODE_CONFIG"),
   },
@@ -174,8 +257,8 @@ export const AGENTS: Readonly<Record<string, AgentEntry>> = {
     tested: "7.7.7",
     userAgents: ["opencode", "kilo"],
     needs: "any",
-    environment: (behind, { KILO_CONFIG_CONTENT: given }) => ({
-      KILO_CONFIG_CONTENT: openCodeContent(behind, given),
+    told: (behind, { KILO_CONFIG_CONTENT: given }) => ({
+      environment: { KILO_CONFIG_CONTENT: openCodeContent(behind, given) },
     }),
     file: openCodeFile("kilo", "KILO_CONFIG"),
   },
@@ -185,8 +268,10 @@ export const AGENTS: Readonly<Record<string, AgentEntry>> = {
     tested: "0.87.1",
     userAgents: ["pi"],
     needs: "any",
-    environment: ({ url, hasChat }) => ({ TARE_PI_URL: url, ...(hasChat && { TARE_PI_CHAT: "on" }) }),
-    args: () => ["--extension", PI_EXTENSION],
+    told: ({ url, chat }) => ({
+      environment: { TARE_PI_URL: url, ...(chat !== undefined && { TARE_PI_CHAT: "on" }) },
+      args: ["--extension", PI_EXTENSION],
+    }),
     file: (given) => ({
       paths: [join(given.PI_CODING_AGENT_DIR || join(home(given), ".pi", "agent"), "models.json")],
       format: "json",
@@ -200,8 +285,10 @@ export const AGENTS: Readonly<Record<string, AgentEntry>> = {
     tested: "0.24.4",
     userAgents: ["QwenCode"],
     needs: "chat",
-    environment: sdkEnvironment,
-    args: ({ url }) => ["--auth-type", "openai", "--openai-base-url", `${url}/v1`],
+    told: (behind) => ({
+      environment: sdkEnvironment(behind),
+      args: ["--auth-type", "openai", "--openai-base-url", `${behind.url}/v1`],
+    }),
   },
   copilot: {
     title: "Copilot CLI",
@@ -209,20 +296,81 @@ export const AGENTS: Readonly<Record<string, AgentEntry>> = {
     tested: "1.0.102",
     userAgents: ["OpenAI", "copilot"],
     needs: "chat",
-    environment: (
-      { url },
-      { COPILOT_PROVIDER_TYPE: type, COPILOT_PROVIDER_API_KEY: own, OPENAI_API_KEY },
-    ) => ({
-      COPILOT_PROVIDER_BASE_URL: type === "anthropic" ? url : `${url}/v1`,
-      ...(!own && type !== "anthropic" && OPENAI_API_KEY && { COPILOT_PROVIDER_API_KEY: OPENAI_API_KEY }),
+    told: ({ url }, { COPILOT_PROVIDER_TYPE: type, COPILOT_PROVIDER_API_KEY: own, OPENAI_API_KEY }) => ({
+      environment: {
+        COPILOT_PROVIDER_BASE_URL: type === "anthropic" ? url : `${url}/v1`,
+        ...(!own && type !== "anthropic" && OPENAI_API_KEY && { COPILOT_PROVIDER_API_KEY: OPENAI_API_KEY }),
+      },
     }),
+  },
+  cline: {
+    title: "Cline",
+    program: "cline",
+    tested: "3.0.65",
+    userAgents: ["ai-sdk", "Cline"],
+    needs: "any",
+    file: (given) => ({
+      paths: [
+        given.CLINE_PROVIDER_SETTINGS_PATH ||
+        join(
+          given.CLINE_DATA_DIR || join(given.CLINE_DIR || join(home(given), ".cline"), "data"),
+          "settings",
+          "providers.json",
+        ),
+      ],
+      format: "json",
+      entries: clineEntries,
+    }),
+    takes: (path) => ({ environment: { CLINE_PROVIDER_SETTINGS_PATH: path } }),
+  },
+  continue: {
+    title: "Continue",
+    program: "cn",
+    tested: "1.5.47",
+    userAgents: ["node-fetch", "ls"],
+    needs: "any",
+    file: (given) => ({
+      paths: [join(given.CONTINUE_GLOBAL_DIR || join(home(given), ".continue"), "config.yaml")],
+      format: "yaml",
+      entries: continueEntries,
+    }),
+    takes: (path) => ({ args: ["--config", path] }),
+  },
+  openclaw: {
+    title: "OpenClaw",
+    program: "openclaw",
+    tested: "2026.7.33",
+    userAgents: ["OpenAI", "undici"],
+    needs: "any",
+    file: (given) => ({
+      paths: [
+        given.OPENCLAW_CONFIG_PATH ||
+        join(
+          given.OPENCLAW_STATE_DIR || join(given.OPENCLAW_HOME || home(given), ".openclaw"),
+          "openclaw.json",
+        ),
+      ],
+      format: "json",
+      entries: (behind) => {
+        const of = (provider: string, name: string, value: string) => ({
+          path: ["models", "providers", provider, name],
+          value,
+        });
+        return [
+          ...bothProviders(behind, (provider, url) => of(provider, "baseUrl", url)),
+          // At any address but its provider's own it would speak chat completions.
+          of("anthropic", "api", "anthropic-messages"),
+        ];
+      },
+    }),
+    takes: (path) => ({ environment: { OPENCLAW_CONFIG_PATH: path } }),
   },
 };
 
 /** What any program gets that uses the providers' own SDKs, agent SDKs among them. */
-export const ANY_PROGRAM: Pick<AgentEntry, "needs" | "environment"> = {
+export const ANY_PROGRAM: Pick<AgentEntry, "needs" | "told"> = {
   needs: "any",
-  environment: (behind) => ({ ...claudeEnvironment(behind), ...sdkEnvironment(behind) }),
+  told: (behind) => ({ environment: { ...claudeEnvironment(behind), ...sdkEnvironment(behind) } }),
 };
 
 function codexFolder(given: Environment): string {

@@ -44,14 +44,17 @@ export interface Machine extends AsyncDisposable {
   readonly write: (path: string, text: string) => Promise<void>;
 }
 
-/** Sets one up, with `claude` and `codex` installed: `fake_agent.js` says what they do. */
+/** Agents that are installed: `fake_agent.js` says what they do. */
+const PROGRAMS = ["claude", "codex", "cline", "cn", "openclaw"];
+
+/** Sets one up. */
 export async function newMachine(more: Readonly<Record<string, string>> = {}): Promise<Machine> {
   const home = await Deno.realPath(await Deno.makeTempDir());
   const bin = join(home, "bin");
   for (const folder of ["bin", "a", "b"]) await Deno.mkdir(join(home, folder));
   const agent = fromFileUrl(new URL("../../../tests/fake_agent.js", import.meta.url));
   const script = `#!/bin/sh\nexec "${Deno.execPath()}" run --quiet --allow-all "${agent}" "$@"\n`;
-  for (const name of ["claude", "codex"]) await Deno.writeTextFile(join(bin, name), script, { mode: 0o755 });
+  for (const name of PROGRAMS) await Deno.writeTextFile(join(bin, name), script, { mode: 0o755 });
   const keys: string[] = [];
   const provider = simulator({
     model: { "gpt-5": () => ({ content: "Hello." }), "claude-opus-4-8": () => ({ content: "Hello." }) },

@@ -1,5 +1,5 @@
 import { delimiter } from "node:path";
-import { DEFAULT_PROVIDER, MESSAGES_PROVIDER } from "@tare/planner";
+import { DEFAULT_PROVIDER } from "@tare/planner";
 import { join } from "@std/path";
 import type { AgentInfo } from "../agent_client.ts";
 import { isFile } from "../settings/option.ts";
@@ -9,7 +9,10 @@ import type { AgentEntry, Behind, Environment } from "./agents.ts";
 export interface ChosenAgent {
   /** Its name; nothing of a program that isn't known. */
   readonly name?: string;
-  readonly entry: Pick<AgentEntry, "title" | "program" | "needs" | "environment" | "args" | "loginProvider">;
+  readonly entry: Pick<
+    AgentEntry,
+    "title" | "program" | "needs" | "told" | "file" | "takes" | "loginProvider"
+  >;
   readonly args: readonly string[];
 }
 
@@ -58,10 +61,5 @@ export function behind(
         "then tare run starts one that does.",
     );
   }
-  const host = (address: string) => URL.parse(address)?.host;
-  return {
-    url,
-    hasChat: chat !== undefined,
-    isFirstHand: host(messages) === host(MESSAGES_PROVIDER.baseURL),
-  };
+  return { url, ...(chat !== undefined && { chat }), messages };
 }

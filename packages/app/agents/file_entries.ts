@@ -1,8 +1,7 @@
 import { applyEdits, findNodeAtLocation, getNodeValue, modify, parse, parseTree } from "jsonc-parser";
 import type { ParseError } from "jsonc-parser";
-import type { AgentFile, FileEntry } from "./agents.ts";
-
-type Format = AgentFile["format"];
+import { isMap, isNode, isScalar, isSeq, type Pair, parseDocument, type YAMLMap } from "yaml";
+import type { FileEntry, FileFormat as Format } from "./agents.ts";
 
 /**
  * The text of a configuration file with these entries in it, and everything else as it is, comments included.
@@ -83,6 +82,13 @@ const FORMATS: Readonly<
       return applyEdits(given, edits);
     },
   },
+  yaml: {
+    get(text, path) {
+      const at = yamlIn(text, path);
+      return isScalar(at) ? at.value : at;
+    },
+    set: withYaml,
+  },
   toml: {
     get(text, [name = ""]) {
       const [, value] = lineOf(name).exec(topOf(text)) ?? [];
@@ -96,6 +102,53 @@ const FORMATS: Readonly<
     },
   },
 };
+
+/** A document in YAML, and its object there. */
+function yamlIn(text: string, path: readonly string[]) {
+  const document = parseDocument(text, { keepSourceTokens: true });
+  const [error] = document.errors;
+  if (error) throw new Error(`it is no YAML (line ${error.linePos?.[0].line ?? 1})`);
+  let at: unknown = document.contents;
+  for (const name of path) {
+    at = isSeq(at)
+      ? at.items.find((item) => isMap(item) && item.get("name") === name)
+      : pairIn(at, name)?.value;
+  }
+  return at;
+}
+
+function pairIn(map: unknown, name: string): Pair | undefined {
+  return isMap(map) ? map.items.find(({ key }) => isScalar(key) && key.value === name) : undefined;
+}
+
+/** Where a node of a document begins and ends. */
+function rangeOf(node: unknown): readonly [number, number] {
+  if (!isNode(node) || !node.range) throw new Error("it is YAML that nobody has written");
+  return [node.range[0], node.range[1]];
+}
+
+/** YAML in which an object's entry says this; as little as can be is changed of how it is written. */
+function withYaml(text: string, path: readonly string[], value: unknown): string {
+  const [map, name = ""] = [yamlIn(text, path.slice(0, -1)), path.at(-1)];
+  if (!isMap(map)) throw new Error(`it says nothing of ${path.slice(0, -1).join(".")}`);
+  const pair = pairIn(map, name);
+  const cut = (from: number, to: number, by = "") => text.slice(0, from) + by + text.slice(to);
+  if (value === undefined) return pair ? cut(...pieceOf(map, pair)) : text;
+  if (pair) return cut(...rangeOf(pair.value), JSON.stringify(value));
+  // In front of the last one: a list's dash stands in front of the first.
+  const [at] = rangeOf(map.items.at(-1)?.key);
+  const column = at - (text.lastIndexOf("\n", at - 1) + 1);
+  const end = map.flow ? ", " : eolOf(text) + " ".repeat(column);
+  return cut(at, at, `${name}: ${JSON.stringify(value)}${end}`);
+}
+
+/** Where an entry stands with what separates it from the next one, or from the one before. */
+function pieceOf({ items }: YAMLMap, pair: Pair): [number, number] {
+  const at = items.indexOf(pair);
+  const next = items[at + 1];
+  if (next) return [rangeOf(pair.key)[0], rangeOf(next.key)[0]];
+  return [rangeOf(items[at - 1]?.value)[1], rangeOf(pair.value)[1]];
+}
 
 /** JSON, with comments or without. A file without anything in it is taken for an empty object. */
 function readable(text: string): string {

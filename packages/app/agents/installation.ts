@@ -86,9 +86,12 @@ function configured(
   const found = paths.map((path) => ({ path, text: fileText(path) })).find(({ text }) => text !== null);
   if (!found?.text) return unknown(byRun);
   const { path, text } = found;
-  const differing = entries(at).filter((entry) => entryIn(text, format, entry.path) !== entry.value);
-  if (differing.length === 0) return right(`${path} says that ${title} asks this server.`);
-  if (differing.length === entries(at).length) return unknown(`${byRun} ${path} names no server of Tare's.`);
+  const wanted = entries(at, text);
+  const differing = wanted.filter((entry) => entryIn(text, format, entry.path) !== entry.value);
+  if (wanted.length > 0 && differing.length === 0) {
+    return right(`${path} says that ${title} asks this server.`);
+  }
+  if (differing.length === wanted.length) return unknown(`${byRun} ${path} names no server of Tare's.`);
   const names = differing.map(({ path, value }) => `${path.join(".")} isn't ${value}`).join(", ");
   return wrong(
     `${path} says only in part that ${title} asks this server: ${names}. tare unwrap and wrap ${name} mend it.`,

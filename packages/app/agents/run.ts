@@ -5,15 +5,17 @@
  */
 // deno-lint-ignore-file no-console
 import { DEFAULT_PROVIDER } from "@tare/planner";
+import type { MissesReport, SpendReport } from "@tare/conversation/report";
 import { constants } from "node:os";
 import { resolve } from "@std/path";
 import { agentClient, serverAddress, statedAddress } from "../agent_client.ts";
 import { runningServer } from "../data/noted_server.ts";
+import { inDigitsOf } from "../in_digits.ts";
 import { shownText } from "../terminal/shown_text.ts";
 import { AGENTS, ANY_PROGRAM } from "./agents.ts";
 import { behind, type ChosenAgent, programOf } from "./chosen_agent.ts";
 import { type OwnServer, startOwnServer, type UsedServer } from "./own_server.ts";
-import { readLedger, runReport } from "./run_report.ts";
+import { copyFile } from "./wrapping.ts";
 
 const HELP = `Starts the agent that you have behind Tare, in this terminal and for this process alone:
 
@@ -120,6 +122,69 @@ async function runHere(program: string, args: readonly string[], env: Readonly<R
   return signal === null ? code : 128 + constants.signals[signal as keyof typeof constants.signals];
 }
 
+/** What a server's ledger says at some moment. */
+interface LedgerState {
+  readonly all: Pick<
+    SpendReport["all"],
+    "calls" | "usd" | "withoutUsd" | "tokenUnits" | "withoutTokenUnits" | "unpricedCalls"
+  >;
+  readonly misses: MissesReport["misses"];
+}
+
+/** Reads it. */
+async function readLedger({ url, token }: UsedServer): Promise<LedgerState> {
+  const client = agentClient(url, token);
+  const [{ all }, { misses }] = await Promise.all([client.spend({ by: "agent" }), client.misses({})]);
+  return { all, misses };
+}
+
+/** In two lines: what came between two moments cost and saved, and what would mend the rest. */
+function runReport(before: LedgerState, after: LedgerState): readonly string[] {
+  const less = (name: keyof LedgerState["all"]) => after.all[name] - before.all[name];
+  const calls = less("calls");
+  if (calls === 0) return [];
+  // What nobody knows the price of is told in token units.
+  const isPriced = less("unpricedCalls") < calls;
+  const [paid, without] = isPriced
+    ? [less("usd"), less("withoutUsd")]
+    : [less("tokenUnits"), less("withoutTokenUnits")];
+  const amount = (value: number) => isPriced ? dollars(value) : inDigitsOf(value, "token unit");
+  const saved = without - paid;
+  const share = without > 0 ? ` (${(100 * Math.abs(saved) / without).toFixed(0)} %)` : "";
+  const outcome = Math.abs(saved) < 0.005 * without
+    ? "as much as without Tare, so far"
+    : saved > 0
+    ? `${amount(saved)}${share} less than without Tare`
+    : `${amount(-saved)}${share} more than without Tare, which a longer session makes good`;
+  return [
+    `Tare: ${inDigitsOf(calls, "call")} cost ${amount(paid)}, ${outcome}.`,
+    remedy(before, after, amount, isPriced ? "usd" : "tokenUnits"),
+  ];
+}
+
+/** The dearest part of what need not have been paid. */
+function remedy(
+  before: LedgerState,
+  after: LedgerState,
+  amount: (value: number) => string,
+  unit: "usd" | "tokenUnits",
+): string {
+  const [dearest] = after.misses.filter(({ avoidable }) => avoidable)
+    .map((miss) => ({
+      ...miss,
+      paid: miss[unit] - (before.misses.find(({ cause }) => cause === miss.cause)?.[unit] ?? 0),
+    }))
+    .filter(({ paid }) => paid > 0)
+    .sort((one, other) => other.paid - one.paid);
+  return dearest
+    ? `Of the rest ${amount(dearest.paid)} need not have been: ${dearest.name}. ${dearest.remedy}`
+    : "Of the rest nothing could be mended: what wasn't in the cache had to be sent.";
+}
+
+function dollars(usd: number): string {
+  return `$${usd < 0.01 ? usd.toFixed(4) : usd.toFixed(2)}`;
+}
+
 async function run(): Promise<number> {
   const { name, entry, args } = chosen();
   const program = programOf(entry, environment);
@@ -136,8 +201,10 @@ async function run(): Promise<number> {
     const watched = own
       ? undefined
       : takeOver(server.url, (port) => startOwnServer(environment, { baseUrl, port }), ending.signal);
-    const ownArgs = entry.args?.(at) ?? [];
-    const env = { ...environment, ...entry.environment(at, environment) };
+    using copy = entry.takes && entry.file && copyFile(entry.file(environment), at);
+    const told = [entry.told?.(at, environment), copy && entry.takes?.(copy.path)];
+    const ownArgs = told.flatMap((part) => part?.args ?? []);
+    const env = Object.assign({}, environment, ...told.map((part) => part?.environment));
     const code = await runHere(program, [...ownArgs, ...args], env);
     ending.abort();
     own ??= await watched;

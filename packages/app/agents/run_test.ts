@@ -42,6 +42,38 @@ Deno.test({
 });
 
 Deno.test({
+  name:
+    "tare run gives an agent that goes by a file a copy of it, which nobody else sees and which goes again",
+  ignore,
+  async fn() {
+    await using machine = await newMachine();
+    const { OPENAI_BASE_URL: passesOn } = machine.env;
+    const settings = '{"providers": {"openai-compatible": {"settings": {"baseUrl": "' + passesOn + '"}}}}';
+    const models = "models:\n  - name: GPT\n    provider: openai\n    model: gpt-5\n";
+    await machine.write(".cline/data/settings/providers.json", settings);
+    await machine.write(".continue/config.yaml", models);
+    for (const name of ["cline", "continue", "openclaw"]) {
+      const { code, out, err } = await machine.run("run", [name, "--exit", "3"]);
+      assertEquals([code, out.split("\n")[1]], [3, "answered 200"], err);
+      assertMatch(err, /^Tare: 1 call cost /);
+    }
+    assertEquals(await machine.read(".cline/data/settings/providers.json"), settings);
+    assertEquals(await machine.read(".continue/config.yaml"), models);
+    const names = async (folder: string) =>
+      (await Array.fromAsync(Deno.readDir(`${machine.home}/${folder}`))).map(({ name }) => name);
+    assertEquals(await names(".cline/data/settings"), ["providers.json"]);
+    assertEquals(await names(".continue"), ["config.yaml"]);
+    assertEquals((await names(".")).includes(".openclaw"), false);
+    await machine.write(".continue/config.yaml", "models: []\n");
+    assertEquals(
+      (await machine.run("run", ["continue"])).err,
+      `Cannot redirect anything in ${machine.home}/.continue/config.yaml: it names no model of a provider that the ` +
+        "server passes on to. Set the agent up first.\n",
+    );
+  },
+});
+
+Deno.test({
   name: "tare run uses the folder's server if one runs, and says what that lacks",
   ignore,
   async fn() {
@@ -104,7 +136,7 @@ Deno.test({
     assertEquals(await said("emacs"), [
       1,
       "",
-      "Cannot run emacs: there are claude, codex, opencode, kilo, pi, qwen, copilot. Any other program: tare run -- emacs",
+      "Cannot run emacs: there are claude, codex, opencode, kilo, pi, qwen, copilot, cline, continue, openclaw. Any other program: tare run -- emacs",
     ]);
     await Deno.remove(`${machine.home}/bin/codex`);
     assertEquals(

@@ -4,28 +4,68 @@
  * @module
  */
 // deno-lint-ignore-file no-console
+import { dirname, join } from "@std/path";
 import { parseArgs } from "node:util";
+import { dataFolders, runningIn } from "../data/noted_server.ts";
 import { shownText } from "../terminal/shown_text.ts";
-import { unwrap, wrappedAgents } from "./wrapping.ts";
-import { writeChange } from "./write_change.ts";
+import type { Environment } from "./agents.ts";
+import { removeEmpty, unwrap, wrappedAgents } from "./wrapping.ts";
+import { confirmed, writeChange } from "./write_change.ts";
 
 const HELP = `Makes agents' own configuration what it was before tare wrap, byte for byte:
 
   deno task unwrap [AGENT] [--yes]
+  deno task unwrap --data [--yes]
 
-  AGENT  Default: all that are wrapped
-  --yes  Write without asking. What changes is shown in any case
+  AGENT   Default: all that are wrapped
+  --data  Removes besides what servers of this machine have kept: sessions, what they cost, and what left their prompts
+  --yes   Write without asking. What changes is shown in any case
 
 Of a file that was changed since, only what Tare has written goes.`;
 
+/**
+ * Tells what servers have kept, and removes it if that is wanted. It stays otherwise: it says what was paid, and a
+ * conversation that goes on behind Tare later needs what has left its prompt.
+ */
+async function treatData(environment: Environment, { remove, yes }: Record<"remove" | "yes", boolean>) {
+  const folders = dataFolders(environment);
+  if (folders.length === 0) return;
+  const say = (line: string) => console.log(shownText(line));
+  say(
+    remove
+      ? "Sessions, what they cost, and what left their prompts:"
+      : "Sessions and what they cost stay; tare unwrap --data removes them:",
+  );
+  for (const folder of folders) say(`  ${folder}  ${(bytesIn(folder) / 1e6).toFixed(1)} MB`);
+  if (!remove) return;
+  for (const folder of folders) {
+    const server = await runningIn(folder);
+    if (server) throw new Error(`Cannot remove ${folder}: its server runs at ${server.url}. End it first.`);
+  }
+  if (!confirmed(yes, "Remove them?")) return say("Nothing was removed.");
+  for (const folder of folders) Deno.removeSync(folder, { recursive: true });
+  removeEmpty([dirname(folders[0]!)]);
+  say("They are gone.");
+}
+
+function bytesIn(folder: string): number {
+  return [...Deno.readDirSync(folder)].reduce((sum, { name, isDirectory }) => {
+    const path = join(folder, name);
+    return sum + (isDirectory ? bytesIn(path) : Deno.lstatSync(path).size);
+  }, 0);
+}
+
 try {
-  const { values: { yes = false, help }, positionals } = parseArgs({
+  const { values: { yes = false, data = false, help }, positionals } = parseArgs({
     allowPositionals: true,
-    options: { yes: { type: "boolean" }, help: { type: "boolean", short: "h" } },
+    options: { yes: { type: "boolean" }, data: { type: "boolean" }, help: { type: "boolean", short: "h" } },
   });
   if (help) {
     console.log(HELP);
     Deno.exit(0);
+  }
+  if (data && positionals.length > 0) {
+    throw new Error("Cannot remove the data of one agent: --data takes all of it, and no AGENT.");
   }
   const environment = Deno.env.toObject();
   const names = positionals.length > 0 ? positionals : wrappedAgents(environment);
@@ -34,6 +74,7 @@ try {
     const isDone = writeChange(unwrap(name, environment), { yes });
     console.log(isDone ? `${name} doesn't ask Tare any more.` : "Nothing was written.");
   }
+  if (wrappedAgents(environment).length === 0) await treatData(environment, { remove: data, yes });
   Deno.exit(0);
 } catch (error) {
   console.error(shownText((error as Error).message));

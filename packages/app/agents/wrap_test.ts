@@ -1,4 +1,5 @@
-import { assertEquals, assertStringIncludes } from "@std/assert";
+import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { startProcess } from "../server_process_fixture_test.ts";
 import { newMachine } from "./agents_fixture_test.ts";
 
 const SETTINGS =
@@ -47,8 +48,108 @@ Deno.test("tare wrap writes into an agent's configuration, and tare unwrap makes
   );
   // What wasn't there is gone again, folders included.
   const left = (await Array.fromAsync(Deno.readDir(machine.home))).map(({ name }) => name).sort();
-  assertEquals(left, [".claude", ".codex", "a", "b", "bin", "data"]);
+  assertEquals(left, [".claude", ".codex", "a", "b", "bin"]);
   assertEquals((await machine.run("unwrap", [])).out, "No agent is wrapped.\n");
+});
+
+Deno.test({
+  name: "tare unwrap names what servers have kept, and removes it with --data once none of them runs",
+  ignore: Deno.build.os === "windows",
+  async fn() {
+    await using machine = await newMachine();
+    await machine.run("wrap", ["claude", "--yes"]);
+    await machine.run("wrap", ["pi", "--yes"]);
+    const server = await startProcess([], { ...machine.env, INIT_CWD: `${machine.home}/a` });
+    const [data] =
+      (await machine.run("unwrap", ["--yes"])).out.match(/\S+\/data\/tare\/a-\w+(?= {2}\d+\.\d MB\n)/) ?? [];
+    assert(data !== undefined);
+    const removal = await machine.run("unwrap", ["--data", "--yes"]);
+    assertEquals(removal.err, `Cannot remove ${data}: its server runs at ${server.url}. End it first.\n`);
+    await server.end("SIGTERM");
+    assertStringIncludes((await machine.run("unwrap", [])).out, "tare unwrap --data removes them:\n");
+    assertEquals(
+      (await machine.run("unwrap", ["--data"])).err,
+      "Cannot ask whether to write this: there is no terminal. --yes says so.\n",
+    );
+    assertEquals(
+      (await machine.run("unwrap", ["pi", "--data"])).err,
+      "Cannot remove the data of one agent: --data takes all of it, and no AGENT.\n",
+    );
+    await machine.run("unwrap", ["--data", "--yes"]);
+    const left = (await Array.fromAsync(Deno.readDir(`${machine.home}/data`))).map(({ name }) => name);
+    assertEquals(left, []);
+  },
+});
+
+/** As Cline and Continue write them, and as people do. */
+const CLINE = JSON.stringify(
+  {
+    version: 1,
+    providers: {
+      anthropic: { settings: { provider: "anthropic", apiKey: "key" } },
+      "openai-compatible": { settings: { provider: "openai-compatible", baseUrl: "https://elsewhere/v1" } },
+    },
+  },
+  undefined,
+  2,
+);
+const CONTINUE = [
+  "# mine",
+  "models:",
+  "  - name: Claude   # the good one",
+  "    provider: anthropic",
+  "    model: claude-sonnet-4-6",
+  "  - { name: GPT, provider: openai, apiBase: 'https://api.openai.com/v1/', model: gpt-5 }",
+  "  - name: Local",
+  "    provider: ollama",
+  "    model: qwen",
+  "rules: []",
+  "",
+].join("\n");
+
+Deno.test("tare wrap redirects what an agent's file names, and nothing that the server doesn't pass on", async () => {
+  await using machine = await newMachine();
+  await machine.write(".cline/data/settings/providers.json", CLINE);
+  await machine.write(".continue/config.yaml", CONTINUE);
+  for (const name of ["cline", "continue", "openclaw"]) {
+    assertEquals((await machine.run("wrap", [name, "--yes"])).err, "");
+  }
+  const { providers } = JSON.parse(await machine.read(".cline/data/settings/providers.json"));
+  assertEquals(
+    [providers.anthropic.settings.baseUrl, providers["openai-compatible"].settings.baseUrl],
+    ["http://127.0.0.1:8787/v1", "https://elsewhere/v1"],
+  );
+  assertEquals(
+    await machine.read(".continue/config.yaml"),
+    CONTINUE.replace("    model: claude", '    apiBase: "http://127.0.0.1:8787/v1"\n    model: claude')
+      .replace("'https://api.openai.com/v1/'", '"http://127.0.0.1:8787/v1"'),
+  );
+  assertEquals(JSON.parse(await machine.read(".openclaw/openclaw.json")), {
+    models: {
+      providers: {
+        openai: { baseUrl: "http://127.0.0.1:8787/v1" },
+        anthropic: { baseUrl: "http://127.0.0.1:8787", api: "anthropic-messages" },
+      },
+    },
+  });
+  const moved = CONTINUE.replace(/( {2}- name: Claude[^]*?)( {2}- \{.*\n)/, "$2$1");
+  await machine.write(
+    ".continue/config.yaml",
+    moved.replace("    model: claude", '    apiBase: "http://127.0.0.1:8787/v1"\n    model: claude')
+      .replace("'https://api.openai.com/v1/'", '"http://127.0.0.1:8787/v1"'),
+  );
+  assertEquals((await machine.run("unwrap", ["--yes"])).err, "");
+  assertEquals(await machine.read(".cline/data/settings/providers.json"), CLINE);
+  // Moved since: only what Tare has written goes, wherever it stands.
+  assertEquals(
+    await machine.read(".continue/config.yaml"),
+    moved.replaceAll("'https", '"https').replaceAll("v1/'", 'v1/"'),
+  );
+  await machine.write(".continue/config.yaml", "models: [\n");
+  assertStringIncludes(
+    (await machine.run("wrap", ["continue", "--yes"])).err,
+    `Cannot change ${machine.home}/.continue/config.yaml: `,
+  );
 });
 
 Deno.test("tare unwrap takes only what Tare has written out of a file that was changed since", async () => {
@@ -91,7 +192,7 @@ Deno.test("tare wrap and unwrap ask, and say what is wrong", async () => {
   );
   assertEquals(
     await said("wrap", "emacs"),
-    "Cannot wrap emacs: there are claude, codex, opencode, kilo, pi.\n",
+    "Cannot wrap emacs: there are claude, codex, opencode, kilo, pi, cline, continue, openclaw.\n",
   );
   assertEquals(
     await said("wrap", "qwen"),

@@ -1,5 +1,6 @@
-import { dirname, join } from "@std/path";
+import { dirname, extname, join, parse } from "@std/path";
 import { dataDirectory } from "../data/data_directory.ts";
+import { WRAPPED_FOLDER } from "../data/noted_server.ts";
 import { isFile } from "../settings/option.ts";
 import type { AgentFile, Behind, Environment, FileEntry } from "./agents.ts";
 import { withEntries, withoutEntries } from "./file_entries.ts";
@@ -14,6 +15,8 @@ interface Wrapped {
   readonly after: string;
   /** Folders that were made for it, the outermost first. */
   readonly folders: readonly string[];
+  /** Those that were made to remember it, or another file. */
+  readonly memory: readonly string[];
 }
 
 /** A file that is to be written to. */
@@ -46,17 +49,19 @@ export function wrap(
   if (known) {
     throw new Error(`Cannot wrap ${agent}: it is already, in ${known.path}. tare unwrap ${agent} undoes it.`);
   }
-  const path = file.paths.find(isFile) ?? file.paths[0]!;
-  const before = fileText(path);
-  const entries = file.entries(behind);
-  const after = changed(path, () => withEntries(before ?? "", file.format, entries));
+  const { path, before, after, entries } = fileBehind(file, behind);
   return {
     path,
     before,
     after,
     write() {
       const folders = missingFolders(dirname(path));
-      const wrapped: Wrapped = { path, format: file.format, entries, before, after, folders };
+      const others = wrappedAgents(environment).map((name) => readRecord(recordOf(name, environment)));
+      const memory = [...new Set(others.flatMap((other) => other?.memory ?? []))];
+      const wrapped: Wrapped = {
+        ...{ path, format: file.format, entries, before, after, folders },
+        memory: [...memory, ...missingFolders(dirname(record))],
+      };
       Deno.mkdirSync(dirname(record), { recursive: true, mode: 0o700 });
       // It may hold keys. First of all, so that nothing is written that isn't known.
       Deno.writeTextFileSync(record, JSON.stringify(wrapped), { mode: 0o600, createNew: true });
@@ -65,6 +70,36 @@ export function wrap(
       Deno.writeTextFileSync(path, after);
     },
   };
+}
+
+/**
+ * A copy of an agent's file for one process of it, which puts that behind a server. It stands beside the file, since that
+ * may name others by their place from it.
+ *
+ * @throws {Error} if the file can't be read, or names nothing that could be asked behind a server.
+ */
+export function copyFile(file: AgentFile, behind: Behind): { readonly path: string } & Disposable {
+  const { path: own, after } = fileBehind(file, behind);
+  const path = join(dirname(own), `${parse(own).name}.tare-${Deno.pid}${extname(own)}`);
+  const folders = missingFolders(dirname(path));
+  Deno.mkdirSync(dirname(path), { recursive: true });
+  // It may hold keys.
+  Deno.writeTextFileSync(path, after, { mode: 0o600 });
+  return { path, [Symbol.dispose]: () => removeFile(path, folders) };
+}
+
+/** What an agent's file says, and what it says of an agent behind a server. */
+function fileBehind({ paths, format, entries: entriesIn }: AgentFile, behind: Behind) {
+  const path = paths.find(isFile) ?? paths[0]!;
+  const before = fileText(path);
+  const entries = changed(path, () => entriesIn(behind, before ?? ""));
+  if (entries.length === 0) {
+    throw new Error(
+      `Cannot redirect anything in ${path}: it names no model of a provider that the server passes on to. ` +
+        "Set the agent up first.",
+    );
+  }
+  return { path, before, entries, after: changed(path, () => withEntries(before ?? "", format, entries)) };
 }
 
 /** The agents whose configuration was written to. */
@@ -89,7 +124,7 @@ export function unwrap(agent: string, environment: Environment): Change {
   const record = recordOf(agent, environment);
   const wrapped = readRecord(record);
   if (!wrapped) throw new Error(`Cannot unwrap ${agent}: nothing was written into its configuration.`);
-  const { path, format, entries, before, after, folders } = wrapped;
+  const { path, format, entries, before, after, folders, memory } = wrapped;
   const now = fileText(path);
   const left = (): Pick<Change, "after" | "remark"> => {
     if (now === after) return { after: before };
@@ -105,7 +140,7 @@ export function unwrap(agent: string, environment: Environment): Change {
     write() {
       if (then.after === null) removeFile(path, folders);
       else if (then.after !== now) Deno.writeTextFileSync(path, then.after);
-      Deno.removeSync(record);
+      removeFile(record, memory);
     },
   };
 }
@@ -126,7 +161,7 @@ export function differences({ before, after }: Pick<Change, "before" | "after">)
 
 function folderOf(environment: Environment): string {
   const home = dataDirectory(environment);
-  if (home !== undefined) return join(home, "tare", "wrapped");
+  if (home !== undefined) return join(home, "tare", WRAPPED_FOLDER);
   throw new Error("Cannot remember what is written where: there is no home folder. Set HOME.");
 }
 
@@ -150,7 +185,7 @@ export function fileText(path: string): string | null {
   }
 }
 
-function changed(path: string, change: () => string, copy?: string): string {
+function changed<T>(path: string, change: () => T, copy?: string): T {
   try {
     return change();
   } catch (cause) {
@@ -174,6 +209,15 @@ function missingFolders(folder: string): readonly string[] {
 function removeFile(path: string, folders: readonly string[]): void {
   try {
     Deno.removeSync(path);
+  } catch (error) {
+    if (!(error instanceof Deno.errors.NotFound)) throw error;
+  }
+  removeEmpty(folders);
+}
+
+/** Removes folders, the innermost first, as far as nothing is in them. */
+export function removeEmpty(folders: readonly string[]): void {
+  try {
     for (const folder of folders.toReversed()) Deno.removeSync(folder);
   } catch (error) {
     // It is gone already, or somebody has put something else there.

@@ -97,25 +97,33 @@ async function nearest(folder: string, environment: FolderEnvironment): Promise<
 
 /** All servers of this person that run with data folders in the usual place. */
 async function allRunning(environment: FolderEnvironment): Promise<readonly FoundServer[]> {
-  const home = dataDirectory(environment);
-  if (home === undefined) return [];
-  const all = join(home, "tare");
-  const found = await Promise.all(namesIn(all).map((name) => runningIn(join(all, name))));
+  const found = await Promise.all(dataFolders(environment).map(runningIn));
   return found.filter((server) => server !== undefined)
     .sort((one, other) => one.folder < other.folder ? -1 : 1);
 }
 
-function namesIn(folder: string): readonly string[] {
+/** The data folders of this person's servers in the usual place. */
+export function dataFolders(environment: FolderEnvironment): readonly string[] {
+  const home = dataDirectory(environment);
+  if (home === undefined) return [];
+  const all = join(home, "tare");
   try {
-    return [...Deno.readDirSync(folder)].map(({ name }) => name);
-  } catch {
+    return [...Deno.readDirSync(all)].filter(({ name, isDirectory }) =>
+      isDirectory && name !== WRAPPED_FOLDER
+    )
+      .map(({ name }) => join(all, name)).sort();
+  } catch (error) {
     // Nobody has started a server yet.
-    return [];
+    if (error instanceof Deno.errors.NotFound) return [];
+    throw error;
   }
 }
 
+/** Where beside them is remembered which agents' configuration was written to. */
+export const WRAPPED_FOLDER = "wrapped";
+
 /** The server that is noted in a data folder, if it is there: a crash leaves the note. */
-async function runningIn(data: string): Promise<FoundServer | undefined> {
+export async function runningIn(data: string): Promise<FoundServer | undefined> {
   const noted = readNoted(data);
   if (!noted) return undefined;
   try {

@@ -19,7 +19,7 @@ import {
 
 const COLOURS: Readonly<Record<PaidFor, string>> = {
   cacheRead: "#94a3b8",
-  new: "#334155",
+  new: "#2563eb",
   expired: "#c2410c",
   broken: "#f59e0b",
   output: "#0f766e",
@@ -30,10 +30,11 @@ body{font:15px/1.5 system-ui,sans-serif;max-width:70rem;margin:2rem auto;padding
 h1{font-size:1.4rem}h2{font-size:1.1rem;margin-top:2rem}
 .wide{overflow-x:auto}table{border-collapse:collapse;font-variant-numeric:tabular-nums}
 th,td{padding:.2rem .6rem;text-align:right;border-bottom:1px solid #8884;white-space:nowrap}
-th:first-child,td:first-child{text-align:left;white-space:normal;overflow-wrap:anywhere}
+th:first-child,td:first-child{text-align:left;white-space:normal;overflow-wrap:anywhere;min-width:12rem}
 .loses{color:#c2410c}svg{max-width:100%;height:auto;display:block;margin:1rem 0}
-figcaption span{margin-right:1rem}figcaption i{display:inline-block;width:.8em;height:.8em;margin-right:.3em}
-figure{margin:0}p.small{font-size:.9em}`;
+figcaption span{margin-right:1rem;white-space:nowrap}figcaption i{display:inline-block;width:.8em;height:.8em;margin-right:.3em}
+figure{margin:0}p.small{font-size:.9em}
+.plot rect{fill:none}.plot text{fill:currentColor}.plot path{stroke:#8886}.plot circle[fill="#334155"]{fill:#64748b}`;
 
 /** A history as a page that needs nothing beside it. */
 export function historyPage(history: LoggedHistory, played: PlayedHistory): string {
@@ -81,13 +82,18 @@ function sumsTable(history: LoggedHistory, by: keyof LoggedHistory["by"]): strin
 
 const WIDTH = 720;
 const HEIGHT = 200;
+const DAY_MS = 86_400_000;
 
 /** What each day was paid for, as bars. */
 function days(rows: readonly SumsRow[]): string {
   const most = Math.max(...rows.map(({ sums }) => sums.usd));
   if (!(most > 0)) return "";
-  const step = WIDTH / rows.length;
-  const bars = rows.map(({ key, sums }, at) => {
+  const dayOf = ({ key }: SumsRow) => Date.parse(key) / DAY_MS;
+  const first = dayOf(rows[0]!);
+  const step = WIDTH / (1 + dayOf(rows.at(-1)!) - first);
+  const bars = rows.map((row) => {
+    const { key, sums } = row;
+    const at = dayOf(row) - first;
     let top = HEIGHT;
     const parts = PAID_FOR.map((part) => {
       const height = HEIGHT * sums.usdFor[part] / most;
@@ -111,7 +117,7 @@ function days(rows: readonly SumsRow[]): string {
 function replayed(history: LoggedHistory, { played, waiting }: PlayedHistory): string {
   if (played.length === 0) return "";
   const usd = played.reduce((sum, { session }) => sum + session.sums.usd, 0);
-  const { pruned, warm, warmRefused } = sumSaved(played);
+  const { pruned, warm, warmRefused, both } = sumSaved(played);
   const losing = played.filter(loses).length;
   const head = [
     "session",
@@ -122,6 +128,7 @@ function replayed(history: LoggedHistory, { played, waiting }: PlayedHistory): s
     "pruning",
     "κ = 1",
     "κ = 3",
+    "both",
     "repairs",
   ];
   return `<h2>What Tare would have made of it</h2>
@@ -133,22 +140,23 @@ own times and usage${
   }. Saved by warmth, which loses nothing:
 <b>${signed(warm)}</b> (${signed(warmRefused)} where the provider refuses the hour). Saved by pruning: <b>${
     signed(pruned.k0)
-  }</b>, ${signed(pruned.k1)} with repairs paid, ${signed(pruned.k3)} with each paid three times.
+  }</b>, ${signed(pruned.k1)} with repairs paid, ${signed(pruned.k3)} with each paid three times. By both
+together: <b>${signed(both.k0)}</b>, ${signed(both.k1)} and ${signed(both.k3)}.
 ${inDigits(losing)} would have cost more.</p>
-${plot(played)}
+<figure class="plot">${plot(played)}</figure>
 <div class="wide"><table><tr>${cells("th", [...head, "edits", "lost", "against"])}</tr>
 ${played.map(sessionRow).join("\n")}</table></div>
 <p class="small">${escaped(REPLAY_WORDS)}</p>`;
 }
 
 function sessionRow(one: ReplayedSession): string {
-  const { session, replay, shares: { pruned, warm, warmRefused }, saved } = one;
+  const { session, replay, shares: { pruned, warm, warmRefused, both }, saved } = one;
   const money = (share: number) =>
     saved ? `${signed(share * session.sums.usd)} (${percent(share)})` : percent(share);
   return `<tr${loses(one) ? ' class="loses"' : ""}>${
     cells("td", [
       ...[sessionName(session), inDollars(session.sums.usd), inDigits(session.sums.calls)],
-      ...[warm, warmRefused, pruned.k0, pruned.k1, pruned.k3].map(money),
+      ...[warm, warmRefused, pruned.k0, pruned.k1, pruned.k3, both.k1].map(money),
       ...[inDigits(replay.repairs), inDigits(replay.edits), inDigits(replay.lostEdits), replay.without],
     ])
   }</tr>`;

@@ -233,3 +233,41 @@ export function conversationOf(
   }
   return { messages, compacted };
 }
+
+/** What a log says of a conversation in its order, where each entry is a message. */
+export interface LogEntry {
+  readonly ts: number | undefined;
+  /** Absent where it was compacted. */
+  readonly message?: Message;
+  /** What the provider reported of it. */
+  readonly usage?: Usage | undefined;
+}
+
+/** The conversation that such entries make. */
+export function conversationOfEntries(
+  entries: readonly LogEntry[],
+): Pick<LoggedSession, "messages" | "compacted"> {
+  const results = new Map<string, LoggedMessage>();
+  const pieces = entries.flatMap(({ ts, message, usage }): LogPiece[] => {
+    if (!message) return ["compacted"];
+    if (message.role === "tool") results.set(message.tool_call_id, noted(message, ts));
+    if (message.role === "tool") return [];
+    if (message.role !== "assistant") return [noted(message, ts)];
+    const answer = new LoggedAnswer(ts);
+    answer.add(message);
+    if (usage) answer.took(usage);
+    return [answer];
+  });
+  return conversationOf(pieces, results);
+}
+
+/** A call for a tool, as a log writes it; none if it lacks what names it. */
+export function loggedCall(id: unknown, name: unknown, args: unknown) {
+  if (typeof id !== "string" || typeof name !== "string") return [];
+  return [{ id, type: "function" as const, function: { name, arguments: JSON.stringify(args ?? {}) } }];
+}
+
+/** The objects of a list. */
+export function objectsIn(value: unknown): JsonRecord[] {
+  return Array.isArray(value) ? value.map((one) => asRecord(one) ?? {}) : [];
+}

@@ -1,16 +1,15 @@
 import type { Message, Usage } from "@tare/messages";
 import { asRecord, type JsonRecord } from "@tare/wire";
 import {
-  conversationOf,
+  conversationOfEntries,
   filesIn,
+  type LogEntry,
   type LogFormat,
-  LoggedAnswer,
   type LoggedCall,
-  type LoggedMessage,
+  loggedCall,
   type LoggedSession,
   loggedText,
-  type LogPiece,
-  noted,
+  objectsIn,
   pathTo,
   readLines,
   timeOf,
@@ -36,12 +35,8 @@ export const PI: LogFormat = {
 };
 
 /** An entry that is part of the conversation. */
-interface Entry {
+interface Entry extends LogEntry {
   readonly id: string;
-  readonly ts: number | undefined;
-  /** Absent where it was compacted. */
-  readonly message?: Message;
-  readonly usage?: Usage | undefined;
 }
 
 class SessionFile {
@@ -119,19 +114,8 @@ class SessionFile {
     if (this.#calls.length === 0) return [];
     const path = pathTo(this.#entries.at(-1)?.id, this.#parents);
     const entries = this.#entries.filter(({ id }) => path.has(id));
-    const results = new Map<string, LoggedMessage>();
-    const pieces = entries.flatMap(({ ts, message, usage }): LogPiece[] => {
-      if (!message) return ["compacted"];
-      if (message.role === "tool") results.set(message.tool_call_id, noted(message, ts));
-      if (message.role === "tool") return [];
-      if (message.role !== "assistant") return [noted(message, ts)];
-      const answer = new LoggedAnswer(ts);
-      answer.add(message);
-      if (usage) answer.took(usage);
-      return [answer];
-    });
     const names = { id: this.#id, group: this.#id, project: this.#project };
-    return [{ ...names, calls: this.#calls, ...conversationOf(pieces, results) }];
+    return [{ ...names, calls: this.#calls, ...conversationOfEntries(entries) }];
   }
 }
 
@@ -162,22 +146,16 @@ function readMessage(
   }
 }
 
-function blocksOf(content: unknown): JsonRecord[] {
-  return Array.isArray(content) ? content.map((block) => asRecord(block) ?? {}) : [];
-}
-
 function textIn(content: unknown): string {
   if (typeof content === "string") return content;
-  return blocksOf(content).flatMap(({ type, text }) =>
+  return objectsIn(content).flatMap(({ type, text }) =>
     type === "text" ? [loggedText(text)] : type === "image" ? ["[image omitted]"] : []
   ).join("\n");
 }
 
 function callsIn(content: unknown) {
-  return blocksOf(content).flatMap(({ type, id, name, arguments: args }) =>
-    type === "toolCall" && typeof id === "string" && typeof name === "string"
-      ? [{ id, type: "function" as const, function: { name, arguments: JSON.stringify(args ?? {}) } }]
-      : []
+  return objectsIn(content).flatMap(({ type, id, name, arguments: args }) =>
+    type === "toolCall" ? loggedCall(id, name, args) : []
   );
 }
 

@@ -1,12 +1,23 @@
 import { CLAUDE_CODE } from "./claude_code.ts";
+import { CLINE } from "./cline.ts";
 import { CODEX } from "./codex.ts";
+import { COPILOT } from "./copilot.ts";
 import type { LogFormat, LoggedCall, LoggedSession, Places } from "./log.ts";
 import { OPENCODE } from "./opencode.ts";
 import { PI } from "./pi.ts";
+import { QWEN_CODE } from "./qwen_code.ts";
 import { addCall, type HistorySums, noSums, SpentCalls } from "./spent.ts";
 
 /** The agents whose logs can be read. */
-export const LOG_FORMATS: readonly LogFormat[] = [CLAUDE_CODE, CODEX, OPENCODE, PI];
+export const LOG_FORMATS: readonly LogFormat[] = [
+  CLAUDE_CODE,
+  CODEX,
+  OPENCODE,
+  PI,
+  QWEN_CODE,
+  COPILOT,
+  CLINE,
+];
 
 /** What is read. */
 export interface HistoryOptions {

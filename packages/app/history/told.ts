@@ -94,6 +94,7 @@ function tableOf(played: readonly ReplayedSession[]): string {
       "pruning",
       "κ = 1",
       "κ = 3",
+      "both",
       "repairs",
       "edits",
       "lost",
@@ -102,7 +103,7 @@ function tableOf(played: readonly ReplayedSession[]): string {
     played.map(({ session, replay, shares, saved }) => [
       short(sessionName(session)),
       ...[inDollars(session.sums.usd), inDigits(session.sums.calls)],
-      ...[shares.warm, shares.pruned.k0, shares.pruned.k1, shares.pruned.k3].map((share) =>
+      ...[shares.warm, shares.pruned.k0, shares.pruned.k1, shares.pruned.k3, shares.both.k1].map((share) =>
         saved ? signed(share * session.sums.usd) : percent(share)
       ),
       ...[inDigits(replay.repairs), inDigits(replay.edits), inDigits(replay.lostEdits), replay.without],
@@ -115,12 +116,12 @@ export const REPLAY_WORDS =
   `Saved by warmth: requests that keep the cache from expiring in pauses; nothing is left out of a prompt. By pruning: results
 and old calls leave prompts, and can be read back; κ says how often the model pays for fetching back what it turns out to
 need. Lost: of the edits, those whose old text no prompt showed any more. Against: what the agent would have sent without
-Tare. The two savings overlap, so they don't add up.`;
+Tare. Both: kept warm and pruned, repairs paid; the two overlap, so that it is less than their sum.`;
 
 function toldOfReplay(history: LoggedHistory, { played, leftOut, waiting }: PlayedHistory): string[] {
   if (played.length === 0 && waiting === 0 && leftOut.size === 0) return [];
   const usd = played.reduce((sum, { session }) => sum + session.sums.usd, 0);
-  const { pruned, warm, warmRefused } = sumSaved(played);
+  const { pruned, warm, warmRefused, both } = sumSaved(played);
   const [edits, lost] = (["edits", "lostEdits"] as const).map((name) =>
     played.reduce((sum, { replay }) => sum + replay[name], 0)
   ) as [number, number];
@@ -136,6 +137,7 @@ function toldOfReplay(history: LoggedHistory, { played, leftOut, waiting }: Play
   saved by pruning: ${share(pruned.k0)}; repairs paid: ${share(pruned.k1)}, paid three times: ${
       share(pruned.k3)
     }
+  by both together: ${share(both.k0)}; repairs paid: ${share(both.k1)}, paid three times: ${share(both.k3)}
   ${inDigits(lost)} of ${inDigitsOf(edits, "edit")} would have lost text; ${
       inDigitsOf(losing.length, "session")
     } would have cost more.`,
@@ -173,4 +175,34 @@ export function toldHistory(history: LoggedHistory, played: PlayedHistory): stri
     ...toldOfReplay(history, played),
     ...toldOfFaults(history),
   ].join("\n\n");
+}
+
+/** A history as `--json` prints it. */
+export function historyJson(history: LoggedHistory, { played, leftOut, waiting }: PlayedHistory) {
+  const { all, sessions, files, lines, unknownLines, unreadable } = history;
+  const byId = new Map(played.map((one) => [one.session, one]));
+  const rows = (by: keyof LoggedHistory["by"]) =>
+    rowsBy(history, by).map(({ key, sums }) => ({ key, ...sums }));
+  return {
+    prices: MODELS_DATE,
+    all,
+    byDay: rows("day"),
+    byModel: rows("model"),
+    byProject: rows("project"),
+    byAgent: rows("agent"),
+    sessions: sessions.map((session) => {
+      const { startMs, endMs, sums, ...names } = session;
+      const { replay, shares, saved } = byId.get(session) ?? {};
+      const times = { start: new Date(startMs).toISOString(), end: new Date(endMs).toISOString() };
+      return { ...names, ...times, ...sums, ...(replay && { replay, shares, saved }) };
+    }),
+    played: {
+      sessions: played.length,
+      usd: played.reduce((sum, { session }) => sum + session.sums.usd, 0),
+      saved: sumSaved(played),
+      waiting,
+      leftOut: Object.fromEntries(leftOut),
+    },
+    read: { files, lines, unknownLines: Object.fromEntries(unknownLines), unreadable },
+  };
 }

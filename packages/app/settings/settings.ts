@@ -36,6 +36,8 @@ const MECHANISMS = {
 
 const FORGET = ["costly", "nothing"] as const;
 
+const DEFER_TOOLS = ["auto", "on", "off"] as const;
+
 const POLICY_NAMES = Object.keys(POLICIES) as Policy[];
 
 /** Name of a mechanism. */
@@ -366,6 +368,16 @@ const OPTIONS = {
     help:
       "Whether requests for the provider's models get a tool to read back what left their prompts: on, off",
     ...onOrOff(),
+  },
+  deferTools: {
+    variable: "TARE_DEFER_TOOLS",
+    flag: "defer-tools",
+    fallback: "auto",
+    help:
+      "Whether servers' tools of other agents are deferred where that pays, for Claude to find them by Anthropic's own " +
+      "search: auto, at Anthropic's address; on, wherever ANTHROPIC_BASE_URL points; off",
+    read: (name) => DEFER_TOOLS.find((one) => one === name),
+    right: `one of ${DEFER_TOOLS.join(", ")}`,
   },
   delegate: {
     variable: "TARE_DELEGATE",

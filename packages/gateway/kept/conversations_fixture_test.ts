@@ -22,6 +22,8 @@ export interface Asked {
   readonly recalls?: "seen" | "ever";
   /** Time since the request before, in milliseconds. */
   readonly pauseMs?: number;
+  /** Bodies that the provider counts, and has in its cache, in place of what it is sent. Default: it counts that. */
+  readonly countsAs?: readonly string[];
 }
 
 const upstreamFor = (name: string, profile: string): Upstream => ({
@@ -35,6 +37,12 @@ export interface Played {
   readonly told: readonly string[];
   readonly sent: readonly string[];
   readonly got: readonly string[];
+  /** The session of each request, how often that was rewritten, and how many bodies the provider had been sent by then. */
+  readonly places: readonly {
+    readonly session: string | null;
+    readonly epoch: string | null;
+    readonly calls: number;
+  }[];
 }
 
 /** Plays requests one after the other. `open` gives the gateway for each, which it may open anew. */
@@ -50,6 +58,7 @@ export async function play(
   const sent: string[] = [];
   const got: string[] = [];
   const told: string[] = [];
+  const places: Played["places"][number][] = [];
   let nowMs = 1_000_000;
   let next: Asked | undefined;
   let recalls: Asked["recalls"];
@@ -57,16 +66,17 @@ export async function play(
   let before = "";
   const fetch = async (...args: Parameters<typeof globalThis.fetch>) => {
     const text = await new Request(...args).text();
+    const counted = next!.countsAs?.[sent.length - (places.at(-1)?.calls ?? 0)] ?? text;
     sent.push(text);
     let shared = 0;
-    while (shared < text.length && text[shared] === before[shared]) shared++;
-    before = text;
+    while (shared < counted.length && counted[shared] === before[shared]) shared++;
+    before = counted;
     const [, ref] = /\bref ([0-9a-f]{16})\]/.exec(text) ?? [];
     ever ??= ref;
     const wanted = recalls === "ever" ? ever : recalls && ref;
     const reply = wanted === undefined ? next!.reply : { recalls: wanted };
     recalls = undefined;
-    return await dialect.answer(JSON.parse(text), reply, Math.floor(shared / 4));
+    return await dialect.answer(JSON.parse(counted), reply, Math.floor(shared / 4));
   };
   const options: GatewayOptions = {
     ...OPTIONS,
@@ -87,8 +97,10 @@ export async function play(
     recalls = one.recalls;
     const response = await opened.fetch(post(one.body, { ...one.headers }, one.path));
     got.push(await response!.text());
+    const [session, epoch] = ["x-tare-session", "x-tare-epoch"].map((name) => response!.headers.get(name)!);
+    places.push({ session: session!, epoch: epoch!, calls: sent.length });
   }
-  return { sent, got, told };
+  return { sent, got, told, places };
 }
 
 /** Rules of which a line changes with each request. */

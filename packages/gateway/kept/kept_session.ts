@@ -7,7 +7,7 @@ import {
 import { addSums, type Days, type Sums } from "@tare/conversation/report";
 import { contentText, hashPiece, type Message } from "@tare/messages";
 import { placeholderRefs } from "@tare/prune";
-import { type Protocol, readItem, type RequestReaders, type WireItem } from "@tare/wire";
+import { type Reading, readItems } from "@tare/wire";
 import { createHash } from "node:crypto";
 import { instructionKey, type Known } from "../sessions/instruction_keys.ts";
 import { LayeredArchive } from "../sessions/layered_archive.ts";
@@ -22,7 +22,7 @@ import {
 import type { StoredSession } from "../sessions/sessions.ts";
 
 /** Another number whenever what is kept has another form: what has another one isn't read. */
-const FORMAT = 2;
+const FORMAT = 3;
 
 /** What of a session never changes: the settings of its record. Without what was said nothing tells whose it is. */
 export interface KeptSettings
@@ -106,13 +106,13 @@ export function keptValue(
   },
 ): unknown {
   const { hidden, shown, facts, conversation } = session;
-  const { historyBytes, heads, opening, turns, hasTools, isAnswered, summary } = facts;
+  const { historyBytes, heads, opening, turns, hasTools, functionsInFront, isAnswered, summary } = facts;
   const { refusals, responses, compactions } = facts;
   const { pins, rewrites, unsent, figures, cacheKey } = conversation.state;
   const value: KeptValue = {
     format: FORMAT,
     facts: {
-      ...{ historyBytes, heads, opening, turns, hasTools, isAnswered, summary },
+      ...{ historyBytes, heads, opening, turns, hasTools, functionsInFront, isAnswered, summary },
       ...{ refusals, responses, compactions },
     },
     conversation: {
@@ -148,10 +148,7 @@ export interface ReadSession {
 }
 
 /** What a session that was kept is made with. */
-export interface Making extends Pick<Recognised, "countTokens" | "prompts"> {
-  readonly protocol: Protocol;
-  readonly readers: RequestReaders;
-}
+export type Making = Pick<Recognised, "countTokens" | "prompts"> & Reading;
 
 /** Makes a session of what was kept; nothing of what has another form. */
 export function restoreSession(
@@ -171,10 +168,6 @@ export function restoreSession(
   const facts: SessionFacts = { ...value.facts, ...settings, scope, by, startedMs, lastMs, isReverted };
   const archive = new LayeredArchive({ elsewhere: text });
   const byHash = new Map(lines.map((line) => [hashPiece(line), line]));
-  const itemOf = (json: string): WireItem => {
-    const bytes = encoder.encode(json);
-    return readItem(bytes, { start: 0, end: bytes.length }, { protocol, readers });
-  };
   return {
     parts: {
       conversation: new Conversation({
@@ -184,7 +177,10 @@ export function restoreSession(
       }),
       archive,
       facts,
-      hidden: hidden.map(({ items, ...place }) => ({ ...place, items: items.map(itemOf) })),
+      hidden: hidden.map(({ items, ...place }) => ({
+        ...place,
+        items: readItems(items, { protocol, readers }),
+      })),
       shown: shown.map((hash) => byHash.get(hash) ?? hash),
       kept: { fence, refs: new Set(refs), ends, ...(forkOf !== undefined && { parent: forkOf }) },
     },
@@ -259,7 +255,6 @@ function standsForSomething(message: Message): boolean {
 
 const plainPlaces = new WeakMap<HiddenPlace, KeptValue["hidden"][number]>();
 const lineMessages = new WeakMap<Message, boolean>();
-const encoder = new TextEncoder();
 const decoder = new TextDecoder();
 
 /** So far from a history's end is looked for where it stood when it was saved: a turn may add a call and a result for each of many tools. */

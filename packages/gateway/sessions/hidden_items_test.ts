@@ -10,8 +10,10 @@ const item = (content: string, role?: "user" | "assistant"): WireItem => ({
 });
 const hide = (after: number, anchor: string, replaces: boolean): HiddenPlace => ({
   after,
-  anchor: anchorOf(said(anchor)),
-  replaces,
+  part: 0,
+  replaces: replaces ? [anchorOf(said(anchor))] : [],
+  before: replaces ? [] : [anchorOf(said(anchor))],
+  thoughts: [],
   items: [item("h1"), item("h2")],
 });
 const items = [item("go", "user"), item("a"), item("more", "user"), item("b")];

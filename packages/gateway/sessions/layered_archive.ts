@@ -1,4 +1,5 @@
-import { type Archive, archiveRef } from "@tare/prune";
+import { type Archive, bytesFromText } from "@tare/prune";
+import { createHash } from "node:crypto";
 
 /** What a text takes beside its characters, in bytes. */
 const ENTRY_BYTES = 200;
@@ -43,16 +44,17 @@ export class LayeredArchive implements Archive {
   }
 
   /** Keeps a text. @throws {Error} if other content stands under its reference. */
-  async put(content: string): Promise<string> {
-    const ref = await archiveRef(content);
+  put(content: string): Promise<string> {
+    // `archiveRef`, but at once: handing a text to another thread takes four times as long as hashing it here.
+    const ref = createHash("sha256").update(bytesFromText(content)).digest("hex").slice(0, 16);
     const known = this.#find(ref);
     if (known === undefined) {
       this.#own.set(ref, content);
       this.#bytes += bytesOfText(content);
     } else if (known !== content) {
-      throw new Error(`Cannot archive a text under ${ref}: other content stands there`);
+      return Promise.reject(new Error(`Cannot archive a text under ${ref}: other content stands there`));
     }
-    return ref;
+    return Promise.resolve(ref);
   }
 
   /** The text under a reference. */

@@ -4,13 +4,25 @@ import {
   contentText,
   type CountTokens,
   firstWords,
+  hashBytes,
   hashPiece,
   type Message,
   personsWords,
 } from "@tare/messages";
 import type { ForkableSession, PromptSessionOptions } from "@tare/planner";
 import type { Archive } from "@tare/prune";
-import { anchorOf, type FirstTool, steadyTools, type WireItem, type WireRequest } from "@tare/wire";
+import {
+  anchorOf,
+  callIds,
+  type FirstTool,
+  type ItemPart,
+  type Protocol,
+  steadyTools,
+  type WireItem,
+  type WireRequest,
+  withCallIds,
+  withoutThoughts,
+} from "@tare/wire";
 import type { ChainNode } from "./chain_index.ts";
 import type { LayeredArchive } from "./layered_archive.ts";
 
@@ -90,10 +102,14 @@ export interface ClientSummary {
 export interface HiddenPlace {
   /** Length of the client's history when they came. */
   readonly after: number;
-  /** Names the item of the client before which they stand. */
-  readonly anchor: string;
-  /** Whether they stand in its place. */
-  readonly replaces: boolean;
+  /** Which it is of those of one reply. */
+  readonly part: number;
+  /** Names the items of the client in whose place they stand. */
+  readonly replaces: readonly string[];
+  /** Names those before which they stand: the first that is there. */
+  readonly before: readonly string[];
+  /** Names what a model thought that stands among these already. */
+  readonly thoughts: readonly string[];
   readonly items: readonly WireItem[];
 }
 
@@ -128,6 +144,11 @@ export interface SessionFacts {
   readonly turns?: { readonly all: number; readonly shown: number } | undefined;
   /** Whether its turns have tools. */
   readonly hasTools: boolean;
+  /**
+   * Names of the functions in front of its prompts, where others are deferred, or that all are there: decided with its first
+   * tools. Absent: it isn't decided.
+   */
+  readonly functionsInFront?: readonly string[] | "all" | undefined;
   /** Whether its history has answers of a model. */
   readonly isAnswered: boolean;
   /** What a model said in answer to what was no turn: the client may go on from it with a new history. */
@@ -226,6 +247,8 @@ export class GatewaySession {
   #hidden: readonly HiddenPlace[];
   #shown: Shown;
   #isSentHere = false;
+  /** What the upstream could see of its newest turn. */
+  #history: readonly Message[] = [];
   #kept: Kept;
   /** Its tools as they first came. */
   #tools: readonly FirstTool[] = [];
@@ -344,6 +367,7 @@ export class GatewaySession {
     });
     fork.#isSentHere = this.#isSentHere;
     fork.#tools = this.#tools;
+    fork.#history = this.#history;
     return fork;
   }
 
@@ -397,10 +421,48 @@ export class GatewaySession {
    * The client's history with what only the upstream knows of. What stands before items that the client has taken out of
    * its history stands nowhere; if a turn goes on from there, it is forgotten.
    */
-  expand(items: readonly WireItem[], { isTurn }: { readonly isTurn: boolean }): readonly WireItem[] {
-    const { items: expanded, hidden } = expandHidden(items, this.#hidden);
+  expand(
+    items: readonly WireItem[],
+    { isTurn, protocol }: { readonly isTurn: boolean; readonly protocol: Protocol },
+  ): readonly WireItem[] {
+    const { items: expanded, hidden } = expandHidden(items, this.#hidden, protocol);
     if (isTurn) this.#hidden = hidden;
     return expanded;
+  }
+
+  /**
+   * Items whose messages are the objects that they were in the newest turn, as far as they say the same: whatever their
+   * client has spelled otherwise since is the same to whoever plans. Items of which nothing is known are the same objects.
+   */
+  recognise(items: readonly WireItem[], { isTurn }: { readonly isTurn: boolean }): {
+    readonly items: readonly WireItem[];
+    readonly messages: readonly Message[];
+    /** Whether the provider is shown something else in the place of what it was shown. */
+    readonly isRespelled: boolean;
+  } {
+    const before = this.#history;
+    const messages: Message[] = [];
+    const others = new Map<number, WireItem>();
+    let isRespelled = false;
+    const recognised = (part: ItemPart): ItemPart => {
+      const known = before[messages.length];
+      const isSame = known && known !== part.message && hashPiece(known) === hashPiece(part.message);
+      messages.push(isSame ? known : part.message);
+      if (!isSame) return part;
+      isRespelled ||= hashBytes(known) !== hashBytes(part.message);
+      return { ...part, message: known };
+    };
+    for (const [at, item] of items.entries()) {
+      if (item.parts.every(({ message }, part) => message === before[messages.length + part])) {
+        for (const { message } of item.parts) messages.push(message);
+        continue;
+      }
+      const parts = item.parts.map(recognised);
+      if (parts.some((part, more) => part !== item.parts[more])) others.set(at, { ...item, parts });
+    }
+    if (isTurn) this.#history = messages;
+    const known = others.size === 0 ? items : items.map((item, at) => others.get(at) ?? item);
+    return { items: known, messages, isRespelled };
   }
 
   /** A request with its tools in the order and spelling in which they first came; only a turn brings new ones. */
@@ -416,19 +478,29 @@ export class GatewaySession {
     return steady;
   }
 
+  /** Decides which functions stand in front of its prompts, if that isn't decided yet, or too late for it. */
+  decideFunctions(decide: () => readonly string[] | undefined): void {
+    if (this.#facts.functionsInFront !== undefined) return;
+    // What is in the cache of what was answered begins with all of them.
+    this.#know({ functionsInFront: (this.#facts.isAnswered ? undefined : decide()) ?? "all" });
+  }
+
   /** The client doesn't know of these. */
   hide(places: readonly HiddenPlace[]): void {
     if (places.length > 0) this.#hidden = [...this.#hidden, ...places];
   }
 
-  /** Whether all that it has sent was sent in this process. */
-  get startedHere(): boolean {
+  /**
+   * Whether what its provider holds is known here: the newest prompt was sent in this process. Only marks in front of its
+   * end that were set before a restart aren't.
+   */
+  get isHeldHere(): boolean {
     return this.#isSentHere || this.#shown.length === 0;
   }
 
   /** A call of a turn has succeeded that showed this. */
   showed(messages: readonly Message[]): void {
-    this.#isSentHere = this.startedHere;
+    this.#isSentHere = true;
     this.#shown = messages;
   }
 
@@ -501,32 +573,69 @@ export class GatewaySession {
 }
 
 /**
- * The client's history with what only the upstream knows of. `hidden` comes back without those whose anchor the client
- * has taken out of its history: they would stand nowhere.
+ * The client's history with what only the upstream knows of. `hidden` comes back without what stands at items that the
+ * client has taken out of its history: it would stand nowhere.
+ *
+ * @param protocol How calls are given the ids that the client calls them by. Default: they have those of the upstream.
  */
 export function expandHidden(
   items: readonly WireItem[],
   hidden: readonly HiddenPlace[],
+  protocol?: Protocol,
 ): { readonly items: readonly WireItem[]; readonly hidden: readonly HiddenPlace[] } {
   if (hidden.length === 0) return { items, hidden };
-  const at = new Map<number, HiddenPlace>();
-  const kept = hidden.filter((one) => {
-    if (one.after >= items.length) return true;
-    for (let index = one.after; index < Math.min(items.length, one.after + REACH); index++) {
-      const message = items[index]?.parts[0]?.message;
-      if (!message || at.has(index) || anchorOf(message) !== one.anchor) continue;
-      at.set(index, one);
+  const names = new Map<number, string | undefined>();
+  const nameAt = (at: number) => {
+    const message = items[at]?.parts[0]?.message;
+    if (!names.has(at)) names.set(at, message && anchorOf(message));
+    return names.get(at) ?? "";
+  };
+  const gone = new Set<number>();
+  const shown = new Map<number, HiddenPlace[]>();
+  const thoughts = new Map<number, string[]>();
+  const kept = hidden.filter((place) => {
+    const { after, part, replaces, before } = place;
+    if (after >= items.length) return true;
+    const isFree = (at: number) => !gone.has(at) && !shown.get(at)?.some((other) => other.part === part);
+    for (let at = after; at < Math.min(items.length, after + REACH); at++) {
+      if (!isFree(at) || !(replaces.includes(nameAt(at)) || before.includes(nameAt(at)))) continue;
+      let next = at;
+      while (replaces.includes(nameAt(next))) gone.add(next++);
+      shown.set(at, [...shown.get(at) ?? [], place]);
+      thoughts.set(next, [...thoughts.get(next) ?? [], ...place.thoughts]);
       return true;
     }
     return false;
   });
-  const expanded = items.flatMap((item, index) => {
-    const found = at.get(index);
-    if (!found) return [item];
-    return found.replaces ? found.items : [...found.items, item];
-  });
+  const expanded = items.flatMap((item, at) => [
+    ...shown.get(at)?.flatMap((place) => underIds(place, item, protocol)) ?? [],
+    ...gone.has(at) ? [] : [withoutThoughts(item, thoughts.get(at) ?? [])],
+  ]);
   return { items: expanded, hidden: kept };
 }
+
+/** What is hidden, with calls under the ids by which the client's own item has them: what answers them goes by these. */
+function underIds(place: HiddenPlace, known: WireItem, protocol?: Protocol): readonly WireItem[] {
+  const { items, replaces } = place;
+  const wanted = protocol && replaces.length > 0 ? callIds(known, protocol) : [];
+  if (!protocol || wanted.length === 0) return items;
+  const isAnswer = ({ parts }: WireItem) => parts.some(({ message }) => message.role === "tool");
+  const answered = new Set(items.filter(isAnswer).flatMap((item) => callIds(item, protocol)));
+  const left = items.filter((item) => !isAnswer(item)).flatMap((item) => callIds(item, protocol))
+    .filter((id) => !answered.has(id));
+  if (left.length !== wanted.length || left.every((id, at) => id === wanted[at])) return items;
+  const before = respelled.get(place);
+  if (before?.ids === wanted.join("\n")) return before.items;
+  const ids = new Map(left.map((id, at) => [id, wanted[at]!]));
+  const now = items.map((item) =>
+    withCallIds(item, callIds(item, protocol).map((id) => ids.get(id) ?? id), protocol)
+  );
+  respelled.set(place, { ids: wanted.join("\n"), items: now });
+  return now;
+}
+
+/** The same objects each time, so that what is known of them stays known. */
+const respelled = new WeakMap<HiddenPlace, { readonly ids: string; readonly items: readonly WireItem[] }>();
 
 /** The shortest and the longest text by which one conversation is found again in another, in UTF-16 code units. */
 export const QUOTED_CHARS = { least: 24, most: 400 } as const;

@@ -109,7 +109,7 @@ Deno.test("GatewaySessions weighs what sessions archive, hide and remember of hi
   const hidden = hiding.find("a");
   hiding.find("b");
   const items = [{ key: "", parts: [], bytes: new Uint8Array(3_000) }];
-  hidden.hide([{ after: 1, anchor: "", replaces: false, items }]);
+  hidden.hide([{ after: 1, part: 0, replaces: [], before: [""], thoughts: [], items }]);
   hiding.sessions.weigh(hidden);
   assertEquals(hiding.sessions.size, 1);
   const long = newSessions({ maxBytes: 20_000 });

@@ -23,7 +23,7 @@ import { shellTool, type ShellToolOptions } from "./shell/shell_tool.ts";
 type Recalled = Parameters<typeof recallOriginal>[1];
 
 export { pathAfterLinks } from "./files/resolve_in_workspace.ts";
-export { findSandbox, type SandboxOptions } from "./sandbox/find_sandbox.ts";
+export { findSandbox } from "./sandbox/find_sandbox.ts";
 export { clearWorkspaces } from "./sandbox/git_guard.ts";
 export type { Sandbox, SandboxProxy } from "./sandbox/sandbox.ts";
 export { endLeftCommands, type ShellToolOptions } from "./shell/shell_tool.ts";

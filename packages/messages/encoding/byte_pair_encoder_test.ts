@@ -4,8 +4,7 @@ import o200k_base from "js-tiktoken/ranks/o200k_base";
 import fc from "fast-check";
 import gpt2 from "js-tiktoken/ranks/gpt2";
 import p50k_base from "js-tiktoken/ranks/p50k_base";
-import { bytePairEncoder, BytePairMerger } from "./byte_pair_encoder.ts";
-import { RankTable } from "./rank_table.ts";
+import { bytePairEncoder, BytePairMerger, RankTable } from "./byte_pair_encoder.ts";
 
 const WINDOW_LENGTH = 2 ** 20;
 const { count, encode } = bytePairEncoder(o200k_base);

@@ -1,4 +1,4 @@
-import { loadOnce, RankTable } from "./rank_table.ts";
+import { loadOnce, RankTable } from "./byte_pair_encoder.ts";
 import { assertEquals, assertRejects, assertStrictEquals } from "@std/assert";
 
 const bytes = (text: string) => new TextEncoder().encode(text);

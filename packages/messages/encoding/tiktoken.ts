@@ -19,9 +19,8 @@
  * @module
  */
 import { getEncodingNameForModel } from "js-tiktoken/lite";
-import { bytePairEncoder, type EncodingData } from "./byte_pair_encoder.ts";
+import { bytePairEncoder, type EncodingData, loadOnce } from "./byte_pair_encoder.ts";
 import type { CountTokens } from "../count_tokens.ts";
-import { loadOnce } from "./rank_table.ts";
 
 /** Encodes text as a model does. Strings such as `<|endoftext|>` are ordinary text. */
 export interface Tokenizer {

@@ -8,14 +8,16 @@ import { useEffect, useState } from "preact/hooks";
 import type { Told } from "@tare/server/client";
 import { api, gate, hasKey, keepKey, takeKey } from "./api/api.ts";
 import { OverviewView } from "./overview/overview.tsx";
+import { dollars } from "./parts/format.ts";
 import { type Place, placeOf } from "./place.ts";
 import { Prompt } from "./prompt/prompt.tsx";
-import { SignedIn } from "./signed_in.tsx";
 import { SessionList } from "./session_list.tsx";
-import { GatewayView } from "./talk/gateway_only.tsx";
-import { NewSessionView } from "./talk/new_session.tsx";
+import { GatewayView, NewSessionView } from "./talk/new_session.tsx";
 import { TalkView } from "./talk/talk.tsx";
 import { Calls } from "./usage/calls.tsx";
+
+/** How often it is asked what the key has cost, in milliseconds. */
+const SPENT_EVERY = 15_000;
 
 takeKey();
 render(<App />, document.body);
@@ -133,5 +135,43 @@ function Lock(
         <button type="submit" class="primary">Sign in</button>
       </form>
     </main>
+  );
+}
+
+/** Who is signed in, what that key has cost today, and whether its budget is spent. */
+function SignedIn(): JSX.Element | null {
+  const [key, setKey] = useState<Told<"GET /v1/key">>();
+  useEffect(() => {
+    // Who isn't let in is asked for a key; that the server is away others say.
+    const read = () => api.json("GET /v1/key").then(setKey, () => {});
+    read();
+    gate.spent = read;
+    const timer = setInterval(read, SPENT_EVERY);
+    return () => {
+      clearInterval(timer);
+      gate.spent = () => {};
+    };
+  }, []);
+  if (!key || key.name === "guest") return null;
+  const { name, budgetUsdPerDay: budget, spentUsd: spent = 0 } = key;
+  const isSpent = budget !== undefined && spent >= budget;
+  const leave = () => {
+    keepKey(undefined);
+    location.reload();
+  };
+  return (
+    <p class="signed-in">
+      <span>
+        Signed in as <bdi>{name}</bdi>
+        {budget !== undefined && ` · ${dollars(spent)} of ${dollars(budget)} today`}
+      </span>
+      {isSpent && (
+        <strong role="alert">
+          This key’s budget for today is spent: nothing more is asked of a model before midnight UTC, or until
+          the owner gives it more.
+        </strong>
+      )}
+      <button type="button" class="quiet" onClick={leave}>Sign out</button>
+    </p>
   );
 }

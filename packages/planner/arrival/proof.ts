@@ -1,13 +1,11 @@
-/** What the model did next with a result: an edit of the file that it shows failed, it was read again at once, or neither. */
-export type Came = "failed_edit" | "read_again" | "nothing";
-
 /** What came of one result that could be said once. Plain data. */
 export interface SaidOutcome {
   /** Name of the tool that gave it. */
   readonly tool: string;
   /** Whether it was said once; else it was left as it came, to compare with. */
   readonly isSaid: boolean;
-  readonly came: Came;
+  /** What the model did next: an edit of the file that it shows failed, it was read again at once, or neither. */
+  readonly came: "failed_edit" | "read_again" | "nothing";
 }
 
 /** A result of which isn't known yet what comes of it. Plain data. */
@@ -18,24 +16,23 @@ export interface Trial extends Pick<SaidOutcome, "tool" | "isSaid"> {
   readonly hash: number;
 }
 
-/** What came of results. Plain data. */
-export interface SaidCounts {
-  readonly results: number;
-  /** Those behind which an edit of the file that they show failed. */
-  readonly failedEdits: number;
-  /** Those that were read again at once. */
-  readonly readAgain: number;
-}
-
 /** What came of the results of one tool, with one model. Plain data. */
 export interface SaidRecord {
   readonly model: string;
   readonly tool: string;
   /** Those that were said once. */
-  readonly said: SaidCounts;
+  readonly said: {
+    readonly results: number;
+    /** Those behind which an edit of the file that they show failed. */
+    readonly failedEdits: number;
+    /** Those that were read again at once. */
+    readonly readAgain: number;
+  };
   /** Those that were left as they came. */
-  readonly untouched: SaidCounts;
+  readonly untouched: SaidRecord["said"];
 }
+
+type SaidCounts = SaidRecord["said"];
 
 const NONE: SaidCounts = { results: 0, failedEdits: 0, readAgain: 0 };
 

@@ -1,14 +1,5 @@
-import {
-  estimateWarmth,
-  NO_TOKENS,
-  NO_WARMTH,
-  observeTokens,
-  observeWarmth,
-  priorWarmth,
-  scaled,
-  tokenScale,
-  type WarmthRecord,
-} from "./predict.ts";
+import { estimateWarmth, NO_WARMTH, observeWarmth, priorWarmth, type WarmthRecord } from "./prefix.ts";
+import { NO_TOKENS, observeTokens, scaled, tokenScale } from "./prompt_size.ts";
 import { assert, assertAlmostEquals, assertEquals } from "@std/assert";
 import { profileNamed } from "@tare/planner";
 

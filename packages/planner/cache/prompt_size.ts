@@ -393,46 +393,42 @@ const DENSE_LENGTH = 24;
 /** Such a run is no path and no name if this share of it are digits, or changes between small and capital letters. */
 const DENSE_SHARE = 1 / 12;
 
-/** Adds a text's UTF-16 code units by kind. */
+/** Adds a text's UTF-16 code units by kind. Every text that comes is looked through: what it counts is held in numbers. */
 function addUnits(text: string, units: number[]): void {
-  let [run, letters, digits, changes, before] = [0, 0, 0, 0, 0];
-  const endRun = () => {
-    if (run >= DENSE_LENGTH && Math.max(digits, changes) >= DENSE_SHARE * run) {
-      units[DENSE]! += run;
-      units[WORDS]! -= letters;
-      units[MARKS]! -= run - letters;
-    }
-    run =
-      letters =
-      digits =
-      changes =
-      before =
-        0;
-  };
-  for (let at = 0; at < text.length; at++) {
+  let [words, marks, dense] = [0, 0, 0];
+  const { length } = text;
+  for (let at = 0; at < length;) {
     const unit = text.charCodeAt(at);
-    const ascii = unit < 128 ? ASCII[unit]! : 0;
-    if (ascii === 0) {
-      units[kindOf(unit)]!++;
-      if (run > 0) endRun();
-    } else if (ascii === SPACE) {
-      units[WORDS]!++;
-      if (run > 0) endRun();
-    } else if (ascii === MARK) {
-      units[MARKS]!++;
-      if (run > 0) endRun();
-    } else {
-      run++;
-      if (ascii === DIGIT) digits++;
-      if (ascii === SMALL || ascii === CAPITAL) {
+    let ascii = unit < 128 ? ASCII[unit]! : 0;
+    if (ascii <= MARK) {
+      if (ascii === SPACE) words++;
+      else if (ascii === MARK) marks++;
+      else units[kindOf(unit)]!++;
+      at++;
+      continue;
+    }
+    const start = at;
+    let [letters, digits, changes, before] = [0, 0, 0, 0];
+    do {
+      if (ascii <= CAPITAL) {
         letters++;
-        units[WORDS]!++;
         if (before !== 0 && before !== ascii) changes++;
         before = ascii;
-      } else units[MARKS]!++;
+      } else if (ascii === DIGIT) digits++;
+      at++;
+      const next = at < length ? text.charCodeAt(at) : 128;
+      ascii = next < 128 ? ASCII[next]! : 0;
+    } while (ascii > MARK);
+    const run = at - start;
+    if (run >= DENSE_LENGTH && Math.max(digits, changes) >= DENSE_SHARE * run) dense += run;
+    else {
+      words += letters;
+      marks += run - letters;
     }
   }
-  if (run > 0) endRun();
+  units[WORDS]! += words;
+  units[MARKS]! += marks;
+  units[DENSE]! += dense;
 }
 
 const SPACE = 1;
@@ -443,7 +439,7 @@ const DIGIT = 5;
 const JOINT = 6;
 
 /** What each ASCII character is: white space, a mark, a letter, a digit, or a mark that base64 and the like hold. */
-const ASCII: readonly number[] = Array.from({ length: 128 }, (_, code) => {
+const ASCII: Uint8Array = Uint8Array.from({ length: 128 }, (_, code) => {
   const char = String.fromCharCode(code);
   if (/\s/.test(char)) return SPACE;
   if (/[a-z]/.test(char)) return SMALL;
@@ -493,4 +489,66 @@ const SCRIPTS: readonly (readonly [end: number, kind: number])[] = [
 function kindOf(unit: number): number {
   for (const [end, kind] of SCRIPTS) if (unit < end) return kind;
   return OTHER;
+}
+
+/**
+ * What a session has shown of how its provider counts: sums over its calls, of prompts as counted here (`ours`) and as
+ * the provider reported them (`theirs`). Plain data.
+ */
+export interface TokenRecord {
+  readonly calls: number;
+  readonly ours: number;
+  readonly theirs: number;
+  readonly oursSquared: number;
+  readonly product: number;
+}
+
+/** A session that has shown nothing yet of how its provider counts. */
+export const NO_TOKENS: TokenRecord = { calls: 0, ours: 0, theirs: 0, oursSquared: 0, product: 0 };
+
+/** Turns tokens that are counted here into the provider's. */
+export interface TokenScale {
+  /** What the provider counts for each token: another tokenizer than ours counts more or less. */
+  readonly perToken: number;
+  /** What it counts that isn't to be seen here, such as a prefix that the client adds. */
+  readonly unseen: number;
+}
+
+/** So much the prompts of a session must differ in length, in tokens, to tell another tokenizer from an unseen prefix. */
+const PRIOR_SPREAD_TOKENS = 4_000;
+
+/** The record after one more call. */
+export function observeTokens(
+  { ours, theirs }: { readonly ours: number; readonly theirs: number },
+  record: TokenRecord,
+): TokenRecord {
+  return {
+    calls: record.calls + 1,
+    ours: record.ours + ours,
+    theirs: record.theirs + theirs,
+    oursSquared: record.oursSquared + ours * ours,
+    product: record.product + ours * theirs,
+  };
+}
+
+/** The scale that fits a session's calls best: a ridge regression (Hoerl, Kennard 1970) towards one to one. */
+export function tokenScale({ calls, ours, theirs, oursSquared, product }: TokenRecord): TokenScale {
+  if (calls === 0) return { perToken: 1, unseen: 0 };
+  const prior = PRIOR_SPREAD_TOKENS ** 2;
+  const perToken = (product - ours * theirs / calls + prior) / (oursSquared - ours * ours / calls + prior);
+  // In steps, so that what was judged by it stays judged while it hardly moves.
+  const bounded = Math.min(3, Math.max(0.5, Math.round(50 * perToken) / 50));
+  // Who counts less than is seen here has a coarser tokenizer, whatever the slope.
+  const unseen = (theirs - bounded * ours) / calls;
+  return unseen >= 0 ? { perToken: bounded, unseen } : { perToken: theirs / ours, unseen: 0 };
+}
+
+/** So many tokens from the start of a prompt, as the provider counts them. */
+export function scaled({ perToken, unseen }: TokenScale, tokens: number): number {
+  return Math.max(0, unseen + perToken * tokens);
+}
+
+/** How many tokens counted here are so many of the provider's. */
+export function unscaled({ perToken, unseen }: TokenScale, tokens: number): number {
+  return Math.max(0, tokens - unseen) / perToken;
 }

@@ -23,34 +23,33 @@ import {
   type TurnsSummary,
 } from "@tare/prune";
 import { shownTools } from "@tare/schemas";
-import { currentProfile } from "../providers.ts";
-import type { Summarise } from "../edits/make_summary.ts";
+import { currentProfile, currentWindow } from "../providers.ts";
+import { firstOpenCall, type Summarise } from "../edits/make_summary.ts";
 import {
   type DropEdit,
   type ElideEdit,
   fittingEdits,
-  type History,
   leadingEdits,
-  type PlacedView,
-  placedView,
   type SummariseEdit,
-} from "../edits/view.ts";
+} from "../edits/edit.ts";
+import { type History, type PlacedView, placedView } from "../edits/view.ts";
+import {
+  type ForkableSession,
+  type Mechanisms,
+  NO_MECHANISMS,
+  type PromptCall,
+  type PromptSessionOptions,
+  type SessionView,
+} from "../prompt_session.ts";
 import {
   canRecall,
   checkCall,
   checkOptions,
   checkUsage,
-  currentWindow,
-  type ForkableSession,
   howMany,
-  type Mechanisms,
-  NO_MECHANISMS,
   oneByOne,
-  type PromptCall,
-  type PromptSessionOptions,
-  type SessionView,
-} from "../prompt_session.ts";
-import { firstOpenCall } from "../retention/find_removals.ts";
+  savedByDeferring,
+} from "../session.ts";
 
 /** What a restart needs to go on as if nothing had happened. */
 interface ClassicState {
@@ -117,7 +116,7 @@ export function classicSession(options: PromptSessionOptions): ForkableSession {
   let last: { readonly history: History; readonly view: SessionView } | undefined;
 
   /** What a request that isn't a turn is shown: what the model saw last, and what is new. */
-  function look(history: History): SessionView {
+  function look(history: History, call: PromptCall): SessionView {
     const edited = new EditedHistory(history, state.edits, countTokens);
     let { messages, tools, places } = edited.seen;
     if (last && startsWith(history.messages, last.history.messages)) {
@@ -129,14 +128,15 @@ export function classicSession(options: PromptSessionOptions): ForkableSession {
       if (isSame) tools = last.view.tools;
     }
     const schemas = tokensOf([], history.tools) - tokensOf([], tools);
+    const promptTokens = tokensOf(messages, tools);
     newest = {
       messages,
       tools,
       places,
       rewrites: [],
       warnings: [],
-      saved: { ...edited.savedIn(messages), schemas },
-      promptTokens: tokensOf(messages, tools),
+      saved: { ...edited.savedIn(messages), schemas, ...savedByDeferring(call, promptTokens) },
+      promptTokens,
       predictedCachedTokens: 0,
     };
     drafts.set(newest, undefined);
@@ -145,7 +145,7 @@ export function classicSession(options: PromptSessionOptions): ForkableSession {
 
   async function makeView(history: History, call: PromptCall): Promise<SessionView> {
     checkCall({ history, call });
-    if (call.oneShot) return look(history);
+    if (call.oneShot) return look(history, call);
     const mechanisms = state.reverted ? NO_MECHANISMS : configured;
     const recall = canRecall(history, call);
     const { scale } = state;
@@ -264,14 +264,19 @@ export function classicSession(options: PromptSessionOptions): ForkableSession {
     if (edited.edits !== state.edits || pauseSaid !== state.pauseSaid || !isLeft) {
       state = { ...state, edits: edited.edits, pauseSaid, left };
     }
+    const promptTokens = tokensOf(messages, fitted.tools);
     newest = {
       messages,
       tools: fitted.tools,
       places,
       rewrites,
       warnings,
-      saved: { ...edited.savedIn(messages), schemas: fitted.saved.schemas },
-      promptTokens: tokensOf(messages, fitted.tools),
+      saved: {
+        ...edited.savedIn(messages),
+        schemas: fitted.saved.schemas,
+        ...savedByDeferring(call, promptTokens),
+      },
+      promptTokens,
       predictedCachedTokens: 0,
       ...(usage && { summary: usage }),
     };

@@ -1,51 +1,17 @@
-import type { Usage } from "@tare/messages";
+import { checkGiven } from "@tare/messages";
+import type { PingSent } from "../ledger/entry.ts";
+import {
+  afterPing,
+  afterRequest,
+  type ClockState,
+  HOUR_MS,
+  hourTokensAt,
+  NEW_CLOCK,
+  type RequestMade,
+  WARM_SHARE,
+} from "../ledger/ledger.ts";
 import type { Profile } from "../providers.ts";
 import { mayUpgrade, type UpgradeEvidence, type UpgradeTrial } from "./upgrade.ts";
-import { pingsWorth } from "./worth.ts";
-
-/**
- * What a conversation's requests and pings have shown of how warm its prefix is, and what pings have come to. Plain data;
- * tokens are the provider's, costs in the price of one uncached input token.
- */
-export interface ClockState {
-  /** When the newest request was made: an entry lives from the start of the request that last used it. */
-  readonly askedMs: number;
-  /** When the newest request or ping was. */
-  readonly usedMs: number;
-  /** Tokens of that request's prompt: the provider holds them from its start on. */
-  readonly heldTokens: number;
-  /** Tokens of its reply. */
-  readonly answerTokens: number;
-  /** Of these, and of the reply behind them, tokens that last for an hour since then. */
-  readonly hourTokens: number;
-  /** Pings since the newest request. */
-  readonly pings: number;
-  /** Whether the newest of them was an upgrade: then there are no more until the next request. */
-  readonly isUpgraded: boolean;
-  /** Pings in a row that found nothing to read. */
-  readonly lost: number;
-  /** What all pings have cost. */
-  readonly spent: number;
-  /** What they have saved. */
-  readonly credited: number;
-  /** What the conversation would have cost without them. */
-  readonly without: number;
-}
-
-/** A conversation of which nothing was sent yet. */
-export const NEW_CLOCK: ClockState = {
-  askedMs: 0,
-  usedMs: 0,
-  heldTokens: 0,
-  answerTokens: 0,
-  hourTokens: 0,
-  pings: 0,
-  isUpgraded: false,
-  lost: 0,
-  spent: 0,
-  credited: 0,
-  without: 0,
-};
 
 /** What an idle conversation waits for, as far as who leads it knows. */
 export interface Idle {
@@ -78,8 +44,7 @@ export interface Idle {
  * `upgrade`: that, the finished reply with an hour's mark on its last block that isn't thinking, and behind it a user's `.`, or a
  * `.` in place of each result that its calls still wait for; no mark of five minutes in front.
  */
-export interface Ping {
-  readonly type: "exact" | "upgrade";
+export interface Ping extends Pick<PingSent, "type"> {
   /** When; never before the time at which it was asked for. */
   readonly atMs: number;
   /** What it costs if the prefix is there. */
@@ -88,17 +53,8 @@ export interface Ping {
   readonly keepsMs: number;
 }
 
-/** What the clock goes by beside what it knows of the conversation. */
-export interface ClockOptions {
-  readonly profile: Profile;
-  /** Tokens that would leave if the next request found the cache cold: then a lapse loses less. Default: none. */
-  readonly prunedTokens?: number;
-}
-
 /** So long before a prefix expires it is used again. */
 const MARGIN_MS = 20_000;
-
-const HOUR_MS = 3_600_000;
 
 /** Pings less their credits never exceed this share of what the conversation would have cost without them. */
 const NET_SHARE = 0.05;
@@ -109,14 +65,8 @@ const NET_SHARE = 0.05;
  */
 const RESERVE = 4_000;
 
-/** From this share of a prefix on it counts as all of it. */
-const WARM_SHARE = 0.9;
-
 /** An upgrade's reply has fewer blocks: the provider looks back no further for what it holds. */
 const LOOK_BACK = 20;
-
-/** A bill for an hour may differ from what the reply takes by so many tokens, or half of them: what stands behind the mark isn't in it. */
-const BILL_TOKENS = 100;
 
 /** Pings in a row that found nothing after which a conversation gets no more. */
 const MOST_LOST = 2;
@@ -139,6 +89,42 @@ const PERSON_PINGS = 3;
 
 /** Pings behind a commit or push. */
 const COMMITTED_PINGS = 2;
+
+/** What the clock goes by beside what it knows of the conversation. */
+interface ClockOptions {
+  readonly profile: Profile;
+  /** Tokens that would leave if the next request found the cache cold: then a lapse loses less. Default: none. */
+  readonly prunedTokens?: number;
+}
+
+/**
+ * The clock of one conversation whose prompts somebody else makes; a prompt session has its own. It says when the newest
+ * request is worth a ping, and what requests and pings have shown of upgrades, for `observeUpgrade()`.
+ */
+export function pingClock(profile: Profile): {
+  /** The next ping while nothing is asked for; nothing if its cache is to lapse. */
+  readonly next: (idle: Idle) => Ping | undefined;
+  /** Takes note of a request that succeeded. */
+  readonly requested: (request: RequestMade) => UpgradeEvidence | undefined;
+  /** Takes note of a ping that was answered, and of what it cost. */
+  readonly pinged: (ping: PingSent & { readonly tokenUnits: number }) => UpgradeEvidence | undefined;
+} {
+  checkGiven("pingClock()", { profile }, { profile: { ttlMs: "number", write: "number", read: "number" } });
+  let state = NEW_CLOCK;
+  return {
+    next: (idle) => nextPing(state, idle, { profile }),
+    requested(request) {
+      const { clock, upgrade } = afterRequest(state, request, profile);
+      state = clock;
+      return upgrade;
+    },
+    pinged(ping) {
+      const { clock, upgrade } = afterPing(state, ping);
+      state = clock;
+      return upgrade;
+    },
+  };
+}
 
 /**
  * The next ping of an idle conversation; nothing if its cache is to lapse: then the next request finds it cold, and
@@ -196,107 +182,29 @@ function isCovered(
   return spent - credited + tokenUnits + reserve <= NET_SHARE * without;
 }
 
-/** Tokens that are there after an idle time only because they last for an hour. */
-function hourTokensAt({ hourTokens, usedMs }: ClockState, atMs: number): number {
-  return atMs - usedMs <= HOUR_MS ? hourTokens : 0;
-}
-
-/** A request that succeeded. */
-export interface RequestMade {
-  /** When it was made. */
-  readonly atMs: number;
-  readonly usage: Usage;
-  /** Tokens with which it begins like the request before, that one's reply included. */
-  readonly sharedTokens: number;
-  /** What it cost: its prompt, and its reply where that has a price. */
-  readonly tokenUnits: number;
-}
-
-/** What a request has shown of pings. */
-export interface AfterRequest {
-  readonly clock: ClockState;
-  /** Tokens that were served only because pings had kept them warm. */
-  readonly keptTokens: number;
-  /** What that has saved. */
-  readonly credit: number;
-  /** What it shows of an upgrade; absent if it shows nothing. */
-  readonly upgrade?: UpgradeEvidence;
-}
-
 /**
- * Takes note of a request. What pings kept warm is credited to them where the cache would have expired without: writing
- * less reading of what it served of the prefix that the request shares with the one before.
+ * How often a conversation that is idle is kept warm at most, by the chances that it comes back: as long as
+ *
+ *     V(k) = max(0, −read + (write − read) · loss · q(k) + (1 − q(k)) · V(k + 1))
+ *
+ * is above 0. Ping k costs reading the prefix once; if the conversation comes back before it expires again, with the
+ * chance q(k), writing is saved of what a lapse would have lost, and if not the next ping may still win. An optimal
+ * stopping rule by backward induction (Bellman 1957).
+ *
+ * @param chances Of each ping in turn, the chance that the conversation comes back within its time; behind the last, none.
+ * @param prices Of a token that the cache reads and of one that is written; `loss` is the share of the prefix that a lapse
+ * would have to be written again.
  */
-export function afterRequest(clock: ClockState, request: RequestMade, profile: Profile): AfterRequest {
-  const { atMs, usage, sharedTokens, tokenUnits } = request;
-  const { askedMs, usedMs, pings, isUpgraded, heldTokens } = clock;
-  const { ttlMs, write, read } = profile;
-  const hourTokens = hourTokensAt(clock, atMs);
-  const wouldBeCold = heldTokens > 0 && atMs - askedMs >= ttlMs;
-  const warmedTokens = !wouldBeCold ? 0 : pings > 0 ? Infinity : hourTokens;
-  const keptTokens = Math.min(usage.cachedTokens, sharedTokens, warmedTokens);
-  const credit = (write - read) * keptTokens;
-  // What begins otherwise by now says nothing of the entry.
-  const isSame = hourTokens > 0 && sharedTokens >= WARM_SHARE * hourTokens;
-  const isThere = isSame && usage.cachedTokens >= WARM_SHARE * hourTokens;
-  const isReturn = isSame && isUpgraded && atMs - usedMs > ttlMs;
-  return {
-    clock: {
-      ...clock,
-      askedMs: atMs,
-      usedMs: atMs,
-      heldTokens: usage.promptTokens,
-      answerTokens: usage.outputTokens,
-      hourTokens: isThere ? hourTokens : 0,
-      pings: 0,
-      isUpgraded: false,
-      credited: clock.credited + credit,
-      without: clock.without + tokenUnits + credit,
-    },
-    keptTokens,
-    credit,
-    ...(isReturn && { upgrade: { of: "return", isGood: isThere } }),
-  };
-}
-
-/** A ping that was answered. */
-export interface PingMade extends Pick<Ping, "type"> {
-  /** When it was made. */
-  readonly atMs: number;
-  readonly usage: Usage;
-  /** What it cost. */
-  readonly tokenUnits: number;
-}
-
-/** What a ping has shown. */
-export interface AfterPing {
-  readonly clock: ClockState;
-  /** Whether it read the prefix; else it wrote it anew, and has kept nothing warm. */
-  readonly isWarm: boolean;
-  /** What its bill shows of an upgrade; absent if it was none, or the prefix was gone. */
-  readonly upgrade?: UpgradeEvidence;
-}
-
-/** Takes note of a ping. One that failed and cost nothing was none. */
-export function afterPing(clock: ClockState, { type, atMs, usage, tokenUnits }: PingMade): AfterPing {
-  const { promptTokens, cachedTokens, hourWriteTokens = 0 } = usage;
-  const isWarm = cachedTokens >= WARM_SHARE * clock.heldTokens;
-  // All that wasn't read, but for the few tokens behind the mark.
-  const dueTokens = promptTokens - cachedTokens;
-  const isForAnHour = hourWriteTokens > 0 &&
-    Math.abs(hourWriteTokens - dueTokens) <= Math.max(BILL_TOKENS, dueTokens / 2);
-  return {
-    clock: {
-      ...clock,
-      usedMs: atMs,
-      hourTokens: isForAnHour ? cachedTokens + hourWriteTokens : isWarm ? clock.hourTokens : 0,
-      pings: clock.pings + 1,
-      isUpgraded: isForAnHour,
-      lost: isWarm ? 0 : clock.lost + 1,
-      spent: clock.spent + tokenUnits,
-    },
-    isWarm,
-    // Of a prefix that was gone all is written: that is no upgrade.
-    ...(type === "upgrade" && isWarm && { upgrade: { of: "bill", isGood: isForAnHour } }),
-  };
+export function pingsWorth(
+  chances: readonly number[],
+  { read, write, loss }: { readonly read: number; readonly write: number; readonly loss: number },
+): number {
+  let [value, pings] = [0, 0];
+  for (let k = chances.length - 1; k >= 0; k--) {
+    const chance = chances[k] ?? 0;
+    value = Math.max(0, (write - read) * loss * chance - read + (1 - chance) * value);
+    // What isn't worth it ends all that would come behind it.
+    pings = value > 0 ? pings + 1 : 0;
+  }
+  return pings;
 }

@@ -1,17 +1,8 @@
 import { assert, assertAlmostEquals, assertEquals } from "@std/assert";
 import * as fc from "fast-check";
-import { promptCost } from "../ledger/ledger.ts";
+import { afterPing, afterRequest, type ClockState, NEW_CLOCK, promptCost } from "../ledger/ledger.ts";
 import { profileNamed } from "../providers.ts";
-import {
-  afterPing,
-  afterRequest,
-  type ClockOptions,
-  type ClockState,
-  type Idle,
-  NEW_CLOCK,
-  nextPing,
-  type Ping,
-} from "./clock.ts";
+import { type Idle, nextPing, type Ping } from "./clock.ts";
 import { observeUpgrade, UNTRIED, type UpgradeTrial } from "./upgrade.ts";
 
 const PROFILE = profileNamed("anthropic-5m");
@@ -50,7 +41,11 @@ function ping(clock: ClockState, { type, atMs }: Pick<Ping, "type" | "atMs">, is
 const RICH: ClockState = { ...NEW_CLOCK, heldTokens: 50_000, answerTokens: 1_000, without: 1_000_000 };
 
 /** The pings of a pause that doesn't end, in seconds. */
-function pause(clock: ClockState, idle: Omit<Idle, "nowMs">, options: Partial<ClockOptions> = {}): string[] {
+function pause(
+  clock: ClockState,
+  idle: Omit<Idle, "nowMs">,
+  options: Partial<Parameters<typeof nextPing>[2]> = {},
+): string[] {
   const pings: string[] = [];
   for (let nowMs = 0;;) {
     const next = nextPing(clock, { ...idle, nowMs }, { profile: PROFILE, ...options });
@@ -65,7 +60,7 @@ const GRANTED: UpgradeTrial = { isBilled: true, returns: 3, misses: 0 };
 
 Deno.test("nextPing() keeps a prefix warm as long as what it waits for is worth it", () => {
   const exact = (...seconds: readonly number[]) => seconds.map((second) => `exact ${second} 5000`);
-  const cases: [Omit<Idle, "nowMs">, string[], Partial<ClockOptions>?][] = [
+  const cases: [Omit<Idle, "nowMs">, string[], Partial<Parameters<typeof nextPing>[2]>?][] = [
     [{ pending: "tool" }, exact(280, 560, 840, 1120)],
     [{ pending: "helper" }, exact(280, 560, 840, 1120)],
     [{ pending: "person" }, exact(280, 560, 840)],

@@ -1,4 +1,4 @@
-import { countRequestTokens, type CountTokens, type Message, type Usage } from "@tare/messages";
+import { countRequestTokens, type CountTokens, type Message, pairCalls, type Usage } from "@tare/messages";
 import {
   type Archive,
   archiveMessages,
@@ -6,7 +6,8 @@ import {
   formatPlaceholder,
   parsePlaceholder,
 } from "@tare/prune";
-import type { History, PlacedMessages, SummariseEdit } from "./view.ts";
+import type { SummariseEdit } from "./edit.ts";
+import type { History, PlacedMessages } from "./view.ts";
 
 /** Of what a model is asked for a summary, and how. */
 export interface SummaryRequest {
@@ -176,4 +177,12 @@ async function ask(
   } finally {
     signal?.removeEventListener("abort", abort);
   }
+}
+
+/**
+ * Position of the first message that made a call which nothing answers yet; the number of messages if there is none.
+ * Its answer may still come, so it must not leave.
+ */
+export function firstOpenCall(messages: readonly Message[]): number {
+  return pairCalls(messages).find(({ answer }) => !answer)?.at ?? messages.length;
 }

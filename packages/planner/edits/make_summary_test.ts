@@ -2,7 +2,8 @@ import { assert, assertEquals, assertMatch, assertRejects } from "@std/assert";
 import { estimateTokens, type Message } from "@tare/messages";
 import { type Archive, memoryArchive } from "@tare/prune";
 import { findStretch, makeSummary, type MakeSummaryOptions, type SummaryRequest } from "./make_summary.ts";
-import { type Edit, placeMessages } from "./view.ts";
+import type { Edit } from "./edit.ts";
+import { placeMessages } from "./view.ts";
 
 const story = "Once upon a time. ".repeat(200);
 const messages: readonly Message[] = [

@@ -7,8 +7,8 @@ import {
   pairCalls,
 } from "@tare/messages";
 import { type ElisionCandidate, resultText } from "@tare/prune";
-import type { Layout } from "./layout.ts";
-import type { Way } from "./view.ts";
+import type { Layout } from "./view.ts";
+import type { Way } from "./edit.ts";
 
 /** What somebody wants of one message of a session. Plain data. */
 export interface Pin {

@@ -20,23 +20,14 @@ import {
 } from "@tare/prune";
 import type { PromptSize } from "../cache/prompt_size.ts";
 import type { BookedPlan } from "../ledger/ledger.ts";
-import type { PromptSessionOptions } from "../prompt_session.ts";
-import type { Removal } from "../retention/find_removals.ts";
+import type { PromptSessionOptions, SavedTokens } from "../prompt_session.ts";
+import type { Removal } from "../retention/retention.ts";
 import { decide, type Decided, type Decision, WINDOW_SHARE } from "../rule/decide.ts";
-import { type Look, type LookRequest, type SavedTokens, savedTokens, sharePrompt } from "../rule/look.ts";
-import { cutNewest } from "./cut_results.ts";
-import { type FullWindow, relieveWindow } from "./full_window.ts";
-import type { Layout } from "./layout.ts";
+import { type Look, type LookRequest, savedTokens, sharePrompt } from "../rule/look.ts";
+import { cutNewest, type FullWindow, relieveWindow } from "./full_window.ts";
+import { arrivalEdits, type Layout, type PlacedView, placedView, sayEdits } from "./view.ts";
 import { type Pin, type PinnedPlaces, pinnedPlaces, removalsOf, tellNoRoom, tellOver } from "./pin.ts";
-import {
-  arrivalEdits,
-  type DropEdit,
-  type Edit,
-  type KeepEdit,
-  type PlacedView,
-  placedView,
-  sayEdits,
-} from "./view.ts";
+import type { DropEdit, Edit, KeepEdit } from "./edit.ts";
 
 /** A call whose prompt is to be made. */
 export interface RewriteRequest extends LookRequest {

@@ -1,9 +1,9 @@
 import { assertEquals, assertRejects } from "@std/assert";
 import { estimateTokens, type Message } from "@tare/messages";
 import { archiveRef, memoryArchive } from "@tare/prune";
-import type { Removal } from "../retention/find_removals.ts";
+import type { Removal } from "../retention/retention.ts";
 import { makeEdits, type MakeEditsOptions, withEdits } from "./rewrite.ts";
-import type { Edit, Way } from "./view.ts";
+import type { Edit, Way } from "./edit.ts";
 
 const source = "parseHeader() reads. ".padEnd(4_000, "x ");
 

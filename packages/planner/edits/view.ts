@@ -1,122 +1,25 @@
-import { hashPiece, type Message, type ToolDefinition } from "@tare/messages";
-import { applyElisions, type Elision, type ElisionCandidate, parsePlaceholder } from "@tare/prune";
+import {
+  countMessageTokens,
+  type CountTokens,
+  describeCall,
+  hashPiece,
+  type Message,
+  type StableMessages,
+  type ToolCall,
+  type ToolDefinition,
+} from "@tare/messages";
+import { applyElisions, parsePlaceholder, RECALL_TOOL } from "@tare/prune";
 import { compactTool } from "@tare/schemas";
 import { said, type SayEdit } from "../arrival/said.ts";
-
-/** Shows a placeholder instead of a tool result. */
-export interface ElideEdit extends Pick<Elision, "index" | "toolCallId" | "ref" | "text"> {
-  /** Which kind of edit it is. */
-  readonly type: "elide";
-}
-
-/** Leaves out a stretch of old messages; one line stands for them. System and developer messages stay. */
-export interface DropEdit {
-  /** Which kind of edit it is. */
-  readonly type: "drop";
-  /** Position in the history of the first message of the stretch. */
-  readonly from: number;
-  /** Position behind its last message. */
-  readonly to: number;
-  /** Archive reference of the messages: the JSON of each on a line of its own. */
-  readonly ref: string;
-  /** The line that the model sees instead, behind what stays of the stretch. */
-  readonly text: string;
-}
-
-/**
- * Like {@linkcode DropEdit}, but the text is a summary, or where none could be had the line that stands for what left.
- * The user's messages stay as they are, but for those that it names.
- */
-export interface SummariseEdit extends Omit<DropEdit, "type"> {
-  /** Which kind of edit it is. */
-  readonly type: "summarise";
-  /** Positions of the user's messages that left with the others. Default: none. */
-  readonly users?: readonly number[];
-  /** Who says the text. Default: the model. */
-  readonly role?: "user";
-}
-
-/** Shows head and tail of a long text that the user said. */
-export interface ShortenEdit {
-  /** Which kind of edit it is. */
-  readonly type: "shorten";
-  /** Position of the message in the history. */
-  readonly index: number;
-  /** Position of the text among the parts of the message. Default: the message is one text. */
-  readonly part?: number;
-  /** Archive reference of the whole text. */
-  readonly ref: string;
-  /** What the model sees instead. */
-  readonly text: string;
-}
-
-/** Shows a tool by names and types alone, as long as its definition stays the same. */
-export interface CompactEdit {
-  /** Which kind of edit it is. */
-  readonly type: "compact";
-  /** Name of the tool. */
-  readonly tool: string;
-  /** Tells the full definition that the model has seen from any other of that name. */
-  readonly definition: number;
-}
-
-/** Shows a message itself though the stretch has left in which it stands: somebody asked for it. */
-export interface KeepEdit {
-  /** Which kind of edit it is. */
-  readonly type: "keep";
-  /** Position of the message in the history. */
-  readonly index: number;
-}
-
-/**
- * A small record that changes what the model sees of an append-only history. Edits are sticky: once applied they
- * stay until a later edit of the same place replaces them. All positions count in the history, not in the view.
- */
-export type Edit = SayEdit | ElideEdit | DropEdit | SummariseEdit | ShortenEdit | CompactEdit | KeepEdit;
-
-/** How something would leave: by an elision, by dropping a stretch of messages, or by an edit that is ready. */
-export type Way =
-  | { readonly type: "elide"; readonly candidate: ElisionCandidate }
-  | { readonly type: "drop"; readonly from: number; readonly to: number }
-  | CompactEdit;
-
-/** The edits of messages that are there: a history that went back, or another one, has others. */
-export function fittingEdits<E extends Edit>(
-  edits: readonly E[],
-  messages: readonly Message[],
-): readonly E[] {
-  return edits.filter((edit: Edit) => {
-    if (edit.type === "compact") return true;
-    if (edit.type === "keep") return edit.index < messages.length;
-    if (edit.type === "shorten") return textAt(messages[edit.index], edit.part) !== undefined;
-    if (edit.type !== "elide" && edit.type !== "say") return edit.to <= messages.length;
-    const message = messages[edit.index];
-    if (message?.role !== "tool" || message.tool_call_id !== edit.toolCallId) return false;
-    return edit.type === "elide" || saysTrue(edit, messages);
-  });
-}
-
-/** Whether a result and what it refers to are still what they were. */
-function saysTrue({ index, hash, references }: SayEdit, messages: readonly Message[]): boolean {
-  const isSame = (at: number, hash: number) => messages[at] !== undefined && hashPiece(messages[at]) === hash;
-  return isSame(index, hash) && references.every(({ source, hash }) => isSame(source, hash));
-}
-
-/** The edits of the first `length` messages alone, and those of tools. */
-export function leadingEdits<E extends Edit>(edits: readonly E[], length: number): readonly E[] {
-  return edits.filter((edit: Edit) =>
-    edit.type === "compact" || ("index" in edit ? edit.index < length : edit.to <= length)
-  );
-}
-
-/** A text of a user's message: the only one, or that of one of its parts. */
-export function textAt(message: Message | undefined, part?: number): string | undefined {
-  if (message?.role !== "user") return undefined;
-  const { content } = message;
-  if (part === undefined) return typeof content === "string" ? content : undefined;
-  const found = typeof content === "string" ? undefined : content?.[part];
-  return found?.type === "text" ? found.text : undefined;
-}
+import { type ByKind, messageKinds, NO_TEXT } from "../cache/prompt_size.ts";
+import {
+  type DropEdit,
+  type Edit,
+  type ElideEdit,
+  type ShortenEdit,
+  type SummariseEdit,
+  textAt,
+} from "./edit.ts";
 
 /** What a session has said, or what of it a model sees. */
 export interface History {
@@ -220,47 +123,6 @@ function withSaid(
   return shown;
 }
 
-/** Which messages of calls and results edits hide or cut. Edits that go on from those before cost what is new. */
-export class HiddenBy {
-  #edits: readonly Edit[] = [];
-  #elided = new Set<number>();
-  #kept = new Set<number>();
-  #stretches: (DropEdit | SummariseEdit)[] = [];
-  #cut = new Map<number, string>();
-
-  /** These edits hold from now on. */
-  follow(edits: readonly Edit[]): void {
-    const before = this.#edits;
-    const goesOn = before.length <= edits.length && before.every((edit, at) => edit === edits[at]);
-    if (!goesOn) {
-      this.#elided = new Set();
-      this.#kept = new Set();
-      this.#stretches = [];
-      this.#cut = new Map();
-    }
-    for (let at = goesOn ? before.length : 0; at < edits.length; at++) this.#add(edits[at]!);
-    this.#edits = edits;
-  }
-
-  /** Whether the model doesn't see a message. */
-  has(place: number): boolean {
-    return this.#elided.has(place) ||
-      !this.#kept.has(place) && this.#stretches.some(({ from, to }) => from <= place && place < to);
-  }
-
-  /** The head and tail that a result shows; nothing if it shows all, or nothing. */
-  cutAt(place: number): string | undefined {
-    return this.#cut.get(place);
-  }
-
-  #add(edit: Edit): void {
-    if (edit.type === "elide" && standsForAll(edit)) this.#elided.add(edit.index);
-    else if (edit.type === "elide") this.#cut.set(edit.index, edit.text);
-    if (edit.type === "keep") this.#kept.add(edit.index);
-    if (edit.type === "drop" || edit.type === "summarise") this.#stretches.push(edit);
-  }
-}
-
 /** Whether a line stands for all of a result. One that was truncated on arrival still shows head and tail. */
 export function standsForAll(edit: ElideEdit): boolean {
   let all = placeholders.get(edit);
@@ -353,4 +215,424 @@ function lineOf(edit: DropEdit | SummariseEdit): Message {
   const line: Message = { role, content: edit.text };
   lines.set(edit, line);
   return line;
+}
+
+/** Tokens of what the model sees of a history, or of the first part of it. */
+interface LayoutSums {
+  readonly all: number;
+  /** System and developer messages. */
+  readonly core: number;
+  /** What user and model said. */
+  readonly said: number;
+  /** Results that are there. */
+  readonly results: number;
+  /** Lines that stand for what left. */
+  readonly placeholders: number;
+  /** What shorter texts keep out that stand in place of results. */
+  readonly elided: number;
+}
+
+const NOTHING: LayoutSums = { all: 0, core: 0, said: 0, results: 0, placeholders: 0, elided: 0 };
+
+/** An edit of a single result. */
+type ResultEdit = ElideEdit | SayEdit;
+
+/** A message that is shown itself. */
+interface Row {
+  readonly message: Message;
+  /** Tokens in front of it. */
+  readonly start: number;
+  readonly tokens: number;
+}
+
+/**
+ * A history that grows and what the model sees of it, laid out in rows with their tokens. A new message costs what it
+ * says, an elision what stands behind it; only other edits lay everything out again.
+ */
+export class Layout {
+  readonly #countTokens: CountTokens;
+  #history: Message[] = [];
+  #edits: readonly Edit[] = [];
+  #placed: { messages: Message[]; places: number[]; elided: Message[] } = {
+    messages: [],
+    places: [],
+    elided: [],
+  };
+  /** Up to the end of each row. */
+  #sums: LayoutSums[] = [];
+  /** Tokens up to the end of each message of the history, as it was said. */
+  #fullEnds: number[] = [];
+  /** The same without what would not have been said, had nothing left: recalls and their answers. */
+  #ownEnds: number[] = [];
+  #recalls = NO_RECALLS;
+  /** The row of each message; −1 if it left. */
+  #rows: number[] = [];
+  /** Results in whose place a line stands. */
+  #elided = new Set<number>();
+  #version = 0;
+  #changed: number[] = [];
+  /** Tokens of what the model sees, by kind of text. */
+  #kinds: number[] = [...NO_TEXT];
+
+  /** An empty layout, or a copy. */
+  constructor(countTokens: CountTokens, other?: Layout) {
+    this.#countTokens = countTokens;
+    if (!other) return;
+    const { messages, places, elided } = other.#placed;
+    this.#history = [...other.#history];
+    this.#edits = other.#edits;
+    this.#placed = { messages: [...messages], places: [...places], elided: [...elided] };
+    this.#sums = [...other.#sums];
+    this.#fullEnds = [...other.#fullEnds];
+    this.#ownEnds = [...other.#ownEnds];
+    this.#recalls = other.#recalls;
+    this.#rows = [...other.#rows];
+    this.#elided = new Set(other.#elided);
+    this.#kinds = [...other.#kinds];
+  }
+
+  /** The history that is laid out. */
+  get history(): readonly Message[] {
+    return this.#history;
+  }
+
+  /** How many messages of a history are the same as those that are laid out. */
+  sharedLength(history: readonly Message[]): number {
+    let at = 0;
+    while (at < this.#history.length && this.#history[at] === history[at]) at++;
+    return at;
+  }
+
+  /** Whether a history starts with the messages that are laid out. */
+  isStartOf(history: readonly Message[]): boolean {
+    return this.sharedLength(history) === this.#history.length;
+  }
+
+  /**
+   * Lays out a history after these edits.
+   *
+   * @returns Tokens at the start of the prompt that are as they were; infinite if it only grew.
+   */
+  update(history: readonly Message[], edits: readonly Edit[]): number {
+    const shared = this.sharedLength(history);
+    this.#changed = [];
+    if (shared === this.#history.length) {
+      const changes = this.#changesOf(edits);
+      if (changes) {
+        this.#edits = edits;
+        const kept = this.#change(changes.filter(({ index }) => index < shared));
+        const arrived = new Map(changes.map((edit) => [edit.index, edit]));
+        for (let at = shared; at < history.length; at++) this.#append(history[at]!, arrived.get(at));
+        return kept;
+      }
+    }
+    const before = this.#placed.messages;
+    const sums = this.#sums;
+    this.#relay(history, edits, shared);
+    const { messages } = this.#placed;
+    let row = 0;
+    // A message that stands for another may be made anew.
+    const isSame = (one: Message, other: Message) => one === other || hashPiece(one) === hashPiece(other);
+    while (row < before.length && messages[row] && isSame(before[row]!, messages[row]!)) row++;
+    return row === before.length ? Infinity : sums[row - 1]?.all ?? 0;
+  }
+
+  /** Positions of results that the last update elided, where it did no more. */
+  get changed(): readonly number[] {
+    return this.#changed;
+  }
+
+  /** Tokens of what the model sees, by kind of text. */
+  get kinds(): ByKind {
+    return [...this.#kinds];
+  }
+
+  /** Another number whenever everything was laid out again. */
+  get version(): number {
+    return this.#version;
+  }
+
+  /** What the model sees. */
+  get placed(): PlacedMessages {
+    return this.#placed;
+  }
+
+  /** Tokens of what the model sees, by what they are. */
+  get sums(): LayoutSums {
+    return this.#sums.at(-1) ?? NOTHING;
+  }
+
+  /** Tokens of all that the model sees. */
+  get tokens(): number {
+    return this.sums.all;
+  }
+
+  /** Tokens of the whole history. */
+  get fullTokens(): number {
+    return this.#fullEnds.at(-1) ?? 0;
+  }
+
+  /** Tokens of its first `length` messages. */
+  fullTokensOf(length: number): number {
+    return this.#fullEnds[length - 1] ?? (length > 0 ? this.fullTokens : 0);
+  }
+
+  /** Tokens of what would have been said, had nothing left: without recalls. */
+  get ownTokens(): number {
+    return this.#ownEnds.at(-1) ?? 0;
+  }
+
+  /** Those of its first `length` messages. */
+  ownTokensOf(length: number): number {
+    return this.#ownEnds[length - 1] ?? (length > 0 ? this.ownTokens : 0);
+  }
+
+  /** Tokens of what was said before the model's first word. */
+  get openingTokens(): number {
+    const first = this.#history.findIndex(({ role }) => role === "assistant");
+    return this.ownTokensOf(first < 0 ? this.#history.length : first);
+  }
+
+  /** Whether nothing was said at the end of the history but what was recalled, so that its reply is one more. */
+  get endsWithRecalls(): boolean {
+    return this.#recalls.isAll && this.#history.at(-1)?.role === "tool";
+  }
+
+  /** Tokens in front of a message that user and model said. */
+  saidBefore(at: number): number {
+    return this.#before(this.#rows[at] ?? this.#sums.length).said;
+  }
+
+  /** A message that is shown itself; nothing if it left. */
+  find(at: number): Row | undefined {
+    const row = this.#rows[at] ?? -1;
+    const message = this.#placed.messages[row];
+    if (!message || this.#elided.has(at)) return undefined;
+    const start = this.#before(row).all;
+    return { message, start, tokens: this.#sums[row]!.all - start };
+  }
+
+  /** Whether a message is shown itself. */
+  shows(at: number): boolean {
+    return (this.#rows[at] ?? -1) >= 0 && !this.#elided.has(at);
+  }
+
+  /** Whether a line stands for a result, or would if it hadn't left with others. */
+  isElided(at: number): boolean {
+    return this.#elided.has(at);
+  }
+
+  /** Whether a message left with others, so that nothing stands in its place. */
+  hasLeft(at: number): boolean {
+    return (this.#rows[at] ?? -1) < 0;
+  }
+
+  /** Tokens in front of the place where a message stands, or would. */
+  startAt(at: number): number {
+    let row = this.#rows[at] ?? -1;
+    if (row < 0) {
+      row = this.#placed.places.findIndex((place) => place > at);
+      if (row < 0) row = this.#placed.places.length;
+      // What left stood in front of the line that stands for it.
+      while (this.#placed.places[row - 1] === -1) row--;
+    }
+    return this.#before(row).all;
+  }
+
+  /** Tokens that a message takes, or the line in its place; zero if it left with others. */
+  tokensAt(at: number): number {
+    const row = this.#rows[at] ?? -1;
+    return row < 0 ? 0 : this.#sums[row]!.all - this.#before(row).all;
+  }
+
+  /** Tokens that a shorter text in place of a result keeps out. */
+  savedAt(at: number): number {
+    const row = this.#rows[at] ?? -1;
+    return row < 0 ? 0 : this.#sums[row]!.elided - this.#before(row).elided;
+  }
+
+  /** Position of the first message behind which, itself included, stand at most so many tokens. */
+  tailStart(tokens: number): number {
+    const { places } = this.#placed;
+    let [low, high] = [0, places.length];
+    while (low < high) {
+      const row = (low + high) >> 1;
+      if (this.tokens - this.#before(row).all <= tokens) high = row;
+      else low = row + 1;
+    }
+    while (places[low] === -1) low++;
+    return places[low] ?? this.#history.length;
+  }
+
+  /**
+   * How many messages are within so many tokens from the first, and up to which of all one was changed. Results that show
+   * what they showed when they came were never shown otherwise.
+   */
+  stableWithin(tokens: number, asArrived: readonly number[] = []): StableMessages {
+    const { messages, places } = this.#placed;
+    let [shared, high] = [0, messages.length];
+    while (shared < high) {
+      const row = (shared + high) >> 1;
+      if (this.#sums[row]!.all <= tokens) shared = row + 1;
+      else high = row;
+    }
+    const onArrival = new Set(asArrived);
+    let edited = messages.length;
+    while (edited > 0) {
+      const place = places[edited - 1]!;
+      if (messages[edited - 1] !== this.#history[place] && !onArrival.has(place)) break;
+      edited--;
+    }
+    return { shared, edited };
+  }
+
+  #before(row: number): LayoutSums {
+    return this.#sums[row - 1] ?? NOTHING;
+  }
+
+  #append(message: Message, edit: ResultEdit | undefined): void {
+    const at = this.#history.push(message) - 1;
+    const shown = edit ? this.#edited(message, edit) : message;
+    this.#count(message);
+    this.#rows.push(this.#placed.messages.push(shown) - 1);
+    this.#placed.places.push(at);
+    this.#placed.elided.push(shown);
+    this.#addKinds(shown, 1);
+    this.#sum();
+  }
+
+  /** What these edits do beyond those before; nothing if that is more than to change single results that are shown. */
+  #changesOf(edits: readonly Edit[]): readonly ResultEdit[] | undefined {
+    if (edits === this.#edits) return [];
+    const known = this.#edits.length;
+    if (edits.length < known || this.#edits.some((edit, at) => edit !== edits[at])) return undefined;
+    const changes: ResultEdit[] = [];
+    for (const edit of edits.slice(known)) {
+      if (edit.type === "compact") continue;
+      if (edit.type !== "elide" && edit.type !== "say") return undefined;
+      if (
+        edit.index < this.#history.length && (this.#rows[edit.index]! < 0 || this.#elided.has(edit.index))
+      ) {
+        return undefined;
+      }
+      changes.push(edit);
+    }
+    return changes;
+  }
+
+  /** Changes results in place, and gives the tokens in front of the first. */
+  #change(changes: readonly ResultEdit[]): number {
+    const { messages, elided } = this.#placed;
+    let first = Infinity;
+    for (const edit of changes) {
+      const { index } = edit;
+      const row = this.#rows[index]!;
+      this.#addKinds(messages[row]!, -1);
+      messages[row] = elided[index] = this.#edited(this.#history[index]!, edit);
+      this.#addKinds(elided[index], 1);
+      this.#changed.push(index);
+      first = Math.min(first, row);
+    }
+    if (first === Infinity) return first;
+    this.#sums.length = first;
+    while (this.#sums.length < messages.length) this.#sum();
+    return this.#before(first).all;
+  }
+
+  /** A result after an edit. */
+  #edited(message: Message, edit: ResultEdit): Message {
+    if (edit.type === "say") return said(message, edit);
+    if (standsForAll(edit)) this.#elided.add(edit.index);
+    return applyElisions([message], [{ ...edit, index: 0 }])[0]!;
+  }
+
+  #relay(history: readonly Message[], edits: readonly Edit[], shared: number): void {
+    this.#history = [...history];
+    this.#edits = edits;
+    this.#fullEnds.length = this.#ownEnds.length = shared;
+    this.#recalls = recallsOf(
+      history[history.findLastIndex(({ role }, at) => at < shared && role === "assistant")],
+    );
+    for (const message of history.slice(shared)) this.#count(message);
+    const { messages, places, elided } = placeMessages(history, edits);
+    this.#kinds = [...NO_TEXT];
+    for (const message of messages) this.#addKinds(message, 1);
+    this.#placed = { messages: [...messages], places: [...places], elided: [...elided] };
+    this.#elided = new Set(
+      edits.flatMap((edit) => edit.type === "elide" && standsForAll(edit) ? [edit.index] : []),
+    );
+    this.#rows = history.map(() => -1);
+    for (const [row, place] of places.entries()) if (place >= 0) this.#rows[place] = row;
+    this.#sums = [];
+    while (this.#sums.length < messages.length) this.#sum();
+    this.#version++;
+  }
+
+  #addKinds(message: Message, times: number): void {
+    const tokens = messageKinds(message, this.#countTokens);
+    for (const [kind, its] of tokens.entries()) this.#kinds[kind]! += times * its;
+  }
+
+  /** Adds the next message to what was said. */
+  #count(message: Message): void {
+    const tokens = countMessageTokens(message, this.#countTokens);
+    this.#fullEnds.push(this.fullTokens + tokens);
+    this.#ownEnds.push(this.ownTokens + this.#ownTokensOf(message, tokens));
+  }
+
+  #ownTokensOf(message: Message, tokens: number): number {
+    if (message.role === "tool") return this.#recalls.ids.has(message.tool_call_id) ? 0 : tokens;
+    if (message.role !== "assistant") return tokens;
+    this.#recalls = recallsOf(message);
+    const { ids, isAll } = this.#recalls;
+    if (ids.size === 0) return tokens;
+    if (isAll) return 0;
+    const others = message.tool_calls?.filter((call) => !isRecall(call)) ?? [];
+    return countMessageTokens({ ...message, tool_calls: others }, this.#countTokens);
+  }
+
+  /** Adds the next row to the sums. */
+  #sum(): void {
+    const row = this.#sums.length;
+    const message = this.#placed.messages[row]!;
+    const place = this.#placed.places[row]!;
+    const { all, core, said, results, placeholders, elided } = this.#before(row);
+    const tokens = countMessageTokens(message, this.#countTokens);
+    // A result that is said once, or shows head and tail, is one still.
+    const isLine = message !== this.#history[place] && (message.role !== "tool" || this.#elided.has(place));
+    const isCore = !isLine && (message.role === "system" || message.role === "developer");
+    const isResult = !isLine && message.role === "tool";
+    const full = place < 0 ? tokens : this.#fullEnds[place]! - (this.#fullEnds[place - 1] ?? 0);
+    this.#sums.push({
+      all: all + tokens,
+      core: core + (isCore ? tokens : 0),
+      said: said + (isLine || isCore || isResult ? 0 : tokens),
+      results: results + (isResult ? tokens : 0),
+      placeholders: placeholders + (isLine ? tokens : 0),
+      elided: elided + full - tokens,
+    });
+  }
+}
+
+/** What a reply recalls. */
+interface Recalls {
+  /** Ids of its recalls. */
+  readonly ids: ReadonlySet<string>;
+  /** Whether it calls nothing else. */
+  readonly isAll: boolean;
+}
+
+const NO_RECALLS: Recalls = { ids: new Set(), isAll: false };
+
+function recallsOf(message: Message | undefined): Recalls {
+  if (message?.role !== "assistant" || !message.tool_calls?.some(isRecall)) return NO_RECALLS;
+  const recalls = message.tool_calls.filter(isRecall);
+  return {
+    ids: new Set(recalls.map(({ id }) => id)),
+    isAll: recalls.length === message.tool_calls.length,
+  };
+}
+
+function isRecall(call: ToolCall): boolean {
+  return describeCall(call).name === RECALL_TOOL.function.name;
 }

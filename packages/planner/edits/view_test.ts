@@ -1,6 +1,7 @@
 import { assertEquals, assertStrictEquals, assertThrows } from "@std/assert";
 import { hashPiece, type Message, type ToolDefinition } from "@tare/messages";
-import { type Edit, placedView } from "./view.ts";
+import type { Edit } from "./edit.ts";
+import { placedView } from "./view.ts";
 
 const messages: readonly Message[] = [
   { role: "system", content: "Be brief." },

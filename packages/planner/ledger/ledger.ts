@@ -13,156 +13,76 @@ import {
   findChange,
   hashEach,
   lastUseMs,
-  NO_TOKENS,
   NO_WARMTH,
-  observeTokens,
   observeWarmth,
   type Prediction,
-  scaled,
+  type PrefixChange,
   type SentRequest,
   sentWarmth,
   servedOf,
   sharedAlone,
   sharedTokens,
   timeToLive,
+  type WarmthRecord,
+} from "../cache/prefix.ts";
+import {
+  type ByKind,
+  NO_TOKENS,
+  observeTokens,
+  scaled,
+  type SizeRecord,
   type TokenRecord,
   type TokenScale,
   tokenScale,
-  type WarmthRecord,
-} from "../cache/predict.ts";
-import type { PrefixChange } from "../cache/prefix_change.ts";
-import type { ByKind, SizeRecord } from "../cache/prompt_size.ts";
-import type { SaidOutcome } from "../arrival/proof.ts";
-import { afterPing, afterRequest, type ClockState, NEW_CLOCK, type Ping } from "../clock/clock.ts";
+} from "../cache/prompt_size.ts";
 import type { UpgradeEvidence } from "../clock/upgrade.ts";
+import type { CompactionHabit } from "../agents.ts";
 import { listPrice, type Price, type Profile, recogniseProfile } from "../providers.ts";
+import type { LedgerEntry, PingEntry, PingSent } from "./entry.ts";
 
-/** What one call cost and why. Costs are in token units: the price of one uncached input token is 1. */
-export interface LedgerEntry {
-  /** What the provider reported. */
-  readonly usage: Usage;
-  /** Of the prompt's tokens, those that the cache model expected to be served. */
-  readonly predictedCachedTokens: number;
-  /** Tokens of the prompt by what they are, counted here. */
-  readonly shares: {
-    readonly tools: number;
-    /** System and developer messages. */
-    readonly core: number;
-    /** What user and model said in earlier turns. */
-    readonly oldTurns: number;
-    /** What user and model said in the turn that is being worked on. */
-    readonly activeTurn: number;
-    /** Tool results that are there. */
-    readonly results: number;
-    /** Lines that stand for what left. */
-    readonly placeholders: number;
-  };
-  /**
-   * Tokens that were not served from the cache, by cause: the session's `first_call`; `new`, they were not in the request
-   * before; `own_rewrite`, an edit moved them; `tools_changed`; `model_changed`; `client_changed`, its client changed
-   * something in front of them; `not_marked`, no request had asked to cache them; `expired`, the call came after the
-   * profile's time to live; `provider_lost`, it came before.
-   */
-  readonly uncached: readonly {
-    readonly cause:
-      | "first_call"
-      | "new"
-      | "own_rewrite"
-      | "tools_changed"
-      | "model_changed"
-      | "client_changed"
-      | "not_marked"
-      | "expired"
-      | "provider_lost";
-    readonly tokens: number;
-  }[];
-  /** What its client had changed of what it had sent before; absent if nothing. */
-  readonly changed?: PrefixChange;
-  /** What a model reported that was asked for a summary before this call. */
-  readonly summary?: Usage;
-  /** What the prompt cost, a summary made for it included. */
-  readonly tokenUnits: number;
-  /**
-   * What this call would have taken without Tare: the very same where nothing has left its prompt, and nothing but the rest
-   * of its reply where it only follows a recall.
-   */
-  readonly without: Usage;
-  /**
-   * What its client would have taken before it for compacting a conversation that its window doesn't hold; absent where it
-   * would not have.
-   */
-  readonly withoutCompaction?: Usage;
-  /** What both prompts would have cost. */
-  readonly withoutTokenUnits: number;
-  /** What resending everything would have cost; absent where that doesn't fit the window. */
-  readonly resendTokenUnits?: number;
-  /** What would have been sent of a prompt that is only observed, and what that would have cost; else absent. */
-  readonly projected?: {
-    readonly promptTokens: number;
-    readonly cachedTokens: number;
-    /** What that prompt would have cost, with what reading things back is expected to cost that left for it. */
-    readonly tokenUnits: number;
-    /**
-     * Of that, the estimate of reading back: over 20 calls, by the same hazard by which things are let go. Summed over 23
-     * recorded sessions of three agents it was 1.0 to 1.9 times what repairs took, of single agents 0.6 to 5 times.
-     */
-    readonly repairTokenUnits: number;
-  };
-  /** What came of earlier results that could be said once, as far as that is known since the call before; absent: nothing. */
-  readonly said?: readonly SaidOutcome[];
-  /** What pings have shown here; absent if nothing was kept warm for it. Without Tare there are none, and it finds the cache cold. */
-  readonly warmth?: {
-    /** Tokens that were served only because pings had kept them warm. */
-    readonly keptTokens: number;
-    /** What that saved: {@linkcode withoutTokenUnits} holds it. */
-    readonly creditTokenUnits: number;
-    /** What it shows of the upgrade before, for `observeUpgrade()`. */
-    readonly upgrade?: UpgradeEvidence;
-  };
-  /** What the session has saved so far against what its client would have paid, pings counted; negative if it lost. */
-  readonly savedTokenUnits: number;
-  /** Whether rewriting has cost the session so much more than it saved that it stopped. */
-  readonly stopped: boolean;
-  /** The rewrite that was weighed for this call, in numbers. Costs are in the price of one uncached input token. */
-  readonly decision?: {
-    /**
-     * Why the prompt was rewritten: `price`, the rent paid for what left equals what its leaving costs; `window`, the
-     * prompt would not fit. Or why it was not: `wait`, its price is not paid yet; `loss_limit`, buying now could cost
-     * the session more than its limit; `stopped`, earlier rewrites cost the session more than they saved.
-     */
-    readonly cause: "price" | "window" | "wait" | "loss_limit" | "stopped";
-    /** Probability that the cached prefix was still there. */
-    readonly alive: number;
-    /** Tokens by which the prompt shrinks (ΔT). */
-    readonly tokens: number;
-    /** Tokens that the cache would have served and that it no longer can: those behind the cut (S, and what was cached of ΔT). */
-    readonly brokenTokens: number;
-    /** What carrying the tokens has cost so far. */
-    readonly rent: number;
-    /** What this call costs more than without the rewrite; negative if it costs less. */
-    readonly price: number;
-  };
+/**
+ * What a conversation's requests and pings have shown of how warm its prefix is, and what pings have come to. Plain data;
+ * tokens are the provider's, costs in the price of one uncached input token.
+ */
+export interface ClockState {
+  /** When the newest request was made: an entry lives from the start of the request that last used it. */
+  readonly askedMs: number;
+  /** When the newest request or ping was. */
+  readonly usedMs: number;
+  /** Tokens of that request's prompt: the provider holds them from its start on. */
+  readonly heldTokens: number;
+  /** Tokens of its reply. */
+  readonly answerTokens: number;
+  /** Of these, and of the reply behind them, tokens that last for an hour since then. */
+  readonly hourTokens: number;
+  /** Pings since the newest request. */
+  readonly pings: number;
+  /** Whether the newest of them was an upgrade: then there are no more until the next request. */
+  readonly isUpgraded: boolean;
+  /** Pings in a row that found nothing to read. */
+  readonly lost: number;
+  /** What all pings have cost. */
+  readonly spent: number;
+  /** What they have saved. */
+  readonly credited: number;
+  /** What the conversation would have cost without them. */
+  readonly without: number;
 }
 
-/** What a ping was and took: one that succeeded. */
-export interface PingSent extends Pick<Ping, "type"> {
-  /** When it was made, by the same clock as the calls. */
-  readonly atMs: number;
-  /** What the provider reported of it. */
-  readonly usage: Usage;
-}
-
-/** What a ping cost and showed. Without Tare it would not have been made. */
-export interface PingEntry extends PingSent {
-  /** What it cost, in the price of one uncached input token. */
-  readonly tokenUnits: number;
-  /** Whether it read the prefix; else that was gone and was written anew. */
-  readonly isWarm: boolean;
-  /** What the session has saved so far, this ping counted. */
-  readonly savedTokenUnits: number;
-  /** What its bill shows of upgrades, for `observeUpgrade()`; absent if it was none, or the prefix was gone. */
-  readonly upgrade?: UpgradeEvidence;
-}
+/** A conversation of which nothing was sent yet. */
+export const NEW_CLOCK: ClockState = {
+  askedMs: 0,
+  usedMs: 0,
+  heldTokens: 0,
+  answerTokens: 0,
+  hourTokens: 0,
+  pings: 0,
+  isUpgraded: false,
+  lost: 0,
+  spent: 0,
+  credited: 0,
+  without: 0,
+};
 
 /** What a planner remembers of a session. Plain data, a few numbers for each thing that could leave. */
 export interface PlannerState {
@@ -247,7 +167,7 @@ export const NEW_SESSION: PlannerState = {
 };
 
 /** Share of the cached tokens that were expected which must be served for the prefix to count as still there. */
-const WARM_SHARE = 0.8;
+const SERVED_SHARE = 0.8;
 
 /** So many models and sets of tools of a session are remembered with what they were sent last. */
 const REMEMBERED_REQUESTS = 4;
@@ -336,11 +256,12 @@ export function bookCall(
   const last = before.sent[0];
   const late = last && nowMs - lastUseMs(last) > timeToLive(last, profile);
   const reported = usage && !usage.estimated ? usage : undefined;
-  const counted = reported
-    ? observeTokens({ ours: promptTokens, theirs: reported.promptTokens }, before.counted)
+  const once = reported && { ...reported, ...reported.firstRead };
+  const counted = once && !reported.firstRead?.estimated
+    ? observeTokens({ ours: promptTokens, theirs: once.promptTokens }, before.counted)
     : before.counted;
   const scale = tokenScale(counted);
-  const prompt = reported?.promptTokens ?? Math.round(scaled(scale, promptTokens));
+  const prompt = once?.promptTokens ?? Math.round(scaled(scale, promptTokens));
   const expected = Math.round(servedOf(profile, scale, { promptTokens: prompt, ...predicted }));
   const actual: Usage = reported ?? {
     promptTokens: prompt,
@@ -348,23 +269,24 @@ export function bookCall(
     outputTokens: usage?.outputTokens ?? 0,
     estimated: true,
   };
+  const read = once ?? actual;
   // A rewrite at the very front leaves nothing to go by but the estimate.
-  const served = expected > 0 ? actual.cachedTokens / expected : predicted.alive;
+  const served = expected > 0 ? read.cachedTokens / expected : predicted.alive;
   const cost = promptCost(profile, actual) + (summary ? promptCost(profile, summary) : 0);
   const lastTokens = observes ? last?.ownTokens ?? 0 : last?.promptTokens ?? 0;
   const lastShared = !last ? 0 : observes ? sharedAlone(last, own) : sharedTokens(last, shown);
   // What an edit moved tells nothing of a cache that isn't late.
   const isTold = late || lastShared >= lastTokens;
-  const alive = served >= WARM_SHARE ? 1 : isTold ? served : predicted.alive;
+  const alive = served >= SERVED_SHARE ? 1 : isTold ? served : predicted.alive;
   const aliveOf = (sent: SentRequest) => nowMs - lastUseMs(sent) === predicted.idleMs ? alive : aliveBy(sent);
   // What comes back finds a cache that its leaving has broken.
   const isSame = plan.isWhole && before.sent.every(({ isWhole }) => isWhole) && before.compacted.tokens === 0;
   const asked = callAlone(before.compacted, alone, {
     ...{ profile, scale, windowTokens, habit, countTokens, nowMs, aliveOf },
     sent: before.sent,
-    usage: actual,
+    usage: read,
     countedTokens: promptTokens,
-    alive: served >= WARM_SHARE ? 1 : served,
+    alive: served >= SERVED_SHARE ? 1 : served,
     front: heldTokens === undefined ? undefined : { tokens: known.sharedTokens, heldTokens },
   });
   const resent = observes ? actual : asked.resend;
@@ -373,7 +295,7 @@ export function bookCall(
     : asked;
   const kept = afterRequest(before.clock, {
     atMs: nowMs,
-    usage: actual,
+    usage: read,
     // The reply went on from it, and this request from that.
     sharedTokens: Math.min(
       prompt,
@@ -430,7 +352,7 @@ export function bookCall(
     idleSince,
     // What only others have sent was used nobody knows when.
     warmth: reported && expected > 0 && last && !predicted.forAnHour
-      ? observeWarmth(profile, { idleMs: predicted.idleMs, warm: served >= WARM_SHARE }, before.warmth)
+      ? observeWarmth(profile, { idleMs: predicted.idleMs, warm: served >= SERVED_SHARE }, before.warmth)
       : before.warmth,
     counted,
     sizes: before.sizes,
@@ -455,9 +377,9 @@ export function bookCall(
       change: findChange(last, alone),
       brokenTokens: scale.perToken * (lastTokens - lastShared),
       // What a rewrite moved in a cold cache was gone before.
-      missingTokens: late && actual.cachedTokens === 0
+      missingTokens: late && read.cachedTokens === 0
         ? scaled(scale, lastTokens)
-        : expected - actual.cachedTokens,
+        : expected - read.cachedTokens,
       // By what requests have marked the cache holds less than they had in common.
       unmarkedTokens: profile.writes && heldTokens !== undefined
         ? servedOf(profile, scale, { promptTokens: prompt, ...known }) - expected
@@ -518,6 +440,113 @@ export function bookPing(
 function isSameKind(a: SentRequest, b: SentRequest): boolean {
   return a.model === b.model && a.ownTools.length === b.ownTools.length &&
     a.ownTools.every((tool, at) => tool === b.ownTools[at]);
+}
+
+export const HOUR_MS = 3_600_000;
+
+/** From this share of a prefix on it counts as all of it. */
+export const WARM_SHARE = 0.9;
+
+/** A bill for an hour may differ from what the reply takes by so many tokens, or half of them: what stands behind the mark isn't in it. */
+const BILL_TOKENS = 100;
+
+/** Tokens that are there after an idle time only because they last for an hour. */
+export function hourTokensAt({ hourTokens, usedMs }: ClockState, atMs: number): number {
+  return atMs - usedMs <= HOUR_MS ? hourTokens : 0;
+}
+
+/** A request that succeeded. */
+export interface RequestMade {
+  /** When it was made. */
+  readonly atMs: number;
+  readonly usage: Usage;
+  /** Tokens with which it begins like the request before, that one's reply included. */
+  readonly sharedTokens: number;
+  /** What it cost: its prompt, and its reply where that has a price. */
+  readonly tokenUnits: number;
+}
+
+/** What a request has shown of pings. */
+interface AfterRequest {
+  readonly clock: ClockState;
+  /** Tokens that were served only because pings had kept them warm. */
+  readonly keptTokens: number;
+  /** What that has saved. */
+  readonly credit: number;
+  /** What it shows of an upgrade; absent if it shows nothing. */
+  readonly upgrade?: UpgradeEvidence;
+}
+
+/**
+ * Takes note of a request. What pings kept warm is credited to them where the cache would have expired without: writing
+ * less reading of what it served of the prefix that the request shares with the one before.
+ */
+export function afterRequest(clock: ClockState, request: RequestMade, profile: Profile): AfterRequest {
+  const { atMs, usage, sharedTokens, tokenUnits } = request;
+  const { askedMs, usedMs, pings, isUpgraded, heldTokens } = clock;
+  const { ttlMs, write, read } = profile;
+  const hourTokens = hourTokensAt(clock, atMs);
+  const wouldBeCold = heldTokens > 0 && atMs - askedMs >= ttlMs;
+  const warmedTokens = !wouldBeCold ? 0 : pings > 0 ? Infinity : hourTokens;
+  const keptTokens = Math.min(usage.cachedTokens, sharedTokens, warmedTokens);
+  const credit = (write - read) * keptTokens;
+  // What begins otherwise by now says nothing of the entry.
+  const isSame = hourTokens > 0 && sharedTokens >= WARM_SHARE * hourTokens;
+  const isThere = isSame && usage.cachedTokens >= WARM_SHARE * hourTokens;
+  const isReturn = isSame && isUpgraded && atMs - usedMs > ttlMs;
+  return {
+    clock: {
+      ...clock,
+      askedMs: atMs,
+      usedMs: atMs,
+      heldTokens: usage.promptTokens,
+      answerTokens: usage.outputTokens,
+      hourTokens: isThere ? hourTokens : 0,
+      pings: 0,
+      isUpgraded: false,
+      credited: clock.credited + credit,
+      without: clock.without + tokenUnits + credit,
+    },
+    keptTokens,
+    credit,
+    ...(isReturn && { upgrade: { of: "return", isGood: isThere } }),
+  };
+}
+
+/** What a ping has shown. */
+interface AfterPing {
+  readonly clock: ClockState;
+  /** Whether it read the prefix; else it wrote it anew, and has kept nothing warm. */
+  readonly isWarm: boolean;
+  /** What its bill shows of an upgrade; absent if it was none, or the prefix was gone. */
+  readonly upgrade?: UpgradeEvidence;
+}
+
+/** Takes note of a ping. One that failed and cost nothing was none. */
+export function afterPing(
+  clock: ClockState,
+  { type, atMs, usage, tokenUnits }: PingSent & { readonly tokenUnits: number },
+): AfterPing {
+  const { promptTokens, cachedTokens, hourWriteTokens = 0 } = usage;
+  const isWarm = cachedTokens >= WARM_SHARE * clock.heldTokens;
+  // All that wasn't read, but for the few tokens behind the mark.
+  const dueTokens = promptTokens - cachedTokens;
+  const isForAnHour = hourWriteTokens > 0 &&
+    Math.abs(hourWriteTokens - dueTokens) <= Math.max(BILL_TOKENS, dueTokens / 2);
+  return {
+    clock: {
+      ...clock,
+      usedMs: atMs,
+      hourTokens: isForAnHour ? cachedTokens + hourWriteTokens : isWarm ? clock.hourTokens : 0,
+      pings: clock.pings + 1,
+      isUpgraded: isForAnHour,
+      lost: isWarm ? 0 : clock.lost + 1,
+      spent: clock.spent + tokenUnits,
+    },
+    isWarm,
+    // Of a prefix that was gone all is written: that is no upgrade.
+    ...(type === "upgrade" && isWarm && { upgrade: { of: "bill", isGood: isForAnHour } }),
+  };
 }
 
 /** What a session has saved so far. Of one that is only observed nothing but keeping it warm saves. */
@@ -756,31 +785,6 @@ export type PromptUsage = Pick<
   "promptTokens" | "cachedTokens" | "cacheWriteTokens" | "hourWriteTokens"
 >;
 
-/** How a client compacts a conversation that its window can't hold: one call for a summary, from which it goes on. */
-export interface CompactionHabit {
-  /**
-   * The prompt from which on it compacts, in tokens, where a reply may have `replyTokens`. Default: where what is left of
-   * the window would not hold a reply.
-   */
-  readonly fullFrom?: (windowTokens: number, replyTokens: number | undefined) => number;
-  /** Whether it goes by the prompt that it sent last, not by the one that it is about to send. Default: no. */
-  readonly isLate?: boolean;
-  /**
-   * Characters of each result in the call for the summary, which holds nothing but what leaves. Default: it holds the whole
-   * prompt, which a warm cache serves.
-   */
-  readonly resultChars?: number;
-  /** Characters of the newest messages that stay, as JSON, where it compacts from so many tokens on. Default: none. */
-  readonly keptChars?: (fullFrom: number) => number;
-  /** Tokens of other things with which it goes on behind the session's first prompt. Default: none. */
-  readonly keptTokens?: number;
-  /** Whether that first prompt is as it was, so that a warm cache serves it. */
-  readonly keepsFront: boolean;
-}
-
-/** What is taken for a client's habit of which nothing is known: the cheapest of those that were seen. */
-export const USUAL_COMPACTION: CompactionHabit = { keepsFront: true };
-
 /** Tokens of a summary as a reply. In prompts none are reckoned with: nobody knows how many it would have had. */
 export const SUMMARY_TOKENS = 2_000;
 
@@ -826,6 +830,8 @@ export interface AloneRequest {
   readonly wholeTokens: number;
   /** Its first prompt, which a compaction leaves: tools, and what was said before the model's first word. */
   readonly frontTokens: number;
+  /** Tokens of definitions that are deferred, and how many those take that aren't. Absent: none are deferred. */
+  readonly deferred?: { readonly tokens: number; readonly at: number };
   /** Whether its reply was asked for only because Tare had left something out: results, or definitions of tools. */
   readonly isDetour: boolean;
   /** Whether it was definitions of tools. */
@@ -902,6 +908,22 @@ export interface AloneCall {
 const NOTHING: PromptUsage = { promptTokens: 0, cachedTokens: 0 };
 
 /**
+ * What is served at least of a call as its client would have made it, by what was served. If tools are deferred that shows in
+ * front of the session's first call alone, which other sessions' calls may begin like: theirs would have held those tools too.
+ */
+function servedOfLess(
+  { deferred }: Pick<AloneRequest, "deferred">,
+  { usage: { cachedTokens }, scale, sharedTokens }: Pick<AloneOptions, "usage" | "scale"> & {
+    readonly sharedTokens: number;
+  },
+): number {
+  if (!deferred || cachedTokens === 0) return cachedTokens;
+  if (sharedTokens > 0) return 0;
+  const holdsTools = cachedTokens > scale.perToken * deferred.at;
+  return cachedTokens + (holdsTools ? scale.perToken * Math.max(0, deferred.tokens) : 0);
+}
+
+/**
  * What a call would have taken had nothing left its prompt: the same call with the same provider, whose cache holds what
  * it held, within the same window. Where the conversation doesn't fit, its client compacts it as clients do.
  */
@@ -933,11 +955,12 @@ export function callAlone(
   const last = front && sharedTokens <= front.tokens
     ? Math.min(sharedTokens, front.heldTokens)
     : sharedTokens;
+  // What is served of less would have been served of more: other sessions may have put it there.
+  const served = servedOfLess(request, { usage, scale, sharedTokens });
   /** A prompt of so many tokens that shares so many with one that was sent. */
-  const take = (tokens: number, sharedTokens: number, servedTokens = usage.cachedTokens): PromptUsage => {
+  const take = (tokens: number, sharedTokens: number, servedTokens = served): PromptUsage => {
     const promptTokens = Math.max(0, theirs(tokens));
     const warm = lastAlive * servedOf(profile, scale, { promptTokens, sharedTokens });
-    // What is served of less would have been served of more: other sessions may have put it there.
     return writtenLike(usage, promptTokens, Math.max(warm, Math.min(servedTokens, promptTokens)));
   };
   const held = sent.find((one) => findChange(one, request) === "none");

@@ -1,8 +1,8 @@
 import { checkGiven } from "@tare/messages";
-import { servedTokens } from "../cache/predict.ts";
-import type { LedgerEntry } from "../ledger/ledger.ts";
+import { servedTokens } from "../cache/prefix.ts";
+import type { LedgerEntry } from "../ledger/entry.ts";
 import type { Profile } from "../providers.ts";
-import type { Removal } from "../retention/find_removals.ts";
+import type { Removal } from "../retention/retention.ts";
 
 /** Share of the window from which on price no longer decides. The rest is room for the answer. */
 export const WINDOW_SHARE = 0.9;

@@ -2,7 +2,7 @@ import { assertEquals } from "@std/assert";
 import { estimateTokens, type Message } from "@tare/messages";
 import { plannerSession, profileNamed, PROFILES, worthDeferring } from "@tare/planner";
 import { memoryArchive } from "@tare/prune";
-import type { Removal } from "../retention/find_removals.ts";
+import type { Removal } from "../retention/retention.ts";
 import { decide, type Situation } from "./decide.ts";
 
 /** What could leave so many tokens behind the start, and what carrying it has cost. */

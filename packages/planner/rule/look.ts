@@ -6,31 +6,32 @@ import {
   type Message,
   type ToolDefinition,
 } from "@tare/messages";
-import {
-  predict,
-  type Prediction,
-  scaled,
-  sentWarmth,
-  servedOf,
-  servedTokens,
-  type TokenScale,
-  tokenScale,
-} from "../cache/predict.ts";
+import { predict, type Prediction, sentWarmth, servedOf, servedTokens } from "../cache/prefix.ts";
 import {
   type ByKind,
   longestSize,
   observeSize,
   plus,
   type PromptSize,
+  scaled,
   sizePrompt,
   type SizeRecord,
+  type TokenScale,
+  tokenScale,
   toolKinds,
 } from "../cache/prompt_size.ts";
 import { type Idle, nextPing, type Ping } from "../clock/clock.ts";
 import { RECALL_TOOL } from "@tare/prune";
-import { currentProfile, type Profile, profileNamed } from "../providers.ts";
+import { currentProfile, currentWindow, type Profile, profileNamed } from "../providers.ts";
 import { said } from "../arrival/said.ts";
-import { Layout } from "../edits/layout.ts";
+import {
+  arrivalEdits,
+  compactedTools,
+  type History,
+  Layout,
+  type PlacedView,
+  sayEdits,
+} from "../edits/view.ts";
 import {
   findWishes,
   NO_WISHES,
@@ -40,37 +41,26 @@ import {
   rideOf,
   type Wishes,
 } from "../edits/pin.ts";
-import {
-  arrivalEdits,
-  compactedTools,
-  type Edit,
-  type History,
-  type PlacedView,
-  sayEdits,
-} from "../edits/view.ts";
+import type { Edit } from "../edits/edit.ts";
 import {
   type AloneRequest,
   bookCall,
   type BookedPlan,
   bookPing,
   callAlone,
-  type LedgerEntry,
-  type PingEntry,
-  type PingSent,
   type PlannerState,
   predictAlone,
   promptCost,
-  USUAL_COMPACTION,
 } from "../ledger/ledger.ts";
+import { USUAL_COMPACTION } from "../agents.ts";
+import type { LedgerEntry, PingEntry, PingSent } from "../ledger/entry.ts";
 import {
-  currentWindow,
-  type Mechanisms,
   type PromptCall,
   type PromptSessionOptions,
   PromptTooLong,
+  type SavedTokens,
 } from "../prompt_session.ts";
-import { findRemovals, type Retention } from "../retention/find_removals.ts";
-import { Standings, type Step } from "../retention/standings.ts";
+import { findRemovals, type Retention, Standings, type Step } from "../retention/retention.ts";
 import { fullFromTokens, isSurelyCold, reckonedAlive, type Situation, WINDOW_SHARE } from "./decide.ts";
 
 /** A call that is about to be made, as far as it is planned. */
@@ -136,9 +126,6 @@ interface Sized {
   readonly size: PromptSize;
   readonly view: PlacedView;
 }
-
-/** Tokens that each mechanism keeps out of a prompt. */
-export type SavedTokens = Readonly<Record<keyof Mechanisms, number>>;
 
 /** What was looked at last of a history, as far as the next look may need it. Plain data. */
 export interface LookedAt {
@@ -504,9 +491,10 @@ export class KnownSession {
       observes: observe,
     });
     this.#account = state;
-    if (usage && !usage.estimated && !observe) {
-      this.#learnSize(plan, usage.promptTokens);
-      this.#refuteWindow(plan.request.model, usage.promptTokens);
+    const { promptTokens, estimated = false } = { ...usage, ...usage?.firstRead };
+    if (promptTokens !== undefined && !estimated && !observe) {
+      this.#learnSize(plan, promptTokens);
+      this.#refuteWindow(plan.request.model, promptTokens);
     }
     return entry;
   }
@@ -614,7 +602,8 @@ export class KnownSession {
       ownTokens: toolTokens + layout.ownTokens + (deferred?.tokens ?? 0),
       wholeTokens: countRequestTokens({ messages: [], tools }, countTokens) + layout.fullTokens +
         (deferred?.tokens ?? 0),
-      frontTokens: toolTokens + layout.openingTokens,
+      frontTokens: toolTokens + layout.openingTokens + (deferred?.tokens ?? 0),
+      ...(deferred && { deferred: { tokens: deferred.tokens, at: toolTokens } }),
       isDetour: layout.endsWithRecalls || (deferred?.isDetour ?? false),
       isLookup: deferred?.isDetour ?? false,
     };

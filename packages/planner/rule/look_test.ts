@@ -1,6 +1,6 @@
 import { assertEquals } from "@std/assert";
 import { estimateTokens, type Message } from "@tare/messages";
-import { Layout } from "../edits/layout.ts";
+import { Layout } from "../edits/view.ts";
 import { sharePrompt } from "./look.ts";
 
 const textOf = (tokens: number) => "x".repeat(4 * (tokens - 4));

@@ -1,6 +1,6 @@
-import { servedTokens } from "../cache/predict.ts";
+import { servedTokens } from "../cache/prefix.ts";
 import { promptCost } from "../ledger/ledger.ts";
-import type { Removal } from "../retention/find_removals.ts";
+import type { Removal } from "../retention/retention.ts";
 import type { CachedPrompt } from "./decide.ts";
 
 /**

@@ -1,4 +1,4 @@
-import type { Removal } from "../retention/find_removals.ts";
+import type { Removal } from "../retention/retention.ts";
 import { decide } from "./decide.ts";
 import { quotePrompt } from "./quote.ts";
 import { assert, assertAlmostEquals, assertEquals } from "@std/assert";

@@ -116,7 +116,6 @@ export class SessionKinds {
 
   /** @throws {HttpError} 404 if there is no such session, or it isn't for whoever asks. */
   async assertSees(id: string, asker: Asker): Promise<void> {
-    if (nameOf(asker) === undefined) return;
     const found = await this.#store.getSession(id) ?? await this.#gateway?.conversations.get(id);
     if (!found || !sees(asker, found.by)) throw sessionNotFound(id);
   }
@@ -206,20 +205,15 @@ export class SessionKinds {
         ...errorResponses({ 501: "The session is another agent's, whose calls pass through." }),
         ...route.responses,
       },
-      answer: async (call: RouteCall) => {
-        try {
-          return await route.answer(call);
-        } catch (error) {
-          const { id = "" } = call.path;
-          if (!isNotFound(error) || !await gateway.conversations.get(id)) throw error;
-          const does = `${route.method} ${route.path.replace("{id}", id)}`;
-          throw new HttpError(
-            501,
-            "not_supported",
-            `Cannot ${does}: the session is another agent's, whose calls pass through. Go on in that agent, or ` +
-              "make a session of this one with POST /v1/sessions.",
-          );
-        }
+      explain: async (error: unknown, { path: { id = "" } }: RouteCall) => {
+        if (!isNotFound(error) || !await gateway.conversations.get(id)) return undefined;
+        const does = `${route.method} ${route.path.replace("{id}", id)}`;
+        return new HttpError(
+          501,
+          "not_supported",
+          `Cannot ${does}: the session is another agent's, whose calls pass through. Go on in that agent, or ` +
+            "make a session of this one with POST /v1/sessions.",
+        );
       },
     };
   }
@@ -236,7 +230,7 @@ function agentSession(session: Session, sessions: Sessions): AnySession {
       const helpers = await sessions.helpers(session);
       const approvals = approvalBodies(session.questions);
       const { promptTokens: tokens = 0 } = session;
-      const prompt = { tokens, windowTokens: sessions.windowOf(session) };
+      const prompt = { tokens, windowTokens: sessions.windowOf(session.settings.model) };
       return { ...sessionBody(session), helpers, approvals, prompt, ...await sessions.transcript(session) };
     },
     calls: () => sessions.calls(session.id),

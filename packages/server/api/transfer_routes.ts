@@ -5,8 +5,8 @@ import { errorResponses, HttpError } from "../http/http_error.ts";
 import { LINES } from "../http/dispatcher.ts";
 import { route } from "../http/route.ts";
 import { checker, closed } from "../http/schema.ts";
-import type { NewSession, SessionInfo } from "../sessions/session_types.ts";
-import type { Sessions } from "../sessions/sessions.ts";
+import type { SessionInfo } from "../sessions/session_types.ts";
+import type { NewSession, Sessions } from "../sessions/sessions.ts";
 import { MESSAGE, MESSAGE_BY_ROLE } from "./message_schemas.ts";
 import { sessionBody, SESSIONS } from "./session_body.ts";
 

@@ -1,16 +1,25 @@
-import { addLedgers, type AnsweredCall, type AskedCall, EMPTY_LEDGER, type TurnLedger } from "@tare/loop";
+import {
+  addLedgers,
+  type AnsweredCall,
+  type AskedCall,
+  EMPTY_LEDGER,
+  type LoopEvent,
+  type TurnLedger,
+} from "@tare/loop";
 import { describeCall, type Message, pairCalls, type ToolCall, type ToolMessage } from "@tare/messages";
 import { HttpError } from "../http/http_error.ts";
 import type {
   Answer,
   ApprovalAnswered,
-  AskedEvent,
   Question,
   SessionEvent,
   SessionOptions,
   TurnRequest,
   WaitingTurn,
 } from "../sessions/session_types.ts";
+
+/** A question, before it is put. */
+export type AskedEvent = Extract<LoopEvent, { readonly type: "approval_asked" }>;
 
 /** What is committed before a turn starts, and what the turn is played with. */
 export interface Opening extends Pick<WaitingTurn, "budget"> {

@@ -4,7 +4,7 @@ import { ApiError, MAX_EVENT_BYTES, peekField, PROTOCOLS } from "@tare/wire";
 import { errorResponses } from "../http/http_error.ts";
 import { type Answered, type OtherAnswerer, type Route, route, type RouteCall } from "../http/route.ts";
 import { closed, COUNT } from "../http/schema.ts";
-import { toResponse } from "../http/idempotency.ts";
+import { toResponse } from "../http/dispatcher.ts";
 import { chatCompletionsRoute } from "./chat_completions.ts";
 import type { AsModelOptions } from "./continue_conversation.ts";
 import { AGENT_MODEL, API_ERROR, API_ERRORS, noSuchModel } from "./errors.ts";

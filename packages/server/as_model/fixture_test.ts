@@ -83,9 +83,9 @@ export function routeOptions(model: Model, changes: Partial<SessionOptions> = {}
 export function serve(options: AsModelOptions): (request: Request) => Promise<Response> {
   const routes = asModelRoutes(options);
   const { onError, store } = options;
-  const fetch = dispatcher(routes, { maxBodyBytes: 2 ** 20, store, respondAt, onError });
+  const { answer } = dispatcher(routes, { maxBodyBytes: 2 ** 20, store, respondAt, onError });
   const document = openapiDocument(routes) as JsonSchema & OpenapiDocument;
-  return checkedFetch(fetch, () => Promise.resolve(document));
+  return checkedFetch(answer, () => Promise.resolve(document));
 }
 
 /** Posts a body as JSON. */

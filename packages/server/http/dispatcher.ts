@@ -1,11 +1,22 @@
 import { type Asker, OWNER, type Store } from "@tare/conversation";
-import { readBody, readPath } from "@tare/gateway";
+import { inTraceOf } from "@tare/conversation/telemetry";
+import { type Gateway, readBody, readPath } from "@tare/gateway";
 import { type TProperties, Type } from "typebox";
 import { type ErrorCode, errorResponse, HttpError } from "./http_error.ts";
-import { answerOnce, idempotencyKey, toResponse } from "./idempotency.ts";
-import type { Method, OtherAnswerer, Route, RouteCall, RouteErrors } from "./route.ts";
+import { answerOnce } from "./idempotency.ts";
+import type { Answered, Method, OtherAnswerer, Route, RouteCall, RouteErrors } from "./route.ts";
 import { checker } from "./schema.ts";
 import { ApiError, jsonExcess } from "@tare/wire";
+
+/** What answers requests by a table of routes. */
+export interface Dispatcher {
+  /** Answers a request. Never rejects. */
+  readonly answer: (request: Request, asker?: Asker) => Promise<Response>;
+  /** Whether a request needs no key. */
+  readonly isPublic: (request: Request) => boolean;
+  /** How what is refused at a path is told while no route is found. */
+  readonly respondAt: (pathname: string) => RouteErrors["respond"];
+}
 
 /** What requests are dispatched with. */
 export interface DispatchOptions {
@@ -13,19 +24,17 @@ export interface DispatchOptions {
   readonly maxBodyBytes: number;
   /** Keeps answers to requests with an `Idempotency-Key`. */
   readonly store: Store;
-  /** How errors at a path are told while no route is found. */
+  /** What is served beside the routes, to whoever comes with `GET` or `HEAD`, by path. Default: nothing. */
+  readonly files?: ReadonlyMap<string, (request: Request) => Response> | undefined;
+  /** How errors are told at a path that isn't ours. */
   readonly respondAt: (pathname: string) => RouteErrors["respond"];
   /** Told of every error that clients don't get to read. */
   readonly onError: (error: unknown) => void;
   /**
-   * Answers in place of the refusal of a request that no route takes; `allowed` are the methods that routes of its path
-   * take, if there are any. Nothing lets it be refused. Default: all are.
+   * Answers what no route takes, unless its path is ours; where routes take its path by other methods, only what it has
+   * more for than a refusal. Default: all that is refused.
    */
-  readonly otherwise?: (
-    asked: { readonly request: Request; readonly asker: Asker },
-    path: readonly string[],
-    allowed: readonly string[],
-  ) => Promise<Response> | undefined;
+  readonly gateway?: Pick<Gateway, "fetch" | "takes"> | undefined;
   /** Called before a route answers. Default: everybody may. @throws {HttpError} if whoever asks may not. */
   readonly admit?: (route: Route, call: Pick<RouteCall, "asker" | "path">) => Promise<void>;
 }
@@ -47,14 +56,13 @@ interface Part {
 }
 
 /**
- * Makes a function that finds the route of a request, reads and validates what it brings, and lets it answer. The path is
- * decoded here, once: parts that its client has encoded are the same as others. The function never rejects: what goes
- * wrong is an answer too.
+ * Makes what finds the route of a request, reads and validates what it brings, and lets it answer. The path is decoded
+ * here, once: parts that its client has encoded are the same as others. What goes wrong is an answer too.
  */
 export function dispatcher(
   routes: readonly Route[],
-  { maxBodyBytes: maxBytes, store, respondAt, onError, otherwise, admit }: DispatchOptions,
-): (request: Request, asker?: Asker) => Promise<Response> {
+  { maxBodyBytes: maxBytes, store, files, onError, gateway, admit, ...others }: DispatchOptions,
+): Dispatcher {
   const entries = routes.map((route): Entry => ({
     route,
     parts: partsOf(route.path),
@@ -62,10 +70,18 @@ export function dispatcher(
     headers: textReader(route.headers ?? {}, "the headers"),
     check: lateChecker(route),
   }));
-  return async (request, asker = OWNER) => {
+  const publicPaths = new Set(routes.flatMap(({ isPublic, path }) => isPublic ? [path] : []));
+  const isOurs = ownPaths(routes);
+  const respondAt = (pathname: string) =>
+    isOurs(pathname.split("/").slice(1)) ? errorResponse : others.respondAt(pathname);
+  const fileOf = (request: Request, pathname: string) =>
+    methodOf(request) === "GET" ? files?.get(pathname) : undefined;
+  const dispatch = async (request: Request, asker: Asker): Promise<Response> => {
     const url = new URL(request.url);
     const { pathname } = url;
-    let respond = respondAt(pathname);
+    const file = fileOf(request, pathname);
+    if (file) return file(request);
+    let respond: RouteErrors["respond"] = (error) => respondAt(pathname)(error);
     try {
       const parts = readPath(pathname);
       if (!parts) {
@@ -81,7 +97,8 @@ export function dispatcher(
         const allowed = fitting.flatMap(({ route: { method } }) =>
           method === "GET" ? ["GET", "HEAD"] : method
         );
-        const answered = await otherwise?.({ request, asker }, parts, allowed);
+        const isTheirs = gateway && !isOurs(parts) && (allowed.length === 0 || gateway.takes(request));
+        const answered = isTheirs && await gateway.fetch(request, { asker });
         if (answered) return answered;
         throw noRoute(request, pathname, allowed);
       }
@@ -103,9 +120,17 @@ export function dispatcher(
           : undefined,
         keep: () => [],
       };
-      const key = idempotencyKey(route, call);
-      if (key) return await answerOnce(route, call, { store, key, bytes: bytes ?? new Uint8Array() });
-      return toResponse(await route.answer(call));
+      const answer = async (call: RouteCall) => {
+        try {
+          return toResponse(await route.answer(call));
+        } catch (error) {
+          throw await route.explain?.(error, call) ?? error;
+        }
+      };
+      // Reading again has no effect anyway.
+      const key = route.method === "GET" || route.isToldOnce ? null : request.headers.get("idempotency-key");
+      if (key === null) return await answer(call);
+      return await answerOnce(route, call, { store, key, bytes: bytes ?? new Uint8Array(), answer });
     } catch (error) {
       const response = respond(error);
       // Nobody waits for an answer to a request that its client broke off.
@@ -113,6 +138,39 @@ export function dispatcher(
       if (isBug) onError(error);
       return response;
     }
+  };
+  return {
+    answer: (request, asker = OWNER) => inTraceOf(request, () => dispatch(request, asker)),
+    isPublic: (request) => {
+      const { pathname } = new URL(request.url);
+      return publicPaths.has(pathname) || fileOf(request, pathname) !== undefined;
+    },
+    respondAt,
+  };
+}
+
+/** A response with this answer. */
+export function toResponse(answer: Answered): Response {
+  if (answer instanceof Response) return answer;
+  const { json, ...init } = answer;
+  return Response.json(json, { ...init, headers: { ...init.headers } });
+}
+
+/**
+ * Makes a function that tells whether a path, by its decoded parts, is one of ours or below one, however it is written:
+ * `/v1/ledger/`, `/v1//ledger` and `/v1/sessions%2Fx` are. Those of the agent as a model, which a provider has too, aren't.
+ */
+function ownPaths(routes: readonly Route[]): (parts: readonly string[]) => boolean {
+  const firstOf = (path: readonly string[]) => {
+    const [first, second] = path.join("/").split("/").filter((part) => part !== "");
+    return first === "v1" ? second : undefined;
+  };
+  // Those that tell their errors in another shape are for clients of a provider.
+  const own = routes.filter(({ errors }) => errors === undefined);
+  const names = new Set(own.map(({ path }) => firstOf(path.split("/"))));
+  return (parts) => {
+    const name = firstOf(parts);
+    return name !== undefined && names.has(name);
   };
 }
 
@@ -264,6 +322,7 @@ function textReader(
   what: string,
 ): (textOf: (name: string) => string | null) => Readonly<Record<string, unknown>> {
   const schemas = Object.entries(properties as Readonly<Record<string, TextSchema>>);
+  if (schemas.length === 0) return () => ({});
   let check: ReturnType<typeof checker> | undefined;
   return (textOf) => {
     const values: Record<string, unknown> = {};

@@ -27,7 +27,7 @@ function serve(
     onError: (error: unknown) => told.push(error),
   };
   const document = JSON.parse(JSON.stringify(openapiDocument(routes)));
-  const fetch = checkedFetch(dispatcher(routes, options), () => Promise.resolve(document));
+  const fetch = checkedFetch(dispatcher(routes, options).answer, () => Promise.resolve(document));
   return async (method, path, body) => {
     const response = await fetch(request(method, path, body));
     return [response.status, await response.json()];
@@ -94,7 +94,7 @@ Deno.test("dispatcher() answers HEAD as GET, and tells of nothing that goes wron
     respondAt: () => errorResponse,
     onError: (error: unknown) => told.push(error),
   };
-  const fetch = dispatcher([route], options);
+  const { answer: fetch } = dispatcher([route], options);
   const head = await fetch(new Request("http://localhost/thing", { method: "HEAD" }));
   assertEquals([head.status, await head.json()], [200, { method: "HEAD" }]);
   const left = await fetch(new Request("http://localhost/thing", { signal: AbortSignal.abort() }));

@@ -1,5 +1,6 @@
 import { type Asker, GUEST, isSecret, type Keys, nameOf, OWNER } from "@tare/conversation";
 import { BEARER, PROTOCOLS } from "@tare/wire";
+import type { AgentOptions } from "../agent_options.ts";
 import { errorResponse, HttpError, refusedBy } from "./http_error.ts";
 import type { Route, RouteCall } from "./route.ts";
 
@@ -12,20 +13,9 @@ import type { Route, RouteCall } from "./route.ts";
  */
 export function guard(
   answer: (request: Request, asker: Asker) => Promise<Response>,
-  options: {
+  options: NonNullable<AgentOptions["guard"]> & {
     /** Knows the keys that requests carry. Default: whoever asks is the owner. */
     readonly keys?: Pick<Keys, "find" | "count">;
-    /** Whether requests may come without a key, as a guest's. Default: no. */
-    readonly guests?: boolean;
-    /**
-     * Host names that requests may name, as URLs write them; `*` stands for every IP address. Default: those of loopback.
-     */
-    readonly hosts?: readonly string[];
-    /** Origins whose pages may use the server, such as `https://chat.example`. Default: none but its own. */
-    readonly origins?: readonly string[];
-    /** Most bytes that a request's headers may have together. Default: 16 KiB. */
-    readonly maxHeaderBytes?: number;
-  } & {
     readonly isPublic: (request: Request) => boolean;
     /** How what is refused at a path is told. Default: as all errors. */
     readonly respondAt?: (pathname: string) => (error: unknown) => Response;
@@ -253,9 +243,11 @@ export function crossOrigin(origins: readonly string[]): CrossOrigin {
  * for, and of a session only whoever it belongs to, and the owner. To all others it isn't there.
  */
 export function admission(
-  { assertSees, keys }: {
-    /** @throws {HttpError} 404 unless somebody may see a session. */
-    readonly assertSees: (id: string, asker: Asker) => Promise<void>;
+  { sessions, keys }: {
+    readonly sessions: {
+      /** @throws {HttpError} 404 unless somebody may see a session. */
+      readonly assertSees: (id: string, asker: Asker) => Promise<void>;
+    };
     readonly keys?: Pick<Keys, "refusal"> | undefined;
   },
 ): (route: Route, call: Pick<RouteCall, "asker" | "path">) => Promise<void> {
@@ -264,7 +256,10 @@ export function admission(
     const refusal = begins ? keys?.refusal(asker, "agent") : undefined;
     if (refusal) throw refusedBy(refusal);
     const { id } = path;
-    if (id !== undefined && template.startsWith("/v1/sessions/")) await assertSees(id, asker);
+    const isOwner = nameOf(asker) === undefined;
+    if (id !== undefined && !isOwner && template.startsWith("/v1/sessions/")) {
+      await sessions.assertSees(id, asker);
+    }
   };
 }
 

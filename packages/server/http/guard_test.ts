@@ -1,6 +1,7 @@
 import { assertEquals } from "@std/assert";
 import { Keys, memoryStore } from "@tare/conversation";
-import { type AgentOptions, allowedHosts, guard } from "@tare/server";
+import { type AgentOptions, allowedHosts } from "@tare/server";
+import { guard } from "./guard.ts";
 import { agent, error, scriptedModel } from "../fixture_test.ts";
 
 type Headers = Readonly<Record<string, string>>;
@@ -59,6 +60,30 @@ Deno.test("guard() takes the key under any spelling of the scheme, and nothing e
   for (const wrong of ["", "Bearer", "Bearer ", "secret", "Basic secret", "Bearer secre", "Bearer secrets"]) {
     assertEquals(await by(wrong), 401, wrong);
   }
+});
+
+Deno.test("guard() lets whoever comes have the files that are served beside the routes, and nobody change them", async () => {
+  const file = ({ method }: Request) => new Response(method === "HEAD" ? null : "A page.");
+  const { fetch } = agent(scriptedModel([]), { keys: KEYS, files: new Map([["/", file], ["/a.css", file]]) });
+  const told = async (method: string, path: string, key?: string) => {
+    const headers = key === undefined ? {} : { authorization: `Bearer ${key}` };
+    const response = await fetch(new Request(`http://localhost${path}`, { method, headers }));
+    return [response.status, response.ok ? await response.text() : (await response.json()).error.code];
+  };
+  assertEquals(await Promise.all([told("GET", "/"), told("HEAD", "/a.css"), told("GET", "/?x")]), [
+    [200, "A page."],
+    [200, ""],
+    [200, "A page."],
+  ]);
+  assertEquals(await Promise.all([told("POST", "/"), told("GET", "/b.css"), told("GET", "/constructor")]), [
+    [401, "unauthorized"],
+    [401, "unauthorized"],
+    [401, "unauthorized"],
+  ]);
+  assertEquals(await Promise.all([told("POST", "/", "secret"), told("GET", "/b.css", "secret")]), [
+    [404, "not_found"],
+    [404, "not_found"],
+  ]);
 });
 
 Deno.test("guard() takes the key where agents send theirs, and hands on what isn't ours", async () => {

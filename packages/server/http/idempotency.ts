@@ -24,6 +24,8 @@ const KEPT = tagged("kind", {
 });
 type Kept = Readonly<Static<typeof KEPT>>;
 
+type Answerer = (call: RouteCall) => Promise<Response>;
+
 const readKept = storedReader(KEPT, "the answer for an Idempotency-Key");
 
 /** Longest body of a kept response. Thousands of keys are kept. */
@@ -32,13 +34,12 @@ const MAX_KEPT_CHARS = 64 * 1024;
 /** Headers that a kept response gets back. */
 const KEPT_HEADERS = ["content-type", "location"];
 
-/** The key of a request that acts; reading again has no effect anyway. @throws {HttpError} 400 if it can't be one. */
-export function idempotencyKey(
-  { method, path: template, isToldOnce }: Route,
-  { path, request, asker }: Pick<RouteCall, "path" | "request" | "asker">,
-): IdempotencyKey | undefined {
-  const key = method === "GET" || isToldOnce ? null : request.headers.get("idempotency-key");
-  if (key === null) return undefined;
+/** What a key stands for that a request to a route has sent. @throws {HttpError} 400 if it can't be one. */
+function keyOf(
+  { method, path: template }: Route,
+  { path, asker }: Pick<RouteCall, "path" | "asker">,
+  key: string,
+): IdempotencyKey {
   // However its client has encoded the path.
   const place = template.replaceAll(/\{(\w+)\}/g, (_, name) => encodeURIComponent(path[name] ?? ""));
   if (/^[\x20-\x7e]{1,255}$/.test(key)) {
@@ -58,24 +59,29 @@ export function idempotencyKey(
  * failed counts as not sent. The key of an answer that can't be given again, a stream without a reference, is given up.
  * So is that of a deletion where the store has no room for it.
  *
- * @throws {HttpError} 422 if the key came with another body; 409 if a request with it is being worked on, or was when
- * the server stopped; and whatever the route throws.
+ * @throws {HttpError} 400 if the key can't be one; 422 if it came with another body; 409 if a request with it is being
+ * worked on, or was when the server stopped; and whatever the route throws.
  */
 export async function answerOnce(
   route: Route,
   call: RouteCall,
-  { store, key, bytes }: {
+  { store, key: sent, bytes, answer }: {
     readonly store: Store;
-    readonly key: IdempotencyKey;
+    /** As the request has sent it. */
+    readonly key: string;
+    /** The request's body. */
     readonly bytes: Uint8Array<ArrayBuffer>;
+    /** Lets the route answer. */
+    readonly answer: Answerer;
   },
 ): Promise<Response> {
+  const key = keyOf(route, call, sent);
   const bodyHash = new Uint8Array(await crypto.subtle.digest("SHA-256", bytes)).toHex();
   const claim = await store.claimKey({ ...key, bodyHash }).catch((error) => allowFull(route, error));
-  if (!claim) return toResponse(await route.answer(call));
+  if (!claim) return await answer(call);
   switch (claim.state) {
     case "new":
-      return await act(route, call, { store, key });
+      return await act(route, call, { store, key, answer });
     case "done":
       return await replay(route, call, readKept(claim.response));
     case "interrupted": {
@@ -99,33 +105,28 @@ export async function answerOnce(
   }
 }
 
-/** A response with this answer. */
-export function toResponse(answer: Response | JsonAnswer): Response {
-  if (answer instanceof Response) return answer;
-  const { json, ...init } = answer;
-  return Response.json(json, { ...init, headers: { ...init.headers } });
-}
-
 async function act(
   route: Route,
   call: RouteCall,
-  { store, key }: { readonly store: Store; readonly key: IdempotencyKey },
+  { store, key, answer }: {
+    readonly store: Store;
+    readonly key: IdempotencyKey;
+    readonly answer: Answerer;
+  },
 ): Promise<Response> {
   let session: { readonly sessionId?: string } = {};
   let isKept = false;
   const record = (response: Kept) => ({ type: "response", ...key, ...session, response }) as const;
   try {
-    const response = toResponse(
-      await route.answer({
-        ...call,
-        keep({ sessionId, answer, reference }) {
-          session = sessionId === undefined ? {} : { sessionId };
-          isKept = answer !== undefined || reference !== undefined;
-          if (reference !== undefined) return [record({ kind: "reference", reference })];
-          return answer ? [record(keptAnswer(answer))] : [];
-        },
-      }),
-    );
+    const response = await answer({
+      ...call,
+      keep({ sessionId, answer, reference }) {
+        session = sessionId === undefined ? {} : { sessionId };
+        isKept = answer !== undefined || reference !== undefined;
+        if (reference !== undefined) return [record({ kind: "reference", reference })];
+        return answer ? [record(keptAnswer(answer))] : [];
+      },
+    });
     if (isKept) return response;
     if (!response.ok || isStream(response)) {
       await store.releaseKey(key);

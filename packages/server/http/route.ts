@@ -132,6 +132,8 @@ export interface Route<M extends Method = Method, P extends string = string, Ask
   readonly other?: OtherAnswerer;
   /** Answers. @throws {HttpError} what the client may read. */
   answer(call: RouteCall): Promise<Answered> | Answered;
+  /** What is thrown to the client in place of what `answer()` has thrown. Nothing: that itself. Default: nothing. */
+  explain?(error: unknown, call: RouteCall): Promise<Error | undefined>;
   /** Gives an earlier answer again, for an `Idempotency-Key`, from what {@linkcode RouteCall.keep} was told. */
   replay?(call: RouteCall, reference: string): Promise<Response> | Response;
   /** For the compiler alone, and never there: what a client sends, and what it is told. */

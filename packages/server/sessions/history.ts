@@ -17,13 +17,8 @@ import {
   questionsAfter,
   type SessionQuestions,
 } from "../approvals/approvals.ts";
-import {
-  asSessionEvent,
-  type HelperLink,
-  type SessionEvent,
-  stateRecords,
-  type Transcript,
-} from "./session_types.ts";
+import { stateRecords } from "./session_prompt.ts";
+import { asSessionEvent, type HelperLink, type SessionEvent } from "./session_types.ts";
 
 /** The events that say what was said; the others only tell how. */
 export const HISTORY_EVENTS: readonly SessionEvent["type"][] = [
@@ -233,6 +228,23 @@ export interface ToldSession {
   readonly runningAfter: number | undefined;
   /** What the helpers of the newest turn cost. */
   readonly helpers: { readonly ledger: TurnLedger };
+}
+
+/** All that was said in a session. */
+export interface Transcript {
+  /** The system message first. What a running turn has said so far is with it. */
+  readonly messages: readonly Message[];
+  /** The turn that runs; absent if none does. */
+  readonly turn?: {
+    /** Number of the last event before it. */
+    readonly after: number;
+    /** Index of its first message. */
+    readonly firstMessage: number;
+    /** The model call that it is at, from 1. */
+    readonly step: number;
+    /** What its steps cost that have ended. */
+    readonly ledger: TurnLedger;
+  };
 }
 
 /** All that was said in a session, in the running turn too, as far as it is committed. @throws {StoreError} */

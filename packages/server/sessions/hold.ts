@@ -9,7 +9,6 @@ import {
   type RunningTurn,
   type SessionEnvironment,
   sessionNotFound,
-  turnRunning,
 } from "./session_types.ts";
 
 /** Does one piece of work after the other, each once those before it have settled. */
@@ -390,4 +389,14 @@ export class SessionHold {
 /** Whether this is what a store says to those who don't hold the session any more. */
 function isFenced(error: unknown): boolean {
   return error instanceof StoreError && error.code === "fenced";
+}
+
+/** The error for a turn that is asked for while another one runs. */
+export function turnRunning(id: string): HttpError {
+  return new HttpError(
+    409,
+    "turn_running",
+    `Cannot start a turn in session ${id}: one is running. Wait for its turn_end, cancel it, or send the input with ` +
+      "steer.",
+  );
 }

@@ -9,7 +9,7 @@ import { toHttpError } from "../http/http_error.ts";
 import { turnPlayer } from "../turns/play_turn.ts";
 import { SessionTools } from "../turns/session_tools.ts";
 import { EventLog } from "./event_log.ts";
-import { SessionHold } from "./hold.ts";
+import { SessionHold, turnRunning } from "./hold.ts";
 import { SessionMemory } from "./session_memory.ts";
 import { SessionWarmth } from "./session_warmth.ts";
 import type { SessionPrompt } from "./session_prompt.ts";
@@ -23,7 +23,6 @@ import {
   type SessionEnvironment,
   type SessionInfo,
   type TurnRequest,
-  turnRunning,
 } from "./session_types.ts";
 
 /**

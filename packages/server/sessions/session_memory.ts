@@ -17,7 +17,7 @@ import { HttpError } from "../http/http_error.ts";
 import type { PlayedTurn } from "../turns/play_turn.ts";
 import type { EventLog } from "./event_log.ts";
 import { INTERRUPTED, readHistory, type RecoveryOptions } from "./history.ts";
-import { readStored, SessionPrompt } from "./session_prompt.ts";
+import { readStored, SessionPrompt, stateRecords } from "./session_prompt.ts";
 import {
   type ApprovalAnswered,
   NO_TURNS,
@@ -26,7 +26,6 @@ import {
   type SessionEvent,
   type SessionNeeds,
   type SessionTotals,
-  stateRecords,
   type TurnRequest,
 } from "./session_types.ts";
 

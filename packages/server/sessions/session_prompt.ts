@@ -51,18 +51,14 @@ import { promptSession } from "@tare/planner/policies";
 import { openCalls } from "../approvals/approvals.ts";
 import { HttpError } from "../http/http_error.ts";
 import { type OfferState, offerTools, type ToolOffer } from "../turns/session_tools.ts";
-import { tracedModel } from "../turns/traced_turn.ts";
+import { askedModel, tracedModel } from "../turns/traced_turn.ts";
 import {
-  askedModel,
   NO_TURNS,
   type PinChange,
-  ratesOf,
   type SessionEvent,
   type SessionNeeds,
   type SessionTotals,
-  stateRecords,
   type TurnPrompt,
-  windowOf,
 } from "./session_types.ts";
 
 /** What is stored of a session beside its events. */
@@ -107,6 +103,11 @@ export async function readStored(id: string, store: Store): Promise<StoredPrompt
   };
 }
 
+/** The records that store these states of a session, by name. */
+export function stateRecords(sessionId: string, states: object): readonly StoreRecord[] {
+  return Object.entries(states).map(([name, value]) => ({ type: "state", sessionId, name, value }));
+}
+
 /** What the prompt of a session is made with. */
 interface SessionPromptOptions extends SessionNeeds {
   readonly stored: StoredPrompt;
@@ -142,10 +143,10 @@ export class SessionPrompt implements TurnPrompt {
     this.#options = options;
     const prompts = promptSession({
       ...{ policy, mechanisms, forget, proof, truncateTokens, alwaysFull, triggers },
-      windowTokens: () => windowOf(environment, model),
+      windowTokens: () => environment.windowOf(model),
       assumesWindow: () => environment.assumesWindow?.(model) ?? false,
       ...{ archive, countTokens, inSlices, state: context },
-      profile: () => ratesOf(environment, model).profile,
+      profile: () => environment.ratesOf(model).profile,
       tools: this.#known,
       // A model that can't be had must not keep anybody from the session.
       summarise: async (request) => await summariseWith(summaryModel(options), countTokens)(request),
@@ -233,7 +234,7 @@ export class SessionPrompt implements TurnPrompt {
   /** Takes note of what a ping came to. */
   bookPing(entry: PingEntry): void {
     const { environment, settings: { model } } = this.#options;
-    this.#conversation.book(sumsOfPing(entry, ratesOf(environment, model)), entry.atMs);
+    this.#conversation.book(sumsOfPing(entry, environment.ratesOf(model)), entry.atMs);
   }
 
   /** What the user said first has become known. */
@@ -249,7 +250,7 @@ export class SessionPrompt implements TurnPrompt {
   /** Takes note of what these events, which happen now, came to. */
   book(events: readonly SessionEvent[]): void {
     const { environment, settings: { model } } = this.#options;
-    bookCalls(this.#conversation, events, { rates: ratesOf(environment, model), nowMs: this.#now() });
+    bookCalls(this.#conversation, events, { rates: environment.ratesOf(model), nowMs: this.#now() });
   }
 
   /** What stores what isn't stored yet, and what to call once it is. */
@@ -356,9 +357,9 @@ export class SessionPrompt implements TurnPrompt {
     for (const tool of steady) this.#known[tool.definition.function.name] = tool;
     return offerTools(steady, this.#told, {
       ...{ alwaysFull, countTokens, mayTell },
-      windowTokens: windowOf(environment, model),
+      windowTokens: environment.windowOf(model),
       mayDefer: mechanisms?.schemas,
-      profile: ratesOf(environment, model).profile,
+      profile: environment.ratesOf(model).profile,
     });
   }
 }

@@ -16,16 +16,7 @@ import type {
   ToolDefinition,
   ToolMessage,
 } from "@tare/messages";
-import {
-  listPrice,
-  type Pin,
-  type Price,
-  type Profile,
-  type PromptSession,
-  providerOf,
-  type Rates,
-  type SessionView,
-} from "@tare/planner";
+import type { Pin, Price, Profile, PromptSession, Rates, SessionView } from "@tare/planner";
 import type { PolicyOptions } from "@tare/planner/policies";
 import type { Days } from "@tare/conversation/report";
 import type { Keys, SessionRecord, Store, StoredEvent, StoreRecord, Warmth } from "@tare/conversation";
@@ -34,7 +25,7 @@ import type { Archive } from "@tare/prune";
 import type { ApprovalRule } from "../approvals/rules.ts";
 import { HttpError } from "../http/http_error.ts";
 import type { ToolOffer, ToolSource } from "../turns/session_tools.ts";
-import { type Budget, type CreateSession, type SessionSettings, storedHelper } from "./session_settings.ts";
+import { type Budget, type SessionSettings, storedHelper } from "./session_settings.ts";
 
 /** What the sessions of a server share. */
 export interface SessionOptions extends PolicyOptions {
@@ -105,36 +96,12 @@ export interface SessionOptions extends PolicyOptions {
   readonly onError?: (error: unknown) => void;
 }
 
-/** The cache rules of a model, and what its calls cost. */
-export function ratesOf(
-  { profile, price = listPrice }: Pick<SessionOptions, "profile" | "price">,
-  model: string,
-): Rates & { readonly profile: Profile } {
-  return { profile: typeof profile === "function" ? profile(model) : profile, price: price(model) };
-}
-
-/** The context window of a model, in tokens. */
-export function windowOf({ windowTokens }: Pick<SessionOptions, "windowTokens">, model: string): number {
-  return typeof windowTokens === "function" ? windowTokens(model) : windowTokens;
-}
-
-/** A model, and who is asked for it. */
-export interface AskedModel {
-  /** The provider, as the conventions of telemetry name it. */
-  readonly provider: string;
-  readonly model: string;
-  readonly address?: URL;
-}
-
-/** What telemetry tells of a model that sessions ask. */
-export function askedModel(options: SessionOptions, model: string): AskedModel {
-  const address = options.address?.(model);
-  const provider = providerOf(ratesOf(options, model).profile);
-  return { provider, model, ...(address !== undefined && { address: new URL(address) }) };
-}
-
 /** What a session works in. */
-export interface SessionEnvironment extends SessionOptions {
+export interface SessionEnvironment extends Omit<SessionOptions, "profile" | "price" | "windowTokens"> {
+  /** The cache rules of a model, and what its calls cost. */
+  readonly ratesOf: (model: string) => Rates & { readonly profile: Profile };
+  /** The context window of a model, in tokens. */
+  readonly windowOf: (model: string) => number;
   /** What keeps prompts warm; nothing if nothing does. */
   readonly warmth: Warmth | undefined;
   /** Takes one of the turns that may run at once, over all sessions; gives what gives it back. @throws {HttpError} 429 */
@@ -247,19 +214,6 @@ interface Payer extends Pick<RunOptions, "judge"> {
   readonly overBudget: () => string | undefined;
 }
 
-/** A session that is asked for, and what was said in it elsewhere before. */
-export interface NewSession extends CreateSession {
-  readonly messages?: readonly Message[];
-}
-
-/** How sessions are made. */
-export interface CreateOptions {
-  /** Name of the key with which they are made. Default: the owner's. */
-  readonly by?: string | undefined;
-  /** Records that are committed with them. Default: none. */
-  readonly keep?: (made: readonly SessionInfo[]) => readonly StoreRecord[];
-}
-
 /** A turn that is asked for. Without an input it goes on where the last one stopped. */
 export interface TurnRequest {
   readonly input?: Content | undefined;
@@ -297,23 +251,6 @@ export interface RunningTurn {
   readonly cancel: () => void;
   /** Settles when it has ended; never rejects. */
   readonly done: Promise<TurnOutcome>;
-}
-
-/** All that was said in a session. */
-export interface Transcript {
-  /** The system message first. What a running turn has said so far is with it. */
-  readonly messages: readonly Message[];
-  /** The turn that runs; absent if none does. */
-  readonly turn?: {
-    /** Number of the last event before it. */
-    readonly after: number;
-    /** Index of its first message. */
-    readonly firstMessage: number;
-    /** The model call that it is at, from 1. */
-    readonly step: number;
-    /** What its steps cost that have ended. */
-    readonly ledger: TurnLedger;
-  };
 }
 
 /** What is known once a turn has ended. */
@@ -375,9 +312,6 @@ export type ApprovalAnswered = Extract<SessionEvent, { readonly type: "approval_
 /** What somebody said to a question. */
 export type Answer = Omit<ApprovalAnswered, "type" | "id">;
 
-/** A question, before it is put. */
-export type AskedEvent = Extract<LoopEvent, { readonly type: "approval_asked" }>;
-
 /** What is asked for of a message, or that nothing is any more. */
 export type PinChange = { readonly set: Pin } | { readonly remove: number };
 
@@ -404,19 +338,4 @@ export interface HelperLink {
 /** The error for a session that isn't there. */
 export function sessionNotFound(id: string): HttpError {
   return new HttpError(404, "not_found", `Cannot find session ${id}: there is no such session.`);
-}
-
-/** The error for a turn that is asked for while another one runs. */
-export function turnRunning(id: string): HttpError {
-  return new HttpError(
-    409,
-    "turn_running",
-    `Cannot start a turn in session ${id}: one is running. Wait for its turn_end, cancel it, or send the input with ` +
-      "steer.",
-  );
-}
-
-/** The records that store these states of a session, by name. */
-export function stateRecords(sessionId: string, states: object): readonly StoreRecord[] {
-  return Object.entries(states).map(([name, value]) => ({ type: "state", sessionId, name, value }));
 }

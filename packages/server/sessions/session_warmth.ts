@@ -4,7 +4,7 @@ import type { AssistantMessage, KeepablePrompt, Message, Usage } from "@tare/mes
 import { callCost, type LedgerEntry, type Ping } from "@tare/planner";
 import { DELEGATE_TOOL } from "../helpers/helpers.ts";
 import type { SessionPrompt } from "./session_prompt.ts";
-import { ratesOf, type SessionNeeds } from "./session_types.ts";
+import type { SessionNeeds } from "./session_types.ts";
 
 /** What a session waits for, and by what pings may be paid meanwhile. */
 interface Waits extends Pick<Pingable["idle"], "pending" | "hasCommitted">, Pick<Pingable, "consent"> {}
@@ -128,7 +128,7 @@ export class SessionWarmth {
 
   get #rates() {
     const { environment, settings: { model } } = this.#options;
-    return ratesOf(environment, model);
+    return environment.ratesOf(model);
   }
 
   /** Whom its requests go to, with which model: the server has one key for each address. */

@@ -1,4 +1,4 @@
-import { type ListedSession, Warmth } from "@tare/conversation";
+import { type ListedSession, type StoreRecord, Warmth } from "@tare/conversation";
 import {
   Accounts,
   type CallReport,
@@ -6,34 +6,43 @@ import {
   type SpendingSession,
   ToldWarnings,
 } from "@tare/conversation/report";
-import { firstWords, personsWords } from "@tare/messages";
+import { firstWords, type Message, personsWords } from "@tare/messages";
+import { listPrice, type Profile, type Rates } from "@tare/planner";
 import { RECALL_TOOL } from "@tare/prune";
 import { ApprovalTimers } from "../approvals/approvals.ts";
 import { DELEGATE_TOOL } from "../helpers/helpers.ts";
 import { HttpError } from "../http/http_error.ts";
 import { checkBudgets } from "../turns/play_turn.ts";
 import { allToolsOf, includesTool, STAND_IN_NAMES } from "../turns/session_tools.ts";
-import { readTranscript, sessionRecords } from "./history.ts";
+import { readTranscript, sessionRecords, type Transcript } from "./history.ts";
 import { Queue } from "./hold.ts";
 import { Session } from "./session.ts";
 import { CALL_EVENTS, callsOf } from "./session_prompt.ts";
 import { type CreateSession, type SessionSettings, storedSettings } from "./session_settings.ts";
 import {
   asSessionEvent,
-  type CreateOptions,
   type HelperLink,
-  type NewSession,
   NO_TURNS,
   parentOf,
-  ratesOf,
   type SessionInfo,
   sessionNotFound,
   type SessionOptions,
   type SessionTotals,
-  type Transcript,
   type WatchedSession,
-  windowOf,
 } from "./session_types.ts";
+
+/** A session that is asked for, and what was said in it elsewhere before. */
+export interface NewSession extends CreateSession {
+  readonly messages?: readonly Message[];
+}
+
+/** How sessions are made. */
+interface CreateOptions {
+  /** Name of the key with which they are made. Default: the owner's. */
+  readonly by?: string | undefined;
+  /** Records that are committed with them. Default: none. */
+  readonly keep?: (made: readonly SessionInfo[]) => readonly StoreRecord[];
+}
 
 /** The system message of sessions that bring none. */
 export const DEFAULT_INSTRUCTIONS: string =
@@ -209,7 +218,7 @@ export class Sessions {
   async calls(id: string): Promise<CallReport[]> {
     const { settings: { model } } = await this.get(id);
     const events = await this.#options.store.readEvents(id, { types: CALL_EVENTS });
-    return callsOf(events.map(({ event }) => asSessionEvent(event)), ratesOf(this.#options, model));
+    return callsOf(events.map(({ event }) => asSessionEvent(event)), this.#ratesOf(model));
   }
 
   /** What was saved today and in all. None of these sessions is left as it is, to compare with. */
@@ -228,9 +237,10 @@ export class Sessions {
     );
   }
 
-  /** How much a prompt of a session may hold, in tokens. */
-  windowOf({ settings: { model } }: Session): number {
-    return windowOf(this.#options, model);
+  /** How much a prompt for a model may hold, in tokens. */
+  windowOf(model: string): number {
+    const { windowTokens } = this.#options;
+    return typeof windowTokens === "function" ? windowTokens(model) : windowTokens;
   }
 
   /** What each session came to, by day and model. @throws {StoreError} */
@@ -364,6 +374,11 @@ export class Sessions {
     ];
   }
 
+  #ratesOf(model: string): Rates & { readonly profile: Profile } {
+    const { profile, price = listPrice } = this.#options;
+    return { profile: typeof profile === "function" ? profile(model) : profile, price: price(model) };
+  }
+
   #fillIn(
     { instructions, model, tools, metadata = {}, budget = {}, approvalRules = [] }: CreateSession,
   ): SessionSettings {
@@ -379,7 +394,7 @@ export class Sessions {
       );
     }
     const name = model ?? defaultModel;
-    checkBudgets({ session: budget }, { rates: ratesOf(this.#options, name), model: name });
+    checkBudgets({ session: budget }, { rates: this.#ratesOf(name), model: name });
     return {
       instructions: instructions ?? own,
       model: name,
@@ -444,6 +459,8 @@ export class Sessions {
     if (record?.kind !== "agent") throw sessionNotFound(id);
     const session = await Session.load(record, {
       ...this.#options,
+      ratesOf: (model) => this.#ratesOf(model),
+      windowOf: (model) => this.windowOf(model),
       warmth: this.#warmth,
       takeSlot: () => this.slots.take(),
       open: (id) => this.open(id),

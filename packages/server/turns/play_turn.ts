@@ -11,25 +11,22 @@ import {
   type TurnResult,
 } from "@tare/loop";
 import type { AssistantMessage, Model, Tool, ToolDefinition } from "@tare/messages";
-import { callCost, type PromptCall, PromptTooLong, type Rates } from "@tare/planner";
-import { CANNOT_ASK, type Opening } from "../approvals/approvals.ts";
+import { callCost, PromptTooLong, type Rates } from "@tare/planner";
+import { type AskedEvent, CANNOT_ASK, type Opening } from "../approvals/approvals.ts";
 import { allowingAsked, judgeBy } from "../approvals/rules.ts";
 import { DELEGATE_TOOL, type Helpers, type TurnAccount } from "../helpers/helpers.ts";
 import { HttpError, refusedBy } from "../http/http_error.ts";
 import type { Budget, SessionSettings } from "../sessions/session_settings.ts";
-import {
-  type AskedEvent,
-  askedModel,
-  ratesOf,
-  type SessionEnvironment,
-  type SessionEvent,
-  type SessionInfo,
-  type TurnPrompt,
-  type TurnRequest,
+import type {
+  SessionEnvironment,
+  SessionEvent,
+  SessionInfo,
+  TurnPrompt,
+  TurnRequest,
 } from "../sessions/session_types.ts";
 import type { SessionWarmth } from "../sessions/session_warmth.ts";
 import type { TakenTools } from "./session_tools.ts";
-import { tracedTurn } from "./traced_turn.ts";
+import { askedModel, tracedTurn } from "./traced_turn.ts";
 
 /** How a turn ended, and in which step. */
 export interface PlayedTurn {
@@ -84,7 +81,7 @@ export function turnPlayer(
   const usual = judgeBy({ lists: [rules, own.approvalRules], always, workspace, harmless: HARMLESS });
   const mayAll = unattended === "by_setting" && approvals.unattended === "allow";
   const judge = payer?.judge ?? (mayAll ? allowingAsked(usual) : usual);
-  const rates = ratesOf(environment, modelName);
+  const rates = environment.ratesOf(modelName);
   const measure = { before: session.ledger, spent, model: modelName, rates };
   const unpriced = rates.price ? undefined : keys?.spent(by, false);
   if (unpriced) throw refusedBy(unpriced);
@@ -246,7 +243,7 @@ async function runTurn(
           ...(view.stable && { stable: view.stable }),
           cacheKey: prompt.cacheKey(messages),
           ...(view.summary && { usage: view.summary }),
-          saved: { ...view.saved, ...(out && { deferred: keptOut(out, view.promptTokens) }) },
+          saved: view.saved,
           warnings: step === 1 ? [...warnings, ...view.warnings] : view.warnings,
           succeeded(usage) {
             answeredAtMs = now();
@@ -314,11 +311,6 @@ function replies(
     if (!clients.has(event.name) && need !== "now") need = reading.has(event.name) ? "soon" : "now";
     return --expected === 0 ? need : undefined;
   };
-}
-
-/** Tokens that a request goes without because tools are deferred; one that wouldn't have been made costs all of its own. */
-function keptOut({ tokens, isDetour }: NonNullable<PromptCall["deferred"]>, promptTokens: number): number {
-  return isDetour ? -promptTokens : tokens;
 }
 
 /** How long what has happened waits for more, so that it is committed together, in milliseconds. */

@@ -1,9 +1,24 @@
 import type { RunOptions, TurnEnd } from "@tare/loop";
 import type { Model, ModelEvent, ModelRequest, Tool } from "@tare/messages";
-import type { SessionView } from "@tare/planner";
+import { providerOf, type SessionView } from "@tare/planner";
 import { RECALL_TOOL } from "@tare/prune";
 import { type Chat, errorTypeOf, type Operation, type Telemetry } from "@tare/conversation/telemetry";
-import type { AskedModel, TurnPrompt } from "../sessions/session_types.ts";
+import type { SessionEnvironment, TurnPrompt } from "../sessions/session_types.ts";
+
+/** A model, and who is asked for it. */
+interface AskedModel {
+  /** The provider, as the conventions of telemetry name it. */
+  readonly provider: string;
+  readonly model: string;
+  readonly address?: URL;
+}
+
+/** What telemetry tells of a model that sessions ask. */
+export function askedModel(environment: SessionEnvironment, model: string): AskedModel {
+  const address = environment.address?.(model);
+  const provider = providerOf(environment.ratesOf(model).profile);
+  return { provider, model, ...(address !== undefined && { address: new URL(address) }) };
+}
 
 /** What telemetry tells of a turn and its calls. */
 interface TracedTurnOptions extends AskedModel {
@@ -86,10 +101,7 @@ class TracedCalls {
         return { ...offer, listed: listed.map(traced), unlisted: unlisted.map(traced) };
       },
       view: async (history, call) => {
-        const view = await prompt.view(history, call);
-        const { tokens = 0, isDetour } = call.deferred ?? {};
-        this.#view = { ...view, saved: { ...view.saved, ...(!isDetour && { deferred: tokens }) } };
-        return view;
+        return this.#view = await prompt.view(history, call);
       },
       sent: (usage, view) => {
         const entry = prompt.sent(usage, view);

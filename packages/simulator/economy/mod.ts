@@ -5,21 +5,21 @@
  *
  * @module
  */
-export { compaction } from "./compaction.ts";
-export { isRefused } from "./is_refused.ts";
-export { partsOf, partsShownBy, wantedBy } from "./needs.ts";
-export { outputPrice, windowFor } from "./assumptions.ts";
-export { play, type Played, type PlayOptions } from "./play.ts";
-export { pairCost, type PlayedPair, playPair } from "./play_pair.ts";
-export { type PlannerOptions, plannerPolicy } from "./planner_policy.ts";
 export {
   type CallPolicy,
   type CallPolicyOptions,
+  compaction,
   type MakePolicy,
+  type PlannerOptions,
+  plannerPolicy,
   type PolicyCall,
   type PolicyView,
   resend,
 } from "./policy.ts";
+export { isRefused } from "./is_refused.ts";
+export { partsOf, partsShownBy, wantedBy } from "./needs.ts";
+export { outputPrice, windowFor } from "./assumptions.ts";
+export { pairCost, play, type Played, type PlayedPair, type PlayOptions, playPair } from "./play.ts";
 export { readRecording, type RecordedCall, type RecordedUsage, type Recording } from "./recording.ts";
 export { repair, REPAIR_TOKENS } from "./repair.ts";
 export { type NamesShown } from "./sight.ts";

@@ -1,15 +1,15 @@
 import { countMessageTokens, type CountTokens, type Message, type Usage } from "@tare/messages";
 import { type Profile, promptCost, type PromptUnit, promptUnits } from "@tare/planner";
 import { RECALL_TOOL } from "@tare/prune";
-import { outputPrice } from "./assumptions.ts";
-import type { Recording } from "./recording.ts";
 import { HourCache } from "../warmth/hour_cache.ts";
 import { playPause } from "../warmth/play_pause.ts";
 import type { WarmOptions } from "../warmth/play_session.ts";
 import { awaitedBehind } from "../warmth/timed_session.ts";
+import { outputPrice } from "./assumptions.ts";
 import { isRefused } from "./is_refused.ts";
 import { wantedBy } from "./needs.ts";
 import type { CallPolicy, MakePolicy, PolicyView } from "./policy.ts";
+import type { Recording } from "./recording.ts";
 import { repair } from "./repair.ts";
 import { type NamesShown, Sight } from "./sight.ts";
 
@@ -188,4 +188,26 @@ class Desk {
     this.usage = { promptTokens, cachedTokens, outputTokens };
     return promptCost(profile, this.usage) + (bare ? 0 : outputPrice(profile) * outputTokens);
   }
+}
+
+/** A session under a policy: with repairs and, to see what forgetting alone saves, without. */
+export interface PlayedPair {
+  readonly open: Played;
+  readonly closed: Played;
+}
+
+/** Plays a session without repairs and, if it needed any, with them. */
+export async function playPair(
+  recording: Recording,
+  make: MakePolicy,
+  options: Omit<PlayOptions, "repairs">,
+): Promise<PlayedPair> {
+  const open = await play(recording, make, { ...options, repairs: false });
+  const closed = open.repairs === 0 ? open : await play(recording, make, { ...options, repairs: true });
+  return { open, closed };
+}
+
+/** What a session cost if each repair is paid so many times (κ), in the price of one uncached input token. */
+export function pairCost({ closed }: PlayedPair, times: number): number {
+  return closed.cost + times * closed.repairCost;
 }

@@ -1,6 +1,7 @@
 import { assertEquals, assertMatch } from "@std/assert";
 import { scripted, type SimulatedReply, simulator, toolCall } from "@tare/simulator";
 import { profileNamed } from "@tare/planner";
+import { searchBlocks } from "@tare/wire";
 
 const MARK = { cache_control: { type: "ephemeral" } };
 const HOUR = { cache_control: { type: "ephemeral", ttl: "1h" } };
@@ -160,4 +161,68 @@ Deno.test("simulator() refuses what the Messages format doesn't allow, in its wo
     "authentication_error",
   ]);
   assertEquals((await said({ messages })).slice(0, 3), [429, "error", "rate_limit_error"]);
+});
+
+Deno.test("simulator() searches for deferred tools, shows them from there on, and tells what all readings took", async () => {
+  const tool = (name: string) => ({
+    name,
+    description: words(300, name),
+    input_schema: { type: "object" },
+    defer_loading: true,
+  });
+  const search = { type: "tool_search_tool_bm25_20251119", name: "tool_search_tool_bm25" };
+  const tools = [search, tool("weather"), tool("mail")];
+  const { ask, requests } = provider([
+    { content: "I look.", tool_calls: [toolCall(search.name, { query: "the weather" })] },
+    { tool_calls: [toolCall("weather", {}, { id: "c1" })] },
+    { content: "Sunny." },
+  ]);
+  const user = { role: "user", content: [text(words(1_100), MARK)] };
+  const { content, stop_reason, usage } = await (await ask({ tools, messages: [user] })).json();
+  const [said, asked, found, call] = content;
+  assertEquals([said.text, asked.input, call.name, stop_reason], [
+    "I look.",
+    { query: "the weather" },
+    "weather",
+    "tool_use",
+  ]);
+  assertEquals(found.content.tool_references, [{ type: "tool_reference", tool_name: "weather" }]);
+  const { cache_creation_input_tokens: first, cache_read_input_tokens: again, input_tokens: new_ } = usage;
+  assertEquals([first, new_ > 300, new_ < 400], [again, true, true]);
+  const result = { role: "user", content: [{ type: "tool_result", tool_use_id: "c1", content: "Sun." }] };
+  await (await ask({ tools, messages: [user, { role: "assistant", content }, result] })).json();
+  const [, next] = requests;
+  assertEquals([next!.tools.length, next!.cachedTokens], [1, first]);
+  assertEquals(next!.promptTokens > first + 300, true);
+});
+
+Deno.test("simulator() refuses deferred tools as a provider does", async () => {
+  const { ask } = provider(5);
+  const tool = (more: object) => ({ name: "a", input_schema: { type: "object" }, ...more });
+  const search = { type: "tool_search_tool_bm25_20251119", name: "tool_search_tool_bm25" };
+  const messages = [{ role: "user", content: "Go." }];
+  const found = {
+    role: "assistant",
+    content: searchBlocks({ id: "s", name: search.name, input: {}, found: ["b"] }),
+  };
+  const refused = async (body: object) => {
+    const { error } = await (await ask({ messages, ...body })).json();
+    return error?.message;
+  };
+  assertEquals([
+    await refused({ tools: [tool({ defer_loading: true })] }),
+    await refused({ tools: [search, tool({ defer_loading: true, ...MARK })] }),
+    await refused({ tools: [search, tool({ defer_loading: true, input_examples: [{}] })] }),
+    await refused({
+      tools: [search, tool({ defer_loading: true })],
+      messages: [...messages, found, ...messages],
+    }),
+    await refused({ tools: [search, tool({ defer_loading: true })] }),
+  ], [
+    "Not all tools may be deferred.",
+    "The tool a is deferred, and so it may have no cache_control.",
+    "The tool a is deferred, and so it may have no input_examples.",
+    "A reference names the tool b, which isn't listed.",
+    undefined,
+  ]);
 });

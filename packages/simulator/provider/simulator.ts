@@ -1,4 +1,5 @@
 import {
+  addUsage,
   checkGiven,
   countMessageTokens,
   type FunctionToolCall,
@@ -15,6 +16,7 @@ import {
   completionChunks,
   type CompletionHead,
   type JsonReader,
+  type JsonRecord,
   MAX_CACHE_MARKS,
   messageBody,
   messageEvents,
@@ -36,6 +38,7 @@ import { MarkedCache } from "./marked_cache.ts";
 import { promptReader, type ReadPrompt } from "./prompt_reader.ts";
 import type { Encoder } from "./prompt_units.ts";
 import { ShardRouter } from "./shard_router.ts";
+import { search, type SearchableTools, searchableTools } from "./tool_search.ts";
 
 /** What a provider is simulated from. */
 export interface SimulatorOptions {
@@ -98,6 +101,8 @@ interface Served {
 /** A reply, to be written in some format. */
 interface FormattedReply extends Pick<WrittenReply, "message" | "finishReason"> {
   readonly usage: Usage & { readonly reasoningTokens: number };
+  /** Blocks of searches that stand in front of it, and of what they found. */
+  readonly before: readonly JsonRecord[];
   readonly index: number;
   /** Seconds since 1970. */
   readonly created: number;
@@ -116,6 +121,9 @@ export interface Simulator {
 }
 
 const MAX_RECORDED = 1000;
+
+/** So often the model of one request may search for tools. */
+const MAX_SEARCHES = 10;
 
 /** Units that one cache remembers: at up to 16 tokens each some 4 million tokens, in about 100 MB. */
 const MAX_UNITS = 250_000;
@@ -223,7 +231,7 @@ export function simulator(options: SimulatorOptions): Simulator {
   async function answer(
     chat:
       & Pick<CompletionRequest, "model" | "messages" | "tools">
-      & Partial<Pick<MessagesRequest, "isSilent">>,
+      & Partial<Pick<MessagesRequest, "isSilent" | "searchable">>,
     serve: (prompt: ReadPrompt, nowMs: number) => Served,
     respond: (reply: FormattedReply) => Response,
   ): Promise<Response> {
@@ -235,19 +243,43 @@ export function simulator(options: SimulatorOptions): Simulator {
     const asked = { model: chat.model, messages, tools, index, promptTokens };
     const call = { model: chat.model, messages, tools, atMs: now(), promptTokens };
     const { usage: cached, store, recorded } = serve(prompt, call.atMs);
+    const tokensOf = (message: Message) => countMessageTokens(message, countTokens) - MESSAGE_OVERHEAD_TOKENS;
     try {
-      const { reply, fault } = chat.isSilent ? SILENCE : await modelReply(chosen, asked);
+      let { reply, fault } = chat.isSilent ? SILENCE : await modelReply(chosen, asked);
       store(now());
+      let read: Usage = { promptTokens, ...cached, outputTokens: 0 };
+      let before: readonly JsonRecord[] = [];
+      for (let searches = 0;; searches++) {
+        if (searches > MAX_SEARCHES) {
+          throw new ApiError(500, "Cannot reply: the model only searches for tools.");
+        }
+        const searched = chat.searchable && search(reply, chat.searchable, before);
+        if (!searched) break;
+        before = searched.blocks;
+        // The same request again, with what was found behind it.
+        const again = readPrompt({ messages: [...chat.messages, searched.message], tools: chat.tools });
+        const served = serve(again, now());
+        const outputTokens = tokensOf(replyMessage(reply, digest));
+        const { firstRead = { promptTokens, ...cached } } = read;
+        read = {
+          ...addUsage(read, { promptTokens: again.tokens, ...served.usage, outputTokens }),
+          firstRead,
+        };
+        ({ reply, fault } = await modelReply(chosen, { ...asked, messages: again.messages }));
+      }
       const message = replyMessage(reply, digest);
-      const outputTokens = chat.isSilent
-        ? 0
-        : countMessageTokens(message, countTokens) - MESSAGE_OVERHEAD_TOKENS;
-      record({ ...call, status: 200, cachedTokens: cached.cachedTokens, ...recorded, outputTokens });
+      const outputTokens = read.outputTokens + (chat.isSilent ? 0 : tokensOf(message));
+      const { cachedTokens, cacheWriteTokens = 0, hourWriteTokens = 0 } = read;
+      record({
+        ...{ ...call, status: 200, promptTokens: read.promptTokens, cachedTokens, outputTokens },
+        ...(recorded && { cacheWriteTokens, hourWriteTokens }),
+      });
       const reasoningTokens = countTokens(message.reasoning_content ?? "");
       return respond({
         message,
+        before,
         finishReason: reply.finish_reason ?? (message.tool_calls ? "tool_calls" : "stop"),
-        usage: { promptTokens, ...cached, outputTokens, reasoningTokens },
+        usage: { ...read, outputTokens, reasoningTokens },
         index: asked.index,
         created: Math.floor(call.atMs / 1000),
         model: chat.model,
@@ -351,6 +383,8 @@ interface MessagesRequest extends Omit<CompletionRequest, "includeUsage" | "cach
   readonly marks: ReturnType<typeof readCacheMarks>;
   /** Whether it asks for no reply: then its prompt is read, and nothing is said. */
   readonly isSilent: boolean;
+  /** Deferred tools, which its model may search for. Absent: it can't. */
+  readonly searchable?: SearchableTools | undefined;
 }
 
 /** What is said to who asks for nothing. */
@@ -390,6 +424,7 @@ async function readMessagesRequest(request: Request): Promise<MessagesRequest> {
       tools: toolsInFront(wire),
       stream: wire.stream,
       isSilent: wire.replyTokens === 0,
+      searchable: searchableTools(wire),
       marks,
     };
   } catch (error) {

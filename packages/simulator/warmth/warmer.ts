@@ -1,13 +1,9 @@
 import {
-  afterPing,
-  afterRequest,
-  type ClockState,
   type Idle,
-  NEW_CLOCK,
-  nextPing,
   observeUpgrade,
   type Ping,
-  type PingMade,
+  pingClock,
+  type PingSent,
   type Profile,
   type RequestMade,
   UNTRIED,
@@ -37,7 +33,7 @@ export interface Warmer {
   readonly hour?: "all" | "head" | undefined;
   next(idle: IdleCall): Pick<Ping, "type" | "atMs"> | undefined;
   requested?(request: RequestMade): void;
-  pinged?(ping: PingMade): void;
+  pinged?(ping: PingSent & { readonly tokenUnits: number }): void;
 }
 
 /** Makes what keeps a session warm; sessions of one client share a key. */
@@ -60,17 +56,15 @@ export class ClientTrial {
 export const clockRule = (upgrades: boolean): Rule => (profile) => {
   const trial = upgrades ? new ClientTrial() : undefined;
   return () => {
-    let state: ClockState = NEW_CLOCK;
+    const clock = pingClock(profile);
     return {
-      next: (idle) => nextPing(state, { ...idle, ...(trial && { trial: trial.known }) }, { profile }),
+      next: (idle) => clock.next({ ...idle, ...(trial && { trial: trial.known }) }),
       requested(request) {
-        const { clock, upgrade } = afterRequest(state, request, profile);
-        state = clock;
+        const upgrade = clock.requested(request);
         trial?.learn(upgrade);
       },
       pinged(ping) {
-        const { clock, upgrade } = afterPing(state, ping);
-        state = clock;
+        const upgrade = clock.pinged(ping);
         trial?.learn(upgrade);
       },
     };

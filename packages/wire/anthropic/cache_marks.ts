@@ -101,21 +101,22 @@ export function arrangeItems(
   const heads = request.items.filter(({ bytes }) => !bytes).flatMap(({ parts }) => parts).length;
   const own = marks.filter(({ of, at }) => of === "message" && at >= heads);
   const marksOwn = marks.length > 0 || prompt.completesMarks === "any";
-  let free = marksOwn ? MAX_CACHE_MARKS - marks.length : 0;
-  const hasAll = marksOwn && free <= 0;
-  for (const { at, blocks } of findUseful(request, written, prompt)) {
-    const mark = written.slice(at).flatMap(({ item }) => marksOf(item?.parts ?? []))[0] ?? writeMark(own);
-    if (free > 0 && put({ mark, at, blocks })) free--;
-  }
   const known = new Set(request.items);
   const newest = request.items.at(-1);
   const last = written.findIndex(({ item }) => item === newest);
   const mark = marksOf(newest?.parts ?? []).at(-1);
   const bytes = list[last];
-  // The client marks the end, which is ours while a model recalls: where no mark is free its own goes on to there.
-  if (hasAll && mark !== undefined && bytes && last < written.length - 1) {
+  let free = marksOwn ? MAX_CACHE_MARKS - marks.length : 0;
+  const lacksMark = marksOwn && free < (prompt.kept === undefined ? 1 : 2);
+  // The client marks the end, which is ours while a model recalls: where marks lack for that and for what is changed in front,
+  // its own goes on to there.
+  if (lacksMark && mark !== undefined && bytes && last < written.length - 1) {
     list[last] = unmarked(bytes);
     put({ mark, at: written.length - 1 });
+  }
+  for (const { at, blocks } of findUseful(request, written, prompt)) {
+    const mark = written.slice(at).flatMap(({ item }) => marksOf(item?.parts ?? []))[0] ?? writeMark(own);
+    if (free > 0 && put({ mark, at, blocks })) free--;
   }
   for (const [at, one] of written.entries()) {
     const [bytes, next] = [list[at], list[at + 1]];

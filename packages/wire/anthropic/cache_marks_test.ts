@@ -1,7 +1,7 @@
 import { assertEquals } from "@std/assert";
 import type { Message } from "@tare/messages";
-import { MESSAGES_PROTOCOL, readCacheMarks, readItem, type WireItem, writeRequest } from "@tare/wire";
-import { decode, encode, newReaders, requestOf, shown } from "../request_fixture_test.ts";
+import { MESSAGES_PROTOCOL, readCacheMarks, readItems, writeRequest } from "@tare/wire";
+import { decode, newReaders, requestOf, shown } from "../request_fixture_test.ts";
 
 const SHORT = { type: "ephemeral" };
 const HOUR = { type: "ephemeral", ttl: "1h" };
@@ -188,12 +188,10 @@ Deno.test("a mark follows a message in whose place others stand, and what is add
   const request = requestOf({ model: "m", messages }, MESSAGES_PROTOCOL, readers);
   const system = [text("S", SHORT), text("T", SHORT)];
   const full = requestOf({ model: "m", system, messages }, MESSAGES_PROTOCOL, readers);
-  const itemOf = (value: object): WireItem => {
-    const bytes = encode(value);
-    return readItem(bytes, { start: 0, end: bytes.length }, { protocol: MESSAGES_PROTOCOL, readers });
-  };
-  const hidden = [reply(use("r")), user(result("r", "R.")), reply(text("Found."), use("a"))].map(itemOf);
-  const added = [reply(use("s")), user(result("s", "S."))].map(itemOf);
+  const itemsOf = (...values: object[]) =>
+    readItems(values.map((value) => JSON.stringify(value)), { protocol: MESSAGES_PROTOCOL, readers });
+  const hidden = itemsOf(reply(use("r")), user(result("r", "R.")), reply(text("Found."), use("a")));
+  const added = itemsOf(reply(use("s")), user(result("s", "S.")));
   const items = [...request.items.slice(0, 2), ...hidden, ...request.items.slice(3), ...added];
   const written = JSON.parse(decode(writeRequest(request, shown({ ...request, items })))).messages;
   assertEquals(written.length, 7);
@@ -202,6 +200,19 @@ Deno.test("a mark follows a message in whose place others stand, and what is add
   const more = [...full.items, ...added];
   const goesOn = JSON.parse(decode(writeRequest(full, shown({ ...full, items: more })))).messages;
   assertEquals(standing(goesOn), "1.1 4.0");
+  // And where it has set all but one, if that one is wanted in front of what is changed.
+  const three = requestOf(
+    { model: "m", system, messages: messages.with(1, reply(use("a"))) },
+    MESSAGES_PROTOCOL,
+    readers,
+  );
+  const changed = { ...three, items: [...three.items, ...added] };
+  const moved = (kept?: number) =>
+    standing(
+      JSON.parse(decode(writeRequest(three, { ...shown(changed, { 3: { content: "line" } }), kept })))
+        .messages,
+    );
+  assertEquals([moved(), moved(2)], ["2.0 4.0", "0.0 4.0"]);
 });
 
 Deno.test("readCacheMarks() finds all marks in the order of the prompt", () => {

@@ -206,8 +206,32 @@ function readJson(text: string | undefined): unknown {
 /**
  * Reads the usage of a reply: what was neither served nor taken by the cache, what was written to it, for five minutes
  * and for an hour, and what was read from it make up the prompt. Nothing if it tells no prompt tokens.
+ *
+ * A provider that runs tools of its own reads the prompt again for what each gave, and tells the sum.
  */
-export function readMessagesUsage(value: unknown): Usage | undefined {
+export function readMessagesUsage(value: unknown, { begun, reads = 1 }: {
+  /** What was told of a reply when it began to be streamed, which is of the first time. Default: nothing was. */
+  readonly begun?: unknown;
+  /** How often the prompt was read at most. Default: once. */
+  readonly reads?: number;
+} = {}): Usage | undefined {
+  const usage = readUsage(value);
+  if (!usage || reads === 1) return usage;
+  const { iterations } = asRecord(value) ?? {};
+  const told = begun ?? (Array.isArray(iterations) ? iterations[0] : undefined);
+  const { outputTokens: _, ...first } = readUsage(told) ?? firstRead(usage, reads);
+  return { ...usage, firstRead: first };
+}
+
+/** What the first time took of so many, of which the later ones found in the cache what it had found and written there. */
+function firstRead(usage: Usage, reads: number): Usage {
+  const { promptTokens, cachedTokens, cacheWriteTokens = 0 } = usage;
+  const served = Math.max(0, Math.round((cachedTokens - (reads - 1) * cacheWriteTokens) / reads));
+  const fresh = Math.round((promptTokens - cachedTokens - cacheWriteTokens) / reads);
+  return { ...usage, promptTokens: served + cacheWriteTokens + fresh, cachedTokens: served, estimated: true };
+}
+
+function readUsage(value: unknown): Usage | undefined {
   const usage = asRecord(value);
   if (!usage) return undefined;
   const cachedTokens = countOf(usage.cache_read_input_tokens);

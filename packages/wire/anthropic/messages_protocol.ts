@@ -22,12 +22,13 @@ import {
   type WireReply,
 } from "../protocol.ts";
 import { arrangeItems, findMarkedEnds, readCacheMarks } from "./cache_marks.ts";
-import { statedFailure } from "../stated_failure.ts";
+import { saidParts, statedFailure, toldFields } from "../meaning.ts";
 import { errorBody } from "./write_message.ts";
 import { toolOf } from "./write_messages_body.ts";
 import { type RawEvent, splitEvents, SseSplitter } from "../reply_stream.ts";
-import { readMessagesUsage, readStreamedBlocks } from "./message_assembler.ts";
+import { readMessagesUsage, readStreamedBlocks, writeMessagesUsage } from "./message_assembler.ts";
 import { isSubscription, leavesNothing, pingBody, readAnswerBlocks } from "./ping.ts";
+import { isSearch, TOOL_SEARCH } from "./tool_search.ts";
 
 /** A key as clients of the Messages API send it; those who have signed in send a bearer token. */
 const API_KEY: Protocol["auth"] = {
@@ -66,9 +67,17 @@ export const MESSAGES_PROTOCOL: Protocol = {
   },
   cacheTtlMs: (request) => readCacheMarks(request).at(-1)?.ttlMs ?? 0,
   markField: "cache_control",
+  toolSearch: TOOL_SEARCH,
   withoutNonce,
   readItem: readMessage,
-  plain,
+  idPaths(value) {
+    const content = asRecord(value)?.content;
+    const blocks: readonly unknown[] = Array.isArray(content) ? content : [];
+    return blocks.flatMap((block, at) => {
+      const name = isRecord(block) && ID_FIELDS[String(block.type)];
+      return name ? [["content", at, name]] : [];
+    });
+  },
   readTool(tool) {
     if (!isRecord(tool)) throw unknownTool();
     const { cache_control: _, defer_loading: isDeferred, ...shown } = tool;
@@ -100,6 +109,9 @@ export const MESSAGES_PROTOCOL: Protocol = {
   writer: (_, options) => new MessagesTurnWriter(options),
   refuse: (status, message) => Response.json(errorBody(status, message), { status }),
 };
+
+/** In which field blocks hold the id of a call. */
+const ID_FIELDS: Readonly<Record<string, string>> = { tool_use: "id", tool_result: "tool_use_id" };
 
 /** Where Claude Code says whose request it is, and the number in it that changes. */
 const BILLING = /^(x-anthropic-billing-header:[^]*?\bcch=)([0-9a-z]+)/i;
@@ -136,16 +148,19 @@ function unknownTool(): UnknownShape {
 /** Passes on the replies of one turn as one. What isn't ours to change keeps its bytes. */
 class MessagesTurnWriter implements TurnWriter {
   readonly #recall: string | undefined;
+  readonly #hidesSearches: boolean;
   readonly #keepsText: boolean;
   readonly #replies: { readonly blocks: readonly JsonRecord[]; readonly reply: WireReply }[] = [];
   #splitter = new SseSplitter();
   /** What was read of the reply that is being streamed, if it may have to be known. */
   #read: Uint8Array<ArrayBuffer>[] = [];
-  /** Indexes of its recalls. */
-  #recalls = new Set<number>();
+  /** Indexes of what isn't the client's business of it. */
+  #hidden = new Set<number>();
   #callsClient = false;
   /** What it told of its tokens, in the upstream's own fields. */
   #usage: JsonRecord = {};
+  /** What it told when it began to be streamed. */
+  #begun: JsonRecord | undefined;
   #stop: unknown;
   /** Its last events: clients leave when they see them, and what the call cost must be known by then. */
   #held: RawEvent[] = [];
@@ -153,8 +168,9 @@ class MessagesTurnWriter implements TurnWriter {
   #whole: Uint8Array<ArrayBuffer> = new Uint8Array();
 
   /** A writer for one turn. */
-  constructor({ recall, keepsText = false }: Pick<TurnWriterOptions, "recall" | "keepsText">) {
+  constructor({ recall, hidesSearches = false, keepsText = false }: TurnWriterOptions) {
     this.#recall = recall;
+    this.#hidesSearches = hidesSearches;
     this.#keepsText = keepsText;
   }
 
@@ -162,14 +178,14 @@ class MessagesTurnWriter implements TurnWriter {
   push(bytes: Uint8Array<ArrayBuffer>): Uint8Array<ArrayBuffer>[] {
     this.#begin();
     const whole = this.#splitter.cut(bytes);
-    if (this.#recall !== undefined || this.#keepsText) this.#read.push(whole);
+    if (this.#recall !== undefined || this.#hidesSearches || this.#keepsText) this.#read.push(whole);
     if (this.#passesWhole(whole)) return whole.length > 0 ? [whole] : [];
     return splitEvents(whole).flatMap((event) => this.#pass(event));
   }
 
   /** Whether a piece of a stream holds only what a client may see as it is. */
   #passesWhole(bytes: Uint8Array<ArrayBuffer>): boolean {
-    if (this.#replies.length > 0 || this.#recalls.size > 0 || this.#held.length > 0) return false;
+    if (this.#replies.length > 0 || this.#hidden.size > 0 || this.#held.length > 0) return false;
     const text = decoder.decode(bytes);
     return !WATCHED.some((word) => text.includes(word));
   }
@@ -179,7 +195,7 @@ class MessagesTurnWriter implements TurnWriter {
     this.#begin();
     const rest = this.#splitter.end();
     if (rest) this.#held.push(...this.#pass(rest).map((bytes) => ({ bytes })));
-    const isKnown = this.#recalls.size > 0 || this.#replies.length > 0 || this.#keepsText;
+    const isKnown = this.#hidden.size > 0 || this.#replies.length > 0 || this.#keepsText;
     return this.#take(isKnown ? readStreamedBlocks(splitEvents(joinBytes(this.#read))) : []);
   }
 
@@ -191,22 +207,23 @@ class MessagesTurnWriter implements TurnWriter {
     this.#usage = asRecord(body?.usage) ?? {};
     this.#stop = body?.stop_reason;
     const blocks = Array.isArray(body?.content) ? body.content.filter(isRecord) : [];
-    this.#callsClient = blocks.some((block) => isCall(block) && !this.#isRecall(block));
+    this.#callsClient = blocks.some((block) => isCall(block) && !this.#hides(block));
     return this.#take(blocks);
   }
 
   /** The rest of the stream, or the answer. */
   finish(): Uint8Array<ArrayBuffer> {
-    const changed = this.#replies.some(({ reply }) => reply.recalls.length > 0);
+    const changed = this.#hasHidden();
     if (this.#whole.length > 0) {
       if (!changed) return this.#whole;
       const body = JSON.parse(decoder.decode(this.#whole));
-      return encoder.encode(JSON.stringify({ ...this.#ending(body), content: this.#visible() }));
+      const usage = body.usage === undefined ? {} : { usage: this.#toldUsage(this.#usage) };
+      return encoder.encode(JSON.stringify({ ...this.#ending(body), content: this.#visible(), ...usage }));
     }
     return joinBytes(this.#held.map((event) => {
       const data = readData(event);
       if (!changed || data?.type !== "message_delta") return event.bytes;
-      const usage = { ...this.#usage, ...asRecord(data.usage) };
+      const usage = this.#toldUsage({ ...this.#usage, ...asRecord(data.usage) });
       return write({ ...data, delta: this.#ending(asRecord(data.delta) ?? {}), usage });
     }));
   }
@@ -218,11 +235,11 @@ class MessagesTurnWriter implements TurnWriter {
 
   /** The replies and answers that stand in place of the one message that the client knows. */
   hidden(answers: readonly (readonly string[])[]): HiddenItems[] {
-    if (!this.#replies.some(({ reply }) => reply.recalls.length > 0)) return [];
+    if (!this.#hasHidden()) return [];
     const [part] = readMessage({ role: "assistant", content: this.#visible() });
     if (!part) return [];
     const items = this.#replies.flatMap(({ reply }, at) => [...reply.items, ...answers[at] ?? []]);
-    return [{ anchor: anchorOf(part.message), replaces: true, items }];
+    return [{ replaces: [anchorOf(part.message)], before: [], thoughts: [], items }];
   }
 
   /** What says why a message ended: if its only calls aren't the client's, it called nothing. */
@@ -231,8 +248,28 @@ class MessagesTurnWriter implements TurnWriter {
     return stops ? { ...fields, stop_reason: "end_turn" } : fields;
   }
 
+  /** What the client is told of the last reply's tokens: what a prompt takes that is read once. */
+  #toldUsage(usage: JsonRecord): JsonRecord {
+    const read = this.#replies.at(-1)?.reply.usage;
+    if (!read?.firstRead) return usage;
+    const { server_tool_use: _, iterations: __, ...rest } = usage;
+    return { ...rest, ...writeMessagesUsage({ ...read.firstRead, outputTokens: read.outputTokens }) };
+  }
+
   #visible(): JsonRecord[] {
-    return this.#replies.flatMap(({ blocks }) => blocks.filter((block) => !this.#isRecall(block)));
+    return this.#replies.flatMap(({ blocks }) => blocks.filter((block) => !this.#hides(block)));
+  }
+
+  #hasHidden(): boolean {
+    return this.#replies.some(({ blocks }) => blocks.some((block) => this.#hides(block)));
+  }
+
+  #hides(block: unknown): boolean {
+    return this.#isRecall(block) || this.#isSearch(block);
+  }
+
+  #isSearch(block: unknown): boolean {
+    return this.#hidesSearches && isSearch(block);
   }
 
   #isRecall(block: unknown): boolean {
@@ -246,7 +283,12 @@ class MessagesTurnWriter implements TurnWriter {
       id: String(block.id ?? ""),
       arguments: JSON.stringify(block.input ?? {}),
     }));
-    const usage = readMessagesUsage(this.#usage);
+    const isSearching = blocks.map((block) => this.#isSearch(block) && block.type === "server_tool_use");
+    const found = blocks.filter((block, at) =>
+      this.#isSearch(block) && isSearching[at - 1] && !isSearching[at]
+    );
+    const usage = readMessagesUsage(this.#usage, { begun: this.#begun, reads: 1 + found.length });
+    const isPaused = this.#stop === "pause_turn" && blocks.some((block) => this.#isSearch(block));
     const reply: WireReply = {
       ...(usage && { usage }),
       ...(typeof this.#stop === "string" && { finish: this.#stop }),
@@ -255,6 +297,7 @@ class MessagesTurnWriter implements TurnWriter {
       items: blocks.length > 0 ? [JSON.stringify({ role: "assistant", content: blocks })] : [],
       ...(this.#keepsText &&
         { text: blocks.map(({ text }) => typeof text === "string" ? text : "").join("\n") }),
+      ...(isPaused && { isPaused }),
     };
     this.#replies.push({ blocks, reply });
     this.#ended = true;
@@ -267,7 +310,7 @@ class MessagesTurnWriter implements TurnWriter {
     const later = this.#replies.length > 0;
     switch (data?.type) {
       case "message_start":
-        this.#usage = asRecord(asRecord(data.message)?.usage) ?? {};
+        this.#usage = this.#begun = asRecord(asRecord(data.message)?.usage) ?? {};
         // A reply that goes on with a turn begins nothing for the client.
         return later ? [] : [event.bytes];
       case "message_delta":
@@ -290,11 +333,11 @@ class MessagesTurnWriter implements TurnWriter {
     const { index, content_block: block } = data;
     if (typeof index !== "number") return [bytes];
     if (block !== undefined) {
-      if (this.#isRecall(block)) this.#recalls.add(index);
+      if (this.#hides(block)) this.#hidden.add(index);
       else this.#callsClient ||= isCall(block);
     }
-    if (this.#recalls.has(index)) return [];
-    const hidden = [...this.#recalls].filter((recall) => recall < index).length;
+    if (this.#hidden.has(index)) return [];
+    const hidden = [...this.#hidden].filter((one) => one < index).length;
     const shift = this.#visible().length - hidden;
     return [shift === 0 ? bytes : write({ ...data, index: index + shift })];
   }
@@ -303,7 +346,8 @@ class MessagesTurnWriter implements TurnWriter {
     if (!this.#ended) return;
     this.#ended = false;
     this.#callsClient = false;
-    this.#recalls = new Set();
+    this.#hidden = new Set();
+    this.#begun = undefined;
     this.#read = [];
     this.#held = [];
     this.#usage = {};
@@ -352,20 +396,26 @@ function readMessage(value: unknown): readonly ItemPart[] {
   if (!isRecord(value)) throw unknown("a message");
   const { role, content } = value;
   if (role !== "user" && role !== "assistant" && role !== "system") throw unknown("the role of a message");
-  if (typeof content === "string") return [{ message: { role, content }, text: ["content"] }];
+  const said = (blocks: unknown) => ({ role, parts: saidParts(unmarked(blocks), saidBlock) });
+  if (typeof content === "string") {
+    return [{ message: { role, content }, text: ["content"], said: said(content) }];
+  }
   const blocks = blocksOf(content);
   if (role === "assistant") {
+    const spoken = blocks.filter(({ type }) => !THOUGHTS.includes(type));
     const mark = blocks.findLast(({ cache_control: mark }) => isRecord(mark))?.cache_control;
     const finds = foundIn(blocks.map(referencesIn));
     const message = { ...readReply(blocks), ...(finds.length > 0 && { keep: true }) };
     return [{
       message,
+      // Without anything else it is told by what was thought.
+      said: said(spoken.length > 0 ? spoken : blocks),
       ...(mark !== undefined && { mark: JSON.stringify(mark) }),
       ...(finds.length > 0 && { finds }),
     }];
   }
   // A message of nothing is still one.
-  if (blocks.length === 0) return [{ message: { role, content: [] } }];
+  if (blocks.length === 0) return [{ message: { role, content: [] }, said: said([]) }];
   return blocks.map((block, at): ItemPart => {
     const path = ["content", at];
     const mark = markOf(block);
@@ -388,6 +438,7 @@ function readMessage(value: unknown): readonly ItemPart[] {
       const holdsMark = mark !== undefined && !isRecord(block.cache_control);
       return {
         message,
+        said: said([block]),
         at: path,
         ...text,
         ...marked,
@@ -399,6 +450,7 @@ function readMessage(value: unknown): readonly ItemPart[] {
     const read = isText ? textOf(block.text) : [readPart(block)];
     return {
       message: { role, content: read },
+      said: said([block]),
       at: path,
       ...(isText && { text: [...path, "text"] }),
       ...marked,
@@ -424,25 +476,32 @@ const LEAVING: readonly unknown[] = ["text", "image"];
 /** The message that the system prompt is, if there is one. @throws {UnknownShape} if it isn't as the format says. */
 function readSystem(system: unknown): readonly ItemPart[] {
   const content = typeof system === "string" ? system : blocksOf(system ?? []).map(readPart);
-  return content.length === 0 ? [] : [{ message: { role: "system", content } }];
+  const said = { role: "system", parts: saidParts(unmarked(system), saidBlock) };
+  return content.length === 0 ? [] : [{ message: { role: "system", content }, said }];
 }
 
-/**
- * A message or a system prompt without what clients change from request to request: without the marks of the cache,
- * and a text always as a block.
- */
-function plain(value: unknown): unknown {
-  if (Array.isArray(value)) return value.map((one) => typeof one === "string" ? asBlocks(one) : plain(one));
-  if (!isRecord(value)) return value;
-  const { cache_control: _, ...rest } = value;
-  const holds = "role" in rest || rest.type === "tool_result";
-  if (!holds || !("content" in rest)) return rest;
-  const { content } = rest;
-  return { ...rest, content: typeof content === "string" ? asBlocks(content) : plain(content) };
+/** Blocks that hold what a model thought: clients may leave them away. */
+const THOUGHTS: readonly unknown[] = ["thinking", "redacted_thinking"];
+
+/** What a block says, however its client spells it; ids of calls are told by what they pair. */
+function saidBlock({ type, ...block }: JsonRecord): unknown {
+  if (type === "tool_use") {
+    const { id: _, input, ...rest } = block;
+    return { type, ...toldFields(rest), input: input ?? {} };
+  }
+  if (type !== "tool_result") return toldFields({ type, ...block });
+  const { tool_use_id: _, content, is_error: failed, ...rest } = block;
+  const parts = saidParts(unmarked(content));
+  return { type, ...toldFields(rest), ...(failed === true && { failed }), parts };
 }
 
-function asBlocks(text: string): readonly Extract<ContentPart, { readonly type: "text" }>[] {
-  return [{ type: "text", text }];
+/** Blocks without marks of the cache, which move from request to request. */
+function unmarked(blocks: unknown): unknown {
+  if (!Array.isArray(blocks)) return blocks;
+  return blocks.map((block) => {
+    const { cache_control: _, ...rest } = asRecord(block) ?? {};
+    return isRecord(block) ? rest : block;
+  });
 }
 
 /** The blocks of a content. @throws {UnknownShape} if it holds anything else. */

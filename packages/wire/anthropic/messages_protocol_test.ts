@@ -289,7 +289,7 @@ Deno.test("MESSAGES_PROTOCOL.writer() joins streamed recalls and what follows: i
   assertEquals(JSON.stringify(events).includes("recall"), false);
   const answers = [["answer 1"], ["answer 2"]];
   const [hidden] = one.hidden(answers);
-  assertEquals([hidden?.replaces, hidden?.items], [true, [
+  assertEquals([hidden?.replaces.length, hidden?.items], [1, [
     ...first.items,
     "answer 1",
     ...second.items,

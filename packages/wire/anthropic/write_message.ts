@@ -20,23 +20,27 @@ export function messageBody(reply: {
   /** Name of the model. */
   readonly model: string;
   readonly message: AssistantMessage;
+  /** Blocks that stand in front of the message's own. Default: none. */
+  readonly before?: readonly JsonRecord[];
   /** Why it ends, in the words of chat completions. */
   readonly finishReason: string;
   readonly usage: Usage;
 }): JsonRecord {
-  const { finishReason, message, usage } = reply;
-  return { ...envelope(reply, usage), content: blocksOf(message), stop_reason: STOP_REASONS[finishReason] };
+  const { finishReason, message, before = [], usage } = reply;
+  const content = [...before, ...blocksOf(message)];
+  return { ...envelope(reply, usage), content, stop_reason: STOP_REASONS[finishReason] };
 }
 
 /** The events of a streamed reply, in order, each with its type. @throws {SyntaxError} likewise. */
 export function messageEvents(reply: Parameters<typeof messageBody>[0]): JsonRecord[] {
-  const { finishReason, message, usage } = reply;
-  const begun = { ...envelope(reply, { ...usage, outputTokens: 1 }), content: [], stop_reason: null };
+  const { finishReason, message, before = [], usage } = reply;
+  const first = { ...usage, ...usage.firstRead, outputTokens: 1 };
+  const begun = { ...envelope(reply, first), content: [], stop_reason: null };
   const delta = { stop_reason: STOP_REASONS[finishReason], stop_sequence: null };
   return [
     { type: "message_start", message: begun },
     { type: "ping" },
-    ...blocksOf(message).flatMap((block, index) => [
+    ...[...before, ...blocksOf(message)].flatMap((block, index) => [
       { type: "content_block_start", index, content_block: emptied(block) },
       ...deltasOf(block).map((delta) => ({ type: "content_block_delta", index, delta })),
       { type: "content_block_stop", index },
@@ -72,7 +76,8 @@ function blocksOf(message: AssistantMessage): JsonRecord[] {
 
 function emptied(block: JsonRecord): JsonRecord {
   if (block.type === "thinking") return { ...block, thinking: "", signature: "" };
-  return block.type === "text" ? { ...block, text: "" } : { ...block, input: {} };
+  if (block.type === "text") return { ...block, text: "" };
+  return "input" in block ? { ...block, input: {} } : block;
 }
 
 function deltasOf({ type, thinking, signature, text, input }: JsonRecord): JsonRecord[] {
@@ -84,6 +89,7 @@ function deltasOf({ type, thinking, signature, text, input }: JsonRecord): JsonR
       { type: "signature_delta", signature },
     ];
   }
+  if (input === undefined) return [];
   return pieces(JSON.stringify(input)).map((piece) => ({ type: "input_json_delta", partial_json: piece }));
 }
 

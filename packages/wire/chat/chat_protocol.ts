@@ -15,9 +15,17 @@ import {
   type WireReply,
   type WireRequest,
 } from "../protocol.ts";
+import {
+  inOrder,
+  isNothing,
+  plainContent,
+  saidArguments,
+  saidParts,
+  statedFailure,
+  toldFields,
+} from "../meaning.ts";
 import { type RawEvent, splitEvents, SseSplitter } from "../reply_stream.ts";
 import { CallAssembler, mergeDelta } from "./reply_assembler.ts";
-import { statedFailure } from "../stated_failure.ts";
 import { readUsage } from "./usage.ts";
 
 /** OpenAI's chat completions: their messages are the planner's own. */
@@ -38,10 +46,16 @@ export const CHAT_PROTOCOL: Protocol = {
   },
   readItem(value) {
     if (!isMessage(value)) throw new UnknownShape("a message is not as the chat-completions format says");
-    const message = value.role === "tool"
-      ? { ...value, ...statedFailure(value.content, value.failed) }
-      : value;
-    return [{ message, text: CONTENT }];
+    const plain = plainMessage(value);
+    const message = plain.role === "tool"
+      ? { ...plain, ...statedFailure(plain.content, plain.failed) }
+      : plain;
+    return [{ message, text: CONTENT, said: saidBy(value) }];
+  },
+  idPaths(value) {
+    const { role, tool_calls: calls } = asRecord(value) ?? {};
+    if (role === "tool") return [["tool_call_id"]];
+    return Array.isArray(calls) ? calls.map((_, at) => ["tool_calls", at, "id"]) : [];
   },
   readTool(value) {
     if (isRecord(value) && typeof value.type === "string" && value.type !== "function") {
@@ -79,6 +93,36 @@ function usageOptions(request: WireRequest): Uint8Array<ArrayBuffer> | undefined
 }
 
 const encoder = new TextEncoder();
+
+/** Fields in which providers tell what a model thought: clients may leave it away. */
+const THOUGHTS: readonly string[] = ["reasoning_content", "reasoning", "reasoning_details"];
+
+/** What a message says, however its client spells it; ids of calls are told by what they pair. */
+function saidBy(message: Message): unknown {
+  const { role, content, tool_calls: calls, ...fields }: JsonRecord = { ...message };
+  const parts = saidParts(content);
+  const called = Array.isArray(calls) ? calls.map(saidCall) : [];
+  // Without anything else it is told by what was thought.
+  const thoughts = parts.length + called.length === 0 ? [] : THOUGHTS;
+  const rest = toldFields(fields, role === "tool" ? ["tool_call_id", ...thoughts] : thoughts);
+  return { role, parts, called, rest: inOrder(rest) };
+}
+
+function saidCall(call: unknown): unknown {
+  const { id: _, index: __, function: called, ...fields } = asRecord(call) ?? {};
+  const { name, arguments: args, ...more } = asRecord(called) ?? {};
+  const rest = inOrder({ type: "function", ...toldFields(fields), ...toldFields(more) });
+  return typeof args === "string" ? { name, arguments: saidArguments(args), rest } : rest;
+}
+
+/** A message without what says nothing, so that it is the same to the planner however it is spelled. */
+function plainMessage(message: Message): Message {
+  const { content, tool_call_id: id, ...fields }: JsonRecord = { ...message };
+  const answers = id !== undefined && { tool_call_id: id };
+  const said = fields.role === "assistant" && isNothing(content) ? null : plainContent(content) ?? null;
+  const plain = { ...toldFields(fields), ...answers, content: said };
+  return isMessage(plain) ? plain : message;
+}
 
 const ROLES = ["system", "developer", "user", "assistant", "tool", "function"];
 
@@ -267,7 +311,8 @@ class ChatTurnWriter implements TurnWriter {
       ...(calls.length > 0 && { tool_calls: calls }),
     };
     const items = this.#replies.flatMap(({ reply }, at) => [...reply.items, ...answers[at] ?? []]);
-    return [{ anchor: anchorOf(known as Parameters<typeof anchorOf>[0]), replaces: true, items }];
+    const anchor = anchorOf(known as Parameters<typeof anchorOf>[0]);
+    return [{ replaces: [anchor], before: [], thoughts: [], items }];
   }
 
   /** All that the client was told. */

@@ -23,7 +23,7 @@ import {
   wholeTool,
   type WireReply,
 } from "../protocol.ts";
-import { statedFailure } from "../stated_failure.ts";
+import { inOrder, plainContent, saidArguments, saidParts, statedFailure, toldFields } from "../meaning.ts";
 import { readUsage } from "../chat/usage.ts";
 import { type RawEvent, splitEvents, SseSplitter } from "../reply_stream.ts";
 
@@ -41,12 +41,10 @@ export const RESPONSES_PROTOCOL: Protocol = {
   listField: "input",
   head: {
     fields: ["instructions"],
-    read: ([instructions]) => [{
-      message: {
-        role: "system",
-        content: typeof instructions === "string" ? instructions : JSON.stringify(instructions ?? ""),
-      },
-    }],
+    read([instructions]) {
+      const content = typeof instructions === "string" ? instructions : JSON.stringify(instructions ?? "");
+      return [{ message: { role: "system", content }, said: { role: "system", parts: saidParts(content) } }];
+    },
   },
   replyFields: ["max_output_tokens"],
   compaction: { keepsFront: true },
@@ -67,9 +65,11 @@ export const RESPONSES_PROTOCOL: Protocol = {
     const { type, id } = isRecord(value) ? value : {};
     const refersTo = type === "item_reference" && typeof id === "string" ? { refersTo: id } : {};
     const purpose: Partial<ItemPart> = type === "compaction_trigger" ? { purpose: "compaction" } : {};
-    return [{ message: readItem(value), ...textOf(type), ...refersTo, ...purpose }];
+    const thought = isRecord(value) && isThought(value) && { isThought: true };
+    const said = saidBy(value);
+    return [{ message: readItem(value), said, ...textOf(type), ...refersTo, ...thought, ...purpose }];
   },
-  plain,
+  idPaths: (value) => isRecord(value) && PAIRED.includes(value.type) ? [["call_id"]] : [],
   readTool,
   writeMessage: ({ role, content }) => JSON.stringify({ role, content }),
   writeAnswers: (answers) =>
@@ -82,23 +82,61 @@ export const RESPONSES_PROTOCOL: Protocol = {
   refuse: (status, message, code) => new ApiError(status, message, { code }).toResponse(),
 };
 
-/** What clients send back as they like, and what says nothing of an item: but a result's status may say that it is an error. */
-const UNTOLD: readonly string[] = ["status", "annotations", "logprobs"];
+/** What clients add to an item or leave out: the same program spells it in two ways, live and resumed. */
+const LEFT_OUT: readonly string[] = ["status"];
 
-/** An item without what clients add or leave out: the same program spells it in two ways, live and resumed. */
+/** What an item says, however its client spells it; ids of calls are told by what they pair. */
+function saidBy(value: unknown): unknown {
+  if (typeof value === "string") return saidBy({ role: "user", content: value });
+  if (!isRecord(value)) return value;
+  const { type = "message", role, content, output, name, arguments: args, status } = value;
+  if (type === "message") {
+    return { type, role, parts: saidParts(asTexts(content)), rest: restOf(value, ["id", "role", "content"]) };
+  }
+  if (type === "function_call") {
+    const rest = restOf(value, ["id", "call_id", "name", "arguments"]);
+    return { type, name, arguments: typeof args === "string" ? saidArguments(args) : args, rest };
+  }
+  if (type === "custom_tool_call") return { type, rest: restOf(value, ["id", "call_id"]) };
+  if (OUTPUTS.includes(type)) {
+    // A result's status may say that it is an error.
+    const failed = FAILED.includes(status) && { status };
+    return {
+      type,
+      parts: saidParts(asTexts(output)),
+      ...failed,
+      rest: restOf(value, ["id", "call_id", "output"]),
+    };
+  }
+  return plain(value);
+}
+
+/** A content whose texts are of one type, whoever says them. */
+function asTexts(content: unknown): unknown {
+  if (!Array.isArray(content)) return content;
+  return content.map((part) =>
+    isRecord(part) && TEXTS.includes(part.type) ? { ...part, type: "text" } : part
+  );
+}
+
+const TEXTS: readonly unknown[] = ["input_text", "output_text"];
+
+function restOf(item: JsonRecord, without: readonly string[]): unknown {
+  return inOrder(toldFields(item, ["type", ...LEFT_OUT, ...without]));
+}
+
+/** An item of which nothing more is known, without what clients add or leave out. */
 function plain(value: unknown): unknown {
   if (Array.isArray(value)) return value.map(plain);
   if (!isRecord(value)) return value;
-  const isFailed = OUTPUTS.includes(value.type) && FAILED.includes(value.status);
-  const told = Object.entries(value).filter(([name, field]) =>
-    (!UNTOLD.includes(name) || (name === "status" && isFailed)) && field !== null &&
-    !(Array.isArray(field) && field.length === 0)
-  );
-  const sorted = told.toSorted(([a], [b]) => a < b ? -1 : 1);
-  return Object.fromEntries(sorted.map(([name, field]) => [name, plain(field)]));
+  const told = Object.entries(toldFields(value, LEFT_OUT)).toSorted(([a], [b]) => a < b ? -1 : 1);
+  return Object.fromEntries(told.map(([name, field]) => [name, plain(field)]));
 }
 
+const CALLS: readonly unknown[] = ["function_call", "custom_tool_call"];
 const OUTPUTS: readonly unknown[] = ["function_call_output", "custom_tool_call_output"];
+/** What is paired by an id, which says nothing else. */
+const PAIRED: readonly unknown[] = [...CALLS, ...OUTPUTS];
 
 function textOf(type: unknown): Pick<ItemPart, "text"> {
   return OUTPUTS.includes(type) ? { text: ["output"] } : {};
@@ -171,9 +209,10 @@ function readMessage({ role, content }: JsonRecord): Message {
 }
 
 function readContent(content: unknown): Content {
-  if (typeof content === "string") return content;
-  if (!Array.isArray(content)) throw unknown("the content of an item");
-  return content.map(readPart);
+  const plain = plainContent(asTexts(content));
+  if (typeof plain === "string") return plain;
+  if (!Array.isArray(plain)) throw unknown("the content of an item");
+  return plain.map(readPart);
 }
 
 function readPart(part: unknown): ContentPart {
@@ -339,42 +378,48 @@ class ResponsesTurnWriter implements TurnWriter {
   }
 
   /**
-   * Each recall with its answer, before the item that follows it in the client's history; and all that the upstream
-   * has seen in its own spelling, in place of what the client makes of it.
+   * All that the upstream has seen of the replies before the last, in its own spelling, with the answers to recalls; then
+   * the last one's recalls in front of its calls, behind what was thought of these.
    */
   hidden(answers: readonly (readonly string[])[]): HiddenItems[] {
-    const hidden: HiddenItems[] = [];
-    let open: string[] = [];
+    if (!this.#replies.some(({ reply }) => reply.recalls.length > 0)) return [];
     const last = this.#replies.length - 1;
-    if (!this.#replies.some(({ reply }) => reply.recalls.length > 0)) return hidden;
-    const show = (item: JsonRecord, replaces: boolean) => {
-      const [part] = this.#partsOf(item);
-      if (!part || (!replaces && open.length === 0)) return;
-      const items = replaces ? [...open, JSON.stringify(item)] : open;
-      hidden.push({ anchor: anchorOf(part.message), replaces, items });
-      open = [];
-    };
-    for (const [at, { items }] of this.#replies.entries()) {
-      const recalls = items.filter((item) => this.#isRecall(item)).map((item) => JSON.stringify(item));
-      if (at === last) {
-        const seen = items.filter((item) => !this.#isRecall(item));
-        const call = seen.find(isCall);
-        if (seen[0] && seen[0] !== call) show(seen[0], false);
-        open.push(...recalls, ...answers[at] ?? []);
-        if (call) show(call, false);
-        continue;
-      }
-      for (const item of items) {
-        if (this.#isRecall(item)) open.push(JSON.stringify(item));
-        else show(item, true);
-      }
-      open.push(...answers[at] ?? []);
-    }
-    return hidden;
+    const before = this.#replies.slice(0, -1);
+    const thoughts = before.flatMap(({ items }) => items.filter(isThought));
+    const replaced = before.flatMap(({ items }) =>
+      this.#withoutRecalls(items).filter((item) => !isThought(item))
+    );
+    const known = this.#withoutRecalls(this.#replies[last]?.items ?? []);
+    const recalls = this.#replies[last]?.items.filter((item) => this.#isRecall(item)) ?? [];
+    const call = known.findIndex(isCall);
+    const inFront = known.slice(0, Math.max(0, call));
+    const lead = inFront.slice(inFront.findLastIndex((item) => !isThought(item)) + 1);
+    return [
+      {
+        items: before.flatMap(({ reply }, at) => [...reply.items, ...answers[at] ?? []]),
+        replaces: this.#anchorsOf(replaced),
+        thoughts: this.#anchorsOf(thoughts),
+        before: this.#anchorsOf(known.filter((item) => !isThought(item))),
+      },
+      {
+        items: [...lead, ...recalls].map((item) => JSON.stringify(item)).concat(answers[last] ?? []),
+        replaces: [],
+        thoughts: this.#anchorsOf(lead),
+        before: call < 0 || recalls.length === 0 ? [] : this.#anchorsOf(known.slice(call)),
+      },
+    ].filter(({ items, before, replaces }) => items.length > 0 && before.length + replaces.length > 0);
   }
 
   #visible(): JsonRecord[] {
-    return this.#replies.flatMap(({ items }) => items.filter((item) => !this.#isRecall(item)));
+    return this.#replies.flatMap(({ items }) => this.#withoutRecalls(items));
+  }
+
+  #withoutRecalls(items: readonly JsonRecord[]): JsonRecord[] {
+    return items.filter((item) => !this.#isRecall(item));
+  }
+
+  #anchorsOf(items: readonly JsonRecord[]): string[] {
+    return items.flatMap((item) => this.#partsOf(item).map(({ message }) => anchorOf(message)));
   }
 
   #partsOf(item: JsonRecord): readonly ItemPart[] {
@@ -487,6 +532,10 @@ function readData(text: string): JsonRecord | undefined {
 
 function write(data: JsonRecord): Uint8Array<ArrayBuffer> {
   return encoder.encode(`event: ${String(data.type)}\ndata: ${JSON.stringify(data)}\n\n`);
+}
+
+function isThought({ type }: JsonRecord): boolean {
+  return type === "reasoning";
 }
 
 function isCall(item: unknown): item is JsonRecord {

@@ -4,7 +4,7 @@ import {
   NO_WARMTH,
   observeWarmth,
   priorWarmth,
-} from "../../../packages/planner/cache/predict.ts";
+} from "../../../packages/planner/cache/prefix.ts";
 import type { Recording } from "@tare/simulator/economy";
 
 /** A call of which the recording tells whether the previous prefix was still warm, and what was predicted before. */

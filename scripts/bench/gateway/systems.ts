@@ -31,14 +31,15 @@ export function startScript(name: string, ...args: readonly string[]): Process {
 const PORTKEY = fromFileUrl(new URL("portkey/", import.meta.url));
 
 /**
- * Starts every system in front of this provider: none, a bare proxy, Portkey's gateway, ours, ours once more, and ours
- * that keeps nothing.
+ * Starts every system in front of this provider: none, a bare proxy, one that holds what it passes on, Portkey's gateway,
+ * ours, ours once more, and ours that keeps nothing.
  */
 export async function startSystems(upstream: string): Promise<System[]> {
   const none: System = { name: "direct", baseURL: upstream, headers: {}, async [Symbol.asyncDispose]() {} };
   return [
     none,
     await listening("bare proxy", startScript("upstream.ts", upstream)),
+    await listening("holding proxy", startScript("upstream.ts", upstream, "holding")),
     await portkey(upstream),
     await listening("gateway", startScript("server.ts", upstream)),
     await listening("gateway again", startScript("server.ts", upstream)),

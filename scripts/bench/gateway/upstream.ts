@@ -2,7 +2,8 @@
  * The provider of `bench:gateway`, in a process of its own: reads requests without looking at them and answers with a
  * streamed reply. The path in front of `/v1` says how: `/paced/CHUNKS/MS` sends so many events so many milliseconds
  * apart. With a base URL it is a bare proxy in front of that provider instead: passes bodies on as they come, both ways,
- * and knows nothing of them. Prints its port.
+ * and knows nothing of them; with `holding` behind it, it holds each body and hands every event on by itself, which is
+ * what reading both takes at least. Prints its port.
  *
  * @module
  */
@@ -54,6 +55,24 @@ async function passOn({ url, method, body }: Request): Promise<Response> {
   return new Response(response.body, response);
 }
 
-const serve = Deno.args.length > 0 ? passOn : provide;
+/** What the runtime can't pass on alone, because a program has to see it. */
+async function handOn(request: Request): Promise<Response> {
+  const path = new URL(request.url).pathname.replace(/^\/v1/, "");
+  const headers = { "content-type": "application/json" };
+  const body = new Uint8Array(await request.arrayBuffer());
+  const response = await fetch(Deno.args[0] + path, { method: request.method, headers, body });
+  const reader = response.body!.getReader();
+  const events = new ReadableStream<Uint8Array<ArrayBuffer>>({
+    async pull(controller) {
+      const { done, value } = await reader.read();
+      if (done) controller.close();
+      else controller.enqueue(value);
+    },
+  }, { highWaterMark: 0 });
+  return new Response(events, response);
+}
+
+const [origin, holding] = Deno.args;
+const serve = origin === undefined ? provide : holding === undefined ? passOn : handOn;
 const server = Deno.serve({ port: 0, hostname: "127.0.0.1", onListen() {} }, serve);
 console.log(server.addr.port);

@@ -1,8 +1,14 @@
 import { assertAlmostEquals, assertEquals } from "@std/assert";
 import { estimateTokens } from "@tare/messages";
 import { profileNamed, type PromptUnit } from "@tare/planner";
-import type { PingMade } from "../../../packages/planner/clock/clock.ts";
-import { HourCache, type Marks, playSession, readRecording, timedSession } from "@tare/simulator/economy";
+import {
+  HourCache,
+  type Marks,
+  playSession,
+  readRecording,
+  timedSession,
+  type Warmer,
+} from "@tare/simulator/economy";
 import { measureWarmth } from "./measure_warmth.ts";
 import { RULES } from "./rules.ts";
 
@@ -45,7 +51,7 @@ function played(rule: string, { grants = true, tellsEnd = false } = {}) {
   const warmer = RULES[rule]!(PROFILE)();
   const noting = {
     ...warmer,
-    pinged(ping: PingMade) {
+    pinged(ping: Parameters<NonNullable<Warmer["pinged"]>>[0]) {
       pings.push(`${ping.type} ${ping.atMs / 1_000} ${Math.round(ping.tokenUnits)}`);
       warmer.pinged?.(ping);
     },

@@ -1,4 +1,5 @@
 import { fromFileUrl } from "@std/path";
+import { ANY_PROGRAM } from "../../../packages/app/agents/agents.ts";
 import type { Agent } from "../agent.ts";
 import { CLAUDE_CODE } from "./claude_code.ts";
 
@@ -8,6 +9,7 @@ const PROGRAM = fromFileUrl(new URL("../programs/claude_agent_sdk.mjs", import.m
 export const CLAUDE_AGENT_SDK: Agent = {
   ...CLAUDE_CODE,
   name: "claude agent sdk",
+  entry: ANY_PROGRAM,
   prompt: (text, { isFirst, image }) => ({
     program: "node",
     args: [PROGRAM, isFirst ? "new" : "continue", image === undefined ? text : `${text} @${image}`],

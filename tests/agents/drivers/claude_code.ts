@@ -1,9 +1,11 @@
+import { AGENTS } from "../../../packages/app/agents/agents.ts";
 import type { Agent } from "../agent.ts";
 import type { Command } from "../program.ts";
 
 /** Claude Code over Anthropic's Messages. */
 export const CLAUDE_CODE: Agent = {
   name: "claude code",
+  entry: AGENTS.claude!,
   rulesFile: "CLAUDE.md",
   tools: {
     shell: (command) => ({ name: "Bash", args: { command, description: "Does what the plan says" } }),
@@ -24,9 +26,8 @@ export const CLAUDE_CODE: Agent = {
   quiet: { CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC: "1", DISABLE_AUTOUPDATER: "1" },
   // It knows its models' windows. Another one it takes from 100,000 tokens; a smaller one it learns from the provider,
   // which refuses what is too long.
-  configure: ({ url, windowTokens }) =>
+  configure: ({ windowTokens }) =>
     Promise.resolve({
-      ANTHROPIC_BASE_URL: url,
       ANTHROPIC_API_KEY: "key",
       CLAUDE_CODE_AUTO_COMPACT_WINDOW: `${windowTokens}`,
     }),

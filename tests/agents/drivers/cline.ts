@@ -1,3 +1,4 @@
+import { AGENTS } from "../../../packages/app/agents/agents.ts";
 import type { Agent } from "../agent.ts";
 
 const TERMINAL = "goes on with a conversation in a terminal alone";
@@ -5,6 +6,7 @@ const TERMINAL = "goes on with a conversation in a terminal alone";
 /** Cline over chat completions. */
 export const CLINE: Agent = {
   name: "cline",
+  entry: AGENTS.cline!,
   rulesFile: "AGENTS.md",
   tools: {
     shell: (command) => ({ name: "run_commands", args: { commands: [command] } }),
@@ -15,10 +17,10 @@ export const CLINE: Agent = {
   },
   // A process of its own behind the program would outlive it.
   quiet: { CLINE_SESSION_BACKEND_MODE: "local", CLINE_NO_AUTO_UPDATE: "1" },
-  async configure({ home, url }) {
+  async configure({ home }) {
     const folder = `${home}/.cline/data/settings`;
     await Deno.mkdir(folder, { recursive: true });
-    const settings = { provider: PROVIDER, apiKey: "key", model: "gpt-5", baseUrl: `${url}/v1` };
+    const settings = { provider: PROVIDER, apiKey: "key", model: "gpt-5" };
     const providers = {
       [PROVIDER]: { settings, updatedAt: "2026-01-01T00:00:00.000Z", tokenSource: "manual" },
     };

@@ -1,16 +1,17 @@
+import { AGENTS } from "../../../packages/app/agents/agents.ts";
 import type { Agent } from "../agent.ts";
 
 /** Codex over responses. */
 export const CODEX: Agent = {
   name: "codex",
+  entry: AGENTS.codex!,
   rulesFile: "AGENTS.md",
   tools: { shell: (cmd) => ({ name: "exec_command", args: { cmd } }) },
   quiet: {},
-  async configure({ home, url, windowTokens }) {
+  async configure({ home, windowTokens }) {
     const folder = `${home}/.codex`;
     await Deno.mkdir(folder, { recursive: true });
     const lines = [
-      `openai_base_url = "${url}/v1"`,
       `model_context_window = ${windowTokens}`,
       "check_for_update_on_startup = false",
       "[analytics]",

@@ -1,20 +1,22 @@
+import { AGENTS } from "../../../packages/app/agents/agents.ts";
 import type { Agent } from "../agent.ts";
 
 /** Which model of which provider makes Continue speak a protocol. */
 const MODELS = {
-  responses: { provider: "openai", model: "gpt-5", path: "/v1" },
-  messages: { provider: "anthropic", model: "claude-sonnet-4-5", path: "/v1" },
+  responses: { provider: "openai", model: "gpt-5" },
+  messages: { provider: "anthropic", model: "claude-sonnet-4-5" },
 };
 
 /** Continue's command line. */
 export function continueCli(protocol: keyof typeof MODELS): Agent {
-  const { path, ...model } = MODELS[protocol];
+  const model = MODELS[protocol];
   return {
     name: `continue ${protocol}`,
+    entry: AGENTS.continue!,
     rulesFile: "AGENTS.md",
     tools: { shell: (command) => ({ name: "Bash", args: { command } }) },
     quiet: { CONTINUE_TELEMETRY_ENABLED: "0", CONTINUE_CLI_ENABLE_TELEMETRY: "0" },
-    async configure({ home, url, windowTokens }) {
+    async configure({ home, windowTokens }) {
       const configuration = {
         name: "own",
         version: "1.0.0",
@@ -22,7 +24,6 @@ export function continueCli(protocol: keyof typeof MODELS): Agent {
         models: [{
           name: model.model,
           ...model,
-          apiBase: `${url}${path}`,
           apiKey: "key",
           roles: ["chat"],
           capabilities: ["tool_use", "image_input"],
@@ -34,10 +35,10 @@ export function continueCli(protocol: keyof typeof MODELS): Agent {
       await Deno.writeTextFile(`${home}/.continue/config.yaml`, JSON.stringify(configuration));
       return {};
     },
-    prompt: (text, { isFirst, home }) => ({
+    prompt: (text, { isFirst }) => ({
       program: "cn",
       args: [
-        ...["--config", `${home}/.continue/config.yaml`, "--auto", "--print"],
+        ...["--auto", "--print"],
         ...(isFirst ? [] : ["--resume"]),
         text,
       ],
@@ -49,6 +50,7 @@ export function continueCli(protocol: keyof typeof MODELS): Agent {
       interrupt: "keeps nothing of a turn that was broken off",
       images: "takes pictures from a terminal alone",
       delegate: "has no sub-agents but for a beta",
+      ...(protocol === "messages" && { retries: "gives up when it is told to wait" }),
     },
   };
 }

@@ -1,4 +1,5 @@
 import { acpConversation } from "../acp.ts";
+import { AGENTS } from "../../../packages/app/agents/agents.ts";
 import type { Agent } from "../agent.ts";
 
 /** How Copilot CLI is told which protocol to speak. */
@@ -16,6 +17,7 @@ const PROTOCOLS = {
 export function copilot(protocol: keyof typeof PROTOCOLS): Agent {
   return {
     name: `copilot ${protocol}`,
+    entry: AGENTS.copilot!,
     rulesFile: "AGENTS.md",
     tools: {
       shell: (command) => ({ name: "bash", args: { command, description: "Does what the plan says" } }),
@@ -31,9 +33,8 @@ export function copilot(protocol: keyof typeof PROTOCOLS): Agent {
       }),
     },
     quiet: { COPILOT_OFFLINE: "true", COPILOT_AUTO_UPDATE: "false" },
-    configure: ({ url, windowTokens }) =>
+    configure: ({ windowTokens }) =>
       Promise.resolve({
-        COPILOT_PROVIDER_BASE_URL: protocol === "messages" ? url : `${url}/v1`,
         COPILOT_PROVIDER_API_KEY: "key",
         COPILOT_PROVIDER_MAX_PROMPT_TOKENS: `${windowTokens}`,
         ...PROTOCOLS[protocol],

@@ -1,4 +1,5 @@
 import { fromFileUrl } from "@std/path";
+import { ANY_PROGRAM } from "../../../packages/app/agents/agents.ts";
 import type { Agent } from "../agent.ts";
 
 const PROGRAM = fromFileUrl(new URL("../programs/openai_agents.mjs", import.meta.url));
@@ -7,13 +8,14 @@ const PROGRAM = fromFileUrl(new URL("../programs/openai_agents.mjs", import.meta
 export function openaiAgents(protocol: "chat" | "responses"): Agent {
   return {
     name: `openai agents ${protocol}`,
+    entry: ANY_PROGRAM,
     rulesFile: "AGENTS.md",
     tools: {
       shell: (command) => ({ name: "shell", args: { command } }),
       delegate: (input) => ({ name: "delegate", args: { input } }),
     },
     quiet: { OPENAI_AGENTS_DISABLE_TRACING: "1" },
-    configure: ({ url }) => Promise.resolve({ OPENAI_BASE_URL: `${url}/v1`, OPENAI_API_KEY: "key" }),
+    configure: () => Promise.resolve({ OPENAI_API_KEY: "key" }),
     prompt: (text, { home, image, conversation = "conversation" }) => ({
       program: "node",
       args: [

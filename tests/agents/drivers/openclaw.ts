@@ -1,12 +1,14 @@
+import { AGENTS } from "../../../packages/app/agents/agents.ts";
 import type { Agent } from "../agent.ts";
 
 /** OpenClaw over chat completions, as a command without its daemon. */
 export const OPENCLAW: Agent = {
   name: "openclaw",
+  entry: AGENTS.openclaw!,
   rulesFile: "AGENTS.md",
   tools: { shell: (command) => ({ name: "exec", args: { command } }) },
   quiet: { OPENCLAW_SKIP_CHANNELS: "1", OPENCLAW_DISABLE_BONJOUR: "1" },
-  async configure({ home, workspace, url, windowTokens }) {
+  async configure({ home, workspace, windowTokens }) {
     const model = {
       id: "gpt-5",
       name: "gpt-5",
@@ -16,10 +18,10 @@ export const OPENCLAW: Agent = {
       reasoning: false,
       cost: { input: 0, output: 0, cacheRead: 0, cacheWrite: 0 },
     };
-    const provider = { baseUrl: `${url}/v1`, apiKey: "key", api: "openai-completions", models: [model] };
+    const provider = { apiKey: "key", api: "openai-completions", models: [model] };
     const settings = {
-      models: { mode: "merge", providers: { own: provider } },
-      agents: { defaults: { model: { primary: "own/gpt-5" }, workspace, skipBootstrap: true } },
+      models: { mode: "merge", providers: { openai: provider } },
+      agents: { defaults: { model: { primary: "openai/gpt-5" }, workspace, skipBootstrap: true } },
     };
     await Deno.mkdir(`${home}/.openclaw`);
     await Deno.writeTextFile(`${home}/.openclaw/openclaw.json`, JSON.stringify(settings));
@@ -45,6 +47,7 @@ export const OPENCLAW: Agent = {
     converse: "runs one prompt a process without its daemon",
     compact: "compacts by command in its daemon alone",
     images: "takes pictures from its daemon's channels alone",
+    retries: "gives up when a stream breaks off",
     delegate: "doesn't wait for its sub-agents without its daemon",
   },
 };

@@ -1,10 +1,12 @@
 import { acpConversation, acpPrompt } from "../acp.ts";
+import { AGENTS } from "../../../packages/app/agents/agents.ts";
 import type { Agent } from "../agent.ts";
 
 /** opencode over chat completions, or who is made from it and has other names: of its program, and in its environment. */
 export function opencode(program: string, environment: string): Agent {
   return {
     name: program,
+    entry: AGENTS[program]!,
     rulesFile: "AGENTS.md",
     tools: {
       shell: (command) => ({ name: "bash", args: { command, description: "Does what the plan says" } }),
@@ -18,7 +20,7 @@ export function opencode(program: string, environment: string): Agent {
       [`${environment}_DISABLE_MODELS_FETCH`]: "1",
       [`${environment}_DISABLE_LSP_DOWNLOAD`]: "1",
     },
-    configure({ url, windowTokens }) {
+    configure({ windowTokens }) {
       const model = {
         limit: { context: windowTokens, output: 8_000 },
         tool_call: true,
@@ -26,19 +28,19 @@ export function opencode(program: string, environment: string): Agent {
       };
       const provider = {
         npm: "@ai-sdk/openai-compatible",
-        options: { baseURL: `${url}/v1`, apiKey: "key" },
+        options: { apiKey: "key" },
         models: { "gpt-5": model },
       };
       return Promise.resolve({
         [`${environment}_CONFIG_CONTENT`]: JSON.stringify({
-          provider: { own: provider },
+          provider: { openai: provider },
           share: "disabled",
           permission: "allow",
-          model: "own/gpt-5",
+          model: "openai/gpt-5",
         }),
       });
     },
-    prompt: (text, { isFirst, image, model = "own/gpt-5" }) => ({
+    prompt: (text, { isFirst, image, model = "openai/gpt-5" }) => ({
       program,
       args: [
         "run",

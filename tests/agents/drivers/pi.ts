@@ -1,20 +1,22 @@
+import { AGENTS } from "../../../packages/app/agents/agents.ts";
 import type { Agent } from "../agent.ts";
 
 /** pi over chat completions. */
 export const PI: Agent = {
   name: "pi",
+  entry: AGENTS.pi!,
   rulesFile: "AGENTS.md",
   tools: { shell: (command) => ({ name: "bash", args: { command } }) },
   quiet: { PI_OFFLINE: "1", PI_TELEMETRY: "0" },
-  async configure({ home, url, windowTokens }) {
+  async configure({ home, windowTokens }) {
     const folder = `${home}/.pi/agent`;
     await Deno.mkdir(folder, { recursive: true });
     const model = { id: "gpt-5", contextWindow: windowTokens, maxTokens: 8_000, input: ["text", "image"] };
-    const provider = { baseUrl: `${url}/v1`, api: "openai-completions", apiKey: "key", models: [model] };
-    await Deno.writeTextFile(`${folder}/models.json`, JSON.stringify({ providers: { own: provider } }));
+    const provider = { api: "openai-completions", apiKey: "key", models: [model] };
+    await Deno.writeTextFile(`${folder}/models.json`, JSON.stringify({ providers: { openai: provider } }));
     return {};
   },
-  prompt: (text, { isFirst, image, model = "own/gpt-5" }) => ({
+  prompt: (text, { isFirst, image, model = "openai/gpt-5" }) => ({
     program: "pi",
     args: [
       "--print",
@@ -28,7 +30,7 @@ export const PI: Agent = {
   }),
   converse: (texts) => ({
     program: "pi",
-    args: ["--mode", "rpc", "--approve", "--model", "own/gpt-5"],
+    args: ["--mode", "rpc", "--approve", "--model", "openai/gpt-5"],
     talk: texts.map((message) => ({
       line: JSON.stringify({ type: "prompt", message }),
       until: /"type":"agent_settled"/,
@@ -37,7 +39,7 @@ export const PI: Agent = {
   compact: ({ run }) =>
     run({
       program: "pi",
-      args: ["--mode", "rpc", "--approve", "--model", "own/gpt-5", "--continue"],
+      args: ["--mode", "rpc", "--approve", "--model", "openai/gpt-5", "--continue"],
       talk: [{ line: '{"type":"compact"}', until: /"command":"compact","success":true/ }],
     }),
   lacks: { delegate: "has no sub-agents", discoveries: "defers no tools" },

@@ -1,8 +1,10 @@
+import { AGENTS } from "../../../packages/app/agents/agents.ts";
 import type { Agent } from "../agent.ts";
 
 /** Qwen Code over chat completions. */
 export const QWEN_CODE: Agent = {
   name: "qwen code",
+  entry: AGENTS.qwen!,
   rulesFile: "AGENTS.md",
   tools: {
     shell: (command) => ({ name: "run_shell_command", args: { command, is_background: false } }),
@@ -17,7 +19,7 @@ export const QWEN_CODE: Agent = {
     }),
   },
   quiet: { QWEN_CODE_SUPPRESS_YOLO_WARNING: "1" },
-  async configure({ home, url, windowTokens }) {
+  async configure({ home, windowTokens }) {
     const settings = {
       privacy: { usageStatisticsEnabled: false },
       general: { disableAutoUpdate: true, disableUpdateNag: true },
@@ -25,7 +27,7 @@ export const QWEN_CODE: Agent = {
     };
     await Deno.mkdir(`${home}/.qwen`);
     await Deno.writeTextFile(`${home}/.qwen/settings.json`, JSON.stringify(settings));
-    return { OPENAI_BASE_URL: `${url}/v1`, OPENAI_API_KEY: "key" };
+    return { OPENAI_API_KEY: "key" };
   },
   prompt: (text, { isFirst, image, model = "gpt-5" }) => ({
     program: "qwen",
@@ -50,4 +52,4 @@ export const QWEN_CODE: Agent = {
   lacks: { discoveries: "defers no tools" },
 };
 
-const FLAGS = ["--auth-type", "openai", "--yolo"];
+const FLAGS = ["--yolo"];

@@ -92,7 +92,7 @@ async function storeIn(
   const keyOf = (id: string) => found(id, selectKey.get(id)).key;
   const keys = idempotencyKeys(database, { now, maxKeys, keyOf });
   const texts = storedTexts(database);
-  const write = recordWriter(database, { now, keyOf, placeOf, respond: keys.respond, putText: texts.put });
+  const writeAll = recordWriter(database, { now, keyOf, placeOf, respond: keys.respond, putText: texts.put });
   let isOpen = true;
   const removed = removedSessions(database, () => isOpen);
   // What there is no room to sweep now is swept later.
@@ -100,8 +100,7 @@ async function storeIn(
     removed.sweep().catch((error) => {
       if (!(error instanceof StoreError && error.code === "full")) throw error;
     });
-  const commit: Store["commit"] = (records) =>
-    promiseOf(() => database.transaction(() => records.forEach(write)));
+  const commit: Store["commit"] = (records) => promiseOf(() => database.transaction(() => writeAll(records)));
 
   const selectSession = database.prepare<StoredJson>("SELECT json, crc FROM sessions WHERE id = ?");
   const pageOf = (kind: string) =>
@@ -269,7 +268,7 @@ interface SessionRow {
   readonly last: number;
 }
 
-/** Makes a function that writes one record, inside a transaction. `keyOf` and `placeOf` throw if there is no such session. */
+/** Makes a function that writes records, inside a transaction. `keyOf` and `placeOf` throw if there is no such session. */
 function recordWriter(
   database: Database,
   { now, keyOf, placeOf, respond, putText }: {
@@ -279,7 +278,7 @@ function recordWriter(
     readonly respond: ReturnType<typeof idempotencyKeys>["respond"];
     readonly putText: StoredTexts["put"];
   },
-): (record: StoreRecord) => void {
+): (records: readonly StoreRecord[]) => void {
   const insertSession = database.prepare(
     "INSERT INTO sessions (id, json, crc, parent) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING",
   );
@@ -298,10 +297,13 @@ function recordWriter(
     const nowMs = now();
     touchRow.run(nowMs, key, nowMs - MINUTE_MS);
   };
+  /** Sessions that this transaction has touched, with their rows. */
+  const rows = new Map<string, number>();
   /** The row of a session that is changed. */
   const touched = (id: string) => {
-    const key = keyOf(id);
-    touch(key);
+    const key = rows.get(id) ?? keyOf(id);
+    if (!rows.has(id)) touch(key);
+    rows.set(id, key);
     return key;
   };
   const insertEvent = database.prepare("INSERT INTO events VALUES (?, ?, ?, ?, ?)");
@@ -323,7 +325,7 @@ function recordWriter(
      SET session = excluded.session, json = excluded.json, crc = excluded.crc`,
   );
   const deleteDocument = database.prepare("DELETE FROM documents WHERE kind = ? AND id = ?");
-  return (record) => {
+  const write = (record: StoreRecord) => {
     switch (record.type) {
       case "session": {
         const { id, kind, parent } = record;
@@ -342,7 +344,9 @@ function recordWriter(
           const { json, crc } = toStoredJson(event);
           insertEvent.run(key, after + index + 1, event.type, json, crc);
         }
-        return touch(key);
+        if (!rows.has(sessionId)) touch(key);
+        rows.set(sessionId, key);
+        return;
       }
       case "state": {
         const { json, crc } = toStoredJson(record.value);
@@ -374,6 +378,10 @@ function recordWriter(
         // Nobody else has the file open.
         throw notAskedError(record.requestId);
     }
+  };
+  return (records) => {
+    rows.clear();
+    records.forEach(write);
   };
 }
 

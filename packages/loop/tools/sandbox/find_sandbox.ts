@@ -2,11 +2,22 @@ import { existsSync, lstatSync, readdirSync, readlinkSync, realpathSync, statSyn
 import { basename, delimiter, dirname, isAbsolute, join, relative, resolve, sep } from "node:path";
 import process from "node:process";
 import { checkGiven } from "@tare/messages";
-import { isWithin, PROBE } from "./bubblewrap.ts";
-import type { Sandbox, SandboxProxy } from "./sandbox.ts";
+import { isWithin, PROBE, type Sandbox, type SandboxProxy } from "./sandbox.ts";
 
-/** What a sandbox is made for. */
-export interface SandboxOptions {
+/** The folders of the system in which programs and what they need stand; no other folder is seen. */
+const SYSTEM = [
+  ...["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/opt"],
+  ...["/nix/store", "/gnu/store"],
+];
+
+/** What makes sandboxes, by the system. */
+const MAKERS: Readonly<Record<string, Sandbox["by"]>> = { linux: "bubblewrap", darwin: "seatbelt" };
+
+/** Where programs are looked for that nothing else names. */
+const USUAL_PATH = "/usr/local/bin:/usr/bin:/bin";
+
+/** Finds out whether this machine can make a sandbox, or else why it can't, in words that complete "because …". */
+export async function findSandbox(options: {
   /** Folder that commands work in. */
   readonly workspace: string;
   /** The person's home folder. Default: there is none. */
@@ -23,22 +34,7 @@ export interface SandboxOptions {
   readonly network?: { readonly domains: readonly string[]; readonly proxy: SandboxProxy };
   /** Runs a program and gives what it wrote to its error output if it failed. @throws if there is no such program. */
   readonly tryOut: (program: string, args: readonly string[]) => Promise<string | undefined>;
-}
-
-/** The folders of the system in which programs and what they need stand; no other folder is seen. */
-const SYSTEM = [
-  ...["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/opt"],
-  ...["/nix/store", "/gnu/store"],
-];
-
-/** What makes sandboxes, by the system. */
-const MAKERS: Readonly<Record<string, Sandbox["by"]>> = { linux: "bubblewrap", darwin: "seatbelt" };
-
-/** Where programs are looked for that nothing else names. */
-const USUAL_PATH = "/usr/local/bin:/usr/bin:/bin";
-
-/** Finds out whether this machine can make a sandbox, or else why it can't, in words that complete "because …". */
-export async function findSandbox(options: SandboxOptions): Promise<Sandbox | { readonly why: string }> {
+}): Promise<Sandbox | { readonly why: string }> {
   checkGiven("findSandbox()", { options }, { options: { workspace: "string", tryOut: "function" } });
   const { home = "/nonexistent", path = USUAL_PATH, tryOut, network } = options;
   const workspace = realPath(options.workspace);

@@ -1,5 +1,6 @@
-import { bubblewrapArgs } from "./bubblewrap.ts";
-import { seatbeltArgs } from "./seatbelt.ts";
+import process from "node:process";
+import { lstatSync } from "node:fs";
+import { dirname, join, relative, sep } from "node:path";
 
 /**
  * A sandbox that this machine can make, and what stands in it. It is plain data, so that one process may find it out,
@@ -93,3 +94,163 @@ const PROXY_ENVIRONMENT = {
   no_proxy: "localhost,127.0.0.1,::1",
   NODE_USE_ENV_PROXY: "1",
 };
+
+/** Namespaces of its own for all there are, no rights, and an end with whoever started it. */
+const APART = [
+  "--unshare-all",
+  // As the system's administrator too, whose mounts could be undone otherwise.
+  "--unshare-user",
+  "--die-with-parent",
+  "--new-session",
+  ...["--cap-drop", "ALL"],
+];
+
+/** What Bubblewrap is told to find out whether it can make a sandbox here. */
+export const PROBE: readonly string[] = [
+  ...APART,
+  ...["--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--remount-ro", "/proc", "--tmpfs", "/tmp"],
+  ...["--", "/bin/sh", "-c", ":"],
+];
+
+/** What Bubblewrap is told to run a command in a sandbox. Of what comes later in the list the later counts. */
+function bubblewrapArgs(sandbox: Sandbox, given: SandboxedCommand): readonly string[] {
+  const { command, cwd, isOutside = false } = given;
+  const walls = isOutside ? outside(sandbox) : inside(sandbox, given);
+  const bridge = isOutside ? [] : sandbox.proxy?.bridge ?? [];
+  return [...walls, "--chdir", cwd, "--", ...bridge, ...command];
+}
+
+function inside(sandbox: Sandbox, { folders = [], reads = [] }: SandboxedCommand): readonly string[] {
+  const { workspace, home, system, shown, hidden, readOnly, proxy } = sandbox;
+  const writable = [workspace, ...folders];
+  const seen = [...system.map(({ path }) => path), ...shown.map(({ at }) => at), ...reads, ...writable];
+  const hides = hidden.filter(({ path }) => seen.some((folder) => isWithin(path, folder)));
+  const git = join(workspace, ".git");
+  const fixed = [git, ...readOnly, ...hides.map(({ path }) => path)];
+  return [
+    ...APART,
+    ...system.flatMap(({ path, link }) => link === undefined ? show(path) : ["--symlink", link, path]),
+    ...["--dev", "/dev", "--proc", "/proc"],
+    // By /proc/sys the system's administrator could have programs run outside.
+    ...["--remount-ro", "/proc"],
+    // Sockets of other programs stand in these folders.
+    ...["/tmp", "/run", "/var/tmp"].flatMap((path) => ["--tmpfs", path]),
+    ...["--symlink", "/run", "/var/run"],
+    ...["--tmpfs", home],
+    ...shown.flatMap(({ path, at }) => ["--ro-bind-try", path, at]),
+    ...reads.flatMap((path) => ["--ro-bind-try", path, path]),
+    ...writable.flatMap((path) => ["--bind", path, path]),
+    // A folder could be renamed in which something stands fixed, and another one made in its place; what is itself mounted can't.
+    ...pinned(fixed, workspace).flatMap((path) => ["--bind-try", path, path]),
+    ...(isThere(git) ? show(git) : ["--tmpfs", git, "--remount-ro", git]),
+    ...readOnly.flatMap((path) => ["--ro-bind-try", path, path]),
+    ...hide(hides),
+    ...(proxy === undefined ? [] : [proxy.socket, ...proxy.files].flatMap(show)),
+    ...["--remount-ro", "/"],
+  ];
+}
+
+/** All that a person may, but for other processes and what is hidden. */
+function outside({ hidden }: Sandbox): readonly string[] {
+  return [
+    ...["--die-with-parent", "--new-session", "--unshare-pid"],
+    // The system's administrator could undo what hides the others.
+    ...["--cap-drop", "CAP_SYS_ADMIN", "--cap-drop", "CAP_SYS_PTRACE"],
+    ...["--bind", "/", "/", "--dev-bind", "/dev", "/dev", "--proc", "/proc"],
+    // A command outside may be meant for what the system keeps to itself, but never for what the server does.
+    ...hide(hidden.filter(({ path }) => !path.startsWith("/etc/") && isThere(path))),
+  ];
+}
+
+function show(path: string): readonly string[] {
+  return ["--ro-bind", path, path];
+}
+
+function hide(hidden: Sandbox["hidden"]): readonly string[] {
+  return hidden.flatMap(({ path, isFolder }) =>
+    isFolder ? ["--tmpfs", path, "--remount-ro", path] : ["--ro-bind-try", "/dev/null", path]
+  );
+}
+
+/** The folders between another one and what stands somewhere in it, the outermost first. */
+function pinned(paths: readonly string[], folder: string): readonly string[] {
+  const between = new Set<string>();
+  for (const path of paths.filter((path) => isWithin(path, folder))) {
+    for (let at = dirname(path); at !== folder && isWithin(at, folder); at = dirname(at)) between.add(at);
+  }
+  return [...between].sort((a, b) => a.length - b.length);
+}
+
+/** Whether a path is a folder's own or leads into it. */
+export function isWithin(path: string, folder: string): boolean {
+  const way = relative(folder, path);
+  return way !== ".." && !way.startsWith(`..${sep}`);
+}
+
+function isThere(path: string): boolean {
+  return lstatSync(path, { throwIfNoEntry: false }) !== undefined;
+}
+
+/** What of macOS itself nearly every program reads. */
+const MACOS = [
+  ...[
+    "/usr",
+    "/bin",
+    "/sbin",
+    "/System",
+    "/Library",
+    "/opt",
+    "/etc",
+    "/private/etc",
+    "/var/db",
+    "/private/var/db",
+  ],
+  ...["/var/select", "/private/var/select", "/dev", "/Applications"],
+];
+
+/** Services that names, users, time zones and certificates are looked up by, and none that would start a program. */
+const SERVICES = [
+  "com.apple.system.opendirectoryd.libinfo",
+  "com.apple.system.opendirectoryd.membership",
+  "com.apple.system.logger",
+  "com.apple.system.notification_center",
+  "com.apple.trustd.agent",
+];
+
+/** What `sandbox-exec` is told to run a command in a sandbox: all that isn't named is refused. */
+function seatbeltArgs(
+  { workspace, shown, hidden, readOnly }: Sandbox,
+  { command, folders = [], reads = [] }: SandboxedCommand,
+): readonly string[] {
+  const temporary = `/private/tmp/tare-${process.getuid?.() ?? 0}`;
+  const writable = [workspace, temporary, ...folders];
+  const fixed = [join(workspace, ".git"), ...readOnly];
+  const subpaths = (paths: readonly string[]) => paths.map((path) => `(subpath ${quoted(path)})`).join(" ");
+  const profile = [
+    "(version 1)",
+    "(deny default)",
+    "(allow process-exec process-fork)",
+    "(allow signal process-info* (target same-sandbox))",
+    "(allow sysctl-read)",
+    "(allow file-read-metadata)",
+    `(allow file-read* (literal "/") ${
+      subpaths([...MACOS, ...shown.flatMap(({ path, at }) => [path, at]), ...reads, ...writable])
+    })`,
+    `(allow file-write* ${subpaths(writable)})`,
+    '(allow file-write-data file-ioctl (literal "/dev/null") (literal "/dev/zero") (literal "/dev/tty") (regex #"^/dev/fd/"))',
+    `(allow mach-lookup ${SERVICES.map((name) => `(global-name ${quoted(name)})`).join(" ")})`,
+    "(allow ipc-posix-sem ipc-posix-shm)",
+    `(deny file-write* ${subpaths(fixed)})`,
+    ...(hidden.length === 0
+      ? []
+      : [`(deny file-read* file-write* ${subpaths(hidden.map(({ path }) => path))})`]),
+  ];
+  return ["-p", profile.join("\n"), "/bin/sh", "-c", WITH_TEMPORARY, "sh", temporary, ...command];
+}
+
+/** Makes the folder for what is temporary before it runs the command. */
+const WITH_TEMPORARY = 'export TMPDIR="$1"; mkdir -p "$1"; shift; exec "$@"';
+
+function quoted(text: string): string {
+  return `"${text.replaceAll("\\", "\\\\").replaceAll('"', '\\"')}"`;
+}

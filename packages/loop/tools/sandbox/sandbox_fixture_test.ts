@@ -3,13 +3,13 @@
  *
  * @module
  */
-import { findSandbox, type SandboxOptions } from "./find_sandbox.ts";
+import { findSandbox } from "./find_sandbox.ts";
 import type { Sandbox } from "./sandbox.ts";
 
 /** The sandbox for a workspace, or why there is none. */
 export function sandboxOf(
   workspace: string,
-  options: Partial<SandboxOptions> = {},
+  options: Partial<Parameters<typeof findSandbox>[0]> = {},
 ): Promise<Sandbox | { readonly why: string }> {
   return findSandbox({
     workspace,

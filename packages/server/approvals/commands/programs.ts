@@ -1,3 +1,6 @@
+import { basename } from "node:path";
+import type { CommandWord } from "./read_command.ts";
+
 /**
  * What programs do by an option that their name doesn't say. A rule that allows `git diff` means what it shows; that
  * `git diff --output=f` writes a file, nobody meant. So a command that begins as a rule allows, and goes on with one of
@@ -5,7 +8,7 @@
  *
  * A program that isn't here may do what it does: whoever allows `make` allows what its file says.
  */
-export interface ProgramOptions {
+interface ProgramOptions {
   /** Long options that write, read or run what they name, without `--`. Beginnings of them count too, as programs take them. */
   readonly long?: readonly string[];
   /** Letters of short options that do, wherever they stand in a word such as `-no`. */
@@ -25,7 +28,7 @@ export interface ProgramOptions {
 }
 
 /** By the program's name. */
-export const PROGRAMS: Readonly<Record<string, ProgramOptions>> = {
+const PROGRAMS: Readonly<Record<string, ProgramOptions>> = {
   git: {
     long: [
       // Write a file.
@@ -207,13 +210,13 @@ export const PROGRAMS: Readonly<Record<string, ProgramOptions>> = {
 };
 
 /** Other names of these. */
-export const SAME_PROGRAM: Readonly<Record<string, string>> = {
+const SAME_PROGRAM: Readonly<Record<string, string>> = {
   ...{ gawk: "awk", mawk: "awk", nawk: "awk", gsed: "sed", gtar: "tar", bsdtar: "tar", gfind: "find" },
   ...{ egrep: "grep", fgrep: "grep", zgrep: "grep", fdfind: "fd", gmake: "make" },
 };
 
 /** Programs that run what their words name: what follows is a command of its own, which nobody was asked about. */
-export const RUNNERS: ReadonlySet<string> = new Set([
+const RUNNERS: ReadonlySet<string> = new Set([
   ...[
     "sh",
     "bash",
@@ -275,3 +278,100 @@ export const RUNNERS: ReadonlySet<string> = new Set([
     "ex",
   ],
 ]);
+
+/** Whether a program runs what its words name. */
+export function isRunner(program: string): boolean {
+  return RUNNERS.has(basename(program));
+}
+
+/** Whether a program is known to read files anywhere by their names, where only those of the workspace were meant. */
+export function staysInside(program: string): boolean {
+  return optionsOf(program)?.staysInside ?? false;
+}
+
+/**
+ * What a command may do besides what its first `allowed` words say, which a rule allows: a sentence for people. Nothing, as
+ * far as is known.
+ */
+export function whatElse(words: readonly CommandWord[], allowed: number): string | undefined {
+  const [program = "", ...others] = words.map(({ text }) => text);
+  const named = others.slice(0, allowed - 1);
+  if (isRunner(program)) {
+    // Options, numbers and variables name no program.
+    const isNamed = named.some((word) => !/^(?:-|\d)|=/.test(word));
+    if (!isNamed && words.length > allowed) return `${basename(program)} runs what its words name.`;
+    const inner = named.findIndex((word) => optionsOf(word) !== undefined || isRunner(word));
+    return inner < 0 ? undefined : whatElse(words.slice(inner + 1), allowed - inner - 1);
+  }
+  const options = optionsOf(program);
+  if (!options) return undefined;
+  const more = words.slice(allowed);
+  const wild = more.find(({ text, isPattern }) => isPattern && /^[-*?[]/.test(text));
+  if (wild) return `${wild.text} may stand for files whose names are options.`;
+  const name = basename(program);
+  const isFirst = named.every((word) => word.startsWith("-"));
+  return name === "git"
+    ? gitDoes(options, { more: more.map(({ text }) => text), isFirst })
+    : doesElse(name, options, { named, more: more.map(({ text }) => text) });
+}
+
+/** Before its subcommand, git takes options that change what every one does. */
+function gitDoes(
+  options: ProgramOptions,
+  { more, isFirst }: { readonly more: readonly string[]; readonly isFirst: boolean },
+): string | undefined {
+  const [first] = more;
+  if (isFirst && first?.startsWith("-")) return optionDoes(first);
+  if (isFirst && first !== undefined && options.words?.includes(first)) {
+    return `git ${first} may run something else.`;
+  }
+  const end = more.indexOf("--");
+  const before = end < 0 ? more : more.slice(0, end);
+  const bad = before.find((word) => word.startsWith("-") && doesMore(options, word));
+  return bad === undefined ? undefined : optionDoes(bad);
+}
+
+function doesElse(
+  program: string,
+  options: ProgramOptions,
+  { named, more }: { readonly named: readonly string[]; readonly more: readonly string[] },
+): string | undefined {
+  let plain = named.filter((word) => !word.startsWith("-")).length;
+  let onlyNames = named.includes("--");
+  for (const word of more) {
+    if (options.words?.includes(word)) return optionDoes(word);
+    if (!onlyNames && word.startsWith("-") && word !== "-") {
+      if (word === "--") onlyNames = true;
+      else if (options.isAnyOption || doesMore(options, word)) return optionDoes(word);
+      continue;
+    }
+    if (plain === 0 && options.script && !options.script.test(word)) {
+      return `the script of ${program} may write or run something else.`;
+    }
+    if (options.sets?.test(word)) return `${word} may set what ${program} runs.`;
+    // Its oldest form has options without a dash.
+    if (plain === 0 && program === "tar" && doesMore(options, `-${word}`)) return optionDoes(word);
+    if (++plain > (options.most ?? Infinity)) return `${program} writes ${word}.`;
+  }
+  return undefined;
+}
+
+function optionDoes(option: string): string {
+  return `${option} may write, read or run something else.`;
+}
+
+function optionsOf(program: string): ProgramOptions | undefined {
+  const name = basename(program);
+  const own = Object.hasOwn(SAME_PROGRAM, name) ? SAME_PROGRAM[name]! : name;
+  return Object.hasOwn(PROGRAMS, own) ? PROGRAMS[own] : undefined;
+}
+
+function doesMore({ long = [], short = "", words = [] }: ProgramOptions, word: string): boolean {
+  if (words.includes(word)) return true;
+  if (word.startsWith("--")) {
+    // Programs take the beginning of an option for it.
+    const given = word.slice(2).split("=", 1)[0]!;
+    return long.some((one) => one.startsWith(given));
+  }
+  return [...word.slice(1)].some((letter) => short.includes(letter));
+}

@@ -4,7 +4,7 @@ import {
   type PlannerOptions,
   plannerPolicy,
 } from "@tare/simulator/economy";
-import { BY_AGE } from "../../../../packages/planner/retention/find_removals.ts";
+import { BY_AGE } from "../../../../packages/planner/retention/retention.ts";
 
 /** The planner with other options than it ships with, by the policy's name: so each part of it can be measured. */
 const VARIANTS: Readonly<Record<string, PlannerOptions>> = {

@@ -1,12 +1,10 @@
 import { assertEquals } from "@std/assert";
 import { estimateTokens, hashPiece, type Message, type ToolDefinition } from "@tare/messages";
 import { KEEP_WANTED, profileNamed } from "@tare/planner";
-import { BY_AGE } from "./find_removals.ts";
-import { Layout } from "../edits/layout.ts";
+import { BY_AGE, findRemovals, type RemovalOptions, Standings, type StandingsOptions } from "./retention.ts";
+import { compactedTools, Layout } from "../edits/view.ts";
 import { NOTHING_PINNED } from "../edits/pin.ts";
-import { compactedTools, type Edit } from "../edits/view.ts";
-import { findRemovals, type RemovalOptions } from "./find_removals.ts";
-import { Standings, type StandingsOptions } from "./standings.ts";
+import type { Edit } from "../edits/edit.ts";
 
 const tool: ToolDefinition = {
   type: "function",

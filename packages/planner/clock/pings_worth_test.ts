@@ -1,5 +1,5 @@
 import { assertEquals } from "@std/assert";
-import { pingsWorth } from "./worth.ts";
+import { pingsWorth } from "./clock.ts";
 
 const PRICES = { read: 0.1, write: 1.25, loss: 1 };
 

@@ -1,0 +1,593 @@
+import {
+  checkGiven,
+  contentText,
+  countMessageTokens,
+  type CountTokens,
+  countToolTokens,
+  hashBytes,
+  hashPiece,
+  type Message,
+  type ToolDefinition,
+} from "@tare/messages";
+import type { History } from "../edits/view.ts";
+import { type Profile, profileForTtl } from "../providers.ts";
+import { scaled, type TokenScale } from "./prompt_size.ts";
+
+/**
+ * How much of a prompt a warm cache serves if the prompt shares so many tokens with one that it holds: whole blocks
+ * of at least the smallest size, and never the last token.
+ */
+export function servedTokens(
+  profile: Pick<Profile, "minTokens" | "blockTokens">,
+  prompt: { readonly promptTokens: number; readonly sharedTokens: number },
+): number {
+  checkGiven("servedTokens()", { profile, prompt }, {
+    profile: { minTokens: "number", blockTokens: "number" },
+    prompt: { promptTokens: "number", sharedTokens: "number" },
+  });
+  const { minTokens, blockTokens } = profile;
+  const { promptTokens, sharedTokens } = prompt;
+  const tokens = Math.floor(Math.min(sharedTokens, promptTokens - 1) / blockTokens) * blockTokens;
+  return tokens >= minTokens ? tokens : 0;
+}
+
+/**
+ * One piece of a prompt as the provider's cache sees it: a tool definition, a message, or a run of token ids.
+ * Pieces with the same hash must be the same piece.
+ */
+export interface PromptUnit {
+  /** Tells the piece from every other. */
+  readonly hash: string | number;
+  /** Size of the piece. */
+  readonly tokens: number;
+}
+
+/**
+ * A request as its provider's cache sees it: one unit for each tool, then one for each message. What is known of
+ * an object is remembered, so that a growing conversation costs only what is new.
+ */
+export function promptUnits(
+  { messages, tools }: { readonly messages: readonly Message[]; readonly tools: readonly ToolDefinition[] },
+  countTokens: CountTokens,
+): PromptUnit[] {
+  return [
+    ...tools.map((tool) => ({ hash: hashBytes(tool), tokens: countToolTokens(tool, countTokens) })),
+    ...messages.map((message) => ({
+      hash: hashBytes(message),
+      tokens: countMessageTokens(message, countTokens),
+    })),
+  ];
+}
+
+/** What of a profile it goes by. */
+type CacheRules = Pick<Profile, "minTokens" | "blockTokens" | "ttlMs">;
+
+interface Node {
+  readonly children: Map<string | number, Node>;
+  /** Tokens from the start of the prompt to the end of this unit. */
+  readonly endTokens: number;
+  usedMs: number;
+  /** Whether a prompt is held up to its end. */
+  isEnd: boolean;
+}
+
+/** Prefix ends that a cache remembers unless told otherwise: some hundred long sessions. */
+const DEFAULT_MAX_UNITS = 1_000_000;
+
+/**
+ * A provider's prefix cache as a pure model: it holds every prefix that was sent to it, not only the last,
+ * honours the profile's smallest size, blocks and time to live, and forgets what was used longest ago when it is
+ * full. Units stand in the provider's order: tools, system, messages.
+ *
+ * @example
+ * ```ts
+ * import { assertEquals } from "@std/assert";
+ * import { PrefixCache, profileNamed } from "@tare/planner";
+ *
+ * const cache = new PrefixCache(profileNamed("anthropic-5m"));
+ * const prompt = [{ hash: "system", tokens: 2000 }, { hash: "hello", tokens: 10 }];
+ * cache.store(prompt, 0);
+ * assertEquals(cache.lookup([...prompt, { hash: "again", tokens: 10 }], 60_000), 2010);
+ * assertEquals(cache.lookup(prompt, 60_000), 2009); // the last token is always processed
+ * assertEquals(cache.lookup(prompt, 301_000), 0);
+ * ```
+ */
+export class PrefixCache {
+  readonly #profile: CacheRules;
+  readonly #maxUnits: number;
+  readonly #root: Node = { children: new Map(), endTokens: 0, usedMs: -Infinity, isEnd: false };
+  #units = 0;
+
+  /** An empty cache that remembers `maxUnits` units at most; default one million. */
+  constructor(profile: CacheRules, options: { readonly maxUnits?: number } = {}) {
+    this.#profile = profile;
+    this.#maxUnits = options.maxUnits ?? DEFAULT_MAX_UNITS;
+  }
+
+  /**
+   * Tokens of this prompt that are cached now.
+   *
+   * @param ends Behind how many units it asks for what is cached. Default: behind each.
+   */
+  lookup(units: readonly PromptUnit[], nowMs: number, ends?: readonly number[]): number {
+    const promptTokens = units.reduce((sum, { tokens }) => sum + tokens, 0);
+    return servedTokens(this.#profile, { promptTokens, sharedTokens: this.held(units, nowMs, ends) });
+  }
+
+  /** Tokens with which this prompt starts like those that are cached now, however few a provider would serve. */
+  held(units: readonly PromptUnit[], nowMs: number, ends: readonly number[] = [units.length]): number {
+    const { ttlMs } = this.#profile;
+    let node = this.#root;
+    let heldTokens = 0;
+    for (const unit of units.slice(0, Math.max(0, ...ends))) {
+      const next = node.children.get(unit.hash);
+      if (!next || nowMs - next.usedMs > ttlMs) break;
+      node = next;
+      if (node.isEnd) heldTokens = node.endTokens;
+    }
+    return heldTokens;
+  }
+
+  /**
+   * Remembers a prompt that was processed, and refreshes what it used.
+   *
+   * @param ends Behind how many units it is cached. Default: behind each.
+   */
+  store(units: readonly PromptUnit[], nowMs: number, ends?: readonly number[]): void {
+    if (this.#profile.minTokens === Infinity) return;
+    const held = ends && new Set(ends);
+    let node = this.#root;
+    for (const [at, unit] of units.slice(0, Math.max(0, ...ends ?? [units.length])).entries()) {
+      let next = node.children.get(unit.hash);
+      if (!next) {
+        const endTokens = node.endTokens + unit.tokens;
+        next = { children: new Map(), endTokens, usedMs: nowMs, isEnd: false };
+        node.children.set(unit.hash, next);
+        this.#units++;
+      }
+      next.usedMs = Math.max(next.usedMs, nowMs);
+      next.isEnd ||= !held || held.has(at + 1);
+      node = next;
+    }
+    if (this.#units > this.#maxUnits) this.#forget();
+  }
+
+  /** Drops the older half. A unit is never used later than the one before it, so what stays hangs together. */
+  #forget(): void {
+    const times: number[] = [];
+    visit(this.#root, (node) => times.push(node.usedMs));
+    times.sort((a, b) => a - b);
+    const keptFromMs = times[times.length >> 1] ?? 0;
+    this.#units = 0;
+    visit(this.#root, (node) => {
+      for (const [hash, child] of node.children) {
+        if (child.usedMs < keptFromMs) node.children.delete(hash);
+        else this.#units++;
+      }
+    });
+    if (this.#units <= this.#maxUnits) return;
+    // All of one age.
+    this.#root.children.clear();
+    this.#units = 0;
+  }
+}
+
+/** Calls `see` for each node below `root` and `root` itself, parents first, without recursion: prompts are long. */
+function visit(root: Node, see: (node: Node) => void): void {
+  const pending = [root];
+  for (let node = pending.pop(); node; node = pending.pop()) {
+    see(node);
+    for (const child of node.children.values()) pending.push(child);
+  }
+}
+
+/** A request, as far as the cache is concerned. Tokens are counted here. */
+export interface SentRequest {
+  /** Tells its tools, as the model saw them, from any others: one number each. */
+  readonly tools: readonly number[];
+  /** Tokens of its messages with which what the model sees now still starts. */
+  readonly messageTokens: number;
+  /** Tokens that it had, tools included. */
+  readonly promptTokens: number;
+  /** Whether it was what its client would have sent without Tare. */
+  readonly isWhole: boolean;
+  /** Tokens that its client would have sent without Tare, had it compacted nothing. */
+  readonly ownTokens: number;
+  /** The same with what only Tare added, such as recalls. */
+  readonly wholeTokens: number;
+  /** Tells the tools that its client would have sent, in full, from any others. */
+  readonly ownTools: readonly number[];
+  /** When it was made. */
+  readonly atMs: number;
+  /** When what the cache holds of it was used last, if that was later: by a ping, or where it lasts an hour by a request. */
+  readonly usedMs?: number;
+  /** Whether a ping made that last an hour since its last use. Absent: no. */
+  readonly forAnHour?: boolean;
+  /** The model that it went to. */
+  readonly model?: string | undefined;
+}
+
+/** What the cache is expected to do for a request. */
+export interface Prediction {
+  /** Tokens with which it starts like one that was sent before, counted here. */
+  readonly sharedTokens: number;
+  /** Probability that they are still cached. */
+  readonly alive: number;
+  /** Time since they were last used. */
+  readonly idleMs: number;
+  /** Whether they are there for an hour since, whatever the provider's usual time. Absent: no. */
+  readonly forAnHour?: boolean;
+}
+
+const HOUR_MS = 3_600_000;
+
+/** When what the cache holds of a request was last used. */
+export function lastUseMs({ atMs, usedMs = atMs }: SentRequest): number {
+  return usedMs;
+}
+
+/** How long that is there for, since then. */
+export function timeToLive({ forAnHour = false }: SentRequest, { ttlMs }: Pick<Profile, "ttlMs">): number {
+  return forAnHour ? Math.max(ttlMs, HOUR_MS) : ttlMs;
+}
+
+/** How likely that is still there. */
+export function sentWarmth(
+  sent: SentRequest,
+  { profile, warmth, nowMs }: {
+    readonly profile: Profile;
+    readonly warmth: WarmthRecord;
+    readonly nowMs: number;
+  },
+): Pick<Prediction, "alive" | "idleMs" | "forAnHour"> {
+  const idleMs = nowMs - lastUseMs(sent);
+  // What the session showed of the usual time says nothing of the hour.
+  return sent.forAnHour
+    ? { idleMs, alive: priorWarmth(profileForTtl(profile, HOUR_MS), idleMs), forAnHour: true }
+    : { idleMs, alive: estimateWarmth(profile, idleMs, warmth) };
+}
+
+/** The tools of a request, as the model sees them. */
+interface ShownTools {
+  readonly tools: readonly ToolDefinition[];
+  readonly countTokens: CountTokens;
+}
+
+/** What the cache holds of a request, how likely, and since when: of those sent to its model the one that serves most. */
+export function predict(
+  sent: readonly SentRequest[],
+  { profile, warmth, nowMs, model, ...shown }: ShownTools & {
+    readonly profile: Profile;
+    readonly warmth: WarmthRecord;
+    readonly nowMs: number;
+    readonly model: string | undefined;
+  },
+): Prediction {
+  let best: Prediction = { sharedTokens: 0, alive: 0, idleMs: 0 };
+  for (const one of sent) {
+    if (one.model !== model) continue;
+    const shared = sharedTokens(one, shown);
+    const warm = sentWarmth(one, { profile, warmth, nowMs });
+    const better = warm.alive * shared > best.alive * best.sharedTokens;
+    if (better || best.sharedTokens === 0) best = { sharedTokens: shared, ...warm };
+  }
+  return best;
+}
+
+/** Tokens with which a request that was sent starts like what the model sees now, counted here. */
+export function sharedTokens(sent: SentRequest, shown: ShownTools): number {
+  const { tokens, isAll } = sharedTools(sent.tools, shown);
+  return isAll ? tokens + sent.messageTokens : tokens;
+}
+
+/** Tokens with which a request that its client sent alone would start like one that was sent. */
+export function sharedAlone(sent: SentRequest, { ownTokens, ...own }: ShownTools & {
+  /** Tokens of the request. */
+  readonly ownTokens: number;
+}): number {
+  const { tokens, isAll } = sharedTools(sent.ownTools, own);
+  return isAll ? Math.min(sent.ownTokens, ownTokens) : tokens;
+}
+
+/** Tokens of the tools in front that are those of which the hashes are known, and whether there are no others. */
+function sharedTools(hashes: readonly number[], { tools, countTokens }: ShownTools) {
+  let tokens = 0;
+  for (const [at, tool] of tools.entries()) {
+    if (hashPiece(tool) !== hashes[at]) return { tokens, isAll: false };
+    tokens += countToolTokens(tool, countTokens);
+  }
+  return { tokens, isAll: tools.length === hashes.length };
+}
+
+/** What a warm cache serves of a prompt, as the provider counts, if it shares so many tokens that are counted here. */
+export function servedOf(
+  profile: Profile,
+  scale: TokenScale,
+  { promptTokens, sharedTokens }: { readonly promptTokens: number; readonly sharedTokens: number },
+): number {
+  if (sharedTokens === 0) return 0;
+  return servedTokens(profile, { promptTokens, sharedTokens: scaled(scale, sharedTokens) });
+}
+
+/** Whether nothing was sent before; or another model, or other tools, than now. */
+export type CacheChange = "first_call" | "model_changed" | "tools_changed" | "none";
+
+/** A request, as far as it may differ from one that was sent. */
+interface AskedCall {
+  readonly model?: string | undefined;
+  /** Those of its client, in full. */
+  readonly tools: readonly ToolDefinition[];
+}
+
+/** In what a request differs from one that was sent. */
+export function findChange(
+  sent: SentRequest | undefined,
+  request: AskedCall,
+): CacheChange {
+  if (!sent) return "first_call";
+  if (sent.model !== request.model) return "model_changed";
+  const { tools } = request;
+  const isSame = tools.length === sent.ownTools.length &&
+    tools.every((tool, at) => hashPiece(tool) === sent.ownTools[at]);
+  return isSame ? "none" : "tools_changed";
+}
+
+/** Tells each tool, as it is shown, from any other. */
+export function hashEach(tools: readonly ToolDefinition[]): readonly number[] {
+  return tools.map(hashPiece);
+}
+
+/** What one call of a session showed of its provider's cache. */
+export interface WarmthObservation {
+  /** Time since the call before, in milliseconds. */
+  readonly idleMs: number;
+  /** Whether the prefix was still there. */
+  readonly warm: boolean;
+}
+
+/** What a session has shown so far. Plain data. */
+export interface WarmthRecord {
+  /** Calls that came before the end of the profile's first line. */
+  readonly promptCalls: number;
+  /** Of these, calls that found the prefix gone. */
+  readonly misses: number;
+  /** How likely each hypothesis is (see {@linkcode estimateWarmth}), relative to the others; empty at first. */
+  readonly weights: readonly number[];
+}
+
+/** A session that has shown nothing yet of its provider's cache. */
+export const NO_WARMTH: WarmthRecord = { promptCalls: 0, misses: 0, weights: [] };
+
+/** How often a provider may lose a prefix before its time: seldom, now and then, often. */
+const LOSS_RATES = [0.02, 0.1, 0.3] as const;
+
+/** How often a prefix is found that should be gone by a hypothesis. */
+const SURVIVAL_RATE = 0.03;
+
+/** So many calls of the session outweigh the prior of the profile's first line. */
+const PRIOR_CALLS = 50;
+
+/** What of a profile this goes by. */
+type WarmthRules = Pick<Profile, "warmth" | "ttlMs">;
+
+interface Hypothesis {
+  readonly ttlMs: number;
+  readonly lossRate: number;
+  readonly weight: number;
+}
+
+/** The profile's probability that a prefix last used this long ago is still cached. */
+export function priorWarmth({ warmth }: Pick<Profile, "warmth">, idleMs: number): number {
+  return warmth.find((line) => idleMs <= line.idleMs)?.probability ?? 0;
+}
+
+/**
+ * The probability that a prefix last used this long ago is still cached, as the profile's prior says and this
+ * session corrects it.
+ *
+ * Recorded sessions differ less from call to call than from one another: one keeps its prefixes for five minutes,
+ * another for an hour. So each line of the profile's table is taken as a hypothesis on this session's time to live,
+ * as likely at first as the probability that the table loses at its end, each with three rates at which prefixes are
+ * lost before their time, as likely as the profile's own rate lets them be; Bayes' rule weighs them by what was seen. Calls within the first line tell nothing of the
+ * time to live: they only correct that line's own probability.
+ */
+export function estimateWarmth(
+  profile: WarmthRules,
+  idleMs: number,
+  { promptCalls, misses, weights }: WarmthRecord,
+): number {
+  const first = profile.warmth[0];
+  if (!first) return 0;
+  if (idleMs <= first.idleMs) {
+    return (PRIOR_CALLS * first.probability + promptCalls - misses) / (PRIOR_CALLS + promptCalls);
+  }
+  let warm = 0;
+  let all = 0;
+  for (const hypothesis of hypotheses(profile, weights)) {
+    warm += hypothesis.weight * warmBy(hypothesis, idleMs);
+    all += hypothesis.weight;
+  }
+  return all > 0 ? warm / all : 0;
+}
+
+/** The record after one more call. */
+export function observeWarmth(
+  profile: WarmthRules,
+  { idleMs, warm }: WarmthObservation,
+  record: WarmthRecord,
+): WarmthRecord {
+  const first = profile.warmth[0];
+  if (!first) return record;
+  if (idleMs <= first.idleMs) {
+    return { ...record, promptCalls: record.promptCalls + 1, misses: record.misses + (warm ? 0 : 1) };
+  }
+  const weighed = hypotheses(profile, record.weights).map((hypothesis) => {
+    const chance = warmBy(hypothesis, idleMs);
+    return hypothesis.weight * (warm ? chance : 1 - chance);
+  });
+  const all = weighed.reduce((sum, weight) => sum + weight, 0);
+  return { ...record, weights: weighed.map((weight) => weight / all) };
+}
+
+function warmBy({ ttlMs, lossRate }: Hypothesis, idleMs: number): number {
+  return idleMs <= ttlMs ? 1 - lossRate : SURVIVAL_RATE;
+}
+
+function hypotheses({ warmth, ttlMs: statedMs }: WarmthRules, weights: readonly number[]): Hypothesis[] {
+  const [seldom, ...oftener] = LOSS_RATES;
+  const lost = 1 - priorWarmth({ warmth }, statedMs);
+  // A profile that loses a tenth before its time is open to any rate; one that loses a hundredth hardly to a high one.
+  const open = Math.min(1, (10 * lost) ** 2);
+  const rates = [
+    { lossRate: Math.min(seldom, lost), chance: 1 },
+    ...oftener.map((lossRate) => ({ lossRate, chance: open })),
+  ];
+  return warmth.flatMap(({ idleMs: ttlMs, probability }, line) =>
+    rates.map(({ lossRate, chance }, rate) => ({
+      ttlMs,
+      lossRate,
+      // A line that loses nothing stays possible.
+      weight: weights[line * rates.length + rate] ??
+        chance * Math.max(1e-6, probability - (warmth[line + 1]?.probability ?? 0)),
+    }))
+  );
+}
+
+/** What a client has changed of what it had sent before, so that whatever stands behind it is read again. */
+export interface PrefixChange {
+  readonly where: "tools" | "instructions" | "message";
+  /**
+   * What changed: a line for the bill, the state of a repository, a date or time, a number or hash, another text; of tools
+   * also their order, or which there are.
+   */
+  readonly kind: "bill" | "git_status" | "date" | "number" | "text" | "order" | "list";
+  /** Position of the message in the history, or of the tool. */
+  readonly place: number;
+  /** The line of its text, from 1; null where it isn't a text that changed. */
+  readonly line: number | null;
+  /** What stood there before, and what stands there now, at most 120 characters of each. */
+  readonly before: string;
+  readonly after: string;
+  /** Tokens that stood there before too, and behind what changed, counted here. */
+  readonly tokens: number;
+}
+
+/** Characters that are quoted, and of these those in front of the first that differs. */
+const QUOTED_CHARS = 120;
+const CHARS_BEFORE = 40;
+
+/** So many lines above may say what a line belongs to. */
+const LINES_ABOVE = 40;
+
+/**
+ * What stands first among what a client has changed of the request before; nothing if it only went on, or took back what it
+ * had said last: then nothing is read again that was read before.
+ */
+export function findPrefixChange(
+  before: History | undefined,
+  now: History,
+  countTokens: CountTokens,
+): PrefixChange | undefined {
+  if (!before) return undefined;
+  const again = (messages: readonly Message[]) => {
+    const stood = new Set(before.messages.map(hashBytes));
+    return messages.filter((message) => stood.has(hashBytes(message)));
+  };
+  const tokensOf = (messages: readonly Message[]) =>
+    again(messages).reduce((sum, message) => sum + countMessageTokens(message, countTokens), 0);
+  const [least, most] = [before.tools.length, now.tools.length].sort((a, b) => a - b);
+  // Messages only go on; of tools each that comes or goes breaks what stands behind.
+  const tool = firstOther(before.tools, now.tools) ?? (least === most ? undefined : least);
+  if (tool !== undefined) {
+    const behind = now.tools.slice(tool).reduce((sum, one) => sum + countToolTokens(one, countTokens), 0);
+    return { ...changeOfTools(before.tools, now.tools, tool), tokens: behind + tokensOf(now.messages) };
+  }
+  const place = firstOther(before.messages, now.messages);
+  const [one, other] = [before.messages[place ?? -1], now.messages[place ?? -1]];
+  if (place === undefined || !one || !other || again(now.messages.slice(place + 1)).length === 0) {
+    return undefined;
+  }
+  const isInstructions = other.role === "system" || other.role === "developer";
+  return {
+    where: isInstructions ? "instructions" : "message",
+    place,
+    ...changeOfText(contentText(one.content), contentText(other.content)),
+    tokens: countMessageTokens(other, countTokens) + tokensOf(now.messages.slice(place + 1)),
+  };
+}
+
+/** The first place where two lists differ that is in both. */
+function firstOther<T extends Message | ToolDefinition>(
+  before: readonly T[],
+  now: readonly T[],
+): number | undefined {
+  const at = before.findIndex((one, at) => {
+    const other = now[at];
+    return one !== other && other !== undefined && hashBytes(one) !== hashBytes(other);
+  });
+  return at < 0 ? undefined : at;
+}
+
+function changeOfTools(
+  before: readonly ToolDefinition[],
+  now: readonly ToolDefinition[],
+  place: number,
+): Omit<PrefixChange, "tokens"> {
+  const namesOf = (tools: readonly ToolDefinition[]) => tools.map((tool) => tool.function.name);
+  const [names, others] = [namesOf(before), namesOf(now)];
+  const told = { where: "tools", place } as const;
+  const [gone, come] = [
+    names.filter((name) => !others.includes(name)),
+    others.filter((name) => !names.includes(name)),
+  ];
+  if (gone.length + come.length > 0) {
+    return {
+      ...told,
+      kind: "list",
+      line: null,
+      before: quoted(gone.join(", ")),
+      after: quoted(come.join(", ")),
+    };
+  }
+  if (names[place] !== others[place]) {
+    const order = (list: readonly string[]) => quoted(list.slice(place).join(", "));
+    return { ...told, kind: "order", line: null, before: order(names), after: order(others) };
+  }
+  const text = (tool: ToolDefinition | undefined) => JSON.stringify(tool?.function, null, 1) ?? "";
+  return { ...told, ...changeOfText(text(before[place]), text(now[place])), line: null };
+}
+
+function changeOfText(before: string, now: string): Pick<PrefixChange, "kind" | "line" | "before" | "after"> {
+  const [lines, others] = [before.split("\n"), now.split("\n")];
+  const at = lines.findIndex((line, at) => line !== others[at]);
+  const place = at < 0 ? lines.length : at;
+  const [one = "", other = ""] = [lines[place], others[place]];
+  const differs = Array.from(one).findIndex((character, at) => character !== other[at]);
+  const from = Math.max(0, (differs < 0 ? one.length : differs) - CHARS_BEFORE);
+  return {
+    kind: kindOf(one, other, others.slice(Math.max(0, place - LINES_ABOVE), place)),
+    line: place + 1,
+    before: quoted(one.slice(from)),
+    after: quoted(other.slice(from)),
+  };
+}
+
+const DATE =
+  /\d{4}-\d{1,2}-\d{1,2}|\d{1,2}[/.]\d{1,2}[/.]\d{2,4}|\d{1,2}:\d{2}|\b(?:mon|tues|wednes|thurs|fri|satur|sun)day\b|\b(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\.? \d/i;
+const GIT =
+  /git ?status|recent commits|current branch|^\s*(?:[MADRCU?!]{1,2})\s+\S+[./]\S*$|^[0-9a-f]{7,40} /im;
+const VARYING = /[0-9a-f]{8}-[0-9a-f-]{20,}|[0-9a-f]{6,}|\d+/gi;
+
+function kindOf(before: string, now: string, above: readonly string[]): PrefixChange["kind"] {
+  if (/\bcch=/.test(before) && /\bcch=/.test(now)) return "bill";
+  if (GIT.test(before) || GIT.test(now) || above.some((line) => /git ?status/i.test(line))) {
+    return "git_status";
+  }
+  if (DATE.test(before) && DATE.test(now)) return "date";
+  const still = (line: string) => line.replaceAll(VARYING, "#");
+  return still(before) === still(now) ? "number" : "text";
+}
+
+function quoted(text: string): string {
+  return text.length <= QUOTED_CHARS ? text : `${text.slice(0, QUOTED_CHARS - 1)}…`;
+}

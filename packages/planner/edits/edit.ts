@@ -1,0 +1,118 @@
+import { hashPiece, type Message } from "@tare/messages";
+import type { Elision, ElisionCandidate } from "@tare/prune";
+import type { SayEdit } from "../arrival/said.ts";
+
+/** Shows a placeholder instead of a tool result. */
+export interface ElideEdit extends Pick<Elision, "index" | "toolCallId" | "ref" | "text"> {
+  /** Which kind of edit it is. */
+  readonly type: "elide";
+}
+
+/** Leaves out a stretch of old messages; one line stands for them. System and developer messages stay. */
+export interface DropEdit {
+  /** Which kind of edit it is. */
+  readonly type: "drop";
+  /** Position in the history of the first message of the stretch. */
+  readonly from: number;
+  /** Position behind its last message. */
+  readonly to: number;
+  /** Archive reference of the messages: the JSON of each on a line of its own. */
+  readonly ref: string;
+  /** The line that the model sees instead, behind what stays of the stretch. */
+  readonly text: string;
+}
+
+/**
+ * Like {@linkcode DropEdit}, but the text is a summary, or where none could be had the line that stands for what left.
+ * The user's messages stay as they are, but for those that it names.
+ */
+export interface SummariseEdit extends Omit<DropEdit, "type"> {
+  /** Which kind of edit it is. */
+  readonly type: "summarise";
+  /** Positions of the user's messages that left with the others. Default: none. */
+  readonly users?: readonly number[];
+  /** Who says the text. Default: the model. */
+  readonly role?: "user";
+}
+
+/** Shows head and tail of a long text that the user said. */
+export interface ShortenEdit {
+  /** Which kind of edit it is. */
+  readonly type: "shorten";
+  /** Position of the message in the history. */
+  readonly index: number;
+  /** Position of the text among the parts of the message. Default: the message is one text. */
+  readonly part?: number;
+  /** Archive reference of the whole text. */
+  readonly ref: string;
+  /** What the model sees instead. */
+  readonly text: string;
+}
+
+/** Shows a tool by names and types alone, as long as its definition stays the same. */
+export interface CompactEdit {
+  /** Which kind of edit it is. */
+  readonly type: "compact";
+  /** Name of the tool. */
+  readonly tool: string;
+  /** Tells the full definition that the model has seen from any other of that name. */
+  readonly definition: number;
+}
+
+/** Shows a message itself though the stretch has left in which it stands: somebody asked for it. */
+export interface KeepEdit {
+  /** Which kind of edit it is. */
+  readonly type: "keep";
+  /** Position of the message in the history. */
+  readonly index: number;
+}
+
+/**
+ * A small record that changes what the model sees of an append-only history. Edits are sticky: once applied they
+ * stay until a later edit of the same place replaces them. All positions count in the history, not in the view.
+ */
+export type Edit = SayEdit | ElideEdit | DropEdit | SummariseEdit | ShortenEdit | CompactEdit | KeepEdit;
+
+/** How something would leave: by an elision, by dropping a stretch of messages, or by an edit that is ready. */
+export type Way =
+  | { readonly type: "elide"; readonly candidate: ElisionCandidate }
+  | { readonly type: "drop"; readonly from: number; readonly to: number }
+  | CompactEdit;
+
+/** The edits of messages that are there: a history that went back, or another one, has others. */
+export function fittingEdits<E extends Edit>(
+  edits: readonly E[],
+  messages: readonly Message[],
+): readonly E[] {
+  return edits.filter((edit: Edit) => {
+    if (edit.type === "compact") return true;
+    if (edit.type === "keep") return edit.index < messages.length;
+    if (edit.type === "shorten") return textAt(messages[edit.index], edit.part) !== undefined;
+    if (edit.type !== "elide" && edit.type !== "say") return edit.to <= messages.length;
+    const message = messages[edit.index];
+    if (message?.role !== "tool" || message.tool_call_id !== edit.toolCallId) return false;
+    return edit.type === "elide" || saysTrue(edit, messages);
+  });
+}
+
+/** Whether a result and what it refers to are still what they were. */
+function saysTrue({ index, hash, references }: SayEdit, messages: readonly Message[]): boolean {
+  const isSame = (at: number, hash: number) => messages[at] !== undefined && hashPiece(messages[at]) === hash;
+  return isSame(index, hash) && references.every(({ source, hash }) => isSame(source, hash));
+}
+
+/** The edits of the first `length` messages alone, and those of tools. */
+export function leadingEdits<E extends Edit>(edits: readonly E[], length: number): readonly E[] {
+  return edits.filter((edit: Edit) =>
+    edit.type === "compact" || ("index" in edit ? edit.index < length : edit.to <= length)
+  );
+}
+
+/** A text of a user's message: the only one, or that of one of its parts. */
+export function textAt(message: Message | undefined, part?: number): string | undefined {
+  if (message?.role !== "user") return undefined;
+  const { content } = message;
+  if (part === undefined) return typeof content === "string" ? content : undefined;
+  const found = typeof content === "string" ? undefined : content?.[part];
+  return found?.type === "text" ? found.text : undefined;
+}

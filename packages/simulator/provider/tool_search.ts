@@ -1,0 +1,100 @@
+import { contentText, type Message, type ToolDefinition } from "@tare/messages";
+import {
+  ApiError,
+  type JsonRecord,
+  MESSAGES_PROTOCOL,
+  readJsonAt,
+  searchBlocks,
+  type WireRequest,
+  withFoundTools,
+} from "@tare/wire";
+import type { SimulatedReply } from "../model.ts";
+
+/** So many tools a search finds at most. */
+const MOST_FOUND = 5;
+
+const { markField = "" } = MESSAGES_PROTOCOL;
+
+/** What a model may search for in a request. */
+export interface SearchableTools {
+  /** The tool by which it does. */
+  readonly name: string;
+  /** Definitions that are deferred. */
+  readonly tools: NonNullable<WireRequest["tools"]>;
+}
+
+/**
+ * What a model may search for; nothing if no tool of the request searches.
+ *
+ * @throws {ApiError} with status 400 if the provider would refuse the tools, or what was found of them.
+ */
+export function searchableTools({ tools = [], items }: WireRequest): SearchableTools | undefined {
+  const all = tools.map(({ bytes }) => jsonOf(bytes));
+  const later = all.filter((tool) => tool.defer_loading === true);
+  if (later.length > 0 && later.length === all.length) {
+    throw new ApiError(400, "Not all tools may be deferred.");
+  }
+  for (const tool of later) {
+    const other = [markField, "input_examples"].find((field) => tool[field] !== undefined);
+    if (other !== undefined) {
+      throw new ApiError(400, `The tool ${tool.name} is deferred, and so it may have no ${other}.`);
+    }
+  }
+  const names = new Set(all.map(({ name }) => name));
+  // As it was read, what isn't listed is no longer told.
+  const asSent = items.flatMap(({ bytes }) => bytes ? MESSAGES_PROTOCOL.readItem(jsonOf(bytes)) : []);
+  for (const name of asSent.flatMap(({ finds = [] }) => finds)) {
+    if (!names.has(name)) {
+      throw new ApiError(400, `A reference names the tool ${name}, which isn't listed.`);
+    }
+  }
+  const search = all.find(({ type }) => String(type).startsWith("tool_search_tool"));
+  if (search?.defer_loading) throw new ApiError(400, "A tool that searches can't be deferred.");
+  if (!search) return undefined;
+  return { name: String(search.name), tools: tools.filter(({ inFront }) => !inFront) };
+}
+
+/** A tool or an item, each of which is an object. */
+function jsonOf(bytes: Uint8Array<ArrayBuffer>): JsonRecord {
+  return readJsonAt(bytes, { start: 0, end: bytes.length }) as JsonRecord;
+}
+
+/** What a reply that searches is made of. */
+export interface Searched {
+  /** Blocks of what was said, of the search, and of what it found. */
+  readonly blocks: readonly JsonRecord[];
+  /** What the model is shown of them. */
+  readonly message: Message;
+}
+
+/** Does what a reply asks for if it searches, behind blocks that stand in front of it; nothing if it doesn't. */
+export function search(
+  reply: SimulatedReply,
+  { name, tools }: SearchableTools,
+  before: readonly JsonRecord[],
+): Searched | undefined {
+  const call = reply.tool_calls?.find(({ function: called }) => called.name === name);
+  if (!call) return undefined;
+  const id = `srvtoolu_${before.length}`;
+  const input: JsonRecord = JSON.parse(call.function.arguments);
+  const text = contentText(reply.content ?? null);
+  const found = findTools(String(input.query), tools.map(({ definition }) => definition));
+  const blocks = [
+    ...before,
+    ...(text ? [{ type: "text", text }] : []),
+    ...searchBlocks({ id, name, input, found }),
+  ];
+  const parts = MESSAGES_PROTOCOL.readItem({ role: "assistant", content: blocks });
+  const [item] = withFoundTools([{ key: "", parts }], tools);
+  return { blocks, message: item!.parts[0]!.message };
+}
+
+/** Names of the tools that have most of the words in what is written of them. */
+function findTools(query: string, tools: readonly ToolDefinition[]): readonly string[] {
+  const words = query.toLowerCase().match(/\w+/g) ?? [];
+  return tools.map((tool) => {
+    const text = JSON.stringify(tool).toLowerCase();
+    return { name: tool.function.name, score: words.filter((word) => text.includes(word)).length };
+  }).filter(({ score }) => score > 0).sort((a, b) => b.score - a.score).slice(0, MOST_FOUND)
+    .map(({ name }) => name);
+}

@@ -1,0 +1,64 @@
+import { editJson, isRecord, type JsonRecord, objectFields, readJsonAt } from "../json.ts";
+import { type Protocol, readField, wholeTool } from "../protocol.ts";
+
+const encoder = new TextEncoder();
+
+/** Of the two that there are the one that takes words, and not a pattern. */
+const SEARCH = { type: "tool_search_tool_bm25_20251119", name: "tool_search_tool_bm25" };
+
+/**
+ * The provider's own search for tools. A tool with `defer_loading` stands nowhere in the prompt until a search of the model's
+ * refers to it; from there on it stands where the reference does. It can't be marked for the cache. Whoever sends tools with
+ * examples can't have any deferred.
+ *
+ * https://platform.claude.com/docs/en/agents-and-tools/tool-use/tool-search-tool
+ */
+export const TOOL_SEARCH: NonNullable<Protocol["toolSearch"]> = {
+  tool: { ...wholeTool(SEARCH), bytes: encoder.encode(JSON.stringify(SEARCH)) },
+  forbids: (tool) =>
+    isRecord(tool) &&
+    ("defer_loading" in tool || "input_examples" in tool || String(tool.type).startsWith("tool_search_tool")),
+  defer(tool) {
+    const bare = objectFields(tool).has("cache_control") ? withoutMark(tool) : tool;
+    return editJson(bare, [{ path: ["defer_loading"], value: encoder.encode("true") }]);
+  },
+  forced(request) {
+    const choice = readField(request, "tool_choice");
+    const { type, name } = isRecord(choice) ? choice : {};
+    return type === "tool" && typeof name === "string" ? name : undefined;
+  },
+  without(item) {
+    if (!isRecord(item) || !Array.isArray(item.content)) return item;
+    const content = item.content.filter((block) => !isSearch(block));
+    return content.length === item.content.length ? item : { ...item, content };
+  },
+};
+
+function withoutMark(tool: Uint8Array<ArrayBuffer>): Uint8Array<ArrayBuffer> {
+  const json = readJsonAt(tool, { start: 0, end: tool.length });
+  const { cache_control: _, ...rest } = isRecord(json) ? json : {};
+  return encoder.encode(JSON.stringify(rest));
+}
+
+/** The blocks of a reply that searches: what it looks for, and the names of the tools that are found. */
+export function searchBlocks({ id, found, ...asked }: {
+  readonly id: string;
+  /** Name of the tool that searches. */
+  readonly name: string;
+  readonly input: JsonRecord;
+  readonly found: readonly string[];
+}): readonly JsonRecord[] {
+  const references = found.map((tool_name) => ({ type: "tool_reference", tool_name }));
+  const content = { type: "tool_search_tool_search_result", tool_references: references };
+  return [
+    { type: "server_tool_use", id, ...asked },
+    { type: "tool_search_tool_result", tool_use_id: id, content },
+  ];
+}
+
+/** Whether a block of a reply is a search for tools, or what it found. */
+export function isSearch(block: unknown): boolean {
+  if (!isRecord(block)) return false;
+  const isCall = block.type === "server_tool_use" && String(block.name).startsWith("tool_search_tool");
+  return isCall || block.type === "tool_search_tool_result";
+}

@@ -1,0 +1,88 @@
+import { assertEquals } from "@std/assert";
+import {
+  deferTools,
+  type JsonReader,
+  MESSAGES_PROTOCOL,
+  type Protocol,
+  PROTOCOLS,
+  readJsonAt,
+  readRequest,
+  readWireBody,
+  toolsInFront,
+  writeRequest,
+} from "@tare/wire";
+
+const reader: JsonReader<never> = {
+  read: (bytes, { read, ...span }) => ({ key: "", value: read(readJsonAt(bytes, span)) as never }),
+};
+const MARK = { cache_control: { type: "ephemeral", ttl: "1h" } };
+const tool = (name: string, more: object = {}) => ({ name, input_schema: { type: "object" }, ...more });
+
+function read(body: object, protocol: Protocol = MESSAGES_PROTOCOL) {
+  const bytes = new TextEncoder().encode(JSON.stringify({ model: "m", messages: [], ...body }));
+  return readRequest(readWireBody(bytes), protocol, { items: reader, tools: reader });
+}
+
+/** The tools of a request in which only these are in front. */
+function deferred(body: object, inFront: readonly string[]): unknown {
+  const { request } = deferTools(read(body), (name) => inFront.includes(name))!;
+  const written = writeRequest(request, {
+    items: [],
+    messages: [],
+    places: [],
+    tools: toolsInFront(request),
+  });
+  return JSON.parse(new TextDecoder().decode(written)).tools;
+}
+
+const SEARCH = { type: "tool_search_tool_bm25_20251119", name: "tool_search_tool_bm25" };
+
+Deno.test("deferTools() defers functions in their places, with the search behind all and a mark that would be lost on it", () => {
+  const later = { defer_loading: true };
+  const bash = { type: "bash_20250124", name: "bash" };
+  assertEquals(deferred({ tools: [tool("a"), bash, tool("b"), tool("c")] }, ["b"]), [
+    tool("a", later),
+    bash,
+    tool("b"),
+    tool("c", later),
+    SEARCH,
+  ]);
+  assertEquals(deferred({ tools: [tool("a"), tool("b", MARK)] }, ["a"]), [
+    tool("a"),
+    tool("b", later),
+    { ...SEARCH, ...MARK },
+  ]);
+  // One that is in front has it still, and is behind.
+  assertEquals(deferred({ tools: [tool("b", MARK), tool("a", MARK)] }, ["a"]), [
+    tool("b", later),
+    tool("a", MARK),
+    SEARCH,
+  ]);
+  const odd = {
+    name: "b",
+    input_schema: { type: "object", properties: { cache_control: { type: "string" } } },
+  };
+  assertEquals(deferred({ tools: [tool("a"), { ...odd, ...MARK }] }, ["a"]), [
+    tool("a"),
+    { ...odd, ...later },
+    { ...SEARCH, ...MARK },
+  ]);
+});
+
+Deno.test("deferTools() leaves the only tool that may be called in front, and what there is no search for", () => {
+  const tools = [tool("a"), tool("b")];
+  const choice = (name: string) => ({ tool_choice: { type: "tool", name } });
+  assertEquals(deferred({ tools, ...choice("b") }, []), [
+    tool("a", { defer_loading: true }),
+    tool("b"),
+    SEARCH,
+  ]);
+  assertEquals(deferTools(read({ tools }), () => true), undefined);
+  assertEquals(deferTools(read({}), () => false), undefined);
+  const chat = tools.map(({ name, input_schema: parameters }) => ({
+    type: "function",
+    function: { name, parameters },
+  }));
+  const CHAT = PROTOCOLS.find(({ name }) => name === "chat")!;
+  assertEquals(deferTools(read({ tools: chat }, CHAT), () => false), undefined);
+});

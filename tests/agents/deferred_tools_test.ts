@@ -1,0 +1,130 @@
+import { assert, assertAlmostEquals, assertEquals } from "@std/assert";
+import { loadTokenizer } from "@tare/messages/tiktoken";
+import type { Message } from "@tare/messages";
+import { profileNamed, promptCost } from "@tare/planner";
+import { type SimulatedModel, simulator, toolCall } from "@tare/simulator";
+import { ownerOf } from "../crash/owner.ts";
+import { startServerProcess } from "../crash/server_process.ts";
+import { CLAUDE_CODE } from "./drivers/claude_code.ts";
+import { runProgram } from "./program.ts";
+
+const PROFILE = profileNamed("anthropic-5m");
+const NUMBERS = Array.from({ length: 60 }, (_, at) => at);
+
+/** A server of 60 tools, by which rooms of a house are looked after. */
+const SERVER = `
+const about = (at) => "Looks after room " + at + " of the house, and says what became of it. ".repeat(20);
+const id = { type: "string", description: "What of the room is meant. ".repeat(10) };
+const tools = ${JSON.stringify(NUMBERS)}.map((at) => ({
+  name: "room" + at,
+  description: about(at),
+  inputSchema: { type: "object", properties: { id } },
+}));
+const answers = {
+  initialize: ({ protocolVersion }) => ({
+    protocolVersion,
+    capabilities: { tools: {} },
+    serverInfo: { name: "house", version: "1" },
+  }),
+  "tools/list": () => ({ tools }),
+  "tools/call": ({ name }) => ({ content: [{ type: "text", text: "The door of " + name + " is open." }] }),
+};
+let rest = "";
+process.stdin.on("data", (data) => {
+  const lines = (rest + data).split("\\n");
+  rest = lines.pop();
+  for (const { id, method, params } of lines.filter(Boolean).map((line) => JSON.parse(line))) {
+    if (id === undefined) continue;
+    const result = answers[method]?.(params);
+    const said = result ? { result } : { error: { code: -32601, message: "unknown" } };
+    console.log(JSON.stringify({ jsonrpc: "2.0", id, ...said }));
+  }
+});
+`;
+
+/** What the model does, one after the other: a tool that it doesn't see it searches for. */
+const PLAN = Array.from({ length: 20 }, (_, at) => at % 5 === 2 ? `mcp__house__room${at % 2}` : "Bash");
+
+const planned: SimulatedModel = ({ messages, tools }) => {
+  const done = messages.filter(({ role }) => role === "tool").length;
+  const name = PLAN[done];
+  const shown = (message: Message) => "findsTools" in message ? message.findsTools ?? [] : [];
+  const names = [...tools, ...messages.flatMap(shown)].map((tool) => tool.function.name);
+  if (!names.includes("Bash")) return { content: "A title" };
+  if (name === undefined) return { content: `Done with ${done} calls.` };
+  if (!names.includes(name)) {
+    const query = name.replaceAll(/\D+/g, " room ");
+    return { content: "I look for it.", tool_calls: [toolCall("tool_search_tool_bm25", { query })] };
+  }
+  const args = name === "Bash" ? { command: `echo ${done}`, description: "Counts" } : { id: "door" };
+  return { content: `Step ${done}.`, tool_calls: [toolCall(name, args)] };
+};
+
+/** Has Claude Code work with that server, directly or through the gateway. */
+async function work(through: boolean) {
+  const folder = await Deno.makeTempDir({ prefix: "agent-defer-" });
+  const { encode } = await loadTokenizer();
+  const provider = simulator({ model: planned, tokenizer: { encode }, profile: PROFILE });
+  const sent: { readonly tools?: readonly Record<string, unknown>[]; readonly messages: unknown }[] = [];
+  const upstream = Deno.serve({ hostname: "127.0.0.1", port: 0, onListen() {} }, async (request) => {
+    if (request.method === "HEAD") return new Response();
+    const { pathname } = new URL(request.url);
+    if (pathname.endsWith("/messages")) sent.push(await request.clone().json());
+    return await provider.fetch(request);
+  });
+  const url = `http://127.0.0.1:${upstream.addr.port}`;
+  try {
+    const [home, workspace, data] = ["home", "workspace", "data"].map((name) => `${folder}/${name}`);
+    for (const path of [home, workspace, data]) await Deno.mkdir(path!);
+    await Deno.writeTextFile(`${folder}/house.mjs`, SERVER);
+    const servers = { mcpServers: { house: { command: "node", args: [`${folder}/house.mjs`] } } };
+    await Deno.writeTextFile(`${folder}/mcp.json`, JSON.stringify(servers));
+    const flags = ["--port=0", `--data=${data}`, `--workspace=${workspace}`, `--messages-url=${url}`];
+    const server = through ? await startServerProcess([...flags, "--defer-tools=on"]) : undefined;
+    const place = { home: home!, workspace: workspace!, url: server?.url ?? url, windowTokens: 200_000 };
+    const { code, output } = await runProgram({
+      program: "claude",
+      args: [
+        ...["--print", "--allowedTools", "Bash,mcp__house", "--model", "claude-sonnet-5"],
+        ...["--mcp-config", `${folder}/mcp.json`, "--", "Look after the house."],
+      ],
+    }, {
+      cwd: workspace!,
+      // It would keep them out of its requests itself, and search by itself.
+      env: {
+        ...{ HOME: home!, TMPDIR: folder, ENABLE_TOOL_SEARCH: "false" },
+        ...CLAUDE_CODE.quiet,
+        ...await CLAUDE_CODE.configure(place),
+      },
+    });
+    const ledger = server &&
+      await (await fetch(`${server.url}/v1/ledger`, { headers: ownerOf(data!) })).json();
+    await server?.kill();
+    const cost = provider.requests.reduce((sum, request) => sum + promptCost(PROFILE, request), 0);
+    const turns = provider.requests.filter(({ tools }) => tools.length > 1);
+    const perCall = turns.reduce((sum, { promptTokens }) => sum + promptTokens, 0) / turns.length;
+    return { code, output, cost, perCall: Math.round(perCall), sent, ledger };
+  } finally {
+    await upstream.shutdown();
+    await Deno.remove(folder, { recursive: true });
+  }
+}
+
+Deno.test("claude code: a server's 60 tools are deferred for it, and it works as it does without", async (test) => {
+  const direct = await work(false);
+  assertEquals([direct.code, direct.output.trim()], [0, `Done with ${PLAN.length} calls.`]);
+  const { code, output, cost, perCall, sent, ledger } = await work(true);
+  assertEquals([code, output.trim()], [0, direct.output.trim()]);
+  const deferred = sent.map(({ tools = [] }) => tools.filter((tool) => tool.defer_loading).length);
+  assertEquals(new Set(deferred.filter((count) => count > 0)), new Set([60]));
+  assertEquals(JSON.stringify(sent.at(-1)).match(/"server_tool_use"/g)?.length, 2);
+  const share = (cost / direct.cost).toFixed(2);
+  await test.step(`${perCall} tokens a call in place of ${direct.perCall}, for ${share} of the cost`, () => {
+    assert(perCall < 0.75 * direct.perCall);
+  });
+  const { tokenUnits, withoutTokenUnits } = ledger.planned;
+  await test.step(`booked ${Math.round(tokenUnits)} of ${Math.round(cost)}, claimed ${Math.round(withoutTokenUnits)} for ${Math.round(direct.cost)}`, () => {
+    assertAlmostEquals(tokenUnits, cost, 0.01 * cost);
+    assertAlmostEquals(withoutTokenUnits, direct.cost, 0.05 * direct.cost);
+  });
+});

@@ -1,0 +1,418 @@
+import { assert, assertAlmostEquals, assertEquals } from "@std/assert";
+import { memoryStore } from "@tare/conversation";
+import type { GatewayOptions } from "@tare/gateway";
+import type { Message } from "@tare/messages";
+import { profileNamed } from "@tare/planner";
+import { type SimulatedCall, type SimulatedModel, type SimulatedRequest, toolCall } from "@tare/simulator";
+import type { JsonRecord } from "@tare/wire";
+import { startGateway } from "./gateway.ts";
+import { costOf, startUpstream, type Upstream } from "./upstream.ts";
+
+const PROFILE = profileNamed("anthropic-5m");
+const MARK = { cache_control: { type: "ephemeral" } };
+
+const sentence = (what: string) => `Use it where somebody asks to ${what}, and tell what became of it. `;
+
+/** A tool with as many words as real ones have. */
+function tool(name: string, what: string): JsonRecord {
+  const about = (field: string) => ({
+    type: "string",
+    description: `The ${field}. ${sentence(what).repeat(3)}`,
+  });
+  return {
+    name,
+    description: sentence(what).repeat(6),
+    input_schema: {
+      type: "object",
+      properties: { id: about("id"), query: about("query"), limit: about("limit") },
+      required: ["id"],
+    },
+  };
+}
+
+const OWN = ["Bash", "Read", "Write", "Edit", "Glob", "Grep"].map((name) => tool(name, `do ${name}`));
+const SERVERS = ["tracker", "calendar", "drive"].flatMap((server) =>
+  ["list", "get", "create", "update", "delete", "move", "share", "copy", "search", "archive", "tag", "count"]
+    .concat(["assign", "watch", "export", "import", "merge", "close"])
+    .map((verb) => tool(`mcp__${server}__${verb}`, `${verb} things of the ${server}`))
+);
+const TOOLS = [...OWN, ...SERVERS];
+
+/** What the model does step by step, if it can: a tool that it doesn't see it searches for. */
+const PLAN: readonly string[] = [
+  ...["Read", "Read", "mcp__tracker__list", "Read", "Grep", "mcp__tracker__list", "Read", "Bash"],
+  ...["mcp__calendar__create", "Read", "mcp__tracker__list", "Edit", "Read", "mcp__calendar__create"],
+  ...["Read", "Bash", "Read", "Edit", "Bash", "mcp__tracker__list"],
+];
+
+const answersIn = (messages: readonly Message[]) => messages.filter(({ role }) => role === "tool").length;
+
+/** Follows the plan from where the results in the prompt say that it is. */
+const planned: SimulatedModel = ({ messages, tools }) => {
+  const turn = messages.slice(messages.findLastIndex(({ role }) => role === "user"));
+  const name = PLAN[answersIn(turn)];
+  if (name === undefined) return { content: `Done with ${answersIn(messages)} results.` };
+  const found = messages.flatMap((message) => "findsTools" in message ? message.findsTools ?? [] : []);
+  if ([...tools, ...found].some((tool) => tool.function.name === name)) {
+    return { content: "On it.", tool_calls: [toolCall(name, { id: `${answersIn(messages)}` })] };
+  }
+  assert(tools.some((tool) => tool.function.name.startsWith("tool_search_tool_bm25")), `no way to ${name}`);
+  const [, server = "", verb = ""] = name.split("__");
+  return {
+    content: "I look for a tool.",
+    tool_calls: [toolCall("tool_search_tool_bm25", { query: `${verb} things ${server}` })],
+  };
+};
+
+interface Block extends JsonRecord {
+  readonly type: string;
+}
+interface Said {
+  readonly role: "user" | "assistant";
+  readonly content: readonly Block[];
+}
+
+const text = (text: string): Block => ({ type: "text", text });
+
+/** What a client reads of a reply; it knows no blocks but these. */
+async function replyOf(
+  response: Response,
+  stream: boolean,
+): Promise<{ readonly content: Block[]; readonly stop: string }> {
+  const body = await response.text();
+  assertEquals(response.status, 200, body);
+  assert(!/tool_search|server_tool_use|tool_reference/.test(body), body);
+  if (!stream) {
+    const { content, stop_reason: stop } = JSON.parse(body);
+    return { content, stop };
+  }
+  const content: Record<string, unknown>[] = [];
+  let stop = "";
+  let input = "";
+  for (const line of body.split("\n")) {
+    if (!line.startsWith("data: ")) continue;
+    const { type, index, content_block: block, delta } = JSON.parse(line.slice(6));
+    if (type === "content_block_start") {
+      assertEquals(index, content.length);
+      content.push({ ...block });
+      input = "";
+    } else if (type === "content_block_delta") {
+      assertEquals(index, content.length - 1);
+      if (delta.type === "text_delta") content[index]!.text += delta.text;
+      else input += delta.partial_json;
+    } else if (type === "content_block_stop" && input !== "") content[index]!.input = JSON.parse(input);
+    else if (type === "message_delta") stop = delta.stop_reason;
+  }
+  return { content: content as Block[], stop };
+}
+
+/** What a session came to. */
+interface Played {
+  /** All that its client knows of it. */
+  readonly said: readonly Said[];
+  readonly requests: readonly SimulatedCall[];
+  readonly cost: number;
+  /** What was sent to the provider. */
+  readonly bodies: readonly JsonRecord[];
+}
+
+interface Playing {
+  readonly stream: boolean;
+  /** Tools of a request, by its number. Default: always the same. */
+  readonly tools?: (at: number) => readonly JsonRecord[];
+  /** Before a request with this number. */
+  readonly before?: (at: number) => Promise<void> | void;
+  /** Fields and headers of each request. */
+  readonly fields?: JsonRecord;
+  readonly headers?: Readonly<Record<string, string>>;
+}
+
+/** A client that knows nothing of searches: asks until the model is done, once for each of these prompts. */
+async function client(
+  ask: (request: Request) => Promise<Response>,
+  prompts: readonly string[],
+  { stream, tools = () => TOOLS, before, fields, headers }: Playing,
+  history: readonly Said[] = [],
+): Promise<readonly Said[]> {
+  const said: Said[] = [...history];
+  let at = 0;
+  for (const prompt of prompts) {
+    said.push({ role: "user", content: [text(prompt)] });
+    for (;;) {
+      await before?.(at);
+      const { content, role } = said.at(-1)!;
+      const marked = { role, content: content.with(-1, { ...content.at(-1)!, ...MARK }) };
+      const listed = tools(at++);
+      const body = {
+        model: "claude-sonnet-5",
+        max_tokens: 1_000,
+        stream,
+        system: [{ ...text("You help people with their work. ".repeat(100)), ...MARK }],
+        tools: listed.with(-1, { ...listed.at(-1)!, ...MARK }),
+        messages: said.with(-1, marked),
+        ...fields,
+      };
+      const response = await ask(
+        new Request("http://client.test", {
+          method: "POST",
+          headers: {
+            "content-type": "application/json",
+            "x-api-key": "k",
+            "anthropic-version": "2023-06-01",
+            ...headers,
+          },
+          body: JSON.stringify(body),
+        }),
+      );
+      const reply = await replyOf(response, stream);
+      said.push({ role: "assistant", content: reply.content });
+      const calls = reply.content.filter(({ type }) => type === "tool_use");
+      assertEquals(reply.stop, calls.length > 0 ? "tool_use" : "end_turn");
+      if (calls.length === 0) break;
+      said.push({
+        role: "user",
+        content: calls.map(({ id, name, input }) => ({
+          type: "tool_result",
+          tool_use_id: id,
+          content: `${name} ${JSON.stringify(input)} gives ${"a line. ".repeat(30)}`,
+        })),
+      });
+    }
+  }
+  return said;
+}
+
+/** What passes between a gateway and its upstream. */
+function watched(): { readonly bodies: JsonRecord[]; readonly fetch: typeof fetch } {
+  const bodies: JsonRecord[] = [];
+  return {
+    bodies,
+    fetch: async (...args: Parameters<typeof fetch>) => {
+      const request = new Request(...args);
+      bodies.push(await request.clone().json());
+      return await fetch(request);
+    },
+  };
+}
+
+const SEARCHING = ({ baseURL }: Upstream) => ({
+  upstreams: {
+    messages: { baseURL, profile: PROFILE, windowTokens: 200_000, searchesTools: () => true },
+  },
+});
+
+/** Plays a session directly, or through a gateway. */
+async function play(
+  prompts: readonly string[],
+  playing: Playing,
+  through?: Partial<GatewayOptions>,
+): Promise<
+  Played & { readonly ledger?: Awaited<ReturnType<Awaited<ReturnType<typeof startGateway>>["ledger"]>> }
+> {
+  await using upstream = await startUpstream(planned, { profile: PROFILE });
+  const { bodies, fetch: watching } = watched();
+  await using gateway = through &&
+    await startGateway(upstream, { ...SEARCHING(upstream), fetch: watching, ...through });
+  const { baseURL } = gateway ?? upstream;
+  const ask = (request: Request) => fetch(`${baseURL}/messages`, request);
+  const said = await client(ask, prompts, playing);
+  const ledger = await gateway?.ledger();
+  assertEquals(gateway?.errors ?? [], []);
+  return { said, requests: upstream.requests, cost: costOf(upstream), bodies, ...(ledger && { ledger }) };
+}
+
+/** What was done, whatever names its calls have. */
+function done(said: readonly Said[]) {
+  return said.flatMap(({ role, content }) =>
+    content.flatMap(({ type, text, name, input }) =>
+      type === "tool_use" ? [`${name} ${JSON.stringify(input)}`] : role === "user" && text ? [text] : []
+    )
+  );
+}
+
+const bare = (value: unknown) =>
+  JSON.stringify(value, (name, value) => name === "cache_control" ? undefined : value);
+
+/** Checks that each request goes on where the one before ended, with the same tools in front. */
+function assertGrows(bodies: readonly JsonRecord[]): void {
+  const inFront = (body: JsonRecord) =>
+    bare((body.tools as readonly JsonRecord[]).filter((tool) => !tool.defer_loading));
+  const messages = (body: JsonRecord) => body.messages as readonly Said[];
+  for (const [at, body] of bodies.slice(1).entries()) {
+    const before = bodies[at]!;
+    assertEquals(inFront(body), inFront(before));
+    const { length } = messages(before);
+    assertEquals(bare(messages(body).slice(0, length)), bare(messages(before)));
+  }
+}
+
+const PROMPTS = ["Look after what is open.", "And once more."];
+
+for (const stream of [true, false]) {
+  const how = stream ? "streamed" : "whole";
+  Deno.test(`gateway defers 54 of 60 tools of a client that knows nothing of it, ${how}: same work, less paid`, async () => {
+    const direct = await play(PROMPTS, { stream });
+    const { said, requests, cost, bodies, ledger } = await play(PROMPTS, { stream }, {});
+    assertEquals(done(said), done(direct.said));
+    assertEquals(done(said).length, PROMPTS.length * (PLAN.length + 1));
+    assertGrows(bodies);
+    const searches = bare(bodies.at(-1)).match(/"server_tool_use"/g);
+    assertEquals(searches?.length, 2);
+    for (const { tools } of bodies) {
+      const listed = tools as readonly JsonRecord[];
+      assertEquals(
+        listed.filter((tool) => tool.defer_loading).map(({ name }) => name),
+        SERVERS.map(({ name }) => name),
+      );
+      // The client's mark goes on to the last that is in front.
+      assertEquals(listed.filter((tool) => tool.cache_control).map(({ name }) => name), [
+        "tool_search_tool_bm25",
+      ]);
+    }
+    const perCall = (all: readonly SimulatedCall[]) =>
+      Math.round(all.reduce((sum, { promptTokens }) => sum + promptTokens, 0) / all.length);
+    const [before, now] = [perCall(direct.requests), perCall(requests)];
+    assert(now < 0.5 * before, `${now} tokens a call for ${before}`);
+    assert(cost < 0.6 * direct.cost, `${cost} for ${direct.cost}`);
+    const { tokenUnits, withoutTokenUnits, savedTokens } = ledger!.planned;
+    assertAlmostEquals(tokenUnits, cost, 1e-6 * cost);
+    assert(savedTokens > 0);
+    const off = Math.abs(withoutTokenUnits - direct.cost) / direct.cost;
+    assert(off < 0.05, `${withoutTokenUnits} claimed, ${direct.cost} paid directly`);
+  });
+}
+
+Deno.test("gateways that are opened anew for each request keep a session's tools deferred, and what was found", async () => {
+  const one = await play(PROMPTS, { stream: true }, {});
+  await using upstream = await startUpstream(planned, { profile: PROFILE });
+  const { bodies, fetch: watching } = watched();
+  const store = memoryStore();
+  const open = () => startGateway(upstream, { ...SEARCHING(upstream), fetch: watching, store });
+  let running = await open();
+  const ask = (request: Request) => fetch(`${running.baseURL}/messages`, request);
+  const before = async () => {
+    await running[Symbol.asyncDispose]();
+    running = await open();
+  };
+  const said = await client(ask, PROMPTS, { stream: true, before });
+  await running[Symbol.asyncDispose]();
+  assertEquals(said, one.said);
+  assertEquals(bodies, one.bodies);
+});
+
+Deno.test("gateway goes on in forks with the tools that were found in front of them, and with no others", async () => {
+  await using upstream = await startUpstream(planned, { profile: PROFILE });
+  const { bodies, fetch: watching } = watched();
+  await using gateway = await startGateway(upstream, { ...SEARCHING(upstream), fetch: watching });
+  const ask = (request: Request) => fetch(`${gateway.baseURL}/messages`, request);
+  const said = await client(ask, PROMPTS.slice(0, 1), { stream: true });
+  const calls = said.flatMap(({ content }, at) => content.some(({ name }) => name === PLAN[2]) ? [at] : []);
+  const counted = bodies.length;
+  // Behind the first tool that was found, in front of the second.
+  await client(ask, ["Rather do this."], { stream: true }, said.slice(0, calls[0]! + 2));
+  const fork = bodies.slice(counted);
+  const searches = (body: JsonRecord | undefined) => bare(body).match(/"server_tool_use"/g)?.length;
+  assertEquals([searches(bodies[counted - 1]), searches(fork[0]), searches(fork.at(-1))], [2, 1, 2]);
+  assertGrows(fork);
+  assertEquals(
+    (fork[0]!.tools as readonly JsonRecord[]).map(({ name }) => name),
+    (bodies[0]!.tools as readonly JsonRecord[]).map(({ name }) => name),
+  );
+  // The original goes on as if there were no fork.
+  const before = bodies.length;
+  await client(ask, ["And once more."], { stream: true }, said);
+  assertEquals(searches(bodies[before]), 2);
+  assertEquals(gateway.errors, []);
+});
+
+Deno.test("gateway claims no more for a second session, whose tools the cache would have held, than it saves", async () => {
+  const both = async (through: boolean) => {
+    await using upstream = await startUpstream(planned, { profile: PROFILE });
+    await using gateway = through ? await startGateway(upstream, SEARCHING(upstream)) : undefined;
+    const ask = (request: Request) => fetch(`${(gateway ?? upstream).baseURL}/messages`, request);
+    for (const prompt of ["Look after what is open.", "What is new?"]) {
+      await client(ask, [prompt], { stream: true });
+    }
+    return { cost: costOf(upstream), ledger: await gateway?.ledger() };
+  };
+  const [direct, deferred] = [await both(false), await both(true)];
+  const { sessions, tokenUnits, withoutTokenUnits } = deferred.ledger!.planned;
+  assertEquals(sessions, 2);
+  assertAlmostEquals(tokenUnits, deferred.cost, 1e-6 * deferred.cost);
+  assertAlmostEquals(withoutTokenUnits, direct.cost, 0.05 * direct.cost);
+});
+
+Deno.test("gateway defers tools that come later, and refers to none that is gone", async () => {
+  const isLast = ({ messages }: Pick<SimulatedRequest, "messages">) =>
+    messages.filter(({ role }) => role === "user").length > 1;
+  await using upstream = await startUpstream(
+    (request) => isLast(request) ? { content: "Hm." } : planned(request),
+    { profile: PROFILE },
+  );
+  const { bodies, fetch: watching } = watched();
+  await using gateway = await startGateway(upstream, { ...SEARCHING(upstream), fetch: watching });
+  const ask = (request: Request) => fetch(`${gateway.baseURL}/messages`, request);
+  const known = (at: number) => at < 5 ? [...OWN, ...SERVERS.slice(0, 18)] : TOOLS;
+  const said = await client(ask, PROMPTS.slice(0, 1), { stream: true, tools: known });
+  assertEquals(done(said).length, PLAN.length + 1);
+  assertGrows(bodies);
+  const gone = [...OWN, ...SERVERS.slice(18)];
+  const { length } = bodies;
+  const more = await client(ask, ["Thanks."], { stream: true, tools: () => gone }, said);
+  // The provider would have refused a reference to what isn't there.
+  assertEquals([more.at(-1)?.content, bodies.length, gateway.errors], [[text("Hm.")], length + 1, []]);
+  assert(!bare(bodies.at(-1)).includes('mcp__tracker__list"}'));
+});
+
+const SEEN_AS_THEY_CAME: Readonly<
+  Record<
+    string,
+    readonly [playing: Partial<Playing>, through: (upstream: Upstream) => Partial<GatewayOptions>]
+  >
+> = {
+  "the client has tools that it defers itself": [
+    { tools: () => [...TOOLS.slice(0, -2), { ...TOOLS.at(-2), defer_loading: false }, TOOLS.at(-1)!] },
+    SEARCHING,
+  ],
+  "tools have examples": [{
+    tools: () => [{ ...TOOLS[0], input_examples: [{ id: "1" }] }, ...TOOLS.slice(1)],
+  }, SEARCHING],
+  "the address isn't known to search": [
+    {},
+    ({ baseURL }) => ({ upstreams: { messages: { baseURL, profile: PROFILE, windowTokens: 200_000 } } }),
+  ],
+  "schemas are never shortened": [
+    {},
+    (upstream) => ({ ...SEARCHING(upstream), mechanisms: { schemas: false } }),
+  ],
+  "all are to be shown in full": [
+    {},
+    (upstream) => ({ ...SEARCHING(upstream), alwaysFull: TOOLS.map(({ name }) => String(name)) }),
+  ],
+  "a session is only observed": [{ headers: { "x-tare": "observe" } }, SEARCHING],
+  "a request is not to be touched": [{ headers: { "x-tare": "off" } }, SEARCHING],
+  "sessions are left alone to be compared with": [{}, (upstream) => ({ ...SEARCHING(upstream), control: 1 })],
+  "there are few": [{ tools: () => [...OWN, ...SERVERS.slice(0, 8)] }, SEARCHING],
+  "their names have nothing in common": [
+    { tools: () => TOOLS.map((tool, at) => ({ ...tool, name: `${at}x_${tool.name}` })) },
+    SEARCHING,
+  ],
+};
+
+for (const [why, [playing, through]] of Object.entries(SEEN_AS_THEY_CAME)) {
+  Deno.test(`gateway defers no tools where ${why}`, async () => {
+    await using upstream = await startUpstream(({ messages }) => ({ content: `${messages.length}` }), {
+      profile: PROFILE,
+    });
+    const { bodies, fetch: watching } = watched();
+    await using gateway = await startGateway(upstream, {
+      ...through(upstream),
+      fetch: watching,
+      recall: false,
+    });
+    const ask = (request: Request) => fetch(`${gateway.baseURL}/messages`, request);
+    const tools = playing.tools?.(0) ?? TOOLS;
+    await client(ask, ["Go.", "Go on."], { stream: true, ...playing });
+    assertEquals(bodies.map(({ tools }) => bare(tools)), [bare(tools), bare(tools)]);
+  });
+}
