@@ -600,6 +600,13 @@ export function sameGiven(one: unknown, other: unknown): boolean {
     return true;
   }
   if (one instanceof URL) return other instanceof URL && one.href === other.href;
+  if (ArrayBuffer.isView(one)) {
+    if (!ArrayBuffer.isView(other) || one.byteLength !== other.byteLength) return false;
+    const [bytes, others] = [one, other].map(({ buffer, byteOffset, byteLength }) =>
+      new Uint8Array(buffer, byteOffset, byteLength)
+    );
+    return bytes!.every((byte, at) => byte === others![at]);
+  }
   const [a, b] = [one as Readonly<Record<string, unknown>>, other as Readonly<Record<string, unknown>>];
   let fields = 0;
   for (const name in a) {
