@@ -2,6 +2,7 @@ import { assert, assertEquals } from "@std/assert";
 import type { CountTokens } from "@tare/messages";
 import { PrefixCache, type Profile, profileNamed, promptUnits } from "@tare/planner";
 import { replay as replayModel, type SimulatedCall } from "@tare/simulator";
+import { CHAT_PROTOCOL, type JsonReader, readJsonAt, readRequest, readWireBody } from "@tare/wire";
 import { loadData } from "../../scripts/bench/economy/load_data.ts";
 import type { Recording } from "@tare/simulator/economy";
 import { generateWorkload } from "../../scripts/bench/economy/workload.ts";
@@ -30,7 +31,7 @@ async function replayThroughGateway(recording: Recording, profileName: string): 
   }
   assertEquals(gateway.errors, []);
   const { tokenizer: { count: countTokens }, requests } = upstream;
-  const { each } = await predict(recording, { profile, countTokens });
+  const { each } = await predict(asRead(recording), { profile, countTokens });
   const sent = byMessages(requests, { profile, countTokens });
   assertEquals(sent, each);
   // The simulated provider sees more than the benchmark: of a message that was changed, the first tokens may be cached.
@@ -40,6 +41,22 @@ async function replayThroughGateway(recording: Recording, profileName: string): 
     assert(0 <= more && more <= MORE_TOKENS, `request ${at}: ${more} tokens more than expected were cached`);
   }
 }
+
+/**
+ * A recording whose calls have the ids by which the gateway knows them, which no client can change: what stands for the
+ * calls of old turns names a text that holds them.
+ */
+function asRead(recording: Recording): Recording {
+  const bytes = new TextEncoder().encode(JSON.stringify({ messages: recording.messages }));
+  const { items } = readRequest(readWireBody(bytes), CHAT_PROTOCOL, { items: reader, tools: reader });
+  const messages = items.flatMap(({ parts }) => parts.map(({ message }) => message));
+  assertEquals(messages.length, recording.messages.length);
+  return { ...recording, messages };
+}
+
+const reader: JsonReader<never> = {
+  read: (bytes, { read, ...span }) => ({ key: "", value: read(readJsonAt(bytes, span)) as never }),
+};
 
 /** What the first tokens of a changed message can be, rounded up to a block. */
 const MORE_TOKENS = 256;
