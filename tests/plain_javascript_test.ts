@@ -1,5 +1,6 @@
 // What callers without TypeScript are told: which parameter is missing, or isn't what it must be.
 import { assert, assertEquals } from "@std/assert";
+import { profileNamed } from "@tare/planner";
 
 /** Every package that is imported by itself, by its entry points: but for reports, which work on what a session gave. */
 const ENTRIES = [
@@ -138,7 +139,7 @@ for (const entry of ENTRIES) {
 const archive = { put: () => "", get: () => "" };
 const countTokens = () => 1;
 const hi = { role: "user", content: "Hi." };
-const session = { profile: {}, archive, countTokens };
+const session = { profile: profileNamed("openai"), archive, countTokens };
 
 /** A function, what it is given, and what it says. */
 const TABLE: readonly (readonly [string, readonly unknown[], string])[] = [

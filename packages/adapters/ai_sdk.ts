@@ -1,158 +1,196 @@
 /**
- * Tare for the Vercel AI SDK: a language-model middleware. `generateText()`, `streamText()` and agents go on keeping
- * the whole history; the provider gets what of it the model still needs.
+ * Tare for the Vercel AI SDK: a model that is asked for what is still needed. `generateText()`, `streamText()` and agents
+ * go on keeping the whole history. It takes and gives models of AI SDK 5, 6 and 7.
  *
  * README.md shows it in use.
  *
  * @module
  */
-import type { ToolDefinition, Usage } from "@tare/messages";
-import type { SessionView } from "@tare/planner";
-import { AdaptedSession, type Adapter, type AdapterOptions } from "./adapted_session.ts";
+import { checkGiven, type ToolDefinition, type Usage } from "@tare/messages";
+import { AdaptedConversations, type AdaptedView, askFitting, sameGiven } from "./adapted_conversations.ts";
 import {
+  PROMPT_READER,
   type PromptMessage,
   type PromptPart,
-  readModelPrompt,
   type RecallTool,
   standardRecallTool,
   writePrompt,
 } from "./model_prompt.ts";
+import type { Books, TareOptions } from "./options.ts";
 
-export type { Adapter, AdapterOptions } from "./adapted_session.ts";
-export type { PromptMessage, PromptPart, RecallTool } from "./model_prompt.ts";
+export type { Books, ConversationStore, TareOptions } from "./options.ts";
+export {
+  type FromAiSdk,
+  fromAiSdk,
+  type PromptMessage,
+  type PromptPart,
+  type RecallTool,
+} from "./model_prompt.ts";
 
 /** What a model is called with, as far as it is read here. */
 export interface CallParams {
   readonly prompt: readonly PromptMessage[];
   readonly tools?: readonly { readonly type: string; readonly name: string }[] | undefined;
   readonly abortSignal?: AbortSignal | undefined;
+  /** `{ tare: { conversation: "…" } }` names the call's conversation. */
+  readonly providerOptions?: Readonly<Record<string, Readonly<Record<string, unknown>>>> | undefined;
 }
 
-/** What a model reports of a call, as far as it is read here. */
-export interface ReportedUsage {
-  readonly inputTokens: {
-    readonly total: number | undefined;
-    readonly cacheRead: number | undefined;
-    readonly cacheWrite: number | undefined;
-  };
-  readonly outputTokens: { readonly total: number | undefined };
+/** A model of the SDK, of any version, as far as it is put around here. */
+export interface SdkModel {
+  readonly specificationVersion: string;
+  readonly modelId: string;
+  /** Asks for a reply. */
+  doGenerate(params: never): PromiseLike<unknown>;
+  /** Asks for a reply that is streamed. */
+  doStream(params: never): PromiseLike<unknown>;
 }
 
 /**
- * Gives a conversation of the AI SDK a planner session.
+ * Puts conversations of the AI SDK under planner sessions: once for a model, for all that a process asks of it.
  *
- * @throws {TypeError} by the middleware, if a prompt has a message of a role that the AI SDK doesn't have.
+ * @throws {TypeError} if an option is wrong; by a call, if its prompt has a message of a role that the SDK doesn't have.
  */
-export function aiSdkAdapter(options: AdapterOptions): Adapter & {
-  /** A middleware of specification `v4`, for `wrapLanguageModel()`, to be put around the model of one conversation. */
-  readonly middleware: {
-    /** Always `v4`. */
-    readonly specificationVersion: "v4";
-    /** Puts what the model still needs in place of the prompt. */
-    transformParams<Params extends CallParams>(
-      call: { readonly params: Params; readonly model: { readonly modelId: string } },
-    ): Promise<Params>;
-    /** Books what a call took. One that is refused because its prompt is too long is made once more, for less. */
-    wrapGenerate<Result extends { readonly usage: ReportedUsage }>(
-      call: {
-        readonly doGenerate: () => PromiseLike<Result>;
-        readonly params: CallParams;
-        readonly model?: object;
-      },
-    ): Promise<Result>;
-    /** Books what a streamed call took, once it has finished. */
-    wrapStream<Result extends { readonly stream: ReadableStream<PromptPart> }>(
-      call: {
-        readonly doStream: () => PromiseLike<Result>;
-        readonly params: CallParams;
-        readonly model?: object;
-      },
-    ): Promise<Result>;
-  };
-  /** To be put among the tools, as `recall`. Without it what leaves the prompt can't be read back. */
-  readonly recall: RecallTool;
+function ofAiSdk<Model extends SdkModel>(
+  { model, ...options }: TareOptions<CallParams> & {
+    /** The model that is asked: what a provider's function gives. */
+    readonly model: Model;
+  },
+): Books & {
+  /** The model, asked for what is still needed. */
+  readonly model: Model;
+  /** To be put among the tools. Without it what leaves a prompt can't be read back. */
+  readonly tools: { readonly recall: RecallTool };
 } {
-  const adapted = new AdaptedSession(options);
-  /** What was made of each prompt, by what is sent. */
-  const sent = new WeakMap<readonly PromptMessage[], Sent>();
+  checkGiven("tare()", { model }, { model: { doGenerate: "function", doStream: "function" } });
+  const conversations = new AdaptedConversations<PromptMessage, CallParams>(model, {
+    ...options,
+    reader: PROMPT_READER,
+  });
+  const readTools = toolReader();
+  const { conversation: nameOf = namedByOptions } = options;
 
-  async function book({ prompt }: CallParams, reported: ReportedUsage): Promise<void> {
-    const { view } = sent.get(prompt) ?? {};
-    if (view) await adapted.book(view, readUsage(reported));
-  }
-
-  async function transform<Params extends CallParams>(params: Params, modelId: string): Promise<Params> {
-    const pieces = readModelPrompt(params.prompt);
-    const tools = params.tools ?? [];
-    const functions = tools.filter((tool): tool is FunctionTool => tool.type === "function");
-    const made = await adapted.view(pieces.map(({ message }) => message), {
-      tools: functions.map(readTool),
-      model: modelId,
-      signal: params.abortSignal,
+  /** Makes a call; once more, for less, if the prompt is refused because it is too long. */
+  function fitting<Result>(params: CallParams, ask: (params: CallParams) => PromiseLike<Result>) {
+    const { prompt, tools = [], abortSignal: signal } = params;
+    const { functions, definitions } = readTools(tools);
+    const name = nameOf(params);
+    const view = () =>
+      conversations.view({ given: prompt, tools: definitions, name, model: model.modelId, signal });
+    return askFitting({
+      view,
+      ask(made) {
+        const shown = new Map(functions.map((tool, at) => [tool, writeTool(tool, made.view.tools[at])]));
+        return ask({
+          ...params,
+          prompt: writePrompt(prompt, made),
+          ...(params.tools && { tools: tools.map((tool) => shown.get(tool as FunctionTool) ?? tool) }),
+        });
+      },
     });
-    const prompt = writePrompt(params.prompt, pieces, made);
-    sent.set(prompt, { view: made.view, again: () => transform(params, modelId) });
-    const shown = new Map(functions.map((tool, at) => [tool, writeTool(tool, made.view.tools[at])]));
-    return {
-      ...params,
-      prompt,
-      ...(params.tools && { tools: tools.map((tool) => shown.get(tool as FunctionTool) ?? tool) }),
-    };
   }
 
-  /** Makes a call; once more, for less, if the prompt is refused because it is too long. Gives what was sent at last, too. */
-  async function ask<Result>(
-    params: CallParams,
-    { first, more }: {
-      readonly first: () => PromiseLike<Result>;
-      readonly more: ((params: CallParams) => PromiseLike<Result>) | undefined;
-    },
-  ): Promise<{ readonly result: Result; readonly params: CallParams }> {
-    try {
-      return { result: await first(), params };
-    } catch (error) {
-      const made = sent.get(params.prompt);
-      if (!made || !await adapted.refused(made.view, error) || !more) throw error;
-      const shorter = await made.again();
-      return { result: await more(shorter), params: shorter };
-    }
+  async function doGenerate(asked: AskedModel, given: CallParams): Promise<Generated> {
+    const { made, reply } = await fitting(given, (params) => asked.doGenerate(params));
+    await made.book(readUsage(reply.usage), callsOf(reply.content ?? []));
+    return reply;
+  }
+
+  async function doStream(asked: AskedModel, given: CallParams): Promise<Streamed> {
+    const { made, reply } = await fitting(given, (params) => asked.doStream(params));
+    return { ...reply, stream: reply.stream.pipeThrough(booking(made)) };
   }
 
   return {
-    session: adapted.session,
-    ledger: adapted.ledger,
-    middleware: {
-      specificationVersion: "v4",
-      transformParams: ({ params, model }) => transform(params, model.modelId),
-      async wrapGenerate({ doGenerate, params: given, model }) {
-        // The SDK hands the model itself.
-        const asked = model as { doGenerate(params: CallParams): ReturnType<typeof doGenerate> } | undefined;
-        const more = asked && ((params: CallParams) => asked.doGenerate(params));
-        const { result, params } = await ask(given, { first: doGenerate, more });
-        await book(params, result.usage);
-        return result;
-      },
-      async wrapStream({ doStream, params: given, model }) {
-        const asked = model as { doStream(params: CallParams): ReturnType<typeof doStream> } | undefined;
-        const more = asked && ((params: CallParams) => asked.doStream(params));
-        const { result, params } = await ask(given, { first: doStream, more });
-        const booking = new TransformStream<PromptPart, PromptPart>({
-          async transform(part, controller) {
-            if (part.type === "finish") await book(params, (part as FinishPart).usage);
-            controller.enqueue(part);
-          },
-        });
-        return { ...result, stream: result.stream.pipeThrough(booking) };
-      },
+    get ledger() {
+      return conversations.ledger;
     },
-    recall: standardRecallTool(adapted),
+    get total() {
+      return conversations.total;
+    },
+    model: new Proxy(model, {
+      get(target, key) {
+        const asked = target as unknown as AskedModel;
+        if (key === "doGenerate") return (params: CallParams) => doGenerate(asked, params);
+        if (key === "doStream") return (params: CallParams) => doStream(asked, params);
+        const value: unknown = Reflect.get(target, key);
+        // A model may have private fields, which its methods find on itself alone.
+        return typeof value === "function" ? value.bind(target) : value;
+      },
+    }),
+    tools: { recall: standardRecallTool(conversations) },
   };
 }
 
-/** What was made of a prompt, and how to make it again. */
-interface Sent {
-  readonly view: SessionView;
-  readonly again: () => Promise<CallParams>;
+/** As much of a model as is used here. */
+interface AskedModel {
+  doGenerate(params: CallParams): PromiseLike<Generated>;
+  doStream(params: CallParams): PromiseLike<Streamed>;
+}
+
+interface Generated {
+  readonly content?: readonly PromptPart[];
+  readonly usage?: ReportedUsage;
+}
+
+interface Streamed {
+  readonly stream: ReadableStream<PromptPart>;
+}
+
+/** What a model reports of a call: version 5 of the SDK in numbers, later ones in parts. */
+interface ReportedUsage {
+  readonly inputTokens?: number | {
+    readonly total?: number | undefined;
+    readonly cacheRead?: number | undefined;
+    readonly cacheWrite?: number | undefined;
+  };
+  readonly cachedInputTokens?: number | undefined;
+  readonly outputTokens?: number | { readonly total?: number | undefined };
+}
+
+/** The conversation's name as the call's options tell it. */
+function namedByOptions({ providerOptions }: CallParams): string | undefined {
+  const name = providerOptions?.["tare"]?.["conversation"];
+  return typeof name === "string" ? name : undefined;
+}
+
+/** Books a streamed call once it has finished; one that breaks off has ended, too. */
+function booking(made: AdaptedView): TransformStream<PromptPart, PromptPart> {
+  const replied: string[] = [];
+  return new TransformStream<PromptPart, PromptPart>({
+    async transform(part, controller) {
+      replied.push(...callsOf([part]));
+      if (part.type === "finish") await made.book(readUsage((part as FinishPart).usage), replied);
+      if (part.type === "error") await made.failed((part as ErrorPart).error);
+      controller.enqueue(part);
+    },
+    flush: made.left,
+    cancel: made.left,
+  });
+}
+
+function callsOf(parts: readonly PromptPart[]): string[] {
+  return parts.flatMap((part) =>
+    part.type === "tool-call" ? (part as PromptPart & { toolCallId: string }).toolCallId : []
+  );
+}
+
+/** Reads the tools of calls, which the SDK makes anew for each; the same ones are read as the same. */
+function toolReader() {
+  let known: {
+    readonly functions: readonly FunctionTool[];
+    readonly definitions: readonly ToolDefinition[];
+  } = {
+    functions: [],
+    definitions: [],
+  };
+  return (tools: NonNullable<CallParams["tools"]>): typeof known => {
+    const functions = tools.filter((tool): tool is FunctionTool => tool.type === "function");
+    const definitions = functions.map((tool, at) =>
+      sameGiven(tool, known.functions[at]) ? known.definitions[at]! : readTool(tool)
+    );
+    return known = { functions, definitions };
+  };
 }
 
 interface FunctionTool {
@@ -164,6 +202,10 @@ interface FunctionTool {
 
 interface FinishPart extends PromptPart {
   readonly usage: ReportedUsage;
+}
+
+interface ErrorPart extends PromptPart {
+  readonly error: unknown;
 }
 
 function readTool({ name, description, inputSchema }: FunctionTool): ToolDefinition {
@@ -180,12 +222,19 @@ function writeTool(tool: FunctionTool, shown: ToolDefinition | undefined): Funct
   return { ...tool, ...(description !== undefined && { description }), inputSchema: parameters };
 }
 
-function readUsage({ inputTokens, outputTokens }: ReportedUsage): Usage | undefined {
-  if (inputTokens.total === undefined) return undefined;
+function readUsage({ inputTokens, cachedInputTokens, outputTokens }: ReportedUsage = {}): Usage | undefined {
+  const input = typeof inputTokens === "object"
+    ? inputTokens
+    : { total: inputTokens, cacheRead: cachedInputTokens };
+  if (!Number.isFinite(input.total)) return undefined;
+  const { total = 0, cacheRead = 0, cacheWrite } = input;
+  const output = typeof outputTokens === "object" ? outputTokens.total : outputTokens;
   return {
-    promptTokens: inputTokens.total,
-    cachedTokens: inputTokens.cacheRead ?? 0,
-    ...(inputTokens.cacheWrite !== undefined && { cacheWriteTokens: inputTokens.cacheWrite }),
-    outputTokens: outputTokens.total ?? 0,
+    promptTokens: total,
+    cachedTokens: cacheRead,
+    ...(cacheWrite !== undefined && { cacheWriteTokens: cacheWrite }),
+    outputTokens: output ?? 0,
   };
 }
+
+export { ofAiSdk as tare };

@@ -1,16 +1,46 @@
 import { assert, assertEquals, assertRejects, assertStrictEquals, assertStringIncludes } from "@std/assert";
 import { memoryArchive } from "@tare/prune";
-import { LONG, optionsWith } from "./fixture_test.ts";
-import { type AdapterOptions, aiSdkAdapter, type CallParams, type PromptMessage } from "./ai_sdk.ts";
+import { LONG, type Options, optionsWith } from "./fixture_test.ts";
+import { type CallParams, type PromptMessage, tare } from "./ai_sdk.ts";
 
-const MODEL = { modelId: "m" };
+interface Asked extends CallParams {
+  /** What the model reports of the call. */
+  readonly usage?: object;
+}
 
-function adapterWith(options: Partial<AdapterOptions> = {}) {
+/** A model that takes note of what it is asked, and refuses what it is told to. */
+class Noting {
+  readonly specificationVersion = "v4";
+  readonly modelId = "m";
+  readonly asked: Asked[] = [];
+  refuse: ((params: Asked) => Error | undefined) | undefined;
+
+  doGenerate(params: Asked): Promise<{ readonly content: readonly object[]; readonly usage: object }> {
+    this.asked.push(params);
+    const error = this.refuse?.(params);
+    return error
+      ? Promise.reject(error)
+      : Promise.resolve({ content: [], usage: params.usage ?? usage(undefined) });
+  }
+
+  async doStream(params: Asked): Promise<{ readonly stream: ReadableStream<object> }> {
+    const { usage } = await this.doGenerate(params);
+    return { stream: ReadableStream.from([{ type: "finish", usage }]) };
+  }
+}
+
+function adapterWith(options: Options = {}) {
   const warnings: string[] = [];
-  const adapter = aiSdkAdapter(optionsWith({ warn: (sentence) => warnings.push(sentence), ...options }));
-  const shown = async (prompt: readonly PromptMessage[], rest: Partial<CallParams> = {}) =>
-    await adapter.middleware.transformParams({ params: { ...rest, prompt }, model: MODEL });
-  return { adapter, warnings, shown };
+  const noting = new Noting();
+  const adapter = tare({
+    model: noting,
+    ...optionsWith({ warn: (sentence) => warnings.push(sentence), ...options }),
+  });
+  const shown = async (prompt: readonly PromptMessage[], rest: Omit<Partial<Asked>, "prompt"> = {}) => {
+    await adapter.model.doGenerate({ ...rest, prompt });
+    return noting.asked.at(-1)!;
+  };
+  return { adapter, noting, warnings, shown };
 }
 
 const USER: PromptMessage = { role: "user", content: [text("Look.")] };
@@ -40,7 +70,7 @@ const usage = (total: number | undefined) => ({
   outputTokens: { total: undefined },
 });
 
-Deno.test("aiSdkAdapter() hands on the very messages that the plan leaves as they are", async () => {
+Deno.test("tare() hands on the very messages that the plan leaves as they are", async () => {
   const prompt: PromptMessage[] = [
     { role: "system", content: "Be brief." },
     {
@@ -87,18 +117,18 @@ Deno.test("aiSdkAdapter() hands on the very messages that the plan leaves as the
   assertEquals(warnings, []);
 });
 
-Deno.test("aiSdkAdapter() shows a huge result as head and tail, and leaves the SDK's own as it is", async () => {
+Deno.test("tare() shows a huge result as head and tail, and leaves the SDK's own as it is", async () => {
   const prompt = [USER, calls("1", "2"), {
     role: "tool",
     content: [result("1", { type: "text", value: LONG }), result("2", { type: "text", value: "short" })],
   }];
   const before = structuredClone(prompt);
   const { adapter, shown } = adapterWith();
-  assertEquals(await adapter.recall.execute({ find: "e" }), "Nothing has left this conversation.");
+  assertEquals(await adapter.tools.recall.execute({ find: "e" }), "Nothing has left this conversation.");
   const { prompt: seen } = await shown(prompt);
   assertEquals(prompt, before);
   assertStringIncludes(
-    await adapter.recall.execute({ find: LONG.slice(0, 9).toUpperCase() }),
+    await adapter.tools.recall.execute({ find: LONG.slice(0, 9).toUpperCase() }),
     'read {"id":"1"}: ',
   );
   assertStrictEquals(seen[1], prompt[1]);
@@ -111,7 +141,7 @@ Deno.test("aiSdkAdapter() shows a huge result as head and tail, and leaves the S
   assertStrictEquals(second, prompt[2]?.content[1]);
 });
 
-Deno.test("aiSdkAdapter() warns where the archive can't be written, and nothing leaves", async () => {
+Deno.test("tare() warns where the archive can't be written, and nothing leaves", async () => {
   const archive = { ...memoryArchive(), put: () => Promise.reject(new Error("disk full")) };
   const { shown, warnings } = adapterWith({ archive });
   const prompt = [USER, calls("1"), { role: "tool", content: [result("1", { type: "text", value: LONG })] }];
@@ -119,7 +149,7 @@ Deno.test("aiSdkAdapter() warns where the archive can't be written, and nothing 
   assert(warnings[0]?.includes("disk full"), warnings.join());
 });
 
-Deno.test("aiSdkAdapter() writes a line where old turns were, once the window is full", async () => {
+Deno.test("tare() writes a line where old turns were, once the window is full", async () => {
   const { shown } = adapterWith({ windowTokens: 8_000 });
   const turn = (id: string): PromptMessage[] => [
     { role: "user", content: [text(`Task ${id}. ${"word ".repeat(200)}`)] },
@@ -140,7 +170,7 @@ Deno.test("aiSdkAdapter() writes a line where old turns were, once the window is
   assert(JSON.stringify(line?.content).startsWith('[{"type":"text","text":"[elided'), JSON.stringify(line));
 });
 
-Deno.test("aiSdkAdapter() shortens the user's long texts in a full window, part by part", async () => {
+Deno.test("tare() shortens the user's long texts in a full window, part by part", async () => {
   const summarise = () => Promise.reject(new Error("nobody asks for a summary"));
   const { shown, warnings } = adapterWith({ windowTokens: 15000, summarise });
   const long = (seed: string) => text(Array.from({ length: 2_000 }, (_, at) => `${seed}${at}`).join(" "));
@@ -162,7 +192,7 @@ Deno.test("aiSdkAdapter() shortens the user's long texts in a full window, part 
   ]);
 });
 
-Deno.test("aiSdkAdapter() shows a tool in short once it was called, and others' tools as they are", async () => {
+Deno.test("tare() shows a tool in short once it was called, and others' tools as they are", async () => {
   const inputSchema = {
     type: "object",
     properties: { id: { type: "string", description: "Which one. ".repeat(40) } },
@@ -177,15 +207,11 @@ Deno.test("aiSdkAdapter() shows a tool in short once it was called, and others' 
   let prompt: PromptMessage[] = [USER];
   let tools: CallParams["tools"];
   for (let step = 1; step < 40; step++) {
-    const params = await shown(prompt, {
+    ({ tools } = await shown(prompt, {
       tools: [read, ...others],
       abortSignal: new AbortController().signal,
-    });
-    await adapter.middleware.wrapGenerate({
-      params,
-      doGenerate: () => Promise.resolve({ usage: usage(1_000 * step) }),
-    });
-    ({ tools } = params);
+      usage: usage(1_000 * step),
+    }));
     const output = { type: "text", value: `${step} `.repeat(400) };
     prompt = [...prompt, calls(`${step}`), { role: "tool", content: [result(`${step}`, output)] }];
   }
@@ -200,16 +226,22 @@ Deno.test("aiSdkAdapter() shows a tool in short once it was called, and others' 
   });
 });
 
-Deno.test("aiSdkAdapter() books a call without usage by what was counted, and nothing that it wasn't asked for", async () => {
+Deno.test("tare() books calls whole and streamed, as each version of the SDK reports them, and what isn't reported", async () => {
   const { adapter, shown } = adapterWith();
-  const doGenerate = () => Promise.resolve({ usage: usage(undefined) });
-  await adapter.middleware.wrapGenerate({ params: { prompt: [USER] }, doGenerate });
-  assertEquals(adapter.ledger, []);
-  await adapter.middleware.wrapGenerate({ params: await shown([USER]), doGenerate });
-  assertEquals(adapter.ledger.map(({ usage }) => usage.estimated), [true]);
+  await shown([USER]);
+  await shown([USER], { usage: { inputTokens: 20, cachedInputTokens: 5, outputTokens: 2 } });
+  const params = { prompt: [USER], usage: { ...usage(30), outputTokens: { total: 3 } } };
+  const { stream } = await adapter.model.doStream(params);
+  assertEquals(await Array.fromAsync(stream), [{ type: "finish", usage: params.usage }]);
+  const [first, ...others] = adapter.ledger.map(({ usage }) => usage);
+  assertEquals(first?.estimated, true);
+  assertEquals(others, [
+    { promptTokens: 20, cachedTokens: 5, outputTokens: 2 },
+    { promptTokens: 30, cachedTokens: 0, cacheWriteTokens: 7, outputTokens: 3 },
+  ]);
 });
 
-Deno.test("aiSdkAdapter() says which message it can't read", async () => {
+Deno.test("tare() says which message it can't read", async () => {
   const { shown } = adapterWith();
   await assertRejects(
     () => shown([USER, { role: "data", content: "x" }]),
@@ -218,16 +250,10 @@ Deno.test("aiSdkAdapter() says which message it can't read", async () => {
   );
 });
 
-Deno.test("aiSdkAdapter() fails the call if its state can't be stored", async () => {
-  const { shown } = adapterWith({ store: () => Promise.reject(new Error("no disk")) });
-  const prompt = [USER, calls("1"), { role: "tool", content: [result("1", { type: "text", value: LONG })] }];
-  await assertRejects(() => shown(prompt), Error, "no disk");
-});
-
 Deno.test("the recall tool answers, and says what is wrong with a call", async () => {
   const archive = memoryArchive();
   const ref = await archive.put("apple\nbanana\ncherry");
-  const { recall } = adapterWith({ archive }).adapter;
+  const { recall } = adapterWith({ archive }).adapter.tools;
   const standard = recall.inputSchema["~standard"];
   assertEquals(Object.keys(Object(standard.jsonSchema.input().properties)), [
     "ref",
@@ -254,29 +280,23 @@ Deno.test("the recall tool answers, and says what is wrong with a call", async (
   );
 });
 
-Deno.test("aiSdkAdapter() makes a shorter prompt of one that is refused for its length, and asks once more", async () => {
-  const { adapter, shown } = adapterWith();
+Deno.test("tare() makes a shorter prompt of one that is refused for its length, and asks once more", async () => {
+  const { adapter, noting, shown } = adapterWith();
   const prompt: PromptMessage[] = [USER];
   for (let step = 1; step < 12; step++) {
     const output = { type: "text", value: `${step} `.repeat(9_000) };
     prompt.push(calls(`${step}`), { role: "tool", content: [result(`${step}`, output)] });
   }
-  const params = await shown(prompt);
-  const responseBody = JSON.stringify({
-    error: { message: "prompt is too long: 15000 tokens > 10000 maximum" },
-  });
-  const sent: CallParams[] = [];
-  const model = {
-    doGenerate: (params: CallParams) => {
-      sent.push(params);
-      return Promise.resolve({ usage: usage(8_000) });
-    },
-  };
-  const doGenerate = () => Promise.reject(Object.assign(new Error("Bad Request"), { responseBody }));
-  await adapter.middleware.wrapGenerate({ params, doGenerate, model });
-  assertEquals(sent.map(({ prompt }) => JSON.stringify(prompt).length < 40_000), [true]);
+  const message = "prompt is too long: 15000 tokens > 10000 maximum";
+  const responseBody = JSON.stringify({ error: { message } });
+  noting.refuse = ({ prompt }) =>
+    JSON.stringify(prompt).length < 40_000
+      ? undefined
+      : Object.assign(new Error("Bad Request"), { responseBody });
+  await shown(prompt, { usage: usage(8_000) });
+  assertEquals(noting.asked.map(({ prompt }) => JSON.stringify(prompt).length < 40_000), [false, true]);
   assertEquals(adapter.ledger.map(({ usage }) => usage.promptTokens), [8_000]);
-  const failing = { params, doGenerate: () => Promise.reject(new Error("Overloaded")), model };
-  await assertRejects(() => adapter.middleware.wrapGenerate(failing), Error, "Overloaded");
-  assertEquals(sent.length, 1);
+  noting.refuse = () => new Error("Overloaded");
+  await assertRejects(() => shown(prompt), Error, "Overloaded");
+  assertEquals(noting.asked.length, 3);
 });

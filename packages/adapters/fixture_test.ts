@@ -1,10 +1,13 @@
 import { estimateTokens } from "@tare/messages";
 import { profileNamed } from "@tare/planner";
 import { memoryArchive } from "@tare/prune";
-import type { AdapterOptions } from "./adapted_session.ts";
+import type { TareOptions } from "./ai_sdk.ts";
+
+/** Options that don't depend on what an adapter's calls are. */
+export type Options = Omit<TareOptions<never>, "conversation">;
 
 /** The options of an adapter in a test: these, or else the usual ones with an archive of their own. */
-export function optionsWith(options: Partial<AdapterOptions> = {}): AdapterOptions {
+export function optionsWith(options: Options = {}): Options {
   return {
     profile: profileNamed("openai"),
     archive: memoryArchive(),
@@ -19,7 +22,7 @@ export function optionsWith(options: Partial<AdapterOptions> = {}): AdapterOptio
 export const LONG: string = Array.from({ length: 8_000 }, (_, at) => `line ${at} of a log\n`).join("");
 
 /** Sums up whatever it is asked to. */
-export const SUMMARISING: Pick<AdapterOptions, "summarise"> = {
+export const SUMMARISING: Pick<Options, "summarise"> = {
   summarise: () =>
     Promise.resolve({
       text: "All went well.",

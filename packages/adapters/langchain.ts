@@ -15,16 +15,18 @@ import {
   type ToolDefinition,
   type Usage,
 } from "@tare/messages";
-import { RECALL_TOOL, type RecallParameters } from "@tare/prune";
+import { RECALL_TOOL } from "@tare/prune";
 import {
-  AdaptedSession,
+  AdaptedConversations,
   type AdaptedView,
-  type Adapter,
-  type AdapterOptions,
   askFitting,
-} from "./adapted_session.ts";
+  type Piece,
+  type Reader,
+  sameGiven,
+} from "./adapted_conversations.ts";
+import { type Books, modelName, type TareOptions } from "./options.ts";
 
-export type { Adapter, AdapterOptions } from "./adapted_session.ts";
+export type { Books, ConversationStore, TareOptions } from "./options.ts";
 
 /** A message of LangChain's, as far as it is read here. */
 export interface LangChainMessage {
@@ -34,71 +36,123 @@ export interface LangChainMessage {
   readonly content: string | readonly unknown[];
 }
 
+/** What an agent runs in, as far as it is read here. */
+export interface LangChainRuntime {
+  readonly signal?: AbortSignal | undefined;
+  /** Its `thread_id` names the call's conversation. */
+  readonly configurable?: { readonly thread_id?: string | undefined } | undefined;
+}
+
+/** A call of a model that an agent is about to make, as far as it is read here. */
+export interface LangChainCall {
+  readonly model: unknown;
+  /** Each is handed on as it came, or as a copy of its own class. */
+  readonly messages: readonly LangChainMessage[];
+  readonly systemMessage: LangChainMessage;
+  readonly tools: readonly unknown[];
+  readonly runtime: LangChainRuntime;
+}
+
 /**
- * Gives a conversation of a LangChain agent a planner session. Tools are always shown in full: LangChain lets no
- * middleware show them otherwise.
+ * Puts the conversations of LangChain's agents under planner sessions: a middleware, as `createMiddleware()` takes it. It
+ * must be the last of those that change messages. It has the recall tool with it. Tools are always shown in full:
+ * LangChain lets no middleware show them otherwise.
  *
- * @throws {TypeError} by `wrapModelCall`, if a message is of a type that isn't known here.
+ * @throws {TypeError} if an option is wrong; by a call, if a message is of a type that isn't known here.
  */
-export function langchainAdapter(options: AdapterOptions): Adapter & {
-  /** For `createMiddleware()` of one conversation. It must be the last of those that change messages. */
-  readonly wrapModelCall: <
+function ofLangChain({ model: given, ...options }: TareOptions<LangChainCall> & {
+  /** The model that is asked, or its name. */
+  readonly model: string | object;
+}): Books & {
+  /** Always `Tare`. */
+  readonly name: "Tare";
+  /** Asks the model for what is still needed. */
+  readonly wrapModelCall: <Call extends LangChainCall, Reply>(
+    call: Call,
+    handler: (call: Call) => Reply | PromiseLike<Reply>,
+  ) => Promise<Reply>;
+  /** Answers calls of the recall tool; hands on all others. */
+  readonly wrapToolCall: <
     Call extends {
-      readonly model: unknown;
-      /** Each is handed on as it came, or as a copy of its own class. */
-      readonly messages: readonly LangChainMessage[];
-      readonly systemMessage: LangChainMessage;
-      readonly tools: readonly unknown[];
-      readonly runtime: { readonly signal?: AbortSignal | undefined };
+      readonly toolCall: { readonly name: string; readonly id?: string; readonly args: unknown };
     },
     Reply,
   >(
     call: Call,
     handler: (call: Call) => Reply | PromiseLike<Reply>,
   ) => Promise<Reply>;
-  /** The recall tool as LangChain's `tool()` takes it, `tool(recall.run, recall)`, to be put among the tools. Without it what leaves the prompt can't be read back. */
-  readonly recall: {
-    /** Always `recall`. */
-    readonly name: string;
-    readonly description: string;
-    /** JSON Schema of the arguments. */
-    readonly schema: RecallParameters;
-    readonly run: (args: unknown) => Promise<string>;
-  };
 } {
-  const adapted = new AdaptedSession({
+  const conversations = new AdaptedConversations<LangChainMessage, LangChainCall>(given, {
     ...options,
     mechanisms: { ...options.mechanisms, schemas: false },
+    reader: READER,
   });
+  const { conversation: nameOf = threadOf } = options;
   return {
-    session: adapted.session,
-    ledger: adapted.ledger,
+    get ledger() {
+      return conversations.ledger;
+    },
+    get total() {
+      return conversations.total;
+    },
+    name: "Tare",
     async wrapModelCall(call, handler) {
       const { systemMessage, runtime, tools, model } = call;
       const isBare = contentText(readContent(systemMessage.content)) === "";
       const given: readonly LangChainMessage[] = isBare ? call.messages : [systemMessage, ...call.messages];
-      const history = given.map(readMessage);
+      const name = nameOf(call);
+      const definitions = [...tools.flatMap(readTool), RECALL_TOOL];
       const view = () =>
-        adapted.view(history, {
-          tools: tools.flatMap(readTool),
-          model: (model as { readonly model?: string }).model,
+        conversations.view({
+          given,
+          tools: definitions,
+          name,
+          model: modelName(model),
           signal: runtime.signal,
         });
-      const ask = async (made: AdaptedView) => {
-        const shown = writeMessages(given, made);
-        return await handler({ ...call, messages: isBare ? shown : shown.slice(1) });
-      };
-      const { made, reply } = await askFitting(adapted, { view, ask });
-      await adapted.book(made.view, readUsage(reply));
+      const { made, reply } = await askFitting({
+        view,
+        async ask(made) {
+          const shown = writeMessages(given, made);
+          const messages = isBare ? shown : shown.slice(1);
+          return await handler({ ...call, messages, tools: [...tools, RECALL_TOOL] });
+        },
+      });
+      const [said] = answersOf(reply);
+      await made.book(readUsage(said), (said?.tool_calls ?? []).flatMap(({ id }) => id ?? []));
       return reply;
     },
-    recall: {
-      name: RECALL_TOOL.function.name,
-      description: RECALL_TOOL.function.description,
-      schema: RECALL_TOOL.function.parameters,
-      run: (args) => adapted.recall(args),
+    async wrapToolCall(call, handler) {
+      const { name, id, args } = call.toolCall;
+      if (name !== RECALL_TOOL.function.name) return await handler(call);
+      // What an agent asks of a tool is that it can be invoked.
+      return await handler({ ...call, tool: { name, invoke: () => conversations.recall(args, id) } });
     },
   };
+}
+
+function threadOf({ runtime: { configurable } }: LangChainCall): string | undefined {
+  return configurable?.thread_id;
+}
+
+const READER: Reader<LangChainMessage> = {
+  same: sameMessage,
+  read(given, from) {
+    const pieces: Piece[] = [];
+    for (let at = from; at < given.length; at++) {
+      pieces.push({ message: readMessage(given[at]!, at), at, end: at + 1 });
+    }
+    return pieces;
+  },
+};
+
+/** Whether two messages say the same: an agent's state holds the same ones at each call, unless it was loaded anew. */
+function sameMessage(one: LangChainMessage, other: LangChainMessage): boolean {
+  if (one === other) return true;
+  const [a, b] = [one, other] as readonly LangChainMessage[] as readonly (AiMessage & ResultMessage)[];
+  return a!.type === b!.type && sameGiven(a!.content, b!.content) && a!.tool_call_id === b!.tool_call_id &&
+    a!.status === b!.status && sameGiven(a!.tool_calls ?? [], b!.tool_calls ?? []) &&
+    a!.additional_kwargs?.reasoning_content === b!.additional_kwargs?.reasoning_content;
 }
 
 interface Block {
@@ -202,13 +256,13 @@ function jsonSchemaOf(schema: object): JsonSchema {
 /** The messages after what was planned. What the plan leaves as it is stays the very object of the agent's state. */
 function writeMessages(
   given: readonly LangChainMessage[],
-  { view, history }: AdaptedView,
+  { view, pieces }: AdaptedView,
 ): LangChainMessage[] {
   return view.messages.map((message, row) => {
     const place = view.places[row]!;
     const origin = given[place];
     if (!origin) return newMessage(given, message);
-    return message === history[place] ? origin : withContent(origin, message);
+    return message === pieces[place]?.message ? origin : withContent(origin, message);
   });
 }
 
@@ -240,16 +294,24 @@ function newMessage(given: readonly LangChainMessage[], { role, content }: Messa
   return new Kind({ content: contentText(content) });
 }
 
-/** What the model reported; a reply that was parsed holds the message that it was parsed from. */
-function readUsage(reply: unknown): Usage | undefined {
-  const { usage_metadata: own, messages } = reply as AiMessage & { readonly messages?: readonly AiMessage[] };
-  const usage = own ?? messages?.[0]?.usage_metadata;
-  if (!usage) return undefined;
-  const { cache_read: cachedTokens = 0, cache_creation: written } = usage.input_token_details ?? {};
+/** The model's message in a reply; one that was parsed holds the message that it was parsed from. */
+function answersOf(reply: unknown): readonly AiMessage[] {
+  const { messages } = Object(reply) as { readonly messages?: readonly AiMessage[] };
+  return messages ?? [reply as AiMessage];
+}
+
+function readUsage(said: AiMessage | undefined): Usage | undefined {
+  const { usage_metadata: usage } = said ?? {};
+  if (!Number.isFinite(usage?.input_tokens)) return undefined;
+  const { input_tokens: promptTokens = 0, output_tokens: outputTokens = 0, input_token_details: details } =
+    usage ?? {};
+  const { cache_read: cachedTokens = 0, cache_creation: written } = details ?? {};
   return {
-    promptTokens: usage.input_tokens,
+    promptTokens,
     cachedTokens,
     ...(written !== undefined && { cacheWriteTokens: written }),
-    outputTokens: usage.output_tokens,
+    outputTokens,
   };
 }
+
+export { ofLangChain as tare };

@@ -1,7 +1,7 @@
 import { assert, assertEquals, assertRejects, assertStrictEquals, assertStringIncludes } from "@std/assert";
-import { memoryArchive } from "@tare/prune";
-import { LONG, optionsWith, SUMMARISING } from "./fixture_test.ts";
-import { type AdapterOptions, langchainAdapter, type LangChainMessage } from "./langchain.ts";
+import { memoryArchive, RECALL_TOOL } from "@tare/prune";
+import { LONG, type Options, optionsWith, SUMMARISING } from "./fixture_test.ts";
+import { type LangChainMessage, tare } from "./langchain.ts";
 
 /** A message as LangChain's classes make them. */
 class Said implements LangChainMessage {
@@ -56,8 +56,8 @@ function result(id: string, content: LangChainMessage["content"], status = "succ
   return made(Tool, { content, tool_call_id: id, status } as never);
 }
 
-function adapterWith(options: Partial<AdapterOptions> = {}) {
-  const adapter = langchainAdapter(optionsWith(options));
+function adapterWith(options: Options = {}) {
+  const adapter = tare({ model: "m", ...optionsWith(options) });
   const shown = async (
     messages: readonly LangChainMessage[],
     { system = "", reply = {}, tools = [] }: {
@@ -85,7 +85,7 @@ function adapterWith(options: Partial<AdapterOptions> = {}) {
   return { adapter, shown };
 }
 
-Deno.test("langchainAdapter() hands on the very messages that the plan leaves as they are", async () => {
+Deno.test("tare() hands on the very messages that the plan leaves as they are", async () => {
   const messages = [
     new Human({
       content: [{ type: "text", text: "Look." }, { type: "image_url", image_url: "x" }, { type: "text" }],
@@ -105,7 +105,7 @@ Deno.test("langchainAdapter() hands on the very messages that the plan leaves as
   }
 });
 
-Deno.test("langchainAdapter() shows a huge result as head and tail, in a message of the same class", async () => {
+Deno.test("tare() shows a huge result as head and tail, in a message of the same class", async () => {
   const other = [{ type: "text", text: LONG.replaceAll("log", "book") }];
   const messages = [USER, calls("1", "2"), result("1", LONG), result("2", other)];
   const before = structuredClone(messages.map((message) => ({ ...message })));
@@ -120,7 +120,7 @@ Deno.test("langchainAdapter() shows a huge result as head and tail, in a message
   }
 });
 
-Deno.test("langchainAdapter() shortens the user's long texts in a full window, block by block", async () => {
+Deno.test("tare() shortens the user's long texts in a full window, block by block", async () => {
   const { shown } = adapterWith({ windowTokens: 12_000 });
   const long = (seed: string) => Array.from({ length: 2_000 }, (_, at) => `${seed}${at}`).join(" ");
   const answer = new Ai({ content: "Ok." });
@@ -155,7 +155,7 @@ for (
     ["a summary", Ai, SUMMARISING],
   ] as const
 ) {
-  Deno.test(`langchainAdapter() writes ${name} where old turns were, once the window is full`, async () => {
+  Deno.test(`tare() writes ${name} where old turns were, once the window is full`, async () => {
     const { shown } = adapterWith({ windowTokens: 8_000, ...options });
     const turn = (id: string) => [
       new Human({ content: `Task ${id}. ${"word ".repeat(100)}` }),
@@ -177,7 +177,7 @@ for (
   });
 }
 
-Deno.test("langchainAdapter() counts tools as far as they say what they are", async () => {
+Deno.test("tare() counts tools as far as they say what they are", async () => {
   const { adapter, shown } = adapterWith();
   const schema = { type: "object", properties: { path: { type: "string" } } };
   const standard = { "~standard": { jsonSchema: { input: () => schema } } };
@@ -193,7 +193,7 @@ Deno.test("langchainAdapter() counts tools as far as they say what they are", as
   assert((adapter.ledger[0]?.shares.tools ?? 0) > 20);
 });
 
-Deno.test("langchainAdapter() books what the model reports, also where its reply was parsed", async () => {
+Deno.test("tare() books what the model reports, also where its reply was parsed", async () => {
   const { adapter, shown } = adapterWith();
   const details = { cache_read: 5, cache_creation: 7 };
   const usage_metadata = { input_tokens: 20, output_tokens: 2, input_token_details: details };
@@ -206,7 +206,7 @@ Deno.test("langchainAdapter() books what the model reports, also where its reply
   assertEquals(third?.estimated, true);
 });
 
-Deno.test("langchainAdapter() says which message it can't read", async () => {
+Deno.test("tare() says which message it can't read", async () => {
   await assertRejects(
     () => adapterWith().shown([USER, new Removed({ content: "" })]),
     TypeError,
@@ -214,10 +214,28 @@ Deno.test("langchainAdapter() says which message it can't read", async () => {
   );
 });
 
-Deno.test("langchainAdapter() offers the recall tool", async () => {
+Deno.test("tare() shows the recall tool and answers its calls, and no others", async () => {
   const archive = memoryArchive();
   const ref = await archive.put("a long result");
-  const { recall } = adapterWith({ archive }).adapter;
-  assertEquals([recall.name, recall.schema.properties.find.type], ["recall", "string"]);
-  assertEquals(await recall.run({ ref }), "a long result");
+  const { adapter } = adapterWith({ archive });
+  const seen: unknown[] = [];
+  const call = {
+    model: "m",
+    messages: [USER],
+    systemMessage: new System({ content: "" }),
+    tools: [{ name: "read" }],
+    runtime: {},
+  };
+  await adapter.wrapModelCall(call, ({ tools }) => void seen.push(...tools));
+  assertEquals(seen, [{ name: "read" }, RECALL_TOOL]);
+  // As an agent's tool node does it.
+  interface Call {
+    readonly toolCall: { readonly name: string; readonly args: object };
+    readonly tool: { invoke(): unknown } | undefined;
+  }
+  const node = (call: Call) => call.tool?.invoke();
+  const asked: Call = { toolCall: { name: "recall", args: { ref } }, tool: undefined };
+  assertEquals(await adapter.wrapToolCall(asked, node), "a long result");
+  const other: Call = { toolCall: { name: "read", args: {} }, tool: { invoke: () => "read" } };
+  assertEquals(await adapter.wrapToolCall(other, node), "read");
 });

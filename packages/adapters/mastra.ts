@@ -6,46 +6,57 @@
  * @module
  */
 import type { JsonSchema, ToolDefinition, Usage } from "@tare/messages";
-import type { SessionView } from "@tare/planner";
-import { AdaptedSession, type Adapter, type AdapterOptions } from "./adapted_session.ts";
+import { AdaptedConversations, type AdaptedView } from "./adapted_conversations.ts";
 import {
+  PROMPT_READER,
   type PromptMessage,
-  readModelPrompt,
   type RecallTool,
   standardRecallTool,
   writePrompt,
 } from "./model_prompt.ts";
+import type { Books, TareOptions } from "./options.ts";
 
-export type { Adapter, AdapterOptions } from "./adapted_session.ts";
+export type { Books, ConversationStore, TareOptions } from "./options.ts";
 export type { PromptMessage, PromptPart, RecallTool } from "./model_prompt.ts";
 
+/** What Mastra tells a processor of a call, as far as it is read here. */
+export interface MastraCall<PromptItem extends PromptMessage = PromptMessage> {
+  readonly prompt: readonly PromptItem[];
+  readonly model: { readonly modelId: string };
+  /** Is the same object in all calls of one processor for one step. */
+  readonly state: Record<string, unknown>;
+  /** Its memory's thread names the call's conversation. */
+  readonly requestContext?: { get(key: string): unknown } | undefined;
+}
+
 const TOOLS = "tools";
-const VIEW = "view";
+const MADE = "made";
+
+/** Steps that are made once more because their prompt was refused for its length. */
+const MAX_RETRIES = 1;
 
 /**
- * Gives a conversation of a Mastra agent a planner session. Tools are always shown in full: Mastra turns them into what
- * the model is shown after its processors.
+ * Puts the conversations of Mastra's agents under planner sessions: once for a model, for all that a process asks of it.
+ * Tools are always shown in full: Mastra turns them into what the model is shown after its processors.
  *
- * @throws {TypeError} by the processor, if a prompt has a message of a role that a prompt doesn't have.
+ * @throws {TypeError} if an option is wrong; by the processor, if a prompt has a message of a role that it doesn't have.
  */
-export function mastraAdapter(options: AdapterOptions): Adapter & {
-  /** To be put among an agent's `inputProcessors`, for one conversation. */
+function ofMastra({ model, ...options }: TareOptions<MastraCall> & {
+  /** The model that is asked, or its name. */
+  readonly model: string | object;
+}): Books & {
+  /** To be put among an agent's `inputProcessors`, and its `errorProcessors`. */
   readonly processor: {
     /** Always `tare`. */
     readonly id: "tare";
     /** Takes note of the tools; changes nothing. */
     processInputStep(step: {
       readonly tools?: Readonly<Record<string, unknown>> | undefined;
-      /** Is the same object in all calls of one processor for one step. */
       readonly state: Record<string, unknown>;
     }): undefined;
     /** Puts what the model still needs in place of the prompt. */
     processLLMRequest<PromptItem extends PromptMessage>(
-      request: {
-        readonly prompt: readonly PromptItem[];
-        readonly model: { readonly modelId: string };
-        readonly state: Record<string, unknown>;
-      },
+      request: MastraCall<PromptItem>,
     ): Promise<{ prompt: PromptItem[] }>;
     /** Books what a call took. */
     processLLMResponse(response: {
@@ -54,38 +65,86 @@ export function mastraAdapter(options: AdapterOptions): Adapter & {
       /** Whether nobody was asked. */
       readonly fromCache: boolean;
     }): Promise<undefined>;
+    /** Has a step made once more whose prompt was refused for its length. */
+    processAPIError(failure: {
+      readonly error: unknown;
+      readonly state: Record<string, unknown>;
+      readonly retryCount: number;
+    }): Promise<{ retry: boolean }>;
   };
-  /** To be put among the tools, by `createTool()`. Without it what leaves the prompt can't be read back. */
-  readonly recall: RecallTool & { readonly id: "recall" };
+  /** To be put among the tools. Without it what leaves a prompt can't be read back. */
+  readonly tools: { readonly recall: RecallTool & { readonly id: "recall" } };
 } {
-  const adapted = new AdaptedSession({ ...options, mechanisms: { ...options.mechanisms, schemas: false } });
+  const conversations = new AdaptedConversations<PromptMessage, MastraCall>(model, {
+    ...options,
+    mechanisms: { ...options.mechanisms, schemas: false },
+    reader: PROMPT_READER,
+  });
+  const { conversation: nameOf = threadOf } = options;
+  const recall = standardRecallTool(conversations);
   return {
-    session: adapted.session,
-    ledger: adapted.ledger,
+    get ledger() {
+      return conversations.ledger;
+    },
+    get total() {
+      return conversations.total;
+    },
     processor: {
       id: "tare",
       processInputStep({ tools = {}, state }) {
         state[TOOLS] = Object.entries(tools).map(readTool);
         return undefined;
       },
-      async processLLMRequest({ prompt, model, state }) {
-        const pieces = readModelPrompt(prompt);
-        const made = await adapted.view(pieces.map(({ message }) => message), {
+      async processLLMRequest(request) {
+        const { prompt, model, state } = request;
+        const made = await conversations.view({
+          given: prompt,
           tools: (state[TOOLS] ?? []) as readonly ToolDefinition[],
+          name: nameOf(request),
           model: model.modelId,
         });
-        state[VIEW] = made.view;
+        state[MADE] = made;
         // What it holds is what came, or made of it.
-        return { prompt: [...writePrompt(prompt, pieces, made)] as (typeof prompt)[number][] };
+        return { prompt: [...writePrompt(prompt, made)] as (typeof prompt)[number][] };
       },
       async processLLMResponse({ chunks, state, fromCache }) {
-        const { [VIEW]: view } = state as { readonly [VIEW]?: SessionView };
-        if (view && !fromCache) await adapted.book(view, readUsage(chunks));
+        const { [MADE]: made } = state as { readonly [MADE]?: AdaptedView };
+        if (made && !fromCache) await made.book(readUsage(chunks), callsOf(chunks));
         return undefined;
       },
+      async processAPIError({ error, state, retryCount }) {
+        const { [MADE]: made } = state as { readonly [MADE]?: AdaptedView };
+        return { retry: await made?.failed(error) === true && retryCount < MAX_RETRIES };
+      },
     },
-    recall: { id: "recall", ...standardRecallTool(adapted) },
+    tools: {
+      recall: {
+        id: "recall",
+        ...recall,
+        execute: (input, call) => {
+          const { agent } = Object(call) as { readonly agent?: { readonly toolCallId?: string } };
+          return recall.execute(
+            input,
+            agent?.toolCallId === undefined ? call : { toolCallId: agent.toolCallId },
+          );
+        },
+      },
+    },
   };
+}
+
+/** The thread of an agent's memory. */
+function threadOf({ requestContext }: MastraCall): string | undefined {
+  const { thread } = Object(requestContext?.get("MastraMemory")) as {
+    readonly thread?: { readonly id?: unknown };
+  };
+  return typeof thread?.id === "string" ? thread.id : undefined;
+}
+
+function callsOf(chunks: readonly { readonly type: string; readonly payload: unknown }[]): string[] {
+  return chunks.flatMap(({ type, payload }) =>
+    type === "tool-call" ? (payload as { readonly toolCallId: string }).toolCallId : []
+  );
 }
 
 /** A tool as the model is told of it, as far as it says that; of other schemas the shape isn't counted. */
@@ -119,6 +178,8 @@ function readUsage(
   const finish = chunks.findLast(({ type }) => type === "finish" || type === "step-finish");
   const { inputTokens, cachedInputTokens = 0, outputTokens = 0 } = (finish?.payload as StepFinish | undefined)
     ?.output?.usage ?? {};
-  if (inputTokens === undefined) return undefined;
+  if (inputTokens === undefined || !Number.isFinite(inputTokens)) return undefined;
   return { promptTokens: inputTokens, cachedTokens: cachedInputTokens, outputTokens };
 }
+
+export { ofMastra as tare };

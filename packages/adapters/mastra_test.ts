@@ -1,10 +1,9 @@
 import { assert, assertEquals, assertStrictEquals, assertStringIncludes } from "@std/assert";
-import { memoryArchive } from "@tare/prune";
-import { LONG, optionsWith } from "./fixture_test.ts";
-import { type AdapterOptions, mastraAdapter } from "./mastra.ts";
+import { LONG, type Options, optionsWith } from "./fixture_test.ts";
+import { tare } from "./mastra.ts";
 
-function adapterWith(options: Partial<AdapterOptions> = {}) {
-  return mastraAdapter(optionsWith(options));
+function adapterWith(options: Options = {}) {
+  return tare({ model: MODEL, ...optionsWith(options) });
 }
 
 const MODEL = { modelId: "m" };
@@ -27,7 +26,7 @@ function promptWith(value: string) {
   ];
 }
 
-Deno.test("mastraAdapter() hands on the very messages that the plan leaves as they are", async () => {
+Deno.test("tare() hands on the very messages that the plan leaves as they are", async () => {
   const { processor } = adapterWith();
   const prompt = promptWith("short");
   const { prompt: seen } = await processor.processLLMRequest({ prompt, model: MODEL, state: {} });
@@ -35,10 +34,10 @@ Deno.test("mastraAdapter() hands on the very messages that the plan leaves as th
   seen.forEach((message, at) => assertStrictEquals(message, prompt[at]));
 });
 
-Deno.test("mastraAdapter() shows a huge result as head and tail, and says how to recall where the tool is there", async () => {
+Deno.test("tare() shows a huge result as head and tail, and says how to recall where the tool is there", async () => {
   const prompt = promptWith(LONG);
   for (const isThere of [false, true]) {
-    const { processor, recall } = adapterWith();
+    const { processor, tools: { recall } } = adapterWith();
     const state = {};
     const read = { description: "Reads.", inputSchema: recall.inputSchema };
     processor.processInputStep({ state, tools: { read, bare: {}, ...(isThere && { recall }) } });
@@ -52,8 +51,9 @@ Deno.test("mastraAdapter() shows a huge result as head and tail, and says how to
   assertEquals(prompt, promptWith(LONG));
 });
 
-Deno.test("mastraAdapter() books what is reported, and nothing where nobody was asked", async () => {
-  const { processor, ledger } = adapterWith();
+Deno.test("tare() books what is reported, and nothing where nobody was asked", async () => {
+  const adapter = adapterWith();
+  const { processor } = adapter;
   const state = {};
   processor.processInputStep({ state });
   await processor.processLLMRequest({ prompt: promptWith("short"), model: MODEL, state });
@@ -65,24 +65,27 @@ Deno.test("mastraAdapter() books what is reported, and nothing where nobody was 
   const finish = { type: "finish", payload: { output: { usage } } };
   await respond([finish], true);
   await processor.processLLMResponse({ chunks: [finish], state: {}, fromCache: false });
-  assertEquals(ledger, []);
+  assertEquals(adapter.ledger, []);
   await respond([{ type: "text-delta", payload: {} }, finish]);
   await respond([{ type: "finish", payload: { output: { usage: { inputTokens: 20 } } } }]);
   await respond([]);
-  const [first, second, third] = ledger.map(({ usage }) => usage);
+  const [first, second, third] = adapter.ledger.map(({ usage }) => usage);
   assertEquals(first, { promptTokens: 20, cachedTokens: 5, outputTokens: 2 });
   assertEquals(second, { promptTokens: 20, cachedTokens: 0, outputTokens: 0 });
   assertEquals(third?.estimated, true);
 });
 
-Deno.test("mastraAdapter() goes on where it was with what was stored", async () => {
-  const archive = memoryArchive();
-  let stored: unknown;
-  const store = (state: unknown) => void (stored = structuredClone(state));
-  const request = { prompt: promptWith(LONG), model: MODEL };
-  const before = await adapterWith({ archive, store }).processor.processLLMRequest({ ...request, state: {} });
-  assert(stored !== undefined);
-  assertStringIncludes(JSON.stringify(before), "[elided: middle of read result");
-  const after = adapterWith({ archive, state: stored, truncateTokens: 1_000_000 });
-  assertEquals(await after.processor.processLLMRequest({ ...request, state: {} }), before);
+Deno.test("tare() has a step made once more whose prompt is refused for its length, and is told of the thread", async () => {
+  const names: string[] = [];
+  const store = { load: (key: string) => void names.push(key), save: () => {} };
+  const { processor } = adapterWith({ store });
+  const requestContext = new Map([["MastraMemory", { thread: { id: "thread 1" } }]]);
+  const state = {};
+  await processor.processLLMRequest({ prompt: promptWith("short"), model: MODEL, state, requestContext });
+  assertEquals(names, ["thread 1"]);
+  const tooLong = { error: new Error("prompt is too long: 15000 tokens > 10000 maximum"), state };
+  assertEquals(await processor.processAPIError({ ...tooLong, retryCount: 0 }), { retry: true });
+  assertEquals(await processor.processAPIError({ ...tooLong, retryCount: 1 }), { retry: false });
+  const other = { error: new Error("Overloaded"), state, retryCount: 0 };
+  assertEquals(await processor.processAPIError(other), { retry: false });
 });

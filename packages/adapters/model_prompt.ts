@@ -6,23 +6,28 @@
  */
 import {
   type AssistantMessage,
+  checkGiven,
   type ContentPart,
   contentText,
+  hashPiece,
   type Message,
   type ToolCall,
 } from "@tare/messages";
+import type { SessionView } from "@tare/planner";
 import { RECALL_TOOL } from "@tare/prune";
-import type { AdaptedSession, AdaptedView } from "./adapted_session.ts";
+import { type AdaptedConversations, type Piece, type Reader, sameGiven } from "./adapted_conversations.ts";
 
 /** A part of a message, as far as it is read here. */
 export interface PromptPart {
   readonly type: string;
+  readonly providerOptions?: unknown;
 }
 
 /** A message of a prompt as the AI SDK hands it to a model. */
 export interface PromptMessage {
   readonly role: string;
   readonly content: string | readonly PromptPart[];
+  readonly providerOptions?: unknown;
 }
 
 /** The recall tool as frameworks take it that know the Standard JSON Schema specification. Its name must be `recall`. */
@@ -40,11 +45,14 @@ export interface RecallTool {
       };
     };
   };
-  readonly execute: (input: unknown) => Promise<string>;
+  /** Answers a call; which one it is says whose it is. */
+  readonly execute: (input: unknown, call?: { readonly toolCallId?: string }) => Promise<string>;
 }
 
-/** The recall tool of a session. */
-export function standardRecallTool(adapted: AdaptedSession): RecallTool {
+/** The recall tool of conversations. */
+export function standardRecallTool<Given, Call>(
+  conversations: AdaptedConversations<Given, Call>,
+): RecallTool {
   const { description, parameters } = RECALL_TOOL.function;
   const schema = () => ({ ...parameters });
   return {
@@ -58,7 +66,7 @@ export function standardRecallTool(adapted: AdaptedSession): RecallTool {
         jsonSchema: { input: schema, output: schema },
       },
     },
-    execute: (input) => adapted.recall(input),
+    execute: (input, call) => conversations.recall(input, call?.toolCallId),
   };
 }
 
@@ -83,37 +91,59 @@ interface ResultPart extends PromptPart {
   readonly output: { readonly type: string; readonly value?: unknown; readonly reason?: string };
 }
 
-/** A chat message, and what of the prompt it was read from: a message, or a part of it. */
-interface Piece {
-  readonly message: Message;
-  /** Position in the prompt. */
-  readonly at: number;
-  readonly part?: ResultPart;
+/** Reads prompts. What is neither said nor called, such as a provider's options, doesn't make a message another. */
+export const PROMPT_READER: Reader<PromptMessage> = {
+  same: (one, other) => one === other || (one.role === other.role && sameParts(one.content, other.content)),
+  read(prompt, from) {
+    const pieces: Piece[] = [];
+    for (let at = from; at < prompt.length; at++) pieces.push(...readMessage(prompt[at]!, at));
+    return pieces;
+  },
+};
+
+function sameParts(one: PromptMessage["content"], other: PromptMessage["content"]): boolean {
+  if (typeof one === "string" || typeof other === "string") return one === other;
+  if (one.length !== other.length) return false;
+  for (let at = 0; at < one.length; at++) if (!samePart(one[at]!, other[at]!)) return false;
+  return true;
 }
 
-/**
- * A prompt as chat messages.
- *
- * @throws {TypeError} if a message has a role that a prompt doesn't have.
- */
-export function readModelPrompt(prompt: readonly PromptMessage[]): Piece[] {
-  return prompt.flatMap(readMessage);
+function samePart(one: PromptPart, other: PromptPart): boolean {
+  if (one === other) return true;
+  if (one.type !== other.type) return false;
+  const a = one as TextPart & CallPart & ResultPart;
+  const b = other as typeof a;
+  switch (one.type) {
+    case "text":
+    case "reasoning":
+      return a.text === b.text;
+    case "tool-call":
+      return a.toolCallId === b.toolCallId && a.toolName === b.toolName && sameGiven(a.input, b.input);
+    case "tool-result":
+      return a.toolCallId === b.toolCallId && sameGiven(a.output, b.output);
+    default:
+      return sameGiven(one, other);
+  }
 }
 
+/** @throws {TypeError} if it has a role that no message of a prompt has. */
 function readMessage({ role, content }: PromptMessage, at: number): Piece[] {
-  const parts = typeof content === "string" ? [] : content;
+  const parts = typeof content === "string" ? [{ type: "text", text: content } as TextPart] : content;
+  const place = { at, end: at + 1 };
   switch (role) {
     case "system":
-      return [{ at, message: { role, content: content as string } }];
+      return [{ ...place, message: { role, content: content as string } }];
     case "user":
-      return [{ at, message: { role, content: parts.map(readPart) } }];
+      return [{ ...place, message: { role, content: parts.map(readPart) } }];
     case "assistant":
-      return [{ at, message: readAnswer(parts) }];
+      return [{ ...place, message: readAnswer(parts) }];
     case "tool": {
-      const results = parts.filter((part): part is ResultPart => part.type === "tool-result");
-      if (results.length > 0) return results.map((part) => ({ at, part, message: readResult(part) }));
+      const results = parts.flatMap((given, part) =>
+        given.type === "tool-result" ? { ...place, part, message: readResult(given as ResultPart) } : []
+      );
+      if (results.length > 0) return results;
       // Nothing but what people allowed, which stays where it is.
-      return [{ at, message: { role: "function", name: "approval", content: JSON.stringify(parts) } }];
+      return [{ ...place, message: { role: "function", name: "approval", content: JSON.stringify(parts) } }];
     }
     default:
       throw new TypeError(
@@ -179,33 +209,67 @@ function readResult({ toolCallId, output }: ResultPart): Message {
 /** The prompt after what was planned. What the plan leaves as it is stays the very object that the SDK made. */
 export function writePrompt(
   prompt: readonly PromptMessage[],
-  pieces: readonly Piece[],
-  { view, history }: AdaptedView,
+  { view: { messages, places }, pieces }: {
+    readonly view: Pick<SessionView, "messages" | "places">;
+    readonly pieces: readonly Piece[];
+  },
 ): readonly PromptMessage[] {
-  const results = new Map<ResultPart, PromptPart>();
   const written: PromptMessage[] = [];
-  let open: { readonly at: number } | undefined;
-  view.messages.forEach((message, row) => {
-    const place = view.places[row]!;
-    const piece = pieces[place];
+  for (let row = 0; row < messages.length; row++) {
+    const message = messages[row]!;
+    const piece = pieces[places[row]!];
     if (!piece) {
       const line: TextPart = { type: "text", text: contentText(message.content) };
       written.push({ role: message.role, content: [line] });
-      return;
+      continue;
     }
     const { at, part } = piece;
-    const isAsItWas = message === history[place];
-    if (part) results.set(part, isAsItWas ? part : { ...part, output: textOutput(message) } as PromptPart);
-    if (open?.at === at) return;
-    open = { at };
     const origin = prompt[at]!;
-    written.push(part || isAsItWas ? origin : { ...origin, content: shortened(origin, message) });
-  });
-  return written.map((message) => message.role === "tool" ? withResults(message, results) : message);
+    if (part === undefined) {
+      written.push(message === piece.message ? origin : { ...origin, content: shortened(origin, message) });
+      continue;
+    }
+    const parts = origin.content as readonly PromptPart[];
+    // Nearly all hold one result, and there may be thousands of them.
+    if (parts.length === 1) {
+      written.push(message === piece.message ? origin : oneResult(origin, message));
+      continue;
+    }
+    const shown = new Map<number, PromptPart>();
+    for (let next: Piece | undefined = piece; next?.part !== undefined && next.at === at;) {
+      const given = parts[next.part]!;
+      const said = messages[row]!;
+      const isAsItWas = said === next.message;
+      shown.set(next.part, isAsItWas ? given : withOutput(given, said));
+      next = pieces[places[row + 1]!];
+      if (next?.at === at) row++;
+    }
+    written.push(withResults(origin, shown));
+  }
+  return written;
 }
 
-function textOutput({ content }: Message) {
-  return { type: "text", value: contentText(content) };
+/** What was written of results that are shown otherwise than they came. */
+const knownResults = new WeakMap<Message, PromptMessage>();
+
+/** A message of one result, as the plan shows it: the same one again, unless options of a provider may have changed. */
+function oneResult(origin: PromptMessage, message: Message): PromptMessage {
+  const part = origin.content[0] as PromptPart;
+  const isBare = hasNoOptions(origin) && hasNoOptions(part);
+  const known = isBare ? knownResults.get(message) : undefined;
+  if (known) return known;
+  const written = { ...origin, content: [withOutput(part, message)] };
+  if (isBare) knownResults.set(message, written);
+  return written;
+}
+
+function hasNoOptions(one: { readonly providerOptions?: unknown }): boolean {
+  return one.providerOptions === undefined;
+}
+
+function withOutput(part: PromptPart, { content }: Message): PromptPart {
+  const shown: Pick<ResultPart, "output"> = { output: { type: "text", value: contentText(content) } };
+  return { ...part, ...shown };
 }
 
 /** What the user said, with the texts that the plan has shortened. */
@@ -218,12 +282,55 @@ function shortened({ content }: PromptMessage, message: Message): PromptMessage[
 }
 
 /** A message of results, each as the plan shows it; those that the plan leaves out are not in it. */
-function withResults(message: PromptMessage, results: ReadonlyMap<ResultPart, PromptPart>): PromptMessage {
+function withResults(message: PromptMessage, results: ReadonlyMap<number, PromptPart>): PromptMessage {
   const parts = message.content as readonly PromptPart[];
-  const shown = parts.flatMap((part) =>
-    part.type === "tool-result" ? results.get(part as ResultPart) ?? [] : part
-  );
+  const shown = parts.flatMap((part, at) => part.type === "tool-result" ? results.get(at) ?? [] : part);
   return shown.every((part, at) => part === parts[at]) && shown.length === parts.length
     ? message
     : { ...message, content: shown };
+}
+
+/** Messages of the AI SDK as chat messages. */
+export interface FromAiSdk<Given extends PromptMessage> {
+  /** The same objects for the same messages of the SDK at each call, by which a session knows them. */
+  readonly messages: readonly Message[];
+  /** What a session's view of them shows, as messages of the SDK: what it leaves as it is are the very ones that came. */
+  readonly back: (view: Pick<SessionView, "messages" | "places">) => Given[];
+}
+
+const knownMessages = new WeakMap<PromptMessage, readonly Message[]>();
+
+/**
+ * Reads messages of the AI SDK as chat messages, for a `plannerSession()` of one's own, such as in `prepareStep`.
+ *
+ * @throws {TypeError} if a message has a role that the SDK doesn't have.
+ *
+ * @example
+ * ```ts
+ * import { assertEquals, assertStrictEquals } from "@std/assert";
+ * import { fromAiSdk } from "@tare/adapters/ai-sdk";
+ *
+ * const given = [{ role: "user", content: "Why do nightly builds fail?" }];
+ * const { messages, back } = fromAiSdk(given);
+ * assertEquals(messages, [{ role: "user", content: [{ type: "text", text: "Why do nightly builds fail?" }] }]);
+ * assertStrictEquals(back({ messages, places: [0] })[0], given[0]);
+ * ```
+ */
+export function fromAiSdk<Given extends PromptMessage>(given: readonly Given[]): FromAiSdk<Given> {
+  checkGiven("fromAiSdk()", { given }, { given: "array" });
+  const pieces = given.flatMap((message, at) => {
+    const read = PROMPT_READER.read(given.slice(at, at + 1), 0);
+    const known = knownMessages.get(message) ?? [];
+    const messages = read.map(({ message }, row) => {
+      const before = known[row];
+      return before && hashPiece(before) === hashPiece(message) ? before : message;
+    });
+    knownMessages.set(message, messages);
+    return read.map((piece, row): Piece => ({ ...piece, at, end: at + 1, message: messages[row]! }));
+  });
+  return {
+    messages: pieces.map(({ message }) => message),
+    // What it holds is what came, or made of it.
+    back: (view) => [...writePrompt(given, { view, pieces })] as Given[],
+  };
 }

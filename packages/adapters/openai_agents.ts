@@ -8,6 +8,7 @@
  */
 import {
   type AssistantMessage,
+  checkGiven,
   type Content,
   type ContentPart,
   contentText,
@@ -17,11 +18,18 @@ import {
   type ToolDefinition,
   type Usage,
 } from "@tare/messages";
-import type { SessionView } from "@tare/planner";
 import { RECALL_TOOL, type RecallParameters } from "@tare/prune";
-import { AdaptedSession, type AdaptedView, type Adapter, type AdapterOptions } from "./adapted_session.ts";
+import {
+  AdaptedConversations,
+  type AdaptedView,
+  askFitting,
+  type Piece,
+  type Reader,
+  sameGiven,
+} from "./adapted_conversations.ts";
+import type { Books, TareOptions } from "./options.ts";
 
-export type { Adapter, AdapterOptions } from "./adapted_session.ts";
+export type { Books, ConversationStore, TareOptions } from "./options.ts";
 
 /** A model of the SDK, as far as it is put around here. */
 export interface AgentsModel {
@@ -31,15 +39,25 @@ export interface AgentsModel {
   getStreamedResponse(request: never): AsyncIterable<unknown>;
 }
 
-/** Gives a conversation of the OpenAI Agents SDK a planner session. */
-export function openAiAgentsAdapter(options: AdapterOptions): Adapter & {
+/** What an agent asks its model, as far as it is read here. */
+export interface AgentsCall {
+  readonly systemInstructions?: string;
+  readonly input: string | readonly object[];
+}
+
+/** Puts conversations of the OpenAI Agents SDK under planner sessions: once for a model, for all that a process asks of it. */
+function ofAgents<Model extends AgentsModel>({ model, ...options }: TareOptions<AgentsCall> & {
+  /** The model that is asked. */
+  readonly model: Model;
+}): Books & {
   /**
    * The model, asked for what is still needed. A request whose history the provider keeps (`previousResponseId`,
    * `conversationId`) goes as it is, and isn't booked.
    */
-  readonly wrapModel: <Model extends AgentsModel>(model: Model) => Model;
-  /** To be put among the tools by `tool()`. Without it what leaves the prompt can't be read back. */
-  readonly recall: {
+  readonly model: Model;
+  /** To be put among the tools: the recall tool. Without it what leaves a prompt can't be read back. */
+  readonly tools: readonly [{
+    readonly type: "function";
     /** Always `recall`. */
     readonly name: string;
     readonly description: string;
@@ -48,106 +66,122 @@ export function openAiAgentsAdapter(options: AdapterOptions): Adapter & {
       additionalProperties: true;
     };
     readonly strict: false;
-    readonly execute: (args: unknown) => Promise<string>;
-  };
+    /** Answers a call; which one it is says whose it is. */
+    readonly invoke: (
+      context: unknown,
+      input: string,
+      details?: { readonly toolCall?: { readonly callId: string } },
+    ) => Promise<string>;
+    readonly needsApproval: () => Promise<boolean>;
+    readonly isEnabled: () => Promise<boolean>;
+  }];
 } {
-  const adapted = new AdaptedSession(options);
+  checkGiven("tare()", { model }, { model: { getResponse: "function", getStreamedResponse: "function" } });
+  const conversations = new AdaptedConversations<Item, AgentsCall>(model, { ...options, reader: READER });
+  const { conversation: nameOf = () => undefined } = options;
 
-  async function shown(
-    request: Request,
-  ): Promise<{ readonly request: Request; readonly view?: SessionView }> {
-    if (request.previousResponseId !== undefined || request.conversationId !== undefined) return { request };
+  /** How to make what is sent of a request; nothing of one whose history the provider keeps. */
+  function viewOf(request: Request) {
+    if (request.previousResponseId !== undefined || request.conversationId !== undefined) return undefined;
     const { systemInstructions: system, input, tools } = request;
     const items: readonly Item[] = typeof input === "string" ? [{ role: "user", content: input }] : input;
-    const pieces: readonly Piece[] = [
-      ...(system ? [{ message: { role: "system", content: system } as const, items: [] }] : []),
-      ...readItems(items),
-    ];
+    const given = system ? [{ role: "system", content: system }, ...items] : items;
     const functions = tools.filter((tool): tool is FunctionTool => tool.type === "function");
-    const made = await adapted.view(pieces.map(({ message }) => message), {
-      tools: functions.map(readTool),
-      signal: request.signal,
-    });
-    const written = new Map(functions.map((tool, at) => [tool, writeTool(tool, made.view.tools[at])]));
+    const name = nameOf(request);
     return {
-      request: {
-        ...request,
-        input: writeItems(pieces, made),
-        tools: tools.map((tool) => written.get(tool as FunctionTool) ?? tool),
+      view: () => conversations.view({ given, tools: functions.map(readTool), name, signal: request.signal }),
+      written(made: AdaptedView): Request {
+        const shown = new Map(functions.map((tool, at) => [tool, writeTool(tool, made.view.tools[at])]));
+        return {
+          ...request,
+          input: writeItems(given, made).slice(given.length - items.length),
+          tools: tools.map((tool) => shown.get(tool as FunctionTool) ?? tool),
+        };
       },
-      view: made.view,
     };
   }
 
-  async function getResponse(model: Model, given: Request): Promise<Reply> {
-    const { request, view } = await shown(given);
-    try {
-      const reply = await model.getResponse(request);
-      if (view) await adapted.book(view, readUsage(reply));
-      return reply;
-    } catch (error) {
-      if (!view || !await adapted.refused(view, error)) throw error;
-      const shorter = await shown(given);
-      const reply = await model.getResponse(shorter.request);
-      await adapted.book(shorter.view ?? view, readUsage(reply));
-      return reply;
-    }
+  async function getResponse(asked: AskedModel, request: Request): Promise<Reply> {
+    const planned = viewOf(request);
+    if (!planned) return await asked.getResponse(request);
+    const { view, written } = planned;
+    const { made, reply } = await askFitting({ view, ask: (made) => asked.getResponse(written(made)) });
+    await made.book(readUsage(reply), callsOf(reply));
+    return reply;
   }
 
-  async function* getStreamedResponse(model: Model, given: Request): AsyncGenerator<StreamEvent> {
-    let { request, view } = await shown(given);
+  async function* getStreamedResponse(asked: AskedModel, request: Request): AsyncGenerator<StreamEvent> {
+    const planned = viewOf(request);
+    if (!planned) return yield* asked.getStreamedResponse(request);
+    const { view, written } = planned;
     for (let isAgain = false;; isAgain = true) {
+      const made = await view();
       let hasBegun = false;
       try {
-        for await (const event of model.getStreamedResponse(request)) {
+        for await (const event of asked.getStreamedResponse(written(made))) {
           hasBegun = true;
-          if (view && event.type === "response_done" && event.response) {
-            await adapted.book(view, readUsage(event.response));
+          if (event.type === "response_done" && event.response) {
+            await made.book(readUsage(event.response), callsOf(event.response));
           }
           yield event;
         }
         return;
       } catch (error) {
-        if (isAgain || hasBegun || !view || !await adapted.refused(view, error)) throw error;
-        ({ request, view } = await shown(given));
+        if (!await made.failed(error) || isAgain || hasBegun) throw error;
+      } finally {
+        made.left();
       }
     }
   }
 
   const { name, description, parameters } = RECALL_TOOL.function;
   return {
-    session: adapted.session,
-    ledger: adapted.ledger,
-    wrapModel: (model) =>
-      new Proxy(model, {
-        get(target, key) {
-          const asked = target as unknown as Model;
-          if (key === "getResponse") return (request: Request) => getResponse(asked, request);
-          if (key === "getStreamedResponse") return (request: Request) => getStreamedResponse(asked, request);
-          const value: unknown = Reflect.get(target, key);
-          // A model may have private fields, which its methods find on itself alone.
-          return typeof value === "function" ? value.bind(target) : value;
-        },
-      }),
-    recall: {
+    get ledger() {
+      return conversations.ledger;
+    },
+    get total() {
+      return conversations.total;
+    },
+    model: new Proxy(model, {
+      get(target, key) {
+        const asked = target as unknown as AskedModel;
+        if (key === "getResponse") return (request: Request) => getResponse(asked, request);
+        if (key === "getStreamedResponse") return (request: Request) => getStreamedResponse(asked, request);
+        const value: unknown = Reflect.get(target, key);
+        // A model may have private fields, which its methods find on itself alone.
+        return typeof value === "function" ? value.bind(target) : value;
+      },
+    }),
+    tools: [{
+      type: "function",
       name,
       description,
       // The SDK wants schemas that aren't strict to say so.
       parameters: { ...parameters, additionalProperties: true },
       strict: false,
-      execute: (args) => adapted.recall(args),
-    },
+      invoke: (_, input, details) => conversations.recall(argumentsOf(input), details?.toolCall?.callId),
+      needsApproval: () => Promise.resolve(false),
+      isEnabled: () => Promise.resolve(true),
+    }],
   };
 }
 
+/** Arguments as the model wrote them; none, which the model is told, if they are no JSON. */
+function argumentsOf(input: string): unknown {
+  try {
+    return JSON.parse(input);
+  } catch {
+    return {};
+  }
+}
+
 /** As much of the SDK's `Model` as is used here. */
-interface Model {
+interface AskedModel {
   getResponse(request: Request): Promise<Reply>;
   getStreamedResponse(request: Request): AsyncIterable<StreamEvent>;
 }
 
-interface Request {
-  readonly systemInstructions?: string;
+interface Request extends AgentsCall {
   readonly input: string | readonly Item[];
   readonly tools: readonly { readonly type: string }[];
   readonly previousResponseId?: string;
@@ -156,6 +190,7 @@ interface Request {
 }
 
 interface Reply {
+  readonly output?: readonly Item[];
   readonly usage: {
     readonly inputTokens: number;
     readonly outputTokens: number;
@@ -194,30 +229,27 @@ interface Item {
   readonly output?: string | Block | readonly Block[];
 }
 
-/** A chat message, and the items that it was read from: several of what the model said at once. */
-interface Piece {
-  readonly message: Message;
-  readonly items: readonly Item[];
-}
-
-function readItems(items: readonly Item[]): Piece[] {
-  const pieces: Piece[] = [];
-  let said: Item[] = [];
-  const flush = () => {
-    if (said.length > 0) pieces.push({ message: readSaid(said), items: said });
-    said = [];
-  };
-  for (const item of items) {
-    const message = readItem(item);
-    if (!message) {
-      said.push(item);
-      continue;
+/** Reads items: several of what the model said at once are one message. */
+const READER: Reader<Item> = {
+  same: sameItem,
+  read(items, from) {
+    const pieces: Piece[] = [];
+    for (let at = from; at < items.length;) {
+      let end = at + 1;
+      let message = readItem(items[at]!);
+      if (!message) {
+        while (end < items.length && !readItem(items[end]!)) end++;
+        message = readSaid(items.slice(at, end));
+      }
+      pieces.push({ message, at, end });
+      at = end;
     }
-    flush();
-    pieces.push({ message, items: [item] });
-  }
-  flush();
-  return pieces;
+    return pieces;
+  },
+};
+
+function sameItem(one: Item, other: Item): boolean {
+  return one === other || sameGiven(one, other);
 }
 
 /** The message of an item that is one by itself; none of what belongs to the model's reply. */
@@ -263,12 +295,12 @@ function readContent(content: string | Block | readonly Block[]): Content {
 }
 
 /** The history after what was planned. What the plan leaves as it is stays the very object that the SDK made. */
-function writeItems(pieces: readonly Piece[], { view, history }: AdaptedView): readonly Item[] {
+function writeItems(given: readonly Item[], { view, pieces }: AdaptedView): readonly Item[] {
   return view.messages.flatMap((message, row) => {
-    const place = view.places[row]!;
-    const piece = pieces[place];
+    const piece = pieces[view.places[row]!];
     if (!piece) return [newItem(message)];
-    return message === history[place] ? piece.items : piece.items.map((item) => edited(item, message));
+    const items = given.slice(piece.at, piece.end);
+    return message === piece.message ? items : items.map((item) => edited(item, message));
   });
 }
 
@@ -307,9 +339,13 @@ function writeTool(tool: FunctionTool, shown: ToolDefinition | undefined): Funct
     : { ...tool, description, parameters };
 }
 
+function callsOf({ output = [] }: Reply): string[] {
+  return output.flatMap(({ type, callId }) => type === "function_call" ? callId ?? [] : []);
+}
+
 function readUsage({ usage }: Reply): Usage | undefined {
   // The SDK writes zeros where the provider reports nothing.
-  if (usage.inputTokens === 0) return undefined;
+  if (!(usage.inputTokens > 0)) return undefined;
   const { inputTokensDetails: details = [] } = usage;
   const list = (Array.isArray(details) ? details : [details]) as readonly Details[];
   return {
@@ -318,3 +354,5 @@ function readUsage({ usage }: Reply): Usage | undefined {
     outputTokens: usage.outputTokens,
   };
 }
+
+export { ofAgents as tare };

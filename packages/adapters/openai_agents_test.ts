@@ -1,7 +1,7 @@
 import { assert, assertEquals, assertStrictEquals, assertStringIncludes } from "@std/assert";
 import { memoryArchive } from "@tare/prune";
-import { LONG, optionsWith, SUMMARISING } from "./fixture_test.ts";
-import { type AdapterOptions, openAiAgentsAdapter } from "./openai_agents.ts";
+import { LONG, type Options, optionsWith, SUMMARISING } from "./fixture_test.ts";
+import { tare } from "./openai_agents.ts";
 
 interface Item extends Readonly<Record<string, unknown>> {
   readonly content?: unknown;
@@ -45,9 +45,9 @@ class Noting {
 const NOTHING = { inputTokens: 0, outputTokens: 0 };
 const USAGE = { inputTokens: 20, outputTokens: 2, inputTokensDetails: [{ cached_tokens: 5 }] };
 
-function adapterWith(options: Partial<AdapterOptions> = {}, usage: object = NOTHING) {
-  const adapter = openAiAgentsAdapter(optionsWith(options));
-  const model = adapter.wrapModel(new Noting(usage));
+function adapterWith(options: Options = {}, usage: object = NOTHING) {
+  const adapter = tare({ model: new Noting(usage), ...optionsWith(options) });
+  const { model } = adapter;
   const shown = async (input: Request["input"], rest: Partial<Request> = {}) => {
     await model.getResponse({ tools: [], input, ...rest });
     return model.requests().at(-1)!;
@@ -66,7 +66,7 @@ function result(id: string, output: unknown) {
   return { type: "function_call_result", callId: id, name: "read", status: "completed", output };
 }
 
-Deno.test("openAiAgentsAdapter() hands on the very items that the plan leaves as they are", async () => {
+Deno.test("tare() hands on the very items that the plan leaves as they are", async () => {
   const input = [
     { type: "message", role: "system", content: "Be brief." },
     { role: "user", content: [{ type: "input_text", text: "Look." }, { type: "input_image", image: "x" }] },
@@ -85,7 +85,7 @@ Deno.test("openAiAgentsAdapter() hands on the very items that the plan leaves as
   assertEquals((await adapterWith().shown("Look.")).input, [USER]);
 });
 
-Deno.test("openAiAgentsAdapter() shows huge results as head and tail, and leaves the run's own as they are", async () => {
+Deno.test("tare() shows huge results as head and tail, and leaves the run's own as they are", async () => {
   const other = { type: "text", text: LONG.replaceAll("log", "book") };
   const input = [USER, call("1"), call("2"), result("1", LONG), result("2", other)];
   const before = structuredClone(input);
@@ -100,7 +100,7 @@ Deno.test("openAiAgentsAdapter() shows huge results as head and tail, and leaves
   }
 });
 
-Deno.test("openAiAgentsAdapter() shortens the user's long texts in a full window, block by block", async () => {
+Deno.test("tare() shortens the user's long texts in a full window, block by block", async () => {
   const { shown } = adapterWith({ windowTokens: 12_000 });
   const long = (seed: string) => Array.from({ length: 2_000 }, (_, at) => `${seed}${at}`).join(" ");
   const picture = { type: "input_image", image: "x" };
@@ -125,7 +125,7 @@ for (
     ["a summary", "assistant", SUMMARISING],
   ] as const
 ) {
-  Deno.test(`openAiAgentsAdapter() writes ${name} where old turns were, once the window is full`, async () => {
+  Deno.test(`tare() writes ${name} where old turns were, once the window is full`, async () => {
     const { shown } = adapterWith({ windowTokens: 8_000, ...options });
     const turn = (id: string) => [
       { role: "user", content: `Task ${id}. ${"word ".repeat(100)}` },
@@ -146,7 +146,7 @@ for (
   });
 }
 
-Deno.test("openAiAgentsAdapter() shows a tool in short once it was called, and others' tools as they are", async () => {
+Deno.test("tare() shows a tool in short once it was called, and others' tools as they are", async () => {
   const parameters = {
     type: "object",
     properties: { id: { type: "string", description: "Which one. ".repeat(40) } },
@@ -168,7 +168,7 @@ Deno.test("openAiAgentsAdapter() shows a tool in short once it was called, and o
   assertStrictEquals(tools[1], other);
 });
 
-Deno.test("openAiAgentsAdapter() books what is reported, whole and streamed, and what is not", async () => {
+Deno.test("tare() books what is reported, whole and streamed, and what is not", async () => {
   const { adapter, model, shown } = adapterWith({}, USAGE);
   await shown("Look.");
   const types: string[] = [];
@@ -184,7 +184,7 @@ Deno.test("openAiAgentsAdapter() books what is reported, whole and streamed, and
   assertEquals(silent.adapter.ledger.map(({ usage }) => usage.estimated), [true]);
 });
 
-Deno.test("openAiAgentsAdapter() lets requests pass whose history the provider keeps", async () => {
+Deno.test("tare() lets requests pass whose history the provider keeps", async () => {
   const { adapter, shown } = adapterWith();
   for (const kept of [{ previousResponseId: "a" }, { conversationId: "b" }]) {
     const input = [result("1", LONG)];
@@ -193,11 +193,12 @@ Deno.test("openAiAgentsAdapter() lets requests pass whose history the provider k
   assertEquals(adapter.ledger, []);
 });
 
-Deno.test("openAiAgentsAdapter() leaves the rest of a model as it is, and offers the recall tool", async () => {
+Deno.test("tare() leaves the rest of a model as it is, and offers the recall tool", async () => {
   const archive = memoryArchive();
   const ref = await archive.put("a long result");
-  const { adapter: { recall }, model } = adapterWith({ archive });
+  const { adapter: { tools: [recall] }, model } = adapterWith({ archive });
   assertEquals([model.name, model.usage, model instanceof Noting], ["noting", NOTHING, true]);
   assertEquals([recall.name, recall.parameters.required, recall.strict], ["recall", [], false]);
-  assertEquals(await recall.execute({ ref }), "a long result");
+  assertEquals(await recall.invoke({}, JSON.stringify({ ref })), "a long result");
+  assertStringIncludes(await recall.invoke({}, "{ref:"), "the ref is missing");
 });

@@ -57,7 +57,7 @@ export function toolLoopContext<M extends Message>(
 ): ToolLoopContext<M> {
   checkGiven("toolLoopContext()", { messages, options }, {
     messages: "messages",
-    options: { countTokens: "function" },
+    options: { countTokens: "counter", "historyBudgetTokens?": "number", "activeTurnStart?": "number" },
   });
   const { countTokens, historyBudgetTokens = 16_000, activeTurnStart } = options;
   const turns = groupTurns(messages, activeTurnStart);

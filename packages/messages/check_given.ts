@@ -1,25 +1,41 @@
 /**
- * What must be given: a value of this kind, or an object that has what is named. `value` is anything but undefined and
- * null, and `messages` are checked by their roles.
+ * What must be given: a value of this kind, one of these kinds or values, or an object that has what is named; a name that
+ * ends in `?` may be left out. `value` is anything but undefined and null, a `counter` counts tokens, `positive` is a
+ * number above 0, `count` one of 0 or more, `share` one from 0 to 1, and `messages` are checked by their roles and by what
+ * they hold.
  */
 export type Needed =
+  | NeededKind
+  | readonly NeededKind[]
+  | ReadonlySet<unknown>
+  | { readonly [name: string]: Needed };
+
+/** What one value may have to be. */
+export type NeededKind =
   | "function"
+  | "counter"
   | "string"
+  | "boolean"
   | "number"
+  | "positive"
+  | "count"
+  | "share"
   | "object"
   | "array"
   | "bytes"
   | "message"
   | "messages"
-  | "value"
-  | { readonly [name: string]: Needed };
-
-type NeededKind = Extract<Needed, string>;
+  | "value";
 
 const KINDS: Readonly<Record<NeededKind, string>> = {
   function: "a function",
+  counter: "a function that gives the tokens of a text as a number, at once",
   string: "a string",
+  boolean: "true or false",
   number: "a number",
+  positive: "a number above 0",
+  count: "a number of 0 or more",
+  share: "a number from 0 to 1",
   object: "an object",
   array: "an array",
   bytes: "a Uint8Array",
@@ -36,7 +52,9 @@ const ROLES: readonly unknown[] = ["system", "developer", "user", "assistant", "
  * @param caller The function, as an error names it.
  * @param given What it was given, by the names of its parameters.
  * @param needed What it needs, by the same names, and of an object by those of its fields.
- * @throws {TypeError} at the first that isn't what is needed, and at a message whose role no chat message has.
+ * @throws {TypeError} at the first that isn't what is needed, at a message whose role no chat message has, and at one of
+ * another API.
+ * @throws {RangeError} at a number that is out of its range.
  *
  * @example
  * ```ts
@@ -69,53 +87,190 @@ function check(
   { value, need }: { readonly value: unknown; readonly need: Needed },
 ): void {
   if (typeof need === "string") {
-    if (!isOf(need, value)) refuse(caller, name, { value, right: KINDS[need] });
-    if (need === "message") checkRole(caller, name, value as MaybeMessage);
-    if (need === "messages") checkRoles(caller, name, value as readonly unknown[]);
+    if (!isOf(need, value)) {
+      refuse(caller, name, { value, right: KINDS[need === "counter" ? "function" : need] });
+    }
+    if (need === "counter") checkCounter(caller, name, value as (text: string) => unknown);
+    if (need === "message") checkMessage(caller, name, value as MaybeMessage);
+    if (need === "messages") checkMessages(caller, name, value as readonly unknown[]);
     return;
   }
-  if (!isOf("object", value)) {
-    refuse(caller, name, { value, right: `an object with ${Object.keys(need).join(", ")}` });
+  if (need instanceof Set) {
+    if (!need.has(value)) refuse(caller, name, { value, right: `one of ${[...need].join(", ")}` });
+    return;
   }
-  const fields = value as Readonly<Record<string, unknown>>;
-  for (const field in need) check(caller, `${name}.${field}`, { value: fields[field], need: need[field]! });
+  if (Array.isArray(need)) {
+    const kinds = need as readonly NeededKind[];
+    if (kinds.some((kind) => isOf(kind, value))) return;
+    refuse(caller, name, { value, right: kinds.map((kind) => KINDS[kind]).join(", or ") });
+  }
+  checkFields(caller, name, { value, needed: need as Readonly<Record<string, Needed>> });
 }
 
-function checkRoles(caller: string, name: string, messages: readonly unknown[]): void {
+function checkFields(
+  caller: string,
+  name: string,
+  { value, needed }: { readonly value: unknown; readonly needed: Readonly<Record<string, Needed>> },
+): void {
+  const names = Object.keys(needed);
+  if (!isOf("object", value)) {
+    const must = names.filter((field) => !field.endsWith("?"));
+    refuse(caller, name, {
+      value,
+      right: must.length > 0 ? `an object with ${must.join(", ")}` : KINDS.object,
+    });
+  }
+  const fields = value as Readonly<Record<string, unknown>>;
+  // A list that names what may be left out names all.
+  const isComplete = names.some((field) => field.endsWith("?"));
+  for (const field in isComplete ? fields : {}) {
+    if (Object.hasOwn(needed, field) || Object.hasOwn(needed, `${field}?`)) continue;
+    const meant = names.map((one) => one.replace("?", "")).find((one) => isNear(one, field));
+    if (meant !== undefined) refuseName(caller, `${name}.${field}`, meant);
+  }
+  for (const field of names) {
+    const isOptional = field.endsWith("?");
+    const own = isOptional ? field.slice(0, -1) : field;
+    if (isOptional && fields[own] === undefined) continue;
+    check(caller, `${name}.${own}`, { value: fields[own], need: needed[field]! });
+  }
+}
+
+/** Whether one name is another, misspelt: in case and joints, or by a letter or two. */
+function isNear(one: string, other: string): boolean {
+  const [a, b] = [one, other].map((name) => name.toLowerCase().replaceAll(/[^a-z0-9]/g, ""));
+  if (a === b) return true;
+  return a!.length > 4 && Math.abs(a!.length - b!.length) < 3 && distance(a!, b!) < 3;
+}
+
+/** How many letters have to be changed, added or taken away. */
+function distance(one: string, other: string): number {
+  let row = Array.from({ length: other.length + 1 }, (_, at) => at);
+  for (let at = 1; at <= one.length; at++) {
+    const next = [at];
+    for (let to = 1; to <= other.length; to++) {
+      const changed = row[to - 1]! + (one[at - 1] === other[to - 1] ? 0 : 1);
+      next.push(Math.min(changed, row[to]! + 1, next[to - 1]! + 1));
+    }
+    row = next;
+  }
+  return row[other.length]!;
+}
+
+const rightCounters = new WeakSet<(text: string) => unknown>();
+
+/** A counter that gives a promise, a text or NaN poisons all that is reckoned from it. */
+function checkCounter(caller: string, name: string, count: (text: string) => unknown): void {
+  if (rightCounters.has(count)) return;
+  const tokens = count("tokens");
+  if (!isOf("count", tokens)) {
+    throw new TypeError(
+      `Cannot run ${caller}: ${name} gives ${describe(tokens)}; it must be ${KINDS.counter}`,
+    );
+  }
+  rightCounters.add(count);
+}
+
+interface MaybeMessage {
+  readonly role?: unknown;
+  readonly type?: unknown;
+  readonly content?: unknown;
+}
+
+function checkMessages(caller: string, name: string, messages: readonly unknown[]): void {
   for (let at = 0; at < messages.length; at++) {
+    const message = messages[at] as MaybeMessage | null | undefined;
     // Nearly all are in order: to say so of thousands must cost next to nothing.
-    switch ((messages[at] as MaybeMessage | null | undefined)?.role) {
+    switch (message?.role) {
       case "assistant":
       case "tool":
       case "user":
       case "system":
       case "developer":
       case "function":
-        continue;
+        if (typeof message.content === "string" || !message.content) continue;
     }
-    check(caller, `${name}[${at}]`, { value: messages[at], need: "message" });
+    check(caller, `${name}[${at}]`, { value: message, need: "message" });
   }
 }
 
-interface MaybeMessage {
-  readonly role?: unknown;
-}
+const OF_ANTHROPIC = "a message of Anthropic's Messages API; it must be a chat message";
+const OF_RESPONSES = "an item of OpenAI's Responses API; it must be a chat message";
+const OF_AI_SDK = "a message of the AI SDK: fromAiSdk() of @tare/adapters/ai-sdk makes chat messages of them";
 
-function checkRole(caller: string, name: string, { role }: MaybeMessage): void {
+/** Whose messages hold parts of these types, and what would be right. */
+const FOREIGN_PARTS: Readonly<Record<string, string>> = {
+  "tool-call": OF_AI_SDK,
+  "tool-result": OF_AI_SDK,
+  "tool-approval-request": OF_AI_SDK,
+  "tool-approval-response": OF_AI_SDK,
+  // Named here only to be refused.
+  // deno-lint-ignore tare/protocol-names
+  "tool_use": OF_ANTHROPIC,
+  "tool_result": OF_ANTHROPIC,
+  "thinking": OF_ANTHROPIC,
+  // deno-lint-ignore tare/protocol-names
+  "input_text": OF_RESPONSES,
+  // deno-lint-ignore tare/protocol-names
+  "output_text": OF_RESPONSES,
+  "function_call": OF_RESPONSES,
+  // deno-lint-ignore tare/protocol-names
+  "function_call_output": OF_RESPONSES,
+};
+
+function checkMessage(caller: string, name: string, message: MaybeMessage): void {
+  const { role, type, content } = message;
   if (!ROLES.includes(role)) {
+    refuseForeign(caller, name, type);
+    if (typeof type === "string" && "lc_kwargs" in message) {
+      throw new TypeError(
+        `Cannot run ${caller}: ${name} is a message of LangChain; use @tare/adapters/langchain`,
+      );
+    }
     refuse(caller, `${name}.role`, { value: role, right: `one of ${ROLES.join(", ")}` });
   }
+  if (!Array.isArray(content)) return;
+  for (const part of content as readonly unknown[]) {
+    refuseForeign(caller, name, Object(part).type);
+  }
+}
+
+function refuseForeign(caller: string, name: string, type: unknown): void {
+  if (typeof type !== "string" || !Object.hasOwn(FOREIGN_PARTS, type)) return;
+  throw new TypeError(`Cannot run ${caller}: ${name} is ${FOREIGN_PARTS[type]}`);
 }
 
 function isOf(kind: NeededKind, value: unknown): boolean {
-  if (kind === "array" || kind === "messages") return Array.isArray(value);
-  if (kind === "value") return value !== undefined && value !== null;
-  if (kind === "bytes") return value instanceof Uint8Array;
-  if (kind === "object" || kind === "message") {
-    return typeof value === "object" && value !== null && !Array.isArray(value);
+  switch (kind) {
+    case "array":
+    case "messages":
+      return Array.isArray(value);
+    case "value":
+      return value !== undefined && value !== null;
+    case "bytes":
+      return value instanceof Uint8Array;
+    case "object":
+    case "message":
+      return typeof value === "object" && value !== null && !Array.isArray(value);
+    case "counter":
+      return typeof value === "function";
+    case "number":
+      return typeof value === "number" && !Number.isNaN(value);
+    case "positive":
+      return typeof value === "number" && value > 0;
+    case "count":
+      return typeof value === "number" && value >= 0;
+    case "share":
+      return typeof value === "number" && value >= 0 && value <= 1;
+    default: {
+      const type: string = typeof value;
+      return type === kind;
+    }
   }
-  const type: string = typeof value;
-  return type === kind;
+}
+
+function refuseName(caller: string, name: string, meant: string): never {
+  throw new TypeError(`Cannot run ${caller}: ${name} isn't known; it must be ${meant}`);
 }
 
 function refuse(
@@ -124,11 +279,15 @@ function refuse(
   { value, right }: { readonly value: unknown; readonly right: string },
 ): never {
   const state = value === undefined ? "missing" : describe(value);
-  throw new TypeError(`Cannot run ${caller}: ${name} is ${state}; it must be ${right}`);
+  const sentence = `Cannot run ${caller}: ${name} is ${state}; it must be ${right}`;
+  throw typeof value === "number" && right.includes("a number")
+    ? new RangeError(sentence)
+    : new TypeError(sentence);
 }
 
 function describe(value: unknown): string {
   if (typeof value === "string") return JSON.stringify(value.length > 40 ? `${value.slice(0, 40)}…` : value);
+  if (value instanceof Promise) return "a promise";
   if (Array.isArray(value)) return KINDS.array;
   if (typeof value === "function") return KINDS.function;
   return typeof value === "object" && value !== null ? KINDS.object : String(value);

@@ -118,8 +118,16 @@ function remembered(counts: Counts, subject: object, countTokens: CountTokens, c
     counts.set(countTokens, known = new WeakMap());
   }
   let tokens = known.get(subject);
-  if (tokens === undefined) known.set(subject, tokens = count());
+  if (tokens === undefined) known.set(subject, tokens = checkedCount(count()));
   return tokens;
+}
+
+/** A count that is none would poison every sum. */
+function checkedCount(tokens: number): number {
+  if (typeof tokens === "number" && tokens >= 0) return tokens;
+  throw new TypeError(
+    `Cannot count tokens: countTokens gave what adds up to ${tokens}; it must give a number of 0 or more, at once`,
+  );
 }
 
 /** Shorter texts, in UTF-16 code units, are counted whole. */

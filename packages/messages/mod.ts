@@ -31,7 +31,7 @@ export {
   transcribe,
   type UserMessage,
 } from "./message.ts";
-export { checkGiven, type Needed } from "./check_given.ts";
+export { checkGiven, type Needed, type NeededKind } from "./check_given.ts";
 export {
   countMessageTokens,
   countRequestTokens,

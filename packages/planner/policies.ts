@@ -4,15 +4,9 @@
  *
  * @module
  */
-import { checkGiven } from "@tare/messages";
 import { classicSession } from "./classic/classic_session.ts";
-import {
-  type ForkableSession,
-  NO_MECHANISMS,
-  type PromptSessionOptions,
-  SESSION_OPTIONS,
-} from "./prompt_session.ts";
-import { plannerSession } from "./session.ts";
+import { type ForkableSession, NO_MECHANISMS, type PromptSessionOptions } from "./prompt_session.ts";
+import { checkOptions, plannerSession } from "./session.ts";
 
 export { classicSession };
 
@@ -58,8 +52,14 @@ export interface PolicyOptions extends
 export function promptSession(
   options: PromptSessionOptions & PolicyOptions,
 ): ForkableSession {
-  checkGiven("promptSession()", { options }, { options: SESSION_OPTIONS });
+  checkOptions("promptSession()", options);
   const { policy = "planner", ...rest } = options;
+  if (!Object.hasOwn(POLICIES, policy)) {
+    const right = Object.keys(POLICIES).join(", ");
+    throw new TypeError(
+      `Cannot run promptSession(): options.policy is ${policy}; it must be one of ${right}`,
+    );
+  }
   if (policy === "planner") return plannerSession(rest);
   // It keeps no ledger, in which to tell what it would have done.
   return classicSession(rest.observe ? { ...rest, mechanisms: NO_MECHANISMS } : rest);

@@ -286,19 +286,6 @@ export interface ForkableSession extends PromptSession {
   revert(): void;
 }
 
-/** What the options of a session must hold, as `checkGiven` takes it. */
-export const SESSION_OPTIONS = {
-  profile: "value",
-  archive: { put: "function", get: "function" },
-  countTokens: "function",
-} as const;
-
-/** What a call of a session's view must be given, as `checkGiven` takes it. */
-export const VIEW_ARGUMENTS = {
-  history: { messages: "messages", tools: "array" },
-  call: { nowMs: "number" },
-} as const;
-
 /** All mechanisms off. */
 export const NO_MECHANISMS: Mechanisms = {
   context: false,

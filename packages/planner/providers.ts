@@ -421,14 +421,21 @@ function lastsADay(
 
 /** The profile that counts now, of one that may change. */
 export function currentProfile(profile: Profile | (() => Profile)): Profile {
-  return typeof profile === "function" ? profile() : profile;
+  if (typeof profile !== "function") return profile;
+  const current = profile();
+  if (typeof current?.name === "string") return current;
+  throw new TypeError(`Cannot plan a prompt: options.profile gives ${current}; it must give a profile`);
 }
 
 /** The window that counts now, of one that may become known; infinite where it isn't. */
 export function currentWindow(
   windowTokens: number | (() => number | undefined) | undefined,
 ): number {
-  return (typeof windowTokens === "function" ? windowTokens() : windowTokens) ?? Infinity;
+  const tokens = (typeof windowTokens === "function" ? windowTokens() : windowTokens) ?? Infinity;
+  if (typeof tokens === "number" && tokens > 0) return tokens;
+  throw new TypeError(
+    `Cannot plan a prompt: windowTokens gives ${tokens}; it must be a number above 0, or nothing`,
+  );
 }
 
 /**

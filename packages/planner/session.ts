@@ -25,9 +25,7 @@ import {
   type PromptSession,
   type PromptSessionOptions,
   type SavedTokens,
-  SESSION_OPTIONS,
   type SessionView,
-  VIEW_ARGUMENTS,
 } from "./prompt_session.ts";
 import { KEEP_WANTED, type Retention } from "./retention/retention.ts";
 import { KnownSession, type LookedAt } from "./rule/look.ts";
@@ -109,8 +107,19 @@ const STOPPED =
  * once, before it is first sent, which rewrites nothing.
  */
 export function plannerSession(options: PromptSessionOptions): PlannerSession {
-  checkGiven("plannerSession()", { options }, { options: SESSION_OPTIONS });
+  checkOptions("plannerSession()", options);
+  if (options.state !== undefined) checkState(options.state);
   return makeSession(options);
+}
+
+/** What was stored of a session, maybe by the other policy. */
+function checkState(state: unknown): void {
+  const fields = {
+    edits: "array",
+    "truncated?": "array",
+    "planner?": { seen: "count", sent: "array" },
+  } as const;
+  checkGiven("plannerSession()", { "options.state": state }, { "options.state": fields });
 }
 
 /** @param from What is known of the session that is forked. */
@@ -209,7 +218,7 @@ function makeSession(given: PromptSessionOptions, from?: KnownSession): PlannerS
   }
 
   async function makeView(history: History, call: PromptCall): Promise<SessionView> {
-    checkGiven("view()", { history, call }, VIEW_ARGUMENTS);
+    checkCall({ history, call });
     if (call.oneShot) return options.observe ? showAll(history, call) : look(history, call);
     if (!known.isStartOf(history.messages)) {
       const edits = fittingEdits(state.edits, history.messages);
@@ -304,6 +313,7 @@ function makeSession(given: PromptSessionOptions, from?: KnownSession): PlannerS
   return {
     view: oneByOne(makeView),
     sent(usage, view = newest, heldTokens) {
+      checkUsage(usage);
       if (!view || !plans.has(view)) {
         throw new Error("Cannot book a call: this session viewed nothing for it");
       }
@@ -494,6 +504,118 @@ export function slicer(
 /** Whether the model of a call can recall what left. */
 export function canRecall({ tools }: History, { recall }: PromptCall): boolean {
   return recall ?? tools.some((tool) => tool.function.name === RECALL_TOOL.function.name);
+}
+
+const ON_OR_OFF = "boolean" as const;
+
+/** What the options of a session must hold, as `checkGiven` takes it. */
+const SESSION_OPTIONS = {
+  profile: "value",
+  archive: { put: "function", get: "function" },
+  countTokens: "counter",
+  "windowTokens?": ["positive", "function"],
+  "assumesWindow?": ["boolean", "function"],
+  "compaction?": "object",
+  "observe?": ON_OR_OFF,
+  "mechanisms?": {
+    "context?": ON_OR_OFF,
+    "prune?": ON_OR_OFF,
+    "schemas?": ON_OR_OFF,
+    "truncate?": ON_OR_OFF,
+    "references?": ON_OR_OFF,
+    "notation?": ON_OR_OFF,
+  },
+  "forget?": new Set(["costly", "nothing"]),
+  "tools?": "object",
+  "isError?": "function",
+  "proof?": "object",
+  "summarise?": "function",
+  "truncateTokens?": "count",
+  "alwaysFull?": "array",
+  // Their ranges are checked by who goes by them.
+  "triggers?": {
+    "historyBudgetTokens?": "value",
+    "protectTokens?": "value",
+    "minBytes?": "value",
+    "pruneAt?": "value",
+    "summariseAt?": "value",
+    "coldAfterMs?": "value",
+  },
+  "retention?": "object",
+  "lossLimit?": "count",
+  "inSlices?": "function",
+  "state?": "object",
+  "lookedAt?": "object",
+} as const;
+
+/** What cache rules must hold. */
+const PROFILE_FIELDS = {
+  name: "string",
+  minTokens: "count",
+  blockTokens: "count",
+  ttlMs: "count",
+  write: "count",
+  read: "count",
+  coldAfterMs: "count",
+  warmth: "array",
+  "writes?": "object",
+  "price?": "object",
+  "dialect?": "string",
+  "notes?": "string",
+  "source?": "string",
+} as const;
+
+/** What a view must be given. */
+const VIEW = {
+  history: { messages: "messages", tools: "array" },
+  call: {
+    nowMs: "number",
+    "model?": "string",
+    "turnStart?": "count",
+    "step?": "count",
+    "oneShot?": "boolean",
+    "replyTokens?": "count",
+    "deferred?": { tokens: "number", isDetour: "boolean" },
+    "recall?": "boolean",
+    "pins?": "array",
+    "signal?": "object",
+    "progress?": "function",
+  },
+} as const;
+
+/** What must have been reported of a call, if anything was. */
+const USAGE_FIELDS = {
+  promptTokens: "count",
+  cachedTokens: "count",
+  "cacheWriteTokens?": "count",
+  "hourWriteTokens?": "count",
+  outputTokens: "count",
+  "estimated?": "boolean",
+} as const;
+
+/** Checks what a session is made of. */
+export function checkOptions(caller: string, options: PromptSessionOptions): void {
+  const { profile } = Object(options) as Partial<PromptSessionOptions>;
+  if (typeof profile === "string") {
+    throw new TypeError(
+      `Cannot run ${caller}: options.profile is "${profile}"; it must be a profile, as chooseProfile({ model }) or ` +
+        `profileNamed("${profile}") gives it`,
+    );
+  }
+  checkGiven(caller, { options }, { options: SESSION_OPTIONS });
+  if (typeof profile === "object") {
+    checkGiven(caller, { "options.profile": profile }, { "options.profile": PROFILE_FIELDS });
+  }
+}
+
+/** Checks what a session's view was given. */
+export function checkCall(given: { readonly history: History; readonly call: PromptCall }): void {
+  checkGiven("view()", given, VIEW);
+}
+
+/** Checks what is said to have been reported of a call. */
+export function checkUsage(usage: Usage | undefined): void {
+  if (usage !== undefined) checkGiven("sent()", { usage }, { usage: USAGE_FIELDS });
 }
 
 /** What deferring tools keeps out of a prompt of so many tokens; a call that would not have been made costs all of its own. */

@@ -6,6 +6,7 @@ import {
   type CountTokens,
   meantCall,
   type Message,
+  type Needed,
   pairCalls,
   type Tool,
   type ToolCall,
@@ -131,10 +132,7 @@ export function selectElisions(
   messages: readonly Message[],
   options: Omit<PruneOptions, "archive">,
 ): ElisionCandidate[] {
-  checkGiven("selectElisions()", { messages, options }, {
-    messages: "messages",
-    options: { countTokens: "function" },
-  });
+  checkGiven("selectElisions()", { messages, options }, { messages: "messages", options: SELECTING });
   const { countTokens, minBytes = 1024 } = options;
   const results = pairResults(messages);
   const superseded = findSuperseded(results, options);
@@ -331,8 +329,30 @@ function withText<M extends Message>(message: M, text: string): M {
   return result as M;
 }
 
-/** What the options of whatever elides must hold, as `checkGiven` takes it. */
-export const ELIDING = { archive: { put: "function", get: "function" }, countTokens: "function" } as const;
+/** What the options of whatever selects must hold, as `checkGiven` takes it. */
+const SELECTING = {
+  countTokens: "counter",
+  "tools?": "object",
+  "recall?": "boolean",
+  "windowTokens?": "positive",
+  "protectTokens?": "count",
+  "minBytes?": "count",
+  "isError?": "function",
+} as const;
+
+/** The same of whatever elides, summaries included. */
+export const ELIDING: Readonly<Record<string, Needed>> = {
+  archive: { put: "function", get: "function" },
+  ...SELECTING,
+  "limitTokens?": "count",
+  "pruneAt?": "share",
+  "summariseAt?": "share",
+  "countPrompt?": "function",
+  "summarise?": "function",
+  "signal?": "object",
+  "keepTokens?": "count",
+  "activeTurnStart?": "number",
+};
 
 /** Originals that are archived at the same time: each may be an open file. */
 const PARALLEL_PUTS = 16;

@@ -107,7 +107,11 @@ export async function recallOriginal(
   /** True if the request could not be answered; `content` says what would be right. */
   readonly error: boolean;
 }> {
-  checkGiven("recallOriginal()", { archive, request }, { archive: { get: "function" }, request: "object" });
+  checkGiven("recallOriginal()", { archive, request, options }, {
+    archive: { get: "function" },
+    request: { "ref?": "string", "lines?": "string", "find?": "string", "offset?": "value" },
+    options: { "countTokens?": "counter", "limitTokens?": "number", "shown?": "function" },
+  });
   const { countTokens = estimateTokens, limitTokens = 7_000, shown } = options;
   if (!(limitTokens >= 200)) {
     throw new RangeError(`Cannot recall within ${limitTokens} tokens: the limit must be at least 200`);

@@ -38,7 +38,14 @@ export function pressure(options: {
   /** Share of the window from which on old turns are summarised as well. Default 0.9. */
   readonly summariseAt?: number;
 }): "none" | "prune" | "summarise" {
-  checkGiven("pressure()", { options }, { options: { promptTokens: "number" } });
+  checkGiven("pressure()", { options }, {
+    options: {
+      promptTokens: "number",
+      "windowTokens?": "positive",
+      "pruneAt?": "share",
+      "summariseAt?": "share",
+    },
+  });
   const { promptTokens, windowTokens = Infinity, pruneAt = 0.8, summariseAt = 0.9 } = options;
   if (promptTokens >= summariseAt * windowTokens) return "summarise";
   return promptTokens >= pruneAt * windowTokens ? "prune" : "none";
@@ -94,9 +101,19 @@ export async function relievePressure<M extends Message>(
   const { countTokens } = options;
   const tokensOf = (messages: readonly (Message | SummaryMessage)[]) =>
     countRequestTokens({ messages }, countTokens);
-  const { countPrompt = tokensOf } = options;
-  const pressureOf = (messages: readonly (Message | SummaryMessage)[]) =>
-    pressure({ ...options, promptTokens: countPrompt(messages) });
+  const { countPrompt = tokensOf, windowTokens = Infinity, pruneAt, summariseAt } = options;
+  const triggers = {
+    windowTokens,
+    ...(pruneAt !== undefined && { pruneAt }),
+    ...(summariseAt !== undefined && { summariseAt }),
+  };
+  const pressureOf = (messages: readonly (Message | SummaryMessage)[]) => {
+    const promptTokens = countPrompt(messages);
+    checkGiven("relievePressure()", { "what countPrompt gives": promptTokens }, {
+      "what countPrompt gives": "count",
+    });
+    return pressure({ ...triggers, promptTokens });
+  };
   const tokensBefore = tokensOf(messages);
   const before = pressureOf(messages);
   if (before === "none") {
@@ -107,7 +124,6 @@ export async function relievePressure<M extends Message>(
   if (pruned.failure) return { ...pruned, elisions: [], paused: before === "summarise" };
   const after = pressureOf(pruned.messages);
   if (before !== "summarise" && after === "none") return { ...pruned, paused: false };
-  const { windowTokens = Infinity } = options;
   const movable = pruned.messages.filter(({ role }) => role === "assistant" || role === "tool");
   const fixedTokens = countPrompt(pruned.messages) - tokensOf(movable);
   const room = Math.max(0, ROOMY_SHARE * windowTokens - fixedTokens);
@@ -132,7 +148,9 @@ export function isColdResume(options: {
   /** Idle time after which the provider's cache is surely gone. Default 24 hours. */
   readonly cacheColdAfterMs?: number;
 }): boolean {
-  checkGiven("isColdResume()", { options }, { options: { nowMs: "number" } });
+  checkGiven("isColdResume()", { options }, {
+    options: { nowMs: "number", "lastUsedAtMs?": "number", "cacheColdAfterMs?": "count" },
+  });
   const { lastUsedAtMs, nowMs, cacheColdAfterMs = 24 * 60 * 60 * 1000 } = options;
   return lastUsedAtMs !== undefined && nowMs - lastUsedAtMs >= cacheColdAfterMs;
 }

@@ -115,7 +115,13 @@ export function truncateText(
 ): string {
   checkGiven("truncateText()", { text, options }, {
     text: "string",
-    options: { countTokens: "function", ref: "string" },
+    options: {
+      countTokens: "counter",
+      ref: "string",
+      "limitTokens?": "count",
+      "tool?": "string",
+      "recall?": "boolean",
+    },
   });
   const { countTokens, limitTokens = TRUNCATE_TOKENS, tool, ref } = options;
   if (countTokens(text) <= limitTokens) return text;

@@ -26,7 +26,7 @@ export function catalogue(
 ): string {
   checkGiven("catalogue()", { tools, options }, {
     tools: "array",
-    options: { countTokens: "function" },
+    options: { countTokens: "counter" },
   });
   return [
     `${BESIDE} ${tools.length} more. You see here what each is called and what it ` +
@@ -56,7 +56,7 @@ export function catalogueChanges(
   checkGiven("catalogueChanges()", { told, tools, options }, {
     told: "value",
     tools: "array",
-    options: { countTokens: "function" },
+    options: { countTokens: "counter" },
   });
   const now = toldTools(tools);
   const wasTold = ({ function: { name } }: ToolDefinition) => Object.hasOwn(told, name);

@@ -45,12 +45,15 @@ export function shownTools(
 } {
   checkGiven("shownTools()", { tools, options }, {
     tools: "array",
-    options: { exposed: { has: "function" }, countTokens: "function" },
+    options: {
+      exposed: { has: "function" },
+      countTokens: "counter",
+      "alwaysFull?": "array",
+      "called?": { has: "function" },
+      "minTokens?": "count",
+    },
   });
   const { exposed, countTokens, alwaysFull = [], called, minTokens = 500 } = options;
-  if (!(minTokens >= 0)) {
-    throw new RangeError(`Cannot choose schemas: minTokens is ${minTokens}, it must be 0 or more`);
-  }
   const tokensBefore = countTools(tools, countTokens);
   const small = tokensBefore < minTokens;
   const shown = tools.map((tool) => {

@@ -119,7 +119,7 @@ Deno.test("shownTools() refuses a gate that is negative or not a number", () => 
     assertThrows(
       () => shownTools([a], { exposed: new Set(), countTokens, minTokens }),
       RangeError,
-      `minTokens is ${minTokens}, it must be 0 or more`,
+      `minTokens is ${minTokens}; it must be a number of 0 or more`,
     );
   }
 });

@@ -47,7 +47,7 @@ export function standIns(
 ): { readonly find: Tool; readonly call: Tool } {
   checkGiven("standIns()", { tools, options }, {
     tools: "array",
-    options: { countTokens: "function", parser: "function" },
+    options: { countTokens: "counter", parser: "function", "listed?": "array" },
   });
   const { countTokens, parser, listed = [] } = options;
   const definitions = tools.map(({ definition }) => definition);

@@ -1,6 +1,5 @@
 import { groupTurns, type ToolLoopContext, toolLoopContext } from "@tare/context";
 import {
-  checkGiven,
   countMessageTokens,
   countRequestTokens,
   type CountTokens,
@@ -40,11 +39,17 @@ import {
   NO_MECHANISMS,
   type PromptCall,
   type PromptSessionOptions,
-  SESSION_OPTIONS,
   type SessionView,
-  VIEW_ARGUMENTS,
 } from "../prompt_session.ts";
-import { canRecall, howMany, oneByOne, savedByDeferring } from "../session.ts";
+import {
+  canRecall,
+  checkCall,
+  checkOptions,
+  checkUsage,
+  howMany,
+  oneByOne,
+  savedByDeferring,
+} from "../session.ts";
 
 /** What a restart needs to go on as if nothing had happened. */
 interface ClassicState {
@@ -86,7 +91,7 @@ const NEW_STATE: ClassicState = {
  * @throws {RangeError} if a trigger is out of its range.
  */
 export function classicSession(options: PromptSessionOptions): ForkableSession {
-  checkGiven("classicSession()", { options }, { options: SESSION_OPTIONS });
+  checkOptions("classicSession()", options);
   const { profile, archive, countTokens, tools, isError, truncateTokens } = options;
   checkTriggers(options);
   const { historyBudgetTokens, protectTokens, minBytes, pruneAt, summariseAt, coldAfterMs } =
@@ -139,7 +144,7 @@ export function classicSession(options: PromptSessionOptions): ForkableSession {
   }
 
   async function makeView(history: History, call: PromptCall): Promise<SessionView> {
-    checkGiven("view()", { history, call }, VIEW_ARGUMENTS);
+    checkCall({ history, call });
     if (call.oneShot) return look(history, call);
     const mechanisms = state.reverted ? NO_MECHANISMS : configured;
     const recall = canRecall(history, call);
@@ -284,6 +289,7 @@ export function classicSession(options: PromptSessionOptions): ForkableSession {
   return {
     view: oneByOne(makeView),
     sent(usage, view = newest) {
+      checkUsage(usage);
       if (!view || !drafts.has(view)) {
         throw new Error("Cannot book a call: this session viewed nothing for it");
       }

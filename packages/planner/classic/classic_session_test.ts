@@ -261,7 +261,7 @@ Deno.test("classicSession() refuses triggers that make no sense", () => {
   const refused: readonly (readonly [Partial<PromptSessionOptions>, string])[] = [
     [{ triggers: { historyBudgetTokens: -1 } }, "historyBudgetTokens is -1, it must be 0 or more"],
     [{ triggers: { coldAfterMs: NaN } }, "coldAfterMs is NaN, it must be 0 or more"],
-    [{ truncateTokens: -1 }, "truncateTokens is -1, it must be 0 or more"],
+    [{ truncateTokens: -1 }, "truncateTokens is -1; it must be a number of 0 or more"],
     [{ triggers: { pruneAt: 0.95 } }, "pruneAt is 0.95 and summariseAt is 0.9, they must be shares"],
     [{ triggers: { summariseAt: 90 } }, "pruneAt is 0.8 and summariseAt is 90, they must be shares"],
   ];

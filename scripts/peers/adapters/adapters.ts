@@ -1,8 +1,8 @@
 import { SystemMessage } from "@langchain/core/messages";
-import { aiSdkAdapter, type CallParams } from "@tare/adapters/ai-sdk";
-import { langchainAdapter } from "@tare/adapters/langchain";
-import { mastraAdapter } from "@tare/adapters/mastra";
-import { type AgentsModel, openAiAgentsAdapter } from "@tare/adapters/openai-agents";
+import { type CallParams, tare as ofAiSdk, type TareOptions } from "@tare/adapters/ai-sdk";
+import { tare as ofLangChain } from "@tare/adapters/langchain";
+import { tare as ofMastra } from "@tare/adapters/mastra";
+import { tare as ofAgents } from "@tare/adapters/openai-agents";
 import type { Message, ToolDefinition, Usage } from "@tare/messages";
 import { memoryArchive } from "@tare/prune";
 import type { ModelMessage } from "ai";
@@ -15,27 +15,34 @@ import { fromModelPrompt, toModelPrompt } from "../model_prompt.ts";
 /** What each adapter of `@tare/adapters` makes of a session that its framework keeps, by the framework's name. */
 export const ADAPTERS: Readonly<Record<string, MakePolicy>> = {
   "ai-sdk": adapted((options) => {
-    const { middleware } = aiSdkAdapter(options);
     const prompt: ModelMessage[] = [];
+    let given: CallParams = { prompt };
+    let answer: (params: CallParams) => Promise<object> = () => Promise.reject(new Error("nothing was asked"));
+    const { model } = ofAiSdk({
+      model: {
+        specificationVersion: "v4",
+        modelId: "recorded",
+        doGenerate: (params: CallParams) => answer(params),
+        doStream: () => Promise.reject(new Error("Cannot stream: recorded calls are played whole")),
+      },
+      ...options,
+    });
     return async ({ fresh, tools }, ask) => {
       prompt.push(...toModelPrompt(fresh));
-      const given: CallParams = { prompt: [...prompt], tools: tools.map(flatTool) };
-      const params = await middleware.transformParams({ params: given, model: { modelId: "recorded" } });
-      await middleware.wrapGenerate({
-        params,
-        doGenerate: async () => {
-          const { promptTokens, cachedTokens, outputTokens } = await ask({
-            messages: fromModelPrompt(params.prompt as readonly ModelMessage[]),
-            tools: params.tools === given.tools ? tools : (params.tools ?? []).map(nestedTool),
-          });
-          const inputTokens = { total: promptTokens, cacheRead: cachedTokens, cacheWrite: undefined };
-          return { usage: { inputTokens, outputTokens: { total: outputTokens } } };
-        },
-      });
+      given = { prompt: [...prompt], tools: tools.map(flatTool) };
+      answer = async (params) => {
+        const { promptTokens, cachedTokens, outputTokens } = await ask({
+          messages: fromModelPrompt(params.prompt as readonly ModelMessage[]),
+          tools: params.tools === given.tools ? tools : (params.tools ?? []).map(nestedTool),
+        });
+        const inputTokens = { total: promptTokens, cacheRead: cachedTokens };
+        return { usage: { inputTokens, outputTokens: { total: outputTokens } } };
+      };
+      await model.doGenerate(given);
     };
   }),
   langchain: adapted((options) => {
-    const { wrapModelCall } = langchainAdapter(options);
+    const { wrapModelCall } = ofLangChain({ model: "recorded", ...options });
     const state = new State({ withSystem: true });
     const systemMessage = new SystemMessage("");
     return async ({ messages, tools }, ask) => {
@@ -54,32 +61,35 @@ export const ADAPTERS: Readonly<Record<string, MakePolicy>> = {
     };
   }),
   "openai-agents": adapted((options) => {
-    const { wrapModel } = openAiAgentsAdapter(options);
     const items: Item[] = [];
-    return async ({ fresh, tools }, ask) => {
-      items.push(...toItems(fresh));
-      const model: AgentsModel = {
-        async getResponse({ input, tools: shown }: AgentsRequest) {
-          const usage = await ask({ messages: fromItems(input), tools: shown.map(nestedTool) });
-          return {
-            usage: {
-              inputTokens: usage.promptTokens,
-              outputTokens: usage.outputTokens,
-              inputTokensDetails: { cached_tokens: usage.cachedTokens },
-            },
-          };
-        },
+    let answer: (request: AgentsRequest) => Promise<object> = () =>
+      Promise.reject(new Error("nothing was asked"));
+    const { model } = ofAgents({
+      model: {
+        getResponse: (request: AgentsRequest) => answer(request),
         getStreamedResponse: () => {
           throw new Error("Cannot stream: recorded calls are played whole");
         },
+      },
+      ...options,
+    });
+    return async ({ fresh, tools }, ask) => {
+      items.push(...toItems(fresh));
+      answer = async ({ input, tools: shown }) => {
+        const usage = await ask({ messages: fromItems(input), tools: shown.map(nestedTool) });
+        return {
+          usage: {
+            inputTokens: usage.promptTokens,
+            outputTokens: usage.outputTokens,
+            inputTokensDetails: { cached_tokens: usage.cachedTokens },
+          },
+        };
       };
-      await wrapModel(model).getResponse(
-        { input: [...items], tools: tools.map(flatTool) } satisfies AgentsRequest as never,
-      );
+      await model.getResponse({ input: [...items], tools: tools.map(flatTool) });
     };
   }),
   mastra: adapted((options) => {
-    const { processor } = mastraAdapter(options);
+    const { processor } = ofMastra({ model: "recorded", ...options });
     const whole: ModelMessage[] = [];
     return async ({ fresh, tools }, ask) => {
       whole.push(...toModelPrompt(fresh));
@@ -118,7 +128,7 @@ type MakeCall = (turn: Turn, ask: (view: PolicyView) => Promise<Usage>) => Promi
 
 /** A policy of an adapter: the framework's call waits for its reply until the benchmark tells the usage. */
 function adapted(
-  begin: (options: Parameters<typeof aiSdkAdapter>[0]) => MakeCall,
+  begin: (options: Omit<TareOptions<never>, "conversation">) => MakeCall,
 ): MakePolicy {
   return ({ profile, windowTokens, countTokens }: CallPolicyOptions) => {
     let nowMs = 0;

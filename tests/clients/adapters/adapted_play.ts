@@ -1,10 +1,10 @@
-import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { assert, assertAlmostEquals, assertEquals, assertStringIncludes } from "@std/assert";
 import { contentText } from "@tare/messages";
-import type { Adapter, AdapterOptions } from "@tare/adapters/ai-sdk";
+import type { Books, TareOptions } from "@tare/adapters/ai-sdk";
 import { type Archive, memoryArchive, parsePlaceholder } from "@tare/prune";
 import { scripted, type SimulatedModel, toolCall } from "@tare/simulator";
 import { type Client, play } from "../../gateway/compare.ts";
-import { ANSWER, CALLS, SCRIPT } from "../../gateway/long_session.ts";
+import { ANSWER, CALLS, QUESTION, SCRIPT } from "../../gateway/long_session.ts";
 import { costOf, startUpstream, type Upstream } from "../../gateway/upstream.ts";
 
 /** How a framework plays the long session, with an adapter or alone. */
@@ -14,14 +14,21 @@ export interface Played {
   readonly history: unknown;
 }
 
-/** Plays the long session with a framework. With options it uses the adapter, which it hands to `made`. */
-export type Player = (
-  client: Client,
-  adapting?: { readonly options: AdapterOptions; readonly made: (adapter: Adapter) => void },
-) => Promise<Played>;
+/** The options of adapters that don't depend on their framework. */
+export type Options = Omit<TareOptions<never>, "conversation">;
 
-/** What the adapter goes by, in front of a simulated provider. */
-function optionsFor(upstream: Upstream, archive: Archive): AdapterOptions {
+/** How to play the long session with a framework. */
+export interface Player<Adapter extends Books> {
+  /** An adapter, whose model is asked there. */
+  readonly adapt: (client: Client, options: Options) => Adapter;
+  readonly play: (
+    client: Client,
+    settings: { readonly adapter?: Adapter; readonly question: string },
+  ) => Promise<Played>;
+}
+
+/** What an adapter goes by, in front of a simulated provider. */
+function optionsFor(upstream: Upstream, archive: Archive): Options {
   return {
     profile: upstream.profile,
     archive,
@@ -40,34 +47,73 @@ function optionsFor(upstream: Upstream, archive: Archive): AdapterOptions {
  *
  * @returns The share of the cost that the adapter saves.
  */
-export async function compareAdapted(player: Player): Promise<number> {
+export async function compareAdapted<Adapter extends Books>(player: Player<Adapter>): Promise<number> {
   await using direct = await startUpstream(scripted(SCRIPT));
   let alone: Played | undefined;
-  const { calls } = await play(direct.baseURL, async (client) => (alone = await player(client)).answer);
+  const { calls } = await play(direct.baseURL, async (client) => {
+    alone = await player.play(client, { question: QUESTION });
+    return alone.answer;
+  });
   assertEquals([alone?.answer, calls], [ANSWER, CALLS]);
 
   await using upstream = await startUpstream(scripted(SCRIPT));
   let adapted: Played | undefined;
   let adapter: Adapter | undefined;
-  const states: unknown[] = [];
-  const store = (state: unknown) => void states.push(structuredClone(state));
-  const options = { ...optionsFor(upstream, memoryArchive()), store };
-  const made = (one: Adapter) => adapter = one;
-  const guided = await play(
-    upstream.baseURL,
-    async (client) => (adapted = await player(client, { options, made })).answer,
-  );
+  const guided = await play(upstream.baseURL, async (client) => {
+    adapter = player.adapt(client, optionsFor(upstream, memoryArchive()));
+    adapted = await player.play(client, { adapter, question: QUESTION });
+    return adapted.answer;
+  });
   assertEquals([guided.answer, guided.calls], [ANSWER, CALLS]);
   assertEquals(adapted, alone);
-
-  assert(adapter);
-  const { ledger, session } = adapter;
   assertEquals(
-    ledger.map(({ usage }) => [usage.promptTokens, usage.cachedTokens]),
-    upstream.requests.map(({ promptTokens, cachedTokens }) => [promptTokens, cachedTokens]),
+    adapter?.ledger.map(({ usage, conversation }) => [conversation, usage.promptTokens, usage.cachedTokens]),
+    upstream.requests.map(({ promptTokens, cachedTokens }) => [1, promptTokens, cachedTokens]),
   );
-  assertEquals(states.at(-1), session.state);
   return 1 - costOf(upstream) / costOf(direct);
+}
+
+/** So many threads ask at once, each for so many calls and an answer: as many as the provider remembers. */
+const [THREADS, THREAD_CALLS] = [100, 9];
+
+/** A model for all threads: what it replies depends on how far a conversation is. */
+const threadModel: SimulatedModel = ({ messages }) => {
+  const step = messages.filter(({ role }) => role === "assistant").length;
+  return step < THREAD_CALLS ? SCRIPT[step]! : { content: ANSWER };
+};
+
+/**
+ * Plays a shorter session in 100 threads at once: alone, with an adapter for each thread, and with one for all. What the
+ * provider charges for the one must be what it charges for the many, and the ledger must say what it was and would have been.
+ */
+export async function threadsAdapted<Adapter extends Books>(player: Player<Adapter>): Promise<void> {
+  const run = async (adapterOf?: (client: Client, upstream: Upstream, thread: number) => Adapter) => {
+    await using upstream = await startUpstream(threadModel, { timeOf: (request) => request * 200 });
+    await play(upstream.baseURL, async (client) => {
+      await Promise.all(Array.from({ length: THREADS }, async (_, thread) => {
+        const adapter = adapterOf?.(client, upstream, thread);
+        const { answer } = await player.play(client, {
+          question: `${QUESTION} Look into part ${thread} of it.`,
+          ...(adapter && { adapter }),
+        });
+        assertEquals(answer, ANSWER);
+      }));
+      return "";
+    });
+    return costOf(upstream);
+  };
+  const alone = await run();
+  const adapt = (client: Client, upstream: Upstream) =>
+    player.adapt(client, optionsFor(upstream, memoryArchive()));
+  const each = await run(adapt);
+  let shared: Adapter | undefined;
+  const one = await run((client, upstream) => shared ??= adapt(client, upstream));
+  const told = shared?.total ?? { calls: 0, tokenUnits: 0, withoutTokenUnits: 0 };
+  assertEquals(told.calls, THREADS * (THREAD_CALLS + 1));
+  assert(each < 0.95 * alone);
+  assertAlmostEquals(one / each, 1, 0.02);
+  assertAlmostEquals(told.tokenUnits / one, 1, 0.05);
+  assertAlmostEquals(told.withoutTokenUnits / alone, 1, 0.05);
 }
 
 /** A model that recalls the first result that it sees elided, then goes on with the long session. */
@@ -91,14 +137,13 @@ function recallingModel(): { readonly model: SimulatedModel; readonly recalled: 
 }
 
 /** Plays the long session with a model that recalls what has left, which must then stand in its prompt. */
-export async function recallAdapted(player: Player): Promise<void> {
+export async function recallAdapted<Adapter extends Books>(player: Player<Adapter>): Promise<void> {
   const { model, recalled } = recallingModel();
   await using upstream = await startUpstream(model);
-  const options = optionsFor(upstream, memoryArchive());
-  const { answer, calls } = await play(
-    upstream.baseURL,
-    async (client) => (await player(client, { options, made: () => {} })).answer,
-  );
+  const { answer, calls } = await play(upstream.baseURL, async (client) => {
+    const adapter = player.adapt(client, optionsFor(upstream, memoryArchive()));
+    return (await player.play(client, { adapter, question: QUESTION })).answer;
+  });
   assertEquals([answer, calls], [ANSWER, CALLS]);
   assertEquals(recalled.length, 1);
   const [ref] = recalled;
@@ -119,23 +164,26 @@ export async function recallAdapted(player: Player): Promise<void> {
 export async function restartAdapted(
   part: (
     client: Client,
-    settings: { readonly options: AdapterOptions; readonly history?: unknown; readonly steps: number },
+    settings: { readonly options: Options; readonly history?: unknown; readonly steps: number },
   ) => Promise<unknown>,
 ): Promise<void> {
   const bodies = await Promise.all([[100], [14, 100]].map(async (parts) => {
     await using upstream = await startUpstream(scripted(SCRIPT));
     const archive = memoryArchive();
-    let state: unknown;
+    const kept = new Map<string, string>();
+    const store = {
+      load: (key: string) => JSON.parse(kept.get(key) ?? "null"),
+      save: (key: string, state: unknown) => void kept.set(key, JSON.stringify(state)),
+    };
     let history: unknown;
     const played = await play(upstream.baseURL, async (client) => {
       for (const steps of parts) {
-        const stored = state === undefined ? {} : { state: JSON.parse(JSON.stringify(state)) };
-        const store = (given: unknown) => void (state = given);
-        const options = { ...optionsFor(upstream, archive), ...stored, store };
+        const options = { ...optionsFor(upstream, archive), store };
         history = await part(client, { options, steps, ...(history !== undefined && { history }) });
       }
       return "";
     });
+    assertEquals(kept.size, 1);
     return played.bodies;
   }));
   assert(bodies[0]!.some((body) => body.includes("[elided")));

@@ -47,9 +47,6 @@ const FRAMEWORKS: Readonly<Record<string, { readonly given: string; readonly the
 const IMPORTS: Readonly<Record<string, string>> = {
   OpenAI: `import OpenAI from "openai";`,
   openai: `import { openai } from "@ai-sdk/openai";`,
-  chooseProfile: `import { chooseProfile } from "@tare/planner";`,
-  estimateTokens: `import { estimateTokens } from "@tare/messages";`,
-  memoryArchive: `import { memoryArchive } from "@tare/prune";`,
 };
 
 interface Example {
@@ -61,16 +58,12 @@ interface Example {
 function examplesOf(page: string): Example[] {
   const text = Deno.readTextFileSync(new URL(page, import.meta.url));
   const blocks = [...text.matchAll(/^```ts ignore\n([^]*?)^```$/gm)].map(([, block = ""]) => block);
-  // The options stand alone, or in the first example.
-  const options = blocks.find((block) => block.startsWith("const options")) ??
-    `const options = ${/Adapter\((\{[^]*?\n\})\)/.exec(blocks[0] ?? "")?.[1]};`;
-  return blocks.filter((block) => !block.startsWith("const options")).map((block) => {
+  return blocks.map((block) => {
     const [, framework = ""] = /from "(@tare\/adapters\/[^"]+)"/.exec(block) ?? [];
     const { given = "", then = "" } = FRAMEWORKS[framework] ?? {};
-    const uses = block.includes("Adapter(options)") ? `${options}\n${block}` : block;
     const whole = `const question = "Why do nightly builds fail?";
       const log = Array.from({ length: 8_000 }, (_, at) => "error " + at + ": no space left on device\\n").join("");
-      ${given}\n${uses}\n${then}`;
+      ${given}\n${block}\n${then}`;
     const missing = Object.entries(IMPORTS).flatMap(([name, line]) =>
       new RegExp(`\\b${name}\\b(?!")`).test(whole) && !new RegExp(`import .*\\b${name}\\b`).test(whole)
         ? [line]

@@ -7,15 +7,28 @@ import {
 } from "@langchain/core/messages";
 import { ChatOpenAI } from "@langchain/openai";
 import { createAgent, createMiddleware, tool } from "langchain";
-import { langchainAdapter } from "@tare/adapters/langchain";
+import { tare } from "@tare/adapters/langchain";
 import type { Client } from "../../gateway/compare.ts";
 import { parametersOf, QUESTION, SYSTEM, TOOLS } from "../../gateway/long_session.ts";
-import { compareAdapted, type Player, recallAdapted, restartAdapted } from "./adapted_play.ts";
+import {
+  compareAdapted,
+  type Options,
+  type Player,
+  recallAdapted,
+  restartAdapted,
+  threadsAdapted,
+} from "./adapted_play.ts";
+
+type Adapter = ReturnType<typeof tare>;
+
+function adapt(_: Client, options: Options): Adapter {
+  return tare({ model: "gpt-5", ...options });
+}
 
 function agentOf(
   { baseURL, fetch, run }: Client,
   useResponsesApi: boolean,
-  adapter?: ReturnType<typeof langchainAdapter>,
+  adapter?: Adapter,
 ) {
   const configuration = { baseURL, fetch };
   const model = new ChatOpenAI({
@@ -32,13 +45,8 @@ function agentOf(
       schema: parametersOf(sessionTool),
     })
   );
-  if (!adapter) return createAgent({ model, tools, systemPrompt: SYSTEM });
-  const middleware = createMiddleware({
-    name: "Tare",
-    wrapModelCall: adapter.wrapModelCall,
-    tools: [tool(adapter.recall.run, adapter.recall)],
-  });
-  return createAgent({ model, tools, systemPrompt: SYSTEM, middleware: [middleware] });
+  const middleware = adapter ? [createMiddleware(adapter)] : [];
+  return createAgent({ model, tools, systemPrompt: SYSTEM, middleware });
 }
 
 /** A history as JSON data, without what no two runs have in common. */
@@ -51,32 +59,36 @@ function plain(messages: readonly BaseMessage[]): unknown {
   });
 }
 
-function player(useResponsesApi: boolean): Player {
-  return async (client, adapting) => {
-    const adapter = adapting && langchainAdapter(adapting.options);
-    if (adapter) adapting.made(adapter);
-    const agent = agentOf(client, useResponsesApi, adapter);
-    const { messages } = await agent.invoke({ messages: [new HumanMessage(QUESTION)] }, {
-      recursionLimit: 200,
-    });
-    return { answer: messages.at(-1)?.text ?? "", history: plain(messages) };
+function player(useResponsesApi: boolean): Player<Adapter> {
+  return {
+    adapt,
+    async play(client, { adapter, question }) {
+      const agent = agentOf(client, useResponsesApi, adapter);
+      const settings = { recursionLimit: 200 };
+      const { messages } = await agent.invoke({ messages: [new HumanMessage(question)] }, settings);
+      return { answer: messages.at(-1)?.text ?? "", history: plain(messages) };
+    },
   };
 }
 
 for (const [kind, useResponsesApi] of Object.entries({ "chat completions": false, responses: true })) {
-  Deno.test(`langchainAdapter(): an agent over ${kind} keeps the same history and costs less`, async () => {
+  Deno.test(`tare() for LangChain: an agent over ${kind} keeps the same history and costs less`, async () => {
     const saved = await compareAdapted(player(useResponsesApi));
     assert(saved > 0.1, `the adapter saved ${(100 * saved).toFixed(1)} %`);
   });
 }
 
-Deno.test("langchainAdapter(): an agent recalls what has left", async () => {
+Deno.test("tare() for LangChain: an agent recalls what has left", async () => {
   await recallAdapted(player(false));
 });
 
-Deno.test("langchainAdapter() goes on after a restart as if nothing had happened", async () => {
+Deno.test("tare() for LangChain leads 100 threads at once", async () => {
+  await threadsAdapted(player(false));
+});
+
+Deno.test("tare() for LangChain goes on after a restart as if nothing had happened", async () => {
   await restartAdapted(async (client, { options, history, steps }) => {
-    const agent = agentOf(client, false, langchainAdapter(options));
+    const agent = agentOf(client, false, adapt(client, options));
     const stored = history as ReturnType<typeof mapChatMessagesToStoredMessages> | undefined;
     let messages: BaseMessage[] = stored
       ? mapStoredMessagesToChatMessages(stored)

@@ -4,12 +4,14 @@ import { Agent } from "@mastra/core/agent";
 import type { MastraModelConfig } from "@mastra/core/llm";
 import { createTool } from "@mastra/core/tools";
 import { jsonSchema } from "ai";
-import { mastraAdapter } from "@tare/adapters/mastra";
+import { tare } from "@tare/adapters/mastra";
 import type { Client } from "../../gateway/compare.ts";
-import { parametersOf, QUESTION, SYSTEM, TOOLS } from "../../gateway/long_session.ts";
-import { compareAdapted, type Player, recallAdapted } from "./adapted_play.ts";
+import { parametersOf, SYSTEM, TOOLS } from "../../gateway/long_session.ts";
+import { compareAdapted, type Options, type Player, recallAdapted, threadsAdapted } from "./adapted_play.ts";
 
-function agentOf({ run, ...options }: Client, adapter?: ReturnType<typeof mastraAdapter>) {
+type Adapter = ReturnType<typeof tare>;
+
+function agentOf({ run, ...options }: Client, adapter?: Adapter) {
   const provider = createOpenAICompatible({ name: "test", apiKey: "key", includeUsage: true, ...options });
   const tools = Object.fromEntries(TOOLS.map((sessionTool) => [
     sessionTool.name,
@@ -26,8 +28,8 @@ function agentOf({ run, ...options }: Client, adapter?: ReturnType<typeof mastra
     instructions: SYSTEM,
     // Mastra brings types of an earlier version of the provider.
     model: provider("gpt-5") as unknown as MastraModelConfig,
-    tools: adapter ? { ...tools, recall: createTool(adapter.recall) } : tools,
-    ...(adapter && { inputProcessors: [adapter.processor] }),
+    tools: { ...tools, ...adapter?.tools },
+    ...(adapter && { inputProcessors: [adapter.processor], errorProcessors: [adapter.processor] }),
   });
 }
 
@@ -38,20 +40,25 @@ function plain(history: unknown): unknown {
   );
 }
 
-const play: Player = async (client, adapting) => {
-  const adapter = adapting && mastraAdapter(adapting.options);
-  if (adapter) adapting.made(adapter);
-  const agent = agentOf(client, adapter);
-  const { steps, messages } = await agent.generate(QUESTION, { maxSteps: 100 });
-  const said = messages.map(({ role, content }) => ({ role, content }));
-  return { answer: steps.at(-1)?.text ?? "", history: plain(said) };
+const player: Player<Adapter> = {
+  adapt: (_: Client, options: Options) => tare({ model: "gpt-5", ...options }),
+  async play(client, { adapter, question }) {
+    const agent = agentOf(client, adapter);
+    const { steps, messages } = await agent.generate(question, { maxSteps: 100 });
+    const said = messages.map(({ role, content }) => ({ role, content }));
+    return { answer: steps.at(-1)?.text ?? "", history: plain(said) };
+  },
 };
 
-Deno.test("mastraAdapter(): an agent keeps the same history and costs less", async () => {
-  const saved = await compareAdapted(play);
+Deno.test("tare() for Mastra: an agent keeps the same history and costs less", async () => {
+  const saved = await compareAdapted(player);
   assert(saved > 0.1, `the adapter saved ${(100 * saved).toFixed(1)} %`);
 });
 
-Deno.test("mastraAdapter(): an agent recalls what has left", async () => {
-  await recallAdapted(play);
+Deno.test("tare() for Mastra: an agent recalls what has left", async () => {
+  await recallAdapted(player);
+});
+
+Deno.test("tare() for Mastra leads 100 threads at once", async () => {
+  await threadsAdapted(player);
 });

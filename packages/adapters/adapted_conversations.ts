@@ -1,0 +1,618 @@
+import {
+  checkGiven,
+  contentText,
+  countMessageTokens,
+  hashPiece,
+  type Message,
+  type ToolDefinition,
+  type Usage,
+} from "@tare/messages";
+import {
+  type LedgerEntry,
+  type PlannerSession,
+  plannerSession,
+  type PromptSessionOptions,
+  readTooLong,
+  type SessionView,
+} from "@tare/planner";
+import { type Archive, archiveRef, memoryArchive, RECALL_TOOL, recallOriginal } from "@tare/prune";
+import { type Books, type TareOptions, warnByConsole, withDefaults } from "./options.ts";
+
+/** A chat message, and the place of what it was read from. */
+export interface Piece {
+  readonly message: Message;
+  /** Position of the first that it was read from. */
+  readonly at: number;
+  /** Position behind the last. */
+  readonly end: number;
+  /** Which part of it, where several messages were read from one. Default: all. */
+  readonly part?: number;
+}
+
+/** How what a framework hands over is read. */
+export interface Reader<Given> {
+  /** Whether two of its messages say the same: asked of each message at each call, so it must cost next to nothing. */
+  readonly same: (one: Given, other: Given) => boolean;
+  /** The chat messages of what is given, from a place on at which one begins. */
+  readonly read: (given: readonly Given[], from: number) => Piece[];
+}
+
+/** A call that a framework is about to make. */
+export interface AdaptedCall<Given> {
+  /** Its whole history. */
+  readonly given: readonly Given[];
+  readonly tools: readonly ToolDefinition[];
+  /** Name of its conversation, if it has one. */
+  readonly name?: string | undefined;
+  /** Name of the model. */
+  readonly model?: string | undefined;
+  /** Ends the wait for a summary. */
+  readonly signal?: AbortSignal | undefined;
+}
+
+/** What a call shall send. */
+export interface AdaptedView {
+  readonly view: SessionView;
+  /** What the history was read as; the position of a message in it is that of its place. */
+  readonly pieces: readonly Piece[];
+  /** Books the call, once it has succeeded: what the provider reported, and the ids of the tool calls that it replied. */
+  book(usage: Usage | undefined, replied: readonly string[]): Promise<void>;
+  /** Takes note of a call that failed; whether that is because its prompt is too long. Then a view of it is shorter. */
+  failed(error: unknown): Promise<boolean>;
+  /** Takes note that nobody waits for the call any more, whatever came of it. */
+  left(): void;
+}
+
+/** A conversation, as far as it was shown here. */
+interface Conversation<Given> {
+  readonly number: number;
+  /** The session that decides for it: a fork's is made once what it is a fork of is at rest. */
+  readonly session: Promise<PlannerSession>;
+  /** Where its texts are, maybe with others', and what of them it has put there itself. */
+  readonly texts: Archive;
+  readonly archive: Archive;
+  readonly refs: ReadonlySet<string>;
+  /** What its last call gave, how many of that are instructions, and what it was read as. Nothing after a restart. */
+  given: readonly Given[];
+  heads: number;
+  pieces: readonly Piece[];
+  /** What its last call showed. */
+  shown: readonly Message[];
+  /** Ids of the tool calls that its model replied last. */
+  replied: readonly string[];
+  /** The call that is being made for it. */
+  inFlight: symbol | undefined;
+  /** Settles once no view is made for it any more. */
+  atRest: Promise<unknown>;
+  /** How many calls it has had under the instructions that it has. */
+  calls: number;
+  bytes: number;
+  /** What was stored of it last. */
+  stored: Stored | undefined;
+}
+
+/** Conversations of one name, or that begin alike: what is stored under one key. */
+interface Group<Given> {
+  readonly name: string;
+  /** Those used last stand last. */
+  readonly conversations: Set<Conversation<Given>>;
+  /** The key; settles once what was stored under it is there. */
+  ready: Promise<string> | undefined;
+}
+
+/** What is stored of a conversation. */
+interface Stored {
+  readonly state: unknown;
+  readonly lookedAt: unknown;
+  readonly refs: readonly string[];
+}
+
+/** A conversation that a history may go on from. */
+interface Match<Given> {
+  readonly from: Conversation<Given>;
+  /** How much of what is given they share. */
+  readonly length: number;
+  /** Whether they do so behind other instructions. */
+  readonly isReheaded: boolean;
+  /** Whether nothing is known against its being that very conversation, rather than a fork. */
+  readonly isFree: boolean;
+}
+
+/** So many entries of the ledger are remembered. */
+const LEDGER_LENGTH = 1_000;
+
+/** So many conversations are stored under one key. */
+const STORED_LENGTH = 32;
+
+/** What a message of a history begins and ends with, in UTF-16 code units, tells it apart. */
+const END_LENGTH = 64;
+
+/** What a message takes beside its text, and a token of its text, in bytes. */
+const [MESSAGE_BYTES, TOKEN_BYTES] = [1_024, 8];
+
+const MEMORY = { conversations: 1_000, bytes: 256 * 1_024 ** 2 };
+
+/** What is given beside the options of a session, which are checked by that. */
+const OPTIONS = {
+  model: "value",
+  "conversation?": "function",
+  "store?": { load: "function", save: "function" },
+  "archive?": { put: "function", get: "function" },
+  "warn?": "function",
+  "memory?": { "conversations?": "positive", "bytes?": "positive" },
+  "now?": "function",
+} as const;
+
+const { properties: PROPERTIES } = RECALL_TOOL.function.parameters;
+
+/**
+ * The conversations of a process whose loop somebody else runs and whose histories somebody else keeps. They are told
+ * apart by what they say: a call goes on with the one whose history it begins with; if that is being asked, or if it
+ * shares no more than the beginning, it goes on as a fork.
+ */
+export class AdaptedConversations<Given, Call> implements Books {
+  readonly #options: TareOptions<Call> & Pick<PromptSessionOptions, "countTokens">;
+  readonly #sessionOptions: Omit<PromptSessionOptions, "archive">;
+  readonly #warn: (sentence: string) => void;
+  readonly #reader: Reader<Given>;
+  /** Those used last stand last. */
+  readonly #groups = new Map<string, Group<Given>>();
+  readonly #ledger: (LedgerEntry & { readonly conversation: number })[] = [];
+  #total: Books["total"] = { calls: 0, tokenUnits: 0, withoutTokenUnits: 0 };
+  #count = 0;
+  #held = { conversations: 0, bytes: 0 };
+
+  constructor(model: unknown, { reader, ...given }: TareOptions<Call> & { readonly reader: Reader<Given> }) {
+    checkGiven("tare()", { options: { model, ...given } }, { options: OPTIONS });
+    if (given.store && !given.archive) {
+      throw new TypeError(
+        "Cannot run tare(): options.archive is missing; with a store it must be an archive that lives as long",
+      );
+    }
+    const options = withDefaults(model, given);
+    const {
+      conversation: _,
+      store: __,
+      archive: ___,
+      warn = warnByConsole,
+      memory: ____,
+      now: _____,
+      ...session
+    } = options;
+    this.#options = options;
+    this.#sessionOptions = session;
+    this.#warn = warn;
+    this.#reader = reader;
+    // It says what else is wrong with them.
+    plannerSession({ ...session, archive: memoryArchive() });
+  }
+
+  get ledger(): Books["ledger"] {
+    return this.#ledger;
+  }
+
+  get total(): Books["total"] {
+    return this.#total;
+  }
+
+  /** What the next call sends of the framework's whole history. */
+  async view(call: AdaptedCall<Given>): Promise<AdaptedView> {
+    const heads = this.#headsOf(call.given);
+    const group = this.#groupOf(call, heads);
+    const key = this.#options.store && await (group.ready ??= this.#load(group, call, heads));
+    const conversation = this.#take(group, call.given, heads);
+    const { pieces } = conversation;
+    const inFlight = conversation.inFlight = Symbol();
+    const end = () => {
+      if (conversation.inFlight === inFlight) conversation.inFlight = undefined;
+    };
+    const making = this.#makeView(conversation, call);
+    conversation.atRest = making.catch(end);
+    const view = await making;
+    this.#bound(group, conversation);
+    await this.#save(conversation, group, key);
+    return {
+      view,
+      pieces,
+      book: async (usage, replied) => {
+        end();
+        conversation.replied = replied;
+        this.#enter(this.#sent(await conversation.session, usage, view), conversation);
+        await this.#save(conversation, group, key);
+      },
+      failed: async (error) => {
+        end();
+        const told = readTooLong(wordsOf(error));
+        if (!told) return false;
+        (await conversation.session).rejected(told.windowTokens, { promptTokens: told.promptTokens, view });
+        await this.#save(conversation, group, key);
+        return true;
+      },
+      left: end,
+    };
+  }
+
+  /**
+   * Answers a call of the recall tool, whose arguments nobody has checked, from the conversation whose model has made it.
+   *
+   * @param callId Id of the call, if the framework tells it.
+   */
+  async recall(args: unknown, callId: string | undefined): Promise<string> {
+    const { ref, lines, find, offset, ...others } = Object(args) as Readonly<Record<string, unknown>>;
+    const [other] = Object.keys(others);
+    if (other !== undefined) {
+      return `Cannot recall by ${other}: what can be given is ${Object.keys(PROPERTIES).join(", ")}.`;
+    }
+    if (ref != null && typeof ref !== "string") {
+      return `Cannot recall: ref is ${JSON.stringify(ref)}; it must be the 16 hex digits of a placeholder.`;
+    }
+    const all = [...this.#groups.values()].flatMap(({ conversations }) => [...conversations]);
+    const asking = all.filter(({ replied }) => callId !== undefined && replied.includes(callId));
+    const among = asking.length > 0 ? asking : all;
+    const able = typeof ref === "string"
+      ? among.filter(({ refs }) => refs.has(ref.trim().toLowerCase()))
+      : among;
+    const [conversation] = asking.length === 1 ? asking : able;
+    // What no conversation here has put there may be one's that was forgotten.
+    const archive = conversation?.archive ?? this.#options.archive ?? memoryArchive();
+    // Which of several asks isn't known: it must say by its reference what it asks for.
+    const shown = asking.length === 1 || all.length < 2 ? () => conversation?.shown ?? [] : undefined;
+    // Some models fill in null for what they don't want.
+    const request = {
+      ...(ref != null && { ref }),
+      ...(lines != null && { lines: String(lines) }),
+      ...(find != null && { find: String(find) }),
+      ...(offset != null && { offset: Number(offset) }),
+    };
+    const { countTokens } = this.#options;
+    try {
+      return (await recallOriginal(archive, request, { countTokens, shown })).content;
+    } catch (error) {
+      const { message } = error as Error;
+      this.#warn(`Cannot recall what left a prompt: ${message}`);
+      return `Cannot recall: ${message}`;
+    }
+  }
+
+  /** How many of what is given are instructions that stand in front. */
+  #headsOf(given: readonly Given[]): number {
+    const at = given.findIndex((one) => !this.#reader.read([one], 0).every(isInstruction));
+    return at < 0 ? given.length : at;
+  }
+
+  /** The group of a call, which is the one that was used last from now on. */
+  #groupOf({ given, name }: AdaptedCall<Given>, heads: number): Group<Given> {
+    checkGiven("tare()", { "what options.conversation gives": { name } }, {
+      "what options.conversation gives": { "name?": "string" },
+    });
+    const key = name === undefined ? `~${this.#openingOf(given, heads)}` : `=${name}`;
+    const group = this.#groups.get(key) ?? { name: key, conversations: new Set(), ready: undefined };
+    this.#groups.delete(key);
+    this.#groups.set(key, group);
+    return group;
+  }
+
+  /** What tells apart cheaply histories that begin differently: how long the first message is, and its ends. */
+  #openingOf(given: readonly Given[], heads: number): string {
+    const [piece] = this.#reader.read(given.slice(heads, heads + 1), 0);
+    const text = contentText(piece?.message.content);
+    return `${text.length} ${text.slice(0, END_LENGTH)} ${text.slice(-END_LENGTH)}`;
+  }
+
+  /** The conversation that a call is of: its history is this one from then on. */
+  #take(group: Group<Given>, given: readonly Given[], heads: number): Conversation<Given> {
+    let best: Match<Given> | undefined;
+    for (const from of group.conversations) {
+      const match = this.#match(from, given, heads);
+      if (match && isBetter(match, best)) best = match;
+    }
+    const { pieces, shared } = best
+      ? this.#readOn(best, given, heads)
+      : { pieces: this.#reader.read(given, 0), shared: 0 };
+    const conversation = best ? this.#goOn(best, shared) : this.#begin();
+    const isKnown = group.conversations.delete(conversation);
+    const bytes = this.#bytesOf(conversation.bytes > 0 ? pieces.slice(shared) : pieces);
+    conversation.given = given;
+    conversation.heads = heads;
+    conversation.pieces = pieces;
+    conversation.bytes += bytes;
+    conversation.calls++;
+    group.conversations.add(conversation);
+    this.#held.bytes += bytes;
+    if (!isKnown) this.#held.conversations++;
+    return conversation;
+  }
+
+  /** What a history shares with a conversation; nothing if that is less than both begin with. */
+  #match(from: Conversation<Given>, given: readonly Given[], heads: number): Match<Given> | undefined {
+    const { same } = this.#reader;
+    const known = from.given;
+    if (known.length === 0) return this.#matchStored(from, given, heads);
+    const alike = (start: number) => {
+      let at = start;
+      while (at < known.length && at < given.length && same(known[at]!, given[at]!)) at++;
+      return at;
+    };
+    let length = alike(0);
+    const isReheaded = length < heads && from.heads === heads;
+    if (isReheaded) length = alike(heads);
+    if (length <= heads || (isReheaded && length < known.length)) return undefined;
+    const isFree = from.inFlight === undefined && (!isReheaded || from.calls < 2) &&
+      this.#isAnswer(from.replied, given.slice(length, length + 1));
+    return { from, length, isReheaded, isFree };
+  }
+
+  /** The same for a conversation of which is known only what was stored. */
+  #matchStored(from: Conversation<Given>, given: readonly Given[], heads: number): Match<Given> | undefined {
+    const history = storedHistory(from);
+    const pieces = this.#reader.read(given, 0);
+    const other = history.findIndex((hash, at) => !pieces[at] || hashPiece(pieces[at].message) !== hash);
+    const length = pieces[(other < 0 ? history.length : other) - 1]?.end ?? 0;
+    return length > heads ? { from, length, isReheaded: false, isFree: true } : undefined;
+  }
+
+  /** Whether what follows may be what a model replied that called these tools. */
+  #isAnswer(replied: readonly string[], next: readonly Given[]): boolean {
+    const calls = this.#reader.read(next, 0).flatMap(({ message }) =>
+      message.role === "assistant" ? message.tool_calls ?? [] : []
+    );
+    return calls.length === 0 || replied.length === 0 || calls.some(({ id }) => replied.includes(id));
+  }
+
+  /** Reads what is new of a history. What it shares with the conversation are the very messages that the planner knows. */
+  #readOn({ from, length, isReheaded }: Match<Given>, given: readonly Given[], heads: number) {
+    const { read } = this.#reader;
+    const known = from.pieces;
+    let kept = known.length;
+    // The last one shared may go on in what is new.
+    while (kept > 0 && known[kept - 1]!.end >= length) kept--;
+    const pieces = known.slice(0, kept);
+    if (isReheaded) pieces.splice(0, heads, ...read(given.slice(0, heads), 0));
+    const hashes = known.length === 0 ? storedHistory(from) : undefined;
+    let shared = kept;
+    for (const piece of read(given, pieces.at(-1)?.end ?? 0)) {
+      const before = known[shared]?.message;
+      const hash = before ? hashPiece(before) : hashes?.[shared];
+      const isShared = shared === pieces.length && hash === hashPiece(piece.message);
+      pieces.push(isShared && before ? { ...piece, message: before } : piece);
+      if (isShared) shared++;
+    }
+    return { pieces, shared };
+  }
+
+  /** The conversation itself, if it goes on with all that it has; else a fork of it. */
+  #goOn({ from, isReheaded, isFree }: Match<Given>, shared: number): Conversation<Given> {
+    const length = from.pieces.length || storedHistory(from).length;
+    if (isFree && shared === length) {
+      if (isReheaded) from.calls = 0;
+      return from;
+    }
+    return this.#newConversation(from, async (archive) => {
+      const session = await from.session;
+      await from.atRest;
+      return session.fork(shared, archive);
+    });
+  }
+
+  /** A new conversation, or one that was stored. */
+  #begin(stored?: Stored): Conversation<Given> {
+    const texts = this.#options.archive ?? memoryArchive();
+    const { refs = [], ...known } = stored ?? {};
+    const begun = this.#newConversation(
+      { texts, refs },
+      (archive) => Promise.resolve(plannerSession({ ...this.#sessionOptions, ...known, archive })),
+    );
+    return { ...begun, stored };
+  }
+
+  #newConversation(
+    { texts, refs }: { readonly texts: Archive; readonly refs: Iterable<string> },
+    makeSession: (archive: Archive) => Promise<PlannerSession>,
+  ): Conversation<Given> {
+    const own = new Set(refs);
+    const archive: Archive = {
+      async put(text) {
+        const ref = await texts.put(text);
+        own.add(ref);
+        return ref;
+      },
+      get: (ref) => own.has(ref) ? texts.get(ref) : Promise.resolve(undefined),
+      // Another may have put the same text.
+      delete: (ref) => Promise.resolve(void own.delete(ref)),
+    };
+    return {
+      number: ++this.#count,
+      session: makeSession(archive),
+      texts,
+      archive,
+      refs: own,
+      given: [],
+      heads: 0,
+      pieces: [],
+      shown: [],
+      replied: [],
+      inFlight: undefined,
+      atRest: Promise.resolve(),
+      calls: 0,
+      bytes: 0,
+      stored: undefined,
+    };
+  }
+
+  async #makeView(
+    conversation: Conversation<Given>,
+    { tools, model, signal }: AdaptedCall<Given>,
+  ): Promise<SessionView> {
+    const { now = Date.now } = this.#options;
+    const session = await conversation.session;
+    const messages = conversation.pieces.map(({ message }) => message);
+    const view = await session.view({ messages, tools }, {
+      nowMs: now(),
+      ...(model !== undefined && { model }),
+      ...(signal && { signal }),
+    });
+    conversation.shown = view.messages;
+    for (const warning of view.warnings) this.#warn(warning);
+    return view;
+  }
+
+  /** Books a call; by what was counted here, if what was reported of it can't be. */
+  #sent(session: PlannerSession, usage: Usage | undefined, view: SessionView): LedgerEntry | undefined {
+    try {
+      return session.sent(usage, view);
+    } catch (error) {
+      this.#warn(`Cannot book what a model reported: ${(error as Error).message}`);
+      return session.sent(undefined, view);
+    }
+  }
+
+  #enter(entry: LedgerEntry | undefined, { number }: Conversation<Given>): void {
+    if (!entry) return;
+    this.#ledger.push({ ...entry, conversation: number });
+    if (this.#ledger.length > LEDGER_LENGTH) this.#ledger.shift();
+    const { calls, tokenUnits, withoutTokenUnits } = this.#total;
+    this.#total = {
+      calls: calls + 1,
+      tokenUnits: tokenUnits + entry.tokenUnits,
+      withoutTokenUnits: withoutTokenUnits + entry.withoutTokenUnits,
+    };
+  }
+
+  /** Forgets what was used longest ago, until no more is held than may be. */
+  #bound(group: Group<Given>, current: Conversation<Given>): void {
+    const { conversations, bytes } = { ...MEMORY, ...this.#options.memory };
+    const isOver = () => this.#held.conversations > conversations || this.#held.bytes > bytes;
+    for (const oldest of this.#groups.values()) {
+      if (!isOver()) return;
+      for (const one of oldest.conversations) {
+        // What is stored together is read together.
+        if (oldest === group && (one === current || !isOver())) continue;
+        oldest.conversations.delete(one);
+        this.#held.conversations--;
+        this.#held.bytes -= one.bytes;
+      }
+      if (oldest !== group) this.#groups.delete(oldest.name);
+    }
+  }
+
+  #bytesOf(pieces: readonly Piece[]): number {
+    const { countTokens } = this.#options;
+    return pieces.reduce(
+      (sum, { message }) => sum + MESSAGE_BYTES + TOKEN_BYTES * countMessageTokens(message, countTokens),
+      0,
+    );
+  }
+
+  /** Reads what is stored of a group, and gives the key under which it is. */
+  async #load(group: Group<Given>, { given, name }: AdaptedCall<Given>, heads: number): Promise<string> {
+    const opening = this.#reader.read(given.slice(0, heads + 1), 0).map(({ message }) => message);
+    const key = name ?? await archiveRef(JSON.stringify(opening));
+    try {
+      const { conversations } = Object(await this.#options.store?.load(key)) as {
+        readonly conversations?: readonly Stored[];
+      };
+      for (const stored of conversations ?? []) {
+        group.conversations.add(this.#begin(stored));
+        this.#held.conversations++;
+      }
+    } catch (error) {
+      this.#warn(`Cannot go on where a conversation was, which begins anew: ${(error as Error).message}`);
+    }
+    return key;
+  }
+
+  async #save(
+    conversation: Conversation<Given>,
+    group: Group<Given>,
+    key: string | undefined,
+  ): Promise<void> {
+    if (key === undefined) return;
+    const { state, lookedAt } = await conversation.session;
+    if (conversation.stored?.state === state) return;
+    conversation.stored = { state, lookedAt, refs: [...conversation.refs] };
+    const conversations = [...group.conversations].flatMap(({ stored }) => stored ?? []).slice(
+      -STORED_LENGTH,
+    );
+    try {
+      await this.#options.store?.save(key, { conversations });
+    } catch (error) {
+      this.#warn(`Cannot store what is known of a conversation: ${(error as Error).message}`);
+    }
+  }
+}
+
+/** Whether a conversation is more likely the one that goes on than another: by what they share, then by what speaks against it. */
+function isBetter<Given>(one: Match<Given>, other: Match<Given> | undefined): boolean {
+  if (!other) return true;
+  if (one.isReheaded !== other.isReheaded) return !one.isReheaded;
+  return one.length === other.length ? one.isFree && !other.isFree : one.length > other.length;
+}
+
+function isInstruction({ message: { role } }: Piece): boolean {
+  return role === "system" || role === "developer";
+}
+
+/** Hashes of the messages that a stored conversation had. */
+function storedHistory<Given>({ stored }: Conversation<Given>): readonly number[] {
+  const { history } = Object(stored?.lookedAt) as { readonly history?: readonly number[] };
+  return history ?? [];
+}
+
+/** Asks a model; once more, for less, if it refuses what it is sent because that is too long. */
+export async function askFitting<Reply>(
+  { view, ask }: {
+    readonly view: () => Promise<AdaptedView>;
+    readonly ask: (made: AdaptedView) => PromiseLike<Reply>;
+  },
+): Promise<{ readonly made: AdaptedView; readonly reply: Reply }> {
+  const made = await view();
+  try {
+    return { made, reply: await ask(made) };
+  } catch (error) {
+    if (!await made.failed(error)) throw error;
+  }
+  const shorter = await view();
+  try {
+    return { made: shorter, reply: await ask(shorter) };
+  } catch (error) {
+    await shorter.failed(error);
+    throw error;
+  }
+}
+
+/** What an error of a framework or of a provider's client says. */
+function wordsOf(error: unknown): string {
+  const { message, responseBody, code, error: body } = Object(error) as Readonly<Record<string, unknown>>;
+  return [message, responseBody, code, body && JSON.stringify(body)]
+    .filter((words) => typeof words === "string").join("\n");
+}
+
+/**
+ * Whether two values say the same, as far as their own fields tell. What frameworks make anew at each call holds the same
+ * strings, which are compared first, and by identity.
+ */
+export function sameGiven(one: unknown, other: unknown): boolean {
+  if (one === other) return true;
+  if (typeof one !== "object" || typeof other !== "object" || one === null || other === null) return false;
+  if (Array.isArray(one)) {
+    if (!Array.isArray(other) || one.length !== other.length) return false;
+    for (let at = 0; at < one.length; at++) if (!sameGiven(one[at], other[at])) return false;
+    return true;
+  }
+  if (one instanceof URL) return other instanceof URL && one.href === other.href;
+  if (ArrayBuffer.isView(one)) {
+    if (!ArrayBuffer.isView(other) || one.byteLength !== other.byteLength) return false;
+    const [bytes, others] = [one, other].map(({ buffer, byteOffset, byteLength }) =>
+      new Uint8Array(buffer, byteOffset, byteLength)
+    );
+    return bytes!.every((byte, at) => byte === others![at]);
+  }
+  const [a, b] = [one as Readonly<Record<string, unknown>>, other as Readonly<Record<string, unknown>>];
+  let fields = 0;
+  for (const name in a) {
+    if (!sameGiven(a[name], b[name])) return false;
+    fields++;
+  }
+  for (const _ in b) fields--;
+  return fields === 0;
+}

@@ -1,0 +1,278 @@
+import { assert, assertAlmostEquals, assertEquals, assertStringIncludes } from "@std/assert";
+import { estimateTokens, hashText } from "@tare/messages";
+import { profileNamed, promptCost } from "@tare/planner";
+import { memoryArchive } from "@tare/prune";
+import { type CallParams, type PromptMessage, tare, type TareOptions } from "./ai_sdk.ts";
+import { type Options, optionsWith } from "./fixture_test.ts";
+
+/** A provider with a cache that forgets nothing: it serves each prompt as far as an earlier one began like it. */
+class Provider {
+  readonly specificationVersion = "v4";
+  readonly modelId = "m";
+  readonly prompts: (readonly PromptMessage[])[] = [];
+  cost = 0;
+  /** Ids of the calls that it replies next; none. */
+  calls: readonly string[] = [];
+  /** Settles before it replies. */
+  wait: Promise<unknown> = Promise.resolve();
+  readonly #cached = new Set<number>();
+
+  async doGenerate({ prompt }: Pick<CallParams, "prompt">) {
+    this.prompts.push(prompt);
+    const content = this.calls.map((toolCallId) => ({ type: "tool-call", toolCallId }));
+    // What a model reads of them.
+    const units = prompt.map(({ role, content }) =>
+      `${role} ${JSON.stringify(content).replaceAll(/"(type|toolCallId)":"[^"]*",?|\\n/g, " ")}`
+    );
+    const tokens = (length: number) =>
+      units.slice(0, length).reduce((sum, unit) => sum + estimateTokens(unit), 0);
+    let held = 0;
+    let begun = 0;
+    for (const [at, unit] of units.entries()) {
+      begun = hashText(`${begun} ${unit}`);
+      if (this.#cached.has(begun)) held = at + 1;
+      this.#cached.add(begun);
+    }
+    const usage = { promptTokens: tokens(units.length), cachedTokens: tokens(held), outputTokens: 10 };
+    this.cost += promptCost(profileNamed("openai"), usage);
+    await this.wait;
+    const inputTokens = { total: usage.promptTokens, cacheRead: usage.cachedTokens };
+    return { content, usage: { inputTokens, outputTokens: { total: 10 } } };
+  }
+
+  doStream() {
+    return Promise.reject(new Error("nobody streams"));
+  }
+}
+
+function adapterWith(options: Options & Pick<TareOptions<CallParams>, "conversation"> = {}) {
+  const warnings: string[] = [];
+  const provider = new Provider();
+  const adapter = tare({
+    model: provider,
+    ...optionsWith({ warn: (sentence) => warnings.push(sentence), windowTokens: 1_000_000, ...options }),
+    ...(options.conversation && { conversation: options.conversation }),
+  });
+  return { adapter, provider, warnings };
+}
+
+const SYSTEM: PromptMessage = { role: "system", content: "You review builds." };
+const TOOLS = [{ type: "function", name: "recall", inputSchema: { type: "object" } }];
+
+/** A part with the fields that it has. */
+function part(part: Readonly<Record<string, unknown>> & { readonly type: string }) {
+  return part;
+}
+
+function said(role: string, text: string): PromptMessage {
+  return { role, content: [part({ type: "text", text })] };
+}
+
+/** A step that reads something, of about so many tokens. */
+function step(id: string, tokens = 2_500): PromptMessage[] {
+  const call = { toolCallId: id, toolName: "read" };
+  const value = Array.from({ length: tokens / 5 }, (_, at) => `${id} says line ${at}\n`).join("");
+  const output = { type: "text", value };
+  return [
+    { role: "assistant", content: [part({ type: "tool-call", ...call, input: { id } })] },
+    { role: "tool", content: [part({ type: "tool-result", ...call, output })] },
+  ];
+}
+
+/** The same history in other objects, as the SDK makes it for each call. */
+function anew(prompt: readonly PromptMessage[]): PromptMessage[] {
+  return structuredClone(prompt) as PromptMessage[];
+}
+
+type Model = ReturnType<typeof adapterWith>["adapter"]["model"];
+
+/** Asks with all the histories that a loop of so many steps has, one after the other. */
+async function loop(model: Model, name: string, steps: number): Promise<PromptMessage[]> {
+  const history = [SYSTEM, said("user", `Why does ${name} fail?`)];
+  for (let at = 0; at < steps; at++) {
+    await model.doGenerate({ prompt: anew(history), tools: TOOLS } as CallParams);
+    history.push(...step(`${name} ${at}`));
+  }
+  return history;
+}
+
+Deno.test("tare() saves of concurrent conversations what an adapter for each saves, and its ledger says so", async () => {
+  const names = ["a", "b", "c", "d"];
+  const STEPS = 40;
+  const alone = new Provider();
+  await Promise.all(names.map((name) => loop(alone as unknown as Model, name, STEPS)));
+  let each = 0;
+  for (const name of names) {
+    const { adapter, provider } = adapterWith();
+    await loop(adapter.model, name, STEPS);
+    each += provider.cost;
+  }
+  const { adapter, provider, warnings } = adapterWith();
+  await Promise.all(names.map((name) => loop(adapter.model, name, STEPS)));
+  assert(each < 0.8 * alone.cost, `${each} of ${alone.cost}`);
+  assertAlmostEquals(provider.cost / each, 1, 0.02);
+  assertAlmostEquals(adapter.total.tokenUnits / provider.cost, 1, 0.05);
+  assertAlmostEquals(adapter.total.withoutTokenUnits / alone.cost, 1, 0.05);
+  assertEquals(new Set(adapter.ledger.map(({ conversation }) => conversation)).size, names.length);
+  assertEquals(warnings, []);
+});
+
+Deno.test("tare() goes on as a fork where a history branches off, and both go on as they were", async () => {
+  const { adapter, provider } = adapterWith();
+  const history = await loop(adapter.model, "a", 40);
+  const ask = async (prompt: readonly PromptMessage[]) => {
+    await adapter.model.doGenerate({ prompt: anew(prompt), tools: TOOLS } as CallParams);
+    return {
+      conversation: adapter.ledger.at(-1)?.conversation,
+      prompt: JSON.stringify(provider.prompts.at(-1)),
+    };
+  };
+  const main = await ask(history);
+  assertStringIncludes(main.prompt, "[elided");
+  const edited = [...history.slice(0, 40), said("user", "Look elsewhere.")];
+  const fork = await ask(edited);
+  assertStringIncludes(fork.prompt, "[elided");
+  assert(main.prompt.startsWith(fork.prompt.slice(0, fork.prompt.lastIndexOf('{"role":"user"'))));
+  const goesOn = await ask([...history, ...step("a 40")]);
+  assert(goesOn.prompt.startsWith(main.prompt.slice(0, -1)));
+  const forkGoesOn = await ask([...edited, ...step("elsewhere")]);
+  assert(forkGoesOn.prompt.startsWith(fork.prompt.slice(0, -1)));
+  assertEquals([main, fork, goesOn, forkGoesOn].map(({ conversation }) => conversation), [1, 2, 1, 2]);
+});
+
+Deno.test("tare() forks where one history is asked twice at the same time, and each goes on with its own reply", async () => {
+  const { adapter, provider } = adapterWith();
+  const history = [SYSTEM, said("user", "Why?")];
+  const ask = (prompt: readonly PromptMessage[]) =>
+    adapter.model.doGenerate({ prompt: anew(prompt), tools: TOOLS } as CallParams);
+  let answer = () => {};
+  provider.wait = new Promise<void>((resolve) => answer = resolve);
+  provider.calls = ["left"];
+  const left = ask(history);
+  while (provider.prompts.length < 1) await Promise.resolve();
+  provider.calls = ["right"];
+  const right = ask(history);
+  while (provider.prompts.length < 2) await Promise.resolve();
+  answer();
+  await Promise.all([left, right]);
+  await ask([...history, ...step("right")]);
+  provider.calls = ["left again"];
+  await ask([...history, ...step("left")]);
+  await ask([...history, ...step("left"), ...step("left again")]);
+  assertEquals(adapter.ledger.map(({ conversation }) => conversation), [1, 2, 2, 1, 1]);
+});
+
+Deno.test("tare() goes on where instructions change with each call, and keeps apart those that two agents have", async () => {
+  const { adapter } = adapterWith();
+  const history = [said("user", "Why?"), ...step("1"), ...step("2"), ...step("3")];
+  const ask = (system: string, length: number) =>
+    adapter.model.doGenerate(
+      { prompt: [{ role: "system", content: system }, ...anew(history.slice(0, length))] } as CallParams,
+    );
+  for (const length of [1, 3, 5]) await ask(`It is ${length} o'clock.`, length);
+  assertEquals(adapter.ledger.map(({ conversation }) => conversation), [1, 1, 1]);
+  await ask("It is 5 o'clock.", 5);
+  await ask("You write.", 7);
+  await ask("It is 5 o'clock.", 7);
+  assertEquals(adapter.ledger.slice(3).map(({ conversation }) => conversation), [1, 2, 1]);
+});
+
+Deno.test("tare() answers a recall from the conversation that asks, and from no other", async () => {
+  const { adapter, provider } = adapterWith();
+  const refs: string[] = [];
+  for (const name of ["a", "b"]) {
+    provider.calls = [`recall of ${name}`];
+    await adapter.model.doGenerate({
+      prompt: [SYSTEM, said("user", name), ...step(`read by ${name}`, 100_000)],
+      tools: TOOLS,
+    } as CallParams);
+    refs.push(/ref ([0-9a-f]{16})/.exec(JSON.stringify(provider.prompts.at(-1)))?.[1] ?? "");
+  }
+  const { recall } = adapter.tools;
+  const asked = (name: string) => ({ toolCallId: `recall of ${name}` });
+  const [a = "", b = ""] = refs;
+  assertStringIncludes(
+    await recall.execute({ ref: a, find: "line 9999" }, asked("a")),
+    "read by a says line 9999",
+  );
+  assertStringIncludes(await recall.execute({ find: "line 9999" }, asked("b")), "read by b says line 9999");
+  assertStringIncludes(await recall.execute({ ref: b }, asked("a")), `Cannot recall '${b}'`);
+  assertStringIncludes(await recall.execute({ ref: b, find: "line 9999" }), "read by b says line 9999");
+  assertStringIncludes(await recall.execute({ find: "line 9999" }), "Give a ref as well");
+});
+
+/** A store in memory, which keeps JSON texts. */
+function memoryStore() {
+  const kept = new Map<string, string>();
+  return {
+    kept,
+    load: (key: string): unknown => JSON.parse(kept.get(key) ?? "null"),
+    save: (key: string, state: unknown) => void kept.set(key, JSON.stringify(state)),
+  };
+}
+
+Deno.test("tare() goes on after a restart with all conversations of a key, forks too", async () => {
+  const [archive, store] = [memoryArchive(), memoryStore()];
+  const first = adapterWith({ archive, store });
+  const history = await loop(first.adapter.model, "a", 40);
+  const edited = [...history.slice(0, 40), said("user", "Look elsewhere.")];
+  const ends = [history, edited];
+  const seen: unknown[] = [];
+  for (const prompt of ends) {
+    await first.adapter.model.doGenerate({ prompt: anew(prompt), tools: TOOLS } as CallParams);
+    seen.push(first.provider.prompts.at(-1));
+  }
+  assertEquals(store.kept.size, 1);
+  const second = adapterWith({ archive, store });
+  for (const [at, prompt] of ends.entries()) {
+    await second.adapter.model.doGenerate({ prompt: anew(prompt), tools: TOOLS } as CallParams);
+    assertEquals(second.provider.prompts[at], seen[at]);
+  }
+  const [ref] = /(?<=ref )[0-9a-f]{16}/.exec(JSON.stringify(seen[0])) ?? [];
+  assertStringIncludes(await second.adapter.tools.recall.execute({ ref, find: "line 1" }), "line 1");
+});
+
+Deno.test("tare() names conversations as it is told, and by their options", async () => {
+  const keys: string[] = [];
+  const store = { load: (key: string) => void keys.push(key), save: () => {} };
+  const ask = async (options: Parameters<typeof adapterWith>[0], providerOptions?: object) =>
+    await adapterWith({ store, ...options }).adapter.model.doGenerate(
+      { prompt: [SYSTEM, said("user", "Why?")], providerOptions } as CallParams,
+    );
+  await ask({ conversation: () => "thread 1" });
+  await ask({}, { tare: { conversation: "thread 2" } });
+  await ask({});
+  assertEquals(keys.slice(0, 2), ["thread 1", "thread 2"]);
+  assert(/^[0-9a-f]{16}$/.test(keys[2] ?? ""));
+});
+
+Deno.test("tare() goes on where its store or its archive fails, and says so", async () => {
+  const fail = () => Promise.reject(new Error("no disk"));
+  const archive = { ...memoryArchive(), put: fail };
+  const { adapter, provider, warnings } = adapterWith({ archive, store: { load: fail, save: fail } });
+  const prompt = [SYSTEM, said("user", "Why?"), ...step("1", 100_000)];
+  await adapter.model.doGenerate({ prompt, tools: TOOLS } as CallParams);
+  assertEquals(provider.prompts, [prompt]);
+  assertEquals(warnings.filter((sentence) => !sentence.includes("no disk")), []);
+  assertEquals(warnings.map((sentence) => sentence.split(":")[0]).filter((_, at) => at !== 1), [
+    "Cannot go on where a conversation was, which begins anew",
+    "Cannot store what is known of a conversation",
+    "Cannot store what is known of a conversation",
+  ]);
+});
+
+Deno.test("tare() forgets the conversations that were used longest ago, by number and by size", async () => {
+  for (const memory of [{ conversations: 2 }, { bytes: 15_000 }]) {
+    const [archive, store] = [memoryArchive(), memoryStore()];
+    const { adapter } = adapterWith({ memory, archive, store });
+    const ask = async (name: string) => {
+      const prompt = [SYSTEM, said("user", name.repeat(2_000))];
+      await adapter.model.doGenerate({ prompt } as CallParams);
+      return adapter.ledger.at(-1)?.conversation;
+    };
+    // What was stored is loaded again, as another object.
+    const numbers: unknown[] = [];
+    for (const name of ["a", "b", "a", "c", "a", "b"]) numbers.push(await ask(name));
+    assertEquals(numbers, [1, 2, 1, 3, 1, 4]);
+  }
+});

@@ -1,0 +1,223 @@
+// What is wrong is refused by name where it enters, or does no harm: nothing that is accepted gives a number that is none.
+import { assert, assertEquals, assertMatch, assertRejects, assertThrows } from "@std/assert";
+import fc from "fast-check";
+import { type CallParams, tare } from "@tare/adapters/ai-sdk";
+import { toolLoopContext } from "@tare/context";
+import { estimateTokens, type Message } from "@tare/messages";
+import { plannerSession, profileNamed, type PromptSessionOptions, PromptTooLong } from "@tare/planner";
+import { memoryArchive, pruneResults, relievePressure, selectElisions, truncateResults } from "@tare/prune";
+import { shownTools } from "@tare/schemas";
+
+const MESSAGES: readonly Message[] = [
+  { role: "user", content: "Why?" },
+  {
+    role: "assistant",
+    tool_calls: [{ id: "1", type: "function", function: { name: "read", arguments: "{}" } }],
+  },
+  { role: "tool", tool_call_id: "1", content: "a line of the log\n".repeat(500) },
+  { role: "assistant", content: "So." },
+  { role: "user", content: "And now?" },
+];
+const USAGE = { promptTokens: 3_000, cachedTokens: 0, outputTokens: 5 };
+
+// deno-lint-ignore no-explicit-any -- Called as JavaScript calls them, without types.
+type Untyped = any;
+
+const MODEL = {
+  specificationVersion: "v4",
+  modelId: "gpt-5.5",
+  doGenerate: (_: CallParams) => Promise.resolve({ usage: { inputTokens: 3_000, outputTokens: 5 } }),
+  doStream: () => Promise.reject(new Error("nobody streams")),
+};
+
+const counter = { countTokens: estimateTokens };
+const eliding = () => ({ ...counter, archive: memoryArchive() });
+
+/** Functions with what they may be given, and what they give. */
+const FUNCTIONS: Readonly<
+  Record<
+    string,
+    {
+      readonly right: () => object;
+      readonly more: readonly string[];
+      readonly run: (options: Untyped) => unknown;
+    }
+  >
+> = {
+  plannerSession: {
+    right: () => ({ ...eliding(), profile: profileNamed("openai"), windowTokens: 200_000 }),
+    more: [
+      "observe",
+      "mechanisms",
+      "truncateTokens",
+      "alwaysFull",
+      "lossLimit",
+      "summarise",
+      "inSlices",
+      "state",
+      "forget",
+    ],
+    async run(options) {
+      const session = plannerSession(options);
+      const view = await session.view({ messages: MESSAGES, tools: [] }, { nowMs: 0 });
+      return [view, session.sent(USAGE, view)];
+    },
+  },
+  tare: {
+    right: () => ({ ...eliding(), profile: profileNamed("openai"), warn: () => {}, now: () => 0 }),
+    more: ["store", "memory", "conversation", "windowTokens"],
+    async run(options) {
+      const adapter = tare<typeof MODEL>({ model: MODEL, ...options });
+      await adapter.model.doGenerate({ prompt: [{ role: "system", content: "Hi." }] });
+      return [adapter.total, adapter.ledger];
+    },
+  },
+  pruneResults: {
+    right: eliding,
+    more: ["windowTokens", "protectTokens", "minBytes", "isError", "tools"],
+    run: (options) => pruneResults(MESSAGES, options),
+  },
+  truncateResults: {
+    right: eliding,
+    more: ["limitTokens"],
+    run: (options) => truncateResults(MESSAGES, options),
+  },
+  relievePressure: {
+    right: eliding,
+    more: ["windowTokens", "pruneAt", "summariseAt", "keepTokens", "countPrompt"],
+    run: (options) => relievePressure(MESSAGES, options),
+  },
+  selectElisions: {
+    right: () => counter,
+    more: ["windowTokens", "protectTokens", "minBytes"],
+    run: (options) => selectElisions(MESSAGES, options),
+  },
+  toolLoopContext: {
+    right: () => counter,
+    more: ["historyBudgetTokens", "activeTurnStart"],
+    run: (options) => toolLoopContext(MESSAGES, options),
+  },
+  shownTools: {
+    right: () => ({ ...counter, exposed: new Set() }),
+    more: ["minTokens", "alwaysFull", "called"],
+    run: (options) => shownTools([{ type: "function", function: { name: "read" } }], options),
+  },
+};
+
+/** Whether something holds a number that is none, or a text that was made of an object. */
+function isPoisoned(value: unknown, seen = new Set<unknown>()): boolean {
+  if (typeof value === "number") return Number.isNaN(value);
+  if (typeof value === "string") return value.includes("[object ");
+  if (typeof value !== "object" || value === null || seen.has(value)) return false;
+  seen.add(value);
+  return Object.values(value).some((one) => isPoisoned(one, seen));
+}
+
+const wrong = fc.oneof(
+  fc.constantFrom<unknown>(NaN, -1, 0, "200k", "openai", "garbage", null, true, [], {}, ""),
+  fc.constantFrom<unknown>(
+    () => Promise.resolve(4),
+    () => NaN,
+    () => "4",
+    () => undefined,
+    Promise.resolve(1),
+  ),
+  fc.anything(),
+);
+
+Deno.test("10,000 wrong options are refused by name, or do no harm", async () => {
+  const cases = Object.entries(FUNCTIONS).flatMap(([name, { right, more }]) =>
+    [...Object.keys(right()), ...more].map((option) => [name, option] as const)
+  );
+  let refused = 0;
+  await fc.assert(
+    fc.asyncProperty(fc.constantFrom(...cases), wrong, async ([name, option], value) => {
+      const { right, run } = FUNCTIONS[name]!;
+      let given: unknown;
+      try {
+        given = await run({ ...right(), [option]: value });
+      } catch (error) {
+        // A window of a few tokens is right.
+        if (error instanceof PromptTooLong && typeof value === "number") return;
+        refused++;
+        const { message } = error as Error;
+        assertMatch(message, /^Cannot /);
+        return assert(message.includes(option), `${name} with ${option}: ${message}`);
+      }
+      assert(!isPoisoned(given), `${name} with ${option} gives a number that is none`);
+    }),
+    { numRuns: 10_000 },
+  );
+  assert(refused > 5_000, `${refused} were refused`);
+});
+
+const OPTIONS: PromptSessionOptions = {
+  profile: profileNamed("openai"),
+  archive: memoryArchive(),
+  ...counter,
+};
+
+Deno.test("what people get wrong is refused by name, with what would be right", async () => {
+  const session = (options: Untyped) => () => plannerSession({ ...OPTIONS, ...options });
+  const refusals: readonly (readonly [() => unknown, string])[] = [
+    [
+      session({ profile: "openai" }),
+      'options.profile is "openai"; it must be a profile, as chooseProfile({ model }) or',
+    ],
+    [
+      session({ countTokens: () => Promise.resolve(4) }),
+      "options.countTokens gives a promise; it must be a function that gives the tokens of a text as a number, at once",
+    ],
+    [session({ windowTokens: "200k" }), 'options.windowTokens is "200k"; it must be a number above 0'],
+    [session({ windowTokens: 0 }), "options.windowTokens is 0; it must be a number above 0"],
+    [session({ windowTokens: NaN }), "options.windowTokens is NaN; it must be a number above 0"],
+    [session({ windowToken: 200_000 }), "options.windowToken isn't known; it must be windowTokens"],
+    [session({ window_tokens: 200_000 }), "options.window_tokens isn't known; it must be windowTokens"],
+    [session({ state: "garbage" }), 'options.state is "garbage"; it must be an object'],
+    [session({ state: { messages: [] } }), "options.state.edits is missing; it must be an array"],
+    [
+      () => tare({ model: "gpt-5.5" as Untyped }),
+      'model is "gpt-5.5"; it must be an object with doGenerate, doStream',
+    ],
+    [
+      () => tare({ model: MODEL, store: { load: () => {}, save: () => {} } }),
+      "options.archive is missing; with a store it must be an archive that lives as long",
+    ],
+  ];
+  for (const [run, told] of refusals) assertThrows(run, Error, told);
+  const planned = plannerSession(OPTIONS);
+  await planned.view({ messages: MESSAGES, tools: [] }, { nowMs: 0 });
+  const { promptTokens: prompt_tokens } = USAGE;
+  assertThrows(
+    () => planned.sent({ prompt_tokens, completion_tokens: 5 } as Untyped),
+    TypeError,
+    "usage.prompt_tokens isn't known; it must be promptTokens",
+  );
+  assertEquals(planned.sent(USAGE)?.usage, USAGE);
+});
+
+Deno.test("messages of others are named, with what makes chat messages of them", async () => {
+  const foreign: readonly (readonly [object, string])[] = [
+    [
+      { role: "tool", content: [{ type: "tool-result", toolCallId: "1" }] },
+      "a message of the AI SDK: fromAiSdk() of @tare/adapters/ai-sdk makes",
+    ],
+    [
+      { role: "user", content: [{ type: "tool_result", tool_use_id: "1" }] },
+      "a message of Anthropic's Messages API",
+    ],
+    [{ type: "function_call_output", call_id: "1" }, "an item of OpenAI's Responses API"],
+    [{ role: "user", content: [{ type: "input_text", text: "Hi." }] }, "an item of OpenAI's Responses API"],
+  ];
+  for (const [message, told] of foreign) {
+    const messages = [message] as Untyped;
+    const named = `messages[0] is ${told}`;
+    await assertRejects(
+      () => plannerSession(OPTIONS).view({ messages, tools: [] }, { nowMs: 0 }),
+      TypeError,
+      named,
+    );
+    await assertRejects(() => pruneResults(messages, eliding()), TypeError, named);
+    assertThrows(() => toolLoopContext(messages, counter), TypeError, named);
+  }
+});
