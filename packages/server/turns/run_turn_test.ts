@@ -25,15 +25,17 @@ function reader(run: () => void): Tool {
 
 Deno.test("calls that only read run while their reply is being stored; nothing of the next step is made before", async () => {
   const log: string[] = [];
-  const ran = Promise.withResolvers<void>();
-  const tool = reader(() => (log.push("ran"), ran.resolve()));
+  const bothRan = Promise.withResolvers<void>();
+  const tool = reader(() => {
+    if (log.push("ran") === 2) bothRan.resolve();
+  });
   const { session, dictation } = await dictatedSession({
     tools: [tool],
     truncateTokens: 500,
     put: () => void log.push("archive"),
     async see(commit) {
       if (commit.includes("said so far")) {
-        await ran.promise;
+        await bothRan.promise;
         // Whoever doesn't wait for the reply goes on now.
         await new Promise((resolve) => setTimeout(resolve));
       }
