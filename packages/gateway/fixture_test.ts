@@ -35,8 +35,8 @@ export const OPTIONS: GatewayOptions = {
 export function gatewayed(
   answer: (forwarded: Forwarded, index: number) => Response | Promise<Response>,
   options: Partial<GatewayOptions> = {},
-): Pick<Gateway, "conversations" | "ledger" | "overview"> & {
-  readonly fetch: (request: Request) => Promise<Response>;
+): Pick<Gateway, "conversations" | "ledger" | "overview" | "close"> & {
+  readonly fetch: (request: Request, call?: Parameters<Gateway["fetch"]>[1]) => Promise<Response>;
   readonly seen: Forwarded[];
 } {
   const seen: Forwarded[] = [];
@@ -50,7 +50,8 @@ export function gatewayed(
     return await answer(forwarded, seen.length - 1);
   };
   const made = gateway({ ...OPTIONS, fetch: upstream, ...options });
-  const fetch = (request: Request) => made.fetch(request) ?? Promise.reject(new Error("not the gateway's"));
+  const fetch = (request: Request, call?: Parameters<Gateway["fetch"]>[1]) =>
+    made.fetch(request, call) ?? Promise.reject(new Error("not the gateway's"));
   return { ...made, fetch, seen };
 }
 

@@ -74,6 +74,7 @@ export function gateway(options: GatewayOptions): Gateway {
   const { maxBodyBytes: maxBytes = 128 * 2 ** 20, forward: more = [] } = options;
   const { now = Date.now, telemetry = new Telemetry("@tare/gateway") } = options;
   const turns = new Turns({ ...options, telemetry });
+  const { books } = turns;
   const calls = new PlannedCalls(turns, { ...options, telemetry });
   const served = PROTOCOLS.filter(({ name }) => Object.hasOwn(options.upstreams, name));
   /** The protocol of a request by its path or headers, else that of any client; `own` if it is by path. */
@@ -199,9 +200,9 @@ export function gateway(options: GatewayOptions): Gateway {
     },
     maxBodyBytes: maxBytes,
     conversations: conversationsOf(turns),
-    ledger: async (by) => (await turns.accounts(by)).report(),
+    ledger: async (by) => (await books.accounts(by)).report(),
     overview: async (by) =>
-      (await turns.accounts(by)).overview(now(), by === undefined ? calls.warnings.list : []),
+      (await books.accounts(by)).overview(now(), by === undefined ? calls.warnings.list : []),
     close: () => turns.close(),
   };
 }

@@ -1,4 +1,5 @@
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
+import { memoryStore } from "@tare/conversation";
 import { call, chunk, completion, gatewayed, post, READ, sse, UPSTREAM } from "./fixture_test.ts";
 
 const HELLO = { model: "m", messages: [{ role: "user", content: "Hello." }] };
@@ -259,6 +260,29 @@ Deno.test("gateway refuses bodies over its limit and those that a page could sen
   assertEquals(await told(chunked), [413, "body_too_large"]);
   assertEquals(await told(post(HELLO, { "content-type": "text/plain" })), [415, "unsupported_media_type"]);
   assertEquals(seen, []);
+});
+
+Deno.test("gateway counts no fork as a session of its own, of a key's sessions either, kept or not", async () => {
+  const ann = { asker: { name: "ann", routes: ["gateway"] } } as const;
+  for (const kept of [{}, { store: memoryStore() }]) {
+    const { fetch, ledger, close } = gatewayed(() => completion({ content: "Hi" }), kept);
+    const said = [...HELLO.messages, { role: "assistant", content: "Hi" }];
+    const asked = [
+      said.slice(0, -1),
+      ...["And?", "Or?"].map((content) => [...said, { role: "user", content }]),
+    ];
+    for (const messages of asked) {
+      const answer = await fetch(post({ ...HELLO, messages }), ann);
+      await answer.text();
+    }
+    const [all, hers, others] = [await ledger(), await ledger("ann"), await ledger("bob")];
+    assertEquals([all, hers, others].map(({ planned: { sessions, calls } }) => [sessions, calls]), [
+      [1, 3],
+      [1, 3],
+      [0, 0],
+    ]);
+    await close();
+  }
 });
 
 const RECALLING = { tool_calls: [call("recall", { ref: "none" }, "r1")] };

@@ -7,7 +7,6 @@ import {
   type Warmth,
 } from "@tare/conversation";
 import {
-  Accounts,
   type CallReport,
   reportCall,
   sumOfDays,
@@ -81,8 +80,6 @@ const MAX_WINDOWS = 1_000;
 
 /** Finds out which conversation each request belongs to, and takes note of what becomes of it. */
 export class Turns {
-  /** What sessions came to that this process knew. */
-  readonly #accounts = new Accounts();
   readonly #options: GatewayOptions;
   readonly #memory: Memory;
   readonly #sessions: GatewaySessions;
@@ -101,7 +98,6 @@ export class Turns {
     this.#memory = new Memory({ maxBytes: maxMemoryBytes });
     this.#sessions = new GatewaySessions({
       control,
-      begun: ({ group, conversation }) => this.#accounts.begin(group, conversation.state.days),
       resumed: (session, { uncounted: [made] }) => made && this.#countCompaction(session, made),
       maxBytes: this.#memory.sessionBytes,
       ...(now && { now }),
@@ -168,14 +164,9 @@ export class Turns {
     return await this.#keeper?.calls(session) ?? session.conversation.calls;
   }
 
-  /** What all sessions came to that are kept, or that were known in this process where none are. @throws {StoreError} */
-  async accounts(by?: string): Promise<Accounts> {
-    if (by === undefined) return await this.#keeper?.accounts() ?? this.#accounts;
-    const accounts = new Accounts();
-    for await (const { facts, conversation: { state } } of this.all(by)) {
-      accounts.begin(facts.control ? "control" : "planned", state.days);
-    }
-    return accounts;
+  /** Who knows what sessions came to: all that are kept, or those that this process knew where none are. */
+  get books(): Pick<Keeper, "accounts"> {
+    return this.#keeper ?? this.#sessions;
   }
 
   /** All sessions that are kept, or that are in memory where none are. @throws {StoreError} */
@@ -421,7 +412,7 @@ export class Turns {
     const atMs = this.#now();
     session.conversation.book(more, atMs, which);
     this.#options.keys?.paid(session.facts.by, more.usd ?? 0);
-    this.#accounts.book(session.group, more, atMs);
+    this.#sessions.book(session, more, atMs);
   }
 
   /** What belongs to a session beside it. */

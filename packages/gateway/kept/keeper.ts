@@ -206,11 +206,16 @@ export class Keeper {
     return { sessions: found.slice(0, limit), hasMore: limit < found.length };
   }
 
-  /** What all sessions came to; forks aren't counted as sessions of their own. @throws {StoreError} */
-  async accounts(): Promise<Accounts> {
+  /**
+   * What all sessions came to, or those that began with a key of this name; forks aren't counted as sessions of their own.
+   *
+   * @throws {StoreError}
+   */
+  async accounts(by?: string): Promise<Accounts> {
     const accounts = new Accounts();
-    for await (const [{ facts: { control }, conversation: { state } }, isFork] of this.all()) {
-      accounts.begin(control ? "control" : "planned", state.days, { isFork });
+    for await (const [{ facts, conversation: { state } }, isFork] of this.all()) {
+      if (by !== undefined && facts.by !== by) continue;
+      accounts.begin(facts.control ? "control" : "planned", state.days, { isFork });
     }
     return accounts;
   }

@@ -1,5 +1,6 @@
 import { createHash } from "node:crypto";
 import { Conversation } from "@tare/conversation";
+import { Accounts, type Sums } from "@tare/conversation/report";
 import { LRUCache } from "lru-cache";
 import type { WireItem } from "@tare/wire";
 import { ChainIndex, type ChainNode, chainTo, lastShared, sharedLength } from "./chain_index.ts";
@@ -34,8 +35,6 @@ export interface StoredSession {
 export interface SessionsOptions {
   /** Share of sessions, from 0 to 1, that are left as they are. Default: 0. */
   readonly control?: number | undefined;
-  /** Told of each session that isn't a fork of another. */
-  readonly begun: (session: GatewaySession) => void;
   /** Told of each session that went on from a summary with a new history. */
   readonly resumed?: (session: GatewaySession, summary: ClientSummary) => void;
   /** Most bytes of memory that all may take together. */
@@ -61,6 +60,8 @@ export class GatewaySessions {
   readonly #names = new Map<string, string>();
   /** Those that an earlier process began, or another one, and that weren't used here yet. */
   readonly #adopted = new WeakSet<GatewaySession>();
+  /** What those came to that were known here, forgotten ones too. */
+  readonly #accounts = new Accounts();
   #begun = 0;
 
   constructor(options: SessionsOptions) {
@@ -76,6 +77,21 @@ export class GatewaySessions {
   /** How many are known. */
   get size(): number {
     return this.#sessions.size;
+  }
+
+  /** A session has come to more, at a moment in milliseconds since the epoch. */
+  book({ group }: GatewaySession, more: Partial<Sums>, atMs: number): void {
+    this.#accounts.book(group, more, atMs);
+  }
+
+  /** What all sessions came to that were known here; or those that are, and began with a key of this name. */
+  accounts(by?: string): Promise<Accounts> {
+    if (by === undefined) return Promise.resolve(this.#accounts);
+    const accounts = new Accounts();
+    for (const { facts, group, kept, conversation: { state } } of this.list()) {
+      if (facts.by === by) accounts.begin(group, state.days, { isFork: kept.parent !== undefined });
+    }
+    return Promise.resolve(accounts);
   }
 
   /** The session with this id, if it is still known. */
@@ -152,7 +168,7 @@ export class GatewaySessions {
   /** The session that goes on with this request: a known one, a fork of one, or a new one. */
   find(recognised: Recognised): GatewaySession {
     const session = this.#find(recognised);
-    if (this.#adopted.delete(session)) this.#options.begun(session);
+    if (this.#adopted.delete(session)) this.#open(session);
     return session;
   }
 
@@ -325,8 +341,13 @@ export class GatewaySessions {
       },
     });
     if (name !== undefined) this.#names.set(name, id);
-    this.#options.begun(session);
+    this.#open(session);
     return session;
+  }
+
+  /** A session that is no fork is used here for the first time. */
+  #open({ group, conversation: { state } }: GatewaySession): void {
+    this.#accounts.begin(group, state.days);
   }
 
   #forget(session: GatewaySession): void {

@@ -6,9 +6,7 @@ import type { GatewaySession, Recognised } from "./session.ts";
 import { GatewaySessions, type SessionsOptions } from "./sessions.ts";
 
 function newSessions(options: Partial<SessionsOptions> = {}) {
-  let begun = 0;
   const sessions = new GatewaySessions({
-    begun: () => begun++,
     maxBytes: 1_000_000,
     ...options,
   });
@@ -30,14 +28,15 @@ function newSessions(options: Partial<SessionsOptions> = {}) {
       ...more,
     });
   };
-  return { sessions, find, begun: () => begun };
+  const begun = async () => (await sessions.accounts()).report().planned.sessions;
+  return { sessions, find, begun };
 }
 
 const elide = (index: number) => ({ type: "elide", index, toolCallId: "c", ref: "r", text: "" });
 const edited = ({ conversation }: GatewaySession) =>
   (conversation.prompt.state as { edits: readonly { index: number }[] }).edits.map(({ index }) => index);
 
-Deno.test("GatewaySessions follows a history, its retries and its forks, which take the edits that hold for them", () => {
+Deno.test("GatewaySessions follows a history, its retries and its forks, which take the edits that hold for them", async () => {
   const { find, begun } = newSessions();
   const session = find("Sab");
   assertStrictEquals(find("Sabcd"), session);
@@ -47,7 +46,7 @@ Deno.test("GatewaySessions follows a history, its retries and its forks, which t
   assertEquals([edited(fork), edited(session)], [[1], [1, 3]]);
   assertStrictEquals(find("Sabcde"), session);
   assertNotStrictEquals(find("Sq"), session);
-  assertEquals(begun(), 2);
+  assertEquals(await begun(), 2);
 });
 
 Deno.test("GatewaySessions lets a fork see what was archived before it, and nothing that the other archives then", async () => {
@@ -63,7 +62,7 @@ Deno.test("GatewaySessions lets a fork see what was archived before it, and noth
   assertEquals(await texts(session), ["before", "after", undefined]);
 });
 
-Deno.test("GatewaySessions goes by names where clients give them, also when they roll back", () => {
+Deno.test("GatewaySessions goes by names where clients give them, also when they roll back", async () => {
   const { find, begun } = newSessions();
   const session = find("abcd", { name: "n" });
   assertEquals(edited(session), [1, 3]);
@@ -73,7 +72,7 @@ Deno.test("GatewaySessions goes by names where clients give them, also when they
   assertStrictEquals(find("ab", { name: "n" }), session);
   assertNotStrictEquals(find("ab", { name: "n", scope: "other" }), session);
   assertNotStrictEquals(find("ab"), session);
-  assertEquals(begun(), 3);
+  assertEquals(await begun(), 3);
 });
 
 Deno.test("GatewaySessions leaves the same share of sessions as it is, always", () => {
