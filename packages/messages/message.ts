@@ -272,9 +272,12 @@ export function hashBytes(piece: Message | ToolDefinition): number {
   return known.bytesHash ??= hashText(JSON.stringify(piece));
 }
 
-/** From now on {@linkcode hashPiece} tells a message by this, which is the same for all that say the same in other bytes. */
-export function tellBy(message: Message, hash: number): void {
-  told.set(message, { hash, bytesHash: undefined });
+/**
+ * From now on {@linkcode hashPiece} tells a message by this, which is the same for all that say the same in other bytes.
+ * `bytesHash` is what {@linkcode hashBytes} tells it by. Default: the hash of its JSON.
+ */
+export function tellBy(message: Message, hash: number, bytesHash?: number): void {
+  told.set(message, { hash, bytesHash });
 }
 
 /** What a message or a tool is told by; the hash of its bytes, if that is known. */

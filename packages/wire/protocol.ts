@@ -834,7 +834,7 @@ function spanned({ bytes: from }: WireItem, { bytes: to }: WireItem): Uint8Array
   return new Uint8Array(buffer, byteOffset, to!.byteOffset + to!.length - byteOffset);
 }
 
-const withThought = new WeakMap<Message, { readonly text: string; readonly message: Message }>();
+const withThought = new WeakMap<Message, { readonly bytesHash: number; readonly message: Message }>();
 
 function thinking(
   before: readonly WireItem[],
@@ -845,12 +845,18 @@ function thinking(
     .filter(Boolean).join("\n");
   const thought = { before, item };
   const [part, ...others] = item.parts;
-  if (text === "" || !part || part.message.role !== "assistant") return { ...item, bytes, thought };
+  if (!part || part.message.role !== "assistant") return { ...item, bytes, thought };
+  // What is sealed stands in no text, and the provider's cache holds it all the same.
+  const bytesHash = hashText(
+    [...before.flatMap(({ parts }) => parts), part].map(({ message }) => hashBytes(message)).join(),
+  );
   const known = withThought.get(part.message);
-  const message = known?.text === text ? known.message : { ...part.message, reasoning_content: text };
+  const message = known?.bytesHash === bytesHash
+    ? known.message
+    : { ...part.message, ...(text !== "" && { reasoning_content: text }) };
   if (known?.message !== message) {
-    tellBy(message, hashPiece(part.message));
-    withThought.set(part.message, { text, message });
+    tellBy(message, hashPiece(part.message), bytesHash);
+    withThought.set(part.message, { bytesHash, message });
   }
   return { ...item, parts: [{ ...part, message }, ...others], bytes, thought };
 }
