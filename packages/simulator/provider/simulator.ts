@@ -27,6 +27,7 @@ import {
   readWireBody,
   toolCallDeltas,
   toolsInFront,
+  withFoundTools,
   writeUsage,
 } from "@tare/wire";
 import { LRUCache } from "lru-cache";
@@ -416,7 +417,16 @@ async function readMessagesRequest(request: Request): Promise<MessagesRequest> {
     if (marks.some(({ ttlMs }, at) => ttlMs > (marks[at - 1]?.ttlMs ?? Infinity))) {
       throw new ApiError(400, "A cache_control block with ttl 1h must not stand behind one with ttl 5m.");
     }
-    const messages = wire.items.flatMap(({ parts }) => parts.map(({ message }) => message));
+    // With the ids that they were sent with, which a provider goes by.
+    const asSent = wire.items.map((item) => {
+      const { bytes } = item;
+      if (!bytes) return item;
+      const json = readJsonAt(bytes, { start: 0, end: bytes.length });
+      return { ...item, parts: MESSAGES_PROTOCOL.readItem(json) };
+    });
+    const messages = withFoundTools(asSent, wire.tools).flatMap(({ parts }) =>
+      parts.map(({ message }) => message)
+    );
     checkPairs(messages);
     return {
       model: wire.model,
