@@ -32,7 +32,6 @@ export {
   profileOfModelList,
   PROFILES,
   providerOf,
-  readProfileFile,
   readTooLong,
   type RoutedRequest,
   routeToCache,

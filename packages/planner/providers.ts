@@ -32,10 +32,10 @@ export interface Profile {
   }[];
   /** How the provider reports its cache (a `UsageDialect` of `@tare/wire`). */
   readonly dialect: "openai" | "deepseek" | "anthropic";
-  /** What the figures leave out. */
-  readonly notes: string;
-  /** Where the figures are from. */
-  readonly source: string;
+  /** What somebody who measured them has to say of the figures. */
+  readonly notes?: string;
+  /** Where they measured them. */
+  readonly source?: string;
 }
 
 const SECOND = 1000;
@@ -48,12 +48,9 @@ const ANTHROPIC = {
   blockTokens: 1,
   writes: { short: 1.25, hour: 2 },
   read: 0.1,
-  source: "https://docs.claude.com/en/docs/build-with-claude/prompt-caching",
-  notes:
-    "The smallest cached prompt is 512 to 4,096 tokens, by model; at most 4 breakpoints, each looking back 20 blocks.",
+  // https://docs.claude.com/en/docs/build-with-claude/prompt-caching
+  // The smallest cached prompt is 512 to 4,096 tokens, by model; at most 4 breakpoints, each looking back 20 blocks.
 } as const;
-
-const OPENAI_SOURCE = "https://platform.openai.com/docs/guides/prompt-caching";
 
 /** The cache rules and the address that count for who names neither. */
 export const DEFAULT_PROVIDER = { profile: "openai", baseURL: "https://api.openai.com/v1" } as const;
@@ -118,9 +115,9 @@ export const PROFILES: Readonly<Record<string, Profile>> = {
       { idleMs: HOUR, probability: 0.2 },
       { idleMs: 24 * HOUR, probability: 0.02 },
     ],
-    source: OPENAI_SOURCE,
-    notes:
-      "Models to GPT-5.5. Idle prefixes go after 5 to 10 minutes, at most 1 hour; prompt_cache_retention can ask for 24 hours. Older models read at 0.25 to 0.5.",
+    // https://platform.openai.com/docs/guides/prompt-caching
+    // Models to GPT-5.5. Idle prefixes go after 5 to 10 minutes, at most 1 hour; prompt_cache_retention can ask for
+    // 24 hours. Older models read at 0.25 to 0.5.
   },
   "openai-24h": {
     name: "openai-24h",
@@ -137,9 +134,9 @@ export const PROFILES: Readonly<Record<string, Profile>> = {
       { idleMs: 24 * HOUR, probability: 0.8 },
       { idleMs: 48 * HOUR, probability: 0.02 },
     ],
-    source: OPENAI_SOURCE,
-    notes:
-      "Models to GPT-5.5 whose requests ask for it with prompt_cache_retention; up to 24 hours, so that a session shows how long.",
+    // https://platform.openai.com/docs/guides/prompt-caching
+    // Models to GPT-5.5 whose requests ask for it with prompt_cache_retention; up to 24 hours, so that a session
+    // shows how long.
   },
   "openai-5.6": {
     name: "openai-5.6",
@@ -156,8 +153,8 @@ export const PROFILES: Readonly<Record<string, Profile>> = {
       { idleMs: HOUR, probability: 0.5 },
       { idleMs: 24 * HOUR, probability: 0.05 },
     ],
-    source: OPENAI_SOURCE,
-    notes: "Models from GPT-5.6. Prefixes live at least 30 minutes.",
+    // https://platform.openai.com/docs/guides/prompt-caching
+    // Models from GPT-5.6. Prefixes live at least 30 minutes.
   },
   deepseek: {
     name: "deepseek",
@@ -174,8 +171,8 @@ export const PROFILES: Readonly<Record<string, Profile>> = {
       { idleMs: 72 * HOUR, probability: 0.5 },
       { idleMs: 7 * 24 * HOUR, probability: 0.1 },
     ],
-    source: "https://api-docs.deepseek.com/guides/kv_cache",
-    notes: "Reads cost 1/30 to 1/50. A prefix three days old was seen served at 99.2 %.",
+    // https://api-docs.deepseek.com/guides/kv_cache
+    // Reads cost 1/30 to 1/50. A prefix three days old was seen served at 99.2 %.
   },
   gemini: {
     name: "gemini",
@@ -192,8 +189,8 @@ export const PROFILES: Readonly<Record<string, Profile>> = {
       { idleMs: HOUR, probability: 0.2 },
       { idleMs: 24 * HOUR, probability: 0.02 },
     ],
-    source: "https://ai.google.dev/gemini-api/docs/caching",
-    notes: "Implicit caching: best effort; the smallest cached prompt is 1,024 to 4,096 tokens, by model.",
+    // https://ai.google.dev/gemini-api/docs/caching
+    // Implicit caching: best effort; the smallest cached prompt is 1,024 to 4,096 tokens, by model.
   },
   [LOCAL_PROFILE]: {
     name: LOCAL_PROFILE,
@@ -208,8 +205,8 @@ export const PROFILES: Readonly<Record<string, Profile>> = {
       { idleMs: HOUR, probability: 0.99 },
       { idleMs: 24 * HOUR, probability: 0.99 },
     ],
-    source: "https://docs.vllm.ai/en/latest/design/prefix_caching.html",
-    notes: "llama.cpp, vLLM, Ollama. A prefix lives while memory lasts; the price is prefill time.",
+    // https://docs.vllm.ai/en/latest/design/prefix_caching.html
+    // llama.cpp, vLLM, Ollama. A prefix lives while memory lasts; the price is prefill time.
   },
   none: {
     name: "none",
@@ -221,8 +218,7 @@ export const PROFILES: Readonly<Record<string, Profile>> = {
     read: 1,
     coldAfterMs: 24 * HOUR,
     warmth: [],
-    source: "–",
-    notes: "No prefix cache, or none that is known of.",
+    // No prefix cache, or none that is known of.
   },
 };
 
@@ -280,8 +276,6 @@ interface CacheRoute {
   readonly needsMarks?: true;
   /** Models that can find deferred tools by the provider's own search. Default: none. */
   readonly searchesTools?: RegExp;
-  /** Where that is from. */
-  readonly source: string;
 }
 
 /**
@@ -302,39 +296,39 @@ const CACHE_ROUTES: readonly CacheRoute[] = [
     headers: [],
     needsMarks: true,
     searchesTools: TOOL_SEARCHERS,
-    source: ANTHROPIC.source,
+    // https://docs.claude.com/en/docs/build-with-claude/prompt-caching
   },
   {
     address: /^https:\/\/([\w-]+\.)?api\.openai\.com\/v1$/,
     fields: ["prompt_cache_key"],
     headers: [],
     day: /^gpt-(5\.5(-pro)?|5\.4|5\.2|5\.1(-codex(-mini|-max)?|-chat)?|5(-codex)?|4\.1)$/,
-    source: OPENAI_SOURCE,
+    // https://platform.openai.com/docs/guides/prompt-caching
   },
   {
     // The field alone was seen to be served by lot there, and it refuses `prompt_cache_retention`.
     address: /^https:\/\/chatgpt\.com\/backend-api\/codex$/,
     fields: ["prompt_cache_key"],
     headers: ["session_id", "session-id"],
-    source: "https://github.com/openai/codex",
+    // https://github.com/openai/codex
   },
   {
     address: /^https:\/\/api\.x\.ai\/v1$/,
     fields: [],
     headers: ["x-grok-conv-id"],
-    source: "https://docs.x.ai/developers/advanced-api-usage/prompt-caching/maximizing-cache-hits",
+    // https://docs.x.ai/developers/advanced-api-usage/prompt-caching/maximizing-cache-hits
   },
   {
     address: /^https:\/\/api\.mistral\.ai\/v1$/,
     fields: ["prompt_cache_key"],
     headers: [],
-    source: "https://docs.mistral.ai/studio-api/conversations/advanced/prompt-caching",
+    // https://docs.mistral.ai/studio-api/conversations/advanced/prompt-caching
   },
   {
     address: /^https:\/\/api\.moonshot\.(ai|cn)\/v1$/,
     fields: ["prompt_cache_key"],
     headers: [],
-    source: "https://platform.moonshot.ai/docs/api/chat",
+    // https://platform.moonshot.ai/docs/api/chat
   },
 ];
 
@@ -852,131 +846,4 @@ function hasNumbers(value: unknown, needed: readonly string[], more = OPTIONAL_F
     Object.entries(fields).every(([name, number]) =>
       (needed.includes(name) || more.includes(name)) && Number.isFinite(number) && Number(number) >= 0
     );
-}
-
-/** What a field must be, and whether a value is that. */
-interface Rule {
-  readonly right: string;
-  readonly holds: (value: unknown) => boolean;
-}
-
-const PRICE: Rule = { right: "a number from 0", holds: (value) => isFrom(value, 0) };
-const TIME: Rule = { right: "a number of milliseconds from 0", holds: (value) => isFrom(value, 0) };
-const TEXT: Rule = { right: "a text", holds: (value) => typeof value === "string" && value !== "" };
-
-const LINE = '{"idleMs": 60000, "probability": 0.9}';
-
-const RULES: Readonly<Record<Exclude<keyof Profile, "warmth"> | "profile", Rule>> = {
-  profile: oneOf(Object.keys(PROFILES)),
-  name: TEXT,
-  minTokens: wholeFrom(0),
-  blockTokens: wholeFrom(1),
-  ttlMs: TIME,
-  write: PRICE,
-  writes: {
-    right: 'two prices from 0, such as {"short": 1.25, "hour": 2}',
-    holds: (value) => {
-      const { short, hour } = Object(value) as Readonly<Record<string, unknown>>;
-      return isFrom(short, 0) && isFrom(hour, 0);
-    },
-  },
-  read: PRICE,
-  price: {
-    right: 'dollars for a million tokens such as {"input": 3, "output": 15, "cacheRead": 0.3}, and perhaps ' +
-      'cacheWrite, cacheWriteHour and "long": {"aboveTokens": 200000, "input": 2, "output": 1.5}',
-    holds: isPrice,
-  },
-  coldAfterMs: TIME,
-  dialect: oneOf([...new Set(Object.values(PROFILES).map(({ dialect }) => dialect))].sort()),
-  notes: TEXT,
-  source: TEXT,
-};
-
-const FIELDS = [...Object.keys(RULES), "warmth"];
-
-/**
- * Reads a profile from a file's text: a JSON object with `profile`, the name of a profile that is known, and any of a
- * {@linkcode Profile}'s fields that are to outrank its own, such as a `warmth` that was measured.
- *
- * @example
- * ```ts
- * import { assertEquals } from "@std/assert";
- * import { readProfileFile } from "@tare/planner";
- *
- * const text = `{"profile": "deepseek", "warmth": [{"idleMs": 3600000, "probability": 0.8}]}`;
- * assertEquals(readProfileFile(text).warmth, [{ idleMs: 3_600_000, probability: 0.8 }]);
- * ```
- *
- * @throws {RangeError} naming the field, its value and what would be right.
- */
-export function readProfileFile(text: string): Profile {
-  const { profile, ...own } = parseObject(text);
-  const fields: Readonly<Record<string, unknown>> = { profile, ...own };
-  for (const [field, value] of Object.entries(fields)) {
-    if (!FIELDS.includes(field)) {
-      refuse(`it has a field ${JSON.stringify(field)}, but fields are ${FIELDS.join(", ")}`);
-    }
-    if (field !== "warmth") check(field, value, RULES[field as keyof typeof RULES]);
-  }
-  if ("warmth" in own) checkWarmth(own.warmth);
-  // Each field has been checked.
-  return { ...profileNamed(String(profile)), ...own as Partial<Profile> };
-}
-
-function parseObject(text: string): Readonly<Record<string, unknown>> {
-  let value: unknown;
-  try {
-    value = JSON.parse(text);
-  } catch (error) {
-    refuse(`it is no JSON (${(error as Error).message})`, error);
-  }
-  if (typeof value !== "object" || value === null || Array.isArray(value)) refuse("it is no JSON object");
-  return value as Readonly<Record<string, unknown>>;
-}
-
-function checkWarmth(lines: unknown): void {
-  const list = { right: `a list of lines such as ${LINE}`, holds: Array.isArray };
-  check("warmth", lines, list);
-  let before: Profile["warmth"][number] = { idleMs: 0, probability: 1 };
-  for (const [at, line] of (lines as Profile["warmth"]).entries()) {
-    const name = `warmth[${at}]`;
-    check(name, line, {
-      right: `a line such as ${LINE}`,
-      holds: (value) => typeof value === "object" && value !== null,
-    });
-    check(`${name}.idleMs`, line.idleMs, {
-      right: `a number above ${before.idleMs}`,
-      holds: (value) => isFrom(value, before.idleMs) && value !== before.idleMs,
-    });
-    const most = before.probability;
-    check(`${name}.probability`, line.probability, {
-      right: `a number from 0 to ${most}${most < 1 ? ": a prefix doesn't come back" : ""}`,
-      holds: (value) => isFrom(value, 0) && Number(value) <= most,
-    });
-    before = line;
-  }
-}
-
-function check(field: string, value: unknown, { right, holds }: Rule): void {
-  if (holds(value)) return;
-  refuse(`${field} is ${value === undefined ? "missing" : JSON.stringify(value)}, but it must be ${right}`);
-}
-
-function refuse(why: string, cause?: unknown): never {
-  throw new RangeError(`Cannot use the profile: ${why}`, { cause });
-}
-
-function isFrom(value: unknown, least: number): boolean {
-  return typeof value === "number" && value >= least;
-}
-
-function wholeFrom(least: number): Rule {
-  return {
-    right: `a whole number from ${least}`,
-    holds: (value) => isFrom(value, least) && Number.isInteger(value),
-  };
-}
-
-function oneOf(names: readonly string[]): Rule {
-  return { right: `one of ${names.join(", ")}`, holds: (value) => names.some((name) => name === value) };
 }

@@ -1,8 +1,9 @@
 import { dirname, resolve } from "@std/path";
-import { isPrice, type Price, type Profile, readProfileFile } from "@tare/planner";
+import { isPrice, type Price, type Profile } from "@tare/planner";
 import type { Policy } from "@tare/planner/policies";
 import { AGENT_MODEL, ALLOW_EVERYTHING, type ApprovalRule, faultOfRules } from "@tare/server";
 import { type McpServerEntry, readMcpServers } from "@tare/loop/mcp";
+import { readProfileFile } from "./profile_file.ts";
 
 /** A setting: where it is told, what it means, how it is read. */
 export interface Option<T> {
