@@ -580,6 +580,21 @@ export async function askFitting<Reply>(
   }
 }
 
+/** A model with these methods in place of its own. */
+export function withMethods<Model extends object>(
+  model: Model,
+  methods: Readonly<Record<string, (request: never) => unknown>>,
+): Model {
+  return new Proxy(model, {
+    get(target, key) {
+      if (typeof key === "string" && Object.hasOwn(methods, key)) return methods[key];
+      const value: unknown = Reflect.get(target, key);
+      // A model may have private fields, which its methods find on itself alone.
+      return typeof value === "function" ? value.bind(target) : value;
+    },
+  });
+}
+
 /** What an error of a framework or of a provider's client says. */
 function wordsOf(error: unknown): string {
   const { message, responseBody, code, error: body } = Object(error) as Readonly<Record<string, unknown>>;

@@ -7,7 +7,13 @@
  * @module
  */
 import { checkGiven, type ToolDefinition, type Usage } from "@tare/messages";
-import { AdaptedConversations, type AdaptedView, askFitting, sameGiven } from "./adapted_conversations.ts";
+import {
+  AdaptedConversations,
+  type AdaptedView,
+  askFitting,
+  sameGiven,
+  withMethods,
+} from "./adapted_conversations.ts";
 import {
   PROMPT_READER,
   type PromptMessage,
@@ -63,6 +69,7 @@ function ofAiSdk<Model extends SdkModel>(
   readonly tools: { readonly recall: RecallTool };
 } {
   checkGiven("tare()", { model }, { model: { doGenerate: "function", doStream: "function" } });
+  const asked = model as unknown as AskedModel;
   const conversations = new AdaptedConversations<PromptMessage, CallParams>(model, {
     ...options,
     reader: PROMPT_READER,
@@ -90,13 +97,13 @@ function ofAiSdk<Model extends SdkModel>(
     });
   }
 
-  async function doGenerate(asked: AskedModel, given: CallParams): Promise<Generated> {
+  async function doGenerate(given: CallParams): Promise<Generated> {
     const { made, reply } = await fitting(given, (params) => asked.doGenerate(params));
     await made.book(readUsage(reply.usage), callsOf(reply.content ?? []));
     return reply;
   }
 
-  async function doStream(asked: AskedModel, given: CallParams): Promise<Streamed> {
+  async function doStream(given: CallParams): Promise<Streamed> {
     const { made, reply } = await fitting(given, (params) => asked.doStream(params));
     return { ...reply, stream: reply.stream.pipeThrough(booking(made)) };
   }
@@ -108,15 +115,9 @@ function ofAiSdk<Model extends SdkModel>(
     get total() {
       return conversations.total;
     },
-    model: new Proxy(model, {
-      get(target, key) {
-        const asked = target as unknown as AskedModel;
-        if (key === "doGenerate") return (params: CallParams) => doGenerate(asked, params);
-        if (key === "doStream") return (params: CallParams) => doStream(asked, params);
-        const value: unknown = Reflect.get(target, key);
-        // A model may have private fields, which its methods find on itself alone.
-        return typeof value === "function" ? value.bind(target) : value;
-      },
+    model: withMethods(model, {
+      doGenerate,
+      doStream,
     }),
     tools: { recall: standardRecallTool(conversations) },
   };

@@ -26,6 +26,7 @@ import {
   type Piece,
   type Reader,
   sameGiven,
+  withMethods,
 } from "./adapted_conversations.ts";
 import type { Books, TareOptions } from "./options.ts";
 
@@ -77,6 +78,7 @@ function ofAgents<Model extends AgentsModel>({ model, ...options }: TareOptions<
   }];
 } {
   checkGiven("tare()", { model }, { model: { getResponse: "function", getStreamedResponse: "function" } });
+  const asked = model as unknown as AskedModel;
   const conversations = new AdaptedConversations<Item, AgentsCall>(model, { ...options, reader: READER });
   const { conversation: nameOf = () => undefined } = options;
 
@@ -101,7 +103,7 @@ function ofAgents<Model extends AgentsModel>({ model, ...options }: TareOptions<
     };
   }
 
-  async function getResponse(asked: AskedModel, request: Request): Promise<Reply> {
+  async function getResponse(request: Request): Promise<Reply> {
     const planned = viewOf(request);
     if (!planned) return await asked.getResponse(request);
     const { view, written } = planned;
@@ -110,7 +112,7 @@ function ofAgents<Model extends AgentsModel>({ model, ...options }: TareOptions<
     return reply;
   }
 
-  async function* getStreamedResponse(asked: AskedModel, request: Request): AsyncGenerator<StreamEvent> {
+  async function* getStreamedResponse(request: Request): AsyncGenerator<StreamEvent> {
     const planned = viewOf(request);
     if (!planned) return yield* asked.getStreamedResponse(request);
     const { view, written } = planned;
@@ -142,15 +144,9 @@ function ofAgents<Model extends AgentsModel>({ model, ...options }: TareOptions<
     get total() {
       return conversations.total;
     },
-    model: new Proxy(model, {
-      get(target, key) {
-        const asked = target as unknown as AskedModel;
-        if (key === "getResponse") return (request: Request) => getResponse(asked, request);
-        if (key === "getStreamedResponse") return (request: Request) => getStreamedResponse(asked, request);
-        const value: unknown = Reflect.get(target, key);
-        // A model may have private fields, which its methods find on itself alone.
-        return typeof value === "function" ? value.bind(target) : value;
-      },
+    model: withMethods(model, {
+      getResponse,
+      getStreamedResponse,
     }),
     tools: [{
       type: "function",
