@@ -13,7 +13,7 @@ const encode = (value: unknown) => new TextEncoder().encode(JSON.stringify(value
 Deno.test("GatewayTurn answers recalls from the session's archive and goes on behind them", async () => {
   const maxBytes = 100_000;
   const readers = new Memory({ maxBytes }).readers("c");
-  const sessions = new GatewaySessions({ begun() {}, maxBytes });
+  const sessions = new GatewaySessions({ maxBytes });
   const body = { model: "m", messages: [{ role: "user", content: "Go." }] };
   const request = readRequest(readWireBody(encode(body)), CHAT_PROTOCOL, readers);
   const session = sessions.find({
