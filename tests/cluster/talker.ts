@@ -251,7 +251,7 @@ export class Talker {
       if (response.ok) { for await (const event of readEvents(response)) return event; }
       else await response.body?.cancel();
     } catch (error) {
-      if (!isBroken(error)) throw error;
+      if (!isBroken(error) && !isTold(error)) throw error;
     } finally {
       controller.abort();
     }
@@ -274,7 +274,7 @@ export class Talker {
           }
         }
       } catch (error) {
-        if (!isBroken(error)) throw error;
+        if (!isBroken(error) && !isTold(error)) throw error;
       } finally {
         clearInterval(ending);
         controller.abort();
