@@ -303,6 +303,11 @@ export interface SharedStore {
    * had no effect and never will.
    */
   ask(sessionId: string, body: unknown): Promise<{ readonly answer: unknown } | undefined>;
+  /**
+   * By how many milliseconds the clock that all who have the store open go by is ahead of this machine's, as far as it is
+   * known.
+   */
+  aheadMs(): number;
   /** Says who is told by the others. To be called once, before anything is held. */
   listen(listener: {
     /**

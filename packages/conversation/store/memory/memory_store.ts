@@ -660,6 +660,7 @@ export function sharedMemory({ leaseMs = 10_000 }: { readonly leaseMs?: number }
         await running(opening);
         return told;
       },
+      aheadMs: () => 0,
       listen: (listener) => void (opening.listener = listener),
     };
     const close = async () => {

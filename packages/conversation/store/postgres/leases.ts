@@ -27,8 +27,6 @@ export interface Leases {
   onRenewed(work: () => Promise<void>): void;
   /** Runs what has to do with these sessions, one after the other of each. */
   inOrder<T>(sessionIds: readonly string[], act: () => Promise<T>): Promise<T>;
-  /** By how many milliseconds the database's clock is ahead of this machine's, as of the newest renewal. */
-  aheadMs(): number;
   /** A session that was removed is nobody's. */
   forget(sessionId: string): void;
   /** Gives all back. */
@@ -226,6 +224,7 @@ export async function openLeases(connections: Connections, options: LeaseOptions
     },
     watch: (id, changed) => talk.watch(id, changed),
     ask: (id, body) => talk.ask(id, body),
+    aheadMs: () => aheadMs,
     listen: (told) => void (listener = told),
   };
   const talk = await openTalk(connections, {
@@ -255,7 +254,6 @@ export async function openLeases(connections: Connections, options: LeaseOptions
     lose: (name) => void (name === me.id && lose(me)),
     onRenewed: (work) => void (renewed = work),
     inOrder,
-    aheadMs: () => aheadMs,
     forget: (sessionId) => void me.held.delete(sessionId),
     async close() {
       isOpen = false;

@@ -71,7 +71,7 @@ export async function openPostgresStore(url: string, options: {
       await connection.close();
     }
     const leases = await openLeases(connections, { leaseMs, renewMs, clock });
-    const aheadMs = now ? () => 0 : leases.aheadMs;
+    const aheadMs = now ? () => 0 : leases.shared.aheadMs;
     const store = storeOver(connections, {
       ...{ leases, place, aheadMs, givenNow: now },
       now: now ?? (() => Date.now() + aheadMs()),
