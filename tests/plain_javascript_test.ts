@@ -5,8 +5,8 @@ import { profileNamed } from "@tare/planner";
 /** Every package that is imported by itself, by its entry points: but for reports, which work on what a session gave. */
 const ENTRIES = [
   "messages",
-  "messages/tiktoken",
-  "messages/arguments",
+  "tiktoken",
+  "arguments",
   "context",
   "prune",
   "schemas",

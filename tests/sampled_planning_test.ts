@@ -1,6 +1,6 @@
 import { assertAlmostEquals, assertLess } from "@std/assert";
 import { type CountTokens, sampledCount } from "@tare/messages";
-import { loadTokenizer } from "@tare/messages/tiktoken";
+import { loadTokenizer } from "@tare/tiktoken";
 import { plannerSession, PrefixCache, profileNamed, promptCost, promptUnits } from "@tare/planner";
 import { memoryArchive } from "@tare/prune";
 import type { Recording } from "@tare/simulator/economy";

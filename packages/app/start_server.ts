@@ -3,7 +3,7 @@ import { join, resolve } from "@std/path";
 import { gateway } from "@tare/gateway";
 import { openaiModel } from "@tare/loop/openai";
 import { sampledCount } from "@tare/messages";
-import { encodingOfModel, loadTokenizer, type Tokenizer } from "@tare/messages/tiktoken";
+import { encodingOfModel, loadTokenizer, type Tokenizer } from "@tare/tiktoken";
 import {
   chooseProfile,
   DEFAULT_PROVIDER,

@@ -6,7 +6,7 @@ import {
   type CountTokens,
   type ToolDefinition,
 } from "@tare/messages";
-import { argumentsParser } from "@tare/messages/arguments";
+import { argumentsParser } from "@tare/arguments";
 import {
   type LedgerEntry,
   type PromptCall,

@@ -7,7 +7,7 @@ import {
   assertStrictEquals,
 } from "@std/assert";
 import { contentText, countRequestTokens, type Message, type Usage } from "@tare/messages";
-import { loadTokenizer } from "@tare/messages/tiktoken";
+import { loadTokenizer } from "@tare/tiktoken";
 import {
   KEEP_WANTED,
   type LedgerEntry,

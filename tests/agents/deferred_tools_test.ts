@@ -1,5 +1,5 @@
 import { assert, assertAlmostEquals, assertEquals } from "@std/assert";
-import { loadTokenizer } from "@tare/messages/tiktoken";
+import { loadTokenizer } from "@tare/tiktoken";
 import type { Message } from "@tare/messages";
 import { profileNamed, promptCost } from "@tare/planner";
 import { type SimulatedModel, simulator, toolCall } from "@tare/simulator";

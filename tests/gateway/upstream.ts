@@ -1,4 +1,4 @@
-import { loadTokenizer, type Tokenizer } from "@tare/messages/tiktoken";
+import { loadTokenizer, type Tokenizer } from "@tare/tiktoken";
 import { type Profile, profileNamed, promptCost } from "@tare/planner";
 import { type SimulatedCall, type SimulatedModel, simulator } from "@tare/simulator";
 import { responsesUpstream } from "./responses_upstream.ts";

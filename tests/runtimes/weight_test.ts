@@ -8,8 +8,8 @@ const HERE = fromFileUrl(new URL(".", import.meta.url));
 const MAX_BYTES: Readonly<Record<string, number>> = {
   "messages": 100_000,
   // With the engine that runs patterns in linear time: whoever else needs none of it.
-  "messages/arguments": 230_000,
-  "messages/tiktoken": 100_000,
+  "arguments": 230_000,
+  "tiktoken": 100_000,
   "context": 100_000,
   "prune": 100_000,
   "schemas": 100_000,

@@ -6,7 +6,7 @@ import {
   type Message,
   type Tool,
 } from "@tare/messages";
-import { argumentsParser } from "@tare/messages/arguments";
+import { argumentsParser } from "@tare/arguments";
 import { type Profile, type PromptCall, worthDeferring } from "@tare/planner";
 import {
   CALL_TOOL,

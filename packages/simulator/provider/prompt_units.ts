@@ -5,7 +5,7 @@ import {
   type Message,
   type ToolDefinition,
 } from "@tare/messages";
-import type { Tokenizer } from "@tare/messages/tiktoken";
+import type { Tokenizer } from "@tare/tiktoken";
 import type { PromptUnit } from "@tare/planner";
 
 /** What the simulator needs of a tokenizer. */

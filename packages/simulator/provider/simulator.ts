@@ -31,7 +31,7 @@ import {
   writeUsage,
 } from "@tare/wire";
 import { LRUCache } from "lru-cache";
-import { schemaChecker } from "@tare/messages/arguments";
+import { schemaChecker } from "@tare/arguments";
 import { Compile } from "typebox/schema";
 import { type Fault, faultError, promptTooLong, type ToolCallPieces } from "../fault.ts";
 import type { SimulatedModel, SimulatedReply, SimulatedRequest } from "../model.ts";
