@@ -40,7 +40,7 @@ export {
 } from "./providers.ts";
 export { type CompactionHabit, compactionOf } from "./agents.ts";
 export { type SaidOutcome, SaidProof, type SaidRecord } from "./arrival/proof.ts";
-export { isSummary, type Summarise, type SummaryRequest } from "./edits/make_summary.ts";
+export type { Summarise, SummaryRequest } from "./edits/make_summary.ts";
 export { fittingPins, makePin, type NewPin, type Pin, withoutPin, withPin } from "./edits/pin.ts";
 export {
   callCost,
@@ -52,7 +52,7 @@ export {
 } from "./ledger/ledger.ts";
 export { type Idle, type Ping, pingClock } from "./clock/clock.ts";
 export { observeUpgrade, UNTRIED, type UpgradeEvidence, type UpgradeTrial } from "./clock/upgrade.ts";
-export type { History } from "./edits/view.ts";
+export { type History, isSummary } from "./edits/view.ts";
 export { type LedgerEntry, type PingEntry, type PingSent } from "./ledger/entry.ts";
 export type { Quote } from "./rule/quote.ts";
 export { KEEP_WANTED, type Retention } from "./retention/retention.ts";

@@ -35,21 +35,14 @@ import {
 import { type History, type PlacedView, placedView } from "../edits/view.ts";
 import {
   type ForkableSession,
+  howMany,
   type Mechanisms,
   NO_MECHANISMS,
   type PromptCall,
   type PromptSessionOptions,
   type SessionView,
 } from "../prompt_session.ts";
-import {
-  canRecall,
-  checkCall,
-  checkOptions,
-  checkUsage,
-  howMany,
-  oneByOne,
-  savedByDeferring,
-} from "../session.ts";
+import { canRecall, checkCall, checkOptions, checkUsage, oneByOne, savedByDeferring } from "../session.ts";
 
 /** What a restart needs to go on as if nothing had happened. */
 interface ClassicState {
