@@ -45,6 +45,15 @@ export async function npmProject(
   return scripts;
 }
 
+/** Bundles a script of such a project into one module, for runtimes where npm can't install. */
+export async function bundleInProject(folder: string, script: string): Promise<string> {
+  const bundled = script.replace(".mjs", ".bundled.mjs");
+  const args = ["bundle", "--quiet", "--no-lock", "--platform=browser", `--output=${bundled}`, script];
+  const { ok, output } = await runProgram(Deno.execPath(), args, { cwd: folder });
+  if (!ok) throw new Error(`Cannot bundle ${script}: ${output}`);
+  return bundled;
+}
+
 async function writeJson(path: string, value: unknown): Promise<void> {
   await Deno.writeTextFile(path, JSON.stringify(value));
 }
