@@ -12,16 +12,14 @@ import {
   KEEP_WANTED,
   type LedgerEntry,
   plannerSession,
-  PrefixCache,
   profileNamed,
   PROFILES,
-  promptCost,
   type PromptSessionOptions,
-  promptUnits,
   type SessionView,
   type Summarise,
   type SummaryRequest,
 } from "@tare/planner";
+import { PrefixCache, promptCost, promptUnits } from "@tare/planner/parts";
 import { type Archive, memoryArchive, RECALL_TOOL } from "@tare/prune";
 import type { Edit } from "./edits/edit.ts";
 

@@ -7,7 +7,8 @@ import {
   type Tool,
 } from "@tare/messages";
 import { argumentsParser } from "@tare/arguments";
-import { type Profile, type PromptCall, worthDeferring } from "@tare/planner";
+import type { Profile, PromptCall } from "@tare/planner";
+import { worthDeferring } from "@tare/planner/parts";
 import {
   CALL_TOOL,
   catalogue,

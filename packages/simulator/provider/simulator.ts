@@ -9,7 +9,8 @@ import {
   type ToolDefinition,
   type Usage,
 } from "@tare/messages";
-import { DEFAULT_PROVIDER, PrefixCache, type Profile, profileNamed } from "@tare/planner";
+import { DEFAULT_PROVIDER, type Profile, profileNamed } from "@tare/planner";
+import { PrefixCache } from "@tare/planner/parts";
 import {
   ApiError,
   completionBody,
