@@ -295,8 +295,3 @@ export const NO_MECHANISMS: Mechanisms = {
   references: false,
   notation: false,
 };
-
-/** A number of things: `1 result`, `2 results`. */
-export function howMany(number: number, noun: string): string {
-  return `${number} ${noun}${number === 1 ? "" : "s"}`;
-}

@@ -10,15 +10,23 @@ import {
 import { type Archive, isArchiveRef } from "./archive.ts";
 import { fitHead } from "./fit_text.ts";
 import { ANY_PLACEHOLDER, placeholderRefs } from "./placeholder.ts";
-import { RECALL_TOOL, type recallOriginal } from "./recall.ts";
+import { RECALL_TOOL } from "./recall_tool.ts";
 
-/** What a recall is answered by. */
-type Recalled = Awaited<ReturnType<typeof recallOriginal>>;
+/** What a recall is answered by, as `recallOriginal()` tells it. */
+interface Recalled {
+  readonly content: string;
+  readonly error: boolean;
+}
 
-/** Answers a call of the recall tool: see {@linkcode recallOriginal}. */
+/** Answers what `recallOriginal()` was asked for. */
 export async function readOriginal(
   archive: Archive,
-  request: Parameters<typeof recallOriginal>[1],
+  request: {
+    readonly ref?: string;
+    readonly lines?: string;
+    readonly find?: string;
+    readonly offset?: number;
+  },
   { countTokens, limitTokens, shown }: Bounds & {
     readonly shown?: (() => readonly Message[]) | undefined;
   },

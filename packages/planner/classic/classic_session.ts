@@ -24,6 +24,7 @@ import {
 } from "@tare/prune";
 import { shownTools } from "@tare/schemas";
 import { currentProfile, currentWindow } from "../providers.ts";
+import { howMany } from "../rule/decide.ts";
 import { firstOpenCall, type Summarise } from "../edits/make_summary.ts";
 import {
   type DropEdit,
@@ -35,7 +36,6 @@ import {
 import { type History, type PlacedView, placedView } from "../edits/view.ts";
 import {
   type ForkableSession,
-  howMany,
   type Mechanisms,
   NO_MECHANISMS,
   type PromptCall,

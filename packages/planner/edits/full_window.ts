@@ -9,8 +9,7 @@ import {
   type Usage,
 } from "@tare/messages";
 import { type Archive, resultText, truncateText } from "@tare/prune";
-import { howMany } from "../prompt_session.ts";
-import { type FullWindow, WINDOW_SHARE } from "../rule/decide.ts";
+import { type FullWindow, howMany, WINDOW_SHARE } from "../rule/decide.ts";
 import { type Edit, type ElideEdit, type ShortenEdit, textAt } from "./edit.ts";
 import { findStretch, firstOpenCall, makeSummary, type Stretch, type Summarise } from "./make_summary.ts";
 import { type History, isSummary, type PlacedMessages, type PlacedView, placedView } from "./view.ts";

@@ -18,9 +18,16 @@ import {
   type PruneOptions,
   resultText,
 } from "@tare/prune";
-import { howMany, type PromptSessionOptions } from "../prompt_session.ts";
+import type { PromptSessionOptions } from "../prompt_session.ts";
 import type { Removal } from "../retention/retention.ts";
-import { decide, type Decided, type Decision, type FullWindow, WINDOW_SHARE } from "../rule/decide.ts";
+import {
+  decide,
+  type Decided,
+  type Decision,
+  type FullWindow,
+  howMany,
+  WINDOW_SHARE,
+} from "../rule/decide.ts";
 import {
   type Done,
   type Look,

@@ -288,3 +288,8 @@ export function worthDeferring(
   const looking = USUAL_TOKENS * read + found * (write + read * USUAL_CALLS / 2);
   return won * (write + read * (USUAL_CALLS - 1)) > FINDS * looking;
 }
+
+/** A number of things: `1 result`, `2 results`. */
+export function howMany(number: number, noun: string): string {
+  return `${number} ${noun}${number === 1 ? "" : "s"}`;
+}
