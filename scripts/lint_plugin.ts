@@ -68,7 +68,13 @@ export const PURE_PACKAGES: readonly string[] = [
 const FOR_TESTS: readonly string[] = ["tiktoken", "arguments"];
 
 /** Packages that run on Deno, Node and Bun: what they need of the system they have from `node:` modules. */
-export const PORTABLE_PACKAGES: readonly string[] = ["loop", "conversation", "gateway", "simulator"];
+export const PORTABLE_PACKAGES: readonly string[] = [
+  "loop",
+  "conversation",
+  "gateway",
+  "simulator",
+  "server",
+];
 
 const IMPURE_GLOBALS = ["Deno", "process", "Date", "performance", "fetch", "setTimeout", "setInterval"];
 const IMPURE_MEMBERS = ["Math.random", "crypto.randomUUID", "crypto.getRandomValues"];

@@ -4,7 +4,6 @@ import {
   countRequestTokens,
   hashPiece,
   type Message,
-  type Rewrite,
   type Usage,
 } from "@tare/messages";
 import { type Archive, archiveRef, RECALL_TOOL } from "@tare/prune";
@@ -226,8 +225,8 @@ function makeSession(given: PromptSessionOptions, from?: KnownSession): PlannerS
       const isAll = edits.length === state.edits.length && trials.length === state.trials.length;
       if (!isAll) state = { ...state, edits, trials };
     }
-    if (!state.reverted && history.messages.some(({ role }) => role === "tool")) {
-      arriving ??= await loadArriving({ ...options, ...mechanisms });
+    if (!arriving && !state.reverted && history.messages.some(({ role }) => role === "tool")) {
+      arriving = await loadArriving({ ...options, ...mechanisms });
     }
     const arrived = !arriving || state.reverted
       ? NOTHING_ARRIVED

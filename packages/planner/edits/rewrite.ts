@@ -1,7 +1,6 @@
 import {
   addUsage,
   countMessageTokens,
-  countRequestTokens,
   type CountTokens,
   meantCall,
   type Message,
