@@ -30,7 +30,7 @@ export async function packForNpm(name: string, folder: string): Promise<string> 
     const made = join(unpacked, "package");
     await run(Deno.execPath(), [...PACK, `--output=${whole}`], home);
     await run("tar", ["-xzf", whole, "-C", unpacked], unpacked);
-    for (const path of await filesIn(made)) if (path.endsWith(".js")) await Deno.remove(path);
+    for (const path of await filesIn(made)) if (!/\.d\.ts$|README\.md$/.test(path)) await Deno.remove(path);
     const { version, exports, license } = readConfig(name);
     const entries = Object.entries<string>(typeof exports === "string" ? { ".": exports } : exports);
     const external = Object.keys(IMPORTED).flatMap((one) => [one, `${one}/*`]);
@@ -83,10 +83,10 @@ async function dependencies(name: string, folder: string): Promise<Readonly<Reco
     // Examples in comments import too.
     const code = (await Deno.readTextFile(path)).replaceAll(/\/\*.*?\*\//gs, "");
     const specifiers = code.matchAll(
-      /^(?:import|export)\b[^"';]*["']([^"'.][^"']*)["']|\bimport\("([^".][^"]*)"\)/gm,
+      /^ *(?:import|export)\b[^"';]*\bfrom "([^".][^"]*)"|^ *import "([^".][^"]*)"|\bimport\("([^".][^"]*)"\)/gm,
     );
-    for (const [, one, other] of specifiers) {
-      const [, named = ""] = /^((?:@[^/]+\/)?[^/]+)/.exec(one ?? other ?? "") ?? [];
+    for (const [, ...found] of specifiers) {
+      const [, named = ""] = /^((?:@[^/]+\/)?[^/]+)/.exec(found.find((one) => one !== undefined) ?? "") ?? [];
       if (!named.startsWith("node:") && named !== `@tare/${name}`) names.add(named);
     }
   }
