@@ -18,7 +18,7 @@
  */
 // deno-lint-ignore-file no-console
 import { parseArgs } from "node:util";
-import { loadTokenizer } from "@tare/messages/tiktoken";
+import { loadTokenizer } from "@tare/tiktoken";
 import { profileNamed } from "@tare/planner";
 import { ProgressBar } from "../packages/app/terminal/progress_bar.ts";
 import { halfOf } from "./bench/economy/half_of.ts";

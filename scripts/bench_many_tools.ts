@@ -13,7 +13,7 @@
 // deno-lint-ignore-file no-console
 import { parseArgs } from "node:util";
 import type { CountTokens, ToolDefinition } from "@tare/messages";
-import { loadTokenizer } from "@tare/messages/tiktoken";
+import { loadTokenizer } from "@tare/tiktoken";
 import { type Profile, profileNamed, PROFILES } from "@tare/planner";
 import { loadData } from "./bench/economy/load_data.ts";
 import { formatTable } from "./bench/format_table.ts";

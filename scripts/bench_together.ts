@@ -11,7 +11,7 @@
  */
 // deno-lint-ignore-file no-console
 import { parseArgs } from "node:util";
-import { loadTokenizer } from "@tare/messages/tiktoken";
+import { loadTokenizer } from "@tare/tiktoken";
 import { profileNamed } from "@tare/planner";
 import { loadData } from "./bench/economy/load_data.ts";
 import { play, windowFor } from "@tare/simulator/economy";

@@ -13,7 +13,7 @@
  */
 // deno-lint-ignore-file no-console
 import { parseArgs } from "node:util";
-import { loadTokenizer } from "@tare/messages/tiktoken";
+import { loadTokenizer } from "@tare/tiktoken";
 import { halfOf } from "./bench/economy/half_of.ts";
 import { loadData } from "./bench/economy/load_data.ts";
 import type { Recording } from "@tare/simulator/economy";

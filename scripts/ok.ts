@@ -11,6 +11,7 @@ import { coverageFaults } from "./tested/coverage_faults.ts";
 import { readCoverage } from "./tested/read_coverage.ts";
 import { measureWalks, walkFaults } from "./figures/walks.ts";
 import written from "./figures/written_down.json" with { type: "json" };
+import { packForNpm, PUBLISHED } from "./pack_npm.ts";
 import { entryPoints, members, programs, published, root, sourceFiles } from "./repository.ts";
 import { sourceFaults } from "./source_rules.ts";
 
@@ -38,7 +39,7 @@ const TESTED_APART = [
 ];
 
 /** All such folders. */
-const APART = [...TESTED_APART, "packages/app/mcp"];
+const APART = [...TESTED_APART, "packages/app/mcp", "scripts/packed"];
 
 /** A gate that is one command: its output is shown only if it fails. */
 async function command(args: readonly string[], folder?: string): Promise<Outcome> {
@@ -126,6 +127,23 @@ async function consumer(): Promise<Outcome> {
   return { passed: Number(fault === undefined), failed: Number(fault !== undefined) };
 }
 
+/** The packages as npm gets them, as two public checkers of packages see them. */
+async function packed(): Promise<Outcome> {
+  const folder = await Deno.makeTempDir();
+  try {
+    for (const name of PUBLISHED) await packForNpm(name, folder);
+    return await command(
+      ["run", "--frozen", "--allow-read", "--allow-env", "check_packed.ts", folder],
+      "scripts/packed",
+    );
+  } catch (error) {
+    console.log((error as Error).message);
+    return { passed: 0, failed: 1 };
+  } finally {
+    await Deno.remove(folder, { recursive: true });
+  }
+}
+
 const gates: Readonly<Record<string, () => Promise<Outcome>>> = {
   install: () => everywhere(["ci"]),
   fmt: () => everywhere(["fmt", "--check"]),
@@ -136,6 +154,7 @@ const gates: Readonly<Record<string, () => Promise<Outcome>>> = {
   doc,
   publish: () => command(["publish", "--dry-run", "--allow-dirty", "--no-provenance"]),
   consumer,
+  packed,
   test: tests,
 };
 

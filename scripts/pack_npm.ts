@@ -1,71 +1,144 @@
 // deno-lint-ignore-file no-console -- It prints where the packages are.
 /**
- * Packs the published packages as npm gets them: `deno task pack FOLDER`. `deno pack` turns the sources into JavaScript and
- * types; what a package imports of the others becomes a dependency here.
+ * Packs the published packages as npm gets them: `deno task pack FOLDER`. `deno pack` gives the types, `deno bundle` a
+ * module for each entry point and for what it loads later: a start reads a few files in place of hundreds. What a module
+ * imports becomes a dependency, and nothing else does.
  */
 import { fromFileUrl, join, resolve } from "@std/path";
 import { PACKAGE_TABLE } from "./lint_plugin.ts";
 
-const PACKAGES = fromFileUrl(new URL("../packages", import.meta.url));
+const ROOT = fromFileUrl(new URL("..", import.meta.url));
+const PACKAGES = join(ROOT, "packages");
 
 /** Names of the packages that are published. */
 export const PUBLISHED: readonly string[] = Object.keys(PACKAGE_TABLE)
-  .filter((name) => readJson(join(PACKAGES, name, "deno.json")).publish !== false);
+  .filter((name) => readConfig(name).publish !== false);
+
+/** The oldest Node that the packages run on: it has `node:sqlite` without a flag. */
+const NODE = ">=22.16";
 
 /**
  * Packs one package into a tarball in a folder, and hands over its path.
  *
- * @throws {Error} if `deno pack`, `tar` or `npm pack` fails, with what it said.
+ * @throws {Error} if `deno` or `tar` fails, with what it said, or if a module imports what `deno.json` doesn't name.
  */
 export async function packForNpm(name: string, folder: string): Promise<string> {
   const unpacked = await Deno.makeTempDir();
+  const home = join(PACKAGES, name);
   try {
     const whole = join(unpacked, "whole.tgz");
-    const packing = ["pack", "--quiet", "--allow-dirty", `--output=${whole}`];
-    await run(Deno.execPath(), packing, join(PACKAGES, name));
+    const made = join(unpacked, "package");
+    await run(Deno.execPath(), [...PACK, `--output=${whole}`], home);
     await run("tar", ["-xzf", whole, "-C", unpacked], unpacked);
-    const manifest = join(unpacked, "package/package.json");
-    const { dependencies, ...rest } = readJson(manifest);
-    const needed = await namesOfOurs(join(unpacked, "package"));
-    const ours = needed.filter((other) => other !== name)
-      .map((other) => [`@tare/${other}`, `^${readJson(join(PACKAGES, other, "deno.json")).version}`]);
-    const engines = { node: ">=22.16" };
-    const written = { ...rest, engines, dependencies: { ...Object.fromEntries(ours), ...dependencies } };
-    await Deno.writeTextFile(manifest, JSON.stringify(written, undefined, 2));
-    const said = await run(
-      "npm",
-      ["pack", "--silent", `--pack-destination=${resolve(folder)}`],
-      join(unpacked, "package"),
-    );
-    return join(resolve(folder), said.trim());
+    for (const path of await filesIn(made)) if (!/\.d\.ts$|README\.md$/.test(path)) await Deno.remove(path);
+    const { version, exports, license } = readConfig(name);
+    const entries = Object.entries<string>(typeof exports === "string" ? { ".": exports } : exports);
+    const external = Object.keys(IMPORTED).flatMap((one) => [one, `${one}/*`]);
+    await run(Deno.execPath(), [
+      ...BUNDLE,
+      ...["@tare/*", ...external].flatMap((one) => ["--external", one]),
+      `--outdir=${made}`,
+      ...entries.map(([, path]) => path),
+    ], home);
+    await Deno.copyFile(join(ROOT, "LICENSE"), join(made, "LICENSE"));
+    const manifest = {
+      name: `@tare/${name}`,
+      version,
+      description: await description(name),
+      license,
+      ...await repository(name),
+      type: "module",
+      sideEffects: false,
+      engines: { node: NODE },
+      exports: Object.fromEntries(entries.map(([entry, path]) => {
+        const module = path.replace(/\.ts$/, "");
+        return [entry, { types: `${module}.d.ts`, default: `${module}.js` }];
+      })),
+      dependencies: await dependencies(name, made),
+    };
+    await Deno.writeTextFile(join(made, "package.json"), JSON.stringify(manifest, undefined, 2) + "\n");
+    const tarball = join(resolve(folder), `tare-${name}-${version}.tgz`);
+    await run("tar", ["-czf", tarball, "package"], unpacked);
+    return tarball;
   } finally {
     await Deno.remove(unpacked, { recursive: true });
   }
 }
 
-/** Which of our packages the modules of a folder name. */
-async function namesOfOurs(folder: string): Promise<readonly string[]> {
+const PACK = ["pack", "--quiet", "--allow-dirty", "--no-source-maps"];
+const BUNDLE = ["bundle", "--quiet", "--frozen", "--platform=deno", "--code-splitting"];
+
+/** Packages of npm that the workspace imports, with their versions. */
+const IMPORTED: Readonly<Record<string, string>> = Object.fromEntries(
+  Object.entries<string>(readJson(join(ROOT, "deno.json")).imports)
+    .filter(([, specifier]) => specifier.startsWith("npm:"))
+    .map(([name, specifier]) => [name, specifier.slice(`npm:${name}@`.length)]),
+);
+
+/** What the modules and types of a folder import, with versions. */
+async function dependencies(name: string, folder: string): Promise<Readonly<Record<string, string>>> {
   const names = new Set<string>();
-  for await (const { name, isDirectory } of Deno.readDir(folder)) {
-    const path = join(folder, name);
-    if (isDirectory) { for (const name of await namesOfOurs(path)) names.add(name); }
-    else if (/\.(js|d\.ts)$/.test(name)) {
-      // Examples in comments import too.
-      const code = (await Deno.readTextFile(path)).replaceAll(/\/\*.*?\*\//gs, "");
-      for (const [, name = ""] of code.matchAll(/(?:from|import)\s*\(?"@tare\/(\w+)/g)) names.add(name);
+  for (const path of await filesIn(folder)) {
+    if (!/\.(js|d\.ts)$/.test(path)) continue;
+    // Examples in comments import too.
+    const code = (await Deno.readTextFile(path)).replaceAll(/\/\*.*?\*\//gs, "");
+    const specifiers = code.matchAll(
+      /^ *(?:import|export)\b[^"';]*\bfrom "([^".][^"]*)"|^ *import "([^".][^"]*)"|\bimport\("([^".][^"]*)"\)/gm,
+    );
+    for (const [, ...found] of specifiers) {
+      const [, named = ""] = /^((?:@[^/]+\/)?[^/]+)/.exec(found.find((one) => one !== undefined) ?? "") ?? [];
+      if (!named.startsWith("node:") && named !== `@tare/${name}`) names.add(named);
     }
   }
-  return [...names].sort();
+  return Object.fromEntries(
+    [...names].sort().map((other) => {
+      const ours = /^@tare\/(.+)/.exec(other)?.[1];
+      const version = ours === undefined ? IMPORTED[other] : `^${readConfig(ours).version}`;
+      if (version !== undefined) return [other, version];
+      throw new Error(`Cannot pack ${name}: it imports ${other}, which deno.json names no npm package for`);
+    }),
+  );
+}
+
+/** The first sentence of a package's README. */
+async function description(name: string): Promise<string> {
+  const [, paragraph = ""] = (await Deno.readTextFile(join(PACKAGES, name, "README.md"))).split("\n\n");
+  const [sentence = paragraph] = paragraph.replaceAll("`", "").split(/(?<=\.)\s/);
+  return sentence.replaceAll(/\s+/g, " ");
+}
+
+/** Where the sources are: where this clone came from, if it came from anywhere. */
+async function repository(name: string): Promise<{ readonly repository?: object }> {
+  const asked = new Deno.Command("git", { args: ["remote", "get-url", "origin"], cwd: ROOT, stderr: "null" });
+  const { success, stdout } = await asked.output();
+  const url = new TextDecoder().decode(stdout).trim();
+  if (!success || !/^(https|git|ssh):\/\/|^git@/.test(url)) return {};
+  return { repository: { type: "git", url: `git+${url}`, directory: `packages/${name}` } };
+}
+
+async function filesIn(folder: string): Promise<readonly string[]> {
+  const found: string[] = [];
+  for await (const { name, isDirectory } of Deno.readDir(folder)) {
+    const path = join(folder, name);
+    if (isDirectory) found.push(...await filesIn(path));
+    else found.push(path);
+  }
+  return found;
+}
+
+function readConfig(name: string) {
+  return readJson(join(PACKAGES, name, "deno.json"));
 }
 
 function readJson(path: string) {
   return JSON.parse(Deno.readTextFileSync(path));
 }
 
-async function run(path: string, args: readonly string[], cwd: string): Promise<string> {
-  const { success, stdout, stderr } = await new Deno.Command(path, { args: [...args], cwd }).output();
-  if (success) return new TextDecoder().decode(stdout);
-  throw new Error(`Cannot pack: ${path} ${args.join(" ")} said ${new TextDecoder().decode(stderr)}`);
+async function run(path: string, args: readonly string[], cwd: string): Promise<void> {
+  const { success, stderr } = await new Deno.Command(path, { args: [...args], cwd }).output();
+  if (!success) {
+    throw new Error(`Cannot pack: ${path} ${args.join(" ")} said ${new TextDecoder().decode(stderr)}`);
+  }
 }
 
 if (import.meta.main) {

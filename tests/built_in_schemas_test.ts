@@ -1,6 +1,6 @@
 import { assertEquals, assertLess } from "@std/assert";
 import { countRequestTokens } from "@tare/messages";
-import { loadTokenizer } from "@tare/messages/tiktoken";
+import { loadTokenizer } from "@tare/tiktoken";
 import { memoryArchive } from "@tare/prune";
 import { compactTool, shownTools } from "@tare/schemas";
 import { workspaceTools } from "@tare/loop/tools";

@@ -4,7 +4,7 @@ import { ServerSentEventParseStream } from "@std/http";
 import type { LoopEvent } from "@tare/loop";
 import { openaiModel } from "@tare/loop/openai";
 import { contentText, type Message, type Tool } from "@tare/messages";
-import { loadTokenizer } from "@tare/messages/tiktoken";
+import { loadTokenizer } from "@tare/tiktoken";
 import { profileNamed } from "@tare/planner";
 import { type AgentHandler, agentHandler, type AgentOptions, ALLOW_EVERYTHING } from "@tare/server";
 import { type SimulatedModel, simulator, toolCall } from "@tare/simulator";

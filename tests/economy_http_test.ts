@@ -3,7 +3,7 @@ import { ServerSentEventParseStream } from "@std/http";
 import type { LoopEvent } from "@tare/loop";
 import { openaiModel } from "@tare/loop/openai";
 import { contentText, type Tool } from "@tare/messages";
-import { loadTokenizer } from "@tare/messages/tiktoken";
+import { loadTokenizer } from "@tare/tiktoken";
 import { type LedgerEntry, profileNamed } from "@tare/planner";
 import { agentHandler, ALLOW_EVERYTHING } from "@tare/server";
 import { replay as replayModel, simulator } from "@tare/simulator";

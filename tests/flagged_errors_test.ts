@@ -1,6 +1,6 @@
 import { assertEquals } from "@std/assert";
 import { contentText, type Message } from "@tare/messages";
-import { loadTokenizer } from "@tare/messages/tiktoken";
+import { loadTokenizer } from "@tare/tiktoken";
 import { profileNamed } from "@tare/planner";
 import { loadData } from "../scripts/bench/economy/load_data.ts";
 import { plannerPolicy, play } from "@tare/simulator/economy";

@@ -1,5 +1,5 @@
 import { assert, assertAlmostEquals, assertEquals, assertGreater, assertStringIncludes } from "@std/assert";
-import { loadTokenizer } from "@tare/messages/tiktoken";
+import { loadTokenizer } from "@tare/tiktoken";
 import { listPrice, profileNamed } from "@tare/planner";
 import { join } from "@std/path";
 import {

@@ -1,7 +1,7 @@
 import { assert, assertEquals } from "@std/assert";
 import { fromFileUrl } from "@std/path";
 import type { ModelRequest, ToolDefinition } from "@tare/messages";
-import { loadTokenizer } from "@tare/messages/tiktoken";
+import { loadTokenizer } from "@tare/tiktoken";
 import { type Profile, PROFILES } from "@tare/planner";
 import { inventedTools } from "../scripts/bench/many_tools/invented_tools.ts";
 import type { Recording } from "@tare/simulator/economy";

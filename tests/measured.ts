@@ -1,6 +1,6 @@
 import { assert } from "@std/assert";
 import { contentText } from "@tare/messages";
-import { loadTokenizer } from "@tare/messages/tiktoken";
+import { loadTokenizer } from "@tare/tiktoken";
 import { profileNamed } from "@tare/planner";
 import { type Fault, type SimulatedModel, type Simulator, simulator } from "@tare/simulator";
 import type { Surroundings } from "../scripts/bench/probe/bench.ts";

@@ -4,7 +4,7 @@ import { join } from "@std/path";
 import type { LoopEvent, TurnLedger } from "@tare/loop";
 import { openaiModel } from "@tare/loop/openai";
 import { contentText } from "@tare/messages";
-import { loadTokenizer } from "@tare/messages/tiktoken";
+import { loadTokenizer } from "@tare/tiktoken";
 import { type Mechanisms, profileNamed } from "@tare/planner";
 import { agentHandler, ALLOW_EVERYTHING } from "@tare/server";
 import { type SimulatedModel, simulator } from "@tare/simulator";

@@ -1,14 +1,7 @@
 import { assert } from "@std/assert";
 import { contentText, estimateTokens, type Message } from "@tare/messages";
-import {
-  type History,
-  KEEP_WANTED,
-  plannerSession,
-  PrefixCache,
-  type Profile,
-  promptUnits,
-  type SessionView,
-} from "@tare/planner";
+import { type History, KEEP_WANTED, plannerSession, type Profile, type SessionView } from "@tare/planner";
+import { PrefixCache, promptUnits } from "@tare/planner/parts";
 import { memoryArchive } from "@tare/prune";
 
 /** Plays the calls of a session, each with its history so far, against a simulated provider. */

@@ -1,6 +1,6 @@
 import { assert, assertEquals, assertMatch, assertRejects, assertStringIncludes } from "@std/assert";
 import { ModelError } from "@tare/loop";
-import { loadTokenizer } from "@tare/messages/tiktoken";
+import { loadTokenizer } from "@tare/tiktoken";
 import { profileNamed } from "@tare/planner";
 import { type Fault, simulator } from "@tare/simulator";
 import { probeCache } from "../scripts/probe_cache.ts";

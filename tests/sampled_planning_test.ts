@@ -1,7 +1,8 @@
 import { assertAlmostEquals, assertLess } from "@std/assert";
 import { type CountTokens, sampledCount } from "@tare/messages";
-import { loadTokenizer } from "@tare/messages/tiktoken";
-import { plannerSession, PrefixCache, profileNamed, promptCost, promptUnits } from "@tare/planner";
+import { loadTokenizer } from "@tare/tiktoken";
+import { plannerSession, profileNamed } from "@tare/planner";
+import { PrefixCache, promptCost, promptUnits } from "@tare/planner/parts";
 import { memoryArchive } from "@tare/prune";
 import type { Recording } from "@tare/simulator/economy";
 import { generateWorkload } from "../scripts/bench/economy/workload.ts";

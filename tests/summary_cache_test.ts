@@ -2,7 +2,7 @@ import { assertEquals, assertGreater, assertLess } from "@std/assert";
 import { run, type TurnResult } from "@tare/loop";
 import { openaiModel } from "@tare/loop/openai";
 import { contentText, type Message } from "@tare/messages";
-import { loadTokenizer } from "@tare/messages/tiktoken";
+import { loadTokenizer } from "@tare/tiktoken";
 import { KEEP_WANTED, type LedgerEntry, plannerSession, profileNamed } from "@tare/planner";
 import { memoryArchive, RECALL_TOOL } from "@tare/prune";
 import { type SimulatedModel, simulator } from "@tare/simulator";

@@ -1,6 +1,6 @@
 import { assertEquals } from "@std/assert";
 import type { CountTokens } from "@tare/messages";
-import { loadTokenizer } from "@tare/messages/tiktoken";
+import { loadTokenizer } from "@tare/tiktoken";
 import { type Counter, playWindow } from "./window_sessions.ts";
 
 /** So many sessions are played with each counter. */

@@ -1,6 +1,7 @@
 import { assert, assertAlmostEquals, assertEquals, assertStringIncludes } from "@std/assert";
 import { estimateTokens, hashText } from "@tare/messages";
-import { profileNamed, promptCost } from "@tare/planner";
+import { profileNamed } from "@tare/planner";
+import { promptCost } from "@tare/planner/parts";
 import { memoryArchive } from "@tare/prune";
 import { type CallParams, type PromptMessage, tare, type TareOptions } from "./ai_sdk.ts";
 import { type Options, optionsWith } from "./fixture_test.ts";

@@ -11,11 +11,9 @@ import {
   MESSAGES_PROVIDER,
   type Price,
   type Profile,
-  profileOfModelList,
   readTooLong,
-  routeToCache,
-  windowsOfModelList,
 } from "@tare/planner";
+import { profileOfModelList, routeToCache, windowsOfModelList } from "@tare/planner/parts";
 import { readBytes } from "@tare/gateway";
 import type { Settings } from "./settings/settings.ts";
 

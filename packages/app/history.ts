@@ -5,7 +5,7 @@
  * @module
  */
 // deno-lint-ignore-file no-console
-import { loadTokenizer } from "@tare/messages/tiktoken";
+import { loadTokenizer } from "@tare/tiktoken";
 import { resolve } from "@std/path";
 import { parseArgs } from "node:util";
 import { historyPage } from "./history/history_page.ts";

@@ -1,7 +1,8 @@
 import { assert, assertAlmostEquals, assertEquals } from "@std/assert";
 import { Warmth, type WarmthOptions } from "@tare/conversation";
 import { type Gateway, gateway, type GatewayOptions } from "@tare/gateway";
-import { listPrice, profileNamed, promptCost } from "@tare/planner";
+import { listPrice, profileNamed } from "@tare/planner";
+import { promptCost } from "@tare/planner/parts";
 import { type SimulatedReply, simulator } from "@tare/simulator";
 
 const PROFILE = profileNamed("anthropic-5m");

@@ -3,15 +3,9 @@ import { join, resolve } from "@std/path";
 import { gateway } from "@tare/gateway";
 import { openaiModel } from "@tare/loop/openai";
 import { sampledCount } from "@tare/messages";
-import { encodingOfModel, loadTokenizer, type Tokenizer } from "@tare/messages/tiktoken";
-import {
-  chooseProfile,
-  DEFAULT_PROVIDER,
-  listWindow,
-  profileNamed,
-  SaidProof,
-  searchesTools,
-} from "@tare/planner";
+import { encodingOfModel, loadTokenizer, type Tokenizer } from "@tare/tiktoken";
+import { chooseProfile, DEFAULT_PROVIDER, listWindow, profileNamed } from "@tare/planner";
+import { SaidProof, searchesTools } from "@tare/planner/parts";
 import type { PolicyOptions } from "@tare/planner/policies";
 import { page } from "@tare/page";
 import { agentHandler, allowedHosts, isLoopback } from "@tare/server";

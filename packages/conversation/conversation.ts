@@ -1,6 +1,5 @@
 import { contentText, type CountTokens, type Message, type Rewrite, type Usage } from "@tare/messages";
 import {
-  findPrefixChange,
   type ForkableSession,
   type History,
   type Idle,
@@ -11,17 +10,15 @@ import {
   type Ping,
   type PingEntry,
   type PingSent,
-  type PrefixChange,
   type Profile,
   type PromptCall,
   type Quote,
   readTooLong,
   type SessionView,
-  slicer,
   withoutPin,
   withPin,
-  withPrefixChange,
 } from "@tare/planner";
+import { findPrefixChange, type PrefixChange, slicer, withPrefixChange } from "@tare/planner/parts";
 import type { Archive } from "@tare/prune";
 import { createHash } from "node:crypto";
 import { addToDay, type CallReport, type Days, type Sums } from "./report/calls.ts";

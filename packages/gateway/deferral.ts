@@ -1,5 +1,6 @@
 import { countMessageTokens, type CountTokens, countToolTokens, type Message } from "@tare/messages";
-import { type Profile, type PromptCall, worthDeferring } from "@tare/planner";
+import type { Profile, PromptCall } from "@tare/planner";
+import { worthDeferring } from "@tare/planner/parts";
 import {
   type DeferredTools,
   isFunction,

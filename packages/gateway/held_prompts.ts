@@ -1,5 +1,5 @@
 import type { CountTokens, Message, ToolDefinition } from "@tare/messages";
-import { PrefixCache, type PromptUnit, promptUnits } from "@tare/planner";
+import { PrefixCache, type PromptUnit, promptUnits } from "@tare/planner/parts";
 
 /** What a prompt takes here for each of its messages and tools, in bytes. */
 const UNIT_BYTES = 200;

@@ -1,7 +1,8 @@
 import { ToldWarnings } from "@tare/conversation/report";
 import { type Chat, errorTypeOf, inThisTrace, type Telemetry } from "@tare/conversation/telemetry";
 import type { Message } from "@tare/messages";
-import { listPrice, PromptTooLong, providerOf, readTooLong } from "@tare/planner";
+import { listPrice, PromptTooLong, readTooLong } from "@tare/planner";
+import { providerOf } from "@tare/planner/parts";
 import {
   bodyPieces,
   GrowingBytes,

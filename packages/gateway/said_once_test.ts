@@ -1,7 +1,7 @@
 import { assertEquals } from "@std/assert";
 import { memoryStore } from "@tare/conversation";
 import { type Days, reportSpend, saidRecordsOf } from "@tare/conversation/report";
-import { SaidProof } from "@tare/planner";
+import { SaidProof } from "@tare/planner/parts";
 import { call, completion, gatewayed, post, READ } from "./fixture_test.ts";
 
 /** A file as a tool shows it, with a number in front of each line. */

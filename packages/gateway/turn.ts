@@ -6,14 +6,9 @@ import {
   type CountTokens,
   type ToolDefinition,
 } from "@tare/messages";
-import { argumentsParser } from "@tare/messages/arguments";
-import {
-  type LedgerEntry,
-  type PromptCall,
-  type RoutedRequest,
-  servedTokens,
-  type SessionView,
-} from "@tare/planner";
+import { argumentsParser } from "@tare/arguments";
+import type { LedgerEntry, PromptCall, SessionView } from "@tare/planner";
+import { type RoutedRequest, servedTokens } from "@tare/planner/parts";
 import { placeholderRefs, RECALL_TOOL, recallOriginal } from "@tare/prune";
 import {
   type DeferredTools,

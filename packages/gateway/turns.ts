@@ -17,17 +17,8 @@ import {
   sumsOfWarmth,
 } from "@tare/conversation/report";
 import { contentText, type CountTokens, type Usage } from "@tare/messages";
-import {
-  compactionOf,
-  listPrice,
-  listWindow,
-  MESSAGES_PROVIDER,
-  profileForTtl,
-  type Rates,
-  readTooLong,
-  routeToCache,
-  searchesTools,
-} from "@tare/planner";
+import { listPrice, listWindow, MESSAGES_PROVIDER, readTooLong } from "@tare/planner";
+import { compactionOf, profileForTtl, type Rates, routeToCache, searchesTools } from "@tare/planner/parts";
 import { promptSession } from "@tare/planner/policies";
 import { RECALL_TOOL } from "@tare/prune";
 import {

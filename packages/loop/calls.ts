@@ -10,7 +10,7 @@ import {
 import { distance } from "fastest-levenshtein";
 import { isDeepStrictEqual } from "node:util";
 import { type AnsweredCall, type AskedCall, type Judge, type LoopEvent, pinOf } from "./event.ts";
-import type { argumentsParser } from "@tare/messages/arguments";
+import type { argumentsParser } from "@tare/arguments";
 import type { Clock, Watchdog } from "./watchdog.ts";
 
 /** A tool with what has been worked out of it before the turn. */

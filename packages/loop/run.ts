@@ -20,7 +20,7 @@ import {
   type ToolDefinition,
   type Usage,
 } from "@tare/messages";
-import { argumentsParser } from "@tare/messages/arguments";
+import { argumentsParser } from "@tare/arguments";
 import {
   CUT_OFF,
   type PreparedTool,

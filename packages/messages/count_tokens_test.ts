@@ -8,7 +8,7 @@ import {
   sampledCount,
   type ToolDefinition,
 } from "@tare/messages";
-import { loadTokenizer } from "@tare/messages/tiktoken";
+import { loadTokenizer } from "@tare/tiktoken";
 
 const characters = (text: string) => text.length;
 

@@ -7,21 +7,19 @@ import {
   assertStrictEquals,
 } from "@std/assert";
 import { contentText, countRequestTokens, type Message, type Usage } from "@tare/messages";
-import { loadTokenizer } from "@tare/messages/tiktoken";
+import { loadTokenizer } from "@tare/tiktoken";
 import {
   KEEP_WANTED,
   type LedgerEntry,
   plannerSession,
-  PrefixCache,
   profileNamed,
   PROFILES,
-  promptCost,
   type PromptSessionOptions,
-  promptUnits,
   type SessionView,
   type Summarise,
   type SummaryRequest,
 } from "@tare/planner";
+import { PrefixCache, promptCost, promptUnits } from "@tare/planner/parts";
 import { type Archive, memoryArchive, RECALL_TOOL } from "@tare/prune";
 import type { Edit } from "./edits/edit.ts";
 

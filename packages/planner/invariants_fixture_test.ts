@@ -14,18 +14,16 @@ import {
   type Pin,
   type PlannerSession,
   plannerSession,
-  PrefixCache,
   type Profile,
   PROFILES,
   type PromptCall,
-  promptCost,
   type PromptSessionOptions,
-  promptUnits,
   type Retention,
   type SessionView,
   withoutPin,
   withPin,
 } from "@tare/planner";
+import { PrefixCache, promptCost, promptUnits } from "@tare/planner/parts";
 import { type Archive, memoryArchive } from "@tare/prune";
 import {} from "../../tests/call_pairs.ts";
 import {} from "../../tests/conversations.ts";

@@ -1,7 +1,8 @@
 import { assert, assertEquals, assertStrictEquals } from "@std/assert";
 import fc from "fast-check";
 import { contentText, type Message } from "@tare/messages";
-import { type Pin, plannerSession, promptCost, type SessionView } from "@tare/planner";
+import { type Pin, plannerSession, type SessionView } from "@tare/planner";
+import { promptCost } from "@tare/planner/parts";
 import { classicSession } from "@tare/planner/policies";
 import { type Archive, archiveRef, memoryArchive } from "@tare/prune";
 import { callPairs } from "../../tests/call_pairs.ts";

@@ -1,7 +1,8 @@
 import { assert, assertAlmostEquals, assertEquals, assertThrows } from "@std/assert";
 import { estimateTokens, type Message } from "@tare/messages";
 import { memoryArchive } from "@tare/prune";
-import { plannerSession, profileNamed, promptCost, type PromptSessionOptions, UNTRIED } from "./mod.ts";
+import { plannerSession, profileNamed, type PromptSessionOptions, UNTRIED } from "./mod.ts";
+import { promptCost } from "./parts.ts";
 
 const PROFILE = profileNamed("anthropic-5m");
 const MINUTE = 60_000;

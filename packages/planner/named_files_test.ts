@@ -1,6 +1,7 @@
 import { assert, assertLess } from "@std/assert";
 import { estimateTokens, type Message } from "@tare/messages";
-import { plannerSession, PrefixCache, profileNamed, promptCost, promptUnits } from "@tare/planner";
+import { plannerSession, profileNamed } from "@tare/planner";
+import { PrefixCache, promptCost, promptUnits } from "@tare/planner/parts";
 import { memoryArchive } from "@tare/prune";
 
 const WINDOW_TOKENS = 128_000;

@@ -5,14 +5,13 @@ import {
   type LedgerEntry,
   type PlannerSession,
   plannerSession,
-  PrefixCache,
   type Profile,
   profileNamed,
   type PromptCall,
   type PromptSessionOptions,
-  promptUnits,
   type SessionView,
 } from "@tare/planner";
+import { PrefixCache, promptUnits } from "@tare/planner/parts";
 import { memoryArchive } from "@tare/prune";
 import type { Edit } from "./edits/edit.ts";
 

@@ -349,7 +349,7 @@ export interface RoutedRequest {
  * @example
  * ```ts
  * import { assertEquals } from "@std/assert";
- * import { routeToCache } from "@tare/planner";
+ * import { routeToCache } from "@tare/planner/parts";
  *
  * const asked = { model: "gpt-4o", key: "c0ffee" };
  * const openai = routeToCache({ ...asked, baseURL: "https://api.openai.com/v1" });
@@ -389,7 +389,7 @@ function routeAt(baseURL = ""): CacheRoute | undefined {
  * @example
  * ```ts
  * import { assertEquals } from "@std/assert";
- * import { searchesTools } from "@tare/planner";
+ * import { searchesTools } from "@tare/planner/parts";
  *
  * const model = "claude-sonnet-4-5";
  * assertEquals(searchesTools({ model, baseURL: "https://api.anthropic.com/v1" }), true);
@@ -464,7 +464,7 @@ const LOCAL_OWNERS: readonly unknown[] = ["llamacpp", "vllm", "sglang", "library
  * @example
  * ```ts
  * import { assertEquals } from "@std/assert";
- * import { profileOfModelList } from "@tare/planner";
+ * import { profileOfModelList } from "@tare/planner/parts";
  *
  * assertEquals(profileOfModelList({ data: [{ id: "qwen3", owned_by: "llamacpp" }] }), "local");
  * ```
@@ -506,7 +506,7 @@ const MOST_WINDOW = 100_000_000;
  * @example
  * ```ts
  * import { assertEquals } from "@std/assert";
- * import { windowsOfModelList } from "@tare/planner";
+ * import { windowsOfModelList } from "@tare/planner/parts";
  *
  * const list = { data: [{ id: "qwen3", max_model_len: 40_960 }, { id: "other" }] };
  * assertEquals(windowsOfModelList(list), new Map([["qwen3", 40_960]]));

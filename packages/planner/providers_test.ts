@@ -5,14 +5,11 @@ import {
   listPrice,
   listWindow,
   MODELS_DATE,
-  profileForTtl,
   profileNamed,
-  profileOfModelList,
   PROFILES,
   readTooLong,
-  searchesTools,
-  windowsOfModelList,
 } from "@tare/planner";
+import { profileForTtl, profileOfModelList, searchesTools, windowsOfModelList } from "@tare/planner/parts";
 import { MODELS, recogniseProfile } from "./providers.ts";
 
 Deno.test("profileNamed() hands over each profile by its own name", () => {

@@ -4,16 +4,13 @@ import {
   countRequestTokens,
   hashPiece,
   type Message,
-  type Rewrite,
   type Usage,
 } from "@tare/messages";
 import { type Archive, archiveRef, RECALL_TOOL } from "@tare/prune";
-import { Arrival, arrive, type Arrived, writeOut } from "./arrival/arrival.ts";
+import type { Arrival, ArrivalOptions, arrive, Arrived, writeOut } from "./arrival/arrival.ts";
 import { recordOf, type SaidOutcome, type Trial } from "./arrival/proof.ts";
 import { servedTokens } from "./cache/prefix.ts";
-import { type FullWindow, NEVER_FULL } from "./edits/full_window.ts";
-import { fittingPins, type Pin } from "./edits/pin.ts";
-import { type Plan, rewrite } from "./edits/rewrite.ts";
+import { fittingPins } from "./edits/pin.ts";
 import { type Edit, fittingEdits, leadingEdits } from "./edits/edit.ts";
 import type { History } from "./edits/view.ts";
 import { NEW_SESSION, type PlannerState } from "./ledger/ledger.ts";
@@ -28,7 +25,8 @@ import {
   type SessionView,
 } from "./prompt_session.ts";
 import { KEEP_WANTED, type Retention } from "./retention/retention.ts";
-import { KnownSession, type LookedAt } from "./rule/look.ts";
+import { decide, type FullWindow, NEVER_FULL } from "./rule/decide.ts";
+import { KnownSession, type LookedAt, type Plan, planAsItIs, staysAsItIs } from "./rule/look.ts";
 import { quotePrompt } from "./rule/quote.ts";
 
 /** A {@linkcode PromptSession} whose planner decides when the mechanisms act. */
@@ -131,7 +129,8 @@ function makeSession(given: PromptSessionOptions, from?: KnownSession): PlannerS
   let state: SessionState = { ...NEW_STATE, ...stored };
   const wanted = { ...ALL_MECHANISMS, ...options.mechanisms };
   const mechanisms = { ...wanted, truncate: wanted.truncate && options.forget !== "nothing" };
-  const arrival = new Arrival({ ...options, ...mechanisms });
+  /** What is known of results and how they are said, from the first one on. */
+  let arriving: Arriving | undefined;
   /** What is known once everything is judged by the mechanisms that work now. */
   const know = (account: PlannerState, from?: KnownSession, before?: LookedAt) =>
     new KnownSession({
@@ -154,7 +153,7 @@ function makeSession(given: PromptSessionOptions, from?: KnownSession): PlannerS
     const known = new Map<Trial, SaidOutcome>();
     for (const trial of state.trials) {
       const { place, tool, isSaid } = trial;
-      const came = arrival.cameOf(place);
+      const came = arriving ? arriving.arrival.cameOf(place) : "nothing";
       if (came) known.set(trial, { tool, isSaid: isSaid && !options.observe, came });
     }
     return known;
@@ -226,20 +225,25 @@ function makeSession(given: PromptSessionOptions, from?: KnownSession): PlannerS
       const isAll = edits.length === state.edits.length && trials.length === state.trials.length;
       if (!isAll) state = { ...state, edits, trials };
     }
-    const arrived = state.reverted ? NOTHING_ARRIVED : await arrive(history.messages, state.edits, {
-      ...options,
-      arrival,
-      limitTokens: mechanisms.truncate ? options.truncateTokens ?? TRUNCATE_TOKENS : undefined,
-      recall: canRecall(history, call),
-      model: call.model ?? "",
-      stays: new Set([
-        ...state.truncated,
-        ...(call.pins ?? []).flatMap(({ wish, place }) => wish === "keep" ? [place] : []),
-        // What stayed to be compared with stays for good.
-        ...state.trials.flatMap(({ isSaid, place }) => isSaid ? [] : [place]),
-      ]),
-      inSlices,
-    });
+    if (!arriving && !state.reverted && history.messages.some(({ role }) => role === "tool")) {
+      arriving = await loadArriving({ ...options, ...mechanisms });
+    }
+    const arrived = !arriving || state.reverted
+      ? NOTHING_ARRIVED
+      : await arriving.arrive(history.messages, state.edits, {
+        ...options,
+        arrival: arriving.arrival,
+        limitTokens: mechanisms.truncate ? options.truncateTokens ?? TRUNCATE_TOKENS : undefined,
+        recall: canRecall(history, call),
+        model: call.model ?? "",
+        stays: new Set([
+          ...state.truncated,
+          ...(call.pins ?? []).flatMap(({ wish, place }) => wish === "keep" ? [place] : []),
+          // What stayed to be compared with stays for good.
+          ...state.trials.flatMap(({ isSaid, place }) => isSaid ? [] : [place]),
+        ]),
+        inSlices,
+      });
     if (arrived.edits.length > 0 || arrived.trials.length > 0) {
       state = {
         ...state,
@@ -248,19 +252,23 @@ function makeSession(given: PromptSessionOptions, from?: KnownSession): PlannerS
         trials: [...state.trials, ...arrived.trials],
       };
     }
-    arrival.settle(state.edits);
+    arriving?.arrival.settle(state.edits);
     const request = requestOf(history, call);
     const relievesWindow = mechanisms.context && !state.reverted;
     // Who forgets all edits meanwhile has it judged anew for the next call.
     const asked = known;
     await inSlices(asked.take(history.messages, state.edits));
-    const plan = await rewrite(request, {
-      ...options,
-      windowTokens: asked.windowOf(call.model),
-      look: (request) => asked.look(request),
-      relievesWindow,
-      writeOut: (edits) => writeOut(edits, arrival),
-    });
+    const looked = asked.look({ ...request, emptiedTokens: state.fullWindow.emptiedTokens });
+    const first = { ...looked, ...decide(looked.situation) };
+    const plan = staysAsItIs(first, { fullWindow: state.fullWindow, relievesWindow })
+      ? planAsItIs(first, request, options)
+      : await (await import("./edits/rewrite.ts")).rewrite(first, request, {
+        ...options,
+        windowTokens: asked.windowOf(call.model),
+        look: (request) => asked.look(request),
+        relievesWindow,
+        writeOut: (edits) => arriving?.writeOut(edits, arriving.arrival) ?? edits,
+      });
     asked.notePlan(plan);
     const tooLong = relievesWindow && asked.isSureOfWindow(call.model) ? asked.tooLong(plan) : undefined;
     const { stopped } = known.account;
@@ -270,8 +278,7 @@ function makeSession(given: PromptSessionOptions, from?: KnownSession): PlannerS
       state = { ...state, summary: state.summary ? addUsage(state.summary, plan.summary) : plan.summary };
     }
     // A state that is the same need not be stored again.
-    const isRewritten = plan.edits.length > 0 || plan.asked.length > 0;
-    if (isRewritten || stopsNow) {
+    if (plan.rewrite || stopsNow) {
       const replaced = new Set(plan.edits.flatMap((edit) => edit.type === "elide" ? [edit.index] : []));
       const back = new Set(plan.asked.flatMap(({ wish, place }) => wish === "keep" ? [place] : []));
       state = {
@@ -294,7 +301,7 @@ function makeSession(given: PromptSessionOptions, from?: KnownSession): PlannerS
       tools,
       places,
       stable: plan.stable,
-      rewrites: [...arrived.rewrites, ...(isRewritten ? [describeRewrite(plan)] : [])],
+      rewrites: [...arrived.rewrites, ...(plan.rewrite ? [plan.rewrite] : [])],
       warnings: [...(stopsNow ? [STOPPED] : []), ...arrived.warnings, ...plan.warnings],
       ...(plan.ended.length > 0 && { endedPins: plan.ended }),
       ...(plan.summary && { summary: plan.summary }),
@@ -400,6 +407,18 @@ function makeSession(given: PromptSessionOptions, from?: KnownSession): PlannerS
   };
 }
 
+/** What results are said by. */
+interface Arriving {
+  readonly arrival: Arrival;
+  readonly arrive: typeof arrive;
+  readonly writeOut: typeof writeOut;
+}
+
+async function loadArriving(options: ArrivalOptions): Promise<Arriving> {
+  const { Arrival, arrive, writeOut } = await import("./arrival/arrival.ts");
+  return { arrival: new Arrival(options), arrive, writeOut };
+}
+
 /** What may leave: a mechanism that is off takes nothing. */
 function retentionOf({ context, prune, schemas }: Mechanisms, retention = KEEP_WANTED): Retention {
   return {
@@ -422,46 +441,6 @@ function cutBack({ edits, truncated, trials }: SessionState, length: number) {
     truncated: truncated.filter((index) => index < length),
     trials: trials.filter(({ place }) => place < length),
   };
-}
-
-function describeRewrite({ edits, asked, isBought, decision, tokensBefore, promptTokens }: Plan): Rewrite {
-  const of = (type: Edit["type"]) => edits.filter((edit) => edit.type === type).length;
-  const wished = (wish: Pin["wish"]) => asked.filter((pin) => pin.wish === wish);
-  const [gone, back] = [wished("let_go"), wished("keep")];
-  const isGone = (index: number) => gone.some(({ place }) => place === index);
-  const old = edits.filter((edit) => edit.type === "elide" && !isGone(edit.index)).length;
-  const removed = [
-    ...(old > 0 ? [howMany(old, "old result")] : []),
-    ...(of("drop") > 0 ? ["old turns"] : []),
-    ...(of("summarise") > 0 ? ["old turns, summarised"] : []),
-    ...(of("shorten") > 0 ? [`the middle of ${howMany(of("shorten"), "text")} of the user`] : []),
-    ...(of("compact") > 0 ? [`the prose of ${howMany(of("compact"), "tool")}`] : []),
-    ...(gone.length > 0 ? [`${placesOf(gone)} as asked`] : []),
-    ...(back.length > 0 ? [`${placesOf(back)} came back as asked`] : []),
-  ].join("; ");
-  return {
-    mechanism: isBought ? "planner" : "pins",
-    reason: isBought ? reasonOf(decision) : "it was asked for, and breaks nothing that the cache holds",
-    removed,
-    tokensBefore,
-    tokensAfter: promptTokens,
-    ...(asked.length > 0 && { asked: asked.map(({ place, wish, by }) => ({ place, wish, by })) }),
-  };
-}
-
-function placesOf(pins: readonly Pin[]): string {
-  return `message${pins.length === 1 ? "" : "s"} ${pins.map(({ place }) => place).join(", ")}`;
-}
-
-function reasonOf(decision: Plan["decision"]): string {
-  if (decision?.cause !== "price") return "the window is nearly full";
-  const { tokens, rent, price, alive, brokenTokens } = decision;
-  const numbers = `${Math.round(tokens)} tokens leave, ${
-    Math.round(brokenTokens)
-  } cached ones are read again`;
-  return price <= 0
-    ? `it costs nothing now: ${numbers}, and the cache is warm with probability ${alive.toFixed(2)}`
-    : `the rent of ${Math.round(rent)} has paid the price of ${Math.round(price)}: ${numbers}`;
 }
 
 /** Runs `work` for one call after the other, each once those before it have settled. */
@@ -624,9 +603,4 @@ export function savedByDeferring(
   promptTokens: number,
 ): Pick<SavedTokens, "deferred"> {
   return deferred ? { deferred: deferred.isDetour ? -promptTokens : deferred.tokens } : {};
-}
-
-/** A number of things: `1 result`, `2 results`. */
-export function howMany(number: number, noun: string): string {
-  return `${number} ${noun}${number === 1 ? "" : "s"}`;
 }

@@ -11,14 +11,12 @@ import {
 import { type AssistantMessage, contentText, estimateTokens, type Message } from "@tare/messages";
 import {
   plannerSession,
-  PrefixCache,
   profileNamed,
-  promptCost,
   type PromptSessionOptions,
   PromptTooLong,
-  promptUnits,
   type SessionView,
 } from "@tare/planner";
+import { PrefixCache, promptCost, promptUnits } from "@tare/planner/parts";
 import { memoryArchive, RECALL_TOOL } from "@tare/prune";
 
 const tools = [RECALL_TOOL];

@@ -39,7 +39,8 @@ export {
   selectElisions,
   traitsOf,
 } from "./prune_results.ts";
-export { RECALL_TOOL, recallOriginal, type RecallParameters } from "./recall.ts";
+export { recallOriginal } from "./recall.ts";
+export { RECALL_TOOL, type RecallParameters } from "./recall_tool.ts";
 export { applySummary, summariseTurns, type SummaryMessage, type TurnsSummary } from "./summarise_turns.ts";
 export { isColdResume, pressure, relievePressure } from "./triggers.ts";
 export { truncateResults, truncateText } from "./truncate_results.ts";

@@ -1,6 +1,6 @@
 import { assert, assertEquals, assertNotMatch } from "@std/assert";
 import fc from "fast-check";
-import { loadTokenizer } from "@tare/messages/tiktoken";
+import { loadTokenizer } from "@tare/tiktoken";
 import { bytesFromText, formatPlaceholder, parsePlaceholder } from "@tare/prune";
 
 const ref = "2cf24dba5fb0a30e";

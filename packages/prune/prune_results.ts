@@ -14,7 +14,7 @@ import {
 } from "@tare/messages";
 import { type Archive, bytesFromText } from "./archive.ts";
 import { formatPlaceholder, holdsPlaceholder, parsePlaceholder, splitTruncated } from "./placeholder.ts";
-import { RECALL_TOOL } from "./recall.ts";
+import { RECALL_TOOL } from "./recall_tool.ts";
 
 /** Originals could not be archived, and so nothing left the messages. */
 export interface ArchiveFailure<M extends Message = Message> {

@@ -1,5 +1,5 @@
 import type { Message } from "@tare/messages";
-import { loadTokenizer } from "@tare/messages/tiktoken";
+import { loadTokenizer } from "@tare/tiktoken";
 import { applyElisions, elide, memoryArchive, pruneResults, selectElisions } from "@tare/prune";
 
 const { count: countTokens } = await loadTokenizer();

@@ -1,6 +1,6 @@
 import { assert, assertEquals, assertStringIncludes, assertThrows } from "@std/assert";
 import { estimateTokens, type Tool, type ToolDefinition } from "@tare/messages";
-import { argumentsParser } from "@tare/messages/arguments";
+import { argumentsParser } from "@tare/arguments";
 import { catalogue, catalogueChanges, standIns, tellsOfTools, toldTools } from "@tare/schemas";
 
 const countTokens = estimateTokens;

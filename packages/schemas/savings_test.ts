@@ -1,6 +1,6 @@
 import { assertEquals, assertLess } from "@std/assert";
 import type { ToolDefinition } from "@tare/messages";
-import { loadTokenizer } from "@tare/messages/tiktoken";
+import { loadTokenizer } from "@tare/tiktoken";
 import { shownTools } from "@tare/schemas";
 
 const { count: countTokens } = await loadTokenizer();

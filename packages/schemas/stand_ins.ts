@@ -6,7 +6,6 @@ import {
   type Tool,
   type ToolDefinition,
 } from "@tare/messages";
-import type { argumentsParser } from "@tare/messages/arguments";
 import { toolLine } from "./catalogue.ts";
 
 /** The tool by which a model calls those whose definitions its requests don't hold. */
@@ -39,8 +38,10 @@ export function standIns(
   options: {
     /** Counts the tokens of a text. */
     readonly countTokens: CountTokens;
-    /** Makes the function that validates a tool's arguments: `argumentsParser` of `@tare/messages/arguments`. */
-    readonly parser: typeof argumentsParser;
+    /** Makes the function that validates a tool's arguments: `argumentsParser` of `@tare/arguments`. */
+    readonly parser: (tool: ToolDefinition) => (argumentsText: string) =>
+      | { readonly ok: true; readonly value: Readonly<Record<string, unknown>> }
+      | { readonly ok: false; readonly problem: string };
     /** Tools that the model is given in full, and may call this way too. Default: none. */
     readonly listed?: readonly Tool[];
   },

@@ -1,6 +1,6 @@
 import { assertEquals, assertThrows } from "@std/assert";
 import { convertToLlm } from "@earendil-works/pi-agent-core";
-import { loadTokenizer } from "@tare/messages/tiktoken";
+import { loadTokenizer } from "@tare/tiktoken";
 import { contentText, countRequestTokens, type Message } from "@tare/messages";
 import { profileNamed } from "@tare/planner";
 import { loadData } from "../bench/economy/load_data.ts";

@@ -15,7 +15,7 @@ const ROUNDS = 9;
 
 /** Makes a counter; each as its documentation says, so that special tokens are ordinary text where that can be said. */
 const COUNTERS: Readonly<Record<string, () => Promise<(text: string) => number>>> = {
-  "@tare/messages": async () => (await (await import("@tare/messages/tiktoken")).loadTokenizer()).count,
+  "@tare/messages": async () => (await (await import("@tare/tiktoken")).loadTokenizer()).count,
   "ai-tokenizer": async () => {
     const { Tokenizer } = await import("ai-tokenizer");
     const tokenizer = new Tokenizer(await import("ai-tokenizer/encoding/o200k_base"));

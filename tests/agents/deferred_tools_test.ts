@@ -1,7 +1,8 @@
 import { assert, assertAlmostEquals, assertEquals } from "@std/assert";
-import { loadTokenizer } from "@tare/messages/tiktoken";
+import { loadTokenizer } from "@tare/tiktoken";
 import type { Message } from "@tare/messages";
-import { profileNamed, promptCost } from "@tare/planner";
+import { profileNamed } from "@tare/planner";
+import { promptCost } from "@tare/planner/parts";
 import { type SimulatedModel, simulator, toolCall } from "@tare/simulator";
 import { ownerOf } from "../crash/owner.ts";
 import { startServerProcess } from "../crash/server_process.ts";

@@ -1,4 +1,4 @@
-import { loadTokenizer } from "@tare/messages/tiktoken";
+import { loadTokenizer } from "@tare/tiktoken";
 import { billOf } from "./bill.ts";
 import { BlockCache } from "./block_cache.ts";
 import { BreakpointCache } from "./breakpoint_cache.ts";

@@ -1,4 +1,4 @@
-import { loadTokenizer } from "@tare/messages/tiktoken";
+import { loadTokenizer } from "@tare/tiktoken";
 import { assertEquals } from "@std/assert";
 import { sourceText } from "../gateway/long_session.ts";
 import { startProvider } from "./provider.ts";

@@ -1,6 +1,6 @@
 import { assertEquals, assertRejects } from "@std/assert";
 import OpenAI from "openai";
-import { loadTokenizer } from "@tare/messages/tiktoken";
+import { loadTokenizer } from "@tare/tiktoken";
 import { countRequestTokens, type Message } from "@tare/messages";
 import { type Fault, scripted, type Simulator, simulator, toolCall } from "@tare/simulator";
 

@@ -1,6 +1,7 @@
 import { assert, assertEquals } from "@std/assert";
 import type { CountTokens } from "@tare/messages";
-import { PrefixCache, type Profile, profileNamed, promptUnits } from "@tare/planner";
+import { type Profile, profileNamed } from "@tare/planner";
+import { PrefixCache, promptUnits } from "@tare/planner/parts";
 import { replay as replayModel, type SimulatedCall } from "@tare/simulator";
 import { CHAT_PROTOCOL, type JsonReader, readJsonAt, readRequest, readWireBody } from "@tare/wire";
 import { loadData } from "../../scripts/bench/economy/load_data.ts";

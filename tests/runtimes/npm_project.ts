@@ -1,4 +1,5 @@
 import { fromFileUrl, join } from "@std/path";
+import { PACKAGE_TABLE } from "../../scripts/lint_plugin.ts";
 import { packForNpm } from "../../scripts/pack_npm.ts";
 import { runProgram } from "./runtimes.ts";
 
@@ -28,8 +29,7 @@ export async function npmProject(
   await Deno.writeTextFile(join(assertFolder, "mod.js"), 'export * from "deno-std/assert/mod.js";\n');
   await Deno.copyFile(join(PACKAGES, "std/assert/types.d.ts"), join(assertFolder, "mod.d.ts"));
   await writeJson(join(folder, "package.json"), { type: "module", private: true, dependencies });
-  const install = ["install", "--no-audit", "--no-fund", "--install-links"];
-  const { ok, output } = await runProgram("npm", install, { cwd: folder });
+  const { ok, output } = await runProgram("npm", INSTALL, { cwd: folder });
   if (!ok) throw new Error(`Cannot install the packages: ${output}`);
 
   const scripts = new Map<string, string[]>();
@@ -44,6 +44,51 @@ export async function npmProject(
   }
   return scripts;
 }
+
+/** Bundles a script of such a project into one module, for runtimes where npm can't install. */
+export async function bundleInProject(folder: string, script: string): Promise<string> {
+  const bundled = script.replace(".mjs", ".bundled.mjs");
+  const args = ["bundle", "--quiet", "--no-lock", "--platform=browser", `--output=${bundled}`, script];
+  const { ok, output } = await runProgram(Deno.execPath(), args, { cwd: folder });
+  if (!ok) throw new Error(`Cannot bundle ${script}: ${output}`);
+  return bundled;
+}
+
+/**
+ * Installs one package as npm gets it into an empty project, with what it needs.
+ *
+ * @returns what that takes of a disk with blocks of 4 KiB, in bytes.
+ */
+export async function installAlone(folder: string, name: string): Promise<number> {
+  const packed: [string, string][] = [];
+  for (const one of withNeeded(name)) packed.push([`@tare/${one}`, `file:${await packForNpm(one, folder)}`]);
+  const [itself, ...needed] = packed;
+  await writeJson(join(folder, "package.json"), {
+    private: true,
+    dependencies: Object.fromEntries([itself!]),
+    overrides: Object.fromEntries(needed),
+  });
+  const { ok, output } = await runProgram("npm", INSTALL, { cwd: folder });
+  if (!ok) throw new Error(`Cannot install ${name}: ${output}`);
+  return await bytesOnDisk(join(folder, "node_modules"));
+}
+
+/** A package of ours and those that it may import, and they in turn. */
+function withNeeded(name: string): ReadonlySet<string> {
+  const needed = PACKAGE_TABLE[name] ?? [];
+  return new Set([name, ...needed.flatMap((one) => [...withNeeded(one)])]);
+}
+
+async function bytesOnDisk(folder: string): Promise<number> {
+  let bytes = 0;
+  for await (const { name, isDirectory } of Deno.readDir(folder)) {
+    const path = join(folder, name);
+    bytes += isDirectory ? await bytesOnDisk(path) : Math.ceil((await Deno.stat(path)).size / 4096) * 4096;
+  }
+  return bytes;
+}
+
+const INSTALL = ["install", "--no-audit", "--no-fund", "--install-links"];
 
 async function writeJson(path: string, value: unknown): Promise<void> {
   await Deno.writeTextFile(path, JSON.stringify(value));

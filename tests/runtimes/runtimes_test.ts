@@ -2,11 +2,12 @@ import { bundle, bundleSuite, runSuite } from "./suite.ts";
 import { assert, assertEquals } from "@std/assert";
 import { checkTypes, DENO, type Runtime, RUNTIMES } from "./runtimes.ts";
 import { fromFileUrl, join } from "@std/path";
-import { npmProject } from "./npm_project.ts";
+import { bundleInProject, npmProject } from "./npm_project.ts";
+import { entryPoints, published } from "../../scripts/repository.ts";
 import { PUBLISHED } from "../../scripts/pack_npm.ts";
 
 /** What runs everywhere. */
-const PURE = ["messages", "context", "prune", "schemas", "planner", "wire"];
+const PURE = ["messages", "tiktoken", "arguments", "context", "prune", "schemas", "planner", "wire"];
 
 /** A test that compares with Ajv, which makes code of schemas: workerd allows none. */
 const BY_AJV = "compactTool() compiles if the full schema does, and allows every call that it allows";
@@ -48,9 +49,6 @@ Deno.test("all runtimes: the same conversations give the same bytes as on Deno, 
   for (const runtime of RUNTIMES) assertEquals([runtime.name, await said(runtime)], [runtime.name, onDeno]);
 });
 
-/** All but the one that still wants Deno. */
-const ON_NODE = PUBLISHED.filter((name) => name !== "server");
-
 let installed:
   | Promise<{ readonly folder: string; readonly scripts: ReadonlyMap<string, readonly string[]> }>
   | undefined;
@@ -62,11 +60,32 @@ const project = () =>
 
 Deno.test("TypeScript finds the types of the packages as npm gets them", async () => {
   const { folder, scripts } = await project();
-  const { ok, output } = await checkTypes(folder, ON_NODE.flatMap((name) => scripts.get(name) ?? []));
+  const { ok, output } = await checkTypes(folder, PUBLISHED.flatMap((name) => scripts.get(name) ?? []));
   assert(ok, output);
 });
 
-for (const name of ON_NODE) {
+for (const runtime of RUNTIMES) {
+  Deno.test(`${runtime.name}: each entry point can be imported as npm gets it`, async () => {
+    const { folder } = await project();
+    // What needs files or sockets runs where these are.
+    const everywhere = [...PURE, "adapters"].map((name) => `@tare/${name}`);
+    const entries = published.filter(({ name }) => runtime.runScript || everywhere.includes(name))
+      .flatMap((member) => [...entryPoints(member).keys()]);
+    const imports = entries.map((entry, at) => `import * as entry${at} from ${JSON.stringify(entry)};\n`);
+    const all = entries.map((entry, at) => `${JSON.stringify(entry)}: entry${at}`).join(", ");
+    const print = `console.log(Object.entries({ ${all} }).filter(([, one]) => Object.keys(one).length > 0)` +
+      `.map(([name]) => name).join("\\n"));`;
+    const script = join(folder, `imports_on_${runtime.name}.mjs`);
+    await Deno.writeTextFile(script, `${imports.join("")}export const main = () => { ${print} };\n`);
+    const { ok, output } = await runtime.runMain(
+      runtime.runScript ? script : await bundleInProject(folder, script),
+    );
+    assert(ok, output);
+    assertEquals(output.split("\n").filter((line) => line.startsWith("@tare/")), entries);
+  });
+}
+
+for (const name of PUBLISHED) {
   for (const { name: runtime, runScript } of RUNTIMES) {
     if (!runScript) continue;
     Deno.test(`${runtime}: the examples of ${name}'s README run with the packages as npm gets them`, async () => {

@@ -4,7 +4,7 @@ import { plannerSession, profileNamed, type PromptSessionOptions } from "@tare/p
 import { classicSession } from "@tare/planner/policies";
 import { memoryArchive, pruneResults, truncateResults } from "@tare/prune";
 import { toolLoopContext } from "@tare/context";
-import { loadTokenizer } from "@tare/messages/tiktoken";
+import { loadTokenizer } from "@tare/tiktoken";
 import fc from "fast-check";
 import type { ToolDefinition } from "@tare/messages";
 

@@ -5,7 +5,7 @@
  */
 // deno-lint-ignore-file no-console
 import { resolve } from "@std/path";
-import { loadTokenizer, type Tokenizer } from "@tare/messages/tiktoken";
+import { loadTokenizer, type Tokenizer } from "@tare/tiktoken";
 import {
   DEFAULT_PROVIDER,
   EXAMPLE_MODELS,

@@ -1,7 +1,7 @@
 import { assertEquals, assertGreater, assertLess, assertRejects, assertStringIncludes } from "@std/assert";
 import { join } from "@std/path";
 import type { LoopEvent } from "@tare/loop";
-import { loadTokenizer } from "@tare/messages/tiktoken";
+import { loadTokenizer } from "@tare/tiktoken";
 import { listPrice, profileNamed } from "@tare/planner";
 import { demoQuestions, demoTable, demoVerdict, playDemo, progressBars, WAYS } from "./demo.ts";
 

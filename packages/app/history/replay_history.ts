@@ -1,5 +1,6 @@
 import type { CountTokens } from "@tare/messages";
-import { listWindow, type Profile, profileForTtl, WINDOW_SHARE } from "@tare/planner";
+import { listWindow, type Profile } from "@tare/planner";
+import { profileForTtl, WINDOW_SHARE } from "@tare/planner/parts";
 import {
   ClientTrial,
   clockRule,

@@ -1,5 +1,6 @@
 import type { Usage } from "@tare/messages";
-import { callCostParts, chooseProfile, listPrice, type Price, type Profile } from "@tare/planner";
+import { chooseProfile, listPrice, type Price, type Profile } from "@tare/planner";
+import { callCostParts } from "@tare/planner/parts";
 import type { LoggedCall } from "./log.ts";
 
 /**

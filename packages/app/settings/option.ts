@@ -1,5 +1,6 @@
 import { dirname, resolve } from "@std/path";
-import { isPrice, type Price, type Profile } from "@tare/planner";
+import type { Price, Profile } from "@tare/planner";
+import { isPrice } from "@tare/planner/parts";
 import type { Policy } from "@tare/planner/policies";
 import { AGENT_MODEL, ALLOW_EVERYTHING, type ApprovalRule, faultOfRules } from "@tare/server";
 import { type McpServerEntry, readMcpServers } from "@tare/loop/mcp";

@@ -1,4 +1,5 @@
-import { isPrice, type Profile, profileNamed, PROFILES } from "@tare/planner";
+import { type Profile, profileNamed, PROFILES } from "@tare/planner";
+import { isPrice } from "@tare/planner/parts";
 
 /** What a field must be, and whether a value is that. */
 interface Rule {

@@ -1,13 +1,6 @@
 import type { Cost, Rewrite, Usage } from "@tare/messages";
-import {
-  callCost,
-  callCostParts,
-  type LedgerEntry,
-  type PingEntry,
-  type Rates,
-  type SaidOutcome,
-  type SaidRecord,
-} from "@tare/planner";
+import type { LedgerEntry, PingEntry } from "@tare/planner";
+import { callCost, callCostParts, type Rates, type SaidOutcome, type SaidRecord } from "@tare/planner/parts";
 
 /** One model call of a session: what it took, what it would have taken without Tare, what was rewritten for it. */
 export interface CallReport {

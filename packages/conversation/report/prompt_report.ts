@@ -13,7 +13,8 @@ import {
   transcribe,
 } from "@tare/messages";
 import { parsePlaceholder } from "@tare/prune";
-import { fittingPins, type History, isSummary, type Pin, type SessionView } from "@tare/planner";
+import { fittingPins, type History, type Pin, type SessionView } from "@tare/planner";
+import { isSummary } from "@tare/planner/parts";
 
 /** A pin, and whether the prompt is already as it says. */
 export interface PinReport extends Omit<Pin, "hash"> {

@@ -60,7 +60,7 @@ const MOST_RECORDS = 1_000;
  * @example
  * ```ts
  * import { assertEquals } from "@std/assert";
- * import { SaidProof } from "@tare/planner";
+ * import { SaidProof } from "@tare/planner/parts";
  *
  * const proof = new SaidProof();
  * const untouched = { results: 60, failedEdits: 1, readAgain: 1 };

@@ -1,13 +1,8 @@
 import { assert, assertEquals } from "@std/assert";
 import { contentText, estimateTokens, type Message } from "@tare/messages";
 import { memoryArchive } from "@tare/prune";
-import {
-  plannerSession,
-  profileNamed,
-  type PromptSessionOptions,
-  type SaidOutcome,
-  SaidProof,
-} from "@tare/planner";
+import { plannerSession, profileNamed, type PromptSessionOptions } from "@tare/planner";
+import { type SaidOutcome, SaidProof } from "@tare/planner/parts";
 
 const user = (content: string): Message => ({ role: "user", content });
 

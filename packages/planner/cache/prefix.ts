@@ -82,7 +82,8 @@ const DEFAULT_MAX_UNITS = 1_000_000;
  * @example
  * ```ts
  * import { assertEquals } from "@std/assert";
- * import { PrefixCache, profileNamed } from "@tare/planner";
+ * import { profileNamed } from "@tare/planner";
+ * import { PrefixCache } from "@tare/planner/parts";
  *
  * const cache = new PrefixCache(profileNamed("anthropic-5m"));
  * const prompt = [{ hash: "system", tokens: 2000 }, { hash: "hello", tokens: 10 }];

@@ -1,6 +1,6 @@
 import { assertEquals, assertNotEquals } from "@std/assert";
 import { estimateTokens, type Message, type ToolDefinition } from "@tare/messages";
-import { promptUnits } from "@tare/planner";
+import { promptUnits } from "@tare/planner/parts";
 
 const tool: ToolDefinition = { type: "function", function: { name: "f" } };
 const messages: readonly Message[] = [

@@ -24,6 +24,7 @@ import {
 } from "@tare/prune";
 import { shownTools } from "@tare/schemas";
 import { currentProfile, currentWindow } from "../providers.ts";
+import { howMany } from "../rule/decide.ts";
 import { firstOpenCall, type Summarise } from "../edits/make_summary.ts";
 import {
   type DropEdit,
@@ -41,15 +42,7 @@ import {
   type PromptSessionOptions,
   type SessionView,
 } from "../prompt_session.ts";
-import {
-  canRecall,
-  checkCall,
-  checkOptions,
-  checkUsage,
-  howMany,
-  oneByOne,
-  savedByDeferring,
-} from "../session.ts";
+import { canRecall, checkCall, checkOptions, checkUsage, oneByOne, savedByDeferring } from "../session.ts";
 
 /** What a restart needs to go on as if nothing had happened. */
 interface ClassicState {

@@ -9,32 +9,10 @@ import {
   type Usage,
 } from "@tare/messages";
 import { type Archive, resultText, truncateText } from "@tare/prune";
-import { WINDOW_SHARE } from "../rule/decide.ts";
+import { type FullWindow, howMany, WINDOW_SHARE } from "../rule/decide.ts";
 import { type Edit, type ElideEdit, type ShortenEdit, textAt } from "./edit.ts";
-import {
-  findStretch,
-  firstOpenCall,
-  isSummary,
-  makeSummary,
-  type Stretch,
-  type Summarise,
-} from "./make_summary.ts";
-import { type History, type PlacedMessages, type PlacedView, placedView } from "./view.ts";
-
-/** What a session remembers of its full window. Plain data. */
-export interface FullWindow {
-  /** Whether people were told that nothing more can be done about the full window. */
-  readonly fullSaid: boolean;
-  /** How many summaries have failed, one after the other. */
-  readonly failures: number;
-  /** Tokens of the whole history from which on a summary is asked for: one that failed isn't tried again at once. */
-  readonly askFromTokens: number;
-  /** Tokens of the provider's that it was emptied down to the last time. Absent: never. */
-  readonly emptiedTokens?: number;
-}
-
-/** A session whose window was never full. */
-export const NEVER_FULL: FullWindow = { fullSaid: false, failures: 0, askFromTokens: 0 };
+import { findStretch, firstOpenCall, makeSummary, type Stretch, type Summarise } from "./make_summary.ts";
+import { type History, isSummary, type PlacedMessages, type PlacedView, placedView } from "./view.ts";
 
 /** Share of a prompt that has to be won, or the window would be full again at once. */
 const WORTHWHILE_SHARE = 0.1;
@@ -148,7 +126,7 @@ export async function relieveWindow(
           const growth = RETRY_SHARE * 2 ** after.failures * windowTokens;
           after = { ...after, failures: after.failures + 1, askFromTokens: historyTokens + growth };
           const why = summary.failure.replace(/\.$/, "");
-          warnings.push(`Cannot summarise ${some(rung.stretch.leaving.length, "message")}: ${why}.`);
+          warnings.push(`Cannot summarise ${howMany(rung.stretch.leaving.length, "message")}: ${why}.`);
         }
         if (summary.failure === undefined && summarise && after.failures > 0) {
           after = { ...after, failures: 0 };
@@ -157,7 +135,7 @@ export async function relieveWindow(
       }
       if (rung.short.length > 0) {
         warnings.push(
-          `${FULL}: of ${some(rung.short.length, "long message")} of the user head and tail are shown.`,
+          `${FULL}: of ${howMany(rung.short.length, "long message")} of the user head and tail are shown.`,
         );
       }
     } catch (error) {
@@ -186,15 +164,11 @@ const FULL = "The window is full";
 function describeStretch({ leaving, said }: Stretch, summarised: boolean): string[] {
   const how = summarised ? "became a summary" : "gave way to a line that says where they are archived";
   return [
-    `${FULL}: ${some(leaving.length - said.length, "message")} of old turns ${how}.`,
+    `${FULL}: ${howMany(leaving.length - said.length, "message")} of old turns ${how}.`,
     ...(said.length > 0
-      ? [`${FULL}: ${some(said.length, "message")} of the user, the oldest but the first, went with them.`]
+      ? [`${FULL}: ${howMany(said.length, "message")} of the user, the oldest but the first, went with them.`]
       : []),
   ];
-}
-
-function some(number: number, noun: string): string {
-  return `${number} ${noun}${number === 1 ? "" : "s"}`;
 }
 
 /** The conversation as the provider's cache knows it, with all of the history in front of a position. */

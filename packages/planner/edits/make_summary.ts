@@ -1,13 +1,7 @@
 import { countRequestTokens, type CountTokens, type Message, pairCalls, type Usage } from "@tare/messages";
-import {
-  type Archive,
-  archiveMessages,
-  bytesFromText,
-  formatPlaceholder,
-  parsePlaceholder,
-} from "@tare/prune";
+import { type Archive, archiveMessages, bytesFromText, formatPlaceholder } from "@tare/prune";
 import type { SummariseEdit } from "./edit.ts";
-import type { History, PlacedMessages } from "./view.ts";
+import { type History, isSummary, type PlacedMessages } from "./view.ts";
 
 /** Of what a model is asked for a summary, and how. */
 export interface SummaryRequest {
@@ -136,12 +130,6 @@ export async function makeSummary(stretch: Stretch, options: MakeSummaryOptions)
     return { edit: silent, ...paid, failure: "the summary frees less than a tenth of the prompt" };
   }
   return { edit: { ...edit, text }, ...paid };
-}
-
-/** Whether a message of a view is an earlier summary: the line that ends it is nowhere else the model's own. */
-export function isSummary(message: Message): boolean {
-  if (message.role !== "assistant" || typeof message.content !== "string" || message.tool_calls) return false;
-  return parsePlaceholder(message.content.slice(message.content.lastIndexOf("\n") + 1))?.of === "messages";
 }
 
 /** A summary without the line that ends it. */

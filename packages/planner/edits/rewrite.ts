@@ -1,12 +1,11 @@
 import {
   addUsage,
   countMessageTokens,
-  countRequestTokens,
   type CountTokens,
   meantCall,
   type Message,
   pairCalls,
-  type StableMessages,
+  type Rewrite,
   type Usage,
 } from "@tare/messages";
 import {
@@ -18,30 +17,28 @@ import {
   type PruneOptions,
   resultText,
 } from "@tare/prune";
-import type { PromptSize } from "../cache/prompt_size.ts";
-import type { BookedPlan } from "../ledger/ledger.ts";
-import type { PromptSessionOptions, SavedTokens } from "../prompt_session.ts";
+import type { PromptSessionOptions } from "../prompt_session.ts";
 import type { Removal } from "../retention/retention.ts";
-import { decide, type Decided, type Decision, WINDOW_SHARE } from "../rule/decide.ts";
-import { type Look, type LookRequest, savedTokens, sharePrompt } from "../rule/look.ts";
-import { cutNewest, type FullWindow, relieveWindow } from "./full_window.ts";
-import { arrivalEdits, type Layout, type PlacedView, placedView, sayEdits } from "./view.ts";
+import {
+  decide,
+  type Decided,
+  type Decision,
+  type FullWindow,
+  howMany,
+  WINDOW_SHARE,
+} from "../rule/decide.ts";
+import {
+  type Done,
+  type Look,
+  type LookRequest,
+  type Plan,
+  planOf,
+  type RewriteRequest,
+} from "../rule/look.ts";
+import { cutNewest, relieveWindow } from "./full_window.ts";
+import { type Layout, placedView } from "./view.ts";
 import { type Pin, type PinnedPlaces, pinnedPlaces, removalsOf, tellNoRoom, tellOver } from "./pin.ts";
 import type { DropEdit, Edit, KeepEdit } from "./edit.ts";
-
-/** A call whose prompt is to be made. */
-export interface RewriteRequest extends LookRequest {
-  /** Positions of results that show head and tail. */
-  readonly truncated: readonly number[];
-  /** Whether the model is offered the recall tool, so that lines may point to it. */
-  readonly recall: boolean;
-  /** Ends the wait for a summary. */
-  readonly signal?: AbortSignal;
-  /** Told that a summary which takes long is alive. */
-  readonly progress?: () => void;
-  /** What the session remembers of its full window. */
-  readonly fullWindow: FullWindow;
-}
 
 /** What {@linkcode rewrite} goes by. */
 export interface RewriteOptions
@@ -56,38 +53,17 @@ export interface RewriteOptions
   readonly writeOut: (edits: readonly Edit[]) => readonly Edit[];
 }
 
-/** What one call shall send. */
-export interface Plan extends BookedPlan {
-  /** New edits, to be stored before the request is made. */
-  readonly edits: readonly Edit[];
-  /** What was asked for and is done with this call. */
-  readonly asked: readonly Pin[];
-  /** What was asked for and can't be had, or no longer. */
-  readonly ended: readonly Pin[];
-  /** Whether the planner has changed the prompt by itself, or the window was full. */
-  readonly isBought: boolean;
-  /** All edits that hold from now on. */
-  readonly allEdits: readonly Edit[];
-  /** What the model sees. */
-  readonly view: PlacedView;
-  /** How long it is, as the provider counts. */
-  readonly size: PromptSize;
-  /** Tokens that the view would have without the new edits. */
-  readonly tokensBefore: number;
-  readonly warnings: readonly string[];
-  /** What a model was paid for summarising. */
-  readonly summary?: Usage;
-  /** What the session shall remember of its full window. */
-  readonly fullWindow: FullWindow;
-  /** Tokens that each mechanism keeps out of it. */
-  readonly saved: SavedTokens;
-  /** What of the view stays as it is. */
-  readonly stable: StableMessages;
-}
-
-/** Makes the prompt of a call: what leaves is archived, then the edits are made. */
-export function rewrite(request: RewriteRequest, options: RewriteOptions): Promise<Plan> {
-  return new Rewriting(request, options).finish();
+/**
+ * Makes the prompt of a call of which something leaves: that is archived, then the edits are made.
+ *
+ * @param first The prompt as it stands, and what is to leave it.
+ */
+export function rewrite(
+  first: Look & Decided,
+  request: RewriteRequest,
+  options: RewriteOptions,
+): Promise<Plan> {
+  return new Rewriting(first, request, options).finish();
 }
 
 /**
@@ -118,14 +94,14 @@ class Rewriting {
   #failed = false;
 
   /** Begins with the prompt as it stands. */
-  constructor(request: RewriteRequest, options: RewriteOptions) {
+  constructor(first: Look & Decided, request: RewriteRequest, options: RewriteOptions) {
     this.#request = request;
     this.#options = options;
     this.#edits = request.edits;
     this.#pins = request.pins ?? [];
     this.#fullWindow = request.fullWindow;
     this.#emptiedTokens = request.fullWindow.emptiedTokens;
-    this.#first = this.#prompt = this.#look();
+    this.#first = this.#prompt = first;
     this.#decision = this.#first.decision;
   }
 
@@ -397,58 +373,71 @@ class Rewriting {
   }
 
   #plan(): Plan {
-    const request = this.#request;
-    const {
-      alone,
-      predicted,
-      promptTokens,
-      situation,
-      layout,
-      activeStart,
-      shownTools,
-      toolTokens,
-      size,
-      kinds,
-    } = this.#prompt;
-    const { messages, places, elided } = layout.placed;
-    const { countTokens } = this.#options;
-    const toolsBefore = countRequestTokens({ messages: [], tools: request.tools }, countTokens);
-    const saidTokens = toolsBefore + layout.fullTokens;
-    const elidedNow = new Set(this.#made.flatMap((edit) => edit.type === "elide" ? [edit.index] : []));
-    return {
+    const done: Done = {
       edits: this.#made,
       allEdits: this.#edits,
       asked: this.#asked,
       ended: this.#ended,
-      isBought: this.#isBought,
-      view: { messages: [...messages], places: [...places], elided, tools: shownTools },
-      promptTokens,
-      size,
-      kinds,
       tokensBefore: this.#first.promptTokens,
       ...(this.#decision && { decision: this.#decision }),
       warnings: this.#warnings,
       ...(this.#summary && { summary: this.#summary }),
       fullWindow: this.#fullWindow,
-      request,
-      pending: situation.removals.filter(({ idle }) => idle),
-      shares: sharePrompt(layout, { activeStart, toolTokens }),
-      saved: savedTokens(layout, {
-        edits: this.#edits,
-        truncated: request.truncated.filter((at) => !elidedNow.has(at)),
-        all: saidTokens - promptTokens,
-        schemas: toolsBefore - toolTokens,
-      }),
       repairs: this.#repairs,
-      alone,
-      isWhole: this.#edits.length === 0 && layout.ownTokens === layout.fullTokens && !request.deferred,
-      predicted,
-      stable: layout.stableWithin(predicted.sharedTokens - toolTokens, [
-        ...request.truncated,
-        ...saidOnArrival(this.#edits),
-      ]),
     };
+    const { promptTokens } = this.#prompt;
+    const told = (done.edits.length > 0 || done.asked.length > 0) && {
+      rewrite: describeRewrite(done, { isBought: this.#isBought, promptTokens }),
+    };
+    return planOf(this.#prompt, { ...done, ...told }, {
+      countTokens: this.#options.countTokens,
+      request: this.#request,
+    });
   }
+}
+
+/** What people are told of a rewrite. */
+function describeRewrite(
+  { edits, asked, decision, tokensBefore }: Done,
+  { isBought, promptTokens }: { readonly isBought: boolean; readonly promptTokens: number },
+): Rewrite {
+  const of = (type: Edit["type"]) => edits.filter((edit) => edit.type === type).length;
+  const wished = (wish: Pin["wish"]) => asked.filter((pin) => pin.wish === wish);
+  const [gone, back] = [wished("let_go"), wished("keep")];
+  const isGone = (index: number) => gone.some(({ place }) => place === index);
+  const old = edits.filter((edit) => edit.type === "elide" && !isGone(edit.index)).length;
+  const removed = [
+    ...(old > 0 ? [howMany(old, "old result")] : []),
+    ...(of("drop") > 0 ? ["old turns"] : []),
+    ...(of("summarise") > 0 ? ["old turns, summarised"] : []),
+    ...(of("shorten") > 0 ? [`the middle of ${howMany(of("shorten"), "text")} of the user`] : []),
+    ...(of("compact") > 0 ? [`the prose of ${howMany(of("compact"), "tool")}`] : []),
+    ...(gone.length > 0 ? [`${placesOf(gone)} as asked`] : []),
+    ...(back.length > 0 ? [`${placesOf(back)} came back as asked`] : []),
+  ].join("; ");
+  return {
+    mechanism: isBought ? "planner" : "pins",
+    reason: isBought ? reasonOf(decision) : "it was asked for, and breaks nothing that the cache holds",
+    removed,
+    tokensBefore,
+    tokensAfter: promptTokens,
+    ...(asked.length > 0 && { asked: asked.map(({ place, wish, by }) => ({ place, wish, by })) }),
+  };
+}
+
+function placesOf(pins: readonly Pin[]): string {
+  return `message${pins.length === 1 ? "" : "s"} ${pins.map(({ place }) => place).join(", ")}`;
+}
+
+function reasonOf(decision: Done["decision"]): string {
+  if (decision?.cause !== "price") return "the window is nearly full";
+  const { tokens, rent, price, alive, brokenTokens } = decision;
+  const numbers = `${Math.round(tokens)} tokens leave, ${
+    Math.round(brokenTokens)
+  } cached ones are read again`;
+  return price <= 0
+    ? `it costs nothing now: ${numbers}, and the cache is warm with probability ${alive.toFixed(2)}`
+    : `the rent of ${Math.round(rent)} has paid the price of ${Math.round(price)}: ${numbers}`;
 }
 
 /**
@@ -587,12 +576,6 @@ async function drop(
   const { ref } = await archiveMessages(messages, { archive, purpose: "drop" });
   const text = formatPlaceholder({ of: "messages", messages: messages.length, ref }, { recall });
   return { type: "drop", from, to, ref, text };
-}
-
-/** Positions of results that are said as they were when they came. */
-function saidOnArrival(edits: readonly Edit[]): number[] {
-  const arrived = arrivalEdits(edits);
-  return [...sayEdits(edits)].flatMap(([index, edit]) => arrived.get(index) === edit ? [index] : []);
 }
 
 /** The edits after new ones: those of messages that left since have nothing to say any more. */

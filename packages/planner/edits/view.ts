@@ -636,3 +636,9 @@ function recallsOf(message: Message | undefined): Recalls {
 function isRecall(call: ToolCall): boolean {
   return describeCall(call).name === RECALL_TOOL.function.name;
 }
+
+/** Whether a message of a view is an earlier summary: the line that ends it is nowhere else the model's own. */
+export function isSummary(message: Message): boolean {
+  if (message.role !== "assistant" || typeof message.content !== "string" || message.tool_calls) return false;
+  return parsePlaceholder(message.content.slice(message.content.lastIndexOf("\n") + 1))?.of === "messages";
+}

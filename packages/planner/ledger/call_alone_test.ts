@@ -4,13 +4,11 @@ import {
   type CompactionHabit,
   type LedgerEntry,
   plannerSession,
-  PrefixCache,
   type Profile,
   profileNamed,
-  promptCost,
   type PromptSessionOptions,
-  promptUnits,
 } from "@tare/planner";
+import { PrefixCache, promptCost, promptUnits } from "@tare/planner/parts";
 import { memoryArchive, RECALL_TOOL } from "@tare/prune";
 
 const PROFILE = profileNamed("anthropic-5m");

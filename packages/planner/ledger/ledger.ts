@@ -676,7 +676,8 @@ export function withPrefixChange(entry: LedgerEntry, changed: PrefixChange): Led
  * @example
  * ```ts
  * import { assertEquals } from "@std/assert";
- * import { profileNamed, promptCost } from "@tare/planner";
+ * import { profileNamed } from "@tare/planner";
+ * import { promptCost } from "@tare/planner/parts";
  *
  * assertEquals(promptCost(profileNamed("anthropic-5m"), { promptTokens: 1000, cachedTokens: 800 }), 330);
  * ```
@@ -700,7 +701,8 @@ export function promptCost(
  * @example
  * ```ts
  * import { assertAlmostEquals, assertEquals } from "@std/assert";
- * import { callCost, profileNamed } from "@tare/planner";
+ * import { profileNamed } from "@tare/planner";
+ * import { callCost } from "@tare/planner/parts";
  *
  * const usage = { promptTokens: 1_000_000, cachedTokens: 800_000, outputTokens: 10_000 };
  * const { tokenUnits, usd } = callCost(usage, {
@@ -728,7 +730,8 @@ export function callCost(usage: Usage, rates: Rates): Cost {
  * @example
  * ```ts
  * import { assertEquals } from "@std/assert";
- * import { callCostParts, profileNamed } from "@tare/planner";
+ * import { profileNamed } from "@tare/planner";
+ * import { callCostParts } from "@tare/planner/parts";
  *
  * const usage = { promptTokens: 1_000_000, cachedTokens: 800_000, outputTokens: 10_000 };
  * const { cached, uncached, output } = callCostParts(usage, {

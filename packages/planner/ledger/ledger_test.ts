@@ -1,5 +1,6 @@
 import { assertAlmostEquals, assertEquals } from "@std/assert";
-import { callCost, type Price, profileNamed, PROFILES, promptCost } from "@tare/planner";
+import { type Price, profileNamed, PROFILES } from "@tare/planner";
+import { callCost, promptCost } from "@tare/planner/parts";
 import { explainUncached } from "./ledger.ts";
 
 const story = {

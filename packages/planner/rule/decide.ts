@@ -23,6 +23,21 @@ const WORTHWHILE_SHARE = 0.1;
 /** A cache that is there with less than this probability is not reckoned with. */
 const SURELY_COLD = 0.1;
 
+/** What a session remembers of its full window. Plain data. */
+export interface FullWindow {
+  /** Whether people were told that nothing more can be done about the full window. */
+  readonly fullSaid: boolean;
+  /** How many summaries have failed, one after the other. */
+  readonly failures: number;
+  /** Tokens of the whole history from which on a summary is asked for: one that failed isn't tried again at once. */
+  readonly askFromTokens: number;
+  /** Tokens of the provider's that it was emptied down to the last time. Absent: never. */
+  readonly emptiedTokens?: number;
+}
+
+/** A session whose window was never full. */
+export const NEVER_FULL: FullWindow = { fullSaid: false, failures: 0, askFromTokens: 0 };
+
 /** A rewrite that was weighed, in numbers. Costs are in the price of one uncached input token. */
 export type Decision = NonNullable<LedgerEntry["decision"]>;
 
@@ -272,4 +287,9 @@ export function worthDeferring(
   const found = FOUND * fullTokens / count;
   const looking = USUAL_TOKENS * read + found * (write + read * USUAL_CALLS / 2);
   return won * (write + read * (USUAL_CALLS - 1)) > FINDS * looking;
+}
+
+/** A number of things: `1 result`, `2 results`. */
+export function howMany(number: number, noun: string): string {
+  return `${number} ${noun}${number === 1 ? "" : "s"}`;
 }

@@ -1,6 +1,7 @@
 import { assertEquals } from "@std/assert";
 import { estimateTokens, type Message } from "@tare/messages";
-import { plannerSession, profileNamed, PROFILES, worthDeferring } from "@tare/planner";
+import { plannerSession, profileNamed, PROFILES } from "@tare/planner";
+import { worthDeferring } from "@tare/planner/parts";
 import { memoryArchive } from "@tare/prune";
 import type { Removal } from "../retention/retention.ts";
 import { decide, type Situation } from "./decide.ts";

@@ -4,7 +4,10 @@ import {
   countToolTokens,
   hashPiece,
   type Message,
+  type Rewrite,
+  type StableMessages,
   type ToolDefinition,
+  type Usage,
 } from "@tare/messages";
 import { predict, type Prediction, sentWarmth, servedOf, servedTokens } from "../cache/prefix.ts";
 import {
@@ -61,7 +64,15 @@ import {
   type SavedTokens,
 } from "../prompt_session.ts";
 import { findRemovals, type Retention, Standings, type Step } from "../retention/retention.ts";
-import { fullFromTokens, isSurelyCold, reckonedAlive, type Situation, WINDOW_SHARE } from "./decide.ts";
+import {
+  type Decided,
+  fullFromTokens,
+  type FullWindow,
+  isSurelyCold,
+  reckonedAlive,
+  type Situation,
+  WINDOW_SHARE,
+} from "./decide.ts";
 
 /** A call that is about to be made, as far as it is planned. */
 export interface LookRequest extends History {
@@ -119,6 +130,53 @@ export interface OneShotLook {
   readonly cachedTokens: number;
   /** Tokens that each mechanism keeps out. */
   readonly saved: SavedTokens;
+}
+
+/** A call whose prompt is to be made. */
+export interface RewriteRequest extends LookRequest {
+  /** Positions of results that show head and tail. */
+  readonly truncated: readonly number[];
+  /** Whether the model is offered the recall tool, so that lines may point to it. */
+  readonly recall: boolean;
+  /** Ends the wait for a summary. */
+  readonly signal?: AbortSignal;
+  /** Told that a summary which takes long is alive. */
+  readonly progress?: () => void;
+  /** What the session remembers of its full window. */
+  readonly fullWindow: FullWindow;
+}
+
+/** What one call shall send. */
+export interface Plan extends BookedPlan, Done {
+  /** What the model sees. */
+  readonly view: PlacedView;
+  /** How long it is, as the provider counts. */
+  readonly size: PromptSize;
+  /** Tokens that each mechanism keeps out of it. */
+  readonly saved: SavedTokens;
+  /** What of the view stays as it is. */
+  readonly stable: StableMessages;
+}
+
+/** What was done to a prompt before it is sent. */
+export interface Done extends Pick<BookedPlan, "repairs" | "decision"> {
+  /** New edits, to be stored before the request is made. */
+  readonly edits: readonly Edit[];
+  /** All edits that hold from now on. */
+  readonly allEdits: readonly Edit[];
+  /** What was asked for and is done with this call. */
+  readonly asked: readonly Pin[];
+  /** What was asked for and can't be had, or no longer. */
+  readonly ended: readonly Pin[];
+  /** What people are told of it; absent if nothing was done. */
+  readonly rewrite?: Rewrite;
+  /** Tokens that the view would have without the new edits. */
+  readonly tokensBefore: number;
+  readonly warnings: readonly string[];
+  /** What a model was paid for summarising. */
+  readonly summary?: Usage;
+  /** What the session shall remember of its full window. */
+  readonly fullWindow: FullWindow;
 }
 
 /** What is sent, and how long it is. */
@@ -672,6 +730,73 @@ const REMEMBERED_SIZES = 4;
 /** A prompt that was refused though it should have fitted must become this share of itself. */
 const SMALLER_SHARE = 0.8;
 
+/** Whether nothing is to be done to a prompt before it is sent. */
+export function staysAsItIs(
+  { leaving, wishes, size, situation: { windowUse, fullFrom, windowTokens } }: Look & Decided,
+  { fullWindow, relievesWindow }: { readonly fullWindow: FullWindow; readonly relievesWindow: boolean },
+): boolean {
+  const isTold = fullWindow.fullSaid === (relievesWindow && size.tokens > WINDOW_SHARE * windowTokens);
+  return leaving.length + wishes.gone.length + wishes.back.length === 0 && isTold && windowUse <= fullFrom &&
+    !(relievesWindow && size.atMost > windowTokens);
+}
+
+/** What a call sends of a prompt that stays as it is. */
+export function planAsItIs(
+  prompt: Look & Decided,
+  request: RewriteRequest,
+  options: Pick<PromptSessionOptions, "countTokens">,
+): Plan {
+  const { decision, promptTokens: tokensBefore } = prompt;
+  const { edits: allEdits, fullWindow } = request;
+  const nothing = { edits: [], asked: [], ended: [], warnings: [], repairs: 0 };
+  return planOf(prompt, { ...nothing, allEdits, tokensBefore, fullWindow, ...(decision && { decision }) }, {
+    ...options,
+    request,
+  });
+}
+
+/** What a call sends of a prompt to which this was done. */
+export function planOf(
+  { alone, predicted, promptTokens, situation, layout, activeStart, shownTools, toolTokens, size, kinds }:
+    Look,
+  done: Done,
+  { request, countTokens }: Pick<PromptSessionOptions, "countTokens"> & { readonly request: RewriteRequest },
+): Plan {
+  const { messages, places, elided } = layout.placed;
+  const { allEdits } = done;
+  const toolsBefore = countRequestTokens({ messages: [], tools: request.tools }, countTokens);
+  const elidedNow = new Set(done.edits.flatMap((edit) => edit.type === "elide" ? [edit.index] : []));
+  return {
+    ...done,
+    view: { messages: [...messages], places: [...places], elided, tools: shownTools },
+    promptTokens,
+    size,
+    kinds,
+    request,
+    pending: situation.removals.filter(({ idle }) => idle),
+    shares: sharePrompt(layout, { activeStart, toolTokens }),
+    saved: savedTokens(layout, {
+      edits: allEdits,
+      truncated: request.truncated.filter((at) => !elidedNow.has(at)),
+      all: toolsBefore + layout.fullTokens - promptTokens,
+      schemas: toolsBefore - toolTokens,
+    }),
+    alone,
+    isWhole: allEdits.length === 0 && layout.ownTokens === layout.fullTokens && !request.deferred,
+    predicted,
+    stable: layout.stableWithin(predicted.sharedTokens - toolTokens, [
+      ...request.truncated,
+      ...saidOnArrival(allEdits),
+    ]),
+  };
+}
+
+/** Positions of results that are said as they were when they came. */
+function saidOnArrival(edits: readonly Edit[]): number[] {
+  const arrived = arrivalEdits(edits);
+  return [...sayEdits(edits)].flatMap(([index, edit]) => arrived.get(index) === edit ? [index] : []);
+}
+
 /** A prompt by what it consists of, if the turn that is being worked on starts at a position. */
 export function sharePrompt(
   layout: Layout,
@@ -683,7 +808,7 @@ export function sharePrompt(
 }
 
 /** What each mechanism keeps out of a prompt. */
-export function savedTokens(
+function savedTokens(
   layout: Layout,
   { edits, truncated, all, schemas }: {
     readonly edits: readonly Edit[];

@@ -3,7 +3,8 @@ import { decide } from "./decide.ts";
 import { quotePrompt } from "./quote.ts";
 import { assert, assertAlmostEquals, assertEquals } from "@std/assert";
 import { estimateTokens, type Message } from "@tare/messages";
-import { plannerSession, profileNamed, promptCost } from "@tare/planner";
+import { plannerSession, profileNamed } from "@tare/planner";
+import { promptCost } from "@tare/planner/parts";
 import { memoryArchive } from "@tare/prune";
 import fc from "fast-check";
 

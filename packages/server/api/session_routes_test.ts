@@ -1,6 +1,7 @@
 import { assertEquals } from "@std/assert";
 import type { Message, Model, Tool } from "@tare/messages";
-import { profileNamed, promptCost, type Quote } from "@tare/planner";
+import { profileNamed, type Quote } from "@tare/planner";
+import { promptCost } from "@tare/planner/parts";
 import { memoryStore } from "@tare/conversation";
 import {
   agent,

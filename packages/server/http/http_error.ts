@@ -1,4 +1,4 @@
-import { STATUS_TEXT } from "@std/http";
+import { STATUS_CODES } from "node:http";
 import { type KeyRefusal, StoreError } from "@tare/conversation";
 import { type Static, type TSchema, Type } from "typebox";
 import type { RouteResponse } from "./route.ts";
@@ -122,7 +122,7 @@ export function errorResponse(error: unknown): Response {
   const { status, headers } = toHttpError(error);
   return Response.json(httpErrorBody(error), {
     status,
-    statusText: STATUS_TEXT[status] ?? "",
+    statusText: STATUS_CODES[status] ?? "",
     headers: { ...headers },
   });
 }

@@ -4,7 +4,7 @@
  * @module
  */
 import type { JsonSchema } from "@tare/messages";
-import { schemaChecker } from "@tare/messages/arguments";
+import { schemaChecker } from "@tare/arguments";
 import type { AgentHandler } from "@tare/server";
 
 type Fetch = AgentHandler["fetch"];

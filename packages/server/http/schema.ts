@@ -1,5 +1,5 @@
 import type { JsonSchema } from "@tare/messages";
-import { schemaChecker } from "@tare/messages/arguments";
+import { schemaChecker } from "@tare/arguments";
 import { type Static, type TObject, type TProperties, type TSchema, type TUnsafe, Type } from "typebox";
 import { Compile } from "typebox/schema";
 

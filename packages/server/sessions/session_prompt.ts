@@ -42,11 +42,11 @@ import type {
   PingSent,
   PromptCall,
   Quote,
-  Rates,
   SessionView,
   Summarise,
   SummaryRequest,
 } from "@tare/planner";
+import type { Rates } from "@tare/planner/parts";
 import { promptSession } from "@tare/planner/policies";
 import { openCalls } from "../approvals/approvals.ts";
 import { HttpError } from "../http/http_error.ts";

@@ -16,7 +16,8 @@ import type {
   ToolDefinition,
   ToolMessage,
 } from "@tare/messages";
-import type { Pin, Price, Profile, PromptSession, Rates, SessionView } from "@tare/planner";
+import type { Pin, Price, Profile, PromptSession, SessionView } from "@tare/planner";
+import type { Rates } from "@tare/planner/parts";
 import type { PolicyOptions } from "@tare/planner/policies";
 import type { Days } from "@tare/conversation/report";
 import type { Keys, SessionRecord, Store, StoredEvent, StoreRecord, Warmth } from "@tare/conversation";

@@ -1,7 +1,8 @@
 import { hasCommitted, type KeptWarm, type NotKept, type Pingable } from "@tare/conversation";
 import { EMPTY_LEDGER, ModelError, type TurnEnd, type TurnLedger } from "@tare/loop";
 import type { AssistantMessage, KeepablePrompt, Message, Usage } from "@tare/messages";
-import { callCost, type LedgerEntry, type Ping } from "@tare/planner";
+import type { LedgerEntry, Ping } from "@tare/planner";
+import { callCost } from "@tare/planner/parts";
 import { DELEGATE_TOOL } from "../helpers/helpers.ts";
 import type { SessionPrompt } from "./session_prompt.ts";
 import type { SessionNeeds } from "./session_types.ts";

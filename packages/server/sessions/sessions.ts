@@ -7,7 +7,8 @@ import {
   ToldWarnings,
 } from "@tare/conversation/report";
 import { firstWords, type Message, personsWords } from "@tare/messages";
-import { listPrice, type Profile, type Rates } from "@tare/planner";
+import { listPrice, type Profile } from "@tare/planner";
+import type { Rates } from "@tare/planner/parts";
 import { RECALL_TOOL } from "@tare/prune";
 import { ApprovalTimers } from "../approvals/approvals.ts";
 import { DELEGATE_TOOL } from "../helpers/helpers.ts";

@@ -11,7 +11,8 @@ import {
   type TurnResult,
 } from "@tare/loop";
 import type { AssistantMessage, Model, Tool, ToolDefinition } from "@tare/messages";
-import { callCost, PromptTooLong, type Rates } from "@tare/planner";
+import { PromptTooLong } from "@tare/planner";
+import { callCost, type Rates } from "@tare/planner/parts";
 import { type AskedEvent, CANNOT_ASK, type Opening } from "../approvals/approvals.ts";
 import { allowingAsked, judgeBy } from "../approvals/rules.ts";
 import { DELEGATE_TOOL, type Helpers, type TurnAccount } from "../helpers/helpers.ts";

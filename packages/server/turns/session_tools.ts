@@ -6,8 +6,9 @@ import {
   type Message,
   type Tool,
 } from "@tare/messages";
-import { argumentsParser } from "@tare/messages/arguments";
-import { type Profile, type PromptCall, worthDeferring } from "@tare/planner";
+import { argumentsParser } from "@tare/arguments";
+import type { Profile, PromptCall } from "@tare/planner";
+import { worthDeferring } from "@tare/planner/parts";
 import {
   CALL_TOOL,
   catalogue,

@@ -1,6 +1,7 @@
 import type { RunOptions, TurnEnd } from "@tare/loop";
 import type { Model, ModelEvent, ModelRequest, Tool } from "@tare/messages";
-import { providerOf, type SessionView } from "@tare/planner";
+import type { SessionView } from "@tare/planner";
+import { providerOf } from "@tare/planner/parts";
 import { RECALL_TOOL } from "@tare/prune";
 import { type Chat, errorTypeOf, type Operation, type Telemetry } from "@tare/conversation/telemetry";
 import type { SessionEnvironment, TurnPrompt } from "../sessions/session_types.ts";

@@ -1,5 +1,6 @@
 import { countMessageTokens, type CountTokens, type Message, type Usage } from "@tare/messages";
-import { type Profile, promptCost, type PromptUnit, promptUnits } from "@tare/planner";
+import type { Profile } from "@tare/planner";
+import { promptCost, type PromptUnit, promptUnits } from "@tare/planner/parts";
 import { RECALL_TOOL } from "@tare/prune";
 import { HourCache } from "../warmth/hour_cache.ts";
 import { playPause } from "../warmth/play_pause.ts";

@@ -1,5 +1,5 @@
 import { contentText, type Message, type UserMessage } from "@tare/messages";
-import type { PromptUnit } from "@tare/planner";
+import type { PromptUnit } from "@tare/planner/parts";
 import { partsOf, partsShownBy, shownBy } from "./needs.ts";
 
 /** What stood earlier in a session and is shown nowhere now. */

@@ -5,8 +5,8 @@ import {
   type Message,
   type ToolDefinition,
 } from "@tare/messages";
-import type { Tokenizer } from "@tare/messages/tiktoken";
-import type { PromptUnit } from "@tare/planner";
+import type { Tokenizer } from "@tare/tiktoken";
+import type { PromptUnit } from "@tare/planner/parts";
 
 /** What the simulator needs of a tokenizer. */
 export type Encoder = Pick<Tokenizer, "encode">;

@@ -9,7 +9,8 @@ import {
   type ToolDefinition,
   type Usage,
 } from "@tare/messages";
-import { DEFAULT_PROVIDER, PrefixCache, type Profile, profileNamed } from "@tare/planner";
+import { DEFAULT_PROVIDER, type Profile, profileNamed } from "@tare/planner";
+import { PrefixCache } from "@tare/planner/parts";
 import {
   ApiError,
   completionBody,
@@ -31,7 +32,7 @@ import {
   writeUsage,
 } from "@tare/wire";
 import { LRUCache } from "lru-cache";
-import { schemaChecker } from "@tare/messages/arguments";
+import { schemaChecker } from "@tare/arguments";
 import { Compile } from "typebox/schema";
 import { type Fault, faultError, promptTooLong, type ToolCallPieces } from "../fault.ts";
 import type { SimulatedModel, SimulatedReply, SimulatedRequest } from "../model.ts";

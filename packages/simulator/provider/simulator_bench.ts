@@ -1,4 +1,4 @@
-import { loadTokenizer } from "@tare/messages/tiktoken";
+import { loadTokenizer } from "@tare/tiktoken";
 import { simulator } from "@tare/simulator";
 
 const tokenizer = await loadTokenizer();

@@ -1,5 +1,6 @@
 import type { Usage } from "@tare/messages";
-import { PrefixCache, type Profile, type PromptUnit } from "@tare/planner";
+import type { Profile } from "@tare/planner";
+import { PrefixCache, type PromptUnit } from "@tare/planner/parts";
 import { HOUR_PROFILE } from "../economy/assumptions.ts";
 
 /** How a request asks for its prompt to be cached. */

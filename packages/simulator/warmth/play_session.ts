@@ -1,4 +1,5 @@
-import { type Profile, promptCost, type PromptUnit } from "@tare/planner";
+import type { Profile } from "@tare/planner";
+import { promptCost, type PromptUnit } from "@tare/planner/parts";
 import { HourCache } from "./hour_cache.ts";
 import { playPause } from "./play_pause.ts";
 import type { Warmer } from "./warmer.ts";

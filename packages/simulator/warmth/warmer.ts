@@ -2,14 +2,13 @@ import {
   type Idle,
   observeUpgrade,
   type Ping,
-  pingClock,
   type PingSent,
   type Profile,
-  type RequestMade,
   UNTRIED,
   type UpgradeEvidence,
   type UpgradeTrial,
 } from "@tare/planner";
+import { pingClock, type RequestMade } from "@tare/planner/parts";
 
 /** A moment at which nothing is asked for. */
 export interface IdleCall extends Idle {

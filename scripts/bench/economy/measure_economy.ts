@@ -1,5 +1,6 @@
 import type { CountTokens } from "@tare/messages";
-import { type Profile, WINDOW_SHARE } from "@tare/planner";
+import type { Profile } from "@tare/planner";
+import { WINDOW_SHARE } from "@tare/planner/parts";
 import type { Data } from "./load_data.ts";
 import {
   type NamesShown,

@@ -8,7 +8,7 @@
 import { join } from "@std/path";
 import { gateway } from "@tare/gateway";
 import { sampledCount } from "@tare/messages";
-import { loadTokenizer } from "@tare/messages/tiktoken";
+import { loadTokenizer } from "@tare/tiktoken";
 import { profileNamed } from "@tare/planner";
 import { agentHandler } from "@tare/server";
 import { openStore } from "@tare/conversation/sqlite";

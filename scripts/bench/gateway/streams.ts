@@ -5,7 +5,7 @@
  * @module
  */
 // deno-lint-ignore-file no-console
-import { loadTokenizer } from "@tare/messages/tiktoken";
+import { loadTokenizer } from "@tare/tiktoken";
 import { countMessageTokens, type CountTokens, countToolTokens, type Message } from "@tare/messages";
 import { generateWorkload } from "../economy/workload.ts";
 

@@ -15,7 +15,8 @@ import type {
   Usage,
 } from "@tare/messages";
 import { countRequestTokens } from "@tare/messages";
-import { callCost, EXAMPLE_MODELS, listPrice, PrefixCache, type Profile, promptUnits } from "@tare/planner";
+import { EXAMPLE_MODELS, listPrice, type Profile } from "@tare/planner";
+import { callCost, PrefixCache, promptUnits } from "@tare/planner/parts";
 import type { PolicyOptions } from "@tare/planner/policies";
 import { RECALL_TOOL } from "@tare/prune";
 import { agentHandler } from "@tare/server";

@@ -5,7 +5,7 @@ import { ModelError } from "@tare/loop";
 import { anthropicModel } from "@tare/loop/anthropic";
 import { openaiModel } from "@tare/loop/openai";
 import type { AssistantMessage, CountTokens, Model, ModelRequest, Usage } from "@tare/messages";
-import { loadTokenizer } from "@tare/messages/tiktoken";
+import { loadTokenizer } from "@tare/tiktoken";
 import {
   chooseProfile,
   DEFAULT_PROVIDER,

@@ -6,7 +6,7 @@ import {
   type ToolDefinition,
   type Usage,
 } from "@tare/messages";
-import { promptCost } from "@tare/planner";
+import { promptCost } from "@tare/planner/parts";
 import { memoryArchive, pruneResults, RECALL_TOOL } from "@tare/prune";
 import { chart } from "../../../packages/app/history/chart.ts";
 import { formatTable } from "../format_table.ts";

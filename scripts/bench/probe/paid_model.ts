@@ -5,7 +5,8 @@ import {
   type ModelRequest,
   type Usage,
 } from "@tare/messages";
-import { type Profile, promptCost } from "@tare/planner";
+import type { Profile } from "@tare/planner";
+import { promptCost } from "@tare/planner/parts";
 
 /** What tokens cost, and how much they may cost together. */
 export interface Prices {

@@ -1,5 +1,5 @@
 import type { Message, Usage } from "@tare/messages";
-import { promptCost } from "@tare/planner";
+import { promptCost } from "@tare/planner/parts";
 import { formatTable } from "../format_table.ts";
 import { ask, type Bench } from "./bench.ts";
 import { formatDuration } from "./clock.ts";

@@ -1,5 +1,5 @@
 import { fromFileUrl } from "@std/path";
-import { loadTokenizer } from "@tare/messages/tiktoken";
+import { loadTokenizer } from "@tare/tiktoken";
 import { serverPermissions, V8_FLAGS } from "../../../packages/app/server_permissions.ts";
 import { readSettings } from "../../../packages/app/settings/settings.ts";
 import { type Listening, startListening } from "./listening.ts";

@@ -18,7 +18,7 @@ import { AsyncLocalStorage } from "node:async_hooks";
 import { join } from "@std/path";
 import { openaiModel } from "@tare/loop/openai";
 import type { Tool } from "@tare/messages";
-import { loadTokenizer } from "@tare/messages/tiktoken";
+import { loadTokenizer } from "@tare/tiktoken";
 import { profileNamed } from "@tare/planner";
 import { agentHandler, ALLOW_EVERYTHING } from "@tare/server";
 import type { Store } from "@tare/conversation";

@@ -1,6 +1,7 @@
 import { assertAlmostEquals, assertEquals } from "@std/assert";
 import { estimateTokens } from "@tare/messages";
-import { profileNamed, type PromptUnit } from "@tare/planner";
+import { profileNamed } from "@tare/planner";
+import type { PromptUnit } from "@tare/planner/parts";
 import {
   HourCache,
   type Marks,

@@ -1,5 +1,5 @@
 import type { Tool, ToolContext, ToolDefinition, ToolOutput } from "@tare/messages";
-import { schemaChecker } from "@tare/messages/arguments";
+import { schemaChecker } from "@tare/arguments";
 import { createHash } from "node:crypto";
 import { asRecord } from "@tare/wire";
 import { isDeepStrictEqual } from "node:util";

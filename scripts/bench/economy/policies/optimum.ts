@@ -1,5 +1,6 @@
 import { countRequestTokens, type CountTokens } from "@tare/messages";
-import { type Profile, promptCost, WINDOW_SHARE } from "@tare/planner";
+import type { Profile } from "@tare/planner";
+import { promptCost, WINDOW_SHARE } from "@tare/planner/parts";
 import { applyElisions, elide, type Elision, memoryArchive, selectElisions } from "@tare/prune";
 import type { CallPolicy, CallPolicyOptions, Recording } from "@tare/simulator/economy";
 

@@ -5,7 +5,7 @@
  * @example
  * ```ts
  * import { assertEquals, assertStringIncludes } from "@std/assert";
- * import { argumentsParser } from "@tare/messages/arguments";
+ * import { argumentsParser } from "@tare/arguments";
  *
  * const parse = argumentsParser({
  *   type: "function",
@@ -25,8 +25,7 @@ import { Check, ErrorContext, ErrorSchema, NextStack, Resolve, Stack } from "typ
 import { Hashing, Settings } from "typebox/system";
 import type { TValidationError } from "typebox/error";
 import { RE2JS, RE2JSException } from "re2js";
-import { checkGiven } from "./check_given.ts";
-import type { JsonSchema, ToolDefinition } from "./tool.ts";
+import { checkGiven, type JsonSchema, type ToolDefinition } from "@tare/messages";
 
 /**
  * Makes a function that parses and validates the arguments of calls to one tool. What it says of bad arguments
@@ -108,7 +107,7 @@ const PATTERN_STEP = 100;
  * @example
  * ```ts
  * import { assertEquals } from "@std/assert";
- * import { schemaChecker } from "@tare/messages/arguments";
+ * import { schemaChecker } from "@tare/arguments";
  *
  * const faults = schemaChecker({ properties: { lines: { type: "integer", minimum: 1 } } });
  * assertEquals(faults({ lines: 3 }), undefined);

@@ -1,4 +1,4 @@
-import { loadTokenizer } from "@tare/messages/tiktoken";
+import { loadTokenizer } from "@tare/tiktoken";
 
 const LENGTH = 1_000_000;
 const { count } = await loadTokenizer();

@@ -5,7 +5,7 @@ import cl100k_base from "js-tiktoken/ranks/cl100k_base";
 import gpt2 from "js-tiktoken/ranks/gpt2";
 import o200k_base from "js-tiktoken/ranks/o200k_base";
 import p50k_edit from "js-tiktoken/ranks/p50k_edit";
-import { loadTokenizer, type Tokenizer } from "@tare/messages/tiktoken";
+import { loadTokenizer, type Tokenizer } from "@tare/tiktoken";
 
 const o200k = new Tiktoken(o200k_base);
 

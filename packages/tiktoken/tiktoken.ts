@@ -8,7 +8,7 @@
  * ```ts
  * import { assertEquals } from "@std/assert";
  * import { countMessageTokens } from "@tare/messages";
- * import { loadTokenizer } from "@tare/messages/tiktoken";
+ * import { loadTokenizer } from "@tare/tiktoken";
  *
  * const { count, encode } = await loadTokenizer({ model: "gpt-4o" });
  * assertEquals(encode("Hello, world!"), [13225, 11, 2375, 0]);
@@ -20,7 +20,7 @@
  */
 import { getEncodingNameForModel } from "js-tiktoken/lite";
 import { bytePairEncoder, type EncodingData, loadOnce } from "./byte_pair_encoder.ts";
-import type { CountTokens } from "../count_tokens.ts";
+import type { CountTokens } from "@tare/messages";
 
 /** Encodes text as a model does. Strings such as `<|endoftext|>` are ordinary text. */
 export interface Tokenizer {
@@ -68,7 +68,7 @@ const UNKNOWN: Encoding = "o200k_base";
  * @example
  * ```ts
  * import { assertEquals } from "@std/assert";
- * import { encodingOfModel } from "@tare/messages/tiktoken";
+ * import { encodingOfModel } from "@tare/tiktoken";
  *
  * assertEquals(["gpt-4", "qwen3:8b"].map(encodingOfModel), ["cl100k_base", undefined]);
  * ```

@@ -1,5 +1,5 @@
 import { assertEquals, assertStringIncludes, assertThrows } from "@std/assert";
-import { argumentsParser, schemaChecker } from "@tare/messages/arguments";
+import { argumentsParser, schemaChecker } from "@tare/arguments";
 import type { JsonSchema, ToolDefinition } from "@tare/messages";
 
 function tool(parameters?: JsonSchema): ToolDefinition {

@@ -1,0 +1,49 @@
+/**
+ * What a prompt session is made of, for those who lead conversations in a way of their own or look on: what a provider's
+ * cache holds of a prompt, what it costs, how requests find it again, and what said results and pings have shown. An entry
+ * point of its own, so that who wants a session alone doesn't carry it.
+ *
+ * @example
+ * ```ts
+ * import { assertEquals } from "@std/assert";
+ * import { profileNamed } from "@tare/planner";
+ * import { promptCost } from "@tare/planner/parts";
+ *
+ * const sent = { promptTokens: 10_000, cachedTokens: 9_000 };
+ * assertEquals(promptCost(profileNamed("openai"), sent), 1_900);
+ * ```
+ *
+ * @module
+ */
+export { compactionOf } from "./agents.ts";
+export { type SaidOutcome, SaidProof, type SaidRecord } from "./arrival/proof.ts";
+export {
+  findPrefixChange,
+  PrefixCache,
+  type PrefixChange,
+  type PromptUnit,
+  promptUnits,
+  servedTokens,
+} from "./cache/prefix.ts";
+export { pingClock } from "./clock/clock.ts";
+export { isSummary } from "./edits/view.ts";
+export {
+  callCost,
+  callCostParts,
+  promptCost,
+  type Rates,
+  type RequestMade,
+  withPrefixChange,
+} from "./ledger/ledger.ts";
+export {
+  isPrice,
+  profileForTtl,
+  profileOfModelList,
+  providerOf,
+  type RoutedRequest,
+  routeToCache,
+  searchesTools,
+  windowsOfModelList,
+} from "./providers.ts";
+export { WINDOW_SHARE, worthDeferring } from "./rule/decide.ts";
+export { slicer } from "./session.ts";

@@ -1,0 +1,375 @@
+import {
+  contentText,
+  type CountTokens,
+  firstWords,
+  meantCall,
+  type Message,
+  pairCalls,
+  transcribe,
+} from "@tare/messages";
+import { type Archive, isArchiveRef } from "./archive.ts";
+import { fitHead } from "./fit_text.ts";
+import { ANY_PLACEHOLDER, placeholderRefs } from "./placeholder.ts";
+import { RECALL_TOOL } from "./recall_tool.ts";
+
+/** What a recall is answered by, as `recallOriginal()` tells it. */
+interface Recalled {
+  readonly content: string;
+  readonly error: boolean;
+}
+
+/** Answers what `recallOriginal()` was asked for. */
+export async function readOriginal(
+  archive: Archive,
+  request: {
+    readonly ref?: string;
+    readonly lines?: string;
+    readonly find?: string;
+    readonly offset?: number;
+  },
+  { countTokens, limitTokens, shown }: Bounds & {
+    readonly shown?: (() => readonly Message[]) | undefined;
+  },
+): Promise<Recalled> {
+  const { lines, find, offset = 0 } = request;
+  const unfit = find === undefined ? undefined : unfitText(find);
+  if (unfit) return refuse(unfit);
+  const ref = request.ref?.trim().toLowerCase() ?? "";
+  if (ref === "") {
+    if (find === undefined || lines !== undefined || offset > 0) {
+      return refuse(`Cannot recall: ${WITHOUT_REF}`);
+    }
+    if (shown) return await searchAll(archive, { find, shown: shown(), countTokens, limitTokens });
+    return refuse("Cannot search all that left: nobody tells here what did. Give a ref as well.");
+  }
+  const archived = isArchiveRef(ref) ? await archive.get(ref) : undefined;
+  if (archived === undefined) {
+    return refuse(
+      `Cannot recall '${request.ref}': no original has this reference. Copy the 16 hex digits after 'ref' from ` +
+        `an ${ANY_PLACEHOLDER} line of this conversation.`,
+    );
+  }
+  const original = readable(archived);
+  const range = lines === undefined ? { start: 0, end: original.length } : rangeOf(original, lines);
+  if (typeof range === "string") return refuse(range);
+  if (offset > 0 && offset >= range.end) {
+    return refuse(`Cannot recall from offset ${offset}: what was asked for ends at ${range.end}.`);
+  }
+  const region = { start: Math.max(range.start, offset), end: range.end, countTokens, limitTokens };
+  return find === undefined ? read(original, region) : search(original, { ...region, find });
+}
+
+const WITHOUT_REF =
+  `the ref is missing. Copy the 16 hex digits after 'ref' from an ${ANY_PLACEHOLDER} line of this conversation, or ` +
+  "give nothing but find, to search all that left it.";
+
+/** Nobody needs more of a line to tell it from others. */
+const MAX_FIND_CHARS = 200;
+
+/** Why a text can't be looked for; nothing if it can. */
+function unfitText(find: string): string | undefined {
+  if (find === "") return "Cannot find '': the text is empty. Give some of the line that you look for.";
+  if (/[\r\n]/.test(find)) return "Cannot find several lines: give some text of one of them.";
+  if (find.length <= MAX_FIND_CHARS) return undefined;
+  return `Cannot find a text of ${find.length} characters: give at most ${MAX_FIND_CHARS} of them.`;
+}
+
+/** Archived messages as a transcript, whose lines can be asked for and searched; any other text as it is. */
+function readable(archived: string): string {
+  return readMessages(archived)?.map(({ text }) => text).join(BETWEEN) ?? archived;
+}
+
+/** What stands between two messages of a transcript. */
+const BETWEEN = "\n\n";
+
+/** The messages in a text that `archiveMessages` wrote, each with its transcript; nothing of any other text. */
+function readMessages(
+  archived: string,
+): readonly { readonly message: Message; readonly text: string }[] | undefined {
+  if (!archived.startsWith("{")) return undefined;
+  try {
+    return archived.split("\n").map((line) => {
+      const message = parseMessage(line);
+      return { message, text: transcribe(message) };
+    });
+  } catch {
+    // A tool's result that begins like JSON.
+    return undefined;
+  }
+}
+
+const ROLES: readonly unknown[] = ["system", "developer", "user", "assistant", "tool"];
+
+/** The message in a line that `archiveMessages` wrote. @throws {Error} if it is none. */
+function parseMessage(line: string): Message {
+  const value = JSON.parse(line);
+  if (ROLES.includes(value?.role) && ("content" in value || "tool_calls" in value)) return value;
+  throw new TypeError("Cannot read a message: the line holds something else");
+}
+
+function refuse(content: string): Recalled {
+  return { content, error: true };
+}
+
+/** A stretch of the original, in UTF-16 code units; `end` is exclusive. */
+interface Range {
+  readonly start: number;
+  readonly end: number;
+}
+
+/** How long an answer may be. */
+interface Bounds {
+  readonly countTokens: CountTokens;
+  readonly limitTokens: number;
+}
+
+type Region = Range & Bounds;
+
+/** Where these lines stand, or why that can't be said. */
+function rangeOf(original: string, requested: string): Range | string {
+  const [, from, dash, to] = /^\s*(\d+)\s*(-\s*(\d*))?\s*$/.exec(requested) ?? [];
+  const first = Number(from);
+  const last = to ? Number(to) : dash === undefined ? first : Infinity;
+  if (!(first >= 1 && last >= first)) {
+    return `Cannot recall lines '${requested}': a range looks like 120-180, 120- or 120, counted from 1.`;
+  }
+  let [line, start] = [1, 0];
+  for (; line < first; line += 1) {
+    start = original.indexOf("\n", start) + 1;
+    if (start === 0) return `Cannot recall lines '${requested}': the original has ${line} lines.`;
+  }
+  let end = start - 1;
+  do {
+    end = original.indexOf("\n", end + 1);
+    line += 1;
+  } while (end >= 0 && line <= last);
+  return { start, end: end < 0 ? original.length : end };
+}
+
+/** Tokens kept free for the line that says how to go on. */
+const NOTICE_TOKENS = 80;
+
+function read(
+  original: string,
+  { start, end, countTokens, limitTokens }: Region,
+): Recalled {
+  const text = original.slice(start, end);
+  if (fitHead(text, { maxTokens: limitTokens, countTokens }) === text) return { content: text, error: false };
+  const shown = fitHead(text, { maxTokens: limitTokens - NOTICE_TOKENS, countTokens });
+  const next = start + shown.length;
+  const [first, last, all] = [start, next - 1, original.length].map((at) => lineNumber(original, at));
+  const notice =
+    `[characters ${start} to ${next} of ${original.length}, lines ${first} to ${last} of ${all}; ` +
+    `go on with offset ${next}]`;
+  return { content: `${shown.replace(/\n$/, "")}\n${notice}`, error: false };
+}
+
+/** So many lines are shown in front of a line that was found, and behind it. */
+const LINES_AROUND = 2;
+
+function search(
+  original: string,
+  { start, end, find, countTokens, limitTokens }: Region & { readonly find: string },
+): Recalled {
+  const found: string[] = [];
+  let left = limitTokens - NOTICE_TOKENS;
+  for (const line of findText(original, { find, start, end, around: LINES_AROUND })) {
+    const tokens = countTokens(`${line.text}\n`);
+    if (tokens <= left) found.push(line.text);
+    else if (line.isFound) {
+      found.push(`[there is more; go on with the same find and offset ${line.start}]`);
+      break;
+    }
+    // What surrounds a line isn't shown where it doesn't fit, nor is anything behind it.
+    left = tokens <= left ? left - tokens : 0;
+  }
+  return { content: found.length > 0 ? found.join("\n") : `No line holds '${find}'.`, error: false };
+}
+
+/** Longest answer of a search in all that left, in tokens: it says where to look. */
+const ALL_TOKENS = 2_000;
+/** Lines shown of each original there. */
+const LINES_OF_EACH = 3;
+
+async function searchAll(
+  archive: Archive,
+  { find, shown, countTokens, limitTokens }: Bounds & {
+    readonly find: string;
+    readonly shown: readonly Message[];
+  },
+): Promise<Recalled> {
+  const found: string[] = [];
+  const originals = new Set<string>();
+  let left = Math.min(limitTokens, ALL_TOKENS) - NOTICE_TOKENS;
+  let more = 0;
+  for await (const { ref, what, text, firstLine } of leftOf(shown, { archive, seen: originals })) {
+    const lines = [...findText(text, { find, firstLine })];
+    if (lines.length === 0) continue;
+    const some = lines.slice(0, LINES_OF_EACH).map((line) => line.text);
+    const told = `ref ${ref}, ${what}: ${lines.length} of ${text.split("\n").length} lines\n${
+      some.join("\n")
+    }`;
+    left -= countTokens(`${told}\n`);
+    if (left >= 0) found.push(told);
+    else more++;
+  }
+  if (more > 0) found.push(`[${more} more that came before; find a longer text]`);
+  const none = originals.size === 0
+    ? "Nothing has left this conversation."
+    : `Nothing that left holds '${find}'.`;
+  return { content: found.length > 0 ? found.join("\n") : none, error: false };
+}
+
+/** Something that left: a result, a text, or a message of several that left together. */
+interface Left {
+  readonly ref: string;
+  /** What it was, in a few words. */
+  readonly what: string;
+  readonly text: string;
+  /** Number of its first line in what the reference gives back. */
+  readonly firstLine: number;
+}
+
+/** All that placeholders in these messages stand for, the newest first. */
+async function* leftOf(
+  messages: readonly Message[],
+  { archive, seen }: { readonly archive: Archive; readonly seen: Set<string> },
+): AsyncGenerator<Left> {
+  const calls = callsOf(messages);
+  for (const message of messages.toReversed()) {
+    if (isRecall(message, calls)) continue;
+    for (const ref of placeholderRefs(contentText(message.content)).toReversed()) {
+      const archived = seen.has(ref) ? undefined : await archive.get(ref);
+      if (archived === undefined) continue;
+      seen.add(ref);
+      const inside = readMessages(archived);
+      if (!inside) {
+        yield { ref, what: describe(message, calls), text: archived, firstLine: 1 };
+        continue;
+      }
+      const left = inside.map(({ message }) => message);
+      const told = callsOf(left);
+      const pieces: Left[] = [];
+      let firstLine = 1;
+      for (const { message, text } of inside) {
+        if (!isRecall(message, told)) pieces.push({ ref, what: describe(message, told), text, firstLine });
+        firstLine += `${text}${BETWEEN}`.split("\n").length - 1;
+      }
+      yield* pieces.toReversed();
+      yield* leftOf(left, { archive, seen });
+    }
+  }
+}
+
+type Calls = ReadonlyMap<Message, ReturnType<typeof meantCall>>;
+
+/** What each result was called by. */
+function callsOf(messages: readonly Message[]): Calls {
+  return new Map(
+    pairCalls(messages).flatMap(({ call, answer }) => answer ? [[answer.message, meantCall(call)]] : []),
+  );
+}
+
+/** Whether a message is the answer to a recall: what it says stands in its original. */
+function isRecall(message: Message, calls: Calls): boolean {
+  return calls.get(message)?.name === RECALL_TOOL.function.name;
+}
+
+function describe(message: Message, calls: Calls): string {
+  if (message.role !== "tool") return `said by the ${message.role}`;
+  const call = calls.get(message);
+  return call ? firstWords(`${call.name} ${call.arguments}`) : "a result";
+}
+
+/** Number of the line in which a position stands, from 1. */
+function lineNumber(text: string, position: number): number {
+  let number = 1;
+  for (let at = text.indexOf("\n"); at >= 0 && at < position; at = text.indexOf("\n", at + 1)) number += 1;
+  return number;
+}
+
+/** A line that holds a text, a piece of a long one, or a line beside one. */
+interface FoundLine {
+  /** The line with its number in front: `12:…` if it holds the text, `12-…` if it only stands beside one that does. */
+  readonly text: string;
+  /** Whether it holds the text. */
+  readonly isFound: boolean;
+  /** Position from which the same search finds this and what comes after it. */
+  readonly start: number;
+}
+
+/** A longer line is shown only around what was found in it. */
+const LONG_LINE_CHARS = 500;
+/** How much of a long line is shown around a place. */
+const EXCERPT_CHARS = 300;
+/** How much of that in front of the place. */
+const MARGIN_CHARS = 100;
+
+/**
+ * Finds the lines that hold a text in upper or lower case, from a position on to the end of the line that `end` ends,
+ * and so many lines `around` each. Where others stand between two of them, `--` does, as in grep's output.
+ */
+function* findText(text: string, options: {
+  readonly find: string;
+  /** Default: the beginning. */
+  readonly start?: number;
+  /** Default: the end. */
+  readonly end?: number;
+  /** Default: none. */
+  readonly around?: number;
+  /** Number of the first line. Default 1. */
+  readonly firstLine?: number;
+}): Generator<FoundLine> {
+  const { find, start = 0, end = text.length, around = 0, firstLine = 1 } = options;
+  const folded = fold(text);
+  const wanted = fold(find);
+  let at = folded.indexOf(wanted, start);
+  /** Lines that may stand in front of what comes, and how many may behind what came. */
+  let before: FoundLine[] = [];
+  let behind = 0;
+  let [hasFound, isGap] = [false, false];
+  let lineStart = 0;
+  for (let number = firstLine; lineStart <= end && (at >= 0 || behind > 0); number++) {
+    const newline = text.indexOf("\n", lineStart);
+    const lineEnd = newline < 0 ? text.length : newline;
+    const line = text.slice(lineStart, lineEnd);
+    if (at >= 0 && at < Math.min(lineEnd, end)) {
+      if (isGap) yield { text: "--", isFound: false, start: lineStart };
+      yield* before;
+      if (line.length <= LONG_LINE_CHARS) {
+        yield { text: `${number}:${line}`, isFound: true, start: lineStart };
+        at = folded.indexOf(wanted, lineEnd);
+      }
+      while (at >= 0 && at < lineEnd) {
+        const from = Math.max(lineStart, at - MARGIN_CHARS);
+        const to = Math.min(lineEnd, from + EXCERPT_CHARS);
+        const shown = text.slice(from, to).toWellFormed();
+        yield { text: `${number}, offset ${from}: … ${shown} …`, isFound: true, start: at };
+        // What the end of the excerpt cuts is found again.
+        at = folded.indexOf(wanted, Math.max(at + 1, to - wanted.length + 1));
+      }
+      [before, behind, hasFound, isGap] = [[], around, true, false];
+    } else {
+      const beside = { text: `${number}-${shorten(line)}`, isFound: false, start: lineStart };
+      if (behind > 0) {
+        yield beside;
+        behind--;
+      } else if (around > 0) {
+        before.push(beside);
+        if (before.length > around) isGap = before.shift() !== undefined && hasFound;
+      }
+    }
+    if (newline < 0) return;
+    lineStart = newline + 1;
+  }
+}
+
+function shorten(line: string): string {
+  return line.length <= LONG_LINE_CHARS ? line : `${line.slice(0, EXCERPT_CHARS).toWellFormed()} …`;
+}
+
+/** A text in which case makes no difference, with each character where it was. */
+function fold(text: string): string {
+  // Of all letters İ alone gets longer, and only Σ becomes one of two.
+  return text.replaceAll("İ", "i").toLowerCase().replaceAll("ς", "σ");
+}
