@@ -601,33 +601,3 @@ function wordsOf(error: unknown): string {
   return [message, responseBody, code, body && JSON.stringify(body)]
     .filter((words) => typeof words === "string").join("\n");
 }
-
-/**
- * Whether two values say the same, as far as their own fields tell. What frameworks make anew at each call holds the same
- * strings, which are compared first, and by identity.
- */
-export function sameGiven(one: unknown, other: unknown): boolean {
-  if (one === other) return true;
-  if (typeof one !== "object" || typeof other !== "object" || one === null || other === null) return false;
-  if (Array.isArray(one)) {
-    if (!Array.isArray(other) || one.length !== other.length) return false;
-    for (let at = 0; at < one.length; at++) if (!sameGiven(one[at], other[at])) return false;
-    return true;
-  }
-  if (one instanceof URL) return other instanceof URL && one.href === other.href;
-  if (ArrayBuffer.isView(one)) {
-    if (!ArrayBuffer.isView(other) || one.byteLength !== other.byteLength) return false;
-    const [bytes, others] = [one, other].map(({ buffer, byteOffset, byteLength }) =>
-      new Uint8Array(buffer, byteOffset, byteLength)
-    );
-    return bytes!.every((byte, at) => byte === others![at]);
-  }
-  const [a, b] = [one as Readonly<Record<string, unknown>>, other as Readonly<Record<string, unknown>>];
-  let fields = 0;
-  for (const name in a) {
-    if (!sameGiven(a[name], b[name])) return false;
-    fields++;
-  }
-  for (const _ in b) fields--;
-  return fields === 0;
-}
