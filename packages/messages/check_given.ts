@@ -206,8 +206,11 @@ const FOREIGN_TYPES: readonly (readonly [RegExp, string])[] = [
 ];
 
 /** Whose a part or an item is, if it isn't one of chat messages. Some types are several APIs'. */
-function foreignOf({ type, ...fields }: JsonFields): string | undefined {
+function foreignOf(fields: JsonFields): string | undefined {
+  const { type } = fields;
   switch (type) {
+    case "text":
+      return undefined;
     case "image":
     case "document":
       return "source" in fields ? OF_ANTHROPIC : "image" in fields ? OF_AI_SDK : undefined;
