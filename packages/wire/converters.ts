@@ -13,6 +13,7 @@ import {
   readPiece,
   readRequest,
   readWireBody,
+  toolsInFront,
   UnknownShape,
   type WireItem,
   type WireRequest,
@@ -23,26 +24,6 @@ import {
   writeTools,
 } from "./protocol.ts";
 import { RESPONSES_PROTOCOL } from "./responses/responses_protocol.ts";
-
-/** What a session plans with: the messages, and the tools that stand in front of the prompt. */
-type Prompt = Pick<ModelRequest, "messages" | "tools">;
-
-/** What a session's view shows, and which message of the history each is. */
-type View = Pick<ModelRequest, "messages" | "tools" | "stable"> & { readonly places: readonly number[] };
-
-/** A request of Anthropic's Messages API, as far as it is read here: what `messages.create()` of its SDK takes. */
-export interface AnthropicRequest {
-  readonly system?: unknown;
-  readonly messages: readonly unknown[];
-  readonly tools?: readonly unknown[] | undefined;
-}
-
-/** A request of OpenAI's Responses API, as far as it is read here: what `responses.create()` of its SDK takes. */
-export interface ResponsesRequest {
-  readonly instructions?: unknown;
-  readonly input: string | readonly unknown[];
-  readonly tools?: readonly unknown[] | undefined;
-}
 
 /**
  * Reads a request of Anthropic's Messages API as chat messages and tools, as `view()` of a session takes them. A block of
@@ -69,7 +50,14 @@ export interface ResponsesRequest {
  * assertStrictEquals(same.messages[0], request.messages[0]);
  * ```
  */
-export function fromAnthropic(request: AnthropicRequest): Prompt {
+export function fromAnthropic(
+  /** What `messages.create()` of its SDK takes. */
+  request: {
+    readonly system?: unknown;
+    readonly messages: readonly unknown[];
+    readonly tools?: readonly unknown[] | undefined;
+  },
+): Pick<ModelRequest, "messages" | "tools"> {
   checkGiven("fromAnthropic()", { request }, { request: { messages: "array" } });
   return promptOf(readGiven(request, MESSAGES, "fromAnthropic()").wire);
 }
@@ -81,7 +69,11 @@ export function fromAnthropic(request: AnthropicRequest): Prompt {
  *
  * @throws {TypeError} likewise.
  */
-export function toAnthropic<Request extends AnthropicRequest>(request: Request, view: View): Request {
+export function toAnthropic<Request extends Parameters<typeof fromAnthropic>[0]>(
+  request: Request,
+  /** `places` says which message of the history each of `messages` is. */
+  view: Pick<ModelRequest, "messages" | "tools" | "stable"> & { readonly places: readonly number[] },
+): Request {
   checkGiven("toAnthropic()", { request, view }, { request: { messages: "array" }, view: VIEW });
   return { ...request, ...writeGiven(request, view, { ...MESSAGES, caller: "toAnthropic()" }) };
 }
@@ -90,19 +82,32 @@ export function toAnthropic<Request extends AnthropicRequest>(request: Request, 
  * Like {@linkcode fromAnthropic}, of OpenAI's Responses API. What a model thought belongs to the item behind it, and leaves
  * with that alone.
  */
-export function fromResponses(request: ResponsesRequest): Prompt {
+export function fromResponses(
+  /** What `responses.create()` of its SDK takes. */
+  request: {
+    readonly instructions?: unknown;
+    readonly input: string | readonly unknown[];
+    readonly tools?: readonly unknown[] | undefined;
+  },
+): ReturnType<typeof fromAnthropic> {
   checkGiven("fromResponses()", { request }, { request: { input: ["array", "string"] } });
   return promptOf(readGiven(request, RESPONSES, "fromResponses()").wire);
 }
 
 /** Like {@linkcode toAnthropic}, of OpenAI's Responses API. */
-export function toResponses<Request extends ResponsesRequest>(request: Request, view: View): Request {
+export function toResponses<Request extends Parameters<typeof fromResponses>[0]>(
+  request: Request,
+  view: Parameters<typeof toAnthropic>[1],
+): Request {
   checkGiven("toResponses()", { request, view }, {
     request: { input: ["array", "string"] },
     view: VIEW,
   });
   return { ...request, ...writeGiven(request, view, { ...RESPONSES, caller: "toResponses()" }) };
 }
+
+/** A request of either. */
+type Given = Parameters<typeof fromAnthropic>[0] | Parameters<typeof fromResponses>[0];
 
 const VIEW = { messages: "messages", tools: "array", places: "array" } as const;
 
@@ -159,7 +164,7 @@ function copyOf(value: unknown): unknown {
 
 /** The request as the protocol reads it, and of which values of the list its items were made. */
 function readGiven(
-  request: AnthropicRequest | ResponsesRequest,
+  request: Given,
   { protocol, item: right }: Api,
   caller: string,
 ): { readonly wire: WireRequest; readonly values: ReadonlyMap<Uint8Array, unknown> } {
@@ -207,17 +212,17 @@ function readGiven(
   };
 }
 
-function promptOf({ items, tools = [] }: WireRequest): Prompt {
+function promptOf({ items, tools = [] }: WireRequest): ReturnType<typeof fromAnthropic> {
   return {
     messages: items.flatMap(({ parts }) => parts.map(({ message }) => message)),
-    tools: tools.flatMap(({ definition, inFront }) => inFront ? [definition] : []),
+    tools: toolsInFront({ tools }),
   };
 }
 
 /** The fields of the request that the view may change. */
 function writeGiven(
-  request: AnthropicRequest | ResponsesRequest,
-  view: View,
+  request: Given,
+  view: Parameters<typeof toAnthropic>[1],
   { caller, ...api }: Api & { readonly caller: string },
 ): Readonly<Record<string, unknown>> {
   const { wire, values } = readGiven(request, api, caller);
