@@ -89,7 +89,7 @@ const SETTINGS: Readonly<Record<string, Setting>> = {
   "@tare/wire": {
     given: `const input_schema = { type: "object" as const, properties: {} };
       const tools = [{ name: "read_log", description: "Reads the log.", input_schema }];
-      const runTool = (_name: string) => Promise.resolve(log);`,
+      const runTool = (_name: string) => log;`,
   },
   "@tare/loop": {
     given: `const workspace = await Deno.makeTempDir();
