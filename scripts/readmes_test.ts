@@ -34,3 +34,28 @@ for (const name of Object.keys(PACKAGE_TABLE)) {
     assert(runtimes.length > 1, `README.md names ${runtimes.join(", ") || "no runtime"}`);
   });
 }
+
+/** The packages whose READMEs' blocks a test runs with their real clients. */
+const RUN_WITH_CLIENTS: readonly string[] = JSON.parse(
+  /^const PACKAGES = (\[[^]*?\]);$/m.exec(
+    Deno.readTextFileSync(new URL("../tests/clients/adapters/examples_test.ts", import.meta.url)),
+  )![1]!.replace(/,\s*\]/, "]"),
+);
+
+/** Most lines with which a README begins. */
+const MOST_LINES = 30;
+
+/** Packages that take things out of prompts. */
+const PRUNING = ["adapters", "context", "gateway", "planner", "prune", "schemas"];
+
+for (const name of Object.keys(PACKAGE_TABLE)) {
+  if (JSON.parse(read(`${name}/deno.json`)).publish === false) continue;
+  Deno.test(`README.md of ${name} begins with what most people need, as a test runs it`, () => {
+    const [front = ""] = read(`${name}/README.md`).split("\n## ");
+    const [, kind, code = ""] = /```(ts|ts ignore)\n([^]*?)```/.exec(front) ?? [];
+    // The suite itself runs what isn't ignored.
+    assertEquals(kind, RUN_WITH_CLIENTS.includes(name) ? "ts ignore" : "ts");
+    assert(code.split("\n").length <= MOST_LINES, `it has ${code.split("\n").length} lines`);
+    assertEquals(/^What never leaves[^.]*\bbecause\b/m.test(front), PRUNING.includes(name));
+  });
+}

@@ -197,17 +197,22 @@ Deno.test("what people get wrong is refused by name, with what would be right", 
 });
 
 Deno.test("messages of others are named, with what makes chat messages of them", async () => {
+  const anthropic = "a message of Anthropic's Messages API: fromAnthropic() of @tare/wire reads its requests";
+  const responses = "an item of OpenAI's Responses API: fromResponses() of @tare/wire reads its requests";
+  const sdk = "a message of the AI SDK: fromAiSdk() of @tare/adapters/ai-sdk makes chat messages of them";
   const foreign: readonly (readonly [object, string])[] = [
-    [
-      { role: "tool", content: [{ type: "tool-result", toolCallId: "1" }] },
-      "a message of the AI SDK: fromAiSdk() of @tare/adapters/ai-sdk makes",
-    ],
-    [
-      { role: "user", content: [{ type: "tool_result", tool_use_id: "1" }] },
-      "a message of Anthropic's Messages API",
-    ],
-    [{ type: "function_call_output", call_id: "1" }, "an item of OpenAI's Responses API"],
-    [{ role: "user", content: [{ type: "input_text", text: "Hi." }] }, "an item of OpenAI's Responses API"],
+    [{ role: "tool", content: [{ type: "tool-result", toolCallId: "1" }] }, sdk],
+    [{ role: "tool", content: [{ type: "tool-approval-response", approvalId: "1" }] }, sdk],
+    [{ role: "assistant", content: [{ type: "reasoning", text: "So." }] }, sdk],
+    [{ role: "user", content: [{ type: "image", image: "https://a.test/1.png" }] }, sdk],
+    [{ role: "user", content: [{ type: "file", data: "AAAA", mediaType: "image/png" }] }, sdk],
+    [{ role: "user", content: [{ type: "tool_result", tool_use_id: "1" }] }, anthropic],
+    [{ role: "user", content: [{ type: "image", source: { type: "url", url: "a" } }] }, anthropic],
+    [{ role: "assistant", content: [{ type: "thinking", thinking: "Hm.", signature: "s" }] }, anthropic],
+    [{ role: "assistant", content: [{ type: "redacted_thinking", data: "sealed" }] }, anthropic],
+    [{ type: "function_call_output", call_id: "1" }, responses],
+    [{ type: "reasoning", id: "1", summary: [] }, responses],
+    [{ role: "user", content: [{ type: "input_text", text: "Hi." }] }, responses],
   ];
   for (const [message, told] of foreign) {
     const messages = [message] as Untyped;
@@ -220,4 +225,11 @@ Deno.test("messages of others are named, with what makes chat messages of them",
     await assertRejects(() => pruneResults(messages, eliding()), TypeError, named);
     assertThrows(() => toolLoopContext(messages, counter), TypeError, named);
   }
+  const thinking = [{ type: "thinking", thinking: [{ type: "text", text: "Hm." }] }, {
+    type: "text",
+    text: "So.",
+  }];
+  const mistral = [MESSAGES[0], { role: "assistant", content: thinking }] as Untyped;
+  const { messages } = await plannerSession(OPTIONS).view({ messages: mistral, tools: [] }, { nowMs: 0 });
+  assertEquals(messages, mistral);
 });

@@ -76,6 +76,8 @@ interface Conversation<Given> {
   given: readonly Given[];
   heads: number;
   pieces: readonly Piece[];
+  /** The messages of the pieces: there may be thousands, which no call goes through again. */
+  messages: readonly Message[];
   /** What its last call showed. */
   shown: readonly Message[];
   /** Ids of the tool calls that its model replied last. */
@@ -306,15 +308,14 @@ export class AdaptedConversations<Given, Call> implements Books {
       const match = this.#match(from, given, heads);
       if (match && isBetter(match, best)) best = match;
     }
-    const { pieces, shared } = best
-      ? this.#readOn(best, given, heads)
-      : { pieces: this.#reader.read(given, 0), shared: 0 };
+    const { pieces, messages, shared } = best ? this.#readOn(best, given, heads) : this.#readAll(given);
     const conversation = best ? this.#goOn(best, shared) : this.#begin();
     const isKnown = group.conversations.delete(conversation);
     const bytes = this.#bytesOf(conversation.bytes > 0 ? pieces.slice(shared) : pieces);
     conversation.given = given;
     conversation.heads = heads;
     conversation.pieces = pieces;
+    conversation.messages = messages;
     conversation.bytes += bytes;
     conversation.calls++;
     group.conversations.add(conversation);
@@ -359,6 +360,11 @@ export class AdaptedConversations<Given, Call> implements Books {
     return calls.length === 0 || replied.length === 0 || calls.some(({ id }) => replied.includes(id));
   }
 
+  #readAll(given: readonly Given[]) {
+    const pieces = this.#reader.read(given, 0);
+    return { pieces, messages: pieces.map(({ message }) => message), shared: 0 };
+  }
+
   /** Reads what is new of a history. What it shares with the conversation are the very messages that the planner knows. */
   #readOn({ from, length, isReheaded }: Match<Given>, given: readonly Given[], heads: number) {
     const { read } = this.#reader;
@@ -367,17 +373,24 @@ export class AdaptedConversations<Given, Call> implements Books {
     // The last one shared may go on in what is new.
     while (kept > 0 && known[kept - 1]!.end >= length) kept--;
     const pieces = known.slice(0, kept);
-    if (isReheaded) pieces.splice(0, heads, ...read(given.slice(0, heads), 0));
+    const messages = from.messages.slice(0, kept);
+    if (isReheaded) {
+      const instructions = read(given.slice(0, heads), 0);
+      pieces.splice(0, heads, ...instructions);
+      messages.splice(0, heads, ...instructions.map(({ message }) => message));
+    }
     const hashes = known.length === 0 ? storedHistory(from) : undefined;
     let shared = kept;
     for (const piece of read(given, pieces.at(-1)?.end ?? 0)) {
       const before = known[shared]?.message;
       const hash = before ? hashPiece(before) : hashes?.[shared];
       const isShared = shared === pieces.length && hash === hashPiece(piece.message);
-      pieces.push(isShared && before ? { ...piece, message: before } : piece);
+      const own = isShared && before ? { ...piece, message: before } : piece;
+      pieces.push(own);
+      messages.push(own.message);
       if (isShared) shared++;
     }
-    return { pieces, shared };
+    return { pieces, messages, shared };
   }
 
   /** The conversation itself, if it goes on with all that it has; else a fork of it. */
@@ -429,6 +442,7 @@ export class AdaptedConversations<Given, Call> implements Books {
       given: [],
       heads: 0,
       pieces: [],
+      messages: [],
       shown: [],
       replied: [],
       inFlight: undefined,
@@ -445,7 +459,7 @@ export class AdaptedConversations<Given, Call> implements Books {
   ): Promise<SessionView> {
     const { now = Date.now } = this.#options;
     const session = await conversation.session;
-    const messages = conversation.pieces.map(({ message }) => message);
+    const { messages } = conversation;
     const view = await session.view({ messages, tools }, {
       nowMs: now(),
       ...(model !== undefined && { model }),
@@ -600,34 +614,4 @@ function wordsOf(error: unknown): string {
   const { message, responseBody, code, error: body } = Object(error) as Readonly<Record<string, unknown>>;
   return [message, responseBody, code, body && JSON.stringify(body)]
     .filter((words) => typeof words === "string").join("\n");
-}
-
-/**
- * Whether two values say the same, as far as their own fields tell. What frameworks make anew at each call holds the same
- * strings, which are compared first, and by identity.
- */
-export function sameGiven(one: unknown, other: unknown): boolean {
-  if (one === other) return true;
-  if (typeof one !== "object" || typeof other !== "object" || one === null || other === null) return false;
-  if (Array.isArray(one)) {
-    if (!Array.isArray(other) || one.length !== other.length) return false;
-    for (let at = 0; at < one.length; at++) if (!sameGiven(one[at], other[at])) return false;
-    return true;
-  }
-  if (one instanceof URL) return other instanceof URL && one.href === other.href;
-  if (ArrayBuffer.isView(one)) {
-    if (!ArrayBuffer.isView(other) || one.byteLength !== other.byteLength) return false;
-    const [bytes, others] = [one, other].map(({ buffer, byteOffset, byteLength }) =>
-      new Uint8Array(buffer, byteOffset, byteLength)
-    );
-    return bytes!.every((byte, at) => byte === others![at]);
-  }
-  const [a, b] = [one as Readonly<Record<string, unknown>>, other as Readonly<Record<string, unknown>>];
-  let fields = 0;
-  for (const name in a) {
-    if (!sameGiven(a[name], b[name])) return false;
-    fields++;
-  }
-  for (const _ in b) fields--;
-  return fields === 0;
 }

@@ -6,14 +6,8 @@
  *
  * @module
  */
-import { checkGiven, type ToolDefinition, type Usage } from "@tare/messages";
-import {
-  AdaptedConversations,
-  type AdaptedView,
-  askFitting,
-  sameGiven,
-  withMethods,
-} from "./adapted_conversations.ts";
+import { checkGiven, sameData, type ToolDefinition, type Usage } from "@tare/messages";
+import { AdaptedConversations, type AdaptedView, askFitting, withMethods } from "./adapted_conversations.ts";
 import {
   PROMPT_READER,
   type PromptMessage,
@@ -25,13 +19,7 @@ import {
 import type { Books, TareOptions } from "./options.ts";
 
 export type { Books, ConversationStore, TareOptions } from "./options.ts";
-export {
-  type FromAiSdk,
-  fromAiSdk,
-  type PromptMessage,
-  type PromptPart,
-  type RecallTool,
-} from "./model_prompt.ts";
+export { fromAiSdk, type PromptMessage, type PromptPart, type RecallTool, toAiSdk } from "./model_prompt.ts";
 
 /** What a model is called with, as far as it is read here. */
 export interface CallParams {
@@ -188,7 +176,7 @@ function toolReader() {
   return (tools: NonNullable<CallParams["tools"]>): typeof known => {
     const functions = tools.filter((tool): tool is FunctionTool => tool.type === "function");
     const definitions = functions.map((tool, at) =>
-      sameGiven(tool, known.functions[at]) ? known.definitions[at]! : readTool(tool)
+      sameData(tool, known.functions[at]) ? known.definitions[at]! : readTool(tool)
     );
     return known = { functions, definitions };
   };

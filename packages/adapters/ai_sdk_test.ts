@@ -1,7 +1,8 @@
 import { assert, assertEquals, assertRejects, assertStrictEquals, assertStringIncludes } from "@std/assert";
 import { memoryArchive } from "@tare/prune";
 import { LONG, type Options, optionsWith } from "./fixture_test.ts";
-import { type CallParams, type PromptMessage, tare } from "./ai_sdk.ts";
+import fc from "fast-check";
+import { type CallParams, fromAiSdk, type PromptMessage, type PromptPart, tare, toAiSdk } from "./ai_sdk.ts";
 
 interface Asked extends CallParams {
   /** What the model reports of the call. */
@@ -299,4 +300,78 @@ Deno.test("tare() makes a shorter prompt of one that is refused for its length, 
   noting.refuse = () => new Error("Overloaded");
   await assertRejects(() => shown(prompt), Error, "Overloaded");
   assertEquals(noting.asked.length, 3);
+});
+
+const words = fc.string({ minLength: 1 });
+const said = words.map((text) => ({ type: "text", text }));
+const picture = fc.base64String({ minLength: 4 }).map((data) => ({
+  type: "file",
+  mediaType: "image/png",
+  data,
+}));
+
+/** What the SDK keeps of a conversation: reasoning with its signature, calls, results of every kind, pictures. */
+const conversations = fc.array(
+  fc.record({
+    thought: fc.option(words),
+    calls: fc.array(
+      fc.record({
+        input: fc.dictionary(words, fc.jsonValue()),
+        output: fc.oneof(
+          words.map((value) => ({ type: "text", value })),
+          fc.jsonValue().map((value) => ({ type: "json", value })),
+          words.map((value) => ({ type: "error-text", value })),
+          fc.array(fc.oneof(said, picture), { minLength: 1 }).map((value) => ({ type: "content", value })),
+        ),
+      }),
+      { minLength: 1, maxLength: 3 },
+    ),
+    asks: fc.array(fc.oneof(said, picture), { minLength: 1, maxLength: 2 }),
+  }),
+  { minLength: 1, maxLength: 5 },
+).map((steps) =>
+  steps.flatMap(({ thought, calls, asks }, step): PromptMessage[] => {
+    const call = (at: number) => ({ toolCallId: `${step}.${at}`, toolName: "read" });
+    const thoughts = thought === null
+      ? []
+      : [{ type: "reasoning", text: thought, providerOptions: { anthropic: { signature: thought } } }];
+    return [
+      { role: "user", content: asks },
+      {
+        role: "assistant",
+        content: [...thoughts, ...calls.map(({ input }, at) => ({ type: "tool-call", ...call(at), input }))],
+      },
+      {
+        role: "tool",
+        content: calls.map(({ output }, at) => ({ type: "tool-result", ...call(at), output })),
+      },
+    ];
+  })
+);
+
+Deno.test("toAiSdk() gives the very messages of which nothing has left, and changes nothing but what has", () => {
+  fc.assert(fc.property(conversations, fc.infiniteStream(fc.boolean()), (given, choose) => {
+    const messages = fromAiSdk(given);
+    const places = messages.map((_, at) => at);
+    toAiSdk(given, { messages, places }).forEach((message, at) => assertStrictEquals(message, given[at]));
+    const left = new Set<string>();
+    const shown = messages.map((message) => {
+      if (message.role !== "tool" || !choose.next().value) return message;
+      left.add(message.tool_call_id);
+      return { ...message, content: "[elided]" };
+    });
+    const isLeft = (part: PromptPart) =>
+      part.type === "tool-result" && "toolCallId" in part && left.has(String(part.toolCallId));
+    assertEquals(
+      toAiSdk(given, { messages: shown, places }),
+      given.map(({ role, content }) => ({
+        role,
+        content: typeof content === "string"
+          ? content
+          : content.map((part) =>
+            isLeft(part) ? { ...part, output: { type: "text", value: "[elided]" } } : part
+          ),
+      })),
+    );
+  }));
 });

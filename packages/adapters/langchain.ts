@@ -12,6 +12,7 @@ import {
   contentText,
   type JsonSchema,
   type Message,
+  sameData,
   type ToolDefinition,
   type Usage,
 } from "@tare/messages";
@@ -22,7 +23,6 @@ import {
   askFitting,
   type Piece,
   type Reader,
-  sameGiven,
 } from "./adapted_conversations.ts";
 import { type Books, modelName, type TareOptions } from "./options.ts";
 
@@ -150,8 +150,8 @@ const READER: Reader<LangChainMessage> = {
 function sameMessage(one: LangChainMessage, other: LangChainMessage): boolean {
   if (one === other) return true;
   const [a, b] = [one, other] as readonly LangChainMessage[] as readonly (AiMessage & ResultMessage)[];
-  return a!.type === b!.type && sameGiven(a!.content, b!.content) && a!.tool_call_id === b!.tool_call_id &&
-    a!.status === b!.status && sameGiven(a!.tool_calls ?? [], b!.tool_calls ?? []) &&
+  return a!.type === b!.type && sameData(a!.content, b!.content) && a!.tool_call_id === b!.tool_call_id &&
+    a!.status === b!.status && sameData(a!.tool_calls ?? [], b!.tool_calls ?? []) &&
     a!.additional_kwargs?.reasoning_content === b!.additional_kwargs?.reasoning_content;
 }
 

@@ -9,13 +9,13 @@ import {
   checkGiven,
   type ContentPart,
   contentText,
-  hashPiece,
   type Message,
+  sameData,
   type ToolCall,
 } from "@tare/messages";
 import type { SessionView } from "@tare/planner";
 import { RECALL_TOOL } from "@tare/prune";
-import { type AdaptedConversations, type Piece, type Reader, sameGiven } from "./adapted_conversations.ts";
+import type { AdaptedConversations, Piece, Reader } from "./adapted_conversations.ts";
 
 /** A part of a message, as far as it is read here. */
 export interface PromptPart {
@@ -118,11 +118,11 @@ function samePart(one: PromptPart, other: PromptPart): boolean {
     case "reasoning":
       return a.text === b.text;
     case "tool-call":
-      return a.toolCallId === b.toolCallId && a.toolName === b.toolName && sameGiven(a.input, b.input);
+      return a.toolCallId === b.toolCallId && a.toolName === b.toolName && sameData(a.input, b.input);
     case "tool-result":
-      return a.toolCallId === b.toolCallId && sameGiven(a.output, b.output);
+      return a.toolCallId === b.toolCallId && sameData(a.output, b.output);
     default:
-      return sameGiven(one, other);
+      return sameData(one, other);
   }
 }
 
@@ -290,47 +290,67 @@ function withResults(message: PromptMessage, results: ReadonlyMap<number, Prompt
     : { ...message, content: shown };
 }
 
-/** Messages of the AI SDK as chat messages. */
-export interface FromAiSdk<Given extends PromptMessage> {
-  /** The same objects for the same messages of the SDK at each call, by which a session knows them. */
-  readonly messages: readonly Message[];
-  /** What a session's view of them shows, as messages of the SDK: what it leaves as it is are the very ones that came. */
-  readonly back: (view: Pick<SessionView, "messages" | "places">) => Given[];
-}
-
-const knownMessages = new WeakMap<PromptMessage, readonly Message[]>();
+/** What a message of the SDK was read as, and what it said then. */
+const knownMessages = new WeakMap<
+  PromptMessage,
+  { readonly said: PromptMessage; readonly pieces: readonly Piece[] }
+>();
 
 /**
- * Reads messages of the AI SDK as chat messages, for a `plannerSession()` of one's own, such as in `prepareStep`.
+ * Reads messages of the AI SDK as chat messages, for a `plannerSession()` of one's own, such as in `prepareStep`. At each
+ * call the same messages of the SDK are the same objects, by which a session knows them.
  *
  * @throws {TypeError} if a message has a role that the SDK doesn't have.
  *
  * @example
  * ```ts
  * import { assertEquals, assertStrictEquals } from "@std/assert";
- * import { fromAiSdk } from "@tare/adapters/ai-sdk";
+ * import { fromAiSdk, toAiSdk } from "@tare/adapters/ai-sdk";
  *
  * const given = [{ role: "user", content: "Why do nightly builds fail?" }];
- * const { messages, back } = fromAiSdk(given);
+ * const messages = fromAiSdk(given);
  * assertEquals(messages, [{ role: "user", content: [{ type: "text", text: "Why do nightly builds fail?" }] }]);
- * assertStrictEquals(back({ messages, places: [0] })[0], given[0]);
+ * assertStrictEquals(toAiSdk(given, { messages, places: [0] })[0], given[0]);
  * ```
  */
-export function fromAiSdk<Given extends PromptMessage>(given: readonly Given[]): FromAiSdk<Given> {
+export function fromAiSdk(given: readonly PromptMessage[]): Message[] {
   checkGiven("fromAiSdk()", { given }, { given: "array" });
-  const pieces = given.flatMap((message, at) => {
-    const read = PROMPT_READER.read(given.slice(at, at + 1), 0);
-    const known = knownMessages.get(message) ?? [];
-    const messages = read.map(({ message }, row) => {
-      const before = known[row];
-      return before && hashPiece(before) === hashPiece(message) ? before : message;
-    });
-    knownMessages.set(message, messages);
-    return read.map((piece, row): Piece => ({ ...piece, at, end: at + 1, message: messages[row]! }));
+  return piecesOf(given).map(({ message }) => message);
+}
+
+/**
+ * The messages as a session's view of {@linkcode fromAiSdk} shows them: what it leaves as it is are the very ones that came.
+ *
+ * @throws {TypeError} likewise.
+ */
+export function toAiSdk<Given extends PromptMessage>(
+  given: readonly Given[],
+  view: Pick<SessionView, "messages" | "places">,
+): Given[] {
+  checkGiven("toAiSdk()", { given, view }, {
+    given: "array",
+    view: { messages: "messages", places: "array" },
   });
+  // What it holds is what came, or made of it.
+  return [...writePrompt(given, { view, pieces: piecesOf(given) })] as Given[];
+}
+
+function piecesOf(given: readonly PromptMessage[]): Piece[] {
+  return given.flatMap((one, at) => {
+    const known = knownMessages.get(one);
+    if (known && PROMPT_READER.same(known.said, one)) {
+      return known.pieces.map((piece) => ({ ...piece, at, end: at + 1 }));
+    }
+    const pieces = readMessage(one, at);
+    knownMessages.set(one, { said: copyOf(one), pieces });
+    return pieces;
+  });
+}
+
+function copyOf(message: PromptMessage): PromptMessage {
+  const { content } = message;
   return {
-    messages: pieces.map(({ message }) => message),
-    // What it holds is what came, or made of it.
-    back: (view) => [...writePrompt(given, { view, pieces })] as Given[],
+    ...message,
+    content: typeof content === "string" ? content : content.map((part) => ({ ...part })),
   };
 }

@@ -14,6 +14,7 @@ import {
   contentText,
   type JsonSchema,
   type Message,
+  sameData,
   type ToolCall,
   type ToolDefinition,
   type Usage,
@@ -25,7 +26,6 @@ import {
   askFitting,
   type Piece,
   type Reader,
-  sameGiven,
   withMethods,
 } from "./adapted_conversations.ts";
 import type { Books, TareOptions } from "./options.ts";
@@ -245,7 +245,7 @@ const READER: Reader<Item> = {
 };
 
 function sameItem(one: Item, other: Item): boolean {
-  return one === other || sameGiven(one, other);
+  return one === other || sameData(one, other);
 }
 
 /** The message of an item that is one by itself; none of what belongs to the model's reply. */

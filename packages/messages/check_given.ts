@@ -91,7 +91,7 @@ function check(
       refuse(caller, name, { value, right: KINDS[need === "counter" ? "function" : need] });
     }
     if (need === "counter") checkCounter(caller, name, value as (text: string) => unknown);
-    if (need === "message") checkMessage(caller, name, value as MaybeMessage);
+    if (need === "message") checkMessage(caller, name, value as JsonFields);
     if (need === "messages") checkMessages(caller, name, value as readonly unknown[]);
     return;
   }
@@ -171,15 +171,11 @@ function checkCounter(caller: string, name: string, count: (text: string) => unk
   rightCounters.add(count);
 }
 
-interface MaybeMessage {
-  readonly role?: unknown;
-  readonly type?: unknown;
-  readonly content?: unknown;
-}
+type JsonFields = Readonly<Record<string, unknown>>;
 
 function checkMessages(caller: string, name: string, messages: readonly unknown[]): void {
   for (let at = 0; at < messages.length; at++) {
-    const message = messages[at] as MaybeMessage | null | undefined;
+    const message = messages[at] as JsonFields | null | undefined;
     // Nearly all are in order: to say so of thousands must cost next to nothing.
     switch (message?.role) {
       case "assistant":
@@ -194,34 +190,46 @@ function checkMessages(caller: string, name: string, messages: readonly unknown[
   }
 }
 
-const OF_ANTHROPIC = "a message of Anthropic's Messages API; it must be a chat message";
-const OF_RESPONSES = "an item of OpenAI's Responses API; it must be a chat message";
+const OF_ANTHROPIC =
+  "a message of Anthropic's Messages API: fromAnthropic() of @tare/wire reads its requests";
+const OF_RESPONSES = "an item of OpenAI's Responses API: fromResponses() of @tare/wire reads its requests";
 const OF_AI_SDK = "a message of the AI SDK: fromAiSdk() of @tare/adapters/ai-sdk makes chat messages of them";
 
-/** Whose messages hold parts of these types, and what would be right. */
-const FOREIGN_PARTS: Readonly<Record<string, string>> = {
-  "tool-call": OF_AI_SDK,
-  "tool-result": OF_AI_SDK,
-  "tool-approval-request": OF_AI_SDK,
-  "tool-approval-response": OF_AI_SDK,
-  // Named here only to be refused.
-  // deno-lint-ignore tare/protocol-names
-  "tool_use": OF_ANTHROPIC,
-  "tool_result": OF_ANTHROPIC,
-  "thinking": OF_ANTHROPIC,
-  // deno-lint-ignore tare/protocol-names
-  "input_text": OF_RESPONSES,
-  // deno-lint-ignore tare/protocol-names
-  "output_text": OF_RESPONSES,
-  "function_call": OF_RESPONSES,
-  // deno-lint-ignore tare/protocol-names
-  "function_call_output": OF_RESPONSES,
-};
+/** Whose messages hold parts of these types, and what makes chat messages of them. Named here only to be refused. */
+const FOREIGN_TYPES: readonly (readonly [RegExp, string])[] = [
+  [/^tool-(?:call|result|approval-.+)$/, OF_AI_SDK],
+  [/^(?:tool_use|tool_result|redacted_thinking|server_tool_use)$/, OF_ANTHROPIC],
+  [
+    /^(?:(?:in|out)put_(?:text|image|file)|(?:function|custom_tool)_call(?:_output)?|item_reference)$/,
+    OF_RESPONSES,
+  ],
+];
 
-function checkMessage(caller: string, name: string, message: MaybeMessage): void {
+/** Whose a part or an item is, if it isn't one of chat messages. Some types are several APIs'. */
+function foreignOf(fields: JsonFields): string | undefined {
+  const { type } = fields;
+  switch (type) {
+    case "text":
+      return undefined;
+    case "image":
+    case "document":
+      return "source" in fields ? OF_ANTHROPIC : "image" in fields ? OF_AI_SDK : undefined;
+    case "file":
+      return "mediaType" in fields ? OF_AI_SDK : undefined;
+    case "reasoning":
+      return "text" in fields ? OF_AI_SDK : OF_RESPONSES;
+    case "thinking":
+      // Mistral's chat messages hold such, with a list of parts.
+      return typeof fields.thinking === "string" ? OF_ANTHROPIC : undefined;
+    default:
+      return FOREIGN_TYPES.find(([types]) => typeof type === "string" && types.test(type))?.[1];
+  }
+}
+
+function checkMessage(caller: string, name: string, message: JsonFields): void {
   const { role, type, content } = message;
   if (!ROLES.includes(role)) {
-    refuseForeign(caller, name, type);
+    refuseForeign(caller, name, message);
     if (typeof type === "string" && "lc_kwargs" in message) {
       throw new TypeError(
         `Cannot run ${caller}: ${name} is a message of LangChain; use @tare/adapters/langchain`,
@@ -230,14 +238,12 @@ function checkMessage(caller: string, name: string, message: MaybeMessage): void
     refuse(caller, `${name}.role`, { value: role, right: `one of ${ROLES.join(", ")}` });
   }
   if (!Array.isArray(content)) return;
-  for (const part of content as readonly unknown[]) {
-    refuseForeign(caller, name, Object(part).type);
-  }
+  for (const part of content as readonly unknown[]) refuseForeign(caller, name, Object(part));
 }
 
-function refuseForeign(caller: string, name: string, type: unknown): void {
-  if (typeof type !== "string" || !Object.hasOwn(FOREIGN_PARTS, type)) return;
-  throw new TypeError(`Cannot run ${caller}: ${name} is ${FOREIGN_PARTS[type]}`);
+function refuseForeign(caller: string, name: string, part: JsonFields): void {
+  const foreign = foreignOf(part);
+  if (foreign !== undefined) throw new TypeError(`Cannot run ${caller}: ${name} is ${foreign}`);
 }
 
 function isOf(kind: NeededKind, value: unknown): boolean {

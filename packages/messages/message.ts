@@ -386,22 +386,43 @@ export class CallPairing {
 }
 
 /**
- * Whether two values of JSON say the same, in whatever order their fields stand.
+ * Whether two values hold the same, in whatever order their fields stand: of JSON, and of what frameworks hold beside it,
+ * bytes and URLs. Strings are compared first by identity, so that a value which was made anew of the same ones costs little.
  *
  * @example
  * ```ts
  * import { assertEquals } from "@std/assert";
- * import { sameJson } from "@tare/messages";
+ * import { sameData } from "@tare/messages";
  *
- * assertEquals(sameJson({ a: 1, b: [2] }, { b: [2], a: 1 }), true);
- * assertEquals(sameJson([1, 2], [2, 1]), false);
+ * assertEquals(sameData({ a: 1, b: [2] }, { b: [2], a: 1 }), true);
+ * assertEquals(sameData([1, 2], [2, 1]), false);
  * ```
  */
-export function sameJson(one: unknown, other: unknown): boolean {
+export function sameData(one: unknown, other: unknown): boolean {
   if (one === other) return true;
   if (typeof one !== "object" || typeof other !== "object" || one === null || other === null) return false;
-  if (Array.isArray(one) !== Array.isArray(other)) return false;
-  const [fields, others] = [Object.entries(one), new Map(Object.entries(other))];
-  return fields.length === others.size &&
-    fields.every(([name, value]) => others.has(name) && sameJson(value, others.get(name)));
+  if (Array.isArray(one)) {
+    if (!Array.isArray(other) || one.length !== other.length) return false;
+    for (let at = 0; at < one.length; at++) if (!sameData(one[at], other[at])) return false;
+    return true;
+  }
+  if (Array.isArray(other)) return false;
+  if (one instanceof URL) return other instanceof URL && one.href === other.href;
+  if (ArrayBuffer.isView(one)) return ArrayBuffer.isView(other) && sameBytes(one, other);
+  const [a, b] = [one as Readonly<Record<string, unknown>>, other as Readonly<Record<string, unknown>>];
+  let fields = 0;
+  for (const name in a) {
+    if (!(name in b) || !sameData(a[name], b[name])) return false;
+    fields++;
+  }
+  for (const _ in b) fields--;
+  return fields === 0;
+}
+
+function sameBytes(one: ArrayBufferView, other: ArrayBufferView): boolean {
+  if (one.byteLength !== other.byteLength) return false;
+  const [bytes, others] = [one, other].map(({ buffer, byteOffset, byteLength }) =>
+    new Uint8Array(buffer, byteOffset, byteLength)
+  );
+  return bytes!.every((byte, at) => byte === others![at]);
 }

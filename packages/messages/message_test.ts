@@ -1,5 +1,13 @@
 import { assertEquals } from "@std/assert";
-import { contentText, firstWords, hashPiece, hashText, type Message, transcribe } from "@tare/messages";
+import {
+  contentText,
+  firstWords,
+  hashPiece,
+  hashText,
+  type Message,
+  sameData,
+  transcribe,
+} from "@tare/messages";
 
 Deno.test("contentText() joins the texts of parts and skips what has none", () => {
   assertEquals(contentText("plain"), "plain");
@@ -79,4 +87,28 @@ Deno.test("hashPiece() knows an equal definition again, and another under the sa
   const read = { type: "function", function: { name: "read", description: "Reads a file." } } as const;
   assertEquals(hashPiece({ ...read }), hashPiece(read));
   assertEquals(hashPiece({ ...read, function: { name: "read" } }) === hashPiece(read), false);
+});
+
+Deno.test("sameData() compares JSON, bytes and URLs by what they hold", () => {
+  const same: readonly (readonly [unknown, unknown])[] = [
+    [{ a: 1, b: [2, { c: null }] }, { b: [2, { c: null }], a: 1 }],
+    [new Uint8Array([1, 2]), new Uint8Array([0, 1, 2]).subarray(1)],
+    [new URL("https://a.test"), new URL("https://a.test/")],
+    [{ a: undefined }, { a: undefined }],
+  ];
+  const others: readonly (readonly [unknown, unknown])[] = [
+    [{ a: undefined, c: 1 }, { b: 2, c: 1 }],
+    [[1, 2], { 0: 1, 1: 2 }],
+    [{ 0: 1, 1: 2 }, [1, 2]],
+    [[1, 2], [2, 1]],
+    [{ a: 1 }, { a: 1, b: undefined }],
+    [new Uint8Array([1, 2]), new Uint8Array([1, 3])],
+    [new URL("https://a.test"), new URL("https://b.test")],
+    [{}, null],
+    ["1", 1],
+  ];
+  for (const [one, other] of same) assertEquals([sameData(one, other), sameData(other, one)], [true, true]);
+  for (const [one, other] of others) {
+    assertEquals([sameData(one, other), sameData(other, one)], [false, false]);
+  }
 });

@@ -24,7 +24,7 @@ export {
   meantCall,
   type Message,
   pairCalls,
-  sameJson,
+  sameData,
   tellBy,
   type ToolCall,
   type ToolMessage,

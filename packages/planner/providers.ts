@@ -42,14 +42,40 @@ const SECOND = 1000;
 const MINUTE = 60 * SECOND;
 const HOUR = 60 * MINUTE;
 
-const ANTHROPIC = {
-  dialect: "anthropic",
+/** What most providers have in common: the rules of a profile are these, but for what it says otherwise. */
+const COMMON = {
+  dialect: "openai",
   minTokens: 1024,
   blockTokens: 1,
+  ttlMs: 5 * MINUTE,
+  write: 1,
+  coldAfterMs: 24 * HOUR,
+} as const;
+
+/** The chances that a prefix is still cached after so many minutes. */
+function warm(...chances: readonly (readonly [minutes: number, probability: number])[]): Profile["warmth"] {
+  return chances.map(([minutes, probability]) => ({ idleMs: minutes * MINUTE, probability }));
+}
+
+const DAY = 1_440;
+
+/**
+ * A cache that promises nothing, of whose life nothing is published: it is taken to be short, and what its reads cost to be
+ * the least that is published, so that nothing is claimed that nobody knows. A session shows what is so.
+ */
+const BEST_EFFORT = { ...COMMON, read: 0.1, warmth: warm([1, 0.9], [5, 0.7], [60, 0.2], [DAY, 0.02]) };
+
+const ANTHROPIC = {
+  ...COMMON,
+  dialect: "anthropic",
   writes: { short: 1.25, hour: 2 },
   read: 0.1,
+  coldAfterMs: 2 * HOUR,
   // https://docs.claude.com/en/docs/build-with-claude/prompt-caching
   // The smallest cached prompt is 512 to 4,096 tokens, by model; at most 4 breakpoints, each looking back 20 blocks.
+  // The same on Amazon Bedrock and Vertex AI, where names differ and regional endpoints cost more:
+  // https://docs.aws.amazon.com/bedrock/latest/userguide/prompt-caching.html
+  // https://docs.cloud.google.com/vertex-ai/generative-ai/docs/partner-models/claude/use-claude
 } as const;
 
 /** The cache rules and the address that count for who names neither. */
@@ -68,159 +94,130 @@ export const MESSAGES_PROVIDER: {
   readonly models: RegExp;
 } = { baseURL: "https://api.anthropic.com", profile: "anthropic-5m", models: /^claude/i };
 
-/** The providers that Tare knows, by name. Facts as of autumn 2026. */
-export const PROFILES: Readonly<Record<string, Profile>> = {
+const RULES: Readonly<Record<string, Omit<Profile, "name">>> = {
   "anthropic-5m": {
     ...ANTHROPIC,
-    name: "anthropic-5m",
-    ttlMs: 5 * MINUTE,
     write: 1.25,
-    coldAfterMs: 2 * HOUR,
     // Of 17,523 recorded calls, some of which asked for the hour: a session soon shows which it is.
-    warmth: [
-      { idleMs: MINUTE, probability: 0.994 },
-      { idleMs: 5 * MINUTE, probability: 0.913 },
-      { idleMs: 10 * MINUTE, probability: 0.516 },
-      { idleMs: 30 * MINUTE, probability: 0.457 },
-      { idleMs: HOUR, probability: 0.404 },
-      { idleMs: 2 * HOUR, probability: 0.045 },
-    ],
+    warmth: warm([1, 0.994], [5, 0.913], [10, 0.516], [30, 0.457], [60, 0.404], [120, 0.045]),
   },
   "anthropic-1h": {
     ...ANTHROPIC,
-    name: "anthropic-1h",
     ttlMs: HOUR,
     write: 2,
-    coldAfterMs: 2 * HOUR,
-    warmth: [
-      { idleMs: MINUTE, probability: 0.994 },
-      { idleMs: 5 * MINUTE, probability: 0.95 },
-      { idleMs: HOUR, probability: 0.9 },
-      { idleMs: 2 * HOUR, probability: 0.05 },
-    ],
+    warmth: warm([1, 0.994], [5, 0.95], [60, 0.9], [120, 0.05]),
   },
   openai: {
-    name: "openai",
-    dialect: "openai",
-    minTokens: 1024,
+    ...COMMON,
     blockTokens: 128,
     ttlMs: 10 * MINUTE,
-    write: 1,
     read: 0.1,
-    coldAfterMs: 24 * HOUR,
-    warmth: [
-      { idleMs: MINUTE, probability: 0.95 },
-      { idleMs: 5 * MINUTE, probability: 0.9 },
-      { idleMs: 10 * MINUTE, probability: 0.7 },
-      { idleMs: HOUR, probability: 0.2 },
-      { idleMs: 24 * HOUR, probability: 0.02 },
-    ],
+    warmth: warm([1, 0.95], [5, 0.9], [10, 0.7], [60, 0.2], [DAY, 0.02]),
     // https://platform.openai.com/docs/guides/prompt-caching
     // Models to GPT-5.5. Idle prefixes go after 5 to 10 minutes, at most 1 hour; prompt_cache_retention can ask for
     // 24 hours. Older models read at 0.25 to 0.5.
+    // Azure caches likewise; what a deployment is named there says nothing of its model, so the profile may have to be told:
+    // https://learn.microsoft.com/en-us/azure/ai-foundry/openai/how-to/prompt-caching
   },
   "openai-24h": {
-    name: "openai-24h",
-    dialect: "openai",
-    minTokens: 1024,
+    ...COMMON,
     blockTokens: 128,
     ttlMs: 24 * HOUR,
-    write: 1,
     read: 0.1,
     coldAfterMs: 48 * HOUR,
-    warmth: [
-      { idleMs: MINUTE, probability: 0.97 },
-      { idleMs: HOUR, probability: 0.93 },
-      { idleMs: 24 * HOUR, probability: 0.8 },
-      { idleMs: 48 * HOUR, probability: 0.02 },
-    ],
+    warmth: warm([1, 0.97], [60, 0.93], [DAY, 0.8], [2 * DAY, 0.02]),
     // https://platform.openai.com/docs/guides/prompt-caching
     // Models to GPT-5.5 whose requests ask for it with prompt_cache_retention; up to 24 hours, so that a session
     // shows how long.
   },
   "openai-5.6": {
-    name: "openai-5.6",
-    dialect: "openai",
-    minTokens: 1024,
+    ...COMMON,
     blockTokens: 128,
     ttlMs: 30 * MINUTE,
     write: 1.25,
     read: 0.1,
-    coldAfterMs: 24 * HOUR,
-    warmth: [
-      { idleMs: MINUTE, probability: 0.99 },
-      { idleMs: 30 * MINUTE, probability: 0.97 },
-      { idleMs: HOUR, probability: 0.5 },
-      { idleMs: 24 * HOUR, probability: 0.05 },
-    ],
+    warmth: warm([1, 0.99], [30, 0.97], [60, 0.5], [DAY, 0.05]),
     // https://platform.openai.com/docs/guides/prompt-caching
     // Models from GPT-5.6. Prefixes live at least 30 minutes.
   },
   deepseek: {
-    name: "deepseek",
+    ...COMMON,
     dialect: "deepseek",
     minTokens: 64,
     blockTokens: 64,
     ttlMs: 24 * HOUR,
-    write: 1,
     read: 0.025,
     coldAfterMs: 7 * 24 * HOUR,
-    warmth: [
-      { idleMs: HOUR, probability: 0.99 },
-      { idleMs: 24 * HOUR, probability: 0.9 },
-      { idleMs: 72 * HOUR, probability: 0.5 },
-      { idleMs: 7 * 24 * HOUR, probability: 0.1 },
-    ],
+    warmth: warm([60, 0.99], [DAY, 0.9], [3 * DAY, 0.5], [7 * DAY, 0.1]),
     // https://api-docs.deepseek.com/guides/kv_cache
     // Reads cost 1/30 to 1/50. A prefix three days old was seen served at 99.2 %.
   },
   gemini: {
-    name: "gemini",
-    dialect: "openai",
+    ...BEST_EFFORT,
     minTokens: 2048,
-    blockTokens: 1,
-    ttlMs: 5 * MINUTE,
-    write: 1,
-    read: 0.1,
-    coldAfterMs: 24 * HOUR,
-    warmth: [
-      { idleMs: MINUTE, probability: 0.9 },
-      { idleMs: 5 * MINUTE, probability: 0.7 },
-      { idleMs: HOUR, probability: 0.2 },
-      { idleMs: 24 * HOUR, probability: 0.02 },
-    ],
     // https://ai.google.dev/gemini-api/docs/caching
     // Implicit caching: best effort; the smallest cached prompt is 1,024 to 4,096 tokens, by model.
   },
+  grok: {
+    ...BEST_EFFORT,
+    blockTokens: 128,
+    read: 0.16,
+    // https://docs.x.ai/developers/advanced-api-usage/prompt-caching/best-practices (goes at any time)
+    // https://docs.x.ai/developers/models: reads cost 0.25 with Grok 4.5 to 4.7, 0.16 with 4.3. The smallest prompt isn't
+    // published; blocks of 128 tokens a reseller has measured: https://docs.apiyi.com/en/api-capabilities/grok/prompt-caching
+  },
+  glm: {
+    ...BEST_EFFORT,
+    read: 0.18,
+    // https://docs.z.ai/guides/capabilities/cache (automatic; neither sizes nor lives are published)
+    // https://docs.z.ai/guides/overview/pricing: reads cost 0.186 with GLM-5.1 to 5.3.
+  },
+  kimi: {
+    ...BEST_EFFORT,
+    // https://forum.moonshot.ai/t/context-caching-upgrade-5-min-1-hour-ttl-options/613
+    // From kimi-k3 on 5 minutes, written at the price of the prompt; an hour if prompt_cache_options asks for it, at twice that.
+    // https://platform.kimi.ai/docs/pricing/chat-k3: reads cost 0.1; those of kimi-k2 0.17 to 0.2.
+  },
+  qwen: {
+    ...BEST_EFFORT,
+    read: 0.2,
+    // https://www.alibabacloud.com/help/en/model-studio/context-cache
+    // Implicit caching, which promises nothing. What requests mark lives 5 minutes, for 1.25 and 0.1.
+  },
+  mistral: {
+    ...BEST_EFFORT,
+    // https://docs.mistral.ai/studio-api/conversations/advanced/prompt-caching (neither sizes nor lives are published)
+  },
+  minimax: {
+    ...BEST_EFFORT,
+    minTokens: 512,
+    // https://platform.minimax.io/docs/api-reference/text-prompt-caching
+    // https://platform.minimax.io/docs/guides/pricing-paygo: reads cost 0.1 with M2.5, 0.2 with M2.7 and M3.
+  },
   [LOCAL_PROFILE]: {
-    name: LOCAL_PROFILE,
-    dialect: "openai",
+    ...COMMON,
     minTokens: 16,
     blockTokens: 16,
     ttlMs: 24 * HOUR,
-    write: 1,
     read: 0,
-    coldAfterMs: 24 * HOUR,
-    warmth: [
-      { idleMs: HOUR, probability: 0.99 },
-      { idleMs: 24 * HOUR, probability: 0.99 },
-    ],
+    warmth: warm([60, 0.99], [DAY, 0.99]),
     // https://docs.vllm.ai/en/latest/design/prefix_caching.html
     // llama.cpp, vLLM, Ollama. A prefix lives while memory lasts; the price is prefill time.
   },
   none: {
-    name: "none",
-    dialect: "openai",
+    ...COMMON,
     minTokens: Infinity,
-    blockTokens: 1,
     ttlMs: 0,
-    write: 1,
     read: 1,
-    coldAfterMs: 24 * HOUR,
     warmth: [],
-    // No prefix cache, or none that is known of.
+    // No prefix cache, or none that is known of: then nothing is claimed of calls whose usage isn't reported.
   },
 };
+
+/** The providers that Tare knows, by name. Facts as of autumn 2026. */
+export const PROFILES: Readonly<Record<string, Profile>> = Object.fromEntries(
+  Object.entries(RULES).map(([name, rules]) => [name, { name, ...rules }]),
+);
 
 /**
  * The profile of this name.
@@ -248,7 +245,12 @@ export function profileNamed(name: string): Profile {
  * have none.
  */
 export function providerOf({ name }: Pick<Profile, "name">): string {
-  return name === "gemini" ? "gcp.gemini" : /^(anthropic|deepseek|openai)(?=-|$)/.exec(name)?.[0] ?? name;
+  const conventional: Readonly<Record<string, string>> = {
+    gemini: "gcp.gemini",
+    grok: "x_ai",
+    mistral: "mistral_ai",
+  };
+  return conventional[name] ?? /^(anthropic|openai)(?=-)/.exec(name)?.[0] ?? name;
 }
 
 /**
@@ -317,6 +319,12 @@ const CACHE_ROUTES: readonly CacheRoute[] = [
     fields: [],
     headers: ["x-grok-conv-id"],
     // https://docs.x.ai/developers/advanced-api-usage/prompt-caching/maximizing-cache-hits
+  },
+  {
+    address: /^https:\/\/[\w-]+\.openai\.azure\.com\/openai\/v1$/,
+    fields: ["prompt_cache_key"],
+    headers: [],
+    // https://learn.microsoft.com/en-us/azure/ai-foundry/openai/how-to/prompt-caching
   },
   {
     address: /^https:\/\/api\.mistral\.ai\/v1$/,
@@ -433,9 +441,11 @@ export function currentWindow(
 }
 
 /**
- * Chooses a profile: by its name, otherwise by what the server says of itself, otherwise by the model's name, otherwise
- * by the provider's address, otherwise `none`. The model comes before the address because gateways and proxies pass many
- * vendors' models on. Requests to an address are taken to say what {@linkcode routeToCache} has them say there.
+ * Chooses a profile: by its name, otherwise by what the server says of itself, otherwise by a port of one's own machine,
+ * otherwise by the model's name, otherwise by the provider's address, otherwise `none`. The model comes before the
+ * provider because Amazon Bedrock, Vertex AI, OpenRouter and other gateways pass many vendors' models on. What a deployment
+ * on Azure is named can't tell its model: unless it is named like that, tell the profile. Requests to an address are taken
+ * to say what {@linkcode routeToCache} has them say there.
  *
  * @throws {RangeError} if `name` names no profile.
  */
@@ -446,11 +456,13 @@ export function chooseProfile({ name, server, baseUrl, model }: {
   readonly server?: string | undefined;
   /** Base URL of the provider. */
   readonly baseUrl?: string;
-  /** Name of the model, with or without a vendor in front (`anthropic/claude-…`). */
+  /** Name of the model, as any provider spells it (`anthropic/claude-…`, `us.anthropic.claude-…-v1:0`, `claude-…@2025…`). */
   readonly model?: string;
 }): Profile {
   if (name) return profileNamed(name);
-  const known = server ?? profileOfModel(model ?? "") ?? profileOfAddress(baseUrl ?? "") ?? "none";
+  const { hostname = "", port = "" } = URL.canParse(baseUrl ?? "") ? new URL(baseUrl!) : {};
+  const known = server ?? (LOCAL_PORTS.includes(port) ? LOCAL_PROFILE : undefined) ??
+    profileOfModel(model ?? "") ?? profileOfHost(hostname) ?? "none";
   return profileNamed(known === "openai" && lastsADay({ baseURL: baseUrl, model }) ? "openai-24h" : known);
 }
 
@@ -604,14 +616,26 @@ function numberOf(digits: string | undefined): number | undefined {
   return digits === undefined ? undefined : Number(digits.replaceAll(",", ""));
 }
 
+/** What names of models hold, whoever serves them, and whose cache rules count for them. */
+const MODEL_NAMES: readonly (readonly [RegExp, string])[] = [
+  [/\.gguf$/i, LOCAL_PROFILE],
+  [/claude/i, "anthropic-5m"],
+  [/deepseek/i, "deepseek"],
+  [/gemini/i, "gemini"],
+  [/grok/i, "grok"],
+  [/glm-/i, "glm"],
+  [/kimi|moonshot/i, "kimi"],
+  [/qwen|qwq/i, "qwen"],
+  [/(?:mi|magi|mini)stral|(?:code|dev)stral|pixtral/i, "mistral"],
+  [/minimax/i, "minimax"],
+];
+
 function profileOfModel(model: string): string | undefined {
-  if (/claude/i.test(model)) return "anthropic-5m";
-  if (/deepseek/i.test(model)) return "deepseek";
-  if (/gemini/i.test(model)) return "gemini";
-  if (/\.gguf$/i.test(model)) return "local";
-  const gpt = /(?:^|\/)gpt-(\d+)(?:\.(\d+))?/i.exec(model);
+  const named = MODEL_NAMES.find(([names]) => names.test(model));
+  if (named) return named[1];
+  const gpt = /(?:^|[/.])gpt-(\d+)(?:\.(\d+))?/i.exec(model);
   if (gpt) return openAiGeneration(Number(gpt[1]), Number(gpt[2] ?? 0));
-  return /(?:^|\/)(?:chatgpt|codex|o\d)/i.test(model) ? "openai" : undefined;
+  return /(?:^|[/.])(?:chatgpt|codex|o\d)/i.test(model) ? "openai" : undefined;
 }
 
 function openAiGeneration(major: number, minor: number): string | undefined {
@@ -620,15 +644,29 @@ function openAiGeneration(major: number, minor: number): string | undefined {
   return major > 5 || (major === 5 && minor >= 6) ? "openai-5.6" : "openai";
 }
 
-function profileOfAddress(baseUrl: string): string | undefined {
-  if (!URL.canParse(baseUrl)) return undefined;
-  const { hostname, port } = new URL(baseUrl);
-  if (/(^|\.)anthropic\.com$/.test(hostname)) return "anthropic-5m";
-  if (/(^|\.)openai\.com$/.test(hostname)) return "openai";
-  if (/(^|\.)deepseek\.com$/.test(hostname)) return "deepseek";
-  if (/(^|\.)googleapis\.com$/.test(hostname)) return "gemini";
-  // The ports of Ollama and LM Studio. A loopback address alone says little: proxies stand there too.
-  return port === "11434" || port === "1234" ? "local" : undefined;
+/** The ports of Ollama and LM Studio. A loopback address alone says little: proxies stand there too. */
+const LOCAL_PORTS: readonly string[] = ["11434", "1234"];
+
+/** Providers by what the names of their hosts end in. */
+const HOSTS: Readonly<Record<string, string>> = {
+  "anthropic.com": "anthropic-5m",
+  "openai.com": "openai",
+  "openai.azure.com": "openai",
+  "deepseek.com": "deepseek",
+  "googleapis.com": "gemini",
+  "x.ai": "grok",
+  "z.ai": "glm",
+  "bigmodel.cn": "glm",
+  "moonshot.ai": "kimi",
+  "moonshot.cn": "kimi",
+  "aliyuncs.com": "qwen",
+  "mistral.ai": "mistral",
+  "minimax.io": "minimax",
+  "minimaxi.com": "minimax",
+};
+
+function profileOfHost(hostname: string): string | undefined {
+  return Object.entries(HOSTS).find(([end]) => `.${hostname}`.endsWith(`.${end}`))?.[1];
 }
 
 /**
@@ -670,6 +708,8 @@ export const MODELS_DATE = "2026-11-21";
 const ABOVE_272K = { aboveTokens: 272_000, input: 2, output: 1.5 } as const;
 const ABOVE_200K = { aboveTokens: 200_000, input: 2, output: 1.5 } as const;
 const ABOVE_100K = { aboveTokens: 100_000, input: 5, output: 5 } as const;
+/** Twice as dear, all of it. */
+const TWICE_ABOVE_200K = { aboveTokens: 200_000, input: 2, output: 2 } as const;
 
 /** What a provider publishes of a model. */
 export interface PublishedModel {
@@ -688,61 +728,79 @@ export interface PublishedModel {
  * https://api-docs.deepseek.com/quick_start/pricing (at its peak hours)
  * https://ai.google.dev/gemini-api/docs/pricing
  * https://ai.google.dev/gemini-api/docs/models
+ * https://docs.x.ai/developers/models
+ * https://docs.z.ai/guides/overview/pricing
+ * https://platform.kimi.ai/docs/pricing/chat-k3
+ * https://platform.minimax.io/docs/guides/pricing-paygo
+ * Of the last four as they were quoted from July to October. Alibaba's prices go by region and by the length of a prompt, and
+ * none of Mistral's newer models was found on a list of its own: neither is here.
  */
 export const MODELS: Readonly<Record<string, PublishedModel>> = {
-  "claude-fable-5-1": { windowTokens: 1_000_000, price: claude(10, 50, 0.25) },
-  "claude-fable-5": { windowTokens: 1_000_000, price: claude(10, 50, 1) },
-  "claude-opus-5-5": { windowTokens: 1_000_000, price: claude(4, 20, 0.2) },
-  "claude-opus-5": { windowTokens: 1_000_000, price: claude(5, 25, 0.5) },
-  "claude-opus-4-8": { windowTokens: 1_000_000, price: claude(5, 25, 0.5) },
-  "claude-opus-4-7": { windowTokens: 1_000_000, price: claude(5, 25, 0.5) },
-  "claude-opus-4-6": { windowTokens: 1_000_000, price: claude(5, 25, 0.5) },
-  "claude-opus-4-5": { windowTokens: 200_000, price: claude(5, 25, 0.5) },
-  "claude-opus-4-1": { windowTokens: 200_000, price: claude(15, 75, 1.5) },
-  "claude-opus-4": { windowTokens: 200_000, price: claude(15, 75, 1.5) },
-  "claude-sonnet-5-5": { windowTokens: 1_000_000, price: claude(2, 10, 0.1) },
-  "claude-sonnet-5": { windowTokens: 1_000_000, price: claude(2, 10, 0.2) },
-  "claude-sonnet-4-6": { windowTokens: 1_000_000, price: claude(3, 15, 0.3) },
-  "claude-sonnet-4-5": { windowTokens: 200_000, price: claude(3, 15, 0.3) },
-  "claude-sonnet-4": { windowTokens: 200_000, price: claude(3, 15, 0.3) },
-  "claude-3-7-sonnet": { windowTokens: 200_000, price: claude(3, 15, 0.3) },
-  "claude-haiku-5-5": { windowTokens: 1_000_000, price: claude(0.1, 0.5, 0.01, ABOVE_100K) },
-  "claude-haiku-4-5": { windowTokens: 200_000, price: claude(1, 5, 0.1) },
-  "claude-3-5-haiku": { windowTokens: 200_000, price: claude(0.8, 4, 0.08) },
-  "gpt-6.1-sol": { windowTokens: 922_000, price: newerGpt(2, 10, 0.1) },
-  "gpt-6-astra": { windowTokens: 922_000, price: newerGpt(10, 50, 1) },
-  "gpt-6-sol": { windowTokens: 922_000, price: newerGpt(2, 10, 0.2) },
-  "gpt-6-luna": { windowTokens: 922_000, price: newerGpt(0.1, 0.5, 0.01) },
-  "gpt-5.6-sol": { windowTokens: 922_000, price: newerGpt(4, 20, 0.4) },
-  "gpt-5.6-terra": { windowTokens: 922_000, price: newerGpt(2, 12, 0.2) },
-  "gpt-5.6-luna": { windowTokens: 922_000, price: newerGpt(0.2, 1.2, 0.02) },
-  "gpt-5.5": { windowTokens: 922_000, price: price(5, 30, 0.5, { long: ABOVE_272K }) },
+  "claude-fable-5-1": claude(1_000_000, 10, 50, 0.25),
+  "claude-fable-5": claude(1_000_000, 10, 50, 1),
+  "claude-opus-5-5": claude(1_000_000, 4, 20, 0.2),
+  "claude-opus-5": claude(1_000_000, 5, 25, 0.5),
+  "claude-opus-4-8": claude(1_000_000, 5, 25, 0.5),
+  "claude-opus-4-7": claude(1_000_000, 5, 25, 0.5),
+  "claude-opus-4-6": claude(1_000_000, 5, 25, 0.5),
+  "claude-opus-4-5": claude(200_000, 5, 25, 0.5),
+  "claude-opus-4-1": claude(200_000, 15, 75, 1.5),
+  "claude-opus-4": claude(200_000, 15, 75, 1.5),
+  "claude-sonnet-5-5": claude(1_000_000, 2, 10, 0.1),
+  "claude-sonnet-5": claude(1_000_000, 2, 10, 0.2),
+  "claude-sonnet-4-6": claude(1_000_000, 3, 15, 0.3),
+  "claude-sonnet-4-5": claude(200_000, 3, 15, 0.3),
+  "claude-sonnet-4": claude(200_000, 3, 15, 0.3),
+  "claude-3-7-sonnet": claude(200_000, 3, 15, 0.3),
+  "claude-haiku-5-5": claude(1_000_000, 0.1, 0.5, 0.01, ABOVE_100K),
+  "claude-haiku-4-5": claude(200_000, 1, 5, 0.1),
+  "claude-3-5-haiku": claude(200_000, 0.8, 4, 0.08),
+  "gpt-6.1-sol": newerGpt(922_000, 2, 10, 0.1),
+  "gpt-6-astra": newerGpt(922_000, 10, 50, 1),
+  "gpt-6-sol": newerGpt(922_000, 2, 10, 0.2),
+  "gpt-6-luna": newerGpt(922_000, 0.1, 0.5, 0.01),
+  "gpt-5.6-sol": newerGpt(922_000, 4, 20, 0.4),
+  "gpt-5.6-terra": newerGpt(922_000, 2, 12, 0.2),
+  "gpt-5.6-luna": newerGpt(922_000, 0.2, 1.2, 0.02),
+  "gpt-5.5": plain(922_000, 5, 30, 0.5, ABOVE_272K),
   "gpt-5.5-pro": { windowTokens: 922_000, price: { input: 30, output: 180, long: ABOVE_272K } },
-  "gpt-5.4": { windowTokens: 922_000, price: price(2.5, 15, 0.25, { long: ABOVE_272K }) },
-  "gpt-5.4-mini": { windowTokens: 272_000, price: price(0.75, 4.5, 0.075) },
-  "gpt-5.4-nano": { windowTokens: 272_000, price: price(0.2, 1.25, 0.02) },
-  "gpt-5.3-codex": { windowTokens: 272_000, price: price(1.75, 14, 0.175) },
-  "gpt-5.2": { windowTokens: 272_000, price: price(1.75, 14, 0.175) },
-  "gpt-5.1": { windowTokens: 272_000, price: price(1.25, 10, 0.125) },
-  "gpt-5": { windowTokens: 272_000, price: price(1.25, 10, 0.125) },
-  "gpt-5-mini": { windowTokens: 272_000, price: price(0.25, 2, 0.025) },
-  "gpt-5-nano": { windowTokens: 272_000, price: price(0.05, 0.4, 0.005) },
-  "gpt-4.1": { windowTokens: 1_047_576, price: price(2, 8, 0.5) },
-  "gpt-4.1-mini": { windowTokens: 1_047_576, price: price(0.4, 1.6, 0.1) },
-  "gpt-4.1-nano": { windowTokens: 1_047_576, price: price(0.1, 0.4, 0.025) },
-  "gpt-4o": { windowTokens: 128_000, price: price(2.5, 10, 1.25) },
-  "gpt-4o-mini": { windowTokens: 128_000, price: price(0.15, 0.6, 0.075) },
-  "o3": { windowTokens: 200_000, price: price(2, 8, 0.5) },
-  "o4-mini": { windowTokens: 200_000, price: price(1.1, 4.4, 0.275) },
-  "deepseek-flash": { windowTokens: 1_000_000, price: price(0.3, 1.2, 0.006) },
-  "deepseek-v4-flash": { windowTokens: 1_000_000, price: price(0.3, 1.2, 0.006) },
-  "deepseek-v4-pro": { windowTokens: 1_000_000, price: price(1.32, 3.96, 0.044) },
-  "gemini-3-pro": { windowTokens: 1_048_576, price: price(2, 12, 0.2, { long: ABOVE_200K }) },
-  "gemini-3.1-pro": { windowTokens: 1_048_576, price: price(2, 12, 0.2, { long: ABOVE_200K }) },
-  "gemini-3-flash": { windowTokens: 1_048_576, price: price(0.5, 3, 0.05) },
-  "gemini-2.5-pro": { windowTokens: 1_048_576, price: price(1.25, 10, 0.125, { long: ABOVE_200K }) },
-  "gemini-2.5-flash": { windowTokens: 1_048_576, price: price(0.3, 2.5, 0.03) },
-  "gemini-2.5-flash-lite": { windowTokens: 1_048_576, price: price(0.1, 0.4, 0.01) },
+  "gpt-5.4": plain(922_000, 2.5, 15, 0.25, ABOVE_272K),
+  "gpt-5.4-mini": plain(272_000, 0.75, 4.5, 0.075),
+  "gpt-5.4-nano": plain(272_000, 0.2, 1.25, 0.02),
+  "gpt-5.3-codex": plain(272_000, 1.75, 14, 0.175),
+  "gpt-5.2": plain(272_000, 1.75, 14, 0.175),
+  "gpt-5.1": plain(272_000, 1.25, 10, 0.125),
+  "gpt-5": plain(272_000, 1.25, 10, 0.125),
+  "gpt-5-mini": plain(272_000, 0.25, 2, 0.025),
+  "gpt-5-nano": plain(272_000, 0.05, 0.4, 0.005),
+  "gpt-4.1": plain(1_047_576, 2, 8, 0.5),
+  "gpt-4.1-mini": plain(1_047_576, 0.4, 1.6, 0.1),
+  "gpt-4.1-nano": plain(1_047_576, 0.1, 0.4, 0.025),
+  "gpt-4o": plain(128_000, 2.5, 10, 1.25),
+  "gpt-4o-mini": plain(128_000, 0.15, 0.6, 0.075),
+  "o3": plain(200_000, 2, 8, 0.5),
+  "o4-mini": plain(200_000, 1.1, 4.4, 0.275),
+  "deepseek-flash": plain(1_000_000, 0.3, 1.2, 0.006),
+  "deepseek-v4-flash": plain(1_000_000, 0.3, 1.2, 0.006),
+  "deepseek-v4-pro": plain(1_000_000, 1.32, 3.96, 0.044),
+  "gemini-3-pro": plain(1_048_576, 2, 12, 0.2, ABOVE_200K),
+  "gemini-3.1-pro": plain(1_048_576, 2, 12, 0.2, ABOVE_200K),
+  "gemini-3-flash": plain(1_048_576, 0.5, 3, 0.05),
+  "gemini-2.5-pro": plain(1_048_576, 1.25, 10, 0.125, ABOVE_200K),
+  "gemini-2.5-flash": plain(1_048_576, 0.3, 2.5, 0.03),
+  "gemini-2.5-flash-lite": plain(1_048_576, 0.1, 0.4, 0.01),
+  "grok-4.7": plain(500_000, 2, 6, 0.5, TWICE_ABOVE_200K),
+  "grok-4.6": plain(500_000, 2, 6, 0.5, TWICE_ABOVE_200K),
+  "grok-4.5": plain(500_000, 2, 6, 0.5, TWICE_ABOVE_200K),
+  "grok-4.3": plain(1_000_000, 1.25, 2.5, 0.2, TWICE_ABOVE_200K),
+  "glm-5.3": plain(1_000_000, 1.4, 4.4, 0.26),
+  "kimi-k3": plain(1_048_576, 3, 15, 0.3),
+  "kimi-k2.7-code": plain(262_144, 0.95, 4, 0.19),
+  "kimi-k2.6": plain(262_144, 0.95, 4, 0.16),
+  "kimi-k2.5": plain(262_144, 0.6, 3, 0.1),
+  "minimax-m3": plain(1_000_000, 0.3, 1.2, 0.06, { aboveTokens: 512_000, input: 2, output: 2 }),
+  "minimax-m2.7": plain(204_800, 0.3, 1.2, 0.06),
+  "minimax-m2.5": plain(204_800, 0.3, 1.2, 0.03),
 };
 
 /** For the profiles of providers that name a price: the model whose price stands for it in examples. */
@@ -753,40 +811,54 @@ export const EXAMPLE_MODELS: Readonly<Record<string, string>> = {
   "openai-5.6": "gpt-5.6-terra",
   deepseek: "deepseek-v4-pro",
   gemini: "gemini-3.1-pro",
+  grok: "grok-4.7",
+  glm: "glm-5.3",
+  kimi: "kimi-k3",
+  minimax: "minimax-m3",
 };
 
 /** No provider has a longer name for a model; that of a request may be of any length. */
 const LONGEST_NAME = 200;
 
-function price(
+/** What most providers charge: nothing more for what is written to the cache. */
+function plain(
+  windowTokens: number,
   input: number,
   output: number,
   cacheRead: number,
-  more?: Pick<Price, "cacheWrite" | "cacheWriteHour" | "long">,
-): Price {
-  return { input, output, cacheRead, ...more };
+  long?: Price["long"],
+): PublishedModel {
+  return { windowTokens, price: { input, output, cacheRead, ...(long && { long }) } };
 }
 
 /** OpenAI's newer models charge 1.25 times the input for what they write. */
-function newerGpt(input: number, output: number, cacheRead: number): Price {
-  return price(input, output, cacheRead, { cacheWrite: 1.25 * input, long: ABOVE_272K });
+function newerGpt(...[windowTokens, input, output, cacheRead]: Parameters<typeof plain>): PublishedModel {
+  const { price } = plain(windowTokens, input, output, cacheRead, ABOVE_272K);
+  return { windowTokens, price: { ...price, cacheWrite: 1.25 * input } };
 }
 
 /** Anthropic's writes cost 1.25 times the input for five minutes, and twice the input for an hour. */
-function claude(input: number, output: number, cacheRead: number, long?: Price["long"]): Price {
-  const writes = { cacheWrite: 1.25 * input, cacheWriteHour: 2 * input };
-  return price(input, output, cacheRead, long ? { ...writes, long } : writes);
+function claude(...row: Parameters<typeof plain>): PublishedModel {
+  const { windowTokens, price } = plain(...row);
+  const { input } = price;
+  return { windowTokens, price: { ...price, cacheWrite: 1.25 * input, cacheWriteHour: 2 * input } };
 }
 
-/** What may stand behind a model's name without making it another model: a date, `latest`, `preview`, a window. */
-const SUFFIX = /(?:-\d{8}|-\d{4}-\d{2}-\d{2}|-latest|-preview|@\d{8}|\[1m\])+$/;
+/**
+ * What may stand behind a model's name without making it another model: a date, `latest`, `preview`, a window; on Vertex AI
+ * `@` and a date or `default`; on Amazon Bedrock a version of its own.
+ */
+const SUFFIX = /(?:-\d{8}|-\d{4}-\d{2}-\d{2}|-latest|-preview|@(?:\d{8}|default)|-v[12](?::\d+)?|\[1m\])+$/;
+
+/** What Amazon Bedrock puts in front of a model's name: the vendor, and maybe from where it is served. */
+const BEDROCK = /^(?:[a-z-]+\.)?[a-z]+\.(?=[a-z])/;
 
 /** What a client writes behind a model's name to have a window of a million tokens. */
 const MILLION = /\[1m\]$/i;
 
 /**
- * The list price of a model, whose name may have a vendor in front (`anthropic/…`) and a date behind; nothing of a model
- * that isn't in {@linkcode MODELS}.
+ * The list price of a model, as its vendor publishes it; nothing of a model that isn't in {@linkcode MODELS}. The name may
+ * have a vendor in front and a date behind, as any provider spells it (`anthropic/…`, `us.anthropic.…-v1:0`, `…@20250929`).
  *
  * @example
  * ```ts
@@ -828,7 +900,7 @@ function publishedModel(model: string): PublishedModel | undefined {
 /** A model's name without vendor, date and the like; nothing of one that no model has. */
 function plainModelName(model: string): string {
   if (model.length > LONGEST_NAME) return "";
-  return model.slice(model.lastIndexOf("/") + 1).toLowerCase().replace(SUFFIX, "");
+  return model.slice(model.lastIndexOf("/") + 1).toLowerCase().replace(BEDROCK, "").replace(SUFFIX, "");
 }
 
 const OPTIONAL_FIELDS: readonly string[] = ["cacheRead", "cacheWrite", "cacheWriteHour", "long"];

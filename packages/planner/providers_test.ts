@@ -23,7 +23,7 @@ Deno.test("profileNamed() lists the profiles that exist when asked for another",
       RangeError,
       `Cannot use profile ${
         JSON.stringify(name)
-      }: it is none of anthropic-5m, anthropic-1h, openai, openai-24h, openai-5.6, deepseek, gemini, local, none`,
+      }: it is none of anthropic-5m, anthropic-1h, openai, openai-24h, openai-5.6, deepseek, gemini, grok, glm, kimi, qwen, mistral, minimax, local, none`,
     );
   }
 });
@@ -53,6 +53,28 @@ Deno.test("chooseProfile() goes by name, then by what the server says, then mode
     [{ model: "gemini-3-pro" }, "gemini"],
     [{ model: "qwen.gguf" }, "local"],
     [{ model: "qwen3", baseUrl: "http://localhost:11434/v1" }, "local"],
+    [{ model: "deepseek-r1", baseUrl: "http://localhost:1234/v1" }, "local"],
+    [{ model: "us.anthropic.claude-sonnet-4-5-20250929-v1:0" }, "anthropic-5m"],
+    [{ model: "claude-opus-4-1@20250805" }, "anthropic-5m"],
+    [{ model: "openai/gpt-6-sol", baseUrl: "https://openrouter.ai/api/v1" }, "openai-5.6"],
+    [{ model: "x-ai/grok-4.7" }, "grok"],
+    [{ model: "grok-code-fast-1" }, "grok"],
+    [{ model: "z-ai/glm-5.3" }, "glm"],
+    [{ model: "zai-org/GLM-4.6" }, "glm"],
+    [{ model: "moonshotai/kimi-k2.6" }, "kimi"],
+    [{ model: "moonshot-v1-128k" }, "kimi"],
+    [{ model: "qwen/qwen3-coder" }, "qwen"],
+    [{ model: "qwen3.7-max-2026-05-20" }, "qwen"],
+    [{ model: "mistralai/mistral-large-2512" }, "mistral"],
+    [{ model: "devstral-medium-latest" }, "mistral"],
+    [{ model: "MiniMax-M3" }, "minimax"],
+    [{ model: "deepseek-r1-distill-qwen-32b" }, "deepseek"],
+    [{ model: "our-deployment", baseUrl: "https://us.openai.azure.com/openai/v1" }, "openai"],
+    [{ model: "our-deployment", baseUrl: "https://openrouter.ai/api/v1" }, "none"],
+    [{ baseUrl: "https://api.x.ai/v1" }, "grok"],
+    [{ baseUrl: "https://open.bigmodel.cn/api/paas/v4" }, "glm"],
+    [{ baseUrl: "https://dashscope-intl.aliyuncs.com/compatible-mode/v1" }, "qwen"],
+    [{ baseUrl: "https://max.ai/v1" }, "none"],
     [{ model: "gpt-oss:20b", baseUrl: "http://localhost:11434/v1" }, "local"],
     [{ model: "test", baseUrl: "http://127.0.0.1:8080/v1" }, "none"],
     [{ baseUrl: "https://api.openai.com/v1" }, "openai"],
@@ -255,14 +277,36 @@ Deno.test("listPrice() knows a model by its name, with a vendor in front and a d
     "anthropic/claude-sonnet-4-5-latest",
     "Claude-Sonnet-4-5@20250929",
     "claude-sonnet-4-5[1m]",
+    "anthropic.claude-sonnet-4-5-20250929-v1:0",
+    "us.anthropic.claude-sonnet-4-5-20250929-v1:0",
+    "us-gov.anthropic.claude-sonnet-4-5",
+    "global.anthropic.claude-sonnet-4-5-v1",
+    "bedrock/eu.anthropic.claude-sonnet-4-5-20250929-v1:0",
+    "arn:aws:bedrock:us-east-1:1:inference-profile/us.anthropic.claude-sonnet-4-5-20250929-v1:0",
+    "claude-sonnet-4-5@default",
   ];
   for (const name of names) assertEquals(listPrice(name), MODELS["claude-sonnet-4-5"]?.price, name);
   assertEquals(listPrice("gpt-5.4-mini-2026-03-17"), MODELS["gpt-5.4-mini"]?.price);
   assertEquals(listPrice("google/gemini-3-pro-preview"), MODELS["gemini-3-pro"]?.price);
+  assertEquals(listPrice("x-ai/grok-4.7"), MODELS["grok-4.7"]?.price);
+  assertEquals(listPrice("MiniMax-M3"), MODELS["minimax-m3"]?.price);
+  assertEquals([listPrice("kimi-k2.6"), listPrice("glm-5.3")], [
+    MODELS["kimi-k2.6"]?.price,
+    MODELS["glm-5.3"]?.price,
+  ]);
 });
 
 Deno.test("listPrice() knows nothing of what is only like a model that it knows", () => {
-  const names = ["", "gpt-5-turbo", "deepseek-r1:8b", "claude", "toString", "gpt-oss:20b", "gpt-5\u0000"];
+  const names = [
+    "",
+    "gpt-5-turbo",
+    "deepseek-r1:8b",
+    "claude",
+    "toString",
+    "gpt-oss:20b",
+    "gpt-5\u0000",
+    "glm-5.3:free",
+  ];
   for (const name of [...names, "-latest".repeat(200_000)]) assertEquals(listPrice(name), undefined);
 });
 
@@ -286,6 +330,20 @@ Deno.test("EXAMPLE_MODELS have a price and are models of their profile's provide
   for (const [name, model] of Object.entries(EXAMPLE_MODELS)) {
     assert(listPrice(model), model);
     assertEquals(chooseProfile({ model }).dialect, profileNamed(name).dialect, model);
+    assertEquals(chooseProfile({ model }).name.split("-")[0], name.split("-")[0]);
+  }
+});
+
+Deno.test("profiles read their models at a price that is published, or for less", () => {
+  const ratios = new Map<string, number[]>();
+  for (const [model, { price: { input, cacheRead = input } }] of Object.entries(MODELS)) {
+    const { name } = chooseProfile({ model });
+    ratios.set(name, [...ratios.get(name) ?? [], cacheRead / input]);
+  }
+  for (const name of ["grok", "glm", "kimi", "minimax"]) {
+    const { read } = profileNamed(name);
+    const least = Math.min(...ratios.get(name)!);
+    assert(read > 0.9 * least && read <= least + 1e-9, `${name} reads at ${read}, and the least is ${least}`);
   }
 });
 

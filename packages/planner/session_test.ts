@@ -393,3 +393,24 @@ Deno.test("quote() reckons a history that went back, whatever was edited behind 
     assertEquals(asIs.promptTokens, shown.promptTokens);
   }
 });
+
+Deno.test("sent() claims nothing where neither the provider's cache is known nor usage reported", async () => {
+  const session = plannerSession({
+    profile: profileNamed("none"),
+    archive: memoryArchive(),
+    countTokens: estimateTokens,
+  });
+  const messages: Message[] = [];
+  const claims: number[] = [];
+  for (let at = 0; at < 12; at++) {
+    messages.push(...turn(`${at}.ts`, 30_000));
+    const view = await session.view({ messages, tools: [RECALL_TOOL] }, { nowMs: at });
+    const isTold = at > 9;
+    const usage = { promptTokens: view.promptTokens, cachedTokens: 0, outputTokens: 9 };
+    const { tokenUnits, withoutTokenUnits, savedTokenUnits } = session.sent(isTold ? usage : undefined)!;
+    claims.push(Math.round(withoutTokenUnits - tokenUnits));
+    if (!isTold) assertEquals(savedTokenUnits, 0);
+  }
+  assertEquals(claims.slice(0, 10), Array.from({ length: 10 }, () => 0));
+  assertGreater(Math.min(...claims.slice(10)), 0);
+});

@@ -21,8 +21,9 @@ export { MAX_CACHE_MARKS, readCacheMarks } from "./anthropic/cache_marks.ts";
 export { MessageAssembler, readMessagesUsage } from "./anthropic/message_assembler.ts";
 export { finishedReply, messagesBody, messagesSettings } from "./anthropic/write_messages_body.ts";
 export { ApiError } from "./api_error.ts";
+export { fromAnthropic, fromResponses, toAnthropic, toResponses } from "./converters.ts";
 export { ReplyAssembler } from "./chat/reply_assembler.ts";
-export { writeUsage } from "./chat/usage.ts";
+export { readUsage, writeUsage } from "./chat/usage.ts";
 export {
   chunkWriter,
   completionBody,

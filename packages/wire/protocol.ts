@@ -752,21 +752,21 @@ function withIds(parts: readonly ItemPart[], ids: readonly string[]): readonly I
  * Items with what a model thought before it said them, and behind them where nothing else follows that it said: it leaves
  * with them, and whoever leaves it away sends the same items.
  */
-function withThoughts(items: readonly WireItem[]): readonly WireItem[] {
+export function withThoughts(items: readonly WireItem[]): readonly WireItem[] {
   if (!items.some(isThought)) return items;
   const all: WireItem[] = [];
   let thoughts: WireItem[] = [];
   const endThoughts = () => {
     const last = all.at(-1);
     if (thoughts.length > 0 && last && isReply(last)) {
-      all[all.length - 1] = { ...last, bytes: spanned(last, thoughts.at(-1)!) };
+      all[all.length - 1] = { ...last, bytes: spanned([last, ...thoughts]) };
     } else all.push(...thoughts);
     thoughts = [];
   };
   for (const item of items) {
     if (isThought(item)) thoughts.push(item);
     else if (thoughts.length > 0 && isReply(item)) {
-      all.push(thinking(thoughts, item, spanned(thoughts[0]!, item)));
+      all.push(thinking(thoughts, item, spanned([...thoughts, item])));
       thoughts = [];
     } else {
       endThoughts();
@@ -785,8 +785,7 @@ export function withoutThoughts(item: WireItem, names: readonly string[]): WireI
   const left = thought.before.filter(isLeft);
   if (left.length === thought.before.length) return item;
   if (left.length === 0) return thought.item;
-  const pieces = [...left, thought.item].flatMap(({ bytes }, at) => [...at === 0 ? [] : [COMMA], bytes!]);
-  return thinking(left, thought.item, joinBytes(pieces));
+  return thinking(left, thought.item, listed([...left, thought.item]));
 }
 
 /** The ids of an item's calls, in order, or of those that it answers, as they stand in its JSON. */
@@ -828,10 +827,18 @@ function isReply({ bytes, parts }: WireItem): boolean {
     parts.every(({ message }) => message.role === "assistant");
 }
 
-/** The bytes of a list from one item to another. */
-function spanned({ bytes: from }: WireItem, { bytes: to }: WireItem): Uint8Array<ArrayBuffer> {
-  const { buffer, byteOffset } = from!;
-  return new Uint8Array(buffer, byteOffset, to!.byteOffset + to!.length - byteOffset);
+/** The bytes of items that stand side by side: those of the list that they are of, if it is one. */
+function spanned(items: readonly WireItem[]): Uint8Array<ArrayBuffer> {
+  const [from, to] = [items[0]!.bytes!, items.at(-1)!.bytes!];
+  const { buffer, byteOffset } = from;
+  return buffer === to.buffer
+    ? new Uint8Array(buffer, byteOffset, to.byteOffset + to.length - byteOffset)
+    : listed(items);
+}
+
+/** The bytes of these items, one behind the other. */
+function listed(items: readonly WireItem[]): Uint8Array<ArrayBuffer> {
+  return joinBytes(items.flatMap(({ bytes }, at) => [...at === 0 ? [] : [COMMA], bytes!]));
 }
 
 const withThought = new WeakMap<Message, { readonly bytesHash: number; readonly message: Message }>();
@@ -865,7 +872,8 @@ function thoughtOf(message: Message): string {
   return message.role === "assistant" ? message.reasoning_content ?? "" : "";
 }
 
-function readPiece(
+/** What stands at a place, as {@linkcode RequestReaders.items} reads it. */
+export function readPiece(
   bytes: Uint8Array<ArrayBuffer>,
   { start, end }: Span,
   { protocol, readers }: Reading,
@@ -937,21 +945,10 @@ export function writeRequest(
     request: { bytes: "bytes", protocol: "object", items: "array" },
     prompt: "object",
   });
-  const { bytes, fields, protocol, items } = request;
+  const { bytes, fields, protocol } = request;
   const values = new Map(protocol.addedFields(request));
-  const entries = writeItems(prompt, protocol);
-  const written = entries.flatMap(({ bytes }) => bytes ?? []);
-  const whole = items.flatMap(({ bytes }) => bytes ?? []);
-  const ends = prompt.marked && protocol.markedEnds?.(request, entries);
-  let added: readonly number[] = [];
-  const isChanged = (items: readonly Uint8Array<ArrayBuffer>[]) =>
-    items.length !== whole.length || items.some((item, at) => item !== whole[at]);
-  if (prompt.completesMarks || isChanged(written)) {
-    const arranged = protocol.arrange?.(request, entries, prompt) ?? { items: written, ends: added };
-    if (isChanged(arranged.items)) values.set(protocol.listField, joinArray(arranged.items));
-    added = arranged.ends;
-  }
-  if (ends) prompt.marked?.([...ends, ...added]);
+  const list = writeList(request, prompt);
+  if (list) values.set(protocol.listField, joinArray(list));
   const tools = writeTools(request, prompt.tools);
   if (tools) values.set("tools", tools);
   const { followsField: field } = protocol;
@@ -965,9 +962,29 @@ export function writeRequest(
   return editJson(bytes, [...values].map(([name, value]) => ({ path: [name], value })), fields);
 }
 
+/** The items of the list; nothing if they are the request's own. @throws what {@linkcode writeRequest} throws. */
+export function writeList(
+  request: WireRequest,
+  prompt: Omit<Parameters<typeof writeRequest>[1], "tools">,
+): readonly Uint8Array<ArrayBuffer>[] | undefined {
+  const { protocol, items } = request;
+  const entries = writeItems(prompt, protocol);
+  const written = entries.flatMap(({ bytes }) => bytes ?? []);
+  const whole = items.flatMap(({ bytes }) => bytes ?? []);
+  const ends = prompt.marked && protocol.markedEnds?.(request, entries);
+  const isChanged = (items: readonly Uint8Array<ArrayBuffer>[]) =>
+    items.length !== whole.length || items.some((item, at) => item !== whole[at]);
+  const arranged = (prompt.completesMarks || isChanged(written))
+    ? protocol.arrange?.(request, entries, prompt)
+    : undefined;
+  if (ends) prompt.marked?.([...ends, ...arranged?.ends ?? []]);
+  const list = arranged?.items ?? written;
+  return isChanged(list) ? list : undefined;
+}
+
 /** The list's items. Messages that are none of theirs stand beside the items, never inside of one. */
 function writeItems(
-  { items, messages, places }: Parameters<typeof writeRequest>[1],
+  { items, messages, places }: Parameters<typeof writeList>[1],
   protocol: Protocol,
 ): WrittenItem[] {
   const written: WrittenItem[] = [];
@@ -1014,8 +1031,8 @@ function writeItem(
 }
 
 /** The list of tools; nothing if it is the client's own. */
-function writeTools(
-  { tools = [], protocol, hasOtherTools = false }: WireRequest,
+export function writeTools(
+  { tools = [], protocol, hasOtherTools = false }: Pick<WireRequest, "tools" | "protocol" | "hasOtherTools">,
   shown: readonly ToolDefinition[],
 ): Uint8Array<ArrayBuffer> | undefined {
   const full = toolsInFront({ tools });

@@ -79,8 +79,8 @@ Deno.test("writeRequest() writes a line for what left, and the text in place of 
   const line: Message = { role: "user", content: "[elided]" };
   const before = {
     ...prompt,
-    messages: [messages[0]!, line, messages[1]!],
-    places: [0, -1, 1],
+    messages: [line, messages[0]!],
+    places: [-1, 0],
     follows: "r2",
   };
   assertEquals(JSON.parse(decode(writeRequest(request, before))), {

@@ -1,4 +1,4 @@
-import { sameJson } from "@tare/messages";
+import { sameData } from "@tare/messages";
 import { editJson, isRecord, type JsonRecord, readJsonAt } from "./json.ts";
 import type { WireRequest, WireTool } from "./protocol.ts";
 
@@ -35,7 +35,7 @@ export function steadyTools(
   for (const [at, tool] of sorted.entries()) {
     const place = placeOf(tool);
     const before = first[place];
-    const isSame = before && sameJson(before.said, tool.said);
+    const isSame = before && sameData(before.said, tool.said);
     // Their memory is that of whole requests.
     if (!isSame) known[before ? place : known.length] = { ...tool, bytes: tool.bytes.slice() };
     const { mark } = now[at]!;

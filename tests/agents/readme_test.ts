@@ -1,10 +1,13 @@
-import { assert, assertLess } from "@std/assert";
+import { assert, assertEquals, assertLess } from "@std/assert";
+import { fromFileUrl } from "@std/path";
+import { startGreeter } from "../gateway/gateway.ts";
 import type { Agent } from "./agent.ts";
 import { compare } from "./compare.ts";
 import { CLAUDE_CODE } from "./drivers/claude_code.ts";
 import { CODEX } from "./drivers/codex.ts";
 import { OPENCODE } from "./drivers/opencode.ts";
 import { PI } from "./drivers/pi.ts";
+import { runProgram } from "./program.ts";
 import { STANDARD } from "./scenarios.ts";
 
 const PAGE = Deno.readTextFileSync(new URL("../../docs/agents.md", import.meta.url));
@@ -40,3 +43,24 @@ for (const [agent, model] of MODELS) {
     await test.step(`cost ${cost.toFixed(2)} of what it costs directly`, () => assertLess(cost, 0.75));
   });
 }
+
+Deno.test("docs/own_loop.md: what it shows of Claude's Agent SDK asks the gateway, and is answered", async () => {
+  const page = Deno.readTextFileSync(new URL("../../docs/own_loop.md", import.meta.url));
+  const [, shown = ""] = /```ts ignore\n([^`]*claude-agent-sdk[^`]*)```/.exec(page) ?? [];
+  await using gateway = await startGreeter();
+  const script = shown.replace("http://127.0.0.1:8787", gateway.baseURL.replace("/v1", ""));
+  assert(script !== shown, "the page shows no address");
+  const home = await Deno.makeTempDir();
+  // Beside the package that it imports.
+  const folder = fromFileUrl(new URL("programs", import.meta.url));
+  const path = await Deno.makeTempFile({ dir: folder, suffix: ".mjs" });
+  try {
+    await Deno.writeTextFile(path, script);
+    const env = { HOME: home, ANTHROPIC_API_KEY: "key", ...CLAUDE_CODE.quiet };
+    const { code, output } = await runProgram({ program: "node", args: [path] }, { cwd: home, env });
+    assertEquals([code, output.trim()], [0, "Hello."]);
+  } finally {
+    await Deno.remove(path);
+    await Deno.remove(home, { recursive: true });
+  }
+});

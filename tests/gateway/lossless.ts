@@ -1,6 +1,6 @@
 import { assert, assertEquals } from "@std/assert";
 import { checkMessages, countMarks } from "./lossless_messages.ts";
-import { sameJson } from "@tare/messages";
+import { sameData } from "@tare/messages";
 import { archiveRef, parsePlaceholder, RECALL_TOOL } from "@tare/prune";
 import { compactTool } from "@tare/schemas";
 import { isSaid } from "./said.ts";
@@ -150,8 +150,8 @@ function checkTools(before: unknown, after: unknown, found: FoundEdits): void {
   // They stand in the order, and are spelled, as they first came; a mark of the cache stays where it was.
   const left = after.slice(0, before.length).map(withoutMark);
   for (const tool of before.map(withoutMark)) {
-    const whole = left.findIndex((other) => sameJson(other, tool));
-    const compact = whole < 0 ? left.findIndex((other) => sameJson(other, compactWire(tool))) : -1;
+    const whole = left.findIndex((other) => sameData(other, tool));
+    const compact = whole < 0 ? left.findIndex((other) => sameData(other, compactWire(tool))) : -1;
     if (compact >= 0) found.compacted++;
     assert(Math.max(whole, compact) >= 0, `a tool was lost: ${JSON.stringify(tool)}`);
     left.splice(Math.max(whole, compact), 1);

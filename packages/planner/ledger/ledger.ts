@@ -290,7 +290,11 @@ export function bookCall(
     front: heldTokens === undefined ? undefined : { tokens: known.sharedTokens, heldTokens },
   });
   const resent = observes ? actual : asked.resend;
-  const taken: AloneCall = isSame || observes
+  // Of who reports nothing, and whose cache nobody knows, nothing is claimed.
+  const isUntold = !reported && profile.name === "none";
+  const taken: AloneCall = isUntold
+    ? { usage: actual, whole: actual, resend: actual, compacted: before.compacted }
+    : isSame || observes
     ? { usage: actual, whole: actual, resend: resent, compacted: before.compacted }
     : asked;
   const kept = afterRequest(before.clock, {

@@ -25,7 +25,7 @@ import {
   type Model,
   type ModelRequest,
   type Rewrite,
-  sameJson,
+  sameData,
   type Tool,
   type ToolDefinition,
   transcribe,
@@ -344,7 +344,7 @@ export class SessionPrompt implements TurnPrompt {
     };
     return tools.toSorted((a, b) => placeOf(a) - placeOf(b)).map((tool) => {
       const { definition } = this.#known[tool.definition.function.name] ?? tool;
-      const isSpelledOtherwise = definition !== tool.definition && sameJson(definition, tool.definition);
+      const isSpelledOtherwise = definition !== tool.definition && sameData(definition, tool.definition);
       return isSpelledOtherwise ? { ...tool, definition } : tool;
     });
   }

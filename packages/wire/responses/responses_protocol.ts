@@ -42,7 +42,8 @@ export const RESPONSES_PROTOCOL: Protocol = {
   head: {
     fields: ["instructions"],
     read([instructions]) {
-      const content = typeof instructions === "string" ? instructions : JSON.stringify(instructions ?? "");
+      if (instructions === null) return [];
+      const content = typeof instructions === "string" ? instructions : JSON.stringify(instructions);
       return [{ message: { role: "system", content }, said: { role: "system", parts: saidParts(content) } }];
     },
   },

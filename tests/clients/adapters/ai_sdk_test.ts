@@ -2,7 +2,7 @@ import { assert, assertEquals } from "@std/assert";
 import { createOpenAI } from "@ai-sdk/openai";
 import { createOpenAICompatible } from "@ai-sdk/openai-compatible";
 import { generateText, type ModelMessage, stepCountIs, streamText } from "ai";
-import { fromAiSdk, tare } from "@tare/adapters/ai-sdk";
+import { fromAiSdk, tare, toAiSdk } from "@tare/adapters/ai-sdk";
 import { plannerSession } from "@tare/planner";
 import { memoryArchive } from "@tare/prune";
 import { scripted } from "@tare/simulator";
@@ -88,7 +88,7 @@ Deno.test("tare() for the AI SDK goes on after a restart as if nothing had happe
   });
 });
 
-Deno.test("fromAiSdk() lets prepareStep send what a session of one's own shows", async () => {
+Deno.test("fromAiSdk() and toAiSdk() let prepareStep send what a session of one's own shows", async () => {
   await using upstream = await startUpstream(scripted(SCRIPT));
   const archive = memoryArchive();
   const { profile, tokenizer: { count: countTokens } } = upstream;
@@ -103,9 +103,9 @@ Deno.test("fromAiSdk() lets prepareStep send what a session of one's own shows",
       if (promptTokens !== undefined) {
         session.sent({ promptTokens, cachedTokens: inputTokenDetails?.cacheReadTokens ?? 0, outputTokens });
       }
-      const { messages, back } = fromAiSdk(given);
+      const messages = fromAiSdk(given);
       const view = await session.view({ messages, tools: [] }, { nowMs: upstream.now() });
-      return { messages: back(view) };
+      return { messages: toAiSdk(given, view) };
     },
   });
   assertEquals(text, ANSWER);

@@ -1,17 +1,135 @@
-// Runs what README.md of the adapters and docs/own_loop.md show of frameworks, as it stands there, against a simulated provider.
+// Runs what the packages' READMEs and docs/own_loop.md show of real clients, as it stands there, against a simulated provider.
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { contentText } from "@tare/messages";
-import { scripted, toolCall } from "@tare/simulator";
+import { scripted, type SimulatedCall, type SimulatedReply, toolCall } from "@tare/simulator";
 import { startUpstream } from "../../gateway/upstream.ts";
 
-const PAGES = ["../../../packages/adapters/README.md", "../../../docs/own_loop.md"];
+/** The packages whose READMEs begin with a real client; those of the others' begin with what the suite runs by itself. */
+const PACKAGES = [
+  "messages",
+  "context",
+  "prune",
+  "schemas",
+  "planner",
+  "adapters",
+  "wire",
+  "loop",
+  "gateway",
+];
 
-/** What the examples of a framework take for granted, by what they import from it, and what makes the agent work. */
-const FRAMEWORKS: Readonly<Record<string, { readonly given: string; readonly then?: string }>> = {
+const PAGES = [...PACKAGES.map((name) => `packages/${name}/README.md`), "docs/own_loop.md"];
+
+/** Blocks that another test runs, by what they import. */
+const ELSEWHERE = ["@anthropic-ai/claude-agent-sdk"];
+
+/** What an example takes for granted, what makes it work, and what must come of it. */
+interface Setting {
+  readonly given: string;
+  readonly then?: string;
+  /** What the model replies. Default: it reads the log, and answers. */
+  readonly replies?: readonly SimulatedReply[];
+  /** Default: the model is shown head and tail of the log, and offered to recall the rest. */
+  readonly check?: (requests: readonly SimulatedCall[]) => void;
+}
+
+const ANSWERS: readonly SimulatedReply[] = [{ content: "The disk is full." }];
+
+const TOOLS = `const tools = [{ type: "function" as const, function: { name: "read_log",
+  description: "Reads the log. ".repeat(300), parameters: { type: "object", properties: {} } } }];`;
+
+/** A conversation that has read the log three times. */
+const CONVERSATION = `const conversation: (OpenAI.ChatCompletionMessageParam & Message)[] = [
+  { role: "user", content: question },
+  ...[1, 2, 3].flatMap((at) => [
+    { role: "assistant" as const, tool_calls: [{ id: "" + at, type: "function" as const,
+      function: { name: "read_log", arguments: "{}" } }] },
+    { role: "tool" as const, tool_call_id: "" + at, content: log },
+  ]),
+];`;
+
+/** The settings, by the package that an example is of, or the entry point that it imports. */
+const SETTINGS: Readonly<Record<string, Setting>> = {
+  "@tare/messages": {
+    given: TOOLS,
+    replies: ANSWERS,
+    check: (requests) => assertEquals(requests.length, 1),
+  },
+  "@tare/context": {
+    given: `import type { Message } from "@tare/messages";
+      ${TOOLS}
+      ${CONVERSATION}
+      conversation.unshift({ role: "user", content: log }, { role: "assistant", content: "So." });`,
+    replies: ANSWERS,
+    check: ([{ messages } = { messages: [] }]) => assertEquals(messages.length, 7),
+  },
+  "@tare/prune": {
+    given: `import type { Message } from "@tare/messages";
+      ${TOOLS}
+      ${CONVERSATION}
+      const messages = conversation;`,
+    replies: ANSWERS,
+    check([request]) {
+      assertStringIncludes(contentText(request?.messages[2]?.content), "[elided: ");
+      assertEquals(request?.tools.length, 2);
+    },
+  },
+  "@tare/schemas": {
+    given: `${TOOLS}
+      const questions = [question, question];`,
+    replies: [...ANSWERS, ...ANSWERS],
+    check(requests) {
+      const [first = 0, second = 0] = requests.map(({ tools }) => JSON.stringify(tools).length);
+      assert(second < first / 2, `${first}, ${second}`);
+    },
+  },
+  "@tare/planner": {
+    given: `${TOOLS}
+      const runTool = (_name: string) => Promise.resolve(log);`,
+  },
+  "@tare/wire": {
+    given: `const input_schema = { type: "object" as const, properties: {} };
+      const tools = [{ name: "read_log", description: "Reads the log.", input_schema }];
+      const runTool = (_name: string) => log;`,
+  },
+  "@tare/loop": {
+    given: `const workspace = await Deno.makeTempDir();
+      await Deno.writeTextFile(workspace + "/notes.txt", "The disk is full.");`,
+    replies: [{ content: null, tool_calls: [toolCall("read_file", { path: "notes.txt" })] }, ...ANSWERS],
+    check: (requests) =>
+      assertStringIncludes(contentText(requests[1]?.messages.at(-1)?.content), "The disk is full."),
+  },
+  "@tare/gateway": {
+    given: `import type { Message } from "@tare/messages";
+      ${TOOLS}
+      ${CONVERSATION}
+      const messages = conversation;`,
+    then: `console.log(reply?.message.content); await lean.close();`,
+    replies: ANSWERS,
+    check([request]) {
+      assertStringIncludes(contentText(request?.messages[2]?.content), "[elided: ");
+      assertEquals(request?.tools.length, 2);
+    },
+  },
   "@tare/adapters/ai-sdk": {
     given: `import { jsonSchema, tool as aiTool } from "ai";
       const inputSchema = jsonSchema<object>({ type: "object", properties: {} });
       const tools = { read_log: aiTool({ description: "Reads the log.", inputSchema, execute: () => log }) };`,
+  },
+  "prepareStep": {
+    given: `import { jsonSchema, tool as aiTool, ToolLoopAgent } from "ai";
+      import { estimateTokens } from "@tare/messages";
+      import { chooseProfile, plannerSession } from "@tare/planner";
+      import { memoryArchive } from "@tare/prune";
+      const session = plannerSession({
+        profile: chooseProfile({ model: "gpt-5.5" }),
+        archive: memoryArchive(),
+        countTokens: estimateTokens,
+      });
+      const inputSchema = jsonSchema<object>({ type: "object", properties: {} });
+      const tools = { read_log: aiTool({ description: "Reads the log.", inputSchema, execute: () => log }) };`,
+    then: `await agent.generate({ prompt: question });`,
+    check: (requests) =>
+      assertStringIncludes(contentText(requests[1]?.messages.at(-1)?.content), "[elided: middle of read_log"),
   },
   "@tare/adapters/langchain": {
     given: `import { ChatOpenAI } from "@langchain/openai";
@@ -51,16 +169,20 @@ const IMPORTS: Readonly<Record<string, string>> = {
 
 interface Example {
   readonly name: string;
-  readonly framework: string;
+  readonly key: string;
   readonly script: string;
 }
 
 function examplesOf(page: string): Example[] {
-  const text = Deno.readTextFileSync(new URL(page, import.meta.url));
-  const blocks = [...text.matchAll(/^```ts ignore\n([^]*?)^```$/gm)].map(([, block = ""]) => block);
-  return blocks.map((block) => {
-    const [, framework = ""] = /from "(@tare\/adapters\/[^"]+)"/.exec(block) ?? [];
-    const { given = "", then = "" } = FRAMEWORKS[framework] ?? {};
+  const text = Deno.readTextFileSync(new URL(`../../../${page}`, import.meta.url));
+  const blocks = [...text.matchAll(/^```ts ignore\n([^]*?)^```$/gm)].map(([, block = ""]) => block)
+    .filter((block) => block.startsWith("import ") && !ELSEWHERE.some((name) => block.includes(name)));
+  const [, own = ""] = /^packages\/(\w+)/.exec(page) ?? [];
+  const shown = own === "" || own === "adapters" ? blocks : blocks.slice(0, 1);
+  return shown.map((block) => {
+    const [, adapter] = /from "(@tare\/adapters\/[^"]+)"/.exec(block) ?? [];
+    const key = block.includes("prepareStep") ? "prepareStep" : adapter ?? `@tare/${own}`;
+    const { given = "", then = "" } = SETTINGS[key] ?? {};
     const whole = `const question = "Why do nightly builds fail?";
       const log = Array.from({ length: 8_000 }, (_, at) => "error " + at + ": no space left on device\\n").join("");
       ${given}\n${block}\n${then}`;
@@ -69,7 +191,7 @@ function examplesOf(page: string): Example[] {
         ? [line]
         : []
     );
-    return { name: `${page.slice(9)}: ${framework}`, framework, script: [...missing, whole].join("\n") };
+    return { name: `${page}: ${key}`, key, script: [...missing, whole].join("\n") };
   });
 }
 
@@ -84,7 +206,7 @@ async function deno(args: readonly string[], env: Readonly<Record<string, string
 
 const CONFIG = ["--config", new URL("../deno.json", import.meta.url).pathname];
 
-Deno.test("the frameworks' examples have the types of the frameworks, and run as they stand on the pages", async (test) => {
+Deno.test("the examples have the types of their clients, and run as they stand on the pages", async (test) => {
   const folder = await Deno.makeTempDir({ dir: new URL(".", import.meta.url).pathname });
   try {
     const examples = PAGES.flatMap(examplesOf).map((example, at) => ({
@@ -92,25 +214,35 @@ Deno.test("the frameworks' examples have the types of the frameworks, and run as
       path: `${folder}/${at}.ts`,
     }));
     for (const { path, script } of examples) await Deno.writeTextFile(path, script);
-    const told = examples.map(({ framework }) => framework);
-    assertEquals(told.sort(), Object.keys(FRAMEWORKS).flatMap((name) => [name, name]).sort());
+    const told = new Set(examples.map(({ key }) => key));
+    assertEquals([...told].sort(), Object.keys(SETTINGS).sort());
     await deno(["check", ...CONFIG, ...examples.map(({ path }) => path)]);
-    for (const { name, path } of examples) await test.step(name, () => runExample(path));
+    for (const { name, key, path } of examples) await test.step(name, () => runExample(path, SETTINGS[key]!));
   } finally {
     await Deno.remove(folder, { recursive: true });
   }
 });
 
-/** A model that reads the log and answers must be shown head and tail of it, and offered to recall the rest. */
-async function runExample(path: string): Promise<void> {
-  await using upstream = await startUpstream(scripted([
-    { content: null, tool_calls: [toolCall("read_log", {})] },
-    { content: "The disk is full." },
-  ]));
-  const env = { OPENAI_API_KEY: "key", OPENAI_BASE_URL: upstream.baseURL, MASTRA_TELEMETRY_DISABLED: "1" };
+const READS: readonly SimulatedReply[] = [
+  { content: null, tool_calls: [toolCall("read_log", {})] },
+  ...ANSWERS,
+];
+
+async function runExample(path: string, { replies = READS, check = isLean }: Setting): Promise<void> {
+  await using upstream = await startUpstream(scripted(replies));
+  const env = {
+    OPENAI_API_KEY: "key",
+    OPENAI_BASE_URL: upstream.baseURL,
+    ANTHROPIC_API_KEY: "key",
+    ANTHROPIC_BASE_URL: upstream.baseURL.replace("/v1", ""),
+    MASTRA_TELEMETRY_DISABLED: "1",
+  };
   await deno(["run", "--no-check", "--allow-all", ...CONFIG, path], env);
-  assertEquals(upstream.requests.length, 2);
-  const [, { messages, tools }] = upstream.requests as [unknown, (typeof upstream.requests)[number]];
-  assertStringIncludes(contentText(messages.at(-1)?.content), "[elided: middle of read_log result");
-  assertEquals(tools.map(({ function: { name } }) => name).sort(), ["read_log", "recall"]);
+  assertEquals(upstream.requests.length, replies.length);
+  check(upstream.requests);
+}
+
+function isLean([, request]: readonly SimulatedCall[]): void {
+  assertStringIncludes(contentText(request?.messages.at(-1)?.content), "[elided: middle of read_log result");
+  assertEquals(request?.tools.map(({ function: { name } }) => name).sort(), ["read_log", "recall"]);
 }

@@ -1,0 +1,255 @@
+/**
+ * Requests of Anthropic's Messages and of OpenAI's Responses, as a program holds them, for a session of one's own: read as
+ * chat messages, and written again after what was planned.
+ *
+ * @module
+ */
+import { checkGiven, hashPiece, type ModelRequest, sameData } from "@tare/messages";
+import { MESSAGES_PROTOCOL } from "./anthropic/messages_protocol.ts";
+import { readJsonAt } from "./json.ts";
+import {
+  type JsonReader,
+  type Protocol,
+  readPiece,
+  readRequest,
+  readWireBody,
+  toolsInFront,
+  UnknownShape,
+  type WireItem,
+  type WireRequest,
+  type WireTool,
+  withFoundTools,
+  withThoughts,
+  writeList,
+  writeTools,
+} from "./protocol.ts";
+import { RESPONSES_PROTOCOL } from "./responses/responses_protocol.ts";
+
+/**
+ * Reads a request of Anthropic's Messages API as chat messages and tools, as `view()` of a session takes them. A block of
+ * the user is a message each, a reply is one. At each call the same messages are the same objects, by which a session
+ * knows them. Pictures and files stay behind: {@linkcode toAnthropic} takes them from the request again.
+ *
+ * @throws {TypeError} if a message isn't one of that API.
+ *
+ * @example
+ * ```ts
+ * import { assertEquals, assertStrictEquals } from "@std/assert";
+ * import { fromAnthropic, toAnthropic } from "@tare/wire";
+ *
+ * const result = { type: "tool_result", tool_use_id: "1", content: "Long." };
+ * const request = { model: "claude-sonnet-5", messages: [{ role: "user", content: [result] }] };
+ * const { messages, tools } = fromAnthropic(request);
+ * assertEquals(messages, [{ role: "tool", tool_call_id: "1", content: "Long." }]);
+ *
+ * // A session's view() says what is shown of them; here the result has given way to a line.
+ * const shown = [{ ...messages[0]!, content: "[elided]" }] as typeof messages;
+ * const { messages: [message], model } = toAnthropic(request, { messages: shown, tools, places: [0] });
+ * assertEquals([message?.content[0]?.content, model], ["[elided]", "claude-sonnet-5"]);
+ * const same = toAnthropic(request, { messages, tools, places: [0] });
+ * assertStrictEquals(same.messages[0], request.messages[0]);
+ * ```
+ */
+export function fromAnthropic(
+  /** What `messages.create()` of its SDK takes. */
+  request: {
+    readonly system?: unknown;
+    readonly messages: readonly unknown[];
+    readonly tools?: readonly unknown[] | undefined;
+  },
+): Pick<ModelRequest, "messages" | "tools"> {
+  checkGiven("fromAnthropic()", { request }, { request: { messages: "array" } });
+  return promptOf(readGiven(request, MESSAGES, "fromAnthropic()").wire);
+}
+
+/**
+ * The request as a session's view of {@linkcode fromAnthropic} shows it, with all its other fields. What the view leaves as
+ * it is are the very messages of the request. Marks of the cache whose blocks have left stand with the nearest block in
+ * front.
+ *
+ * @throws {TypeError} likewise.
+ */
+export function toAnthropic<Request extends Parameters<typeof fromAnthropic>[0]>(
+  request: Request,
+  /** `places` says which message of the history each of `messages` is. */
+  view: Pick<ModelRequest, "messages" | "tools" | "stable"> & { readonly places: readonly number[] },
+): Request {
+  checkGiven("toAnthropic()", { request, view }, { request: { messages: "array" }, view: VIEW });
+  return { ...request, ...writeGiven(request, view, { ...MESSAGES, caller: "toAnthropic()" }) };
+}
+
+/**
+ * Like {@linkcode fromAnthropic}, of OpenAI's Responses API. What a model thought belongs to the item behind it, and leaves
+ * with that alone.
+ */
+export function fromResponses(
+  /** What `responses.create()` of its SDK takes. */
+  request: {
+    readonly instructions?: unknown;
+    readonly input: string | readonly unknown[];
+    readonly tools?: readonly unknown[] | undefined;
+  },
+): ReturnType<typeof fromAnthropic> {
+  checkGiven("fromResponses()", { request }, { request: { input: ["array", "string"] } });
+  return promptOf(readGiven(request, RESPONSES, "fromResponses()").wire);
+}
+
+/** Like {@linkcode toAnthropic}, of OpenAI's Responses API. */
+export function toResponses<Request extends Parameters<typeof fromResponses>[0]>(
+  request: Request,
+  view: Parameters<typeof toAnthropic>[1],
+): Request {
+  checkGiven("toResponses()", { request, view }, {
+    request: { input: ["array", "string"] },
+    view: VIEW,
+  });
+  return { ...request, ...writeGiven(request, view, { ...RESPONSES, caller: "toResponses()" }) };
+}
+
+/** A request of either. */
+type Given = Parameters<typeof fromAnthropic>[0] | Parameters<typeof fromResponses>[0];
+
+const VIEW = { messages: "messages", tools: "array", places: "array" } as const;
+
+/** An API whose requests are converted. */
+interface Api {
+  readonly protocol: Protocol;
+  /** What a member of its list is, for people. */
+  readonly item: string;
+}
+
+const MESSAGES: Api = { protocol: MESSAGES_PROTOCOL, item: "a message of Anthropic's Messages API" };
+const RESPONSES: Api = { protocol: RESPONSES_PROTOCOL, item: "an item of OpenAI's Responses API" };
+
+/** Reads each piece once: who asks remembers it by the object that it was made of. */
+const READER: JsonReader<never> = {
+  read(bytes, { read, spelling, ...span }) {
+    const made = read(readJsonAt(bytes, span));
+    const said = spelling?.said(made);
+    return { key: "", value: spelling && said ? spelling.named(made, said) : made };
+  },
+};
+
+const readers = { items: READER, tools: READER };
+
+/** A value of a program's, and what was made of it when it said the same. */
+interface Known<Made> {
+  readonly said: unknown;
+  readonly made: Made;
+}
+
+const knownItems = new WeakMap<object, Known<WireItem>>();
+const knownTools = new WeakMap<object, Known<WireTool>>();
+
+/** What is made of a value: the same as long as it says the same. Programs move marks of the cache inside of messages. */
+function knownOf<Made>(
+  value: unknown,
+  known: WeakMap<object, Known<Made>>,
+  make: (bytes: Uint8Array<ArrayBuffer>) => Made,
+): Made {
+  if (typeof value !== "object" || value === null) return make(encode(value));
+  const before = known.get(value);
+  if (before && sameData(before.said, value)) return before.made;
+  const made = make(encode(value));
+  known.set(value, { said: copyOf(value), made });
+  return made;
+}
+
+/** A copy that shares nothing with the value but its texts. */
+function copyOf(value: unknown): unknown {
+  if (Array.isArray(value)) return value.map(copyOf);
+  if (typeof value !== "object" || value === null) return value;
+  return Object.fromEntries(Object.entries(value).map(([name, field]) => [name, copyOf(field)]));
+}
+
+/** The request as the protocol reads it, and of which values of the list its items were made. */
+function readGiven(
+  request: Given,
+  { protocol, item: right }: Api,
+  caller: string,
+): { readonly wire: WireRequest; readonly values: ReadonlyMap<Uint8Array, unknown> } {
+  const { listField } = protocol;
+  const { tools: givenTools, ...fields } = request;
+  const { [listField]: given, ...rest } = fields as Readonly<Record<string, unknown>>;
+  const values = new Map<Uint8Array, unknown>();
+  const reading = <Made>(name: string, read: () => Made): Made => {
+    try {
+      return read();
+    } catch (error) {
+      if (!(error instanceof UnknownShape)) throw error;
+      const { message } = error;
+      throw new TypeError(`Cannot run ${caller}: ${name} must be ${right}, but ${message}`, { cause: error });
+    }
+  };
+  const items = (Array.isArray(given) ? given : [given]).map((value: unknown, at) =>
+    reading(`request.${listField}[${at}]`, () => {
+      const item = knownOf(value, knownItems, (bytes): WireItem => {
+        const span = { start: 0, end: bytes.length };
+        return { key: "", parts: readPiece(bytes, span, { protocol, readers }).value, bytes };
+      });
+      values.set(item.bytes!, value);
+      return item;
+    })
+  );
+  const tools = givenTools?.map((tool, at) =>
+    reading(
+      `request.tools[${at}]`,
+      () =>
+        knownOf(
+          tool,
+          knownTools,
+          (bytes) => ({ bytes, ...protocol.readTool(readJsonAt(bytes, { start: 0, end: bytes.length })) }),
+        ),
+    )
+  );
+  const wire = reading(
+    "request",
+    () => readRequest(readWireBody(encode({ ...rest, [listField]: [] })), protocol, readers),
+  );
+  return {
+    wire: { ...wire, items: withFoundTools(withThoughts([...wire.items, ...items]), tools), tools },
+    values,
+  };
+}
+
+function promptOf({ items, tools = [] }: WireRequest): ReturnType<typeof fromAnthropic> {
+  return {
+    messages: items.flatMap(({ parts }) => parts.map(({ message }) => message)),
+    tools: toolsInFront({ tools }),
+  };
+}
+
+/** The fields of the request that the view may change. */
+function writeGiven(
+  request: Given,
+  view: Parameters<typeof toAnthropic>[1],
+  { caller, ...api }: Api & { readonly caller: string },
+): Readonly<Record<string, unknown>> {
+  const { wire, values } = readGiven(request, api, caller);
+  const own = promptOf(wire).messages;
+  // What was read again, because it isn't an object or was changed where it says nothing, shows the same.
+  const messages = view.messages.map((message, row) => {
+    const known = own[view.places[row]!];
+    return known && hashPiece(known) === hashPiece(message) ? known : message;
+  });
+  const list = writeList(wire, { ...view, messages, items: wire.items });
+  const tools = writeTools(wire, view.tools);
+  const given = (item: WireItem): Uint8Array<ArrayBuffer>[] =>
+    item.thought ? [...item.thought.before.flatMap(given), ...given(item.thought.item)] : [item.bytes!];
+  const whole = new Map(wire.items.map((item) => [item.bytes, given(item)]));
+  const valuesOf = (bytes: Uint8Array<ArrayBuffer>): unknown[] =>
+    values.has(bytes)
+      ? [values.get(bytes)]
+      : whole.get(bytes)?.map((one) => values.get(one)) ?? JSON.parse(`[${decoder.decode(bytes)}]`);
+  return {
+    ...(list && { [api.protocol.listField]: list.flatMap(valuesOf) }),
+    ...(tools && { tools: JSON.parse(decoder.decode(tools)) }),
+  };
+}
+
+const encoder = new TextEncoder();
+const decoder = new TextDecoder();
+
+function encode(value: unknown): Uint8Array<ArrayBuffer> {
+  return encoder.encode(JSON.stringify(value));
+}
