@@ -371,6 +371,7 @@ export class Turns {
   /** A turn is over with this reply: remembers what the client doesn't know of. */
   ended(turn: GatewayTurn, { id: upstreamId, callsClient, recalls }: WireReply): void {
     turn.remember();
+    if (!turn.oneShot) turn.session.replied({ callsClient });
     this.#sessions.weigh(turn.session);
     const { writer: { id }, session, client } = turn;
     if (id === undefined || upstreamId === undefined) return;

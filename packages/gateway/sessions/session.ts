@@ -19,6 +19,7 @@ import {
   type Protocol,
   steadyTools,
   type WireItem,
+  type WireReply,
   type WireRequest,
   withCallIds,
   withoutThoughts,
@@ -249,6 +250,8 @@ export class GatewaySession {
   #isSentHere = false;
   /** What the upstream could see of its newest turn. */
   #history: readonly Message[] = [];
+  /** Whether its newest turn has no last reply yet. Of what came before a restart nobody knows. */
+  #isAmidTurn = false;
   #kept: Kept;
   /** Its tools as they first came. */
   #tools: readonly FirstTool[] = [];
@@ -319,6 +322,7 @@ export class GatewaySession {
   /** A request goes on with it, whose history ends there. */
   goOn({ items, hasTools = false }: Pick<Recognised, "items" | "hasTools">, tip: ChainNode): void {
     this.#tip = tip;
+    this.#isAmidTurn = true;
     // Once a model has answered, a first message of another text is a summary of the client's.
     if (!this.#facts.isAnswered || this.conversation.state.title === "") {
       const words = personSpoke(items)?.words ?? "";
@@ -339,6 +343,17 @@ export class GatewaySession {
   asked({ atMs, model }: { readonly atMs: number; readonly model?: string | undefined }): void {
     this.#know({ lastMs: atMs });
     if (model !== undefined) this.conversation.asked(model);
+  }
+
+  /** A reply of a turn has come whole; it is the last one if it calls nothing. */
+  replied({ callsClient }: Pick<WireReply, "callsClient">): void {
+    this.#isAmidTurn = callsClient;
+  }
+
+  /** Whether its newest turn isn't over, and all that stands behind these items of its history is of that. */
+  isAmidTurnBehind(items: readonly WireItem[]): boolean {
+    const behind = this.#history.slice(this.lengthOf(items));
+    return this.#isAmidTurn && behind.length > 0 && behind.every(({ role }) => role !== "user");
   }
 
   /** A new session with what this one has behind these items. What it archives from then on, this one doesn't see. */

@@ -182,7 +182,8 @@ export class GatewaySessions {
     const before = named ??
       (known?.tip === node
         ? undefined
-        : this.#summedUp(recognised, node) ?? this.#titled(recognised) ?? this.#cutOff(recognised, keys));
+        : this.#summedUp(recognised, node) ?? this.#titled(recognised) ?? this.#cutOff(recognised, keys) ??
+          this.#brokenOff(recognised, node));
     const goesOn = known?.tip === node && (!named || named === known);
     let session: GatewaySession;
     if (goesOn) session = known;
@@ -261,6 +262,17 @@ export class GatewaySessions {
       if (from.depth < 2 || from === tip) return false;
       return chainTo(tip).slice(from.depth - 1).every(({ key }, at) => key === keys[start + at]);
     });
+  }
+
+  /**
+   * The session whose newest turn was broken off, if a user goes on from one of its steps: the client hadn't written down
+   * those behind it, and forgets them.
+   */
+  #brokenOff({ items }: Recognised, { sessionId, depth }: ChainNode): GatewaySession | undefined {
+    const said = items.slice(depth).flatMap(({ parts }) => parts.map(({ message: { role } }) => role));
+    if (depth <= countInstructions(items) || said.at(-1) !== "user" || said.includes("assistant")) return undefined;
+    const session = this.get(sessionId ?? "");
+    return session?.isAmidTurnBehind(items.slice(0, depth)) ? session : undefined;
   }
 
   /** The session whose turn came last of those in a scope. */
