@@ -31,7 +31,9 @@ Deno.test("gateway expects of a sub-agent's first prompt the tools that its pare
 
 Deno.test("gateway expects of instructions that end otherwise, and of a first message, what they begin with", async () => {
   const { fetch } = gatewayed(() => completion({ content: "Done." }), {
-    upstreams: { chat: { ...UPSTREAM, profile: { ...profileNamed("openai"), minTokens: 0, blockTokens: 1 } } },
+    upstreams: {
+      chat: { ...UPSTREAM, profile: { ...profileNamed("openai"), minTokens: 0, blockTokens: 1 } },
+    },
   });
   const expected = async (messages: readonly object[]) => {
     const response = await fetch(post({ model: "m", messages }));

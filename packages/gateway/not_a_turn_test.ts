@@ -193,7 +193,8 @@ Deno.test("gateway recognises an instruction to sum up that is appended behind a
 });
 
 Deno.test("gateway gives a summary with other instructions and no tools the view that the model had last", async () => {
-  const { ask, work, ledger } = chatGateway(({ tools }) => tools ? "Go on." : SUMMARY);
+  const snapshot = `<state_snapshot>${SUMMARY}</state_snapshot>`;
+  const { ask, work, ledger } = chatGateway(({ tools }) => tools ? "Go on." : snapshot);
   const { messages, last } = await work([SYSTEM, { role: "user", content: TASK }]);
   const compressor = {
     role: "system",

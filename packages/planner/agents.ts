@@ -51,6 +51,7 @@ const HABITS: Readonly<Record<string, CompactionHabit>> = {
     // Room for a summary and for what else comes; of a window that is no larger, a share.
     fullFrom: (windowTokens) =>
       Math.min(0.85 * windowTokens, windowTokens > 33_000 ? windowTokens - 33_000 : Infinity),
+    keptTokens: 2_300,
     keepsFront: true,
   },
   "claude-cli": {

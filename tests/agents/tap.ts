@@ -13,7 +13,7 @@ export interface Exchange {
 export interface Tap extends AsyncDisposable {
   /** Its address, without a path. */
   readonly url: string;
-  /** In the order in which they ended. */
+  /** Those that have ended, in the order in which they came. */
   readonly exchanges: readonly Exchange[];
 }
 
@@ -22,7 +22,8 @@ export interface Tap extends AsyncDisposable {
  * path, when a request comes.
  */
 export function startTap(targetOf: () => Promise<string>): Tap {
-  const exchanges: Exchange[] = [];
+  const exchanges = new Map<number, Exchange>();
+  let came = 0;
   const server = Deno.serve({
     port: 0,
     hostname: "127.0.0.1",
@@ -31,12 +32,13 @@ export function startTap(targetOf: () => Promise<string>): Tap {
     onError: () => new Response(null, { status: 502 }),
   }, async (request) => {
     const { pathname: path, search } = new URL(request.url);
+    const place = came++;
     const target = await targetOf();
     const { method } = request;
     const asked = { method, path };
     if (request.headers.get("upgrade")) {
       const status = await upgradeStatus(target, `${path}${search}`);
-      exchanges.push({ ...asked, body: "", status, headers: new Headers(), answer: "" });
+      exchanges.set(place, { ...asked, body: "", status, headers: new Headers(), answer: "" });
       return new Response(null, { status });
     }
     const bytes = await request.bytes();
@@ -50,7 +52,7 @@ export function startTap(targetOf: () => Promise<string>): Tap {
       signal: request.signal,
     });
     const note = (text: string) =>
-      exchanges.push({
+      exchanges.set(place, {
         ...asked,
         body: new TextDecoder().decode(bytes),
         status: answer.status,
@@ -65,7 +67,9 @@ export function startTap(targetOf: () => Promise<string>): Tap {
   });
   return {
     url: `http://127.0.0.1:${server.addr.port}`,
-    exchanges,
+    get exchanges() {
+      return [...exchanges].sort(([one], [other]) => one - other).map(([, exchange]) => exchange);
+    },
     [Symbol.asyncDispose]: () => server.shutdown(),
   };
 }

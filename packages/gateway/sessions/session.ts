@@ -564,7 +564,8 @@ export class GatewaySession {
   /** Its client has a text now from which it may go on with a new history. */
   sumUp({ text, isSaid, uncounted }: Omit<ClientSummary, "pieces"> & { readonly text: string }): void {
     const { summary: before } = this.#facts;
-    const pieces = text.split(/[\n"]/).map((piece) => piece.trim())
+    // Some clients take it out of the tags that they asked for.
+    const pieces = text.split(/[\n"<>]/).map((piece) => piece.trim())
       .filter(({ length }) => length >= QUOTED_CHARS.least)
       .sort((a, b) => b.length - a.length)
       .slice(0, SUMMARY_PIECES).map((piece) => piece.slice(0, QUOTED_CHARS.most));

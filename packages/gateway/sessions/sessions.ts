@@ -270,7 +270,9 @@ export class GatewaySessions {
    */
   #brokenOff({ items }: Recognised, { sessionId, depth }: ChainNode): GatewaySession | undefined {
     const said = items.slice(depth).flatMap(({ parts }) => parts.map(({ message: { role } }) => role));
-    if (depth <= countInstructions(items) || said.at(-1) !== "user" || said.includes("assistant")) return undefined;
+    if (depth <= countInstructions(items) || said.at(-1) !== "user" || said.includes("assistant")) {
+      return undefined;
+    }
     const session = this.get(sessionId ?? "");
     return session?.isAmidTurnBehind(items.slice(0, depth)) ? session : undefined;
   }
