@@ -214,7 +214,9 @@ function missed({ calls, exchanges }: Played): number {
   );
   return Math.max(
     0,
-    ...exchanges.flatMap(({ headers, answer }) => {
+    ...exchanges.flatMap(({ headers, answer, came }) => {
+      // Of two at the same time nobody knows what one serves the other.
+      if (exchanges.some((other) => other.body !== "" && other.came < came && came < other.ended)) return [];
       const predicted = Number(headers.get("x-tare-cached-predicted"));
       const sent = Number(headers.get("x-tare-tokens-sent"));
       const usage = usages(answer).findLast((usage) => promptTokens(usage) > 0);

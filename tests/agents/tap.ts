@@ -5,6 +5,9 @@ export interface Exchange {
   readonly body: string;
   readonly status: number;
   readonly headers: Headers;
+  /** When it came and when it ended, among all that came and ended. */
+  readonly came: number;
+  readonly ended: number;
   /** All of the answer that was sent. */
   readonly answer: string;
 }
@@ -22,8 +25,8 @@ export interface Tap extends AsyncDisposable {
  * path, when a request comes.
  */
 export function startTap(targetOf: () => Promise<string>): Tap {
-  const exchanges = new Map<number, Exchange>();
-  let came = 0;
+  const exchanges: Exchange[] = [];
+  let moment = 0;
   const server = Deno.serve({
     port: 0,
     hostname: "127.0.0.1",
@@ -32,13 +35,13 @@ export function startTap(targetOf: () => Promise<string>): Tap {
     onError: () => new Response(null, { status: 502 }),
   }, async (request) => {
     const { pathname: path, search } = new URL(request.url);
-    const place = came++;
+    const came = moment++;
     const target = await targetOf();
     const { method } = request;
-    const asked = { method, path };
+    const asked = { method, path, came };
     if (request.headers.get("upgrade")) {
       const status = await upgradeStatus(target, `${path}${search}`);
-      exchanges.set(place, { ...asked, body: "", status, headers: new Headers(), answer: "" });
+      exchanges.push({ ...asked, ended: moment++, body: "", status, headers: new Headers(), answer: "" });
       return new Response(null, { status });
     }
     const bytes = await request.bytes();
@@ -52,8 +55,9 @@ export function startTap(targetOf: () => Promise<string>): Tap {
       signal: request.signal,
     });
     const note = (text: string) =>
-      exchanges.set(place, {
+      exchanges.push({
         ...asked,
+        ended: moment++,
         body: new TextDecoder().decode(bytes),
         status: answer.status,
         headers: answer.headers,
@@ -68,7 +72,7 @@ export function startTap(targetOf: () => Promise<string>): Tap {
   return {
     url: `http://127.0.0.1:${server.addr.port}`,
     get exchanges() {
-      return [...exchanges].sort(([one], [other]) => one - other).map(([, exchange]) => exchange);
+      return exchanges.toSorted((one, other) => one.came - other.came);
     },
     [Symbol.asyncDispose]: () => server.shutdown(),
   };

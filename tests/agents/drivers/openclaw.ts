@@ -42,6 +42,8 @@ export const OPENCLAW: Agent = {
       text,
     ],
   }),
+  // For a reply, and to compact.
+  keepsFreeTokens: 20_000,
   lacks: {
     discoveries: "defers no tools",
     converse: "runs one prompt a process without its daemon",
