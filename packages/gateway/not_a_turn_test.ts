@@ -242,6 +242,22 @@ Deno.test("gateway goes on with a session whose client cuts off the start of its
   assertEquals([other.session === last.session, (await ledger()).sessions], [false, 2]);
 });
 
+Deno.test("gateway recognises an instruction to sum up behind a history that begins otherwise in a new process", async () => {
+  const { ask, work, ledger } = chatGateway(({ messages }) =>
+    messages.at(-1)?.content === SUM_UP ? SUMMARY : "Go on."
+  );
+  const listed = (files: string) => ({ role: "user", content: `The folder holds ${files}. ${TASK}` });
+  const { messages, last } = await work([SYSTEM, listed("nothing")]);
+  const resumed = [SYSTEM, listed("answer.txt"), ...messages.slice(2)];
+  const instruction = { role: "user", content: SUM_UP };
+  const summary = await ask([...resumed, instruction]);
+  assertEquals([summary.session, summary.epoch], [last.session, last.epoch]);
+  assertEquals(summary.body.messages, [...resumed, instruction]);
+  assertEquals((await ledger()).compactions, 1);
+  const next = await ask([SYSTEM, { role: "user", content: SUMMARY }, { role: "user", content: "Go on." }]);
+  assertEquals([next.session, (await ledger()).sessions], [last.session, 1]);
+});
+
 Deno.test("gateway lets no title or summary move a session, whether content, key or name tells whose it is", async () => {
   const title = [
     { role: "system", content: "You are a title generator. You output ONLY a thread title." },

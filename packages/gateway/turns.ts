@@ -586,7 +586,8 @@ function oneShotOf(
   if (hasTools && !asks) return undefined;
   const about = look();
   const lacksTools = !hasTools && (about ? about.session.facts.hasTools : hasResults(items));
-  if (asks && (lacksTools || (about && about.shared > 0))) return { purpose: "compaction", about };
+  const isKnown = about && (about.shared > 0 || about.isCutOff);
+  if (asks && (lacksTools || isKnown)) return { purpose: "compaction", about };
   return lacksTools ? { purpose: "other", about } : undefined;
 }
 

@@ -21,6 +21,8 @@ import { LayeredArchive } from "./layered_archive.ts";
 export interface About {
   readonly session: GatewaySession;
   readonly shared: number;
+  /** Whether all behind another start is the session's history. Default: no. */
+  readonly isCutOff?: boolean;
 }
 
 /** A session that was stored: what it is made of beside its place among the others, and by what it is recognised. */
@@ -225,6 +227,8 @@ export class GatewaySessions {
       .sort((a, b) => b.shared - a.shared);
     const named = this.#named(name);
     if (alike && alike.shared > 0 && (!named || named === alike.session)) return alike;
+    const cutOff = this.#cutOff(recognised, keys);
+    if (cutOff && (!named || named === cutOff)) return { session: cutOff, shared: 0, isCutOff: true };
     const text = textOf(items);
     const session = named ?? (isKeyed && !hasAnswers(items) ? this.#newest(scope) : undefined) ??
       others.find(({ facts: { opening } }) => opening !== undefined && text.includes(opening));
