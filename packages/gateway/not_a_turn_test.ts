@@ -242,6 +242,27 @@ Deno.test("gateway goes on with a session whose client cuts off the start of its
   assertEquals([other.session === last.session, (await ledger()).sessions], [false, 2]);
 });
 
+Deno.test("gateway goes on with a session whose client says a summary as the model, and then puts calls behind it", async () => {
+  const { ask, work, ledger } = chatGateway(({ messages }) =>
+    messages.at(-1)?.content === SUM_UP ? SUMMARY : "Go on."
+  );
+  const { messages, last } = await work([SYSTEM, USER]);
+  await ask([...messages, { role: "user", content: SUM_UP }]);
+  const [step, result] = chatStep("more.ts", "It is short.");
+  const later = [SYSTEM, { ...step, content: SUMMARY }, result!];
+  const told = [
+    await ask([SYSTEM, { role: "assistant", content: SUMMARY }]),
+    await ask(later),
+    await ask([...later, ...chatStep("most.ts", "It is long.")]),
+  ];
+  assertEquals(told.map(({ session }) => session), Array(3).fill(last.session));
+  const { sessions, compactions } = await ledger();
+  assertEquals([sessions, compactions], [1, 1]);
+  // What it began with is known until it has gone on from there.
+  const other = await ask([SYSTEM, { role: "user", content: `It said: ${SUMMARY}` }]);
+  assertNotEquals(other.session, last.session);
+});
+
 Deno.test("gateway recognises an instruction to sum up behind a history that begins otherwise in a new process", async () => {
   const { ask, work, ledger } = chatGateway(({ messages }) =>
     messages.at(-1)?.content === SUM_UP ? SUMMARY : "Go on."

@@ -167,14 +167,17 @@ function answered({ exchanges }: Played): readonly ReadRequest[] {
   });
 }
 
-/** How often a prompt isn't what the same agent sent before, with more behind. */
+/**
+ * How often a prompt isn't what the same agent sent before, with more behind; what only goes back to where it was breaks
+ * nothing.
+ */
 function breaks(requests: readonly ReadRequest[]): number {
   const last = new Map<string, readonly string[]>();
   let breaks = 0;
   for (const request of working(requests)) {
     const before = last.get(conversationOf(request)) ?? [];
     const keys = request.pieces.map(({ key }) => key);
-    if (before.some((key, at) => key !== keys[at])) breaks++;
+    if (before.slice(0, keys.length).some((key, at) => key !== keys[at])) breaks++;
     last.set(conversationOf(request), keys);
   }
   return breaks;

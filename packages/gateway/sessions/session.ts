@@ -252,6 +252,8 @@ export class GatewaySession {
   #history: readonly Message[] = [];
   /** Whether its newest turn has no last reply yet. Of what came before a restart nobody knows. */
   #isAmidTurn = false;
+  /** Pieces of the summary with which its history began at its newest request. */
+  #begunWith: readonly string[] = [];
   #kept: Kept;
   /** Its tools as they first came. */
   #tools: readonly FirstTool[] = [];
@@ -319,8 +321,15 @@ export class GatewaySession {
       this.archive.bytes;
   }
 
-  /** A request goes on with it, whose history ends there. */
-  goOn({ items, hasTools = false }: Pick<Recognised, "items" | "hasTools">, tip: ChainNode): void {
+  /**
+   * A request goes on with it, whose history ends there. If that begins anew with a summary, the next one may begin with the
+   * same text in another message: some clients put their first calls into it.
+   */
+  goOn(
+    { items, hasTools = false }: Pick<Recognised, "items" | "hasTools">,
+    tip: ChainNode,
+    begunWith?: ClientSummary,
+  ): void {
     this.#tip = tip;
     this.#isAmidTurn = true;
     // Once a model has answered, a first message of another text is a summary of the client's.
@@ -337,6 +346,12 @@ export class GatewaySession {
       isAnswered: this.#facts.isAnswered || hasAnswers(items),
       summary: undefined,
     });
+    this.#begunWith = begunWith?.pieces ?? [];
+  }
+
+  /** Pieces of what a history may quote that goes on with it anew. */
+  get quotable(): readonly string[] {
+    return this.#facts.summary?.pieces ?? this.#begunWith;
   }
 
   /** A request has come, at this time in milliseconds since the epoch; its model is that of a turn. */

@@ -200,7 +200,8 @@ export class GatewaySessions {
       session = from ? from.session.fork(items.slice(0, from.shared), own()) : this.#begin(recognised, node);
     }
     const { tip, facts: { summary } } = session;
-    session.goOn(recognised, this.#index.claim(node, keys.slice(node.depth), session.id));
+    const begunWith = before && !goesOn ? summary : undefined;
+    session.goOn(recognised, this.#index.claim(node, keys.slice(node.depth), session.id), begunWith);
     // What it went back from is nobody's history any more.
     if (before && !goesOn) {
       this.#index.release(tip, session.id, lastShared(tip, session.tip));
@@ -237,12 +238,12 @@ export class GatewaySessions {
 
   /** The session whose summary this history goes on from. */
   #summedUp({ scope, isKeyed, items }: Recognised, node: ChainNode): GatewaySession | undefined {
-    const candidates = this.#usedLast(scope).filter(({ facts: { summary } }) => summary);
+    const candidates = this.#usedLast(scope).filter(({ facts: { summary }, quotable }) =>
+      summary || quotable.length > 0
+    );
     if (candidates.length === 0) return undefined;
     const text = textOf(items);
-    const quoted = candidates.find(({ facts: { summary } }) =>
-      summary?.pieces.some((piece) => text.includes(piece))
-    );
+    const quoted = candidates.find(({ quotable }) => quotable.some((piece) => text.includes(piece)));
     if (quoted) return quoted;
     // A summary that can't be read here; with the same key and instructions it is the same conversation.
     const newest = isKeyed && node.depth > 0 ? this.#newest(scope) : undefined;

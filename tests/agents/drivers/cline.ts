@@ -34,6 +34,7 @@ export const CLINE: Agent = {
     program: "cline",
     args: ["--auto-approve", "true", image === undefined ? text : `${text} @${image}`],
   }),
+  countsItself: true,
   lacks: {
     discoveries: "defers no tools",
     resume: TERMINAL,

@@ -42,6 +42,7 @@ export const OPENCLAW: Agent = {
       text,
     ],
   }),
+  countsItself: true,
   // For a reply, and to compact.
   keepsFreeTokens: 20_000,
   lacks: {
