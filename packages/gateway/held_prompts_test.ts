@@ -1,9 +1,11 @@
-import { assertEquals, assertLessOrEqual } from "@std/assert";
+import { assertEquals, assertLess, assertLessOrEqual } from "@std/assert";
 import { memoryStore } from "@tare/conversation";
 import type { GatewayOptions } from "@tare/gateway";
-import { countToolTokens, estimateTokens, type ToolDefinition } from "@tare/messages";
+import { countMessageTokens, countToolTokens, estimateTokens, type ToolDefinition } from "@tare/messages";
+
 import { profileNamed } from "@tare/planner";
 import { messageBody } from "@tare/wire";
+import { chatStep, SUM_UP } from "./agents_fixture_test.ts";
 import { completion, gatewayed, post, READ, UPSTREAM } from "./fixture_test.ts";
 
 const SEARCH: ToolDefinition = {
@@ -57,6 +59,28 @@ Deno.test("gateway expects of instructions that end otherwise, and of a first me
   for (const [at, share] of shared.entries()) {
     assertLessOrEqual(Math.abs(share - wanted[at]!), 150);
   }
+});
+
+Deno.test("gateway expects of a cache what a request for a summary left there, if its session was found by its end alone", async () => {
+  const { fetch } = gatewayed(() => completion({ content: "Done." }), {
+    upstreams: {
+      chat: { ...UPSTREAM, profile: { ...profileNamed("openai"), minTokens: 0, blockTokens: 1 } },
+    },
+  });
+  const ask = async (messages: readonly object[]) => {
+    const response = await fetch(post({ model: "m", messages, tools: [READ] }));
+    await response.text();
+    return Number(response.headers.get("x-tare-cached-predicted"));
+  };
+  const listed = (files: string) => ({
+    role: "user" as const,
+    content: `In this folder is ${files}. `.repeat(200),
+  });
+  const step = chatStep("a.ts", "It is short.");
+  await ask([listed("nothing"), ...step]);
+  await ask([listed("a file"), ...step, { role: "user", content: SUM_UP }]);
+  const expected = await ask([listed("a file"), { role: "user", content: "Go on." }]);
+  assertLess(countMessageTokens(listed("a file"), estimateTokens) - 150, expected);
 });
 
 /** Asks a new gateway over Messages, whose provider caches prompts up to marks. */

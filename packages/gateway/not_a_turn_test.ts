@@ -263,6 +263,27 @@ Deno.test("gateway goes on with a session whose client says a summary as the mod
   assertNotEquals(other.session, last.session);
 });
 
+Deno.test("gateway goes on with a session whose client worked on while it was summed up", async () => {
+  const { ask, work, ledger } = chatGateway(({ messages }) =>
+    messages.at(-1)?.content === SUM_UP ? SUMMARY : "Go on."
+  );
+  const { messages, last } = await work([SYSTEM, USER]);
+  await ask([...messages, { role: "user", content: SUM_UP }]);
+  const more = [...messages, ...chatStep("more.ts", "It is short."), ...chatStep("most.ts", "It is long.")];
+  const told = [
+    await ask(more.slice(0, -2)),
+    await ask(more),
+    await ask([
+      SYSTEM,
+      { role: "user", content: `${TASK} ${SUMMARY}` },
+      ...chatStep("other.ts", "It is new."),
+    ]),
+  ];
+  assertEquals(told.map(({ session }) => session), Array(3).fill(last.session));
+  const { sessions, compactions } = await ledger();
+  assertEquals([sessions, compactions], [1, 1]);
+});
+
 Deno.test("gateway recognises an instruction to sum up behind a history that begins otherwise in a new process", async () => {
   const { ask, work, ledger } = chatGateway(({ messages }) =>
     messages.at(-1)?.content === SUM_UP ? SUMMARY : "Go on."

@@ -217,9 +217,13 @@ function missed({ calls, exchanges }: Played): number {
   );
   return Math.max(
     0,
-    ...exchanges.flatMap(({ headers, answer, came }) => {
+    ...exchanges.flatMap((exchange) => {
+      const { headers, answer, came, ended } = exchange;
       // Of two at the same time nobody knows what one serves the other.
-      if (exchanges.some((other) => other.body !== "" && other.came < came && came < other.ended)) return [];
+      const isBeside = exchanges.some((other) =>
+        other !== exchange && other.body !== "" && other.came < ended && came < other.ended
+      );
+      if (isBeside) return [];
       const predicted = Number(headers.get("x-tare-cached-predicted"));
       const sent = Number(headers.get("x-tare-tokens-sent"));
       const usage = usages(answer).findLast((usage) => promptTokens(usage) > 0);

@@ -330,6 +330,9 @@ export class GatewaySession {
     tip: ChainNode,
     begunWith?: ClientSummary,
   ): void {
+    const { summary } = this.#facts;
+    // What its client had summed up beside its work it goes on from later.
+    const isSaid = summary && quotes(items.slice(this.#tip.depth), summary.pieces);
     this.#tip = tip;
     this.#isAmidTurn = true;
     // Once a model has answered, a first message of another text is a summary of the client's.
@@ -341,10 +344,10 @@ export class GatewaySession {
     this.#know({
       historyBytes: items.reduce((sum, { bytes }) => sum + (bytes?.length ?? 0), 0),
       heads: countInstructions(items),
-      turns: turnsAfter(this.#facts, items),
+      turns: turnsAfter({ ...this.#facts, summary: begunWith }, items),
       hasTools: this.#facts.hasTools || hasTools,
       isAnswered: this.#facts.isAnswered || hasAnswers(items),
-      summary: undefined,
+      summary: begunWith || isSaid ? undefined : summary,
     });
     this.#begunWith = begunWith?.pieces ?? [];
   }
@@ -723,6 +726,12 @@ export function personSpoke(
     }
   }
   return undefined;
+}
+
+/** Whether items say one of these texts. */
+export function quotes(items: readonly WireItem[], texts: readonly string[]): boolean {
+  const said = textOf(items);
+  return texts.some((text) => said.includes(text));
 }
 
 /** A line of what a person said by which it is found again. */

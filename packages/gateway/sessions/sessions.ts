@@ -10,6 +10,7 @@ import {
   GatewaySession,
   hasAnswers,
   personSpoke,
+  quotes,
   type Recognised,
   type SessionParts,
   textOf,
@@ -242,8 +243,7 @@ export class GatewaySessions {
       summary || quotable.length > 0
     );
     if (candidates.length === 0) return undefined;
-    const text = textOf(items);
-    const quoted = candidates.find(({ quotable }) => quotable.some((piece) => text.includes(piece)));
+    const quoted = candidates.find(({ quotable }) => quotes(items, quotable));
     if (quoted) return quoted;
     // A summary that can't be read here; with the same key and instructions it is the same conversation.
     const newest = isKeyed && node.depth > 0 ? this.#newest(scope) : undefined;
