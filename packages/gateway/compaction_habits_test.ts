@@ -1,7 +1,11 @@
-import { assert, assertEquals } from "@std/assert";
+import { assert, assertAlmostEquals, assertEquals } from "@std/assert";
+import { SUM_UP } from "./agents_fixture_test.ts";
+import { profileNamed } from "@tare/planner";
 import { call, completion, gatewayed, post, READ, UPSTREAM } from "./fixture_test.ts";
 
 const RESULT = "A line of a file that was read. ".repeat(250);
+
+const SUMMARY = "Seventeen files were read, and nothing is amiss in any of them; five are left.";
 
 /** The prompts, in tokens, before which a client of this name would have compacted its window, as far as it knows it. */
 async function compactedAt(agent: string, windowTokens: number) {
@@ -34,4 +38,51 @@ Deno.test("gateway reckons with a client that compacts where its agent does, by 
   const [other] = await compactedAt("somebody", 40_000);
   assert(other! > pi! && other! < opencode!);
   assertEquals(await compactedAt("pi", 100_000), []);
+});
+
+/** What it would have cost without Tare, if a client of no known habit has its window of so many tokens summed up late. */
+async function withoutTare(windowTokens: number): Promise<number> {
+  const prompts: string[] = [];
+  const { fetch, ledger } = gatewayed(
+    ({ body }) => {
+      const messages = body.messages as { content: unknown }[];
+      const prompt = messages.map((message) => JSON.stringify(message)).join();
+      const before = prompts.findLast((before) => prompt.startsWith(before)) ?? "";
+      prompts.push(prompt);
+      const isSummary = messages.at(-1)?.content === SUM_UP;
+      return Response.json({
+        choices: [{ message: { role: "assistant", content: isSummary ? SUMMARY : "Go on." } }],
+        usage: {
+          prompt_tokens: Math.ceil(prompt.length / 4),
+          completion_tokens: 5,
+          prompt_tokens_details: { cached_tokens: Math.floor(before.length / 4) },
+        },
+      });
+    },
+    { upstreams: { chat: { ...UPSTREAM, profile: profileNamed("openai"), windowTokens } } },
+  );
+  const ask = async (messages: readonly object[]) => {
+    const body = { model: "m", max_tokens: 4_000, tools: [READ], messages };
+    await (await fetch(post(body, { "user-agent": "somebody/1.2" }))).text();
+  };
+  let messages: object[] = [{ role: "user", content: "Read all files." }];
+  for (let step = 0; step < 22; step++) {
+    await ask(messages);
+    messages.push(
+      { role: "assistant", content: null, tool_calls: [call("read", { path: `${step}.ts` }, `c${step}`)] },
+      { role: "tool", tool_call_id: `c${step}`, content: `${step} ${RESULT}` },
+    );
+    if (step !== 16) continue;
+    await ask([...messages, { role: "user", content: SUM_UP }]);
+    messages = [{ role: "user", content: SUMMARY }];
+  }
+  const { compactions, withoutTokenUnits } = (await ledger()).planned;
+  assertEquals(compactions, 1);
+  return withoutTokenUnits;
+}
+
+Deno.test("gateway takes a compaction back that it thought of, once the client compacts later by itself", async () => {
+  const thought = await withoutTare(40_000);
+  const nothing = await withoutTare(1_000_000);
+  assertAlmostEquals(thought, nothing, 0.01 * nothing);
 });

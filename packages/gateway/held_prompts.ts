@@ -1,8 +1,19 @@
-import type { CountTokens, Message, ToolDefinition } from "@tare/messages";
+import {
+  contentText,
+  countMessageTokens,
+  type CountTokens,
+  hashBytes,
+  hashText,
+  type Message,
+  type ToolDefinition,
+} from "@tare/messages";
 import { PrefixCache, type PromptUnit, promptUnits } from "@tare/planner/parts";
 
 /** What a prompt takes here for each of its messages and tools, in bytes. */
 const UNIT_BYTES = 200;
+
+/** Characters of the instructions and first words of a prompt that are told apart, about a block of a cache. */
+const PIECE_CHARS = 500;
 
 /** A prompt that is sent. */
 export interface HeldPrompt {
@@ -21,6 +32,7 @@ export interface HeldPrompt {
  */
 export class HeldPrompts {
   readonly #cache: PrefixCache;
+  readonly #pieces = new WeakMap<Message, readonly PromptUnit[]>();
 
   /** None was read. */
   constructor({ maxBytes }: { readonly maxBytes: number }) {
@@ -31,17 +43,46 @@ export class HeldPrompts {
 
   /** Tokens with which a prompt begins like one that was read, counted here. */
   held(prompt: HeldPrompt): number {
-    return this.#cache.held(unitsOf(prompt), 0, endsOf(prompt));
+    return this.#cache.held(this.#unitsOf(prompt), 0, endsOf(prompt));
   }
 
   /** A provider has read it, at this time in milliseconds since the epoch. */
   read(prompt: HeldPrompt, nowMs: number): void {
-    this.#cache.store(unitsOf(prompt), nowMs, endsOf(prompt));
+    this.#cache.store(this.#unitsOf(prompt), nowMs, endsOf(prompt));
   }
-}
 
-function unitsOf({ client, model, countTokens, ...prompt }: HeldPrompt): readonly PromptUnit[] {
-  return [{ hash: `${client} ${model}`, tokens: 0 }, ...promptUnits(prompt, countTokens)];
+  #unitsOf({ client, model, tools, messages, ends, countTokens }: HeldPrompt): readonly PromptUnit[] {
+    const answer = messages.findIndex(({ role }) => role === "assistant");
+    const opening = answer < 0 ? messages.length : answer;
+    // Where no mark ends what is cached, all that two texts begin with is shared.
+    const whole = ends ? 0 : opening;
+    return [
+      { hash: `${client} ${model}`, tokens: 0 },
+      ...promptUnits({ tools, messages: [] }, countTokens),
+      ...messages.slice(0, whole).flatMap((message) => this.#piecesOf(message, countTokens)),
+      ...promptUnits({ tools: [], messages: messages.slice(whole) }, countTokens),
+    ];
+  }
+
+  /** A message as the pieces of its text that end within it, and the rest. */
+  #piecesOf(message: Message, countTokens: CountTokens): readonly PromptUnit[] {
+    const known = this.#pieces.get(message);
+    if (known) return known;
+    const { role, content } = message;
+    const isText = typeof content === "string" || content?.every(({ type }) => type === "text");
+    const text = isText ? contentText(content) : "";
+    const pieces: PromptUnit[] = [];
+    let left = countMessageTokens(message, countTokens);
+    for (let end = PIECE_CHARS; end < text.length; end += PIECE_CHARS) {
+      const piece = text.slice(end - PIECE_CHARS, end);
+      const tokens = Math.min(left, countTokens(piece));
+      pieces.push({ hash: `${role} ${hashText(piece)}`, tokens });
+      left -= tokens;
+    }
+    pieces.push({ hash: hashBytes(message), tokens: left });
+    this.#pieces.set(message, pieces);
+    return pieces;
+  }
 }
 
 function endsOf({ tools, ends }: HeldPrompt): readonly number[] | undefined {

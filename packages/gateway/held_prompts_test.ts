@@ -1,9 +1,11 @@
-import { assertEquals } from "@std/assert";
+import { assertEquals, assertLess, assertLessOrEqual } from "@std/assert";
 import { memoryStore } from "@tare/conversation";
 import type { GatewayOptions } from "@tare/gateway";
-import { countToolTokens, estimateTokens, type ToolDefinition } from "@tare/messages";
+import { countMessageTokens, countToolTokens, estimateTokens, type ToolDefinition } from "@tare/messages";
+
 import { profileNamed } from "@tare/planner";
 import { messageBody } from "@tare/wire";
+import { chatStep, SUM_UP } from "./agents_fixture_test.ts";
 import { completion, gatewayed, post, READ, UPSTREAM } from "./fixture_test.ts";
 
 const SEARCH: ToolDefinition = {
@@ -27,6 +29,58 @@ Deno.test("gateway expects of a sub-agent's first prompt the tools that its pare
   assertEquals(await expected("m", [SEARCH, READ], "a part"), tokens - tokens % 128);
   // Another model has another cache.
   assertEquals(await expected("n", [SEARCH, READ], "another part"), 0);
+});
+
+Deno.test("gateway expects of instructions that end otherwise, and of a first message, what they begin with", async () => {
+  const { fetch } = gatewayed(() => completion({ content: "Done." }), {
+    upstreams: {
+      chat: { ...UPSTREAM, profile: { ...profileNamed("openai"), minTokens: 0, blockTokens: 1 } },
+    },
+  });
+  const expected = async (messages: readonly object[]) => {
+    const response = await fetch(post({ model: "m", messages }));
+    await response.text();
+    return Number(response.headers.get("x-tare-cached-predicted"));
+  };
+  const half = "You help people. ".repeat(200);
+  const picture = { type: "image_url", image_url: { url: "data:image/png;base64,AAAA" } };
+  const ask = (system: string, ...content: readonly object[]) =>
+    expected([{ role: "system", content: system }, { role: "user", content }]);
+  const text = (words: string) => ({ type: "text", text: words });
+  const tokens = estimateTokens(half);
+  assertEquals(await ask(`${half}Today is Monday.`, text(half), text("Go.")), 0);
+  const shared = [
+    await ask(`${half}Today is Friday.`, text(half), text("Go.")),
+    await ask(`${half}Today is Monday.`, text(half), text("Stay.")),
+    // What stands behind a picture isn't looked at alone.
+    await ask(`${half}Today is Monday.`, picture, text(half)),
+  ];
+  const wanted = [tokens, 2 * tokens, tokens];
+  for (const [at, share] of shared.entries()) {
+    assertLessOrEqual(Math.abs(share - wanted[at]!), 150);
+  }
+});
+
+Deno.test("gateway expects of a cache what a request for a summary left there, if its session was found by its end alone", async () => {
+  const { fetch } = gatewayed(() => completion({ content: "Done." }), {
+    upstreams: {
+      chat: { ...UPSTREAM, profile: { ...profileNamed("openai"), minTokens: 0, blockTokens: 1 } },
+    },
+  });
+  const ask = async (messages: readonly object[]) => {
+    const response = await fetch(post({ model: "m", messages, tools: [READ] }));
+    await response.text();
+    return Number(response.headers.get("x-tare-cached-predicted"));
+  };
+  const listed = (files: string) => ({
+    role: "user" as const,
+    content: `In this folder is ${files}. `.repeat(200),
+  });
+  const step = chatStep("a.ts", "It is short.");
+  await ask([listed("nothing"), ...step]);
+  await ask([listed("a file"), ...step, { role: "user", content: SUM_UP }]);
+  const expected = await ask([listed("a file"), { role: "user", content: "Go on." }]);
+  assertLess(countMessageTokens(listed("a file"), estimateTokens) - 150, expected);
 });
 
 /** Asks a new gateway over Messages, whose provider caches prompts up to marks. */

@@ -193,7 +193,8 @@ Deno.test("gateway recognises an instruction to sum up that is appended behind a
 });
 
 Deno.test("gateway gives a summary with other instructions and no tools the view that the model had last", async () => {
-  const { ask, work, ledger } = chatGateway(({ tools }) => tools ? "Go on." : SUMMARY);
+  const snapshot = `<state_snapshot>${SUMMARY}</state_snapshot>`;
+  const { ask, work, ledger } = chatGateway(({ tools }) => tools ? "Go on." : snapshot);
   const { messages, last } = await work([SYSTEM, { role: "user", content: TASK }]);
   const compressor = {
     role: "system",
@@ -239,6 +240,64 @@ Deno.test("gateway goes on with a session whose client cuts off the start of its
   // What isn't its end isn't where it went on.
   const other = await ask([SYSTEM, { role: "user", content: "Another task." }, ...messages.slice(-4, -2)]);
   assertEquals([other.session === last.session, (await ledger()).sessions], [false, 2]);
+});
+
+Deno.test("gateway goes on with a session whose client says a summary as the model, and then puts calls behind it", async () => {
+  const { ask, work, ledger } = chatGateway(({ messages }) =>
+    messages.at(-1)?.content === SUM_UP ? SUMMARY : "Go on."
+  );
+  const { messages, last } = await work([SYSTEM, USER]);
+  await ask([...messages, { role: "user", content: SUM_UP }]);
+  const [step, result] = chatStep("more.ts", "It is short.");
+  const later = [SYSTEM, { ...step, content: SUMMARY }, result!];
+  const told = [
+    await ask([SYSTEM, { role: "assistant", content: SUMMARY }]),
+    await ask(later),
+    await ask([...later, ...chatStep("most.ts", "It is long.")]),
+  ];
+  assertEquals(told.map(({ session }) => session), Array(3).fill(last.session));
+  const { sessions, compactions } = await ledger();
+  assertEquals([sessions, compactions], [1, 1]);
+  // What it began with is known until it has gone on from there.
+  const other = await ask([SYSTEM, { role: "user", content: `It said: ${SUMMARY}` }]);
+  assertNotEquals(other.session, last.session);
+});
+
+Deno.test("gateway goes on with a session whose client worked on while it was summed up", async () => {
+  const { ask, work, ledger } = chatGateway(({ messages }) =>
+    messages.at(-1)?.content === SUM_UP ? SUMMARY : "Go on."
+  );
+  const { messages, last } = await work([SYSTEM, USER]);
+  await ask([...messages, { role: "user", content: SUM_UP }]);
+  const more = [...messages, ...chatStep("more.ts", "It is short."), ...chatStep("most.ts", "It is long.")];
+  const told = [
+    await ask(more.slice(0, -2)),
+    await ask(more),
+    await ask([
+      SYSTEM,
+      { role: "user", content: `${TASK} ${SUMMARY}` },
+      ...chatStep("other.ts", "It is new."),
+    ]),
+  ];
+  assertEquals(told.map(({ session }) => session), Array(3).fill(last.session));
+  const { sessions, compactions } = await ledger();
+  assertEquals([sessions, compactions], [1, 1]);
+});
+
+Deno.test("gateway recognises an instruction to sum up behind a history that begins otherwise in a new process", async () => {
+  const { ask, work, ledger } = chatGateway(({ messages }) =>
+    messages.at(-1)?.content === SUM_UP ? SUMMARY : "Go on."
+  );
+  const listed = (files: string) => ({ role: "user", content: `The folder holds ${files}. ${TASK}` });
+  const { messages, last } = await work([SYSTEM, listed("nothing")]);
+  const resumed = [SYSTEM, listed("answer.txt"), ...messages.slice(2)];
+  const instruction = { role: "user", content: SUM_UP };
+  const summary = await ask([...resumed, instruction]);
+  assertEquals([summary.session, summary.epoch], [last.session, last.epoch]);
+  assertEquals(summary.body.messages, [...resumed, instruction]);
+  assertEquals((await ledger()).compactions, 1);
+  const next = await ask([SYSTEM, { role: "user", content: SUMMARY }, { role: "user", content: "Go on." }]);
+  assertEquals([next.session, (await ledger()).sessions], [last.session, 1]);
 });
 
 Deno.test("gateway lets no title or summary move a session, whether content, key or name tells whose it is", async () => {

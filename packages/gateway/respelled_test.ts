@@ -513,6 +513,62 @@ Deno.test("Copilot, which says in one process that nothing was refused and in th
   assertEquals(whole, [...resumed, ...more]);
 });
 
+/** Asks a gateway step by step as an agent in the middle of a turn, of which some results have left the prompt. */
+async function amidTurn() {
+  let isLast = false;
+  const { fetch, seen } = gatewayed(({ body }) =>
+    completion(
+      isLast
+        ? { content: "Done." }
+        : { tool_calls: [call("bash", { command: "cat next" }, `next_${(body.messages as Json[]).length}`)] },
+    )
+  );
+  const ask = async (messages: readonly Json[]) => {
+    const response = await fetch(post({ model: "m", messages, tools: [READ] }));
+    await response.text();
+    return { id: response.headers.get("x-tare-session"), sent: seen.at(-1)!.body.messages as Json[] };
+  };
+  const steps = Array.from({ length: 24 }, (_, at) => chatStep(`f${at}.ts`, longResult(`f${at}.ts`))).flat();
+  const history: readonly Json[] = [{ role: "user", content: "Go." }, ...steps];
+  for (let length = 1; length < history.length; length += 2) await ask(history.slice(0, length));
+  const newest = await ask(history);
+  assertStringIncludes(JSON.stringify(newest.sent), "[elided: ");
+  const ending = async (messages: readonly Json[]) => {
+    isLast = true;
+    return await ask(messages);
+  };
+  return { history, newest, ask, ending };
+}
+
+const GO_ON = { role: "user", content: "Go on." };
+
+Deno.test("Copilot, which forgets the last steps of a turn that is broken off, goes on with its session", async () => {
+  const { history, newest, ask } = await amidTurn();
+  const resumed = await ask([...history.slice(0, -4), GO_ON]);
+  assertEquals(resumed, { id: newest.id, sent: [...newest.sent.slice(0, -4), GO_ON] });
+  const next = [...history.slice(0, -4), GO_ON, ...chatStep("more.ts", "It is short.")];
+  assertEquals((await ask(next)).id, newest.id);
+});
+
+Deno.test("Copilot, which has another result for the last call that it knows of, goes on with its session", async () => {
+  const { history, newest, ask } = await amidTurn();
+  const unknown = { ...history.at(-3)!, content: "It was interrupted before a result was recorded." };
+  const resumed = await ask([...history.slice(0, -3), unknown, GO_ON]);
+  assertEquals(resumed, { id: newest.id, sent: [...newest.sent.slice(0, -3), unknown, GO_ON] });
+});
+
+Deno.test("a client that goes on from a step of a turn that is over begins a branch, and so does one that asks otherwise", async () => {
+  const { history, newest, ask } = await amidTurn();
+  const done = [...history, { role: "assistant", content: "Done." }];
+  const more = [...done, { role: "user", content: "And now?" }, ...chatStep("more.ts", "It is short.")];
+  assertEquals((await ask(more)).id, newest.id);
+  const other = await ask([...done, { role: "user", content: "And then?" }]);
+  const over = await amidTurn();
+  assertEquals((await over.ending(history)).id, over.newest.id);
+  const branch = await over.ask([...history.slice(0, -4), GO_ON]);
+  assertEquals([newest.id, over.newest.id].some((id) => [other.id, branch.id].includes(id)), false);
+});
+
 Deno.test("a client that changes the white space of what it has sent breaks its own prefix, and that is booked", async () => {
   const { fetch, conversations } = gatewayed(() => completion({ content: "Yes." }));
   const results = Array.from({ length: 4 }, (_, at) => chatStep(`f${at}.ts`, longResult(`f${at}.ts`))).flat();

@@ -226,14 +226,13 @@ export class GatewayTurn {
       marked: (at) => ends = at,
     });
     this.#edited ||= bytes !== request.bytes;
-    if (this.#view) {
-      const { messages: shown, places, tools } = this.#view;
-      const sent = !isRespelled ? shown : shown.map((message, at) => {
-        const place = places[at] ?? -1;
-        return message === messages[place] ? own[place]! : message;
-      });
-      this.#send({ tools, messages: sent, client: this.client, model: request.model, ends, countTokens });
-    }
+    const { messages: shown, tools } = this.#view ?? history;
+    const places = this.#view?.places;
+    const sent = !isRespelled ? shown : shown.map((message, at) => {
+      const place = places ? places[at] ?? -1 : at;
+      return message === messages[place] ? own[place]! : message;
+    });
+    this.#send({ tools, messages: sent, client: this.client, model: request.model, ends, countTokens });
     return bytes;
   }
 
@@ -292,9 +291,10 @@ export class GatewayTurn {
   /** Takes note of a reply, and gives what it took. */
   sent({ usage }: WireReply): SentCall {
     const { prompts, held, now } = this.#options;
+    // The cache holds it, whatever it was for.
+    if (this.#sending) held.read(this.#sending, now());
     if (!this.#view || !prompts) return { usage, savedTokens: 0 };
     const entry = prompts.sent(usage, this.#view, this.#heldTokens);
-    if (this.#sending) held.read(this.#sending, now());
     if (!this.#options.oneShot) this.session.showed(this.#view.messages);
     if (this.#edited) this.session.accepted();
     const savedTokens = Object.values(this.#view.saved).reduce((sum, tokens) => sum + tokens, 0);

@@ -362,6 +362,7 @@ export class Turns {
   /** A turn is over with this reply: remembers what the client doesn't know of. */
   ended(turn: GatewayTurn, { id: upstreamId, callsClient, recalls }: WireReply): void {
     turn.remember();
+    if (!turn.oneShot) turn.session.replied({ callsClient });
     this.#sessions.weigh(turn.session);
     const { writer: { id }, session, client } = turn;
     if (id === undefined || upstreamId === undefined) return;
@@ -576,7 +577,8 @@ function oneShotOf(
   if (hasTools && !asks) return undefined;
   const about = look();
   const lacksTools = !hasTools && (about ? about.session.facts.hasTools : hasResults(items));
-  if (asks && (lacksTools || (about && about.shared > 0))) return { purpose: "compaction", about };
+  const isKnown = about && (about.shared > 0 || about.isCutOff);
+  if (asks && (lacksTools || isKnown)) return { purpose: "compaction", about };
   return lacksTools ? { purpose: "other", about } : undefined;
 }
 

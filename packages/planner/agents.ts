@@ -47,6 +47,13 @@ const HABITS: Readonly<Record<string, CompactionHabit>> = {
   },
   codex_exec: SEALED,
   codex_cli_rs: SEALED,
+  QwenCode: {
+    // Room for a summary and for what else comes; of a window that is no larger, a share.
+    fullFrom: (windowTokens) =>
+      Math.min(0.85 * windowTokens, windowTokens > 33_000 ? windowTokens - 33_000 : Infinity),
+    keptTokens: 2_300,
+    keepsFront: true,
+  },
   "claude-cli": {
     // A smaller window it learns from the provider, which refuses what is too long.
     fullFrom: (windowTokens) => windowTokens < 100_000 ? windowTokens : windowTokens - 33_000,

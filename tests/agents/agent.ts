@@ -65,6 +65,10 @@ export interface Agent {
     readonly workspace: string;
     readonly run: (command: Command) => Promise<Ended>;
   }) => Promise<Ended>;
+  /** Tokens of a window that it keeps free, more than what a scenario leaves it. Default: none. */
+  readonly keepsFreeTokens?: number;
+  /** Whether it compacts by its own count of its history, whatever it is told that a prompt took. Default: no. */
+  readonly countsItself?: boolean;
   /** What it can't do, and why. */
   readonly lacks: Readonly<Partial<Record<Ability, string>>>;
 }

@@ -93,7 +93,7 @@ async function work(through: boolean) {
       cwd: workspace!,
       // It would keep them out of its requests itself, and search by itself.
       env: {
-        ...{ HOME: home!, TMPDIR: folder, ENABLE_TOOL_SEARCH: "false" },
+        ...{ HOME: home!, TMPDIR: folder, ANTHROPIC_BASE_URL: place.url, ENABLE_TOOL_SEARCH: "false" },
         ...CLAUDE_CODE.quiet,
         ...await CLAUDE_CODE.configure(place),
       },

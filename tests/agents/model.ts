@@ -198,5 +198,8 @@ function summaryOf(said: readonly Said[], plans: Plans): string {
   const marks = Object.keys(plans).map((name) => [name, reached(said, name)] as const)
     .filter(([, step]) => step >= 0).map(([name, step]) => `# ${name}.${step}`);
   const facts = [...new Set([...text.matchAll(/FACT \w+=\w+/g)].map(([fact]) => fact))];
-  return `<summary>The user wants plan:${plan}. Reached: ${marks.join(", ")}. ${facts.join(", ")}.</summary>`;
+  const summary = `The user wants plan:${plan}. Reached: ${marks.join(", ")}. ${facts.join(", ")}.`;
+  // Who asks for another form takes nothing else.
+  const form = /<(state_snapshot)>/.exec(text)?.[1];
+  return `<summary>${form ? `<${form}>${summary}</${form}>` : summary}</summary>`;
 }

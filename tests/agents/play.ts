@@ -31,7 +31,7 @@ export interface Scenario {
   /** The request before which the gateway is killed and started again, by its number from 1. Default: none. */
   readonly restartsBefore?: number;
   readonly failures?: Readonly<Record<number, Failure>>;
-  /** Longest prompt that the agent may send, in tokens. Default: a million. */
+  /** Longest prompt that the agent may send, in tokens, beside what it keeps free. Default: a million. */
   readonly windowTokens?: number;
   /** When the agent compacts the conversation: only if it asks directly, or always. Default: never. */
   readonly compacts?: "directly" | "always";
@@ -66,7 +66,8 @@ export async function play(
     readonly look?: (home: string) => void | Promise<void>;
   },
 ): Promise<Played> {
-  const { plans, files, failures = {}, windowTokens = 1_000_000 } = scenario;
+  const { plans, files, failures = {} } = scenario;
+  const windowTokens = (scenario.windowTokens ?? 1_000_000) + (agent.keepsFreeTokens ?? 0);
   const folder = await Deno.makeTempDir({ prefix: `agent-${agent.name.replaceAll(" ", "-")}-` });
   try {
     const [home, workspace, data] = ["home", "workspace", "data"].map((name) => `${folder}/${name}`) as [

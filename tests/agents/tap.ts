@@ -5,6 +5,9 @@ export interface Exchange {
   readonly body: string;
   readonly status: number;
   readonly headers: Headers;
+  /** When it came and when it ended, among all that came and ended. */
+  readonly came: number;
+  readonly ended: number;
   /** All of the answer that was sent. */
   readonly answer: string;
 }
@@ -13,7 +16,7 @@ export interface Exchange {
 export interface Tap extends AsyncDisposable {
   /** Its address, without a path. */
   readonly url: string;
-  /** In the order in which they ended. */
+  /** Those that have ended, in the order in which they came. */
   readonly exchanges: readonly Exchange[];
 }
 
@@ -23,6 +26,7 @@ export interface Tap extends AsyncDisposable {
  */
 export function startTap(targetOf: () => Promise<string>): Tap {
   const exchanges: Exchange[] = [];
+  let moment = 0;
   const server = Deno.serve({
     port: 0,
     hostname: "127.0.0.1",
@@ -31,12 +35,13 @@ export function startTap(targetOf: () => Promise<string>): Tap {
     onError: () => new Response(null, { status: 502 }),
   }, async (request) => {
     const { pathname: path, search } = new URL(request.url);
+    const came = moment++;
     const target = await targetOf();
     const { method } = request;
-    const asked = { method, path };
+    const asked = { method, path, came };
     if (request.headers.get("upgrade")) {
       const status = await upgradeStatus(target, `${path}${search}`);
-      exchanges.push({ ...asked, body: "", status, headers: new Headers(), answer: "" });
+      exchanges.push({ ...asked, ended: moment++, body: "", status, headers: new Headers(), answer: "" });
       return new Response(null, { status });
     }
     const bytes = await request.bytes();
@@ -52,6 +57,7 @@ export function startTap(targetOf: () => Promise<string>): Tap {
     const note = (text: string) =>
       exchanges.push({
         ...asked,
+        ended: moment++,
         body: new TextDecoder().decode(bytes),
         status: answer.status,
         headers: answer.headers,
@@ -65,7 +71,9 @@ export function startTap(targetOf: () => Promise<string>): Tap {
   });
   return {
     url: `http://127.0.0.1:${server.addr.port}`,
-    exchanges,
+    get exchanges() {
+      return exchanges.toSorted((one, other) => one.came - other.came);
+    },
     [Symbol.asyncDispose]: () => server.shutdown(),
   };
 }

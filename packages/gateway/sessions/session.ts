@@ -19,6 +19,7 @@ import {
   type Protocol,
   steadyTools,
   type WireItem,
+  type WireReply,
   type WireRequest,
   withCallIds,
   withoutThoughts,
@@ -249,6 +250,10 @@ export class GatewaySession {
   #isSentHere = false;
   /** What the upstream could see of its newest turn. */
   #history: readonly Message[] = [];
+  /** Whether its newest turn has no last reply yet. Of what came before a restart nobody knows. */
+  #isAmidTurn = false;
+  /** Pieces of the summary with which its history began at its newest request. */
+  #begunWith: readonly string[] = [];
   #kept: Kept;
   /** Its tools as they first came. */
   #tools: readonly FirstTool[] = [];
@@ -316,9 +321,20 @@ export class GatewaySession {
       this.archive.bytes;
   }
 
-  /** A request goes on with it, whose history ends there. */
-  goOn({ items, hasTools = false }: Pick<Recognised, "items" | "hasTools">, tip: ChainNode): void {
+  /**
+   * A request goes on with it, whose history ends there. If that begins anew with a summary, the next one may begin with the
+   * same text in another message: some clients put their first calls into it.
+   */
+  goOn(
+    { items, hasTools = false }: Pick<Recognised, "items" | "hasTools">,
+    tip: ChainNode,
+    begunWith?: ClientSummary,
+  ): void {
+    const { summary } = this.#facts;
+    // What its client had summed up beside its work it goes on from later.
+    const isSaid = summary && quotes(items.slice(this.#tip.depth), summary.pieces);
     this.#tip = tip;
+    this.#isAmidTurn = true;
     // Once a model has answered, a first message of another text is a summary of the client's.
     if (!this.#facts.isAnswered || this.conversation.state.title === "") {
       const words = personSpoke(items)?.words ?? "";
@@ -328,17 +344,34 @@ export class GatewaySession {
     this.#know({
       historyBytes: items.reduce((sum, { bytes }) => sum + (bytes?.length ?? 0), 0),
       heads: countInstructions(items),
-      turns: turnsAfter(this.#facts, items),
+      turns: turnsAfter({ ...this.#facts, summary: begunWith }, items),
       hasTools: this.#facts.hasTools || hasTools,
       isAnswered: this.#facts.isAnswered || hasAnswers(items),
-      summary: undefined,
+      summary: begunWith || isSaid ? undefined : summary,
     });
+    this.#begunWith = begunWith?.pieces ?? [];
+  }
+
+  /** Pieces of what a history may quote that goes on with it anew. */
+  get quotable(): readonly string[] {
+    return this.#facts.summary?.pieces ?? this.#begunWith;
   }
 
   /** A request has come, at this time in milliseconds since the epoch; its model is that of a turn. */
   asked({ atMs, model }: { readonly atMs: number; readonly model?: string | undefined }): void {
     this.#know({ lastMs: atMs });
     if (model !== undefined) this.conversation.asked(model);
+  }
+
+  /** A reply of a turn has come whole; it is the last one if it calls nothing. */
+  replied({ callsClient }: Pick<WireReply, "callsClient">): void {
+    this.#isAmidTurn = callsClient;
+  }
+
+  /** Whether its newest turn isn't over, and all that stands behind these items of its history is of that. */
+  isAmidTurnBehind(items: readonly WireItem[]): boolean {
+    const behind = this.#history.slice(this.lengthOf(items));
+    return this.#isAmidTurn && behind.length > 0 && behind.every(({ role }) => role !== "user");
   }
 
   /** A new session with what this one has behind these items. What it archives from then on, this one doesn't see. */
@@ -549,7 +582,8 @@ export class GatewaySession {
   /** Its client has a text now from which it may go on with a new history. */
   sumUp({ text, isSaid, uncounted }: Omit<ClientSummary, "pieces"> & { readonly text: string }): void {
     const { summary: before } = this.#facts;
-    const pieces = text.split(/[\n"]/).map((piece) => piece.trim())
+    // Some clients take it out of the tags that they asked for.
+    const pieces = text.split(/[\n"<>]/).map((piece) => piece.trim())
       .filter(({ length }) => length >= QUOTED_CHARS.least)
       .sort((a, b) => b.length - a.length)
       .slice(0, SUMMARY_PIECES).map((piece) => piece.slice(0, QUOTED_CHARS.most));
@@ -692,6 +726,12 @@ export function personSpoke(
     }
   }
   return undefined;
+}
+
+/** Whether items say one of these texts. */
+export function quotes(items: readonly WireItem[], texts: readonly string[]): boolean {
+  const said = textOf(items);
+  return texts.some((text) => said.includes(text));
 }
 
 /** A line of what a person said by which it is found again. */

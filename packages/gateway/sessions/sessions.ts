@@ -10,6 +10,7 @@ import {
   GatewaySession,
   hasAnswers,
   personSpoke,
+  quotes,
   type Recognised,
   type SessionParts,
   textOf,
@@ -21,6 +22,8 @@ import { LayeredArchive } from "./layered_archive.ts";
 export interface About {
   readonly session: GatewaySession;
   readonly shared: number;
+  /** Whether all behind another start is the session's history. Default: no. */
+  readonly isCutOff?: boolean;
 }
 
 /** A session that was stored: what it is made of beside its place among the others, and by what it is recognised. */
@@ -182,7 +185,8 @@ export class GatewaySessions {
     const before = named ??
       (known?.tip === node
         ? undefined
-        : this.#summedUp(recognised, node) ?? this.#titled(recognised) ?? this.#cutOff(recognised, keys));
+        : this.#summedUp(recognised, node) ?? this.#titled(recognised) ?? this.#cutOff(recognised, keys) ??
+          this.#brokenOff(recognised, node));
     const goesOn = known?.tip === node && (!named || named === known);
     let session: GatewaySession;
     if (goesOn) session = known;
@@ -197,7 +201,8 @@ export class GatewaySessions {
       session = from ? from.session.fork(items.slice(0, from.shared), own()) : this.#begin(recognised, node);
     }
     const { tip, facts: { summary } } = session;
-    session.goOn(recognised, this.#index.claim(node, keys.slice(node.depth), session.id));
+    const begunWith = before && !goesOn ? summary : undefined;
+    session.goOn(recognised, this.#index.claim(node, keys.slice(node.depth), session.id), begunWith);
     // What it went back from is nobody's history any more.
     if (before && !goesOn) {
       this.#index.release(tip, session.id, lastShared(tip, session.tip));
@@ -224,6 +229,8 @@ export class GatewaySessions {
       .sort((a, b) => b.shared - a.shared);
     const named = this.#named(name);
     if (alike && alike.shared > 0 && (!named || named === alike.session)) return alike;
+    const cutOff = this.#cutOff(recognised, keys);
+    if (cutOff && (!named || named === cutOff)) return { session: cutOff, shared: 0, isCutOff: true };
     const text = textOf(items);
     const session = named ?? (isKeyed && !hasAnswers(items) ? this.#newest(scope) : undefined) ??
       others.find(({ facts: { opening } }) => opening !== undefined && text.includes(opening));
@@ -232,12 +239,11 @@ export class GatewaySessions {
 
   /** The session whose summary this history goes on from. */
   #summedUp({ scope, isKeyed, items }: Recognised, node: ChainNode): GatewaySession | undefined {
-    const candidates = this.#usedLast(scope).filter(({ facts: { summary } }) => summary);
-    if (candidates.length === 0) return undefined;
-    const text = textOf(items);
-    const quoted = candidates.find(({ facts: { summary } }) =>
-      summary?.pieces.some((piece) => text.includes(piece))
+    const candidates = this.#usedLast(scope).filter(({ facts: { summary }, quotable }) =>
+      summary || quotable.length > 0
     );
+    if (candidates.length === 0) return undefined;
+    const quoted = candidates.find(({ quotable }) => quotes(items, quotable));
     if (quoted) return quoted;
     // A summary that can't be read here; with the same key and instructions it is the same conversation.
     const newest = isKeyed && node.depth > 0 ? this.#newest(scope) : undefined;
@@ -261,6 +267,19 @@ export class GatewaySessions {
       if (from.depth < 2 || from === tip) return false;
       return chainTo(tip).slice(from.depth - 1).every(({ key }, at) => key === keys[start + at]);
     });
+  }
+
+  /**
+   * The session whose newest turn was broken off, if a user goes on from one of its steps: the client hadn't written down
+   * those behind it, and forgets them.
+   */
+  #brokenOff({ items }: Recognised, { sessionId, depth }: ChainNode): GatewaySession | undefined {
+    const said = items.slice(depth).flatMap(({ parts }) => parts.map(({ message: { role } }) => role));
+    if (depth <= countInstructions(items) || said.at(-1) !== "user" || said.includes("assistant")) {
+      return undefined;
+    }
+    const session = this.get(sessionId ?? "");
+    return session?.isAmidTurnBehind(items.slice(0, depth)) ? session : undefined;
   }
 
   /** The session whose turn came last of those in a scope. */

@@ -141,6 +141,11 @@ export interface OwnCompaction {
   readonly messages: number;
   /** Of these, those that it took out. */
   readonly gone: number;
+  /**
+   * What it and the calls behind it cost more than had it not been made. Absent: nothing was compacted, or more than once,
+   * so that it had to be.
+   */
+  readonly extraTokenUnits?: number;
 }
 
 /** Nothing was compacted. */
@@ -318,7 +323,11 @@ export function bookCall(
     taken.usage,
     isSame || observes || !last ? keptTokens : scaled(scale, sharedAlone(last, own)),
   );
-  const withoutCost = promptCost(profile, alonePrompt) + (compaction ? promptCost(profile, compaction) : 0);
+  const alike = promptCost(profile, alonePrompt) + (compaction ? promptCost(profile, compaction) : 0);
+  const extra = extraOf(before.compacted, taken, alike - promptCost(profile, taken.whole));
+  // A client that compacts by itself later than was thought hasn't done so before.
+  const refuted = taken.refutes ? Math.max(0, before.compacted.extraTokenUnits ?? 0) : 0;
+  const withoutCost = alike - refuted;
   // Whether rewriting pays isn't decided by an estimate.
   const planned = projected ? projected.tokenUnits - projected.repairTokenUnits : cost;
   const paid = before.paid + planned;
@@ -367,7 +376,7 @@ export function bookCall(
     without,
     clock,
     waitingTokens: observes ? 0 : scale.perToken * plan.pending.reduce((sum, { tokens }) => sum + tokens, 0),
-    compacted: taken.compacted,
+    compacted: extra === undefined ? taken.compacted : { ...taken.compacted, extraTokenUnits: extra },
     outputTokens: actual.outputTokens,
     stopped: before.stopped || paid > (1 + 2 * lossLimit) * resend,
     ...(recognised && { recognised }),
@@ -910,6 +919,19 @@ export interface AloneCall {
   readonly resend: PromptUsage;
   /** What its client has compacted until then. */
   readonly compacted: OwnCompaction;
+  /** Whether its history has begun anew since its client was thought to have compacted it. Absent: no. */
+  readonly refutes?: boolean;
+}
+
+/** What a compaction costs more until now than had it not been made, if this call costs so much more. */
+function extraOf(
+  before: OwnCompaction,
+  { compaction, compacted }: AloneCall,
+  more: number,
+): number | undefined {
+  if (compacted.tokens === 0) return undefined;
+  if (compaction) return before.tokens === 0 ? more : undefined;
+  return before.extraTokenUnits === undefined ? undefined : before.extraTokenUnits + more;
 }
 
 const NOTHING: PromptUsage = { promptTokens: 0, cachedTokens: 0 };
@@ -978,11 +1000,12 @@ export function callAlone(
   const resend = { promptTokens, cachedTokens: alive * holds * resent };
   if (isDetour) return { usage: NOTHING, whole: NOTHING, resend, compacted: before };
   const whole = take(ownTokens, last);
-  const compacted = before.messages <= messages.length ? before : NOT_COMPACTED;
+  const refutes = before.messages > messages.length;
+  const compacted = refutes ? NOT_COMPACTED : before;
   const tokens = ownTokens - compacted.tokens;
   const asked = compacted.tokens > 0 ? take(tokens, Math.max(0, last - compacted.tokens), 0) : whole;
   const fullFrom = habit.fullFrom?.(windowTokens, replyTokens) ?? usuallyFullFrom(windowTokens);
-  const stays = { usage: asked, whole, resend, compacted };
+  const stays = { usage: asked, whole, resend, compacted, refutes };
   if (asked.promptTokens <= fullFrom) return stays;
   const tokensOf = (some: readonly Message[]) =>
     sumOf(some, (message) => countMessageTokens(message, countTokens));
@@ -1004,6 +1027,7 @@ export function callAlone(
     compaction,
     whole,
     resend,
+    refutes,
     compacted: { tokens: compacted.tokens + tokens - left, messages: messages.length, gone: from },
   };
 }

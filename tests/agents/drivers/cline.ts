@@ -17,10 +17,10 @@ export const CLINE: Agent = {
   },
   // A process of its own behind the program would outlive it.
   quiet: { CLINE_SESSION_BACKEND_MODE: "local", CLINE_NO_AUTO_UPDATE: "1" },
-  async configure({ home }) {
+  async configure({ home, windowTokens }) {
     const folder = `${home}/.cline/data/settings`;
     await Deno.mkdir(folder, { recursive: true });
-    const settings = { provider: PROVIDER, apiKey: "key", model: "gpt-5" };
+    const settings = { provider: PROVIDER, apiKey: "key", model: "gpt-5", contextWindow: windowTokens };
     const providers = {
       [PROVIDER]: { settings, updatedAt: "2026-01-01T00:00:00.000Z", tokenSource: "manual" },
     };
@@ -34,6 +34,7 @@ export const CLINE: Agent = {
     program: "cline",
     args: ["--auto-approve", "true", image === undefined ? text : `${text} @${image}`],
   }),
+  countsItself: true,
   lacks: {
     discoveries: "defers no tools",
     resume: TERMINAL,

@@ -43,6 +43,7 @@ export function continueCli(protocol: keyof typeof MODELS): Agent {
         text,
       ],
     }),
+    countsItself: true,
     lacks: {
       discoveries: "defers no tools",
       converse: "takes prompts of one process from a terminal alone",

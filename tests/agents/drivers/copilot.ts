@@ -56,6 +56,7 @@ export function copilot(protocol: keyof typeof PROTOCOLS): Agent {
       talk: acpConversation(texts, workspace),
     }),
     compact: ({ run }) => run({ program: "copilot", args: [...FLAGS, "--continue", "--prompt", "/compact"] }),
+    countsItself: true,
     lacks: { discoveries: "defers no tools" },
   };
 }

@@ -42,6 +42,9 @@ export const OPENCLAW: Agent = {
       text,
     ],
   }),
+  countsItself: true,
+  // For a reply, and to compact.
+  keepsFreeTokens: 20_000,
   lacks: {
     discoveries: "defers no tools",
     converse: "runs one prompt a process without its daemon",

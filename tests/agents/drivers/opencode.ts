@@ -2,6 +2,9 @@ import { acpConversation, acpPrompt } from "../acp.ts";
 import { AGENTS } from "../../../packages/app/agents/agents.ts";
 import type { Agent } from "../agent.ts";
 
+/** So much it keeps free of any window for a reply, if the model may take it; its requests don't tell. */
+const REPLY_TOKENS = 32_000;
+
 /** opencode over chat completions, or who is made from it and has other names: of its program, and in its environment. */
 export function opencode(program: string, environment: string): Agent {
   return {
@@ -22,7 +25,8 @@ export function opencode(program: string, environment: string): Agent {
     },
     configure({ windowTokens }) {
       const model = {
-        limit: { context: windowTokens, output: 8_000 },
+        // Of a model that it knows by name it has a longest prompt, too.
+        limit: { context: windowTokens, input: 0, output: REPLY_TOKENS },
         tool_call: true,
         modalities: { input: ["text", "image"], output: ["text"] },
       };
@@ -66,6 +70,7 @@ export function opencode(program: string, environment: string): Agent {
         talk: acpPrompt("/compact", { sessionId, cwd }),
       });
     },
+    keepsFreeTokens: REPLY_TOKENS - 8_000,
     lacks: { discoveries: "defers no tools" },
   };
 }

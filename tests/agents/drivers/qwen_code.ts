@@ -24,6 +24,9 @@ export const QWEN_CODE: Agent = {
       privacy: { usageStatisticsEnabled: false },
       general: { disableAutoUpdate: true, disableUpdateNag: true },
       model: { generationConfig: { contextWindowSize: windowTokens, modalities: { image: true } } },
+      // As at a terminal. Otherwise it listens to a command until that has ended, and not until its output has: what
+      // comes later is lost.
+      tools: { shell: { enableInteractiveShell: true } },
     };
     await Deno.mkdir(`${home}/.qwen`);
     await Deno.writeTextFile(`${home}/.qwen/settings.json`, JSON.stringify(settings));
@@ -49,6 +52,8 @@ export const QWEN_CODE: Agent = {
   }),
   compact: ({ run }) =>
     run({ program: "qwen", args: [...FLAGS, "--model", "gpt-5", "--continue", "/compress"] }),
+  // For a summary. From 13,000 tokens less on it compacts.
+  keepsFreeTokens: 20_000,
   lacks: { discoveries: "defers no tools" },
 };
 
