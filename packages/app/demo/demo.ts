@@ -155,7 +155,9 @@ export async function playDemo(
     if (stopped !== undefined) break;
     nowMs += QUESTION_MS;
     const { body } = await post(`/v1/sessions/${id}/turns`, { input });
-    for await (const { data = "" } of body!.pipeThrough(new ServerSentEventParseStream())) {
+    for await (const { data } of body!.pipeThrough(new ServerSentEventParseStream())) {
+      // A comment: it shows that the stream is there while nothing happens.
+      if (data === undefined) continue;
       const event: LoopEvent = JSON.parse(data);
       if (event.type === "context_rewritten") {
         rewrites += 1;

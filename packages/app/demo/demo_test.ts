@@ -58,6 +58,31 @@ Deno.test("playDemo() plays one session in three ways to the same answers, and t
   await Deno.remove(workspace, { recursive: true });
 });
 
+Deno.test("playDemo() goes on where a machine is so slow that the stream of a turn shows that it is alive", async () => {
+  const workspace = await workspaceOf(3);
+  const questions = (await demoQuestions(workspace)).slice(0, 1);
+  const { setTimeout } = globalThis;
+  let silences = 0;
+  // Nothing comes as fast as a heartbeat.
+  globalThis.setTimeout = ((work: () => void, ms: number) => {
+    silences += ms === 15_000 ? 1 : 0;
+    return setTimeout(work, ms === 15_000 ? 0 : ms);
+  }) as typeof setTimeout;
+  try {
+    const played = await playDemo(WAYS[0]!, {
+      workspace,
+      questions,
+      profile: profileNamed("openai"),
+      tokenizer,
+    });
+    assertEquals(played.answers.length, 1);
+    assertGreater(silences, 0);
+  } finally {
+    globalThis.setTimeout = setTimeout;
+    await Deno.remove(workspace, { recursive: true });
+  }
+});
+
 Deno.test("playDemo() stops a session whose prompt outgrows the window, and the table says so", async () => {
   const workspace = await workspaceOf(300);
   const questions = [...await demoQuestions(workspace), ...await demoQuestions(workspace)];

@@ -206,7 +206,7 @@ export class SessionHold {
     const answer = (told: Told): StoreRecord[] => [{ type: "answer", requestId, answer: told }];
     await this.#queue.run(async () => {
       const running = turn();
-      if (!running) return await this.#giveBack();
+      if (!running) return await (this.#hold ? this.#giveBack() : this.#refresh());
       try {
         if (wanted.do === "know") return await store.commit(answer({}));
         if (wanted.do !== "cancel") {
@@ -290,12 +290,13 @@ export class SessionHold {
         await store.commit([{ type: "answer", requestId, answer: {} }]).catch(onError);
       }
       await this.#shared?.release(id);
-      if (this.#hold === hold) this.#drop(isKnown ? hold.fence : undefined);
-      this.#follow();
     } catch (error) {
+      // It may have been given back all the same: from now on the store is asked who has it.
       onError(error);
       unsettled();
     }
+    if (this.#hold === hold) this.#drop(isKnown ? hold.fence : undefined);
+    this.#follow();
   }
 
   /** The session isn't held any more. What is known of it stands as of the hold of this number. */

@@ -1,6 +1,6 @@
 import { assertEquals } from "@std/assert";
 import { contentText, type Model, type ModelRequest } from "@tare/messages";
-import { sharedMemory, type SharedOpening } from "@tare/conversation";
+import { sharedMemory, type SharedOpening, StoreError } from "@tare/conversation";
 import type { AgentHandler, AgentOptions } from "@tare/server";
 import { agent, call, events, newSession, request, type SeenEvent } from "../fixture_test.ts";
 
@@ -290,3 +290,37 @@ Deno.test("a message is pinned on another server than the one that runs a turn",
   assertEquals([await places(a!), await places(b!)], [[1], [1]]);
   assertEquals([a!.errors, b!.errors], [[], []]);
 });
+
+for (const isLost of ["answer", "request"]) {
+  Deno.test(`a server that gives a session back, and the ${isLost} is lost, tells of what others do in it then`, async () => {
+    const { memory, all: [b] } = servers(1);
+    const { store: { shared, ...store } } = memory.open();
+    let isCut = false;
+    const release: typeof shared.release = async (id) => {
+      if (!isCut || isLost === "answer") await shared.release(id);
+      if (!isCut) return;
+      isCut = false;
+      throw new StoreError("io", "The connection is gone");
+    };
+    const asked = steppedModel();
+    const errors: unknown[] = [];
+    const a = agent(asked.model, {
+      store: { ...store, shared: { ...shared, release } },
+      onError: (error) => errors.push(error),
+      clock: { now: () => 0, after: () => () => {} },
+    });
+    const path = await newSession(a);
+    const first = events(await a.fetch(request("POST", `${path}/turns`, { input: "q" })));
+    isCut = true;
+    await asked.reply("one");
+    await first;
+    const second = events(await start(b!, path, { input: "more" }));
+    await b!.asked.reply("two");
+    await second;
+    const bodies = await Promise.all([a, b!.handler].map((handler) => call(handler, "GET", path)));
+    assertEquals(bodies[0]!.body, bodies[1]!.body);
+    assertEquals((bodies[0]!.body as { turns: number }).turns, 2);
+    assertEquals([errors.length, b!.errors], [1, []]);
+    await a.close();
+  });
+}

@@ -31,8 +31,8 @@ export const REVIEW: RehearsalPlan = {
       made: () => false,
     },
   ],
-  // It has noted what it needs.
-  needs: () => false,
+  // Of the files it has noted what it needs.
+  needs: isCount,
   answer: (turn) =>
     [`I reviewed ${numbered(notes(turn).length, "file")} of ${folderOf(turn.question)}:`, ...notes(turn)]
       .join(
@@ -50,7 +50,7 @@ function firstDeclaration(text: string): string | undefined {
 }
 
 function folderOf(question: string): string | undefined {
-  const folder = /\breview (?:the folder )?([\w.@/-]+)/i.exec(question)?.[1];
+  const folder = /\breview (?:the folder )?([\w.@/-]*[\w@/-]|\.)/i.exec(question)?.[1];
   return folder === undefined ? undefined : cleanPath(folder);
 }
 

@@ -75,6 +75,20 @@ Deno.test("rehearsal() reviews a folder: the longest files first, noting each be
   );
 });
 
+Deno.test("rehearsal() recalls which files there are when their list has left in the middle of a review", async () => {
+  const messages = [user("Review src/app.")];
+  messages.push(...step("I look which files there are.", (await next(messages)).calls[0]!, LISTING));
+  messages.push(...step("I begin with the longest file.", (await next(messages)).calls[0]!, B));
+  messages[2] = {
+    ...messages[2]!,
+    content: "[elided: search_files result, 99 bytes; recall with ref 00000000000000aa]",
+  } as Message;
+  const { calls } = await next(messages);
+  assertEquals(calls, [["recall", { ref: "00000000000000aa" }]]);
+  messages.push(...step("I recall what is no longer here whole.", calls[0]!, LISTING));
+  assertEquals((await next(messages)).calls, [["read_file", { path: "src/app/a.ts", end_line: 300 }]]);
+});
+
 const NOTE = "I reviewed 1 file of src:\n- src/b.ts: 20 lines; first declares: export const b = 1;";
 const QUESTION = user("Look back: which word did I ask you to keep, and what does `src/b.ts` declare first?");
 const WHOLE: readonly Message[] = [
