@@ -1,4 +1,3 @@
-import type { Message } from "@tare/messages";
 import { arrayItems, editJson, isRecord, objectFields, readJsonAt } from "../json.ts";
 import {
   type ArrangedPrompt,
