@@ -4,6 +4,7 @@ import {
   countMessageTokens,
   countRequestTokens,
   type CountTokens,
+  type Message,
   type ToolDefinition,
 } from "@tare/messages";
 import { argumentsParser } from "@tare/arguments";
@@ -367,8 +368,10 @@ function withKnown(
   return { ...request, items: request.items.map((item) => now.get(item) ?? item) };
 }
 
-function messagesOf(items: readonly WireItem[]) {
-  return items.flatMap(({ parts }) => parts.map(({ message }) => message));
+function messagesOf(items: readonly WireItem[]): readonly Message[] {
+  const messages: Message[] = [];
+  for (const { parts } of items) for (const { message } of parts) messages.push(message);
+  return messages;
 }
 
 /** Counts what is new of a request, a message at each step. That is remembered, but of a long history takes a while at first. */

@@ -40,27 +40,31 @@ const BASE64_CHARS_PER_TOKEN = 32;
  * ```
  */
 export function countMessageTokens(message: Message, countTokens: CountTokens): number {
-  return remembered(messageCounts, message, countTokens, () => {
-    checkGiven("countMessageTokens()", { message }, { message: "message" });
-    let tokens = MESSAGE_OVERHEAD_TOKENS + countContent(message.content, countTokens);
-    if ("name" in message && message.name) tokens += countTokens(message.name);
-    if ("findsTools" in message) {
-      for (const tool of message.findsTools ?? []) tokens += countToolTokens(tool, countTokens);
-    }
-    if (message.role !== "assistant") return tokens;
-    if (message.reasoning_content) tokens += countTokens(message.reasoning_content);
-    if (message.refusal) tokens += countTokens(message.refusal);
-    for (const call of message.tool_calls ?? []) tokens += countCall(call, countTokens);
-    return tokens;
-  });
+  return remembered(messageCounts, message, countTokens, countMessage);
+}
+
+function countMessage(message: Message, countTokens: CountTokens): number {
+  checkGiven("countMessageTokens()", { message }, { message: "message" });
+  let tokens = MESSAGE_OVERHEAD_TOKENS + countContent(message.content, countTokens);
+  if ("name" in message && message.name) tokens += countTokens(message.name);
+  if ("findsTools" in message) {
+    for (const tool of message.findsTools ?? []) tokens += countToolTokens(tool, countTokens);
+  }
+  if (message.role !== "assistant") return tokens;
+  if (message.reasoning_content) tokens += countTokens(message.reasoning_content);
+  if (message.refusal) tokens += countTokens(message.refusal);
+  for (const call of message.tool_calls ?? []) tokens += countCall(call, countTokens);
+  return tokens;
 }
 
 /** Tokens of one tool definition, counted as its JSON text and remembered like a message's. */
 export function countToolTokens(tool: ToolDefinition, countTokens: CountTokens): number {
-  return remembered(toolCounts, tool, countTokens, () => {
-    checkGiven("countToolTokens()", { tool }, { tool: "object" });
-    return countTokens(JSON.stringify(tool));
-  });
+  return remembered(toolCounts, tool, countTokens, countTool);
+}
+
+function countTool(tool: ToolDefinition, countTokens: CountTokens): number {
+  checkGiven("countToolTokens()", { tool }, { tool: "object" });
+  return countTokens(JSON.stringify(tool));
 }
 
 /** Tokens of a request: all its messages and tool definitions. */
@@ -111,14 +115,20 @@ type Counts = WeakMap<CountTokens, WeakMap<object, number>>;
 const messageCounts: Counts = new WeakMap();
 const toolCounts: Counts = new WeakMap();
 
-function remembered(counts: Counts, subject: object, countTokens: CountTokens, count: () => number): number {
+/** `count` is a function of its own: what is known is asked for so often that making one each time would cost more. */
+function remembered<T extends object>(
+  counts: Counts,
+  subject: T,
+  countTokens: CountTokens,
+  count: (subject: T, countTokens: CountTokens) => number,
+): number {
   let known = counts.get(countTokens);
   if (!known) {
     checkGiven("a token count", { countTokens }, { countTokens: "function" });
     counts.set(countTokens, known = new WeakMap());
   }
   let tokens = known.get(subject);
-  if (tokens === undefined) known.set(subject, tokens = checkedCount(count()));
+  if (tokens === undefined) known.set(subject, tokens = checkedCount(count(subject, countTokens)));
   return tokens;
 }
 

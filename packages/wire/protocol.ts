@@ -213,8 +213,8 @@ export interface Protocol {
     written: readonly {
       /** The item. Default: it is none. */
       readonly item?: WireItem;
-      /** What is seen of its parts. */
-      readonly seen: ReadonlyMap<ItemPart, Message>;
+      /** What is seen of its parts, each in its place; nothing of one that isn't. */
+      readonly seen: readonly (Message | undefined)[];
       /** What goes upstream; nothing of an item that left, or that stands before the list. */
       readonly bytes?: Uint8Array<ArrayBuffer> | undefined;
       /** How many messages are seen up to its end. */
@@ -989,7 +989,7 @@ function writeItems(
 ): WrittenItem[] {
   const written: WrittenItem[] = [];
   const write = (message: Message, end: number): WrittenItem => ({
-    seen: new Map(),
+    seen: [],
     bytes: encoder.encode(protocol.writeMessage(message)),
     end,
   });
@@ -997,17 +997,17 @@ function writeItems(
   let start = 0;
   for (const item of items) {
     const end = start + item.parts.length;
-    const seen = new Map<ItemPart, Message>();
-    const behind: WrittenItem[] = [];
+    const seen: (Message | undefined)[] = [];
+    let behind: WrittenItem[] | undefined;
     for (; at < messages.length; at++) {
-      const [message, place] = [messages[at], places[at]];
+      const message = messages[at];
+      const place = places[at];
       if (!message || place === undefined || place >= end) break;
-      const part = item.parts[place - start];
-      if (part) seen.set(part, message);
-      else (seen.size > 0 ? behind : written).push(write(message, at + 1));
+      if (place >= start) seen[place - start] = message;
+      else (seen.length > 0 ? behind ??= [] : written).push(write(message, at + 1));
     }
-    written.push({ item, seen, bytes: seen.size > 0 ? writeItem(item, seen) : undefined, end: at });
-    written.push(...behind);
+    written.push({ item, seen, bytes: seen.length > 0 ? writeItem(item, seen) : undefined, end: at });
+    if (behind) written.push(...behind);
     start = end;
   }
   return [...written, ...messages.slice(at).map((message, more) => write(message, at + more + 1))];
@@ -1016,10 +1016,11 @@ function writeItems(
 /** An item of which only these parts are seen, perhaps with other texts; nothing of what stands before the list. */
 function writeItem(
   { bytes, parts }: WireItem,
-  seen: ReadonlyMap<ItemPart, Message>,
+  seen: WrittenItem["seen"],
 ): Uint8Array<ArrayBuffer> | undefined {
-  const edits = parts.flatMap((part): JsonEdit[] => {
-    const message = seen.get(part);
+  if (parts.every((part, at) => seen[at] === part.message)) return bytes;
+  const edits = parts.flatMap((part, at): JsonEdit[] => {
+    const message = seen[at];
     if (message === part.message) return [];
     if (message && part.text) {
       return [{ path: part.text, value: encoder.encode(JSON.stringify(message.content)) }];
@@ -1027,7 +1028,7 @@ function writeItem(
     if (message || !part.at) throw new UnknownShape("a message that was changed has no place in its item");
     return [{ path: part.at }];
   });
-  return edits.length === 0 || !bytes ? bytes : editJson(bytes, edits);
+  return bytes && editJson(bytes, edits);
 }
 
 /** The list of tools; nothing if it is the client's own. */

@@ -485,12 +485,15 @@ export class GatewaySession {
       isRespelled ||= hashBytes(known) !== hashBytes(part.message);
       return { ...part, message: known };
     };
-    for (const [at, item] of items.entries()) {
-      if (item.parts.every(({ message }, part) => message === before[messages.length + part])) {
-        for (const { message } of item.parts) messages.push(message);
-        continue;
+    for (let at = 0; at < items.length; at++) {
+      const item = items[at]!;
+      // Nearly all are those of the newest turn.
+      let same = 0;
+      while (same < item.parts.length && item.parts[same]!.message === before[messages.length]) {
+        messages.push(item.parts[same++]!.message);
       }
-      const parts = item.parts.map(recognised);
+      if (same === item.parts.length) continue;
+      const parts = [...item.parts.slice(0, same), ...item.parts.slice(same).map(recognised)];
       if (parts.some((part, more) => part !== item.parts[more])) others.set(at, { ...item, parts });
     }
     if (isTurn) this.#history = messages;

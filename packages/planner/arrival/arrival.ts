@@ -173,7 +173,7 @@ export class Arrival {
     this.#passages.delete(place);
     const passages = this.#passagesOf(place);
     if (!this.#options.references || passages.length === 0) return;
-    this.#index.add(place, passages.flatMap(({ lines }) => [...lines, undefined]));
+    this.#index.add(place, passages);
     for (const name of new Set(passages.map(({ as }) => as))) {
       const places = this.#places.get(name);
       if (!places) this.#places.set(name, [place]);
@@ -196,11 +196,12 @@ export class Arrival {
     const fileText = this.#factsOf(call).reads;
     const notated = notate(text, { fileText, notation });
     const found = references ? this.#refer(notated, { place, isShown }) : [];
+    const plain = notation ? saidText(message, { fileText, notation, references: [] }) : text;
+    if (plain === text && found.length === 0) return undefined;
     const allTokens = countTokens(text);
-    const tokensWith = (references: readonly Reference[]) =>
-      countTokens(saidText(message, { fileText, notation, references }));
-    const notationTokens = notation ? Math.max(0, allTokens - tokensWith([])) : 0;
-    const isShorter = notationTokens > 0 || found.length > 0 && tokensWith(found) < allTokens;
+    const notationTokens = plain === text ? 0 : Math.max(0, allTokens - countTokens(plain));
+    const isShorter = notationTokens > 0 ||
+      countTokens(saidText(message, { fileText, notation, references: found })) < allTokens;
     if (!isShorter) return undefined;
     return {
       type: "say",
@@ -666,13 +667,18 @@ class LineIndex {
   #count = 0;
   #slots = new Int32Array(512).fill(-1);
 
-  /** Takes in the lines that stand at a place, in place of those that it knows of it. */
-  add(place: number, lines: readonly (string | undefined)[]): void {
+  /** Takes in the passages that stand at a place, in place of those that it knows of it. Between them nothing is shown. */
+  add(place: number, passages: readonly Passage[]): void {
     const start = this.#length;
+    const length = passages.reduce((sum, { lines }) => sum + lines.length + 1, 0);
     this.#starts = grownTo(this.#starts, 2 * (place + 1));
-    this.#starts.set([start, lines.length], 2 * place);
-    this.#hashes = grownTo(this.#hashes, start + lines.length);
-    for (const line of lines) this.#hashes[this.#length++] = line === undefined ? 0 : hashLine(line);
+    this.#starts[2 * place] = start;
+    this.#starts[2 * place + 1] = length;
+    this.#hashes = grownTo(this.#hashes, start + length);
+    for (const { lines } of passages) {
+      for (const line of lines) this.#hashes[this.#length++] = line === undefined ? 0 : hashLine(line);
+      this.#hashes[this.#length++] = 0;
+    }
     for (let at = start; at + WINDOW <= this.#length; at += STEP) this.#addWindow(place, at);
   }
 
@@ -745,7 +751,9 @@ class LineIndex {
     { line, place, hash }: { readonly line: number; readonly place: number; readonly hash: number },
   ): void {
     const slot = hash & (this.#slots.length - 1);
-    this.#windows.set([line, place, this.#slots[slot]!], 3 * window);
+    this.#windows[3 * window] = line;
+    this.#windows[3 * window + 1] = place;
+    this.#windows[3 * window + 2] = this.#slots[slot]!;
     this.#slots[slot] = window;
   }
 

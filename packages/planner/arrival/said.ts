@@ -56,6 +56,7 @@ export function notate(
 
 /** The lines of a text that is numbered, apart from their numbers; nothing if it isn't. */
 function withoutNumbers(raw: readonly string[]): Required<Notated> | undefined {
+  if (!mayBeNumbered(raw)) return undefined;
   const lines: string[] = [];
   const numbers: number[] = [];
   const marks: string[] = [];
@@ -77,6 +78,13 @@ function withoutNumbers(raw: readonly string[]): Required<Notated> | undefined {
   const isNumbered = numbered > LEAST_NUMBERED && 2 * numbered > raw.length;
   const steps = numbers.filter((number, at) => number >= 0 && number === (numbers[at - 1] ?? NaN) + 1).length;
   return isNumbered && 2 * steps > numbered ? { lines, numbers, marks } : undefined;
+}
+
+/** Whether over half of the lines begin with a number: most texts' don't, and all that come are looked through. */
+function mayBeNumbered(raw: readonly string[]): boolean {
+  let others = 0;
+  for (const line of raw) if (!NUMBER.test(line) && 2 * ++others >= raw.length) return false;
+  return raw.length > LEAST_NUMBERED;
 }
 
 /** The lines as a terminal shows them in the end. */

@@ -277,25 +277,28 @@ export const NO_TEXT: ByKind = TEXT_KINDS.map(() => 0);
 
 /** The tokens of a message, counted here, by kind of text. They are remembered. */
 export function messageKinds(message: Message, countTokens: CountTokens): ByKind {
-  return remembered(message, countTokens, () =>
-    split(textsOf(message), {
-      tokens: countMessageTokens(message, countTokens),
-      rates: kindRates(countTokens),
-      media: Array.isArray(message.content) ? mediaTokens(message, countTokens) : 0,
-    }));
+  return remembered(message, countTokens, splitMessage);
+}
+
+function splitMessage(message: Message, countTokens: CountTokens): ByKind {
+  return split(textsOf(message), {
+    tokens: countMessageTokens(message, countTokens),
+    rates: kindRates(countTokens),
+    media: Array.isArray(message.content) ? mediaTokens(message, countTokens) : 0,
+  });
 }
 
 /** The tokens of definitions of tools, counted here, by kind of text. */
 export function toolKinds(tools: readonly ToolDefinition[], countTokens: CountTokens): ByKind {
-  return tools.reduce<ByKind>((sum, tool) => {
-    const kinds = remembered(tool, countTokens, () =>
-      split([JSON.stringify(tool)], {
-        tokens: countToolTokens(tool, countTokens),
-        rates: kindRates(countTokens),
-        media: 0,
-      }));
-    return plus(sum, kinds);
-  }, NO_TEXT);
+  return tools.reduce<ByKind>((sum, tool) => plus(sum, remembered(tool, countTokens, splitTool)), NO_TEXT);
+}
+
+function splitTool(tool: ToolDefinition, countTokens: CountTokens): ByKind {
+  return split([JSON.stringify(tool)], {
+    tokens: countToolTokens(tool, countTokens),
+    rates: kindRates(countTokens),
+    media: 0,
+  });
 }
 
 /** The sum of two. */
@@ -325,11 +328,15 @@ const LEAST_RATE = 0.01;
 const rates = new WeakMap<CountTokens, ByKind>();
 const counts = new WeakMap<CountTokens, WeakMap<object, ByKind>>();
 
-function remembered(subject: object, countTokens: CountTokens, count: () => ByKind): ByKind {
+function remembered<T extends object>(
+  subject: T,
+  countTokens: CountTokens,
+  count: (subject: T, countTokens: CountTokens) => ByKind,
+): ByKind {
   let known = counts.get(countTokens);
   if (!known) counts.set(countTokens, known = new WeakMap());
   let kinds = known.get(subject);
-  if (!kinds) known.set(subject, kinds = count());
+  if (!kinds) known.set(subject, kinds = count(subject, countTokens));
   return kinds;
 }
 
@@ -338,15 +345,23 @@ function split(
   texts: Iterable<string>,
   { tokens, rates, media }: { readonly tokens: number; readonly rates: ByKind; readonly media: number },
 ): ByKind {
-  const units = TEXT_KINDS.map(() => 0);
-  for (const text of texts) addUnits(text, units);
-  const weights = units.map((units, kind) => units * rates[kind]!);
-  const all = weights.reduce((sum, weight) => sum + weight, 0);
+  // What it takes of each is reckoned in place: every message that comes has one, and keeps it.
+  const kinds = TEXT_KINDS.map(() => 0);
+  for (const text of texts) addUnits(text, kinds);
+  let all = 0;
+  let main = 0;
+  for (let kind = 0; kind < kinds.length; kind++) {
+    const weight = kinds[kind]! *= rates[kind]!;
+    all += weight;
+    if (weight > kinds[main]!) main = kind;
+  }
   const rest = tokens - media;
-  // Whole numbers, so that sums are the same in whatever order.
-  const kinds = weights.map((weight) => all > 0 ? Math.floor(rest * weight / all) : 0);
-  const main = weights.indexOf(Math.max(...weights));
-  kinds[main]! += rest - kinds.reduce((sum, tokens) => sum + tokens, 0);
+  let left = rest;
+  for (let kind = 0; kind < kinds.length; kind++) {
+    // Whole numbers, so that sums are the same in whatever order.
+    left -= kinds[kind] = all > 0 ? Math.floor(rest * kinds[kind]! / all) : 0;
+  }
+  kinds[main]! += left;
   kinds[MEDIA] = media;
   return kinds;
 }
@@ -395,7 +410,9 @@ const DENSE_SHARE = 1 / 12;
 
 /** Adds a text's UTF-16 code units by kind. Every text that comes is looked through: what it counts is held in numbers. */
 function addUnits(text: string, units: number[]): void {
-  let [words, marks, dense] = [0, 0, 0];
+  let words = 0;
+  let marks = 0;
+  let dense = 0;
   const { length } = text;
   for (let at = 0; at < length;) {
     const unit = text.charCodeAt(at);
@@ -408,7 +425,10 @@ function addUnits(text: string, units: number[]): void {
       continue;
     }
     const start = at;
-    let [letters, digits, changes, before] = [0, 0, 0, 0];
+    let letters = 0;
+    let digits = 0;
+    let changes = 0;
+    let before = 0;
     do {
       if (ascii <= CAPITAL) {
         letters++;

@@ -570,7 +570,7 @@ export class Layout {
 
   #addKinds(message: Message, times: number): void {
     const tokens = messageKinds(message, this.#countTokens);
-    for (const [kind, its] of tokens.entries()) this.#kinds[kind]! += times * its;
+    for (let kind = 0; kind < tokens.length; kind++) this.#kinds[kind]! += times * tokens[kind]!;
   }
 
   /** Adds the next message to what was said. */

@@ -1,4 +1,3 @@
-import type { Message } from "@tare/messages";
 import { arrayItems, editJson, isRecord, objectFields, readJsonAt } from "../json.ts";
 import {
   type ArrangedPrompt,
@@ -140,8 +139,8 @@ export function findMarkedEnds(request: WireRequest, written: readonly WrittenIt
     if (!item.bytes && ttlsOf(readField(request, "system")).length > 0) ends.push(end);
     if (!bytes) continue;
     let place = endBefore(written, at);
-    for (const part of item.parts) {
-      const shown = seen.get(part);
+    for (const [index, part] of item.parts.entries()) {
+      const shown = seen[index];
       if (shown) place++;
       if (part.mark !== undefined && shown && (shown === part.message || !part.holdsMark)) ends.push(place);
     }
@@ -155,8 +154,7 @@ function endBefore(written: readonly WrittenItem[], at: number): number {
 }
 
 function beginsWithResult(written: WrittenItem | undefined): boolean {
-  const first: Message | undefined = written?.seen.values().next().value;
-  return first?.role === "tool";
+  return written?.seen.find((message) => message !== undefined)?.role === "tool";
 }
 
 /** A message with the blocks of both. */
@@ -195,9 +193,9 @@ function findLost(request: WireRequest, written: readonly WrittenItem[]): Placed
     waiting = [];
     const { seen } = written[at]!;
     for (const [index, part] of item.parts.entries()) {
-      const shown = seen.get(part);
+      const shown = seen[index];
       if (part.mark === undefined || shown === part.message || (shown && !part.holdsMark)) continue;
-      const before = item.parts.slice(0, index).filter((one) => seen.has(one)).length;
+      const before = seen.slice(0, index).filter((message) => message !== undefined).length;
       lost.push({ mark: part.mark, at, blocks: shown ? before + 1 : before });
     }
   }
