@@ -116,10 +116,29 @@ interface Api {
   readonly protocol: Protocol;
   /** What a member of its list is, for people. */
   readonly item: string;
+  /** What was made of a program's values. */
+  readonly items: WeakMap<object, Known<WireItem>>;
+  readonly tools: WeakMap<object, Known<WireTool>>;
 }
 
-const MESSAGES: Api = { protocol: MESSAGES_PROTOCOL, item: "a message of Anthropic's Messages API" };
-const RESPONSES: Api = { protocol: RESPONSES_PROTOCOL, item: "an item of OpenAI's Responses API" };
+/** What was made of a value, and what that said then. */
+interface Known<Made> {
+  readonly said: unknown;
+  readonly made: Made;
+}
+
+const MESSAGES: Api = {
+  protocol: MESSAGES_PROTOCOL,
+  item: "a message of Anthropic's Messages API",
+  items: new WeakMap(),
+  tools: new WeakMap(),
+};
+const RESPONSES: Api = {
+  protocol: RESPONSES_PROTOCOL,
+  item: "an item of OpenAI's Responses API",
+  items: new WeakMap(),
+  tools: new WeakMap(),
+};
 
 /** Reads each piece once: who asks remembers it by the object that it was made of. */
 const READER: JsonReader<never> = {
@@ -131,15 +150,6 @@ const READER: JsonReader<never> = {
 };
 
 const readers = { items: READER, tools: READER };
-
-/** A value of a program's, and what was made of it when it said the same. */
-interface Known<Made> {
-  readonly said: unknown;
-  readonly made: Made;
-}
-
-const knownItems = new WeakMap<object, Known<WireItem>>();
-const knownTools = new WeakMap<object, Known<WireTool>>();
 
 /** What is made of a value: the same as long as it says the same. Programs move marks of the cache inside of messages. */
 function knownOf<Made>(
@@ -165,7 +175,7 @@ function copyOf(value: unknown): unknown {
 /** The request as the protocol reads it, and of which values of the list its items were made. */
 function readGiven(
   request: Given,
-  { protocol, item: right }: Api,
+  { protocol, item: right, items: knownItems, tools: knownTools }: Api,
   caller: string,
 ): { readonly wire: WireRequest; readonly values: ReadonlyMap<Uint8Array, unknown> } {
   const { listField } = protocol;
