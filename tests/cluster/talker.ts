@@ -132,7 +132,7 @@ export class Talker {
 
   /**
    * Sends what starts or steers a turn, until it is known what became of it, and receives the events up to the end; gives
-   * whether it was taken. Nobody knows of what a server was working on when it ended.
+   * whether it was taken.
    */
   async #play(at: string, request: unknown, meddle?: () => Promise<void>): Promise<boolean> {
     const key = crypto.randomUUID();
@@ -156,7 +156,7 @@ export class Talker {
       assertEquals(response.status, 409, JSON.stringify(body));
       if (PASSING.includes(body.error.code)) return undefined;
       assert(
-        ["idempotency_key_interrupted", "nothing_to_continue", "approval_open"].includes(body.error.code),
+        ["nothing_to_continue", "approval_open"].includes(body.error.code),
         JSON.stringify(body),
       );
       return false;

@@ -11,7 +11,7 @@ import { LOG, NOTES, OUT, type WorkingModel, workingModel } from "./working_mode
 const ROUNDS = Number(Deno.env.get("TARE_CRASH_ROUNDS") || 10);
 const SEED = Number(Deno.env.get("TARE_CRASH_SEED") || Math.floor(Math.random() * 1e6));
 
-/** Longest life of a server once work has begun, in milliseconds: a few turns. */
+/** Longest life of a server once work has begun, in milliseconds: a few turns. Mostly it has begun with the first event. */
 const LIFE_MS = 400;
 
 const SESSIONS = 2;
@@ -66,7 +66,8 @@ async function killAndCheck(policy: keyof typeof POLICIES): Promise<void> {
         reached ||= found.some(({ events }) => events.some(isRewrite));
         await Deno.remove(join(workspace, OUT), { recursive: true }).catch(() => {});
         const known = new Set(work.written);
-        await workUntilKilled(witnesses, { bystander, url, found, kill, afterMs: random() * LIFE_MS });
+        const [inTurn, afterMs] = [random() < 0.8, random() * LIFE_MS];
+        await workUntilKilled(witnesses, { bystander, url, found, kill, inTurn, afterMs });
         await assertNotWritten(join(workspace, OUT), known);
       });
     }
@@ -139,11 +140,13 @@ async function checkAll(
 /** Lets the witnesses and the bystander work, kills the server in the middle of it, and waits until all have noticed. */
 async function workUntilKilled(
   witnesses: readonly Witness[],
-  { bystander, url, found, kill, afterMs }: {
+  { bystander, url, found, kill, inTurn, afterMs }: {
     readonly bystander: Bystander;
     readonly url: string;
     readonly found: readonly Testimony[];
     readonly kill: () => Promise<void>;
+    /** Whether the time counts from what is first heard of a turn, however long that takes. */
+    readonly inTurn: boolean;
     readonly afterMs: number;
   },
 ): Promise<void> {
@@ -156,16 +159,14 @@ async function workUntilKilled(
       if (!killed || !(error instanceof TypeError)) throw error;
     }
   };
+  const begun = inTurn ? Promise.race(witnesses.map((witness) => witness.heard())) : Promise.resolve();
   const working = Promise.all([
     untilKilled(bystander.work(url)),
     ...witnesses.map((witness, index) => untilKilled(witness.work(url, found[index]!))),
   ]);
-  const moment = Promise.withResolvers<void>();
-  const timer = setTimeout(moment.resolve, afterMs);
   try {
-    await Promise.race([working, moment.promise]);
+    await Promise.race([working, begun.then(() => new Promise((resolve) => setTimeout(resolve, afterMs)))]);
   } finally {
-    clearTimeout(timer);
     killed = true;
     await kill();
   }

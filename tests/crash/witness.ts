@@ -43,6 +43,7 @@ export class Witness {
   readonly #instructions: string;
   readonly #turnsBeginAnew: boolean;
   /** The data of each event that was received, by its number. */
+  #heard = Promise.withResolvers<void>();
   readonly #acknowledged = new Map<number, string>();
   /** What the user said in the middle of turns, as far as the server took it. */
   readonly #steered: string[] = [];
@@ -79,6 +80,12 @@ export class Witness {
       };
       assertEquals((await this.#play(url, this.#lastTurn)).at(-1), "completed");
     }
+  }
+
+  /** Settles when it hears of something that happens in its session. */
+  heard(): Promise<void> {
+    this.#heard = Promise.withResolvers();
+    return this.#heard.promise;
   }
 
   /** How many pins the server took. */
@@ -198,6 +205,7 @@ export class Witness {
 
   async *#received(response: Response): AsyncGenerator<ReceivedEvent, void> {
     for await (const event of readEvents(response)) {
+      this.#heard.resolve();
       assertEquals(event.data, this.#acknowledged.get(event.number) ?? event.data);
       this.#acknowledged.set(event.number, event.data);
       yield event;
@@ -213,12 +221,8 @@ export class Witness {
       this.#url(url, "/turns"),
       jsonPost(turn.body, { "idempotency-key": turn.key }),
     );
-    if (response.status === 409) {
-      assertEquals((await response.json()).error.code, "idempotency_key_interrupted");
-    } else {
-      // Played again, or for the first time if the server hadn't taken it.
-      for await (const _ of this.#received(response));
-    }
+    // Played again, or for the first time if nothing had come of it.
+    for await (const _ of this.#received(response));
   }
 
   /** The requests of its turns. */

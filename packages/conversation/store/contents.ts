@@ -1,6 +1,6 @@
 import { checkGiven } from "@tare/messages";
 import { createHash, type Hash } from "node:crypto";
-import type { IdempotencyKey, SessionRecord, StoredDocument } from "./port.ts";
+import type { SessionRecord, Store, StoredDocument } from "./port.ts";
 import { StoreError } from "./store_error.ts";
 
 /** One thing that a store holds, as it is carried to another store. */
@@ -22,14 +22,13 @@ export type ContentsItem =
   /** What a session can be found by. */
   | { readonly type: "names"; readonly sessionId: string; readonly names: readonly string[] }
   | ({ readonly type: "document" } & StoredDocument)
-  /** A key that was claimed; without an answer it counts as interrupted wherever it comes to. */
-  | ({
+  /** A key that was claimed; without an answer whoever worked on it counts as gone wherever it comes to. */
+  | (Required<Parameters<Store["claimKey"]>[0]> & {
     readonly type: "key";
-    readonly bodyHash: string;
     readonly touchedAtMs: number;
     readonly sessionId?: string;
     readonly answer?: { readonly response: unknown };
-  } & IdempotencyKey);
+  });
 
 /**
  * All that a store holds, to be read and written as a whole while nobody else has it open. Texts come first; then
@@ -126,8 +125,8 @@ function summing(
         return addAlone("document", item.kind, item.id, item.sessionId, item.value);
       case "key": {
         counts.keys++;
-        const { scope, key, bodyHash, touchedAtMs, sessionId, answer } = item;
-        return addAlone("key", scope, key, bodyHash, touchedAtMs, sessionId, answer);
+        const { scope, key, bodyHash, isAtomic, touchedAtMs, sessionId, answer } = item;
+        return addAlone("key", scope, key, bodyHash, isAtomic, touchedAtMs, sessionId, answer);
       }
     }
   };

@@ -179,19 +179,26 @@ export interface Store {
   /** Texts of a session's archive by their references, as far as it has them, all at once. */
   readTexts(id: string, refs: readonly string[]): Promise<ReadonlyMap<string, string>>;
   /**
-   * Takes a key for a request with this body, or says who has it. It is forgotten a day after it was last touched, or once
-   * there are too many newer ones.
+   * Takes a key for a request with this body, or says who has it. It is forgotten a day after it was last touched.
    *
    * What a key stands for. The caller acts on `new`, and on `interrupted` once it has found out what there is of the
    * first attempt; the key is the caller's then, to complete or to release.
    *
-   * - `new`: nobody has used the key.
+   * - `new`: nobody has used the key, or nothing came of it: an earlier process began to act on it and ended without a
+   *   response, though effect and response come in one commit (`isAtomic`).
    * - `interrupted`: an earlier process began to act on it and ended before it was done. What it did is unknown.
    * - `running`: this process acts on it now.
    * - `done`: it was acted on, with this response.
    * - `mismatch`: it was used with another body.
    */
-  claimKey(request: IdempotencyKey & { readonly bodyHash: string }): Promise<
+  claimKey(
+    request: IdempotencyKey & {
+      /** What tells its body from others. */
+      readonly bodyHash: string;
+      /** Whether its effect and its response come in one commit. Default: no. */
+      readonly isAtomic?: boolean;
+    },
+  ): Promise<
     | { readonly state: "new" }
     | { readonly state: "interrupted" }
     | { readonly state: "running" }
@@ -296,6 +303,11 @@ export interface SharedStore {
    * had no effect and never will.
    */
   ask(sessionId: string, body: unknown): Promise<{ readonly answer: unknown } | undefined>;
+  /**
+   * By how many milliseconds the clock that all who have the store open go by is ahead of this machine's, as far as it is
+   * known.
+   */
+  aheadMs(): number;
   /** Says who is told by the others. To be called once, before anything is held. */
   listen(listener: {
     /**

@@ -7,7 +7,7 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import { type HolderRequest, StoreError, type StoreRecord } from "@tare/conversation";
 import { delta, events, held, listen, type Opening, type TestOfOpenings } from "./openings_fixture_test.ts";
-import { key, other, request } from "./store_suite_fixture_test.ts";
+import { key, other, request, sessionRecord } from "./store_suite_fixture_test.ts";
 
 /** Waits until something is so, asking whenever a session is said to have changed. */
 async function changedUntil(
@@ -167,4 +167,59 @@ export function testTalk(test: TestOfOpenings): void {
       { state: "running" },
     ]);
   });
+
+  test(
+    "a request has its effect once, though the opening that worked on it comes back",
+    async (one, two, place) => {
+      const atomic = { ...request, isAtomic: true };
+      const gone = listen(two).gone();
+      await one.claimKey(atomic);
+      await place.stop(one);
+      await gone;
+      assertEquals(await two.claimKey(atomic), { state: "new" });
+      place.goOn(one);
+      const effect = (id: string): StoreRecord[] => [
+        sessionRecord(id),
+        { type: "response", ...key, response: id },
+      ];
+      const done = await Promise.allSettled([one.commit(effect("by one")), two.commit(effect("by two"))]);
+      assertEquals(done.map(({ status }) => status).toSorted(), ["fulfilled", "rejected"]);
+      const made = await Promise.all(["by one", "by two"].map((id) => two.getSession(id)));
+      const ids = made.flatMap((session) => session?.id ?? []);
+      assertEquals(ids.length, 1);
+      assertEquals(await one.claimKey(atomic), { state: "done", response: ids[0] });
+    },
+  );
+
+  test(
+    "releaseKey() forgets what an opening had claimed before its lease was lost",
+    async (one, two, place) => {
+      const gone = listen(two).gone();
+      await one.claimKey(request);
+      await place.stop(one);
+      await gone;
+      place.goOn(one);
+      // It has found out by now.
+      await one.getSession("a");
+      await one.releaseKey(key);
+      assertEquals(await two.claimKey(other), { state: "new" });
+    },
+  );
+
+  test(
+    "claimKey() claims for an opening under the name that it has once its lease was lost",
+    async (one, two, place) => {
+      const gone = listen(two).gone();
+      // What nobody takes is lost too.
+      await held(one, "a");
+      await place.stop(one);
+      await gone;
+      await held(two, "a");
+      place.goOn(one);
+      assertEquals(await one.claimKey(request), { state: "new" });
+      assertEquals(await two.claimKey(request), { state: "running" });
+      await one.commit([{ type: "response", ...key, response: 1 }]);
+      assertEquals(await two.claimKey(request), { state: "done", response: 1 });
+    },
+  );
 }

@@ -17,7 +17,7 @@ export const DAY_MS: number = 24 * 60 * 60 * 1000;
 export type OpenStore = (options?: OpenOptions) => Promise<Store>;
 
 /** How it is opened. */
-export type OpenOptions = { readonly now?: () => number; readonly maxKeys?: number };
+export type OpenOptions = { readonly now?: () => number };
 
 /** Runs a test on stores in a place of its own. */
 export type Place = (test: (open: OpenStore) => Promise<void>) => Promise<void>;

@@ -3,6 +3,9 @@ import { route } from "../http/route.ts";
 import { closed } from "../http/schema.ts";
 import type { AgentOptions } from "../agent_options.ts";
 
+/** A clock that differs so much from the store's, in milliseconds, decides wrongly when somebody's time is over. */
+const CLOCK_MS = 60_000;
+
 /** Longest time that the store may take to answer, in milliseconds: probes ask again, and take none for an answer too. */
 const STORE_MS = 1_000;
 
@@ -21,11 +24,17 @@ export function health(
   const unready = async (): Promise<string[]> => {
     // Whoever asks first lets it be loaded, and doesn't wait.
     if (!isCounting) countTokens().then(() => isCounting = true, () => {});
+    const aheadMs = store.shared?.aheadMs() ?? 0;
     const isReached = await within(STORE_MS, store.getSession("health"));
     return [
       ...(isEnding ? ["the server is ending"] : []),
       ...(isCounting ? [] : ["the token counter isn't loaded"]),
       ...(isReached ? [] : ["the store doesn't answer"]),
+      ...(Math.abs(aheadMs) <= CLOCK_MS ? [] : [
+        `this machine's clock is ${Math.round(Math.abs(aheadMs) / 1000)} seconds ${
+          aheadMs > 0 ? "behind" : "ahead of"
+        } the database's, by which all servers go`,
+      ]),
       // Whoever sends requests here shall look first. A start behind that is one that somebody has made.
       ...(store.damage === undefined ? [] : [store.damage]),
     ];

@@ -1,6 +1,6 @@
 import { assertEquals } from "@std/assert";
 import { type CountTokens, estimateTokens } from "@tare/messages";
-import { memoryStore } from "@tare/conversation";
+import { memoryStore, sharedMemory } from "@tare/conversation";
 import { agent, call, newSession, scriptedModel, silentModel, turn } from "../fixture_test.ts";
 
 const unready = (...reasons: string[]) => ({ status: "unready", reasons });
@@ -50,4 +50,20 @@ Deno.test("GET /health/ready says what of the store is lost", async () => {
   await call(handler, "GET", "/health/ready");
   const { status, body } = await call(handler, "GET", "/health/ready");
   assertEquals([status, body], [503, unready("The log is damaged.")]);
+});
+
+Deno.test("GET /health/ready says of a server whose clock is off by more than a minute that it isn't ready", async () => {
+  const { store } = sharedMemory().open();
+  let aheadMs = 60_000;
+  const shared = { ...store.shared, aheadMs: () => aheadMs };
+  const handler = agent(scriptedModel([]), { store: { ...store, shared } });
+  await call(handler, "GET", "/health/ready");
+  const reasons = async () => (await call(handler, "GET", "/health/ready")).body;
+  assertEquals(await reasons(), { status: "ready" });
+  aheadMs = 61_000;
+  const clock = (off: string) =>
+    unready(`this machine's clock is ${off} the database's, by which all servers go`);
+  assertEquals(await reasons(), clock("61 seconds behind"));
+  aheadMs = -90_000;
+  assertEquals(await reasons(), clock("90 seconds ahead of"));
 });

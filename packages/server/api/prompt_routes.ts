@@ -112,6 +112,7 @@ export function promptRoutes(kinds: SessionKinds) {
       method: "POST",
       path: "/v1/sessions/{id}/pins",
       operationId: "setPin",
+      isAtomic: true,
       summary:
         "Asks that a message comes back at the next rewrite and stays (`keep`), or that a result leaves at the " +
         "next one (`let_go`), in place of what was asked for it before. By itself that rewrites nothing.",

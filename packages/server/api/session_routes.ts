@@ -31,6 +31,7 @@ export function sessionRoutes(kinds: SessionKinds, sessions: Sessions) {
       method: "POST",
       path: "/v1/sessions",
       operationId: "createSession",
+      isAtomic: true,
       begins: true,
       summary: "Makes a session.",
       body: CREATE_SESSION,

@@ -68,6 +68,7 @@ export function transferRoutes(sessions: Sessions, store: Pick<Store, "copy">) {
       method: "POST",
       path: "/v1/sessions/import",
       operationId: "importSessions",
+      isAtomic: true,
       begins: true,
       summary:
         "Makes a session of messages, one a line, or several of lines that each hold one with its messages.",

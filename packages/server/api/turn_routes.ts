@@ -53,6 +53,7 @@ export function turnRoutes({ sessions, heartbeat, onError }: TurnRoutesOptions) 
       method: "POST",
       path: "/v1/sessions/{id}/turns",
       operationId: "startTurn",
+      isAtomic: true,
       begins: true,
       summary:
         "Starts or continues a turn and streams its events up to its end, or steers the one that runs.",

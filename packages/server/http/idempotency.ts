@@ -77,7 +77,9 @@ export async function answerOnce(
 ): Promise<Response> {
   const key = keyOf(route, call, sent);
   const bodyHash = new Uint8Array(await crypto.subtle.digest("SHA-256", bytes)).toHex();
-  const claim = await store.claimKey({ ...key, bodyHash }).catch((error) => allowFull(route, error));
+  const claim = await store.claimKey({ ...key, bodyHash, isAtomic: route.isAtomic ?? false }).catch((error) =>
+    allowFull(route, error)
+  );
   if (!claim) return await answer(call);
   switch (claim.state) {
     case "new":

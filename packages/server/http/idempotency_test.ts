@@ -1,6 +1,6 @@
 import { assertEquals } from "@std/assert";
 import type { AgentHandler } from "@tare/server";
-import { memoryStore, type Store, StoreError } from "@tare/conversation";
+import { memoryStore, sharedMemory, type Store, StoreError } from "@tare/conversation";
 import {
   agent,
   call,
@@ -125,23 +125,58 @@ Deno.test("answerOnce() doesn't keep refusals", async () => {
   assertEquals((await told(await send(handler, "/v1/sessions", { key: "k" }))).status, 201);
 });
 
-Deno.test("answerOnce() doesn't act on a key that a server which has ended was working on", async () => {
-  const store = memoryStore();
-  let isNew = true;
-  const handler = agent(scriptedModel([]), {
+Deno.test("answerOnce() acts on a key that a server which has ended was working on, where nothing can have come of it", async () => {
+  const memory = sharedMemory();
+  const [first, second] = [memory.open(), memory.open()];
+  const opened = Promise.withResolvers<void>();
+  const { store } = first;
+  const dying = agent(scriptedModel([{ content: "a" }]), {
+    store: {
+      ...store,
+      async commit(records) {
+        if (!records.some(({ type }) => type === "response")) return await store.commit(records);
+        first.kill();
+        opened.resolve();
+        await store.commit(records);
+      },
+    },
+  });
+  const handler = agent(scriptedModel([{ content: "a" }]), { store: second.store });
+  send(dying, "/v1/sessions", { key: "k" });
+  await opened.promise;
+  assertEquals((await told(await send(handler, "/v1/sessions", { key: "k" }))).status, 409);
+  memory.pass(10_000);
+  const made = await told(await send(handler, "/v1/sessions", { key: "k" }));
+  assertEquals([made.status, await sessionCount(handler)], [201, 1]);
+  assertEquals(await told(await send(handler, "/v1/sessions", { key: "k" })), made);
+});
+
+Deno.test("answerOnce() doesn't act on a key that a server which has ended was working on, where nobody knows how far", async () => {
+  const memory = sharedMemory();
+  const [first, second] = [memory.open(), memory.open()];
+  const { id } =
+    await (await send(agent(scriptedModel([]), { store: first.store }), "/v1/sessions", { key: "s" })).json();
+  const path = `/v1/sessions/${id}/cancel`;
+  const { store } = first;
+  const opened = Promise.withResolvers<void>();
+  const dying = agent(scriptedModel([]), {
     store: {
       ...store,
       async claimKey(request) {
         const claim = await store.claimKey(request);
-        if (!isNew) return claim;
-        isNew = false;
-        return { state: "interrupted" };
+        first.kill();
+        opened.resolve();
+        return claim;
       },
     },
   });
+  send(dying, path, { key: "k" });
+  await opened.promise;
+  memory.pass(10_000);
+  const handler = agent(scriptedModel([]), { store: second.store });
   for (let times = 0; times < 2; times++) {
     assertEquals(
-      await told(await send(handler, "/v1/sessions", { key: "k" })),
+      await told(await send(handler, path, { key: "k" })),
       error(
         409,
         "idempotency_key_interrupted",
@@ -150,7 +185,6 @@ Deno.test("answerOnce() doesn't act on a key that a server which has ended was w
       ),
     );
   }
-  assertEquals(await sessionCount(handler), 0);
 });
 
 Deno.test("answerOnce() is for keys of 1 to 255 printable ASCII characters, on requests that act", async () => {

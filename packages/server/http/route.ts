@@ -101,6 +101,11 @@ interface Described<M extends Method, P extends string> {
   readonly who?: "owner" | "approve" | "key";
   /** Whether its answer is told once, `Idempotency-Key` or not, because it may be kept nowhere. Default: no. */
   readonly isToldOnce?: boolean;
+  /**
+   * Whether its effect and its answer come to the store in one commit, so that a request with an `Idempotency-Key` of which
+   * no answer is there has had no effect. Default: no.
+   */
+  readonly isAtomic?: boolean;
   /** Whether it begins work of the agent's, which a key may not be for, or have no more money for. Default: no. */
   readonly begins?: boolean;
   /** Schema of each line of a body that is `application/x-ndjson`: the route gets it as text and checks it by itself. */

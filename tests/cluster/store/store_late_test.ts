@@ -2,7 +2,7 @@ import { assertEquals, assertRejects } from "@std/assert";
 import { StoreError, type StoreRecord } from "@tare/conversation";
 import { openPostgresStore } from "@tare/conversation/postgres";
 import { held } from "../../../packages/conversation/store/openings_fixture_test.ts";
-import { sessionRecord } from "../../../packages/conversation/store/store_suite_fixture_test.ts";
+import { request, sessionRecord } from "../../../packages/conversation/store/store_suite_fixture_test.ts";
 import { query, startPostgres } from "../postgres.ts";
 import { FEW, proxyTo, through, withDatabase } from "./store.ts";
 
@@ -73,6 +73,35 @@ Deno.test("what a hold took of which nobody heard is given back", () =>
     assertEquals([hold.fence, await other.shared.hold("b"), kept.isSure()], [8, undefined, true]);
     await store.close();
     await other.close();
+  }));
+
+Deno.test("a key that was claimed, of which nobody heard, is given back", () =>
+  withDatabase(postgres, async (url) => {
+    let isCut = false;
+    const claims = (piece: Uint8Array) => new TextDecoder().decode(piece).includes("tare.claim_key");
+    const onSent = (piece: Uint8Array) => isCut && claims(piece) ? "cut after" : undefined;
+    const proxy = proxyTo(url, { onSent });
+    const store = await openPostgresStore(through(url, proxy), { ...FEW, maxConnections: 1, timeoutMs: 500 });
+    const other = await openPostgresStore(url, FEW);
+    const gone = await openPostgresStore(url, FEW);
+    const worked = { ...request, key: "worked on" };
+    await gone.claimKey(worked);
+    await gone.close();
+    isCut = true;
+    await assertRejects(() => store.claimKey(request), StoreError);
+    await assertRejects(() => store.claimKey(worked), StoreError);
+    isCut = false;
+    const states: string[] = [];
+    for (const one of [request, worked]) {
+      let state;
+      while ((state = (await other.claimKey(one)).state) === "running");
+      states.push(state);
+    }
+    // What came of the other one nobody knows still.
+    assertEquals(states, ["new", "interrupted"]);
+    await store.close();
+    await other.close();
+    await proxy[Symbol.asyncDispose]();
   }));
 
 const brief = (fence: number, ...records: StoreRecord[]) => ({ sessionId: "a", fence, records });

@@ -55,6 +55,8 @@ class Held {
 interface Access {
   /** What holds and keys are of that are its own now. */
   readonly owner: () => object;
+  /** Whether these were its own, now or before its lease was lost. */
+  readonly wasOwner: (owner: object) => boolean;
   /** Whether the opening that these were of is there. */
   readonly isThere: (owner: object) => boolean;
   /** Does this when the process gets to it. */
@@ -83,6 +85,7 @@ interface MemorySession {
 
 interface MemoryKey {
   readonly bodyHash: string;
+  readonly isAtomic: boolean;
   /** The opening that claimed it. */
   readonly owner: object;
   readonly touchedAtMs: number;
@@ -117,8 +120,6 @@ interface OpenTables {
 export function memoryStore(options: {
   /** Milliseconds since the epoch; idempotency keys expire by it. Default: the system's clock. */
   readonly now?: () => number;
-  /** Idempotency keys that are kept; the oldest answers beyond are forgotten. Default: 10,000. */
-  readonly maxKeys?: number;
 } = {}): Store {
   return memoryPlace()(options);
 }
@@ -139,6 +140,7 @@ function alone(): Access {
   const own = {};
   return {
     owner: () => own,
+    wasOwner: (owner) => owner === own,
     isThere: (owner) => owner === own,
     enter: promiseOf,
     assertHeld() {},
@@ -152,8 +154,8 @@ function alone(): Access {
 /** Opens what is kept in these tables. */
 function openTables(
   tables: Tables,
-  { now = Date.now, maxKeys = 10_000 }: NonNullable<Parameters<typeof memoryStore>[0]>,
-  { owner, isThere, enter, assertHeld, answer, changed }: Access,
+  { now = Date.now }: NonNullable<Parameters<typeof memoryStore>[0]>,
+  { owner, wasOwner, isThere, enter, assertHeld, answer, changed }: Access,
 ): OpenTables {
   const { sessions, documents, keys } = tables;
   let isOpen = true;
@@ -272,28 +274,19 @@ function openTables(
     const kept = keys.get(keyName(key));
     return kept && !kept.done && isThere(kept.owner) ? kept : undefined;
   };
-  const forgetOldest = () => {
-    const done = [...keys].filter(([, kept]) => kept.done).sort(([, one], [, other]) =>
-      one.touchedAtMs - other.touchedAtMs
-    );
-    for (const [name] of done.slice(0, Math.max(0, done.length - maxKeys))) keys.delete(name);
-  };
-  const claim = (
-    request: IdempotencyKey & { readonly bodyHash: string },
-  ): Awaited<ReturnType<Store["claimKey"]>> => {
+  const claim = (request: Parameters<Store["claimKey"]>[0]): Awaited<ReturnType<Store["claimKey"]>> => {
     const touchedAtMs = now();
     for (const [name, kept] of keys) {
       const isRunning = isThere(kept.owner) && !kept.done;
       if (kept.touchedAtMs <= touchedAtMs - DAY_MS && !isRunning) keys.delete(name);
     }
-    const { bodyHash } = request;
+    const { bodyHash, isAtomic = false } = request;
     const kept = keys.get(keyName(request));
     if (kept && kept.bodyHash !== bodyHash) return { state: "mismatch" };
     if (kept?.done) return { state: "done", response: JSON.parse(kept.done.response) };
     if (kept && isThere(kept.owner)) return { state: "running" };
-    if (!kept) forgetOldest();
-    keys.set(keyName(request), { bodyHash, owner: owner(), touchedAtMs });
-    return { state: kept ? "interrupted" : "new" };
+    keys.set(keyName(request), { bodyHash, isAtomic, owner: owner(), touchedAtMs });
+    return { state: kept && !kept.isAtomic ? "interrupted" : "new" };
   };
 
   const remove = (id: string): void => {
@@ -404,7 +397,11 @@ function openTables(
         }));
       }),
     claimKey: (request) => settle(() => claim(request)),
-    releaseKey: (key) => settle(() => void (claimed(key)?.owner === owner() && keys.delete(keyName(key)))),
+    releaseKey: (key) =>
+      settle(() => {
+        const kept = keys.get(keyName(key));
+        if (kept && !kept.done && wasOwner(kept.owner)) keys.delete(keyName(key));
+      }),
     close: () => enter(() => void (isOpen = false)),
   };
   return { store, write };
@@ -458,6 +455,8 @@ interface Owner {
 
 interface Opening {
   owner: Owner;
+  /** All that it has been: each time its lease was lost it goes on as another one. */
+  readonly owners: WeakSet<object>;
   listener?: Parameters<SharedStore["listen"]>[0];
   readonly holds: Map<string, { readonly hold: Hold; readonly controller: AbortController; isHeld: boolean }>;
   readonly watchers: Map<string, Set<() => void>>;
@@ -531,6 +530,7 @@ export function sharedMemory({ leaseMs = 10_000 }: { readonly leaseMs?: number }
       return;
     }
     opening.owner = newOwner();
+    opening.owners.add(opening.owner);
     const lost = [...opening.holds.values()];
     opening.holds.clear();
     for (const { controller } of lost) controller.abort();
@@ -540,8 +540,10 @@ export function sharedMemory({ leaseMs = 10_000 }: { readonly leaseMs?: number }
   };
 
   const open = (options: Parameters<typeof memoryStore>[0] = {}): SharedOpening => {
+    const owner = newOwner();
     const opening: Opening = {
-      owner: newOwner(),
+      owner,
+      owners: new WeakSet([owner]),
       holds: new Map(),
       watchers: new Map(),
       isKilled: false,
@@ -558,6 +560,7 @@ export function sharedMemory({ leaseMs = 10_000 }: { readonly leaseMs?: number }
     let brief: string | undefined;
     const { store, write } = openTables(tables, options, {
       owner: () => opening.owner,
+      wasOwner: (owner) => opening.owners.has(owner),
       isThere,
       enter,
       assertHeld(id, { holder }) {
@@ -657,6 +660,7 @@ export function sharedMemory({ leaseMs = 10_000 }: { readonly leaseMs?: number }
         await running(opening);
         return told;
       },
+      aheadMs: () => 0,
       listen: (listener) => void (opening.listener = listener),
     };
     const close = async () => {

@@ -145,21 +145,23 @@ async function* readAll(connection: OwnConnection, name: string): AsyncGenerator
   }
 
   const keys = pages<
-    { scope: string; key: string; hash: string; touched: number; session: string | null; json: string | null }
+    & { scope: string; key: string; hash: string; atomic: boolean; touched: number }
+    & { session: string | null; json: string | null }
   >(
     connection,
-    `SELECT scope, k.key, body_hash AS hash, touched_at_ms AS touched, s.id AS session, k.json
+    `SELECT scope, k.key, body_hash AS hash, is_atomic AS atomic, touched_at_ms AS touched, s.id AS session, k.json
      FROM tare.keys k LEFT JOIN tare.sessions s ON s.key = k.session
      WHERE (scope, k.key) > ($1, $2) ORDER BY scope, k.key`,
     "scope",
     "key",
   );
-  for await (const { scope, key, hash, touched, session, json } of keys("", "")) {
+  for await (const { scope, key, hash, atomic, touched, session, json } of keys("", "")) {
     yield {
       type: "key",
       scope: nameIn(scope),
       key: nameIn(key),
       bodyHash: hash,
+      isAtomic: atomic,
       touchedAtMs: touched,
       ...(session !== null && { sessionId: nameIn(session) }),
       ...(json !== null && { answer: { response: JSON.parse(json) } }),
@@ -244,10 +246,11 @@ async function writeAll(connection: OwnConnection, items: AsyncIterable<Contents
         break;
       }
       case "key": {
-        const { scope, key, bodyHash, touchedAtMs, sessionId, answer } = item;
+        const { scope, key, bodyHash, isAtomic, touchedAtMs, sessionId, answer } = item;
         const session = sessionId === undefined ? undefined : columnText(sessionId);
         const json = answer && jsonText(answer.response);
-        add("keys", columnText(scope), columnText(key), bodyHash, String(touchedAtMs), session, json);
+        const given = [columnText(scope), columnText(key), bodyHash, String(isAtomic), String(touchedAtMs)];
+        add("keys", ...given, session, json);
         break;
       }
     }
@@ -294,11 +297,11 @@ function newBatch() {
        ) AS sorted WHERE h.session = sorted.session`),
     names: rows(2, (c) => `INSERT INTO tare.names SELECT c2, ${key} FROM ${c}`),
     documents: rows(4, (c) => `INSERT INTO tare.documents SELECT c2, c3, ${key}, c4 FROM ${c}`),
-    keys: rows(6, (c) =>
+    keys: rows(7, (c) =>
       `INSERT INTO tare.keys
-         (scope, key, body_hash, owner, claim_id, was_claimed, touched_at_ms, session, json)
-       SELECT c1, c2, c3, '', gen_random_uuid(), false, c4::bigint,
-         (SELECT key FROM tare.sessions WHERE id = c5), nullif(c6, U&'\\0001') FROM ${c}`),
+         (scope, key, body_hash, owner, claim_id, was_claimed, is_atomic, touched_at_ms, session, json)
+       SELECT c1, c2, c3, '', gen_random_uuid(), false, c4::boolean, c5::bigint,
+         (SELECT key FROM tare.sessions WHERE id = c6), nullif(c7, U&'\\0001') FROM ${c}`),
   } satisfies Record<string, { readonly sql: string; readonly columns: Value[] & string[][] }>;
 }
 

@@ -19,10 +19,14 @@ export interface Leases {
   readonly shared: Omit<SharedStore, "commitBriefly">;
   /** Who writes now. It has joined when this resolves. */
   writer(): Promise<Writer>;
+  /** The newest names that this opening has had among the others: another one each time it lost its lease. */
+  names(): readonly string[];
+  /** The database doesn't know it by this name any more. */
+  lose(name: string): void;
+  /** Called after each renewal. What it rejects with ends that renewal, and the next one calls again. */
+  onRenewed(work: () => Promise<void>): void;
   /** Runs what has to do with these sessions, one after the other of each. */
   inOrder<T>(sessionIds: readonly string[], act: () => Promise<T>): Promise<T>;
-  /** By how many milliseconds the database's clock is ahead of this machine's, as of the newest renewal. */
-  aheadMs(): number;
   /** A session that was removed is nobody's. */
   forget(sessionId: string): void;
   /** Gives all back. */
@@ -44,6 +48,9 @@ interface Member {
   joined: Promise<void> | undefined;
 }
 
+/** So many names are remembered: a request doesn't last longer than so many leases. */
+const NAMES = 16;
+
 /** After an error the lease is renewed sooner: there is little time left. */
 const RETRY_MS = 250;
 
@@ -58,6 +65,8 @@ export async function openLeases(connections: Connections, options: LeaseOptions
   const turns = new Map<string, Promise<unknown>>();
   let me = newMember();
   let aheadMs = 0;
+  const names = [me.id];
+  let renewed = () => Promise.resolve();
 
   const query = async <Row>(sql: string, values: Parameters<Connections["query"]>[1]): Promise<Row> => {
     try {
@@ -86,6 +95,8 @@ export async function openLeases(connections: Connections, options: LeaseOptions
   const lose = (lost: Member) => {
     if (lost !== me || !isOpen) return;
     me = newMember();
+    names.push(me.id);
+    if (names.length > NAMES) names.shift();
     for (const { end } of lost.held.values()) end.abort();
     lost.held.clear();
     (async () => {
@@ -118,6 +129,7 @@ export async function openLeases(connections: Connections, options: LeaseOptions
       talk.wake();
     }
     await letGo(member);
+    await renewed();
     await talk.lookForRequests();
   };
   /** What a hold took that was lost on its way, and came when this opening had given the session back again. */
@@ -212,6 +224,7 @@ export async function openLeases(connections: Connections, options: LeaseOptions
     },
     watch: (id, changed) => talk.watch(id, changed),
     ask: (id, body) => talk.ask(id, body),
+    aheadMs: () => aheadMs,
     listen: (told) => void (listener = told),
   };
   const talk = await openTalk(connections, {
@@ -237,8 +250,10 @@ export async function openLeases(connections: Connections, options: LeaseOptions
       await join(member);
       return { server: member.id, placeOf: (sessionId) => member.held.get(sessionId)?.place };
     },
+    names: () => names,
+    lose: (name) => void (name === me.id && lose(me)),
+    onRenewed: (work) => void (renewed = work),
     inOrder,
-    aheadMs: () => aheadMs,
     forget: (sessionId) => void me.held.delete(sessionId),
     async close() {
       isOpen = false;

@@ -106,6 +106,7 @@ const TABLES = `
     owner text NOT NULL,
     claim_id uuid NOT NULL,
     was_claimed boolean NOT NULL,
+    is_atomic boolean NOT NULL,
     touched_at_ms bigint NOT NULL,
     json text,
     session bigint,
@@ -460,20 +461,22 @@ const FUNCTIONS = `
 
   -- What a key stands for, and takes it. Who asks twice with one id gets the same answer twice.
   CREATE FUNCTION tare.claim_key(
-    the_scope text, the_key text, hash text, the_owner text, the_claim uuid, now_ms bigint, old_ms bigint,
-    most integer, OUT state text, OUT response text
+    the_scope text, the_key text, hash text, atomic boolean, the_owner text, the_claim uuid, given_ms bigint,
+    keep_ms bigint, OUT state text, OUT response text
   ) LANGUAGE plpgsql AS $$
-  DECLARE kept tare.keys;
+  DECLARE
+    now_ms bigint := coalesce(given_ms, (extract(epoch FROM clock_timestamp()) * 1000)::bigint);
+    kept tare.keys;
   BEGIN
-    DELETE FROM tare.keys WHERE touched_at_ms <= old_ms AND (json IS NOT NULL OR NOT tare.is_there(owner));
-    IF most IS NOT NULL THEN
-      DELETE FROM tare.keys WHERE json IS NOT NULL AND touched_at_ms < (
-        SELECT touched_at_ms FROM tare.keys WHERE json IS NOT NULL ORDER BY touched_at_ms DESC LIMIT 1 OFFSET most
-      );
+    IF NOT tare.is_there(the_owner) THEN
+      state := 'unknown';
+      RETURN;
     END IF;
+    DELETE FROM tare.keys
+      WHERE touched_at_ms <= now_ms - keep_ms AND (json IS NOT NULL OR NOT tare.is_there(owner));
     LOOP
-      INSERT INTO tare.keys (scope, key, body_hash, owner, claim_id, was_claimed, touched_at_ms)
-        VALUES (the_scope, the_key, hash, the_owner, the_claim, false, now_ms) ON CONFLICT DO NOTHING;
+      INSERT INTO tare.keys (scope, key, body_hash, owner, claim_id, was_claimed, is_atomic, touched_at_ms)
+        VALUES (the_scope, the_key, hash, the_owner, the_claim, false, atomic, now_ms) ON CONFLICT DO NOTHING;
       IF FOUND THEN
         state := 'new';
         RETURN;
@@ -491,9 +494,10 @@ const FUNCTIONS = `
     ELSIF tare.is_there(kept.owner) THEN
       state := 'running';
     ELSE
-      UPDATE tare.keys SET owner = the_owner, claim_id = the_claim, was_claimed = true, touched_at_ms = now_ms
+      UPDATE tare.keys
+        SET owner = the_owner, claim_id = the_claim, was_claimed = NOT is_atomic, touched_at_ms = now_ms
         WHERE scope = the_scope AND key = the_key;
-      state := 'interrupted';
+      state := CASE WHEN kept.is_atomic THEN 'new' ELSE 'interrupted' END;
     END IF;
   END $$;
 `;

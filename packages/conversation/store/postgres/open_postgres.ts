@@ -37,8 +37,6 @@ export async function openPostgresStore(url: string, options: {
    * own one decides for the others.
    */
   readonly now?: () => number;
-  /** Idempotency keys that are kept, to a tenth; the oldest answers beyond are forgotten. Default: 10,000. */
-  readonly maxKeys?: number;
   /** Connections for reading and writing; there is one more for what openings tell each other. Default: 4. */
   readonly maxConnections?: number;
   /**
@@ -57,7 +55,7 @@ export async function openPostgresStore(url: string, options: {
 > {
   checkGiven("openPostgresStore()", { url }, { url: "string" });
   const { timeoutMs = 10_000, maxConnections = 4, leaseMs = 10_000, renewMs = leaseMs / 3 } = options;
-  const { now, maxKeys = 10_000, clock = () => performance.now() } = options;
+  const { now, clock = () => performance.now() } = options;
   if (!/^postgres(ql)?:\/\//.test(url)) {
     throw new TypeError(
       "Cannot open a store: its URL isn't of the form postgres://user:password@host:port/database",
@@ -73,9 +71,9 @@ export async function openPostgresStore(url: string, options: {
       await connection.close();
     }
     const leases = await openLeases(connections, { leaseMs, renewMs, clock });
-    const aheadMs = now ? () => 0 : leases.aheadMs;
+    const aheadMs = now ? () => 0 : leases.shared.aheadMs;
     const store = storeOver(connections, {
-      ...{ leases, place, maxKeys, aheadMs },
+      ...{ leases, place, aheadMs, givenNow: now },
       now: now ?? (() => Date.now() + aheadMs()),
     });
     await store.sweep();
@@ -88,17 +86,16 @@ export async function openPostgresStore(url: string, options: {
 
 function storeOver(
   connections: Connections,
-  { leases, place, now, aheadMs, maxKeys }: {
+  { leases, place, now, aheadMs, givenNow }: {
     readonly leases: Leases;
     readonly place: string;
     readonly now: () => number;
     /** By how much that is ahead of who says since when sessions are idle. */
     readonly aheadMs: () => number;
-    readonly maxKeys: number;
+    /** By which keys expire. Nothing: by the database's clock. */
+    readonly givenNow: (() => number) | undefined;
   },
 ): { readonly port: Store & { readonly shared: SharedStore }; sweep(): Promise<void> } {
-  /** Keys that were made since they were last counted. */
-  let made = Infinity;
   let closing: Promise<void> | undefined;
   const query = async <Row>(sql: string, values: readonly Value[] = []): Promise<Row[]> => {
     if (closing) throw new Error("Cannot use the store: it is closed");
@@ -108,6 +105,18 @@ function storeOver(
       throw asRefusal(error);
     }
   };
+  /** Claims that may have been made though nobody heard of it. */
+  const unsure = new Set<string>();
+  leases.onRenewed(async () => {
+    const claims = [...unsure];
+    if (claims.length === 0) return;
+    await query(
+      `WITH lost AS (DELETE FROM tare.keys WHERE claim_id = ANY ($1) AND json IS NULL AND NOT was_claimed)
+         UPDATE tare.keys SET owner = '' WHERE claim_id = ANY ($1) AND json IS NULL AND was_claimed`,
+      [claims],
+    );
+    for (const claim of claims) unsure.delete(claim);
+  });
   const first = async <Row>(sql: string, values?: readonly Value[]): Promise<Row | undefined> =>
     (await query<Row>(sql, values))[0];
   /** Of a session that is there: its row, in which what wasn't found is null. */
@@ -337,34 +346,38 @@ function storeOver(
       },
     }),
     readTexts,
-    async claimKey({ scope, key, bodyHash }) {
-      const isCounted = ++made > maxKeys / 10;
-      if (isCounted) made = 0;
-      const nowMs = Math.floor(now());
-      const { server } = await leases.writer();
-      const row = await first<
-        { state: Awaited<ReturnType<Store["claimKey"]>>["state"]; response: string | null }
-      >(
-        "SELECT * FROM tare.claim_key($1, $2, $3, $4, $5, $6, $7, $8)",
-        [
-          ...[scope, key, bodyHash].map(columnText),
-          server,
-          crypto.randomUUID(),
-          nowMs,
-          nowMs - DAY_MS,
-          isCounted ? maxKeys : null,
-        ],
-      );
-      const { state, response } = row!;
-      return state === "done" ? { state, response: JSON.parse(response ?? "null") } : { state };
+    async claimKey({ scope, key, bodyHash, isAtomic = false }) {
+      const claim = crypto.randomUUID();
+      for (;;) {
+        const { server } = await leases.writer();
+        const row = await first<{ state: KeyState | "unknown"; response: string | null }>(
+          "SELECT * FROM tare.claim_key($1, $2, $3, $4, $5, $6, $7, $8)",
+          [
+            ...[scope, key, bodyHash].map(columnText),
+            isAtomic,
+            server,
+            claim,
+            givenNow ? Math.floor(givenNow()) : null,
+            DAY_MS,
+          ],
+        ).catch((error) => {
+          unsure.add(claim);
+          throw error;
+        });
+        const { state, response } = row!;
+        if (state === "unknown") leases.lose(server);
+        else return state === "done" ? { state, response: JSON.parse(response ?? "null") } : { state };
+      }
     },
     async releaseKey({ scope, key }) {
-      const { server } = await leases.writer();
-      await query("DELETE FROM tare.keys WHERE scope = $1 AND key = $2 AND owner = $3 AND json IS NULL", [
-        columnText(scope),
-        columnText(key),
-        server,
-      ]);
+      await query(
+        "DELETE FROM tare.keys WHERE scope = $1 AND key = $2 AND owner = ANY ($3) AND json IS NULL",
+        [
+          columnText(scope),
+          columnText(key),
+          leases.names(),
+        ],
+      );
     },
     close: () => closing ??= leases.close().finally(() => connections.close()),
   };
@@ -377,6 +390,8 @@ function sessionsOf(records: readonly StoreRecord[]): string[] {
     record.type === "session" ? [record.id] : "sessionId" in record ? [record.sessionId ?? ""] : []
   );
 }
+
+type KeyState = Awaited<ReturnType<Store["claimKey"]>>["state"];
 
 const DAY_MS = 24 * 60 * 60 * 1000;
 

@@ -140,23 +140,24 @@ async function* readAll(database: Database): AsyncGenerator<ContentsItem, void> 
   }
 
   const keys = pages<
-    & { scope: string; key: string; hash: string; touched: number; sessionId: string | null }
-    & { json: string | null; crc: number }
+    & { scope: string; key: string; hash: string; atomic: number; touched: number }
+    & { sessionId: string | null; json: string | null; crc: number }
   >(
     database,
-    `SELECT scope, idempotency_keys.key, body_hash AS hash, touched_at_ms AS touched, sessions.id AS sessionId,
-       idempotency_keys.json, idempotency_keys.crc
+    `SELECT scope, idempotency_keys.key, body_hash AS hash, is_atomic AS atomic, touched_at_ms AS touched,
+       sessions.id AS sessionId, idempotency_keys.json, idempotency_keys.crc
      FROM idempotency_keys LEFT JOIN sessions ON sessions.key = session
      WHERE (scope, idempotency_keys.key) > (?1, ?2) ORDER BY scope, idempotency_keys.key`,
     "scope",
     "key",
   );
-  for (const { scope, key, hash, touched, sessionId, json, crc } of keys("", "")) {
+  for (const { scope, key, hash, atomic, touched, sessionId, json, crc } of keys("", "")) {
     yield {
       type: "key",
       scope,
       key,
       bodyHash: hash,
+      isAtomic: atomic === 1,
       touchedAtMs: touched,
       ...(sessionId !== null && { sessionId }),
       ...(json !== null && { answer: { response: value({ json, crc }) } }),
@@ -208,7 +209,7 @@ function itemWriter(database: Database): (item: ContentsItem) => void {
   const insertArchived = database.prepare("INSERT INTO archived VALUES (?, ?)");
   const selectKey = database.prepare<{ key: number }>("SELECT key FROM sessions WHERE id = ?");
   const insertDocument = database.prepare("INSERT INTO documents VALUES (?, ?, ?, ?, ?)");
-  const insertKey = database.prepare("INSERT INTO idempotency_keys VALUES (?, ?, ?, '', ?, ?, ?, ?)");
+  const insertKey = database.prepare("INSERT INTO idempotency_keys VALUES (?, ?, ?, '', ?, ?, ?, ?, ?)");
   let namings = 0;
   /** The session in front, and the number of its last event. */
   let session = 0;
@@ -254,10 +255,10 @@ function itemWriter(database: Database): (item: ContentsItem) => void {
         return;
       }
       case "key": {
-        const { scope, key, bodyHash, touchedAtMs, sessionId, answer } = item;
+        const { scope, key, bodyHash, isAtomic, touchedAtMs, sessionId, answer } = item;
         const { json, crc } = answer ? toStoredJson(answer.response) : { json: null, crc: null };
         const place = sessionId === undefined ? null : selectKey.get(sessionId)!.key;
-        insertKey.run(scope, key, bodyHash, touchedAtMs, place, json, crc);
+        insertKey.run(scope, key, bodyHash, isAtomic ? 1 : 0, touchedAtMs, place, json, crc);
         return;
       }
     }

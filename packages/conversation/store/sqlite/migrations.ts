@@ -83,6 +83,7 @@ const TABLES = `
     key TEXT NOT NULL,
     body_hash TEXT NOT NULL,
     owner TEXT NOT NULL,
+    is_atomic INTEGER NOT NULL,
     touched_at_ms INTEGER NOT NULL,
     session INTEGER REFERENCES sessions ON DELETE CASCADE,
     json TEXT,

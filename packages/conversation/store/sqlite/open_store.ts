@@ -47,7 +47,7 @@ const PIECE = 64 * 1024;
  */
 export function openStore(
   path: string,
-  { now = Date.now, maxKeys = 10_000, ...options }: {
+  { now = Date.now, ...options }: {
     /** Milliseconds since the epoch; idempotency keys expire by it. Default: the system's clock. */
     readonly now?: () => number;
     /**
@@ -60,8 +60,6 @@ export function openStore(
      * enough. Default: 0, none.
      */
     readonly reserveBytes?: number;
-    /** Idempotency keys that are kept, to a tenth; the oldest answers beyond are forgotten. Default: 10,000. */
-    readonly maxKeys?: number;
     /** Told in a sentence of what is missing though the store can be used. Default: nobody is. */
     readonly onWarning?: (sentence: string) => void;
   } = {},
@@ -70,7 +68,7 @@ export function openStore(
   return promiseOf(async () => {
     const database = openDatabase(path, { migrations: MIGRATIONS, ...options });
     try {
-      return await storeIn(database, { now, maxKeys });
+      return await storeIn(database, { now });
     } catch (error) {
       database.close();
       throw toOpenError(error, database.path);
@@ -81,7 +79,7 @@ export function openStore(
 /** Nothing here waits: a call has had its effect when it returns its promise, so that calls never come between. */
 async function storeIn(
   database: Database,
-  { now, maxKeys }: { readonly now: () => number; readonly maxKeys: number },
+  { now }: { readonly now: () => number },
 ): Promise<Store> {
   const { path } = database;
   const selectPlace = database.prepare<SessionRow>(
@@ -90,7 +88,7 @@ async function storeIn(
   const selectKey = database.prepare<{ key: number }>("SELECT key FROM sessions WHERE id = ?");
   const placeOf = (id: string) => found(id, selectPlace.get(id));
   const keyOf = (id: string) => found(id, selectKey.get(id)).key;
-  const keys = idempotencyKeys(database, { now, maxKeys, keyOf });
+  const keys = idempotencyKeys(database, { now, keyOf });
   const texts = storedTexts(database);
   const writeAll = recordWriter(database, { now, keyOf, placeOf, respond: keys.respond, putText: texts.put });
   let isOpen = true;
@@ -390,6 +388,7 @@ const DAY_MS = 24 * 60 * 60 * 1000;
 interface KeyRow {
   readonly body_hash: string;
   readonly owner: string;
+  readonly is_atomic: number;
   readonly json: string | null;
   readonly crc: number;
 }
@@ -397,9 +396,8 @@ interface KeyRow {
 /** Keys of requests that were sent before. `keyOf` gives a session's row, or throws. */
 function idempotencyKeys(
   database: Database,
-  { now, maxKeys, keyOf }: {
+  { now, keyOf }: {
     readonly now: () => number;
-    readonly maxKeys: number;
     readonly keyOf: (sessionId: string) => number;
   },
 ) {
@@ -410,19 +408,11 @@ function idempotencyKeys(
   const expire = database.prepare(
     "DELETE FROM idempotency_keys WHERE touched_at_ms <= ? AND (json IS NOT NULL OR owner <> ?)",
   );
-  const crowd = database.prepare(
-    `DELETE FROM idempotency_keys WHERE json IS NOT NULL AND touched_at_ms < (
-       SELECT touched_at_ms FROM idempotency_keys WHERE json IS NOT NULL
-       ORDER BY touched_at_ms DESC LIMIT 1 OFFSET ?
-     )`,
-  );
-  /** Keys that were made since they were last counted. */
-  let made = Infinity;
   const select = database.prepare<KeyRow>(
-    `SELECT body_hash, owner, json, crc FROM idempotency_keys ${where}`,
+    `SELECT body_hash, owner, is_atomic, json, crc FROM idempotency_keys ${where}`,
   );
   const insert = database.prepare(
-    "INSERT INTO idempotency_keys (scope, key, body_hash, owner, touched_at_ms) VALUES (?, ?, ?, ?, ?)",
+    `INSERT INTO idempotency_keys (scope, key, body_hash, owner, is_atomic, touched_at_ms) VALUES (?, ?, ?, ?, ?, ?)`,
   );
   const take = database.prepare(`UPDATE idempotency_keys SET owner = ?, touched_at_ms = ? ${where}`);
   const finish = database.prepare(
@@ -433,18 +423,14 @@ function idempotencyKeys(
   return {
     /** Takes a key, or says who has it. */
     claim(
-      { scope, key, bodyHash }: Parameters<Store["claimKey"]>[0],
+      { scope, key, bodyHash, isAtomic = false }: Parameters<Store["claimKey"]>[0],
     ): Awaited<ReturnType<Store["claimKey"]>> {
       const nowMs = now();
       return database.transaction(() => {
         expire.run(nowMs - DAY_MS, owner);
         const row = select.get(scope, key);
         if (!row) {
-          if (++made > maxKeys / 10) {
-            crowd.run(maxKeys);
-            made = 0;
-          }
-          insert.run(scope, key, bodyHash, owner, nowMs);
+          insert.run(scope, key, bodyHash, owner, isAtomic ? 1 : 0, nowMs);
           return { state: "new" };
         }
         const { json, crc } = row;
@@ -452,7 +438,7 @@ function idempotencyKeys(
         if (json !== null) return { state: "done", response: fromStoredJson({ json, crc }, database.path) };
         if (row.owner === owner) return { state: "running" };
         take.run(owner, nowMs, scope, key);
-        return { state: "interrupted" };
+        return { state: row.is_atomic ? "new" : "interrupted" };
       });
     },
     /** Keeps the response, inside a transaction. @throws if the key isn't claimed. */
