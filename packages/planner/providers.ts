@@ -442,7 +442,7 @@ export function currentWindow(
 
 /**
  * Chooses a profile: by its name, otherwise by what the server says of itself, otherwise by a port of one's own machine,
- * otherwise by the model's name, otherwise by the provider's address, otherwise `none`. The model comes before the
+ * otherwise by the model's name (on one's own machine not of models that everybody can run), otherwise by the provider's address, otherwise `none`. The model comes before the
  * provider because Amazon Bedrock, Vertex AI, OpenRouter and other gateways pass many vendors' models on. What a deployment
  * on Azure is named can't tell its model: unless it is named like that, tell the profile. Requests to an address are taken
  * to say what {@linkcode routeToCache} has them say there.
@@ -462,7 +462,7 @@ export function chooseProfile({ name, server, baseUrl, model }: {
   if (name) return profileNamed(name);
   const { hostname = "", port = "" } = URL.canParse(baseUrl ?? "") ? new URL(baseUrl!) : {};
   const known = server ?? (LOCAL_PORTS.includes(port) ? LOCAL_PROFILE : undefined) ??
-    profileOfModel(model ?? "") ?? profileOfHost(hostname) ?? "none";
+    profileOfModel(model ?? "", isOwnMachine(hostname)) ?? profileOfHost(hostname) ?? "none";
   return profileNamed(known === "openai" && lastsADay({ baseURL: baseUrl, model }) ? "openai-24h" : known);
 }
 
@@ -630,9 +630,9 @@ const MODEL_NAMES: readonly (readonly [RegExp, string])[] = [
   [/minimax/i, "minimax"],
 ];
 
-function profileOfModel(model: string): string | undefined {
-  const named = MODEL_NAMES.find(([names]) => names.test(model));
-  if (named) return named[1];
+function profileOfModel(model: string, onOwnMachine: boolean): string | undefined {
+  const named = MODEL_NAMES.find(([names]) => names.test(model))?.[1];
+  if (named !== undefined) return onOwnMachine && OPEN_WEIGHTS.includes(named) ? undefined : named;
   const gpt = /(?:^|[/.])gpt-(\d+)(?:\.(\d+))?/i.exec(model);
   if (gpt) return openAiGeneration(Number(gpt[1]), Number(gpt[2] ?? 0));
   return /(?:^|[/.])(?:chatgpt|codex|o\d)/i.test(model) ? "openai" : undefined;
@@ -646,6 +646,13 @@ function openAiGeneration(major: number, minor: number): string | undefined {
 
 /** The ports of Ollama and LM Studio. A loopback address alone says little: proxies stand there too. */
 const LOCAL_PORTS: readonly string[] = ["11434", "1234"];
+
+/** Whose models everybody can run: on one's own machine their names don't tell who caches, and what replies report does. */
+const OPEN_WEIGHTS: readonly string[] = ["glm", "kimi", "minimax", "mistral", "qwen"];
+
+function isOwnMachine(hostname: string): boolean {
+  return hostname === "localhost" || hostname === "[::1]" || /^127\./.test(hostname);
+}
 
 /** Providers by what the names of their hosts end in. */
 const HOSTS: Readonly<Record<string, string>> = {

@@ -53,6 +53,8 @@ Deno.test("chooseProfile() goes by name, then by what the server says, then mode
     [{ model: "gemini-3-pro" }, "gemini"],
     [{ model: "qwen.gguf" }, "local"],
     [{ model: "qwen3", baseUrl: "http://localhost:11434/v1" }, "local"],
+    [{ model: "qwen3", baseUrl: "http://127.0.0.1:8000/v1" }, "none"],
+    [{ model: "gpt-5", baseUrl: "http://127.0.0.1:8000/v1" }, "openai"],
     [{ model: "deepseek-r1", baseUrl: "http://localhost:1234/v1" }, "local"],
     [{ model: "us.anthropic.claude-sonnet-4-5-20250929-v1:0" }, "anthropic-5m"],
     [{ model: "claude-opus-4-1@20250805" }, "anthropic-5m"],
