@@ -88,7 +88,15 @@ Deno.test("tare() for LangChain leads 100 threads at once", async () => {
 
 Deno.test("tare() for LangChain goes on after a restart as if nothing had happened", async () => {
   await restartAdapted(async (client, { options, history, steps }) => {
-    const agent = agentOf(client, false, adapt(client, options));
+    const adapter = adapt(client, options);
+    let asked = 0;
+    // The graph runs ahead of who reads its states: the call behind the last step isn't made.
+    const until: Adapter = {
+      ...adapter,
+      wrapModelCall: (call, handler) =>
+        asked++ < steps ? adapter.wrapModelCall(call, handler) : new Promise(() => {}),
+    };
+    const agent = agentOf(client, false, until);
     const stored = history as ReturnType<typeof mapChatMessagesToStoredMessages> | undefined;
     let messages: BaseMessage[] = stored
       ? mapStoredMessagesToChatMessages(stored)
