@@ -557,6 +557,25 @@ Deno.test("Copilot, which has another result for the last call that it knows of,
   assertEquals(resumed, { id: newest.id, sent: [...newest.sent.slice(0, -3), unknown, GO_ON] });
 });
 
+Deno.test("Qwen Code, which clears its old results by itself, goes on with its session", async () => {
+  const { history, newest, ask } = await amidTurn();
+  const cleared = history.map((message, at) =>
+    message.role === "tool" && at < 30
+      ? { ...message, content: "[Old tool result content cleared]" }
+      : message
+  );
+  const step = chatStep("more.ts", "It is short.");
+  const went = await ask([...cleared, ...step]);
+  assertEquals([went.id, went.sent.slice(0, 31)], [newest.id, cleared.slice(0, 31)]);
+  assertEquals((await ask([...cleared, ...step, ...chatStep("yet.ts", "It is short, too.")])).id, newest.id);
+  const last = history.length - 1;
+  const other = history.map((message, at) =>
+    at < last ? message : { ...message, content: "Something else." }
+  );
+  const another = await ask([...other, ...step]);
+  assertEquals(another.id === newest.id, false);
+});
+
 Deno.test("a client that goes on from a step of a turn that is over begins a branch, and so does one that asks otherwise", async () => {
   const { history, newest, ask } = await amidTurn();
   const done = [...history, { role: "assistant", content: "Done." }];

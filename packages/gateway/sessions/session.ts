@@ -374,6 +374,33 @@ export class GatewaySession {
     return this.#isAmidTurn && behind.length > 0 && behind.every(({ role }) => role !== "user");
   }
 
+  /**
+   * Whether a history says all that this one does, but that old results have given way to one and the same shorter text: some
+   * clients clear theirs by themselves.
+   */
+  isClearedIn(items: readonly WireItem[]): boolean {
+    const now = expandHidden(items, this.#hidden).items.flatMap(({ parts }) => parts);
+    const texts: string[] = [];
+    for (const [at, before] of this.#history.entries()) {
+      const message = now[at]?.message;
+      if (!message) return false;
+      if (hashPiece(message) === hashPiece(before)) continue;
+      if (message.role !== "tool" || before.role !== "tool") return false;
+      const text = contentText(message.content);
+      const isCleared = message.tool_call_id === before.tool_call_id &&
+        text.length < contentText(before.content).length;
+      if (!isCleared) return false;
+      texts.push(text);
+    }
+    // One other result alone may be what somebody else was told.
+    return texts.length > 1 && new Set(texts).size === 1;
+  }
+
+  /** What stands behind these items isn't as it was; what only the upstream knows of stays in its places. */
+  clearedBehind(items: readonly WireItem[]): void {
+    this.conversation.cutBack(this.lengthOf(items));
+  }
+
   /** A new session with what this one has behind these items. What it archives from then on, this one doesn't see. */
   fork(
     items: readonly WireItem[],

@@ -188,11 +188,15 @@ export class GatewaySessions {
         : this.#summedUp(recognised, node) ?? this.#titled(recognised) ?? this.#cutOff(recognised, keys) ??
           this.#brokenOff(recognised, node));
     const goesOn = known?.tip === node && (!named || named === known);
+    const cleared = !before && !goesOn && known?.isClearedIn(items);
     let session: GatewaySession;
     if (goesOn) session = known;
     else if (before) {
       session = before;
       session.rollBack(items.slice(0, sharedLength(tipOf(before), keys)));
+    } else if (known && cleared) {
+      session = known;
+      session.clearedBehind(items.slice(0, node.depth));
     } else {
       // Instructions alone don't make a conversation: sub-agents share theirs.
       const isKnown = known && node.depth > countInstructions(items);
@@ -204,9 +208,9 @@ export class GatewaySessions {
     const begunWith = before && !goesOn ? summary : undefined;
     session.goOn(recognised, this.#index.claim(node, keys.slice(node.depth), session.id), begunWith);
     // What it went back from is nobody's history any more.
-    if (before && !goesOn) {
+    if ((before || cleared) && !goesOn) {
       this.#index.release(tip, session.id, lastShared(tip, session.tip));
-      if (summary) this.#options.resumed?.(session, summary);
+      if (before && summary) this.#options.resumed?.(session, summary);
     }
     this.#keep(session);
     return session;
