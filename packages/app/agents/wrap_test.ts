@@ -7,10 +7,14 @@ const SETTINGS =
 
 const CONFIG = '\ufeffmodel = "gpt-5.5"\n\n[analytics]\nenabled = false # never\n';
 
-const ours = { ANTHROPIC_BASE_URL: "http://127.0.0.1:8787" };
+/** Where nobody listens: whoever does is asked what it passes on. */
+const PORT = freePort();
+const BEHIND = `http://127.0.0.1:${PORT}`;
+
+const ours = { ANTHROPIC_BASE_URL: BEHIND };
 
 Deno.test("tare wrap writes into an agent's configuration, and tare unwrap makes it what it was, byte for byte", async () => {
-  await using machine = await newMachine();
+  await using machine = await newMachine({ TARE_PORT: PORT });
   await machine.write(".claude/settings.json", SETTINGS);
   await machine.write(".codex/config.toml", CONFIG);
   const claude = await machine.run("wrap", ["claude", "--yes"]);
@@ -25,12 +29,12 @@ Deno.test("tare wrap writes into an agent's configuration, and tare unwrap makes
   }
   assertEquals(
     await machine.read(".codex/config.toml"),
-    `\ufeffopenai_base_url = "http://127.0.0.1:8787/v1"\n${CONFIG.slice(1)}`,
+    `\ufeffopenai_base_url = "${BEHIND}/v1"\n${CONFIG.slice(1)}`,
   );
   assertEquals(JSON.parse(await machine.read(".pi/agent/models.json")), {
     providers: {
-      openai: { baseUrl: "http://127.0.0.1:8787/v1" },
-      anthropic: { baseUrl: "http://127.0.0.1:8787" },
+      openai: { baseUrl: `${BEHIND}/v1` },
+      anthropic: { baseUrl: BEHIND },
     },
   });
   assertEquals(
@@ -56,7 +60,7 @@ Deno.test({
   name: "tare unwrap names what servers have kept, and removes it with --data once none of them runs",
   ignore: Deno.build.os === "windows",
   async fn() {
-    await using machine = await newMachine();
+    await using machine = await newMachine({ TARE_PORT: PORT });
     await machine.run("wrap", ["claude", "--yes"]);
     await machine.run("wrap", ["pi", "--yes"]);
     const server = await startProcess([], { ...machine.env, INIT_CWD: `${machine.home}/a` });
@@ -108,7 +112,7 @@ const CONTINUE = [
 ].join("\n");
 
 Deno.test("tare wrap redirects what an agent's file names, and nothing that the server doesn't pass on", async () => {
-  await using machine = await newMachine();
+  await using machine = await newMachine({ TARE_PORT: PORT });
   await machine.write(".cline/data/settings/providers.json", CLINE);
   await machine.write(".continue/config.yaml", CONTINUE);
   for (const name of ["cline", "continue", "openclaw"]) {
@@ -117,26 +121,26 @@ Deno.test("tare wrap redirects what an agent's file names, and nothing that the 
   const { providers } = JSON.parse(await machine.read(".cline/data/settings/providers.json"));
   assertEquals(
     [providers.anthropic.settings.baseUrl, providers["openai-compatible"].settings.baseUrl],
-    ["http://127.0.0.1:8787/v1", "https://elsewhere/v1"],
+    [`${BEHIND}/v1`, "https://elsewhere/v1"],
   );
   assertEquals(
     await machine.read(".continue/config.yaml"),
-    CONTINUE.replace("    model: claude", '    apiBase: "http://127.0.0.1:8787/v1"\n    model: claude')
-      .replace("'https://api.openai.com/v1/'", '"http://127.0.0.1:8787/v1"'),
+    CONTINUE.replace("    model: claude", `    apiBase: "${BEHIND}/v1"\n    model: claude`)
+      .replace("'https://api.openai.com/v1/'", `"${BEHIND}/v1"`),
   );
   assertEquals(JSON.parse(await machine.read(".openclaw/openclaw.json")), {
     models: {
       providers: {
-        openai: { baseUrl: "http://127.0.0.1:8787/v1" },
-        anthropic: { baseUrl: "http://127.0.0.1:8787", api: "anthropic-messages" },
+        openai: { baseUrl: `${BEHIND}/v1` },
+        anthropic: { baseUrl: BEHIND, api: "anthropic-messages" },
       },
     },
   });
   const moved = CONTINUE.replace(/( {2}- name: Claude[^]*?)( {2}- \{.*\n)/, "$2$1");
   await machine.write(
     ".continue/config.yaml",
-    moved.replace("    model: claude", '    apiBase: "http://127.0.0.1:8787/v1"\n    model: claude')
-      .replace("'https://api.openai.com/v1/'", '"http://127.0.0.1:8787/v1"'),
+    moved.replace("    model: claude", `    apiBase: "${BEHIND}/v1"\n    model: claude`)
+      .replace("'https://api.openai.com/v1/'", `"${BEHIND}/v1"`),
   );
   assertEquals((await machine.run("unwrap", ["--yes"])).err, "");
   assertEquals(await machine.read(".cline/data/settings/providers.json"), CLINE);
@@ -153,7 +157,7 @@ Deno.test("tare wrap redirects what an agent's file names, and nothing that the 
 });
 
 Deno.test("tare unwrap takes only what Tare has written out of a file that was changed since", async () => {
-  await using machine = await newMachine();
+  await using machine = await newMachine({ TARE_PORT: PORT });
   await machine.write(".claude/settings.json", SETTINGS);
   await machine.run("wrap", ["claude", "--yes"]);
   await machine.run("wrap", ["pi", "--yes"]);
@@ -184,7 +188,7 @@ Deno.test("tare unwrap takes only what Tare has written out of a file that was c
 });
 
 Deno.test("tare wrap and unwrap ask, and say what is wrong", async () => {
-  await using machine = await newMachine();
+  await using machine = await newMachine({ TARE_PORT: PORT });
   const said = async (command: string, ...args: string[]) => (await machine.run(command, args)).err;
   assertEquals(
     await said("wrap", "pi"),
@@ -214,3 +218,10 @@ Deno.test("tare wrap and unwrap ask, and say what is wrong", async () => {
   await Deno.remove(`${machine.home}/.claude/settings.json`);
   assertStringIncludes((await machine.run("unwrap", ["--yes"])).out, "It was deleted since, and stays so.");
 });
+
+function freePort(): string {
+  const listener = Deno.listen({ hostname: "127.0.0.1", port: 0 });
+  const { port } = listener.addr;
+  listener.close();
+  return String(port);
+}
