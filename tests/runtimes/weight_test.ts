@@ -36,8 +36,11 @@ const MAX_INSTALLED: Readonly<Record<string, number>> = {
 /** 20 ms are to be reached where nothing else runs; this bound is for a busy machine. */
 const MAX_MS = 200;
 
-/** Share of the time that an import of the AI SDK takes in the same minute. */
-const MAX_OF_AI_SDK = 0.3;
+/**
+ * Share of the time that an import of the AI SDK takes in the same minute. 0.3 is to be reached where nothing else runs; this
+ * bound is for a busy machine.
+ */
+const MAX_OF_AI_SDK = 0.6;
 
 /** Bundles one entry point, and gives the path of what it becomes. */
 async function minified(name: string, folder: string): Promise<string> {
