@@ -102,8 +102,8 @@ interface Described<M extends Method, P extends string> {
   /** Whether its answer is told once, `Idempotency-Key` or not, because it may be kept nowhere. Default: no. */
   readonly isToldOnce?: boolean;
   /**
-   * Whether its effect and its answer come to the store in one commit, so that a request with an `Idempotency-Key` of which
-   * no answer is there has had no effect. Default: no.
+   * Whether a request with an `Idempotency-Key` of which no answer is there may be acted on again: effect and answer come to
+   * the store in one commit, or the same again changes nothing, as a pin of another agent's session. Default: no.
    */
   readonly isAtomic?: boolean;
   /** Whether it begins work of the agent's, which a key may not be for, or have no more money for. Default: no. */
