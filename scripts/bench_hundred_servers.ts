@@ -2,8 +2,8 @@
  * Simulates a hundred servers on one database, with the costs that were measured of small ones, and says what breaks first:
  * which of what they share is used up with how many running sessions.
  *
- *     deno task bench:hundred_servers [--servers 100] [--cores 16] [--followed 0.01] [--seed 1] [--json]
- *       [--measured FILE]
+ *     deno task bench:hundred_servers [--servers 100] [--cores 16] [--followed 0.01] [--flush 1]
+ *       [--seed 1] [--json] [--measured FILE]
  *
  * With a FILE that `deno task bench:cluster --json --parts latency` has written, the row of one server gives the costs, and
  * the others are simulated and shown beside what was measured of them.
@@ -20,6 +20,7 @@ const { values } = parseArgs({
     servers: { type: "string", default: "100" },
     cores: { type: "string", default: "16" },
     followed: { type: "string", default: "0.01" },
+    flush: { type: "string", default: "1" },
     seed: { type: "string", default: "1" },
     json: { type: "boolean", default: false },
     measured: { type: "string" },
@@ -33,9 +34,10 @@ const { values } = parseArgs({
 const COSTS: Costs = {
   stepCpuMs: 18,
   commits: 8.4,
+  reads: 0.8,
   commitCpuMs: 0.5,
   commitBytes: 820,
-  flushMs: 1,
+  flushMs: Number(values.flush),
   notifyCpuMs: 0.055,
   wakeCpuMs: 0.045,
   renewCpuMs: 0.35,
@@ -79,6 +81,7 @@ function hundred(): void {
   const small = rows.findLast((row) => Object.values(SHARED).every((of) => of(row) < FULL)) ?? rows[0]!;
   const breaks = Object.entries(SHARED)
     .map(([name, of]) => ({ name, at: small.running * FULL / of(small) }))
+    .filter(({ at }) => Number.isFinite(at))
     .sort((a, b) => a.at - b.at);
   if (values.json) return console.log(JSON.stringify({ rows, breaks }));
   console.log([
@@ -139,6 +142,7 @@ function compare({ latency: [one, ...others] }: { readonly latency: readonly Mea
     ...COSTS,
     stepCpuMs: one.serverCpuMs,
     commits: one.commits,
+    reads: one.statements - one.commits,
     commitCpuMs: one.databaseCpuMs / one.commits,
     commitBytes: one.bytes / one.commits,
     // Everything is on one machine, and its disk has a cache.

@@ -7,6 +7,8 @@ export interface Costs {
   readonly stepCpuMs: number;
   /** Commits of a step; two of them are waited for. */
   readonly commits: number;
+  /** Statements of a step that write nothing: what they take is counted with the commits. */
+  readonly reads: number;
   /** Of the database, for one commit. */
   readonly commitCpuMs: number;
   /** Of its log, for one commit. */
@@ -285,7 +287,11 @@ export function simulate(costs: Costs, fleet: Fleet): Simulated {
   const step = (server: Server, isFollowed: boolean) => {
     const commit = (then: () => void) =>
       statement(server, { cpuMs: costs.commitCpuMs, writes: true, notifies: isFollowed }, then);
-    const deltas = Math.max(0, Math.round(costs.commits - WAITED + random() - 0.5));
+    const about = (number: number) => Math.max(0, Math.floor(number + random()));
+    const deltas = about(costs.commits - WAITED);
+    for (let read = about(costs.reads); read > 0; read--) {
+      statement(server, { cpuMs: 0, writes: false, notifies: false }, () => {});
+    }
     const readyMs = agenda.nowMs;
     workOn(server.cpu, costs.stepCpuMs * WORK.before, () => {
       const beforeMs = agenda.nowMs - readyMs;
