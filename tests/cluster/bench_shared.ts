@@ -36,7 +36,10 @@ const [row] = await query<{ pid: number }>(
 );
 const database = parentOf(row!.pid);
 
-async function withClients<T>(count: number, work: (clients: readonly pg.Client[]) => Promise<T>): Promise<T> {
+async function withClients<T>(
+  count: number,
+  work: (clients: readonly pg.Client[]) => Promise<T>,
+): Promise<T> {
   const clients = Array.from({ length: count }, () => new pg.Client({ connectionString: url }));
   for (const client of clients) await client.connect();
   try {
@@ -57,7 +60,8 @@ async function taken(clients: readonly pg.Client[], sql: string, values: readonl
 }
 
 const NOTE = "INSERT INTO notes (note) VALUES ('a few words of a delta')";
-const NOTIFYING = "WITH told AS (SELECT pg_notify('tare', 'wsession')) INSERT INTO notes (note) SELECT 'words' FROM told";
+const NOTIFYING =
+  "WITH told AS (SELECT pg_notify('tare', 'wsession')) INSERT INTO notes (note) SELECT 'words' FROM told";
 
 const notifications = [];
 for (const listeners of [0, 4, 16, 64]) {
@@ -69,21 +73,26 @@ for (const listeners of [0, 4, 16, 64]) {
     }),
   });
 }
+const alone = await withClients(1, (clients) => taken(clients, NOTE));
 const commits = await withClients(WRITERS, (clients) => taken(clients, NOTE));
 const notifying = await withClients(WRITERS, (clients) => taken(clients, NOTIFYING));
 const renewals = [];
 for (const servers of [4, 100, 300]) {
   const ids = Array.from({ length: servers }, (_, at) => `server ${at}`);
   await query(url, "SELECT tare.join_in(id, 600000) FROM unnest($1::text[]) AS id", [ids]);
-  renewals.push({ servers, ...await withClients(1, (clients) => taken(clients, "SELECT tare.renew($1)", [ids[0]])) });
+  renewals.push({
+    servers,
+    ...await withClients(1, (clients) => taken(clients, "SELECT tare.renew($1)", [ids[0]])),
+  });
 }
-if (json) console.log(JSON.stringify({ notifications, commits, notifying, renewals }));
+if (json) console.log(JSON.stringify({ notifications, alone, commits, notifying, renewals }));
 else {
   const cells = (name: string, { cpuMs, perSecond }: { cpuMs: number; perSecond: number }) =>
     [name, "", cpuMs.toFixed(3), perSecond.toFixed(0)] as const;
   console.log(formatTable([
     ["what", "", "CPU of the database, ms", "a second"],
     ...notifications.map(({ listeners, ...taken }) => cells(`a notification, ${listeners} listen`, taken)),
+    cells("a commit, alone", alone),
     cells(`a commit, ${WRITERS} at once`, commits),
     cells(`a commit that notifies, ${WRITERS} at once`, notifying),
     ...renewals.map(({ servers, ...taken }) => cells(`a renewal among ${servers} servers`, taken)),
