@@ -74,7 +74,7 @@ export function largeTexts({ objects, query, warn }: Owner): LargeTexts {
       const names = (await query<{ name: string }>("SELECT tare.left_objects($1) AS name", [SLICE]))
         .map(({ name }) => name);
       if (names.length === 0) return;
-      if (!await attempt(() => inTurn(names, (name) => objects.delete(name)))) {
+      if (!await attempt(() => fewAtOnce(names, (name) => objects.delete(name)))) {
         clearTimeout(retry);
         // Who reads the database hears of it by itself if that fails.
         if (isOpen) retry = setTimeout(() => void sweep().catch(() => {}), 2 * REST_MS);
@@ -101,7 +101,7 @@ export function largeTexts({ objects, query, warn }: Owner): LargeTexts {
         names,
       ]);
       const named = new Set(rows.map(({ name }) => name));
-      await inTurn([...large.entries()], async ([at, [ref, text]]) => {
+      await fewAtOnce([...large.entries()], async ([at, [ref, text]]) => {
         const object = names[at]!;
         const { zstd, ...stored } = text;
         // A text that a session has is there for all.
@@ -120,7 +120,7 @@ export function largeTexts({ objects, query, warn }: Owner): LargeTexts {
 }
 
 /** Does something with each, with some at a time, until one fails. */
-export async function inTurn<T>(items: readonly T[], act: (item: T) => Promise<void>): Promise<void> {
+export async function fewAtOnce<T>(items: readonly T[], act: (item: T) => Promise<void>): Promise<void> {
   const left = items.values();
   let hasFailed = false;
   const work = async () => {

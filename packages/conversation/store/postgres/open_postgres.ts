@@ -9,7 +9,7 @@ import { noSessionError, StoreError } from "../store_error.ts";
 import { type Connections, connectionsTo, type OwnConnection, type Value } from "./connections.ts";
 import { databaseName } from "./database_error.ts";
 import { type Leases, openLeases } from "./leases.ts";
-import { inTurn, largeTexts } from "./large_texts.ts";
+import { fewAtOnce, largeTexts } from "./large_texts.ts";
 import { migrate } from "./migrations.ts";
 import { addRecord, CallList, type StoredText } from "./records.ts";
 import { asRefusal, refused } from "./refusals.ts";
@@ -212,7 +212,7 @@ function storeOver(
       [columnText(id), refs.map(columnText)],
     );
     const texts = new Map<string, string>();
-    await inTurn(rows, async ({ ref, zstd, object }) => {
+    await fewAtOnce(rows, async ({ ref, zstd, object }) => {
       const bytes = zstd ?? await objects!.get(object!);
       if (bytes) return void texts.set(ref, unpack(bytes, { ref, place }));
       // Nobody has it any more, unless it came again.
