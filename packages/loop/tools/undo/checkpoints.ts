@@ -1,0 +1,591 @@
+import { appendFile, mkdir, readdir, readFile, rm, stat } from "node:fs/promises";
+import { join, resolve } from "node:path";
+import { checkGiven, type Tool } from "@tare/messages";
+import {
+  contentsOf,
+  type FileChange,
+  type FileState,
+  FileStates,
+  inGroups,
+  type KeptLimits,
+  missing,
+  writeWhole,
+} from "./file_states.ts";
+
+/** A turn, for which tools run. */
+export interface WatchedTurn {
+  /** Id of the session. */
+  readonly session: string;
+  /** The turn in it: those that come later have greater numbers. */
+  readonly turn: number;
+}
+
+/** What became of a file. */
+export interface ChangedFile {
+  /** From the workspace, with forward slashes. */
+  readonly path: string;
+  readonly change: "created" | "changed" | "deleted";
+}
+
+/** What a turn has changed. */
+export interface TurnChanges {
+  readonly turn: number;
+  /** When it changed something last, in milliseconds since the epoch. */
+  readonly atMs: number;
+  readonly files: readonly ChangedFile[];
+  /** Whether its files were put back. */
+  readonly isUndone: boolean;
+  /** What an undo doesn't cover, a sentence each. */
+  readonly notCovered: readonly string[];
+}
+
+/** What was put back. */
+export interface PutBack {
+  /** The turns whose changes were undone, or made again, the oldest first. */
+  readonly turns: readonly number[];
+  /** What became of files by that. */
+  readonly files: readonly ChangedFile[];
+  /** What was not, a sentence each. */
+  readonly notCovered: readonly string[];
+}
+
+/** Why files can't be put back. Nothing was changed. */
+export class UndoRefused extends Error {
+  /** Always `UndoRefused`. */
+  override readonly name = "UndoRefused";
+  /** `conflict`: files were changed since, which `force` would overwrite. */
+  readonly code: "nothing" | "busy" | "conflict";
+
+  /** A refusal with a sentence for people. */
+  constructor(code: UndoRefused["code"], message: string) {
+    super(message);
+    this.code = code;
+  }
+}
+
+/** Keeps what turns change of a workspace's files, and puts it back. */
+export interface Checkpoints {
+  /** The same tool, whose calls are watched: what changes while one runs counts as the turn's. */
+  readonly watch: (tool: Tool, turn: WatchedTurn) => Tool;
+  /** What turns of a session have changed, the oldest first. */
+  readonly changes: (session: string) => Promise<readonly TurnChanges[]>;
+  /**
+   * Puts files back as they were before this turn of a session, and all behind it. Default: its newest one that changed
+   * something. `force`: also those that were changed since. @throws {UndoRefused}
+   */
+  readonly undo: (
+    session: string,
+    options?: { readonly turn?: number | undefined; readonly force?: boolean | undefined },
+  ) => Promise<PutBack>;
+  /** Takes back the last undo, unless a turn has changed something since. @throws {UndoRefused} */
+  readonly redo: (session: string, options?: { readonly force?: boolean | undefined }) => Promise<PutBack>;
+  /** Forgets what is kept of a session. */
+  readonly forget: (session: string) => Promise<void>;
+  /** Settles once nothing is under way. */
+  readonly close: () => Promise<void>;
+}
+
+/** How {@linkcode openCheckpoints} keeps files. */
+export interface CheckpointOptions {
+  /** The folder whose files are kept. */
+  readonly workspace: string;
+  /** Where they are kept, for this workspace alone. */
+  readonly folder: string;
+  /** A folder of the workspace that is none of its files. Default: there is none. */
+  readonly hidden?: string | undefined;
+  /** How much is kept. */
+  readonly limits?: KeptLimits;
+  /** For how long, in milliseconds. Default: 30 days. */
+  readonly keepMs?: number;
+  /** Told of what couldn't be kept. Default: nobody is; the turn's changes say so too. */
+  readonly onError?: (error: unknown) => void;
+}
+
+/** A line of a session's file: something changed, or was put back. */
+type Line =
+  | {
+    readonly atMs: number;
+    readonly turn: number;
+    readonly changes: readonly FileChange[];
+    readonly notCovered: readonly string[];
+  }
+  | {
+    readonly id: string;
+    readonly undo: readonly number[];
+    readonly targets: readonly FileChange[];
+    readonly notCovered: readonly string[];
+  }
+  | { readonly id: string; readonly redo: readonly number[]; readonly targets: readonly FileChange[] };
+
+/** What is under way: the next process goes on with it. */
+interface Pending {
+  readonly session: string;
+  readonly line: Exclude<Line, { readonly turn: number }>;
+}
+
+/** A call that runs. */
+interface Window {
+  readonly of: WatchedTurn;
+  /** The only paths that it changes; absent if nobody knows. */
+  readonly paths: readonly string[] | undefined;
+  readonly notCovered: string[];
+}
+
+const AFTER_A_CRASH =
+  "The server ended while a command ran: what else was changed before its next start counts as the command's.";
+
+const DAY_MS = 24 * 60 * 60_000;
+
+/** Files named in a refusal. */
+const MOST_NAMED = 20;
+
+/**
+ * Opens what keeps the changes that turns make to a workspace's files. What an earlier process was ended in the middle of
+ * is gone on with: an undo is brought to its end, and what a command had changed counts as its turn's.
+ *
+ * Contents are kept once each, by their SHA-256, as they were before and after a change; all of the workspace's, which a
+ * command might change, are kept when the first one runs. Later only what the system says has changed is read again.
+ *
+ * Calls run whether their changes can be kept or not; the turn's changes tell what couldn't be.
+ */
+export function openCheckpoints(options: CheckpointOptions): Checkpoints {
+  checkGiven("openCheckpoints()", { options }, { options: { workspace: "string", folder: "string" } });
+  const kept = new KeptChanges(options);
+  return {
+    watch: (tool, turn) => kept.watch(tool, turn),
+    changes: (session) => kept.changes(session),
+    undo: (session, options = {}) => kept.undo(session, options),
+    redo: (session, options = {}) => kept.redo(session, options),
+    forget: (session) => kept.forget(session),
+    close: () => kept.close(),
+  };
+}
+
+class KeptChanges {
+  readonly #journals: Journals;
+  readonly #pending: string;
+  readonly #openCall: string;
+  readonly #onError: (error: unknown) => void;
+  readonly #windows = new Set<Window>();
+  readonly #opened: Promise<FileStates>;
+  #queue: Promise<unknown>;
+
+  constructor(
+    { workspace, hidden, limits, keepMs = 30 * DAY_MS, onError = () => {}, ...options }: CheckpointOptions,
+  ) {
+    const folder = resolve(options.folder);
+    this.#journals = new Journals(join(folder, "sessions"));
+    this.#pending = join(folder, "pending.json");
+    this.#openCall = join(folder, "open_call.json");
+    this.#onError = onError;
+    this.#opened = FileStates.open({ workspace, hidden, folder, limits });
+    this.#queue = this.#opened.then(async (states) => {
+      await this.#goOn(states);
+      await states.sweep(new Set([...await this.#journals.sweep(keepMs), ...states.contents()]));
+    }).catch(onError);
+  }
+
+  /** Goes on with what an earlier process was ended in the middle of. */
+  async #goOn(states: FileStates): Promise<void> {
+    const call = await readJson<WatchedTurn>(this.#openCall);
+    if (call) {
+      const { changes } = await states.lookAtAll();
+      await this.#record(call, changes, [AFTER_A_CRASH]);
+      await rm(this.#openCall, { force: true });
+    }
+    await this.#finish(states);
+  }
+
+  /** Brings to its end what couldn't be before. */
+  async #finish(states: FileStates): Promise<void> {
+    const pending = await readJson<Pending>(this.#pending);
+    if (pending) await this.#carryOut(states, pending);
+  }
+
+  watch(tool: Tool, of: WatchedTurn): Tool {
+    const { resolve, stance } = tool;
+    if (stance === "rederivable" && !resolve) return tool;
+    return {
+      ...tool,
+      ...(resolve && {
+        resolve: (args) => {
+          const call = resolve.call(tool, args);
+          return "problem" in call ? call : { ...call, tool: this.watch(call.tool, of) };
+        },
+      }),
+      run: async (args, context) => {
+        if (stance === "rederivable") return await tool.run(args, context);
+        const paths = await this.#written(tool, args);
+        const window = {
+          of,
+          paths,
+          notCovered: paths
+            ? []
+            : [`${tool.definition.function.name}: what it did outside of the workspace's files.`],
+        };
+        await this.#alone((states) => this.#begin(states, window)).catch((error) =>
+          this.#failed(window, error)
+        );
+        context.progress();
+        try {
+          return await tool.run(args, context);
+        } finally {
+          await this.#alone((states) => this.#end(states, window)).catch((error) =>
+            this.#failed(window, error)
+          );
+        }
+      },
+    };
+  }
+
+  async changes(session: string): Promise<readonly TurnChanges[]> {
+    return (await this.#journals.read(session)).turns.filter(hasChanges).map(({ steps, ...turn }) => {
+      const before = new Map<string, FileState>();
+      const after = new Map<string, FileState>();
+      for (const [path, was, is] of steps.flat()) {
+        if (!before.has(path)) before.set(path, was);
+        after.set(path, is);
+      }
+      const all = [...before].map(([path, was]): FileChange => [path, was, after.get(path) ?? was]);
+      return { ...turn, notCovered: [...turn.notCovered, ...unkept(all)], files: filesOf(all) };
+    });
+  }
+
+  undo(
+    session: string,
+    { turn, force = false }: { readonly turn?: number | undefined; readonly force?: boolean | undefined },
+  ): Promise<PutBack> {
+    return this.#alone(async (states) => {
+      this.#assertIdle();
+      await this.#finish(states);
+      const done = (await this.#journals.read(session)).turns.filter(({ isUndone }) => !isUndone);
+      const first = turn ?? done.findLast(hasChanges)?.turn ?? Infinity;
+      const left = done.filter((one) => one.turn >= first);
+      const undone = left.filter(hasChanges);
+      if (undone.length === 0) {
+        throw new UndoRefused(
+          "nothing",
+          `Cannot undo in session ${session}: ${
+            turn === undefined ? "no turn" : `no turn from ${turn} on`
+          } has changes of files that could be put back here. They are kept on the machine where the turn ran, for 30 days.`,
+        );
+      }
+      const steps = undone.flatMap(({ steps }) => steps);
+      const targets = await this.#targets(states, "undo", steps.toReversed().map(reversed), force);
+      const notCovered = [...new Set([...left.flatMap((one) => one.notCovered), ...unkept(steps.flat())])];
+      const turns = undone.map(({ turn }) => turn);
+      await this.#carryOut(states, {
+        session,
+        line: { id: crypto.randomUUID(), undo: turns, targets, notCovered },
+      });
+      return { turns, files: filesOf(targets), notCovered };
+    });
+  }
+
+  redo(
+    session: string,
+    { force = false }: { readonly force?: boolean | undefined },
+  ): Promise<PutBack> {
+    return this.#alone(async (states) => {
+      this.#assertIdle();
+      await this.#finish(states);
+      const last = (await this.#journals.read(session)).undone.at(-1);
+      if (!last) {
+        throw new UndoRefused(
+          "nothing",
+          `Cannot redo in session ${session}: nothing was undone here, or a turn has changed files since.`,
+        );
+      }
+      const targets = await this.#targets(states, "redo", [reversed(last.targets)], force);
+      await this.#carryOut(states, { session, line: { id: crypto.randomUUID(), redo: last.undo, targets } });
+      return { turns: last.undo, files: filesOf(targets), notCovered: last.notCovered };
+    });
+  }
+
+  /** What must become of which paths so that these changes are made, one list after the other. */
+  async #targets(
+    states: FileStates,
+    verb: "undo" | "redo",
+    steps: readonly (readonly FileChange[])[],
+    force: boolean,
+  ): Promise<readonly FileChange[]> {
+    const wanted = new Map<string, { now: FileState; to: FileState; why?: string }>();
+    const paths = [...new Set(steps.flat().map(([path]) => path))];
+    await inGroups(paths, async (path) => {
+      const now = await states.stateOf(path);
+      wanted.set(path, { now, to: now });
+    });
+    for (const [path, from, to] of steps.flat()) {
+      const one = wanted.get(path);
+      // What nobody kept stays as it is, and is told of.
+      if (!one || from === "unkept" || to === "unkept") continue;
+      if (one.to !== from && one.to !== to) one.why ??= "it was changed since";
+      one.to = to;
+    }
+    const targets: FileChange[] = [];
+    const conflicts: string[] = [];
+    for (const [path, { now, to, why }] of wanted) {
+      if (now === to) continue;
+      if (now === "unkept") {
+        conflicts.push(`${path}: it is too large, or a link leads to it, so that it can't be kept`);
+      } else if (why !== undefined && !force) conflicts.push(`${path}: ${why}`);
+      targets.push([path, now, to]);
+    }
+    const leaving = new Set(targets.filter(([, , to]) => to === "none").map(([path]) => path));
+    for (const [path, now, to] of targets) {
+      if (now === "folder" && to !== "none" && !await states.holdsOnly(path, leaving)) {
+        conflicts.push(`${path}: it is a folder that holds other files now`);
+      }
+    }
+    if (conflicts.length === 0) return targets;
+    const more = conflicts.length > MOST_NAMED ? `; and ${conflicts.length - MOST_NAMED} more` : "";
+    throw new UndoRefused(
+      "conflict",
+      `Cannot ${verb}: ${
+        conflicts.slice(0, MOST_NAMED).join("; ")
+      }${more}. Nothing was changed. With force what was ` +
+        "changed since is overwritten, and can be had back by the opposite.",
+    );
+  }
+
+  /** Puts files back and notes it. If the process ends meanwhile, the next one goes on; if it can't be done, nothing is. */
+  async #carryOut(states: FileStates, pending: Pending): Promise<void> {
+    const { session, line } = pending;
+    await writeWhole(this.#pending, JSON.stringify(pending));
+    try {
+      await this.#apply(states, line.targets);
+    } catch (error) {
+      await this.#apply(states, reversed(line.targets));
+      await rm(this.#pending);
+      throw error;
+    }
+    await this.#journals.add(session, line);
+    await rm(this.#pending);
+  }
+
+  /** Makes these changes, as far as they aren't made. What somebody has changed meanwhile stays. */
+  async #apply(states: FileStates, targets: readonly FileChange[]): Promise<void> {
+    const sorted = [...targets].sort(([a], [b]) => (a < b ? -1 : 1));
+    const isDue = async ([path, from, to]: FileChange) => from !== to && await states.stateOf(path) === from;
+    // What is in a folder goes before it.
+    for (const target of sorted.toReversed()) {
+      const [path, from, to] = target;
+      const ceases = from !== "none" && (to === "none" || (from === "folder") !== (to === "folder"));
+      if (ceases && await isDue(target)) await states.remove(path, from);
+    }
+    const rest = sorted.filter(([, , to]) => to !== "none");
+    for (const [path, , to] of rest) {
+      if (to === "folder" && await states.stateOf(path) === "none") {
+        await states.put(path, to, "none");
+      }
+    }
+    await inGroups(rest.filter(([, , to]) => to !== "folder"), async ([path, from, to]) => {
+      const now = await states.stateOf(path);
+      // Where a folder gave way there is nothing now.
+      if (now === from || now === "none" && from === "folder") await states.put(path, to, now);
+    });
+    await states.lookAt(targets.map(([path]) => path));
+  }
+
+  async #begin(states: FileStates, window: Window): Promise<void> {
+    await this.#look(states, window, [...this.#windows].at(-1));
+    this.#windows.add(window);
+    if (window.paths) return;
+    await states.save();
+    await writeWhole(this.#openCall, JSON.stringify(window.of));
+  }
+
+  async #end(states: FileStates, window: Window): Promise<void> {
+    await this.#look(states, window, window);
+    this.#windows.delete(window);
+    if (![...this.#windows].some(({ paths }) => !paths)) await rm(this.#openCall, { force: true });
+  }
+
+  /** Looks where a call may change something. What has changed counts as done by `by`; or by nobody that matters here. */
+  async #look(states: FileStates, { paths, notCovered }: Window, by: Window | undefined): Promise<void> {
+    const { changes, tooLarge } = paths
+      ? { changes: await states.lookAt(paths), tooLarge: undefined }
+      : await states.lookAtAll();
+    if (tooLarge !== undefined) {
+      notCovered.push(`Files that commands changed: the workspace isn't kept, because ${tooLarge}.`);
+    }
+    if (by) await this.#record(by.of, changes, by.notCovered);
+  }
+
+  async #record(
+    { session, turn }: WatchedTurn,
+    changes: readonly FileChange[],
+    notCovered: readonly string[],
+  ): Promise<void> {
+    if (changes.length === 0 && notCovered.length === 0) return;
+    await this.#journals.add(session, { atMs: Date.now(), turn, changes, notCovered });
+  }
+
+  /** A call runs whether its changes can be kept or not. */
+  #failed(window: Window, error: unknown): void {
+    this.#windows.delete(window);
+    window.notCovered.push("Files of a call: they couldn't be kept, and the server's log says why.");
+    this.#onError(error);
+  }
+
+  /** The paths that a call changes, from the workspace; nothing if nobody knows. */
+  async #written(
+    tool: Tool,
+    args: Readonly<Record<string, unknown>>,
+  ): Promise<readonly string[] | undefined> {
+    if (tool.writes === undefined) return undefined;
+    // What can't be done is told by the tool itself.
+    const effects = await Promise.resolve(tool.effects?.(args)).catch(() => undefined);
+    return effects?.writes?.map((path) => path.slice(effects.root.length + 1).replaceAll("\\", "/"));
+  }
+
+  #assertIdle(): void {
+    if (this.#windows.size === 0) return;
+    throw new UndoRefused(
+      "busy",
+      "Cannot put files back: a call of another session is changing files of the workspace. Try again when it has ended.",
+    );
+  }
+
+  async close(): Promise<void> {
+    await this.#queue;
+  }
+
+  forget(session: string): Promise<void> {
+    return this.#alone(() => this.#journals.remove(session));
+  }
+
+  #alone<T>(work: (states: FileStates) => Promise<T>): Promise<T> {
+    const done = this.#queue.then(async () => work(await this.#opened));
+    this.#queue = done.catch(() => {});
+    return done;
+  }
+}
+
+/** A turn as its session's file tells. */
+interface ToldTurn extends Omit<TurnChanges, "files"> {
+  readonly steps: readonly (readonly FileChange[])[];
+}
+
+/** What happened in each session, a file each. */
+class Journals {
+  readonly #folder: string;
+
+  constructor(folder: string) {
+    this.#folder = folder;
+  }
+
+  async add(session: string, line: Line): Promise<void> {
+    await mkdir(this.#folder, { recursive: true, mode: 0o700 });
+    const path = this.#pathOf(session);
+    // A process that was ended in the middle of a line has left a part of it.
+    const text = await readFile(path, "utf8").catch(missing) ?? "";
+    if ("id" in line && linesOf(text).some((one) => "id" in one && one.id === line.id)) return;
+    const cut = text === "" || text.endsWith("\n") ? "" : "\n";
+    await appendFile(path, `${cut}${JSON.stringify(line)}\n`, { mode: 0o600 });
+  }
+
+  async read(session: string): Promise<{
+    readonly turns: readonly ToldTurn[];
+    /** What was undone and may be done again, the last at the end. */
+    readonly undone: readonly Extract<Line, { readonly undo: unknown }>[];
+  }> {
+    const text = await readFile(this.#pathOf(session), "utf8").catch(missing) ?? "";
+    const turns = new Map<number, ToldTurn>();
+    let undone: Extract<Line, { readonly undo: unknown }>[] = [];
+    const mark = (numbers: readonly number[], isUndone: boolean) => {
+      for (const number of numbers) {
+        const turn = turns.get(number);
+        if (turn) turns.set(number, { ...turn, isUndone });
+      }
+    };
+    for (const line of linesOf(text)) {
+      if ("undo" in line) {
+        undone.push(line);
+        mark(line.undo, true);
+      } else if ("redo" in line) {
+        undone.pop();
+        mark(line.redo, false);
+      } else {
+        const { turn, atMs, changes, notCovered } = line;
+        if (changes.length > 0) undone = [];
+        const old = turns.get(turn);
+        turns.set(turn, {
+          ...{ turn, atMs, isUndone: false },
+          steps: [...old && !old.isUndone ? old.steps : [], changes],
+          notCovered: [...new Set([...old?.notCovered ?? [], ...notCovered])],
+        });
+      }
+    }
+    return { turns: [...turns.values()].sort((a, b) => a.turn - b.turn), undone };
+  }
+
+  async remove(session: string): Promise<void> {
+    await rm(this.#pathOf(session), { force: true });
+  }
+
+  /** Removes those to which nothing was added for so long; gives the contents that the others need. */
+  async sweep(keepMs: number): Promise<ReadonlySet<string>> {
+    const contents = new Set<string>();
+    for (const name of await readdir(this.#folder).catch(missing) ?? []) {
+      const path = join(this.#folder, name);
+      if ((await stat(path)).mtimeMs < Date.now() - keepMs) {
+        await rm(path);
+        continue;
+      }
+      for (const line of linesOf(await readFile(path, "utf8"))) {
+        for (const [, before, after] of "turn" in line ? line.changes : line.targets) {
+          for (const content of [...contentsOf(before), ...contentsOf(after)]) contents.add(content);
+        }
+      }
+    }
+    return contents;
+  }
+
+  #pathOf(session: string): string {
+    return join(this.#folder, `${encodeURIComponent(session)}.jsonl`);
+  }
+}
+
+function linesOf(text: string): readonly Line[] {
+  return text.split("\n").flatMap((line): readonly Line[] => {
+    if (line === "") return [];
+    try {
+      return [JSON.parse(line)];
+    } catch {
+      // The part of a line that a process could write before it was ended.
+      return [];
+    }
+  });
+}
+
+async function readJson<T>(path: string): Promise<T | undefined> {
+  const text = await readFile(path, "utf8").catch(missing);
+  return text === undefined ? undefined : JSON.parse(text);
+}
+
+function hasChanges({ steps }: ToldTurn): boolean {
+  return steps.some((step) => step.length > 0);
+}
+
+function reversed(changes: readonly FileChange[]): readonly FileChange[] {
+  return changes.toReversed().map(([path, before, after]) => [path, after, before]);
+}
+
+function unkept(changes: readonly FileChange[]): readonly string[] {
+  return changes.filter(([, before, after]) => before === "unkept" || after === "unkept")
+    .map(([path]) => `${path}: its content isn't kept: too large, no plain file, or ignored before.`);
+}
+
+/** What became of files: folders are made and removed with them. */
+function filesOf(changes: readonly FileChange[]): readonly ChangedFile[] {
+  return changes.flatMap(([path, before, after]): readonly ChangedFile[] => {
+    const [was, is] = [isFile(before), isFile(after)];
+    if (before === after || !was && !is) return [];
+    return [{ path, change: !was ? "created" : !is ? "deleted" : "changed" }];
+  }).sort((a, b) => (a.path < b.path ? -1 : 1));
+}
+
+function isFile(state: FileState): boolean {
+  return state !== "none" && state !== "folder";
+}
