@@ -3,7 +3,7 @@ import { recallTool } from "@tare/loop/tools";
 import type { Content, CountTokens, Message, Tool } from "@tare/messages";
 import type { Archive } from "@tare/prune";
 import { type HolderRequest, type SessionRecord, StoreError, type StoreRecord } from "@tare/conversation";
-import type { Opening, SessionQuestions } from "../approvals/approvals.ts";
+import { openCalls, type Opening, type SessionQuestions } from "../approvals/approvals.ts";
 import { Helpers, TurnAccount } from "../helpers/helpers.ts";
 import { HttpError, toHttpError } from "../http/http_error.ts";
 import { TurnLeft, turnPlayer } from "../turns/play_turn.ts";
@@ -55,6 +55,8 @@ export class Session implements SessionInfo {
   #turn: (RunningTurn & { ending?: "stops" | "leaves" }) | undefined;
   /** What the running turn costs. */
   #account: TurnAccount | undefined;
+  /** Number of the last event before the newest turn that began with what a user said, if it began here. */
+  #usersTurn: number | undefined;
 
   private constructor(
     record: SessionRecord,
@@ -190,6 +192,21 @@ export class Session implements SessionInfo {
     const wanted = () => ({ do: "pin", change, records }) as const;
     await this.#hold.alone(() => this.#memory.changePins(change, records), { wanted, told: () => {} });
     if (!this.isHeld) await this.ready();
+  }
+
+  /**
+   * Does something beside the session while no turn runs and no call waits, and lets the model know what came of it.
+   *
+   * @throws {HttpError} 409 if a turn runs, or asks; 404 if the session is gone; and what `work` throws.
+   */
+  betweenTurns<T>(work: () => Promise<T>, told: (done: T) => string): Promise<T> {
+    return this.#hold.alone(async () => {
+      if (this.#turn) throw turnRunning(this.id);
+      if (openCalls(this.history).length > 0) throw callsOpen(this.id);
+      const done = await work();
+      await this.#memory.add({ role: "system", content: told(done) });
+      return done;
+    });
   }
 
   /**
@@ -383,6 +400,9 @@ export class Session implements SessionInfo {
       await this.events.remove();
       this.warmth.forget();
       this.#hold.goAway();
+      await this.#environment.checkpoints?.forget(this.id).catch((error) =>
+        this.#environment.onError?.(error)
+      );
       return true;
     }, { told: () => false });
   }
@@ -438,6 +458,8 @@ export class Session implements SessionInfo {
       this.#environment.onError?.(error);
     };
     const tenure = this.#hold.tenure();
+    // One that goes on with an answer belongs to what the user said before it.
+    if (asked.input !== undefined || this.#usersTurn === undefined) this.#usersTurn = before;
     try {
       const account = new TurnAccount();
       const play = turnPlayer({ ...asked, signal: controller.signal }, {
@@ -447,6 +469,7 @@ export class Session implements SessionInfo {
           countTokens: this.#countTokens,
           opening,
           account,
+          turn: this.#usersTurn,
         },
         takeTools: (signal) => this.#tools.take(signal),
         steering: () => tenure.isOwn() ? this.#memory.takeWaiting() : [],
@@ -541,6 +564,11 @@ function queueFull(id: string): HttpError {
     `Cannot take the turn: ${MOST_IN_A_SESSION} wait in session ${id} already, and no more may.`,
     { "retry-after": "30" },
   );
+}
+
+function callsOpen(id: string): HttpError {
+  const state = `calls of session ${id}'s last turn have no result yet`;
+  return new HttpError(409, "approval_open", `Cannot do this now: ${state}. Answer or cancel them first.`);
 }
 
 /** Whether there is no room for a turn now. */

@@ -238,17 +238,10 @@ class KeptChanges {
     };
   }
 
-  async changes(session: string): Promise<readonly TurnChanges[]> {
-    return (await this.#journals.read(session)).turns.filter(hasChanges).map(({ steps, ...turn }) => {
-      const before = new Map<string, FileState>();
-      const after = new Map<string, FileState>();
-      for (const [path, was, is] of steps.flat()) {
-        if (!before.has(path)) before.set(path, was);
-        after.set(path, is);
-      }
-      const all = [...before].map(([path, was]): FileChange => [path, was, after.get(path) ?? was]);
-      return { ...turn, notCovered: [...turn.notCovered, ...unkept(all)], files: filesOf(all) };
-    });
+  changes(session: string): Promise<readonly TurnChanges[]> {
+    return this.#alone(async () =>
+      (await this.#journals.read(session)).turns.filter(hasChanges).map(toldChanges)
+    );
   }
 
   undo(
@@ -405,7 +398,7 @@ class KeptChanges {
   async #look(states: FileStates, { paths, notCovered }: Window, by: Window | undefined): Promise<void> {
     const { changes, tooLarge } = paths
       ? { changes: await states.lookAt(paths), tooLarge: undefined }
-      : await states.lookAtAll();
+      : await states.lookAtAll([...this.#windows].flatMap(({ paths = [] }) => paths));
     if (tooLarge !== undefined) {
       notCovered.push(`Files that commands changed: the workspace isn't kept, because ${tooLarge}.`);
     }
@@ -562,6 +555,15 @@ function linesOf(text: string): readonly Line[] {
 async function readJson<T>(path: string): Promise<T | undefined> {
   const text = await readFile(path, "utf8").catch(missing);
   return text === undefined ? undefined : JSON.parse(text);
+}
+
+function toldChanges({ steps, ...turn }: ToldTurn): TurnChanges {
+  const whole = new Map<string, FileChange>();
+  for (const [path, before, after] of steps.flat()) {
+    whole.set(path, [path, whole.get(path)?.[1] ?? before, after]);
+  }
+  const all = [...whole.values()];
+  return { ...turn, notCovered: [...turn.notCovered, ...unkept(all)], files: filesOf(all) };
 }
 
 function hasChanges({ steps }: ToldTurn): boolean {

@@ -169,6 +169,32 @@ Deno.test("undo() waits for no command: it is refused while one runs", async () 
   await checkpoints.close();
 });
 
+Deno.test("what is written while a command begins and ends counts once", async () => {
+  await using ws = await makeWorkspace({ "a": "a" });
+  const checkpoints = keep(ws);
+  const write = workspaceTools({ workspace: ws.root }).find(({ writes }) => writes)!;
+  const begun = Promise.withResolvers<void>();
+  const ended = Promise.withResolvers<void>();
+  const slow = {
+    ...write,
+    async run(...given: Parameters<typeof write.run>) {
+      begun.resolve();
+      await ended.promise;
+      return await write.run(...given);
+    },
+  };
+  const writing = call(checkpoints.watch(slow, { session: "one", turn: 1 }), { path: "new/n", content: "n" });
+  await begun.promise;
+  await inTurn(checkpoints, 1, () => Deno.writeTextFile(ws.at("a"), "A"));
+  ended.resolve();
+  await writing;
+  const [told] = await checkpoints.changes("one");
+  assertEquals(told?.files, [{ path: "a", change: "changed" }, { path: "new/n", change: "created" }]);
+  await checkpoints.undo("one");
+  assertEquals(Object.keys(await picture(ws.root)), ["a"]);
+  await checkpoints.close();
+});
+
 Deno.test("what is kept of a session is forgotten when it is told or old", async () => {
   await using ws = await makeWorkspace({ "a": "first text" });
   const checkpoints = keep(ws);

@@ -133,9 +133,8 @@ export class FileStates {
    * to it is only taken note of.
    */
   async lookAt(paths: readonly string[]): Promise<readonly FileChange[]> {
-    const all = [...new Set(paths.flatMap((path) => [...foldersAbove(path), path]))];
     const changes: FileChange[] = [];
-    for (const path of all) {
+    for (const path of withFolders(paths)) {
       const before = this.#known.get(path);
       const after = await this.#see(path, before);
       if (before && before.state !== after.state) changes.push([path, before.state, after.state]);
@@ -143,8 +142,13 @@ export class FileStates {
     return changes;
   }
 
-  /** Looks at the whole workspace likewise, and says why not if it is too large for that. */
-  async lookAtAll(): Promise<{ readonly changes: readonly FileChange[]; readonly tooLarge?: string }> {
+  /**
+   * Looks at the whole workspace likewise, and says why not if it is too large for that. That there is nothing at these
+   * paths stays known, because something is being written there.
+   */
+  async lookAtAll(
+    written: readonly string[] = [],
+  ): Promise<{ readonly changes: readonly FileChange[]; readonly tooLarge?: string }> {
     const found = await this.#walk();
     if (typeof found === "string") {
       this.#isSaved &&= !this.#isWhole;
@@ -164,7 +168,10 @@ export class FileStates {
         changes.push([path, this.#wasIgnored(path) ? "unkept" : "none", after.state]);
       }
     });
-    for (const path of gone) if (this.#known.get(path)?.state === "none") this.#known.delete(path);
+    const kept = new Set(withFolders(written));
+    for (const path of gone) {
+      if (this.#known.get(path)?.state === "none" && !kept.has(path)) this.#known.delete(path);
+    }
     this.#isSaved &&= this.#isWhole && gone.length === 0 &&
       ignored.symmetricDifference(this.#ignored).size === 0;
     this.#ignored = ignored;
@@ -373,6 +380,10 @@ function unreadable(error: unknown): [] {
 
 function existing(path: string): Promise<string | undefined> {
   return realpath(path).catch(missing);
+}
+
+function withFolders(paths: readonly string[]): readonly string[] {
+  return [...new Set(paths.flatMap((path) => [...foldersAbove(path), path]))];
 }
 
 function foldersAbove(path: string): string[] {
