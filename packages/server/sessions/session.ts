@@ -55,8 +55,6 @@ export class Session implements SessionInfo {
   #turn: (RunningTurn & { ending?: "stops" | "leaves" }) | undefined;
   /** What the running turn costs. */
   #account: TurnAccount | undefined;
-  /** Number of the last event before the newest turn that began with what a user said, if it began here. */
-  #usersTurn: number | undefined;
 
   private constructor(
     record: SessionRecord,
@@ -458,9 +456,8 @@ export class Session implements SessionInfo {
       this.#environment.onError?.(error);
     };
     const tenure = this.#hold.tenure();
-    // One that goes on with an answer belongs to what the user said before it.
-    if (asked.input !== undefined || this.#usersTurn === undefined) this.#usersTurn = before;
     try {
+      const turn = asked.input === undefined ? await this.#usersTurn() ?? before : before;
       const account = new TurnAccount();
       const play = turnPlayer({ ...asked, signal: controller.signal }, {
         ...{
@@ -469,7 +466,7 @@ export class Session implements SessionInfo {
           countTokens: this.#countTokens,
           opening,
           account,
-          turn: this.#usersTurn,
+          turn,
         },
         takeTools: (signal) => this.#tools.take(signal),
         steering: () => tenure.isOwn() ? this.#memory.takeWaiting() : [],
@@ -520,6 +517,18 @@ export class Session implements SessionInfo {
       release();
       throw error;
     }
+  }
+
+  /**
+   * Number of the last event before the newest turn that began with what the user said: one that goes on with an answer
+   * belongs to it.
+   */
+  async #usersTurn(): Promise<number | undefined> {
+    const { store, checkpoints } = this.#environment;
+    if (!checkpoints) return undefined;
+    const starts = await store.readEvents(this.id, { types: ["turn_start"] });
+    const start = starts.findLast(({ event }) => "input" in event && event.input !== undefined);
+    return start && start.number - 1;
   }
 
   /** What a ping cost is paid for by the turn that runs. */

@@ -264,8 +264,15 @@ class KeptChanges {
         );
       }
       const steps = undone.flatMap(({ steps }) => steps);
-      const targets = await this.#targets(states, "undo", steps.toReversed().map(reversed), force);
-      const notCovered = [...new Set([...left.flatMap((one) => one.notCovered), ...unkept(steps.flat())])];
+      const { targets, unmade } = await this.#targets(
+        states,
+        "undo",
+        steps.toReversed().map(reversed),
+        force,
+      );
+      const notCovered = [
+        ...new Set([...unmade, ...left.flatMap((one) => one.notCovered), ...unkept(steps.flat())]),
+      ];
       const turns = undone.map(({ turn }) => turn);
       await this.#carryOut(states, {
         session,
@@ -289,9 +296,13 @@ class KeptChanges {
           `Cannot redo in session ${session}: nothing was undone here, or a turn has changed files since.`,
         );
       }
-      const targets = await this.#targets(states, "redo", [reversed(last.targets)], force);
+      const { targets, unmade } = await this.#targets(states, "redo", [reversed(last.targets)], force);
       await this.#carryOut(states, { session, line: { id: crypto.randomUUID(), redo: last.undo, targets } });
-      return { turns: last.undo, files: filesOf(targets), notCovered: last.notCovered };
+      return {
+        turns: last.undo,
+        files: filesOf(targets),
+        notCovered: [...new Set([...unmade, ...last.notCovered])],
+      };
     });
   }
 
@@ -301,7 +312,7 @@ class KeptChanges {
     verb: "undo" | "redo",
     steps: readonly (readonly FileChange[])[],
     force: boolean,
-  ): Promise<readonly FileChange[]> {
+  ): Promise<{ readonly targets: readonly FileChange[]; readonly unmade: readonly string[] }> {
     const wanted = new Map<string, { now: FileState; to: FileState; why?: string }>();
     const paths = [...new Set(steps.flat().map(([path]) => path))];
     await inGroups(paths, async (path) => {
@@ -317,8 +328,13 @@ class KeptChanges {
     }
     const targets: FileChange[] = [];
     const conflicts: string[] = [];
+    const unmade: string[] = [];
     for (const [path, { now, to, why }] of wanted) {
       if (now === to) continue;
+      if (!states.mayPut(to)) {
+        unmade.push(`${path}: it was a link, and the server isn't allowed to make links.`);
+        continue;
+      }
       if (now === "unkept") {
         conflicts.push(`${path}: it is too large, or a link leads to it, so that it can't be kept`);
       } else if (why !== undefined && !force) conflicts.push(`${path}: ${why}`);
@@ -330,7 +346,7 @@ class KeptChanges {
         conflicts.push(`${path}: it is a folder that holds other files now`);
       }
     }
-    if (conflicts.length === 0) return targets;
+    if (conflicts.length === 0) return { targets, unmade };
     const more = conflicts.length > MOST_NAMED ? `; and ${conflicts.length - MOST_NAMED} more` : "";
     throw new UndoRefused(
       "conflict",

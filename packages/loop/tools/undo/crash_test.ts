@@ -53,6 +53,25 @@ Deno.test("an undo that was killed in its middle is brought to its end, and can 
   }
 });
 
+Deno.test("an undo that may make no links says which it didn't make", async () => {
+  await using ws = await makeWorkspace({ a: "a", b: "b" });
+  await Deno.symlink("a", ws.at("link"));
+  const first = keep(ws);
+  await inTurn(first, 1, async () => {
+    await Deno.remove(ws.at("link"));
+    await Deno.writeTextFile(ws.at("a"), "A");
+    await Deno.symlink("b", ws.at("other"));
+  });
+  await first.close();
+  const { stdout } = await start(ws, "undo").output();
+  assertEquals(new TextDecoder().decode(stdout).trim().split("\n"), [
+    "link: it was a link, and the server isn't allowed to make links.",
+    "shell: what it did outside of the workspace's files.",
+  ]);
+  const { a, link, other } = await picture(ws.root);
+  assertEquals([a?.slice(-1), link, other], ["a", undefined, undefined]);
+});
+
 /** What was being written when the process was killed lies beside what it was to become. */
 function withoutLeftovers(seen: Readonly<Record<string, string>>): object {
   return Object.fromEntries(Object.entries(seen).filter(([path]) => !path.startsWith(".tare-")));

@@ -5,7 +5,7 @@ import { command } from "./fixture_test.ts";
 if (import.meta.main) {
   const [workspace = "", folder = "", what = ""] = Deno.args;
   const checkpoints = openCheckpoints({ workspace, folder });
-  if (what === "undo") await checkpoints.undo("one");
+  if (what === "undo") console.log((await checkpoints.undo("one")).notCovered.join("\n"));
   else {
     const hangs = command(async () => {
       await Deno.writeTextFile(`${workspace}/file0`, "command");

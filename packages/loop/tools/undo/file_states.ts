@@ -72,6 +72,8 @@ export class FileStates {
   #ignored = new Set<string>();
   /** Whether all that isn't passed over is known. */
   #isWhole = false;
+  /** Whether this process may make links: with permissions for some folders only, Deno lets nobody. */
+  #mayLink = true;
   /** Whether nothing has changed since it was stored. */
   #isSaved = false;
 
@@ -101,6 +103,7 @@ export class FileStates {
     await mkdir(join(folder, "contents"), { recursive: true, mode: 0o700 });
     const root = await realpath(workspace);
     const states = new FileStates({ root, hidden: hidden && await existing(hidden), folder, limits });
+    states.#mayLink = await triesToLink(join(folder, "probe"));
     const text = await readFile(join(folder, "index.json"), "utf8").catch(missing);
     if (text !== undefined) {
       const { isWhole, known, ignored }: Index = JSON.parse(text);
@@ -184,6 +187,11 @@ export class FileStates {
     return (await this.#see(path, this.#known.get(path))).state;
   }
 
+  /** Whether a path can be made this. */
+  mayPut(state: FileState): boolean {
+    return this.#mayLink || !state.startsWith("link ");
+  }
+
   /** Whether a folder holds nothing but these. */
   async holdsOnly(folder: string, paths: ReadonlySet<string>): Promise<boolean> {
     return (await readdir(join(this.#root, folder))).every((name) => paths.has(`${folder}/${name}`));
@@ -246,6 +254,7 @@ export class FileStates {
       return await lstat(absolute);
     } catch (error) {
       if (["ENOENT", "ENOTDIR"].includes(systemCode(error) ?? "")) return "none";
+      if (isForbidden(error)) return "unkept";
       throw error;
     }
   }
@@ -262,7 +271,7 @@ export class FileStates {
     } catch (error) {
       if (systemCode(error) === "ENOENT") return "none";
       // One that may not be read can't be put back either.
-      if (["EACCES", "EPERM"].includes(systemCode(error) ?? "")) return "unkept";
+      if (isForbidden(error)) return "unkept";
       throw error;
     }
   }
@@ -374,8 +383,29 @@ export function missing(error: unknown): undefined {
 }
 
 function unreadable(error: unknown): [] {
-  if (["EACCES", "EPERM", "ENOENT", "ENOTDIR"].includes(systemCode(error) ?? "")) return [];
+  if (isForbidden(error) || ["ENOENT", "ENOTDIR"].includes(systemCode(error) ?? "")) return [];
   throw error;
+}
+
+/** Whether the system, or Deno, doesn't let this process look. */
+function isForbidden(error: unknown): boolean {
+  return isNotCapable(error) || ["EACCES", "EPERM", "ELOOP"].includes(systemCode(error) ?? "");
+}
+
+function isNotCapable(error: unknown): boolean {
+  return error instanceof Error && error.name === "NotCapable";
+}
+
+async function triesToLink(path: string): Promise<boolean> {
+  await rm(path, { force: true });
+  try {
+    await symlink("nowhere", path);
+    await unlink(path);
+    return true;
+  } catch (error) {
+    if (isNotCapable(error) || systemCode(error) === "EPERM") return false;
+    throw error;
+  }
 }
 
 function existing(path: string): Promise<string | undefined> {
