@@ -28,15 +28,15 @@ export { clearWorkspaces } from "./sandbox/git_guard.ts";
 export type { Sandbox, SandboxProxy } from "./sandbox/sandbox.ts";
 export {
   type ChangedFile,
+  type ChangingTurn,
   type CheckpointOptions,
   type Checkpoints,
+  type KeptLimits,
   openCheckpoints,
   type PutBack,
   type TurnChanges,
   UndoRefused,
-  type WatchedTurn,
 } from "./undo/checkpoints.ts";
-export type { KeptLimits } from "./undo/file_states.ts";
 export { endLeftCommands, type ShellToolOptions } from "./shell/shell_tool.ts";
 
 /** All built-in tools: `list_files`, `read_file`, `search_files`, `write_file`, `edit_file`, `shell` and `recall`. */

@@ -3,7 +3,7 @@ import { type ChangedFile, type Checkpoints, type PutBack, UndoRefused } from "@
 import { Type } from "typebox";
 import { errorResponses, HttpError } from "../http/http_error.ts";
 import { route } from "../http/route.ts";
-import { closed, COUNT } from "../http/schema.ts";
+import { closed } from "../http/schema.ts";
 import type { Session } from "../sessions/session.ts";
 import type { Sessions } from "../sessions/sessions.ts";
 import { SESSION, sessionBody } from "./session_body.ts";

@@ -4,12 +4,13 @@ import { command } from "./fixture_test.ts";
 
 if (import.meta.main) {
   const [workspace = "", folder = "", what = ""] = Deno.args;
+  const say = (text: string) => Deno.stdout.writeSync(new TextEncoder().encode(`${text}\n`));
   const checkpoints = openCheckpoints({ workspace, folder });
-  if (what === "undo") console.log((await checkpoints.undo("one")).notCovered.join("\n"));
+  if (what === "undo") say((await checkpoints.undo("one")).notCovered.join("\n"));
   else {
     const hangs = command(async () => {
       await Deno.writeTextFile(`${workspace}/file0`, "command");
-      console.log("written");
+      say("written");
       await new Promise(() => setInterval(() => {}, 1000));
     });
     const context = { signal: new AbortController().signal, progress() {} };
