@@ -7,6 +7,7 @@ import { ApiError, peekField, type Protocol, PROTOCOLS } from "@tare/wire";
 import type { GatewayOptions } from "./options.ts";
 import { PlannedCalls } from "./planned_calls.ts";
 import { readBody, readPath } from "./read_request.ts";
+import { ledgerOf } from "./sessions/sessions.ts";
 import { type Conversations, conversationsOf } from "./sessions/conversations.ts";
 import { Turns } from "./turns.ts";
 
@@ -200,7 +201,7 @@ export function gateway(options: GatewayOptions): Gateway {
     },
     maxBodyBytes: maxBytes,
     conversations: conversationsOf(turns),
-    ledger: books.ledger,
+    ledger: ledgerOf(books),
     overview: async (by) =>
       (await books.accounts(by)).overview(now(), by === undefined ? calls.warnings.list : []),
     close: () => turns.close(),

@@ -156,7 +156,7 @@ export class Turns {
   }
 
   /** Who knows what sessions came to: all that are kept, or those that this process knew where none are. */
-  get books(): Pick<Keeper, "accounts" | "ledger"> {
+  get books(): Pick<Keeper, "accounts"> {
     return this.#keeper ?? this.#sessions;
   }
 

@@ -6,13 +6,7 @@ import {
   StoreError,
   type StoreRecord,
 } from "@tare/conversation";
-import {
-  Accounts,
-  type CallReport,
-  dayAndModel,
-  type Days,
-  type LedgerReport,
-} from "@tare/conversation/report";
+import { Accounts, type CallReport, dayAndModel, type Days } from "@tare/conversation/report";
 import type { Protocol, RequestReaders } from "@tare/wire";
 import { chainTo } from "../sessions/chain_index.ts";
 import type { Listing } from "../sessions/conversations.ts";
@@ -211,9 +205,6 @@ export class Keeper {
     const found = [...unsaved, ...rows.map((row) => this.known(row))];
     return { sessions: found.slice(0, limit), hasMore: limit < found.length };
   }
-
-  /** What {@linkcode Keeper.accounts} gives, as it is told. @throws {StoreError} */
-  readonly ledger = async (by?: string): Promise<LedgerReport> => (await this.accounts(by)).report();
 
   /**
    * What all sessions came to, or those that began with a key of this name; forks aren't counted as sessions of their own.
