@@ -41,6 +41,7 @@ export { openFileArchive } from "./store/file_archive.ts";
 export { memoryStore, sharedMemory, type SharedOpening } from "./store/memory/memory_store.ts";
 export { JsonPacker, readPacked } from "./store/packed_json.ts";
 export type {
+  Delivery,
   Hold,
   HolderRequest,
   IdempotencyKey,
@@ -48,6 +49,7 @@ export type {
   SessionRecord,
   SharedStore,
   Store,
+  StoredDelivery,
   StoredDocument,
   StoredEvent,
   StoreRecord,
