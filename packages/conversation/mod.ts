@@ -41,7 +41,6 @@ export { openFileArchive } from "./store/file_archive.ts";
 export { memoryStore, sharedMemory, type SharedOpening } from "./store/memory/memory_store.ts";
 export { JsonPacker, readPacked } from "./store/packed_json.ts";
 export type {
-  Delivery,
   Hold,
   HolderRequest,
   IdempotencyKey,

@@ -8,7 +8,9 @@ import { dispatcher } from "./http/dispatcher.ts";
 import { admission, guard } from "./http/guard.ts";
 import type { Route } from "./http/route.ts";
 import { routeTable } from "./route_table.ts";
-import { Sessions } from "./sessions/sessions.ts";
+import { later, Sessions } from "./sessions/sessions.ts";
+import { Deliverer } from "./webhooks/deliverer.ts";
+import { Webhooks } from "./webhooks/webhooks.ts";
 
 /** An agent server as a function from request to response, with no port of its own. */
 export interface AgentHandler {
@@ -66,6 +68,11 @@ export interface AgentHandler {
  * | `GET /v1/backup` | everything that the server keeps, as a file |
  * | `GET /v1/key` | by which key the request came, and what that may |
  * | `GET /v1/keys`, `POST /v1/keys`, `DELETE /v1/keys/{name}` | the keys beside the owner's |
+ * | `GET /v1/webhooks`, `POST /v1/webhooks` | who is told of what happens in sessions |
+ * | `GET`, `POST` and `DELETE /v1/webhooks/{webhook}` | shows, changes, enables or removes one |
+ * | `POST /v1/webhooks/{webhook}/secret` | gives it another secret |
+ * | `GET /v1/webhooks/{webhook}/deliveries` | what it was told, and what came of it |
+ * | `POST /v1/webhooks/{webhook}/deliveries/{delivery}` | sends that once more |
  * | `POST /v1/chat/completions`, `POST /v1/responses` | the agent as an OpenAI-compatible model; other models are the gateway's |
  * | `GET /v1/responses/{id}`, `DELETE /v1/responses/{id}` | a stored response of the agent; forgets it |
  * | `GET /v1/responses/{id}/input_items` | what its request brought |
@@ -81,12 +88,17 @@ export interface AgentHandler {
 export function agentHandler(options: AgentOptions): AgentHandler {
   const { store, gateway, keys, files, heartbeat = {}, maxBodyBytes = 10 * 2 ** 20, onError = () => {} } =
     options;
-  const sessions = new Sessions({ telemetry: new Telemetry("@tare/server"), ...options });
+  const told = options.webhooks && webhooksOf(options.webhooks, options);
+  const sessions = new Sessions({
+    telemetry: new Telemetry("@tare/server"),
+    ...options,
+    ...(told && { teller: told.teller }),
+  });
   const kinds = new SessionKinds({ sessions, store, gateway });
   const { routes: healthRoutes, end } = health(options);
   const routes: readonly Route[] = routeTable({
     ...options,
-    ...{ sessions, kinds, healthRoutes, heartbeat, onError },
+    ...{ sessions, kinds, healthRoutes, heartbeat, onError, webhooks: told },
   });
   const admit = admission({ sessions: kinds, keys });
   const { answer, isPublic, respondAt } = dispatcher(routes, {
@@ -97,10 +109,33 @@ export function agentHandler(options: AgentOptions): AgentHandler {
     fetch: guard(answer, { ...options.guard, ...(keys && { keys }), isPublic, respondAt, onError }),
     unguarded: answer,
     expire: (idleMs) => sessions.expire(idleMs),
-    watchApprovals: () => sessions.watchApprovals(),
-    close: () => {
+    watchApprovals: () => {
+      // What an earlier process owed.
+      told?.teller.wake();
+      return sessions.watchApprovals();
+    },
+    close: async () => {
       end();
-      return sessions.close();
+      await sessions.close();
+      await told?.deliverer.close();
+    },
+  };
+}
+
+/** What tells others of what happens. */
+function webhooksOf(
+  { after = later, random, ...reach }: NonNullable<AgentOptions["webhooks"]>,
+  { store, now = Date.now, onError = () => {} }: AgentOptions,
+) {
+  const webhooks = new Webhooks({ store, reach, now });
+  const deliverer = new Deliverer({ webhooks, store, after, random, onError });
+  return {
+    webhooks,
+    deliverer,
+    teller: {
+      ready: () => webhooks.ready(),
+      recordsOf: (...told: Parameters<Webhooks["recordsOf"]>) => webhooks.recordsOf(...told),
+      wake: () => deliverer.wake(),
     },
   };
 }

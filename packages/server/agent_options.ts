@@ -2,9 +2,10 @@ import type { Keys } from "@tare/conversation";
 import type { Gateway } from "@tare/gateway";
 import type { Heartbeat } from "./http/sse_response.ts";
 import type { SessionOptions } from "./sessions/session_types.ts";
+import type { Reach } from "./webhooks/send_webhook.ts";
 
 /** What an agent server is made of. */
-export interface AgentOptions extends SessionOptions {
+export interface AgentOptions extends Omit<SessionOptions, "teller"> {
   /** Who may use it. Default: whoever reaches it under a name of loopback. */
   readonly guard?: {
     /** Whether requests may come without a key, as a guest's. Default: no. */
@@ -20,6 +21,13 @@ export interface AgentOptions extends SessionOptions {
   };
   /** Who asks, what they may, and what they have spent. Default: whoever asks is the owner. */
   readonly keys?: Keys;
+  /** Where webhooks may go, and how time goes by for them. Default: there are none. */
+  readonly webhooks?: Reach & {
+    /** Calls back after so many milliseconds, until the function that it returns is called. Default: the real time. */
+    readonly after?: (ms: number, work: () => void) => () => void;
+    /** A number from 0 to 1, for the time until a next attempt. Default: `Math.random`. */
+    readonly random?: () => number;
+  };
   /** How event streams show that they are alive. Default: a comment after each 15 s of silence. */
   readonly heartbeat?: Heartbeat;
   /** Largest request body in bytes. Default: 10 MiB. */

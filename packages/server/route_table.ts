@@ -7,6 +7,7 @@ import type { SessionKinds } from "./api/session_kinds.ts";
 import { quoteRoutes, sessionRoutes } from "./api/session_routes.ts";
 import { transferRoutes } from "./api/transfer_routes.ts";
 import { turnRoutes } from "./api/turn_routes.ts";
+import { webhookRoutes } from "./api/webhook_routes.ts";
 import type { AgentOptions } from "./agent_options.ts";
 import { asModelRoutes } from "./as_model/as_model_routes.ts";
 import { openapiDocument } from "./http/openapi_document.ts";
@@ -16,9 +17,10 @@ import type { Heartbeat } from "./http/sse_response.ts";
 import type { Sessions } from "./sessions/sessions.ts";
 
 /** What all routes work on. */
-export interface TableOptions extends AgentOptions {
+export interface TableOptions extends Omit<AgentOptions, "webhooks"> {
   readonly sessions: Sessions;
   readonly kinds: SessionKinds;
+  readonly webhooks: Parameters<typeof webhookRoutes>[0];
   readonly healthRoutes: ReturnType<typeof health>["routes"];
   readonly heartbeat: Heartbeat;
   readonly onError: (error: unknown) => void;
@@ -41,7 +43,8 @@ export function routeTable(options: TableOptions) {
     ...(gateway ? ledgerRoutes(gateway) : []),
     ...asModelRoutes(options),
     ...healthRoutes,
-    ...keyRoutes(options.keys),
+    ...keyRoutes(options.keys, options.webhooks?.webhooks),
+    ...webhookRoutes(options.webhooks),
     ...systemRoutes(options, () => all),
   ];
   all = table;

@@ -47,8 +47,11 @@ export interface StoredDocument {
   readonly value: unknown;
 }
 
-/** Something that somebody outside is to be told. */
-export interface Delivery {
+/**
+ * Something that somebody outside is to be told. Times are in milliseconds since the epoch, by the clock that all who have
+ * the store open share.
+ */
+export interface StoredDelivery {
   /** Name, unique in the store. */
   readonly id: string;
   /** Who is told. */
@@ -57,10 +60,6 @@ export interface Delivery {
   readonly sessionId?: string;
   /** What is told, and what came of it so far: any JSON value. */
   readonly value: unknown;
-}
-
-/** A delivery as it is stored. Times are in milliseconds since the epoch, by the clock that all who have the store open share. */
-export interface StoredDelivery extends Delivery {
   readonly madeAtMs: number;
   /** When it is to be attempted, or may be again if whoever has claimed it is never heard of. Absent: it isn't. */
   readonly dueAtMs?: number;
@@ -112,7 +111,10 @@ export type StoreRecord =
    */
   | ({ readonly type: "response"; readonly response: unknown; readonly sessionId?: string } & IdempotencyKey)
   /** A delivery, in place of the one of its id, due in so many milliseconds. Who has claimed the other one has lost it. */
-  | ({ readonly type: "delivery"; readonly dueInMs: number } & Delivery)
+  | (
+    & { readonly type: "delivery"; readonly dueInMs: number }
+    & Pick<StoredDelivery, "id" | "receiver" | "sessionId" | "value">
+  )
   /**
    * What came of a delivery that was claimed, and in how many milliseconds it is due again. Default: it isn't. Nothing is
    * written if it is gone, or another claim came since.

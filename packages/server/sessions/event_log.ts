@@ -1,6 +1,6 @@
 import type { Store, StoreRecord } from "@tare/conversation";
 import { HttpError } from "../http/http_error.ts";
-import { asSessionEvent, type NumberedEvent, type SessionEvent } from "./session_types.ts";
+import { asSessionEvent, type NumberedEvent, type SessionEvent, type Teller } from "./session_types.ts";
 
 /** How a log learns what others write to it. */
 interface FollowedLog {
@@ -9,6 +9,15 @@ interface FollowedLog {
   /** Finds out what was written, and tells the log of it. Settles in any case. */
   readonly look: () => Promise<void>;
 }
+
+/** How programs outside learn of a log's events. */
+interface ToldLog extends Pick<Teller, "ready" | "wake"> {
+  /** Records that are committed with these events, the first of which has the number behind `after`. */
+  readonly recordsOf: (events: readonly SessionEvent[], after: number) => readonly StoreRecord[];
+}
+
+/** Of which events programs outside may be told. */
+const TOLD: readonly SessionEvent["type"][] = ["turn_end", "approval_asked"];
 
 /** Events that a reader holds at a time. */
 const PAGE = 256;
@@ -21,6 +30,7 @@ const PAGE = 256;
 export class EventLog {
   readonly #store: Store;
   readonly #sessionId: string;
+  readonly #told: ToldLog | undefined;
   #last: number;
   /** Events behind the stored ones, which are written with the next that are. */
   #mended: readonly SessionEvent[] = [];
@@ -38,8 +48,14 @@ export class EventLog {
   #unwatch: (() => void) | undefined;
 
   /** The log of this session, whose newest event has the number `last`. */
-  constructor(store: Store, { sessionId, last }: { readonly sessionId: string; readonly last: number }) {
+  constructor(store: Store, { sessionId, last, told }: {
+    readonly sessionId: string;
+    readonly last: number;
+    /** Who else is told. Default: nobody. */
+    readonly told?: ToldLog | undefined;
+  }) {
     this.#store = store;
+    this.#told = told;
     this.#sessionId = sessionId;
     this.#last = last;
   }
@@ -123,9 +139,11 @@ export class EventLog {
     } = {},
   ): Promise<void> {
     const sessionId = this.#sessionId;
+    const told = [...this.#mended, ...events].some(({ type }) => TOLD.includes(type)) ? this.#told : undefined;
+    if (told) await told.ready();
     const after = this.#last - this.#mended.length;
     const all = [...this.#mended, ...events];
-    const written: StoreRecord[] = [...this.#records, ...records];
+    const written: StoreRecord[] = [...this.#records, ...records, ...told?.recordsOf(all, after) ?? []];
     if (all.length > 0) written.unshift({ type: "events", sessionId, after, events: all });
     if (written.length > 0) await this.#store.commit(written);
     this.#last += events.length;
@@ -134,6 +152,7 @@ export class EventLog {
     if (all.length > 0) this.#newest = { after, events: all.length <= PAGE ? all : [] };
     committed?.();
     if (events.length > 0) this.#wake();
+    told?.wake();
   }
 
   /**

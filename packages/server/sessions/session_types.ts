@@ -85,6 +85,8 @@ export interface SessionOptions extends PolicyOptions {
   readonly keepWarm?: Warmth | "off";
   /** A sentence that every turn starts with, as a warning. Default: none. */
   readonly notice?: string;
+  /** Tells programs outside of what is committed. Default: none is told. */
+  readonly teller?: Teller;
   /** Tells of turns, model calls and tools. Default: nobody does. */
   readonly telemetry?: Telemetry;
   /** Where a model is asked, which is told as well. Default: it isn't known. */
@@ -95,6 +97,19 @@ export interface SessionOptions extends PolicyOptions {
   readonly clock?: Clock;
   /** Told of every error that clients don't get to read. Default: such errors are dropped. */
   readonly onError?: (error: unknown) => void;
+}
+
+/** Tells programs outside of what happens in sessions. */
+export interface Teller {
+  /** Settles when it is known who is told. @throws {StoreError} */
+  readonly ready: () => Promise<void>;
+  /** Records that are committed with these events, the first of which has the number behind `after`. */
+  readonly recordsOf: (
+    session: Pick<SessionInfo, "id" | "by" | "parent" | "settings">,
+    committed: { readonly events: readonly SessionEvent[]; readonly after: number },
+  ) => readonly StoreRecord[];
+  /** Such records were committed, or another server is gone that owed something. */
+  readonly wake: () => void;
 }
 
 /** What a session works in. */

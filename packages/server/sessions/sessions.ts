@@ -105,7 +105,10 @@ export class Sessions {
     this.#approvals = new ApprovalTimers({ sessions: this, now, after, onError });
     options.store.shared?.listen({
       asked: (request) => void this.#find(request.sessionId)?.asked(request),
-      gone: () => this.#settleAll(),
+      gone: () => {
+        this.#settleAll();
+        options.teller?.wake();
+      },
     });
   }
 
@@ -520,7 +523,8 @@ function tooManySessions(
   );
 }
 
-function later(ms: number, work: () => void): () => void {
+/** Calls back after so many milliseconds, until what it gives is called. */
+export function later(ms: number, work: () => void): () => void {
   const timer = setTimeout(work, ms);
   return () => clearTimeout(timer);
 }

@@ -1,7 +1,6 @@
 import { type Archive, archiveRef } from "@tare/prune";
 import { beginOfRecord, jsonText, lowerCase, plainRecord, promiseOf, searchedJson } from "../json_text.ts";
 import type {
-  Delivery,
   Hold,
   HolderRequest,
   IdempotencyKey,
@@ -100,7 +99,7 @@ interface MemoryDocument {
 }
 
 interface MemoryDelivery {
-  /** A {@linkcode Delivery}. */
+  /** All of it that doesn't change with time. */
   readonly json: string;
   readonly receiver: string;
   readonly sessionId: string | undefined;
@@ -502,7 +501,7 @@ function isHeldFor(record: StoreRecord): record is Extract<StoreRecord, { type: 
 
 function storedDelivery({ json, madeAtMs, dueAtMs, claims }: MemoryDelivery): StoredDelivery {
   return {
-    ...JSON.parse(json) as Delivery,
+    ...JSON.parse(json) as Pick<StoredDelivery, "id" | "receiver" | "sessionId" | "value">,
     ...{ madeAtMs, claims },
     ...(dueAtMs !== undefined && { dueAtMs }),
   };
