@@ -79,6 +79,12 @@ Deno.test("serverPermissions() opens the network to where it listens and to its 
   );
 });
 
+Deno.test("serverPermissions() opens the network to who is told by webhooks", () => {
+  const net = (TARE_WEBHOOK_HOSTS: string) => permissions([], { TARE_WEBHOOK_HOSTS })[1];
+  assertEquals(net("hooks.example,[::1]:9000"), `${permissions([])[1]},hooks.example,[::1]:9000`);
+  assertEquals(net("*"), "--allow-net");
+});
+
 Deno.test("serverPermissions() opens the database's host or socket alone, and hides what its client would look for", async () => {
   const [, net, read, write, env, ignored] = permissions([]);
   const flags = (TARE_DATABASE: string) => permissions([], { TARE_DATABASE }).slice(1, 6);

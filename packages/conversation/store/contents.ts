@@ -150,7 +150,9 @@ function summing(
 /** Reads everything and sums it up, to be compared with other contents. @throws {StoreError} if something of it is damaged. */
 export async function sumContents(contents: StoreContents): Promise<{
   /** How many there are of each, by name. */
-  readonly counts: Readonly<Record<"sessions" | "events" | "texts" | "documents" | "deliveries" | "keys", number>>;
+  readonly counts: Readonly<
+    Record<"sessions" | "events" | "texts" | "documents" | "deliveries" | "keys", number>
+  >;
   /** Of everything: the sum of SHA-256 hashes, in hex. */
   readonly hash: string;
 }> {

@@ -111,7 +111,8 @@ export function keyRoutes(keys: Keys | undefined, webhooks: Pick<Webhooks, "remo
       method: "DELETE",
       path: "/v1/keys/{name}",
       operationId: "removeKey",
-      summary: "Takes a key away, with its webhooks: nothing more is answered with it. Its sessions stay, for the owner.",
+      summary:
+        "Takes a key away, with its webhooks: nothing more is answered with it. Its sessions stay, for the owner.",
       who: "owner",
       responses: { 204: { description: "It is gone." }, ...errorResponses({ 404: "There is no such key." }) },
       async answer({ path: { name } }) {

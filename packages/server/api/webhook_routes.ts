@@ -22,38 +22,45 @@ const SETTINGS = {
   types: Type.Array(Type.Enum([...WEBHOOK_TYPES]), {
     minItems: 1,
     uniqueItems: true,
-    description: "`turn.ended`: a turn has ended, whatever its reason; `approval.asked`: calls wait for an answer.",
+    description:
+      "`turn.ended`: a turn has ended, whatever its reason; `approval.asked`: calls wait for an answer.",
   }),
 };
 
 const SECRET = Type.String({
-  description: "What signs each request, as https://www.standardwebhooks.com has it. It is told here and nowhere else.",
+  description:
+    "What signs each request, as https://www.standardwebhooks.com has it. It is told here and nowhere else.",
 });
 
-const WEBHOOK = closed({
-  id: Type.String(),
-  ...SETTINGS,
-  key: Type.Optional(Type.String({
-    description: "Name of the key that it is of, of whose sessions it tells; absent: the owner's, which tells of all.",
-  })),
-  createdAt: TIME,
-  failingSince: Type.Optional(Type.String({
-    format: "date-time",
-    description: "Since when nothing has got through; absent if the newest attempt did.",
-  })),
-  disabled: Type.Optional(closed({
-    reason: Type.Enum([...DISABLED_REASONS], {
+const WEBHOOK = closed(
+  {
+    id: Type.String(),
+    ...SETTINGS,
+    key: Type.Optional(Type.String({
       description:
-        "`gone`: the receiver answered 410; `failing`: nothing got through for about a day; `asked`: somebody said so.",
-    }),
-    at: TIME,
-  }, "WebhookDisabled")),
-}, "Webhook", {
-  id: "wh_5f0c1c3e-4f0e-4c8f-9d0a-0d5b0a9f5a11",
-  url: "https://hooks.example/tare",
-  types: ["turn.ended"],
-  createdAt: "2026-01-02T03:04:05.678Z",
-});
+        "Name of the key that it is of, of whose sessions it tells; absent: the owner's, which tells of all.",
+    })),
+    createdAt: TIME,
+    failingSince: Type.Optional(Type.String({
+      format: "date-time",
+      description: "Since when nothing has got through; absent if the newest attempt did.",
+    })),
+    disabled: Type.Optional(closed({
+      reason: Type.Enum([...DISABLED_REASONS], {
+        description:
+          "`gone`: the receiver answered 410; `failing`: nothing got through for about a day; `asked`: somebody said so.",
+      }),
+      at: TIME,
+    }, "WebhookDisabled")),
+  },
+  "Webhook",
+  {
+    id: "wh_5f0c1c3e-4f0e-4c8f-9d0a-0d5b0a9f5a11",
+    url: "https://hooks.example/tare",
+    types: ["turn.ended"],
+    createdAt: "2026-01-02T03:04:05.678Z",
+  },
+);
 
 const DELIVERY = closed({
   id: Type.String({ description: "The `webhook-id` of each attempt." }),
@@ -65,7 +72,8 @@ const DELIVERY = closed({
   }),
   nextAttemptAt: Type.Optional(Type.String({
     format: "date-time",
-    description: "Of one that waits: when it is attempted next, or, if that is now, when another server would.",
+    description:
+      "Of one that waits: when it is attempted next, or, if that is now, when another server would.",
   })),
   attempts: Type.Array(closed({
     at: TIME,
@@ -79,7 +87,9 @@ const NO_WEBHOOK = errorResponses({ 404: "There is no such webhook.", ...NONE })
 const BAD_URL = "The URL's host may not be told, or the body is wrong.";
 
 /** The routes by which somebody lets a program hear of what happens in sessions. */
-export function webhookRoutes(parts: { readonly webhooks: Webhooks; readonly deliverer: Deliverer } | undefined) {
+export function webhookRoutes(
+  parts: { readonly webhooks: Webhooks; readonly deliverer: Deliverer } | undefined,
+) {
   const known = () => {
     if (parts) return parts;
     throw new HttpError(
@@ -149,11 +159,15 @@ export function webhookRoutes(parts: { readonly webhooks: Webhooks; readonly del
       operationId: "changeWebhook",
       summary: "Changes a webhook, or disables and enables it. What waits is sent once it is enabled again.",
       who: "key",
-      body: closed({
-        url: Type.Optional(SETTINGS.url),
-        types: Type.Optional(SETTINGS.types),
-        isEnabled: Type.Optional(Type.Boolean()),
-      }, "WebhookChange", { isEnabled: true }),
+      body: closed(
+        {
+          url: Type.Optional(SETTINGS.url),
+          types: Type.Optional(SETTINGS.types),
+          isEnabled: Type.Optional(Type.Boolean()),
+        },
+        "WebhookChange",
+        { isEnabled: true },
+      ),
       responses: {
         200: { description: "The webhook as it is now.", content: { "application/json": WEBHOOK } },
         ...errorResponses({ 400: BAD_URL }),
@@ -226,7 +240,8 @@ export function webhookRoutes(parts: { readonly webhooks: Webhooks; readonly del
       method: "POST",
       path: "/v1/webhooks/{webhook}/deliveries/{delivery}",
       operationId: "redeliverWebhook",
-      summary: "Sends a delivery once more, with the id that it had, and as often as a new one if that fails.",
+      summary:
+        "Sends a delivery once more, with the id that it had, and as often as a new one if that fails.",
       who: "key",
       responses: {
         202: { description: "It is sent.", content: { "application/json": DELIVERY } },

@@ -139,7 +139,9 @@ export class EventLog {
     } = {},
   ): Promise<void> {
     const sessionId = this.#sessionId;
-    const told = [...this.#mended, ...events].some(({ type }) => TOLD.includes(type)) ? this.#told : undefined;
+    const told = [...this.#mended, ...events].some(({ type }) => TOLD.includes(type))
+      ? this.#told
+      : undefined;
     if (told) await told.ready();
     const after = this.#last - this.#mended.length;
     const all = [...this.#mended, ...events];

@@ -1,12 +1,6 @@
 import type { Store, StoredDelivery, StoreRecord } from "@tare/conversation";
 import { type Attempted, sendWebhook, signatures } from "./send_webhook.ts";
-import {
-  type DeliveryValue,
-  valueOf,
-  type Webhook,
-  type WebhookHealth,
-  type Webhooks,
-} from "./webhooks.ts";
+import { type DeliveryValue, valueOf, type Webhook, type WebhookHealth, type Webhooks } from "./webhooks.ts";
 
 /** Attempts that run at once, and of those to one receiver: a slow one leaves room for the others. */
 const LIMITS = { all: 32, ofOne: 4 };
@@ -14,8 +8,8 @@ const LIMITS = { all: 32, ofOne: 4 };
 /** How long a receiver may take to answer, in milliseconds. */
 const TIMEOUT_MS = 15_000;
 
-/** How long an attempt is this server's alone: longer than it takes with all that belongs to it. */
-const CLAIM_MS = 60_000;
+/** How long an attempt is this server's alone: as long as it takes, and to write what came of it. */
+const CLAIM_MS = 25_000;
 
 const [SECOND_MS, MINUTE_MS, HOUR_MS] = [1_000, 60_000, 3_600_000];
 
@@ -153,7 +147,7 @@ export class Deliverer {
       tries: before.tries + 1,
       attempts: [
         ...before.attempts,
-        { atMs, ...("status" in attempted ? { status: attempted.status } : attempted) },
+        { atMs, ...("status" in attempted ? { status: attempted.status } : { error: attempted.error }) },
       ].slice(-MAX_ATTEMPTS),
     };
     const record: StoreRecord = {
@@ -218,8 +212,8 @@ export class Deliverer {
 }
 
 /** What a `Retry-After` asks for: seconds, or a date. */
-function retryAfterMs(text: string | undefined, nowMs: number): number {
-  if (text === undefined) return 0;
+function retryAfterMs(text: string | null, nowMs: number): number {
+  if (text === null) return 0;
   const ms = /^\d+$/.test(text.trim()) ? Number(text) * SECOND_MS : Date.parse(text) - nowMs;
   return Number.isFinite(ms) ? Math.max(0, ms) : 0;
 }

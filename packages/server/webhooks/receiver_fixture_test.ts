@@ -100,7 +100,7 @@ export class WaitedClock {
       this.#now += ms;
       if (!isStopped) work();
     };
-    const queue = ms === 15_000 ? this.answers : ms === 60_000 ? this.claims : this.retries;
+    const queue = ms === 15_000 ? this.answers : ms === 25_000 ? this.claims : this.retries;
     queue.put({ ms, pass });
     return () => void (isStopped = true);
   };
@@ -112,7 +112,9 @@ export class WaitedClock {
 }
 
 /** The same store; `attempted` settles each time once something came of an attempt. */
-export function attemptsOf<S extends Store>(store: S): { readonly store: S; readonly attempted: () => Promise<void> } {
+export function attemptsOf<S extends Store>(
+  store: S,
+): { readonly store: S; readonly attempted: () => Promise<void> } {
   const attempts = new Queue<void>();
   const commit: Store["commit"] = async (records) => {
     await store.commit(records);

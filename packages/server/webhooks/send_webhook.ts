@@ -1,20 +1,12 @@
 import { Buffer } from "node:buffer";
 import { createHmac } from "node:crypto";
 import { lookup as lookupAddresses } from "node:dns/promises";
-import { request as requestHttp, type RequestOptions } from "node:http";
-import { request as requestHttps } from "node:https";
 import { BlockList, isIP } from "node:net";
 
 /** What came of an attempt: the receiver's status, or why there is none. */
 export type Attempted =
-  | { readonly status: number; readonly retryAfter?: string | undefined }
+  | { readonly status: number; readonly retryAfter: string | null }
   | { readonly error: string };
-
-/** An address of a host. */
-export interface HostAddress {
-  readonly address: string;
-  readonly family: number;
-}
 
 /** Where webhooks may go. */
 export interface Reach {
@@ -23,15 +15,29 @@ export interface Reach {
    * by HTTPS and at a public address.
    */
   readonly hosts: readonly string[];
-  /** Looks a host up. Default: as the system does. */
-  readonly lookup?: ((host: string) => Promise<readonly HostAddress[]>) | undefined;
+  /** Looks up the addresses of a host that isn't listed by name. Default: as the system does. */
+  readonly lookup?: ((host: string) => Promise<readonly string[]>) | undefined;
+  /**
+   * Connects by TLS with such a host at one of these, and no other: else its name could lead elsewhere by then. Default:
+   * none of these hosts can be reached.
+   */
+  readonly connect?:
+    | ((to: { readonly host: string; readonly address: string; readonly port: number }) => Promise<Connected>)
+    | undefined;
+}
+
+/** A connection that a request is sent by. */
+interface Connected {
+  readonly readable: ReadableStream<Uint8Array<ArrayBuffer>>;
+  readonly writable: WritableStream<Uint8Array<ArrayBuffer>>;
+  readonly close: () => void;
 }
 
 /** Begins each secret, as the Standard Webhooks specification has it. */
 export const SECRET_PREFIX = "whsec_";
 
 /** Why nothing is sent to a URL, in words that follow "Cannot …:"; nothing if it may be. */
-export function refusedUrl(text: string, { hosts }: Reach): string | undefined {
+export function refusedUrl(text: string, { hosts, connect }: Reach): string | undefined {
   const url = URL.parse(text);
   if (!url || url.protocol !== "https:" && url.protocol !== "http:") {
     return "an address that begins with https:// is wanted";
@@ -40,7 +46,7 @@ export function refusedUrl(text: string, { hosts }: Reach): string | undefined {
     return "it holds a user or a password, and what signs requests is the secret";
   }
   if (isNamed(url, hosts)) return undefined;
-  if (!hosts.includes("*")) {
+  if (!hosts.includes("*") || !connect) {
     return `TARE_WEBHOOK_HOSTS doesn't list ${url.host}, only ${hosts.join(", ")}`;
   }
   if (url.protocol !== "https:") {
@@ -61,13 +67,10 @@ export function signatures(
   }).join(" ");
 }
 
-/**
- * Sends a body to a URL, and gives the status. Nothing of the answer's body is read, and no redirect is followed. What
- * isn't listed by name is sent to the addresses that were looked at, so that a name can't lead elsewhere in between.
- */
-export function sendWebhook(
+/** Sends a body to a URL, and gives the status. Nothing of the answer's body is read, and no redirect is followed. */
+export async function sendWebhook(
   text: string,
-  { body, headers, signal, reach }: {
+  { reach, ...sent }: {
     readonly body: string;
     readonly headers: Readonly<Record<string, string>>;
     readonly signal: AbortSignal;
@@ -75,44 +78,93 @@ export function sendWebhook(
   },
 ): Promise<Attempted> {
   const refused = refusedUrl(text, reach);
-  if (refused !== undefined) return Promise.resolve({ error: `Not sent: ${refused}.` });
+  if (refused !== undefined) return { error: `Not sent: ${refused}.` };
+  const { body, signal } = sent;
   const url = new URL(text);
-  const options: RequestOptions = {
-    method: "POST",
-    headers: {
-      ...headers,
-      "content-type": "application/json",
-      "content-length": String(Buffer.byteLength(body)),
-      "user-agent": "tare-webhooks",
-    },
-    // Each on a connection of its own: none is left open.
-    agent: false,
-    signal,
-    ...(!isNamed(url, reach.hosts) && { lookup: publicLookup(reach) }),
-  };
-  return new Promise((resolve) => {
-    if (signal.aborted) return resolve({ error: String(signal.reason?.message) });
-    const fail = (error: unknown) =>
-      resolve({
-        error: signal.aborted
-          ? String(signal.reason?.message ?? signal.reason)
-          : error instanceof Error
-          ? error.message
-          : String(error),
-      });
-    try {
-      const sent = (url.protocol === "https:" ? requestHttps : requestHttp)(url, options, (response) => {
-        resolve({ status: response.statusCode ?? 0, retryAfter: response.headers["retry-after"] });
-        response.on("error", () => {});
-        response.destroy();
-      });
-      // Also what is cut off once the status is known.
-      sent.on("error", fail);
-      sent.end(body);
-    } catch (error) {
-      fail(error);
+  const headers = { ...sent.headers, "content-type": "application/json", "user-agent": "tare-webhooks" };
+  try {
+    if (!isNamed(url, reach.hosts)) {
+      const late = new Promise<never>((_, reject) =>
+        signal.addEventListener("abort", () => reject(signal.reason), { once: true })
+      );
+      return await Promise.race([sendPublicly(url, { headers, body, signal, reach }), late]);
     }
-  });
+    const response = await fetch(url, { method: "POST", redirect: "manual", headers, body, signal });
+    await response.body?.cancel();
+    return { status: response.status, retryAfter: response.headers.get("retry-after") };
+  } catch (error) {
+    const { message } = error as Error;
+    return { error: signal.aborted ? (signal.reason as Error).message : message };
+  }
+}
+
+/** Most bytes of the head of an answer. */
+const MAX_HEAD_BYTES = 16 * 1024;
+
+/** Sends to an address that was looked at, so that the name can't lead elsewhere in between. */
+async function sendPublicly(
+  url: URL,
+  { headers, body, signal, reach: { lookup = lookUp, connect } }: {
+    readonly headers: Readonly<Record<string, string>>;
+    readonly body: string;
+    readonly signal: AbortSignal;
+    readonly reach: Reach;
+  },
+): Promise<Attempted> {
+  const host = literalOf(url);
+  const addresses = isIP(host) === 0 ? await lookup(host) : [host];
+  const [address] = addresses;
+  // Who hides an address of ours among others means no good.
+  if (address === undefined || !addresses.every(isPublic)) return { error: `Not sent: ${notPublic(host)}.` };
+  signal.throwIfAborted();
+  const connection = await connect!({ host, address, port: Number(url.port || 443) });
+  let isOpen = true;
+  const close = () => {
+    if (isOpen) connection.close();
+    isOpen = false;
+  };
+  signal.addEventListener("abort", close);
+  try {
+    signal.throwIfAborted();
+    const bytes = Buffer.from(body);
+    const lines = [
+      `POST ${url.pathname}${url.search} HTTP/1.1`,
+      `host: ${url.host}`,
+      ...Object.entries(headers).map(([name, value]) => `${name}: ${value}`),
+      `content-length: ${bytes.length}`,
+      "connection: close",
+    ];
+    const writer = connection.writable.getWriter();
+    await writer.write(Buffer.concat([Buffer.from(`${lines.join("\r\n")}\r\n\r\n`), bytes]));
+    writer.releaseLock();
+    return readHead(await readUntil(connection.readable));
+  } finally {
+    signal.removeEventListener("abort", close);
+    close();
+  }
+}
+
+/** Reads the head of an answer, interim ones included, as text in which each byte is one character. */
+async function readUntil(readable: ReadableStream<Uint8Array<ArrayBuffer>>): Promise<string> {
+  const reader = readable.getReader();
+  let head = "";
+  try {
+    while (head.length < MAX_HEAD_BYTES) {
+      const { value, done } = await reader.read();
+      if (done) break;
+      head = (head + Buffer.from(value).toString("latin1")).replace(/^HTTP\/1\.1 1\d\d[^]*?\r\n\r\n/, "");
+      if (head.includes("\r\n\r\n")) break;
+    }
+  } finally {
+    reader.releaseLock();
+  }
+  return head.split("\r\n\r\n")[0]!;
+}
+
+function readHead(head: string): Attempted {
+  const status = /^HTTP\/1\.[01] (\d{3})\b/.exec(head)?.[1];
+  if (status === undefined) return { error: "The answer wasn't HTTP." };
+  return { status: Number(status), retryAfter: /^retry-after:[ \t]*(.*?)[ \t]*$/im.exec(head)?.[1] ?? null };
 }
 
 /** Whether a host is listed by name. */
@@ -126,21 +178,8 @@ function literalOf({ hostname }: URL): string {
   return hostname.replace(/^\[|\]$/g, "");
 }
 
-/** Looks a host up for a connection, and gives only what is public. */
-function publicLookup({ lookup = lookUp }: Reach): NonNullable<RequestOptions["lookup"]> {
-  return (host, options, answer) => {
-    lookup(host).then((found) => {
-      const given = found.filter(({ address }) => isPublic(address));
-      const [first] = given;
-      // Who hides one private address among others means no good.
-      if (!first || given.length < found.length) answer(new Error(`Not sent: ${notPublic(host)}.`), "", 0);
-      else if (options.all) answer(null, [...given]);
-      else answer(null, first.address, first.family);
-    }).catch((error) => answer(error, "", 0));
-  };
-}
-
-const lookUp = (host: string) => lookupAddresses(host, { all: true });
+const lookUp = async (host: string) =>
+  (await lookupAddresses(host, { all: true })).map(({ address }) => address);
 
 function notPublic(host: string): string {
   return `${host} isn't a public address. TARE_WEBHOOK_HOSTS lists those of this machine's own network by name`;

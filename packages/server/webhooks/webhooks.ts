@@ -156,11 +156,9 @@ export class Webhooks {
     const stored = await this.#stored(id);
     await this.#write([
       this.#document({ ...stored, ...settings }),
-      ...(isEnabled === undefined
-        ? []
-        : [
-          healthRecord(id, isEnabled ? {} : { disabled: { reason: "asked", atMs: this.now() } }),
-        ]),
+      ...(isEnabled === undefined ? [] : [
+        healthRecord(id, isEnabled ? {} : { disabled: { reason: "asked", atMs: this.now() } }),
+      ]),
     ]);
     return await this.get(id, asker);
   }
@@ -202,7 +200,8 @@ export class Webhooks {
     const { disabled } = await this.get(id, asker);
     const found = await this.#store.getDelivery(delivery);
     if (found?.receiver !== id) {
-      const message = `Cannot find delivery ${delivery}: webhook ${id} has none of this id, or it was too old.`;
+      const message =
+        `Cannot find delivery ${delivery}: webhook ${id} has none of this id, or it was too old.`;
       throw new HttpError(404, "not_found", message);
     }
     if (disabled) {
@@ -268,7 +267,11 @@ export class Webhooks {
   #assertReaches(url: string): void {
     const refused = refusedUrl(url, this.reach);
     if (refused === undefined) return;
-    throw new HttpError(400, "invalid_request", `Cannot tell ${JSON.stringify(url)} of anything: ${refused}.`);
+    throw new HttpError(
+      400,
+      "invalid_request",
+      `Cannot tell ${JSON.stringify(url)} of anything: ${refused}.`,
+    );
   }
 
   #all(): readonly Webhook[] {

@@ -32,7 +32,7 @@ function telling(
   const errors: unknown[] = [];
   const handler = agent(model, {
     ...{ now, onError: (error: unknown) => errors.push(error) },
-    webhooks: { hosts, after, random: () => .5 },
+    webhooks: { hosts, after, random: () => .5, connect: () => Promise.reject(new Error("Not here.")) },
     ...options,
     store,
   });
@@ -349,7 +349,10 @@ Deno.test("a secret that is changed signs for a day beside the new one", async (
   const { secret: newer } = body as { secret: string };
   await play(handler);
   const both = await there.next();
-  assertEquals([verified(both, secret), verified(both, newer)], [JSON.parse(both.body), JSON.parse(both.body)]);
+  assertEquals([verified(both, secret), verified(both, newer)], [
+    JSON.parse(both.body),
+    JSON.parse(both.body),
+  ]);
   await attempted();
   clock.skip(24 * 60 * 60_000);
   await play(handler);
@@ -366,10 +369,13 @@ Deno.test("webhooks go to hosts that are listed by name, and with * to public on
   const why = async (hosts: readonly string[], url: string) => {
     const { handler } = telling(hosts);
     const { status, body } = await refused(handler, "POST", "/v1/webhooks", { url, types: ["turn.ended"] });
-    return status === 201 ? "taken" : (body as { error: { message: string } }).error.message.split(": ").at(-1);
+    return status === 201
+      ? "taken"
+      : (body as { error: { message: string } }).error.message.split(": ").at(-1);
   };
   const few = ["hooks.example", "127.0.0.1:9000"];
-  const unlisted = (host: string) => `TARE_WEBHOOK_HOSTS doesn't list ${host}, only hooks.example, 127.0.0.1:9000.`;
+  const unlisted = (host: string) =>
+    `TARE_WEBHOOK_HOSTS doesn't list ${host}, only hooks.example, 127.0.0.1:9000.`;
   const own = (host: string) =>
     `${host} isn't a public address. TARE_WEBHOOK_HOSTS lists those of this machine's own network by name.`;
   const wanted: readonly (readonly [readonly string[], string, string])[] = [
@@ -396,7 +402,15 @@ Deno.test("webhooks go to hosts that are listed by name, and with * to public on
     [["*", "10.0.0.7"], "http://10.0.0.7/", "taken"],
     ...[
       ...["127.0.0.1", "10.0.0.8", "169.254.169.254", "192.168.1.1", "172.31.0.1", "100.64.0.1", "0.0.0.0"],
-      ...["[::1]", "[::]", "[fd00::1]", "[fe80::1]", "[::ffff:7f00:1]", "[64:ff9b::7f00:1]", "[2002:7f00:1::]"],
+      ...[
+        "[::1]",
+        "[::]",
+        "[fd00::1]",
+        "[fe80::1]",
+        "[::ffff:7f00:1]",
+        "[64:ff9b::7f00:1]",
+        "[2002:7f00:1::]",
+      ],
     ].map((host) => [["*"], `https://${host}/`, own(host)] as const),
     [["*"], "https://0x7f.1/", own("127.0.0.1")],
   ];
@@ -406,35 +420,45 @@ Deno.test("webhooks go to hosts that are listed by name, and with * to public on
   assertEquals((await refused(agent(saying({})), "GET", "/v1/webhooks")).status, 501);
 });
 
-Deno.test("with * nothing is sent to a name that leads to this machine's own network", async () => {
+Deno.test("with * a name is looked up once, and nothing is sent to one that leads to this machine's own network", async () => {
+  await using there = receiver(() => ({ status: 503, headers: { "retry-after": "7" } }));
   const clock = new WaitedClock();
-  const found = [
-    [{ address: "127.0.0.1", family: 4 }],
-    [{ address: "93.184.216.34", family: 4 }, { address: "::1", family: 6 }],
-  ];
-  const looked: string[] = [];
-  const { handler, attempted } = telling(["*"], {
+  const found = [["127.0.0.1"], ["93.184.216.34", "::1"], ["93.184.216.34"]];
+  const asked: unknown[] = [];
+  const { handler, attempted } = telling([], {
     clock,
     webhooks: {
-      hosts: ["*"],
-      after: clock.after,
-      random: () => .5,
+      ...{ hosts: ["*"], after: clock.after, random: () => .5 },
       lookup(host) {
-        looked.push(host);
+        asked.push(host);
         return Promise.resolve(found.shift()!);
+      },
+      // A test has no certificate for such a name: the connection is as plain as its receiver.
+      connect(to) {
+        asked.push(to);
+        const [hostname, port] = there.host.split(":");
+        return Deno.connect({ hostname: hostname!, port: Number(port) });
       },
     },
   });
-  const { path } = await addWebhook(handler, "https://inside.example/x");
+  const { path, secret } = await addWebhook(handler, "https://inside.example/x?y=ü");
   await play(handler);
+  for (let wrong = 2; wrong > 0; wrong--) {
+    await attempted();
+    (await clock.retries.take()).pass();
+  }
+  const received = await there.next();
+  assertEquals(verified(received, secret), JSON.parse(received.body));
+  assertEquals([received.path, received.headers.host], ["/x", "inside.example"]);
   await attempted();
-  (await clock.retries.take()).pass();
-  await attempted();
-  const not = " Not sent: inside.example isn't a public address. TARE_WEBHOOK_HOSTS lists those of this machine's " +
+  const not =
+    " Not sent: inside.example isn't a public address. TARE_WEBHOOK_HOSTS lists those of this machine's " +
     "own network by name.";
-  assertEquals([await outcomes(handler, path), looked], [
-    [`waiting${not}${not}`],
-    ["inside.example", "inside.example"],
+  assertEquals(await outcomes(handler, path), [`waiting${not}${not} 503`]);
+  assertEquals(asked, [
+    ...["inside.example", "inside.example", "inside.example"],
+    { host: "inside.example", address: "93.184.216.34", port: 443 },
   ]);
+  assertEquals((await clock.retries.take()).ms, 120_000);
   await handler.close();
 });

@@ -322,10 +322,13 @@ function newBatch() {
        ) AS sorted WHERE h.session = sorted.session`),
     names: rows(2, (c) => `INSERT INTO tare.names SELECT c2, ${key} FROM ${c}`),
     documents: rows(4, (c) => `INSERT INTO tare.documents SELECT c2, c3, ${key}, c4 FROM ${c}`),
-    deliveries: rows(7, (c) =>
-      `INSERT INTO tare.deliveries (id, receiver, session, json, made_at_ms, due_at_ms, claims)
+    deliveries: rows(
+      7,
+      (c) =>
+        `INSERT INTO tare.deliveries (id, receiver, session, json, made_at_ms, due_at_ms, claims)
        SELECT c1, c2, (SELECT key FROM tare.sessions WHERE id = c3), c4, c5::bigint,
-         nullif(c6, U&'\\0001')::bigint, c7::bigint FROM ${c} ORDER BY place`),
+         nullif(c6, U&'\\0001')::bigint, c7::bigint FROM ${c} ORDER BY place`,
+    ),
     keys: rows(7, (c) =>
       `INSERT INTO tare.keys
          (scope, key, body_hash, owner, claim_id, was_claimed, is_atomic, touched_at_ms, session, json)

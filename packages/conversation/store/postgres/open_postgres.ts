@@ -414,7 +414,10 @@ function storeOver(
          ) AS d`,
         [names, nowMs],
       );
-      return { claimed: rows.map(deliveryIn), ...(next && next.ms !== null && { nextInMs: Math.max(0, next.ms) }) };
+      return {
+        claimed: rows.map(deliveryIn),
+        ...(next && next.ms !== null && { nextInMs: Math.max(0, next.ms) }),
+      };
     },
     async listDeliveries(receiver, { limit = 100, before } = {}) {
       const rows = await query<DeliveryRow>(

@@ -518,7 +518,9 @@ function storedDeliveries(
     `DELETE FROM deliveries WHERE receiver = ?1 AND (made_at_ms < ?2
        OR number <= (SELECT number FROM deliveries WHERE receiver = ?1 ORDER BY number DESC LIMIT 1 OFFSET ?3))`,
   );
-  const read = ({ number: _, id, receiver, sessionId, made, due, claims, ...stored }: DeliveryRow): StoredDelivery => ({
+  const read = (
+    { number: _, id, receiver, sessionId, made, due, claims, ...stored }: DeliveryRow,
+  ): StoredDelivery => ({
     ...{ id, receiver, value: fromStoredJson(stored, database.path), madeAtMs: made, claims },
     ...(sessionId !== null && { sessionId }),
     ...(due !== null && { dueAtMs: due }),
