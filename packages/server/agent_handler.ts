@@ -8,6 +8,7 @@ import { dispatcher } from "./http/dispatcher.ts";
 import { admission, guard } from "./http/guard.ts";
 import type { Route } from "./http/route.ts";
 import { routeTable } from "./route_table.ts";
+import type { Teller } from "./sessions/session_types.ts";
 import { later, Sessions } from "./sessions/sessions.ts";
 import { Deliverer } from "./webhooks/deliverer.ts";
 import { Webhooks } from "./webhooks/webhooks.ts";
@@ -20,7 +21,10 @@ export interface AgentHandler {
   readonly unguarded: (request: Request, asker: Asker) => Promise<Response>;
   /** Deletes the sessions, chats' included, to which nothing happened for so many milliseconds. Gives how many. */
   readonly expire: (idleMs: number) => Promise<number>;
-  /** Sees to it that what was asked in an earlier process gets its answer in time. @throws {StoreError} */
+  /**
+   * Sees to it that what was asked in an earlier process gets its answer in time, and that programs hear of what it owed
+   * them. @throws {StoreError}
+   */
   readonly watchApprovals: () => Promise<void>;
   /** Cancels every running turn and waits until they have ended. What is asked waits for the next process. */
   readonly close: () => Promise<void>;
@@ -88,17 +92,13 @@ export interface AgentHandler {
 export function agentHandler(options: AgentOptions): AgentHandler {
   const { store, gateway, keys, files, heartbeat = {}, maxBodyBytes = 10 * 2 ** 20, onError = () => {} } =
     options;
-  const told = options.webhooks && webhooksOf(options.webhooks, options);
-  const sessions = new Sessions({
-    telemetry: new Telemetry("@tare/server"),
-    ...options,
-    ...(told && { teller: told.teller }),
-  });
+  const { webhooks, ...told } = webhooksOf(options);
+  const sessions = new Sessions({ telemetry: new Telemetry("@tare/server"), ...options }, told.teller);
   const kinds = new SessionKinds({ sessions, store, gateway });
   const { routes: healthRoutes, end } = health(options);
   const routes: readonly Route[] = routeTable({
     ...options,
-    ...{ sessions, kinds, healthRoutes, heartbeat, onError, webhooks: told },
+    ...{ sessions, kinds, healthRoutes, heartbeat, onError, webhooks, deliverer: told.deliverer },
   });
   const admit = admission({ sessions: kinds, keys });
   const { answer, isPublic, respondAt } = dispatcher(routes, {
@@ -111,30 +111,33 @@ export function agentHandler(options: AgentOptions): AgentHandler {
     expire: (idleMs) => sessions.expire(idleMs),
     watchApprovals: () => {
       // What an earlier process owed.
-      told?.teller.wake();
+      told.deliverer?.wake();
       return sessions.watchApprovals();
     },
     close: async () => {
       end();
       await sessions.close();
-      await told?.deliverer.close();
+      await told.deliverer?.close();
     },
   };
 }
 
-/** What tells others of what happens. */
-function webhooksOf(
-  { after = later, random, ...reach }: NonNullable<AgentOptions["webhooks"]>,
-  { store, now = Date.now, onError = () => {} }: AgentOptions,
-) {
+/** What is kept of webhooks in any case, and what sends them where some may be told. */
+function webhooksOf({ store, now = Date.now, onError = () => {}, webhooks: settings }: AgentOptions): {
+  readonly webhooks: Webhooks;
+  readonly deliverer?: Deliverer;
+  readonly teller?: Teller;
+} {
+  const { after = later, random, ...reach } = settings ?? { hosts: [] };
   const webhooks = new Webhooks({ store, reach, now });
+  if (!settings) return { webhooks };
   const deliverer = new Deliverer({ webhooks, store, after, random, onError });
   return {
     webhooks,
     deliverer,
     teller: {
       ready: () => webhooks.ready(),
-      recordsOf: (...told: Parameters<Webhooks["recordsOf"]>) => webhooks.recordsOf(...told),
+      recordsOf: (session, committed) => webhooks.recordsOf(session, committed),
       wake: () => deliverer.wake(),
     },
   };

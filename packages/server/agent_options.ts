@@ -2,10 +2,9 @@ import type { Keys } from "@tare/conversation";
 import type { Gateway } from "@tare/gateway";
 import type { Heartbeat } from "./http/sse_response.ts";
 import type { SessionOptions } from "./sessions/session_types.ts";
-import type { Reach } from "./webhooks/send_webhook.ts";
 
 /** What an agent server is made of. */
-export interface AgentOptions extends Omit<SessionOptions, "teller"> {
+export interface AgentOptions extends SessionOptions {
   /** Who may use it. Default: whoever reaches it under a name of loopback. */
   readonly guard?: {
     /** Whether requests may come without a key, as a guest's. Default: no. */
@@ -22,7 +21,25 @@ export interface AgentOptions extends Omit<SessionOptions, "teller"> {
   /** Who asks, what they may, and what they have spent. Default: whoever asks is the owner. */
   readonly keys?: Keys;
   /** Where webhooks may go, and how time goes by for them. Default: there are none. */
-  readonly webhooks?: Reach & {
+  readonly webhooks?: {
+    /**
+     * Hosts that may be told, as `host` or `host:port`: what leads there may be plain HTTP, and the address any. `*` stands
+     * for all others, by HTTPS and at a public address.
+     */
+    readonly hosts: readonly string[];
+    /** Looks up the addresses of a host that isn't listed by name. Default: as the system does. */
+    readonly lookup?: (host: string) => Promise<readonly string[]>;
+    /**
+     * Connects by TLS with such a host at this address, and no other: else its name could lead elsewhere by then. Default:
+     * none of these hosts can be reached.
+     */
+    readonly connect?: (
+      to: { readonly host: string; readonly address: string; readonly port: number },
+    ) => Promise<{
+      readonly readable: ReadableStream<Uint8Array<ArrayBuffer>>;
+      readonly writable: WritableStream<Uint8Array<ArrayBuffer>>;
+      readonly close: () => void;
+    }>;
     /** Calls back after so many milliseconds, until the function that it returns is called. Default: the real time. */
     readonly after?: (ms: number, work: () => void) => () => void;
     /** A number from 0 to 1, for the time until a next attempt. Default: `Math.random`. */

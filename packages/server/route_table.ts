@@ -15,12 +15,16 @@ import { type Route, route } from "./http/route.ts";
 import { closed } from "./http/schema.ts";
 import type { Heartbeat } from "./http/sse_response.ts";
 import type { Sessions } from "./sessions/sessions.ts";
+import type { Deliverer } from "./webhooks/deliverer.ts";
+import type { Webhooks } from "./webhooks/webhooks.ts";
 
 /** What all routes work on. */
 export interface TableOptions extends Omit<AgentOptions, "webhooks"> {
   readonly sessions: Sessions;
   readonly kinds: SessionKinds;
-  readonly webhooks: Parameters<typeof webhookRoutes>[0];
+  readonly webhooks: Webhooks;
+  /** Sends them. Absent: nothing may be told. */
+  readonly deliverer: Deliverer | undefined;
   readonly healthRoutes: ReturnType<typeof health>["routes"];
   readonly heartbeat: Heartbeat;
   readonly onError: (error: unknown) => void;
@@ -43,8 +47,8 @@ export function routeTable(options: TableOptions) {
     ...(gateway ? ledgerRoutes(gateway) : []),
     ...asModelRoutes(options),
     ...healthRoutes,
-    ...keyRoutes(options.keys, options.webhooks?.webhooks),
-    ...webhookRoutes(options.webhooks),
+    ...keyRoutes(options.keys, options.webhooks),
+    ...webhookRoutes(options),
     ...systemRoutes(options, () => all),
   ];
   all = table;

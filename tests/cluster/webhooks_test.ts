@@ -66,7 +66,10 @@ Deno.test("each turn that ends is told under one id, and no other, while servers
   const talking = Promise.all(ids.map((id) => talk(balancer.url, id, () => isOver)));
   for (const [round, signal] of (["SIGKILL", "SIGTERM", "SIGKILL", "SIGKILL"] as const).entries()) {
     const before = receiver.told.size;
-    await until("another turn that ends", async () => receiver.told.size > before + 3 || undefined);
+    await until(
+      "another turn that ends",
+      () => Promise.resolve(receiver.told.size > before + 3 || undefined),
+    );
     const member = members[round % members.length]!;
     await cluster.endMember(member, signal);
     await cluster.startMember(member);

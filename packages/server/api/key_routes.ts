@@ -46,7 +46,7 @@ const OWN_KEY = closed({
 }, "OwnKey");
 
 /** The routes that say who asks, and by which the owner gives keys to others. */
-export function keyRoutes(keys: Keys | undefined, webhooks: Pick<Webhooks, "removeOf"> | undefined) {
+export function keyRoutes(keys: Keys | undefined, webhooks: Pick<Webhooks, "removeOf">) {
   const known = () => {
     if (keys) return keys;
     throw new HttpError(501, "not_supported", "Cannot keep keys here: whoever asks is the owner.");
@@ -118,7 +118,7 @@ export function keyRoutes(keys: Keys | undefined, webhooks: Pick<Webhooks, "remo
       async answer({ path: { name } }) {
         const isRemoved = await known().remove(name);
         // Also those that an earlier attempt has left.
-        await webhooks?.removeOf(name);
+        await webhooks.removeOf(name);
         if (isRemoved) return new Response(null, { status: 204 });
         const others = name === OWNER.name || name === GUEST.name ? `, and ${name} isn't one` : "";
         throw new HttpError(

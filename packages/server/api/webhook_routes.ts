@@ -88,10 +88,14 @@ const BAD_URL = "The URL's host may not be told, or the body is wrong.";
 
 /** The routes by which somebody lets a program hear of what happens in sessions. */
 export function webhookRoutes(
-  parts: { readonly webhooks: Webhooks; readonly deliverer: Deliverer } | undefined,
+  { webhooks, deliverer }: {
+    readonly webhooks: Webhooks;
+    /** Absent: nothing may be told. */
+    readonly deliverer: Pick<Deliverer, "wake"> | undefined;
+  },
 ) {
   const known = () => {
-    if (parts) return parts;
+    if (deliverer) return { webhooks, deliverer };
     throw new HttpError(
       501,
       "not_supported",

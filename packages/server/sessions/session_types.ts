@@ -85,8 +85,6 @@ export interface SessionOptions extends PolicyOptions {
   readonly keepWarm?: Warmth | "off";
   /** A sentence that every turn starts with, as a warning. Default: none. */
   readonly notice?: string;
-  /** Tells programs outside of what is committed. Default: none is told. */
-  readonly teller?: Teller;
   /** Tells of turns, model calls and tools. Default: nobody does. */
   readonly telemetry?: Telemetry;
   /** Where a model is asked, which is told as well. Default: it isn't known. */
@@ -118,6 +116,8 @@ export interface SessionEnvironment extends Omit<SessionOptions, "profile" | "pr
   readonly ratesOf: (model: string) => Rates & { readonly profile: Profile };
   /** The context window of a model, in tokens. */
   readonly windowOf: (model: string) => number;
+  /** Tells programs outside of what is committed; nothing if none is told. */
+  readonly teller?: Teller | undefined;
   /** What keeps prompts warm; nothing if nothing does. */
   readonly warmth: Warmth | undefined;
   /** Takes one of the turns that may run at once, over all sessions; gives what gives it back. @throws {HttpError} 429 */

@@ -29,6 +29,7 @@ import {
   sessionNotFound,
   type SessionOptions,
   type SessionTotals,
+  type Teller,
   type WatchedSession,
 } from "./session_types.ts";
 
@@ -80,6 +81,7 @@ export class Sessions {
   /** The turns that may run at once. */
   readonly slots: TurnSlots;
   readonly #options: SessionOptions;
+  readonly #teller: Teller | undefined;
   /** What is in memory or on its way there, by id, the one that was used last at the end. */
   readonly #loaded = new Map<string, Loaded>();
   readonly #collected = new FinalizationRegistry<string>((id) => {
@@ -96,9 +98,10 @@ export class Sessions {
   #stopAgain = () => {};
   #isClosed = false;
 
-  /** The sessions of this store. */
-  constructor(options: SessionOptions) {
+  /** The sessions of this store. `teller` tells programs outside of what is committed; by default none is told. */
+  constructor(options: SessionOptions, teller?: Teller) {
     this.#options = options;
+    this.#teller = teller;
     this.slots = new TurnSlots(options.maxRunningTurns ?? 100);
     const { now = Date.now, onError = () => {}, approvals: { after = later } = {}, keepWarm } = options;
     this.#warmth = keepWarm === "off" ? undefined : keepWarm ?? new Warmth({ now, onError });
@@ -107,7 +110,7 @@ export class Sessions {
       asked: (request) => void this.#find(request.sessionId)?.asked(request),
       gone: () => {
         this.#settleAll();
-        options.teller?.wake();
+        teller?.wake();
       },
     });
   }
@@ -463,6 +466,7 @@ export class Sessions {
     if (record?.kind !== "agent") throw sessionNotFound(id);
     const session = await Session.load(record, {
       ...this.#options,
+      teller: this.#teller,
       ratesOf: (model) => this.#ratesOf(model),
       windowOf: (model) => this.windowOf(model),
       warmth: this.#warmth,

@@ -167,7 +167,8 @@ export class Deliverer {
     else await this.#webhooks.note(webhook.id, health, [record]);
     if (!health.disabled) return;
     const why = isGone ? "it answered 410" : `nothing has got through since ${isoOf(failingSinceMs)}`;
-    this.#onError(new Error(`Disabled webhook ${webhook.id} (${webhook.url}): ${why}.`));
+    // A sentence: no code of ours is at fault, whose stack would be of use.
+    this.#onError(`Disabled webhook ${webhook.id} (${webhook.url}): ${why}.`);
   }
 
   async #send(id: string, body: string, webhook: Webhook): Promise<Attempted> {

@@ -2,6 +2,7 @@ import { Buffer } from "node:buffer";
 import { createHmac } from "node:crypto";
 import { lookup as lookupAddresses } from "node:dns/promises";
 import { BlockList, isIP } from "node:net";
+import type { AgentOptions } from "../agent_options.ts";
 
 /** What came of an attempt: the receiver's status, or why there is none. */
 export type Attempted =
@@ -9,29 +10,7 @@ export type Attempted =
   | { readonly error: string };
 
 /** Where webhooks may go. */
-export interface Reach {
-  /**
-   * Hosts, as `host` or `host:port`: what leads there may be plain HTTP, and the address any. `*` stands for all others,
-   * by HTTPS and at a public address.
-   */
-  readonly hosts: readonly string[];
-  /** Looks up the addresses of a host that isn't listed by name. Default: as the system does. */
-  readonly lookup?: ((host: string) => Promise<readonly string[]>) | undefined;
-  /**
-   * Connects by TLS with such a host at one of these, and no other: else its name could lead elsewhere by then. Default:
-   * none of these hosts can be reached.
-   */
-  readonly connect?:
-    | ((to: { readonly host: string; readonly address: string; readonly port: number }) => Promise<Connected>)
-    | undefined;
-}
-
-/** A connection that a request is sent by. */
-interface Connected {
-  readonly readable: ReadableStream<Uint8Array<ArrayBuffer>>;
-  readonly writable: WritableStream<Uint8Array<ArrayBuffer>>;
-  readonly close: () => void;
-}
+export type Reach = Pick<NonNullable<AgentOptions["webhooks"]>, "hosts" | "lookup" | "connect">;
 
 /** Begins each secret, as the Standard Webhooks specification has it. */
 export const SECRET_PREFIX = "whsec_";

@@ -341,7 +341,8 @@ function toldOf(
   { id, by, settings: { metadata } }: ToldSession,
   { events, after }: { readonly events: readonly SessionEvent[]; readonly after: number },
 ): readonly { readonly type: WebhookType; readonly data: unknown }[] {
-  const session = { id, ...(by !== undefined && { key: by }), metadata };
+  const isShort = JSON.stringify(metadata).length <= MAX_TEXT;
+  const session = { id, ...(by !== undefined && { key: by }), ...(isShort && { metadata }) };
   const approvals = events.flatMap((event) => {
     if (event.type !== "approval_asked") return [];
     const { id: callId, name, arguments: text, why, askedAtMs, expiresAtMs } = event;
@@ -360,7 +361,7 @@ function toldOf(
   const ended = [...events.entries()].flatMap(([place, event]) => {
     if (event.type !== "turn_end") return [];
     const { reason, text, message, code, ledger, whole } = event;
-    const turn = { reason, text: cut(text), message, code, ledger: whole ?? ledger };
+    const turn = { reason, text: cut(text), message: message && cut(message), code, ledger: whole ?? ledger };
     const data = { session, event: after + 1 + place, turn };
     return [{ type: "turn.ended" as const, data }];
   });
