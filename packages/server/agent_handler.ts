@@ -22,12 +22,16 @@ export interface AgentHandler {
   /** Deletes the sessions, chats' included, to which nothing happened for so many milliseconds. Gives how many. */
   readonly expire: (idleMs: number) => Promise<number>;
   /**
-   * Sees to it that what was asked in an earlier process gets its answer in time, and that programs hear of what it owed
-   * them. @throws {StoreError}
+   * Sees to what earlier processes left: what was asked gets its answer in time, turns that had no end go on, and programs
+   * are told what these owed them. To be called once requests are answered. @throws {StoreError}
    */
-  readonly watchApprovals: () => Promise<void>;
-  /** Cancels every running turn and waits until they have ended. What is asked waits for the next process. */
-  readonly close: () => Promise<void>;
+  readonly attend: () => Promise<void>;
+  /**
+   * Takes no more turns, and settles when none runs any more. What is asked waits for the next process, and with
+   * `leaveWithinMs` so do turns: steps have so long to end, and whoever has the store next goes on behind them, or calls
+   * `attend()`. Default: turns end, as interrupted, and can be continued.
+   */
+  readonly close: (options?: { readonly leaveWithinMs?: number | undefined }) => Promise<void>;
 }
 
 /**
@@ -109,14 +113,13 @@ export function agentHandler(options: AgentOptions): AgentHandler {
     fetch: guard(answer, { ...options.guard, ...(keys && { keys }), isPublic, respondAt, onError }),
     unguarded: answer,
     expire: (idleMs) => sessions.expire(idleMs),
-    watchApprovals: () => {
-      // What an earlier process owed.
+    attend: () => {
       told.deliverer?.wake();
-      return sessions.watchApprovals();
+      return sessions.attend();
     },
-    close: async () => {
+    close: async (options) => {
       end();
-      await sessions.close();
+      await sessions.close(options);
       await told.deliverer?.close();
     },
   };

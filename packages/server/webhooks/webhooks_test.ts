@@ -220,7 +220,7 @@ Deno.test("a server that ends gives back what it was sending, and the next one s
   await first.handler.close();
   isSlow = false;
   const second = telling([there.host], { clock, store });
-  await second.handler.watchApprovals();
+  await second.handler.attend();
   assertEquals((await there.next()).id, id);
   await second.attempted();
   assertEquals(await outcomes(second.handler, path), ["delivered 204"]);
@@ -268,7 +268,7 @@ Deno.test("several servers on one store send each delivery once", async () => {
   await Promise.all(servers.flatMap(({ handler }) => [play(handler), play(handler), play(handler)]));
   const ids: string[] = [];
   while (ids.length < 9) ids.push((await there.next()).id);
-  await Promise.all(servers.map(({ handler }) => handler.watchApprovals()));
+  await Promise.all(servers.map(({ handler }) => handler.attend()));
   while ((await outcomes(servers[0]!.handler, path)).some((outcome) => outcome !== "delivered 204")) {
     await Promise.race(servers.map(({ attempted }) => attempted()));
   }
