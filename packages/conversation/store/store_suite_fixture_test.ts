@@ -313,7 +313,9 @@ export function testStore(name: string, place: Place): void {
       await store.deleteSession("b");
       assertEquals(await found(store), [[], [{ id: "a", value: 3 }], []]);
       await store.close();
-      assertEquals(await found(await open()), [[], [{ id: "a", value: 3 }], []]);
+      const later = await open();
+      assertEquals(await found(later), [[], [{ id: "a", value: 3 }], []]);
+      await later.close();
     },
   );
 
