@@ -95,8 +95,6 @@ try {
   });
   const [first = "", delivery = ""] = given;
   const path = { webhook: first };
-  const change = async (isEnabled: boolean) =>
-    console.log(lineOf(await api.json("POST /v1/webhooks/{webhook}", { path, body: { isEnabled } })));
   switch (act) {
     case "add": {
       const body = { url: first, types: [...typesOf(values.types)] };
@@ -112,9 +110,11 @@ try {
       }
       break;
     case "enable":
-    case "disable":
-      await change(act === "enable");
+    case "disable": {
+      const body = { isEnabled: act === "enable" };
+      console.log(shownText(lineOf(await api.json("POST /v1/webhooks/{webhook}", { path, body }))));
       break;
+    }
     case "rotate":
       console.log((await api.json("POST /v1/webhooks/{webhook}/secret", { path })).secret);
       break;

@@ -30,7 +30,7 @@ const MAX_RETRY_AFTER_MS = 24 * HOUR_MS;
 const KEPT = { olderThanMs: 30 * 24 * HOUR_MS, keep: 10_000 };
 
 /** How often it is looked after that. */
-const EXPIRE_MS = MINUTE_MS;
+const EXPIRE_MS = 10 * MINUTE_MS;
 
 /** Attempts that are kept of one delivery. */
 const MAX_ATTEMPTS = 20;
@@ -48,7 +48,7 @@ export class Deliverer {
   readonly #after: (ms: number, work: () => void) => () => void;
   readonly #random: () => number;
   readonly #onError: (error: unknown) => void;
-  readonly #running = new Map<string, { readonly receiver: string; readonly done: Promise<void> }>();
+  readonly #running = new Set<{ readonly receiver: string; readonly done: Promise<void> }>();
   readonly #expiredAtMs = new Map<string, number>();
   readonly #closing = new AbortController();
   #stopTimer = () => {};
@@ -90,7 +90,7 @@ export class Deliverer {
     this.#closing.abort(new Error("The server ended."));
     this.#stopTimer();
     await this.#looking;
-    await Promise.all([...this.#running.values()].map(({ done }) => done));
+    await Promise.all([...this.#running].map(({ done }) => done));
   }
 
   #wakeIn(ms: number): void {
@@ -111,12 +111,14 @@ export class Deliverer {
     if (receivers.length === 0 || limit <= 0) return;
     const { claimed, nextInMs } = await this.#store.claimDeliveries({ receivers, limit, forMs: CLAIM_MS });
     for (const delivery of claimed) {
-      const webhook = enabled.find(({ id }) => id === delivery.receiver)!;
+      const { receiver } = delivery;
+      const webhook = enabled.find(({ id }) => id === receiver)!;
       const done = this.#attempt(delivery, webhook).catch(this.#onError).finally(() => {
-        this.#running.delete(delivery.id);
+        this.#running.delete(running);
         this.wake();
       });
-      this.#running.set(delivery.id, { receiver: delivery.receiver, done });
+      const running = { receiver, done };
+      this.#running.add(running);
     }
     await this.#expire(new Set(claimed.map(({ receiver }) => receiver)));
     if (nextInMs === undefined) this.#stopTimer();
@@ -125,7 +127,7 @@ export class Deliverer {
   }
 
   #countOf(receiver: string): number {
-    return [...this.#running.values()].filter((one) => one.receiver === receiver).length;
+    return [...this.#running].filter((one) => one.receiver === receiver).length;
   }
 
   async #attempt(delivery: StoredDelivery, webhook: Webhook): Promise<void> {
