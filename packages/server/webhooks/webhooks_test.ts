@@ -365,6 +365,48 @@ Deno.test("a secret that is changed signs for a day beside the new one", async (
   await handler.close();
 });
 
+Deno.test("what was told thirty days ago is forgotten", async () => {
+  await using there = receiver();
+  const { handler, attempted, clock } = telling([there.host]);
+  const { path } = await addWebhook(handler, there.url);
+  await play(handler);
+  await attempted();
+  clock.skip(30 * 24 * 60 * 60_000 + 1);
+  await play(handler);
+  await attempted();
+  const [before, newest] = [await there.next(), await there.next()];
+  await handler.close();
+  assertEquals((await deliveriesOf(handler, path)).map(({ id }) => id), [newest.id]);
+  assertEquals((await refused(handler, "POST", `${path}/deliveries/${before.id}`)).status, 404);
+});
+
+Deno.test("what is owed is sent though the store fails for a moment, which the log is told", async () => {
+  await using there = receiver();
+  const clock = new WaitedClock();
+  const store = memoryStore({ now: clock.now });
+  let failsOnce = true;
+  const { handler, attempted, errors } = telling([there.host], {
+    clock,
+    store: {
+      ...store,
+      claimDeliveries(wanted) {
+        if (!failsOnce) return store.claimDeliveries(wanted);
+        failsOnce = false;
+        return Promise.reject(new StoreError("io", "The database is away."));
+      },
+    },
+  });
+  const { path } = await addWebhook(handler, there.url);
+  await play(handler);
+  const { ms, pass } = await clock.retries.take();
+  assertEquals([ms, errors.map(String)], [5_000, ["StoreError: The database is away."]]);
+  pass();
+  await there.next();
+  await attempted();
+  assertEquals(await outcomes(handler, path), ["delivered 204"]);
+  await handler.close();
+});
+
 Deno.test("webhooks go to hosts that are listed by name, and with * to public ones by HTTPS", async () => {
   const why = async (hosts: readonly string[], url: string) => {
     const { handler } = telling(hosts);
