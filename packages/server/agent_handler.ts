@@ -140,7 +140,10 @@ function webhooksOf({ store, now = Date.now, onError = () => {}, webhooks: setti
     webhooks,
     deliverer,
     teller: {
-      ready: () => webhooks.ready(),
+      ready: async () => {
+        await webhooks.ready();
+        return webhooks.enabled().length > 0;
+      },
       recordsOf: (session, committed) => webhooks.recordsOf(session, committed),
       wake: () => deliverer.wake(),
     },

@@ -12,8 +12,8 @@ interface FollowedLog {
 
 /** How programs outside learn of a log's events. */
 interface ToldLog extends Pick<Teller, "ready" | "wake"> {
-  /** Records that are committed with these events, the first of which has the number behind `after`. */
-  readonly recordsOf: (events: readonly SessionEvent[], after: number) => readonly StoreRecord[];
+  /** Records that are committed with these. */
+  readonly recordsOf: (committed: Parameters<Teller["recordsOf"]>[1]) => readonly StoreRecord[];
 }
 
 /** Of which events programs outside may be told. */
@@ -31,6 +31,8 @@ export class EventLog {
   readonly #store: Store;
   readonly #sessionId: string;
   readonly #told: ToldLog | undefined;
+  /** The newest turn's id, if it has one. Absent: nobody has looked yet. */
+  #turn: { readonly id: string | undefined } | undefined;
   #last: number;
   /** Events behind the stored ones, which are written with the next that are. */
   #mended: readonly SessionEvent[] = [];
@@ -104,6 +106,7 @@ export class EventLog {
   /** Others have written up to this number, and nothing is owed. */
   reach(last: number): void {
     if (last < this.#last) this.#newest = { after: 0, events: [] };
+    if (last !== this.#last) this.#turn = undefined;
     this.#last = last;
     this.#mended = [];
     this.#records = [];
@@ -139,19 +142,24 @@ export class EventLog {
     } = {},
   ): Promise<void> {
     const sessionId = this.#sessionId;
-    const told = [...this.#mended, ...events].some(({ type }) => TOLD.includes(type))
-      ? this.#told
-      : undefined;
-    if (told) await told.ready();
+    const isTold = [...this.#mended, ...events].some(({ type }) => TOLD.includes(type));
+    // Nothing is waited for where nobody can be told.
+    const told = isTold && this.#told && await this.#told.ready() ? this.#told : undefined;
+    const turn = told && (this.#turn ??= await this.#findTurn());
     const after = this.#last - this.#mended.length;
     const all = [...this.#mended, ...events];
-    const written: StoreRecord[] = [...this.#records, ...records, ...told?.recordsOf(all, after) ?? []];
+    const written: StoreRecord[] = [
+      ...this.#records,
+      ...records,
+      ...told?.recordsOf({ events: all, after, turn }) ?? [],
+    ];
     if (all.length > 0) written.unshift({ type: "events", sessionId, after, events: all });
     if (written.length > 0) await this.#store.commit(written);
     this.#last += events.length;
     this.#mended = [];
     this.#records = [];
     if (all.length > 0) this.#newest = { after, events: all.length <= PAGE ? all : [] };
+    this.#turn = turnBehind(all) ?? this.#turn;
     committed?.();
     if (events.length > 0) this.#wake();
     told?.wake();
@@ -189,6 +197,12 @@ export class EventLog {
     }
   }
 
+  /** The newest turn that is stored: another process may have begun it. */
+  async #findTurn(): Promise<{ readonly id: string | undefined }> {
+    const starts = await this.#store.readEvents(this.#sessionId, { types: ["turn_start"] });
+    return turnBehind(starts.map(({ event }) => asSessionEvent(event))) ?? { id: undefined };
+  }
+
   /** A session that is being removed can't be read for a moment before its readers are told. */
   async #explain(error: unknown): Promise<never> {
     await this.#removed?.catch(() => {});
@@ -222,4 +236,12 @@ export class EventLog {
     this.#changed.resolve();
     this.#changed = Promise.withResolvers<void>();
   }
+}
+
+/** The turn that goes on behind these events, if one of them begins it. */
+export function turnBehind(
+  events: readonly SessionEvent[],
+): { readonly id: string | undefined } | undefined {
+  const start = events.findLast((event) => event.type === "turn_start");
+  return start && { id: start.id };
 }

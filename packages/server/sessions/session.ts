@@ -70,7 +70,7 @@ export class Session implements SessionInfo {
     this.archive = store.archive(id);
     this.events = new EventLog(store, {
       ...{ sessionId: id, last: lastEvent },
-      told: teller && { ...teller, recordsOf: (events, after) => teller.recordsOf(this, { events, after }) },
+      told: teller && { ...teller, recordsOf: (committed) => teller.recordsOf(this, committed) },
     });
     this.helpers = new Helpers(this, { environment, alone: (work) => this.#hold.queued(work) });
     const shown = () => this.#memory.prompt.shown;

@@ -107,12 +107,18 @@ export interface SessionOptions extends PolicyOptions {
 
 /** Tells programs outside of what happens in sessions. */
 export interface Teller {
-  /** Settles when it is known who is told. @throws {StoreError} */
-  readonly ready: () => Promise<void>;
-  /** Records that are committed with these events, the first of which has the number behind `after`. */
+  /** Settles when it is known who is told, and says whether anybody is. @throws {StoreError} */
+  readonly ready: () => Promise<boolean>;
+  /** Records that are committed with events. */
   readonly recordsOf: (
     session: Pick<SessionInfo, "id" | "by" | "parent" | "settings">,
-    committed: { readonly events: readonly SessionEvent[]; readonly after: number },
+    committed: {
+      readonly events: readonly SessionEvent[];
+      /** Number of the event before the first. */
+      readonly after: number;
+      /** The turn that goes on with them, and its id if it has one. Absent: there is none. */
+      readonly turn?: { readonly id: string | undefined } | undefined;
+    },
   ) => readonly StoreRecord[];
   /** Such records were committed, or another server is gone that owed something. */
   readonly wake: () => void;

@@ -9,7 +9,8 @@ import {
 } from "@tare/conversation";
 import { randomBytes } from "node:crypto";
 import { HttpError } from "../http/http_error.ts";
-import type { SessionEvent, SessionInfo } from "../sessions/session_types.ts";
+import { turnBehind } from "../sessions/event_log.ts";
+import type { Teller } from "../sessions/session_types.ts";
 import { type Reach, refusedUrl, SECRET_PREFIX } from "./send_webhook.ts";
 
 /** What can be told. */
@@ -79,9 +80,6 @@ const OLD_SECRET_MS = 24 * 60 * 60_000;
 
 /** Most characters of a text that is told. All of it is in the session. */
 const MAX_TEXT = 10_000;
-
-/** What is told of a session's events: whose it is, and what its client wrote on it. */
-type ToldSession = Pick<SessionInfo, "id" | "by" | "parent" | "settings">;
 
 /** The webhooks of a server, or of several on one store: who is told of what. */
 export class Webhooks {
@@ -242,16 +240,10 @@ export class Webhooks {
     return secrets.flatMap(({ secret, untilMs = Infinity }) => untilMs > nowMs ? secret : []);
   }
 
-  /**
-   * Records of what is told of these events of a session, the first of which has the number behind `after`. Of helpers
-   * nothing is: they work for a turn that is.
-   */
-  recordsOf(
-    session: ToldSession,
-    { events, after }: { readonly events: readonly SessionEvent[]; readonly after: number },
-  ): readonly StoreRecord[] {
+  /** Records of what is told of a session's events. Of helpers nothing is: they work for a turn that is. */
+  recordsOf(...[session, committed]: Parameters<Teller["recordsOf"]>): readonly StoreRecord[] {
     if (session.parent) return [];
-    const told = toldOf(session, { events, after });
+    const told = toldOf(session, committed);
     const timestamp = new Date(this.now()).toISOString();
     return this.enabled().filter(({ by }) => by === undefined || by === session.by)
       .flatMap(({ id: receiver, types }) =>
@@ -338,8 +330,7 @@ function newWebhookSecret(): string {
 
 /** What these events come to for others: the end of a turn, and what it asks. */
 function toldOf(
-  { id, by, settings: { metadata } }: ToldSession,
-  { events, after }: { readonly events: readonly SessionEvent[]; readonly after: number },
+  ...[{ id, by, settings: { metadata } }, { events, after, turn: before }]: Parameters<Teller["recordsOf"]>
 ): readonly { readonly type: WebhookType; readonly data: unknown }[] {
   const isShort = JSON.stringify(metadata).length <= MAX_TEXT;
   const session = { id, ...(by !== undefined && { key: by }), ...(isShort && { metadata }) };
@@ -354,6 +345,7 @@ function toldOf(
       data: {
         session,
         event: after + 1 + events.findLastIndex(({ type }) => type === "approval_asked"),
+        turn: { id: (turnBehind(events) ?? before)?.id },
         approvals,
       },
     },
@@ -361,7 +353,15 @@ function toldOf(
   const ended = [...events.entries()].flatMap(([place, event]) => {
     if (event.type !== "turn_end") return [];
     const { reason, text, message, code, ledger, whole } = event;
-    const turn = { reason, text: cut(text), message: message && cut(message), code, ledger: whole ?? ledger };
+    const turnId = (turnBehind(events.slice(0, place)) ?? before)?.id;
+    const turn = {
+      id: turnId,
+      reason,
+      text: cut(text),
+      message: message && cut(message),
+      code,
+      ledger: whole ?? ledger,
+    };
     const data = { session, event: after + 1 + place, turn };
     return [{ type: "turn.ended" as const, data }];
   });

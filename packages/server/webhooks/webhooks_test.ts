@@ -1,8 +1,8 @@
 import { assert, assertEquals, assertThrows } from "@std/assert";
 import { Keys, memoryStore, sharedMemory, StoreError } from "@tare/conversation";
 import type { AssistantMessage, Model } from "@tare/messages";
-import type { AgentHandler, AgentOptions } from "@tare/server";
-import { agent, call, newSession, refused, scriptedModel, turn } from "../fixture_test.ts";
+import { type AgentHandler, type AgentOptions, ALLOW_EVERYTHING } from "@tare/server";
+import { agent, call, newSession, refused, scriptedModel, silentModel, turn } from "../fixture_test.ts";
 import { FULL } from "../sessions/store_fixture_test.ts";
 import {
   addWebhook,
@@ -362,6 +362,43 @@ Deno.test("a secret that is changed signs for a day beside the new one", async (
   await call(handler, "DELETE", path);
   assertEquals((await refused(handler, "GET", path)).status, 404);
   assertEquals((await refused(handler, "GET", `${path}/deliveries`)).status, 404);
+  await handler.close();
+});
+
+Deno.test("a turn that has waited is told by the id that it had then, also where another server ends it", async () => {
+  await using there = receiver();
+  const clock = new WaitedClock();
+  const memory = sharedMemory();
+  const [lost, kept] = [memory.open({ now: clock.now }), memory.open({ now: clock.now })];
+  const silent = silentModel();
+  const first = agent(silent.model, {
+    ...{ store: lost.store, now: clock.now, webhooks: { hosts: [there.host], after: clock.after } },
+    // A server that is killed leaves no timer behind.
+    clock: { now: () => 0, after: () => () => {} },
+    approvals: { rules: ALLOW_EVERYTHING, after: () => () => {} },
+  });
+  const { handler, attempted } = telling([there.host], { clock, store: kept.store });
+  await addWebhook(first, there.url);
+  clock.skip(1_000);
+  const session = await newSession(first);
+  const wait = async (handler: AgentHandler) => {
+    const { body } = await call(handler, "POST", `${session}/turns`, { input: "Hi", background: true });
+    return (body as { queued: { id: string } }).queued.id;
+  };
+  const told = async () => JSON.parse((await there.next()).body).data.turn;
+  const id = await wait(first);
+  await silent.asked;
+  lost.kill();
+  memory.pass(20_000);
+  const { id: endedId, reason } = await told();
+  assertEquals([endedId, reason], [id, "completed"]);
+  await attempted();
+  const next = await wait(handler);
+  assertEquals((await told()).id, next);
+  await attempted();
+  await turn(handler, session, "Again");
+  assertEquals((await told()).id, undefined);
+  await attempted();
   await handler.close();
 });
 
