@@ -15,7 +15,7 @@ import { Talker } from "./talker.ts";
 import { WebhookReceiver } from "./webhook_receiver.ts";
 
 /** The faults at the head of the list, each once, unless more are asked for. */
-const ROUNDS = Number(Deno.env.get("TARE_CLUSTER_ROUNDS") || 7);
+const ROUNDS = Number(Deno.env.get("TARE_CLUSTER_ROUNDS") || 8);
 
 /** In so many rounds everything happens that may. */
 const MANY_ROUNDS = 20;
