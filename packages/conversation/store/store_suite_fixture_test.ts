@@ -313,9 +313,9 @@ export function testStore(name: string, place: Place): void {
       await store.deleteSession("b");
       assertEquals(await found(store), [[], [{ id: "a", value: 3 }], []]);
       await store.close();
-      const later = await open();
-      assertEquals(await found(later), [[], [{ id: "a", value: 3 }], []]);
-      await later.close();
+      const again = await open();
+      assertEquals(await found(again), [[], [{ id: "a", value: 3 }], []]);
+      await again.close();
     },
   );
 
