@@ -33,8 +33,8 @@ const DATABASE_VARIABLES: readonly string[] = ["PG*", "NODE_PG_FORCE_NATIVE", "U
  * its workspace and data folder, to read the files of its profile, its rules and its MCP servers, to listen where it is
  * told and to reach its providers, such servers, its database, its bucket and the hosts that its webhooks tell (the
  * whole network, where these may tell any), to read the variables that the settings come from. Where the system ends all
- * that is in a sandbox, it may run what makes sandboxes and nothing else. Without one running programs can't be narrowed: the shell
- * tool and MCP servers may be any, and ending all that a command started takes the whole permission.
+ * that is in a sandbox, it may run what makes sandboxes and nothing else. Without one running programs can't be
+ * narrowed: the shell tool and MCP servers may be any, and ending all that a command started takes the whole permission.
  */
 export function serverPermissions(
   settings: Settings,
