@@ -256,6 +256,9 @@ export async function startServer(
     unknownOutcome: settings.unknownOutcome,
     store,
     keys,
+    ...(settings.webhookHosts.length > 0 && {
+      webhooks: { hosts: settings.webhookHosts, connect: connectAs },
+    }),
     maxSessions,
     maxRunningTurns,
     maxQueuedTurns: settings.maxQueuedTurns,
@@ -407,6 +410,19 @@ interface Provider extends AgentModels {
   /** What every turn says first. */
   readonly notice?: string;
   readonly close: () => Promise<void>;
+}
+
+/** Connects with a host by TLS at one of its addresses. */
+async function connectAs(
+  { host, address, port }: { readonly host: string; readonly address: string; readonly port: number },
+): Promise<Deno.TlsConn> {
+  const connection = await Deno.connect({ hostname: address, port });
+  try {
+    return await Deno.startTls(connection, { hostname: host });
+  } catch (error) {
+    connection.close();
+    throw error;
+  }
 }
 
 /** The rehearsal provider: a real HTTP server on loopback, so that the wire format is the real one. */

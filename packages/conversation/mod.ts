@@ -49,6 +49,7 @@ export type {
   SessionRecord,
   SharedStore,
   Store,
+  StoredDelivery,
   StoredDocument,
   StoredEvent,
   StoreRecord,

@@ -247,6 +247,15 @@ const OPTIONS = {
     read: list((origin) => /^https?:/.test(origin) && URL.parse(origin)?.origin === origin),
     right: "origins such as https://chat.example, with commas between them",
   },
+  webhookHosts: {
+    variable: "TARE_WEBHOOK_HOSTS",
+    flag: "webhook-hosts",
+    fallback: "",
+    help:
+      "Hosts that webhooks may tell of turns (docs/webhooks.md), with a port or without, with commas between them; * for all public ones by HTTPS. Default: none, and no webhooks",
+    read: list((host) => /^(\*|([a-z0-9_.-]+|\[[0-9a-f:]+\])(:\d{1,5})?)$/.test(host)),
+    right: "host names in lower case such as hooks.example,127.0.0.1:9000, with commas between them, or *",
+  },
   ...LIMIT_OPTIONS,
   forward: {
     variable: "TARE_FORWARD",

@@ -47,6 +47,26 @@ export interface StoredDocument {
   readonly value: unknown;
 }
 
+/**
+ * Something that somebody outside is to be told. Times are in milliseconds since the epoch, by the clock that all who have
+ * the store open share.
+ */
+export interface StoredDelivery {
+  /** Name, unique in the store. */
+  readonly id: string;
+  /** Who is told. */
+  readonly receiver: string;
+  /** The session that it is about: it goes with that. */
+  readonly sessionId?: string;
+  /** What is told, and what came of it so far: any JSON value. */
+  readonly value: unknown;
+  readonly madeAtMs: number;
+  /** When it is to be attempted, or may be again if whoever has claimed it is never heard of. Absent: it isn't. */
+  readonly dueAtMs?: number;
+  /** How often somebody has taken it on. */
+  readonly claims: number;
+}
+
 /** A request that must have its effect once, however often it is sent. */
 export interface IdempotencyKey {
   /** What the key is unique in, such as a route. */
@@ -90,6 +110,25 @@ export type StoreRecord =
    * @throws if the key isn't claimed.
    */
   | ({ readonly type: "response"; readonly response: unknown; readonly sessionId?: string } & IdempotencyKey)
+  /** A delivery, in place of the one of its id, due in so many milliseconds. Who has claimed the other one has lost it. */
+  | (
+    & { readonly type: "delivery"; readonly dueInMs: number }
+    & Pick<StoredDelivery, "id" | "receiver" | "sessionId" | "value">
+  )
+  /**
+   * What came of a delivery that was claimed, and in how many milliseconds it is due again. Default: it isn't. Nothing is
+   * written if it is gone, or another claim came since.
+   */
+  | {
+    readonly type: "attempted";
+    readonly id: string;
+    /** The claim: {@linkcode StoredDelivery.claims} as of then. */
+    readonly claim: number;
+    readonly value: unknown;
+    readonly dueInMs?: number;
+  }
+  /** No deliveries to this receiver any more. */
+  | { readonly type: "no_deliveries"; readonly receiver: string }
   /** The answer to what was asked of the holder of a session. @throws if whoever asked has given up, or has one. */
   | { readonly type: "answer"; readonly requestId: string; readonly answer: unknown };
 
@@ -215,6 +254,31 @@ export interface Store {
   >;
   /** Forgets a key that was claimed and has no response, because its request failed and may be sent again. */
   releaseKey(key: IdempotencyKey): Promise<void>;
+  /**
+   * Takes on deliveries that are due, those that have waited longest first: at most `limit`, and of each receiver at most
+   * as many as it says. Nobody else gets them for so many milliseconds.
+   */
+  claimDeliveries(wanted: {
+    readonly receivers: readonly { readonly receiver: string; readonly limit: number }[];
+    readonly limit: number;
+    readonly forMs: number;
+  }): Promise<{
+    /** In the order in which they were made. */
+    readonly claimed: readonly StoredDelivery[];
+    /** In how many milliseconds something else to one of these is due, 0 if it is now. Absent: nothing is. */
+    readonly nextInMs?: number;
+  }>;
+  /** Deliveries to a receiver, the newest first, those made before `before`. Default: from the newest, at most 100. */
+  listDeliveries(
+    receiver: string,
+    options?: { readonly limit?: number; readonly before?: string },
+  ): Promise<StoredDelivery[]>;
+  /** The delivery of this id, if there is one. */
+  getDelivery(id: string): Promise<StoredDelivery | undefined>;
+  /** Forgets deliveries to a receiver, attempted or not: those that are older than so, and all but the newest `keep`. */
+  expireDeliveries(
+    limits: { readonly receiver: string; readonly olderThanMs: number; readonly keep: number },
+  ): Promise<void>;
   /**
    * The whole store as of now, while it is in use. Absent where it isn't one file. What comes of it isn't whole before
    * the stream has ended.

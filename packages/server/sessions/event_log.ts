@@ -1,6 +1,6 @@
 import type { Store, StoreRecord } from "@tare/conversation";
 import { HttpError } from "../http/http_error.ts";
-import { asSessionEvent, type NumberedEvent, type SessionEvent } from "./session_types.ts";
+import { asSessionEvent, type NumberedEvent, type SessionEvent, type Teller } from "./session_types.ts";
 
 /** How a log learns what others write to it. */
 interface FollowedLog {
@@ -9,6 +9,15 @@ interface FollowedLog {
   /** Finds out what was written, and tells the log of it. Settles in any case. */
   readonly look: () => Promise<void>;
 }
+
+/** How programs outside learn of a log's events. */
+interface ToldLog extends Pick<Teller, "ready" | "wake"> {
+  /** Records that are committed with these. */
+  readonly recordsOf: (committed: Parameters<Teller["recordsOf"]>[1]) => readonly StoreRecord[];
+}
+
+/** Of which events programs outside may be told. */
+const TOLD: readonly SessionEvent["type"][] = ["turn_end", "approval_asked"];
 
 /** Events that a reader holds at a time. */
 const PAGE = 256;
@@ -21,6 +30,9 @@ const PAGE = 256;
 export class EventLog {
   readonly #store: Store;
   readonly #sessionId: string;
+  readonly #told: ToldLog | undefined;
+  /** The newest turn's id, if it has one. Absent: nobody has looked yet. */
+  #turn: { readonly id: string | undefined } | undefined;
   #last: number;
   /** Events behind the stored ones, which are written with the next that are. */
   #mended: readonly SessionEvent[] = [];
@@ -38,8 +50,14 @@ export class EventLog {
   #unwatch: (() => void) | undefined;
 
   /** The log of this session, whose newest event has the number `last`. */
-  constructor(store: Store, { sessionId, last }: { readonly sessionId: string; readonly last: number }) {
+  constructor(store: Store, { sessionId, last, told }: {
+    readonly sessionId: string;
+    readonly last: number;
+    /** Who else is told. Default: nobody. */
+    readonly told?: ToldLog | undefined;
+  }) {
     this.#store = store;
+    this.#told = told;
     this.#sessionId = sessionId;
     this.#last = last;
   }
@@ -88,6 +106,7 @@ export class EventLog {
   /** Others have written up to this number, and nothing is owed. */
   reach(last: number): void {
     if (last < this.#last) this.#newest = { after: 0, events: [] };
+    if (last !== this.#last) this.#turn = undefined;
     this.#last = last;
     this.#mended = [];
     this.#records = [];
@@ -123,17 +142,27 @@ export class EventLog {
     } = {},
   ): Promise<void> {
     const sessionId = this.#sessionId;
+    const isTold = [...this.#mended, ...events].some(({ type }) => TOLD.includes(type));
+    // Nothing is waited for where nobody can be told.
+    const told = isTold && this.#told && await this.#told.ready() ? this.#told : undefined;
+    const turn = told && (this.#turn ??= await this.#findTurn());
     const after = this.#last - this.#mended.length;
     const all = [...this.#mended, ...events];
-    const written: StoreRecord[] = [...this.#records, ...records];
+    const written: StoreRecord[] = [
+      ...this.#records,
+      ...records,
+      ...told?.recordsOf({ events: all, after, turn }) ?? [],
+    ];
     if (all.length > 0) written.unshift({ type: "events", sessionId, after, events: all });
     if (written.length > 0) await this.#store.commit(written);
     this.#last += events.length;
     this.#mended = [];
     this.#records = [];
     if (all.length > 0) this.#newest = { after, events: all.length <= PAGE ? all : [] };
+    this.#turn = turnBehind(all) ?? this.#turn;
     committed?.();
     if (events.length > 0) this.#wake();
+    told?.wake();
   }
 
   /**
@@ -166,6 +195,12 @@ export class EventLog {
       else if (this.#failure !== undefined) throw this.#failure;
       else return;
     }
+  }
+
+  /** The newest turn that is stored: another process may have begun it. */
+  async #findTurn(): Promise<{ readonly id: string | undefined }> {
+    const starts = await this.#store.readEvents(this.#sessionId, { types: ["turn_start"] });
+    return turnBehind(starts.map(({ event }) => asSessionEvent(event))) ?? { id: undefined };
   }
 
   /** A session that is being removed can't be read for a moment before its readers are told. */
@@ -201,4 +236,12 @@ export class EventLog {
     this.#changed.resolve();
     this.#changed = Promise.withResolvers<void>();
   }
+}
+
+/** The turn that goes on behind these events, if one of them begins it. */
+export function turnBehind(
+  events: readonly SessionEvent[],
+): { readonly id: string | undefined } | undefined {
+  const start = events.findLast((event) => event.type === "turn_start");
+  return start && { id: start.id };
 }

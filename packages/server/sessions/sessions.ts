@@ -30,6 +30,7 @@ import {
   sessionNotFound,
   type SessionOptions,
   type SessionTotals,
+  type Teller,
   type WaitingTurn,
   type WatchedSession,
 } from "./session_types.ts";
@@ -85,6 +86,7 @@ export class Sessions {
   /** The turns that may run at once. */
   readonly slots: TurnSlots;
   readonly #options: SessionOptions;
+  readonly #teller: Teller | undefined;
   /** What is in memory or on its way there, by id, the one that was used last at the end. */
   readonly #loaded = new Map<string, Loaded>();
   readonly #collected = new FinalizationRegistry<string>((id) => {
@@ -106,9 +108,10 @@ export class Sessions {
   #mayWait = false;
   #isClosed = false;
 
-  /** The sessions of this store. */
-  constructor(options: SessionOptions) {
+  /** The sessions of this store. `teller` tells programs outside of what is committed; by default none is told. */
+  constructor(options: SessionOptions, teller?: Teller) {
     this.#options = options;
+    this.#teller = teller;
     const { now = Date.now, onError = () => {}, approvals: { after = later } = {}, keepWarm } = options;
     this.slots = new TurnSlots(options.maxRunningTurns ?? 100, { freed: () => this.#freed(), after });
     this.#warmth = keepWarm === "off" ? undefined : keepWarm ?? new Warmth({ now, onError });
@@ -122,7 +125,10 @@ export class Sessions {
     });
     options.store.shared?.listen({
       asked: (request) => void this.#find(request.sessionId)?.asked(request),
-      gone: () => this.#settleAll(),
+      gone: () => {
+        this.#settleAll();
+        teller?.wake();
+      },
     });
   }
 
@@ -540,6 +546,7 @@ export class Sessions {
     if (record?.kind !== "agent") throw sessionNotFound(id);
     const session = await Session.load(record, {
       ...this.#options,
+      teller: this.#teller,
       ratesOf: (model) => this.#ratesOf(model),
       windowOf: (model) => this.windowOf(model),
       warmth: this.#warmth,
@@ -612,7 +619,8 @@ function shuffled<T>(all: readonly T[]): readonly T[] {
   return rest;
 }
 
-function later(ms: number, work: () => void): () => void {
+/** Calls back after so many milliseconds, until what it gives is called. */
+export function later(ms: number, work: () => void): () => void {
   const timer = setTimeout(work, ms);
   return () => clearTimeout(timer);
 }

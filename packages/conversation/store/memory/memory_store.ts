@@ -8,6 +8,7 @@ import type {
   SessionRecord,
   SharedStore,
   Store,
+  StoredDelivery,
   StoredDocument,
   StoredEvent,
   StoreRecord,
@@ -97,6 +98,16 @@ interface MemoryDocument {
   readonly json: string;
 }
 
+interface MemoryDelivery {
+  /** All of it that doesn't change with time. */
+  readonly json: string;
+  readonly receiver: string;
+  readonly sessionId: string | undefined;
+  readonly madeAtMs: number;
+  readonly dueAtMs: number | undefined;
+  readonly claims: number;
+}
+
 /** What is kept in a place in memory. */
 interface Tables {
   /** By id, the oldest first. */
@@ -105,6 +116,8 @@ interface Tables {
   readonly documents: Map<string, MemoryDocument>;
   /** By scope and key. */
   readonly keys: Map<string, MemoryKey>;
+  /** By id, the oldest first. */
+  readonly deliveries: Map<string, MemoryDelivery>;
   /** How many records have named sessions. */
   namings: number;
 }
@@ -132,7 +145,7 @@ export function memoryPlace(): typeof memoryStore {
 
 /** Nothing is kept yet. */
 function noTables(): Tables {
-  return { sessions: new Map(), documents: new Map(), keys: new Map(), namings: 0 };
+  return { sessions: new Map(), documents: new Map(), keys: new Map(), deliveries: new Map(), namings: 0 };
 }
 
 /** What somebody may do who has the store for himself. */
@@ -157,7 +170,7 @@ function openTables(
   { now = Date.now }: NonNullable<Parameters<typeof memoryStore>[0]>,
   { owner, wasOwner, isThere, enter, assertHeld, answer, changed }: Access,
 ): OpenTables {
-  const { sessions, documents, keys } = tables;
+  const { sessions, documents, keys, deliveries } = tables;
   let isOpen = true;
   const settle = <T>(act: () => T): Promise<T> =>
     enter(() => {
@@ -241,6 +254,32 @@ function openTables(
         documents.delete(name);
         return () => void (before && documents.set(name, before));
       }
+      case "delivery": {
+        const { id, receiver, sessionId, value, dueInMs } = record;
+        if (sessionId !== undefined) named(sessionId);
+        const { madeAtMs = now(), claims = -1 } = deliveries.get(id) ?? {};
+        return set(deliveries, id, {
+          ...{ receiver, sessionId, madeAtMs, claims: claims + 1, dueAtMs: now() + dueInMs },
+          json: jsonText({ id, receiver, sessionId, value }),
+        });
+      }
+      case "attempted": {
+        const { id, claim, value, dueInMs } = record;
+        const json = jsonText(value);
+        const kept = deliveries.get(id);
+        if (kept?.claims !== claim) return () => {};
+        const whole = { ...JSON.parse(kept.json), value: JSON.parse(json) };
+        const dueAtMs = dueInMs === undefined ? undefined : now() + dueInMs;
+        return set(deliveries, id, { ...kept, json: jsonText(whole), dueAtMs });
+      }
+      case "no_deliveries": {
+        const before = [...deliveries];
+        for (const [id, { receiver }] of before) if (receiver === record.receiver) deliveries.delete(id);
+        return () => {
+          deliveries.clear();
+          for (const [id, kept] of before) deliveries.set(id, kept);
+        };
+      }
       case "answer":
         return answer(record.requestId, jsonText(record.answer));
       case "response": {
@@ -289,9 +328,34 @@ function openTables(
     return { state: kept && !kept.isAtomic ? "interrupted" : "new" };
   };
 
+  const claimDeliveries = (
+    { receivers, limit, forMs }: Parameters<Store["claimDeliveries"]>[0],
+  ): Awaited<ReturnType<Store["claimDeliveries"]>> => {
+    const nowMs = now();
+    const due = [...deliveries.entries()].flatMap(([id, kept], number) =>
+      kept.dueAtMs !== undefined && kept.dueAtMs <= nowMs ? { id, kept, number, dueAtMs: kept.dueAtMs } : []
+    ).sort((one, other) => one.dueAtMs - other.dueAtMs || one.number - other.number);
+    const chosen = receivers.flatMap(({ receiver, limit: most }) =>
+      due.filter(({ kept }) => kept.receiver === receiver).slice(0, most)
+    );
+    const claimed = due.filter((one) => chosen.includes(one)).slice(0, limit)
+      .sort((one, other) => one.number - other.number).map(({ id, kept }) => {
+        const taken = { ...kept, dueAtMs: nowMs + forMs, claims: kept.claims + 1 };
+        deliveries.set(id, taken);
+        return storedDelivery(taken);
+      });
+    const named = new Set(receivers.map(({ receiver }) => receiver));
+    const next = [...deliveries.values()].reduce(
+      (next, { receiver, dueAtMs = Infinity }) => named.has(receiver) ? Math.min(next, dueAtMs) : next,
+      Infinity,
+    );
+    return { claimed, ...(next < Infinity && { nextInMs: Math.max(0, next - nowMs) }) };
+  };
+
   const remove = (id: string): void => {
     for (const [name, { sessionId }] of documents) if (sessionId === id) documents.delete(name);
     for (const [name, { done }] of keys) if (done?.sessionId === id) keys.delete(name);
+    for (const [name, { sessionId }] of deliveries) if (sessionId === id) deliveries.delete(name);
     sessions.delete(id);
     changed([id]);
   };
@@ -409,6 +473,26 @@ function openTables(
         const kept = keys.get(keyName(key));
         if (kept && !kept.done && wasOwner(kept.owner)) keys.delete(keyName(key));
       }),
+    claimDeliveries: (wanted) => settle(() => claimDeliveries(wanted)),
+    listDeliveries: (receiver, { limit = 100, before } = {}) =>
+      settle(() => {
+        const found = [...deliveries].filter(([, kept]) => kept.receiver === receiver).reverse();
+        const from = before === undefined ? 0 : found.findIndex(([id]) => id === before) + 1;
+        if (before !== undefined && from === 0) return [];
+        return found.slice(from, from + limit).map(([, kept]) => storedDelivery(kept));
+      }),
+    getDelivery: (id) =>
+      settle(() => {
+        const kept = deliveries.get(id);
+        return kept && storedDelivery(kept);
+      }),
+    expireDeliveries: ({ receiver, olderThanMs, keep }) =>
+      settle(() => {
+        const found = [...deliveries].filter(([, kept]) => kept.receiver === receiver).reverse();
+        for (const [place, [id, { madeAtMs }]] of found.entries()) {
+          if (place >= keep || madeAtMs < now() - olderThanMs) deliveries.delete(id);
+        }
+      }),
     close: () => enter(() => void (isOpen = false)),
   };
   return { store, write };
@@ -420,6 +504,14 @@ const HELD = ["events", "state", "names", "archive"] as const;
 /** Whether a record changes a session that is there. */
 function isHeldFor(record: StoreRecord): record is Extract<StoreRecord, { type: (typeof HELD)[number] }> {
   return (HELD as readonly string[]).includes(record.type);
+}
+
+function storedDelivery({ json, madeAtMs, dueAtMs, claims }: MemoryDelivery): StoredDelivery {
+  return {
+    ...JSON.parse(json) as Pick<StoredDelivery, "id" | "receiver" | "sessionId" | "value">,
+    ...{ madeAtMs, claims },
+    ...(dueAtMs !== undefined && { dueAtMs }),
+  };
 }
 
 /** What a session takes. */

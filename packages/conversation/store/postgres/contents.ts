@@ -155,6 +155,24 @@ async function* readAll(
     yield { type: "document", ...JSON.parse(json) as StoredDocument };
   }
 
+  const deliveries = pages<
+    & { number: number; id: string; receiver: string; session: string | null; json: string }
+    & { made: number; due: number | null; claims: number }
+  >(
+    connection,
+    `SELECT number, d.id, receiver, s.id AS session, d.json, made_at_ms AS made, due_at_ms AS due, claims
+     FROM tare.deliveries d LEFT JOIN tare.sessions s ON s.key = d.session WHERE number > $1 ORDER BY number`,
+    "number",
+  );
+  for await (const { id, receiver, session, json, made, due, claims } of deliveries(0)) {
+    yield {
+      type: "delivery",
+      ...{ id: nameIn(id), receiver: nameIn(receiver), value: JSON.parse(json), madeAtMs: made, claims },
+      ...(session !== null && { sessionId: nameIn(session) }),
+      ...(due !== null && { dueAtMs: due }),
+    };
+  }
+
   const keys = pages<
     & { scope: string; key: string; hash: string; atomic: boolean; touched: number }
     & { session: string | null; json: string | null }
@@ -256,6 +274,13 @@ async function writeAll(connection: OwnConnection, items: AsyncIterable<Contents
         add("documents", session, columnText(kind), columnText(id), json);
         break;
       }
+      case "delivery": {
+        const { id, receiver, sessionId, value, madeAtMs, dueAtMs, claims } = item;
+        const session = sessionId === undefined ? undefined : columnText(sessionId);
+        const given = [columnText(id), columnText(receiver), session, jsonText(value), String(madeAtMs)];
+        add("deliveries", ...given, dueAtMs === undefined ? undefined : String(dueAtMs), String(claims));
+        break;
+      }
       case "key": {
         const { scope, key, bodyHash, isAtomic, touchedAtMs, sessionId, answer } = item;
         const session = sessionId === undefined ? undefined : columnText(sessionId);
@@ -312,6 +337,13 @@ function newBatch() {
        ) AS sorted WHERE h.session = sorted.session`),
     names: rows(2, (c) => `INSERT INTO tare.names SELECT c2, ${key} FROM ${c}`),
     documents: rows(4, (c) => `INSERT INTO tare.documents SELECT c2, c3, ${key}, c4 FROM ${c}`),
+    deliveries: rows(
+      7,
+      (c) =>
+        `INSERT INTO tare.deliveries (id, receiver, session, json, made_at_ms, due_at_ms, claims)
+       SELECT c1, c2, (SELECT key FROM tare.sessions WHERE id = c3), c4, c5::bigint,
+         nullif(c6, U&'\\0001')::bigint, c7::bigint FROM ${c} ORDER BY place`,
+    ),
     keys: rows(7, (c) =>
       `INSERT INTO tare.keys
          (scope, key, body_hash, owner, claim_id, was_claimed, is_atomic, touched_at_ms, session, json)

@@ -134,6 +134,23 @@ const TABLES = `
   CREATE INDEX ON tare.keys (touched_at_ms);
   CREATE INDEX ON tare.keys (session) WHERE session IS NOT NULL;
 
+  -- What somebody outside is to be told.
+  CREATE TABLE tare.deliveries (
+    number bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    id text NOT NULL UNIQUE,
+    receiver text NOT NULL,
+    -- NULL: it goes with none.
+    session bigint,
+    json text NOT NULL,
+    made_at_ms bigint NOT NULL,
+    -- NULL: nothing more is to be done.
+    due_at_ms bigint,
+    claims bigint NOT NULL DEFAULT 0
+  );
+  CREATE INDEX ON tare.deliveries (receiver, number);
+  CREATE INDEX ON tare.deliveries (session) WHERE session IS NOT NULL;
+  CREATE INDEX ON tare.deliveries (receiver, due_at_ms) WHERE due_at_ms IS NOT NULL;
+
   -- What is asked of the opening that holds a session.
   CREATE TABLE tare.requests (
     id uuid PRIMARY KEY,
@@ -370,6 +387,30 @@ const FUNCTIONS = `
     RETURN 1;
   END $$;
 
+  CREATE FUNCTION tare.put_delivery(
+    session_id text, the_id text, the_receiver text, the_json text, now_ms bigint, due_in_ms bigint
+  ) RETURNS integer LANGUAGE plpgsql AS $$
+  BEGIN
+    INSERT INTO tare.deliveries AS d (id, receiver, session, json, made_at_ms, due_at_ms) VALUES (
+      the_id, the_receiver, CASE WHEN session_id IS NOT NULL THEN tare.kept_key_of(session_id) END, the_json, now_ms,
+      now_ms + due_in_ms
+    ) ON CONFLICT (id) DO UPDATE SET receiver = excluded.receiver, session = excluded.session, json = excluded.json,
+      due_at_ms = excluded.due_at_ms, claims = d.claims + 1;
+    RETURN 1;
+  END $$;
+
+  CREATE FUNCTION tare.put_attempt(the_id text, the_claim bigint, the_json text, now_ms bigint, due_in_ms bigint)
+  RETURNS integer LANGUAGE sql AS $$
+    UPDATE tare.deliveries SET json = the_json, due_at_ms = now_ms + due_in_ms
+      WHERE id = the_id AND claims = the_claim;
+    SELECT 1
+  $$;
+
+  CREATE FUNCTION tare.drop_deliveries(the_receiver text) RETURNS integer LANGUAGE sql AS $$
+    DELETE FROM tare.deliveries WHERE receiver = the_receiver;
+    SELECT 1
+  $$;
+
   CREATE FUNCTION tare.put_answer(the_id uuid, the_server text, the_commit uuid, the_json text)
   RETURNS integer LANGUAGE plpgsql AS $$
   DECLARE found_commit uuid;
@@ -441,6 +482,7 @@ const FUNCTIONS = `
     DELETE FROM tare.names WHERE session = the_session;
     DELETE FROM tare.documents WHERE session = the_session;
     DELETE FROM tare.keys WHERE session = the_session;
+    DELETE FROM tare.deliveries WHERE session = the_session;
     UPDATE tare.requests SET is_withdrawn = true WHERE session = the_session AND answer IS NULL;
   END $$;
 

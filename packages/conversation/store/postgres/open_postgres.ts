@@ -4,7 +4,15 @@ import { checkGiven } from "@tare/messages";
 import { type Archive, archiveRef, textFromBytes } from "@tare/prune";
 import { beginOfRecord, columnText, nameIn, NEEDS_ATTENTION, searchedJson } from "../json_text.ts";
 import type { ObjectStore } from "../s3_objects.ts";
-import type { ListedSession, SharedStore, Store, StoredDocument, StoredEvent, StoreRecord } from "../port.ts";
+import type {
+  ListedSession,
+  SharedStore,
+  Store,
+  StoredDelivery,
+  StoredDocument,
+  StoredEvent,
+  StoreRecord,
+} from "../port.ts";
 import { noSessionError, StoreError } from "../store_error.ts";
 import { type Connections, connectionsTo, type OwnConnection, type Value } from "./connections.ts";
 import { databaseName } from "./database_error.ts";
@@ -426,6 +434,65 @@ function storeOver(
         ],
       );
     },
+    async claimDeliveries({ receivers, limit, forMs }) {
+      const names = receivers.map(({ receiver }) => columnText(receiver));
+      const nowMs = givenNow ? Math.floor(givenNow()) : null;
+      const rows = await query<DeliveryRow>(
+        `WITH chosen AS (
+           SELECT d.number FROM unnest($1::text[], $2::integer[]) AS w (receiver, most) CROSS JOIN LATERAL (
+             SELECT number, due_at_ms FROM tare.deliveries
+             WHERE receiver = w.receiver AND due_at_ms <= coalesce($5::bigint, ${NOW_MS})
+             ORDER BY due_at_ms, number LIMIT w.most FOR UPDATE SKIP LOCKED
+           ) AS d ORDER BY d.due_at_ms, d.number LIMIT $3
+         ), claimed AS (
+           UPDATE tare.deliveries d SET claims = claims + 1, due_at_ms = coalesce($5::bigint, ${NOW_MS}) + $4::bigint
+           FROM chosen WHERE d.number = chosen.number
+           RETURNING d.id, d.receiver, d.session, d.json, d.made_at_ms AS made, d.due_at_ms AS due, d.claims, d.number
+         )
+         SELECT claimed.id, receiver, s.id AS session, claimed.json, made, due, claims
+         FROM claimed LEFT JOIN tare.sessions s ON s.key = claimed.session ORDER BY claimed.number`,
+        [names, receivers.map(({ limit }) => String(limit)), limit, Math.ceil(forMs), nowMs],
+      );
+      const next = await first<{ ms: number | null }>(
+        `SELECT min(d.next) - coalesce($2::bigint, ${NOW_MS}) AS ms
+         FROM unnest($1::text[]) AS w (receiver) CROSS JOIN LATERAL (
+           SELECT min(due_at_ms) AS next FROM tare.deliveries
+           WHERE receiver = w.receiver AND due_at_ms IS NOT NULL
+         ) AS d`,
+        [names, nowMs],
+      );
+      return {
+        claimed: rows.map(deliveryIn),
+        ...(next && next.ms !== null && { nextInMs: Math.max(0, next.ms) }),
+      };
+    },
+    async listDeliveries(receiver, { limit = 100, before } = {}) {
+      const rows = await query<DeliveryRow>(
+        `${DELIVERIES} WHERE receiver = $1
+           AND ($2::text IS NULL OR d.number < (SELECT number FROM tare.deliveries WHERE id = $2))
+         ORDER BY d.number DESC LIMIT $3`,
+        [columnText(receiver), before === undefined ? null : columnText(before), limit],
+      );
+      return rows.map(deliveryIn);
+    },
+    async getDelivery(id) {
+      const row = await first<DeliveryRow>(`${DELIVERIES} WHERE d.id = $1`, [columnText(id)]);
+      return row && deliveryIn(row);
+    },
+    async expireDeliveries({ receiver, olderThanMs, keep }) {
+      await query(
+        `DELETE FROM tare.deliveries WHERE receiver = $1 AND (
+           made_at_ms < coalesce($4::bigint, ${NOW_MS}) - $2::bigint OR number <= (
+             SELECT number FROM tare.deliveries WHERE receiver = $1 ORDER BY number DESC LIMIT 1 OFFSET $3
+           ))`,
+        [
+          columnText(receiver),
+          Math.min(Number.MAX_SAFE_INTEGER, Math.ceil(olderThanMs)),
+          keep,
+          givenNow ? Math.floor(givenNow()) : null,
+        ],
+      );
+    },
     close: () =>
       closing ??= (large?.close() ?? Promise.resolve())
         .then(() => leases.close()).finally(() => connections.close()),
@@ -438,6 +505,31 @@ function sessionsOf(records: readonly StoreRecord[]): string[] {
   return records.flatMap((record) =>
     record.type === "session" ? [record.id] : "sessionId" in record ? [record.sessionId ?? ""] : []
   );
+}
+
+/** The database's clock. */
+const NOW_MS = "(extract(epoch FROM statement_timestamp()) * 1000)::bigint";
+
+const DELIVERIES =
+  `SELECT d.id, d.receiver, s.id AS session, d.json, d.made_at_ms AS made, d.due_at_ms AS due, d.claims
+   FROM tare.deliveries d LEFT JOIN tare.sessions s ON s.key = d.session`;
+
+interface DeliveryRow {
+  readonly id: string;
+  readonly receiver: string;
+  readonly session: string | null;
+  readonly json: string;
+  readonly made: number;
+  readonly due: number | null;
+  readonly claims: number;
+}
+
+function deliveryIn({ id, receiver, session, json, made, due, claims }: DeliveryRow): StoredDelivery {
+  return {
+    ...{ id: nameIn(id), receiver: nameIn(receiver), value: JSON.parse(json), madeAtMs: made, claims },
+    ...(session !== null && { sessionId: nameIn(session) }),
+    ...(due !== null && { dueAtMs: due }),
+  };
 }
 
 type KeyState = Awaited<ReturnType<Store["claimKey"]>>["state"];

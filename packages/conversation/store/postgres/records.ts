@@ -238,6 +238,23 @@ export function addRecord(
       const once = calls.commitIdOnce(`response ${JSON.stringify([scope, key])}`);
       return calls.call("put_response", ...name, optional(sessionId), calls.now(), once, json);
     }
+    case "delivery": {
+      const { id, receiver, sessionId, value, dueInMs } = record;
+      const place = sessionId === undefined
+        ? "NULL"
+        : calls.shared(`session ${sessionId}`, columnText(sessionId));
+      const name = [calls.value(columnText(id)), calls.value(columnText(receiver))];
+      const due = calls.value(Math.ceil(dueInMs), "bigint");
+      return calls.call("put_delivery", place, ...name, calls.value(jsonText(value)), calls.now(), due);
+    }
+    case "attempted": {
+      const { id, claim, value, dueInMs } = record;
+      const name = [calls.value(columnText(id)), calls.value(claim, "bigint")];
+      const due = dueInMs === undefined ? "NULL" : calls.value(Math.ceil(dueInMs), "bigint");
+      return calls.call("put_attempt", ...name, calls.value(jsonText(value)), calls.now(), due);
+    }
+    case "no_deliveries":
+      return calls.call("drop_deliveries", calls.value(columnText(record.receiver)));
     case "answer": {
       const id = calls.value(uuidOf(record.requestId), "uuid");
       return calls.call(

@@ -35,6 +35,7 @@ Deno.test("deleteSession() removes all that only the session refers to, from eve
         { type: "state", sessionId: id, name: "edits", value: [1] },
         { type: "names", sessionId: id, names: ["both", `of ${id}`] },
         { type: "document", kind: "response", id, sessionId: id, value: 1 },
+        { type: "delivery", id, receiver: "x", sessionId: id, value: 1, dueInMs: 0 },
         { type: "response", scope: "s", key: id, response: 1, sessionId: id },
       ]);
       await putAll(store, id, ["shared", `of ${id} alone`]);
@@ -53,6 +54,7 @@ Deno.test("deleteSession() removes all that only the session refers to, from eve
     assertEquals(ofA, {
       activity: 2,
       archived: 2,
+      deliveries: 1,
       documents: 1,
       events: 1,
       idempotency_keys: 1,
