@@ -46,6 +46,7 @@ export type {
   IdempotencyKey,
   ListedSession,
   SessionRecord,
+  SharedFigures,
   SharedStore,
   Store,
   StoredDocument,

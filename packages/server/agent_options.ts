@@ -1,4 +1,5 @@
 import type { Keys } from "@tare/conversation";
+import type { Figures } from "@tare/conversation/telemetry";
 import type { Gateway } from "@tare/gateway";
 import type { Heartbeat } from "./http/sse_response.ts";
 import type { SessionOptions } from "./sessions/session_types.ts";
@@ -20,6 +21,8 @@ export interface AgentOptions extends SessionOptions {
   };
   /** Who asks, what they may, and what they have spent. Default: whoever asks is the owner. */
   readonly keys?: Keys;
+  /** The figures that `GET /metrics` gives: to the owner and keys for that, or if `isOpen` to all. Default: none. */
+  readonly metrics?: { readonly figures: Figures; readonly isOpen: boolean };
   /** How event streams show that they are alive. Default: a comment after each 15 s of silence. */
   readonly heartbeat?: Heartbeat;
   /** Largest request body in bytes. Default: 10 MiB. */

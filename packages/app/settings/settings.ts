@@ -36,6 +36,8 @@ const MECHANISMS = {
 
 const FORGET = ["costly", "nothing"] as const;
 
+const METRICS = ["off", "key", "open"] as const;
+
 const DEFER_TOOLS = ["auto", "on", "off"] as const;
 
 const POLICY_NAMES = Object.keys(POLICIES) as Policy[];
@@ -189,6 +191,15 @@ const OPTIONS = {
     help: "Origins whose web pages may use the server, with commas between them",
     read: list((origin) => /^https?:/.test(origin) && URL.parse(origin)?.origin === origin),
     right: "origins such as https://chat.example, with commas between them",
+  },
+  metrics: {
+    variable: "TARE_METRICS",
+    flag: "metrics",
+    fallback: "off",
+    help:
+      "Whether GET /metrics gives figures for Prometheus (docs/telemetry.md): key, to the owner and to keys that were added with --routes metrics; open, to whoever reaches the server; off",
+    read: (who) => METRICS.find((one) => one === who),
+    right: `one of ${METRICS.join(", ")}`,
   },
   ...LIMIT_OPTIONS,
   forward: {

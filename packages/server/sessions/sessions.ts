@@ -530,12 +530,18 @@ const RETRY_AFTER_S = 5;
 
 /** Limits how many turns run at the same time, over all sessions and routes. */
 export class TurnSlots {
-  readonly #limit: number;
+  /** So many may run at once. */
+  readonly limit: number;
   #taken = 0;
 
   /** So many turns may run at once. */
   constructor(limit: number) {
-    this.#limit = limit;
+    this.limit = limit;
+  }
+
+  /** So many run. */
+  get taken(): number {
+    return this.#taken;
   }
 
   /**
@@ -544,7 +550,7 @@ export class TurnSlots {
    * @throws {HttpError} 429 with `retry-after` if all are taken.
    */
   take(): () => void {
-    if (this.#taken >= this.#limit) {
+    if (this.#taken >= this.limit) {
       throw new HttpError(
         429,
         "too_many_turns",

@@ -1,5 +1,6 @@
 import { Buffer } from "node:buffer";
 import pg from "pg";
+import type { SharedFigures } from "../port.ts";
 import { asStoreError, databaseError, isPassing } from "./database_error.ts";
 
 /** A value of a statement. */
@@ -49,6 +50,8 @@ export interface Connections {
    * it; without a limit it takes as long as it takes. The caller closes it.
    */
   open(limitMs?: number): Promise<OwnConnection>;
+  /** How those are that several share. */
+  figures(): NonNullable<SharedFigures["connections"]>;
   close(): Promise<void>;
 }
 
@@ -113,6 +116,15 @@ export function connectionsTo(options: ConnectionOptions): Connections {
     query: <Row>(sql: string, values: readonly Value[] = []) =>
       untilItGoes(async () => await attempt(sql, values) as Row[]),
     open: (limitMs) => untilItGoes(() => ownConnection(options, limitMs)),
+    figures: () => {
+      const open = shared.filter(({ isOpen }) => isOpen);
+      return {
+        most: maxConnections,
+        open: open.length,
+        idle: open.filter(({ waiting }) => waiting === 0).length,
+        waiting: shared.reduce((sum, { waiting }) => sum + Math.max(0, waiting - 1), 0),
+      };
+    },
     async close() {
       isOpen = false;
       await Promise.all(shared.map((connection) => connection.close()));
@@ -167,12 +179,19 @@ function sharedConnection(options: ConnectionOptions) {
     const made = connect(options, true);
     client = made;
     const forget = () => {
-      if (client === made) client = undefined;
+      if (client !== made) return;
+      client = undefined;
+      self.isOpen = false;
     };
-    made.then((made) => made.on("end", forget), forget);
+    made.then((opened) => {
+      opened.on("end", forget);
+      self.isOpen = client === made;
+    }, forget);
     return made;
   };
   const self = {
+    isOpen: false,
+    /** Statements that are under way on it. */
     waiting: 0,
     async run(
       sql: string,
