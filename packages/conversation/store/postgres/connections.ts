@@ -34,6 +34,10 @@ export interface ConnectionOptions {
   readonly maxConnections: number;
   /** How long something is tried, in milliseconds, before it is an error. */
   readonly timeoutMs: number;
+  /** How long a connection may take to be made, a statement to be done, and of that to wait for a lock, in milliseconds. */
+  readonly connectMs: number;
+  readonly statementMs: number;
+  readonly lockMs: number;
 }
 
 /** Connections to one database, made when they are needed and again when they are lost. */
@@ -132,18 +136,12 @@ export function connectionsTo(options: ConnectionOptions): Connections {
   };
 }
 
-/** What may wait on its way, before it is tried on another connection. */
-function attemptMs({ timeoutMs }: ConnectionOptions): number {
-  return Math.ceil(timeoutMs / 2);
-}
-
 async function connect(options: ConnectionOptions, pipeline: boolean): Promise<Client> {
-  const limitMs = attemptMs(options);
+  const { connectMs, statementMs, lockMs } = options;
   const client: Client = new pg.Client({
     connectionString: strictUrl(options.url),
     application_name: "tare",
-    connectionTimeoutMillis: limitMs,
-    statement_timeout: limitMs,
+    connectionTimeoutMillis: connectMs,
     keepAlive: true,
     types: text,
     pipeline,
@@ -152,6 +150,11 @@ async function connect(options: ConnectionOptions, pipeline: boolean): Promise<C
   client.on("error", () => {});
   try {
     await client.connect();
+    // Not with the connection's first message: what pools connections takes only few settings there.
+    await client.query({
+      text: `SET statement_timeout = ${Math.ceil(statementMs)}; SET lock_timeout = ${Math.ceil(lockMs)}`,
+      query_timeout: connectMs,
+    });
   } catch (error) {
     client.connection.stream.destroy();
     throw error;
@@ -200,7 +203,7 @@ function sharedConnection(options: ConnectionOptions) {
       self.waiting++;
       try {
         // One that doesn't even say that it took too long is cut, with all that waits on it.
-        const query = { text: sql, values, query_timeout: attemptMs(options) * 1.2 };
+        const query = { text: sql, values, query_timeout: options.statementMs * 1.2 };
         const made = await connected();
         return (await made.query(name === undefined ? query : { ...query, name })).rows;
       } finally {
