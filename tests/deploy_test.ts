@@ -3,7 +3,7 @@
 import { assertEquals } from "@std/assert";
 import { fromFileUrl, join } from "@std/path";
 import { parseAllDocuments } from "yaml";
-import { VARIABLES } from "../packages/app/settings/settings.ts";
+import { readSettings, VARIABLES } from "../packages/app/settings/settings.ts";
 
 const ROOT = fromFileUrl(new URL("..", import.meta.url));
 const unit = await Deno.readTextFile(join(ROOT, "deploy/tare@.service"));
@@ -21,6 +21,14 @@ Deno.test("deploy/tare@.service sets what the server reads, and starts a task th
   const names = namesIn(unit, /^Environment=(.*)$/gm);
   assertEquals(names.filter((name) => !VARIABLES.includes(name)).sort(), DENOS);
   assertEquals(/^ExecStart=\S+\/deno task (\w+)$/m.exec(unit)?.[1]! in tasks, true);
+});
+
+/** What an end takes beside the steps that are under way, in seconds, and some time to spare. */
+const END_S = 10;
+
+Deno.test("deploy/tare@.service gives a server the time to end in order", () => {
+  const seconds = Number(/^TimeoutStopSec=(\d+)$/m.exec(unit)?.[1]);
+  assertEquals(seconds >= readSettings([], {}).endWithinSeconds + END_S, true);
 });
 
 Deno.test("deploy/tare@.service is a unit as systemd reads it", {
@@ -82,6 +90,7 @@ interface Pod {
     readonly startupProbe: Probe;
     readonly livenessProbe: Probe;
     readonly readinessProbe: Probe;
+    readonly lifecycle: { readonly preStop: { readonly exec: { readonly command: readonly string[] } } };
   }[];
   readonly volumes: readonly {
     readonly name: string;
@@ -129,6 +138,10 @@ Deno.test("deploy/kubernetes.yaml sets what the server reads, and its parts find
     ["/health", port!.name],
     ["/health/ready", port!.name],
   ]);
+  // A server that is killed in the middle of handing over has its turns taken by others, but later.
+  const pause = Number(container!.lifecycle.preStop.exec.command[1]);
+  const endWithin = Number(config!.data.TARE_END_WITHIN);
+  assertEquals(pod.terminationGracePeriodSeconds >= pause + endWithin + END_S, true);
   // A service of this name would set TARE_PORT to its address.
   assertEquals([service!.metadata.name, pod.enableServiceLinks], ["tare", false]);
   const [told, mounted] = databaseOf(pod);

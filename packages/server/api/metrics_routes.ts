@@ -33,11 +33,11 @@ export function observeServer(
   const observe = (
     kind: "sum" | "level",
     [name, unit, description]: readonly [string, string, string],
-    read: () => number | Readings,
+    read: () => number | Promise<number> | Readings,
     labels: FigureOptions["labels"] = [],
   ) =>
-    figures.observe({ kind, name, unit, description, labels }, () => {
-      const value = read();
+    figures.observe({ kind, name, unit, description, labels }, async () => {
+      const value = await read();
       return typeof value === "number" ? [[value]] : value;
     });
   observe(

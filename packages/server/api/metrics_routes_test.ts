@@ -147,7 +147,7 @@ Deno.test("turns that run, slots, lease and takeovers are found out when somebod
   });
   const session = await newSession(handler);
   await newSession(handler);
-  const idle = {
+  const idle: Record<string, Readings> = {
     "tare.turns.running": [[0]],
     "tare.turns.slots": [[3]],
     "tare.lease.good": [[1]],
