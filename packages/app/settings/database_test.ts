@@ -92,8 +92,9 @@ Deno.test("settingsHelp() gives a database's address no flag: others can read a 
   assertEquals(line?.includes("--"), false);
 });
 
-const LIMITS = "TARE_DATABASE_POOL TARE_DATABASE_TIMEOUT TARE_STATEMENT_TIMEOUT TARE_LOCK_TIMEOUT TARE_CONNECT_TIMEOUT TARE_LEASE"
-  .split(" ");
+const LIMITS =
+  "TARE_DATABASE_POOL TARE_DATABASE_TIMEOUT TARE_STATEMENT_TIMEOUT TARE_LOCK_TIMEOUT TARE_CONNECT_TIMEOUT TARE_LEASE"
+    .split(" ");
 
 const limitsOf = (given: Record<string, string>) =>
   databaseLimits(readSettings([], { TARE_DATABASE: "postgres://me@h/d", ...given }));
