@@ -7,14 +7,17 @@ type Facts = Parameters<ReturnType<Figures["figure"]>>[1];
 /** So many values of a figure are told apart: names of models and tools come from clients. */
 const MAX_SERIES = 500;
 
+/** Characters of a label. */
+const MAX_LABEL = 200;
+
 /** What stands in the labels of the values beyond. */
 const OTHER = "_OTHER";
 
 /**
  * Figures as Prometheus reads them. They are called as OpenTelemetry's exporters for it call them: dots are underscores,
- * units and `_total` stand at the end.
+ * units and `_total` stand at the end. `onError` is told why a figure couldn't be found out, which then isn't there.
  */
-export function prometheus(): Figures {
+export function prometheus({ onError }: { readonly onError: (error: unknown) => void }): Figures {
   const registry = new Registry();
   const figures = new Map<string, ReturnType<Figures["figure"]>>();
   const about = ({ kind, name, unit, description: help, labels = [] }: Options) => ({
@@ -53,9 +56,15 @@ export function prometheus(): Figures {
       new Made({
         ...about(options),
         async collect() {
-          const readings = await read();
-          this.reset();
-          for (const [value, facts] of readings) this.inc(labelsOf(facts), value);
+          try {
+            const readings = await read();
+            this.reset();
+            for (const [value, facts] of readings) this.inc(labelsOf(facts), value);
+          } catch (error) {
+            this.reset();
+            this.remove();
+            onError(error);
+          }
         },
       });
     },
@@ -68,7 +77,9 @@ function labeller({ labels = [] }: Options): (facts: Facts) => Record<string, st
   const seen = new Set<string>();
   const named = labels.map((label) => [label, plain(label)] as const);
   return (facts = {}) => {
-    const values = named.map(([label, name]) => [name, String(facts[label] ?? "")] as const);
+    const values = named.map(([label, name]) =>
+      [name, String(facts[label] ?? "").slice(0, MAX_LABEL)] as const
+    );
     const key = JSON.stringify(values);
     const isKnown = seen.has(key) || seen.size < MAX_SERIES;
     if (isKnown) seen.add(key);

@@ -1,10 +1,14 @@
 import { assertEquals } from "@std/assert";
 import { prometheus } from "./prometheus.ts";
 
+const onError = (error: unknown) => {
+  throw error;
+};
+
 const about = { unit: "{call}", description: "Calls." };
 
 Deno.test("prometheus() writes figures by the names that OpenTelemetry's exporters give them", async () => {
-  const { figure, observe, text, mediaType } = prometheus();
+  const { figure, observe, text, mediaType } = prometheus({ onError });
   const calls = figure({ kind: "sum", name: "tare.calls", ...about, labels: ["gen_ai.request.model"] });
   calls(1, { "gen_ai.request.model": 'a "quoted"\nname', "session.id": "left out" });
   calls(2.5, { "gen_ai.request.model": 'a "quoted"\nname' });
@@ -62,14 +66,32 @@ tare_losses_total ${held}
 });
 
 Deno.test("prometheus() tells 500 values of a figure apart, and puts those beyond together", async () => {
-  const { figure, text } = prometheus();
+  const { figure, text } = prometheus({ onError });
   const calls = figure({ kind: "sum", name: "c", ...about, labels: ["model", "kind"] });
   for (let at = 0; at < 600; at++) calls(1, { model: `m${at}`, kind: "k" });
   calls(1, { model: "m3", kind: "k" });
+  const long = figure({ kind: "sum", name: "l", ...about, labels: ["model"] });
+  long(1, { model: "m".repeat(100_000) });
+  assertEquals((await text()).includes(`{model="${"m".repeat(200)}"} 1`), true);
   const lines = (await text()).split("\n").filter((line) => line.startsWith("c_total"));
   assertEquals([lines.length, lines[3], lines.at(-1)], [
     501,
     'c_total{model="m3",kind="k"} 2',
     'c_total{model="_OTHER",kind="_OTHER"} 100',
   ]);
+});
+
+Deno.test("prometheus() leaves a figure out that can't be found out, and gives the others", async () => {
+  const errors: unknown[] = [];
+  const { observe, text } = prometheus({ onError: (error) => errors.push(error) });
+  let isAway = false;
+  const depth = () => isAway ? Promise.reject("away") : Promise.resolve([[7] as const]);
+  observe({ kind: "level", name: "depth", ...about }, depth);
+  observe({ kind: "level", name: "running", ...about }, () => [[1]]);
+  const samples = async () => (await text()).split("\n").filter((line) => /^[a-z]/.test(line));
+  assertEquals(await samples(), ["depth 7", "running 1"]);
+  isAway = true;
+  assertEquals([await samples(), errors], [["running 1"], ["away"]]);
+  isAway = false;
+  assertEquals(await samples(), ["depth 7", "running 1"]);
 });

@@ -181,7 +181,7 @@ export async function startServer(
     });
   const { captureContent = false, metrics } = settings;
   // Who has nobody to read them shall not wait for what keeps them.
-  const figures = metrics === "off" ? undefined : (await import("./prometheus.ts")).prometheus();
+  const figures = metrics === "off" ? undefined : (await import("./prometheus.ts")).prometheus({ onError });
   // Other agents ask for other models, and others speak Messages too and cache in their own way.
   const chatRules = (model: string) => chatProfile(settings, model, asked?.name);
   const messagesRules = (model: string) => chooseProfile({ model, baseUrl: settings.messagesUrl });

@@ -493,10 +493,12 @@ export class Telemetry {
   ): void {
     const { cost, costWithout, promptTokens: prompts, cachedTokens: cached } = this.#instruments;
     const facts = { "gen_ai.request.model": model };
-    const told = [[cost, usd], [costWithout, withoutUsd], [prompts, promptTokens], [
-      cached,
-      cachedTokens,
-    ]] as const;
+    const told = [
+      [cost, usd],
+      [costWithout, withoutUsd],
+      [prompts, promptTokens],
+      [cached, cachedTokens],
+    ] as const;
     for (const [figure, value] of told) if (value > 0) figure(value, facts);
   }
 

@@ -1,4 +1,5 @@
-import type { FigureOptions, Figures, Readings } from "@tare/conversation/telemetry";
+import type { SharedStore } from "@tare/conversation";
+import type { Figures } from "@tare/conversation/telemetry";
 import { Type } from "typebox";
 import type { AgentOptions } from "../agent_options.ts";
 import { route } from "../http/route.ts";
@@ -25,89 +26,89 @@ export function metricsRoutes({ figures, isOpen }: NonNullable<AgentOptions["met
   ];
 }
 
+/** A figure that is found out when somebody reads: its kind, name, unit and description, and how. */
+type Observed = readonly ["sum" | "level", string, string, string, () => number | Promise<number>];
+
 /** Keeps how a server is among its figures: its turns, and its part in a store that several have. */
 export function observeServer(
   figures: Figures,
-  { slots, store }: { readonly slots: TurnSlots } & Pick<AgentOptions, "store">,
+  { slots, store: { shared } }: { readonly slots: TurnSlots } & Pick<AgentOptions, "store">,
 ): void {
-  const observe = (
-    kind: "sum" | "level",
-    [name, unit, description]: readonly [string, string, string],
-    read: () => number | Promise<number> | Readings,
-    labels: FigureOptions["labels"] = [],
-  ) =>
-    figures.observe({ kind, name, unit, description, labels }, async () => {
-      const value = await read();
-      return typeof value === "number" ? [[value]] : value;
-    });
-  observe(
-    "level",
-    ["tare.turns.running", "{turn}", "Turns that run here, helpers' included."],
-    () => slots.taken,
-  );
-  observe("level", ["tare.turns.slots", "{turn}", "Turns that may run here at once."], () => slots.limit);
-  const { shared } = store;
-  if (!shared) return;
-  observe(
-    "level",
-    ["tare.lease.good", "{lease}", "1 while no other server can have taken this one for dead, else 0."],
-    () => shared.figures().leaseMs > 0 ? 1 : 0,
-  );
-  observe(
-    "level",
-    ["tare.lease.remaining", "s", "How long that is so without another renewal."],
-    () => shared.figures().leaseMs / 1000,
-  );
-  observe(
-    "sum",
-    ["tare.lease.losses", "{lease}", "Leases that this server has lost."],
-    () => shared.figures().lostLeases,
-  );
-  observe(
-    "level",
-    ["tare.sessions.held", "{session}", "Sessions that this server holds."],
-    () => shared.figures().held,
-  );
-  observe(
-    "sum",
-    ["tare.sessions.takeovers", "{session}", "Sessions taken over from servers that were gone."],
-    () => shared.figures().takenOver,
-  );
-  observe(
-    "level",
-    ["tare.clock.ahead", "s", "By how much the database's clock is ahead of this machine's."],
-    () => shared.aheadMs() / 1000,
-  );
-  if (!shared.figures().connections) return;
-  const connections = () => shared.figures().connections ?? { most: 0, open: 0, idle: 0, waiting: 0 };
-  observe(
-    "level",
+  const observed: readonly Observed[] = [
+    ["level", "tare.turns.running", "{turn}", "Turns that run here, helpers' included.", () => slots.taken],
+    ["level", "tare.turns.slots", "{turn}", "Turns that may run here at once.", () => slots.limit],
+    ...(shared ? sharedFigures(shared) : []),
+  ];
+  for (const [kind, name, unit, description, read] of observed) {
+    figures.observe({ kind, name, unit, description }, async () => [[await read()]]);
+  }
+  if (shared?.figures().connections) observeConnections(figures, shared);
+}
+
+function sharedFigures(shared: SharedStore): readonly Observed[] {
+  const of = (name: "lostLeases" | "held" | "takenOver") => () => shared.figures()[name];
+  const leaseS = () => shared.figures().leaseMs / 1000;
+  const isGood = () => leaseS() > 0 ? 1 : 0;
+  return [
     [
-      "tare.database.connections.max",
-      "{connection}",
-      "Connections for reading and writing that there may be.",
+      "level",
+      "tare.lease.good",
+      "{lease}",
+      "1 while nobody can have taken this server for dead, else 0.",
+      isGood,
     ],
-    () => connections().most,
-  );
-  observe(
-    "level",
+    ["level", "tare.lease.remaining", "s", "How long that is so without another renewal.", leaseS],
+    ["sum", "tare.lease.losses", "{lease}", "Leases that this server has lost.", of("lostLeases")],
+    ["level", "tare.sessions.held", "{session}", "Sessions that this server holds.", of("held")],
     [
-      "tare.database.connections",
-      "{connection}",
-      "Connections that there are, by whether a statement is under way.",
+      "sum",
+      "tare.sessions.takeovers",
+      "{session}",
+      "Sessions taken from servers that were gone.",
+      of("takenOver"),
     ],
-    () => {
-      const { open, idle } = connections();
-      return [[idle, { "db.client.connection.state": "idle" }], [open - idle, {
-        "db.client.connection.state": "used",
-      }]];
+    [
+      "level",
+      "tare.clock.ahead",
+      "s",
+      "How far the store's clock is ahead of this machine's.",
+      () => shared.aheadMs() / 1000,
+    ],
+  ];
+}
+
+function observeConnections(figures: Figures, shared: SharedStore): void {
+  const now = () => shared.figures().connections ?? { most: 0, open: 0, idle: 0, waiting: 0 };
+  const level = { kind: "level", unit: "{connection}" } as const;
+  figures.observe(
+    {
+      ...level,
+      name: "tare.database.connections.max",
+      description: "Connections for reading and writing that there may be.",
     },
-    ["db.client.connection.state"],
+    () => [[now().most]],
   );
-  observe(
-    "level",
-    ["tare.database.waiting", "{statement}", "Statements that wait behind another on their connection."],
-    () => connections().waiting,
+  const state = "db.client.connection.state";
+  figures.observe(
+    {
+      ...level,
+      name: "tare.database.connections",
+      description: "Those that there are, by whether a statement is under way.",
+      labels: [state],
+    },
+    () => {
+      const { open, idle } = now();
+      return [[idle, { [state]: "idle" }], [open - idle, { [state]: "used" }]];
+    },
+  );
+  figures.observe(
+    {
+      ...level,
+      name: "tare.database.waiting",
+      unit: "{statement}",
+      description: "Statements that wait behind another on their connection.",
+    },
+    () => [[now().waiting]],
   );
 }
 

@@ -28,9 +28,10 @@ const EXPIRED = 50;
  * a `StoreError` of code `io`, and whether it was done is for the next reader to see.
  *
  * The connection needs prepared statements and notifications: between the two may stand nothing that hands out
- * connections by transaction.
+ * connections by transaction, which is tried.
  *
- * @throws {StoreError} if the database can't be reached, refuses, is too old, or a newer program made its tables.
+ * @throws {StoreError} if the database can't be reached, refuses, is too old, something hands out connections to it by
+ * transaction, or a newer program made its tables.
  */
 export async function openPostgresStore(url: string, options: {
   /**
