@@ -105,7 +105,7 @@ export function agentHandler(options: AgentOptions): AgentHandler {
     respondAt: respondElsewhere,
   });
   const fetch = guard(answer, { ...options.guard, ...(keys && { keys }), isPublic, respondAt, onError });
-  if (figures) observeServer(figures, { store, slots: sessions.slots });
+  if (figures) observeServer(figures, { store, sessions });
   return {
     fetch: figures ? measured(figures, fetch, placeOf) : fetch,
     unguarded: answer,

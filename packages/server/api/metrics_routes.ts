@@ -3,7 +3,7 @@ import type { Figures } from "@tare/conversation/telemetry";
 import { Type } from "typebox";
 import type { AgentOptions } from "../agent_options.ts";
 import { route } from "../http/route.ts";
-import type { TurnSlots } from "../sessions/sessions.ts";
+import type { Sessions } from "../sessions/sessions.ts";
 
 /** Bounds of the durations of requests, as OpenTelemetry's conventions prescribe them. */
 const DURATIONS_S = [0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10];
@@ -32,11 +32,20 @@ type Observed = readonly ["sum" | "level", string, string, string, () => number 
 /** Keeps how a server is among its figures: its turns, and its part in a store that several have. */
 export function observeServer(
   figures: Figures,
-  { slots, store: { shared } }: { readonly slots: TurnSlots } & Pick<AgentOptions, "store">,
+  { sessions: { slots, queue }, store: { shared } }:
+    & { readonly sessions: Sessions }
+    & Pick<AgentOptions, "store">,
 ): void {
   const observed: readonly Observed[] = [
     ["level", "tare.turns.running", "{turn}", "Turns that run here, helpers' included.", () => slots.taken],
     ["level", "tare.turns.slots", "{turn}", "Turns that may run here at once.", () => slots.limit],
+    [
+      "level",
+      "tare.turns.queued",
+      "{turn}",
+      "Turns in the background that wait, for any server.",
+      () => queue.length(),
+    ],
     ...(shared ? sharedFigures(shared) : []),
   ];
   for (const [kind, name, unit, description, read] of observed) {

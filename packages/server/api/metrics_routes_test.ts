@@ -135,7 +135,7 @@ Deno.test("calls of the agent are kept with their tokens and what they have cost
   assertEquals(calls.length, 1);
 });
 
-Deno.test("turns that run, slots, lease and takeovers are found out when somebody reads", async () => {
+Deno.test("turns that run and wait, slots, lease and takeovers are found out when somebody reads", async () => {
   const shared = sharedMemory();
   const [lost, own] = [shared.open(), shared.open()];
   const { model, asked } = silentModel();
@@ -150,6 +150,7 @@ Deno.test("turns that run, slots, lease and takeovers are found out when somebod
   const idle: Record<string, Readings> = {
     "tare.turns.running": [[0]],
     "tare.turns.slots": [[3]],
+    "tare.turns.queued": [[0]],
     "tare.lease.good": [[1]],
     "tare.lease.remaining": [[10]],
     "tare.lease.losses": [[0]],
@@ -163,9 +164,12 @@ Deno.test("turns that run, slots, lease and takeovers are found out when somebod
   shared.pass(20_000);
   const played = turn(handler, session, "q");
   await asked;
+  const waits = await call(handler, "POST", `${session}/turns`, { input: "Later.", background: true });
+  assertEquals(waits.status, 202);
   assertEquals(await levels(), {
     ...idle,
     "tare.turns.running": [[1]],
+    "tare.turns.queued": [[1]],
     "tare.sessions.held": [[1]],
     "tare.sessions.takeovers": [[1]],
   });
