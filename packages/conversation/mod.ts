@@ -47,6 +47,7 @@ export type {
   IdempotencyKey,
   ListedSession,
   SessionRecord,
+  SharedFigures,
   SharedStore,
   Store,
   StoredDelivery,

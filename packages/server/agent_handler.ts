@@ -2,6 +2,7 @@ import type { Asker } from "@tare/conversation";
 import { Telemetry } from "@tare/conversation/telemetry";
 import type { AgentOptions } from "./agent_options.ts";
 import { health } from "./api/health_routes.ts";
+import { measured, observeServer } from "./api/metrics_routes.ts";
 import { SessionKinds } from "./api/session_kinds.ts";
 import { respondAt as respondElsewhere } from "./as_model/errors.ts";
 import { dispatcher } from "./http/dispatcher.ts";
@@ -89,6 +90,7 @@ export interface AgentHandler {
  * | `GET /v1/agent` | where the agent works, the model that it asks, and how much a prompt may hold |
  * | `GET /health` | says that the server is up |
  * | `GET /health/ready` | says whether it can take requests now, and if not why |
+ * | `GET /metrics` | the server's figures as Prometheus reads them; only with `metrics` |
  * | `GET /openapi.json` | describes all routes |
  *
  * A path of ours with another method is 405 and says which it takes. Whatever else is under `/v1` is the gateway's, which
@@ -97,8 +99,12 @@ export interface AgentHandler {
 export function agentHandler(options: AgentOptions): AgentHandler {
   const { store, gateway, keys, files, heartbeat = {}, maxBodyBytes = 10 * 2 ** 20, onError = () => {} } =
     options;
+  const { figures } = options.metrics ?? {};
   const { webhooks, ...told } = webhooksOf(options);
-  const sessions = new Sessions({ telemetry: new Telemetry("@tare/server"), ...options }, told.teller);
+  const sessions = new Sessions(
+    { telemetry: new Telemetry("@tare/server", { figures }), ...options },
+    told.teller,
+  );
   const kinds = new SessionKinds({ sessions, store, gateway });
   const { routes: healthRoutes, end } = health(options);
   const routes: readonly Route[] = routeTable({
@@ -106,12 +112,14 @@ export function agentHandler(options: AgentOptions): AgentHandler {
     ...{ sessions, kinds, healthRoutes, heartbeat, onError, webhooks, deliverer: told.deliverer },
   });
   const admit = admission({ sessions: kinds, keys });
-  const { answer, isPublic, respondAt } = dispatcher(routes, {
+  const { answer, isPublic, respondAt, placeOf } = dispatcher(routes, {
     ...{ maxBodyBytes, store, files, onError, admit, gateway },
     respondAt: respondElsewhere,
   });
+  const fetch = guard(answer, { ...options.guard, ...(keys && { keys }), isPublic, respondAt, onError });
+  if (figures) observeServer(figures, { store, sessions });
   return {
-    fetch: guard(answer, { ...options.guard, ...(keys && { keys }), isPublic, respondAt, onError }),
+    fetch: figures ? measured(figures, fetch, placeOf) : fetch,
     unguarded: answer,
     expire: (idleMs) => sessions.expire(idleMs),
     attend: () => {

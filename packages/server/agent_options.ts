@@ -1,4 +1,5 @@
 import type { Keys } from "@tare/conversation";
+import type { Figures } from "@tare/conversation/telemetry";
 import type { Gateway } from "@tare/gateway";
 import type { Heartbeat } from "./http/sse_response.ts";
 import type { SessionOptions } from "./sessions/session_types.ts";
@@ -45,6 +46,8 @@ export interface AgentOptions extends SessionOptions {
     /** A number from 0 to 1, for the time until a next attempt. Default: `Math.random`. */
     readonly random?: () => number;
   };
+  /** The figures that `GET /metrics` gives: to the owner and keys for that, or if `isOpen` to all. Default: none. */
+  readonly metrics?: { readonly figures: Figures; readonly isOpen: boolean };
   /** How event streams show that they are alive. Default: a comment after each 15 s of silence. */
   readonly heartbeat?: Heartbeat;
   /** Largest request body in bytes. Default: 10 MiB. */

@@ -1,6 +1,7 @@
 import { Type } from "typebox";
 import { approvalRoutes } from "./api/approval_routes.ts";
 import type { health } from "./api/health_routes.ts";
+import { metricsRoutes } from "./api/metrics_routes.ts";
 import { keyRoutes } from "./api/key_routes.ts";
 import { ledgerRoutes, promptRoutes } from "./api/prompt_routes.ts";
 import type { SessionKinds } from "./api/session_kinds.ts";
@@ -32,7 +33,7 @@ export interface TableOptions extends Omit<AgentOptions, "webhooks"> {
 
 /** Every route of the server. The types of its client are this table's. */
 export function routeTable(options: TableOptions) {
-  const { sessions, kinds, store, gateway, healthRoutes } = options;
+  const { sessions, kinds, store, gateway, healthRoutes, metrics } = options;
   const agentsOwn = [
     ...quoteRoutes(sessions),
     ...turnRoutes(options),
@@ -47,6 +48,7 @@ export function routeTable(options: TableOptions) {
     ...(gateway ? ledgerRoutes(gateway) : []),
     ...asModelRoutes(options),
     ...healthRoutes,
+    ...(metrics ? metricsRoutes(metrics) : []),
     ...keyRoutes(options.keys, options.webhooks),
     ...webhookRoutes(options),
     ...systemRoutes(options, () => all),

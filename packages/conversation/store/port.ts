@@ -316,6 +316,28 @@ export interface HolderRequest {
   readonly body: unknown;
 }
 
+/** How an opening of a store is that several have. */
+export interface SharedFigures {
+  /** For how long nobody can have taken it for dead, in milliseconds; 0: somebody may have. */
+  readonly leaseMs: number;
+  /** Leases that it has lost. */
+  readonly lostLeases: number;
+  /** Sessions that it holds. */
+  readonly held: number;
+  /** Sessions that it has taken from openings that were gone. */
+  readonly takenOver: number;
+  /** Its connections to where the store is, if it has some. */
+  readonly connections?: {
+    /** Most that there may be for reading and writing. */
+    readonly most: number;
+    readonly open: number;
+    /** Those of them on which nothing is under way. */
+    readonly idle: number;
+    /** Statements behind others on the same connection. */
+    readonly waiting: number;
+  };
+}
+
 /**
  * How several openings of one store, such as several servers on one database, share its sessions. Whoever changes a
  * session that is there (events, state, names, archive, deletion) holds it. A commit without the hold fails with a
@@ -380,6 +402,8 @@ export interface SharedStore {
    * known.
    */
   aheadMs(): number;
+  /** How this opening is, for who watches over it. */
+  figures(): SharedFigures;
   /** Says who is told by the others. To be called once, before anything is held. */
   listen(listener: {
     /**

@@ -16,7 +16,7 @@ const SETTINGS = {
     uniqueItems: true,
     description:
       "What it is for: `gateway`, model calls of other agents; `agent`, sessions of this one; `approve`, saying what " +
-      "calls in its own sessions may do.",
+      "calls in its own sessions may do; `metrics`, reading the server's figures.",
   }),
   budgetUsdPerDay: Type.Optional(Type.Number({
     exclusiveMinimum: 0,

@@ -646,7 +646,8 @@ interface TurnSlotsOptions {
 
 /** Limits how many turns run at the same time, over all sessions and routes. */
 export class TurnSlots {
-  readonly #limit: number;
+  /** So many may run at once. */
+  readonly limit: number;
   #taken = 0;
   #isClosed = false;
   readonly #options: TurnSlotsOptions;
@@ -655,13 +656,18 @@ export class TurnSlots {
 
   /** So many turns may run at once. */
   constructor(limit: number, options: TurnSlotsOptions) {
-    this.#limit = limit;
+    this.limit = limit;
     this.#options = options;
+  }
+
+  /** So many run. */
+  get taken(): number {
+    return this.#taken;
   }
 
   /** How many more may begin now. */
   get room(): number {
-    return this.#isClosed ? 0 : Math.max(0, this.#limit - this.#taken);
+    return this.#isClosed ? 0 : Math.max(0, this.limit - this.#taken);
   }
 
   /**
@@ -670,7 +676,7 @@ export class TurnSlots {
    * @throws {HttpError} 429 as {@linkcode TurnSlots.take} does, where that takes too long or too many wait; and 503.
    */
   async wait(signal: AbortSignal): Promise<() => void> {
-    if (this.room > 0 || this.#isClosed || this.#waiting.size >= this.#limit) return this.take();
+    if (this.room > 0 || this.#isClosed || this.#waiting.size >= this.limit) return this.take();
     const { promise, resolve } = Promise.withResolvers<boolean>();
     const late = () => resolve(false);
     const disarm = this.#options.after(WAIT_MS, late);
@@ -697,7 +703,7 @@ export class TurnSlots {
    */
   take(of?: "running"): () => void {
     if (this.#isClosed) throw endingServer();
-    if (of === undefined && this.#taken >= this.#limit) {
+    if (of === undefined && this.#taken >= this.limit) {
       throw new HttpError(
         429,
         "too_many_turns",

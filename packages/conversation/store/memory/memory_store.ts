@@ -562,6 +562,9 @@ interface Opening {
   /** Lets those go on who wait for the process. Absent: it runs. */
   paused?: PromiseWithResolvers<void> | undefined;
   isKilled: boolean;
+  lostLeases: number;
+  /** Sessions that it has taken from openings that were gone. */
+  takenOver: number;
 }
 
 interface Asked {
@@ -630,6 +633,7 @@ export function sharedMemory({ leaseMs = 10_000 }: { readonly leaseMs?: number }
     }
     opening.owner = newOwner();
     opening.owners.add(opening.owner);
+    opening.lostLeases++;
     const lost = [...opening.holds.values()];
     opening.holds.clear();
     for (const { controller } of lost) controller.abort();
@@ -646,6 +650,8 @@ export function sharedMemory({ leaseMs = 10_000 }: { readonly leaseMs?: number }
       holds: new Map(),
       watchers: new Map(),
       isKilled: false,
+      lostLeases: 0,
+      takenOver: 0,
     };
     openings.add(opening);
     const enter = async <T>(act: () => T): Promise<T> => {
@@ -678,7 +684,10 @@ export function sharedMemory({ leaseMs = 10_000 }: { readonly leaseMs?: number }
       const { owner, holds } = opening;
       if (held.holder === owner) return holds.get(id)?.hold;
       if (held.holder && isThere(held.holder)) return undefined;
-      if (held.holder) (held.holder as Owner).isDead = true;
+      if (held.holder) {
+        (held.holder as Owner).isDead = true;
+        opening.takenOver++;
+      }
       const controller = new AbortController();
       const kept = {
         hold: {
@@ -760,6 +769,12 @@ export function sharedMemory({ leaseMs = 10_000 }: { readonly leaseMs?: number }
         return told;
       },
       aheadMs: () => 0,
+      figures: () => ({
+        leaseMs: isThere(opening.owner) ? opening.owner.expiresAtMs - nowMs : 0,
+        lostLeases: opening.lostLeases,
+        held: opening.holds.size,
+        takenOver: opening.takenOver,
+      }),
       listen: (listener) => void (opening.listener = listener),
     };
     const close = async () => {

@@ -21,7 +21,14 @@ const BATCH = 1000;
 const BATCH_LENGTH = 2 ** 21;
 
 /** How long a statement may take: those before it have left the disk much to do. */
-const TIMEOUT_MS = 5 * 60_000;
+const STATEMENT_MS = 150_000;
+
+const LIMITS = {
+  timeoutMs: 2 * STATEMENT_MS,
+  connectMs: STATEMENT_MS,
+  statementMs: STATEMENT_MS,
+  lockMs: STATEMENT_MS,
+};
 
 /**
  * The contents of a PostgreSQL database. As long as they are open no server can begin to use it. Texts are read from where
@@ -38,7 +45,7 @@ export async function openPostgresContents(
     readonly objects?: ObjectStore | undefined;
   } = {},
 ): Promise<StoreContents> {
-  const connections = connectionsTo({ url, place: name, maxConnections: 1, timeoutMs: TIMEOUT_MS });
+  const connections = connectionsTo({ url, place: name, maxConnections: 1, ...LIMITS });
   const connection = await connections.open();
   try {
     await migrate(connection, { place: name });

@@ -651,7 +651,7 @@ const LEASE_FUNCTIONS = `
 
   -- Takes a session, also from an opening whose lease has run out.
   CREATE FUNCTION tare.hold(
-    session_id text, server text, OUT fence bigint, OUT commits bigint, OUT state text
+    session_id text, server text, OUT fence bigint, OUT commits bigint, OUT state text, OUT was_left boolean
   ) LANGUAGE plpgsql AS $$
   DECLARE
     the_session bigint := tare.key_of(session_id);
@@ -661,6 +661,7 @@ const LEASE_FUNCTIONS = `
     IF head.session IS NULL THEN PERFORM tare.refuse(${REFUSAL.noSession}, session_id); END IF;
     fence := head.fence;
     commits := head.commits;
+    was_left := false;
     IF head.holder = server THEN
       state := 'this';
       RETURN;
@@ -674,6 +675,7 @@ const LEASE_FUNCTIONS = `
       RETURN;
     END IF;
     fence := head.fence + 1;
+    was_left := head.holder IS NOT NULL;
     state := 'this';
     UPDATE tare.heads h SET holder = server, fence = head.fence + 1 WHERE h.session = the_session;
     IF head.watched_until > clock_timestamp() THEN PERFORM tare.notify('w', session_id); END IF;

@@ -19,6 +19,7 @@ import { databaseName } from "./database_error.ts";
 import { type Leases, openLeases } from "./leases.ts";
 import { fewAtOnce, largeTexts } from "./large_texts.ts";
 import { migrate } from "./migrations.ts";
+import { assertSessions } from "./pooler.ts";
 import { addRecord, CallList, type StoredText } from "./records.ts";
 import { asRefusal, refused } from "./refusals.ts";
 
@@ -37,9 +38,10 @@ const EXPIRED = 50;
  * a `StoreError` of code `io`, and whether it was done is for the next reader to see.
  *
  * The connection needs prepared statements and notifications: between the two may stand nothing that hands out
- * connections by transaction.
+ * connections by transaction, which is tried.
  *
- * @throws {StoreError} if the database can't be reached, refuses, is too old, or a newer program made its tables.
+ * @throws {StoreError} if the database can't be reached, refuses, is too old, something hands out connections to it by
+ * transaction, or a newer program made its tables.
  */
 export async function openPostgresStore(url: string, options: {
   /**
@@ -54,6 +56,12 @@ export async function openPostgresStore(url: string, options: {
    * Default: 10,000.
    */
   readonly timeoutMs?: number;
+  /** How long one attempt may take, in milliseconds. Default: half of `timeoutMs`. */
+  readonly statementMs?: number;
+  /** How long it may wait for a lock, in milliseconds, before it is tried again. Default: as long as it may take. */
+  readonly lockMs?: number;
+  /** How long a connection may take to be made, in milliseconds. Default: half of `timeoutMs` or `leaseMs`, whichever is less. */
+  readonly connectMs?: number;
   /** How long others leave this opening its sessions when nothing is heard of it, in milliseconds. Default: 10,000. */
   readonly leaseMs?: number;
   /** How often it lets itself be heard, in milliseconds. Default: a third of `leaseMs`. */
@@ -72,6 +80,8 @@ export async function openPostgresStore(url: string, options: {
 > {
   checkGiven("openPostgresStore()", { url }, { url: "string" });
   const { timeoutMs = 10_000, maxConnections = 4, leaseMs = 10_000, renewMs = leaseMs / 3 } = options;
+  const { statementMs = timeoutMs / 2, lockMs = statementMs, connectMs = Math.min(timeoutMs, leaseMs) / 2 } =
+    options;
   const { now, clock = () => performance.now() } = options;
   if (!/^postgres(ql)?:\/\//.test(url)) {
     throw new TypeError(
@@ -79,8 +89,12 @@ export async function openPostgresStore(url: string, options: {
     );
   }
   const place = databaseName(url);
-  const connections = connectionsTo({ url, place, timeoutMs, maxConnections });
+  const connections = connectionsTo({
+    ...{ url, place, maxConnections },
+    ...{ timeoutMs, connectMs, statementMs, lockMs },
+  });
   try {
+    await assertSessions(() => connections.open(), { place, waitMs: timeoutMs });
     const connection = await connections.open();
     try {
       await migrate(connection, { place });
