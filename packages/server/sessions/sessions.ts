@@ -344,6 +344,7 @@ export class Sessions {
       if (this.#isClosed) return;
       if (!isHeld && !this.#find(id)?.isPlayed) await this.#takeOver(id);
     }
+    if (this.#isClosed) return;
     this.#mayWait ||= await this.queue.length() > 0;
     this.#freed();
   }
@@ -437,6 +438,8 @@ export class Sessions {
     this.#approvals.close();
     this.#stopAgain();
     this.#stopLooking();
+    // Nothing uses the store any more.
+    await this.#settling.run(() => this.queue.look());
   }
 
   /** All sessions, without loading them. */
