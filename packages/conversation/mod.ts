@@ -50,6 +50,7 @@ export type {
   Store,
   StoredDocument,
   StoredEvent,
+  StoredSums,
   StoreRecord,
 } from "./store/port.ts";
 export { StoreError } from "./store/store_error.ts";

@@ -1,6 +1,6 @@
 import { checkGiven } from "@tare/messages";
 import { createHash, type Hash } from "node:crypto";
-import type { SessionRecord, Store, StoredDocument } from "./port.ts";
+import type { SessionRecord, Store, StoredDocument, StoredSums } from "./port.ts";
 import { StoreError } from "./store_error.ts";
 
 /** One thing that a store holds, as it is carried to another store. */
@@ -22,6 +22,8 @@ export type ContentsItem =
   /** What a session can be found by. */
   | { readonly type: "names"; readonly sessionId: string; readonly names: readonly string[] }
   | ({ readonly type: "document" } & StoredDocument)
+  /** What sessions have come to, those that are gone too. */
+  | ({ readonly type: "sums" } & StoredSums)
   /** A key that was claimed; without an answer whoever worked on it counts as gone wherever it comes to. */
   | (Required<Parameters<Store["claimKey"]>[0]> & {
     readonly type: "key";
@@ -123,6 +125,10 @@ function summing(
       case "document":
         counts.documents++;
         return addAlone("document", item.kind, item.id, item.sessionId, item.value);
+      case "sums": {
+        const sums = Object.entries(item.sums).sort(([one], [other]) => one < other ? -1 : 1);
+        return addAlone("sums", item.kind, item.by, item.day, item.about, sums);
+      }
       case "key": {
         counts.keys++;
         const { scope, key, bodyHash, isAtomic, touchedAtMs, sessionId, answer } = item;
