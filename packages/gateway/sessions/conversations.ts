@@ -5,6 +5,7 @@ import {
   reportPins,
   type SeenConversation,
   type SpendingSession,
+  type SpendQuery,
   sumOfDays,
   type Sums,
 } from "@tare/conversation/report";
@@ -93,6 +94,17 @@ export interface Listing {
   readonly by?: string | undefined;
 }
 
+/** Which spending is asked for. */
+export interface SpendingQuery extends Pick<SpendQuery, "from" | "to"> {
+  /** Only that of those begun with the key of this name. Default: all. */
+  readonly by?: string | undefined;
+}
+
+/** How many are asked for. */
+export interface NewestQuery extends Pick<SpendingQuery, "by"> {
+  readonly limit: number;
+}
+
 /** The conversations of a gateway: those that are kept, or that it knows where none are. */
 export interface Conversations {
   /** A page of them, the newest first; nothing if there is none `after` which it begins. @throws {StoreError} */
@@ -101,8 +113,10 @@ export interface Conversations {
   ) => Promise<
     { readonly conversations: readonly ConversationSummary[]; readonly hasMore: boolean } | undefined
   >;
-  /** What each of them came to, by day and model. @throws {StoreError} */
-  readonly spending: (by?: string) => AsyncIterable<SpendingSession>;
+  /** What all came to, those that are gone too where they are kept, by day, model and agent. @throws {StoreError} */
+  readonly spending: (which: SpendingQuery) => Promise<readonly SpendingSession[]>;
+  /** What each of the newest came to, by day and model. @throws {StoreError} */
+  readonly newestSpending: (which: NewestQuery) => Promise<readonly SpendingSession[]>;
   /** What is told of one that stands in a list of the store which keeps them. */
   readonly summary: (row: ListedSession) => ConversationSummary;
   /** The one of this id, if there is one. @throws {StoreError} */
@@ -118,8 +132,10 @@ export interface ShownSessions {
   known(row: ListedSession): SessionSummary;
   session(id: string): Promise<GatewaySession | undefined>;
   calls(session: GatewaySession): Promise<readonly CallReport[]>;
-  /** All sessions that are kept, or known. */
-  all(by?: string): AsyncIterable<SessionSummary>;
+  /** What all sessions came to that were kept; or what those did that are known. */
+  spending(which: SpendingQuery): Promise<readonly SpendingSession[]>;
+  /** The newest sessions that are kept, or known. */
+  newest(which: NewestQuery): Promise<readonly SessionSummary[]>;
   /** How much a prompt of a session may hold, in tokens; nothing where that isn't known. */
   windowOf(session: GatewaySession): number | undefined;
   /** Keeps a session in which something was asked for. */
@@ -137,17 +153,20 @@ export function conversationsOf(sessions: ShownSessions): Conversations {
       const page = await sessions.list(listing);
       return page && { conversations: page.sessions.map(told), hasMore: page.hasMore };
     },
-    async *spending(by) {
-      for await (const { id, facts, conversation: { state: { title, model, days } } } of sessions.all(by)) {
-        yield { id, kind: "gateway", title, model, agent: facts.agent ?? null, days };
-      }
-    },
+    spending: (which) => sessions.spending(which),
+    newestSpending: async (which) => (await sessions.newest(which)).map(spendingOf),
     summary: (row) => told(sessions.known(row)),
     async get(id) {
       const session = await sessions.session(id);
       return session && shown(session, sessions);
     },
   };
+}
+
+/** What a session came to. */
+export function spendingOf({ id, facts, conversation: { state } }: SessionSummary): SpendingSession {
+  const { title, model, days } = state;
+  return { id, kind: "gateway", title, model, agent: facts.agent ?? null, days };
 }
 
 function shown(session: GatewaySession, sessions: ShownSessions): ShownConversation {

@@ -1,4 +1,5 @@
 import type { Store, StoreRecord } from "@tare/conversation";
+import { sumsRecords } from "@tare/conversation/report";
 import { addLedgers, EMPTY_LEDGER, type LoopEvent, type TurnEnd, type TurnLedger } from "@tare/loop";
 import {
   type Content,
@@ -18,7 +19,7 @@ import {
   type SessionQuestions,
 } from "../approvals/approvals.ts";
 import { stateRecords } from "./session_prompt.ts";
-import { asSessionEvent, type HelperLink, type SessionEvent } from "./session_types.ts";
+import { asSessionEvent, type HelperLink, OWN_AGENT, type SessionEvent } from "./session_types.ts";
 
 /** The events that say what was said; the others only tell how. */
 export const HISTORY_EVENTS: readonly SessionEvent["type"][] = [
@@ -382,6 +383,7 @@ export function sessionRecords(
   return [
     { type: "session", kind: "agent", ...session },
     ...stateRecords(sessionId, states),
+    ...sumsRecords(sessionId, { group: "planned", agent: OWN_AGENT, days: {}, isBegun: true }),
     ...events.length > 0 ? [{ type: "events", sessionId, after: 0, events } as const] : [],
   ];
 }

@@ -1,6 +1,7 @@
 import { addLedgers, EMPTY_LEDGER, type LoopEvent, type TurnEnd, type TurnLedger } from "@tare/loop";
 import { type Content, firstWords, type Message, personsWords } from "@tare/messages";
 import { pinsAfter, type StoreRecord } from "@tare/conversation";
+import { sumsRecords } from "@tare/conversation/report";
 import {
   closeTurn,
   hear,
@@ -21,6 +22,7 @@ import { readStored, SessionPrompt, stateRecords } from "./session_prompt.ts";
 import {
   type ApprovalAnswered,
   NO_TURNS,
+  OWN_AGENT,
   type PinChange,
   type Question,
   type SessionEvent,
@@ -218,6 +220,7 @@ export class SessionMemory {
       records: [
         ...records,
         ...this.#states({ ...(isChanged && { totals }), ...(heard > 0 && { steering }) }),
+        ...this.#sums(totals),
       ],
       committed: () => {
         stored();
@@ -250,7 +253,7 @@ export class SessionMemory {
         }),
       };
       await this.#append([], {
-        records: [...records, ...this.#states({ totals })],
+        records: [...records, ...this.#states({ totals }), ...this.#sums(totals)],
         committed: () => {
           stored();
           this.#totals = totals;
@@ -308,6 +311,12 @@ export class SessionMemory {
         committed?.();
       },
     });
+  }
+
+  /** What it has come to more, for the sums over all sessions. */
+  #sums({ days }: SessionTotals): readonly StoreRecord[] {
+    const { days: before } = this.#totals;
+    return sumsRecords(this.#options.id, { group: "planned", agent: OWN_AGENT, days, before });
   }
 
   #states(values: object): readonly StoreRecord[] {
