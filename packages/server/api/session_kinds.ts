@@ -160,10 +160,15 @@ export class SessionKinds {
   }
 
   /** What sessions of both kinds have cost, by day, model, session or agent. */
-  async spend(query: SpendQuery, by?: string): Promise<SpendReport> {
+  async spend(
+    query: SpendQuery,
+    { by, signal }: { readonly by: string | undefined; readonly signal: AbortSignal },
+  ): Promise<SpendReport> {
     const { from, to } = query;
     const ours = await this.#sessions.spending({ from, to, by });
+    signal.throwIfAborted();
     const theirs = await this.#gateway?.conversations.spending({ from, to, by }) ?? [];
+    signal.throwIfAborted();
     const isBySession = query.by === "session";
     const report = await reportSpend([...ours, ...theirs], isBySession ? { ...query, by: "day" } : query);
     if (!isBySession) return report;
@@ -190,13 +195,17 @@ export class SessionKinds {
    * @throws {HttpError} 404 if there is no such session.
    */
   async misses(
-    { session, limit, asker, ...query }: MissesQuery & {
+    { session, limit, asker, signal, ...query }: MissesQuery & {
       readonly session?: string | undefined;
       readonly limit: number;
       readonly asker: Asker;
+      /** Aborted when nobody waits for it any more. */
+      readonly signal: AbortSignal;
     },
   ): Promise<MissesReport> {
-    if (session === undefined) return await reportMisses(this.#missing(limit, nameOf(asker)), query);
+    if (session === undefined) {
+      return await reportMisses(this.#missing({ limit, by: nameOf(asker), signal }), query);
+    }
     await this.assertSees(session, asker);
     return await reportMisses(this.#callsOf(session), query);
   }
@@ -205,10 +214,19 @@ export class SessionKinds {
     yield { id, calls: await (await this.get(id)).calls() };
   }
 
-  async *#missing(limit: number, by: string | undefined): AsyncGenerator<MissedSession, void> {
+  async *#missing(
+    { limit, by, signal }: {
+      readonly limit: number;
+      readonly by: string | undefined;
+      readonly signal: AbortSignal;
+    },
+  ): AsyncGenerator<MissedSession, void> {
     for (const kind of ["agent", "gateway"] as const) {
       const { sessions } = await this.list({ kind, limit, search: "", helpers: true, by });
-      for (const { id } of sessions) yield* this.#callsOf(id);
+      for (const { id } of sessions) {
+        signal.throwIfAborted();
+        yield* this.#callsOf(id);
+      }
     }
   }
 

@@ -272,3 +272,30 @@ Deno.test("GET /v1/misses says why prompts of both kinds weren't read from the c
   assertEquals((await call(server, "GET", "/v1/misses?session=none")).status, 404);
   assertEquals((await call(server, "GET", "/v1/misses?from=yesterday")).status, 400);
 });
+
+Deno.test("GET /v1/misses and GET /v1/spend look no further once their client has left", async () => {
+  let leaving = new AbortController();
+  const kept = memoryStore();
+  const reads: string[] = [];
+  const left =
+    <Asked extends readonly unknown[], Told>(name: string, read: (...asked: Asked) => Told) =>
+    (...asked: Asked) => {
+      reads.push(name);
+      leaving.abort();
+      return read(...asked);
+    };
+  const store = {
+    ...kept,
+    readEvents: left("readEvents", kept.readEvents),
+    readSums: left("readSums", kept.readSums),
+  };
+  const server = agent(scriptedModel([]), { store });
+  for (const path of [await newSession(server), await newSession(server)]) await call(server, "GET", path);
+  for (const [path, read] of [["/v1/misses", "readEvents"], ["/v1/spend?by=session", "readSums"]] as const) {
+    reads.length = 0;
+    leaving = new AbortController();
+    const request = new Request(`http://localhost${path}`, { signal: leaving.signal });
+    await server.fetch(request);
+    assertEquals(reads, [read]);
+  }
+});

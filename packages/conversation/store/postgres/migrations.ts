@@ -538,14 +538,20 @@ const FUNCTIONS = `
   RETURNS integer LANGUAGE plpgsql AS $$
   DECLARE
     head record;
+    passed_ms bigint := -9223372036854775807;
+    passed bigint := 0;
     rest bigint;
     expired integer := 0;
   BEGIN
     SELECT coalesce(sum(bytes), 0) INTO rest FROM tare.counted WHERE kind = the_kind;
-    FOR head IN SELECT session, touched_at_ms, bytes, holder FROM tare.heads WHERE kind = the_kind
-      ORDER BY touched_at_ms, session
-    LOOP
-      EXIT WHEN expired = slice OR head.touched_at_ms >= before_ms AND rest <= max_bytes;
+    WHILE expired < slice LOOP
+      -- One by one, so that it is looked for in the index.
+      SELECT session, touched_at_ms, bytes, holder INTO head FROM tare.heads
+        WHERE kind = the_kind AND (touched_at_ms, session) > (passed_ms, passed)
+        ORDER BY touched_at_ms, session LIMIT 1;
+      EXIT WHEN NOT FOUND OR head.touched_at_ms >= before_ms AND rest <= max_bytes;
+      passed_ms := head.touched_at_ms;
+      passed := head.session;
       -- One that is held counts for what its place in the order allows, and stays.
       rest := rest - head.bytes;
       CONTINUE WHEN head.holder IS NOT NULL AND tare.is_there(head.holder);

@@ -104,6 +104,9 @@ const TABLES = `
     PRIMARY KEY (session, name)
   ) STRICT, WITHOUT ROWID;
 
+  -- Titles alone, so that thousands of them are looked through at once.
+  CREATE INDEX titles ON state (session, json) WHERE name = 'title';
+
   CREATE TABLE texts (
     ref TEXT PRIMARY KEY NOT NULL,
     zstd BLOB NOT NULL

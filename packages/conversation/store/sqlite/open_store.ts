@@ -146,17 +146,12 @@ async function storeIn(
     listSessions: ({ kind, limit = 100, after, search = "", by, forks = true } = {}) =>
       promiseOf(() => {
         const from = after === undefined ? Number.MAX_SAFE_INTEGER : keyOf(after);
-        const name = JSON.stringify([kind, by !== undefined, forks]);
-        const page = pages.get(name) ?? listStatement(database, { kind, isOfKey: by !== undefined, forks });
+        const which = { kind, isOfKey: by !== undefined, forks, isSought: search !== "" };
+        const name = JSON.stringify(which);
+        const page = pages.get(name) ?? listStatement(database, which);
         pages.set(name, page);
-        const looked = search === "" ? limit : Math.max(limit, LOOKED_THROUGH);
-        const rows = page.all(
-          from,
-          looked,
-          searchedJson(search),
-          limit,
-          ...by === undefined ? [] : [columnText(by)],
-        );
+        const of = by === undefined ? [] : [columnText(by)];
+        const rows = page.all(from, limit, ...of, ...search === "" ? [] : [searchedJson(search)]);
         return rows.map(({ last, totals, totalsCrc, title, titleCrc, ...stored }): ListedSession => ({
           ...value(stored) as SessionRecord,
           lastEvent: last,
@@ -236,24 +231,36 @@ const KINDS = ["agent", "gateway"] as const satisfies readonly SessionRecord["ki
 /** So many of the newest sessions are looked through for a title: some hundredths of a second. */
 const LOOKED_THROUGH = 20_000;
 
+/** Which sessions a list holds. */
+interface Listed {
+  readonly kind: SessionRecord["kind"] | undefined;
+  /** Whether only those are wanted that were made with the key `?3`. */
+  readonly isOfKey: boolean;
+  readonly forks: boolean;
+  /** Whether only those are wanted whose title holds the value behind that. */
+  readonly isSought: boolean;
+}
+
 /**
- * A list of the newest sessions in front of a key (`?1`), at most `?4` of the `?2` that are looked through, whose titles hold
- * `?3`: of each kind by an index, so that it takes as long however many there are.
+ * A list of the newest sessions in front of a key (`?1`), at most `?2`: of each kind by an index, so that it takes as long
+ * however many there are.
  */
-function listStatement(
-  database: Database,
-  { kind: wanted, isOfKey, forks }: {
-    readonly kind: SessionRecord["kind"] | undefined;
-    /** Whether only those are wanted that were made with the key `?5`. */
-    readonly isOfKey: boolean;
-    readonly forks: boolean;
-  },
-) {
-  const also = (isOfKey ? " AND made_by = ?5" : "") + (forks ? "" : " AND parent IS NULL");
+function listStatement(database: Database, { kind: wanted, isOfKey, forks, isSought }: Listed) {
+  const also = (isOfKey ? " AND made_by = ?3" : "") + (forks ? "" : " AND parent IS NULL");
+  const limit = isSought ? LOOKED_THROUGH : "?2";
   const each = KINDS.filter((kind) => wanted === undefined || kind === wanted).map((kind) =>
     `SELECT * FROM (SELECT session FROM activity WHERE kind = '${kind}' AND session < ?1${also}
-       ORDER BY session DESC LIMIT ?2)`
+       ORDER BY session DESC LIMIT ${limit})`
   );
+  const newest = `SELECT session FROM (${
+    each.join(" UNION ALL ")
+  } ORDER BY session DESC LIMIT ${limit}) AS page`;
+  const page = isSought
+    ? `${newest} CROSS JOIN state INDEXED BY titles USING (session)
+       WHERE name = 'title' AND instr(lower(json), ${
+      isOfKey ? "?4" : "?3"
+    }) > 0 ORDER BY session DESC LIMIT ?2`
+    : newest;
   return database.prepare<
     & StoredJson
     & { last: number; totals: string | null; totalsCrc: number; title: string | null; titleCrc: number }
@@ -261,12 +268,10 @@ function listStatement(
     `SELECT sessions.json, sessions.crc, totals.json AS totals, totals.crc AS totalsCrc,
        titles.json AS title, titles.crc AS titleCrc,
        coalesce((SELECT max(number) FROM events WHERE session = key), 0) AS last
-     FROM (${each.join(" UNION ALL ")} ORDER BY session DESC LIMIT ?2) AS page
-       CROSS JOIN sessions ON key = page.session
+     FROM (${page}) AS page CROSS JOIN sessions ON key = page.session
        LEFT JOIN state AS totals ON totals.session = key AND totals.name = 'totals'
        LEFT JOIN state AS titles ON titles.session = key AND titles.name = 'title'
-     WHERE ?3 = '' OR instr(lower(titles.json), ?3) > 0
-     ORDER BY page.session DESC LIMIT ?4`,
+     ORDER BY page.session DESC`,
   );
 }
 
