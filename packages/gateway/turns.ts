@@ -42,7 +42,7 @@ import { Keeper } from "./kept/keeper.ts";
 import { type Making, summaryOf } from "./kept/kept_session.ts";
 import { Memory } from "./memory.ts";
 import type { GatewayOptions } from "./options.ts";
-import { type Listing, type NewestQuery, spendingOf, type SpendingQuery } from "./sessions/conversations.ts";
+import { type Conversations, type Listing, spendingOf } from "./sessions/conversations.ts";
 import type {
   Compaction,
   Followed,
@@ -162,13 +162,13 @@ export class Turns {
   }
 
   /** What all sessions that were kept have come to, or those in memory where none are. @throws {StoreError} */
-  async spending(which: SpendingQuery): Promise<readonly SpendingSession[]> {
+  async spending(which: Parameters<Conversations["spending"]>[0]): Promise<readonly SpendingSession[]> {
     return await this.#keeper?.spending(which) ??
       (await this.newest({ ...which, limit: Infinity })).map(spendingOf);
   }
 
   /** The newest sessions that are kept, or that are in memory where none are. @throws {StoreError} */
-  async newest({ limit, by }: NewestQuery): Promise<readonly SessionSummary[]> {
+  async newest({ limit, by }: Pick<Listing, "limit" | "by">): Promise<readonly SessionSummary[]> {
     if (this.#keeper) return await this.#keeper.newest({ limit, by });
     return this.#sessions.list().filter(({ facts }) => by === undefined || facts.by === by).slice(0, limit);
   }

@@ -559,7 +559,7 @@ export function dayOf(ms: number): string {
 }
 
 /** What tells sums from others beside kind, key and day, as a store keeps it. */
-export interface About {
+export interface SummedBy {
   readonly group: keyof Overview["groups"];
   /** Absent: of all models and agents. */
   readonly model?: string;
@@ -605,11 +605,11 @@ export function sumsRecords(
 }
 
 /** What a store's sums are about. */
-export function aboutOf({ about }: Pick<StoredSums, "about">): About {
+export function aboutOf({ about }: Pick<StoredSums, "about">): SummedBy {
   return JSON.parse(about);
 }
 
-function aboutText(about: About): string {
+function aboutText(about: SummedBy): string {
   return JSON.stringify(about);
 }
 

@@ -18,7 +18,7 @@ import {
 } from "@tare/conversation/report";
 import type { Protocol, RequestReaders } from "@tare/wire";
 import { chainTo } from "../sessions/chain_index.ts";
-import { type Listing, type NewestQuery, spendingOf, type SpendingQuery } from "../sessions/conversations.ts";
+import { type Conversations, type Listing, spendingOf } from "../sessions/conversations.ts";
 import type { GatewaySession, Recognised, SessionSummary } from "../sessions/session.ts";
 import type { GatewaySessions, StoredSession } from "../sessions/sessions.ts";
 import {
@@ -228,7 +228,7 @@ export class Keeper {
   }
 
   /** What all sessions came to, by day, model and agent. @throws {StoreError} */
-  async spending(which: SpendingQuery): Promise<readonly SpendingSession[]> {
+  async spending(which: Parameters<Conversations["spending"]>[0]): Promise<readonly SpendingSession[]> {
     const kept = await keptSpending(this.#options.store, { kind: "gateway", ...which });
     const fresh = Array.from(
       this.#unsummed(which.by),
@@ -238,7 +238,7 @@ export class Keeper {
   }
 
   /** The newest sessions; those that aren't in the store yet come first. @throws {StoreError} */
-  async newest({ limit, by }: NewestQuery): Promise<readonly SessionSummary[]> {
+  async newest({ limit, by }: Pick<Listing, "limit" | "by">): Promise<readonly SessionSummary[]> {
     return (await this.list({ limit, by }))?.sessions ?? [];
   }
 

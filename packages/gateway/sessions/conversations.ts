@@ -94,17 +94,6 @@ export interface Listing {
   readonly by?: string | undefined;
 }
 
-/** Which spending is asked for. */
-export interface SpendingQuery extends Pick<SpendQuery, "from" | "to"> {
-  /** Only that of those begun with the key of this name. Default: all. */
-  readonly by?: string | undefined;
-}
-
-/** How many are asked for. */
-export interface NewestQuery extends Pick<SpendingQuery, "by"> {
-  readonly limit: number;
-}
-
 /** The conversations of a gateway: those that are kept, or that it knows where none are. */
 export interface Conversations {
   /** A page of them, the newest first; nothing if there is none `after` which it begins. @throws {StoreError} */
@@ -114,9 +103,11 @@ export interface Conversations {
     { readonly conversations: readonly ConversationSummary[]; readonly hasMore: boolean } | undefined
   >;
   /** What all came to, those that are gone too where they are kept, by day, model and agent. @throws {StoreError} */
-  readonly spending: (which: SpendingQuery) => Promise<readonly SpendingSession[]>;
+  readonly spending: (
+    which: Pick<SpendQuery, "from" | "to"> & Pick<Listing, "by">,
+  ) => Promise<readonly SpendingSession[]>;
   /** What each of the newest came to, by day and model. @throws {StoreError} */
-  readonly newestSpending: (which: NewestQuery) => Promise<readonly SpendingSession[]>;
+  readonly newestSpending: (which: Pick<Listing, "limit" | "by">) => Promise<readonly SpendingSession[]>;
   /** What is told of one that stands in a list of the store which keeps them. */
   readonly summary: (row: ListedSession) => ConversationSummary;
   /** The one of this id, if there is one. @throws {StoreError} */
@@ -133,9 +124,9 @@ export interface ShownSessions {
   session(id: string): Promise<GatewaySession | undefined>;
   calls(session: GatewaySession): Promise<readonly CallReport[]>;
   /** What all sessions came to that were kept; or what those did that are known. */
-  spending(which: SpendingQuery): Promise<readonly SpendingSession[]>;
+  spending(which: Parameters<Conversations["spending"]>[0]): Promise<readonly SpendingSession[]>;
   /** The newest sessions that are kept, or known. */
-  newest(which: NewestQuery): Promise<readonly SessionSummary[]>;
+  newest(which: Pick<Listing, "limit" | "by">): Promise<readonly SessionSummary[]>;
   /** How much a prompt of a session may hold, in tokens; nothing where that isn't known. */
   windowOf(session: GatewaySession): number | undefined;
   /** Keeps a session in which something was asked for. */
