@@ -237,7 +237,7 @@ export function promptRoutes(kinds: SessionKinds) {
       who: "key",
       operationId: "getOverview",
       summary:
-        "Says what the sessions that are known have saved, today and in all, how those do that are left as they are, " +
+        "Says what sessions have saved, today and in all, those that are gone too, how those do that are left as they are, " +
         `and the newest warnings. ${UNITS}`,
       query: { kind: KIND },
       responses: { 200: { description: "The overview.", content: { "application/json": OVERVIEW } } },
