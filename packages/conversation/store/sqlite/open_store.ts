@@ -229,7 +229,7 @@ async function storeIn(
 const KINDS = ["agent", "gateway"] as const satisfies readonly SessionRecord["kind"][];
 
 /** So many of the newest sessions are looked through for a title: some hundredths of a second. */
-const LOOKED_THROUGH = 20_000;
+const LOOKED_THROUGH = 10_000;
 
 /** Which sessions a list holds. */
 interface Listed {
