@@ -48,8 +48,8 @@ export interface TurnEnd {
 
 /** Everything that happens in a turn, in one flat union. `step` counts model calls from 1. */
 export type LoopEvent =
-  /** Without `input` the turn goes on where an earlier one stopped. */
-  | { readonly type: "turn_start"; readonly input?: Content }
+  /** Without `input` the turn goes on where an earlier one stopped; one that has waited has the `id` that it had then. */
+  | { readonly type: "turn_start"; readonly input?: Content; readonly id?: string }
   | { readonly type: "step_start"; readonly step: number }
   /** What the user said in the middle of the turn. */
   | { readonly type: "user_message"; readonly step: number; readonly input: Content }
@@ -115,7 +115,7 @@ export type Judgement =
     readonly decision: "allow" | "ask";
     /** What of it may be touched once it runs. Default: all. */
     readonly allows?: NonNullable<ToolContext["allows"]>;
-  } & Pick<AskedCall, "why" | "effects">);
+  } & Pick<AskedCall, "why" | "effects" | "begun">);
 
 /** What somebody is asked to allow: the tool that would run, and the JSON of what it would run with. */
 export interface AskedCall {
@@ -129,6 +129,8 @@ export interface AskedCall {
   readonly effects?: Effects;
   /** Why somebody is asked, in a sentence for people, where it isn't plain. */
   readonly why?: string;
+  /** True if it was made before, and nobody knows what came of it: a yes makes it once more. */
+  readonly begun?: true;
 }
 
 /** What a tool is, in parts, as SHA-256 in hex: a yes is one to this, and to nothing that only has its name. */

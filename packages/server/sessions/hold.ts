@@ -1,10 +1,12 @@
 import type { Content } from "@tare/messages";
 import { type Hold, type HolderRequest, StoreError, type StoreRecord } from "@tare/conversation";
 import { HttpError, toHttpError } from "../http/http_error.ts";
+import type { QueuedTurn } from "../turns/turn_queue.ts";
 import type { EventLog } from "./event_log.ts";
 import { INTERRUPTED } from "./history.ts";
 import type { SessionMemory } from "./session_memory.ts";
 import {
+  type OpenTurn,
   type PinChange,
   type RunningTurn,
   type SessionEnvironment,
@@ -33,7 +35,11 @@ type Wanted =
 /** What a running turn is asked to take, and what is stored with it. */
 type WantedChange =
   | { readonly do: "steer"; readonly input: Content; readonly records: readonly StoreRecord[] }
-  | { readonly do: "pin"; readonly change: PinChange; readonly records: readonly StoreRecord[] };
+  | { readonly do: "pin"; readonly change: PinChange; readonly records: readonly StoreRecord[] }
+  | { readonly do: "queue"; readonly change: QueueChange; readonly records: readonly StoreRecord[] };
+
+/** What is asked of the turns that wait. */
+export type QueueChange = { readonly add: QueuedTurn } | { readonly remove: string };
 
 /** How the holder answers: with what went wrong, if anything did. */
 interface Told {
@@ -49,10 +55,14 @@ interface SessionHoldOptions {
   readonly memory: Pick<SessionMemory, "restore">;
   /** The turn that runs on this server. */
   readonly turn: () => RunningTurn | undefined;
+  /** Goes on with a turn that another process left. */
+  readonly resume: (open: OpenTurn) => Promise<void>;
   /** Lets the running turn take what another server was asked for. */
   readonly take: (wanted: WantedChange) => Promise<void>;
-  /** Told that no turn runs here any more, and what still waits to be said. */
-  readonly ended: (how: { readonly waiting: readonly Content[] }) => void;
+  /** Told that what runs here is left. */
+  readonly left: () => void;
+  /** Told that no turn runs here any more, what still waits to be said, and whether the last one is about to go on. */
+  readonly ended: (how: { readonly waiting: readonly Content[]; readonly goesOn?: boolean }) => void;
   /** Told when the session begins or ceases to do something, and when it is gone. */
   readonly changed: () => void;
   /** Told that others wait for the session, and it couldn't be given back: it is to be tried again. */
@@ -92,6 +102,8 @@ export class SessionHold {
   /** What another server does: the number of the last event before the turn that it runs, and its hold. */
   #elsewhere: { readonly after?: number | undefined; readonly fence: number } | undefined;
   #isGone = false;
+  /** Whether what ran here is left to another process. */
+  #isLeft = false;
 
   /** Nothing is held yet. */
   constructor(options: SessionHoldOptions) {
@@ -109,6 +121,11 @@ export class SessionHold {
     return this.#isGone;
   }
 
+  /** Whether what ran here is left to another process. */
+  get isLeft(): boolean {
+    return this.#isLeft;
+  }
+
   /** Number of the last event before the turn that another server runs; nothing if none does. */
   get elsewhereAfter(): number | undefined {
     return this.#elsewhere?.after;
@@ -116,7 +133,20 @@ export class SessionHold {
 
   /** Reads the session for the first time. @throws {StoreError} */
   load(): Promise<void> {
-    return this.#shared ? this.ready() : this.#restore({ end: INTERRUPTED, isLate: true });
+    return this.#shared ? this.ready() : this.#mend({ isLate: true, goesOn: true });
+  }
+
+  /** Leaves what runs here to another process: nothing more of it is written or told. */
+  leave(): void {
+    if (!this.#options.turn()) return;
+    this.#isLeft = true;
+    this.#options.left();
+  }
+
+  /** Lets others have what was left, once nothing of it runs here any more. Never rejects. */
+  async giveUp(): Promise<void> {
+    const { id, environment: { onError } } = this.#options;
+    if (this.#isLeft) await this.#shared?.release(id).catch((error) => onError?.(error));
   }
 
   /** Settles when memory holds what is stored. @throws {HttpError} 404 if the session is gone. @throws {StoreError} */
@@ -162,7 +192,7 @@ export class SessionHold {
   /** What a turn that starts now may do. */
   tenure(): Tenure {
     const hold = this.#hold;
-    const isOwn = () => this.#hold === hold;
+    const isOwn = () => this.#hold === hold && !this.#isLeft;
     const lost = () =>
       new StoreError(
         "fenced",
@@ -245,12 +275,14 @@ export class SessionHold {
   async #here<T>(work: () => Promise<T>): Promise<{ readonly value: T } | undefined> {
     const { id, environment: { store }, events } = this.#options;
     if (this.#isGone) throw sessionNotFound(id);
+    if (this.#isLeft) throw serverEnding(id);
     const taken = await this.#take();
     if (!taken) return undefined;
     try {
       if (taken === "stale" || events.failed) {
         if (this.#shared) events.reach(await store.lastEvent(id));
-        await this.#restore({ end: INTERRUPTED, isLate: !this.#shared });
+        // A turn that a full disk has ended goes on when somebody says so.
+        await this.#mend(this.#shared ? { goesOn: true } : { isLate: true });
       }
       if (this.#shared) events.follow(undefined);
       return { value: await work() };
@@ -281,7 +313,7 @@ export class SessionHold {
   async #giveBack(): Promise<void> {
     const { id, environment: { store, onError = () => {} }, events, turn, unsettled } = this.#options;
     const hold = this.#hold;
-    if (!hold || turn()) return;
+    if (!hold || turn() || this.#isLeft) return;
     const isKnown = !events.failed;
     const owed = this.#owed;
     this.#owed = [];
@@ -320,7 +352,7 @@ export class SessionHold {
     this.#look();
   }
 
-  #ended(how: { readonly waiting: readonly Content[] }): void {
+  #ended(how: Parameters<SessionHoldOptions["ended"]>[0]): void {
     this.#elsewhere = undefined;
     this.#options.ended(how);
   }
@@ -354,9 +386,8 @@ export class SessionHold {
       const { waiting, runningAfter: after } = await this.#orGone(memory.restore({}));
       this.#known = isOther || after !== undefined ? undefined : fence;
       events.reach(lastEvent);
-      this.#ended({ waiting });
+      this.#ended({ waiting, goesOn: isOther || after !== undefined });
       this.#elsewhere = isOther ? { after, fence } : undefined;
-      if (isOther) events.open();
       return after;
     };
     if (holder === "other") {
@@ -381,10 +412,31 @@ export class SessionHold {
     }
   }
 
-  /** Takes from the store what is there. Nothing runs then. @throws {StoreError} */
-  async #restore(how: Parameters<SessionMemory["restore"]>[0]): Promise<void> {
-    this.#ended(await this.#options.memory.restore(how));
+  /** Takes from the store what is there, and goes on with the turn that is left there, or ends it. @throws {StoreError} */
+  async #mend(how: Omit<Parameters<SessionMemory["restore"]>[0], "end">): Promise<void> {
+    const { isEnding } = this.#options.environment;
+    // Who ends himself leaves it to the next.
+    const open = await this.#restore(isEnding() ? {} : { ...how, end: INTERRUPTED });
+    if (open) await this.#options.resume(open);
   }
+
+  /** Takes from the store what is there. Nothing runs then. Gives the turn that can go on. @throws {StoreError} */
+  async #restore(how: Parameters<SessionMemory["restore"]>[0]): Promise<OpenTurn | undefined> {
+    const { open, waiting } = await this.#options.memory.restore(how);
+    this.#ended({ waiting, goesOn: open !== undefined });
+    return open;
+  }
+}
+
+/** The error for who wants a session that is left to another process. */
+export function serverEnding(id: string): HttpError {
+  return new HttpError(
+    503,
+    "server_ending",
+    `Cannot use session ${id} here: the server is ending, and the session's turn goes on by itself. ` +
+      `Ask again: GET /v1/sessions/${id}/events follows it.`,
+    { "retry-after": "1" },
+  );
 }
 
 /** Whether this is what a store says to those who don't hold the session any more. */

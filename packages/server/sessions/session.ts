@@ -2,26 +2,30 @@ import type { TurnLedger } from "@tare/loop";
 import { recallTool } from "@tare/loop/tools";
 import type { Content, CountTokens, Message, Tool } from "@tare/messages";
 import type { Archive } from "@tare/prune";
-import type { HolderRequest, SessionRecord, StoreRecord } from "@tare/conversation";
-import type { SessionQuestions } from "../approvals/approvals.ts";
+import { type HolderRequest, type SessionRecord, StoreError, type StoreRecord } from "@tare/conversation";
+import type { Opening, SessionQuestions } from "../approvals/approvals.ts";
 import { Helpers, TurnAccount } from "../helpers/helpers.ts";
-import { toHttpError } from "../http/http_error.ts";
-import { turnPlayer } from "../turns/play_turn.ts";
+import { HttpError, toHttpError } from "../http/http_error.ts";
+import { TurnLeft, turnPlayer } from "../turns/play_turn.ts";
 import { SessionTools } from "../turns/session_tools.ts";
+import type { QueuedTurn } from "../turns/turn_queue.ts";
 import { EventLog } from "./event_log.ts";
-import { SessionHold, turnRunning } from "./hold.ts";
+import { INTERRUPTED } from "./history.ts";
+import { type QueueChange, serverEnding, SessionHold, turnRunning } from "./hold.ts";
 import { SessionMemory } from "./session_memory.ts";
 import { SessionWarmth } from "./session_warmth.ts";
 import type { SessionPrompt } from "./session_prompt.ts";
 import { type SessionSettings, storedHelper, storedSettings } from "./session_settings.ts";
 import {
   type ApprovalAnswered,
+  type OpenTurn,
   parentOf,
   type PinChange,
   type Question,
   type RunningTurn,
   type SessionEnvironment,
   type SessionInfo,
+  type StoredTurn,
   type TurnRequest,
 } from "./session_types.ts";
 
@@ -48,7 +52,7 @@ export class Session implements SessionInfo {
   readonly #memory: SessionMemory;
   readonly #tools: SessionTools;
   readonly #hold: SessionHold;
-  #turn: RunningTurn | undefined;
+  #turn: (RunningTurn & { ending?: "stops" | "leaves" }) | undefined;
   /** What the running turn costs. */
   #account: TurnAccount | undefined;
 
@@ -86,8 +90,11 @@ export class Session implements SessionInfo {
       turn: () => this.#turn,
       take: async (wanted) => {
         if (wanted.do === "steer") await this.#memory.steer(wanted.input, () => wanted.records);
+        else if (wanted.do === "queue") await this.#changeQueue(wanted.change, wanted.records);
         else await this.#memory.changePins(wanted.change, wanted.records);
       },
+      resume: (open) => this.#resume(open),
+      left: () => this.#release({ failure: serverEnding(id), waiting: [] }),
       ended: (how) => this.#release(how),
       changed: () => environment.changed(this),
       unsettled: () => environment.unsettled?.(this),
@@ -223,6 +230,78 @@ export class Session implements SessionInfo {
     }, { wanted: () => ({ do: "steer", input, records: keep() }), told: () => undefined });
   }
 
+  /** The turns that wait, the oldest first. */
+  get queued(): readonly QueuedTurn[] {
+    return this.#memory.queued;
+  }
+
+  /**
+   * Puts a turn behind those that run and wait. Resolves to it once that is stored.
+   *
+   * @throws {HttpError} 409 if there is nothing to continue, 429 if too many wait, 404 if the session is gone.
+   */
+  async enqueue(
+    request: Pick<TurnRequest, "input" | "budget" | "unattended">,
+    keep: (turn: QueuedTurn) => readonly StoreRecord[],
+  ): Promise<QueuedTurn> {
+    const { now = Date.now } = this.#environment;
+    const turn = { ...request, id: crypto.randomUUID(), askedAtMs: now() };
+    const add = async () => {
+      // What can't begin is refused at once, where that is known.
+      if (!this.#turn && this.queued.length === 0) this.#memory.opening(request);
+      await this.#changeQueue({ add: turn }, keep(turn));
+      // Whoever follows sees it begin.
+      if (!this.#turn) this.events.open();
+    };
+    await this.#hold.alone(add, {
+      wanted: () => ({ do: "queue", change: { add: turn }, records: keep(turn) }),
+      told: () => {},
+    });
+    this.#environment.changed(this);
+    return turn;
+  }
+
+  /** Takes away a turn that waits. False if it doesn't. */
+  async dequeue(id: string): Promise<boolean> {
+    await this.ready();
+    if (!this.queued.some((turn) => turn.id === id)) return false;
+    const change = { remove: id };
+    await this.#hold.alone(() => this.#changeQueue(change, []), {
+      wanted: () => ({ do: "queue", change, records: [] }),
+      told: () => {},
+    });
+    if (!this.isRunning && this.queued.length === 0 && this.questions.length === 0) this.events.close();
+    return true;
+  }
+
+  /**
+   * Starts the turn that waits longest, if nothing runs or is asked. One that can't be played is told of so. False if none
+   * could be started.
+   */
+  startQueued(): Promise<boolean> {
+    return this.#hold.alone(async () => {
+      const [next] = this.queued;
+      if (!next || this.#turn || this.questions.length > 0) return false;
+      const { askedAtMs: _, ...request } = next;
+      try {
+        await this.#start(request);
+      } catch (error) {
+        if (error instanceof StoreError || isBusy(error)) throw error;
+        await this.#memory.refuse(next, toHttpError(error).message);
+        this.#release({});
+      }
+      return true;
+    }, { told: () => false });
+  }
+
+  async #changeQueue(change: QueueChange, records: readonly StoreRecord[]): Promise<void> {
+    const queued = "add" in change
+      ? [...this.queued, change.add]
+      : this.queued.filter(({ id }) => id !== change.remove);
+    if ("add" in change && queued.length > MOST_IN_A_SESSION) throw queueFull(this.id);
+    await this.#memory.queue(queued, records);
+  }
+
   /**
    * Takes answers to what is asked. Once all are there the turn goes on: it is given then. Resolves once that is stored.
    *
@@ -268,6 +347,30 @@ export class Session implements SessionInfo {
     return turn !== undefined;
   }
 
+  /** Ends the turn that runs here as one that was interrupted. Settles when none does. */
+  async stop(): Promise<void> {
+    if (this.#turn) this.#turn.ending = "stops";
+    await this.cancelHere();
+  }
+
+  /**
+   * Leaves the turn that runs here at its next step, or as soon as the signal is aborted, to whoever goes on with it.
+   * Settles when none runs.
+   */
+  async leave(signal: AbortSignal): Promise<void> {
+    const turn = this.#turn;
+    if (!turn) return;
+    turn.ending = "leaves";
+    const cut = () => {
+      this.#hold.leave();
+      turn.cancel();
+    };
+    if (signal.aborted) cut();
+    else signal.addEventListener("abort", cut);
+    await turn.done.finally(() => signal.removeEventListener("abort", cut));
+    await this.#hold.giveUp();
+  }
+
   /** Does what another server asks, if a turn runs. */
   asked(request: HolderRequest): Promise<void> {
     return this.#hold.asked(request);
@@ -285,22 +388,59 @@ export class Session implements SessionInfo {
   }
 
   async #start(
-    { input, results, told, budget, keep, giveBack, ...given }: TurnRequest,
+    { input, results, told, budget, keep, id, giveBack, ...given }: TurnRequest,
   ): Promise<RunningTurn> {
     if (this.#turn) throw turnRunning(this.id);
     const opening = this.#memory.opening({ input, results, told, budget });
     const before = this.events.last + opening.events.length;
+    return await this.#play({ input, ...given }, {
+      ...{ before, opening, release: giveBack ?? this.#environment.takeSlot() },
+      begin: (committed) =>
+        this.#memory.begin(opening, { input, keep, id, committed, turn: storedTurn(given, opening) }),
+    });
+  }
+
+  /** Goes on with a turn that another process left. One that can't go on here ends. */
+  async #resume(open: OpenTurn): Promise<void> {
+    const { before, resumed, asked: { budget, spent, ...given } } = open;
+    const { always } = this.#memory.allQuestions;
+    const opening = { budget, spent, always, events: [], answers: [], answered: [] };
+    const release = this.#environment.takeSlot("running");
+    const begin = (committed: () => void) => this.#memory.resume(open, { committed });
+    try {
+      await this.#play({ ...given, resumed }, { before, opening, release, begin });
+    } catch (error) {
+      if (error instanceof StoreError) throw error;
+      this.#environment.onError?.(error);
+      const message = `The server ended in the middle of this turn, and can't go on with it. ${
+        toHttpError(error).message
+      } It can be continued.`;
+      this.#release(await this.#memory.restore({ end: { reason: "interrupted", message } }));
+    }
+  }
+
+  async #play(
+    asked: Omit<Parameters<typeof turnPlayer>[0], "signal">,
+    { before, opening, release, begin }: {
+      /** Number of the last event before the turn. */
+      readonly before: number;
+      readonly opening: Opening;
+      /** Gives back its slot. */
+      readonly release: () => void;
+      /** Commits that it runs here. */
+      readonly begin: (committed: () => void) => Promise<void>;
+    },
+  ): Promise<RunningTurn> {
     const controller = new AbortController();
     const outcome: { error?: unknown } = {};
     const onError = (error: unknown) => {
       outcome.error = error;
       this.#environment.onError?.(error);
     };
-    const release = giveBack ?? this.#environment.takeSlot();
     const tenure = this.#hold.tenure();
     try {
       const account = new TurnAccount();
-      const play = turnPlayer({ input, signal: controller.signal, ...given }, {
+      const play = turnPlayer({ ...asked, signal: controller.signal }, {
         ...{
           session: this,
           environment: this.#environment,
@@ -312,8 +452,9 @@ export class Session implements SessionInfo {
         steering: () => tenure.isOwn() ? this.#memory.takeWaiting() : [],
         commit: (events, options) => tenure.run(() => this.#memory.commit(events, options)),
         assertOwn: tenure.assertOwn,
+        isLeft: () => this.#turn?.ending === "leaves",
       });
-      await this.#memory.begin(opening, { input, keep, committed: () => this.events.open() });
+      await begin(() => this.events.open());
       const done = play()
         .then(({ result: { messages, error, ...end }, ...played }) => {
           if (error !== undefined) onError(error);
@@ -323,9 +464,16 @@ export class Session implements SessionInfo {
               ended: () => this.warmth.rests(end, messages, this.parent !== undefined),
             });
           };
-          return tenure.run(() => this.#memory.end({ ...played, end, messages }, { opening, committed }));
+          const isStopped = end.reason === "cancelled" && this.#turn?.ending === "stops";
+          const told = { ...end, ...(isStopped && INTERRUPTED) };
+          return tenure.run(() =>
+            this.#memory.end({ ...played, end: told, messages }, { opening, committed })
+          );
         })
         .catch((error) => {
+          if (error instanceof TurnLeft) return this.#hold.leave();
+          // What it does after it was left is nobody's.
+          if (this.#hold.isLeft) return;
           // A bug of ours, or the store: the turn ends with what is stored of it.
           onError(error);
           const end = { reason: "internal_error", message: toHttpError(error).message } as const;
@@ -362,9 +510,11 @@ export class Session implements SessionInfo {
 
   /** Nothing runs any more. What waits enters the next turn. */
   #release(
-    { failure, waiting = [], ended = () => this.warmth.goesOn() }: {
+    { failure, waiting = [], goesOn = false, ended = () => this.warmth.goesOn() }: {
       readonly failure?: unknown;
       readonly waiting?: readonly Content[];
+      /** Whether it is about to go on. */
+      readonly goesOn?: boolean;
       /** Keeps warm what is worth it. Default: what was asked is gone on with elsewhere, or not at all. */
       readonly ended?: () => void;
     },
@@ -374,8 +524,38 @@ export class Session implements SessionInfo {
     ended();
     this.#memory.rest(waiting);
     // Whoever follows a turn that asks sees it go on.
-    if (failure === undefined && this.questions.length > 0) this.events.open();
+    const isToBegin = this.questions.length > 0 || this.queued.length > 0;
+    if (goesOn || failure === undefined && isToBegin) this.events.open();
     else this.events.close(failure);
     this.#environment.changed(this);
   }
+}
+
+/** Most turns that wait in one session. */
+const MOST_IN_A_SESSION = 100;
+
+function queueFull(id: string): HttpError {
+  return new HttpError(
+    429,
+    "too_many_turns",
+    `Cannot take the turn: ${MOST_IN_A_SESSION} wait in session ${id} already, and no more may.`,
+    { "retry-after": "30" },
+  );
+}
+
+/** Whether there is no room for a turn now. */
+function isBusy(error: unknown): boolean {
+  return error instanceof HttpError && ["too_many_turns", "server_ending"].includes(error.code);
+}
+
+/**
+ * What a turn was asked for, for another process that may go on with it. One that works for another turn, or whose client
+ * runs tools and waits for its answer, ends with its process: there is nobody to go on for.
+ */
+function storedTurn(
+  { clientTools, payer, tools, settings, maxOutputTokens, unattended }: TurnRequest,
+  { budget, spent }: Opening,
+): StoredTurn | undefined {
+  if (clientTools || payer || tools) return undefined;
+  return { settings, maxOutputTokens, unattended, budget, spent };
 }

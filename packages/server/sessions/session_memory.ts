@@ -16,18 +16,21 @@ import {
 import type { Helpers } from "../helpers/helpers.ts";
 import { HttpError } from "../http/http_error.ts";
 import type { PlayedTurn } from "../turns/play_turn.ts";
+import { type QueuedTurn, queueStates } from "../turns/turn_queue.ts";
 import type { EventLog } from "./event_log.ts";
 import { INTERRUPTED, readHistory, type RecoveryOptions } from "./history.ts";
 import { readStored, SessionPrompt, stateRecords } from "./session_prompt.ts";
 import {
   type ApprovalAnswered,
   NO_TURNS,
+  type OpenTurn,
   OWN_AGENT,
   type PinChange,
   type Question,
   type SessionEvent,
   type SessionNeeds,
   type SessionTotals,
+  type StoredTurn,
   type TurnRequest,
 } from "./session_types.ts";
 
@@ -51,6 +54,9 @@ export class SessionMemory {
   #waiting: readonly Content[] = [];
   /** Of these, how many the loop has taken. */
   #taken = 0;
+  #queued: readonly QueuedTurn[] = [];
+  /** Whether it is stored what the turn that runs was asked for. */
+  #isOpen = false;
 
   /** Nothing was read yet. */
   constructor(options: SessionMemoryOptions) {
@@ -83,33 +89,47 @@ export class SessionMemory {
   }
 
   /**
-   * Takes from the store what is there, and ends the turn that has no end there: what is missing follows from what is
-   * stored, and is written at once, or with the next turn if that is soon enough. Without an `end` such a turn goes on
-   * elsewhere. Gives what still waits to be said, and the number of the last event before the turn that goes on.
+   * Takes from the store what is there. A turn that has no end there ends: what is missing follows from what is stored, and
+   * is written at once, or with the next turn if that is soon enough. Or it goes on here, if it shall and can; without an
+   * `end` it does so elsewhere. Gives what still waits to be said, the number of the last event before the turn that goes on
+   * elsewhere, and the one that goes on here.
    *
    * @throws {StoreError}
    */
-  async restore({ end, isLate = false }: {
+  async restore({ end, isLate = false, goesOn = false }: {
     readonly end?: RecoveryOptions["end"] | undefined;
     readonly isLate?: boolean;
-  }): Promise<{ readonly waiting: readonly Content[]; readonly runningAfter?: number | undefined }> {
-    const { id, settings, tools, environment: { store }, events, helpers } = this.#options;
-    const read = { store, tools: tools(), instructions: settings.instructions, end };
-    const { rebuilt, links, recovery, waiting, runningAfter } = await readHistory(id, read);
+    readonly goesOn?: boolean;
+  }): Promise<{
+    readonly waiting: readonly Content[];
+    readonly runningAfter?: number | undefined;
+    readonly open?: OpenTurn | undefined;
+  }> {
+    const { id, settings, tools, environment: { store, unknownOutcome }, events, helpers } = this.#options;
+    const read = { store, tools: tools(), instructions: settings.instructions, end, goesOn, unknownOutcome };
+    const { rebuilt, links, recovery, waiting, runningAfter, open } = await readHistory(id, read);
     const stored = await readStored(id, store);
     const { days, promptTokens, pinged, asks } = stored;
     // No event tells of what wasn't a turn's.
     const ledger = pinged ? addLedgers(rebuilt.ledger, pinged) : rebuilt.ledger;
     const totals = { ledger, turns: rebuilt.turns, days, promptTokens, asks, ...(pinged && { pinged }) };
-    const records = this.#states({ totals, steering: [] });
-    if (isLate) events.mend(recovery, recovery.length === 0 ? [] : records);
+    const records = this.#states({ ...told(totals), steering: [], turn: null });
+    if (open) events.mend([], []);
+    else if (isLate) events.mend(recovery, recovery.length === 0 ? [] : records);
     else if (recovery.length > 0 || end && end !== INTERRUPTED) await events.append(recovery, { records });
     this.#history = rebuilt.messages;
     this.#totals = totals;
     helpers.adopt(links);
     this.#questions = rebuilt.questions;
+    this.#isOpen = open !== undefined;
+    this.#queued = stored.queued;
     this.#prompt = new SessionPrompt({ ...this.#options, stored });
-    return { waiting, runningAfter };
+    return { waiting, runningAfter, open };
+  }
+
+  /** Commits that a turn which another process left goes on here. */
+  resume({ events }: OpenTurn, { committed }: { readonly committed: () => void }): Promise<void> {
+    return this.#append(events, { committed });
   }
 
   /** Changes what is asked for of single messages, with these records. */
@@ -143,6 +163,11 @@ export class SessionMemory {
     this.#taken = 0;
   }
 
+  /** All that was asked, answered or not. */
+  get allQuestions(): SessionQuestions {
+    return this.#questions;
+  }
+
   /** What `say` says of what is asked, and whether nothing is left open then. */
   hear(say: (questions: SessionQuestions) => readonly ApprovalAnswered[]): ReturnType<typeof hear> {
     return hear(this.#questions, say);
@@ -173,20 +198,71 @@ export class SessionMemory {
     });
   }
 
+  /** The turns that wait, the oldest first. */
+  get queued(): readonly QueuedTurn[] {
+    return this.#queued;
+  }
+
+  /** Commits that these turns wait, with other records. */
+  async queue(queued: readonly QueuedTurn[], records: readonly StoreRecord[] = []): Promise<void> {
+    await this.#append([], {
+      records: [...this.#states(queueStates(queued)), ...records],
+      committed: () => this.#queued = queued,
+    });
+  }
+
+  /** Commits that a turn which has waited can't be played, and why. */
+  async refuse({ id, input }: QueuedTurn, message: string): Promise<void> {
+    const start = { type: "turn_start", ...(input !== undefined && { input }), id } as const;
+    const end = {
+      type: "turn_end",
+      reason: "internal_error",
+      text: "",
+      message,
+      ledger: EMPTY_LEDGER,
+    } as const;
+    const queued = this.#queued.filter((turn) => turn.id !== id);
+    const totals = { ...this.#totals, turns: this.#totals.turns + 1 };
+    await this.#append([start, end], {
+      records: this.#states({ ...told(totals, this.#totals), ...queueStates(queued) }),
+      committed: () => {
+        this.#queued = queued;
+        this.#totals = totals;
+        if (input !== undefined) this.#history = [...this.#history, { role: "user", content: input }];
+      },
+    });
+  }
+
   /** Commits a turn's start. */
   async begin(
     opening: Opening,
-    { input, keep, committed }: Pick<TurnRequest, "input" | "keep"> & { readonly committed: () => void },
+    { input, keep, id, turn, committed }: Pick<TurnRequest, "input" | "keep" | "id"> & {
+      /** What it was asked for, if another process may go on with it. */
+      readonly turn: StoredTurn | undefined;
+      readonly committed: () => void;
+    },
   ): Promise<void> {
     const title = this.title || firstWords(input && personsWords({ role: "user", content: input }));
-    const all = [...opening.events, { type: "turn_start", ...(input !== undefined && { input }) }] as const;
+    const start = {
+      type: "turn_start",
+      ...(input !== undefined && { input }),
+      ...(id !== undefined && { id }),
+    } as const;
+    const queued = this.#queued.filter((one) => one.id !== id);
     const { asks, ...totals } = this.#totals;
-    const changed = { ...(!this.title && { title }), ...(asks && { totals }) };
-    await this.#append(all, {
+    const changed = {
+      ...(!this.title && { title }),
+      ...(asks && { asks: null }),
+      ...(turn && { turn }),
+      ...(id !== undefined && queueStates(queued)),
+    };
+    await this.#append([...opening.events, start], {
       records: [...this.#states(changed), ...keep?.("starts") ?? []],
       committed: () => {
         this.#history = [...this.#history, ...opening.answers];
         this.#totals = totals;
+        this.#isOpen = turn !== undefined;
+        this.#queued = queued;
         this.#prompt.named(title);
         committed();
       },
@@ -219,7 +295,11 @@ export class SessionMemory {
     await this.#append(events, {
       records: [
         ...records,
-        ...this.#states({ ...(isChanged && { totals }), ...(heard > 0 && { steering }) }),
+        ...this.#states({
+          ...(isChanged && told(totals, before)),
+          ...(heard > 0 && { steering }),
+          ...(ended && this.#isOpen && { turn: null }),
+        }),
         ...this.#sums(totals),
       ],
       committed: () => {
@@ -253,7 +333,7 @@ export class SessionMemory {
         }),
       };
       await this.#append([], {
-        records: [...records, ...this.#states({ totals }), ...this.#sums(totals)],
+        records: [...records, ...this.#states(told(totals, this.#totals)), ...this.#sums(totals)],
         committed: () => {
           stored();
           this.#totals = totals;
@@ -322,6 +402,11 @@ export class SessionMemory {
   #states(values: object): readonly StoreRecord[] {
     return stateRecords(this.#options.id, values);
   }
+}
+
+/** What turns come to, as it is stored: what is asked stands by itself, to be found. */
+function told({ asks, ...totals }: SessionTotals, before?: SessionTotals): object {
+  return { totals, ...(before?.asks !== asks && { asks: asks ?? null }) };
 }
 
 /** Most inputs that wait for a running turn's next model call. */

@@ -52,6 +52,7 @@ import { openCalls } from "../approvals/approvals.ts";
 import { HttpError } from "../http/http_error.ts";
 import { type OfferState, offerTools, type ToolOffer } from "../turns/session_tools.ts";
 import { askedModel, tracedModel } from "../turns/traced_turn.ts";
+import type { QueuedTurn } from "../turns/turn_queue.ts";
 import {
   NO_TURNS,
   type PinChange,
@@ -65,6 +66,8 @@ import {
 interface StoredPrompt extends Pick<SessionTotals, "days" | "promptTokens" | "pinged" | "asks">, PromptState {
   /** What the user said first. */
   readonly title: string;
+  /** The turns that wait. */
+  readonly queued: readonly QueuedTurn[];
   /** References of the texts that hold most of its `context`. */
   readonly packed: ReadonlySet<string>;
 }
@@ -81,14 +84,13 @@ interface PromptState {
 
 /** Reads what is stored of a session beside its events. @throws {StoreError} */
 export async function readStored(id: string, store: Store): Promise<StoredPrompt> {
-  const [context, pins, tools, totals, title] = await Promise.all(
-    ["context", "pins", "tools", "totals", "title"].map((name) => store.readState(id, name)),
+  const [context, pins, tools, totals, asks, queued, title] = await Promise.all(
+    ["context", "pins", "tools", "totals", "asks", "queued", "title"].map((name) =>
+      store.readState(id, name)
+    ),
   );
   // What was stored is what a session has made.
-  const { days, promptTokens, pinged, asks } = {
-    ...NO_TURNS,
-    ...totals as Partial<SessionTotals> | undefined,
-  };
+  const { days, promptTokens, pinged } = { ...NO_TURNS, ...totals as Partial<SessionTotals> | undefined };
   const { value, refs } = await readPacked(context, (refs) => store.readTexts(id, refs));
   return {
     context: value,
@@ -98,7 +100,8 @@ export async function readStored(id: string, store: Store): Promise<StoredPrompt
     days,
     promptTokens,
     pinged,
-    asks,
+    asks: (asks ?? undefined) as SessionTotals["asks"],
+    queued: (queued ?? []) as readonly QueuedTurn[],
     title: (title ?? "") as string,
   };
 }
@@ -195,9 +198,9 @@ export class SessionPrompt implements TurnPrompt {
     return Object.keys(this.#changed).length === 0;
   }
 
-  /** Offers the model these tools from now on, which go on from this history; what it is to be told stands with it. */
-  offerTools(tools: readonly Tool[], history: readonly Message[]): ToolOffer {
-    this.#offer = this.#offerOf(tools, openCalls(history).length === 0);
+  /** Offers the model these tools from now on; what it is to be told of them, if it may be told now, stands with it. */
+  offerTools(tools: readonly Tool[], mayTell: boolean): ToolOffer {
+    this.#offer = this.#offerOf(tools, mayTell);
     this.#told = this.#offer.state;
     return this.#offer;
   }

@@ -1,4 +1,4 @@
-import { type ListedSession, type StoreRecord, Warmth } from "@tare/conversation";
+import { type ListedSession, type SharedStore, type StoreRecord, Warmth } from "@tare/conversation";
 import {
   Accounts,
   type CallReport,
@@ -16,6 +16,7 @@ import { ApprovalTimers } from "../approvals/approvals.ts";
 import { DELEGATE_TOOL } from "../helpers/helpers.ts";
 import { HttpError } from "../http/http_error.ts";
 import { checkBudgets } from "../turns/play_turn.ts";
+import { TurnQueue } from "../turns/turn_queue.ts";
 import { allToolsOf, includesTool, STAND_IN_NAMES } from "../turns/session_tools.ts";
 import { readTranscript, sessionRecords, type Transcript } from "./history.ts";
 import { Queue } from "./hold.ts";
@@ -32,6 +33,7 @@ import {
   sessionNotFound,
   type SessionOptions,
   type SessionTotals,
+  type WaitingTurn,
   type WatchedSession,
 } from "./session_types.ts";
 
@@ -60,8 +62,8 @@ const MAX_IDLE = 16;
 /** After which time what couldn't be settled is tried again, in milliseconds. */
 const AGAIN_MS = 10_000;
 
-/** Sessions that are looked at together. */
-const PAGE = 500;
+/** How often is looked for what other servers leave, in milliseconds. */
+const LOOK_MS = 3_000;
 
 /** A session in memory, or on its way there. */
 interface Loaded {
@@ -90,19 +92,31 @@ export class Sessions {
   readonly #warnings = new ToldWarnings();
   readonly #approvals: ApprovalTimers;
   readonly #warmth: Warmth | undefined;
+  /** The turns that wait. */
+  readonly queue: TurnQueue;
   /** Sessions that others wait for and that couldn't be given back. */
   readonly #unsettled = new Set<WatchedSession>();
   readonly #settling = new Queue();
   #stopAgain = () => {};
+  #stopLooking = () => {};
+  /** Whether turns wait, as far as is known here. */
+  #mayWait = false;
   #isClosed = false;
 
   /** The sessions of this store. */
   constructor(options: SessionOptions) {
     this.#options = options;
-    this.slots = new TurnSlots(options.maxRunningTurns ?? 100);
     const { now = Date.now, onError = () => {}, approvals: { after = later } = {}, keepWarm } = options;
+    this.slots = new TurnSlots(options.maxRunningTurns ?? 100, { freed: () => this.#freed(), after });
     this.#warmth = keepWarm === "off" ? undefined : keepWarm ?? new Warmth({ now, onError });
     this.#approvals = new ApprovalTimers({ sessions: this, now, after, onError });
+    this.queue = new TurnQueue({
+      store: options.store,
+      room: () => this.slots.room,
+      start: (id) => this.#startQueued(id),
+      most: options.maxQueuedTurns ?? 1_000,
+      onError,
+    });
     options.store.shared?.listen({
       asked: (request) => void this.#find(request.sessionId)?.asked(request),
       gone: () => this.#settleAll(),
@@ -295,29 +309,85 @@ export class Sessions {
   }
 
   /**
-   * Sees to it that what was asked in an earlier process gets its answer in time, and that the turns of servers which are
-   * gone are ended. @throws {StoreError}
+   * Sees to it that what was asked in an earlier process gets its answer in time, and that the turns of processes which are
+   * gone go on, or end if they can't. @throws {StoreError}
    */
-  async watchApprovals(): Promise<void> {
-    await this.#takeLeft();
-    const { shared } = this.#options.store;
-    for await (const { id, totals } of this.#all()) {
-      const { asks } = { ...NO_TURNS, ...totals as SessionTotals | undefined };
-      const session = this.#find(id);
-      // What is in memory knows better.
-      if (!session || shared && !session.isHeld) this.#approvals.set(id, asks?.untilMs);
-    }
+  async attend(): Promise<void> {
+    await this.#attend();
+    if (this.#options.store.shared) this.#lookAgain();
   }
 
-  /** Ends what servers left that are gone, and what this one couldn't end or give back. */
-  async #takeLeft(): Promise<void> {
+  async #attend(): Promise<void> {
     const { store } = this.#options;
-    const { shared } = store;
-    if (!shared) return;
     for (const session of this.#unsettled) {
       await session.ready();
       this.#unsettled.delete(session);
     }
+    await this.#goOn();
+    if (store.shared) await this.#takeLeft(store.shared);
+    for (const { id, value } of await store.sessionsWith("asks")) {
+      const session = this.#find(id);
+      // What is in memory knows better.
+      if (!session || store.shared && !session.isHeld) {
+        this.#approvals.set(id, (value as WaitingTurn).untilMs);
+      }
+    }
+  }
+
+  /** Goes on with turns that other processes left, and begins those that wait. */
+  async #goOn(): Promise<void> {
+    const { store } = this.#options;
+    // All servers look for them, each in an order of its own.
+    for (const { id, isHeld } of shuffled(await store.sessionsWith("turn"))) {
+      if (this.#isClosed) return;
+      if (!isHeld && !this.#find(id)?.isPlayed) await this.#takeOver(id);
+    }
+    this.#mayWait ||= await this.queue.length() > 0;
+    this.#freed();
+  }
+
+  /** Looks every few seconds for what other servers leave, or have no room for. */
+  #lookAgain(): void {
+    if (this.#isClosed) return;
+    const { onError = () => {}, approvals: { after = later } = {} } = this.#options;
+    this.#stopLooking();
+    this.#stopLooking = after(LOOK_MS, () => {
+      this.#settling.run(() => this.#goOn()).catch(onError).finally(() => this.#lookAgain());
+    });
+  }
+
+  /** Starts the turn that waits longest in a session. False if that can't be now. */
+  async #startQueued(id: string): Promise<boolean> {
+    if (this.#find(id)?.isPlayed) return false;
+    try {
+      return await (await this.open(id)).startQueued();
+    } catch (error) {
+      // Somebody else was faster, or has deleted it.
+      if (error instanceof HttpError) return false;
+      throw error;
+    }
+  }
+
+  /** A turn has ended: one that waits may begin. */
+  #freed(): void {
+    if (this.#mayWait && !this.#isClosed) void this.queue.look();
+  }
+
+  /** Goes on with a turn that another process left. */
+  async #takeOver(id: string): Promise<void> {
+    const { store: { shared } } = this.#options;
+    const gone = { holder: "other" } as const;
+    const { holder } = shared ? await shared.look(id).catch(() => gone) : { holder: "nobody" };
+    if (holder === "other" || holder === "this") return;
+    await this.get(id).catch((error) => {
+      // It was deleted meanwhile.
+      if (!(error instanceof HttpError && error.status === 404)) throw error;
+    });
+  }
+
+  /** Ends what servers left that are gone. */
+  async #takeLeft(shared: SharedStore): Promise<void> {
+    const { store } = this.#options;
     for (const id of await shared.left()) {
       // Others take them too.
       const { holder } = await shared.look(id).catch(() => ({ holder: "nobody" }));
@@ -331,7 +401,7 @@ export class Sessions {
   /** Does what is to be done once another server is gone; tries again until it is done. */
   #settleAll(): void {
     const { onError = () => {} } = this.#options;
-    this.#settling.run(() => this.watchApprovals()).catch((error) => {
+    this.#settling.run(() => this.#attend()).catch((error) => {
       onError(error);
       this.#tryAgain();
     });
@@ -344,31 +414,27 @@ export class Sessions {
     this.#stopAgain = after(AGAIN_MS, () => this.#settleAll());
   }
 
-  /** Cancels every running turn and waits until they have ended. What is asked waits for the next process. */
-  async close(): Promise<void> {
+  /**
+   * Takes no more turns, and settles when none runs any more. What is asked waits for the next process; so does a turn that
+   * is left within so many milliseconds, at its next step or else in its middle. Default: every turn ends, as interrupted.
+   */
+  async close({ leaveWithinMs }: { readonly leaveWithinMs?: number | undefined } = {}): Promise<void> {
     this.#isClosed = true;
+    this.slots.close();
     this.#warmth?.close();
-    await Promise.all(
-      this.#inMemory().map(async (session) => {
-        // Who has read a turn's end may start the next at once.
-        while (await session.cancelHere());
-      }),
-    );
+    const { approvals: { after = later } = {} } = this.#options;
+    const due = new AbortController();
+    const disarm = leaveWithinMs === undefined ? () => {} : after(leaveWithinMs, () => due.abort());
+    if (leaveWithinMs === 0) due.abort();
+    const sessions = this.#inMemory();
+    const end = (session: Session) =>
+      leaveWithinMs === undefined ? session.stop() : session.leave(due.signal);
+    await Promise.all(sessions.map(end)).finally(disarm);
     // Those who follow a turn that asks would wait for its answer.
-    for (const { events } of this.#inMemory()) events.close();
+    for (const { events } of this.#inMemory()) if (!events.failed) events.close();
     this.#approvals.close();
     this.#stopAgain();
-  }
-
-  /** All sessions, without loading them. */
-  async *#all(by?: string): AsyncGenerator<ListedSession, void> {
-    const { store } = this.#options;
-    const which = { kind: "agent", limit: PAGE, by } as const;
-    for (let page = await store.listSessions(which); page.length > 0;) {
-      yield* page;
-      if (page.length < PAGE) return;
-      page = await store.listSessions({ ...which, after: page.at(-1)!.id });
-    }
+    this.#stopLooking();
   }
 
   /** Names of the tools that sessions may have; of servers whose tools come and go `server__*`, for all of them. */
@@ -470,7 +536,8 @@ export class Sessions {
       ratesOf: (model) => this.#ratesOf(model),
       windowOf: (model) => this.windowOf(model),
       warmth: this.#warmth,
-      takeSlot: () => this.slots.take(),
+      takeSlot: (of) => this.slots.take(of),
+      isEnding: () => this.#isClosed,
       open: (id) => this.open(id),
       admit: (count, commit) => this.#admit(count, commit),
       changed: (session) => this.#note(session),
@@ -486,7 +553,9 @@ export class Sessions {
     return session;
   }
 
-  #note({ id, isPlayed, isGone, questions }: WatchedSession): void {
+  #note({ id, isPlayed, isGone, questions, queued }: WatchedSession): void {
+    if (queued.length > 0) this.#mayWait = true;
+    if (queued.length > 0 && !isPlayed) this.#freed();
     this.#approvals.set(id, isGone ? undefined : questions[0]?.expiresAtMs);
     if (isGone) this.#loaded.delete(id);
     const session = this.#loaded.get(id)?.session;
@@ -527,31 +596,93 @@ function tooManySessions(
   );
 }
 
+function shuffled<T>(all: readonly T[]): readonly T[] {
+  const rest = [...all];
+  for (let at = rest.length - 1; at > 0; at--) {
+    const other = Math.floor(Math.random() * (at + 1));
+    [rest[at], rest[other]] = [rest[other]!, rest[at]!];
+  }
+  return rest;
+}
+
 function later(ms: number, work: () => void): () => void {
   const timer = setTimeout(work, ms);
   return () => clearTimeout(timer);
 }
 
+function endingServer(): HttpError {
+  const state = "the server is ending. Ask again: another one, or its next start, takes it";
+  return new HttpError(503, "server_ending", `Cannot start a turn: ${state}.`, { "retry-after": "1" });
+}
+
 /** Seconds after which a client that was refused a turn may ask again. */
 const RETRY_AFTER_S = 5;
+
+/** How long a request waits for a slot before it is refused, in milliseconds: its client has heard nothing yet. */
+const WAIT_MS = 30_000;
+
+/** What slots are given with. */
+interface TurnSlotsOptions {
+  /** Told when one was given back that nobody has waited for. */
+  readonly freed: () => void;
+  /** Calls back after so many milliseconds, until the function that it returns is called. */
+  readonly after: (ms: number, work: () => void) => () => void;
+}
 
 /** Limits how many turns run at the same time, over all sessions and routes. */
 export class TurnSlots {
   readonly #limit: number;
   #taken = 0;
+  #isClosed = false;
+  readonly #options: TurnSlotsOptions;
+  /** Who waits for a slot, the longest first. */
+  readonly #waiting = new Set<(isGiven: boolean) => void>();
 
   /** So many turns may run at once. */
-  constructor(limit: number) {
+  constructor(limit: number, options: TurnSlotsOptions) {
     this.#limit = limit;
+    this.#options = options;
+  }
+
+  /** How many more may begin now. */
+  get room(): number {
+    return this.#isClosed ? 0 : Math.max(0, this.#limit - this.#taken);
   }
 
   /**
-   * Takes a slot. The function that it returns gives the slot back; calling it again does nothing.
+   * Takes a slot; if all are taken, the next one that is given back and that nobody waits for who came before.
    *
-   * @throws {HttpError} 429 with `retry-after` if all are taken.
+   * @throws {HttpError} 429 as {@linkcode TurnSlots.take} does, where that takes too long or too many wait; and 503.
    */
-  take(): () => void {
-    if (this.#taken >= this.#limit) {
+  async wait(signal: AbortSignal): Promise<() => void> {
+    if (this.room > 0 || this.#isClosed || this.#waiting.size >= this.#limit) return this.take();
+    const { promise, resolve } = Promise.withResolvers<boolean>();
+    const late = () => resolve(false);
+    const disarm = this.#options.after(WAIT_MS, late);
+    signal.addEventListener("abort", late);
+    this.#waiting.add(resolve);
+    const isGiven = await promise;
+    disarm();
+    signal.removeEventListener("abort", late);
+    this.#waiting.delete(resolve);
+    return isGiven ? this.#slot() : this.take();
+  }
+
+  /** Gives no more: the server ends. */
+  close(): void {
+    this.#isClosed = true;
+    for (const give of this.#waiting) give(false);
+  }
+
+  /**
+   * Takes a slot; a turn that runs already gets one in any case. The function that it returns gives the slot back; calling
+   * it again does nothing.
+   *
+   * @throws {HttpError} 429 with `retry-after` if all are taken, 503 if the server ends.
+   */
+  take(of?: "running"): () => void {
+    if (this.#isClosed) throw endingServer();
+    if (of === undefined && this.#taken >= this.#limit) {
       throw new HttpError(
         429,
         "too_many_turns",
@@ -560,10 +691,22 @@ export class TurnSlots {
       );
     }
     this.#taken += 1;
+    return this.#slot();
+  }
+
+  /** A slot that counts as taken. */
+  #slot(): () => void {
     let isHeld = true;
     return () => {
-      if (isHeld) this.#taken -= 1;
+      if (!isHeld) return;
       isHeld = false;
+      const [next] = this.#waiting;
+      if (next) {
+        this.#waiting.delete(next);
+        return next(true);
+      }
+      this.#taken -= 1;
+      this.#options.freed();
     };
   }
 }

@@ -1,3 +1,4 @@
+import { NEEDS_ATTENTION } from "../json_text.ts";
 import { StoreError } from "../store_error.ts";
 import type { Connection } from "./connections.ts";
 import { REFUSAL, REFUSE } from "./refusals.ts";
@@ -110,6 +111,13 @@ const TABLES = `
     json text NOT NULL,
     PRIMARY KEY (session, name)
   ) WITH (fillfactor = 70);
+  CREATE INDEX ON tare.state (name, session) WHERE ${NEEDS_ATTENTION};
+
+  -- The state "title" once more, where an index of what it holds makes no other state slower to write.
+  CREATE TABLE tare.titles (
+    session bigint PRIMARY KEY,
+    json text NOT NULL
+  );
 
   -- A text is stored once, however many sessions have it.
   CREATE TABLE tare.texts (
@@ -216,7 +224,15 @@ const FUNCTIONS = `
   CREATE FUNCTION tare.grams(words text) RETURNS text[] LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS $$
     SELECT array_agg(DISTINCT substr(lower(words COLLATE "C"), at, 3) COLLATE "C") FROM generate_series(1, length(words) - 2) AS at
   $$;
-  CREATE INDEX titles ON tare.state USING gin (tare.grams(json)) WITH (gin_pending_list_limit = 256) WHERE name = 'title';
+  CREATE INDEX ON tare.titles USING gin (tare.grams(json)) WITH (gin_pending_list_limit = 256);
+
+  CREATE FUNCTION tare.keep_title() RETURNS trigger LANGUAGE plpgsql AS $$
+  BEGIN
+    INSERT INTO tare.titles VALUES (NEW.session, NEW.json) ON CONFLICT (session) DO UPDATE SET json = excluded.json;
+    RETURN NULL;
+  END $$;
+  CREATE TRIGGER titled AFTER INSERT OR UPDATE ON tare.state
+    FOR EACH ROW WHEN (NEW.name = 'title') EXECUTE FUNCTION tare.keep_title();
 
   -- Of a database that was away all have a lease's time to come back.
   CREATE FUNCTION tare.is_gone(s tare.servers) RETURNS boolean LANGUAGE sql STABLE AS $$
@@ -494,6 +510,7 @@ const FUNCTIONS = `
     -- Behind that: a fork that is being made locks its parent.
     UPDATE tare.heads SET parent = NULL WHERE parent = the_session;
     DELETE FROM tare.names WHERE session = the_session;
+    DELETE FROM tare.titles WHERE session = the_session;
     DELETE FROM tare.documents WHERE session = the_session;
     DELETE FROM tare.keys WHERE session = the_session;
     UPDATE tare.requests SET is_withdrawn = true WHERE session = the_session AND answer IS NULL;

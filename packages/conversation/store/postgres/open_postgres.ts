@@ -2,7 +2,7 @@ import { createHash } from "node:crypto";
 import { zstdDecompressSync } from "node:zlib";
 import { checkGiven } from "@tare/messages";
 import { type Archive, archiveRef, textFromBytes } from "@tare/prune";
-import { columnText, nameIn, searchedJson } from "../json_text.ts";
+import { columnText, nameIn, NEEDS_ATTENTION, searchedJson } from "../json_text.ts";
 import type {
   ListedSession,
   SessionRecord,
@@ -326,6 +326,19 @@ function storeOver(
       );
       return json === null ? undefined : JSON.parse(json);
     },
+    async sessionsWith(name) {
+      const rows = await query<{ id: string; json: string; is_held: boolean }>(
+        `SELECT s.id, t.json, h.holder IS NOT NULL AND tare.is_there(h.holder) AS is_held
+         FROM (SELECT session, json FROM tare.state WHERE name = $1 AND ${NEEDS_ATTENTION}) t
+           JOIN tare.heads h USING (session) JOIN tare.sessions s ON s.key = t.session`,
+        [name],
+      );
+      return rows.map(({ id, json, is_held }) => ({
+        id: nameIn(id),
+        value: JSON.parse(json),
+        ...(is_held && { isHeld: true }),
+      }));
+    },
     async getDocument(kind, id) {
       const row = await first<{ json: string }>(
         "SELECT json FROM tare.documents WHERE kind = $1 AND id = $2",
@@ -440,7 +453,7 @@ const LIST_ROWS = `SELECT s.json, h.last, totals.json AS totals, titles.json AS 
      h.holder IS NOT NULL AND tare.is_there(h.holder) AS is_held
    FROM page JOIN tare.heads h USING (session) JOIN tare.sessions s ON s.key = session
      LEFT JOIN tare.state totals ON totals.session = s.key AND totals.name = 'totals'
-     LEFT JOIN tare.state titles ON titles.session = s.key AND titles.name = 'title'
+     LEFT JOIN tare.titles ON titles.session = s.key
    ORDER BY h.session DESC`;
 
 /** Whether a title, as JSON, holds the text that is sought, the last of the values. */
@@ -478,7 +491,7 @@ function listing(
       values: [key, limit, ...values],
     };
   }
-  const title = "SELECT json FROM tare.state t WHERE t.session = looked.session AND t.name = 'title'";
+  const title = "SELECT json FROM tare.titles WHERE titles.session = looked.session";
   const [at, most] = [values.length + 3, values.length + 4];
   const sql = `WITH looked AS MATERIALIZED (${newest(which)}), page AS MATERIALIZED (
     SELECT session FROM looked WHERE ${holds(title, `$${at}`)} ORDER BY session DESC LIMIT $${most}::bigint
@@ -501,7 +514,7 @@ function listingByTitle(
   const at = `$${values.length + 3}`;
   const kinds = which.kinds.map((kind) => `'${kind}'`).join();
   const sql = `WITH found AS MATERIALIZED (
-    SELECT session FROM tare.state WHERE name = 'title' AND tare.grams(json) @> tare.grams(${at}::text)
+    SELECT session FROM tare.titles WHERE tare.grams(json) @> tare.grams(${at}::text)
       AND ${holds("json", at)} AND session < $1::bigint
   ), page AS MATERIALIZED (
     SELECT session FROM found JOIN tare.heads USING (session) WHERE kind IN (${kinds})${where}
