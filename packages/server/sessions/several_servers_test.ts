@@ -1,5 +1,5 @@
 import { assertEquals, assertStringIncludes } from "@std/assert";
-import { contentText, type FunctionToolCall, type Model, type ModelRequest } from "@tare/messages";
+import { contentText, type Model, type ModelRequest } from "@tare/messages";
 import { sharedMemory, type SharedOpening, StoreError } from "@tare/conversation";
 import type { AgentHandler, AgentOptions } from "@tare/server";
 import { ALLOW_EVERYTHING } from "../approvals/rules.ts";
