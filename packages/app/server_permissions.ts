@@ -1,4 +1,5 @@
 import { resolve } from "@std/path";
+import { s3Address } from "@tare/conversation/s3";
 import { DEFAULT_PROVIDER } from "@tare/planner";
 import type { Sandbox } from "@tare/loop/tools";
 import { hasChatProvider, isRehearsed } from "./agent_models.ts";
@@ -29,7 +30,7 @@ const DATABASE_VARIABLES: readonly string[] = ["PG*", "NODE_PG_FORCE_NATIVE", "U
 
 /**
  * The permissions that a server with these settings needs, as flags for `deno run`, and no others: to read and write
- * its workspace and data folder, to read the files of its profile, its rules and its MCP servers, to listen where it is told and to reach its providers, such servers and its database, to
+ * its workspace and data folder, to read the files of its profile, its rules and its MCP servers, to listen where it is told and to reach its providers, such servers, its database and its bucket, to
  * read the variables that the settings come from. Where the system ends all that is in a sandbox, it may run what makes
  * sandboxes and nothing else. Without one running programs can't be narrowed: the shell tool and MCP servers may be any, and
  * ending all that a command started takes the whole permission.
@@ -49,6 +50,8 @@ export function serverPermissions(
     mcp,
     approvals,
     database,
+    archive,
+    bucketRegion = "",
   } = settings;
   const folders = [workspace, data].flatMap((folder) => withRealPath(resolve(folder))).map(escapeCommas);
   const files = [profileFile?.path, mcp?.path, approvals?.path, ...database?.files ?? []].filter((path) =>
@@ -64,6 +67,7 @@ export function serverPermissions(
     ...(database === undefined
       ? []
       : ["host" in database.at ? database.at.host : `unix:${database.at.socket}`]),
+    ...(archive ? [hostAndPort(s3Address({ region: bucketRegion, ...archive }))] : []),
   ];
   const sockets = database && "socket" in database.at ? [escapeCommas(database.at.socket)] : [];
   const ports = port === undefined ? [USUAL_PORT, 0] : [port];

@@ -396,6 +396,9 @@ function greet(
       : []),
     ...(off.length > 0 ? [`off        ${off.join(", ")}`] : []),
     `sessions   in ${settings.database?.shown ?? resolve(settings.data)}`,
+    ...(settings.archive
+      ? [`archive    large texts in s3://${settings.archive.bucket}/${settings.archive.prefix}`]
+      : []),
   ].join("\n");
 }
 

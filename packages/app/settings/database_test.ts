@@ -86,6 +86,56 @@ Deno.test("readSettings() says what is wrong with a database's address, and show
   );
 });
 
+Deno.test("readSettings() reads where large texts are, which takes a database and credentials", () => {
+  const given = {
+    ...{ TARE_DATABASE: "postgres://me@h/d", AWS_ACCESS_KEY_ID: "a", AWS_SECRET_ACCESS_KEY: "planted" },
+    AWS_REGION: "eu-west-1",
+  };
+  const archiveOf = (TARE_ARCHIVE: string, others: Record<string, string> = {}) =>
+    readSettings([], { ...given, TARE_ARCHIVE, ...others }).archive;
+  assertEquals(archiveOf("s3://texts"), { bucket: "texts", prefix: "" });
+  assertEquals(archiveOf("s3://texts/a/b?region=eu-central-1&endpoint=https://minio.example:9000"), {
+    bucket: "texts",
+    prefix: "a/b/",
+    region: "eu-central-1",
+    endpoint: "https://minio.example:9000",
+  });
+  assertEquals(archiveOf("s3://texts/a/", { AWS_SESSION_TOKEN: "t" }), { bucket: "texts", prefix: "a/" });
+  for (
+    const wrong of [
+      ...[
+        "texts",
+        "https://texts",
+        "s3://",
+        "s3://Texts",
+        "s3://me:planted@texts",
+        "s3://texts/a//b",
+        "s3://texts/ü",
+      ],
+      ...["s3://texts?zone=eu", "s3://texts?endpoint=minio", "s3://texts?region=eu/west"],
+    ]
+  ) {
+    const error = assertThrows(() => archiveOf(wrong), RangeError);
+    assertEquals(
+      error.message,
+      "Cannot start: TARE_ARCHIVE is set to something else, but it must be an address such as " +
+        "s3://bucket/prefix?region=eu-central-1, with &endpoint=https://host if it isn't Amazon's.",
+    );
+  }
+  const faults = {
+    TARE_DATABASE:
+      "Cannot start: TARE_ARCHIVE is set, but only sessions in a database have texts in a bucket; a file holds all of " +
+      "its own. Set TARE_DATABASE too, or leave TARE_ARCHIVE out.",
+    AWS_SECRET_ACCESS_KEY:
+      "Cannot start: TARE_ARCHIVE is set, and without AWS_SECRET_ACCESS_KEY. Set them too.",
+    AWS_REGION:
+      "Cannot start: TARE_ARCHIVE is set, and without AWS_REGION (or region in TARE_ARCHIVE). Set them too.",
+  };
+  for (const [name, message] of Object.entries(faults)) {
+    assertEquals(assertThrows(() => archiveOf("s3://texts", { [name]: "" }), RangeError).message, message);
+  }
+});
+
 Deno.test("settingsHelp() gives a database's address no flag: others can read a command line", () => {
   const line = settingsHelp().split("\n").find((line) => line.includes("TARE_DATABASE  "));
   assertEquals(line?.includes("--"), false);

@@ -8,6 +8,7 @@ import { USUAL_PORT } from "../data/noted_server.ts";
 import { LIMIT_OPTIONS } from "../listener/listen_http.ts";
 import {
   address,
+  bucket,
   fraction,
   fromFolder,
   isDirectory,
@@ -79,6 +80,36 @@ const OPTIONS = {
       "A PostgreSQL database that keeps the sessions in place of a file, so that several servers can share them: its address, or a file that holds it",
     read: readDatabase,
     right: "an address such as postgres://user:password@host:5432/name, or a file that holds one",
+  },
+  archive: {
+    variable: "TARE_ARCHIVE",
+    isSecret: true,
+    help:
+      "A bucket for large texts of the sessions in the database (docs/many_servers.md), as s3://bucket/prefix?region=eu-central-1, with &endpoint=https://… for one that isn't Amazon's. Default: they are in the database",
+    ...bucket(),
+  },
+  bucketKeyId: {
+    variable: "AWS_ACCESS_KEY_ID",
+    isSecret: true,
+    help: "Who uses the bucket of TARE_ARCHIVE",
+    read: text,
+  },
+  bucketKey: {
+    variable: "AWS_SECRET_ACCESS_KEY",
+    isSecret: true,
+    help: "The secret that goes with it",
+    read: text,
+  },
+  bucketToken: {
+    variable: "AWS_SESSION_TOKEN",
+    isSecret: true,
+    help: "The token that goes with credentials that hold for a while",
+    read: text,
+  },
+  bucketRegion: {
+    variable: "AWS_REGION",
+    help: "The bucket's region, where TARE_ARCHIVE doesn't name it",
+    read: text,
   },
   mcp: {
     variable: "TARE_MCP",
@@ -513,6 +544,7 @@ export function readSettings(
         "where it runs. Leave TARE_MAX_DATA out.",
     );
   }
+  if (settings.archive !== undefined) checkArchive(settings);
   if (pruneAt > summariseAt) {
     throw new RangeError(
       `Cannot start: TARE_PRUNE_AT is ${pruneAt} and TARE_SUMMARISE_AT is ${summariseAt}, but results must be pruned ` +
@@ -536,6 +568,25 @@ export function readSettings(
     );
   }
   return settings;
+}
+
+/** @throws {RangeError} if a bucket is named that can't be used. */
+function checkArchive(
+  { archive, database, bucketKeyId, bucketKey, bucketRegion }: Omit<Settings, "data" | "off" | "path">,
+): void {
+  if (database === undefined) {
+    throw new RangeError(
+      "Cannot start: TARE_ARCHIVE is set, but only sessions in a database have texts in a bucket; a file holds all of " +
+        "its own. Set TARE_DATABASE too, or leave TARE_ARCHIVE out.",
+    );
+  }
+  const lacking = [
+    ...bucketKeyId === undefined ? ["AWS_ACCESS_KEY_ID"] : [],
+    ...bucketKey === undefined ? ["AWS_SECRET_ACCESS_KEY"] : [],
+    ...(archive?.region ?? bucketRegion) === undefined ? ["AWS_REGION (or region in TARE_ARCHIVE)"] : [],
+  ];
+  if (lacking.length === 0) return;
+  throw new RangeError(`Cannot start: TARE_ARCHIVE is set, and without ${lacking.join(", ")}. Set them too.`);
 }
 
 /** Whether requests to an address would come back to the server. */

@@ -5,10 +5,12 @@ import { textFromBytes } from "@tare/prune";
 import type { ContentsItem, StoreContents } from "../contents.ts";
 import { columnText, jsonText, nameIn, plainRecord } from "../json_text.ts";
 import type { SessionRecord, StoredDocument, StoredSums } from "../port.ts";
+import type { ObjectStore } from "../s3_objects.ts";
 import { StoreError } from "../store_error.ts";
 import { connectionsTo, type OwnConnection, type Value } from "./connections.ts";
 import { databaseName } from "./database_error.ts";
 import { migrate } from "./migrations.ts";
+import { checkObjects, noObjectError } from "./open_postgres.ts";
 import { archivedText } from "./records.ts";
 
 /** Rows that are read at a time. */
@@ -22,15 +24,18 @@ const BATCH_LENGTH = 2 ** 21;
 const TIMEOUT_MS = 5 * 60_000;
 
 /**
- * The contents of a PostgreSQL database. As long as they are open no server can begin to use it.
+ * The contents of a PostgreSQL database. As long as they are open no server can begin to use it. Texts are read from where
+ * they are; what is written all stays in the database.
  *
  * @throws {StoreError} if it can't be reached, and `locked` if servers use it.
  */
 export async function openPostgresContents(
   url: string,
-  { name = databaseName(url) }: {
+  { name = databaseName(url), objects }: {
     /** What people may call it. Default: its address without user and password. */
     readonly name?: string;
+    /** The object store that servers open it with. Default: none. */
+    readonly objects?: ObjectStore | undefined;
   } = {},
 ): Promise<StoreContents> {
   const connections = connectionsTo({ url, place: name, maxConnections: 1, timeoutMs: TIMEOUT_MS });
@@ -51,6 +56,7 @@ export async function openPostgresContents(
         } servers use it. End them; one that was killed counts for some seconds more.`,
       );
     }
+    await checkObjects(connection, { place: name, objects, takes: false });
   } catch (error) {
     await connection.close();
     throw error;
@@ -64,7 +70,7 @@ export async function openPostgresContents(
       const [row] = await connection.query<{ found: boolean }>(`SELECT ${tables.join(" OR ")} AS found`);
       return !row!.found;
     },
-    read: () => readAll(connection, name),
+    read: () => readAll(connection, { name, objects }),
     write: (items) => writeAll(connection, items),
     async keep() {
       await connection.query("COMMIT");
@@ -76,17 +82,22 @@ export async function openPostgresContents(
   };
 }
 
-async function* readAll(connection: OwnConnection, name: string): AsyncGenerator<ContentsItem, void> {
+async function* readAll(
+  connection: OwnConnection,
+  { name, objects }: { readonly name: string; readonly objects: ObjectStore | undefined },
+): AsyncGenerator<ContentsItem, void> {
   // Of a session that is being removed there is no head any more.
-  const texts = pages<{ ref: string; zstd: Uint8Array<ArrayBuffer> }>(
+  const texts = pages<{ ref: string; zstd: Uint8Array<ArrayBuffer> | null; object: string | null }>(
     connection,
-    `SELECT ref, zstd FROM tare.texts t WHERE ref > $1 AND EXISTS (
+    `SELECT ref, zstd, object FROM tare.texts t WHERE ref > $1 AND EXISTS (
        SELECT FROM tare.archived a JOIN tare.heads h USING (session) WHERE a.ref = t.ref
      ) ORDER BY ref`,
     "ref",
   );
-  for await (const { ref, zstd } of texts("")) {
-    const bytes = new Uint8Array(zstdDecompressSync(zstd));
+  for await (const { ref, zstd, object } of texts("")) {
+    const packed = zstd ?? await objects!.get(object!);
+    if (!packed) throw noObjectError({ ref, object: object!, place: name, objects: objects! });
+    const bytes = new Uint8Array(zstdDecompressSync(packed));
     if (!createHash("sha256").update(bytes).digest("hex").startsWith(ref)) {
       throw new StoreError("corrupt", `Cannot read ${name}: the archived text ${ref} was damaged.`);
     }
@@ -226,8 +237,8 @@ async function writeAll(connection: OwnConnection, items: AsyncIterable<Contents
   for await (const item of items) {
     switch (item.type) {
       case "text": {
-        const { sha256, zstd } = archivedText(item.content);
-        add("texts", item.ref, bytea(sha256), bytea(zstd));
+        const { sha256, bytes, zstd } = archivedText(item.content);
+        add("texts", item.ref, bytea(sha256), String(bytes), bytea(zstd));
         break;
       }
       case "session": {
@@ -302,7 +313,11 @@ function newBatch() {
   };
   const key = "(SELECT key FROM tare.sessions WHERE id = c1)";
   return {
-    texts: rows(3, (c) => `INSERT INTO tare.texts SELECT c1, c2::bytea, c3::bytea FROM ${c}`),
+    texts: rows(
+      4,
+      (c) =>
+        `INSERT INTO tare.texts (ref, sha256, bytes, zstd) SELECT c1, c2::bytea, c3::integer, c4::bytea FROM ${c}`,
+    ),
     sessions: rows(6, (c) =>
       `WITH made AS (
          INSERT INTO tare.sessions (id, json, commit_id)

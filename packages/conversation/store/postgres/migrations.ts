@@ -119,11 +119,27 @@ const TABLES = `
     json text NOT NULL
   );
 
-  -- A text is stored once, however many sessions have it.
+  -- A text is stored once, however many sessions have it: here, or as an object of an object store.
   CREATE TABLE tare.texts (
     ref text PRIMARY KEY,
     sha256 bytea NOT NULL,
-    zstd bytea NOT NULL
+    -- Compressed.
+    bytes integer NOT NULL,
+    zstd bytea,
+    object text,
+    CHECK ((zstd IS NULL) <> (object IS NULL))
+  );
+  CREATE INDEX ON tare.texts (object) WHERE object IS NOT NULL;
+  -- Objects that are no text's: those that are being written, and those that have to go.
+  CREATE TABLE tare.objects (
+    name text PRIMARY KEY,
+    is_left boolean NOT NULL DEFAULT false,
+    made_at timestamptz NOT NULL DEFAULT clock_timestamp()
+  );
+  -- Where objects are.
+  CREATE TABLE tare.object_store (
+    is_one boolean PRIMARY KEY DEFAULT true CHECK (is_one),
+    place text NOT NULL
   );
   ALTER TABLE tare.texts ALTER COLUMN zstd SET STORAGE EXTERNAL;
   CREATE TABLE tare.archived (
@@ -419,18 +435,28 @@ const FUNCTIONS = `
 
   CREATE FUNCTION tare.put_text(
     session_id text, the_holder text, the_fence bigint, the_number bigint, the_commit uuid, now_ms bigint,
-    the_ref text, the_sha256 bytea, the_zstd bytea
+    the_ref text, the_sha256 bytea, the_bytes integer, the_zstd bytea, the_object text
   ) RETURNS integer LANGUAGE plpgsql AS $$
   DECLARE
     the_session bigint := tare.lock_head(session_id, the_holder, the_fence, the_number, the_commit, now_ms);
     found_sha256 bytea;
   BEGIN
+    IF the_object IS NOT NULL THEN
+      PERFORM FROM tare.objects WHERE name = the_object AND NOT is_left FOR UPDATE;
+      IF NOT FOUND THEN PERFORM tare.refuse(${REFUSAL.textGone}, the_ref); END IF;
+    END IF;
     -- Another transaction may remove the last reference to it in between.
     LOOP
-      INSERT INTO tare.texts VALUES (the_ref, the_sha256, the_zstd) ON CONFLICT DO NOTHING;
+      INSERT INTO tare.texts SELECT the_ref, the_sha256, the_bytes, the_zstd, the_object
+        WHERE the_zstd IS NOT NULL OR the_object IS NOT NULL ON CONFLICT DO NOTHING;
       SELECT sha256 INTO found_sha256 FROM tare.texts WHERE ref = the_ref FOR KEY SHARE;
       EXIT WHEN FOUND;
+      IF the_zstd IS NULL AND the_object IS NULL THEN PERFORM tare.refuse(${REFUSAL.textGone}, the_ref); END IF;
     END LOOP;
+    -- Another one may have put the same text at the same time.
+    UPDATE tare.objects SET is_left = true WHERE name = the_object;
+    DELETE FROM tare.objects o WHERE name = the_object
+      AND EXISTS (SELECT FROM tare.texts t WHERE t.ref = the_ref AND t.object = the_object);
     IF found_sha256 <> the_sha256 THEN PERFORM tare.refuse(${REFUSAL.otherText}, the_ref); END IF;
     INSERT INTO tare.archived VALUES (the_session, the_ref) ON CONFLICT DO NOTHING;
     RETURN 1;
@@ -484,8 +510,35 @@ const FUNCTIONS = `
   CREATE FUNCTION tare.sweep_texts(refs text[]) RETURNS void LANGUAGE plpgsql AS $$
   BEGIN
     PERFORM FROM tare.texts WHERE ref = ANY (refs) ORDER BY ref FOR UPDATE;
-    DELETE FROM tare.texts t WHERE ref = ANY (refs)
-      AND NOT EXISTS (SELECT FROM tare.archived a WHERE a.ref = t.ref);
+    WITH gone AS (
+      DELETE FROM tare.texts t WHERE ref = ANY (refs)
+        AND NOT EXISTS (SELECT FROM tare.archived a WHERE a.ref = t.ref) RETURNING object
+    ) INSERT INTO tare.objects (name, is_left) SELECT object, true FROM gone WHERE object IS NOT NULL;
+  END $$;
+
+  -- Writes down the objects that are about to be written, and says which: not those of texts that are there.
+  CREATE FUNCTION tare.name_objects(refs text[], names text[]) RETURNS SETOF text LANGUAGE sql AS $$
+    INSERT INTO tare.objects (name) SELECT wanted.name FROM unnest(refs, names) AS wanted (ref, name)
+      WHERE NOT EXISTS (SELECT FROM tare.texts t WHERE t.ref = wanted.ref)
+      ON CONFLICT (name) DO UPDATE SET made_at = clock_timestamp() RETURNING name
+  $$;
+
+  -- Objects that have to go, those among them that nobody has come to commit within an hour.
+  CREATE FUNCTION tare.left_objects(slice integer) RETURNS SETOF text LANGUAGE sql AS $$
+    UPDATE tare.objects SET is_left = true WHERE NOT is_left AND made_at < clock_timestamp() - interval '1 hour';
+    SELECT name FROM tare.objects WHERE is_left ORDER BY made_at LIMIT slice
+  $$;
+
+  -- Where objects are, which may be here if there are none yet.
+  CREATE FUNCTION tare.objects_in(here text) RETURNS text LANGUAGE plpgsql AS $$
+  DECLARE
+    is_used boolean := EXISTS (SELECT FROM tare.texts WHERE object IS NOT NULL) OR EXISTS (SELECT FROM tare.objects);
+  BEGIN
+    IF here IS NOT NULL THEN
+      INSERT INTO tare.object_store (place) VALUES (here)
+        ON CONFLICT (is_one) DO UPDATE SET place = here WHERE NOT is_used;
+    END IF;
+    RETURN (SELECT place FROM tare.object_store WHERE is_used OR place = here);
   END $$;
 
   CREATE FUNCTION tare.drop_text(
@@ -542,7 +595,7 @@ const FUNCTIONS = `
       weight :=
         (SELECT coalesce(sum(octet_length(json)), 0) FROM tare.events WHERE session = weighed) +
         (SELECT coalesce(sum(octet_length(json)), 0) FROM tare.state WHERE session = weighed) +
-        (SELECT coalesce(sum(length(zstd)), 0) FROM tare.archived JOIN tare.texts USING (ref) WHERE session = weighed);
+        (SELECT coalesce(sum(t.bytes), 0) FROM tare.archived JOIN tare.texts t USING (ref) WHERE session = weighed);
       UPDATE tare.heads SET bytes = weight, is_weighed = true WHERE session = weighed;
       more := more + weight - head.bytes;
     END LOOP;
