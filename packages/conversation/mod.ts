@@ -53,6 +53,7 @@ export type {
   StoredDelivery,
   StoredDocument,
   StoredEvent,
+  StoredSums,
   StoreRecord,
 } from "./store/port.ts";
 export { StoreError } from "./store/store_error.ts";

@@ -1,6 +1,6 @@
 import { checkGiven } from "@tare/messages";
 import { createHash, type Hash } from "node:crypto";
-import type { SessionRecord, Store, StoredDelivery, StoredDocument } from "./port.ts";
+import type { SessionRecord, Store, StoredDelivery, StoredDocument, StoredSums } from "./port.ts";
 import { StoreError } from "./store_error.ts";
 
 /** One thing that a store holds, as it is carried to another store. */
@@ -24,6 +24,8 @@ export type ContentsItem =
   | ({ readonly type: "document" } & StoredDocument)
   /** A delivery, behind those that were made before. */
   | ({ readonly type: "delivery" } & StoredDelivery)
+  /** What sessions have come to, those that are gone too. */
+  | ({ readonly type: "sums" } & StoredSums)
   /** A key that was claimed; without an answer whoever worked on it counts as gone wherever it comes to. */
   | (Required<Parameters<Store["claimKey"]>[0]> & {
     readonly type: "key";
@@ -129,6 +131,10 @@ function summing(
         const { id, receiver, sessionId, value, madeAtMs, dueAtMs, claims } = item;
         const place = counts.deliveries++;
         return addAlone("delivery", place, id, receiver, sessionId, value, madeAtMs, dueAtMs, claims);
+      }
+      case "sums": {
+        const sums = Object.entries(item.sums).sort(([one], [other]) => one < other ? -1 : 1);
+        return addAlone("sums", item.kind, item.by, item.day, item.about, sums);
       }
       case "key": {
         counts.keys++;

@@ -75,6 +75,19 @@ export interface IdempotencyKey {
   readonly key: string;
 }
 
+/** Numbers that sessions of a kind and key have come to, by what tells them from others. */
+export interface StoredSums {
+  readonly kind: SessionRecord["kind"];
+  /** Name of the key with which the sessions were made. Default: the owner's. */
+  readonly by?: string | undefined;
+  /** The day by UTC, such as `2026-01-31`; empty for what is summed up over all days. */
+  readonly day: string;
+  /** What else tells them from others, such as a model: there are few of them, however many sessions there are. */
+  readonly about: string;
+  /** By name. What isn't there is zero. */
+  readonly sums: Readonly<Record<string, number>>;
+}
+
 /** One thing that a commit changes. */
 export type StoreRecord =
   /**
@@ -99,6 +112,12 @@ export type StoreRecord =
    * have the same.
    */
   | { readonly type: "names"; readonly sessionId: string; readonly names: readonly string[] }
+  /** What the session has come to more, added to the sums of its kind and key: see {@linkcode Store.readSums}. */
+  | {
+    readonly type: "sums";
+    readonly sessionId: string;
+    readonly added: readonly Pick<StoredSums, "day" | "about" | "sums">[];
+  }
   /** A text for the session's archive, under its `archiveRef`. */
   | { readonly type: "archive"; readonly sessionId: string; readonly ref: string; readonly content: string }
   /** A document, in place of the one of its kind and id. */
@@ -159,6 +178,17 @@ export interface Store {
     readonly by?: string | undefined;
     readonly forks?: boolean;
   }): Promise<ListedSession[]>;
+  /**
+   * All that sessions of a kind and key have come to on the days `from` to `to`, both included. What they had come to stays
+   * when they are deleted or expire. Several of these may be of the same day and about the same: they are to be added up.
+   * Default: of every kind and key.
+   */
+  readSums(which: {
+    readonly from: string;
+    readonly to: string;
+    readonly kind?: SessionRecord["kind"];
+    readonly by?: string | undefined;
+  }): Promise<StoredSums[]>;
   /** How many sessions there are of a kind. Default: of every kind. */
   countSessions(kind?: SessionRecord["kind"]): Promise<number>;
   /**

@@ -210,6 +210,9 @@ export interface SessionTotals {
   readonly asks?: WaitingTurn | undefined;
 }
 
+/** Name of this agent among those whose calls pass through. */
+export const OWN_AGENT = "tare";
+
 /** A session in which nothing has happened. */
 export const NO_TURNS: SessionTotals = { turns: 0, ledger: EMPTY_LEDGER, days: {} };
 

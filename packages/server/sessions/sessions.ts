@@ -2,8 +2,10 @@ import { type ListedSession, type SharedStore, type StoreRecord, Warmth } from "
 import {
   Accounts,
   type CallReport,
+  keptSpending,
   type Overview,
   type SpendingSession,
+  type SpendQuery,
   ToldWarnings,
 } from "@tare/conversation/report";
 import { firstWords, type Message, personsWords } from "@tare/messages";
@@ -25,6 +27,7 @@ import {
   asSessionEvent,
   type HelperLink,
   NO_TURNS,
+  OWN_AGENT,
   parentOf,
   type SessionInfo,
   sessionNotFound,
@@ -62,12 +65,6 @@ const AGAIN_MS = 10_000;
 
 /** How often is looked for what other servers leave, in milliseconds. */
 const LOOK_MS = 3_000;
-
-/** Name of this agent among those whose calls pass through. */
-const OWN_AGENT = "tare";
-
-/** Sessions that are looked at together. */
-const PAGE = 500;
 
 /** A session in memory, or on its way there. */
 interface Loaded {
@@ -247,18 +244,15 @@ export class Sessions {
 
   /** What was saved today and in all. None of these sessions is left as it is, to compare with. */
   async overview(by?: string): Promise<Overview> {
-    const { now = Date.now } = this.#options;
-    const accounts = new Accounts();
-    const ids = new Set<string>();
-    for await (const { id, totals } of this.#all(by)) {
-      accounts.begin("planned", (totals as SessionTotals | undefined)?.days);
-      if (by !== undefined) ids.add(id);
-    }
+    const { store, now = Date.now } = this.#options;
+    const nowMs = now();
+    const accounts = await Accounts.read(store, { kind: "agent", by, nowMs });
     const warnings = this.#warnings.list;
-    return accounts.overview(
-      now(),
-      by === undefined ? warnings : warnings.filter(({ session }) => ids.has(session)),
-    );
+    if (by === undefined) return accounts.overview(nowMs, warnings);
+    const ids = new Set(warnings.map(({ session }) => session));
+    const found = await Promise.all(Array.from(ids, (id) => store.getSession(id)));
+    const theirs = new Set(found.flatMap((session) => session?.by === by ? [session.id] : []));
+    return accounts.overview(nowMs, warnings.filter(({ session }) => theirs.has(session)));
   }
 
   /** How much a prompt for a model may hold, in tokens. */
@@ -267,13 +261,23 @@ export class Sessions {
     return typeof windowTokens === "function" ? windowTokens(model) : windowTokens;
   }
 
-  /** What each session came to, by day and model. @throws {StoreError} */
-  async *spending(by?: string): AsyncGenerator<SpendingSession, void> {
-    for await (const { id, totals, title = "", settings } of this.#all(by)) {
+  /** What all sessions came to, those that are gone too, by day and model. @throws {StoreError} */
+  spending({ from, to, by }: Pick<SpendQuery, "from" | "to"> & { readonly by?: string | undefined }): Promise<
+    readonly SpendingSession[]
+  > {
+    return keptSpending(this.#options.store, { kind: "agent", from, to, by });
+  }
+
+  /** What each of the newest sessions came to, by day and model. @throws {StoreError} */
+  async newestSpending(
+    { limit, by }: { readonly limit: number; readonly by?: string | undefined },
+  ): Promise<readonly SpendingSession[]> {
+    const rows = await this.#options.store.listSessions({ kind: "agent", limit, by });
+    return rows.map(({ id, totals, title = "", settings }) => {
       const { days } = { ...NO_TURNS, ...totals as SessionTotals | undefined };
       const { model } = storedSettings(settings);
-      yield { id, kind: "agent", title: title as string, model, agent: OWN_AGENT, days };
-    }
+      return { id, kind: "agent", title: title as string, model, agent: OWN_AGENT, days };
+    });
   }
 
   /**
@@ -440,17 +444,6 @@ export class Sessions {
     this.#stopLooking();
     // Nothing uses the store any more.
     await this.#settling.run(() => this.queue.look());
-  }
-
-  /** All sessions, without loading them. */
-  async *#all(by?: string): AsyncGenerator<ListedSession, void> {
-    const { store } = this.#options;
-    const which = { kind: "agent", limit: PAGE, by } as const;
-    for (let page = await store.listSessions(which); page.length > 0;) {
-      yield* page;
-      if (page.length < PAGE) return;
-      page = await store.listSessions({ ...which, after: page.at(-1)!.id });
-    }
   }
 
   /** Names of the tools that sessions may have; of servers whose tools come and go `server__*`, for all of them. */

@@ -49,7 +49,7 @@ export function inOneDatabase(postgres: Postgres): Place {
   return async (test) => {
     const url = await (made ??= postgres.makeDatabase());
     const tables =
-      "sessions heads names events state texts archived documents deliveries keys requests servers"
+      "sessions heads names events state texts archived documents deliveries keys requests servers sums sums_added titles"
         .split(" ");
     try {
       await test(async (options) => holding(await openPostgresStore(url, { ...FEW, ...options })));

@@ -1,5 +1,5 @@
 import { type Archive, archiveRef } from "@tare/prune";
-import { beginOfRecord, jsonText, lowerCase, plainRecord, promiseOf, searchedJson } from "../json_text.ts";
+import { jsonText, lowerCase, plainRecord, promiseOf, searchedJson } from "../json_text.ts";
 import type {
   Hold,
   HolderRequest,
@@ -11,6 +11,7 @@ import type {
   StoredDelivery,
   StoredDocument,
   StoredEvent,
+  StoredSums,
   StoreRecord,
 } from "../port.ts";
 import {
@@ -75,7 +76,9 @@ interface MemorySession {
   readonly held: Held;
   readonly record: string;
   readonly kind: SessionRecord["kind"];
-  readonly parent: string | undefined;
+  readonly by: string | undefined;
+  /** The session that it was forked from, as long as that is there. */
+  parent: MemorySession | undefined;
   readonly events: { readonly type: string; readonly json: string }[];
   readonly state: Map<string, string>;
   readonly texts: Map<string, string>;
@@ -118,6 +121,8 @@ interface Tables {
   readonly keys: Map<string, MemoryKey>;
   /** By id, the oldest first. */
   readonly deliveries: Map<string, MemoryDelivery>;
+  /** What sessions have come to, by what tells it from others. */
+  readonly sums: Map<string, StoredSums>;
   /** How many records have named sessions. */
   namings: number;
 }
@@ -145,7 +150,14 @@ export function memoryPlace(): typeof memoryStore {
 
 /** Nothing is kept yet. */
 function noTables(): Tables {
-  return { sessions: new Map(), documents: new Map(), keys: new Map(), deliveries: new Map(), namings: 0 };
+  return {
+    sessions: new Map(),
+    documents: new Map(),
+    keys: new Map(),
+    deliveries: new Map(),
+    sums: new Map(),
+    namings: 0,
+  };
 }
 
 /** What somebody may do who has the store for himself. */
@@ -198,12 +210,22 @@ function openTables(
     return () => void (session.touchedAtMs = touchedAtMs);
   };
 
+  /** Adds to what sessions have come to, and gives what undoes that. */
+  const addSums = (added: StoredSums): () => void => {
+    const { kind, by, day, about } = added;
+    const name = jsonText([kind, by, day, about]);
+    const sum = { ...tables.sums.get(name)?.sums };
+    for (const [name, more] of Object.entries(added.sums)) sum[name] = (sum[name] ?? 0) + more;
+    return set(tables.sums, name, { ...added, sums: sum });
+  };
+
   /** Writes one record and gives what undoes it. */
   const writeOne = (record: StoreRecord, made: Set<string>): () => void => {
     switch (record.type) {
       case "session": {
-        const { id, kind, parent } = record;
-        const texts = new Map(parent === undefined ? [] : named(parent).texts);
+        const { id, kind, by } = record;
+        const parent = record.parent === undefined ? undefined : named(record.parent);
+        const texts = new Map(parent?.texts);
         if (sessions.has(id)) throw sessionExistsError(id);
         const json = jsonText(plainRecord(record));
         made.add(id);
@@ -211,6 +233,7 @@ function openTables(
           held: new Held(),
           record: json,
           kind,
+          by,
           parent,
           events: [],
           state: new Map(),
@@ -234,6 +257,13 @@ function openTables(
         const { named } = session;
         session.named = { names: record.names, number: ++tables.namings };
         return () => void (session.named = named);
+      }
+      case "sums": {
+        const { kind, by } = own(record.sessionId, made);
+        const undo = record.added.map((added) =>
+          addSums({ kind, ...(by !== undefined && { by }), ...added })
+        );
+        return () => undo.reverse().forEach((step) => step());
       }
       case "archive": {
         const { texts } = own(record.sessionId, made);
@@ -356,7 +386,9 @@ function openTables(
     for (const [name, { sessionId }] of documents) if (sessionId === id) documents.delete(name);
     for (const [name, { done }] of keys) if (done?.sessionId === id) keys.delete(name);
     for (const [name, { sessionId }] of deliveries) if (sessionId === id) deliveries.delete(name);
+    const gone = sessions.get(id);
     sessions.delete(id);
+    for (const session of sessions.values()) if (session.parent === gone) session.parent = undefined;
     changed([id]);
   };
   /** Ids of sessions of a kind, the longest idle first. */
@@ -372,12 +404,11 @@ function openTables(
         const newest = [...sessions.values()].reverse();
         const from = after === undefined ? 0 : newest.indexOf(named(after)) + 1;
         const wanted = searchedJson(search);
-        const begin = beginOfRecord(by);
-        const found = newest.slice(from).filter(({ kind, state, parent, record }) =>
-          record.startsWith(begin) &&
+        const found = newest.slice(from).filter(({ kind, state, parent, by: maker }) =>
+          (by === undefined || maker === by) &&
           (wantedKind === undefined || kind === wantedKind) &&
           (wanted === "" || lowerCase(state.get("title") ?? "").includes(wanted)) &&
-          (forks || parent === undefined || !sessions.has(parent))
+          (forks || parent === undefined)
         );
         return found.slice(0, limit).map(({ record, events, state, held: { holder } }): ListedSession => ({
           ...JSON.parse(record) as SessionRecord,
@@ -387,6 +418,13 @@ function openTables(
           ...(holder && isThere(holder) && { isHeld: true }),
         }));
       }),
+    readSums: ({ kind, by, from, to }) =>
+      settle(() =>
+        [...tables.sums.values()].filter((one) =>
+          one.day >= from && one.day <= to && (kind === undefined || one.kind === kind) &&
+          (by === undefined || one.by === by)
+        )
+      ),
     countSessions: (kind) =>
       settle(() => [...sessions.values()].filter((one) => kind === undefined || one.kind === kind).length),
     idleSessions: ({ kind, beforeMs, limit }) =>
@@ -499,7 +537,7 @@ function openTables(
 }
 
 /** Records that change a session that is there, so that who writes them holds it. */
-const HELD = ["events", "state", "names", "archive"] as const;
+const HELD = ["events", "state", "sums", "names", "archive"] as const;
 
 /** Whether a record changes a session that is there. */
 function isHeldFor(record: StoreRecord): record is Extract<StoreRecord, { type: (typeof HELD)[number] }> {

@@ -4,7 +4,7 @@ import { zstdDecompressSync } from "node:zlib";
 import { textFromBytes } from "@tare/prune";
 import type { ContentsItem, StoreContents } from "../contents.ts";
 import { columnText, jsonText, nameIn, plainRecord } from "../json_text.ts";
-import type { SessionRecord, StoredDocument } from "../port.ts";
+import type { SessionRecord, StoredDocument, StoredSums } from "../port.ts";
 import type { ObjectStore } from "../s3_objects.ts";
 import { StoreError } from "../store_error.ts";
 import { connectionsTo, type OwnConnection, type Value } from "./connections.ts";
@@ -71,7 +71,9 @@ export async function openPostgresContents(
   return {
     name,
     async isEmpty() {
-      const tables = ["heads", "keys"].map((table) => `EXISTS (SELECT FROM tare.${table})`);
+      const tables = ["heads", "keys", "sums", "sums_added"].map((table) =>
+        `EXISTS (SELECT FROM tare.${table})`
+      );
       const [row] = await connection.query<{ found: boolean }>(`SELECT ${tables.join(" OR ")} AS found`);
       return !row!.found;
     },
@@ -180,6 +182,21 @@ async function* readAll(
     };
   }
 
+  await connection.query("SELECT tare.fold_sums()");
+  const sums = pages<
+    { day: string; kind: SessionRecord["kind"]; made_by: string; about: string; json: string }
+  >(
+    connection,
+    `SELECT day, kind, made_by, about, json::text AS json FROM tare.sums
+     WHERE (day, kind, made_by, about) > ($1, $2, $3, $4) ORDER BY day, kind, made_by, about`,
+    ...["day", "kind", "made_by", "about"] as const,
+  );
+  for await (const { day, kind, made_by, about, json } of sums("", "", "", "")) {
+    const by = made_by !== "" && { by: nameIn(made_by) };
+    const sums = JSON.parse(json) as StoredSums["sums"];
+    yield { type: "sums", kind, ...by, day: nameIn(day), about: nameIn(about), sums };
+  }
+
   const keys = pages<
     & { scope: string; key: string; hash: string; atomic: boolean; touched: number }
     & { session: string | null; json: string | null }
@@ -250,10 +267,11 @@ async function writeAll(connection: OwnConnection, items: AsyncIterable<Contents
         break;
       }
       case "session": {
-        const { id, kind, parent, touchedAtMs } = item;
+        const { id, kind, by, parent, touchedAtMs } = item;
         last = 0;
         const json = jsonText(plainRecord(item));
-        add("sessions", columnText(id), json, parent && columnText(parent), kind, String(touchedAtMs));
+        const names = [by, parent].map((name) => name === undefined ? undefined : columnText(name));
+        add("sessions", columnText(id), json, ...names, kind, String(touchedAtMs));
         break;
       }
       case "events": {
@@ -273,6 +291,16 @@ async function writeAll(connection: OwnConnection, items: AsyncIterable<Contents
       case "names":
         add("namings", columnText(item.sessionId));
         for (const name of item.names) add("names", columnText(item.sessionId), columnText(name));
+        break;
+      case "sums":
+        add(
+          "sums",
+          columnText(item.day),
+          item.kind,
+          columnText(item.by ?? ""),
+          columnText(item.about),
+          jsonText(item.sums),
+        );
         break;
       case "document": {
         const { kind, id, sessionId, value } = item;
@@ -322,13 +350,16 @@ function newBatch() {
       (c) =>
         `INSERT INTO tare.texts (ref, sha256, bytes, zstd) SELECT c1, c2::bytea, c3::integer, c4::bytea FROM ${c}`,
     ),
-    sessions: rows(5, (c) =>
+    sessions: rows(6, (c) =>
       `WITH made AS (
-         INSERT INTO tare.sessions (id, json, parent, commit_id)
-           SELECT c1, c2, nullif(c3, U&'\\0001'), gen_random_uuid() FROM ${c} ORDER BY place
+         INSERT INTO tare.sessions (id, json, commit_id)
+           SELECT c1, c2, gen_random_uuid() FROM ${c} ORDER BY place
            RETURNING key, id
-       ) INSERT INTO tare.heads (session, kind, touched_at_ms)
-         SELECT made.key, c4, c5::bigint FROM ${c} JOIN made ON made.id = c1`),
+       ), every AS (SELECT key, id FROM made UNION ALL SELECT key, id FROM tare.sessions WHERE id = ANY ($4))
+       INSERT INTO tare.heads (session, kind, made_by, parent, touched_at_ms)
+         SELECT made.key, c5, nullif(c3, U&'\\0001'),
+           (SELECT parent.key FROM every parent WHERE parent.id = c4 AND parent.key < made.key), c6::bigint
+         FROM ${c} JOIN made ON made.id = c1`),
     events: rows(5, (c) =>
       `WITH made AS (
          INSERT INTO tare.events SELECT ${key}, c2::bigint, c3::integer, c4::text[], c5 FROM ${c}
@@ -343,6 +374,11 @@ function newBatch() {
          SELECT ${key} AS session, nextval('tare.namings') AS number FROM (SELECT * FROM ${c} ORDER BY place) AS c
        ) AS sorted WHERE h.session = sorted.session`),
     names: rows(2, (c) => `INSERT INTO tare.names SELECT c2, ${key} FROM ${c}`),
+    sums: rows(
+      5,
+      (c) =>
+        `INSERT INTO tare.sums (day, kind, made_by, about, json) SELECT c1, c2, c3, c4, c5::jsonb FROM ${c}`,
+    ),
     documents: rows(4, (c) => `INSERT INTO tare.documents SELECT c2, c3, ${key}, c4 FROM ${c}`),
     deliveries: rows(
       7,

@@ -1,14 +1,7 @@
 import { checkGiven } from "@tare/messages";
 import { type Archive, archiveRef } from "@tare/prune";
 import { readSync } from "node:fs";
-import {
-  beginOfRecord,
-  columnText,
-  NEEDS_ATTENTION,
-  plainRecord,
-  promiseOf,
-  searchedJson,
-} from "../json_text.ts";
+import { columnText, nameIn, NEEDS_ATTENTION, plainRecord, promiseOf, searchedJson } from "../json_text.ts";
 import type {
   IdempotencyKey,
   ListedSession,
@@ -17,6 +10,7 @@ import type {
   StoredDelivery,
   StoredDocument,
   StoredEvent,
+  StoredSums,
   StoreRecord,
 } from "../port.ts";
 import {
@@ -114,27 +108,15 @@ async function storeIn(
   const commit: Store["commit"] = (records) => promiseOf(() => database.transaction(() => writeAll(records)));
 
   const selectSession = database.prepare<StoredJson>("SELECT json, crc FROM sessions WHERE id = ?");
-  const pageOf = (kind: string) =>
-    database.prepare<
-      & StoredJson
-      & { last: number; totals: string | null; totalsCrc: number; title: string | null; titleCrc: number }
-    >(
-      `SELECT sessions.json, sessions.crc, totals.json AS totals, totals.crc AS totalsCrc,
-       titles.json AS title, titles.crc AS titleCrc,
-       coalesce((SELECT max(number) FROM events WHERE session = key), 0) AS last
-     FROM activity JOIN sessions ON key = activity.session
-       LEFT JOIN state AS totals ON totals.session = key AND totals.name = 'totals'
-       LEFT JOIN state AS titles ON titles.session = key AND titles.name = 'title'
-     WHERE ${kind} activity.session < ?1 AND (?2 = '' OR instr(lower(titles.json), ?2) > 0)
-       AND (?3 OR parent IS NULL OR parent NOT IN (SELECT id FROM sessions))
-       AND substr(sessions.json, 1, length(?4)) = ?4
-     ORDER BY activity.session DESC LIMIT ?5`,
-    );
-  const selectPage = pageOf("");
-  const selectPageOfKind = pageOf("activity.kind = ?6 AND");
-  const selectCount = database.prepare<{ count: number }>("SELECT count(*) AS count FROM activity");
-  const selectCountOfKind = database.prepare<{ count: number }>(
-    "SELECT count(*) AS count FROM activity WHERE kind = ?",
+  const pages = new Map<string, ReturnType<typeof listStatement>>();
+  const selectSum = database.prepare<
+    { kind: SessionRecord["kind"]; by: string; day: string; about: string } & StoredJson
+  >(
+    `SELECT kind, made_by AS by, day, about, json, crc FROM sums
+     WHERE day BETWEEN ? AND ? AND (?3 IS NULL OR kind = ?3) AND (?4 IS NULL OR made_by = ?4)`,
+  );
+  const selectCount = database.prepare<{ count: number }>(
+    "SELECT coalesce(sum(sessions), 0) AS count FROM counted WHERE ?1 IS NULL OR kind = ?1",
   );
   const selectIdle = database.prepare<{ id: string }>(
     `SELECT id FROM activity JOIN sessions ON key = session WHERE kind = ? AND touched_at_ms <= ?
@@ -174,8 +156,12 @@ async function storeIn(
     listSessions: ({ kind, limit = 100, after, search = "", by, forks = true } = {}) =>
       promiseOf(() => {
         const from = after === undefined ? Number.MAX_SAFE_INTEGER : keyOf(after);
-        const which = [from, searchedJson(search), Number(forks), beginOfRecord(by), limit];
-        const rows = kind === undefined ? selectPage.all(...which) : selectPageOfKind.all(...which, kind);
+        const which = { kind, isOfKey: by !== undefined, forks, isSought: search !== "" };
+        const name = JSON.stringify(which);
+        const page = pages.get(name) ?? listStatement(database, which);
+        pages.set(name, page);
+        const of = by === undefined ? [] : [columnText(by)];
+        const rows = page.all(from, limit, ...of, ...search === "" ? [] : [searchedJson(search)]);
         return rows.map(({ last, totals, totalsCrc, title, titleCrc, ...stored }): ListedSession => ({
           ...value(stored) as SessionRecord,
           lastEvent: last,
@@ -183,8 +169,17 @@ async function storeIn(
           ...(title !== null && { title: value({ json: title, crc: titleCrc }) }),
         }));
       }),
-    countSessions: (kind) =>
-      promiseOf(() => (kind === undefined ? selectCount.get() : selectCountOfKind.get(kind))?.count ?? 0),
+    readSums: ({ kind = null, by = null, from, to }) =>
+      promiseOf(() =>
+        selectSum.all(columnText(from), columnText(to), kind, by && columnText(by)).map((
+          { kind, by, day, about, ...stored },
+        ): StoredSums => ({
+          ...{ kind, day: nameIn(day), about: nameIn(about) },
+          ...(by !== "" && { by: nameIn(by) }),
+          sums: value(stored) as StoredSums["sums"],
+        }))
+      ),
+    countSessions: (kind) => promiseOf(() => selectCount.get(kind ?? null)!.count),
     idleSessions: ({ kind, beforeMs, limit }) =>
       promiseOf(() => selectIdle.all(kind, beforeMs, limit).map(({ id }) => id)),
     findNamed: (names, limit = 16) =>
@@ -247,6 +242,55 @@ async function storeIn(
   };
 }
 
+const KINDS = ["agent", "gateway"] as const satisfies readonly SessionRecord["kind"][];
+
+/** So many of the newest sessions are looked through for a title: some hundredths of a second. */
+const LOOKED_THROUGH = 10_000;
+
+/** Which sessions a list holds. */
+interface Listed {
+  readonly kind: SessionRecord["kind"] | undefined;
+  /** Whether only those are wanted that were made with the key `?3`. */
+  readonly isOfKey: boolean;
+  readonly forks: boolean;
+  /** Whether only those are wanted whose title holds the value behind that. */
+  readonly isSought: boolean;
+}
+
+/**
+ * A list of the newest sessions in front of a key (`?1`), at most `?2`: of each kind by an index, so that it takes as long
+ * however many there are.
+ */
+function listStatement(database: Database, { kind: wanted, isOfKey, forks, isSought }: Listed) {
+  const also = (isOfKey ? " AND made_by = ?3" : "") + (forks ? "" : " AND parent IS NULL");
+  const limit = isSought ? LOOKED_THROUGH : "?2";
+  const each = KINDS.filter((kind) => wanted === undefined || kind === wanted).map((kind) =>
+    `SELECT * FROM (SELECT session FROM activity WHERE kind = '${kind}' AND session < ?1${also}
+       ORDER BY session DESC LIMIT ${limit})`
+  );
+  const newest = `SELECT session FROM (${
+    each.join(" UNION ALL ")
+  } ORDER BY session DESC LIMIT ${limit}) AS page`;
+  const page = isSought
+    ? `${newest} CROSS JOIN state INDEXED BY titles USING (session)
+       WHERE name = 'title' AND instr(lower(json), ${
+      isOfKey ? "?4" : "?3"
+    }) > 0 ORDER BY session DESC LIMIT ?2`
+    : newest;
+  return database.prepare<
+    & StoredJson
+    & { last: number; totals: string | null; totalsCrc: number; title: string | null; titleCrc: number }
+  >(
+    `SELECT sessions.json, sessions.crc, totals.json AS totals, totals.crc AS totalsCrc,
+       titles.json AS title, titles.crc AS titleCrc,
+       coalesce((SELECT max(number) FROM events WHERE session = key), 0) AS last
+     FROM (${page}) AS page CROSS JOIN sessions ON key = page.session
+       LEFT JOIN state AS totals ON totals.session = key AND totals.name = 'totals'
+       LEFT JOIN state AS titles ON titles.session = key AND titles.name = 'title'
+     ORDER BY page.session DESC`,
+  );
+}
+
 function found<Row>(id: string, row: Row | undefined): Row {
   if (!row) throw noSessionError(id);
   return row;
@@ -302,18 +346,19 @@ function recordWriter(
   },
 ): (records: readonly StoreRecord[]) => void {
   const insertSession = database.prepare(
-    "INSERT INTO sessions (id, json, crc, parent) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING",
+    "INSERT INTO sessions (id, json, crc) VALUES (?, ?, ?) ON CONFLICT DO NOTHING",
   );
   const insertActivity = database.prepare(
-    "INSERT INTO activity (session, kind, touched_at_ms) VALUES (last_insert_rowid(), ?, ?)",
+    `INSERT INTO activity (session, kind, made_by, parent, touched_at_ms)
+     VALUES (last_insert_rowid(), ?, ?, (SELECT session FROM activity WHERE session = ?), ?)`,
   );
   const copyArchive = database.prepare(
     "INSERT INTO archived SELECT ?1, ref FROM archived WHERE session = ?2",
   );
   // Writing it each time would take a page more of every word of every answer.
   const touchRow = database.prepare(
-    `UPDATE activity SET touched_at_ms = ?, bytes = NULL
-     WHERE session = ? AND (touched_at_ms <= ? OR bytes IS NOT NULL)`,
+    `UPDATE activity SET touched_at_ms = ?, is_weighed = 0
+     WHERE session = ? AND (touched_at_ms <= ? OR is_weighed)`,
   );
   const touch = (key: number) => {
     const nowMs = now();
@@ -331,6 +376,15 @@ function recordWriter(
   const insertEvent = database.prepare("INSERT INTO events VALUES (?, ?, ?, ?, ?)");
   const upsertState = database.prepare(
     "INSERT INTO state VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE SET json = excluded.json, crc = excluded.crc",
+  );
+  const selectMaker = database.prepare<{ kind: string; by: string }>(
+    "SELECT kind, coalesce(made_by, '') AS by FROM activity WHERE session = ?",
+  );
+  const selectSum = database.prepare<StoredJson>(
+    "SELECT json, crc FROM sums WHERE day = ? AND kind = ? AND made_by = ? AND about = ?",
+  );
+  const upsertSum = database.prepare(
+    "INSERT INTO sums VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET json = excluded.json, crc = excluded.crc",
   );
   const deleteNames = database.prepare(
     "DELETE FROM names WHERE session = ? AND name NOT IN (SELECT value FROM json_each(?))",
@@ -350,11 +404,11 @@ function recordWriter(
   const write = (record: StoreRecord) => {
     switch (record.type) {
       case "session": {
-        const { id, kind, parent } = record;
+        const { id, kind, by, parent } = record;
         const { json, crc } = toStoredJson(plainRecord(record));
         const from = parent === undefined ? undefined : keyOf(parent);
-        if (insertSession.run(id, json, crc, parent ?? null) === 0) throw sessionExistsError(id);
-        insertActivity.run(kind, now());
+        if (insertSession.run(id, json, crc) === 0) throw sessionExistsError(id);
+        insertActivity.run(kind, by === undefined ? null : columnText(by), from ?? null, now());
         if (from !== undefined) copyArchive.run(keyOf(id), from);
         return;
       }
@@ -373,6 +427,19 @@ function recordWriter(
       case "state": {
         const { json, crc } = toStoredJson(record.value);
         upsertState.run(touched(record.sessionId), record.name, json, crc);
+        return;
+      }
+      case "sums": {
+        const key = touched(record.sessionId);
+        const { kind, by } = selectMaker.get(key)!;
+        for (const { day, about, sums } of record.added) {
+          const place = [columnText(day), kind, by, columnText(about)];
+          const kept = selectSum.get(...place);
+          const sum = { ...kept && fromStoredJson(kept, database.path) as StoredSums["sums"] };
+          for (const [name, more] of Object.entries(sums)) sum[name] = (sum[name] ?? 0) + more;
+          const { json, crc } = toStoredJson(sum);
+          upsertSum.run(...place, json, crc);
+        }
         return;
       }
       case "names": {
@@ -614,23 +681,22 @@ function removedSessions(database: Database, isOpen: () => boolean) {
   // What is left goes by the schema's cascades.
   const finish = database.prepare("DELETE FROM sessions WHERE key = ?");
   const unweighed = database.prepare<{ readonly session: number }>(
-    `SELECT session FROM activity WHERE kind = ? AND session > ? AND bytes IS NULL ORDER BY session LIMIT ${WEIGHED}`,
+    `SELECT session FROM activity WHERE kind = ? AND session > ? AND NOT is_weighed ORDER BY session LIMIT ${WEIGHED}`,
   );
   const weigh = database.prepare(
     `UPDATE activity SET bytes =
        (SELECT coalesce(sum(length(json)), 0) FROM events WHERE session = ?1) +
        (SELECT coalesce(sum(length(json)), 0) FROM state WHERE session = ?1) +
-       (SELECT coalesce(sum(length(zstd)), 0) FROM archived JOIN texts USING (ref) WHERE session = ?1)
+       (SELECT coalesce(sum(length(zstd)), 0) FROM archived JOIN texts USING (ref) WHERE session = ?1),
+       is_weighed = 1
      WHERE session = ?1`,
   );
-  const beyond = database.prepare<{ readonly id: string; readonly touched: number }>(
-    `SELECT id, touched_at_ms AS touched FROM (
-       SELECT session, touched_at_ms, sum(bytes) OVER (ORDER BY touched_at_ms DESC, session DESC) AS total
-       FROM activity WHERE kind = ?
-     ) JOIN sessions ON key = session WHERE touched_at_ms < ? OR total > ? ORDER BY touched_at_ms, key`,
-  );
-  const isTouchedAt = database.prepare(
-    "SELECT 1 FROM activity JOIN sessions ON key = session WHERE id = ? AND touched_at_ms = ?",
+  // The one that is idle longest, if it is beyond the limits.
+  const beyond = database.prepare<{ readonly id: string }>(
+    `SELECT id FROM (
+       SELECT session, touched_at_ms FROM activity WHERE kind = ?1 ORDER BY touched_at_ms, session LIMIT 1
+     ) JOIN sessions ON key = session
+     WHERE touched_at_ms < ?2 OR (SELECT bytes FROM counted WHERE kind = ?1) > ?3`,
   );
   /** Takes a session away at once. False if there is none. */
   const remove = (id: string) =>
@@ -670,12 +736,11 @@ function removedSessions(database: Database, isOpen: () => boolean) {
     async expire({ kind, beforeMs, maxBytes }: Parameters<Store["expireSessions"]>[0]) {
       await weighAll(kind);
       let expired = 0;
-      if (!isOpen()) return expired;
-      for (const { id, touched } of beyond.all(kind, beforeMs, maxBytes)) {
-        // It may have been used while others went.
-        if (isTouchedAt.get(id, touched) && remove(id)) expired++;
+      while (isOpen()) {
+        const found = beyond.get(kind, beforeMs, maxBytes);
+        if (!found || !remove(found.id)) break;
+        expired++;
         await pause();
-        if (!isOpen()) break;
       }
       return expired;
     },
