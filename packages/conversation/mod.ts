@@ -47,6 +47,7 @@ export type {
   ListedSession,
   SessionRecord,
   SharedStore,
+  Sighting,
   Store,
   StoredDocument,
   StoredEvent,

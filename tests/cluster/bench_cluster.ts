@@ -4,8 +4,11 @@
  * provider and database are processes of their own; the servers are started as the start command starts them.
  * `scripts/bench/cluster/load.ts` says what counts as added.
  *
- *     deno task bench:cluster [--json] [--parts latency,cpu,scale] [--servers 1,2,4] [--sessions 200] [--share 0.25]
- *       [--each 12,16,20,24] [--p99 500] [--seconds 20] [--fsync on] [--sqlite]
+ *     deno task bench:cluster [--json] [--parts latency,cpu,scale,follow,away] [--servers 1,2,4] [--sessions 200]
+ *       [--share 0.25] [--each 12,16,20,24] [--p99 500] [--seconds 20] [--messages 6000] [--fsync on] [--sqlite]
+ *
+ * `follow` has each of 20 sessions followed on two other servers, by clients that ask again when a turn has ended. `away`
+ * has a long session's turns played on one server, on two by turns, and on one that has never seen it.
  *
  * CPU is read from `/proc`, so this runs on Linux alone; as root, shares are held by cgroups. `TARE_TEST_POSTGRES` names
  * another database, whose CPU isn't known then.
@@ -24,20 +27,22 @@ import {
 import { formatTable } from "../../scripts/bench/format_table.ts";
 import { type Listening, startListening } from "../../scripts/bench/server/listening.ts";
 import { startMain } from "../../scripts/bench/server/rest.ts";
-import { createSession } from "../../scripts/bench/server/turn.ts";
+import { importSessions, talkedSession } from "../../scripts/bench/server/sessions.ts";
+import { createSession, followTurns, playTurn } from "../../scripts/bench/server/turn.ts";
 import { type Postgres, query, startPostgres } from "./postgres.ts";
 
 const { values } = parseArgs({
   options: {
     json: { type: "boolean", default: false },
     sqlite: { type: "boolean", default: false },
-    parts: { type: "string", default: "latency,cpu,scale" },
+    parts: { type: "string", default: "latency,cpu,scale,follow,away" },
     servers: { type: "string", default: "1,2,4" },
     sessions: { type: "string", default: "200" },
     share: { type: "string", default: "0.25" },
     each: { type: "string", default: "12,16,20,24" },
     p99: { type: "string", default: "500" },
     seconds: { type: "string", default: "20" },
+    messages: { type: "string", default: "6000" },
     fsync: { type: "string", default: "on" },
   },
 });
@@ -66,7 +71,11 @@ const provider = fromFileUrl(new URL("../../scripts/bench/server/provider.ts", i
 
 /** Starts servers on one database, or on a file, and stops them behind the work. */
 async function withServers<T>(
-  { count, database }: { readonly count: number; readonly database: string | undefined },
+  { count, database, flags: more = [] }: {
+    readonly count: number;
+    readonly database: string | undefined;
+    readonly flags?: readonly string[];
+  },
   work: (servers: readonly Listening[], provider: Listening) => Promise<T>,
 ): Promise<T> {
   await using stack = new AsyncDisposableStack();
@@ -76,6 +85,7 @@ async function withServers<T>(
     const flags = [
       ...["--data", `${folder}/data_${crypto.randomUUID()}`, "--workspace", workspace],
       ...["--base-url", upstream.url, "--model", "after-0", "--profile", "openai", "--max-turns", "10000"],
+      ...more,
     ];
     servers.push(
       stack.use(await startMain(flags, database === undefined ? {} : { TARE_DATABASE: database })),
@@ -128,7 +138,7 @@ async function measure(
   servers: readonly Listening[],
   { database, provider, ...load }:
     & Pick<ClusterLoad, "sessions" | "thinkMs" | "words" | "perSecond">
-    & Partial<Pick<ClusterLoad, "measuredMs">>
+    & Partial<Pick<ClusterLoad, "measuredMs" | "follow">>
     & { readonly provider: Listening; readonly database: string | undefined },
 ): Promise<Measured> {
   const urls = servers.map(({ url }) => url);
@@ -165,6 +175,74 @@ async function measureCpu(
       (servers, provider) => measure(servers, { ...MANNER, sessions: 60, provider, database }),
     );
   return { sqlite: await one(undefined), postgres: postgres && await one(await postgres.makeDatabase()) };
+}
+
+/** What a step takes of the database with nobody and with two who follow each session on servers of their own. */
+async function measureFollowers(
+  postgres: Postgres,
+): Promise<readonly (Measured & { readonly followers: number })[]> {
+  const rows: (Measured & { readonly followers: number })[] = [];
+  for (const followers of [0, 2]) {
+    const database = await postgres.makeDatabase();
+    const row = await withServers({ count: 3, database }, async ([home, ...others], provider) => {
+      const elsewhere = others.map(({ url }) => url).slice(0, followers);
+      const load = { ...MANNER, thinkMs: 1_000, sessions: 20, provider, database };
+      return await measure([home!], {
+        ...load,
+        follow: (id, isOver) => Promise.all(elsewhere.map((server) => followTurns({ server, id, isOver }))),
+      });
+    });
+    rows.push({ ...row, followers });
+  }
+  return rows;
+}
+
+/** Milliseconds of CPU that a turn of a long session takes of all servers together, by where it is played. */
+interface Away {
+  /** Where the one before it was. */
+  readonly stickyMs: number;
+  /** On the other one of two servers each time. */
+  readonly byTurnsMs: number;
+  /** On a server that has never seen the session. */
+  readonly firstMs: number;
+}
+
+/** Turns that are played of each sort. */
+const AWAY_TURNS = 10;
+
+async function measureAway(postgres: Postgres): Promise<Away> {
+  const database = await postgres.makeDatabase();
+  const flags = ["--window", "1000000"];
+  return await withServers({ count: 3, database, flags }, async (servers) => {
+    const [a, b, c] = servers.map(({ url }) => url);
+    const ids: string[] = [];
+    for (let seed = 0; seed < AWAY_TURNS; seed++) {
+      // Several at once would be more than a body may hold.
+      ids.push(...await importSessions(a!, [() => talkedSession(Number(values.messages), { seed })]));
+    }
+    const [long = "", warm = "", ...others] = ids;
+    const perTurn = async (play: () => Promise<void>, turns: number) => {
+      const cpu = () => servers.reduce((sum, { pid }) => sum + cpuMs(pid), 0);
+      const before = cpu();
+      await play();
+      return (cpu() - before) / turns;
+    };
+    const playOn = async (urls: readonly (string | undefined)[], id: string) => {
+      for (let turn = 0; turn < AWAY_TURNS; turn++) await playTurn(urls[turn % urls.length]!, id);
+    };
+    // What runs for the first time is compiled first.
+    await playOn([a, b, c], warm);
+    await playOn([a, b, c], warm);
+    await playOn([a], long);
+    const stickyMs = await perTurn(() => playOn([a], long), AWAY_TURNS);
+    await playOn([a, b], long);
+    const byTurnsMs = await perTurn(() => playOn([a, b], long), AWAY_TURNS);
+    for (const id of others) await playTurn(a!, id);
+    const firstMs = await perTurn(async () => {
+      for (const id of others) await playTurn(c!, id);
+    }, others.length);
+    return { stickyMs, byTurnsMs, firstMs };
+  });
 }
 
 /** What servers carry once their code is compiled, each held to its share of a core, with more and more sessions on each. */
@@ -268,7 +346,9 @@ try {
   const latency = postgres && parts.includes("latency") ? await measureLatency(postgres) : undefined;
   const cpu = parts.includes("cpu") ? await measureCpu(postgres) : undefined;
   const scale = postgres && parts.includes("scale") ? await measureScale(postgres) : undefined;
-  if (values.json) console.log(JSON.stringify({ latency, cpu, scale }));
+  const follow = postgres && parts.includes("follow") ? await measureFollowers(postgres) : undefined;
+  const away = postgres && parts.includes("away") ? await measureAway(postgres) : undefined;
+  if (values.json) console.log(JSON.stringify({ latency, cpu, scale, follow, away }));
   else {
     const table = (rows: readonly (Measured | undefined)[]) =>
       formatTable([HEAD, ...rows.flatMap((row) => row ? [cells(row)] : [])]);
@@ -284,6 +364,26 @@ try {
           `Each server held to ${values.share} of a core by ${scale.by}`,
           table(scale.rows),
           `Within p99 ${values.p99} ms: ${describeScale(scale.rows)}`,
+        ]
+        : []),
+      ...(follow
+        ? [
+          "",
+          "One server with 20 sessions, which nobody and which two follow on two others",
+          formatTable([
+            ["followers", ...HEAD.slice(2)],
+            ...follow.map((row) => [String(row.followers), ...cells(row).slice(2)]),
+          ]),
+        ]
+        : []),
+      ...(away
+        ? [
+          "",
+          `CPU of a turn of four steps in a session of ${values.messages} messages, all servers together`,
+          formatTable([
+            ["on the same server", "on two by turns", "on one that never saw it"],
+            [away.stickyMs, away.byTurnsMs, away.firstMs].map((ms) => `${ms.toFixed(0)} ms`),
+          ]),
         ]
         : []),
     ];

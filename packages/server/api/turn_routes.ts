@@ -94,7 +94,7 @@ export function turnRoutes({ sessions, heartbeat, onError }: TurnRoutesOptions) 
         return turn ? stream(turnEvents(session.events, turn.before)) : steered();
       },
       async replay({ path: { id } }, reference) {
-        const { events } = await sessions.get(id);
+        const events = await sessions.events(id);
         const before = Number(reference);
         if (await turnHasEnded(events, before)) return stream(turnEvents(events, before));
         throw new HttpError(
@@ -128,7 +128,7 @@ export function turnRoutes({ sessions, heartbeat, onError }: TurnRoutesOptions) 
         ...errorResponses({ 404: "There is no such session." }),
       },
       async answer({ path: { id }, query: { after }, headers }) {
-        return stream((await sessions.get(id)).events.read(after ?? headers["Last-Event-ID"]));
+        return stream((await sessions.events(id)).read(after ?? headers["Last-Event-ID"]));
       },
     }),
     route({

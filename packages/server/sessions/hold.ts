@@ -1,5 +1,11 @@
 import type { Content } from "@tare/messages";
-import { type Hold, type HolderRequest, StoreError, type StoreRecord } from "@tare/conversation";
+import {
+  type Hold,
+  type HolderRequest,
+  type Sighting,
+  StoreError,
+  type StoreRecord,
+} from "@tare/conversation";
 import { HttpError, toHttpError } from "../http/http_error.ts";
 import type { EventLog } from "./event_log.ts";
 import { INTERRUPTED } from "./history.ts";
@@ -46,7 +52,7 @@ interface SessionHoldOptions {
   readonly id: string;
   readonly environment: SessionEnvironment;
   readonly events: EventLog;
-  readonly memory: Pick<SessionMemory, "restore">;
+  readonly memory: Pick<SessionMemory, "restore" | "overtaken">;
   /** The turn that runs on this server. */
   readonly turn: () => RunningTurn | undefined;
   /** Lets the running turn take what another server was asked for. */
@@ -89,8 +95,10 @@ export class SessionHold {
   #known: number | undefined;
   /** Who waits for the end of what runs: ids of requests. */
   #owed: readonly string[] = [];
-  /** What another server does: the number of the last event before the turn that it runs, and its hold. */
-  #elsewhere: { readonly after?: number | undefined; readonly fence: number } | undefined;
+  /** Number of the last event before the turn that another server runs, as it was when memory was read. */
+  #elsewhereAfter: number | undefined;
+  /** How the session was when it was last seen; nothing before that. */
+  #seen: Sighting | undefined;
   #isGone = false;
 
   /** Nothing is held yet. */
@@ -111,7 +119,7 @@ export class SessionHold {
 
   /** Number of the last event before the turn that another server runs; nothing if none does. */
   get elsewhereAfter(): number | undefined {
-    return this.#elsewhere?.after;
+    return this.#elsewhereAfter;
   }
 
   /** Reads the session for the first time. @throws {StoreError} */
@@ -123,6 +131,12 @@ export class SessionHold {
   async ready(): Promise<void> {
     if (this.#shared && !this.#hold) await this.#queue.run(() => this.#refresh());
     else if (this.#options.events.failed) await this.alone(async () => {});
+  }
+
+  /** Settles when the events that are stored can be followed. What else was written is read once somebody asks for it. */
+  async followable(): Promise<void> {
+    if (this.#shared && !this.#hold) await this.#queue.run(() => this.#see());
+    else await this.ready();
   }
 
   /** Does some work when nothing else happens in the session, whoever has it. */
@@ -290,6 +304,7 @@ export class SessionHold {
         await store.commit([{ type: "answer", requestId, answer: {} }]).catch(onError);
       }
       await this.#shared?.release(id);
+      this.#seen = { fence: hold.fence, holder: "nobody", lastEvent: events.last };
     } catch (error) {
       // It may have been given back all the same: from now on the store is asked who has it.
       onError(error);
@@ -314,14 +329,14 @@ export class SessionHold {
     this.#drop();
     turn?.cancel();
     if (turn) this.#ended({ waiting: [] });
-    if (turn && isHeld) this.#elsewhere = { after: turn.before, fence: 0 };
+    if (turn && isHeld) this.#elsewhereAfter = turn.before;
     if (turn) this.#options.events.open();
     this.#follow();
     this.#look();
   }
 
   #ended(how: { readonly waiting: readonly Content[] }): void {
-    this.#elsewhere = undefined;
+    this.#elsewhereAfter = undefined;
     this.#options.ended(how);
   }
 
@@ -330,39 +345,61 @@ export class SessionHold {
     if (!shared) return;
     this.#options.events.follow({
       watch: (changed) => shared.watch(this.#options.id, changed),
-      look: () => this.#look(),
+      look: (seen) => this.#look(seen),
     });
   }
 
-  /** Finds out what other servers do, for those who follow. Never rejects. */
-  #look(): Promise<void> {
-    return this.#queue.run(() => this.#refresh(this.#elsewhere?.fence)).catch((error) => {
+  /** Takes note of what other servers do, for those who follow. Never rejects. */
+  #look(seen?: Sighting): Promise<void> {
+    return this.#queue.run(() => this.#see(seen)).catch((error) => {
       if (this.#isGone) return;
       this.#options.environment.onError?.(error);
       this.#options.unsettled();
     });
   }
 
-  /** Takes from the store what others have written. What is known of the hold of number `known` isn't read again. */
-  async #refresh(known?: number): Promise<void> {
+  /** Lets those who follow know how the session is, and reads no more than they need. Default: it is looked at now. */
+  async #see(told?: Sighting): Promise<void> {
+    const { id, events, memory } = this.#options;
+    if (this.#isGone) throw sessionNotFound(id);
+    if (!this.#shared || this.#hold || told && this.#seen && isBefore(told, this.#seen)) return;
+    // A hold of this server's that it knows nothing of is to be found out.
+    const seen = told && told.holder !== "this" ? told : await this.#orGone(this.#shared.look(id));
+    const { holder, fence, lastEvent } = seen;
+    if (holder === "nobody" && fence === this.#known && !events.failed) return;
+    if (holder === "other") {
+      this.#seen = seen;
+      events.reach(lastEvent, seen.told);
+      return events.open();
+    }
+    if (holder === "nobody") events.reach(lastEvent, seen.told);
+    const last = events.newest;
+    if (holder !== "nobody" || last?.type !== "turn_end" || last.reason === "approval") {
+      return await this.#refresh(seen);
+    }
+    this.#seen = seen;
+    memory.overtaken();
+    this.#ended({ waiting: [] });
+  }
+
+  /** Takes from the store what others have written. Default: the session is looked at now. */
+  async #refresh(seen?: Sighting): Promise<void> {
     const { id, events, memory } = this.#options;
     if (this.#isGone) throw sessionNotFound(id);
     if (!this.#shared || this.#hold) return;
-    const { holder, fence, lastEvent } = await this.#orGone(this.#shared.look(id));
+    const { holder, fence, lastEvent } = this.#seen = seen ?? await this.#orGone(this.#shared.look(id));
     if (holder === "nobody" && fence === this.#known && !events.failed) return;
     const read = async (isOther: boolean) => {
       const { waiting, runningAfter: after } = await this.#orGone(memory.restore({}));
       this.#known = isOther || after !== undefined ? undefined : fence;
       events.reach(lastEvent);
       this.#ended({ waiting });
-      this.#elsewhere = isOther ? { after, fence } : undefined;
+      this.#elsewhereAfter = isOther ? after : undefined;
       if (isOther) events.open();
       return after;
     };
-    if (holder === "other") {
-      if (known === fence) events.reach(lastEvent);
-      else await read(true);
-    } else if (holder !== "nobody" || await read(false) !== undefined) {
+    if (holder === "other") await read(true);
+    else if (holder !== "nobody" || await read(false) !== undefined) {
       this.#known = undefined;
       if (!await this.#here(async () => {})) await read(true);
     }
@@ -385,6 +422,15 @@ export class SessionHold {
   async #restore(how: Parameters<SessionMemory["restore"]>[0]): Promise<void> {
     this.#ended(await this.#options.memory.restore(how));
   }
+}
+
+/**
+ * Whether a session was seen so before it was seen as `later`: things told one after the other may be taken note of behind
+ * what was found out since. Who gives it back is the last to hold it by that number.
+ */
+function isBefore({ fence, lastEvent, holder }: Sighting, later: Sighting): boolean {
+  if (fence !== later.fence) return fence < later.fence;
+  return lastEvent < later.lastEvent || later.holder === "nobody" && holder !== "nobody";
 }
 
 /** Whether this is what a store says to those who don't hold the session any more. */

@@ -16,7 +16,7 @@ import type { Helpers } from "../helpers/helpers.ts";
 import { HttpError } from "../http/http_error.ts";
 import type { PlayedTurn } from "../turns/play_turn.ts";
 import type { EventLog } from "./event_log.ts";
-import { INTERRUPTED, readHistory, type RecoveryOptions } from "./history.ts";
+import { INTERRUPTED, type KnownHistory, readHistory, type RecoveryOptions } from "./history.ts";
 import { readStored, SessionPrompt, stateRecords } from "./session_prompt.ts";
 import {
   type ApprovalAnswered,
@@ -32,7 +32,7 @@ import {
 /** What the memory of a session is made of. */
 interface SessionMemoryOptions extends SessionNeeds {
   readonly events: EventLog;
-  readonly helpers: Pick<Helpers, "adopt">;
+  readonly helpers: Pick<Helpers, "adopt" | "links">;
 }
 
 /**
@@ -42,7 +42,11 @@ interface SessionMemoryOptions extends SessionNeeds {
 export class SessionMemory {
   readonly #options: SessionMemoryOptions;
   #history: readonly Message[] = [];
+  /** What is stored of that for good, so that only what others have written since is read. */
+  #known: KnownHistory | undefined;
   #totals: SessionTotals = NO_TURNS;
+  /** What of the totals turns cost: what was paid between them isn't told by events. */
+  #cost = EMPTY_LEDGER;
   #questions = NO_QUESTIONS;
   #prompt!: SessionPrompt;
   /** What the user said in the middle of a turn and no event tells yet. It is stored, so that it is never lost. */
@@ -92,8 +96,8 @@ export class SessionMemory {
     readonly isLate?: boolean;
   }): Promise<{ readonly waiting: readonly Content[]; readonly runningAfter?: number | undefined }> {
     const { id, settings, tools, environment: { store }, events, helpers } = this.#options;
-    const read = { store, tools: tools(), instructions: settings.instructions, end };
-    const { rebuilt, links, recovery, waiting, runningAfter } = await readHistory(id, read);
+    const read = { store, tools: tools(), instructions: settings.instructions, end, known: this.#known };
+    const { rebuilt, links, recovery, waiting, runningAfter, known } = await readHistory(id, read);
     const stored = await readStored(id, store);
     const { days, promptTokens, pinged, asks } = stored;
     // No event tells of what wasn't a turn's.
@@ -103,11 +107,18 @@ export class SessionMemory {
     if (isLate) events.mend(recovery, recovery.length === 0 ? [] : records);
     else if (recovery.length > 0 || end && end !== INTERRUPTED) await events.append(recovery, { records });
     this.#history = rebuilt.messages;
+    this.#known = known;
+    this.#cost = rebuilt.ledger;
     this.#totals = totals;
     helpers.adopt(links);
     this.#questions = rebuilt.questions;
     this.#prompt = new SessionPrompt({ ...this.#options, stored });
     return { waiting, runningAfter };
+  }
+
+  /** Others have ended what was asked, and what is stored is to be read before anything is said of it. */
+  overtaken(): void {
+    this.#questions = { ...this.#questions, asked: [] };
   }
 
   /** Changes what is asked for of single messages, with these records. */
@@ -274,6 +285,7 @@ export class SessionMemory {
       readonly committed: (waiting: readonly Content[]) => void;
     },
   ): Promise<void> {
+    const { events, helpers } = this.#options;
     const isOpen = end.reason === "tool_calls" || end.reason === "approval";
     const [waiting, unheard] = isOpen ? [this.#waiting, []] : [[], this.#waiting];
     const { events: put, asks } = closeTurn(asked, {
@@ -289,6 +301,11 @@ export class SessionMemory {
       committed: () => {
         const said = unheard.map((content) => ({ role: "user", content }) as const);
         this.#history = [...this.#history, ...messages, ...said];
+        this.#cost = addLedgers(this.#cost, end.ledger);
+        this.#known = {
+          ...{ after: events.last, messages: this.#history, links: helpers.links },
+          ...{ ledger: this.#cost, turns: this.#totals.turns, questions: this.#questions },
+        };
         committed(waiting);
       },
     });

@@ -17,6 +17,8 @@ export interface ClusterLoad {
   readonly perSecond: number;
   /** How long is measured, in milliseconds. */
   readonly measuredMs: number;
+  /** Follows a session until that says true. Default: nobody does but who starts its turns. */
+  readonly follow?: (id: string, isOver: () => boolean) => Promise<unknown>;
 }
 
 /** What a load showed. */
@@ -35,7 +37,7 @@ export interface ClusterLoadResult {
  * end. `around` is called when measuring begins, and what it gives when it ends, with the steps taken.
  */
 export async function measureClusterLoad<Gauged>(
-  { servers, provider, sessions, thinkMs, words, perSecond, measuredMs }: ClusterLoad,
+  { servers, provider, sessions, thinkMs, words, perSecond, measuredMs, follow }: ClusterLoad,
   around: () => Promise<(steps: number) => Promise<Gauged>>,
 ): Promise<ClusterLoadResult & Gauged> {
   const model = `after-${thinkMs}-say-${words}-at-${perSecond}`;
@@ -59,7 +61,8 @@ export async function measureClusterLoad<Gauged>(
       turns.push({ said, startMs, endMs: nowMs() });
     }
   });
-  const failed = Promise.all(playing).then(() => {});
+  const following = ids.map(({ id }) => follow?.(id, () => isOver));
+  const failed = Promise.all([...playing, ...following]).then(() => {});
   // Once every session has begun, all is as it goes on.
   await Promise.race([failed, pause(stepMs * STEPS_PER_TURN)]);
   const fromMs = nowMs();

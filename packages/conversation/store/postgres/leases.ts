@@ -1,5 +1,5 @@
 import { columnText, jsonText, nameIn } from "../json_text.ts";
-import type { Hold, HolderRequest, SharedStore } from "../port.ts";
+import type { Hold, HolderRequest, SharedStore, Sighting, StoredEvent } from "../port.ts";
 import type { Connections, OwnConnection, Value } from "./connections.ts";
 import { HeldPlace, type Writer } from "./records.ts";
 import { asRefusal } from "./refusals.ts";
@@ -207,12 +207,10 @@ export async function openLeases(connections: Connections, options: LeaseOptions
         await query("SELECT tare.release($1, $2, $3)", [columnText(id), member.id, held.place.fence]);
       }),
     async look(id) {
-      const { fence, holder, last } = await query<
-        { fence: number; holder: Awaited<ReturnType<SharedStore["look"]>>["holder"]; last: number }
-      >(
-        "SELECT * FROM tare.look($1, $2)",
-        [columnText(id), me.id],
-      );
+      const { fence, holder, last } = await query<SeenRow>("SELECT * FROM tare.look($1, $2)", [
+        columnText(id),
+        me.id,
+      ]);
       return { fence, holder, lastEvent: last };
     },
     async left() {
@@ -229,6 +227,7 @@ export async function openLeases(connections: Connections, options: LeaseOptions
   };
   const talk = await openTalk(connections, {
     query,
+    rows: connections.query,
     limitMs: Math.max(1000, leaseMs / 3),
     serverId: () => me.id,
     fenceOf: (sessionId) => me.held.get(sessionId)?.place.fence,
@@ -284,8 +283,15 @@ interface Talk extends Pick<SharedStore, "watch" | "ask"> {
   close(): Promise<void>;
 }
 
+/** A session as the database sees it. */
+interface SeenRow extends Pick<Sighting, "fence" | "holder"> {
+  readonly last: number;
+}
+
 /** What of an opening this needs to know. */
 interface Talker {
+  /** Runs a statement on whatever connection. */
+  readonly rows: Connections["query"];
   /** Runs a statement on whatever connection, and gives its first row. */
   readonly query: <Row>(sql: string, values: readonly Value[]) => Promise<Row>;
   /** How long a statement on that connection may take: others need to be heard in time. */
@@ -306,23 +312,29 @@ const WATCH_S = 10;
 /** PostgreSQL takes notifications of 8,000 bytes; longer names share theirs. */
 const NOTIFIED_LENGTH = 1000;
 
+/** The name of a session of which more is told than that something has changed. */
+const TOLD_NAME = /^w\["((?:[^"\\]|\\.)*)"/;
+
+/** What is told of a session: its name, the fencing number, who holds it, its last event, and the newest events. */
+type Told = readonly [string, number, string | null, number, readonly StoredEvent["event"][]];
+
 /** Hears what the others say. */
 async function openTalk(connections: Connections, talker: Talker): Promise<Talk> {
-  const watchers = new Map<string, Set<() => void>>();
+  const watchers = new Map<string, Set<(seen?: Sighting) => void>>();
   let isOpen = true;
   let connection: Promise<OwnConnection> | undefined;
   let poll: ReturnType<typeof setInterval> | undefined;
   /** Requests that this opening was told of. */
-  let told = new Set<string>();
+  let requested = new Set<string>();
 
-  const wake = (name: string) => {
-    for (const changed of [...watchers.get(name) ?? []]) changed();
+  const wake = (name: string, seen?: Sighting) => {
+    for (const changed of [...watchers.get(name) ?? []]) changed(seen);
   };
   const wakeAll = () => {
     for (const name of [...watchers.keys()]) wake(name);
   };
   /** Names are those of notifications: a session's, or a request's. */
-  const listen = (name: string, changed: () => void): () => void => {
+  const listen = (name: string, changed: (seen?: Sighting) => void): () => void => {
     const heard = watchers.get(name) ?? new Set();
     watchers.set(name, heard.add(changed));
     poll ??= setInterval(tick, POLL_MS);
@@ -334,21 +346,40 @@ async function openTalk(connections: Connections, talker: Talker): Promise<Talk>
       poll = undefined;
     };
   };
-  const watchSessions = async (names: readonly string[]) => {
+  /** How these sessions are, as far as they are there. From now on others notify of them. */
+  const watchSessions = async (names: readonly string[]): Promise<ReadonlyMap<string, Sighting>> => {
     // Whatever comes of it: those who wait look for themselves, and hear of what fails.
-    await talker.query("SELECT tare.watch($1, $2)", [names, WATCH_S]).catch(() => {});
+    const rows = await talker.rows<SeenRow & { readonly id: string }>(
+      "SELECT * FROM tare.watch($1, $2, $3)",
+      [names, WATCH_S, talker.serverId()],
+    ).catch(() => []);
+    return new Map(rows.map(({ id, fence, holder, last }) => [id, { fence, holder, lastEvent: last }]));
   };
   const tick = async () => {
     const names = [...watchers.keys()].filter((name) => name.startsWith("w")).map((name) => name.slice(1));
-    if (names.length > 0) await watchSessions(names);
-    wakeAll();
+    const seen = names.length > 0 ? await watchSessions(names) : new Map<string, Sighting>();
+    for (const name of [...watchers.keys()]) wake(name, seen.get(name.slice(1)));
+  };
+  /** What `tare.tell()` says. */
+  const told = (payload: string) => {
+    const name = TOLD_NAME.exec(payload)?.[1];
+    if (name === undefined) return wake(payload);
+    if (!watchers.has(`w${name}`)) return;
+    const [, fence, holder, lastEvent, events]: Told = JSON.parse(payload.slice(1));
+    const first = lastEvent - events.length + 1;
+    wake(`w${name}`, {
+      fence,
+      lastEvent,
+      holder: holder === null ? "nobody" : holder === talker.serverId() ? "this" : "other",
+      ...(events.length > 0 && { told: events.map((event, index) => ({ number: first + index, event })) }),
+    });
   };
   const notified = (payload: string) => {
     const about = payload.slice(1);
     if (payload.startsWith("a")) {
       if (about === talker.serverId()) lookForRequests().catch(() => {});
     } else if (payload.startsWith("g")) talker.beat();
-    else wake(payload);
+    else told(payload);
   };
   const connect = async (): Promise<OwnConnection> => {
     const made = await connections.open(talker.limitMs);
@@ -384,8 +415,8 @@ async function openTalk(connections: Connections, talker: Talker): Promise<Talk>
        WHERE r.holder = $1 AND r.answer IS NULL AND NOT r.is_withdrawn ORDER BY r.made_at`,
       [talker.serverId()],
     );
-    const before = told;
-    told = new Set(rows.map(({ id }) => id));
+    const before = requested;
+    requested = new Set(rows.map(({ id }) => id));
     for (const { id, session, fence, json } of rows) {
       const sessionId = nameIn(session);
       if (!before.has(id) && talker.fenceOf(sessionId) === fence && isOpen) {
@@ -399,10 +430,10 @@ async function openTalk(connections: Connections, talker: Talker): Promise<Talk>
     wake: wakeAll,
     lookForRequests,
     watch(sessionId, changed) {
-      const name = columnText(sessionId).slice(0, NOTIFIED_LENGTH);
-      const end = listen(`w${name}`, changed);
+      const name = columnText(sessionId);
+      const end = listen(`w${name.slice(0, NOTIFIED_LENGTH)}`, changed);
       let isWanted = true;
-      watchSessions([columnText(sessionId)]).then(() => isWanted && changed());
+      watchSessions([name]).then((seen) => isWanted && changed(seen.get(name)));
       return () => {
         isWanted = false;
         end();
