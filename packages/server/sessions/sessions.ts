@@ -147,6 +147,12 @@ export class Sessions {
     return session;
   }
 
+  /** The session of this id if it is in memory, whatever others have done to it. */
+  known(id: string): Pick<SessionInfo, "by"> | undefined {
+    const session = this.#find(id);
+    return session?.isGone ? undefined : session;
+  }
+
   /** The events of the session of this id, for who follows them. @throws {HttpError} 404 if there is none. */
   async events(id: string): Promise<Session["events"]> {
     const session = await this.open(id);

@@ -52,19 +52,21 @@ export async function measureClusterLoad<Gauged>(
   const turns: { readonly said: string; readonly startMs: number; readonly endMs: number }[] = [];
   let isOver = false;
   const nowMs = () => performance.timeOrigin + performance.now();
-  const playing = ids.map(async ({ server, id }, index) => {
-    await pause(stepMs * STEPS_PER_TURN * index / sessions);
+  const play = async ({ server, id }: { server: string; id: string }, index: number) => {
     for (let turn = 0; !isOver; turn++) {
       const said = `${index}.${turn}`;
       const startMs = nowMs();
       await playTurn(server, id, `What does the file say? (${said})`);
       turns.push({ said, startMs, endMs: nowMs() });
     }
+  };
+  const playing = ids.map(async (session, index) => {
+    await pause(stepMs * STEPS_PER_TURN * index / sessions);
+    await Promise.all([play(session, index), follow?.(session.id, () => isOver)]);
   });
-  const following = ids.map(({ id }) => follow?.(id, () => isOver));
-  const failed = Promise.all([...playing, ...following]).then(() => {});
+  const failed = Promise.all(playing).then(() => {});
   // Once every session has begun, all is as it goes on.
-  await Promise.race([failed, pause(stepMs * STEPS_PER_TURN)]);
+  await Promise.race([failed, pause(stepMs * (STEPS_PER_TURN + 1))]);
   const fromMs = nowMs();
   const gauge = await around();
   await Promise.race([failed, pause(measuredMs)]);

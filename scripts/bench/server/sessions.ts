@@ -31,7 +31,10 @@ export function talkedSession(messages: number, { seed }: { readonly seed: numbe
       { role: "user", content: `Task ${seed}.${turn}: read the next file, and say what it is about.` },
       { role: "assistant", content: null, tool_calls: [{ id, type: "function", function: fn }] },
       { role: "tool", tool_call_id: id, content: `${LINE} ${seed}.${turn}`.repeat(3) },
-      { role: "assistant", content: `File ${turn} holds a function that reads lines, as the one before it did.` },
+      {
+        role: "assistant",
+        content: `File ${turn} holds a function that reads lines, as the one before it did.`,
+      },
     ];
   }).flat();
 }

@@ -207,11 +207,11 @@ export async function openLeases(connections: Connections, options: LeaseOptions
         await query("SELECT tare.release($1, $2, $3)", [columnText(id), member.id, held.place.fence]);
       }),
     async look(id) {
-      const { fence, holder, last } = await query<SeenRow>("SELECT * FROM tare.look($1, $2)", [
+      const row = await query<Omit<SeenRow, "id">>("SELECT * FROM tare.look($1, $2)", [
         columnText(id),
         me.id,
       ]);
-      return { fence, holder, lastEvent: last };
+      return sightingOf(row);
     },
     async left() {
       const rows = await connections.query<{ id: string }>(
@@ -227,7 +227,6 @@ export async function openLeases(connections: Connections, options: LeaseOptions
   };
   const talk = await openTalk(connections, {
     query,
-    rows: connections.query,
     limitMs: Math.max(1000, leaseMs / 3),
     serverId: () => me.id,
     fenceOf: (sessionId) => me.held.get(sessionId)?.place.fence,
@@ -285,13 +284,21 @@ interface Talk extends Pick<SharedStore, "watch" | "ask"> {
 
 /** A session as the database sees it. */
 interface SeenRow extends Pick<Sighting, "fence" | "holder"> {
+  readonly id: string;
   readonly last: number;
+}
+
+function sightingOf({ fence, holder, last }: Omit<SeenRow, "id">): Sighting {
+  return { fence, holder, lastEvent: last };
+}
+
+/** How a session was seen, as `tare.news()` compares it. */
+function stateOf(seen: Sighting | undefined): string {
+  return seen ? `${seen.fence} ${seen.lastEvent} ${seen.holder === "nobody"}` : "";
 }
 
 /** What of an opening this needs to know. */
 interface Talker {
-  /** Runs a statement on whatever connection. */
-  readonly rows: Connections["query"];
   /** Runs a statement on whatever connection, and gives its first row. */
   readonly query: <Row>(sql: string, values: readonly Value[]) => Promise<Row>;
   /** How long a statement on that connection may take: others need to be heard in time. */
@@ -307,7 +314,17 @@ interface Talker {
 const POLL_MS = 1500;
 
 /** How long others notify of a session that was asked for, in seconds: several times as long. */
-const WATCH_S = 10;
+const WATCH_S = 5;
+
+/**
+ * Each notification wakes every server. Where watchers are told more often than this in so long, all watched sessions are
+ * read at this distance instead, which costs the same however many they are.
+ */
+const MUCH = 15;
+const READ_MS = 100;
+
+/** The number of no event. */
+const UNKNOWN = Number.MAX_SAFE_INTEGER;
 
 /** PostgreSQL takes notifications of 8,000 bytes; longer names share theirs. */
 const NOTIFIED_LENGTH = 1000;
@@ -340,39 +357,80 @@ async function openTalk(connections: Connections, talker: Talker): Promise<Talk>
     poll ??= setInterval(tick, POLL_MS);
     return () => {
       heard.delete(changed);
-      if (heard.size === 0 && watchers.get(name) === heard) watchers.delete(name);
+      if (heard.size === 0 && watchers.get(name) === heard) {
+        watchers.delete(name);
+        known.delete(name);
+      }
       if (watchers.size > 0) return;
       clearInterval(poll);
       poll = undefined;
     };
   };
-  /** How these sessions are, as far as they are there. From now on others notify of them. */
-  const watchSessions = async (names: readonly string[]): Promise<ReadonlyMap<string, Sighting>> => {
+  const watched = () =>
+    [...watchers.keys()].filter((name) => name.startsWith("w")).map((name) => name.slice(1));
+  /** How each session was when its watchers were told last. */
+  const known = new Map<string, Sighting>();
+  /** How often they were told since the last tick. */
+  let news = 0;
+  const tell = (name: string, seen: Sighting | undefined, events: readonly StoredEvent["event"][] = []) => {
+    if (!watchers.has(name)) return;
+    if (seen) known.set(name, seen);
+    if (!seen || events.length === 0) return wake(name, seen);
+    const first = seen.lastEvent - events.length + 1;
+    wake(name, { ...seen, told: events.map((event, index) => ({ number: first + index, event })) });
+  };
+  /** Tells how these sessions are. From now on others notify of them, unless so much happens that they are read. */
+  const lookAt = async (names: readonly string[]) => {
     // Whatever comes of it: those who wait look for themselves, and hear of what fails.
-    const rows = await talker.rows<SeenRow & { readonly id: string }>(
+    const rows = await connections.query<SeenRow>(
       "SELECT * FROM tare.watch($1, $2, $3)",
-      [names, WATCH_S, talker.serverId()],
+      [names, reading === undefined ? WATCH_S : 0, talker.serverId()],
     ).catch(() => []);
-    return new Map(rows.map(({ id, fence, holder, last }) => [id, { fence, holder, lastEvent: last }]));
+    const seen = new Map(rows.map((row) => [row.id, sightingOf(row)]));
+    for (const name of names) tell(`w${name}`, seen.get(name));
   };
   const tick = async () => {
-    const names = [...watchers.keys()].filter((name) => name.startsWith("w")).map((name) => name.slice(1));
-    const seen = names.length > 0 ? await watchSessions(names) : new Map<string, Sighting>();
-    for (const name of [...watchers.keys()]) wake(name, seen.get(name.slice(1)));
+    const isMuch = news > (reading === undefined ? MUCH : MUCH / 2);
+    news = 0;
+    if (isMuch) reading ??= setTimeout(readOn, READ_MS);
+    else stopReading();
+    const names = watched();
+    if (names.length > 0) await lookAt(names);
+    for (const name of [...watchers.keys()]) if (!name.startsWith("w")) wake(name);
+  };
+  /** Until the next time that all watched sessions are read; nothing while others notify. */
+  let reading: ReturnType<typeof setTimeout> | undefined;
+  const stopReading = () => {
+    clearTimeout(reading);
+    reading = undefined;
+  };
+  /** Reads what is new of all watched sessions in one query, however many they are, and again and again. */
+  const readOn = async () => {
+    const current = reading;
+    const names = watched();
+    const seen = names.map((name) => known.get(`w${name}`));
+    const rows = names.length === 0
+      ? []
+      : await connections.query<SeenRow & { readonly events: string | null }>(
+        "SELECT * FROM tare.news($1, $2, $3, $4)",
+        [names, seen.map(stateOf), seen.map((seen) => `${seen?.lastEvent ?? UNKNOWN}`), talker.serverId()],
+      ).catch(() => []);
+    if (reading !== current || !isOpen) return;
+    for (const row of rows) {
+      news += 1;
+      tell(`w${row.id}`, sightingOf(row), JSON.parse(`[${row.events ?? ""}]`));
+    }
+    reading = setTimeout(readOn, READ_MS);
   };
   /** What `tare.tell()` says. */
   const told = (payload: string) => {
     const name = TOLD_NAME.exec(payload)?.[1];
     if (name === undefined) return wake(payload);
     if (!watchers.has(`w${name}`)) return;
+    news += 1;
     const [, fence, holder, lastEvent, events]: Told = JSON.parse(payload.slice(1));
-    const first = lastEvent - events.length + 1;
-    wake(`w${name}`, {
-      fence,
-      lastEvent,
-      holder: holder === null ? "nobody" : holder === talker.serverId() ? "this" : "other",
-      ...(events.length > 0 && { told: events.map((event, index) => ({ number: first + index, event })) }),
-    });
+    const other = holder === talker.serverId() ? "this" : "other";
+    tell(`w${name}`, { fence, lastEvent, holder: holder === null ? "nobody" : other }, events);
   };
   const notified = (payload: string) => {
     const about = payload.slice(1);
@@ -432,12 +490,9 @@ async function openTalk(connections: Connections, talker: Talker): Promise<Talk>
     watch(sessionId, changed) {
       const name = columnText(sessionId);
       const end = listen(`w${name.slice(0, NOTIFIED_LENGTH)}`, changed);
-      let isWanted = true;
-      watchSessions([name]).then((seen) => isWanted && changed(seen.get(name)));
-      return () => {
-        isWanted = false;
-        end();
-      };
+      // Else it is with what is read next.
+      if (reading === undefined) lookAt([name]);
+      return end;
     },
     async ask(sessionId, body) {
       const id = crypto.randomUUID();
@@ -468,6 +523,7 @@ async function openTalk(connections: Connections, talker: Talker): Promise<Talk>
     async close() {
       isOpen = false;
       clearInterval(poll);
+      stopReading();
       wakeAll();
       await (await connection?.catch(() => undefined))?.close();
     },

@@ -656,10 +656,22 @@ const LEASE_FUNCTIONS = `
   CREATE FUNCTION tare.watch(session_ids text[], seconds integer, server text)
   RETURNS TABLE (id text, fence bigint, holder text, last bigint) LANGUAGE sql AS $$
     UPDATE tare.heads h SET watched_until = clock_timestamp() + seconds * interval '1 second'
-      FROM tare.sessions s WHERE s.id = ANY (session_ids) AND h.session = s.key
+      FROM tare.sessions s WHERE seconds > 0 AND s.id = ANY (session_ids) AND h.session = s.key
         AND h.watched_until < clock_timestamp() + seconds * interval '0.5 second';
     SELECT s.id, h.fence, tare.whose(h.holder, server), h.last
       FROM tare.sessions s JOIN tare.heads h ON h.session = s.key WHERE s.id = ANY (session_ids)
+  $$;
+
+  -- How these sessions are, but for those that are as they were, and what was written behind these events of them.
+  CREATE FUNCTION tare.news(session_ids text[], known text[], afters bigint[], server text)
+  RETURNS TABLE (id text, fence bigint, holder text, last bigint, events text) LANGUAGE sql STABLE AS $$
+    SELECT s.id, h.fence, tare.whose(h.holder, server), h.last, (
+        SELECT string_agg(substr(e.json, 2, length(e.json) - 2), ',' ORDER BY e.first) FROM tare.events e
+          WHERE e.session = h.session AND e.first > seen.after AND h.last - seen.after <= 256
+      )
+      FROM unnest(session_ids, known, afters) AS seen (id, state, after)
+        JOIN tare.sessions s ON s.id = seen.id JOIN tare.heads h ON h.session = s.key
+      WHERE seen.state <> h.fence || ' ' || h.last || ' ' || (h.holder IS NULL)
   $$;
 
   -- Asks something of the opening that holds a session. False: nobody does. The row stays when all is said, so that an
