@@ -112,7 +112,7 @@ export class SessionMemory {
     this.#totals = totals;
     helpers.adopt(links);
     this.#questions = rebuilt.questions;
-    this.#prompt = new SessionPrompt({ ...this.#options, stored });
+    this.#prompt = new SessionPrompt({ ...this.#options, stored, before: this.#prompt });
     return { waiting, runningAfter };
   }
 
