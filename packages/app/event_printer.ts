@@ -40,6 +40,8 @@ export function eventPrinter(write: (text: string) => void): (event: SessionEven
       case "tool_call":
         calls.set(event.id, `${event.name} ${event.arguments}`);
         return line(`→ ${oneLine(`${event.name} ${event.arguments}`, COLUMNS)}`);
+      case "turn_resumed":
+        return line("! the server was started again, and the turn goes on");
       case "helper_started":
         return line(`↳ a helper works in session ${event.session}`);
       case "tool_output":

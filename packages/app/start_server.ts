@@ -253,6 +253,7 @@ export async function startServer(
       unattended: settings.unattended,
       answerWithinMs: settings.answerWithinMinutes * 60_000,
     },
+    unknownOutcome: settings.unknownOutcome,
     store,
     keys,
     maxSessions,
@@ -281,7 +282,7 @@ export async function startServer(
     await agent.expire(expireAfterDays * DAY_MS + lagMs()).catch(onError);
   };
   let expiring = expire();
-  const watching = agent.watchApprovals().catch(onError);
+  const watching = agent.attend().catch(onError);
   const hourly = setInterval(() => expiring = expire(), HOUR_MS);
   // Loading takes a second or two. It starts once requests are answered, and only the first turn waits for it.
   tokenizer().catch((error) => log(`Cannot load the token counter: ${error}`));
@@ -297,11 +298,12 @@ export async function startServer(
   return {
     url,
     greeting: greet(url, { provider, workspace, settings, sandbox: found, signIn }),
-    async close() {
+    async close({ leaves = false } = {}) {
       clearInterval(hourly);
       await forgetServer(data, noted).catch(onError);
-      const closed = agent.close().then(() => mcp?.close()).then(clearWorkspaces);
-      await Promise.all([server.close({ graceMs: GRACE_MS }), closed]);
+      const leaveWithinMs = leaves ? settings.endWithinSeconds * 1000 : undefined;
+      const closed = agent.close({ leaveWithinMs }).then(() => mcp?.close()).then(clearWorkspaces);
+      await Promise.all([server.close({ graceMs: GRACE_MS + (leaveWithinMs ?? 0) }), closed]);
       await passing.close();
       await asked?.close();
       await Promise.all([expiring, watching]);
@@ -482,7 +484,7 @@ function lazily<T>(make: () => Promise<T>): () => Promise<T> {
     });
 }
 
-/** Longest orderly end, in milliseconds. */
+/** How much longer than its turns may take an orderly end may last, in milliseconds. */
 const END_MS = 5000;
 
 /** Within so many milliseconds a terminal's Ctrl-C has come from itself and from each process that passes it on. */
@@ -494,7 +496,8 @@ export async function runServer(parts: Parts = {}): Promise<void> {
     const tell = (line: string) => console.error(shownText(line));
     const { environment, sandbox } = await handedOver();
     const showsKey = Deno.stdout.isTerminal();
-    const server = await startServer(readSettings(Deno.args, environment), tell, {
+    const settings = readSettings(Deno.args, environment);
+    const server = await startServer(settings, tell, {
       ...{ sandbox, showsKey },
       ...parts,
     });
@@ -506,15 +509,18 @@ export async function runServer(parts: Parts = {}): Promise<void> {
         Deno.exit(1);
       }
       endsSince = performance.now();
+      // Who presses Ctrl-C wants it to stop.
+      const leaves = signal !== "SIGINT";
+      const limitMs = END_MS + (leaves ? settings.endWithinSeconds * 1000 : 0);
       setTimeout(() => {
         console.error(
           `Cannot end in order: something hangs after ${
-            END_MS / 1000
+            limitMs / 1000
           } seconds. What was acknowledged is stored.`,
         );
         Deno.exit(1);
-      }, END_MS);
-      await server.close();
+      }, limitMs);
+      await server.close({ leaves });
       Deno.exit(0);
     };
     for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) {

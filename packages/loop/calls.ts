@@ -281,13 +281,14 @@ const HAS_CHANGED =
 function askedFor(
   { id }: ToolCall,
   { tool, args }: ResolvedCall,
-  { why, effects }: Pick<AskedCall, "why" | "effects">,
+  { why, effects, begun }: Pick<AskedCall, "why" | "effects" | "begun">,
 ): AskedCall {
   const { name } = tool.definition.function;
   return {
     ...{ id, name, arguments: JSON.stringify(args), pin: pinOf(tool) },
     ...(effects && { effects }),
     ...(why !== undefined && { why }),
+    ...(begun && { begun }),
   };
 }
 

@@ -115,7 +115,7 @@ export type Judgement =
     readonly decision: "allow" | "ask";
     /** What of it may be touched once it runs. Default: all. */
     readonly allows?: NonNullable<ToolContext["allows"]>;
-  } & Pick<AskedCall, "why" | "effects">);
+  } & Pick<AskedCall, "why" | "effects" | "begun">);
 
 /** What somebody is asked to allow: the tool that would run, and the JSON of what it would run with. */
 export interface AskedCall {
@@ -129,6 +129,8 @@ export interface AskedCall {
   readonly effects?: Effects;
   /** Why somebody is asked, in a sentence for people, where it isn't plain. */
   readonly why?: string;
+  /** True if it was made before, and nobody knows what came of it: a yes makes it once more. */
+  readonly begun?: true;
 }
 
 /** What a tool is, in parts, as SHA-256 in hex: a yes is one to this, and to nothing that only has its name. */

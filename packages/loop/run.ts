@@ -16,7 +16,9 @@ import {
   MESSAGE_OVERHEAD_TOKENS,
   type Model,
   type ModelSettings,
+  pairCalls,
   type Tool,
+  type ToolCall,
   type ToolDefinition,
   type Usage,
 } from "@tare/messages";
@@ -92,6 +94,22 @@ export interface RunOptions {
    * so before the model is called. Default: none.
    */
   readonly answered?: readonly AnsweredCall[];
+  /**
+   * What the turn came to in a process that ended in the middle of it: it goes on from there, without another `turn_start`.
+   * What opened it is among its messages. Default: the turn begins.
+   */
+  readonly resumed?: {
+    /** What it has added to the history, with the answers to the calls of its newest reply as far as there are any. */
+    readonly messages: readonly Message[];
+    /** The next model call, from 1. */
+    readonly step: number;
+    /** What it cost so far. */
+    readonly ledger: TurnLedger;
+    /** Calls of the newest reply that have no answer, and are made before the model is called. */
+    readonly calls: readonly ToolCall[];
+    /** Says of these whether they may run. Default: as of all others. */
+    readonly judge?: Judge;
+  };
   /** How the model shall write. Default: as the provider likes. */
   readonly settings?: ModelSettings;
   /** Decides before each model call what the model sees. Default: everything. */
@@ -121,7 +139,7 @@ export interface RunOptions {
 }
 
 /** What has no default. */
-type Optional = "input" | "settings" | "costOf" | "signal" | "cannotAsk";
+type Optional = "resumed" | "input" | "settings" | "costOf" | "signal" | "cannotAsk";
 
 /** {@linkcode RunOptions} checked and with their defaults. */
 interface ResolvedOptions
@@ -185,10 +203,11 @@ async function* playTurn(
   options: ResolvedOptions,
   watchdog: Watchdog,
 ): AsyncGenerator<LoopEvent, TurnResult> {
-  const { input } = options;
-  const messages: readonly Message[] = input === undefined ? [] : [{ role: "user", content: input }];
-  const turn: Turn = { messages, ledger: EMPTY_LEDGER, text: "" };
-  yield { type: "turn_start", ...(input !== undefined && { input }) };
+  const { input, resumed } = options;
+  const opening: readonly Message[] = input === undefined ? [] : [{ role: "user", content: input }];
+  const { messages = opening, ledger = EMPTY_LEDGER } = resumed ?? {};
+  const turn: Turn = { messages, ledger, text: messages.map(answerIn).findLast((text) => text !== "") ?? "" };
+  if (!resumed) yield { type: "turn_start", ...(input !== undefined && { input }) };
   let ending: Ending;
   try {
     ending = yield* playSteps(options, watchdog, turn);
@@ -213,13 +232,19 @@ async function* playSteps(
     turn.messages = yield* runAnswered(repeated, { ...options, step: 1, watchdog });
     watchdog.signal.throwIfAborted();
   }
+  const { calls: again = [], step: first = 1, judge = options.judge } = options.resumed ?? {};
+  if (again.length > 0) {
+    const asked = yield* runAgain(again, turn, { ...options, judge, repeated, step: first, watchdog });
+    watchdog.signal.throwIfAborted();
+    if (asked.length > 0) return { reason: "approval" };
+  }
   const usedUp = options.overBudget(options.spent(turn.ledger));
   if (usedUp !== undefined) return { reason: "budget", message: usedUp };
   const book = (more: TurnLedger) => {
     turn.ledger = addLedgers(turn.ledger, more);
     options.spent(turn.ledger);
   };
-  for (let step = 1;; step++) {
+  for (let step = first;; step++) {
     yield { type: "step_start", step };
     yield* steer(options.steering(), turn, step);
     const stepOptions: StepOptions = { ...options, step, watchdog };
@@ -251,7 +276,7 @@ async function* playSteps(
       yield { type: "warning", message: EMPTY_REPLY };
     } else {
       yield { type: "assistant_message", step, message };
-      turn.text = contentText(message.content) || message.refusal || turn.text;
+      turn.text = answerIn(message) || turn.text;
       const calls = message.tool_calls ?? [];
       for (const call of calls) yield { type: "tool_call", step, id: call.id, ...describeCall(call) };
       const isWhole = finishReason === "stop" || finishReason === "tool_calls";
@@ -291,6 +316,28 @@ async function* runAnswered(
   return answers;
 }
 
+/** Makes calls of a turn that is gone on with: takes their answers into it, and gives those that have to be asked for. */
+async function* runAgain(
+  calls: readonly ToolCall[],
+  turn: Turn,
+  { step, ...options }: StepOptions & { readonly repeated: RepeatedCalls },
+): AsyncGenerator<LoopEvent, ToolAnswers["asked"]> {
+  const all = [...options.history, ...turn.messages];
+  // They are of the step before the one that comes.
+  const done = yield* runTools(calls, { ...options, step: step - 1, answered: [], visible: all });
+  const at = turn.messages.findLastIndex(({ role }) => role === "assistant") + 1;
+  const reply = all.slice(all.findLastIndex(({ role }) => role === "assistant"));
+  const inOrder = pairCalls([...reply, ...done.answers]).flatMap(({ answer }) => answer?.message ?? []);
+  turn.messages = [...turn.messages.slice(0, at), ...inOrder];
+  for (const one of done.asked) yield { type: "approval_asked", step: step - 1, ...one };
+  return done.asked;
+}
+
+/** What a message answers the user; empty if it doesn't. */
+function answerIn(message: Message): string {
+  return message.role === "assistant" ? contentText(message.content) || message.refusal || "" : "";
+}
+
 function spentOn({ promptTokens, cachedTokens, outputTokens, estimated = false }: Usage) {
   return { promptTokens, cachedTokens, outputTokens, estimated };
 }
@@ -306,13 +353,15 @@ function* steer(inputs: readonly Content[], turn: Turn, step: number): Generator
 /** Asks the context hook what the next model call sends, and tells what the hook changed. */
 async function* makeView(
   messages: readonly Message[],
-  { history, input, tools, clientTools, context, step, watchdog }: StepOptions,
+  { history, input, resumed, tools, clientTools, context, step, watchdog }: StepOptions,
 ): AsyncGenerator<LoopEvent, ContextView> {
   const { signal, progress } = watchdog;
   const view = await watchdog.wait(() =>
     context({
       messages: [...history, ...messages],
-      turnStart: activeTurnStart(history, input !== undefined),
+      turnStart: resumed
+        ? activeTurnStart([...history, ...upToOpening(resumed.messages)], false)
+        : activeTurnStart(history, input !== undefined),
       tools: [
         ...[...tools.values()].flatMap(({ tool, isListed }) => isListed ? [tool.definition] : []),
         ...clientTools,
@@ -335,6 +384,11 @@ function activeTurnStart(history: readonly Message[], startsNow: boolean): numbe
   let start = startsNow ? history.length : history.findLastIndex(({ role }) => role === "user") + 1;
   while (history[start - 1]?.role === "user") start--;
   return start;
+}
+
+/** The messages that a turn has added, up to what opened it: what was told of the tools may stand in front. */
+function upToOpening(messages: readonly Message[]): readonly Message[] {
+  return messages.slice(0, messages.findIndex(({ role }) => role !== "system") + 1);
 }
 
 /**
@@ -497,7 +551,7 @@ function resolveOptions(options: RunOptions): ResolvedOptions {
     clock = systemClock,
     ...given
   } = options;
-  if (given.input === undefined && given.history.length === 0) {
+  if (given.input === undefined && given.history.length === 0 && !given.resumed) {
     throw new RangeError("Cannot start a turn: there is neither an input nor a history to go on with.");
   }
   checkLimit("maxSteps", maxSteps);

@@ -1,5 +1,5 @@
 import { assertEquals, assertMatch } from "@std/assert";
-import { type AnsweredCall, type Judge, pinOf, run, type RunOptions } from "@tare/loop";
+import { type AnsweredCall, EMPTY_LEDGER, type Judge, pinOf, run, type RunOptions } from "@tare/loop";
 import type { FunctionToolCall, Message, Tool } from "@tare/messages";
 import { assertWhole, call, callTools, collect, outline, say, scripted, tool } from "./fixture_test.ts";
 
@@ -60,6 +60,53 @@ Deno.test("run() leaves a call open that has to be asked for, and runs the other
     { role: "tool", tool_call_id: "b", content: "read ran" },
     { role: "tool", tool_call_id: "c", content: "Cannot run drop: nothing is dropped here." },
   ]);
+});
+
+Deno.test("run() goes on in the middle of a turn: what has no answer is called again, in its place", async () => {
+  const { ran, tools } = noted("read", "write");
+  const calls = [call("a", "read"), call("b", "read", { n: 2 }), call("c", "write")];
+  const reply: Message = { role: "assistant", content: "I look.", tool_calls: calls };
+  const answer = (id: string, content: string): Message => ({ role: "tool", tool_call_id: id, content });
+  const before: Message[] = [{ role: "user", content: "Before" }, { role: "assistant", content: "Yes." }];
+  const opening: Message[] = [{ role: "user", content: "Go" }];
+  const ledger = { ...EMPTY_LEDGER, calls: 1, promptTokens: 7 };
+  const starts: number[] = [];
+  const { model, requests } = scripted(say("Done."));
+  const { events, result } = await collect(run({
+    ...{ model, tools, judge, history: before },
+    resumed: {
+      ...{ messages: [...opening, reply, answer("b", "known"), answer("c", "told")], step: 2, ledger },
+      calls: calls.slice(0, 1),
+    },
+    context(given) {
+      starts.push(given.turnStart);
+      return given;
+    },
+  }));
+  const messages = [...opening, reply, answer("a", "read ran"), answer("b", "known"), answer("c", "told")];
+  assertEquals(outline(events), [
+    ...["tool_result a", "step_start", "text_delta Done.", "assistant_message", "step_end"],
+    "turn_end completed",
+  ]);
+  assertEquals(events.flatMap((event) => "step" in event ? [event.step] : []), [1, 2, 2, 2, 2]);
+  assertEquals([ran, starts], [[["read", {}]], [2]]);
+  assertEquals(requests[0]!.messages, [...before, ...messages]);
+  assertEquals(result.messages, [...messages, { role: "assistant", content: "Done." }]);
+  assertEquals(result.ledger.calls, 2);
+});
+
+Deno.test("run() asks again before it makes a call whose outcome nobody knows, where its judge says so", async () => {
+  const { ran, tools } = noted("read");
+  const reply: Message = { role: "assistant", content: "I look.", tool_calls: [call("a", "read")] };
+  const messages: Message[] = [{ role: "user", content: "Go" }, reply];
+  const { model } = scripted();
+  const asks: Judge = () => ({ decision: "ask", why: "It may have run." });
+  const { events, result } = await collect(run({
+    ...{ model, tools, history: [] },
+    resumed: { messages, step: 3, ledger: EMPTY_LEDGER, calls: reply.tool_calls ?? [], judge: asks },
+  }));
+  assertEquals(outline(events), ["approval_asked", "turn_end approval"]);
+  assertEquals([ran, result.messages, result.text], [[], messages, "I look."]);
 });
 
 Deno.test("run() goes on with answered calls before the model is called, and runs none that was denied", async () => {

@@ -18,10 +18,17 @@ export interface AgentHandler {
   readonly unguarded: (request: Request, asker: Asker) => Promise<Response>;
   /** Deletes the sessions, chats' included, to which nothing happened for so many milliseconds. Gives how many. */
   readonly expire: (idleMs: number) => Promise<number>;
-  /** Sees to it that what was asked in an earlier process gets its answer in time. @throws {StoreError} */
-  readonly watchApprovals: () => Promise<void>;
-  /** Cancels every running turn and waits until they have ended. What is asked waits for the next process. */
-  readonly close: () => Promise<void>;
+  /**
+   * Sees to what earlier processes left: what was asked gets its answer in time, and turns that had no end go on. To be
+   * called once requests are answered. @throws {StoreError}
+   */
+  readonly attend: () => Promise<void>;
+  /**
+   * Takes no more turns, and settles when none runs any more. What is asked waits for the next process, and with
+   * `leaveWithinMs` so do turns: steps have so long to end, and whoever has the store next goes on behind them, or calls
+   * `attend()`. Default: turns end, as interrupted, and can be continued.
+   */
+  readonly close: (options?: { readonly leaveWithinMs?: number | undefined }) => Promise<void>;
 }
 
 /**
@@ -97,10 +104,10 @@ export function agentHandler(options: AgentOptions): AgentHandler {
     fetch: guard(answer, { ...options.guard, ...(keys && { keys }), isPublic, respondAt, onError }),
     unguarded: answer,
     expire: (idleMs) => sessions.expire(idleMs),
-    watchApprovals: () => sessions.watchApprovals(),
-    close: () => {
+    attend: () => sessions.attend(),
+    close: (options) => {
       end();
-      return sessions.close();
+      return sessions.close(options);
     },
   };
 }

@@ -194,7 +194,7 @@ Deno.test("agentHandler() deletes a session whose turn runs, and close() ends al
   assertEquals((await call(handler, "DELETE", one)).status, 204);
   await handler.close();
   const ends = (await Promise.all(turns)).map((seen) => seen.at(-1)!.event);
-  assertEquals(ends.map((end) => end.type === "turn_end" && end.reason), ["cancelled", "cancelled"]);
+  assertEquals(ends.map((end) => end.type === "turn_end" && end.reason), ["cancelled", "interrupted"]);
 });
 
 Deno.test("agentHandler() answers bad input with one JSON shape", async () => {

@@ -89,9 +89,14 @@ export class Player {
   /** Starts a turn. */
   start(session: Session, input: string | undefined, steps: ScriptTurn = []): Promise<RunningTurn> {
     this.#session = session;
+    this.takeOver(steps);
+    return session.start({ input });
+  }
+
+  /** Answers for whoever asks the model next, such as a turn that goes on by itself. */
+  takeOver(steps: ScriptTurn = []): void {
     this.#turn += 1;
     playing = { model: this.#model(steps), onError: (error) => this.errors.push(error) };
-    return session.start({ input });
   }
 
   #model(steps: ScriptTurn): Model {

@@ -129,6 +129,23 @@ const OPTIONS = {
     help: "Minutes after which it is no where nobody answers whether a call may run",
     ...wholeNumber(1, 30_000),
   },
+  unknownOutcome: {
+    variable: "TARE_UNKNOWN_OUTCOME",
+    flag: "unknown-outcome",
+    fallback: "tell",
+    help:
+      "What becomes of a call that ran when the server ended, as its turn goes on: tell the model that nobody knows what came of it; ask whether to make it once more; or repeat it if its tool only reads or declares that this does no harm",
+    read: (word) => word === "tell" || word === "ask" || word === "repeat" ? word : undefined,
+    right: "tell, ask or repeat",
+  },
+  endWithinSeconds: {
+    variable: "TARE_END_WITHIN",
+    flag: "end-within",
+    fallback: "20",
+    help:
+      "Seconds that steps have to end on SIGTERM; a turn that takes longer is left in its middle, and whoever has the sessions next goes on with it",
+    ...wholeNumber(0, 3_600),
+  },
   maxSessions: {
     variable: "TARE_MAX_SESSIONS",
     flag: "max-sessions",

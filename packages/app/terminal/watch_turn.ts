@@ -1,6 +1,6 @@
 import { EMPTY_LEDGER, type TurnEnd } from "@tare/loop";
 import type { NumberedEvent, SessionEvent } from "@tare/server";
-import type { AgentClient, Approval, ApprovalAnswer } from "../agent_client.ts";
+import { type AgentClient, type Approval, type ApprovalAnswer, RefusedError } from "../agent_client.ts";
 
 /** The signals that stop who watches; a terminal that closes hangs up. */
 export const STOPPING: readonly Deno.Signal[] = Deno.build.os === "windows"
@@ -9,6 +9,16 @@ export const STOPPING: readonly Deno.Signal[] = Deno.build.os === "windows"
 
 /** Asks a person whether a call may run; nothing if there is no answer, or the signal says that it is settled. */
 export type AskPerson = (approval: Approval, signal: AbortSignal) => Promise<ApprovalAnswer | undefined>;
+
+/** How often who watches looks for a server that has broken off. */
+const MAX_TRIES = 60;
+
+const AWAY = "The server can't be reached. The turn goes on once it is there again; waiting for it.";
+
+/** Whether this is the failure of a server that ends or has ended. */
+function isAway(error: unknown): boolean {
+  return error instanceof RefusedError && (error.status === 0 || error.status === 503);
+}
 
 /** A turn that a person watches. */
 export interface WatchedTurn {
@@ -28,11 +38,13 @@ export interface WatchedTurn {
  */
 export function watchTurn(
   client: Pick<AgentClient, "startTurn" | "cancel" | "follow" | "lastEvent" | "approvals" | "answer">,
-  { session, input, show, ask }: {
+  { session, input, show, ask, tryAgainMs = 1_000 }: {
     readonly session: string;
     readonly input?: string;
     readonly show: (event: SessionEvent) => void;
     readonly ask?: AskPerson | undefined;
+    /** How long after a look a server that has broken off is looked for again. Default: a second, a minute long. */
+    readonly tryAgainMs?: number;
   },
 ): WatchedTurn {
   const start = async () => {
@@ -69,9 +81,10 @@ export function watchTurn(
       await put(next);
     }
   };
-  /** Shows events up to the turn's last, or to the end of the stream. Gives the number of the last one shown. */
-  const read = async (events: AsyncIterable<NumberedEvent>, from: number) => {
-    let last = from;
+  /** Number of the last event shown. */
+  let last = 0;
+  /** Shows events up to the turn's last, or to the end of the stream. */
+  const read = async (events: AsyncIterable<NumberedEvent>) => {
     for await (const { number, event } of events) {
       last = number;
       if (event.type === "turn_start") end = undefined;
@@ -80,16 +93,31 @@ export function watchTurn(
       if (event.type === "approval_answered") questions.get(event.id)?.abort();
       show(event);
       if (event.type !== "turn_end" || !ask) continue;
-      if (event.reason !== "approval") return last;
+      if (event.reason !== "approval") return;
       putAll().catch(failure.reject);
     }
-    return last;
+  };
+  /** Reads on where the server breaks off in the middle of the turn: it goes on with it once it is there again. */
+  const readOn = async (events: () => Promise<AsyncIterable<NumberedEvent>>) => {
+    let from = events;
+    for (let tries = 0;;) {
+      const before = last;
+      try {
+        return await read(await from());
+      } catch (error) {
+        if (last > before) tries = 0;
+        if (last === 0 || !isAway(error) || tries === MAX_TRIES) throw error;
+        if (tries++ === 0) show({ type: "warning", message: AWAY });
+      }
+      await new Promise((resolve) => setTimeout(resolve, tryAgainMs));
+      from = () => client.follow(session, last);
+    }
   };
   const watch = async (): Promise<TurnEnd> => {
-    let last = await read(await started, 0);
+    await readOn(() => started);
     while (ask && end?.reason === "approval") {
       const before = last;
-      last = await read(await client.follow(session, last), last);
+      await readOn(() => client.follow(session, last));
       // The stream ends where nothing is asked any more, and nothing goes on: somebody has cancelled.
       if (last === before || end?.reason === "approval") return { ...end!, reason: "cancelled" };
     }

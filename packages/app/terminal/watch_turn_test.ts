@@ -1,7 +1,7 @@
 import { assertEquals, assertRejects } from "@std/assert";
 import { EMPTY_LEDGER } from "@tare/loop";
 import type { NumberedEvent, SessionEvent } from "@tare/server";
-import type { Approval, ApprovalAnswer } from "../agent_client.ts";
+import { type Approval, type ApprovalAnswer, RefusedError } from "../agent_client.ts";
 import { watchTurn } from "./watch_turn.ts";
 
 const END: SessionEvent = { type: "turn_end", reason: "completed", text: "hi", ledger: EMPTY_LEDGER };
@@ -175,4 +175,29 @@ Deno.test("watchTurn() without an input answers what is asked already, and goes 
     },
   });
   assertEquals([await turn.end, asked], [END, ["a"]]);
+});
+
+Deno.test("watchTurn() reads on where a server breaks off in the middle of a turn, once it is there again", async () => {
+  const followed: number[] = [];
+  const shown: string[] = [];
+  const server = {
+    ...client(Promise.resolve([])),
+    async startTurn() {
+      return await Promise.resolve(breakingOff());
+    },
+    follow(_session: string, after: number) {
+      const ending = new RefusedError(503, "The server is ending.");
+      if (followed.push(after) === 1) return Promise.reject(ending);
+      return Promise.resolve(numbered([{ type: "turn_resumed", step: 1 }, END], 1));
+    },
+  };
+  async function* breakingOff() {
+    yield* numbered([START], 0);
+    throw new RefusedError(0, "The connection broke.");
+  }
+  const show = ({ type }: SessionEvent) => void shown.push(type);
+  const turn = watchTurn(server, { session: "s", input: "q", show, tryAgainMs: 0 });
+  assertEquals(await turn.end, END);
+  assertEquals([followed, shown], [[1, 1], ["turn_start", "warning", "turn_resumed", "turn_end"]]);
+  assertEquals(server.cancelled, []);
 });

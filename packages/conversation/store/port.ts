@@ -167,6 +167,14 @@ export interface Store {
   lastEvent(id: string): Promise<number>;
   /** The value of this name; `undefined` if there is none. */
   readState(id: string, name: string): Promise<unknown>;
+  /**
+   * The sessions in which something is to be done: those whose state of this name is there and isn't `null`, in any order,
+   * and whether an opening of the store holds them (see {@linkcode SharedStore}; default: none does). However many sessions
+   * there are, it looks at these alone.
+   */
+  sessionsWith(
+    name: "turn" | "asks" | "queue",
+  ): Promise<{ readonly id: string; readonly value: unknown; readonly isHeld?: boolean }[]>;
   /** The document of this kind and id, if there is one. */
   getDocument(kind: string, id: string): Promise<StoredDocument | undefined>;
   /** All documents of a kind, by their ids: for kinds of which there are few. */

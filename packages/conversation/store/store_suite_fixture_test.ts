@@ -288,6 +288,34 @@ export function testStore(name: string, place: Place): void {
     assertEquals([await store.readState("b", "x"), await store.lastEvent("a")], [undefined, 0]);
   });
 
+  test(
+    "sessionsWith() gives the sessions in which something is to be done, and what",
+    async (store, open) => {
+      const state = (sessionId: string, name: string, value: unknown): StoreRecord => ({
+        type: "state",
+        ...{ sessionId, name, value },
+      });
+      await store.commit([
+        state("a", "turn", { atMs: 1 }),
+        state("b", "turn", null),
+        state("b", "queue", [2]),
+      ]);
+      await store.commit([state("a", "title", "turn")]);
+      const found = async (from: Store) =>
+        await Promise.all(
+          (["turn", "asks", "queue"] as const).map(async (name) =>
+            (await from.sessionsWith(name)).map(({ id, value }) => ({ id, value }))
+          ),
+        );
+      assertEquals(await found(store), [[{ id: "a", value: { atMs: 1 } }], [], [{ id: "b", value: [2] }]]);
+      await store.commit([state("a", "turn", null), state("a", "asks", 3), state("b", "turn", 4)]);
+      await store.deleteSession("b");
+      assertEquals(await found(store), [[], [{ id: "a", value: 3 }], []]);
+      await store.close();
+      assertEquals(await found(await open()), [[], [{ id: "a", value: 3 }], []]);
+    },
+  );
+
   test("reading a session that isn't there is refused", async (store) => {
     for (
       const read of [

@@ -13,6 +13,11 @@ const STEP = Type.Integer({ minimum: 1 });
 const HASH = Type.String({ description: "SHA-256 of a part of what the tool is, in hex." });
 
 /** Why somebody is asked. */
+export const BEGUN = Type.Literal(true, {
+  description:
+    "It was made before the server ended, and nobody knows what came of it: a yes makes it once more.",
+});
+
 export const WHY = Type.String({
   description: "Why somebody is asked, where it isn't plain, in a sentence.",
 });
@@ -97,6 +102,7 @@ const FIELDS: Readonly<Record<SessionEvent["type"], TProperties>> = {
   message_added: { message: MESSAGE },
   helper_started: { id: STRING, session: STRING },
   turn_start: { input: Type.Optional(CONTENT) },
+  turn_resumed: { step: STEP },
   step_start: { step: STEP },
   user_message: { step: STEP, input: CONTENT },
   context_rewritten: {
@@ -130,6 +136,7 @@ const FIELDS: Readonly<Record<SessionEvent["type"], TProperties>> = {
     arguments: Type.String({ description: "What it would run with, as JSON." }),
     pin: Type.Optional(closed({ description: HASH, parameters: HASH, hints: HASH }, "ToolPin")),
     why: Type.Optional(WHY),
+    begun: Type.Optional(BEGUN),
     effects: Type.Optional(EFFECTS),
     askedAtMs: Type.Optional(TOKENS),
     expiresAtMs: Type.Optional(

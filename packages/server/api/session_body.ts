@@ -4,7 +4,7 @@ import { type Static, Type } from "typebox";
 import { closed, COUNT } from "../http/schema.ts";
 import { SESSION_SETTINGS } from "../sessions/session_settings.ts";
 import type { SessionInfo } from "../sessions/session_types.ts";
-import { EFFECTS, LEDGER, WHY } from "./event_schema.ts";
+import { BEGUN, EFFECTS, LEDGER, WHY } from "./event_schema.ts";
 import { MESSAGE } from "./message_schemas.ts";
 import { PASSING_SESSION, PASSING_SESSION_DETAILS, SUMS } from "./report_schemas.ts";
 
@@ -58,6 +58,7 @@ export const APPROVAL = closed({
   name: Type.String({ description: "The tool that would run." }),
   arguments: Type.String({ description: "What it would run with, as JSON." }),
   why: Type.Optional(WHY),
+  begun: Type.Optional(BEGUN),
   effects: Type.Optional(EFFECTS),
   askedAtMs: MS,
   expiresAtMs: Type.Number({

@@ -217,8 +217,15 @@ function denials(
 }
 
 /** Why a call didn't run, for the model; nothing if it may. */
-function denialOf({ decision, reason, by }: Answer): string | undefined {
-  if (decision === "allow") return undefined;
+function denialOf({ answer, begun }: PutQuestion): string | undefined {
+  if (!answer || answer.decision === "allow") return undefined;
+  return begun ? `${BEGUN} ${whyDenied(answer)}` : whyDenied(answer);
+}
+
+const BEGUN =
+  "the server ended while it ran, and it may have taken effect: find out before you call it again. It wasn't run again:";
+
+function whyDenied({ reason, by }: Answer): string {
   switch (by) {
     case "person":
       return reason === undefined ? "the user said no." : `the user said no: ${reason}`;
@@ -242,7 +249,7 @@ function answeredCalls({ asked }: SessionQuestions, calls: readonly ToolCall[]):
   return calls.flatMap((call) => {
     const question = asked.find(({ id }) => id === call.id);
     if (!question?.answer) return [];
-    const denied = denialOf(question.answer);
+    const denied = denialOf(question);
     return [{ call, asked: question, ...(denied !== undefined && { denied }) }];
   });
 }
@@ -257,8 +264,8 @@ function deniedResults({ asked }: SessionQuestions, calls: readonly ToolCall[]):
 
 /** The result of a call to which somebody said no, of these questions; nothing of any other. */
 export function deniedResult(asked: SessionQuestions["asked"], call: ToolCall): string | undefined {
-  const answer = asked.find(({ id }) => id === call.id)?.answer;
-  const denied = answer && denialOf(answer);
+  const question = asked.find(({ id }) => id === call.id);
+  const denied = question && denialOf(question);
   return denied === undefined ? undefined : `Cannot run ${describeCall(call).name}: ${denied}`;
 }
 

@@ -146,7 +146,7 @@ Deno.test("questions survive a restart, and after their time it is no and the tu
 
   nowMs = 400;
   const second = agent(model, options);
-  await second.watchApprovals();
+  await second.attend();
   assertEquals(timers.map(({ ms }) => ms), [600]);
   const following = follow(second, session, last);
   timers[0]!.work();

@@ -74,7 +74,7 @@ Deno.test("the time of a question is over on all servers at once, and it is deni
   const { a, b } = servers(script(), write);
   const session = await newSession(a.handler);
   const { id: last } = (await turn(a.handler, session, "Go")).at(-1)!;
-  await b.handler.watchApprovals();
+  await b.handler.attend();
   const onA = readTurn(a.handler, session, last);
   for (const { timers } of [a, b]) for (const { work } of [...timers]) work();
   const seen = outline(await onA);

@@ -217,7 +217,12 @@ async function* eventsAfter({ events }: Session, before: number): AsyncGenerator
 }
 
 /** The events beside the loop's. */
-const OTHERS: readonly SessionEvent["type"][] = ["message_added", "approval_answered", "helper_started"];
+const OTHERS: readonly SessionEvent["type"][] = [
+  "message_added",
+  "approval_answered",
+  "helper_started",
+  "turn_resumed",
+];
 
 function isLoopEvent(event: SessionEvent): event is LoopEvent {
   return !OTHERS.includes(event.type);

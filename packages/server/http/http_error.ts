@@ -35,6 +35,7 @@ export const ERROR_CODES = [
   "too_many_turns",
   "too_much_steering",
   "headers_too_large",
+  "server_ending",
   "internal_error",
   "too_many_sessions",
   "store_failed",

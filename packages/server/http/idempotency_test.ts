@@ -224,7 +224,7 @@ Deno.test("answerOnce() keeps the answer in the commit of the request's effect",
   assertEquals((await imported.json()).sessions.length, 2);
   assertEquals(kept, [
     ["session", "response"],
-    ["events", "state", "response"],
+    ["events", "state", "state", "response"],
     ["state", "response"],
     ["session", "state", "events", "session", "response"],
   ]);

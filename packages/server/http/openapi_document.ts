@@ -112,6 +112,7 @@ function responsesOf(route: Route): Readonly<Record<string, RouteResponse>> {
     ...(!isPublic && {
       401: "The request carries no key of the server's, or one that isn't known.",
       429: "The key has asked as often in this minute as it may.",
+      503: "The server is ending: ask again.",
       507: "The store has no room left.",
     }),
     ...(begins && { 402: "The key has spent its budget for today." }),

@@ -47,7 +47,19 @@ Deno.test("openapiDocument() describes each route, its errors, and each titled s
     "text/event-stream": { schema: { $ref: "#/components/schemas/Change" } },
   });
   assertEquals(get.responses[204], { description: "There is none." });
-  assertEquals(Object.keys(get.responses).map(Number), [200, 204, 400, 401, 403, 421, 429, 431, 500, 507]);
+  assertEquals(Object.keys(get.responses).map(Number), [
+    200,
+    204,
+    400,
+    401,
+    403,
+    421,
+    429,
+    431,
+    500,
+    503,
+    507,
+  ]);
   assertEquals(Object.keys(posted.responses).map(Number), [400, 403, 409, 413, 415, 421, 422, 431, 500]);
   assertEquals([posted.responses[409].description, posted.security], ["It is taken.", []]);
   assertEquals(posted.requestBody.content["application/json"].schema, { $ref: "#/components/schemas/Thing" });

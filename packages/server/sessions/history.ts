@@ -18,12 +18,20 @@ import {
   type SessionQuestions,
 } from "../approvals/approvals.ts";
 import { stateRecords } from "./session_prompt.ts";
-import { asSessionEvent, type HelperLink, type SessionEvent } from "./session_types.ts";
+import {
+  asSessionEvent,
+  type HelperLink,
+  type OpenTurn,
+  type SessionEvent,
+  type SessionOptions,
+  type StoredTurn,
+} from "./session_types.ts";
 
 /** The events that say what was said; the others only tell how. */
 export const HISTORY_EVENTS: readonly SessionEvent["type"][] = [
   "message_added",
   "turn_start",
+  "turn_resumed",
   "user_message",
   "assistant_message",
   "tool_result",
@@ -68,8 +76,12 @@ interface RebuiltHistory extends RestingHistory {
   readonly interrupted?: {
     /** The step that was under way. */
     readonly step: number;
+    /** Whether that has a reply. */
+    readonly isReplied: boolean;
     /** Its calls that have no answer. */
     readonly unanswered: readonly UnansweredCall[];
+    /** How often others went on with it since a step ended. */
+    readonly resumed: number;
     /** The text of the model's answer, if only the turn's end is missing. */
     readonly answer?: string;
     /** What the turn cost until then. */
@@ -95,7 +107,7 @@ export function rebuildHistory(
 ): RebuiltHistory {
   let { ledger, turns, questions } = { ...NOTHING_SAID, ...before };
   const messages = [...before.messages ?? []];
-  let turn: { step: number; ledger: TurnLedger } | undefined;
+  let turn: { step: number; ledger: TurnLedger; isReplied: boolean; resumed: number } | undefined;
   let calls: readonly ToolCall[] = [];
   let answers = new Map<string, ToolMessage>();
   /** Where the turn begins, until it has a reply. */
@@ -118,7 +130,7 @@ export function rebuildHistory(
         messages.splice(opening ?? messages.length, 0, event.message);
         break;
       case "turn_start":
-        turn = { step: 1, ledger: EMPTY_LEDGER };
+        turn = { step: 1, ledger: EMPTY_LEDGER, isReplied: false, resumed: 0 };
         opening = messages.length;
         // Those that somebody was asked for are answered in this turn.
         calls = openCalls(messages);
@@ -133,7 +145,10 @@ export function rebuildHistory(
         settle();
         messages.push(event.message);
         calls = event.message.tool_calls ?? [];
-        if (turn) turn.step = event.step;
+        if (turn) turn = { ...turn, step: event.step, isReplied: true };
+        break;
+      case "turn_resumed":
+        if (turn) turn = { ...turn, step: event.step, isReplied: false, resumed: turn.resumed + 1 };
         break;
       case "tool_result":
         answers.set(event.id, { role: "tool", tool_call_id: event.id, content: event.content });
@@ -151,7 +166,8 @@ export function rebuildHistory(
             estimated,
             ...event.cost,
           };
-          turn = { step: event.step + 1, ledger: addLedgers(turn.ledger, step) };
+          const ledger = addLedgers(turn.ledger, step);
+          turn = { step: event.step + 1, ledger, isReplied: false, resumed: 0 };
         }
         break;
       case "turn_end":
@@ -199,15 +215,21 @@ export const INTERRUPTED: RecoveryOptions["end"] = {
  */
 export async function readHistory(
   id: string,
-  { store, instructions, end, known, ...options }: Omit<RecoveryOptions, "waiting" | "end"> & {
-    /** What is in memory of it: only what is behind that is read. Default: nothing is. */
-    readonly known?: KnownHistory | undefined;
-    /** How a turn ended that has no end. Without it such a turn runs: what is given stood before it. */
-    readonly end?: RecoveryOptions["end"] | undefined;
-    readonly store: Store;
-    /** The system message; none if empty. */
-    readonly instructions: string;
-  },
+  { store, instructions, end, known, goesOn, unknownOutcome, ...options }:
+    & Omit<RecoveryOptions, "waiting" | "end">
+    & {
+      /** What is in memory of it: only what is behind that is read. Default: nothing is. */
+      readonly known?: KnownHistory | undefined;
+      /** How a turn ended that has no end. Without it such a turn runs: what is given stood before it. */
+      readonly end?: RecoveryOptions["end"] | undefined;
+      /** Whether it goes on instead, if it can. */
+      readonly goesOn: boolean;
+      /** What becomes of calls of which nobody knows what came of them. */
+      readonly unknownOutcome: SessionOptions["unknownOutcome"];
+      readonly store: Store;
+      /** The system message; none if empty. */
+      readonly instructions: string;
+    },
 ): Promise<{
   readonly rebuilt: RebuiltHistory;
   /** The helpers that ever worked for the session. */
@@ -216,6 +238,8 @@ export async function readHistory(
   readonly waiting: readonly Content[];
   /** Number of the last event before the turn that runs; absent if none does. */
   readonly runningAfter?: number;
+  /** The turn that goes on here: what else is given stood before it. */
+  readonly open?: OpenTurn;
   /** What of this is known for good. */
   readonly known: KnownHistory;
 }> {
@@ -235,20 +259,74 @@ export async function readHistory(
   }
   const start = events.findLastIndex(({ type }) => type === "turn_start");
   const runningAfter = stored[start]!.number - 1;
-  const { messages, ledger: before, turns, questions } = rebuildHistory(events.slice(0, start), from);
-  const resting: KnownHistory = {
-    ...{ messages, ledger: before, turns, questions, after: runningAfter },
-    links: [...from.links, ...helperLinks(events.slice(0, start))],
+  const before = events.slice(0, start);
+  const { messages, ledger: spent, turns, questions } = rebuildHistory(before, from);
+  const resting = { messages, ledger: spent, turns };
+  const standing = {
+    ...{ rebuilt: { ...resting, questions: rebuilt.questions }, links, recovery: [] },
+    known: { ...resting, questions, links: [...from.links, ...helperLinks(before)], after: runningAfter },
   };
-  if (!end) {
-    const rebuiltBefore = { messages, ledger: before, turns, questions: rebuilt.questions };
-    return { rebuilt: rebuiltBefore, links, recovery: [], waiting: [], runningAfter, known: resting };
-  }
+  if (!end) return { ...standing, waiting: [], runningAfter };
   const helpers = await readHelpers(helperLinks(events.slice(start)), store);
   const ledger = addLedgers(rebuilt.interrupted.ledger, costOf(helpers));
-  const recovery = recoveryEvents({ ...rebuilt.interrupted, ledger }, { ...options, end, helpers, waiting });
-  const ended = rebuildHistory([...events, ...recovery], from);
-  return { rebuilt: ended, links, recovery, waiting: [], known: resting };
+  const cut = { ...rebuilt.interrupted, ledger };
+  const asked = goesOn && !isAnswered(cut, waiting)
+    ? (await store.readState(id, "turn") ?? undefined) as StoredTurn | undefined
+    : undefined;
+  if (asked && cut.resumed < MOST_RESUMED) {
+    const { told, calls } = settleCalls(cut, { ...options, helpers, asked, unknownOutcome });
+    const step = cut.isReplied ? cut.step + 1 : cut.step;
+    const all = rebuildHistory([...events.slice(start), ...told], { messages }).messages;
+    const resumed = { messages: all.slice(messages.length), step, ledger, calls };
+    const next = [...told, { type: "turn_resumed", step } as const];
+    return { ...standing, waiting, open: { before: runningAfter, asked, resumed, events: next } };
+  }
+  const ended = asked ? { ...end, message: GIVEN_UP } : end;
+  const recovery = recoveryEvents(cut, { ...options, end: ended, helpers, waiting });
+  return { ...standing, rebuilt: rebuildHistory([...events, ...recovery], from), recovery, waiting: [] };
+}
+
+/** Most processes in a row that go on with a step: one that ends them all would do so for ever, and cost each time. */
+const MOST_RESUMED = 3;
+
+const GIVEN_UP =
+  `The server ended in the middle of this turn, and ${MOST_RESUMED} times more when it went on with it. ` +
+  "It can be continued.";
+
+/** What becomes of the calls of a turn that goes on: results that are told, and those that are left to its loop. */
+function settleCalls(
+  { unanswered, ...cut }: NonNullable<RebuiltHistory["interrupted"]>,
+  { tools, helpers, asked: { unattended }, unknownOutcome = "tell" }:
+    & Pick<Required<RecoveryOptions>, "tools" | "helpers">
+    & { readonly asked: StoredTurn; readonly unknownOutcome: SessionOptions["unknownOutcome"] },
+): { readonly told: readonly LoopEvent[]; readonly calls: readonly ToolCall[] } {
+  const isLeft = ({ call, denied }: UnansweredCall) => {
+    if (denied !== undefined || helpers.some(({ id }) => id === call.id)) return false;
+    if (unknownOutcome === "ask") return unattended === undefined && !isRepeatable(call, tools);
+    return unknownOutcome === "repeat" && isRepeatable(call, tools);
+  };
+  return {
+    told: resultsOf({ ...cut, unanswered: unanswered.filter((one) => !isLeft(one)) }, { tools, helpers }),
+    calls: unanswered.filter(isLeft).map(({ call }) => call),
+  };
+}
+
+/** Whether a call may be made twice, by what its tool is or declares. */
+function isRepeatable(call: ToolCall, tools: readonly Tool[]): boolean {
+  const tool = toolOf(call, tools);
+  return call.type === "function" && (tool?.stance === "rederivable" || tool?.hints?.idempotentHint === true);
+}
+
+function toolOf(call: ToolCall, tools: readonly Tool[]): Tool | undefined {
+  return tools.find(({ definition }) => definition.function.name === meantCall(call).name);
+}
+
+/** Whether of a turn only the end is missing. */
+function isAnswered(
+  { answer }: Pick<NonNullable<RebuiltHistory["interrupted"]>, "answer">,
+  waiting: readonly Content[],
+): boolean {
+  return answer !== undefined && waiting.length === 0;
 }
 
 /** A session of which all can be told that was said. */
@@ -307,12 +385,26 @@ export async function readTranscript(
  * whose answer is there was cut off only from its end: nothing is left to continue, so it is completed.
  */
 export function recoveryEvents(
-  { step, unanswered, answer, ledger }: NonNullable<RebuiltHistory["interrupted"]>,
+  cut: Omit<NonNullable<RebuiltHistory["interrupted"]>, "isReplied" | "resumed">,
   { tools, waiting, end, helpers = [] }: RecoveryOptions,
 ): LoopEvent[] {
-  const results = unanswered.map(({ call, denied }): LoopEvent => {
+  const { step, answer, ledger } = cut;
+  const isComplete = isAnswered(cut, waiting) && end.reason === "interrupted";
+  return [
+    ...resultsOf(cut, { tools, helpers }),
+    ...waiting.map((input): LoopEvent => ({ type: "user_message", step, input })),
+    { type: "turn_end", text: answer ?? "", ledger, ...(isComplete ? { reason: "completed" } : end) },
+  ];
+}
+
+/** What the model is told of the calls that nobody answered. */
+function resultsOf(
+  { step, unanswered }: Pick<NonNullable<RebuiltHistory["interrupted"]>, "step" | "unanswered">,
+  { tools, helpers }: Pick<Required<RecoveryOptions>, "tools" | "helpers">,
+): readonly LoopEvent[] {
+  return unanswered.map(({ call, denied }): LoopEvent => {
     const { name } = describeCall(call);
-    const tool = tools.find(({ definition }) => definition.function.name === meantCall(call).name);
+    const tool = toolOf(call, tools);
     const helper = helpers.find(({ id }) => id === call.id);
     const { content, error } = denied !== undefined
       ? { content: denied, error: true }
@@ -322,12 +414,6 @@ export function recoveryEvents(
     const bytes = new TextEncoder().encode(content).length;
     return { type: "tool_result", step, id: call.id, name, content, error, bytes, durationMs: 0 };
   });
-  const isComplete = answer !== undefined && waiting.length === 0 && end.reason === "interrupted";
-  return [
-    ...results,
-    ...waiting.map((input): LoopEvent => ({ type: "user_message", step, input })),
-    { type: "turn_end", text: answer ?? "", ledger, ...(isComplete ? { reason: "completed" } : end) },
-  ];
 }
 
 function interruptedResult({ type }: ToolCall, tool: Tool | undefined): HelperResult {

@@ -11,6 +11,7 @@ import type { EventLog } from "./event_log.ts";
 import { INTERRUPTED } from "./history.ts";
 import type { SessionMemory } from "./session_memory.ts";
 import {
+  type OpenTurn,
   type PinChange,
   type RunningTurn,
   type SessionEnvironment,
@@ -55,10 +56,14 @@ interface SessionHoldOptions {
   readonly memory: Pick<SessionMemory, "restore" | "overtaken">;
   /** The turn that runs on this server. */
   readonly turn: () => RunningTurn | undefined;
+  /** Goes on with a turn that another process left. */
+  readonly resume: (open: OpenTurn) => Promise<void>;
   /** Lets the running turn take what another server was asked for. */
   readonly take: (wanted: WantedChange) => Promise<void>;
-  /** Told that no turn runs here any more, and what still waits to be said. */
-  readonly ended: (how: { readonly waiting: readonly Content[] }) => void;
+  /** Told that what runs here is left. */
+  readonly left: () => void;
+  /** Told that no turn runs here any more, what still waits to be said, and whether the last one is about to go on. */
+  readonly ended: (how: { readonly waiting: readonly Content[]; readonly goesOn?: boolean }) => void;
   /** Told when the session begins or ceases to do something, and when it is gone. */
   readonly changed: () => void;
   /** Told that others wait for the session, and it couldn't be given back: it is to be tried again. */
@@ -100,6 +105,8 @@ export class SessionHold {
   /** How the session was when it was last seen; nothing before that. */
   #seen: Sighting | undefined;
   #isGone = false;
+  /** Whether what ran here is left to another process. */
+  #isLeft = false;
 
   /** Nothing is held yet. */
   constructor(options: SessionHoldOptions) {
@@ -117,6 +124,11 @@ export class SessionHold {
     return this.#isGone;
   }
 
+  /** Whether what ran here is left to another process. */
+  get isLeft(): boolean {
+    return this.#isLeft;
+  }
+
   /** Number of the last event before the turn that another server runs; nothing if none does. */
   get elsewhereAfter(): number | undefined {
     return this.#elsewhereAfter;
@@ -124,7 +136,14 @@ export class SessionHold {
 
   /** Reads the session for the first time. @throws {StoreError} */
   load(): Promise<void> {
-    return this.#shared ? this.ready() : this.#restore({ end: INTERRUPTED, isLate: true });
+    return this.#shared ? this.ready() : this.#mend({ isLate: true, goesOn: true });
+  }
+
+  /** Leaves what runs here to another process: nothing more of it is written or told, and nobody is told of an end. */
+  leave(): void {
+    if (!this.#options.turn()) return;
+    this.#isLeft = true;
+    this.#options.left();
   }
 
   /** Settles when memory holds what is stored. @throws {HttpError} 404 if the session is gone. @throws {StoreError} */
@@ -176,7 +195,7 @@ export class SessionHold {
   /** What a turn that starts now may do. */
   tenure(): Tenure {
     const hold = this.#hold;
-    const isOwn = () => this.#hold === hold;
+    const isOwn = () => this.#hold === hold && !this.#isLeft;
     const lost = () =>
       new StoreError(
         "fenced",
@@ -259,12 +278,14 @@ export class SessionHold {
   async #here<T>(work: () => Promise<T>): Promise<{ readonly value: T } | undefined> {
     const { id, environment: { store }, events } = this.#options;
     if (this.#isGone) throw sessionNotFound(id);
+    if (this.#isLeft) throw serverEnding(id);
     const taken = await this.#take();
     if (!taken) return undefined;
     try {
       if (taken === "stale" || events.failed) {
         if (this.#shared) events.reach(await store.lastEvent(id));
-        await this.#restore({ end: INTERRUPTED, isLate: !this.#shared });
+        // A turn that a full disk has ended goes on when somebody says so.
+        await this.#mend(this.#shared ? { goesOn: true } : { isLate: true });
       }
       if (this.#shared) events.follow(undefined);
       return { value: await work() };
@@ -295,7 +316,7 @@ export class SessionHold {
   async #giveBack(): Promise<void> {
     const { id, environment: { store, onError = () => {} }, events, turn, unsettled } = this.#options;
     const hold = this.#hold;
-    if (!hold || turn()) return;
+    if (!hold || turn() || this.#isLeft) return;
     const isKnown = !events.failed;
     const owed = this.#owed;
     this.#owed = [];
@@ -335,7 +356,7 @@ export class SessionHold {
     this.#look();
   }
 
-  #ended(how: { readonly waiting: readonly Content[] }): void {
+  #ended(how: Parameters<SessionHoldOptions["ended"]>[0]): void {
     this.#elsewhereAfter = undefined;
     this.#options.ended(how);
   }
@@ -393,9 +414,8 @@ export class SessionHold {
       const { waiting, runningAfter: after } = await this.#orGone(memory.restore({}));
       this.#known = isOther || after !== undefined ? undefined : fence;
       events.reach(lastEvent);
-      this.#ended({ waiting });
+      this.#ended({ waiting, goesOn: isOther || after !== undefined });
       this.#elsewhereAfter = isOther ? after : undefined;
-      if (isOther) events.open();
       return after;
     };
     if (holder === "other") await read(true);
@@ -418,10 +438,31 @@ export class SessionHold {
     }
   }
 
-  /** Takes from the store what is there. Nothing runs then. @throws {StoreError} */
-  async #restore(how: Parameters<SessionMemory["restore"]>[0]): Promise<void> {
-    this.#ended(await this.#options.memory.restore(how));
+  /** Takes from the store what is there, and goes on with the turn that is left there, or ends it. @throws {StoreError} */
+  async #mend(how: Omit<Parameters<SessionMemory["restore"]>[0], "end">): Promise<void> {
+    const { isEnding } = this.#options.environment;
+    // Who ends himself leaves it to the next.
+    const open = await this.#restore(isEnding() ? {} : { ...how, end: INTERRUPTED });
+    if (open) await this.#options.resume(open);
   }
+
+  /** Takes from the store what is there. Nothing runs then. Gives the turn that can go on. @throws {StoreError} */
+  async #restore(how: Parameters<SessionMemory["restore"]>[0]): Promise<OpenTurn | undefined> {
+    const { open, waiting } = await this.#options.memory.restore(how);
+    this.#ended({ waiting, goesOn: open !== undefined });
+    return open;
+  }
+}
+
+/** The error for who wants a session that is left to another process. */
+export function serverEnding(id: string): HttpError {
+  return new HttpError(
+    503,
+    "server_ending",
+    `Cannot use session ${id} here: the server is ending, and the session's turn goes on by itself. ` +
+      `Ask again: GET /v1/sessions/${id}/events follows it.`,
+    { "retry-after": "1" },
+  );
 }
 
 /**

@@ -63,16 +63,22 @@ Deno.test("rebuildHistory() puts answers in the order of their calls, and what t
 Deno.test("rebuildHistory() tells what an unfinished turn lacks", () => {
   const start: SessionEvent[] = [{ type: "turn_start", input: "q" }, turnEnd, { type: "turn_start" }];
   const first = [reply(1, "look", "a", "b", "c"), result(1, "b")];
-  assertEquals(rebuildHistory(start).interrupted, { step: 1, unanswered: [], ledger: EMPTY_LEDGER });
+  assertEquals(rebuildHistory(start).interrupted, {
+    ...{ step: 1, isReplied: false, resumed: 0 },
+    unanswered: [],
+    ledger: EMPTY_LEDGER,
+  });
   const midway = rebuildHistory([...start, ...first]);
   assertEquals(midway.interrupted, {
+    isReplied: true,
+    resumed: 0,
     step: 1,
     unanswered: [call("a"), call("c")].map((call) => ({ call, denied: undefined })),
     ledger: EMPTY_LEDGER,
   });
   assertEquals(roles(midway.messages), ["user: q", "assistant: look", "of b"]);
   const later = rebuildHistory([...start, reply(1, "look", "a"), result(1, "a"), stepEnd(1)]);
-  assertEquals(later.interrupted, { step: 2, unanswered: [], ledger });
+  assertEquals(later.interrupted, { step: 2, isReplied: false, resumed: 0, unanswered: [], ledger });
   assertEquals([later.ledger.calls, later.turns], [2, 1]);
   assertEquals(rebuildHistory([...start, reply(1, "done")]).interrupted?.answer, "done");
 });

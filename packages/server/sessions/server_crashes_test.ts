@@ -8,13 +8,13 @@ import { unpaired } from "../script_fixture_test.ts";
 
 type Step =
   | { readonly do: "start" | "steer" | "continue" | "cancel" | "show" | "follow"; readonly on: number }
-  | { readonly do: "pause" | "wake" | "kill" | "close"; readonly on: number }
+  | { readonly do: "pause" | "wake" | "kill" | "close" | "leave"; readonly on: number }
   | { readonly do: "pass" };
 
 const step: fc.Arbitrary<Step & { readonly ticks: number }> = fc.record({
   do: fc.constantFrom(
     ...(["start", "start", "start", "steer", "steer", "continue", "cancel", "show", "follow"] as const),
-    ...(["pause", "wake", "kill", "close", "pass"] as const),
+    ...(["pause", "wake", "kill", "close", "leave", "pass"] as const),
   ),
   on: fc.nat(2),
   ticks: fc.oneof(fc.nat(12), fc.nat(120)),
@@ -145,10 +145,12 @@ Deno.test("nothing that servers acknowledged is lost, doubled or out of order, w
               servers[step.on] = open();
               break;
             case "close":
+            case "leave":
               if (server.isPaused) break;
               server.isClosing = true;
               servers[step.on] = open();
-              handler.close().then(() => opening.store.close());
+              handler.close(step.do === "leave" ? { leaveWithinMs: step.on } : {})
+                .then(() => opening.store.close());
           }
         }
         await ticks(count);

@@ -2,26 +2,29 @@ import type { TurnLedger } from "@tare/loop";
 import { recallTool } from "@tare/loop/tools";
 import type { Content, CountTokens, Message, Tool } from "@tare/messages";
 import type { Archive } from "@tare/prune";
-import type { HolderRequest, SessionRecord, StoreRecord } from "@tare/conversation";
-import type { SessionQuestions } from "../approvals/approvals.ts";
+import { type HolderRequest, type SessionRecord, StoreError, type StoreRecord } from "@tare/conversation";
+import type { Opening, SessionQuestions } from "../approvals/approvals.ts";
 import { Helpers, TurnAccount } from "../helpers/helpers.ts";
 import { toHttpError } from "../http/http_error.ts";
-import { turnPlayer } from "../turns/play_turn.ts";
+import { TurnLeft, turnPlayer } from "../turns/play_turn.ts";
 import { SessionTools } from "../turns/session_tools.ts";
 import { EventLog } from "./event_log.ts";
-import { SessionHold, turnRunning } from "./hold.ts";
+import { INTERRUPTED } from "./history.ts";
+import { serverEnding, SessionHold, turnRunning } from "./hold.ts";
 import { SessionMemory } from "./session_memory.ts";
 import { SessionWarmth } from "./session_warmth.ts";
 import type { SessionPrompt } from "./session_prompt.ts";
 import { type SessionSettings, storedHelper, storedSettings } from "./session_settings.ts";
 import {
   type ApprovalAnswered,
+  type OpenTurn,
   parentOf,
   type PinChange,
   type Question,
   type RunningTurn,
   type SessionEnvironment,
   type SessionInfo,
+  type StoredTurn,
   type TurnRequest,
 } from "./session_types.ts";
 
@@ -48,7 +51,7 @@ export class Session implements SessionInfo {
   readonly #memory: SessionMemory;
   readonly #tools: SessionTools;
   readonly #hold: SessionHold;
-  #turn: RunningTurn | undefined;
+  #turn: (RunningTurn & { ending?: "stops" | "leaves" }) | undefined;
   /** What the running turn costs. */
   #account: TurnAccount | undefined;
 
@@ -88,6 +91,8 @@ export class Session implements SessionInfo {
         if (wanted.do === "steer") await this.#memory.steer(wanted.input, () => wanted.records);
         else await this.#memory.changePins(wanted.change, wanted.records);
       },
+      resume: (open) => this.#resume(open),
+      left: () => this.#release({ failure: serverEnding(id), waiting: [] }),
       ended: (how) => this.#release(how),
       changed: () => environment.changed(this),
       unsettled: () => environment.unsettled?.(this),
@@ -273,6 +278,29 @@ export class Session implements SessionInfo {
     return turn !== undefined;
   }
 
+  /** Ends the turn that runs here as one that was interrupted. Settles when none does. */
+  async stop(): Promise<void> {
+    if (this.#turn) this.#turn.ending = "stops";
+    await this.cancelHere();
+  }
+
+  /**
+   * Leaves the turn that runs here at its next step, or as soon as the signal is aborted, to whoever goes on with it.
+   * Settles when none runs.
+   */
+  async leave(signal: AbortSignal): Promise<void> {
+    const turn = this.#turn;
+    if (!turn) return;
+    turn.ending = "leaves";
+    const cut = () => {
+      this.#hold.leave();
+      turn.cancel();
+    };
+    if (signal.aborted) cut();
+    else signal.addEventListener("abort", cut);
+    await turn.done.finally(() => signal.removeEventListener("abort", cut));
+  }
+
   /** Does what another server asks, if a turn runs. */
   asked(request: HolderRequest): Promise<void> {
     return this.#hold.asked(request);
@@ -295,17 +323,54 @@ export class Session implements SessionInfo {
     if (this.#turn) throw turnRunning(this.id);
     const opening = this.#memory.opening({ input, results, told, budget });
     const before = this.events.last + opening.events.length;
+    return await this.#play({ input, ...given }, {
+      ...{ before, opening, release: giveBack ?? this.#environment.takeSlot() },
+      begin: (committed) =>
+        this.#memory.begin(opening, { input, keep, committed, turn: storedTurn(given, opening) }),
+    });
+  }
+
+  /** Goes on with a turn that another process left. One that can't go on here ends. */
+  async #resume(open: OpenTurn): Promise<void> {
+    const { before, resumed, asked: { budget, spent, ...given } } = open;
+    const { always } = this.#memory.allQuestions;
+    const opening = { budget, spent, always, events: [], answers: [], answered: [] };
+    const release = this.#environment.takeSlot("running");
+    const begin = (committed: () => void) => this.#memory.resume(open, { committed });
+    try {
+      await this.#play({ ...given, resumed }, { before, opening, release, begin });
+    } catch (error) {
+      if (error instanceof StoreError) throw error;
+      this.#environment.onError?.(error);
+      const message = `The server ended in the middle of this turn, and can't go on with it. ${
+        toHttpError(error).message
+      } It can be continued.`;
+      this.#release(await this.#memory.restore({ end: { reason: "interrupted", message } }));
+    }
+  }
+
+  async #play(
+    asked: Omit<Parameters<typeof turnPlayer>[0], "signal">,
+    { before, opening, release, begin }: {
+      /** Number of the last event before the turn. */
+      readonly before: number;
+      readonly opening: Opening;
+      /** Gives back its slot. */
+      readonly release: () => void;
+      /** Commits that it runs here. */
+      readonly begin: (committed: () => void) => Promise<void>;
+    },
+  ): Promise<RunningTurn> {
     const controller = new AbortController();
     const outcome: { error?: unknown } = {};
     const onError = (error: unknown) => {
       outcome.error = error;
       this.#environment.onError?.(error);
     };
-    const release = giveBack ?? this.#environment.takeSlot();
     const tenure = this.#hold.tenure();
     try {
       const account = new TurnAccount();
-      const play = turnPlayer({ input, signal: controller.signal, ...given }, {
+      const play = turnPlayer({ ...asked, signal: controller.signal }, {
         ...{
           session: this,
           environment: this.#environment,
@@ -317,8 +382,9 @@ export class Session implements SessionInfo {
         steering: () => tenure.isOwn() ? this.#memory.takeWaiting() : [],
         commit: (events, options) => tenure.run(() => this.#memory.commit(events, options)),
         assertOwn: tenure.assertOwn,
+        isLeft: () => this.#turn?.ending === "leaves",
       });
-      await this.#memory.begin(opening, { input, keep, committed: () => this.events.open() });
+      await begin(() => this.events.open());
       const done = play()
         .then(({ result: { messages, error, ...end }, ...played }) => {
           if (error !== undefined) onError(error);
@@ -328,9 +394,16 @@ export class Session implements SessionInfo {
               ended: () => this.warmth.rests(end, messages, this.parent !== undefined),
             });
           };
-          return tenure.run(() => this.#memory.end({ ...played, end, messages }, { opening, committed }));
+          const isStopped = end.reason === "cancelled" && this.#turn?.ending === "stops";
+          const told = { ...end, ...(isStopped && INTERRUPTED) };
+          return tenure.run(() =>
+            this.#memory.end({ ...played, end: told, messages }, { opening, committed })
+          );
         })
         .catch((error) => {
+          if (error instanceof TurnLeft) return this.#hold.leave();
+          // What it does after it was left is nobody's.
+          if (this.#hold.isLeft) return;
           // A bug of ours, or the store: the turn ends with what is stored of it.
           onError(error);
           const end = { reason: "internal_error", message: toHttpError(error).message } as const;
@@ -367,9 +440,11 @@ export class Session implements SessionInfo {
 
   /** Nothing runs any more. What waits enters the next turn. */
   #release(
-    { failure, waiting = [], ended = () => this.warmth.goesOn() }: {
+    { failure, waiting = [], goesOn = false, ended = () => this.warmth.goesOn() }: {
       readonly failure?: unknown;
       readonly waiting?: readonly Content[];
+      /** Whether it is about to go on. */
+      readonly goesOn?: boolean;
       /** Keeps warm what is worth it. Default: what was asked is gone on with elsewhere, or not at all. */
       readonly ended?: () => void;
     },
@@ -379,8 +454,20 @@ export class Session implements SessionInfo {
     ended();
     this.#memory.rest(waiting);
     // Whoever follows a turn that asks sees it go on.
-    if (failure === undefined && this.questions.length > 0) this.events.open();
+    if (goesOn || failure === undefined && this.questions.length > 0) this.events.open();
     else this.events.close(failure);
     this.#environment.changed(this);
   }
+}
+
+/**
+ * What a turn was asked for, for another process that may go on with it. One that works for another turn, or whose client
+ * runs tools and waits for its answer, ends with its process: there is nobody to go on for.
+ */
+function storedTurn(
+  { clientTools, payer, tools, settings, maxOutputTokens, unattended }: TurnRequest,
+  { budget, spent }: Opening,
+): StoredTurn | undefined {
+  if (clientTools || payer || tools) return undefined;
+  return { settings, maxOutputTokens, unattended, budget, spent };
 }

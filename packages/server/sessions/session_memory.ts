@@ -21,11 +21,13 @@ import { readStored, SessionPrompt, stateRecords } from "./session_prompt.ts";
 import {
   type ApprovalAnswered,
   NO_TURNS,
+  type OpenTurn,
   type PinChange,
   type Question,
   type SessionEvent,
   type SessionNeeds,
   type SessionTotals,
+  type StoredTurn,
   type TurnRequest,
 } from "./session_types.ts";
 
@@ -53,6 +55,10 @@ export class SessionMemory {
   #waiting: readonly Content[] = [];
   /** Of these, how many the loop has taken. */
   #taken = 0;
+  /** Whether it is stored what the turn that runs was asked for. */
+  #isOpen = false;
+  /** Whether a turn began here that hasn't ended here: it may be about to change the prompt for all that is known. */
+  #isPlayed = false;
 
   /** Nothing was read yet. */
   constructor(options: SessionMemoryOptions) {
@@ -85,26 +91,35 @@ export class SessionMemory {
   }
 
   /**
-   * Takes from the store what is there, and ends the turn that has no end there: what is missing follows from what is
-   * stored, and is written at once, or with the next turn if that is soon enough. Without an `end` such a turn goes on
-   * elsewhere. Gives what still waits to be said, and the number of the last event before the turn that goes on.
+   * Takes from the store what is there. A turn that has no end there ends: what is missing follows from what is stored, and
+   * is written at once, or with the next turn if that is soon enough. Or it goes on here, if it shall and can; without an
+   * `end` it does so elsewhere. Gives what still waits to be said, the number of the last event before the turn that goes on
+   * elsewhere, and the one that goes on here.
    *
    * @throws {StoreError}
    */
-  async restore({ end, isLate = false }: {
+  async restore({ end, isLate = false, goesOn = false }: {
     readonly end?: RecoveryOptions["end"] | undefined;
     readonly isLate?: boolean;
-  }): Promise<{ readonly waiting: readonly Content[]; readonly runningAfter?: number | undefined }> {
-    const { id, settings, tools, environment: { store }, events, helpers } = this.#options;
-    const read = { store, tools: tools(), instructions: settings.instructions, end, known: this.#known };
-    const { rebuilt, links, recovery, waiting, runningAfter, known } = await readHistory(id, read);
+    readonly goesOn?: boolean;
+  }): Promise<{
+    readonly waiting: readonly Content[];
+    readonly runningAfter?: number | undefined;
+    readonly open?: OpenTurn | undefined;
+  }> {
+    const { id, settings, tools, environment: { store, unknownOutcome }, events, helpers } = this.#options;
+    const { rebuilt, links, recovery, waiting, runningAfter, open, known } = await readHistory(id, {
+      ...{ store, tools: tools(), instructions: settings.instructions, known: this.#known },
+      ...{ end, goesOn, unknownOutcome },
+    });
     const stored = await readStored(id, store);
     const { days, promptTokens, pinged, asks } = stored;
     // No event tells of what wasn't a turn's.
     const ledger = pinged ? addLedgers(rebuilt.ledger, pinged) : rebuilt.ledger;
     const totals = { ledger, turns: rebuilt.turns, days, promptTokens, asks, ...(pinged && { pinged }) };
-    const records = this.#states({ totals, steering: [] });
-    if (isLate) events.mend(recovery, recovery.length === 0 ? [] : records);
+    const records = this.#states({ ...told(totals), steering: [], turn: null });
+    if (open) events.mend([], []);
+    else if (isLate) events.mend(recovery, recovery.length === 0 ? [] : records);
     else if (recovery.length > 0 || end && end !== INTERRUPTED) await events.append(recovery, { records });
     this.#history = rebuilt.messages;
     this.#known = known;
@@ -112,8 +127,17 @@ export class SessionMemory {
     this.#totals = totals;
     helpers.adopt(links);
     this.#questions = rebuilt.questions;
-    this.#prompt = new SessionPrompt({ ...this.#options, stored, before: this.#prompt });
-    return { waiting, runningAfter };
+    this.#isOpen = open !== undefined;
+    const before = this.#isPlayed ? undefined : this.#prompt;
+    this.#prompt = new SessionPrompt({ ...this.#options, stored, before });
+    this.#isPlayed = false;
+    return { waiting, runningAfter, open };
+  }
+
+  /** Commits that a turn which another process left goes on here. */
+  resume({ events }: OpenTurn, { committed }: { readonly committed: () => void }): Promise<void> {
+    this.#isPlayed = true;
+    return this.#append(events, { committed });
   }
 
   /** Others have ended what was asked, and what is stored is to be read before anything is said of it. */
@@ -152,6 +176,11 @@ export class SessionMemory {
     this.#taken = 0;
   }
 
+  /** All that was asked, answered or not. */
+  get allQuestions(): SessionQuestions {
+    return this.#questions;
+  }
+
   /** What `say` says of what is asked, and whether nothing is left open then. */
   hear(say: (questions: SessionQuestions) => readonly ApprovalAnswered[]): ReturnType<typeof hear> {
     return hear(this.#questions, say);
@@ -185,17 +214,23 @@ export class SessionMemory {
   /** Commits a turn's start. */
   async begin(
     opening: Opening,
-    { input, keep, committed }: Pick<TurnRequest, "input" | "keep"> & { readonly committed: () => void },
+    { input, keep, turn, committed }: Pick<TurnRequest, "input" | "keep"> & {
+      /** What it was asked for, if another process may go on with it. */
+      readonly turn: StoredTurn | undefined;
+      readonly committed: () => void;
+    },
   ): Promise<void> {
     const title = this.title || firstWords(input && personsWords({ role: "user", content: input }));
     const all = [...opening.events, { type: "turn_start", ...(input !== undefined && { input }) }] as const;
     const { asks, ...totals } = this.#totals;
-    const changed = { ...(!this.title && { title }), ...(asks && { totals }) };
+    const changed = { ...(!this.title && { title }), ...(asks && { asks: null }), ...(turn && { turn }) };
+    this.#isPlayed = true;
     await this.#append(all, {
       records: [...this.#states(changed), ...keep?.("starts") ?? []],
       committed: () => {
         this.#history = [...this.#history, ...opening.answers];
         this.#totals = totals;
+        this.#isOpen = turn !== undefined;
         this.#prompt.named(title);
         committed();
       },
@@ -228,7 +263,11 @@ export class SessionMemory {
     await this.#append(events, {
       records: [
         ...records,
-        ...this.#states({ ...(isChanged && { totals }), ...(heard > 0 && { steering }) }),
+        ...this.#states({
+          ...(isChanged && told(totals, before)),
+          ...(heard > 0 && { steering }),
+          ...(ended && this.#isOpen && { turn: null }),
+        }),
       ],
       committed: () => {
         stored();
@@ -261,7 +300,7 @@ export class SessionMemory {
         }),
       };
       await this.#append([], {
-        records: [...records, ...this.#states({ totals })],
+        records: [...records, ...this.#states(told(totals, this.#totals))],
         committed: () => {
           stored();
           this.#totals = totals;
@@ -301,6 +340,7 @@ export class SessionMemory {
       committed: () => {
         const said = unheard.map((content) => ({ role: "user", content }) as const);
         this.#history = [...this.#history, ...messages, ...said];
+        this.#isPlayed = false;
         this.#cost = addLedgers(this.#cost, end.ledger);
         this.#known = {
           ...{ after: events.last, messages: this.#history, links: helpers.links },
@@ -330,6 +370,11 @@ export class SessionMemory {
   #states(values: object): readonly StoreRecord[] {
     return stateRecords(this.#options.id, values);
   }
+}
+
+/** What turns come to, as it is stored: what is asked stands by itself, to be found. */
+function told({ asks, ...totals }: SessionTotals, before?: SessionTotals): object {
+  return { totals, ...(before?.asks !== asks && { asks: asks ?? null }) };
 }
 
 /** Most inputs that wait for a running turn's next model call. */

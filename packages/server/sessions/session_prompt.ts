@@ -82,14 +82,11 @@ interface PromptState {
 
 /** Reads what is stored of a session beside its events. @throws {StoreError} */
 export async function readStored(id: string, store: Store): Promise<StoredPrompt> {
-  const [context, pins, tools, totals, title] = await Promise.all(
-    ["context", "pins", "tools", "totals", "title"].map((name) => store.readState(id, name)),
+  const [context, pins, tools, totals, asks, title] = await Promise.all(
+    ["context", "pins", "tools", "totals", "asks", "title"].map((name) => store.readState(id, name)),
   );
   // What was stored is what a session has made.
-  const { days, promptTokens, pinged, asks } = {
-    ...NO_TURNS,
-    ...totals as Partial<SessionTotals> | undefined,
-  };
+  const { days, promptTokens, pinged } = { ...NO_TURNS, ...totals as Partial<SessionTotals> | undefined };
   const { value, refs } = await readPacked(context, (refs) => store.readTexts(id, refs));
   return {
     context: value,
@@ -99,7 +96,7 @@ export async function readStored(id: string, store: Store): Promise<StoredPrompt
     days,
     promptTokens,
     pinged,
-    asks,
+    asks: (asks ?? undefined) as SessionTotals["asks"],
     title: (title ?? "") as string,
   };
 }
@@ -203,9 +200,9 @@ export class SessionPrompt implements TurnPrompt {
     return Object.keys(this.#changed).length === 0;
   }
 
-  /** Offers the model these tools from now on, which go on from this history; what it is to be told stands with it. */
-  offerTools(tools: readonly Tool[], history: readonly Message[]): ToolOffer {
-    this.#offer = this.#offerOf(tools, openCalls(history).length === 0);
+  /** Offers the model these tools from now on; what it is to be told of them, if it may be told now, stands with it. */
+  offerTools(tools: readonly Tool[], mayTell: boolean): ToolOffer {
+    this.#offer = this.#offerOf(tools, mayTell);
     this.#told = this.#offer.state;
     return this.#offer;
   }

@@ -93,12 +93,12 @@ Deno.test("Session.start() ends a turn whose writes fail at any call with what i
       for (const { said } of player.accepted) {
         assertEquals(after.history.filter(({ content }) => content === said).length, 1);
       }
+      await player.play(after, "and now?");
+      assertEquals((await store.readEvents(session.id)).at(-1)?.event.reason, "completed");
       assertEquals(
         snapshot(await scriptedSessions({ store, tools: player.tools }).get(session.id)),
         snapshot(after),
       );
-      await player.play(after, "and now?");
-      assertEquals((await store.readEvents(session.id)).at(-1)?.event.reason, "completed");
       assertEquals(player.errors.length, lasting ? 2 : 1);
     }
   }

@@ -89,6 +89,12 @@ export interface SessionOptions extends PolicyOptions {
   readonly telemetry?: Telemetry;
   /** Where a model is asked, which is told as well. Default: it isn't known. */
   readonly address?: (model: string) => string;
+  /**
+   * What becomes of a call that ran when its process ended, so that nobody knows what came of it, as its turn goes on: the
+   * model is told; somebody is asked whether to make it once more, unless nobody can be; or it is made once more if its
+   * tool only reads or declares (`idempotentHint`) that this does no harm, and else the model is told. Default: `tell`.
+   */
+  readonly unknownOutcome?: "tell" | "ask" | "repeat";
   /** The time in milliseconds since the epoch. Default: `Date.now`. */
   readonly now?: () => number;
   /** Tells turns how much time goes by. Default: the real time. */
@@ -105,8 +111,13 @@ export interface SessionEnvironment extends Omit<SessionOptions, "profile" | "pr
   readonly windowOf: (model: string) => number;
   /** What keeps prompts warm; nothing if nothing does. */
   readonly warmth: Warmth | undefined;
-  /** Takes one of the turns that may run at once, over all sessions; gives what gives it back. @throws {HttpError} 429 */
-  readonly takeSlot: () => () => void;
+  /**
+   * Takes one of the turns that may run at once, over all sessions, or one more for a turn that runs already; gives what
+   * gives it back. @throws {HttpError} 429, or 503 if the server ends
+   */
+  readonly takeSlot: (of?: "running") => () => void;
+  /** Whether the server ends: it goes on with no turns then. */
+  readonly isEnding: () => boolean;
   /** Gives the session of this id, to play a turn in it. */
   readonly open: (id: string) => Promise<PlayedSession>;
   /** Commits so many new sessions, if that many more may be kept. */
@@ -245,6 +256,24 @@ export interface TurnRequest {
   readonly keep?: ((effect: "starts" | "steers") => readonly StoreRecord[]) | undefined;
 }
 
+/** What a running turn was asked for, as another process needs it to go on with it. */
+export interface StoredTurn
+  extends Pick<TurnRequest, "settings" | "budget" | "maxOutputTokens" | "unattended"> {
+  /** What it cost before it asked for an answer. */
+  readonly spent?: TurnLedger | undefined;
+}
+
+/** A turn that another process left in its middle, as it goes on. */
+export interface OpenTurn {
+  /** Number of the last event before it. */
+  readonly before: number;
+  readonly asked: StoredTurn;
+  /** Where it stands. */
+  readonly resumed: Omit<NonNullable<RunOptions["resumed"]>, "judge">;
+  /** What is to be stored before it goes on. */
+  readonly events: readonly SessionEvent[];
+}
+
 /** A turn that runs. */
 export interface RunningTurn {
   /** Number of the last event before it. */
@@ -270,6 +299,11 @@ export type SessionEvent =
    * in front of what opened the turn.
    */
   | { readonly type: "message_added"; readonly message: Message }
+  /**
+   * Another process goes on with the turn. Its next model call is this step: what was streamed of it before, or of one
+   * that has no reply, counts no more.
+   */
+  | { readonly type: "turn_resumed"; readonly step: number }
   /** For the call of this id a helper works, in a session of its own. */
   | { readonly type: "helper_started"; readonly id: string; readonly session: string }
   /** Somebody has said whether a call may run that the last turn asked for. */
@@ -319,7 +353,7 @@ export type PinChange = { readonly set: Pin } | { readonly remove: number };
 /** What decides what the model sees of a turn. */
 export interface TurnPrompt extends Pick<PromptSession, "view" | "sent"> {
   /** Says how the turn offers its tools. */
-  readonly offerTools: (tools: readonly Tool[], history: readonly Message[]) => ToolOffer;
+  readonly offerTools: (tools: readonly Tool[], mayTell: boolean) => ToolOffer;
   /** Whether all that a restart needs to know of it is stored. */
   readonly isStored: boolean;
   /** Names the conversation, which goes on with these messages, for caches that are found by a name. */

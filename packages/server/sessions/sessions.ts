@@ -1,4 +1,4 @@
-import { type ListedSession, type StoreRecord, Warmth } from "@tare/conversation";
+import { type ListedSession, type SharedStore, type StoreRecord, Warmth } from "@tare/conversation";
 import {
   Accounts,
   type CallReport,
@@ -29,6 +29,7 @@ import {
   sessionNotFound,
   type SessionOptions,
   type SessionTotals,
+  type WaitingTurn,
   type WatchedSession,
 } from "./session_types.ts";
 
@@ -301,29 +302,45 @@ export class Sessions {
   }
 
   /**
-   * Sees to it that what was asked in an earlier process gets its answer in time, and that the turns of servers which are
-   * gone are ended. @throws {StoreError}
+   * Sees to it that what was asked in an earlier process gets its answer in time, and that the turns of processes which are
+   * gone go on, or end if they can't. @throws {StoreError}
    */
-  async watchApprovals(): Promise<void> {
-    await this.#takeLeft();
-    const { shared } = this.#options.store;
-    for await (const { id, totals } of this.#all()) {
-      const { asks } = { ...NO_TURNS, ...totals as SessionTotals | undefined };
-      const session = this.#find(id);
-      // What is in memory knows better.
-      if (!session || shared && !session.isHeld) this.#approvals.set(id, asks?.untilMs);
-    }
-  }
-
-  /** Ends what servers left that are gone, and what this one couldn't end or give back. */
-  async #takeLeft(): Promise<void> {
+  async attend(): Promise<void> {
     const { store } = this.#options;
-    const { shared } = store;
-    if (!shared) return;
     for (const session of this.#unsettled) {
       await session.ready();
       this.#unsettled.delete(session);
     }
+    // All servers look for them, each in an order of its own.
+    for (const { id, isHeld } of shuffled(await store.sessionsWith("turn"))) {
+      if (this.#isClosed) return;
+      if (!isHeld && !this.#find(id)?.isPlayed) await this.#takeOver(id);
+    }
+    if (store.shared) await this.#takeLeft(store.shared);
+    for (const { id, value } of await store.sessionsWith("asks")) {
+      const session = this.#find(id);
+      // What is in memory knows better.
+      if (!session || store.shared && !session.isHeld) {
+        this.#approvals.set(id, (value as WaitingTurn).untilMs);
+      }
+    }
+  }
+
+  /** Goes on with a turn that another process left. */
+  async #takeOver(id: string): Promise<void> {
+    const { store: { shared } } = this.#options;
+    const gone = { holder: "other" } as const;
+    const { holder } = shared ? await shared.look(id).catch(() => gone) : { holder: "nobody" };
+    if (holder === "other" || holder === "this") return;
+    await this.get(id).catch((error) => {
+      // It was deleted meanwhile.
+      if (!(error instanceof HttpError && error.status === 404)) throw error;
+    });
+  }
+
+  /** Ends what servers left that are gone. */
+  async #takeLeft(shared: SharedStore): Promise<void> {
+    const { store } = this.#options;
     for (const id of await shared.left()) {
       // Others take them too.
       const { holder } = await shared.look(id).catch(() => ({ holder: "nobody" }));
@@ -337,7 +354,7 @@ export class Sessions {
   /** Does what is to be done once another server is gone; tries again until it is done. */
   #settleAll(): void {
     const { onError = () => {} } = this.#options;
-    this.#settling.run(() => this.watchApprovals()).catch((error) => {
+    this.#settling.run(() => this.attend()).catch((error) => {
       onError(error);
       this.#tryAgain();
     });
@@ -350,18 +367,24 @@ export class Sessions {
     this.#stopAgain = after(AGAIN_MS, () => this.#settleAll());
   }
 
-  /** Cancels every running turn and waits until they have ended. What is asked waits for the next process. */
-  async close(): Promise<void> {
+  /**
+   * Takes no more turns, and settles when none runs any more. What is asked waits for the next process; so does a turn that
+   * is left within so many milliseconds, at its next step or else in its middle. Default: every turn ends, as interrupted.
+   */
+  async close({ leaveWithinMs }: { readonly leaveWithinMs?: number | undefined } = {}): Promise<void> {
     this.#isClosed = true;
+    this.slots.close();
     this.#warmth?.close();
-    await Promise.all(
-      this.#inMemory().map(async (session) => {
-        // Who has read a turn's end may start the next at once.
-        while (await session.cancelHere());
-      }),
-    );
+    const { approvals: { after = later } = {} } = this.#options;
+    const due = new AbortController();
+    const disarm = leaveWithinMs === undefined ? () => {} : after(leaveWithinMs, () => due.abort());
+    if (leaveWithinMs === 0) due.abort();
+    const sessions = this.#inMemory();
+    const end = (session: Session) =>
+      leaveWithinMs === undefined ? session.stop() : session.leave(due.signal);
+    await Promise.all(sessions.map(end)).finally(disarm);
     // Those who follow a turn that asks would wait for its answer.
-    for (const { events } of this.#inMemory()) events.close();
+    for (const { events } of this.#inMemory()) if (!events.failed) events.close();
     this.#approvals.close();
     this.#stopAgain();
   }
@@ -476,7 +499,8 @@ export class Sessions {
       ratesOf: (model) => this.#ratesOf(model),
       windowOf: (model) => this.windowOf(model),
       warmth: this.#warmth,
-      takeSlot: () => this.slots.take(),
+      takeSlot: (of) => this.slots.take(of),
+      isEnding: () => this.#isClosed,
       open: (id) => this.open(id),
       admit: (count, commit) => this.#admit(count, commit),
       changed: (session) => this.#note(session),
@@ -533,9 +557,23 @@ function tooManySessions(
   );
 }
 
+function shuffled<T>(all: readonly T[]): readonly T[] {
+  const rest = [...all];
+  for (let at = rest.length - 1; at > 0; at--) {
+    const other = Math.floor(Math.random() * (at + 1));
+    [rest[at], rest[other]] = [rest[other]!, rest[at]!];
+  }
+  return rest;
+}
+
 function later(ms: number, work: () => void): () => void {
   const timer = setTimeout(work, ms);
   return () => clearTimeout(timer);
+}
+
+function endingServer(): HttpError {
+  const state = "the server is ending. Ask again: another one, or its next start, takes it";
+  return new HttpError(503, "server_ending", `Cannot start a turn: ${state}.`, { "retry-after": "1" });
 }
 
 /** Seconds after which a client that was refused a turn may ask again. */
@@ -545,19 +583,27 @@ const RETRY_AFTER_S = 5;
 export class TurnSlots {
   readonly #limit: number;
   #taken = 0;
+  #isClosed = false;
 
   /** So many turns may run at once. */
   constructor(limit: number) {
     this.#limit = limit;
   }
 
+  /** Gives no more: the server ends. */
+  close(): void {
+    this.#isClosed = true;
+  }
+
   /**
-   * Takes a slot. The function that it returns gives the slot back; calling it again does nothing.
+   * Takes a slot; a turn that runs already gets one in any case. The function that it returns gives the slot back; calling
+   * it again does nothing.
    *
-   * @throws {HttpError} 429 with `retry-after` if all are taken.
+   * @throws {HttpError} 429 with `retry-after` if all are taken, 503 if the server ends.
    */
-  take(): () => void {
-    if (this.#taken >= this.#limit) {
+  take(of?: "running"): () => void {
+    if (this.#isClosed) throw endingServer();
+    if (of === undefined && this.#taken >= this.#limit) {
       throw new HttpError(
         429,
         "too_many_turns",

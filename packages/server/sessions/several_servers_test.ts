@@ -1,26 +1,32 @@
-import { assertEquals } from "@std/assert";
-import { contentText, type Model, type ModelRequest } from "@tare/messages";
+import { assertEquals, assertStringIncludes } from "@std/assert";
+import { contentText, type FunctionToolCall, type Model, type ModelRequest } from "@tare/messages";
 import { sharedMemory, type SharedOpening, StoreError } from "@tare/conversation";
 import type { AgentHandler, AgentOptions } from "@tare/server";
+import { ALLOW_EVERYTHING } from "../approvals/rules.ts";
 import { agent, call, events, newSession, request, type SeenEvent } from "../fixture_test.ts";
+
+interface Reply {
+  readonly text: string | null;
+  readonly call?: FunctionToolCall;
+}
 
 /** A model whose replies wait for the test. */
 function steppedModel() {
   const requests: ModelRequest[] = [];
-  const waiting: PromiseWithResolvers<string>[] = [];
+  const waiting: PromiseWithResolvers<Reply>[] = [];
   let asked = Promise.withResolvers<void>();
   const model: Model = async function* (request) {
     requests.push(request);
-    const reply = Promise.withResolvers<string>();
+    const reply = Promise.withResolvers<Reply>();
     waiting.push(reply);
     asked.resolve();
     request.signal.addEventListener("abort", () => reply.reject(request.signal.reason));
-    const content = await reply.promise;
-    yield { type: "text_delta", text: content };
+    const { text: content, call } = await reply.promise;
+    if (content !== null) yield { type: "text_delta", text: content };
     yield {
       type: "completed",
-      message: { role: "assistant", content },
-      finishReason: "stop",
+      message: { role: "assistant", content, ...(call && { tool_calls: [call] }) },
+      finishReason: call ? "tool_calls" : "stop",
       usage: { promptTokens: 10, cachedTokens: 5, outputTokens: 2 },
     };
   };
@@ -36,7 +42,12 @@ function steppedModel() {
     },
     async reply(text: string) {
       await this.asked();
-      waiting.shift()!.resolve(text);
+      waiting.shift()!.resolve({ text });
+    },
+    async call(name: string) {
+      await this.asked();
+      const call = { id: "1", type: "function", function: { name, arguments: "{}" } } as const;
+      waiting.shift()!.resolve({ text: null, call });
     },
   };
 }
@@ -74,6 +85,11 @@ const brief = (seen: readonly SeenEvent[]) =>
   seen.map(({ id, event }) =>
     [id, event.type, ...(event.type === "turn_end" ? [event.reason] : [])].join(" ")
   );
+/** A turn whose server ended while its model was asked first. */
+const goneOn = [
+  ...["1 turn_start", "2 turn_resumed", "3 step_start", "4 text_delta"],
+  ...["5 assistant_message", "6 step_end", "7 turn_end completed"],
+];
 const said = (messages: ModelRequest["messages"]) =>
   messages.map(({ role, content }) => `${role[0]}: ${contentText(content)}`);
 
@@ -101,7 +117,7 @@ Deno.test("a turn that runs on one server is followed, steered and cancelled on 
   assertEquals([a!.errors, b!.errors], [[], []]);
 });
 
-Deno.test("a turn of a server that died is ended by another, which continues with the same bytes", async () => {
+Deno.test("a turn of a server that died goes on on another by itself, with the same bytes", async () => {
   const { memory, all: [a, b] } = servers(2);
   const path = await newSession(a!.handler);
   await start(a!, path, { input: "q" });
@@ -109,11 +125,8 @@ Deno.test("a turn of a server that died is ended by another, which continues wit
   const onB = await follow(b!, path);
   a!.opening.kill();
   memory.pass(10_000);
-  const seen = await events(onB);
-  assertEquals(brief(seen), ["1 turn_start", "2 turn_end interrupted"]);
-  const next = await start(b!, path, { continue: true });
   await b!.asked.reply("one");
-  assertEquals(brief(await events(next)).at(-1)?.split(" ").slice(1), ["turn_end", "completed"]);
+  assertEquals(brief(await events(onB)), goneOn);
   assertEquals(
     JSON.stringify([b!.asked.requests[0]!.messages, b!.asked.requests[0]!.tools]),
     JSON.stringify([a!.asked.requests[0]!.messages, a!.asked.requests[0]!.tools]),
@@ -131,10 +144,11 @@ Deno.test("a gateway's session that a server held when it died is given back, an
   await a!.asked.asked();
   a!.opening.kill();
   memory.pass(10_000);
-  await b!.handler.watchApprovals();
+  await b!.handler.attend();
   assertEquals([await b!.opening.store.shared!.left(), b!.errors], [[], []]);
   const ended = await follow(b!, path);
-  assertEquals(brief(await events(ended)), ["1 turn_start", "2 turn_end interrupted"]);
+  await b!.asked.reply("one");
+  assertEquals(brief(await events(ended)), goneOn);
 });
 
 Deno.test("a server that wakes up after its lease writes and shows nothing more of its turn", async () => {
@@ -146,13 +160,14 @@ Deno.test("a server that wakes up after its lease writes and shows nothing more 
   await a!.asked.reply("late");
   memory.pass(10_000);
   const onB = events(await follow(b!, path));
-  assertEquals(brief(await onB), ["1 turn_start", "2 turn_end interrupted"]);
+  await b!.asked.reply("one");
+  assertEquals(brief(await onB), goneOn);
   a!.opening.wake();
-  assertEquals(brief(await events(onA)), ["1 turn_start", "2 turn_end interrupted"]);
+  assertEquals(brief(await events(onA)), goneOn);
   const again = await start(a!, path, { input: "again" });
   await a!.asked.reply("two");
   assertEquals(brief(await events(again)).at(-1)?.split(" ").slice(1), ["turn_end", "completed"]);
-  assertEquals(said(a!.asked.requests[1]!.messages), ["s: Be brief.", "u: q", "u: again"]);
+  assertEquals(said(a!.asked.requests[1]!.messages), ["s: Be brief.", "u: q", "a: one", "u: again"]);
 });
 
 Deno.test("a session is deleted on any server, while a turn runs on another too", async () => {
@@ -249,6 +264,64 @@ for (const when of ["before its model is asked", "while its model answers"]) {
     const shown = await events(await handler.fetch(request("POST", `${path}/turns`, { input: "q" })));
     assertEquals(ran, isEarly ? [] : ["asked"]);
     assertEquals(brief(shown).at(-1), `${shown.length} turn_end interrupted`);
+    // Whoever goes on with it loses it as well: not for ever.
+    assertEquals(brief(shown).filter((line) => line.endsWith("turn_resumed")).length, 3);
+  });
+}
+
+for (const when of ["at its next step", "in its middle"]) {
+  Deno.test(`close() leaves a turn ${when}, and another server goes on with it by itself`, async () => {
+    const timers: (() => void)[] = [];
+    const ran: string[] = [];
+    const acting = Promise.withResolvers<void>();
+    const acted = Promise.withResolvers<string>();
+    const { all: [a, b] } = servers(2, {
+      approvals: {
+        after(_ms, work) {
+          timers.push(work);
+          return () => {};
+        },
+        rules: ALLOW_EVERYTHING,
+      },
+      tools: [{
+        definition: { type: "function", function: { name: "act", parameters: { type: "object" } } },
+        run(_args, { signal }) {
+          ran.push("act");
+          signal.addEventListener("abort", () => acted.resolve("too late"));
+          acting.resolve();
+          return acted.promise;
+        },
+      }],
+    });
+    const path = await newSession(a!.handler);
+    const onA = await start(a!, path, { input: "q" });
+    await a!.asked.call("act");
+    await acting.promise;
+    const onB = events(await follow(b!, path));
+    const closed = a!.handler.close({ leaveWithinMs: 20_000 });
+    const refused = await start(a!, path, { input: "more" });
+    assertEquals([refused.status, (await refused.json()).error.code], [409, "turn_running"]);
+    if (when === "in its middle") timers.shift()!();
+    else acted.resolve("done");
+    await closed;
+    assertStringIncludes(await onA.text(), '"code":"server_ending"');
+    await a!.opening.store.close();
+    await b!.asked.reply("one");
+    const seen = await onB;
+    const outline = brief(seen).map((line) => line.split(" ").slice(1).join(" "));
+    const result = seen.find(({ event }) => event.type === "tool_result")?.event;
+    const isLeft = when === "at its next step";
+    assertEquals(outline.filter((type) => type.startsWith("turn")), [
+      ...["turn_start", "turn_resumed", "turn_end completed"],
+    ]);
+    assertEquals([ran, a!.errors, b!.errors], [["act"], [], []]);
+    assertEquals(
+      result?.type === "tool_result" && result.content,
+      isLeft
+        ? "done"
+        : "Cannot tell the result: interrupted, outcome unknown. It may have taken effect: find out before you call it again.",
+    );
+    assertEquals(b!.asked.requests[0]!.messages.map(({ role }) => role[0]).join(""), "suat");
   });
 }
 
@@ -264,7 +337,7 @@ Deno.test("close() gives sessions back once their turns have ended, and the next
     holder: "nobody",
     lastEvent: 3,
   });
-  assertEquals(brief(await onA), ["1 turn_start", "2 step_start", "3 turn_end cancelled"]);
+  assertEquals(brief(await onA), ["1 turn_start", "2 step_start", "3 turn_end interrupted"]);
   assertEquals(brief(await onB), brief(await onA));
   const next = await start(b!, path, { continue: true });
   await b!.asked.reply("one");

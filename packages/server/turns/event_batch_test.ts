@@ -11,7 +11,7 @@ Deno.test("a turn commits the first delta at once, those behind it together ever
   const { session, clock, dictation, commits, shown } = await dictatedSession();
   const { done } = await session.start({ input: "q" });
   await dictation.asked();
-  assertEquals(commits, ["turn_start (title)"]);
+  assertEquals(commits, ["turn_start (title) (turn)"]);
   await dictation.say("1");
   await shown(3);
   for (const text of ["2", "3"]) await dictation.say(text);
@@ -35,7 +35,7 @@ Deno.test("a turn commits the first delta at once, those behind it together ever
     '"234"',
     '"5"',
     '"6"',
-    '"7" assistant_message step_end turn_end (context) (totals)',
+    '"7" assistant_message step_end turn_end (context) (totals) (turn)',
   ]);
 });
 
@@ -54,10 +54,10 @@ Deno.test("a step with calls takes a commit before they run and one before the n
   dictation.end();
   await done;
   assertEquals(commits, [
-    "turn_start (title)",
+    "turn_start (title) (turn)",
     "step_start assistant_message tool_call tool_call (context)",
     "tool_result tool_result step_end step_start (totals)",
-    "assistant_message step_end turn_end (context) (totals)",
+    "assistant_message step_end turn_end (context) (totals) (turn)",
   ]);
   const called = ["assistant_message", "tool_call", "tool_call"];
   assertEquals(stored, [called, called, ["tool_result", "step_end", "step_start"]]);
@@ -138,7 +138,7 @@ Deno.test("while a view takes its time, what has happened is shown without the p
   assertEquals(commits.slice(-3), [
     "tool_result step_end step_start (totals)",
     "context_rewritten context_rewritten archive (context)",
-    "assistant_message step_end turn_end (context) (totals)",
+    "assistant_message step_end turn_end (context) (totals) (turn)",
   ]);
 });
 
@@ -165,7 +165,7 @@ Deno.test("while the store is slow, what happens is gathered, and one commit is 
   assertEquals(commits.slice(1), [
     'step_start "1"',
     '"2345"',
-    "assistant_message step_end turn_end (context) (totals)",
+    "assistant_message step_end turn_end (context) (totals) (turn)",
   ]);
 });
 
@@ -209,7 +209,7 @@ for (const way of ["cancelled", "closed"] as const) {
     for (const text of "123") await dictation.say(text);
     await (way === "closed" ? sessions.close() : session.cancel());
     await done;
-    assertEquals(commits.slice(1), ['step_start "1"', '"23" turn_end (totals)']);
+    assertEquals(commits.slice(1), ['step_start "1"', '"23" turn_end (totals) (turn)']);
     const events = await Array.fromAsync(session.events.read());
     assertEquals(events.map(({ event }) => "text" in event ? event.text : event.type), [
       ...["turn_start", "step_start", "1", "23", ""],
@@ -256,7 +256,7 @@ Deno.test("what the user says in the middle of a turn ceases to wait with the ev
     "(steering)",
     "assistant_message tool_call (context)",
     "tool_result step_end step_start user_message (totals) (steering)",
-    "assistant_message step_end turn_end (context) (totals)",
+    "assistant_message step_end turn_end (context) (totals) (turn)",
   ]);
 });
 

@@ -2,6 +2,7 @@ import {
   addLedgers,
   type Clock,
   EMPTY_LEDGER,
+  type Judge,
   type LoopEvent,
   ModelError,
   run,
@@ -13,12 +14,13 @@ import {
 import type { AssistantMessage, Model, Tool, ToolDefinition } from "@tare/messages";
 import { PromptTooLong } from "@tare/planner";
 import { callCost, type Rates } from "@tare/planner/parts";
-import { type AskedEvent, CANNOT_ASK, type Opening } from "../approvals/approvals.ts";
+import { type AskedEvent, CANNOT_ASK, openCalls, type Opening } from "../approvals/approvals.ts";
 import { allowingAsked, judgeBy } from "../approvals/rules.ts";
 import { DELEGATE_TOOL, type Helpers, type TurnAccount } from "../helpers/helpers.ts";
 import { HttpError, refusedBy } from "../http/http_error.ts";
 import type { Budget, SessionSettings } from "../sessions/session_settings.ts";
 import type {
+  OpenTurn,
   SessionEnvironment,
   SessionEvent,
   SessionInfo,
@@ -42,10 +44,12 @@ export interface PlayedTurn {
 /** A turn that is asked for, as far as it matters for how it is played. */
 type AskedTurn =
   & Omit<TurnRequest, "results" | "budget" | "keep" | "giveBack" | "told">
-  & Pick<RunOptions, "signal">;
+  & Pick<RunOptions, "signal">
+  & { readonly resumed?: OpenTurn["resumed"] | undefined };
 
 /** What a turn is played in. */
-interface Stage extends Required<Pick<RunTurnOptions, "takeTools" | "countTokens" | "steering" | "commit">> {
+interface Stage
+  extends Required<Pick<RunTurnOptions, "takeTools" | "countTokens" | "steering" | "commit" | "isLeft">> {
   readonly environment: SessionEnvironment;
   /** Its history is read when the turn is played. */
   readonly session: Required<Pick<RunTurnOptions, "prompt" | "history">> & {
@@ -71,7 +75,7 @@ interface Stage extends Required<Pick<RunTurnOptions, "takeTools" | "countTokens
 
 /** Makes the function that plays a turn: see {@linkcode runTurn}. @throws what the model's port throws for a model that can't be had. */
 export function turnPlayer(
-  { input, signal, unattended, payer, tools, clientTools = [], settings, ...asked }: AskedTurn,
+  { input, resumed, signal, unattended, payer, tools, clientTools = [], settings, ...asked }: AskedTurn,
   { session, environment, opening, account, assertOwn, takeTools, ...more }: Stage,
 ): () => Promise<PlayedTurn> {
   const { limits = {}, notice, now = Date.now, clock, approvals = {}, telemetry, keys } = environment;
@@ -91,7 +95,8 @@ export function turnPlayer(
   const { warmth } = session;
   const model = tellingKeepable(environment.model(modelName), warmth);
   let taken: readonly Tool[] = [];
-  let paidUsd = 0;
+  // What it cost elsewhere was paid there.
+  let paidUsd = resumed?.ledger.usd ?? 0;
   const options:
     & Omit<RunTurnOptions, "prompt" | "history">
     & Required<Pick<RunOptions, "clientTools" | "overBudget">> = {
@@ -99,6 +104,7 @@ export function turnPlayer(
       ...more,
       ...(most < Infinity && { maxOutputTokens: most }),
       ...(input !== undefined && { input }),
+      ...(resumed && { resumed: { ...resumed, judge: askingAgain(judge, environment.unknownOutcome) } }),
       ...(signal && { signal }),
       ...(settings && { settings }),
       ...(unattended && { cannotAsk: CANNOT_ASK }),
@@ -134,6 +140,23 @@ export function turnPlayer(
 
 /** What a helper does is judged call by call. */
 const HARMLESS = [DELEGATE_TOOL.function.name];
+
+/** Asks before what may have run is made once more: see `unknownOutcome`. Of what only reads nobody is asked. */
+function askingAgain(judge: Judge, unknownOutcome: SessionEnvironment["unknownOutcome"]): Judge {
+  return async (call) => {
+    const judged = await judge(call);
+    if (unknownOutcome !== "ask" || judged.decision === "deny") return judged;
+    return { ...judged, decision: "ask", begun: true, why: MAY_HAVE_RUN };
+  };
+}
+
+const MAY_HAVE_RUN =
+  "The server ended while it ran: it may have taken effect. A yes makes the call once more.";
+
+/** Says that a turn is left to another process. */
+export class TurnLeft extends Error {
+  override readonly name = "TurnLeft";
+}
 
 /** What keeps a session warm, as its turns see it. */
 type TurnWarmth = Pick<SessionWarmth, "made" | "learns" | "waitsForCalls" | "goesOn">;
@@ -176,6 +199,8 @@ interface RunTurnOptions extends Omit<RunOptions, "context" | "tools" | "unliste
   readonly now: () => number;
   /** Keeps the newest prompt warm while calls run. */
   readonly warmth: TurnWarmth;
+  /** Whether it is to be left at its next step, for another process to go on with it. */
+  readonly isLeft: () => boolean;
   /** Commits what has happened; with what is settled also what has changed of the prompt session's state. */
   readonly commit: CommitEvents;
 }
@@ -192,11 +217,15 @@ interface RunTurnOptions extends Omit<RunOptions, "context" | "tools" | "unliste
  * @throws what `commit` throws, and bugs.
  */
 async function runTurn(
-  { prompt, modelName, notice, now, warmth, commit, takeTools, clock = systemClock, ...options }:
+  { prompt, modelName, notice, now, warmth, commit, takeTools, isLeft, clock = systemClock, ...options }:
     RunTurnOptions,
 ): Promise<PlayedTurn> {
   const { tools, warnings: missing } = await takeTools(options.signal);
-  const { listed, unlisted, notice: told, deferred } = prompt.offerTools(tools, options.history);
+  // Nothing is told between calls and their results.
+  const isBegun = options.resumed?.messages.some(({ role }) => role === "assistant" || role === "tool") ??
+    false;
+  const mayTell = !isBegun && openCalls(options.history).length === 0;
+  const { listed, unlisted, notice: told, deferred } = prompt.offerTools(tools, mayTell);
   const news = told ? [told] : [];
   const failed = new AbortController();
   const batch = new EventBatch({ commit, clock, failed: () => failed.abort() });
@@ -208,7 +237,7 @@ async function runTurn(
     if (calls?.length) warmth.waitsForCalls(calls);
   };
   // What was asked for runs before the model is called.
-  waitsForCalls(options.answered?.map(({ call }) => call));
+  waitsForCalls(options.resumed?.calls ?? options.answered?.map(({ call }) => call));
   let step = 1;
   let answeredAtMs = now();
   const asked: AskedEvent[] = [];
@@ -225,6 +254,7 @@ async function runTurn(
       tools: listed,
       unlisted,
       async context({ messages, tools, turnStart, step, signal, progress }) {
+        if (isLeft()) throw new TurnLeft();
         warmth.goesOn();
         // What the view changes is to be stored with what tells of it, and not before.
         await reply;
@@ -237,7 +267,7 @@ async function runTurn(
         });
         // In one commit, so that no crash leaves a rewrite that nobody was told of.
         for (const rewrite of view.rewrites) batch.add({ type: "context_rewritten", step, ...rewrite });
-        if (!prompt.isStored || step > 1 || options.answered?.length) await batch.settle();
+        if (!prompt.isStored || step > 1 || options.answered?.length || options.resumed) await batch.settle();
         return {
           messages: view.messages,
           tools: view.tools,

@@ -60,7 +60,7 @@ Deno.test("calls that only read run while their reply is being stored; nothing o
     "archive",
     "tool_result tool_result step_end step_start context_rewritten archive archive (context) (totals)",
     "asked",
-    "assistant_message step_end turn_end (context) (totals)",
+    "assistant_message step_end turn_end (context) (totals) (turn)",
   ]);
 });
 

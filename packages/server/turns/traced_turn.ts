@@ -96,8 +96,8 @@ class TracedCalls {
       get isStored() {
         return prompt.isStored;
       },
-      offerTools: (tools, history) => {
-        const { listed, unlisted, ...offer } = prompt.offerTools(tools, history);
+      offerTools: (tools, mayTell) => {
+        const { listed, unlisted, ...offer } = prompt.offerTools(tools, mayTell);
         const traced = (tool: Tool) => this.#tool(tool);
         return { ...offer, listed: listed.map(traced), unlisted: unlisted.map(traced) };
       },

@@ -373,6 +373,13 @@ function openTables(
       }),
     lastEvent: (id) => settle(() => named(id).events.length),
     readState: (id, name) => settle(() => parsed(named(id).state.get(name))),
+    sessionsWith: (name) =>
+      settle(() =>
+        [...sessions].flatMap(([id, { state, held: { holder } }]) => {
+          const value = parsed(state.get(name)) ?? null;
+          return value === null ? [] : [{ id, value, ...(holder && isThere(holder) && { isHeld: true }) }];
+        })
+      ),
     getDocument: (kind, id) =>
       settle(() => parsed(documents.get(jsonText([kind, id]))?.json) as StoredDocument | undefined),
     listDocuments: (kind) =>

@@ -1,3 +1,4 @@
+import { NEEDS_ATTENTION } from "../json_text.ts";
 import { StoreError } from "../store_error.ts";
 import type { Connection } from "./connections.ts";
 import { REFUSAL, REFUSE } from "./refusals.ts";
@@ -74,6 +75,7 @@ const TABLES = `
     json text NOT NULL,
     PRIMARY KEY (session, name)
   ) WITH (fillfactor = 70);
+  CREATE INDEX ON tare.state (name, session) WHERE ${NEEDS_ATTENTION};
 
   -- A text is stored once, however many sessions have it.
   CREATE TABLE tare.texts (

@@ -2,7 +2,7 @@ import { createHash } from "node:crypto";
 import { zstdDecompressSync } from "node:zlib";
 import { checkGiven } from "@tare/messages";
 import { type Archive, archiveRef, textFromBytes } from "@tare/prune";
-import { beginOfRecord, columnText, nameIn, searchedJson } from "../json_text.ts";
+import { beginOfRecord, columnText, nameIn, NEEDS_ATTENTION, searchedJson } from "../json_text.ts";
 import type { ListedSession, SharedStore, Store, StoredDocument, StoredEvent, StoreRecord } from "../port.ts";
 import { noSessionError, StoreError } from "../store_error.ts";
 import { type Connections, connectionsTo, type Value } from "./connections.ts";
@@ -311,6 +311,19 @@ function storeOver(
         [columnText(name)],
       );
       return json === null ? undefined : JSON.parse(json);
+    },
+    async sessionsWith(name) {
+      const rows = await query<{ id: string; json: string; is_held: boolean }>(
+        `SELECT s.id, t.json, h.holder IS NOT NULL AND tare.is_there(h.holder) AS is_held
+         FROM (SELECT session, json FROM tare.state WHERE name = $1 AND ${NEEDS_ATTENTION}) t
+           JOIN tare.heads h USING (session) JOIN tare.sessions s ON s.key = t.session`,
+        [name],
+      );
+      return rows.map(({ id, json, is_held }) => ({
+        id: nameIn(id),
+        value: JSON.parse(json),
+        ...(is_held && { isHeld: true }),
+      }));
     },
     async getDocument(kind, id) {
       const row = await first<{ json: string }>(

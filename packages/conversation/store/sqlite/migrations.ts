@@ -1,4 +1,5 @@
 import type { DatabaseSync } from "node:sqlite";
+import { NEEDS_ATTENTION } from "../json_text.ts";
 
 /** Marks a SQLite file as a store: "TARE" in ASCII. */
 export const APPLICATION_ID = 0x54415245;
@@ -61,6 +62,7 @@ const TABLES = `
     crc INTEGER NOT NULL,
     PRIMARY KEY (session, name)
   ) STRICT, WITHOUT ROWID;
+  CREATE INDEX state_needing_attention ON state (name, session) WHERE ${NEEDS_ATTENTION};
 
   CREATE TABLE texts (
     ref TEXT PRIMARY KEY NOT NULL,

@@ -1,7 +1,14 @@
 import { checkGiven } from "@tare/messages";
 import { type Archive, archiveRef } from "@tare/prune";
 import { readSync } from "node:fs";
-import { beginOfRecord, columnText, plainRecord, promiseOf, searchedJson } from "../json_text.ts";
+import {
+  beginOfRecord,
+  columnText,
+  NEEDS_ATTENTION,
+  plainRecord,
+  promiseOf,
+  searchedJson,
+} from "../json_text.ts";
 import type {
   IdempotencyKey,
   ListedSession,
@@ -140,6 +147,10 @@ async function storeIn(
   const selectState = database.prepare<StoredJson>(
     "SELECT json, crc FROM state WHERE session = ? AND name = ?",
   );
+  const selectNeeding = database.prepare<StoredJson & { id: string }>(
+    `SELECT id, state.json, state.crc FROM state JOIN activity USING (session) JOIN sessions ON key = session
+     WHERE name = ? AND ${NEEDS_ATTENTION.replace("json", "state.json")}`,
+  );
   const selectDocument = database.prepare<StoredJson>(
     "SELECT json, crc FROM documents WHERE kind = ? AND id = ?",
   );
@@ -199,6 +210,8 @@ async function storeIn(
       }),
     lastEvent: (id) => promiseOf(() => placeOf(id).last),
     readState: (id, name) => promiseOf(() => value(selectState.get(keyOf(id), name))),
+    sessionsWith: (name) =>
+      promiseOf(() => selectNeeding.all(name).map(({ id, ...stored }) => ({ id, value: value(stored) }))),
     getDocument: (kind, id) =>
       promiseOf(() => value(selectDocument.get(kind, id)) as StoredDocument | undefined),
     listDocuments: (kind) =>

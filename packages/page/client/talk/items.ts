@@ -85,6 +85,8 @@ export class Items {
         return this.#finish(event.message);
       case "tool_call":
         return this.#addCall(event);
+      case "turn_resumed":
+        return this.#resume();
       case "helper_started":
         return this.#change(event.id, { helper: event.session });
       case "tool_output":
@@ -131,6 +133,13 @@ export class Items {
       return this.#add({ kind: "reply", text, reasoning, growing: true });
     }
     this.#replace(last.key, { ...last, text: last.text + text, reasoning: last.reasoning + reasoning });
+  }
+
+  /** What was streamed of a reply that nobody has whole counts no more. */
+  #resume(): void {
+    const last = this.list.at(-1);
+    if (last?.kind === "reply" && last.growing) this.list.pop();
+    this.#add({ kind: "warning", message: "The server was started again, and the turn goes on." });
   }
 
   #finish(message: AssistantMessage): void {
