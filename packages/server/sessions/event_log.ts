@@ -13,8 +13,8 @@ interface FollowedLog {
 /** Events that a reader holds at a time. */
 const PAGE = 256;
 
-/** Events that others told along are kept for who reads them as long as no more than so many wait. */
-const TOLD = 64;
+/** So many events that others told of are kept for who reads them. */
+export const MOST_TOLD = 64;
 
 /**
  * The events of a session in order, numbered from 1, kept in the store. An event is committed before any reader gets
@@ -94,7 +94,9 @@ export class EventLog {
     const { after, events } = this.#newest;
     const known = after + events.length;
     const news = told.filter(({ number }) => number > known).map(({ event }) => asSessionEvent(event));
-    if (known + news.length === last && told.at(-1)?.number === last && events.length + news.length <= TOLD) {
+    if (
+      known + news.length === last && told.at(-1)?.number === last && events.length + news.length <= MOST_TOLD
+    ) {
       this.#newest = { after, events: [...events, ...news] };
     } else {this.#newest = {
         after: last - told.length,

@@ -7,7 +7,7 @@ import {
   type StoreRecord,
 } from "@tare/conversation";
 import { HttpError, toHttpError } from "../http/http_error.ts";
-import type { EventLog } from "./event_log.ts";
+import { type EventLog, MOST_TOLD } from "./event_log.ts";
 import { INTERRUPTED } from "./history.ts";
 import type { SessionMemory } from "./session_memory.ts";
 import {
@@ -388,19 +388,24 @@ export class SessionHold {
     const seen = told && told.holder !== "this" ? told : await this.#orGone(this.#shared.look(id));
     const { holder, fence, lastEvent } = seen;
     if (holder === "nobody" && fence === this.#known && !events.failed) return;
-    if (holder === "other") {
-      this.#seen = seen;
-      events.reach(lastEvent, seen.told);
-      return events.open();
-    }
-    if (holder === "nobody") events.reach(lastEvent, seen.told);
+    if (holder === "this" || holder === "left") return await this.#refresh(seen);
+    events.reach(lastEvent, await this.#newEvents(seen));
     const last = events.newest;
-    if (holder !== "nobody" || last?.type !== "turn_end" || last.reason === "approval") {
-      return await this.#refresh(seen);
-    }
+    const isAtRest = last?.type === "turn_end" && last.reason !== "approval";
+    if (holder === "nobody" && !isAtRest) return await this.#refresh(seen);
     this.#seen = seen;
+    if (holder === "other") return events.open();
     memory.overtaken();
     this.#ended({ waiting: [] });
+  }
+
+  /** The events that are behind those that the log has, unless these are too many for it. */
+  async #newEvents({ lastEvent, told = [] }: Sighting): Promise<Sighting["told"]> {
+    const { id, environment: { store }, events: { last } } = this.#options;
+    const first = told[0]?.number ?? lastEvent + 1;
+    if (first <= last + 1 || lastEvent - last > MOST_TOLD) return told;
+    // Once for all who follow here.
+    return await this.#orGone(store.readEvents(id, { after: last, limit: lastEvent - last }));
   }
 
   /** Takes from the store what others have written. Default: the session is looked at now. */
