@@ -312,7 +312,9 @@ export function testStore(name: string, place: Place): void {
       await store.deleteSession("b");
       assertEquals(await found(store), [[], [{ id: "a", value: 3 }], []]);
       await store.close();
-      assertEquals(await found(await open()), [[], [{ id: "a", value: 3 }], []]);
+      const again = await open();
+      assertEquals(await found(again), [[], [{ id: "a", value: 3 }], []]);
+      await again.close();
     },
   );
 
