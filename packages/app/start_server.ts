@@ -72,8 +72,8 @@ export interface RunningServer {
   readonly url: string;
   /** What to tell the person who started it. */
   readonly greeting: string;
-  /** Cancels what runs and stops listening. */
-  readonly close: () => Promise<void>;
+  /** Stops listening. Turns end, as interrupted, or are left to whoever has the sessions next. */
+  readonly close: (options?: { readonly leaves?: boolean }) => Promise<void>;
 }
 
 /**
@@ -258,6 +258,7 @@ export async function startServer(
     keys,
     maxSessions,
     maxRunningTurns,
+    maxQueuedTurns: settings.maxQueuedTurns,
     countTokens,
     maxBodyBytes: LIMITS.agentBytes,
     keepWarm: settings.keepWarm === "off" ? "off" : warmth,

@@ -48,8 +48,8 @@ export interface TurnEnd {
 
 /** Everything that happens in a turn, in one flat union. `step` counts model calls from 1. */
 export type LoopEvent =
-  /** Without `input` the turn goes on where an earlier one stopped. */
-  | { readonly type: "turn_start"; readonly input?: Content }
+  /** Without `input` the turn goes on where an earlier one stopped; one that has waited has the `id` that it had then. */
+  | { readonly type: "turn_start"; readonly input?: Content; readonly id?: string }
   | { readonly type: "step_start"; readonly step: number }
   /** What the user said in the middle of the turn. */
   | { readonly type: "user_message"; readonly step: number; readonly input: Content }

@@ -5,7 +5,15 @@
  */
 import { ServerSentEventParseStream } from "@std/http";
 import type { Clock, LoopEvent } from "@tare/loop";
-import { type AssistantMessage, estimateTokens, type Model, type Tool, type Usage } from "@tare/messages";
+import {
+  type AssistantMessage,
+  estimateTokens,
+  type FunctionToolCall,
+  type Model,
+  type ModelRequest,
+  type Tool,
+  type Usage,
+} from "@tare/messages";
 import { profileNamed } from "@tare/planner";
 import { type AgentHandler, agentHandler, type AgentOptions, ALLOW_EVERYTHING } from "@tare/server";
 import { EventLog } from "./sessions/event_log.ts";
@@ -54,6 +62,53 @@ export function silentModel(): { model: Model; asked: Promise<void> } {
     yield { type: "text_delta", text: "never" };
   };
   return { model, asked };
+}
+
+interface Reply {
+  readonly text: string | null;
+  readonly call?: FunctionToolCall;
+}
+
+/** A model whose replies wait for the test. */
+export function steppedModel() {
+  const requests: ModelRequest[] = [];
+  const waiting: PromiseWithResolvers<Reply>[] = [];
+  let asked = Promise.withResolvers<void>();
+  const model: Model = async function* (request) {
+    requests.push(request);
+    const reply = Promise.withResolvers<Reply>();
+    waiting.push(reply);
+    asked.resolve();
+    request.signal.addEventListener("abort", () => reply.reject(request.signal.reason));
+    const { text: content, call } = await reply.promise;
+    if (content !== null) yield { type: "text_delta", text: content };
+    yield {
+      type: "completed",
+      message: { role: "assistant", content, ...(call && { tool_calls: [call] }) },
+      finishReason: call ? "tool_calls" : "stop",
+      usage: { promptTokens: 10, cachedTokens: 5, outputTokens: 2 },
+    };
+  };
+  return {
+    model,
+    requests,
+    /** Settles once the model is asked that the test hasn't answered yet. */
+    async asked() {
+      while (waiting.length === 0) {
+        await asked.promise;
+        asked = Promise.withResolvers();
+      }
+    },
+    async reply(text: string) {
+      await this.asked();
+      waiting.shift()!.resolve({ text });
+    },
+    async call(name: string) {
+      await this.asked();
+      const call = { id: "1", type: "function", function: { name, arguments: "{}" } } as const;
+      waiting.shift()!.resolve({ text: null, call });
+    },
+  };
 }
 
 /** A clock that stands still until it is moved. */

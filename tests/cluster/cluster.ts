@@ -92,8 +92,8 @@ export class Cluster implements AsyncDisposable {
     return this.members.flatMap(({ program }) => program ? [program.url] : []);
   }
 
-  /** Starts a server that doesn't run, and lets the load balancer know. */
-  async startMember(member: Member): Promise<void> {
+  /** Starts a server that doesn't run, with this environment besides, and lets the load balancer know. */
+  async startMember(member: Member, env: Readonly<Record<string, string>> = {}): Promise<void> {
     const place = this.members.indexOf(member);
     const url = new URL(this.database);
     url.username = member.user;
@@ -112,7 +112,7 @@ export class Cluster implements AsyncDisposable {
       join(this.#folder, `data ${place}`, "owner.json"),
       JSON.stringify({ key: OWNER_KEY, ports: [] }),
     );
-    member.program = await startProgram(serverCommand(args, { TARE_DATABASE: url.href }));
+    member.program = await startProgram(serverCommand(args, { TARE_DATABASE: url.href, ...env }));
     this.balancer.put(place, member.program.url);
   }
 

@@ -157,8 +157,17 @@ const OPTIONS = {
     variable: "TARE_MAX_TURNS",
     flag: "max-turns",
     fallback: "100",
-    help: "Most turns that run at the same time, helpers' included; one more is refused with 429",
+    help:
+      "Most turns that run at the same time, helpers' included; one more waits half a minute, or as long as it takes in the background",
     ...wholeNumber(1, 1_000_000),
+  },
+  maxQueuedTurns: {
+    variable: "TARE_MAX_QUEUED",
+    flag: "max-queued",
+    fallback: "1000",
+    help:
+      "Most turns that wait in the background, over all servers of a database; one more is refused with 429",
+    ...wholeNumber(1, 100_000),
   },
   maxDataMiB: {
     variable: "TARE_MAX_DATA",

@@ -30,11 +30,14 @@ export const ANSWER = closed(
 
 /** The JSON that clients get of what is asked. */
 export function approvalBodies(questions: readonly Question[]) {
-  return questions.map(({ id: callId, name, arguments: text, why, effects, askedAtMs, expiresAtMs }) => ({
+  return questions.map((
+    { id: callId, name, arguments: text, why, begun, effects, askedAtMs, expiresAtMs },
+  ) => ({
     callId,
     name,
     arguments: text,
     ...(why !== undefined && { why }),
+    ...(begun && { begun }),
     ...(effects && { effects }),
     askedAtMs,
     expiresAtMs,

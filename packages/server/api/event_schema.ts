@@ -101,7 +101,10 @@ function oneOf(members: Readonly<Record<string, true>>) {
 const FIELDS: Readonly<Record<SessionEvent["type"], TProperties>> = {
   message_added: { message: MESSAGE },
   helper_started: { id: STRING, session: STRING },
-  turn_start: { input: Type.Optional(CONTENT) },
+  turn_start: {
+    input: Type.Optional(CONTENT),
+    id: Type.Optional(Type.String({ description: "Of one that was asked for in the background: its id." })),
+  },
   turn_resumed: { step: STEP },
   step_start: { step: STEP },
   user_message: { step: STEP, input: CONTENT },

@@ -8,6 +8,7 @@ import type { EventLog } from "../sessions/event_log.ts";
 import type { NumberedEvent } from "../sessions/session_types.ts";
 import { BUDGET } from "../sessions/session_settings.ts";
 import type { Sessions } from "../sessions/sessions.ts";
+import type { QueuedTurn } from "../turns/turn_queue.ts";
 import { EVENT } from "./event_schema.ts";
 import { USER_CONTENT } from "./message_schemas.ts";
 import { SESSION, sessionBody } from "./session_body.ts";
@@ -19,6 +20,11 @@ export const START_TURN = Type.Object({
   continue: Type.Optional(Type.Literal(true)),
   /** If a turn runs, the input enters it before its next model call. Default: a running turn refuses another one. */
   steer: Type.Optional(Type.Boolean()),
+  /** The turn waits for its time, and the answer doesn't wait for it. Default: it begins now, or is refused. */
+  background: Type.Optional(Type.Boolean({
+    description:
+      "The turn is queued: it begins once those before it in the session have ended and there is room, on any server. The answer tells its id at once.",
+  })),
   /** Nobody will answer: what has to be asked for goes by the server's setting. Default: somebody can be asked. */
   unattended: Type.Optional(Type.Boolean({
     description: "True if nobody will answer: calls that have to be asked for go by the server's setting.",
@@ -30,6 +36,19 @@ export const START_TURN = Type.Object({
   examples: [{ input: "Which files are there?" }],
   additionalProperties: false,
 });
+
+const STEER_OR_WAIT =
+  "Cannot steer in the background: with steer the input enters the running turn now, with background it waits for its end.";
+
+const QUEUED = closed({
+  id: Type.String({ description: "The `id` of its turn_start, once it begins." }),
+  input: Type.Optional(USER_CONTENT),
+  askedAtMs: Type.Number({ description: "In milliseconds since the epoch." }),
+}, "QueuedTurn");
+
+function queuedBody({ id, input, askedAtMs }: QueuedTurn) {
+  return { id, ...(input !== undefined && { input }), askedAtMs };
+}
 
 const EVENTS = {
   description: "The events, each with its number in the session as its id.",
@@ -56,24 +75,44 @@ export function turnRoutes({ sessions, heartbeat, onError }: TurnRoutesOptions) 
       isAtomic: true,
       begins: true,
       summary:
-        "Starts or continues a turn and streams its events up to its end, or steers the one that runs.",
+        "Starts or continues a turn and streams its events up to its end, steers the one that runs, or queues one.",
       body: START_TURN,
       responses: {
         200: EVENTS,
         202: {
-          description: "The input enters the running turn before its next model call.",
-          content: { "application/json": closed({ steered: Type.Literal(true), session: SESSION }) },
+          description: "The input enters the running turn before its next model call, or the turn is queued.",
+          content: {
+            "application/json": Type.Union([
+              closed({ steered: Type.Literal(true), session: SESSION }),
+              closed({ queued: QUEUED, session: SESSION }),
+            ]),
+          },
         },
         ...errorResponses({
           404: "There is no such session.",
           409:
             "A turn runs in the session, or there is nothing to continue, or a request with this Idempotency-Key is " +
             "being worked on.",
-          429: "As many turns run as the server allows.",
+          429: "As many turns run, and wait, as the server allows.",
         }),
       },
-      async answer({ path: { id }, body: { input, steer, budget, unattended = false }, keep, asker }) {
+      async answer({ path: { id }, body, keep, asker, request: { signal } }) {
+        const { input, steer, budget, background = false, unattended = false } = body;
         const session = await sessions.open(id);
+        if (background) {
+          if (steer) throw new HttpError(400, "invalid_request", STEER_OR_WAIT);
+          await sessions.queue.admit();
+          const asked = { input, budget, ...(unattended && { unattended: unattendedOf(asker) }) };
+          const answer = (turn: QueuedTurn) => ({
+            status: 202,
+            json: { queued: queuedBody(turn), session: sessionBody(session) },
+          } as const);
+          const queued = await session.enqueue(
+            asked,
+            (turn) => keep({ sessionId: id, answer: answer(turn) }),
+          );
+          return answer(queued);
+        }
         const steered = () => ({
           status: 202,
           json: { steered: true as const, session: sessionBody(session) },
@@ -88,20 +127,56 @@ export function turnRoutes({ sessions, heartbeat, onError }: TurnRoutesOptions) 
               ...(effect === "steers" ? { answer: steered() } : { reference: String(session.lastEvent) }),
             }),
         };
-        const turn = steer && input !== undefined
-          ? await session.steerOrStart({ ...request, input })
-          : await session.start(request);
+        const begin = (giveBack?: () => void) =>
+          steer && input !== undefined
+            ? session.steerOrStart({ ...request, input, giveBack })
+            : session.start({ ...request, giveBack });
+        const turn = await begin().catch(async (error) => {
+          if (!(error instanceof HttpError && error.code === "too_many_turns")) throw error;
+          const giveBack = await sessions.slots.wait(signal);
+          return await begin(giveBack).catch((error) => {
+            giveBack();
+            throw error;
+          });
+        });
         return turn ? stream(turnEvents(session.events, turn.before)) : steered();
       },
       async replay({ path: { id } }, reference) {
-        const events = await sessions.events(id);
-        const before = Number(reference);
-        if (await turnHasEnded(events, before)) return stream(turnEvents(events, before));
+        // One that runs is followed to its end, on whichever server it goes on.
+        return stream(turnEvents(await sessions.events(id), Number(reference)));
+      },
+    }),
+    route({
+      method: "GET",
+      path: "/v1/sessions/{id}/queue",
+      operationId: "listQueue",
+      summary: "Lists the turns that wait for their time.",
+      responses: {
+        200: {
+          description: "The turns, in their order.",
+          content: { "application/json": closed({ queue: Type.Array(QUEUED) }) },
+        },
+        ...errorResponses({ 404: "There is no such session." }),
+      },
+      async answer({ path: { id } }) {
+        return { json: { queue: (await sessions.get(id)).queued.map(queuedBody) } };
+      },
+    }),
+    route({
+      method: "DELETE",
+      path: "/v1/sessions/{id}/queue/{turn}",
+      operationId: "dequeueTurn",
+      summary: "Takes away a turn that waits.",
+      responses: {
+        204: { description: "It will not begin." },
+        ...errorResponses({ 404: "There is no such session, or the turn doesn't wait in it any more." }),
+      },
+      async answer({ path: { id, turn } }) {
+        if (await (await sessions.get(id)).dequeue(turn)) return new Response(null, { status: 204 });
         throw new HttpError(
-          409,
-          "idempotency_key_in_use",
-          `Cannot answer again yet: the turn is running. GET /v1/sessions/${id}/events?after=${before} follows it.`,
-          { "retry-after": "1" },
+          404,
+          "not_found",
+          `Cannot take away turn ${turn}: it doesn't wait, or not any more.`,
         );
       },
     }),
@@ -178,16 +253,4 @@ async function* turnEvents(log: EventLog, after: number): AsyncGenerator<Numbere
     yield numbered;
     if (numbered.event.type === "turn_end") return;
   }
-}
-
-/** Whether the turn that began after number `after` has ended. */
-async function turnHasEnded(log: EventLog, after: number): Promise<boolean> {
-  const { last } = log;
-  // Reading on at the end of the log would wait for what is still to come.
-  if (last <= after) return false;
-  for await (const { number, event } of log.read(after)) {
-    if (event.type === "turn_end") return true;
-    if (number >= last) return false;
-  }
-  return false;
 }

@@ -18,16 +18,25 @@ import { checker } from "../http/schema.ts";
 import { failingStore, FULL } from "../sessions/store_fixture_test.ts";
 import { START_TURN } from "./turn_routes.ts";
 
-Deno.test("turnRoutes() refuses a turn while as many run as may, and takes the next one when a slot is free", async () => {
+Deno.test("turnRoutes() refuses a turn while as many run as may for long, and takes the next one when a slot is free", async () => {
   const silent = silentModel();
+  const waiting = Promise.withResolvers<() => void>();
   const handler = agent(silent.model, {
     maxRunningTurns: 1,
+    approvals: {
+      after(ms, work) {
+        if (ms === 30_000) waiting.resolve(work);
+        return () => {};
+      },
+    },
     model: (name) => name === "quick" ? scriptedModel([{ content: "a" }]) : silent.model,
   });
   const [one, two] = [await newSession(handler), await newSession(handler, { model: "quick" })];
   const running = turn(handler, one, "q");
   await silent.asked;
-  const answer = await call(handler, "POST", `${two}/turns`, { input: "q" });
+  const asking = call(handler, "POST", `${two}/turns`, { input: "q" });
+  (await waiting.promise)();
+  const answer = await asking;
   assertEquals([answer.status, answer.headers.get("retry-after")], [429, "5"]);
   assertEquals(
     { status: answer.status, body: answer.body },
@@ -286,7 +295,7 @@ Deno.test("START_TURN takes text or parts and names what is wrong with others", 
   assertEquals(faults({ input: [{ type: "text" }] }), "input.0 must have required property 'text'");
   assertEquals(
     faults({ input: "a", more: 1 }),
-    "the body must not have 'more' (it takes input, continue, steer, unattended, budget)",
+    "the body must not have 'more' (it takes input, continue, steer, background, unattended, budget)",
   );
 });
 

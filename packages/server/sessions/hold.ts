@@ -7,6 +7,7 @@ import {
   type StoreRecord,
 } from "@tare/conversation";
 import { HttpError, toHttpError } from "../http/http_error.ts";
+import type { QueuedTurn } from "../turns/turn_queue.ts";
 import { type EventLog, MOST_TOLD } from "./event_log.ts";
 import { INTERRUPTED } from "./history.ts";
 import type { SessionMemory } from "./session_memory.ts";
@@ -40,7 +41,11 @@ type Wanted =
 /** What a running turn is asked to take, and what is stored with it. */
 type WantedChange =
   | { readonly do: "steer"; readonly input: Content; readonly records: readonly StoreRecord[] }
-  | { readonly do: "pin"; readonly change: PinChange; readonly records: readonly StoreRecord[] };
+  | { readonly do: "pin"; readonly change: PinChange; readonly records: readonly StoreRecord[] }
+  | { readonly do: "queue"; readonly change: QueueChange; readonly records: readonly StoreRecord[] };
+
+/** What is asked of the turns that wait. */
+export type QueueChange = { readonly add: QueuedTurn } | { readonly remove: string };
 
 /** How the holder answers: with what went wrong, if anything did. */
 interface Told {
@@ -139,11 +144,17 @@ export class SessionHold {
     return this.#shared ? this.ready() : this.#mend({ isLate: true, goesOn: true });
   }
 
-  /** Leaves what runs here to another process: nothing more of it is written or told, and nobody is told of an end. */
+  /** Leaves what runs here to another process: nothing more of it is written or told. */
   leave(): void {
     if (!this.#options.turn()) return;
     this.#isLeft = true;
     this.#options.left();
+  }
+
+  /** Lets others have what was left, once nothing of it runs here any more. Never rejects. */
+  async giveUp(): Promise<void> {
+    const { id, environment: { onError } } = this.#options;
+    if (this.#isLeft) await this.#shared?.release(id).catch((error) => onError?.(error));
   }
 
   /** Settles when memory holds what is stored. @throws {HttpError} 404 if the session is gone. @throws {StoreError} */
@@ -395,7 +406,7 @@ export class SessionHold {
     if (holder === "nobody" && !isAtRest) return await this.#refresh(seen);
     this.#seen = seen;
     if (holder === "other") return events.open();
-    memory.overtaken();
+    await this.#orGone(memory.overtaken());
     this.#ended({ waiting: [] });
   }
 

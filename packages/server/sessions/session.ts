@@ -5,12 +5,13 @@ import type { Archive } from "@tare/prune";
 import { type HolderRequest, type SessionRecord, StoreError, type StoreRecord } from "@tare/conversation";
 import type { Opening, SessionQuestions } from "../approvals/approvals.ts";
 import { Helpers, TurnAccount } from "../helpers/helpers.ts";
-import { toHttpError } from "../http/http_error.ts";
+import { HttpError, toHttpError } from "../http/http_error.ts";
 import { TurnLeft, turnPlayer } from "../turns/play_turn.ts";
 import { SessionTools } from "../turns/session_tools.ts";
+import type { QueuedTurn } from "../turns/turn_queue.ts";
 import { EventLog } from "./event_log.ts";
 import { INTERRUPTED } from "./history.ts";
-import { serverEnding, SessionHold, turnRunning } from "./hold.ts";
+import { type QueueChange, serverEnding, SessionHold, turnRunning } from "./hold.ts";
 import { SessionMemory } from "./session_memory.ts";
 import { SessionWarmth } from "./session_warmth.ts";
 import type { SessionPrompt } from "./session_prompt.ts";
@@ -89,6 +90,7 @@ export class Session implements SessionInfo {
       turn: () => this.#turn,
       take: async (wanted) => {
         if (wanted.do === "steer") await this.#memory.steer(wanted.input, () => wanted.records);
+        else if (wanted.do === "queue") await this.#changeQueue(wanted.change, wanted.records);
         else await this.#memory.changePins(wanted.change, wanted.records);
       },
       resume: (open) => this.#resume(open),
@@ -233,6 +235,78 @@ export class Session implements SessionInfo {
     }, { wanted: () => ({ do: "steer", input, records: keep() }), told: () => undefined });
   }
 
+  /** The turns that wait, the oldest first. */
+  get queued(): readonly QueuedTurn[] {
+    return this.#memory.queued;
+  }
+
+  /**
+   * Puts a turn behind those that run and wait. Resolves to it once that is stored.
+   *
+   * @throws {HttpError} 409 if there is nothing to continue, 429 if too many wait, 404 if the session is gone.
+   */
+  async enqueue(
+    request: Pick<TurnRequest, "input" | "budget" | "unattended">,
+    keep: (turn: QueuedTurn) => readonly StoreRecord[],
+  ): Promise<QueuedTurn> {
+    const { now = Date.now } = this.#environment;
+    const turn = { ...request, id: crypto.randomUUID(), askedAtMs: now() };
+    const add = async () => {
+      // What can't begin is refused at once, where that is known.
+      if (!this.#turn && this.queued.length === 0) this.#memory.opening(request);
+      await this.#changeQueue({ add: turn }, keep(turn));
+      // Whoever follows sees it begin.
+      if (!this.#turn) this.events.open();
+    };
+    await this.#hold.alone(add, {
+      wanted: () => ({ do: "queue", change: { add: turn }, records: keep(turn) }),
+      told: () => {},
+    });
+    this.#environment.changed(this);
+    return turn;
+  }
+
+  /** Takes away a turn that waits. False if it doesn't. */
+  async dequeue(id: string): Promise<boolean> {
+    await this.ready();
+    if (!this.queued.some((turn) => turn.id === id)) return false;
+    const change = { remove: id };
+    await this.#hold.alone(() => this.#changeQueue(change, []), {
+      wanted: () => ({ do: "queue", change, records: [] }),
+      told: () => {},
+    });
+    if (!this.isRunning && this.queued.length === 0 && this.questions.length === 0) this.events.close();
+    return true;
+  }
+
+  /**
+   * Starts the turn that waits longest, if nothing runs or is asked. One that can't be played is told of so. False if none
+   * could be started.
+   */
+  startQueued(): Promise<boolean> {
+    return this.#hold.alone(async () => {
+      const [next] = this.queued;
+      if (!next || this.#turn || this.questions.length > 0) return false;
+      const { askedAtMs: _, ...request } = next;
+      try {
+        await this.#start(request);
+      } catch (error) {
+        if (error instanceof StoreError || isBusy(error)) throw error;
+        await this.#memory.refuse(next, toHttpError(error).message);
+        this.#release({});
+      }
+      return true;
+    }, { told: () => false });
+  }
+
+  async #changeQueue(change: QueueChange, records: readonly StoreRecord[]): Promise<void> {
+    const queued = "add" in change
+      ? [...this.queued, change.add]
+      : this.queued.filter(({ id }) => id !== change.remove);
+    if ("add" in change && queued.length > MOST_IN_A_SESSION) throw queueFull(this.id);
+    await this.#memory.queue(queued, records);
+  }
+
   /**
    * Takes answers to what is asked. Once all are there the turn goes on: it is given then. Resolves once that is stored.
    *
@@ -299,6 +373,7 @@ export class Session implements SessionInfo {
     if (signal.aborted) cut();
     else signal.addEventListener("abort", cut);
     await turn.done.finally(() => signal.removeEventListener("abort", cut));
+    await this.#hold.giveUp();
   }
 
   /** Does what another server asks, if a turn runs. */
@@ -318,7 +393,7 @@ export class Session implements SessionInfo {
   }
 
   async #start(
-    { input, results, told, budget, keep, giveBack, ...given }: TurnRequest,
+    { input, results, told, budget, keep, id, giveBack, ...given }: TurnRequest,
   ): Promise<RunningTurn> {
     if (this.#turn) throw turnRunning(this.id);
     const opening = this.#memory.opening({ input, results, told, budget });
@@ -326,7 +401,7 @@ export class Session implements SessionInfo {
     return await this.#play({ input, ...given }, {
       ...{ before, opening, release: giveBack ?? this.#environment.takeSlot() },
       begin: (committed) =>
-        this.#memory.begin(opening, { input, keep, committed, turn: storedTurn(given, opening) }),
+        this.#memory.begin(opening, { input, keep, id, committed, turn: storedTurn(given, opening) }),
     });
   }
 
@@ -454,10 +529,28 @@ export class Session implements SessionInfo {
     ended();
     this.#memory.rest(waiting);
     // Whoever follows a turn that asks sees it go on.
-    if (goesOn || failure === undefined && this.questions.length > 0) this.events.open();
+    const isToBegin = this.questions.length > 0 || this.queued.length > 0;
+    if (goesOn || failure === undefined && isToBegin) this.events.open();
     else this.events.close(failure);
     this.#environment.changed(this);
   }
+}
+
+/** Most turns that wait in one session. */
+const MOST_IN_A_SESSION = 100;
+
+function queueFull(id: string): HttpError {
+  return new HttpError(
+    429,
+    "too_many_turns",
+    `Cannot take the turn: ${MOST_IN_A_SESSION} wait in session ${id} already, and no more may.`,
+    { "retry-after": "30" },
+  );
+}
+
+/** Whether there is no room for a turn now. */
+function isBusy(error: unknown): boolean {
+  return error instanceof HttpError && ["too_many_turns", "server_ending"].includes(error.code);
 }
 
 /**

@@ -15,6 +15,7 @@ import {
 import type { Helpers } from "../helpers/helpers.ts";
 import { HttpError } from "../http/http_error.ts";
 import type { PlayedTurn } from "../turns/play_turn.ts";
+import { type QueuedTurn, queueStates } from "../turns/turn_queue.ts";
 import type { EventLog } from "./event_log.ts";
 import { INTERRUPTED, type KnownHistory, readHistory, type RecoveryOptions } from "./history.ts";
 import { readStored, SessionPrompt, stateRecords } from "./session_prompt.ts";
@@ -55,6 +56,7 @@ export class SessionMemory {
   #waiting: readonly Content[] = [];
   /** Of these, how many the loop has taken. */
   #taken = 0;
+  #queued: readonly QueuedTurn[] = [];
   /** Whether it is stored what the turn that runs was asked for. */
   #isOpen = false;
   /** Whether a turn began here that hasn't ended here: it may be about to change the prompt for all that is known. */
@@ -128,6 +130,7 @@ export class SessionMemory {
     helpers.adopt(links);
     this.#questions = rebuilt.questions;
     this.#isOpen = open !== undefined;
+    this.#queued = stored.queued;
     const before = this.#isPlayed ? undefined : this.#prompt;
     this.#prompt = new SessionPrompt({ ...this.#options, stored, before });
     this.#isPlayed = false;
@@ -140,8 +143,13 @@ export class SessionMemory {
     return this.#append(events, { committed });
   }
 
-  /** Others have ended what was asked, and what is stored is to be read before anything is said of it. */
-  overtaken(): void {
+  /**
+   * A turn has ended elsewhere that asks nothing. Finds out what is to begin next; the rest of what is stored is to be read
+   * before anything is said of it. @throws {StoreError}
+   */
+  async overtaken(): Promise<void> {
+    const { id, environment: { store } } = this.#options;
+    this.#queued = (await store.readState(id, "queued") ?? []) as readonly QueuedTurn[];
     this.#questions = { ...this.#questions, asked: [] };
   }
 
@@ -211,26 +219,72 @@ export class SessionMemory {
     });
   }
 
+  /** The turns that wait, the oldest first. */
+  get queued(): readonly QueuedTurn[] {
+    return this.#queued;
+  }
+
+  /** Commits that these turns wait, with other records. */
+  async queue(queued: readonly QueuedTurn[], records: readonly StoreRecord[] = []): Promise<void> {
+    await this.#append([], {
+      records: [...this.#states(queueStates(queued)), ...records],
+      committed: () => this.#queued = queued,
+    });
+  }
+
+  /** Commits that a turn which has waited can't be played, and why. */
+  async refuse({ id, input }: QueuedTurn, message: string): Promise<void> {
+    const start = { type: "turn_start", ...(input !== undefined && { input }), id } as const;
+    const end = {
+      type: "turn_end",
+      reason: "internal_error",
+      text: "",
+      message,
+      ledger: EMPTY_LEDGER,
+    } as const;
+    const queued = this.#queued.filter((turn) => turn.id !== id);
+    const totals = { ...this.#totals, turns: this.#totals.turns + 1 };
+    await this.#append([start, end], {
+      records: this.#states({ ...told(totals, this.#totals), ...queueStates(queued) }),
+      committed: () => {
+        this.#queued = queued;
+        this.#totals = totals;
+        if (input !== undefined) this.#history = [...this.#history, { role: "user", content: input }];
+      },
+    });
+  }
+
   /** Commits a turn's start. */
   async begin(
     opening: Opening,
-    { input, keep, turn, committed }: Pick<TurnRequest, "input" | "keep"> & {
+    { input, keep, id, turn, committed }: Pick<TurnRequest, "input" | "keep" | "id"> & {
       /** What it was asked for, if another process may go on with it. */
       readonly turn: StoredTurn | undefined;
       readonly committed: () => void;
     },
   ): Promise<void> {
     const title = this.title || firstWords(input && personsWords({ role: "user", content: input }));
-    const all = [...opening.events, { type: "turn_start", ...(input !== undefined && { input }) }] as const;
+    const start = {
+      type: "turn_start",
+      ...(input !== undefined && { input }),
+      ...(id !== undefined && { id }),
+    } as const;
+    const queued = this.#queued.filter((one) => one.id !== id);
     const { asks, ...totals } = this.#totals;
-    const changed = { ...(!this.title && { title }), ...(asks && { asks: null }), ...(turn && { turn }) };
+    const changed = {
+      ...(!this.title && { title }),
+      ...(asks && { asks: null }),
+      ...(turn && { turn }),
+      ...(id !== undefined && queueStates(queued)),
+    };
     this.#isPlayed = true;
-    await this.#append(all, {
+    await this.#append([...opening.events, start], {
       records: [...this.#states(changed), ...keep?.("starts") ?? []],
       committed: () => {
         this.#history = [...this.#history, ...opening.answers];
         this.#totals = totals;
         this.#isOpen = turn !== undefined;
+        this.#queued = queued;
         this.#prompt.named(title);
         committed();
       },

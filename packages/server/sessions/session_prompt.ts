@@ -49,10 +49,10 @@ import type {
 } from "@tare/planner";
 import type { Rates } from "@tare/planner/parts";
 import { promptSession } from "@tare/planner/policies";
-import { openCalls } from "../approvals/approvals.ts";
 import { HttpError } from "../http/http_error.ts";
 import { type OfferState, offerTools, type ToolOffer } from "../turns/session_tools.ts";
 import { askedModel, tracedModel } from "../turns/traced_turn.ts";
+import type { QueuedTurn } from "../turns/turn_queue.ts";
 import {
   NO_TURNS,
   type PinChange,
@@ -66,6 +66,8 @@ import {
 interface StoredPrompt extends Pick<SessionTotals, "days" | "promptTokens" | "pinged" | "asks">, PromptState {
   /** What the user said first. */
   readonly title: string;
+  /** The turns that wait. */
+  readonly queued: readonly QueuedTurn[];
   /** References of the texts that hold most of its `context`. */
   readonly packed: ReadonlySet<string>;
 }
@@ -82,8 +84,10 @@ interface PromptState {
 
 /** Reads what is stored of a session beside its events. @throws {StoreError} */
 export async function readStored(id: string, store: Store): Promise<StoredPrompt> {
-  const [context, pins, tools, totals, asks, title] = await Promise.all(
-    ["context", "pins", "tools", "totals", "asks", "title"].map((name) => store.readState(id, name)),
+  const [context, pins, tools, totals, asks, queued, title] = await Promise.all(
+    ["context", "pins", "tools", "totals", "asks", "queued", "title"].map((name) =>
+      store.readState(id, name)
+    ),
   );
   // What was stored is what a session has made.
   const { days, promptTokens, pinged } = { ...NO_TURNS, ...totals as Partial<SessionTotals> | undefined };
@@ -97,6 +101,7 @@ export async function readStored(id: string, store: Store): Promise<StoredPrompt
     promptTokens,
     pinged,
     asks: (asks ?? undefined) as SessionTotals["asks"],
+    queued: (queued ?? []) as readonly QueuedTurn[],
     title: (title ?? "") as string,
   };
 }

@@ -42,6 +42,8 @@ export interface SessionOptions extends PolicyOptions {
   readonly maxSessions?: number;
   /** Most turns that run at the same time. Default: 100. */
   readonly maxRunningTurns?: number;
+  /** Most turns that wait for their time, over all servers of the store. Default: 1,000. */
+  readonly maxQueuedTurns?: number;
   /** The provider's cache rules and prices, if need be by the model's name; asked whenever they count. */
   readonly profile: Profile | ((model: string) => Profile);
   /** What a model costs in money; nothing of one whose price isn't known. Default: the list price, by its name. */
@@ -150,6 +152,8 @@ export interface WatchedSession {
   readonly isGone: boolean;
   /** What is asked before calls run, and has no answer. */
   readonly questions: readonly Question[];
+  /** The turns that wait. */
+  readonly queued: readonly { readonly id: string }[];
   readonly ready: () => Promise<void>;
 }
 
@@ -250,6 +254,8 @@ export interface TurnRequest {
   readonly unattended?: "by_setting" | "deny" | undefined;
   /** What was said to the questions of the last turn, which goes on. Default: none were asked. */
   readonly told?: readonly ApprovalAnswered[] | undefined;
+  /** Of a turn that has waited: its id there. Default: it hasn't. */
+  readonly id?: string | undefined;
   /** Gives back a slot that was taken for this turn. Default: one is taken. */
   readonly giveBack?: (() => void) | undefined;
   /** Records that are committed with the turn's start, or with the input if it steers. */

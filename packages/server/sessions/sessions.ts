@@ -14,6 +14,7 @@ import { ApprovalTimers } from "../approvals/approvals.ts";
 import { DELEGATE_TOOL } from "../helpers/helpers.ts";
 import { HttpError } from "../http/http_error.ts";
 import { checkBudgets } from "../turns/play_turn.ts";
+import { TurnQueue } from "../turns/turn_queue.ts";
 import { allToolsOf, includesTool, STAND_IN_NAMES } from "../turns/session_tools.ts";
 import { readTranscript, sessionRecords, type Transcript } from "./history.ts";
 import { Queue } from "./hold.ts";
@@ -58,6 +59,9 @@ const MAX_IDLE = 16;
 /** After which time what couldn't be settled is tried again, in milliseconds. */
 const AGAIN_MS = 10_000;
 
+/** How often is looked for what other servers leave, in milliseconds. */
+const LOOK_MS = 3_000;
+
 /** Name of this agent among those whose calls pass through. */
 const OWN_AGENT = "tare";
 
@@ -91,19 +95,31 @@ export class Sessions {
   readonly #warnings = new ToldWarnings();
   readonly #approvals: ApprovalTimers;
   readonly #warmth: Warmth | undefined;
+  /** The turns that wait. */
+  readonly queue: TurnQueue;
   /** Sessions that others wait for and that couldn't be given back. */
   readonly #unsettled = new Set<WatchedSession>();
   readonly #settling = new Queue();
   #stopAgain = () => {};
+  #stopLooking = () => {};
+  /** Whether turns wait, as far as is known here. */
+  #mayWait = false;
   #isClosed = false;
 
   /** The sessions of this store. */
   constructor(options: SessionOptions) {
     this.#options = options;
-    this.slots = new TurnSlots(options.maxRunningTurns ?? 100);
     const { now = Date.now, onError = () => {}, approvals: { after = later } = {}, keepWarm } = options;
+    this.slots = new TurnSlots(options.maxRunningTurns ?? 100, { freed: () => this.#freed(), after });
     this.#warmth = keepWarm === "off" ? undefined : keepWarm ?? new Warmth({ now, onError });
     this.#approvals = new ApprovalTimers({ sessions: this, now, after, onError });
+    this.queue = new TurnQueue({
+      store: options.store,
+      room: () => this.slots.room,
+      start: (id) => this.#startQueued(id),
+      most: options.maxQueuedTurns ?? 1_000,
+      onError,
+    });
     options.store.shared?.listen({
       asked: (request) => void this.#find(request.sessionId)?.asked(request),
       gone: () => this.#settleAll(),
@@ -306,16 +322,17 @@ export class Sessions {
    * gone go on, or end if they can't. @throws {StoreError}
    */
   async attend(): Promise<void> {
+    await this.#attend();
+    if (this.#options.store.shared) this.#lookAgain();
+  }
+
+  async #attend(): Promise<void> {
     const { store } = this.#options;
     for (const session of this.#unsettled) {
       await session.ready();
       this.#unsettled.delete(session);
     }
-    // All servers look for them, each in an order of its own.
-    for (const { id, isHeld } of shuffled(await store.sessionsWith("turn"))) {
-      if (this.#isClosed) return;
-      if (!isHeld && !this.#find(id)?.isPlayed) await this.#takeOver(id);
-    }
+    await this.#goOn();
     if (store.shared) await this.#takeLeft(store.shared);
     for (const { id, value } of await store.sessionsWith("asks")) {
       const session = this.#find(id);
@@ -324,6 +341,45 @@ export class Sessions {
         this.#approvals.set(id, (value as WaitingTurn).untilMs);
       }
     }
+  }
+
+  /** Goes on with turns that other processes left, and begins those that wait. */
+  async #goOn(): Promise<void> {
+    const { store } = this.#options;
+    // All servers look for them, each in an order of its own.
+    for (const { id, isHeld } of shuffled(await store.sessionsWith("turn"))) {
+      if (this.#isClosed) return;
+      if (!isHeld && !this.#find(id)?.isPlayed) await this.#takeOver(id);
+    }
+    this.#mayWait ||= await this.queue.length() > 0;
+    this.#freed();
+  }
+
+  /** Looks every few seconds for what other servers leave, or have no room for. */
+  #lookAgain(): void {
+    if (this.#isClosed) return;
+    const { onError = () => {}, approvals: { after = later } = {} } = this.#options;
+    this.#stopLooking();
+    this.#stopLooking = after(LOOK_MS, () => {
+      this.#settling.run(() => this.#goOn()).catch(onError).finally(() => this.#lookAgain());
+    });
+  }
+
+  /** Starts the turn that waits longest in a session. False if that can't be now. */
+  async #startQueued(id: string): Promise<boolean> {
+    if (this.#find(id)?.isPlayed) return false;
+    try {
+      return await (await this.open(id)).startQueued();
+    } catch (error) {
+      // Somebody else was faster, or has deleted it.
+      if (error instanceof HttpError) return false;
+      throw error;
+    }
+  }
+
+  /** A turn has ended: one that waits may begin. */
+  #freed(): void {
+    if (this.#mayWait && !this.#isClosed) void this.queue.look();
   }
 
   /** Goes on with a turn that another process left. */
@@ -354,7 +410,7 @@ export class Sessions {
   /** Does what is to be done once another server is gone; tries again until it is done. */
   #settleAll(): void {
     const { onError = () => {} } = this.#options;
-    this.#settling.run(() => this.attend()).catch((error) => {
+    this.#settling.run(() => this.#attend()).catch((error) => {
       onError(error);
       this.#tryAgain();
     });
@@ -387,6 +443,7 @@ export class Sessions {
     for (const { events } of this.#inMemory()) if (!events.failed) events.close();
     this.#approvals.close();
     this.#stopAgain();
+    this.#stopLooking();
   }
 
   /** All sessions, without loading them. */
@@ -516,7 +573,9 @@ export class Sessions {
     return session;
   }
 
-  #note({ id, isPlayed, isGone, questions }: WatchedSession): void {
+  #note({ id, isPlayed, isGone, questions, queued }: WatchedSession): void {
+    if (queued.length > 0) this.#mayWait = true;
+    if (queued.length > 0 && !isPlayed) this.#freed();
     this.#approvals.set(id, isGone ? undefined : questions[0]?.expiresAtMs);
     if (isGone) this.#loaded.delete(id);
     const session = this.#loaded.get(id)?.session;
@@ -579,20 +638,60 @@ function endingServer(): HttpError {
 /** Seconds after which a client that was refused a turn may ask again. */
 const RETRY_AFTER_S = 5;
 
+/** How long a request waits for a slot before it is refused, in milliseconds: its client has heard nothing yet. */
+const WAIT_MS = 30_000;
+
+/** What slots are given with. */
+interface TurnSlotsOptions {
+  /** Told when one was given back that nobody has waited for. */
+  readonly freed: () => void;
+  /** Calls back after so many milliseconds, until the function that it returns is called. */
+  readonly after: (ms: number, work: () => void) => () => void;
+}
+
 /** Limits how many turns run at the same time, over all sessions and routes. */
 export class TurnSlots {
   readonly #limit: number;
   #taken = 0;
   #isClosed = false;
+  readonly #options: TurnSlotsOptions;
+  /** Who waits for a slot, the longest first. */
+  readonly #waiting = new Set<(isGiven: boolean) => void>();
 
   /** So many turns may run at once. */
-  constructor(limit: number) {
+  constructor(limit: number, options: TurnSlotsOptions) {
     this.#limit = limit;
+    this.#options = options;
+  }
+
+  /** How many more may begin now. */
+  get room(): number {
+    return this.#isClosed ? 0 : Math.max(0, this.#limit - this.#taken);
+  }
+
+  /**
+   * Takes a slot; if all are taken, the next one that is given back and that nobody waits for who came before.
+   *
+   * @throws {HttpError} 429 as {@linkcode TurnSlots.take} does, where that takes too long or too many wait; and 503.
+   */
+  async wait(signal: AbortSignal): Promise<() => void> {
+    if (this.room > 0 || this.#isClosed || this.#waiting.size >= this.#limit) return this.take();
+    const { promise, resolve } = Promise.withResolvers<boolean>();
+    const late = () => resolve(false);
+    const disarm = this.#options.after(WAIT_MS, late);
+    signal.addEventListener("abort", late);
+    this.#waiting.add(resolve);
+    const isGiven = await promise;
+    disarm();
+    signal.removeEventListener("abort", late);
+    this.#waiting.delete(resolve);
+    return isGiven ? this.#slot() : this.take();
   }
 
   /** Gives no more: the server ends. */
   close(): void {
     this.#isClosed = true;
+    for (const give of this.#waiting) give(false);
   }
 
   /**
@@ -612,10 +711,22 @@ export class TurnSlots {
       );
     }
     this.#taken += 1;
+    return this.#slot();
+  }
+
+  /** A slot that counts as taken. */
+  #slot(): () => void {
     let isHeld = true;
     return () => {
-      if (isHeld) this.#taken -= 1;
+      if (!isHeld) return;
       isHeld = false;
+      const [next] = this.#waiting;
+      if (next) {
+        this.#waiting.delete(next);
+        return next(true);
+      }
+      this.#taken -= 1;
+      this.#options.freed();
     };
   }
 }

@@ -3,7 +3,7 @@ import { HttpError } from "../http/http_error.ts";
 import { TurnSlots } from "./sessions.ts";
 
 Deno.test("TurnSlots refuses with 429 while all slots are taken, and counts a slot that is given back once", () => {
-  const slots = new TurnSlots(2);
+  const slots = new TurnSlots(2, { freed: () => {}, after: () => () => {} });
   const [first] = [slots.take(), slots.take()];
   const error = assertThrows(() => slots.take(), HttpError);
   assertEquals([error.status, error.code, error.headers], [429, "too_many_turns", { "retry-after": "5" }]);

@@ -1,0 +1,173 @@
+import { assertEquals } from "@std/assert";
+import { contentText, type Model, type Tool } from "@tare/messages";
+import { memoryStore } from "@tare/conversation";
+import type { AgentHandler, AgentOptions } from "@tare/server";
+import { follow, outline, readTurn, toolCall } from "../approvals/fixture_test.ts";
+import { ALLOW_EVERYTHING } from "../approvals/rules.ts";
+import { agent, call, newSession, request } from "../fixture_test.ts";
+import { recordedStore } from "./store_fixture_test.ts";
+
+/** Calls tools in its first reply and answers in its second; the first of its processes never gets there. */
+function model(names: readonly string[]): Model {
+  return async function* ({ messages }) {
+    const isFirst = !messages.some(({ role }) => role === "assistant");
+    const calls = names.map((name, at) => toolCall(`${at}`, name));
+    yield {
+      type: "completed",
+      message: {
+        role: "assistant",
+        content: isFirst ? null : "Done.",
+        ...(isFirst && { tool_calls: calls }),
+      },
+      finishReason: isFirst ? "tool_calls" : "stop",
+      usage: { promptTokens: 10, cachedTokens: 5, outputTokens: 2 },
+    };
+  };
+}
+
+/** What is left of a turn whose process ended while its calls ran, and a server that goes on with it. */
+async function cutOff(
+  unknownOutcome: NonNullable<AgentOptions["unknownOutcome"]>,
+  { names, unattended = false }: { readonly names: readonly string[]; readonly unattended?: boolean },
+) {
+  const store = recordedStore();
+  const running = Promise.withResolvers<void>();
+  let runs = 0;
+  const hanging = (name: string, more: Partial<Tool> = {}): Tool => ({
+    definition: { type: "function", function: { name, parameters: { type: "object" } } },
+    ...more,
+    run: () => {
+      if (++runs === names.length) running.resolve();
+      return new Promise(() => {});
+    },
+  });
+  const ran: string[] = [];
+  const working = (tool: Tool): Tool => ({
+    ...tool,
+    run() {
+      ran.push(tool.definition.function.name);
+      return "worked";
+    },
+  });
+  const tools = [
+    hanging("act"),
+    hanging("look", { stance: "rederivable" }),
+    hanging("put", { hints: { idempotentHint: true } }),
+  ];
+  const options = {
+    unknownOutcome,
+    clock: { now: () => 0, after: () => () => {} },
+    approvals: { rules: ALLOW_EVERYTHING, after: () => () => {} },
+  };
+  const before = agent(model(names), { ...options, store, tools });
+  const path = await newSession(before);
+  await before.fetch(request("POST", `${path}/turns`, { input: "q", unattended }));
+  await running.promise;
+  const kept = await store.upTo(store.writes);
+  const handler = agent(model(names), { ...options, store: kept, tools: tools.map(working) });
+  return { handler, path, ran };
+}
+
+const results = async (handler: AgentHandler, path: string) => {
+  const { messages } = (await call(handler, "GET", path)).body as {
+    messages: { role: string; content: string }[];
+  };
+  return messages.filter(({ role }) => role === "tool").map(({ content }) => contentText(content));
+};
+
+const UNKNOWN = "Cannot tell the result: interrupted, outcome unknown.";
+
+Deno.test("of a call that ran when its server ended the model is told, and it isn't made again", async () => {
+  const { handler, path, ran } = await cutOff("tell", { names: ["act", "look"] });
+  assertEquals(outline(await follow(handler, path, 0)).slice(-7), [
+    `tool_result 0 ${UNKNOWN} It may have taken effect: find out before you call it again.`,
+    `tool_result 1 ${UNKNOWN} It only reads: call it again if you need it.`,
+    "turn_resumed",
+    ...["step_start", "assistant_message", "step_end", "turn_end completed"],
+  ]);
+  assertEquals(ran, []);
+});
+
+Deno.test("such a call is made again where its tool only reads or says that this does no harm, in its place", async () => {
+  const { handler, path, ran } = await cutOff("repeat", { names: ["put", "act", "look"] });
+  const seen = await follow(handler, path, 0);
+  assertEquals(outline(seen).slice(-7), [
+    "turn_resumed",
+    "tool_result 0 worked",
+    "tool_result 2 worked",
+    ...["step_start", "assistant_message", "step_end", "turn_end completed"],
+  ]);
+  assertEquals(ran, ["put", "look"]);
+  const told = `${UNKNOWN} It may have taken effect: find out before you call it again.`;
+  assertEquals(await results(handler, path), ["worked", told, "worked"]);
+});
+
+for (const decision of ["allow", "deny"] as const) {
+  Deno.test(`somebody is asked whether such a call is made again, and says ${decision}`, async () => {
+    const { handler, path, ran } = await cutOff("ask", { names: ["act", "look"] });
+    await readTurn(handler, path, 0);
+    const { approvals } = (await call(handler, "GET", `${path}/approvals`)).body as {
+      approvals: { callId: string; name: string; why: string; begun: boolean }[];
+    };
+    assertEquals(approvals.map(({ callId, name, why, begun }) => ({ callId, name, why, begun })), [{
+      callId: "0",
+      name: "act",
+      why: "The server ended while it ran: it may have taken effect. A yes makes the call once more.",
+      begun: true,
+    }]);
+    assertEquals(ran, []);
+    const { after } = (await call(handler, "POST", `${path}/approvals/0`, { decision })).body as {
+      after: number;
+    };
+    assertEquals(outline(await follow(handler, path, after)).at(-1), "turn_end completed");
+    assertEquals(ran, decision === "allow" ? ["act"] : []);
+    const denied =
+      "Cannot run act: the server ended while it ran, and it may have taken effect: find out before " +
+      "you call it again. It wasn't run again: the user said no.";
+    // What was asked for stands where it was answered.
+    assertEquals(await results(handler, path), [
+      `${UNKNOWN} It only reads: call it again if you need it.`,
+      decision === "allow" ? "worked" : denied,
+    ]);
+  });
+}
+
+Deno.test("where nobody can be asked the model is told", async () => {
+  const { handler, path, ran } = await cutOff("ask", { names: ["act"], unattended: true });
+  assertEquals(outline(await follow(handler, path, 0)).at(-1), "turn_end completed");
+  assertEquals(ran, []);
+  assertEquals((await results(handler, path)).length, 1);
+});
+
+Deno.test("a turn that is cut off again and again ends, and can be continued", async () => {
+  const store = memoryStore();
+  let asked = 0;
+  const handler = agent(model([]), { store });
+  const path = await newSession(handler);
+  const id = path.split("/").at(-1)!;
+  await store.commit([
+    { type: "events", sessionId: id, after: 0, events: [{ type: "turn_start", input: "q" } as never] },
+    { type: "state", sessionId: id, name: "turn", value: {} },
+  ]);
+  for (let process = 0; process < 5; process++) {
+    const stuck = agent(async function* () {
+      asked++;
+      await new Promise(() => {});
+      yield { type: "text_delta", text: "" };
+    }, { store, clock: { now: () => 0, after: () => () => {} } });
+    await stuck.attend();
+    const seen = await stuck.fetch(request("GET", `${path}/events`));
+    for await (const text of seen.body!.pipeThrough(new TextDecoderStream())) {
+      if (/"type":"(step_start|turn_end)"/.test(text.split("turn_resumed").at(-1)!)) break;
+    }
+  }
+  assertEquals(asked, 3);
+  const end = (await store.readEvents(id)).at(-1)?.event;
+  assertEquals(end?.type, "step_start");
+  const last = await follow(agent(model([]), { store }), path, 0);
+  const { event } = last.at(-1)!;
+  assertEquals(event.type === "turn_end" && [event.reason, event.message], [
+    "interrupted",
+    "The server ended in the middle of this turn, and 3 times more when it went on with it. It can be continued.",
+  ]);
+});

@@ -1,0 +1,110 @@
+import type { Store } from "@tare/conversation";
+import { HttpError } from "../http/http_error.ts";
+import type { TurnRequest } from "../sessions/session_types.ts";
+
+/** A turn that waits for its time: until those before it in its session have ended, and there is room. */
+export interface QueuedTurn extends Pick<TurnRequest, "input" | "budget" | "unattended"> {
+  readonly id: string;
+  /** In milliseconds since the epoch. */
+  readonly askedAtMs: number;
+}
+
+/** The states by which a session's waiting turns are stored, and by which it is found that there are some. */
+export function queueStates(queued: readonly QueuedTurn[]): object {
+  const [oldest] = queued;
+  const queue: QueueRow | null = oldest ? { atMs: oldest.askedAtMs, count: queued.length } : null;
+  return { queued, queue };
+}
+
+/** What is found of a session with waiting turns. */
+interface QueueRow {
+  /** Since when the oldest waits, in milliseconds since the epoch. */
+  readonly atMs: number;
+  readonly count: number;
+}
+
+/** What starts turns that wait. */
+interface TurnQueueOptions {
+  readonly store: Store;
+  /** How many more turns may run here now. */
+  readonly room: () => number;
+  /** Starts the turn that waits longest in the session of this id; false if something runs there or is asked. */
+  readonly start: (id: string) => Promise<boolean>;
+  /** Most turns that wait, in all sessions. */
+  readonly most: number;
+  readonly onError: (error: unknown) => void;
+}
+
+/** Seconds after which a client that was refused may ask again. */
+const RETRY_AFTER_S = 30;
+
+/** The turns that wait, in the sessions of a store: whoever has the store open and room starts the one that waits longest. */
+export class TurnQueue {
+  readonly #options: TurnQueueOptions;
+  #running: Promise<void> | undefined;
+  /** Whether somebody asked to look again while it was looked. */
+  #isAgain = false;
+
+  /** Nothing is started yet. */
+  constructor(options: TurnQueueOptions) {
+    this.#options = options;
+  }
+
+  /** How many turns wait, in all sessions. @throws {StoreError} */
+  async length(): Promise<number> {
+    return (await this.#rows()).reduce((sum, { value: { count } }) => sum + count, 0);
+  }
+
+  /** @throws {HttpError} 429 if no more turns may wait. */
+  async admit(): Promise<void> {
+    const { most } = this.#options;
+    const length = await this.length();
+    if (length < most) return;
+    throw new HttpError(
+      429,
+      "too_many_turns",
+      `Cannot take the turn: ${length} wait already, and no more may. Try again when some have begun.`,
+      { "retry-after": String(RETRY_AFTER_S) },
+    );
+  }
+
+  /** Starts what can be started now. Settles once all of it has begun; never rejects. */
+  look(): Promise<void> {
+    if (this.#running) {
+      this.#isAgain = true;
+      return this.#running;
+    }
+    return this.#running = this.#lookAll().catch(this.#options.onError).finally(() =>
+      this.#running = undefined
+    );
+  }
+
+  async #lookAll(): Promise<void> {
+    do {
+      this.#isAgain = false;
+      while (this.#options.room() > 0 && await this.#startSome());
+    } while (this.#isAgain);
+  }
+
+  /** Starts the turns that wait longest, one a session. False if none could be. */
+  async #startSome(): Promise<boolean> {
+    const { store, room, start } = this.#options;
+    const rows = await this.#rows();
+    if (rows.length === 0) return false;
+    const asking = new Set((await store.sessionsWith("asks")).map(({ id }) => id));
+    const due = rows.filter(({ id, isHeld }) => !isHeld && !asking.has(id))
+      .sort((one, other) => one.value.atMs - other.value.atMs);
+    let isAny = false;
+    for (const { id } of due) {
+      if (room() <= 0) break;
+      isAny = await start(id) || isAny;
+    }
+    return isAny;
+  }
+
+  async #rows() {
+    const rows = await this.#options.store.sessionsWith("queue");
+    // What was stored is what `queueStates` has made.
+    return rows.map(({ value, ...row }) => ({ ...row, value: value as QueueRow }));
+  }
+}

@@ -1,0 +1,192 @@
+import { assertEquals, assertMatch } from "@std/assert";
+import { memoryStore, sharedMemory } from "@tare/conversation";
+import type { AgentHandler, AgentOptions } from "@tare/server";
+import {
+  agent,
+  call,
+  error,
+  events,
+  newSession,
+  refused,
+  request,
+  type SeenEvent,
+  steppedModel,
+} from "../fixture_test.ts";
+
+const waits = async (handler: AgentHandler, session: string, input: string, key?: string) => {
+  const asked = request("POST", `${session}/turns`, { input, background: true });
+  if (key) asked.headers.set("idempotency-key", key);
+  const response = await handler.fetch(asked);
+  const { queued } = await response.json() as { queued?: { id: string } };
+  return { status: response.status, id: queued?.id ?? "" };
+};
+const queueOf = async (handler: AgentHandler, session: string) => {
+  const { queue } = (await call(handler, "GET", `${session}/queue`)).body as {
+    queue: { id: string; input: string }[];
+  };
+  return queue.map(({ id, input }) => ({ id, input }));
+};
+const follow = async (handler: AgentHandler, session: string) =>
+  await handler.fetch(request("GET", `${session}/events`));
+const brief = (seen: readonly SeenEvent[]) =>
+  seen.flatMap(({ event }) =>
+    event.type === "turn_start"
+      ? [`${event.input} ${event.id ?? "now"}`]
+      : event.type === "turn_end"
+      ? [event.reason]
+      : []
+  );
+
+/** A server on which one turn runs at a time. */
+function narrow(options: Partial<AgentOptions> = {}) {
+  const asked = steppedModel();
+  const errors: unknown[] = [];
+  let nowMs = 0;
+  const handler = agent(asked.model, {
+    now: () => nowMs++,
+    maxRunningTurns: 1,
+    onError: (error) => errors.push(error),
+    ...options,
+  });
+  return { handler, asked, errors };
+}
+
+Deno.test("a turn in the background is told at once, and begins when those before it have ended and there is room", async () => {
+  const { handler, asked, errors } = narrow();
+  const [one, two] = [await newSession(handler), await newSession(handler)];
+  const running = events(await handler.fetch(request("POST", `${one}/turns`, { input: "first" })));
+  await asked.asked();
+  const b = await waits(handler, two, "b");
+  const a = await waits(handler, one, "a");
+  const again = [await waits(handler, two, "c", "key"), await waits(handler, two, "c", "key")] as const;
+  assertEquals([b.status, a.status, again[0]], [202, 202, again[1]]);
+  const onTwo = events(await follow(handler, two));
+  assertEquals(await queueOf(handler, two), [{ id: b.id, input: "b" }, { id: again[0].id, input: "c" }]);
+  assertEquals(await queueOf(handler, one), [{ id: a.id, input: "a" }]);
+  for (const reply of ["1", "2", "3", "4"]) await asked.reply(reply);
+  assertEquals(brief(await running), ["first now", "completed"]);
+  assertEquals(brief(await onTwo), [`b ${b.id}`, "completed", `c ${again[0].id}`, "completed"]);
+  assertEquals(brief(await events(await follow(handler, one))), [
+    "first now",
+    "completed",
+    `a ${a.id}`,
+    "completed",
+  ]);
+  assertEquals(asked.requests.map(({ messages }) => messages.at(-1)?.content), ["first", "b", "a", "c"]);
+  assertEquals([await queueOf(handler, one), errors], [[], []]);
+});
+
+Deno.test("turns that wait are counted over all sessions, and can be taken away", async () => {
+  const { handler, asked } = narrow({ maxQueuedTurns: 2 });
+  const [one, two] = [await newSession(handler), await newSession(handler)];
+  const running = events(await handler.fetch(request("POST", `${one}/turns`, { input: "first" })));
+  await asked.asked();
+  const [kept, gone] = [await waits(handler, one, "kept"), await waits(handler, two, "gone")];
+  const full = await handler.fetch(request("POST", `${two}/turns`, { input: "more", background: true }));
+  assertEquals([full.status, full.headers.get("retry-after")], [429, "30"]);
+  assertMatch((await full.json()).error.message, /^Cannot take the turn: 2 wait already/);
+  assertEquals((await call(handler, "DELETE", `${two}/queue/${gone.id}`)).status, 204);
+  assertEquals((await call(handler, "DELETE", `${two}/queue/${gone.id}`)).status, 404);
+  assertEquals(
+    await refused(handler, "POST", `${two}/turns`, { input: "more", background: true, steer: true }),
+    error(
+      400,
+      "invalid_request",
+      "Cannot steer in the background: with steer the input enters the running turn now, with background it waits for its end.",
+    ),
+  );
+  for (const reply of ["1", "2"]) await asked.reply(reply);
+  assertEquals(brief(await running), ["first now", "completed"]);
+  assertEquals(brief(await events(await follow(handler, one))).slice(2), [`kept ${kept.id}`, "completed"]);
+  assertEquals(brief(await events(await follow(handler, two))), []);
+});
+
+Deno.test("a turn that waits survives its server, and begins with the next one", async () => {
+  const store = memoryStore();
+  const first = narrow({ store });
+  const session = await newSession(first.handler);
+  await first.handler.fetch(request("POST", `${session}/turns`, { input: "first" }));
+  await first.asked.asked();
+  const { id } = await waits(first.handler, session, "then");
+  await first.handler.close();
+  const second = narrow({ store });
+  await second.handler.attend();
+  const seen = events(await follow(second.handler, session));
+  await second.asked.reply("1");
+  assertEquals(brief(await seen), ["first now", "interrupted", `then ${id}`, "completed"]);
+});
+
+Deno.test("a turn that waits on a full server begins on one that has room", async () => {
+  const memory = sharedMemory();
+  const timers: (() => void)[] = [];
+  const after = (_ms: number, work: () => void) => {
+    timers.push(work);
+    return () => {};
+  };
+  const [a, b] = [0, 1].map(() => narrow({ store: memory.open().store, approvals: { after } }));
+  const [one, two] = [await newSession(a!.handler), await newSession(a!.handler)];
+  await b!.handler.attend();
+  await a!.handler.fetch(request("POST", `${one}/turns`, { input: "first" }));
+  await a!.asked.asked();
+  const { id } = await waits(a!.handler, two, "then");
+  const seen = events(await follow(a!.handler, two));
+  for (const look of timers.splice(0)) look();
+  await b!.asked.reply("1");
+  assertEquals(brief(await seen), [`then ${id}`, "completed"]);
+  // One that is asked for where its session's turn runs elsewhere waits for that.
+  const behind = await waits(b!.handler, one, "behind");
+  assertEquals(await queueOf(b!.handler, one), [{ id: behind.id, input: "behind" }]);
+  for (const reply of ["2", "3"]) await a!.asked.reply(reply);
+  assertEquals(brief(await events(await follow(b!.handler, one))), [
+    "first now",
+    "completed",
+    `behind ${behind.id}`,
+    "completed",
+  ]);
+  assertEquals([a!.errors, b!.errors], [[], []]);
+});
+
+Deno.test("a turn that has waited and can't be played says why, and those behind it go on", async () => {
+  const asked = steppedModel();
+  let isThere = true;
+  const handler = agent(asked.model, {
+    store: memoryStore(),
+    maxRunningTurns: 1,
+    model: () => {
+      if (!isThere) throw new Error("no such model");
+      return asked.model;
+    },
+  });
+  const session = await newSession(handler);
+  const running = events(await handler.fetch(request("POST", `${session}/turns`, { input: "first" })));
+  await asked.asked();
+  const { id } = await waits(handler, session, "then");
+  isThere = false;
+  await asked.reply("1");
+  await running;
+  const seen = await events(await follow(handler, session));
+  assertEquals(brief(seen), ["first now", "completed", `then ${id}`, "internal_error"]);
+  isThere = true;
+  const next = await waits(handler, session, "last");
+  await asked.reply("2");
+  assertEquals(brief(await events(await follow(handler, session))).slice(4), [
+    `last ${next.id}`,
+    "completed",
+  ]);
+});
+
+Deno.test("a request for which there is no room waits for it, in its order", async () => {
+  const { handler, asked } = narrow();
+  const paths = [await newSession(handler), await newSession(handler)];
+  const first = await handler.fetch(request("POST", `${paths[0]}/turns`, { input: "first" }));
+  await asked.asked();
+  const second = handler.fetch(request("POST", `${paths[1]}/turns`, { input: "second" }));
+  const third = await handler.fetch(
+    request("POST", `${await newSession(handler)}/turns`, { input: "third" }),
+  );
+  assertEquals(third.status, 429, "one may wait for one that runs");
+  await asked.reply("1");
+  assertEquals(brief(await events(first)), ["first now", "completed"]);
+  await asked.reply("2");
+  assertEquals(brief(await events(await second)), ["second now", "completed"]);
+});
