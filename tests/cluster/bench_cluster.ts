@@ -23,6 +23,7 @@ import {
   type ClusterLoad,
   type ClusterLoadResult,
   measureClusterLoad,
+  measureProxy,
 } from "../../scripts/bench/cluster/load.ts";
 import { formatTable } from "../../scripts/bench/format_table.ts";
 import { type Listening, startListening } from "../../scripts/bench/server/listening.ts";
@@ -96,6 +97,14 @@ async function withServers<T>(
   return await work(servers, upstream);
 }
 
+/** Starts a provider and a bare proxy in front of it. */
+async function withProvider<T>(work: (provider: Listening, proxy: Listening) => Promise<T>): Promise<T> {
+  await using upstream = await startListening(["--allow-net=127.0.0.1", provider]);
+  const script = fromFileUrl(new URL("../../scripts/bench/cluster/bare_proxy.ts", import.meta.url));
+  await using proxy = await startListening(["--allow-net=127.0.0.1", script, upstream.url]);
+  return await work(upstream, proxy);
+}
+
 /** What the database has done so far. */
 async function databaseTotals(url: string) {
   const [row] = await query<{ statements: string; commits: string; bytes: string }>(
@@ -149,9 +158,15 @@ async function measure(
   return { ...result, servers: servers.length, sessions: load.sessions };
 }
 
-/** Added latency with many sessions at once, nobody held. */
-async function measureLatency(postgres: Postgres): Promise<Measured[]> {
+/** Added latency with many sessions at once, nobody held; and what a bare proxy adds to as many calls. */
+async function measureLatency(postgres: Postgres) {
   const rows: Measured[] = [];
+  const proxy = await withProvider((upstream, proxy) =>
+    measureProxy({
+      ...{ ...MANNER, measuredMs, sessions: Number(values.sessions) },
+      ...{ provider: upstream.url, proxy: proxy.url },
+    })
+  );
   for (const count of serverCounts) {
     const database = await postgres.makeDatabase();
     const sessions = Number(values.sessions);
@@ -162,7 +177,7 @@ async function measureLatency(postgres: Postgres): Promise<Measured[]> {
       ),
     );
   }
-  return rows;
+  return { rows, proxy };
 }
 
 /** What a step takes of one server, with the file and with the database, at the same load. */
@@ -354,7 +369,15 @@ try {
       formatTable([HEAD, ...rows.flatMap((row) => row ? [cells(row)] : [])]);
     const blocks = [
       "Figures of a step: added in ms, CPU in ms; statements, commits of events and bytes of the log in the database",
-      ...(latency ? ["", "Many sessions at once", table(latency)] : []),
+      ...(latency
+        ? [
+          "",
+          `Many sessions at once; a bare proxy adds p50 ${latency.proxy.addedP50Ms.toFixed(1)} ms, p99 ${
+            latency.proxy.addedP99Ms.toFixed(1)
+          } ms to a call`,
+          table(latency.rows),
+        ]
+        : []),
       ...(cpu
         ? ["", "One server: with a file, and with the database", table([cpu.sqlite, cpu.postgres])]
         : []),

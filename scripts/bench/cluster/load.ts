@@ -1,6 +1,6 @@
 import { percentile } from "../percentile.ts";
 import { STEPS_PER_TURN } from "../server/load.ts";
-import { createSession, playTurn } from "../server/turn.ts";
+import { createSession, playTurn, post } from "../server/turn.ts";
 
 /** Sessions at work, each on one of the servers, each in one turn after the other. */
 export interface ClusterLoad {
@@ -98,6 +98,39 @@ export async function measureClusterLoad<Gauged>(
     addedP99Ms: percentile(added, 0.99),
     ...gauged,
   };
+}
+
+/**
+ * Measures what a proxy adds to a model call that knows nothing of it: from its client's request until the provider has
+ * it, and from the end of the reply there until the client has that. The same sessions ask at the same pace.
+ */
+export async function measureProxy(
+  { proxy, provider, sessions, thinkMs, words, perSecond, measuredMs }:
+    & Omit<ClusterLoad, "servers" | "follow">
+    & { readonly proxy: string },
+): Promise<Pick<ClusterLoadResult, "addedP50Ms" | "addedP99Ms">> {
+  const model = `after-${thinkMs}-say-${words}-at-${perSecond}`;
+  const stepMs = thinkMs + words / perSecond * 1000;
+  const nowMs = () => performance.timeOrigin + performance.now();
+  const asked: { readonly said: string; readonly startMs: number; readonly endMs: number }[] = [];
+  const untilMs = nowMs() + stepMs + measuredMs;
+  await Promise.all(Array.from({ length: sessions }, async (_, index) => {
+    await pause(stepMs * index / sessions);
+    for (let call = 0; nowMs() < untilMs; call++) {
+      const said = `${index}.${call}`;
+      const content = `What does the file say? (${said})`;
+      const startMs = nowMs();
+      const body = JSON.stringify({ model, stream: true, messages: [{ role: "user", content }] });
+      await (await post(`${proxy}/chat/completions`, body)).arrayBuffer();
+      asked.push({ said, startMs, endMs: nowMs() });
+    }
+  }));
+  const response = await fetch(new URL("/bench/times", provider), { method: "POST" });
+  const times: Record<string, [number, number][]> = await response.json();
+  const added = asked.flatMap(({ said, startMs, endMs }) =>
+    (times[said] ?? []).map(([cameMs, sentMs]) => cameMs - startMs + endMs - sentMs)
+  );
+  return { addedP50Ms: percentile(added, 0.5), addedP99Ms: percentile(added, 0.99) };
 }
 
 function pause(ms: number): Promise<void> {
