@@ -1,6 +1,6 @@
 import type { Sighting, Store, StoredEvent, StoreRecord } from "@tare/conversation";
 import { HttpError } from "../http/http_error.ts";
-import { asSessionEvent, type NumberedEvent, type SessionEvent } from "./session_types.ts";
+import { asSessionEvent, type NumberedEvent, type SessionEvent, type Teller } from "./session_types.ts";
 
 /** How a log learns what others write to it. */
 interface FollowedLog {
@@ -9,6 +9,15 @@ interface FollowedLog {
   /** Tells the log how the session is. Default: finds that out. Settles in any case. */
   readonly look: (seen?: Sighting) => Promise<void>;
 }
+
+/** How programs outside learn of a log's events. */
+interface ToldLog extends Pick<Teller, "ready" | "wake"> {
+  /** Records that are committed with these. */
+  readonly recordsOf: (committed: Parameters<Teller["recordsOf"]>[1]) => readonly StoreRecord[];
+}
+
+/** Of which events programs outside may be told. */
+const TOLD: readonly SessionEvent["type"][] = ["turn_end", "approval_asked"];
 
 /** Events that a reader holds at a time. */
 const PAGE = 256;
@@ -24,6 +33,9 @@ export const MOST_TOLD = 64;
 export class EventLog {
   readonly #store: Store;
   readonly #sessionId: string;
+  readonly #told: ToldLog | undefined;
+  /** The newest turn's id, if it has one. Absent: nobody has looked yet. */
+  #turn: { readonly id: string | undefined } | undefined;
   #last: number;
   /** Events behind the stored ones, which are written with the next that are. */
   #mended: readonly SessionEvent[] = [];
@@ -41,8 +53,14 @@ export class EventLog {
   #unwatch: (() => void) | undefined;
 
   /** The log of this session, whose newest event has the number `last`. */
-  constructor(store: Store, { sessionId, last }: { readonly sessionId: string; readonly last: number }) {
+  constructor(store: Store, { sessionId, last, told }: {
+    readonly sessionId: string;
+    readonly last: number;
+    /** Who else is told. Default: nobody. */
+    readonly told?: ToldLog | undefined;
+  }) {
     this.#store = store;
+    this.#told = told;
     this.#sessionId = sessionId;
     this.#last = last;
   }
@@ -93,15 +111,13 @@ export class EventLog {
     if (last === this.#last && this.#mended.length === 0) return;
     const { after, events } = this.#newest;
     const known = after + events.length;
-    const news = told.filter(({ number }) => number > known).map(({ event }) => asSessionEvent(event));
-    if (
-      known + news.length === last && told.at(-1)?.number === last && events.length + news.length <= MOST_TOLD
-    ) {
-      this.#newest = { after, events: [...events, ...news] };
-    } else {this.#newest = {
-        after: last - told.length,
-        events: told.map(({ event }) => asSessionEvent(event)),
-      };}
+    const news = told.filter(({ number }) => number > known);
+    const goesOn = known + news.length === last && events.length + news.length <= MOST_TOLD;
+    const added = (goesOn ? news : told).map(({ event }) => asSessionEvent(event));
+    this.#newest = goesOn
+      ? { after, events: [...events, ...added] }
+      : { after: last - told.length, events: added };
+    if (last !== this.#last) this.#turn = undefined;
     this.#last = last;
     this.#mended = [];
     this.#records = [];
@@ -143,17 +159,27 @@ export class EventLog {
     } = {},
   ): Promise<void> {
     const sessionId = this.#sessionId;
+    const isTold = [...this.#mended, ...events].some(({ type }) => TOLD.includes(type));
+    // Nothing is waited for where nobody can be told.
+    const told = isTold && this.#told && await this.#told.ready() ? this.#told : undefined;
+    const turn = told && (this.#turn ??= await this.#findTurn());
     const after = this.#last - this.#mended.length;
     const all = [...this.#mended, ...events];
-    const written: StoreRecord[] = [...this.#records, ...records];
+    const written: StoreRecord[] = [
+      ...this.#records,
+      ...records,
+      ...told?.recordsOf({ events: all, after, turn }) ?? [],
+    ];
     if (all.length > 0) written.unshift({ type: "events", sessionId, after, events: all });
     if (written.length > 0) await this.#store.commit(written);
     this.#last += events.length;
     this.#mended = [];
     this.#records = [];
     if (all.length > 0) this.#newest = { after, events: all.length <= PAGE ? all : [] };
+    this.#turn = turnBehind(all) ?? this.#turn;
     committed?.();
     if (events.length > 0) this.#wake();
+    told?.wake();
   }
 
   /**
@@ -200,6 +226,12 @@ export class EventLog {
     }
   }
 
+  /** The newest turn that is stored: another process may have begun it. */
+  async #findTurn(): Promise<{ readonly id: string | undefined }> {
+    const starts = await this.#store.readEvents(this.#sessionId, { types: ["turn_start"] });
+    return turnBehind(starts.map(({ event }) => asSessionEvent(event))) ?? { id: undefined };
+  }
+
   /** A session that is being removed can't be read for a moment before its readers are told. */
   async #explain(error: unknown): Promise<never> {
     await this.#removed?.catch(() => {});
@@ -224,4 +256,12 @@ export class EventLog {
     this.#changed.resolve();
     this.#changed = Promise.withResolvers<void>();
   }
+}
+
+/** The turn that goes on behind these events, if one of them begins it. */
+export function turnBehind(
+  events: readonly SessionEvent[],
+): { readonly id: string | undefined } | undefined {
+  const start = events.findLast((event) => event.type === "turn_start");
+  return start && { id: start.id };
 }

@@ -1,4 +1,5 @@
 import type { Store, StoreRecord } from "@tare/conversation";
+import { sumsRecords } from "@tare/conversation/report";
 import { addLedgers, EMPTY_LEDGER, type LoopEvent, type TurnEnd, type TurnLedger } from "@tare/loop";
 import {
   type Content,
@@ -22,6 +23,7 @@ import {
   asSessionEvent,
   type HelperLink,
   type OpenTurn,
+  OWN_AGENT,
   type SessionEvent,
   type SessionOptions,
   type StoredTurn,
@@ -501,6 +503,7 @@ export function sessionRecords(
   return [
     { type: "session", kind: "agent", ...session },
     ...stateRecords(sessionId, states),
+    ...sumsRecords(sessionId, { group: "planned", agent: OWN_AGENT, days: {}, isBegun: true }),
     ...events.length > 0 ? [{ type: "events", sessionId, after: 0, events } as const] : [],
   ];
 }

@@ -61,14 +61,17 @@ export class Session implements SessionInfo {
     environment: SessionEnvironment,
     { countTokens, lastEvent }: { readonly countTokens: CountTokens; readonly lastEvent: number },
   ) {
-    const { tools, toolSource: source, store } = environment;
+    const { tools, toolSource: source, store, teller } = environment;
     const id = this.id = record.id;
     this.createdAtMs = record.createdAtMs;
     this.settings = storedSettings(record.settings);
     this.parent = parentOf(record);
     this.by = record.by;
     this.archive = store.archive(id);
-    this.events = new EventLog(store, { sessionId: id, last: lastEvent });
+    this.events = new EventLog(store, {
+      ...{ sessionId: id, last: lastEvent },
+      told: teller && { ...teller, recordsOf: (committed) => teller.recordsOf(this, committed) },
+    });
     this.helpers = new Helpers(this, { environment, alone: (work) => this.#hold.queued(work) });
     const shown = () => this.#memory.prompt.shown;
     const own = [...tools, recallTool(this.archive, { countTokens, shown }), this.helpers.tool];

@@ -1,6 +1,7 @@
 import { addLedgers, EMPTY_LEDGER, type LoopEvent, type TurnEnd, type TurnLedger } from "@tare/loop";
 import { type Content, firstWords, type Message, personsWords } from "@tare/messages";
 import { pinsAfter, type StoreRecord } from "@tare/conversation";
+import { sumsRecords } from "@tare/conversation/report";
 import {
   closeTurn,
   hear,
@@ -23,6 +24,7 @@ import {
   type ApprovalAnswered,
   NO_TURNS,
   type OpenTurn,
+  OWN_AGENT,
   type PinChange,
   type Question,
   type SessionEvent,
@@ -322,6 +324,7 @@ export class SessionMemory {
           ...(heard > 0 && { steering }),
           ...(ended && this.#isOpen && { turn: null }),
         }),
+        ...this.#sums(totals),
       ],
       committed: () => {
         stored();
@@ -354,7 +357,7 @@ export class SessionMemory {
         }),
       };
       await this.#append([], {
-        records: [...records, ...this.#states(told(totals, this.#totals))],
+        records: [...records, ...this.#states(told(totals, this.#totals)), ...this.#sums(totals)],
         committed: () => {
           stored();
           this.#totals = totals;
@@ -419,6 +422,12 @@ export class SessionMemory {
         committed?.();
       },
     });
+  }
+
+  /** What it has come to more, for the sums over all sessions. */
+  #sums({ days }: SessionTotals): readonly StoreRecord[] {
+    const { days: before } = this.#totals;
+    return sumsRecords(this.#options.id, { group: "planned", agent: OWN_AGENT, days, before });
   }
 
   #states(values: object): readonly StoreRecord[] {

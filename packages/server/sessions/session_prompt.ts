@@ -244,7 +244,7 @@ export class SessionPrompt implements TurnPrompt {
   /** Takes note of what a ping came to. */
   bookPing(entry: PingEntry): void {
     const { environment, settings: { model } } = this.#options;
-    this.#conversation.book(sumsOfPing(entry, environment.ratesOf(model)), entry.atMs);
+    this.#book(sumsOfPing(entry, environment.ratesOf(model)), entry.atMs);
   }
 
   /** What the user said first has become known. */
@@ -260,7 +260,14 @@ export class SessionPrompt implements TurnPrompt {
   /** Takes note of what these events, which happen now, came to. */
   book(events: readonly SessionEvent[]): void {
     const { environment, settings: { model } } = this.#options;
-    bookCalls(this.#conversation, events, { rates: environment.ratesOf(model), nowMs: this.#now() });
+    const book: Conversation["book"] = (...booked) => this.#book(...booked);
+    bookCalls({ book }, events, { rates: environment.ratesOf(model), nowMs: this.#now() });
+  }
+
+  #book(...booked: Parameters<Conversation["book"]>): void {
+    const { environment: { telemetry }, settings: { model } } = this.#options;
+    this.#conversation.book(...booked);
+    telemetry?.booked(booked[0], model);
   }
 
   /** What stores what isn't stored yet, and what to call once it is. */

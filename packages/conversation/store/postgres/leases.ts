@@ -65,6 +65,8 @@ export async function openLeases(connections: Connections, options: LeaseOptions
   const turns = new Map<string, Promise<unknown>>();
   let me = newMember();
   let aheadMs = 0;
+  let lostLeases = 0;
+  let takenOver = 0;
   const names = [me.id];
   let renewed = () => Promise.resolve();
 
@@ -97,6 +99,7 @@ export async function openLeases(connections: Connections, options: LeaseOptions
     me = newMember();
     names.push(me.id);
     if (names.length > NAMES) names.shift();
+    lostLeases++;
     for (const { end } of lost.held.values()) end.abort();
     lost.held.clear();
     (async () => {
@@ -173,7 +176,9 @@ export async function openLeases(connections: Connections, options: LeaseOptions
       const known = member.held.get(sessionId)?.hold;
       if (known) return known;
       await join(member);
-      const { fence, commits, state } = await query<{ fence: number; commits: number; state: string }>(
+      const { fence, commits, state, was_left } = await query<
+        { fence: number; commits: number; state: string; was_left: boolean }
+      >(
         "SELECT * FROM tare.hold($1, $2)",
         [
           columnText(sessionId),
@@ -186,6 +191,7 @@ export async function openLeases(connections: Connections, options: LeaseOptions
         lose(member);
         continue;
       }
+      if (was_left) takenOver++;
       const end = new AbortController();
       const made: Hold = {
         fence,
@@ -215,14 +221,23 @@ export async function openLeases(connections: Connections, options: LeaseOptions
     },
     async left() {
       const rows = await connections.query<{ id: string }>(
-        `SELECT s.id FROM tare.heads h JOIN tare.sessions s ON s.key = h.session
-         WHERE h.holder IS NOT NULL AND NOT tare.is_there(h.holder) ORDER BY s.key`,
+        // By those that are gone, of which there are few: whoever holds something has a row.
+        `SELECT s.id FROM (SELECT id FROM tare.servers gone WHERE tare.is_gone(gone) OFFSET 0) AS gone
+           JOIN tare.heads h ON h.holder = gone.id JOIN tare.sessions s ON s.key = h.session
+         ORDER BY s.key`,
       );
       return rows.map(({ id }) => nameIn(id));
     },
     watch: (id, changed) => talk.watch(id, changed),
     ask: (id, body) => talk.ask(id, body),
     aheadMs: () => aheadMs,
+    figures: () => ({
+      leaseMs: Math.max(0, me.sureUntilMs - clock()),
+      lostLeases,
+      held: me.held.size,
+      takenOver,
+      connections: connections.figures(),
+    }),
     listen: (told) => void (listener = told),
   };
   const talk = await openTalk(connections, {
