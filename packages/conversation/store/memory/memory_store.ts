@@ -692,8 +692,10 @@ export function sharedMemory({ leaseMs = 10_000 }: { readonly leaseMs?: number }
   const changed = (ids: Iterable<string>, records: readonly StoreRecord[] = []) => {
     settle();
     for (const id of new Set(ids)) {
+      const watching = [...openings].filter(({ watchers }) => watchers.has(id));
+      if (watching.length === 0) continue;
       const told = newEvents(records, id);
-      for (const opening of openings) {
+      for (const opening of watching) {
         for (const watcher of opening.watchers.get(id) ?? []) show(opening, id, { watcher, told });
       }
     }

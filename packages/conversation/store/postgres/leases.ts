@@ -377,6 +377,7 @@ async function openTalk(connections: Connections, talker: Talker): Promise<Talk>
         known.delete(name);
       }
       if (watchers.size > 0) return;
+      stopReading();
       clearInterval(poll);
       poll = undefined;
     };
@@ -505,8 +506,9 @@ async function openTalk(connections: Connections, talker: Talker): Promise<Talk>
     watch(sessionId, changed) {
       const name = columnText(sessionId);
       const end = listen(`w${name.slice(0, NOTIFIED_LENGTH)}`, changed);
-      // Else it is with what is read next.
+      // Where all are read, what nothing is known of is told next.
       if (reading === undefined) lookAt([name]);
+      else known.delete(`w${name}`);
       return end;
     },
     async ask(sessionId, body) {

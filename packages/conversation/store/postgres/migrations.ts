@@ -283,11 +283,11 @@ const FUNCTIONS = `
   -- Tells who watches a session how it is, with the events that were written last as far as a notification holds them,
   -- which is 8,000 bytes. Names stand in the tables as JSON has them. Of longer ones is told that something has changed.
   CREATE FUNCTION tare.tell(session_id text, head tare.heads, the_events text) RETURNS void LANGUAGE plpgsql AS $$
-  DECLARE
-    begins text := '["' || session_id || '",' || head.fence || ',' || coalesce('"' || head.holder || '"', 'null') || ','
-      || head.last || ',';
+  DECLARE begins text;
   BEGIN
     IF head.watched_until <= clock_timestamp() THEN RETURN; END IF;
+    begins := '["' || session_id || '",' || head.fence || ',' || coalesce('"' || head.holder || '"', 'null') || ','
+      || head.last || ',';
     IF length(session_id) >= 1000 THEN
       PERFORM tare.notify('w', session_id);
     ELSIF octet_length(begins) + octet_length(the_events) < 7900 THEN
