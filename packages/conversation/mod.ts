@@ -49,6 +49,7 @@ export type {
   SessionRecord,
   SharedFigures,
   SharedStore,
+  Sighting,
   Store,
   StoredDelivery,
   StoredDocument,

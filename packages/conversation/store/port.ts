@@ -338,6 +338,21 @@ export interface Hold {
   readonly isSure: () => boolean;
 }
 
+/** A session as an opening of the store sees it at one moment. */
+export interface Sighting {
+  /**
+   * Fencing number of its newest hold; 0 before the first. Who held the session with this number, and has given it back,
+   * knows all that was ever written to it.
+   */
+  readonly fence: number;
+  /** Who holds it: this opening, another one that is there, one that is gone, or nobody. */
+  readonly holder: "this" | "other" | "left" | "nobody";
+  /** Number of the session's last event; 0 if there is none. */
+  readonly lastEvent: number;
+  /** Its last events, as far as they were told along. Default: none were. */
+  readonly told?: readonly StoredEvent[];
+}
+
 /** What somebody asks of the opening that holds a session. */
 export interface HolderRequest {
   readonly id: string;
@@ -399,27 +414,15 @@ export interface SharedStore {
   /** Gives a session back. Nothing happens if this opening doesn't hold it. */
   release(sessionId: string): Promise<void>;
   /** Who holds a session. @throws {Error} if there is no such session. */
-  look(sessionId: string): Promise<{
-    /**
-     * Fencing number of its newest hold; 0 before the first. Who held the session with this number, and has given it
-     * back, knows all that was ever written to it.
-     */
-    readonly fence: number;
-    /** This opening, another one that is there, one that is gone, or nobody. */ readonly holder:
-      | "this"
-      | "other"
-      | "left"
-      | "nobody";
-    /** Number of the session's last event; 0 if there is none. */
-    readonly lastEvent: number;
-  }>;
+  look(sessionId: string): Promise<Sighting>;
   /** Sessions that openings held which are gone. */
   left(): Promise<readonly string[]>;
   /**
-   * Calls `changed` whenever something may have been written to a session, or somebody else may hold it: at once if all
-   * is well, and every second or two in any case. Gives what ends that.
+   * Tells how a session is, once at the beginning and then whenever something was written to it or somebody else holds
+   * it: at once if all is well, with the events if they are short, and within a second or two in any case. It is told
+   * once it is committed, in that order. Nothing is told with it if the store is to be asked. Gives what ends that.
    */
-  watch(sessionId: string, changed: () => void): () => void;
+  watch(sessionId: string, changed: (seen?: Sighting) => void): () => void;
   /**
    * Asks something of the opening that holds a session, and waits for the answer.
    *

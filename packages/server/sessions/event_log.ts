@@ -1,13 +1,13 @@
-import type { Store, StoreRecord } from "@tare/conversation";
+import type { Sighting, Store, StoredEvent, StoreRecord } from "@tare/conversation";
 import { HttpError } from "../http/http_error.ts";
 import { asSessionEvent, type NumberedEvent, type SessionEvent, type Teller } from "./session_types.ts";
 
 /** How a log learns what others write to it. */
 interface FollowedLog {
-  /** Calls back whenever something may have been written. Gives what ends that. */
-  readonly watch: (changed: () => void) => () => void;
-  /** Finds out what was written, and tells the log of it. Settles in any case. */
-  readonly look: () => Promise<void>;
+  /** Tells how the session is, at the beginning and whenever something may have been written. Gives what ends that. */
+  readonly watch: (changed: (seen?: Sighting) => void) => () => void;
+  /** Tells the log how the session is. Default: finds that out. Settles in any case. */
+  readonly look: (seen?: Sighting) => Promise<void>;
 }
 
 /** How programs outside learn of a log's events. */
@@ -21,6 +21,9 @@ const TOLD: readonly SessionEvent["type"][] = ["turn_end", "approval_asked"];
 
 /** Events that a reader holds at a time. */
 const PAGE = 256;
+
+/** So many events that others told of are kept for who reads them. */
+export const MOST_TOLD = 64;
 
 /**
  * The events of a session in order, numbered from 1, kept in the store. An event is committed before any reader gets
@@ -45,8 +48,8 @@ export class EventLog {
   #removed: Promise<void> | undefined;
   #changed = Promise.withResolvers<void>();
   #followed: FollowedLog | undefined;
-  /** Readers that wait for what others write. */
-  #waiting = 0;
+  /** Readers that wait for what others write, or have. */
+  #followers = 0;
   #unwatch: (() => void) | undefined;
 
   /** The log of this session, whose newest event has the number `last`. */
@@ -103,14 +106,28 @@ export class EventLog {
     this.#wake();
   }
 
-  /** Others have written up to this number, and nothing is owed. */
-  reach(last: number): void {
-    if (last < this.#last) this.#newest = { after: 0, events: [] };
+  /** Others have written up to this number, and nothing is owed. `told` are the newest of these, as far as they are known. */
+  reach(last: number, told: readonly StoredEvent[] = []): void {
+    if (last === this.#last && this.#mended.length === 0) return;
+    const { after, events } = this.#newest;
+    const known = after + events.length;
+    const news = told.filter(({ number }) => number > known);
+    const goesOn = known + news.length === last && events.length + news.length <= MOST_TOLD;
+    const added = (goesOn ? news : told).map(({ event }) => asSessionEvent(event));
+    this.#newest = goesOn
+      ? { after, events: [...events, ...added] }
+      : { after: last - told.length, events: added };
     if (last !== this.#last) this.#turn = undefined;
     this.#last = last;
     this.#mended = [];
     this.#records = [];
     this.#wake();
+  }
+
+  /** The newest event, if it is in memory. */
+  get newest(): SessionEvent | undefined {
+    const { after, events } = this.#newest;
+    return after + events.length === this.#last ? events.at(-1) : undefined;
   }
 
   /** Removes the session from the store and tells readers so wherever they are. @throws {StoreError} if it stays. */
@@ -171,6 +188,15 @@ export class EventLog {
    * @throws {Error} at the end, if the log was closed by a failure.
    */
   async *read(after = 0): AsyncGenerator<NumberedEvent, void> {
+    const follows = { isTold: false };
+    try {
+      yield* this.#read(after, follows);
+    } finally {
+      if (follows.isTold && --this.#followers === 0) this.#stopWatching();
+    }
+  }
+
+  async *#read(after: number, follows: { isTold: boolean }): AsyncGenerator<NumberedEvent, void> {
     for (let position = after;;) {
       // What is stored behind `last` isn't known to be committed yet.
       const limit = Math.min(PAGE, this.#last - position);
@@ -191,8 +217,11 @@ export class EventLog {
       for (const event of mended) yield { number: ++position, event };
       // They may have been written meanwhile, and others with them.
       if (position < this.#last) continue;
-      if (this.#live) await this.#wait();
-      else if (this.#failure !== undefined) throw this.#failure;
+      if (this.#live) {
+        if (!follows.isTold) this.#followers += 1;
+        follows.isTold = true;
+        await this.#wait();
+      } else if (this.#failure !== undefined) throw this.#failure;
       else return;
     }
   }
@@ -210,21 +239,12 @@ export class EventLog {
     throw this.#failure ?? error;
   }
 
-  /** Waits until something has changed. What others write is looked for only as long as somebody waits. */
-  async #wait(): Promise<void> {
+  /** Waits until something has changed. What others write is watched as long as somebody follows. */
+  #wait(): Promise<void> {
     const followed = this.#followed;
     const changed = this.#changed.promise;
-    this.#waiting += 1;
-    if (followed && !this.#unwatch) {
-      this.#unwatch = followed.watch(() => {
-        if (this.#waiting > 0) followed.look();
-        else this.#stopWatching();
-      });
-      // What was written before that is told by nobody.
-      followed.look();
-    }
-    await changed;
-    this.#waiting -= 1;
+    if (followed) this.#unwatch ??= followed.watch((seen) => void followed.look(seen));
+    return changed;
   }
 
   #stopWatching(): void {

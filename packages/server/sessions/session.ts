@@ -188,6 +188,11 @@ export class Session implements SessionInfo {
     return this.#hold.ready();
   }
 
+  /** Settles when its events can be followed, whoever writes them. @throws {StoreError} */
+  followable(): Promise<void> {
+    return this.#hold.followable();
+  }
+
   /** Changes what is asked for of single messages, and stores it with these records. @throws {HttpError} 404 if it is gone. */
   async changePins(change: PinChange, records: readonly StoreRecord[]): Promise<void> {
     const wanted = () => ({ do: "pin", change, records }) as const;

@@ -167,6 +167,19 @@ export class Sessions {
     return session;
   }
 
+  /** The session of this id if it is in memory, whatever others have done to it. */
+  known(id: string): Pick<SessionInfo, "by"> | undefined {
+    const session = this.#find(id);
+    return session?.isGone ? undefined : session;
+  }
+
+  /** The events of the session of this id, for who follows them. @throws {HttpError} 404 if there is none. */
+  async events(id: string): Promise<Session["events"]> {
+    const session = await this.open(id);
+    await session.followable();
+    return session.events;
+  }
+
   /**
    * The session of this id, for who changes it: what other servers have written is found out by the change, not here.
    *

@@ -7,6 +7,7 @@ import type {
   ListedSession,
   SessionRecord,
   SharedStore,
+  Sighting,
   Store,
   StoredDelivery,
   StoredDocument,
@@ -67,8 +68,8 @@ interface Access {
   readonly assertHeld: (id: string, held: Held) => void;
   /** Takes an answer, and gives what takes it back. @throws if nobody waits for it. */
   readonly answer: (requestId: string, json: string) => () => void;
-  /** Told of sessions to which something was written, or that are gone. */
-  readonly changed: (ids: Iterable<string>) => void;
+  /** Told of sessions to which something was written, or that are gone, and of what was written. */
+  readonly changed: (ids: Iterable<string>, records?: readonly StoreRecord[]) => void;
 }
 
 /** Values are kept as JSON, so that what a caller does to them later changes nothing. */
@@ -334,7 +335,7 @@ function openTables(
       for (const step of undo.reverse()) step();
       throw error;
     }
-    changed(records.flatMap((record) => "sessionId" in record ? record.sessionId ?? [] : []));
+    changed(records.flatMap((record) => "sessionId" in record ? record.sessionId ?? [] : []), records);
   };
   const commit: Store["commit"] = (records) => settle(() => write(records));
 
@@ -572,6 +573,22 @@ function keyName({ scope, key }: IdempotencyKey): string {
   return JSON.stringify([scope, key]);
 }
 
+/** Events are told along as long as their JSON isn't longer than this. */
+const TOLD_CHARS = 2_000;
+
+/** The events that a commit adds to a session, as whoever watches that is told of them. */
+function newEvents(records: readonly StoreRecord[], id: string): readonly StoredEvent[] {
+  const added = records.flatMap((record) =>
+    record.type === "events" && record.sessionId === id ? record : []
+  );
+  const json = JSON.stringify(
+    added.flatMap(({ after, events }) =>
+      events.map((event, index) => ({ number: after + index + 1, event }))
+    ),
+  );
+  return json.length > TOLD_CHARS ? [] : JSON.parse(json);
+}
+
 /** A store that others have open too, as one process has it. */
 export interface SharedOpening {
   readonly store: Store & { readonly shared: SharedStore };
@@ -596,7 +613,7 @@ interface Opening {
   readonly owners: WeakSet<object>;
   listener?: Parameters<SharedStore["listen"]>[0];
   readonly holds: Map<string, { readonly hold: Hold; readonly controller: AbortController; isHeld: boolean }>;
-  readonly watchers: Map<string, Set<() => void>>;
+  readonly watchers: Map<string, Set<(seen?: Sighting) => void>>;
   /** Lets those go on who wait for the process. Absent: it runs. */
   paused?: PromiseWithResolvers<void> | undefined;
   isKilled: boolean;
@@ -653,13 +670,33 @@ export function sharedMemory({ leaseMs = 10_000 }: { readonly leaseMs?: number }
       resolve(answer === undefined ? undefined : { answer: JSON.parse(answer) });
     }
   };
-  const changed = (ids: Iterable<string>) => {
+  const sight = ({ owner }: Opening, id: string): Sighting => {
+    const { held: { fence, holder }, events: { length: lastEvent } } = named(id);
+    const whose = holder === owner ? "this" : holder && isThere(holder) ? "other" : "left";
+    return { fence, holder: holder ? whose : "nobody", lastEvent };
+  };
+  /** Tells somebody who watches a session how it is now, with what was written last. */
+  const show = (
+    opening: Opening,
+    id: string,
+    { watcher, told = [] }: {
+      readonly watcher: (seen?: Sighting) => void;
+      readonly told?: readonly StoredEvent[];
+    },
+  ) => {
+    const seen = tables.sessions.has(id)
+      ? { ...sight(opening, id), ...(told.length > 0 && { told }) }
+      : undefined;
+    tell(opening, () => opening.watchers.get(id)?.has(watcher) && watcher(seen));
+  };
+  const changed = (ids: Iterable<string>, records: readonly StoreRecord[] = []) => {
     settle();
     for (const id of new Set(ids)) {
-      for (const opening of openings) {
-        for (const watcher of opening.watchers.get(id) ?? []) {
-          tell(opening, () => opening.watchers.get(id)?.has(watcher) && watcher());
-        }
+      const watching = [...openings].filter(({ watchers }) => watchers.has(id));
+      if (watching.length === 0) continue;
+      const told = newEvents(records, id);
+      for (const opening of watching) {
+        for (const watcher of opening.watchers.get(id) ?? []) show(opening, id, { watcher, told });
       }
     }
   };
@@ -771,13 +808,7 @@ export function sharedMemory({ leaseMs = 10_000 }: { readonly leaseMs?: number }
           return number;
         }),
       release: (id) => enter(() => release(id)),
-      look: (id) =>
-        enter(() => {
-          const { held: { fence, holder }, events: { length: lastEvent } } = named(id);
-          if (!holder) return { fence, holder: "nobody", lastEvent };
-          if (holder === opening.owner) return { fence, holder: "this", lastEvent };
-          return { fence, holder: isThere(holder) ? "other" : "left", lastEvent };
-        }),
+      look: (id) => enter(() => sight(opening, id)),
       left: () =>
         enter(() =>
           [...tables.sessions].flatMap(([id, { held: { holder } }]) => holder && !isThere(holder) ? [id] : [])
@@ -785,6 +816,7 @@ export function sharedMemory({ leaseMs = 10_000 }: { readonly leaseMs?: number }
       watch(id, watcher) {
         const watchers = opening.watchers.get(id) ?? new Set();
         opening.watchers.set(id, watchers.add(watcher));
+        show(opening, id, { watcher });
         return () => {
           watchers.delete(watcher);
           if (watchers.size === 0) opening.watchers.delete(id);

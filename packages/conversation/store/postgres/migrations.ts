@@ -280,6 +280,23 @@ const FUNCTIONS = `
     SELECT pg_notify('tare', kind || substr(about, 1, 1000))
   $$;
 
+  -- Tells who watches a session how it is, with the events that were written last as far as a notification holds them,
+  -- which is 8,000 bytes. Names stand in the tables as JSON has them. Of longer ones is told that something has changed.
+  CREATE FUNCTION tare.tell(session_id text, head tare.heads, the_events text) RETURNS void LANGUAGE plpgsql AS $$
+  DECLARE begins text;
+  BEGIN
+    IF head.watched_until <= clock_timestamp() THEN RETURN; END IF;
+    begins := '["' || session_id || '",' || head.fence || ',' || coalesce('"' || head.holder || '"', 'null') || ','
+      || head.last || ',';
+    IF length(session_id) >= 1000 THEN
+      PERFORM tare.notify('w', session_id);
+    ELSIF octet_length(begins) + octet_length(the_events) < 7900 THEN
+      PERFORM pg_notify('tare', 'w' || begins || the_events || ']');
+    ELSE
+      PERFORM pg_notify('tare', 'w' || begins || '[]]');
+    END IF;
+  END $$;
+
   CREATE FUNCTION tare.key_of(session_id text) RETURNS bigint LANGUAGE plpgsql AS $$
   DECLARE found_key bigint;
   BEGIN
@@ -323,17 +340,17 @@ const FUNCTIONS = `
   RETURNS bigint LANGUAGE plpgsql AS $$
   DECLARE
     the_session bigint := tare.key_of(session_id);
-    is_watched boolean;
+    head tare.heads;
   BEGIN
     IF the_holder IS NULL THEN RETURN the_session; END IF;
     UPDATE tare.heads SET commits = commits + 1, commit_id = the_commit, is_weighed = false,
         touched_at_ms = CASE WHEN touched_at_ms <= now_ms - 60000 THEN now_ms ELSE touched_at_ms END
       WHERE session = the_session AND holder = the_holder AND fence = the_fence AND commits = the_number
-      RETURNING watched_until > clock_timestamp() INTO is_watched;
-    IF is_watched IS NULL THEN
+      RETURNING * INTO head;
+    IF head.session IS NULL THEN
       PERFORM tare.refuse_head(session_id, the_session, the_holder, the_fence, the_number, the_commit, NULL);
     END IF;
-    IF is_watched THEN PERFORM tare.notify('w', session_id); END IF;
+    PERFORM tare.tell(session_id, head, '[]');
     RETURN the_session;
   END $$;
 
@@ -371,7 +388,7 @@ const FUNCTIONS = `
   ) RETURNS integer LANGUAGE plpgsql AS $$
   DECLARE
     the_session bigint := tare.key_of(session_id);
-    is_watched boolean;
+    head tare.heads;
   BEGIN
     UPDATE tare.heads SET
         last = last + the_count,
@@ -383,14 +400,14 @@ const FUNCTIONS = `
       WHERE session = the_session AND last = after AND (the_holder IS NULL OR (
         holder = the_holder AND fence = the_fence AND commits = the_number
       ))
-      RETURNING watched_until > clock_timestamp() INTO is_watched;
-    IF is_watched IS NULL THEN
+      RETURNING * INTO head;
+    IF head.session IS NULL THEN
       PERFORM tare.refuse_head(session_id, the_session, the_holder, the_fence, the_number, the_commit, after);
     END IF;
     IF the_count > 0 THEN
       INSERT INTO tare.events VALUES (the_session, after + 1, the_count, the_types, the_json);
     END IF;
-    IF is_watched THEN PERFORM tare.notify('w', session_id); END IF;
+    PERFORM tare.tell(session_id, head, the_json);
     RETURN 1;
   END $$;
 
@@ -759,10 +776,11 @@ const LEASE_FUNCTIONS = `
 
   -- Gives back all that an opening holds. Others hear of it at once.
   CREATE FUNCTION tare.leave(server text) RETURNS integer LANGUAGE plpgsql AS $$
+  DECLARE head tare.heads;
   BEGIN
-    PERFORM tare.notify('w', s.id) FROM tare.heads h JOIN tare.sessions s ON s.key = h.session
-      WHERE h.holder = server AND h.watched_until > clock_timestamp();
-    UPDATE tare.heads SET holder = NULL WHERE holder = server;
+    FOR head IN UPDATE tare.heads h SET holder = NULL WHERE h.holder = server RETURNING * LOOP
+      PERFORM tare.tell(s.id, head, '[]') FROM tare.sessions s WHERE s.key = head.session;
+    END LOOP;
     DELETE FROM tare.servers WHERE id = server;
     PERFORM tare.notify('g', server);
     RETURN 1;
@@ -823,8 +841,9 @@ const LEASE_FUNCTIONS = `
     fence := head.fence + 1;
     was_left := head.holder IS NOT NULL;
     state := 'this';
-    UPDATE tare.heads h SET holder = server, fence = head.fence + 1 WHERE h.session = the_session;
-    IF head.watched_until > clock_timestamp() THEN PERFORM tare.notify('w', session_id); END IF;
+    UPDATE tare.heads h SET holder = server, fence = head.fence + 1 WHERE h.session = the_session
+      RETURNING * INTO head;
+    PERFORM tare.tell(session_id, head, '[]');
   END $$;
 
   -- Takes a session for the commit that is being written, and gives it back: nobody else gets to it before the end of
@@ -844,41 +863,60 @@ const LEASE_FUNCTIONS = `
     UPDATE tare.heads SET holder = NULL, fence = head.fence + 1, commits = commits + 1, is_weighed = false,
         commit_id = the_commit, recent = (the_commit || recent)[1:8],
         touched_at_ms = CASE WHEN touched_at_ms <= now_ms - 60000 THEN now_ms ELSE touched_at_ms END
-      WHERE session = the_session;
-    IF head.watched_until > clock_timestamp() THEN PERFORM tare.notify('w', session_id); END IF;
-    RETURN head.fence + 1;
+      WHERE session = the_session
+      RETURNING * INTO head;
+    PERFORM tare.tell(session_id, head, '[]');
+    RETURN head.fence;
   END $$;
 
   CREATE FUNCTION tare.release(session_id text, server text, the_fence bigint) RETURNS integer LANGUAGE plpgsql AS $$
-  DECLARE is_watched boolean;
+  DECLARE head tare.heads;
   BEGIN
     UPDATE tare.heads h SET holder = NULL FROM tare.sessions s
       WHERE s.id = session_id AND h.session = s.key AND h.holder = server AND h.fence = the_fence
-      RETURNING h.watched_until > clock_timestamp() INTO is_watched;
-    IF is_watched THEN PERFORM tare.notify('w', session_id); END IF;
+      RETURNING h.* INTO head;
+    IF FOUND THEN PERFORM tare.tell(session_id, head, '[]'); END IF;
     RETURN 1;
   END $$;
+
+  CREATE FUNCTION tare.whose(holder text, server text) RETURNS text LANGUAGE sql STABLE AS $$
+    SELECT CASE
+      WHEN holder IS NULL THEN 'nobody'
+      WHEN NOT tare.is_there(holder) THEN 'left'
+      WHEN holder = server THEN 'this'
+      ELSE 'other'
+    END
+  $$;
 
   CREATE FUNCTION tare.look(session_id text, server text, OUT fence bigint, OUT holder text, OUT last bigint)
   LANGUAGE plpgsql AS $$
   DECLARE the_session bigint := tare.key_of(session_id);
   BEGIN
-    SELECT h.fence, h.last, CASE
-        WHEN h.holder IS NULL THEN 'nobody'
-        WHEN NOT tare.is_there(h.holder) THEN 'left'
-        WHEN h.holder = server THEN 'this'
-        ELSE 'other'
-      END
+    SELECT h.fence, h.last, tare.whose(h.holder, server)
       INTO fence, last, holder FROM tare.heads h WHERE h.session = the_session;
     IF fence IS NULL THEN PERFORM tare.refuse(${REFUSAL.noSession}, session_id); END IF;
   END $$;
 
-  -- Whoever asks hears from now on when somebody else holds the session.
-  CREATE FUNCTION tare.watch(session_ids text[], seconds integer) RETURNS integer LANGUAGE sql AS $$
+  -- Whoever asks hears from now on what becomes of the sessions, and sees how they are.
+  CREATE FUNCTION tare.watch(session_ids text[], seconds integer, server text)
+  RETURNS TABLE (id text, fence bigint, holder text, last bigint) LANGUAGE sql AS $$
     UPDATE tare.heads h SET watched_until = clock_timestamp() + seconds * interval '1 second'
-      FROM tare.sessions s WHERE s.id = ANY (session_ids) AND h.session = s.key
+      FROM tare.sessions s WHERE seconds > 0 AND s.id = ANY (session_ids) AND h.session = s.key
         AND h.watched_until < clock_timestamp() + seconds * interval '0.5 second';
-    SELECT 1
+    SELECT s.id, h.fence, tare.whose(h.holder, server), h.last
+      FROM tare.sessions s JOIN tare.heads h ON h.session = s.key WHERE s.id = ANY (session_ids)
+  $$;
+
+  -- How these sessions are, but for those that are as they were, and what was written behind these events of them.
+  CREATE FUNCTION tare.news(session_ids text[], known text[], afters bigint[], server text)
+  RETURNS TABLE (id text, fence bigint, holder text, last bigint, events text) LANGUAGE sql STABLE AS $$
+    SELECT s.id, h.fence, tare.whose(h.holder, server), h.last, (
+        SELECT string_agg(substr(e.json, 2, length(e.json) - 2), ',' ORDER BY e.first) FROM tare.events e
+          WHERE e.session = h.session AND e.first > seen.after AND h.last - seen.after <= 256
+      )
+      FROM unnest(session_ids, known, afters) AS seen (id, state, after)
+        JOIN tare.sessions s ON s.id = seen.id JOIN tare.heads h ON h.session = s.key
+      WHERE seen.state <> h.fence || ' ' || h.last || ' ' || (h.holder IS NULL)
   $$;
 
   -- Asks something of the opening that holds a session. False: nobody does. The row stays when all is said, so that an
@@ -888,7 +926,7 @@ const LEASE_FUNCTIONS = `
     the_session bigint := tare.key_of(session_id);
     head tare.heads;
   BEGIN
-    PERFORM tare.watch(ARRAY[session_id], 10);
+    PERFORM tare.watch(ARRAY[session_id], 10, NULL);
     SELECT * INTO head FROM tare.heads WHERE session = the_session;
     IF head.holder IS NULL OR NOT tare.is_there(head.holder) THEN RETURN false; END IF;
     INSERT INTO tare.requests (id, session, holder, fence, json)
