@@ -1,4 +1,5 @@
 import { resolve } from "@std/path";
+import { s3Address } from "@tare/conversation/s3";
 import { DEFAULT_PROVIDER } from "@tare/planner";
 import type { Sandbox } from "@tare/loop/tools";
 import { hasChatProvider, isRehearsed } from "./agent_models.ts";
@@ -29,10 +30,11 @@ const DATABASE_VARIABLES: readonly string[] = ["PG*", "NODE_PG_FORCE_NATIVE", "U
 
 /**
  * The permissions that a server with these settings needs, as flags for `deno run`, and no others: to read and write
- * its workspace and data folder, to read the files of its profile, its rules and its MCP servers, to listen where it is told and to reach its providers, such servers and its database, to
- * read the variables that the settings come from. Where the system ends all that is in a sandbox, it may run what makes
- * sandboxes and nothing else. Without one running programs can't be narrowed: the shell tool and MCP servers may be any, and
- * ending all that a command started takes the whole permission.
+ * its workspace and data folder, to read the files of its profile, its rules and its MCP servers, to listen where it is
+ * told and to reach its providers, such servers, its database, its bucket and the hosts that its webhooks tell (the
+ * whole network, where these may tell any), to read the variables that the settings come from. Where the system ends all
+ * that is in a sandbox, it may run what makes sandboxes and nothing else. Without one running programs can't be
+ * narrowed: the shell tool and MCP servers may be any, and ending all that a command started takes the whole permission.
  */
 export function serverPermissions(
   settings: Settings,
@@ -49,6 +51,9 @@ export function serverPermissions(
     mcp,
     approvals,
     database,
+    webhookHosts,
+    archive,
+    bucketRegion = "",
   } = settings;
   const folders = [workspace, data].flatMap((folder) => withRealPath(resolve(folder))).map(escapeCommas);
   const files = [profileFile?.path, mcp?.path, approvals?.path, ...database?.files ?? []].filter((path) =>
@@ -64,13 +69,16 @@ export function serverPermissions(
     ...(database === undefined
       ? []
       : ["host" in database.at ? database.at.host : `unix:${database.at.socket}`]),
+    ...(archive ? [hostAndPort(s3Address({ region: bucketRegion, ...archive }))] : []),
   ];
   const sockets = database && "socket" in database.at ? [escapeCommas(database.at.socket)] : [];
   const ports = port === undefined ? [USUAL_PORT, 0] : [port];
   const own = ports.map((port) => `${host.includes(":") ? `[${host}]` : host}:${port}`);
   return [
     "--no-prompt",
-    `--allow-net=${[...own, ...providers].join(",")}`,
+    webhookHosts.includes("*")
+      ? "--allow-net"
+      : `--allow-net=${[...own, ...providers, ...webhookHosts].join(",")}`,
     `--allow-read=${[...folders, ...files, ...sockets].join(",")}`,
     `--allow-write=${[...folders, ...sockets].join(",")}`,
     `--allow-env=${[...VARIABLES, HANDED_OVER].join(",")}`,

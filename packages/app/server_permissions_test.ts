@@ -79,6 +79,21 @@ Deno.test("serverPermissions() opens the network to where it listens and to its 
   );
 });
 
+Deno.test("serverPermissions() opens the network to who is told by webhooks", () => {
+  const net = (TARE_WEBHOOK_HOSTS: string) => permissions([], { TARE_WEBHOOK_HOSTS })[1];
+  assertEquals(net("hooks.example,[::1]:9000"), `${permissions([])[1]},hooks.example,[::1]:9000`);
+  assertEquals(net("*"), "--allow-net");
+});
+
+Deno.test("serverPermissions() opens the host of the bucket that large texts are in", () => {
+  const keys = { AWS_ACCESS_KEY_ID: "a", AWS_SECRET_ACCESS_KEY: "s", AWS_REGION: "eu-west-1" };
+  const given = { TARE_DATABASE: "postgres://me@db.example/tare", ...keys };
+  const net = (TARE_ARCHIVE: string) => permissions([], { ...given, TARE_ARCHIVE })[1]?.split(",").at(-1);
+  assertEquals(net("s3://texts"), "texts.s3.eu-west-1.amazonaws.com:443");
+  assertEquals(net("s3://my.texts/a?region=us-east-2"), "s3.us-east-2.amazonaws.com:443");
+  assertEquals(net("s3://texts?endpoint=http://[::1]:9000"), "[::1]:9000");
+});
+
 Deno.test("serverPermissions() opens the database's host or socket alone, and hides what its client would look for", async () => {
   const [, net, read, write, env, ignored] = permissions([]);
   const flags = (TARE_DATABASE: string) => permissions([], { TARE_DATABASE }).slice(1, 6);

@@ -6,7 +6,8 @@
  * - {@linkcode Store} is where conversations are kept: events, state, archived texts, documents and idempotency keys.
  *   One {@linkcode Store.commit} writes several {@linkcode StoreRecord}s, all or none.
  * - `openStore()` of `@tare/conversation/sqlite` keeps everything in one file, `openPostgresStore()` of
- *   `@tare/conversation/postgres` in a database that several processes have open.
+ *   `@tare/conversation/postgres` in a database that several processes have open, with large texts in a bucket by
+ *   `openS3Objects()` of `@tare/conversation/s3`.
  * - {@linkcode memoryStore} keeps everything in memory, for tests and trials.
  * - {@linkcode JsonPacker} packs a value that grows, so that each version of it takes what is new in it.
  * - {@linkcode copyContents} copies all that one store holds into another, of another kind too.
@@ -46,8 +47,11 @@ export type {
   IdempotencyKey,
   ListedSession,
   SessionRecord,
+  SharedFigures,
   SharedStore,
+  Sighting,
   Store,
+  StoredDelivery,
   StoredDocument,
   StoredEvent,
   StoredSums,

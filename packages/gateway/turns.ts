@@ -410,6 +410,7 @@ export class Turns {
     const atMs = this.#now();
     session.conversation.book(more, atMs, which);
     this.#options.keys?.paid(session.facts.by, more.usd ?? 0);
+    this.#options.telemetry?.booked(more, which?.model ?? session.conversation.state.model ?? "");
     this.#sessions.book(session, more, atMs);
   }
 

@@ -10,6 +10,8 @@ export interface Write {
   readonly count: number;
   /** Whether it begins a turn. */
   readonly starts: boolean;
+  /** Whether it goes on with a turn that another server has left. */
+  readonly resumes: boolean;
   /** Whether it ends a turn, perhaps the same. */
   readonly ends: boolean;
   /** The server that wrote, as the database knows it. */
@@ -29,7 +31,7 @@ const NOTES = `
 CREATE SCHEMA audit;
 CREATE TABLE audit.openings (opening text PRIMARY KEY, server text);
 CREATE TABLE audit.writes (
-  position bigserial, session text, first int, count int, starts boolean, ends boolean, writer text, opening text, fence bigint,
+  position bigserial, session text, first int, count int, starts boolean, resumes boolean, ends boolean, writer text, opening text, fence bigint,
   at timestamptz
 );
 CREATE INDEX ON audit.writes (session, position);
@@ -40,8 +42,9 @@ BEGIN
 END $$;
 CREATE FUNCTION audit.note_write() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-  INSERT INTO audit.writes (session, first, count, starts, ends, writer, opening, fence, at)
-  SELECT id, NEW.first, NEW.count, 'turn_start' = ANY (NEW.types), 'turn_end' = ANY (NEW.types), session_user, holder,
+  INSERT INTO audit.writes (session, first, count, starts, resumes, ends, writer, opening, fence, at)
+  SELECT id, NEW.first, NEW.count, 'turn_start' = ANY (NEW.types), 'turn_resumed' = ANY (NEW.types),
+    'turn_end' = ANY (NEW.types), session_user, holder,
     fence, clock_timestamp()
   FROM tare.sessions JOIN tare.heads ON session = key WHERE key = NEW.session;
   RETURN NULL;
@@ -70,18 +73,20 @@ export class Audit {
   }
 
   /**
-   * The turns that a server had not ended at a time: how long it took until each was, by whomever, in milliseconds; nothing
-   * if it runs on.
+   * The turns that a server had not ended at a time: how long it took until each ended or went on, by whomever, in
+   * milliseconds; nothing if it hangs.
    */
-  async endsOf(
+  async marksOf(
     server: string,
     { sinceMs, sessions }: { readonly sinceMs: number; readonly sessions: readonly string[] },
   ): Promise<readonly (number | undefined)[]> {
     const bySession = Map.groupBy(await this.#writes(sessions), ({ session }) => session);
     return [...bySession.values()].flatMap((writes) => {
-      const mark = writes.findLast(({ atMs, starts, ends }) => atMs < sinceMs && (starts || ends));
+      const mark = writes.findLast(({ atMs, starts, resumes, ends }) =>
+        atMs < sinceMs && (starts || resumes || ends)
+      );
       if (!mark || mark.writer !== server || mark.ends) return [];
-      const end = writes.find(({ atMs, ends }) => atMs >= sinceMs && ends);
+      const end = writes.find(({ atMs, resumes, ends }) => atMs >= sinceMs && (ends || resumes));
       return [end && end.atMs - sinceMs];
     });
   }
@@ -104,7 +109,7 @@ export class Audit {
   async #writes(sessions: readonly string[]): Promise<readonly Write[]> {
     return await this.#cluster.query<Write>(
       `
-      SELECT session, first, count, starts, ends, writer, server AS holder, fence::int,
+      SELECT session, first, count, starts, resumes, ends, writer, server AS holder, fence::int,
         extract(epoch FROM at)::float8 * 1000 AS "atMs"
       FROM audit.writes LEFT JOIN audit.openings USING (opening) WHERE session = ANY ($1) ORDER BY position`,
       [sessions],

@@ -4,7 +4,7 @@ import { checkWrites, type Write } from "./audit.ts";
 function write(given: Partial<Write>): Write {
   const { writer = "one" } = given;
   return {
-    ...{ session: "a", first: 1, count: 2, starts: false, ends: false, fence: 1, atMs: 0 },
+    ...{ session: "a", first: 1, count: 2, starts: false, resumes: false, ends: false, fence: 1, atMs: 0 },
     ...{ writer, holder: writer },
     ...given,
   };

@@ -92,8 +92,8 @@ export class Cluster implements AsyncDisposable {
     return this.members.flatMap(({ program }) => program ? [program.url] : []);
   }
 
-  /** Starts a server that doesn't run, and lets the load balancer know. */
-  async startMember(member: Member): Promise<void> {
+  /** Starts a server that doesn't run, with this environment besides, and lets the load balancer know. */
+  async startMember(member: Member, env: Readonly<Record<string, string>> = {}): Promise<void> {
     const place = this.members.indexOf(member);
     const url = new URL(this.database);
     url.username = member.user;
@@ -105,6 +105,7 @@ export class Cluster implements AsyncDisposable {
       ...["--data", join(this.#folder, `data ${place}`), "--approvals", "allow"],
       ...["--base-url", `${this.provider.url}/v1`, "--messages-url", this.provider.url],
       ...["--model", "simulated", "--profile", "openai", "--window", "64000"],
+      ...["--webhook-hosts", "127.0.0.1"],
     ];
     // One owner for all, whichever of them is reached.
     await Deno.mkdir(join(this.#folder, `data ${place}`), { recursive: true });
@@ -112,7 +113,7 @@ export class Cluster implements AsyncDisposable {
       join(this.#folder, `data ${place}`, "owner.json"),
       JSON.stringify({ key: OWNER_KEY, ports: [] }),
     );
-    member.program = await startProgram(serverCommand(args, { TARE_DATABASE: url.href }));
+    member.program = await startProgram(serverCommand(args, { TARE_DATABASE: url.href, ...env }));
     this.balancer.put(place, member.program.url);
   }
 

@@ -1,3 +1,5 @@
+// deno-lint-ignore-file no-console
+import { existsSync } from "node:fs";
 import { pause } from "./client.ts";
 import type { Cluster, Member } from "./cluster.ts";
 
@@ -25,6 +27,31 @@ const MAX_AWAY_MS = 1.4 * LEASE_MS;
 
 function longerThanLease(random: () => number): number {
   return LEASE_MS + random() * (MAX_AWAY_MS - LEASE_MS);
+}
+
+/** A library that tells a program another time, from Debian's package `faketime`. */
+const FAKETIME = "/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1";
+
+/** A server whose clock is far ahead, where that can be had: its keys and ages must be those of the database's clock. */
+function wrongClocks(): readonly Fault[] {
+  if (!existsSync(FAKETIME)) {
+    console.warn("No server's clock goes wrong here: apt-get install faketime");
+    return [];
+  }
+  return [{
+    name: "a server's clock is 25 hours ahead",
+    async happen(cluster, member) {
+      await cluster.endMember(member, "SIGTERM");
+      await cluster.startMember(member, {
+        LD_PRELOAD: FAKETIME,
+        FAKETIME: "+25h",
+        FAKETIME_DONT_FAKE_MONOTONIC: "1",
+      });
+      await pause(3000);
+      await cluster.endMember(member, "SIGTERM");
+      await cluster.startMember(member);
+    },
+  }];
 }
 
 /** What can go wrong; what differs most stands first. */
@@ -91,6 +118,7 @@ export const FAULTS: readonly Fault[] = [
       }
     },
   },
+  ...wrongClocks(),
   {
     name: "a server ends in order",
     marksWithinMs: MARK_SLACK_MS,

@@ -64,8 +64,10 @@ export class Talker {
   #last = 0;
   /** How many of its turns ended in each way. */
   readonly ends: Map<string, number> = new Map();
-  /** How often the next server went on with a turn that another one had left. */
-  continued = 0;
+  /** How often a server went on with a turn that another one had left. */
+  resumed = 0;
+  /** How many turns it asked for in the background. */
+  queued = 0;
 
   private constructor(id: string, { instructions, asks, provider, random }: TalkerOptions) {
     this.id = id;
@@ -100,10 +102,9 @@ export class Talker {
 
   /** Goes on with what was left, answers what is asked, or says something new. */
   async #turn(at: string): Promise<void> {
-    const end = await this.#settle(at);
+    await this.#settle(at);
     const asked = this.#asks ? await this.#open(at) : [];
     if (asked.length > 0 && this.#random() < 0.9) await this.#answer(at, asked);
-    else if (end === "interrupted") await this.#continue(at);
     else await this.#say(at);
   }
 
@@ -111,8 +112,11 @@ export class Talker {
     const text = `Go on: ${this.#said.length}.`;
     const said = { text, isTaken: false };
     this.#said.push(said);
-    const isPlayed = await this.#play(at, { input: text }, () => this.#meddle(at));
+    const background = this.#random() < 0.2;
+    const request = { input: text, ...(background && { background }) };
+    const isPlayed = await this.#play(at, request, () => this.#meddle(at));
     said.isTaken ||= isPlayed;
+    if (background && isPlayed) this.queued++;
   }
 
   /** Steers or cancels, or neither. */
@@ -175,20 +179,6 @@ export class Talker {
     else await response?.body?.cancel();
   }
 
-  /** One request goes on with the turn, and sends what was sent before, byte by byte, and more. */
-  async #continue(at: string): Promise<void> {
-    const before = await this.#provider.requestsOf(this.#instructions);
-    const from = this.#last;
-    if (await this.#play(at, { continue: true })) this.continued++;
-    const after = (await this.#provider.requestsOf(this.#instructions))[before.length];
-    const events = [...this.#acknowledged].filter(([number]) => number > from - 20)
-      .map(([, data]): SessionEvent => JSON.parse(data));
-    const newest = before.at(-1);
-    if (newest && after && !events.some(isRewrite)) {
-      assert(extendsRequest(newest, after), "a turn that was continued sent other bytes");
-    }
-  }
-
   async #open(at: string): Promise<readonly Question[]> {
     const { body } = await get(`${at}/approvals`);
     return body.approvals;
@@ -233,7 +223,7 @@ export class Talker {
         const { status, body } = await get(at);
         assertEquals(status, 200, JSON.stringify(body));
         seen = body;
-        if (body.status !== "idle") return undefined;
+        if (body.status !== "idle" || await this.#isWaiting(at)) return undefined;
         if (body.lastEvent === 0) return "none";
         const { data } = await this.#newest(at, body.lastEvent) ?? {};
         const event = data && JSON.parse(data);
@@ -242,6 +232,12 @@ export class Talker {
         return event?.type === "turn_end" ? event.reason : BEHIND_TURNS[event?.type];
       },
     );
+  }
+
+  /** Whether turns wait though nothing is asked: they are about to begin. */
+  async #isWaiting(at: string): Promise<boolean> {
+    const { queue } = (await get(`${at}/queue`)).body;
+    return queue.length > 0 && (await this.#open(at)).length === 0;
   }
 
   async #newest(at: string, number: number): Promise<ReceivedEvent | undefined> {
@@ -362,9 +358,12 @@ export class Talker {
     assert(breaks.length <= rewrites, `${breaks.length} breaks of the prefix, ${rewrites} rewrites`);
   }
 
+  /** No turn ended because its server did. */
   #countEnds(events: readonly SessionEvent[]): void {
     this.ends.clear();
+    this.resumed = events.filter(({ type }) => type === "turn_resumed").length;
     for (const event of events) {
+      if (event.type === "turn_end") assert(event.reason !== "interrupted", JSON.stringify(event));
       if (event.type === "turn_end") this.ends.set(event.reason, (this.ends.get(event.reason) ?? 0) + 1);
     }
   }

@@ -68,8 +68,8 @@ class Person {
   /** What was asked and never answered is asked still, and once; what was answered isn't. */
   async check(url: string): Promise<void> {
     const at = `${url}/v1/sessions/${this.#session}`;
+    const lastEvent = await this.#settled(at);
     const open = (await this.#open(at)).map(tokenOf);
-    const { lastEvent } = await (await fetch(at)).json();
     const events: SessionEvent[] = [];
     if (lastEvent > 0) {
       for await (const { number, data } of readEvents(await fetch(`${at}/events`))) {
@@ -86,6 +86,15 @@ class Person {
       if (fate?.isHeard) assert(!open.includes(token), `${token} is asked for though it was answered`);
     }
     this.#last = lastEvent;
+  }
+
+  /** Waits until the turn that was cut off has gone on to its end. Gives the number of the last event. */
+  async #settled(at: string): Promise<number> {
+    for (;;) {
+      const { status, lastEvent } = await (await fetch(at)).json();
+      if (status === "idle") return lastEvent;
+      await this.#read(await fetch(`${at}/events?after=${this.#last}`));
+    }
   }
 
   async #open(at: string): Promise<readonly Open[]> {

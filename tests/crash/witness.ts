@@ -18,8 +18,8 @@ interface TurnRequest {
 export interface Testimony {
   /** Every event. */
   readonly events: readonly LoopEvent[];
-  /** Whether the last turn was cut off. */
-  readonly interrupted: boolean;
+  /** How many turns were cut off, and went on. */
+  readonly resumed: number;
 }
 
 /** What a witness is made with. */
@@ -68,9 +68,8 @@ export class Witness {
     return new Witness((await response.json()).id, options);
   }
 
-  /** Goes on with a turn that was cut off, then has one turn after the other, until the connection breaks. */
-  async work(url: string, { interrupted, events }: Testimony): Promise<void> {
-    if (interrupted) await this.#continue(url, events);
+  /** Has one turn after the other, until the connection breaks. */
+  async work(url: string): Promise<void> {
     for (;;) {
       // The classic policy takes no pins.
       if (!this.#turnsBeginAnew) await this.#pin(url);
@@ -93,8 +92,10 @@ export class Witness {
     return this.#pinned.size;
   }
 
-  /** Checks that the server has all that it acknowledged, and that the session is whole. */
+  /** Checks that the server has all that it acknowledged, that a turn which was cut off goes on, and that all is whole. */
   async check(url: string): Promise<Testimony> {
+    // The stream ends with what runs.
+    for await (const _ of this.#received(await fetch(this.#url(url, "/events"))));
     await this.#sendAgain(url);
     const response = await fetch(this.#url(url));
     assertEquals(response.status, 200);
@@ -118,36 +119,10 @@ export class Witness {
       assertEquals(pins.find((pin) => pin.place === place)?.wish, wish, `the pin of message ${place}`);
     }
     assertPrefixes(this.#requests(), { events, turnsBeginAnew: this.#turnsBeginAnew });
-    const end = events.at(-1);
-    return { events, interrupted: end?.type === "turn_end" && end.reason === "interrupted" };
-  }
-
-  /** One request goes on with the turn, and sends what was sent before, byte by byte, and more. */
-  async #continue(url: string, eventsBefore: readonly LoopEvent[]): Promise<void> {
-    const requestsBefore = this.#requests();
-    const response = await fetch(this.#url(url, "/turns"), jsonPost({ continue: true }));
-    const events: LoopEvent[] = [];
-    for await (const { number, data } of this.#received(response)) {
-      events.push(JSON.parse(data));
-      assertEquals(number, eventsBefore.length + events.length);
+    for (const event of events) {
+      if (event.type === "turn_end") assertEquals(event.reason, "completed");
     }
-    const end = events.at(-1);
-    assertEquals(end?.type === "turn_end" && end.reason, "completed");
-    const [before, after] = [requestsBefore.at(-1), this.#requests()[requestsBefore.length]];
-    const betweenReplies = [
-      ...eventsBefore.slice(eventsBefore.findLastIndex(isOfReply) + 1),
-      ...events.slice(0, events.findIndex(isOfReply)),
-    ];
-    // The turn may have been cut off before its first request, which then shows everything again; so does what was said
-    // within it, once nobody knows any more that it didn't begin a turn.
-    const last = after?.messages.at(-1);
-    const isSteering = [...this.#steered].some((text) => last?.includes(JSON.stringify(text)));
-    const beginsAnew = this.#turnsBeginAnew && isOfUser(last) &&
-      (before?.messages.at(-1) !== last || isSteering);
-    // A rewrite may have been told of just before the crash, and its request not sent.
-    if (before && after && !beginsAnew && !betweenReplies.some(isRewrite)) {
-      assert(extendsRequest(before, after), "other bytes");
-    }
+    return { events, resumed: received.filter(({ data }) => data.includes('"turn_resumed"')).length };
   }
 
   /** Starts a turn; gives the types of its events, and at last how it ended. */
@@ -278,10 +253,6 @@ export function isRewrite(event: SessionEvent): boolean {
 
 function isOfUser(message: string | undefined): boolean {
   return message?.includes('"role":"user"') ?? false;
-}
-
-function isOfReply({ type }: LoopEvent): boolean {
-  return type === "text_delta" || type === "assistant_message";
 }
 
 function extendsRequest(before: RecordedRequest, after: RecordedRequest): boolean {

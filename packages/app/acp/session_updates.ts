@@ -94,7 +94,11 @@ export class SessionUpdates {
       case "step_end":
         return yield this.#used(event.usage, event.cost?.usd);
       case "turn_resumed":
-        return yield { sessionUpdate: "notice", severity: "warning", title: "The server was started again, and the turn goes on." };
+        return yield {
+          sessionUpdate: "notice",
+          severity: "warning",
+          title: "The server was started again, and the turn goes on.",
+        };
       case "helper_started":
       case "context_rewritten":
         return;

@@ -12,6 +12,7 @@ import { isFile } from "../settings/option.ts";
 import { readSettings } from "../settings/settings.ts";
 import { HOME_VARIABLES } from "./data_directory.ts";
 import { STORE_FILE } from "./data_folder.ts";
+import { openBucket } from "./open_store.ts";
 import { shownText } from "../terminal/shown_text.ts";
 
 const HELP = `Moves all sessions from the data folder into the PostgreSQL database that TARE_DATABASE names:
@@ -19,12 +20,15 @@ const HELP = `Moves all sessions from the data folder into the PostgreSQL databa
   deno task move [--back] [--workspace FOLDER] [--data FOLDER]
 
 All servers of both must have ended. What was copied is read again and compared; the file is kept as tare.db.moved. If
-it is cut off, nothing is lost: do it again.
+it is cut off, nothing is lost: do it again. Texts that are in the bucket of TARE_ARCHIVE are read there.
 
   --back              From the database into the data folder. The database stays as it is.
   --workspace, --data As the server is started with. Default: from TARE_WORKSPACE and TARE_DATA`;
 
-const VARIABLES = ["INIT_CWD", ...HOME_VARIABLES, "TARE_WORKSPACE", "TARE_DATA", "TARE_DATABASE"];
+const VARIABLES = [
+  ...["INIT_CWD", ...HOME_VARIABLES, "TARE_WORKSPACE", "TARE_DATA", "TARE_DATABASE", "TARE_ARCHIVE"],
+  ...["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_REGION"],
+];
 
 try {
   const { values: { help, back = false, ...given } } = parseArgs({
@@ -52,7 +56,7 @@ try {
 
 /** Moves them, and says in a line what was done. */
 async function move(
-  { database, data }: ReturnType<typeof readSettings>,
+  { database, data, ...bucket }: ReturnType<typeof readSettings>,
   isBack: boolean,
 ): Promise<string> {
   if (database === undefined) {
@@ -73,7 +77,8 @@ async function move(
     if (!isBack && await file.isEmpty()) {
       throw new RangeError(`Cannot move: there are no sessions in ${resolve(data)}.`);
     }
-    const there = await openPostgresContents(database.url, { name: database.shown });
+    const objects = await openBucket(bucket);
+    const there = await openPostgresContents(database.url, { name: database.shown, objects });
     opened.push(there);
     const [from, to] = isBack ? [there, file] : [file, there];
     const { counts } = await copyContents(from, to);

@@ -1,9 +1,11 @@
 import { join, resolve } from "@std/path";
 import type { Store } from "@tare/conversation";
+import type { ObjectStore } from "@tare/conversation/s3";
 import { openStore } from "@tare/conversation/sqlite";
 import { endLeftCommands } from "@tare/loop/tools";
 import { createHash } from "node:crypto";
 import { isFile } from "../settings/option.ts";
+import { type DatabaseLimits, databaseLimits } from "../settings/database.ts";
 import type { Settings } from "../settings/settings.ts";
 import { STORE_FILE } from "./data_folder.ts";
 
@@ -16,7 +18,7 @@ const RESERVE_BYTES = 8 * 2 ** 20;
  * @throws {StoreError} if it can't be opened.
  */
 export async function openSettingsStore(
-  settings: Pick<Settings, "data" | "database" | "maxDataMiB">,
+  settings: Pick<Settings, "data" | "database" | "maxDataMiB"> & DatabaseLimits & BucketSettings,
   log: (line: string) => void,
 ): Promise<{ readonly store: Store; readonly place: ServerPlace }> {
   const data = resolve(settings.data);
@@ -27,7 +29,11 @@ export async function openSettingsStore(
     if (isFile(join(data, STORE_FILE))) {
       log(`The sessions in ${data} aren't in the database: tare move moves them there.`);
     }
-    const store = await openPostgresStore(database.url);
+    const objects = await openBucket(settings);
+    const store = await openPostgresStore(database.url, {
+      ...databaseLimits(settings),
+      ...{ objects, onWarning: log },
+    });
     return { store, place: await freePlace(data) };
   }
   const store = await openStore(join(data, STORE_FILE), {
@@ -36,6 +42,31 @@ export async function openSettingsStore(
     ...(maxDataMiB !== undefined && { maxBytes: maxDataMiB * 2 ** 20 }),
   });
   return { store, place: await onlyPlace(data) };
+}
+
+/** The settings that say where large texts are. */
+export type BucketSettings = Pick<
+  Settings,
+  "archive" | "bucketKeyId" | "bucketKey" | "bucketToken" | "bucketRegion"
+>;
+
+/**
+ * Opens the bucket that the settings name, if they do.
+ *
+ * @throws {StoreError} if it can't be used.
+ */
+export async function openBucket(
+  { archive, bucketKeyId, bucketKey, bucketToken, bucketRegion }: BucketSettings,
+): Promise<ObjectStore | undefined> {
+  if (archive === undefined) return undefined;
+  const { openS3Objects } = await import("@tare/conversation/s3");
+  return await openS3Objects({
+    ...archive,
+    region: archive.region ?? bucketRegion ?? "",
+    accessKeyId: bucketKeyId ?? "",
+    secretAccessKey: bucketKey ?? "",
+    ...(bucketToken !== undefined && { sessionToken: bucketToken }),
+  });
 }
 
 /** A server's place in a data folder. */

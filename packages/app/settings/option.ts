@@ -1,6 +1,7 @@
 import { dirname, resolve } from "@std/path";
 import type { Price, Profile } from "@tare/planner";
 import { isPrice } from "@tare/planner/parts";
+import type { S3Options } from "@tare/conversation/s3";
 import type { Policy } from "@tare/planner/policies";
 import { AGENT_MODEL, ALLOW_EVERYTHING, type ApprovalRule, faultOfRules } from "@tare/server";
 import { type McpServerEntry, readMcpServers } from "@tare/loop/mcp";
@@ -182,3 +183,30 @@ export const providersModel: Pick<Option<string>, "read" | "right"> = {
   read: (name) => name === AGENT_MODEL ? undefined : text(name),
   right: `the provider's name for the model that the agent asks (${AGENT_MODEL} is the agent itself)`,
 };
+
+/** Reads the address of a bucket. */
+export function bucket(): Reader<
+  Pick<S3Options, "bucket" | "endpoint"> & { prefix: string; region?: string }
+> {
+  return {
+    read(text) {
+      const url = URL.parse(text);
+      if (url?.protocol !== "s3:" || !/^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$/.test(url.host)) return undefined;
+      const { region, endpoint, ...others } = Object.fromEntries(url.searchParams);
+      const path = url.pathname.replace(/^\//, "");
+      const isRight = /^([\w.-]+\/)*[\w.-]*$/.test(path) && Object.keys(others).length === 0 &&
+        url.hash === "" &&
+        url.username === "" && /^[a-z0-9-]*$/.test(region ?? "") &&
+        (endpoint === undefined || address(endpoint));
+      if (!isRight) return undefined;
+      return {
+        bucket: url.host,
+        prefix: path === "" || path.endsWith("/") ? path : `${path}/`,
+        ...(region && { region }),
+        ...(endpoint !== undefined && { endpoint }),
+      };
+    },
+    right:
+      "an address such as s3://bucket/prefix?region=eu-central-1, with &endpoint=https://host if it isn't Amazon's",
+  };
+}

@@ -55,6 +55,9 @@ export async function fillStore(store: Store, events = 700): Promise<void> {
     { type: "document", kind: "response", id: "r", sessionId: "a", value: { b: [1], a: "\0" } },
     { type: "document", kind: "key", id: "k", value: { hash: "h" } },
     { type: "document", kind: "Response", id: "r", sessionId: "fork", value: false },
+    { type: "delivery", id: "\0 d", receiver: "x", sessionId: "z", value: { b: ["\0"] }, dueInMs: 0 },
+    { type: "delivery", id: "c", receiver: "x", value: 1, dueInMs: 0 },
+    { type: "attempted", id: "c", claim: 0, value: "\ud83d" },
   ]);
   for (const request of [DONE, OPEN, FREE]) await store.claimKey(request);
   await store.commit([
@@ -88,6 +91,7 @@ export async function askStore(store: Store): Promise<unknown> {
     JSON.stringify(sessions),
     parts,
     documents,
+    await store.listDeliveries("x"),
     claims,
     idle.sort(),
   ];

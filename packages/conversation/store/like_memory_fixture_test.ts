@@ -74,6 +74,15 @@ const record: fc.Arbitrary<StoreRecord & { readonly off?: number }> = fc.oneof(
     ...text,
   })),
   fc.record({
+    type: fc.constant("delivery" as const),
+    ...{ id: few, receiver: few, sessionId: id, value: json, dueInMs: fc.constantFrom(0, DAY_MS) },
+  }, { requiredKeys: ["type", "id", "receiver", "value", "dueInMs"] }),
+  fc.record({
+    type: fc.constant("attempted" as const),
+    ...{ id: few, claim: fc.nat(2), value: json, dueInMs: fc.constantFrom(0, DAY_MS) },
+  }, { requiredKeys: ["type", "id", "claim", "value"] }),
+  fc.record({ type: fc.constant("no_deliveries" as const), receiver: few }),
+  fc.record({
     type: fc.constant("response" as const),
     scope: fc.constant("s"),
     key: few,
@@ -143,6 +152,16 @@ const act: fc.Arbitrary<Act> = fc.oneof(
   ),
   fc.tuple(few, few).map(([key, bodyHash]): Act => (store) => store.claimKey({ scope: "s", key, bodyHash })),
   few.map((key): Act => (store) => store.releaseKey({ scope: "s", key })),
+  fc.tuple(fc.subarray(["x", "y"]), fc.nat(2), fc.nat(3)).map(([names, most, limit]): Act => (store) =>
+    store.claimDeliveries({
+      receivers: names.map((receiver) => ({ receiver, limit: most })),
+      ...{ limit, forMs: DAY_MS / 2 },
+    })
+  ),
+  few.map((receiver): Act => (store) => store.listDeliveries(receiver)),
+  fc.tuple(few, fc.constantFrom(0, DAY_MS), fc.nat(2)).map(([receiver, olderThanMs, keep]): Act => (store) =>
+    store.expireDeliveries({ receiver, olderThanMs, keep })
+  ),
   fc.tuple(few, few).map(([kind, id]): Act => (store) => store.getDocument(kind, id)),
   few.map((kind): Act => async (store) => (await store.listDocuments(kind)).map(({ id }) => id).sort()),
 );

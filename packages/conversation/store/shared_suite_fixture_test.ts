@@ -86,6 +86,24 @@ export function testSharedStore(name: string, place: SharedPlace): void {
     assertEquals(await isHeld(two), [["b", undefined], ["a", undefined]]);
   });
 
+  test("figures() tell of lease, holds and takeovers", async (one, two, { stop }) => {
+    const told = ({ shared }: Opening) => {
+      const { leaseMs, lostLeases, held, takenOver } = shared.figures();
+      return [leaseMs > 0, lostLeases, held, takenOver];
+    };
+    await held(one, "a");
+    await held(two, "b");
+    await two.shared.release("b");
+    assertEquals([told(one), told(two)], [[true, 0, 1, 0], [true, 0, 0, 0]]);
+    const { gone } = listen(two);
+    await stop(one);
+    await gone();
+    await held(two, "a");
+    await held(two, "a");
+    await held(two, "b");
+    assertEquals([told(one)[0], told(two)], [false, [true, 0, 2, 1]]);
+  });
+
   test("commit() and all else that changes a session is fenced without its hold", async (one, two) => {
     const ref = await archiveRef("text");
     await held(one, "a");

@@ -118,7 +118,9 @@ export class SessionKinds {
 
   /** @throws {HttpError} 404 if there is no such session, or it isn't for whoever asks. */
   async assertSees(id: string, asker: Asker): Promise<void> {
-    const found = await this.#store.getSession(id) ?? await this.#gateway?.conversations.get(id);
+    // Of one that is in memory the record is known. Whether it is still there is seen when it is used.
+    const found = this.#sessions.known(id) ?? await this.#store.getSession(id) ??
+      await this.#gateway?.conversations.get(id);
     if (!found || !sees(asker, found.by)) throw sessionNotFound(id);
   }
 

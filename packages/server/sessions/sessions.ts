@@ -33,6 +33,7 @@ import {
   sessionNotFound,
   type SessionOptions,
   type SessionTotals,
+  type Teller,
   type WaitingTurn,
   type WatchedSession,
 } from "./session_types.ts";
@@ -82,6 +83,7 @@ export class Sessions {
   /** The turns that may run at once. */
   readonly slots: TurnSlots;
   readonly #options: SessionOptions;
+  readonly #teller: Teller | undefined;
   /** What is in memory or on its way there, by id, the one that was used last at the end. */
   readonly #loaded = new Map<string, Loaded>();
   readonly #collected = new FinalizationRegistry<string>((id) => {
@@ -103,9 +105,10 @@ export class Sessions {
   #mayWait = false;
   #isClosed = false;
 
-  /** The sessions of this store. */
-  constructor(options: SessionOptions) {
+  /** The sessions of this store. `teller` tells programs outside of what is committed; by default none is told. */
+  constructor(options: SessionOptions, teller?: Teller) {
     this.#options = options;
+    this.#teller = teller;
     const { now = Date.now, onError = () => {}, approvals: { after = later } = {}, keepWarm } = options;
     this.slots = new TurnSlots(options.maxRunningTurns ?? 100, { freed: () => this.#freed(), after });
     this.#warmth = keepWarm === "off" ? undefined : keepWarm ?? new Warmth({ now, onError });
@@ -119,7 +122,10 @@ export class Sessions {
     });
     options.store.shared?.listen({
       asked: (request) => void this.#find(request.sessionId)?.asked(request),
-      gone: () => this.#settleAll(),
+      gone: () => {
+        this.#settleAll();
+        teller?.wake();
+      },
     });
   }
 
@@ -159,6 +165,19 @@ export class Sessions {
     const session = await this.open(id);
     await session.ready();
     return session;
+  }
+
+  /** The session of this id if it is in memory, whatever others have done to it. */
+  known(id: string): Pick<SessionInfo, "by"> | undefined {
+    const session = this.#find(id);
+    return session?.isGone ? undefined : session;
+  }
+
+  /** The events of the session of this id, for who follows them. @throws {HttpError} 404 if there is none. */
+  async events(id: string): Promise<Session["events"]> {
+    const session = await this.open(id);
+    await session.followable();
+    return session.events;
   }
 
   /**
@@ -342,6 +361,7 @@ export class Sessions {
       if (this.#isClosed) return;
       if (!isHeld && !this.#find(id)?.isPlayed) await this.#takeOver(id);
     }
+    if (this.#isClosed) return;
     this.#mayWait ||= await this.queue.length() > 0;
     this.#freed();
   }
@@ -435,6 +455,8 @@ export class Sessions {
     this.#approvals.close();
     this.#stopAgain();
     this.#stopLooking();
+    // Nothing uses the store any more.
+    await this.#settling.run(() => this.queue.look());
   }
 
   /** Names of the tools that sessions may have; of servers whose tools come and go `server__*`, for all of them. */
@@ -533,6 +555,7 @@ export class Sessions {
     if (record?.kind !== "agent") throw sessionNotFound(id);
     const session = await Session.load(record, {
       ...this.#options,
+      teller: this.#teller,
       ratesOf: (model) => this.#ratesOf(model),
       windowOf: (model) => this.windowOf(model),
       warmth: this.#warmth,
@@ -605,7 +628,8 @@ function shuffled<T>(all: readonly T[]): readonly T[] {
   return rest;
 }
 
-function later(ms: number, work: () => void): () => void {
+/** Calls back after so many milliseconds, until what it gives is called. */
+export function later(ms: number, work: () => void): () => void {
   const timer = setTimeout(work, ms);
   return () => clearTimeout(timer);
 }
@@ -631,7 +655,8 @@ interface TurnSlotsOptions {
 
 /** Limits how many turns run at the same time, over all sessions and routes. */
 export class TurnSlots {
-  readonly #limit: number;
+  /** So many may run at once. */
+  readonly limit: number;
   #taken = 0;
   #isClosed = false;
   readonly #options: TurnSlotsOptions;
@@ -640,13 +665,18 @@ export class TurnSlots {
 
   /** So many turns may run at once. */
   constructor(limit: number, options: TurnSlotsOptions) {
-    this.#limit = limit;
+    this.limit = limit;
     this.#options = options;
+  }
+
+  /** So many run. */
+  get taken(): number {
+    return this.#taken;
   }
 
   /** How many more may begin now. */
   get room(): number {
-    return this.#isClosed ? 0 : Math.max(0, this.#limit - this.#taken);
+    return this.#isClosed ? 0 : Math.max(0, this.limit - this.#taken);
   }
 
   /**
@@ -655,7 +685,7 @@ export class TurnSlots {
    * @throws {HttpError} 429 as {@linkcode TurnSlots.take} does, where that takes too long or too many wait; and 503.
    */
   async wait(signal: AbortSignal): Promise<() => void> {
-    if (this.room > 0 || this.#isClosed || this.#waiting.size >= this.#limit) return this.take();
+    if (this.room > 0 || this.#isClosed || this.#waiting.size >= this.limit) return this.take();
     const { promise, resolve } = Promise.withResolvers<boolean>();
     const late = () => resolve(false);
     const disarm = this.#options.after(WAIT_MS, late);
@@ -682,7 +712,7 @@ export class TurnSlots {
    */
   take(of?: "running"): () => void {
     if (this.#isClosed) throw endingServer();
-    if (of === undefined && this.#taken >= this.#limit) {
+    if (of === undefined && this.#taken >= this.limit) {
       throw new HttpError(
         429,
         "too_many_turns",

@@ -49,10 +49,8 @@ export function inOneDatabase(postgres: Postgres): Place {
   return async (test) => {
     const url = await (made ??= postgres.makeDatabase());
     const tables = [
-      ..."sessions heads names events state titles attention texts archived documents keys requests".split(
-        " ",
-      ),
-      ...["servers", "sums", "sums_added"],
+      ..."sessions heads names events state titles attention texts archived documents".split(" "),
+      ..."deliveries keys requests servers sums sums_added".split(" "),
     ];
     try {
       await test(async (options) => holding(await openPostgresStore(url, { ...FEW, ...options })));

@@ -5,10 +5,12 @@ import { textFromBytes } from "@tare/prune";
 import type { ContentsItem, StoreContents } from "../contents.ts";
 import { columnText, jsonText, nameIn, plainRecord } from "../json_text.ts";
 import type { SessionRecord, StoredDocument, StoredSums } from "../port.ts";
+import type { ObjectStore } from "../s3_objects.ts";
 import { StoreError } from "../store_error.ts";
 import { connectionsTo, type OwnConnection, type Value } from "./connections.ts";
 import { databaseName } from "./database_error.ts";
 import { migrate } from "./migrations.ts";
+import { checkObjects, noObjectError } from "./open_postgres.ts";
 import { archivedText } from "./records.ts";
 
 /** Rows that are read at a time. */
@@ -19,21 +21,31 @@ const BATCH = 1000;
 const BATCH_LENGTH = 2 ** 21;
 
 /** How long a statement may take: those before it have left the disk much to do. */
-const TIMEOUT_MS = 5 * 60_000;
+const STATEMENT_MS = 150_000;
+
+const LIMITS = {
+  timeoutMs: 2 * STATEMENT_MS,
+  connectMs: STATEMENT_MS,
+  statementMs: STATEMENT_MS,
+  lockMs: STATEMENT_MS,
+};
 
 /**
- * The contents of a PostgreSQL database. As long as they are open no server can begin to use it.
+ * The contents of a PostgreSQL database. As long as they are open no server can begin to use it. Texts are read from where
+ * they are; what is written all stays in the database.
  *
  * @throws {StoreError} if it can't be reached, and `locked` if servers use it.
  */
 export async function openPostgresContents(
   url: string,
-  { name = databaseName(url) }: {
+  { name = databaseName(url), objects }: {
     /** What people may call it. Default: its address without user and password. */
     readonly name?: string;
+    /** The object store that servers open it with. Default: none. */
+    readonly objects?: ObjectStore | undefined;
   } = {},
 ): Promise<StoreContents> {
-  const connections = connectionsTo({ url, place: name, maxConnections: 1, timeoutMs: TIMEOUT_MS });
+  const connections = connectionsTo({ url, place: name, maxConnections: 1, ...LIMITS });
   const connection = await connections.open();
   try {
     await migrate(connection, { place: name });
@@ -51,6 +63,7 @@ export async function openPostgresContents(
         } servers use it. End them; one that was killed counts for some seconds more.`,
       );
     }
+    await checkObjects(connection, { place: name, objects, takes: false });
   } catch (error) {
     await connection.close();
     throw error;
@@ -64,7 +77,7 @@ export async function openPostgresContents(
       const [row] = await connection.query<{ found: boolean }>(`SELECT ${tables.join(" OR ")} AS found`);
       return !row!.found;
     },
-    read: () => readAll(connection, name),
+    read: () => readAll(connection, { name, objects }),
     write: (items) => writeAll(connection, items),
     async keep() {
       await connection.query("COMMIT");
@@ -76,17 +89,22 @@ export async function openPostgresContents(
   };
 }
 
-async function* readAll(connection: OwnConnection, name: string): AsyncGenerator<ContentsItem, void> {
+async function* readAll(
+  connection: OwnConnection,
+  { name, objects }: { readonly name: string; readonly objects: ObjectStore | undefined },
+): AsyncGenerator<ContentsItem, void> {
   // Of a session that is being removed there is no head any more.
-  const texts = pages<{ ref: string; zstd: Uint8Array<ArrayBuffer> }>(
+  const texts = pages<{ ref: string; zstd: Uint8Array<ArrayBuffer> | null; object: string | null }>(
     connection,
-    `SELECT ref, zstd FROM tare.texts t WHERE ref > $1 AND EXISTS (
+    `SELECT ref, zstd, object FROM tare.texts t WHERE ref > $1 AND EXISTS (
        SELECT FROM tare.archived a JOIN tare.heads h USING (session) WHERE a.ref = t.ref
      ) ORDER BY ref`,
     "ref",
   );
-  for await (const { ref, zstd } of texts("")) {
-    const bytes = new Uint8Array(zstdDecompressSync(zstd));
+  for await (const { ref, zstd, object } of texts("")) {
+    const packed = zstd ?? await objects!.get(object!);
+    if (!packed) throw noObjectError({ ref, object: object!, place: name, objects: objects! });
+    const bytes = new Uint8Array(zstdDecompressSync(packed));
     if (!createHash("sha256").update(bytes).digest("hex").startsWith(ref)) {
       throw new StoreError("corrupt", `Cannot read ${name}: the archived text ${ref} was damaged.`);
     }
@@ -144,6 +162,24 @@ async function* readAll(connection: OwnConnection, name: string): AsyncGenerator
   );
   for await (const { json } of documents("", "")) {
     yield { type: "document", ...JSON.parse(json) as StoredDocument };
+  }
+
+  const deliveries = pages<
+    & { number: number; id: string; receiver: string; session: string | null; json: string }
+    & { made: number; due: number | null; claims: number }
+  >(
+    connection,
+    `SELECT number, d.id, receiver, s.id AS session, d.json, made_at_ms AS made, due_at_ms AS due, claims
+     FROM tare.deliveries d LEFT JOIN tare.sessions s ON s.key = d.session WHERE number > $1 ORDER BY number`,
+    "number",
+  );
+  for await (const { id, receiver, session, json, made, due, claims } of deliveries(0)) {
+    yield {
+      type: "delivery",
+      ...{ id: nameIn(id), receiver: nameIn(receiver), value: JSON.parse(json), madeAtMs: made, claims },
+      ...(session !== null && { sessionId: nameIn(session) }),
+      ...(due !== null && { dueAtMs: due }),
+    };
   }
 
   await connection.query("SELECT tare.fold_sums()");
@@ -226,8 +262,8 @@ async function writeAll(connection: OwnConnection, items: AsyncIterable<Contents
   for await (const item of items) {
     switch (item.type) {
       case "text": {
-        const { sha256, zstd } = archivedText(item.content);
-        add("texts", item.ref, bytea(sha256), bytea(zstd));
+        const { sha256, bytes, zstd } = archivedText(item.content);
+        add("texts", item.ref, bytea(sha256), String(bytes), bytea(zstd));
         break;
       }
       case "session": {
@@ -273,6 +309,13 @@ async function writeAll(connection: OwnConnection, items: AsyncIterable<Contents
         add("documents", session, columnText(kind), columnText(id), json);
         break;
       }
+      case "delivery": {
+        const { id, receiver, sessionId, value, madeAtMs, dueAtMs, claims } = item;
+        const session = sessionId === undefined ? undefined : columnText(sessionId);
+        const given = [columnText(id), columnText(receiver), session, jsonText(value), String(madeAtMs)];
+        add("deliveries", ...given, dueAtMs === undefined ? undefined : String(dueAtMs), String(claims));
+        break;
+      }
       case "key": {
         const { scope, key, bodyHash, isAtomic, touchedAtMs, sessionId, answer } = item;
         const session = sessionId === undefined ? undefined : columnText(sessionId);
@@ -302,7 +345,11 @@ function newBatch() {
   };
   const key = "(SELECT key FROM tare.sessions WHERE id = c1)";
   return {
-    texts: rows(3, (c) => `INSERT INTO tare.texts SELECT c1, c2::bytea, c3::bytea FROM ${c}`),
+    texts: rows(
+      4,
+      (c) =>
+        `INSERT INTO tare.texts (ref, sha256, bytes, zstd) SELECT c1, c2::bytea, c3::integer, c4::bytea FROM ${c}`,
+    ),
     sessions: rows(6, (c) =>
       `WITH made AS (
          INSERT INTO tare.sessions (id, json, commit_id)
@@ -333,6 +380,13 @@ function newBatch() {
         `INSERT INTO tare.sums (day, kind, made_by, about, json) SELECT c1, c2, c3, c4, c5::jsonb FROM ${c}`,
     ),
     documents: rows(4, (c) => `INSERT INTO tare.documents SELECT c2, c3, ${key}, c4 FROM ${c}`),
+    deliveries: rows(
+      7,
+      (c) =>
+        `INSERT INTO tare.deliveries (id, receiver, session, json, made_at_ms, due_at_ms, claims)
+       SELECT c1, c2, (SELECT key FROM tare.sessions WHERE id = c3), c4, c5::bigint,
+         nullif(c6, U&'\\0001')::bigint, c7::bigint FROM ${c} ORDER BY place`,
+    ),
     keys: rows(7, (c) =>
       `INSERT INTO tare.keys
          (scope, key, body_hash, owner, claim_id, was_claimed, is_atomic, touched_at_ms, session, json)

@@ -124,11 +124,27 @@ const TABLES = `
   );
   CREATE INDEX ON tare.attention (session);
 
-  -- A text is stored once, however many sessions have it.
+  -- A text is stored once, however many sessions have it: here, or as an object of an object store.
   CREATE TABLE tare.texts (
     ref text PRIMARY KEY,
     sha256 bytea NOT NULL,
-    zstd bytea NOT NULL
+    -- Compressed.
+    bytes integer NOT NULL,
+    zstd bytea,
+    object text,
+    CHECK ((zstd IS NULL) <> (object IS NULL))
+  );
+  CREATE INDEX ON tare.texts (object) WHERE object IS NOT NULL;
+  -- Objects that are no text's: those that are being written, and those that have to go.
+  CREATE TABLE tare.objects (
+    name text PRIMARY KEY,
+    is_left boolean NOT NULL DEFAULT false,
+    made_at timestamptz NOT NULL DEFAULT clock_timestamp()
+  );
+  -- Where objects are.
+  CREATE TABLE tare.object_store (
+    is_one boolean PRIMARY KEY DEFAULT true CHECK (is_one),
+    place text NOT NULL
   );
   ALTER TABLE tare.texts ALTER COLUMN zstd SET STORAGE EXTERNAL;
   CREATE TABLE tare.archived (
@@ -164,6 +180,23 @@ const TABLES = `
   );
   CREATE INDEX ON tare.keys (touched_at_ms);
   CREATE INDEX ON tare.keys (session) WHERE session IS NOT NULL;
+
+  -- What somebody outside is to be told.
+  CREATE TABLE tare.deliveries (
+    number bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    id text NOT NULL UNIQUE,
+    receiver text NOT NULL,
+    -- NULL: it goes with none.
+    session bigint,
+    json text NOT NULL,
+    made_at_ms bigint NOT NULL,
+    -- NULL: nothing more is to be done.
+    due_at_ms bigint,
+    claims bigint NOT NULL DEFAULT 0
+  );
+  CREATE INDEX ON tare.deliveries (receiver, number);
+  CREATE INDEX ON tare.deliveries (session) WHERE session IS NOT NULL;
+  CREATE INDEX ON tare.deliveries (receiver, due_at_ms) WHERE due_at_ms IS NOT NULL;
 
   -- What is asked of the opening that holds a session.
   CREATE TABLE tare.requests (
@@ -266,6 +299,23 @@ const FUNCTIONS = `
     SELECT pg_notify('tare', kind || substr(about, 1, 1000))
   $$;
 
+  -- Tells who watches a session how it is, with the events that were written last as far as a notification holds them,
+  -- which is 8,000 bytes. Names stand in the tables as JSON has them. Of longer ones is told that something has changed.
+  CREATE FUNCTION tare.tell(session_id text, head tare.heads, the_events text) RETURNS void LANGUAGE plpgsql AS $$
+  DECLARE begins text;
+  BEGIN
+    IF head.watched_until <= clock_timestamp() THEN RETURN; END IF;
+    begins := '["' || session_id || '",' || head.fence || ',' || coalesce('"' || head.holder || '"', 'null') || ','
+      || head.last || ',';
+    IF length(session_id) >= 1000 THEN
+      PERFORM tare.notify('w', session_id);
+    ELSIF octet_length(begins) + octet_length(the_events) < 7900 THEN
+      PERFORM pg_notify('tare', 'w' || begins || the_events || ']');
+    ELSE
+      PERFORM pg_notify('tare', 'w' || begins || '[]]');
+    END IF;
+  END $$;
+
   CREATE FUNCTION tare.key_of(session_id text) RETURNS bigint LANGUAGE plpgsql AS $$
   DECLARE found_key bigint;
   BEGIN
@@ -309,17 +359,17 @@ const FUNCTIONS = `
   RETURNS bigint LANGUAGE plpgsql AS $$
   DECLARE
     the_session bigint := tare.key_of(session_id);
-    is_watched boolean;
+    head tare.heads;
   BEGIN
     IF the_holder IS NULL THEN RETURN the_session; END IF;
     UPDATE tare.heads SET commits = commits + 1, commit_id = the_commit, is_weighed = false,
         touched_at_ms = CASE WHEN touched_at_ms <= now_ms - 60000 THEN now_ms ELSE touched_at_ms END
       WHERE session = the_session AND holder = the_holder AND fence = the_fence AND commits = the_number
-      RETURNING watched_until > clock_timestamp() INTO is_watched;
-    IF is_watched IS NULL THEN
+      RETURNING * INTO head;
+    IF head.session IS NULL THEN
       PERFORM tare.refuse_head(session_id, the_session, the_holder, the_fence, the_number, the_commit, NULL);
     END IF;
-    IF is_watched THEN PERFORM tare.notify('w', session_id); END IF;
+    PERFORM tare.tell(session_id, head, '[]');
     RETURN the_session;
   END $$;
 
@@ -357,7 +407,7 @@ const FUNCTIONS = `
   ) RETURNS integer LANGUAGE plpgsql AS $$
   DECLARE
     the_session bigint := tare.key_of(session_id);
-    is_watched boolean;
+    head tare.heads;
   BEGIN
     UPDATE tare.heads SET
         last = last + the_count,
@@ -369,14 +419,14 @@ const FUNCTIONS = `
       WHERE session = the_session AND last = after AND (the_holder IS NULL OR (
         holder = the_holder AND fence = the_fence AND commits = the_number
       ))
-      RETURNING watched_until > clock_timestamp() INTO is_watched;
-    IF is_watched IS NULL THEN
+      RETURNING * INTO head;
+    IF head.session IS NULL THEN
       PERFORM tare.refuse_head(session_id, the_session, the_holder, the_fence, the_number, the_commit, after);
     END IF;
     IF the_count > 0 THEN
       INSERT INTO tare.events VALUES (the_session, after + 1, the_count, the_types, the_json);
     END IF;
-    IF is_watched THEN PERFORM tare.notify('w', session_id); END IF;
+    PERFORM tare.tell(session_id, head, the_json);
     RETURN 1;
   END $$;
 
@@ -438,18 +488,28 @@ const FUNCTIONS = `
 
   CREATE FUNCTION tare.put_text(
     session_id text, the_holder text, the_fence bigint, the_number bigint, the_commit uuid, now_ms bigint,
-    the_ref text, the_sha256 bytea, the_zstd bytea
+    the_ref text, the_sha256 bytea, the_bytes integer, the_zstd bytea, the_object text
   ) RETURNS integer LANGUAGE plpgsql AS $$
   DECLARE
     the_session bigint := tare.lock_head(session_id, the_holder, the_fence, the_number, the_commit, now_ms);
     found_sha256 bytea;
   BEGIN
+    IF the_object IS NOT NULL THEN
+      PERFORM FROM tare.objects WHERE name = the_object AND NOT is_left FOR UPDATE;
+      IF NOT FOUND THEN PERFORM tare.refuse(${REFUSAL.textGone}, the_ref); END IF;
+    END IF;
     -- Another transaction may remove the last reference to it in between.
     LOOP
-      INSERT INTO tare.texts VALUES (the_ref, the_sha256, the_zstd) ON CONFLICT DO NOTHING;
+      INSERT INTO tare.texts SELECT the_ref, the_sha256, the_bytes, the_zstd, the_object
+        WHERE the_zstd IS NOT NULL OR the_object IS NOT NULL ON CONFLICT DO NOTHING;
       SELECT sha256 INTO found_sha256 FROM tare.texts WHERE ref = the_ref FOR KEY SHARE;
       EXIT WHEN FOUND;
+      IF the_zstd IS NULL AND the_object IS NULL THEN PERFORM tare.refuse(${REFUSAL.textGone}, the_ref); END IF;
     END LOOP;
+    -- Another one may have put the same text at the same time.
+    UPDATE tare.objects SET is_left = true WHERE name = the_object;
+    DELETE FROM tare.objects o WHERE name = the_object
+      AND EXISTS (SELECT FROM tare.texts t WHERE t.ref = the_ref AND t.object = the_object);
     IF found_sha256 <> the_sha256 THEN PERFORM tare.refuse(${REFUSAL.otherText}, the_ref); END IF;
     INSERT INTO tare.archived VALUES (the_session, the_ref) ON CONFLICT DO NOTHING;
     RETURN 1;
@@ -485,6 +545,30 @@ const FUNCTIONS = `
     RETURN 1;
   END $$;
 
+  CREATE FUNCTION tare.put_delivery(
+    session_id text, the_id text, the_receiver text, the_json text, now_ms bigint, due_in_ms bigint
+  ) RETURNS integer LANGUAGE plpgsql AS $$
+  BEGIN
+    INSERT INTO tare.deliveries AS d (id, receiver, session, json, made_at_ms, due_at_ms) VALUES (
+      the_id, the_receiver, CASE WHEN session_id IS NOT NULL THEN tare.kept_key_of(session_id) END, the_json, now_ms,
+      now_ms + due_in_ms
+    ) ON CONFLICT (id) DO UPDATE SET receiver = excluded.receiver, session = excluded.session, json = excluded.json,
+      due_at_ms = excluded.due_at_ms, claims = d.claims + 1;
+    RETURN 1;
+  END $$;
+
+  CREATE FUNCTION tare.put_attempt(the_id text, the_claim bigint, the_json text, now_ms bigint, due_in_ms bigint)
+  RETURNS integer LANGUAGE sql AS $$
+    UPDATE tare.deliveries SET json = the_json, due_at_ms = now_ms + due_in_ms
+      WHERE id = the_id AND claims = the_claim;
+    SELECT 1
+  $$;
+
+  CREATE FUNCTION tare.drop_deliveries(the_receiver text) RETURNS integer LANGUAGE sql AS $$
+    DELETE FROM tare.deliveries WHERE receiver = the_receiver;
+    SELECT 1
+  $$;
+
   CREATE FUNCTION tare.put_answer(the_id uuid, the_server text, the_commit uuid, the_json text)
   RETURNS integer LANGUAGE plpgsql AS $$
   DECLARE found_commit uuid;
@@ -503,8 +587,35 @@ const FUNCTIONS = `
   CREATE FUNCTION tare.sweep_texts(refs text[]) RETURNS void LANGUAGE plpgsql AS $$
   BEGIN
     PERFORM FROM tare.texts WHERE ref = ANY (refs) ORDER BY ref FOR UPDATE;
-    DELETE FROM tare.texts t WHERE ref = ANY (refs)
-      AND NOT EXISTS (SELECT FROM tare.archived a WHERE a.ref = t.ref);
+    WITH gone AS (
+      DELETE FROM tare.texts t WHERE ref = ANY (refs)
+        AND NOT EXISTS (SELECT FROM tare.archived a WHERE a.ref = t.ref) RETURNING object
+    ) INSERT INTO tare.objects (name, is_left) SELECT object, true FROM gone WHERE object IS NOT NULL;
+  END $$;
+
+  -- Writes down the objects that are about to be written, and says which: not those of texts that are there.
+  CREATE FUNCTION tare.name_objects(refs text[], names text[]) RETURNS SETOF text LANGUAGE sql AS $$
+    INSERT INTO tare.objects (name) SELECT wanted.name FROM unnest(refs, names) AS wanted (ref, name)
+      WHERE NOT EXISTS (SELECT FROM tare.texts t WHERE t.ref = wanted.ref)
+      ON CONFLICT (name) DO UPDATE SET made_at = clock_timestamp() RETURNING name
+  $$;
+
+  -- Objects that have to go, those among them that nobody has come to commit within an hour.
+  CREATE FUNCTION tare.left_objects(slice integer) RETURNS SETOF text LANGUAGE sql AS $$
+    UPDATE tare.objects SET is_left = true WHERE NOT is_left AND made_at < clock_timestamp() - interval '1 hour';
+    SELECT name FROM tare.objects WHERE is_left ORDER BY made_at LIMIT slice
+  $$;
+
+  -- Where objects are, which may be here if there are none yet.
+  CREATE FUNCTION tare.objects_in(here text) RETURNS text LANGUAGE plpgsql AS $$
+  DECLARE
+    is_used boolean := EXISTS (SELECT FROM tare.texts WHERE object IS NOT NULL) OR EXISTS (SELECT FROM tare.objects);
+  BEGIN
+    IF here IS NOT NULL THEN
+      INSERT INTO tare.object_store (place) VALUES (here)
+        ON CONFLICT (is_one) DO UPDATE SET place = here WHERE NOT is_used;
+    END IF;
+    RETURN (SELECT place FROM tare.object_store WHERE is_used OR place = here);
   END $$;
 
   CREATE FUNCTION tare.drop_text(
@@ -533,6 +644,7 @@ const FUNCTIONS = `
     DELETE FROM tare.attention WHERE session = the_session;
     DELETE FROM tare.documents WHERE session = the_session;
     DELETE FROM tare.keys WHERE session = the_session;
+    DELETE FROM tare.deliveries WHERE session = the_session;
     UPDATE tare.requests SET is_withdrawn = true WHERE session = the_session AND answer IS NULL;
   END $$;
 
@@ -562,7 +674,7 @@ const FUNCTIONS = `
       weight :=
         (SELECT coalesce(sum(octet_length(json)), 0) FROM tare.events WHERE session = weighed) +
         (SELECT coalesce(sum(octet_length(json)), 0) FROM tare.state WHERE session = weighed) +
-        (SELECT coalesce(sum(length(zstd)), 0) FROM tare.archived JOIN tare.texts USING (ref) WHERE session = weighed);
+        (SELECT coalesce(sum(t.bytes), 0) FROM tare.archived JOIN tare.texts t USING (ref) WHERE session = weighed);
       UPDATE tare.heads SET bytes = weight, is_weighed = true WHERE session = weighed;
       more := more + weight - head.bytes;
     END LOOP;
@@ -684,10 +796,11 @@ const LEASE_FUNCTIONS = `
 
   -- Gives back all that an opening holds. Others hear of it at once.
   CREATE FUNCTION tare.leave(server text) RETURNS integer LANGUAGE plpgsql AS $$
+  DECLARE head tare.heads;
   BEGIN
-    PERFORM tare.notify('w', s.id) FROM tare.heads h JOIN tare.sessions s ON s.key = h.session
-      WHERE h.holder = server AND h.watched_until > clock_timestamp();
-    UPDATE tare.heads SET holder = NULL WHERE holder = server;
+    FOR head IN UPDATE tare.heads h SET holder = NULL WHERE h.holder = server RETURNING * LOOP
+      PERFORM tare.tell(s.id, head, '[]') FROM tare.sessions s WHERE s.key = head.session;
+    END LOOP;
     DELETE FROM tare.servers WHERE id = server;
     PERFORM tare.notify('g', server);
     RETURN 1;
@@ -722,7 +835,7 @@ const LEASE_FUNCTIONS = `
 
   -- Takes a session, also from an opening whose lease has run out.
   CREATE FUNCTION tare.hold(
-    session_id text, server text, OUT fence bigint, OUT commits bigint, OUT state text
+    session_id text, server text, OUT fence bigint, OUT commits bigint, OUT state text, OUT was_left boolean
   ) LANGUAGE plpgsql AS $$
   DECLARE
     the_session bigint := tare.key_of(session_id);
@@ -732,6 +845,7 @@ const LEASE_FUNCTIONS = `
     IF head.session IS NULL THEN PERFORM tare.refuse(${REFUSAL.noSession}, session_id); END IF;
     fence := head.fence;
     commits := head.commits;
+    was_left := false;
     IF head.holder = server THEN
       state := 'this';
       RETURN;
@@ -745,9 +859,11 @@ const LEASE_FUNCTIONS = `
       RETURN;
     END IF;
     fence := head.fence + 1;
+    was_left := head.holder IS NOT NULL;
     state := 'this';
-    UPDATE tare.heads h SET holder = server, fence = head.fence + 1 WHERE h.session = the_session;
-    IF head.watched_until > clock_timestamp() THEN PERFORM tare.notify('w', session_id); END IF;
+    UPDATE tare.heads h SET holder = server, fence = head.fence + 1 WHERE h.session = the_session
+      RETURNING * INTO head;
+    PERFORM tare.tell(session_id, head, '[]');
   END $$;
 
   -- Takes a session for the commit that is being written, and gives it back: nobody else gets to it before the end of
@@ -767,41 +883,60 @@ const LEASE_FUNCTIONS = `
     UPDATE tare.heads SET holder = NULL, fence = head.fence + 1, commits = commits + 1, is_weighed = false,
         commit_id = the_commit, recent = (the_commit || recent)[1:8],
         touched_at_ms = CASE WHEN touched_at_ms <= now_ms - 60000 THEN now_ms ELSE touched_at_ms END
-      WHERE session = the_session;
-    IF head.watched_until > clock_timestamp() THEN PERFORM tare.notify('w', session_id); END IF;
-    RETURN head.fence + 1;
+      WHERE session = the_session
+      RETURNING * INTO head;
+    PERFORM tare.tell(session_id, head, '[]');
+    RETURN head.fence;
   END $$;
 
   CREATE FUNCTION tare.release(session_id text, server text, the_fence bigint) RETURNS integer LANGUAGE plpgsql AS $$
-  DECLARE is_watched boolean;
+  DECLARE head tare.heads;
   BEGIN
     UPDATE tare.heads h SET holder = NULL FROM tare.sessions s
       WHERE s.id = session_id AND h.session = s.key AND h.holder = server AND h.fence = the_fence
-      RETURNING h.watched_until > clock_timestamp() INTO is_watched;
-    IF is_watched THEN PERFORM tare.notify('w', session_id); END IF;
+      RETURNING h.* INTO head;
+    IF FOUND THEN PERFORM tare.tell(session_id, head, '[]'); END IF;
     RETURN 1;
   END $$;
+
+  CREATE FUNCTION tare.whose(holder text, server text) RETURNS text LANGUAGE sql STABLE AS $$
+    SELECT CASE
+      WHEN holder IS NULL THEN 'nobody'
+      WHEN NOT tare.is_there(holder) THEN 'left'
+      WHEN holder = server THEN 'this'
+      ELSE 'other'
+    END
+  $$;
 
   CREATE FUNCTION tare.look(session_id text, server text, OUT fence bigint, OUT holder text, OUT last bigint)
   LANGUAGE plpgsql AS $$
   DECLARE the_session bigint := tare.key_of(session_id);
   BEGIN
-    SELECT h.fence, h.last, CASE
-        WHEN h.holder IS NULL THEN 'nobody'
-        WHEN NOT tare.is_there(h.holder) THEN 'left'
-        WHEN h.holder = server THEN 'this'
-        ELSE 'other'
-      END
+    SELECT h.fence, h.last, tare.whose(h.holder, server)
       INTO fence, last, holder FROM tare.heads h WHERE h.session = the_session;
     IF fence IS NULL THEN PERFORM tare.refuse(${REFUSAL.noSession}, session_id); END IF;
   END $$;
 
-  -- Whoever asks hears from now on when somebody else holds the session.
-  CREATE FUNCTION tare.watch(session_ids text[], seconds integer) RETURNS integer LANGUAGE sql AS $$
+  -- Whoever asks hears from now on what becomes of the sessions, and sees how they are.
+  CREATE FUNCTION tare.watch(session_ids text[], seconds integer, server text)
+  RETURNS TABLE (id text, fence bigint, holder text, last bigint) LANGUAGE sql AS $$
     UPDATE tare.heads h SET watched_until = clock_timestamp() + seconds * interval '1 second'
-      FROM tare.sessions s WHERE s.id = ANY (session_ids) AND h.session = s.key
+      FROM tare.sessions s WHERE seconds > 0 AND s.id = ANY (session_ids) AND h.session = s.key
         AND h.watched_until < clock_timestamp() + seconds * interval '0.5 second';
-    SELECT 1
+    SELECT s.id, h.fence, tare.whose(h.holder, server), h.last
+      FROM tare.sessions s JOIN tare.heads h ON h.session = s.key WHERE s.id = ANY (session_ids)
+  $$;
+
+  -- How these sessions are, but for those that are as they were, and what was written behind these events of them.
+  CREATE FUNCTION tare.news(session_ids text[], known text[], afters bigint[], server text)
+  RETURNS TABLE (id text, fence bigint, holder text, last bigint, events text) LANGUAGE sql STABLE AS $$
+    SELECT s.id, h.fence, tare.whose(h.holder, server), h.last, (
+        SELECT string_agg(substr(e.json, 2, length(e.json) - 2), ',' ORDER BY e.first) FROM tare.events e
+          WHERE e.session = h.session AND e.first > seen.after AND h.last - seen.after <= 256
+      )
+      FROM unnest(session_ids, known, afters) AS seen (id, state, after)
+        JOIN tare.sessions s ON s.id = seen.id JOIN tare.heads h ON h.session = s.key
+      WHERE seen.state <> h.fence || ' ' || h.last || ' ' || (h.holder IS NULL)
   $$;
 
   -- Asks something of the opening that holds a session. False: nobody does. The row stays when all is said, so that an
@@ -811,7 +946,7 @@ const LEASE_FUNCTIONS = `
     the_session bigint := tare.key_of(session_id);
     head tare.heads;
   BEGIN
-    PERFORM tare.watch(ARRAY[session_id], 10);
+    PERFORM tare.watch(ARRAY[session_id], 10, NULL);
     SELECT * INTO head FROM tare.heads WHERE session = the_session;
     IF head.holder IS NULL OR NOT tare.is_there(head.holder) THEN RETURN false; END IF;
     INSERT INTO tare.requests (id, session, holder, fence, json)

@@ -3,22 +3,26 @@ import { zstdDecompressSync } from "node:zlib";
 import { checkGiven } from "@tare/messages";
 import { type Archive, archiveRef, textFromBytes } from "@tare/prune";
 import { columnText, nameIn, searchedJson } from "../json_text.ts";
+import type { ObjectStore } from "../s3_objects.ts";
 import type {
   ListedSession,
   SessionRecord,
   SharedStore,
   Store,
+  StoredDelivery,
   StoredDocument,
   StoredEvent,
   StoredSums,
   StoreRecord,
 } from "../port.ts";
 import { noSessionError, StoreError } from "../store_error.ts";
-import { type Connections, connectionsTo, type Value } from "./connections.ts";
+import { type Connections, connectionsTo, type OwnConnection, type Value } from "./connections.ts";
 import { databaseName } from "./database_error.ts";
 import { type Leases, openLeases } from "./leases.ts";
+import { fewAtOnce, largeTexts } from "./large_texts.ts";
 import { migrate } from "./migrations.ts";
-import { addRecord, CallList, type Command } from "./records.ts";
+import { assertSessions } from "./pooler.ts";
+import { addRecord, CallList, type Command, type StoredText } from "./records.ts";
 import { asRefusal, refused } from "./refusals.ts";
 
 /** Events and texts of a removed session that one statement frees. */
@@ -36,9 +40,10 @@ const EXPIRED = 50;
  * a `StoreError` of code `io`, and whether it was done is for the next reader to see.
  *
  * The connection needs prepared statements and notifications: between the two may stand nothing that hands out
- * connections by transaction.
+ * connections by transaction, which is tried.
  *
- * @throws {StoreError} if the database can't be reached, refuses, is too old, or a newer program made its tables.
+ * @throws {StoreError} if the database can't be reached, refuses, is too old, something hands out connections to it by
+ * transaction, or a newer program made its tables.
  */
 export async function openPostgresStore(url: string, options: {
   /**
@@ -53,17 +58,32 @@ export async function openPostgresStore(url: string, options: {
    * Default: 10,000.
    */
   readonly timeoutMs?: number;
+  /** How long one attempt may take, in milliseconds. Default: half of `timeoutMs`. */
+  readonly statementMs?: number;
+  /** How long it may wait for a lock, in milliseconds, before it is tried again. Default: as long as it may take. */
+  readonly lockMs?: number;
+  /** How long a connection may take to be made, in milliseconds. Default: half of `timeoutMs` or `leaseMs`, whichever is less. */
+  readonly connectMs?: number;
   /** How long others leave this opening its sessions when nothing is heard of it, in milliseconds. Default: 10,000. */
   readonly leaseMs?: number;
   /** How often it lets itself be heard, in milliseconds. Default: a third of `leaseMs`. */
   readonly renewMs?: number;
   /** Milliseconds of a clock that only goes forward; leases go by it. Default: `performance.now`. */
   readonly clock?: () => number;
+  /**
+   * Where archived texts are put that take over 16 KiB compressed, before the commit that refers to them: the same for all
+   * who open this database. Where it fails they stay in the database. Default: they all do.
+   */
+  readonly objects?: ObjectStore | undefined;
+  /** Told in a sentence when the object store has failed, once until it can be used again. */
+  readonly onWarning?: (line: string) => void;
 } = {}): Promise<
   Store & { readonly shared: SharedStore }
 > {
   checkGiven("openPostgresStore()", { url }, { url: "string" });
   const { timeoutMs = 10_000, maxConnections = 4, leaseMs = 10_000, renewMs = leaseMs / 3 } = options;
+  const { statementMs = timeoutMs / 2, lockMs = statementMs, connectMs = Math.min(timeoutMs, leaseMs) / 2 } =
+    options;
   const { now, clock = () => performance.now() } = options;
   if (!/^postgres(ql)?:\/\//.test(url)) {
     throw new TypeError(
@@ -71,11 +91,16 @@ export async function openPostgresStore(url: string, options: {
     );
   }
   const place = databaseName(url);
-  const connections = connectionsTo({ url, place, timeoutMs, maxConnections });
+  const connections = connectionsTo({
+    ...{ url, place, maxConnections },
+    ...{ timeoutMs, connectMs, statementMs, lockMs },
+  });
   try {
+    await assertSessions(() => connections.open(), { place, waitMs: timeoutMs });
     const connection = await connections.open();
     try {
       await migrate(connection, { place });
+      await checkObjects(connection, { place, objects: options.objects, takes: true });
     } finally {
       await connection.close();
     }
@@ -83,6 +108,7 @@ export async function openPostgresStore(url: string, options: {
     const aheadMs = now ? () => 0 : leases.shared.aheadMs;
     const store = storeOver(connections, {
       ...{ leases, place, aheadMs, givenNow: now },
+      ...{ objects: options.objects, warn: options.onWarning ?? (() => {}) },
       now: now ?? (() => Date.now() + aheadMs()),
     });
     await store.sweep();
@@ -95,8 +121,10 @@ export async function openPostgresStore(url: string, options: {
 
 function storeOver(
   connections: Connections,
-  { leases, place, now, aheadMs, givenNow }: {
+  { leases, place, now, aheadMs, givenNow, objects, warn }: {
     readonly leases: Leases;
+    readonly objects: ObjectStore | undefined;
+    readonly warn: (line: string) => void;
     readonly place: string;
     readonly now: () => number;
     /** By how much that is ahead of who says since when sessions are idle. */
@@ -134,21 +162,31 @@ function storeOver(
     if (!row) throw noSessionError(id);
     return row;
   };
-  /** Writes to these sessions, when what was written to them before is there. */
-  const writeRaw = (sessionIds: Iterable<string>, fill: (calls: CallList) => void) =>
+  const large = objects && largeTexts({ objects, query, warn });
+  /** Writes to these sessions, when what was written to them before is there, and the large texts are where they belong. */
+  const writeRaw = (
+    sessionIds: Iterable<string>,
+    fill: (calls: CallList, texts: ReadonlyMap<string, StoredText>) => void,
+    records: readonly StoreRecord[] = [],
+  ) =>
     leases.inOrder([...new Set(sessionIds)], async () => {
       if (closing) throw new Error("Cannot use the store: it is closed");
       const [commitId, nowMs] = [crypto.randomUUID(), Math.floor(now())];
+      let texts = await large?.put(records) ?? new Map();
       for (;;) {
         const writer = await leases.writer();
         const calls = new CallList(writer, { commitId, nowMs });
-        fill(calls);
+        fill(calls, texts);
         const { sql, values } = calls.command();
         try {
           await connections.query(sql, values);
           return calls.wasDone();
         } catch (error) {
           if (refused(error, "wasDone")) return calls.wasDone();
+          if (large && refused(error, "textGone")) {
+            texts = await large.put(records);
+            continue;
+          }
           // One before it was done though nobody heard of that in time.
           const other = refused(error, "otherCommits");
           const place = other && writer.placeOf(nameIn(other.about));
@@ -166,20 +204,20 @@ function storeOver(
   };
   const commit: Store["commit"] = async (records) => {
     if (records.length === 0) return;
-    await write(sessionsOf(records), (calls) => {
-      for (const record of records) addRecord(calls, record);
-    });
+    await write(sessionsOf(records), (calls, texts) => {
+      for (const record of records) addRecord(calls, record, texts);
+    }, records);
   };
   const commitBriefly: SharedStore["commitBriefly"] = async ({ sessionId, fence, records }) => {
     const makes = records.findIndex((record) => record.type === "session" && record.id === sessionId);
     try {
-      await writeRaw([sessionId, ...sessionsOf(records)], (calls) => {
+      await writeRaw([sessionId, ...sessionsOf(records)], (calls, texts) => {
         if (makes < 0) calls.holdBriefly(sessionId, fence);
         for (const [at, record] of records.entries()) {
-          addRecord(calls, record);
+          addRecord(calls, record, texts);
           if (at === makes) calls.holdBriefly(sessionId, fence);
         }
-      });
+      }, records);
     } catch (error) {
       if (refused(error, "notFree")) return undefined;
       throw asRefusal(error);
@@ -188,15 +226,25 @@ function storeOver(
   };
   const sweep = async () => {
     while (!closing && (await first<{ more: boolean }>("SELECT tare.sweep($1) AS more", [SLICE]))?.more);
+    await large?.sweep();
   };
 
   const readTexts: Store["readTexts"] = async (id, refs) => {
-    const rows = await query<{ ref: string; zstd: Uint8Array }>(
-      `SELECT t.ref, t.zstd FROM tare.sessions s JOIN tare.archived a ON a.session = s.key
+    const rows = await query<{ ref: string; zstd: Uint8Array | null; object: string | null }>(
+      `SELECT t.ref, t.zstd, t.object FROM tare.sessions s JOIN tare.archived a ON a.session = s.key
          JOIN tare.texts t ON t.ref = a.ref WHERE s.id = $1 AND a.ref = ANY ($2)`,
       [columnText(id), refs.map(columnText)],
     );
-    return new Map(rows.map(({ ref, zstd }) => [ref, unpack(zstd, { ref, place })]));
+    const texts = new Map<string, string>();
+    await fewAtOnce(rows, async ({ ref, zstd, object }) => {
+      const bytes = zstd ?? await objects!.get(object!);
+      if (bytes) return void texts.set(ref, unpack(bytes, { ref, place }));
+      // Nobody has it any more, unless it came again.
+      const isThere = await first("SELECT 1 FROM tare.texts WHERE ref = $1 AND object = $2", [ref, object]);
+      if (isThere) throw noObjectError({ ref, object: object!, place, objects: objects! });
+      for (const [, content] of await readTexts(id, [ref])) texts.set(ref, content);
+    });
+    return texts;
   };
 
   const port: Store & { readonly shared: SharedStore } = {
@@ -370,6 +418,7 @@ function storeOver(
           [sessionId],
           (calls) => calls.call("drop_text", ...calls.head(sessionId), calls.value(columnText(ref))),
         );
+        await large?.sweep();
       },
     }),
     readTexts,
@@ -406,7 +455,68 @@ function storeOver(
         ],
       );
     },
-    close: () => closing ??= leases.close().finally(() => connections.close()),
+    async claimDeliveries({ receivers, limit, forMs }) {
+      const names = receivers.map(({ receiver }) => columnText(receiver));
+      const nowMs = givenNow ? Math.floor(givenNow()) : null;
+      const rows = await query<DeliveryRow>(
+        `WITH chosen AS (
+           SELECT d.number FROM unnest($1::text[], $2::integer[]) AS w (receiver, most) CROSS JOIN LATERAL (
+             SELECT number, due_at_ms FROM tare.deliveries
+             WHERE receiver = w.receiver AND due_at_ms <= coalesce($5::bigint, ${NOW_MS})
+             ORDER BY due_at_ms, number LIMIT w.most FOR UPDATE SKIP LOCKED
+           ) AS d ORDER BY d.due_at_ms, d.number LIMIT $3
+         ), claimed AS (
+           UPDATE tare.deliveries d SET claims = claims + 1, due_at_ms = coalesce($5::bigint, ${NOW_MS}) + $4::bigint
+           FROM chosen WHERE d.number = chosen.number
+           RETURNING d.id, d.receiver, d.session, d.json, d.made_at_ms AS made, d.due_at_ms AS due, d.claims, d.number
+         )
+         SELECT claimed.id, receiver, s.id AS session, claimed.json, made, due, claims
+         FROM claimed LEFT JOIN tare.sessions s ON s.key = claimed.session ORDER BY claimed.number`,
+        [names, receivers.map(({ limit }) => String(limit)), limit, Math.ceil(forMs), nowMs],
+      );
+      const next = await first<{ ms: number | null }>(
+        `SELECT min(d.next) - coalesce($2::bigint, ${NOW_MS}) AS ms
+         FROM unnest($1::text[]) AS w (receiver) CROSS JOIN LATERAL (
+           SELECT min(due_at_ms) AS next FROM tare.deliveries
+           WHERE receiver = w.receiver AND due_at_ms IS NOT NULL
+         ) AS d`,
+        [names, nowMs],
+      );
+      return {
+        claimed: rows.map(deliveryIn),
+        ...(next && next.ms !== null && { nextInMs: Math.max(0, next.ms) }),
+      };
+    },
+    async listDeliveries(receiver, { limit = 100, before } = {}) {
+      const rows = await query<DeliveryRow>(
+        `${DELIVERIES} WHERE receiver = $1
+           AND ($2::text IS NULL OR d.number < (SELECT number FROM tare.deliveries WHERE id = $2))
+         ORDER BY d.number DESC LIMIT $3`,
+        [columnText(receiver), before === undefined ? null : columnText(before), limit],
+      );
+      return rows.map(deliveryIn);
+    },
+    async getDelivery(id) {
+      const row = await first<DeliveryRow>(`${DELIVERIES} WHERE d.id = $1`, [columnText(id)]);
+      return row && deliveryIn(row);
+    },
+    async expireDeliveries({ receiver, olderThanMs, keep }) {
+      await query(
+        `DELETE FROM tare.deliveries WHERE receiver = $1 AND (
+           made_at_ms < coalesce($4::bigint, ${NOW_MS}) - $2::bigint OR number <= (
+             SELECT number FROM tare.deliveries WHERE receiver = $1 ORDER BY number DESC LIMIT 1 OFFSET $3
+           ))`,
+        [
+          columnText(receiver),
+          Math.min(Number.MAX_SAFE_INTEGER, Math.ceil(olderThanMs)),
+          keep,
+          givenNow ? Math.floor(givenNow()) : null,
+        ],
+      );
+    },
+    close: () =>
+      closing ??= (large?.close() ?? Promise.resolve())
+        .then(() => leases.close()).finally(() => connections.close()),
   };
   return { port, sweep };
 }
@@ -416,6 +526,31 @@ function sessionsOf(records: readonly StoreRecord[]): string[] {
   return records.flatMap((record) =>
     record.type === "session" ? [record.id] : "sessionId" in record ? [record.sessionId ?? ""] : []
   );
+}
+
+/** The database's clock. */
+const NOW_MS = "(extract(epoch FROM statement_timestamp()) * 1000)::bigint";
+
+const DELIVERIES =
+  `SELECT d.id, d.receiver, s.id AS session, d.json, d.made_at_ms AS made, d.due_at_ms AS due, d.claims
+   FROM tare.deliveries d LEFT JOIN tare.sessions s ON s.key = d.session`;
+
+interface DeliveryRow {
+  readonly id: string;
+  readonly receiver: string;
+  readonly session: string | null;
+  readonly json: string;
+  readonly made: number;
+  readonly due: number | null;
+  readonly claims: number;
+}
+
+function deliveryIn({ id, receiver, session, json, made, due, claims }: DeliveryRow): StoredDelivery {
+  return {
+    ...{ id: nameIn(id), receiver: nameIn(receiver), value: JSON.parse(json), madeAtMs: made, claims },
+    ...(session !== null && { sessionId: nameIn(session) }),
+    ...(due !== null && { dueAtMs: due }),
+  };
 }
 
 const KINDS = ["agent", "gateway"] as const satisfies readonly SessionRecord["kind"][];
@@ -558,13 +693,63 @@ function eventsIn(
   return read;
 }
 
+/**
+ * Whoever opens a database must have the object store that texts of it are in; as long as there are none it `takes` its
+ * own for that.
+ *
+ * @throws {StoreError} if it has another one, or none.
+ */
+export async function checkObjects(
+  connection: OwnConnection,
+  { place, objects, takes }: {
+    readonly place: string;
+    readonly objects: ObjectStore | undefined;
+    readonly takes: boolean;
+  },
+): Promise<void> {
+  const own = takes ? objects?.name ?? null : null;
+  const [row] = await connection.query<{ place: string | null }>("SELECT tare.objects_in($1) AS place", [
+    own,
+  ]);
+  const found = row?.place ?? undefined;
+  if (found === undefined || found === objects?.name) return;
+  throw new StoreError(
+    "io",
+    `Cannot open the store ${place}: texts of its archive are in ${found}, and ` +
+      `${
+        objects ? `it was opened with ${objects.name}` : "it was opened without an object store"
+      }. Set TARE_ARCHIVE to ` +
+      "that bucket.",
+  );
+}
+
+/** What is said of a text whose object is gone. */
+export function noObjectError({ ref, object, place, objects }: {
+  readonly ref: string;
+  readonly object: string;
+  readonly place: string;
+  readonly objects: ObjectStore;
+}): StoreError {
+  return new StoreError(
+    "corrupt",
+    `Cannot read the archived text ${ref} in the store ${place}: ${objects.name} has no ${object}. Restore it there.`,
+  );
+}
+
 /** The text, if it is what its reference says. */
 function unpack(zstd: Uint8Array, { ref, place }: { readonly ref: string; readonly place: string }): string {
-  const bytes = new Uint8Array(zstdDecompressSync(zstd));
+  const damaged = (how: string, options?: ErrorOptions) =>
+    new StoreError(
+      "corrupt",
+      `Cannot read the archived text ${ref} in the store ${place}: it was damaged, ${how}. Restore it from a backup.`,
+      options,
+    );
+  let bytes: Uint8Array<ArrayBuffer>;
+  try {
+    bytes = new Uint8Array(zstdDecompressSync(zstd));
+  } catch (cause) {
+    throw damaged("it can't be decompressed", { cause });
+  }
   if (createHash("sha256").update(bytes).digest("hex").startsWith(ref)) return textFromBytes(bytes);
-  throw new StoreError(
-    "corrupt",
-    `Cannot read the archived text ${ref} in the store ${place}: it was damaged, its content has another hash. ` +
-      "Restore it from a backup.",
-  );
+  throw damaged("its content has another hash");
 }

@@ -6,10 +6,22 @@ import type { StoreRecord } from "../port.ts";
 import { notAskedError } from "../store_error.ts";
 import type { Value } from "./connections.ts";
 
-/** A text as the archive holds it. */
-export function archivedText(content: string): { readonly sha256: Uint8Array; readonly zstd: Uint8Array } {
-  const bytes = bytesFromText(content);
-  return { sha256: createHash("sha256").update(bytes).digest(), zstd: zstdCompressSync(bytes) };
+/** A text as the archive holds it: here, or elsewhere. */
+export interface StoredText {
+  readonly sha256: Uint8Array;
+  /** How many it has, compressed. */
+  readonly bytes: number;
+  /** These bytes. Absent: they are elsewhere. */
+  readonly zstd?: Uint8Array<ArrayBuffer>;
+  /** The object of an object store that has them. Absent, without the bytes: a session has the text already. */
+  readonly object?: string;
+}
+
+/** A text, compressed. */
+export function archivedText(content: string): Required<Omit<StoredText, "object">> {
+  const text = bytesFromText(content);
+  const zstd = new Uint8Array(zstdCompressSync(text));
+  return { sha256: createHash("sha256").update(text).digest(), bytes: zstd.length, zstd };
 }
 
 /** A statement with its values. */
@@ -142,8 +154,12 @@ export class CallList {
   }
 }
 
-/** Adds what writes a record. */
-export function addRecord(calls: CallList, record: StoreRecord): void {
+/** Adds what writes a record; of `texts` it is known how they are stored. */
+export function addRecord(
+  calls: CallList,
+  record: StoreRecord,
+  texts: ReadonlyMap<string, StoredText> = new Map(),
+): void {
   const optional = (name: string | undefined) => name === undefined ? "NULL" : calls.value(columnText(name));
   switch (record.type) {
     case "session": {
@@ -196,9 +212,17 @@ export function addRecord(calls: CallList, record: StoreRecord): void {
       return calls.call("put_sums", ...calls.head(record.sessionId), ...values);
     }
     case "archive": {
-      const { sha256, zstd } = archivedText(record.content);
-      const text = [calls.value(record.ref), calls.value(sha256, "bytea"), calls.value(zstd, "bytea")];
-      return calls.call("put_text", ...calls.head(record.sessionId), ...text);
+      const text: StoredText = texts.get(record.ref) ?? archivedText(record.content);
+      const { sha256, bytes, zstd, object } = text;
+      return calls.call(
+        "put_text",
+        ...calls.head(record.sessionId),
+        calls.value(record.ref),
+        calls.value(sha256, "bytea"),
+        calls.value(bytes, "integer"),
+        zstd ? calls.value(zstd, "bytea") : "NULL",
+        optional(object),
+      );
     }
     case "document": {
       const { kind, id, sessionId, value } = record;
@@ -226,6 +250,23 @@ export function addRecord(calls: CallList, record: StoreRecord): void {
       const once = calls.commitIdOnce(`response ${JSON.stringify([scope, key])}`);
       return calls.call("put_response", ...name, optional(sessionId), calls.now(), once, json);
     }
+    case "delivery": {
+      const { id, receiver, sessionId, value, dueInMs } = record;
+      const place = sessionId === undefined
+        ? "NULL"
+        : calls.shared(`session ${sessionId}`, columnText(sessionId));
+      const name = [calls.value(columnText(id)), calls.value(columnText(receiver))];
+      const due = calls.value(Math.ceil(dueInMs), "bigint");
+      return calls.call("put_delivery", place, ...name, calls.value(jsonText(value)), calls.now(), due);
+    }
+    case "attempted": {
+      const { id, claim, value, dueInMs } = record;
+      const name = [calls.value(columnText(id)), calls.value(claim, "bigint")];
+      const due = dueInMs === undefined ? "NULL" : calls.value(Math.ceil(dueInMs), "bigint");
+      return calls.call("put_attempt", ...name, calls.value(jsonText(value)), calls.now(), due);
+    }
+    case "no_deliveries":
+      return calls.call("drop_deliveries", calls.value(columnText(record.receiver)));
     case "answer": {
       const id = calls.value(uuidOf(record.requestId), "uuid");
       return calls.call(

@@ -34,6 +34,7 @@ export type RefusalName =
   | "notClaimed"
   | "notAsked"
   | "otherCommits"
+  | "textGone"
   | "notFree";
 
 /** Everything that the store's own functions refuse, once for both languages. */
@@ -62,6 +63,8 @@ const REFUSALS: Readonly<Record<RefusalName, Refused>> = {
   otherCommits: { code: "TA008" },
   /** A session that is to be held for one commit is held, or its newest hold is another one. */
   notFree: { code: "TA009" },
+  /** A text that was there without its bytes when it was asked for isn't any more, or its object was given up. */
+  textGone: { code: "TA010" },
 };
 
 /** By its name what SQL writes for each. */

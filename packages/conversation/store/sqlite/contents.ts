@@ -139,6 +139,26 @@ async function* readAll(database: Database): AsyncGenerator<ContentsItem, void> 
     yield { type: "document", ...value(stored) as StoredDocument };
   }
 
+  const deliveries = pages<
+    & StoredJson
+    & { number: number; id: string; receiver: string; sessionId: string | null }
+    & { made: number; due: number | null; claims: number }
+  >(
+    database,
+    `SELECT number, deliveries.id, receiver, sessions.id AS sessionId, deliveries.json, deliveries.crc,
+       made_at_ms AS made, due_at_ms AS due, claims
+     FROM deliveries LEFT JOIN sessions ON key = session WHERE number > ?1 ORDER BY number`,
+    "number",
+  );
+  for (const { id, receiver, sessionId, made, due, claims, json, crc } of deliveries(0)) {
+    yield {
+      type: "delivery",
+      ...{ id, receiver, value: value({ json, crc }), madeAtMs: made, claims },
+      ...(sessionId !== null && { sessionId }),
+      ...(due !== null && { dueAtMs: due }),
+    };
+  }
+
   const sums = pages<
     StoredJson & { day: string; kind: SessionRecord["kind"]; made_by: string; about: string }
   >(
@@ -224,6 +244,10 @@ function itemWriter(database: Database): (item: ContentsItem) => void {
   const insertArchived = database.prepare("INSERT INTO archived VALUES (?, ?)");
   const selectKey = database.prepare<{ key: number }>("SELECT key FROM sessions WHERE id = ?");
   const insertDocument = database.prepare("INSERT INTO documents VALUES (?, ?, ?, ?, ?)");
+  const insertDelivery = database.prepare(
+    `INSERT INTO deliveries (id, receiver, session, json, crc, made_at_ms, due_at_ms, claims)
+     VALUES (?, ?, ?, ?, ?, ?, ?, ?)`,
+  );
   const insertKey = database.prepare("INSERT INTO idempotency_keys VALUES (?, ?, ?, '', ?, ?, ?, ?, ?)");
   const insertSums = database.prepare("INSERT INTO sums VALUES (?, ?, ?, ?, ?, ?)");
   let namings = 0;
@@ -286,6 +310,13 @@ function itemWriter(database: Database): (item: ContentsItem) => void {
         const { json, crc } = toStoredJson({ kind, id, sessionId, value });
         const place = sessionId === undefined ? null : selectKey.get(sessionId)!.key;
         insertDocument.run(kind, id, place, json, crc);
+        return;
+      }
+      case "delivery": {
+        const { id, receiver, sessionId, value, madeAtMs, dueAtMs, claims } = item;
+        const { json, crc } = toStoredJson(value);
+        const place = sessionId === undefined ? null : selectKey.get(sessionId)!.key;
+        insertDelivery.run(id, receiver, place, json, crc, madeAtMs, dueAtMs ?? null, claims);
         return;
       }
       case "key": {

@@ -150,4 +150,21 @@ const TABLES = `
     PRIMARY KEY (kind, id)
   ) STRICT, WITHOUT ROWID;
   CREATE INDEX documents_by_session ON documents (session);
+
+  CREATE TABLE deliveries (
+    number INTEGER PRIMARY KEY,
+    id TEXT NOT NULL UNIQUE,
+    receiver TEXT NOT NULL,
+    -- NULL: it goes with none.
+    session INTEGER REFERENCES sessions ON DELETE CASCADE,
+    json TEXT NOT NULL,
+    crc INTEGER NOT NULL,
+    made_at_ms INTEGER NOT NULL,
+    -- NULL: nothing more is to be done.
+    due_at_ms INTEGER,
+    claims INTEGER NOT NULL DEFAULT 0
+  ) STRICT;
+  CREATE INDEX deliveries_by_receiver ON deliveries (receiver, number);
+  CREATE INDEX deliveries_by_session ON deliveries (session) WHERE session IS NOT NULL;
+  CREATE INDEX deliveries_due ON deliveries (receiver, due_at_ms) WHERE due_at_ms IS NOT NULL;
 `;

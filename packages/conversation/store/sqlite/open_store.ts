@@ -7,6 +7,7 @@ import type {
   ListedSession,
   SessionRecord,
   Store,
+  StoredDelivery,
   StoredDocument,
   StoredEvent,
   StoredSums,
@@ -91,7 +92,12 @@ async function storeIn(
   const keyOf = (id: string) => found(id, selectKey.get(id)).key;
   const keys = idempotencyKeys(database, { now, keyOf });
   const texts = storedTexts(database);
-  const writeAll = recordWriter(database, { now, keyOf, placeOf, respond: keys.respond, putText: texts.put });
+  const deliveries = storedDeliveries(database, { now, keyOf });
+  const writeAll = recordWriter(database, {
+    ...{ now, keyOf, placeOf, deliveries },
+    respond: keys.respond,
+    putText: texts.put,
+  });
   let isOpen = true;
   const removed = removedSessions(database, () => isOpen);
   // What there is no room to sweep now is swept later.
@@ -223,6 +229,10 @@ async function storeIn(
     readTexts: (id, refs) => promiseOf(() => texts.get(id, refs)),
     claimKey: (request) => promiseOf(() => keys.claim(request)),
     releaseKey: (key) => promiseOf(() => keys.release(key)),
+    claimDeliveries: (wanted) => promiseOf(() => deliveries.claim(wanted)),
+    listDeliveries: (receiver, options) => promiseOf(() => deliveries.list(receiver, options)),
+    getDelivery: (id) => promiseOf(() => deliveries.get(id)),
+    expireDeliveries: (limits) => promiseOf(() => deliveries.expire(limits)),
     copy: () => promiseOf(() => copyOf(database)),
     close: () =>
       promiseOf(() => {
@@ -326,8 +336,9 @@ interface SessionRow {
 /** Makes a function that writes records, inside a transaction. `keyOf` and `placeOf` throw if there is no such session. */
 function recordWriter(
   database: Database,
-  { now, keyOf, placeOf, respond, putText }: {
+  { now, keyOf, placeOf, deliveries, respond, putText }: {
     readonly now: () => number;
+    readonly deliveries: Pick<ReturnType<typeof storedDeliveries>, "put" | "attempted" | "remove">;
     readonly keyOf: (id: string) => number;
     readonly placeOf: (id: string) => SessionRow;
     readonly respond: ReturnType<typeof idempotencyKeys>["respond"];
@@ -452,6 +463,12 @@ function recordWriter(
         return;
       case "response":
         return respond(record);
+      case "delivery":
+        return deliveries.put(record);
+      case "attempted":
+        return deliveries.attempted(record);
+      case "no_deliveries":
+        return deliveries.remove(record.receiver);
       case "answer":
         // Nobody else has the file open.
         throw notAskedError(record.requestId);
@@ -535,6 +552,102 @@ function idempotencyKeys(
   };
 }
 
+interface DeliveryRow extends StoredJson {
+  readonly number: number;
+  readonly id: string;
+  readonly receiver: string;
+  readonly sessionId: string | null;
+  readonly made: number;
+  readonly due: number | null;
+  readonly claims: number;
+}
+
+/** What somebody outside is to be told. `keyOf` gives a session's row, or throws. */
+function storedDeliveries(
+  database: Database,
+  { now, keyOf }: {
+    readonly now: () => number;
+    readonly keyOf: (sessionId: string) => number;
+  },
+) {
+  const upsert = database.prepare(
+    `INSERT INTO deliveries (id, receiver, session, json, crc, made_at_ms, due_at_ms) VALUES (?, ?, ?, ?, ?, ?, ?)
+     ON CONFLICT (id) DO UPDATE SET receiver = excluded.receiver, session = excluded.session, json = excluded.json,
+       crc = excluded.crc, due_at_ms = excluded.due_at_ms, claims = claims + 1`,
+  );
+  const finish = database.prepare(
+    "UPDATE deliveries SET json = ?, crc = ?, due_at_ms = ? WHERE id = ? AND claims = ?",
+  );
+  const removeAll = database.prepare("DELETE FROM deliveries WHERE receiver = ?");
+  const select =
+    `SELECT number, deliveries.id, receiver, sessions.id AS sessionId, deliveries.json, deliveries.crc, made_at_ms AS made,
+       due_at_ms AS due, claims FROM deliveries LEFT JOIN sessions ON sessions.key = session`;
+  const selectDue = database.prepare<DeliveryRow & { due: number }>(
+    `${select} WHERE receiver = ? AND due_at_ms <= ? ORDER BY due_at_ms, number LIMIT ?`,
+  );
+  const take = database.prepare("UPDATE deliveries SET due_at_ms = ?, claims = claims + 1 WHERE id = ?");
+  const selectNext = database.prepare<{ next: number | null }>(
+    "SELECT min(due_at_ms) AS next FROM deliveries WHERE receiver = ? AND due_at_ms IS NOT NULL",
+  );
+  const selectNewest = database.prepare<DeliveryRow>(
+    `${select} WHERE receiver = ?1
+       AND (?2 IS NULL OR number < (SELECT number FROM deliveries WHERE id = ?2)) ORDER BY number DESC LIMIT ?3`,
+  );
+  const selectOne = database.prepare<DeliveryRow>(`${select} WHERE deliveries.id = ?`);
+  const expire = database.prepare(
+    `DELETE FROM deliveries WHERE receiver = ?1 AND (made_at_ms < ?2
+       OR number <= (SELECT number FROM deliveries WHERE receiver = ?1 ORDER BY number DESC LIMIT 1 OFFSET ?3))`,
+  );
+  const read = (
+    { number: _, id, receiver, sessionId, made, due, claims, ...stored }: DeliveryRow,
+  ): StoredDelivery => ({
+    ...{ id, receiver, value: fromStoredJson(stored, database.path), madeAtMs: made, claims },
+    ...(sessionId !== null && { sessionId }),
+    ...(due !== null && { dueAtMs: due }),
+  });
+
+  return {
+    /** Keeps one, inside a transaction. */
+    put({ id, receiver, sessionId, value, dueInMs }: Extract<StoreRecord, { type: "delivery" }>) {
+      const { json, crc } = toStoredJson(value);
+      const session = sessionId === undefined ? null : keyOf(sessionId);
+      upsert.run(id, receiver, session, json, crc, now(), now() + dueInMs);
+    },
+    /** Keeps what came of one, inside a transaction. */
+    attempted({ id, claim, value, dueInMs }: Extract<StoreRecord, { type: "attempted" }>) {
+      const { json, crc } = toStoredJson(value);
+      finish.run(json, crc, dueInMs === undefined ? null : now() + dueInMs, id, claim);
+    },
+    /** Forgets all of a receiver, inside a transaction. */
+    remove: (receiver: string) => void removeAll.run(receiver),
+    claim(
+      { receivers, limit, forMs }: Parameters<Store["claimDeliveries"]>[0],
+    ): Awaited<ReturnType<Store["claimDeliveries"]>> {
+      const nowMs = now();
+      return database.transaction(() => {
+        const due = receivers.flatMap(({ receiver, limit: most }) =>
+          selectDue.all(receiver, nowMs, Math.min(most, limit))
+        ).sort((one, other) => one.due - other.due || one.number - other.number).slice(0, limit);
+        const claimed = due.sort((one, other) => one.number - other.number).map((row) => {
+          take.run(nowMs + forMs, row.id);
+          return read({ ...row, due: nowMs + forMs, claims: row.claims + 1 });
+        });
+        const next = Math.min(...receivers.map(({ receiver }) => selectNext.get(receiver)?.next ?? Infinity));
+        return { claimed, ...(next < Infinity && { nextInMs: Math.max(0, next - nowMs) }) };
+      });
+    },
+    list: (receiver: string, { limit = 100, before }: Parameters<Store["listDeliveries"]>[1] = {}) =>
+      selectNewest.all(receiver, before ?? null, limit).map(read),
+    get(id: string) {
+      const row = selectOne.get(id);
+      return row && read(row);
+    },
+    expire({ receiver, olderThanMs, keep }: Parameters<Store["expireDeliveries"]>[0]) {
+      database.transaction(() => expire.run(receiver, now() - olderThanMs, keep));
+    },
+  };
+}
+
 /** Events and archived texts that one transaction removes: some milliseconds' work. */
 const SLICE = 250;
 
@@ -552,7 +665,7 @@ function removedSessions(database: Database, isOpen: () => boolean) {
   const rename = database.prepare<{ readonly key: number }>(
     `UPDATE sessions SET id = '${REMOVED}' || hex(randomblob(16)) WHERE id = ? RETURNING key`,
   );
-  const own = ["activity", "names", "documents", "idempotency_keys"].map((table) =>
+  const own = ["activity", "names", "documents", "idempotency_keys", "deliveries"].map((table) =>
     database.prepare(`DELETE FROM ${table} WHERE session = ?`)
   );
   const next = database.prepare<{ readonly key: number }>(

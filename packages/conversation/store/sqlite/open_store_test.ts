@@ -36,6 +36,7 @@ Deno.test("deleteSession() removes all that only the session refers to, from eve
         { type: "sums", sessionId: id, added: [{ day: "", about: "", sums: { calls: 1 } }] },
         { type: "names", sessionId: id, names: ["both", `of ${id}`] },
         { type: "document", kind: "response", id, sessionId: id, value: 1 },
+        { type: "delivery", id, receiver: "x", sessionId: id, value: 1, dueInMs: 0 },
         { type: "response", scope: "s", key: id, response: 1, sessionId: id },
       ]);
       await putAll(store, id, ["shared", `of ${id} alone`]);
@@ -55,6 +56,7 @@ Deno.test("deleteSession() removes all that only the session refers to, from eve
       activity: 2,
       archived: 2,
       counted: 1,
+      deliveries: 1,
       documents: 1,
       events: 1,
       idempotency_keys: 1,

@@ -1,0 +1,83 @@
+import { assert, assertEquals } from "@std/assert";
+import { join } from "@std/path";
+import type { SessionEvent } from "@tare/server";
+import { toolCall } from "@tare/simulator";
+import { jsonPost } from "./json_post.ts";
+import { startProgram } from "./program.ts";
+import { readEvents } from "./read_events.ts";
+import { recordingProvider } from "./recording_provider.ts";
+import { serverCommand } from "./server_process.ts";
+
+/** A turn whose command runs, in a server that gets a signal then and is started again; its events. */
+async function endedBy(signal: Deno.Signal) {
+  const folder = await Deno.makeTempDir();
+  const workspace = join(folder, "workspace");
+  await Deno.mkdir(workspace);
+  const provider = recordingProvider(
+    ({ messages }) =>
+      messages.at(-1)?.role === "tool" ? { content: "Done." } : {
+        tool_calls: [
+          toolCall("shell", { command: "echo began >> log.txt; sleep 1; echo ended >> log.txt" }),
+        ],
+      },
+    () => 0,
+  );
+  const args = [
+    ...["--port", "0", "--workspace", workspace, "--data", join(folder, "data"), "--approvals", "allow"],
+    ...["--base-url", provider.url, "--model", "simulated", "--profile", "openai"],
+  ];
+  try {
+    const first = await startProgram(serverCommand(args));
+    const made = await fetch(`${first.url}/v1/sessions`, jsonPost({}));
+    const { id } = await made.json();
+    const turn = await fetch(`${first.url}/v1/sessions/${id}/turns`, jsonPost({ input: "Go." }));
+    const told = (async () => {
+      try {
+        for await (const { data } of readEvents(turn)) {
+          if (JSON.parse(data).type === "turn_end") return "an end";
+        }
+        return "no end";
+      } catch (error) {
+        return String(error);
+      }
+    })();
+    while (!await Deno.readTextFile(join(workspace, "log.txt")).catch(() => "")) {
+      await new Promise((resolve) => setTimeout(resolve, 20));
+    }
+    const said = await first.end(signal);
+    const second = await startProgram(serverCommand(args));
+    const events: SessionEvent[] = [];
+    for await (const { data } of readEvents(await fetch(`${second.url}/v1/sessions/${id}/events`))) {
+      events.push(JSON.parse(data));
+    }
+    await second.end("SIGKILL");
+    return { events, said, told: await told, log: await Deno.readTextFile(join(workspace, "log.txt")) };
+  } finally {
+    await provider.close();
+    await Deno.remove(folder, { recursive: true });
+  }
+}
+
+const outline = (events: readonly SessionEvent[]) =>
+  events.flatMap((event) =>
+    event.type === "turn_end"
+      ? [`${event.type} ${event.reason}`]
+      : event.type === "tool_result"
+      ? [event.error ? "an error" : "a result"]
+      : event.type.startsWith("turn")
+      ? [event.type]
+      : []
+  );
+
+Deno.test("a server that is told to end lets the step end, and the next start goes on with the turn", async () => {
+  const { events, told, said, log } = await endedBy("SIGTERM");
+  assertEquals(outline(events), ["turn_start", "a result", "turn_resumed", "turn_end completed"]);
+  assertEquals([log, said], ["began\nended\n", ""]);
+  assert(told.includes("server_ending"), told);
+});
+
+Deno.test("Ctrl-C ends a turn as interrupted, and the next start leaves it so", async () => {
+  const { events, told, said } = await endedBy("SIGINT");
+  assertEquals(outline(events), ["turn_start", "an error", "turn_end interrupted"]);
+  assertEquals([told, said], ["an end", ""]);
+});
