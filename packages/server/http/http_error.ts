@@ -27,6 +27,7 @@ export const ERROR_CODES = [
   "files_busy",
   "approval_open",
   "already_answered",
+  "webhook_disabled",
   "backup_running",
   "idempotency_answer_not_kept",
   "idempotency_key_in_use",

@@ -117,7 +117,7 @@ export interface CheckpointOptions {
   readonly limits?: KeptLimits;
   /** For how long, in milliseconds. Default: 30 days. */
   readonly keepMs?: number;
-  /** Told of what couldn't be kept. Default: nobody is; the turn's changes say so too. */
+  /** Told of what couldn't be kept. Default: nobody is. */
   readonly onError?: (error: unknown) => void;
 }
 
@@ -166,7 +166,7 @@ const MOST_NAMED = 20;
  * Contents are kept once each, by their SHA-256, as they were before and after a change; all of the workspace's, which a
  * command might change, are kept when the first one runs. Later only what the system says has changed is read again.
  *
- * Calls run whether their changes can be kept or not; the turn's changes tell what couldn't be.
+ * Calls run whether their changes can be kept or not; `onError` is told why they couldn't be.
  */
 export function openCheckpoints(options: CheckpointOptions): Checkpoints {
   checkGiven("openCheckpoints()", { options }, { options: { workspace: "string", folder: "string" } });
@@ -410,8 +410,9 @@ class KeptChanges {
     }
     await inGroups(rest.filter(([, , to]) => to !== "folder"), async ([path, from, to]) => {
       const now = await states.stateOf(path);
-      // Where a folder gave way there is nothing now.
-      if (now === from || now === "none" && from === "folder") await states.put(path, to, now);
+      // Where a folder gave way, or a link was to take a place, there is nothing now.
+      const isFree = now === "none" && (from === "folder" || to.startsWith("link "));
+      if (now === from || isFree) await states.put(path, to, now);
     });
     await states.lookAt(targets.map(([path]) => path));
   }
@@ -499,6 +500,8 @@ interface ToldTurn extends Omit<TurnChanges, "files"> {
 /** What happened in each session, a file each. */
 class Journals {
   readonly #folder: string;
+  /** Those whose last line is known to be whole: a process that was ended may have left a part of one. */
+  readonly #whole = new Set<string>();
 
   constructor(folder: string) {
     this.#folder = folder;
@@ -507,11 +510,13 @@ class Journals {
   async add(session: string, line: Line): Promise<void> {
     await mkdir(this.#folder, { recursive: true, mode: 0o700 });
     const path = this.#pathOf(session);
-    // A process that was ended in the middle of a line has left a part of it.
-    const text = await readFile(path, "utf8").catch(missing) ?? "";
+    const isKnown = this.#whole.has(session);
+    const text = isKnown && !("id" in line) ? "" : await readFile(path, "utf8").catch(missing) ?? "";
     if ("id" in line && linesOf(text).some((one) => "id" in one && one.id === line.id)) return;
     const cut = text === "" || text.endsWith("\n") ? "" : "\n";
+    this.#whole.delete(session);
     await appendFile(path, `${cut}${JSON.stringify(line)}\n`, { mode: 0o600 });
+    this.#whole.add(session);
   }
 
   async read(session: string): Promise<{
