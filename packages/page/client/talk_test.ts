@@ -455,7 +455,9 @@ Deno.test("The page puts back what a turn changed of files, makes it again, and 
   await seen(page, ".changes summary", "1 file changed by a turn, and put back");
   await seen(page, ".instructions summary", "Instructions");
   await button("Make again");
-  await page.waitForFunction(() => !document.querySelector(".changes summary")?.textContent?.includes("put back"));
+  await page.waitForFunction(() =>
+    !document.querySelector(".changes summary")?.textContent?.includes("put back")
+  );
   await server.write("new.txt", "mine");
   await button("Put back");
   await seen(page, ".changes .trouble", "new.txt: it was changed since");
@@ -463,7 +465,9 @@ Deno.test("The page puts back what a turn changed of files, makes it again, and 
   await button("Do it all the same");
   await seen(page, ".changes summary", "1 file changed by a turn, and put back");
   await button("Make again");
-  await page.waitForFunction(() => !document.querySelector(".changes summary")?.textContent?.includes("put back"));
+  await page.waitForFunction(() =>
+    !document.querySelector(".changes summary")?.textContent?.includes("put back")
+  );
   await server.write("new.txt", "new");
   const before = page.url();
   await button("Put back, and go on from before it");

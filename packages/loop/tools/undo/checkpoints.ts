@@ -17,7 +17,7 @@ import {
   unlink,
   writeFile,
 } from "node:fs/promises";
-import { basename, dirname, join, resolve } from "node:path";
+import { basename, dirname, join, relative, resolve } from "node:path";
 import { checkGiven, type Tool } from "@tare/messages";
 import { systemCode } from "../define_tool.ts";
 import { IgnoreRules } from "../files/walk.ts";
@@ -155,6 +155,9 @@ const AFTER_A_CRASH =
   "The server ended while a command ran: what else was changed before its next start counts as the command's.";
 
 const DAY_MS = 24 * 60 * 60_000;
+
+const CANNOT_KEEP =
+  "what stands there now can't be kept, because it is too large, no plain file, or behind a link";
 
 /** Files named in a refusal. */
 const MOST_NAMED = 20;
@@ -334,15 +337,16 @@ class KeptChanges {
     force: boolean,
   ): Promise<{ readonly targets: readonly FileChange[]; readonly unmade: readonly string[] }> {
     const wanted = new Map<string, { now: FileState; to: FileState; why?: string }>();
-    const paths = [...new Set(steps.flat().map(([path]) => path))];
-    await inGroups(paths, async (path) => {
+    // What nobody kept stays as it is, and is told of.
+    const left = new Set(steps.flat().filter(isUnkeptChange).map(([path]) => path));
+    const paths = new Set(steps.flat().map(([path]) => path)).difference(left);
+    await inGroups([...paths], async (path) => {
       const now = await states.stateOf(path);
       wanted.set(path, { now, to: now });
     });
     for (const [path, from, to] of steps.flat()) {
       const one = wanted.get(path);
-      // What nobody kept stays as it is, and is told of.
-      if (!one || from === "unkept" || to === "unkept") continue;
+      if (!one) continue;
       if (one.to !== from && one.to !== to) one.why ??= "it was changed since";
       one.to = to;
     }
@@ -355,9 +359,12 @@ class KeptChanges {
         unmade.push(`${path}: it was a link, and the server isn't allowed to make links.`);
         continue;
       }
-      if (now === "unkept") {
-        conflicts.push(`${path}: it is too large, or a link leads to it, so that it can't be kept`);
-      } else if (why !== undefined && !force) conflicts.push(`${path}: ${why}`);
+      if (isUnkept(now) && force) {
+        unmade.push(`${path}: ${CANNOT_KEEP}.`);
+        continue;
+      }
+      if (isUnkept(now)) conflicts.push(`${path}: ${CANNOT_KEEP}`);
+      else if (why !== undefined && !force) conflicts.push(`${path}: ${why}`);
       targets.push([path, now, to]);
     }
     const leaving = new Set(targets.filter(([, , to]) => to === "none").map(([path]) => path));
@@ -380,7 +387,7 @@ class KeptChanges {
   /** Puts files back and notes it. If the process ends meanwhile, the next one goes on; if it can't be done, nothing is. */
   async #carryOut(states: FileStates, pending: Pending): Promise<void> {
     const { session, line } = pending;
-    await writeWhole(this.#pending, JSON.stringify(pending));
+    await writeWhole(this.#pending, JSON.stringify(pending), { isFlushed: true });
     try {
       await this.#apply(states, line.targets);
     } catch (error) {
@@ -466,7 +473,8 @@ class KeptChanges {
     if (tool.writes === undefined) return undefined;
     // What can't be done is told by the tool itself.
     const effects = await Promise.resolve(tool.effects?.(args)).catch(() => undefined);
-    return effects?.writes?.map((path) => path.slice(effects.root.length + 1).replaceAll("\\", "/"));
+    const paths = effects?.writes?.map((path) => relative(effects.root, path).replaceAll("\\", "/"));
+    return paths?.some((path) => path.startsWith("../")) ? undefined : paths;
   }
 
   #assertIdle(): void {
@@ -541,14 +549,16 @@ class Journals {
         undone.pop();
         mark(line.redo, false);
       } else {
-        const { turn, atMs, changes, notCovered } = line;
-        if (changes.length > 0) undone = [];
-        const old = turns.get(turn);
-        turns.set(turn, {
-          ...{ turn, atMs, isUndone: false },
-          steps: [...old && !old.isUndone ? old.steps : [], changes],
-          notCovered: [...new Set([...old?.notCovered ?? [], ...notCovered])],
-        });
+        const { turn, atMs, changes } = line;
+        const old = turns.get(turn) ?? { turn, atMs, isUndone: false, steps: [], notCovered: [] };
+        const notCovered = [...new Set([...old.notCovered, ...line.notCovered])];
+        if (changes.length === 0) {
+          turns.set(turn, { ...old, notCovered });
+          continue;
+        }
+        undone = [];
+        const steps = [...old.isUndone ? [] : old.steps, changes];
+        turns.set(turn, { turn, atMs, isUndone: false, steps, notCovered });
       }
     }
     return { turns: [...turns.values()].sort((a, b) => a.turn - b.turn), undone };
@@ -616,8 +626,17 @@ function reversed(changes: readonly FileChange[]): readonly FileChange[] {
 }
 
 function unkept(changes: readonly FileChange[]): readonly string[] {
-  return changes.filter(([, before, after]) => before === "unkept" || after === "unkept")
-    .map(([path]) => `${path}: its content isn't kept: too large, no plain file, or ignored before.`);
+  return changes.filter(isUnkeptChange).map(([path]) =>
+    `${path}: its content isn't kept: too large, no plain file, or ignored before.`
+  );
+}
+
+function isUnkeptChange([, before, after]: FileChange): boolean {
+  return isUnkept(before) || isUnkept(after);
+}
+
+function isUnkept(state: FileState): boolean {
+  return state.startsWith("unkept");
 }
 
 /** What became of files: folders are made and removed with them. */
@@ -635,9 +654,9 @@ function isFile(state: FileState): boolean {
 
 /**
  * What stands at a path, as a text, so that two are the same if the texts are: nothing, a folder, a file by its
- * permissions and content, a link by where it points, or something whose content isn't kept.
+ * permissions and content, a link by where it points, or something whose content isn't kept, by its size and time.
  */
-type FileState = "none" | "folder" | "unkept" | `file ${string} ${string}` | `link ${string}`;
+type FileState = "none" | "folder" | `unkept${string}` | `file ${string} ${string}` | `link ${string}`;
 
 /** Something that isn't any more what it was: path from the workspace, what stood there, what stands there now. */
 type FileChange = readonly [path: string, before: FileState, after: FileState];
@@ -707,9 +726,12 @@ class FileStates {
     const root = await realpath(workspace);
     const states = new FileStates({ root, hidden: hidden && await existing(hidden), folder, limits });
     states.#mayLink = await triesToLink(join(folder, "probe"));
-    const text = await readFile(join(folder, "index.json"), "utf8").catch(missing);
-    if (text !== undefined) {
-      const { isWhole, known, ignored }: Index = JSON.parse(text);
+    const index = await readJson<Index>(join(folder, "index.json")).catch((error) => {
+      // Without it all is read again.
+      if (!(error instanceof SyntaxError)) throw error;
+    });
+    if (index) {
+      const { isWhole, known, ignored } = index;
       states.#known = new Map(known.map(([path, state, stamp]) => [path, { state, stamp }]));
       states.#ignored = new Set(ignored);
       states.#isWhole = isWhole;
@@ -868,13 +890,13 @@ class FileStates {
       if (info.isSymbolicLink()) {
         return `link ${await this.#keep(new TextEncoder().encode(await readlink(absolute)))}`;
       }
-      if (!info.isFile() || info.size > this.#limits.maxFileBytes) return "unkept";
+      if (!info.isFile() || info.size > this.#limits.maxFileBytes) return unkeptState(info);
       const bytes = await readFile(absolute);
       return `file ${(info.mode & 0o777).toString(8)} ${await this.#keep(bytes)}`;
     } catch (error) {
       if (systemCode(error) === "ENOENT") return "none";
       // One that may not be read can't be put back either.
-      if (isForbidden(error)) return "unkept";
+      if (isForbidden(error)) return unkeptState(info);
       throw error;
     }
   }
@@ -950,10 +972,14 @@ async function inGroups<T>(all: readonly T[], work: (one: T) => Promise<void>): 
 }
 
 /** Writes a file that is whole or not there, whenever the process ends. */
-async function writeWhole(path: string, content: string | Uint8Array): Promise<void> {
+async function writeWhole(
+  path: string,
+  content: string | Uint8Array,
+  { isFlushed = false }: { readonly isFlushed?: boolean } = {},
+): Promise<void> {
   await mkdir(dirname(path), { recursive: true, mode: 0o700 });
   const temporary = join(dirname(path), `${basename(path)}.${crypto.randomUUID()}.tmp`);
-  await writeFile(temporary, content, { mode: 0o600 });
+  await writeFile(temporary, content, { mode: 0o600, flush: isFlushed });
   await rename(temporary, path);
 }
 
@@ -1022,6 +1048,10 @@ function withFolders(paths: readonly string[]): readonly string[] {
 function foldersAbove(path: string): string[] {
   const parts = path.split("/").slice(0, -1);
   return parts.map((_, index) => parts.slice(0, index + 1).join("/"));
+}
+
+function unkeptState({ size, mtimeMs }: Stats): FileState {
+  return `unkept ${size} ${mtimeMs}`;
 }
 
 /** Nothing where the same may be said of another content. */

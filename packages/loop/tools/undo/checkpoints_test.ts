@@ -95,6 +95,7 @@ Deno.test("undo() leaves alone what isn't kept, and says so", async () => {
     "secret": "s",
     "build/x": "x",
     "large": "0123456789abcdef",
+    "grows": "g",
     "node_modules/p/i.js": "i",
   });
   const checkpoints = keep(ws, { limits: { maxFileBytes: 15 } });
@@ -106,10 +107,15 @@ Deno.test("undo() leaves alone what isn't kept, and says so", async () => {
     await Deno.writeTextFile(ws.at(".gitignore"), "build/\n");
     await Deno.writeTextFile(ws.at("secret"), "t");
     await Deno.writeTextFile(ws.at("huge"), "0123456789abcdefg");
+    await Deno.writeTextFile(ws.at("grows"), "G");
   });
+  await inTurn(checkpoints, 1, () => Deno.writeTextFile(ws.at("grows"), "0123456789abcdefg"));
   const unkept = ": its content isn't kept: too large, no plain file, or ignored before.";
   const { notCovered } = await checkpoints.undo("one");
-  assertEquals(notCovered, [NOT_COVERED, `huge${unkept}`, `secret${unkept}`]);
+  assertEquals(notCovered, [
+    NOT_COVERED,
+    ...["huge", "large", "secret", "grows"].map((path) => path + unkept),
+  ]);
   const { "huge": huge, "secret": secret, ".gitignore": list, "build/x": build } = await picture(ws.root);
   assertEquals([huge, secret, list, build].map((text) => text?.slice(9)), [
     "0123456789abcdefg",
@@ -142,12 +148,12 @@ Deno.test("undo() writes nothing through a link that has come to stand for a fol
   await inTurn(checkpoints, 1, () => Deno.writeTextFile(ws.at("f/a"), "A"));
   await Deno.rename(ws.at("f"), join(ws.outside, "f"));
   await Deno.symlink(join(ws.outside, "f"), ws.at("f"));
-  for (const force of [false, true]) {
-    assertEquals(
-      (await assertRejects(() => checkpoints.undo("one", { force }), UndoRefused)).code,
-      "conflict",
-    );
-  }
+  assertEquals((await assertRejects(() => checkpoints.undo("one"), UndoRefused)).code, "conflict");
+  const { files, notCovered } = await checkpoints.undo("one", { force: true });
+  assertEquals([files, notCovered], [[], [
+    "f/a: what stands there now can't be kept, because it is too large, no plain file, or behind a link.",
+    NOT_COVERED,
+  ]]);
   assertEquals(await Deno.readTextFile(join(ws.outside, "f/a")), "A");
   await checkpoints.close();
 });
@@ -192,6 +198,18 @@ Deno.test("what is written while a command begins and ends counts once", async (
   assertEquals(told?.files, [{ path: "a", change: "changed" }, { path: "new/n", change: "created" }]);
   await checkpoints.undo("one");
   assertEquals(Object.keys(await picture(ws.root)), ["a"]);
+  await checkpoints.close();
+});
+
+Deno.test("a command that changes nothing leaves what was undone as it is", async () => {
+  await using ws = await makeWorkspace({ "a": "a" });
+  const checkpoints = keep(ws);
+  await inTurn(checkpoints, 1, () => Deno.writeTextFile(ws.at("a"), "A"));
+  await checkpoints.undo("one");
+  await inTurn(checkpoints, 1, () => Promise.resolve());
+  assertEquals((await checkpoints.redo("one")).turns, [1]);
+  assertEquals((await checkpoints.undo("one")).turns, [1]);
+  assertEquals(await Deno.readTextFile(ws.at("a")), "a");
   await checkpoints.close();
 });
 
