@@ -110,6 +110,7 @@ export function rebuildHistory(
       case "message_added":
         // What is added once a turn has begun stands in front of what opened it.
         messages.splice(opening ?? messages.length, 0, event.message);
+        if (opening !== undefined) opening++;
         break;
       case "turn_start":
         turn = { step: 1, ledger: EMPTY_LEDGER, isReplied: false, resumed: 0 };
@@ -207,7 +208,7 @@ export async function readHistory(
       /** What becomes of calls of which nobody knows what came of them. */
       readonly unknownOutcome: SessionOptions["unknownOutcome"];
       readonly store: Store;
-      /** The system message; none if empty. */
+      /** What the system message begins with; where the session works follows. None if both are empty. */
       readonly instructions: string;
     },
 ): Promise<{
@@ -221,10 +222,14 @@ export async function readHistory(
   /** The turn that goes on here: what else is given stood before it. */
   readonly open?: OpenTurn;
 }> {
-  const stored = await store.readEvents(id, { types: HISTORY_EVENTS });
-  const system: readonly SessionEvent[] = instructions === ""
+  const [stored, workplace] = await Promise.all([
+    store.readEvents(id, { types: HISTORY_EVENTS }),
+    store.readState(id, "workplace"),
+  ]);
+  const content = [instructions, workplace].filter(Boolean).join("\n\n");
+  const system: readonly SessionEvent[] = content === ""
     ? []
-    : [{ type: "message_added", message: { role: "system", content: instructions } }];
+    : [{ type: "message_added", message: { role: "system", content } }];
   const events = [...system, ...stored.map(({ event }) => asSessionEvent(event))];
   const rebuilt = rebuildHistory(events);
   const waiting = (await store.readState(id, "steering") ?? []) as readonly Content[];
