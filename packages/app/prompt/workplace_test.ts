@@ -248,7 +248,6 @@ Deno.test("lookAround() says by git what has changed, if commands are kept in a 
       const changed = "main; changed since the last commit: M a.txt, ?? b.txt";
       assertEquals(await state(shell), `- Git when it began: ${changed}`);
     }
-    await state();
     const ran = await Deno.lstat(join(top, "ran")).then(() => true, () => false);
     assertEquals(ran, false);
   });
