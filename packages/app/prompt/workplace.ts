@@ -200,9 +200,7 @@ function tell(path: string, file: Found, room: number): string {
   // A letter that is cut in two isn't shown.
   const whole = new TextDecoder().decode(shown, { stream: isCut });
   const text = isCut && whole.includes("\n") ? whole.slice(0, whole.lastIndexOf("\n")) : whole;
-  const note = isCut
-    ? ` cut="only its first ${byteLength(text)} of ${size} bytes are shown: read the rest"`
-    : "";
+  const note = isCut ? ` cut="only its first ${byteLength(text)} of ${size} bytes are shown"` : "";
   // It can't end its own part, nor begin another one.
   const held = text.trim().replace(/<(?=\/?file\b)/g, "&lt;");
   return `${opening(path)}${note}>\n${held}\n</file>`;

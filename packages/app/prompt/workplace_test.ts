@@ -108,8 +108,7 @@ Deno.test("lookAround() tells no more than so much of a file and of all, whole l
     const room = 64 * 1024 - 32 * 1024 - 250 * 99;
     const shown = Math.floor(room / 99);
     assertEquals(lines.map(({ length }) => length - 2), [shown, 250, 1]);
-    const cut = (bytes: number, size: number) =>
-      `cut="only its first ${bytes} of ${size} bytes are shown: read the rest">`;
+    const cut = (bytes: number, size: number) => `cut="only its first ${bytes} of ${size} bytes are shown">`;
     assertStringIncludes(lines[0]![0]!, cut(shown * 99 - 1, 39_600));
     assertMatch(lines[1]![0]!, /AGENTS.md">$/);
     assertStringIncludes(lines[2]![0]!, cut(32 * 1024, 40_000));
