@@ -24,6 +24,7 @@ const COMMANDS = [
   "import",
   "backup",
   "keys",
+  "hooks",
   "move",
 ] as const;
 
