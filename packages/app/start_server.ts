@@ -31,7 +31,7 @@ import { openSettingsStore } from "./data/open_store.ts";
 import { OWNER_FILE } from "./data/find_owner_key.ts";
 import { noteOwnerPort, ownerKey } from "./data/owner_key.ts";
 import { forgetServer, noteServer, USUAL_PORT } from "./data/noted_server.ts";
-import { findPlaces, type Places, workplaceOf } from "./prompt/workplace.ts";
+import { findPlaces, type InstructionPlaces, workplaceOf } from "./prompt/workplace.ts";
 import INSTRUCTIONS from "./prompt/instructions.md" with { type: "text" };
 import { realPath } from "./settings/real_path.ts";
 import { handedOver } from "./handed_over.ts";
@@ -66,7 +66,7 @@ interface Parts {
   /** The sandbox that commands and the programs of MCP servers run in, or why there is none. */
   readonly sandbox?: Sandbox | { readonly why: string };
   /** Where stands what sessions are told of their workplace. Default: they aren't. */
-  readonly places?: Places;
+  readonly places?: InstructionPlaces;
   /** Whether the greeting holds the owner's key: only a person reads it. Default: no. */
   readonly showsKey?: boolean;
 }
@@ -254,7 +254,7 @@ export async function startServer(
     ...prompts,
     tools,
     instructions: settings.instructions?.text ?? INSTRUCTIONS.trim(),
-    ...(places && { workplace: workplaceOf({ places, hidden: data, shell }) }),
+    ...(places && { workplace: workplaceOf({ places, hidden: realPath(data), shell }) }),
     ...(mcp && { toolSource: mcp }),
     delegates: settings.delegate,
     approvals: {

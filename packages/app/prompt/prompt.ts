@@ -10,11 +10,12 @@ import { loadTokenizer } from "@tare/tiktoken";
 import { workspaceTools } from "@tare/loop/tools";
 import { inDigits } from "../in_digits.ts";
 import { serverSandbox } from "../server_sandbox.ts";
+import { realPath } from "../settings/real_path.ts";
 import { readSettings, VARIABLES } from "../settings/settings.ts";
 import { shownText } from "../terminal/shown_text.ts";
 import { table } from "../terminal/table.ts";
 import INSTRUCTIONS from "./instructions.md" with { type: "text" };
-import { findPlaces, lookAround, textOf } from "./workplace.ts";
+import { findPlaces, lookAround, workplaceText } from "./workplace.ts";
 
 const HELP = `Shows what the agent is told first in this folder, and how many tokens each part takes:
 
@@ -41,10 +42,13 @@ try {
     shell: { env: path === undefined ? {} : { PATH: path }, sandbox },
   });
   const shell = tools.find(({ definition }) => sandbox && definition.function.name === "shell");
-  const told = await lookAround({ places: findPlaces(workspace, home), hidden, shell });
+  const told = await lookAround({ places: findPlaces(workspace, home), hidden: realPath(hidden), shell });
   const first = instructions?.text ?? INSTRUCTIONS.trim();
   const { count } = await loadTokenizer(model === undefined ? {} : { model });
-  const system = { role: "system", content: [first, textOf(told)].filter(Boolean).join("\n\n") } as const;
+  const system = {
+    role: "system",
+    content: [first, workplaceText(told)].filter(Boolean).join("\n\n"),
+  } as const;
   const rows = [
     [instructions?.path ?? "instructions", count(first)] as const,
     ...told.files.map(({ path, text }) => [path, count(text)] as const),

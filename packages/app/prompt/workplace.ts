@@ -7,7 +7,7 @@ import { realPath } from "../settings/real_path.ts";
 const NAMES = ["AGENTS.md", "CLAUDE.md", join(".github", "copilot-instructions.md")];
 
 /** The same of the person, in the home folder. */
-const OWN_NAMES = [".config/tare/AGENTS.md", ".claude/CLAUDE.md", ".codex/AGENTS.md"];
+const OWN_NAMES = ".config/tare/AGENTS.md .claude/CLAUDE.md .codex/AGENTS.md".split(" ");
 
 /** So much of a file is told, and of all together, in bytes. */
 const MOST_OF_A_FILE = 32 * 1024;
@@ -20,7 +20,7 @@ const MOST_CHANGED = 20;
 const GIT_MS = 1_000;
 
 /** Where stands what sessions are told of their workplace. Plain data, as one process finds it and another one reads there. */
-export interface Places {
+export interface InstructionPlaces {
   /** The workspace, without links. */
   readonly workspace: string;
   /** The folders whose files count, the outermost first; the last one is the workspace. */
@@ -35,7 +35,7 @@ export interface Places {
  * Finds the folders from a workspace upwards to its repository's top; without a repository to the home folder, if it lies in
  * that, else none above it. One that belongs to somebody else than the workspace ends the way.
  */
-export function findPlaces(workspace: string, home?: string): Places {
+export function findPlaces(workspace: string, home?: string): InstructionPlaces {
   const top = realPath(workspace);
   const { uid } = Deno.statSync(top);
   const folders: string[] = [];
@@ -53,10 +53,18 @@ export function findPlaces(workspace: string, home?: string): Places {
   return { workspace: top, folders: [top], own };
 }
 
-/** All files that are looked at, and where those lead that are links. */
-export function filesOf({ folders, own, head }: Places): readonly string[] {
-  const files = [...folders.flatMap((folder) => NAMES.map((name) => join(folder, name))), ...own];
-  return [...new Set([...files, ...files.map(realPath), ...head === undefined ? [] : [head]])];
+/** All files that are looked at, and where those lead that are links which are followed. */
+export function filesOf({ folders, own, head }: InstructionPlaces): readonly string[] {
+  const files = folders.flatMap((folder) => NAMES.map((name) => join(folder, name)));
+  const followed = files.map(realPath).filter((path) => isFollowed(path, folders[0]!));
+  return [
+    ...new Set([...files, ...followed, ...own, ...own.map(realPath), ...head === undefined ? [] : [head]]),
+  ];
+}
+
+/** Whether a link of the project may lead there. */
+function isFollowed(path: string, within: string): boolean {
+  return isIn(path, within) && /\.md$/i.test(path);
 }
 
 /** The file that holds a repository's branch, if its top is here. In a worktree `.git` is a file that names its folder. */
@@ -97,8 +105,8 @@ export interface ToldFile {
 
 /** Where and how what is told is found. */
 export interface WorkplaceOptions {
-  readonly places: Places;
-  /** A folder whose files are never told. */
+  readonly places: InstructionPlaces;
+  /** A folder whose files are never told, without links. */
   readonly hidden: string;
   /**
    * The tool that asks git what has changed, if its commands are kept in a sandbox: what stands in a repository may say
@@ -112,26 +120,24 @@ export interface WorkplaceOptions {
 /** The workplace as sessions are told it when they are made, and of what changes in the files later. */
 export function workplaceOf(options: WorkplaceOptions): Workplace {
   return {
-    describe: async () => textOf(await lookAround(options)),
+    describe: async () => workplaceText(await lookAround(options)),
     async changes(told) {
       // Who wasn't told of it at first isn't told what changes.
       if (!told[0]?.includes(WHERE)) return undefined;
       const files = await readFiles(options);
-      const newest = (path: string) => told.findLast((text) => text.includes(opening(path)));
-      const known = new Set(told.flatMap((text) => [...text.matchAll(OPENING)].map(([, path = ""]) => path)));
-      for (const { path } of files) known.delete(JSON.stringify(path));
-      const gone = [...known].map((json): ToldFile => {
-        const path: string = JSON.parse(json);
-        return { path, text: `${opening(path)} gone="it counts no more"/>` };
-      });
-      const changed = [...files, ...gone].filter(({ path, text }) => !newest(path)?.includes(text));
-      return changed.length === 0 ? undefined : [CHANGED, ...changed.map(({ text }) => text)].join("\n\n");
+      const now = new Map(files.map(({ path, text }) => [opening(path), text]));
+      const known = told.flatMap((text) => [...text.matchAll(OPENING)].map(([begin]) => begin));
+      for (const begin of known) if (!now.has(begin)) now.set(begin, `${begin} gone="it counts no more"/>`);
+      const changed = [...now].filter(([begin, text]) =>
+        !told.findLast((before) => before.includes(begin))?.includes(text)
+      );
+      return changed.length === 0 ? undefined : [CHANGED, ...changed.map(([, text]) => text)].join("\n\n");
     },
   };
 }
 
 /** All that a session is told of its workplace, as one text. */
-export function textOf({ files, where }: ToldWorkplace): string {
+export function workplaceText({ files, where }: ToldWorkplace): string {
   return [...files.length > 0 ? [FILES, ...files.map(({ text }) => text)] : [], where].join("\n\n");
 }
 
@@ -168,7 +174,7 @@ async function readFiles(
   const within = folders[0];
   const found = await Promise.all(lists.map(async (paths) => {
     for (const path of paths) {
-      const file = await readFound(path, paths === own ? {} : { within, hidden: realPath(hidden) });
+      const file = await readFound(path, paths === own ? {} : { within, hidden });
       if (file) return { path, file };
     }
     return undefined;
@@ -190,7 +196,7 @@ function opening(path: string): string {
 }
 
 /** How each file that is told begins; its path is JSON. */
-const OPENING = /^<file path=("(?:[^"\\]|\\.)*")/gm;
+const OPENING = /^<file path="(?:[^"\\]|\\.)*"/gm;
 
 function tell(path: string, file: Found, room: number): string {
   if ("why" in file) return `${opening(path)} unread=${JSON.stringify(file.why)}/>`;
@@ -221,8 +227,7 @@ async function readFound(
   try {
     const real = await Deno.realPath(path);
     if (within !== undefined && real !== path) {
-      const isTold = isIn(real, within) && (hidden === undefined || !isIn(real, hidden)) &&
-        /\.md$/i.test(real);
+      const isTold = isFollowed(real, within) && (hidden === undefined || !isIn(real, hidden));
       if (!isTold) return { why: "it is a link to what isn't a Markdown file of this project" };
     }
     const there = await Deno.lstat(real);
@@ -264,13 +269,11 @@ async function gitState({ places: { head, workspace }, shell }: WorkplaceOptions
 }
 
 async function checkedOut(head: string): Promise<string> {
-  try {
-    const text = (await Deno.readTextFile(head)).trim();
-    const branch = /^ref: refs\/heads\/(.+)$/.exec(text)?.[1];
-    return branch === undefined ? `no branch, at ${text.slice(0, 12)}` : `branch ${branch}`;
-  } catch (error) {
-    return `its state can't be read: ${(error as Error).message}`;
-  }
+  const found = await readFound(head, {});
+  const text = found && "bytes" in found ? new TextDecoder().decode(found.bytes).trim() : "";
+  const [, branch, commit] = /^(?:ref: refs\/heads\/(\S+)|([0-9a-f]{12})[0-9a-f]*)$/.exec(text) ?? [];
+  if (branch !== undefined) return `branch ${branch}`;
+  return commit === undefined ? "not known, as its HEAD can't be read" : `no branch, at ${commit}`;
 }
 
 /** What `git status` says; nothing if it can't be asked or takes too long. */

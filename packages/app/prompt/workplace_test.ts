@@ -1,7 +1,7 @@
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { dirname, join } from "@std/path";
 import { findSandbox, workspaceTools } from "@tare/loop/tools";
-import { filesOf, findPlaces, lookAround, textOf, workplaceOf } from "./workplace.ts";
+import { filesOf, findPlaces, lookAround, workplaceOf, workplaceText } from "./workplace.ts";
 
 /** A folder with these files, for as long as it is used. Paths that end with `/` are folders. */
 async function withFiles(
@@ -59,7 +59,7 @@ Deno.test("lookAround() tells one file of each folder and one of the person, his
     const now = () => new Date(2026, 10, 26, 23, 59).getTime();
     const all = await lookAround({ places, hidden: join(top, "data"), now });
     assertEquals(
-      textOf(all).replaceAll(top, ""),
+      workplaceText(all).replaceAll(top, ""),
       `# Files of instructions
 
 They were written for agents that work here. Follow them in your work: the user comes before them, and of two that contradict each other the later one counts.
@@ -112,7 +112,7 @@ Deno.test("lookAround() tells no more than so much of a file and of all, whole l
     assertStringIncludes(lines[0]![0]!, cut(shown * 99 - 1, 39_600));
     assertMatch(lines[1]![0]!, /AGENTS.md">$/);
     assertStringIncludes(lines[2]![0]!, cut(32 * 1024, 40_000));
-    assert(textOf({ files, where: "" }).length < 66_000);
+    assert(workplaceText({ files, where: "" }).length < 66_000);
   });
 });
 
@@ -138,6 +138,12 @@ Deno.test("lookAround() follows no link out of the project, into what is hidden,
     }
     const places = findPlaces(join(top, "repo/a/b/c/d"));
     const { files } = await lookAround({ places, hidden: join(top, "repo/data") });
+    const opened = filesOf(places).map((path) => path.slice(top.length + 1));
+    assertEquals(opened.filter((path) => !/(AGENTS|CLAUDE|copilot-instructions)\.md$/.test(path)), [
+      "repo/docs/agents.md",
+      "repo/data/key.md",
+      "repo/.git/HEAD",
+    ]);
     assertEquals(files.map(({ text }) => text.replaceAll(top, "")), [
       '<file path="/repo/AGENTS.md">\nBe kind.\n</file>',
       ...["a", "a/b", "a/b/c", "a/b/c/d"].map((folder) =>
@@ -208,6 +214,14 @@ Deno.test("a file can't end its own part or begin another one", async () => {
     const told = await place.describe();
     assertEquals(told.match(/<\/?file\b/g)?.length, 2);
     assertEquals(await place.changes([told]), undefined);
+    // Nor can what others say in front of it spoil what is told later.
+    assertEquals(
+      await place.changes([`<file path="\\q"\n${told}`]),
+      [
+        "Files of instructions have changed. From now on this counts in place of what you were told of them:",
+        '<file path="\\q" gone="it counts no more"/>',
+      ].join("\n\n"),
+    );
   });
 });
 
