@@ -79,23 +79,30 @@ Deno.test("what has changed is told once, after whichever write the server ends"
   await turn(handler, session, "One?");
   place.now = 2;
   await turn(handler, session, "Two?");
-  for (let writes = 1; writes <= store.writes; writes++) {
-    const { model, requests } = recorded(["Three.", "Four.", "Five."].map((content) => ({ content })));
-    const restarted = agent(model, { ...options, store: await store.upTo(writes) });
-    // The turn that was cut off goes on first.
-    await events(await restarted.fetch(request("GET", `${session}/events`)));
-    for (const input of ["Three?", "Four?"]) await turn(restarted, session, input);
-    for (const asked of requests) {
-      const told = said(asked).filter((content) => content === "Now it is version 2.");
-      assertEquals(told.length, 1, `${writes}`);
+  // Once as it is, and once it has changed again while there was no server.
+  for (const version of [2, 3]) {
+    place.now = version;
+    for (let writes = 1; writes <= store.writes; writes++) {
+      const { model, requests } = recorded(["Three.", "Four.", "Five."].map((content) => ({ content })));
+      const copy = await store.upTo(writes);
+      const restarted = agent(model, { ...options, store: copy });
+      // The turn that was cut off goes on first.
+      await events(await restarted.fetch(request("GET", `${session}/events`)));
+      await turn(restarted, session, "Three?");
+      await turn(agent(model, { ...options, store: copy }), session, "Four?");
+      for (const asked of requests) {
+        const told = said(asked).filter((content) => String(content).startsWith("Now it is version"));
+        assertEquals(told.at(-1), `Now it is version ${version}.`);
+        assertEquals(new Set(told).size, told.length, `${writes}`);
+      }
+      assertPrefixes(requests);
     }
-    assertPrefixes(requests);
   }
 });
 
-Deno.test("of tools and place both are told at once, and stand as they were told after a restart", async () => {
+Deno.test("of tools and place both are told at once, and more where the turn goes on after a restart", async () => {
   const place = versions();
-  const store = memoryStore();
+  const store = recordedStore();
   const many = Array.from({ length: 40 }, (_, at) => ({
     ...echo,
     mayDefer: true,
@@ -109,17 +116,31 @@ Deno.test("of tools and place both are told at once, and stand as they were told
     known: () => many,
     take: () => Promise.resolve({ tools: many, warnings: [] }),
   };
-  const { model, requests } = recorded([{ content: "a" }, { content: "b" }]);
-  const options = { workplace: place.workplace, toolSource, store };
-  const handler = agent(model, options);
+  const options = { workplace: place.workplace, toolSource };
+  const first = recorded([{ content: "a" }]);
+  const handler = agent(first.model, { ...options, store });
   const session = await newSession(handler);
   place.now = 2;
   await turn(handler, session, "1");
-  await turn(agent(model, options), session, "2");
-  const roles = requests.map(({ messages }) => messages.map(({ role }) => role));
-  assertEquals(roles[0], ["system", "system", "system", "user"]);
-  assertEquals(said(requests[0]!)[2], "Now it is version 2.");
-  assertPrefixes(requests);
+  const [, list, told, input] = said(first.requests[0]!);
+  assertEquals([told, input], ["Now it is version 2.", "1"]);
+  place.now = 3;
+  const seen = new Set<string>();
+  for (let writes = 1; writes <= store.writes; writes++) {
+    const { model, requests } = recorded([{ content: "b" }, { content: "c" }]);
+    const copy = await store.upTo(writes);
+    await events(await agent(model, { ...options, store: copy }).fetch(request("GET", `${session}/events`)));
+    await turn(agent(model, { ...options, store: copy }), session, "2");
+    assertPrefixes(requests);
+    seen.add(JSON.stringify(said(requests[0]!).slice(1)));
+  }
+  const now = "Now it is version 3.";
+  assertEquals([...seen], [
+    // Before the turn was asked for, and behind its start.
+    ...[["2"], ["1"]].map((input) => JSON.stringify([list, now, ...input])),
+    JSON.stringify([list, told, now, "1"]),
+    JSON.stringify([list, told, "1", "a", now, "2"]),
+  ]);
 });
 
 Deno.test("nothing is told between calls and their results: the next turn makes up for it", async () => {

@@ -275,7 +275,9 @@ async function runTurn(
       ...options,
       clock,
       signal: AbortSignal.any([...options.signal ? [options.signal] : [], failed.signal]),
-      history: [...history, ...news],
+      ...(resumed ? { resumed: { ...resumed, messages: tellingToo(resumed.messages, news) } } : {
+        history: [...history, ...news],
+      }),
       tools: listed,
       unlisted,
       async context({ messages, tools, turnStart, step, signal, progress }) {
@@ -338,10 +340,21 @@ async function runTurn(
     }
     const last = batch.take();
     await batch.committed;
-    return { step, result: { ...result, messages: [...news, ...result.messages] }, asked, last };
+    return {
+      step,
+      result: { ...result, messages: [...resumed ? [] : news, ...result.messages] },
+      asked,
+      last,
+    };
   } finally {
     batch.take();
   }
+}
+
+/** A turn that goes on, with more that it is told: behind what it was told before, and in front of what opened it. */
+function tellingToo(messages: readonly Message[], news: readonly Message[]): readonly Message[] {
+  const opener = messages.findIndex(({ role }) => role !== "system");
+  return messages.toSpliced(opener < 0 ? messages.length : opener, 0, ...news);
 }
 
 /**
