@@ -1,5 +1,4 @@
 import { assertEquals } from "@std/assert";
-import { memoryStore } from "@tare/conversation";
 import type { AssistantMessage, Model, ModelRequest } from "@tare/messages";
 import { profileNamed } from "@tare/planner";
 import type { ToolSource, Workplace } from "@tare/server";
