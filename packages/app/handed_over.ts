@@ -1,5 +1,6 @@
 import type { Sandbox } from "@tare/loop/tools";
 import { type ChildProcess, spawn } from "node:child_process";
+import type { InstructionPlaces } from "./prompt/workplace.ts";
 import { VARIABLES } from "./settings/settings.ts";
 
 /**
@@ -11,6 +12,8 @@ export interface HandedOver {
   readonly environment: Readonly<Record<string, string | undefined>>;
   /** The sandbox that commands run in, or why there is none. */
   readonly sandbox: Sandbox | { readonly why: string };
+  /** Where stands what sessions are told of their workplace. Default: of the workspace alone, as far as may be read. */
+  readonly places?: InstructionPlaces;
 }
 
 /** The one variable that says that something is handed over. */

@@ -1,10 +1,10 @@
 import { resolve } from "@std/path";
 import { s3Address } from "@tare/conversation/s3";
 import { DEFAULT_PROVIDER } from "@tare/planner";
-import type { Sandbox } from "@tare/loop/tools";
 import { hasChatProvider, isRehearsed } from "./agent_models.ts";
-import { HANDED_OVER } from "./handed_over.ts";
+import { HANDED_OVER, type HandedOver } from "./handed_over.ts";
 import { USUAL_PORT } from "./data/noted_server.ts";
+import { filesOf } from "./prompt/workplace.ts";
 import { realPath } from "./settings/real_path.ts";
 import { type Settings, VARIABLES } from "./settings/settings.ts";
 
@@ -30,15 +30,15 @@ const DATABASE_VARIABLES: readonly string[] = ["PG*", "NODE_PG_FORCE_NATIVE", "U
 
 /**
  * The permissions that a server with these settings needs, as flags for `deno run`, and no others: to read and write
- * its workspace and data folder, to read the files of its profile, its rules and its MCP servers, to listen where it is
- * told and to reach its providers, such servers, its database, its bucket and the hosts that its webhooks tell (the
+ * its workspace and data folder, to read the files of its profile, its rules, its instructions and its MCP servers, to
+ * listen where it is told and to reach its providers, such servers, its database, its bucket and the hosts that its webhooks tell (the
  * whole network, where these may tell any), to read the variables that the settings come from. Where the system ends all
  * that is in a sandbox, it may run what makes sandboxes and nothing else. Without one running programs can't be
  * narrowed: the shell tool and MCP servers may be any, and ending all that a command started takes the whole permission.
  */
 export function serverPermissions(
   settings: Settings,
-  sandbox: Sandbox | { readonly why: string } = { why: "" },
+  { sandbox = { why: "" }, places }: Partial<Pick<HandedOver, "sandbox" | "places">> = {},
 ): string[] {
   const {
     host,
@@ -48,6 +48,7 @@ export function serverPermissions(
     baseUrl,
     messagesUrl,
     profileFile,
+    instructions,
     mcp,
     approvals,
     database,
@@ -56,9 +57,9 @@ export function serverPermissions(
     bucketRegion = "",
   } = settings;
   const folders = [workspace, data].flatMap((folder) => withRealPath(resolve(folder))).map(escapeCommas);
-  const files = [profileFile?.path, mcp?.path, approvals?.path, ...database?.files ?? []].filter((path) =>
-    path !== undefined
-  )
+  const told = places ? filesOf(places) : [];
+  const named = [instructions?.path, profileFile?.path, mcp?.path, approvals?.path, ...database?.files ?? []];
+  const files = [...named.filter((path) => path !== undefined), ...told]
     .map((path) => escapeCommas(resolve(path)));
   const providers = [
     // The rehearsal provider listens on a free port, which isn't known yet.

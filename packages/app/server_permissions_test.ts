@@ -1,5 +1,6 @@
 import { assertEquals } from "@std/assert";
 import { join } from "@std/path";
+import { findPlaces } from "./prompt/workplace.ts";
 import { serverPermissions } from "./server_permissions.ts";
 import { readSettings, VARIABLES } from "./settings/settings.ts";
 
@@ -38,6 +39,27 @@ Deno.test("serverPermissions() opens the files of its profile and of its rules",
     assertEquals(both?.endsWith(`,${path}`), true);
   } finally {
     await Deno.remove(path);
+  }
+});
+
+Deno.test("serverPermissions() opens the files that sessions are told of, and no folder above the workspace", async () => {
+  const top = await Deno.realPath(await Deno.makeTempDir());
+  try {
+    await Deno.mkdir(join(top, ".git"));
+    await Deno.writeTextFile(join(top, ".git", "HEAD"), "ref: refs/heads/main\n");
+    await Deno.mkdir(join(top, "w"));
+    const settings = readSettings(["--workspace", join(top, "w"), "--data", join(top, "data")], {});
+    const [, , read, write] = serverPermissions(settings, { places: findPlaces(join(top, "w")) });
+    const names = ["AGENTS.md", "CLAUDE.md", ".github/copilot-instructions.md"];
+    assertEquals(read?.replace("--allow-read=", "").replaceAll(`${top}/`, "").split(","), [
+      ...["w", "data"],
+      ...names,
+      ...names.map((name) => `w/${name}`),
+      ".git/HEAD",
+    ]);
+    assertEquals(write?.replace("--allow-write=", "").split(","), [join(top, "w"), join(top, "data")]);
+  } finally {
+    await Deno.remove(top, { recursive: true });
   }
 });
 

@@ -4,13 +4,13 @@
  * @module
  */
 // deno-lint-ignore-file no-console
-import { fromFileUrl, resolve } from "@std/path";
-import { findSandbox } from "@tare/loop/tools";
+import { fromFileUrl } from "@std/path";
 import { startWith } from "./handed_over.ts";
 import { launchers, whenLeft } from "./launchers.ts";
 import { connectionLimits } from "./listener/listen_http.ts";
-import { sandboxNetwork } from "./network/sandbox_network.ts";
+import { findPlaces } from "./prompt/workplace.ts";
 import { serverPermissions, V8_FLAGS } from "./server_permissions.ts";
+import { serverSandbox } from "./server_sandbox.ts";
 import { supervise } from "./supervise.ts";
 import { readSettings, type Settings, settingsHelp, VARIABLES } from "./settings/settings.ts";
 import { shownText } from "./terminal/shown_text.ts";
@@ -54,30 +54,10 @@ function exporterEnvironment(): Record<string, string> {
   };
 }
 
-/** The sandbox that these settings want, or why there is none. */
-async function sandboxFor(
-  { sandbox, allowDomains, workspace, data, path, mcp, approvals, profileFile, database }: Settings,
-): ReturnType<typeof findSandbox> {
-  if (sandbox === "off") return { why: "TARE_SANDBOX is off" };
-  const files = (...paths: (string | undefined)[]) =>
-    paths.flatMap((path) => path === undefined ? [] : [resolve(path)]);
-  const hasNetwork = allowDomains.length > 0 && Deno.build.os === "linux";
-  return await findSandbox({
-    ...(hasNetwork && { network: await sandboxNetwork(allowDomains, Deno.env.get("TMPDIR") || "/tmp") }),
-    ...{ workspace, path, home: Deno.env.get("HOME") },
-    hiddenFolders: [resolve(data)],
-    hiddenFiles: files(mcp?.path, ...database?.files ?? []),
-    readOnly: files(approvals?.path, profileFile?.path),
-    async tryOut(program, args) {
-      const { success, stderr } = await new Deno.Command(program, { args: [...args], stdin: "null" })
-        .output();
-      return success ? undefined : new TextDecoder().decode(stderr);
-    },
-  });
-}
-
 const given = settings();
-const sandbox = await sandboxFor(given);
+const home = Deno.env.get("HOME");
+const sandbox = await serverSandbox(given, { home, temporary: Deno.env.get("TMPDIR") || "/tmp" });
+const places = findPlaces(given.workspace, home);
 if (given.sandbox === "strict" && "why" in sandbox) {
   console.error(`Cannot start: TARE_SANDBOX is strict, but there is no sandbox, because ${sandbox.why}.`);
   Deno.exit(1);
@@ -93,9 +73,13 @@ const { code, end } = supervise({
   start: () =>
     startWith({
       environment: { ...environment, TARE_MAX_CONNECTIONS: String(maxConnections) },
-      sandbox,
+      ...{ sandbox, places },
     }, {
-      args: ["run", "--frozen", V8_FLAGS, ...serverPermissions(given, sandbox), ...paths, ...Deno.args],
+      args: [
+        ...["run", "--frozen", V8_FLAGS, ...serverPermissions(given, { sandbox, places })],
+        ...paths,
+        ...Deno.args,
+      ],
       environment: exporterEnvironment(),
     }),
   log: console.error,

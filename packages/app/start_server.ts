@@ -32,6 +32,8 @@ import { openSettingsStore } from "./data/open_store.ts";
 import { OWNER_FILE } from "./data/find_owner_key.ts";
 import { noteOwnerPort, ownerKey } from "./data/owner_key.ts";
 import { forgetServer, noteServer, USUAL_PORT } from "./data/noted_server.ts";
+import { findPlaces, type InstructionPlaces, workplaceOf } from "./prompt/workplace.ts";
+import INSTRUCTIONS from "./prompt/instructions.md" with { type: "text" };
 import { realPath } from "./settings/real_path.ts";
 import { handedOver } from "./handed_over.ts";
 import { readSettings, type Settings } from "./settings/settings.ts";
@@ -64,6 +66,8 @@ interface Parts {
   readonly mcpSdk?: () => Promise<McpSdk>;
   /** The sandbox that commands and the programs of MCP servers run in, or why there is none. */
   readonly sandbox?: Sandbox | { readonly why: string };
+  /** Where stands what sessions are told of their workplace. Default: they aren't. */
+  readonly places?: InstructionPlaces;
   /** Whether the greeting holds the owner's key: only a person reads it. Default: no. */
   readonly showsKey?: boolean;
 }
@@ -86,7 +90,7 @@ export interface RunningServer {
 export async function startServer(
   settings: Settings,
   log: (line: string) => void,
-  { mcpSdk, showsKey = false, sandbox: found = { why: "nobody has looked for one" } }: Parts = {},
+  { mcpSdk, showsKey = false, places, sandbox: found = { why: "nobody has looked for one" } }: Parts = {},
 ): Promise<RunningServer> {
   const { host, token, corsOrigins } = settings;
   if (token === undefined && !isLoopback(host)) {
@@ -237,6 +241,13 @@ export async function startServer(
     folder: join(data, "undo", name),
     onError,
   });
+
+  const tools = workspaceTools({
+    workspace,
+    hidden: data,
+    shell: { owner, env: path, sandbox },
+  });
+  const shell = tools.find(({ definition }) => sandbox && definition.function.name === "shell");
   const agent = agentHandler({
     telemetry: new Telemetry("@tare/server", { captureContent, figures }),
     address: provider.address,
@@ -251,11 +262,9 @@ export async function startServer(
     windowTokens: provider.windowTokens,
     assumesWindow: provider.assumesWindow,
     ...prompts,
-    tools: workspaceTools({
-      workspace,
-      hidden: data,
-      shell: { owner, env: path, sandbox },
-    }),
+    tools,
+    instructions: settings.instructions?.text ?? INSTRUCTIONS.trim(),
+    ...(places && { workplace: workplaceOf({ places, hidden: realPath(data), shell }) }),
     ...(mcp && { toolSource: mcp }),
     delegates: settings.delegate,
     approvals: {
@@ -529,11 +538,13 @@ const CTRL_C_MS = 300;
 export async function runServer(parts: Parts = {}): Promise<void> {
   try {
     const tell = (line: string) => console.error(shownText(line));
-    const { environment, sandbox } = await handedOver();
+    const handed = await handedOver();
+    const { environment, sandbox } = handed;
     const showsKey = Deno.stdout.isTerminal();
     const settings = readSettings(Deno.args, environment);
+    const places = handed.places ?? findPlaces(settings.workspace);
     const server = await startServer(settings, tell, {
-      ...{ sandbox, showsKey },
+      ...{ sandbox, showsKey, places },
       ...parts,
     });
     let endsSince: number | undefined;

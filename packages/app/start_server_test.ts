@@ -192,10 +192,11 @@ Deno.test("startServer() with a key for Messages runs its agent there, and plans
       TARE_MODEL: "claude-sonnet-5",
     };
     const logged: string[] = [];
-    const server = await startServer(
-      readSettings(["--port", "0", "--data", join(data, "data"), "--workspace", data], environment),
-      (line) => logged.push(line),
-    );
+    const instructions = join(data, "instructions.md");
+    await Deno.writeTextFile(instructions, "Be brief.");
+    const args = ["--port", "0", "--data", join(data, "data"), "--workspace", data];
+    const settings = readSettings([...args, "--instructions", instructions], environment);
+    const server = await startServer(settings, (line) => logged.push(line));
     try {
       const [, agent, gateway] = server.greeting.split("\n");
       assertStringIncludes(agent ?? "", `claude-sonnet-5 at ${messagesUrl}; works in ${data}`);

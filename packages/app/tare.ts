@@ -18,6 +18,7 @@ const COMMANDS = [
   "demo",
   "spend",
   "doctor",
+  "prompt",
   "history",
   "export",
   "import",

@@ -127,6 +127,23 @@ export function readMcpFile(
   return readFile(path, (text) => ({ path, servers: readMcpServers(text, dirname(path)) }));
 }
 
+/** Most characters of instructions. */
+const MOST_INSTRUCTIONS = 64 * 1024;
+
+/** What the agent is told first, and the file that holds it. @throws {RangeError} if it is too long. */
+export function readInstructions(
+  file: string,
+  from: string | undefined,
+): { readonly path: string; readonly text: string } | undefined {
+  const path = fromFolder(file, from);
+  return readFile(path, (text) => {
+    if (text.length <= MOST_INSTRUCTIONS) return { path, text: text.trim() };
+    throw new RangeError(
+      `Cannot read instructions: they have ${text.length} characters, and at most ${MOST_INSTRUCTIONS} may be`,
+    );
+  });
+}
+
 /** An address that can be asked. */
 export function address(url: string): string | undefined {
   return /^https?:$/.test(URL.parse(url)?.protocol ?? "") ? url : undefined;

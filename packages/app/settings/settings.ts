@@ -19,6 +19,7 @@ import {
   price,
   providersModel,
   readApprovals,
+  readInstructions,
   readMcpFile,
   readProfile,
   text,
@@ -105,6 +106,14 @@ const OPTIONS = {
     variable: "AWS_REGION",
     help: "The bucket's region, where TARE_ARCHIVE doesn't name it",
     read: text,
+  },
+  instructions: {
+    variable: "TARE_INSTRUCTIONS",
+    flag: "instructions",
+    help:
+      "A Markdown file in place of what the agent is told first (docs/prompt.md); tare prompt shows what that is. Default: packages/app/prompt/instructions.md",
+    read: readInstructions,
+    right: "a file that exists",
   },
   mcp: {
     variable: "TARE_MCP",

@@ -1,7 +1,6 @@
 import { type Asker, nameOf, OWNER, type Store } from "@tare/conversation";
 import type { LoopEvent } from "@tare/loop";
 import type { Content, ContentPart, Message, ModelSettings, ToolDefinition } from "@tare/messages";
-import { tellsOfTools } from "@tare/schemas";
 import { openCalls } from "../approvals/approvals.ts";
 import { unattendedOf } from "../api/turn_routes.ts";
 import type { Heartbeat } from "../http/sse_response.ts";
@@ -171,7 +170,7 @@ async function findAndStart(
 
   const said = known && knownSession ? saidBefore(knownSession, known.point) : [];
   const messages = [...said, ...rest];
-  const made = await sessions.create([{ instructions, metadata, messages }], { by });
+  const made = await sessions.create([{ instructions, isAtWorkplace: true, metadata, messages }], { by });
   const session = await sessions.get(made[0]!.id);
   const turn = await start(session, next, () => true);
   return { ...turn!, parts: deletingUnanswered(turn!.parts, session) };
@@ -179,7 +178,7 @@ async function findAndStart(
 
 /** Whether this is a turn that ended before the model had answered: what began it, and perhaps some steps. */
 function isUnanswered(history: readonly Message[]): boolean {
-  // The server may have told the model of its tools.
+  // The server may have told the model of its tools and its place.
   const said = history.filter(({ role }) => role !== "system");
   const last = said.at(-1)?.role;
   // Results, if it goes on with them, and what the user said.
@@ -208,8 +207,8 @@ function isFree(session: Session, { point }: KnownBeginning, instructions: strin
 }
 
 function saidBefore({ history }: Session, { messages }: ConversationPoint): readonly Message[] {
-  // The other session tells of its tools itself.
-  return history.slice(history[0]?.role === "system" ? 1 : 0, messages).filter((said) => !tellsOfTools(said));
+  // The other session tells of its tools and its place itself; what the client says as the system is among its instructions.
+  return history.slice(0, messages).filter(({ role }) => role !== "system");
 }
 
 async function* eventsAfter({ events }: Session, before: number): AsyncGenerator<LoopEvent> {

@@ -167,6 +167,29 @@ Deno.test("continueConversation() follows a point in a session, or forks there",
   assertEquals(changed.prompt, ["Be brief.\n\nBe kind.", "1", "a", "2", "b", "4"]);
 });
 
+Deno.test("continueConversation() tells each session its place as it is, and goes on where it has changed", async () => {
+  let now = 1;
+  const replies = ["a", "b", "c", "d"].map((content) => ({ content }));
+  const { play } = harness(replies, {
+    workplace: {
+      describe: () => Promise.resolve(`Place ${now}.`),
+      changes: (told) =>
+        Promise.resolve(told.at(-1)?.endsWith(`Place ${now}.`) ? undefined : `Place ${now}.`),
+    },
+  });
+  const more = { instructions: "Be kind." };
+  const first = await play([user("1")], more);
+  now = 2;
+  const second = await play([user("1"), agent("a"), user("2")], more);
+  assertEquals(second.id, first.id);
+  const begun = "Be brief.\n\nBe kind.\n\nPlace";
+  assertEquals(second.prompt, [`${begun} 1.`, "1", "a", "Place 2.", "2"]);
+  const fork = await play([user("3")], { ...more, after: first.point });
+  assertEquals(fork.prompt, [`${begun} 2.`, "1", "a", "3"]);
+  const later = await play([user("4")], { ...more, instructions: "", after: second.point });
+  assertEquals(later.prompt, ["Be brief.\n\nPlace 2.", "1", "a", "2", "b", "4"]);
+});
+
 Deno.test("continueConversation() joins several messages of the user into one input", async () => {
   const { play } = harness([{ content: "a" }]);
   const image = { type: "image_url", image_url: { url: "x" } } as const;

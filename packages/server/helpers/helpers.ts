@@ -1,5 +1,6 @@
 import { addLedgers, EMPTY_LEDGER, type RunOptions, type TurnLedger } from "@tare/loop";
 import {
+  contentText,
   describeCall,
   firstWords,
   type Message,
@@ -258,17 +259,21 @@ export class Helpers {
     const fork = async () => {
       signal.throwIfAborted();
       const { messages } = await readTranscript(session, store);
+      const said = messagesOfFork(messages);
+      const [first] = said;
+      // What its parent was told of the place is among its own instructions.
+      const isSystem = first?.role === "system" && typeof first.content === "string";
       const settings: StoredSettings = {
         ...session.settings,
+        instructions: isSystem ? contentText(first.content) : "",
         budget: {},
         helper: { call: callId, tools: mayUse },
       };
-      const said = messagesOfFork(messages).slice(settings.instructions === "" ? 0 : 1);
       const records = sessionRecords(
         { id, by: session.by, createdAtMs: now(), settings, parent: session.id },
         {
           states: { title: firstWords(task), ...session.prompt.fork(messages.length) },
-          messages: said,
+          messages: said.slice(isSystem ? 1 : 0),
         },
       );
       await session.events.append([{ type: "helper_started", id: callId, session: id }], { records });

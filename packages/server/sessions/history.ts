@@ -131,6 +131,7 @@ export function rebuildHistory(
       case "message_added":
         // What is added once a turn has begun stands in front of what opened it.
         messages.splice(opening ?? messages.length, 0, event.message);
+        if (opening !== undefined) opening++;
         break;
       case "turn_start":
         turn = { step: 1, ledger: EMPTY_LEDGER, isReplied: false, resumed: 0 };
@@ -230,7 +231,7 @@ export async function readHistory(
       /** What becomes of calls of which nobody knows what came of them. */
       readonly unknownOutcome: SessionOptions["unknownOutcome"];
       readonly store: Store;
-      /** The system message; none if empty. */
+      /** What the system message begins with; where the session works follows. None if both are empty. */
       readonly instructions: string;
     },
 ): Promise<{
@@ -248,7 +249,7 @@ export async function readHistory(
 }> {
   const from = known ?? {
     ...{ ...NOTHING_SAID, after: 0, links: [] },
-    messages: instructions === "" ? [] : [{ role: "system", content: instructions }],
+    messages: systemMessage(instructions, await store.readState(id, "workplace")),
   };
   const stored = await store.readEvents(id, { after: from.after, types: HISTORY_EVENTS });
   const events = stored.map(({ event }) => asSessionEvent(event));
@@ -287,6 +288,12 @@ export async function readHistory(
   const ended = asked ? { ...end, message: GIVEN_UP } : end;
   const recovery = recoveryEvents(cut, { ...options, end: ended, helpers, waiting });
   return { ...standing, rebuilt: rebuildHistory([...events, ...recovery], from), recovery, waiting: [] };
+}
+
+/** The message that a session begins with, by its instructions and what it was told of its workplace. */
+function systemMessage(instructions: string, workplace: unknown): readonly Message[] {
+  const content = [instructions, workplace].filter(Boolean).join("\n\n");
+  return content === "" ? [] : [{ role: "system", content }];
 }
 
 /** Most processes in a row that go on with a step: one that ends them all would do so for ever, and cost each time. */

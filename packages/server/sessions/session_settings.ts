@@ -28,7 +28,10 @@ export type Budget = Readonly<Static<typeof BUDGET>>;
 
 /** What a session is made with, defaults filled in. */
 export const SESSION_SETTINGS = closed({
-  instructions: Type.String({ description: "The system message." }),
+  instructions: Type.String({
+    description:
+      "What the system message begins with; of the server's own, what it says of the place follows.",
+  }),
   model: Type.String({ minLength: 1, description: "Name of the model at the provider." }),
   tools: Type.Array(Type.String(), {
     uniqueItems: true,

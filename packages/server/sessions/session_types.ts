@@ -29,6 +29,14 @@ import { HttpError } from "../http/http_error.ts";
 import type { ToolOffer, ToolSource } from "../turns/session_tools.ts";
 import { type Budget, type SessionSettings, storedHelper } from "./session_settings.ts";
 
+/** What sessions are told of the place that they work in. */
+export interface Workplace {
+  /** What stands behind the instructions of a session that is made now, for as long as it lasts; nothing if empty. */
+  readonly describe: () => Promise<string>;
+  /** What is to be told a session behind these system messages, because it has changed; nothing if nothing has. */
+  readonly changes: (told: readonly string[]) => Promise<string | undefined>;
+}
+
 /** What the sessions of a server share. */
 export interface SessionOptions extends PolicyOptions {
   /** What sessions cost counts for the keys with which they were made. Default: for nobody. */
@@ -37,6 +45,8 @@ export interface SessionOptions extends PolicyOptions {
   readonly defaultModel?: string;
   /** System message of sessions that bring none. Default: `DEFAULT_INSTRUCTIONS`. */
   readonly instructions?: string;
+  /** What sessions with the server's own instructions are told besides, and of changes behind what was said. Default: nothing. */
+  readonly workplace?: Workplace;
   /** Whether sessions that name no tools have helpers too. Default: no, as each works with the whole prompt. */
   readonly delegates?: boolean;
   /** Most sessions kept, those of chats included. Default: 10,000. */
@@ -330,7 +340,7 @@ interface TurnOutcome {
 export type SessionEvent =
   | LoopEvent
   /**
-   * The session goes on with this message, exactly as it is. One behind a turn's start, which tells of the tools, stands
+   * The session goes on with this message, exactly as it is. Those behind a turn's start, which tell of tools and place, stand
    * in front of what opened the turn.
    */
   | { readonly type: "message_added"; readonly message: Message }

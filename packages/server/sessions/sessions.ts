@@ -41,6 +41,8 @@ import {
 /** A session that is asked for, and what was said in it elsewhere before. */
 export interface NewSession extends CreateSession {
   readonly messages?: readonly Message[];
+  /** Whether its instructions begin with the server's own, so that it is told where it works. Default: if it brings none. */
+  readonly isAtWorkplace?: boolean;
 }
 
 /** How sessions are made. */
@@ -135,29 +137,37 @@ export class Sessions {
    * @throws {HttpError} 400 if one names a tool that isn't there or has a budget that can't be held,
    * 507 if no more sessions may be kept.
    */
-  create(
+  async create(
     wanted: readonly NewSession[],
     { keep = () => [], by }: CreateOptions = {},
   ): Promise<readonly SessionInfo[]> {
-    const { store, now = Date.now } = this.#options;
-    const made = wanted.map(({ messages = [], ...settings }) => ({
+    const { store, now = Date.now, workplace } = this.#options;
+    const isAtWorkplace = ({ instructions, isAtWorkplace = instructions === undefined }: NewSession) =>
+      isAtWorkplace;
+    const place = wanted.some(isAtWorkplace) ? await workplace?.describe() ?? "" : "";
+    const made = wanted.map(({ messages = [], isAtWorkplace: _, ...settings }, index) => ({
       id: crypto.randomUUID(),
       by,
       createdAtMs: now(),
       settings: this.#fillIn(settings),
       title: firstWords(messages.map(personsWords).find((words) => words !== "")),
       messages,
+      workplace: isAtWorkplace(wanted[index]!) ? place : "",
     }));
-    const infos = made.map(({ messages, ...record }) => ({
+    const infos = made.map(({ messages, workplace: _, ...record }) => ({
       ...record,
       ...NO_TURNS,
       lastEvent: messages.length,
       isRunning: false,
     }));
-    const records = made.flatMap(({ messages, title, ...record }) =>
-      sessionRecords(record, { states: title === "" ? {} : { title }, messages })
+    const records = made.flatMap(({ messages, title, workplace, ...record }) =>
+      sessionRecords(record, {
+        states: { ...(title && { title }), ...(workplace && { workplace }) },
+        messages,
+      })
     );
-    return this.#admit(made.length, () => store.commit([...records, ...keep(infos)])).then(() => infos);
+    await this.#admit(made.length, () => store.commit([...records, ...keep(infos)]));
+    return infos;
   }
 
   /** The session of this id, as it is now. @throws {HttpError} 404 if there is none. */

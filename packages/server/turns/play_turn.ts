@@ -11,7 +11,14 @@ import {
   type TurnLedger,
   type TurnResult,
 } from "@tare/loop";
-import type { AssistantMessage, Model, Tool, ToolDefinition } from "@tare/messages";
+import {
+  type AssistantMessage,
+  contentText,
+  type Message,
+  type Model,
+  type Tool,
+  type ToolDefinition,
+} from "@tare/messages";
 import { PromptTooLong } from "@tare/planner";
 import { callCost, type Rates } from "@tare/planner/parts";
 import { type AskedEvent, CANNOT_ASK, openCalls, type Opening } from "../approvals/approvals.ts";
@@ -26,6 +33,7 @@ import type {
   SessionInfo,
   TurnPrompt,
   TurnRequest,
+  Workplace,
 } from "../sessions/session_types.ts";
 import type { SessionWarmth } from "../sessions/session_warmth.ts";
 import type { TakenTools } from "./session_tools.ts";
@@ -80,8 +88,17 @@ export function turnPlayer(
   { input, resumed, signal, unattended, payer, tools, clientTools = [], settings, ...asked }: AskedTurn,
   { session, environment, opening, account, turn: number, assertOwn, takeTools, ...more }: Stage,
 ): () => Promise<PlayedTurn> {
-  const { limits = {}, notice, now = Date.now, clock, approvals = {}, telemetry, keys, checkpoints } =
-    environment;
+  const {
+    limits = {},
+    notice,
+    workplace,
+    now = Date.now,
+    clock,
+    approvals = {},
+    telemetry,
+    keys,
+    checkpoints,
+  } = environment;
   const { settings: own, by, parent } = session;
   const { model: modelName } = own;
   const { answered, always, budget: turn = {}, spent } = opening;
@@ -114,7 +131,7 @@ export function turnPlayer(
       ...(settings && { settings }),
       ...(unattended && { cannotAsk: CANNOT_ASK }),
       ...(clock && { clock }),
-      ...{ clientTools, answered, judge, modelName, notice, now, warmth },
+      ...{ clientTools, answered, judge, modelName, notice, workplace, now, warmth },
       model: assertOwn ? ownModel(model, assertOwn) : model,
       async takeTools(signal) {
         const found = tools ? { tools, warnings: [] } : await takeTools(signal);
@@ -205,6 +222,8 @@ interface RunTurnOptions extends Omit<RunOptions, "context" | "tools" | "unliste
   readonly modelName: string;
   /** A sentence with which the turn starts, as a warning. */
   readonly notice?: string | undefined;
+  /** What is told of the place. */
+  readonly workplace?: Pick<Workplace, "changes"> | undefined;
   /** The time in milliseconds since the epoch. */
   readonly now: () => number;
   /** Keeps the newest prompt warm while calls run. */
@@ -227,19 +246,33 @@ interface RunTurnOptions extends Omit<RunOptions, "context" | "tools" | "unliste
  * @throws what `commit` throws, and bugs.
  */
 async function runTurn(
-  { prompt, modelName, notice, now, warmth, commit, takeTools, isLeft, clock = systemClock, ...options }:
-    RunTurnOptions,
+  {
+    prompt,
+    modelName,
+    notice,
+    now,
+    warmth,
+    commit,
+    takeTools,
+    isLeft,
+    workplace,
+    clock = systemClock,
+    ...options
+  }: RunTurnOptions,
 ): Promise<PlayedTurn> {
   const { tools, warnings: missing } = await takeTools(options.signal);
+  const { history, resumed } = options;
   // Nothing is told between calls and their results.
-  const isBegun = options.resumed?.messages.some(({ role }) => role === "assistant" || role === "tool") ??
-    false;
-  const mayTell = !isBegun && openCalls(options.history).length === 0;
+  const isBegun = resumed?.messages.some(({ role }) => role === "assistant" || role === "tool") ?? false;
+  const mayTell = !isBegun && openCalls(history).length === 0;
   const { listed, unlisted, notice: told, deferred } = prompt.offerTools(tools, mayTell);
-  const news = told ? [told] : [];
+  const system = [...history, ...resumed?.messages ?? []].filter(({ role }) => role === "system");
+  const changes = mayTell && await workplace?.changes(system.map(({ content }) => contentText(content)));
+  const moved: readonly Message[] = changes ? [{ role: "system", content: changes }] : [];
+  const news = [...told ? [told] : [], ...moved];
   const failed = new AbortController();
   const batch = new EventBatch({ commit, clock, failed: () => failed.abort() });
-  if (told) batch.add({ type: "message_added", message: told });
+  for (const message of news) batch.add({ type: "message_added", message });
   // With it is stored what it tells, so that no crash tells it twice.
   if (told) await batch.settle();
   const warnings = notice === undefined ? missing : [notice, ...missing];
@@ -260,7 +293,9 @@ async function runTurn(
       ...options,
       clock,
       signal: AbortSignal.any([...options.signal ? [options.signal] : [], failed.signal]),
-      history: [...options.history, ...news],
+      ...(resumed ? { resumed: { ...resumed, messages: tellingToo(resumed.messages, news) } } : {
+        history: [...history, ...news],
+      }),
       tools: listed,
       unlisted,
       async context({ messages, tools, turnStart, step, signal, progress }) {
@@ -323,10 +358,21 @@ async function runTurn(
     }
     const last = batch.take();
     await batch.committed;
-    return { step, result: { ...result, messages: [...news, ...result.messages] }, asked, last };
+    return {
+      step,
+      result: { ...result, messages: [...resumed ? [] : news, ...result.messages] },
+      asked,
+      last,
+    };
   } finally {
     batch.take();
   }
+}
+
+/** A turn that goes on, with more that it is told: behind what it was told before, and in front of what opened it. */
+function tellingToo(messages: readonly Message[], news: readonly Message[]): readonly Message[] {
+  const opener = messages.findIndex(({ role }) => role !== "system");
+  return messages.toSpliced(opener < 0 ? messages.length : opener, 0, ...news);
 }
 
 /**

@@ -1,0 +1,70 @@
+/**
+ * Shows what the agent is told first in a folder: `deno task prompt`.
+ *
+ * @module
+ */
+// deno-lint-ignore-file no-console
+import { contentText, countMessageTokens, countToolTokens } from "@tare/messages";
+import { memoryArchive } from "@tare/prune";
+import { loadTokenizer } from "@tare/tiktoken";
+import { workspaceTools } from "@tare/loop/tools";
+import { inDigits } from "../in_digits.ts";
+import { serverSandbox } from "../server_sandbox.ts";
+import { realPath } from "../settings/real_path.ts";
+import { readSettings, VARIABLES } from "../settings/settings.ts";
+import { shownText } from "../terminal/shown_text.ts";
+import { table } from "../terminal/table.ts";
+import INSTRUCTIONS from "./instructions.md" with { type: "text" };
+import { findPlaces, lookAround, workplaceText } from "./workplace.ts";
+
+const HELP = `Shows what the agent is told first in this folder, and how many tokens each part takes:
+
+  deno task prompt [--workspace FOLDER] [--instructions FILE]
+
+It takes the server's settings, from its variables and flags, and asks no server. Tools of MCP servers aren't counted.`;
+
+try {
+  if (Deno.args.includes("--help") || Deno.args.includes("-h")) {
+    console.log(HELP);
+    Deno.exit(0);
+  }
+  const environment = Object.fromEntries(VARIABLES.map((name) => [name, Deno.env.get(name)]));
+  const settings = readSettings(Deno.args, environment);
+  const { workspace, data: hidden, path, model, instructions } = settings;
+  const home = environment.HOME;
+  // Whatever hosts commands may reach, this reaches none.
+  const found = await serverSandbox({ ...settings, allowDomains: [] }, { home, temporary: "/tmp" });
+  const sandbox = "by" in found ? found : undefined;
+  const tools = workspaceTools({
+    workspace,
+    hidden,
+    archive: memoryArchive(),
+    shell: { env: path === undefined ? {} : { PATH: path }, sandbox },
+  });
+  const shell = tools.find(({ definition }) => sandbox && definition.function.name === "shell");
+  const told = await lookAround({ places: findPlaces(workspace, home), hidden: realPath(hidden), shell });
+  const first = instructions?.text ?? INSTRUCTIONS.trim();
+  const { count } = await loadTokenizer(model === undefined ? {} : { model });
+  const system = {
+    role: "system",
+    content: [first, workplaceText(told)].filter(Boolean).join("\n\n"),
+  } as const;
+  const rows = [
+    [instructions?.path ?? "instructions", count(first)] as const,
+    ...told.files.map(({ path, text }) => [path, count(text)] as const),
+    ["where you work", count(told.where)] as const,
+    ["the whole message", countMessageTokens(system, count)] as const,
+    [
+      `${tools.length} tools`,
+      tools.reduce((sum, { definition }) => sum + countToolTokens(definition, count), 0),
+    ] as const,
+  ];
+  console.log(shownText(contentText(system.content)));
+  console.log(
+    `\n${shownText(table(["part", "tokens"], rows.map(([part, tokens]) => [part, inDigits(tokens)])))}`,
+  );
+} catch (error) {
+  if (!(error instanceof RangeError)) throw error;
+  console.error(shownText(error.message));
+  Deno.exit(1);
+}

@@ -1,0 +1,295 @@
+import { dirname, join, resolve, SEPARATOR } from "@std/path";
+import type { Tool } from "@tare/messages";
+import type { Workplace } from "@tare/server";
+import { realPath } from "../settings/real_path.ts";
+
+/** Files with instructions for agents: of each folder the first one that is there counts. */
+const NAMES = ["AGENTS.md", "CLAUDE.md", join(".github", "copilot-instructions.md")];
+
+/** The same of the person, in the home folder. */
+const OWN_NAMES = ".config/tare/AGENTS.md .claude/CLAUDE.md .codex/AGENTS.md".split(" ");
+
+/** So much of a file is told, and of all together, in bytes. */
+const MOST_OF_A_FILE = 32 * 1024;
+const MOST_OF_ALL = 64 * 1024;
+
+/** So many changed files are named. */
+const MOST_CHANGED = 20;
+
+/** How long git may take to say what has changed, in milliseconds. */
+const GIT_MS = 1_000;
+
+/** Where stands what sessions are told of their workplace. Plain data, as one process finds it and another one reads there. */
+export interface InstructionPlaces {
+  /** The workspace, without links. */
+  readonly workspace: string;
+  /** The folders whose files count, the outermost first; the last one is the workspace. */
+  readonly folders: readonly string[];
+  /** The person's own files, of which the first one that is there counts. */
+  readonly own: readonly string[];
+  /** The file that says which branch is checked out. Absent outside of a repository. */
+  readonly head?: string;
+}
+
+/**
+ * Finds the folders from a workspace upwards to its repository's top; without a repository to the home folder, if it lies in
+ * that, else none above it. One that belongs to somebody else than the workspace ends the way.
+ */
+export function findPlaces(workspace: string, home?: string): InstructionPlaces {
+  const top = realPath(workspace);
+  const { uid } = Deno.statSync(top);
+  const folders: string[] = [];
+  const own = home === undefined ? [] : OWN_NAMES.map((name) => join(home, name));
+  const until = home === undefined ? undefined : realPath(home);
+  for (let folder = top;; folder = dirname(folder)) {
+    const info = infoOf(folder);
+    if (!info || info.uid !== uid) break;
+    folders.unshift(folder);
+    const head = headIn(folder);
+    if (head !== undefined) return { workspace: top, folders, own, head };
+    if (folder === until) return { workspace: top, folders, own };
+    if (dirname(folder) === folder) break;
+  }
+  return { workspace: top, folders: [top], own };
+}
+
+/** All files that are looked at, and where those lead that are links which are followed. */
+export function filesOf({ folders, own, head }: InstructionPlaces): readonly string[] {
+  const files = folders.flatMap((folder) => NAMES.map((name) => join(folder, name)));
+  const followed = files.map(realPath).filter((path) => isFollowed(path, folders[0]!));
+  return [
+    ...new Set([...files, ...followed, ...own, ...own.map(realPath), ...head === undefined ? [] : [head]]),
+  ];
+}
+
+/** Whether a link of the project may lead there. */
+function isFollowed(path: string, within: string): boolean {
+  return isIn(path, within) && /\.md$/i.test(path);
+}
+
+/** The file that holds a repository's branch, if its top is here. In a worktree `.git` is a file that names its folder. */
+function headIn(folder: string): string | undefined {
+  const git = join(folder, ".git");
+  const info = infoOf(git);
+  if (!info) return undefined;
+  if (info.isDirectory) return infoOf(join(git, "HEAD")) && join(git, "HEAD");
+  const [, elsewhere] = /^gitdir: (.+)$/m.exec(Deno.readTextFileSync(git)) ?? [];
+  return elsewhere === undefined ? undefined : join(resolve(folder, elsewhere), "HEAD");
+}
+
+function infoOf(path: string): Deno.FileInfo | undefined {
+  try {
+    return Deno.statSync(path);
+  } catch (error) {
+    const { NotFound, NotADirectory, NotCapable, PermissionDenied } = Deno.errors;
+    if ([NotFound, NotADirectory, NotCapable, PermissionDenied].some((none) => error instanceof none)) {
+      return undefined;
+    }
+    throw error;
+  }
+}
+
+/** What a session is told of its workplace, in parts. */
+export interface ToldWorkplace {
+  /** The files of instructions, the person's first, then from the outermost folder to the workspace. */
+  readonly files: readonly ToldFile[];
+  /** Folder, system, date and git. */
+  readonly where: string;
+}
+
+/** A file, as it is told. */
+export interface ToldFile {
+  readonly path: string;
+  readonly text: string;
+}
+
+/** Where and how what is told is found. */
+export interface WorkplaceOptions {
+  readonly places: InstructionPlaces;
+  /** A folder whose files are never told, without links. */
+  readonly hidden: string;
+  /**
+   * The tool that asks git what has changed, if its commands are kept in a sandbox: what stands in a repository may say
+   * what git runs. Default: only the branch is told, which is read from a file.
+   */
+  readonly shell?: Tool | undefined;
+  /** The time in milliseconds since the epoch. Default: `Date.now`. */
+  readonly now?: () => number;
+}
+
+/** The workplace as sessions are told it when they are made, and of what changes in the files later. */
+export function workplaceOf(options: WorkplaceOptions): Workplace {
+  return {
+    describe: async () => workplaceText(await lookAround(options)),
+    async changes(told) {
+      // Who wasn't told of it at first isn't told what changes.
+      if (!told[0]?.includes(WHERE)) return undefined;
+      const files = await readFiles(options);
+      const now = new Map(files.map(({ path, text }) => [opening(path), text]));
+      const known = told.flatMap((text) => [...text.matchAll(OPENING)].map(([begin]) => begin));
+      for (const begin of known) if (!now.has(begin)) now.set(begin, `${begin} gone="it counts no more"/>`);
+      const changed = [...now].filter(([begin, text]) =>
+        !told.findLast((before) => before.includes(begin))?.includes(text)
+      );
+      return changed.length === 0 ? undefined : [CHANGED, ...changed.map(([, text]) => text)].join("\n\n");
+    },
+  };
+}
+
+/** All that a session is told of its workplace, as one text. */
+export function workplaceText({ files, where }: ToldWorkplace): string {
+  return [...files.length > 0 ? [FILES, ...files.map(({ text }) => text)] : [], where].join("\n\n");
+}
+
+const FILES = "# Files of instructions\n\n" +
+  "They were written for agents that work here. Follow them in your work: the user comes before them, and of two that " +
+  "contradict each other the later one counts.";
+
+const WHERE = "# Where you work\n\n- Folder: ";
+
+const CHANGED =
+  "Files of instructions have changed. From now on this counts in place of what you were told of them:";
+
+/** What a session is told of its workplace now. */
+export async function lookAround(options: WorkplaceOptions): Promise<ToldWorkplace> {
+  const { places: { workspace }, now = Date.now } = options;
+  const [files, git] = await Promise.all([readFiles(options), gitState(options)]);
+  const where = [
+    `${WHERE}${workspace}`,
+    `- System: ${Deno.build.os}, ${Deno.build.arch}`,
+    // As the person's calendar has it; this language writes year, month and day.
+    `- Date when this session began: ${new Date(now()).toLocaleDateString("sv")}`,
+    `- Git when it began: ${git}`,
+  ].join("\n");
+  return { files, where };
+}
+
+/** A file in full, the part that is told, or why it isn't. */
+type Found = { readonly bytes: Uint8Array; readonly size: number } | { readonly why: string };
+
+async function readFiles(
+  { places: { folders, own }, hidden }: Pick<WorkplaceOptions, "places" | "hidden">,
+): Promise<readonly ToldFile[]> {
+  const lists = [own, ...folders.map((folder) => NAMES.map((name) => join(folder, name)))];
+  const within = folders[0];
+  const found = await Promise.all(lists.map(async (paths) => {
+    for (const path of paths) {
+      const file = await readFound(path, paths === own ? {} : { within, hidden });
+      if (file) return { path, file };
+    }
+    return undefined;
+  }));
+  let room = MOST_OF_ALL;
+  const told: ToldFile[] = [];
+  // What is nearest has room first.
+  for (const one of found.reverse()) {
+    if (!one) continue;
+    const text = tell(one.path, one.file, room);
+    if ("bytes" in one.file) room = Math.max(0, room - one.file.bytes.length);
+    told.unshift({ path: one.path, text });
+  }
+  return told;
+}
+
+function opening(path: string): string {
+  return `<file path=${JSON.stringify(path)}`;
+}
+
+/** How each file that is told begins; its path is JSON. */
+const OPENING = /^<file path="(?:[^"\\]|\\.)*"/gm;
+
+function tell(path: string, file: Found, room: number): string {
+  if ("why" in file) return `${opening(path)} unread=${JSON.stringify(file.why)}/>`;
+  const { bytes, size } = file;
+  const isCut = size > bytes.length || size > room;
+  const shown = bytes.subarray(0, room);
+  // A letter that is cut in two isn't shown.
+  const whole = new TextDecoder().decode(shown, { stream: isCut });
+  const text = isCut && whole.includes("\n") ? whole.slice(0, whole.lastIndexOf("\n")) : whole;
+  const note = isCut ? ` cut="only its first ${byteLength(text)} of ${size} bytes are shown"` : "";
+  // It can't end its own part, nor begin another one.
+  const held = text.trim().replace(/<(?=\/?file\b)/g, "&lt;");
+  return `${opening(path)}${note}>\n${held}\n</file>`;
+}
+
+function byteLength(text: string): number {
+  return new TextEncoder().encode(text).length;
+}
+
+/**
+ * Reads the beginning of a file. Links of the person lead where he likes; others to a Markdown file in the folder
+ * `within`, and not in the one that is hidden. What was opened must be what lies there then.
+ */
+async function readFound(
+  path: string,
+  { within, hidden }: { readonly within?: string | undefined; readonly hidden?: string },
+): Promise<Found | undefined> {
+  try {
+    const real = await Deno.realPath(path);
+    if (within !== undefined && real !== path) {
+      const isTold = isFollowed(real, within) && (hidden === undefined || !isIn(real, hidden));
+      if (!isTold) return { why: "it is a link to what isn't a Markdown file of this project" };
+    }
+    const there = await Deno.lstat(real);
+    if (!there.isFile) return { why: "it isn't a file" };
+    using file = await Deno.open(real, { read: true });
+    const { size, ino, dev } = await file.stat();
+    const isSame = ino === there.ino && dev === there.dev && await Deno.realPath(path) === real;
+    if (!isSame) return { why: "it has come to lead elsewhere while it was read" };
+    return { bytes: await readBeginning(file, MOST_OF_A_FILE), size };
+  } catch (error) {
+    if (error instanceof Deno.errors.NotFound || error instanceof Deno.errors.NotADirectory) return undefined;
+    return { why: error instanceof Deno.errors.NotCapable ? UNKNOWN_AT_START : (error as Error).message };
+  }
+}
+
+const UNKNOWN_AT_START = "it leads to where the server couldn't know at its start that it would have to read";
+
+async function readBeginning(file: Deno.FsFile, most: number): Promise<Uint8Array> {
+  const bytes = new Uint8Array(most);
+  let length = 0;
+  while (length < most) {
+    const read = await file.read(bytes.subarray(length));
+    if (read === null) break;
+    length += read;
+  }
+  return bytes.subarray(0, length);
+}
+
+function isIn(path: string, folder: string): boolean {
+  return path === folder || path.startsWith(folder.endsWith(SEPARATOR) ? folder : folder + SEPARATOR);
+}
+
+/** Which branch is checked out, and what has changed as far as that may be asked. */
+async function gitState({ places: { head, workspace }, shell }: WorkplaceOptions): Promise<string> {
+  if (head === undefined) return "no repository";
+  // A sandbox shows no repository above the workspace.
+  const status = head === join(workspace, ".git", "HEAD") ? await gitStatus(shell) : undefined;
+  return status ?? await checkedOut(head);
+}
+
+async function checkedOut(head: string): Promise<string> {
+  const found = await readFound(head, {});
+  const text = found && "bytes" in found ? new TextDecoder().decode(found.bytes).trim() : "";
+  const [, branch, commit] = /^(?:ref: refs\/heads\/(\S+)|([0-9a-f]{12})[0-9a-f]*)$/.exec(text) ?? [];
+  if (branch !== undefined) return `branch ${branch}`;
+  return commit === undefined ? "not known, as its HEAD can't be read" : `no branch, at ${commit}`;
+}
+
+/** What `git status` says; nothing if it can't be asked or takes too long. */
+async function gitStatus(shell: Tool | undefined): Promise<string | undefined> {
+  if (!shell) return undefined;
+  const command = "git --no-optional-locks status --porcelain --branch 2>/dev/null | " +
+    `head -n ${MOST_CHANGED + 2}`;
+  const { signal } = new AbortController();
+  const output = await shell.run({ command, timeout_ms: GIT_MS }, { signal, progress() {} });
+  const [, branch, ...lines] = (typeof output === "string" ? output : output.content).trimEnd().split("\n");
+  if (!branch?.startsWith("## ")) return undefined;
+  const more = lines.length > MOST_CHANGED ? ", and more" : "";
+  const changed = lines.length === 0
+    ? "nothing has changed"
+    : `changed since the last commit: ${
+      lines.slice(0, MOST_CHANGED).map((line) => `${line.slice(0, 2).trim()} ${line.slice(3)}`).join(", ")
+    }${more}`;
+  return `${branch.slice(3)}; ${changed}`;
+}

@@ -1,0 +1,32 @@
+import { resolve } from "@std/path";
+import { findSandbox } from "@tare/loop/tools";
+import { sandboxNetwork } from "./network/sandbox_network.ts";
+import type { Settings } from "./settings/settings.ts";
+
+/** The sandbox that these settings want, or why there is none. With hosts to reach, what leads to them ends with this process. */
+export async function serverSandbox(
+  { sandbox, allowDomains, workspace, data, path, instructions, mcp, approvals, profileFile, database }:
+    Settings,
+  { home, temporary }: {
+    readonly home: string | undefined;
+    /** Where a socket may be made. */
+    readonly temporary: string;
+  },
+): ReturnType<typeof findSandbox> {
+  if (sandbox === "off") return { why: "TARE_SANDBOX is off" };
+  const files = (...paths: (string | undefined)[]) =>
+    paths.flatMap((path) => path === undefined ? [] : [resolve(path)]);
+  const hasNetwork = allowDomains.length > 0 && Deno.build.os === "linux";
+  return await findSandbox({
+    ...(hasNetwork && { network: await sandboxNetwork(allowDomains, temporary) }),
+    ...{ workspace, path, home },
+    hiddenFolders: [resolve(data)],
+    hiddenFiles: files(mcp?.path, ...database?.files ?? []),
+    readOnly: files(approvals?.path, profileFile?.path, instructions?.path),
+    async tryOut(program, args) {
+      const { success, stderr } = await new Deno.Command(program, { args: [...args], stdin: "null" })
+        .output();
+      return success ? undefined : new TextDecoder().decode(stderr);
+    },
+  });
+}

@@ -1,0 +1,192 @@
+import { assertEquals } from "@std/assert";
+import type { AssistantMessage, Model, ModelRequest } from "@tare/messages";
+import { profileNamed } from "@tare/planner";
+import type { ToolSource, Workplace } from "@tare/server";
+import { agent, call, echo, events, newSession, request, turn } from "../fixture_test.ts";
+import { recordedStore } from "./store_fixture_test.ts";
+
+/** A place that is told by its version, and what it is now. */
+function versions(): { workplace: Workplace; now: number } {
+  const place = {
+    now: 1,
+    workplace: {
+      describe: () => Promise.resolve(`Here it is version ${place.now}.`),
+      changes(told: readonly string[]) {
+        const isTold = told[0]?.includes("Here it is version") ?? false;
+        const isNew = isTold && !told.at(-1)!.includes(`version ${place.now}.`);
+        return Promise.resolve(isNew ? `Now it is version ${place.now}.` : undefined);
+      },
+    },
+  };
+  return place;
+}
+
+/** A model that gives these replies, and the requests that it got. */
+function recorded(replies: readonly Partial<AssistantMessage>[]): { model: Model; requests: ModelRequest[] } {
+  const requests: ModelRequest[] = [];
+  const model: Model = async function* (request) {
+    const message: AssistantMessage = { role: "assistant", content: "", ...replies[requests.length] };
+    requests.push(request);
+    yield { type: "completed", message, finishReason: message.tool_calls ? "tool_calls" : "stop" };
+  };
+  return { model, requests };
+}
+
+function calling(name: string, args: unknown, id: string): Partial<AssistantMessage> {
+  return { tool_calls: [{ id, type: "function", function: { name, arguments: JSON.stringify(args) } }] };
+}
+
+const said = ({ messages }: ModelRequest) => messages.map(({ content }) => content);
+
+Deno.test("a session with the server's own instructions is told its place behind them, and what changes in front of what the user says", async () => {
+  const place = versions();
+  const { model, requests } = recorded([{ content: "a" }, { content: "b" }, { content: "c" }]);
+  const handler = agent(model, { workplace: place.workplace });
+  const session = await newSession(handler);
+  await turn(handler, session, "1");
+  place.now = 2;
+  await turn(handler, session, "2");
+  await turn(handler, session, "3");
+  const first = "Be brief.\n\nHere it is version 1.";
+  assertEquals(requests.map(said), [
+    [first, "1"],
+    [first, "1", "a", "Now it is version 2.", "2"],
+    [first, "1", "a", "Now it is version 2.", "2", "b", "3"],
+  ]);
+  const { body } = await call(handler, "GET", session);
+  assertEquals((body as { instructions: string }).instructions, "Be brief.");
+});
+
+Deno.test("a session that brings instructions is told nothing of the place", async () => {
+  const place = versions();
+  const { model, requests } = recorded([{ content: "a" }, { content: "b" }]);
+  const handler = agent(model, { workplace: place.workplace });
+  for (const instructions of ["", "Be kind."]) {
+    const session = await newSession(handler, { instructions });
+    place.now++;
+    await turn(handler, session, "1");
+  }
+  assertEquals(requests.map(said), [["1"], ["Be kind.", "1"]]);
+});
+
+Deno.test("what has changed is told once, after whichever write the server ends", async () => {
+  const place = versions();
+  const store = recordedStore();
+  const options = { workplace: place.workplace };
+  const handler = agent(recorded([{ content: "One." }, { content: "Two." }]).model, { ...options, store });
+  const session = await newSession(handler);
+  await turn(handler, session, "One?");
+  place.now = 2;
+  await turn(handler, session, "Two?");
+  // Once as it is, and once it has changed again while there was no server.
+  for (const version of [2, 3]) {
+    place.now = version;
+    for (let writes = 1; writes <= store.writes; writes++) {
+      const { model, requests } = recorded(["Three.", "Four.", "Five."].map((content) => ({ content })));
+      const copy = await store.upTo(writes);
+      const restarted = agent(model, { ...options, store: copy });
+      // The turn that was cut off goes on first.
+      await events(await restarted.fetch(request("GET", `${session}/events`)));
+      await turn(restarted, session, "Three?");
+      await turn(agent(model, { ...options, store: copy }), session, "Four?");
+      for (const asked of requests) {
+        const told = said(asked).filter((content) => String(content).startsWith("Now it is version"));
+        assertEquals(told.at(-1), `Now it is version ${version}.`);
+        assertEquals(new Set(told).size, told.length, `${writes}`);
+      }
+      assertPrefixes(requests);
+    }
+  }
+});
+
+Deno.test("of tools and place both are told at once, and more where the turn goes on after a restart", async () => {
+  const place = versions();
+  const store = recordedStore();
+  const many = Array.from({ length: 40 }, (_, at) => ({
+    ...echo,
+    mayDefer: true,
+    definition: {
+      type: "function" as const,
+      function: { name: `make__${at}`, description: "It says at length what nobody needs. ".repeat(30) },
+    },
+  }));
+  const toolSource: ToolSource = {
+    names: ["make"],
+    known: () => many,
+    take: () => Promise.resolve({ tools: many, warnings: [] }),
+  };
+  const options = { workplace: place.workplace, toolSource };
+  const first = recorded([{ content: "a" }]);
+  const handler = agent(first.model, { ...options, store });
+  const session = await newSession(handler);
+  place.now = 2;
+  await turn(handler, session, "1");
+  const [, list, told, input] = said(first.requests[0]!);
+  assertEquals([told, input], ["Now it is version 2.", "1"]);
+  place.now = 3;
+  const seen = new Set<string>();
+  for (let writes = 1; writes <= store.writes; writes++) {
+    const { model, requests } = recorded([{ content: "b" }, { content: "c" }]);
+    const copy = await store.upTo(writes);
+    await events(await agent(model, { ...options, store: copy }).fetch(request("GET", `${session}/events`)));
+    await turn(agent(model, { ...options, store: copy }), session, "2");
+    assertPrefixes(requests);
+    seen.add(JSON.stringify(said(requests[0]!).slice(1)));
+  }
+  const now = "Now it is version 3.";
+  assertEquals([...seen], [
+    // Before the turn was asked for, and behind its start.
+    ...[["2"], ["1"]].map((input) => JSON.stringify([list, now, ...input])),
+    JSON.stringify([list, told, now, "1"]),
+    JSON.stringify([list, told, "1", "a", now, "2"]),
+  ]);
+});
+
+Deno.test("nothing is told between calls and their results: the next turn makes up for it", async () => {
+  const place = versions();
+  const { model, requests } = recorded([
+    calling("echo", { text: "x" }, "a"),
+    { content: "b" },
+    { content: "c" },
+  ]);
+  const handler = agent(model, { workplace: place.workplace, approvals: {} });
+  const session = await newSession(handler);
+  await turn(handler, session, "1");
+  place.now = 2;
+  const { lastEvent } = (await call(handler, "GET", session)).body as { lastEvent: number };
+  await call(handler, "POST", `${session}/approvals/a`, { decision: "allow" });
+  await events(await handler.fetch(request("GET", `${session}/events?after=${lastEvent}`)));
+  await turn(handler, session, "2");
+  const first = "Be brief.\n\nHere it is version 1.";
+  assertEquals(requests.map(said), [
+    [first, "1"],
+    [first, "1", "", "x"],
+    [first, "1", "", "x", "b", "Now it is version 2.", "2"],
+  ]);
+});
+
+Deno.test("a helper begins with what its parent was told of the place", async () => {
+  const place = versions();
+  const { model, requests } = recorded([
+    calling("delegate", { task: "Look." }, "a"),
+    { content: "Seen." },
+    { content: "Done." },
+  ]);
+  const handler = agent(model, {
+    workplace: place.workplace,
+    delegates: true,
+    profile: profileNamed("openai"),
+  });
+  await turn(handler, await newSession(handler), "Have it looked at.");
+  const [first, helper] = requests;
+  assertEquals(helper!.messages.slice(0, first!.messages.length), first!.messages);
+  assertEquals(JSON.stringify(helper!.tools), JSON.stringify(first!.tools));
+});
+
+/** Each request is a prefix of the next. */
+function assertPrefixes(requests: readonly ModelRequest[]): void {
+  for (const [at, { messages }] of requests.slice(1).entries()) {
+    const before = requests[at]!;
+    assertEquals(messages.slice(0, before.messages.length), before.messages, `request ${at + 2}`);
+  }
+}
