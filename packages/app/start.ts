@@ -12,7 +12,13 @@ import { connectionLimits } from "./listener/listen_http.ts";
 import { sandboxNetwork } from "./network/sandbox_network.ts";
 import { serverPermissions, V8_FLAGS } from "./server_permissions.ts";
 import { supervise } from "./supervise.ts";
-import { readSettings, type Settings, settingsHelp, VARIABLES } from "./settings/settings.ts";
+import {
+  readSettings,
+  type Settings,
+  settingsHelp,
+  strangeVariables,
+  VARIABLES,
+} from "./settings/settings.ts";
 import { shownText } from "./terminal/shown_text.ts";
 
 if (Deno.args.includes("--help") || Deno.args.includes("-h")) {
@@ -77,6 +83,7 @@ async function sandboxFor(
 }
 
 const given = settings();
+for (const sentence of strangeVariables(Object.keys(Deno.env.toObject()))) console.error(shownText(sentence));
 const sandbox = await sandboxFor(given);
 if (given.sandbox === "strict" && "why" in sandbox) {
   console.error(`Cannot start: TARE_SANDBOX is strict, but there is no sandbox, because ${sandbox.why}.`);
