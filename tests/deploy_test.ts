@@ -2,7 +2,8 @@
 // deno-lint-ignore-file no-console
 import { assertEquals } from "@std/assert";
 import { fromFileUrl, join } from "@std/path";
-import { VARIABLES } from "../packages/app/settings/settings.ts";
+import { parseAllDocuments } from "yaml";
+import { readSettings, VARIABLES } from "../packages/app/settings/settings.ts";
 
 const ROOT = fromFileUrl(new URL("..", import.meta.url));
 const unit = await Deno.readTextFile(join(ROOT, "deploy/tare@.service"));
@@ -20,6 +21,14 @@ Deno.test("deploy/tare@.service sets what the server reads, and starts a task th
   const names = namesIn(unit, /^Environment=(.*)$/gm);
   assertEquals(names.filter((name) => !VARIABLES.includes(name)).sort(), DENOS);
   assertEquals(/^ExecStart=\S+\/deno task (\w+)$/m.exec(unit)?.[1]! in tasks, true);
+});
+
+/** What an end takes beside the steps that are under way, in seconds, and some time to spare. */
+const END_S = 10;
+
+Deno.test("deploy/tare@.service gives a server the time to end in order", () => {
+  const seconds = Number(/^TimeoutStopSec=(\d+)$/m.exec(unit)?.[1]);
+  assertEquals(seconds >= readSettings([], {}).endWithinSeconds + END_S, true);
 });
 
 Deno.test("deploy/tare@.service is a unit as systemd reads it", {
@@ -53,6 +62,102 @@ Deno.test("deploy/Containerfile brings the Deno that the tests ran with, and fil
   );
   const known = /^(FROM|RUN|ENV|WORKDIR|COPY|USER|EXPOSE|VOLUME|STOPSIGNAL|ENTRYPOINT) \S/;
   assertEquals(lines.filter((line) => !known.test(line)), []);
+});
+
+/** As much of a manifest as is looked at. */
+interface Manifest {
+  readonly kind: string;
+  readonly data: Readonly<Record<string, string>>;
+  readonly metadata: { readonly name: string };
+  readonly spec: {
+    readonly selector: Labels & { readonly matchLabels?: Labels };
+    readonly ports: readonly { readonly targetPort: string }[];
+    readonly template: { readonly metadata: { readonly labels: Labels }; readonly spec: Pod };
+  };
+}
+
+type Labels = Readonly<Record<string, unknown>>;
+
+interface Pod {
+  readonly enableServiceLinks: boolean;
+  readonly terminationGracePeriodSeconds: number;
+  readonly containers: readonly {
+    readonly command?: readonly string[];
+    readonly env: readonly { readonly name: string; readonly value?: string }[];
+    readonly envFrom: readonly { readonly configMapRef: { readonly name: string } }[];
+    readonly ports: readonly { readonly name: string; readonly containerPort: number }[];
+    readonly volumeMounts: readonly { readonly name: string; readonly mountPath: string }[];
+    readonly startupProbe: Probe;
+    readonly livenessProbe: Probe;
+    readonly readinessProbe: Probe;
+    readonly lifecycle: { readonly preStop: { readonly exec: { readonly command: readonly string[] } } };
+  }[];
+  readonly volumes: readonly {
+    readonly name: string;
+    readonly secret?: { readonly items: readonly { readonly path: string }[] };
+  }[];
+}
+
+interface Probe {
+  readonly httpGet: { readonly path: string; readonly port: string };
+}
+
+async function manifestsOf(file: string): Promise<Manifest[]> {
+  const text = await Deno.readTextFile(join(ROOT, "deploy", file));
+  return parseAllDocuments(text).map((document) => document.toJS());
+}
+
+/** Where a pod's database is told, and the file that it mounts there. */
+function databaseOf({ containers: [container], volumes }: Pod): readonly (string | undefined)[] {
+  const told = container!.env.find(({ name }) => name === "TARE_DATABASE")?.value;
+  const { name, secret } = volumes.find(({ secret }) => secret)!;
+  const mount = container!.volumeMounts.find((mount) => mount.name === name);
+  return [told, `${mount?.mountPath}/${secret!.items[0]!.path}`];
+}
+
+Deno.test("deploy/kubernetes.yaml sets what the server reads, and its parts find each other", async () => {
+  const [config, deployment, service, budget] = await manifestsOf("kubernetes.yaml");
+  const { metadata: { labels }, spec: pod } = deployment!.spec.template;
+  const [container] = pod.containers;
+  const names = [...Object.keys(config!.data), ...container!.env.map(({ name }) => name)];
+  assertEquals(names.filter((name) => !VARIABLES.includes(name)), []);
+  assertEquals(new Set(names).size, names.length);
+  assertEquals(container!.envFrom.map(({ configMapRef }) => configMapRef.name), [config!.metadata.name]);
+  const selectors = [
+    deployment!.spec.selector.matchLabels,
+    service!.spec.selector,
+    budget!.spec.selector.matchLabels,
+  ];
+  assertEquals(selectors, [labels, labels, labels]);
+  const [port] = container!.ports;
+  assertEquals(port!.containerPort, Number(/^EXPOSE (\d+)$/m.exec(image)?.[1]));
+  assertEquals(service!.spec.ports.map(({ targetPort }) => targetPort), [port!.name]);
+  const probes = [container!.startupProbe, container!.livenessProbe, container!.readinessProbe];
+  assertEquals(probes.map(({ httpGet: { path, port } }) => [path, port]), [
+    ["/health", port!.name],
+    ["/health", port!.name],
+    ["/health/ready", port!.name],
+  ]);
+  // A server that is killed in the middle of handing over has its turns taken by others, but later.
+  const pause = Number(container!.lifecycle.preStop.exec.command[1]);
+  const endWithin = Number(config!.data.TARE_END_WITHIN);
+  assertEquals(pod.terminationGracePeriodSeconds >= pause + endWithin + END_S, true);
+  // A service of this name would set TARE_PORT to its address.
+  assertEquals([service!.metadata.name, pod.enableServiceLinks], ["tare", false]);
+  const [told, mounted] = databaseOf(pod);
+  assertEquals(told, mounted);
+});
+
+Deno.test("deploy/kubernetes_move.yaml runs a task that there is, on the same database", async () => {
+  const [job] = await manifestsOf("kubernetes_move.yaml");
+  const { spec: pod } = job!.spec.template;
+  const [container] = pod.containers;
+  assertEquals(container!.command?.slice(0, -1), ["tini", "--", "deno", "task"]);
+  assertEquals(container!.command!.at(-1)! in tasks, true);
+  const [told, mounted] = databaseOf(pod);
+  assertEquals([told, pod.enableServiceLinks], [mounted, false]);
+  const data = container!.volumeMounts.find(({ name }) => name === "data")?.mountPath;
+  assertEquals(data, /TARE_DATA=(\S+)/.exec(image)?.[1]);
 });
 
 function isThere(program: string): boolean {

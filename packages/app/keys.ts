@@ -9,7 +9,7 @@ import { parseArgs } from "node:util";
 import { agentClient, serverAddress } from "./agent_client.ts";
 
 /** All that a key may be for. */
-const ROUTES: readonly KeyRoute[] = ["gateway", "agent", "approve"];
+const ROUTES: readonly KeyRoute[] = ["gateway", "agent", "approve", "metrics"];
 
 const HELP = `Gives others keys to the running server, and takes them away:
 
@@ -25,7 +25,7 @@ const HELP = `Gives others keys to the running server, and takes them away:
 
   --budget $N/day  Most US dollars that its sessions may cost on a day of UTC. Default: no limit
   --routes LIST    gateway: model calls of other agents; agent: sessions of this one; approve: saying what calls in its
-                   own sessions may do. Default: gateway,agent
+                   own sessions may do; metrics: reading the server's figures. Default: gateway,agent
   --rate N/min     Most requests in a minute. Default: no limit
   --url URL        The server. Default: by TARE_HOST and TARE_PORT, or the one of this folder
 

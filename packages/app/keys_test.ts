@@ -131,7 +131,7 @@ Deno.test("startServer() makes an owner's key that only its owner can read, and 
   if (Deno.build.os !== "windows") assertEquals((await Deno.stat(path)).mode! & 0o777, 0o600);
   assertEquals((await place.ask("GET /v1/key", place.owner)).body, {
     name: "owner",
-    routes: ["gateway", "agent", "approve"],
+    routes: ["gateway", "agent", "approve", "metrics"],
     isOwner: true,
   });
   await place.restart();

@@ -30,10 +30,11 @@ const DATABASE_VARIABLES: readonly string[] = ["PG*", "NODE_PG_FORCE_NATIVE", "U
 
 /**
  * The permissions that a server with these settings needs, as flags for `deno run`, and no others: to read and write
- * its workspace and data folder, to read the files of its profile, its rules and its MCP servers, to listen where it is told and to reach its providers, such servers, its database and its bucket, to
- * read the variables that the settings come from. Where the system ends all that is in a sandbox, it may run what makes
- * sandboxes and nothing else. Without one running programs can't be narrowed: the shell tool and MCP servers may be any, and
- * ending all that a command started takes the whole permission.
+ * its workspace and data folder, to read the files of its profile, its rules and its MCP servers, to listen where it is
+ * told and to reach its providers, such servers, its database, its bucket and the hosts that its webhooks tell (the
+ * whole network, where these may tell any), to read the variables that the settings come from. Where the system ends all
+ * that is in a sandbox, it may run what makes sandboxes and nothing else. Without one running programs can't be
+ * narrowed: the shell tool and MCP servers may be any, and ending all that a command started takes the whole permission.
  */
 export function serverPermissions(
   settings: Settings,
@@ -50,6 +51,7 @@ export function serverPermissions(
     mcp,
     approvals,
     database,
+    webhookHosts,
     archive,
     bucketRegion = "",
   } = settings;
@@ -74,7 +76,9 @@ export function serverPermissions(
   const own = ports.map((port) => `${host.includes(":") ? `[${host}]` : host}:${port}`);
   return [
     "--no-prompt",
-    `--allow-net=${[...own, ...providers].join(",")}`,
+    webhookHosts.includes("*")
+      ? "--allow-net"
+      : `--allow-net=${[...own, ...providers, ...webhookHosts].join(",")}`,
     `--allow-read=${[...folders, ...files, ...sockets].join(",")}`,
     `--allow-write=${[...folders, ...sockets].join(",")}`,
     `--allow-env=${[...VARIABLES, HANDED_OVER].join(",")}`,

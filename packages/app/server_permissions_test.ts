@@ -79,6 +79,12 @@ Deno.test("serverPermissions() opens the network to where it listens and to its 
   );
 });
 
+Deno.test("serverPermissions() opens the network to who is told by webhooks", () => {
+  const net = (TARE_WEBHOOK_HOSTS: string) => permissions([], { TARE_WEBHOOK_HOSTS })[1];
+  assertEquals(net("hooks.example,[::1]:9000"), `${permissions([])[1]},hooks.example,[::1]:9000`);
+  assertEquals(net("*"), "--allow-net");
+});
+
 Deno.test("serverPermissions() opens the host of the bucket that large texts are in", () => {
   const keys = { AWS_ACCESS_KEY_ID: "a", AWS_SECRET_ACCESS_KEY: "s", AWS_REGION: "eu-west-1" };
   const given = { TARE_DATABASE: "postgres://me@db.example/tare", ...keys };

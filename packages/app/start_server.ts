@@ -179,7 +179,9 @@ export async function startServer(
       sandbox,
       onWarning: log,
     });
-  const { captureContent = false } = settings;
+  const { captureContent = false, metrics } = settings;
+  // Who has nobody to read them shall not wait for what keeps them.
+  const figures = metrics === "off" ? undefined : (await import("./prometheus.ts")).prometheus({ onError });
   // Other agents ask for other models, and others speak Messages too and cache in their own way.
   const chatRules = (model: string) => chatProfile(settings, model, asked?.name);
   const messagesRules = (model: string) => chooseProfile({ model, baseUrl: settings.messagesUrl });
@@ -208,7 +210,7 @@ export async function startServer(
     ...{ now: Date.now, budgetUsdPerDay: keepWarmUsdPerDay, spentUsd: pingUsdToday, onError },
   });
   const passing = gateway({
-    telemetry: new Telemetry("@tare/gateway", { captureContent }),
+    telemetry: new Telemetry("@tare/gateway", { captureContent, figures }),
     // The rehearsal provider is nobody's upstream.
     upstreams: { ...(hasChatProvider(settings) && { chat, responses: chat }), messages },
     keys,
@@ -227,7 +229,7 @@ export async function startServer(
     onError,
   });
   const agent = agentHandler({
-    telemetry: new Telemetry("@tare/server", { captureContent }),
+    telemetry: new Telemetry("@tare/server", { captureContent, figures }),
     address: provider.address,
     ...(provider.model !== undefined && { defaultModel: provider.model }),
     passesOn: { ...(hasChatProvider(settings) && { chat: baseURL }), messages: settings.messagesUrl },
@@ -256,6 +258,9 @@ export async function startServer(
     unknownOutcome: settings.unknownOutcome,
     store,
     keys,
+    ...(settings.webhookHosts.length > 0 && {
+      webhooks: { hosts: settings.webhookHosts, connect: connectAs },
+    }),
     maxSessions,
     maxRunningTurns,
     maxQueuedTurns: settings.maxQueuedTurns,
@@ -271,6 +276,7 @@ export async function startServer(
     },
     onError,
     ...(provider.notice !== undefined && { notice: provider.notice }),
+    ...(figures && { metrics: { figures, isOpen: metrics === "open" } }),
   });
   const server = await listen(settings, { fetch: agent.fetch, limits, onError }).catch(async (error) => {
     await provider.close();
@@ -407,6 +413,19 @@ interface Provider extends AgentModels {
   /** What every turn says first. */
   readonly notice?: string;
   readonly close: () => Promise<void>;
+}
+
+/** Connects with a host by TLS at one of its addresses. */
+async function connectAs(
+  { host, address, port }: { readonly host: string; readonly address: string; readonly port: number },
+): Promise<Deno.TlsConn> {
+  const connection = await Deno.connect({ hostname: address, port });
+  try {
+    return await Deno.startTls(connection, { hostname: host });
+  } catch (error) {
+    connection.close();
+    throw error;
+  }
 }
 
 /** The rehearsal provider: a real HTTP server on loopback, so that the wire format is the real one. */

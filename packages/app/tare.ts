@@ -23,6 +23,7 @@ const COMMANDS = [
   "import",
   "backup",
   "keys",
+  "hooks",
   "move",
 ] as const;
 

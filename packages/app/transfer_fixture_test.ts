@@ -18,7 +18,7 @@ const { tasks } = JSON.parse(Deno.readTextFileSync(new URL("../../deno.json", im
 
 /** Runs the entry of one of these tasks with the permissions that the task has. */
 export async function runEntry(
-  entry: "export" | "import" | "backup" | "spend" | "doctor" | "history",
+  entry: "export" | "import" | "backup" | "spend" | "doctor" | "history" | "hooks",
   args: readonly string[],
   env: Readonly<Record<string, string>> = {},
 ): Promise<Written> {

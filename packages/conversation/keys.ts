@@ -2,12 +2,13 @@ import { createHash, randomBytes } from "node:crypto";
 import type { Store, StoreRecord } from "./store/port.ts";
 
 /**
- * What a key is for: model calls of other agents, the agent's own sessions, and saying what their calls may do.
+ * What a key is for: model calls of other agents, the agent's own sessions, saying what their calls may do, and reading
+ * the server's figures.
  */
 export type KeyRoute = typeof KEY_ROUTES[number];
 
 /** All that a key may be for. */
-export const KEY_ROUTES = ["gateway", "agent", "approve"] as const;
+export const KEY_ROUTES = ["gateway", "agent", "approve", "metrics"] as const;
 
 /** Who asks. */
 export interface Asker {

@@ -47,10 +47,14 @@ export type {
   IdempotencyKey,
   ListedSession,
   SessionRecord,
+  SharedFigures,
   SharedStore,
+  Sighting,
   Store,
+  StoredDelivery,
   StoredDocument,
   StoredEvent,
+  StoredSums,
   StoreRecord,
 } from "./store/port.ts";
 export { StoreError } from "./store/store_error.ts";

@@ -8,9 +8,8 @@
 import {
   type Context,
   context,
-  type Counter,
   createNoopMeter,
-  type Histogram,
+  type Meter,
   metrics,
   propagation,
   ProxyTracerProvider,
@@ -20,7 +19,6 @@ import {
   SpanStatusCode,
   trace,
   type Tracer,
-  type UpDownCounter,
 } from "@opentelemetry/api";
 import {
   type ContentPart,
@@ -35,7 +33,7 @@ import {
 } from "@tare/messages";
 
 /** What is told of an operation, by the attributes' names. */
-type Facts = Parameters<Operation["set"]>[0];
+export type Facts = Parameters<Operation["set"]>[0];
 
 /** Something that begins and ends: a span, and its duration as a metric. */
 export interface Operation {
@@ -58,7 +56,7 @@ interface OperationOptions {
   /** What is known of it when it begins. */
   readonly attributes: Facts;
   /** Takes how long it took, in seconds. */
-  readonly duration: Histogram;
+  readonly duration: Figure;
   /** Those of the attributes by which durations are told apart. */
   readonly labels: Facts;
   /** What it is part of. Default: what runs now. */
@@ -104,7 +102,7 @@ class SpanOperation implements Operation {
     this.#isEnded = true;
     const { duration, labels } = this.#options;
     const error = errorType === undefined ? {} : { "error.type": errorType };
-    duration.record((performance.now() - this.#startMs) / 1000, { ...labels, ...error });
+    duration((performance.now() - this.#startMs) / 1000, { ...labels, ...error });
     if (errorType !== undefined) {
       this.#span.setAttributes(error);
       this.#span.setStatus({ code: SpanStatusCode.ERROR });
@@ -193,25 +191,180 @@ export interface Chat extends Operation {
   }): void;
 }
 
+/** A figure: its name, unit and description as OpenTelemetry has them. */
+export interface FigureOptions {
+  /** A `sum` only grows, a `level` goes up and down, a `histogram` counts values by their size. */
+  readonly kind: "sum" | "level" | "histogram";
+  readonly name: string;
+  readonly unit: string;
+  readonly description: string;
+  /** The facts by which values are told apart, where they are read; others are left out there. Default: none. */
+  readonly labels?: readonly string[];
+  /** Upper bounds of a histogram's classes. */
+  readonly bounds?: readonly number[];
+}
+
+/** Takes a value, and what is known of it: adds it to a sum or a level, counts it in a histogram. */
+export type Figure = (value: number, facts?: Facts) => void;
+
+/** Values of a figure. */
+export type Readings = readonly (readonly [value: number, facts?: Facts])[];
+
+/** Keeps figures for who reads them here, beside those to whom an exporter brings them. */
+export interface Figures {
+  /** The figure of this name: who names one again gets the same. */
+  figure(options: FigureOptions): Figure;
+  /** One whose values are found out when somebody reads it, each with what is known of it. */
+  observe(
+    options: FigureOptions & { readonly kind: "sum" | "level" },
+    read: () => Readings | Promise<Readings>,
+  ): void;
+  /** All of them, as a text of this media type. */
+  text(): Promise<string>;
+  readonly mediaType: string;
+}
+
 /** Bounds of histograms, as the conventions prescribe them. */
 const DURATIONS_S = [0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92];
 const AGENT_DURATIONS_S = [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 51.2, 102.4, 204.8, 409.6];
 /** The powers of four up to 67,108,864. */
 const TOKENS = Array.from({ length: 14 }, (_, power) => 4 ** power);
 
+/** What tells calls of models apart. */
+const MODEL_LABELS = ["gen_ai.provider.name", "gen_ai.request.model", "server.address"];
+const CALL_LABELS = ["gen_ai.operation.name", ...MODEL_LABELS];
+
 /** The metrics. */
-interface Instruments {
-  readonly tokens: Histogram;
-  readonly chatDuration: Histogram;
-  readonly agentDuration: Histogram;
-  readonly toolDuration: Histogram;
-  readonly savedTokens: Counter;
-  readonly savedTokenUnits: UpDownCounter;
-  readonly rewrites: Counter;
-  readonly predictedTokens: Counter;
-  readonly reportedTokens: Counter;
-  readonly recalls: Counter;
-  readonly failOpens: Counter;
+function instruments(made: (options: FigureOptions) => Figure) {
+  return {
+    tokens: made({
+      kind: "histogram",
+      name: "gen_ai.client.token.usage",
+      unit: "{token}",
+      description: "Number of input and output tokens used.",
+      labels: [...CALL_LABELS, "gen_ai.token.type"],
+      bounds: TOKENS,
+    }),
+    chatDuration: made({
+      kind: "histogram",
+      name: "gen_ai.client.operation.duration",
+      unit: "s",
+      description: "GenAI operation duration.",
+      labels: [...CALL_LABELS, "error.type"],
+      bounds: DURATIONS_S,
+    }),
+    agentDuration: made({
+      kind: "histogram",
+      name: "gen_ai.invoke_agent.duration",
+      unit: "s",
+      description: "Duration of a turn.",
+      labels: ["gen_ai.agent.name", "error.type"],
+      bounds: AGENT_DURATIONS_S,
+    }),
+    toolDuration: made({
+      kind: "histogram",
+      name: "gen_ai.execute_tool.duration",
+      unit: "s",
+      description: "Duration of a tool call.",
+      labels: ["gen_ai.tool.name", "gen_ai.agent.name", "error.type"],
+      bounds: DURATIONS_S,
+    }),
+    savedTokens: made({
+      kind: "sum",
+      name: "tare.saved.tokens",
+      unit: "{token}",
+      description: "Tokens that were kept out of prompts.",
+      labels: ["tare.mechanism", ...MODEL_LABELS],
+    }),
+    savedTokenUnits: made({
+      kind: "level",
+      name: "tare.saved.token_units",
+      unit: "{token_unit}",
+      description:
+        "What was saved against what clients would have paid without Tare; one uncached input token costs 1.",
+      labels: MODEL_LABELS,
+    }),
+    rewrites: made({
+      kind: "sum",
+      name: "tare.rewrites",
+      unit: "{rewrite}",
+      description: "Rewrites of prompts.",
+      labels: ["tare.rewrite.mechanism", "tare.rewrite.cause"],
+    }),
+    predictedTokens: made({
+      kind: "sum",
+      name: "tare.cache.predicted_tokens",
+      unit: "{token}",
+      description: "Tokens that the provider's cache was expected to serve.",
+      labels: MODEL_LABELS,
+    }),
+    reportedTokens: made({
+      kind: "sum",
+      name: "tare.cache.reported_tokens",
+      unit: "{token}",
+      description: "Tokens of the same calls that it says it served.",
+      labels: MODEL_LABELS,
+    }),
+    recalls: made({
+      kind: "sum",
+      name: "tare.recalls",
+      unit: "{recall}",
+      description: "Originals that models asked for again.",
+    }),
+    failOpens: made({
+      kind: "sum",
+      name: "tare.fail_opens",
+      unit: "{failure}",
+      description: "What was passed on because planning failed.",
+      labels: ["tare.fail_open.cause"],
+    }),
+    cost: made({
+      kind: "sum",
+      name: "tare.cost",
+      unit: "usd",
+      description: "What was paid for models whose price is known, summaries and pings included.",
+      labels: ["gen_ai.request.model"],
+    }),
+    costWithout: made({
+      kind: "sum",
+      name: "tare.cost.without",
+      unit: "usd",
+      description: "What clients would have paid for the same without Tare.",
+      labels: ["gen_ai.request.model"],
+    }),
+    promptTokens: made({
+      kind: "sum",
+      name: "tare.prompt.tokens",
+      unit: "{token}",
+      description: "Tokens of prompts, as providers reported them.",
+      labels: ["gen_ai.request.model"],
+    }),
+    cachedTokens: made({
+      kind: "sum",
+      name: "tare.prompt.cached_tokens",
+      unit: "{token}",
+      description: "Tokens of the same prompts that were read from a cache.",
+      labels: ["gen_ai.request.model"],
+    }),
+  };
+}
+
+type Instruments = ReturnType<typeof instruments>;
+
+/** An instrument that tells an exporter, if there is one, and figures that are kept here, if any are. */
+function instrument(options: FigureOptions, meter: Meter, figures: Figures | undefined): Figure {
+  const { kind, name, unit, description, bounds = [] } = options;
+  const told = kind === "histogram"
+    ? meter.createHistogram(name, { unit, description, advice: { explicitBucketBoundaries: [...bounds] } })
+    : kind === "sum"
+    ? meter.createCounter(name, { unit, description })
+    : meter.createUpDownCounter(name, { unit, description });
+  const kept = figures?.figure(options);
+  return (value, facts) => {
+    if ("record" in told) told.record(value, facts);
+    else told.add(value, facts);
+    kept?.(value, facts);
+  };
 }
 
 /** Tells of turns, model calls and tools: makes the spans and metrics of one part of the program. */
@@ -224,64 +377,23 @@ export class Telemetry {
   readonly #instruments: Instruments;
 
   /** Telemetry of this part of the program, such as `@tare/gateway`. What exports it must have been set up before. */
-  constructor(scope: string, { captureContent = false }: {
+  constructor(scope: string, { captureContent = false, figures }: {
     /**
      * Whether spans hold what was said: prompts, replies, arguments and results of tools. Default: no. What people said to
      * others then stands in whatever keeps the spans.
      */
     readonly captureContent?: boolean;
+    /** Who keeps the metrics too. Default: nobody. */
+    readonly figures?: Figures | undefined;
   } = {}) {
     const provider = trace.getTracerProvider();
     const meter = metrics.getMeter(scope);
     const isTraced = !(provider instanceof ProxyTracerProvider) ||
       provider.getDelegateTracer(scope) !== undefined;
-    this.isOn = isTraced || meter !== createNoopMeter();
+    this.isOn = isTraced || meter !== createNoopMeter() || figures !== undefined;
     this.captureContent = captureContent;
     this.#tracer = provider.getTracer(scope);
-    const histogram = (name: string, unit: string, description: string, bounds: number[]) =>
-      meter.createHistogram(name, { unit, description, advice: { explicitBucketBoundaries: bounds } });
-    const counter = (name: string, unit: string, description: string) =>
-      meter.createCounter(name, { unit, description });
-    this.#instruments = {
-      tokens: histogram(
-        "gen_ai.client.token.usage",
-        "{token}",
-        "Number of input and output tokens used.",
-        TOKENS,
-      ),
-      chatDuration: histogram(
-        "gen_ai.client.operation.duration",
-        "s",
-        "GenAI operation duration.",
-        DURATIONS_S,
-      ),
-      agentDuration: histogram(
-        "gen_ai.invoke_agent.duration",
-        "s",
-        "Duration of a turn.",
-        AGENT_DURATIONS_S,
-      ),
-      toolDuration: histogram("gen_ai.execute_tool.duration", "s", "Duration of a tool call.", DURATIONS_S),
-      savedTokens: counter("tare.saved.tokens", "{token}", "Tokens that were kept out of prompts."),
-      savedTokenUnits: meter.createUpDownCounter("tare.saved.token_units", {
-        unit: "{token_unit}",
-        description:
-          "What was saved against what clients would have paid without Tare; one uncached input token costs 1.",
-      }),
-      rewrites: counter("tare.rewrites", "{rewrite}", "Rewrites of prompts."),
-      predictedTokens: counter(
-        "tare.cache.predicted_tokens",
-        "{token}",
-        "Tokens that the provider's cache was expected to serve.",
-      ),
-      reportedTokens: counter(
-        "tare.cache.reported_tokens",
-        "{token}",
-        "Tokens of the same calls that it says it served.",
-      ),
-      recalls: counter("tare.recalls", "{recall}", "Originals that models asked for again."),
-      failOpens: counter("tare.fail_opens", "{failure}", "What was passed on because planning failed."),
-    };
+    this.#instruments = instruments((options) => instrument(options, meter, figures));
   }
 
   /** A turn begins. */
@@ -368,9 +480,31 @@ export class Telemetry {
     });
   }
 
+  /** Calls were booked, or what keeping their prompts warm has cost. */
+  booked(
+    { usd = 0, withoutUsd = 0, promptTokens = 0, cachedTokens = 0 }: {
+      readonly usd?: number;
+      /** What its client would have paid without Tare. */
+      readonly withoutUsd?: number;
+      readonly promptTokens?: number;
+      readonly cachedTokens?: number;
+    },
+    model: string,
+  ): void {
+    const { cost, costWithout, promptTokens: prompts, cachedTokens: cached } = this.#instruments;
+    const facts = { "gen_ai.request.model": model };
+    const told = [
+      [cost, usd],
+      [costWithout, withoutUsd],
+      [prompts, promptTokens],
+      [cached, cachedTokens],
+    ] as const;
+    for (const [figure, value] of told) if (value > 0) figure(value, facts);
+  }
+
   /** A model asked for so many originals of what had left its prompt. */
   recalled(count: number): void {
-    this.#instruments.recalls.add(count);
+    this.#instruments.recalls(count);
   }
 
   /**
@@ -392,7 +526,7 @@ export class Telemetry {
       | "warmth"
       | "store",
   ): void {
-    this.#instruments.failOpens.add(1, { "tare.fail_open.cause": cause });
+    this.#instruments.failOpens(1, { "tare.fail_open.cause": cause });
   }
 }
 
@@ -464,8 +598,8 @@ class SpanChat extends SpanOperation implements Chat {
     // What was counted here is no usage.
     if (estimated) return;
     const { tokens } = this.#instruments;
-    tokens.record(promptTokens, { ...this.#labels, "gen_ai.token.type": "input" });
-    tokens.record(outputTokens, { ...this.#labels, "gen_ai.token.type": "output" });
+    tokens(promptTokens, { ...this.#labels, "gen_ai.token.type": "input" });
+    tokens(outputTokens, { ...this.#labels, "gen_ai.token.type": "output" });
     this.set({
       "gen_ai.usage.input_tokens": whole(promptTokens),
       "gen_ai.usage.output_tokens": whole(outputTokens),
@@ -481,7 +615,7 @@ class SpanChat extends SpanOperation implements Chat {
       this.#instruments;
     for (const { mechanism, tokensBefore, tokensAfter } of rewrites) {
       const told = { "tare.rewrite.mechanism": mechanism, "tare.rewrite.cause": causeOf(mechanism, entry) };
-      rewritten.add(1, told);
+      rewritten(1, told);
       this.note("tare.rewrite", {
         ...told,
         "tare.rewrite.tokens_before": whole(tokensBefore),
@@ -492,19 +626,19 @@ class SpanChat extends SpanOperation implements Chat {
     for (const [mechanism, tokens] of Object.entries(saved)) {
       sum += tokens;
       // What looking tools up takes is a loss, and no counter goes back.
-      if (tokens > 0) savedTokens.add(tokens, { ...this.#labels, "tare.mechanism": mechanism });
+      if (tokens > 0) savedTokens(tokens, { ...this.#labels, "tare.mechanism": mechanism });
     }
     this.set({ "tare.saved.tokens": whole(sum) });
     if (!entry) return;
     const { usage, predictedCachedTokens, tokenUnits, withoutTokenUnits } = entry;
-    savedTokenUnits.add(withoutTokenUnits - tokenUnits, this.#labels);
+    savedTokenUnits(withoutTokenUnits - tokenUnits, this.#labels);
     this.set({
       "tare.saved.token_units": withoutTokenUnits - tokenUnits,
       "tare.cache.predicted_tokens": whole(predictedCachedTokens),
     });
     if (usage.estimated) return;
-    predictedTokens.add(predictedCachedTokens, this.#labels);
-    reportedTokens.add(usage.cachedTokens, this.#labels);
+    predictedTokens(predictedCachedTokens, this.#labels);
+    reportedTokens(usage.cachedTokens, this.#labels);
   }
 }
 

@@ -9,6 +9,7 @@ import {
 import {
   type CallReport,
   reportCall,
+  type SpendingSession,
   sumOfDays,
   type Sums,
   sumsOfCall,
@@ -41,7 +42,7 @@ import { Keeper } from "./kept/keeper.ts";
 import { type Making, summaryOf } from "./kept/kept_session.ts";
 import { Memory } from "./memory.ts";
 import type { GatewayOptions } from "./options.ts";
-import type { Listing } from "./sessions/conversations.ts";
+import { type Conversations, type Listing, spendingOf } from "./sessions/conversations.ts";
 import type {
   Compaction,
   Followed,
@@ -160,11 +161,16 @@ export class Turns {
     return this.#keeper ?? this.#sessions;
   }
 
-  /** All sessions that are kept, or that are in memory where none are. @throws {StoreError} */
-  async *all(by?: string): AsyncGenerator<SessionSummary, void> {
-    const isTheirs = ({ facts }: SessionSummary) => by === undefined || facts.by === by;
-    if (!this.#keeper) yield* this.#sessions.list().filter(isTheirs);
-    else for await (const [session] of this.#keeper.all()) if (isTheirs(session)) yield session;
+  /** What all sessions that were kept have come to, or those in memory where none are. @throws {StoreError} */
+  async spending(which: Parameters<Conversations["spending"]>[0]): Promise<readonly SpendingSession[]> {
+    return await this.#keeper?.spending(which) ??
+      (await this.newest({ ...which, limit: Infinity })).map(spendingOf);
+  }
+
+  /** The newest sessions that are kept, or that are in memory where none are. @throws {StoreError} */
+  async newest({ limit, by }: Pick<Listing, "limit" | "by">): Promise<readonly SessionSummary[]> {
+    if (this.#keeper) return await this.#keeper.newest({ limit, by });
+    return this.#sessions.list().filter(({ facts }) => by === undefined || facts.by === by).slice(0, limit);
   }
 
   /** How much a prompt of a session may hold, in tokens; nothing where that isn't known. */
@@ -404,6 +410,7 @@ export class Turns {
     const atMs = this.#now();
     session.conversation.book(more, atMs, which);
     this.#options.keys?.paid(session.facts.by, more.usd ?? 0);
+    this.#options.telemetry?.booked(more, which?.model ?? session.conversation.state.model ?? "");
     this.#sessions.book(session, more, atMs);
   }
 

@@ -141,6 +141,37 @@ Deno.test("invariant 4: a session that is stored and restored between any two ca
   }));
 });
 
+Deno.test("invariant 4: two processes that play a session by turns send and book what one that is made anew does", async () => {
+  await fc.assert(fc.asyncProperty(
+    sessions(any()),
+    fc.array(fc.nat({ max: 1 }), { minLength: 1, maxLength: 8 }),
+    async (session, turns) => {
+      const archive = memoryArchive();
+      const made = (state?: unknown) => plannerSession({ ...optionsOf(session, state), archive });
+      const both = [made(), made()];
+      let pins: readonly Pin[] = [];
+      let stored: unknown;
+      let newest: SessionView | undefined;
+      for (const [number, { history, call, asks, reports }] of [...callsOf(session)].entries()) {
+        pins = ask(pins, history.messages, { asks, view: newest });
+        const going = both[turns[number % turns.length]!]!;
+        if (stored !== undefined) going.resume!(JSON.parse(JSON.stringify(stored)));
+        const results = [];
+        for (const one of [made(stored), going]) {
+          const view = await one.view(history, { ...call, pins });
+          const usage = { promptTokens: view.promptTokens, cachedTokens: 0, outputTokens: 1 };
+          const entry = one.sent(reports ? usage : undefined, view);
+          results.push({ view, entry, state: JSON.parse(JSON.stringify(one.state)) });
+        }
+        assertEquals(results[1], results[0]);
+        pins = withoutEnded(pins, results[0]!.view);
+        newest = results[0]!.view;
+        stored = results[0]!.state;
+      }
+    },
+  ));
+});
+
 Deno.test("invariant 5: viewing twice without new information changes nothing", async () => {
   await fc.assert(fc.asyncProperty(sessions(any()), async (session) => {
     await run(session, {

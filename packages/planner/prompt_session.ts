@@ -274,6 +274,13 @@ export interface ForkableSession extends PromptSession {
    * nothing was viewed, or the policy needs none.
    */
   readonly lookedAt?: unknown;
+  /**
+   * Goes on from a {@linkcode PromptSession.state} that came of this session's elsewhere, as a session does that is made with
+   * it, but without working out again what is known of the messages. Nothing may be under way. Absent: make one with it.
+   *
+   * @throws {TypeError} if that is no state.
+   */
+  readonly resume?: (state: unknown) => void;
   /** Forgets the edits of all but the first `length` messages: the history went back there. */
   cutBack(length: number): void;
   /**

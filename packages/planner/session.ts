@@ -4,6 +4,7 @@ import {
   countRequestTokens,
   hashPiece,
   type Message,
+  sameData,
   type Usage,
 } from "@tare/messages";
 import { type Archive, archiveRef, RECALL_TOOL } from "@tare/prune";
@@ -372,6 +373,19 @@ function makeSession(given: PromptSessionOptions, from?: KnownSession): PlannerS
     get profile() {
       return known.profile;
     },
+    resume(stored) {
+      checkState(stored);
+      const next: SessionState = { ...NEW_STATE, ...stored as Partial<SessionState> };
+      if (next.reverted !== state.reverted) {
+        state = next;
+        known = know(state.planner);
+        arriving = undefined;
+      } else {
+        state = { ...next, edits: withKnown(next.edits, state.edits) };
+        known.resume(state.planner);
+      }
+      newest = undefined;
+    },
     cutBack(length) {
       state = { ...state, ...cutBack(state, length) };
     },
@@ -441,6 +455,14 @@ function cutBack({ edits, truncated, trials }: SessionState, length: number) {
     truncated: truncated.filter((index) => index < length),
     trials: trials.filter(({ place }) => place < length),
   };
+}
+
+/** Edits, of which those that are known are the objects that they were: by these it is known what was laid out. */
+function withKnown(edits: readonly Edit[], known: readonly Edit[]): readonly Edit[] {
+  const differs = edits.findIndex((edit, at) => !known[at] || !sameData(edit, known[at]));
+  if (differs < 0 && edits.length === known.length) return known;
+  const same = differs < 0 ? edits.length : differs;
+  return [...known.slice(0, same), ...edits.slice(same)];
 }
 
 /** Runs `work` for one call after the other, each once those before it have settled. */

@@ -2,13 +2,17 @@ import type { Asker } from "@tare/conversation";
 import { Telemetry } from "@tare/conversation/telemetry";
 import type { AgentOptions } from "./agent_options.ts";
 import { health } from "./api/health_routes.ts";
+import { measured, observeServer } from "./api/metrics_routes.ts";
 import { SessionKinds } from "./api/session_kinds.ts";
 import { respondAt as respondElsewhere } from "./as_model/errors.ts";
 import { dispatcher } from "./http/dispatcher.ts";
 import { admission, guard } from "./http/guard.ts";
 import type { Route } from "./http/route.ts";
 import { routeTable } from "./route_table.ts";
-import { Sessions } from "./sessions/sessions.ts";
+import type { Teller } from "./sessions/session_types.ts";
+import { later, Sessions } from "./sessions/sessions.ts";
+import { Deliverer } from "./webhooks/deliverer.ts";
+import { Webhooks } from "./webhooks/webhooks.ts";
 
 /** An agent server as a function from request to response, with no port of its own. */
 export interface AgentHandler {
@@ -19,8 +23,8 @@ export interface AgentHandler {
   /** Deletes the sessions, chats' included, to which nothing happened for so many milliseconds. Gives how many. */
   readonly expire: (idleMs: number) => Promise<number>;
   /**
-   * Sees to what earlier processes left: what was asked gets its answer in time, and turns that had no end go on. To be
-   * called once requests are answered. @throws {StoreError}
+   * Sees to what earlier processes left: what was asked gets its answer in time, turns that had no end go on, and programs
+   * are told what these owed them. To be called once requests are answered. @throws {StoreError}
    */
   readonly attend: () => Promise<void>;
   /**
@@ -74,6 +78,11 @@ export interface AgentHandler {
  * | `GET /v1/backup` | everything that the server keeps, as a file |
  * | `GET /v1/key` | by which key the request came, and what that may |
  * | `GET /v1/keys`, `POST /v1/keys`, `DELETE /v1/keys/{name}` | the keys beside the owner's |
+ * | `GET /v1/webhooks`, `POST /v1/webhooks` | who is told of what happens in sessions |
+ * | `GET`, `POST` and `DELETE /v1/webhooks/{webhook}` | shows, changes, enables or removes one |
+ * | `POST /v1/webhooks/{webhook}/secret` | gives it another secret |
+ * | `GET /v1/webhooks/{webhook}/deliveries` | what it was told, and what came of it |
+ * | `POST /v1/webhooks/{webhook}/deliveries/{delivery}` | sends that once more |
  * | `POST /v1/chat/completions`, `POST /v1/responses` | the agent as an OpenAI-compatible model; other models are the gateway's |
  * | `GET /v1/responses/{id}`, `DELETE /v1/responses/{id}` | a stored response of the agent; forgets it |
  * | `GET /v1/responses/{id}/input_items` | what its request brought |
@@ -81,6 +90,7 @@ export interface AgentHandler {
  * | `GET /v1/agent` | where the agent works, the model that it asks, and how much a prompt may hold |
  * | `GET /health` | says that the server is up |
  * | `GET /health/ready` | says whether it can take requests now, and if not why |
+ * | `GET /metrics` | the server's figures as Prometheus reads them; only with `metrics` |
  * | `GET /openapi.json` | describes all routes |
  *
  * A path of ours with another method is 405 and says which it takes. Whatever else is under `/v1` is the gateway's, which
@@ -89,26 +99,61 @@ export interface AgentHandler {
 export function agentHandler(options: AgentOptions): AgentHandler {
   const { store, gateway, keys, files, heartbeat = {}, maxBodyBytes = 10 * 2 ** 20, onError = () => {} } =
     options;
-  const sessions = new Sessions({ telemetry: new Telemetry("@tare/server"), ...options });
+  const { figures } = options.metrics ?? {};
+  const { webhooks, ...told } = webhooksOf(options);
+  const sessions = new Sessions(
+    { telemetry: new Telemetry("@tare/server", { figures }), ...options },
+    told.teller,
+  );
   const kinds = new SessionKinds({ sessions, store, gateway });
   const { routes: healthRoutes, end } = health(options);
   const routes: readonly Route[] = routeTable({
     ...options,
-    ...{ sessions, kinds, healthRoutes, heartbeat, onError },
+    ...{ sessions, kinds, healthRoutes, heartbeat, onError, webhooks, deliverer: told.deliverer },
   });
   const admit = admission({ sessions: kinds, keys });
-  const { answer, isPublic, respondAt } = dispatcher(routes, {
+  const { answer, isPublic, respondAt, placeOf } = dispatcher(routes, {
     ...{ maxBodyBytes, store, files, onError, admit, gateway },
     respondAt: respondElsewhere,
   });
+  const fetch = guard(answer, { ...options.guard, ...(keys && { keys }), isPublic, respondAt, onError });
+  if (figures) observeServer(figures, { store, sessions });
   return {
-    fetch: guard(answer, { ...options.guard, ...(keys && { keys }), isPublic, respondAt, onError }),
+    fetch: figures ? measured(figures, fetch, placeOf) : fetch,
     unguarded: answer,
     expire: (idleMs) => sessions.expire(idleMs),
-    attend: () => sessions.attend(),
-    close: (options) => {
+    attend: () => {
+      told.deliverer?.wake();
+      return sessions.attend();
+    },
+    close: async (options) => {
       end();
-      return sessions.close(options);
+      await sessions.close(options);
+      await told.deliverer?.close();
+    },
+  };
+}
+
+/** What is kept of webhooks in any case, and what sends them where some may be told. */
+function webhooksOf({ store, now = Date.now, onError = () => {}, webhooks: settings }: AgentOptions): {
+  readonly webhooks: Webhooks;
+  readonly deliverer?: Deliverer;
+  readonly teller?: Teller;
+} {
+  const { after = later, random, ...reach } = settings ?? { hosts: [] };
+  const webhooks = new Webhooks({ store, reach, now });
+  if (!settings) return { webhooks };
+  const deliverer = new Deliverer({ webhooks, store, after, random, onError });
+  return {
+    webhooks,
+    deliverer,
+    teller: {
+      ready: async () => {
+        await webhooks.ready();
+        return webhooks.enabled().length > 0;
+      },
+      recordsOf: (session, committed) => webhooks.recordsOf(session, committed),
+      wake: () => deliverer.wake(),
     },
   };
 }

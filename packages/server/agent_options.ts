@@ -1,4 +1,5 @@
 import type { Keys } from "@tare/conversation";
+import type { Figures } from "@tare/conversation/telemetry";
 import type { Gateway } from "@tare/gateway";
 import type { Heartbeat } from "./http/sse_response.ts";
 import type { SessionOptions } from "./sessions/session_types.ts";
@@ -20,6 +21,33 @@ export interface AgentOptions extends SessionOptions {
   };
   /** Who asks, what they may, and what they have spent. Default: whoever asks is the owner. */
   readonly keys?: Keys;
+  /** Where webhooks may go, and how time goes by for them. Default: there are none. */
+  readonly webhooks?: {
+    /**
+     * Hosts that may be told, as `host` or `host:port`: what leads there may be plain HTTP, and the address any. `*` stands
+     * for all others, by HTTPS and at a public address.
+     */
+    readonly hosts: readonly string[];
+    /** Looks up the addresses of a host that isn't listed by name. Default: as the system does. */
+    readonly lookup?: (host: string) => Promise<readonly string[]>;
+    /**
+     * Connects by TLS with such a host at this address, and no other: else its name could lead elsewhere by then. Default:
+     * none of these hosts can be reached.
+     */
+    readonly connect?: (
+      to: { readonly host: string; readonly address: string; readonly port: number },
+    ) => Promise<{
+      readonly readable: ReadableStream<Uint8Array<ArrayBuffer>>;
+      readonly writable: WritableStream<Uint8Array<ArrayBuffer>>;
+      readonly close: () => void;
+    }>;
+    /** Calls back after so many milliseconds, until the function that it returns is called. Default: the real time. */
+    readonly after?: (ms: number, work: () => void) => () => void;
+    /** A number from 0 to 1, for the time until a next attempt. Default: `Math.random`. */
+    readonly random?: () => number;
+  };
+  /** The figures that `GET /metrics` gives: to the owner and keys for that, or if `isOpen` to all. Default: none. */
+  readonly metrics?: { readonly figures: Figures; readonly isOpen: boolean };
   /** How event streams show that they are alive. Default: a comment after each 15 s of silence. */
   readonly heartbeat?: Heartbeat;
   /** Largest request body in bytes. Default: 10 MiB. */

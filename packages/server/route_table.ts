@@ -1,12 +1,14 @@
 import { Type } from "typebox";
 import { approvalRoutes } from "./api/approval_routes.ts";
 import type { health } from "./api/health_routes.ts";
+import { metricsRoutes } from "./api/metrics_routes.ts";
 import { keyRoutes } from "./api/key_routes.ts";
 import { ledgerRoutes, promptRoutes } from "./api/prompt_routes.ts";
 import type { SessionKinds } from "./api/session_kinds.ts";
 import { quoteRoutes, sessionRoutes } from "./api/session_routes.ts";
 import { transferRoutes } from "./api/transfer_routes.ts";
 import { turnRoutes } from "./api/turn_routes.ts";
+import { webhookRoutes } from "./api/webhook_routes.ts";
 import type { AgentOptions } from "./agent_options.ts";
 import { asModelRoutes } from "./as_model/as_model_routes.ts";
 import { openapiDocument } from "./http/openapi_document.ts";
@@ -14,11 +16,16 @@ import { type Route, route } from "./http/route.ts";
 import { closed } from "./http/schema.ts";
 import type { Heartbeat } from "./http/sse_response.ts";
 import type { Sessions } from "./sessions/sessions.ts";
+import type { Deliverer } from "./webhooks/deliverer.ts";
+import type { Webhooks } from "./webhooks/webhooks.ts";
 
 /** What all routes work on. */
-export interface TableOptions extends AgentOptions {
+export interface TableOptions extends Omit<AgentOptions, "webhooks"> {
   readonly sessions: Sessions;
   readonly kinds: SessionKinds;
+  readonly webhooks: Webhooks;
+  /** Sends them. Absent: nothing may be told. */
+  readonly deliverer: Deliverer | undefined;
   readonly healthRoutes: ReturnType<typeof health>["routes"];
   readonly heartbeat: Heartbeat;
   readonly onError: (error: unknown) => void;
@@ -26,7 +33,7 @@ export interface TableOptions extends AgentOptions {
 
 /** Every route of the server. The types of its client are this table's. */
 export function routeTable(options: TableOptions) {
-  const { sessions, kinds, store, gateway, healthRoutes } = options;
+  const { sessions, kinds, store, gateway, healthRoutes, metrics } = options;
   const agentsOwn = [
     ...quoteRoutes(sessions),
     ...turnRoutes(options),
@@ -41,7 +48,9 @@ export function routeTable(options: TableOptions) {
     ...(gateway ? ledgerRoutes(gateway) : []),
     ...asModelRoutes(options),
     ...healthRoutes,
-    ...keyRoutes(options.keys),
+    ...(metrics ? metricsRoutes(metrics) : []),
+    ...keyRoutes(options.keys, options.webhooks),
+    ...webhookRoutes(options),
     ...systemRoutes(options, () => all),
   ];
   all = table;

@@ -4,8 +4,11 @@
  * provider and database are processes of their own; the servers are started as the start command starts them.
  * `scripts/bench/cluster/load.ts` says what counts as added.
  *
- *     deno task bench:cluster [--json] [--parts latency,cpu,scale] [--servers 1,2,4] [--sessions 200] [--share 0.25]
- *       [--each 12,16,20,24] [--p99 500] [--seconds 20] [--fsync on] [--sqlite]
+ *     deno task bench:cluster [--json] [--parts latency,cpu,scale,follow,away] [--servers 1,2,4] [--sessions 200]
+ *       [--share 0.25] [--each 12,16,20,24] [--p99 500] [--seconds 20] [--messages 6000] [--fsync on] [--sqlite]
+ *
+ * `follow` has each of 20 sessions followed on two other servers, by clients that ask again when a turn has ended. `away`
+ * has a long session's turns played on one server, on two by turns, and on one that has never seen it.
  *
  * CPU is read from `/proc`, so this runs on Linux alone; as root, shares are held by cgroups. `TARE_TEST_POSTGRES` names
  * another database, whose CPU isn't known then.
@@ -20,24 +23,27 @@ import {
   type ClusterLoad,
   type ClusterLoadResult,
   measureClusterLoad,
+  measureProxy,
 } from "../../scripts/bench/cluster/load.ts";
 import { formatTable } from "../../scripts/bench/format_table.ts";
 import { type Listening, startListening } from "../../scripts/bench/server/listening.ts";
 import { startMain } from "../../scripts/bench/server/rest.ts";
-import { createSession } from "../../scripts/bench/server/turn.ts";
+import { importSessions, talkedSession } from "../../scripts/bench/server/sessions.ts";
+import { createSession, followTurns, playTurn } from "../../scripts/bench/server/turn.ts";
 import { type Postgres, query, startPostgres } from "./postgres.ts";
 
 const { values } = parseArgs({
   options: {
     json: { type: "boolean", default: false },
     sqlite: { type: "boolean", default: false },
-    parts: { type: "string", default: "latency,cpu,scale" },
+    parts: { type: "string", default: "latency,cpu,scale,follow,away" },
     servers: { type: "string", default: "1,2,4" },
     sessions: { type: "string", default: "200" },
     share: { type: "string", default: "0.25" },
     each: { type: "string", default: "12,16,20,24" },
     p99: { type: "string", default: "500" },
     seconds: { type: "string", default: "20" },
+    messages: { type: "string", default: "6000" },
     fsync: { type: "string", default: "on" },
   },
 });
@@ -66,7 +72,11 @@ const provider = fromFileUrl(new URL("../../scripts/bench/server/provider.ts", i
 
 /** Starts servers on one database, or on a file, and stops them behind the work. */
 async function withServers<T>(
-  { count, database }: { readonly count: number; readonly database: string | undefined },
+  { count, database, flags: more = [] }: {
+    readonly count: number;
+    readonly database: string | undefined;
+    readonly flags?: readonly string[];
+  },
   work: (servers: readonly Listening[], provider: Listening) => Promise<T>,
 ): Promise<T> {
   await using stack = new AsyncDisposableStack();
@@ -76,6 +86,7 @@ async function withServers<T>(
     const flags = [
       ...["--data", `${folder}/data_${crypto.randomUUID()}`, "--workspace", workspace],
       ...["--base-url", upstream.url, "--model", "after-0", "--profile", "openai", "--max-turns", "10000"],
+      ...more,
     ];
     servers.push(
       stack.use(await startMain(flags, database === undefined ? {} : { TARE_DATABASE: database })),
@@ -84,6 +95,14 @@ async function withServers<T>(
   // The first session waits for the token counter.
   for (const { url } of servers) await createSession(url, "after-0");
   return await work(servers, upstream);
+}
+
+/** Starts a provider and a bare proxy in front of it. */
+async function withProvider<T>(work: (provider: Listening, proxy: Listening) => Promise<T>): Promise<T> {
+  await using upstream = await startListening(["--allow-net=127.0.0.1", provider]);
+  const script = fromFileUrl(new URL("../../scripts/bench/cluster/bare_proxy.ts", import.meta.url));
+  await using proxy = await startListening(["--allow-net=127.0.0.1", script, upstream.url]);
+  return await work(upstream, proxy);
 }
 
 /** What the database has done so far. */
@@ -128,7 +147,7 @@ async function measure(
   servers: readonly Listening[],
   { database, provider, ...load }:
     & Pick<ClusterLoad, "sessions" | "thinkMs" | "words" | "perSecond">
-    & Partial<Pick<ClusterLoad, "measuredMs">>
+    & Partial<Pick<ClusterLoad, "measuredMs" | "follow">>
     & { readonly provider: Listening; readonly database: string | undefined },
 ): Promise<Measured> {
   const urls = servers.map(({ url }) => url);
@@ -139,9 +158,15 @@ async function measure(
   return { ...result, servers: servers.length, sessions: load.sessions };
 }
 
-/** Added latency with many sessions at once, nobody held. */
-async function measureLatency(postgres: Postgres): Promise<Measured[]> {
+/** Added latency with many sessions at once, nobody held; and what a bare proxy adds to as many calls. */
+async function measureLatency(postgres: Postgres) {
   const rows: Measured[] = [];
+  const proxy = await withProvider((upstream, proxy) =>
+    measureProxy({
+      ...{ ...MANNER, measuredMs, sessions: Number(values.sessions) },
+      ...{ provider: upstream.url, proxy: proxy.url },
+    })
+  );
   for (const count of serverCounts) {
     const database = await postgres.makeDatabase();
     const sessions = Number(values.sessions);
@@ -152,7 +177,7 @@ async function measureLatency(postgres: Postgres): Promise<Measured[]> {
       ),
     );
   }
-  return rows;
+  return { rows, proxy };
 }
 
 /** What a step takes of one server, with the file and with the database, at the same load. */
@@ -165,6 +190,74 @@ async function measureCpu(
       (servers, provider) => measure(servers, { ...MANNER, sessions: 60, provider, database }),
     );
   return { sqlite: await one(undefined), postgres: postgres && await one(await postgres.makeDatabase()) };
+}
+
+/** What a step takes of the database with nobody and with two who follow each session on servers of their own. */
+async function measureFollowers(
+  postgres: Postgres,
+): Promise<readonly (Measured & { readonly followers: number })[]> {
+  const rows: (Measured & { readonly followers: number })[] = [];
+  for (const followers of [0, 2]) {
+    const database = await postgres.makeDatabase();
+    const row = await withServers({ count: 3, database }, async ([home, ...others], provider) => {
+      const elsewhere = others.map(({ url }) => url).slice(0, followers);
+      const load = { ...MANNER, thinkMs: 1_000, sessions: 20, provider, database };
+      return await measure([home!], {
+        ...load,
+        follow: (id, isOver) => Promise.all(elsewhere.map((server) => followTurns({ server, id, isOver }))),
+      });
+    });
+    rows.push({ ...row, followers });
+  }
+  return rows;
+}
+
+/** Milliseconds of CPU that a turn of a long session takes of all servers together, by where it is played. */
+interface Away {
+  /** Where the one before it was. */
+  readonly stickyMs: number;
+  /** On the other one of two servers each time. */
+  readonly byTurnsMs: number;
+  /** On a server that has never seen the session. */
+  readonly firstMs: number;
+}
+
+/** Turns that are played of each sort. */
+const AWAY_TURNS = 10;
+
+async function measureAway(postgres: Postgres): Promise<Away> {
+  const database = await postgres.makeDatabase();
+  const flags = ["--window", "1000000"];
+  return await withServers({ count: 3, database, flags }, async (servers) => {
+    const [a, b, c] = servers.map(({ url }) => url);
+    const ids: string[] = [];
+    for (let seed = 0; seed < AWAY_TURNS; seed++) {
+      // Several at once would be more than a body may hold.
+      ids.push(...await importSessions(a!, [() => talkedSession(Number(values.messages), { seed })]));
+    }
+    const [long = "", warm = "", ...others] = ids;
+    const perTurn = async (play: () => Promise<void>, turns: number) => {
+      const cpu = () => servers.reduce((sum, { pid }) => sum + cpuMs(pid), 0);
+      const before = cpu();
+      await play();
+      return (cpu() - before) / turns;
+    };
+    const playOn = async (urls: readonly (string | undefined)[], id: string) => {
+      for (let turn = 0; turn < AWAY_TURNS; turn++) await playTurn(urls[turn % urls.length]!, id);
+    };
+    // What runs for the first time is compiled first.
+    await playOn([a, b, c], warm);
+    await playOn([a, b, c], warm);
+    await playOn([a], long);
+    const stickyMs = await perTurn(() => playOn([a], long), AWAY_TURNS);
+    await playOn([a, b], long);
+    const byTurnsMs = await perTurn(() => playOn([a, b], long), AWAY_TURNS);
+    for (const id of others) await playTurn(a!, id);
+    const firstMs = await perTurn(async () => {
+      for (const id of others) await playTurn(c!, id);
+    }, others.length);
+    return { stickyMs, byTurnsMs, firstMs };
+  });
 }
 
 /** What servers carry once their code is compiled, each held to its share of a core, with more and more sessions on each. */
@@ -268,13 +361,23 @@ try {
   const latency = postgres && parts.includes("latency") ? await measureLatency(postgres) : undefined;
   const cpu = parts.includes("cpu") ? await measureCpu(postgres) : undefined;
   const scale = postgres && parts.includes("scale") ? await measureScale(postgres) : undefined;
-  if (values.json) console.log(JSON.stringify({ latency, cpu, scale }));
+  const follow = postgres && parts.includes("follow") ? await measureFollowers(postgres) : undefined;
+  const away = postgres && parts.includes("away") ? await measureAway(postgres) : undefined;
+  if (values.json) console.log(JSON.stringify({ latency, cpu, scale, follow, away }));
   else {
     const table = (rows: readonly (Measured | undefined)[]) =>
       formatTable([HEAD, ...rows.flatMap((row) => row ? [cells(row)] : [])]);
     const blocks = [
       "Figures of a step: added in ms, CPU in ms; statements, commits of events and bytes of the log in the database",
-      ...(latency ? ["", "Many sessions at once", table(latency)] : []),
+      ...(latency
+        ? [
+          "",
+          `Many sessions at once; a bare proxy adds p50 ${latency.proxy.addedP50Ms.toFixed(1)} ms, p99 ${
+            latency.proxy.addedP99Ms.toFixed(1)
+          } ms to a call`,
+          table(latency.rows),
+        ]
+        : []),
       ...(cpu
         ? ["", "One server: with a file, and with the database", table([cpu.sqlite, cpu.postgres])]
         : []),
@@ -284,6 +387,26 @@ try {
           `Each server held to ${values.share} of a core by ${scale.by}`,
           table(scale.rows),
           `Within p99 ${values.p99} ms: ${describeScale(scale.rows)}`,
+        ]
+        : []),
+      ...(follow
+        ? [
+          "",
+          "One server with 20 sessions, which nobody and which two follow on two others",
+          formatTable([
+            ["followers", ...HEAD.slice(2)],
+            ...follow.map((row) => [String(row.followers), ...cells(row).slice(2)]),
+          ]),
+        ]
+        : []),
+      ...(away
+        ? [
+          "",
+          `CPU of a turn of four steps in a session of ${values.messages} messages, all servers together`,
+          formatTable([
+            ["on the same server", "on two by turns", "on one that never saw it"],
+            [away.stickyMs, away.byTurnsMs, away.firstMs].map((ms) => `${ms.toFixed(0)} ms`),
+          ]),
         ]
         : []),
     ];

@@ -105,6 +105,7 @@ export class Cluster implements AsyncDisposable {
       ...["--data", join(this.#folder, `data ${place}`), "--approvals", "allow"],
       ...["--base-url", `${this.provider.url}/v1`, "--messages-url", this.provider.url],
       ...["--model", "simulated", "--profile", "openai", "--window", "64000"],
+      ...["--webhook-hosts", "127.0.0.1"],
     ];
     // One owner for all, whichever of them is reached.
     await Deno.mkdir(join(this.#folder, `data ${place}`), { recursive: true });

@@ -12,6 +12,7 @@ import { type Fault, FAULTS } from "./faults.ts";
 import { Importer } from "./importer.ts";
 import { startPostgres } from "./postgres.ts";
 import { Talker } from "./talker.ts";
+import { WebhookReceiver } from "./webhook_receiver.ts";
 
 /** The faults at the head of the list, each once, unless more are asked for. */
 const ROUNDS = Number(Deno.env.get("TARE_CLUSTER_ROUNDS") || 8);
@@ -204,6 +205,8 @@ Deno.test(`servers on one database keep all that was acknowledged, in ${ROUNDS} 
   await using cluster = await Cluster.start(postgres, { seed: SEED });
   const audit = await Audit.install(cluster);
   await cluster.restart();
+  await using receiver = new WebhookReceiver();
+  await receiver.begin(cluster);
   const conversations = await Conversations.start(cluster);
   const importer = new Importer(cluster, seeded(SEED + 1));
   const queue = faults(random);
@@ -230,6 +233,7 @@ Deno.test(`servers on one database keep all that was acknowledged, in ${ROUNDS} 
     await Promise.all(all.map((talker) => talker.check(cluster.urls)));
     await importer.check();
     importer.assertWorked();
+    await receiver.check(cluster);
     for (const end of ["completed", "approval"]) {
       assert(all.some(({ ends }) => ends.has(end)), `no turn ended with ${end}`);
     }

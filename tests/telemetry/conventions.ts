@@ -146,6 +146,10 @@ const METRICS: readonly MetricRule[] = [
   own("tare.rewrites", "{rewrite}", REWRITE),
   own("tare.recalls", "{recall}", {}),
   own("tare.fail_opens", "{failure}", { "tare.fail_open.cause": "string" }),
+  own("tare.cost", "usd", MODEL),
+  own("tare.cost.without", "usd", MODEL),
+  own("tare.prompt.tokens", "{token}", MODEL),
+  own("tare.prompt.cached_tokens", "{token}", MODEL),
 ];
 
 function own(

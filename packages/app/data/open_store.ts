@@ -5,6 +5,7 @@ import { openStore } from "@tare/conversation/sqlite";
 import { endLeftCommands } from "@tare/loop/tools";
 import { createHash } from "node:crypto";
 import { isFile } from "../settings/option.ts";
+import { type DatabaseLimits, databaseLimits } from "../settings/database.ts";
 import type { Settings } from "../settings/settings.ts";
 import { STORE_FILE } from "./data_folder.ts";
 
@@ -17,7 +18,7 @@ const RESERVE_BYTES = 8 * 2 ** 20;
  * @throws {StoreError} if it can't be opened.
  */
 export async function openSettingsStore(
-  settings: Pick<Settings, "data" | "database" | "maxDataMiB"> & BucketSettings,
+  settings: Pick<Settings, "data" | "database" | "maxDataMiB"> & DatabaseLimits & BucketSettings,
   log: (line: string) => void,
 ): Promise<{ readonly store: Store; readonly place: ServerPlace }> {
   const data = resolve(settings.data);
@@ -29,7 +30,10 @@ export async function openSettingsStore(
       log(`The sessions in ${data} aren't in the database: tare move moves them there.`);
     }
     const objects = await openBucket(settings);
-    const store = await openPostgresStore(database.url, { objects, onWarning: log });
+    const store = await openPostgresStore(database.url, {
+      ...databaseLimits(settings),
+      ...{ objects, onWarning: log },
+    });
     return { store, place: await freePlace(data) };
   }
   const store = await openStore(join(data, STORE_FILE), {

@@ -1,5 +1,6 @@
 import { assertEquals, assertThrows } from "@std/assert";
 import { join } from "@std/path";
+import { databaseLimits } from "./database.ts";
 import { readSettings, settingsHelp } from "./settings.ts";
 
 const databaseOf = (TARE_DATABASE: string, others: Record<string, string> = {}) =>
@@ -139,4 +140,67 @@ Deno.test("readSettings() reads where large texts are, which takes a database an
 Deno.test("settingsHelp() gives a database's address no flag: others can read a command line", () => {
   const line = settingsHelp().split("\n").find((line) => line.includes("TARE_DATABASE  "));
   assertEquals(line?.includes("--"), false);
+});
+
+const LIMITS =
+  "TARE_DATABASE_POOL TARE_DATABASE_TIMEOUT TARE_STATEMENT_TIMEOUT TARE_LOCK_TIMEOUT TARE_CONNECT_TIMEOUT TARE_LEASE"
+    .split(" ");
+
+const limitsOf = (given: Record<string, string>) =>
+  databaseLimits(readSettings([], { TARE_DATABASE: "postgres://me@h/d", ...given }));
+
+Deno.test("readSettings() reads a database's limits, and the store gets them in milliseconds", () => {
+  assertEquals(limitsOf({}), { maxConnections: 4, timeoutMs: 10_000, leaseMs: 10_000 });
+  const seconds = ["8", "20", "15", "12", "6", "30"];
+  assertEquals(limitsOf(Object.fromEntries(LIMITS.map((name, at) => [name, seconds[at]!]))), {
+    maxConnections: 8,
+    timeoutMs: 20_000,
+    statementMs: 15_000,
+    lockMs: 12_000,
+    connectMs: 6_000,
+    leaseMs: 30_000,
+  });
+  // Limits of each other may be reached.
+  assertEquals(limitsOf({ TARE_LEASE: "4", TARE_CONNECT_TIMEOUT: "2", TARE_STATEMENT_TIMEOUT: "10" }), {
+    maxConnections: 4,
+    timeoutMs: 10_000,
+    statementMs: 10_000,
+    connectMs: 2_000,
+    leaseMs: 4_000,
+  });
+});
+
+Deno.test("readSettings() refuses a database's limits that don't go together, by name and with what would", () => {
+  const faults: readonly (readonly [Record<string, string>, string])[] = [
+    [{ TARE_DATABASE_POOL: "0" }, 'TARE_DATABASE_POOL is "0", but it must be a whole number from 1 to 100.'],
+    [{ TARE_LEASE: "2" }, 'TARE_LEASE is "2", but it must be a whole number from 3 to 600.'],
+    [{ TARE_LEASE: "10s" }, 'TARE_LEASE is "10s", but it must be a whole number from 3 to 600.'],
+    [
+      { TARE_STATEMENT_TIMEOUT: "11" },
+      "TARE_STATEMENT_TIMEOUT is 11, but it must be at most 10: TARE_DATABASE_TIMEOUT is how long it is tried in all.",
+    ],
+    [
+      { TARE_LOCK_TIMEOUT: "6" },
+      "TARE_LOCK_TIMEOUT is 6, but it must be at most 5: then the statement that waits is ended itself (TARE_STATEMENT_TIMEOUT).",
+    ],
+    [
+      { TARE_CONNECT_TIMEOUT: "5", TARE_DATABASE_TIMEOUT: "4" },
+      "TARE_CONNECT_TIMEOUT is 5, but it must be at most 4: TARE_DATABASE_TIMEOUT is how long it is tried in all.",
+    ],
+    [
+      { TARE_CONNECT_TIMEOUT: "3", TARE_LEASE: "4" },
+      "TARE_CONNECT_TIMEOUT is 3, but it must be at most 2: a lease of 4 (TARE_LEASE) would be over before it is renewed.",
+    ],
+  ];
+  for (const [given, fault] of faults) {
+    const error = assertThrows(() => limitsOf(given), RangeError);
+    assertEquals(error.message, `Cannot start: ${fault}`);
+  }
+  for (const name of LIMITS) {
+    const error = assertThrows(() => readSettings([], { [name]: "5" }), RangeError);
+    assertEquals(
+      error.message,
+      `Cannot start: ${name} is set, but no database is. Set TARE_DATABASE, or leave ${name} out.`,
+    );
+  }
 });

@@ -2,11 +2,11 @@ import { distance } from "fastest-levenshtein";
 import { parseArgs } from "node:util";
 import { DEFAULT_PROVIDER, MESSAGES_PROVIDER, MODELS_DATE, PROFILES } from "@tare/planner";
 import { POLICIES, type Policy } from "@tare/planner/policies";
-import { isAbsolute } from "@std/path";
 import { HOME_VARIABLES } from "../data/data_directory.ts";
 import { dataFolder } from "../data/data_folder.ts";
 import { USUAL_PORT } from "../data/noted_server.ts";
 import { LIMIT_OPTIONS } from "../listener/listen_http.ts";
+import { checkDatabaseLimits, DATABASE_OPTIONS } from "./database.ts";
 import {
   address,
   bucket,
@@ -37,6 +37,8 @@ const MECHANISMS = {
 } as const;
 
 const FORGET = ["costly", "nothing"] as const;
+
+const METRICS = ["off", "key", "open"] as const;
 
 const DEFER_TOOLS = ["auto", "on", "off"] as const;
 
@@ -74,14 +76,7 @@ const OPTIONS = {
     help: "The folder where sessions are kept. Default: one for each workspace in your data directory",
     read: fromFolder,
   },
-  database: {
-    variable: "TARE_DATABASE",
-    isSecret: true,
-    help:
-      "A PostgreSQL database that keeps the sessions in place of a file, so that several servers can share them: its address, or a file that holds it",
-    read: readDatabase,
-    right: "an address such as postgres://user:password@host:5432/name, or a file that holds one",
-  },
+  ...DATABASE_OPTIONS,
   archive: {
     variable: "TARE_ARCHIVE",
     isSecret: true,
@@ -247,6 +242,24 @@ const OPTIONS = {
     help: "Origins whose web pages may use the server, with commas between them",
     read: list((origin) => /^https?:/.test(origin) && URL.parse(origin)?.origin === origin),
     right: "origins such as https://chat.example, with commas between them",
+  },
+  webhookHosts: {
+    variable: "TARE_WEBHOOK_HOSTS",
+    flag: "webhook-hosts",
+    fallback: "",
+    help:
+      "Hosts that webhooks may tell of turns (docs/webhooks.md), with a port or without, with commas between them; * for all public ones by HTTPS. Default: none, and no webhooks",
+    read: list((host) => /^(\*|([a-z0-9_.-]+|\[[0-9a-f:]+\])(:\d{1,5})?)$/.test(host)),
+    right: "host names in lower case such as hooks.example,127.0.0.1:9000, with commas between them, or *",
+  },
+  metrics: {
+    variable: "TARE_METRICS",
+    flag: "metrics",
+    fallback: "off",
+    help:
+      "Whether GET /metrics gives figures for Prometheus (docs/telemetry.md): key, to the owner and to keys that were added with --routes metrics; open, to whoever reaches the server; off",
+    read: (who) => METRICS.find((one) => one === who),
+    right: `one of ${METRICS.join(", ")}`,
   },
   ...LIMIT_OPTIONS,
   forward: {
@@ -557,6 +570,14 @@ export function readSettings(
         `Set TARE_POLICY to ${option.policy}, or leave ${source} out.`,
     );
   }
+  for (const name of Object.keys(DATABASE_OPTIONS)) {
+    const source = sources.get(name);
+    if (source === undefined || settings.database !== undefined) continue;
+    throw new RangeError(
+      `Cannot start: ${source} is set, but no database is. Set TARE_DATABASE, or leave ${source} out.`,
+    );
+  }
+  checkDatabaseLimits(settings);
   if (settings.database !== undefined && settings.maxDataMiB !== undefined) {
     throw new RangeError(
       "Cannot start: TARE_DATABASE and TARE_MAX_DATA are both set, but how large a database may become is decided " +
@@ -657,94 +678,4 @@ function mechanismNames(): Mechanism[] {
 
 function lowerFirst(sentence: string): string {
   return sentence.charAt(0).toLowerCase() + sentence.slice(1);
-}
-
-/** A PostgreSQL database, and how it is reached. */
-interface Database {
-  /** Its address. It may hold a password: it goes to the database's client and is never shown. */
-  readonly url: string;
-  /** Host and name, which may be shown. */
-  readonly shown: string;
-  /** Host and port, or the path of a socket. */
-  readonly at: { readonly host: string } | { readonly socket: string };
-  /** Files that are read for it: the one that held the address, and those with certificates. */
-  readonly files: readonly string[];
-}
-
-/** How a database's address begins. */
-const SCHEME = /^postgres(ql)?:\/\//;
-
-const PORT = "5432";
-
-/** How safe the connection has to be, as the client takes it: all but the first and the last check who answers. */
-const SSL_MODES = ["disable", "prefer", "require", "verify-ca", "verify-full", "no-verify"];
-
-/** Parameters that name files with certificates and keys. */
-const SSL_FILES = ["sslrootcert", "sslcert", "sslkey"];
-
-/**
- * Reads the address of a database, or of the file that holds it.
- *
- * @throws {RangeError} saying what is wrong in it. It shows no part of it: where the password stands isn't sure then.
- */
-function readDatabase(text: string, from?: string): Database | undefined {
-  if (SCHEME.test(text)) return readAddress(text);
-  const path = fromFolder(text, from);
-  let held: string;
-  try {
-    held = Deno.readTextFileSync(path).trim();
-  } catch (error) {
-    const { NotFound, NotADirectory, IsADirectory } = Deno.errors;
-    if ([NotFound, NotADirectory, IsADirectory].some((none) => error instanceof none)) return undefined;
-    // The system's own message would show the path, which may be a mistyped address.
-    throw wrong("names a file that can't be read", { cause: error });
-  }
-  if (!SCHEME.test(held)) throw wrong("names a file that doesn't begin with postgres://");
-  const address = readAddress(held);
-  return { ...address, files: [path, ...address.files] };
-}
-
-function readAddress(text: string): Database {
-  const url = URL.parse(text);
-  if (!url || url.hash !== "") {
-    throw wrong(
-      "can't be read as an address; in a password the signs # % / : ? @ are written as %23 %25 %2F %3A %3F %40",
-    );
-  }
-  const host = decoded(url.hostname);
-  const name = decoded(url.pathname.slice(1));
-  if (host === "" || host.includes(",")) {
-    throw wrong("must name one host, or as %2Fvar%2Frun%2Fpostgresql the folder of a socket");
-  }
-  if (url.username === "") throw wrong("must name a user in front of the host");
-  if (name === "") throw wrong("must name a database behind the host");
-  for (const part of [url.username, url.password]) decoded(part);
-  const mode = url.searchParams.get("sslmode");
-  if (mode !== null && !SSL_MODES.includes(mode)) {
-    throw wrong(`has another sslmode than ${SSL_MODES.join(", ")}`);
-  }
-  const files = SSL_FILES.flatMap((name) => url.searchParams.get(name) ?? []);
-  if (!files.every(isAbsolute)) {
-    throw wrong(`names by ${SSL_FILES.join(", ")} a file whose path doesn't begin with /`);
-  }
-  const port = url.port || PORT;
-  const isSocket = host.startsWith("/");
-  return {
-    url: text,
-    shown: `${name} at ${isSocket ? host : `${host}:${port}`}`,
-    at: isSocket ? { socket: `${host}/.s.PGSQL.${port}` } : { host: `${host}:${port}` },
-    files,
-  };
-}
-
-function decoded(part: string): string {
-  try {
-    return decodeURIComponent(part);
-  } catch (cause) {
-    throw wrong("can't be read as an address: a % in it is written as %25", { cause });
-  }
-}
-
-function wrong(state: string, options?: ErrorOptions): RangeError {
-  return new RangeError(`Cannot start: TARE_DATABASE ${state}.`, options);
 }

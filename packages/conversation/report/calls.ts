@@ -1,6 +1,7 @@
 import type { Cost, Rewrite, Usage } from "@tare/messages";
 import type { LedgerEntry, PingEntry } from "@tare/planner";
 import { callCost, callCostParts, type Rates, type SaidOutcome, type SaidRecord } from "@tare/planner/parts";
+import type { Store, StoredSums, StoreRecord } from "../store/port.ts";
 
 /** One model call of a session: what it took, what it would have taken without Tare, what was rewritten for it. */
 export interface CallReport {
@@ -415,9 +416,9 @@ export type Days = Readonly<Record<string, Partial<Sums>>>;
 export interface Overview {
   /** Of the day that it is now, by UTC. */
   readonly today: Sums;
-  /** Of all sessions that are kept. */
+  /** Of all sessions that there were; of a gateway that keeps none, of those since its start. */
   readonly all: Sums;
-  /** Of these, those that are planned and those that are left as they are, to compare with, each with how many there are. */
+  /** Of these, those that are planned and those that are left as they are, to compare with, each with how many there were. */
   readonly groups: Readonly<Record<"planned" | "control", Sums & { readonly sessions: number }>>;
   /** The newest since the start of the server, the newest first: sentences for people, and where they came up. */
   readonly warnings: readonly {
@@ -534,6 +535,10 @@ export function saidRecordsOf(days: Days): readonly SaidRecord[] {
 
 const DAY_CHARS = "2026-01-31".length;
 
+/** What all days stand between, in the order of texts. */
+export const FIRST_DAY = "0000-00-00";
+export const LAST_DAY = "9999-99-99";
+
 /** What the day of a moment, in milliseconds since the epoch, came to in all of these. */
 export function sumOfToday(all: readonly Days[], nowMs: number): Sums {
   const day = dayOf(nowMs);
@@ -553,12 +558,108 @@ export function dayOf(ms: number): string {
   return new Date(ms).toISOString().slice(0, 10);
 }
 
+/** What tells sums from others beside kind, key and day, as a store keeps it. */
+export interface SummedBy {
+  readonly group: keyof Overview["groups"];
+  /** Absent: of all models and agents. */
+  readonly model?: string;
+  readonly agent?: string | null;
+}
+
+/**
+ * The record by which a store adds what a session has come to since it had come to `before` to its sums: those of each day
+ * by model and agent, and those of all days. None if that is nothing.
+ */
+export function sumsRecords(
+  sessionId: string,
+  { group, agent, days, before = {}, isBegun = false }: {
+    readonly group: keyof Overview["groups"];
+    /** The program whose loop leads it; null where that isn't known. */
+    readonly agent: string | null;
+    readonly days: Days;
+    /** Default: nothing. */
+    readonly before?: Days;
+    /** Whether it counts as one more session. Default: no. */
+    readonly isBegun?: boolean;
+  },
+): readonly StoreRecord[] {
+  const more = new Map<string, Sums>();
+  let all = NO_SUMS;
+  for (const [key, sums] of Object.entries(days)) {
+    const { [key]: known } = before;
+    if (known === sums) continue;
+    const added = sumsBeyond(sums, known);
+    const { day, model } = dayAndModel(key);
+    const name = `${day} ${model}`;
+    more.set(name, addSums(more.get(name) ?? {}, added));
+    all = addSums(all, added);
+  }
+  const added = Array.from(more, ([name, sums]) => {
+    const { day, model } = dayAndModel(name);
+    return { day, about: aboutText({ group, model, agent }), sums: withoutZeros(sums) };
+  });
+  const whole = { ...withoutZeros(all), ...(isBegun && { sessions: 1 }) };
+  const every = [...added, { day: "", about: aboutText({ group }), sums: whole }];
+  const told = every.filter(({ sums }) => Object.keys(sums).length > 0);
+  return told.length === 0 ? [] : [{ type: "sums", sessionId, added: told }];
+}
+
+/** What a store's sums are about. */
+export function aboutOf({ about }: Pick<StoredSums, "about">): SummedBy {
+  return JSON.parse(about);
+}
+
+function aboutText(about: SummedBy): string {
+  return JSON.stringify(about);
+}
+
+/** What days came to beyond what they came to before. */
+export function daysBeyond(days: Days, before: Days): Days {
+  return Object.fromEntries(
+    Object.entries(days).map(([day, sums]) => [day, sumsBeyond(sums, before[day])]),
+  );
+}
+
+function sumsBeyond(sums: Partial<Sums>, before: Partial<Sums> = {}): Sums {
+  return addSums(sums, Object.fromEntries(Object.entries(before).map(([name, sum]) => [name, -sum])));
+}
+
+/** What a group of sessions came to. */
+interface Account {
+  readonly sessions: number;
+  readonly all: Sums;
+  /** Of some days: that it is now is among them. */
+  readonly days: Days;
+}
+
 /** What sessions came to, by day and by group. */
 export class Accounts {
-  readonly #groups: Record<keyof Overview["groups"], { readonly sessions: number; readonly days: Days }> = {
-    planned: { sessions: 0, days: {} },
-    control: { sessions: 0, days: {} },
+  readonly #groups: Record<keyof Overview["groups"], Account> = {
+    planned: { sessions: 0, all: NO_SUMS, days: {} },
+    control: { sessions: 0, all: NO_SUMS, days: {} },
   };
+
+  /**
+   * What sessions of a kind and key have come to that a store has kept, those that are gone too.
+   *
+   * @throws {StoreError}
+   */
+  static async read(
+    store: Pick<Store, "readSums">,
+    { nowMs, ...which }: Pick<StoredSums, "kind" | "by"> & { readonly nowMs: number },
+  ): Promise<Accounts> {
+    const days = ["", dayOf(nowMs)];
+    const read = await Promise.all(days.map((day) => store.readSums({ ...which, from: day, to: day })));
+    const accounts = new Accounts();
+    for (const { day, sums, ...kept } of read.flat()) {
+      const { group } = aboutOf(kept);
+      const { [group]: { sessions, all, days } } = accounts.#groups;
+      accounts.#groups[group] = day === ""
+        ? { sessions: sessions + (sums["sessions"] ?? 0), all: addSums(all, sums), days }
+        : { sessions, all, days: addDays(days, { [day]: sums }) };
+    }
+    return accounts;
+  }
 
   /** A session is there, with what its calls came to before. Default: it has made none, and is no fork. */
   begin(
@@ -566,28 +667,35 @@ export class Accounts {
     before: Days = {},
     { isFork = false }: { readonly isFork?: boolean } = {},
   ): void {
-    const { sessions, days } = this.#groups[group];
-    // A fork isn't counted as a session of its own.
-    this.#groups[group] = { sessions: sessions + (isFork ? 0 : 1), days: addDays(days, before) };
+    const { sessions, all, days } = this.#groups[group];
+    this.#groups[group] = {
+      // A fork isn't counted as a session of its own.
+      sessions: sessions + (isFork ? 0 : 1),
+      all: addSums(all, sumOfDays(before)),
+      days: addDays(days, before),
+    };
   }
 
   /** A session of a group has come to more, at a moment in milliseconds since the epoch. */
   book(group: keyof Overview["groups"], more: Partial<Sums>, atMs: number): void {
-    const { sessions, days } = this.#groups[group];
-    this.#groups[group] = { sessions, days: addToDay(days, more, { atMs, model: "" }) };
+    const { sessions, all, days } = this.#groups[group];
+    this.#groups[group] = {
+      sessions,
+      all: addSums(all, more),
+      days: addToDay(days, more, { atMs, model: "" }),
+    };
   }
 
   /** What was saved on the day of a moment and in all. */
   overview(nowMs: number, warnings: Overview["warnings"]): Overview {
     const { planned, control } = this.#groups;
     const groups = {
-      planned: { ...sumOfDays(planned.days), sessions: planned.sessions },
-      control: { ...sumOfDays(control.days), sessions: control.sessions },
+      planned: { ...planned.all, sessions: planned.sessions },
+      control: { ...control.all, sessions: control.sessions },
     };
-    const { sessions: _, ...all } = groups.planned;
     return {
       today: sumOfToday([planned.days, control.days], nowMs),
-      all: addSums(all, groups.control),
+      all: addSums(planned.all, control.all),
       groups,
       warnings,
     };
@@ -599,10 +707,7 @@ export class Accounts {
   }
 }
 
-function withAverages(
-  { sessions, days }: { readonly sessions: number; readonly days: Days },
-): LedgerReport[keyof Overview["groups"]] {
-  const sums = sumOfDays(days);
+function withAverages({ sessions, all: sums }: Account): LedgerReport[keyof Overview["groups"]] {
   const each = (sum: number) => sessions === 0 ? 0 : sum / sessions;
   return {
     ...sums,

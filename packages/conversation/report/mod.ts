@@ -26,6 +26,7 @@ export {
   dayAndModel,
   dayOf,
   type Days,
+  daysBeyond,
   type LedgerReport,
   NO_SUMS,
   type Overview,
@@ -39,9 +40,11 @@ export {
   sumsOfOutcome,
   sumsOfPing,
   sumsOfWarmth,
+  sumsRecords,
   ToldWarnings,
 } from "./calls.ts";
 export {
+  keptSpending,
   reportSessionSpend,
   reportSpend,
   type ResultSpend,

@@ -1,13 +1,17 @@
 import {
+  aboutOf,
   addSums,
   type CallReport,
   dayAndModel,
   type Days,
+  FIRST_DAY,
+  LAST_DAY,
   NO_SUMS,
   type SpentOn,
   type Sums,
   sumsOfCall,
 } from "./calls.ts";
+import type { Store, StoredSums } from "../store/port.ts";
 import { type PromptBlock, reportPrompt, type SeenConversation } from "./prompt_report.ts";
 
 /** A session whose calls have cost something. */
@@ -52,10 +56,29 @@ export interface SpendReport {
   readonly hasMore: boolean;
 }
 
+/**
+ * What sessions of a kind and key have come to that a store has kept, those that are gone too: by day, model and agent, as of
+ * one session of each.
+ *
+ * @throws {StoreError}
+ */
+export async function keptSpending(
+  store: Pick<Store, "readSums">,
+  { from = FIRST_DAY, to = LAST_DAY, ...which }:
+    & Pick<StoredSums, "kind" | "by">
+    & Pick<SpendQuery, "from" | "to">,
+): Promise<readonly SpendingSession[]> {
+  const sums = await store.readSums({ ...which, from, to });
+  return sums.map(({ kind, day, about, sums }) => {
+    const { model = "", agent = null } = aboutOf({ about });
+    return { id: "", title: "", kind, model, agent, days: { [`${day} ${model}`.trimEnd()]: sums } };
+  });
+}
+
 /** What sessions have cost, by day, model, session or agent. */
 export async function reportSpend(
-  sessions: AsyncIterable<SpendingSession>,
-  { by, from = "", to = "9999-12-31", limit = 100 }: SpendQuery,
+  sessions: AsyncIterable<SpendingSession> | Iterable<SpendingSession>,
+  { by, from = FIRST_DAY, to = LAST_DAY, limit = 100 }: SpendQuery,
 ): Promise<SpendReport> {
   type Found = Pick<SpendReport["rows"][number], "session"> & { readonly days: Partial<Sums>[] };
   const found = new Map<string, Found>();

@@ -1,6 +1,6 @@
 import { checkGiven } from "@tare/messages";
 import { createHash, type Hash } from "node:crypto";
-import type { SessionRecord, Store, StoredDocument } from "./port.ts";
+import type { SessionRecord, Store, StoredDelivery, StoredDocument, StoredSums } from "./port.ts";
 import { StoreError } from "./store_error.ts";
 
 /** One thing that a store holds, as it is carried to another store. */
@@ -22,6 +22,10 @@ export type ContentsItem =
   /** What a session can be found by. */
   | { readonly type: "names"; readonly sessionId: string; readonly names: readonly string[] }
   | ({ readonly type: "document" } & StoredDocument)
+  /** A delivery, behind those that were made before. */
+  | ({ readonly type: "delivery" } & StoredDelivery)
+  /** What sessions have come to, those that are gone too. */
+  | ({ readonly type: "sums" } & StoredSums)
   /** A key that was claimed; without an answer whoever worked on it counts as gone wherever it comes to. */
   | (Required<Parameters<Store["claimKey"]>[0]> & {
     readonly type: "key";
@@ -84,7 +88,7 @@ function summing(
   readonly items: AsyncIterable<ContentsItem>;
   readonly sum: () => Awaited<ReturnType<typeof sumContents>>;
 } {
-  const counts = { sessions: 0, events: 0, texts: 0, documents: 0, keys: 0 };
+  const counts = { sessions: 0, events: 0, texts: 0, documents: 0, deliveries: 0, keys: 0 };
   let named = 0;
   let sum = 0n;
   const add = (hash: Hash) => {
@@ -123,6 +127,15 @@ function summing(
       case "document":
         counts.documents++;
         return addAlone("document", item.kind, item.id, item.sessionId, item.value);
+      case "delivery": {
+        const { id, receiver, sessionId, value, madeAtMs, dueAtMs, claims } = item;
+        const place = counts.deliveries++;
+        return addAlone("delivery", place, id, receiver, sessionId, value, madeAtMs, dueAtMs, claims);
+      }
+      case "sums": {
+        const sums = Object.entries(item.sums).sort(([one], [other]) => one < other ? -1 : 1);
+        return addAlone("sums", item.kind, item.by, item.day, item.about, sums);
+      }
       case "key": {
         counts.keys++;
         const { scope, key, bodyHash, isAtomic, touchedAtMs, sessionId, answer } = item;
@@ -143,7 +156,9 @@ function summing(
 /** Reads everything and sums it up, to be compared with other contents. @throws {StoreError} if something of it is damaged. */
 export async function sumContents(contents: StoreContents): Promise<{
   /** How many there are of each, by name. */
-  readonly counts: Readonly<Record<"sessions" | "events" | "texts" | "documents" | "keys", number>>;
+  readonly counts: Readonly<
+    Record<"sessions" | "events" | "texts" | "documents" | "deliveries" | "keys", number>
+  >;
   /** Of everything: the sum of SHA-256 hashes, in hex. */
   readonly hash: string;
 }> {

@@ -29,6 +29,12 @@ export async function fillStore(store: Store, events = 700): Promise<void> {
   await store.commit([sessionRecord("gone"), sessionRecord("Ä", "gone"), sessionRecord("a")]);
   // Where several have the store open, only who holds a session writes to it.
   for (const id of ["z", "gone", "a"]) await store.shared?.hold(id);
+  const spent = { usd: 0.1 + 0.2, calls: 1 };
+  await store.commit([
+    { type: "sums", sessionId: "gone", added: [{ day: "", about: "\0\ud83d", sums: spent }] },
+    { type: "sums", sessionId: "a", added: [{ day: "2026-01-31", about: "m", sums: { usd: 1e-9 } }] },
+    { type: "sums", sessionId: "a", added: [{ day: "", about: "m", sums: {} }] },
+  ]);
   await store.deleteSession("gone");
   for (let after = 0; after < events; after += 100) {
     const said = Array.from({ length: Math.min(100, events - after) }, (_, index) => ({
@@ -49,6 +55,9 @@ export async function fillStore(store: Store, events = 700): Promise<void> {
     { type: "document", kind: "response", id: "r", sessionId: "a", value: { b: [1], a: "\0" } },
     { type: "document", kind: "key", id: "k", value: { hash: "h" } },
     { type: "document", kind: "Response", id: "r", sessionId: "fork", value: false },
+    { type: "delivery", id: "\0 d", receiver: "x", sessionId: "z", value: { b: ["\0"] }, dueInMs: 0 },
+    { type: "delivery", id: "c", receiver: "x", value: 1, dueInMs: 0 },
+    { type: "attempted", id: "c", claim: 0, value: "\ud83d" },
   ]);
   for (const request of [DONE, OPEN, FREE]) await store.claimKey(request);
   await store.commit([
@@ -74,10 +83,15 @@ export async function askStore(store: Store): Promise<unknown> {
   return [
     named,
     await store.countSessions("gateway"),
+    (await store.listSessions({ forks: false })).map(({ id }) => id),
+    (await store.readSums({ from: "", to: "9" })).map((
+      { about, sums },
+    ) => [about, Object.entries(sums).sort()]).sort(),
     sessions,
     JSON.stringify(sessions),
     parts,
     documents,
+    await store.listDeliveries("x"),
     claims,
     idle.sort(),
   ];

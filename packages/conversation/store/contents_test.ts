@@ -32,7 +32,7 @@ Deno.test("copyContents() copies all that a store holds, and a second time only 
     const [from, to] = [join(folder, "from", "tare.db"), join(folder, "to", "tare.db")];
     await withStore(from, fillStore);
     const { counts, hash } = await copy(from, to);
-    assertEquals(counts, { sessions: 4, events: 701, texts: 3, documents: 3, keys: 3 });
+    assertEquals(counts, { sessions: 4, events: 701, texts: 3, documents: 3, deliveries: 2, keys: 3 });
     assertEquals(namesIn(join(folder, "to")), ["tare.db", "tare.db.lock"]);
     assertEquals(await copy(from, to), { counts, hash });
     const asked = await withStore(from, askStore);
@@ -65,7 +65,7 @@ Deno.test("copyContents() changes no store that holds something else, or that an
     assertEquals([error.code, error.message], [
       "conflict",
       `Cannot copy ${from} to ${to}: that isn't empty, and holds something else, 1 sessions, 0 events, 0 texts, ` +
-      "0 documents, 0 keys. Copy into one that holds nothing.",
+      "0 documents, 0 deliveries, 0 keys. Copy into one that holds nothing.",
     ]);
     assertEquals(await withStore(to, (store) => store.countSessions()), 1);
     await withStore(
@@ -102,7 +102,7 @@ Deno.test("copyContents() says so if the other store gives something else than w
     await assertRejects(
       () => copyContents(source, forgetful),
       StoreError,
-      "4 sessions, 0 events, 3 texts, 3 documents, 3 keys could be read there of the 4 sessions, 2 events,",
+      "4 sessions, 0 events, 3 texts, 3 documents, 2 deliveries, 3 keys could be read there of the 4 sessions, 2 events,",
     );
     await source.close();
     await target.close();

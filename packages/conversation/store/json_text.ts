@@ -7,14 +7,9 @@ export function jsonText(value: unknown): string {
   return json;
 }
 
-/** A session's record as it is stored: whose it is stands first, so that lists find that without reading the rest. */
+/** A session's record as it is stored. */
 export function plainRecord({ by, id, kind, createdAtMs, settings, parent }: SessionRecord): unknown {
   return { by, id, kind, createdAtMs, settings, parent };
-}
-
-/** What stored records begin with of sessions that were made with this key; of all with any. */
-export function beginOfRecord(by: string | undefined): string {
-  return by === undefined ? "{" : `{"by":${jsonText(by)},`;
 }
 
 /** A text as it stands in stored JSON, A to Z as a to z, as SQLite's `lower` makes them. */

@@ -6,7 +6,7 @@
 import { assertEquals } from "@std/assert";
 import fc from "fast-check";
 import { archiveRef } from "@tare/prune";
-import type { Store, StoreRecord } from "@tare/conversation";
+import type { Store, StoredSums, StoreRecord } from "@tare/conversation";
 import { memoryPlace } from "./memory/memory_store.ts";
 import { DAY_MS, type OpenStore, type Place, sessionRecord } from "./store_suite_fixture_test.ts";
 
@@ -23,7 +23,10 @@ type Step = Act | "restart" | "a day passes" | "time passes";
 const id = fc.constantFrom("a", "b", "c");
 const kind = fc.constantFrom("agent" as const, "gateway" as const);
 const few = fc.constantFrom("x", "y");
-const name = fc.constantFrom("x", "totals");
+const name = fc.constantFrom("x", "totals", "title");
+const by = fc.constantFrom("alice", "bob");
+const day = fc.constantFrom("", "2026-01-31", "2026-02-01");
+const sums = fc.dictionary(fc.constantFrom("usd", "calls"), fc.integer({ min: -9, max: 9 }));
 const json = fc.jsonValue({ maxDepth: 1 }).map((value): unknown => JSON.parse(JSON.stringify(value)));
 const event = fc.record({ type: few, value: json });
 const text = fc.constantFrom("", "one", "two", "\ud83d", "long ".repeat(2000));
@@ -34,7 +37,15 @@ const archived = await Promise.all(
 /** What may be committed. Events stand `off` numbers behind the last. */
 const record: fc.Arbitrary<StoreRecord & { readonly off?: number }> = fc.oneof(
   fc.record(
-    { type: fc.constant("session" as const), id, kind, createdAtMs: fc.nat(), settings: json, parent: id },
+    {
+      type: fc.constant("session" as const),
+      id,
+      kind,
+      createdAtMs: fc.nat(),
+      settings: json,
+      parent: id,
+      by,
+    },
     { requiredKeys: ["type", "id", "kind", "createdAtMs", "settings"] },
   ),
   {
@@ -48,6 +59,11 @@ const record: fc.Arbitrary<StoreRecord & { readonly off?: number }> = fc.oneof(
     weight: 4,
   },
   fc.record({ type: fc.constant("state" as const), sessionId: id, name, value: json }),
+  fc.record({
+    type: fc.constant("sums" as const),
+    sessionId: id,
+    added: fc.array(fc.record({ day, about: few, sums }), { maxLength: 2 }),
+  }),
   fc.record({ type: fc.constant("names" as const), sessionId: id, names: fc.subarray(["x", "y", "\ud83d"]) }),
   fc.record({ type: fc.constant("document" as const), kind: few, id: few, sessionId: id, value: json }),
   fc.record({ type: fc.constant("document" as const), kind: few, id: few, value: json }),
@@ -57,6 +73,15 @@ const record: fc.Arbitrary<StoreRecord & { readonly off?: number }> = fc.oneof(
     sessionId,
     ...text,
   })),
+  fc.record({
+    type: fc.constant("delivery" as const),
+    ...{ id: few, receiver: few, sessionId: id, value: json, dueInMs: fc.constantFrom(0, DAY_MS) },
+  }, { requiredKeys: ["type", "id", "receiver", "value", "dueInMs"] }),
+  fc.record({
+    type: fc.constant("attempted" as const),
+    ...{ id: few, claim: fc.nat(2), value: json, dueInMs: fc.constantFrom(0, DAY_MS) },
+  }, { requiredKeys: ["type", "id", "claim", "value"] }),
+  fc.record({ type: fc.constant("no_deliveries" as const), receiver: few }),
   fc.record({
     type: fc.constant("response" as const),
     scope: fc.constant("s"),
@@ -86,8 +111,19 @@ const act: fc.Arbitrary<Act> = fc.oneof(
     weight: 10,
   },
   id.map((id): Act => (store) => store.getSession(id)),
-  fc.record({ kind, limit: fc.nat(3), after: id, forks: fc.boolean() }, { requiredKeys: [] }).map(
-    (options): Act => (store) => store.listSessions(options),
+  fc.record(
+    {
+      kind,
+      limit: fc.nat(3),
+      after: id,
+      forks: fc.boolean(),
+      by,
+      search: fc.constantFrom("", "e", "ull", "TRUE"),
+    },
+    { requiredKeys: [] },
+  ).map((options): Act => (store) => store.listSessions(options)),
+  fc.record({ from: day, to: day, kind, by }, { requiredKeys: ["from", "to"] }).map(
+    (which): Act => async (store) => addedUp(await store.readSums(which)),
   ),
   id.map((id): Act => (store) => store.deleteSession(id)),
   fc.option(kind, { nil: undefined }).map((kind): Act => (store) => store.countSessions(kind)),
@@ -116,6 +152,16 @@ const act: fc.Arbitrary<Act> = fc.oneof(
   ),
   fc.tuple(few, few).map(([key, bodyHash]): Act => (store) => store.claimKey({ scope: "s", key, bodyHash })),
   few.map((key): Act => (store) => store.releaseKey({ scope: "s", key })),
+  fc.tuple(fc.subarray(["x", "y"]), fc.nat(2), fc.nat(3)).map(([names, most, limit]): Act => (store) =>
+    store.claimDeliveries({
+      receivers: names.map((receiver) => ({ receiver, limit: most })),
+      ...{ limit, forMs: DAY_MS / 2 },
+    })
+  ),
+  few.map((receiver): Act => (store) => store.listDeliveries(receiver)),
+  fc.tuple(few, fc.constantFrom(0, DAY_MS), fc.nat(2)).map(([receiver, olderThanMs, keep]): Act => (store) =>
+    store.expireDeliveries({ receiver, olderThanMs, keep })
+  ),
   fc.tuple(few, few).map(([kind, id]): Act => (store) => store.getDocument(kind, id)),
   few.map((kind): Act => async (store) => (await store.listDocuments(kind)).map(({ id }) => id).sort()),
 );
@@ -127,6 +173,16 @@ const steps: fc.Arbitrary<Step[]> = fc.array(
   ),
   { maxLength: 80, size: "max" },
 );
+
+/** Sums that a store may give in parts, as one of each. */
+function addedUp(all: readonly StoredSums[]): Readonly<Record<string, Readonly<Record<string, number>>>> {
+  const sums: Record<string, Record<string, number>> = {};
+  for (const { kind, by = "", day, about, sums: its } of all) {
+    const sum = sums[[kind, by, day, about].join()] ??= {};
+    for (const [name, more] of Object.entries(its)) sum[name] = (sum[name] ?? 0) + more;
+  }
+  return sums;
+}
 
 /** What a step gave, or how it was refused. */
 async function outcome(act: () => unknown): Promise<unknown> {

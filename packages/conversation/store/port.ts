@@ -47,12 +47,45 @@ export interface StoredDocument {
   readonly value: unknown;
 }
 
+/**
+ * Something that somebody outside is to be told. Times are in milliseconds since the epoch, by the clock that all who have
+ * the store open share.
+ */
+export interface StoredDelivery {
+  /** Name, unique in the store. */
+  readonly id: string;
+  /** Who is told. */
+  readonly receiver: string;
+  /** The session that it is about: it goes with that. */
+  readonly sessionId?: string;
+  /** What is told, and what came of it so far: any JSON value. */
+  readonly value: unknown;
+  readonly madeAtMs: number;
+  /** When it is to be attempted, or may be again if whoever has claimed it is never heard of. Absent: it isn't. */
+  readonly dueAtMs?: number;
+  /** How often somebody has taken it on. */
+  readonly claims: number;
+}
+
 /** A request that must have its effect once, however often it is sent. */
 export interface IdempotencyKey {
   /** What the key is unique in, such as a route. */
   readonly scope: string;
   /** The key that the client chose. */
   readonly key: string;
+}
+
+/** Numbers that sessions of a kind and key have come to, by what tells them from others. */
+export interface StoredSums {
+  readonly kind: SessionRecord["kind"];
+  /** Name of the key with which the sessions were made. Default: the owner's. */
+  readonly by?: string | undefined;
+  /** The day by UTC, such as `2026-01-31`; empty for what is summed up over all days. */
+  readonly day: string;
+  /** What else tells them from others, such as a model: there are few of them, however many sessions there are. */
+  readonly about: string;
+  /** By name. What isn't there is zero. */
+  readonly sums: Readonly<Record<string, number>>;
 }
 
 /** One thing that a commit changes. */
@@ -79,6 +112,12 @@ export type StoreRecord =
    * have the same.
    */
   | { readonly type: "names"; readonly sessionId: string; readonly names: readonly string[] }
+  /** What the session has come to more, added to the sums of its kind and key: see {@linkcode Store.readSums}. */
+  | {
+    readonly type: "sums";
+    readonly sessionId: string;
+    readonly added: readonly Pick<StoredSums, "day" | "about" | "sums">[];
+  }
   /** A text for the session's archive, under its `archiveRef`. */
   | { readonly type: "archive"; readonly sessionId: string; readonly ref: string; readonly content: string }
   /** A document, in place of the one of its kind and id. */
@@ -90,6 +129,25 @@ export type StoreRecord =
    * @throws if the key isn't claimed.
    */
   | ({ readonly type: "response"; readonly response: unknown; readonly sessionId?: string } & IdempotencyKey)
+  /** A delivery, in place of the one of its id, due in so many milliseconds. Who has claimed the other one has lost it. */
+  | (
+    & { readonly type: "delivery"; readonly dueInMs: number }
+    & Pick<StoredDelivery, "id" | "receiver" | "sessionId" | "value">
+  )
+  /**
+   * What came of a delivery that was claimed, and in how many milliseconds it is due again. Default: it isn't. Nothing is
+   * written if it is gone, or another claim came since.
+   */
+  | {
+    readonly type: "attempted";
+    readonly id: string;
+    /** The claim: {@linkcode StoredDelivery.claims} as of then. */
+    readonly claim: number;
+    readonly value: unknown;
+    readonly dueInMs?: number;
+  }
+  /** No deliveries to this receiver any more. */
+  | { readonly type: "no_deliveries"; readonly receiver: string }
   /** The answer to what was asked of the holder of a session. @throws if whoever asked has given up, or has one. */
   | { readonly type: "answer"; readonly requestId: string; readonly answer: unknown };
 
@@ -120,6 +178,17 @@ export interface Store {
     readonly by?: string | undefined;
     readonly forks?: boolean;
   }): Promise<ListedSession[]>;
+  /**
+   * All that sessions of a kind and key have come to on the days `from` to `to`, both included. What they had come to stays
+   * when they are deleted or expire. Several of these may be of the same day and about the same: they are to be added up.
+   * Default: of every kind and key.
+   */
+  readSums(which: {
+    readonly from: string;
+    readonly to: string;
+    readonly kind?: SessionRecord["kind"];
+    readonly by?: string | undefined;
+  }): Promise<StoredSums[]>;
   /** How many sessions there are of a kind. Default: of every kind. */
   countSessions(kind?: SessionRecord["kind"]): Promise<number>;
   /**
@@ -216,6 +285,31 @@ export interface Store {
   /** Forgets a key that was claimed and has no response, because its request failed and may be sent again. */
   releaseKey(key: IdempotencyKey): Promise<void>;
   /**
+   * Takes on deliveries that are due, those that have waited longest first: at most `limit`, and of each receiver at most
+   * as many as it says. Nobody else gets them for so many milliseconds.
+   */
+  claimDeliveries(wanted: {
+    readonly receivers: readonly { readonly receiver: string; readonly limit: number }[];
+    readonly limit: number;
+    readonly forMs: number;
+  }): Promise<{
+    /** In the order in which they were made. */
+    readonly claimed: readonly StoredDelivery[];
+    /** In how many milliseconds something else to one of these is due, 0 if it is now. Absent: nothing is. */
+    readonly nextInMs?: number;
+  }>;
+  /** Deliveries to a receiver, the newest first, those made before `before`. Default: from the newest, at most 100. */
+  listDeliveries(
+    receiver: string,
+    options?: { readonly limit?: number; readonly before?: string },
+  ): Promise<StoredDelivery[]>;
+  /** The delivery of this id, if there is one. */
+  getDelivery(id: string): Promise<StoredDelivery | undefined>;
+  /** Forgets deliveries to a receiver, attempted or not: those that are older than so, and all but the newest `keep`. */
+  expireDeliveries(
+    limits: { readonly receiver: string; readonly olderThanMs: number; readonly keep: number },
+  ): Promise<void>;
+  /**
    * The whole store as of now, while it is in use. Absent where it isn't one file. What comes of it isn't whole before
    * the stream has ended.
    *
@@ -244,12 +338,49 @@ export interface Hold {
   readonly isSure: () => boolean;
 }
 
+/** A session as an opening of the store sees it at one moment. */
+export interface Sighting {
+  /**
+   * Fencing number of its newest hold; 0 before the first. Who held the session with this number, and has given it back,
+   * knows all that was ever written to it.
+   */
+  readonly fence: number;
+  /** Who holds it: this opening, another one that is there, one that is gone, or nobody. */
+  readonly holder: "this" | "other" | "left" | "nobody";
+  /** Number of the session's last event; 0 if there is none. */
+  readonly lastEvent: number;
+  /** Its last events, as far as they were told along. Default: none were. */
+  readonly told?: readonly StoredEvent[];
+}
+
 /** What somebody asks of the opening that holds a session. */
 export interface HolderRequest {
   readonly id: string;
   readonly sessionId: string;
   /** What is asked: any JSON value. */
   readonly body: unknown;
+}
+
+/** How an opening of a store is that several have. */
+export interface SharedFigures {
+  /** For how long nobody can have taken it for dead, in milliseconds; 0: somebody may have. */
+  readonly leaseMs: number;
+  /** Leases that it has lost. */
+  readonly lostLeases: number;
+  /** Sessions that it holds. */
+  readonly held: number;
+  /** Sessions that it has taken from openings that were gone. */
+  readonly takenOver: number;
+  /** Its connections to where the store is, if it has some. */
+  readonly connections?: {
+    /** Most that there may be for reading and writing. */
+    readonly most: number;
+    readonly open: number;
+    /** Those of them on which nothing is under way. */
+    readonly idle: number;
+    /** Statements behind others on the same connection. */
+    readonly waiting: number;
+  };
 }
 
 /**
@@ -283,27 +414,15 @@ export interface SharedStore {
   /** Gives a session back. Nothing happens if this opening doesn't hold it. */
   release(sessionId: string): Promise<void>;
   /** Who holds a session. @throws {Error} if there is no such session. */
-  look(sessionId: string): Promise<{
-    /**
-     * Fencing number of its newest hold; 0 before the first. Who held the session with this number, and has given it
-     * back, knows all that was ever written to it.
-     */
-    readonly fence: number;
-    /** This opening, another one that is there, one that is gone, or nobody. */ readonly holder:
-      | "this"
-      | "other"
-      | "left"
-      | "nobody";
-    /** Number of the session's last event; 0 if there is none. */
-    readonly lastEvent: number;
-  }>;
+  look(sessionId: string): Promise<Sighting>;
   /** Sessions that openings held which are gone. */
   left(): Promise<readonly string[]>;
   /**
-   * Calls `changed` whenever something may have been written to a session, or somebody else may hold it: at once if all
-   * is well, and every second or two in any case. Gives what ends that.
+   * Tells how a session is, once at the beginning and then whenever something was written to it or somebody else holds
+   * it: at once if all is well, with the events if they are short, and within a second or two in any case. It is told
+   * once it is committed, in that order. Nothing is told with it if the store is to be asked. Gives what ends that.
    */
-  watch(sessionId: string, changed: () => void): () => void;
+  watch(sessionId: string, changed: (seen?: Sighting) => void): () => void;
   /**
    * Asks something of the opening that holds a session, and waits for the answer.
    *
@@ -316,6 +435,8 @@ export interface SharedStore {
    * known.
    */
   aheadMs(): number;
+  /** How this opening is, for who watches over it. */
+  figures(): SharedFigures;
   /** Says who is told by the others. To be called once, before anything is held. */
   listen(listener: {
     /**

@@ -4,6 +4,7 @@
  * @module
  */
 import { assert, assertEquals, assertRejects, assertStrictEquals } from "@std/assert";
+import { randomBytes } from "node:crypto";
 import { archiveRef } from "@tare/prune";
 import { type Store, StoreError, type StoreRecord } from "@tare/conversation";
 import {
@@ -83,6 +84,24 @@ export function testSharedStore(name: string, place: SharedPlace): void {
     await stop(one);
     await gone();
     assertEquals(await isHeld(two), [["b", undefined], ["a", undefined]]);
+  });
+
+  test("figures() tell of lease, holds and takeovers", async (one, two, { stop }) => {
+    const told = ({ shared }: Opening) => {
+      const { leaseMs, lostLeases, held, takenOver } = shared.figures();
+      return [leaseMs > 0, lostLeases, held, takenOver];
+    };
+    await held(one, "a");
+    await held(two, "b");
+    await two.shared.release("b");
+    assertEquals([told(one), told(two)], [[true, 0, 1, 0], [true, 0, 0, 0]]);
+    const { gone } = listen(two);
+    await stop(one);
+    await gone();
+    await held(two, "a");
+    await held(two, "a");
+    await held(two, "b");
+    assertEquals([told(one)[0], told(two)], [false, [true, 0, 2, 1]]);
   });
 
   test("commit() and all else that changes a session is fenced without its hold", async (one, two) => {
@@ -272,6 +291,45 @@ export function testSharedStore(name: string, place: SharedPlace): void {
     await one.shared.release("a");
     assertEquals([await two.expireSessions(all), await one.countSessions()], [1, 0]);
   });
+
+  test("expireSessions() takes nothing newer in place of what is held", async (one, two) => {
+    await held(one, "a");
+    await held(one, "b");
+    for (const id of ["a", "b"]) await one.archive(id).put(randomBytes(15_000).toString("base64") + id);
+    await one.shared.release("b");
+    const limits = { kind: "agent", beforeMs: 0, maxBytes: 25_000 } as const;
+    assertEquals(await two.expireSessions(limits), 0);
+    await one.shared.release("a");
+    assertEquals([await two.expireSessions(limits), (await two.listSessions()).map(({ id }) => id)], [1, [
+      "b",
+    ]]);
+  });
+
+  test(
+    "countSessions() and readSums() lose nothing of what several openings write at once",
+    async (one, two, { open }) => {
+      const openings = [one, two, await open()];
+      await Promise.all(openings.map(async ({ commit, deleteSession, shared }, opening) => {
+        await Promise.all(Array.from({ length: 100 }, async (_, at) => {
+          const id = `${opening} ${at}`;
+          const sums = { calls: 1, usd: 0.5 };
+          await commit([sessionRecord(id), {
+            type: "sums",
+            sessionId: id,
+            added: [{ day: "", about: "", sums }],
+          }]);
+          if (at % 4 > 0) return;
+          await shared.hold(id);
+          await deleteSession(id);
+        }));
+      }));
+      for (const { countSessions, readSums } of openings) {
+        const sums = (await readSums({ from: "", to: "" })).map(({ sums }) => sums);
+        const sum = (name: string) => sums.reduce((sum, its) => sum + (its[name] ?? 0), 0);
+        assertEquals([await countSessions(), sum("calls"), sum("usd")], [227, 300, 150]);
+      }
+    },
+  );
 
   test(
     "left() gives what those held who are gone, until it is taken or deleted",

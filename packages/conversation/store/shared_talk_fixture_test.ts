@@ -5,7 +5,7 @@
  * @module
  */
 import { assert, assertEquals, assertRejects } from "@std/assert";
-import { type HolderRequest, StoreError, type StoreRecord } from "@tare/conversation";
+import { type HolderRequest, type Sighting, StoreError, type StoreRecord } from "@tare/conversation";
 import { delta, events, held, listen, type Opening, type TestOfOpenings } from "./openings_fixture_test.ts";
 import { key, other, request, sessionRecord } from "./store_suite_fixture_test.ts";
 
@@ -120,6 +120,44 @@ export function testTalk(test: TestOfOpenings): void {
     assert((await held(two, "a")).fence > hold.fence);
     // Nothing is known of it, and nothing fails.
     two.shared.watch("none", () => {})();
+  });
+
+  test("watch() tells how a session is, with what was written in it if that is short", async (one, two) => {
+    const seen: (Sighting | undefined)[] = [];
+    let before: string | undefined;
+    let changed = Promise.withResolvers<void>();
+    const end = two.shared.watch("a", (sighting) => {
+      const { told, ...how } = sighting ?? {};
+      // What is looked at every now and then may be as it was.
+      if (told || JSON.stringify(how) !== before) seen.push(sighting);
+      before = JSON.stringify(how);
+      changed.resolve();
+    });
+    const next = async () => {
+      for (; seen.length === 0; await changed.promise) changed = Promise.withResolvers();
+      return seen.splice(0);
+    };
+    assertEquals(await next(), [{ fence: 0, holder: "nobody", lastEvent: 0 }]);
+    await held(one, "a");
+    const other = { fence: 1, holder: "other" } as const;
+    assertEquals(await next(), [{ ...other, lastEvent: 0 }]);
+    await one.commit([events("a", 0, "1", "Über\ud83d")]);
+    const first = [{ number: 1, event: delta("1") }, { number: 2, event: delta("Über\ud83d") }];
+    assertEquals(await next(), [{ ...other, lastEvent: 2, told: first }]);
+    await one.commit([events("a", 2, "long ".repeat(2_000))]);
+    assertEquals(await next(), [{ ...other, lastEvent: 3 }]);
+    await one.commit([{ type: "state", sessionId: "a", name: "x", value: 1 }, events("a", 3, "4")]);
+    assertEquals((await next()).at(-1), {
+      ...{ ...other, lastEvent: 4 },
+      told: [{ number: 4, event: delta("4") }],
+    });
+    await one.shared.release("a");
+    assertEquals((await next()).at(-1), { fence: 1, holder: "nobody", lastEvent: 4 });
+    await held(two, "a");
+    assertEquals((await next()).at(-1), { fence: 2, holder: "this", lastEvent: 4 });
+    await two.deleteSession("a");
+    assertEquals((await next()).at(-1), undefined);
+    end();
   });
 
   test(

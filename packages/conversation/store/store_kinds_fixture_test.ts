@@ -83,6 +83,50 @@ export function testKinds(test: TestOfStore): void {
     assertEquals(await found(store, ["n"]), []);
   });
 
+  test("readSums() gives what sessions have come to by kind, key and day, those that are gone too", async (store) => {
+    const add = (sessionId: string, day: string, sums: Readonly<Record<string, number>>): StoreRecord => ({
+      type: "sums",
+      sessionId,
+      added: [{ day, about: "\ud83d", sums }, { day: "", about: "all", sums }],
+    });
+    await store.commit([
+      { ...sessionRecord("c"), by: "alice" },
+      gatewayRecord("d"),
+      add("a", "2026-01-31", { usd: 1 }),
+      add("c", "2026-01-31", { usd: 2, calls: 1 }),
+      add("d", "2026-02-01", { usd: 4 }),
+    ]);
+    await store.commit([add("c", "2026-02-01", { usd: 8 })]);
+    await assertRejects(() => store.commit([add("a", "2026-02-01", { usd: 64 }), add("none", "", {})]));
+    const sum = async (which: Partial<Parameters<Store["readSums"]>[0]>) => {
+      const all = await store.readSums({ from: "0000", to: "9999", ...which });
+      return [
+        all.reduce((sum, { sums: { usd = 0 } }) => sum + usd, 0),
+        new Set(all.map(({ about }) => about)),
+      ];
+    };
+    const read = async () => [
+      await sum({}),
+      await sum({ kind: "agent" }),
+      await sum({ by: "alice" }),
+      await sum({ from: "2026-02-01" }),
+      await sum({ to: "2026-01-31", kind: "gateway" }),
+      await sum({ from: "", to: "" }),
+    ];
+    const days = new Set(["\ud83d"]);
+    const all = [[15, days], [11, days], [10, days], [12, days], [0, new Set()], [15, new Set(["all"])]];
+    assertEquals(await read(), all);
+    await store.deleteSession("c");
+    assertEquals(await store.expireSessions({ kind: "gateway", beforeMs: MUCH, maxBytes: 0 }), 1);
+    assertEquals(await read(), all);
+    const [{ by, sums } = { sums: {} }] = await store.readSums({
+      from: "2026-01-31",
+      to: "2026-01-31",
+      by: "alice",
+    });
+    assertEquals([by, sums], ["alice", { usd: 2, calls: 1 }]);
+  });
+
   let nowMs = 10 * DAY_MS;
   test(
     "expireSessions() removes those of a kind that were used long ago, and the oldest beyond so many bytes",

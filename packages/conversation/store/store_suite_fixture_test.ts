@@ -7,6 +7,7 @@ import { assertEquals, assertRejects } from "@std/assert";
 import fc from "fast-check";
 import { archiveRef } from "@tare/prune";
 import { type Store, StoreError, type StoreRecord } from "@tare/conversation";
+import { testDeliveries } from "./store_deliveries_fixture_test.ts";
 import { testKinds } from "./store_kinds_fixture_test.ts";
 import { testKeys } from "./store_keys_fixture_test.ts";
 
@@ -415,6 +416,7 @@ export function testStore(name: string, place: Place): void {
 
   testKinds(test);
   testKeys(test);
+  testDeliveries(test);
 
   let nowMs = 0;
   test("idleSessions() gives those that nothing happened to, the longest idle first", async (store) => {

@@ -6,14 +6,22 @@ import {
   StoreError,
   type StoreRecord,
 } from "@tare/conversation";
-import { Accounts, type CallReport, dayAndModel, type Days } from "@tare/conversation/report";
+import {
+  Accounts,
+  type CallReport,
+  dayAndModel,
+  type Days,
+  daysBeyond,
+  keptSpending,
+  type SpendingSession,
+  sumsRecords,
+} from "@tare/conversation/report";
 import type { Protocol, RequestReaders } from "@tare/wire";
 import { chainTo } from "../sessions/chain_index.ts";
-import type { Listing } from "../sessions/conversations.ts";
+import { type Conversations, type Listing, spendingOf } from "../sessions/conversations.ts";
 import type { GatewaySession, Recognised, SessionSummary } from "../sessions/session.ts";
 import type { GatewaySessions, StoredSession } from "../sessions/sessions.ts";
 import {
-  daysBeyond,
   figuresOnly,
   keptRecord,
   type KeptSettings,
@@ -44,9 +52,6 @@ const MAX_WAITING = 1_000;
 
 /** So many of the times that a session was written are known by their ids. */
 const MAX_WRITES = 8;
-
-/** Sessions that are looked through together. */
-const PAGE = 500;
 
 /** What a {@linkcode Keeper} works with. */
 export interface KeeperOptions {
@@ -83,6 +88,8 @@ export interface Looking {
 /** What of a session's figures is in the store. */
 interface Written {
   readonly days: Days;
+  /** What of these stands in the sums, where what is gone stays. Absent: nothing does, nor that there is such a session. */
+  readonly summed?: Days;
   /** As JSON. */
   readonly totals?: string;
   readonly title: string;
@@ -212,27 +219,38 @@ export class Keeper {
    * @throws {StoreError}
    */
   async accounts(by?: string): Promise<Accounts> {
-    const accounts = new Accounts();
-    for await (const [{ facts, conversation: { state } }, isFork] of this.all()) {
-      if (by !== undefined && facts.by !== by) continue;
-      accounts.begin(facts.control ? "control" : "planned", state.days, { isFork });
+    const { store, now } = this.#options;
+    const accounts = await Accounts.read(store, { kind: "gateway", by, nowMs: now() });
+    for (const { session, days, isCounted } of this.#unsummed(by)) {
+      accounts.begin(session.group, days, { isFork: isCounted || session.kept.parent !== undefined });
     }
     return accounts;
   }
 
-  /** All sessions, the newest first, each with whether it is a fork; those that aren't in the store yet come first. @throws {StoreError} */
-  async *all(): AsyncGenerator<readonly [session: SessionSummary, isFork: boolean], void> {
-    const { store, sessions } = this.#options;
-    for (const session of sessions.list()) {
-      if (session.kept.fence === undefined) yield [session, session.kept.parent !== undefined];
-    }
-    let after: string | undefined;
-    for (;;) {
-      const which = { kind: "gateway", limit: PAGE, ...(after !== undefined && { after }) } as const;
-      const rows: readonly ListedSession[] = await store.listSessions(which);
-      for (const row of rows) yield [this.known(row), (row.settings as KeptSettings).forkOf !== undefined];
-      if (rows.length < PAGE) return;
-      after = rows.at(-1)!.id;
+  /** What all sessions came to, by day, model and agent. @throws {StoreError} */
+  async spending(which: Parameters<Conversations["spending"]>[0]): Promise<readonly SpendingSession[]> {
+    const kept = await keptSpending(this.#options.store, { kind: "gateway", ...which });
+    const fresh = Array.from(
+      this.#unsummed(which.by),
+      ({ session, days }) => ({ ...spendingOf(session), days }),
+    );
+    return [...kept, ...fresh];
+  }
+
+  /** The newest sessions; those that aren't in the store yet come first. @throws {StoreError} */
+  async newest({ limit, by }: Pick<Listing, "limit" | "by">): Promise<readonly SessionSummary[]> {
+    return (await this.list({ limit, by }))?.sessions ?? [];
+  }
+
+  /** What sessions that are known here have come to that isn't in the sums yet, and whether these count them. */
+  *#unsummed(by: string | undefined) {
+    for (const session of this.#options.sessions.list()) {
+      const { conversation, facts } = session;
+      if (by !== undefined && facts.by !== by) continue;
+      const { summed } = this.#written.get(conversation) ?? NOTHING;
+      const { days } = conversation.state;
+      if (days === summed) continue;
+      yield { session, days: daysBeyond(days, summed ?? {}), isCounted: summed !== undefined };
     }
   }
 
@@ -338,7 +356,8 @@ export class Keeper {
     const text = async (ref: string) => (await store.readTexts(id, [ref])).get(ref);
     const restored = restoreSession(read, { ...making, text });
     if (restored) {
-      const written = { days: totals.days, totals: JSON.stringify(totals), title, lastEvent, writes };
+      const { days } = totals;
+      const written = { days, summed: days, totals: JSON.stringify(totals), title, lastEvent, writes };
       this.#written.set(restored.parts.conversation, written);
     }
     return restored;
@@ -421,7 +440,8 @@ export class Keeper {
   #begin(session: GatewaySession): void {
     const { fence: _, ...kept } = session.kept;
     session.saved({ ...kept, refs: new Set() });
-    this.#written.delete(session.conversation);
+    const { summed } = this.#written.get(session.conversation) ?? NOTHING;
+    this.#written.set(session.conversation, { ...NOTHING, ...(summed && { summed }) });
   }
 
   /** Others have written to the session: what it came to there is added to what it came to here. */
@@ -438,12 +458,15 @@ export class Keeper {
     if (holder === "this" || holder === "other") throw new Error(`another server holds the session ${id}`);
     const known = this.#written.get(conversation) ?? NOTHING;
     const before = known.attempts?.find((attempt) => writes.includes(attempt.writes[0]!)) ?? known;
+    const unsummed = daysBeyond(conversation.state.days, before.summed ?? {});
     for (const [key, more] of Object.entries(daysBeyond(days, before.days))) {
       const { day, ...which } = dayAndModel(key);
       if (Object.values(more).some((sum) => sum !== 0)) conversation.book(more, Date.parse(day), which);
     }
     const { lastCall } = before;
-    this.#written.set(conversation, { days, title: "", lastEvent, lastCall, writes });
+    // Whoever came to the rest has added that.
+    const summed = daysBeyond(conversation.state.days, unsummed);
+    this.#written.set(conversation, { days, summed, title: "", lastEvent, lastCall, writes });
     session.saved({ ...kept, fence });
   }
 
@@ -495,6 +518,11 @@ export class Keeper {
         : [],
       ...value && title !== before.title ? [state("title", title)] : [],
       state("totals", { ...totals, writes } satisfies KeptTotals),
+      ...sumsRecords(sessionId, {
+        ...{ group: session.group, agent: session.facts.agent ?? null, days: totals.days },
+        ...(before.summed && { before: before.summed }),
+        isBegun: before.summed === undefined && kept.parent === undefined,
+      }),
       ...calls.length === 0 ? [] : [
         {
           type: "events",
@@ -515,6 +543,7 @@ export class Keeper {
     for (const ref of texts.keys()) refs.add(ref);
     const after: Written = {
       days: totals.days,
+      summed: totals.days,
       totals: JSON.stringify(totals),
       title: value ? title : before.title,
       lastEvent: before.lastEvent + calls.length,

@@ -4,7 +4,6 @@ import {
   type ListedSession,
   type SessionRecord,
 } from "@tare/conversation";
-import { addSums, type Days, type Sums } from "@tare/conversation/report";
 import { contentText, hashPiece, type Message } from "@tare/messages";
 import { placeholderRefs } from "@tare/prune";
 import { type Reading, readItems } from "@tare/wire";
@@ -213,15 +212,6 @@ export function figuresOnly(
     tip: { key: "", depth: 0, children: new Map(), sessionId: undefined },
     kept: { fence, refs: new Set(), ends: [] },
   });
-}
-
-/** What days came to beyond what they came to before, by day. */
-export function daysBeyond(days: Days, before: Days): Days {
-  const less = (sums: Partial<Sums> = {}): Partial<Sums> =>
-    Object.fromEntries(Object.entries(sums).map(([name, sum]) => [name, -sum]));
-  return Object.fromEntries(
-    Object.entries(days).map(([day, sums]) => [day, addSums(sums, less(before[day]))]),
-  );
 }
 
 function pairsOf(flat: readonly number[]): Map<number, number> {

@@ -5,6 +5,7 @@ import {
   reportPins,
   type SeenConversation,
   type SpendingSession,
+  type SpendQuery,
   sumOfDays,
   type Sums,
 } from "@tare/conversation/report";
@@ -101,8 +102,12 @@ export interface Conversations {
   ) => Promise<
     { readonly conversations: readonly ConversationSummary[]; readonly hasMore: boolean } | undefined
   >;
-  /** What each of them came to, by day and model. @throws {StoreError} */
-  readonly spending: (by?: string) => AsyncIterable<SpendingSession>;
+  /** What all came to, those that are gone too where they are kept, by day, model and agent. @throws {StoreError} */
+  readonly spending: (
+    which: Pick<SpendQuery, "from" | "to"> & Pick<Listing, "by">,
+  ) => Promise<readonly SpendingSession[]>;
+  /** What each of the newest came to, by day and model. @throws {StoreError} */
+  readonly newestSpending: (which: Pick<Listing, "limit" | "by">) => Promise<readonly SpendingSession[]>;
   /** What is told of one that stands in a list of the store which keeps them. */
   readonly summary: (row: ListedSession) => ConversationSummary;
   /** The one of this id, if there is one. @throws {StoreError} */
@@ -118,8 +123,10 @@ export interface ShownSessions {
   known(row: ListedSession): SessionSummary;
   session(id: string): Promise<GatewaySession | undefined>;
   calls(session: GatewaySession): Promise<readonly CallReport[]>;
-  /** All sessions that are kept, or known. */
-  all(by?: string): AsyncIterable<SessionSummary>;
+  /** What all sessions came to that were kept; or what those did that are known. */
+  spending(which: Parameters<Conversations["spending"]>[0]): Promise<readonly SpendingSession[]>;
+  /** The newest sessions that are kept, or known. */
+  newest(which: Pick<Listing, "limit" | "by">): Promise<readonly SessionSummary[]>;
   /** How much a prompt of a session may hold, in tokens; nothing where that isn't known. */
   windowOf(session: GatewaySession): number | undefined;
   /** Keeps a session in which something was asked for. */
@@ -137,17 +144,20 @@ export function conversationsOf(sessions: ShownSessions): Conversations {
       const page = await sessions.list(listing);
       return page && { conversations: page.sessions.map(told), hasMore: page.hasMore };
     },
-    async *spending(by) {
-      for await (const { id, facts, conversation: { state: { title, model, days } } } of sessions.all(by)) {
-        yield { id, kind: "gateway", title, model, agent: facts.agent ?? null, days };
-      }
-    },
+    spending: (which) => sessions.spending(which),
+    newestSpending: async (which) => (await sessions.newest(which)).map(spendingOf),
     summary: (row) => told(sessions.known(row)),
     async get(id) {
       const session = await sessions.session(id);
       return session && shown(session, sessions);
     },
   };
+}
+
+/** What a session came to. */
+export function spendingOf({ id, facts, conversation: { state } }: SessionSummary): SpendingSession {
+  const { title, model, days } = state;
+  return { id, kind: "gateway", title, model, agent: facts.agent ?? null, days };
 }
 
 function shown(session: GatewaySession, sessions: ShownSessions): ShownConversation {

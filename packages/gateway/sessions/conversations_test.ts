@@ -1,6 +1,12 @@
 import { assert, assertAlmostEquals, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
 import { memoryStore } from "@tare/conversation";
-import { NO_SUMS, reportBlock, reportPins, reportPrompt } from "@tare/conversation/report";
+import {
+  NO_SUMS,
+  reportBlock,
+  reportPins,
+  reportPrompt,
+  type SpendingSession,
+} from "@tare/conversation/report";
 import { profileNamed } from "@tare/planner";
 import { BASH, chatStep, longResult, SUM_UP } from "../agents_fixture_test.ts";
 import { completion, gatewayed, post, UPSTREAM } from "../fixture_test.ts";
@@ -238,11 +244,12 @@ Deno.test("gateway() tells what each conversation has cost by day and model, wit
     await (await fetch(post({ model, messages }, headers))).text();
     nowMs += DAY_MS;
   }
-  const told = async ({ spending }: typeof conversations) =>
-    (await Array.fromAsync(spending())).map(({ id: _, days, ...session }) => ({
+  const calls = (spending: readonly SpendingSession[]) =>
+    spending.map(({ id: _, days, ...session }) => ({
       ...session,
       days: Object.entries(days).map(([name, { calls }]) => [name, calls]),
     }));
+  const told = async ({ newestSpending }: typeof conversations) => calls(await newestSpending({ limit: 9 }));
   const about = { kind: "gateway", model: "b", agent: "some-agent" } as const;
   const spending = [
     { ...about, title: "Two: what do you say?", days: [["2026-01-03 b", 1]] },
@@ -250,6 +257,14 @@ Deno.test("gateway() tells what each conversation has cost by day and model, wit
   ];
   assertEquals(await told(conversations), spending);
   assertEquals(await told(gatewayed(() => completion({}), options).conversations), spending);
+  // What was spent stays so when its session is gone.
+  await store.deleteSession((await store.listSessions())[0]!.id);
+  const [first, ...others] = calls(await conversations.spending({ to: "2026-01-02" }));
+  assertEquals([first, others.map(({ days }) => days)], [
+    { ...about, model: "a", title: "", days: [["2026-01-01 a", 1]] },
+    [[["2026-01-02 b", 1]]],
+  ]);
+  assertEquals((await conversations.spending({})).length, 3);
   const forgetful = gatewayed(() => completion({ content: "Hi" }));
   await (await forgetful.fetch(post({ model: "m", messages: [{ role: "user", content: "Hello" }] }))).text();
   assertEquals((await told(forgetful.conversations)).map(({ title, agent }) => [title, agent]), [[

@@ -258,6 +258,14 @@ export class KnownSession {
     this.#before = from ? from.#before : before;
   }
 
+  /** Goes on as one that is made with this account; what was worked out of the history stays as far as that goes on. */
+  resume(account: PlannerState): void {
+    this.#account = account;
+    this.#isNew = true;
+    this.#before = undefined;
+    this.#judgedBy = "";
+  }
+
   /** What its calls have shown, to be stored after each look and each call. */
   get account(): PlannerState {
     return this.#account;

@@ -3,6 +3,7 @@ import { type Static, Type } from "typebox";
 import { errorResponses, HttpError } from "../http/http_error.ts";
 import { route } from "../http/route.ts";
 import { closed } from "../http/schema.ts";
+import type { Webhooks } from "../webhooks/webhooks.ts";
 
 const SETTINGS = {
   name: Type.String({
@@ -15,7 +16,7 @@ const SETTINGS = {
     uniqueItems: true,
     description:
       "What it is for: `gateway`, model calls of other agents; `agent`, sessions of this one; `approve`, saying what " +
-      "calls in its own sessions may do.",
+      "calls in its own sessions may do; `metrics`, reading the server's figures.",
   }),
   budgetUsdPerDay: Type.Optional(Type.Number({
     exclusiveMinimum: 0,
@@ -45,7 +46,7 @@ const OWN_KEY = closed({
 }, "OwnKey");
 
 /** The routes that say who asks, and by which the owner gives keys to others. */
-export function keyRoutes(keys: Keys | undefined) {
+export function keyRoutes(keys: Keys | undefined, webhooks: Pick<Webhooks, "removeOf">) {
   const known = () => {
     if (keys) return keys;
     throw new HttpError(501, "not_supported", "Cannot keep keys here: whoever asks is the owner.");
@@ -110,11 +111,15 @@ export function keyRoutes(keys: Keys | undefined) {
       method: "DELETE",
       path: "/v1/keys/{name}",
       operationId: "removeKey",
-      summary: "Takes a key away: nothing more is answered with it. Its sessions stay, for the owner.",
+      summary:
+        "Takes a key away, with its webhooks: nothing more is answered with it. Its sessions stay, for the owner.",
       who: "owner",
       responses: { 204: { description: "It is gone." }, ...errorResponses({ 404: "There is no such key." }) },
       async answer({ path: { name } }) {
-        if (await known().remove(name)) return new Response(null, { status: 204 });
+        const isRemoved = await known().remove(name);
+        // Also those that an earlier attempt has left.
+        await webhooks.removeOf(name);
+        if (isRemoved) return new Response(null, { status: 204 });
         const others = name === OWNER.name || name === GUEST.name ? `, and ${name} isn't one` : "";
         throw new HttpError(
           404,

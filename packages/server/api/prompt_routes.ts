@@ -210,7 +210,9 @@ export function promptRoutes(kinds: SessionKinds) {
           content: { "application/json": SPEND_REPORT },
         },
       },
-      answer: async ({ query, asker }) => ({ json: await kinds.spend(query, nameOf(asker)) }),
+      answer: async ({ query, asker, request: { signal } }) => ({
+        json: await kinds.spend(query, { by: nameOf(asker), signal }),
+      }),
     }),
     route({
       method: "GET",
@@ -225,7 +227,9 @@ export function promptRoutes(kinds: SessionKinds) {
         200: { description: "The dearest first.", content: { "application/json": MISSES_REPORT } },
         ...NO_SESSION,
       },
-      answer: async ({ query, asker }) => ({ json: await kinds.misses({ ...query, asker }) }),
+      answer: async ({ query, asker, request: { signal } }) => ({
+        json: await kinds.misses({ ...query, asker, signal }),
+      }),
     }),
     route({
       method: "GET",
@@ -233,7 +237,7 @@ export function promptRoutes(kinds: SessionKinds) {
       who: "key",
       operationId: "getOverview",
       summary:
-        "Says what the sessions that are known have saved, today and in all, how those do that are left as they are, " +
+        "Says what sessions have saved, today and in all, those that are gone too, how those do that are left as they are, " +
         `and the newest warnings. ${UNITS}`,
       query: { kind: KIND },
       responses: { 200: { description: "The overview.", content: { "application/json": OVERVIEW } } },

@@ -218,7 +218,10 @@ const DAY = Type.String({ pattern: "^\\d{4}-\\d{2}-\\d{2}$" });
 
 /** Which spending is asked for. */
 export const SPEND_QUERY = {
-  by: Type.Enum([...SPEND_BY], { default: "day", description: "What it is cut by." }),
+  by: Type.Enum([...SPEND_BY], {
+    default: "day",
+    description: 'What it is cut by; "session": the thousand newest of each kind.',
+  }),
   from: Type.Optional({ ...DAY, description: "The first day, by UTC, such as `2026-01-31`. Default: any." }),
   to: Type.Optional({ ...DAY, description: "The last day. Default: any." }),
   limit: Type.Integer({ minimum: 1, maximum: 1_000, default: 100, description: "Most rows in the answer." }),

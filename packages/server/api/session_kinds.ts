@@ -21,7 +21,6 @@ import {
   reportSpend,
   type SeenConversation,
   type SessionSpend,
-  type SpendingSession,
   type SpendQuery,
   type SpendReport,
 } from "@tare/conversation/report";
@@ -83,6 +82,9 @@ export interface AnySession {
   readonly delete: () => Promise<void>;
 }
 
+/** So many of the newest sessions of each kind stand in a report of what sessions have cost one by one. */
+const SPENDING_SESSIONS = 1_000;
+
 /** The sessions of both kinds: the agent's, and if there is a gateway those that pass through it. */
 export class SessionKinds {
   readonly #sessions: Sessions;
@@ -116,7 +118,9 @@ export class SessionKinds {
 
   /** @throws {HttpError} 404 if there is no such session, or it isn't for whoever asks. */
   async assertSees(id: string, asker: Asker): Promise<void> {
-    const found = await this.#store.getSession(id) ?? await this.#gateway?.conversations.get(id);
+    // Of one that is in memory the record is known. Whether it is still there is seen when it is used.
+    const found = this.#sessions.known(id) ?? await this.#store.getSession(id) ??
+      await this.#gateway?.conversations.get(id);
     if (!found || !sees(asker, found.by)) throw sessionNotFound(id);
   }
 
@@ -158,8 +162,33 @@ export class SessionKinds {
   }
 
   /** What sessions of both kinds have cost, by day, model, session or agent. */
-  async spend(query: SpendQuery, by?: string): Promise<SpendReport> {
-    return await reportSpend(this.#spending(by), query);
+  async spend(
+    query: SpendQuery,
+    { by, signal }: { readonly by: string | undefined; readonly signal: AbortSignal },
+  ): Promise<SpendReport> {
+    const { from, to } = query;
+    const ours = await this.#sessions.spending({ from, to, by });
+    signal.throwIfAborted();
+    const theirs = await this.#gateway?.conversations.spending({ from, to, by }) ?? [];
+    signal.throwIfAborted();
+    const isBySession = query.by === "session";
+    const report = await reportSpend([...ours, ...theirs], isBySession ? { ...query, by: "day" } : query);
+    if (!isBySession) return report;
+    // Each is a read of its own: what all came to stands in the sums.
+    const newest = { limit: SPENDING_SESSIONS + 1, by };
+    const all = [
+      await this.#sessions.newestSpending(newest),
+      await this.#gateway?.conversations.newestSpending(newest) ?? [],
+    ];
+    const { rows, hasMore } = await reportSpend(
+      all.flatMap((some) => some.slice(0, SPENDING_SESSIONS)),
+      query,
+    );
+    return {
+      all: report.all,
+      rows,
+      hasMore: hasMore || all.some(({ length }) => length > SPENDING_SESSIONS),
+    };
   }
 
   /**
@@ -168,13 +197,17 @@ export class SessionKinds {
    * @throws {HttpError} 404 if there is no such session.
    */
   async misses(
-    { session, limit, asker, ...query }: MissesQuery & {
+    { session, limit, asker, signal, ...query }: MissesQuery & {
       readonly session?: string | undefined;
       readonly limit: number;
       readonly asker: Asker;
+      /** Aborted when nobody waits for it any more. */
+      readonly signal: AbortSignal;
     },
   ): Promise<MissesReport> {
-    if (session === undefined) return await reportMisses(this.#missing(limit, nameOf(asker)), query);
+    if (session === undefined) {
+      return await reportMisses(this.#missing({ limit, by: nameOf(asker), signal }), query);
+    }
     await this.assertSees(session, asker);
     return await reportMisses(this.#callsOf(session), query);
   }
@@ -183,16 +216,20 @@ export class SessionKinds {
     yield { id, calls: await (await this.get(id)).calls() };
   }
 
-  async *#missing(limit: number, by: string | undefined): AsyncGenerator<MissedSession, void> {
+  async *#missing(
+    { limit, by, signal }: {
+      readonly limit: number;
+      readonly by: string | undefined;
+      readonly signal: AbortSignal;
+    },
+  ): AsyncGenerator<MissedSession, void> {
     for (const kind of ["agent", "gateway"] as const) {
       const { sessions } = await this.list({ kind, limit, search: "", helpers: true, by });
-      for (const { id } of sessions) yield* this.#callsOf(id);
+      for (const { id } of sessions) {
+        signal.throwIfAborted();
+        yield* this.#callsOf(id);
+      }
     }
-  }
-
-  async *#spending(by: string | undefined): AsyncGenerator<SpendingSession, void> {
-    yield* this.#sessions.spending(by);
-    if (this.#gateway) yield* this.#gateway.conversations.spending(by);
   }
 
   /** A route that only the agent's sessions have: told of another one, it says what to do instead. */

@@ -1,13 +1,14 @@
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
-import { memoryStore } from "@tare/conversation";
-import type {
-  BlockReport,
-  CallReport,
-  MissesReport,
-  Overview,
-  PromptReport,
-  SessionSpend,
-  SpendReport,
+import { memoryStore, type StoreRecord } from "@tare/conversation";
+import {
+  type BlockReport,
+  type CallReport,
+  type MissesReport,
+  type Overview,
+  type PromptReport,
+  type SessionSpend,
+  type SpendReport,
+  sumsRecords,
 } from "@tare/conversation/report";
 import { gateway } from "@tare/gateway";
 import { estimateTokens } from "@tare/messages";
@@ -271,4 +272,57 @@ Deno.test("GET /v1/misses says why prompts of both kinds weren't read from the c
   assertEquals([mine.sessions, mine.misses[0]?.dearest.session], [1, own]);
   assertEquals((await call(server, "GET", "/v1/misses?session=none")).status, 404);
   assertEquals((await call(server, "GET", "/v1/misses?from=yesterday")).status, 400);
+});
+
+Deno.test("GET /v1/misses and GET /v1/spend look no further once their client has left", async () => {
+  let leaving = new AbortController();
+  const kept = memoryStore();
+  const reads: string[] = [];
+  const left =
+    <Asked extends readonly unknown[], Told>(name: string, read: (...asked: Asked) => Told) =>
+    (...asked: Asked) => {
+      reads.push(name);
+      leaving.abort();
+      return read(...asked);
+    };
+  const store = {
+    ...kept,
+    readEvents: left("readEvents", kept.readEvents),
+    readSums: left("readSums", kept.readSums),
+  };
+  const server = agent(scriptedModel([]), { store });
+  for (const path of [await newSession(server), await newSession(server)]) await call(server, "GET", path);
+  for (const [path, read] of [["/v1/misses", "readEvents"], ["/v1/spend?by=session", "readSums"]] as const) {
+    reads.length = 0;
+    leaving = new AbortController();
+    const request = new Request(`http://localhost${path}`, { signal: leaving.signal });
+    await server.fetch(request);
+    assertEquals(reads, [read]);
+  }
+});
+
+Deno.test("GET /v1/spend looks at the thousand newest sessions one by one, and sums up all", async () => {
+  const store = memoryStore();
+  const settings = { instructions: "", model: "m", tools: [], metadata: {} };
+  const make = async (count: number, tokenUnits: number) => {
+    const days = { "2026-01-01 m": { calls: 1, tokenUnits } };
+    const ids = Array.from({ length: count }, () => crypto.randomUUID());
+    await store.commit(ids.flatMap((id): StoreRecord[] => [
+      { type: "session", kind: "agent", id, createdAtMs: 0, settings },
+      { type: "state", sessionId: id, name: "totals", value: { days } },
+      ...sumsRecords(id, { group: "planned", agent: "tare", days, isBegun: true }),
+    ]));
+  };
+  const server = agent(scriptedModel([]), { store });
+  const dearest = async () => {
+    const { body } = await call(server, "GET", "/v1/spend?by=session&limit=1");
+    const { all, rows, hasMore } = body as SpendReport;
+    return [all.tokenUnits, rows.map(({ tokenUnits }) => tokenUnits), hasMore];
+  };
+  await make(1, 9);
+  assertEquals(await dearest(), [9, [9], false]);
+  await make(999, 1);
+  assertEquals(await dearest(), [1_008, [9], true]);
+  await make(1, 1);
+  assertEquals(await dearest(), [1_009, [1], true]);
 });

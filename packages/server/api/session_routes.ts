@@ -1,6 +1,6 @@
 import { nameOf } from "@tare/conversation";
 import { Type } from "typebox";
-import { assertApproves } from "../http/guard.ts";
+import { assertFor } from "../http/guard.ts";
 import { errorResponses, HttpError } from "../http/http_error.ts";
 import { route } from "../http/route.ts";
 import { closed, COUNT } from "../http/schema.ts";
@@ -43,7 +43,7 @@ export function sessionRoutes(kinds: SessionKinds, sessions: Sessions) {
       },
       async answer({ body, keep, asker }) {
         // A rule may say yes in advance.
-        if (body.approvalRules?.length) assertApproves(asker);
+        if (body.approvalRules?.length) assertFor("approve", asker);
         const answerOf = (session: SessionInfo) => ({
           status: 201,
           headers: { location: `/v1/sessions/${session.id}` },

@@ -143,7 +143,7 @@ export function turnRoutes({ sessions, heartbeat, onError }: TurnRoutesOptions) 
       },
       async replay({ path: { id } }, reference) {
         // One that runs is followed to its end, on whichever server it goes on.
-        return stream(turnEvents((await sessions.get(id)).events, Number(reference)));
+        return stream(turnEvents(await sessions.events(id), Number(reference)));
       },
     }),
     route({
@@ -203,7 +203,7 @@ export function turnRoutes({ sessions, heartbeat, onError }: TurnRoutesOptions) 
         ...errorResponses({ 404: "There is no such session." }),
       },
       async answer({ path: { id }, query: { after }, headers }) {
-        return stream((await sessions.get(id)).events.read(after ?? headers["Last-Event-ID"]));
+        return stream((await sessions.events(id)).read(after ?? headers["Last-Event-ID"]));
       },
     }),
     route({

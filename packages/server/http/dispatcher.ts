@@ -6,7 +6,7 @@ import { type ErrorCode, errorResponse, HttpError } from "./http_error.ts";
 import { answerOnce } from "./idempotency.ts";
 import type { Answered, Method, OtherAnswerer, Route, RouteCall, RouteErrors } from "./route.ts";
 import { checker } from "./schema.ts";
-import { ApiError, jsonExcess } from "@tare/wire";
+import { ApiError, jsonExcess, PROTOCOLS } from "@tare/wire";
 
 /** What answers requests by a table of routes. */
 export interface Dispatcher {
@@ -16,6 +16,11 @@ export interface Dispatcher {
   readonly isPublic: (request: Request) => boolean;
   /** How what is refused at a path is told while no route is found. */
   readonly respondAt: (pathname: string) => RouteErrors["respond"];
+  /**
+   * Where a request got its answer: the path of a route or protocol, `gateway` of what that else passes on, `files`, or
+   * `none` of what nobody here has answered.
+   */
+  readonly placeOf: (response: Response) => string;
 }
 
 /** What requests are dispatched with. */
@@ -76,11 +81,19 @@ export function dispatcher(
     isOurs(pathname.split("/").slice(1)) ? errorResponse : others.respondAt(pathname);
   const fileOf = (request: Request, pathname: string) =>
     methodOf(request) === "GET" ? files?.get(pathname) : undefined;
-  const dispatch = async (request: Request, asker: Asker): Promise<Response> => {
+  const places = new WeakMap<Response, string>();
+  const dispatch = async (
+    request: Request,
+    asker: Asker,
+    found: (place: string) => void,
+  ): Promise<Response> => {
     const url = new URL(request.url);
     const { pathname } = url;
     const file = fileOf(request, pathname);
-    if (file) return file(request);
+    if (file) {
+      found("files");
+      return file(request);
+    }
     let respond: RouteErrors["respond"] = (error) => respondAt(pathname)(error);
     try {
       const parts = readPath(pathname);
@@ -92,17 +105,21 @@ export function dispatcher(
         const path = match(entry.parts, parts);
         return path ? [{ ...entry, path }] : [];
       });
-      const found = fitting.find(({ route }) => route.method === methodOf(request));
-      if (!found) {
+      const fits = fitting.find(({ route }) => route.method === methodOf(request));
+      if (!fits) {
         const allowed = fitting.flatMap(({ route: { method } }) =>
           method === "GET" ? ["GET", "HEAD"] : method
         );
         const isTheirs = gateway && !isOurs(parts) && (allowed.length === 0 || gateway.takes(request));
         const answered = isTheirs && await gateway.fetch(request, { asker });
-        if (answered) return answered;
+        if (answered) {
+          found(PROTOCOLS.some(({ path }) => `/v1${path}` === pathname) ? pathname : "gateway");
+          return answered;
+        }
         throw noRoute(request, pathname, allowed);
       }
-      const { route, path, check } = found;
+      const { route, path, check } = fits;
+      found(route.path);
       const { other, body, lines } = route;
       respond = route.errors?.respond ?? errorResponse;
       const readsBody = body !== undefined || lines !== undefined;
@@ -113,8 +130,8 @@ export function dispatcher(
         request,
         asker,
         path,
-        query: found.query((name) => url.searchParams.get(name)),
-        headers: found.headers((name) => request.headers.get(name)),
+        query: fits.query((name) => url.searchParams.get(name)),
+        headers: fits.headers((name) => request.headers.get(name)),
         body: readsBody
           ? parseRequestBody(request, { bytes, maxBytes, check, lines: lines !== undefined })
           : undefined,
@@ -140,7 +157,14 @@ export function dispatcher(
     }
   };
   return {
-    answer: (request, asker = OWNER) => inTraceOf(request, () => dispatch(request, asker)),
+    answer: (request, asker = OWNER) =>
+      inTraceOf(request, async () => {
+        let place = "none";
+        const response = await dispatch(request, asker, (found) => place = found);
+        places.set(response, place);
+        return response;
+      }),
+    placeOf: (response) => places.get(response) ?? "none",
     isPublic: (request) => {
       const { pathname } = new URL(request.url);
       return publicPaths.has(pathname) || fileOf(request, pathname) !== undefined;

@@ -272,6 +272,7 @@ const WHERE_KEYS_ARE =
 const ACTS: Readonly<Record<NonNullable<Route["who"]>, string>> = {
   owner: "do this",
   approve: "say what calls may do",
+  metrics: "read the server's figures",
   key: "show this",
 };
 
@@ -294,17 +295,17 @@ function assertIs(who: NonNullable<Route["who"]>, asker: Asker): void {
       `Cannot ${ACTS[who]} with key ${asker.name}: only ${OWNER.name} may.`,
     );
   }
-  if (who === "approve") assertApproves(asker);
+  if (who !== "key") assertFor(who, asker);
 }
 
-/** @throws {HttpError} 403 unless whoever asks may say what calls may do. */
-export function assertApproves(asker: Asker): void {
-  if (asker.routes.includes("approve")) return;
+/** @throws {HttpError} 403 unless whoever asks may do this. */
+export function assertFor(what: "approve" | "metrics", asker: Asker): void {
+  if (asker.routes.includes(what)) return;
   throw new HttpError(
     403,
     "not_for_this_key",
-    `Cannot ${ACTS.approve} ${
+    `Cannot ${ACTS[what]} ${
       asker.name === GUEST.name ? "without a key" : `with key ${asker.name}`
-    }: the owner's may, or one that was added with --routes approve.`,
+    }: the owner's may, or one that was added with --routes ${what}.`,
   );
 }

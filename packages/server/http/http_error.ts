@@ -24,6 +24,7 @@ export const ERROR_CODES = [
   "nothing_to_keep_warm",
   "approval_open",
   "already_answered",
+  "webhook_disabled",
   "backup_running",
   "idempotency_answer_not_kept",
   "idempotency_key_in_use",

@@ -214,10 +214,10 @@ Deno.test("answerOnce() keeps the answer in the commit of the request's effect",
   );
   assertEquals((await imported.json()).sessions.length, 2);
   assertEquals(kept, [
-    ["session", "response"],
+    ["session", "sums", "response"],
     ["events", "state", "state", "response"],
     ["state", "response"],
-    ["session", "state", "events", "session", "response"],
+    ["session", "state", "sums", "events", "session", "sums", "response"],
   ]);
 });
 

@@ -95,10 +95,10 @@ interface Described<M extends Method, P extends string> {
   /** True if it answers without a key. Default: false. */
   readonly isPublic?: boolean;
   /**
-   * Who may ask: `owner`; who may `approve`; `key`, whoever has one. Of sessions each sees only his own.
+   * Who may ask: `owner`; who may `approve`, or read `metrics`; `key`, whoever has one. Of sessions each sees only his own.
    * Default: guests too, where there are any.
    */
-  readonly who?: "owner" | "approve" | "key";
+  readonly who?: "owner" | "approve" | "metrics" | "key";
   /** Whether its answer is told once, `Idempotency-Key` or not, because it may be kept nowhere. Default: no. */
   readonly isToldOnce?: boolean;
   /**

@@ -1,17 +1,29 @@
-import type { Store, StoreRecord } from "@tare/conversation";
+import type { Sighting, Store, StoredEvent, StoreRecord } from "@tare/conversation";
 import { HttpError } from "../http/http_error.ts";
-import { asSessionEvent, type NumberedEvent, type SessionEvent } from "./session_types.ts";
+import { asSessionEvent, type NumberedEvent, type SessionEvent, type Teller } from "./session_types.ts";
 
 /** How a log learns what others write to it. */
 interface FollowedLog {
-  /** Calls back whenever something may have been written. Gives what ends that. */
-  readonly watch: (changed: () => void) => () => void;
-  /** Finds out what was written, and tells the log of it. Settles in any case. */
-  readonly look: () => Promise<void>;
+  /** Tells how the session is, at the beginning and whenever something may have been written. Gives what ends that. */
+  readonly watch: (changed: (seen?: Sighting) => void) => () => void;
+  /** Tells the log how the session is. Default: finds that out. Settles in any case. */
+  readonly look: (seen?: Sighting) => Promise<void>;
 }
+
+/** How programs outside learn of a log's events. */
+interface ToldLog extends Pick<Teller, "ready" | "wake"> {
+  /** Records that are committed with these. */
+  readonly recordsOf: (committed: Parameters<Teller["recordsOf"]>[1]) => readonly StoreRecord[];
+}
+
+/** Of which events programs outside may be told. */
+const TOLD: readonly SessionEvent["type"][] = ["turn_end", "approval_asked"];
 
 /** Events that a reader holds at a time. */
 const PAGE = 256;
+
+/** So many events that others told of are kept for who reads them. */
+export const MOST_TOLD = 64;
 
 /**
  * The events of a session in order, numbered from 1, kept in the store. An event is committed before any reader gets
@@ -21,6 +33,9 @@ const PAGE = 256;
 export class EventLog {
   readonly #store: Store;
   readonly #sessionId: string;
+  readonly #told: ToldLog | undefined;
+  /** The newest turn's id, if it has one. Absent: nobody has looked yet. */
+  #turn: { readonly id: string | undefined } | undefined;
   #last: number;
   /** Events behind the stored ones, which are written with the next that are. */
   #mended: readonly SessionEvent[] = [];
@@ -33,13 +48,19 @@ export class EventLog {
   #removed: Promise<void> | undefined;
   #changed = Promise.withResolvers<void>();
   #followed: FollowedLog | undefined;
-  /** Readers that wait for what others write. */
-  #waiting = 0;
+  /** Readers that wait for what others write, or have. */
+  #followers = 0;
   #unwatch: (() => void) | undefined;
 
   /** The log of this session, whose newest event has the number `last`. */
-  constructor(store: Store, { sessionId, last }: { readonly sessionId: string; readonly last: number }) {
+  constructor(store: Store, { sessionId, last, told }: {
+    readonly sessionId: string;
+    readonly last: number;
+    /** Who else is told. Default: nobody. */
+    readonly told?: ToldLog | undefined;
+  }) {
     this.#store = store;
+    this.#told = told;
     this.#sessionId = sessionId;
     this.#last = last;
   }
@@ -85,13 +106,28 @@ export class EventLog {
     this.#wake();
   }
 
-  /** Others have written up to this number, and nothing is owed. */
-  reach(last: number): void {
-    if (last < this.#last) this.#newest = { after: 0, events: [] };
+  /** Others have written up to this number, and nothing is owed. `told` are the newest of these, as far as they are known. */
+  reach(last: number, told: readonly StoredEvent[] = []): void {
+    if (last === this.#last && this.#mended.length === 0) return;
+    const { after, events } = this.#newest;
+    const known = after + events.length;
+    const news = told.filter(({ number }) => number > known);
+    const goesOn = known + news.length === last && events.length + news.length <= MOST_TOLD;
+    const added = (goesOn ? news : told).map(({ event }) => asSessionEvent(event));
+    this.#newest = goesOn
+      ? { after, events: [...events, ...added] }
+      : { after: last - told.length, events: added };
+    if (last !== this.#last) this.#turn = undefined;
     this.#last = last;
     this.#mended = [];
     this.#records = [];
     this.#wake();
+  }
+
+  /** The newest event, if it is in memory. */
+  get newest(): SessionEvent | undefined {
+    const { after, events } = this.#newest;
+    return after + events.length === this.#last ? events.at(-1) : undefined;
   }
 
   /** Removes the session from the store and tells readers so wherever they are. @throws {StoreError} if it stays. */
@@ -123,17 +159,27 @@ export class EventLog {
     } = {},
   ): Promise<void> {
     const sessionId = this.#sessionId;
+    const isTold = [...this.#mended, ...events].some(({ type }) => TOLD.includes(type));
+    // Nothing is waited for where nobody can be told.
+    const told = isTold && this.#told && await this.#told.ready() ? this.#told : undefined;
+    const turn = told && (this.#turn ??= await this.#findTurn());
     const after = this.#last - this.#mended.length;
     const all = [...this.#mended, ...events];
-    const written: StoreRecord[] = [...this.#records, ...records];
+    const written: StoreRecord[] = [
+      ...this.#records,
+      ...records,
+      ...told?.recordsOf({ events: all, after, turn }) ?? [],
+    ];
     if (all.length > 0) written.unshift({ type: "events", sessionId, after, events: all });
     if (written.length > 0) await this.#store.commit(written);
     this.#last += events.length;
     this.#mended = [];
     this.#records = [];
     if (all.length > 0) this.#newest = { after, events: all.length <= PAGE ? all : [] };
+    this.#turn = turnBehind(all) ?? this.#turn;
     committed?.();
     if (events.length > 0) this.#wake();
+    told?.wake();
   }
 
   /**
@@ -142,6 +188,15 @@ export class EventLog {
    * @throws {Error} at the end, if the log was closed by a failure.
    */
   async *read(after = 0): AsyncGenerator<NumberedEvent, void> {
+    const follows = { isTold: false };
+    try {
+      yield* this.#read(after, follows);
+    } finally {
+      if (follows.isTold && --this.#followers === 0) this.#stopWatching();
+    }
+  }
+
+  async *#read(after: number, follows: { isTold: boolean }): AsyncGenerator<NumberedEvent, void> {
     for (let position = after;;) {
       // What is stored behind `last` isn't known to be committed yet.
       const limit = Math.min(PAGE, this.#last - position);
@@ -162,10 +217,19 @@ export class EventLog {
       for (const event of mended) yield { number: ++position, event };
       // They may have been written meanwhile, and others with them.
       if (position < this.#last) continue;
-      if (this.#live) await this.#wait();
-      else if (this.#failure !== undefined) throw this.#failure;
+      if (this.#live) {
+        if (!follows.isTold) this.#followers += 1;
+        follows.isTold = true;
+        await this.#wait();
+      } else if (this.#failure !== undefined) throw this.#failure;
       else return;
     }
+  }
+
+  /** The newest turn that is stored: another process may have begun it. */
+  async #findTurn(): Promise<{ readonly id: string | undefined }> {
+    const starts = await this.#store.readEvents(this.#sessionId, { types: ["turn_start"] });
+    return turnBehind(starts.map(({ event }) => asSessionEvent(event))) ?? { id: undefined };
   }
 
   /** A session that is being removed can't be read for a moment before its readers are told. */
@@ -175,21 +239,12 @@ export class EventLog {
     throw this.#failure ?? error;
   }
 
-  /** Waits until something has changed. What others write is looked for only as long as somebody waits. */
-  async #wait(): Promise<void> {
+  /** Waits until something has changed. What others write is watched as long as somebody follows. */
+  #wait(): Promise<void> {
     const followed = this.#followed;
     const changed = this.#changed.promise;
-    this.#waiting += 1;
-    if (followed && !this.#unwatch) {
-      this.#unwatch = followed.watch(() => {
-        if (this.#waiting > 0) followed.look();
-        else this.#stopWatching();
-      });
-      // What was written before that is told by nobody.
-      followed.look();
-    }
-    await changed;
-    this.#waiting -= 1;
+    if (followed) this.#unwatch ??= followed.watch((seen) => void followed.look(seen));
+    return changed;
   }
 
   #stopWatching(): void {
@@ -201,4 +256,12 @@ export class EventLog {
     this.#changed.resolve();
     this.#changed = Promise.withResolvers<void>();
   }
+}
+
+/** The turn that goes on behind these events, if one of them begins it. */
+export function turnBehind(
+  events: readonly SessionEvent[],
+): { readonly id: string | undefined } | undefined {
+  const start = events.findLast((event) => event.type === "turn_start");
+  return start && { id: start.id };
 }

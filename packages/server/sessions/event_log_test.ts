@@ -85,6 +85,46 @@ Deno.test("EventLog.read() asks the store for nothing that was committed last", 
   assertEquals([await numbers(log, 5), await numbers(log, 6), reads], [[6], [], 1]);
 });
 
+Deno.test("EventLog.read() asks the store only for what others wrote and didn't tell along, and gives each event once", async () => {
+  const store = memoryStore();
+  await store.commit([{ type: "session", kind: "agent", id: "s", createdAtMs: 0, settings: {} }]);
+  const reads: Parameters<Store["readEvents"]>[1][] = [];
+  const log = new EventLog({
+    ...store,
+    readEvents: (id, options) => (reads.push(options), store.readEvents(id, options)),
+  }, { sessionId: "s", last: 0 });
+  log.open();
+  const following = log.read();
+  const take = async (count: number) => {
+    const seen = [];
+    while (seen.length < count) seen.push((await following.next()).value?.number);
+    return seen;
+  };
+  const write = async (count: number) => {
+    const after = await store.lastEvent("s");
+    const events = Array.from({ length: count }, (_, index) => warning(`${after + index + 1}`));
+    await store.commit([{ type: "events", sessionId: "s", after, events }]);
+    return await store.readEvents("s", { after });
+  };
+  // Some come before the reader gets to them, one of them is told twice, and once nothing new is said.
+  const first = await write(2);
+  log.reach(2, first);
+  log.reach(4, [...first.slice(1), ...await write(2)]);
+  log.reach(4);
+  assertEquals([await take(4), reads, log.newest], [[1, 2, 3, 4], [], warning("4")]);
+  await write(1);
+  log.reach(5);
+  assertEquals([await take(1), reads, log.newest], [[5], [{ after: 4, limit: 1 }], undefined]);
+  // One was told by nobody.
+  await write(1);
+  log.reach(7, await write(1));
+  assertEquals([await take(2), reads.slice(1)], [[6, 7], [{ after: 5, limit: 2 }]]);
+  log.reach(8, await write(1));
+  log.close();
+  assertEquals([await take(1), reads.length], [[8], 2]);
+  assertEquals(await following.next(), { value: undefined, done: true });
+});
+
 Deno.test("EventLog.append() commits events and state together, or hands out neither", async () => {
   const store = memoryStore();
   await store.commit([{ type: "session", kind: "agent", id: "s", createdAtMs: 0, settings: {} }]);

@@ -1,4 +1,5 @@
 import type { Store, StoreRecord } from "@tare/conversation";
+import { sumsRecords } from "@tare/conversation/report";
 import { addLedgers, EMPTY_LEDGER, type LoopEvent, type TurnEnd, type TurnLedger } from "@tare/loop";
 import {
   type Content,
@@ -22,6 +23,7 @@ import {
   asSessionEvent,
   type HelperLink,
   type OpenTurn,
+  OWN_AGENT,
   type SessionEvent,
   type SessionOptions,
   type StoredTurn,
@@ -42,9 +44,9 @@ export const HISTORY_EVENTS: readonly SessionEvent["type"][] = [
   "helper_started",
 ];
 
-/** What a session's events say of it. */
-interface RebuiltHistory {
-  /** What was said, without the system message. */
+/** What a session's events say of it while no turn runs. */
+interface RestingHistory {
+  /** What was said. */
   readonly messages: readonly Message[];
   /** What all turns cost, an interrupted one as far as its steps ended. */
   readonly ledger: TurnLedger;
@@ -52,6 +54,26 @@ interface RebuiltHistory {
   readonly turns: number;
   /** What is asked before calls run. */
   readonly questions: SessionQuestions;
+}
+
+/** A session in which nothing was said. */
+const NOTHING_SAID: RestingHistory = {
+  messages: [],
+  ledger: EMPTY_LEDGER,
+  turns: 0,
+  questions: NO_QUESTIONS,
+};
+
+/** A history as it was at an event: what comes later goes on from it. */
+export interface KnownHistory extends RestingHistory {
+  /** Number of the event. No turn ran behind it. */
+  readonly after: number;
+  /** The helpers that had worked for the session. */
+  readonly links: readonly HelperLink[];
+}
+
+/** What a session's events say of it. */
+interface RebuiltHistory extends RestingHistory {
   /** What is missing of a turn that never ended; absent if all did. */
   readonly interrupted?: {
     /** The step that was under way. */
@@ -79,17 +101,15 @@ interface UnansweredCall {
 /**
  * Rebuilds a session's history from its events, exactly as the loop made it: each reply is followed by the answers
  * to its calls, in the order of the calls. Other events than {@linkcode HISTORY_EVENTS} change nothing.
- * `before` is what was said before the events. Default: nothing was.
+ * `before` is what it was before the events, while no turn ran. Default: nothing was said.
  */
 export function rebuildHistory(
   events: Iterable<SessionEvent>,
-  before: readonly Message[] = [],
+  before: Partial<RestingHistory> = {},
 ): RebuiltHistory {
-  const messages: Message[] = [];
+  let { ledger, turns, questions } = { ...NOTHING_SAID, ...before };
+  const messages = [...before.messages ?? []];
   let turn: { step: number; ledger: TurnLedger; isReplied: boolean; resumed: number } | undefined;
-  let ledger: TurnLedger = EMPTY_LEDGER;
-  let turns = 0;
-  let questions = NO_QUESTIONS;
   let calls: readonly ToolCall[] = [];
   let answers = new Map<string, ToolMessage>();
   /** Where the turn begins, until it has a reply. */
@@ -115,7 +135,7 @@ export function rebuildHistory(
         turn = { step: 1, ledger: EMPTY_LEDGER, isReplied: false, resumed: 0 };
         opening = messages.length;
         // Those that somebody was asked for are answered in this turn.
-        calls = openCalls(messages.length > 0 ? messages : before);
+        calls = openCalls(messages);
         if (event.input !== undefined) messages.push({ role: "user", content: event.input });
         break;
       case "user_message":
@@ -197,9 +217,11 @@ export const INTERRUPTED: RecoveryOptions["end"] = {
  */
 export async function readHistory(
   id: string,
-  { store, instructions, end, goesOn, unknownOutcome, ...options }:
+  { store, instructions, end, known, goesOn, unknownOutcome, ...options }:
     & Omit<RecoveryOptions, "waiting" | "end">
     & {
+      /** What is in memory of it: only what is behind that is read. Default: nothing is. */
+      readonly known?: KnownHistory | undefined;
       /** How a turn ended that has no end. Without it such a turn runs: what is given stood before it. */
       readonly end?: RecoveryOptions["end"] | undefined;
       /** Whether it goes on instead, if it can. */
@@ -220,23 +242,33 @@ export async function readHistory(
   readonly runningAfter?: number;
   /** The turn that goes on here: what else is given stood before it. */
   readonly open?: OpenTurn;
+  /** What of this is known for good. */
+  readonly known: KnownHistory;
 }> {
-  const stored = await store.readEvents(id, { types: HISTORY_EVENTS });
-  const system: readonly SessionEvent[] = instructions === ""
-    ? []
-    : [{ type: "message_added", message: { role: "system", content: instructions } }];
-  const events = [...system, ...stored.map(({ event }) => asSessionEvent(event))];
-  const rebuilt = rebuildHistory(events);
-  const waiting = (await store.readState(id, "steering") ?? []) as readonly Content[];
-  const links = helperLinks(events);
-  if (!rebuilt.interrupted) return { rebuilt, links, recovery: [], waiting };
-  const start = events.findLastIndex(({ type }) => type === "turn_start");
-  const runningAfter = stored[start - system.length]!.number - 1;
-  const standing = () => {
-    const { messages, ledger, turns } = rebuildHistory(events.slice(0, start));
-    return { rebuilt: { messages, ledger, turns, questions: rebuilt.questions }, links, recovery: [] };
+  const from = known ?? {
+    ...{ ...NOTHING_SAID, after: 0, links: [] },
+    messages: instructions === "" ? [] : [{ role: "system", content: instructions }],
   };
-  if (!end) return { ...standing(), waiting: [], runningAfter };
+  const stored = await store.readEvents(id, { after: from.after, types: HISTORY_EVENTS });
+  const events = stored.map(({ event }) => asSessionEvent(event));
+  const rebuilt = rebuildHistory(events, from);
+  const waiting = (await store.readState(id, "steering") ?? []) as readonly Content[];
+  const links = [...from.links, ...helperLinks(events)];
+  if (!rebuilt.interrupted) {
+    const { messages, ledger, turns, questions } = rebuilt;
+    const resting = { messages, ledger, turns, questions, links, after: stored.at(-1)?.number ?? from.after };
+    return { rebuilt, links, recovery: [], waiting, known: resting };
+  }
+  const start = events.findLastIndex(({ type }) => type === "turn_start");
+  const runningAfter = stored[start]!.number - 1;
+  const before = events.slice(0, start);
+  const { messages, ledger: spent, turns, questions } = rebuildHistory(before, from);
+  const resting = { messages, ledger: spent, turns };
+  const standing = {
+    ...{ rebuilt: { ...resting, questions: rebuilt.questions }, links, recovery: [] },
+    known: { ...resting, questions, links: [...from.links, ...helperLinks(before)], after: runningAfter },
+  };
+  if (!end) return { ...standing, waiting: [], runningAfter };
   const helpers = await readHelpers(helperLinks(events.slice(start)), store);
   const ledger = addLedgers(rebuilt.interrupted.ledger, costOf(helpers));
   const cut = { ...rebuilt.interrupted, ledger };
@@ -244,17 +276,16 @@ export async function readHistory(
     ? (await store.readState(id, "turn") ?? undefined) as StoredTurn | undefined
     : undefined;
   if (asked && cut.resumed < MOST_RESUMED) {
-    const before = standing();
     const { told, calls } = settleCalls(cut, { ...options, helpers, asked, unknownOutcome });
     const step = cut.isReplied ? cut.step + 1 : cut.step;
-    const { messages } = rebuildHistory([...events.slice(start), ...told], before.rebuilt.messages);
-    const resumed = { messages, step, ledger, calls };
+    const all = rebuildHistory([...events.slice(start), ...told], { messages }).messages;
+    const resumed = { messages: all.slice(messages.length), step, ledger, calls };
     const next = [...told, { type: "turn_resumed", step } as const];
-    return { ...before, waiting, open: { before: runningAfter, asked, resumed, events: next } };
+    return { ...standing, waiting, open: { before: runningAfter, asked, resumed, events: next } };
   }
   const ended = asked ? { ...end, message: GIVEN_UP } : end;
   const recovery = recoveryEvents(cut, { ...options, end: ended, helpers, waiting });
-  return { rebuilt: rebuildHistory([...events, ...recovery]), links, recovery, waiting: [] };
+  return { ...standing, rebuilt: rebuildHistory([...events, ...recovery], from), recovery, waiting: [] };
 }
 
 /** Most processes in a row that go on with a step: one that ends them all would do so for ever, and cost each time. */
@@ -335,9 +366,10 @@ export async function readTranscript(
 ): Promise<Transcript> {
   if (after === undefined) return { messages: history };
   const stored = await store.readEvents(id, { after, types: HISTORY_EVENTS });
-  const { messages, interrupted } = rebuildHistory(stored.map(({ event }) => asSessionEvent(event)), history);
+  const events = stored.map(({ event }) => asSessionEvent(event));
+  const { messages, interrupted } = rebuildHistory(events, { messages: history });
   return {
-    messages: [...history, ...messages],
+    messages,
     ...(interrupted && {
       turn: {
         after,
@@ -471,6 +503,7 @@ export function sessionRecords(
   return [
     { type: "session", kind: "agent", ...session },
     ...stateRecords(sessionId, states),
+    ...sumsRecords(sessionId, { group: "planned", agent: OWN_AGENT, days: {}, isBegun: true }),
     ...events.length > 0 ? [{ type: "events", sessionId, after: 0, events } as const] : [],
   ];
 }

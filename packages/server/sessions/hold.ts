@@ -1,8 +1,14 @@
 import type { Content } from "@tare/messages";
-import { type Hold, type HolderRequest, StoreError, type StoreRecord } from "@tare/conversation";
+import {
+  type Hold,
+  type HolderRequest,
+  type Sighting,
+  StoreError,
+  type StoreRecord,
+} from "@tare/conversation";
 import { HttpError, toHttpError } from "../http/http_error.ts";
 import type { QueuedTurn } from "../turns/turn_queue.ts";
-import type { EventLog } from "./event_log.ts";
+import { type EventLog, MOST_TOLD } from "./event_log.ts";
 import { INTERRUPTED } from "./history.ts";
 import type { SessionMemory } from "./session_memory.ts";
 import {
@@ -52,7 +58,7 @@ interface SessionHoldOptions {
   readonly id: string;
   readonly environment: SessionEnvironment;
   readonly events: EventLog;
-  readonly memory: Pick<SessionMemory, "restore">;
+  readonly memory: Pick<SessionMemory, "restore" | "overtaken">;
   /** The turn that runs on this server. */
   readonly turn: () => RunningTurn | undefined;
   /** Goes on with a turn that another process left. */
@@ -99,8 +105,10 @@ export class SessionHold {
   #known: number | undefined;
   /** Who waits for the end of what runs: ids of requests. */
   #owed: readonly string[] = [];
-  /** What another server does: the number of the last event before the turn that it runs, and its hold. */
-  #elsewhere: { readonly after?: number | undefined; readonly fence: number } | undefined;
+  /** Number of the last event before the turn that another server runs, as it was when memory was read. */
+  #elsewhereAfter: number | undefined;
+  /** How the session was when it was last seen; nothing before that. */
+  #seen: Sighting | undefined;
   #isGone = false;
   /** Whether what ran here is left to another process. */
   #isLeft = false;
@@ -128,7 +136,7 @@ export class SessionHold {
 
   /** Number of the last event before the turn that another server runs; nothing if none does. */
   get elsewhereAfter(): number | undefined {
-    return this.#elsewhere?.after;
+    return this.#elsewhereAfter;
   }
 
   /** Reads the session for the first time. @throws {StoreError} */
@@ -153,6 +161,12 @@ export class SessionHold {
   async ready(): Promise<void> {
     if (this.#shared && !this.#hold) await this.#queue.run(() => this.#refresh());
     else if (this.#options.events.failed) await this.alone(async () => {});
+  }
+
+  /** Settles when the events that are stored can be followed. What else was written is read once somebody asks for it. */
+  async followable(): Promise<void> {
+    if (this.#shared && !this.#hold) await this.#queue.run(() => this.#see());
+    else await this.ready();
   }
 
   /** Does some work when nothing else happens in the session, whoever has it. */
@@ -322,6 +336,7 @@ export class SessionHold {
         await store.commit([{ type: "answer", requestId, answer: {} }]).catch(onError);
       }
       await this.#shared?.release(id);
+      this.#seen = { fence: hold.fence, holder: "nobody", lastEvent: events.last };
     } catch (error) {
       // It may have been given back all the same: from now on the store is asked who has it.
       onError(error);
@@ -346,14 +361,14 @@ export class SessionHold {
     this.#drop();
     turn?.cancel();
     if (turn) this.#ended({ waiting: [] });
-    if (turn && isHeld) this.#elsewhere = { after: turn.before, fence: 0 };
+    if (turn && isHeld) this.#elsewhereAfter = turn.before;
     if (turn) this.#options.events.open();
     this.#follow();
     this.#look();
   }
 
   #ended(how: Parameters<SessionHoldOptions["ended"]>[0]): void {
-    this.#elsewhere = undefined;
+    this.#elsewhereAfter = undefined;
     this.#options.ended(how);
   }
 
@@ -362,38 +377,65 @@ export class SessionHold {
     if (!shared) return;
     this.#options.events.follow({
       watch: (changed) => shared.watch(this.#options.id, changed),
-      look: () => this.#look(),
+      look: (seen) => this.#look(seen),
     });
   }
 
-  /** Finds out what other servers do, for those who follow. Never rejects. */
-  #look(): Promise<void> {
-    return this.#queue.run(() => this.#refresh(this.#elsewhere?.fence)).catch((error) => {
+  /** Takes note of what other servers do, for those who follow. Never rejects. */
+  #look(seen?: Sighting): Promise<void> {
+    return this.#queue.run(() => this.#see(seen)).catch((error) => {
       if (this.#isGone) return;
       this.#options.environment.onError?.(error);
       this.#options.unsettled();
     });
   }
 
-  /** Takes from the store what others have written. What is known of the hold of number `known` isn't read again. */
-  async #refresh(known?: number): Promise<void> {
+  /** Lets those who follow know how the session is, and reads no more than they need. Default: it is looked at now. */
+  async #see(told?: Sighting): Promise<void> {
+    const { id, events, memory } = this.#options;
+    if (this.#isGone) throw sessionNotFound(id);
+    if (!this.#shared || this.#hold || told && this.#seen && isBefore(told, this.#seen)) return;
+    // A hold of this server's that it knows nothing of is to be found out.
+    const seen = told && told.holder !== "this" ? told : await this.#orGone(this.#shared.look(id));
+    const { holder, fence, lastEvent } = seen;
+    if (holder === "nobody" && fence === this.#known && !events.failed) return;
+    if (holder === "this" || holder === "left") return await this.#refresh(seen);
+    events.reach(lastEvent, await this.#newEvents(seen));
+    const last = events.newest;
+    const isAtRest = last?.type === "turn_end" && last.reason !== "approval";
+    if (holder === "nobody" && !isAtRest) return await this.#refresh(seen);
+    this.#seen = seen;
+    if (holder === "other") return events.open();
+    await this.#orGone(memory.overtaken());
+    this.#ended({ waiting: [] });
+  }
+
+  /** The events that are behind those that the log has, unless these are too many for it. */
+  async #newEvents({ lastEvent, told = [] }: Sighting): Promise<Sighting["told"]> {
+    const { id, environment: { store }, events: { last } } = this.#options;
+    const first = told[0]?.number ?? lastEvent + 1;
+    if (first <= last + 1 || lastEvent - last > MOST_TOLD) return told;
+    // Once for all who follow here.
+    return await this.#orGone(store.readEvents(id, { after: last, limit: lastEvent - last }));
+  }
+
+  /** Takes from the store what others have written. Default: the session is looked at now. */
+  async #refresh(seen?: Sighting): Promise<void> {
     const { id, events, memory } = this.#options;
     if (this.#isGone) throw sessionNotFound(id);
     if (!this.#shared || this.#hold) return;
-    const { holder, fence, lastEvent } = await this.#orGone(this.#shared.look(id));
+    const { holder, fence, lastEvent } = this.#seen = seen ?? await this.#orGone(this.#shared.look(id));
     if (holder === "nobody" && fence === this.#known && !events.failed) return;
     const read = async (isOther: boolean) => {
       const { waiting, runningAfter: after } = await this.#orGone(memory.restore({}));
       this.#known = isOther || after !== undefined ? undefined : fence;
       events.reach(lastEvent);
       this.#ended({ waiting, goesOn: isOther || after !== undefined });
-      this.#elsewhere = isOther ? { after, fence } : undefined;
+      this.#elsewhereAfter = isOther ? after : undefined;
       return after;
     };
-    if (holder === "other") {
-      if (known === fence) events.reach(lastEvent);
-      else await read(true);
-    } else if (holder !== "nobody" || await read(false) !== undefined) {
+    if (holder === "other") await read(true);
+    else if (holder !== "nobody" || await read(false) !== undefined) {
       this.#known = undefined;
       if (!await this.#here(async () => {})) await read(true);
     }
@@ -437,6 +479,15 @@ export function serverEnding(id: string): HttpError {
       `Ask again: GET /v1/sessions/${id}/events follows it.`,
     { "retry-after": "1" },
   );
+}
+
+/**
+ * Whether a session was seen so before it was seen as `later`: things told one after the other may be taken note of behind
+ * what was found out since. Who gives it back is the last to hold it by that number.
+ */
+function isBefore({ fence, lastEvent, holder }: Sighting, later: Sighting): boolean {
+  if (fence !== later.fence) return fence < later.fence;
+  return lastEvent < later.lastEvent || later.holder === "nobody" && holder !== "nobody";
 }
 
 /** Whether this is what a store says to those who don't hold the session any more. */

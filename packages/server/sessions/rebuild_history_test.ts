@@ -1,4 +1,5 @@
 import { assertEquals } from "@std/assert";
+import fc from "fast-check";
 import { EMPTY_LEDGER } from "@tare/loop";
 import type { Message, Usage } from "@tare/messages";
 import { NO_QUESTIONS } from "../approvals/approvals.ts";
@@ -133,4 +134,47 @@ Deno.test("rebuildHistory() knows what an interrupted turn cost where each of it
   };
   assertEquals(ledgerOf([...begun, { ...stepEnd(2), cost } as SessionEvent]), { tokenUnits: 14, usd: 1 });
   assertEquals(ledgerOf([...begun, stepEnd(2)]), { tokenUnits: undefined, usd: undefined });
+});
+
+/** What may happen in a turn, in an order in which it happens. */
+const turns = fc.array(
+  fc.record({
+    told: fc.boolean(),
+    steps: fc.array(fc.record({ calls: fc.integer({ min: 0, max: 3 }), steered: fc.boolean() }), {
+      maxLength: 3,
+    }),
+    unanswered: fc.boolean(),
+    ends: fc.constantFrom("completed", "approval", "never"),
+  }),
+  { minLength: 1, maxLength: 5 },
+);
+
+Deno.test("rebuildHistory() goes on from what was rebuilt before a turn as if it had read everything", () => {
+  fc.assert(fc.property(turns, fc.nat(), (made, nth) => {
+    const starts: number[] = [];
+    const events: SessionEvent[] = [];
+    for (const [turn, { told, steps, unanswered, ends }] of made.entries()) {
+      starts.push(events.length);
+      events.push({ type: "turn_start", ...(turn % 2 === 0 && { input: `q ${turn}` }) });
+      if (told) events.push({ type: "message_added", message: { role: "system", content: `tools ${turn}` } });
+      for (const [index, { calls, steered }] of steps.entries()) {
+        const ids = Array.from({ length: calls }, (_, at) => `${turn}.${index}.${at}`);
+        events.push(reply(index + 1, `reply ${index}`, ...ids));
+        for (const id of ids.toReversed().slice(unanswered ? 1 : 0)) events.push(result(index + 1, id));
+        events.push(stepEnd(index + 1));
+        if (steered) events.push({ type: "user_message", step: index + 1, input: "more" });
+      }
+      // Only the last turn may have no end.
+      if (ends === "never" && turn === made.length - 1) break;
+      const asked = made[turn]!.steps.at(-1)?.calls ?? 0;
+      for (let at = 0; at < (ends === "approval" && unanswered ? asked : 0); at++) {
+        const id = `${turn}.${steps.length - 1}.${at}`;
+        events.push({ type: "approval_asked", step: steps.length, id, name: "read", arguments: "{}" });
+      }
+      events.push({ ...turnEnd, reason: ends === "approval" ? "approval" : "completed" });
+    }
+    const cut = starts[nth % starts.length]!;
+    const { interrupted: _, ...before } = rebuildHistory(events.slice(0, cut));
+    assertEquals(rebuildHistory(events.slice(cut), before), rebuildHistory(events));
+  }));
 });

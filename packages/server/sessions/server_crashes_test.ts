@@ -1,6 +1,7 @@
 import { assertEquals } from "@std/assert";
 import { contentText, type FunctionToolCall, type Message, type Model, type Tool } from "@tare/messages";
 import { sharedMemory, type SharedOpening } from "@tare/conversation";
+import { type Days, type Overview, sumOfDays } from "@tare/conversation/report";
 import type { AgentHandler } from "@tare/server";
 import fc from "fast-check";
 import { agent, call, events, newSession, request, type SeenEvent } from "../fixture_test.ts";
@@ -164,6 +165,9 @@ Deno.test("nothing that servers acknowledged is lost, doubled or out of order, w
       assertEquals(faults, []);
       const { store } = servers[0]!.opening;
       assertEquals((await store.shared.look(id)).holder, "nobody");
+      const { days } = (await store.readState(id, "totals") ?? { days: {} }) as { readonly days: Days };
+      const { body } = await call(servers[0]!.handler, "GET", "/v1/overview");
+      assertEquals((body as Overview).all, sumOfDays(days), "sums are what sessions came to");
       const stored = (await store.readEvents(id)).map(({ number, event }) => ({ id: number, event }));
       assertEquals(stored.map(({ id }) => id), stored.map((_, index) => index + 1));
       for (const seen of followed) {

@@ -61,14 +61,17 @@ export class Session implements SessionInfo {
     environment: SessionEnvironment,
     { countTokens, lastEvent }: { readonly countTokens: CountTokens; readonly lastEvent: number },
   ) {
-    const { tools, toolSource: source, store } = environment;
+    const { tools, toolSource: source, store, teller } = environment;
     const id = this.id = record.id;
     this.createdAtMs = record.createdAtMs;
     this.settings = storedSettings(record.settings);
     this.parent = parentOf(record);
     this.by = record.by;
     this.archive = store.archive(id);
-    this.events = new EventLog(store, { sessionId: id, last: lastEvent });
+    this.events = new EventLog(store, {
+      ...{ sessionId: id, last: lastEvent },
+      told: teller && { ...teller, recordsOf: (committed) => teller.recordsOf(this, committed) },
+    });
     this.helpers = new Helpers(this, { environment, alone: (work) => this.#hold.queued(work) });
     const shown = () => this.#memory.prompt.shown;
     const own = [...tools, recallTool(this.archive, { countTokens, shown }), this.helpers.tool];
@@ -183,6 +186,11 @@ export class Session implements SessionInfo {
    */
   ready(): Promise<void> {
     return this.#hold.ready();
+  }
+
+  /** Settles when its events can be followed, whoever writes them. @throws {StoreError} */
+  followable(): Promise<void> {
+    return this.#hold.followable();
   }
 
   /** Changes what is asked for of single messages, and stores it with these records. @throws {HttpError} 404 if it is gone. */

@@ -1,6 +1,7 @@
 import { addLedgers, EMPTY_LEDGER, type LoopEvent, type TurnEnd, type TurnLedger } from "@tare/loop";
 import { type Content, firstWords, type Message, personsWords } from "@tare/messages";
 import { pinsAfter, type StoreRecord } from "@tare/conversation";
+import { sumsRecords } from "@tare/conversation/report";
 import {
   closeTurn,
   hear,
@@ -17,12 +18,13 @@ import { HttpError } from "../http/http_error.ts";
 import type { PlayedTurn } from "../turns/play_turn.ts";
 import { type QueuedTurn, queueStates } from "../turns/turn_queue.ts";
 import type { EventLog } from "./event_log.ts";
-import { INTERRUPTED, readHistory, type RecoveryOptions } from "./history.ts";
+import { INTERRUPTED, type KnownHistory, readHistory, type RecoveryOptions } from "./history.ts";
 import { readStored, SessionPrompt, stateRecords } from "./session_prompt.ts";
 import {
   type ApprovalAnswered,
   NO_TURNS,
   type OpenTurn,
+  OWN_AGENT,
   type PinChange,
   type Question,
   type SessionEvent,
@@ -35,7 +37,7 @@ import {
 /** What the memory of a session is made of. */
 interface SessionMemoryOptions extends SessionNeeds {
   readonly events: EventLog;
-  readonly helpers: Pick<Helpers, "adopt">;
+  readonly helpers: Pick<Helpers, "adopt" | "links">;
 }
 
 /**
@@ -45,7 +47,11 @@ interface SessionMemoryOptions extends SessionNeeds {
 export class SessionMemory {
   readonly #options: SessionMemoryOptions;
   #history: readonly Message[] = [];
+  /** What is stored of that for good, so that only what others have written since is read. */
+  #known: KnownHistory | undefined;
   #totals: SessionTotals = NO_TURNS;
+  /** What of the totals turns cost: what was paid between them isn't told by events. */
+  #cost = EMPTY_LEDGER;
   #questions = NO_QUESTIONS;
   #prompt!: SessionPrompt;
   /** What the user said in the middle of a turn and no event tells yet. It is stored, so that it is never lost. */
@@ -55,6 +61,8 @@ export class SessionMemory {
   #queued: readonly QueuedTurn[] = [];
   /** Whether it is stored what the turn that runs was asked for. */
   #isOpen = false;
+  /** Whether a turn began here that hasn't ended here: it may be about to change the prompt for all that is known. */
+  #isPlayed = false;
 
   /** Nothing was read yet. */
   constructor(options: SessionMemoryOptions) {
@@ -104,8 +112,10 @@ export class SessionMemory {
     readonly open?: OpenTurn | undefined;
   }> {
     const { id, settings, tools, environment: { store, unknownOutcome }, events, helpers } = this.#options;
-    const read = { store, tools: tools(), instructions: settings.instructions, end, goesOn, unknownOutcome };
-    const { rebuilt, links, recovery, waiting, runningAfter, open } = await readHistory(id, read);
+    const { rebuilt, links, recovery, waiting, runningAfter, open, known } = await readHistory(id, {
+      ...{ store, tools: tools(), instructions: settings.instructions, known: this.#known },
+      ...{ end, goesOn, unknownOutcome },
+    });
     const stored = await readStored(id, store);
     const { days, promptTokens, pinged, asks } = stored;
     // No event tells of what wasn't a turn's.
@@ -116,18 +126,33 @@ export class SessionMemory {
     else if (isLate) events.mend(recovery, recovery.length === 0 ? [] : records);
     else if (recovery.length > 0 || end && end !== INTERRUPTED) await events.append(recovery, { records });
     this.#history = rebuilt.messages;
+    this.#known = known;
+    this.#cost = rebuilt.ledger;
     this.#totals = totals;
     helpers.adopt(links);
     this.#questions = rebuilt.questions;
     this.#isOpen = open !== undefined;
     this.#queued = stored.queued;
-    this.#prompt = new SessionPrompt({ ...this.#options, stored });
+    const before = this.#isPlayed ? undefined : this.#prompt;
+    this.#prompt = new SessionPrompt({ ...this.#options, stored, before });
+    this.#isPlayed = false;
     return { waiting, runningAfter, open };
   }
 
   /** Commits that a turn which another process left goes on here. */
   resume({ events }: OpenTurn, { committed }: { readonly committed: () => void }): Promise<void> {
+    this.#isPlayed = true;
     return this.#append(events, { committed });
+  }
+
+  /**
+   * A turn has ended elsewhere that asks nothing. Finds out what is to begin next; the rest of what is stored is to be read
+   * before anything is said of it. @throws {StoreError}
+   */
+  async overtaken(): Promise<void> {
+    const { id, environment: { store } } = this.#options;
+    this.#queued = (await store.readState(id, "queued") ?? []) as readonly QueuedTurn[];
+    this.#questions = { ...this.#questions, asked: [] };
   }
 
   /** Changes what is asked for of single messages, with these records. */
@@ -254,6 +279,7 @@ export class SessionMemory {
       ...(turn && { turn }),
       ...(id !== undefined && queueStates(queued)),
     };
+    this.#isPlayed = true;
     await this.#append([...opening.events, start], {
       records: [...this.#states(changed), ...keep?.("starts") ?? []],
       committed: () => {
@@ -298,6 +324,7 @@ export class SessionMemory {
           ...(heard > 0 && { steering }),
           ...(ended && this.#isOpen && { turn: null }),
         }),
+        ...this.#sums(totals),
       ],
       committed: () => {
         stored();
@@ -330,7 +357,7 @@ export class SessionMemory {
         }),
       };
       await this.#append([], {
-        records: [...records, ...this.#states(told(totals, this.#totals))],
+        records: [...records, ...this.#states(told(totals, this.#totals)), ...this.#sums(totals)],
         committed: () => {
           stored();
           this.#totals = totals;
@@ -354,6 +381,7 @@ export class SessionMemory {
       readonly committed: (waiting: readonly Content[]) => void;
     },
   ): Promise<void> {
+    const { events, helpers } = this.#options;
     const isOpen = end.reason === "tool_calls" || end.reason === "approval";
     const [waiting, unheard] = isOpen ? [this.#waiting, []] : [[], this.#waiting];
     const { events: put, asks } = closeTurn(asked, {
@@ -369,6 +397,12 @@ export class SessionMemory {
       committed: () => {
         const said = unheard.map((content) => ({ role: "user", content }) as const);
         this.#history = [...this.#history, ...messages, ...said];
+        this.#isPlayed = false;
+        this.#cost = addLedgers(this.#cost, end.ledger);
+        this.#known = {
+          ...{ after: events.last, messages: this.#history, links: helpers.links },
+          ...{ ledger: this.#cost, turns: this.#totals.turns, questions: this.#questions },
+        };
         committed(waiting);
       },
     });
@@ -388,6 +422,12 @@ export class SessionMemory {
         committed?.();
       },
     });
+  }
+
+  /** What it has come to more, for the sums over all sessions. */
+  #sums({ days }: SessionTotals): readonly StoreRecord[] {
+    const { days: before } = this.#totals;
+    return sumsRecords(this.#options.id, { group: "planned", agent: OWN_AGENT, days, before });
   }
 
   #states(values: object): readonly StoreRecord[] {

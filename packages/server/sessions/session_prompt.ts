@@ -32,6 +32,7 @@ import {
   type Usage,
 } from "@tare/messages";
 import type {
+  ForkableSession,
   History,
   Idle,
   LedgerEntry,
@@ -113,6 +114,8 @@ export function stateRecords(sessionId: string, states: object): readonly StoreR
 /** What the prompt of a session is made with. */
 interface SessionPromptOptions extends SessionNeeds {
   readonly stored: StoredPrompt;
+  /** The session's prompt as it was known until now, which isn't used any more. Default: nothing was known. */
+  readonly before?: SessionPrompt | undefined;
 }
 
 /** The model that summarises. @throws what the model's port throws for a model that can't be had. */
@@ -126,24 +129,29 @@ function summaryModel({ id: conversation, environment, settings: { model } }: Se
 /** A session's conversation: which tools its model is offered, and what of all that is stored when. */
 export class SessionPrompt implements TurnPrompt {
   readonly #options: SessionPromptOptions;
+  readonly #prompts: ForkableSession;
   readonly #conversation: Conversation;
   #stored: PromptState;
   #told: OfferState | undefined;
-  readonly #packer = new JsonPacker();
+  readonly #packer: JsonPacker;
   /** References of what is in the store of the prompt's state. */
   readonly #packed: Set<string>;
   /** How the last turn offered its tools. */
   #offer: ToolOffer | undefined;
   /** Every tool that was offered once, by name: its results may still be there when it has gone. */
-  readonly #known: Record<string, Tool> = {};
+  readonly #known: Record<string, Tool>;
 
   /** The prompt as it was stored. */
   constructor(options: SessionPromptOptions) {
     const { id, environment, settings: { model }, archive, countTokens, stored } = options;
     const { policy, mechanisms, forget, proof, truncateTokens, alwaysFull, triggers } = environment;
     const { context, title, pins, days } = stored;
-    this.#options = options;
-    const prompts = promptSession({
+    const { before, ...kept } = options;
+    this.#options = kept;
+    this.#packer = before ? before.#packer : new JsonPacker();
+    this.#known = before ? before.#known : {};
+    const resumed = before && before.#resume(context);
+    this.#prompts = resumed ?? promptSession({
       ...{ policy, mechanisms, forget, proof, truncateTokens, alwaysFull, triggers },
       windowTokens: () => environment.windowOf(model),
       assumesWindow: () => environment.assumesWindow?.(model) ?? false,
@@ -151,10 +159,10 @@ export class SessionPrompt implements TurnPrompt {
       profile: () => environment.ratesOf(model).profile,
       tools: this.#known,
       // A model that can't be had must not keep anybody from the session.
-      summarise: async (request) => await summariseWith(summaryModel(options), countTokens)(request),
+      summarise: async (request) => await summariseWith(summaryModel(kept), countTokens)(request),
     });
     this.#conversation = new Conversation({
-      ...{ id, archive, prompts, countTokens },
+      ...{ id, archive, prompts: this.#prompts, countTokens },
       state: { title, model, pins, days },
     });
     this.#told = stored.tools;
@@ -236,7 +244,7 @@ export class SessionPrompt implements TurnPrompt {
   /** Takes note of what a ping came to. */
   bookPing(entry: PingEntry): void {
     const { environment, settings: { model } } = this.#options;
-    this.#conversation.book(sumsOfPing(entry, environment.ratesOf(model)), entry.atMs);
+    this.#book(sumsOfPing(entry, environment.ratesOf(model)), entry.atMs);
   }
 
   /** What the user said first has become known. */
@@ -252,7 +260,14 @@ export class SessionPrompt implements TurnPrompt {
   /** Takes note of what these events, which happen now, came to. */
   book(events: readonly SessionEvent[]): void {
     const { environment, settings: { model } } = this.#options;
-    bookCalls(this.#conversation, events, { rates: environment.ratesOf(model), nowMs: this.#now() });
+    const book: Conversation["book"] = (...booked) => this.#book(...booked);
+    bookCalls({ book }, events, { rates: environment.ratesOf(model), nowMs: this.#now() });
+  }
+
+  #book(...booked: Parameters<Conversation["book"]>): void {
+    const { environment: { telemetry }, settings: { model } } = this.#options;
+    this.#conversation.book(...booked);
+    telemetry?.booked(booked[0], model);
   }
 
   /** What stores what isn't stored yet, and what to call once it is. */
@@ -316,6 +331,14 @@ export class SessionPrompt implements TurnPrompt {
 
   #now(): number {
     return (this.#options.environment.now ?? Date.now)();
+  }
+
+  /** What decides what the model sees, as it goes on from what is stored; nothing if it has to be made anew. */
+  #resume(context: unknown): ForkableSession | undefined {
+    const { resume } = this.#prompts;
+    if (!resume || context === undefined) return undefined;
+    resume(context);
+    return this.#prompts;
   }
 
   get #state(): PromptState {

@@ -105,12 +105,33 @@ export interface SessionOptions extends PolicyOptions {
   readonly onError?: (error: unknown) => void;
 }
 
+/** Tells programs outside of what happens in sessions. */
+export interface Teller {
+  /** Settles when it is known who is told, and says whether anybody is. @throws {StoreError} */
+  readonly ready: () => Promise<boolean>;
+  /** Records that are committed with events. */
+  readonly recordsOf: (
+    session: Pick<SessionInfo, "id" | "by" | "parent" | "settings">,
+    committed: {
+      readonly events: readonly SessionEvent[];
+      /** Number of the event before the first. */
+      readonly after: number;
+      /** The turn that goes on with them, and its id if it has one. Absent: there is none. */
+      readonly turn?: { readonly id: string | undefined } | undefined;
+    },
+  ) => readonly StoreRecord[];
+  /** Such records were committed, or another server is gone that owed something. */
+  readonly wake: () => void;
+}
+
 /** What a session works in. */
 export interface SessionEnvironment extends Omit<SessionOptions, "profile" | "price" | "windowTokens"> {
   /** The cache rules of a model, and what its calls cost. */
   readonly ratesOf: (model: string) => Rates & { readonly profile: Profile };
   /** The context window of a model, in tokens. */
   readonly windowOf: (model: string) => number;
+  /** Tells programs outside of what is committed; nothing if none is told. */
+  readonly teller?: Teller | undefined;
   /** What keeps prompts warm; nothing if nothing does. */
   readonly warmth: Warmth | undefined;
   /**
@@ -188,6 +209,9 @@ export interface SessionTotals {
   /** The turn that goes on once what it asks is answered; absent if nothing is asked. */
   readonly asks?: WaitingTurn | undefined;
 }
+
+/** Name of this agent among those whose calls pass through. */
+export const OWN_AGENT = "tare";
 
 /** A session in which nothing has happened. */
 export const NO_TURNS: SessionTotals = { turns: 0, ledger: EMPTY_LEDGER, days: {} };

@@ -2,8 +2,10 @@ import { type ListedSession, type SharedStore, type StoreRecord, Warmth } from "
 import {
   Accounts,
   type CallReport,
+  keptSpending,
   type Overview,
   type SpendingSession,
+  type SpendQuery,
   ToldWarnings,
 } from "@tare/conversation/report";
 import { firstWords, type Message, personsWords } from "@tare/messages";
@@ -25,11 +27,13 @@ import {
   asSessionEvent,
   type HelperLink,
   NO_TURNS,
+  OWN_AGENT,
   parentOf,
   type SessionInfo,
   sessionNotFound,
   type SessionOptions,
   type SessionTotals,
+  type Teller,
   type WaitingTurn,
   type WatchedSession,
 } from "./session_types.ts";
@@ -62,12 +66,6 @@ const AGAIN_MS = 10_000;
 /** How often is looked for what other servers leave, in milliseconds. */
 const LOOK_MS = 3_000;
 
-/** Name of this agent among those whose calls pass through. */
-const OWN_AGENT = "tare";
-
-/** Sessions that are looked at together. */
-const PAGE = 500;
-
 /** A session in memory, or on its way there. */
 interface Loaded {
   readonly loading?: Promise<Session>;
@@ -85,6 +83,7 @@ export class Sessions {
   /** The turns that may run at once. */
   readonly slots: TurnSlots;
   readonly #options: SessionOptions;
+  readonly #teller: Teller | undefined;
   /** What is in memory or on its way there, by id, the one that was used last at the end. */
   readonly #loaded = new Map<string, Loaded>();
   readonly #collected = new FinalizationRegistry<string>((id) => {
@@ -106,9 +105,10 @@ export class Sessions {
   #mayWait = false;
   #isClosed = false;
 
-  /** The sessions of this store. */
-  constructor(options: SessionOptions) {
+  /** The sessions of this store. `teller` tells programs outside of what is committed; by default none is told. */
+  constructor(options: SessionOptions, teller?: Teller) {
     this.#options = options;
+    this.#teller = teller;
     const { now = Date.now, onError = () => {}, approvals: { after = later } = {}, keepWarm } = options;
     this.slots = new TurnSlots(options.maxRunningTurns ?? 100, { freed: () => this.#freed(), after });
     this.#warmth = keepWarm === "off" ? undefined : keepWarm ?? new Warmth({ now, onError });
@@ -122,7 +122,10 @@ export class Sessions {
     });
     options.store.shared?.listen({
       asked: (request) => void this.#find(request.sessionId)?.asked(request),
-      gone: () => this.#settleAll(),
+      gone: () => {
+        this.#settleAll();
+        teller?.wake();
+      },
     });
   }
 
@@ -162,6 +165,19 @@ export class Sessions {
     const session = await this.open(id);
     await session.ready();
     return session;
+  }
+
+  /** The session of this id if it is in memory, whatever others have done to it. */
+  known(id: string): Pick<SessionInfo, "by"> | undefined {
+    const session = this.#find(id);
+    return session?.isGone ? undefined : session;
+  }
+
+  /** The events of the session of this id, for who follows them. @throws {HttpError} 404 if there is none. */
+  async events(id: string): Promise<Session["events"]> {
+    const session = await this.open(id);
+    await session.followable();
+    return session.events;
   }
 
   /**
@@ -241,18 +257,15 @@ export class Sessions {
 
   /** What was saved today and in all. None of these sessions is left as it is, to compare with. */
   async overview(by?: string): Promise<Overview> {
-    const { now = Date.now } = this.#options;
-    const accounts = new Accounts();
-    const ids = new Set<string>();
-    for await (const { id, totals } of this.#all(by)) {
-      accounts.begin("planned", (totals as SessionTotals | undefined)?.days);
-      if (by !== undefined) ids.add(id);
-    }
+    const { store, now = Date.now } = this.#options;
+    const nowMs = now();
+    const accounts = await Accounts.read(store, { kind: "agent", by, nowMs });
     const warnings = this.#warnings.list;
-    return accounts.overview(
-      now(),
-      by === undefined ? warnings : warnings.filter(({ session }) => ids.has(session)),
-    );
+    if (by === undefined) return accounts.overview(nowMs, warnings);
+    const ids = new Set(warnings.map(({ session }) => session));
+    const found = await Promise.all(Array.from(ids, (id) => store.getSession(id)));
+    const theirs = new Set(found.flatMap((session) => session?.by === by ? [session.id] : []));
+    return accounts.overview(nowMs, warnings.filter(({ session }) => theirs.has(session)));
   }
 
   /** How much a prompt for a model may hold, in tokens. */
@@ -261,13 +274,23 @@ export class Sessions {
     return typeof windowTokens === "function" ? windowTokens(model) : windowTokens;
   }
 
-  /** What each session came to, by day and model. @throws {StoreError} */
-  async *spending(by?: string): AsyncGenerator<SpendingSession, void> {
-    for await (const { id, totals, title = "", settings } of this.#all(by)) {
+  /** What all sessions came to, those that are gone too, by day and model. @throws {StoreError} */
+  spending({ from, to, by }: Pick<SpendQuery, "from" | "to"> & { readonly by?: string | undefined }): Promise<
+    readonly SpendingSession[]
+  > {
+    return keptSpending(this.#options.store, { kind: "agent", from, to, by });
+  }
+
+  /** What each of the newest sessions came to, by day and model. @throws {StoreError} */
+  async newestSpending(
+    { limit, by }: { readonly limit: number; readonly by?: string | undefined },
+  ): Promise<readonly SpendingSession[]> {
+    const rows = await this.#options.store.listSessions({ kind: "agent", limit, by });
+    return rows.map(({ id, totals, title = "", settings }) => {
       const { days } = { ...NO_TURNS, ...totals as SessionTotals | undefined };
       const { model } = storedSettings(settings);
-      yield { id, kind: "agent", title: title as string, model, agent: OWN_AGENT, days };
-    }
+      return { id, kind: "agent", title: title as string, model, agent: OWN_AGENT, days };
+    });
   }
 
   /**
@@ -338,6 +361,7 @@ export class Sessions {
       if (this.#isClosed) return;
       if (!isHeld && !this.#find(id)?.isPlayed) await this.#takeOver(id);
     }
+    if (this.#isClosed) return;
     this.#mayWait ||= await this.queue.length() > 0;
     this.#freed();
   }
@@ -431,17 +455,8 @@ export class Sessions {
     this.#approvals.close();
     this.#stopAgain();
     this.#stopLooking();
-  }
-
-  /** All sessions, without loading them. */
-  async *#all(by?: string): AsyncGenerator<ListedSession, void> {
-    const { store } = this.#options;
-    const which = { kind: "agent", limit: PAGE, by } as const;
-    for (let page = await store.listSessions(which); page.length > 0;) {
-      yield* page;
-      if (page.length < PAGE) return;
-      page = await store.listSessions({ ...which, after: page.at(-1)!.id });
-    }
+    // Nothing uses the store any more.
+    await this.#settling.run(() => this.queue.look());
   }
 
   /** Names of the tools that sessions may have; of servers whose tools come and go `server__*`, for all of them. */
@@ -540,6 +555,7 @@ export class Sessions {
     if (record?.kind !== "agent") throw sessionNotFound(id);
     const session = await Session.load(record, {
       ...this.#options,
+      teller: this.#teller,
       ratesOf: (model) => this.#ratesOf(model),
       windowOf: (model) => this.windowOf(model),
       warmth: this.#warmth,
@@ -612,7 +628,8 @@ function shuffled<T>(all: readonly T[]): readonly T[] {
   return rest;
 }
 
-function later(ms: number, work: () => void): () => void {
+/** Calls back after so many milliseconds, until what it gives is called. */
+export function later(ms: number, work: () => void): () => void {
   const timer = setTimeout(work, ms);
   return () => clearTimeout(timer);
 }
@@ -638,7 +655,8 @@ interface TurnSlotsOptions {
 
 /** Limits how many turns run at the same time, over all sessions and routes. */
 export class TurnSlots {
-  readonly #limit: number;
+  /** So many may run at once. */
+  readonly limit: number;
   #taken = 0;
   #isClosed = false;
   readonly #options: TurnSlotsOptions;
@@ -647,13 +665,18 @@ export class TurnSlots {
 
   /** So many turns may run at once. */
   constructor(limit: number, options: TurnSlotsOptions) {
-    this.#limit = limit;
+    this.limit = limit;
     this.#options = options;
+  }
+
+  /** So many run. */
+  get taken(): number {
+    return this.#taken;
   }
 
   /** How many more may begin now. */
   get room(): number {
-    return this.#isClosed ? 0 : Math.max(0, this.#limit - this.#taken);
+    return this.#isClosed ? 0 : Math.max(0, this.limit - this.#taken);
   }
 
   /**
@@ -662,7 +685,7 @@ export class TurnSlots {
    * @throws {HttpError} 429 as {@linkcode TurnSlots.take} does, where that takes too long or too many wait; and 503.
    */
   async wait(signal: AbortSignal): Promise<() => void> {
-    if (this.room > 0 || this.#isClosed || this.#waiting.size >= this.#limit) return this.take();
+    if (this.room > 0 || this.#isClosed || this.#waiting.size >= this.limit) return this.take();
     const { promise, resolve } = Promise.withResolvers<boolean>();
     const late = () => resolve(false);
     const disarm = this.#options.after(WAIT_MS, late);
@@ -689,7 +712,7 @@ export class TurnSlots {
    */
   take(of?: "running"): () => void {
     if (this.#isClosed) throw endingServer();
-    if (of === undefined && this.#taken >= this.#limit) {
+    if (of === undefined && this.#taken >= this.limit) {
       throw new HttpError(
         429,
         "too_many_turns",

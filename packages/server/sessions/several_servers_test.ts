@@ -351,3 +351,86 @@ for (const isLost of ["answer", "request"]) {
     await a.close();
   });
 }
+
+/** A server on this memory that says what it asks the store for, but for commits. */
+function askingServer(memory: ReturnType<typeof sharedMemory>) {
+  const { store: { shared, ...store } } = memory.open();
+  const asks: string[] = [];
+  const asked = steppedModel();
+  const handler = agent(asked.model, {
+    store: {
+      ...store,
+      readEvents(id, options = {}) {
+        asks.push(`events after ${options.after ?? 0}`);
+        return store.readEvents(id, options);
+      },
+      readState: (id, name) => (asks.push(`state ${name}`), store.readState(id, name)),
+      shared: {
+        ...shared,
+        look: (id) => (asks.push("look"), shared.look(id)),
+        watch: (id, changed) => (asks.push("watch"), shared.watch(id, changed)),
+      },
+    },
+  });
+  return { handler, asked, asks: () => asks.splice(0) };
+}
+
+Deno.test("who follows on another server asks the store only at the beginning, and for what is too long to be told", async () => {
+  const { memory, all: [a] } = servers(1);
+  const b = askingServer(memory);
+  const path = await newSession(a!.handler);
+  await call(b.handler, "GET", path);
+  const turn = await start(a!, path, { input: "q" });
+  await a!.asked.asked();
+  b.asks();
+  const onB = events(await b.handler.fetch(request("GET", `${path}/events`)));
+  await a!.asked.reply("short");
+  const seen = await events(turn);
+  assertEquals(brief(seen).at(-1), "6 turn_end completed");
+  assertEquals(await onB, seen);
+  assertEquals(b.asks(), ["look", "events after 0", "watch", "state queued"]);
+
+  const longer = await start(a!, path, { input: "q" });
+  await a!.asked.asked();
+  const after = events(await b.handler.fetch(request("GET", `${path}/events?after=6`)));
+  await a!.asked.reply("long ".repeat(1_000));
+  const all = await events(longer);
+  assertEquals(await after, all);
+  const long = ["events after 7", "events after 9"];
+  assertEquals(b.asks(), ["look", "events after 6", "watch", ...long, "state queued"]);
+  // What else there is of it is read once somebody wants it.
+  const body = async ({ handler }: { readonly handler: AgentHandler }) =>
+    (await call(handler, "GET", path)).body;
+  assertEquals(await body(b), await body(a!));
+  assertEquals(b.asks().slice(0, 2), ["look", "events after 0"]);
+  assertEquals([await body(b), b.asks()], [await body(a!), ["look"]]);
+});
+
+Deno.test("a session that others went on with is read from where memory ends, and asks the model as if all was read", async () => {
+  const { memory, all: [a] } = servers(1, { policy: "planner" });
+  const b = askingServer(memory);
+  const path = await newSession(a!.handler);
+  const play = async (server: Pick<Server, "handler" | "asked">, input: string) => {
+    const turn = await server.handler.fetch(request("POST", `${path}/turns`, { input }));
+    await server.asked.reply(`to ${input}`);
+    return (await events(turn)).at(-1)!.id;
+  };
+  await play(a!, "one");
+  const second = await play(b, "two");
+  b.asks();
+  const third = await play(a!, "three");
+  assertEquals(b.asks(), []);
+  await play(b, "four");
+  const read = b.asks().filter((ask) => ask.startsWith("events"));
+  assertEquals(read, [`events after ${second}`]);
+  await play(a!, "five");
+  const fresh = askingServer(memory);
+  await play(fresh, "six");
+  assertEquals(fresh.asks().filter((ask) => ask.startsWith("events")), ["events after 0"]);
+  // What a server that knew it sends begins with what one sends that has read all of it.
+  await play(b, "seven");
+  const [known, all] = [b.asked.requests.at(-1)!, fresh.asked.requests.at(-1)!];
+  assertEquals(JSON.stringify(known.messages.slice(0, all.messages.length)), JSON.stringify(all.messages));
+  assertEquals(said(known.messages).slice(-3), ["u: six", "a: to six", "u: seven"]);
+  assertEquals(Number(third) > Number(second), true);
+});

@@ -58,9 +58,9 @@ Deno.test("calls that only read run while their reply is being stored; nothing o
     "assistant_message tool_call tool_call (context)",
     "archive",
     "archive",
-    "tool_result tool_result step_end step_start context_rewritten archive archive (context) (totals)",
+    "tool_result tool_result step_end step_start context_rewritten archive archive (context) (totals) sums",
     "asked",
-    "assistant_message step_end turn_end (context) (totals) (turn)",
+    "assistant_message step_end turn_end (context) (totals) (turn) sums",
   ]);
 });
 

@@ -1,6 +1,6 @@
 import { percentile } from "../percentile.ts";
 import { STEPS_PER_TURN } from "../server/load.ts";
-import { createSession, playTurn } from "../server/turn.ts";
+import { createSession, playTurn, post } from "../server/turn.ts";
 
 /** Sessions at work, each on one of the servers, each in one turn after the other. */
 export interface ClusterLoad {
@@ -17,6 +17,8 @@ export interface ClusterLoad {
   readonly perSecond: number;
   /** How long is measured, in milliseconds. */
   readonly measuredMs: number;
+  /** Follows a session until that says true. Default: nobody does but who starts its turns. */
+  readonly follow?: (id: string, isOver: () => boolean) => Promise<unknown>;
 }
 
 /** What a load showed. */
@@ -35,7 +37,7 @@ export interface ClusterLoadResult {
  * end. `around` is called when measuring begins, and what it gives when it ends, with the steps taken.
  */
 export async function measureClusterLoad<Gauged>(
-  { servers, provider, sessions, thinkMs, words, perSecond, measuredMs }: ClusterLoad,
+  { servers, provider, sessions, thinkMs, words, perSecond, measuredMs, follow }: ClusterLoad,
   around: () => Promise<(steps: number) => Promise<Gauged>>,
 ): Promise<ClusterLoadResult & Gauged> {
   const model = `after-${thinkMs}-say-${words}-at-${perSecond}`;
@@ -50,18 +52,21 @@ export async function measureClusterLoad<Gauged>(
   const turns: { readonly said: string; readonly startMs: number; readonly endMs: number }[] = [];
   let isOver = false;
   const nowMs = () => performance.timeOrigin + performance.now();
-  const playing = ids.map(async ({ server, id }, index) => {
-    await pause(stepMs * STEPS_PER_TURN * index / sessions);
+  const play = async ({ server, id }: { server: string; id: string }, index: number) => {
     for (let turn = 0; !isOver; turn++) {
       const said = `${index}.${turn}`;
       const startMs = nowMs();
       await playTurn(server, id, `What does the file say? (${said})`);
       turns.push({ said, startMs, endMs: nowMs() });
     }
+  };
+  const playing = ids.map(async (session, index) => {
+    await pause(stepMs * STEPS_PER_TURN * index / sessions);
+    await Promise.all([play(session, index), follow?.(session.id, () => isOver)]);
   });
   const failed = Promise.all(playing).then(() => {});
   // Once every session has begun, all is as it goes on.
-  await Promise.race([failed, pause(stepMs * STEPS_PER_TURN)]);
+  await Promise.race([failed, pause(stepMs * (STEPS_PER_TURN + 1))]);
   const fromMs = nowMs();
   const gauge = await around();
   await Promise.race([failed, pause(measuredMs)]);
@@ -93,6 +98,39 @@ export async function measureClusterLoad<Gauged>(
     addedP99Ms: percentile(added, 0.99),
     ...gauged,
   };
+}
+
+/**
+ * Measures what a proxy adds to a model call that knows nothing of it: from its client's request until the provider has
+ * it, and from the end of the reply there until the client has that. The same sessions ask at the same pace.
+ */
+export async function measureProxy(
+  { proxy, provider, sessions, thinkMs, words, perSecond, measuredMs }:
+    & Omit<ClusterLoad, "servers" | "follow">
+    & { readonly proxy: string },
+): Promise<Pick<ClusterLoadResult, "addedP50Ms" | "addedP99Ms">> {
+  const model = `after-${thinkMs}-say-${words}-at-${perSecond}`;
+  const stepMs = thinkMs + words / perSecond * 1000;
+  const nowMs = () => performance.timeOrigin + performance.now();
+  const asked: { readonly said: string; readonly startMs: number; readonly endMs: number }[] = [];
+  const untilMs = nowMs() + stepMs + measuredMs;
+  await Promise.all(Array.from({ length: sessions }, async (_, index) => {
+    await pause(stepMs * index / sessions);
+    for (let call = 0; nowMs() < untilMs; call++) {
+      const said = `${index}.${call}`;
+      const content = `What does the file say? (${said})`;
+      const startMs = nowMs();
+      const body = JSON.stringify({ model, stream: true, messages: [{ role: "user", content }] });
+      await (await post(`${proxy}/chat/completions`, body)).arrayBuffer();
+      asked.push({ said, startMs, endMs: nowMs() });
+    }
+  }));
+  const response = await fetch(new URL("/bench/times", provider), { method: "POST" });
+  const times: Record<string, [number, number][]> = await response.json();
+  const added = asked.flatMap(({ said, startMs, endMs }) =>
+    (times[said] ?? []).map(([cameMs, sentMs]) => cameMs - startMs + endMs - sentMs)
+  );
+  return { addedP50Ms: percentile(added, 0.5), addedP99Ms: percentile(added, 0.99) };
 }
 
 function pause(ms: number): Promise<void> {

@@ -22,6 +22,23 @@ export function longSession(
   return messages;
 }
 
+/** A session of so many messages: many short turns, in each of which a file is read. */
+export function talkedSession(messages: number, { seed }: { readonly seed: number }): Message[] {
+  return Array.from({ length: messages / 4 }, (_, turn): Message[] => {
+    const id = `call_${turn}`;
+    const fn = { name: "read_file", arguments: JSON.stringify({ path: `src/file_${turn}.ts` }) };
+    return [
+      { role: "user", content: `Task ${seed}.${turn}: read the next file, and say what it is about.` },
+      { role: "assistant", content: null, tool_calls: [{ id, type: "function", function: fn }] },
+      { role: "tool", tool_call_id: id, content: `${LINE} ${seed}.${turn}`.repeat(3) },
+      {
+        role: "assistant",
+        content: `File ${turn} holds a function that reads lines, as the one before it did.`,
+      },
+    ];
+  }).flat();
+}
+
 const LINE = "export function readLine(source: string): number { return source.length + offset; } //";
 let linesPerResult: number | undefined;
 

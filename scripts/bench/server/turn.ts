@@ -47,6 +47,34 @@ export async function playTurn(
   };
 }
 
+/** Reads a session's events as they come, and asks for more when a turn has ended, until that says true. */
+export async function followTurns(
+  { server, id, isOver }: {
+    readonly server: string;
+    readonly id: string;
+    readonly isOver: () => boolean;
+  },
+): Promise<void> {
+  for (let after = 0; !isOver();) {
+    const response = await fetch(`${server}/v1/sessions/${id}/events?after=${after}`);
+    if (!response.ok) throw new Error(`Cannot measure: following ${id} was answered ${response.status}.`);
+    let rest = "";
+    for await (const piece of response.body?.pipeThrough(new TextDecoderStream()) ?? []) {
+      const blocks = (rest + piece).split("\n\n");
+      rest = blocks.pop() ?? "";
+      for (const block of blocks) {
+        const number = Number(/^id: (\d+)$/m.exec(block)?.[1] ?? after);
+        if (/^id: /m.test(block) && number !== after + 1) {
+          throw new Error(`Cannot measure: event ${number} came after ${after}.`);
+        }
+        after = number;
+      }
+    }
+    // Whoever asks again at once would find nothing yet.
+    await new Promise((resolve) => setTimeout(resolve, 50));
+  }
+}
+
 /** Posts JSON, or lines of it. @throws {Error} if it is refused. */
 export async function post(url: string, body: string, type = "application/json"): Promise<Response> {
   const response = await fetch(url, { method: "POST", headers: { "content-type": type }, body });

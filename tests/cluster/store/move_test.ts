@@ -59,7 +59,7 @@ async function withStore<T>(opened: Promise<Store>, use: (store: Store) => Promi
 }
 
 const SHOWN = /\w+ at [^ ]+:\d+/.source;
-const COUNTS = "4 sessions, 701 events, 3 texts, 3 documents, 3 keys";
+const COUNTS = "4 sessions, 701 events, 3 texts, 3 documents, 2 deliveries, 3 keys";
 
 Deno.test("tare move brings all that a file holds into a database, and back again", () =>
   withPlace(async ({ url, data, file, move }) => {

@@ -48,8 +48,9 @@ export function inOneDatabase(postgres: Postgres): Place {
   let made: Promise<string> | undefined;
   return async (test) => {
     const url = await (made ??= postgres.makeDatabase());
-    const tables = "sessions heads names events state texts archived documents keys requests servers"
-      .split(" ");
+    const tables =
+      "sessions heads names events state texts archived documents deliveries keys requests servers sums sums_added titles"
+        .split(" ");
     try {
       await test(async (options) => holding(await openPostgresStore(url, { ...FEW, ...options })));
     } finally {

@@ -3,6 +3,7 @@ import { StoreError, type StoreRecord } from "@tare/conversation";
 import { openPostgresStore } from "@tare/conversation/postgres";
 import { held } from "../../../packages/conversation/store/openings_fixture_test.ts";
 import { request, sessionRecord } from "../../../packages/conversation/store/store_suite_fixture_test.ts";
+import { Client } from "pg";
 import { query, startPostgres } from "../postgres.ts";
 import { FEW, proxyTo, through, withDatabase } from "./store.ts";
 
@@ -176,4 +177,32 @@ Deno.test("commitBriefly() that comes to the server late, behind others, writes 
     const later = await openPostgresStore(url, FEW);
     assertEquals([await later.readState("a", "x"), (await later.shared.look("a")).fence], [2, 2]);
     await later.close();
+  }));
+
+Deno.test("a commit that waits longer for a lock than it may is tried again, and done once", () =>
+  withDatabase(postgres, async (url) => {
+    const refused = Promise.withResolvers<void>();
+    // PostgreSQL's code for a lock that wasn't to be had in time.
+    const isRefusal = (piece: Uint8Array) => new TextDecoder().decode(piece).includes("55P03");
+    const proxy = proxyTo(url, {
+      onAnswer(piece) {
+        if (isRefusal(piece)) refused.resolve();
+        return piece;
+      },
+    });
+    const store = await openPostgresStore(through(url, proxy), { ...FEW, lockMs: 50 });
+    await store.commit([sessionRecord("a")]);
+    await held(store, "a");
+    const somebody = new Client({ connectionString: url });
+    await somebody.connect();
+    await somebody.query("BEGIN");
+    await somebody.query("SELECT FROM tare.heads FOR UPDATE");
+    const committed = store.commit([event(0), state(1)]);
+    await refused.promise;
+    await somebody.query("COMMIT");
+    await committed;
+    assertEquals([await store.lastEvent("a"), await store.readState("a", "x")], [1, 1]);
+    await somebody.end();
+    await store.close();
+    await proxy[Symbol.asyncDispose]();
   }));

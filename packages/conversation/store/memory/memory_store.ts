@@ -1,5 +1,5 @@
 import { type Archive, archiveRef } from "@tare/prune";
-import { beginOfRecord, jsonText, lowerCase, plainRecord, promiseOf, searchedJson } from "../json_text.ts";
+import { jsonText, lowerCase, plainRecord, promiseOf, searchedJson } from "../json_text.ts";
 import type {
   Hold,
   HolderRequest,
@@ -7,9 +7,12 @@ import type {
   ListedSession,
   SessionRecord,
   SharedStore,
+  Sighting,
   Store,
+  StoredDelivery,
   StoredDocument,
   StoredEvent,
+  StoredSums,
   StoreRecord,
 } from "../port.ts";
 import {
@@ -65,8 +68,8 @@ interface Access {
   readonly assertHeld: (id: string, held: Held) => void;
   /** Takes an answer, and gives what takes it back. @throws if nobody waits for it. */
   readonly answer: (requestId: string, json: string) => () => void;
-  /** Told of sessions to which something was written, or that are gone. */
-  readonly changed: (ids: Iterable<string>) => void;
+  /** Told of sessions to which something was written, or that are gone, and of what was written. */
+  readonly changed: (ids: Iterable<string>, records?: readonly StoreRecord[]) => void;
 }
 
 /** Values are kept as JSON, so that what a caller does to them later changes nothing. */
@@ -74,7 +77,9 @@ interface MemorySession {
   readonly held: Held;
   readonly record: string;
   readonly kind: SessionRecord["kind"];
-  readonly parent: string | undefined;
+  readonly by: string | undefined;
+  /** The session that it was forked from, as long as that is there. */
+  parent: MemorySession | undefined;
   readonly events: { readonly type: string; readonly json: string }[];
   readonly state: Map<string, string>;
   readonly texts: Map<string, string>;
@@ -97,6 +102,16 @@ interface MemoryDocument {
   readonly json: string;
 }
 
+interface MemoryDelivery {
+  /** All of it that doesn't change with time. */
+  readonly json: string;
+  readonly receiver: string;
+  readonly sessionId: string | undefined;
+  readonly madeAtMs: number;
+  readonly dueAtMs: number | undefined;
+  readonly claims: number;
+}
+
 /** What is kept in a place in memory. */
 interface Tables {
   /** By id, the oldest first. */
@@ -105,6 +120,10 @@ interface Tables {
   readonly documents: Map<string, MemoryDocument>;
   /** By scope and key. */
   readonly keys: Map<string, MemoryKey>;
+  /** By id, the oldest first. */
+  readonly deliveries: Map<string, MemoryDelivery>;
+  /** What sessions have come to, by what tells it from others. */
+  readonly sums: Map<string, StoredSums>;
   /** How many records have named sessions. */
   namings: number;
 }
@@ -132,7 +151,14 @@ export function memoryPlace(): typeof memoryStore {
 
 /** Nothing is kept yet. */
 function noTables(): Tables {
-  return { sessions: new Map(), documents: new Map(), keys: new Map(), namings: 0 };
+  return {
+    sessions: new Map(),
+    documents: new Map(),
+    keys: new Map(),
+    deliveries: new Map(),
+    sums: new Map(),
+    namings: 0,
+  };
 }
 
 /** What somebody may do who has the store for himself. */
@@ -157,7 +183,7 @@ function openTables(
   { now = Date.now }: NonNullable<Parameters<typeof memoryStore>[0]>,
   { owner, wasOwner, isThere, enter, assertHeld, answer, changed }: Access,
 ): OpenTables {
-  const { sessions, documents, keys } = tables;
+  const { sessions, documents, keys, deliveries } = tables;
   let isOpen = true;
   const settle = <T>(act: () => T): Promise<T> =>
     enter(() => {
@@ -185,12 +211,22 @@ function openTables(
     return () => void (session.touchedAtMs = touchedAtMs);
   };
 
+  /** Adds to what sessions have come to, and gives what undoes that. */
+  const addSums = (added: StoredSums): () => void => {
+    const { kind, by, day, about } = added;
+    const name = jsonText([kind, by, day, about]);
+    const sum = { ...tables.sums.get(name)?.sums };
+    for (const [name, more] of Object.entries(added.sums)) sum[name] = (sum[name] ?? 0) + more;
+    return set(tables.sums, name, { ...added, sums: sum });
+  };
+
   /** Writes one record and gives what undoes it. */
   const writeOne = (record: StoreRecord, made: Set<string>): () => void => {
     switch (record.type) {
       case "session": {
-        const { id, kind, parent } = record;
-        const texts = new Map(parent === undefined ? [] : named(parent).texts);
+        const { id, kind, by } = record;
+        const parent = record.parent === undefined ? undefined : named(record.parent);
+        const texts = new Map(parent?.texts);
         if (sessions.has(id)) throw sessionExistsError(id);
         const json = jsonText(plainRecord(record));
         made.add(id);
@@ -198,6 +234,7 @@ function openTables(
           held: new Held(),
           record: json,
           kind,
+          by,
           parent,
           events: [],
           state: new Map(),
@@ -222,6 +259,13 @@ function openTables(
         session.named = { names: record.names, number: ++tables.namings };
         return () => void (session.named = named);
       }
+      case "sums": {
+        const { kind, by } = own(record.sessionId, made);
+        const undo = record.added.map((added) =>
+          addSums({ kind, ...(by !== undefined && { by }), ...added })
+        );
+        return () => undo.reverse().forEach((step) => step());
+      }
       case "archive": {
         const { texts } = own(record.sessionId, made);
         if ((texts.get(record.ref) ?? record.content) !== record.content) throw otherTextError(record.ref);
@@ -240,6 +284,32 @@ function openTables(
         const before = documents.get(name);
         documents.delete(name);
         return () => void (before && documents.set(name, before));
+      }
+      case "delivery": {
+        const { id, receiver, sessionId, value, dueInMs } = record;
+        if (sessionId !== undefined) named(sessionId);
+        const { madeAtMs = now(), claims = -1 } = deliveries.get(id) ?? {};
+        return set(deliveries, id, {
+          ...{ receiver, sessionId, madeAtMs, claims: claims + 1, dueAtMs: now() + dueInMs },
+          json: jsonText({ id, receiver, sessionId, value }),
+        });
+      }
+      case "attempted": {
+        const { id, claim, value, dueInMs } = record;
+        const json = jsonText(value);
+        const kept = deliveries.get(id);
+        if (kept?.claims !== claim) return () => {};
+        const whole = { ...JSON.parse(kept.json), value: JSON.parse(json) };
+        const dueAtMs = dueInMs === undefined ? undefined : now() + dueInMs;
+        return set(deliveries, id, { ...kept, json: jsonText(whole), dueAtMs });
+      }
+      case "no_deliveries": {
+        const before = [...deliveries];
+        for (const [id, { receiver }] of before) if (receiver === record.receiver) deliveries.delete(id);
+        return () => {
+          deliveries.clear();
+          for (const [id, kept] of before) deliveries.set(id, kept);
+        };
       }
       case "answer":
         return answer(record.requestId, jsonText(record.answer));
@@ -265,7 +335,7 @@ function openTables(
       for (const step of undo.reverse()) step();
       throw error;
     }
-    changed(records.flatMap((record) => "sessionId" in record ? record.sessionId ?? [] : []));
+    changed(records.flatMap((record) => "sessionId" in record ? record.sessionId ?? [] : []), records);
   };
   const commit: Store["commit"] = (records) => settle(() => write(records));
 
@@ -289,10 +359,37 @@ function openTables(
     return { state: kept && !kept.isAtomic ? "interrupted" : "new" };
   };
 
+  const claimDeliveries = (
+    { receivers, limit, forMs }: Parameters<Store["claimDeliveries"]>[0],
+  ): Awaited<ReturnType<Store["claimDeliveries"]>> => {
+    const nowMs = now();
+    const due = [...deliveries.entries()].flatMap(([id, kept], number) =>
+      kept.dueAtMs !== undefined && kept.dueAtMs <= nowMs ? { id, kept, number, dueAtMs: kept.dueAtMs } : []
+    ).sort((one, other) => one.dueAtMs - other.dueAtMs || one.number - other.number);
+    const chosen = receivers.flatMap(({ receiver, limit: most }) =>
+      due.filter(({ kept }) => kept.receiver === receiver).slice(0, most)
+    );
+    const claimed = due.filter((one) => chosen.includes(one)).slice(0, limit)
+      .sort((one, other) => one.number - other.number).map(({ id, kept }) => {
+        const taken = { ...kept, dueAtMs: nowMs + forMs, claims: kept.claims + 1 };
+        deliveries.set(id, taken);
+        return storedDelivery(taken);
+      });
+    const named = new Set(receivers.map(({ receiver }) => receiver));
+    const next = [...deliveries.values()].reduce(
+      (next, { receiver, dueAtMs = Infinity }) => named.has(receiver) ? Math.min(next, dueAtMs) : next,
+      Infinity,
+    );
+    return { claimed, ...(next < Infinity && { nextInMs: Math.max(0, next - nowMs) }) };
+  };
+
   const remove = (id: string): void => {
     for (const [name, { sessionId }] of documents) if (sessionId === id) documents.delete(name);
     for (const [name, { done }] of keys) if (done?.sessionId === id) keys.delete(name);
+    for (const [name, { sessionId }] of deliveries) if (sessionId === id) deliveries.delete(name);
+    const gone = sessions.get(id);
     sessions.delete(id);
+    for (const session of sessions.values()) if (session.parent === gone) session.parent = undefined;
     changed([id]);
   };
   /** Ids of sessions of a kind, the longest idle first. */
@@ -308,12 +405,11 @@ function openTables(
         const newest = [...sessions.values()].reverse();
         const from = after === undefined ? 0 : newest.indexOf(named(after)) + 1;
         const wanted = searchedJson(search);
-        const begin = beginOfRecord(by);
-        const found = newest.slice(from).filter(({ kind, state, parent, record }) =>
-          record.startsWith(begin) &&
+        const found = newest.slice(from).filter(({ kind, state, parent, by: maker }) =>
+          (by === undefined || maker === by) &&
           (wantedKind === undefined || kind === wantedKind) &&
           (wanted === "" || lowerCase(state.get("title") ?? "").includes(wanted)) &&
-          (forks || parent === undefined || !sessions.has(parent))
+          (forks || parent === undefined)
         );
         return found.slice(0, limit).map(({ record, events, state, held: { holder } }): ListedSession => ({
           ...JSON.parse(record) as SessionRecord,
@@ -323,6 +419,13 @@ function openTables(
           ...(holder && isThere(holder) && { isHeld: true }),
         }));
       }),
+    readSums: ({ kind, by, from, to }) =>
+      settle(() =>
+        [...tables.sums.values()].filter((one) =>
+          one.day >= from && one.day <= to && (kind === undefined || one.kind === kind) &&
+          (by === undefined || one.by === by)
+        )
+      ),
     countSessions: (kind) =>
       settle(() => [...sessions.values()].filter((one) => kind === undefined || one.kind === kind).length),
     idleSessions: ({ kind, beforeMs, limit }) =>
@@ -409,17 +512,45 @@ function openTables(
         const kept = keys.get(keyName(key));
         if (kept && !kept.done && wasOwner(kept.owner)) keys.delete(keyName(key));
       }),
+    claimDeliveries: (wanted) => settle(() => claimDeliveries(wanted)),
+    listDeliveries: (receiver, { limit = 100, before } = {}) =>
+      settle(() => {
+        const found = [...deliveries].filter(([, kept]) => kept.receiver === receiver).reverse();
+        const from = before === undefined ? 0 : found.findIndex(([id]) => id === before) + 1;
+        if (before !== undefined && from === 0) return [];
+        return found.slice(from, from + limit).map(([, kept]) => storedDelivery(kept));
+      }),
+    getDelivery: (id) =>
+      settle(() => {
+        const kept = deliveries.get(id);
+        return kept && storedDelivery(kept);
+      }),
+    expireDeliveries: ({ receiver, olderThanMs, keep }) =>
+      settle(() => {
+        const found = [...deliveries].filter(([, kept]) => kept.receiver === receiver).reverse();
+        for (const [place, [id, { madeAtMs }]] of found.entries()) {
+          if (place >= keep || madeAtMs < now() - olderThanMs) deliveries.delete(id);
+        }
+      }),
     close: () => enter(() => void (isOpen = false)),
   };
   return { store, write };
 }
 
 /** Records that change a session that is there, so that who writes them holds it. */
-const HELD = ["events", "state", "names", "archive"] as const;
+const HELD = ["events", "state", "sums", "names", "archive"] as const;
 
 /** Whether a record changes a session that is there. */
 function isHeldFor(record: StoreRecord): record is Extract<StoreRecord, { type: (typeof HELD)[number] }> {
   return (HELD as readonly string[]).includes(record.type);
+}
+
+function storedDelivery({ json, madeAtMs, dueAtMs, claims }: MemoryDelivery): StoredDelivery {
+  return {
+    ...JSON.parse(json) as Pick<StoredDelivery, "id" | "receiver" | "sessionId" | "value">,
+    ...{ madeAtMs, claims },
+    ...(dueAtMs !== undefined && { dueAtMs }),
+  };
 }
 
 /** What a session takes. */
@@ -440,6 +571,22 @@ function parsed(json: string | undefined): unknown {
 
 function keyName({ scope, key }: IdempotencyKey): string {
   return JSON.stringify([scope, key]);
+}
+
+/** Events are told along as long as their JSON isn't longer than this. */
+const TOLD_CHARS = 2_000;
+
+/** The events that a commit adds to a session, as whoever watches that is told of them. */
+function newEvents(records: readonly StoreRecord[], id: string): readonly StoredEvent[] {
+  const added = records.flatMap((record) =>
+    record.type === "events" && record.sessionId === id ? record : []
+  );
+  const json = JSON.stringify(
+    added.flatMap(({ after, events }) =>
+      events.map((event, index) => ({ number: after + index + 1, event }))
+    ),
+  );
+  return json.length > TOLD_CHARS ? [] : JSON.parse(json);
 }
 
 /** A store that others have open too, as one process has it. */
@@ -466,10 +613,13 @@ interface Opening {
   readonly owners: WeakSet<object>;
   listener?: Parameters<SharedStore["listen"]>[0];
   readonly holds: Map<string, { readonly hold: Hold; readonly controller: AbortController; isHeld: boolean }>;
-  readonly watchers: Map<string, Set<() => void>>;
+  readonly watchers: Map<string, Set<(seen?: Sighting) => void>>;
   /** Lets those go on who wait for the process. Absent: it runs. */
   paused?: PromiseWithResolvers<void> | undefined;
   isKilled: boolean;
+  lostLeases: number;
+  /** Sessions that it has taken from openings that were gone. */
+  takenOver: number;
 }
 
 interface Asked {
@@ -520,13 +670,33 @@ export function sharedMemory({ leaseMs = 10_000 }: { readonly leaseMs?: number }
       resolve(answer === undefined ? undefined : { answer: JSON.parse(answer) });
     }
   };
-  const changed = (ids: Iterable<string>) => {
+  const sight = ({ owner }: Opening, id: string): Sighting => {
+    const { held: { fence, holder }, events: { length: lastEvent } } = named(id);
+    const whose = holder === owner ? "this" : holder && isThere(holder) ? "other" : "left";
+    return { fence, holder: holder ? whose : "nobody", lastEvent };
+  };
+  /** Tells somebody who watches a session how it is now, with what was written last. */
+  const show = (
+    opening: Opening,
+    id: string,
+    { watcher, told = [] }: {
+      readonly watcher: (seen?: Sighting) => void;
+      readonly told?: readonly StoredEvent[];
+    },
+  ) => {
+    const seen = tables.sessions.has(id)
+      ? { ...sight(opening, id), ...(told.length > 0 && { told }) }
+      : undefined;
+    tell(opening, () => opening.watchers.get(id)?.has(watcher) && watcher(seen));
+  };
+  const changed = (ids: Iterable<string>, records: readonly StoreRecord[] = []) => {
     settle();
     for (const id of new Set(ids)) {
-      for (const opening of openings) {
-        for (const watcher of opening.watchers.get(id) ?? []) {
-          tell(opening, () => opening.watchers.get(id)?.has(watcher) && watcher());
-        }
+      const watching = [...openings].filter(({ watchers }) => watchers.has(id));
+      if (watching.length === 0) continue;
+      const told = newEvents(records, id);
+      for (const opening of watching) {
+        for (const watcher of opening.watchers.get(id) ?? []) show(opening, id, { watcher, told });
       }
     }
   };
@@ -538,6 +708,7 @@ export function sharedMemory({ leaseMs = 10_000 }: { readonly leaseMs?: number }
     }
     opening.owner = newOwner();
     opening.owners.add(opening.owner);
+    opening.lostLeases++;
     const lost = [...opening.holds.values()];
     opening.holds.clear();
     for (const { controller } of lost) controller.abort();
@@ -554,6 +725,8 @@ export function sharedMemory({ leaseMs = 10_000 }: { readonly leaseMs?: number }
       holds: new Map(),
       watchers: new Map(),
       isKilled: false,
+      lostLeases: 0,
+      takenOver: 0,
     };
     openings.add(opening);
     const enter = async <T>(act: () => T): Promise<T> => {
@@ -586,7 +759,10 @@ export function sharedMemory({ leaseMs = 10_000 }: { readonly leaseMs?: number }
       const { owner, holds } = opening;
       if (held.holder === owner) return holds.get(id)?.hold;
       if (held.holder && isThere(held.holder)) return undefined;
-      if (held.holder) (held.holder as Owner).isDead = true;
+      if (held.holder) {
+        (held.holder as Owner).isDead = true;
+        opening.takenOver++;
+      }
       const controller = new AbortController();
       const kept = {
         hold: {
@@ -632,13 +808,7 @@ export function sharedMemory({ leaseMs = 10_000 }: { readonly leaseMs?: number }
           return number;
         }),
       release: (id) => enter(() => release(id)),
-      look: (id) =>
-        enter(() => {
-          const { held: { fence, holder }, events: { length: lastEvent } } = named(id);
-          if (!holder) return { fence, holder: "nobody", lastEvent };
-          if (holder === opening.owner) return { fence, holder: "this", lastEvent };
-          return { fence, holder: isThere(holder) ? "other" : "left", lastEvent };
-        }),
+      look: (id) => enter(() => sight(opening, id)),
       left: () =>
         enter(() =>
           [...tables.sessions].flatMap(([id, { held: { holder } }]) => holder && !isThere(holder) ? [id] : [])
@@ -646,6 +816,7 @@ export function sharedMemory({ leaseMs = 10_000 }: { readonly leaseMs?: number }
       watch(id, watcher) {
         const watchers = opening.watchers.get(id) ?? new Set();
         opening.watchers.set(id, watchers.add(watcher));
+        show(opening, id, { watcher });
         return () => {
           watchers.delete(watcher);
           if (watchers.size === 0) opening.watchers.delete(id);
@@ -668,6 +839,12 @@ export function sharedMemory({ leaseMs = 10_000 }: { readonly leaseMs?: number }
         return told;
       },
       aheadMs: () => 0,
+      figures: () => ({
+        leaseMs: isThere(opening.owner) ? opening.owner.expiresAtMs - nowMs : 0,
+        lostLeases: opening.lostLeases,
+        held: opening.holds.size,
+        takenOver: opening.takenOver,
+      }),
       listen: (listener) => void (opening.listener = listener),
     };
     const close = async () => {

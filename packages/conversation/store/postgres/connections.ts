@@ -1,5 +1,6 @@
 import { Buffer } from "node:buffer";
 import pg from "pg";
+import type { SharedFigures } from "../port.ts";
 import { asStoreError, databaseError, isPassing } from "./database_error.ts";
 
 /** A value of a statement. */
@@ -33,6 +34,10 @@ export interface ConnectionOptions {
   readonly maxConnections: number;
   /** How long something is tried, in milliseconds, before it is an error. */
   readonly timeoutMs: number;
+  /** How long a connection may take to be made, a statement to be done, and of that to wait for a lock, in milliseconds. */
+  readonly connectMs: number;
+  readonly statementMs: number;
+  readonly lockMs: number;
 }
 
 /** Connections to one database, made when they are needed and again when they are lost. */
@@ -49,6 +54,8 @@ export interface Connections {
    * it; without a limit it takes as long as it takes. The caller closes it.
    */
   open(limitMs?: number): Promise<OwnConnection>;
+  /** How those are that several share. */
+  figures(): NonNullable<SharedFigures["connections"]>;
   close(): Promise<void>;
 }
 
@@ -113,6 +120,15 @@ export function connectionsTo(options: ConnectionOptions): Connections {
     query: <Row>(sql: string, values: readonly Value[] = []) =>
       untilItGoes(async () => await attempt(sql, values) as Row[]),
     open: (limitMs) => untilItGoes(() => ownConnection(options, limitMs)),
+    figures: () => {
+      const open = shared.filter(({ isOpen }) => isOpen);
+      return {
+        most: maxConnections,
+        open: open.length,
+        idle: open.filter(({ waiting }) => waiting === 0).length,
+        waiting: shared.reduce((sum, { waiting }) => sum + Math.max(0, waiting - 1), 0),
+      };
+    },
     async close() {
       isOpen = false;
       await Promise.all(shared.map((connection) => connection.close()));
@@ -120,18 +136,12 @@ export function connectionsTo(options: ConnectionOptions): Connections {
   };
 }
 
-/** What may wait on its way, before it is tried on another connection. */
-function attemptMs({ timeoutMs }: ConnectionOptions): number {
-  return Math.ceil(timeoutMs / 2);
-}
-
 async function connect(options: ConnectionOptions, pipeline: boolean): Promise<Client> {
-  const limitMs = attemptMs(options);
+  const { connectMs, statementMs, lockMs } = options;
   const client: Client = new pg.Client({
     connectionString: strictUrl(options.url),
     application_name: "tare",
-    connectionTimeoutMillis: limitMs,
-    statement_timeout: limitMs,
+    connectionTimeoutMillis: connectMs,
     keepAlive: true,
     types: text,
     pipeline,
@@ -140,6 +150,11 @@ async function connect(options: ConnectionOptions, pipeline: boolean): Promise<C
   client.on("error", () => {});
   try {
     await client.connect();
+    // Not with the connection's first message: what pools connections takes only few settings there.
+    await client.query({
+      text: `SET statement_timeout = ${Math.ceil(statementMs)}; SET lock_timeout = ${Math.ceil(lockMs)}`,
+      query_timeout: connectMs,
+    });
   } catch (error) {
     client.connection.stream.destroy();
     throw error;
@@ -167,12 +182,19 @@ function sharedConnection(options: ConnectionOptions) {
     const made = connect(options, true);
     client = made;
     const forget = () => {
-      if (client === made) client = undefined;
+      if (client !== made) return;
+      client = undefined;
+      self.isOpen = false;
     };
-    made.then((made) => made.on("end", forget), forget);
+    made.then((opened) => {
+      opened.on("end", forget);
+      self.isOpen = client === made;
+    }, forget);
     return made;
   };
   const self = {
+    isOpen: false,
+    /** Statements that are under way on it. */
     waiting: 0,
     async run(
       sql: string,
@@ -181,7 +203,7 @@ function sharedConnection(options: ConnectionOptions) {
       self.waiting++;
       try {
         // One that doesn't even say that it took too long is cut, with all that waits on it.
-        const query = { text: sql, values, query_timeout: attemptMs(options) * 1.2 };
+        const query = { text: sql, values, query_timeout: options.statementMs * 1.2 };
         const made = await connected();
         return (await made.query(name === undefined ? query : { ...query, name })).rows;
       } finally {

@@ -4,7 +4,7 @@ import { zstdDecompressSync } from "node:zlib";
 import { textFromBytes } from "@tare/prune";
 import type { ContentsItem, StoreContents } from "../contents.ts";
 import { columnText, jsonText, nameIn, plainRecord } from "../json_text.ts";
-import type { SessionRecord, StoredDocument } from "../port.ts";
+import type { SessionRecord, StoredDocument, StoredSums } from "../port.ts";
 import type { ObjectStore } from "../s3_objects.ts";
 import { StoreError } from "../store_error.ts";
 import { connectionsTo, type OwnConnection, type Value } from "./connections.ts";
@@ -21,7 +21,14 @@ const BATCH = 1000;
 const BATCH_LENGTH = 2 ** 21;
 
 /** How long a statement may take: those before it have left the disk much to do. */
-const TIMEOUT_MS = 5 * 60_000;
+const STATEMENT_MS = 150_000;
+
+const LIMITS = {
+  timeoutMs: 2 * STATEMENT_MS,
+  connectMs: STATEMENT_MS,
+  statementMs: STATEMENT_MS,
+  lockMs: STATEMENT_MS,
+};
 
 /**
  * The contents of a PostgreSQL database. As long as they are open no server can begin to use it. Texts are read from where
@@ -38,7 +45,7 @@ export async function openPostgresContents(
     readonly objects?: ObjectStore | undefined;
   } = {},
 ): Promise<StoreContents> {
-  const connections = connectionsTo({ url, place: name, maxConnections: 1, timeoutMs: TIMEOUT_MS });
+  const connections = connectionsTo({ url, place: name, maxConnections: 1, ...LIMITS });
   const connection = await connections.open();
   try {
     await migrate(connection, { place: name });
@@ -64,7 +71,9 @@ export async function openPostgresContents(
   return {
     name,
     async isEmpty() {
-      const tables = ["heads", "keys"].map((table) => `EXISTS (SELECT FROM tare.${table})`);
+      const tables = ["heads", "keys", "sums", "sums_added"].map((table) =>
+        `EXISTS (SELECT FROM tare.${table})`
+      );
       const [row] = await connection.query<{ found: boolean }>(`SELECT ${tables.join(" OR ")} AS found`);
       return !row!.found;
     },
@@ -155,6 +164,39 @@ async function* readAll(
     yield { type: "document", ...JSON.parse(json) as StoredDocument };
   }
 
+  const deliveries = pages<
+    & { number: number; id: string; receiver: string; session: string | null; json: string }
+    & { made: number; due: number | null; claims: number }
+  >(
+    connection,
+    `SELECT number, d.id, receiver, s.id AS session, d.json, made_at_ms AS made, due_at_ms AS due, claims
+     FROM tare.deliveries d LEFT JOIN tare.sessions s ON s.key = d.session WHERE number > $1 ORDER BY number`,
+    "number",
+  );
+  for await (const { id, receiver, session, json, made, due, claims } of deliveries(0)) {
+    yield {
+      type: "delivery",
+      ...{ id: nameIn(id), receiver: nameIn(receiver), value: JSON.parse(json), madeAtMs: made, claims },
+      ...(session !== null && { sessionId: nameIn(session) }),
+      ...(due !== null && { dueAtMs: due }),
+    };
+  }
+
+  await connection.query("SELECT tare.fold_sums()");
+  const sums = pages<
+    { day: string; kind: SessionRecord["kind"]; made_by: string; about: string; json: string }
+  >(
+    connection,
+    `SELECT day, kind, made_by, about, json::text AS json FROM tare.sums
+     WHERE (day, kind, made_by, about) > ($1, $2, $3, $4) ORDER BY day, kind, made_by, about`,
+    ...["day", "kind", "made_by", "about"] as const,
+  );
+  for await (const { day, kind, made_by, about, json } of sums("", "", "", "")) {
+    const by = made_by !== "" && { by: nameIn(made_by) };
+    const sums = JSON.parse(json) as StoredSums["sums"];
+    yield { type: "sums", kind, ...by, day: nameIn(day), about: nameIn(about), sums };
+  }
+
   const keys = pages<
     & { scope: string; key: string; hash: string; atomic: boolean; touched: number }
     & { session: string | null; json: string | null }
@@ -225,10 +267,11 @@ async function writeAll(connection: OwnConnection, items: AsyncIterable<Contents
         break;
       }
       case "session": {
-        const { id, kind, parent, touchedAtMs } = item;
+        const { id, kind, by, parent, touchedAtMs } = item;
         last = 0;
         const json = jsonText(plainRecord(item));
-        add("sessions", columnText(id), json, parent && columnText(parent), kind, String(touchedAtMs));
+        const names = [by, parent].map((name) => name === undefined ? undefined : columnText(name));
+        add("sessions", columnText(id), json, ...names, kind, String(touchedAtMs));
         break;
       }
       case "events": {
@@ -249,11 +292,28 @@ async function writeAll(connection: OwnConnection, items: AsyncIterable<Contents
         add("namings", columnText(item.sessionId));
         for (const name of item.names) add("names", columnText(item.sessionId), columnText(name));
         break;
+      case "sums":
+        add(
+          "sums",
+          columnText(item.day),
+          item.kind,
+          columnText(item.by ?? ""),
+          columnText(item.about),
+          jsonText(item.sums),
+        );
+        break;
       case "document": {
         const { kind, id, sessionId, value } = item;
         const json = jsonText({ kind, id, sessionId, value });
         const session = sessionId === undefined ? undefined : columnText(sessionId);
         add("documents", session, columnText(kind), columnText(id), json);
+        break;
+      }
+      case "delivery": {
+        const { id, receiver, sessionId, value, madeAtMs, dueAtMs, claims } = item;
+        const session = sessionId === undefined ? undefined : columnText(sessionId);
+        const given = [columnText(id), columnText(receiver), session, jsonText(value), String(madeAtMs)];
+        add("deliveries", ...given, dueAtMs === undefined ? undefined : String(dueAtMs), String(claims));
         break;
       }
       case "key": {
@@ -290,13 +350,16 @@ function newBatch() {
       (c) =>
         `INSERT INTO tare.texts (ref, sha256, bytes, zstd) SELECT c1, c2::bytea, c3::integer, c4::bytea FROM ${c}`,
     ),
-    sessions: rows(5, (c) =>
+    sessions: rows(6, (c) =>
       `WITH made AS (
-         INSERT INTO tare.sessions (id, json, parent, commit_id)
-           SELECT c1, c2, nullif(c3, U&'\\0001'), gen_random_uuid() FROM ${c} ORDER BY place
+         INSERT INTO tare.sessions (id, json, commit_id)
+           SELECT c1, c2, gen_random_uuid() FROM ${c} ORDER BY place
            RETURNING key, id
-       ) INSERT INTO tare.heads (session, kind, touched_at_ms)
-         SELECT made.key, c4, c5::bigint FROM ${c} JOIN made ON made.id = c1`),
+       ), every AS (SELECT key, id FROM made UNION ALL SELECT key, id FROM tare.sessions WHERE id = ANY ($4))
+       INSERT INTO tare.heads (session, kind, made_by, parent, touched_at_ms)
+         SELECT made.key, c5, nullif(c3, U&'\\0001'),
+           (SELECT parent.key FROM every parent WHERE parent.id = c4 AND parent.key < made.key), c6::bigint
+         FROM ${c} JOIN made ON made.id = c1`),
     events: rows(5, (c) =>
       `WITH made AS (
          INSERT INTO tare.events SELECT ${key}, c2::bigint, c3::integer, c4::text[], c5 FROM ${c}
@@ -311,7 +374,19 @@ function newBatch() {
          SELECT ${key} AS session, nextval('tare.namings') AS number FROM (SELECT * FROM ${c} ORDER BY place) AS c
        ) AS sorted WHERE h.session = sorted.session`),
     names: rows(2, (c) => `INSERT INTO tare.names SELECT c2, ${key} FROM ${c}`),
+    sums: rows(
+      5,
+      (c) =>
+        `INSERT INTO tare.sums (day, kind, made_by, about, json) SELECT c1, c2, c3, c4, c5::jsonb FROM ${c}`,
+    ),
     documents: rows(4, (c) => `INSERT INTO tare.documents SELECT c2, c3, ${key}, c4 FROM ${c}`),
+    deliveries: rows(
+      7,
+      (c) =>
+        `INSERT INTO tare.deliveries (id, receiver, session, json, made_at_ms, due_at_ms, claims)
+       SELECT c1, c2, (SELECT key FROM tare.sessions WHERE id = c3), c4, c5::bigint,
+         nullif(c6, U&'\\0001')::bigint, c7::bigint FROM ${c} ORDER BY place`,
+    ),
     keys: rows(7, (c) =>
       `INSERT INTO tare.keys
          (scope, key, body_hash, owner, claim_id, was_claimed, is_atomic, touched_at_ms, session, json)

@@ -1,5 +1,5 @@
 import { columnText, jsonText, nameIn } from "../json_text.ts";
-import type { Hold, HolderRequest, SharedStore } from "../port.ts";
+import type { Hold, HolderRequest, SharedStore, Sighting, StoredEvent } from "../port.ts";
 import type { Connections, OwnConnection, Value } from "./connections.ts";
 import { HeldPlace, type Writer } from "./records.ts";
 import { asRefusal } from "./refusals.ts";
@@ -65,6 +65,8 @@ export async function openLeases(connections: Connections, options: LeaseOptions
   const turns = new Map<string, Promise<unknown>>();
   let me = newMember();
   let aheadMs = 0;
+  let lostLeases = 0;
+  let takenOver = 0;
   const names = [me.id];
   let renewed = () => Promise.resolve();
 
@@ -97,6 +99,7 @@ export async function openLeases(connections: Connections, options: LeaseOptions
     me = newMember();
     names.push(me.id);
     if (names.length > NAMES) names.shift();
+    lostLeases++;
     for (const { end } of lost.held.values()) end.abort();
     lost.held.clear();
     (async () => {
@@ -173,7 +176,9 @@ export async function openLeases(connections: Connections, options: LeaseOptions
       const known = member.held.get(sessionId)?.hold;
       if (known) return known;
       await join(member);
-      const { fence, commits, state } = await query<{ fence: number; commits: number; state: string }>(
+      const { fence, commits, state, was_left } = await query<
+        { fence: number; commits: number; state: string; was_left: boolean }
+      >(
         "SELECT * FROM tare.hold($1, $2)",
         [
           columnText(sessionId),
@@ -186,6 +191,7 @@ export async function openLeases(connections: Connections, options: LeaseOptions
         lose(member);
         continue;
       }
+      if (was_left) takenOver++;
       const end = new AbortController();
       const made: Hold = {
         fence,
@@ -207,24 +213,31 @@ export async function openLeases(connections: Connections, options: LeaseOptions
         await query("SELECT tare.release($1, $2, $3)", [columnText(id), member.id, held.place.fence]);
       }),
     async look(id) {
-      const { fence, holder, last } = await query<
-        { fence: number; holder: Awaited<ReturnType<SharedStore["look"]>>["holder"]; last: number }
-      >(
-        "SELECT * FROM tare.look($1, $2)",
-        [columnText(id), me.id],
-      );
-      return { fence, holder, lastEvent: last };
+      const row = await query<Omit<SeenRow, "id">>("SELECT * FROM tare.look($1, $2)", [
+        columnText(id),
+        me.id,
+      ]);
+      return sightingOf(row);
     },
     async left() {
       const rows = await connections.query<{ id: string }>(
-        `SELECT s.id FROM tare.heads h JOIN tare.sessions s ON s.key = h.session
-         WHERE h.holder IS NOT NULL AND NOT tare.is_there(h.holder) ORDER BY s.key`,
+        // By those that are gone, of which there are few: whoever holds something has a row.
+        `SELECT s.id FROM (SELECT id FROM tare.servers gone WHERE tare.is_gone(gone) OFFSET 0) AS gone
+           JOIN tare.heads h ON h.holder = gone.id JOIN tare.sessions s ON s.key = h.session
+         ORDER BY s.key`,
       );
       return rows.map(({ id }) => nameIn(id));
     },
     watch: (id, changed) => talk.watch(id, changed),
     ask: (id, body) => talk.ask(id, body),
     aheadMs: () => aheadMs,
+    figures: () => ({
+      leaseMs: Math.max(0, me.sureUntilMs - clock()),
+      lostLeases,
+      held: me.held.size,
+      takenOver,
+      connections: connections.figures(),
+    }),
     listen: (told) => void (listener = told),
   };
   const talk = await openTalk(connections, {
@@ -284,6 +297,21 @@ interface Talk extends Pick<SharedStore, "watch" | "ask"> {
   close(): Promise<void>;
 }
 
+/** A session as the database sees it. */
+interface SeenRow extends Pick<Sighting, "fence" | "holder"> {
+  readonly id: string;
+  readonly last: number;
+}
+
+function sightingOf({ fence, holder, last }: Omit<SeenRow, "id">): Sighting {
+  return { fence, holder, lastEvent: last };
+}
+
+/** How a session was seen, as `tare.news()` compares it. */
+function stateOf(seen: Sighting | undefined): string {
+  return seen ? `${seen.fence} ${seen.lastEvent} ${seen.holder === "nobody"}` : "";
+}
+
 /** What of an opening this needs to know. */
 interface Talker {
   /** Runs a statement on whatever connection, and gives its first row. */
@@ -301,54 +329,131 @@ interface Talker {
 const POLL_MS = 1500;
 
 /** How long others notify of a session that was asked for, in seconds: several times as long. */
-const WATCH_S = 10;
+const WATCH_S = 5;
+
+/**
+ * Each notification wakes every server. Where watchers are told more often than this in so long, all watched sessions are
+ * read at this distance instead, which costs the same however many they are.
+ */
+const MUCH = 15;
+const READ_MS = 100;
+
+/** The number of no event. */
+const UNKNOWN = Number.MAX_SAFE_INTEGER;
 
 /** PostgreSQL takes notifications of 8,000 bytes; longer names share theirs. */
 const NOTIFIED_LENGTH = 1000;
 
+/** The name of a session of which more is told than that something has changed. */
+const TOLD_NAME = /^w\["((?:[^"\\]|\\.)*)"/;
+
+/** What is told of a session: its name, the fencing number, who holds it, its last event, and the newest events. */
+type Told = readonly [string, number, string | null, number, readonly StoredEvent["event"][]];
+
 /** Hears what the others say. */
 async function openTalk(connections: Connections, talker: Talker): Promise<Talk> {
-  const watchers = new Map<string, Set<() => void>>();
+  const watchers = new Map<string, Set<(seen?: Sighting) => void>>();
   let isOpen = true;
   let connection: Promise<OwnConnection> | undefined;
   let poll: ReturnType<typeof setInterval> | undefined;
   /** Requests that this opening was told of. */
-  let told = new Set<string>();
+  let requested = new Set<string>();
 
-  const wake = (name: string) => {
-    for (const changed of [...watchers.get(name) ?? []]) changed();
+  const wake = (name: string, seen?: Sighting) => {
+    for (const changed of [...watchers.get(name) ?? []]) changed(seen);
   };
   const wakeAll = () => {
     for (const name of [...watchers.keys()]) wake(name);
   };
   /** Names are those of notifications: a session's, or a request's. */
-  const listen = (name: string, changed: () => void): () => void => {
+  const listen = (name: string, changed: (seen?: Sighting) => void): () => void => {
     const heard = watchers.get(name) ?? new Set();
     watchers.set(name, heard.add(changed));
     poll ??= setInterval(tick, POLL_MS);
     return () => {
       heard.delete(changed);
-      if (heard.size === 0 && watchers.get(name) === heard) watchers.delete(name);
+      if (heard.size === 0 && watchers.get(name) === heard) {
+        watchers.delete(name);
+        known.delete(name);
+      }
       if (watchers.size > 0) return;
+      stopReading();
       clearInterval(poll);
       poll = undefined;
     };
   };
-  const watchSessions = async (names: readonly string[]) => {
+  const watched = () =>
+    [...watchers.keys()].filter((name) => name.startsWith("w")).map((name) => name.slice(1));
+  /** How each session was when its watchers were told last. */
+  const known = new Map<string, Sighting>();
+  /** How often they were told since the last tick. */
+  let news = 0;
+  const tell = (name: string, seen: Sighting | undefined, events: readonly StoredEvent["event"][] = []) => {
+    if (!watchers.has(name)) return;
+    if (seen) known.set(name, seen);
+    if (!seen || events.length === 0) return wake(name, seen);
+    const first = seen.lastEvent - events.length + 1;
+    wake(name, { ...seen, told: events.map((event, index) => ({ number: first + index, event })) });
+  };
+  /** Tells how these sessions are. From now on others notify of them, unless so much happens that they are read. */
+  const lookAt = async (names: readonly string[]) => {
     // Whatever comes of it: those who wait look for themselves, and hear of what fails.
-    await talker.query("SELECT tare.watch($1, $2)", [names, WATCH_S]).catch(() => {});
+    const rows = await connections.query<SeenRow>(
+      "SELECT * FROM tare.watch($1, $2, $3)",
+      [names, reading === undefined ? WATCH_S : 0, talker.serverId()],
+    ).catch(() => []);
+    const seen = new Map(rows.map((row) => [row.id, sightingOf(row)]));
+    for (const name of names) tell(`w${name}`, seen.get(name));
   };
   const tick = async () => {
-    const names = [...watchers.keys()].filter((name) => name.startsWith("w")).map((name) => name.slice(1));
-    if (names.length > 0) await watchSessions(names);
-    wakeAll();
+    const isMuch = news > (reading === undefined ? MUCH : MUCH / 2);
+    news = 0;
+    if (isMuch) reading ??= setTimeout(readOn, READ_MS);
+    else stopReading();
+    const names = watched();
+    if (names.length > 0) await lookAt(names);
+    for (const name of [...watchers.keys()]) if (!name.startsWith("w")) wake(name);
+  };
+  /** Until the next time that all watched sessions are read; nothing while others notify. */
+  let reading: ReturnType<typeof setTimeout> | undefined;
+  const stopReading = () => {
+    clearTimeout(reading);
+    reading = undefined;
+  };
+  /** Reads what is new of all watched sessions in one query, however many they are, and again and again. */
+  const readOn = async () => {
+    const current = reading;
+    const names = watched();
+    const seen = names.map((name) => known.get(`w${name}`));
+    const rows = names.length === 0
+      ? []
+      : await connections.query<SeenRow & { readonly events: string | null }>(
+        "SELECT * FROM tare.news($1, $2, $3, $4)",
+        [names, seen.map(stateOf), seen.map((seen) => `${seen?.lastEvent ?? UNKNOWN}`), talker.serverId()],
+      ).catch(() => []);
+    if (reading !== current || !isOpen) return;
+    for (const row of rows) {
+      news += 1;
+      tell(`w${row.id}`, sightingOf(row), JSON.parse(`[${row.events ?? ""}]`));
+    }
+    reading = setTimeout(readOn, READ_MS);
+  };
+  /** What `tare.tell()` says. */
+  const told = (payload: string) => {
+    const name = TOLD_NAME.exec(payload)?.[1];
+    if (name === undefined) return wake(payload);
+    if (!watchers.has(`w${name}`)) return;
+    news += 1;
+    const [, fence, holder, lastEvent, events]: Told = JSON.parse(payload.slice(1));
+    const other = holder === talker.serverId() ? "this" : "other";
+    tell(`w${name}`, { fence, lastEvent, holder: holder === null ? "nobody" : other }, events);
   };
   const notified = (payload: string) => {
     const about = payload.slice(1);
     if (payload.startsWith("a")) {
       if (about === talker.serverId()) lookForRequests().catch(() => {});
     } else if (payload.startsWith("g")) talker.beat();
-    else wake(payload);
+    else told(payload);
   };
   const connect = async (): Promise<OwnConnection> => {
     const made = await connections.open(talker.limitMs);
@@ -384,8 +489,8 @@ async function openTalk(connections: Connections, talker: Talker): Promise<Talk>
        WHERE r.holder = $1 AND r.answer IS NULL AND NOT r.is_withdrawn ORDER BY r.made_at`,
       [talker.serverId()],
     );
-    const before = told;
-    told = new Set(rows.map(({ id }) => id));
+    const before = requested;
+    requested = new Set(rows.map(({ id }) => id));
     for (const { id, session, fence, json } of rows) {
       const sessionId = nameIn(session);
       if (!before.has(id) && talker.fenceOf(sessionId) === fence && isOpen) {
@@ -399,14 +504,12 @@ async function openTalk(connections: Connections, talker: Talker): Promise<Talk>
     wake: wakeAll,
     lookForRequests,
     watch(sessionId, changed) {
-      const name = columnText(sessionId).slice(0, NOTIFIED_LENGTH);
-      const end = listen(`w${name}`, changed);
-      let isWanted = true;
-      watchSessions([columnText(sessionId)]).then(() => isWanted && changed());
-      return () => {
-        isWanted = false;
-        end();
-      };
+      const name = columnText(sessionId);
+      const end = listen(`w${name.slice(0, NOTIFIED_LENGTH)}`, changed);
+      // Where all are read, what nothing is known of is told next.
+      if (reading === undefined) lookAt([name]);
+      else known.delete(`w${name}`);
+      return end;
     },
     async ask(sessionId, body) {
       const id = crypto.randomUUID();
@@ -437,6 +540,7 @@ async function openTalk(connections: Connections, talker: Talker): Promise<Talk>
     async close() {
       isOpen = false;
       clearInterval(poll);
+      stopReading();
       wakeAll();
       await (await connection?.catch(() => undefined))?.close();
     },

@@ -23,7 +23,6 @@ const TABLES = `
     key bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     id text NOT NULL UNIQUE,
     json text NOT NULL,
-    parent text,
     commit_id uuid NOT NULL,
     is_removed boolean NOT NULL DEFAULT false
   );
@@ -33,6 +32,10 @@ const TABLES = `
   CREATE TABLE tare.heads (
     session bigint PRIMARY KEY,
     kind text NOT NULL,
+    -- The key with which it was made. NULL: the owner's.
+    made_by text,
+    -- The session that it was forked from, as long as that is there.
+    parent bigint,
     holder text,
     fence bigint NOT NULL DEFAULT 0,
     last bigint NOT NULL DEFAULT 0,
@@ -44,12 +47,45 @@ const TABLES = `
     touched_at_ms bigint NOT NULL,
     -- Which of its names were given last, whatever the clocks of the servers say; 0: it has none.
     named bigint NOT NULL DEFAULT 0,
-    -- What it takes. NULL: nobody has weighed it since it was last written.
-    bytes bigint
+    -- What it took when it was last weighed, and whether nothing was written to it since.
+    bytes bigint NOT NULL DEFAULT 0,
+    is_weighed boolean NOT NULL DEFAULT false
   ) WITH (fillfactor = 50);
   CREATE INDEX ON tare.heads (holder) WHERE holder IS NOT NULL;
+  CREATE INDEX ON tare.heads (kind, touched_at_ms, session);
+  CREATE INDEX ON tare.heads (kind, session) WHERE NOT is_weighed;
+  CREATE INDEX ON tare.heads (parent) WHERE parent IS NOT NULL;
+  -- Lists, an index for each way in which they are cut.
   CREATE INDEX ON tare.heads (kind, session);
-  CREATE INDEX ON tare.heads (kind, touched_at_ms);
+  CREATE INDEX ON tare.heads (kind, session) WHERE parent IS NULL;
+  CREATE INDEX ON tare.heads (made_by, kind, session) WHERE made_by IS NOT NULL;
+  CREATE INDEX ON tare.heads (made_by, kind, session) WHERE made_by IS NOT NULL AND parent IS NULL;
+
+  -- How many sessions of a kind there are, and what they took when they were weighed: the sum of its rows. Whoever
+  -- changes it adds a row, so that nobody waits for another; see fold_counts().
+  CREATE TABLE tare.counted (
+    kind text NOT NULL,
+    sessions bigint NOT NULL,
+    bytes bigint NOT NULL
+  );
+
+  -- What sessions have come to, and what was added since these were last put together; see put_sums(). The key of the
+  -- owner has no name.
+  CREATE TABLE tare.sums (
+    kind text NOT NULL,
+    made_by text NOT NULL,
+    day text NOT NULL,
+    about text NOT NULL,
+    json jsonb NOT NULL,
+    PRIMARY KEY (day, kind, made_by, about)
+  );
+  CREATE TABLE tare.sums_added (
+    kind text NOT NULL,
+    made_by text NOT NULL,
+    day text NOT NULL,
+    about text NOT NULL,
+    json jsonb NOT NULL
+  );
 
   -- What sessions can be found by.
   CREATE TABLE tare.names (
@@ -76,6 +112,12 @@ const TABLES = `
     PRIMARY KEY (session, name)
   ) WITH (fillfactor = 70);
   CREATE INDEX ON tare.state (name, session) WHERE ${NEEDS_ATTENTION};
+
+  -- The state "title" once more, where an index of what it holds makes no other state slower to write.
+  CREATE TABLE tare.titles (
+    session bigint PRIMARY KEY,
+    json text NOT NULL
+  );
 
   -- A text is stored once, however many sessions have it: here, or as an object of an object store.
   CREATE TABLE tare.texts (
@@ -134,6 +176,23 @@ const TABLES = `
   CREATE INDEX ON tare.keys (touched_at_ms);
   CREATE INDEX ON tare.keys (session) WHERE session IS NOT NULL;
 
+  -- What somebody outside is to be told.
+  CREATE TABLE tare.deliveries (
+    number bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    id text NOT NULL UNIQUE,
+    receiver text NOT NULL,
+    -- NULL: it goes with none.
+    session bigint,
+    json text NOT NULL,
+    made_at_ms bigint NOT NULL,
+    -- NULL: nothing more is to be done.
+    due_at_ms bigint,
+    claims bigint NOT NULL DEFAULT 0
+  );
+  CREATE INDEX ON tare.deliveries (receiver, number);
+  CREATE INDEX ON tare.deliveries (session) WHERE session IS NOT NULL;
+  CREATE INDEX ON tare.deliveries (receiver, due_at_ms) WHERE due_at_ms IS NOT NULL;
+
   -- What is asked of the opening that holds a session.
   CREATE TABLE tare.requests (
     id uuid PRIMARY KEY,
@@ -150,6 +209,12 @@ const TABLES = `
   CREATE INDEX ON tare.requests (session);
 `;
 
+/** Of so many writes one puts together what those before it have added. */
+const FOLD_SHARE = 1 / 128;
+
+/** Keeps two from putting together the same at once: "sums" in ASCII. */
+const FOLD_LOCK = 0x73756d73;
+
 /**
  * What writes to the tables, as functions of the database: each takes one record of a commit, so that a
  * commit of several is one statement and one round trip.
@@ -163,6 +228,45 @@ const TABLES = `
  */
 const FUNCTIONS = `
   ${REFUSE}
+  CREATE FUNCTION tare.fold_counts() RETURNS void LANGUAGE plpgsql AS $$
+  BEGIN
+    IF NOT pg_try_advisory_xact_lock(${FOLD_LOCK}, 0) THEN RETURN; END IF;
+    WITH gone AS (DELETE FROM tare.counted RETURNING *)
+    INSERT INTO tare.counted SELECT kind, sum(sessions), sum(bytes) FROM gone GROUP BY kind;
+  END $$;
+
+  CREATE FUNCTION tare.count_made() RETURNS trigger LANGUAGE plpgsql AS $$
+  BEGIN
+    INSERT INTO tare.counted SELECT kind, count(*), sum(bytes) FROM made GROUP BY kind;
+    IF random() < ${FOLD_SHARE} THEN PERFORM tare.fold_counts(); END IF;
+    RETURN NULL;
+  END $$;
+  CREATE TRIGGER made AFTER INSERT ON tare.heads REFERENCING NEW TABLE AS made
+    FOR EACH STATEMENT EXECUTE FUNCTION tare.count_made();
+
+  CREATE FUNCTION tare.count_gone() RETURNS trigger LANGUAGE plpgsql AS $$
+  BEGIN
+    INSERT INTO tare.counted SELECT kind, -count(*), -sum(bytes) FROM gone GROUP BY kind;
+    IF random() < ${FOLD_SHARE} THEN PERFORM tare.fold_counts(); END IF;
+    RETURN NULL;
+  END $$;
+  CREATE TRIGGER gone AFTER DELETE ON tare.heads REFERENCING OLD TABLE AS gone
+    FOR EACH STATEMENT EXECUTE FUNCTION tare.count_gone();
+
+  -- The runs of three characters in a text, A to Z as a to z.
+  CREATE FUNCTION tare.grams(words text) RETURNS text[] LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS $$
+    SELECT array_agg(DISTINCT substr(lower(words COLLATE "C"), at, 3) COLLATE "C") FROM generate_series(1, length(words) - 2) AS at
+  $$;
+  CREATE INDEX ON tare.titles USING gin (tare.grams(json)) WITH (gin_pending_list_limit = 256);
+
+  CREATE FUNCTION tare.keep_title() RETURNS trigger LANGUAGE plpgsql AS $$
+  BEGIN
+    INSERT INTO tare.titles VALUES (NEW.session, NEW.json) ON CONFLICT (session) DO UPDATE SET json = excluded.json;
+    RETURN NULL;
+  END $$;
+  CREATE TRIGGER titled AFTER INSERT OR UPDATE ON tare.state
+    FOR EACH ROW WHEN (NEW.name = 'title') EXECUTE FUNCTION tare.keep_title();
+
   -- Of a database that was away all have a lease's time to come back.
   CREATE FUNCTION tare.is_gone(s tare.servers) RETURNS boolean LANGUAGE sql STABLE AS $$
     SELECT s.is_dead OR greatest(s.expires_at, pg_postmaster_start_time() + s.lease) < clock_timestamp()
@@ -175,6 +279,23 @@ const FUNCTIONS = `
   CREATE FUNCTION tare.notify(kind text, about text) RETURNS void LANGUAGE sql AS $$
     SELECT pg_notify('tare', kind || substr(about, 1, 1000))
   $$;
+
+  -- Tells who watches a session how it is, with the events that were written last as far as a notification holds them,
+  -- which is 8,000 bytes. Names stand in the tables as JSON has them. Of longer ones is told that something has changed.
+  CREATE FUNCTION tare.tell(session_id text, head tare.heads, the_events text) RETURNS void LANGUAGE plpgsql AS $$
+  DECLARE begins text;
+  BEGIN
+    IF head.watched_until <= clock_timestamp() THEN RETURN; END IF;
+    begins := '["' || session_id || '",' || head.fence || ',' || coalesce('"' || head.holder || '"', 'null') || ','
+      || head.last || ',';
+    IF length(session_id) >= 1000 THEN
+      PERFORM tare.notify('w', session_id);
+    ELSIF octet_length(begins) + octet_length(the_events) < 7900 THEN
+      PERFORM pg_notify('tare', 'w' || begins || the_events || ']');
+    ELSE
+      PERFORM pg_notify('tare', 'w' || begins || '[]]');
+    END IF;
+  END $$;
 
   CREATE FUNCTION tare.key_of(session_id text) RETURNS bigint LANGUAGE plpgsql AS $$
   DECLARE found_key bigint;
@@ -219,40 +340,42 @@ const FUNCTIONS = `
   RETURNS bigint LANGUAGE plpgsql AS $$
   DECLARE
     the_session bigint := tare.key_of(session_id);
-    is_watched boolean;
+    head tare.heads;
   BEGIN
     IF the_holder IS NULL THEN RETURN the_session; END IF;
-    UPDATE tare.heads SET commits = commits + 1, commit_id = the_commit, bytes = NULL,
+    UPDATE tare.heads SET commits = commits + 1, commit_id = the_commit, is_weighed = false,
         touched_at_ms = CASE WHEN touched_at_ms <= now_ms - 60000 THEN now_ms ELSE touched_at_ms END
       WHERE session = the_session AND holder = the_holder AND fence = the_fence AND commits = the_number
-      RETURNING watched_until > clock_timestamp() INTO is_watched;
-    IF is_watched IS NULL THEN
+      RETURNING * INTO head;
+    IF head.session IS NULL THEN
       PERFORM tare.refuse_head(session_id, the_session, the_holder, the_fence, the_number, the_commit, NULL);
     END IF;
-    IF is_watched THEN PERFORM tare.notify('w', session_id); END IF;
+    PERFORM tare.tell(session_id, head, '[]');
     RETURN the_session;
   END $$;
 
   CREATE FUNCTION tare.put_session(
-    session_id text, the_kind text, the_json text, parent_id text, now_ms bigint, the_commit uuid
+    session_id text, the_kind text, the_key text, the_json text, parent_id text, now_ms bigint, the_commit uuid
   ) RETURNS integer LANGUAGE plpgsql AS $$
   DECLARE
     parent_key bigint;
+    the_parent bigint;
     the_session bigint;
     found_commit uuid;
   BEGIN
     IF parent_id IS NOT NULL THEN
       parent_key := tare.key_of(parent_id);
       -- Nothing is taken out of its archive while it is copied.
-      PERFORM FROM tare.heads WHERE session = parent_key FOR SHARE;
+      SELECT session INTO the_parent FROM tare.heads WHERE session = parent_key FOR SHARE;
     END IF;
-    INSERT INTO tare.sessions (id, json, parent, commit_id) VALUES (session_id, the_json, parent_id, the_commit)
+    INSERT INTO tare.sessions (id, json, commit_id) VALUES (session_id, the_json, the_commit)
       ON CONFLICT DO NOTHING RETURNING key INTO the_session;
     IF the_session IS NULL THEN
       SELECT commit_id INTO found_commit FROM tare.sessions WHERE id = session_id;
       PERFORM tare.refuse(CASE WHEN found_commit = the_commit THEN ${REFUSAL.wasDone} ELSE ${REFUSAL.sessionExists} END, session_id);
     END IF;
-    INSERT INTO tare.heads (session, kind, touched_at_ms) VALUES (the_session, the_kind, now_ms);
+    INSERT INTO tare.heads (session, kind, made_by, parent, touched_at_ms)
+      VALUES (the_session, the_kind, the_key, the_parent, now_ms);
     IF parent_key IS NOT NULL THEN
       INSERT INTO tare.archived SELECT the_session, ref FROM tare.archived WHERE session = parent_key;
     END IF;
@@ -265,26 +388,26 @@ const FUNCTIONS = `
   ) RETURNS integer LANGUAGE plpgsql AS $$
   DECLARE
     the_session bigint := tare.key_of(session_id);
-    is_watched boolean;
+    head tare.heads;
   BEGIN
     UPDATE tare.heads SET
         last = last + the_count,
         commits = CASE WHEN the_holder IS NULL THEN commits ELSE commits + 1 END,
         commit_id = the_commit,
-        bytes = NULL,
+        is_weighed = false,
         -- It stands in an index: to write it each time would cost more than the rest.
         touched_at_ms = CASE WHEN touched_at_ms <= now_ms - 60000 THEN now_ms ELSE touched_at_ms END
       WHERE session = the_session AND last = after AND (the_holder IS NULL OR (
         holder = the_holder AND fence = the_fence AND commits = the_number
       ))
-      RETURNING watched_until > clock_timestamp() INTO is_watched;
-    IF is_watched IS NULL THEN
+      RETURNING * INTO head;
+    IF head.session IS NULL THEN
       PERFORM tare.refuse_head(session_id, the_session, the_holder, the_fence, the_number, the_commit, after);
     END IF;
     IF the_count > 0 THEN
       INSERT INTO tare.events VALUES (the_session, after + 1, the_count, the_types, the_json);
     END IF;
-    IF is_watched THEN PERFORM tare.notify('w', session_id); END IF;
+    PERFORM tare.tell(session_id, head, the_json);
     RETURN 1;
   END $$;
 
@@ -309,6 +432,39 @@ const FUNCTIONS = `
     INSERT INTO tare.names SELECT unnest(the_names), the_session ON CONFLICT DO NOTHING;
     UPDATE tare.heads SET named = nextval('tare.namings') WHERE session = the_session;
     RETURN 1;
+  END $$;
+
+  -- Adds to what sessions of this one's kind and key have come to. Now and then somebody puts together what was added:
+  -- one at a time, and nobody waits for it.
+  CREATE FUNCTION tare.put_sums(
+    session_id text, the_holder text, the_fence bigint, the_number bigint, the_commit uuid, now_ms bigint,
+    the_days text[], the_abouts text[], the_jsons text[]
+  ) RETURNS integer LANGUAGE plpgsql AS $$
+  DECLARE the_session bigint := tare.lock_head(session_id, the_holder, the_fence, the_number, the_commit, now_ms);
+  BEGIN
+    INSERT INTO tare.sums_added
+      SELECT h.kind, coalesce(h.made_by, ''), added.day, added.about, added.json::jsonb
+      FROM tare.heads h, unnest(the_days, the_abouts, the_jsons) AS added (day, about, json)
+      WHERE h.session = the_session;
+    IF random() < ${FOLD_SHARE} THEN PERFORM tare.fold_sums(); END IF;
+    RETURN 1;
+  END $$;
+
+  CREATE FUNCTION tare.fold_sums() RETURNS void LANGUAGE plpgsql AS $$
+  BEGIN
+    IF NOT pg_try_advisory_xact_lock(${FOLD_LOCK}, 1) THEN RETURN; END IF;
+    WITH gone AS (
+      DELETE FROM tare.sums_added RETURNING *
+    ), parts AS (
+      SELECT * FROM gone UNION ALL
+      SELECT * FROM tare.sums WHERE (day, kind, made_by, about) IN (SELECT day, kind, made_by, about FROM gone)
+    ), numbers AS (
+      SELECT kind, made_by, day, about, name, sum(value::numeric) AS value FROM parts, jsonb_each_text(json) AS each (name, value)
+      GROUP BY kind, made_by, day, about, name
+    )
+    INSERT INTO tare.sums
+      SELECT kind, made_by, day, about, jsonb_object_agg(name, value) FROM numbers GROUP BY kind, made_by, day, about
+      ON CONFLICT (day, kind, made_by, about) DO UPDATE SET json = excluded.json;
   END $$;
 
   CREATE FUNCTION tare.put_text(
@@ -369,6 +525,30 @@ const FUNCTIONS = `
     END IF;
     RETURN 1;
   END $$;
+
+  CREATE FUNCTION tare.put_delivery(
+    session_id text, the_id text, the_receiver text, the_json text, now_ms bigint, due_in_ms bigint
+  ) RETURNS integer LANGUAGE plpgsql AS $$
+  BEGIN
+    INSERT INTO tare.deliveries AS d (id, receiver, session, json, made_at_ms, due_at_ms) VALUES (
+      the_id, the_receiver, CASE WHEN session_id IS NOT NULL THEN tare.kept_key_of(session_id) END, the_json, now_ms,
+      now_ms + due_in_ms
+    ) ON CONFLICT (id) DO UPDATE SET receiver = excluded.receiver, session = excluded.session, json = excluded.json,
+      due_at_ms = excluded.due_at_ms, claims = d.claims + 1;
+    RETURN 1;
+  END $$;
+
+  CREATE FUNCTION tare.put_attempt(the_id text, the_claim bigint, the_json text, now_ms bigint, due_in_ms bigint)
+  RETURNS integer LANGUAGE sql AS $$
+    UPDATE tare.deliveries SET json = the_json, due_at_ms = now_ms + due_in_ms
+      WHERE id = the_id AND claims = the_claim;
+    SELECT 1
+  $$;
+
+  CREATE FUNCTION tare.drop_deliveries(the_receiver text) RETURNS integer LANGUAGE sql AS $$
+    DELETE FROM tare.deliveries WHERE receiver = the_receiver;
+    SELECT 1
+  $$;
 
   CREATE FUNCTION tare.put_answer(the_id uuid, the_server text, the_commit uuid, the_json text)
   RETURNS integer LANGUAGE plpgsql AS $$
@@ -438,9 +618,13 @@ const FUNCTIONS = `
     UPDATE tare.sessions SET id = 'removed:' || gen_random_uuid(), json = '', is_removed = true
       WHERE key = the_session;
     DELETE FROM tare.heads WHERE session = the_session;
+    -- Behind that: a fork that is being made locks its parent.
+    UPDATE tare.heads SET parent = NULL WHERE parent = the_session;
     DELETE FROM tare.names WHERE session = the_session;
+    DELETE FROM tare.titles WHERE session = the_session;
     DELETE FROM tare.documents WHERE session = the_session;
     DELETE FROM tare.keys WHERE session = the_session;
+    DELETE FROM tare.deliveries WHERE session = the_session;
     UPDATE tare.requests SET is_withdrawn = true WHERE session = the_session AND answer IS NULL;
   END $$;
 
@@ -457,36 +641,57 @@ const FUNCTIONS = `
   -- Weighs some sessions of a kind that were written since they were last weighed, behind this one. Gives the last of
   -- them: NULL if there are no more.
   CREATE FUNCTION tare.weigh(the_kind text, after bigint, slice integer) RETURNS bigint LANGUAGE plpgsql AS $$
-  DECLARE found bigint[];
+  DECLARE
+    head record;
+    weighed bigint;
+    weight bigint;
+    more bigint := 0;
   BEGIN
-    SELECT array_agg(session ORDER BY session) INTO found FROM (
-      SELECT session FROM tare.heads WHERE kind = the_kind AND session > after AND bytes IS NULL
-        ORDER BY session LIMIT slice FOR UPDATE SKIP LOCKED
-    ) AS some_of_them;
-    UPDATE tare.heads h SET bytes =
-        (SELECT coalesce(sum(octet_length(json)), 0) FROM tare.events e WHERE e.session = h.session) +
-        (SELECT coalesce(sum(octet_length(json)), 0) FROM tare.state s WHERE s.session = h.session) +
-        (SELECT coalesce(sum(t.bytes), 0) FROM tare.archived a JOIN tare.texts t USING (ref)
-          WHERE a.session = h.session)
-      WHERE session = ANY (found);
-    RETURN found[cardinality(found)];
+    FOR head IN SELECT session, bytes FROM tare.heads WHERE kind = the_kind AND session > after AND NOT is_weighed
+      ORDER BY session LIMIT slice FOR UPDATE SKIP LOCKED
+    LOOP
+      weighed := head.session;
+      weight :=
+        (SELECT coalesce(sum(octet_length(json)), 0) FROM tare.events WHERE session = weighed) +
+        (SELECT coalesce(sum(octet_length(json)), 0) FROM tare.state WHERE session = weighed) +
+        (SELECT coalesce(sum(t.bytes), 0) FROM tare.archived JOIN tare.texts t USING (ref) WHERE session = weighed);
+      UPDATE tare.heads SET bytes = weight, is_weighed = true WHERE session = weighed;
+      more := more + weight - head.bytes;
+    END LOOP;
+    IF more <> 0 THEN INSERT INTO tare.counted VALUES (the_kind, 0, more); END IF;
+    RETURN weighed;
   END $$;
 
   -- Takes away some sessions beyond these limits that nobody holds, and says how many: 0 if there are no more.
   CREATE FUNCTION tare.expire(the_kind text, before_ms bigint, max_bytes bigint, slice integer)
   RETURNS integer LANGUAGE plpgsql AS $$
-  DECLARE found bigint[];
+  DECLARE
+    head record;
+    passed_ms bigint := -9223372036854775807;
+    passed bigint := 0;
+    rest bigint;
+    expired integer := 0;
   BEGIN
-    SELECT array_agg(session) INTO found FROM (
-      SELECT session FROM tare.heads WHERE (holder IS NULL OR NOT tare.is_there(holder)) AND session IN (
-        SELECT session FROM (
-          SELECT session, touched_at_ms, sum(bytes) OVER (ORDER BY touched_at_ms DESC, session DESC) AS total
-            FROM tare.heads WHERE kind = the_kind
-        ) AS all_of_them WHERE touched_at_ms < before_ms OR total > max_bytes
-      ) ORDER BY touched_at_ms, session LIMIT slice FOR UPDATE SKIP LOCKED
-    ) AS some_of_them;
-    PERFORM tare.remove(one) FROM unnest(found) AS one;
-    RETURN coalesce(cardinality(found), 0);
+    SELECT coalesce(sum(bytes), 0) INTO rest FROM tare.counted WHERE kind = the_kind;
+    WHILE expired < slice LOOP
+      -- One by one, so that it is looked for in the index.
+      SELECT session, touched_at_ms, bytes, holder INTO head FROM tare.heads
+        WHERE kind = the_kind AND (touched_at_ms, session) > (passed_ms, passed)
+        ORDER BY touched_at_ms, session LIMIT 1;
+      EXIT WHEN NOT FOUND OR head.touched_at_ms >= before_ms AND rest <= max_bytes;
+      passed_ms := head.touched_at_ms;
+      passed := head.session;
+      -- One that is held counts for what its place in the order allows, and stays.
+      rest := rest - head.bytes;
+      CONTINUE WHEN head.holder IS NOT NULL AND tare.is_there(head.holder);
+      -- It may have been used, or taken, meanwhile.
+      PERFORM FROM tare.heads WHERE session = head.session AND touched_at_ms = head.touched_at_ms
+        AND holder IS NOT DISTINCT FROM head.holder FOR UPDATE SKIP LOCKED;
+      CONTINUE WHEN NOT FOUND;
+      PERFORM tare.remove(head.session);
+      expired := expired + 1;
+    END LOOP;
+    RETURN expired;
   END $$;
 
   -- Frees some of what removed sessions took, and says whether there may be more.
@@ -571,10 +776,11 @@ const LEASE_FUNCTIONS = `
 
   -- Gives back all that an opening holds. Others hear of it at once.
   CREATE FUNCTION tare.leave(server text) RETURNS integer LANGUAGE plpgsql AS $$
+  DECLARE head tare.heads;
   BEGIN
-    PERFORM tare.notify('w', s.id) FROM tare.heads h JOIN tare.sessions s ON s.key = h.session
-      WHERE h.holder = server AND h.watched_until > clock_timestamp();
-    UPDATE tare.heads SET holder = NULL WHERE holder = server;
+    FOR head IN UPDATE tare.heads h SET holder = NULL WHERE h.holder = server RETURNING * LOOP
+      PERFORM tare.tell(s.id, head, '[]') FROM tare.sessions s WHERE s.key = head.session;
+    END LOOP;
     DELETE FROM tare.servers WHERE id = server;
     PERFORM tare.notify('g', server);
     RETURN 1;
@@ -609,7 +815,7 @@ const LEASE_FUNCTIONS = `
 
   -- Takes a session, also from an opening whose lease has run out.
   CREATE FUNCTION tare.hold(
-    session_id text, server text, OUT fence bigint, OUT commits bigint, OUT state text
+    session_id text, server text, OUT fence bigint, OUT commits bigint, OUT state text, OUT was_left boolean
   ) LANGUAGE plpgsql AS $$
   DECLARE
     the_session bigint := tare.key_of(session_id);
@@ -619,6 +825,7 @@ const LEASE_FUNCTIONS = `
     IF head.session IS NULL THEN PERFORM tare.refuse(${REFUSAL.noSession}, session_id); END IF;
     fence := head.fence;
     commits := head.commits;
+    was_left := false;
     IF head.holder = server THEN
       state := 'this';
       RETURN;
@@ -632,9 +839,11 @@ const LEASE_FUNCTIONS = `
       RETURN;
     END IF;
     fence := head.fence + 1;
+    was_left := head.holder IS NOT NULL;
     state := 'this';
-    UPDATE tare.heads h SET holder = server, fence = head.fence + 1 WHERE h.session = the_session;
-    IF head.watched_until > clock_timestamp() THEN PERFORM tare.notify('w', session_id); END IF;
+    UPDATE tare.heads h SET holder = server, fence = head.fence + 1 WHERE h.session = the_session
+      RETURNING * INTO head;
+    PERFORM tare.tell(session_id, head, '[]');
   END $$;
 
   -- Takes a session for the commit that is being written, and gives it back: nobody else gets to it before the end of
@@ -651,44 +860,63 @@ const LEASE_FUNCTIONS = `
     IF head.fence <> the_fence OR tare.is_held(head) THEN
       PERFORM tare.refuse(${REFUSAL.notFree}, session_id);
     END IF;
-    UPDATE tare.heads SET holder = NULL, fence = head.fence + 1, commits = commits + 1, bytes = NULL,
+    UPDATE tare.heads SET holder = NULL, fence = head.fence + 1, commits = commits + 1, is_weighed = false,
         commit_id = the_commit, recent = (the_commit || recent)[1:8],
         touched_at_ms = CASE WHEN touched_at_ms <= now_ms - 60000 THEN now_ms ELSE touched_at_ms END
-      WHERE session = the_session;
-    IF head.watched_until > clock_timestamp() THEN PERFORM tare.notify('w', session_id); END IF;
-    RETURN head.fence + 1;
+      WHERE session = the_session
+      RETURNING * INTO head;
+    PERFORM tare.tell(session_id, head, '[]');
+    RETURN head.fence;
   END $$;
 
   CREATE FUNCTION tare.release(session_id text, server text, the_fence bigint) RETURNS integer LANGUAGE plpgsql AS $$
-  DECLARE is_watched boolean;
+  DECLARE head tare.heads;
   BEGIN
     UPDATE tare.heads h SET holder = NULL FROM tare.sessions s
       WHERE s.id = session_id AND h.session = s.key AND h.holder = server AND h.fence = the_fence
-      RETURNING h.watched_until > clock_timestamp() INTO is_watched;
-    IF is_watched THEN PERFORM tare.notify('w', session_id); END IF;
+      RETURNING h.* INTO head;
+    IF FOUND THEN PERFORM tare.tell(session_id, head, '[]'); END IF;
     RETURN 1;
   END $$;
+
+  CREATE FUNCTION tare.whose(holder text, server text) RETURNS text LANGUAGE sql STABLE AS $$
+    SELECT CASE
+      WHEN holder IS NULL THEN 'nobody'
+      WHEN NOT tare.is_there(holder) THEN 'left'
+      WHEN holder = server THEN 'this'
+      ELSE 'other'
+    END
+  $$;
 
   CREATE FUNCTION tare.look(session_id text, server text, OUT fence bigint, OUT holder text, OUT last bigint)
   LANGUAGE plpgsql AS $$
   DECLARE the_session bigint := tare.key_of(session_id);
   BEGIN
-    SELECT h.fence, h.last, CASE
-        WHEN h.holder IS NULL THEN 'nobody'
-        WHEN NOT tare.is_there(h.holder) THEN 'left'
-        WHEN h.holder = server THEN 'this'
-        ELSE 'other'
-      END
+    SELECT h.fence, h.last, tare.whose(h.holder, server)
       INTO fence, last, holder FROM tare.heads h WHERE h.session = the_session;
     IF fence IS NULL THEN PERFORM tare.refuse(${REFUSAL.noSession}, session_id); END IF;
   END $$;
 
-  -- Whoever asks hears from now on when somebody else holds the session.
-  CREATE FUNCTION tare.watch(session_ids text[], seconds integer) RETURNS integer LANGUAGE sql AS $$
+  -- Whoever asks hears from now on what becomes of the sessions, and sees how they are.
+  CREATE FUNCTION tare.watch(session_ids text[], seconds integer, server text)
+  RETURNS TABLE (id text, fence bigint, holder text, last bigint) LANGUAGE sql AS $$
     UPDATE tare.heads h SET watched_until = clock_timestamp() + seconds * interval '1 second'
-      FROM tare.sessions s WHERE s.id = ANY (session_ids) AND h.session = s.key
+      FROM tare.sessions s WHERE seconds > 0 AND s.id = ANY (session_ids) AND h.session = s.key
         AND h.watched_until < clock_timestamp() + seconds * interval '0.5 second';
-    SELECT 1
+    SELECT s.id, h.fence, tare.whose(h.holder, server), h.last
+      FROM tare.sessions s JOIN tare.heads h ON h.session = s.key WHERE s.id = ANY (session_ids)
+  $$;
+
+  -- How these sessions are, but for those that are as they were, and what was written behind these events of them.
+  CREATE FUNCTION tare.news(session_ids text[], known text[], afters bigint[], server text)
+  RETURNS TABLE (id text, fence bigint, holder text, last bigint, events text) LANGUAGE sql STABLE AS $$
+    SELECT s.id, h.fence, tare.whose(h.holder, server), h.last, (
+        SELECT string_agg(substr(e.json, 2, length(e.json) - 2), ',' ORDER BY e.first) FROM tare.events e
+          WHERE e.session = h.session AND e.first > seen.after AND h.last - seen.after <= 256
+      )
+      FROM unnest(session_ids, known, afters) AS seen (id, state, after)
+        JOIN tare.sessions s ON s.id = seen.id JOIN tare.heads h ON h.session = s.key
+      WHERE seen.state <> h.fence || ' ' || h.last || ' ' || (h.holder IS NULL)
   $$;
 
   -- Asks something of the opening that holds a session. False: nobody does. The row stays when all is said, so that an
@@ -698,7 +926,7 @@ const LEASE_FUNCTIONS = `
     the_session bigint := tare.key_of(session_id);
     head tare.heads;
   BEGIN
-    PERFORM tare.watch(ARRAY[session_id], 10);
+    PERFORM tare.watch(ARRAY[session_id], 10, NULL);
     SELECT * INTO head FROM tare.heads WHERE session = the_session;
     IF head.holder IS NULL OR NOT tare.is_there(head.holder) THEN RETURN false; END IF;
     INSERT INTO tare.requests (id, session, holder, fence, json)

@@ -2,16 +2,27 @@ import { createHash } from "node:crypto";
 import { zstdDecompressSync } from "node:zlib";
 import { checkGiven } from "@tare/messages";
 import { type Archive, archiveRef, textFromBytes } from "@tare/prune";
-import { beginOfRecord, columnText, nameIn, NEEDS_ATTENTION, searchedJson } from "../json_text.ts";
+import { columnText, nameIn, NEEDS_ATTENTION, searchedJson } from "../json_text.ts";
 import type { ObjectStore } from "../s3_objects.ts";
-import type { ListedSession, SharedStore, Store, StoredDocument, StoredEvent, StoreRecord } from "../port.ts";
+import type {
+  ListedSession,
+  SessionRecord,
+  SharedStore,
+  Store,
+  StoredDelivery,
+  StoredDocument,
+  StoredEvent,
+  StoredSums,
+  StoreRecord,
+} from "../port.ts";
 import { noSessionError, StoreError } from "../store_error.ts";
 import { type Connections, connectionsTo, type OwnConnection, type Value } from "./connections.ts";
 import { databaseName } from "./database_error.ts";
 import { type Leases, openLeases } from "./leases.ts";
 import { fewAtOnce, largeTexts } from "./large_texts.ts";
 import { migrate } from "./migrations.ts";
-import { addRecord, CallList, type StoredText } from "./records.ts";
+import { assertSessions } from "./pooler.ts";
+import { addRecord, CallList, type Command, type StoredText } from "./records.ts";
 import { asRefusal, refused } from "./refusals.ts";
 
 /** Events and texts of a removed session that one statement frees. */
@@ -29,9 +40,10 @@ const EXPIRED = 50;
  * a `StoreError` of code `io`, and whether it was done is for the next reader to see.
  *
  * The connection needs prepared statements and notifications: between the two may stand nothing that hands out
- * connections by transaction.
+ * connections by transaction, which is tried.
  *
- * @throws {StoreError} if the database can't be reached, refuses, is too old, or a newer program made its tables.
+ * @throws {StoreError} if the database can't be reached, refuses, is too old, something hands out connections to it by
+ * transaction, or a newer program made its tables.
  */
 export async function openPostgresStore(url: string, options: {
   /**
@@ -46,6 +58,12 @@ export async function openPostgresStore(url: string, options: {
    * Default: 10,000.
    */
   readonly timeoutMs?: number;
+  /** How long one attempt may take, in milliseconds. Default: half of `timeoutMs`. */
+  readonly statementMs?: number;
+  /** How long it may wait for a lock, in milliseconds, before it is tried again. Default: as long as it may take. */
+  readonly lockMs?: number;
+  /** How long a connection may take to be made, in milliseconds. Default: half of `timeoutMs` or `leaseMs`, whichever is less. */
+  readonly connectMs?: number;
   /** How long others leave this opening its sessions when nothing is heard of it, in milliseconds. Default: 10,000. */
   readonly leaseMs?: number;
   /** How often it lets itself be heard, in milliseconds. Default: a third of `leaseMs`. */
@@ -64,6 +82,8 @@ export async function openPostgresStore(url: string, options: {
 > {
   checkGiven("openPostgresStore()", { url }, { url: "string" });
   const { timeoutMs = 10_000, maxConnections = 4, leaseMs = 10_000, renewMs = leaseMs / 3 } = options;
+  const { statementMs = timeoutMs / 2, lockMs = statementMs, connectMs = Math.min(timeoutMs, leaseMs) / 2 } =
+    options;
   const { now, clock = () => performance.now() } = options;
   if (!/^postgres(ql)?:\/\//.test(url)) {
     throw new TypeError(
@@ -71,8 +91,12 @@ export async function openPostgresStore(url: string, options: {
     );
   }
   const place = databaseName(url);
-  const connections = connectionsTo({ url, place, timeoutMs, maxConnections });
+  const connections = connectionsTo({
+    ...{ url, place, maxConnections },
+    ...{ timeoutMs, connectMs, statementMs, lockMs },
+  });
   try {
+    await assertSessions(() => connections.open(), { place, waitMs: timeoutMs });
     const connection = await connections.open();
     try {
       await migrate(connection, { place });
@@ -236,33 +260,38 @@ function storeOver(
       const { key } = after === undefined
         ? { key: Number.MAX_SAFE_INTEGER }
         : await ofSession<{ key: number }>(after, "SELECT key FROM tare.sessions WHERE id = $1");
-      const rows = await query<
-        { json: string; last: number; totals: string | null; title: string | null; is_held: boolean }
-      >(
-        `SELECT s.json, h.last, totals.json AS totals, titles.json AS title,
-           h.holder IS NOT NULL AND tare.is_there(h.holder) AS is_held
-         FROM tare.sessions s JOIN tare.heads h ON h.session = s.key
-           LEFT JOIN tare.state totals ON totals.session = s.key AND totals.name = 'totals'
-           LEFT JOIN tare.state titles ON titles.session = s.key AND titles.name = 'title'
-         WHERE h.session < $1::bigint ${kind === undefined ? "" : "AND h.kind = $6"}
-           AND ($2::text = '' OR strpos(lower(titles.json COLLATE "C"), $2::text COLLATE "C") > 0)
-           AND ($3::boolean OR s.parent IS NULL OR s.parent NOT IN (SELECT id FROM tare.sessions))
-           AND starts_with(s.json, $4::text)
-         ORDER BY h.session DESC LIMIT $5`,
-        [key, searchedJson(search), forks, beginOfRecord(by), limit, ...kind === undefined ? [] : [kind]],
+      const which = { kinds: KINDS.filter((one) => kind === undefined || one === kind), by, forks };
+      const list = (listing: Command) => query<ListRow>(listing.sql, listing.values);
+      if (search === "") return (await list(listing(which, { key, limit }))).map(listed);
+      const text = searchedJson(search);
+      const near = await list(listing(which, { key, limit, text }));
+      if (near.length >= limit) return near.map(listed);
+      const { sql, values } = lastLookedAt(which, key);
+      const edge = await first<{ session: number }>(sql, values);
+      const far = edge
+        ? await list(listingByTitle(which, { key: edge.session, limit: limit - near.length, text }))
+        : [];
+      return [...near, ...far].map(listed);
+    },
+    async readSums({ kind, by, from, to }) {
+      const rows = await query<Omit<StoredSums, "by" | "sums"> & { made_by: string; json: string }>(
+        `SELECT kind, made_by, day, about, json::text AS json
+         FROM (SELECT * FROM tare.sums UNION ALL SELECT * FROM tare.sums_added) AS every
+         WHERE day COLLATE "C" BETWEEN $1 AND $2 AND ($3::text IS NULL OR kind = $3) AND ($4::text IS NULL OR made_by = $4)`,
+        [columnText(from), columnText(to), kind ?? null, by === undefined ? null : columnText(by)],
       );
-      return rows.map(({ json, last, totals, title, is_held }): ListedSession => ({
-        ...JSON.parse(json),
-        lastEvent: last,
-        ...(totals !== null && { totals: JSON.parse(totals) }),
-        ...(title !== null && { title: JSON.parse(title) }),
-        ...(is_held && { isHeld: true }),
+      return rows.map(({ made_by, day, about, json, kind }) => ({
+        kind,
+        ...(made_by !== "" && { by: nameIn(made_by) }),
+        day: nameIn(day),
+        about: nameIn(about),
+        sums: JSON.parse(json),
       }));
     },
     async countSessions(kind) {
       const [where, values] = kind === undefined ? ["", []] : [" WHERE kind = $1", [kind]];
-      return (await first<{ count: number }>(`SELECT count(*) AS count FROM tare.heads${where}`, values))
-        ?.count ?? 0;
+      const sql = `SELECT coalesce(sum(sessions), 0)::bigint AS count FROM tare.counted${where}`;
+      return (await first<{ count: number }>(sql, values))!.count;
     },
     async idleSessions({ kind, beforeMs, limit }) {
       const rows = await query<{ id: string }>(
@@ -426,6 +455,65 @@ function storeOver(
         ],
       );
     },
+    async claimDeliveries({ receivers, limit, forMs }) {
+      const names = receivers.map(({ receiver }) => columnText(receiver));
+      const nowMs = givenNow ? Math.floor(givenNow()) : null;
+      const rows = await query<DeliveryRow>(
+        `WITH chosen AS (
+           SELECT d.number FROM unnest($1::text[], $2::integer[]) AS w (receiver, most) CROSS JOIN LATERAL (
+             SELECT number, due_at_ms FROM tare.deliveries
+             WHERE receiver = w.receiver AND due_at_ms <= coalesce($5::bigint, ${NOW_MS})
+             ORDER BY due_at_ms, number LIMIT w.most FOR UPDATE SKIP LOCKED
+           ) AS d ORDER BY d.due_at_ms, d.number LIMIT $3
+         ), claimed AS (
+           UPDATE tare.deliveries d SET claims = claims + 1, due_at_ms = coalesce($5::bigint, ${NOW_MS}) + $4::bigint
+           FROM chosen WHERE d.number = chosen.number
+           RETURNING d.id, d.receiver, d.session, d.json, d.made_at_ms AS made, d.due_at_ms AS due, d.claims, d.number
+         )
+         SELECT claimed.id, receiver, s.id AS session, claimed.json, made, due, claims
+         FROM claimed LEFT JOIN tare.sessions s ON s.key = claimed.session ORDER BY claimed.number`,
+        [names, receivers.map(({ limit }) => String(limit)), limit, Math.ceil(forMs), nowMs],
+      );
+      const next = await first<{ ms: number | null }>(
+        `SELECT min(d.next) - coalesce($2::bigint, ${NOW_MS}) AS ms
+         FROM unnest($1::text[]) AS w (receiver) CROSS JOIN LATERAL (
+           SELECT min(due_at_ms) AS next FROM tare.deliveries
+           WHERE receiver = w.receiver AND due_at_ms IS NOT NULL
+         ) AS d`,
+        [names, nowMs],
+      );
+      return {
+        claimed: rows.map(deliveryIn),
+        ...(next && next.ms !== null && { nextInMs: Math.max(0, next.ms) }),
+      };
+    },
+    async listDeliveries(receiver, { limit = 100, before } = {}) {
+      const rows = await query<DeliveryRow>(
+        `${DELIVERIES} WHERE receiver = $1
+           AND ($2::text IS NULL OR d.number < (SELECT number FROM tare.deliveries WHERE id = $2))
+         ORDER BY d.number DESC LIMIT $3`,
+        [columnText(receiver), before === undefined ? null : columnText(before), limit],
+      );
+      return rows.map(deliveryIn);
+    },
+    async getDelivery(id) {
+      const row = await first<DeliveryRow>(`${DELIVERIES} WHERE d.id = $1`, [columnText(id)]);
+      return row && deliveryIn(row);
+    },
+    async expireDeliveries({ receiver, olderThanMs, keep }) {
+      await query(
+        `DELETE FROM tare.deliveries WHERE receiver = $1 AND (
+           made_at_ms < coalesce($4::bigint, ${NOW_MS}) - $2::bigint OR number <= (
+             SELECT number FROM tare.deliveries WHERE receiver = $1 ORDER BY number DESC LIMIT 1 OFFSET $3
+           ))`,
+        [
+          columnText(receiver),
+          Math.min(Number.MAX_SAFE_INTEGER, Math.ceil(olderThanMs)),
+          keep,
+          givenNow ? Math.floor(givenNow()) : null,
+        ],
+      );
+    },
     close: () =>
       closing ??= (large?.close() ?? Promise.resolve())
         .then(() => leases.close()).finally(() => connections.close()),
@@ -438,6 +526,136 @@ function sessionsOf(records: readonly StoreRecord[]): string[] {
   return records.flatMap((record) =>
     record.type === "session" ? [record.id] : "sessionId" in record ? [record.sessionId ?? ""] : []
   );
+}
+
+/** The database's clock. */
+const NOW_MS = "(extract(epoch FROM statement_timestamp()) * 1000)::bigint";
+
+const DELIVERIES =
+  `SELECT d.id, d.receiver, s.id AS session, d.json, d.made_at_ms AS made, d.due_at_ms AS due, d.claims
+   FROM tare.deliveries d LEFT JOIN tare.sessions s ON s.key = d.session`;
+
+interface DeliveryRow {
+  readonly id: string;
+  readonly receiver: string;
+  readonly session: string | null;
+  readonly json: string;
+  readonly made: number;
+  readonly due: number | null;
+  readonly claims: number;
+}
+
+function deliveryIn({ id, receiver, session, json, made, due, claims }: DeliveryRow): StoredDelivery {
+  return {
+    ...{ id: nameIn(id), receiver: nameIn(receiver), value: JSON.parse(json), madeAtMs: made, claims },
+    ...(session !== null && { sessionId: nameIn(session) }),
+    ...(due !== null && { dueAtMs: due }),
+  };
+}
+
+const KINDS = ["agent", "gateway"] as const satisfies readonly SessionRecord["kind"][];
+
+/** So many of the newest sessions are looked through for a title before the index of titles is asked. */
+const LOOKED_THROUGH = 5_000;
+
+/** Which sessions a list holds. */
+interface Listed {
+  readonly kinds: readonly SessionRecord["kind"][];
+  readonly by: string | undefined;
+  readonly forks: boolean;
+}
+
+interface ListRow {
+  readonly json: string;
+  readonly last: number;
+  readonly totals: string | null;
+  readonly title: string | null;
+  readonly is_held: boolean;
+}
+
+function listed({ json, last, totals, title, is_held }: ListRow): ListedSession {
+  return {
+    ...JSON.parse(json),
+    lastEvent: last,
+    ...(totals !== null && { totals: JSON.parse(totals) }),
+    ...(title !== null && { title: JSON.parse(title) }),
+    ...(is_held && { isHeld: true }),
+  };
+}
+
+/** What lists tell of the sessions of a table `page`. */
+const LIST_ROWS = `SELECT s.json, h.last, totals.json AS totals, titles.json AS title,
+     h.holder IS NOT NULL AND tare.is_there(h.holder) AS is_held
+   FROM page JOIN tare.heads h USING (session) JOIN tare.sessions s ON s.key = session
+     LEFT JOIN tare.state totals ON totals.session = s.key AND totals.name = 'totals'
+     LEFT JOIN tare.titles ON titles.session = s.key
+   ORDER BY h.session DESC`;
+
+/** Whether a title, as JSON, holds the text that is sought, the last of the values. */
+const holds = (json: string, text: string) =>
+  `strpos(lower((${json}) COLLATE "C"), ${text}::text COLLATE "C") > 0`;
+
+/** Conditions of a list beside the kind, and their values behind `$2`. */
+function conditions({ by, forks }: Listed): { readonly where: string; readonly values: readonly Value[] } {
+  const of = by === undefined ? "" : " AND made_by = $3";
+  return {
+    where: of + (forks ? "" : " AND parent IS NULL"),
+    values: by === undefined ? [] : [columnText(by)],
+  };
+}
+
+/** The newest `$2` sessions in front of the key `$1`, of each kind by an index, so that it takes as long however many there are. */
+function newest(which: Listed): string {
+  const { where } = conditions(which);
+  const each = which.kinds.map((kind) =>
+    `(SELECT session FROM tare.heads WHERE kind = '${kind}' AND session < $1::bigint${where}
+       ORDER BY session DESC LIMIT $2::bigint)`
+  );
+  return `SELECT session FROM (${each.join(" UNION ALL ")}) AS each ORDER BY session DESC LIMIT $2::bigint`;
+}
+
+/** A list of the newest in front of a key; with a text those of some whose title holds it. */
+function listing(
+  which: Listed,
+  { key, limit, text }: { readonly key: number; readonly limit: number; readonly text?: string },
+): Command {
+  const { values } = conditions(which);
+  if (text === undefined) {
+    return {
+      sql: `WITH page AS MATERIALIZED (${newest(which)}) ${LIST_ROWS}`,
+      values: [key, limit, ...values],
+    };
+  }
+  const title = "SELECT json FROM tare.titles WHERE titles.session = looked.session";
+  const [at, most] = [values.length + 3, values.length + 4];
+  const sql = `WITH looked AS MATERIALIZED (${newest(which)}), page AS MATERIALIZED (
+    SELECT session FROM looked WHERE ${holds(title, `$${at}`)} ORDER BY session DESC LIMIT $${most}::bigint
+  ) ${LIST_ROWS}`;
+  return { sql, values: [key, LOOKED_THROUGH, ...values, text, limit] };
+}
+
+/** The last of those that are looked through; nothing if there are no more behind it. */
+function lastLookedAt(which: Listed, key: number): Command {
+  const sql = `SELECT session FROM (${newest(which)}) AS looked OFFSET ${LOOKED_THROUGH - 1}`;
+  return { sql, values: [key, LOOKED_THROUGH, ...conditions(which).values] };
+}
+
+/** A list by the index of titles: of a text that hardly any of the newest has. */
+function listingByTitle(
+  which: Listed,
+  { key, limit, text }: { readonly key: number; readonly limit: number; readonly text: string },
+): Command {
+  const { where, values } = conditions(which);
+  const at = `$${values.length + 3}`;
+  const kinds = which.kinds.map((kind) => `'${kind}'`).join();
+  const sql = `WITH found AS MATERIALIZED (
+    SELECT session FROM tare.titles WHERE tare.grams(json) @> tare.grams(${at}::text)
+      AND ${holds("json", at)} AND session < $1::bigint
+  ), page AS MATERIALIZED (
+    SELECT session FROM found JOIN tare.heads USING (session) WHERE kind IN (${kinds})${where}
+      ORDER BY session DESC LIMIT $2::bigint
+  ) ${LIST_ROWS}`;
+  return { sql, values: [key, limit, ...values, text] };
 }
 
 type KeyState = Awaited<ReturnType<Store["claimKey"]>>["state"];

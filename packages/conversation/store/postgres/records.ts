@@ -163,11 +163,14 @@ export function addRecord(
   const optional = (name: string | undefined) => name === undefined ? "NULL" : calls.value(columnText(name));
   switch (record.type) {
     case "session": {
-      const { id, kind, parent } = record;
+      const { id, kind, by, parent } = record;
       const json = calls.value(jsonText(plainRecord(record)));
       const place = calls.shared(`session ${id}`, columnText(id));
       const once = calls.commitIdOnce(place);
-      calls.call("put_session", place, calls.value(kind), json, optional(parent), calls.now(), once);
+      calls.call(
+        ...["put_session", place, calls.value(kind), optional(by), json] as const,
+        ...[optional(parent), calls.now(), once],
+      );
       return calls.made(id);
     }
     case "events": {
@@ -198,6 +201,15 @@ export function addRecord(
     case "names": {
       const names = calls.value(record.names.map(columnText), "text[]");
       return calls.call("put_names", ...calls.head(record.sessionId), names);
+    }
+    case "sums": {
+      const columns = [
+        record.added.map(({ day }) => columnText(day)),
+        record.added.map(({ about }) => columnText(about)),
+        record.added.map(({ sums }) => jsonText(sums)),
+      ];
+      const values = columns.map((column) => calls.value(column, "text[]"));
+      return calls.call("put_sums", ...calls.head(record.sessionId), ...values);
     }
     case "archive": {
       const text: StoredText = texts.get(record.ref) ?? archivedText(record.content);
@@ -238,6 +250,23 @@ export function addRecord(
       const once = calls.commitIdOnce(`response ${JSON.stringify([scope, key])}`);
       return calls.call("put_response", ...name, optional(sessionId), calls.now(), once, json);
     }
+    case "delivery": {
+      const { id, receiver, sessionId, value, dueInMs } = record;
+      const place = sessionId === undefined
+        ? "NULL"
+        : calls.shared(`session ${sessionId}`, columnText(sessionId));
+      const name = [calls.value(columnText(id)), calls.value(columnText(receiver))];
+      const due = calls.value(Math.ceil(dueInMs), "bigint");
+      return calls.call("put_delivery", place, ...name, calls.value(jsonText(value)), calls.now(), due);
+    }
+    case "attempted": {
+      const { id, claim, value, dueInMs } = record;
+      const name = [calls.value(columnText(id)), calls.value(claim, "bigint")];
+      const due = dueInMs === undefined ? "NULL" : calls.value(Math.ceil(dueInMs), "bigint");
+      return calls.call("put_attempt", ...name, calls.value(jsonText(value)), calls.now(), due);
+    }
+    case "no_deliveries":
+      return calls.call("drop_deliveries", calls.value(columnText(record.receiver)));
     case "answer": {
       const id = calls.value(uuidOf(record.requestId), "uuid");
       return calls.call(

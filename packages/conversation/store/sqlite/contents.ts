@@ -3,7 +3,7 @@ import { checkGiven } from "@tare/messages";
 import { bytesFromText } from "@tare/prune";
 import { zstdCompressSync } from "node:zlib";
 import type { ContentsItem, StoreContents } from "../contents.ts";
-import type { SessionRecord, StoredDocument } from "../port.ts";
+import type { SessionRecord, StoredDocument, StoredSums } from "../port.ts";
 import { columnText, nameIn, plainRecord, promiseOf } from "../json_text.ts";
 import { type Database, fromStoredJson, openDatabase, type StoredJson, toStoredJson } from "./database.ts";
 import { corruptError } from "./file_error.ts";
@@ -66,7 +66,7 @@ export function openFileContents(path: string): StoreContents {
 }
 
 function isEmpty(database: Database): boolean {
-  const tables = ["activity", "idempotency_keys"].map((table) => `SELECT 1 FROM ${table}`);
+  const tables = ["activity", "idempotency_keys", "sums"].map((table) => `SELECT 1 FROM ${table}`);
   return database.prepare(`${tables.join(" UNION ALL ")} LIMIT 1`).get() === undefined;
 }
 
@@ -139,6 +139,40 @@ async function* readAll(database: Database): AsyncGenerator<ContentsItem, void> 
     yield { type: "document", ...value(stored) as StoredDocument };
   }
 
+  const deliveries = pages<
+    & StoredJson
+    & { number: number; id: string; receiver: string; sessionId: string | null }
+    & { made: number; due: number | null; claims: number }
+  >(
+    database,
+    `SELECT number, deliveries.id, receiver, sessions.id AS sessionId, deliveries.json, deliveries.crc,
+       made_at_ms AS made, due_at_ms AS due, claims
+     FROM deliveries LEFT JOIN sessions ON key = session WHERE number > ?1 ORDER BY number`,
+    "number",
+  );
+  for (const { id, receiver, sessionId, made, due, claims, json, crc } of deliveries(0)) {
+    yield {
+      type: "delivery",
+      ...{ id, receiver, value: value({ json, crc }), madeAtMs: made, claims },
+      ...(sessionId !== null && { sessionId }),
+      ...(due !== null && { dueAtMs: due }),
+    };
+  }
+
+  const sums = pages<
+    StoredJson & { day: string; kind: SessionRecord["kind"]; made_by: string; about: string }
+  >(
+    database,
+    `SELECT day, kind, made_by, about, json, crc FROM sums
+     WHERE (day, kind, made_by, about) > (?1, ?2, ?3, ?4) ORDER BY day, kind, made_by, about`,
+    ...["day", "kind", "made_by", "about"] as const,
+  );
+  for (const { day, kind, made_by, about, ...stored } of sums("", "", "", "")) {
+    const by = made_by !== "" && { by: nameIn(made_by) };
+    const sums = value(stored) as StoredSums["sums"];
+    yield { type: "sums", kind, ...by, day: nameIn(day), about: nameIn(about), sums };
+  }
+
   const keys = pages<
     & { scope: string; key: string; hash: string; atomic: number; touched: number }
     & { sessionId: string | null; json: string | null; crc: number }
@@ -197,10 +231,11 @@ async function writeAll(database: Database, items: AsyncIterable<ContentsItem>):
 function itemWriter(database: Database): (item: ContentsItem) => void {
   const insertText = database.prepare("INSERT INTO texts VALUES (?, ?)");
   const insertSession = database.prepare<{ key: number }>(
-    "INSERT INTO sessions (id, json, crc, parent) VALUES (?, ?, ?, ?) RETURNING key",
+    "INSERT INTO sessions (id, json, crc) VALUES (?, ?, ?) RETURNING key",
   );
   const insertActivity = database.prepare(
-    "INSERT INTO activity (session, kind, touched_at_ms) VALUES (?, ?, ?)",
+    `INSERT INTO activity (session, kind, made_by, parent, touched_at_ms)
+     VALUES (?1, ?2, ?3, (SELECT key FROM sessions WHERE id = ?4 AND key < ?1), ?5)`,
   );
   const insertNamed = database.prepare("INSERT INTO names VALUES (?, ?)");
   const countNaming = database.prepare("UPDATE activity SET named = ? WHERE session = ?");
@@ -209,7 +244,12 @@ function itemWriter(database: Database): (item: ContentsItem) => void {
   const insertArchived = database.prepare("INSERT INTO archived VALUES (?, ?)");
   const selectKey = database.prepare<{ key: number }>("SELECT key FROM sessions WHERE id = ?");
   const insertDocument = database.prepare("INSERT INTO documents VALUES (?, ?, ?, ?, ?)");
+  const insertDelivery = database.prepare(
+    `INSERT INTO deliveries (id, receiver, session, json, crc, made_at_ms, due_at_ms, claims)
+     VALUES (?, ?, ?, ?, ?, ?, ?, ?)`,
+  );
   const insertKey = database.prepare("INSERT INTO idempotency_keys VALUES (?, ?, ?, '', ?, ?, ?, ?, ?)");
+  const insertSums = database.prepare("INSERT INTO sums VALUES (?, ?, ?, ?, ?, ?)");
   let namings = 0;
   /** The session in front, and the number of its last event. */
   let session = 0;
@@ -220,11 +260,17 @@ function itemWriter(database: Database): (item: ContentsItem) => void {
         insertText.run(item.ref, zstdCompressSync(bytesFromText(item.content)));
         return;
       case "session": {
-        const { id, kind, parent, touchedAtMs } = item;
+        const { id, kind, by, parent, touchedAtMs } = item;
         const { json, crc } = toStoredJson(plainRecord(item));
-        session = insertSession.get(id, json, crc, parent ?? null)!.key;
+        session = insertSession.get(id, json, crc)!.key;
         last = 0;
-        insertActivity.run(session, kind, touchedAtMs);
+        insertActivity.run(
+          session,
+          kind,
+          by === undefined ? null : columnText(by),
+          parent ?? null,
+          touchedAtMs,
+        );
         return;
       }
       case "events":
@@ -247,11 +293,30 @@ function itemWriter(database: Database): (item: ContentsItem) => void {
         countNaming.run(++namings, key);
         return;
       }
+      case "sums": {
+        const { json, crc } = toStoredJson(item.sums);
+        insertSums.run(
+          columnText(item.day),
+          item.kind,
+          columnText(item.by ?? ""),
+          columnText(item.about),
+          json,
+          crc,
+        );
+        return;
+      }
       case "document": {
         const { kind, id, sessionId, value } = item;
         const { json, crc } = toStoredJson({ kind, id, sessionId, value });
         const place = sessionId === undefined ? null : selectKey.get(sessionId)!.key;
         insertDocument.run(kind, id, place, json, crc);
+        return;
+      }
+      case "delivery": {
+        const { id, receiver, sessionId, value, madeAtMs, dueAtMs, claims } = item;
+        const { json, crc } = toStoredJson(value);
+        const place = sessionId === undefined ? null : selectKey.get(sessionId)!.key;
+        insertDelivery.run(id, receiver, place, json, crc, madeAtMs, dueAtMs ?? null, claims);
         return;
       }
       case "key": {

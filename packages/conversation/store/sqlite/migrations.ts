@@ -21,22 +21,64 @@ const TABLES = `
     key INTEGER PRIMARY KEY,
     id TEXT NOT NULL UNIQUE,
     json TEXT NOT NULL,
-    crc INTEGER NOT NULL,
-    parent TEXT
+    crc INTEGER NOT NULL
   ) STRICT;
 
   -- What of a session changes all the time. One without a row here is being deleted.
   CREATE TABLE activity (
     session INTEGER PRIMARY KEY REFERENCES sessions ON DELETE CASCADE,
     kind TEXT NOT NULL,
+    -- The key with which it was made. NULL: the owner's.
+    made_by TEXT,
+    -- The session that it was forked from, as long as that is there.
+    parent INTEGER,
     touched_at_ms INTEGER NOT NULL,
     -- Which record of names was the last, whatever the clock.
     named INTEGER NOT NULL DEFAULT 0,
-    -- What it takes. NULL: nobody has weighed it since it was last written.
-    bytes INTEGER
+    -- What it took when it was last weighed, and whether nothing was written to it since.
+    bytes INTEGER NOT NULL DEFAULT 0,
+    is_weighed INTEGER NOT NULL DEFAULT 0
   ) STRICT;
+  CREATE INDEX activity_by_age ON activity (kind, touched_at_ms, session);
+  CREATE INDEX activity_unweighed ON activity (kind, session) WHERE NOT is_weighed;
+  CREATE INDEX activity_by_parent ON activity (parent) WHERE parent IS NOT NULL;
+  -- Lists, an index for each way in which they are cut.
   CREATE INDEX activity_by_kind ON activity (kind, session);
-  CREATE INDEX activity_by_age ON activity (kind, touched_at_ms);
+  CREATE INDEX activity_no_forks ON activity (kind, session) WHERE parent IS NULL;
+  CREATE INDEX activity_by_maker ON activity (made_by, kind, session) WHERE made_by IS NOT NULL;
+  CREATE INDEX activity_no_forks_by_maker ON activity (made_by, kind, session)
+    WHERE made_by IS NOT NULL AND parent IS NULL;
+  CREATE TRIGGER activity_forks AFTER DELETE ON activity BEGIN
+    UPDATE activity SET parent = NULL WHERE parent = OLD.session;
+  END;
+
+  -- How many sessions of a kind there are, and what they took when they were weighed.
+  CREATE TABLE counted (
+    kind TEXT PRIMARY KEY NOT NULL,
+    sessions INTEGER NOT NULL,
+    bytes INTEGER NOT NULL
+  ) STRICT, WITHOUT ROWID;
+  CREATE TRIGGER activity_made AFTER INSERT ON activity BEGIN
+    INSERT INTO counted VALUES (NEW.kind, 1, NEW.bytes)
+      ON CONFLICT DO UPDATE SET sessions = sessions + 1, bytes = bytes + excluded.bytes;
+  END;
+  CREATE TRIGGER activity_gone AFTER DELETE ON activity BEGIN
+    UPDATE counted SET sessions = sessions - 1, bytes = bytes - OLD.bytes WHERE kind = OLD.kind;
+  END;
+  CREATE TRIGGER activity_weighed AFTER UPDATE OF bytes ON activity BEGIN
+    UPDATE counted SET bytes = bytes + NEW.bytes - OLD.bytes WHERE kind = NEW.kind;
+  END;
+
+  -- What sessions have come to. The key of the owner has no name.
+  CREATE TABLE sums (
+    day TEXT NOT NULL,
+    kind TEXT NOT NULL,
+    made_by TEXT NOT NULL,
+    about TEXT NOT NULL,
+    json TEXT NOT NULL,
+    crc INTEGER NOT NULL,
+    PRIMARY KEY (day, kind, made_by, about)
+  ) STRICT, WITHOUT ROWID;
   CREATE INDEX activity_by_naming ON activity (named) WHERE named > 0;
 
   CREATE TABLE names (
@@ -63,6 +105,9 @@ const TABLES = `
     PRIMARY KEY (session, name)
   ) STRICT, WITHOUT ROWID;
   CREATE INDEX state_needing_attention ON state (name, session) WHERE ${NEEDS_ATTENTION};
+
+  -- Titles alone, so that thousands of them are looked through at once.
+  CREATE INDEX titles ON state (session, json) WHERE name = 'title';
 
   CREATE TABLE texts (
     ref TEXT PRIMARY KEY NOT NULL,
@@ -105,4 +150,21 @@ const TABLES = `
     PRIMARY KEY (kind, id)
   ) STRICT, WITHOUT ROWID;
   CREATE INDEX documents_by_session ON documents (session);
+
+  CREATE TABLE deliveries (
+    number INTEGER PRIMARY KEY,
+    id TEXT NOT NULL UNIQUE,
+    receiver TEXT NOT NULL,
+    -- NULL: it goes with none.
+    session INTEGER REFERENCES sessions ON DELETE CASCADE,
+    json TEXT NOT NULL,
+    crc INTEGER NOT NULL,
+    made_at_ms INTEGER NOT NULL,
+    -- NULL: nothing more is to be done.
+    due_at_ms INTEGER,
+    claims INTEGER NOT NULL DEFAULT 0
+  ) STRICT;
+  CREATE INDEX deliveries_by_receiver ON deliveries (receiver, number);
+  CREATE INDEX deliveries_by_session ON deliveries (session) WHERE session IS NOT NULL;
+  CREATE INDEX deliveries_due ON deliveries (receiver, due_at_ms) WHERE due_at_ms IS NOT NULL;
 `;

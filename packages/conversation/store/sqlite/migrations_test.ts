@@ -27,7 +27,7 @@ Deno.test("openDatabase() brings a file step by step to the newest version, once
   withFolder((folder) => {
     const path = join(folder, "tare.db");
     const database = openDatabase(path, { migrations: MIGRATIONS });
-    database.prepare("INSERT INTO sessions VALUES (1, 'a', '{}', 0, NULL)").run();
+    database.prepare("INSERT INTO sessions VALUES (1, 'a', '{}', 0)").run();
     database.close();
     assertEquals(colours(path, MIGRATIONS), ["none"]);
     const paint: Migration = (connection) => connection.exec("UPDATE sessions SET colour = colour || '!'");

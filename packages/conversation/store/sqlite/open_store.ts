@@ -1,21 +1,16 @@
 import { checkGiven } from "@tare/messages";
 import { type Archive, archiveRef } from "@tare/prune";
 import { readSync } from "node:fs";
-import {
-  beginOfRecord,
-  columnText,
-  NEEDS_ATTENTION,
-  plainRecord,
-  promiseOf,
-  searchedJson,
-} from "../json_text.ts";
+import { columnText, nameIn, NEEDS_ATTENTION, plainRecord, promiseOf, searchedJson } from "../json_text.ts";
 import type {
   IdempotencyKey,
   ListedSession,
   SessionRecord,
   Store,
+  StoredDelivery,
   StoredDocument,
   StoredEvent,
+  StoredSums,
   StoreRecord,
 } from "../port.ts";
 import {
@@ -97,7 +92,12 @@ async function storeIn(
   const keyOf = (id: string) => found(id, selectKey.get(id)).key;
   const keys = idempotencyKeys(database, { now, keyOf });
   const texts = storedTexts(database);
-  const writeAll = recordWriter(database, { now, keyOf, placeOf, respond: keys.respond, putText: texts.put });
+  const deliveries = storedDeliveries(database, { now, keyOf });
+  const writeAll = recordWriter(database, {
+    ...{ now, keyOf, placeOf, deliveries },
+    respond: keys.respond,
+    putText: texts.put,
+  });
   let isOpen = true;
   const removed = removedSessions(database, () => isOpen);
   // What there is no room to sweep now is swept later.
@@ -108,27 +108,15 @@ async function storeIn(
   const commit: Store["commit"] = (records) => promiseOf(() => database.transaction(() => writeAll(records)));
 
   const selectSession = database.prepare<StoredJson>("SELECT json, crc FROM sessions WHERE id = ?");
-  const pageOf = (kind: string) =>
-    database.prepare<
-      & StoredJson
-      & { last: number; totals: string | null; totalsCrc: number; title: string | null; titleCrc: number }
-    >(
-      `SELECT sessions.json, sessions.crc, totals.json AS totals, totals.crc AS totalsCrc,
-       titles.json AS title, titles.crc AS titleCrc,
-       coalesce((SELECT max(number) FROM events WHERE session = key), 0) AS last
-     FROM activity JOIN sessions ON key = activity.session
-       LEFT JOIN state AS totals ON totals.session = key AND totals.name = 'totals'
-       LEFT JOIN state AS titles ON titles.session = key AND titles.name = 'title'
-     WHERE ${kind} activity.session < ?1 AND (?2 = '' OR instr(lower(titles.json), ?2) > 0)
-       AND (?3 OR parent IS NULL OR parent NOT IN (SELECT id FROM sessions))
-       AND substr(sessions.json, 1, length(?4)) = ?4
-     ORDER BY activity.session DESC LIMIT ?5`,
-    );
-  const selectPage = pageOf("");
-  const selectPageOfKind = pageOf("activity.kind = ?6 AND");
-  const selectCount = database.prepare<{ count: number }>("SELECT count(*) AS count FROM activity");
-  const selectCountOfKind = database.prepare<{ count: number }>(
-    "SELECT count(*) AS count FROM activity WHERE kind = ?",
+  const pages = new Map<string, ReturnType<typeof listStatement>>();
+  const selectSum = database.prepare<
+    { kind: SessionRecord["kind"]; by: string; day: string; about: string } & StoredJson
+  >(
+    `SELECT kind, made_by AS by, day, about, json, crc FROM sums
+     WHERE day BETWEEN ? AND ? AND (?3 IS NULL OR kind = ?3) AND (?4 IS NULL OR made_by = ?4)`,
+  );
+  const selectCount = database.prepare<{ count: number }>(
+    "SELECT coalesce(sum(sessions), 0) AS count FROM counted WHERE ?1 IS NULL OR kind = ?1",
   );
   const selectIdle = database.prepare<{ id: string }>(
     `SELECT id FROM activity JOIN sessions ON key = session WHERE kind = ? AND touched_at_ms <= ?
@@ -168,8 +156,12 @@ async function storeIn(
     listSessions: ({ kind, limit = 100, after, search = "", by, forks = true } = {}) =>
       promiseOf(() => {
         const from = after === undefined ? Number.MAX_SAFE_INTEGER : keyOf(after);
-        const which = [from, searchedJson(search), Number(forks), beginOfRecord(by), limit];
-        const rows = kind === undefined ? selectPage.all(...which) : selectPageOfKind.all(...which, kind);
+        const which = { kind, isOfKey: by !== undefined, forks, isSought: search !== "" };
+        const name = JSON.stringify(which);
+        const page = pages.get(name) ?? listStatement(database, which);
+        pages.set(name, page);
+        const of = by === undefined ? [] : [columnText(by)];
+        const rows = page.all(from, limit, ...of, ...search === "" ? [] : [searchedJson(search)]);
         return rows.map(({ last, totals, totalsCrc, title, titleCrc, ...stored }): ListedSession => ({
           ...value(stored) as SessionRecord,
           lastEvent: last,
@@ -177,8 +169,17 @@ async function storeIn(
           ...(title !== null && { title: value({ json: title, crc: titleCrc }) }),
         }));
       }),
-    countSessions: (kind) =>
-      promiseOf(() => (kind === undefined ? selectCount.get() : selectCountOfKind.get(kind))?.count ?? 0),
+    readSums: ({ kind = null, by = null, from, to }) =>
+      promiseOf(() =>
+        selectSum.all(columnText(from), columnText(to), kind, by && columnText(by)).map((
+          { kind, by, day, about, ...stored },
+        ): StoredSums => ({
+          ...{ kind, day: nameIn(day), about: nameIn(about) },
+          ...(by !== "" && { by: nameIn(by) }),
+          sums: value(stored) as StoredSums["sums"],
+        }))
+      ),
+    countSessions: (kind) => promiseOf(() => selectCount.get(kind ?? null)!.count),
     idleSessions: ({ kind, beforeMs, limit }) =>
       promiseOf(() => selectIdle.all(kind, beforeMs, limit).map(({ id }) => id)),
     findNamed: (names, limit = 16) =>
@@ -228,6 +229,10 @@ async function storeIn(
     readTexts: (id, refs) => promiseOf(() => texts.get(id, refs)),
     claimKey: (request) => promiseOf(() => keys.claim(request)),
     releaseKey: (key) => promiseOf(() => keys.release(key)),
+    claimDeliveries: (wanted) => promiseOf(() => deliveries.claim(wanted)),
+    listDeliveries: (receiver, options) => promiseOf(() => deliveries.list(receiver, options)),
+    getDelivery: (id) => promiseOf(() => deliveries.get(id)),
+    expireDeliveries: (limits) => promiseOf(() => deliveries.expire(limits)),
     copy: () => promiseOf(() => copyOf(database)),
     close: () =>
       promiseOf(() => {
@@ -235,6 +240,55 @@ async function storeIn(
         database.close();
       }),
   };
+}
+
+const KINDS = ["agent", "gateway"] as const satisfies readonly SessionRecord["kind"][];
+
+/** So many of the newest sessions are looked through for a title: some hundredths of a second. */
+const LOOKED_THROUGH = 10_000;
+
+/** Which sessions a list holds. */
+interface Listed {
+  readonly kind: SessionRecord["kind"] | undefined;
+  /** Whether only those are wanted that were made with the key `?3`. */
+  readonly isOfKey: boolean;
+  readonly forks: boolean;
+  /** Whether only those are wanted whose title holds the value behind that. */
+  readonly isSought: boolean;
+}
+
+/**
+ * A list of the newest sessions in front of a key (`?1`), at most `?2`: of each kind by an index, so that it takes as long
+ * however many there are.
+ */
+function listStatement(database: Database, { kind: wanted, isOfKey, forks, isSought }: Listed) {
+  const also = (isOfKey ? " AND made_by = ?3" : "") + (forks ? "" : " AND parent IS NULL");
+  const limit = isSought ? LOOKED_THROUGH : "?2";
+  const each = KINDS.filter((kind) => wanted === undefined || kind === wanted).map((kind) =>
+    `SELECT * FROM (SELECT session FROM activity WHERE kind = '${kind}' AND session < ?1${also}
+       ORDER BY session DESC LIMIT ${limit})`
+  );
+  const newest = `SELECT session FROM (${
+    each.join(" UNION ALL ")
+  } ORDER BY session DESC LIMIT ${limit}) AS page`;
+  const page = isSought
+    ? `${newest} CROSS JOIN state INDEXED BY titles USING (session)
+       WHERE name = 'title' AND instr(lower(json), ${
+      isOfKey ? "?4" : "?3"
+    }) > 0 ORDER BY session DESC LIMIT ?2`
+    : newest;
+  return database.prepare<
+    & StoredJson
+    & { last: number; totals: string | null; totalsCrc: number; title: string | null; titleCrc: number }
+  >(
+    `SELECT sessions.json, sessions.crc, totals.json AS totals, totals.crc AS totalsCrc,
+       titles.json AS title, titles.crc AS titleCrc,
+       coalesce((SELECT max(number) FROM events WHERE session = key), 0) AS last
+     FROM (${page}) AS page CROSS JOIN sessions ON key = page.session
+       LEFT JOIN state AS totals ON totals.session = key AND totals.name = 'totals'
+       LEFT JOIN state AS titles ON titles.session = key AND titles.name = 'title'
+     ORDER BY page.session DESC`,
+  );
 }
 
 function found<Row>(id: string, row: Row | undefined): Row {
@@ -282,8 +336,9 @@ interface SessionRow {
 /** Makes a function that writes records, inside a transaction. `keyOf` and `placeOf` throw if there is no such session. */
 function recordWriter(
   database: Database,
-  { now, keyOf, placeOf, respond, putText }: {
+  { now, keyOf, placeOf, deliveries, respond, putText }: {
     readonly now: () => number;
+    readonly deliveries: Pick<ReturnType<typeof storedDeliveries>, "put" | "attempted" | "remove">;
     readonly keyOf: (id: string) => number;
     readonly placeOf: (id: string) => SessionRow;
     readonly respond: ReturnType<typeof idempotencyKeys>["respond"];
@@ -291,18 +346,19 @@ function recordWriter(
   },
 ): (records: readonly StoreRecord[]) => void {
   const insertSession = database.prepare(
-    "INSERT INTO sessions (id, json, crc, parent) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING",
+    "INSERT INTO sessions (id, json, crc) VALUES (?, ?, ?) ON CONFLICT DO NOTHING",
   );
   const insertActivity = database.prepare(
-    "INSERT INTO activity (session, kind, touched_at_ms) VALUES (last_insert_rowid(), ?, ?)",
+    `INSERT INTO activity (session, kind, made_by, parent, touched_at_ms)
+     VALUES (last_insert_rowid(), ?, ?, (SELECT session FROM activity WHERE session = ?), ?)`,
   );
   const copyArchive = database.prepare(
     "INSERT INTO archived SELECT ?1, ref FROM archived WHERE session = ?2",
   );
   // Writing it each time would take a page more of every word of every answer.
   const touchRow = database.prepare(
-    `UPDATE activity SET touched_at_ms = ?, bytes = NULL
-     WHERE session = ? AND (touched_at_ms <= ? OR bytes IS NOT NULL)`,
+    `UPDATE activity SET touched_at_ms = ?, is_weighed = 0
+     WHERE session = ? AND (touched_at_ms <= ? OR is_weighed)`,
   );
   const touch = (key: number) => {
     const nowMs = now();
@@ -320,6 +376,15 @@ function recordWriter(
   const insertEvent = database.prepare("INSERT INTO events VALUES (?, ?, ?, ?, ?)");
   const upsertState = database.prepare(
     "INSERT INTO state VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE SET json = excluded.json, crc = excluded.crc",
+  );
+  const selectMaker = database.prepare<{ kind: string; by: string }>(
+    "SELECT kind, coalesce(made_by, '') AS by FROM activity WHERE session = ?",
+  );
+  const selectSum = database.prepare<StoredJson>(
+    "SELECT json, crc FROM sums WHERE day = ? AND kind = ? AND made_by = ? AND about = ?",
+  );
+  const upsertSum = database.prepare(
+    "INSERT INTO sums VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET json = excluded.json, crc = excluded.crc",
   );
   const deleteNames = database.prepare(
     "DELETE FROM names WHERE session = ? AND name NOT IN (SELECT value FROM json_each(?))",
@@ -339,11 +404,11 @@ function recordWriter(
   const write = (record: StoreRecord) => {
     switch (record.type) {
       case "session": {
-        const { id, kind, parent } = record;
+        const { id, kind, by, parent } = record;
         const { json, crc } = toStoredJson(plainRecord(record));
         const from = parent === undefined ? undefined : keyOf(parent);
-        if (insertSession.run(id, json, crc, parent ?? null) === 0) throw sessionExistsError(id);
-        insertActivity.run(kind, now());
+        if (insertSession.run(id, json, crc) === 0) throw sessionExistsError(id);
+        insertActivity.run(kind, by === undefined ? null : columnText(by), from ?? null, now());
         if (from !== undefined) copyArchive.run(keyOf(id), from);
         return;
       }
@@ -362,6 +427,19 @@ function recordWriter(
       case "state": {
         const { json, crc } = toStoredJson(record.value);
         upsertState.run(touched(record.sessionId), record.name, json, crc);
+        return;
+      }
+      case "sums": {
+        const key = touched(record.sessionId);
+        const { kind, by } = selectMaker.get(key)!;
+        for (const { day, about, sums } of record.added) {
+          const place = [columnText(day), kind, by, columnText(about)];
+          const kept = selectSum.get(...place);
+          const sum = { ...kept && fromStoredJson(kept, database.path) as StoredSums["sums"] };
+          for (const [name, more] of Object.entries(sums)) sum[name] = (sum[name] ?? 0) + more;
+          const { json, crc } = toStoredJson(sum);
+          upsertSum.run(...place, json, crc);
+        }
         return;
       }
       case "names": {
@@ -385,6 +463,12 @@ function recordWriter(
         return;
       case "response":
         return respond(record);
+      case "delivery":
+        return deliveries.put(record);
+      case "attempted":
+        return deliveries.attempted(record);
+      case "no_deliveries":
+        return deliveries.remove(record.receiver);
       case "answer":
         // Nobody else has the file open.
         throw notAskedError(record.requestId);
@@ -468,6 +552,102 @@ function idempotencyKeys(
   };
 }
 
+interface DeliveryRow extends StoredJson {
+  readonly number: number;
+  readonly id: string;
+  readonly receiver: string;
+  readonly sessionId: string | null;
+  readonly made: number;
+  readonly due: number | null;
+  readonly claims: number;
+}
+
+/** What somebody outside is to be told. `keyOf` gives a session's row, or throws. */
+function storedDeliveries(
+  database: Database,
+  { now, keyOf }: {
+    readonly now: () => number;
+    readonly keyOf: (sessionId: string) => number;
+  },
+) {
+  const upsert = database.prepare(
+    `INSERT INTO deliveries (id, receiver, session, json, crc, made_at_ms, due_at_ms) VALUES (?, ?, ?, ?, ?, ?, ?)
+     ON CONFLICT (id) DO UPDATE SET receiver = excluded.receiver, session = excluded.session, json = excluded.json,
+       crc = excluded.crc, due_at_ms = excluded.due_at_ms, claims = claims + 1`,
+  );
+  const finish = database.prepare(
+    "UPDATE deliveries SET json = ?, crc = ?, due_at_ms = ? WHERE id = ? AND claims = ?",
+  );
+  const removeAll = database.prepare("DELETE FROM deliveries WHERE receiver = ?");
+  const select =
+    `SELECT number, deliveries.id, receiver, sessions.id AS sessionId, deliveries.json, deliveries.crc, made_at_ms AS made,
+       due_at_ms AS due, claims FROM deliveries LEFT JOIN sessions ON sessions.key = session`;
+  const selectDue = database.prepare<DeliveryRow & { due: number }>(
+    `${select} WHERE receiver = ? AND due_at_ms <= ? ORDER BY due_at_ms, number LIMIT ?`,
+  );
+  const take = database.prepare("UPDATE deliveries SET due_at_ms = ?, claims = claims + 1 WHERE id = ?");
+  const selectNext = database.prepare<{ next: number | null }>(
+    "SELECT min(due_at_ms) AS next FROM deliveries WHERE receiver = ? AND due_at_ms IS NOT NULL",
+  );
+  const selectNewest = database.prepare<DeliveryRow>(
+    `${select} WHERE receiver = ?1
+       AND (?2 IS NULL OR number < (SELECT number FROM deliveries WHERE id = ?2)) ORDER BY number DESC LIMIT ?3`,
+  );
+  const selectOne = database.prepare<DeliveryRow>(`${select} WHERE deliveries.id = ?`);
+  const expire = database.prepare(
+    `DELETE FROM deliveries WHERE receiver = ?1 AND (made_at_ms < ?2
+       OR number <= (SELECT number FROM deliveries WHERE receiver = ?1 ORDER BY number DESC LIMIT 1 OFFSET ?3))`,
+  );
+  const read = (
+    { number: _, id, receiver, sessionId, made, due, claims, ...stored }: DeliveryRow,
+  ): StoredDelivery => ({
+    ...{ id, receiver, value: fromStoredJson(stored, database.path), madeAtMs: made, claims },
+    ...(sessionId !== null && { sessionId }),
+    ...(due !== null && { dueAtMs: due }),
+  });
+
+  return {
+    /** Keeps one, inside a transaction. */
+    put({ id, receiver, sessionId, value, dueInMs }: Extract<StoreRecord, { type: "delivery" }>) {
+      const { json, crc } = toStoredJson(value);
+      const session = sessionId === undefined ? null : keyOf(sessionId);
+      upsert.run(id, receiver, session, json, crc, now(), now() + dueInMs);
+    },
+    /** Keeps what came of one, inside a transaction. */
+    attempted({ id, claim, value, dueInMs }: Extract<StoreRecord, { type: "attempted" }>) {
+      const { json, crc } = toStoredJson(value);
+      finish.run(json, crc, dueInMs === undefined ? null : now() + dueInMs, id, claim);
+    },
+    /** Forgets all of a receiver, inside a transaction. */
+    remove: (receiver: string) => void removeAll.run(receiver),
+    claim(
+      { receivers, limit, forMs }: Parameters<Store["claimDeliveries"]>[0],
+    ): Awaited<ReturnType<Store["claimDeliveries"]>> {
+      const nowMs = now();
+      return database.transaction(() => {
+        const due = receivers.flatMap(({ receiver, limit: most }) =>
+          selectDue.all(receiver, nowMs, Math.min(most, limit))
+        ).sort((one, other) => one.due - other.due || one.number - other.number).slice(0, limit);
+        const claimed = due.sort((one, other) => one.number - other.number).map((row) => {
+          take.run(nowMs + forMs, row.id);
+          return read({ ...row, due: nowMs + forMs, claims: row.claims + 1 });
+        });
+        const next = Math.min(...receivers.map(({ receiver }) => selectNext.get(receiver)?.next ?? Infinity));
+        return { claimed, ...(next < Infinity && { nextInMs: Math.max(0, next - nowMs) }) };
+      });
+    },
+    list: (receiver: string, { limit = 100, before }: Parameters<Store["listDeliveries"]>[1] = {}) =>
+      selectNewest.all(receiver, before ?? null, limit).map(read),
+    get(id: string) {
+      const row = selectOne.get(id);
+      return row && read(row);
+    },
+    expire({ receiver, olderThanMs, keep }: Parameters<Store["expireDeliveries"]>[0]) {
+      database.transaction(() => expire.run(receiver, now() - olderThanMs, keep));
+    },
+  };
+}
+
 /** Events and archived texts that one transaction removes: some milliseconds' work. */
 const SLICE = 250;
 
@@ -485,7 +665,7 @@ function removedSessions(database: Database, isOpen: () => boolean) {
   const rename = database.prepare<{ readonly key: number }>(
     `UPDATE sessions SET id = '${REMOVED}' || hex(randomblob(16)) WHERE id = ? RETURNING key`,
   );
-  const own = ["activity", "names", "documents", "idempotency_keys"].map((table) =>
+  const own = ["activity", "names", "documents", "idempotency_keys", "deliveries"].map((table) =>
     database.prepare(`DELETE FROM ${table} WHERE session = ?`)
   );
   const next = database.prepare<{ readonly key: number }>(
@@ -501,23 +681,22 @@ function removedSessions(database: Database, isOpen: () => boolean) {
   // What is left goes by the schema's cascades.
   const finish = database.prepare("DELETE FROM sessions WHERE key = ?");
   const unweighed = database.prepare<{ readonly session: number }>(
-    `SELECT session FROM activity WHERE kind = ? AND session > ? AND bytes IS NULL ORDER BY session LIMIT ${WEIGHED}`,
+    `SELECT session FROM activity WHERE kind = ? AND session > ? AND NOT is_weighed ORDER BY session LIMIT ${WEIGHED}`,
   );
   const weigh = database.prepare(
     `UPDATE activity SET bytes =
        (SELECT coalesce(sum(length(json)), 0) FROM events WHERE session = ?1) +
        (SELECT coalesce(sum(length(json)), 0) FROM state WHERE session = ?1) +
-       (SELECT coalesce(sum(length(zstd)), 0) FROM archived JOIN texts USING (ref) WHERE session = ?1)
+       (SELECT coalesce(sum(length(zstd)), 0) FROM archived JOIN texts USING (ref) WHERE session = ?1),
+       is_weighed = 1
      WHERE session = ?1`,
   );
-  const beyond = database.prepare<{ readonly id: string; readonly touched: number }>(
-    `SELECT id, touched_at_ms AS touched FROM (
-       SELECT session, touched_at_ms, sum(bytes) OVER (ORDER BY touched_at_ms DESC, session DESC) AS total
-       FROM activity WHERE kind = ?
-     ) JOIN sessions ON key = session WHERE touched_at_ms < ? OR total > ? ORDER BY touched_at_ms, key`,
-  );
-  const isTouchedAt = database.prepare(
-    "SELECT 1 FROM activity JOIN sessions ON key = session WHERE id = ? AND touched_at_ms = ?",
+  // The one that is idle longest, if it is beyond the limits.
+  const beyond = database.prepare<{ readonly id: string }>(
+    `SELECT id FROM (
+       SELECT session, touched_at_ms FROM activity WHERE kind = ?1 ORDER BY touched_at_ms, session LIMIT 1
+     ) JOIN sessions ON key = session
+     WHERE touched_at_ms < ?2 OR (SELECT bytes FROM counted WHERE kind = ?1) > ?3`,
   );
   /** Takes a session away at once. False if there is none. */
   const remove = (id: string) =>
@@ -557,12 +736,11 @@ function removedSessions(database: Database, isOpen: () => boolean) {
     async expire({ kind, beforeMs, maxBytes }: Parameters<Store["expireSessions"]>[0]) {
       await weighAll(kind);
       let expired = 0;
-      if (!isOpen()) return expired;
-      for (const { id, touched } of beyond.all(kind, beforeMs, maxBytes)) {
-        // It may have been used while others went.
-        if (isTouchedAt.get(id, touched) && remove(id)) expired++;
+      while (isOpen()) {
+        const found = beyond.get(kind, beforeMs, maxBytes);
+        if (!found || !remove(found.id)) break;
+        expired++;
         await pause();
-        if (!isOpen()) break;
       }
       return expired;
     },

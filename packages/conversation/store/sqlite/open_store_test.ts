@@ -25,7 +25,7 @@ const refs = (path: string) => query(path, "SELECT ref FROM texts ORDER BY ref")
 const putAll = (store: Store, id: string, texts: readonly string[]) =>
   Promise.all(texts.map((text) => store.archive(id).put(text)));
 
-Deno.test("deleteSession() removes all that only the session refers to, from every table", () =>
+Deno.test("deleteSession() removes all that only the session refers to, from every table, and leaves what it had come to", () =>
   withStore(async (first, path) => {
     let store = first;
     const fill = async (id: string) => {
@@ -33,8 +33,10 @@ Deno.test("deleteSession() removes all that only the session refers to, from eve
       await store.commit([
         { type: "events", sessionId: id, after: 0, events: [{ type: "turn_start" }] },
         { type: "state", sessionId: id, name: "edits", value: [1] },
+        { type: "sums", sessionId: id, added: [{ day: "", about: "", sums: { calls: 1 } }] },
         { type: "names", sessionId: id, names: ["both", `of ${id}`] },
         { type: "document", kind: "response", id, sessionId: id, value: 1 },
+        { type: "delivery", id, receiver: "x", sessionId: id, value: 1, dueInMs: 0 },
         { type: "response", scope: "s", key: id, response: 1, sessionId: id },
       ]);
       await putAll(store, id, ["shared", `of ${id} alone`]);
@@ -53,20 +55,25 @@ Deno.test("deleteSession() removes all that only the session refers to, from eve
     assertEquals(ofA, {
       activity: 2,
       archived: 2,
+      counted: 1,
+      deliveries: 1,
       documents: 1,
       events: 1,
       idempotency_keys: 1,
       names: 2,
       sessions: 2,
       state: 1,
+      sums: 1,
       texts: 2,
     });
     await fill("b");
     await store.deleteSession("b");
     assertEquals(await rows(), { ...ofA, activity: 1, sessions: 1 });
     await store.deleteSession("a");
-    assertEquals(new Set(Object.values(await rows())), new Set([0]));
+    const { counted: _, sums, ...left } = await rows();
+    assertEquals([sums, new Set(Object.values(left))], [1, new Set([0])]);
     await store.close();
+    assertEquals(query(path, "SELECT sessions FROM counted").map(({ sessions }) => sessions), [0]);
   }));
 
 /** Fills a session with some megabytes. */

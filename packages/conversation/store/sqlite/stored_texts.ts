@@ -40,7 +40,7 @@ export function storedTexts(database: Database): StoredTexts {
     "DELETE FROM archived WHERE session = (SELECT key FROM sessions WHERE id = ?) AND ref = ?",
   );
   const unweigh = database.prepare(
-    "UPDATE activity SET bytes = NULL WHERE session = (SELECT key FROM sessions WHERE id = ?)",
+    "UPDATE activity SET is_weighed = 0 WHERE session = (SELECT key FROM sessions WHERE id = ?)",
   );
   const write = ({ ref, content }: StoredText) => {
     const row = selectText.get(ref);

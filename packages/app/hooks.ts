@@ -1,0 +1,140 @@
+/**
+ * Has programs told when turns end: `deno task hooks add URL`.
+ *
+ * @module
+ */
+// deno-lint-ignore-file no-console
+import { client, type Told } from "@tare/server/client";
+import { parseArgs } from "node:util";
+import { serverAddress } from "./agent_client.ts";
+import { shownText } from "./terminal/shown_text.ts";
+
+const HELP = `Has programs told when turns end, and when calls wait for a yes (docs/webhooks.md):
+
+  deno task hooks add URL [--types turn.ended,approval.asked]
+  deno task hooks list
+  deno task hooks enable ID
+  deno task hooks disable ID
+  deno task hooks rotate ID
+  deno task hooks remove ID
+  deno task hooks deliveries ID
+  deno task hooks redeliver ID DELIVERY
+
+  add         Makes a webhook and prints its secret, which is shown this once
+  list        Says where each goes, and whether anything gets through
+  enable      Sends to it again, also what still waits; disable ends that
+  rotate      Prints a new secret; for a day the one before signs too
+  remove      Nothing more is sent to it
+  deliveries  Says what it was told, and what came of it
+  redeliver   Sends a delivery once more
+
+  --types LIST  What it tells of. Default: turn.ended
+  --url URL     The server. Default: by TARE_HOST and TARE_PORT, or the one of this folder
+
+The server's TARE_WEBHOOK_HOSTS says which hosts may be told. The key is TARE_TOKEN, or the owner's in the data folder
+of the server on this machine.`;
+
+type Webhook = Told<"GET /v1/webhooks">["webhooks"][number];
+type Delivery = Told<"GET /v1/webhooks/{webhook}/deliveries">["deliveries"][number];
+
+/** Which positional arguments an act has. */
+const ACTS: Readonly<Record<string, number>> = {
+  ...{ add: 1, list: 0, enable: 1, disable: 1, rotate: 1, remove: 1, deliveries: 1, redeliver: 2 },
+};
+
+/** All that a webhook may tell of. */
+const TYPES: readonly Webhook["types"][number][] = ["turn.ended", "approval.asked"];
+
+function typesOf(text: string): Webhook["types"] {
+  const words = text.split(",").map((word) => word.trim());
+  const known = TYPES.filter((type) => words.includes(type));
+  if (known.length === new Set(words).size) return known;
+  const right = TYPES.join(", ");
+  throw new RangeError(
+    `Cannot add a webhook: --types is ${JSON.stringify(text)}, and some of ${right} are wanted.`,
+  );
+}
+
+function lineOf({ id, url, types, key, failingSince, disabled }: Webhook): string {
+  const state = disabled
+    ? `disabled (${disabled.reason}) since ${disabled.at}`
+    : failingSince === undefined
+    ? "sent to"
+    : `nothing gets through since ${failingSince}`;
+  return [id, url, types.join(","), ...(key === undefined ? [] : [`of ${key}`]), state].join("  ");
+}
+
+function deliveryLine({ id, type, session, createdAt, status, nextAttemptAt, attempts }: Delivery): string {
+  const last = attempts.at(-1);
+  const came = last && (last.status ?? last.error);
+  return [
+    ...[createdAt, id, type, session ?? "", status, `${attempts.length} attempts`],
+    ...(came === undefined ? [] : [`the last ${came}`]),
+    ...(nextAttemptAt === undefined ? [] : [`next at ${nextAttemptAt}`]),
+  ].join("  ");
+}
+
+try {
+  const { values, positionals: [act = "", ...given] } = parseArgs({
+    allowPositionals: true,
+    options: {
+      types: { type: "string", default: "turn.ended" },
+      url: { type: "string" },
+      help: { type: "boolean", short: "h" },
+    },
+  });
+  if (values.help || ACTS[act] !== given.length) {
+    console.error(HELP);
+    Deno.exit(values.help ? 0 : 2);
+  }
+  const { url, token } = await serverAddress((variable) => Deno.env.get(variable), values.url);
+  const api = client({
+    url: url.replace(/\/+$/, ""),
+    token: () => token,
+    unreachable: `Cannot reach the server at ${url}: start it with tare start, or deno task start.`,
+  });
+  const [first = "", delivery = ""] = given;
+  const path = { webhook: first };
+  switch (act) {
+    case "add": {
+      const body = { url: first, types: [...typesOf(values.types)] };
+      const { webhook, secret } = await api.json("POST /v1/webhooks", { body });
+      // Alone on standard output, so that it can be piped to where it belongs.
+      console.log(secret);
+      console.error(shownText(`That is the secret of ${webhook.id}, which tells ${webhook.url}. Keep it.`));
+      break;
+    }
+    case "list":
+      for (const webhook of (await api.json("GET /v1/webhooks")).webhooks) {
+        console.log(shownText(lineOf(webhook)));
+      }
+      break;
+    case "enable":
+    case "disable": {
+      const body = { isEnabled: act === "enable" };
+      console.log(shownText(lineOf(await api.json("POST /v1/webhooks/{webhook}", { path, body }))));
+      break;
+    }
+    case "rotate":
+      console.log((await api.json("POST /v1/webhooks/{webhook}/secret", { path })).secret);
+      break;
+    case "remove":
+      await (await api.send("DELETE /v1/webhooks/{webhook}", { path })).body?.cancel();
+      console.log(`Removed webhook ${first}: nothing more is sent to it.`);
+      break;
+    case "deliveries": {
+      const { deliveries } = await api.json("GET /v1/webhooks/{webhook}/deliveries", { path });
+      for (const one of deliveries) console.log(shownText(deliveryLine(one)));
+      break;
+    }
+    case "redeliver": {
+      const again = { path: { webhook: first, delivery } };
+      const sent = await api.json("POST /v1/webhooks/{webhook}/deliveries/{delivery}", again);
+      console.log(shownText(deliveryLine(sent)));
+      break;
+    }
+  }
+} catch (error) {
+  console.error(shownText((error as Error).message));
+  Deno.exit(1);
+}

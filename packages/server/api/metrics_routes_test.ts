@@ -1,0 +1,178 @@
+import { assertEquals } from "@std/assert";
+import { Keys, memoryStore, sharedMemory } from "@tare/conversation";
+import type { Figures, Readings } from "@tare/conversation/telemetry";
+import {
+  agent,
+  call,
+  error,
+  newSession,
+  refused,
+  request,
+  scriptedModel,
+  silentModel,
+  turn,
+} from "../fixture_test.ts";
+
+/** Figures that are kept as they are told. */
+function kept() {
+  const told: (readonly [name: string, value: number, facts: unknown])[] = [];
+  const observed = new Map<string, () => Readings | Promise<Readings>>();
+  const figures: Figures = {
+    figure: ({ name }) => (value, facts) => told.push([name, value, facts]),
+    observe: ({ name }, read) => void observed.set(name, read),
+    text: () => Promise.resolve("a 1\n"),
+    mediaType: "text/plain; version=0.0.4",
+  };
+  /** What those come to that are found out when somebody reads. */
+  const levels = async () => {
+    const read: Record<string, Readings> = {};
+    for (const [name, readings] of observed) read[name] = await readings();
+    return read;
+  };
+  return { told, figures, levels };
+}
+
+Deno.test("GET /metrics is the owner's, and of keys that are for it, unless it is open", async () => {
+  const keys = new Keys({ store: memoryStore(), owners: ["secret"] });
+  const secrets = {
+    owner: "secret",
+    scraper: await keys.add({ name: "scraper", routes: ["metrics"] }),
+    alice: await keys.add({ name: "alice", routes: ["gateway", "agent", "approve"] }),
+    guest: undefined,
+  };
+  const statuses = async (isOpen: boolean) => {
+    const { figures } = kept();
+    const { fetch } = agent(scriptedModel([]), {
+      keys,
+      guard: { guests: true },
+      metrics: { figures, isOpen },
+    });
+    const seen: Record<string, unknown> = {};
+    for (const [name, secret] of Object.entries(secrets)) {
+      const headers = secret === undefined ? {} : { authorization: `Bearer ${secret}` };
+      const response = await fetch(new Request("http://localhost/metrics", { headers }));
+      const text = await response.text();
+      seen[name] = response.ok ? [response.headers.get("content-type"), text] : response.status;
+    }
+    const headers = { authorization: `Bearer ${secrets.scraper}`, "content-type": "application/json" };
+    const session = await fetch(
+      new Request("http://localhost/v1/sessions", { method: "POST", headers, body: "{}" }),
+    );
+    seen.session = [session.status, await session.text()];
+    return seen;
+  };
+  const figures = ["text/plain; version=0.0.4", "a 1\n"];
+  const session = [
+    403,
+    JSON.stringify({
+      error: {
+        status: 403,
+        code: "not_for_this_key",
+        message: "Cannot answer: key scraper is for metrics, and this is agent.",
+      },
+    }),
+  ];
+  assertEquals(await statuses(false), { owner: figures, scraper: figures, alice: 403, guest: 401, session });
+  assertEquals(await statuses(true), {
+    owner: figures,
+    scraper: figures,
+    alice: figures,
+    guest: figures,
+    session,
+  });
+});
+
+Deno.test("GET /metrics isn't there where nobody keeps figures", async () => {
+  assertEquals(
+    await refused(agent(scriptedModel([])), "GET", "/metrics"),
+    error(404, "not_found", "Cannot find /metrics: there is no such route."),
+  );
+});
+
+Deno.test("requests are kept by the place that answers them, and never by what their clients write", async () => {
+  const { told, figures } = kept();
+  const files = new Map([["/page.css", () => new Response("")]]);
+  const handler = agent(scriptedModel([{ content: "a" }]), { files, metrics: { figures, isOpen: true } });
+  const session = await newSession(handler);
+  await turn(handler, session, "q");
+  await call(handler, "GET", session);
+  await call(handler, "GET", "/v1/sessions/unknown");
+  await call(handler, "GET", "/unknown/path");
+  await call(handler, "DELETE", "/health");
+  await (await handler.fetch(request("GET", "/page.css"))).text();
+  await (await handler.fetch(new Request("http://elsewhere/health"))).text();
+  const requests = told.filter(([name]) => name === "http.server.request.duration");
+  assertEquals(requests.map(([, , facts]) => Object.values(facts as object)), [
+    ["POST", "/v1/sessions", 201],
+    ["POST", "/v1/sessions/{id}/turns", 200],
+    ["GET", "/v1/sessions/{id}", 200],
+    ["GET", "/v1/sessions/{id}", 404],
+    ["GET", "none", 404],
+    ["DELETE", "none", 405],
+    ["GET", "files", 200],
+    ["GET", "none", 421],
+  ]);
+  assertEquals(requests.every(([, seconds]) => seconds >= 0 && seconds < 60), true);
+});
+
+Deno.test("calls of the agent are kept with their tokens and what they have cost", async () => {
+  const { told, figures } = kept();
+  const price = { input: 1_000_000, output: 2_000_000, cacheRead: 100_000 };
+  const handler = agent(scriptedModel([{ content: "a" }]), {
+    price: () => price,
+    metrics: { figures, isOpen: true },
+  });
+  await turn(handler, await newSession(handler), "q");
+  const ours = told.filter(([name]) => /^tare\.(cost|prompt)/.test(name));
+  // Nothing left the prompt, so that without Tare it would have cost the same.
+  assertEquals(ours, [
+    ["tare.cost", 9.5, { "gen_ai.request.model": "scripted" }],
+    ["tare.cost.without", 9.5, { "gen_ai.request.model": "scripted" }],
+    ["tare.prompt.tokens", 10, { "gen_ai.request.model": "scripted" }],
+    ["tare.prompt.cached_tokens", 5, { "gen_ai.request.model": "scripted" }],
+  ]);
+  const calls = told.filter(([name]) => name === "gen_ai.client.operation.duration");
+  assertEquals(calls.length, 1);
+});
+
+Deno.test("turns that run and wait, slots, lease and takeovers are found out when somebody reads", async () => {
+  const shared = sharedMemory();
+  const [lost, own] = [shared.open(), shared.open()];
+  const { model, asked } = silentModel();
+  const { figures, levels } = kept();
+  const handler = agent(model, {
+    store: own.store,
+    maxRunningTurns: 3,
+    metrics: { figures, isOpen: true },
+  });
+  const session = await newSession(handler);
+  await newSession(handler);
+  const idle: Record<string, Readings> = {
+    "tare.turns.running": [[0]],
+    "tare.turns.slots": [[3]],
+    "tare.turns.queued": [[0]],
+    "tare.lease.good": [[1]],
+    "tare.lease.remaining": [[10]],
+    "tare.lease.losses": [[0]],
+    "tare.sessions.held": [[0]],
+    "tare.sessions.takeovers": [[0]],
+    "tare.clock.ahead": [[0]],
+  };
+  assertEquals(await levels(), idle);
+  await lost.store.shared.hold(session.split("/").at(-1)!);
+  lost.kill();
+  shared.pass(20_000);
+  const played = turn(handler, session, "q");
+  await asked;
+  const waits = await call(handler, "POST", `${session}/turns`, { input: "Later.", background: true });
+  assertEquals(waits.status, 202);
+  assertEquals(await levels(), {
+    ...idle,
+    "tare.turns.running": [[1]],
+    "tare.turns.queued": [[1]],
+    "tare.sessions.held": [[1]],
+    "tare.sessions.takeovers": [[1]],
+  });
+  await handler.close();
+  await played;
+});

@@ -1,0 +1,294 @@
+import type { StoredDelivery } from "@tare/conversation";
+import { type Static, Type } from "typebox";
+import { errorResponses, HttpError } from "../http/http_error.ts";
+import { route } from "../http/route.ts";
+import { closed } from "../http/schema.ts";
+import type { Deliverer } from "../webhooks/deliverer.ts";
+import {
+  DISABLED_REASONS,
+  valueOf,
+  type Webhook,
+  WEBHOOK_TYPES,
+  type Webhooks,
+} from "../webhooks/webhooks.ts";
+
+const TIME = Type.String({ format: "date-time" });
+
+const SETTINGS = {
+  url: Type.String({
+    maxLength: 2_000,
+    description: "Where it is sent by `POST`. The server's TARE_WEBHOOK_HOSTS says which hosts may be told.",
+  }),
+  types: Type.Array(Type.Enum([...WEBHOOK_TYPES]), {
+    minItems: 1,
+    uniqueItems: true,
+    description:
+      "`turn.ended`: a turn has ended, whatever its reason; `approval.asked`: calls wait for an answer.",
+  }),
+};
+
+const SECRET = Type.String({
+  description:
+    "What signs each request, as https://www.standardwebhooks.com has it. It is told here and nowhere else.",
+});
+
+const WEBHOOK = closed(
+  {
+    id: Type.String(),
+    ...SETTINGS,
+    key: Type.Optional(Type.String({
+      description:
+        "Name of the key that it is of, of whose sessions it tells; absent: the owner's, which tells of all.",
+    })),
+    createdAt: TIME,
+    failingSince: Type.Optional(Type.String({
+      format: "date-time",
+      description: "Since when nothing has got through; absent if the newest attempt did.",
+    })),
+    disabled: Type.Optional(closed({
+      reason: Type.Enum([...DISABLED_REASONS], {
+        description:
+          "`gone`: the receiver answered 410; `failing`: nothing got through for about a day; `asked`: somebody said so.",
+      }),
+      at: TIME,
+    }, "WebhookDisabled")),
+  },
+  "Webhook",
+  {
+    id: "wh_5f0c1c3e-4f0e-4c8f-9d0a-0d5b0a9f5a11",
+    url: "https://hooks.example/tare",
+    types: ["turn.ended"],
+    createdAt: "2026-01-02T03:04:05.678Z",
+  },
+);
+
+const DELIVERY = closed({
+  id: Type.String({ description: "The `webhook-id` of each attempt." }),
+  type: Type.Enum([...WEBHOOK_TYPES]),
+  session: Type.Optional(Type.String({ description: "Id of the session that it tells of." })),
+  createdAt: TIME,
+  status: Type.Enum(["waiting", "delivered", "failed"], {
+    description: "`failed`: it isn't attempted any more, unless somebody asks for it.",
+  }),
+  nextAttemptAt: Type.Optional(Type.String({
+    format: "date-time",
+    description:
+      "Of one that waits: when it is attempted next, or, if that is now, when another server would.",
+  })),
+  attempts: Type.Array(closed({
+    at: TIME,
+    status: Type.Optional(Type.Integer({ description: "What the receiver answered." })),
+    error: Type.Optional(Type.String({ description: "Why there was no answer." })),
+  }, "DeliveryAttempt")),
+}, "WebhookDelivery");
+
+const NONE = { 501: "This server sends no webhooks." };
+const NO_WEBHOOK = errorResponses({ 404: "There is no such webhook.", ...NONE });
+const BAD_URL = "The URL's host may not be told, or the body is wrong.";
+
+/** The routes by which somebody lets a program hear of what happens in sessions. */
+export function webhookRoutes(
+  { webhooks, deliverer }: {
+    readonly webhooks: Webhooks;
+    /** Absent: nothing may be told. */
+    readonly deliverer: Pick<Deliverer, "wake"> | undefined;
+  },
+) {
+  const known = () => {
+    if (deliverer) return { webhooks, deliverer };
+    throw new HttpError(
+      501,
+      "not_supported",
+      "Cannot send webhooks from here: TARE_WEBHOOK_HOSTS lists the hosts that may be told, and there are none.",
+    );
+  };
+  return [
+    route({
+      method: "GET",
+      path: "/v1/webhooks",
+      operationId: "listWebhooks",
+      summary: "Lists the webhooks of whoever asks; the owner sees all.",
+      who: "key",
+      responses: {
+        200: {
+          description: "The webhooks, the oldest first. Nobody is told their secrets.",
+          content: { "application/json": closed({ webhooks: Type.Array(WEBHOOK) }, "WebhookList") },
+        },
+        ...errorResponses(NONE),
+      },
+      answer: async ({ asker }) => ({
+        json: { webhooks: (await known().webhooks.list(asker)).map(webhookBody) },
+      }),
+    }),
+    route({
+      method: "POST",
+      path: "/v1/webhooks",
+      operationId: "addWebhook",
+      summary: "Makes a webhook. Its secret is told here and nowhere else.",
+      who: "key",
+      isToldOnce: true,
+      body: closed(SETTINGS, "NewWebhook", {
+        url: "https://hooks.example/tare",
+        types: ["turn.ended", "approval.asked"],
+      }),
+      responses: {
+        201: {
+          description: "The webhook, and its secret.",
+          content: { "application/json": closed({ webhook: WEBHOOK, secret: SECRET }, "AddedWebhook") },
+        },
+        ...errorResponses({ 400: `${BAD_URL} Or there are too many webhooks.`, ...NONE }),
+      },
+      async answer({ body, asker }) {
+        const made = await known().webhooks.add(body, asker);
+        return { status: 201, json: { webhook: webhookBody(made), secret: made.secrets[0]!.secret } };
+      },
+    }),
+    route({
+      method: "GET",
+      path: "/v1/webhooks/{webhook}",
+      operationId: "getWebhook",
+      summary: "Shows a webhook, and how it goes with it.",
+      who: "key",
+      responses: {
+        200: { description: "The webhook.", content: { "application/json": WEBHOOK } },
+        ...NO_WEBHOOK,
+      },
+      answer: async ({ path: { webhook }, asker }) => ({
+        json: webhookBody(await known().webhooks.get(webhook, asker)),
+      }),
+    }),
+    route({
+      method: "POST",
+      path: "/v1/webhooks/{webhook}",
+      operationId: "changeWebhook",
+      summary: "Changes a webhook, or disables and enables it. What waits is sent once it is enabled again.",
+      who: "key",
+      body: closed(
+        {
+          url: Type.Optional(SETTINGS.url),
+          types: Type.Optional(SETTINGS.types),
+          isEnabled: Type.Optional(Type.Boolean()),
+        },
+        "WebhookChange",
+        { isEnabled: true },
+      ),
+      responses: {
+        200: { description: "The webhook as it is now.", content: { "application/json": WEBHOOK } },
+        ...errorResponses({ 400: BAD_URL }),
+        ...NO_WEBHOOK,
+      },
+      async answer({ path: { webhook }, body, asker }) {
+        const { webhooks, deliverer } = known();
+        const changed = await webhooks.change(webhook, body, asker);
+        deliverer.wake();
+        return { json: webhookBody(changed) };
+      },
+    }),
+    route({
+      method: "DELETE",
+      path: "/v1/webhooks/{webhook}",
+      operationId: "removeWebhook",
+      summary: "Removes a webhook with its deliveries. Nothing more is sent.",
+      who: "key",
+      responses: { 204: { description: "It is gone." }, ...NO_WEBHOOK },
+      async answer({ path: { webhook }, asker }) {
+        await known().webhooks.remove(webhook, asker);
+        return new Response(null, { status: 204 });
+      },
+    }),
+    route({
+      method: "POST",
+      path: "/v1/webhooks/{webhook}/secret",
+      operationId: "rotateWebhookSecret",
+      summary: "Gives a webhook another secret. For a day the one before signs too.",
+      who: "key",
+      isToldOnce: true,
+      responses: {
+        201: {
+          description: "The new secret.",
+          content: { "application/json": closed({ secret: SECRET }, "WebhookSecret") },
+        },
+        ...NO_WEBHOOK,
+      },
+      answer: async ({ path: { webhook }, asker }) => ({
+        status: 201,
+        json: { secret: await known().webhooks.rotate(webhook, asker) },
+      }),
+    }),
+    route({
+      method: "GET",
+      path: "/v1/webhooks/{webhook}/deliveries",
+      operationId: "listWebhookDeliveries",
+      summary: "Lists what a webhook was told, and what came of it: of the last 30 days, at most 10,000.",
+      who: "key",
+      query: {
+        limit: Type.Integer({ minimum: 1, maximum: 500, default: 100, description: "Most that are listed." }),
+        before: Type.Optional(Type.String({ description: "Id of a delivery: those made before it." })),
+      },
+      responses: {
+        200: {
+          description: "The deliveries, the newest first.",
+          content: {
+            "application/json": closed({ deliveries: Type.Array(DELIVERY) }, "WebhookDeliveryList"),
+          },
+        },
+        ...NO_WEBHOOK,
+      },
+      async answer({ path: { webhook }, query: { limit, before }, asker }) {
+        const page = { limit, ...(before !== undefined && { before }) };
+        const deliveries = await known().webhooks.deliveries(webhook, { asker, ...page });
+        return { json: { deliveries: deliveries.map(deliveryBody) } };
+      },
+    }),
+    route({
+      method: "POST",
+      path: "/v1/webhooks/{webhook}/deliveries/{delivery}",
+      operationId: "redeliverWebhook",
+      summary:
+        "Sends a delivery once more, with the id that it had, and as often as a new one if that fails.",
+      who: "key",
+      responses: {
+        202: { description: "It is sent.", content: { "application/json": DELIVERY } },
+        ...errorResponses({
+          404: "There is no such webhook, or it has no such delivery.",
+          409: "The webhook is disabled.",
+          ...NONE,
+        }),
+      },
+      async answer({ path: { webhook, delivery }, asker }) {
+        const { webhooks, deliverer } = known();
+        const again = await webhooks.redeliver(webhook, delivery, asker);
+        deliverer.wake();
+        return { status: 202, json: deliveryBody(again) };
+      },
+    }),
+  ];
+}
+
+function webhookBody(
+  { id, url, types, by, createdAtMs, failingSinceMs, disabled }: Webhook,
+): Static<typeof WEBHOOK> {
+  return {
+    ...{ id, url, types: [...types] },
+    ...(by !== undefined && { key: by }),
+    createdAt: isoOf(createdAtMs),
+    ...(failingSinceMs !== undefined && { failingSince: isoOf(failingSinceMs) }),
+    ...(disabled && { disabled: { reason: disabled.reason, at: isoOf(disabled.atMs) } }),
+  };
+}
+
+function deliveryBody(delivery: StoredDelivery): Static<typeof DELIVERY> {
+  const { id, sessionId, madeAtMs, dueAtMs } = delivery;
+  const { type, status, attempts } = valueOf(delivery);
+  return {
+    ...{ id, type, status },
+    ...(sessionId !== undefined && { session: sessionId }),
+    createdAt: isoOf(madeAtMs),
+    ...(dueAtMs !== undefined && { nextAttemptAt: isoOf(dueAtMs) }),
+    attempts: attempts.map(({ atMs, ...came }) => ({ at: isoOf(atMs), ...came })),
+  };
+}
+
+function isoOf(ms: number): string {
+  return new Date(ms).toISOString();
+}

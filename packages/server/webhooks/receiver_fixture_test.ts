@@ -1,0 +1,158 @@
+/**
+ * A receiver of webhooks on loopback, and a clock that says what waits for it. Holds no tests.
+ *
+ * @module
+ */
+import { Webhook } from "standardwebhooks";
+import type { Store } from "@tare/conversation";
+import type { AgentHandler } from "@tare/server";
+import { call } from "../fixture_test.ts";
+
+/** A queue whose reader waits. */
+class Queue<T> {
+  readonly #items: T[] = [];
+  #waiting: ((item: T) => void)[] = [];
+
+  put(item: T): void {
+    const next = this.#waiting.shift();
+    if (next) next(item);
+    else this.#items.push(item);
+  }
+
+  take(): Promise<T> {
+    const { promise, resolve } = Promise.withResolvers<T>();
+    if (this.#items.length > 0) resolve(this.#items.shift()!);
+    else this.#waiting.push(resolve);
+    return promise;
+  }
+
+  get length(): number {
+    return this.#items.length;
+  }
+}
+
+/** What a receiver got. */
+export interface Received {
+  readonly id: string;
+  readonly path: string;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly body: string;
+}
+
+/** Receives by HTTP, and answers as it is told: with a status and headers, or not before `until` settles. */
+export function receiver(
+  answer: (received: Received) => {
+    readonly status: number;
+    readonly headers?: Record<string, string>;
+    readonly until?: Promise<void>;
+  } = () => ({ status: 204 }),
+) {
+  const queue = new Queue<Received>();
+  const server = Deno.serve({ hostname: "127.0.0.1", port: 0, onListen() {} }, async (request) => {
+    const headers = Object.fromEntries(request.headers);
+    const { pathname: path } = new URL(request.url);
+    const received = { id: headers["webhook-id"]!, path, headers, body: await request.text() };
+    queue.put(received);
+    const { status, until, ...init } = answer(received);
+    await until;
+    return new Response(null, { status, ...init });
+  });
+  const host = `127.0.0.1:${server.addr.port}`;
+  return {
+    host,
+    url: `http://${host}/hook`,
+    /** The next request, in the order in which they came. */
+    next: () => queue.take(),
+    /** How many came that nobody has looked at. */
+    get left() {
+      return queue.length;
+    },
+    [Symbol.asyncDispose]: () => server.shutdown(),
+  };
+}
+
+/** What a signature says: what was sent, as long as the receiver's library takes it for signed. */
+export function verified({ headers, body }: Received, secret: string): unknown {
+  return new Webhook(secret).verify(body, headers);
+}
+
+/** What is waited for. */
+interface Timer {
+  readonly ms: number;
+  /** Lets the time go by. */
+  readonly pass: () => void;
+}
+
+/** A clock that stands still until a test lets go by what is waited for. Real at its beginning: receivers look at it. */
+export class WaitedClock {
+  /** How long receivers may take. */
+  readonly answers: Queue<Timer> = new Queue();
+  /** How long an attempt is a server's own. */
+  readonly claims: Queue<Timer> = new Queue();
+  /** How long nothing is due. */
+  readonly retries: Queue<Timer> = new Queue();
+  #now = Date.now();
+
+  readonly now = (): number => this.#now;
+  readonly after = (ms: number, work: () => void): () => void => {
+    let isStopped = false;
+    const pass = () => {
+      this.#now += ms;
+      if (!isStopped) work();
+    };
+    const queue = ms === 15_000 ? this.answers : ms === 25_000 ? this.claims : this.retries;
+    queue.put({ ms, pass });
+    return () => void (isStopped = true);
+  };
+
+  /** Lets so much time go by, and nobody notices. */
+  skip(ms: number): void {
+    this.#now += ms;
+  }
+}
+
+/** The same store; `attempted` settles each time once something came of an attempt. */
+export function attemptsOf<S extends Store>(
+  store: S,
+): { readonly store: S; readonly attempted: () => Promise<void> } {
+  const attempts = new Queue<void>();
+  const commit: Store["commit"] = async (records) => {
+    await store.commit(records);
+    for (const { type } of records) if (type === "attempted") attempts.put();
+  };
+  return { store: { ...store, commit }, attempted: () => attempts.take() };
+}
+
+/** A webhook as clients see it. */
+export interface ShownWebhook {
+  readonly id: string;
+  readonly failingSince?: string;
+  readonly disabled?: { readonly reason: string };
+}
+
+/** Makes a webhook. */
+export async function addWebhook(
+  handler: AgentHandler,
+  url: string,
+  types: readonly string[] = ["turn.ended"],
+): Promise<{ readonly id: string; readonly path: string; readonly secret: string }> {
+  const { body } = await call(handler, "POST", "/v1/webhooks", { url, types });
+  const { webhook: { id }, secret } = body as { webhook: ShownWebhook; secret: string };
+  return { id, path: `/v1/webhooks/${id}`, secret };
+}
+
+/** The deliveries of a webhook, the newest first: what came of them. */
+export async function deliveriesOf(handler: AgentHandler, path: string): Promise<readonly ShownDelivery[]> {
+  const { body } = await call(handler, "GET", `${path}/deliveries`);
+  return (body as { deliveries: readonly ShownDelivery[] }).deliveries;
+}
+
+interface ShownDelivery {
+  readonly id: string;
+  readonly type: string;
+  readonly session?: string;
+  readonly createdAt: string;
+  readonly status: string;
+  readonly nextAttemptAt?: string;
+  readonly attempts: readonly { readonly at: string; readonly status?: number; readonly error?: string }[];
+}

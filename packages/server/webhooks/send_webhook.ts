@@ -1,0 +1,195 @@
+import { Buffer } from "node:buffer";
+import { createHmac } from "node:crypto";
+import { lookup as lookupAddresses } from "node:dns/promises";
+import { BlockList, isIP } from "node:net";
+import type { AgentOptions } from "../agent_options.ts";
+
+/** What came of an attempt: the receiver's status, or why there is none. */
+export type Attempted =
+  | { readonly status: number; readonly retryAfter: string | null }
+  | { readonly error: string };
+
+/** Where webhooks may go. */
+export type Reach = Pick<NonNullable<AgentOptions["webhooks"]>, "hosts" | "lookup" | "connect">;
+
+/** Begins each secret, as the Standard Webhooks specification has it. */
+export const SECRET_PREFIX = "whsec_";
+
+/** Why nothing is sent to a URL, in words that follow "Cannot …:"; nothing if it may be. */
+export function refusedUrl(text: string, { hosts, connect }: Reach): string | undefined {
+  const url = URL.parse(text);
+  if (!url || url.protocol !== "https:" && url.protocol !== "http:") {
+    return "an address that begins with https:// is wanted";
+  }
+  if (url.username !== "" || url.password !== "") {
+    return "it holds a user or a password, and what signs requests is the secret";
+  }
+  if (isNamed(url, hosts)) return undefined;
+  if (!hosts.includes("*") || !connect) {
+    return `TARE_WEBHOOK_HOSTS doesn't list ${url.host}, only ${hosts.join(", ")}`;
+  }
+  if (url.protocol !== "https:") {
+    return `${url.host} is reached by https:// alone, because TARE_WEBHOOK_HOSTS doesn't list it by name`;
+  }
+  const address = literalOf(url);
+  return isIP(address) !== 0 && !isPublic(address) ? notPublic(url.host) : undefined;
+}
+
+/** Signatures of a message by these secrets: the header's value. */
+export function signatures(
+  secrets: readonly string[],
+  { id, timestamp, body }: { readonly id: string; readonly timestamp: string; readonly body: string },
+): string {
+  return secrets.map((secret) => {
+    const key = Buffer.from(secret.slice(SECRET_PREFIX.length), "base64");
+    return `v1,${createHmac("sha256", key).update(`${id}.${timestamp}.${body}`).digest("base64")}`;
+  }).join(" ");
+}
+
+/** Sends a body to a URL, and gives the status. Nothing of the answer's body is read, and no redirect is followed. */
+export async function sendWebhook(
+  text: string,
+  { reach, ...sent }: {
+    readonly body: string;
+    readonly headers: Readonly<Record<string, string>>;
+    readonly signal: AbortSignal;
+    readonly reach: Reach;
+  },
+): Promise<Attempted> {
+  const refused = refusedUrl(text, reach);
+  if (refused !== undefined) return { error: `Not sent: ${refused}.` };
+  const { body, signal } = sent;
+  const url = new URL(text);
+  const headers = { ...sent.headers, "content-type": "application/json", "user-agent": "tare-webhooks" };
+  try {
+    if (!isNamed(url, reach.hosts)) {
+      const late = new Promise<never>((_, reject) =>
+        signal.addEventListener("abort", () => reject(signal.reason), { once: true })
+      );
+      return await Promise.race([sendPublicly(url, { headers, body, signal, reach }), late]);
+    }
+    const response = await fetch(url, { method: "POST", redirect: "manual", headers, body, signal });
+    await response.body?.cancel();
+    return { status: response.status, retryAfter: response.headers.get("retry-after") };
+  } catch (error) {
+    const { message } = error as Error;
+    return { error: signal.aborted ? (signal.reason as Error).message : message };
+  }
+}
+
+/** Most bytes of the head of an answer. */
+const MAX_HEAD_BYTES = 16 * 1024;
+
+/** Sends to an address that was looked at, so that the name can't lead elsewhere in between. */
+async function sendPublicly(
+  url: URL,
+  { headers, body, signal, reach: { lookup = lookUp, connect } }: {
+    readonly headers: Readonly<Record<string, string>>;
+    readonly body: string;
+    readonly signal: AbortSignal;
+    readonly reach: Reach;
+  },
+): Promise<Attempted> {
+  const host = literalOf(url);
+  const addresses = isIP(host) === 0 ? await lookup(host) : [host];
+  const [address] = addresses;
+  // Who hides an address of ours among others means no good.
+  if (address === undefined || !addresses.every(isPublic)) return { error: `Not sent: ${notPublic(host)}.` };
+  signal.throwIfAborted();
+  const connection = await connect!({ host, address, port: Number(url.port || 443) });
+  let isOpen = true;
+  const close = () => {
+    if (isOpen) connection.close();
+    isOpen = false;
+  };
+  signal.addEventListener("abort", close);
+  try {
+    signal.throwIfAborted();
+    const bytes = Buffer.from(body);
+    const lines = [
+      `POST ${url.pathname}${url.search} HTTP/1.1`,
+      `host: ${url.host}`,
+      ...Object.entries(headers).map(([name, value]) => `${name}: ${value}`),
+      `content-length: ${bytes.length}`,
+      "connection: close",
+    ];
+    const writer = connection.writable.getWriter();
+    await writer.write(Buffer.concat([Buffer.from(`${lines.join("\r\n")}\r\n\r\n`), bytes]));
+    writer.releaseLock();
+    return readHead(await readUntil(connection.readable));
+  } finally {
+    signal.removeEventListener("abort", close);
+    close();
+  }
+}
+
+/** Reads the head of an answer, interim ones included, as text in which each byte is one character. */
+async function readUntil(readable: ReadableStream<Uint8Array<ArrayBuffer>>): Promise<string> {
+  const reader = readable.getReader();
+  let head = "";
+  try {
+    while (head.length < MAX_HEAD_BYTES) {
+      const { value, done } = await reader.read();
+      if (done) break;
+      head = (head + Buffer.from(value).toString("latin1")).replace(/^HTTP\/1\.1 1\d\d[^]*?\r\n\r\n/, "");
+      if (head.includes("\r\n\r\n")) break;
+    }
+  } finally {
+    reader.releaseLock();
+  }
+  return head.split("\r\n\r\n")[0]!;
+}
+
+function readHead(head: string): Attempted {
+  const status = /^HTTP\/1\.[01] (\d{3})\b/.exec(head)?.[1];
+  if (status === undefined) return { error: "The answer wasn't HTTP." };
+  return { status: Number(status), retryAfter: /^retry-after:[ \t]*(.*?)[ \t]*$/im.exec(head)?.[1] ?? null };
+}
+
+/** Whether a host is listed by name. */
+function isNamed({ hostname, port, protocol }: URL, hosts: readonly string[]): boolean {
+  const withPort = `${hostname}:${port || (protocol === "https:" ? 443 : 80)}`;
+  return hosts.includes(hostname) || hosts.includes(withPort);
+}
+
+/** The host of a URL, IPv6 without its brackets. */
+function literalOf({ hostname }: URL): string {
+  return hostname.replace(/^\[|\]$/g, "");
+}
+
+const lookUp = async (host: string) =>
+  (await lookupAddresses(host, { all: true })).map(({ address }) => address);
+
+function notPublic(host: string): string {
+  return `${host} isn't a public address. TARE_WEBHOOK_HOSTS lists those of this machine's own network by name`;
+}
+
+/** Addresses of this machine, of networks that nobody else reaches, and of what isn't one machine. */
+const NOT_PUBLIC = new BlockList();
+for (
+  const subnet of [
+    ...["0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12"],
+    ...["192.0.0.0/24", "192.0.2.0/24", "192.168.0.0/16", "198.18.0.0/15", "198.51.100.0/24"],
+    ...["203.0.113.0/24", "224.0.0.0/3"],
+  ]
+) {
+  const [net = "", prefix] = subnet.split("/");
+  NOT_PUBLIC.addSubnet(net, Number(prefix), "ipv4");
+}
+// Of IPv6 all that is given out is 2000::/3; of that some stand for addresses of IPv4.
+const GIVEN_OUT = new BlockList();
+GIVEN_OUT.addSubnet("2000::", 3, "ipv6");
+for (const [net, prefix] of [["2001::", 23], ["2001:db8::", 32], ["2002::", 16]] as const) {
+  NOT_PUBLIC.addSubnet(net, prefix, "ipv6");
+}
+
+function isPublic(address: string): boolean {
+  switch (isIP(address)) {
+    case 4:
+      return !NOT_PUBLIC.check(address, "ipv4");
+    case 6:
+      return GIVEN_OUT.check(address, "ipv6") && !NOT_PUBLIC.check(address, "ipv6");
+    default:
+      return false;
+  }
+}

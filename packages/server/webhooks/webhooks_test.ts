@@ -1,0 +1,543 @@
+import { assert, assertEquals, assertThrows } from "@std/assert";
+import { Keys, memoryStore, sharedMemory, StoreError } from "@tare/conversation";
+import type { AssistantMessage, Model } from "@tare/messages";
+import { type AgentHandler, type AgentOptions, ALLOW_EVERYTHING } from "@tare/server";
+import { agent, call, newSession, refused, scriptedModel, silentModel, turn } from "../fixture_test.ts";
+import { FULL } from "../sessions/store_fixture_test.ts";
+import {
+  addWebhook,
+  attemptsOf,
+  deliveriesOf,
+  receiver,
+  type ShownWebhook,
+  verified,
+  WaitedClock,
+} from "./receiver_fixture_test.ts";
+
+/** A model that says the same for ever. */
+const saying = (message: Partial<AssistantMessage>): Model => (request) => scriptedModel([message])(request);
+
+/** A server that tells this host. */
+function telling(
+  hosts: readonly string[],
+  { model = saying({ content: "Done." }), clock = new WaitedClock(), ...options }:
+    & Omit<Partial<AgentOptions>, "model">
+    & {
+      readonly model?: Model;
+      readonly clock?: WaitedClock;
+    } = {},
+) {
+  const { now, after } = clock;
+  const { store, attempted } = attemptsOf(options.store ?? memoryStore({ now }));
+  const errors: unknown[] = [];
+  const handler = agent(model, {
+    ...{ now, onError: (error: unknown) => errors.push(error) },
+    webhooks: { hosts, after, random: () => .5, connect: () => Promise.reject(new Error("Not here.")) },
+    ...options,
+    store,
+  });
+  return { clock, handler, store, attempted, errors };
+}
+
+/** What became of the newest deliveries: their status, and what each attempt was answered. */
+const outcomes = async (handler: AgentHandler, path: string) =>
+  (await deliveriesOf(handler, path)).map(({ status, attempts }) =>
+    [status, ...attempts.map(({ status, error }) => status ?? error)].join(" ")
+  );
+const shown = async (handler: AgentHandler, path: string) =>
+  (await call(handler, "GET", path)).body as ShownWebhook;
+const play = async (handler: AgentHandler) => await turn(handler, await newSession(handler), "Hi");
+
+Deno.test("a turn's end is told, signed as the specification has it, and recorded", async () => {
+  await using there = receiver();
+  const { handler, clock, attempted } = telling([there.host]);
+  const { id, path, secret } = await addWebhook(handler, there.url, ["turn.ended", "approval.asked"]);
+  const session = await newSession(handler, { metadata: { ticket: "7" } });
+  await turn(handler, session, "Hi");
+  const received = await there.next();
+  const at = new Date(clock.now()).toISOString();
+  const { lastEvent, ledger } = (await call(handler, "GET", session)).body as {
+    lastEvent: number;
+    ledger: unknown;
+  };
+  assertEquals(verified(received, secret), {
+    type: "turn.ended",
+    timestamp: at,
+    data: {
+      session: { id: session.slice("/v1/sessions/".length), metadata: { ticket: "7" } },
+      event: lastEvent,
+      turn: { reason: "completed", text: "Done.", ledger },
+    },
+  });
+  assertThrows(() => verified({ ...received, body: `${received.body} ` }, secret), Error, "signature");
+  await attempted();
+  assertEquals(await deliveriesOf(handler, path), [{
+    id: received.id,
+    type: "turn.ended",
+    session: session.slice("/v1/sessions/".length),
+    createdAt: at,
+    status: "delivered",
+    attempts: [{ at, status: 204 }],
+  }]);
+  assertEquals((await call(handler, "GET", "/v1/webhooks")).body, {
+    webhooks: [{ id, url: there.url, types: ["turn.ended", "approval.asked"], createdAt: at }],
+  });
+  await handler.close();
+});
+
+Deno.test("what is asked before a call runs is told to whoever wants to hear of it", async () => {
+  await using there = receiver();
+  const call = {
+    id: "call",
+    type: "function",
+    function: { name: "echo", arguments: '{"text":"x"}' },
+  } as const;
+  const { handler, attempted } = telling([there.host], {
+    model: saying({ tool_calls: [call] }),
+    approvals: { after: () => () => {} },
+  });
+  await addWebhook(handler, `${there.url}/both`, ["turn.ended", "approval.asked"]);
+  await addWebhook(handler, `${there.url}/asked`, ["approval.asked"]);
+  await play(handler);
+  const received = [await there.next(), await there.next(), await there.next()];
+  const told = received.map(({ path, body }) => ({ path, ...JSON.parse(body) }))
+    .sort((a, b) => a.path + a.type < b.path + b.type ? -1 : 1);
+  assertEquals(told.map(({ path, type }) => `${path} ${type}`), [
+    "/hook/asked approval.asked",
+    "/hook/both approval.asked",
+    "/hook/both turn.ended",
+  ]);
+  const { askedAtMs, expiresAtMs, ...approval } = told[0].data.approvals[0];
+  assert(askedAtMs < expiresAtMs);
+  assertEquals(approval, { callId: "call", name: "echo", arguments: '{"text":"x"}' });
+  assertEquals(told[2].data.turn.reason, "approval");
+  for (let left = 3; left > 0; left--) await attempted();
+  await handler.close();
+});
+
+Deno.test("what fails is sent again with the same id, for about a day, and then its webhook is disabled", async () => {
+  await using there = receiver(() => ({ status: 500 }));
+  const { handler, clock, attempted, errors } = telling([there.host]);
+  const { id, path, secret } = await addWebhook(handler, there.url);
+  await play(handler);
+  const ids: string[] = [];
+  const waits: number[] = [];
+  for (let attempt = 1; attempt <= 11; attempt++) {
+    const received = await there.next();
+    ids.push(received.id);
+    if (attempt === 1) verified(received, secret);
+    await attempted();
+    if (attempt === 11) break;
+    const { ms, pass } = await clock.retries.take();
+    waits.push(ms / 1000);
+    assertEquals((await shown(handler, path)).disabled, undefined);
+    pass();
+  }
+  assertEquals(waits, [5, 30, 120, 600, 1800, 3600, 7200, 14400, 21600, 36000]);
+  assertEquals(new Set(ids), new Set([ids[0]]));
+  assertEquals(await outcomes(handler, path), [`failed${" 500".repeat(11)}`]);
+  const { failingSince, disabled } = await shown(handler, path);
+  assertEquals(disabled?.reason, "failing");
+  assertEquals(errors, [
+    `Disabled webhook ${id} (${there.url}): nothing has got through since ${failingSince}.`,
+  ]);
+  // Nothing is owed to it then, until somebody enables it.
+  await play(handler);
+  assertEquals((await deliveriesOf(handler, path)).length, 1);
+  assertEquals((await refused(handler, "POST", `${path}/deliveries/${ids[0]}`)).status, 409);
+  const enabled = await call(handler, "POST", path, { isEnabled: true });
+  assertEquals((enabled.body as ShownWebhook).disabled, undefined);
+  assertEquals((await call(handler, "POST", `${path}/deliveries/${ids[0]}`)).status, 202);
+  assertEquals((await there.next()).id, ids[0]);
+  await attempted();
+  assertEquals(await outcomes(handler, path), [`waiting${" 500".repeat(12)}`]);
+  await handler.close();
+});
+
+Deno.test("a receiver says when it wants to be asked again, and that it is gone; where it sends one is not gone to", async () => {
+  const answers = [
+    { status: 429, headers: { "retry-after": "90" } },
+    { status: 302, headers: { location: "/elsewhere" } },
+    { status: 204 },
+    { status: 410 },
+  ];
+  await using there = receiver(() => answers.shift()!);
+  const { handler, clock, attempted } = telling([there.host]);
+  const { path } = await addWebhook(handler, there.url);
+  await play(handler);
+  for (const wait of [90_000, 30_000]) {
+    await there.next();
+    await attempted();
+    const { ms, pass } = await clock.retries.take();
+    assertEquals([ms, (await shown(handler, path)).failingSince !== undefined], [wait, true]);
+    pass();
+  }
+  assertEquals((await there.next()).path, "/hook");
+  await attempted();
+  assertEquals((await shown(handler, path)).failingSince, undefined);
+  await play(handler);
+  await there.next();
+  await attempted();
+  assertEquals((await shown(handler, path)).disabled?.reason, "gone");
+  assertEquals(await outcomes(handler, path), ["failed 410", "delivered 429 302 204"]);
+  assertEquals(there.left, 0);
+  await handler.close();
+});
+
+Deno.test("a receiver that doesn't answer holds up nobody else, and is given fifteen seconds", async () => {
+  const never = Promise.withResolvers<void>();
+  await using slow = receiver(() => ({ status: 204, until: never.promise }));
+  await using quick = receiver();
+  const { handler, clock, attempted } = telling([slow.host, quick.host]);
+  const { path } = await addWebhook(handler, slow.url);
+  for (let turns = 0; turns < 6; turns++) await play(handler);
+  const asked = [await slow.next(), await slow.next(), await slow.next(), await slow.next()];
+  await addWebhook(handler, quick.url);
+  await play(handler);
+  await quick.next();
+  await attempted();
+  // Four at a time, of the seven that it is owed.
+  assertEquals([new Set(asked.map(({ id }) => id)).size, slow.left], [4, 0]);
+  (await clock.answers.take()).pass();
+  await attempted();
+  const late = (await outcomes(handler, path)).filter((outcome) => outcome !== "waiting");
+  assertEquals(late, ["waiting Not answered within 15 seconds."]);
+  await slow.next();
+  await handler.close();
+  never.resolve();
+});
+
+Deno.test("a server that ends gives back what it was sending, and the next one sends it", async () => {
+  const never = Promise.withResolvers<void>();
+  let isSlow = true;
+  await using there = receiver(() => ({ status: 204, ...(isSlow && { until: never.promise }) }));
+  const clock = new WaitedClock();
+  const store = memoryStore({ now: clock.now });
+  const first = telling([there.host], { clock, store });
+  const { path } = await addWebhook(first.handler, there.url);
+  await play(first.handler);
+  const { id } = await there.next();
+  await first.handler.close();
+  isSlow = false;
+  const second = telling([there.host], { clock, store });
+  await second.handler.attend();
+  assertEquals((await there.next()).id, id);
+  await second.attempted();
+  assertEquals(await outcomes(second.handler, path), ["delivered 204"]);
+  await second.handler.close();
+  never.resolve();
+});
+
+Deno.test("what a server owed that was killed another one sends, with the same id", async () => {
+  const never = Promise.withResolvers<void>();
+  let isSlow = true;
+  await using there = receiver(() => ({ status: 204, ...(isSlow && { until: never.promise }) }));
+  const clock = new WaitedClock();
+  const memory = sharedMemory();
+  const openings = [memory.open({ now: clock.now }), memory.open({ now: clock.now })];
+  const [one, other] = openings.map(({ store }) =>
+    // A server that is killed leaves no timer behind.
+    telling([there.host], { clock, store })
+  );
+  const { path } = await addWebhook(one!.handler, there.url);
+  await play(one!.handler);
+  const { id } = await there.next();
+  openings[0]!.kill();
+  isSlow = false;
+  never.resolve();
+  // As long as its claim lasts it might still do it.
+  memory.pass(20_000);
+  const claims = [await clock.claims.take(), await clock.claims.take()];
+  claims[1]!.pass();
+  assertEquals((await there.next()).id, id);
+  await other!.attempted();
+  assertEquals(await outcomes(other!.handler, path), ["delivered 204"]);
+  await other!.handler.close();
+});
+
+Deno.test("several servers on one store send each delivery once", async () => {
+  await using there = receiver();
+  const clock = new WaitedClock();
+  const memory = sharedMemory();
+  const servers = [1, 2, 3].map(() =>
+    telling([there.host], { clock, store: memory.open({ now: clock.now }).store })
+  );
+  const { path } = await addWebhook(servers[0]!.handler, there.url);
+  // The others hear of it within a second.
+  clock.skip(1_000);
+  await Promise.all(servers.flatMap(({ handler }) => [play(handler), play(handler), play(handler)]));
+  const ids: string[] = [];
+  while (ids.length < 9) ids.push((await there.next()).id);
+  await Promise.all(servers.map(({ handler }) => handler.attend()));
+  while ((await outcomes(servers[0]!.handler, path)).some((outcome) => outcome !== "delivered 204")) {
+    await Promise.race(servers.map(({ attempted }) => attempted()));
+  }
+  assertEquals([new Set(ids).size, there.left], [9, 0]);
+  for (const { handler } of servers) await handler.close();
+});
+
+Deno.test("nobody is told of an end that couldn't be committed", async () => {
+  await using there = receiver();
+  const clock = new WaitedClock();
+  const store = memoryStore({ now: clock.now });
+  let isFull = true;
+  const { handler, attempted } = telling([there.host], {
+    clock,
+    store: {
+      ...store,
+      commit: (records) =>
+        isFull && records.some(({ type }) => type === "delivery")
+          ? Promise.reject(new StoreError("full", FULL))
+          : store.commit(records),
+    },
+  });
+  const { path } = await addWebhook(handler, there.url);
+  const session = await newSession(handler);
+  await turn(handler, session, "Hi");
+  assertEquals(await deliveriesOf(handler, path), []);
+  isFull = false;
+  // Whoever asks for the session finds its turn ended, and that is told.
+  await turn(handler, session, "Again");
+  const told = [await there.next(), await there.next()].map(({ body }) => JSON.parse(body).data.turn.reason);
+  assertEquals(told, ["interrupted", "completed"]);
+  await attempted();
+  await attempted();
+  await handler.close();
+});
+
+Deno.test("a key's webhooks hear of its own sessions, the owner's of all, and go with the key", async () => {
+  await using there = receiver();
+  const clock = new WaitedClock();
+  const store = memoryStore({ now: clock.now });
+  const keys = new Keys({ store, owners: ["owner"], now: clock.now });
+  const { handler, attempted } = telling([there.host], { clock, store, keys });
+  const secret = await keys.add({ name: "alice", routes: ["agent"] });
+  const as = (token: string): AgentHandler => ({
+    ...handler,
+    fetch: (request) => {
+      request.headers.set("authorization", `Bearer ${token}`);
+      return handler.fetch(request);
+    },
+  });
+  const [owner, alice] = [as("owner"), as(secret)];
+  const all = await addWebhook(owner, `${there.url}/all`);
+  const own = await addWebhook(alice, `${there.url}/own`);
+  await play(owner);
+  assertEquals((await there.next()).path, "/hook/all");
+  await play(alice);
+  const told = [await there.next(), await there.next()];
+  assertEquals(told.map(({ path }) => path).sort(), ["/hook/all", "/hook/own"]);
+  assertEquals(JSON.parse(told[0]!.body).data.session.key, "alice");
+  for (let left = 3; left > 0; left--) await attempted();
+  const listed = async (handler: AgentHandler) =>
+    ((await call(handler, "GET", "/v1/webhooks")).body as { webhooks: ShownWebhook[] }).webhooks
+      .map(({ id }) => id).sort();
+  assertEquals([await listed(owner), await listed(alice)], [[all.id, own.id].sort(), [own.id]]);
+  for (const [method, path] of [["GET", all.path], ["DELETE", all.path], ["POST", `${all.path}/secret`]]) {
+    assertEquals((await refused(alice, method!, path!, method === "POST" ? {} : undefined)).status, 404);
+  }
+  await call(owner, "DELETE", "/v1/keys/alice");
+  assertEquals(await listed(owner), [all.id]);
+  await handler.close();
+});
+
+Deno.test("a secret that is changed signs for a day beside the new one", async () => {
+  await using there = receiver();
+  const { handler, attempted, clock } = telling([there.host]);
+  const { path, secret } = await addWebhook(handler, there.url);
+  const { body } = await call(handler, "POST", `${path}/secret`, {});
+  const { secret: newer } = body as { secret: string };
+  await play(handler);
+  const both = await there.next();
+  assertEquals([verified(both, secret), verified(both, newer)], [
+    JSON.parse(both.body),
+    JSON.parse(both.body),
+  ]);
+  await attempted();
+  clock.skip(24 * 60 * 60_000);
+  await play(handler);
+  const later = await there.next();
+  assertEquals(later.headers["webhook-signature"]!.split(" ").length, 1);
+  await attempted();
+  await call(handler, "DELETE", path);
+  assertEquals((await refused(handler, "GET", path)).status, 404);
+  assertEquals((await refused(handler, "GET", `${path}/deliveries`)).status, 404);
+  await handler.close();
+});
+
+Deno.test("a turn that has waited is told by the id that it had then, also where another server ends it", async () => {
+  await using there = receiver();
+  const clock = new WaitedClock();
+  const memory = sharedMemory();
+  const [lost, kept] = [memory.open({ now: clock.now }), memory.open({ now: clock.now })];
+  const silent = silentModel();
+  const first = agent(silent.model, {
+    ...{ store: lost.store, now: clock.now, webhooks: { hosts: [there.host], after: clock.after } },
+    // A server that is killed leaves no timer behind.
+    clock: { now: () => 0, after: () => () => {} },
+    approvals: { rules: ALLOW_EVERYTHING, after: () => () => {} },
+  });
+  const { handler, attempted } = telling([there.host], { clock, store: kept.store });
+  await addWebhook(first, there.url);
+  clock.skip(1_000);
+  const session = await newSession(first);
+  const wait = async (handler: AgentHandler) => {
+    const { body } = await call(handler, "POST", `${session}/turns`, { input: "Hi", background: true });
+    return (body as { queued: { id: string } }).queued.id;
+  };
+  const told = async () => JSON.parse((await there.next()).body).data.turn;
+  const id = await wait(first);
+  await silent.asked;
+  lost.kill();
+  memory.pass(20_000);
+  const { id: endedId, reason } = await told();
+  assertEquals([endedId, reason], [id, "completed"]);
+  await attempted();
+  const next = await wait(handler);
+  assertEquals((await told()).id, next);
+  await attempted();
+  await turn(handler, session, "Again");
+  assertEquals((await told()).id, undefined);
+  await attempted();
+  await handler.close();
+});
+
+Deno.test("what was told thirty days ago is forgotten", async () => {
+  await using there = receiver();
+  const { handler, attempted, clock } = telling([there.host]);
+  const { path } = await addWebhook(handler, there.url);
+  await play(handler);
+  await attempted();
+  clock.skip(30 * 24 * 60 * 60_000 + 1);
+  await play(handler);
+  await attempted();
+  const [before, newest] = [await there.next(), await there.next()];
+  await handler.close();
+  assertEquals((await deliveriesOf(handler, path)).map(({ id }) => id), [newest.id]);
+  assertEquals((await refused(handler, "POST", `${path}/deliveries/${before.id}`)).status, 404);
+});
+
+Deno.test("what is owed is sent though the store fails for a moment, which the log is told", async () => {
+  await using there = receiver();
+  const clock = new WaitedClock();
+  const store = memoryStore({ now: clock.now });
+  let failsOnce = true;
+  const { handler, attempted, errors } = telling([there.host], {
+    clock,
+    store: {
+      ...store,
+      claimDeliveries(wanted) {
+        if (!failsOnce) return store.claimDeliveries(wanted);
+        failsOnce = false;
+        return Promise.reject(new StoreError("io", "The database is away."));
+      },
+    },
+  });
+  const { path } = await addWebhook(handler, there.url);
+  await play(handler);
+  const { ms, pass } = await clock.retries.take();
+  assertEquals([ms, errors.map(String)], [5_000, ["StoreError: The database is away."]]);
+  pass();
+  await there.next();
+  await attempted();
+  assertEquals(await outcomes(handler, path), ["delivered 204"]);
+  await handler.close();
+});
+
+Deno.test("webhooks go to hosts that are listed by name, and with * to public ones by HTTPS", async () => {
+  const why = async (hosts: readonly string[], url: string) => {
+    const { handler } = telling(hosts);
+    const { status, body } = await refused(handler, "POST", "/v1/webhooks", { url, types: ["turn.ended"] });
+    return status === 201
+      ? "taken"
+      : (body as { error: { message: string } }).error.message.split(": ").at(-1);
+  };
+  const few = ["hooks.example", "127.0.0.1:9000"];
+  const unlisted = (host: string) =>
+    `TARE_WEBHOOK_HOSTS doesn't list ${host}, only hooks.example, 127.0.0.1:9000.`;
+  const own = (host: string) =>
+    `${host} isn't a public address. TARE_WEBHOOK_HOSTS lists those of this machine's own network by name.`;
+  const wanted: readonly (readonly [readonly string[], string, string])[] = [
+    [few, "https://hooks.example/a", "taken"],
+    [few, "http://hooks.example:81/a", "taken"],
+    [few, "http://127.0.0.1:9000", "taken"],
+    [few, "http://127.0.0.1:9001", unlisted("127.0.0.1:9001")],
+    [few, "https://hooks.example.org", unlisted("hooks.example.org")],
+    [few, "ftp://hooks.example", "an address that begins with https:// is wanted."],
+    [few, "hooks.example", "an address that begins with https:// is wanted."],
+    [
+      few,
+      "https://me:secret@hooks.example",
+      "it holds a user or a password, and what signs requests is the secret.",
+    ],
+    [["*"], "https://elsewhere.example", "taken"],
+    [["*"], "https://93.184.216.34/", "taken"],
+    [["*"], "https://[2606:2800::1]/", "taken"],
+    [
+      ["*"],
+      "http://elsewhere.example",
+      "elsewhere.example is reached by https:// alone, because TARE_WEBHOOK_HOSTS doesn't list it by name.",
+    ],
+    [["*", "10.0.0.7"], "http://10.0.0.7/", "taken"],
+    ...[
+      ...["127.0.0.1", "10.0.0.8", "169.254.169.254", "192.168.1.1", "172.31.0.1", "100.64.0.1", "0.0.0.0"],
+      ...[
+        "[::1]",
+        "[::]",
+        "[fd00::1]",
+        "[fe80::1]",
+        "[::ffff:7f00:1]",
+        "[64:ff9b::7f00:1]",
+        "[2002:7f00:1::]",
+      ],
+    ].map((host) => [["*"], `https://${host}/`, own(host)] as const),
+    [["*"], "https://0x7f.1/", own("127.0.0.1")],
+  ];
+  for (const [hosts, url, expected] of wanted) assertEquals(await why(hosts, url), expected, url);
+  const { handler } = telling([]);
+  await handler.close();
+  assertEquals((await refused(agent(saying({})), "GET", "/v1/webhooks")).status, 501);
+});
+
+Deno.test("with * a name is looked up once, and nothing is sent to one that leads to this machine's own network", async () => {
+  await using there = receiver(() => ({ status: 503, headers: { "retry-after": "7" } }));
+  const clock = new WaitedClock();
+  const found = [["127.0.0.1"], ["93.184.216.34", "::1"], ["93.184.216.34"]];
+  const asked: unknown[] = [];
+  const { handler, attempted } = telling([], {
+    clock,
+    webhooks: {
+      ...{ hosts: ["*"], after: clock.after, random: () => .5 },
+      lookup(host) {
+        asked.push(host);
+        return Promise.resolve(found.shift()!);
+      },
+      // A test has no certificate for such a name: the connection is as plain as its receiver.
+      connect(to) {
+        asked.push(to);
+        const [hostname, port] = there.host.split(":");
+        return Deno.connect({ hostname: hostname!, port: Number(port) });
+      },
+    },
+  });
+  const { path, secret } = await addWebhook(handler, "https://inside.example/x?y=ü");
+  await play(handler);
+  for (let wrong = 2; wrong > 0; wrong--) {
+    await attempted();
+    (await clock.retries.take()).pass();
+  }
+  const received = await there.next();
+  assertEquals(verified(received, secret), JSON.parse(received.body));
+  assertEquals([received.path, received.headers.host], ["/x", "inside.example"]);
+  await attempted();
+  const not =
+    " Not sent: inside.example isn't a public address. TARE_WEBHOOK_HOSTS lists those of this machine's " +
+    "own network by name.";
+  assertEquals(await outcomes(handler, path), [`waiting${not}${not} 503`]);
+  assertEquals(asked, [
+    ...["inside.example", "inside.example", "inside.example"],
+    { host: "inside.example", address: "93.184.216.34", port: 443 },
+  ]);
+  assertEquals((await clock.retries.take()).ms, 120_000);
+  await handler.close();
+});

@@ -1,0 +1,68 @@
+import { assertEquals } from "@std/assert";
+import { get, postOnce, until } from "./client.ts";
+import type { Cluster } from "./cluster.ts";
+
+/** How long what a server had claimed that was killed is left to it, and then some, in milliseconds. */
+const CLAIMED_MS = 60_000;
+
+/** The end of a turn: session and number. */
+type Told = `${string} ${number}`;
+
+/** Is told of all turns that end. Each third request it refuses the first time that it comes. */
+export class WebhookReceiver implements AsyncDisposable {
+  /** What was told, by the id under which it was. */
+  readonly #told = new Map<string, Set<Told>>();
+  readonly #refused = new Set<string>();
+  readonly #server: Deno.HttpServer<Deno.NetAddr>;
+
+  constructor() {
+    this.#server = Deno.serve({ hostname: "127.0.0.1", port: 0, onListen() {} }, async (request) => {
+      const id = request.headers.get("webhook-id")!;
+      const { data: { session, event } } = await request.json();
+      const known = this.#told.get(id) ?? new Set();
+      this.#told.set(id, known.add(`${session.id} ${event}`));
+      const isRefused = known.size === 1 && this.#told.size % 3 === 0 && !this.#refused.has(id);
+      this.#refused.add(id);
+      return new Response(null, { status: isRefused ? 503 : 204 });
+    });
+  }
+
+  /** How many ends it was told. */
+  get size(): number {
+    return this.#told.size;
+  }
+
+  /** Is told from here on, by each server that runs. */
+  async begin({ balancer, urls }: Cluster): Promise<void> {
+    const url = `http://127.0.0.1:${this.#server.addr.port}/`;
+    const { status } = await postOnce(`${balancer.url}/v1/webhooks`, { url, types: ["turn.ended"] });
+    assertEquals(status, 201);
+    for (const url of urls) await get(`${url}/v1/webhooks`);
+  }
+
+  /** Once nothing is owed any more: each end that is stored was told, under one id, and nothing else was. */
+  async check(cluster: Cluster): Promise<void> {
+    await until("the last delivery", async () => {
+      const [row] = await cluster.query<{ count: number }>(
+        "SELECT count(*)::integer AS count FROM tare.deliveries WHERE due_at_ms IS NOT NULL",
+      );
+      return row!.count === 0 || undefined;
+    }, CLAIMED_MS);
+    const rows = await cluster.query<{ id: string; first: number; json: string }>(
+      `SELECT id, first::integer, e.json FROM tare.events e JOIN tare.sessions s ON s.key = e.session
+       WHERE s.parent IS NULL AND 'turn_end' = ANY (types)`,
+    );
+    const ended = rows.flatMap(({ id, first, json }) =>
+      (JSON.parse(json) as { type: string }[]).flatMap(({ type }, at): Told[] =>
+        type === "turn_end" ? [`${id} ${first + at}`] : []
+      )
+    );
+    const told = [...this.#told.values()].map((one) => [...one]);
+    assertEquals(told.map(({ length }) => length), told.map(() => 1), "an id told of two");
+    assertEquals(told.flat().sort(), ended.sort());
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.#server.shutdown();
+  }
+}
