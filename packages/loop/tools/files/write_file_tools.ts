@@ -7,13 +7,13 @@ import { defineTool, ioReason, Refusal, systemCode } from "../define_tool.ts";
 import {
   assertAllowed,
   effectsOn,
+  readAt,
   resolveInWorkspace,
   type WorkspaceLimits,
   type WorkspacePath,
 } from "./resolve_in_workspace.ts";
 import { similarity, statFile } from "./stat_in_workspace.ts";
 import { shortLines, sliceText } from "../result_text.ts";
-import { readAt } from "./text_file.ts";
 
 type WriteFileArguments = { readonly path: string; readonly content: string };
 
