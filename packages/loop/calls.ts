@@ -251,7 +251,7 @@ async function runCall(call: ToolCall, options: RunCallOptions): Promise<CallOut
   if (answer?.asked.change) {
     const change = await preview();
     // What would fail now says so when it runs.
-    if (change && "diff" in change && !isSameChange(change, answer.asked.change)) {
+    if (!change || ("diff" in change && !isSameChange(change, answer.asked.change))) {
       return refused(`Cannot run ${name}: ${HAS_CHANGED}`);
     }
   }

@@ -9,7 +9,7 @@ export interface CallResult {
   /** Milliseconds, where the call was watched. */
   readonly durationMs?: number;
   /** What it has changed, where the call was watched. */
-  readonly change?: FileChange | undefined;
+  readonly change?: FileChange;
 }
 
 type Shown =
@@ -95,7 +95,7 @@ export class Items {
         return this.#putOut(event.id, event.text);
       case "tool_result": {
         const { id, content, error, durationMs, change } = event;
-        return this.#settle(id, { content, error, durationMs, change });
+        return this.#settle(id, { content, error, durationMs, ...(change && { change }) });
       }
       case "context_rewritten": {
         const { type: _, step: __, ...rewrite } = event;
