@@ -50,7 +50,7 @@ export class WebhookReceiver implements AsyncDisposable {
     }, CLAIMED_MS);
     const rows = await cluster.query<{ id: string; first: number; json: string }>(
       `SELECT id, first::integer, e.json FROM tare.events e JOIN tare.sessions s ON s.key = e.session
-       WHERE s.parent IS NULL AND 'turn_end' = ANY (types)`,
+       WHERE s.json::json -> 'parent' IS NULL AND 'turn_end' = ANY (types)`,
     );
     const ended = rows.flatMap(({ id, first, json }) =>
       (JSON.parse(json) as { type: string }[]).flatMap(({ type }, at): Told[] =>

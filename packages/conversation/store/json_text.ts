@@ -36,6 +36,3 @@ export function nameIn(column: string): string {
 export function promiseOf<T>(act: () => T | PromiseLike<T>): Promise<T> {
   return new Promise((resolve) => resolve(act()));
 }
-
-/** Which states say that something is to be done, as the condition of an index and of what goes by it. */
-export const NEEDS_ATTENTION = "json <> 'null' AND name IN ('turn', 'asks', 'queue')";

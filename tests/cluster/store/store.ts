@@ -48,9 +48,10 @@ export function inOneDatabase(postgres: Postgres): Place {
   let made: Promise<string> | undefined;
   return async (test) => {
     const url = await (made ??= postgres.makeDatabase());
-    const tables =
-      "sessions heads names events state texts archived documents deliveries keys requests servers sums sums_added titles"
-        .split(" ");
+    const tables = [
+      ..."sessions heads names events state titles attention texts archived documents".split(" "),
+      ..."deliveries keys requests servers sums sums_added".split(" "),
+    ];
     try {
       await test(async (options) => holding(await openPostgresStore(url, { ...FEW, ...options })));
     } finally {

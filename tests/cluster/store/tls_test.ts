@@ -77,7 +77,7 @@ Deno.test(
       const [one, two] = [await openPostgresStore(address), await openPostgresStore(address)];
       await one.commit([sessionRecord("s")]);
       const changed = Promise.withResolvers<void>();
-      const unwatch = two.shared.watch("s", changed.resolve);
+      const unwatch = two.shared.watch("s", () => changed.resolve());
       await one.shared.hold("s");
       await one.commit([{ type: "events", sessionId: "s", after: 0, events: [{ type: "turn_start" }] }]);
       await changed.promise;

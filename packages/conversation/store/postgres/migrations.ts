@@ -1,4 +1,3 @@
-import { NEEDS_ATTENTION } from "../json_text.ts";
 import { StoreError } from "../store_error.ts";
 import type { Connection } from "./connections.ts";
 import { REFUSAL, REFUSE } from "./refusals.ts";
@@ -111,13 +110,19 @@ const TABLES = `
     json text NOT NULL,
     PRIMARY KEY (session, name)
   ) WITH (fillfactor = 70);
-  CREATE INDEX ON tare.state (name, session) WHERE ${NEEDS_ATTENTION};
 
-  -- The state "title" once more, where an index of what it holds makes no other state slower to write.
+  -- Some of the state once more: an index of what states hold, even of these alone, would make every one slower to write.
   CREATE TABLE tare.titles (
     session bigint PRIMARY KEY,
     json text NOT NULL
   );
+  CREATE TABLE tare.attention (
+    name text NOT NULL,
+    session bigint NOT NULL,
+    json text NOT NULL,
+    PRIMARY KEY (name, session)
+  );
+  CREATE INDEX ON tare.attention (session);
 
   -- A text is stored once, however many sessions have it: here, or as an object of an object store.
   CREATE TABLE tare.texts (
@@ -266,6 +271,20 @@ const FUNCTIONS = `
   END $$;
   CREATE TRIGGER titled AFTER INSERT OR UPDATE ON tare.state
     FOR EACH ROW WHEN (NEW.name = 'title') EXECUTE FUNCTION tare.keep_title();
+
+  -- What says that something is to be done.
+  CREATE FUNCTION tare.keep_attention() RETURNS trigger LANGUAGE plpgsql AS $$
+  BEGIN
+    IF NEW.json = 'null' THEN
+      DELETE FROM tare.attention WHERE name = NEW.name AND session = NEW.session;
+    ELSE
+      INSERT INTO tare.attention VALUES (NEW.name, NEW.session, NEW.json)
+        ON CONFLICT (name, session) DO UPDATE SET json = excluded.json;
+    END IF;
+    RETURN NULL;
+  END $$;
+  CREATE TRIGGER attention AFTER INSERT OR UPDATE ON tare.state
+    FOR EACH ROW WHEN (NEW.name IN ('turn', 'asks', 'queue')) EXECUTE FUNCTION tare.keep_attention();
 
   -- Of a database that was away all have a lease's time to come back.
   CREATE FUNCTION tare.is_gone(s tare.servers) RETURNS boolean LANGUAGE sql STABLE AS $$
@@ -622,6 +641,7 @@ const FUNCTIONS = `
     UPDATE tare.heads SET parent = NULL WHERE parent = the_session;
     DELETE FROM tare.names WHERE session = the_session;
     DELETE FROM tare.titles WHERE session = the_session;
+    DELETE FROM tare.attention WHERE session = the_session;
     DELETE FROM tare.documents WHERE session = the_session;
     DELETE FROM tare.keys WHERE session = the_session;
     DELETE FROM tare.deliveries WHERE session = the_session;

@@ -2,7 +2,7 @@ import { createHash } from "node:crypto";
 import { zstdDecompressSync } from "node:zlib";
 import { checkGiven } from "@tare/messages";
 import { type Archive, archiveRef, textFromBytes } from "@tare/prune";
-import { columnText, nameIn, NEEDS_ATTENTION, searchedJson } from "../json_text.ts";
+import { columnText, nameIn, searchedJson } from "../json_text.ts";
 import type { ObjectStore } from "../s3_objects.ts";
 import type {
   ListedSession,
@@ -377,8 +377,8 @@ function storeOver(
     async sessionsWith(name) {
       const rows = await query<{ id: string; json: string; is_held: boolean }>(
         `SELECT s.id, t.json, h.holder IS NOT NULL AND tare.is_there(h.holder) AS is_held
-         FROM (SELECT session, json FROM tare.state WHERE name = $1 AND ${NEEDS_ATTENTION}) t
-           JOIN tare.heads h USING (session) JOIN tare.sessions s ON s.key = t.session`,
+         FROM tare.attention t JOIN tare.heads h USING (session) JOIN tare.sessions s ON s.key = t.session
+         WHERE t.name = $1`,
         [name],
       );
       return rows.map(({ id, json, is_held }) => ({

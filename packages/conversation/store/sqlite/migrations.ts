@@ -1,8 +1,10 @@
 import type { DatabaseSync } from "node:sqlite";
-import { NEEDS_ATTENTION } from "../json_text.ts";
 
 /** Marks a SQLite file as a store: "TARE" in ASCII. */
 export const APPLICATION_ID = 0x54415245;
+
+/** Which states say that something is to be done, as the condition of an index and of what goes by it. */
+export const NEEDS_ATTENTION = "json <> 'null' AND name IN ('turn', 'asks', 'queue')";
 
 /** A step of a store's history. It runs inside a transaction, before foreign keys are watched. */
 export type Migration = (connection: DatabaseSync) => void;

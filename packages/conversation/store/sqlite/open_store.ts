@@ -1,7 +1,7 @@
 import { checkGiven } from "@tare/messages";
 import { type Archive, archiveRef } from "@tare/prune";
 import { readSync } from "node:fs";
-import { columnText, nameIn, NEEDS_ATTENTION, plainRecord, promiseOf, searchedJson } from "../json_text.ts";
+import { columnText, nameIn, plainRecord, promiseOf, searchedJson } from "../json_text.ts";
 import type {
   IdempotencyKey,
   ListedSession,
@@ -23,7 +23,7 @@ import {
 } from "../store_error.ts";
 import { type Database, fromStoredJson, openDatabase, type StoredJson, toStoredJson } from "./database.ts";
 import { corruptError, toOpenError } from "./file_error.ts";
-import { MIGRATIONS } from "./migrations.ts";
+import { MIGRATIONS, NEEDS_ATTENTION } from "./migrations.ts";
 import { type StoredTexts, storedTexts } from "./stored_texts.ts";
 
 /** Bytes that are read at a time, while everything else waits: some ten microseconds if the system has them in memory. */
