@@ -165,6 +165,14 @@ export function agentClient(url: string, token?: string) {
     /** Asks that the message at this place comes back and stays, or leaves. */
     pin: (id: string, place: number, wish: Pin["wish"]) =>
       api.json("POST /v1/sessions/{id}/pins", { path: { id }, body: { place, wish } }),
+    /** What the turns of a session have changed of files, the oldest first. */
+    changes: async (id: string) => (await api.json("GET /v1/sessions/{id}/changes", { path: { id } })).turns,
+    /** Puts files back as they were before a turn. */
+    undo: (id: string, body: Body<"POST /v1/sessions/{id}/undo">) =>
+      api.json("POST /v1/sessions/{id}/undo", { path: { id }, body }),
+    /** Takes the last undo back. */
+    redo: (id: string, body: Body<"POST /v1/sessions/{id}/redo">) =>
+      api.json("POST /v1/sessions/{id}/redo", { path: { id }, body }),
     /** Asks that a session's prompt stays in the provider's cache for so many minutes. */
     keepWarm: (id: string, minutes: number) =>
       api.json("POST /v1/sessions/{id}/keep_warm", { path: { id }, body: { minutes } }),

@@ -1,5 +1,6 @@
 // deno-lint-ignore-file no-console
 import { join, resolve } from "@std/path";
+import { createHash } from "node:crypto";
 import { gateway } from "@tare/gateway";
 import { openaiModel } from "@tare/loop/openai";
 import { sampledCount } from "@tare/messages";
@@ -11,7 +12,7 @@ import { page } from "@tare/page";
 import { agentHandler, allowedHosts, isLoopback } from "@tare/server";
 import { rehearsal, simulator } from "@tare/simulator";
 import { Telemetry } from "@tare/conversation/telemetry";
-import { clearWorkspaces, type Sandbox, workspaceTools } from "@tare/loop/tools";
+import { clearWorkspaces, openCheckpoints, type Sandbox, workspaceTools } from "@tare/loop/tools";
 import { type McpSdk, mcpServers } from "@tare/loop/mcp";
 import { Keys, type Store, StoreError, Warmth } from "@tare/conversation";
 import { type Days, saidRecordsOf, sumOfToday } from "@tare/conversation/report";
@@ -228,6 +229,14 @@ export async function startServer(
     keepBytes: Math.min(gatewayStoreMiB || FIGURES_MIB, maxDataMiB / 4) * 2 ** 20,
     onError,
   });
+  // A data folder that somebody has chosen may serve another workspace tomorrow.
+  const name = createHash("sha256").update(realPath(workspace)).digest("hex").slice(0, 16);
+  const checkpoints = openCheckpoints({
+    workspace,
+    hidden: data,
+    folder: join(data, "undo", name),
+    onError,
+  });
   const agent = agentHandler({
     telemetry: new Telemetry("@tare/server", { captureContent, figures }),
     address: provider.address,
@@ -256,6 +265,7 @@ export async function startServer(
       answerWithinMs: settings.answerWithinMinutes * 60_000,
     },
     unknownOutcome: settings.unknownOutcome,
+    checkpoints,
     store,
     keys,
     ...(settings.webhookHosts.length > 0 && {
@@ -309,7 +319,9 @@ export async function startServer(
       clearInterval(hourly);
       await forgetServer(data, noted).catch(onError);
       const leaveWithinMs = leaves ? settings.endWithinSeconds * 1000 : undefined;
-      const closed = agent.close({ leaveWithinMs }).then(() => mcp?.close()).then(clearWorkspaces);
+      const closed = agent.close({ leaveWithinMs }).then(() => mcp?.close()).then(clearWorkspaces).then(
+        () => checkpoints.close(),
+      );
       await Promise.all([server.close({ graceMs: GRACE_MS + (leaveWithinMs ?? 0) }), closed]);
       await passing.close();
       await asked?.close();

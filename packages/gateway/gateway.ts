@@ -6,7 +6,8 @@ import { listPrice } from "@tare/planner";
 import { ApiError, peekField, type Protocol, PROTOCOLS } from "@tare/wire";
 import type { GatewayOptions } from "./options.ts";
 import { PlannedCalls } from "./planned_calls.ts";
-import { readBody } from "./read_body.ts";
+import { readBody, readPath } from "./read_request.ts";
+import { ledgerOf } from "./sessions/sessions.ts";
 import { type Conversations, conversationsOf } from "./sessions/conversations.ts";
 import { Turns } from "./turns.ts";
 
@@ -200,7 +201,7 @@ export function gateway(options: GatewayOptions): Gateway {
     },
     maxBodyBytes: maxBytes,
     conversations: conversationsOf(turns),
-    ledger: async (by) => (await books.accounts(by)).report(),
+    ledger: ledgerOf(books),
     overview: async (by) =>
       (await books.accounts(by)).overview(now(), by === undefined ? calls.warnings.list : []),
     close: () => turns.close(),
@@ -283,18 +284,6 @@ const MODEL_PATHS: readonly ModelPath[] = [
   { path: "batches", below: true },
   { path: "messages/batches", below: true },
 ];
-
-/**
- * The parts of a path, each decoded once: `/v1/a%2Fb` has the parts `v1` and `a/b`. Nothing of one that isn't encoded as
- * UTF-8.
- */
-export function readPath(pathname: string): readonly string[] | undefined {
-  try {
-    return pathname.slice(1).split("/").map((part) => part.includes("%") ? decodeURIComponent(part) : part);
-  } catch {
-    return undefined;
-  }
-}
 
 /** Whether a provider could take a path for another one: it has empty parts, or some that lead upwards, however encoded. */
 function isCrooked(parts: readonly string[]): boolean {

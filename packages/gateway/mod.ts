@@ -6,9 +6,9 @@
  *
  * @module
  */
-export { type Gateway, gateway, readPath } from "./gateway.ts";
+export { type Gateway, gateway } from "./gateway.ts";
 export type { GatewayOptions, Upstream } from "./options.ts";
-export { type BodyLimits, readBody, readBytes } from "./read_body.ts";
+export { type BodyLimits, readBody, readBytes, readPath } from "./read_request.ts";
 export type {
   ConversationDetails,
   Conversations,

@@ -71,6 +71,9 @@ export interface AgentHandler {
  * | `POST /v1/sessions/{id}/cancel` | cancels the running turn and waits for its end |
  * | `GET /v1/sessions/{id}/approvals` | lists the calls that wait for an answer before they run |
  * | `POST /v1/sessions/{id}/approvals/{call}` | says whether a call may run |
+ * | `GET /v1/sessions/{id}/changes` | what its turns have changed of files |
+ * | `POST /v1/sessions/{id}/undo` | puts files back as they were before a turn |
+ * | `POST /v1/sessions/{id}/redo` | takes the last undo back |
  *
  * | route | does |
  * |---|---|

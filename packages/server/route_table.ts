@@ -8,6 +8,7 @@ import type { SessionKinds } from "./api/session_kinds.ts";
 import { quoteRoutes, sessionRoutes } from "./api/session_routes.ts";
 import { transferRoutes } from "./api/transfer_routes.ts";
 import { turnRoutes } from "./api/turn_routes.ts";
+import { undoRoutes } from "./api/undo_routes.ts";
 import { webhookRoutes } from "./api/webhook_routes.ts";
 import type { AgentOptions } from "./agent_options.ts";
 import { asModelRoutes } from "./as_model/as_model_routes.ts";
@@ -38,6 +39,7 @@ export function routeTable(options: TableOptions) {
     ...quoteRoutes(sessions),
     ...turnRoutes(options),
     ...approvalRoutes(sessions),
+    ...undoRoutes(sessions, options.checkpoints),
     ...transferRoutes(sessions, store),
   ].map((route) => kinds.agentOnly(route));
   let all: readonly Route[] = [];

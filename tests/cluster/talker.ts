@@ -220,10 +220,12 @@ export class Talker {
     return await until(
       () => `the end of the turn of session ${this.id}, of ${JSON.stringify(seen)}`,
       async () => {
+        // Whoever has begun since isn't idle then.
+        if (await this.#isWaiting(at)) return undefined;
         const { status, body } = await get(at);
         assertEquals(status, 200, JSON.stringify(body));
         seen = body;
-        if (body.status !== "idle" || await this.#isWaiting(at)) return undefined;
+        if (body.status !== "idle") return undefined;
         if (body.lastEvent === 0) return "none";
         const { data } = await this.#newest(at, body.lastEvent) ?? {};
         const event = data && JSON.parse(data);

@@ -23,6 +23,10 @@ export const COMMANDS = `/new               begin another session
 /results           the results of tools, by number, and what of them the model still sees
 /keep NUMBER       bring this one back at the next rewrite, and keep it
 /let-go NUMBER     let this one leave at the next rewrite
+/changes           what each turn has changed of files
+/undo [TURN]       put files back as they were before the newest turn that changed some, or before this one
+/back [TURN]       the same, and go on in a new session from before that turn
+/redo              take the last undo back; with "force" behind it this and undo overwrite what was changed since
 /warm [MINUTES]    keep the prompt in the provider's cache for an hour, or so long, while nobody says anything
 /quit              leave (or Ctrl-D); the session stays. Ctrl-C stops the turn`;
 
@@ -148,10 +152,18 @@ interface CommandOutcome {
   readonly quits?: boolean;
 }
 
-type CommandClient = Pick<
-  AgentClient,
-  "listSessions" | "questions" | "quote" | "prompt" | "pin" | "keepWarm"
->;
+type PutBack = Awaited<ReturnType<AgentClient["redo"]>>;
+
+type CommandClient =
+  & Pick<
+    AgentClient,
+    "listSessions" | "questions" | "quote" | "prompt" | "pin" | "keepWarm" | "changes" | "redo"
+  >
+  & {
+    readonly undo: (
+      ...asked: Parameters<AgentClient["undo"]>
+    ) => Promise<PutBack & { readonly session?: { readonly id: string } }>;
+  };
 
 /**
  * Does what a line that begins with `/` says.
@@ -187,6 +199,13 @@ export async function chatCommand(
       return await inSession((session) => pin(client, { session, place: rest, wish: "keep" }));
     case "let-go":
       return await inSession((session) => pin(client, { session, place: rest, wish: "let_go" }));
+    case "changes":
+      return await inSession((session) => listChanges(client, session));
+    case "undo":
+    case "back":
+    case "redo":
+      if (session === null) return await inSession(() => Promise.resolve(""));
+      return await putBack(client, { session, command: name, rest });
     case "warm":
       return await inSession((session) => keepWarm(client, session, rest));
     default:
@@ -252,6 +271,60 @@ async function pin(
   const done = wish === "keep" ? "stays" : "has left";
   const waits = wish === "keep" ? "comes back at the next rewrite, and stays" : "leaves at the next rewrite";
   return `Result ${place} ${state === "done" ? done : waits}.`;
+}
+
+async function listChanges(client: CommandClient, session: string): Promise<string> {
+  const turns = await client.changes(session);
+  if (turns.length === 0) return "No turn has changed files that are kept on the server's machine.";
+  return turns.map(({ turn, files, isUndone, notCovered }) =>
+    [
+      `turn ${turn}${isUndone ? ", undone" : ""}: ${count(files.length, "file")}`,
+      ...told({ files, notCovered }),
+    ]
+      .join("\n")
+  ).join("\n");
+}
+
+async function putBack(
+  client: CommandClient,
+  { session, command, rest }: {
+    readonly session: string;
+    readonly command: "undo" | "back" | "redo";
+    readonly rest: string;
+  },
+): Promise<CommandOutcome> {
+  const [, turn = "", force] = /^(\d*)\s*(force)?$/.exec(rest) ?? [];
+  if (rest !== "" && turn === "" && !force || turn !== "" && command === "redo") {
+    const takes = command === "redo"
+      ? "it takes nothing but"
+      : "it takes a turn's number, as /changes lists them, and";
+    return { says: `Cannot do /${command} ${rest}: ${takes} "force".` };
+  }
+  const body = { ...(turn !== "" && { turn: Number(turn) }), ...(force && { force: true }) };
+  if (command === "redo") return { says: saysOf("made again", await client.redo(session, body)) };
+  const done = await client.undo(session, { ...body, conversation: command === "back" });
+  const says = saysOf("put back", done);
+  if (!done.session) return { says };
+  return {
+    says: `${says}\nThe conversation goes on before that turn, in session ${done.session.id}.`,
+    session: done.session.id,
+  };
+}
+
+function saysOf(done: string, { files, notCovered }: Pick<PutBack, "files" | "notCovered">): string {
+  return [`${count(files.length, "file")} ${done}.`, ...told({ files, notCovered })].join("\n");
+}
+
+/** Files that are listed; the page and the API have them all. */
+const MOST_LISTED = 20;
+
+function told({ files, notCovered }: Pick<PutBack, "files" | "notCovered">): readonly string[] {
+  const more = files.length - MOST_LISTED;
+  return [
+    ...files.slice(0, MOST_LISTED).map(({ path, change }) => `  ${change.padEnd(8)} ${path}`),
+    ...(more > 0 ? [`  and ${more} more`] : []),
+    ...notCovered.map((sentence) => `  not covered: ${sentence}`),
+  ];
 }
 
 async function keepWarm(client: CommandClient, session: string, minutes: string): Promise<string> {

@@ -17,6 +17,9 @@ const block: PromptBlock = {
 };
 const priced = { promptTokens: 1000, cachedTokens: 900, warmTokenUnits: 190, coldTokenUnits: 1000 };
 
+const files = [{ path: "src/a.ts", change: "changed" as const }];
+const notCovered = ["shell: what it did outside of the workspace's files."];
+
 /** A client of a server with two sessions. */
 const client = {
   listSessions: (search: string) =>
@@ -43,6 +46,15 @@ const client = {
     }),
   pin: (_session: string, place: number, wish: "keep" | "let_go") =>
     Promise.resolve({ place, wish, by: "user", state: place === 3 ? "waiting" as const : "done" as const }),
+  changes: (session: string) =>
+    Promise.resolve(session === "ab2" ? [] : [{ turn: 4, atMs: 0, isUndone: true, files, notCovered }]),
+  undo: (_session: string, { turn = 4, conversation }: { turn?: number; conversation?: boolean }) =>
+    Promise.resolve({
+      ...{ turns: [turn], files, notCovered },
+      ...(conversation && { session: { id: `before ${turn}` } }),
+    }),
+  redo: (_session: string, { force = false }: { force?: boolean }) =>
+    Promise.resolve({ turns: [4], files: [], notCovered: [`force: ${force}`] }),
   keepWarm: (_session: string, minutes: number) =>
     Promise.resolve({ until: String(minutes), maxUsd: minutes / 100 }),
 };
@@ -67,6 +79,27 @@ Deno.test("chatCommand() begins, finds and changes sessions", async () => {
   );
   await assertRejects(() => run("/session x"), Error, "Cannot find session x: there is no such session.");
   assertEquals((await run("/nonsense")).says, `Cannot do /nonsense: there is no such command.\n${COMMANDS}`);
+});
+
+Deno.test("chatCommand() tells what turns have changed, puts it back and makes it again", async () => {
+  const listed = "  changed  src/a.ts\n  not covered: shell: what it did outside of the workspace's files.";
+  assertEquals((await run("/changes")).says, `turn 4, undone: 1 file\n${listed}`);
+  assertEquals(
+    (await run("/changes", "ab2")).says,
+    "No turn has changed files that are kept on the server's machine.",
+  );
+  assertEquals(await run("/undo"), { says: `1 file put back.\n${listed}` });
+  assertEquals(await run("/back 2"), {
+    says: `1 file put back.\n${listed}\nThe conversation goes on before that turn, in session before 2.`,
+    session: "before 2",
+  });
+  assertEquals(await run("/redo force"), { says: "0 files made again.\n  not covered: force: true" });
+  assertEquals(await run("/redo"), { says: "0 files made again.\n  not covered: force: false" });
+  assertEquals(
+    (await run("/undo all")).says,
+    'Cannot do /undo all: it takes a turn\'s number, as /changes lists them, and "force".',
+  );
+  assertEquals((await run("/redo 3")).says, 'Cannot do /redo 3: it takes nothing but "force".');
 });
 
 Deno.test("chatCommand() tells what the next request would cost and what the model sees, and pins", async () => {
@@ -98,7 +131,19 @@ Deno.test("chatCommand() tells what the next request would cost and what the mod
     (await run("/warm up")).says,
     'Cannot keep the prompt warm for "up": a number of minutes is needed.',
   );
-  for (const line of ["/quote", "/results", "/keep 3", "/let-go 3", "/warm"]) {
+  for (
+    const line of [
+      "/quote",
+      "/results",
+      "/keep 3",
+      "/let-go 3",
+      "/warm",
+      "/changes",
+      "/undo",
+      "/back 3",
+      "/redo",
+    ]
+  ) {
     assertEquals(
       (await run(line, null)).says,
       `Cannot do ${line.split(" ")[0]}: nothing has been said yet in this session.`,

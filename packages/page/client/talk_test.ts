@@ -353,7 +353,7 @@ Deno.test("A server that is killed in the middle of a turn is waited for, and th
   const { go } = server.hold(4);
   server.replies.push({ content: "one two three four five six seven eight nine ten" }, {
     content: "It went on.",
-  });
+  }, { content: "Yes." });
   await page.type("textarea", "Count.");
   await press(page, "Send");
   await seen(page, ".reply", "one");
@@ -366,9 +366,13 @@ Deno.test("A server that is killed in the middle of a turn is waited for, and th
   await seen(page, ".unsent", "Not sent: Are you there?");
   go();
   await server.restart();
-  await seen(page, ".end .why", /interrupted|ended/i);
-  await press(page, "Send again");
+  // It goes on by itself, and what was streamed before counts no more.
+  await seen(page, ".warning", "the turn goes on");
   await seen(page, ".reply", "It went on.");
+  await seen(page, ".end", "1 call");
+  assertEquals(await texts(".reply", page), ["It went on."]);
+  await press(page, "Send again");
+  await seen(page, ".reply", "Yes.");
   assertEquals(await texts(".said", page), ["Count.", "Are you there?"]);
 });
 
@@ -473,4 +477,44 @@ Deno.test("The page of a server without an agent says what it is, and invites no
     "tare run claude",
     "TARE_MODEL",
   ]);
+});
+
+Deno.test("The page puts back what a turn changed of files, makes it again, and goes on from before it", async () => {
+  await using server = await startPageServer();
+  await using open = await openPage(browser, server.at());
+  const { page } = open;
+  await seen(page, "h1", "What is to be done?");
+  server.replies.push(
+    { tool_calls: [toolCall("write_file", { path: "new.txt", content: "new" })] },
+    { content: "Written." },
+  );
+  await page.type("textarea", "Write it.");
+  await page.keyboard.press("Enter");
+  await seen(page, ".changes summary", "1 file changed by a turn");
+  await page.click(".changes summary");
+  await seen(page, ".changes li", "created new.txt");
+  await assertAccessible(page, "changes");
+  const button = (text: string) => page.locator(`.changes ::-p-text(${text})`).click();
+  await button("Put back");
+  await seen(page, ".changes summary", "1 file changed by a turn, and put back");
+  await seen(page, ".instructions summary", "Instructions");
+  await button("Make again");
+  await page.waitForFunction(() =>
+    !document.querySelector(".changes summary")?.textContent?.includes("put back")
+  );
+  await server.write("new.txt", "mine");
+  await button("Put back");
+  await seen(page, ".changes .trouble", "new.txt: it was changed since");
+  await assertAccessible(page, "changes, refused");
+  await button("Do it all the same");
+  await seen(page, ".changes summary", "1 file changed by a turn, and put back");
+  await button("Make again");
+  await page.waitForFunction(() =>
+    !document.querySelector(".changes summary")?.textContent?.includes("put back")
+  );
+  await server.write("new.txt", "new");
+  const before = page.url();
+  await button("Put back, and go on from before it");
+  await page.waitForFunction((before) => location.href !== before, {}, before);
+  await page.waitForFunction(() => document.querySelectorAll(".said").length === 0);
 });

@@ -110,6 +110,8 @@ interface DelegatingTurn
   /** Those that its model has, once they are taken. */
   readonly tools: () => readonly Tool[];
   readonly account: TurnAccount;
+  /** The same tool, whose changes of files count as the turn's. */
+  readonly watch: (tool: Tool) => Tool;
 }
 
 /** A session that may have helpers. */
@@ -289,7 +291,7 @@ export class Helpers {
     },
     { signal, progress, output }: ToolContext,
   ): Promise<ToolOutput> {
-    const { account, settings, judge, overBudget } = turn;
+    const { account, settings, judge, overBudget, watch } = turn;
     const helper = await this.#environment.open(id);
     const running = await helper.start({
       input: taskFor(task, isNarrow ? mayUse : undefined),
@@ -301,6 +303,7 @@ export class Helpers {
       payer: {
         note: (ledger) => account.note(id, ledger),
         overBudget: () => overBudget(account.sum),
+        watch,
         ...(judge && { judge }),
       },
     });

@@ -18,6 +18,7 @@ import {
   questionsAfter,
   type SessionQuestions,
 } from "../approvals/approvals.ts";
+import { HttpError } from "../http/http_error.ts";
 import { stateRecords } from "./session_prompt.ts";
 import {
   asSessionEvent,
@@ -379,6 +380,22 @@ export async function readTranscript(
       },
     }),
   };
+}
+
+/** What was said before the turn that begins behind this event. @throws {HttpError} 404 if none does. */
+export async function messagesBefore(id: string, turn: number, store: Store): Promise<readonly Message[]> {
+  const events = await store.readEvents(id, { types: HISTORY_EVENTS });
+  if (
+    !events.some(({ number, event }) => number === turn + 1 && asSessionEvent(event).type === "turn_start")
+  ) {
+    throw new HttpError(
+      404,
+      "not_found",
+      `Cannot go back in session ${id}: no turn begins behind event ${turn}.`,
+    );
+  }
+  const before = events.filter(({ number }) => number <= turn);
+  return rebuildHistory(before.map(({ event }) => asSessionEvent(event))).messages;
 }
 
 /**

@@ -3,7 +3,7 @@ import { recallTool } from "@tare/loop/tools";
 import type { Content, CountTokens, Message, Tool } from "@tare/messages";
 import type { Archive } from "@tare/prune";
 import { type HolderRequest, type SessionRecord, StoreError, type StoreRecord } from "@tare/conversation";
-import type { Opening, SessionQuestions } from "../approvals/approvals.ts";
+import { openCalls, type Opening, type SessionQuestions } from "../approvals/approvals.ts";
 import { Helpers, TurnAccount } from "../helpers/helpers.ts";
 import { HttpError, toHttpError } from "../http/http_error.ts";
 import { TurnLeft, turnPlayer } from "../turns/play_turn.ts";
@@ -201,6 +201,21 @@ export class Session implements SessionInfo {
   }
 
   /**
+   * Does something beside the session while no turn runs and no call waits, and lets the model know what came of it.
+   *
+   * @throws {HttpError} 409 if a turn runs, or asks; 404 if the session is gone; and what `work` throws.
+   */
+  betweenTurns<T>(work: () => Promise<T>, told: (done: T) => string): Promise<T> {
+    return this.#hold.alone(async () => {
+      if (this.#turn) throw turnRunning(this.id);
+      if (openCalls(this.history).length > 0) throw callsOpen(this.id);
+      const done = await work();
+      await this.#memory.add({ role: "system", content: told(done) });
+      return done;
+    });
+  }
+
+  /**
    * Starts a turn; resolves once its start is committed, before anybody sees anything of it. The session is idle again
    * before the turn's end can be read, so that who has read it may start the next one.
    *
@@ -391,6 +406,9 @@ export class Session implements SessionInfo {
       await this.events.remove();
       this.warmth.forget();
       this.#hold.goAway();
+      await this.#environment.checkpoints?.forget(this.id).catch((error) =>
+        this.#environment.onError?.(error)
+      );
       return true;
     }, { told: () => false });
   }
@@ -447,6 +465,7 @@ export class Session implements SessionInfo {
     };
     const tenure = this.#hold.tenure();
     try {
+      const turn = asked.input === undefined ? await this.#usersTurn() ?? before : before;
       const account = new TurnAccount();
       const play = turnPlayer({ ...asked, signal: controller.signal }, {
         ...{
@@ -455,6 +474,7 @@ export class Session implements SessionInfo {
           countTokens: this.#countTokens,
           opening,
           account,
+          turn,
         },
         takeTools: (signal) => this.#tools.take(signal),
         steering: () => tenure.isOwn() ? this.#memory.takeWaiting() : [],
@@ -507,6 +527,18 @@ export class Session implements SessionInfo {
     }
   }
 
+  /**
+   * Number of the last event before the newest turn that began with what the user said: one that goes on with an answer
+   * belongs to it.
+   */
+  async #usersTurn(): Promise<number | undefined> {
+    const { store, checkpoints } = this.#environment;
+    if (!checkpoints) return undefined;
+    const starts = await store.readEvents(this.id, { types: ["turn_start"] });
+    const start = starts.findLast(({ event }) => "input" in event && event.input !== undefined);
+    return start && start.number - 1;
+  }
+
   /** What a ping cost is paid for by the turn that runs. */
   #bookPing(cost: TurnLedger): void {
     if (this.#account) this.#account.pinged(cost);
@@ -549,6 +581,11 @@ function queueFull(id: string): HttpError {
     `Cannot take the turn: ${MOST_IN_A_SESSION} wait in session ${id} already, and no more may.`,
     { "retry-after": "30" },
   );
+}
+
+function callsOpen(id: string): HttpError {
+  const state = `calls of session ${id}'s last turn have no result yet`;
+  return new HttpError(409, "approval_open", `Cannot do this now: ${state}. Answer or cancel them first.`);
 }
 
 /** Whether there is no room for a turn now. */

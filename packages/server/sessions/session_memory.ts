@@ -163,6 +163,13 @@ export class SessionMemory {
     this.#prompt.pin(change);
   }
 
+  /** Commits that the session goes on with this message. */
+  add(message: Message): Promise<void> {
+    return this.#append([{ type: "message_added", message }], {
+      committed: () => this.#history = [...this.#history, message],
+    });
+  }
+
   /** Lets the input wait for the running turn's next model call. @throws {HttpError} 429 if too much waits. */
   async steer(input: Content, keep: () => readonly StoreRecord[]): Promise<void> {
     const waiting = [...this.#waiting, input];

@@ -22,6 +22,7 @@ import type { PolicyOptions } from "@tare/planner/policies";
 import type { Days } from "@tare/conversation/report";
 import type { Keys, SessionRecord, Store, StoredEvent, StoreRecord, Warmth } from "@tare/conversation";
 import type { Telemetry } from "@tare/conversation/telemetry";
+import type { Checkpoints } from "@tare/loop/tools";
 import type { Archive } from "@tare/prune";
 import type { ApprovalRule } from "../approvals/rules.ts";
 import { HttpError } from "../http/http_error.ts";
@@ -85,6 +86,8 @@ export interface SessionOptions extends PolicyOptions {
    * sessions. Default: while a turn is under way alone. `off`: nothing is kept warm.
    */
   readonly keepWarm?: Warmth | "off";
+  /** Keeps what turns change of files, so that it can be put back. Default: nothing does. */
+  readonly checkpoints?: Omit<Checkpoints, "close">;
   /** A sentence that every turn starts with, as a warning. Default: none. */
   readonly notice?: string;
   /** Tells of turns, model calls and tools. Default: nobody does. */
@@ -252,6 +255,8 @@ interface Payer extends Pick<RunOptions, "judge"> {
   readonly note: (ledger: TurnLedger) => void;
   /** Says which budget of that turn is used up; nothing while there is room. */
   readonly overBudget: () => string | undefined;
+  /** The same tool, whose changes of files count as that turn's. */
+  readonly watch: (tool: Tool) => Tool;
 }
 
 /** A turn that is asked for. Without an input it goes on where the last one stopped. */

@@ -18,7 +18,7 @@ import { HttpError } from "../http/http_error.ts";
 import { checkBudgets } from "../turns/play_turn.ts";
 import { TurnQueue } from "../turns/turn_queue.ts";
 import { allToolsOf, includesTool, STAND_IN_NAMES } from "../turns/session_tools.ts";
-import { readTranscript, sessionRecords, type Transcript } from "./history.ts";
+import { messagesBefore, readTranscript, sessionRecords, type Transcript } from "./history.ts";
 import { Queue } from "./hold.ts";
 import { Session } from "./session.ts";
 import { CALL_EVENTS, callsOf } from "./session_prompt.ts";
@@ -223,6 +223,16 @@ export class Sessions {
   }
 
   /**
+   * What was said in a session before a turn began, the system message apart.
+   *
+   * @param turn Number of the last event before it.
+   * @throws {HttpError} 404 if no turn begins there. @throws {StoreError}
+   */
+  saidBefore({ id }: Session, turn: number): Promise<readonly Message[]> {
+    return messagesBefore(id, turn, this.#options.store);
+  }
+
+  /**
    * Sessions without loading them, the newest first, behind the session `after`.
    *
    * @throws {HttpError} 404 if there is no session `after`.
@@ -319,6 +329,7 @@ export class Sessions {
   /** Removes a session that isn't in memory; where other servers could use it only if they haven't since. */
   async #remove(id: string, beforeMs: number, limit: number): Promise<boolean> {
     const { store } = this.#options;
+    await this.#options.checkpoints?.forget(id);
     if (!store.shared) return await store.deleteSession(id);
     if (!await store.getSession(id) || !await store.shared.hold(id)) return false;
     const idle = await store.idleSessions({ kind: "agent", beforeMs, limit });

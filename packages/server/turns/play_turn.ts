@@ -67,6 +67,8 @@ interface Stage
   readonly account: TurnAccount;
   /** What the turn begins with. */
   readonly opening: Opening;
+  /** Number of the last event before the turn that what it changes of files counts for: it may go on with one. */
+  readonly turn: number;
   /**
    * Called before each model call and each tool: throws if the turn may be somebody else's by now. Default: it can't be.
    */
@@ -76,9 +78,10 @@ interface Stage
 /** Makes the function that plays a turn: see {@linkcode runTurn}. @throws what the model's port throws for a model that can't be had. */
 export function turnPlayer(
   { input, resumed, signal, unattended, payer, tools, clientTools = [], settings, ...asked }: AskedTurn,
-  { session, environment, opening, account, assertOwn, takeTools, ...more }: Stage,
+  { session, environment, opening, account, turn: number, assertOwn, takeTools, ...more }: Stage,
 ): () => Promise<PlayedTurn> {
-  const { limits = {}, notice, now = Date.now, clock, approvals = {}, telemetry, keys } = environment;
+  const { limits = {}, notice, now = Date.now, clock, approvals = {}, telemetry, keys, checkpoints } =
+    environment;
   const { settings: own, by, parent } = session;
   const { model: modelName } = own;
   const { answered, always, budget: turn = {}, spent } = opening;
@@ -94,6 +97,8 @@ export function turnPlayer(
   const most = Math.min(asked.maxOutputTokens ?? Infinity, limits.maxOutputTokens ?? Infinity);
   const { warmth } = session;
   const model = tellingKeepable(environment.model(modelName), warmth);
+  const watch = payer?.watch ??
+    ((tool) => checkpoints?.watch(tool, { session: session.id, turn: number }) ?? tool);
   let taken: readonly Tool[] = [];
   // What it cost elsewhere was paid there.
   let paidUsd = resumed?.ledger.usd ?? 0;
@@ -113,7 +118,8 @@ export function turnPlayer(
       model: assertOwn ? ownModel(model, assertOwn) : model,
       async takeTools(signal) {
         const found = tools ? { tools, warnings: [] } : await takeTools(signal);
-        taken = assertOwn ? found.tools.map((tool) => ownTool(tool, assertOwn)) : found.tools;
+        const watched = found.tools.map((tool) => isHarmless(tool) ? tool : watch(tool));
+        taken = assertOwn ? watched.map((tool) => ownTool(tool, assertOwn)) : watched;
         return { ...found, tools: taken };
       },
       costOf: (usage) => callCost(usage, rates),
@@ -127,7 +133,7 @@ export function turnPlayer(
         return sum;
       },
     };
-  session.helpers.begin({ ...options, account, tools: () => taken });
+  session.helpers.begin({ ...options, account, watch, tools: () => taken });
   return () => {
     const { id: conversation, prompt, history } = session;
     const all = { ...options, prompt, history };
@@ -140,6 +146,10 @@ export function turnPlayer(
 
 /** What a helper does is judged call by call. */
 const HARMLESS = [DELEGATE_TOOL.function.name];
+
+function isHarmless({ definition }: Tool): boolean {
+  return HARMLESS.includes(definition.function.name);
+}
 
 /** Asks before what may have run is made once more: see `unknownOutcome`. Of what only reads nobody is asked. */
 function askingAgain(judge: Judge, unknownOutcome: SessionEnvironment["unknownOutcome"]): Judge {

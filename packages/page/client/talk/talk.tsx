@@ -10,6 +10,7 @@ import { Clip } from "../parts/clip.tsx";
 import { Diff } from "../parts/diff.tsx";
 import { Markdown } from "../parts/markdown.tsx";
 import { addressOf } from "../place.ts";
+import { Changes } from "./changes.tsx";
 import { Composer } from "./composer.tsx";
 import { type Said, SessionTalk } from "./conversation.ts";
 import { takeOver } from "./new_session.tsx";
@@ -75,6 +76,7 @@ export function TalkView({ id }: { readonly id: string }): JSX.Element {
           <button type="button" onClick={() => conversation.sendAgain()}>Send again</button>
         </p>
       )}
+      {session && !isRunning && conversation.approvals.length === 0 && <Changes id={id} />}
       <Composer
         send={send}
         isRunning={isRunning}

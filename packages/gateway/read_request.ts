@@ -14,6 +14,18 @@ const DECODERS: Readonly<Record<string, Decode | undefined>> = {
   zstd: zlib.zstdDecompress && promisify(zlib.zstdDecompress) as Decode,
 };
 
+/**
+ * The parts of a path, each decoded once: `/v1/a%2Fb` has the parts `v1` and `a/b`. Nothing of one that isn't encoded as
+ * UTF-8.
+ */
+export function readPath(pathname: string): readonly string[] | undefined {
+  try {
+    return pathname.slice(1).split("/").map((part) => part.includes("%") ? decodeURIComponent(part) : part);
+  } catch {
+    return undefined;
+  }
+}
+
 /** How much of a body is read. */
 export interface BodyLimits {
   /** Most bytes that it may have, compressed or not. */

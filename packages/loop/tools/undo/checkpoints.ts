@@ -1,0 +1,1060 @@
+import { createHash } from "node:crypto";
+import type { Stats } from "node:fs";
+import {
+  appendFile,
+  lstat,
+  mkdir,
+  open,
+  readdir,
+  readFile,
+  readlink,
+  realpath,
+  rename,
+  rm,
+  rmdir,
+  stat,
+  symlink,
+  unlink,
+  writeFile,
+} from "node:fs/promises";
+import { basename, dirname, join, relative, resolve } from "node:path";
+import { checkGiven, type Tool } from "@tare/messages";
+import { systemCode } from "../define_tool.ts";
+import { IgnoreRules } from "../files/walk.ts";
+
+/** A turn, for which tools run. */
+export interface ChangingTurn {
+  /** Id of the session. */
+  readonly session: string;
+  /** The turn in it: those that come later have greater numbers. */
+  readonly turn: number;
+}
+
+/** What became of a file. */
+export interface ChangedFile {
+  /** From the workspace, with forward slashes. */
+  readonly path: string;
+  readonly change: "created" | "changed" | "deleted";
+}
+
+/** What a turn has changed. */
+export interface TurnChanges {
+  readonly turn: number;
+  /** When it changed something last, in milliseconds since the epoch. */
+  readonly atMs: number;
+  readonly files: readonly ChangedFile[];
+  /** Whether its files were put back. */
+  readonly isUndone: boolean;
+  /** What an undo doesn't cover, a sentence each. */
+  readonly notCovered: readonly string[];
+}
+
+/** What was put back. */
+export interface PutBack {
+  /** The turns whose changes were undone, or made again, the oldest first. */
+  readonly turns: readonly number[];
+  /** What became of files by that. */
+  readonly files: readonly ChangedFile[];
+  /** What was not, a sentence each. */
+  readonly notCovered: readonly string[];
+}
+
+/** Why files can't be put back. Nothing was changed. */
+export class UndoRefused extends Error {
+  /** Always `UndoRefused`. */
+  override readonly name = "UndoRefused";
+  /** `conflict`: files were changed since, which `force` would overwrite. */
+  readonly code: "nothing" | "busy" | "conflict";
+
+  /** A refusal with a sentence for people. */
+  constructor(code: UndoRefused["code"], message: string) {
+    super(message);
+    this.code = code;
+  }
+}
+
+/** Keeps what turns change of a workspace's files, and puts it back. */
+export interface Checkpoints {
+  /** The same tool, whose calls are watched: what changes while one runs counts as the turn's. */
+  readonly watch: (tool: Tool, turn: ChangingTurn) => Tool;
+  /** What turns of a session have changed, the oldest first. */
+  readonly changes: (session: string) => Promise<readonly TurnChanges[]>;
+  /**
+   * Puts files back as they were before this turn of a session, and all behind it. Default: its newest one that changed
+   * something. `force`: also those that were changed since. @throws {UndoRefused}
+   */
+  readonly undo: (
+    session: string,
+    options?: { readonly turn?: number | undefined; readonly force?: boolean | undefined },
+  ) => Promise<PutBack>;
+  /** Takes back the last undo, unless a turn has changed something since. @throws {UndoRefused} */
+  readonly redo: (session: string, options?: { readonly force?: boolean | undefined }) => Promise<PutBack>;
+  /** Forgets what is kept of a session. */
+  readonly forget: (session: string) => Promise<void>;
+  /** Settles once nothing is under way. */
+  readonly close: () => Promise<void>;
+}
+
+/** How much of a workspace is kept. */
+export interface KeptLimits {
+  /** Largest file, in bytes. Default: 4 MiB. */
+  readonly maxFileBytes?: number;
+  /** Most files and folders that are looked at around a command. Default: 20,000. */
+  readonly maxFiles?: number;
+  /** Most bytes of all these files. Default: 512 MiB. */
+  readonly maxBytes?: number;
+}
+
+/** How {@linkcode openCheckpoints} keeps files. */
+export interface CheckpointOptions {
+  /** The folder whose files are kept. */
+  readonly workspace: string;
+  /** Where they are kept, for this workspace alone. */
+  readonly folder: string;
+  /** A folder of the workspace that is none of its files. Default: there is none. */
+  readonly hidden?: string | undefined;
+  /** How much is kept. */
+  readonly limits?: KeptLimits;
+  /** For how long, in milliseconds. Default: 30 days. */
+  readonly keepMs?: number;
+  /** Told of what couldn't be kept. Default: nobody is. */
+  readonly onError?: (error: unknown) => void;
+}
+
+/** A line of a session's file: something changed, or was put back. */
+type Line =
+  | {
+    readonly atMs: number;
+    readonly turn: number;
+    readonly changes: readonly FileChange[];
+    readonly notCovered: readonly string[];
+  }
+  | {
+    readonly id: string;
+    readonly undo: readonly number[];
+    readonly targets: readonly FileChange[];
+    readonly notCovered: readonly string[];
+  }
+  | { readonly id: string; readonly redo: readonly number[]; readonly targets: readonly FileChange[] };
+
+/** What is under way: the next process goes on with it. */
+interface Pending {
+  readonly session: string;
+  readonly line: Exclude<Line, { readonly turn: number }>;
+}
+
+/** A call that runs. */
+interface Window {
+  readonly of: ChangingTurn;
+  /** The only paths that it changes; absent if nobody knows. */
+  readonly paths: readonly string[] | undefined;
+  readonly notCovered: string[];
+}
+
+const AFTER_A_CRASH =
+  "The server ended while a command ran: what else was changed before its next start counts as the command's.";
+
+const DAY_MS = 24 * 60 * 60_000;
+
+const CANNOT_KEEP =
+  "what stands there now can't be kept, because it is too large, no plain file, or behind a link";
+
+/** Files named in a refusal. */
+const MOST_NAMED = 20;
+
+/**
+ * Opens what keeps the changes that turns make to a workspace's files. What an earlier process was ended in the middle of
+ * is gone on with: an undo is brought to its end, and what a command had changed counts as its turn's.
+ *
+ * Contents are kept once each, by their SHA-256, as they were before and after a change; all of the workspace's, which a
+ * command might change, are kept when the first one runs. Later only what the system says has changed is read again.
+ *
+ * Calls run whether their changes can be kept or not; `onError` is told why they couldn't be.
+ */
+export function openCheckpoints(options: CheckpointOptions): Checkpoints {
+  checkGiven("openCheckpoints()", { options }, { options: { workspace: "string", folder: "string" } });
+  const kept = new KeptChanges(options);
+  return {
+    watch: (tool, turn) => kept.watch(tool, turn),
+    changes: (session) => kept.changes(session),
+    undo: (session, options = {}) => kept.undo(session, options),
+    redo: (session, options = {}) => kept.redo(session, options),
+    forget: (session) => kept.forget(session),
+    close: () => kept.close(),
+  };
+}
+
+class KeptChanges {
+  readonly #journals: Journals;
+  readonly #pending: string;
+  readonly #openCall: string;
+  readonly #onError: (error: unknown) => void;
+  readonly #windows = new Set<Window>();
+  readonly #opened: Promise<FileStates>;
+  #queue: Promise<unknown>;
+
+  constructor(
+    { workspace, hidden, limits, keepMs = 30 * DAY_MS, onError = () => {}, ...options }: CheckpointOptions,
+  ) {
+    const folder = resolve(options.folder);
+    this.#journals = new Journals(join(folder, "sessions"));
+    this.#pending = join(folder, "pending.json");
+    this.#openCall = join(folder, "open_call.json");
+    this.#onError = onError;
+    this.#opened = FileStates.open({ workspace, hidden, folder, limits });
+    this.#queue = this.#opened.then(async (states) => {
+      await this.#goOn(states);
+      await states.sweep(new Set([...await this.#journals.sweep(keepMs), ...states.contents()]));
+    }).catch(onError);
+  }
+
+  /** Goes on with what an earlier process was ended in the middle of. */
+  async #goOn(states: FileStates): Promise<void> {
+    const call = await readJson<ChangingTurn>(this.#openCall);
+    if (call) {
+      const { changes } = await states.lookAtAll();
+      await this.#record(call, changes, [AFTER_A_CRASH]);
+      await rm(this.#openCall, { force: true });
+    }
+    await this.#finish(states);
+  }
+
+  /** Brings to its end what couldn't be before. */
+  async #finish(states: FileStates): Promise<void> {
+    const pending = await readJson<Pending>(this.#pending);
+    if (pending) await this.#carryOut(states, pending);
+  }
+
+  watch(tool: Tool, of: ChangingTurn): Tool {
+    const { resolve, stance } = tool;
+    if (stance === "rederivable" && !resolve) return tool;
+    return {
+      ...tool,
+      ...(resolve && {
+        resolve: (args) => {
+          const call = resolve.call(tool, args);
+          return "problem" in call ? call : { ...call, tool: this.watch(call.tool, of) };
+        },
+      }),
+      run: async (args, context) => {
+        if (stance === "rederivable") return await tool.run(args, context);
+        const paths = await this.#written(tool, args);
+        const window = {
+          of,
+          paths,
+          notCovered: paths
+            ? []
+            : [`${tool.definition.function.name}: what it did outside of the workspace's files.`],
+        };
+        await this.#alone((states) => this.#begin(states, window)).catch((error) =>
+          this.#failed(window, error)
+        );
+        context.progress();
+        try {
+          return await tool.run(args, context);
+        } finally {
+          await this.#alone((states) => this.#end(states, window)).catch((error) =>
+            this.#failed(window, error)
+          );
+        }
+      },
+    };
+  }
+
+  changes(session: string): Promise<readonly TurnChanges[]> {
+    return this.#alone(async () =>
+      (await this.#journals.read(session)).turns.filter(hasChanges).map(toldChanges)
+    );
+  }
+
+  undo(
+    session: string,
+    { turn, force = false }: { readonly turn?: number | undefined; readonly force?: boolean | undefined },
+  ): Promise<PutBack> {
+    return this.#alone(async (states) => {
+      this.#assertIdle();
+      await this.#finish(states);
+      const done = (await this.#journals.read(session)).turns.filter(({ isUndone }) => !isUndone);
+      const first = turn ?? done.findLast(hasChanges)?.turn ?? Infinity;
+      const left = done.filter((one) => one.turn >= first);
+      const undone = left.filter(hasChanges);
+      if (undone.length === 0) {
+        throw new UndoRefused(
+          "nothing",
+          `Cannot undo in session ${session}: ${
+            turn === undefined ? "no turn" : `no turn from ${turn} on`
+          } has changes of files that could be put back here. They are kept on the machine where the turn ran, for 30 days.`,
+        );
+      }
+      const steps = undone.flatMap(({ steps }) => steps);
+      const { targets, unmade } = await this.#targets(
+        states,
+        "undo",
+        steps.toReversed().map(reversed),
+        force,
+      );
+      const notCovered = [
+        ...new Set([...unmade, ...left.flatMap((one) => one.notCovered), ...unkept(steps.flat())]),
+      ];
+      const turns = undone.map(({ turn }) => turn);
+      await this.#carryOut(states, {
+        session,
+        line: { id: crypto.randomUUID(), undo: turns, targets, notCovered },
+      });
+      return { turns, files: filesOf(targets), notCovered };
+    });
+  }
+
+  redo(
+    session: string,
+    { force = false }: { readonly force?: boolean | undefined },
+  ): Promise<PutBack> {
+    return this.#alone(async (states) => {
+      this.#assertIdle();
+      await this.#finish(states);
+      const last = (await this.#journals.read(session)).undone.at(-1);
+      if (!last) {
+        throw new UndoRefused(
+          "nothing",
+          `Cannot redo in session ${session}: nothing was undone here, or a turn has changed files since.`,
+        );
+      }
+      const { targets, unmade } = await this.#targets(states, "redo", [reversed(last.targets)], force);
+      await this.#carryOut(states, { session, line: { id: crypto.randomUUID(), redo: last.undo, targets } });
+      return {
+        turns: last.undo,
+        files: filesOf(targets),
+        notCovered: [...new Set([...unmade, ...last.notCovered])],
+      };
+    });
+  }
+
+  /** What must become of which paths so that these changes are made, one list after the other. */
+  async #targets(
+    states: FileStates,
+    verb: "undo" | "redo",
+    steps: readonly (readonly FileChange[])[],
+    force: boolean,
+  ): Promise<{ readonly targets: readonly FileChange[]; readonly unmade: readonly string[] }> {
+    const wanted = new Map<string, { now: FileState; to: FileState; why?: string }>();
+    // What nobody kept stays as it is, and is told of.
+    const left = new Set(steps.flat().filter(isUnkeptChange).map(([path]) => path));
+    const paths = new Set(steps.flat().map(([path]) => path)).difference(left);
+    await inGroups([...paths], async (path) => {
+      const now = await states.stateOf(path);
+      wanted.set(path, { now, to: now });
+    });
+    for (const [path, from, to] of steps.flat()) {
+      const one = wanted.get(path);
+      if (!one) continue;
+      if (one.to !== from && one.to !== to) one.why ??= "it was changed since";
+      one.to = to;
+    }
+    const targets: FileChange[] = [];
+    const conflicts: string[] = [];
+    const unmade: string[] = [];
+    for (const [path, { now, to, why }] of wanted) {
+      if (now === to) continue;
+      if (!states.mayPut(to)) {
+        unmade.push(`${path}: it was a link, and the server isn't allowed to make links.`);
+        continue;
+      }
+      if (isUnkept(now) && force) {
+        unmade.push(`${path}: ${CANNOT_KEEP}.`);
+        continue;
+      }
+      if (isUnkept(now)) conflicts.push(`${path}: ${CANNOT_KEEP}`);
+      else if (why !== undefined && !force) conflicts.push(`${path}: ${why}`);
+      targets.push([path, now, to]);
+    }
+    const leaving = new Set(targets.filter(([, , to]) => to === "none").map(([path]) => path));
+    for (const [path, now, to] of targets) {
+      if (now === "folder" && to !== "none" && !await states.holdsOnly(path, leaving)) {
+        conflicts.push(`${path}: it is a folder that holds other files now`);
+      }
+    }
+    if (conflicts.length === 0) return { targets, unmade };
+    const more = conflicts.length > MOST_NAMED ? `; and ${conflicts.length - MOST_NAMED} more` : "";
+    throw new UndoRefused(
+      "conflict",
+      `Cannot ${verb}: ${
+        conflicts.slice(0, MOST_NAMED).join("; ")
+      }${more}. Nothing was changed. With force what was ` +
+        "changed since is overwritten, and can be had back by the opposite.",
+    );
+  }
+
+  /** Puts files back and notes it. If the process ends meanwhile, the next one goes on; if it can't be done, nothing is. */
+  async #carryOut(states: FileStates, pending: Pending): Promise<void> {
+    const { session, line } = pending;
+    await writeWhole(this.#pending, JSON.stringify(pending), { isFlushed: true });
+    try {
+      await this.#apply(states, line.targets);
+    } catch (error) {
+      await this.#apply(states, reversed(line.targets));
+      await rm(this.#pending);
+      throw error;
+    }
+    await this.#journals.add(session, line);
+    await rm(this.#pending);
+  }
+
+  /** Makes these changes, as far as they aren't made. What somebody has changed meanwhile stays. */
+  async #apply(states: FileStates, targets: readonly FileChange[]): Promise<void> {
+    const sorted = [...targets].sort(([a], [b]) => (a < b ? -1 : 1));
+    const isDue = async ([path, from, to]: FileChange) => from !== to && await states.stateOf(path) === from;
+    // What is in a folder goes before it.
+    for (const target of sorted.toReversed()) {
+      const [path, from, to] = target;
+      const ceases = from !== "none" && (to === "none" || (from === "folder") !== (to === "folder"));
+      if (ceases && await isDue(target)) await states.remove(path, from);
+    }
+    const rest = sorted.filter(([, , to]) => to !== "none");
+    for (const [path, , to] of rest) {
+      if (to === "folder" && await states.stateOf(path) === "none") {
+        await states.put(path, to, "none");
+      }
+    }
+    await inGroups(rest.filter(([, , to]) => to !== "folder"), async ([path, from, to]) => {
+      const now = await states.stateOf(path);
+      // Where a folder gave way, or a link was to take a place, there is nothing now.
+      const isFree = now === "none" && (from === "folder" || to.startsWith("link "));
+      if (now === from || isFree) await states.put(path, to, now);
+    });
+    await states.lookAt(targets.map(([path]) => path));
+  }
+
+  async #begin(states: FileStates, window: Window): Promise<void> {
+    await this.#look(states, window, [...this.#windows].at(-1));
+    this.#windows.add(window);
+    if (window.paths) return;
+    await states.save();
+    await writeWhole(this.#openCall, JSON.stringify(window.of));
+  }
+
+  async #end(states: FileStates, window: Window): Promise<void> {
+    await this.#look(states, window, window);
+    this.#windows.delete(window);
+    if (![...this.#windows].some(({ paths }) => !paths)) await rm(this.#openCall, { force: true });
+  }
+
+  /** Looks where a call may change something. What has changed counts as done by `by`; or by nobody that matters here. */
+  async #look(states: FileStates, { paths, notCovered }: Window, by: Window | undefined): Promise<void> {
+    const { changes, tooLarge } = paths
+      ? { changes: await states.lookAt(paths), tooLarge: undefined }
+      : await states.lookAtAll([...this.#windows].flatMap(({ paths = [] }) => paths));
+    if (tooLarge !== undefined) {
+      notCovered.push(`Files that commands changed: the workspace isn't kept, because ${tooLarge}.`);
+    }
+    if (by) await this.#record(by.of, changes, by.notCovered);
+  }
+
+  async #record(
+    { session, turn }: ChangingTurn,
+    changes: readonly FileChange[],
+    notCovered: readonly string[],
+  ): Promise<void> {
+    if (changes.length === 0 && notCovered.length === 0) return;
+    await this.#journals.add(session, { atMs: Date.now(), turn, changes, notCovered });
+  }
+
+  /** A call runs whether its changes can be kept or not. */
+  #failed(window: Window, error: unknown): void {
+    this.#windows.delete(window);
+    window.notCovered.push("Files of a call: they couldn't be kept, and the server's log says why.");
+    this.#onError(error);
+  }
+
+  /** The paths that a call changes, from the workspace; nothing if nobody knows. */
+  async #written(
+    tool: Tool,
+    args: Readonly<Record<string, unknown>>,
+  ): Promise<readonly string[] | undefined> {
+    if (tool.writes === undefined) return undefined;
+    // What can't be done is told by the tool itself.
+    const effects = await Promise.resolve(tool.effects?.(args)).catch(() => undefined);
+    const paths = effects?.writes?.map((path) => relative(effects.root, path).replaceAll("\\", "/"));
+    return paths?.some((path) => path.startsWith("../")) ? undefined : paths;
+  }
+
+  #assertIdle(): void {
+    if (this.#windows.size === 0) return;
+    throw new UndoRefused(
+      "busy",
+      "Cannot put files back: a call of another session is changing files of the workspace. Try again when it has ended.",
+    );
+  }
+
+  async close(): Promise<void> {
+    await this.#queue;
+  }
+
+  forget(session: string): Promise<void> {
+    return this.#alone(() => this.#journals.remove(session));
+  }
+
+  #alone<T>(work: (states: FileStates) => Promise<T>): Promise<T> {
+    const done = this.#queue.then(async () => work(await this.#opened));
+    this.#queue = done.catch(() => {});
+    return done;
+  }
+}
+
+/** A turn as its session's file tells. */
+interface ToldTurn extends Omit<TurnChanges, "files"> {
+  readonly steps: readonly (readonly FileChange[])[];
+}
+
+/** What happened in each session, a file each. */
+class Journals {
+  readonly #folder: string;
+  /** Those whose last line is known to be whole: a process that was ended may have left a part of one. */
+  readonly #whole = new Set<string>();
+
+  constructor(folder: string) {
+    this.#folder = folder;
+  }
+
+  async add(session: string, line: Line): Promise<void> {
+    await mkdir(this.#folder, { recursive: true, mode: 0o700 });
+    const path = this.#pathOf(session);
+    const isKnown = this.#whole.has(session);
+    const text = isKnown && !("id" in line) ? "" : await readFile(path, "utf8").catch(missing) ?? "";
+    if ("id" in line && linesOf(text).some((one) => "id" in one && one.id === line.id)) return;
+    const cut = text === "" || text.endsWith("\n") ? "" : "\n";
+    this.#whole.delete(session);
+    await appendFile(path, `${cut}${JSON.stringify(line)}\n`, { mode: 0o600 });
+    this.#whole.add(session);
+  }
+
+  async read(session: string): Promise<{
+    readonly turns: readonly ToldTurn[];
+    /** What was undone and may be done again, the last at the end. */
+    readonly undone: readonly Extract<Line, { readonly undo: unknown }>[];
+  }> {
+    const text = await readFile(this.#pathOf(session), "utf8").catch(missing) ?? "";
+    const turns = new Map<number, ToldTurn>();
+    let undone: Extract<Line, { readonly undo: unknown }>[] = [];
+    const mark = (numbers: readonly number[], isUndone: boolean) => {
+      for (const number of numbers) {
+        const turn = turns.get(number);
+        if (turn) turns.set(number, { ...turn, isUndone });
+      }
+    };
+    for (const line of linesOf(text)) {
+      if ("undo" in line) {
+        undone.push(line);
+        mark(line.undo, true);
+      } else if ("redo" in line) {
+        undone.pop();
+        mark(line.redo, false);
+      } else {
+        const { turn, atMs, changes } = line;
+        const old = turns.get(turn) ?? { turn, atMs, isUndone: false, steps: [], notCovered: [] };
+        const notCovered = [...new Set([...old.notCovered, ...line.notCovered])];
+        if (changes.length === 0) {
+          turns.set(turn, { ...old, notCovered });
+          continue;
+        }
+        undone = [];
+        const steps = [...old.isUndone ? [] : old.steps, changes];
+        turns.set(turn, { turn, atMs, isUndone: false, steps, notCovered });
+      }
+    }
+    return { turns: [...turns.values()].sort((a, b) => a.turn - b.turn), undone };
+  }
+
+  async remove(session: string): Promise<void> {
+    await rm(this.#pathOf(session), { force: true });
+  }
+
+  /** Removes those to which nothing was added for so long; gives the contents that the others need. */
+  async sweep(keepMs: number): Promise<ReadonlySet<string>> {
+    const contents = new Set<string>();
+    for (const name of await readdir(this.#folder).catch(missing) ?? []) {
+      const path = join(this.#folder, name);
+      if ((await stat(path)).mtimeMs < Date.now() - keepMs) {
+        await rm(path);
+        continue;
+      }
+      for (const line of linesOf(await readFile(path, "utf8"))) {
+        for (const [, before, after] of "turn" in line ? line.changes : line.targets) {
+          for (const content of [...contentsOf(before), ...contentsOf(after)]) contents.add(content);
+        }
+      }
+    }
+    return contents;
+  }
+
+  #pathOf(session: string): string {
+    return join(this.#folder, `${encodeURIComponent(session)}.jsonl`);
+  }
+}
+
+function linesOf(text: string): readonly Line[] {
+  return text.split("\n").flatMap((line): readonly Line[] => {
+    if (line === "") return [];
+    try {
+      return [JSON.parse(line)];
+    } catch {
+      // The part of a line that a process could write before it was ended.
+      return [];
+    }
+  });
+}
+
+async function readJson<T>(path: string): Promise<T | undefined> {
+  const text = await readFile(path, "utf8").catch(missing);
+  return text === undefined ? undefined : JSON.parse(text);
+}
+
+function toldChanges({ steps, ...turn }: ToldTurn): TurnChanges {
+  const whole = new Map<string, FileChange>();
+  for (const [path, before, after] of steps.flat()) {
+    whole.set(path, [path, whole.get(path)?.[1] ?? before, after]);
+  }
+  const all = [...whole.values()];
+  return { ...turn, notCovered: [...turn.notCovered, ...unkept(all)], files: filesOf(all) };
+}
+
+function hasChanges({ steps }: ToldTurn): boolean {
+  return steps.some((step) => step.length > 0);
+}
+
+function reversed(changes: readonly FileChange[]): readonly FileChange[] {
+  return changes.toReversed().map(([path, before, after]) => [path, after, before]);
+}
+
+function unkept(changes: readonly FileChange[]): readonly string[] {
+  return changes.filter(isUnkeptChange).map(([path]) =>
+    `${path}: its content isn't kept: too large, no plain file, or ignored before.`
+  );
+}
+
+function isUnkeptChange([, before, after]: FileChange): boolean {
+  return isUnkept(before) || isUnkept(after);
+}
+
+function isUnkept(state: FileState): boolean {
+  return state.startsWith("unkept");
+}
+
+/** What became of files: folders are made and removed with them. */
+function filesOf(changes: readonly FileChange[]): readonly ChangedFile[] {
+  return changes.flatMap(([path, before, after]): readonly ChangedFile[] => {
+    const [was, is] = [isFile(before), isFile(after)];
+    if (before === after || !was && !is) return [];
+    return [{ path, change: !was ? "created" : !is ? "deleted" : "changed" }];
+  }).sort((a, b) => (a.path < b.path ? -1 : 1));
+}
+
+function isFile(state: FileState): boolean {
+  return state !== "none" && state !== "folder";
+}
+
+/**
+ * What stands at a path, as a text, so that two are the same if the texts are: nothing, a folder, a file by its
+ * permissions and content, a link by where it points, or something whose content isn't kept, by its size and time.
+ */
+type FileState = "none" | "folder" | `unkept${string}` | `file ${string} ${string}` | `link ${string}`;
+
+/** Something that isn't any more what it was: path from the workspace, what stood there, what stands there now. */
+type FileChange = readonly [path: string, before: FileState, after: FileState];
+
+/** What is never looked at: histories of their own, and what a package manager brings again. */
+const PASSED_OVER = new Set([".git", ".hg", ".svn", ".jj", "node_modules", ".venv", "__pycache__"]);
+
+/** So many paths are looked at together. */
+const AT_ONCE = 32;
+
+/** A file that was changed so shortly before it was looked at may change again without another time: Deno tells some in seconds. */
+const YOUNG_MS = 2_000;
+
+interface Known {
+  readonly state: FileState;
+  /** What the system says of it; as long as that is the same the content isn't read again. */
+  readonly stamp: string;
+}
+
+/** What {@linkcode FileStates} keeps of itself between two processes. */
+interface Index {
+  readonly isWhole: boolean;
+  readonly known: readonly (readonly [path: string, state: FileState, stamp: string])[];
+  readonly ignored: readonly string[];
+}
+
+/** The states of a workspace's files as they were last seen, and the contents of all that ever were. */
+class FileStates {
+  readonly #root: string;
+  readonly #hidden: string | undefined;
+  readonly #folder: string;
+  readonly #limits: Required<KeptLimits>;
+  #known = new Map<string, Known>();
+  /** What was passed over by a list, with a slash behind folders. */
+  #ignored = new Set<string>();
+  /** Whether all that isn't passed over is known. */
+  #isWhole = false;
+  /** Whether this process may make links: with permissions for some folders only, Deno lets nobody. */
+  #mayLink = true;
+  /** Whether nothing has changed since it was stored. */
+  #isSaved = false;
+
+  private constructor(
+    { root, hidden, folder, limits }: {
+      readonly root: string;
+      readonly hidden: string | undefined;
+      readonly folder: string;
+      readonly limits: KeptLimits;
+    },
+  ) {
+    this.#root = root;
+    this.#hidden = hidden;
+    this.#folder = folder;
+    this.#limits = { maxFileBytes: 4 * 2 ** 20, maxFiles: 20_000, maxBytes: 512 * 2 ** 20, ...limits };
+  }
+
+  /** What an earlier process knew of this workspace, from this folder. */
+  static async open(
+    { workspace, hidden, folder, limits = {} }: {
+      readonly workspace: string;
+      readonly hidden?: string | undefined;
+      readonly folder: string;
+      readonly limits?: KeptLimits | undefined;
+    },
+  ): Promise<FileStates> {
+    await mkdir(join(folder, "contents"), { recursive: true, mode: 0o700 });
+    const root = await realpath(workspace);
+    const states = new FileStates({ root, hidden: hidden && await existing(hidden), folder, limits });
+    states.#mayLink = await triesToLink(join(folder, "probe"));
+    const index = await readJson<Index>(join(folder, "index.json")).catch((error) => {
+      // Without it all is read again.
+      if (!(error instanceof SyntaxError)) throw error;
+    });
+    if (index) {
+      const { isWhole, known, ignored } = index;
+      states.#known = new Map(known.map(([path, state, stamp]) => [path, { state, stamp }]));
+      states.#ignored = new Set(ignored);
+      states.#isWhole = isWhole;
+    }
+    return states;
+  }
+
+  /** Stores what is known, for a process that goes on after this one was ended in the middle of a command. */
+  async save(): Promise<void> {
+    if (this.#isSaved) return;
+    const index: Index = {
+      isWhole: this.#isWhole,
+      known: [...this.#known].map(([path, { state, stamp }]) => [path, state, stamp]),
+      ignored: [...this.#ignored],
+    };
+    await writeWhole(join(this.#folder, "index.json"), JSON.stringify(index));
+    this.#isSaved = true;
+  }
+
+  /** Every content that is known to stand in the workspace. */
+  *contents(): Generator<string> {
+    for (const { state } of this.#known.values()) yield* contentsOf(state);
+  }
+
+  /**
+   * Looks at these paths again, with the folders above them: gives what has changed of those that were known. What is new
+   * to it is only taken note of.
+   */
+  async lookAt(paths: readonly string[]): Promise<readonly FileChange[]> {
+    const changes: FileChange[] = [];
+    for (const path of withFolders(paths)) {
+      const before = this.#known.get(path);
+      const after = await this.#see(path, before);
+      if (before && before.state !== after.state) changes.push([path, before.state, after.state]);
+    }
+    return changes;
+  }
+
+  /**
+   * Looks at the whole workspace likewise, and says why not if it is too large for that. That there is nothing at these
+   * paths stays known, because something is being written there.
+   */
+  async lookAtAll(
+    written: readonly string[] = [],
+  ): Promise<{ readonly changes: readonly FileChange[]; readonly tooLarge?: string }> {
+    const found = await this.#walk();
+    if (typeof found === "string") {
+      this.#isSaved &&= !this.#isWhole;
+      this.#isWhole = false;
+      return { changes: [], tooLarge: found };
+    }
+    const { paths, ignored } = found;
+    const changes: FileChange[] = [];
+    // What a list names since, or what it never named but a tool wrote, is still known.
+    const gone = [...this.#known.keys()].filter((path) => !paths.has(path));
+    await inGroups([...paths.keys(), ...gone], async (path) => {
+      const before = this.#known.get(path);
+      const after = await this.#see(path, before, paths.get(path));
+      if (before && before.state !== after.state) changes.push([path, before.state, after.state]);
+      if (!before && this.#isWhole && after.state !== "none") {
+        // What was passed over stood there already, nobody knows with what content.
+        changes.push([path, this.#wasIgnored(path) ? "unkept" : "none", after.state]);
+      }
+    });
+    const kept = new Set(withFolders(written));
+    for (const path of gone) {
+      if (this.#known.get(path)?.state === "none" && !kept.has(path)) this.#known.delete(path);
+    }
+    this.#isSaved &&= this.#isWhole && gone.length === 0 &&
+      ignored.symmetricDifference(this.#ignored).size === 0;
+    this.#ignored = ignored;
+    this.#isWhole = true;
+    return { changes: changes.sort(([a], [b]) => (a < b ? -1 : 1)) };
+  }
+
+  /** What stands at a path now. Its content is kept. */
+  async stateOf(path: string): Promise<FileState> {
+    return (await this.#see(path, this.#known.get(path))).state;
+  }
+
+  /** Whether a path can be made this. */
+  mayPut(state: FileState): boolean {
+    return this.#mayLink || !state.startsWith("link ");
+  }
+
+  /** Whether a folder holds nothing but these. */
+  async holdsOnly(folder: string, paths: ReadonlySet<string>): Promise<boolean> {
+    return (await readdir(join(this.#root, folder))).every((name) => paths.has(`${folder}/${name}`));
+  }
+
+  /** Takes away what stands at a path. A folder that isn't empty stays. */
+  async remove(path: string, state: FileState): Promise<void> {
+    const absolute = join(this.#root, path);
+    if (state !== "folder") return await unlink(absolute);
+    await rmdir(absolute).catch((error) => {
+      if (systemCode(error) !== "ENOTEMPTY" && systemCode(error) !== "EEXIST") throw error;
+    });
+  }
+
+  /** Makes a path what it was. What stands there is of the same kind, or nothing does. @throws {Error} if its content is lost. */
+  async put(path: string, state: FileState, now: FileState): Promise<void> {
+    const absolute = join(this.#root, path);
+    const [kind, ...rest] = state.split(" ");
+    if (kind === "folder") await mkdir(absolute, { recursive: true });
+    if (kind === "link") {
+      await mkdir(dirname(absolute), { recursive: true });
+      if (now !== "none") await unlink(absolute);
+      await symlink(new TextDecoder().decode(await this.#content(rest[0] ?? "")), absolute);
+    }
+    if (kind === "file") {
+      const [mode = "644", content = ""] = rest;
+      await mkdir(dirname(absolute), { recursive: true });
+      await replace(absolute, await this.#content(content), parseInt(mode, 8));
+    }
+  }
+
+  /** Forgets all contents but these. */
+  async sweep(kept: ReadonlySet<string>): Promise<void> {
+    const folder = join(this.#folder, "contents");
+    for (const group of await readdir(folder)) {
+      for (const name of await readdir(join(folder, group))) {
+        if (!kept.has(name)) await rm(join(folder, group, name), { force: true });
+      }
+    }
+  }
+
+  async #see(path: string, before: Known | undefined, info?: Stats): Promise<Known> {
+    const absolute = join(this.#root, path);
+    const now = Date.now();
+    const seen = info ?? await this.#stat(absolute);
+    const stamp = typeof seen === "string" ? "" : stampOf(seen, now);
+    const isSame = before !== undefined && stamp !== "" && before.stamp === stamp;
+    const state = isSame ? before.state : typeof seen === "string" ? seen : await this.#read(absolute, seen);
+    const known = { state, stamp };
+    this.#known.set(path, known);
+    this.#isSaved &&= before?.state === state && before.stamp === stamp;
+    return known;
+  }
+
+  /** What the system says of a path to which no link leads. */
+  async #stat(absolute: string): Promise<Stats | "none" | "unkept"> {
+    try {
+      const folder = dirname(absolute);
+      if (await realpath(folder) !== folder) return "unkept";
+      return await lstat(absolute);
+    } catch (error) {
+      if (["ENOENT", "ENOTDIR"].includes(systemCode(error) ?? "")) return "none";
+      if (isForbidden(error)) return "unkept";
+      throw error;
+    }
+  }
+
+  async #read(absolute: string, info: Stats): Promise<FileState> {
+    if (info.isDirectory()) return "folder";
+    try {
+      if (info.isSymbolicLink()) {
+        return `link ${await this.#keep(new TextEncoder().encode(await readlink(absolute)))}`;
+      }
+      if (!info.isFile() || info.size > this.#limits.maxFileBytes) return unkeptState(info);
+      const bytes = await readFile(absolute);
+      return `file ${(info.mode & 0o777).toString(8)} ${await this.#keep(bytes)}`;
+    } catch (error) {
+      if (systemCode(error) === "ENOENT") return "none";
+      // One that may not be read can't be put back either.
+      if (isForbidden(error)) return unkeptState(info);
+      throw error;
+    }
+  }
+
+  async #keep(bytes: Uint8Array): Promise<string> {
+    const name = createHash("sha256").update(bytes).digest("hex");
+    const path = this.#pathOf(name);
+    const size = await stat(path).then(({ size }) => size, missing);
+    if (size !== bytes.length) await writeWhole(path, bytes);
+    return name;
+  }
+
+  async #content(name: string): Promise<Uint8Array> {
+    const path = this.#pathOf(name);
+    const bytes = await readFile(path);
+    if (createHash("sha256").update(bytes).digest("hex") === name) return bytes;
+    throw new Error(`Cannot put a file back: ${path} was damaged, its content has another hash.`);
+  }
+
+  #pathOf(name: string): string {
+    return join(this.#folder, "contents", name.slice(0, 2), name);
+  }
+
+  #wasIgnored(path: string): boolean {
+    return this.#ignored.has(path) ||
+      foldersAbove(`${path}/`).some((folder) => this.#ignored.has(`${folder}/`));
+  }
+
+  /** All that isn't passed over, or why that is too much. */
+  async #walk(): Promise<
+    { readonly paths: ReadonlyMap<string, Stats>; readonly ignored: Set<string> } | string
+  > {
+    const { maxFiles, maxBytes, maxFileBytes } = this.#limits;
+    const paths = new Map<string, Stats>();
+    const ignored = new Set<string>();
+    let bytes = 0;
+    const waiting = [{ base: "", rules: await IgnoreRules.of(this.#root, ".") }];
+    for (let next = waiting.pop(); next; next = waiting.pop()) {
+      const { base, rules } = next;
+      const entries = await readdir(join(this.#root, base), { withFileTypes: true }).catch(unreadable);
+      const here: string[] = [];
+      for (const entry of entries) {
+        const path = `${base}${entry.name}`;
+        const shown = entry.isDirectory() ? `${path}/` : path;
+        const isOwn = join(this.#root, path) === this.#hidden;
+        if (isOwn || PASSED_OVER.has(entry.name) || rules.ignores(shown)) ignored.add(shown);
+        else here.push(path);
+      }
+      if (paths.size + here.length > maxFiles) return `it holds more than ${maxFiles} files and folders`;
+      await inGroups(here, async (path) => {
+        const info = await lstat(join(this.#root, path)).catch(missing);
+        if (!info) return;
+        paths.set(path, info);
+        if (info.isDirectory()) {
+          waiting.push({ base: `${path}/`, rules: await rules.enter(this.#root, `${path}/`) });
+        } else if (info.size <= maxFileBytes) bytes += info.size;
+      });
+      if (bytes > maxBytes) return `its files hold more than ${maxBytes / 2 ** 20} MiB`;
+    }
+    return { paths, ignored };
+  }
+}
+
+/** The contents that a state needs. */
+function contentsOf(state: FileState): readonly string[] {
+  const [kind, ...rest] = state.split(" ");
+  return kind === "file" || kind === "link" ? rest.slice(-1) : [];
+}
+
+/** Does something for each, some at a time. */
+async function inGroups<T>(all: readonly T[], work: (one: T) => Promise<void>): Promise<void> {
+  for (let at = 0; at < all.length; at += AT_ONCE) await Promise.all(all.slice(at, at + AT_ONCE).map(work));
+}
+
+/** Writes a file that is whole or not there, whenever the process ends. */
+async function writeWhole(
+  path: string,
+  content: string | Uint8Array,
+  { isFlushed = false }: { readonly isFlushed?: boolean } = {},
+): Promise<void> {
+  await mkdir(dirname(path), { recursive: true, mode: 0o700 });
+  const temporary = join(dirname(path), `${basename(path)}.${crypto.randomUUID()}.tmp`);
+  await writeFile(temporary, content, { mode: 0o600, flush: isFlushed });
+  await rename(temporary, path);
+}
+
+/** Puts a file in the place of another one: whoever reads it sees the old bytes or the new ones, also after a crash. */
+async function replace(absolute: string, bytes: Uint8Array, mode: number): Promise<void> {
+  const temporary = join(dirname(absolute), `.tare-${crypto.randomUUID()}.tmp`);
+  try {
+    const file = await open(temporary, "wx", mode);
+    try {
+      await file.writeFile(bytes);
+      // What is new has fewer permissions than asked for, by the process's mask.
+      await file.chmod(mode);
+      await file.sync();
+    } finally {
+      await file.close();
+    }
+    if (await realpath(temporary) !== temporary) {
+      throw new Error(`Cannot put ${absolute} back: a link was put in the place of its folder.`);
+    }
+    await rename(temporary, absolute);
+  } catch (error) {
+    await rm(temporary, { force: true });
+    throw error;
+  }
+}
+
+/** Nothing, for what isn't there. */
+function missing(error: unknown): undefined {
+  if (systemCode(error) !== "ENOENT") throw error;
+}
+
+function unreadable(error: unknown): [] {
+  if (isForbidden(error) || ["ENOENT", "ENOTDIR"].includes(systemCode(error) ?? "")) return [];
+  throw error;
+}
+
+/** Whether the system, or Deno, doesn't let this process look. */
+function isForbidden(error: unknown): boolean {
+  return isNotCapable(error) || ["EACCES", "EPERM", "ELOOP"].includes(systemCode(error) ?? "");
+}
+
+function isNotCapable(error: unknown): boolean {
+  return error instanceof Error && error.name === "NotCapable";
+}
+
+async function triesToLink(path: string): Promise<boolean> {
+  await rm(path, { force: true });
+  try {
+    await symlink("nowhere", path);
+    await unlink(path);
+    return true;
+  } catch (error) {
+    if (isNotCapable(error) || systemCode(error) === "EPERM") return false;
+    throw error;
+  }
+}
+
+function existing(path: string): Promise<string | undefined> {
+  return realpath(path).catch(missing);
+}
+
+function withFolders(paths: readonly string[]): readonly string[] {
+  return [...new Set(paths.flatMap((path) => [...foldersAbove(path), path]))];
+}
+
+function foldersAbove(path: string): string[] {
+  const parts = path.split("/").slice(0, -1);
+  return parts.map((_, index) => parts.slice(0, index + 1).join("/"));
+}
+
+function unkeptState({ size, mtimeMs }: Stats): FileState {
+  return `unkept ${size} ${mtimeMs}`;
+}
+
+/** Nothing where the same may be said of another content. */
+function stampOf({ mtimeMs, ctimeMs, ino, size, mode }: Stats, now: number): string {
+  return Math.max(mtimeMs, ctimeMs) > now - YOUNG_MS ? "" : [mtimeMs, ctimeMs, ino, size, mode].join(" ");
+}
