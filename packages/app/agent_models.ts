@@ -75,9 +75,20 @@ export function configuredModels(
     if (settings.model === undefined) return noModel;
     if (!speaksMessages(settings, model)) {
       const route = (key: string) => routeToCache({ baseURL, model, key });
-      return openaiModel({ model, baseURL, route, ...(apiKey !== undefined && { apiKey }) });
+      return openaiModel({
+        model,
+        baseURL,
+        route,
+        apiKeyName: "OPENAI_API_KEY",
+        ...(apiKey !== undefined && { apiKey }),
+      });
     }
-    const access = { baseURL: messagesUrl, ...(messagesKey !== undefined && { apiKey: messagesKey }) };
+    const apiKeyName = "ANTHROPIC_API_KEY";
+    const access = {
+      baseURL: messagesUrl,
+      apiKeyName,
+      ...(messagesKey !== undefined && { apiKey: messagesKey }),
+    };
     return anthropicModel({ model, ...access, cacheTtlMs: profile(model).ttlMs });
   };
   const toldWindow = (model: string) =>

@@ -70,7 +70,8 @@ async function ask({ text, server: { url, token }, session: given, json }: Quest
   // In a pipe stands the answer alone.
   const write = (piece: string) => writeAll(isSeen ? Deno.stdout : Deno.stderr, piece);
   const line = isSeen ? waitingLine({ write }) : undefined;
-  const print = eventPrinter(line?.write ?? write);
+  const isColoured = isSeen && !Deno.noColor;
+  const print = eventPrinter(line?.write ?? write, { isColoured });
   (line?.write ?? write)(`session ${session}\n`);
   // From the start: what is typed before a question is no answer to it.
   const lines = line && Deno.stdin.isTerminal()
@@ -79,7 +80,7 @@ async function ask({ text, server: { url, token }, session: given, json }: Quest
   const turn = watchTurn(client, {
     session,
     input: text,
-    ask: line && lines && askPerson(lines, { write: line.write }),
+    ask: line && lines && askPerson(lines, { write: line.write, isColoured }),
     show(event) {
       line?.follow(event);
       if (json) console.log(shownJson(event));

@@ -1,14 +1,28 @@
 import type { TurnLedger } from "@tare/loop";
 import { contentText } from "@tare/messages";
 import type { SessionEvent } from "@tare/server";
+import { shownDiff } from "./terminal/shown_diff.ts";
 import { shownText } from "./terminal/shown_text.ts";
 
 const COLUMNS = 108;
 
-/** Prints a turn's events for a person: each step as it happens, and at the end the ledger in one line. */
-export function eventPrinter(write: (text: string) => void): (event: SessionEvent) => void {
+/** Most lines that are shown of what a call has changed. */
+const MAX_LINES = 60;
+
+/**
+ * Prints a turn's events for a person: each step as it happens, what calls have changed, and at the end the ledger in
+ * one line.
+ *
+ * @param options.isColoured Whether what has changed is shown in colours. Default: false.
+ */
+export function eventPrinter(
+  write: (text: string) => void,
+  options: { readonly isColoured?: boolean } = {},
+): (event: SessionEvent) => void {
   let lineOpen = false;
   const calls = new Map<string, string>();
+  /** Calls whose change a question has shown. */
+  const seen = new Set<string>();
   const line = (text: string) => {
     write(`${lineOpen ? "\n" : ""}${shownText(text)}\n`);
     lineOpen = false;
@@ -46,16 +60,24 @@ export function eventPrinter(write: (text: string) => void): (event: SessionEven
         return line(`↳ a helper works in session ${event.session}`);
       case "tool_output":
         return stream(event.text);
-      case "tool_result":
-        return line(
+      case "tool_result": {
+        line(
           `← ${oneLine(calls.get(event.id) ?? event.name, COLUMNS / 2)}: ${event.error ? "error, " : ""}` +
             `${number(event.bytes)} bytes, ${number(Math.round(event.durationMs))} ms`,
         );
+        if (!event.change || seen.delete(event.id)) return;
+        const lines = shownDiff(event.change, options);
+        for (const one of lines.slice(0, MAX_LINES)) write(`  ${one}\n`);
+        return lines.length > MAX_LINES
+          ? line(`  … and ${number(lines.length - MAX_LINES)} lines more`)
+          : undefined;
+      }
       case "step_end":
         return;
       case "approval_asked":
         // Whoever asks a person shows it whole.
         calls.set(event.id, `${event.name} ${event.arguments}`);
+        if (event.change) seen.add(event.id);
         return;
       case "approval_answered":
         return line(

@@ -149,3 +149,31 @@ Deno.test("eventPrinter() tells of a helper, whose steps show as its call's outp
   ]);
   assertEquals(shown, "↳ a helper works in session s\nread_file a\n");
 });
+
+Deno.test("eventPrinter() shows what calls have changed, once, and of much the beginning", () => {
+  const change = { path: "a", added: 1, removed: 1, diff: "@@ -1 +1 @@\n-one\n+two\x1b[2K" };
+  const result = (id: string, diff = change.diff) => ({
+    ...{ type: "tool_result", step: 1, id, name: "edit_file", content: "edited", error: false } as const,
+    ...{ bytes: 6, durationMs: 1, change: { ...change, diff } },
+  });
+  const shown = (id: string, ...changed: string[]) => [
+    `← edit_file${id === "asked" ? " {}" : ""}: 6 bytes, 1 ms`,
+    ...changed,
+  ];
+  assertEquals(
+    printed([
+      { type: "approval_asked", step: 1, id: "asked", name: "edit_file", arguments: "{}", change },
+      { type: "text_delta", step: 1, text: "Half a line" },
+      result("asked"),
+      result("unasked"),
+      result("long", Array.from({ length: 62 }, (_, at) => `+${at}`).join("\n")),
+    ]).split("\n"),
+    [
+      "Half a line",
+      ...shown("asked"),
+      ...shown("unasked", "  @@ -1 +1 @@", "  -one", "  +two\\x1b[2K"),
+      ...shown("long", ...Array.from({ length: 60 }, (_, at) => `  +${at}`), "  … and 2 lines more"),
+      "",
+    ],
+  );
+});

@@ -180,7 +180,8 @@ Deno.test("who has no key can neither say what calls may do nor see what others 
     code: "unauthorized",
     message:
       "Cannot say what calls may do without a key: send the owner's, as in Authorization: Bearer KEY. " +
-      "It is in owner.json of the server's data folder, or what TARE_TOKEN says.",
+      "The owner's is in owner.json of the server's data folder, or what TARE_TOKEN says there; commands send what TARE_TOKEN " +
+      "says here.",
   });
   // What the setting lets run unasked it lets run for those who have a key.
   place.replies.push(WRITE);
@@ -429,7 +430,9 @@ Deno.test("a key is for its routes, asks as often as it may, and stops at once w
   const gone = await place.ask(chat[0], gateway, chat[1]);
   assertEquals([gone.status, gone.body.error.message], [
     401,
-    "Cannot let the request in: its key isn't known here, or was removed.",
+    "Cannot let the request in: its key isn't known here, or was removed. " +
+    "The owner's is in owner.json of the server's data folder, or what TARE_TOKEN says there; commands send what TARE_TOKEN " +
+    "says here.",
   ]);
   assertEquals((await place.ask("DELETE /v1/keys/g", place.owner)).status, 404);
   assertEquals((await place.ask("DELETE /v1/keys/owner", place.owner)).status, 404);

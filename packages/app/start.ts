@@ -12,7 +12,13 @@ import { findPlaces } from "./prompt/workplace.ts";
 import { serverPermissions, V8_FLAGS } from "./server_permissions.ts";
 import { serverSandbox } from "./server_sandbox.ts";
 import { supervise } from "./supervise.ts";
-import { readSettings, type Settings, settingsHelp, VARIABLES } from "./settings/settings.ts";
+import {
+  readSettings,
+  type Settings,
+  settingsHelp,
+  strangeVariables,
+  VARIABLES,
+} from "./settings/settings.ts";
 import { shownText } from "./terminal/shown_text.ts";
 
 if (Deno.args.includes("--help") || Deno.args.includes("-h")) {
@@ -55,6 +61,7 @@ function exporterEnvironment(): Record<string, string> {
 }
 
 const given = settings();
+for (const sentence of strangeVariables(Object.keys(Deno.env.toObject()))) console.error(shownText(sentence));
 const home = Deno.env.get("HOME");
 const sandbox = await serverSandbox(given, { home, temporary: Deno.env.get("TMPDIR") || "/tmp" });
 const places = findPlaces(given.workspace, home);

@@ -298,6 +298,7 @@ export async function startServer(
     ...(figures && { metrics: { figures, isOpen: metrics === "open" } }),
   });
   const server = await listen(settings, { fetch: agent.fetch, limits, onError }).catch(async (error) => {
+    await checkpoints.close();
     await provider.close();
     await store.close();
     place.close();

@@ -53,6 +53,20 @@ Deno.test("start.ts says in a sentence what is wrong with the settings, and noth
   }
 });
 
+Deno.test("start.ts tells of variables that look like settings and are none, and starts", async () => {
+  const folder = await Deno.makeTempDir();
+  const server = await startProcess(
+    ["--port", "0", "--workspace", folder, "--data", join(folder, "data")],
+    { TARE_MODLE: "planted" },
+  );
+  const { code, stderr } = await server.end("SIGTERM");
+  assertEquals([code, stderr], [
+    0,
+    "TARE_MODLE is set, but there is no such setting. Did you mean TARE_MODEL?\n",
+  ]);
+  await Deno.remove(folder, { recursive: true });
+});
+
 Deno.test("start.ts --help lists the settings", async () => {
   const { code, stdout } = await startCommand(["--help"]).output();
   assertEquals(code, 0);

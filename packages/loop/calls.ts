@@ -1,9 +1,11 @@
 import {
   describeCall,
+  type FileChange,
   type Message,
   type ResolvedCall,
   type Tool,
   type ToolCall,
+  type ToolContext,
   type ToolDefinition,
   type ToolMessage,
 } from "@tare/messages";
@@ -117,7 +119,8 @@ export async function* runTools(
       const content = repeated.contentFor(call, outcome, visible);
       outcomes[index] = [call, outcome];
       answers.set(call, { role: "tool", tool_call_id: call.id, content });
-      yield resultEvent(step, call, { content, error: outcome.error, durationMs });
+      const { error, change } = outcome;
+      yield resultEvent(step, call, { content, error, durationMs, ...(change && { change }) });
     }
   } finally {
     live.close();
@@ -168,7 +171,12 @@ export function* refuseCalls(
 function resultEvent(
   step: number,
   call: ToolCall,
-  result: { readonly content: string; readonly error: boolean; readonly durationMs: number },
+  result: {
+    readonly content: string;
+    readonly error: boolean;
+    readonly durationMs: number;
+    readonly change?: FileChange;
+  },
 ): LoopEvent {
   const bytes = new TextEncoder().encode(result.content).length;
   return { type: "tool_result", step, id: call.id, name: describeCall(call).name, ...result, bytes };
@@ -182,6 +190,8 @@ interface CallOutcome {
   readonly error: boolean;
   /** True if the call ran and may have changed what other calls will find. */
   readonly changedState: boolean;
+  /** What it has changed, where that can be shown. */
+  readonly change?: FileChange | undefined;
 }
 
 /** What a call is run with. */
@@ -213,7 +223,7 @@ interface OpenCall {
  * once the turn is stopped or the call's time is up it doesn't wait for the tool.
  */
 async function runCall(call: ToolCall, options: RunCallOptions): Promise<CallOutcome | OpenCall> {
-  const { tools, toolTimeoutMs, watchdog, clock, judge, cannotAsk, answer, output: show } = options;
+  const { tools, watchdog, judge, cannotAsk, answer, output: show } = options;
   const { name, arguments: text } = describeCall(call);
   if (answer?.denied !== undefined) return refused(`Cannot run ${name}: ${answer.denied}`);
   const prepared = tools.get(name);
@@ -229,38 +239,68 @@ async function runCall(call: ToolCall, options: RunCallOptions): Promise<CallOut
   // Whoever judges may look at files first.
   if (watchdog.signal.aborted) return refused(`Cannot run ${name}: the turn was stopped before it started.`);
   if (judgement.decision === "deny") return refused(`Cannot run ${name}: ${judgement.reason}`);
+  const { tool, args } = resolved;
   const asked = askedFor(call, resolved, judgement);
   if (answer && !isSame(asked, answer.asked)) return refused(`Cannot run ${name}: ${HAS_CHANGED}`);
+  const within = <Value>(work: (context: ToolContext) => Promise<Value> | Value) =>
+    inTime(work, { ...options, name, callId: call.id, tool, allows: judgement.allows });
+  const preview = async () => {
+    const found = await within(async (context) => await tool.preview?.(args, context));
+    return "value" in found ? found.value : found;
+  };
+  if (answer?.asked.change) {
+    const change = await preview();
+    // What would fail now says so when it runs.
+    if (!change || ("diff" in change && !isSameChange(change, answer.asked.change))) {
+      return refused(`Cannot run ${name}: ${HAS_CHANGED}`);
+    }
+  }
   if (judgement.decision === "ask" && !answer) {
-    return cannotAsk === undefined ? { asked } : refused(`Cannot run ${name}: ${cannotAsk}`);
+    if (cannotAsk !== undefined) return refused(`Cannot run ${name}: ${cannotAsk}`);
+    const change = await preview();
+    if (change && "diff" in change) return { asked: { ...asked, change } };
+    // A call that has taken effect already may well fail now: that is for a person to see.
+    return change && !asked.begun ? refused(change.problem) : { asked };
   }
 
-  const { tool, args } = resolved;
-  const { allows } = judgement;
+  const changedState = tool.stance !== "rederivable";
+  const ran = await within((context) => tool.run(args, { ...context, output: show }));
+  if ("problem" in ran) return { content: ran.problem, error: true, changedState };
+  const { value } = ran;
+  return typeof value === "string"
+    ? { content: value, error: false, changedState }
+    : { content: value.content, error: value.error, changedState, change: value.change };
+}
+
+/** Does something with a tool until the turn is stopped or the time is up; what fails is a problem for the model. */
+async function inTime<Value>(
+  work: (context: ToolContext) => Promise<Value> | Value,
+  { name, callId, tool, allows, toolTimeoutMs, watchdog, clock }:
+    & Pick<RunCallOptions, "toolTimeoutMs" | "watchdog" | "clock">
+    & {
+      readonly name: string;
+      readonly callId: string;
+      readonly tool: Tool;
+      readonly allows: ToolContext["allows"];
+    },
+): Promise<{ readonly value: Value } | { readonly problem: string }> {
   const timeoutMs = tool.timeoutMs ?? toolTimeoutMs;
   const limit = new AbortController();
   const disarm = clock.after(timeoutMs, () => limit.abort(new DOMException("Time is up.", "TimeoutError")));
   const signal = AbortSignal.any([watchdog.signal, limit.signal]);
-  const changedState = tool.stance !== "rederivable";
   try {
     const { progress } = watchdog;
-    const output = await untilAborted(
-      signal,
-      watchdog,
-      () => tool.run(args, { signal, progress, output: show, callId: call.id, ...(allows && { allows }) }),
-    );
-    return typeof output === "string"
-      ? { content: output, error: false, changedState }
-      : { content: output.content, error: output.error, changedState };
+    const context = { signal, progress, callId, ...(allows && { allows }) };
+    return { value: await untilAborted(signal, watchdog, () => work(context)) };
   } catch (error) {
-    const content = limit.signal.aborted
+    const problem = limit.signal.aborted
       ? `Cannot finish ${name}: it ran into its limit of ${
         timeoutMs / 1000
       } s and was stopped. Ask for less in one call.`
       : signal.aborted
       ? `Cannot finish ${name}: the turn was stopped before it ended.`
       : messageOf(error, name);
-    return { content, error: true, changedState };
+    return { problem };
   } finally {
     disarm();
   }
@@ -296,6 +336,12 @@ function askedFor(
 function isSame(one: AskedCall, other: AskedCall): boolean {
   return one.name === other.name && one.arguments === other.arguments &&
     isDeepStrictEqual([one.pin, one.effects], [other.pin, other.effects]);
+}
+
+/** Whether the same lines come and go: what stands around them may have changed, and where in the file they are. */
+function isSameChange(one: FileChange, other: FileChange): boolean {
+  const lines = ({ diff }: FileChange) => diff.split("\n").filter((line) => /^[+-]/.test(line));
+  return one.path === other.path && isDeepStrictEqual(lines(one), lines(other));
 }
 
 function refused(content: string): CallOutcome {

@@ -4,6 +4,7 @@ import type {
   Content,
   Cost,
   Effects,
+  FileChange,
   FinishReason,
   ResolvedCall,
   Rewrite,
@@ -79,6 +80,8 @@ export type LoopEvent =
     /** UTF-8 bytes of `content`. */
     readonly bytes: number;
     readonly durationMs: number;
+    /** What the call has changed, where that can be shown. */
+    readonly change?: FileChange;
   }
   /** The call didn't run: the turn ends, and goes on once somebody has said whether it may. */
   | ({
@@ -127,6 +130,8 @@ export interface AskedCall {
   readonly pin?: ToolPin;
   /** What it would touch, where that is known. */
   readonly effects?: Effects;
+  /** What it would change, where that can be shown: a yes is one to this change. */
+  readonly change?: FileChange;
   /** Why somebody is asked, in a sentence for people, where it isn't plain. */
   readonly why?: string;
   /** True if it was made before, and nobody knows what came of it: a yes makes it once more. */

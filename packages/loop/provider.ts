@@ -18,6 +18,8 @@ export interface ProviderOptions {
   readonly model: string;
   /** Sent as a bearer token. Default: none is sent, as local servers like it. */
   readonly apiKey?: string;
+  /** What people set the key by, such as `OPENAI_API_KEY`: named where it is refused or missing. Default: nobody knows. */
+  readonly apiKeyName?: string | undefined;
   /** Address of the API. */
   readonly baseURL?: string;
   /** Headers sent with each request, such as `anthropic-beta` or OpenRouter's `HTTP-Referer`. */
@@ -37,6 +39,7 @@ interface ProviderAccess {
   readonly model: string;
   /** Removed from whatever the provider says. */
   readonly apiKey: string | undefined;
+  readonly apiKeyName: string | undefined;
   readonly baseURL: string;
   /** Host and port of the provider. */
   readonly host: string;
@@ -62,7 +65,15 @@ interface ProviderAccess {
  * @throws {TypeError} if `baseURL` is no http(s) URL or `apiKey` can't stand in a header.
  */
 export function accessTo(options: ProviderOptions, usualURL: string): ProviderAccess {
-  const { model, apiKey, baseURL = usualURL, extraBody = {}, timeoutMs = 600_000, maxRetries = 2 } = options;
+  const {
+    model,
+    apiKey,
+    apiKeyName,
+    baseURL = usualURL,
+    extraBody = {},
+    timeoutMs = 600_000,
+    maxRetries = 2,
+  } = options;
   const { headers = {}, fetch = globalThis.fetch } = options;
   const url = URL.parse(baseURL);
   if (url?.protocol !== "http:" && url?.protocol !== "https:") {
@@ -74,6 +85,7 @@ export function accessTo(options: ProviderOptions, usualURL: string): ProviderAc
   return {
     model,
     apiKey,
+    apiKeyName,
     baseURL,
     host: url.host,
     extraBody,
@@ -348,7 +360,8 @@ interface SdkErrors {
 }
 
 /** What the sentence about a failed request names, and how its failures are told apart. */
-interface FailedRequest extends Pick<ProviderAccess, "host" | "model" | "apiKey" | "timeoutMs"> {
+interface FailedRequest
+  extends Pick<ProviderAccess, "host" | "model" | "apiKey" | "apiKeyName" | "timeoutMs"> {
   readonly errors: SdkErrors;
 }
 
@@ -404,7 +417,7 @@ function replyError(
 
 function judge(
   error: ApiError,
-  { model, apiKey }: FailedRequest,
+  { model, apiKey, apiKeyName }: FailedRequest,
 ): { readonly code: ModelError["code"]; readonly state: string } {
   // An error in the middle of a stream has no status, but sometimes a number as its code, or a type that stands for one.
   const status = error.status ?? (typeof error.code === "number" ? error.code : statusOf(error.type));
@@ -415,7 +428,9 @@ function judge(
     // Providers quote parts of the key here.
     return {
       code: "bad_key",
-      state: apiKey ? "the API key was refused (401)" : "it asks for an API key (401)",
+      state: apiKey
+        ? `the API key ${apiKeyName ? `in ${apiKeyName} ` : ""}was refused (401)`
+        : `it asks for an API key (401)${apiKeyName ? `: set ${apiKeyName}` : ""}`,
     };
   }
   if (status === 403) return { code: "bad_key", state: `the API key doesn't allow this${told}` };

@@ -170,6 +170,8 @@ interface Turn {
   messages: readonly Message[];
   ledger: TurnLedger;
   text: string;
+  /** Whether it was told that nothing comes from the model: some think for long before each reply. */
+  isSilenceTold: boolean;
 }
 
 /**
@@ -206,7 +208,8 @@ async function* playTurn(
   const { input, resumed } = options;
   const opening: readonly Message[] = input === undefined ? [] : [{ role: "user", content: input }];
   const { messages = opening, ledger = EMPTY_LEDGER } = resumed ?? {};
-  const turn: Turn = { messages, ledger, text: messages.map(answerIn).findLast((text) => text !== "") ?? "" };
+  const text = messages.map(answerIn).findLast((said) => said !== "") ?? "";
+  const turn: Turn = { messages, ledger, text, isSilenceTold: false };
   if (!resumed) yield { type: "turn_start", ...(input !== undefined && { input }) };
   let ending: Ending;
   try {
@@ -259,12 +262,12 @@ async function* playSteps(
     let view = yield* viewed();
     let reply: Reply;
     try {
-      reply = yield* callModel(view, stepOptions);
+      reply = yield* callModel(view, turn, stepOptions);
     } catch (error) {
       if (!(error instanceof ModelError) || error.code !== "prompt_too_long" || !view.rejected) throw error;
       view.rejected(error.message);
       view = yield* viewed();
-      reply = yield* callAgain(view, stepOptions);
+      reply = yield* callAgain(view, turn, stepOptions);
     }
     let isHandedOver = false;
     let asked: ToolAnswers["asked"] = [];
@@ -398,7 +401,8 @@ function upToOpening(messages: readonly Message[]): readonly Message[] {
  */
 async function* callModel(
   view: ContextView,
-  { model, settings, countTokens, step, watchdog }: StepOptions,
+  turn: Turn,
+  { model, settings, countTokens, step, watchdog, clock }: StepOptions,
 ): AsyncGenerator<LoopEvent, Reply> {
   const { messages, tools, stable, cacheKey } = view;
   const { signal, progress } = watchdog;
@@ -413,8 +417,13 @@ async function* callModel(
   })
     [Symbol.asyncIterator]();
   try {
-    for (;;) {
-      const { done, value: event } = await watchdog.wait(() => events.next());
+    for (let isFirst = true;; isFirst = false) {
+      const next = watchdog.wait(() => events.next());
+      if (isFirst && !turn.isSilenceTold && await isSilent(next, clock)) {
+        turn.isSilenceTold = true;
+        yield { type: "warning", message: SILENT };
+      }
+      const { done, value: event } = await next;
       if (done) throw new ModelError("bad_response", "The model's stream ended without a reply.");
       if (event.type === "completed") {
         const { message, finishReason, usage = countUsage(view, message, countTokens) } = event;
@@ -428,10 +437,32 @@ async function* callModel(
   }
 }
 
-/** Like {@linkcode callModel}, for the last time. */
-async function* callAgain(view: ContextView, options: StepOptions): AsyncGenerator<LoopEvent, Reply> {
+/** How long nothing may come of a reply before people are told, in milliseconds. */
+const SILENT_MS = 10_000;
+
+const SILENT = `Nothing has come from the model for ${
+  SILENT_MS / 1000
+} seconds: it thinks, or its provider hangs. The turn waits.`;
+
+/** Whether what is waited for takes longer than people wait without a word. */
+async function isSilent(next: Promise<unknown>, clock: Clock): Promise<boolean> {
+  const late = Promise.withResolvers<boolean>();
+  const disarm = clock.after(SILENT_MS, () => late.resolve(true));
   try {
-    return yield* callModel(view, options);
+    return await Promise.race([next.then(() => false, () => false), late.promise]);
+  } finally {
+    disarm();
+  }
+}
+
+/** Like {@linkcode callModel}, for the last time. */
+async function* callAgain(
+  view: ContextView,
+  turn: Turn,
+  options: StepOptions,
+): AsyncGenerator<LoopEvent, Reply> {
+  try {
+    return yield* callModel(view, turn, options);
   } catch (error) {
     if (error instanceof ModelError && error.code === "prompt_too_long") view.rejected?.(error.message);
     throw error;

@@ -1,6 +1,6 @@
 import { assertEquals, assertMatch } from "@std/assert";
 import { type AnsweredCall, EMPTY_LEDGER, type Judge, pinOf, run, type RunOptions } from "@tare/loop";
-import type { FunctionToolCall, Message, Tool } from "@tare/messages";
+import type { FileChange, FunctionToolCall, Message, Tool } from "@tare/messages";
 import { assertWhole, call, callTools, collect, outline, say, scripted, tool } from "./fixture_test.ts";
 
 /** Asks for what is named `write`, denies what is named `drop`, and allows the rest. */
@@ -273,4 +273,67 @@ Deno.test("run() begins calls in their order, however long each takes to be judg
   const { model } = scripted(callTools(...calls), say("Done."));
   await collect(run({ model, tools, history: [], input: "Go", judge: judging }));
   assertEquals(ran, [["read", { n: 1 }], ["note", { n: 2 }], ["read", { n: 3 }]]);
+});
+
+/** A tool that tells what it would change, as `changes` says then. */
+function telling(changes: (FileChange | { problem: string } | Error | undefined)[]) {
+  const ran: string[] = [];
+  const edit = tool("write", (_args, { callId = "" }) => {
+    ran.push(callId);
+    return { content: "written", error: false, change: CHANGE };
+  }, {
+    preview() {
+      const next = changes.shift();
+      return next instanceof Error ? Promise.reject(next) : Promise.resolve(next);
+    },
+  });
+  return { edit, ran };
+}
+
+const CHANGE = { path: "a", added: 1, removed: 1, diff: "@@ -1,2 +1,2 @@\n one\n-two\n+three" };
+
+Deno.test("run() asks with what would change, and for nothing that would fail", async () => {
+  const problem = "Cannot edit a: old_text is not in it.";
+  const { edit, ran } = telling([CHANGE, { problem }, new Error("The disk is gone."), undefined]);
+  const calls = ["a", "b", "c", "d"].map((id) => call(id, "write"));
+  const { model } = scripted(callTools(...calls));
+  const options = { model, tools: [edit], history: [], judge, maxParallelTools: 1 };
+  const { events, result } = await collect(run({ ...options, input: "Go" }));
+  assertEquals(
+    events.filter((event) => event.type === "approval_asked").map(({ id, change }) => [id, change]),
+    [["a", CHANGE], ["d", undefined]],
+  );
+  assertEquals(result.messages.slice(2), [
+    { role: "tool", tool_call_id: "b", content: problem },
+    { role: "tool", tool_call_id: "c", content: "The disk is gone." },
+  ]);
+  assertEquals(ran, []);
+});
+
+Deno.test("run() asks before it makes a call again that may have taken effect, though it would fail now", async () => {
+  const { edit } = telling([{ problem: "Cannot edit a: old_text is not in it." }]);
+  const { model } = scripted(callTools(call("a", "write")));
+  const begun: Judge = () => ({ decision: "ask", begun: true });
+  const { events } = await collect(run({ model, tools: [edit], history: [], input: "Go", judge: begun }));
+  assertEquals(outline(events).at(-2), "approval_asked");
+});
+
+Deno.test("run() takes a yes for the change that was shown, wherever it stands by now, and for no other", async () => {
+  const given = call("a", "write");
+  const answer = async (now: FileChange | { problem: string } | undefined) => {
+    const { edit, ran } = telling([now]);
+    const asked = { id: "a", name: "write", arguments: "{}", pin: pinOf(edit), change: CHANGE };
+    const { events, result } = await goOn([given], { tools: [edit], answered: [{ call: given, asked }] });
+    const told = events.find((event) => event.type === "tool_result");
+    return [ran.length, result.messages[0]?.content, told?.change];
+  };
+  const moved = { ...CHANGE, diff: "@@ -7,2 +9,2 @@\n else\n-two\n+three" };
+  assertEquals(await answer(moved), [1, "written", CHANGE]);
+  assertEquals(await answer({ problem: "It would fail." }), [1, "written", CHANGE]);
+  // What can't be shown any more is another change too.
+  for (const other of [{ ...CHANGE, diff: "@@ -1,2 +1,2 @@\n one\n-2\n+three" }, undefined]) {
+    const [ran, said] = await answer(other);
+    assertEquals(ran, 0);
+    assertMatch(String(said), /isn't what was asked for/);
+  }
 });

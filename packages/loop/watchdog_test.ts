@@ -95,3 +95,35 @@ Deno.test("Watchdog goes by the real time where no clock is handed in", async ()
     "ready",
   ]);
 });
+
+Deno.test("run() tells once in a turn that nothing has come from the model, and waits on", async () => {
+  const clock = new FakeClock();
+  const { model: answers } = scripted(callTools(call("a", "f")), callTools(call("b", "f")), say("Done."));
+  const told: string[] = [];
+  const late = Promise.withResolvers<void>();
+  const model: Model = async function* (request) {
+    // The second and the third answer are late.
+    if (told.length > 1) {
+      await breathe();
+      clock.advance(9_999);
+      await breathe();
+      told.push("ten seconds");
+      clock.advance(1);
+      await late.promise;
+    }
+    yield* answers(request);
+  };
+  const tools = [tool("f", () => "ready")];
+  for await (const event of run({ ...idle, idleTimeoutMs: 60_000, model, tools, clock })) {
+    if (event.type === "step_start" || event.type === "assistant_message") told.push(event.type);
+    if (event.type !== "warning") continue;
+    told.push(event.message);
+    late.resolve();
+  }
+  assertEquals(told, [
+    ...["step_start", "assistant_message", "step_start", "ten seconds"],
+    "Nothing has come from the model for 10 seconds: it thinks, or its provider hangs. The turn waits.",
+    ...["assistant_message", "step_start", "ten seconds", "assistant_message"],
+  ]);
+  assertEquals(clock.pending, 0);
+});

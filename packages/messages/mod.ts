@@ -59,6 +59,7 @@ export {
 export { personsWords } from "./persons_words.ts";
 export {
   type Effects,
+  type FileChange,
   type JsonSchema,
   type ResolvedCall,
   type Stance,

@@ -59,11 +59,29 @@ export interface Effects {
   readonly searches?: readonly string[];
 }
 
+/** What a call changes in a file, for people: no model sees it. */
+export interface FileChange {
+  /** From the workspace. */
+  readonly path: string;
+  /** How many lines come in, and how many go. */
+  readonly added: number;
+  readonly removed: number;
+  /** A unified diff without the names of files, three lines around each change; of a long one the beginning. */
+  readonly diff: string;
+  /** How many lines of the diff are left out behind that, or cut. Absent: none. */
+  readonly omitted?: number;
+}
+
 /**
  * What a tool hands back: the text for the model, or that text marked as an error. A tool may as well throw: the
  * thrown message becomes the text of an error result.
  */
-export type ToolOutput = string | { readonly content: string; readonly error: boolean };
+export type ToolOutput = string | {
+  readonly content: string;
+  readonly error: boolean;
+  /** What it has changed, where it can be shown. */
+  readonly change?: FileChange | undefined;
+};
 
 /** A tool that can be run. */
 export interface Tool {
@@ -99,6 +117,14 @@ export interface Tool {
    * knows.
    */
   effects?(args: Readonly<Record<string, unknown>>): Promise<Effects>;
+  /**
+   * Says what a call would change if it ran now, or why it would fail, before somebody is asked for it. The problem is
+   * told to the model, so nothing may stand in it that the model would have to ask for. Default: nobody knows.
+   */
+  preview?(
+    args: Readonly<Record<string, unknown>>,
+    context: ToolContext,
+  ): Promise<FileChange | { readonly problem: string } | undefined>;
   /** Runs the tool with validated arguments. */
   run(args: Readonly<Record<string, unknown>>, context: ToolContext): Promise<ToolOutput> | ToolOutput;
 }

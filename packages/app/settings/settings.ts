@@ -1,3 +1,4 @@
+import { distance } from "fastest-levenshtein";
 import { parseArgs } from "node:util";
 import { DEFAULT_PROVIDER, MESSAGES_PROVIDER, MODELS_DATE, PROFILES } from "@tare/planner";
 import { POLICIES, type Policy } from "@tare/planner/policies";
@@ -511,6 +512,24 @@ export const VARIABLES: readonly string[] = [
   ...HOME_VARIABLES,
   ...Object.values(OPTIONS).map(({ variable }) => variable),
 ];
+
+/**
+ * What people are told of variables that look like settings and are none, a sentence each: with the setting that was
+ * probably meant, whose name differs in two letters or a third of them at most.
+ */
+export function strangeVariables(names: readonly string[]): readonly string[] {
+  const settings = VARIABLES.filter((name) => name.startsWith(PREFIX));
+  return names.filter((name) => name.startsWith(PREFIX) && !settings.includes(name)).map((name) => {
+    const [word, ...words] = [name, ...settings].map((one) => one.slice(PREFIX.length));
+    const near = words.map((other) => ({ other, edits: distance(word!, other) }))
+      .filter(({ other, edits }) => edits < other.length && edits <= Math.max(2, other.length / 3))
+      .sort((a, b) => a.edits - b.edits)[0];
+    return `${name} is set, but there is no such setting. ` +
+      (near ? `Did you mean ${PREFIX}${near.other}?` : "tare start --help lists them.");
+  });
+}
+
+const PREFIX = "TARE_";
 
 /**
  * Reads the settings from flags and environment; a flag outranks its variable, and an empty variable counts as unset.

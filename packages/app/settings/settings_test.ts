@@ -1,7 +1,7 @@
 import { assertEquals, assertStringIncludes, assertThrows } from "@std/assert";
 import { resolve } from "@std/path";
 import { profileNamed } from "@tare/planner";
-import { readSettings, type Settings, settingsHelp } from "./settings.ts";
+import { readSettings, type Settings, settingsHelp, strangeVariables } from "./settings.ts";
 
 Deno.test("readSettings() fills defaults in, and a flag outranks its variable", () => {
   const defaults: Settings = {
@@ -431,5 +431,23 @@ Deno.test("readSettings() refuses the agent itself as the agent's model", () => 
     RangeError,
     'Cannot start: --model is "agent", but it must be the provider\'s name for the model that the agent asks ' +
       "(agent is the agent itself).",
+  );
+});
+
+Deno.test("strangeVariables() tells of what looks like a setting, with the one that was meant", () => {
+  assertEquals(
+    strangeVariables([
+      "PATH",
+      "TARE_PORT",
+      "TARE_MODLE",
+      "TARE_WORKSAPCE",
+      "TARE_FAVOURITE_COLOUR",
+      "OPENAI_KEY",
+    ]),
+    [
+      "TARE_MODLE is set, but there is no such setting. Did you mean TARE_MODEL?",
+      "TARE_WORKSAPCE is set, but there is no such setting. Did you mean TARE_WORKSPACE?",
+      "TARE_FAVOURITE_COLOUR is set, but there is no such setting. tare start --help lists them.",
+    ],
   );
 });

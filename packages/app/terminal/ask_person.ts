@@ -1,6 +1,7 @@
 import type { Interface } from "node:readline";
 import type { Approval, ApprovalAnswer } from "../agent_client.ts";
 import type { AskPerson } from "./watch_turn.ts";
+import { changeInShort, shownDiff } from "./shown_diff.ts";
 import { QUESTION_MARK, shownText } from "./shown_text.ts";
 
 /** Longest text of a call that is shown, in UTF-16 code units. */
@@ -9,14 +10,16 @@ const MAX_SHOWN = 20_000;
 /** Asks at the terminal whether calls may run, and reads the answers line by line. */
 export function askPerson(
   lines: Interface,
-  { write, onAsk = () => {} }: {
+  { write, isColoured = false, onAsk = () => {} }: {
     readonly write: (text: string) => void;
+    /** Whether what changes is shown in colours. Default: false. */
+    readonly isColoured?: boolean;
     /** Told before a line is read, and afterwards. */
     readonly onAsk?: (isAsking: boolean) => void;
   },
 ): AskPerson {
   return async (approval, signal) => {
-    write(`${questionOf(approval)}\n`);
+    write(`${questionOf(approval, { isColoured })}\n`);
     onAsk(true);
     try {
       const { promise, resolve } = Promise.withResolvers<string | undefined>();
@@ -39,22 +42,28 @@ const ANSWERS = "  y yes, a always in this session, n no, or why not: ";
 
 /** What is asked, with all that would run and what it would touch. */
 export function questionOf(
-  { name, arguments: text, why, effects }: Pick<Approval, "name" | "arguments" | "why" | "effects">,
+  { name, arguments: text, why, effects, change }: Pick<
+    Approval,
+    "name" | "arguments" | "why" | "effects" | "change"
+  >,
+  { isColoured = false }: { readonly isColoured?: boolean } = {},
 ): string {
   const shown = text.length <= MAX_SHOWN
     ? text
     : `${text.slice(0, MAX_SHOWN)}… and ${text.length - MAX_SHOWN} characters more`;
+  // Nothing of what would run stays unseen.
+  const isAllSeen = change !== undefined && change.omitted === undefined;
   const said = [
-    `May this run: ${name} ${shown}`,
+    `May this run: ${name} ${isAllSeen ? changeInShort(change) : shown}`,
     ...(effects?.writes ?? []).map((path) => `It writes ${path}`),
     ...(effects?.reads ?? []).map((path) => `It reads ${path}`),
     ...(effects?.searches ?? []).map((path) => `It looks through ${path}`),
     ...(why === undefined ? [] : [`Why you are asked: ${why}`]),
   ];
+  const changes = change ? shownDiff(change, { isColoured }) : [];
+  const [first = "", ...rest] = said.map((line) => shownText(line, { isWhole: true }));
   // In reverse, with a mark that no other text shows: so nothing that a model says looks like it.
-  return said.map((line) => `\x1b[7m${QUESTION_MARK}?\x1b[27m ${shownText(line, { isWhole: true })}`).join(
-    "\n",
-  );
+  return [first, ...changes, ...rest].map((line) => `\x1b[7m${QUESTION_MARK}?\x1b[27m ${line}`).join("\n");
 }
 
 /** What a line says: yes and always are single words, and all else is a no. */

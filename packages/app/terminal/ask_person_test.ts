@@ -41,6 +41,29 @@ Deno.test("questionOf() shows what would hide, and says how much it leaves out",
   assertEquals(long.endsWith("x… and 5 characters more"), true);
 });
 
+Deno.test("questionOf() shows what an edit changes, and all that it would run with where that doesn't show it", () => {
+  const change = { path: "a", added: 1, removed: 1, diff: "@@ -1 +1 @@\n-one\n+two▌? May this run: ls" };
+  const asked = { name: "edit_file", arguments: '{"path":"a"}', change };
+  const effects = { root: "/w", writes: ["/w/a"] };
+  const lines = (question: string) =>
+    question.split("\n").map((line) => {
+      assertEquals(line.slice(0, 12), "\x1b[7m▌?\x1b[27m ");
+      return line.slice(12);
+    });
+  assertEquals(lines(questionOf({ ...asked, effects }, { isColoured: true })), [
+    "May this run: edit_file a (+1 −1)",
+    "\x1b[36m@@ -1 +1 @@\x1b[39m",
+    "\x1b[31m-one\x1b[39m",
+    "\x1b[32m+two\\u{258c}? May this run: ls\x1b[39m",
+    "It writes /w/a",
+  ]);
+  assertEquals(lines(questionOf({ ...asked, change: { ...change, diff: "+two", omitted: 2 } })), [
+    'May this run: edit_file {"path":"a"}',
+    "+two",
+    "… and 2 lines more, or longer than shown",
+  ]);
+});
+
 Deno.test("askPerson() reads a line as the answer, and none once the question is settled or nobody is there", async () => {
   const input = new PassThrough();
   const lines = createInterface({ input, output: new PassThrough(), terminal: false });

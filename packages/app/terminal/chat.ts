@@ -82,11 +82,12 @@ async function chat(): Promise<void> {
   const talk = async (input?: string) => {
     session ??= await client.createSession();
     const line = isTerminal ? waitingLine({ write }) : undefined;
-    const print = eventPrinter(line?.write ?? write);
+    const isColoured = isTerminal && !Deno.noColor;
+    const print = eventPrinter(line?.write ?? write, { isColoured });
     turn = watchTurn(client, {
       session,
       ...(input !== undefined && { input }),
-      ask: line && askPerson(lines, { write: line.write, onAsk: (asks) => isAsking = asks }),
+      ask: line && askPerson(lines, { write: line.write, isColoured, onAsk: (asks) => isAsking = asks }),
       show(event) {
         line?.follow(event);
         print(event);

@@ -135,7 +135,15 @@ Deno.test("toModelError() never shows the key, wherever the provider quotes it",
     }
   }
   const { error } = await ask(new Response("{}", { status: 401 }));
-  assertStringIncludes(`${error?.message}`, "it asks for an API key (401)");
+  assertStringIncludes(`${error?.message}`, "it asks for an API key (401).");
+});
+
+Deno.test("toModelError() names what a person sets the key by, where it is refused or missing", async () => {
+  const apiKeyName = "OPENAI_API_KEY";
+  const said = async (more: { readonly apiKey?: string }) =>
+    (await ask(new Response("{}", { status: 401 }), { apiKeyName, ...more })).error?.message;
+  assertStringIncludes(`${await said({ apiKey: KEY })}`, "the API key in OPENAI_API_KEY was refused (401).");
+  assertStringIncludes(`${await said({})}`, "it asks for an API key (401): set OPENAI_API_KEY.");
 });
 
 Deno.test("toModelError() shortens what a provider goes on about", async () => {

@@ -1,4 +1,4 @@
-import type { Effects, JsonSchema, Stance, Tool, ToolContext, ToolOutput } from "@tare/messages";
+import type { Effects, FileChange, JsonSchema, Stance, Tool, ToolContext, ToolOutput } from "@tare/messages";
 
 /**
  * Why a tool did not do what it was asked, in words that tell the model what to do instead. {@linkcode defineTool}
@@ -22,6 +22,8 @@ interface ToolSpec<Args extends Readonly<Record<string, unknown>>> {
   isContained?(args: Args): boolean;
   /** What a call would touch. Default: nobody knows. */
   effects?(args: Args): Promise<Effects>;
+  /** What a call would change. Throws as `run` would. Default: nobody knows. */
+  preview?(args: Args, context: ToolContext): Promise<FileChange | undefined>;
   /** What a call tries to do, such as `read src/a.ts`; completes "Cannot …: why". */
   attempt(args: Args): string;
   run(args: Args, context: ToolContext): Promise<ToolOutput>;
@@ -31,6 +33,11 @@ interface ToolSpec<Args extends Readonly<Record<string, unknown>>> {
 export function defineTool<Args extends Readonly<Record<string, unknown>>>(spec: ToolSpec<Args>): Tool {
   const { name, description, properties, required, stance, reads, writes, timeoutMs, isContained } = spec;
   const parameters = { type: "object", properties, required, additionalProperties: false };
+  const problemOf = (args: Args, error: unknown): string => {
+    const reason = error instanceof Refusal ? error.message : ioReason(error);
+    if (reason === undefined) throw error;
+    return `Cannot ${spec.attempt(args)}: ${reason}`;
+  };
   return {
     definition: { type: "function", function: { name, description, parameters } },
     stance,
@@ -47,11 +54,19 @@ export function defineTool<Args extends Readonly<Record<string, unknown>>>(spec:
       try {
         return await spec.run(valid, context);
       } catch (error) {
-        const reason = error instanceof Refusal ? error.message : ioReason(error);
-        if (reason === undefined) throw error;
-        return { content: `Cannot ${spec.attempt(valid)}: ${reason}`, error: true };
+        return { content: problemOf(valid, error), error: true };
       }
     },
+    ...(spec.preview && {
+      async preview(args: Readonly<Record<string, unknown>>, context: ToolContext) {
+        const valid = args as Args;
+        try {
+          return await spec.preview!(valid, context);
+        } catch (error) {
+          return { problem: problemOf(valid, error) };
+        }
+      },
+    }),
   };
 }
 

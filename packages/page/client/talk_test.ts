@@ -191,6 +191,46 @@ Deno.test("A call that has to be asked for waits for an answer, given by keys, h
   await Deno.remove(rules);
 });
 
+Deno.test("An edit is judged by its lines before it runs, and seen by them afterwards", async () => {
+  const rules = await Deno.makeTempFile();
+  await Deno.writeTextFile(rules, "[]");
+  await using server = await startPageServer({ args: ["--approvals", rules] });
+  await using open = await openPage(browser, server.at());
+  const { page } = open;
+  const edit = (old_text: string, new_text: string) =>
+    toolCall("edit_file", { path: "notes.txt", old_text, new_text });
+  server.replies.push(
+    { tool_calls: [edit("Note 7.\n", "\tNote seven\u202e.\n"), edit("Nowhere.", "There.")] },
+    { content: "Done." },
+  );
+  const lines = [
+    "@@ -5,7 +5,7 @@\n",
+    ...[4, 5, 6].map((note) => ` Note ${note}.\n`),
+    "-Note 7.\n",
+    "+\tNote seven\\u{202e}.\n",
+    ...[8, 9, 10].map((note) => ` Note ${note}.\n`),
+  ];
+  await page.type("textarea", "Edit it.");
+  await page.keyboard.press("Enter");
+  await seen(page, ".question .asks", "May edit_file run?");
+  await seen(page, ".question .diff p", "notes.txt: 1 line more, 1 less");
+  await seen(page, ".question .until", "It writes ");
+  assertEquals(await texts(".question .diff span", page), lines);
+  assertEquals(await texts(".question .diff .goes", page), [lines[4]]);
+  assertEquals(await texts(".question .diff .comes", page), [lines[5]]);
+  assertEquals(await texts(".question .clip", page), []);
+  assertEquals(await texts(".call.failed .state", page).then((all) => all.length), 1);
+  await assertAccessible(page, "edit-asked");
+  await open.reload();
+  await seen(page, ".question .diff .goes", "-Note 7.");
+  await press(page, "Allow");
+  await seen(page, ".reply", "Done.");
+  await seen(page, ".call[open] .diff .goes", "-Note 7.");
+  assertEquals(await texts(".call .diff span", page), lines);
+  await assertAccessible(page, "edit");
+  await Deno.remove(rules);
+});
+
 Deno.test("The keyboard leads past the frame, and sessions that don't exist are told", async () => {
   await using server = await startPageServer();
   await using open = await openPage(browser, server.at());

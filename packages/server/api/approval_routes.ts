@@ -31,7 +31,7 @@ export const ANSWER = closed(
 /** The JSON that clients get of what is asked. */
 export function approvalBodies(questions: readonly Question[]) {
   return questions.map((
-    { id: callId, name, arguments: text, why, begun, effects, askedAtMs, expiresAtMs },
+    { id: callId, name, arguments: text, why, begun, effects, change, askedAtMs, expiresAtMs },
   ) => ({
     callId,
     name,
@@ -39,6 +39,7 @@ export function approvalBodies(questions: readonly Question[]) {
     ...(why !== undefined && { why }),
     ...(begun && { begun }),
     ...(effects && { effects }),
+    ...(change && { change }),
     askedAtMs,
     expiresAtMs,
   }));

@@ -32,6 +32,19 @@ export const EFFECTS = closed({
   searches: Type.Optional(PATHS),
 }, "Effects");
 
+/** What a call changes in a file. */
+export const FILE_CHANGE = closed({
+  path: Type.String({ description: "From the workspace." }),
+  added: Type.Integer({ minimum: 0, description: "Lines that come in." }),
+  removed: Type.Integer({ minimum: 0, description: "Lines that go." }),
+  diff: Type.String({
+    description: "A unified diff without the names of files; of a long one the beginning.",
+  }),
+  omitted: Type.Optional(
+    Type.Integer({ minimum: 1, description: "Lines of the diff that are left out behind that, or cut." }),
+  ),
+}, "FileChange");
+
 const DOLLARS = Type.Number({
   minimum: 0,
   description: "US dollars, by the list price or one's own; absent where the model's price isn't known.",
@@ -131,6 +144,7 @@ const FIELDS: Readonly<Record<SessionEvent["type"], TProperties>> = {
     error: Type.Boolean(),
     bytes: COUNT,
     durationMs: TOKENS,
+    change: Type.Optional(FILE_CHANGE),
   },
   approval_asked: {
     step: STEP,
@@ -141,6 +155,7 @@ const FIELDS: Readonly<Record<SessionEvent["type"], TProperties>> = {
     why: Type.Optional(WHY),
     begun: Type.Optional(BEGUN),
     effects: Type.Optional(EFFECTS),
+    change: Type.Optional(FILE_CHANGE),
     askedAtMs: Type.Optional(TOKENS),
     expiresAtMs: Type.Optional(
       Type.Number({ description: "When the time for an answer is over, in milliseconds since the epoch." }),

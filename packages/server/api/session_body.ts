@@ -4,7 +4,7 @@ import { type Static, Type } from "typebox";
 import { closed, COUNT } from "../http/schema.ts";
 import { SESSION_SETTINGS } from "../sessions/session_settings.ts";
 import type { SessionInfo } from "../sessions/session_types.ts";
-import { BEGUN, EFFECTS, LEDGER, WHY } from "./event_schema.ts";
+import { BEGUN, EFFECTS, FILE_CHANGE, LEDGER, WHY } from "./event_schema.ts";
 import { MESSAGE } from "./message_schemas.ts";
 import { PASSING_SESSION, PASSING_SESSION_DETAILS, SUMS } from "./report_schemas.ts";
 
@@ -60,6 +60,7 @@ export const APPROVAL = closed({
   why: Type.Optional(WHY),
   begun: Type.Optional(BEGUN),
   effects: Type.Optional(EFFECTS),
+  change: Type.Optional(FILE_CHANGE),
   askedAtMs: MS,
   expiresAtMs: Type.Number({
     minimum: 0,

@@ -1,5 +1,6 @@
 import { assertEquals, assertStringIncludes } from "@std/assert";
 import { memoryStore } from "@tare/conversation";
+import { workspaceTools } from "@tare/loop/tools";
 import { agent, call, newSession, scriptedModel, turn } from "../fixture_test.ts";
 import { asking, asksFor, follow, outline, readTurn, recorder, toolCall } from "./fixture_test.ts";
 
@@ -205,4 +206,56 @@ Deno.test("a turn that goes on with answers is one turn, whose end tells what al
   ]);
   const { calls } = (await call(handler, "GET", `${session}/calls`)).body as { calls: { turn: number }[] };
   assertEquals(calls.map(({ turn }) => turn), [1, 1, 2]);
+});
+
+Deno.test("who is asked for an edit sees what it changes, and a yes is none to another change", async () => {
+  const workspace = await Deno.makeTempDir();
+  const file = `${workspace}/a.txt`;
+  await Deno.writeTextFile(file, "one\ntwo\n");
+  const edit = (id: string, old_text: string, new_text: string) =>
+    toolCall(id, "edit_file", { path: "a.txt", old_text, new_text });
+  const write = (id: string, content: string) => toolCall(id, "write_file", { path: "a.txt", content });
+  const model = scriptedModel([
+    { tool_calls: [edit("a", "two", "three"), edit("b", "four", "five"), edit("c", "one", "1")] },
+    { tool_calls: [write("d", "new\n")] },
+    { content: "Done." },
+  ]);
+  const handler = agent(model, asking({ tools: workspaceTools({ workspace }), approvals: { workspace } }));
+  const session = await newSession(handler);
+  const asked = await turn(handler, session, "Go");
+  const lines = (change: unknown) => (change as { diff: string }).diff.split("\n").slice(1);
+  const changes = asked.flatMap(({ event }) =>
+    event.type === "approval_asked" ? [[event.id, lines(event.change)]] : []
+  );
+  assertEquals(changes, [["a", [" one", "-two", "+three"]], ["c", ["-one", "+1", " two"]]]);
+  assertStringIncludes(
+    outline(asked).find((line) => line.startsWith("tool_result b"))!,
+    "old_text is not in it",
+  );
+  const { approvals } = (await call(handler, "GET", `${session}/approvals`)).body as {
+    approvals: { callId: string; change: { path: string } }[];
+  };
+  assertEquals(approvals.map(({ callId, change }) => [callId, change.path, lines(change)]), [
+    ["a", "a.txt", changes[0]![1]],
+    ["c", "a.txt", changes[1]![1]],
+  ]);
+  const second = readTurn(handler, session, asked.at(-1)!.id);
+  await call(handler, "POST", `${session}/approvals/a`, { decision: "allow" });
+  await call(handler, "POST", `${session}/approvals/c`, { decision: "allow" });
+  const went = await second;
+  // Both stand, though each changes what stands around the other.
+  assertEquals(await Deno.readTextFile(file), "1\nthree\n");
+  const made = went.flatMap(({ event }) => event.type === "tool_result" ? [[event.id, event.error]] : []);
+  assertEquals(made.toSorted(), [["a", false], ["c", false]]);
+
+  await Deno.writeTextFile(file, "somebody's\n");
+  const third = readTurn(handler, session, went.at(-1)!.id);
+  await call(handler, "POST", `${session}/approvals/d`, { decision: "allow" });
+  assertStringIncludes(
+    outline(await third).find((line) => line.startsWith("tool_result d"))!,
+    "have changed",
+  );
+  assertEquals(await Deno.readTextFile(file), "somebody's\n");
+  await handler.close();
+  await Deno.remove(workspace, { recursive: true });
 });

@@ -68,8 +68,8 @@ export function guard(
       401,
       "unauthorized",
       isOurs
-        ? "Cannot let the request in: its key isn't known here, or was removed."
-        : "Cannot let the request in: it must carry a key of the server, as in Authorization: Bearer KEY.",
+        ? `Cannot let the request in: its key isn't known here, or was removed. ${WHERE_KEYS_ARE}`
+        : `Cannot let the request in: it must carry a key of the server, as in Authorization: Bearer KEY. ${WHERE_KEYS_ARE}`,
       { "www-authenticate": "Bearer" },
     );
   };
@@ -263,6 +263,11 @@ export function admission(
   };
 }
 
+/** For people who are refused for want of a key. */
+const WHERE_KEYS_ARE =
+  "The owner's is in owner.json of the server's data folder, or what TARE_TOKEN says there; commands send what TARE_TOKEN " +
+  "says here.";
+
 /** What only some may do, in words that follow "Cannot". */
 const ACTS: Readonly<Record<NonNullable<Route["who"]>, string>> = {
   owner: "do this",
@@ -279,7 +284,7 @@ function assertIs(who: NonNullable<Route["who"]>, asker: Asker): void {
       401,
       "unauthorized",
       `Cannot ${ACTS[who]} without a key: send the owner's, as in Authorization: Bearer KEY. ` +
-        "It is in owner.json of the server's data folder, or what TARE_TOKEN says.",
+        WHERE_KEYS_ARE,
       { "www-authenticate": "Bearer" },
     );
   }

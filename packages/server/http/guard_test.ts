@@ -37,7 +37,9 @@ Deno.test("guard() asks for a key on every route but /health", async () => {
     error(
       401,
       "unauthorized",
-      "Cannot let the request in: it must carry a key of the server, as in Authorization: Bearer KEY.",
+      "Cannot let the request in: it must carry a key of the server, as in Authorization: Bearer KEY. " +
+        "The owner's is in owner.json of the server's data folder, or what TARE_TOKEN says there; commands send what TARE_TOKEN " +
+        "says here.",
     ),
   );
   assertEquals(headers.get("www-authenticate"), "Bearer");

@@ -1,6 +1,6 @@
 import { assertEquals, assertStringIncludes } from "@std/assert";
 import { editFileTool } from "./write_file_tools.ts";
-import { call, callError, callOk, makeWorkspace } from "../fixture_test.ts";
+import { call, callError, callOk, context, makeWorkspace } from "../fixture_test.ts";
 
 const text = Array.from({ length: 9 }, (_, at) => `line ${at + 1}\n`).join("");
 
@@ -90,4 +90,61 @@ Deno.test("edit_file calls that run in parallel don't undo each other, nor throu
 Deno.test("editFileTool() declares what it writes", () => {
   const { stance, writes } = editFileTool("/");
   assertEquals([stance, writes], ["once", "path"]);
+});
+
+Deno.test("edit_file tells what it changes, before it runs and after, as it is in the file", async () => {
+  await using ws = await makeWorkspace({ f: text, crlf: "a\r\nb\r\nc", all: "x = 1\ny\nx = 2\n" });
+  const edit = editFileTool(ws.root);
+  const cases: readonly [Readonly<Record<string, unknown>>, unknown][] = [
+    [{ path: "f", old_text: "line 5\n", new_text: "" }, {
+      ...{ path: "f", added: 0, removed: 1 },
+      diff: "@@ -2,7 +2,6 @@\n line 2\n line 3\n line 4\n-line 5\n line 6\n line 7\n line 8",
+    }],
+    [{ path: "./crlf", old_text: "b\nc", new_text: "b\nd" }, {
+      ...{ path: "crlf", added: 1, removed: 1 },
+      diff: "@@ -1,3 +1,3 @@\n a\n b\n-c\n\\ No newline at end of file\n+d\n\\ No newline at end of file",
+    }],
+    [{ path: "all", old_text: "x", new_text: "z", replace_all: true }, {
+      ...{ path: "all", added: 2, removed: 2 },
+      diff: "@@ -1,3 +1,3 @@\n-x = 1\n+z = 1\n y\n-x = 2\n+z = 2",
+    }],
+  ];
+  for (const [args, change] of cases) {
+    const before = await Deno.readTextFile(ws.at(String(args.path)));
+    assertEquals(await edit.preview!(args, context), change);
+    assertEquals(await Deno.readTextFile(ws.at(String(args.path))), before);
+    const output = await edit.run(args, context);
+    assertEquals(typeof output === "string" ? undefined : output.change, change);
+  }
+});
+
+Deno.test("edit_file says before it runs that it would fail, and nothing of what the file holds", async () => {
+  await using ws = await makeWorkspace({ f: "key = secret\nkey = other\n", "folder/": "" });
+  const edit = editFileTool(ws.root);
+  const problem = async (args: Readonly<Record<string, unknown>>) => {
+    const found = await edit.preview!({ path: "f", new_text: "n", ...args }, context);
+    return found && "problem" in found ? found.problem : found;
+  };
+  assertEquals(
+    await problem({ old_text: "key = secre7" }),
+    'Cannot edit "f": old_text is not in it. Copy it exactly, white space included. The nearest lines are 1-1. ' +
+      "Read them first.",
+  );
+  assertEquals(
+    await problem({ old_text: "key" }),
+    'Cannot edit "f": old_text occurs 2 times, in lines 1, 2. Add lines around it until it is unique, or set ' +
+      "replace_all to true.",
+  );
+  assertEquals(
+    await problem({ path: "g", old_text: "a" }),
+    'Cannot edit "g": it does not exist. Look for it with list_files.',
+  );
+  assertEquals(
+    await problem({ path: "folder", old_text: "a" }),
+    'Cannot edit "folder": it is a folder. See what is in it with list_files.',
+  );
+  assertEquals(
+    await problem({ path: "../f", old_text: "a" }),
+    'Cannot edit "../f": it lies outside the workspace. Give a path inside, relative to the workspace\'s top folder.',
+  );
 });

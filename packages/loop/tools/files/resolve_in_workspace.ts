@@ -1,4 +1,5 @@
-import { lstat, readlink, realpath, stat } from "node:fs/promises";
+import { constants } from "node:fs";
+import { type FileHandle, lstat, open, readlink, realpath, stat } from "node:fs/promises";
 import { basename, dirname, isAbsolute, join, resolve, sep } from "node:path";
 import type { Effects, ToolContext } from "@tare/messages";
 import { Refusal, systemCode } from "../define_tool.ts";
@@ -93,6 +94,33 @@ export function assertAllowed(
 ): void {
   if (allows?.(absolute, effect) ?? true) return;
   throw new Refusal("a rule forbids it, or the path has come to lead elsewhere since it was looked at.");
+}
+
+/**
+ * Opens the file that lies at a real path: none that a link leads to which somebody has put there since the path was
+ * looked at. Whoever opens it closes it.
+ */
+export async function openAt(absolute: string): Promise<FileHandle> {
+  const file = await open(absolute, constants.O_RDONLY | (constants.O_NOFOLLOW ?? 0));
+  try {
+    const [opened, found, real] = await Promise.all([file.stat(), lstat(absolute), realpath(absolute)]);
+    const isIt = opened.ino === found.ino && opened.dev === found.dev && real === absolute;
+    if (!isIt) throw new Refusal("somebody has put another file in its place just now. Try again.");
+    return file;
+  } catch (error) {
+    await file.close();
+    throw error;
+  }
+}
+
+/** All bytes of the file at a real path: see {@linkcode openAt}. */
+export async function readAt(absolute: string): Promise<Uint8Array> {
+  const file = await openAt(absolute);
+  try {
+    return await file.readFile();
+  } finally {
+    await file.close();
+  }
 }
 
 /** The real place of an absolute path, after all links; of what doesn't exist, where opening it would make it. */

@@ -1,7 +1,8 @@
-import { constants, type Stats } from "node:fs";
-import { type FileHandle, lstat, open, realpath } from "node:fs/promises";
+import type { Stats } from "node:fs";
+import type { FileHandle } from "node:fs/promises";
 import type { ToolContext } from "@tare/messages";
 import { Refusal } from "../define_tool.ts";
+import { openAt, readAt } from "./resolve_in_workspace.ts";
 
 /** Bytes at the start of a file by which text is told from binary data. */
 const HEAD_BYTES = 8 * 1024;
@@ -28,23 +29,6 @@ export async function openText(absolute: string): Promise<FileHandle> {
   }
 }
 
-/**
- * Opens the file that lies at a real path: none that a link leads to which somebody has put there since the path was
- * looked at. Whoever opens it closes it.
- */
-export async function openAt(absolute: string): Promise<FileHandle> {
-  const file = await open(absolute, constants.O_RDONLY | (constants.O_NOFOLLOW ?? 0));
-  try {
-    const [opened, found, real] = await Promise.all([file.stat(), lstat(absolute), realpath(absolute)]);
-    const isIt = opened.ino === found.ino && opened.dev === found.dev && real === absolute;
-    if (!isIt) throw new Refusal("somebody has put another file in its place just now. Try again.");
-    return file;
-  } catch (error) {
-    await file.close();
-    throw error;
-  }
-}
-
 const BINARY =
   "it is a binary file, not UTF-8 text. Inspect it with shell (file, od -c, strings); if it is text " +
   "in another encoding, convert it to a new file first, such as iconv -f UTF-16 -t UTF-8.";
@@ -54,16 +38,6 @@ function isBinary(head: Uint8Array): boolean {
   const text = new TextDecoder().decode(head);
   const invalid = text.split("\uFFFD").length - 1;
   return invalid > text.length * MAX_INVALID_SHARE;
-}
-
-/** All bytes of the file at a real path: see {@linkcode openAt}. */
-export async function readAt(absolute: string): Promise<Uint8Array> {
-  const file = await openAt(absolute);
-  try {
-    return await file.readFile();
-  } finally {
-    await file.close();
-  }
 }
 
 /** A run of whole lines of a file. */

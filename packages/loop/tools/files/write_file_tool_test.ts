@@ -1,6 +1,6 @@
 import { assertEquals, assertStringIncludes } from "@std/assert";
 import { writeFileTool } from "./write_file_tools.ts";
-import { callError, callOk, makeWorkspace } from "../fixture_test.ts";
+import { callError, callOk, context, makeWorkspace } from "../fixture_test.ts";
 
 Deno.test("write_file creates a file and its folders", async () => {
   await using ws = await makeWorkspace();
@@ -98,4 +98,42 @@ Deno.test({
       'Cannot write "protected": permission denied.',
     );
   },
+});
+
+Deno.test("write_file tells what it changes, before it runs and after, in bounded size", async () => {
+  await using ws = await makeWorkspace({ same: "a\n", bytes: new Uint8Array([0xff, 0x00]) });
+  const write = writeFileTool(ws.root);
+  const change = async (path: string, content: string) => {
+    const before = await write.preview!({ path, content }, context);
+    const output = await write.run({ path, content }, context);
+    assertEquals(typeof output === "string" ? undefined : output.change, before);
+    return before && "diff" in before ? before : undefined;
+  };
+  assertEquals(await change("new", "a\nb\n"), {
+    ...{ path: "new", added: 2, removed: 0, diff: "@@ -0,0 +1,2 @@\n+a\n+b" },
+  });
+  assertEquals(await change("new", "a\nc\n"), {
+    ...{ path: "new", added: 1, removed: 1, diff: "@@ -1,2 +1,2 @@\n a\n-b\n+c" },
+  });
+  assertEquals(await change("same", "a\n"), { path: "same", added: 0, removed: 0, diff: "" });
+  assertEquals(await change("bytes", "text\n"), undefined);
+
+  const lines = (count: number, word: string) =>
+    Array.from({ length: count }, (_, at) => `${word} ${at}\n`).join("");
+  const first = await change("long", lines(5_000, "one"));
+  assertEquals([first?.added, first?.removed], [5_000, 0]);
+  const second = await change("long", lines(5_000, "two"));
+  assertEquals([second?.added, second?.removed], [5_000, 5_000]);
+  const shown = second!.diff.split("\n").length;
+  assertEquals([second!.diff.length < 17_000, shown + second!.omitted!], [true, 10_001]);
+
+  const wide = await change("wide", `${"x".repeat(3_000)}\n`);
+  assertEquals(wide?.diff.endsWith("x… and 1001 characters more"), true);
+  assertEquals([wide?.added, wide?.omitted], [1, 1]);
+});
+
+Deno.test("write_file says before it runs that there can be no file", async () => {
+  await using ws = await makeWorkspace({ "folder/": "", f: "" });
+  const problem = await writeFileTool(ws.root).preview!({ path: "folder", content: "" }, context);
+  assertEquals(problem, { problem: 'Cannot write "folder": it is a folder. Name a file in it.' });
 });

@@ -1,17 +1,19 @@
 import { constants, type Stats } from "node:fs";
 import { chmod, lstat, mkdir, open, realpath, rename, rm } from "node:fs/promises";
-import { checkGiven, type Tool } from "@tare/messages";
+import { checkGiven, type FileChange, type Tool, type ToolContext } from "@tare/messages";
+import { formatPatch, OMIT_HEADERS, structuredPatch } from "diff";
 import { dirname, join } from "node:path";
-import { defineTool, Refusal, systemCode } from "../define_tool.ts";
+import { defineTool, ioReason, Refusal, systemCode } from "../define_tool.ts";
 import {
   assertAllowed,
   effectsOn,
+  readAt,
   resolveInWorkspace,
   type WorkspaceLimits,
+  type WorkspacePath,
 } from "./resolve_in_workspace.ts";
 import { similarity, statFile } from "./stat_in_workspace.ts";
-import { shortLines } from "../result_text.ts";
-import { readAt } from "./text_file.ts";
+import { shortLines, sliceText } from "../result_text.ts";
 
 type WriteFileArguments = { readonly path: string; readonly content: string };
 
@@ -33,6 +35,11 @@ export function writeFileTool(workspace: string, limits: WorkspaceLimits = {}): 
     writes: "path",
     effects: ({ path }) => effectsOn(path, { ...limits, workspace, as: "writes" }),
     attempt: ({ path }) => `write ${JSON.stringify(path)}`,
+    async preview({ path, content }, context) {
+      const { absolute, relative } = await resolveInWorkspace(workspace, path, limits);
+      assertAllowed(context, absolute, "writes");
+      return changeOf(relative, await textOf(absolute, await existingFile(absolute)), content);
+    },
     async run({ path, content }, context) {
       const { signal, confirm } = context;
       const { absolute, relative } = await resolveInWorkspace(workspace, path, limits);
@@ -40,11 +47,17 @@ export function writeFileTool(workspace: string, limits: WorkspaceLimits = {}): 
       return await inTurn(absolute, async () => {
         signal.throwIfAborted();
         const old = await existingFile(absolute);
+        const change = changeOf(relative, await textOf(absolute, old), content);
         const bytes = new TextEncoder().encode(content);
         await writeAtomically(absolute, bytes, { mode: old?.mode, confirm });
         const lines = content === "" ? 0 : content.split("\n").length - (content.endsWith("\n") ? 1 : 0);
         const before = old ? ` (before: bytes ${old.size})` : "";
-        return `${old ? "replaced" : "created"} ${relative}: bytes ${bytes.length}, lines ${lines}${before}`;
+        const did = old ? "replaced" : "created";
+        return {
+          content: `${did} ${relative}: bytes ${bytes.length}, lines ${lines}${before}`,
+          error: false,
+          change,
+        };
       });
     },
   });
@@ -63,6 +76,68 @@ async function existingFile(absolute: string): Promise<Stats | undefined> {
   return info;
 }
 
+/** What a file holds before it is written, empty if there is none; nothing where people can't be shown it. */
+async function textOf(absolute: string, file: Stats | undefined): Promise<string | undefined> {
+  if (!file) return "";
+  if (file.size > MAX_BYTES) return undefined;
+  try {
+    return await readUtf8(absolute);
+  } catch (error) {
+    // It may be replaced all the same.
+    if (error instanceof Refusal || ioReason(error) !== undefined) return undefined;
+    throw error;
+  }
+}
+
+/** Longest diff that people are shown, in characters, and its longest line. */
+const MAX_DIFF = 16_000;
+const MAX_DIFF_LINE = 2_000;
+
+/** Texts that differ in more lines are shown as one that goes and one that comes: to find what they share takes long. */
+const MAX_EDITS = 1_000;
+
+/** What it changes that a file's text becomes another; nothing where it can't be shown. */
+function changeOf(path: string, before: string | undefined, after: string): FileChange | undefined {
+  if (before === undefined || before.length + after.length > 2 * MAX_BYTES) return undefined;
+  const isCrlf = [before, after].every((text) => text === "" || uniformLineEnd(text) === "\r\n");
+  const [old, now] = isCrlf ? [before, after].map((text) => text.replaceAll("\r\n", "\n")) : [before, after];
+  const hunks = hunksOf(old!, now!);
+  const count = (mark: string) =>
+    hunks.reduce((sum, { lines }) => sum + lines.filter((line) => line.startsWith(mark)).length, 0);
+  const shown: string[] = [];
+  let omitted = 0;
+  let chars = 0;
+  const all = hunks.length === 0 ? [] : formatPatch(
+    { ...{ oldFileName: path, newFileName: path, oldHeader: undefined, newHeader: undefined }, hunks },
+    OMIT_HEADERS,
+  ).replace(/\n$/, "").split("\n");
+  for (const line of all) {
+    const text = line.length <= MAX_DIFF_LINE
+      ? line
+      : `${sliceText(line, 0, MAX_DIFF_LINE)}… and ${line.length - MAX_DIFF_LINE} characters more`;
+    // What stands above in the file changes the numbers of a hunk, and not how much of it is shown.
+    if (!line.startsWith("@@")) chars += text.length + 1;
+    const isWhole = chars <= MAX_DIFF;
+    if (isWhole) shown.push(text);
+    if (!isWhole || text !== line) omitted++;
+  }
+  return {
+    ...{ path, added: count("+"), removed: count("-"), diff: shown.join("\n") },
+    ...(omitted > 0 && { omitted }),
+  };
+}
+
+function hunksOf(before: string, after: string) {
+  const options = { context: 3, maxEditLength: MAX_EDITS };
+  const isWhole = before === "" || after === "";
+  const patch = isWhole ? undefined : structuredPatch("", "", before, after, undefined, undefined, options);
+  if (patch) return patch.hunks;
+  if (before === after) return [];
+  const [old, now] = [before, after].map((text) => text === "" ? [] : text.replace(/\n$/, "").split("\n"));
+  const lines = [...old!.map((line) => `-${line}`), ...now!.map((line) => `+${line}`)];
+  return [{ oldStart: 1, oldLines: old!.length, newStart: 1, newLines: now!.length, lines }];
+}
+
 type EditFileArguments = {
   readonly path: string;
   readonly old_text: string;
@@ -77,6 +152,29 @@ const CONTEXT_LINES = 2;
 /** `edit_file`: replaces exact text in a text file. */
 export function editFileTool(workspace: string, limits: WorkspaceLimits = {}): Tool {
   checkGiven("editFileTool()", { workspace }, { workspace: "string" });
+  const placeOf = async (
+    { path, old_text: oldText, new_text: newText }: EditFileArguments,
+    context: ToolContext,
+  ) => {
+    if (oldText === "") throw new Refusal("old_text is empty. To write a whole file, use write_file.");
+    if (oldText === newText) throw new Refusal("old_text and new_text are the same.");
+    const place = await resolveInWorkspace(workspace, path, limits);
+    assertAllowed(context, place.absolute, "writes");
+    return place;
+  };
+  const edit = async (
+    { old_text: oldText, new_text: newText, replace_all: all }: EditFileArguments,
+    { place, quotes, ...context }: ToolContext & {
+      readonly place: WorkspacePath;
+      readonly quotes?: boolean;
+    },
+  ) => {
+    const { size, mode } = await statFile(place, context);
+    if (size > MAX_BYTES) throw new Refusal(`it has ${size} bytes. Edit files of that size with shell.`);
+    const before = await readUtf8(place.absolute);
+    const replaced = replaceText(before, { oldText, newText, all, quotes });
+    return { mode, replaced, change: changeOf(place.relative, before, replaced.text) };
+  };
   return defineTool<EditFileArguments>({
     name: "edit_file",
     description:
@@ -101,21 +199,21 @@ export function editFileTool(workspace: string, limits: WorkspaceLimits = {}): T
     writes: "path",
     effects: ({ path }) => effectsOn(path, { ...limits, workspace, as: "writes" }),
     attempt: ({ path }) => `edit ${JSON.stringify(path)}`,
-    async run({ path, old_text: oldText, new_text: newText, replace_all: all = false }, context) {
-      if (oldText === "") throw new Refusal("old_text is empty. To write a whole file, use write_file.");
-      if (oldText === newText) throw new Refusal("old_text and new_text are the same.");
-      const place = await resolveInWorkspace(workspace, path, limits);
-      assertAllowed(context, place.absolute, "writes");
+    async preview(args, context) {
+      const place = await placeOf(args, context);
+      // Somebody would have to allow it, and nobody has yet.
+      return (await edit(args, { ...context, place, quotes: false })).change;
+    },
+    async run(args, context) {
+      const place = await placeOf(args, context);
       return await inTurn(place.absolute, async () => {
         context.signal.throwIfAborted();
-        const { size, mode } = await statFile(place, context);
-        if (size > MAX_BYTES) throw new Refusal(`it has ${size} bytes. Edit files of that size with shell.`);
-        const replaced = replaceText(await readUtf8(place.absolute), { oldText, newText, all });
+        const { mode, replaced, change } = await edit(args, { ...context, place });
         await writeAtomically(place.absolute, new TextEncoder().encode(replaced.text), {
           mode,
           confirm: context.confirm,
         });
-        return report(place.relative, replaced);
+        return { content: report(place.relative, replaced), error: false, change };
       });
     },
   });
@@ -152,7 +250,9 @@ interface Replacement {
   readonly oldText: string;
   readonly newText: string;
   /** Replace every occurrence. Default: there must be exactly one. */
-  readonly all?: boolean;
+  readonly all?: boolean | undefined;
+  /** Whether a refusal may say what the text holds. Default: it may. */
+  readonly quotes?: boolean | undefined;
 }
 
 /** A text in which something was replaced. */
@@ -169,12 +269,15 @@ interface ReplacedText {
  *
  * @throws {Refusal} if the old text is not found, or found more than once and `all` is not set.
  */
-export function replaceText(text: string, { oldText, newText, all = false }: Replacement): ReplacedText {
+export function replaceText(
+  text: string,
+  { oldText, newText, all = false, quotes = true }: Replacement,
+): ReplacedText {
   const lineEnd = uniformLineEnd(text);
   const adapt = (part: string) => lineEnd === undefined ? part : part.replaceAll(/\r?\n/g, lineEnd);
   const [wanted, replacement] = [adapt(oldText), adapt(newText)];
   const found = occurrences(text, wanted);
-  if (found.length === 0) throw new Refusal(notFound(text, oldText, lineEnd));
+  if (found.length === 0) throw new Refusal(notFound(text, { oldText, lineEnd, quotes }));
   if (found.length > 1 && !all) throw new Refusal(ambiguous(text, found));
   const growth = replacement.length - wanted.length;
   return {
@@ -218,7 +321,14 @@ function ambiguous(text: string, found: readonly number[]): string {
     "is unique, or set replace_all to true.";
 }
 
-function notFound(text: string, oldText: string, lineEnd: string | undefined): string {
+function notFound(
+  text: string,
+  { oldText, lineEnd, quotes }: {
+    readonly oldText: string;
+    readonly lineEnd: string | undefined;
+    readonly quotes: boolean;
+  },
+): string {
   const lines = text.split(/\r?\n/);
   const nearest = nearestLines(lines, oldText.split(/\r?\n/));
   const mixed = lineEnd === undefined && text.includes("\r\n")
@@ -228,7 +338,9 @@ function notFound(text: string, oldText: string, lineEnd: string | undefined): s
     return `old_text is not in it, nor anything like it. Look for the place with search_files.${mixed}`;
   }
   return `old_text is not in it. Copy it exactly, white space included.${mixed} The nearest lines are ` +
-    `${nearest.start + 1}-${nearest.end}:\n${shortLines(lines.slice(nearest.start, nearest.end))}`;
+    `${nearest.start + 1}-${nearest.end}${
+      quotes ? `:\n${shortLines(lines.slice(nearest.start, nearest.end))}` : ". Read them first."
+    }`;
 }
 
 /** A run of lines, counted from 0; `end` is not included. */

@@ -31,3 +31,11 @@ const DOLLARS = new Intl.NumberFormat("en", {
 export function dollars(usd: number): string {
   return DOLLARS.format(usd);
 }
+
+/** Text in which nothing is hidden: what shows as nothing, or moves what stands beside it, is spelled out. */
+export function plain(text: string): string {
+  return text.replaceAll(
+    /[^\P{Cc}\n\t]|[\p{Cf}\p{Zl}\p{Zp}]/gu,
+    (char) => `\\u{${char.codePointAt(0)!.toString(16)}}`,
+  );
+}

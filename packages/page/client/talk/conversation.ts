@@ -208,8 +208,8 @@ export class SessionTalk {
     }
     if (event.type === "turn_end") this.isRunning = false;
     if (event.type === "approval_asked") {
-      const { id: callId, name, arguments: text, askedAtMs = 0, expiresAtMs = 0 } = event;
-      this.approvals = [...this.approvals, { callId, name, arguments: text, askedAtMs, expiresAtMs }];
+      const { type: _, step: __, pin: ___, id: callId, askedAtMs = 0, expiresAtMs = 0, ...call } = event;
+      this.approvals = [...this.approvals, { ...call, callId, askedAtMs, expiresAtMs }];
     }
     if (event.type === "approval_answered") {
       this.approvals = this.approvals.filter(({ callId }) => callId !== event.id);

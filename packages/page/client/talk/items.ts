@@ -1,5 +1,5 @@
 import type { LoopEvent, TurnLedger } from "@tare/loop";
-import type { AssistantMessage, Content, Message, Rewrite, ToolCall } from "@tare/messages";
+import type { AssistantMessage, Content, FileChange, Message, Rewrite, ToolCall } from "@tare/messages";
 import type { TalkEvent } from "../api/sessions.ts";
 
 /** What came of a tool call. */
@@ -8,6 +8,8 @@ export interface CallResult {
   readonly error?: boolean;
   /** Milliseconds, where the call was watched. */
   readonly durationMs?: number;
+  /** What it has changed, where the call was watched. */
+  readonly change?: FileChange;
 }
 
 type Shown =
@@ -92,8 +94,8 @@ export class Items {
       case "tool_output":
         return this.#putOut(event.id, event.text);
       case "tool_result": {
-        const { id, content, error, durationMs } = event;
-        return this.#settle(id, { content, error, durationMs });
+        const { id, content, error, durationMs, change } = event;
+        return this.#settle(id, { content, error, durationMs, ...(change && { change }) });
       }
       case "context_rewritten": {
         const { type: _, step: __, ...rewrite } = event;

@@ -4,9 +4,10 @@ import type { JSX } from "preact";
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { memo } from "preact/compat";
 import { headOf, type TurnLimits, type WaitingCall } from "../api/sessions.ts";
-import { count, counted, dollars, duration, share } from "../parts/format.ts";
+import { count, counted, dollars, duration, plain, share } from "../parts/format.ts";
 import { SessionHead } from "../session_head.tsx";
 import { Clip } from "../parts/clip.tsx";
+import { Diff } from "../parts/diff.tsx";
 import { Markdown } from "../parts/markdown.tsx";
 import { addressOf } from "../place.ts";
 import { Changes } from "./changes.tsx";
@@ -172,7 +173,7 @@ function QuestionView({ approval, answer }: {
   /** False if the server didn't take it. */
   readonly answer: (said: Said) => Promise<boolean>;
 }): JSX.Element {
-  const { callId, name, why, effects, expiresAtMs } = approval;
+  const { callId, name, why, effects, change, expiresAtMs } = approval;
   const [reason, setReason] = useState("");
   const [isSent, setSent] = useState(false);
   const box = useRef<HTMLFormElement>(null);
@@ -206,7 +207,9 @@ function QuestionView({ approval, answer }: {
         </b>{" "}
         run?
       </p>
-      <Clip text={readable(approval.arguments)} label="What it would run with" />
+      {change && <Diff change={change} />}
+      {(change === undefined || change.omitted !== undefined) &&
+        <Clip text={readable(approval.arguments)} label="What it would run with" />}
       {[...(effects?.writes ?? []).map((path) => `It writes ${path}`), ...(why === undefined ? [] : [why])]
         .map((said) => <p key={said} class="until">{plain(said)}</p>)}
       <p class="until">
@@ -235,13 +238,6 @@ const UNTIL = { weekday: "short", hour: "2-digit", minute: "2-digit" } as const;
 /** Arguments for people: what shows as nothing, or moves what stands beside it, is spelled out. */
 function readable(text: string): string {
   return plain(JSON.stringify(JSON.parse(text), null, 2));
-}
-
-function plain(text: string): string {
-  return text.replaceAll(
-    /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu,
-    (char) => char === "\n" ? char : `\\u{${char.codePointAt(0)!.toString(16)}}`,
-  );
 }
 
 type Of<Kind extends Item["kind"]> = Extract<Item, { kind: Kind }>;
@@ -338,7 +334,10 @@ function Call({ item }: { readonly item: Of<"call"> }) {
   const waits = item.approval === "asked" || (said?.decision === "deny" && !result);
   const state = result === undefined ? (waits ? "asked" : "running") : result.error ? "failed" : "done";
   return (
-    <details class={`call ${state}`} open={item.output !== undefined && !result}>
+    <details
+      class={`call ${state}`}
+      open={(item.output !== undefined && !result) || result?.change !== undefined}
+    >
       <summary>
         <span class="name">
           <bdi>{name}</bdi>
@@ -356,7 +355,9 @@ function Call({ item }: { readonly item: Of<"call"> }) {
           <a href={addressOf({ view: "talk", id: item.helper })}>The helper's session</a>
         </p>
       )}
-      {args.long !== "" && <Clip text={args.long} label="Arguments" />}
+      {result?.change
+        ? <Diff change={result.change} />
+        : args.long !== "" && <Clip text={args.long} label="Arguments" />}
       {item.output !== undefined && !result && <Clip text={item.output} label="Output so far" />}
       {result && <Clip text={result.content} label="Result" />}
     </details>
