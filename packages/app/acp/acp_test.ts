@@ -260,6 +260,7 @@ Deno.test("tare acp cancels a turn, also one whose editor has gone", async () =>
 Deno.test("tare acp says that the server has gone, and goes on once it is there again", async () => {
   const model = scripted([
     { tool_calls: [toolCall("shell", { command: "echo begun; sleep 60" })] },
+    { content: "It went on." },
     { content: "Here again." },
   ]);
   await withServer(model, async ({ workspace, start, editor }) => {
@@ -281,7 +282,9 @@ Deno.test("tare acp says that the server has gone, and goes on once it is there 
       Error,
       `Cannot reach the server at ${server.url}: start it with tare start, or deno task start.`,
     );
-    await start();
+    const next = await start();
+    // The turn goes on by itself: its events end with it.
+    await (await fetch(`${next.url}/v1/sessions/${sessionId}/events`)).text();
     updates.length = 0;
     assertEquals(await agent.request("session/prompt", { sessionId, prompt: [text("There?")] }), {
       stopReason: "end_turn",
