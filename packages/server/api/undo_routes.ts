@@ -28,18 +28,22 @@ const FORCE = Type.Optional(Type.Boolean({
 }));
 
 /** Body of `POST /v1/sessions/{id}/undo`. */
-const UNDO = closed({
-  turn: Type.Optional(Type.Integer({
-    minimum: 0,
-    description:
-      "Files become what they were before this turn: what those behind it have changed is undone too. Default: the " +
-      "newest turn that changed some.",
-  })),
-  conversation: Type.Optional(Type.Boolean({
-    description: "Whether a new session is made in which was said what was before that turn. Default: no.",
-  })),
-  force: FORCE,
-}, "Undo");
+const UNDO = closed(
+  {
+    turn: Type.Optional(Type.Integer({
+      minimum: 0,
+      description:
+        "Files become what they were before this turn: what those behind it have changed is undone too. Default: the " +
+        "newest turn that changed some.",
+    })),
+    conversation: Type.Optional(Type.Boolean({
+      description: "Whether a new session is made in which was said what was before that turn. Default: no.",
+    })),
+    force: FORCE,
+  },
+  "Undo",
+  { turn: 12 },
+);
 
 const PUT_BACK = {
   turns: Type.Array(TURN, { description: "Whose changes were undone or made again, the oldest first." }),
@@ -135,7 +139,7 @@ export function undoRoutes(sessions: Sessions, checkpoints: Omit<Checkpoints, "c
       operationId: "redoTurn",
       who: "approve",
       summary: "Takes back the last undo, unless a turn has changed files since, and lets the model know.",
-      body: closed({ force: FORCE }, "Redo"),
+      body: closed({ force: FORCE }, "Redo", { force: true }),
       responses: {
         200: { description: "What was made again.", content: { "application/json": closed(PUT_BACK) } },
         ...errorResponses(REFUSED),
