@@ -23,8 +23,18 @@ export class Client {
 
   /** Plays a turn. Gives how it ended, or the error that was told instead, by status or in the stream. */
   async turn(): Promise<{ readonly end?: string; readonly status?: number; readonly message?: string }> {
-    const response = await this.send(`${this.#path}/turns`, jsonPost({ input: "Go on." }));
-    if (!response.ok) return (await response.json()).error;
+    for (;;) {
+      const response = await this.send(`${this.#path}/turns`, jsonPost({ input: "Go on." }));
+      if (response.ok) return await this.#read(response);
+      const { error } = await response.json();
+      if (error.code !== "turn_running") return error;
+      // A turn whose end found no room goes on by itself, on another server.
+      await this.#read(await this.send(`${this.#path}/events`));
+    }
+  }
+
+  /** Reads events to the end of their stream. Gives how the last turn ended, or the error that was told instead. */
+  async #read(response: Response): ReturnType<Client["turn"]> {
     let end = {};
     try {
       for await (const { number, data } of readEvents(response)) {
@@ -58,6 +68,8 @@ export class Client {
   }
 
   async assertNothingLost(): Promise<void> {
+    // What goes on by itself may fail again meanwhile.
+    await this.#read(await this.send(`${this.#path}/events`));
     const events = await Array.fromAsync(readEvents(await this.send(`${this.#path}/events`)));
     assertEquals(events.map(({ number }) => number), events.map((_, index) => index + 1));
     for (const [number, data] of this.#acknowledged) assertEquals(events[number - 1]?.data, data);
