@@ -234,7 +234,8 @@ export async function startServer(
     onError,
   });
   // A data folder that somebody has chosen may serve another workspace tomorrow.
-  const name = createHash("sha256").update(realPath(workspace)).digest("hex").slice(0, 16);
+  // And several servers may have it at once: none sees what the others have under way.
+  const name = createHash("sha256").update(`${owner}\n${realPath(workspace)}`).digest("hex").slice(0, 16);
   const checkpoints = openCheckpoints({
     workspace,
     hidden: data,

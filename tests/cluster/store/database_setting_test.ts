@@ -54,6 +54,7 @@ Deno.test("TARE_DATABASE lets servers share what they keep, on one data folder t
       "server.json",
       "tare.db",
       "tare.db.lock",
+      "undo",
     ]);
     for (const [index, { end }] of [one, two].entries()) {
       const { code, stdout, stderr } = await end("SIGTERM");
