@@ -377,13 +377,13 @@ export class Session implements SessionInfo {
   }
 
   /**
-   * Leaves the turn that runs here at its next step, or as soon as the signal is aborted, to whoever goes on with it.
-   * Settles when none runs.
+   * Leaves the turn that runs here to whoever goes on with it: at its next step, or as soon as the signal is aborted. One
+   * that nobody can go on with has until then to end. Settles when none runs.
    */
   async leave(signal: AbortSignal): Promise<void> {
     const turn = this.#turn;
     if (!turn) return;
-    turn.ending = "leaves";
+    if (this.#memory.isOpen) turn.ending = "leaves";
     const cut = () => {
       this.#hold.leave();
       turn.cancel();

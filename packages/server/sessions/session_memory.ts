@@ -193,6 +193,11 @@ export class SessionMemory {
     this.#taken = 0;
   }
 
+  /** Whether another process could go on with the turn that runs. */
+  get isOpen(): boolean {
+    return this.#isOpen;
+  }
+
   /** All that was asked, answered or not. */
   get allQuestions(): SessionQuestions {
     return this.#questions;

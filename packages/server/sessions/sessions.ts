@@ -1,4 +1,11 @@
-import { type ListedSession, type SharedStore, type StoreRecord, Warmth } from "@tare/conversation";
+import {
+  type ListedSession,
+  type SharedStore,
+  type Sighting,
+  StoreError,
+  type StoreRecord,
+  Warmth,
+} from "@tare/conversation";
 import {
   Accounts,
   type CallReport,
@@ -103,6 +110,8 @@ export class Sessions {
   readonly #settling = new Queue();
   #stopAgain = () => {};
   #stopLooking = () => {};
+  /** Sessions with a turn that can't be gone on with, because what is stored of them can't be read. */
+  readonly #broken = new Set<string>();
   /** Whether turns wait, as far as is known here. */
   #mayWait = false;
   #isClosed = false;
@@ -380,7 +389,7 @@ export class Sessions {
     // All servers look for them, each in an order of its own.
     for (const { id, isHeld } of shuffled(await store.sessionsWith("turn"))) {
       if (this.#isClosed) return;
-      if (!isHeld && !this.#find(id)?.isPlayed) await this.#takeOver(id);
+      if (!isHeld && !this.#find(id)?.isPlayed && !this.#broken.has(id)) await this.#takeOver(id);
     }
     if (this.#isClosed) return;
     this.#mayWait ||= await this.queue.length() > 0;
@@ -416,13 +425,16 @@ export class Sessions {
 
   /** Goes on with a turn that another process left. */
   async #takeOver(id: string): Promise<void> {
-    const { store: { shared } } = this.#options;
-    const gone = { holder: "other" } as const;
-    const { holder } = shared ? await shared.look(id).catch(() => gone) : { holder: "nobody" };
-    if (holder === "other" || holder === "this") return;
+    const { store: { shared }, onError = () => {} } = this.#options;
+    const holder = shared ? await holderOf(shared, id) : "nobody";
+    if (holder === undefined || holder === "other" || holder === "this") return;
     await this.get(id).catch((error) => {
       // It was deleted meanwhile.
-      if (!(error instanceof HttpError && error.status === 404)) throw error;
+      if (error instanceof HttpError && error.status === 404) return;
+      if (error instanceof StoreError && error.code !== "corrupt") throw error;
+      // One that can't be read keeps nobody from the others, and is told of once.
+      this.#broken.add(id);
+      onError(error);
     });
   }
 
@@ -431,8 +443,7 @@ export class Sessions {
     const { store } = this.#options;
     for (const id of await shared.left()) {
       // Others take them too.
-      const { holder } = await shared.look(id).catch(() => ({ holder: "nobody" }));
-      if (holder !== "left") continue;
+      if (await holderOf(shared, id) !== "left") continue;
       if ((await store.getSession(id))?.kind === "agent") await this.get(id);
       // What passes through a gateway has no turn that somebody must end.
       else if (await shared.hold(id)) await shared.release(id);
@@ -638,6 +649,16 @@ function tooManySessions(
     "too_many_sessions",
     `Cannot make ${wanted}: there are ${count}, and at most ${maxSessions} may be kept. Delete some first, or let idle ones expire.`,
   );
+}
+
+/** Who holds a session; nothing if it is gone. @throws {StoreError} */
+async function holderOf(shared: SharedStore, id: string): Promise<Sighting["holder"] | undefined> {
+  try {
+    return (await shared.look(id)).holder;
+  } catch (error) {
+    if (error instanceof StoreError) throw error;
+    return undefined;
+  }
 }
 
 function shuffled<T>(all: readonly T[]): readonly T[] {

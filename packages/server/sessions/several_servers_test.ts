@@ -434,3 +434,29 @@ Deno.test("a session that others went on with is read from where memory ends, an
   assertEquals(said(known.messages).slice(-3), ["u: six", "a: to six", "u: seven"]);
   assertEquals(Number(third) > Number(second), true);
 });
+
+Deno.test("close() lets a turn that nobody can go on with come to its end, within the time", async () => {
+  const acted = Promise.withResolvers<string>();
+  const acting = Promise.withResolvers<void>();
+  const { all: [a] } = servers(1, {
+    approvals: { after: () => () => {}, rules: ALLOW_EVERYTHING },
+    tools: [{
+      definition: { type: "function", function: { name: "act", parameters: { type: "object" } } },
+      run() {
+        acting.resolve();
+        return acted.promise;
+      },
+    }],
+  });
+  const body = { model: "agent", messages: [{ role: "user", content: "q" }] };
+  const answer = a!.handler.fetch(request("POST", "/v1/chat/completions", body));
+  await a!.asked.call("act");
+  await acting.promise;
+  const closed = a!.handler.close({ leaveWithinMs: 20_000 });
+  acted.resolve("done");
+  await a!.asked.reply("one");
+  const { choices } = await (await answer).json() as { choices: { message: { content: string } }[] };
+  assertEquals(choices[0]?.message.content, "one");
+  await closed;
+  assertEquals(a!.errors, []);
+});

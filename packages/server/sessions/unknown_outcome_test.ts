@@ -1,6 +1,6 @@
 import { assertEquals } from "@std/assert";
 import { contentText, type Model, type Tool } from "@tare/messages";
-import { memoryStore } from "@tare/conversation";
+import { memoryStore, StoreError } from "@tare/conversation";
 import type { AgentHandler, AgentOptions } from "@tare/server";
 import { follow, outline, readTurn, toolCall } from "../approvals/fixture_test.ts";
 import { ALLOW_EVERYTHING } from "../approvals/rules.ts";
@@ -170,4 +170,32 @@ Deno.test("a turn that is cut off again and again ends, and can be continued", a
     "interrupted",
     "The server ended in the middle of this turn, and 3 times more when it went on with it. It can be continued.",
   ]);
+});
+
+Deno.test("a session that can't be read keeps nobody else's turn from going on, and is told of once", async () => {
+  const store = memoryStore();
+  const errors: unknown[] = [];
+  const maker = agent(model([]), { store });
+  const paths = [await newSession(maker), await newSession(maker), await newSession(maker)];
+  const ids = paths.map((path) => path.split("/").at(-1)!);
+  for (const sessionId of ids) {
+    await store.commit([
+      { type: "events", sessionId, after: 0, events: [{ type: "turn_start", input: "q" } as never] },
+      { type: "state", sessionId, name: "turn", value: {} },
+    ]);
+  }
+  const damaged = new StoreError("corrupt", "Cannot read it.");
+  const handler = agent(model([]), {
+    store: {
+      ...store,
+      readEvents: (id, options) => id === ids[1] ? Promise.reject(damaged) : store.readEvents(id, options),
+    },
+    onError: (error) => errors.push(error),
+  });
+  await handler.attend();
+  await handler.attend();
+  for (const path of [paths[0]!, paths[2]!]) {
+    assertEquals(outline(await follow(handler, path, 0)).at(-1), "turn_end completed");
+  }
+  assertEquals(errors, [damaged]);
 });
