@@ -1,0 +1,151 @@
+import type { SessionEvent } from "@tare/server";
+import { seeded } from "../../scripts/bench/seeded.ts";
+import { agentClient } from "../../packages/app/agent_client.ts";
+import { ownerKeyIn } from "../../packages/app/data/find_owner_key.ts";
+import { findPlaces } from "../../packages/app/prompt/workplace.ts";
+import { readSettings } from "../../packages/app/settings/settings.ts";
+import { startServer } from "../../packages/app/start_server.ts";
+import type { Said } from "../agents/model.ts";
+import { type ProviderCall, startProvider } from "../agents/provider.ts";
+import { startServerProcess } from "../crash/server_process.ts";
+import { deleteBefore, faultIn, inFolder } from "./folder.ts";
+import type { Made, Task } from "./task.ts";
+import { type Hands, TARE, workerModel } from "./worker.ts";
+
+/** How Tare is set for a task. */
+export interface Arm {
+  /** Flags of the server beside those that it needs. */
+  readonly flags: readonly string[];
+  /** How the worker uses the tools. Default: one call for each thing that it does. */
+  readonly hands?: Hands;
+  /** Whether a person is asked, who allows everything. Default: all runs unasked. */
+  readonly asks?: boolean;
+  /** How often the server, a process of its own, is killed. Default: it isn't. */
+  readonly kills?: number;
+  /** What becomes of a prompt on its way to the model. Default: nothing. */
+  readonly spoils?: (said: readonly Said[]) => readonly Said[];
+}
+
+/** What came of a task. */
+export interface Outcome {
+  /** Why it isn't done; nothing if it is. */
+  readonly fault: string | undefined;
+  /** What reached the provider. */
+  readonly calls: readonly ProviderCall[];
+  readonly events: readonly SessionEvent[];
+  /** How often the server was killed. */
+  readonly killed: number;
+}
+
+/** Plays a task with a scripted worker as the model of a real server. */
+export async function playWithTare(task: Task, arm: Arm, seed: number): Promise<Outcome> {
+  const random = seeded(seed);
+  const made = task.make(random);
+  const { hands = TARE, spoils = (said) => said } = arm;
+  const model = workerModel(made.asked.map((asked, at) => ({ asked, turn: task.turns[at]! })), hands);
+  await using provider = await startProvider({
+    model: (asked) => model({ ...asked, said: spoils(asked.said) }),
+  });
+  const upstream = ["--base-url", `${provider.url}/v1`, "--model", "scripted", "--profile", "openai"];
+  return await inFolder(made, async ({ workspace, home }) => {
+    const { answers, ...rest } = await tareAnswers(made, { workspace, data: home, upstream, random, ...arm });
+    return { fault: await faultIn(workspace, { made, answers }), calls: provider.calls, ...rest };
+  });
+}
+
+/** A server as it runs. */
+interface Server {
+  readonly url: string;
+  readonly end: () => Promise<unknown>;
+}
+
+/** Most events between two kills. */
+const EVENTS = 12;
+
+/** Has Tare do what is asked, turn by turn. */
+export async function tareAnswers(
+  made: Made,
+  { workspace, data, upstream, random, flags, asks = false, kills = 0 }: Arm & {
+    readonly workspace: string;
+    /** Where the server keeps everything. */
+    readonly data: string;
+    /** The server's flags that say whom it asks. */
+    readonly upstream: readonly string[];
+    /** The moments at which it is killed go by it. */
+    readonly random: () => number;
+  },
+): Promise<Pick<Outcome, "events" | "killed"> & { readonly answers: readonly string[] }> {
+  const args = [
+    ...["--port", "0", "--workspace", workspace, "--data", data, ...upstream],
+    ...(asks ? [] : ["--approvals", "allow"]),
+    ...flags,
+  ];
+  const start = async (): Promise<Server> => {
+    if (kills > 0) {
+      const { url, kill } = await startServerProcess(args);
+      return { url, end: kill };
+    }
+    const settings = readSettings(args, { PATH: Deno.env.get("PATH") });
+    const { url, close } = await startServer(settings, (line) => complaints.push(line), {
+      places: findPlaces(workspace),
+    });
+    return { url, end: close };
+  };
+  const complaints: string[] = [];
+  const events: SessionEvent[] = [];
+  const answers: string[] = [];
+  let killed = 0;
+  let untilKill = kills > 0 ? 1 + Math.floor(random() * EVENTS) : Infinity;
+  let last = 0;
+  let server = await start();
+  try {
+    const client = () => agentClient(server.url, ownerKeyIn(data));
+    const id = await client().createSession();
+
+    /** Reads events up to the end of a turn, or until the server is killed; then nothing. */
+    const endOf = async (
+      stream: AsyncIterable<{ readonly number: number; readonly event: SessionEvent }>,
+    ) => {
+      for await (const { number, event } of stream) {
+        last = number;
+        events.push(event);
+        if (--untilKill <= 0) {
+          await server.end();
+          untilKill = ++killed < kills ? 1 + Math.floor(random() * EVENTS) : Infinity;
+          server = await start();
+          return undefined;
+        }
+        if (event.type === "turn_end") return event;
+      }
+      return undefined;
+    };
+
+    const answerTo = async (input: string): Promise<string> => {
+      let stream = await client().startTurn(id, input);
+      for (;;) {
+        const end = await endOf(stream);
+        if (end?.reason === "completed") return end.text;
+        if (end && end.reason !== "approval") throw new Error(`The turn ended as ${end.reason}.`);
+        // Killed behind the turn's end: nothing more comes.
+        const state = await client().session(id);
+        const before = events.at(-1);
+        if (!end && state.status === "idle" && state.lastEvent === last && before?.type === "turn_end") {
+          if (before.reason === "completed") return before.text;
+        }
+        for (const approval of state.status === "idle" ? state.approvals : []) {
+          await client().answer(id, approval, { decision: "allow" });
+        }
+        stream = await client().follow(id, last);
+      }
+    };
+
+    for (const [at, asked] of made.asked.entries()) {
+      await deleteBefore(made, { at, workspace });
+      answers.push(await answerTo(asked));
+    }
+    if (complaints.length > 0) throw new Error(complaints.join("\n"));
+    return { answers, events, killed };
+  } finally {
+    await server.end();
+  }
+}
