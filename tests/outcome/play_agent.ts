@@ -1,0 +1,43 @@
+import type { Agent } from "../agents/agent.ts";
+import { runProgram } from "../agents/program.ts";
+import { deleteBefore } from "./folder.ts";
+import type { Made } from "./task.ts";
+
+/** Has an agent that people use do what is asked, turn by turn, each in a process of its own. */
+export async function agentAnswers(
+  agent: Agent,
+  made: Made,
+  { workspace, home, url, windowTokens, online }: {
+    readonly workspace: string;
+    /** Where it keeps everything. */
+    readonly home: string;
+    /** Whom it asks, without a path. */
+    readonly url: string;
+    readonly windowTokens: number;
+    /** Whether it may reach more than loopback. */
+    readonly online: boolean;
+  },
+): Promise<readonly string[]> {
+  const nowhere = "http://127.0.0.1:9";
+  const given = {
+    HOME: home,
+    ...(!online && {
+      ...{ http_proxy: nowhere, HTTP_PROXY: nowhere, https_proxy: nowhere, HTTPS_PROXY: nowhere },
+      NO_PROXY: "127.0.0.1,localhost",
+    }),
+    ...agent.quiet,
+    ...await agent.configure({ home, workspace, url, windowTokens }),
+  };
+  const told = agent.entry.told?.({ url, chat: url, messages: url }, given);
+  const answers: string[] = [];
+  for (const [at, asked] of made.asked.entries()) {
+    await deleteBefore(made, { at, workspace });
+    const { args, ...command } = agent.prompt(asked, { isFirst: at === 0, home });
+    const { output } = await runProgram({ ...command, args: [...told?.args ?? [], ...args] }, {
+      cwd: workspace,
+      env: { ...given, ...told?.environment },
+    });
+    answers.push(output);
+  }
+  return answers;
+}
