@@ -63,6 +63,8 @@ export interface AgentHandler {
  *
  * | route | does |
  * |---|---|
+ * | `POST /v1/sessions/{id}/title` | names it |
+ * | `POST /v1/sessions/{id}/fork` | makes a session that goes on from it, or from before one of the user's messages |
  * | `GET /v1/sessions/{id}/quote` | what its next request would cost |
  * | `GET /v1/sessions/{id}/export` | its messages, one a line |
  * | `POST /v1/sessions/{id}/turns` | starts, continues or steers a turn and streams its events, or queues one |

@@ -5,7 +5,7 @@ import { metricsRoutes } from "./api/metrics_routes.ts";
 import { keyRoutes } from "./api/key_routes.ts";
 import { ledgerRoutes, promptRoutes } from "./api/prompt_routes.ts";
 import type { SessionKinds } from "./api/session_kinds.ts";
-import { quoteRoutes, sessionRoutes } from "./api/session_routes.ts";
+import { agentSessionRoutes, sessionRoutes } from "./api/session_routes.ts";
 import { transferRoutes } from "./api/transfer_routes.ts";
 import { turnRoutes } from "./api/turn_routes.ts";
 import { undoRoutes } from "./api/undo_routes.ts";
@@ -36,7 +36,7 @@ export interface TableOptions extends Omit<AgentOptions, "webhooks"> {
 export function routeTable(options: TableOptions) {
   const { sessions, kinds, store, gateway, healthRoutes, metrics } = options;
   const agentsOwn = [
-    ...quoteRoutes(sessions),
+    ...agentSessionRoutes(sessions),
     ...turnRoutes(options),
     ...approvalRoutes(sessions),
     ...undoRoutes(sessions, options.checkpoints),
