@@ -1,5 +1,6 @@
 import { Type } from "typebox";
 import { approvalRoutes } from "./api/approval_routes.ts";
+import { fileRoutes } from "./api/file_routes.ts";
 import type { health } from "./api/health_routes.ts";
 import { metricsRoutes } from "./api/metrics_routes.ts";
 import { keyRoutes } from "./api/key_routes.ts";
@@ -53,6 +54,7 @@ export function routeTable(options: TableOptions) {
     ...(metrics ? metricsRoutes(metrics) : []),
     ...keyRoutes(options.keys, options.webhooks),
     ...webhookRoutes(options),
+    ...fileRoutes(options),
     ...systemRoutes(options, () => all),
   ];
   all = table;
