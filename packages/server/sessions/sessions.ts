@@ -15,7 +15,7 @@ import {
   type SpendQuery,
   ToldWarnings,
 } from "@tare/conversation/report";
-import { firstWords, type Message, personsWords } from "@tare/messages";
+import { type FileChange, firstWords, type Message, personsWords } from "@tare/messages";
 import { listPrice, type Profile } from "@tare/planner";
 import type { Rates } from "@tare/planner/parts";
 import { RECALL_TOOL } from "@tare/prune";
@@ -23,6 +23,7 @@ import { ApprovalTimers } from "../approvals/approvals.ts";
 import { DELEGATE_TOOL } from "../helpers/helpers.ts";
 import { HttpError } from "../http/http_error.ts";
 import { checkBudgets } from "../turns/play_turn.ts";
+import type { Shared } from "../share/share_page.ts";
 import { TurnQueue } from "../turns/turn_queue.ts";
 import { allToolsOf, includesTool, STAND_IN_NAMES } from "../turns/session_tools.ts";
 import { lengthBefore, readTranscript, sessionRecords, systemMessage, type Transcript } from "./history.ts";
@@ -274,6 +275,22 @@ export class Sessions {
   /** All that was said in a session, as far as it is committed. @throws {StoreError} */
   transcript(session: Session): Promise<Transcript> {
     return readTranscript(session, this.#options.store);
+  }
+
+  /** What of a session is for people elsewhere: what was said in the turns that have ended. @throws {StoreError} */
+  async shared({ id, title, createdAtMs, settings, history }: Session): Promise<Shared> {
+    const { store } = this.#options;
+    const workplace = await store.readState(id, "workplace");
+    const messages = history.slice(systemMessage(settings.instructions, workplace).length);
+    const changes = new Map<string, (FileChange | undefined)[]>();
+    for (const { event } of await store.readEvents(id, { types: ["tool_result"] })) {
+      const result = asSessionEvent(event);
+      if (result.type !== "tool_result") continue;
+      const known = changes.get(result.id);
+      if (known) known.push(result.change);
+      else changes.set(result.id, [result.change]);
+    }
+    return { title, model: settings.model, createdAtMs, messages, changes };
   }
 
   /**
