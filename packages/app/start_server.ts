@@ -247,6 +247,7 @@ export async function startServer(
     workspace,
     hidden: data,
     shell: { owner, env: path, sandbox },
+    ...(sandbox?.proxy && { web: { domains: sandbox.domains, socket: sandbox.proxy.socket } }),
   });
   const shell = tools.find(({ definition }) => sandbox && definition.function.name === "shell");
   const agent = agentHandler({

@@ -70,6 +70,8 @@ export function describeToolCall(
       const { old_text: oldText, new_text: newText } = fields;
       return shown("edit", `Edit ${path}`, { content: diff(absolute, { oldText, newText }) });
     }
+    case "fetch":
+      return shown("fetch", `Read ${string(fields, "url") ?? "a page"}`);
     case "shell":
       return shown("execute", code(string(fields, "command") ?? ""));
     default:
