@@ -18,6 +18,7 @@ import { listFilesTool } from "./files/list_files_tool.ts";
 import { planTool } from "./plan_tool.ts";
 import { readFileTool } from "./files/read_file_tool.ts";
 import { searchFilesTool } from "./search/search_files_tool.ts";
+import { BackgroundCommands, backgroundTool } from "./shell/background.ts";
 import { shellTool, type ShellToolOptions } from "./shell/shell_tool.ts";
 import { fetchTool, type FetchToolOptions } from "./web/fetch_tool.ts";
 
@@ -39,12 +40,13 @@ export {
   type TurnChanges,
   UndoRefused,
 } from "./undo/checkpoints.ts";
+export { BackgroundCommands };
 export { endLeftCommands, type ShellToolOptions } from "./shell/shell_tool.ts";
 export type { FetchToolOptions } from "./web/fetch_tool.ts";
 
 /**
- * All built-in tools: `list_files`, `read_file`, `search_files`, `write_file`, `edit_file`, `shell`, `fetch`, `update_plan`
- * and `recall`.
+ * All built-in tools: `list_files`, `read_file`, `search_files`, `write_file`, `edit_file`, `shell`, `background`, `fetch`,
+ * `update_plan` and `recall`.
  */
 export function workspaceTools(
   options: {
@@ -69,6 +71,7 @@ export function workspaceTools(
     writeFileTool(workspace, limits),
     editFileTool(workspace, limits),
     shellTool({ ...shell, workspace }),
+    ...(shell?.background ? [backgroundTool(shell.background)] : []),
     ...(web ? [fetchTool(web)] : []),
     planTool(),
     ...(archive ? [recallTool(archive)] : []),
