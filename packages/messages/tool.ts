@@ -35,6 +35,8 @@ export interface ToolContext {
   readonly output?: (text: string) => void;
   /** Id of the call, as its reply gives it. Absent outside a turn. */
   readonly callId?: string;
+  /** Id of the conversation that it is made in, for what outlives a call. Absent where there is one alone. */
+  readonly session?: string;
   /**
    * Throws if the call isn't to be run any more, though it isn't told to stop yet: on a server that slept while another
    * one took over. A tool that has to prepare something asks right before it acts. Default: it may run.
