@@ -36,13 +36,16 @@ Deno.test("anthropicModel() streams text, thoughts and calls, and completes with
           { id: "c1", type: "function", function: { name: "f", arguments: '{"a":1}' } },
           { id: "c2", type: "function", function: { name: "f", arguments: "{}" } },
         ],
-        content_blocks: [
-          { type: "thinking", thinking: "Let me see.", signature: "sig" },
-          { type: "text", text: "Hello." },
-          { type: "tool_use", id: "c1" },
-          { type: "tool_use", id: "c2" },
-        ],
-      } as AssistantMessage,
+        carried: {
+          items: [
+            { type: "thinking", thinking: "Let me see.", signature: "sig" },
+            { type: "text", text: "Hello." },
+            { type: "tool_use", id: "c1" },
+            { type: "tool_use", id: "c2" },
+          ],
+          by: "messages 127.0.0.1 m",
+        },
+      },
       finishReason: "tool_calls",
       usage: { promptTokens: 8, cachedTokens: 5, cacheWriteTokens: 0, outputTokens: 7 },
     },
