@@ -84,7 +84,7 @@ export class ResponseAssembler {
     const [text, refusal] = [texts!.join(""), refusals!.join("")];
     const reasoning = thoughts!.filter(Boolean).join("\n");
     const tokens = usage?.reasoningTokens;
-    const whole = withoutLooseThoughts(items).map(withoutNulls);
+    const whole = withoutLostThoughts(withoutLooseThoughts(items)).map(withoutNulls);
     return {
       role: "assistant",
       content: text === "" ? null : text,
@@ -153,6 +153,17 @@ function isThought({ type }: JsonRecord): boolean {
 /** The items without what was thought for one that never came: the provider refuses the one without the other. */
 function withoutLooseThoughts(items: readonly JsonRecord[]): readonly JsonRecord[] {
   return items.slice(0, items.findLastIndex((item) => !isThought(item)) + 1);
+}
+
+/**
+ * The items without thoughts that can't go back, because they were neither sealed nor told: a provider that keeps nothing
+ * wouldn't find them by their ids, nor what it asks for beside the others'.
+ */
+function withoutLostThoughts(items: readonly JsonRecord[]): readonly JsonRecord[] {
+  const isLost = (item: JsonRecord) =>
+    isThought(item) && typeof item.encrypted_content !== "string" && textsOf(item, "reasoning_text") === "";
+  if (!items.some(isLost)) return items;
+  return items.filter((item) => !isLost(item)).map(({ id: _, ...item }) => item);
 }
 
 /** Whether items say more than a text with calls behind it. */
