@@ -626,7 +626,7 @@ export function readSettings(
   if (effort !== undefined && efforts?.includes(effort) === false) {
     throw new RangeError(
       `Cannot start: ${sources.get("effort")} is ${JSON.stringify(effort)}, but ${model} has ${
-        efforts.join(", ") || "none"
+        efforts.join(", ") || "no effort to choose"
       }.`,
     );
   }

@@ -80,7 +80,7 @@ Deno.test("an effort that the model doesn't have is refused with what it has", a
   );
   assertEquals(
     await refused(handler, "POST", "/v1/sessions", { model: "plain", effort: "low" }),
-    refusal("low", "plain", "none"),
+    refusal("low", "plain", "no effort to choose"),
   );
   assertEquals(
     await refused(handler, "POST", `${session}/turns`, { input: "Go.", effort: "medium" }),
