@@ -270,6 +270,8 @@ export async function startServer(
     price: priceOf(settings, provider.profile),
     windowTokens: provider.windowTokens,
     assumesWindow: provider.assumesWindow,
+    efforts: provider.efforts,
+    ...(settings.effort !== undefined && { effort: settings.effort }),
     ...prompts,
     tools,
     instructions: settings.instructions?.text ?? INSTRUCTIONS.trim(),
@@ -476,6 +478,7 @@ function startRehearsal(
   return {
     model: "rehearsal",
     ask: (model) => openaiModel({ model, baseURL }),
+    efforts: () => [],
     address: () => baseURL,
     profile: () => profile,
     windowTokens: () => settings.windowTokens ?? USUAL_WINDOW,

@@ -72,6 +72,7 @@ const USAGE = closed({
   outputTokens: TOKENS,
   cacheWriteTokens: Type.Optional(TOKENS),
   hourWriteTokens: Type.Optional(TOKENS),
+  reasoningTokens: Type.Optional(TOKENS),
   estimated: Type.Optional(Type.Boolean()),
 }, "Usage");
 

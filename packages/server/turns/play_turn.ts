@@ -25,6 +25,7 @@ import { type AskedEvent, CANNOT_ASK, openCalls, type Opening } from "../approva
 import { allowingAsked, judgeBy } from "../approvals/rules.ts";
 import { DELEGATE_TOOL, type Helpers, type TurnAccount } from "../helpers/helpers.ts";
 import { HttpError, refusedBy } from "../http/http_error.ts";
+import { modelSettings } from "../sessions/session_prompt.ts";
 import type { Budget, SessionSettings } from "../sessions/session_settings.ts";
 import type {
   OpenTurn,
@@ -114,6 +115,7 @@ export function turnPlayer(
   const overOwn = overBudget({ turn, session: own.budget }, measure);
   const most = Math.min(asked.maxOutputTokens ?? Infinity, limits.maxOutputTokens ?? Infinity);
   const { warmth } = session;
+  const writes = modelSettings(own, settings);
   const model = tellingKeepable(environment.model(modelName), warmth);
   const watch = payer?.watch ??
     ((tool) => checkpoints?.watch(tool, { session: session.id, turn: number }) ?? tool);
@@ -129,7 +131,7 @@ export function turnPlayer(
       ...(input !== undefined && { input }),
       ...(resumed && { resumed: { ...resumed, judge: askingAgain(judge, environment.unknownOutcome) } }),
       ...(signal && { signal }),
-      ...(settings && { settings }),
+      ...(writes && { settings: writes }),
       ...(unattended && { cannotAsk: CANNOT_ASK }),
       ...(clock && { clock }),
       ...{ clientTools, answered, judge, modelName, notice, workplace, now, warmth },

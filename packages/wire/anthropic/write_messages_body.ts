@@ -10,7 +10,7 @@ import {
   type ToolCall,
   type ToolDefinition,
 } from "@tare/messages";
-import { asRecord, isRecord, type JsonRecord } from "../json.ts";
+import { asRecord, type JsonRecord } from "../json.ts";
 import { UnknownShape } from "../protocol.ts";
 import { LOOK_BACK_BLOCKS, MAX_CACHE_MARKS, SHORT_TTL_MS } from "./cache_marks.ts";
 
@@ -116,13 +116,12 @@ function blocksOf(message: Message): Record<string, unknown>[] {
 
 /** The blocks of a reply: as they came, if it carries them, with its calls' names and inputs in their places. */
 export function writeReply(message: AssistantMessage): Record<string, unknown>[] {
-  const { tool_calls: calls = [], refusal } = message;
-  const { content_blocks: kept } = message as { readonly content_blocks?: unknown };
-  if (!Array.isArray(kept)) {
+  const { tool_calls: calls = [], refusal, carried: { items: kept } = {} } = message;
+  if (!kept) {
     const said = contentBlocks(message.content ?? (refusal ? refusal : null));
     return [...said, ...calls.map((call) => ({ type: "tool_use", id: call.id, ...nameAndInput(call) }))];
   }
-  return kept.filter(isRecord).filter(hasContent).map((block) => {
+  return kept.filter(hasContent).map((block) => {
     const call = block.type === "tool_use" ? calls.find(({ id }) => id === block.id) : undefined;
     return call ? { ...block, ...nameAndInput(call) } : { ...block };
   });

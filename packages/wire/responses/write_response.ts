@@ -195,8 +195,8 @@ export class ResponseEventWriter {
     readonly finish: "stop" | "tool_calls" | "length" | "content_filter";
     /** Calls that the client runs. Default: none. */
     readonly calls?: readonly FunctionToolCall[];
-    /** What it cost. Reasoning isn't told apart. */
-    readonly usage: Pick<Usage, "promptTokens" | "cachedTokens" | "outputTokens">;
+    /** What it cost. */
+    readonly usage: Pick<Usage, "promptTokens" | "cachedTokens" | "outputTokens" | "reasoningTokens">;
     /** Milliseconds since 1970. */
     readonly endedAtMs: number;
   }): ResponseEvent[] {
@@ -214,7 +214,7 @@ export class ResponseEventWriter {
         input_tokens: usage.promptTokens,
         input_tokens_details: { cached_tokens: usage.cachedTokens },
         output_tokens: usage.outputTokens,
-        output_tokens_details: { reasoning_tokens: 0 },
+        output_tokens_details: { reasoning_tokens: usage.reasoningTokens ?? 0 },
         total_tokens: usage.promptTokens + usage.outputTokens,
       },
     };
