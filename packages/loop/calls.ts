@@ -13,7 +13,14 @@ import {
 } from "@tare/messages";
 import { distance } from "fastest-levenshtein";
 import { isDeepStrictEqual } from "node:util";
-import { type AnsweredCall, type AskedCall, type Journal, type Judge, type LoopEvent, pinOf } from "./event.ts";
+import {
+  type AnsweredCall,
+  type AskedCall,
+  type Journal,
+  type Judge,
+  type LoopEvent,
+  pinOf,
+} from "./event.ts";
 import { MadeCalls } from "./made_calls.ts";
 import type { argumentsParser } from "@tare/arguments";
 import type { Clock, Watchdog } from "./watchdog.ts";
@@ -43,6 +50,8 @@ interface RunToolsOptions extends Omit<RunCallOptions, "output" | "answer" | "be
   readonly visible: readonly Message[];
   /** Gives the calls that one of these has made, if it ran before. Default: none did. */
   readonly journal?: (call: ToolCall) => Promise<Journal | undefined>;
+  /** Says of calls that these make for the first time whether they may run. Default: as of these. */
+  readonly usual?: Judge;
   /** The time in milliseconds since the epoch. */
   readonly now: () => number;
   readonly countTokens: CountTokens;
@@ -84,11 +93,13 @@ export async function* runTools(
   const told = new Told();
   // They begin in their order, however long each takes to be judged.
   let judged: Promise<unknown> = Promise.resolve();
-  const judge: Judge = (call) => {
-    const judgement = judged.then(() => options.judge(call));
+  const inOrder = (judge: Judge): Judge => (call) => {
+    const judgement = judged.then(() => judge(call));
     judged = judgement.catch(() => {});
     return judgement;
   };
+  const judge = inOrder(options.judge);
+  const usual = inOrder(options.usual ?? options.judge);
   const start = async (index: number, call: ToolCall): Promise<Finished> => {
     const startedAt = clock.now();
     const outcome = await runCall(call, {
@@ -97,7 +108,8 @@ export async function* runTools(
       answer: answered.find((one) => one.call === call && one.asked.id === call.id),
       output: (text) => live.push(call.id, text),
       // Nobody could tell whose calls they are.
-      makes: async () => isAmbiguous(call, calls) ? AMBIGUOUS_PARENT : madeBy(call, await options.journal?.(call)),
+      makes: async () =>
+        isAmbiguous(call, calls) ? AMBIGUOUS_PARENT : madeBy(call, await options.journal?.(call)),
     });
     return { index, call, outcome, durationMs: clock.now() - startedAt };
   };
@@ -108,7 +120,8 @@ export async function* runTools(
       run: (call, begins) =>
         runCall(call, {
           ...options,
-          ...{ judge, begins, answer: answered.find((one) => one.call === parent && one.asked.id === call.id) },
+          ...{ begins, judge: journal?.made.has(call.id) ? judge : usual },
+          answer: answered.find((one) => one.call === parent && one.asked.id === call.id),
           output: (text) => live.push(call.id, text, parent.id),
         }),
     });
@@ -306,9 +319,13 @@ async function runCall(call: ToolCall, options: RunCallOptions): Promise<CallOut
   if (typeof calls === "string") return refused(`Cannot run ${name}: ${calls}`);
   const { begins } = options;
   // Whoever is told may have stopped the turn.
-  if (begins && !watchdog.signal.aborted) await untilAborted(watchdog.signal, watchdog, begins).catch(() => {});
+  if (begins && !watchdog.signal.aborted) {
+    await untilAborted(watchdog.signal, watchdog, begins).catch(() => {});
+  }
   if (watchdog.signal.aborted) return refused(`Cannot run ${name}: the turn was stopped before it started.`);
-  const ran = await within((context) => tool.run(args, { ...context, output: show, ...(calls && { calls }) }));
+  const ran = await within((context) =>
+    tool.run(args, { ...context, output: show, ...(calls && { calls }) })
+  );
   if (calls) return await outcomeOf(calls, ran, name);
   const changedState = tool.stance !== "rederivable";
   if ("problem" in ran) return { content: ran.problem, error: true, changedState };
@@ -327,9 +344,12 @@ async function outcomeOf(
   await made.ended();
   const { changedState, diverged, asked, wrote } = made;
   const value = "value" in ran ? ran.value : { content: ran.problem, error: true };
-  const { content, error, waits = false } = typeof value === "string" ? { content: value, error: false } : value;
+  const { content, error, waits = false } = typeof value === "string"
+    ? { content: value, error: false }
+    : value;
   if (diverged !== undefined) {
-    const problem = `Cannot go on with ${name}: it made other calls than before it was cut off: ${diverged}. ` +
+    const problem =
+      `Cannot go on with ${name}: it made other calls than before it was cut off: ${diverged}. ` +
       "What it did before stands; nothing more was run.";
     return { content: problem, error: true, changedState, made: made.sum(problem) };
   }

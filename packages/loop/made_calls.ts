@@ -54,7 +54,10 @@ export class MadeCalls implements NestedCalls {
   readonly #parent: ToolCall;
   readonly #options: MadeCallsOptions;
   /** What ended before, by its call, and when it is given again. */
-  readonly #known = new Map<string, { readonly result: NestedResult; readonly turn: PromiseWithResolvers<void> }>();
+  readonly #known = new Map<
+    string,
+    { readonly result: NestedResult; readonly turn: PromiseWithResolvers<void> }
+  >();
   /** Those of them that are still to be given, in their order. */
   readonly #left: string[];
   readonly #replayed = Promise.withResolvers<void>();
@@ -117,7 +120,8 @@ export class MadeCalls implements NestedCalls {
   async call(name: string, args: unknown): Promise<NestedResult | undefined> {
     const { journal } = this.#options;
     if (this.#made === MOST_CALLS) {
-      const content = `Cannot call ${name}: ${MOST_CALLS} calls were made, and no more may be. Print what there is.`;
+      const content =
+        `Cannot call ${name}: ${MOST_CALLS} calls were made, and no more may be. Print what there is.`;
       return { content, error: true };
     }
     const id = `${this.#parent.id}/${++this.#made}`;
@@ -125,7 +129,8 @@ export class MadeCalls implements NestedCalls {
     const call = { id, type: "function", function: { name, arguments: text } } as const;
     const before = journal?.made.get(id);
     if (before && (before.name !== name || before.arguments !== text)) {
-      this.#diverged ??= `call ${this.#made} was ${before.name} ${before.arguments}, and is ${name} ${text} now`;
+      this.#diverged ??=
+        `call ${this.#made} was ${before.name} ${before.arguments}, and is ${name} ${text} now`;
     }
     if (this.#diverged !== undefined) return undefined;
     const known = this.#known.get(id);

@@ -113,7 +113,7 @@ export interface RunOptions {
     readonly ledger: TurnLedger;
     /** Calls of the newest reply that have no answer, and are made before the model is called. */
     readonly calls: readonly ToolCall[];
-    /** Says of these whether they may run. Default: as of all others. */
+    /** Says of these whether they may run, and of those that they have made which have no result. Default: as of all others. */
     readonly judge?: Judge;
     /** What somebody has said of calls that these have made and that didn't begin since. Default: nothing. */
     readonly answered?: readonly AnsweredCall[];
@@ -250,7 +250,9 @@ async function* playSteps(
   }
   const { calls: again = [], step: first = 1, judge = options.judge, answered = [] } = options.resumed ?? {};
   if (again.length > 0) {
-    const asked = yield* runAgain(again, turn, { ...options, judge, answered, repeated, step: first, watchdog });
+    const usual = options.judge;
+    const about = { judge, usual, answered, repeated, step: first, watchdog };
+    const asked = yield* runAgain(again, turn, { ...options, ...about });
     watchdog.signal.throwIfAborted();
     if (asked.length > 0) return { reason: "approval" };
   }
@@ -337,7 +339,7 @@ async function* runAnswered(
 async function* runAgain(
   calls: readonly ToolCall[],
   turn: Turn,
-  { step, ...options }: StepOptions & { readonly repeated: RepeatedCalls },
+  { step, ...options }: StepOptions & { readonly repeated: RepeatedCalls; readonly usual: Judge },
 ): AsyncGenerator<LoopEvent, ToolAnswers["asked"]> {
   const all = [...options.history, ...turn.messages];
   // They are of the step before the one that comes.

@@ -132,10 +132,14 @@ function problemOf(error: Error & { readonly code?: unknown }): string {
 
 /** Where in the program something happened, innermost first, in its own lines. */
 function linesOf(stack: string, engineLines: number): string {
-  const places = [...stack.matchAll(/at (?:(\S+) \()?run\.js:(\d+):(\d+)/g)].flatMap(([, name, line, column]) => {
-    const own = Number(line) - engineLines - LINES_BEFORE;
-    return own < 1 ? [] : [`line ${own}, column ${column}${name && name !== "<anonymous>" ? ` (${name})` : ""}`];
-  });
+  const places = [...stack.matchAll(/at (?:(\S+) \()?run\.js:(\d+):(\d+)/g)].flatMap(
+    ([, name, line, column]) => {
+      const own = Number(line) - engineLines - LINES_BEFORE;
+      return own < 1
+        ? []
+        : [`line ${own}, column ${column}${name && name !== "<anonymous>" ? ` (${name})` : ""}`];
+    },
+  );
   return places.length === 0 ? "" : `\n  at ${places.join("\n  at ")}`;
 }
 
