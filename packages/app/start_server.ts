@@ -12,6 +12,7 @@ import { page } from "@tare/page";
 import { agentHandler, allowedHosts, isLoopback } from "@tare/server";
 import { rehearsal, simulator } from "@tare/simulator";
 import { Telemetry } from "@tare/conversation/telemetry";
+import { programTool } from "@tare/loop/programs";
 import { clearWorkspaces, openCheckpoints, type Sandbox, workspaceTools } from "@tare/loop/tools";
 import { type McpSdk, mcpServers } from "@tare/loop/mcp";
 import { Keys, type Store, StoreError, Warmth } from "@tare/conversation";
@@ -263,7 +264,7 @@ export async function startServer(
     windowTokens: provider.windowTokens,
     assumesWindow: provider.assumesWindow,
     ...prompts,
-    tools,
+    tools: [...tools, ...settings.programs ? [programTool()] : []],
     instructions: settings.instructions?.text ?? INSTRUCTIONS.trim(),
     ...(places && { workplace: workplaceOf({ places, hidden: realPath(data), shell }) }),
     ...(mcp && { toolSource: mcp }),

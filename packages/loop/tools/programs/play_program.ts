@@ -103,11 +103,14 @@ export async function playProgram(
     const { failure, printed: rest } = ended.value;
     const content = (printed + rest).replace(/\n$/, "");
     if (!failure) return content === "" ? "It printed nothing." : content;
-    return failed(`${failure.name}: ${failure.message}${linesOf(failure.stack, ENGINE_LINES)}`, content);
+    return failed(problemOf(failure, { code, engineLines: ENGINE_LINES }), content);
   } catch (error) {
     signal.throwIfAborted();
     if (!RunError.isInstance(error) && !(error instanceof Error && "code" in error)) throw error;
-    return failed(patience.isOver ? TOO_LONG : problemOf(error), printed.replace(/\n$/, ""));
+    const problem = patience.isOver || isTimeout(error)
+      ? TOO_LONG
+      : problemOf(error, { code, engineLines: 0 });
+    return failed(problem, printed.replace(/\n$/, ""));
   } finally {
     patience.end();
     giveBack();
@@ -122,25 +125,31 @@ function failed(problem: string, printed: string): ToolOutput {
 const TOO_LONG =
   "It computed for too long without calling a tool. Look for a loop that doesn't end, or do less in one program.";
 
-function problemOf(error: Error & { readonly code?: unknown }): string {
-  if (error.code === "RUN_TIMEOUT") return TOO_LONG;
-  if (/out of memory/.test(error.message)) {
-    return `It used more than the ${MEMORY_BYTES / 2 ** 20} MB that a program may. Keep less at a time.`;
-  }
-  return `${error.name}: ${error.message}${linesOf(error.stack ?? "", 0)}`;
+/** Whether the engine has stopped it: it counts what a program computes. */
+function isTimeout(error: Error): boolean {
+  return "code" in error && error.code === "RUN_TIMEOUT";
+}
+
+function problemOf(
+  { name, message, stack = "" }: Pick<Error, "name" | "message" | "stack">,
+  program: { readonly code: string; readonly engineLines: number },
+): string {
+  return /out of memory/.test(message)
+    ? `It used more than the ${MEMORY_BYTES / 2 ** 20} MB that a program may. Keep less at a time.`
+    : `${name}: ${message}${placesOf(stack, program)}`;
 }
 
 /** Where in the program something happened, innermost first, in its own lines. */
-function linesOf(stack: string, engineLines: number): string {
-  const places = [...stack.matchAll(/at (?:(\S+) \()?run\.js:(\d+):(\d+)/g)].flatMap(
-    ([, name, line, column]) => {
-      const own = Number(line) - engineLines - LINES_BEFORE;
-      return own < 1
-        ? []
-        : [`line ${own}, column ${column}${name && name !== "<anonymous>" ? ` (${name})` : ""}`];
-    },
-  );
-  return places.length === 0 ? "" : `\n  at ${places.join("\n  at ")}`;
+function placesOf(
+  stack: string,
+  { code, engineLines }: { readonly code: string; readonly engineLines: number },
+): string {
+  const lines = code.split("\n").length;
+  return [...stack.matchAll(/at (?:(\S+) \()?run\.js:(\d+):(\d+)/g)].map(([, name, line, column]) => {
+    const own = Number(line) - engineLines - LINES_BEFORE;
+    if (own < 1 || own > lines) return "";
+    return `\n  at line ${own}, column ${column}${name && name !== "<anonymous>" ? ` (${name})` : ""}`;
+  }).join("");
 }
 
 /** A number that is the same for the same call. */
