@@ -342,13 +342,14 @@ async function* runAgain(
   { step, ...options }: StepOptions & { readonly repeated: RepeatedCalls; readonly usual: Judge },
 ): AsyncGenerator<LoopEvent, ToolAnswers["asked"]> {
   const all = [...options.history, ...turn.messages];
-  // They are of the step before the one that comes.
-  const done = yield* runTools(calls, { ...options, step: step - 1, visible: all });
+  // They are of the step before the one that comes; what was asked for is told of with the first.
+  const of = Math.max(1, step - 1);
+  const done = yield* runTools(calls, { ...options, step: of, visible: all });
   const at = turn.messages.findLastIndex(({ role }) => role === "assistant") + 1;
   const reply = all.slice(all.findLastIndex(({ role }) => role === "assistant"));
   const inOrder = pairCalls([...reply, ...done.answers]).flatMap(({ answer }) => answer?.message ?? []);
   turn.messages = [...turn.messages.slice(0, at), ...inOrder];
-  for (const one of done.asked) yield { type: "approval_asked", step: step - 1, ...one };
+  for (const one of done.asked) yield { type: "approval_asked", step: of, ...one };
   return done.asked;
 }
 

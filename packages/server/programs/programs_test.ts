@@ -110,13 +110,14 @@ function world(store: { readonly writes: number }, before: readonly string[] = [
 const GUARDED: Partial<AgentOptions> = {
   now: () => 7,
   approvals: {
-    rules: [...ALLOW_EVERYTHING, { tool: "guarded", decision: "ask" }],
+    rules: [{ tool: "guarded", decision: "ask" }, ...ALLOW_EVERYTHING],
     after: () => () => {},
   },
 };
 
-/** Lets the session's turn come to its end, and allows whatever is asked meanwhile. */
-async function untilDone(handler: AgentHandler, path: string): Promise<void> {
+/** Lets the session's turn come to its end, and allows whatever is asked meanwhile. Gives how often that was. */
+async function untilDone(handler: AgentHandler, path: string): Promise<number> {
+  let asked = 0;
   for (let rounds = 0; rounds < 20; rounds++) {
     const { status, approvals, lastEvent, ...body } = (await call(handler, "GET", path)).body as {
       status: string;
@@ -125,15 +126,16 @@ async function untilDone(handler: AgentHandler, path: string): Promise<void> {
       messages: readonly { role: string; content?: unknown }[];
     };
     if (status === "running") {
-      await follow(handler, path, lastEvent);
+      await readTurn(handler, path, lastEvent);
     } else if (approvals.length > 0) {
       const { callId } = approvals[0]!;
+      asked++;
       const answered = await call(handler, "POST", `${path}/approvals/${encodeURIComponent(callId)}`, {
         decision: "allow",
       });
       const { approvals: left, after } = answered.body as { approvals: unknown[]; after: number };
       if (left.length === 0) await readTurn(handler, path, after);
-    } else if (body.messages.at(-1)?.content === "Done.") return;
+    } else if (body.messages.at(-1)?.content === "Done.") return asked;
     else throw new Error(`The turn ended without an answer: ${JSON.stringify(body.messages.at(-1))}`);
   }
   throw new Error("The turn doesn't end.");
@@ -161,7 +163,7 @@ Deno.test("a program ends the same wherever its server is killed: nothing is wri
   const path = await newSession(handler);
   const from = store.writes;
   await turn(handler, path, "Go");
-  await untilDone(handler, path);
+  assertEquals(await untilDone(handler, path), 2);
   await handler.close();
   assertEquals([lines.map(({ line }) => line), await results(handler, path)], [["a", "b", "c", "d"], [PUT]]);
   const kills = [];
