@@ -12,6 +12,7 @@ import { page } from "@tare/page";
 import { agentHandler, allowedHosts, isLoopback } from "@tare/server";
 import { rehearsal, simulator } from "@tare/simulator";
 import { Telemetry } from "@tare/conversation/telemetry";
+import { programTool } from "@tare/loop/programs";
 import {
   BackgroundCommands,
   clearWorkspaces,
@@ -273,7 +274,7 @@ export async function startServer(
     efforts: provider.efforts,
     ...(settings.effort !== undefined && { effort: settings.effort }),
     ...prompts,
-    tools,
+    tools: [...tools, ...settings.programs ? [programTool()] : []],
     instructions: settings.instructions?.text ?? INSTRUCTIONS.trim(),
     ...(places && { workplace: workplaceOf({ places, hidden: realPath(data), shell }) }),
     ...(mcp && { toolSource: mcp }),

@@ -62,6 +62,8 @@ export {
   type Effects,
   type FileChange,
   type JsonSchema,
+  type NestedCalls,
+  type NestedResult,
   type ResolvedCall,
   type Stance,
   type Tool,

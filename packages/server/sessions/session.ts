@@ -10,7 +10,7 @@ import { checkBudgets, TurnLeft, turnPlayer } from "../turns/play_turn.ts";
 import { SessionTools } from "../turns/session_tools.ts";
 import type { QueuedTurn } from "../turns/turn_queue.ts";
 import { EventLog } from "./event_log.ts";
-import { INTERRUPTED } from "./history.ts";
+import { INTERRUPTED, readJournal } from "./history.ts";
 import { type QueueChange, serverEnding, SessionHold, turnRunning } from "./hold.ts";
 import { SessionMemory } from "./session_memory.ts";
 import { SessionWarmth } from "./session_warmth.ts";
@@ -532,6 +532,7 @@ export class Session implements SessionInfo {
         commit: (events, options) => tenure.run(() => this.#memory.commit(events, options)),
         assertOwn: tenure.assertOwn,
         isLeft: () => this.#turn?.ending === "leaves",
+        journal: (call) => readJournal(this.id, call, this.#environment.store),
       });
       await begin(() => this.events.open());
       const done = play()
