@@ -173,7 +173,7 @@ function diffOf({ path, added, removed, diff, omitted }: FileChange): string {
   const rest = omitted === undefined ? "" : `<p>and ${omitted} lines more, or longer than shown</p>`;
   return `<p><bdi>${
     escapeHtml(path)
-  }</bdi>: ${added} lines more, ${removed} less</p><pre class="diff" tabindex="0">${
+  }</bdi>: ${added} ${added === 1 ? "line" : "lines"} more, ${removed} less</p><pre class="diff" tabindex="0">${
     lines.join("")
   }</pre>${rest}`;
 }
