@@ -163,6 +163,9 @@ const FIELDS: Readonly<Record<SessionEvent["type"], TProperties>> = {
         description: "Tokens of their results beyond those of this one: no prompt ever held them. No saving.",
       }),
     }, "MadeCalls")),
+    pictures: Type.Optional(
+      Type.Array(STRING, { description: "What the model is shown behind the content, as `data:` URLs." }),
+    ),
   },
   approval_asked: {
     step: STEP,

@@ -18,6 +18,7 @@ import {
   type Tool,
   type ToolCall,
   type ToolMessage,
+  toolMessage,
 } from "@tare/messages";
 import {
   answeredCalls,
@@ -171,7 +172,7 @@ export function rebuildHistory(
           if (turn) turn = { ...turn, resumed: 0 };
           break;
         }
-        answers.set(event.id, { role: "tool", tool_call_id: event.id, content: event.content });
+        answers.set(event.id, toolMessage(event.id, event.content, event.pictures));
         break;
       case "step_end":
         settle();

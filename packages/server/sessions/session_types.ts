@@ -108,6 +108,8 @@ export interface SessionOptions extends PolicyOptions {
   readonly keepWarm?: Warmth | "off";
   /** Keeps what turns change of files, so that it can be put back. Default: nothing does. */
   readonly checkpoints?: Omit<Checkpoints, "close">;
+  /** Whether a model, by its name, is shown pictures in results. Default: none is. */
+  readonly seesPictures?: (model: string) => boolean;
   /** Commands that go on between turns: what is to be told of them, and their end with a session. Default: there are none. */
   readonly background?: Pick<BackgroundCommands, "news" | "end">;
   /** A sentence that every turn starts with, as a warning. Default: none. */

@@ -17,6 +17,7 @@ import {
   type Message,
   type Model,
   type Tool,
+  type ToolContext,
   type ToolDefinition,
 } from "@tare/messages";
 import { PROGRAM_TOOL } from "@tare/loop/programs";
@@ -122,6 +123,7 @@ export function turnPlayer(
   const model = tellingKeepable(environment.model(modelName), warmth);
   const watch = payer?.watch ??
     ((tool) => checkpoints?.watch(tool, { session: session.id, turn: number }) ?? tool);
+  const about = { session: session.id, seesPictures: environment.seesPictures?.(modelName) ?? false };
   let taken: readonly Tool[] = [];
   // What it cost elsewhere was paid there.
   let paidUsd = resumed?.ledger.usd ?? 0;
@@ -142,9 +144,7 @@ export function turnPlayer(
       model: assertOwn ? ownModel(model, assertOwn) : model,
       async takeTools(signal) {
         const found = tools ? { tools, warnings: [] } : await takeTools(signal);
-        const watched = found.tools.map((tool) =>
-          inSession(isHarmless(tool) ? tool : watch(tool), session.id)
-        );
+        const watched = found.tools.map((tool) => inSession(isHarmless(tool) ? tool : watch(tool), about));
         taken = assertOwn ? watched.map((tool) => ownTool(tool, assertOwn)) : watched;
         return { ...found, tools: taken };
       },
@@ -211,8 +211,9 @@ function ownModel(model: Model, assertOwn: () => void): Model {
 }
 
 /** A tool that runs only as long as this doesn't throw. */
-function inSession(tool: Tool, session: string): Tool {
-  return { ...tool, run: (args, context) => tool.run(args, { ...context, session }) };
+/** A tool that knows in which session it is called, and what that session's model is shown. */
+function inSession(tool: Tool, about: Pick<ToolContext, "session" | "seesPictures">): Tool {
+  return { ...tool, run: (args, context) => tool.run(args, { ...context, ...about }) };
 }
 
 function ownTool(tool: Tool, assertOwn: () => void): Tool {
