@@ -382,7 +382,7 @@ function Call({ item }: { readonly item: Of<"call"> }) {
   const state = result === undefined ? (waits ? "asked" : "running") : result.error ? "failed" : "done";
   return (
     <details
-      class={`call ${state}`}
+      class={`call ${state}${item.isNested ? " nested" : ""}`}
       open={(item.output !== undefined && !result) || result?.change !== undefined}
     >
       <summary>
@@ -407,6 +407,11 @@ function Call({ item }: { readonly item: Of<"call"> }) {
         : args.long !== "" && <Clip text={args.long} label="Arguments" />}
       {item.output !== undefined && !result && <Clip text={item.output} label="Output so far" />}
       {result && <Clip text={result.content} label="Result" />}
+      {result?.made && (
+        <p>
+          {result.made.calls} calls, {result.made.failed} failed; {result.made.keptTokens} tokens kept outside
+        </p>
+      )}
     </details>
   );
 }
