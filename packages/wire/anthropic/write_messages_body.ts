@@ -191,15 +191,6 @@ const EFFORTS: readonly string[] = ["low", "medium", "high", "xhigh", "max"];
 const BUDGETS: Readonly<Record<string, number>> = { low: 1 / 8, medium: 1 / 4, high: 1 / 2 };
 const LEAST_BUDGET = 1_024;
 
-/** How a model is asked to think. */
-interface Thinking {
-  /** As much as it finds right, or within a budget, if there is an effort. Default: it isn't asked. */
-  readonly thinking?: "adaptive" | "budget" | undefined;
-  /** Longest reply in tokens. */
-  readonly maxTokens: number;
-  readonly messages: readonly Message[];
-}
-
 /**
  * The fields of a request in the Messages format that say how the model shall write, and think. One that says how the next
  * token is to be chosen, or that a tool must be called, goes without thoughts, which the API demands; so does a tool loop
@@ -228,7 +219,13 @@ export function messagesSettings(
     parallel_tool_calls: parallel,
     ...rest
   }: ModelSettings,
-  { thinking, maxTokens, messages }: Thinking = { maxTokens: 0, messages: [] },
+  { thinking, maxTokens, messages }: {
+    /** As much as it finds right, or within a budget, if there is an effort. Default: it isn't asked. */
+    readonly thinking?: "adaptive" | "budget" | undefined;
+    /** Longest reply in tokens. */
+    readonly maxTokens: number;
+    readonly messages: readonly Message[];
+  } = { maxTokens: 0, messages: [] },
 ): JsonRecord {
   const [unknown] = Object.entries(rest).find(([, value]) => value !== undefined) ?? [];
   if (unknown !== undefined) throw refused(unknown, "has no place for it");
