@@ -8,6 +8,7 @@ import type { Model, Tool } from "@tare/messages";
 import { profileNamed } from "@tare/planner";
 import { type AgentHandler, agentHandler } from "@tare/server";
 import { type SimulatedReply, type Simulator, simulator, toolCall } from "@tare/simulator";
+import { openCheckpoints } from "@tare/loop/tools";
 import { openStore } from "@tare/conversation/sqlite";
 
 const tokenizer = { encode: (text: string) => text.split(" ").map((word) => word.length) };
@@ -57,6 +58,9 @@ async function bench(replies: SimulatedReply[]) {
     return response;
   };
   const folder = await Deno.makeTempDir();
+  const workspace = join(folder, "work");
+  await Deno.mkdir(workspace);
+  const watched: { read: () => void } = { read: () => {} };
   const tool = (name: string, run: Tool["run"]): Tool => ({
     definition: { type: "function", function: { name, parameters: { type: "object" } } },
     ...(name === "read" && { stance: "rederivable" as const }),
@@ -64,11 +68,19 @@ async function bench(replies: SimulatedReply[]) {
   });
   let results = 0;
   const tools = [
-    tool("read", () => words(results < 4 ? 40 : 700, `r${results++}`)),
+    tool("read", () => {
+      watched.read();
+      return words(results < 4 ? 40 : 700, `r${results++}`);
+    }),
     tool("write", () => "written"),
+    tool("save", async () => {
+      await Deno.writeTextFile(join(workspace, "a.txt"), "written");
+      return "saved";
+    }),
   ];
   const start = async () => {
     const store = await openStore(join(folder, "tare.db"));
+    const checkpoints = openCheckpoints({ workspace, folder: join(folder, "undo") });
     const agent = agentHandler({
       model: (model) =>
         WAYS[model.split("-")[0] as Way]({
@@ -76,17 +88,35 @@ async function bench(replies: SimulatedReply[]) {
         }),
       defaultModel: "responses",
       efforts: (model) => model.startsWith("responses") ? ["none", "low", "high"] : ["low", "medium", "high"],
-      approvals: { rules: [{ tool: "read", decision: "allow" }, { tool: "write", decision: "ask" }] },
+      approvals: {
+        rules: ["read", "save", "write"].map((tool) => ({
+          tool,
+          decision: tool === "write" ? "ask" as const : "allow" as const,
+        })),
+      },
       tools,
+      delegates: true,
+      checkpoints,
       store,
       countTokens: () => Promise.resolve((text) => tokenizer.encode(text).length),
       profile: () => profileNamed("openai-5.6"),
       windowTokens: 200_000,
       now: () => 0,
     });
-    return { agent, close: async () => (await agent.close(), await store.close()) };
+    const close = async (options?: { readonly leaveWithinMs: number }) => {
+      await agent.close(options);
+      await checkpoints.close();
+      await store.close();
+    };
+    return { agent, close };
   };
-  return { start, sent, requests: provider.requests, remove: () => Deno.remove(folder, { recursive: true }) };
+  return {
+    start,
+    watched,
+    sent,
+    requests: provider.requests,
+    remove: () => Deno.remove(folder, { recursive: true }),
+  };
 }
 
 async function ask({ fetch }: AgentHandler, method: string, path: string, body?: unknown): Promise<Response> {
@@ -205,6 +235,56 @@ for (const way of Object.keys(WAYS) as Way[]) {
         : "signature";
       assert(last.includes(carried), "reasoning is there");
       assertEquals(sent.at(-1)!.status, 200);
+      await close();
+    } finally {
+      await remove();
+    }
+  });
+}
+
+for (const way of Object.keys(WAYS) as Way[]) {
+  Deno.test(`${way}: reasoning stays with its step over a turn that was left, a helper, and going back`, async () => {
+    const one = (name: string, args: object, thought: string): SimulatedReply => ({
+      reasoning_content: words(10, thought),
+      tool_calls: [toolCall(name, { ...args })],
+    });
+    const { start, sent, watched, remove } = await bench([
+      ...steps(4, "x"),
+      { reasoning_content: "So.", content: "All four." },
+      one("read", { path: "b" }, "second"),
+      one("delegate", { task: "Look for it." }, "helped"),
+      // The helper's.
+      ...[one("read", { path: "c" }, "helping"), { reasoning_content: "There.", content: "It is in c." }],
+      one("save", { path: "a" }, "writing"),
+      { reasoning_content: "Done.", content: "Written." },
+      { reasoning_content: "Again.", content: "As I said: all four." },
+    ]);
+    try {
+      let { agent, close } = await start();
+      const { id } = await (await ask(agent, "POST", "", {
+        ...{ model: way, effort: "high" },
+      })).json();
+      let reads = 0;
+      const left = Promise.withResolvers<void>();
+      watched.read = () => {
+        if (++reads === 5) close({ leaveWithinMs: 60_000 }).then(left.resolve, left.reject);
+      };
+      assertEquals(ends(await turn(agent, id, "Read all.").catch(() => [])), []);
+      await left.promise;
+      ({ agent, close } = await start());
+      const going = ask(agent, "GET", `/${id}/events?after=0`).then(eventsOf);
+      await agent.attend();
+      assertEquals(ends(await going), ["completed"]);
+      const again = await turn(agent, id, "And what else?");
+      assertEquals(ends(again), ["completed"]);
+      assertEquals(sent.map(({ status }) => status), sent.map(() => 200));
+
+      const undone = await (await ask(agent, "POST", `/${id}/undo`, { conversation: true })).json();
+      assertEquals(ends(await turn(agent, undone.session.id, "Once more?")), ["completed"]);
+      assertEquals([sent.length, sent.at(-1)!.status], [12, 200]);
+      // Before that turn: what had been sent then leads what is sent now.
+      const before = sent.findLast(({ body }) => !JSON.stringify(body).includes("And what else?"))!;
+      assertEquals(pieces(sent.at(-1)!).slice(0, pieces(before).length), pieces(before));
       await close();
     } finally {
       await remove();

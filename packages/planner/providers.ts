@@ -817,19 +817,6 @@ export const MODELS: Readonly<Record<string, PublishedModel>> = {
 const LOW_TO_HIGH: readonly string[] = ["low", "medium", "high"];
 const LOW_TO_MAX: readonly string[] = [...LOW_TO_HIGH, "xhigh", "max"];
 
-/** How a model reasons, as far as it matters for how it is asked. */
-interface Reasoning {
-  /** The efforts that it knows; none of a model that doesn't reason. Absent: nobody knows, and its provider will say. */
-  readonly efforts?: readonly string[];
-  /**
-   * What is asked of its reasoning: in responses that it is `sealed`; in chat completions that each reply goes back with
-   * `some`. Default: nothing.
-   */
-  readonly reasoning?: "sealed" | "some";
-  /** How it is asked to think in the Messages format: as much as it finds right, or within a budget. Default: it can't be. */
-  readonly thinking?: "adaptive" | "budget";
-}
-
 /**
  * How models reason, by their plain names: the first that fits. Of others nothing is known. Facts as of autumn 2026.
  * https://platform.claude.com/docs/en/build-with-claude/adaptive-thinking
@@ -837,7 +824,7 @@ interface Reasoning {
  * https://developers.openai.com/api/docs/guides/reasoning
  * https://api-docs.deepseek.com/guides/thinking_mode (replies have to go back with their reasoning; Moonshot likewise)
  */
-const REASONING: readonly (readonly [RegExp, Reasoning])[] = [
+const REASONING: readonly (readonly [RegExp, Omit<ReturnType<typeof howToAsk>, "protocol">])[] = [
   [/^claude-opus-4-[78]$|^claude-[a-z]+-[5-9]/, { efforts: LOW_TO_MAX, thinking: "adaptive" }],
   [/^claude-(opus|sonnet)-4-6$/, { efforts: [...LOW_TO_HIGH, "max"], thinking: "adaptive" }],
   [
@@ -898,7 +885,19 @@ export function howToAsk({ model, baseURL }: {
   readonly model: string;
   /** Where requests go. */
   readonly baseURL: string;
-}): Reasoning & { readonly protocol: "chat" | "responses" } {
+}): {
+  /** In which of OpenAI's protocols, where it is asked by one of these. */
+  readonly protocol: "chat" | "responses";
+  /** The efforts that it knows; none of a model that doesn't reason. Absent: nobody knows, and its provider will say. */
+  readonly efforts?: readonly string[];
+  /**
+   * What is asked of its reasoning: in responses that it is `sealed`; in chat completions that each reply goes back with
+   * `some`. Default: nothing.
+   */
+  readonly reasoning?: "sealed" | "some";
+  /** How it is asked to think in the Messages format: as much as it finds right, or within a budget. Default: it can't be. */
+  readonly thinking?: "adaptive" | "budget";
+} {
   const name = plainModelName(model);
   const [, reasoning] = REASONING.find(([names]) => names.test(name)) ?? [];
   return { protocol: routeAt(baseURL)?.speaksResponses ? "responses" : "chat", ...reasoning };

@@ -70,6 +70,7 @@ export interface AgentHandler {
  * | `POST /v1/sessions/{id}/turns` | starts, continues or steers a turn and streams its events, or queues one |
  * | `GET /v1/sessions/{id}/queue`, `DELETE /v1/sessions/{id}/queue/{turn}` | the turns that wait |
  * | `GET /v1/sessions/{id}/events?after=N` | streams the events after number N, those of a running turn included |
+ * | `POST /v1/sessions/{id}/model` | lets the next turns ask another model, or with another effort |
  * | `POST /v1/sessions/{id}/cancel` | cancels the running turn and waits for its end |
  * | `GET /v1/sessions/{id}/approvals` | lists the calls that wait for an answer before they run |
  * | `POST /v1/sessions/{id}/approvals/{call}` | says whether a call may run |

@@ -632,11 +632,9 @@ export function readSettings(
     ? {}
     : howToAsk({ model, baseURL: baseUrl ?? DEFAULT_PROVIDER.baseURL });
   if (effort !== undefined && efforts?.includes(effort) === false) {
-    throw new RangeError(
-      `Cannot start: ${sources.get("effort")} is ${JSON.stringify(effort)}, but ${model} has ${
-        efforts.join(", ") || "no effort to choose"
-      }.`,
-    );
+    const right = efforts.length > 0 ? `the efforts ${efforts.join(", ")}` : "no effort to choose";
+    const state = `is ${JSON.stringify(effort)}, but ${model} has ${right}.`;
+    throw new RangeError(`Cannot start: ${sources.get("effort")} ${state}`);
   }
   if (protocol !== undefined && protocol !== "messages" && apiKey === undefined && baseUrl === undefined) {
     throw new RangeError(

@@ -255,7 +255,7 @@ Deno.test("readSettings() names the variable, the value and what would be right"
     [
       ["--effort", "huge"],
       { OPENAI_API_KEY: "sk-secret", TARE_MODEL: "gpt-5.1" },
-      '--effort is "huge", but gpt-5.1 has none, low, medium, high.',
+      '--effort is "huge", but gpt-5.1 has the efforts none, low, medium, high.',
     ],
     [
       [],

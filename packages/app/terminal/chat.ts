@@ -268,9 +268,9 @@ async function chooseModel(
   const { session: { model, effort = "its own", turns }, efforts } = await client.choose(session, wanted);
   const known = efforts === undefined
     ? ""
-    : ` (it knows ${efforts.length === 0 ? "none" : efforts.join(", ")})`;
+    : ` (there is ${efforts.length === 0 ? "nothing to choose" : efforts.join(", ")})`;
   const isAnother = wanted.model !== undefined && turns > 0;
-  const cache = isAnother ? "\nIts provider has nothing of this session in its cache yet." : "";
+  const cache = isAnother ? "\nIts cache holds what it was sent itself, and nothing of what other models were." : "";
   return { says: `model ${model}, effort ${effort}${known}${cache}`, session };
 }
 

@@ -92,17 +92,20 @@ Deno.test("chatCommand() begins, finds and changes sessions", async () => {
 
 Deno.test("chatCommand() tells and changes what the next turns ask", async () => {
   assertEquals(await run("/model"), {
-    says: "model gpt-5.5, effort its own (it knows low, high)",
+    says: "model gpt-5.5, effort its own (there is low, high)",
     session: "ab1",
   });
-  const cold = "\nIts provider has nothing of this session in its cache yet.";
+  const cold = "\nIts cache holds what it was sent itself, and nothing of what other models were.";
   assertEquals((await run("/model other")).says, `model other, effort its own${cold}`);
-  assertEquals((await run("/model plain")).says, `model plain, effort its own (it knows none)${cold}`);
-  assertEquals((await run("/effort low")).says, "model gpt-5.5, effort low (it knows low, high)");
-  assertEquals((await run("/effort default")).says, "model gpt-5.5, effort its own (it knows low, high)");
+  assertEquals(
+    (await run("/model plain")).says,
+    `model plain, effort its own (there is nothing to choose)${cold}`,
+  );
+  assertEquals((await run("/effort low")).says, "model gpt-5.5, effort low (there is low, high)");
+  assertEquals((await run("/effort default")).says, "model gpt-5.5, effort its own (there is low, high)");
   // Before anything was said there is a session then.
   assertEquals(await run("/model plain", null), {
-    says: "model plain, effort its own (it knows none)",
+    says: "model plain, effort its own (there is nothing to choose)",
     session: "new",
   });
 });

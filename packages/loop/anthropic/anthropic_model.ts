@@ -31,7 +31,6 @@ import { Anthropic, APIConnectionError, APIConnectionTimeoutError, APIError } fr
 import {
   checkGiven,
   type KeepablePrompt,
-  type Message,
   type Model,
   type ModelEvent,
   type ModelRequest,
@@ -128,7 +127,8 @@ export function anthropicModel(
 
   const bodyOf = (request: ModelRequest): JsonRecord => {
     const prompt = messagesBody(request, cacheTtlMs === undefined ? {} : { cacheTtlMs });
-    const settings = thinkingSettings(request, { thinking: options.thinking, maxTokens });
+    const { messages, settings: asked = {} } = request;
+    const settings = messagesSettings(asked, { thinking: options.thinking, maxTokens, messages });
     return { model, max_tokens: maxTokens, ...prompt, ...settings, stream: true, ...extraBody };
   };
 
@@ -208,49 +208,4 @@ export function anthropicModel(
       }
     },
   });
-}
-
-/** Shares of the longest reply that may be thoughts, by effort. */
-const BUDGETS: Readonly<Record<string, number>> = { low: 1 / 8, medium: 1 / 4, high: 1 / 2 };
-
-/** The least that may be asked for, in tokens. */
-const LEAST_BUDGET = 1_024;
-
-/** How the model shall write, and think. */
-function thinkingSettings(
-  { messages, settings = {} }: ModelRequest,
-  { thinking, maxTokens }: {
-    readonly thinking: "adaptive" | "budget" | undefined;
-    readonly maxTokens: number;
-  },
-): JsonRecord {
-  const { reasoning_effort: effort, ...others } = settings;
-  const isBound = others.tool_choice !== undefined || others.temperature !== undefined ||
-    others.top_p !== undefined;
-  if (thinking === undefined) return messagesSettings(settings);
-  if (thinking === "adaptive") {
-    const asked = { type: "adaptive", display: "summarized" };
-    return { ...messagesSettings(settings), ...(!isBound && { thinking: asked }) };
-  }
-  const share = effort === undefined ? undefined : BUDGETS[effort];
-  if (effort !== undefined && share === undefined) {
-    const known = Object.keys(BUDGETS).join(", ");
-    const message = `reasoning_effort can't be sent: it takes ${known}, and it is ${JSON.stringify(effort)}`;
-    throw new UnknownShape(message, { param: "reasoning_effort" });
-  }
-  const budget = Math.max(LEAST_BUDGET, Math.floor(maxTokens * (share ?? 0)));
-  const mayThink = share !== undefined && !isBound && thinksFromStart(messages);
-  return {
-    ...messagesSettings(others),
-    ...(mayThink && { thinking: { type: "enabled", budget_tokens: budget } }),
-  };
-}
-
-/** Whether the tool loop that goes on began with a thought: else it has to end without one. */
-function thinksFromStart(messages: readonly Message[]): boolean {
-  const start = messages.findLastIndex(({ role }) => role !== "assistant" && role !== "tool") + 1;
-  const first = messages[start];
-  if (first?.role !== "assistant") return true;
-  const [block] = first.carried?.items ?? [];
-  return block?.type === "thinking" || block?.type === "redacted_thinking";
 }

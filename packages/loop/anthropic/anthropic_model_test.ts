@@ -427,7 +427,7 @@ Deno.test("anthropicModel() asks the model to think as it is told, and not where
   assertEquals(await asking({ ...budget, maxTokens: 4_000 }, { reasoning_effort: "low" }), within(1_024));
   assertEquals(
     await asking(budget, { reasoning_effort: "max" }),
-    'reasoning_effort can\'t be sent: it takes low, medium, high, and it is "max".',
+    'reasoning_effort can\'t be sent: the Messages format takes low, medium, high, and it is "max".',
   );
   // A tool loop that began without a thought ends without one.
   const loop = (items: readonly Record<string, unknown>[]): Message[] => [

@@ -76,7 +76,7 @@ Deno.test("an effort that the model doesn't have is refused with what it has", a
     error(400, "invalid_request", `Cannot use effort "${effort}": model "${model}" has ${has}.`);
   assertEquals(
     await refused(handler, "POST", "/v1/sessions", { model: "quick", effort: "max" }),
-    refusal("max", "quick", "low"),
+    refusal("max", "quick", "the efforts low"),
   );
   assertEquals(
     await refused(handler, "POST", "/v1/sessions", { model: "plain", effort: "low" }),
@@ -84,11 +84,11 @@ Deno.test("an effort that the model doesn't have is refused with what it has", a
   );
   assertEquals(
     await refused(handler, "POST", `${session}/turns`, { input: "Go.", effort: "medium" }),
-    refusal("medium", "wise", "low, high, max"),
+    refusal("medium", "wise", "the efforts low, high, max"),
   );
   assertEquals(
     await refused(handler, "POST", `${session}/model`, { model: "quick", effort: "max" }),
-    refusal("max", "quick", "low"),
+    refusal("max", "quick", "the efforts low"),
   );
   const steered = await refused(handler, "POST", `${session}/turns`, {
     input: "Go.",

@@ -99,7 +99,7 @@ export function checkEffort(
   { model, known }: { readonly model: string; readonly known: readonly string[] | undefined },
 ): void {
   if (known?.includes(effort) ?? true) return;
-  const right = known?.length ? `has ${known.join(", ")}` : "has no effort to choose";
+  const right = known?.length ? `has the efforts ${known.join(", ")}` : "has no effort to choose";
   const state = `model ${JSON.stringify(model)} ${right}`;
   throw new HttpError(400, "invalid_request", `Cannot use effort ${JSON.stringify(effort)}: ${state}.`);
 }

@@ -1,11 +1,11 @@
-import { hashText, type Message } from "@tare/messages";
-import { ApiError, asRecord, type JsonRecord } from "@tare/wire";
+import { hashText } from "@tare/messages";
+import { ApiError, asRecord, type JsonRecord, MESSAGES_PROTOCOL, RESPONSES_PROTOCOL } from "@tare/wire";
 import { LRUCache } from "lru-cache";
 
 /** Replies that a provider remembers. */
 const MAX_REPLIES = 100_000;
 
-/** Who a seal is for: the key and the model. Nobody else's can be read. */
+/** Whose thoughts they are: the key and the model. Nobody else's can be read. */
 type Author = readonly string[];
 
 /**
@@ -16,9 +16,9 @@ export class ReasoningSeals {
   /** What was thought for an item of a response, or for the first call of a message, by its id. */
   readonly #thought = new LRUCache<string, string>({ max: MAX_REPLIES });
 
-  /** A seal of this text, in which it can be read again. */
-  seal(text: string, author: Author): string {
-    return btoa(encodeURIComponent(JSON.stringify({ text, mark: markOf(text, author) })));
+  /** What shows that this author has thought so. */
+  seal(thought: string, author: Author): string {
+    return hashText(JSON.stringify([...author, thought])).toString(36);
   }
 
   /** Remembers what was thought for what has these ids. */
@@ -52,14 +52,17 @@ export class ReasoningSeals {
     });
   }
 
-  #checkItem({ id, encrypted_content: sealed }: JsonRecord, author: Author): void {
-    if (typeof sealed !== "string") {
+  #checkItem(item: JsonRecord, author: Author): void {
+    const [part] = RESPONSES_PROTOCOL.readItem(item);
+    const { id, reasoning_content: thought = "" } = { reasoning_content: "", id: "", ...part?.message };
+    // By what is sealed it is known, if that came.
+    if (id === item.id) {
       const message =
         `Item with id '${id}' not found. Items are not persisted when \`store\` is set to false.`;
       throw new ApiError(404, message);
     }
-    if (isSealed(sealed, author)) return;
-    throw refusal(`The encrypted content for item ${id} could not be verified.`, "invalid_encrypted_content");
+    if (id === `sealed ${hashText(this.seal(thought ?? "", author))}`) return;
+    throw refusal(`The encrypted content for item ${item.id} could not be verified.`);
   }
 
   /**
@@ -76,7 +79,7 @@ export class ReasoningSeals {
     blocks.forEach(({ role, content }, at) => {
       if (role !== "assistant") return;
       content.forEach(({ type, thinking, signature }, place) => {
-        if (type !== "thinking" || isSignature(signature, String(thinking), author)) return;
+        if (type !== "thinking" || signature === this.seal(String(thinking), author)) return;
         throw refusal(`messages.${at}.content.${place}: Invalid \`signature\` in \`thinking\` block`);
       });
     });
@@ -84,9 +87,12 @@ export class ReasoningSeals {
       blocks.findLastIndex(({ role, content }) =>
         role === "user" && !content.some(({ type }) => type === "tool_result")
       ) + 1;
-    blocks.slice(start).forEach(({ content }, more) => {
-      const call = content.find(({ type }) => type === "tool_use");
-      const thought = this.#thought.get(String(call?.id));
+    blocks.slice(start).forEach(({ role, content }, more) => {
+      const parts = MESSAGES_PROTOCOL.readItem({ role, content });
+      const calls = parts.flatMap(({ message }) =>
+        message.role === "assistant" ? message.tool_calls ?? [] : []
+      );
+      const thought = this.#thought.get(calls[0]?.id ?? "");
       const isThere = content[0]?.type === "thinking" && content[0].thinking === thought;
       if (thought === undefined || isThere) return;
       throw refusal(
@@ -96,56 +102,11 @@ export class ReasoningSeals {
       );
     });
     const first = blocks.slice(start).find(({ role }) => role === "assistant")?.content[0]?.type;
-    if (!mustThink || first === undefined || first === "thinking" || first === "redacted_thinking") return;
+    if (!mustThink || first === undefined || first === "thinking") return;
     throw refusal(`messages.${start}.content.0.type: Expected \`thinking\`, but found \`${first}\``);
   }
 }
 
-/** The signature of what was thought. */
-export function signatureOf(thought: string, author: Author): string {
-  return markOf(thought, author);
-}
-
-function markOf(text: string, author: Author): string {
-  return hashText(JSON.stringify([...author, text])).toString(36);
-}
-
-function isSignature(signature: unknown, thought: string, author: Author): boolean {
-  return signature === markOf(thought, author);
-}
-
-function isSealed(sealed: string, author: Author): boolean {
-  try {
-    const { text, mark } = JSON.parse(decodeURIComponent(atob(sealed)));
-    return mark === markOf(text, author);
-  } catch {
-    // Whatever it is, it isn't ours.
-    return false;
-  }
-}
-
-function refusal(message: string, code?: string): ApiError {
-  return new ApiError(400, message, code === undefined ? {} : { code });
-}
-
-/** The messages of a request's items: what a reply says stands in one, as models are asked. */
-export function joinReplies(messages: readonly Message[]): Message[] {
-  const all: Message[] = [];
-  for (const message of messages) {
-    const last = all.at(-1);
-    if (message.role !== "assistant" || last?.role !== "assistant") {
-      all.push(message);
-      continue;
-    }
-    const { id: _, ...one } = last as typeof last & { readonly id?: unknown };
-    const reasoning = [last, message].flatMap(({ reasoning_content: text }) => text || []).join("\n");
-    const calls = [...last.tool_calls ?? [], ...message.tool_calls ?? []];
-    all[all.length - 1] = {
-      ...one,
-      content: message.content || one.content || null,
-      ...(reasoning !== "" && { reasoning_content: reasoning }),
-      ...(calls.length > 0 && { tool_calls: calls }),
-    };
-  }
-  return all;
+function refusal(message: string): ApiError {
+  return new ApiError(400, message);
 }

@@ -43,7 +43,7 @@ import { type Fault, faultError, promptTooLong, type ToolCallPieces } from "../f
 import type { SimulatedModel, SimulatedReply, SimulatedRequest } from "../model.ts";
 import { MarkedCache } from "./marked_cache.ts";
 import { promptReader, type ReadPrompt } from "./prompt_reader.ts";
-import { joinReplies, ReasoningSeals, signatureOf } from "./reasoning_seals.ts";
+import { ReasoningSeals } from "./reasoning_seals.ts";
 import type { Encoder } from "./prompt_units.ts";
 import { ShardRouter } from "./shard_router.ts";
 import { search, type SearchableTools, searchableTools } from "./tool_search.ts";
@@ -240,7 +240,14 @@ export function simulator(options: SimulatorOptions): Simulator {
       const { reasoning_content: reasoning, tool_calls: calls } = message;
       const events = [
         ...writer.begin(),
-        ...(reasoning ? writer.add({ type: "reasoning", text: reasoning }) : []),
+        ...(reasoning
+          // What isn't asked for is lost.
+          ? writer.add({
+            type: "reasoning",
+            text: reasoning,
+            sealed: asked.isSealed ? seals.seal(reasoning, author) : undefined,
+          })
+          : []),
         ...(message.content ? writer.add({ type: "text", text: contentText(message.content) }) : []),
         ...writer.end({
           finish: FINISHES.find((one) => one === finishReason) ?? "stop",
@@ -251,13 +258,9 @@ export function simulator(options: SimulatorOptions): Simulator {
       ];
       const [thought, next] = writer.response.output;
       if (thought?.type === "reasoning" && next) seals.remember([next.id], thought.id);
-      // What isn't asked for is lost.
-      const sealed = asked.isSealed && reasoning ? { encrypted_content: seals.seal(reasoning, author) } : {};
-      const told = (value: unknown): string =>
-        JSON.stringify(value, (_, one) => asRecord(one)?.type === "reasoning" ? { ...one, ...sealed } : one);
       const texts = asked.stream
-        ? events.map((event) => `event: ${event.type}\ndata: ${told(event)}\n\n`)
-        : [told(writer.response)];
+        ? events.map((event) => `event: ${event.type}\ndata: ${JSON.stringify(event)}\n\n`)
+        : [JSON.stringify(writer.response)];
       return textsResponse(texts, { stream: asked.stream, fault });
     });
   }
@@ -280,7 +283,7 @@ export function simulator(options: SimulatorOptions): Simulator {
       ({ fault, message, ...reply }) => {
         const { reasoning_content: thought, tool_calls: calls = [] } = message;
         if (thought && calls[0]) seals.remember([calls[0].id], thought);
-        const signed = thought ? { ...message, signature: signatureOf(thought, author) } : message;
+        const signed = thought ? { ...message, signature: seals.seal(thought, author) } : message;
         return messagesResponse(
           { ...reply, message: signed, id: `msg_${reply.index}` },
           { stream: asked.stream, fault },
@@ -557,6 +560,28 @@ async function readMessagesRequest(request: Request): Promise<MessagesRequest> {
     if (error instanceof ApiError) throw error;
     throw new ApiError(400, `Cannot read the request: ${(error as Error).message}.`);
   }
+}
+
+/** The messages of a request's items: what a reply says stands in one, as models are asked. */
+function joinReplies(messages: readonly Message[]): Message[] {
+  const all: Message[] = [];
+  for (const message of messages) {
+    const last = all.at(-1);
+    if (message.role !== "assistant" || last?.role !== "assistant") {
+      all.push(message);
+      continue;
+    }
+    const { id: _, ...one } = last as typeof last & { readonly id?: unknown };
+    const reasoning = [last, message].flatMap(({ reasoning_content: text }) => text || []).join("\n");
+    const calls = [...last.tool_calls ?? [], ...message.tool_calls ?? []];
+    all[all.length - 1] = {
+      ...one,
+      content: message.content || one.content || null,
+      ...(reasoning !== "" && { reasoning_content: reasoning }),
+      ...(calls.length > 0 && { tool_calls: calls }),
+    };
+  }
+  return all;
 }
 
 /** The HTTP response that carries a reply, broken in the way that the fault asks for. */
