@@ -1,4 +1,5 @@
 import type { Arm } from "./play_tare.ts";
+import { PROGRAMS } from "./worker.ts";
 
 /** Tare as it is. */
 export const PLANNED: Arm = { flags: [] };
@@ -10,6 +11,9 @@ export const CROWDED: Arm = { flags: ["--window", "24000"] };
 export const UNPRUNED: Arm = {
   flags: ["--forget", "nothing", "--no-prune", "--no-truncate", "--no-references", "--no-notation"],
 };
+
+/** All that is done is done by programs that call the tools. */
+export const PROGRAMMED: Arm = { flags: [], hands: PROGRAMS };
 
 /** Triggers so low that nearly all leaves as soon as it may, and people's words of old turns with it. */
 export const FORGETFUL: Arm = {

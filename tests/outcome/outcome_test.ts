@@ -1,9 +1,9 @@
 // TARE_OUTCOME_SEED makes the same repositories again, and kills at the same moments.
-import { assert, assertEquals } from "@std/assert";
+import { assert, assertEquals, assertLess } from "@std/assert";
 import { formatPlaceholder, parsePlaceholder } from "@tare/prune";
 import { seeded } from "../../scripts/bench/seeded.ts";
 import type { Said } from "../agents/model.ts";
-import { CROWDED, FORGETFUL, PLANNED, UNPRUNED } from "./arms.ts";
+import { CROWDED, FORGETFUL, PLANNED, PROGRAMMED, UNPRUNED } from "./arms.ts";
 import { deleteBefore, faultIn, inFolder, layFiles } from "./folder.ts";
 import { type Arm, type Outcome, playWithTare } from "./play_tare.ts";
 import type { Task } from "./task.ts";
@@ -77,6 +77,17 @@ Deno.test("all tasks are done with nothing pruned, and nothing is recalled", asy
   assertEquals(recalling(outcomes), []);
 });
 
+Deno.test("all tasks are done by programs that call the tools, and where that leaves most out it never enters a prompt", async () => {
+  const outcomes = await playAll(() => PROGRAMMED);
+  assertEquals(faults(outcomes), []);
+  const prompts = (outcomes: ReadonlyMap<string, Outcome>, name: string) =>
+    Math.max(...outcomes.get(name)!.calls.map(({ usage }) => usage.prompt));
+  const name = "sum up forty files";
+  const task = TASKS.find((task) => task.name === name)!;
+  const called = new Map([[name, await playWithTare(task, UNPRUNED, SEED)]]);
+  assertLess(prompts(outcomes, name), prompts(called, name) / 2);
+});
+
 Deno.test("all tasks are done where nearly all leaves at once, and none that needs it where nothing brings it back", async () => {
   const outcomes = await playAll(() => FORGETFUL);
   assertEquals(faults(outcomes), []);
@@ -118,8 +129,12 @@ Deno.test("all tasks are done where a person is asked before whatever does more 
   assertEquals(silent.map(([name]) => name), ["find which of sixty files says it"]);
 });
 
-Deno.test("all tasks are done by servers that are killed while they work, every second one twice and with questions open", async () => {
-  const outcomes = await playAll((_, at) => ({ ...PLANNED, kills: 1 + at % 2, asks: at % 2 === 1 }));
+Deno.test("all tasks are done by servers that are killed while they work, some with questions open, some in programs", async () => {
+  const outcomes = await playAll((_, at) => ({
+    ...(at % 4 < 2 ? PLANNED : PROGRAMMED),
+    kills: at % 4 === 3 ? 2 : 1,
+    asks: at % 2 === 1,
+  }));
   assertEquals(faults(outcomes), []);
   const spared = [...outcomes].filter(([, { killed }]) => killed === 0);
   assertEquals(spared.map(([name]) => name), []);

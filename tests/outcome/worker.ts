@@ -217,9 +217,9 @@ export const TARE: Hands = (works) => works.map(tareCall);
 /** Tare's own tools, called by programs: their results enter no prompt, but for the lines that are of use. */
 export const PROGRAMS: Hands = (works, shows) => {
   const calls = works.map(tareCall).map(({ name, args }) => `  tools.${name}(${JSON.stringify(args)}),\n`);
-  const line = shows ? `text.split("\\n").filter((line) => ${shows}.test(line)).join("\\n")` : "text";
+  const text = shows ? `value.split("\\n").filter((line) => ${shows}.test(line)).join("\\n")` : "value";
   const code = `const results = await Promise.allSettled([\n${calls.join("")}]);\n` +
-    `for (const { value, reason } of results) {\n  const text = value ?? reason.message;\n  print(${line});\n}\n`;
+    `for (const { value, reason } of results) print(reason ? reason.message : ${text});\n`;
   return [{ name: "run_program", args: { code } }];
 };
 
