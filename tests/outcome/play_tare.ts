@@ -83,7 +83,10 @@ export async function tareAnswers(
   const start = async (): Promise<Server> => {
     if (kills > 0) {
       const { url, kill } = await startServerProcess(args);
-      return { url, end: kill };
+      return {
+        url,
+        end: async () => void complaints.push(...(await kill()).split("\n").filter(isComplaint)),
+      };
     }
     const settings = readSettings(args, { PATH: Deno.env.get("PATH") });
     const { url, close } = await startServer(settings, (line) => complaints.push(line), {
@@ -143,9 +146,15 @@ export async function tareAnswers(
       await deleteBefore(made, { at, workspace });
       answers.push(await answerTo(asked));
     }
-    if (complaints.length > 0) throw new Error(complaints.join("\n"));
-    return { answers, events, killed };
   } finally {
     await server.end();
   }
+  if (complaints.length > 0) throw new Error(complaints.join("\n"));
+  return { answers, events, killed };
+}
+
+/** Whether a server says more than that it has ended what an earlier one had left running. */
+function isComplaint(line: string): boolean {
+  return line !== "" &&
+    !/^Ended \d+ process(es)? that commands of an earlier server left running\.$/.test(line);
 }

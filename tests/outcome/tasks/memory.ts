@@ -163,7 +163,8 @@ const OVERRIDDEN: Task = {
     },
     doOtherWork,
     function* () {
-      return "I will.";
+      const port = yield* remembered(/the port is (\d+) for new services/);
+      return `${port} for new ones.`;
     },
     doOtherWork,
     function* (asked) {
