@@ -58,7 +58,9 @@ export function workerModel(
 }
 
 function isRequest(item: Said, asked: string): boolean {
-  return item.type === "text" && item.role === "user" && item.text.includes(asked);
+  // Some agents quote what they were given.
+  const plain = (text: string) => text.replaceAll(/[\\"]/g, "");
+  return item.type === "text" && item.role === "user" && plain(item.text).includes(plain(asked));
 }
 
 function nextReply(worker: ReturnType<Turn>, { before, since, hands, mayRecall }: {

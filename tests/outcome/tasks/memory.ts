@@ -219,7 +219,7 @@ const FILES_NAMED_BEFORE: Task = {
     doOtherWork,
     function* () {
       const name = yield* remembered(/The same in pages\/(\w+)\.js/, "The same in pages/");
-      const title = yield* remembered(/Change the title in pages\/\w+\.js to "(\w+)"/, "Change the title");
+      const title = yield* remembered(/Change the title in pages\/\w+\.js to \\?"(\w+)/, "Change the title");
       const old = yield* remembered(
         new RegExp(`title_of_${name} = "(?!${title}")(\\w+)"`),
         `title_of_${name} =`,
@@ -232,7 +232,7 @@ const FILES_NAMED_BEFORE: Task = {
 
 function* changeTitle(asked: string) {
   const [, name] = /pages\/(\w+)\.js/.exec(asked)!;
-  const title = yield* remembered(/Change the title in pages\/\w+\.js to "(\w+)"/, "Change the title");
+  const title = yield* remembered(/Change the title in pages\/\w+\.js to \\?"(\w+)/, "Change the title");
   const shown = yield* work({ read: `pages/${name}.js` });
   const old = /title_of_\w+ = "\w+"/.exec(shown)?.[0] ?? "lost";
   yield* work({ edit: `pages/${name}.js`, old, now: `title_of_${name} = "${title}"` });
