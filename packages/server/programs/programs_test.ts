@@ -1,5 +1,5 @@
 import { assertEquals } from "@std/assert";
-import { memoryStore, type Store } from "@tare/conversation";
+import { memoryStore, sharedMemory, type Store } from "@tare/conversation";
 import { programTool } from "@tare/loop/programs";
 import { openCheckpoints, workspaceTools } from "@tare/loop/tools";
 import { contentText, type Model, type Tool } from "@tare/messages";
@@ -394,4 +394,47 @@ Deno.test("a turn that is cancelled stops its program", async () => {
     "tool_result p Cannot finish run_program: the turn was stopped before it ended.",
     ...["step_end", "turn_end cancelled"],
   ]);
+});
+
+Deno.test("a server that ends leaves a program between two of its calls, and none is of unknown outcome", async () => {
+  const memory = sharedMemory();
+  const begun = Promise.withResolvers<void>();
+  const free = Promise.withResolvers<void>();
+  const ran: string[] = [];
+  const code = `for (const n of [1, 2, 3]) print(await tools.step({ n }));`;
+  const server = (where: string) => {
+    const opening = memory.open();
+    const step: Tool = {
+      definition: { type: "function", function: { name: "step" } },
+      async run({ n }) {
+        ran.push(`${n} ${where}`);
+        begun.resolve();
+        await free.promise;
+        return `step ${n}`;
+      },
+    };
+    const model = where === "a" ? running(code) : scriptedModel([{ content: "Done." }]);
+    const approvals = { rules: ALLOW_EVERYTHING, after: () => () => {} };
+    return {
+      opening,
+      handler: agent(model, { approvals, store: opening.store, tools: [step, programTool()] }),
+    };
+  };
+  const [a, b] = [server("a"), server("b")];
+  const path = await newSession(a.handler);
+  const onA = await a.handler.fetch(request("POST", `${path}/turns`, { input: "Go" }));
+  await begun.promise;
+  const onB = follow(b.handler, path, 0);
+  const closed = a.handler.close({ leaveWithinMs: 20_000 });
+  free.resolve();
+  await closed;
+  await onA.text();
+  await a.opening.store.close();
+  assertEquals(outline(await onB).filter((line) => /^(tool|turn)/.test(line)), [
+    ...["turn_start", "tool_call p", "tool_call p/1", "tool_result p/1 step 1", "turn_resumed"],
+    ...["tool_call p/2", "tool_result p/2 step 2", "tool_call p/3", "tool_result p/3 step 3"],
+    ...["tool_result p step 1\nstep 2\nstep 3", "turn_end completed"],
+  ]);
+  assertEquals(ran, ["1 a", "2 b", "3 b"]);
+  await b.handler.close();
 });

@@ -17,6 +17,7 @@ import {
   type Message,
   type Model,
   type Tool,
+  type ToolCall,
   type ToolDefinition,
 } from "@tare/messages";
 import { PROGRAM_TOOL } from "@tare/loop/programs";
@@ -339,6 +340,7 @@ async function runTurn(
     stance === "rederivable" && !resolve
   );
   const needed = replies({ clientTools: options.clientTools, readers });
+  const mayLeave = betweenCalls(options.resumed?.calls ?? options.answered?.map(({ call }) => call) ?? []);
   try {
     for await (const event of played) {
       if (event.type === "turn_start" || event.type === "turn_end") continue;
@@ -348,6 +350,10 @@ async function runTurn(
         continue;
       }
       if (event.type === "assistant_message") waitsForCalls(event.message.tool_calls);
+      if (mayLeave(event) && isLeft()) {
+        await batch.settle();
+        throw new TurnLeft();
+      }
       batch.add(event.type === "step_end" ? { ...event, atMs: answeredAtMs } : event);
       const need = event.type === "user_message" ? "now" : needed(event);
       if (need === "now") await batch.settle();
@@ -402,6 +408,23 @@ function replies(
     if (event.parent !== undefined) return reading.has(event.name) ? undefined : "now";
     if (!clients.has(event.name) && need !== "now") need = reading.has(event.name) ? "soon" : "now";
     return --expected === 0 ? need : undefined;
+  };
+}
+
+/**
+ * Tells of each event whether a program is about to make a call with it while nothing else runs: where it can be left as
+ * well as between two steps, since it goes on from there. `calls` are those that run already.
+ */
+function betweenCalls(calls: readonly ToolCall[]): (event: LoopEvent) => boolean {
+  const running = new Set(calls.map(({ id }) => id));
+  const programs = new Set<string>();
+  return (event) => {
+    if (event.type === "tool_result") running.delete(event.id);
+    if (event.type !== "tool_call") return false;
+    if (event.parent !== undefined) programs.add(event.parent);
+    const isBetween = event.parent !== undefined && [...running].every((id) => programs.has(id));
+    running.add(event.id);
+    return isBetween;
   };
 }
 
