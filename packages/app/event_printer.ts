@@ -105,7 +105,8 @@ function indent({ parent }: { readonly parent?: string }): string {
 function madeText(made: Extract<SessionEvent, { readonly type: "tool_result" }>["made"]): string {
   if (!made) return "";
   const failed = made.failed > 0 ? `, ${number(made.failed)} failed` : "";
-  return `; ${number(made.calls)} calls${failed}, ${number(made.keptTokens)} tokens kept outside`;
+  const calls = made.calls === 1 ? "1 call" : `${number(made.calls)} calls`;
+  return `; ${calls}${failed}, ${number(made.keptTokens)} tokens kept outside`;
 }
 
 /** A turn's ledger in one line. */
