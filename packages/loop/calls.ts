@@ -1,4 +1,5 @@
 import {
+  contentText,
   type CountTokens,
   describeCall,
   type FileChange,
@@ -9,6 +10,7 @@ import {
   type ToolContext,
   type ToolDefinition,
   type ToolMessage,
+  toolMessage,
   type ToolOutput,
 } from "@tare/messages";
 import { distance } from "fastest-levenshtein";
@@ -158,11 +160,13 @@ export async function* runTools(
       }
       const content = repeated.contentFor(call, outcome, visible);
       outcomes[index] = [call, outcome];
-      answers.set(call, { role: "tool", tool_call_id: call.id, content });
+      // Of a repetition that is told by its note alone the picture stands above.
+      const pictures = content.startsWith(outcome.content) ? outcome.pictures : undefined;
+      answers.set(call, toolMessage(call.id, content, pictures));
       const { error, change, made } = outcome;
       yield resultEvent(step, call, {
         ...{ content, error, durationMs },
-        ...{ ...(change && { change }), ...(made && { made }) },
+        ...{ ...(change && { change }), ...(pictures && { pictures }), ...(made && { made }) },
       });
     }
   } finally {
@@ -222,6 +226,7 @@ function resultEvent(
     readonly durationMs: number;
     readonly change?: FileChange;
     readonly made?: ReturnType<MadeCalls["sum"]>;
+    readonly pictures?: readonly string[];
   },
 ): LoopEvent {
   const bytes = new TextEncoder().encode(result.content).length;
@@ -240,6 +245,8 @@ interface CallOutcome {
   readonly change?: FileChange | undefined;
   /** Of a call that made others: what these came to. */
   readonly made?: ReturnType<MadeCalls["sum"]> | undefined;
+  /** What it shows the model behind the text. */
+  readonly pictures?: readonly string[] | undefined;
 }
 
 /** What a call is run with. */
@@ -332,7 +339,7 @@ async function runCall(call: ToolCall, options: RunCallOptions): Promise<CallOut
   const { value } = ran;
   return typeof value === "string"
     ? { content: value, error: false, changedState }
-    : { content: value.content, error: value.error, changedState, change: value.change };
+    : { ...value, changedState };
 }
 
 /** How a call came out that made others: these are seen to their ends first. */
@@ -534,7 +541,7 @@ function keyOf(call: ToolCall): string {
 
 function isVisible({ id, content }: Seen, messages: readonly Message[]): boolean {
   return messages.some((message) =>
-    message.role === "tool" && message.tool_call_id === id && message.content === content
+    message.role === "tool" && message.tool_call_id === id && contentText(message.content) === content
   );
 }
 

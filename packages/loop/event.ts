@@ -98,6 +98,8 @@ export type LoopEvent =
      * beyond what it returned. No prompt ever held those, which is no saving: nobody knows what the model would have done.
      */
     readonly made?: { readonly calls: number; readonly failed: number; readonly keptTokens: number };
+    /** Pictures that the model is shown behind it, as `data:` URLs. */
+    readonly pictures?: readonly string[];
   }
   /** The call didn't run: the turn ends, and goes on once somebody has said whether it may. */
   | ({

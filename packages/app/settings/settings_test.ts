@@ -252,6 +252,31 @@ Deno.test("readSettings() names the variable, the value and what would be right"
       { TARE_MODEL: "m" },
       'TARE_MODEL is "m", but then OPENAI_API_KEY, OPENAI_BASE_URL, ANTHROPIC_API_KEY or ANTHROPIC_BASE_URL must be set',
     ],
+    [
+      ["--effort", "huge"],
+      { OPENAI_API_KEY: "sk-secret", TARE_MODEL: "gpt-5.1" },
+      '--effort is "huge", but gpt-5.1 has the efforts none, low, medium, high.',
+    ],
+    [
+      [],
+      { OPENAI_API_KEY: "sk-secret", TARE_MODEL: "gpt-4.1", TARE_EFFORT: "low" },
+      'TARE_EFFORT is "low", but gpt-4.1 has no effort to choose.',
+    ],
+    [
+      [],
+      { TARE_EFFORT: "50 %" },
+      'TARE_EFFORT is "50 %", but it must be a word such as low, medium or high.',
+    ],
+    [
+      [],
+      { TARE_PROTOCOL: "grpc" },
+      'TARE_PROTOCOL is "grpc", but it must be one of responses, chat, messages.',
+    ],
+    [
+      ["--protocol", "responses"],
+      { ANTHROPIC_API_KEY: "sk-secret", TARE_MODEL: "m" },
+      "--protocol is responses, but no provider is set that speaks it. Set OPENAI_API_KEY or OPENAI_BASE_URL too.",
+    ],
     [["--prot", "1"], {}, "Unknown option '--prot'"],
     [["extra"], {}, "extra"],
   ];

@@ -72,6 +72,7 @@ const USAGE = closed({
   outputTokens: TOKENS,
   cacheWriteTokens: Type.Optional(TOKENS),
   hourWriteTokens: Type.Optional(TOKENS),
+  reasoningTokens: Type.Optional(TOKENS),
   estimated: Type.Optional(Type.Boolean()),
 }, "Usage");
 
@@ -162,6 +163,9 @@ const FIELDS: Readonly<Record<SessionEvent["type"], TProperties>> = {
         description: "Tokens of their results beyond those of this one: no prompt ever held them. No saving.",
       }),
     }, "MadeCalls")),
+    pictures: Type.Optional(
+      Type.Array(STRING, { description: "What the model is shown behind the content, as `data:` URLs." }),
+    ),
   },
   approval_asked: {
     step: STEP,

@@ -97,11 +97,11 @@ Deno.test("run_program gives errors by message and line, and what was printed be
   );
   assertMatch(
     await failing("const a = 1;\na b c;"),
-    /^The program failed\. SyntaxError: .*\n  at line 2, column \d+/,
+    /^The program failed\. SyntaxError: .*\n {2}at line 2, column \d+/,
   );
   assertMatch(
     await failing("print(1);\nawait tools.line({ n: 1 });\nawait tools.fails({});"),
-    /^The program failed\. ToolError: Cannot do it: no\.\n  at line 3, column \d+[^]*It had printed:\n1$/,
+    /^The program failed\. ToolError: Cannot do it: no\.\n {2}at line 3, column \d+[^]*It had printed:\n1$/,
   );
   assertStringIncludes(await failing("await tools.lines({})"), 'Cannot run "lines": there is no such tool.');
   assertStringIncludes(

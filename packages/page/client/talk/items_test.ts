@@ -31,7 +31,14 @@ Deno.test("Items show a call's output while it runs, and then its result", () =>
 });
 
 Deno.test("Items show what a program calls, once, whether or not somebody is asked first", () => {
-  const about = { step: 1, id: "p/1", name: "write_file", arguments: "{}", parent: "p", beganAtMs: 1 } as const;
+  const about = {
+    step: 1,
+    id: "p/1",
+    name: "write_file",
+    arguments: "{}",
+    parent: "p",
+    beganAtMs: 1,
+  } as const;
   const nested = { kind: "call", id: "p/1", name: "write_file", arguments: "{}", isNested: true } as const;
   const asked = { type: "approval_asked", ...about } as const;
   assertEquals(shown([asked]), [{ ...nested, approval: "asked" }]);
