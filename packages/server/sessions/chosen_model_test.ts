@@ -145,3 +145,17 @@ Deno.test("no model is chosen while a turn runs", async () => {
   await running;
   await handler.close();
 });
+
+Deno.test("who asks for the agent as a model is told which parameter the model doesn't take", async () => {
+  const { handler } = noting();
+  const refusal = async (path: string, body: object) => {
+    const { status, body: told } = await refused(handler, "POST", path, { model: "agent", ...body });
+    return [status, (told as { error: { param: string } }).error.param];
+  };
+  const messages = [{ role: "user", content: "Go." }];
+  const chat = { messages, reasoning_effort: "medium" };
+  assertEquals(await refusal("/v1/chat/completions", chat), [400, "reasoning_effort"]);
+  const response = { input: "Go.", reasoning: { effort: "medium" } };
+  assertEquals(await refusal("/v1/responses", response), [400, "reasoning.effort"]);
+  await handler.close();
+});
