@@ -87,6 +87,10 @@ Deno.test("an effort that the model doesn't have is refused with what it has", a
     refusal("medium", "wise", "the efforts low, high, max"),
   );
   assertEquals(
+    await refused(handler, "POST", `${session}/turns`, { input: "Go.", effort: "medium", background: true }),
+    refusal("medium", "wise", "the efforts low, high, max"),
+  );
+  assertEquals(
     await refused(handler, "POST", `${session}/model`, { model: "quick", effort: "max" }),
     refusal("max", "quick", "the efforts low"),
   );
