@@ -184,8 +184,8 @@ export function agentClient(url: string, token?: string) {
     keepWarm: (id: string, minutes: number) =>
       api.json("POST /v1/sessions/{id}/keep_warm", { path: { id }, body: { minutes } }),
     /** Gives a session's messages, one a line of JSON. */
-    exportSession: async (id: string) =>
-      bodyOf(await api.send("GET /v1/sessions/{id}/export", { path: { id } })),
+    exportSession: async (id: string, format: "lines" | "html" = "lines") =>
+      bodyOf(await api.send("GET /v1/sessions/{id}/export", { path: { id }, query: { format } })),
     /** Makes sessions of such lines, or of lines that each hold one, and resolves to their ids. */
     async importSessions(lines: Uint8Array<ArrayBuffer>): Promise<readonly string[]> {
       const { sessions } = await api.json("POST /v1/sessions/import", { lines });

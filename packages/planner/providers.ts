@@ -845,6 +845,26 @@ const REASONING: readonly (readonly [RegExp, Omit<ReturnType<typeof howToAsk>, "
   [/^kimi-(k2\.[5-9]|k2-thinking|k[3-9]|for-coding)/, { reasoning: "some" }],
 ];
 
+/** Models that are shown pictures, by their plain names: those of the list, and those that say so. */
+const SEEING =
+  /^(claude|gpt-(4o|4\.1|[5-9])|chatgpt-|o[134]\b|gemini|gemma-?[3-9]|grok-[4-9]|kimi-k(2\.[5-9]|[3-9])|llama-?4|minimax-m3|pixtral|mistral-(small|medium|large))|(^|[-.:])(vl|vision|omni|llava)\b|\dv\b/;
+
+/**
+ * Whether a model is shown pictures in results of its calls, by its name. Of one that isn't known it isn't: providers refuse
+ * a request with a picture as a whole.
+ *
+ * @example
+ * ```ts
+ * import { assertEquals } from "@std/assert";
+ * import { seesPictures } from "@tare/planner/parts";
+ *
+ * assertEquals([seesPictures("gpt-5.5"), seesPictures("qwen3-vl:8b"), seesPictures("qwen3:8b")], [true, true, false]);
+ * ```
+ */
+export function seesPictures(model: string): boolean {
+  return SEEING.test(plainModelName(model));
+}
+
 /**
  * How a model is best asked where requests go to this address: in which of OpenAI's protocols, and what is to be said of its
  * reasoning there, or in the Messages format.

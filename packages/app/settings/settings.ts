@@ -485,6 +485,14 @@ const OPTIONS = {
     help: "Whether the agent may give tasks to helpers in sessions that don't name their tools: on, off",
     ...onOrOff(),
   },
+  programs: {
+    variable: "TARE_PROGRAMS",
+    flag: "programs",
+    fallback: "on",
+    help:
+      "Whether the agent may write programs that call its tools (docs/programs.md), in sessions that don't name their tools: on, off",
+    ...onOrOff(),
+  },
   observe: {
     variable: "TARE_OBSERVE",
     flag: "observe",

@@ -25,6 +25,8 @@
 import {
   type AssistantMessage,
   checkGiven,
+  type ContentPart,
+  contentText,
   type Message,
   type Model,
   type ModelRequest,
@@ -50,7 +52,7 @@ const NO_REPLY = {
 /**
  * Makes a model of one behind an OpenAI-compatible API.
  *
- * By chat completions messages are sent as they are, and replies keep every field that the provider sent
+ * By chat completions messages are sent as they are, but for pictures in results, which that format lets users alone show, and replies keep every field that the provider sent
  * (`reasoning_content`, `reasoning_details`, signatures), so that all is passed back. By responses nothing is kept at the
  * provider: what it has sealed of its reasoning is in the reply's `carried`, and goes back with the items that it was
  * thought for. Either is sent to the model alone that said it. Rate limits, time-outs, failures of the server and of
@@ -99,7 +101,7 @@ export function openaiModel(
     const { messages, tools, settings = {} } = request;
     if (protocol === "chat") {
       return {
-        messages: messages.map((message) => chatMessage(message, reasoning === "some")),
+        messages: picturesBehind(messages).map((message) => chatMessage(message, reasoning === "some")),
         // An empty list is refused.
         ...(tools.length > 0 && { tools }),
         stream_options: { include_usage: true },
@@ -193,4 +195,29 @@ function statusOf({ code }: JsonRecord): number | undefined {
     context_length_exceeded: 400,
   };
   return typeof code === "string" && Object.hasOwn(statuses, code) ? statuses[code] : undefined;
+}
+
+/** What stands in front of the pictures of results. */
+const SHOWN = "What the calls above show:";
+
+/** The messages with the pictures of a step's results in a message of the user behind these: results may hold text alone. */
+function picturesBehind(messages: readonly Message[]): readonly Message[] {
+  if (!messages.some((message) => picturesIn(message).length > 0)) return messages;
+  const sent: Message[] = [];
+  let shown: ContentPart[] = [];
+  for (const [at, message] of messages.entries()) {
+    const found = picturesIn(message);
+    const isAsItIs = message.role !== "tool" || found.length === 0;
+    sent.push(isAsItIs ? message : { ...message, content: contentText(message.content) });
+    shown.push(...found);
+    if (shown.length === 0 || messages[at + 1]?.role === "tool") continue;
+    sent.push({ role: "user", content: [{ type: "text", text: SHOWN }, ...shown] });
+    shown = [];
+  }
+  return sent;
+}
+
+function picturesIn(message: Message): readonly ContentPart[] {
+  if (message.role !== "tool" || typeof message.content === "string") return [];
+  return message.content.filter(({ type }) => type === "image_url");
 }

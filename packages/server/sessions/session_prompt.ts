@@ -21,10 +21,14 @@ import {
   countMessageTokens,
   countRequestTokens,
   type CountTokens,
+  describeCall,
   type Message,
   type Model,
   type ModelRequest,
   type ModelSettings,
+  pairCalls,
+  PLAN_TOOL_NAME,
+  planAfter,
   type Rewrite,
   sameData,
   type Tool,
@@ -67,7 +71,7 @@ import {
 /** What is stored of a session beside its events. */
 interface StoredPrompt
   extends Pick<SessionTotals, "days" | "promptTokens" | "pinged" | "asks" | "chosen">, PromptState {
-  /** What the user said first. */
+  /** What it is called. */
   readonly title: string;
   /** The turns that wait. */
   readonly queued: readonly QueuedTurn[];
@@ -145,6 +149,22 @@ function summaryModel({ id: conversation, environment, settings: own }: SessionN
   return tracedModel(port, { telemetry, conversation, ...askedModel(environment, model) });
 }
 
+/** Who asks that the plan is kept. */
+const BY_PLAN = "plan";
+
+/** Positions of the results that go with the plan: of the newest call that names its steps, and of the newest behind it. */
+function placesOfPlan(messages: readonly Message[]): readonly number[] {
+  const from = messages.findLastIndex((message) =>
+    message.role === "assistant" &&
+    message.tool_calls?.some((call) => planAfter(undefined, describeCall(call)))
+  );
+  if (from < 0) return [];
+  const places = pairCalls(messages.slice(from)).flatMap(({ call, answer }) =>
+    answer && describeCall(call).name === PLAN_TOOL_NAME ? [from + answer.at] : []
+  );
+  return [...new Set([...places.slice(0, 1), ...places.slice(-1)])];
+}
+
 /** A session's conversation: which tools its model is offered, and what of all that is stored when. */
 export class SessionPrompt implements TurnPrompt {
   readonly #options: SessionPromptOptions;
@@ -155,6 +175,8 @@ export class SessionPrompt implements TurnPrompt {
   readonly #packer: JsonPacker;
   /** References of what is in the store of the prompt's state. */
   readonly #packed: Set<string>;
+  /** Position of the newest result of the plan that was looked at. */
+  #plannedAt = -1;
   /** How the last turn offered its tools. */
   #offer: ToolOffer | undefined;
   /** Every tool that was offered once, by name: its results may still be there when it has gone. */
@@ -189,7 +211,7 @@ export class SessionPrompt implements TurnPrompt {
     this.#stored = this.#state;
   }
 
-  /** What the user said first, in one line; empty before. */
+  /** What it is called, in one line; empty before anything was said. */
   get title(): string {
     return this.#conversation.state.title;
   }
@@ -232,6 +254,7 @@ export class SessionPrompt implements TurnPrompt {
   }
 
   async view(history: History, call: PromptCall): Promise<SessionView> {
+    if (this.#conversation.noPins === undefined) this.#keepPlan(history.messages);
     const view = await this.#conversation.view(history, call);
     const { id, environment } = this.#options;
     for (const warning of view.warnings) environment.warned?.(id, warning);
@@ -266,7 +289,22 @@ export class SessionPrompt implements TurnPrompt {
     this.#book(sumsOfPing(entry, environment.ratesOf(model)), entry.atMs);
   }
 
-  /** What the user said first has become known. */
+  /** Keeps the plan as the model last wrote it: the result of a call brings the call along. What it was before may leave. */
+  #keepPlan(messages: readonly Message[]): void {
+    const places = placesOfPlan(messages);
+    for (const { place, by } of this.pins) {
+      if (by === BY_PLAN && !places.includes(place)) this.#conversation.pin({ remove: place });
+    }
+    for (const place of places) {
+      // Of one that a full window took nothing is asked again.
+      if (place <= this.#plannedAt || this.pins.some((pin) => pin.place === place)) continue;
+      const set = this.#conversation.makePin(messages, { place, wish: "keep", by: BY_PLAN });
+      this.#conversation.pin({ set });
+    }
+    this.#plannedAt = Math.max(this.#plannedAt, ...places);
+  }
+
+  /** What it is called has become known, or changed. */
   named(title: string): void {
     this.#conversation.named(title);
   }

@@ -15,7 +15,7 @@ import {
   type SpendQuery,
   ToldWarnings,
 } from "@tare/conversation/report";
-import { firstWords, type Message, personsWords } from "@tare/messages";
+import { type FileChange, firstWords, type Message, personsWords } from "@tare/messages";
 import { listPrice, type Profile } from "@tare/planner";
 import type { Rates } from "@tare/planner/parts";
 import { RECALL_TOOL } from "@tare/prune";
@@ -23,13 +23,21 @@ import { ApprovalTimers } from "../approvals/approvals.ts";
 import { DELEGATE_TOOL } from "../helpers/helpers.ts";
 import { HttpError } from "../http/http_error.ts";
 import { checkBudgets } from "../turns/play_turn.ts";
+import type { Shared } from "../share/share_page.ts";
 import { TurnQueue } from "../turns/turn_queue.ts";
 import { allToolsOf, includesTool, STAND_IN_NAMES } from "../turns/session_tools.ts";
-import { messagesBefore, readTranscript, sessionRecords, type Transcript } from "./history.ts";
+import { lengthBefore, readTranscript, sessionRecords, systemMessage, type Transcript } from "./history.ts";
 import { Queue } from "./hold.ts";
 import { Session } from "./session.ts";
 import { CALL_EVENTS, callsOf } from "./session_prompt.ts";
-import { checkEffort, type CreateSession, type SessionSettings, storedSettings } from "./session_settings.ts";
+import {
+  checkEffort,
+  type CreateSession,
+  type SessionSettings,
+  storedForkedFrom,
+  type StoredSettings,
+  storedSettings,
+} from "./session_settings.ts";
 import {
   asSessionEvent,
   type HelperLink,
@@ -159,7 +167,8 @@ export class Sessions {
       by,
       createdAtMs: now(),
       settings: this.#fillIn(settings),
-      title: firstWords(messages.map(personsWords).find((words) => words !== "")),
+      title: firstWords(settings.metadata?.title) ||
+        firstWords(messages.map(personsWords).find((words) => words !== "")),
       messages,
       workplace: isAtWorkplace(wanted[index]!) ? place : "",
     }));
@@ -177,6 +186,34 @@ export class Sessions {
     );
     await this.#admit(made.length, () => store.commit([...records, ...keep(infos)]));
     return infos;
+  }
+
+  /**
+   * Makes a session that goes on from the first `length` messages of another one, as its model saw them: what left the
+   * prompt stays out and can be recalled, and what the provider's cache holds of it serves both. That one stays as it is.
+   * What calls may do without being asked for is for the session alone in which somebody said so.
+   *
+   * @throws {HttpError} 507 if no more sessions may be kept.
+   */
+  async fork(
+    { id: from, settings, history, prompt, title }: Session,
+    { length, keep = () => [], by }: Omit<CreateOptions, "keep"> & {
+      readonly length: number;
+      readonly keep?: (made: SessionInfo) => readonly StoreRecord[];
+    },
+  ): Promise<SessionInfo> {
+    const { store, now = Date.now } = this.#options;
+    // All of one moment: it may be used meanwhile.
+    const [said, known] = [history.slice(0, length), prompt.fork(length)];
+    const workplace = await store.readState(from, "workplace");
+    const stored: StoredSettings = { ...settings, forkedFrom: { session: from, messages: said.length } };
+    const record = { id: crypto.randomUUID(), by, createdAtMs: now(), settings: stored };
+    const messages = said.slice(systemMessage(settings.instructions, workplace).length);
+    const info = this.describe({ ...record, kind: "agent", lastEvent: messages.length, title });
+    const states = { ...(title && { title }), ...(workplace !== undefined && { workplace }), ...known };
+    const records = sessionRecords({ ...record, archiveOf: from }, { states, messages });
+    await this.#admit(1, () => store.commit([...records, ...keep(info)]));
+    return info;
   }
 
   /** The session of this id, as it is now. @throws {HttpError} 404 if there is none. */
@@ -221,6 +258,7 @@ export class Sessions {
     const session = await this.get(id);
     // Who has read a turn's end may start the next at once.
     do await session.cancel(); while (!await session.deleteIdle());
+    await this.#options.background?.end(id);
     for (const helper of await this.helpers(session)) {
       await this.delete(helper.session).catch((error) => {
         // Somebody else was faster.
@@ -241,14 +279,30 @@ export class Sessions {
     return readTranscript(session, this.#options.store);
   }
 
+  /** What of a session is for people elsewhere: what was said in the turns that have ended. @throws {StoreError} */
+  async shared({ id, title, createdAtMs, settings, history }: Session): Promise<Shared> {
+    const { store } = this.#options;
+    const workplace = await store.readState(id, "workplace");
+    const messages = history.slice(systemMessage(settings.instructions, workplace).length);
+    const changes = new Map<string, (FileChange | undefined)[]>();
+    for (const { event } of await store.readEvents(id, { types: ["tool_result"] })) {
+      const result = asSessionEvent(event);
+      if (result.type !== "tool_result") continue;
+      const known = changes.get(result.id);
+      if (known) known.push(result.change);
+      else changes.set(result.id, [result.change]);
+    }
+    return { title, model: settings.model, createdAtMs, messages, changes };
+  }
+
   /**
-   * What was said in a session before a turn began, the system message apart.
+   * How many messages of a session were said before a turn began.
    *
    * @param turn Number of the last event before it.
    * @throws {HttpError} 404 if no turn begins there. @throws {StoreError}
    */
-  saidBefore({ id }: Session, turn: number): Promise<readonly Message[]> {
-    return messagesBefore(id, turn, this.#options.store);
+  lengthBefore({ id, settings: { instructions } }: Session, turn: number): Promise<number> {
+    return lengthBefore(id, { turn, instructions, store: this.#options.store });
   }
 
   /**
@@ -345,8 +399,10 @@ export class Sessions {
       const isFree = !this.#loaded.get(id)?.loading;
       const isDeleted = isFree &&
         await (session ? session.deleteIdle() : this.#remove(id, beforeMs, kept.size + 1));
-      if (isDeleted) expired += 1;
-      else kept.add(id);
+      if (isDeleted) {
+        await this.#options.background?.end(id);
+        expired += 1;
+      } else kept.add(id);
     }
   }
 
@@ -641,6 +697,7 @@ export class Sessions {
       createdAtMs,
       settings: storedSettings(record.settings, chosen),
       parent: parentOf(record),
+      forkedFrom: storedForkedFrom(record.settings),
       title: title as string,
       lastEvent,
       turns,
