@@ -270,7 +270,9 @@ async function chooseModel(
     ? ""
     : ` (there is ${efforts.length === 0 ? "nothing to choose" : efforts.join(", ")})`;
   const isAnother = wanted.model !== undefined && turns > 0;
-  const cache = isAnother ? "\nIts cache holds what it was sent itself, and nothing of what other models were." : "";
+  const cache = isAnother
+    ? "\nIts cache holds what it was sent itself, and nothing of what other models were."
+    : "";
   return { says: `model ${model}, effort ${effort}${known}${cache}`, session };
 }
 
