@@ -66,7 +66,10 @@ Deno.test("A session is renamed, forked and deleted by keys, and what goes is sa
   await page.keyboard.press("Enter");
   await seen(page, "dialog h2", "Rename this session");
   await assertAccessible(page, "rename");
-  assertEquals(await page.$eval("#new-title", ({ value }: HTMLInputElement) => value), "First words.");
+  assertEquals(
+    await page.$eval("input#new-title", (field) => (field as HTMLInputElement).value),
+    "First words.",
+  );
   await page.focus("#new-title");
   await page.evaluate(() => document.querySelector<HTMLInputElement>("#new-title")!.select());
   await page.keyboard.type("A better name");

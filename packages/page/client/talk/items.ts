@@ -36,6 +36,8 @@ type Shown =
     readonly kind: "end";
     readonly reason: string;
     readonly message?: string;
+    /** Whether the provider refused what holds pictures: not every model takes them. */
+    readonly refusedPictures?: true;
     /** What the turn cost; absent where it went on, and is told at its end. */
     readonly ledger?: TurnLedger;
   };
@@ -190,11 +192,16 @@ export class Items {
     this.#replace(call.key, { ...call, result });
   }
 
-  #end({ reason, message, ledger, whole }: Extract<LoopEvent, { type: "turn_end" }>): void {
+  #end({ reason, message, code, ledger, whole }: Extract<LoopEvent, { type: "turn_end" }>): void {
     const last = this.list.at(-1);
     if (last?.kind === "reply" && last.growing) this.#replace(last.key, { ...last, growing: false });
     if (whole) this.#goesOn();
-    this.#add({ kind: "end", reason, ...(message !== undefined && { message }), ledger: whole ?? ledger });
+    const isRefused = code === "bad_request" && this.list.some(hasPicture);
+    this.#add({
+      ...{ kind: "end", reason, ledger: whole ?? ledger },
+      ...(message !== undefined && { message }),
+      ...(isRefused && { refusedPictures: true }),
+    });
   }
 
   /** What a turn cost that went on with answers is told once. */
@@ -207,6 +214,11 @@ export class Items {
       this.#replace(key, rest);
     }
   }
+}
+
+function hasPicture(item: Item): boolean {
+  return item.kind === "said" && typeof item.content !== "string" &&
+    item.content.some(({ type }) => type === "image_url");
 }
 
 function partsOf({ content, refusal, reasoning_content }: AssistantMessage) {

@@ -1,4 +1,5 @@
 import { assertEquals } from "@std/assert";
+import type { Content } from "@tare/messages";
 import type { TalkEvent } from "../api/sessions.ts";
 import { Items } from "./items.ts";
 
@@ -107,5 +108,19 @@ Deno.test("Items tell once what a turn cost that went on with answers", () => {
     ["completed", 5],
     ["approval", undefined],
     ["completed", 3],
+  ]);
+});
+
+Deno.test("Items say that a refusal may be one of pictures, where there are some", () => {
+  const end = { type: "turn_end", reason: "model_error", text: "", ledger: LEDGER } as const;
+  const start = (input: Content) => ({ type: "turn_start", input }) as const;
+  const picture = start([{ type: "image_url", image_url: { url: "data:image/png;base64,AA" } }]);
+  const told = (events: readonly TalkEvent[]) =>
+    shown(events).flatMap((item) => item.kind === "end" ? [item.refusedPictures] : []);
+  const refused = { ...end, code: "bad_request" } as const;
+  assertEquals(told([start("a"), refused, picture, { ...end, code: "unreachable" }, refused]), [
+    undefined,
+    undefined,
+    true,
   ]);
 });

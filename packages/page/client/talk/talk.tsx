@@ -459,12 +459,14 @@ const REASONS: Readonly<Record<string, string>> = {
   internal_error: "The server failed.",
 };
 
-function End({ item: { reason, message, ledger } }: { readonly item: Of<"end"> }) {
+function End({ item: { reason, message, refusedPictures, ledger } }: { readonly item: Of<"end"> }) {
   return (
     <footer class="end">
       {reason !== "completed" && (
         <p class="why">
           <bdi>{message ?? REASONS[reason] ?? reason}</bdi>
+          {refusedPictures &&
+            " If its model takes no pictures, edit the message that has them, or ask another model."}
         </p>
       )}
       {ledger && <p class="sums">{sumOf(ledger)}</p>}
