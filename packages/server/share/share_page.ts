@@ -171,11 +171,9 @@ function diffOf({ path, added, removed, diff, omitted }: FileChange): string {
     return `<span${kind === undefined ? "" : ` class="${kind}"`}>${escapeHtml(line)}\n</span>`;
   });
   const rest = omitted === undefined ? "" : `<p>and ${omitted} lines more, or longer than shown</p>`;
-  return `<p><bdi>${
-    escapeHtml(path)
-  }</bdi>: ${added} ${added === 1 ? "line" : "lines"} more, ${removed} less</p><pre class="diff" tabindex="0">${
-    lines.join("")
-  }</pre>${rest}`;
+  return `<p><bdi>${escapeHtml(path)}</bdi>: ${added} ${
+    added === 1 ? "line" : "lines"
+  } more, ${removed} less</p><pre class="diff" tabindex="0">${lines.join("")}</pre>${rest}`;
 }
 
 function folded(label: string, text: string): string {
