@@ -1,4 +1,5 @@
 import {
+  contentText,
   describeCall,
   type FileChange,
   type Message,
@@ -8,6 +9,7 @@ import {
   type ToolContext,
   type ToolDefinition,
   type ToolMessage,
+  toolMessage,
 } from "@tare/messages";
 import { distance } from "fastest-levenshtein";
 import { isDeepStrictEqual } from "node:util";
@@ -118,9 +120,12 @@ export async function* runTools(
       }
       const content = repeated.contentFor(call, outcome, visible);
       outcomes[index] = [call, outcome];
-      answers.set(call, { role: "tool", tool_call_id: call.id, content });
+      // Of a repetition that is told by its note alone the picture stands above.
+      const pictures = content.startsWith(outcome.content) ? outcome.pictures : undefined;
+      answers.set(call, toolMessage(call.id, content, pictures));
       const { error, change } = outcome;
-      yield resultEvent(step, call, { content, error, durationMs, ...(change && { change }) });
+      const shown = { ...(change && { change }), ...(pictures && { pictures }) };
+      yield resultEvent(step, call, { content, error, durationMs, ...shown });
     }
   } finally {
     live.close();
@@ -176,6 +181,7 @@ function resultEvent(
     readonly error: boolean;
     readonly durationMs: number;
     readonly change?: FileChange;
+    readonly pictures?: readonly string[];
   },
 ): LoopEvent {
   const bytes = new TextEncoder().encode(result.content).length;
@@ -192,6 +198,8 @@ interface CallOutcome {
   readonly changedState: boolean;
   /** What it has changed, where that can be shown. */
   readonly change?: FileChange | undefined;
+  /** What it shows the model behind the text. */
+  readonly pictures?: readonly string[] | undefined;
 }
 
 /** What a call is run with. */
@@ -269,7 +277,7 @@ async function runCall(call: ToolCall, options: RunCallOptions): Promise<CallOut
   const { value } = ran;
   return typeof value === "string"
     ? { content: value, error: false, changedState }
-    : { content: value.content, error: value.error, changedState, change: value.change };
+    : { ...value, changedState };
 }
 
 /** Does something with a tool until the turn is stopped or the time is up; what fails is a problem for the model. */
@@ -448,7 +456,7 @@ function keyOf(call: ToolCall): string {
 
 function isVisible({ id, content }: Seen, messages: readonly Message[]): boolean {
   return messages.some((message) =>
-    message.role === "tool" && message.tool_call_id === id && message.content === content
+    message.role === "tool" && message.tool_call_id === id && contentText(message.content) === content
   );
 }
 

@@ -82,6 +82,8 @@ export type LoopEvent =
     readonly durationMs: number;
     /** What the call has changed, where that can be shown. */
     readonly change?: FileChange;
+    /** Pictures that the model is shown behind it, as `data:` URLs. */
+    readonly pictures?: readonly string[];
   }
   /** The call didn't run: the turn ends, and goes on once somebody has said whether it may. */
   | ({

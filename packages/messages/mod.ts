@@ -57,6 +57,7 @@ export {
   type Usage,
 } from "./model.ts";
 export { personsWords } from "./persons_words.ts";
+export { PICTURE_HEAD_BYTES, pictureAt, type PictureHead, pictureHead, toolMessage } from "./picture.ts";
 export { type Plan, PLAN_TOOL_NAME, planAfter } from "./plan.ts";
 export {
   type Effects,

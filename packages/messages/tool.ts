@@ -35,6 +35,10 @@ export interface ToolContext {
   readonly output?: (text: string) => void;
   /** Id of the call, as its reply gives it. Absent outside a turn. */
   readonly callId?: string;
+  /** Id of the conversation that it is made in, for what outlives a call. Absent where there is one alone. */
+  readonly session?: string;
+  /** Whether the model is shown pictures. Default: it isn't. */
+  readonly seesPictures?: boolean;
   /**
    * Throws if the call isn't to be run any more, though it isn't told to stop yet: on a server that slept while another
    * one took over. A tool that has to prepare something asks right before it acts. Default: it may run.
@@ -81,6 +85,8 @@ export type ToolOutput = string | {
   readonly error: boolean;
   /** What it has changed, where it can be shown. */
   readonly change?: FileChange | undefined;
+  /** Pictures that the model is shown behind the text, as `data:` URLs. Only with {@linkcode ToolContext.seesPictures}. */
+  readonly pictures?: readonly string[];
 };
 
 /** A tool that can be run. */

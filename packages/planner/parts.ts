@@ -43,6 +43,7 @@ export {
   type RoutedRequest,
   routeToCache,
   searchesTools,
+  seesPictures,
   windowsOfModelList,
 } from "./providers.ts";
 export { WINDOW_SHARE, worthDeferring } from "./rule/decide.ts";

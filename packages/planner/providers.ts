@@ -810,6 +810,26 @@ export const MODELS: Readonly<Record<string, PublishedModel>> = {
   "minimax-m2.5": plain(204_800, 0.3, 1.2, 0.03),
 };
 
+/** Models that are shown pictures, by their plain names: those of the list, and those that say so. */
+const SEEING =
+  /^(claude|gpt-(4o|4\.1|[5-9])|chatgpt-|o[134]\b|gemini|gemma-?[3-9]|grok-[4-9]|kimi-k(2\.[5-9]|[3-9])|llama-?4|minimax-m3|pixtral|mistral-(small|medium|large))|(^|[-.:])(vl|vision|omni|llava)\b|\dv\b/;
+
+/**
+ * Whether a model is shown pictures in results of its calls, by its name. Of one that isn't known it isn't: providers refuse
+ * a request with a picture as a whole.
+ *
+ * @example
+ * ```ts
+ * import { assertEquals } from "@std/assert";
+ * import { seesPictures } from "@tare/planner/parts";
+ *
+ * assertEquals([seesPictures("gpt-5.5"), seesPictures("qwen3-vl:8b"), seesPictures("qwen3:8b")], [true, true, false]);
+ * ```
+ */
+export function seesPictures(model: string): boolean {
+  return SEEING.test(plainModelName(model));
+}
+
 /** For the profiles of providers that name a price: the model whose price stands for it in examples. */
 export const EXAMPLE_MODELS: Readonly<Record<string, string>> = {
   "anthropic-5m": "claude-sonnet-5",

@@ -22,7 +22,14 @@
  *
  * @module
  */
-import { checkGiven, type Model, type ModelRequest } from "@tare/messages";
+import {
+  checkGiven,
+  type ContentPart,
+  contentText,
+  type Message,
+  type Model,
+  type ModelRequest,
+} from "@tare/messages";
 import { asRecord, ReplyAssembler } from "@tare/wire";
 import { APIConnectionError, APIConnectionTimeoutError, APIError, OpenAI } from "openai";
 import { accessTo, type ProviderOptions, readEvents, streamModel } from "../provider.ts";
@@ -32,7 +39,7 @@ const NO_COMPLETION = "what it sent is no chat completion (is the base URL right
 /**
  * Makes a model of one behind an OpenAI-compatible API.
  *
- * Messages are sent as they are, and replies keep every field that the provider sent (`reasoning_content`,
+ * Messages are sent as they are, but for pictures in results, which this format lets users alone show; and replies keep every field that the provider sent (`reasoning_content`,
  * `reasoning_details`, signatures), so that all is passed back. Rate limits, time-outs, failures of the server and of
  * the connection are retried with growing waits, or those that the provider asks for. What remains is a `ModelError`;
  * no message of one holds the API key.
@@ -80,7 +87,7 @@ export function openaiModel(
     });
     const body = {
       model,
-      messages,
+      messages: picturesBehind(messages),
       // An empty list is refused.
       ...(tools.length > 0 && { tools }),
       stream: true,
@@ -110,4 +117,29 @@ export function openaiModel(
       }
     },
   });
+}
+
+/** What stands in front of the pictures of results. */
+const SHOWN = "What the calls above show:";
+
+/** The messages with the pictures of a step's results in a message of the user behind these: results may hold text alone. */
+function picturesBehind(messages: readonly Message[]): readonly Message[] {
+  if (!messages.some((message) => picturesIn(message).length > 0)) return messages;
+  const sent: Message[] = [];
+  let shown: ContentPart[] = [];
+  for (const [at, message] of messages.entries()) {
+    const found = picturesIn(message);
+    const isAsItIs = message.role !== "tool" || found.length === 0;
+    sent.push(isAsItIs ? message : { ...message, content: contentText(message.content) });
+    shown.push(...found);
+    if (shown.length === 0 || messages[at + 1]?.role === "tool") continue;
+    sent.push({ role: "user", content: [{ type: "text", text: SHOWN }, ...shown] });
+    shown = [];
+  }
+  return sent;
+}
+
+function picturesIn(message: Message): readonly ContentPart[] {
+  if (message.role !== "tool" || typeof message.content === "string") return [];
+  return message.content.filter(({ type }) => type === "image_url");
 }

@@ -145,6 +145,9 @@ const FIELDS: Readonly<Record<SessionEvent["type"], TProperties>> = {
     bytes: COUNT,
     durationMs: TOKENS,
     change: Type.Optional(FILE_CHANGE),
+    pictures: Type.Optional(
+      Type.Array(STRING, { description: "What the model is shown behind the content, as `data:` URLs." }),
+    ),
   },
   approval_asked: {
     step: STEP,

@@ -10,6 +10,7 @@ import {
   type Tool,
   type ToolCall,
   type ToolMessage,
+  toolMessage,
 } from "@tare/messages";
 import {
   deniedResult,
@@ -155,7 +156,7 @@ export function rebuildHistory(
         if (turn) turn = { ...turn, step: event.step, isReplied: false, resumed: turn.resumed + 1 };
         break;
       case "tool_result":
-        answers.set(event.id, { role: "tool", tool_call_id: event.id, content: event.content });
+        answers.set(event.id, toolMessage(event.id, event.content, event.pictures));
         break;
       case "step_end":
         settle();

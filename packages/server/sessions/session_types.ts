@@ -22,7 +22,7 @@ import type { PolicyOptions } from "@tare/planner/policies";
 import type { Days } from "@tare/conversation/report";
 import type { Keys, SessionRecord, Store, StoredEvent, StoreRecord, Warmth } from "@tare/conversation";
 import type { Telemetry } from "@tare/conversation/telemetry";
-import type { Checkpoints } from "@tare/loop/tools";
+import type { BackgroundCommands, Checkpoints } from "@tare/loop/tools";
 import type { Archive } from "@tare/prune";
 import type { ApprovalRule } from "../approvals/rules.ts";
 import { HttpError } from "../http/http_error.ts";
@@ -98,6 +98,10 @@ export interface SessionOptions extends PolicyOptions {
   readonly keepWarm?: Warmth | "off";
   /** Keeps what turns change of files, so that it can be put back. Default: nothing does. */
   readonly checkpoints?: Omit<Checkpoints, "close">;
+  /** Whether a model, by its name, is shown pictures in results. Default: none is. */
+  readonly seesPictures?: (model: string) => boolean;
+  /** Commands that go on between turns: what is to be told of them, and their end with a session. Default: there are none. */
+  readonly background?: Pick<BackgroundCommands, "news" | "end">;
   /** A sentence that every turn starts with, as a warning. Default: none. */
   readonly notice?: string;
   /** Tells of turns, model calls and tools. Default: nobody does. */

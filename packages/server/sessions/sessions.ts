@@ -257,6 +257,7 @@ export class Sessions {
     const session = await this.get(id);
     // Who has read a turn's end may start the next at once.
     do await session.cancel(); while (!await session.deleteIdle());
+    await this.#options.background?.end(id);
     for (const helper of await this.helpers(session)) {
       await this.delete(helper.session).catch((error) => {
         // Somebody else was faster.
@@ -392,8 +393,10 @@ export class Sessions {
       const isFree = !this.#loaded.get(id)?.loading;
       const isDeleted = isFree &&
         await (session ? session.deleteIdle() : this.#remove(id, beforeMs, kept.size + 1));
-      if (isDeleted) expired += 1;
-      else kept.add(id);
+      if (isDeleted) {
+        await this.#options.background?.end(id);
+        expired += 1;
+      } else kept.add(id);
     }
   }
 

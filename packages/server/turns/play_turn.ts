@@ -17,6 +17,7 @@ import {
   type Message,
   type Model,
   type Tool,
+  type ToolContext,
   type ToolDefinition,
 } from "@tare/messages";
 import { PromptTooLong } from "@tare/planner";
@@ -98,6 +99,7 @@ export function turnPlayer(
     telemetry,
     keys,
     checkpoints,
+    background,
   } = environment;
   const { settings: own, by, parent } = session;
   const { model: modelName } = own;
@@ -116,6 +118,7 @@ export function turnPlayer(
   const model = tellingKeepable(environment.model(modelName), warmth);
   const watch = payer?.watch ??
     ((tool) => checkpoints?.watch(tool, { session: session.id, turn: number }) ?? tool);
+  const about = { session: session.id, seesPictures: environment.seesPictures?.(modelName) ?? false };
   let taken: readonly Tool[] = [];
   // What it cost elsewhere was paid there.
   let paidUsd = resumed?.ledger.usd ?? 0;
@@ -132,10 +135,11 @@ export function turnPlayer(
       ...(unattended && { cannotAsk: CANNOT_ASK }),
       ...(clock && { clock }),
       ...{ clientTools, answered, judge, modelName, notice, workplace, now, warmth },
+      news: (messages) => background?.news(session.id, messages),
       model: assertOwn ? ownModel(model, assertOwn) : model,
       async takeTools(signal) {
         const found = tools ? { tools, warnings: [] } : await takeTools(signal);
-        const watched = found.tools.map((tool) => isHarmless(tool) ? tool : watch(tool));
+        const watched = found.tools.map((tool) => inSession(isHarmless(tool) ? tool : watch(tool), about));
         taken = assertOwn ? watched.map((tool) => ownTool(tool, assertOwn)) : watched;
         return { ...found, tools: taken };
       },
@@ -202,6 +206,11 @@ function ownModel(model: Model, assertOwn: () => void): Model {
 }
 
 /** A tool that runs only as long as this doesn't throw. */
+/** A tool that knows in which session it is called, and what that session's model is shown. */
+function inSession(tool: Tool, about: Pick<ToolContext, "session" | "seesPictures">): Tool {
+  return { ...tool, run: (args, context) => tool.run(args, { ...context, ...about }) };
+}
+
 function ownTool(tool: Tool, assertOwn: () => void): Tool {
   return {
     ...tool,
@@ -224,6 +233,8 @@ interface RunTurnOptions extends Omit<RunOptions, "context" | "tools" | "unliste
   readonly notice?: string | undefined;
   /** What is told of the place. */
   readonly workplace?: Pick<Workplace, "changes"> | undefined;
+  /** What of its commands in the background the model is to be told behind these messages. */
+  readonly news: (messages: readonly Message[]) => string | undefined;
   /** The time in milliseconds since the epoch. */
   readonly now: () => number;
   /** Keeps the newest prompt warm while calls run. */
@@ -256,6 +267,7 @@ async function runTurn(
     takeTools,
     isLeft,
     workplace,
+    news: newsOf,
     clock = systemClock,
     ...options
   }: RunTurnOptions,
@@ -266,9 +278,12 @@ async function runTurn(
   const isBegun = resumed?.messages.some(({ role }) => role === "assistant" || role === "tool") ?? false;
   const mayTell = !isBegun && openCalls(history).length === 0;
   const { listed, unlisted, notice: told, deferred } = prompt.offerTools(tools, mayTell);
-  const system = [...history, ...resumed?.messages ?? []].filter(({ role }) => role === "system");
+  const before = [...history, ...resumed?.messages ?? []];
+  const system = before.filter(({ role }) => role === "system");
   const changes = mayTell && await workplace?.changes(system.map(({ content }) => contentText(content)));
-  const moved: readonly Message[] = changes ? [{ role: "system", content: changes }] : [];
+  const moved = [changes, mayTell && newsOf(before)].flatMap((content): readonly Message[] =>
+    content ? [{ role: "system", content }] : []
+  );
   const news = [...told ? [told] : [], ...moved];
   const failed = new AbortController();
   const batch = new EventBatch({ commit, clock, failed: () => failed.abort() });

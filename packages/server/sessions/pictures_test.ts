@@ -1,0 +1,106 @@
+import { assertEquals } from "@std/assert";
+import { memoryStore } from "@tare/conversation";
+import type { AssistantMessage, Content, Model, ModelRequest, Tool } from "@tare/messages";
+import { profileNamed } from "@tare/planner";
+import { agent, call, echo, newSession, turn } from "../fixture_test.ts";
+
+const url = "data:image/png;base64,AAAA";
+
+/** Shows a picture to who sees pictures. */
+const look: Tool = {
+  definition: { type: "function", function: { name: "look" } },
+  stance: "rederivable",
+  run: (_args, { seesPictures }) =>
+    seesPictures ? { content: "a picture", error: false, pictures: [url] } : "none is shown",
+};
+
+const shown: Content = [{ type: "text", text: "a picture" }, { type: "image_url", image_url: { url } }];
+
+/** A model that gives these replies, and the requests that it got. */
+function recorded(replies: readonly Partial<AssistantMessage>[]): { model: Model; requests: ModelRequest[] } {
+  const requests: ModelRequest[] = [];
+  const model: Model = async function* (request) {
+    const message: AssistantMessage = { role: "assistant", content: "", ...replies[requests.length] };
+    requests.push(request);
+    yield { type: "completed", message, finishReason: message.tool_calls ? "tool_calls" : "stop" };
+  };
+  return { model, requests };
+}
+
+const looks = {
+  tool_calls: [{ id: "1", type: "function", function: { name: "look", arguments: "{}" } }],
+} as const;
+
+Deno.test("a model that sees pictures is shown those of results, after a restart too; another one isn't", async () => {
+  const store = memoryStore();
+  const { model, requests } = recorded([looks, { content: "seen" }, { content: "again" }]);
+  // As long as its cache is warm nothing of a prompt is worth a rewrite that is so short.
+  const options = {
+    store,
+    profile: profileNamed("openai"),
+    tools: [look],
+    seesPictures: (name: string) => name === "scripted",
+  };
+  const handler = agent(model, options);
+  const session = await newSession(handler);
+  const events = await turn(handler, session, "Look");
+  assertEquals(events.flatMap(({ event }) => event.type === "tool_result" ? [event.pictures] : []), [[url]]);
+  const results = () =>
+    requests.at(-1)!.messages.flatMap(({ role, content }) => role === "tool" ? [content] : []);
+  assertEquals(results(), [shown]);
+  const restarted = agent(model, options);
+  await turn(restarted, session, "And now?");
+  assertEquals(results(), [shown]);
+  const { messages } = (await call(restarted, "GET", session)).body as { messages: { content: unknown }[] };
+  assertEquals(messages.filter(({ content }) => Array.isArray(content)).map(({ content }) => content), [
+    shown,
+  ]);
+
+  const blind = recorded([looks, { content: "told" }]);
+  const other = agent(blind.model, options);
+  await turn(other, await newSession(other, { model: "blind" }), "Look");
+  assertEquals(blind.requests.at(-1)?.messages.at(-1)?.content, "none is shown");
+});
+
+/** A PNG's first bytes, of 2,048 × 768 pixels. */
+const LARGE = "data:image/png;base64," + btoa("\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\x08\0\0\0\x03\0");
+
+Deno.test("a picture leaves the prompt like any result, and is recalled as a picture", async () => {
+  const large: Tool = {
+    ...look,
+    run: () => ({ content: "a large picture", error: false, pictures: [LARGE] }),
+  };
+  const requests: ModelRequest[] = [];
+  const results = (name: string) =>
+    requests.at(-1)!.messages.flatMap((message) =>
+      message.role === "tool" && message.tool_call_id.startsWith(name) ? [message.content] : []
+    );
+  const calling = (name: string, args: object) => ({
+    tool_calls: [
+      {
+        id: `${name}${requests.length}`,
+        type: "function",
+        function: { name, arguments: JSON.stringify(args) },
+      } as const,
+    ],
+  });
+  const model: Model = async function* (request) {
+    requests.push(request);
+    const [seen] = results("look");
+    const ref = typeof seen === "string" ? /ref ([0-9a-f]{16})/.exec(seen)?.[1] : undefined;
+    const reply: Partial<AssistantMessage> = requests.length === 1
+      ? calling("look", {})
+      : results("recall").length > 0
+      ? { content: "seen" }
+      : ref === undefined
+      ? calling("echo", { text: `word${requests.length} `.repeat(400) })
+      : calling("recall", { ref });
+    const message: AssistantMessage = { role: "assistant", content: "", ...reply };
+    yield { type: "completed", message, finishReason: message.tool_calls ? "tool_calls" : "stop" };
+  };
+  const handler = agent(model, { tools: [large, echo], seesPictures: () => true });
+  await turn(handler, await newSession(handler), "Look");
+  const part = { type: "image_url", image_url: { url: LARGE } };
+  assertEquals(results("recall"), [[{ type: "text", text: "a large picture" }, part] as Content]);
+  assertEquals(typeof results("look")[0], "string");
+});
