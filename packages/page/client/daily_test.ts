@@ -279,6 +279,7 @@ Deno.test("Pictures are pasted and dropped, made no larger than models see, and 
   await page.waitForSelector(".files img");
   await give(page, 40, 20, "drop");
   await page.waitForFunction(() => document.querySelectorAll(".files img").length === 2);
+  await seen(page, ".composer .trouble", "It isn’t known that this model looks at pictures");
   await assertAccessible(page, "pictures");
   await page.evaluate(() => {
     const files = new DataTransfer();

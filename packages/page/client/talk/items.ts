@@ -8,6 +8,8 @@ export interface CallResult {
   readonly error?: boolean;
   /** Milliseconds, where the call was watched. */
   readonly durationMs?: number;
+  /** Pictures that the model was shown with it, as `data:` URLs. */
+  readonly pictures?: readonly string[];
   /** What it has changed, where the call was watched. */
   readonly change?: FileChange;
 }
@@ -66,7 +68,11 @@ export class Items {
     if (message.role === "user") this.#add({ kind: "said", content: message.content });
     else if (message.role === "assistant") this.#addReply(message);
     else if (message.role === "tool") {
-      this.#settle(message.tool_call_id, { content: plainText(message.content) });
+      const pictures = picturesIn(message.content);
+      this.#settle(message.tool_call_id, {
+        content: plainText(message.content),
+        ...(pictures.length > 0 && { pictures }),
+      });
     } else if (message.role === "function") this.#settle(message.name, { content: message.content ?? "" });
     else this.#add({ kind: "instructions", text: plainText(message.content) });
   }
@@ -96,8 +102,12 @@ export class Items {
       case "tool_output":
         return this.#putOut(event.id, event.text);
       case "tool_result": {
-        const { id, content, error, durationMs, change } = event;
-        return this.#settle(id, { content, error, durationMs, ...(change && { change }) });
+        const { id, content, error, durationMs, change, pictures } = event;
+        return this.#settle(id, {
+          ...{ content, error, durationMs },
+          ...(change && { change }),
+          ...(pictures && { pictures }),
+        });
       }
       case "context_rewritten": {
         const { type: _, step: __, ...rewrite } = event;
@@ -215,6 +225,16 @@ export class Items {
     }
   }
 }
+
+/** The pictures in a content that a page may show: what stands elsewhere isn't fetched. */
+export function picturesIn(content: Content): readonly string[] {
+  if (typeof content === "string") return [];
+  return content.flatMap((part) =>
+    part.type === "image_url" && PICTURE.test(part.image_url.url) ? [part.image_url.url] : []
+  );
+}
+
+const PICTURE = /^data:image\/(png|jpeg|gif|webp);/;
 
 function hasPicture(item: Item): boolean {
   return item.kind === "said" && typeof item.content !== "string" &&

@@ -124,3 +124,19 @@ Deno.test("Items say that a refusal may be one of pictures, where there are some
     true,
   ]);
 });
+
+Deno.test("Items show the pictures of results, and none from elsewhere", () => {
+  const url = "data:image/png;base64,AA";
+  const call = { type: "tool_call", step: 1, id: "a", name: "read_file", arguments: "{}" } as const;
+  const told = { id: "a", name: "read_file", content: "A picture.", error: false, bytes: 3, durationMs: 5 };
+  const result = { type: "tool_result", step: 1, ...told, pictures: [url] } as const;
+  const pictures = (items: readonly object[]) =>
+    items.flatMap((item) => "result" in item ? [(item.result as { pictures?: unknown }).pictures] : []);
+  assertEquals(pictures(shown([call, result])), [[url]]);
+  const items = new Items();
+  const content = [url, "https://example.com/a.png", "data:image/svg+xml,x"].map((url) =>
+    ({ type: "image_url", image_url: { url } }) as const
+  );
+  items.addMessage({ role: "tool", tool_call_id: "a", content });
+  assertEquals(pictures(items.list), [[url]]);
+});

@@ -9,7 +9,12 @@ import { Composer } from "./composer.tsx";
 import { type Sending, sentenceOf } from "./conversation.ts";
 
 /** Where a session begins: its first input, and if wished its model and instructions. */
-export function NewSessionView(): JSX.Element {
+export function NewSessionView(
+  { seesPictures }: {
+    /** Whether the server's own model looks at pictures, as far as that is known. */
+    readonly seesPictures: boolean | undefined;
+  },
+): JSX.Element {
   const [model, setModel] = useState("");
   const [instructions, setInstructions] = useState("");
   const [trouble, setTrouble] = useState<string>();
@@ -32,7 +37,7 @@ export function NewSessionView(): JSX.Element {
     <section class="new">
       <h1>What is to be done?</h1>
       {trouble !== undefined && <p class="trouble" role="alert">{trouble}</p>}
-      <Composer send={begin} />
+      <Composer send={begin} {...(model.trim() === "" && { seesPictures })} />
       <details class="settings">
         <summary>Model and instructions</summary>
         <label for="model">Model</label>

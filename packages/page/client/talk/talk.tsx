@@ -15,7 +15,7 @@ import { Composer } from "./composer.tsx";
 import { type Said, type Sending, SessionTalk } from "./conversation.ts";
 import { handOver, takeOver } from "./new_session.tsx";
 import { listen } from "./heard.ts";
-import { type Item, plainText } from "./items.ts";
+import { type Item, picturesIn, plainText } from "./items.ts";
 
 /** Entries that are drawn at first, and added whenever the beginning of them comes into view. */
 const WINDOW = 60;
@@ -99,6 +99,7 @@ export function TalkView({ id }: { readonly id: string }): JSX.Element {
         send={send}
         isRunning={isRunning && editing === undefined}
         cancel={() => conversation.cancel()}
+        seesPictures={session?.seesPictures}
         edits={editing}
         leave={() => setEditing(undefined)}
         {...(edit && { edit })}
@@ -342,7 +343,7 @@ function Part({ part }: { readonly part: ContentPart }) {
       return <p class="plain" dir="auto">{part.refusal}</p>;
     case "image_url":
       // What stands elsewhere isn't fetched: that would tell its server.
-      return /^data:image\/(png|jpeg|gif|webp);/.test(part.image_url.url)
+      return picturesIn([part]).length > 0
         ? <img src={part.image_url.url} alt="Attached picture" />
         : (
           <p class="plain">
@@ -407,6 +408,7 @@ function Call({ item }: { readonly item: Of<"call"> }) {
         : args.long !== "" && <Clip text={args.long} label="Arguments" />}
       {item.output !== undefined && !result && <Clip text={item.output} label="Output so far" />}
       {result && <Clip text={result.content} label="Result" />}
+      {result?.pictures?.map((url, at) => <img key={at} src={url} alt="What the model was shown" />)}
     </details>
   );
 }
