@@ -63,6 +63,8 @@ export {
   type Effects,
   type FileChange,
   type JsonSchema,
+  type NestedCalls,
+  type NestedResult,
   type ResolvedCall,
   type Stance,
   type Tool,

@@ -31,6 +31,7 @@ import { Queue } from "./hold.ts";
 import { Session } from "./session.ts";
 import { CALL_EVENTS, callsOf } from "./session_prompt.ts";
 import {
+  checkEffort,
   type CreateSession,
   type SessionSettings,
   storedForkedFrom,
@@ -350,6 +351,11 @@ export class Sessions {
     return accounts.overview(nowMs, warnings.filter(({ session }) => theirs.has(session)));
   }
 
+  /** The efforts that a model knows; nothing where nobody knows. */
+  effortsOf(model: string): readonly string[] | undefined {
+    return this.#options.efforts?.(model);
+  }
+
   /** How much a prompt for a model may hold, in tokens. */
   windowOf(model: string): number {
     const { windowTokens } = this.#options;
@@ -374,8 +380,8 @@ export class Sessions {
   ): Promise<readonly SpendingSession[]> {
     const rows = await this.#options.store.listSessions({ kind: "agent", limit, by });
     return rows.map(({ id, totals, title = "", settings }) => {
-      const { days } = { ...NO_TURNS, ...totals as SessionTotals | undefined };
-      const { model } = storedSettings(settings);
+      const { days, chosen } = { ...NO_TURNS, ...totals as SessionTotals | undefined };
+      const { model } = storedSettings(settings, chosen);
       return { id, kind: "agent", title: title as string, model, agent: OWN_AGENT, days };
     });
   }
@@ -568,7 +574,7 @@ export class Sessions {
   }
 
   #fillIn(
-    { instructions, model, tools, metadata = {}, budget = {}, approvalRules = [] }: CreateSession,
+    { instructions, model, effort, tools, metadata = {}, budget = {}, approvalRules = [] }: CreateSession,
   ): SessionSettings {
     const { defaultModel = "none", instructions: own = DEFAULT_INSTRUCTIONS, delegates = false } =
       this.#options;
@@ -582,10 +588,15 @@ export class Sessions {
       );
     }
     const name = model ?? defaultModel;
+    const known = this.#options.efforts?.(name);
+    if (effort !== undefined) checkEffort(effort, { model: name, known });
+    const { effort: usual } = this.#options;
+    const chosen = effort ?? (usual !== undefined && (known?.includes(usual) ?? true) ? usual : undefined);
     checkBudgets({ session: budget }, { rates: this.#ratesOf(name), model: name });
     return {
       instructions: instructions ?? own,
       model: name,
+      ...(chosen !== undefined && { effort: chosen }),
       // In the order in which they are offered; single tools of servers behind that.
       tools: tools
         ? [...new Set([...offered.filter((name) => tools.includes(name)), ...tools])]
@@ -681,12 +692,15 @@ export class Sessions {
   /** A session of the agent in a list of the store, as its clients see it. */
   describe({ lastEvent, totals, title = "", isHeld = false, ...record }: ListedSession): SessionInfo {
     const { id, by, createdAtMs } = record;
-    const { turns, ledger, days, promptTokens } = { ...NO_TURNS, ...totals as SessionTotals | undefined };
+    const { turns, ledger, days, promptTokens, chosen } = {
+      ...NO_TURNS,
+      ...totals as SessionTotals | undefined,
+    };
     return {
       id,
       by,
       createdAtMs,
-      settings: storedSettings(record.settings),
+      settings: storedSettings(record.settings, chosen),
       parent: parentOf(record),
       forkedFrom: storedForkedFrom(record.settings),
       title: title as string,

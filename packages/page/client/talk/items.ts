@@ -12,6 +12,8 @@ export interface CallResult {
   readonly pictures?: readonly string[];
   /** What it has changed, where the call was watched. */
   readonly change?: FileChange;
+  /** What the calls of a program came to, where it was watched. */
+  readonly made?: Extract<TalkEvent, { readonly type: "tool_result" }>["made"];
 }
 
 type Shown =
@@ -23,6 +25,8 @@ type Shown =
     readonly id: string;
     readonly name: string;
     readonly arguments: string;
+    /** Whether a program calls it. */
+    readonly isNested?: boolean;
     /** The session of the helper that works for it. */
     readonly helper?: string;
     /** Whether somebody is asked before it runs, and what was said. */
@@ -102,12 +106,9 @@ export class Items {
       case "tool_output":
         return this.#putOut(event.id, event.text);
       case "tool_result": {
-        const { id, content, error, durationMs, change, pictures } = event;
-        return this.#settle(id, {
-          ...{ content, error, durationMs },
-          ...(change && { change }),
-          ...(pictures && { pictures }),
-        });
+        const { id, content, error, durationMs, change, made, pictures } = event;
+        const more = { ...(change && { change }), ...(made && { made }), ...(pictures && { pictures }) };
+        return this.#settle(id, { content, error, durationMs, ...more });
       }
       case "context_rewritten": {
         const { type: _, step: __, ...rewrite } = event;
@@ -119,6 +120,8 @@ export class Items {
         this.#warned = event.message;
         return;
       case "approval_asked":
+        // What a program calls is told of when it runs.
+        if (event.parent !== undefined) this.#addCall(event);
         return this.#change(event.id, { approval: "asked" });
       case "approval_answered":
         return this.#change(event.id, { approval: event });
@@ -177,10 +180,14 @@ export class Items {
   }
 
   #addCall(
-    { id, name, arguments: text }: Pick<Extract<Shown, { kind: "call" }>, "id" | "name" | "arguments">,
+    { id, name, arguments: text, parent }:
+      & Pick<Extract<Shown, { kind: "call" }>, "id" | "name" | "arguments">
+      & { readonly parent?: string },
   ): void {
+    const known = this.list[this.#calls.get(id) ?? -1];
+    if (parent !== undefined && known?.kind === "call" && !known.result) return;
     this.#calls.set(id, this.list.length);
-    this.#add({ kind: "call", id, name, arguments: text });
+    this.#add({ kind: "call", id, name, arguments: text, ...(parent !== undefined && { isNested: true }) });
   }
 
   #putOut(id: string, text: string): void {

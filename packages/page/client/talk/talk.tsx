@@ -383,7 +383,7 @@ function Call({ item }: { readonly item: Of<"call"> }) {
   const state = result === undefined ? (waits ? "asked" : "running") : result.error ? "failed" : "done";
   return (
     <details
-      class={`call ${state}`}
+      class={`call ${state}${item.isNested ? " nested" : ""}`}
       open={(item.output !== undefined && !result) || result?.change !== undefined}
     >
       <summary>
@@ -409,6 +409,12 @@ function Call({ item }: { readonly item: Of<"call"> }) {
       {item.output !== undefined && !result && <Clip text={item.output} label="Output so far" />}
       {result && <Clip text={result.content} label="Result" />}
       {result?.pictures?.map((url, at) => <img key={at} src={url} alt="What the model was shown" />)}
+      {result?.made && (
+        <p>
+          {counted(result.made.calls, "call")}, {count(result.made.failed)} failed;{" "}
+          {counted(result.made.keptTokens, "token")} kept outside
+        </p>
+      )}
     </details>
   );
 }
