@@ -1,6 +1,6 @@
 import type { Content, ContentPart } from "@tare/messages";
 import type { JSX, TargetedEvent } from "preact";
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import type { TurnLimits } from "../api/sessions.ts";
 import { attach, type Attached, takenApart } from "./attachments.ts";
 import { sentenceOf } from "./conversation.ts";
@@ -44,7 +44,8 @@ export function Composer(
     setFiles(draft.files);
     setTrouble(undefined);
   };
-  useEffect(() => {
+  // Before anything can be typed.
+  useLayoutEffect(() => {
     if (edits === undefined) return;
     const draft = { text, files };
     put(takenApart(edits));

@@ -16,6 +16,7 @@ export function NewSessionView(
   },
 ): JSX.Element {
   const [model, setModel] = useState("");
+  const [effort, setEffort] = useState("");
   const [instructions, setInstructions] = useState("");
   const [trouble, setTrouble] = useState<string>();
   const begin = async (input: Content, budget?: TurnLimits) => {
@@ -23,6 +24,7 @@ export function NewSessionView(
       const session = await api.json("POST /v1/sessions", {
         body: {
           ...(model.trim() !== "" && { model: model.trim() }),
+          ...(effort.trim() !== "" && { effort: effort.trim() }),
           ...(instructions.trim() !== "" && { instructions }),
         },
       });
@@ -39,13 +41,20 @@ export function NewSessionView(
       {trouble !== undefined && <p class="trouble" role="alert">{trouble}</p>}
       <Composer send={begin} {...(model.trim() === "" && { seesPictures })} />
       <details class="settings">
-        <summary>Model and instructions</summary>
+        <summary>Model, effort and instructions</summary>
         <label for="model">Model</label>
         <input
           id="model"
           value={model}
           placeholder="the server's own"
           onInput={(event) => setModel(event.currentTarget.value)}
+        />
+        <label for="effort">Effort</label>
+        <input
+          id="effort"
+          value={effort}
+          placeholder="as the model likes, or low, medium, high"
+          onInput={(event) => setEffort(event.currentTarget.value)}
         />
         <label for="instructions">Instructions</label>
         <textarea

@@ -432,7 +432,13 @@ function argumentsOf(text: string): { readonly short: string; readonly long: str
     if (typeof value !== "object" || value === null) return { short: text.slice(0, LINE), long: text };
     const values = Object.values(value).map((one) => typeof one === "string" ? one : JSON.stringify(one));
     const short = values.join(" · ").slice(0, LINE).replaceAll(/\s+/g, " ");
-    return { short, long: values.length === 0 ? "" : JSON.stringify(value, null, 2) };
+    // What has lines of its own, such as a program, is read as it is.
+    const long = values.some((one) => one.includes("\n"))
+      ? Object.keys(value).map((name, at) =>
+        `${name}:${values[at]!.includes("\n") ? "\n" : " "}${values[at]}`
+      ).join("\n\n")
+      : JSON.stringify(value, null, 2);
+    return { short, long: values.length === 0 ? "" : long };
   } catch {
     return { short: text.slice(0, LINE), long: text };
   }
