@@ -67,12 +67,14 @@ export function SessionActions({ id, kind, title }: {
   const isOurs = kind === "session";
   return (
     <div class="deeds" role="group" aria-label="This session">
-      {isOurs && <button type="button" class="quiet" onClick={() => ask("rename")}>Rename</button>}
-      {isOurs && <button type="button" class="quiet" onClick={() => ask("model")}>Model</button>}
-      {isOurs && <button type="button" class="quiet" onClick={fork}>Fork</button>}
-      {isOurs && <button type="button" class="quiet" onClick={() => ask("share")}>Share</button>}
-      <button type="button" class="quiet" onClick={() => ask("delete")}>Delete</button>
-      <button type="button" class="quiet" onClick={warm}>Keep warm for an hour</button>
+      <div class="row">
+        {isOurs && <button type="button" class="quiet" onClick={() => ask("rename")}>Rename</button>}
+        {isOurs && <button type="button" class="quiet" onClick={() => ask("model")}>Model</button>}
+        {isOurs && <button type="button" class="quiet" onClick={fork}>Fork</button>}
+        {isOurs && <button type="button" class="quiet" onClick={() => ask("share")}>Share</button>}
+        <button type="button" class="quiet" onClick={() => ask("delete")}>Delete</button>
+        <button type="button" class="quiet" onClick={warm}>Keep warm for an hour</button>
+      </div>
       <span role="status" class={told?.isTrouble ? "trouble" : ""}>{told?.text}</span>
       {asked === "rename" && (
         <Dialog title="Rename this session" act="Rename" does={rename} close={close}>
