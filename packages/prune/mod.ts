@@ -35,6 +35,8 @@ export {
   type PruneOptions,
   type PruneResult,
   pruneResults,
+  readPictures,
+  resultOriginal,
   resultText,
   selectElisions,
   traitsOf,

@@ -1,5 +1,6 @@
 import {
   checkGiven,
+  type ContentPart,
   contentText,
   countMessageTokens,
   countRequestTokens,
@@ -148,7 +149,8 @@ export function selectElisions(
     if (index >= end) break;
     const traits = traitsOf(call.tool, options);
     if (traits.stance === "keep") continue;
-    const text = resultText(message);
+    // Of tools that nobody knows a recall could give back no picture.
+    const text = options.tools?.[call.tool] ? resultOriginal(message) : resultText(message);
     if (text === undefined || !hasBytes(text, minBytes)) continue;
     if (parsePlaceholder(text)) continue;
     if (isErrorResult(message, index, options)) continue;
@@ -395,7 +397,7 @@ async function elideOne(
   const { archive, countTokens, recall = false } = options;
   const { index, tool } = candidate;
   const message = messages[index];
-  const original = message?.role === "tool" ? resultText(message) : undefined;
+  const original = message?.role === "tool" ? resultOriginal(message) : undefined;
   if (message === undefined || original === undefined) {
     throw new RangeError(`Cannot elide message ${index}: it is no tool result of text alone`);
   }
@@ -466,6 +468,40 @@ export function resultText({ content, keep }: ToolMessage): string | undefined {
   if (keep) return undefined;
   if (typeof content === "string") return content;
   return content.every((part) => part.type === "text") ? contentText(content) : undefined;
+}
+
+/**
+ * What the archive holds of a result: its text, or of one that shows pictures too its parts as JSON, which
+ * {@linkcode readPictures} reads. `undefined` if it has to stay, or holds anything else.
+ */
+export function resultOriginal(message: ToolMessage): string | undefined {
+  const { content, keep } = message;
+  if (keep || typeof content === "string") return resultText(message);
+  const isInIt = content.every((part) =>
+    part.type === "text" || (part.type === "image_url" && part.image_url.url.startsWith("data:"))
+  );
+  return isInIt && content.some(({ type }) => type !== "text")
+    ? JSON.stringify(content)
+    : resultText(message);
+}
+
+/** The text and the pictures of an original that shows some; nothing if it is a text alone. */
+export function readPictures(
+  original: string,
+): { readonly text: string; readonly pictures: readonly string[] } | undefined {
+  if (
+    !original.startsWith('[{"type":"') || !original.includes('{"type":"image_url","image_url":{"url":"data:')
+  ) {
+    return undefined;
+  }
+  try {
+    const content: readonly ContentPart[] = JSON.parse(original);
+    const pictures = content.flatMap((part) => part.type === "image_url" ? [part.image_url.url] : []);
+    return { text: contentText(content), pictures };
+  } catch {
+    // A text that only looks like it.
+    return undefined;
+  }
 }
 
 /** Arguments longer than this are kept and compared as the model wrote them: nobody reads them as a path. */

@@ -15,6 +15,7 @@ import {
   type ElisionCandidate,
   formatPlaceholder,
   type PruneOptions,
+  resultOriginal,
   resultText,
 } from "@tare/prune";
 import type { PromptSessionOptions } from "../prompt_session.ts";
@@ -222,13 +223,13 @@ class Rewriting {
 
   /** Lets go of results, whatever they hold, the oldest first; then those that are new become head and tail. */
   async #cutResults(): Promise<void> {
-    const { countTokens, archive } = this.#options;
+    const { countTokens, archive, tools } = this.#options;
     const { messages: history, recall } = this.#request;
     for (let round = 0; round < MOST_CUTS && this.#isOver(); round++) {
       const { layout, size, situation: { windowTokens }, promptTokens } = this.#prompt;
       const tooMany = (share: number) => Math.ceil((1 - share * windowTokens / size.atMost) * promptTokens);
       const find = (kept: ReadonlySet<number>) =>
-        oldestResults(layout, history, { neededTokens: tooMany(ROOMY_SHARE), countTokens, kept });
+        oldestResults(layout, history, { neededTokens: tooMany(ROOMY_SHARE), countTokens, kept, tools });
       const unpinned = find(pinnedPlaces(this.#pins, history).kept);
       const old = unpinned.length > 0 ? unpinned : find(new Set());
       if (old.length > 0) {
@@ -459,7 +460,8 @@ const EXPECTED_LINE_TOKENS = 32;
 function oldestResults(
   layout: Layout,
   history: readonly Message[],
-  { neededTokens, countTokens, kept }: {
+  { neededTokens, countTokens, kept, tools }: {
+    readonly tools: RewriteOptions["tools"] | undefined;
     readonly neededTokens: number;
     readonly countTokens: CountTokens;
     /** Positions of results that stay. */
@@ -474,8 +476,10 @@ function oldestResults(
     const message = history[index]!;
     if (message.role !== "tool" || message.keep || kept.has(index) || !layout.shows(index)) continue;
     const tokensBefore = countMessageTokens(message, countTokens);
-    if (resultText(message) === undefined || layout.tokensAt(index) < LINE_TOKENS) continue;
     const call = calls.get(index);
+    const isKnown = call !== undefined && tools?.[meantCall(call).name] !== undefined;
+    const original = isKnown ? resultOriginal(message) : resultText(message);
+    if (original === undefined || layout.tokensAt(index) < LINE_TOKENS) continue;
     won += layout.tokensAt(index) - EXPECTED_LINE_TOKENS;
     found.push({
       index,

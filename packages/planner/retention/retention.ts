@@ -17,6 +17,7 @@ import {
   parsePlaceholder,
   type PruneOptions,
   RECALL_TOOL,
+  resultOriginal,
   resultText,
   traitsOf,
 } from "@tare/prune";
@@ -409,9 +410,10 @@ export class Standings {
     const { name: tool, arguments: input } = meantCall(call);
     const recalled = tool === RECALL_TOOL.function.name ? /[0-9a-f]{16}/.exec(input)?.[0] : undefined;
     if (recalled) this.#recalls.set(recalled, (this.#recalls.get(recalled) ?? 0) + 1);
-    const { isError = looksLikeError } = this.#options;
+    const { isError = looksLikeError, tools } = this.#options;
     if (this.#stays(tool)) return;
-    const text = resultText(message);
+    // Of tools that nobody knows a recall could give back no picture.
+    const text = tools?.[tool] ? resultOriginal(message) : resultText(message);
     if (text === undefined || parsePlaceholder(text.split("\n", 1)[0] ?? "")) return;
     const result = { at, message, tool, recalled };
     const bearer = this.bearers[at]!;

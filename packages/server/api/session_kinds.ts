@@ -281,7 +281,14 @@ function agentSession(session: Session, sessions: Sessions): AnySession {
       const prompt = { tokens, windowTokens: sessions.windowOf(session.settings.model) };
       const transcript = await sessions.transcript(session);
       const plan = planIn(transcript.messages);
-      return { ...sessionBody(session), helpers, approvals, ...(plan && { plan }), prompt, ...transcript };
+      const seesPictures = sessions.seesPictures(session.settings.model);
+      return {
+        ...sessionBody(session),
+        ...{ helpers, approvals, prompt },
+        ...(plan && { plan }),
+        ...(seesPictures !== undefined && { seesPictures }),
+        ...transcript,
+      };
     },
     calls: () => sessions.calls(session.id),
     seen,

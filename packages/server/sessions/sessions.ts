@@ -362,6 +362,11 @@ export class Sessions {
     return typeof windowTokens === "function" ? windowTokens(model) : windowTokens;
   }
 
+  /** Whether a model is known to look at pictures; nothing where nobody knows of any. */
+  seesPictures(model: string): boolean | undefined {
+    return this.#options.seesPictures?.(model);
+  }
+
   /** What all sessions came to, those that are gone too, by day and model. @throws {StoreError} */
   spending({ from, to, by }: Pick<SpendQuery, "from" | "to"> & { readonly by?: string | undefined }): Promise<
     readonly SpendingSession[]
