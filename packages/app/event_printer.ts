@@ -1,6 +1,7 @@
 import type { TurnLedger } from "@tare/loop";
 import { contentText } from "@tare/messages";
 import type { SessionEvent } from "@tare/server";
+import { drawnMarkdown } from "./terminal/drawn_markdown.ts";
 import { shownDiff } from "./terminal/shown_diff.ts";
 import { shownText } from "./terminal/shown_text.ts";
 
@@ -13,31 +14,38 @@ const MAX_LINES = 60;
  * Prints a turn's events for a person: each step as it happens, what calls have changed, and at the end the ledger in
  * one line.
  *
- * @param options.isColoured Whether what has changed is shown in colours. Default: false.
+ * @param options.isColoured Whether what has changed is shown in colours, and what the model says as Markdown. Default: false.
+ * @param options.columns How wide the terminal is.
  */
 export function eventPrinter(
   write: (text: string) => void,
-  options: { readonly isColoured?: boolean } = {},
+  options: { readonly isColoured?: boolean; readonly columns?: number } = {},
 ): (event: SessionEvent) => void {
   let lineOpen = false;
   const calls = new Map<string, string>();
   /** Calls whose change a question has shown. */
   const seen = new Set<string>();
+  const put = (text: string) => {
+    write(text);
+    if (text !== "") lineOpen = !text.endsWith("\n");
+  };
+  const drawn = options.isColoured ? drawnMarkdown(put, options) : undefined;
   const line = (text: string) => {
-    write(`${lineOpen ? "\n" : ""}${shownText(text)}\n`);
-    lineOpen = false;
+    drawn?.end();
+    put(`${lineOpen ? "\n" : ""}${shownText(text)}\n`);
   };
   const stream = (text: string) => {
-    write(shownText(text));
-    if (text !== "") lineOpen = !text.endsWith("\n");
+    drawn?.end();
+    put(shownText(text));
   };
   return (event) => {
     switch (event.type) {
       case "turn_start":
       case "message_added":
-      case "assistant_message":
       case "reasoning_delta":
         return;
+      case "assistant_message":
+        return drawn?.end();
       case "step_start":
         return line(`── step ${event.step}`);
       case "user_message":
@@ -50,7 +58,7 @@ export function eventPrinter(
             `${number(event.tokensBefore)} → ${number(event.tokensAfter)} tokens`,
         );
       case "text_delta":
-        return stream(event.text);
+        return drawn ? drawn.write(event.text) : stream(event.text);
       case "tool_call":
         calls.set(event.id, `${event.name} ${event.arguments}`);
         return line(`→ ${oneLine(`${event.name} ${event.arguments}`, COLUMNS)}`);

@@ -12,9 +12,9 @@ const ledger = {
   estimated: false,
 };
 
-function printed(events: readonly SessionEvent[]): string {
+function printed(events: readonly SessionEvent[], options?: Parameters<typeof eventPrinter>[1]): string {
   let text = "";
-  const print = eventPrinter((piece) => text += piece);
+  const print = eventPrinter((piece) => text += piece, options);
   for (const event of events) print(event);
   return text;
 }
@@ -176,4 +176,21 @@ Deno.test("eventPrinter() shows what calls have changed, once, and of much the b
       "",
     ],
   );
+});
+
+Deno.test("eventPrinter() draws what the model says where it may colour, and ends it before anything else", () => {
+  const message = { role: "assistant", content: "" } as const;
+  const events: SessionEvent[] = [
+    { type: "text_delta", step: 1, text: "# One\nA **wo" },
+    { type: "text_delta", step: 1, text: "rd** and **more" },
+    { type: "assistant_message", step: 1, message },
+    { type: "tool_call", step: 1, id: "1", name: "f", arguments: "**" },
+    { type: "text_delta", step: 2, text: "| a |" },
+    { type: "warning", message: "w" },
+  ];
+  assertEquals(
+    printed(events, { isColoured: true }),
+    "\x1b[1m\x1b[4mOne\x1b[24m\x1b[22m\nA \x1b[1mword\x1b[22m and **more\n→ f **\n| a |\n! w\n",
+  );
+  assertEquals(printed(events), "# One\nA **word** and **more\n→ f **\n| a |\n! w\n");
 });

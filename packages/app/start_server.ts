@@ -320,7 +320,7 @@ export async function startServer(
   if (settings.model !== undefined) await asked?.asked();
   const url = address(server.addr);
   if (token === undefined) await noteOwnerPort(data, server.addr.port).catch(onError);
-  const noted = { folder: realPath(workspace), url: reachable(server.addr), instance };
+  const noted = { folder: realPath(workspace), url: reachable(server.addr), instance, pid: Deno.pid };
   await noteServer(data, noted).catch(onError);
   const signIn = showsKey && token === undefined ? own : undefined;
   return {

@@ -165,7 +165,7 @@ export async function lookAround(options: WorkplaceOptions): Promise<ToldWorkpla
 }
 
 /** A file in full, the part that is told, or why it isn't. */
-type Found = { readonly bytes: Uint8Array; readonly size: number } | { readonly why: string };
+export type Found = { readonly bytes: Uint8Array; readonly size: number } | { readonly why: string };
 
 async function readFiles(
   { places: { folders, own }, hidden }: Pick<WorkplaceOptions, "places" | "hidden">,
@@ -220,7 +220,7 @@ function byteLength(text: string): number {
  * Reads the beginning of a file. Links of the person lead where he likes; others to a Markdown file in the folder
  * `within`, and not in the one that is hidden. What was opened must be what lies there then.
  */
-async function readFound(
+export async function readFound(
   path: string,
   { within, hidden }: { readonly within?: string | undefined; readonly hidden?: string },
 ): Promise<Found | undefined> {

@@ -1,7 +1,7 @@
 import { assertEquals, assertRejects } from "@std/assert";
 import { EMPTY_LEDGER } from "@tare/loop";
 import type { PromptBlock } from "@tare/conversation/report";
-import { chatCommand, COMMANDS } from "./chat.ts";
+import { chatCommand, COMMANDS } from "./chat_commands.ts";
 
 const block: PromptBlock = {
   ...{

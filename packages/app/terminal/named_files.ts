@@ -1,0 +1,121 @@
+import type { Content, Tool } from "@tare/messages";
+import { isAbsolute, join } from "@std/path";
+
+/** `@path`, or `@"a path"`, where a word begins. */
+const NAMED = /(?<!\S)@(?:"([^"\n]+)"|([^\s"]+))/g;
+
+/** What is typed of one, up to the cursor. */
+const TYPED = /(?<!\S)@(?:"([^"\n]*)|([^\s"]*))$/;
+
+/** Pictures that models take. */
+const PICTURES: Readonly<Record<string, string>> = {
+  png: "image/png",
+  jpg: "image/jpeg",
+  jpeg: "image/jpeg",
+  gif: "image/gif",
+  webp: "image/webp",
+};
+
+/** Providers take none larger, and the server no larger messages, in bytes. */
+const MOST_OF_A_PICTURE = 5 * 2 ** 20;
+const MOST_OF_ALL = 7 * 2 ** 20;
+
+/**
+ * What is said, with the pictures that it names as `@shot.png`. Other files are only named: the model reads of them what it
+ * needs, by the rules that its reading has, and what it has read can leave its prompt again. What a person has said never does.
+ *
+ * @param options.folder What paths count from. Default: none is looked at.
+ * @throws {Error} if a picture is too large or can't be read; one that isn't there is just a word.
+ */
+export async function withPictures(
+  text: string,
+  { folder }: { readonly folder?: string | undefined },
+): Promise<Content> {
+  if (folder === undefined) return text;
+  let room = MOST_OF_ALL;
+  const pictures: string[] = [];
+  for (const [, quoted, bare = ""] of text.matchAll(NAMED)) {
+    const path = quoted ?? bare.replace(/[.,;:!?)\]]+$/, "");
+    const kind = PICTURES[/\.(\w+)$/.exec(path)?.[1]?.toLowerCase() ?? ""];
+    if (kind === undefined) continue;
+    const bytes = await pictureAt(isAbsolute(path) ? path : join(folder, path), path);
+    if (!bytes) continue;
+    if (bytes.length > room) {
+      throw new Error(
+        `Cannot send ${path}: the pictures of one message may have ${MOST_OF_ALL / 2 ** 20} MiB together.`,
+      );
+    }
+    room -= bytes.length;
+    pictures.push(`data:${kind};base64,${bytes.toBase64()}`);
+  }
+  if (pictures.length === 0) return text;
+  return [
+    { type: "text", text },
+    ...pictures.map((url) => ({ type: "image_url", image_url: { url } }) as const),
+  ];
+}
+
+async function pictureAt(path: string, named: string): Promise<Uint8Array | undefined> {
+  const info = await Deno.stat(path).catch(() => undefined);
+  if (!info?.isFile) return undefined;
+  if (info.size > MOST_OF_A_PICTURE) {
+    throw new Error(
+      `Cannot send ${named}: it has ${info.size} bytes, and a picture may have ${MOST_OF_A_PICTURE}.`,
+    );
+  }
+  return await Deno.readFile(path);
+}
+
+/** Most names that are offered, and how long they may be looked for, in milliseconds. */
+const MOST_OFFERED = 50;
+const LOOK_MS = 500;
+
+/** What may stand in place of the end of a line. */
+export interface Completions {
+  /** The part at the cursor that they would replace. */
+  readonly typed: string;
+  readonly all: readonly string[];
+}
+
+/**
+ * Completes names of files as `list_files` shows them: nothing hidden or ignored, unless what is typed begins so. First by
+ * the folder that is typed, which takes a look at that folder alone; then by a part of the name, anywhere.
+ *
+ * @param lists Gives the tool that lists files. It is asked for once somebody completes.
+ */
+export function fileCompleter(lists: () => Promise<Tool>): (line: string) => Promise<Completions> {
+  let tool: Promise<Tool> | undefined;
+  const list = async (args: Readonly<Record<string, unknown>>): Promise<readonly string[]> => {
+    tool ??= lists();
+    const signal = AbortSignal.timeout(LOOK_MS);
+    try {
+      const result = await (await tool).run(args, { signal, progress() {} });
+      const content = typeof result === "string" ? result : result.error ? "" : result.content;
+      return content.split("\n").slice(1).filter(Boolean).map((row) => row.split("\t")[0]!);
+    } catch (error) {
+      if (signal.aborted) return [];
+      throw error;
+    }
+  };
+  return async (line) => {
+    const [typed, quoted, bare = ""] = TYPED.exec(line) ?? [];
+    if (typed === undefined) return { typed: "", all: [] };
+    const path = quoted ?? bare;
+    const [, folder = "", name = ""] = /^(?:(.*)\/)?([^/]*)$/.exec(path) ?? [];
+    const include_hidden = /(^|\/)\.(?!\.?(\/|$))/.test(path);
+    const inFolder = (await list({ path: folder || ".", depth: 1, include_hidden }))
+      .filter((found) => found.startsWith(path));
+    const found = inFolder.length > 0 || name.length < 2
+      ? inFolder
+      : await list({ glob: path.includes("/") ? `**/${literal(path)}*` : `*${literal(path)}*` });
+    return {
+      typed,
+      all: found.slice(0, MOST_OFFERED).map((one) => /[\s"]/.test(one) ? `@"${one}"` : `@${one}`),
+    };
+  };
+}
+
+/** A text as a glob takes it for itself. */
+function literal(text: string): string {
+  return text.replaceAll(/[*?[\]{}\\]/g, "\\$&");
+}
