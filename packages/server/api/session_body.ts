@@ -16,12 +16,19 @@ const FIELDS = {
   ),
   createdAt: Type.String({ format: "date-time" }),
   status: Type.Enum(["idle", "running"]),
-  title: Type.String({ description: "What the user said first, in one line of at most 120 characters." }),
+  title: Type.String({
+    description:
+      "What a person has named it, else its maker (`metadata.title`), else what the user said first: one line of at most 120 characters.",
+  }),
   ...SESSION_SETTINGS.properties,
   parent: Type.Optional(closed({
     session: Type.String({ description: "Id of the session whose helper it is." }),
     call: Type.String({ description: "Id of the call that it was made for." }),
   }, "HelperParent")),
+  forkedFrom: Type.Optional(closed({
+    session: Type.String({ description: "Id of the session that it goes on from, which stays as it is." }),
+    messages: Type.Integer({ minimum: 0, description: "So many of that one's messages it begins with." }),
+  }, "ForkedFrom")),
   turns: COUNT,
   lastEvent: COUNT,
   ledger: LEDGER,
@@ -102,7 +109,8 @@ export const ANY_SESSION_DETAILS = Type.Union([SESSION_WITH_MESSAGES, PASSING_SE
 
 /** The JSON that clients get of a session of the agent. */
 export function sessionBody(session: SessionInfo): Static<typeof SESSION> {
-  const { id, by, createdAtMs, isRunning, title, settings, parent, turns, lastEvent, ledger, days } = session;
+  const { id, by, createdAtMs, isRunning, title, settings, parent, forkedFrom, turns, lastEvent } = session;
+  const { ledger, days } = session;
   return {
     kind: "agent",
     id,
@@ -112,6 +120,7 @@ export function sessionBody(session: SessionInfo): Static<typeof SESSION> {
     title,
     ...settings,
     ...(parent && { parent }),
+    ...(forkedFrom && { forkedFrom }),
     turns,
     lastEvent,
     ledger,

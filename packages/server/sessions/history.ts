@@ -291,7 +291,7 @@ export async function readHistory(
 }
 
 /** The message that a session begins with, by its instructions and what it was told of its workplace. */
-function systemMessage(instructions: string, workplace: unknown): readonly Message[] {
+export function systemMessage(instructions: string, workplace: unknown): readonly Message[] {
   const content = [instructions, workplace].filter(Boolean).join("\n\n");
   return content === "" ? [] : [{ role: "system", content }];
 }
@@ -389,8 +389,15 @@ export async function readTranscript(
   };
 }
 
-/** What was said before the turn that begins behind this event. @throws {HttpError} 404 if none does. */
-export async function messagesBefore(id: string, turn: number, store: Store): Promise<readonly Message[]> {
+/** How many messages stand before the turn that begins behind this event. @throws {HttpError} 404 if none does. */
+export async function lengthBefore(
+  id: string,
+  { turn, instructions, store }: {
+    readonly turn: number;
+    readonly instructions: string;
+    readonly store: Store;
+  },
+): Promise<number> {
   const events = await store.readEvents(id, { types: HISTORY_EVENTS });
   if (
     !events.some(({ number, event }) => number === turn + 1 && asSessionEvent(event).type === "turn_start")
@@ -402,7 +409,8 @@ export async function messagesBefore(id: string, turn: number, store: Store): Pr
     );
   }
   const before = events.filter(({ number }) => number <= turn);
-  return rebuildHistory(before.map(({ event }) => asSessionEvent(event))).messages;
+  const messages = systemMessage(instructions, await store.readState(id, "workplace"));
+  return rebuildHistory(before.map(({ event }) => asSessionEvent(event)), { messages }).messages.length;
 }
 
 /**

@@ -15,7 +15,7 @@ import { type QueueChange, serverEnding, SessionHold, turnRunning } from "./hold
 import { SessionMemory } from "./session_memory.ts";
 import { SessionWarmth } from "./session_warmth.ts";
 import type { SessionPrompt } from "./session_prompt.ts";
-import { type SessionSettings, storedHelper, storedSettings } from "./session_settings.ts";
+import { type SessionSettings, storedForkedFrom, storedHelper, storedSettings } from "./session_settings.ts";
 import {
   type ApprovalAnswered,
   type OpenTurn,
@@ -38,6 +38,7 @@ export class Session implements SessionInfo {
   readonly createdAtMs: number;
   readonly settings: SessionSettings;
   readonly parent: SessionInfo["parent"];
+  readonly forkedFrom: SessionInfo["forkedFrom"];
   /** Name of the key with which it was made. Absent: the owner's. */
   readonly by: string | undefined;
   /** Copies of it that work for it. */
@@ -66,6 +67,7 @@ export class Session implements SessionInfo {
     this.createdAtMs = record.createdAtMs;
     this.settings = storedSettings(record.settings);
     this.parent = parentOf(record);
+    this.forkedFrom = storedForkedFrom(record.settings);
     this.by = record.by;
     this.archive = store.archive(id);
     this.events = new EventLog(store, {
@@ -94,6 +96,7 @@ export class Session implements SessionInfo {
       take: async (wanted) => {
         if (wanted.do === "steer") await this.#memory.steer(wanted.input, () => wanted.records);
         else if (wanted.do === "queue") await this.#changeQueue(wanted.change, wanted.records);
+        else if (wanted.do === "rename") await this.#memory.rename(wanted.title, wanted.records);
         else await this.#memory.changePins(wanted.change, wanted.records);
       },
       resume: (open) => this.#resume(open),
@@ -200,6 +203,18 @@ export class Session implements SessionInfo {
     if (!this.isHeld) await this.ready();
   }
 
+  /** Gives it a title, which it keeps, and stores that with these records. @throws {HttpError} 404 if it is gone. */
+  async rename(title: string, records: readonly StoreRecord[]): Promise<void> {
+    const wanted = () => ({ do: "rename", title, records }) as const;
+    await this.#hold.alone(() => this.#memory.rename(title, records), { wanted, told: () => {} });
+    if (!this.isHeld) await this.ready();
+  }
+
+  /** @throws {HttpError} 409 if calls wait for an answer: their results would have to come first. */
+  assertSettled(): void {
+    if (openCalls(this.history).length > 0) throw callsOpen(this.id);
+  }
+
   /**
    * Does something beside the session while no turn runs and no call waits, and lets the model know what came of it.
    *
@@ -208,7 +223,7 @@ export class Session implements SessionInfo {
   betweenTurns<T>(work: () => Promise<T>, told: (done: T) => string): Promise<T> {
     return this.#hold.alone(async () => {
       if (this.#turn) throw turnRunning(this.id);
-      if (openCalls(this.history).length > 0) throw callsOpen(this.id);
+      this.assertSettled();
       const done = await work();
       await this.#memory.add({ role: "system", content: told(done) });
       return done;

@@ -79,7 +79,7 @@ export class SessionMemory {
     return this.#totals;
   }
 
-  /** What the user said first. */
+  /** What it is called; empty before anything was said. */
   get title(): string {
     return this.#prompt.title;
   }
@@ -161,6 +161,14 @@ export class SessionMemory {
     await this.#append([], { records: [...this.#states({ pins }), ...records] });
     // A call may have ended some meanwhile.
     this.#prompt.pin(change);
+  }
+
+  /** Commits what the session is called from now on. */
+  rename(title: string, records: readonly StoreRecord[]): Promise<void> {
+    return this.#append([], {
+      records: [...this.#states({ title }), ...records],
+      committed: () => this.#prompt.named(title),
+    });
   }
 
   /** Commits that the session goes on with this message. */

@@ -64,7 +64,7 @@ import {
 
 /** What is stored of a session beside its events. */
 interface StoredPrompt extends Pick<SessionTotals, "days" | "promptTokens" | "pinged" | "asks">, PromptState {
-  /** What the user said first. */
+  /** What it is called. */
   readonly title: string;
   /** The turns that wait. */
   readonly queued: readonly QueuedTurn[];
@@ -170,7 +170,7 @@ export class SessionPrompt implements TurnPrompt {
     this.#stored = this.#state;
   }
 
-  /** What the user said first, in one line; empty before. */
+  /** What it is called, in one line; empty before anything was said. */
   get title(): string {
     return this.#conversation.state.title;
   }
@@ -247,7 +247,7 @@ export class SessionPrompt implements TurnPrompt {
     this.#book(sumsOfPing(entry, environment.ratesOf(model)), entry.atMs);
   }
 
-  /** What the user said first has become known. */
+  /** What it is called has become known, or changed. */
   named(title: string): void {
     this.#conversation.named(title);
   }

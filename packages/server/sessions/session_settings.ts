@@ -63,15 +63,30 @@ export interface StoredSettings extends SessionSettings {
     /** Names of the tools that it may use. */
     readonly tools: readonly string[];
   };
+  /** Where it goes on from what was said in another session. Absent: it doesn't. */
+  readonly forkedFrom?: ForkedFrom;
+}
+
+/** Where a session goes on from what was said in another one. */
+export interface ForkedFrom {
+  /** Id of that session. */
+  readonly session: string;
+  /** So many of its messages this one begins with. */
+  readonly messages: number;
 }
 
 /** The settings of a session: what was stored is what was created. */
 export function storedSettings(stored: unknown): SessionSettings {
-  const { helper: _helper, ...settings } = stored as StoredSettings;
+  const { helper: _helper, forkedFrom: _forkedFrom, ...settings } = stored as StoredSettings;
   return settings;
 }
 
 /** What sets a helper's session apart, if it is one. */
 export function storedHelper(stored: unknown): StoredSettings["helper"] {
   return (stored as StoredSettings).helper;
+}
+
+/** Where a session goes on from what was said in another one, if it does. */
+export function storedForkedFrom(stored: unknown): ForkedFrom | undefined {
+  return (stored as StoredSettings).forkedFrom;
 }

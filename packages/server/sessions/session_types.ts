@@ -27,7 +27,7 @@ import type { Archive } from "@tare/prune";
 import type { ApprovalRule } from "../approvals/rules.ts";
 import { HttpError } from "../http/http_error.ts";
 import type { ToolOffer, ToolSource } from "../turns/session_tools.ts";
-import { type Budget, type SessionSettings, storedHelper } from "./session_settings.ts";
+import { type Budget, type ForkedFrom, type SessionSettings, storedHelper } from "./session_settings.ts";
 
 /** What sessions are told of the place that they work in. */
 export interface Workplace {
@@ -252,7 +252,9 @@ export interface SessionInfo extends Omit<SessionTotals, "asks" | "pinged"> {
   readonly settings: SessionSettings;
   /** The session whose helper it is, and the call that it was made for. Absent: it is nobody's helper. */
   readonly parent?: HelperParent | undefined;
-  /** What the user said first, in one line; empty before. */
+  /** Where it goes on from what was said in another session. Absent: it doesn't. */
+  readonly forkedFrom?: ForkedFrom | undefined;
+  /** What it is called, in one line: by a person, by who made it, or by what the user said first; empty before. */
   readonly title: string;
   /** Number of the newest event. */
   readonly lastEvent: number;

@@ -25,11 +25,17 @@ import { HttpError } from "../http/http_error.ts";
 import { checkBudgets } from "../turns/play_turn.ts";
 import { TurnQueue } from "../turns/turn_queue.ts";
 import { allToolsOf, includesTool, STAND_IN_NAMES } from "../turns/session_tools.ts";
-import { messagesBefore, readTranscript, sessionRecords, type Transcript } from "./history.ts";
+import { lengthBefore, readTranscript, sessionRecords, systemMessage, type Transcript } from "./history.ts";
 import { Queue } from "./hold.ts";
 import { Session } from "./session.ts";
 import { CALL_EVENTS, callsOf } from "./session_prompt.ts";
-import { type CreateSession, type SessionSettings, storedSettings } from "./session_settings.ts";
+import {
+  type CreateSession,
+  type SessionSettings,
+  storedForkedFrom,
+  type StoredSettings,
+  storedSettings,
+} from "./session_settings.ts";
 import {
   asSessionEvent,
   type HelperLink,
@@ -159,7 +165,8 @@ export class Sessions {
       by,
       createdAtMs: now(),
       settings: this.#fillIn(settings),
-      title: firstWords(messages.map(personsWords).find((words) => words !== "")),
+      title: firstWords(settings.metadata?.title) ||
+        firstWords(messages.map(personsWords).find((words) => words !== "")),
       messages,
       workplace: isAtWorkplace(wanted[index]!) ? place : "",
     }));
@@ -177,6 +184,34 @@ export class Sessions {
     );
     await this.#admit(made.length, () => store.commit([...records, ...keep(infos)]));
     return infos;
+  }
+
+  /**
+   * Makes a session that goes on from the first `length` messages of another one, as its model saw them: what left the
+   * prompt stays out and can be recalled, and what the provider's cache holds of it serves both. That one stays as it is.
+   * What calls may do without being asked for is for the session alone in which somebody said so.
+   *
+   * @throws {HttpError} 507 if no more sessions may be kept.
+   */
+  async fork(
+    { id: from, settings, history, prompt, title }: Session,
+    { length, keep = () => [], by }: Omit<CreateOptions, "keep"> & {
+      readonly length: number;
+      readonly keep?: (made: SessionInfo) => readonly StoreRecord[];
+    },
+  ): Promise<SessionInfo> {
+    const { store, now = Date.now } = this.#options;
+    // All of one moment: it may be used meanwhile.
+    const [said, known] = [history.slice(0, length), prompt.fork(length)];
+    const workplace = await store.readState(from, "workplace");
+    const stored: StoredSettings = { ...settings, forkedFrom: { session: from, messages: said.length } };
+    const record = { id: crypto.randomUUID(), by, createdAtMs: now(), settings: stored };
+    const messages = said.slice(systemMessage(settings.instructions, workplace).length);
+    const info = this.describe({ ...record, kind: "agent", lastEvent: messages.length, title });
+    const states = { ...(title && { title }), ...(workplace !== undefined && { workplace }), ...known };
+    const records = sessionRecords({ ...record, archiveOf: from }, { states, messages });
+    await this.#admit(1, () => store.commit([...records, ...keep(info)]));
+    return info;
   }
 
   /** The session of this id, as it is now. @throws {HttpError} 404 if there is none. */
@@ -242,13 +277,13 @@ export class Sessions {
   }
 
   /**
-   * What was said in a session before a turn began, the system message apart.
+   * How many messages of a session were said before a turn began.
    *
    * @param turn Number of the last event before it.
    * @throws {HttpError} 404 if no turn begins there. @throws {StoreError}
    */
-  saidBefore({ id }: Session, turn: number): Promise<readonly Message[]> {
-    return messagesBefore(id, turn, this.#options.store);
+  lengthBefore({ id, settings: { instructions } }: Session, turn: number): Promise<number> {
+    return lengthBefore(id, { turn, instructions, store: this.#options.store });
   }
 
   /**
@@ -628,6 +663,7 @@ export class Sessions {
       createdAtMs,
       settings: storedSettings(record.settings),
       parent: parentOf(record),
+      forkedFrom: storedForkedFrom(record.settings),
       title: title as string,
       lastEvent,
       turns,
