@@ -57,6 +57,7 @@ export {
   type Usage,
 } from "./model.ts";
 export { personsWords } from "./persons_words.ts";
+export { type Plan, PLAN_TOOL_NAME, planAfter } from "./plan.ts";
 export {
   type Effects,
   type FileChange,

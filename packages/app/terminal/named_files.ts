@@ -1,4 +1,4 @@
-import type { Content, Tool } from "@tare/messages";
+import type { Content } from "@tare/messages";
 import { isAbsolute, join } from "@std/path";
 
 /** `@path`, or `@"a path"`, where a word begins. */
@@ -66,9 +66,8 @@ async function pictureAt(path: string, named: string): Promise<Uint8Array | unde
   return await Deno.readFile(path);
 }
 
-/** Most names that are offered, and how long they may be looked for, in milliseconds. */
+/** Most names that are offered. */
 const MOST_OFFERED = 50;
-const LOOK_MS = 500;
 
 /** What may stand in place of the end of a line. */
 export interface Completions {
@@ -78,44 +77,15 @@ export interface Completions {
 }
 
 /**
- * Completes names of files as `list_files` shows them: nothing hidden or ignored, unless what is typed begins so. First by
- * the folder that is typed, which takes a look at that folder alone; then by a part of the name, anywhere.
- *
- * @param lists Gives the tool that lists files. It is asked for once somebody completes.
+ * Completes the name of a file that is typed behind `@`, by any part of its path. The server finds them, as its agent's
+ * `list_files` would: nothing that is hidden, ignored or denied.
  */
-export function fileCompleter(lists: () => Promise<Tool>): (line: string) => Promise<Completions> {
-  let tool: Promise<Tool> | undefined;
-  const list = async (args: Readonly<Record<string, unknown>>): Promise<readonly string[]> => {
-    tool ??= lists();
-    const signal = AbortSignal.timeout(LOOK_MS);
-    try {
-      const result = await (await tool).run(args, { signal, progress() {} });
-      const content = typeof result === "string" ? result : result.error ? "" : result.content;
-      return content.split("\n").slice(1).filter(Boolean).map((row) => row.split("\t")[0]!);
-    } catch (error) {
-      if (signal.aborted) return [];
-      throw error;
-    }
-  };
-  return async (line) => {
-    const [typed, quoted, bare = ""] = TYPED.exec(line) ?? [];
-    if (typed === undefined) return { typed: "", all: [] };
-    const path = quoted ?? bare;
-    const [, folder = "", name = ""] = /^(?:(.*)\/)?([^/]*)$/.exec(path) ?? [];
-    const include_hidden = /(^|\/)\.(?!\.?(\/|$))/.test(path);
-    const inFolder = (await list({ path: folder || ".", depth: 1, include_hidden }))
-      .filter((found) => found.startsWith(path));
-    const found = inFolder.length > 0 || name.length < 2
-      ? inFolder
-      : await list({ glob: path.includes("/") ? `**/${literal(path)}*` : `*${literal(path)}*` });
-    return {
-      typed,
-      all: found.slice(0, MOST_OFFERED).map((one) => /[\s"]/.test(one) ? `@"${one}"` : `@${one}`),
-    };
-  };
-}
-
-/** A text as a glob takes it for itself. */
-function literal(text: string): string {
-  return text.replaceAll(/[*?[\]{}\\]/g, "\\$&");
+export async function completeFile(
+  line: string,
+  find: (search: string, limit: number) => Promise<readonly string[]>,
+): Promise<Completions> {
+  const [typed, quoted, bare = ""] = TYPED.exec(line) ?? [];
+  if (typed === undefined) return { typed: "", all: [] };
+  const found = await find(quoted ?? bare, MOST_OFFERED);
+  return { typed, all: found.map((path) => /[\s"]/.test(path) ? `@"${path}"` : `@${path}`) };
 }

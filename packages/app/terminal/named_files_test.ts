@@ -1,7 +1,6 @@
 import { assertEquals, assertRejects } from "@std/assert";
-import { workspaceTools } from "@tare/loop/tools";
 import { join } from "@std/path";
-import { fileCompleter, withPictures } from "./named_files.ts";
+import { completeFile, withPictures } from "./named_files.ts";
 
 /** A folder with these files. */
 async function folderWith(files: Readonly<Record<string, string>>): Promise<string> {
@@ -13,37 +12,21 @@ async function folderWith(files: Readonly<Record<string, string>>): Promise<stri
   return folder;
 }
 
-Deno.test("fileCompleter() completes what list_files shows: by folder first, then by a part of the name", async () => {
-  const folder = await folderWith({
-    ".gitignore": "built\n",
-    ".env": "",
-    "built/out.ts": "",
-    "src/read_file.ts": "",
-    "src/deep/write_file.ts": "",
-    "src/two words.ts": "",
-    "story[1].md": "",
-  });
-  let asked = 0;
-  const complete = fileCompleter(() => {
-    asked++;
-    return Promise.resolve(
-      workspaceTools({ workspace: folder }).find(({ definition }) =>
-        definition.function.name === "list_files"
-      )!,
-    );
-  });
-  const all = async (line: string) => (await complete(line)).all;
-  assertEquals(await complete("see @s"), { typed: "@s", all: ["@src/", "@story[1].md"] });
-  assertEquals(await all("@src/re"), ["@src/read_file.ts"]);
-  assertEquals(await all("@src/"), ["@src/deep/", "@src/read_file.ts", '@"src/two words.ts"']);
-  assertEquals(await complete('@"src/two w'), { typed: '@"src/two w', all: ['@"src/two words.ts"'] });
-  assertEquals(await all("@_file"), ["@src/deep/write_file.ts", "@src/read_file.ts"]);
-  assertEquals(await all("@deep/wri"), ["@src/deep/write_file.ts"]);
-  assertEquals(await all("@story[1]"), ["@story[1].md"]);
-  assertEquals(await all("@.e"), ["@.env"]);
-  for (const line of ["@out", "@../", "@nowhere/x", "me@s", "s", "@src/ "]) assertEquals(await all(line), []);
-  assertEquals(asked, 1);
-  await Deno.remove(folder, { recursive: true });
+Deno.test("completeFile() completes what begins with @, where a word does", async () => {
+  const asked: unknown[] = [];
+  const complete = (line: string) =>
+    completeFile(line, (...search) => {
+      asked.push(search);
+      return Promise.resolve(["src/a.ts", "src/two words.ts"]);
+    });
+  const all = ["@src/a.ts", '@"src/two words.ts"'];
+  assertEquals(await complete("see @s"), { typed: "@s", all });
+  assertEquals(await complete("@"), { typed: "@", all });
+  assertEquals(await complete('@"src/two w'), { typed: '@"src/two w', all });
+  for (const line of ["me@s", "s", "", "@s ", '@"a b" c']) {
+    assertEquals(await complete(line), { typed: "", all: [] });
+  }
+  assertEquals(asked, [["s", 50], ["", 50], ["src/two w", 50]]);
 });
 
 Deno.test("withPictures() sends the pictures that are named, and only names other files", async () => {

@@ -15,6 +15,7 @@ import { checkGiven, type Tool } from "@tare/messages";
 import { type Archive, RECALL_TOOL, recallOriginal } from "@tare/prune";
 import { editFileTool, writeFileTool } from "./files/write_file_tools.ts";
 import { listFilesTool } from "./files/list_files_tool.ts";
+import { planTool } from "./plan_tool.ts";
 import { readFileTool } from "./files/read_file_tool.ts";
 import { searchFilesTool } from "./search/search_files_tool.ts";
 import { shellTool, type ShellToolOptions } from "./shell/shell_tool.ts";
@@ -39,7 +40,10 @@ export {
 } from "./undo/checkpoints.ts";
 export { endLeftCommands, type ShellToolOptions } from "./shell/shell_tool.ts";
 
-/** All built-in tools: `list_files`, `read_file`, `search_files`, `write_file`, `edit_file`, `shell` and `recall`. */
+/**
+ * All built-in tools: `list_files`, `read_file`, `search_files`, `write_file`, `edit_file`, `shell`, `update_plan` and
+ * `recall`.
+ */
 export function workspaceTools(
   options: {
     /** Folder that the file tools are kept in and that commands start in. */
@@ -61,6 +65,7 @@ export function workspaceTools(
     writeFileTool(workspace, limits),
     editFileTool(workspace, limits),
     shellTool({ ...shell, workspace }),
+    planTool(),
     ...(archive ? [recallTool(archive)] : []),
   ];
 }

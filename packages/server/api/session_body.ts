@@ -94,6 +94,10 @@ const SESSION_WITH_MESSAGES = closed({
   }),
   helpers: Type.Array(HELPER, { description: "The sessions of its helpers, the oldest first." }),
   approvals: Type.Array(APPROVAL),
+  plan: Type.Optional(closed({
+    steps: Type.Array(Type.String()),
+    done: Type.Integer({ minimum: 0, description: "How many are done: the next one is under way." }),
+  }, "Plan")),
   turn: Type.Optional(RUNNING_TURN),
   prompt: closed({
     tokens: Type.Integer({ minimum: 0, description: "Tokens of the newest call's prompt; zero before it." }),

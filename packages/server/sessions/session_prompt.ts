@@ -21,9 +21,13 @@ import {
   countMessageTokens,
   countRequestTokens,
   type CountTokens,
+  describeCall,
   type Message,
   type Model,
   type ModelRequest,
+  pairCalls,
+  PLAN_TOOL_NAME,
+  planAfter,
   type Rewrite,
   sameData,
   type Tool,
@@ -126,6 +130,22 @@ function summaryModel({ id: conversation, environment, settings: { model } }: Se
   return tracedModel(port, { telemetry, conversation, ...askedModel(environment, model) });
 }
 
+/** Who asks that the plan is kept. */
+const BY_PLAN = "plan";
+
+/** Positions of the results that go with the plan: of the newest call that names its steps, and of the newest behind it. */
+function placesOfPlan(messages: readonly Message[]): readonly number[] {
+  const from = messages.findLastIndex((message) =>
+    message.role === "assistant" &&
+    message.tool_calls?.some((call) => planAfter(undefined, describeCall(call)))
+  );
+  if (from < 0) return [];
+  const places = pairCalls(messages.slice(from)).flatMap(({ call, answer }) =>
+    answer && describeCall(call).name === PLAN_TOOL_NAME ? [from + answer.at] : []
+  );
+  return [...new Set([...places.slice(0, 1), ...places.slice(-1)])];
+}
+
 /** A session's conversation: which tools its model is offered, and what of all that is stored when. */
 export class SessionPrompt implements TurnPrompt {
   readonly #options: SessionPromptOptions;
@@ -136,6 +156,8 @@ export class SessionPrompt implements TurnPrompt {
   readonly #packer: JsonPacker;
   /** References of what is in the store of the prompt's state. */
   readonly #packed: Set<string>;
+  /** Position of the newest result of the plan that was looked at. */
+  #plannedAt = -1;
   /** How the last turn offered its tools. */
   #offer: ToolOffer | undefined;
   /** Every tool that was offered once, by name: its results may still be there when it has gone. */
@@ -213,6 +235,7 @@ export class SessionPrompt implements TurnPrompt {
   }
 
   async view(history: History, call: PromptCall): Promise<SessionView> {
+    if (this.#conversation.noPins === undefined) this.#keepPlan(history.messages);
     const view = await this.#conversation.view(history, call);
     const { id, environment } = this.#options;
     for (const warning of view.warnings) environment.warned?.(id, warning);
@@ -245,6 +268,21 @@ export class SessionPrompt implements TurnPrompt {
   bookPing(entry: PingEntry): void {
     const { environment, settings: { model } } = this.#options;
     this.#book(sumsOfPing(entry, environment.ratesOf(model)), entry.atMs);
+  }
+
+  /** Keeps the plan as the model last wrote it: the result of a call brings the call along. What it was before may leave. */
+  #keepPlan(messages: readonly Message[]): void {
+    const places = placesOfPlan(messages);
+    for (const { place, by } of this.pins) {
+      if (by === BY_PLAN && !places.includes(place)) this.#conversation.pin({ remove: place });
+    }
+    for (const place of places) {
+      // Of one that a full window took nothing is asked again.
+      if (place <= this.#plannedAt || this.pins.some((pin) => pin.place === place)) continue;
+      const set = this.#conversation.makePin(messages, { place, wish: "keep", by: BY_PLAN });
+      this.#conversation.pin({ set });
+    }
+    this.#plannedAt = Math.max(this.#plannedAt, ...places);
   }
 
   /** What it is called has become known, or changed. */
