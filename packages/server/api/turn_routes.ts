@@ -31,6 +31,11 @@ export const START_TURN = Type.Object({
   })),
   /** What this turn may cost. */
   budget: Type.Optional(BUDGET),
+  /** All that may leave the prompt leaves now. */
+  leavesNow: Type.Optional(Type.Boolean({
+    description:
+      "True if all that may leave the prompt shall leave with this turn's first call, whatever that costs: `quote` says what. Default: what pays.",
+  })),
 }, {
   oneOf: [{ required: ["input"] }, { required: ["continue"] }],
   examples: [{ input: "Which files are there?" }],
@@ -39,6 +44,9 @@ export const START_TURN = Type.Object({
 
 const STEER_OR_WAIT =
   "Cannot steer in the background: with steer the input enters the running turn now, with background it waits for its end.";
+
+const LEAVES_LATER =
+  "Cannot let leave now what may leave, in the background: leavesNow is for a turn that begins at once.";
 
 const QUEUED = closed({
   id: Type.String({ description: "The `id` of its turn_start, once it begins." }),
@@ -97,10 +105,11 @@ export function turnRoutes({ sessions, heartbeat, onError }: TurnRoutesOptions) 
         }),
       },
       async answer({ path: { id }, body, keep, asker, request: { signal } }) {
-        const { input, steer, budget, background = false, unattended = false } = body;
+        const { input, steer, budget, leavesNow, background = false, unattended = false } = body;
         const session = await sessions.open(id);
         if (background) {
           if (steer) throw new HttpError(400, "invalid_request", STEER_OR_WAIT);
+          if (leavesNow) throw new HttpError(400, "invalid_request", LEAVES_LATER);
           await sessions.queue.admit();
           const asked = { input, budget, ...(unattended && { unattended: unattendedOf(asker) }) };
           const answer = (turn: QueuedTurn) => ({
@@ -120,6 +129,7 @@ export function turnRoutes({ sessions, heartbeat, onError }: TurnRoutesOptions) 
         const request = {
           input,
           budget,
+          leavesNow,
           ...(unattended && { unattended: unattendedOf(asker) }),
           keep: (effect: "starts" | "steers") =>
             keep({

@@ -85,7 +85,7 @@ interface Stage
 
 /** Makes the function that plays a turn: see {@linkcode runTurn}. @throws what the model's port throws for a model that can't be had. */
 export function turnPlayer(
-  { input, resumed, signal, unattended, payer, tools, clientTools = [], settings, ...asked }: AskedTurn,
+  { input, resumed, signal, unattended, payer, tools, clientTools = [], settings, leavesNow = false, ...asked }: AskedTurn,
   { session, environment, opening, account, turn: number, assertOwn, takeTools, ...more }: Stage,
 ): () => Promise<PlayedTurn> {
   const {
@@ -131,7 +131,7 @@ export function turnPlayer(
       ...(settings && { settings }),
       ...(unattended && { cannotAsk: CANNOT_ASK }),
       ...(clock && { clock }),
-      ...{ clientTools, answered, judge, modelName, notice, workplace, now, warmth },
+      ...{ clientTools, answered, judge, modelName, notice, workplace, now, warmth, leavesNow },
       model: assertOwn ? ownModel(model, assertOwn) : model,
       async takeTools(signal) {
         const found = tools ? { tools, warnings: [] } : await takeTools(signal);
@@ -228,6 +228,8 @@ interface RunTurnOptions extends Omit<RunOptions, "context" | "tools" | "unliste
   readonly now: () => number;
   /** Keeps the newest prompt warm while calls run. */
   readonly warmth: TurnWarmth;
+  /** Whether all that may leave the prompt leaves with the first call. */
+  readonly leavesNow: boolean;
   /** Whether it is to be left at its next step, for another process to go on with it. */
   readonly isLeft: () => boolean;
   /** Commits what has happened; with what is settled also what has changed of the prompt session's state. */
@@ -254,6 +256,7 @@ async function runTurn(
     warmth,
     commit,
     takeTools,
+    leavesNow,
     isLeft,
     workplace,
     clock = systemClock,
@@ -305,7 +308,11 @@ async function runTurn(
         await reply;
         const out = deferred(messages);
         const about = { nowMs: now(), model: modelName, turnStart, step, signal, progress };
-        const call = { ...about, ...(out && { deferred: out }) };
+        const call = {
+          ...about,
+          ...(out && { deferred: out }),
+          ...(leavesNow && step === 1 && { leavesNow }),
+        };
         const view = await prompt.view({ messages, tools }, call).catch((error) => {
           if (!(error instanceof PromptTooLong)) throw error;
           throw new ModelError("prompt_too_long", error.message, { cause: error });
