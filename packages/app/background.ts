@@ -6,10 +6,10 @@
 // deno-lint-ignore-file no-console
 import { spawn } from "node:child_process";
 import { closeSync, openSync } from "node:fs";
-import { join } from "@std/path";
+import { join, resolve } from "@std/path";
 import { statedAddress } from "./agent_client.ts";
-import { type FoundServer, runningServer } from "./data/noted_server.ts";
-import { readSettings, type Settings, VARIABLES } from "./settings/settings.ts";
+import { dataFolder } from "./data/data_folder.ts";
+import { callersFolder, type FoundServer, runningServer } from "./data/noted_server.ts";
 import { denoArgs } from "./tasks.ts";
 import { shownText } from "./terminal/shown_text.ts";
 
@@ -34,7 +34,12 @@ const environment = Object.fromEntries(
 );
 
 /** Starts one that stays, and resolves once it listens. @throws {Error} with what it said, if it ends before. */
-async function start({ data }: Pick<Settings, "data">): Promise<FoundServer> {
+async function start(): Promise<FoundServer> {
+  const { TARE_DATA: own, INIT_CWD = "." } = environment;
+  // What else the settings say is read by the server: it would take as long again.
+  const data = own
+    ? resolve(INIT_CWD, own)
+    : dataFolder({ workspace: callersFolder(environment) }, environment);
   Deno.mkdirSync(data, { recursive: true, mode: 0o700 });
   const path = join(data, LOG_FILE);
   const log = openSync(path, "w", 0o600);
@@ -67,12 +72,8 @@ try {
   }
   const isStated = statedAddress(environment.TARE_HOST, environment.TARE_PORT) !== undefined;
   if (!isStated && !await runningServer(environment)) {
-    const settings = readSettings(
-      [],
-      Object.fromEntries(VARIABLES.map((name) => [name, environment[name]])),
-    );
     const began = performance.now();
-    const { folder } = await start(settings);
+    const { folder } = await start();
     const seconds = ((performance.now() - began) / 1000).toFixed(1);
     console.log(shownText(`Started a server for ${folder} in ${seconds} s. It stays: tare stop ends it.`));
   }

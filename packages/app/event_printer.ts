@@ -1,5 +1,5 @@
 import type { TurnLedger } from "@tare/loop";
-import { contentText } from "@tare/messages";
+import { contentText, type Plan, PLAN_TOOL_NAME, planAfter } from "@tare/messages";
 import type { SessionEvent } from "@tare/server";
 import { drawnMarkdown } from "./terminal/drawn_markdown.ts";
 import { shownDiff } from "./terminal/shown_diff.ts";
@@ -16,12 +16,15 @@ const MAX_LINES = 60;
  *
  * @param options.isColoured Whether what has changed is shown in colours, and what the model says as Markdown. Default: false.
  * @param options.columns How wide the terminal is.
+ * @param options.plan What the model means to do, as far as it has said so before. Default: nothing.
  */
 export function eventPrinter(
   write: (text: string) => void,
-  options: { readonly isColoured?: boolean; readonly columns?: number } = {},
+  options: { readonly isColoured?: boolean; readonly columns?: number; readonly plan?: Plan | undefined } =
+    {},
 ): (event: SessionEvent) => void {
   let lineOpen = false;
+  let { plan } = options;
   const calls = new Map<string, string>();
   /** Calls whose change a question has shown. */
   const seen = new Set<string>();
@@ -61,6 +64,10 @@ export function eventPrinter(
         return drawn ? drawn.write(event.text) : stream(event.text);
       case "tool_call":
         calls.set(event.id, `${event.name} ${event.arguments}`);
+        if (event.name === PLAN_TOOL_NAME) {
+          plan = planAfter(plan, event);
+          if (plan) return shownPlan(plan).forEach(line);
+        }
         return line(`→ ${oneLine(`${event.name} ${event.arguments}`, COLUMNS)}`);
       case "turn_resumed":
         return line("! the server was started again, and the turn goes on");
@@ -69,6 +76,8 @@ export function eventPrinter(
       case "tool_output":
         return stream(event.text);
       case "tool_result": {
+        // The plan itself was shown.
+        if (event.name === PLAN_TOOL_NAME && plan && !event.error) return;
         line(
           `← ${oneLine(calls.get(event.id) ?? event.name, COLUMNS / 2)}: ${event.error ? "error, " : ""}` +
             `${number(event.bytes)} bytes, ${number(Math.round(event.durationMs))} ms`,
@@ -103,16 +112,25 @@ export function eventPrinter(
   };
 }
 
+/** What the model means to do, a line a step. */
+export function shownPlan({ steps, done }: Plan): readonly string[] {
+  return steps.map((step, at) => `  ${at < done ? "☑" : at === done ? "▶" : "☐"} ${oneLine(step, COLUMNS)}`);
+}
+
 /** A turn's ledger in one line. */
 export function ledgerLine(
   { calls, promptTokens, cachedTokens, outputTokens, saved, estimated, tokenUnits, usd }: TurnLedger,
 ): string {
-  const savings = Object.entries(saved).map(([mechanism, tokens]) => `${mechanism} ${number(tokens)}`);
+  const savings = Object.entries(saved).filter(([, tokens]) => tokens !== 0).map(([mechanism, tokens]) =>
+    `${mechanism} ${number(tokens)}`
+  );
   const costs = [
     ...(usd === undefined ? [] : [usdText(usd)]),
     ...(tokenUnits === undefined ? [] : [`${number(Math.round(tokenUnits))} token units`]),
   ];
-  return `ledger: ${number(calls)} calls, ${number(promptTokens)} prompt tokens, of these ` +
+  return `ledger: ${number(calls)} call${calls === 1 ? "" : "s"}, ${
+    number(promptTokens)
+  } prompt tokens, of these ` +
     `${number(cachedTokens)} cached, ${number(outputTokens)} output tokens; ${
       costs.length > 0 ? `cost: ${costs.join(", ")}; ` : ""
     }` +

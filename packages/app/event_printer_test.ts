@@ -67,7 +67,7 @@ Deno.test("eventPrinter() prints steps, streamed text, calls in one line, result
       "> Be quick.",
       "Done.",
       "ledger: 2 calls, 12,345 prompt tokens, of these 9,000 cached, 67 output tokens; " +
-      "tokens saved: context 0, schemas 1,200",
+      "tokens saved: schemas 1,200",
       "",
     ],
   );
@@ -193,4 +193,23 @@ Deno.test("eventPrinter() draws what the model says where it may colour, and end
     "\x1b[1m\x1b[4mOne\x1b[24m\x1b[22m\nA \x1b[1mword\x1b[22m and **more\n→ f **\n| a |\n! w\n",
   );
   assertEquals(printed(events), "# One\nA **word** and **more\n→ f **\n| a |\n! w\n");
+});
+
+Deno.test("eventPrinter() shows the plan as it is after each call, also of a turn before", () => {
+  const call = (args: object) =>
+    ({ type: "tool_call", step: 1, id: "1", name: "update_plan", arguments: JSON.stringify(args) }) as const;
+  const result = (error: boolean) =>
+    ({
+      ...{ type: "tool_result", step: 1, id: "1", name: "update_plan", content: "", bytes: 0 },
+      ...{ durationMs: 0, error },
+    }) as const;
+  const plan = { steps: ["Look", "Mend\x1b[2J"], done: 0 };
+  assertEquals(
+    printed([call({ done: 1 }), result(false), call({ steps: ["Rest"] }), result(false)], { plan }),
+    "  ☑ Look\n  ▶ Mend\\x1b[2J\n  ▶ Rest\n",
+  );
+  assertEquals(
+    printed([call({ done: 1 }), result(true)]),
+    '→ update_plan {"done":1}\n← update_plan {"done":1}: error, 0 bytes, 0 ms\n',
+  );
 });

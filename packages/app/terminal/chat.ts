@@ -5,12 +5,18 @@
  */
 // deno-lint-ignore-file no-console
 import process from "node:process";
-import { createInterface } from "node:readline";
+import { type AsyncCompleter, createInterface } from "node:readline";
 import { Writable } from "node:stream";
 import { parseArgs } from "node:util";
-import { type AgentClient, agentClient, serverAddress } from "../agent_client.ts";
-import { eventPrinter, usdText } from "../event_printer.ts";
+import type { Content } from "@tare/messages";
+import { agentClient, type AgentInfo, serverAddress, type SessionSettings } from "../agent_client.ts";
+import { callersFolder, FOLDER_VARIABLES } from "../data/noted_server.ts";
+import { eventPrinter } from "../event_printer.ts";
 import { askPerson } from "./ask_person.ts";
+import { chatCommand, COMMAND_NAMES, COMMANDS } from "./chat_commands.ts";
+import { findCommands } from "./command_files.ts";
+import { completeFile, withPictures } from "./named_files.ts";
+import { MARKS_PASTES, pastedInput } from "./pasted_input.ts";
 import { waitingLine } from "./waiting_line.ts";
 import { STOPPING, type WatchedTurn, watchTurn } from "./watch_turn.ts";
 import { shownText } from "./shown_text.ts";
@@ -28,6 +34,29 @@ ${COMMANDS}`;
 
 const PROMPT = "› ";
 
+/** In front of a line that goes on with the one before. */
+const GOES_ON = "… ";
+
+/** The model of a server that was started without one. */
+const REHEARSAL = "rehearsal";
+
+const HOW_TO_START = "set OPENAI_API_KEY or ANTHROPIC_API_KEY, and TARE_MODEL to the model's name; " +
+  "then tare stop, and tare again.";
+
+/** What a person is told of the agent first, in a line or two. @throws {Error} if there is none. */
+function greeting({ model, workspace }: AgentInfo, url: string): string {
+  if (model === undefined) {
+    throw new Error(`Cannot talk yet: this server has a provider and no model. To talk, ${HOW_TO_START}`);
+  }
+  const where = workspace === undefined ? `at ${url}` : `in ${workspace}`;
+  return [
+    `Talking to ${model} ${where}. /help lists the commands.`,
+    ...model === REHEARSAL
+      ? [`No model is set up yet: a rehearsal answers, by fixed rules. For a real one, ${HOW_TO_START}`]
+      : [],
+  ].join("\n");
+}
+
 async function chat(): Promise<void> {
   const { values } = parseArgs({
     options: {
@@ -37,13 +66,25 @@ async function chat(): Promise<void> {
     },
   });
   if (values.help) return console.log(HELP);
-  const { url, token } = await serverAddress((name) => Deno.env.get(name), values.url);
+  const read = (name: string) => Deno.env.get(name);
+  const { url, token } = await serverAddress(read, values.url);
   const client = agentClient(url, token);
+  const agent = await client.agent();
+  const greets = greeting(agent, url);
+  // A server elsewhere works in a folder that isn't here.
+  const isHere = agent.workspace !== undefined &&
+    await Deno.stat(agent.workspace).then(() => true, () => false);
+  const called = callersFolder(Object.fromEntries(FOLDER_VARIABLES.map((name) => [name, read(name)])));
+  const folder = isHere ? agent.workspace! : called;
+  const files = () => findCommands({ workspace: folder, home: read("HOME") });
+
   let session = values.session ?? null;
+  let settings: SessionSettings | undefined;
+  let leavesNow = false;
   // Newest first, as the arrow keys go through them.
   const history = session === null
     ? []
-    : (await client.questions(session)).map((text) => shownText(text)).reverse();
+    : (await client.questions(session)).map((text) => shownText(text.replaceAll("\n", " "))).reverse();
   let turn: WatchedTurn | undefined;
   let isAsking = false;
   const write = (text: string) => void process.stdout.write(text);
@@ -54,23 +95,58 @@ async function chat(): Promise<void> {
       done();
     },
   });
+  // By it long lines are wrapped, and names stand beside one another.
+  Object.defineProperty(output, "columns", { get: () => process.stdout.columns });
   const isTerminal = process.stdin.isTTY && process.stdout.isTTY;
+  const pasted = isTerminal ? pastedInput(process.stdin) : undefined;
+  const completer: AsyncCompleter = (line, done) => {
+    complete(line).then(
+      ({ typed, all }) => {
+        const [only] = all.length === 1 ? all : [];
+        // What is sure is over, unless it is a folder.
+        done(null, [only === undefined || only.endsWith("/") ? [...all] : [`${only} `], typed]);
+      },
+      // What can't be completed can be typed.
+      () => done(null, [[], line]),
+    );
+  };
+  const complete = async (line: string) => {
+    const [typed] = /^\/[\w-]*$/.exec(line) ?? [];
+    if (typed === undefined) return await completeFile(line, client.findFiles);
+    const names = [...COMMAND_NAMES, ...files().keys()].map((name) => `/${name}`);
+    return { typed, all: names.filter((name) => name.startsWith(typed)) };
+  };
   const lines = createInterface({
-    input: process.stdin,
+    input: pasted?.input ?? process.stdin,
     output,
     terminal: isTerminal,
     prompt: isTerminal ? PROMPT : "",
     history,
+    ...(isTerminal && { completer }),
   });
 
+  const isColoured = isTerminal && !Deno.noColor;
+  let line: ReturnType<typeof waitingLine> | undefined;
+  /** Prints the turns of one session. */
+  let printer: { readonly of: string; readonly print: ReturnType<typeof eventPrinter> } | undefined;
+  const printerOf = async (of: string) => {
+    if (printer?.of === of) return printer.print;
+    const { plan } = await client.session(of);
+    const { columns } = process.stdout;
+    const put = (text: string) => (line?.write ?? write)(text);
+    const print = eventPrinter(put, { isColoured, plan, ...(columns > 0 && { columns }) });
+    printer = { of, print };
+    return print;
+  };
   /** Says something, or without an input answers what the session asks already. */
-  const talk = async (input?: string) => {
-    session ??= await client.createSession();
-    const line = isTerminal ? waitingLine({ write }) : undefined;
-    const isColoured = isTerminal && !Deno.noColor;
-    const print = eventPrinter(line?.write ?? write, { isColoured });
+  const talk = async (input?: Content) => {
+    session ??= await client.createSession(settings);
+    settings = undefined;
+    const print = await printerOf(session);
+    line = isTerminal ? waitingLine({ write }) : undefined;
     turn = watchTurn(client, {
       session,
+      leavesNow,
       ...(input !== undefined && { input }),
       ask: line && askPerson(lines, { write: line.write, isColoured, onAsk: (asks) => isAsking = asks }),
       show(event) {
@@ -78,27 +154,45 @@ async function chat(): Promise<void> {
         print(event);
       },
     });
+    leavesNow = false;
     try {
       await turn.end;
     } finally {
       turn = undefined;
       line?.close();
+      line = undefined;
     }
   };
-  const answer = async (line: string): Promise<boolean> => {
+  const answer = async (said: string): Promise<boolean> => {
     try {
-      if (!line.startsWith("/")) {
-        await talk(line);
+      if (!said.startsWith("/")) {
+        await talk(await withPictures(said, { folder }));
         return true;
       }
-      const { says, session: other = session, quits = false } = await chatCommand(line, { client, session });
-      session = other;
-      if (says !== "") console.log(shownText(says));
-      return !quits;
+      const done = await chatCommand(said, { client, session, files });
+      if (done.session !== undefined) session = done.session;
+      if (done.settings) ({ settings } = done);
+      if (done.leavesNow) leavesNow = true;
+      if (done.says !== "") console.log(shownText(done.says));
+      if (typeof done.input === "string") {
+        await talk(await withPictures(done.input, { folder, typed: said }));
+      } else if (done.input) await talk(done.input);
+      if (done.typed !== undefined) typed = done.typed;
+      return !done.quits;
     } catch (error) {
       console.log(shownText((error as Error).message));
       return true;
     }
+  };
+  /** What stands in the next line already. */
+  let typed = "";
+  /** Lines that were ended by a backslash. */
+  let begun = "";
+  const prompt = () => {
+    if (isTerminal) lines.setPrompt(begun === "" ? PROMPT : GOES_ON);
+    lines.prompt();
+    if (isTerminal && typed !== "") lines.write(shownText(typed, { isWhole: true }));
+    typed = "";
   };
 
   lines.on("SIGINT", () => {
@@ -107,23 +201,33 @@ async function chat(): Promise<void> {
       turn.cancel().catch((error) => console.log(shownText(error.message)));
     } else {
       // As shells do: the line is dropped, the program stays.
-      write(lines.line === "" ? "\n/quit or Ctrl-D leaves.\n" : "\n");
+      write(lines.line === "" && begun === "" ? "\n/quit or Ctrl-D leaves.\n" : "\n");
       lines.write(null, { ctrl: true, name: "e" });
       lines.write(null, { ctrl: true, name: "u" });
-      lines.prompt();
+      begun = "";
+      prompt();
     }
   });
   // A terminal's Ctrl-C is a key here; these come from elsewhere.
   for (const signal of STOPPING) Deno.addSignalListener(signal, () => lines.close());
   lines.on("close", () => turn?.cancel().catch((error) => console.log(shownText(error.message))));
-  console.log(
-    `Talking to ${url}${session === null ? "" : `, session ${session}`}. /help lists the commands.`,
-  );
-  if (isTerminal && session !== null && (await client.approvals(session)).length > 0) await talk();
-  lines.prompt();
-  for await (const line of lines) {
-    if (line.trim() !== "" && !await answer(line.trim())) break;
-    lines.prompt();
+  console.log(shownText(session === null ? greets : `${greets}\nIt goes on with session ${session}.`));
+  if (isTerminal) write(MARKS_PASTES.on);
+  try {
+    if (isTerminal && session !== null && (await client.approvals(session)).length > 0) await talk();
+    prompt();
+    for await (const typed of lines) {
+      const text = pasted?.whole(typed) ?? typed;
+      if (typed.endsWith("\\")) begun += `${text.slice(0, -1)}\n`;
+      else {
+        const said = (begun + text).trim();
+        begun = "";
+        if (said !== "" && !await answer(said)) break;
+      }
+      prompt();
+    }
+  } finally {
+    if (isTerminal) write(MARKS_PASTES.off);
   }
   if (session !== null) console.log(`\nThe session stays: --session ${session}`);
 }
@@ -133,7 +237,7 @@ if (import.meta.main) {
     await chat();
     Deno.exit(0);
   } catch (error) {
-    console.error((error as Error).message);
+    console.error(shownText((error as Error).message));
     Deno.exit(1);
   }
 }

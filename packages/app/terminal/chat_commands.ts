@@ -1,11 +1,21 @@
-import type { AgentClient } from "../agent_client.ts";
-import { usdText } from "../event_printer.ts";
+import { type Content, contentText } from "@tare/messages";
+import type { AgentClient, Call, SessionSettings } from "../agent_client.ts";
+import { shownPlan, usdText } from "../event_printer.ts";
+import { type CommandFile, commandText, listCommands } from "./command_files.ts";
 
 /** What `/help` says. */
 export const COMMANDS = `/new               begin another session
+/clear             begin another one with the same settings
 /sessions [WORDS]  list the newest sessions, or those in which something was said so
 /session ID        go on with this one, by its id or the beginning of it
+/rename TITLE      call the session so
+/fork              go on in a copy; this session stays as it is
+/retry             say the last message again, in a copy that ends before it
+/edit [TEXT]       say it otherwise: with this text, or change the one that was said
+/cost              what the session has cost, and its newest turn
 /quote             what the next request would cost, and without what could leave
+/compact           let all leave that may, with your next message; first it says what that costs
+/plan              what the agent means to do, and how far it is
 /results           the results of tools, by number, and what of them the model still sees
 /keep NUMBER       bring this one back at the next rewrite, and keep it
 /let-go NUMBER     let this one leave at the next rewrite
@@ -14,7 +24,19 @@ export const COMMANDS = `/new               begin another session
 /back [TURN]       the same, and go on in a new session from before that turn
 /redo              take the last undo back; with "force" behind it this and undo overwrite what was changed since
 /warm [MINUTES]    keep the prompt in the provider's cache for an hour, or so long, while nobody says anything
-/quit              leave (or Ctrl-D); the session stays. Ctrl-C stops the turn`;
+/quit              leave (or Ctrl-D); the session stays. Ctrl-C stops the turn
+
+@path names a file (Tab completes it), @picture.png sends a picture. A line that ends with \\ goes on in the next one;
+what you paste is one message.`;
+
+/** The names of the commands. */
+export const COMMAND_NAMES: readonly string[] = [
+  "help",
+  ...COMMANDS.matchAll(/^\/([\w-]+)/gm).map(([, name]) => name!),
+];
+
+/** What stands for a line break in a line that is changed. */
+const LINE_BREAK = "↵";
 
 /** What a command does to the chat. */
 interface CommandOutcome {
@@ -22,6 +44,14 @@ interface CommandOutcome {
   readonly says: string;
   /** The session that the chat goes on with; null for a new one. Default: the same. */
   readonly session?: string | null;
+  /** What the next new session is made with. */
+  readonly settings?: SessionSettings;
+  /** What is said next, as the person. */
+  readonly input?: Content;
+  /** What stands in the line, to be changed. */
+  readonly typed?: string;
+  /** Whether all that may leave the prompt leaves with what is said next. */
+  readonly leavesNow?: boolean;
   readonly quits?: boolean;
 }
 
@@ -30,9 +60,24 @@ type PutBack = Awaited<ReturnType<AgentClient["redo"]>>;
 type CommandClient =
   & Pick<
     AgentClient,
-    "listSessions" | "questions" | "quote" | "prompt" | "pin" | "keepWarm" | "changes" | "redo"
+    | "listSessions"
+    | "questions"
+    | "lastQuestion"
+    | "settings"
+    | "rename"
+    | "calls"
+    | "quote"
+    | "prompt"
+    | "pin"
+    | "keepWarm"
+    | "changes"
+    | "redo"
   >
   & {
+    readonly session: (id: string) => Promise<Pick<Awaited<ReturnType<AgentClient["session"]>>, "plan">>;
+    readonly fork: (
+      ...asked: Parameters<AgentClient["fork"]>
+    ) => Promise<{ readonly session: { readonly id: string }; readonly input?: Content }>;
     readonly undo: (
       ...asked: Parameters<AgentClient["undo"]>
     ) => Promise<PutBack & { readonly session?: { readonly id: string } }>;
@@ -45,9 +90,14 @@ type CommandClient =
  */
 export async function chatCommand(
   line: string,
-  { client, session }: { readonly client: CommandClient; readonly session: string | null },
+  { client, session, files = () => new Map() }: {
+    readonly client: CommandClient;
+    readonly session: string | null;
+    /** The commands that are files. Default: there are none. */
+    readonly files?: () => ReadonlyMap<string, CommandFile>;
+  },
 ): Promise<CommandOutcome> {
-  const [, name = "", rest = ""] = /^\/(\S*)\s*(.*?)\s*$/.exec(line) ?? [];
+  const [, name = "", rest = ""] = /^\/(\S*)\s*([^]*?)\s*$/.exec(line) ?? [];
   const inSession = async (say: (session: string) => Promise<string>): Promise<CommandOutcome> => ({
     says: session === null
       ? `Cannot do /${name}: nothing has been said yet in this session.`
@@ -55,7 +105,34 @@ export async function chatCommand(
   });
   switch (name) {
     case "help":
-      return { says: COMMANDS };
+      return { says: [COMMANDS, "", ...await listCommands(files().values())].join("\n").trimEnd() };
+    case "clear":
+      return {
+        says: "A new session with the same settings begins with what you say next.",
+        session: null,
+        ...(session !== null && { settings: await client.settings(session) }),
+      };
+    case "rename":
+      return await inSession(async (session) =>
+        rest === ""
+          ? "Cannot rename the session: /rename needs a title."
+          : `The session is called: ${await client.rename(session, rest)}`
+      );
+    case "fork":
+    case "retry":
+    case "edit":
+      if (session === null) return await inSession(() => Promise.resolve(""));
+      return await goOn(client, { session, command: name, rest });
+    case "cost":
+      return await inSession((session) => cost(client, session));
+    case "compact":
+      if (session === null || rest !== "now") return await inSession((session) => compact(client, session));
+      return { says: "All that may leave leaves with your next message.", leavesNow: true };
+    case "plan":
+      return await inSession(async (session) => {
+        const { plan } = await client.session(session);
+        return plan ? shownPlan(plan).join("\n") : "The agent has made no plan.";
+      });
     case "new":
       return { says: "A new session begins with what you say next.", session: null };
     case "quit":
@@ -81,9 +158,75 @@ export async function chatCommand(
       return await putBack(client, { session, command: name, rest });
     case "warm":
       return await inSession((session) => keepWarm(client, session, rest));
-    default:
-      return { says: `Cannot do /${name}: there is no such command.\n${COMMANDS}` };
+    default: {
+      const file = files().get(name);
+      if (!file) return { says: `Cannot do /${name}: there is no such command. /help lists them.` };
+      return { says: `By ${file.path}:`, input: await commandText(file, rest) };
+    }
   }
+}
+
+/** Goes on in a copy of a session: whole, or from before the last message, to say that again or otherwise. */
+async function goOn(
+  client: CommandClient,
+  { session, command, rest }: {
+    readonly session: string;
+    readonly command: "fork" | "retry" | "edit";
+    readonly rest: string;
+  },
+): Promise<CommandOutcome> {
+  const goesOn = "A copy goes on; files stay as they are. " +
+    `Back to the session before: /session ${session.slice(0, 8)}`;
+  if (command === "fork") {
+    const { session: { id } } = await client.fork(session);
+    return { says: goesOn, session: id };
+  }
+  const last = await client.lastQuestion(session);
+  if (!last) return { says: `Cannot do /${command}: nothing has been said yet in this session.` };
+  const { place, content } = last;
+  if (command === "edit" && rest === "") {
+    return { says: "", typed: `/edit ${contentText(content).replaceAll("\n", LINE_BREAK)}` };
+  }
+  const { session: { id } } = await client.fork(session, place);
+  const input = command === "edit" ? rest.replaceAll(LINE_BREAK, "\n") : content;
+  return { says: goesOn, session: id, input };
+}
+
+async function cost(client: CommandClient, session: string): Promise<string> {
+  const calls = await client.calls(session);
+  const newest = calls.at(-1);
+  if (!newest) return "No call has been made yet in this session.";
+  const priceOf = (of: readonly (Pick<Call, "usd" | "tokenUnits"> | null)[]) => {
+    if (of.every((one) => one?.usd != null)) return usdText(sum(of, (one) => one?.usd ?? 0));
+    return `${number(sum(of, (one) => one?.tokenUnits ?? 0))} token units`;
+  };
+  const told = (of: readonly Call[]) =>
+    `${priceOf(of)} for ${count(of.length, "call")}: ${
+      number(sum(of, ({ promptTokens }) => promptTokens))
+    } ` +
+    `prompt tokens, of these ${number(sum(of, ({ cachedTokens }) => cachedTokens))} from the cache, and ` +
+    `${number(sum(of, ({ outputTokens }) => outputTokens))} written`;
+  const without = calls.map(({ without }) => without);
+  return [
+    `the session:  ${told(calls)}`,
+    `newest turn:  ${told(calls.filter(({ turn }) => turn === newest.turn))}`,
+    ...(without.includes(null) ? [] : [`Without Tare the session would have cost ${priceOf(without)}.`]),
+  ].join("\n");
+}
+
+function sum<T>(all: readonly T[], of: (one: T) => number): number {
+  return all.reduce((sum, one) => sum + of(one), 0);
+}
+
+async function compact(client: CommandClient, session: string): Promise<string> {
+  const { asIs, rewritten, alive } = await client.quote(session);
+  const tokens = asIs.promptTokens - rewritten.promptTokens;
+  if (tokens <= 0) return "Nothing may leave now: of this session the model sees only what it needs.";
+  const costs = (quoted: typeof asIs) =>
+    number(alive * quoted.warmTokenUnits + (1 - alive) * quoted.coldTokenUnits);
+  return `${number(tokens)} of ${number(asIs.promptTokens)} tokens may leave; the model can recall them. ` +
+    `Your next message would then cost about ${costs(rewritten)} token units in place of ${costs(asIs)}.\n` +
+    "By itself all leaves as soon as that pays. /compact now lets it leave with your next message.";
 }
 
 async function listSessions(client: CommandClient, search: string): Promise<string> {

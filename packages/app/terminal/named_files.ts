@@ -25,16 +25,17 @@ const MOST_OF_ALL = 7 * 2 ** 20;
  * needs, by the rules that its reading has, and what it has read can leave its prompt again. What a person has said never does.
  *
  * @param options.folder What paths count from. Default: none is looked at.
+ * @param options.typed The part of it that the person has typed, where pictures may be named. Default: all.
  * @throws {Error} if a picture is too large or can't be read; one that isn't there is just a word.
  */
 export async function withPictures(
   text: string,
-  { folder }: { readonly folder?: string | undefined },
+  { folder, typed = text }: { readonly folder?: string | undefined; readonly typed?: string },
 ): Promise<Content> {
   if (folder === undefined) return text;
   let room = MOST_OF_ALL;
   const pictures: string[] = [];
-  for (const [, quoted, bare = ""] of text.matchAll(NAMED)) {
+  for (const [, quoted, bare = ""] of typed.matchAll(NAMED)) {
     const path = quoted ?? bare.replace(/[.,;:!?)\]]+$/, "");
     const kind = PICTURES[/\.(\w+)$/.exec(path)?.[1]?.toLowerCase() ?? ""];
     if (kind === undefined) continue;

@@ -1,4 +1,5 @@
 import { EMPTY_LEDGER, type TurnEnd } from "@tare/loop";
+import type { Content } from "@tare/messages";
 import type { NumberedEvent, SessionEvent } from "@tare/server";
 import { type AgentClient, type Approval, type ApprovalAnswer, RefusedError } from "../agent_client.ts";
 
@@ -38,9 +39,11 @@ export interface WatchedTurn {
  */
 export function watchTurn(
   client: Pick<AgentClient, "startTurn" | "cancel" | "follow" | "lastEvent" | "approvals" | "answer">,
-  { session, input, show, ask, tryAgainMs = 1_000 }: {
+  { session, input, leavesNow = false, show, ask, tryAgainMs = 1_000 }: {
     readonly session: string;
-    readonly input?: string;
+    readonly input?: Content;
+    /** Whether all that may leave the prompt leaves with it. Default: what pays. */
+    readonly leavesNow?: boolean;
     readonly show: (event: SessionEvent) => void;
     readonly ask?: AskPerson | undefined;
     /** How long after a look a server that has broken off is looked for again. Default: a second, a minute long. */
@@ -48,7 +51,9 @@ export function watchTurn(
   },
 ): WatchedTurn {
   const start = async () => {
-    if (input !== undefined) return await client.startTurn(session, input, { unattended: ask === undefined });
+    if (input !== undefined) {
+      return await client.startTurn(session, input, { unattended: ask === undefined, leavesNow });
+    }
     const events = await client.follow(session, await client.lastEvent(session));
     for (const { callId } of await client.approvals(session)) questions.set(callId, new AbortController());
     putAll().catch((error) => failure.reject(error));
