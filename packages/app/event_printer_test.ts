@@ -198,11 +198,10 @@ Deno.test("eventPrinter() draws what the model says where it may colour, and end
 Deno.test("eventPrinter() shows the plan as it is after each call, also of a turn before", () => {
   const call = (args: object) =>
     ({ type: "tool_call", step: 1, id: "1", name: "update_plan", arguments: JSON.stringify(args) }) as const;
-  const result = (error: boolean) =>
-    ({
-      ...{ type: "tool_result", step: 1, id: "1", name: "update_plan", content: "", bytes: 0 },
-      ...{ durationMs: 0, error },
-    }) as const;
+  const result = (error: boolean): SessionEvent => ({
+    type: "tool_result",
+    ...{ step: 1, id: "1", name: "update_plan", content: "", bytes: 0, durationMs: 0, error },
+  });
   const plan = { steps: ["Look", "Mend\x1b[2J"], done: 0 };
   assertEquals(
     printed([call({ done: 1 }), result(false), call({ steps: ["Rest"] }), result(false)], { plan }),

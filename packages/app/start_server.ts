@@ -32,8 +32,9 @@ import { openSettingsStore } from "./data/open_store.ts";
 import { OWNER_FILE } from "./data/find_owner_key.ts";
 import { noteOwnerPort, ownerKey } from "./data/owner_key.ts";
 import { forgetServer, noteServer, USUAL_PORT } from "./data/noted_server.ts";
-import { findPlaces, type InstructionPlaces, workplaceOf } from "./prompt/workplace.ts";
+import { findPlaces, type InstructionPlaces, skillsOutside, workplaceOf } from "./prompt/workplace.ts";
 import INSTRUCTIONS from "./prompt/instructions.md" with { type: "text" };
+import { skillTool } from "./prompt/skills.ts";
 import { realPath } from "./settings/real_path.ts";
 import { handedOver } from "./handed_over.ts";
 import { readSettings, type Settings } from "./settings/settings.ts";
@@ -243,11 +244,11 @@ export async function startServer(
     onError,
   });
 
-  const tools = workspaceTools({
-    workspace,
-    hidden: data,
-    shell: { owner, env: path, sandbox },
-  });
+  const skills = places && skillTool(skillsOutside(places));
+  const tools = [
+    ...workspaceTools({ workspace, hidden: data, shell: { owner, env: path, sandbox } }),
+    ...(skills ? [skills] : []),
+  ];
   const shell = tools.find(({ definition }) => sandbox && definition.function.name === "shell");
   const agent = agentHandler({
     telemetry: new Telemetry("@tare/server", { captureContent, figures }),

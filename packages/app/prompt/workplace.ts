@@ -1,7 +1,9 @@
-import { dirname, join, resolve, SEPARATOR } from "@std/path";
+import { dirname, join, resolve } from "@std/path";
 import type { Tool } from "@tare/messages";
 import type { Workplace } from "@tare/server";
 import { realPath } from "../settings/real_path.ts";
+import { type FoundFile, isFollowed, readFound } from "./read_found.ts";
+import { listSkills, SKILL_FOLDERS } from "./skills.ts";
 
 /** Files with instructions for agents: of each folder the first one that is there counts. */
 const NAMES = ["AGENTS.md", "CLAUDE.md", join(".github", "copilot-instructions.md")];
@@ -9,8 +11,7 @@ const NAMES = ["AGENTS.md", "CLAUDE.md", join(".github", "copilot-instructions.m
 /** The same of the person, in the home folder. */
 const OWN_NAMES = ".config/tare/AGENTS.md .claude/CLAUDE.md .codex/AGENTS.md".split(" ");
 
-/** So much of a file is told, and of all together, in bytes. */
-const MOST_OF_A_FILE = 32 * 1024;
+/** So much of all files together is told, in bytes. */
 const MOST_OF_ALL = 64 * 1024;
 
 /** So many changed files are named. */
@@ -18,6 +19,9 @@ const MOST_CHANGED = 20;
 
 /** How long git may take to say what has changed, in milliseconds. */
 const GIT_MS = 1_000;
+
+/** The person's own skills, in the home folder. */
+const OWN_SKILLS = [".config/tare/skills", ...SKILL_FOLDERS];
 
 /** Where stands what sessions are told of their workplace. Plain data, as one process finds it and another one reads there. */
 export interface InstructionPlaces {
@@ -27,6 +31,8 @@ export interface InstructionPlaces {
   readonly folders: readonly string[];
   /** The person's own files, of which the first one that is there counts. */
   readonly own: readonly string[];
+  /** The folders of the person's own skills. */
+  readonly skills: readonly string[];
   /** The file that says which branch is checked out. Absent outside of a repository. */
   readonly head?: string;
 }
@@ -39,32 +45,45 @@ export function findPlaces(workspace: string, home?: string): InstructionPlaces 
   const top = realPath(workspace);
   const { uid } = Deno.statSync(top);
   const folders: string[] = [];
-  const own = home === undefined ? [] : OWN_NAMES.map((name) => join(home, name));
+  const inHome = (names: readonly string[]) =>
+    home === undefined ? [] : names.map((name) => join(home, name));
+  const mine = { own: inHome(OWN_NAMES), skills: inHome(OWN_SKILLS) };
   const until = home === undefined ? undefined : realPath(home);
   for (let folder = top;; folder = dirname(folder)) {
     const info = infoOf(folder);
     if (!info || info.uid !== uid) break;
     folders.unshift(folder);
     const head = headIn(folder);
-    if (head !== undefined) return { workspace: top, folders, own, head };
-    if (folder === until) return { workspace: top, folders, own };
+    if (head !== undefined) return { workspace: top, folders, ...mine, head };
+    if (folder === until) return { workspace: top, folders, ...mine };
     if (dirname(folder) === folder) break;
   }
-  return { workspace: top, folders: [top], own };
+  return { workspace: top, folders: [top], ...mine };
 }
 
-/** All files that are looked at, and where those lead that are links which are followed. */
-export function filesOf({ folders, own, head }: InstructionPlaces): readonly string[] {
+/** Where a folder's skills lie. */
+function skillsIn(folder: string): readonly string[] {
+  return SKILL_FOLDERS.map((name) => join(folder, name));
+}
+
+/** The folders of skills that are there now outside of the workspace: the person's own, and those of the folders around it. */
+export function skillsOutside({ folders, skills, workspace }: InstructionPlaces): readonly string[] {
+  return [...skills, ...folders.filter((folder) => folder !== workspace).flatMap(skillsIn)]
+    .filter((folder) => infoOf(folder)?.isDirectory);
+}
+
+/** All files and folders that are looked at, and where those lead that are links which are followed. */
+export function filesOf(places: InstructionPlaces): readonly string[] {
+  const { folders, own, head } = places;
+  const skills = skillsOutside(places);
   const files = folders.flatMap((folder) => NAMES.map((name) => join(folder, name)));
   const followed = files.map(realPath).filter((path) => isFollowed(path, folders[0]!));
   return [
-    ...new Set([...files, ...followed, ...own, ...own.map(realPath), ...head === undefined ? [] : [head]]),
+    ...new Set([
+      ...[...files, ...followed, ...own, ...own.map(realPath), ...head === undefined ? [] : [head]],
+      ...[...skills, ...skills.map(realPath)],
+    ]),
   ];
-}
-
-/** Whether a link of the project may lead there. */
-function isFollowed(path: string, within: string): boolean {
-  return isIn(path, within) && /\.md$/i.test(path);
 }
 
 /** The file that holds a repository's branch, if its top is here. In a worktree `.git` is a file that names its folder. */
@@ -93,6 +112,8 @@ function infoOf(path: string): Deno.FileInfo | undefined {
 export interface ToldWorkplace {
   /** The files of instructions, the person's first, then from the outermost folder to the workspace. */
   readonly files: readonly ToldFile[];
+  /** The folders of skills, with what each skill is for, in the same order. */
+  readonly skills: readonly ToldFile[];
   /** Folder, system, date and git. */
   readonly where: string;
 }
@@ -124,8 +145,8 @@ export function workplaceOf(options: WorkplaceOptions): Workplace {
     async changes(told) {
       // Who wasn't told of it at first isn't told what changes.
       if (!told[0]?.includes(WHERE)) return undefined;
-      const files = await readFiles(options);
-      const now = new Map(files.map(({ path, text }) => [opening(path), text]));
+      const [files, skills] = await Promise.all([readFiles(options), readSkills(options)]);
+      const now = new Map([...files, ...skills].map(({ text }) => [text.match(OPENING)![0], text]));
       const known = told.flatMap((text) => [...text.matchAll(OPENING)].map(([begin]) => begin));
       for (const begin of known) if (!now.has(begin)) now.set(begin, `${begin} gone="it counts no more"/>`);
       const changed = [...now].filter(([begin, text]) =>
@@ -137,13 +158,21 @@ export function workplaceOf(options: WorkplaceOptions): Workplace {
 }
 
 /** All that a session is told of its workplace, as one text. */
-export function workplaceText({ files, where }: ToldWorkplace): string {
-  return [...files.length > 0 ? [FILES, ...files.map(({ text }) => text)] : [], where].join("\n\n");
+export function workplaceText({ files, skills, where }: ToldWorkplace): string {
+  return [
+    ...files.length > 0 ? [FILES, ...files.map(({ text }) => text)] : [],
+    ...skills.length > 0 ? [SKILLS, ...skills.map(({ text }) => text)] : [],
+    where,
+  ].join("\n\n");
 }
 
 const FILES = "# Files of instructions\n\n" +
   "They were written for agents that work here. Follow them in your work: the user comes before them, and of two that " +
   "contradict each other the later one counts.";
+
+const SKILLS = "# Skills\n\n" +
+  "Each is a folder of instructions for one kind of work. Before you do such work read its SKILL.md, and by that what " +
+  "else lies there: with read_skill where it lies outside of the workspace.";
 
 const WHERE = "# Where you work\n\n- Folder: ";
 
@@ -153,7 +182,11 @@ const CHANGED =
 /** What a session is told of its workplace now. */
 export async function lookAround(options: WorkplaceOptions): Promise<ToldWorkplace> {
   const { places: { workspace }, now = Date.now } = options;
-  const [files, git] = await Promise.all([readFiles(options), gitState(options)]);
+  const [files, skills, git] = await Promise.all([
+    readFiles(options),
+    readSkills(options),
+    gitState(options),
+  ]);
   const where = [
     `${WHERE}${workspace}`,
     `- System: ${Deno.build.os}, ${Deno.build.arch}`,
@@ -161,11 +194,8 @@ export async function lookAround(options: WorkplaceOptions): Promise<ToldWorkpla
     `- Date when this session began: ${new Date(now()).toLocaleDateString("sv")}`,
     `- Git when it began: ${git}`,
   ].join("\n");
-  return { files, where };
+  return { files, skills, where };
 }
-
-/** A file in full, the part that is told, or why it isn't. */
-export type Found = { readonly bytes: Uint8Array; readonly size: number } | { readonly why: string };
 
 async function readFiles(
   { places: { folders, own }, hidden }: Pick<WorkplaceOptions, "places" | "hidden">,
@@ -191,14 +221,23 @@ async function readFiles(
   return told;
 }
 
+async function readSkills(
+  { places: { folders, skills }, hidden }: Pick<WorkplaceOptions, "places" | "hidden">,
+): Promise<readonly ToldFile[]> {
+  return await listSkills([
+    ...skills.map((folder) => ({ folder })),
+    ...folders.flatMap(skillsIn).map((folder) => ({ folder, within: folders[0], hidden })),
+  ]);
+}
+
 function opening(path: string): string {
   return `<file path=${JSON.stringify(path)}`;
 }
 
-/** How each file that is told begins; its path is JSON. */
-const OPENING = /^<file path="(?:[^"\\]|\\.)*"/gm;
+/** How each file and each folder of skills begins that is told; its path is JSON. */
+const OPENING = /^<(?:file|skills) path="(?:[^"\\]|\\.)*"/gm;
 
-function tell(path: string, file: Found, room: number): string {
+function tell(path: string, file: FoundFile, room: number): string {
   if ("why" in file) return `${opening(path)} unread=${JSON.stringify(file.why)}/>`;
   const { bytes, size } = file;
   const isCut = size > bytes.length || size > room;
@@ -208,56 +247,12 @@ function tell(path: string, file: Found, room: number): string {
   const text = isCut && whole.includes("\n") ? whole.slice(0, whole.lastIndexOf("\n")) : whole;
   const note = isCut ? ` cut="only its first ${byteLength(text)} of ${size} bytes are shown"` : "";
   // It can't end its own part, nor begin another one.
-  const held = text.trim().replace(/<(?=\/?file\b)/g, "&lt;");
+  const held = text.trim().replace(/<(?=\/?(?:file|skills)\b)/g, "&lt;");
   return `${opening(path)}${note}>\n${held}\n</file>`;
 }
 
 function byteLength(text: string): number {
   return new TextEncoder().encode(text).length;
-}
-
-/**
- * Reads the beginning of a file. Links of the person lead where he likes; others to a Markdown file in the folder
- * `within`, and not in the one that is hidden. What was opened must be what lies there then.
- */
-export async function readFound(
-  path: string,
-  { within, hidden }: { readonly within?: string | undefined; readonly hidden?: string },
-): Promise<Found | undefined> {
-  try {
-    const real = await Deno.realPath(path);
-    if (within !== undefined && real !== path) {
-      const isTold = isFollowed(real, within) && (hidden === undefined || !isIn(real, hidden));
-      if (!isTold) return { why: "it is a link to what isn't a Markdown file of this project" };
-    }
-    const there = await Deno.lstat(real);
-    if (!there.isFile) return { why: "it isn't a file" };
-    using file = await Deno.open(real, { read: true });
-    const { size, ino, dev } = await file.stat();
-    const isSame = ino === there.ino && dev === there.dev && await Deno.realPath(path) === real;
-    if (!isSame) return { why: "it has come to lead elsewhere while it was read" };
-    return { bytes: await readBeginning(file, MOST_OF_A_FILE), size };
-  } catch (error) {
-    if (error instanceof Deno.errors.NotFound || error instanceof Deno.errors.NotADirectory) return undefined;
-    return { why: error instanceof Deno.errors.NotCapable ? UNKNOWN_AT_START : (error as Error).message };
-  }
-}
-
-const UNKNOWN_AT_START = "it leads to where the server couldn't know at its start that it would have to read";
-
-async function readBeginning(file: Deno.FsFile, most: number): Promise<Uint8Array> {
-  const bytes = new Uint8Array(most);
-  let length = 0;
-  while (length < most) {
-    const read = await file.read(bytes.subarray(length));
-    if (read === null) break;
-    length += read;
-  }
-  return bytes.subarray(0, length);
-}
-
-function isIn(path: string, folder: string): boolean {
-  return path === folder || path.startsWith(folder.endsWith(SEPARATOR) ? folder : folder + SEPARATOR);
 }
 
 /** Which branch is checked out, and what has changed as far as that may be asked. */
