@@ -81,7 +81,7 @@ export type ApprovalAnswer = Omit<Body<"POST /v1/sessions/{id}/approvals/{call}"
 export type AgentInfo = Pick<Told<"GET /v1/agent">, "workspace" | "model" | "windowTokens" | "passesOn">;
 
 /** What a session is made with. */
-export type SessionSettings = Body<"POST /v1/sessions">;
+export type ChosenSettings = Body<"POST /v1/sessions">;
 
 /** Those settings, by name. */
 const SETTINGS = [
@@ -91,10 +91,10 @@ const SETTINGS = [
   "metadata",
   "budget",
   "approvalRules",
-] as const satisfies readonly (keyof SessionSettings)[];
+] as const satisfies readonly (keyof ChosenSettings)[];
 
 /** A model call of a session. */
-export type Call = Told<"GET /v1/sessions/{id}/calls">["calls"][number];
+export type ToldCall = Told<"GET /v1/sessions/{id}/calls">["calls"][number];
 
 /** So many calls are asked for at once. */
 const CALLS_PAGE = 1_000;
@@ -126,10 +126,10 @@ export function agentClient(url: string, token?: string) {
   };
   return {
     /** Makes a session and resolves to its id. Default: by the server's settings. */
-    createSession: async (settings: SessionSettings = {}) =>
+    createSession: async (settings: ChosenSettings = {}) =>
       (await api.json("POST /v1/sessions", { body: settings })).id,
     /** What a session was made with. */
-    settings: async (id: string): Promise<SessionSettings> => {
+    settings: async (id: string): Promise<ChosenSettings> => {
       const told = await session(id);
       return Object.fromEntries(SETTINGS.map((name) => [name, told[name]]));
     },
@@ -155,8 +155,8 @@ export function agentClient(url: string, token?: string) {
     findFiles: async (search: string, limit: number): Promise<readonly string[]> =>
       (await api.json("GET /v1/files", { query: { search, limit } })).files,
     /** All model calls of a session, the oldest first. */
-    async calls(id: string): Promise<readonly Call[]> {
-      const all: Call[] = [];
+    async calls(id: string): Promise<readonly ToldCall[]> {
+      const all: ToldCall[] = [];
       for (;;) {
         const query = { limit: CALLS_PAGE, after: all.at(-1)?.number ?? 0 };
         const { calls, hasMore } = await api.json("GET /v1/sessions/{id}/calls", { path: { id }, query });

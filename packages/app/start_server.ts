@@ -34,7 +34,7 @@ import { noteOwnerPort, ownerKey } from "./data/owner_key.ts";
 import { forgetServer, noteServer, USUAL_PORT } from "./data/noted_server.ts";
 import { findPlaces, type InstructionPlaces, skillsOutside, workplaceOf } from "./prompt/workplace.ts";
 import INSTRUCTIONS from "./prompt/instructions.md" with { type: "text" };
-import { skillTool } from "./prompt/skills.ts";
+import { skillTool } from "./prompt/skill_tool.ts";
 import { realPath } from "./settings/real_path.ts";
 import { handedOver } from "./handed_over.ts";
 import { readSettings, type Settings } from "./settings/settings.ts";

@@ -15,7 +15,7 @@ import { readSettings, VARIABLES } from "../settings/settings.ts";
 import { shownText } from "../terminal/shown_text.ts";
 import { table } from "../terminal/table.ts";
 import INSTRUCTIONS from "./instructions.md" with { type: "text" };
-import { skillTool } from "./skills.ts";
+import { skillTool } from "./skill_tool.ts";
 import { findPlaces, lookAround, skillsOutside, workplaceText } from "./workplace.ts";
 
 const HELP = `Shows what the agent is told first in this folder, and how many tokens each part takes:

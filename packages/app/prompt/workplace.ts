@@ -1,9 +1,8 @@
-import { dirname, join, resolve } from "@std/path";
+import { dirname, join, resolve, SEPARATOR } from "@std/path";
 import type { Tool } from "@tare/messages";
 import type { Workplace } from "@tare/server";
 import { realPath } from "../settings/real_path.ts";
-import { type FoundFile, isFollowed, readFound } from "./read_found.ts";
-import { listSkills, SKILL_FOLDERS } from "./skills.ts";
+import { readFrontMatter } from "./front_matter.ts";
 
 /** Files with instructions for agents: of each folder the first one that is there counts. */
 const NAMES = ["AGENTS.md", "CLAUDE.md", join(".github", "copilot-instructions.md")];
@@ -11,14 +10,25 @@ const NAMES = ["AGENTS.md", "CLAUDE.md", join(".github", "copilot-instructions.m
 /** The same of the person, in the home folder. */
 const OWN_NAMES = ".config/tare/AGENTS.md .claude/CLAUDE.md .codex/AGENTS.md".split(" ");
 
+/** So much of a file is read, in bytes. */
+const MOST_OF_A_FILE = 32 * 1024;
+
 /** So much of all files together is told, in bytes. */
 const MOST_OF_ALL = 64 * 1024;
+
+/** So many skills are named, with so long a description each, and so much is told of all together, in characters. */
+const MOST_SKILLS = 100;
+const MOST_OF_A_SKILL = 300;
+const MOST_OF_SKILLS = 8 * 1024;
 
 /** So many changed files are named. */
 const MOST_CHANGED = 20;
 
 /** How long git may take to say what has changed, in milliseconds. */
 const GIT_MS = 1_000;
+
+/** Where skills lie, in a project or a home folder. */
+const SKILL_FOLDERS = ".agents/skills .claude/skills".split(" ");
 
 /** The person's own skills, in the home folder. */
 const OWN_SKILLS = [".config/tare/skills", ...SKILL_FOLDERS];
@@ -197,6 +207,59 @@ export async function lookAround(options: WorkplaceOptions): Promise<ToldWorkpla
   return { files, skills, where };
 }
 
+/** A file in full, its beginning, or why it isn't. */
+export type FoundFile = { readonly bytes: Uint8Array; readonly size: number } | { readonly why: string };
+
+/**
+ * Reads the beginning of a file. Links of the person lead where he likes; others to a Markdown file in the folder
+ * `within`, and not in the one that is hidden. What was opened must be what lies there then.
+ */
+export async function readFound(
+  path: string,
+  { within, hidden }: { readonly within?: string | undefined; readonly hidden?: string | undefined },
+): Promise<FoundFile | undefined> {
+  try {
+    const real = await Deno.realPath(path);
+    if (within !== undefined && real !== path) {
+      const isTold = isFollowed(real, within) && (hidden === undefined || !isIn(real, hidden));
+      if (!isTold) return { why: "it is a link to what isn't a Markdown file of this project" };
+    }
+    const there = await Deno.lstat(real);
+    if (!there.isFile) return { why: "it isn't a file" };
+    using file = await Deno.open(real, { read: true });
+    const { size, ino, dev } = await file.stat();
+    const isSame = ino === there.ino && dev === there.dev && await Deno.realPath(path) === real;
+    if (!isSame) return { why: "it has come to lead elsewhere while it was read" };
+    return { bytes: await readBeginning(file, MOST_OF_A_FILE), size };
+  } catch (error) {
+    if (error instanceof Deno.errors.NotFound || error instanceof Deno.errors.NotADirectory) return undefined;
+    return { why: error instanceof Deno.errors.NotCapable ? UNKNOWN_AT_START : (error as Error).message };
+  }
+}
+
+const UNKNOWN_AT_START = "it leads to where the server couldn't know at its start that it would have to read";
+
+async function readBeginning(file: Deno.FsFile, most: number): Promise<Uint8Array> {
+  const bytes = new Uint8Array(most);
+  let length = 0;
+  while (length < most) {
+    const read = await file.read(bytes.subarray(length));
+    if (read === null) break;
+    length += read;
+  }
+  return bytes.subarray(0, length);
+}
+
+/** Whether a path is a folder's own, or leads into it. */
+export function isIn(path: string, folder: string): boolean {
+  return path === folder || path.startsWith(folder.endsWith(SEPARATOR) ? folder : folder + SEPARATOR);
+}
+
+/** Whether a link of the project may lead there. */
+export function isFollowed(path: string, within: string): boolean {
+  return isIn(path, within) && /\.md$/i.test(path);
+}
+
 async function readFiles(
   { places: { folders, own }, hidden }: Pick<WorkplaceOptions, "places" | "hidden">,
 ): Promise<readonly ToldFile[]> {
@@ -228,6 +291,66 @@ async function readSkills(
     ...skills.map((folder) => ({ folder })),
     ...folders.flatMap(skillsIn).map((folder) => ({ folder, within: folders[0], hidden })),
   ]);
+}
+
+/** A folder of skills that is looked at. */
+interface SkillFolder {
+  readonly folder: string;
+  /** Where links of a project may lead; absent for the person's own. */
+  readonly within?: string | undefined;
+  readonly hidden?: string | undefined;
+}
+
+/** What each skill of these folders is for, a text for each folder that has some. What stands last has room first. */
+async function listSkills(
+  folders: readonly SkillFolder[],
+): Promise<readonly ToldFile[]> {
+  const found = await Promise.all(folders.map(async (one) => ({ ...one, lines: await linesOf(one) })));
+  let room = MOST_OF_SKILLS;
+  const told: ToldFile[] = [];
+  for (const { folder, lines } of found.reverse()) {
+    if (lines.length === 0) continue;
+    const named: string[] = [];
+    for (const line of lines.slice(0, MOST_SKILLS)) {
+      if (line.length > room) break;
+      room -= line.length;
+      named.push(line);
+    }
+    const more = lines.length - named.length;
+    const path = JSON.stringify(folder);
+    const cut = more > 0 ? ` cut="${more} more aren't named"` : "";
+    told.unshift({ path: folder, text: [`<skills path=${path}${cut}>`, ...named, "</skills>"].join("\n") });
+  }
+  return told;
+}
+
+async function linesOf({ folder, within, hidden }: SkillFolder): Promise<readonly string[]> {
+  const lines = await Promise.all(
+    namesIn(folder).map(async (name) => {
+      const file = await readFound(join(folder, name, "SKILL.md"), { within, hidden });
+      if (!file) return [];
+      if ("why" in file) return [`- ${oneLine(name)}: not read, because ${file.why}`];
+      const { fields } = await readFrontMatter(new TextDecoder().decode(file.bytes));
+      return [`- ${oneLine(name)}: ${oneLine(fields.description ?? fields.name ?? "")}`];
+    }),
+  );
+  return lines.flat();
+}
+
+/** The names in a folder, if it can be looked into. */
+export function namesIn(folder: string): readonly string[] {
+  try {
+    return [...Deno.readDirSync(folder)].map(({ name }) => name).sort();
+  } catch {
+    // Most folders have none; and where the server may not look, it has none.
+    return [];
+  }
+}
+
+/** It stays in its line, and can't end the part that it stands in. */
+function oneLine(text: string): string {
+  const line = text.trim().replaceAll(/\s+/g, " ").replaceAll("<", "&lt;");
+  return line.length <= MOST_OF_A_SKILL ? line : `${line.slice(0, MOST_OF_A_SKILL - 1)}…`;
 }
 
 function opening(path: string): string {

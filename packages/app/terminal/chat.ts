@@ -9,7 +9,7 @@ import { type AsyncCompleter, createInterface } from "node:readline";
 import { Writable } from "node:stream";
 import { parseArgs } from "node:util";
 import type { Content } from "@tare/messages";
-import { agentClient, type AgentInfo, serverAddress, type SessionSettings } from "../agent_client.ts";
+import { agentClient, type AgentInfo, type ChosenSettings, serverAddress } from "../agent_client.ts";
 import { callersFolder, FOLDER_VARIABLES } from "../data/noted_server.ts";
 import { eventPrinter } from "../event_printer.ts";
 import { askPerson } from "./ask_person.ts";
@@ -79,7 +79,7 @@ async function chat(): Promise<void> {
   const files = () => findCommands({ workspace: folder, home: read("HOME") });
 
   let session = values.session ?? null;
-  let settings: SessionSettings | undefined;
+  let settings: ChosenSettings | undefined;
   let leavesNow = false;
   // Newest first, as the arrow keys go through them.
   const history = session === null

@@ -1,5 +1,5 @@
 import { type Content, contentText } from "@tare/messages";
-import type { AgentClient, Call, SessionSettings } from "../agent_client.ts";
+import type { AgentClient, ChosenSettings, ToldCall } from "../agent_client.ts";
 import { shownPlan, usdText } from "../event_printer.ts";
 import { type CommandFile, commandText, listCommands } from "./command_files.ts";
 
@@ -45,7 +45,7 @@ interface CommandOutcome {
   /** The session that the chat goes on with; null for a new one. Default: the same. */
   readonly session?: string | null;
   /** What the next new session is made with. */
-  readonly settings?: SessionSettings;
+  readonly settings?: ChosenSettings;
   /** What is said next, as the person. */
   readonly input?: Content;
   /** What stands in the line, to be changed. */
@@ -196,11 +196,11 @@ async function cost(client: CommandClient, session: string): Promise<string> {
   const calls = await client.calls(session);
   const newest = calls.at(-1);
   if (!newest) return "No call has been made yet in this session.";
-  const priceOf = (of: readonly (Pick<Call, "usd" | "tokenUnits"> | null)[]) => {
+  const priceOf = (of: readonly (Pick<ToldCall, "usd" | "tokenUnits"> | null)[]) => {
     if (of.every((one) => one?.usd != null)) return usdText(sum(of, (one) => one?.usd ?? 0));
     return `${number(sum(of, (one) => one?.tokenUnits ?? 0))} token units`;
   };
-  const told = (of: readonly Call[]) =>
+  const told = (of: readonly ToldCall[]) =>
     `${priceOf(of)} for ${count(of.length, "call")}: ${
       number(sum(of, ({ promptTokens }) => promptTokens))
     } ` +

@@ -1,5 +1,5 @@
 import { assertEquals, assertRejects } from "@std/assert";
-import type { Call } from "../agent_client.ts";
+import type { ToldCall } from "../agent_client.ts";
 import { EMPTY_LEDGER } from "@tare/loop";
 import type { PromptBlock } from "@tare/conversation/report";
 import { chatCommand, COMMANDS } from "./chat_commands.ts";
@@ -38,8 +38,8 @@ const oneCall = {
   },
   ...{ without: null, resendTokenUnits: null, projected: null, summary: null, changed: null },
   ...{ uncached: [], rewrites: [] },
-} as unknown as Call;
-const calls: readonly Call[] = [oneCall, { ...oneCall, turn: 2 }, { ...oneCall, turn: 2, usd: 0.125 }];
+} as unknown as ToldCall;
+const calls: readonly ToldCall[] = [oneCall, { ...oneCall, turn: 2 }, { ...oneCall, turn: 2, usd: 0.125 }];
 
 const files = [{ path: "src/a.ts", change: "changed" as const }];
 const notCovered = ["shell: what it did outside of the workspace's files."];

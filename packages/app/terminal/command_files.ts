@@ -1,10 +1,10 @@
 import { join } from "@std/path";
 import { readFrontMatter } from "../prompt/front_matter.ts";
-import { readFound } from "../prompt/read_found.ts";
+import { readFound } from "../prompt/workplace.ts";
 
 /** Where commands lie in a workspace, and in a home folder; of two with one name the first counts. */
-const FOLDERS = [".agents/commands", ".claude/commands", "commands"];
-const OWN_FOLDERS = [".config/tare/commands", ".claude/commands"];
+const FOLDERS = ".agents/commands .claude/commands commands".split(" ");
+const OWN_FOLDERS = ".config/tare/commands .claude/commands".split(" ");
 
 /** A command that somebody has written as a file. */
 export interface CommandFile {

@@ -217,9 +217,11 @@ const letters = new Intl.Segmenter();
 const WIDE =
   /\p{Emoji_Presentation}|[\u1100-\u115f\u2e80-\ua4cf\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe6f\uff00-\uff60\uffe0-\uffe6\u{20000}-\u{3fffd}]/u;
 
+/** What {@linkcode style} writes; no other codes are in what is drawn. */
+const STYLE = new RegExp("\x1b\\[\\d+m", "g");
+
 /** How many columns a text takes that was drawn here. */
 function widthOf(drawn: string): number {
-  // No other codes are in it.
-  const shown = drawn.replaceAll(/\x1b\[\d+m/g, "");
+  const shown = drawn.replaceAll(STYLE, "");
   return [...letters.segment(shown)].reduce((sum, { segment }) => sum + (WIDE.test(segment) ? 2 : 1), 0);
 }

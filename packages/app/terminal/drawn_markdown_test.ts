@@ -31,7 +31,7 @@ function draw(text: string): string {
     "36": "<code>",
     "39": "</code>",
   };
-  return pieces(text).join("").replaceAll(/\x1b\[(\d+)m/g, (_, code) => names[code]!);
+  return pieces(text).join("").replaceAll(new RegExp("\x1b\\[(\\d+)m", "g"), (_, code) => names[code]!);
 }
 
 Deno.test("drawnMarkdown() draws blocks, a line each", () => {

@@ -1,6 +1,6 @@
 import { assertEquals, assertStringIncludes } from "@std/assert";
 import { dirname, join } from "@std/path";
-import { skillTool } from "./skills.ts";
+import { skillTool } from "./skill_tool.ts";
 import { filesOf, findPlaces, lookAround, skillsOutside, workplaceOf, workplaceText } from "./workplace.ts";
 
 /** A repository with a workspace in it, and a home folder around it, with these files. */
