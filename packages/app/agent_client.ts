@@ -87,6 +87,7 @@ export type ChosenSettings = Body<"POST /v1/sessions">;
 const SETTINGS = [
   "instructions",
   "model",
+  "effort",
   "tools",
   "metadata",
   "budget",
@@ -137,11 +138,18 @@ export function agentClient(url: string, token?: string) {
     startTurn: (
       id: string,
       input: Content,
-      { unattended = false, leavesNow = false }: {
+      { unattended = false, leavesNow = false, effort }: {
         readonly unattended?: boolean;
         readonly leavesNow?: boolean;
+        /** How much the model shall reason in it. Default: as the session says. */
+        readonly effort?: string | undefined;
       } = {},
-    ) => readTurn(api, id, { input, unattended, ...(leavesNow && { leavesNow }) }),
+    ) =>
+      readTurn(api, id, {
+        ...{ input, unattended },
+        ...(leavesNow && { leavesNow }),
+        ...(effort !== undefined && { effort }),
+      }),
     /** Goes on in a copy of a session: of all that was said, or from before one of the user's messages. */
     fork: (id: string, before?: number) =>
       api.json("POST /v1/sessions/{id}/fork", {
@@ -153,7 +161,7 @@ export function agentClient(url: string, token?: string) {
       (await api.json("POST /v1/sessions/{id}/title", { path: { id }, body: { title } })).title,
     /** Files of the workspace whose path holds this. */
     findFiles: async (search: string, limit: number): Promise<readonly string[]> =>
-      (await api.json("GET /v1/files", { query: { search, limit } })).files,
+      (await api.json("GET /v1/agent/files", { query: { search, limit } })).files,
     /** All model calls of a session, the oldest first. */
     async calls(id: string): Promise<readonly ToldCall[]> {
       const all: ToldCall[] = [];
@@ -164,6 +172,9 @@ export function agentClient(url: string, token?: string) {
         if (!hasMore) return all;
       }
     },
+    /** Lets the next turns ask another model, or with another effort, and tells what is asked now. */
+    choose: (id: string, body: Body<"POST /v1/sessions/{id}/model">) =>
+      api.json("POST /v1/sessions/{id}/model", { path: { id }, body }),
     /** What calls have cost, over sessions. */
     spend: (query: Partial<SpendQuery>): Promise<SpendReport> => api.json("GET /v1/spend", { query }),
     /** Why prompts weren't read from the cache. */
@@ -236,8 +247,8 @@ export function agentClient(url: string, token?: string) {
     keepWarm: (id: string, minutes: number) =>
       api.json("POST /v1/sessions/{id}/keep_warm", { path: { id }, body: { minutes } }),
     /** Gives a session's messages, one a line of JSON. */
-    exportSession: async (id: string) =>
-      bodyOf(await api.send("GET /v1/sessions/{id}/export", { path: { id } })),
+    exportSession: async (id: string, format: "lines" | "html" = "lines") =>
+      bodyOf(await api.send("GET /v1/sessions/{id}/export", { path: { id }, query: { format } })),
     /** Makes sessions of such lines, or of lines that each hold one, and resolves to their ids. */
     async importSessions(lines: Uint8Array<ArrayBuffer>): Promise<readonly string[]> {
       const { sessions } = await api.json("POST /v1/sessions/import", { lines });

@@ -22,10 +22,11 @@ import { STOPPING, watchTurn } from "./terminal/watch_turn.ts";
 
 const HELP = `Puts a question to the agent server and prints what happens:
 
-  deno task ask [--session ID] [--json] "question"
+  deno task ask [--session ID] [--effort LEVEL] [--json] "question"
   git diff | deno task ask "Review this."
 
   --session ID  Continue this session instead of starting one
+  --effort LEVEL  How much the model shall reason, such as low or high. Default: as the session says
   --json        Print the events as JSON lines
   --url URL     The server. Default: by TARE_HOST and TARE_PORT, or the one of this folder
 
@@ -43,6 +44,7 @@ interface Question {
   readonly input: Content;
   readonly server: ServerAddress;
   readonly session?: string;
+  readonly effort?: string;
   readonly json: boolean;
 }
 
@@ -52,6 +54,7 @@ async function readQuestion(): Promise<Question> {
     allowPositionals: true,
     options: {
       session: { type: "string" },
+      effort: { type: "string" },
       json: { type: "boolean" },
       url: { type: "string" },
       help: { type: "boolean", short: "h" },
@@ -74,6 +77,7 @@ async function readQuestion(): Promise<Question> {
     server: await serverAddress((name) => Deno.env.get(name), values.url),
     json: values.json ?? false,
     ...(values.session !== undefined && { session: values.session }),
+    ...(values.effort !== undefined && { effort: values.effort }),
   };
 }
 
@@ -102,7 +106,7 @@ function keyboard(): Readable | undefined {
 const SAME_KEY_MS = 1000;
 
 async function ask(
-  { input, server: { url, token }, session: given, json }: Question,
+  { input, server: { url, token }, session: given, effort, json }: Question,
 ): Promise<TurnEndReason> {
   const client = agentClient(url, token);
   const session = given ?? await client.createSession();
@@ -120,6 +124,7 @@ async function ask(
   const turn = watchTurn(client, {
     session,
     input,
+    effort,
     ask: line && lines && askPerson(lines, { write: line.write, isColoured }),
     show(event) {
       line?.follow(event);

@@ -68,7 +68,7 @@ export function eventPrinter(
           plan = planAfter(plan, event);
           if (plan) return shownPlan(plan).forEach(line);
         }
-        return line(`→ ${oneLine(`${event.name} ${event.arguments}`, COLUMNS)}`);
+        return line(`${indent(event)}→ ${oneLine(`${event.name} ${event.arguments}`, COLUMNS)}`);
       case "turn_resumed":
         return line("! the server was started again, and the turn goes on");
       case "helper_started":
@@ -79,8 +79,9 @@ export function eventPrinter(
         // The plan itself was shown.
         if (event.name === PLAN_TOOL_NAME && plan && !event.error) return;
         line(
-          `← ${oneLine(calls.get(event.id) ?? event.name, COLUMNS / 2)}: ${event.error ? "error, " : ""}` +
-            `${number(event.bytes)} bytes, ${number(Math.round(event.durationMs))} ms`,
+          `${indent(event)}← ${oneLine(calls.get(event.id) ?? event.name, COLUMNS / 2)}: ` +
+            `${event.error ? "error, " : ""}${number(event.bytes)} bytes, ` +
+            `${number(Math.round(event.durationMs))} ms${madeText(event.made)}`,
         );
         if (!event.change || seen.delete(event.id)) return;
         const lines = shownDiff(event.change, options);
@@ -115,6 +116,18 @@ export function eventPrinter(
 /** What the model means to do, a line a step. */
 export function shownPlan({ steps, done }: Plan): readonly string[] {
   return steps.map((step, at) => `  ${at < done ? "☑" : at === done ? "▶" : "☐"} ${oneLine(step, COLUMNS)}`);
+}
+
+/** What a program calls stands below it. */
+function indent({ parent }: { readonly parent?: string }): string {
+  return parent === undefined ? "" : "  ";
+}
+
+/** What the calls of a program came to. */
+function madeText(made: Extract<SessionEvent, { readonly type: "tool_result" }>["made"]): string {
+  if (!made) return "";
+  const failed = made.failed > 0 ? `, ${number(made.failed)} failed` : "";
+  return `; ${number(made.calls)} calls${failed}, ${number(made.keptTokens)} tokens kept outside`;
 }
 
 /** A turn's ledger in one line. */

@@ -36,6 +36,7 @@ export {
   withPrefixChange,
 } from "./ledger/ledger.ts";
 export {
+  howToAsk,
   isPrice,
   profileForTtl,
   profileOfModelList,
@@ -43,6 +44,7 @@ export {
   type RoutedRequest,
   routeToCache,
   searchesTools,
+  seesPictures,
   windowsOfModelList,
 } from "./providers.ts";
 export { WINDOW_SHARE, worthDeferring } from "./rule/decide.ts";

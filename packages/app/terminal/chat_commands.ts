@@ -13,6 +13,8 @@ export const COMMANDS = `/new               begin another session
 /retry             say the last message again, in a copy that ends before it
 /edit [TEXT]       say it otherwise: with this text, or change the one that was said
 /cost              what the session has cost, and its newest turn
+/model [NAME]      the model that the next turns ask, or ask this one
+/effort [LEVEL]    how much it reasons, or let it reason so much; default is as it likes
 /quote             what the next request would cost, and without what could leave
 /compact           let all leave that may, with your next message; first it says what that costs
 /plan              what the agent means to do, and how far it is
@@ -60,6 +62,7 @@ type PutBack = Awaited<ReturnType<AgentClient["redo"]>>;
 type CommandClient =
   & Pick<
     AgentClient,
+    | "createSession"
     | "listSessions"
     | "questions"
     | "lastQuestion"
@@ -78,6 +81,10 @@ type CommandClient =
     readonly fork: (
       ...asked: Parameters<AgentClient["fork"]>
     ) => Promise<{ readonly session: { readonly id: string }; readonly input?: Content }>;
+    readonly choose: (...asked: Parameters<AgentClient["choose"]>) => Promise<{
+      readonly session: { readonly model: string; readonly effort?: string; readonly turns: number };
+      readonly efforts?: readonly string[];
+    }>;
     readonly undo: (
       ...asked: Parameters<AgentClient["undo"]>
     ) => Promise<PutBack & { readonly session?: { readonly id: string } }>;
@@ -141,6 +148,14 @@ export async function chatCommand(
       return { says: await listSessions(client, rest) };
     case "session":
       return await findSession(client, rest);
+    case "model":
+      return await chooseModel(client, session, rest === "" ? {} : { model: rest });
+    case "effort":
+      return await chooseModel(
+        client,
+        session,
+        rest === "" ? {} : { effort: rest === "default" ? null : rest },
+      );
     case "quote":
       return await inSession((session) => quote(client, session));
     case "results":
@@ -251,6 +266,23 @@ async function findSession(client: CommandClient, given: string): Promise<Comman
   const session = found[0]?.id ?? given;
   const questions = await client.questions(session);
   return { says: questions.map((text) => `› ${text}`).join("\n"), session };
+}
+
+async function chooseModel(
+  client: CommandClient,
+  given: string | null,
+  wanted: Parameters<AgentClient["choose"]>[1],
+): Promise<CommandOutcome> {
+  const session = given ?? await client.createSession();
+  const { session: { model, effort = "its own", turns }, efforts } = await client.choose(session, wanted);
+  const known = efforts === undefined
+    ? ""
+    : ` (there is ${efforts.length === 0 ? "nothing to choose" : efforts.join(", ")})`;
+  const isAnother = wanted.model !== undefined && turns > 0;
+  const cache = isAnother
+    ? "\nIts cache holds what it was sent itself, and nothing of what other models were."
+    : "";
+  return { says: `model ${model}, effort ${effort}${known}${cache}`, session };
 }
 
 async function quote(client: CommandClient, session: string): Promise<string> {

@@ -10,22 +10,20 @@ type PlanArguments = { readonly steps?: readonly string[]; readonly done?: numbe
 export function planTool(): Tool {
   return defineTool<PlanArguments>({
     name: PLAN_TOOL_NAME,
-    description:
-      "Shows the user your plan for work of several steps. Give steps when it begins or changes, " +
-      "else only how many are done.",
+    description: "Shows the user your plan. Give steps when it begins or changes, else only done.",
     properties: {
       steps: {
         type: "array",
         minItems: 1,
         maxItems: 30,
         items: { type: "string", minLength: 1, maxLength: 200 },
-        description: "All steps in order, in a few words each.",
+        description: "All, in order, a few words each.",
       },
       done: {
         type: "integer",
         minimum: 0,
         maximum: 30,
-        description: "How many of them are done, from the first. Default: 0.",
+        description: "How many are done, from the first.",
       },
     },
     required: [],

@@ -13,7 +13,7 @@ export function fileRoutes({ tools, approvals = {} }: Pick<AgentOptions, "tools"
   return [
     route({
       method: "GET",
-      path: "/v1/files",
+      path: "/v1/agent/files",
       operationId: "findFiles",
       who: "key",
       begins: true,

@@ -246,7 +246,11 @@ Deno.test("promptRoutes() quote what leaves with a turn that is to let leave all
     const reply = asks ? { tool_calls: [{ ...long, id: `c${++made}` }] } : { content: LONG };
     yield* scriptedModel([reply], UNREPORTED)(request);
   };
-  const tool: Tool = { ...echo, definition: { type: "function", function: { name: "long" } }, run: () => LONG.slice(0, 10_000) };
+  const tool: Tool = {
+    ...echo,
+    definition: { type: "function", function: { name: "long" } },
+    run: () => LONG.slice(0, 10_000),
+  };
   const handler = agent(model, { profile: profileNamed("openai"), tools: [tool] });
   const [session, other] = [await newSession(handler), await newSession(handler)];
   for (const path of [session, other]) await play(handler, path, "a");

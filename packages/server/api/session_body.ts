@@ -4,7 +4,7 @@ import { type Static, Type } from "typebox";
 import { closed, COUNT } from "../http/schema.ts";
 import { SESSION_SETTINGS } from "../sessions/session_settings.ts";
 import type { SessionInfo } from "../sessions/session_types.ts";
-import { BEGUN, EFFECTS, FILE_CHANGE, LEDGER, WHY } from "./event_schema.ts";
+import { BEGUN, EFFECTS, FILE_CHANGE, LEDGER, PARENT, WHY } from "./event_schema.ts";
 import { MESSAGE } from "./message_schemas.ts";
 import { PASSING_SESSION, PASSING_SESSION_DETAILS, SUMS } from "./report_schemas.ts";
 
@@ -66,6 +66,7 @@ export const APPROVAL = closed({
   arguments: Type.String({ description: "What it would run with, as JSON." }),
   why: Type.Optional(WHY),
   begun: Type.Optional(BEGUN),
+  parent: PARENT,
   effects: Type.Optional(EFFECTS),
   change: Type.Optional(FILE_CHANGE),
   askedAtMs: MS,

@@ -6,16 +6,22 @@ import { type HolderRequest, type SessionRecord, StoreError, type StoreRecord } 
 import { openCalls, type Opening, type SessionQuestions } from "../approvals/approvals.ts";
 import { Helpers, TurnAccount } from "../helpers/helpers.ts";
 import { HttpError, toHttpError } from "../http/http_error.ts";
-import { TurnLeft, turnPlayer } from "../turns/play_turn.ts";
+import { checkBudgets, TurnLeft, turnPlayer } from "../turns/play_turn.ts";
 import { SessionTools } from "../turns/session_tools.ts";
 import type { QueuedTurn } from "../turns/turn_queue.ts";
 import { EventLog } from "./event_log.ts";
-import { INTERRUPTED } from "./history.ts";
+import { INTERRUPTED, readJournal } from "./history.ts";
 import { type QueueChange, serverEnding, SessionHold, turnRunning } from "./hold.ts";
 import { SessionMemory } from "./session_memory.ts";
 import { SessionWarmth } from "./session_warmth.ts";
 import type { SessionPrompt } from "./session_prompt.ts";
-import { type SessionSettings, storedForkedFrom, storedHelper, storedSettings } from "./session_settings.ts";
+import {
+  checkEffort,
+  type SessionSettings,
+  storedForkedFrom,
+  storedHelper,
+  storedSettings,
+} from "./session_settings.ts";
 import {
   type ApprovalAnswered,
   type OpenTurn,
@@ -231,6 +237,33 @@ export class Session implements SessionInfo {
   }
 
   /**
+   * Lets the next turns ask another model, or with another effort; null is as the model likes. An effort that another model
+   * doesn't know isn't kept.
+   *
+   * @throws {HttpError} 400 if the model doesn't know the effort, or its price isn't known and a budget needs it; 409 if a turn
+   * runs or asks; 404 if the session is gone.
+   */
+  choose({ model, effort }: { readonly model?: string; readonly effort?: string | null }): Promise<void> {
+    return this.#hold.alone(async () => {
+      if (this.#turn) throw turnRunning(this.id);
+      if (openCalls(this.history).length > 0) throw callsOpen(this.id);
+      const { settings } = this;
+      const before = settings.model;
+      const now = model ?? before;
+      const known = this.#environment.efforts?.(now);
+      const kept = settings.effort !== undefined && (known?.includes(settings.effort) ?? now === before)
+        ? settings.effort
+        : undefined;
+      const chosen = effort === null ? undefined : effort ?? kept;
+      if (chosen !== undefined) checkEffort(chosen, { model: now, known });
+      checkBudgets({ session: settings.budget }, { rates: this.#environment.ratesOf(now), model: now });
+      await this.#memory.choose({ model: now, ...(chosen !== undefined && { effort: chosen }) });
+      // What was kept warm is of no use to another model.
+      if (now !== before) this.warmth.goesOn();
+    });
+  }
+
+  /**
    * Starts a turn; resolves once its start is committed, before anybody sees anything of it. The session is idle again
    * before the turn's end can be read, so that who has read it may start the next one.
    *
@@ -279,7 +312,7 @@ export class Session implements SessionInfo {
    * @throws {HttpError} 409 if there is nothing to continue, 429 if too many wait, 404 if the session is gone.
    */
   async enqueue(
-    request: Pick<TurnRequest, "input" | "budget" | "unattended">,
+    request: Pick<TurnRequest, "input" | "budget" | "settings" | "unattended">,
     keep: (turn: QueuedTurn) => readonly StoreRecord[],
   ): Promise<QueuedTurn> {
     const { now = Date.now } = this.#environment;
@@ -432,6 +465,9 @@ export class Session implements SessionInfo {
     { input, results, told, budget, keep, id, giveBack, ...given }: TurnRequest,
   ): Promise<RunningTurn> {
     if (this.#turn) throw turnRunning(this.id);
+    const { model } = this.settings;
+    const { reasoning_effort: effort } = given.settings ?? {};
+    if (effort !== undefined) checkEffort(effort, { model, known: this.#environment.efforts?.(model) });
     const opening = this.#memory.opening({ input, results, told, budget });
     const before = this.events.last + opening.events.length;
     return await this.#play({ input, ...given }, {
@@ -496,6 +532,7 @@ export class Session implements SessionInfo {
         commit: (events, options) => tenure.run(() => this.#memory.commit(events, options)),
         assertOwn: tenure.assertOwn,
         isLeft: () => this.#turn?.ending === "leaves",
+        journal: (call) => readJournal(this.id, call, this.#environment.store),
       });
       await begin(() => this.events.open());
       const done = play()

@@ -15,7 +15,7 @@ import {
   type SpendQuery,
   ToldWarnings,
 } from "@tare/conversation/report";
-import { firstWords, type Message, personsWords } from "@tare/messages";
+import { type FileChange, firstWords, type Message, personsWords } from "@tare/messages";
 import { listPrice, type Profile } from "@tare/planner";
 import type { Rates } from "@tare/planner/parts";
 import { RECALL_TOOL } from "@tare/prune";
@@ -23,6 +23,7 @@ import { ApprovalTimers } from "../approvals/approvals.ts";
 import { DELEGATE_TOOL } from "../helpers/helpers.ts";
 import { HttpError } from "../http/http_error.ts";
 import { checkBudgets } from "../turns/play_turn.ts";
+import type { Shared } from "../share/share_page.ts";
 import { TurnQueue } from "../turns/turn_queue.ts";
 import { allToolsOf, includesTool, STAND_IN_NAMES } from "../turns/session_tools.ts";
 import { lengthBefore, readTranscript, sessionRecords, systemMessage, type Transcript } from "./history.ts";
@@ -30,6 +31,7 @@ import { Queue } from "./hold.ts";
 import { Session } from "./session.ts";
 import { CALL_EVENTS, callsOf } from "./session_prompt.ts";
 import {
+  checkEffort,
   type CreateSession,
   type SessionSettings,
   storedForkedFrom,
@@ -256,6 +258,7 @@ export class Sessions {
     const session = await this.get(id);
     // Who has read a turn's end may start the next at once.
     do await session.cancel(); while (!await session.deleteIdle());
+    await this.#options.background?.end(id);
     for (const helper of await this.helpers(session)) {
       await this.delete(helper.session).catch((error) => {
         // Somebody else was faster.
@@ -274,6 +277,22 @@ export class Sessions {
   /** All that was said in a session, as far as it is committed. @throws {StoreError} */
   transcript(session: Session): Promise<Transcript> {
     return readTranscript(session, this.#options.store);
+  }
+
+  /** What of a session is for people elsewhere: what was said in the turns that have ended. @throws {StoreError} */
+  async shared({ id, title, createdAtMs, settings, history }: Session): Promise<Shared> {
+    const { store } = this.#options;
+    const workplace = await store.readState(id, "workplace");
+    const messages = history.slice(systemMessage(settings.instructions, workplace).length);
+    const changes = new Map<string, (FileChange | undefined)[]>();
+    for (const { event } of await store.readEvents(id, { types: ["tool_result"] })) {
+      const result = asSessionEvent(event);
+      if (result.type !== "tool_result") continue;
+      const known = changes.get(result.id);
+      if (known) known.push(result.change);
+      else changes.set(result.id, [result.change]);
+    }
+    return { title, model: settings.model, createdAtMs, messages, changes };
   }
 
   /**
@@ -332,6 +351,11 @@ export class Sessions {
     return accounts.overview(nowMs, warnings.filter(({ session }) => theirs.has(session)));
   }
 
+  /** The efforts that a model knows; nothing where nobody knows. */
+  effortsOf(model: string): readonly string[] | undefined {
+    return this.#options.efforts?.(model);
+  }
+
   /** How much a prompt for a model may hold, in tokens. */
   windowOf(model: string): number {
     const { windowTokens } = this.#options;
@@ -351,8 +375,8 @@ export class Sessions {
   ): Promise<readonly SpendingSession[]> {
     const rows = await this.#options.store.listSessions({ kind: "agent", limit, by });
     return rows.map(({ id, totals, title = "", settings }) => {
-      const { days } = { ...NO_TURNS, ...totals as SessionTotals | undefined };
-      const { model } = storedSettings(settings);
+      const { days, chosen } = { ...NO_TURNS, ...totals as SessionTotals | undefined };
+      const { model } = storedSettings(settings, chosen);
       return { id, kind: "agent", title: title as string, model, agent: OWN_AGENT, days };
     });
   }
@@ -375,8 +399,10 @@ export class Sessions {
       const isFree = !this.#loaded.get(id)?.loading;
       const isDeleted = isFree &&
         await (session ? session.deleteIdle() : this.#remove(id, beforeMs, kept.size + 1));
-      if (isDeleted) expired += 1;
-      else kept.add(id);
+      if (isDeleted) {
+        await this.#options.background?.end(id);
+        expired += 1;
+      } else kept.add(id);
     }
   }
 
@@ -543,7 +569,7 @@ export class Sessions {
   }
 
   #fillIn(
-    { instructions, model, tools, metadata = {}, budget = {}, approvalRules = [] }: CreateSession,
+    { instructions, model, effort, tools, metadata = {}, budget = {}, approvalRules = [] }: CreateSession,
   ): SessionSettings {
     const { defaultModel = "none", instructions: own = DEFAULT_INSTRUCTIONS, delegates = false } =
       this.#options;
@@ -557,10 +583,15 @@ export class Sessions {
       );
     }
     const name = model ?? defaultModel;
+    const known = this.#options.efforts?.(name);
+    if (effort !== undefined) checkEffort(effort, { model: name, known });
+    const { effort: usual } = this.#options;
+    const chosen = effort ?? (usual !== undefined && (known?.includes(usual) ?? true) ? usual : undefined);
     checkBudgets({ session: budget }, { rates: this.#ratesOf(name), model: name });
     return {
       instructions: instructions ?? own,
       model: name,
+      ...(chosen !== undefined && { effort: chosen }),
       // In the order in which they are offered; single tools of servers behind that.
       tools: tools
         ? [...new Set([...offered.filter((name) => tools.includes(name)), ...tools])]
@@ -656,12 +687,15 @@ export class Sessions {
   /** A session of the agent in a list of the store, as its clients see it. */
   describe({ lastEvent, totals, title = "", isHeld = false, ...record }: ListedSession): SessionInfo {
     const { id, by, createdAtMs } = record;
-    const { turns, ledger, days, promptTokens } = { ...NO_TURNS, ...totals as SessionTotals | undefined };
+    const { turns, ledger, days, promptTokens, chosen } = {
+      ...NO_TURNS,
+      ...totals as SessionTotals | undefined,
+    };
     return {
       id,
       by,
       createdAtMs,
-      settings: storedSettings(record.settings),
+      settings: storedSettings(record.settings, chosen),
       parent: parentOf(record),
       forkedFrom: storedForkedFrom(record.settings),
       title: title as string,
