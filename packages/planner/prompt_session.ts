@@ -127,6 +127,8 @@ export interface PromptCall {
    * model had last and what is new, and changes nothing; {@linkcode PromptSession.sent} books nothing of it. Default: no.
    */
   readonly oneShot?: boolean;
+  /** Whether all that may leave leaves with this call, whatever that costs, because somebody asks for it. Default: what pays. */
+  readonly leavesNow?: boolean | undefined;
   /** Most tokens of its reply: by that some clients tell when to compact. Default: not known. */
   readonly replyTokens?: number | undefined;
   /** Tools whose definitions the request goes without. Default: none. */

@@ -575,6 +575,7 @@ const VIEW = {
     "turnStart?": "count",
     "step?": "count",
     "oneShot?": "boolean",
+    "leavesNow?": "boolean",
     "replyTokens?": "count",
     "deferred?": { tokens: "number", isDetour: "boolean" },
     "recall?": "boolean",

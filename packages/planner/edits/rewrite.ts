@@ -431,6 +431,7 @@ function placesOf(pins: readonly Pin[]): string {
 }
 
 function reasonOf(decision: Done["decision"]): string {
+  if (decision?.cause === "asked") return "it was asked for";
   if (decision?.cause !== "price") return "the window is nearly full";
   const { tokens, rent, price, alive, brokenTokens } = decision;
   const numbers = `${Math.round(tokens)} tokens leave, ${

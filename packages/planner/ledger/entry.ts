@@ -96,7 +96,7 @@ export interface LedgerEntry {
      * prompt would not fit. Or why it was not: `wait`, its price is not paid yet; `loss_limit`, buying now could cost
      * the session more than its limit; `stopped`, earlier rewrites cost the session more than they saved.
      */
-    readonly cause: "price" | "window" | "wait" | "loss_limit" | "stopped";
+    readonly cause: "price" | "window" | "asked" | "wait" | "loss_limit" | "stopped";
     /** Probability that the cached prefix was still there. */
     readonly alive: number;
     /** Tokens by which the prompt shrinks (ΔT). */

@@ -88,6 +88,8 @@ export interface LookRequest extends History {
   readonly deferred?: NonNullable<PromptCall["deferred"]>;
   /** What was asked for of single messages of this history. Default: nothing. */
   readonly pins?: readonly Pin[];
+  /** Whether all that may leave leaves, whatever it costs. Default: no. */
+  readonly leavesNow?: boolean | undefined;
   /** So many of the provider's tokens a full window was emptied down to; absent if it wasn't, or is being emptied. */
   readonly emptiedTokens?: number | undefined;
 }
@@ -371,7 +373,7 @@ export class KnownSession {
    *
    * @param all Whether to look for all that could leave, not only for what was shown and costs more than it is worth.
    */
-  look(request: LookRequest, { all = false }: { readonly all?: boolean } = {}): Look {
+  look(request: LookRequest, { all = request.leavesNow ?? false }: { readonly all?: boolean } = {}): Look {
     const { messages: history, tools, edits, pins = [] } = request;
     this.#update(history, edits);
     const { countTokens, lossLimit, observe = false } = this.#options;
@@ -471,6 +473,7 @@ export class KnownSession {
         stopped: account.stopped || this.#options.forget === "nothing",
         // What a fork's first request shares with its parent's last is paid for: rewriting waits until that has been read.
         isHeld: account.forked && !isSurelyCold(alive),
+        isAsked: request.leavesNow,
       },
       alone,
       wishes,

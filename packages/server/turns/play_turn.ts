@@ -91,7 +91,18 @@ interface Stage extends
 
 /** Makes the function that plays a turn: see {@linkcode runTurn}. @throws what the model's port throws for a model that can't be had. */
 export function turnPlayer(
-  { input, resumed, signal, unattended, payer, tools, clientTools = [], settings, ...asked }: AskedTurn,
+  {
+    input,
+    resumed,
+    signal,
+    unattended,
+    payer,
+    tools,
+    clientTools = [],
+    settings,
+    leavesNow = false,
+    ...asked
+  }: AskedTurn,
   { session, environment, opening, account, turn: number, assertOwn, takeTools, ...more }: Stage,
 ): () => Promise<PlayedTurn> {
   const {
@@ -140,7 +151,7 @@ export function turnPlayer(
       ...(writes && { settings: writes }),
       ...(unattended && { cannotAsk: CANNOT_ASK }),
       ...(clock && { clock }),
-      ...{ clientTools, answered, judge, modelName, notice, workplace, now, warmth },
+      ...{ clientTools, answered, judge, modelName, notice, workplace, now, warmth, leavesNow },
       news: (messages) => background?.news(session.id, messages),
       model: assertOwn ? ownModel(model, assertOwn) : model,
       async takeTools(signal) {
@@ -245,6 +256,8 @@ interface RunTurnOptions extends Omit<RunOptions, "context" | "tools" | "unliste
   readonly now: () => number;
   /** Keeps the newest prompt warm while calls run. */
   readonly warmth: TurnWarmth;
+  /** Whether all that may leave the prompt leaves with the first call. */
+  readonly leavesNow: boolean;
   /** Whether it is to be left at its next step, for another process to go on with it. */
   readonly isLeft: () => boolean;
   /** Commits what has happened; with what is settled also what has changed of the prompt session's state. */
@@ -271,6 +284,7 @@ async function runTurn(
     warmth,
     commit,
     takeTools,
+    leavesNow,
     isLeft,
     workplace,
     news: newsOf,
@@ -326,7 +340,11 @@ async function runTurn(
         await reply;
         const out = deferred(messages);
         const about = { nowMs: now(), model: modelName, turnStart, step, signal, progress };
-        const call = { ...about, ...(out && { deferred: out }) };
+        const call = {
+          ...about,
+          ...(out && { deferred: out }),
+          ...(leavesNow && step === 1 && { leavesNow }),
+        };
         const view = await prompt.view({ messages, tools }, call).catch((error) => {
           if (!(error instanceof PromptTooLong)) throw error;
           throw new ModelError("prompt_too_long", error.message, { cause: error });
