@@ -15,7 +15,6 @@ import {
   sumsOfCall,
   sumsOfOutcome,
   sumsOfPing,
-  sumsOfWarmth,
 } from "@tare/conversation/report";
 import { contentText, type CountTokens, type Usage } from "@tare/messages";
 import { listPrice, listWindow, MESSAGES_PROVIDER, readTooLong } from "@tare/planner";
@@ -442,8 +441,8 @@ export class Turns {
       rates,
       rewrites: oneShot === undefined ? conversation.state.unsent : [],
     });
-    const more = entry ? sumsOfWarmth(entry) : {};
-    this.book(session, { ...sumsOfCall(made), ...more, savedTokens }, { model });
+    const pingCreditTokenUnits = entry?.warmth?.creditTokenUnits ?? 0;
+    this.book(session, { ...sumsOfCall(made), pingCreditTokenUnits, savedTokens }, { model });
     for (const one of entry?.said ?? []) this.book(session, sumsOfOutcome(one), { model, tool: one.tool });
     conversation.note(made);
     return made;

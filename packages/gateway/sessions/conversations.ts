@@ -5,7 +5,6 @@ import {
   reportPins,
   type SeenConversation,
   type SpendingSession,
-  type SpendQuery,
   sumOfDays,
   type Sums,
 } from "@tare/conversation/report";
@@ -104,7 +103,11 @@ export interface Conversations {
   >;
   /** What all came to, those that are gone too where they are kept, by day, model and agent. @throws {StoreError} */
   readonly spending: (
-    which: Pick<SpendQuery, "from" | "to"> & Pick<Listing, "by">,
+    which: {
+      /** First and last day, by UTC, such as `2026-01-31`. Default: any. */
+      readonly from?: string | undefined;
+      readonly to?: string | undefined;
+    } & Pick<Listing, "by">,
   ) => Promise<readonly SpendingSession[]>;
   /** What each of the newest came to, by day and model. @throws {StoreError} */
   readonly newestSpending: (which: Pick<Listing, "limit" | "by">) => Promise<readonly SpendingSession[]>;

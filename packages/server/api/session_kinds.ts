@@ -10,8 +10,6 @@ import {
 import {
   addOverviews,
   type CallReport,
-  type MissedSession,
-  type MissesQuery,
   type MissesReport,
   type Overview,
   type PinReport,
@@ -21,7 +19,6 @@ import {
   reportSpend,
   type SeenConversation,
   type SessionSpend,
-  type SpendQuery,
   type SpendReport,
 } from "@tare/conversation/report";
 import type { Gateway, ShownConversation } from "@tare/gateway";
@@ -163,7 +160,7 @@ export class SessionKinds {
 
   /** What sessions of both kinds have cost, by day, model, session or agent. */
   async spend(
-    query: SpendQuery,
+    query: Parameters<typeof reportSpend>[1],
     { by, signal }: { readonly by: string | undefined; readonly signal: AbortSignal },
   ): Promise<SpendReport> {
     const { from, to } = query;
@@ -197,7 +194,9 @@ export class SessionKinds {
    * @throws {HttpError} 404 if there is no such session.
    */
   async misses(
-    { session, limit, asker, signal, ...query }: MissesQuery & {
+    { session, limit, asker, signal, ...query }: {
+      readonly from?: string | undefined;
+      readonly to?: string | undefined;
       readonly session?: string | undefined;
       readonly limit: number;
       readonly asker: Asker;
@@ -212,7 +211,7 @@ export class SessionKinds {
     return await reportMisses(this.#callsOf(session), query);
   }
 
-  async *#callsOf(id: string): AsyncGenerator<MissedSession, void> {
+  async *#callsOf(id: string) {
     yield { id, calls: await (await this.get(id)).calls() };
   }
 
@@ -222,7 +221,7 @@ export class SessionKinds {
       readonly by: string | undefined;
       readonly signal: AbortSignal;
     },
-  ): AsyncGenerator<MissedSession, void> {
+  ) {
     for (const kind of ["agent", "gateway"] as const) {
       const { sessions } = await this.list({ kind, limit, search: "", helpers: true, by });
       for (const { id } of sessions) {

@@ -13,7 +13,6 @@ import {
   sumsOfCall,
   sumsOfOutcome,
   sumsOfPing,
-  sumsOfWarmth,
 } from "@tare/conversation/report";
 import {
   addUsage,
@@ -442,7 +441,7 @@ function bookCalls(
       const { said = [], warmth } = event.ledger as LedgerEntry | undefined ?? {};
       const atMs = event.atMs ?? nowMs;
       for (const one of said) conversation.book(sumsOfOutcome(one), atMs, { tool: one.tool });
-      if (warmth) conversation.book(sumsOfWarmth({ warmth }), atMs);
+      if (warmth) conversation.book({ pingCreditTokenUnits: warmth.creditTokenUnits }, atMs);
     }
     if (event.type !== "turn_end") continue;
     const savedTokens = Object.values(event.ledger.saved).reduce((sum, tokens) => sum + tokens, 0);
