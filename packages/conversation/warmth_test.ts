@@ -1,5 +1,5 @@
 import { assertEquals } from "@std/assert";
-import { type Pingable, Warmth, type WarmthOptions } from "@tare/conversation";
+import { type Pingable, Warmth } from "@tare/conversation";
 import type { Usage } from "@tare/messages";
 import type { Idle, Ping, PingEntry, PingSent, UpgradeEvidence } from "@tare/planner";
 
@@ -19,7 +19,7 @@ interface Told extends Partial<Pick<Pingable, "consent" | "key" | "bytes" | "usd
 }
 
 /** Conversations by a clock that the test moves; `log` tells all that becomes of them. */
-function world(options: Partial<WarmthOptions> = {}) {
+function world(options: Partial<ConstructorParameters<typeof Warmth>[0]> = {}) {
   let nowMs = 0;
   const log: string[] = [];
   const timers = new Map<() => void, number>();

@@ -1,4 +1,4 @@
-import { inSlices, type Prompts } from "@tare/conversation";
+import { type Conversation, inSlices } from "@tare/conversation";
 import {
   contentText,
   countMessageTokens,
@@ -47,7 +47,7 @@ interface GatewayTurnOptions {
   /** The response that the request follows. Default: none that is known. */
   readonly follows?: Followed | undefined;
   /** Decides what leaves the prompt. Default: nobody does, as where the upstream keeps the history itself. */
-  readonly prompts: Prompts | undefined;
+  readonly prompts: Pick<Conversation, "view" | "sent" | "rejected"> | undefined;
   /** What the request is for if it isn't a turn: it gets the view that the model had last. Default: it is one. */
   readonly oneShot?: ItemPart["purpose"];
   /**

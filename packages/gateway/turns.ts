@@ -1,11 +1,4 @@
-import {
-  inSlices,
-  type KeptWarm,
-  type ListedSession,
-  type NotKept,
-  type Prompts,
-  type Warmth,
-} from "@tare/conversation";
+import { type Conversation, inSlices, type ListedSession, type Warmth } from "@tare/conversation";
 import {
   type CallReport,
   reportCall,
@@ -180,7 +173,7 @@ export class Turns {
   }
 
   /** Somebody asks that a session be kept warm for so many milliseconds; nothing if none is here. */
-  keepFor({ id }: GatewaySession, ms: number): KeptWarm | NotKept | undefined {
+  keepFor({ id }: GatewaySession, ms: number): ReturnType<Warmth["keepFor"]> | undefined {
     return this.#warmth?.keepFor(id, ms);
   }
 
@@ -592,7 +585,7 @@ function oneShotOf(
 function viewFor(
   { about }: OneShot,
   { items }: Pick<WireRequest, "items">,
-): Prompts | undefined {
+): Pick<Conversation, "view" | "sent" | "rejected"> | undefined {
   if (!about || about.shared === 0) return undefined;
   const { session, shared } = about;
   return session.conversation.glimpse(session.lengthOf(items.slice(0, shared)));

@@ -395,7 +395,7 @@ export const NO_SUMS: Sums = {
 /**
  * What calls came to by the day of UTC on which they were answered and the model that was asked: `2026-01-31 some-model`,
  * or the day alone where no model was noted; what came of a tool's results stands apart, with a tab and the tool behind
- * that. See {@linkcode dayAndModel}. What isn't there is zero.
+ * that.  What isn't there is zero.
  */
 export type Days = Readonly<Record<string, Partial<Sums>>>;
 
@@ -461,9 +461,12 @@ function withoutZeros(sums: Sums): Partial<Sums> {
 }
 
 /** What both came to. */
-function addDays(days: Days, more: Days): Days {
+export function addDays(days: Days, more: Days): Days {
   const sums: Record<string, Partial<Sums>> = { ...days };
-  for (const [key, its] of Object.entries(more)) sums[key] = addSums(sums[key] ?? {}, its);
+  for (const [key, its] of Object.entries(more)) {
+    const sum = withoutZeros(addSums(sums[key] ?? {}, its));
+    if (key in sums || Object.keys(sum).length > 0) sums[key] = sum;
+  }
   return sums;
 }
 

@@ -22,7 +22,6 @@ export { type CallReport, reportCall, sumsOfCall } from "./calls.ts";
 export {
   Accounts,
   addOverviews,
-  dayAndModel,
   type Days,
   daysBeyond,
   NO_SUMS,

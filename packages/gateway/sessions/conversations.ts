@@ -1,4 +1,4 @@
-import type { KeptWarm, ListedSession, NotKept } from "@tare/conversation";
+import type { ListedSession, Warmth } from "@tare/conversation";
 import {
   type CallReport,
   type PinReport,
@@ -74,7 +74,7 @@ export interface ShownConversation {
   /** Asks for nothing more of a message. Gives whether anything was asked for. */
   readonly removePin: (place: number) => Promise<boolean>;
   /** Keeps its newest prompt in the provider's cache for at most so many milliseconds; nothing if none is kept warm here. */
-  readonly keepWarm: (ms: number) => KeptWarm | NotKept | undefined;
+  readonly keepWarm: (ms: number) => ReturnType<Warmth["keepFor"]> | undefined;
   /** The original of what left its prompt; nothing if nothing is archived under this reference. */
   readonly archived: (ref: string) => Promise<string | undefined>;
   /** Forgets what is known of it. What its client still says is a new conversation. @throws {StoreError} */
@@ -135,7 +135,7 @@ export interface ShownSessions {
   /** Keeps a session in which something was asked for. */
   save(session: GatewaySession): Promise<void> | undefined;
   /** Keeps a session warm for so many milliseconds; nothing if none is. */
-  keepFor(session: GatewaySession, ms: number): KeptWarm | NotKept | undefined;
+  keepFor(session: GatewaySession, ms: number): ReturnType<Warmth["keepFor"]> | undefined;
   /** Forgets a session. */
   forget(session: GatewaySession): Promise<void>;
 }

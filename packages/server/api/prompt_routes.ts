@@ -1,4 +1,4 @@
-import { nameOf, type NotKept } from "@tare/conversation";
+import { nameOf, type Warmth } from "@tare/conversation";
 import { reportBlock, reportPins, reportPrompt } from "@tare/conversation/report";
 import type { Gateway } from "@tare/gateway";
 import { errorResponses, HttpError } from "../http/http_error.ts";
@@ -249,7 +249,7 @@ export function promptRoutes(kinds: SessionKinds) {
 }
 
 /** Why a session isn't kept warm, by what is known of it. */
-function notKept(id: string, why: NotKept | undefined): HttpError {
+function notKept(id: string, why: Extract<ReturnType<Warmth["keepFor"]>, string> | undefined): HttpError {
   const cannot = `Cannot keep session ${id} warm: `;
   if (why === undefined) {
     const reason = "this server was started to keep nothing warm; start it with TARE_KEEP_WARM=turns.";

@@ -1,12 +1,4 @@
-import {
-  type Asker,
-  type KeptWarm,
-  nameOf,
-  type NotKept,
-  sees,
-  type Store,
-  type StoreRecord,
-} from "@tare/conversation";
+import { type Asker, nameOf, sees, type Store, type StoreRecord, type Warmth } from "@tare/conversation";
 import {
   addOverviews,
   type CallReport,
@@ -72,7 +64,7 @@ export interface AnySession {
   /** Asks for nothing more of a message. Gives whether anything was asked for. */
   readonly removePin: (place: number, keep: () => readonly StoreRecord[]) => Promise<boolean>;
   /** Keeps its newest prompt in the provider's cache for at most so many milliseconds; nothing if this server keeps none. */
-  readonly keepWarm: (ms: number) => KeptWarm | NotKept | undefined;
+  readonly keepWarm: (ms: number) => ReturnType<Warmth["keepFor"]> | undefined;
   /** The original of what left the prompt, if it is archived. */
   readonly archived: (ref: string) => Promise<string | undefined>;
   /** Ends and forgets it. */

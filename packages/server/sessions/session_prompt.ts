@@ -1,11 +1,4 @@
-import {
-  Conversation,
-  inSlices,
-  JsonPacker,
-  readPacked,
-  type Store,
-  type StoreRecord,
-} from "@tare/conversation";
+import { Conversation, inSlices, JsonPacker, type Store, type StoreRecord } from "@tare/conversation";
 import {
   type CallReport,
   reportCall,
@@ -90,7 +83,7 @@ export async function readStored(id: string, store: Store): Promise<StoredPrompt
   );
   // What was stored is what a session has made.
   const { days, promptTokens, pinged } = { ...NO_TURNS, ...totals as Partial<SessionTotals> | undefined };
-  const { value, refs } = await readPacked(context, (refs) => store.readTexts(id, refs));
+  const { value, refs } = await JsonPacker.unpack(context, (refs) => store.readTexts(id, refs));
   return {
     context: value,
     packed: refs,
