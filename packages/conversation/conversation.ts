@@ -10,15 +10,14 @@ import {
   type Ping,
   type PingEntry,
   type PingSent,
+  pinsAfter,
   type Profile,
   type PromptCall,
   type Quote,
   readTooLong,
   type SessionView,
-  withoutPin,
-  withPin,
 } from "@tare/planner";
-import { findPrefixChange, type PrefixChange, slicer, withPrefixChange } from "@tare/planner/parts";
+import { findPrefixChange, slicer, withPrefixChange } from "@tare/planner/parts";
 import type { Archive } from "@tare/prune";
 import { createHash } from "node:crypto";
 import { addDays, addToDay, type CallReport, type Days, type Sums } from "./report/calls.ts";
@@ -84,7 +83,7 @@ export class Conversation {
   /** What its client asked with then, as that spelled it. */
   #asked: History | undefined;
   /** What its client had changed for the call that hasn't succeeded yet. */
-  #changed: PrefixChange | undefined;
+  #changed: NonNullable<LedgerEntry["changed"]> | undefined;
 
   /** A conversation as it was kept, or a new one. */
   constructor({ id, archive, prompts, countTokens, state }: {
@@ -186,7 +185,7 @@ export class Conversation {
     this.#change({
       figures: { promptTokens, saved },
       ...(endedPins.length > 0 &&
-        { pins: endedPins.reduce((left, { place }) => withoutPin(left, place), pins) }),
+        { pins: endedPins.reduce((left, { place }) => pinsAfter(left, { remove: place }), pins) }),
       ...(rewrites.length > 0 && {
         epoch: epoch + 1,
         rewrites: [...before, ...dated].slice(-MAX_REWRITES),
@@ -347,14 +346,6 @@ function reject(
   if (!told) return false;
   prompts.rejected(told.windowTokens, { promptTokens: told.promptTokens, view });
   return true;
-}
-
-/** What is asked for of single messages after a change. */
-export function pinsAfter(
-  pins: readonly Pin[],
-  change: { readonly set: Pin } | { readonly remove: number },
-): readonly Pin[] {
-  return "set" in change ? withPin(pins, change.set) : withoutPin(pins, change.remove);
 }
 
 const NOTHING_SEEN: Pick<SeenConversation, "history" | "view"> = {

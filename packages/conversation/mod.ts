@@ -20,7 +20,7 @@
  *
  * @module
  */
-export { Conversation, type ConversationState, inSlices, pinsAfter } from "./conversation.ts";
+export { Conversation, type ConversationState, inSlices } from "./conversation.ts";
 export { type ContentsItem, copyContents, type StoreContents, sumContents } from "./store/contents.ts";
 export { type Asker, GUEST, KEY_NAME, type KeyReport, Keys, nameOf, OWNER, sees } from "./keys.ts";
 export { openFileArchive } from "./store/file_archive.ts";

@@ -1,14 +1,5 @@
 import type { Message, Usage } from "@tare/messages";
-import {
-  type Idle,
-  observeUpgrade,
-  type Ping,
-  type PingEntry,
-  type PingSent,
-  UNTRIED,
-  type UpgradeEvidence,
-  type UpgradeTrial,
-} from "@tare/planner";
+import { type Idle, observeUpgrade, type Ping, type PingEntry, type PingSent, UNTRIED } from "@tare/planner";
 import { LRUCache } from "lru-cache";
 import { setTimeout as setTimer } from "node:timers";
 
@@ -51,7 +42,7 @@ interface Waiting {
 
 /** What pings have shown of a provider, key and model. */
 interface Known {
-  readonly trial: UpgradeTrial;
+  readonly trial: ReturnType<typeof observeUpgrade>;
   /** Whether it takes no pings at all. */
   readonly isRefused?: boolean;
 }
@@ -178,7 +169,7 @@ export class Warmth {
   }
 
   /** A request or a ping has shown this of upgrades: see `LedgerEntry.warmth`. */
-  observe(key: string, evidence: UpgradeEvidence): void {
+  observe(key: string, evidence: Parameters<typeof observeUpgrade>[1]): void {
     const known = this.#knownOf(key);
     this.#known.set(key, { ...known, trial: observeUpgrade(known.trial, evidence) });
   }

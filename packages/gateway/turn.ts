@@ -9,7 +9,7 @@ import {
 } from "@tare/messages";
 import { argumentsParser } from "@tare/arguments";
 import type { LedgerEntry, PromptCall, SessionView } from "@tare/planner";
-import { type RoutedRequest, servedTokens } from "@tare/planner/parts";
+import { type routeToCache, servedTokens } from "@tare/planner/parts";
 import { placeholderRefs, RECALL_TOOL, recallOriginal } from "@tare/prune";
 import {
   type DeferredTools,
@@ -54,7 +54,7 @@ interface GatewayTurnOptions {
    * What requests of a conversation of this name say to have their prompts cached in one place. With it more of a prompt is
    * marked for the cache than the client does. Default: nothing is said or marked.
    */
-  readonly route?: ((key: string) => RoutedRequest) | undefined;
+  readonly route?: ((key: string) => ReturnType<typeof routeToCache>) | undefined;
   readonly countTokens: CountTokens;
   /** The prompts that providers have read. */
   readonly held: HeldPrompts;
@@ -96,7 +96,7 @@ export class GatewayTurn {
   #sending: HeldPrompt | undefined;
   /** Tokens with which that begins like what the provider's cache holds, counted here; nothing where that isn't known. */
   #heldTokens: number | undefined;
-  #routed: RoutedRequest | undefined;
+  #routed: ReturnType<typeof routeToCache> | undefined;
   #edited = false;
   #isLast = false;
   #repeatedRecalls = 0;
@@ -144,7 +144,7 @@ export class GatewayTurn {
   }
 
   /** Headers that the newest call has unless its client sends any of them. */
-  get routeHeaders(): RoutedRequest["headers"] {
+  get routeHeaders(): ReturnType<typeof routeToCache>["headers"] {
     return this.#routed?.headers ?? {};
   }
 

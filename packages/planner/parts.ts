@@ -16,15 +16,8 @@
  * @module
  */
 export { compactionOf } from "./agents.ts";
-export { type SaidOutcome, SaidProof, type SaidRecord } from "./arrival/proof.ts";
-export {
-  findPrefixChange,
-  PrefixCache,
-  type PrefixChange,
-  type PromptUnit,
-  promptUnits,
-  servedTokens,
-} from "./cache/prefix.ts";
+export { SaidProof, type SaidRecord } from "./arrival/proof.ts";
+export { findPrefixChange, PrefixCache, type PromptUnit, promptUnits, servedTokens } from "./cache/prefix.ts";
 export { pingClock } from "./clock/clock.ts";
 export { isSummary } from "./edits/view.ts";
 export {
@@ -35,15 +28,6 @@ export {
   type RequestMade,
   withPrefixChange,
 } from "./ledger/ledger.ts";
-export {
-  isPrice,
-  profileForTtl,
-  profileOfModelList,
-  providerOf,
-  type RoutedRequest,
-  routeToCache,
-  searchesTools,
-  windowsOfModelList,
-} from "./providers.ts";
+export { profileForTtl, providerOf, readModelList, routeToCache, searchesTools } from "./providers.ts";
 export { WINDOW_SHARE, worthDeferring } from "./rule/decide.ts";
 export { slicer } from "./session.ts";

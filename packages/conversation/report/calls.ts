@@ -1,6 +1,6 @@
 import type { Cost, Rewrite, Usage } from "@tare/messages";
 import type { LedgerEntry, PingEntry } from "@tare/planner";
-import { callCost, callCostParts, type Rates, type SaidOutcome, type SaidRecord } from "@tare/planner/parts";
+import { callCost, callCostParts, type Rates, type SaidRecord } from "@tare/planner/parts";
 import type { Store, StoredSums, StoreRecord } from "../store/port.ts";
 
 /** One model call of a session: what it took, what it would have taken without Tare, what was rewritten for it. */
@@ -479,7 +479,7 @@ export function dayAndModel(
 }
 
 /** What came of results that could be said once, as sums of a day. */
-export function sumsOfOutcome({ isSaid, came }: SaidOutcome): Partial<Sums> {
+export function sumsOfOutcome({ isSaid, came }: NonNullable<LedgerEntry["said"]>[number]): Partial<Sums> {
   const [failed, again] = [came === "failed_edit" ? 1 : 0, came === "read_again" ? 1 : 0];
   return isSaid
     ? { saidResults: 1, saidFailedEdits: failed, saidReadAgain: again }

@@ -62,14 +62,14 @@ export function makePin(
   return { place, wish, by, hash: hashPiece(message) };
 }
 
-/** The pins with another for a message in place of the one before, by their places. */
-export function withPin(pins: readonly Pin[], pin: Pin): readonly Pin[] {
-  return [...withoutPin(pins, pin.place), pin].sort((a, b) => a.place - b.place);
-}
-
-/** The pins without that of a message. */
-export function withoutPin(pins: readonly Pin[], place: number): readonly Pin[] {
-  return pins.filter((one) => one.place !== place);
+/** The pins by their places, with another for a message in place of the one before, or without that of a message. */
+export function pinsAfter(
+  pins: readonly Pin[],
+  change: { readonly set: Pin } | { readonly remove: number },
+): readonly Pin[] {
+  const changed = "set" in change ? change.set.place : change.remove;
+  const others = pins.filter(({ place }) => place !== changed);
+  return "set" in change ? [...others, change.set].sort((a, b) => a.place - b.place) : others;
 }
 
 /** The pins of messages that are there. */

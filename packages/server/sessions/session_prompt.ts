@@ -37,7 +37,6 @@ import type {
   Quote,
   SessionView,
   Summarise,
-  SummaryRequest,
 } from "@tare/planner";
 import type { Rates } from "@tare/planner/parts";
 import { promptSession } from "@tare/planner/policies";
@@ -518,7 +517,7 @@ function said(content: string): Message {
 }
 
 /** The instruction behind a conversation. */
-function instruct({ next, users }: SummaryRequest): string {
+function instruct({ next, users }: Parameters<Summarise>[0]): string {
   const where = next
     ? `all that stands in front of the message that begins with ${quote(next)}`
     : "all that stands above";
@@ -543,7 +542,11 @@ function quote(message: Message): string {
 }
 
 /** The instruction with a transcript in it. */
-function instructPart(request: SummaryRequest, transcript: string, before: string | undefined): string {
+function instructPart(
+  request: Parameters<Summarise>[0],
+  transcript: string,
+  before: string | undefined,
+): string {
   const sofar = before === undefined
     ? ""
     : `\n\nSummary of what came before, to be kept in yours:\n${before}`;
@@ -554,7 +557,7 @@ function instructPart(request: SummaryRequest, transcript: string, before: strin
 
 /** The transcript, cut so that each part fits with the instruction and the summary of those before. */
 function transcriptParts(
-  request: SummaryRequest,
+  request: Parameters<Summarise>[0],
   { promptTokens, countTokens }: { readonly promptTokens: number; readonly countTokens: CountTokens },
 ): string[] {
   const frame = countMessageTokens(said(instructPart(request, "", "")), countTokens);
