@@ -26,7 +26,7 @@ import {
 } from "./adapted_conversations.ts";
 import { type Books, modelName, type TareOptions } from "./options.ts";
 
-export type { Books, ConversationStore, TareOptions } from "./options.ts";
+export type { Books, TareOptions } from "./options.ts";
 
 /** A message of LangChain's, as far as it is read here. */
 export interface LangChainMessage {

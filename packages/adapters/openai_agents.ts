@@ -30,7 +30,7 @@ import {
 } from "./adapted_conversations.ts";
 import type { Books, TareOptions } from "./options.ts";
 
-export type { Books, ConversationStore, TareOptions } from "./options.ts";
+export type { Books, TareOptions } from "./options.ts";
 
 /** A model of the SDK, as far as it is put around here. */
 export interface AgentsModel {

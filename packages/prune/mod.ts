@@ -18,22 +18,13 @@ export {
   memoryArchive,
   textFromBytes,
 } from "./archive.ts";
-export {
-  formatPlaceholder,
-  holdsPlaceholder,
-  parsePlaceholder,
-  type Placeholder,
-  placeholderRefs,
-} from "./placeholder.ts";
+export { formatPlaceholder, holdsPlaceholder, parsePlaceholder, placeholderRefs } from "./placeholder.ts";
 export {
   applyElisions,
-  type ArchiveFailure,
   elide,
   type Elision,
-  type ElisionCandidate,
   looksLikeError,
   type PruneOptions,
-  type PruneResult,
   pruneResults,
   resultText,
   selectElisions,

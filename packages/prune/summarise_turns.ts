@@ -7,7 +7,7 @@ import {
   pairCalls,
 } from "@tare/messages";
 import { type Archive, archiveMessages, bytesFromText } from "./archive.ts";
-import { type ArchiveFailure, ELIDING } from "./prune_results.ts";
+import { ELIDING } from "./prune_results.ts";
 import { formatPlaceholder } from "./placeholder.ts";
 
 /** Old turns that gave way to one message. Plain data: applied again to the same messages it gives the same bytes. */
@@ -130,7 +130,12 @@ export async function summariseTurns<M extends Message>(
     readonly activeTurnStart?: number | undefined;
   },
 ): Promise<
-  ArchiveFailure<M> | {
+  {
+    /** Why the originals could not be archived, so that nothing left the messages. */
+    readonly failure: Error;
+    /** The very array that was handed in: what to send if the session shall go on nevertheless. */
+    readonly unchanged: readonly M[];
+  } | {
     readonly failure?: undefined;
     /** The messages; the very array that was handed in if nothing changed. */
     readonly messages: readonly (M | SummaryMessage)[];
@@ -168,7 +173,7 @@ export async function summariseTurns<M extends Message>(
   const attempt = (
     kind: TurnsSummary["kind"],
     text: string,
-  ): Exclude<Awaited<ReturnType<typeof summariseTurns<M>>>, ArchiveFailure> | undefined => {
+  ): Exclude<Awaited<ReturnType<typeof summariseTurns<M>>>, { readonly failure: Error }> | undefined => {
     const after = applySummary(messages, { end, kind, text });
     const tokensAfter = countRequestTokens({ messages: after }, countTokens);
     if (tokensBefore - tokensAfter < minGain) return undefined;

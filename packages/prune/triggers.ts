@@ -1,11 +1,5 @@
 import { checkGiven, countRequestTokens, type Message } from "@tare/messages";
-import {
-  type ArchiveFailure,
-  ELIDING,
-  type Elision,
-  type PruneOptions,
-  pruneResults,
-} from "./prune_results.ts";
+import { ELIDING, type Elision, type PruneOptions, pruneResults } from "./prune_results.ts";
 import {
   KEEP_SHARE,
   KEEP_TOKENS,
@@ -90,7 +84,11 @@ export async function relievePressure<M extends Message>(
     /** Why there is no summary, though one was asked for; see {@linkcode summariseTurns}. */
     readonly summaryFailure?: Error;
   }
-  | ArchiveFailure<M> & {
+  | {
+    /** Why originals could not be archived, so that nothing left the messages. */
+    readonly failure: Error;
+    /** The very array that was handed in: what to send if the session shall go on nevertheless. */
+    readonly unchanged: readonly M[];
     /** Results that were archived before that; {@linkcode applyElisions} makes room by them. */
     readonly elisions: readonly Elision[];
     /** True if the window stays so full, even with `elisions`, that only a summary would do. */

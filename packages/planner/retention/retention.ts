@@ -11,7 +11,7 @@ import {
   type ToolMessage,
 } from "@tare/messages";
 import {
-  type ElisionCandidate,
+  type Elision,
   holdsPlaceholder,
   looksLikeError,
   parsePlaceholder,
@@ -729,7 +729,7 @@ function elision(result: Result, seen: Seen, options: RemovalOptions): Removal |
   const { at, tool, message } = result;
   const found = seen.layout.find(at)!;
   const tokens = options.scale.perToken * freedBy(at, seen, options) - PLACEHOLDER_TOKENS;
-  const candidate: ElisionCandidate = {
+  const candidate: Omit<Elision, "ref" | "text"> = {
     index: at,
     toolCallId: message.tool_call_id,
     tool,
