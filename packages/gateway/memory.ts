@@ -3,11 +3,9 @@ import { LRUCache } from "lru-cache";
 import {
   type ItemPart,
   type JsonReader,
-  type KnownList,
   type ListReader,
-  type PieceToRead,
+  type Protocol,
   readJsonAt,
-  type ReadTool,
   type RequestReaders,
 } from "@tare/wire";
 import { HeldPrompts } from "./held_prompts.ts";
@@ -45,7 +43,7 @@ export class Memory {
   /** Items of requests and replies. */
   readonly #items: KnownJson<readonly ItemPart[]>;
   readonly #lists: KnownLists;
-  readonly #tools: KnownJson<ReadTool>;
+  readonly #tools: KnownJson<ReturnType<Protocol["readTool"]>>;
   readonly #referred: LRUCache<string, readonly ItemPart[]>;
   readonly #responses: LRUCache<string, FollowedResponse>;
 
@@ -105,7 +103,7 @@ export class KnownJson<T> implements JsonReader<T> {
   /** The piece at this place. @throws {SyntaxError} if it is no JSON. @throws whatever `read` throws. */
   read(
     bytes: Uint8Array<ArrayBuffer>,
-    { start, end, kind, read, spelling }: PieceToRead<T>,
+    { start, end, kind, read, spelling }: Parameters<JsonReader<T>["read"]>[1],
   ): ReturnType<JsonReader<T>["read"]> {
     const bytesKey = keyOf(kind, bytes.subarray(start, end));
     const known = this.#pieces.get(bytesKey);
@@ -142,7 +140,7 @@ interface Entry {
   readonly kind: string;
   /** From the first byte to behind the last item; of a list that another goes on from, those of that one. */
   readonly bytes: Uint8Array<ArrayBuffer>;
-  readonly items: KnownList["items"];
+  readonly items: NonNullable<ReturnType<ListReader["find"]>>["items"];
   /** The list that this one goes on from. */
   readonly before?: number | undefined;
 }
@@ -156,7 +154,7 @@ export class KnownLists implements ListReader {
   /** By a number of their own. */
   readonly #lists: LRUCache<number, Entry>;
   /** The numbers of what was found. */
-  readonly #found = new WeakMap<KnownList, number>();
+  readonly #found = new WeakMap<NonNullable<ReturnType<ListReader["find"]>>, number>();
   #kept = 0;
 
   /** Nothing is known yet. */
@@ -168,7 +166,11 @@ export class KnownLists implements ListReader {
   }
 
   /** What is known of the list that starts at this byte: the longest that it begins with. */
-  find(bytes: Uint8Array<ArrayBuffer>, start: number, kind: string): KnownList | undefined {
+  find(
+    bytes: Uint8Array<ArrayBuffer>,
+    start: number,
+    kind: string,
+  ): NonNullable<ReturnType<ListReader["find"]>> | undefined {
     let found: { readonly number: number; readonly entry: Entry } | undefined;
     for (const [number, entry] of this.#lists.entries()) {
       if (entry.kind !== kind || entry.bytes.length <= (found?.entry.bytes.length ?? 0)) continue;
@@ -176,7 +178,10 @@ export class KnownLists implements ListReader {
     }
     if (!found) return undefined;
     const { number, entry } = found;
-    const known: KnownList = { items: entry.items, end: start + entry.bytes.length };
+    const known: NonNullable<ReturnType<ListReader["find"]>> = {
+      items: entry.items,
+      end: start + entry.bytes.length,
+    };
     this.#lists.get(number);
     this.#found.set(known, number);
     return known;

@@ -12,12 +12,12 @@ import type { LedgerEntry, PromptCall, SessionView } from "@tare/planner";
 import { type routeToCache, servedTokens } from "@tare/planner/parts";
 import { placeholderRefs, RECALL_TOOL, recallOriginal } from "@tare/prune";
 import {
-  type DeferredTools,
+  type deferTools,
   type ItemPart,
+  type Protocol,
   readItems,
   type RequestReaders,
   toolsInFront,
-  type TurnWriter,
   type WireItem,
   type WireReply,
   type WireRequest,
@@ -41,7 +41,7 @@ interface GatewayTurnOptions {
   readonly session: GatewaySession;
   readonly request: WireRequest;
   /** What is deferred of its tools. Default: nothing is. */
-  readonly deferred?: DeferredTools | undefined;
+  readonly deferred?: ReturnType<typeof deferTools> | undefined;
   /** Whether the recall tool is offered. */
   readonly recall: boolean;
   /** The response that the request follows. Default: none that is known. */
@@ -83,7 +83,7 @@ export class GatewayTurn {
   readonly client: string;
   readonly session: GatewaySession;
   /** Passes the replies on. */
-  readonly writer: TurnWriter;
+  readonly writer: ReturnType<Protocol["writer"]>;
   readonly #options: GatewayTurnOptions;
   /** What has come since the client's request. */
   readonly #added: WireItem[] = [];

@@ -1,4 +1,4 @@
-import { chunkWriter, completionBody, type CompletionHead, toolCallDeltas, writeUsage } from "@tare/wire";
+import { chunkWriter, completionBody, toolCallDeltas, writeUsage } from "@tare/wire";
 import { route } from "../http/route.ts";
 import type { SseMessage } from "../http/sse_response.ts";
 import {
@@ -70,7 +70,7 @@ export function chatCompletionsRoute(options: AsModelOptions) {
       }, { ...options, asker });
       cancelWithClient(turn, request);
       keep({ sessionId: turn.sessionId });
-      const head: CompletionHead = {
+      const head: Parameters<typeof completionBody>[0] = {
         id: `chatcmpl-${crypto.randomUUID().replaceAll("-", "")}`,
         created: Math.floor(now() / 1000),
         model: AGENT_MODEL,
@@ -100,7 +100,10 @@ function askedFields({ tools, tool_choice: choice, ...body }: ChatCompletionRequ
   };
 }
 
-async function completion(turn: ConversationTurn, head: CompletionHead): Promise<object> {
+async function completion(
+  turn: ConversationTurn,
+  head: Parameters<typeof completionBody>[0],
+): Promise<object> {
   const answer = await readAnswer(turn);
   const { text, progress, calls, finish, ledger } = answer;
   await turn.remember(answer);
@@ -120,7 +123,7 @@ async function completion(turn: ConversationTurn, head: CompletionHead): Promise
 async function* chunks(
   turn: ConversationTurn,
   { head, tellsUsage, onError }: {
-    readonly head: CompletionHead;
+    readonly head: Parameters<typeof completionBody>[0];
     readonly tellsUsage: boolean;
     readonly onError: (error: unknown) => void;
   },

@@ -15,7 +15,6 @@ import {
   ApiError,
   completionBody,
   completionChunks,
-  type CompletionHead,
   type JsonReader,
   type JsonRecord,
   MAX_CACHE_MARKS,
@@ -489,7 +488,7 @@ const CHUNKS_BEFORE_BREAK = 3;
 /** The HTTP response that carries a reply, broken in the way that the fault asks for. */
 function replyResponse(
   reply: WrittenReply,
-  { stream, fault, ...head }: CompletionHead & {
+  { stream, fault, ...head }: Parameters<typeof completionBody>[0] & {
     readonly stream: boolean;
     readonly fault?: Fault | null | undefined;
   },
