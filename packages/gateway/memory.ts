@@ -12,6 +12,9 @@ import { HeldPrompts } from "./held_prompts.ts";
 import type { Followed } from "./sessions/session.ts";
 import { Buffer } from "node:buffer";
 
+/** Items with which a list starts like one that was read before. */
+type KnownList = NonNullable<ReturnType<ListReader["find"]>>;
+
 /** What is remembered takes beside its texts, in bytes. */
 const ENTRY_BYTES = 500;
 
@@ -140,7 +143,7 @@ interface Entry {
   readonly kind: string;
   /** From the first byte to behind the last item; of a list that another goes on from, those of that one. */
   readonly bytes: Uint8Array<ArrayBuffer>;
-  readonly items: NonNullable<ReturnType<ListReader["find"]>>["items"];
+  readonly items: KnownList["items"];
   /** The list that this one goes on from. */
   readonly before?: number | undefined;
 }
@@ -154,7 +157,7 @@ export class KnownLists implements ListReader {
   /** By a number of their own. */
   readonly #lists: LRUCache<number, Entry>;
   /** The numbers of what was found. */
-  readonly #found = new WeakMap<NonNullable<ReturnType<ListReader["find"]>>, number>();
+  readonly #found = new WeakMap<KnownList, number>();
   #kept = 0;
 
   /** Nothing is known yet. */
@@ -170,7 +173,7 @@ export class KnownLists implements ListReader {
     bytes: Uint8Array<ArrayBuffer>,
     start: number,
     kind: string,
-  ): NonNullable<ReturnType<ListReader["find"]>> | undefined {
+  ): KnownList | undefined {
     let found: { readonly number: number; readonly entry: Entry } | undefined;
     for (const [number, entry] of this.#lists.entries()) {
       if (entry.kind !== kind || entry.bytes.length <= (found?.entry.bytes.length ?? 0)) continue;
@@ -178,7 +181,7 @@ export class KnownLists implements ListReader {
     }
     if (!found) return undefined;
     const { number, entry } = found;
-    const known: NonNullable<ReturnType<ListReader["find"]>> = {
+    const known: KnownList = {
       items: entry.items,
       end: start + entry.bytes.length,
     };

@@ -26,17 +26,7 @@ export { pathAfterLinks } from "./files/resolve_in_workspace.ts";
 export { findSandbox } from "./sandbox/find_sandbox.ts";
 export { clearWorkspaces } from "./sandbox/git_guard.ts";
 export type { Sandbox, SandboxProxy } from "./sandbox/sandbox.ts";
-export {
-  type ChangedFile,
-  type ChangingTurn,
-  type CheckpointOptions,
-  type Checkpoints,
-  type KeptLimits,
-  openCheckpoints,
-  type PutBack,
-  type TurnChanges,
-  UndoRefused,
-} from "./undo/checkpoints.ts";
+export { type Checkpoints, openCheckpoints, UndoRefused } from "./undo/checkpoints.ts";
 export { endLeftCommands, type ShellToolOptions } from "./shell/shell_tool.ts";
 
 /** All built-in tools: `list_files`, `read_file`, `search_files`, `write_file`, `edit_file`, `shell` and `recall`. */

@@ -21,6 +21,8 @@ import {
   tellError,
 } from "./turn_answer.ts";
 
+type CompletionHead = Parameters<typeof completionBody>[0];
+
 /**
  * `POST /v1/chat/completions`: the model `agent` is the server's own loop with its own tools.
  *
@@ -70,7 +72,7 @@ export function chatCompletionsRoute(options: AsModelOptions) {
       }, { ...options, asker });
       cancelWithClient(turn, request);
       keep({ sessionId: turn.sessionId });
-      const head: Parameters<typeof completionBody>[0] = {
+      const head: CompletionHead = {
         id: `chatcmpl-${crypto.randomUUID().replaceAll("-", "")}`,
         created: Math.floor(now() / 1000),
         model: AGENT_MODEL,
@@ -102,7 +104,7 @@ function askedFields({ tools, tool_choice: choice, ...body }: ChatCompletionRequ
 
 async function completion(
   turn: ConversationTurn,
-  head: Parameters<typeof completionBody>[0],
+  head: CompletionHead,
 ): Promise<object> {
   const answer = await readAnswer(turn);
   const { text, progress, calls, finish, ledger } = answer;
@@ -123,7 +125,7 @@ async function completion(
 async function* chunks(
   turn: ConversationTurn,
   { head, tellsUsage, onError }: {
-    readonly head: Parameters<typeof completionBody>[0];
+    readonly head: CompletionHead;
     readonly tellsUsage: boolean;
     readonly onError: (error: unknown) => void;
   },
