@@ -41,9 +41,6 @@ export interface KeyReport extends Asker {
   readonly spentUsd: number;
 }
 
-/** What names of keys look like. */
-export const KEY_NAME: RegExp = /^[a-z0-9][a-z0-9_-]{0,39}$/;
-
 /** Names that no key can be given. */
 const TAKEN: readonly string[] = [OWNER.name, GUEST.name];
 
@@ -79,6 +76,8 @@ interface Spent {
  * nowhere, only their hashes.
  */
 export class Keys {
+  /** What their names look like. */
+  static readonly NAME: RegExp = /^[a-z0-9][a-z0-9_-]{0,39}$/;
   readonly #store: Pick<Store, "shared" | "commit" | "getDocument" | "listDocuments">;
   readonly #owners: ReadonlySet<string>;
   readonly #now: () => number;
@@ -136,7 +135,7 @@ export class Keys {
    */
   async add(settings: Omit<KeyReport, "createdAtMs" | "spentUsd">): Promise<string> {
     const { name } = settings;
-    if (!KEY_NAME.test(name) || TAKEN.includes(name)) {
+    if (!Keys.NAME.test(name) || TAKEN.includes(name)) {
       const wanted = "1 to 40 of a to z, 0 to 9, - and _ are wanted, other than owner and guest";
       throw new RangeError(`Cannot add key ${JSON.stringify(name)}: ${wanted}.`);
     }

@@ -32,6 +32,6 @@ export {
 } from "./prune_results.ts";
 export { recallOriginal } from "./recall.ts";
 export { RECALL_TOOL, type RecallParameters } from "./recall_tool.ts";
-export { applySummary, summariseTurns, type SummaryMessage, type TurnsSummary } from "./summarise_turns.ts";
+export { applySummary, summariseTurns, type TurnsSummary } from "./summarise_turns.ts";
 export { isColdResume, pressure, relievePressure } from "./triggers.ts";
 export { truncateResults, truncateText } from "./truncate_results.ts";

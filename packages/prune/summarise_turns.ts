@@ -26,18 +26,15 @@ export interface TurnsSummary {
   readonly tokensAfter: number;
 }
 
-/** The message that stands for old turns. */
-export interface SummaryMessage {
-  /** `assistant` if it is a summary; `user` where the dropped turns' user messages were. */
-  readonly role: "assistant" | "user";
-  readonly content: string;
-}
-
 /** The messages after old turns gave way. All of them but the new one are the same objects. */
 export function applySummary<M extends Message>(
   messages: readonly M[],
   summary: Pick<TurnsSummary, "end" | "kind" | "text">,
-): (M | SummaryMessage)[] {
+): (M | {
+  /** `assistant` if it is a summary; `user` where the dropped turns' user messages were. */
+  readonly role: "assistant" | "user";
+  readonly content: string;
+})[] {
   checkGiven("applySummary()", { messages, summary }, {
     messages: "array",
     summary: { end: "number", kind: "string", text: "string" },
@@ -138,7 +135,7 @@ export async function summariseTurns<M extends Message>(
   } | {
     readonly failure?: undefined;
     /** The messages; the very array that was handed in if nothing changed. */
-    readonly messages: readonly (M | SummaryMessage)[];
+    readonly messages: Readonly<ReturnType<typeof applySummary<M>>>;
     /** What changed; absent if nothing did: too little would have been gained. */
     readonly summary?: TurnsSummary;
     /** Tokens of all the messages before. */
