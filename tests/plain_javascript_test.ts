@@ -65,6 +65,7 @@ const PARTS: Readonly<Record<string, readonly string[]>> = {
   ],
   "planner/parts": [
     "findPrefixChange",
+    "howToAsk",
     "isSummary",
     "profileForTtl",
     "promptCost",
@@ -87,6 +88,8 @@ const PARTS: Readonly<Record<string, readonly string[]>> = {
     "messageEvents",
     "messagesBody",
     "messagesSettings",
+    "responsesBody",
+    "responsesSettings",
     "readCacheMarks",
     "steadyTools",
     "toolsInFront",

@@ -31,8 +31,8 @@ const DATABASE_VARIABLES: readonly string[] = ["PG*", "NODE_PG_FORCE_NATIVE", "U
 /**
  * The permissions that a server with these settings needs, as flags for `deno run`, and no others: to read and write
  * its workspace and data folder, to read the files of its profile, its rules, its instructions and its MCP servers, to
- * listen where it is told and to reach its providers, such servers, its database, its bucket and the hosts that its webhooks tell (the
- * whole network, where these may tell any), to read the variables that the settings come from. Where the system ends all
+ * listen where it is told and to reach its providers, such servers, its database, its bucket, the sandbox's proxy and the
+ * hosts that its webhooks tell (the whole network, where these may tell any), to read the variables that the settings come from. Where the system ends all
  * that is in a sandbox, it may run what makes sandboxes and nothing else. Without one running programs can't be
  * narrowed: the shell tool and MCP servers may be any, and ending all that a command started takes the whole permission.
  */
@@ -61,6 +61,7 @@ export function serverPermissions(
   const named = [instructions?.path, profileFile?.path, mcp?.path, approvals?.path, ...database?.files ?? []];
   const files = [...named.filter((path) => path !== undefined), ...told]
     .map((path) => escapeCommas(resolve(path)));
+  const proxy = "by" in sandbox && sandbox.proxy ? [sandbox.proxy.socket] : [];
   const providers = [
     // The rehearsal provider listens on a free port, which isn't known yet.
     ...(isRehearsed(settings) ? ["127.0.0.1"] : []),
@@ -71,8 +72,11 @@ export function serverPermissions(
       ? []
       : ["host" in database.at ? database.at.host : `unix:${database.at.socket}`]),
     ...(archive ? [hostAndPort(s3Address({ region: bucketRegion, ...archive }))] : []),
+    ...proxy.map((socket) => `unix:${socket}`),
   ];
-  const sockets = database && "socket" in database.at ? [escapeCommas(database.at.socket)] : [];
+  const sockets = [...database && "socket" in database.at ? [database.at.socket] : [], ...proxy].map(
+    escapeCommas,
+  );
   const ports = port === undefined ? [USUAL_PORT, 0] : [port];
   const own = ports.map((port) => `${host.includes(":") ? `[${host}]` : host}:${port}`);
   return [

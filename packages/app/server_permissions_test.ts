@@ -1,5 +1,6 @@
 import { assertEquals } from "@std/assert";
 import { join } from "@std/path";
+import type { Sandbox } from "@tare/loop/tools";
 import { findPlaces } from "./prompt/workplace.ts";
 import { serverPermissions } from "./server_permissions.ts";
 import { readSettings, VARIABLES } from "./settings/settings.ts";
@@ -26,6 +27,22 @@ Deno.test("serverPermissions() opens workspace and data folder, linked ones wher
   } finally {
     await Deno.remove(top, { recursive: true });
   }
+});
+
+Deno.test("serverPermissions() opens of the hosts that the sandbox reaches the proxy's socket alone", () => {
+  const sandbox: Sandbox = {
+    ...{ by: "bubblewrap", program: "/usr/bin/bwrap", workspace: "/w", home: "/home" },
+    ...{ system: [], shown: [], hidden: [], readOnly: [], domains: ["docs.example"] },
+    proxy: { socket: "/tmp/tare.sock", bridge: [], files: [] },
+  };
+  const settings = readSettings(["--workspace", "/", "--data", "/d"], {});
+  const [, net, read, write, , , run] = serverPermissions(settings, { sandbox });
+  assertEquals([net, read, write, run], [
+    "--allow-net=127.0.0.1:8787,127.0.0.1:0,127.0.0.1,api.anthropic.com:443,unix:/tmp/tare.sock",
+    "--allow-read=/,/d,/tmp/tare.sock",
+    "--allow-write=/,/d,/tmp/tare.sock",
+    "--allow-run=/usr/bin/bwrap",
+  ]);
 });
 
 Deno.test("serverPermissions() opens the files of its profile and of its rules", async () => {

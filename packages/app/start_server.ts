@@ -6,13 +6,20 @@ import { openaiModel } from "@tare/loop/openai";
 import { sampledCount } from "@tare/messages";
 import { encodingOfModel, loadTokenizer, type Tokenizer } from "@tare/tiktoken";
 import { chooseProfile, DEFAULT_PROVIDER, listWindow, profileNamed } from "@tare/planner";
-import { SaidProof, searchesTools } from "@tare/planner/parts";
+import { SaidProof, searchesTools, seesPictures } from "@tare/planner/parts";
 import type { PolicyOptions } from "@tare/planner/policies";
 import { page } from "@tare/page";
 import { agentHandler, allowedHosts, isLoopback } from "@tare/server";
 import { rehearsal, simulator } from "@tare/simulator";
 import { Telemetry } from "@tare/conversation/telemetry";
-import { clearWorkspaces, openCheckpoints, type Sandbox, workspaceTools } from "@tare/loop/tools";
+import { programTool } from "@tare/loop/programs";
+import {
+  BackgroundCommands,
+  clearWorkspaces,
+  openCheckpoints,
+  type Sandbox,
+  workspaceTools,
+} from "@tare/loop/tools";
 import { type McpSdk, mcpServers } from "@tare/loop/mcp";
 import { Keys, type Store, StoreError, Warmth } from "@tare/conversation";
 import { type Days, saidRecordsOf, sumOfToday } from "@tare/conversation/report";
@@ -243,10 +250,12 @@ export async function startServer(
     onError,
   });
 
+  const background = new BackgroundCommands();
   const tools = workspaceTools({
     workspace,
     hidden: data,
-    shell: { owner, env: path, sandbox },
+    shell: { owner, env: path, sandbox, background },
+    ...(sandbox?.proxy && { web: { domains: sandbox.domains, socket: sandbox.proxy.socket } }),
   });
   const shell = tools.find(({ definition }) => sandbox && definition.function.name === "shell");
   const agent = agentHandler({
@@ -262,8 +271,10 @@ export async function startServer(
     price: priceOf(settings, provider.profile),
     windowTokens: provider.windowTokens,
     assumesWindow: provider.assumesWindow,
+    efforts: provider.efforts,
+    ...(settings.effort !== undefined && { effort: settings.effort }),
     ...prompts,
-    tools,
+    tools: [...tools, ...settings.programs ? [programTool()] : []],
     instructions: settings.instructions?.text ?? INSTRUCTIONS.trim(),
     ...(places && { workplace: workplaceOf({ places, hidden: realPath(data), shell }) }),
     ...(mcp && { toolSource: mcp }),
@@ -276,6 +287,8 @@ export async function startServer(
     },
     unknownOutcome: settings.unknownOutcome,
     checkpoints,
+    background,
+    seesPictures,
     store,
     keys,
     ...(settings.webhookHosts.length > 0 && {
@@ -330,9 +343,10 @@ export async function startServer(
       clearInterval(hourly);
       await forgetServer(data, noted).catch(onError);
       const leaveWithinMs = leaves ? settings.endWithinSeconds * 1000 : undefined;
-      const closed = agent.close({ leaveWithinMs }).then(() => mcp?.close()).then(clearWorkspaces).then(
-        () => checkpoints.close(),
-      );
+      const closed = agent.close({ leaveWithinMs }).then(() => background.close()).then(() => mcp?.close())
+        .then(clearWorkspaces).then(
+          () => checkpoints.close(),
+        );
       await Promise.all([server.close({ graceMs: GRACE_MS + (leaveWithinMs ?? 0) }), closed]);
       await passing.close();
       await asked?.close();
@@ -466,6 +480,7 @@ function startRehearsal(
   return {
     model: "rehearsal",
     ask: (model) => openaiModel({ model, baseURL }),
+    efforts: () => [],
     address: () => baseURL,
     profile: () => profile,
     windowTokens: () => settings.windowTokens ?? USUAL_WINDOW,

@@ -74,3 +74,20 @@ Deno.test("runTools() answers calls that share an id each for itself", async () 
     { role: "tool", tool_call_id: "x", content: "2" },
   ]);
 });
+
+Deno.test("runTools() shows pictures behind a result's text, in the history and in the event", async () => {
+  const pictures = ["data:image/png;base64,AAAA"];
+  const look = tool("look", () => ({ content: "a picture", error: false, pictures }));
+  const { model } = scripted(callTools(call("1", "look")), say("Done."));
+  const { events, result } = await collect(run({ model, tools: [look], history: [], input: "Go" }));
+  assertEquals(result.messages[2], {
+    role: "tool",
+    tool_call_id: "1",
+    content: [
+      { type: "text", text: "a picture" },
+      { type: "image_url", image_url: { url: "data:image/png;base64,AAAA" } },
+    ],
+  });
+  const event = events.find((event) => event.type === "tool_result");
+  assertEquals([event?.content, event?.bytes, event?.pictures], ["a picture", 9, pictures]);
+});

@@ -1,5 +1,6 @@
 import { checkGiven } from "./check_given.ts";
 import { type Content, type ContentPart, describeCall, type Message, type ToolCall } from "./message.ts";
+import { pictureAt } from "./picture.ts";
 import type { ToolDefinition } from "./tool.ts";
 
 /** Counts the tokens of a text. Must be pure: the same text always gives the same number. */
@@ -16,17 +17,28 @@ export function estimateTokens(text: string): number {
 /** Tokens that the wire format itself adds to each message. */
 export const MESSAGE_OVERHEAD_TOKENS = 4;
 
+/** Tokens of a picture: so many, and so many for each tile of 512 px (OpenAI's formula). */
+const IMAGE_TOKENS = 85;
+const TILE_TOKENS = 170;
+
 /**
- * Tokens of a picture. OpenAI's tile formula (85, plus 170 for each 512 px tile) needs the pixel size, which a
- * URL doesn't tell: `low` detail is 85, anything else is taken as 1024 × 1024 px, four tiles.
+ * Tokens of a picture, which is first made to fit 2,048 px, then until its shorter side is 768 px. One at an address
+ * is taken as 1,024 × 1,024 px. Other providers count by area, which comes to less than half as much again.
  */
-const IMAGE_TOKENS = { low: 85, other: 85 + 4 * 170 };
+function countPicture({ url, detail }: { readonly url: string; readonly detail?: string }): number {
+  if (detail === "low") return IMAGE_TOKENS;
+  const { width, height } = pictureAt(url) ?? { width: 1_024, height: 1_024 };
+  const fit = Math.min(1, 2_048 / Math.max(width, height));
+  const scale = fit * Math.min(1, 768 / (fit * Math.min(width, height)));
+  const tiles = (pixels: number) => Math.max(1, Math.ceil(scale * pixels / 512));
+  return IMAGE_TOKENS + TILE_TOKENS * tiles(width) * tiles(height);
+}
 
 /** Base64 characters for each token of audio or file: a rough figure, on the safe side for PDF and speech. */
 const BASE64_CHARS_PER_TOKEN = 32;
 
 /**
- * Tokens of one message: its text, parts, name, reasoning, tool calls (without their ids, which providers
+ * Tokens of one message: its text, parts, name, reasoning (what of it is sealed as its provider counts), tool calls (without their ids, which providers
  * don't show to the model) and the tools that it finds, plus {@linkcode MESSAGE_OVERHEAD_TOKENS}. The count is remembered for each message object and counter, so that a
  * message is counted once, not once per call.
  *
@@ -51,7 +63,9 @@ function countMessage(message: Message, countTokens: CountTokens): number {
     for (const tool of message.findsTools ?? []) tokens += countToolTokens(tool, countTokens);
   }
   if (message.role !== "assistant") return tokens;
-  if (message.reasoning_content) tokens += countTokens(message.reasoning_content);
+  const { reasoning_content: reasoning, carried } = message;
+  if (carried?.tokens !== undefined) tokens += carried.tokens;
+  else if (reasoning) tokens += countTokens(reasoning);
   if (message.refusal) tokens += countTokens(message.refusal);
   for (const call of message.tool_calls ?? []) tokens += countCall(call, countTokens);
   return tokens;
@@ -95,7 +109,7 @@ function countPart(part: ContentPart, countTokens: CountTokens): number {
     case "refusal":
       return countTokens(part.refusal);
     case "image_url":
-      return part.image_url.detail === "low" ? IMAGE_TOKENS.low : IMAGE_TOKENS.other;
+      return countPicture(part.image_url);
     case "input_audio":
       return Math.ceil(part.input_audio.data.length / BASE64_CHARS_PER_TOKEN);
     case "file":

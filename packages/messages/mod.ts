@@ -56,10 +56,14 @@ export {
   type Usage,
 } from "./model.ts";
 export { personsWords } from "./persons_words.ts";
+export { PICTURE_HEAD_BYTES, pictureAt, type PictureHead, pictureHead, toolMessage } from "./picture.ts";
+export { type Plan, PLAN_TOOL_NAME, planAfter } from "./plan.ts";
 export {
   type Effects,
   type FileChange,
   type JsonSchema,
+  type NestedCalls,
+  type NestedResult,
   type ResolvedCall,
   type Tool,
   type ToolContext,

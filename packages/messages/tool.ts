@@ -25,6 +25,10 @@ export interface ToolContext {
   readonly output?: (text: string) => void;
   /** Id of the call, as its reply gives it. Absent outside a turn. */
   readonly callId?: string;
+  /** Id of the conversation that it is made in, for what outlives a call. Absent where there is one alone. */
+  readonly session?: string;
+  /** Whether the model is shown pictures. Default: it isn't. */
+  readonly seesPictures?: boolean;
   /**
    * Throws if the call isn't to be run any more, though it isn't told to stop yet: on a server that slept while another
    * one took over. A tool that has to prepare something asks right before it acts. Default: it may run.
@@ -35,6 +39,26 @@ export interface ToolContext {
    * Default: it may.
    */
   readonly allows?: (path: string, effect: "reads" | "writes" | "names") => boolean;
+  /** Makes other calls of the same turn. Only a tool that {@linkcode Tool.replays} has it, and only inside a turn. */
+  readonly calls?: NestedCalls;
+}
+
+/** Calls that a running tool makes: what they return enters no prompt, unless the tool returns it. */
+export interface NestedCalls {
+  /** When the tool first ran for this call, in milliseconds since the epoch: the same each time that it runs again. */
+  readonly beganAtMs: number;
+  /**
+   * Makes a call, as if the model had: by the same rules and limits. Never rejects. Nothing comes back where somebody has
+   * to be asked first: once nothing else of the tool goes on, it is to stop and say that it `waits`, and is run again with
+   * the answer.
+   */
+  call(name: string, args: unknown): Promise<NestedResult | undefined>;
+}
+
+/** What a call that a tool made came to. */
+export interface NestedResult {
+  readonly content: string;
+  readonly error: boolean;
 }
 
 /** What a call would touch, by real absolute paths: after all links, those to the workspace itself too. */
@@ -71,6 +95,10 @@ export type ToolOutput = string | {
   readonly error: boolean;
   /** What it has changed, where it can be shown. */
   readonly change?: FileChange | undefined;
+  /** True if it stopped because calls that it made wait for somebody's answer: it is run again then. */
+  readonly waits?: true;
+  /** Pictures that the model is shown behind the text, as `data:` URLs. Only with {@linkcode ToolContext.seesPictures}. */
+  readonly pictures?: readonly string[];
 };
 
 /** A tool that can be run. */
@@ -99,6 +127,12 @@ export interface Tool {
   readonly hints?: JsonSchema;
   /** Longest time one call may take, in milliseconds. Default: the loop's. */
   readonly timeoutMs?: number;
+  /**
+   * True if it touches nothing but by calls of {@linkcode ToolContext.calls}, and makes the same ones when it gets the same
+   * results in the same order: a call that was cut off is run again from its start, and of the calls that it made those
+   * with a result aren't made again. Default: it doesn't.
+   */
+  readonly replays?: true;
   /**
    * Whether a call with these arguments can reach nothing but what the agent was given to work in, because what it runs is
    * kept in a sandbox: nobody need be asked for it. Default: it may reach anything.

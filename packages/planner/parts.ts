@@ -28,6 +28,14 @@ export {
   type RequestMade,
   withPrefixChange,
 } from "./ledger/ledger.ts";
-export { profileForTtl, providerOf, readModelList, routeToCache, searchesTools } from "./providers.ts";
+export {
+  howToAsk,
+  profileForTtl,
+  providerOf,
+  readModelList,
+  routeToCache,
+  searchesTools,
+  seesPictures,
+} from "./providers.ts";
 export { WINDOW_SHARE, worthDeferring } from "./rule/decide.ts";
 export { slicer } from "./session.ts";

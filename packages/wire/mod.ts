@@ -61,6 +61,8 @@ export {
   splitEvents,
   SseSplitter,
 } from "./reply_stream.ts";
+export { ResponseAssembler } from "./responses/response_assembler.ts";
+export { responsesBody, responsesSettings } from "./responses/write_responses_body.ts";
 export { statedFailure } from "./meaning.ts";
 export { steadyTools } from "./steady_tools.ts";
 export {

@@ -24,6 +24,7 @@ import {
   type ApprovalAnswer,
   RefusedError,
 } from "../agent_client.ts";
+import { serverAway } from "../server_away.ts";
 import { promptContent } from "./prompt_content.ts";
 import { joinPieces, SessionUpdates } from "./session_updates.ts";
 import { shownText } from "../terminal/shown_text.ts";
@@ -37,6 +38,8 @@ interface EditorAgentOptions {
   readonly url: string;
   /** Where a folder really is, or the folder as it stands where that can't be told. */
   readonly realPath: (folder: string) => Promise<string>;
+  /** How long after a look a server that has broken off is looked for again. Default: a second. */
+  readonly tryAgainMs?: number | undefined;
 }
 
 /** The server's agent as an agent of the Agent Client Protocol. */
@@ -51,7 +54,7 @@ interface EditorAgent {
 const [INVALID_PARAMS, NO_RESOURCE, INTERNAL_ERROR] = [-32602, -32002, -32603];
 
 /** Makes an agent for an editor out of a client of the agent server. */
-export function editorAgent({ client, url, realPath }: EditorAgentOptions): EditorAgent {
+export function editorAgent({ client, url, realPath, tryAgainMs }: EditorAgentOptions): EditorAgent {
   const sessions = new Map<string, EditorSession>();
   let hasNotices = false;
   let told = 0;
@@ -88,7 +91,7 @@ export function editorAgent({ client, url, realPath }: EditorAgentOptions): Edit
       );
     }
     const id = await find();
-    const session = new EditorSession(id, { client, editor: { show, ask }, agent });
+    const session = new EditorSession(id, { client, editor: { show, ask }, agent, tryAgainMs });
     session.remarks.push(...remarks);
     sessions.set(id, session);
     return [id, session];
@@ -276,6 +279,7 @@ class EditorSession {
   readonly #id: string;
   readonly #client: AgentClient;
   readonly #editor: Editor;
+  readonly #tryAgainMs: number | undefined;
   readonly #updates: SessionUpdates;
   readonly #questions: Questions;
   /** Number of the last event that was shown. */
@@ -287,15 +291,17 @@ class EditorSession {
   /** The session of this id. */
   constructor(
     id: string,
-    { client, editor, agent }: {
+    { client, editor, agent, tryAgainMs }: {
       readonly client: AgentClient;
       readonly editor: Editor;
       readonly agent: AgentInfo;
+      readonly tryAgainMs: number | undefined;
     },
   ) {
     this.#id = id;
     this.#client = client;
     this.#editor = editor;
+    this.#tryAgainMs = tryAgainMs;
     this.#updates = new SessionUpdates(agent);
     this.#questions = new Questions({
       id,
@@ -404,28 +410,43 @@ class EditorSession {
     });
   }
 
-  /** Shows a turn to its end. Where the connection breaks it goes on behind what was shown. */
+  /** Shows a turn to its end. Where the server breaks off it goes on behind what was shown, once it is there again. */
   async #follow(events: AsyncIterable<NumberedEvent>, reading: Reading): Promise<Ending> {
+    const { turn } = reading;
+    const away = serverAway({
+      tell: (title) => this.#show({ sessionUpdate: "notice", severity: "warning", title }),
+      tryAgainMs: this.#tryAgainMs,
+    });
+    let inVain = 0;
     try {
-      for (let [next, inVain] = [events, 0];;) {
+      for (let next: typeof events | undefined = events;; next = undefined) {
         const before = this.#last;
-        let cause: unknown;
-        const end = await this.#read(next, reading).catch((error) => void (cause = error));
-        if (end) return end;
-        // What was asked is answered, and nothing goes on.
-        const isOver = this.#isAsking && !this.#questions.areOpen && cause === undefined;
-        if (reading.turn.isOver || isOver) return { reason: "cancelled" };
-        inVain = this.#last === before ? inVain + 1 : 0;
-        if (inVain > 1) throw new Error("The server closed the stream before the turn's end.", { cause });
-        // Behind a turn that asks, what follows is another stream; and a connection may break.
-        next = await this.#client.follow(this.#id, this.#last);
+        try {
+          const end = await this.#read(next ?? await this.#goOn(turn), reading);
+          if (end) return end;
+          // What was asked is answered, and nothing goes on.
+          if (turn.isOver || this.#isAsking && !this.#questions.areOpen) return { reason: "cancelled" };
+          inVain = this.#last === before ? inVain + 1 : 0;
+        } catch (error) {
+          if (turn.isOver) throw error;
+          if (this.#last > before) away.heard();
+          await away.wait(error);
+        }
+        if (inVain > 1) throw new Error("The server closed the stream before the turn's end.");
       }
     } catch (error) {
-      if (reading.turn.isOver) throw error;
+      if (turn.isOver) throw error;
       this.#questions.leave();
       for (const update of this.#updates.abandon()) await this.#show(update);
       throw error;
     }
+  }
+
+  /** What follows: behind a turn that asks it is another stream, and a server may have broken off. */
+  async #goOn({ isCancelled }: Followed): Promise<AsyncIterable<NumberedEvent>> {
+    // It may not have heard so before it broke off.
+    if (isCancelled) await this.#client.cancel(this.#id);
+    return await this.#client.follow(this.#id, this.#last);
   }
 
   /** Shows these events, up to the end of a turn. One that asks goes on once it is answered. */

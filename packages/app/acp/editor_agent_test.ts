@@ -49,34 +49,79 @@ Deno.test("editorAgent() ends a prompt with the reason for which the turn ended"
   });
 });
 
-Deno.test("editorAgent() goes on where the connection broke, and says so if the server is gone", async () => {
+const BROKE = new RefusedError(0, "The connection to the server broke.");
+const AWAY = "warning: The server can't be reached. The turn goes on once it is there again; waiting for it.";
+
+async function* breaking(): AsyncGenerator<NumberedEvent, void> {
+  yield* numbered([STEP, TEXT("Hel"), { type: "tool_call", step: 1, id: "x", name: "n", arguments: "{}" }]);
+  throw BROKE;
+}
+
+Deno.test("editorAgent() goes on where the connection broke, waits for a server that is away, and says so", async () => {
   const read: number[] = [];
-  let isGone = false;
-  async function* broken(): AsyncGenerator<NumberedEvent, void> {
-    yield* numbered([STEP, TEXT("Hel"), { type: "tool_call", step: 1, id: "x", name: "n", arguments: "{}" }]);
-    throw new TypeError("error reading a body from connection");
-  }
+  let fails = 0;
   await edit({
-    startTurn: () => Promise.resolve(broken()),
+    startTurn: () => Promise.resolve(breaking()),
     follow(_session, after) {
       read.push(after);
-      if (isGone) return Promise.reject(new Error("Cannot reach the server."));
+      if (fails-- > 0) return Promise.reject(new RefusedError(503, "The server is ending."));
       return Promise.resolve(numbered([TEXT("lo."), end("completed")], after));
     },
   }, async (agent, updates) => {
     await newSession(agent);
     assertEquals(await say(agent), { stopReason: "end_turn" });
-    assertEquals([told(updates), read], [["Hel", "tool_call", "lo.", "tool_call_update"], [3]]);
-    isGone = true;
-    updates.length = 0;
-    await fails(say(agent), -32603, "Cannot reach the server.");
-    assertEquals(told(updates), ["Hel", "tool_call", "tool_call_update"]);
-  });
+    assertEquals([told(updates), read], [["Hel", "tool_call", AWAY, "lo.", "tool_call_update"], [3]]);
+    fails = 5;
+    updates.length = read.length = 0;
+    assertEquals(await say(agent), { stopReason: "end_turn" });
+    assertEquals(told(updates), ["Hel", "tool_call", AWAY, "lo.", "tool_call_update"]);
+    assertEquals(read, [3, 3, 3, 3, 3, 3]);
+  }, { tryAgainMs: 0 });
+});
+
+Deno.test("editorAgent() says that a server is gone that doesn't come back, or has lost the turn", async () => {
+  let error: Error = BROKE;
+  const follow = () => Promise.reject(error);
+  await edit({ startTurn: () => Promise.resolve(breaking()), follow }, async (agent, updates) => {
+    await newSession(agent);
+    await fails(say(agent), -32603, "The connection to the server broke.");
+    assertEquals(told(updates), ["Hel", "tool_call", AWAY, "tool_call_update"]);
+    error = new RefusedError(404, "There is no such session.");
+    await fails(say(agent), -32002, "There is no such session.");
+  }, { tryAgainMs: 0 });
   const none = () => Promise.resolve(numbered([]));
   await edit({ startTurn: none, follow: none }, async (agent) => {
     await newSession(agent);
     await fails(say(agent), -32603, "The server closed the stream before the turn's end.");
   });
+});
+
+Deno.test("editorAgent() cancels, once the server is there again, a turn that was cancelled while it was away", async () => {
+  const asked: string[] = [];
+  const looked = Promise.withResolvers<void>();
+  let isAway = true;
+  await edit({
+    startTurn: () => Promise.resolve(breaking()),
+    cancel() {
+      asked.push("cancel");
+      if (!isAway) return Promise.resolve();
+      isAway = false;
+      return Promise.reject(BROKE);
+    },
+    async follow(_session, after) {
+      looked.resolve();
+      if (isAway) throw await Promise.resolve(BROKE);
+      asked.push("follow");
+      return numbered([end("cancelled")], after);
+    },
+  }, async (agent) => {
+    await newSession(agent);
+    const played = say(agent);
+    await looked.promise;
+    await agent.notify("session/cancel", { sessionId: "s" });
+    assertEquals(await played, { stopReason: "cancelled" });
+    assertEquals(asked, ["cancel", "cancel", "follow"]);
+  }, { tryAgainMs: 0 });
 });
 
 Deno.test("editorAgent() cancels a turn whose request is still on its way, and says cancelled whatever comes", async () => {
@@ -260,7 +305,7 @@ Deno.test("editorAgent() bears that the editor goes while it is shown a turn of 
   await left.promise;
   // What is rejected and nobody takes would fail the test once what waits has run.
   await new Promise((resolve) => setTimeout(resolve));
-  assertEquals(read, [0, 2, 2]);
+  assertEquals(read, [0]);
 });
 
 Deno.test("editorAgent() resumes a session without showing it, and cancels all that runs at the end", async () => {

@@ -55,7 +55,8 @@ export async function edit(
       readonly come: (count: number) => Promise<void>;
     },
   ) => Promise<void>,
-  { notices = true, url = URL, permit }: {
+  { notices = true, url = URL, permit, tryAgainMs }: {
+    readonly tryAgainMs?: number;
     readonly notices?: boolean;
     readonly url?: string;
     readonly permit?: ClientRequestHandler<RequestPermissionRequest, RequestPermissionResponse>;
@@ -70,6 +71,7 @@ export async function edit(
   const { app, leave } = editorAgent({
     client: server as AgentClient,
     url,
+    tryAgainMs,
     realPath: (folder) => Promise.resolve(folder.replace("/link", "/w")),
   });
   const updates: SessionUpdate[] = [];

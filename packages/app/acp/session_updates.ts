@@ -1,5 +1,14 @@
-import type { ContentBlock, SessionUpdate, ToolCallStatus } from "@agentclientprotocol/sdk";
-import { type AssistantMessage, type Content, contentText, describeCall, type Usage } from "@tare/messages";
+import type { ContentBlock, PlanEntryStatus, SessionUpdate, ToolCallStatus } from "@agentclientprotocol/sdk";
+import {
+  type AssistantMessage,
+  type Content,
+  contentText,
+  describeCall,
+  type Plan,
+  PLAN_TOOL_NAME,
+  planAfter,
+  type Usage,
+} from "@tare/messages";
 import type { NumberedEvent } from "@tare/server";
 import type { AgentInfo } from "../agent_client.ts";
 import { contentBlocks } from "./prompt_content.ts";
@@ -17,12 +26,19 @@ interface OpenCall {
   isDenied: boolean;
 }
 
+/** A call as the model makes it. */
+interface MadeCall extends Pick<OpenCall, "id" | "toolCallId"> {
+  readonly name: string;
+  readonly arguments: string;
+}
+
 /** Turns a session's events, in order, into what an editor is told. The same events give the same updates and ids. */
 export class SessionUpdates {
   readonly #agent: AgentInfo;
   /** What the session has cost, in US dollars; undefined where prices aren't known. */
   #usd: number | undefined;
   #open: OpenCall[] = [];
+  #plan: Plan | undefined;
   #messageId = "";
   #isStreamed = false;
 
@@ -59,8 +75,13 @@ export class SessionUpdates {
         return;
       case "message_added":
         return yield* this.#added(number, event.message);
-      case "tool_call":
-        return yield this.#opened({ ...event, toolCallId: `c${number}` });
+      case "tool_call": {
+        // A program's call that somebody was asked about is told once it runs.
+        const asked = event.parent === undefined ? undefined : this.#find(event.id);
+        if (!asked) return yield this.#called({ ...event, toolCallId: `c${number}` });
+        const { toolCallId } = asked;
+        return yield { sessionUpdate: "tool_call_update", toolCallId, status: "in_progress" };
+      }
       case "tool_output": {
         const call = this.#find(event.id);
         if (!call) return;
@@ -143,7 +164,7 @@ export class SessionUpdates {
     if (message.role === "assistant") {
       yield* this.#agentSaid(message);
       for (const [index, call] of (message.tool_calls ?? []).entries()) {
-        yield this.#opened({ id: call.id, ...describeCall(call), toolCallId: `c${number}.${index}` });
+        yield this.#called({ id: call.id, ...describeCall(call), toolCallId: `c${number}.${index}` });
       }
     }
     if (message.role === "tool") {
@@ -166,13 +187,25 @@ export class SessionUpdates {
     return { sessionUpdate, content, messageId: this.#messageId };
   }
 
+  /** Editors have a place of their own for the plan. */
+  #called(call: MadeCall): SessionUpdate {
+    if (call.name !== PLAN_TOOL_NAME) return this.#opened(call);
+    this.#plan = planAfter(this.#plan, call);
+    const { steps = [], done = 0 } = this.#plan ?? {};
+    const statusOf = (at: number): PlanEntryStatus =>
+      at < done ? "completed" : at === done ? "in_progress" : "pending";
+    return {
+      sessionUpdate: "plan",
+      entries: steps.map((step, at) => ({
+        content: shownText(step),
+        priority: "medium",
+        status: statusOf(at),
+      })),
+    };
+  }
+
   #opened(
-    { id, name, arguments: text, toolCallId }: {
-      readonly id: string;
-      readonly name: string;
-      readonly arguments: string;
-      readonly toolCallId: string;
-    },
+    { id, name, arguments: text, toolCallId }: MadeCall,
     status: ToolCallStatus = "in_progress",
   ): SessionUpdate {
     const shown = describeToolCall({ name, text, workspace: this.#agent.workspace });

@@ -171,3 +171,20 @@ Deno.test("SessionUpdates tells what the window holds and what the session has c
     { ...used, cost: { amount: 0.75, currency: "USD" } },
   ]);
 });
+
+Deno.test("SessionUpdates gives the plan as the editor's own, and not as a call", () => {
+  const planned = (args: object): Event => ({
+    ...{ type: "tool_call", step: 1, id: "p", name: "update_plan" },
+    arguments: JSON.stringify(args),
+  });
+  const entry = (content: string, status: "completed" | "in_progress" | "pending") => (
+    { content, priority: "medium" as const, status }
+  );
+  assertEquals(
+    updatesOf([planned({ steps: ["Look", "Mend"] }), result("p", "The user sees it."), planned({ done: 1 })]),
+    [
+      { sessionUpdate: "plan", entries: [entry("Look", "in_progress"), entry("Mend", "pending")] },
+      { sessionUpdate: "plan", entries: [entry("Look", "completed"), entry("Mend", "in_progress")] },
+    ],
+  );
+});

@@ -16,7 +16,11 @@ interface ShownCall {
 const TITLE_CHARS = 160;
 
 /** Of tools whose arguments are shown as they are. */
-const KINDS: Readonly<Record<string, ToolKind>> = { recall: "read", find_tools: "search" };
+const KINDS: Readonly<Record<string, ToolKind>> = {
+  recall: "read",
+  find_tools: "search",
+  background: "execute",
+};
 
 type Fields = Readonly<Record<string, unknown>>;
 
@@ -70,6 +74,8 @@ export function describeToolCall(
       const { old_text: oldText, new_text: newText } = fields;
       return shown("edit", `Edit ${path}`, { content: diff(absolute, { oldText, newText }) });
     }
+    case "fetch":
+      return shown("fetch", `Read ${string(fields, "url") ?? "a page"}`);
     case "shell":
       return shown("execute", code(string(fields, "command") ?? ""));
     default:

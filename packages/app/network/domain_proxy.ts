@@ -14,6 +14,8 @@ interface Wanted {
   readonly port: number;
   /** What the host is sent first; nothing where the client speaks with it itself. */
   readonly head?: string;
+  /** Whether that is sent by TLS, for a client that doesn't speak it. */
+  readonly isSecure?: boolean;
 }
 
 /** Ports that can be reached: those of HTTP and HTTPS. */
@@ -26,13 +28,15 @@ const MAX_HEAD_BYTES = 65_536;
 type Carried = Pick<Deno.Conn, "readable" | "writable" | "close" | "remoteAddr">;
 
 /** Carries one connection to the host that it names first, if that is allowed, and ends it otherwise with a word on why. */
-export async function carry(
+export async function carry<Connection extends Carried>(
   client: Pick<Carried, "readable" | "writable" | "close">,
-  { domains, connect }: {
+  { domains, connect, secure }: {
     /** Names of hosts, with `*.` in front for those below. */
     readonly domains: readonly string[];
     /** Reaches a host. */
-    readonly connect: (to: { readonly hostname: string; readonly port: number }) => Promise<Carried>;
+    readonly connect: (to: { readonly hostname: string; readonly port: number }) => Promise<Connection>;
+    /** Goes on with a connection by TLS, if it is this host that answers there. */
+    readonly secure: (connection: Connection, hostname: string) => Promise<Carried>;
   },
 ): Promise<void> {
   const reader = client.readable.getReader();
@@ -60,26 +64,29 @@ export async function carry(
   }
   let upstream: Carried;
   try {
-    upstream = await connect({ hostname: host, port });
+    const connection = await connect({ hostname: host, port });
+    // A name may lead anywhere, to this machine too.
+    if (isOwn(connection.remoteAddr)) {
+      connection.close();
+      return await refuse(
+        "403 Forbidden",
+        `Cannot reach ${host}:${port} from the sandbox: its address is this network's own.`,
+      );
+    }
+    upstream = wanted.isSecure ? await secure(connection, host) : connection;
   } catch (error) {
     return await refuse("502 Bad Gateway", `Cannot reach ${host}:${port}: ${(error as Error).message}`);
   }
-  // A name may lead anywhere, to this machine too.
-  if (isOwn(upstream.remoteAddr)) {
-    upstream.close();
-    return await refuse(
-      "403 Forbidden",
-      `Cannot reach ${host}:${port} from the sandbox: its address is this network's own.`,
-    );
-  }
   if (wanted.head === undefined) await answer("HTTP/1.1 200 Connection established\r\n\r\n");
   reader.releaseLock();
-  const down = upstream.readable.pipeTo(client.writable);
-  const first = upstream.writable.getWriter();
-  if (wanted.head !== undefined) await first.write(new TextEncoder().encode(wanted.head));
-  if (rest.length > 0) await first.write(rest);
-  first.releaseLock();
-  await Promise.allSettled([client.readable.pipeTo(upstream.writable), down]);
+  const up = async () => {
+    const first = upstream.writable.getWriter();
+    if (wanted.head !== undefined) await first.write(new TextEncoder().encode(wanted.head));
+    if (rest.length > 0) await first.write(rest);
+    first.releaseLock();
+    await client.readable.pipeTo(upstream.writable);
+  };
+  await Promise.allSettled([up(), upstream.readable.pipeTo(client.writable)]);
 }
 
 async function readHead(
@@ -112,7 +119,8 @@ function wantedBy(head: string): Wanted | undefined {
     return url ? { host: url.hostname, port: Number(/:(\d+)$/.exec(target)?.[1] ?? 443) } : undefined;
   }
   const url = URL.parse(target);
-  if (url?.protocol !== "http:") return undefined;
+  if (url?.protocol !== "http:" && url?.protocol !== "https:") return undefined;
+  const isSecure = url.protocol === "https:";
   // One request a connection: the next one might be for another host.
   const kept = fields.filter((field) => !/^(proxy-[^:]*|connection|host)\s*:/i.test(field));
   const lines = [
@@ -121,7 +129,8 @@ function wantedBy(head: string): Wanted | undefined {
     "connection: close",
     ...kept,
   ];
-  return { host: url.hostname, port: Number(url.port || 80), head: `${lines.join("\r\n")}\r\n\r\n` };
+  const port = Number(url.port || (isSecure ? 443 : 80));
+  return { host: url.hostname, port, isSecure, head: `${lines.join("\r\n")}\r\n\r\n` };
 }
 
 function isNamedBy(domain: string, host: string): boolean {
@@ -129,9 +138,12 @@ function isNamedBy(domain: string, host: string): boolean {
   return name.startsWith("*.") ? given.endsWith(name.slice(1)) : given === name;
 }
 
-/** Addresses of this machine and of the networks that it stands in: loopback, private, link-local, and what maps to these. */
+/**
+ * Addresses of this machine and of the networks that it stands in: loopback, private, link-local, of many at once, for
+ * tests and protocols alone, and what maps to these.
+ */
 const OWN =
-  /^(0\.|10\.|127\.|169\.254\.|192\.168\.|172\.(1[6-9]|2\d|3[01])\.|100\.(6[4-9]|[7-9]\d|1[01]\d|12[0-7])\.|::1?$|f[cd]|fe[89ab])/i;
+  /^(0\.|10\.|127\.|169\.254\.|192\.168\.|192\.0\.0\.|198\.1[89]\.|2(2[4-9]|[345]\d)\.|172\.(1[6-9]|2\d|3[01])\.|100\.(6[4-9]|[7-9]\d|1[01]\d|12[0-7])\.|::|f[cdf]|fe[89a-f]|64:ff9b:|2002:)/i;
 
 function isOwn(address: Deno.Addr): boolean {
   return !("hostname" in address) || OWN.test(address.hostname.replace(/^::ffff:/i, ""));
@@ -143,7 +155,16 @@ if (import.meta.main) {
   console.log("listens");
   const serve = async () => {
     for await (const client of listener) {
-      carry(client, { domains, connect: (to) => Deno.connect(to) }).catch(() => {});
+      carry(client, {
+        domains,
+        connect: (to) => Deno.connect(to),
+        async secure(connection, hostname) {
+          const secured = await Deno.startTls(connection, { hostname });
+          // Else whoever reads first is told that it isn't who it should be.
+          await secured.handshake();
+          return secured;
+        },
+      }).catch(() => {});
     }
   };
   serve().catch(() => {});

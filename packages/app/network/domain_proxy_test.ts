@@ -15,6 +15,10 @@ async function sent(text: string, address = "203.0.113.7") {
   const close = () => void output.writable.close().catch(() => {});
   const carried = carry({ readable: input.readable, writable: output.writable, close }, {
     domains: ["a.example", "*.b.example"],
+    secure(connection, hostname) {
+      reached.push(`TLS with ${hostname}`);
+      return Promise.resolve(connection);
+    },
     connect({ hostname, port }) {
       reached.push(`${hostname}:${port}`);
       return Promise.resolve({
@@ -45,6 +49,18 @@ Deno.test("carry() hands on one plain request, to the host that its address name
     reached: ["a.example:80"],
     told: ["GET /p?q=1 HTTP/1.1", "host: a.example", "connection: close", "Accept: */*", "", ""],
   });
+});
+
+Deno.test("carry() speaks TLS for a client that names a whole https address, with the host that this names", async () => {
+  assertEquals(await sent("GET https://a.example/p HTTP/1.1\r\nHost: other.example\r\n\r\n"), {
+    reached: ["a.example:443", "TLS with a.example"],
+    told: ["GET /p HTTP/1.1", "host: a.example", "connection: close", "", ""],
+  });
+  const refused = ["https://other.example/", "https://a.example:8443/", "https://a.example@other.example/"];
+  for (const address of refused) {
+    const { reached, told } = await sent(`GET ${address} HTTP/1.1\r\n\r\n`);
+    assertEquals([reached, told[0]], [[], "HTTP/1.1 403 Forbidden"], address);
+  }
 });
 
 Deno.test("carry() refuses all else, and says what is allowed", async () => {
@@ -82,6 +98,13 @@ Deno.test("carry() goes nowhere on this machine and in its networks, whatever na
       "::1",
       "::ffff:127.0.0.1",
       "fd00::1",
+      "64:ff9b::7f00:1",
+      "2002:7f00:1::",
+      "::7f00:1",
+      "198.18.0.1",
+      "192.0.0.8",
+      "224.0.0.1",
+      "255.255.255.255",
     ]
   ) {
     const { told } = await sent("CONNECT a.example:443 HTTP/1.1\r\n\r\nhello", address);
@@ -90,4 +113,27 @@ Deno.test("carry() goes nowhere on this machine and in its networks, whatever na
       "Cannot reach a.example:443 from the sandbox: its address is this network's own.\n",
     );
   }
+});
+
+Deno.test("carry() ends a connection that breaks as it begins, and no other", async () => {
+  const broken = () => {
+    const error = new Error("broken");
+    return {
+      readable: new ReadableStream<Uint8Array<ArrayBuffer>>({
+        start: (controller) => controller.error(error),
+      }),
+      writable: new WritableStream<Uint8Array<ArrayBuffer>>({ write: () => Promise.reject(error) }),
+      remoteAddr: { transport: "tcp" as const, hostname: "203.0.113.7", port: 80 },
+      close() {},
+    };
+  };
+  const request = new TextEncoder().encode("GET http://a.example/ HTTP/1.1\r\n\r\n");
+  const { readable, writable } = new TransformStream<Uint8Array<ArrayBuffer>, Uint8Array<ArrayBuffer>>();
+  const told = new Response(readable).text().catch((error: Error) => error.message);
+  await carry({ readable: ReadableStream.from([request]), writable, close() {} }, {
+    domains: ["a.example"],
+    connect: () => Promise.resolve(broken()),
+    secure: (connection) => Promise.resolve(connection),
+  });
+  assertEquals(await told, "broken");
 });

@@ -4,6 +4,9 @@ import type { SandboxProxy } from "@tare/loop/tools";
 const PROXY = fromFileUrl(new URL("domain_proxy.ts", import.meta.url));
 const BRIDGE = fromFileUrl(new URL("bridge.js", import.meta.url));
 
+/** Where Deno's cache is, and whose certificates it believes. */
+const VARIABLES = ["HOME", "DENO_DIR", "XDG_CACHE_HOME", "DENO_CERT", "DENO_TLS_CA_STORE"];
+
 /** Starts the bridge in the background, waits until it listens, and becomes the command. */
 const BRIDGED =
   'deno=$1 bridge=$2 socket=$3; shift 3; mkfifo /tmp/.bridge; DENO_DIR=/tmp/.deno "$deno" run --no-prompt ' +
@@ -33,8 +36,7 @@ export async function sandboxNetwork(
       ...[`--allow-read=${socket}`, `--allow-write=${socket}`, PROXY, socket, ...domains],
     ],
     clearEnv: true,
-    // Where Deno's cache is.
-    env: Object.fromEntries(["HOME", "DENO_DIR", "XDG_CACHE_HOME"].flatMap((name) => {
+    env: Object.fromEntries(VARIABLES.flatMap((name) => {
       const value = Deno.env.get(name);
       return value === undefined ? [] : [[name, value]];
     })),

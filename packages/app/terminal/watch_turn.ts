@@ -1,6 +1,7 @@
 import { EMPTY_LEDGER, type TurnEnd } from "@tare/loop";
 import type { NumberedEvent, SessionEvent } from "@tare/server";
-import { type AgentClient, type Approval, type ApprovalAnswer, RefusedError } from "../agent_client.ts";
+import type { AgentClient, Approval, ApprovalAnswer } from "../agent_client.ts";
+import { serverAway } from "../server_away.ts";
 
 /** The signals that stop who watches; a terminal that closes hangs up. */
 export const STOPPING: readonly Deno.Signal[] = Deno.build.os === "windows"
@@ -9,16 +10,6 @@ export const STOPPING: readonly Deno.Signal[] = Deno.build.os === "windows"
 
 /** Asks a person whether a call may run; nothing if there is no answer, or the signal says that it is settled. */
 export type AskPerson = (approval: Approval, signal: AbortSignal) => Promise<ApprovalAnswer | undefined>;
-
-/** How often who watches looks for a server that has broken off. */
-const MAX_TRIES = 60;
-
-const AWAY = "The server can't be reached. The turn goes on once it is there again; waiting for it.";
-
-/** Whether this is the failure of a server that ends or has ended. */
-function isAway(error: unknown): boolean {
-  return error instanceof RefusedError && (error.status === 0 || error.status === 503);
-}
 
 /** A turn that a person watches. */
 export interface WatchedTurn {
@@ -38,9 +29,11 @@ export interface WatchedTurn {
  */
 export function watchTurn(
   client: Pick<AgentClient, "startTurn" | "cancel" | "follow" | "lastEvent" | "approvals" | "answer">,
-  { session, input, show, ask, tryAgainMs = 1_000 }: {
+  { session, input, effort, show, ask, tryAgainMs }: {
     readonly session: string;
     readonly input?: string;
+    /** How much the model shall reason. Default: as the session says. */
+    readonly effort?: string | undefined;
     readonly show: (event: SessionEvent) => void;
     readonly ask?: AskPerson | undefined;
     /** How long after a look a server that has broken off is looked for again. Default: a second, a minute long. */
@@ -48,7 +41,9 @@ export function watchTurn(
   },
 ): WatchedTurn {
   const start = async () => {
-    if (input !== undefined) return await client.startTurn(session, input, { unattended: ask === undefined });
+    if (input !== undefined) {
+      return await client.startTurn(session, input, { unattended: ask === undefined, effort });
+    }
     const events = await client.follow(session, await client.lastEvent(session));
     for (const { callId } of await client.approvals(session)) questions.set(callId, new AbortController());
     putAll().catch((error) => failure.reject(error));
@@ -99,18 +94,16 @@ export function watchTurn(
   };
   /** Reads on where the server breaks off in the middle of the turn: it goes on with it once it is there again. */
   const readOn = async (events: () => Promise<AsyncIterable<NumberedEvent>>) => {
-    let from = events;
-    for (let tries = 0;;) {
+    const away = serverAway({ tell: (message) => show({ type: "warning", message }), tryAgainMs });
+    for (let from = events;; from = () => client.follow(session, last)) {
       const before = last;
       try {
         return await read(await from());
       } catch (error) {
-        if (last > before) tries = 0;
-        if (last === 0 || !isAway(error) || tries === MAX_TRIES) throw error;
-        if (tries++ === 0) show({ type: "warning", message: AWAY });
+        if (last > before) away.heard();
+        if (last === 0) throw error;
+        await away.wait(error);
       }
-      await new Promise((resolve) => setTimeout(resolve, tryAgainMs));
-      from = () => client.follow(session, last);
     }
   };
   const watch = async (): Promise<TurnEnd> => {

@@ -27,7 +27,12 @@ Deno.test("openaiModel() streams text and reasoning and completes with usage", a
     { type: "text_delta", text: "lo." },
     {
       type: "completed",
-      message: { role: "assistant", content: "Hello.", reasoning_content: "Let me see." },
+      message: {
+        role: "assistant",
+        content: "Hello.",
+        reasoning_content: "Let me see.",
+        carried: { by: "chat 127.0.0.1 m" },
+      },
       finishReason: "stop",
       usage: { promptTokens: 9, cachedTokens: 5, outputTokens: 4 },
     },
@@ -330,4 +335,36 @@ Deno.test("openaiModel() leaves what is neither to be told as such", async () =>
     assertEquals(error?.code, "bad_response");
   }
   assertEquals((await ask(reply({ hello: "world" }))).error?.code, "bad_response");
+});
+
+Deno.test("openaiModel() sends pictures of results behind the results of their step", async () => {
+  const picture = (name: string) =>
+    ({ type: "image_url", image_url: { url: `data:image/png;base64,${name}` } }) as const;
+  const result = (id: string, ...pictures: string[]): Message => ({
+    role: "tool",
+    tool_call_id: id,
+    content: pictures.length === 0 ? id : [{ type: "text", text: id }, ...pictures.map(picture)],
+  });
+  const messages: Message[] = [
+    { role: "user", content: [{ type: "text", text: "Go" }, picture("u")] },
+    { role: "assistant", content: "one" },
+    result("1", "a"),
+    result("2"),
+    result("3", "b", "c"),
+    { role: "assistant", content: "two" },
+    result("4", "d"),
+  ];
+  const { bodies } = await ask(reply(delta({ content: "ok" }, "stop")), { request: { messages } });
+  const text = (id: string) => ({ role: "tool", tool_call_id: id, content: id });
+  const shown = (...names: string[]) => ({
+    role: "user",
+    content: [{ type: "text", text: "What the calls above show:" }, ...names.map(picture)],
+  });
+  assertEquals(bodies.map(({ messages }) => messages), [[
+    ...messages.slice(0, 2),
+    ...[text("1"), text("2"), text("3")],
+    shown("a", "b", "c"),
+    messages[5],
+    ...[text("4"), shown("d")],
+  ]]);
 });

@@ -1,5 +1,5 @@
 /**
- * Built-in tools: files, search, a shell, and recall of elided results.
+ * Built-in tools: files, search, a shell, the web, a plan, and recall of elided results.
  *
  * Every tool is a plain {@linkcode Tool} of `@tare/messages`: a definition for the model, and a function that takes
  * arguments valid for it. What the model got wrong, and what the system refused, is an error result that says what
@@ -15,9 +15,12 @@ import { checkGiven, type Tool } from "@tare/messages";
 import { type Archive, RECALL_TOOL, recallOriginal } from "@tare/prune";
 import { editFileTool, writeFileTool } from "./files/write_file_tools.ts";
 import { listFilesTool } from "./files/list_files_tool.ts";
+import { planTool } from "./plan_tool.ts";
 import { readFileTool } from "./files/read_file_tool.ts";
 import { searchFilesTool } from "./search/search_files_tool.ts";
+import { BackgroundCommands, backgroundTool } from "./shell/background.ts";
 import { shellTool, type ShellToolOptions } from "./shell/shell_tool.ts";
+import { fetchTool, type FetchToolOptions } from "./web/fetch_tool.ts";
 
 /** What a model asks to have back. */
 type Recalled = Parameters<typeof recallOriginal>[1];
@@ -27,9 +30,14 @@ export { findSandbox } from "./sandbox/find_sandbox.ts";
 export { clearWorkspaces } from "./sandbox/git_guard.ts";
 export type { Sandbox, SandboxProxy } from "./sandbox/sandbox.ts";
 export { type Checkpoints, openCheckpoints, UndoRefused } from "./undo/checkpoints.ts";
+export { BackgroundCommands };
 export { endLeftCommands, type ShellToolOptions } from "./shell/shell_tool.ts";
+export type { FetchToolOptions } from "./web/fetch_tool.ts";
 
-/** All built-in tools: `list_files`, `read_file`, `search_files`, `write_file`, `edit_file`, `shell` and `recall`. */
+/**
+ * All built-in tools: `list_files`, `read_file`, `search_files`, `write_file`, `edit_file`, `shell`, `background`, `fetch`,
+ * `update_plan` and `recall`.
+ */
 export function workspaceTools(
   options: {
     /** Folder that the file tools are kept in and that commands start in. */
@@ -40,10 +48,12 @@ export function workspaceTools(
     readonly archive?: Archive;
     /** Limits and environment of `shell`. */
     readonly shell?: Omit<ShellToolOptions, "workspace">;
+    /** What `fetch` reaches of the web. Without it there is no `fetch`. */
+    readonly web?: FetchToolOptions | undefined;
   },
 ): readonly Tool[] {
   checkGiven("workspaceTools()", { options }, { options: { workspace: "string" } });
-  const { workspace, archive, shell, ...limits } = options;
+  const { workspace, archive, shell, web, ...limits } = options;
   return [
     listFilesTool(workspace, limits),
     readFileTool(workspace, limits),
@@ -51,6 +61,9 @@ export function workspaceTools(
     writeFileTool(workspace, limits),
     editFileTool(workspace, limits),
     shellTool({ ...shell, workspace }),
+    ...(shell?.background ? [backgroundTool(shell.background)] : []),
+    ...(web ? [fetchTool(web)] : []),
+    planTool(),
     ...(archive ? [recallTool(archive)] : []),
   ];
 }

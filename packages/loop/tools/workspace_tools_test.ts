@@ -14,6 +14,7 @@ Deno.test("workspaceTools() gives all tools, each with its stance", () => {
     ["write_file", "once"],
     ["edit_file", "once"],
     ["shell", "once"],
+    ["update_plan", "rederivable"],
     ["recall", "rederivable"],
   ]);
 });
@@ -52,6 +53,7 @@ Deno.test("workspaceTools() refuses invalid arguments by schema", () => {
     write_file: [{ path: "a" }, { path: "", content: "" }, { path: "a", content: 1 }],
     edit_file: [{ path: "a", old_text: "", new_text: "" }, { path: "a", old_text: "a" }],
     shell: [{}, { command: "" }, { command: "ls", timeout_ms: 0 }, { command: "ls", timeout_ms: 2000 }],
+    update_plan: [{ steps: [] }, { steps: [1] }, { done: -1 }, { done: 1.5 }, { plan: ["a"] }],
     recall: [{ ref: 1 }, { find: 1 }, { pattern: "a" }],
   };
   for (const { definition } of tools) {

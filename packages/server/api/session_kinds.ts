@@ -14,6 +14,7 @@ import {
   type SpendReport,
 } from "@tare/conversation/report";
 import type { Gateway, ShownConversation } from "@tare/gateway";
+import { describeCall, type Message, type Plan, planAfter } from "@tare/messages";
 import type { NewPin } from "@tare/planner";
 import type { Static } from "typebox";
 import { errorResponses, HttpError } from "../http/http_error.ts";
@@ -251,6 +252,16 @@ function isNotFound(error: unknown): boolean {
   return error instanceof HttpError && error.status === 404;
 }
 
+/** The plan that the model keeps. */
+function planIn(messages: readonly Message[]): Plan | undefined {
+  let plan: Plan | undefined;
+  for (const message of messages) {
+    const calls = message.role === "assistant" ? message.tool_calls ?? [] : [];
+    for (const call of calls) plan = planAfter(plan, describeCall(call));
+  }
+  return plan;
+}
+
 function agentSession(session: Session, sessions: Sessions): AnySession {
   const seen = () => session.prompt.seen(session);
   return {
@@ -259,7 +270,9 @@ function agentSession(session: Session, sessions: Sessions): AnySession {
       const approvals = approvalBodies(session.questions);
       const { promptTokens: tokens = 0 } = session;
       const prompt = { tokens, windowTokens: sessions.windowOf(session.settings.model) };
-      return { ...sessionBody(session), helpers, approvals, prompt, ...await sessions.transcript(session) };
+      const transcript = await sessions.transcript(session);
+      const plan = planIn(transcript.messages);
+      return { ...sessionBody(session), helpers, approvals, ...(plan && { plan }), prompt, ...transcript };
     },
     calls: () => sessions.calls(session.id),
     seen,

@@ -13,9 +13,14 @@ import {
   countMessageTokens,
   countRequestTokens,
   type CountTokens,
+  describeCall,
   type Message,
   type Model,
   type ModelRequest,
+  type ModelSettings,
+  pairCalls,
+  PLAN_TOOL_NAME,
+  planAfter,
   type Rewrite,
   sameData,
   type Tool,
@@ -44,6 +49,7 @@ import { HttpError } from "../http/http_error.ts";
 import { type OfferState, offerTools, type ToolOffer } from "../turns/session_tools.ts";
 import { askedModel, tracedModel } from "../turns/traced_turn.ts";
 import type { QueuedTurn } from "../turns/turn_queue.ts";
+import type { SessionSettings } from "./session_settings.ts";
 import {
   NO_TURNS,
   type PinChange,
@@ -54,8 +60,9 @@ import {
 } from "./session_types.ts";
 
 /** What is stored of a session beside its events. */
-interface StoredPrompt extends Pick<SessionTotals, "days" | "promptTokens" | "pinged" | "asks">, PromptState {
-  /** What the user said first. */
+interface StoredPrompt
+  extends Pick<SessionTotals, "days" | "promptTokens" | "pinged" | "asks" | "chosen">, PromptState {
+  /** What it is called. */
   readonly title: string;
   /** The turns that wait. */
   readonly queued: readonly QueuedTurn[];
@@ -81,7 +88,10 @@ export async function readStored(id: string, store: Store): Promise<StoredPrompt
     ),
   );
   // What was stored is what a session has made.
-  const { days, promptTokens, pinged } = { ...NO_TURNS, ...totals as Partial<SessionTotals> | undefined };
+  const { days, promptTokens, pinged, chosen } = {
+    ...NO_TURNS,
+    ...totals as Partial<SessionTotals> | undefined,
+  };
   const { value, refs } = await JsonPacker.unpack(context, (refs) => store.readTexts(id, refs));
   return {
     context: value,
@@ -91,6 +101,7 @@ export async function readStored(id: string, store: Store): Promise<StoredPrompt
     days,
     promptTokens,
     pinged,
+    chosen,
     asks: (asks ?? undefined) as SessionTotals["asks"],
     queued: (queued ?? []) as readonly QueuedTurn[],
     title: (title ?? "") as string,
@@ -109,12 +120,40 @@ interface SessionPromptOptions extends SessionNeeds {
   readonly before?: SessionPrompt | undefined;
 }
 
+/** How a session's model shall write: as the session says, and a turn outranks it. Nothing if neither says anything. */
+export function modelSettings(
+  { effort }: Pick<SessionSettings, "effort">,
+  turn?: ModelSettings,
+): ModelSettings | undefined {
+  return effort === undefined ? turn : { reasoning_effort: effort, ...turn };
+}
+
 /** The model that summarises. @throws what the model's port throws for a model that can't be had. */
-function summaryModel({ id: conversation, environment, settings: { model } }: SessionNeeds): Model {
+function summaryModel({ id: conversation, environment, settings: own }: SessionNeeds): Model {
   const { telemetry } = environment;
-  const port = environment.model(model);
+  const { model } = own;
+  const settings = modelSettings(own);
+  const ask = environment.model(model);
+  // As turns ask: with another effort the cache of some providers holds nothing of the prompt.
+  const port: Model = settings ? (request) => ask({ ...request, settings }) : ask;
   if (!telemetry?.isOn) return port;
   return tracedModel(port, { telemetry, conversation, ...askedModel(environment, model) });
+}
+
+/** Who asks that the plan is kept. */
+const BY_PLAN = "plan";
+
+/** Positions of the results that go with the plan: of the newest call that names its steps, and of the newest behind it. */
+function placesOfPlan(messages: readonly Message[]): readonly number[] {
+  const from = messages.findLastIndex((message) =>
+    message.role === "assistant" &&
+    message.tool_calls?.some((call) => planAfter(undefined, describeCall(call)))
+  );
+  if (from < 0) return [];
+  const places = pairCalls(messages.slice(from)).flatMap(({ call, answer }) =>
+    answer && describeCall(call).name === PLAN_TOOL_NAME ? [from + answer.at] : []
+  );
+  return [...new Set([...places.slice(0, 1), ...places.slice(-1)])];
 }
 
 /** A session's conversation: which tools its model is offered, and what of all that is stored when. */
@@ -127,6 +166,8 @@ export class SessionPrompt implements TurnPrompt {
   readonly #packer: JsonPacker;
   /** References of what is in the store of the prompt's state. */
   readonly #packed: Set<string>;
+  /** Position of the newest result of the plan that was looked at. */
+  #plannedAt = -1;
   /** How the last turn offered its tools. */
   #offer: ToolOffer | undefined;
   /** Every tool that was offered once, by name: its results may still be there when it has gone. */
@@ -134,7 +175,7 @@ export class SessionPrompt implements TurnPrompt {
 
   /** The prompt as it was stored. */
   constructor(options: SessionPromptOptions) {
-    const { id, environment, settings: { model }, archive, countTokens, stored } = options;
+    const { id, environment, settings, archive, countTokens, stored } = options;
     const { policy, mechanisms, forget, proof, truncateTokens, alwaysFull, triggers } = environment;
     const { context, title, pins, days } = stored;
     const { before, ...kept } = options;
@@ -144,24 +185,24 @@ export class SessionPrompt implements TurnPrompt {
     const resumed = before && before.#resume(context);
     this.#prompts = resumed ?? promptSession({
       ...{ policy, mechanisms, forget, proof, truncateTokens, alwaysFull, triggers },
-      windowTokens: () => environment.windowOf(model),
-      assumesWindow: () => environment.assumesWindow?.(model) ?? false,
+      windowTokens: () => environment.windowOf(settings.model),
+      assumesWindow: () => environment.assumesWindow?.(settings.model) ?? false,
       ...{ archive, countTokens, inSlices, state: context },
-      profile: () => environment.ratesOf(model).profile,
+      profile: () => environment.ratesOf(settings.model).profile,
       tools: this.#known,
       // A model that can't be had must not keep anybody from the session.
       summarise: async (request) => await summariseWith(summaryModel(kept), countTokens)(request),
     });
     this.#conversation = new Conversation({
       ...{ id, archive, prompts: this.#prompts, countTokens },
-      state: { title, model, pins, days },
+      state: { title, model: settings.model, pins, days },
     });
     this.#told = stored.tools;
     this.#packed = new Set(stored.packed);
     this.#stored = this.#state;
   }
 
-  /** What the user said first, in one line; empty before. */
+  /** What it is called, in one line; empty before anything was said. */
   get title(): string {
     return this.#conversation.state.title;
   }
@@ -204,6 +245,7 @@ export class SessionPrompt implements TurnPrompt {
   }
 
   async view(history: History, call: PromptCall): Promise<SessionView> {
+    if (this.#conversation.noPins === undefined) this.#keepPlan(history.messages);
     const view = await this.#conversation.view(history, call);
     const { id, environment } = this.#options;
     for (const warning of view.warnings) environment.warned?.(id, warning);
@@ -238,7 +280,22 @@ export class SessionPrompt implements TurnPrompt {
     this.#book(sumsOfPing(entry, environment.ratesOf(model)), entry.atMs);
   }
 
-  /** What the user said first has become known. */
+  /** Keeps the plan as the model last wrote it: the result of a call brings the call along. What it was before may leave. */
+  #keepPlan(messages: readonly Message[]): void {
+    const places = placesOfPlan(messages);
+    for (const { place, by } of this.pins) {
+      if (by === BY_PLAN && !places.includes(place)) this.#conversation.pin({ remove: place });
+    }
+    for (const place of places) {
+      // Of one that a full window took nothing is asked again.
+      if (place <= this.#plannedAt || this.pins.some((pin) => pin.place === place)) continue;
+      const set = this.#conversation.makePin(messages, { place, wish: "keep", by: BY_PLAN });
+      this.#conversation.pin({ set });
+    }
+    this.#plannedAt = Math.max(this.#plannedAt, ...places);
+  }
+
+  /** What it is called has become known, or changed. */
   named(title: string): void {
     this.#conversation.named(title);
   }

@@ -17,14 +17,17 @@ import {
   type Message,
   type Model,
   type Tool,
+  type ToolContext,
   type ToolDefinition,
 } from "@tare/messages";
+import { PROGRAM_TOOL } from "@tare/loop/programs";
 import { PromptTooLong } from "@tare/planner";
 import { callCost, type Rates } from "@tare/planner/parts";
 import { type AskedEvent, CANNOT_ASK, openCalls, type Opening } from "../approvals/approvals.ts";
 import { allowingAsked, judgeBy } from "../approvals/rules.ts";
 import { DELEGATE_TOOL, type Helpers, type TurnAccount } from "../helpers/helpers.ts";
 import { HttpError, refusedBy } from "../http/http_error.ts";
+import { modelSettings } from "../sessions/session_prompt.ts";
 import type { Budget, SessionSettings } from "../sessions/session_settings.ts";
 import type {
   OpenTurn,
@@ -56,8 +59,10 @@ type AskedTurn =
   & { readonly resumed?: OpenTurn["resumed"] | undefined };
 
 /** What a turn is played in. */
-interface Stage
-  extends Required<Pick<RunTurnOptions, "takeTools" | "countTokens" | "steering" | "commit" | "isLeft">> {
+interface Stage extends
+  Required<
+    Pick<RunTurnOptions, "takeTools" | "countTokens" | "steering" | "commit" | "isLeft" | "journal">
+  > {
   readonly environment: SessionEnvironment;
   /** Its history is read when the turn is played. */
   readonly session: Required<Pick<RunTurnOptions, "prompt" | "history">> & {
@@ -98,6 +103,7 @@ export function turnPlayer(
     telemetry,
     keys,
     checkpoints,
+    background,
   } = environment;
   const { settings: own, by, parent } = session;
   const { model: modelName } = own;
@@ -113,9 +119,11 @@ export function turnPlayer(
   const overOwn = overBudget({ turn, session: own.budget }, measure);
   const most = Math.min(asked.maxOutputTokens ?? Infinity, limits.maxOutputTokens ?? Infinity);
   const { warmth } = session;
+  const writes = modelSettings(own, settings);
   const model = tellingKeepable(environment.model(modelName), warmth);
   const watch = payer?.watch ??
     ((tool) => checkpoints?.watch(tool, { session: session.id, turn: number }) ?? tool);
+  const about = { session: session.id, seesPictures: environment.seesPictures?.(modelName) ?? false };
   let taken: readonly Tool[] = [];
   // What it cost elsewhere was paid there.
   let paidUsd = resumed?.ledger.usd ?? 0;
@@ -128,14 +136,15 @@ export function turnPlayer(
       ...(input !== undefined && { input }),
       ...(resumed && { resumed: { ...resumed, judge: askingAgain(judge, environment.unknownOutcome) } }),
       ...(signal && { signal }),
-      ...(settings && { settings }),
+      ...(writes && { settings: writes }),
       ...(unattended && { cannotAsk: CANNOT_ASK }),
       ...(clock && { clock }),
       ...{ clientTools, answered, judge, modelName, notice, workplace, now, warmth },
+      news: (messages) => background?.news(session.id, messages),
       model: assertOwn ? ownModel(model, assertOwn) : model,
       async takeTools(signal) {
         const found = tools ? { tools, warnings: [] } : await takeTools(signal);
-        const watched = found.tools.map((tool) => isHarmless(tool) ? tool : watch(tool));
+        const watched = found.tools.map((tool) => inSession(isHarmless(tool) ? tool : watch(tool), about));
         taken = assertOwn ? watched.map((tool) => ownTool(tool, assertOwn)) : watched;
         return { ...found, tools: taken };
       },
@@ -161,8 +170,8 @@ export function turnPlayer(
   };
 }
 
-/** What a helper does is judged call by call. */
-const HARMLESS = [DELEGATE_TOOL.function.name];
+/** What helpers and programs do is judged call by call. */
+const HARMLESS = [DELEGATE_TOOL.function.name, PROGRAM_TOOL.function.name];
 
 function isHarmless({ definition }: Tool): boolean {
   return HARMLESS.includes(definition.function.name);
@@ -172,7 +181,7 @@ function isHarmless({ definition }: Tool): boolean {
 function askingAgain(judge: Judge, unknownOutcome: SessionEnvironment["unknownOutcome"]): Judge {
   return async (call) => {
     const judged = await judge(call);
-    if (unknownOutcome !== "ask" || judged.decision === "deny") return judged;
+    if (unknownOutcome !== "ask" || judged.decision === "deny" || call.tool.replays) return judged;
     return { ...judged, decision: "ask", begun: true, why: MAY_HAVE_RUN };
   };
 }
@@ -202,6 +211,11 @@ function ownModel(model: Model, assertOwn: () => void): Model {
 }
 
 /** A tool that runs only as long as this doesn't throw. */
+/** A tool that knows in which session it is called, and what that session's model is shown. */
+function inSession(tool: Tool, about: Pick<ToolContext, "session" | "seesPictures">): Tool {
+  return { ...tool, run: (args, context) => tool.run(args, { ...context, ...about }) };
+}
+
 function ownTool(tool: Tool, assertOwn: () => void): Tool {
   return {
     ...tool,
@@ -224,6 +238,8 @@ interface RunTurnOptions extends Omit<RunOptions, "context" | "tools" | "unliste
   readonly notice?: string | undefined;
   /** What is told of the place. */
   readonly workplace?: Pick<Workplace, "changes"> | undefined;
+  /** What of its commands in the background the model is to be told behind these messages. */
+  readonly news: (messages: readonly Message[]) => string | undefined;
   /** The time in milliseconds since the epoch. */
   readonly now: () => number;
   /** Keeps the newest prompt warm while calls run. */
@@ -256,6 +272,7 @@ async function runTurn(
     takeTools,
     isLeft,
     workplace,
+    news: newsOf,
     clock = systemClock,
     ...options
   }: RunTurnOptions,
@@ -266,9 +283,12 @@ async function runTurn(
   const isBegun = resumed?.messages.some(({ role }) => role === "assistant" || role === "tool") ?? false;
   const mayTell = !isBegun && openCalls(history).length === 0;
   const { listed, unlisted, notice: told, deferred } = prompt.offerTools(tools, mayTell);
-  const system = [...history, ...resumed?.messages ?? []].filter(({ role }) => role === "system");
+  const before = [...history, ...resumed?.messages ?? []];
+  const system = before.filter(({ role }) => role === "system");
   const changes = mayTell && await workplace?.changes(system.map(({ content }) => contentText(content)));
-  const moved: readonly Message[] = changes ? [{ role: "system", content: changes }] : [];
+  const moved = [changes, mayTell && newsOf(before)].flatMap((content): readonly Message[] =>
+    content ? [{ role: "system", content }] : []
+  );
   const news = [...told ? [told] : [], ...moved];
   const failed = new AbortController();
   const batch = new EventBatch({ commit, clock, failed: () => failed.abort() });
@@ -291,7 +311,7 @@ async function runTurn(
   const played = (async function* () {
     result = yield* run({
       ...options,
-      clock,
+      ...{ clock, now },
       signal: AbortSignal.any([...options.signal ? [options.signal] : [], failed.signal]),
       ...(resumed ? { resumed: { ...resumed, messages: tellingToo(resumed.messages, news) } } : {
         history: [...history, ...news],
@@ -395,6 +415,8 @@ function replies(
       need = undefined;
     }
     if (event.type !== "tool_call") return undefined;
+    // A program's own calls come one by one, and nothing goes on before this is said.
+    if (event.parent !== undefined) return reading.has(event.name) ? undefined : "now";
     if (!clients.has(event.name) && need !== "now") need = reading.has(event.name) ? "soon" : "now";
     return --expected === 0 ? need : undefined;
   };

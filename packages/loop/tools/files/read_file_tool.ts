@@ -8,6 +8,7 @@ import {
 } from "./resolve_in_workspace.ts";
 import { statFile } from "./stat_in_workspace.ts";
 import { byteLength, decodeText, MAX_RESULT_BYTES, sliceText } from "../result_text.ts";
+import { readPicture } from "./read_picture.ts";
 import { readText, type TextBlock } from "./text_file.ts";
 
 type ReadFileArguments = { readonly path: string; readonly start_line?: number; readonly end_line?: number };
@@ -30,7 +31,7 @@ export function readFileTool(workspace: string, limits: WorkspaceLimits = {}): T
         MAX_RESULT_BYTES / 1024
       } KiB; the first line then ` +
       `says with which start_line to go on. Lines over ${MAX_LINE_CHARS} characters are cut. To find a place in a large ` +
-      "file, use search_files first. Binary files are refused.",
+      "file, use search_files first. Pictures (PNG, JPEG, GIF, WebP) are shown; other binary files are refused.",
     properties: {
       path: { type: "string", description: "File, relative to the workspace." },
       start_line: { type: "integer", minimum: 1, description: "First line to read, from 1. Default: 1." },
@@ -49,7 +50,10 @@ export function readFileTool(workspace: string, limits: WorkspaceLimits = {}): T
       if (end < start) throw new Refusal(`end_line ${end} comes before start_line ${start}.`);
       const place = await resolveInWorkspace(workspace, path, limits);
       assertAllowed(context, place.absolute, "reads");
-      const blocks = readText(place.absolute, await statFile(place, context), context);
+      const info = await statFile(place, context);
+      const picture = await readPicture(place.absolute, info, context);
+      if (picture) return picture;
+      const blocks = readText(place.absolute, info, context);
       const page = await readPage(blocks, { start, end });
       if (start > Math.max(1, page.total)) {
         throw new Refusal(`start_line ${start} is behind its last line, ${page.total}.`);

@@ -1,6 +1,6 @@
 import { assertEquals } from "@std/assert";
 import fc from "fast-check";
-import { BoundedOutput } from "./shell_tool.ts";
+import { BoundedOutput } from "./run_command.ts";
 
 function outputOf(maxBytes: number, pieces: readonly string[]) {
   const output = new BoundedOutput(maxBytes);

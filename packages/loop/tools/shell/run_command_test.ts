@@ -1,6 +1,7 @@
 import { assertEquals, assertMatch } from "@std/assert";
 import { context, makeWorkspace } from "../fixture_test.ts";
-import { type CommandOptions, endLeftCommands, runCommand } from "./shell_tool.ts";
+import { type CommandOptions, runCommand } from "./run_command.ts";
+import { endLeftCommands } from "./shell_tool.ts";
 
 const PATH = "/usr/local/bin:/usr/bin:/bin";
 

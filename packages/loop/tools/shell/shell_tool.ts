@@ -1,20 +1,10 @@
-import { checkGiven, type Tool, type ToolContext } from "@tare/messages";
-import { spawn } from "node:child_process";
+import { checkGiven, type Tool } from "@tare/messages";
 import { defineTool, Refusal } from "../define_tool.ts";
 import { resolveInWorkspace } from "../files/resolve_in_workspace.ts";
-import { guardGit } from "../sandbox/git_guard.ts";
-import { type Sandbox, sandboxed } from "../sandbox/sandbox.ts";
-import {
-  endGroup,
-  endMarked,
-  GRACE_MS,
-  groupIsAlive,
-  MARK,
-  markOf,
-  NOTHING_INHERITED,
-  settlesWithin,
-} from "./processes.ts";
-import { decodeText } from "../result_text.ts";
+import type { Sandbox } from "../sandbox/sandbox.ts";
+import { type BackgroundCommands, withEnded } from "./background.ts";
+import { endMarked, GRACE_MS } from "./processes.ts";
+import { BoundedOutput, type CommandOptions, type CommandOutcome, runCommand } from "./run_command.ts";
 
 /** Where and how {@linkcode shellTool} runs commands. */
 export interface ShellToolOptions {
@@ -43,12 +33,16 @@ export interface ShellToolOptions {
    * the rights of this process.
    */
   readonly sandbox?: Sandbox | undefined;
+  /** Keeps commands that go on behind their calls. Default: there are none. */
+  readonly background?: BackgroundCommands | undefined;
 }
 
 type ShellArguments = {
   readonly command: string;
   readonly timeout_ms?: number;
   readonly outside?: string;
+  readonly background?: boolean;
+  readonly beside?: string;
 };
 
 const DEFAULT_TIMEOUT_MS = 120_000;
@@ -59,7 +53,8 @@ const DEFAULT_TIMEOUT_MS = 120_000;
  */
 export function shellTool(options: ShellToolOptions): Tool {
   checkGiven("shellTool()", { options }, { options: { workspace: "string" } });
-  const { workspace, timeoutMs = 240_000, maxOutputBytes = 64 * 1024, env = {}, owner, sandbox } = options;
+  const { workspace, timeoutMs = 240_000, maxOutputBytes = 64 * 1024, env = {}, owner, sandbox, background } =
+    options;
   const defaultTimeoutMs = Math.min(DEFAULT_TIMEOUT_MS, timeoutMs);
   return defineTool<ShellArguments>({
     name: "shell",
@@ -82,6 +77,8 @@ export function shellTool(options: ShellToolOptions): Tool {
         description: `Time limit in milliseconds. Default: ${defaultTimeoutMs}.`,
       },
       ...(sandbox && { outside: OUTSIDE }),
+      ...(background && { background: BACKGROUND }),
+      ...(background && sandbox?.by === "bubblewrap" && { beside: BESIDE }),
     },
     required: ["command"],
     stance: "once",
@@ -89,20 +86,26 @@ export function shellTool(options: ShellToolOptions): Tool {
     // Time to stop the command and tell what it wrote before the caller gives up on the call.
     timeoutMs: timeoutMs + 5 * GRACE_MS,
     attempt: () => "run the command",
-    async run({ command, timeout_ms: limitMs = defaultTimeoutMs, outside }, context) {
+    async run({ command, timeout_ms: limitMs = defaultTimeoutMs, outside, ...given }, context) {
       if (command.includes("\0")) throw new Refusal("it holds a NUL character.");
       const { root } = await resolveInWorkspace(workspace, ".");
-      const outcome = await runCommand(command, {
-        cwd: root,
-        env: { ...DEFAULT_ENVIRONMENT, HOME: root, ...env },
-        timeoutMs: limitMs,
-        maxOutputBytes,
-        context,
-        owner,
-        sandbox,
-        isOutside: outside !== undefined,
-      });
-      const output = describeOutput(outcome);
+      const { session = "", confirm } = context;
+      const start = {
+        ...{ cwd: root, env: { ...DEFAULT_ENVIRONMENT, HOME: root, ...env } },
+        ...{ maxOutputBytes, owner, sandbox, isOutside: outside !== undefined },
+      };
+      if (background && given.background) {
+        if (given.beside !== undefined) {
+          throw new Refusal("what runs beside another one can't go on behind it.");
+        }
+        const started = await background.start(session, command, { ...start, ...(confirm && { confirm }) });
+        return withEnded(background.look(started), background.ended(session));
+      }
+      const options = { ...start, timeoutMs: limitMs, context };
+      const outcome = background && given.beside !== undefined
+        ? await runBeside(background.find(session, given.beside), command, options)
+        : await runCommand(command, options);
+      const output = withEnded(describeOutput(outcome), background?.ended(session) ?? []);
       switch (outcome.ending) {
         case "exited":
           return `${describeStatus(outcome)}; ${output}`;
@@ -118,6 +121,45 @@ export function shellTool(options: ShellToolOptions): Tool {
     },
   });
 }
+
+/** Runs a command in the sandbox of one that goes on there. */
+async function runBeside(
+  background: ReturnType<BackgroundCommands["find"]>,
+  command: string,
+  { timeoutMs, maxOutputBytes, context, isOutside = false }: CommandOptions,
+): Promise<CommandOutcome> {
+  if (isOutside) throw new Refusal("what runs outside the sandbox can't run beside what is in it.");
+  const output = new BoundedOutput(maxOutputBytes);
+  const limit = AbortSignal.timeout(timeoutMs);
+  const decoder = new TextDecoder();
+  context.confirm?.();
+  const code = await background.beside(command, {
+    signal: AbortSignal.any([limit, context.signal]),
+    onOutput(piece) {
+      output.push(piece);
+      context.output?.(decoder.decode(piece, { stream: true }));
+      context.progress();
+    },
+  });
+  const ending = code !== undefined ? "exited" : context.signal.aborted ? "cancelled" : "timed_out";
+  const isLeft = code === undefined && !context.signal.aborted && !limit.aborted;
+  if (isLeft) throw new Refusal(`${background.name} ended while it ran.`);
+  return { ending, status: { code: code ?? null, signal: null }, output, leftProcesses: false };
+}
+
+/** The argument by which a command goes on behind its call. */
+const BACKGROUND = {
+  type: "boolean",
+  description: "Leaves it running, such as a server, and gives its name for the tool background.",
+} as const;
+
+/** The argument by which a command runs where another one does. */
+const BESIDE = {
+  type: "string",
+  minLength: 1,
+  maxLength: 100,
+  description: "Name of a background command: runs in its sandbox, where alone its ports are reached.",
+} as const;
 
 /** What a model is told of the sandbox. */
 function describe({ domains, by }: Sandbox): string {
@@ -165,207 +207,4 @@ function describeOutput({ output }: CommandOutcome): string {
   const { text, replaced, totalBytes } = output.text();
   if (totalBytes === 0) return "no output";
   return `${totalBytes} bytes of output${replaced ? ", invalid UTF-8 or NUL shown as \uFFFD" : ""}\n${text}`;
-}
-
-/** How a command is run. */
-export interface CommandOptions {
-  /** Folder to run in. */
-  readonly cwd: string;
-  readonly env: Readonly<Record<string, string>>;
-  readonly timeoutMs: number;
-  readonly maxOutputBytes: number;
-  readonly context: ToolContext;
-  /** Who is to be found in what the command's processes leave behind. Default: nobody. */
-  readonly owner?: string | undefined;
-  /** The sandbox that it runs in. Default: none. */
-  readonly sandbox?: Sandbox | undefined;
-  /** Whether it runs outside all the same; the system still ends what it leaves running, where that makes sandboxes so. Default: no. */
-  readonly isOutside?: boolean;
-}
-
-/** What the system says of a process that has ended: one of the two. */
-interface CommandStatus {
-  readonly code: number | null;
-  readonly signal: string | null;
-}
-
-/** How a command ended. */
-interface CommandOutcome {
-  readonly ending: "exited" | "timed_out" | "cancelled";
-  readonly status: CommandStatus;
-  /** What it wrote to standard output and standard error, in the order in which it did. */
-  readonly output: BoundedOutput;
-  /** True if it left processes in the background, which were then ended. */
-  readonly leftProcesses: boolean;
-}
-
-/** Runs the shell of the command with both outputs in one pipe, so that they stay in order. */
-const MERGE_OUTPUTS = 'exec /bin/sh -c "$1" 2>&1';
-
-/**
- * Runs a command with `sh` in a process group of its own and waits until it exits, its time is up or the caller
- * cancels. Then everything that it started and left is ended, in the group and, on Linux, out of it. Output is read all the time, so that
- * a full pipe never blocks the command.
- */
-export async function runCommand(command: string, options: CommandOptions): Promise<CommandOutcome> {
-  const { cwd, sandbox, isOutside = false, context } = options;
-  const shell = ["/bin/sh", "-c", MERGE_OUTPUTS, "sh", command];
-  context.confirm?.();
-  if (sandbox === undefined) {
-    const [program = "", ...args] = shell;
-    return await runProgram({ program, args, env: {}, endsWhole: false }, options);
-  }
-  const leave = isOutside ? () => {} : guardGit(sandbox.workspace);
-  try {
-    return await runProgram(sandboxed(sandbox, { command: shell, cwd, isOutside }), options);
-  } finally {
-    leave();
-  }
-}
-
-async function runProgram(
-  { program, args, env: more, endsWhole }: ReturnType<typeof sandboxed>,
-  { cwd, env, timeoutMs, maxOutputBytes, context, owner = "" }: CommandOptions,
-): Promise<CommandOutcome> {
-  const marked = { owner, id: crypto.randomUUID() };
-  const child = spawn(program, [...args], {
-    cwd,
-    env: { ...NOTHING_INHERITED, ...env, ...more, [MARK]: markOf(marked) },
-    // A session of its own: no terminal to ask for passwords, and one signal reaches all its processes.
-    detached: true,
-    // A command's errors come with its output; what a sandbox says itself comes here.
-    stdio: ["ignore", "pipe", "pipe"],
-  });
-  const { pid: group } = child;
-  // It couldn't be started.
-  if (group === undefined) throw await new Promise((resolve) => child.once("error", resolve));
-  const exited = new Promise<CommandStatus>((resolve) => {
-    child.once("exit", (code, signal) => resolve({ code, signal }));
-  });
-  const output = new BoundedOutput(maxOutputBytes);
-  const decoder = new TextDecoder();
-  const onPiece = (piece: Uint8Array) => {
-    output.push(piece);
-    context.output?.(decoder.decode(piece, { stream: true }));
-    context.progress();
-  };
-  const read = Promise.all([child.stdout, child.stderr].map((stream) => readAll(stream, onPiece)));
-
-  const ending = await waitFor(exited, timeoutMs, context.signal);
-  if (endsWhole) {
-    // With its first process the system ends them all.
-    child.kill("SIGKILL");
-    const status = await exited;
-    await settlesWithin(read, GRACE_MS);
-    for (const stream of [child.stdout, child.stderr]) stream.destroy();
-    return { ending, status, output, leftProcesses: false };
-  }
-  const leftGroup = groupIsAlive(group);
-  if (leftGroup) {
-    // A command that exited by itself must not wait for the whole grace on account of processes that hold nothing.
-    const enough = ending === "exited" ? read : new Promise(() => {});
-    await endGroup(group, { graceMs: GRACE_MS, enough });
-  }
-  const status = await exited;
-  const strays = await endMarked(marked);
-  // Whoever couldn't be ended may keep the pipe open for ever.
-  await settlesWithin(read, GRACE_MS);
-  for (const stream of [child.stdout, child.stderr]) stream.destroy();
-  return { ending, status, output, leftProcesses: (leftGroup || strays > 0) && ending === "exited" };
-}
-
-async function readAll(
-  pieces: AsyncIterable<Uint8Array>,
-  onPiece: (piece: Uint8Array) => void,
-): Promise<void> {
-  for await (const piece of pieces) onPiece(piece);
-}
-
-async function waitFor(
-  exited: Promise<unknown>,
-  timeoutMs: number,
-  signal: AbortSignal,
-): Promise<CommandOutcome["ending"]> {
-  const { promise, resolve } = Promise.withResolvers<CommandOutcome["ending"]>();
-  const onAbort = () => resolve("cancelled");
-  signal.addEventListener("abort", onAbort);
-  const timer = setTimeout(() => resolve("timed_out"), timeoutMs);
-  exited.then(() => resolve("exited"));
-  const ending = await promise;
-  clearTimeout(timer);
-  signal.removeEventListener("abort", onAbort);
-  return ending;
-}
-
-/**
- * Takes output of any length and keeps its beginning and its end, each in a buffer of half of `maxBytes`. Pieces are
- * copied: one that holds a single byte may come in a buffer of many.
- */
-export class BoundedOutput {
-  readonly #head: Uint8Array;
-  #headBytes = 0;
-  /** A ring: byte n of what follows the head is at n modulo its length. */
-  readonly #tail: Uint8Array;
-  #tailBytes = 0;
-
-  constructor(maxBytes: number) {
-    const half = Math.ceil(maxBytes / 2);
-    this.#head = new Uint8Array(half);
-    this.#tail = new Uint8Array(half);
-  }
-
-  /** Takes the next piece. */
-  push(piece: Uint8Array): void {
-    const forHead = piece.subarray(0, this.#head.length - this.#headBytes);
-    this.#head.set(forHead, this.#headBytes);
-    this.#headBytes += forHead.length;
-
-    const size = this.#tail.length;
-    const rest = piece.subarray(forHead.length);
-    const kept = rest.subarray(Math.max(0, rest.length - size));
-    const at = (this.#tailBytes + rest.length - kept.length) % size;
-    const upToEnd = kept.subarray(0, size - at);
-    this.#tail.set(upToEnd, at);
-    this.#tail.set(kept.subarray(upToEnd.length), 0);
-    this.#tailBytes += rest.length;
-  }
-
-  /** What was kept, with a line that says how much is left out in the middle, and how many bytes came in all. */
-  text(): { readonly text: string; readonly replaced: boolean; readonly totalBytes: number } {
-    const totalBytes = this.#headBytes + this.#tailBytes;
-    const head = this.#head.subarray(0, this.#headBytes);
-    const size = this.#tail.length;
-    if (this.#tailBytes <= size) {
-      return { ...decodeText(join(head, this.#tail.subarray(0, this.#tailBytes))), totalBytes };
-    }
-    const at = this.#tailBytes % size;
-    const begin = wholeCharacters(head);
-    const end = wholeCharacters(join(this.#tail.subarray(at), this.#tail.subarray(0, at)));
-    const note = `\n[… ${totalBytes - begin.length - end.length} bytes left out here …]\n`;
-    const [first, last] = [decodeText(begin), decodeText(end)];
-    return { text: first.text + note + last.text, replaced: first.replaced || last.replaced, totalBytes };
-  }
-}
-
-function join(a: Uint8Array, b: Uint8Array): Uint8Array {
-  const joined = new Uint8Array(a.length + b.length);
-  joined.set(a);
-  joined.set(b, a.length);
-  return joined;
-}
-
-/** The bytes without the parts of UTF-8 characters that a cut left at either end. */
-function wholeCharacters(bytes: Uint8Array): Uint8Array {
-  let start = 0;
-  while (start < 3 && isContinuation(bytes[start])) start++;
-  let last = bytes.length - 1;
-  while (last > bytes.length - 4 && isContinuation(bytes[last])) last--;
-  const lead = bytes[last] ?? 0;
-  const expected = lead >= 0xF0 ? 4 : lead >= 0xE0 ? 3 : lead >= 0xC0 ? 2 : 1;
-  const end = last + expected > bytes.length ? last : bytes.length;
-  return bytes.subarray(start, Math.max(start, end));
-}
-
-function isContinuation(byte: number | undefined): boolean {
-  return byte !== undefined && (byte & 0xC0) === 0x80;
 }

@@ -1,0 +1,40 @@
+import { PLAN_TOOL_NAME, type Tool } from "@tare/messages";
+import { defineTool, Refusal } from "./define_tool.ts";
+
+type PlanArguments = { readonly steps?: readonly string[]; readonly done?: number };
+
+/**
+ * `update_plan`: what the model means to do, and how far it is. Nothing is kept beside the calls themselves: `planAfter()`
+ * of `@tare/messages` tells by them what the plan is, for whoever shows it.
+ */
+export function planTool(): Tool {
+  return defineTool<PlanArguments>({
+    name: PLAN_TOOL_NAME,
+    description: "Shows the user your plan. Give steps when it begins or changes, else only done.",
+    properties: {
+      steps: {
+        type: "array",
+        minItems: 1,
+        maxItems: 30,
+        items: { type: "string", minLength: 1, maxLength: 200 },
+        description: "All, in order, a few words each.",
+      },
+      done: {
+        type: "integer",
+        minimum: 0,
+        maximum: 30,
+        description: "How many are done, from the first.",
+      },
+    },
+    required: [],
+    stance: "rederivable",
+    attempt: () => "keep the plan",
+    run({ steps, done }) {
+      if (steps === undefined && done === undefined) throw new Refusal("neither steps nor done is given.");
+      if (steps && (done ?? 0) > steps.length) {
+        throw new Refusal(`${done} steps can't be done of ${steps.length}.`);
+      }
+      return Promise.resolve("The user sees it.");
+    },
+  });
+}

@@ -1,0 +1,233 @@
+import { type Handler, Parser } from "htmlparser2";
+import { Refusal } from "../define_tool.ts";
+
+/** What a page says. */
+export interface PageText {
+  readonly title: string;
+  /** As Markdown, links by their whole addresses. */
+  readonly text: string;
+}
+
+/** What isn't read, with all that is in it: code, menus, and what no reader sees. */
+const LEFT_OUT = new Set(
+  ("script style noscript template svg math iframe object embed canvas video audio select textarea button nav footer dialog")
+    .split(" "),
+);
+
+/** What ends a paragraph, and begins one. */
+const BLOCKS = new Set(
+  ("address article aside blockquote body center dd details dl dt div fieldset figcaption figure form h1 h2 h3 h4 h5 h6 " +
+    "header hr html li main ol p pre section summary table tbody tfoot thead tr ul").split(" "),
+);
+
+/** What holds a page's own text, where it says so. */
+const MAIN = new Set(["main", "article"]);
+
+/** So many characters the main part must have, or it isn't taken for the page. */
+const MAIN_CHARS = 200;
+
+/** A paragraph, a row or an item. */
+interface Block {
+  readonly text: string;
+  /** What it is, if it stands close to one of its kind before it. */
+  readonly kind: "item" | "row" | undefined;
+  readonly isMain: boolean;
+}
+
+/** Deeper nesting no page has; a parser looks through all that is open for each tag that closes. */
+const MAX_DEPTH = 1_000;
+
+/** Most that a block is indented, in levels. */
+const MAX_INDENT = 8;
+
+/** So much is read at once, in UTF-16 code units, before others get their turn. */
+const PIECE_CHARS = 100_000;
+
+/**
+ * What a page of HTML says to its readers, in one walk over its tags: time and memory grow with its length, however they
+ * are nested. Menus, scripts and what is hidden are left out; where there is a `main` or `article`, all around it too.
+ *
+ * @throws {Refusal} if it is nested too deep.
+ */
+export async function pageText(
+  html: string,
+  { base, signal }: {
+    /** Address from which links count. */
+    readonly base: URL;
+    readonly signal: AbortSignal;
+  },
+): Promise<PageText> {
+  const page = new PageReader(base);
+  const parser = new Parser(page);
+  for (let at = 0; at < html.length; at += PIECE_CHARS) {
+    parser.write(html.slice(at, at + PIECE_CHARS));
+    if (page.isTooDeep) throw new Refusal(`its tags are nested deeper than ${MAX_DEPTH}.`);
+    await new Promise((resolve) => setTimeout(resolve));
+    signal.throwIfAborted();
+  }
+  parser.end();
+  return page.text();
+}
+
+/** An element that is open. */
+interface OpenElement {
+  /** Whether all that is in it is left out. */
+  readonly leaves: boolean;
+  /** Where a link leads, and which piece of which line is its first. */
+  readonly link?: { readonly to: string; readonly line: number; readonly at: number };
+}
+
+/** What a parser tells its tags to, which says what they come to. */
+class PageReader implements Partial<Handler> {
+  readonly #base: URL;
+  readonly #blocks: Block[] = [];
+  readonly #open: OpenElement[] = [];
+  /** The lists that are open: how many items a numbered one has had. */
+  readonly #lists: (number | undefined)[] = [];
+  /** Pieces of the line that grows, and how many lines there were before. */
+  #line: string[] = [];
+  #lines = 0;
+  #title = "";
+  #isTitle = false;
+  #leftOut = 0;
+  #main = 0;
+  #pre = 0;
+  #quotes = 0;
+  /** What the next block begins with, and what it is. */
+  #mark = "";
+  #kind: Block["kind"];
+
+  constructor(base: URL) {
+    this.#base = base;
+  }
+
+  get isTooDeep(): boolean {
+    return this.#open.length > MAX_DEPTH;
+  }
+
+  onopentag(name: string, attributes: Readonly<Record<string, string>>): void {
+    this.#isTitle ||= name === "title" && this.#leftOut === 0;
+    const leaves = name === "title" || LEFT_OUT.has(name) || isHidden(attributes);
+    if (leaves) this.#leftOut++;
+    if (this.#leftOut > 0) {
+      this.#open.push({ leaves });
+      return;
+    }
+    if (BLOCKS.has(name)) this.#end();
+    const to = name === "a" ? addressOf(attributes.href, this.#base) : undefined;
+    const isNested = to !== undefined && this.#open.some(({ link }) => link);
+    const link = { to: to ?? "", line: this.#lines, at: this.#line.length };
+    this.#open.push({ leaves, ...(to !== undefined && !isNested && { link }) });
+    if (MAIN.has(name)) this.#main++;
+    const level = /^h([1-6])$/.exec(name)?.[1];
+    if (level) this.#mark = `${"#".repeat(Number(level))} `;
+    else if (name === "ul" || name === "ol") this.#lists.push(name === "ol" ? 0 : undefined);
+    else if (name === "li") this.#item();
+    else if (name === "blockquote") this.#quotes++;
+    else if (name === "pre") this.#pre++;
+    else if (name === "tr") this.#kind = "row";
+    else if ((name === "td" || name === "th") && this.#line.length > 0) this.#line.push(" | ");
+    else if (name === "br") this.#line.push("\n");
+    else if (name === "code" && this.#pre === 0) this.#line.push("`");
+    else if (name === "img" && attributes.alt) this.#say(`[image: ${attributes.alt}]`);
+  }
+
+  ontext(text: string): void {
+    if (this.#leftOut === 0) this.#say(text);
+    else if (this.#isTitle) this.#title += text;
+  }
+
+  onclosetag(name: string): void {
+    const closed = this.#open.pop();
+    const isShown = this.#leftOut === 0;
+    if (closed?.leaves) this.#leftOut--;
+    if (name === "title") this.#isTitle = false;
+    if (!isShown) return;
+    if (closed?.link?.line === this.#lines) {
+      const { at, to } = closed.link;
+      const said = this.#line.splice(at).join("");
+      // A link whose text is its address, or that has none, needs no second one.
+      const isSaid = said.trim() === "" || said.trim() === to;
+      this.#line.push(isSaid ? said : `[${said.trim()}](${to})`);
+    }
+    if (name === "code" && this.#pre === 0) this.#line.push("`");
+    if (BLOCKS.has(name)) this.#end();
+    if (name === "pre") this.#pre = Math.max(0, this.#pre - 1);
+    if (name === "blockquote") this.#quotes = Math.max(0, this.#quotes - 1);
+    if (name === "ul" || name === "ol") this.#lists.pop();
+    if (MAIN.has(name)) this.#main = Math.max(0, this.#main - 1);
+  }
+
+  /** What it has come to. */
+  text(): PageText {
+    this.#end();
+    const own = this.#blocks.filter(({ isMain }) => isMain);
+    const isEnough = own.reduce((sum, { text }) => sum + text.length, 0) >= MAIN_CHARS;
+    const lines = (isEnough ? own : this.#blocks).map(({ text, kind }, at, all) =>
+      at === 0 ? text : `${kind !== undefined && kind === all[at - 1]?.kind ? "\n" : "\n\n"}${text}`
+    );
+    return { title: this.#title.replaceAll(/\s+/g, " ").trim(), text: lines.join("") };
+  }
+
+  #item(): void {
+    const count = this.#lists.pop();
+    this.#lists.push(count === undefined ? undefined : count + 1);
+    this.#mark = count === undefined ? "- " : `${count + 1}. `;
+    this.#kind = "item";
+  }
+
+  /** White space counts as one blank, and as none behind one. */
+  #say(text: string): void {
+    if (this.#pre > 0) {
+      this.#line.push(text);
+      return;
+    }
+    const flat = text.replaceAll(/\s+/g, " ");
+    const before = this.#line.at(-1);
+    const piece = before === undefined || /\s$/.test(before.slice(-1)) ? flat.trimStart() : flat;
+    if (piece !== "") this.#line.push(piece);
+  }
+
+  #end(): void {
+    const said = this.#line.join("");
+    this.#line = [];
+    this.#lines++;
+    const text = this.#pre > 0 ? said.replace(/^\n/, "").trimEnd() : said.replaceAll(/ ?\n ?/g, "\n").trim();
+    if (text === "" || text === "``") return;
+    const whole = this.#pre > 0 ? fenced(text) : this.#mark + text;
+    const indent = "  ".repeat(Math.min(MAX_INDENT, Math.max(0, this.#lists.length - 1))) +
+      "> ".repeat(Math.min(MAX_INDENT, this.#quotes));
+    this.#blocks.push({
+      text: indent === "" ? whole : whole.replaceAll(/^/gm, indent),
+      kind: this.#kind,
+      isMain: this.#main > 0,
+    });
+    this.#mark = "";
+    this.#kind = undefined;
+  }
+}
+
+/** Whether no reader sees it: what only a program reads may be meant for it. */
+function isHidden(attributes: Readonly<Record<string, string>>): boolean {
+  return "hidden" in attributes || attributes["aria-hidden"] === "true" ||
+    attributes.role === "navigation" ||
+    /(?:display\s*:\s*none|visibility\s*:\s*hidden|font-size\s*:\s*0(?![.\d]*[1-9]))/i.test(
+      attributes.style ?? "",
+    );
+}
+
+/** Where a link leads, if that is somewhere else on the web. */
+function addressOf(href: string | undefined, base: URL): string | undefined {
+  if (href === undefined || href.startsWith("#")) return undefined;
+  const url = URL.parse(href, base);
+  return url && /^https?:$/.test(url.protocol) ? url.href : undefined;
+}
+
+function fenced(text: string): string {
+  const longest = Math.max(
+    2,
+    ...[...text.matchAll(/^ {0,3}(`{3,})/gm)].map(([, ticks = ""]) => ticks.length),
+  );
+  const fence = "`".repeat(longest + 1);
+  return `${fence}\n${text}\n${fence}`;
+}

@@ -1,0 +1,48 @@
+/** Name of the tool with which the model keeps its plan. */
+export const PLAN_TOOL_NAME = "update_plan";
+
+/** What the model means to do, as a person sees it. */
+export interface Plan {
+  /** In their order, a line each. */
+  readonly steps: readonly string[];
+  /** How many of them are done: the next one is under way. */
+  readonly done: number;
+}
+
+/**
+ * The plan after a call, which may be of any tool: one that names steps begins a plan, one that only says how many are
+ * done goes on with it. Nothing, or what isn't valid, leaves the plan as it is.
+ *
+ * @example
+ * ```ts
+ * import { assertEquals } from "@std/assert";
+ * import { planAfter } from "@tare/messages";
+ *
+ * const plan = planAfter(undefined, { name: "update_plan", arguments: '{"steps":["Look","Mend","Check"]}' });
+ * assertEquals(planAfter(plan, { name: "update_plan", arguments: '{"done":2}' }), {
+ *   steps: ["Look", "Mend", "Check"],
+ *   done: 2,
+ * });
+ * ```
+ */
+export function planAfter(
+  plan: Plan | undefined,
+  { name, arguments: text }: { readonly name: string; readonly arguments: string },
+): Plan | undefined {
+  if (name !== PLAN_TOOL_NAME) return plan;
+  const { steps = plan?.steps, done = 0 } = argumentsIn(text);
+  if (!Array.isArray(steps) || steps.length === 0 || !steps.every((step) => typeof step === "string")) {
+    return plan;
+  }
+  if (typeof done !== "number" || !Number.isInteger(done) || done < 0) return plan;
+  return { steps, done: Math.min(done, steps.length) };
+}
+
+function argumentsIn(text: string): { readonly steps?: unknown; readonly done?: unknown } {
+  try {
+    return JSON.parse(text) ?? {};
+  } catch {
+    // Whoever runs it tells the model what is wrong.
+    return {};
+  }
+}

@@ -1,0 +1,61 @@
+import { assertEquals } from "@std/assert";
+import { memoryStore } from "@tare/conversation";
+import type { AssistantMessage, Model, ModelRequest, Tool } from "@tare/messages";
+import { agent, call, newSession, turn } from "../fixture_test.ts";
+
+/** A model that gives these replies, and the requests that it got. */
+function recorded(replies: readonly Partial<AssistantMessage>[]): { model: Model; requests: ModelRequest[] } {
+  const requests: ModelRequest[] = [];
+  const model: Model = async function* (request) {
+    const message: AssistantMessage = { role: "assistant", content: "", ...replies[requests.length] };
+    requests.push(request);
+    yield { type: "completed", message, finishReason: message.tool_calls ? "tool_calls" : "stop" };
+  };
+  return { model, requests };
+}
+
+Deno.test("a session's calls know it, it is told of its commands in the background before a turn, and they end with it", async () => {
+  const calls: string[] = [];
+  const tool: Tool = {
+    definition: { type: "function", function: { name: "start" } },
+    run: (_args, { session = "" }) => {
+      calls.push(`start in ${session}`);
+      return "bg_00000a runs";
+    },
+  };
+  let news: string | undefined = "bg_00000a ended: exit code 1 after 3 s.";
+  const start = { id: "1", type: "function", function: { name: "start", arguments: "{}" } } as const;
+  const { model, requests } = recorded([{ tool_calls: [start] }, { content: "a" }, { content: "b" }, {
+    content: "c",
+  }]);
+  const handler = agent(model, {
+    store: memoryStore(),
+    tools: [tool],
+    background: {
+      news(session, messages) {
+        const isStarted = messages.some(({ content }) => content === "bg_00000a runs");
+        calls.push(`news of ${session} behind ${messages.length} messages`);
+        const told = isStarted ? news : undefined;
+        if (told) news = undefined;
+        return told;
+      },
+      end: (session) => Promise.resolve(void calls.push(`end of ${session}`)),
+    },
+  });
+  const session = await newSession(handler);
+  const id = session.split("/").at(-1);
+  for (const said of ["1", "2", "3"]) await turn(handler, session, said);
+  assertEquals(requests.at(-1)?.messages.slice(1).map(({ content }) => content), [
+    ...["1", "", "bg_00000a runs", "a"],
+    ...["bg_00000a ended: exit code 1 after 3 s.", "2", "b"],
+    "3",
+  ]);
+  assertEquals((await call(handler, "DELETE", session)).status, 204);
+  assertEquals(calls, [
+    `news of ${id} behind 1 messages`,
+    `start in ${id}`,
+    `news of ${id} behind 5 messages`,
+    `news of ${id} behind 8 messages`,
+    `end of ${id}`,
+  ]);
+});

@@ -1,0 +1,31 @@
+import { assertEquals, assertMatch } from "@std/assert";
+import { hasBubblewrap, sleepers } from "./break_out.ts";
+import { resultsOf, withServer } from "./robbed_server.ts";
+
+const can = await hasBubblewrap();
+
+/** How long nobody else sleeps. */
+const anySeconds = () => 300_000 + crypto.getRandomValues(new Uint16Array(1))[0]!;
+
+for (const sandbox of ["on", "off"]) {
+  Deno.test(
+    `what a turn leaves in the background goes on behind it, and ends with the server, sandbox ${sandbox}`,
+    {
+      ignore: !can,
+    },
+    async () => {
+      const seconds = anySeconds();
+      const command = `(setsid sleep ${seconds} &) ; exec sleep ${seconds}`;
+      await withServer({
+        flags: ["--sandbox", sandbox, "--approvals", "allow"],
+        calls: () => [{ command, background: true }],
+      }, async ({ greeting }, turn) => {
+        assertMatch(resultsOf(await turn())[0]!, /^bg_[0-9a-f]{6} runs, \d+ s so far; no new output$/);
+        assertEquals(await sleepers(seconds) >= 2, true);
+        await greeting();
+        // The system takes a moment to end what is in a sandbox.
+        while (await sleepers(seconds) > 0) { /* ps takes its time. */ }
+      });
+    },
+  );
+}
