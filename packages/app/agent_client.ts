@@ -1,14 +1,8 @@
 import { type Content, contentText } from "@tare/messages";
-import type {
-  MissesQuery,
-  MissesReport,
-  SessionSpend,
-  SpendQuery,
-  SpendReport,
-} from "@tare/conversation/report";
+import type { MissesReport, SessionSpend, SpendReport } from "@tare/conversation/report";
 import type { Pin } from "@tare/planner";
 import type { NumberedEvent } from "@tare/server";
-import { type Body, type Client, client, type Numbered, type Told } from "@tare/server/client";
+import { type Asking, type Body, type Client, client, type Numbered, type Told } from "@tare/server/client";
 
 import { findOwnerKey, ownerKeyIn } from "./data/find_owner_key.ts";
 import { findServer, FOLDER_VARIABLES, USUAL_PORT } from "./data/noted_server.ts";
@@ -176,9 +170,10 @@ export function agentClient(url: string, token?: string) {
     choose: (id: string, body: Body<"POST /v1/sessions/{id}/model">) =>
       api.json("POST /v1/sessions/{id}/model", { path: { id }, body }),
     /** What calls have cost, over sessions. */
-    spend: (query: Partial<SpendQuery>): Promise<SpendReport> => api.json("GET /v1/spend", { query }),
+    spend: (query: NonNullable<Asking<"GET /v1/spend">["query"]>): Promise<SpendReport> =>
+      api.json("GET /v1/spend", { query }),
     /** Why prompts weren't read from the cache. */
-    misses: (query: MissesQuery & { readonly session?: string | undefined }): Promise<MissesReport> =>
+    misses: (query: NonNullable<Asking<"GET /v1/misses">["query"]>): Promise<MissesReport> =>
       api.json("GET /v1/misses", { query }),
     /** What a session's calls have cost. */
     sessionSpend: (id: string): Promise<SessionSpend> =>

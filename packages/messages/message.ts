@@ -58,15 +58,6 @@ export type ToolCall =
     readonly custom: { readonly name: string; readonly input: string };
   };
 
-/** What the user said. */
-export interface UserMessage {
-  /** Always `user`. */
-  readonly role: "user";
-  readonly content: Content;
-  /** Tells apart several who write under one role. */
-  readonly name?: string;
-}
-
 /**
  * What the model said and which tools it called. `reasoning_content` is how DeepSeek, vLLM and others pass the
  * model's reasoning; it is kept and sent back as it came.
@@ -137,7 +128,13 @@ export type Message =
     /** Tells apart several who write under one role. */
     readonly name?: string;
   }
-  | UserMessage
+  /** What the user said. */
+  | {
+    readonly role: "user";
+    readonly content: Content;
+    /** Tells apart several who write under one role. */
+    readonly name?: string;
+  }
   | AssistantMessage
   | ToolMessage
   /** The result of a call in the wire format that came before tools. Passed through, never edited. */

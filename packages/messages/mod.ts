@@ -29,9 +29,8 @@ export {
   type ToolCall,
   type ToolMessage,
   transcribe,
-  type UserMessage,
 } from "./message.ts";
-export { checkGiven, type Needed, type NeededKind } from "./check_given.ts";
+export { checkGiven, type Needed } from "./check_given.ts";
 export {
   countMessageTokens,
   countRequestTokens,
@@ -66,7 +65,6 @@ export {
   type NestedCalls,
   type NestedResult,
   type ResolvedCall,
-  type Stance,
   type Tool,
   type ToolContext,
   type ToolDefinition,

@@ -17,27 +17,6 @@ import { type Archive, bytesFromText } from "./archive.ts";
 import { formatPlaceholder, holdsPlaceholder, parsePlaceholder, splitTruncated } from "./placeholder.ts";
 import { RECALL_TOOL } from "./recall_tool.ts";
 
-/** Originals could not be archived, and so nothing left the messages. */
-export interface ArchiveFailure<M extends Message = Message> {
-  /** Why they could not be archived. */
-  readonly failure: Error;
-  /** The very array that was handed in: what to send if the session shall go on nevertheless. */
-  readonly unchanged: readonly M[];
-}
-
-/** What came of it. There are no `messages` before `failure` has been looked at. */
-export type PruneResult<M extends Message = Message> = ArchiveFailure<M> | {
-  readonly failure?: undefined;
-  /** The messages; the very array that was handed in if nothing changed. */
-  readonly messages: readonly M[];
-  /** What changed, to be kept and applied again (see {@linkcode applyElisions}). */
-  readonly elisions: readonly Elision[];
-  /** Tokens of all the messages before. */
-  readonly tokensBefore: number;
-  /** Tokens of all the messages after. */
-  readonly tokensAfter: number;
-};
-
 /**
  * Replaces every old tool result that may go (see {@linkcode selectElisions}) with a one-line placeholder, after
  * archiving its original. Pruning the outcome again changes nothing and archives nothing. An original that can't be
@@ -66,7 +45,25 @@ export type PruneResult<M extends Message = Message> = ArchiveFailure<M> | {
 export async function pruneResults<M extends Message>(
   messages: readonly M[],
   options: PruneOptions,
-): Promise<PruneResult<M>> {
+): Promise<
+  | {
+    /** Why originals could not be archived, so that nothing left the messages. */
+    readonly failure: Error;
+    /** The very array that was handed in: what to send if the session shall go on nevertheless. */
+    readonly unchanged: readonly M[];
+  }
+  | {
+    readonly failure?: undefined;
+    /** The messages; the very array that was handed in if nothing changed. There are none before `failure` has been looked at. */
+    readonly messages: readonly M[];
+    /** What changed, to be kept and applied again (see {@linkcode applyElisions}). */
+    readonly elisions: readonly Elision[];
+    /** Tokens of all the messages before. */
+    readonly tokensBefore: number;
+    /** Tokens of all the messages after. */
+    readonly tokensAfter: number;
+  }
+> {
   checkGiven("pruneResults()", { messages, options }, { messages: "messages", options: ELIDING });
   const elisions = elide(messages, selectElisions(messages, options), options);
   return await settleElisions(messages, { elisions, countTokens: options.countTokens });
@@ -76,7 +73,7 @@ export async function pruneResults<M extends Message>(
 export async function settleElisions<M extends Message>(
   messages: readonly M[],
   options: { readonly elisions: Promise<readonly Elision[]>; readonly countTokens: CountTokens },
-): Promise<PruneResult<M>> {
+): ReturnType<typeof pruneResults<M>> {
   const tokensBefore = countRequestTokens({ messages }, options.countTokens);
   try {
     const elisions = await options.elisions;
@@ -114,9 +111,6 @@ export interface PruneOptions {
 
 type SelectOptions = Omit<PruneOptions, "archive">;
 
-/** A result that may go now; `tokensAfter` is what it is expected to leave, within a few tokens. */
-export type ElisionCandidate = Omit<Elision, "ref" | "text">;
-
 /**
  * Chooses the tool results that may leave the prompt now: superseded ones first, then the old ones, each oldest
  * first. A caller that needs only some room takes as many as it wants from the front.
@@ -127,12 +121,13 @@ export type ElisionCandidate = Omit<Elision, "ref" | "text">;
  * if the same tool was called with the same arguments again later, or what it read was written later, unless
  * that later call failed.
  *
- * Takes time proportional to the number of messages, once their tokens are counted.
+ * Takes time proportional to the number of messages, once their tokens are counted. `tokensAfter` is what a result is
+ * expected to leave, within a few tokens.
  */
 export function selectElisions(
   messages: readonly Message[],
   options: Omit<PruneOptions, "archive">,
-): ElisionCandidate[] {
+): Omit<Elision, "ref" | "text">[] {
   checkGiven("selectElisions()", { messages, options }, { messages: "messages", options: SELECTING });
   const { countTokens, minBytes = 1024 } = options;
   const results = pairResults(messages);
@@ -143,8 +138,8 @@ export function selectElisions(
     messages.findLastIndex((message) => message.role === "assistant"),
   );
   const placeholderTokens = new Map<string, number>();
-  const first: ElisionCandidate[] = [];
-  const rest: ElisionCandidate[] = [];
+  const first: Omit<Elision, "ref" | "text">[] = [];
+  const rest: Omit<Elision, "ref" | "text">[] = [];
   for (const { index, message, call } of results) {
     if (index >= end) break;
     const traits = traitsOf(call.tool, options);
@@ -367,7 +362,7 @@ const PARALLEL_PUTS = 16;
  */
 export async function elide(
   messages: readonly Message[],
-  candidates: readonly ElisionCandidate[],
+  candidates: readonly Omit<Elision, "ref" | "text">[],
   options: Pick<PruneOptions, "archive" | "countTokens" | "tools" | "recall">,
 ): Promise<Elision[]> {
   checkGiven("elide()", { messages, candidates, options }, {
@@ -391,7 +386,7 @@ export async function elide(
 
 async function elideOne(
   messages: readonly Message[],
-  candidate: ElisionCandidate,
+  candidate: Omit<Elision, "ref" | "text">,
   options: Pick<PruneOptions, "archive" | "countTokens" | "tools" | "recall">,
 ): Promise<Elision> {
   const { archive, countTokens, recall = false } = options;

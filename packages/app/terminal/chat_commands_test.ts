@@ -1,10 +1,10 @@
+import type { PromptReport } from "@tare/conversation/report";
 import { assertEquals, assertRejects } from "@std/assert";
 import type { ToldCall } from "../agent_client.ts";
 import { EMPTY_LEDGER } from "@tare/loop";
-import type { PromptBlock } from "@tare/conversation/report";
 import { chatCommand, COMMANDS } from "./chat_commands.ts";
 
-const block: PromptBlock = {
+const block: PromptReport["blocks"][number] = {
   ...{
     id: "message-3",
     kind: "message",

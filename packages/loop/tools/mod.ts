@@ -29,17 +29,7 @@ export { pathAfterLinks } from "./files/resolve_in_workspace.ts";
 export { findSandbox } from "./sandbox/find_sandbox.ts";
 export { clearWorkspaces } from "./sandbox/git_guard.ts";
 export type { Sandbox, SandboxProxy } from "./sandbox/sandbox.ts";
-export {
-  type ChangedFile,
-  type ChangingTurn,
-  type CheckpointOptions,
-  type Checkpoints,
-  type KeptLimits,
-  openCheckpoints,
-  type PutBack,
-  type TurnChanges,
-  UndoRefused,
-} from "./undo/checkpoints.ts";
+export { type Checkpoints, openCheckpoints, UndoRefused } from "./undo/checkpoints.ts";
 export { BackgroundCommands };
 export { endLeftCommands, type ShellToolOptions } from "./shell/shell_tool.ts";
 export type { FetchToolOptions } from "./web/fetch_tool.ts";

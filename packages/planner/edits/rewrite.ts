@@ -12,7 +12,7 @@ import {
   type Archive,
   archiveMessages,
   elide,
-  type ElisionCandidate,
+  type Elision,
   formatPlaceholder,
   type PruneOptions,
   resultOriginal,
@@ -468,10 +468,10 @@ function oldestResults(
     /** Positions of results that stay. */
     readonly kept: ReadonlySet<number>;
   },
-): ElisionCandidate[] {
+): Omit<Elision, "ref" | "text">[] {
   const newest = history.findLastIndex(({ role }) => role === "assistant");
   const calls = new Map(pairCalls(history).map(({ call, answer }) => [answer?.at ?? -1, call]));
-  const found: ElisionCandidate[] = [];
+  const found: Omit<Elision, "ref" | "text">[] = [];
   let won = 0;
   for (let index = 0; index < newest && won < neededTokens; index++) {
     const message = history[index]!;
@@ -521,7 +521,7 @@ export async function makeEdits(
   options: MakeEditsOptions,
 ): Promise<Edit[]> {
   const { countTokens, archive, tools, recall = false } = options;
-  const candidates: ElisionCandidate[] = [];
+  const candidates: Omit<Elision, "ref" | "text">[] = [];
   const made: Edit[] = [];
   const stretches: Stretch[] = [];
   let first = Infinity;

@@ -61,7 +61,7 @@ import {
   type PromptCall,
   type PromptSessionOptions,
   PromptTooLong,
-  type SavedTokens,
+  type SessionView,
 } from "../prompt_session.ts";
 import { findRemovals, type Retention, Standings, type Step } from "../retention/retention.ts";
 import {
@@ -131,7 +131,7 @@ export interface OneShotLook {
   /** Of these, what a warm cache serves. */
   readonly cachedTokens: number;
   /** Tokens that each mechanism keeps out. */
-  readonly saved: SavedTokens;
+  readonly saved: SessionView["saved"];
 }
 
 /** A call whose prompt is to be made. */
@@ -155,7 +155,7 @@ export interface Plan extends BookedPlan, Done {
   /** How long it is, as the provider counts. */
   readonly size: PromptSize;
   /** Tokens that each mechanism keeps out of it. */
-  readonly saved: SavedTokens;
+  readonly saved: SessionView["saved"];
   /** What of the view stays as it is. */
   readonly stable: StableMessages;
 }
@@ -827,7 +827,7 @@ function savedTokens(
     readonly all: number;
     readonly schemas: number;
   },
-): SavedTokens {
+): SessionView["saved"] {
   const truncate = truncated.reduce((sum, at) => sum + layout.savedAt(at), 0);
   let [notation, references] = [0, 0];
   for (const { index, notationTokens } of sayEdits(edits).values()) {

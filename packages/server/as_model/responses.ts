@@ -3,7 +3,6 @@ import type { ContentPart } from "@tare/messages";
 import {
   ApiError,
   emptyResponse,
-  type FunctionCallItem,
   type JsonRecord,
   type ResponseBody,
   type ResponseEvent,
@@ -306,7 +305,10 @@ async function readReference(id: string, store: Store): Promise<ChatMessage | un
 }
 
 function calling(
-  { call_id: id, name, arguments: text }: Pick<FunctionCallItem, "call_id" | "name" | "arguments">,
+  { call_id: id, name, arguments: text }: Pick<
+    Extract<ResponseBody["output"][number], { readonly type: "function_call" }>,
+    "call_id" | "name" | "arguments"
+  >,
 ): ChatMessage {
   return {
     role: "assistant",

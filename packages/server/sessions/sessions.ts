@@ -12,7 +12,6 @@ import {
   keptSpending,
   type Overview,
   type SpendingSession,
-  type SpendQuery,
   ToldWarnings,
 } from "@tare/conversation/report";
 import { type FileChange, firstWords, type Message, personsWords } from "@tare/messages";
@@ -368,9 +367,11 @@ export class Sessions {
   }
 
   /** What all sessions came to, those that are gone too, by day and model. @throws {StoreError} */
-  spending({ from, to, by }: Pick<SpendQuery, "from" | "to"> & { readonly by?: string | undefined }): Promise<
-    readonly SpendingSession[]
-  > {
+  spending({ from, to, by }: {
+    readonly from?: string | undefined;
+    readonly to?: string | undefined;
+    readonly by?: string | undefined;
+  }): Promise<readonly SpendingSession[]> {
     return keptSpending(this.#options.store, { kind: "agent", from, to, by });
   }
 
