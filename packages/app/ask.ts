@@ -19,10 +19,10 @@ const HELP = `Puts a question to the agent server and prints what happens:
 
   deno task ask [--session ID] [--effort LEVEL] [--json] "question"
 
-  --session ID  Continue this session instead of starting one
+  --session ID    Continue this session instead of starting one
   --effort LEVEL  How much the model shall reason, such as low or high. Default: as the session says
-  --json        Print the events as JSON lines
-  --url URL     The server. Default: by TARE_HOST and TARE_PORT, or the one of this folder
+  --json          Print the events as JSON lines
+  --url URL       The server. Default: by TARE_HOST and TARE_PORT, or the one of this folder
 
 The key that is sent along is TARE_TOKEN, or the owner's of a server on this machine.
 Into a pipe goes the answer alone; what happens meanwhile is told on standard error.

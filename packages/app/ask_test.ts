@@ -38,6 +38,8 @@ Deno.test("ask.ts prints what happens, goes on with a session, and gives events 
   assertEquals(events[0], { type: "turn_start", input: "And now?" });
   assertEquals([events.at(-1).type, events.at(-1).reason], ["turn_end", "completed"]);
 
+  const { err } = await ask(["--effort", "high", "Hello?"], env);
+  assertStringIncludes(err, 'Cannot use effort "high": model "rehearsal" has no effort to choose.');
   const unknown = await ask(["--session", "none", "Hello?"], env);
   assertEquals([unknown.code, unknown.err], [
     1,
@@ -58,6 +60,6 @@ Deno.test("ask.ts prints what happens, goes on with a session, and gives events 
 Deno.test("ask.ts without a question says how it is used", async () => {
   const { code, out } = await ask([]);
   assertEquals(code, 2);
-  assertStringIncludes(out, 'deno task ask [--session ID] [--json] "question"');
+  assertStringIncludes(out, 'deno task ask [--session ID] [--effort LEVEL] [--json] "question"');
   assertEquals((await ask(["--help"])).code, 0);
 });
