@@ -25,10 +25,10 @@ const HELP = `Puts a question to the agent server and prints what happens:
   deno task ask [--session ID] [--effort LEVEL] [--json] "question"
   git diff | deno task ask "Review this."
 
-  --session ID  Continue this session instead of starting one
+  --session ID    Continue this session instead of starting one
   --effort LEVEL  How much the model shall reason, such as low or high. Default: as the session says
-  --json        Print the events as JSON lines
-  --url URL     The server. Default: by TARE_HOST and TARE_PORT, or the one of this folder
+  --json          Print the events as JSON lines
+  --url URL       The server. Default: by TARE_HOST and TARE_PORT, or the one of this folder
 
 What is piped in is sent behind the question, up to 256 KiB of text. @picture.png in it sends a picture.
 The key that is sent along is TARE_TOKEN, or the owner's of a server on this machine.
