@@ -66,6 +66,7 @@ const PARTS: Readonly<Record<string, readonly string[]>> = {
   ],
   "planner/parts": [
     "findPrefixChange",
+    "howToAsk",
     "isSummary",
     "profileForTtl",
     "promptCost",
@@ -88,6 +89,8 @@ const PARTS: Readonly<Record<string, readonly string[]>> = {
     "messageEvents",
     "messagesBody",
     "messagesSettings",
+    "responsesBody",
+    "responsesSettings",
     "readCacheMarks",
     "steadyTools",
     "toolsInFront",

@@ -112,8 +112,15 @@ export function agentClient(url: string, token?: string) {
     startTurn: (
       id: string,
       input: Content,
-      { unattended }: { readonly unattended: boolean } = { unattended: false },
-    ) => readTurn(api, id, { input, unattended }),
+      { unattended, effort }: {
+        readonly unattended: boolean;
+        /** How much the model shall reason in it. Default: as the session says. */
+        readonly effort?: string | undefined;
+      } = { unattended: false },
+    ) => readTurn(api, id, { input, unattended, ...(effort !== undefined && { effort }) }),
+    /** Lets the next turns ask another model, or with another effort, and tells what is asked now. */
+    choose: (id: string, body: Body<"POST /v1/sessions/{id}/model">) =>
+      api.json("POST /v1/sessions/{id}/model", { path: { id }, body }),
     /** What calls have cost, over sessions. */
     spend: (query: Partial<SpendQuery>): Promise<SpendReport> => api.json("GET /v1/spend", { query }),
     /** Why prompts weren't read from the cache. */
@@ -177,8 +184,8 @@ export function agentClient(url: string, token?: string) {
     keepWarm: (id: string, minutes: number) =>
       api.json("POST /v1/sessions/{id}/keep_warm", { path: { id }, body: { minutes } }),
     /** Gives a session's messages, one a line of JSON. */
-    exportSession: async (id: string) =>
-      bodyOf(await api.send("GET /v1/sessions/{id}/export", { path: { id } })),
+    exportSession: async (id: string, format: "lines" | "html" = "lines") =>
+      bodyOf(await api.send("GET /v1/sessions/{id}/export", { path: { id }, query: { format } })),
     /** Makes sessions of such lines, or of lines that each hold one, and resolves to their ids. */
     async importSessions(lines: Uint8Array<ArrayBuffer>): Promise<readonly string[]> {
       const { sessions } = await api.json("POST /v1/sessions/import", { lines });

@@ -13,7 +13,7 @@ import {
   type Profile,
   readTooLong,
 } from "@tare/planner";
-import { profileOfModelList, routeToCache, windowsOfModelList } from "@tare/planner/parts";
+import { howToAsk, profileOfModelList, routeToCache, windowsOfModelList } from "@tare/planner/parts";
 import { readBytes } from "@tare/gateway";
 import type { Settings } from "./settings/settings.ts";
 
@@ -28,6 +28,7 @@ export type ProviderSettings = Pick<
   | "price"
   | "profile"
   | "profileFile"
+  | "protocol"
   | "windowTokens"
 >;
 
@@ -37,6 +38,8 @@ export interface AgentModels {
   readonly model?: string;
   /** Makes the port for a model. */
   readonly ask: (model: string) => Model;
+  /** The efforts that a model knows; none of one that doesn't reason. Nothing where nobody knows. */
+  readonly efforts: (model: string) => readonly string[] | undefined;
   /** Where requests for a model go. */
   readonly address: (model: string) => string;
   /** The cache rules and prices of a model; of an empty name those of the provider. */
@@ -73,12 +76,13 @@ export function configuredModels(
   const told = new Map<string, number>();
   const ask = (model: string) => {
     if (settings.model === undefined) return noModel;
+    const { protocol: usual, reasoning, thinking } = howToAsk({ model, baseURL });
     if (!speaksMessages(settings, model)) {
       const route = (key: string) => routeToCache({ baseURL, model, key });
+      const protocol = settings.protocol === "messages" ? usual : settings.protocol ?? usual;
       return openaiModel({
-        model,
-        baseURL,
-        route,
+        ...{ model, baseURL, route, protocol },
+        ...(reasoning && { reasoning }),
         apiKeyName: "OPENAI_API_KEY",
         ...(apiKey !== undefined && { apiKey }),
       });
@@ -89,7 +93,10 @@ export function configuredModels(
       apiKeyName,
       ...(messagesKey !== undefined && { apiKey: messagesKey }),
     };
-    return anthropicModel({ model, ...access, cacheTtlMs: profile(model).ttlMs });
+    return anthropicModel({
+      ...{ model, ...access, cacheTtlMs: profile(model).ttlMs },
+      ...(thinking && { thinking }),
+    });
   };
   const toldWindow = (model: string) =>
     settings.windowTokens ?? told.get(model) ??
@@ -97,6 +104,7 @@ export function configuredModels(
   return {
     ...(model !== undefined && { model }),
     ask: (model) => tellingWindow(ask(model), (tokens) => told.set(model, tokens)),
+    efforts: (model) => howToAsk({ model, baseURL }).efforts,
     address: (model) => speaksMessages(settings, model) ? messagesUrl : baseURL,
     profile,
     windowTokens: (model) => toldWindow(model) ?? listWindow(model) ?? USUAL_WINDOW,
@@ -144,7 +152,8 @@ function agentProfile(settings: ProviderSettings, model: string, server?: () => 
 
 /** Whether a model is asked in the Messages format. */
 function speaksMessages(settings: ProviderSettings, model: string): boolean {
-  const { messagesKey, messagesUrl } = settings;
+  const { messagesKey, messagesUrl, protocol } = settings;
+  if (protocol === "messages") return true;
   const isThere = messagesKey !== undefined || messagesUrl !== MESSAGES_PROVIDER.baseURL;
   return !hasChatProvider(settings) || (isThere && MESSAGES_PROVIDER.models.test(model));
 }

@@ -102,6 +102,50 @@ Deno.test("configuredModels() learns a window from the error that tells it", asy
   await refusing.shutdown();
 });
 
+Deno.test("configuredModels() asks in the protocol that is set, else as the address and the model have it", async () => {
+  const asked: unknown[] = [];
+  const server = Deno.serve({ hostname: "127.0.0.1", port: 0, onListen: () => {} }, async (request) => {
+    const { model, reasoning, include, thinking, messages } = await request.json();
+    const { pathname } = new URL(request.url);
+    const more = pathname.endsWith("/messages") ? { thinking } : { reasoning, include };
+    asked.push([model, pathname, JSON.stringify(more), messages?.at(-1)?.reasoning_content ?? null]);
+    return Response.json({ error: { message: "Enough." } }, { status: 400 });
+  });
+  const url = `http://127.0.0.1:${server.addr.port}`;
+  const asking = async (model: string, more: Record<string, string> = {}) => {
+    const models = configuredModels(settings({
+      ...{ TARE_MODEL: "m", OPENAI_BASE_URL: `${url}/v1`, ANTHROPIC_BASE_URL: url },
+      ...more,
+    }));
+    const { signal } = new AbortController();
+    const messages = [{ role: "user", content: "Hi" }, { role: "assistant", content: "Yes." }] as const;
+    await assertRejects(async () => {
+      for await (const _ of models.ask(model)({ messages, tools: [], signal }));
+    });
+  };
+  await asking("gpt-5.5");
+  await asking("gpt-5.5", { TARE_PROTOCOL: "responses" });
+  await asking("gpt-4.1", { TARE_PROTOCOL: "responses" });
+  await asking("deepseek-v4-pro");
+  await asking("claude-sonnet-5");
+  await asking("claude-opus-4-1");
+  await asking("claude-sonnet-5", { TARE_PROTOCOL: "chat", ANTHROPIC_BASE_URL: "" });
+  await asking("glm-5.3", { TARE_PROTOCOL: "messages" });
+  await server.shutdown();
+  const sealed = { reasoning: { summary: "auto" }, include: ["reasoning.encrypted_content"] };
+  const adaptive = { thinking: { type: "adaptive", display: "summarized" } };
+  assertEquals(asked, [
+    ["gpt-5.5", "/v1/chat/completions", "{}", null],
+    ["gpt-5.5", "/v1/responses", JSON.stringify(sealed), null],
+    ["gpt-4.1", "/v1/responses", "{}", null],
+    ["deepseek-v4-pro", "/v1/chat/completions", "{}", " "],
+    ["claude-sonnet-5", "/v1/messages", JSON.stringify(adaptive), null],
+    ["claude-opus-4-1", "/v1/messages", "{}", null],
+    ["claude-sonnet-5", "/v1/chat/completions", "{}", null],
+    ["glm-5.3", "/v1/messages", "{}", null],
+  ]);
+});
+
 Deno.test("isRehearsed() says whether nothing is configured", () => {
   assertEquals(isRehearsed(settings({})), true);
   // The gateway's address alone makes no agent.

@@ -17,9 +17,10 @@ import { STOPPING, watchTurn } from "./terminal/watch_turn.ts";
 
 const HELP = `Puts a question to the agent server and prints what happens:
 
-  deno task ask [--session ID] [--json] "question"
+  deno task ask [--session ID] [--effort LEVEL] [--json] "question"
 
   --session ID  Continue this session instead of starting one
+  --effort LEVEL  How much the model shall reason, such as low or high. Default: as the session says
   --json        Print the events as JSON lines
   --url URL     The server. Default: by TARE_HOST and TARE_PORT, or the one of this folder
 
@@ -33,6 +34,7 @@ interface Question {
   readonly text: string;
   readonly server: ServerAddress;
   readonly session?: string;
+  readonly effort?: string;
   readonly json: boolean;
 }
 
@@ -42,6 +44,7 @@ async function readQuestion(): Promise<Question> {
     allowPositionals: true,
     options: {
       session: { type: "string" },
+      effort: { type: "string" },
       json: { type: "boolean" },
       url: { type: "string" },
       help: { type: "boolean", short: "h" },
@@ -57,13 +60,16 @@ async function readQuestion(): Promise<Question> {
     server: await serverAddress((name) => Deno.env.get(name), values.url),
     json: values.json ?? false,
     ...(values.session !== undefined && { session: values.session }),
+    ...(values.effort !== undefined && { effort: values.effort }),
   };
 }
 
 /** Within this time a second signal is the same Ctrl-C: npx and deno task pass on what the terminal sent them too. */
 const SAME_KEY_MS = 1000;
 
-async function ask({ text, server: { url, token }, session: given, json }: Question): Promise<TurnEndReason> {
+async function ask(
+  { text, server: { url, token }, session: given, effort, json }: Question,
+): Promise<TurnEndReason> {
   const client = agentClient(url, token);
   const session = given ?? await client.createSession();
   const isSeen = Deno.stdout.isTerminal() && !json;
@@ -80,6 +86,7 @@ async function ask({ text, server: { url, token }, session: given, json }: Quest
   const turn = watchTurn(client, {
     session,
     input: text,
+    effort,
     ask: line && lines && askPerson(lines, { write: line.write, isColoured }),
     show(event) {
       line?.follow(event);

@@ -53,7 +53,7 @@ export function eventPrinter(
         return stream(event.text);
       case "tool_call":
         calls.set(event.id, `${event.name} ${event.arguments}`);
-        return line(`→ ${oneLine(`${event.name} ${event.arguments}`, COLUMNS)}`);
+        return line(`${indent(event)}→ ${oneLine(`${event.name} ${event.arguments}`, COLUMNS)}`);
       case "turn_resumed":
         return line("! the server was started again, and the turn goes on");
       case "helper_started":
@@ -62,8 +62,9 @@ export function eventPrinter(
         return stream(event.text);
       case "tool_result": {
         line(
-          `← ${oneLine(calls.get(event.id) ?? event.name, COLUMNS / 2)}: ${event.error ? "error, " : ""}` +
-            `${number(event.bytes)} bytes, ${number(Math.round(event.durationMs))} ms`,
+          `${indent(event)}← ${oneLine(calls.get(event.id) ?? event.name, COLUMNS / 2)}: ` +
+            `${event.error ? "error, " : ""}${number(event.bytes)} bytes, ` +
+            `${number(Math.round(event.durationMs))} ms${madeText(event.made)}`,
         );
         if (!event.change || seen.delete(event.id)) return;
         const lines = shownDiff(event.change, options);
@@ -93,6 +94,18 @@ export function eventPrinter(
         return event satisfies never;
     }
   };
+}
+
+/** What a program calls stands below it. */
+function indent({ parent }: { readonly parent?: string }): string {
+  return parent === undefined ? "" : "  ";
+}
+
+/** What the calls of a program came to. */
+function madeText(made: Extract<SessionEvent, { readonly type: "tool_result" }>["made"]): string {
+  if (!made) return "";
+  const failed = made.failed > 0 ? `, ${number(made.failed)} failed` : "";
+  return `; ${number(made.calls)} calls${failed}, ${number(made.keptTokens)} tokens kept outside`;
 }
 
 /** A turn's ledger in one line. */

@@ -86,6 +86,33 @@ Deno.test("eventPrinter() says what was answered to what a turn asked, and by wh
   );
 });
 
+Deno.test("eventPrinter() shows what a program calls below it, and what that kept outside", () => {
+  const call = { type: "tool_call", step: 1, arguments: "{}" } as const;
+  const result = {
+    type: "tool_result",
+    step: 1,
+    content: "",
+    error: false,
+    bytes: 7,
+    durationMs: 2,
+  } as const;
+  assertEquals(
+    printed([
+      { ...call, id: "p", name: "run_program" },
+      { ...call, id: "p/1", name: "read_file", parent: "p", beganAtMs: 1 },
+      { ...result, id: "p/1", name: "read_file", parent: "p" },
+      { ...result, id: "p", name: "run_program", made: { calls: 12, failed: 1, keptTokens: 3400 } },
+    ]).split("\n"),
+    [
+      "→ run_program {}",
+      "  → read_file {}",
+      "  ← read_file {}: 7 bytes, 2 ms",
+      "← run_program {}: 7 bytes, 2 ms; 12 calls, 1 failed, 3,400 tokens kept outside",
+      "",
+    ],
+  );
+});
+
 Deno.test("eventPrinter() says why a turn ended early", () => {
   assertEquals(
     printed([{ type: "turn_end", reason: "step_limit", text: "", message: "50 steps are the limit", ledger }])

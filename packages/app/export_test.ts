@@ -1,4 +1,5 @@
 import { assertEquals, assertStringIncludes } from "@std/assert";
+import { join } from "@std/path";
 import { runEntry, withTransferServer } from "./transfer_fixture_test.ts";
 
 Deno.test("export.ts writes a session to standard output, and says what is wrong", async () => {
@@ -17,9 +18,28 @@ Deno.test("export.ts writes a session to standard output, and says what is wrong
   });
 });
 
+Deno.test("export.ts writes a session into a file for people", async () => {
+  await withTransferServer(async ({ folder, session, env }) => {
+    const path = join(folder, "said.html");
+    assertEquals(await runEntry("export", ["--html", "said.html", session], env), {
+      code: 0,
+      out: "",
+      err: `Wrote ${path}. All that was said is in it, and what tools read.\n`,
+    });
+    const html = await Deno.readTextFile(path);
+    assertEquals(html.startsWith("<!DOCTYPE html>"), true);
+    assertStringIncludes(
+      html,
+      '<article class="said" aria-label="User"><p class="plain" dir="auto">Hello?</p>',
+    );
+    assertEquals((await runEntry("export", ["--html", "none.html", "none"], env)).code, 1);
+    assertEquals(await Deno.stat(join(folder, "none.html")).catch(() => undefined), undefined);
+  });
+});
+
 Deno.test("export.ts without a session says how it is used", async () => {
   const { code, err } = await runEntry("export", []);
   assertEquals(code, 2);
-  assertStringIncludes(err, "deno task export [--url URL] ID");
+  assertStringIncludes(err, "deno task export [--url URL] [--html FILE] ID");
   assertEquals((await runEntry("export", ["--help"])).code, 0);
 });

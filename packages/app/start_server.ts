@@ -12,6 +12,7 @@ import { page } from "@tare/page";
 import { agentHandler, allowedHosts, isLoopback } from "@tare/server";
 import { rehearsal, simulator } from "@tare/simulator";
 import { Telemetry } from "@tare/conversation/telemetry";
+import { programTool } from "@tare/loop/programs";
 import {
   BackgroundCommands,
   clearWorkspaces,
@@ -270,8 +271,10 @@ export async function startServer(
     price: priceOf(settings, provider.profile),
     windowTokens: provider.windowTokens,
     assumesWindow: provider.assumesWindow,
+    efforts: provider.efforts,
+    ...(settings.effort !== undefined && { effort: settings.effort }),
     ...prompts,
-    tools,
+    tools: [...tools, ...settings.programs ? [programTool()] : []],
     instructions: settings.instructions?.text ?? INSTRUCTIONS.trim(),
     ...(places && { workplace: workplaceOf({ places, hidden: realPath(data), shell }) }),
     ...(mcp && { toolSource: mcp }),
@@ -477,6 +480,7 @@ function startRehearsal(
   return {
     model: "rehearsal",
     ask: (model) => openaiModel({ model, baseURL }),
+    efforts: () => [],
     address: () => baseURL,
     profile: () => profile,
     windowTokens: () => settings.windowTokens ?? USUAL_WINDOW,

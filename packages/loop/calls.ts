@@ -1,5 +1,6 @@
 import {
   contentText,
+  type CountTokens,
   describeCall,
   type FileChange,
   type Message,
@@ -10,10 +11,19 @@ import {
   type ToolDefinition,
   type ToolMessage,
   toolMessage,
+  type ToolOutput,
 } from "@tare/messages";
 import { distance } from "fastest-levenshtein";
 import { isDeepStrictEqual } from "node:util";
-import { type AnsweredCall, type AskedCall, type Judge, type LoopEvent, pinOf } from "./event.ts";
+import {
+  type AnsweredCall,
+  type AskedCall,
+  type Journal,
+  type Judge,
+  type LoopEvent,
+  pinOf,
+} from "./event.ts";
+import { MadeCalls } from "./made_calls.ts";
 import type { argumentsParser } from "@tare/arguments";
 import type { Clock, Watchdog } from "./watchdog.ts";
 
@@ -27,7 +37,7 @@ export interface PreparedTool {
 }
 
 /** What the calls of a step are run with. */
-interface RunToolsOptions extends Omit<RunCallOptions, "output" | "answer"> {
+interface RunToolsOptions extends Omit<RunCallOptions, "output" | "answer" | "begins" | "makes"> {
   /** Number of the step, for the events. */
   readonly step: number;
   /** Tools that the caller runs: their calls get no answer here. */
@@ -40,6 +50,13 @@ interface RunToolsOptions extends Omit<RunCallOptions, "output" | "answer"> {
   readonly repeated: RepeatedCalls;
   /** What the model sees in this step. */
   readonly visible: readonly Message[];
+  /** Gives the calls that one of these has made, if it ran before. Default: none did. */
+  readonly journal?: (call: ToolCall) => Promise<Journal | undefined>;
+  /** Says of calls that these make for the first time whether they may run. Default: as of these. */
+  readonly usual?: Judge;
+  /** The time in milliseconds since the epoch. */
+  readonly now: () => number;
+  readonly countTokens: CountTokens;
 }
 
 /** What came of the calls of a step. */
@@ -70,28 +87,46 @@ export async function* runTools(
   const running = new Map<number, Promise<Finished>>();
   const outcomes: [ToolCall, CallOutcome][] = [];
   const answers = new Map<ToolCall, ToolMessage>();
-  const open = new Map<ToolCall, AskedCall>();
+  const open = new Map<ToolCall, readonly AskedCall[]>();
   const isClients = (call: ToolCall) =>
     clientTools.some((tool) => tool.function.name === describeCall(call).name);
 
   const live = new LiveOutput(clock);
+  const told = new Told();
   // They begin in their order, however long each takes to be judged.
   let judged: Promise<unknown> = Promise.resolve();
-  const judge: Judge = (call) => {
-    const judgement = judged.then(() => options.judge(call));
+  const inOrder = (judge: Judge): Judge => (call) => {
+    const judgement = judged.then(() => judge(call));
     judged = judgement.catch(() => {});
     return judgement;
   };
+  const judge = inOrder(options.judge);
+  const usual = inOrder(options.usual ?? options.judge);
   const start = async (index: number, call: ToolCall): Promise<Finished> => {
     const startedAt = clock.now();
     const outcome = await runCall(call, {
       ...options,
       judge,
-      answer: answered.find((one) => one.call === call),
+      answer: answered.find((one) => one.call === call && one.asked.id === call.id),
       output: (text) => live.push(call.id, text),
+      // Nobody could tell whose calls they are.
+      makes: async () =>
+        isAmbiguous(call, calls) ? AMBIGUOUS_PARENT : madeBy(call, await options.journal?.(call)),
     });
     return { index, call, outcome, durationMs: clock.now() - startedAt };
   };
+  const madeBy = (parent: ToolCall, journal: Journal | undefined) =>
+    new MadeCalls(parent, {
+      ...options,
+      ...{ journal, nowMs: options.now(), tell: told.tell },
+      run: (call, begins) =>
+        runCall(call, {
+          ...options,
+          ...{ begins, judge: journal?.made.has(call.id) ? judge : usual },
+          answer: answered.find((one) => one.call === parent && one.asked.id === call.id),
+          output: (text) => live.push(call.id, text, parent.id),
+        }),
+    });
 
   const own = calls.filter((call) => !isClients(call));
   const waiting = own.entries();
@@ -104,14 +139,19 @@ export async function* runTools(
       }
       if (running.size === 0) break;
       const next = Promise.race(running.values());
-      const either = Promise.race([next, live.due]);
+      const either = Promise.race([next, live.due, told.due]);
       // Once the turn is stopped, each call answers so by itself.
       const finished = await watchdog.wait(() => either).catch(() => next);
-      for (const [id, text] of live.take(finished?.call.id)) yield { type: "tool_output", step, id, text };
+      for (const piece of live.take(finished?.call.id)) yield { type: "tool_output", step, ...piece };
+      for (const { event, taken } of told.take()) {
+        if (event.type === "tool_result") live.forget(event.id);
+        yield event;
+        taken();
+      }
       if (!finished) continue;
       const { index, call, durationMs } = finished;
       running.delete(index);
-      const outcome = "asked" in finished.outcome && isAmbiguous(call, calls)
+      const outcome: CallOutcome | OpenCall = "asked" in finished.outcome && isAmbiguous(call, calls)
         ? { content: AMBIGUOUS, error: true, changedState: false }
         : finished.outcome;
       if ("asked" in outcome) {
@@ -123,9 +163,11 @@ export async function* runTools(
       // Of a repetition that is told by its note alone the picture stands above.
       const pictures = content.startsWith(outcome.content) ? outcome.pictures : undefined;
       answers.set(call, toolMessage(call.id, content, pictures));
-      const { error, change } = outcome;
-      const shown = { ...(change && { change }), ...(pictures && { pictures }) };
-      yield resultEvent(step, call, { content, error, durationMs, ...shown });
+      const { error, change, made } = outcome;
+      yield resultEvent(step, call, {
+        ...{ content, error, durationMs },
+        ...{ ...(change && { change }), ...(pictures && { pictures }), ...(made && { made }) },
+      });
     }
   } finally {
     live.close();
@@ -151,6 +193,8 @@ function isAmbiguous({ id }: ToolCall, calls: readonly ToolCall[]): boolean {
 
 const AMBIGUOUS =
   "Cannot run it: somebody has to be asked first, and its id is empty or that of another call too. Call it alone.";
+
+const AMBIGUOUS_PARENT = "its id is empty or that of another call too. Call it alone.";
 
 /** Why no call of a reply that was cut off is run. */
 export const CUT_OFF =
@@ -181,6 +225,7 @@ function resultEvent(
     readonly error: boolean;
     readonly durationMs: number;
     readonly change?: FileChange;
+    readonly made?: ReturnType<MadeCalls["sum"]>;
     readonly pictures?: readonly string[];
   },
 ): LoopEvent {
@@ -198,6 +243,8 @@ interface CallOutcome {
   readonly changedState: boolean;
   /** What it has changed, where that can be shown. */
   readonly change?: FileChange | undefined;
+  /** Of a call that made others: what these came to. */
+  readonly made?: ReturnType<MadeCalls["sum"]> | undefined;
   /** What it shows the model behind the text. */
   readonly pictures?: readonly string[] | undefined;
 }
@@ -219,11 +266,15 @@ interface RunCallOptions {
   readonly answer?: AnsweredCall | undefined;
   /** Takes what the call gives while it runs. */
   readonly output: (text: string) => void;
+  /** Called right before the tool runs, which waits for it. Default: nobody waits. */
+  readonly begins?: () => Promise<void>;
+  /** Gives what makes the calls of one that makes others. Default: none may. */
+  readonly makes?: () => Promise<MadeCalls | string>;
 }
 
-/** A call that didn't run, because somebody has to be asked first. */
+/** A call that didn't run, or stopped, because somebody has to be asked first: for it, or for calls that it makes. */
 interface OpenCall {
-  readonly asked: AskedCall;
+  readonly asked: readonly AskedCall[];
 }
 
 /**
@@ -266,18 +317,52 @@ async function runCall(call: ToolCall, options: RunCallOptions): Promise<CallOut
   if (judgement.decision === "ask" && !answer) {
     if (cannotAsk !== undefined) return refused(`Cannot run ${name}: ${cannotAsk}`);
     const change = await preview();
-    if (change && "diff" in change) return { asked: { ...asked, change } };
+    if (change && "diff" in change) return { asked: [{ ...asked, change }] };
     // A call that has taken effect already may well fail now: that is for a person to see.
-    return change && !asked.begun ? refused(change.problem) : { asked };
+    return change && !asked.begun ? refused(change.problem) : { asked: [asked] };
   }
 
+  const calls = tool.replays && await options.makes?.();
+  if (typeof calls === "string") return refused(`Cannot run ${name}: ${calls}`);
+  const { begins } = options;
+  // Whoever is told may have stopped the turn.
+  if (begins && !watchdog.signal.aborted) {
+    await untilAborted(watchdog.signal, watchdog, begins).catch(() => {});
+  }
+  if (watchdog.signal.aborted) return refused(`Cannot run ${name}: the turn was stopped before it started.`);
+  const ran = await within((context) =>
+    tool.run(args, { ...context, output: show, ...(calls && { calls }) })
+  );
+  if (calls) return await outcomeOf(calls, ran, name);
   const changedState = tool.stance !== "rederivable";
-  const ran = await within((context) => tool.run(args, { ...context, output: show }));
   if ("problem" in ran) return { content: ran.problem, error: true, changedState };
   const { value } = ran;
   return typeof value === "string"
     ? { content: value, error: false, changedState }
     : { ...value, changedState };
+}
+
+/** How a call came out that made others: these are seen to their ends first. */
+async function outcomeOf(
+  made: MadeCalls,
+  ran: { readonly value: ToolOutput } | { readonly problem: string },
+  name: string,
+): Promise<CallOutcome | OpenCall> {
+  await made.ended();
+  const { changedState, diverged, asked, wrote } = made;
+  const value = "value" in ran ? ran.value : { content: ran.problem, error: true };
+  const { content, error, waits = false } = typeof value === "string"
+    ? { content: value, error: false }
+    : value;
+  if (diverged !== undefined) {
+    const problem =
+      `Cannot go on with ${name}: it made other calls than before it was cut off: ${diverged}. ` +
+      "What it did before stands; nothing more was run.";
+    return { content: problem, error: true, changedState, made: made.sum(problem) };
+  }
+  if (waits && asked.length > 0) return { asked };
+  const all = wrote.length === 0 ? content : `${content}\n\n[Written: ${wrote.join(", ")}]`;
+  return { content: all, error, changedState, made: made.sum(all) };
 }
 
 /** Does something with a tool until the turn is stopped or the time is up; what fails is a problem for the model. */
@@ -465,10 +550,13 @@ const EVERY_MS = 500;
 /** Most that is shown of a call, in UTF-16 code units. */
 const MAX_CHARS = 65_536;
 
+/** What a call has given. */
+type Piece = Pick<Extract<LoopEvent, { readonly type: "tool_output" }>, "id" | "text" | "parent">;
+
 /** Gathers what calls give while they run, so that those who watch are told now and then and not of every byte. */
 class LiveOutput {
   readonly #clock: Clock;
-  readonly #pieces = new Map<string, string>();
+  readonly #pieces = new Map<string, Piece>();
   readonly #shown = new Map<string, number>();
   #due = Promise.withResolvers<undefined>();
   #disarm: (() => void) | undefined;
@@ -482,30 +570,61 @@ class LiveOutput {
     return this.#due.promise;
   }
 
-  /** Takes the next piece of a call's output. */
-  push(id: string, text: string): void {
+  /** Takes the next piece of the output of a call, which `parent` may have made. */
+  push(id: string, text: string, parent?: string): void {
     const room = MAX_CHARS - (this.#shown.get(id) ?? 0);
     const piece = text.slice(0, room);
     if (piece === "") return;
     this.#shown.set(id, MAX_CHARS - room + piece.length);
-    this.#pieces.set(id, (this.#pieces.get(id) ?? "") + piece);
+    const gathered = (this.#pieces.get(id)?.text ?? "") + piece;
+    this.#pieces.set(id, { id, text: gathered, ...(parent !== undefined && { parent }) });
     this.#disarm ??= this.#clock.after(EVERY_MS, () => this.#due.resolve(undefined));
   }
 
   /** What has gathered, by call, if its time has come; nothing of the call that has `ended`, as its result says it all. */
-  take(ended: string | undefined): readonly (readonly [id: string, text: string])[] {
+  take(ended: string | undefined): readonly Piece[] {
     if (ended !== undefined) this.#pieces.delete(ended);
     if (ended !== undefined && this.#pieces.size > 0) return [];
-    const gathered = [...this.#pieces];
+    const gathered = [...this.#pieces.values()];
     this.close();
     this.#pieces.clear();
     this.#due = Promise.withResolvers();
     return gathered;
   }
 
+  /** Forgets what has gathered of a call that has ended. */
+  forget(id: string): void {
+    this.#pieces.delete(id);
+  }
+
   /** Forgets what has gathered. */
   close(): void {
     this.#disarm?.();
     this.#disarm = undefined;
+  }
+}
+
+/** Events that calls tell of while they run, until whoever plays the turn takes them. */
+class Told {
+  #events: { readonly event: LoopEvent; readonly taken: () => void }[] = [];
+  #due = Promise.withResolvers<undefined>();
+
+  /** Resolves once there are some. */
+  get due(): Promise<undefined> {
+    return this.#due.promise;
+  }
+
+  /** Tells of an event; resolves once it was taken, and all that comes of that is done. */
+  readonly tell = (event: LoopEvent): Promise<void> => {
+    const { promise, resolve } = Promise.withResolvers<void>();
+    this.#events.push({ event, taken: resolve });
+    this.#due.resolve(undefined);
+    return promise;
+  };
+
+  /** Those that nobody has taken, in their order. */
+  take(): readonly { readonly event: LoopEvent; readonly taken: () => void }[] {
+    this.#due = Promise.withResolvers();
+    return this.#events.splice(0);
   }
 }

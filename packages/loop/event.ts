@@ -6,6 +6,7 @@ import type {
   Effects,
   FileChange,
   FinishReason,
+  NestedResult,
   ResolvedCall,
   Rewrite,
   Tool,
@@ -60,16 +61,24 @@ export type LoopEvent =
   | { readonly type: "reasoning_delta"; readonly step: number; readonly text: string }
   /** The model's whole reply, as it enters the history; emitted before its calls are run. */
   | { readonly type: "assistant_message"; readonly step: number; readonly message: AssistantMessage }
-  | {
+  /** One that another call made, named by `parent`, is told right before it runs. */
+  | ({
     readonly type: "tool_call";
     readonly step: number;
     readonly id: string;
     readonly name: string;
     readonly arguments: string;
-  }
+  } & Pick<AskedCall, "parent" | "beganAtMs">)
   /** What a call that takes its time has given so far, for those who watch: the next piece, and of much output only the first. */
-  | { readonly type: "tool_output"; readonly step: number; readonly id: string; readonly text: string }
-  /** Emitted as each call ends; results enter the history in the order of the calls. */
+  | {
+    readonly type: "tool_output";
+    readonly step: number;
+    readonly id: string;
+    readonly text: string;
+    /** Id of the call that made this one. */
+    readonly parent?: string;
+  }
+  /** Emitted as each call ends; results enter the history in the order of the calls, those of nested calls never. */
   | {
     readonly type: "tool_result";
     readonly step: number;
@@ -82,6 +91,13 @@ export type LoopEvent =
     readonly durationMs: number;
     /** What the call has changed, where that can be shown. */
     readonly change?: FileChange;
+    /** Id of the call that made this one. */
+    readonly parent?: string;
+    /**
+     * Of a call that made others: how many there were, how many of them failed, and how many tokens their results have
+     * beyond what it returned. No prompt ever held those, which is no saving: nobody knows what the model would have done.
+     */
+    readonly made?: { readonly calls: number; readonly failed: number; readonly keptTokens: number };
     /** Pictures that the model is shown behind it, as `data:` URLs. */
     readonly pictures?: readonly string[];
   }
@@ -107,6 +123,16 @@ export type LoopEvent =
     readonly ledger?: object;
   }
   | ({ readonly type: "turn_end" } & TurnEnd);
+
+/** The calls that a call has made before it was cut off, or stopped to wait: see {@linkcode Tool.replays}. */
+export interface Journal {
+  /** When it first ran, in milliseconds since the epoch. */
+  readonly beganAtMs: number;
+  /** Those that were made, by their ids. */
+  readonly made: ReadonlyMap<string, { readonly name: string; readonly arguments: string }>;
+  /** What came of them, in the order in which they ended. */
+  readonly results: readonly (NestedResult & { readonly id: string })[];
+}
 
 /** Says of a call, once its arguments are valid and before anything of it runs, whether it may. Must not reject. */
 export type Judge = (call: ResolvedCall) => Judgement | Promise<Judgement>;
@@ -138,6 +164,10 @@ export interface AskedCall {
   readonly why?: string;
   /** True if it was made before, and nobody knows what came of it: a yes makes it once more. */
   readonly begun?: true;
+  /** Id of the call that makes it. Its own is that, a stroke, and its number in the order in which they are made. */
+  readonly parent?: string;
+  /** When that call first ran, in milliseconds since the epoch. */
+  readonly beganAtMs?: number;
 }
 
 /** What a tool is, in parts, as SHA-256 in hex: a yes is one to this, and to nothing that only has its name. */
@@ -165,7 +195,7 @@ function sha256(value: unknown): string {
 
 /** A call that an earlier turn left open to ask for it, and the answer. */
 export interface AnsweredCall {
-  /** As it stands at the history's end. */
+  /** As it stands at the history's end: what was asked may be about one that it made. */
   readonly call: ToolCall;
   /** What was asked: if the call has come to mean anything else since, it doesn't run. */
   readonly asked: AskedCall;

@@ -10,6 +10,7 @@ export {
   type AnsweredCall,
   type AskedCall,
   EMPTY_LEDGER,
+  type Journal,
   type Judge,
   type Judgement,
   type LoopEvent,

@@ -1,4 +1,13 @@
-import type { KeepablePrompt, Message, Model, ModelEvent, ModelRequest, ModelSettings } from "@tare/messages";
+import type {
+  AssistantMessage,
+  KeepablePrompt,
+  Message,
+  Model,
+  ModelEvent,
+  ModelRequest,
+  ModelSettings,
+  ToolCall,
+} from "@tare/messages";
 import {
   asRecord,
   bodyPieces,
@@ -103,6 +112,59 @@ export function accessTo(options: ProviderOptions, usualURL: string): ProviderAc
   };
 }
 
+/**
+ * Whom replies are of that were asked for so: what is sealed or signed in one, and fields that only some servers know, are
+ * nobody else's. Another model of the same provider doesn't read them either.
+ */
+export function authorOf(
+  protocol: string,
+  { baseURL, model }: Pick<ProviderAccess, "baseURL" | "model">,
+): string {
+  // Without the port: those of one's own machine change.
+  return `${protocol} ${new URL(baseURL).hostname} ${model}`;
+}
+
+/** The messages as this author may be sent them: its own whole, of others what every model can read. */
+function readableBy(author: string, messages: readonly Message[]): readonly Message[] {
+  return messages.map((message) => {
+    if (message.role !== "assistant" || !message.carried) return message;
+    return message.carried.by === author ? message : withoutCarried(message);
+  });
+}
+
+const strangers = new WeakMap<AssistantMessage, AssistantMessage>();
+
+/** What of a reply is anybody's. The same object each time. */
+function withoutCarried(message: AssistantMessage): AssistantMessage {
+  const known = strangers.get(message);
+  if (known) return known;
+  const { role, content = null, refusal, name, tool_calls: calls } = message;
+  const plain: AssistantMessage = {
+    role,
+    content,
+    ...(refusal && { refusal }),
+    ...(name !== undefined && { name }),
+    ...(calls && { tool_calls: calls.map(plainCall) }),
+  };
+  strangers.set(message, plain);
+  return plain;
+}
+
+function plainCall(call: ToolCall): ToolCall {
+  if (call.type === "custom") {
+    const { id, type, custom: { name, input } } = call;
+    return { id, type, custom: { name, input } };
+  }
+  const { id, type, function: { name, arguments: text } } = call;
+  return { id, type, function: { name, arguments: text } };
+}
+
+/** A reply that says whose it is, if something of it is. */
+function signed(message: AssistantMessage, author: string): AssistantMessage {
+  const isPlain = !message.carried && JSON.stringify(withoutCarried(message)) === JSON.stringify(message);
+  return isPlain ? message : { ...message, carried: { ...message.carried, by: author } };
+}
+
 /** Puts a streamed reply together. */
 interface ReplyReader {
   /** True once something of the reply was given to those who watch. */
@@ -118,6 +180,8 @@ interface ReplyReader {
 /** How a provider is reached, and how its replies are read. */
 interface StreamModelOptions<Reader extends ReplyReader>
   extends FailedRequest, Pick<ProviderAccess, "maxRetries"> {
+  /** Whose the replies are: see {@linkcode authorOf}. */
+  readonly author: string;
   /** Says what came, if it was no reply. */
   readonly noReply: string;
   /** Makes a reader for one reply. */
@@ -144,8 +208,9 @@ const CUT_OFF = "its stream ended before the reply was whole";
 
 /** A model whose replies are streamed by a provider's SDK. What fails is a `ModelError` that doesn't hold the API key. */
 export function streamModel<Reader extends ReplyReader>(options: StreamModelOptions<Reader>): Model {
-  const { host, maxRetries, noReply, reader, keepable, open } = options;
-  return async function* (request) {
+  const { host, author, maxRetries, noReply, reader, keepable, open } = options;
+  return async function* (asked) {
+    const request = { ...asked, messages: readableBy(author, asked.messages) };
     const takenIds = callIds(request.messages);
     for (let attempt = 0;; attempt++) {
       const reply = reader();
@@ -165,7 +230,7 @@ export function streamModel<Reader extends ReplyReader>(options: StreamModelOpti
         if (completed) {
           const prompt = request.keepable && keepable?.(reply, completed);
           if (prompt) request.keepable?.(prompt);
-          yield completed;
+          yield { ...completed, message: signed(completed.message, author) };
           return;
         }
         failure = replyError("bad_response", host, reply.isReply ? CUT_OFF : noReply);
@@ -186,10 +251,17 @@ function charsOf(event: ModelEvent): number {
   return event.type === "completed" ? 0 : event.text.length;
 }
 
+/** What other protocols call some settings. */
+const OTHER_NAMES: Readonly<Record<string, readonly string[]>> = {
+  reasoning_effort: ["reasoning\\.effort", "output_config\\.effort", "thinking\\.budget_tokens"],
+};
+
 /** A provider that refuses a request over one of its settings names it: then whoever chose it is at fault. */
 function blame(failure: unknown, settings: ModelSettings = {}): unknown {
   if (!(failure instanceof ModelError) || failure.code !== "bad_request" || failure.param) return failure;
-  const param = Object.keys(settings).find((name) => new RegExp(`\\b${name}\\b`).test(failure.message));
+  const param = Object.keys(settings).find((name) =>
+    new RegExp(`\\b(${[name, ...OTHER_NAMES[name] ?? []].join("|")})\\b`).test(failure.message)
+  );
   return param === undefined
     ? failure
     : new ModelError(failure.code, failure.message, { param, cause: failure });

@@ -35,6 +35,7 @@ import {
   addLedgers,
   type AnsweredCall,
   EMPTY_LEDGER,
+  type Journal,
   type Judge,
   type LoopEvent,
   ModelError,
@@ -95,6 +96,11 @@ export interface RunOptions {
    */
   readonly answered?: readonly AnsweredCall[];
   /**
+   * Gives the calls that such a call has made, if its tool {@linkcode Tool.replays}, and so of one that a turn goes on
+   * with. Default: none were made.
+   */
+  readonly journal?: (call: ToolCall) => Promise<Journal | undefined>;
+  /**
    * What the turn came to in a process that ended in the middle of it: it goes on from there, without another `turn_start`.
    * What opened it is among its messages. Default: the turn begins.
    */
@@ -107,8 +113,10 @@ export interface RunOptions {
     readonly ledger: TurnLedger;
     /** Calls of the newest reply that have no answer, and are made before the model is called. */
     readonly calls: readonly ToolCall[];
-    /** Says of these whether they may run. Default: as of all others. */
+    /** Says of these whether they may run, and of those that they have made which have no result. Default: as of all others. */
     readonly judge?: Judge;
+    /** What somebody has said of calls that these have made and that didn't begin since. Default: nothing. */
+    readonly answered?: readonly AnsweredCall[];
   };
   /** How the model shall write. Default: as the provider likes. */
   readonly settings?: ModelSettings;
@@ -136,10 +144,12 @@ export interface RunOptions {
   readonly countTokens?: CountTokens;
   /** Tells the time. Default: the real time. */
   readonly clock?: Clock;
+  /** The time in milliseconds since the epoch. Default: `Date.now`. */
+  readonly now?: () => number;
 }
 
 /** What has no default. */
-type Optional = "resumed" | "input" | "settings" | "costOf" | "signal" | "cannotAsk";
+type Optional = "resumed" | "input" | "settings" | "costOf" | "signal" | "cannotAsk" | "journal";
 
 /** {@linkcode RunOptions} checked and with their defaults. */
 interface ResolvedOptions
@@ -232,12 +242,17 @@ async function* playSteps(
 ): AsyncGenerator<LoopEvent, Ending> {
   const repeated = new RepeatedCalls();
   if (options.answered.length > 0) {
-    turn.messages = yield* runAnswered(repeated, { ...options, step: 1, watchdog });
+    const done = yield* runAnswered(repeated, { ...options, step: 1, watchdog });
+    turn.messages = done.answers;
     watchdog.signal.throwIfAborted();
+    for (const one of done.asked) yield { type: "approval_asked", step: 1, ...one };
+    if (done.asked.length > 0) return { reason: "approval" };
   }
-  const { calls: again = [], step: first = 1, judge = options.judge } = options.resumed ?? {};
+  const { calls: again = [], step: first = 1, judge = options.judge, answered = [] } = options.resumed ?? {};
   if (again.length > 0) {
-    const asked = yield* runAgain(again, turn, { ...options, judge, repeated, step: first, watchdog });
+    const usual = options.judge;
+    const about = { judge, usual, answered, repeated, step: first, watchdog };
+    const asked = yield* runAgain(again, turn, { ...options, ...about });
     watchdog.signal.throwIfAborted();
     if (asked.length > 0) return { reason: "approval" };
   }
@@ -284,7 +299,7 @@ async function* playSteps(
       for (const call of calls) yield { type: "tool_call", step, id: call.id, ...describeCall(call) };
       const isWhole = finishReason === "stop" || finishReason === "tool_calls";
       const done: ToolAnswers = isWhole
-        ? yield* runTools(calls, { ...stepOptions, answered: [], repeated, visible: view.messages })
+        ? yield* runTools(calls, { ...newCalls(stepOptions), repeated, visible: view.messages })
         : { answers: yield* refuseCalls(calls, step, CUT_OFF), asked: [] };
       turn.messages = [...turn.messages, message, ...done.answers];
       isHandedOver = done.answers.length < calls.length;
@@ -304,35 +319,37 @@ async function* playSteps(
   }
 }
 
-/** Runs those of the calls that an earlier turn asked for which may run, and gives the answers to all. */
+/** What calls are run with that were never made before. */
+function newCalls({ journal: _, ...options }: StepOptions): Omit<StepOptions, "journal"> {
+  return { ...options, answered: [] };
+}
+
+/** Runs those of the calls that an earlier turn asked for which may run, or for which others were asked that they make. */
 async function* runAnswered(
   repeated: RepeatedCalls,
   options: StepOptions,
-): AsyncGenerator<LoopEvent, readonly Message[]> {
+): AsyncGenerator<LoopEvent, ToolAnswers> {
   const { answered, history } = options;
-  const { answers } = yield* runTools(answered.map(({ call }) => call), {
-    ...options,
-    clientTools: [],
-    repeated,
-    visible: history,
-  });
-  return answers;
+  // Several may have been asked of one call.
+  const calls = [...new Set(answered.map(({ call }) => call))];
+  return yield* runTools(calls, { ...options, clientTools: [], repeated, visible: history });
 }
 
 /** Makes calls of a turn that is gone on with: takes their answers into it, and gives those that have to be asked for. */
 async function* runAgain(
   calls: readonly ToolCall[],
   turn: Turn,
-  { step, ...options }: StepOptions & { readonly repeated: RepeatedCalls },
+  { step, ...options }: StepOptions & { readonly repeated: RepeatedCalls; readonly usual: Judge },
 ): AsyncGenerator<LoopEvent, ToolAnswers["asked"]> {
   const all = [...options.history, ...turn.messages];
-  // They are of the step before the one that comes.
-  const done = yield* runTools(calls, { ...options, step: step - 1, answered: [], visible: all });
+  // They are of the step before the one that comes; what was asked for is told of with the first.
+  const of = Math.max(1, step - 1);
+  const done = yield* runTools(calls, { ...options, step: of, visible: all });
   const at = turn.messages.findLastIndex(({ role }) => role === "assistant") + 1;
   const reply = all.slice(all.findLastIndex(({ role }) => role === "assistant"));
   const inOrder = pairCalls([...reply, ...done.answers]).flatMap(({ answer }) => answer?.message ?? []);
   turn.messages = [...turn.messages.slice(0, at), ...inOrder];
-  for (const one of done.asked) yield { type: "approval_asked", step: step - 1, ...one };
+  for (const one of done.asked) yield { type: "approval_asked", step: of, ...one };
   return done.asked;
 }
 
@@ -580,6 +597,7 @@ function resolveOptions(options: RunOptions): ResolvedOptions {
     idleTimeoutMs = 300_000,
     countTokens = estimateTokens,
     clock = systemClock,
+    now = Date.now,
     ...given
   } = options;
   if (given.input === undefined && given.history.length === 0 && !given.resumed) {
@@ -593,7 +611,7 @@ function resolveOptions(options: RunOptions): ResolvedOptions {
   return {
     ...given,
     tools: prepareTools({ tools, unlisted, clientTools }),
-    ...{ clientTools, judge, answered, context, steering, overBudget, spent, countTokens, clock },
+    ...{ clientTools, judge, answered, context, steering, overBudget, spent, countTokens, clock, now },
     ...{ maxSteps, maxOutputTokens, maxParallelTools, toolTimeoutMs, idleTimeoutMs },
   };
 }

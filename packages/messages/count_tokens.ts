@@ -38,7 +38,7 @@ function countPicture({ url, detail }: { readonly url: string; readonly detail?:
 const BASE64_CHARS_PER_TOKEN = 32;
 
 /**
- * Tokens of one message: its text, parts, name, reasoning, tool calls (without their ids, which providers
+ * Tokens of one message: its text, parts, name, reasoning (what of it is sealed as its provider counts), tool calls (without their ids, which providers
  * don't show to the model) and the tools that it finds, plus {@linkcode MESSAGE_OVERHEAD_TOKENS}. The count is remembered for each message object and counter, so that a
  * message is counted once, not once per call.
  *
@@ -63,7 +63,9 @@ function countMessage(message: Message, countTokens: CountTokens): number {
     for (const tool of message.findsTools ?? []) tokens += countToolTokens(tool, countTokens);
   }
   if (message.role !== "assistant") return tokens;
-  if (message.reasoning_content) tokens += countTokens(message.reasoning_content);
+  const { reasoning_content: reasoning, carried } = message;
+  if (carried?.tokens !== undefined) tokens += carried.tokens;
+  else if (reasoning) tokens += countTokens(reasoning);
   if (message.refusal) tokens += countTokens(message.refusal);
   for (const call of message.tool_calls ?? []) tokens += countCall(call, countTokens);
   return tokens;

@@ -84,6 +84,18 @@ export interface AssistantMessage {
   readonly tool_calls?: readonly ToolCall[];
   /** The reasoning, where the provider shows it. */
   readonly reasoning_content?: string | null;
+  /**
+   * What of the reply only its provider reads, or takes back only as it was. Never shown; it leaves with the reply. Default:
+   * nothing.
+   */
+  readonly carried?: {
+    /** Who said it: to others the reply is sent without. Default: nobody knows. */
+    readonly by?: string;
+    /** Tokens of sealed reasoning, as the provider counts. Default: what can be read of it is counted. */
+    readonly tokens?: number;
+    /** The pieces that the reply came in, which go back as they were. Default: its fields say all. */
+    readonly items?: readonly Readonly<Record<string, unknown>>[];
+  };
   /** Tools that the provider itself has found for it: the model is shown their definitions there. Default: none. */
   readonly findsTools?: readonly ToolDefinition[];
   /** Whether it has to stay where it stands, such as what makes tools known. Default: it may leave. */

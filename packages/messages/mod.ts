@@ -64,6 +64,8 @@ export {
   type Effects,
   type FileChange,
   type JsonSchema,
+  type NestedCalls,
+  type NestedResult,
   type ResolvedCall,
   type Stance,
   type Tool,

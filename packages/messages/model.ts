@@ -174,6 +174,8 @@ export interface Usage {
   readonly hourWriteTokens?: number;
   /** Tokens that the model wrote, reasoning included. */
   readonly outputTokens: number;
+  /** Of these, tokens of reasoning, where it tells of any. */
+  readonly reasoningTokens?: number;
   /** True if the provider sent no usage and the numbers were counted here. */
   readonly estimated?: boolean;
   /**
@@ -195,12 +197,14 @@ export interface Cost {
 export function addUsage(a: Usage, b: Usage): Usage {
   const writes = a.cacheWriteTokens ?? b.cacheWriteTokens;
   const hours = a.hourWriteTokens ?? b.hourWriteTokens;
+  const reasoning = a.reasoningTokens ?? b.reasoningTokens;
   return {
     promptTokens: a.promptTokens + b.promptTokens,
     cachedTokens: a.cachedTokens + b.cachedTokens,
     ...(writes !== undefined && { cacheWriteTokens: (a.cacheWriteTokens ?? 0) + (b.cacheWriteTokens ?? 0) }),
     ...(hours !== undefined && { hourWriteTokens: (a.hourWriteTokens ?? 0) + (b.hourWriteTokens ?? 0) }),
     outputTokens: a.outputTokens + b.outputTokens,
+    ...(reasoning !== undefined && { reasoningTokens: (a.reasoningTokens ?? 0) + (b.reasoningTokens ?? 0) }),
     ...((a.estimated || b.estimated) && { estimated: true }),
   };
 }

@@ -49,6 +49,26 @@ export interface ToolContext {
    * Default: it may.
    */
   readonly allows?: (path: string, effect: "reads" | "writes" | "names") => boolean;
+  /** Makes other calls of the same turn. Only a tool that {@linkcode Tool.replays} has it, and only inside a turn. */
+  readonly calls?: NestedCalls;
+}
+
+/** Calls that a running tool makes: what they return enters no prompt, unless the tool returns it. */
+export interface NestedCalls {
+  /** When the tool first ran for this call, in milliseconds since the epoch: the same each time that it runs again. */
+  readonly beganAtMs: number;
+  /**
+   * Makes a call, as if the model had: by the same rules and limits. Never rejects. Nothing comes back where somebody has
+   * to be asked first: once nothing else of the tool goes on, it is to stop and say that it `waits`, and is run again with
+   * the answer.
+   */
+  call(name: string, args: unknown): Promise<NestedResult | undefined>;
+}
+
+/** What a call that a tool made came to. */
+export interface NestedResult {
+  readonly content: string;
+  readonly error: boolean;
 }
 
 /** What a call would touch, by real absolute paths: after all links, those to the workspace itself too. */
@@ -85,6 +105,8 @@ export type ToolOutput = string | {
   readonly error: boolean;
   /** What it has changed, where it can be shown. */
   readonly change?: FileChange | undefined;
+  /** True if it stopped because calls that it made wait for somebody's answer: it is run again then. */
+  readonly waits?: true;
   /** Pictures that the model is shown behind the text, as `data:` URLs. Only with {@linkcode ToolContext.seesPictures}. */
   readonly pictures?: readonly string[];
 };
@@ -108,6 +130,12 @@ export interface Tool {
   readonly hints?: JsonSchema;
   /** Longest time one call may take, in milliseconds. Default: the loop's. */
   readonly timeoutMs?: number;
+  /**
+   * True if it touches nothing but by calls of {@linkcode ToolContext.calls}, and makes the same ones when it gets the same
+   * results in the same order: a call that was cut off is run again from its start, and of the calls that it made those
+   * with a result aren't made again. Default: it doesn't.
+   */
+  readonly replays?: true;
   /**
    * Whether a call with these arguments can reach nothing but what the agent was given to work in, because what it runs is
    * kept in a sandbox: nobody need be asked for it. Default: it may reach anything.

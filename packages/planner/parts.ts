@@ -36,6 +36,7 @@ export {
   withPrefixChange,
 } from "./ledger/ledger.ts";
 export {
+  howToAsk,
   isPrice,
   profileForTtl,
   profileOfModelList,

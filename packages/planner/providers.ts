@@ -278,6 +278,8 @@ interface CacheRoute {
   readonly needsMarks?: true;
   /** Models that can find deferred tools by the provider's own search. Default: none. */
   readonly searchesTools?: RegExp;
+  /** Whether its own clients are to ask by responses: it seals reasoning there, which chat completions lose. Default: no. */
+  readonly speaksResponses?: true;
 }
 
 /**
@@ -304,6 +306,7 @@ const CACHE_ROUTES: readonly CacheRoute[] = [
     address: /^https:\/\/([\w-]+\.)?api\.openai\.com\/v1$/,
     fields: ["prompt_cache_key"],
     headers: [],
+    speaksResponses: true,
     day: /^gpt-(5\.5(-pro)?|5\.4|5\.2|5\.1(-codex(-mini|-max)?|-chat)?|5(-codex)?|4\.1)$/,
     // https://platform.openai.com/docs/guides/prompt-caching
   },
@@ -810,6 +813,38 @@ export const MODELS: Readonly<Record<string, PublishedModel>> = {
   "minimax-m2.5": plain(204_800, 0.3, 1.2, 0.03),
 };
 
+/** What the efforts of most models are called, the least first. */
+const LOW_TO_HIGH: readonly string[] = ["low", "medium", "high"];
+const LOW_TO_MAX: readonly string[] = [...LOW_TO_HIGH, "xhigh", "max"];
+
+/**
+ * How models reason, by their plain names: the first that fits. Of others nothing is known. Facts as of autumn 2026.
+ * https://platform.claude.com/docs/en/build-with-claude/adaptive-thinking
+ * https://platform.claude.com/docs/en/build-with-claude/effort
+ * https://developers.openai.com/api/docs/guides/reasoning
+ * https://api-docs.deepseek.com/guides/thinking_mode (replies have to go back with their reasoning; Moonshot likewise)
+ */
+const REASONING: readonly (readonly [RegExp, Omit<ReturnType<typeof howToAsk>, "protocol">])[] = [
+  [/^claude-opus-4-[78]$|^claude-[a-z]+-[5-9]/, { efforts: LOW_TO_MAX, thinking: "adaptive" }],
+  [/^claude-(opus|sonnet)-4-6$/, { efforts: [...LOW_TO_HIGH, "max"], thinking: "adaptive" }],
+  [
+    /^claude-(opus-4(-[15])?|sonnet-4(-5)?|haiku-4-5|3-7-sonnet)$/,
+    { efforts: LOW_TO_HIGH, thinking: "budget" },
+  ],
+  [/^claude-3-5-/, { efforts: [] }],
+  [/^(gpt-[34]|chatgpt-|gpt-5.*-chat)/, { efforts: [] }],
+  [/^gpt-5(\.\d)?-pro$/, { efforts: ["medium", "high", "xhigh"], reasoning: "sealed" }],
+  [/^gpt-(5\.[6-9]|[6-9])/, { efforts: ["none", ...LOW_TO_MAX], reasoning: "sealed" }],
+  [/^gpt-5\.\d-codex/, { efforts: [...LOW_TO_HIGH, "xhigh"], reasoning: "sealed" }],
+  [/^gpt-5\.[2-5]/, { efforts: ["none", ...LOW_TO_HIGH, "xhigh"], reasoning: "sealed" }],
+  [/^gpt-5\.1/, { efforts: ["none", ...LOW_TO_HIGH], reasoning: "sealed" }],
+  [/^gpt-5/, { efforts: ["minimal", ...LOW_TO_HIGH], reasoning: "sealed" }],
+  [/^o[1-9]/, { efforts: LOW_TO_HIGH, reasoning: "sealed" }],
+  [/^deepseek-(v[4-9]|flash)/, { efforts: ["high", "max"], reasoning: "some" }],
+  [/^deepseek-reasoner/, { reasoning: "some" }],
+  [/^kimi-(k2\.[5-9]|k2-thinking|k[3-9]|for-coding)/, { reasoning: "some" }],
+];
+
 /** Models that are shown pictures, by their plain names: those of the list, and those that say so. */
 const SEEING =
   /^(claude|gpt-(4o|4\.1|[5-9])|chatgpt-|o[134]\b|gemini|gemma-?[3-9]|grok-[4-9]|kimi-k(2\.[5-9]|[3-9])|llama-?4|minimax-m3|pixtral|mistral-(small|medium|large))|(^|[-.:])(vl|vision|omni|llava)\b|\dv\b/;
@@ -828,6 +863,44 @@ const SEEING =
  */
 export function seesPictures(model: string): boolean {
   return SEEING.test(plainModelName(model));
+}
+
+/**
+ * How a model is best asked where requests go to this address: in which of OpenAI's protocols, and what is to be said of its
+ * reasoning there, or in the Messages format.
+ *
+ * @example
+ * ```ts
+ * import { assertEquals } from "@std/assert";
+ * import { howToAsk } from "@tare/planner/parts";
+ *
+ * const baseURL = "https://api.openai.com/v1";
+ * const { protocol, efforts } = howToAsk({ model: "gpt-5.1", baseURL });
+ * assertEquals([protocol, efforts], ["responses", ["none", "low", "medium", "high"]]);
+ * assertEquals(howToAsk({ model: "qwen3", baseURL: "http://localhost:8080/v1" }), { protocol: "chat" });
+ * ```
+ */
+export function howToAsk({ model, baseURL }: {
+  /** Name of the model. */
+  readonly model: string;
+  /** Where requests go. */
+  readonly baseURL: string;
+}): {
+  /** In which of OpenAI's protocols, where it is asked by one of these. */
+  readonly protocol: "chat" | "responses";
+  /** The efforts that it knows; none of a model that doesn't reason. Absent: nobody knows, and its provider will say. */
+  readonly efforts?: readonly string[];
+  /**
+   * What is asked of its reasoning: in responses that it is `sealed`; in chat completions that each reply goes back with
+   * `some`. Default: nothing.
+   */
+  readonly reasoning?: "sealed" | "some";
+  /** How it is asked to think in the Messages format: as much as it finds right, or within a budget. Default: it can't be. */
+  readonly thinking?: "adaptive" | "budget";
+} {
+  const name = plainModelName(model);
+  const [, reasoning] = REASONING.find(([names]) => names.test(name)) ?? [];
+  return { protocol: routeAt(baseURL)?.speaksResponses ? "responses" : "chat", ...reasoning };
 }
 
 /** For the profiles of providers that name a price: the model whose price stands for it in examples. */

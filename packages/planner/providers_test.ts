@@ -9,7 +9,13 @@ import {
   PROFILES,
   readTooLong,
 } from "@tare/planner";
-import { profileForTtl, profileOfModelList, searchesTools, windowsOfModelList } from "@tare/planner/parts";
+import {
+  howToAsk,
+  profileForTtl,
+  profileOfModelList,
+  searchesTools,
+  windowsOfModelList,
+} from "@tare/planner/parts";
 import { MODELS, recogniseProfile } from "./providers.ts";
 
 Deno.test("profileNamed() hands over each profile by its own name", () => {
@@ -369,4 +375,68 @@ Deno.test("searchesTools() knows Anthropic's address, and the models that search
     "http://localhost:1/v1",
   ];
   assertEquals(addresses.map((address) => at("claude-opus-5", address)), [true, true, false, false]);
+});
+
+Deno.test("howToAsk() knows of each model what it is asked of its reasoning, and where Responses are spoken", () => {
+  const baseURL = "https://api.openai.com/v1/";
+  const of = (model: string, at = baseURL) => {
+    const { protocol, efforts, reasoning, thinking } = howToAsk({ model, baseURL: at });
+    return [protocol, efforts?.join(" "), reasoning ?? thinking];
+  };
+  assertEquals(
+    ["gpt-6-sol", "gpt-5.6-luna", "gpt-5.5", "gpt-5.5-pro", "gpt-5.3-codex", "gpt-5-mini-2025-08-07", "o3"]
+      .map((
+        model,
+      ) => of(model).slice(1)),
+    [
+      ["none low medium high xhigh max", "sealed"],
+      ["none low medium high xhigh max", "sealed"],
+      ["none low medium high xhigh", "sealed"],
+      ["medium high xhigh", "sealed"],
+      ["low medium high xhigh", "sealed"],
+      ["minimal low medium high", "sealed"],
+      ["low medium high", "sealed"],
+    ],
+  );
+  assertEquals([of("gpt-4o-mini"), of("gpt-5-chat-latest")], [
+    ["responses", "", undefined],
+    ["responses", "", undefined],
+  ]);
+  assertEquals(of("openai/gpt-5.1", "https://openrouter.ai/api/v1"), [
+    "chat",
+    "none low medium high",
+    "sealed",
+  ]);
+  assertEquals(
+    [
+      "us.anthropic.claude-opus-4-8-v1:0",
+      "claude-haiku-5-5",
+      "claude-sonnet-4-6",
+      "claude-opus-4-5-20251101",
+      "claude-3-5-haiku",
+    ]
+      .map((model) => of(model).slice(1)),
+    [
+      ["low medium high xhigh max", "adaptive"],
+      ["low medium high xhigh max", "adaptive"],
+      ["low medium high max", "adaptive"],
+      ["low medium high", "budget"],
+      ["", undefined],
+    ],
+  );
+  const deepseek = "https://api.deepseek.com/v1";
+  assertEquals([
+    of("deepseek-v4-pro", deepseek),
+    of("deepseek-chat", deepseek),
+    of("moonshotai/kimi-k3", deepseek),
+  ], [
+    ["chat", "high max", "some"],
+    ["chat", undefined, undefined],
+    ["chat", undefined, "some"],
+  ]);
+  // Of every model of these vendors it is known.
+  const unknown = Object.keys(MODELS).filter((model) =>
+    /^(claude|gpt|o\d)/.test(model) && howToAsk({ model, baseURL }).efforts === undefined
+  );
+  assertEquals(unknown, []);
 });

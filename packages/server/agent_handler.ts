@@ -63,11 +63,14 @@ export interface AgentHandler {
  *
  * | route | does |
  * |---|---|
+ * | `POST /v1/sessions/{id}/title` | names it |
+ * | `POST /v1/sessions/{id}/fork` | makes a session that goes on from it, or from before one of the user's messages |
  * | `GET /v1/sessions/{id}/quote` | what its next request would cost |
  * | `GET /v1/sessions/{id}/export` | its messages, one a line |
  * | `POST /v1/sessions/{id}/turns` | starts, continues or steers a turn and streams its events, or queues one |
  * | `GET /v1/sessions/{id}/queue`, `DELETE /v1/sessions/{id}/queue/{turn}` | the turns that wait |
  * | `GET /v1/sessions/{id}/events?after=N` | streams the events after number N, those of a running turn included |
+ * | `POST /v1/sessions/{id}/model` | lets the next turns ask another model, or with another effort |
  * | `POST /v1/sessions/{id}/cancel` | cancels the running turn and waits for its end |
  * | `GET /v1/sessions/{id}/approvals` | lists the calls that wait for an answer before they run |
  * | `POST /v1/sessions/{id}/approvals/{call}` | says whether a call may run |
@@ -90,6 +93,7 @@ export interface AgentHandler {
  * | `GET /v1/responses/{id}`, `DELETE /v1/responses/{id}` | a stored response of the agent; forgets it |
  * | `GET /v1/responses/{id}/input_items` | what its request brought |
  * | `GET /v1/models`, `GET /v1/models/{id}` | the models of these routes, the provider's too |
+ * | `GET /v1/agent/files?search=TEXT` | files of the workspace, as the tool `list_files` shows them |
  * | `GET /v1/agent` | where the agent works, the model that it asks, and how much a prompt may hold |
  * | `GET /health` | says that the server is up |
  * | `GET /health/ready` | says whether it can take requests now, and if not why |

@@ -1,11 +1,12 @@
 import { Type } from "typebox";
 import { approvalRoutes } from "./api/approval_routes.ts";
+import { fileRoutes } from "./api/file_routes.ts";
 import type { health } from "./api/health_routes.ts";
 import { metricsRoutes } from "./api/metrics_routes.ts";
 import { keyRoutes } from "./api/key_routes.ts";
 import { ledgerRoutes, promptRoutes } from "./api/prompt_routes.ts";
 import type { SessionKinds } from "./api/session_kinds.ts";
-import { quoteRoutes, sessionRoutes } from "./api/session_routes.ts";
+import { agentSessionRoutes, sessionRoutes } from "./api/session_routes.ts";
 import { transferRoutes } from "./api/transfer_routes.ts";
 import { turnRoutes } from "./api/turn_routes.ts";
 import { undoRoutes } from "./api/undo_routes.ts";
@@ -36,7 +37,7 @@ export interface TableOptions extends Omit<AgentOptions, "webhooks"> {
 export function routeTable(options: TableOptions) {
   const { sessions, kinds, store, gateway, healthRoutes, metrics } = options;
   const agentsOwn = [
-    ...quoteRoutes(sessions),
+    ...agentSessionRoutes(sessions),
     ...turnRoutes(options),
     ...approvalRoutes(sessions),
     ...undoRoutes(sessions, options.checkpoints),
@@ -53,6 +54,7 @@ export function routeTable(options: TableOptions) {
     ...(metrics ? metricsRoutes(metrics) : []),
     ...keyRoutes(options.keys, options.webhooks),
     ...webhookRoutes(options),
+    ...fileRoutes(options),
     ...systemRoutes(options, () => all),
   ];
   all = table;

@@ -73,6 +73,8 @@ export {
   splitEvents,
   SseSplitter,
 } from "./reply_stream.ts";
+export { ResponseAssembler } from "./responses/response_assembler.ts";
+export { responsesBody, responsesSettings } from "./responses/write_responses_body.ts";
 export { statedFailure } from "./meaning.ts";
 export { type FirstTool, steadyTools } from "./steady_tools.ts";
 export {

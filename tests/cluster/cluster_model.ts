@@ -17,6 +17,22 @@ export const DELEGATING = "Delegating";
 /** What its helper is told to do. */
 export const TASK = "Write to the log, again and again.";
 
+/** What stands in the first text of a session whose model writes a program. */
+export const PROGRAMMING = "Programming";
+
+/** Commands that take a while, and files between them. */
+const PROGRAM = `
+  const run = (n) =>
+    tools.shell({ command: "echo program-" + n + " $PPID $(date +%s%N) >> ${LOG}; sleep " + (n === 3 ? 2 : 0) });
+  const write = (path) => tools.write_file({ path, content: path + "\\n" }).then(() => path);
+  await run(1);
+  const both = await Promise.all([write("left.txt"), write("right.txt")]);
+  await run(2);
+  const last = await write("last.txt");
+  const end = await run(3).then(() => "known", () => "unknown");
+  return [...both, last, end].join(" ");
+`;
+
 /** Steps in which it does. */
 const HELPER_STEPS = 18;
 
@@ -49,7 +65,7 @@ export function tokensIn(text: string): readonly string[] {
 /**
  * The agent's turns have one to three steps of text and calls, then an answer: calls that read, and commands that take a while
  * and say in the {@linkcode LOG} that they ran, and in which server. Conversations of the gateway follow a script.
- * A session that delegates has a helper in each turn, which runs commands.
+ * A session that delegates has a helper in each turn, which runs commands; one that programs has a program run them.
  */
 export function clusterModel(random: () => number): SimulatedModel {
   let made = 0;
@@ -78,6 +94,11 @@ export function clusterModel(random: () => number): SimulatedModel {
       return steps.ofTurn < HELPER_STEPS
         ? { content: null, tool_calls: [append()] }
         : { content: "It is written." };
+    }
+    if (first.includes(PROGRAMMING)) {
+      return steps.ofTurn > 0
+        ? { content: "The program is done." }
+        : { content: null, tool_calls: [toolCall("run_program", { code: PROGRAM })] };
     }
     const text = "The work goes on, word by word. ".repeat(1 + Math.floor(random() * 4));
     if (steps.ofTurn > 0 && (steps.ofTurn >= MAX_STEPS || random() < 0.3)) return { content: `${text}Done.` };

@@ -75,8 +75,13 @@ export class SessionUpdates {
         return;
       case "message_added":
         return yield* this.#added(number, event.message);
-      case "tool_call":
-        return yield this.#called({ ...event, toolCallId: `c${number}` });
+      case "tool_call": {
+        // A program's call that somebody was asked about is told once it runs.
+        const asked = event.parent === undefined ? undefined : this.#find(event.id);
+        if (!asked) return yield this.#called({ ...event, toolCallId: `c${number}` });
+        const { toolCallId } = asked;
+        return yield { sessionUpdate: "tool_call_update", toolCallId, status: "in_progress" };
+      }
       case "tool_output": {
         const call = this.#find(event.id);
         if (!call) return;

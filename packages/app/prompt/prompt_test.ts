@@ -65,7 +65,7 @@ Deno.test("tare prompt shows what a server tells the sessions of a folder, and c
     join(workspace, "AGENTS.md"),
     "where you work",
     "the whole message",
-    "7 tools",
+    "9 tools",
   ]);
 
   await Deno.writeTextFile(join(home, "repo/AGENTS.md"), "Other words.");

@@ -1,6 +1,7 @@
 import { distance } from "fastest-levenshtein";
 import { parseArgs } from "node:util";
 import { DEFAULT_PROVIDER, MESSAGES_PROVIDER, MODELS_DATE, PROFILES } from "@tare/planner";
+import { howToAsk } from "@tare/planner/parts";
 import { POLICIES, type Policy } from "@tare/planner/policies";
 import { HOME_VARIABLES } from "../data/data_directory.ts";
 import { dataFolder } from "../data/data_folder.ts";
@@ -40,6 +41,8 @@ const MECHANISMS = {
 const FORGET = ["costly", "nothing"] as const;
 
 const METRICS = ["off", "key", "open"] as const;
+
+const PROTOCOLS = ["responses", "chat", "messages"] as const;
 
 const DEFER_TOOLS = ["auto", "on", "off"] as const;
 
@@ -314,6 +317,22 @@ const OPTIONS = {
       "The provider's name for the agent's model; without it a provider is the gateway's alone. Names such as claude-… go to ANTHROPIC_BASE_URL if there is a key for it, all names if there is no other provider",
     ...providersModel,
   },
+  effort: {
+    variable: "TARE_EFFORT",
+    flag: "effort",
+    help:
+      "How much the agent's model shall reason, such as low, medium or high; sessions and turns may say otherwise, and models that don't know it go by their own. Default: as the model likes",
+    read: (word) => /^[a-z]{1,20}$/.test(word) ? word : undefined,
+    right: "a word such as low, medium or high",
+  },
+  protocol: {
+    variable: "TARE_PROTOCOL",
+    flag: "protocol",
+    help:
+      "How the agent's models are asked: responses or chat, at OPENAI_BASE_URL; messages, all at ANTHROPIC_BASE_URL. Default: responses at OpenAI's own address, else chat; claude-… by messages where there is a key for that",
+    read: (name) => PROTOCOLS.find((one) => one === name),
+    right: "one of responses, chat, messages",
+  },
   profile: {
     variable: "TARE_PROFILE",
     flag: "profile",
@@ -466,6 +485,14 @@ const OPTIONS = {
     help: "Whether the agent may give tasks to helpers in sessions that don't name their tools: on, off",
     ...onOrOff(),
   },
+  programs: {
+    variable: "TARE_PROGRAMS",
+    flag: "programs",
+    fallback: "on",
+    help:
+      "Whether the agent may write programs that call its tools (docs/programs.md), in sessions that don't name their tools: on, off",
+    ...onOrOff(),
+  },
   observe: {
     variable: "TARE_OBSERVE",
     flag: "observe",
@@ -598,6 +625,21 @@ export function readSettings(
     throw new RangeError(
       `Cannot start: TARE_PRUNE_AT is ${pruneAt} and TARE_SUMMARISE_AT is ${summariseAt}, but results must be pruned ` +
         "before turns are summarised: the first must not be larger than the second.",
+    );
+  }
+  const { effort, protocol } = settings;
+  const { efforts } = model === undefined
+    ? {}
+    : howToAsk({ model, baseURL: baseUrl ?? DEFAULT_PROVIDER.baseURL });
+  if (effort !== undefined && efforts?.includes(effort) === false) {
+    const right = efforts.length > 0 ? `the efforts ${efforts.join(", ")}` : "no effort to choose";
+    const state = `is ${JSON.stringify(effort)}, but ${model} has ${right}.`;
+    throw new RangeError(`Cannot start: ${sources.get("effort")} ${state}`);
+  }
+  if (protocol !== undefined && protocol !== "messages" && apiKey === undefined && baseUrl === undefined) {
+    throw new RangeError(
+      `Cannot start: ${sources.get("protocol")} is ${protocol}, but no provider is set that speaks it. Set ` +
+        "OPENAI_API_KEY or OPENAI_BASE_URL too.",
     );
   }
   const isElsewhere = messagesKey !== undefined || messagesUrl !== MESSAGES_PROVIDER.baseURL;

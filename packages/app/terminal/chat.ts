@@ -19,6 +19,8 @@ import { shownText } from "./shown_text.ts";
 export const COMMANDS = `/new               begin another session
 /sessions [WORDS]  list the newest sessions, or those in which something was said so
 /session ID        go on with this one, by its id or the beginning of it
+/model [NAME]      the model that the next turns ask, or ask this one
+/effort [LEVEL]    how much it reasons, or let it reason so much; default is as it likes
 /quote             what the next request would cost, and without what could leave
 /results           the results of tools, by number, and what of them the model still sees
 /keep NUMBER       bring this one back at the next rewrite, and keep it
@@ -157,9 +159,21 @@ type PutBack = Awaited<ReturnType<AgentClient["redo"]>>;
 type CommandClient =
   & Pick<
     AgentClient,
-    "listSessions" | "questions" | "quote" | "prompt" | "pin" | "keepWarm" | "changes" | "redo"
+    | "createSession"
+    | "listSessions"
+    | "questions"
+    | "quote"
+    | "prompt"
+    | "pin"
+    | "keepWarm"
+    | "changes"
+    | "redo"
   >
   & {
+    readonly choose: (...asked: Parameters<AgentClient["choose"]>) => Promise<{
+      readonly session: { readonly model: string; readonly effort?: string; readonly turns: number };
+      readonly efforts?: readonly string[];
+    }>;
     readonly undo: (
       ...asked: Parameters<AgentClient["undo"]>
     ) => Promise<PutBack & { readonly session?: { readonly id: string } }>;
@@ -191,6 +205,14 @@ export async function chatCommand(
       return { says: await listSessions(client, rest) };
     case "session":
       return await findSession(client, rest);
+    case "model":
+      return await chooseModel(client, session, rest === "" ? {} : { model: rest });
+    case "effort":
+      return await chooseModel(
+        client,
+        session,
+        rest === "" ? {} : { effort: rest === "default" ? null : rest },
+      );
     case "quote":
       return await inSession((session) => quote(client, session));
     case "results":
@@ -235,6 +257,21 @@ async function findSession(client: CommandClient, given: string): Promise<Comman
   const session = found[0]?.id ?? given;
   const questions = await client.questions(session);
   return { says: questions.map((text) => `› ${text}`).join("\n"), session };
+}
+
+async function chooseModel(
+  client: CommandClient,
+  given: string | null,
+  wanted: Parameters<AgentClient["choose"]>[1],
+): Promise<CommandOutcome> {
+  const session = given ?? await client.createSession();
+  const { session: { model, effort = "its own", turns }, efforts } = await client.choose(session, wanted);
+  const known = efforts === undefined
+    ? ""
+    : ` (there is ${efforts.length === 0 ? "nothing to choose" : efforts.join(", ")})`;
+  const isAnother = wanted.model !== undefined && turns > 0;
+  const cache = isAnother ? "\nIts cache holds what it was sent itself, and nothing of what other models were." : "";
+  return { says: `model ${model}, effort ${effort}${known}${cache}`, session };
 }
 
 async function quote(client: CommandClient, session: string): Promise<string> {

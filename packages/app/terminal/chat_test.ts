@@ -29,6 +29,15 @@ const client = {
         { id: "ab2", title: "Others", turns: 2, ledger: EMPTY_LEDGER },
       ].filter(({ title }) => title.includes(search)),
     ),
+  createSession: () => Promise.resolve("new"),
+  choose: (session: string, wanted: { readonly model?: string; readonly effort?: string | null }) =>
+    Promise.resolve({
+      session: {
+        ...{ model: wanted.model ?? "gpt-5.5", turns: session === "new" ? 0 : 1 },
+        ...(wanted.effort && { effort: wanted.effort }),
+      },
+      ...(wanted.model !== "other" && { efforts: wanted.model === "plain" ? [] : ["low", "high"] }),
+    }),
   questions: (session: string) =>
     session.startsWith("ab")
       ? Promise.resolve(["Hello?", "And now?"])
@@ -79,6 +88,26 @@ Deno.test("chatCommand() begins, finds and changes sessions", async () => {
   );
   await assertRejects(() => run("/session x"), Error, "Cannot find session x: there is no such session.");
   assertEquals((await run("/nonsense")).says, `Cannot do /nonsense: there is no such command.\n${COMMANDS}`);
+});
+
+Deno.test("chatCommand() tells and changes what the next turns ask", async () => {
+  assertEquals(await run("/model"), {
+    says: "model gpt-5.5, effort its own (there is low, high)",
+    session: "ab1",
+  });
+  const cold = "\nIts cache holds what it was sent itself, and nothing of what other models were.";
+  assertEquals((await run("/model other")).says, `model other, effort its own${cold}`);
+  assertEquals(
+    (await run("/model plain")).says,
+    `model plain, effort its own (there is nothing to choose)${cold}`,
+  );
+  assertEquals((await run("/effort low")).says, "model gpt-5.5, effort low (there is low, high)");
+  assertEquals((await run("/effort default")).says, "model gpt-5.5, effort its own (there is low, high)");
+  // Before anything was said there is a session then.
+  assertEquals(await run("/model plain", null), {
+    says: "model plain, effort its own (there is nothing to choose)",
+    session: "new",
+  });
 });
 
 Deno.test("chatCommand() tells what turns have changed, puts it back and makes it again", async () => {

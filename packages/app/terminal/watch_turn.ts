@@ -29,9 +29,11 @@ export interface WatchedTurn {
  */
 export function watchTurn(
   client: Pick<AgentClient, "startTurn" | "cancel" | "follow" | "lastEvent" | "approvals" | "answer">,
-  { session, input, show, ask, tryAgainMs }: {
+  { session, input, effort, show, ask, tryAgainMs }: {
     readonly session: string;
     readonly input?: string;
+    /** How much the model shall reason. Default: as the session says. */
+    readonly effort?: string | undefined;
     readonly show: (event: SessionEvent) => void;
     readonly ask?: AskPerson | undefined;
     /** How long after a look a server that has broken off is looked for again. Default: a second, a minute long. */
@@ -39,7 +41,9 @@ export function watchTurn(
   },
 ): WatchedTurn {
   const start = async () => {
-    if (input !== undefined) return await client.startTurn(session, input, { unattended: ask === undefined });
+    if (input !== undefined) {
+      return await client.startTurn(session, input, { unattended: ask === undefined, effort });
+    }
     const events = await client.follow(session, await client.lastEvent(session));
     for (const { callId } of await client.approvals(session)) questions.set(callId, new AbortController());
     putAll().catch((error) => failure.reject(error));

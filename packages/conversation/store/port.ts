@@ -91,10 +91,10 @@ export interface StoredSums {
 /** One thing that a commit changes. */
 export type StoreRecord =
   /**
-   * A new session; what its parent has archived so far is in its archive too.
+   * A new session; what its parent has archived so far, or else the session `archiveOf`, is in its archive too.
    * @throws if there is one of this id, or no such parent.
    */
-  | ({ readonly type: "session" } & SessionRecord)
+  | ({ readonly type: "session"; readonly archiveOf?: string } & SessionRecord)
   /**
    * Events behind the session's last, which must have the number `after`: nobody else may have written since.
    * @throws {StoreError} `conflict` if somebody has.

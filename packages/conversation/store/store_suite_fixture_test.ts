@@ -158,8 +158,21 @@ export function testStore(name: string, place: Place): void {
       Promise.all([before, after, own, other].map((ref) => store.archive(id).get(ref)));
     assertEquals(await texts("c"), ["before", undefined, "own", undefined]);
     assertEquals(await texts("a"), ["before", "after", undefined, undefined]);
+    await store.commit([{
+      type: "session",
+      id: "d",
+      kind: "agent",
+      createdAtMs: 1,
+      settings: {},
+      archiveOf: "a",
+    }]);
+    assertEquals(await texts("d"), ["before", "after", undefined, undefined]);
+    // It goes on from that one, and is nobody's fork: it stands in each list.
+    assertEquals((await store.listSessions({ forks: false })).map(({ id }) => id), ["d", "b", "a"]);
+    assertEquals((await store.getSession("d"))?.parent, undefined);
     await store.deleteSession("a");
     assertEquals(await texts("c"), ["before", undefined, "own", undefined]);
+    assertEquals(await texts("d"), ["before", "after", undefined, undefined]);
   });
 
   test("commit() numbers the events of each session from 1, also after a restart", async (store, open) => {

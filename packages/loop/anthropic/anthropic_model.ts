@@ -48,7 +48,14 @@ import {
   UnknownShape,
 } from "@tare/wire";
 import { ModelError } from "../event.ts";
-import { accessTo, type ProviderOptions, readEvents, streamModel, toModelError } from "../provider.ts";
+import {
+  accessTo,
+  authorOf,
+  type ProviderOptions,
+  readEvents,
+  streamModel,
+  toModelError,
+} from "../provider.ts";
 
 type Completed = Extract<ModelEvent, { readonly type: "completed" }>;
 
@@ -71,7 +78,7 @@ const NO_MESSAGE = "what it sent is no message (is the base URL right? It is wit
  *
  * Chat messages are written as the API has them: instructions as `system`, the results of a reply's calls as one
  * message, pictures and files as they are. A reply that thought, or whose blocks chat messages can't tell apart, carries
- * them in its field `content_blocks`, so that they go back unchanged, signatures and all. At most four places are marked
+ * them in its field `carried`, so that they go back unchanged, signatures and all, to the model that said them. At most four places are marked
  * for the cache; `stable` of the request says where that is of use. A reply that pauses is asked to go on; what it read
  * of its prompt is then what the last request read. Settings that the format has no place for, such as a seed, are
  * refused. Errors and retries are those of `openaiModel`.
@@ -89,6 +96,12 @@ export function anthropicModel(
     readonly extraBody?: Readonly<Record<string, unknown>>;
     /** Longest reply in tokens, thinking included; the API wants to be told. Default: 32,000. */
     readonly maxTokens?: number;
+    /**
+     * How the model is asked to think: as much as it finds right, which `reasoning_effort` guides (`adaptive`); or within a
+     * budget, if there is an effort (`budget`). Requests that say how the next token is to be chosen, or that a tool must be
+     * called, go without it, which the API demands. Default: it isn't asked, and an effort is sent as it is.
+     */
+    readonly thinking?: "adaptive" | "budget";
     /**
      * How long the prompt shall stay cached, in milliseconds since its last use: an hour or more asks for the hour, less
      * for five minutes, 0 for nothing. Default: five minutes.
@@ -114,7 +127,8 @@ export function anthropicModel(
 
   const bodyOf = (request: ModelRequest): JsonRecord => {
     const prompt = messagesBody(request, cacheTtlMs === undefined ? {} : { cacheTtlMs });
-    const settings = messagesSettings(request.settings ?? {});
+    const { messages, settings: asked = {} } = request;
+    const settings = messagesSettings(asked, { thinking: options.thinking, maxTokens, messages });
     return { model, max_tokens: maxTokens, ...prompt, ...settings, stream: true, ...extraBody };
   };
 
@@ -165,6 +179,7 @@ export function anthropicModel(
 
   return streamModel({
     ...failed,
+    author: authorOf("messages", { baseURL, model }),
     noReply: NO_MESSAGE,
     reader: () => new MessageAssembler(),
     keepable(reply, completed) {

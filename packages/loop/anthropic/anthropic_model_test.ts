@@ -1,7 +1,7 @@
 import { assert, assertEquals, assertStringIncludes, assertThrows } from "@std/assert";
 import { ModelError, run } from "@tare/loop";
 import { anthropicModel } from "@tare/loop/anthropic";
-import type { AssistantMessage, Message, Model } from "@tare/messages";
+import type { Message, Model, ModelSettings } from "@tare/messages";
 import { collect, outline, tool } from "../fixture_test.ts";
 import { completed, stream } from "../provider_fixture_test.ts";
 import { ask, block, call, end, reply, sse, START, text, thinking } from "./fixture_test.ts";
@@ -36,13 +36,16 @@ Deno.test("anthropicModel() streams text, thoughts and calls, and completes with
           { id: "c1", type: "function", function: { name: "f", arguments: '{"a":1}' } },
           { id: "c2", type: "function", function: { name: "f", arguments: "{}" } },
         ],
-        content_blocks: [
-          { type: "thinking", thinking: "Let me see.", signature: "sig" },
-          { type: "text", text: "Hello." },
-          { type: "tool_use", id: "c1" },
-          { type: "tool_use", id: "c2" },
-        ],
-      } as AssistantMessage,
+        carried: {
+          items: [
+            { type: "thinking", thinking: "Let me see.", signature: "sig" },
+            { type: "text", text: "Hello." },
+            { type: "tool_use", id: "c1" },
+            { type: "tool_use", id: "c2" },
+          ],
+          by: "messages 127.0.0.1 m",
+        },
+      },
       finishReason: "tool_calls",
       usage: { promptTokens: 8, cachedTokens: 5, cacheWriteTokens: 0, outputTokens: 7 },
     },
@@ -396,4 +399,71 @@ Deno.test("anthropicModel() tells errors in the middle of a stream apart", async
     said("it limits the rate of requests (429: No)"),
   ]);
   assertEquals(await failed("api_error"), [1, "provider_error", said("it failed (No)")]);
+});
+
+Deno.test("anthropicModel() asks the model to think as it is told, and not where the API forbids it", async () => {
+  const asking = async (
+    options: Parameters<typeof ask>[1],
+    settings: ModelSettings = {},
+    messages?: readonly Message[],
+  ) => {
+    const request = { settings, ...(messages && { messages }) };
+    const { bodies: [body], error } = await ask(reply("end_turn", ...text(0, "ok")), { ...options, request });
+    return error ? error.message.replace(/^.*?: /, "") : [body?.thinking, body?.output_config];
+  };
+  const adaptive = { type: "adaptive", display: "summarized" };
+  assertEquals(await asking({}, { reasoning_effort: "low" }), [undefined, { effort: "low" }]);
+  assertEquals(await asking({ thinking: "adaptive" }), [adaptive, undefined]);
+  assertEquals(await asking({ thinking: "adaptive" }, { reasoning_effort: "max" }), [adaptive, {
+    effort: "max",
+  }]);
+  assertEquals(await asking({ thinking: "adaptive" }, { tool_choice: "required" }), [undefined, undefined]);
+  assertEquals(await asking({ thinking: "adaptive" }, { temperature: 0.5 }), [undefined, undefined]);
+  const within = (budget_tokens: number) => [{ type: "enabled", budget_tokens }, undefined];
+  const budget = { thinking: "budget", maxTokens: 32_000 } as const;
+  assertEquals(await asking(budget), [undefined, undefined]);
+  assertEquals(await asking(budget, { reasoning_effort: "low" }), within(4_000));
+  assertEquals(await asking(budget, { reasoning_effort: "high" }), within(16_000));
+  assertEquals(await asking({ ...budget, maxTokens: 4_000 }, { reasoning_effort: "low" }), within(1_024));
+  assertEquals(
+    await asking(budget, { reasoning_effort: "max" }),
+    'reasoning_effort can\'t be sent: the Messages format takes low, medium, high, and it is "max".',
+  );
+  // A tool loop that began without a thought ends without one.
+  const loop = (items: readonly Record<string, unknown>[]): Message[] => [
+    { role: "user", content: "Go" },
+    {
+      role: "assistant",
+      tool_calls: [{ id: "c", type: "function", function: { name: "f", arguments: "{}" } }],
+      carried: { by: "messages 127.0.0.1 m", items: [...items, { type: "tool_use", id: "c" }] },
+    },
+    { role: "tool", tool_call_id: "c", content: "r" },
+  ];
+  const thought = { type: "thinking", thinking: "t", signature: "s" };
+  assertEquals(await asking(budget, { reasoning_effort: "low" }, loop([thought])), within(4_000));
+  assertEquals(await asking(budget, { reasoning_effort: "low" }, loop([])), [undefined, undefined]);
+});
+
+Deno.test("anthropicModel() sends thoughts to the model alone that had them", async () => {
+  const of = (by: string): Message => ({
+    role: "assistant",
+    content: "Yes.",
+    reasoning_content: "Hm.",
+    carried: {
+      ...{ by },
+      items: [{ type: "thinking", thinking: "Hm.", signature: "s" }, { type: "text", text: "Yes." }],
+    },
+  });
+  const messages = [of("messages 127.0.0.1 m"), of("messages 127.0.0.1 other")].flatMap((
+    message,
+  ): Message[] => [
+    { role: "user", content: "So?" },
+    message,
+  ]);
+  const { bodies } = await ask(reply("end_turn", ...text(0, "ok")), {
+    request: { messages: [...messages, { role: "user", content: "And?" }] },
+  });
+  const replies = (bodies[0]?.messages as { role: string; content: { type: string }[] }[])
+    .filter(({ role }) => role === "assistant").map(({ content }) => content.map(({ type }) => type));
+  assertEquals(replies, [["thinking", "text"], ["text"]]);
 });

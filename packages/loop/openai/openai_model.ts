@@ -1,6 +1,6 @@
 /**
- * Models behind an OpenAI-compatible API (chat completions, streamed), by `npm:openai`: OpenAI, DeepSeek, OpenRouter,
- * vLLM, llama.cpp, Ollama and others.
+ * Models behind an OpenAI-compatible API (chat completions or responses, streamed), by `npm:openai`: OpenAI, DeepSeek,
+ * OpenRouter, vLLM, llama.cpp, Ollama and others.
  *
  * @example Ask a provider, here one that is a function
  * ```ts
@@ -23,6 +23,7 @@
  * @module
  */
 import {
+  type AssistantMessage,
   checkGiven,
   type ContentPart,
   contentText,
@@ -30,17 +31,31 @@ import {
   type Model,
   type ModelRequest,
 } from "@tare/messages";
-import { asRecord, ReplyAssembler } from "@tare/wire";
+import {
+  asRecord,
+  type JsonRecord,
+  ReplyAssembler,
+  ResponseAssembler,
+  responsesBody,
+  responsesSettings,
+  UnknownShape,
+} from "@tare/wire";
 import { APIConnectionError, APIConnectionTimeoutError, APIError, OpenAI } from "openai";
-import { accessTo, type ProviderOptions, readEvents, streamModel } from "../provider.ts";
+import { ModelError } from "../event.ts";
+import { accessTo, authorOf, type ProviderOptions, readEvents, streamModel } from "../provider.ts";
 
-const NO_COMPLETION = "what it sent is no chat completion (is the base URL right?)";
+const NO_REPLY = {
+  chat: "what it sent is no chat completion (is the base URL right?)",
+  responses: "what it sent is no response (is the base URL right, and does it speak Responses?)",
+};
 
 /**
  * Makes a model of one behind an OpenAI-compatible API.
  *
- * Messages are sent as they are, but for pictures in results, which this format lets users alone show; and replies keep every field that the provider sent (`reasoning_content`,
- * `reasoning_details`, signatures), so that all is passed back. Rate limits, time-outs, failures of the server and of
+ * By chat completions messages are sent as they are, but for pictures in results, which that format lets users alone show, and replies keep every field that the provider sent
+ * (`reasoning_content`, `reasoning_details`, signatures), so that all is passed back. By responses nothing is kept at the
+ * provider: what it has sealed of its reasoning is in the reply's `carried`, and goes back with the items that it was
+ * thought for. Either is sent to the model alone that said it. Rate limits, time-outs, failures of the server and of
  * the connection are retried with growing waits, or those that the provider asks for. What remains is a `ModelError`;
  * no message of one holds the API key.
  *
@@ -53,6 +68,14 @@ export function openaiModel(
   options: ProviderOptions & {
     /** Address of the API. Default: `https://api.openai.com/v1`. */
     readonly baseURL?: string;
+    /** The protocol in which it is asked. Default: `chat`, which most servers speak. */
+    readonly protocol?: "chat" | "responses";
+    /**
+     * What is asked of the model's reasoning: in responses that it is `sealed` and a summary told, which models that don't
+     * reason refuse; in chat completions that every reply is sent back with `some`, which DeepSeek's and Moonshot's demand,
+     * a blank for one of another model. Default: nothing.
+     */
+    readonly reasoning?: "sealed" | "some";
     /**
      * Fields of each request's body beside ours, or instead of them: `temperature`, `reasoning_effort`,
      * `prompt_cache_key`. `undefined` leaves one of ours out: `{ stream_options: undefined }` is for servers that don't
@@ -72,9 +95,31 @@ export function openaiModel(
   checkGiven("openaiModel()", { options }, { options: { model: "string" } });
   const { extraBody, baseURL, clientOptions, ...access } = accessTo(options, "https://api.openai.com/v1");
   const { model } = access;
+  const { protocol = "chat", reasoning } = options;
+
+  const promptOf = (request: ModelRequest): JsonRecord => {
+    const { messages, tools, settings = {} } = request;
+    if (protocol === "chat") {
+      return {
+        messages: picturesBehind(messages).map((message) => chatMessage(message, reasoning === "some")),
+        // An empty list is refused.
+        ...(tools.length > 0 && { tools }),
+        stream_options: { include_usage: true },
+        ...settings,
+      };
+    }
+    const { reasoning: effort, ...more } = responsesSettings(settings);
+    return {
+      ...responsesBody(request),
+      ...more,
+      ...(reasoning === "sealed"
+        ? { reasoning: { summary: "auto", ...asRecord(effort) }, include: ["reasoning.encrypted_content"] }
+        : effort !== undefined && { reasoning: effort }),
+    };
+  };
 
   const openStream = (request: ModelRequest) => {
-    const { messages, tools, settings, cacheKey, signal } = request;
+    const { cacheKey, signal } = request;
     const routed = cacheKey === undefined ? undefined : options.route?.(cacheKey);
     const client = new OpenAI({
       ...clientOptions(request),
@@ -85,38 +130,71 @@ export function openaiModel(
       project: null,
       webhookSecret: null,
     });
-    const body = {
-      model,
-      messages: picturesBehind(messages),
-      // An empty list is refused.
-      ...(tools.length > 0 && { tools }),
-      stream: true,
-      stream_options: { include_usage: true },
-      ...settings,
-      ...routed?.fields,
-      ...extraBody,
-    };
+    const body = { model, ...promptOf(request), stream: true, ...routed?.fields, ...extraBody };
     const headers = { ...routed?.headers, ...options.headers };
+    const path = protocol === "chat" ? "/chat/completions" : "/responses";
     // Not read by the SDK: what that does to each piece takes a fifth of what a reply costs.
-    return client.post("/chat/completions", { body, headers, stream: true, signal }).asResponse();
+    return client.post(path, { body, headers, stream: true, signal }).asResponse();
   };
 
-  return streamModel({
+  return streamModel<ReplyAssembler | ResponseAssembler>({
     ...access,
+    author: authorOf(protocol, { baseURL, model }),
     errors: { APIError, APIConnectionError, APIConnectionTimeoutError },
-    noReply: NO_COMPLETION,
-    reader: () => new ReplyAssembler(),
+    noReply: NO_REPLY[protocol],
+    reader: () => protocol === "chat" ? new ReplyAssembler() : new ResponseAssembler(),
     open: async function* (request) {
-      const response = await openStream(request);
+      const response = await asking(model, () => openStream(request));
       for await (const { name, json } of readEvents(response, request)) {
-        const error = asRecord(json)?.error ?? (name === "error" ? json : undefined);
-        if (error) {
-          throw new APIError(undefined, error as Record<string, unknown>, undefined, response.headers);
-        }
+        const error = errorIn(json, name);
+        if (error) throw new APIError(statusOf(error), error, undefined, response.headers);
         yield json;
       }
     },
   });
+}
+
+/** Asks; what the format has no place for is the fault of who chose it. */
+async function asking(model: string, ask: () => Promise<Response>): Promise<Response> {
+  try {
+    return await ask();
+  } catch (error) {
+    if (!(error instanceof UnknownShape)) throw error;
+    const { message, param } = error;
+    throw new ModelError("bad_request", `Cannot ask ${model}: ${message}.`, {
+      cause: error,
+      ...(param !== undefined && { param }),
+    });
+  }
+}
+
+/** A message as chat completions have it; in a reply that has no reasoning a blank stands for it, if there must be `some`. */
+function chatMessage(message: Message, some: boolean): Message {
+  if (message.role !== "assistant") return message;
+  const { carried: _, ...said }: AssistantMessage = message;
+  return some && !said.reasoning_content ? { ...said, reasoning_content: " " } : said;
+}
+
+/** What an event tells of a failure, if it does. */
+function errorIn(json: unknown, name: string | undefined): JsonRecord | undefined {
+  const { type = name, error, response } = asRecord(json) ?? {};
+  if (type === "response.failed") {
+    return asRecord(asRecord(response)?.error) ?? { message: "the response failed" };
+  }
+  // A whole response says that there is none.
+  if (error) return asRecord(error) ?? { message: String(error) };
+  return type === "error" ? asRecord(json) : undefined;
+}
+
+/** The status that a response's failure would have had in front of it. */
+function statusOf({ code }: JsonRecord): number | undefined {
+  const statuses: Readonly<Record<string, number>> = {
+    rate_limit_exceeded: 429,
+    insufficient_quota: 429,
+    invalid_prompt: 400,
+    context_length_exceeded: 400,
+  };
+  return typeof code === "string" && Object.hasOwn(statuses, code) ? statuses[code] : undefined;
 }
 
 /** What stands in front of the pictures of results. */

@@ -27,7 +27,12 @@ Deno.test("openaiModel() streams text and reasoning and completes with usage", a
     { type: "text_delta", text: "lo." },
     {
       type: "completed",
-      message: { role: "assistant", content: "Hello.", reasoning_content: "Let me see." },
+      message: {
+        role: "assistant",
+        content: "Hello.",
+        reasoning_content: "Let me see.",
+        carried: { by: "chat 127.0.0.1 m" },
+      },
       finishReason: "stop",
       usage: { promptTokens: 9, cachedTokens: 5, outputTokens: 4 },
     },

@@ -278,12 +278,12 @@ Deno.test("The page keeps a session's prompt warm for an hour, and says until wh
   const { page } = open;
   await seen(page, "h1", "Hello there.");
   await press(page, "Keep warm for an hour");
-  await seen(page, ".warm [role=status]", "Kept warm until");
-  await seen(page, ".warm [role=status]", "for at most $0.0");
+  await seen(page, ".deeds [role=status]", "Kept warm until");
+  await seen(page, ".deeds [role=status]", "for at most $0.0");
   await assertAccessible(page, "kept warm");
   // What the agent's own model holds is kept for everybody by its provider.
   const { id } = await (await server.ask("/v1/sessions", {})).json();
   await page.goto(`${server.url}/#/session/${id}/calls`);
   await press(page, "Keep warm for an hour");
-  await seen(page, ".warm .trouble", "there is nothing to keep");
+  await seen(page, ".deeds .trouble", "there is nothing to keep");
 });

@@ -1,11 +1,9 @@
 import type { JSX } from "preact";
-import { useState } from "preact/hooks";
-import { sentenceOf } from "./talk/conversation.ts";
-import { keepSessionWarm } from "./api/reports.ts";
 import type { Head } from "./api/sessions.ts";
-import { counted, dollars, share } from "./parts/format.ts";
+import { counted, share } from "./parts/format.ts";
 import { isPriced, money, saved, withoutPrice } from "./parts/spent.tsx";
 import { addressOf, type Place } from "./place.ts";
+import { SessionActions } from "./session_actions.tsx";
 
 /** What a session is called, what it has cost, and its views. */
 export function SessionHead(
@@ -37,30 +35,15 @@ export function SessionHead(
           <bdi>{factsOf(head).join(" · ")}</bdi>
         </p>
       )}
-      {head && <KeepWarm key={id} id={id} />}
+      {head?.forkedFrom !== undefined && (
+        <p class="facts">
+          Goes on from{" "}
+          <a href={addressOf({ view: "talk", id: head.forkedFrom })}>another session</a>, which stays as it
+          is.
+        </p>
+      )}
+      {head && <SessionActions key={id} id={id} kind={kind} title={head.title} />}
     </header>
-  );
-}
-
-/** Asks that the provider's cache holds the prompt while nobody says anything, and tells what that costs. */
-function KeepWarm({ id }: { readonly id: string }): JSX.Element {
-  const [told, setTold] = useState<{ readonly text: string; readonly isTrouble: boolean }>();
-  const ask = async () => {
-    try {
-      const { until, maxUsd } = await keepSessionWarm(id);
-      const text = `Kept warm until ${new Date(until).toLocaleTimeString()} at most, for at most ${
-        dollars(maxUsd)
-      }.`;
-      setTold({ text, isTrouble: false });
-    } catch (error) {
-      setTold({ text: sentenceOf(error), isTrouble: true });
-    }
-  };
-  return (
-    <p class="warm">
-      <button type="button" class="quiet" onClick={ask}>Keep warm for an hour</button>
-      <span role="status" class={told?.isTrouble ? "trouble" : ""}>{told?.text}</span>
-    </p>
   );
 }
 

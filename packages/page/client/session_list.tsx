@@ -53,6 +53,7 @@ export function SessionList({ place }: { readonly place: Place }): JSX.Element {
               <bdi class="title">{titleOf(session)}</bdi>
               <small>
                 {session.parent && "helper · "}
+                {session.forkedFrom && "fork · "}
                 {session.status === "running" && <span class="running">running</span>}
                 {figures({ ...session, ...session.sums })}
               </small>
@@ -147,7 +148,7 @@ function useSessions<Kind extends keyof OfKind>(kind: Kind, search: string): Pag
 /** What views of a session are told. */
 function listedAs(session: AgentSession | PassingSession): Listed {
   return session.kind === "agent"
-    ? { mark: `${session.lastEvent} ${session.status}`, session }
+    ? { mark: `${session.lastEvent} ${session.status} ${session.title}`, session }
     : { mark: session.lastAt };
 }
 

@@ -366,16 +366,17 @@ function split(
   return kinds;
 }
 
-/** Tokens of the parts of a message that aren't text. */
+/** Tokens of what of a message isn't text: pictures and the like, and reasoning that is sealed. */
 function mediaTokens(message: Message, countTokens: CountTokens): number {
-  if (!Array.isArray(message.content)) return 0;
+  const sealed = message.role === "assistant" ? message.carried?.tokens ?? 0 : 0;
+  if (!Array.isArray(message.content)) return sealed;
   const media = message.content.filter(({ type }) =>
     type === "image_url" || type === "input_audio" || type === "file"
   );
-  if (media.length === 0) return 0;
+  if (media.length === 0) return sealed;
   const alone = (content: typeof media) =>
     countMessageTokens({ role: "user", content } as Message, countTokens);
-  return alone(media) - alone([]);
+  return sealed + alone(media) - alone([]);
 }
 
 /** All texts of a message. */
@@ -393,7 +394,8 @@ function* textsOf(message: Message): Generator<string, void> {
   }
   if ("findsTools" in message) { for (const tool of message.findsTools ?? []) yield JSON.stringify(tool); }
   if (message.role !== "assistant") return;
-  if (message.reasoning_content) yield message.reasoning_content;
+  // What is sealed has no text.
+  if (message.reasoning_content && message.carried?.tokens === undefined) yield message.reasoning_content;
   if (message.refusal) yield message.refusal;
   for (const call of message.tool_calls ?? []) {
     const { name, arguments: input } = describeCall(call);

@@ -31,13 +31,14 @@ export const ANSWER = closed(
 /** The JSON that clients get of what is asked. */
 export function approvalBodies(questions: readonly Question[]) {
   return questions.map((
-    { id: callId, name, arguments: text, why, begun, effects, change, askedAtMs, expiresAtMs },
+    { id: callId, name, arguments: text, why, begun, parent, effects, change, askedAtMs, expiresAtMs },
   ) => ({
     callId,
     name,
     arguments: text,
     ...(why !== undefined && { why }),
     ...(begun && { begun }),
+    ...(parent !== undefined && { parent }),
     ...(effects && { effects }),
     ...(change && { change }),
     askedAtMs,

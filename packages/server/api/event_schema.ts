@@ -72,6 +72,7 @@ const USAGE = closed({
   outputTokens: TOKENS,
   cacheWriteTokens: Type.Optional(TOKENS),
   hourWriteTokens: Type.Optional(TOKENS),
+  reasoningTokens: Type.Optional(TOKENS),
   estimated: Type.Optional(Type.Boolean()),
 }, "Usage");
 
@@ -110,6 +111,14 @@ function oneOf(members: Readonly<Record<string, true>>) {
   return Type.Enum(Object.keys(members));
 }
 
+/** Which call made another one. */
+export const PARENT = Type.Optional(
+  Type.String({ description: "Id of the call that made this one: a program's." }),
+);
+const BEGAN = Type.Optional(
+  Type.Number({ minimum: 0, description: "When that call first ran, in milliseconds since the epoch." }),
+);
+
 /** The fields of each event beside `type`. */
 const FIELDS: Readonly<Record<SessionEvent["type"], TProperties>> = {
   message_added: { message: MESSAGE },
@@ -134,8 +143,8 @@ const FIELDS: Readonly<Record<SessionEvent["type"], TProperties>> = {
   text_delta: { step: STEP, text: STRING },
   reasoning_delta: { step: STEP, text: STRING },
   assistant_message: { step: STEP, message: ASSISTANT_MESSAGE },
-  tool_call: { step: STEP, id: STRING, name: STRING, arguments: STRING },
-  tool_output: { step: STEP, id: STRING, text: STRING },
+  tool_call: { step: STEP, id: STRING, name: STRING, arguments: STRING, parent: PARENT, beganAtMs: BEGAN },
+  tool_output: { step: STEP, id: STRING, text: STRING, parent: PARENT },
   tool_result: {
     step: STEP,
     id: STRING,
@@ -145,6 +154,15 @@ const FIELDS: Readonly<Record<SessionEvent["type"], TProperties>> = {
     bytes: COUNT,
     durationMs: TOKENS,
     change: Type.Optional(FILE_CHANGE),
+    parent: PARENT,
+    made: Type.Optional(closed({
+      calls: COUNT,
+      failed: COUNT,
+      keptTokens: Type.Number({
+        minimum: 0,
+        description: "Tokens of their results beyond those of this one: no prompt ever held them. No saving.",
+      }),
+    }, "MadeCalls")),
     pictures: Type.Optional(
       Type.Array(STRING, { description: "What the model is shown behind the content, as `data:` URLs." }),
     ),
@@ -157,6 +175,8 @@ const FIELDS: Readonly<Record<SessionEvent["type"], TProperties>> = {
     pin: Type.Optional(closed({ description: HASH, parameters: HASH, hints: HASH }, "ToolPin")),
     why: Type.Optional(WHY),
     begun: Type.Optional(BEGUN),
+    parent: PARENT,
+    beganAtMs: BEGAN,
     effects: Type.Optional(EFFECTS),
     change: Type.Optional(FILE_CHANGE),
     askedAtMs: Type.Optional(TOKENS),

@@ -4,7 +4,7 @@ import { type Static, Type } from "typebox";
 import { closed, COUNT } from "../http/schema.ts";
 import { SESSION_SETTINGS } from "../sessions/session_settings.ts";
 import type { SessionInfo } from "../sessions/session_types.ts";
-import { BEGUN, EFFECTS, FILE_CHANGE, LEDGER, WHY } from "./event_schema.ts";
+import { BEGUN, EFFECTS, FILE_CHANGE, LEDGER, PARENT, WHY } from "./event_schema.ts";
 import { MESSAGE } from "./message_schemas.ts";
 import { PASSING_SESSION, PASSING_SESSION_DETAILS, SUMS } from "./report_schemas.ts";
 
@@ -16,12 +16,19 @@ const FIELDS = {
   ),
   createdAt: Type.String({ format: "date-time" }),
   status: Type.Enum(["idle", "running"]),
-  title: Type.String({ description: "What the user said first, in one line of at most 120 characters." }),
+  title: Type.String({
+    description:
+      "What a person has named it, else its maker (`metadata.title`), else what the user said first: one line of at most 120 characters.",
+  }),
   ...SESSION_SETTINGS.properties,
   parent: Type.Optional(closed({
     session: Type.String({ description: "Id of the session whose helper it is." }),
     call: Type.String({ description: "Id of the call that it was made for." }),
   }, "HelperParent")),
+  forkedFrom: Type.Optional(closed({
+    session: Type.String({ description: "Id of the session that it goes on from, which stays as it is." }),
+    messages: Type.Integer({ minimum: 0, description: "So many of that one's messages it begins with." }),
+  }, "ForkedFrom")),
   turns: COUNT,
   lastEvent: COUNT,
   ledger: LEDGER,
@@ -59,6 +66,7 @@ export const APPROVAL = closed({
   arguments: Type.String({ description: "What it would run with, as JSON." }),
   why: Type.Optional(WHY),
   begun: Type.Optional(BEGUN),
+  parent: PARENT,
   effects: Type.Optional(EFFECTS),
   change: Type.Optional(FILE_CHANGE),
   askedAtMs: MS,
@@ -106,7 +114,8 @@ export const ANY_SESSION_DETAILS = Type.Union([SESSION_WITH_MESSAGES, PASSING_SE
 
 /** The JSON that clients get of a session of the agent. */
 export function sessionBody(session: SessionInfo): Static<typeof SESSION> {
-  const { id, by, createdAtMs, isRunning, title, settings, parent, turns, lastEvent, ledger, days } = session;
+  const { id, by, createdAtMs, isRunning, title, settings, parent, forkedFrom, turns, lastEvent } = session;
+  const { ledger, days } = session;
   return {
     kind: "agent",
     id,
@@ -116,6 +125,7 @@ export function sessionBody(session: SessionInfo): Static<typeof SESSION> {
     title,
     ...settings,
     ...(parent && { parent }),
+    ...(forkedFrom && { forkedFrom }),
     turns,
     lastEvent,
     ledger,

@@ -1,12 +1,16 @@
 import { nameOf } from "@tare/conversation";
+import { type Content, firstWords } from "@tare/messages";
 import { Type } from "typebox";
 import { assertFor } from "../http/guard.ts";
 import { errorResponses, HttpError } from "../http/http_error.ts";
 import { route } from "../http/route.ts";
 import { closed, COUNT } from "../http/schema.ts";
+import type { Transcript } from "../sessions/history.ts";
+import type { Session } from "../sessions/session.ts";
 import type { SessionInfo } from "../sessions/session_types.ts";
 import { CREATE_SESSION } from "../sessions/session_settings.ts";
 import type { Sessions } from "../sessions/sessions.ts";
+import { CONTENT } from "./message_schemas.ts";
 import { ANY_SESSION, ANY_SESSION_DETAILS, SESSION, sessionBody } from "./session_body.ts";
 import type { SessionKinds } from "./session_kinds.ts";
 
@@ -148,9 +152,96 @@ export function sessionRoutes(kinds: SessionKinds, sessions: Sessions) {
   ];
 }
 
-/** What only the agent knows of its own sessions. */
-export function quoteRoutes(sessions: Sessions) {
+/** Body of `POST /v1/sessions/{id}/title`. */
+const RENAME = closed(
+  {
+    title: Type.String({
+      maxLength: 120,
+      pattern: "\\S",
+      description: "Line breaks and the like become spaces.",
+    }),
+  },
+  "Rename",
+  { title: "The notes" },
+);
+
+/** Body of `POST /v1/sessions/{id}/fork`. */
+const FORK = closed(
+  {
+    before: Type.Optional(Type.Integer({
+      minimum: 0,
+      description:
+        "Place of one of the user's messages, from 0, as `messages` of the session has them: it goes on from before that. " +
+        "Default: from all that was said in the turns that have ended.",
+    })),
+  },
+  "Fork",
+  { before: 1 },
+);
+
+/** What can be done with the agent's own sessions alone. */
+export function agentSessionRoutes(sessions: Sessions) {
   return [
+    route({
+      method: "POST",
+      path: "/v1/sessions/{id}/title",
+      operationId: "renameSession",
+      isAtomic: true,
+      summary: "Gives a session a title, which it keeps.",
+      body: RENAME,
+      responses: {
+        200: { description: "The session.", content: { "application/json": SESSION } },
+        ...NO_SESSION,
+      },
+      async answer({ path: { id }, body, keep }) {
+        const session = await sessions.get(id);
+        const title = firstWords(body.title);
+        const answer = { json: { ...sessionBody(session), title } };
+        await session.rename(title, keep({ sessionId: id, answer }));
+        return answer;
+      },
+    }),
+    route({
+      method: "POST",
+      path: "/v1/sessions/{id}/fork",
+      operationId: "forkSession",
+      isAtomic: true,
+      begins: true,
+      summary:
+        "Makes a session that goes on from what was said in this one, whole or before one of the user's messages: to say " +
+        "that otherwise, or again. This one stays as it is, and so do files. A turn that runs isn't stopped, and isn't in it.",
+      body: FORK,
+      responses: {
+        201: {
+          description: "The session, and what the message says that it goes on from before.",
+          content: {
+            "application/json": closed({ session: SESSION, input: Type.Optional(CONTENT) }, "ForkedSession"),
+          },
+        },
+        ...errorResponses({
+          400: "The message isn't one of the user's.",
+          404: "There is no such session.",
+          409: "Calls wait for an answer, or the message was said to a turn that runs.",
+          507: "The server keeps as many sessions as it may, or its store has no room left.",
+        }),
+      },
+      async answer({ path: { id }, body: { before }, keep, asker }) {
+        const session = await sessions.get(id);
+        const { length, input } = before === undefined
+          ? wholeOf(session)
+          : partBefore(await sessions.transcript(session), { id, before, ended: session.history.length });
+        const answerOf = (made: SessionInfo) => ({
+          status: 201,
+          headers: { location: `/v1/sessions/${made.id}` },
+          json: { session: sessionBody(made), ...(input !== undefined && { input }) },
+        });
+        const made = await sessions.fork(session, {
+          ...{ length, by: nameOf(asker) },
+          keep: (made) => keep({ sessionId: made.id, answer: answerOf(made) }),
+        });
+        return answerOf(made);
+      },
+    }),
     route({
       method: "GET",
       path: "/v1/sessions/{id}/quote",
@@ -187,3 +278,49 @@ export function quoteRoutes(sessions: Sessions) {
     }),
   ];
 }
+
+/** Where a fork begins that goes on from it. */
+interface ForkPoint {
+  /** How many messages it begins with. */
+  readonly length: number;
+  /** What the message behind them says. */
+  readonly input?: Content;
+}
+
+/** @throws {HttpError} 409 if calls wait for an answer. */
+function wholeOf(session: Session): ForkPoint {
+  session.assertSettled();
+  return { length: session.history.length };
+}
+
+/** @throws {HttpError} 400 if no message of the user stands there, 409 if it was said to a turn that runs. */
+function partBefore(
+  { messages }: Transcript,
+  { id, before, ended }: { readonly id: string; readonly before: number; readonly ended: number },
+): ForkPoint {
+  const message = messages[before];
+  if (message?.role !== "user") {
+    const places = messages.flatMap(({ role }, place) => role === "user" ? [place] : []);
+    const right = places.length === 0
+      ? "it has none"
+      : `those are at ${places.slice(-MOST_PLACES).join(", ")}`;
+    throw new HttpError(
+      400,
+      "invalid_request",
+      `Cannot fork session ${id} before message ${before}: it isn't one of the user's, and ${right}.`,
+    );
+  }
+  // What a turn that runs tells of tools and place stands in front of what opened it, and isn't history yet.
+  if (messages.slice(ended, before).every(({ role }) => role === "system")) {
+    return { length: Math.min(before, ended), input: message.content };
+  }
+  throw new HttpError(
+    409,
+    "turn_running",
+    `Cannot fork session ${id} before message ${before}: it was said to the turn that runs. Wait for its turn_end, or ` +
+      "cancel it.",
+  );
+}
+
+/** So many places are told of whoever has named another one. */
+const MOST_PLACES = 20;

@@ -53,13 +53,34 @@ export function transferRoutes(sessions: Sessions, store: Pick<Store, "copy">) {
       method: "GET",
       path: "/v1/sessions/{id}/export",
       operationId: "exportSession",
-      summary: "Gives the messages of the turns that have ended, one a line, the system message first.",
+      summary:
+        "Gives the messages of the turns that have ended: one a line, the system message first; or without that as one " +
+        "HTML file for people, in which nothing runs or is fetched.",
+      query: {
+        format: Type.Enum(["lines", "html"], {
+          default: "lines",
+          description: "`lines`: as they are, in JSON. `html`: for people.",
+        }),
+      },
       responses: {
-        200: { description: "The messages.", content: { [LINES]: MESSAGE } },
+        200: { description: "The messages.", content: { [LINES]: MESSAGE, "text/html": Type.String() } },
         ...errorResponses({ 404: "There is no such session." }),
       },
-      async answer({ path: { id } }) {
-        const { history } = await sessions.get(id);
+      async answer({ path: { id }, query: { format } }) {
+        const session = await sessions.get(id);
+        if (format === "html") {
+          // Most servers are never asked for one.
+          const { sharePage } = await import("../share/share_page.ts");
+          const { html, policy } = await sharePage(await sessions.shared(session));
+          return new Response(html, {
+            headers: {
+              "content-type": "text/html; charset=utf-8",
+              "content-disposition": `attachment; filename="${fileNameOf(session)}"`,
+              "content-security-policy": `sandbox; ${policy}`,
+            },
+          });
+        }
+        const { history } = session;
         const lines = history.map((message) => `${JSON.stringify(message)}\n`).join("");
         return new Response(lines, { headers: { "content-type": LINES } });
       },
@@ -97,6 +118,12 @@ export function transferRoutes(sessions: Sessions, store: Pick<Store, "copy">) {
       },
     }),
   ];
+}
+
+/** A name for a file that every system takes. */
+function fileNameOf({ title }: Pick<SessionInfo, "title">): string {
+  const words = title.normalize("NFKD").replaceAll(/[^A-Za-z0-9]+/g, "-").slice(0, 60);
+  return `${words.replaceAll(/^-+|-+$/g, "") || "session"}.html`;
 }
 
 /** A session whose history is exactly these messages. */

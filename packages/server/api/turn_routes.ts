@@ -6,7 +6,7 @@ import { closed } from "../http/schema.ts";
 import { type Heartbeat, type SseMessage, sseResponse } from "../http/sse_response.ts";
 import type { EventLog } from "../sessions/event_log.ts";
 import type { NumberedEvent } from "../sessions/session_types.ts";
-import { BUDGET } from "../sessions/session_settings.ts";
+import { BUDGET, EFFORT, SESSION_SETTINGS } from "../sessions/session_settings.ts";
 import type { Sessions } from "../sessions/sessions.ts";
 import type { QueuedTurn } from "../turns/turn_queue.ts";
 import { EVENT } from "./event_schema.ts";
@@ -31,6 +31,8 @@ export const START_TURN = Type.Object({
   })),
   /** What this turn may cost. */
   budget: Type.Optional(BUDGET),
+  /** How much the model shall reason in this turn. Default: as the session says. */
+  effort: Type.Optional(EFFORT),
 }, {
   oneOf: [{ required: ["input"] }, { required: ["continue"] }],
   examples: [{ input: "Which files are there?" }],
@@ -39,6 +41,9 @@ export const START_TURN = Type.Object({
 
 const STEER_OR_WAIT =
   "Cannot steer in the background: with steer the input enters the running turn now, with background it waits for its end.";
+
+const STEER_OR_CHOOSE =
+  "Cannot steer with an effort: the running turn has its own. Leave effort out, or wait for the turn's end.";
 
 const QUEUED = closed({
   id: Type.String({ description: "The `id` of its turn_start, once it begins." }),
@@ -64,7 +69,17 @@ export interface TurnRoutesOptions {
   readonly onError: (error: unknown) => void;
 }
 
-/** The routes that start, watch and cancel turns. */
+/** Body of `POST /v1/sessions/{id}/model`: what the next turns ask, and how. */
+const CHOOSE_MODEL = closed(
+  {
+    model: Type.Optional(SESSION_SETTINGS.properties.model),
+    effort: Type.Optional(Type.Union([EFFORT, Type.Null()])),
+  },
+  "ChooseModel",
+  { model: "some-model", effort: "high" },
+);
+
+/** The routes that start, watch and cancel turns, and say which model the next ones ask. */
 export function turnRoutes({ sessions, heartbeat, onError }: TurnRoutesOptions) {
   const stream = (events: AsyncIterable<NumberedEvent>) => sseResponse(toSse(events, onError), heartbeat);
   return [
@@ -97,12 +112,14 @@ export function turnRoutes({ sessions, heartbeat, onError }: TurnRoutesOptions) 
         }),
       },
       async answer({ path: { id }, body, keep, asker, request: { signal } }) {
-        const { input, steer, budget, background = false, unattended = false } = body;
+        const { input, steer, budget, effort, background = false, unattended = false } = body;
+        if (steer && effort !== undefined) throw new HttpError(400, "invalid_request", STEER_OR_CHOOSE);
+        const settings = effort === undefined ? undefined : { reasoning_effort: effort };
         const session = await sessions.open(id);
         if (background) {
           if (steer) throw new HttpError(400, "invalid_request", STEER_OR_WAIT);
           await sessions.queue.admit();
-          const asked = { input, budget, ...(unattended && { unattended: unattendedOf(asker) }) };
+          const asked = { input, budget, settings, ...(unattended && { unattended: unattendedOf(asker) }) };
           const answer = (turn: QueuedTurn) => ({
             status: 202,
             json: { queued: queuedBody(turn), session: sessionBody(session) },
@@ -120,6 +137,7 @@ export function turnRoutes({ sessions, heartbeat, onError }: TurnRoutesOptions) 
         const request = {
           input,
           budget,
+          settings,
           ...(unattended && { unattended: unattendedOf(asker) }),
           keep: (effect: "starts" | "steers") =>
             keep({
@@ -204,6 +222,38 @@ export function turnRoutes({ sessions, heartbeat, onError }: TurnRoutesOptions) 
       },
       async answer({ path: { id }, query: { after }, headers }) {
         return stream((await sessions.events(id)).read(after ?? headers["Last-Event-ID"]));
+      },
+    }),
+    route({
+      method: "POST",
+      path: "/v1/sessions/{id}/model",
+      operationId: "chooseModel",
+      summary:
+        "Lets the next turns ask another model, or with another effort (null: as the model likes), and tells what is asked " +
+        "now. What its provider caches of the session is of no use to another model, and what a model has sealed of its " +
+        "reasoning is sent to that model alone. An effort that another model doesn't know isn't kept.",
+      body: CHOOSE_MODEL,
+      responses: {
+        200: {
+          description: "The session, and the efforts that its model knows, where that is known.",
+          content: {
+            "application/json": closed({
+              session: SESSION,
+              efforts: Type.Optional(Type.Array(Type.String())),
+            }, "ChosenModel"),
+          },
+        },
+        ...errorResponses({
+          404: "There is no such session.",
+          409: "A turn runs in the session, or asks for an answer.",
+        }),
+      },
+      async answer({ path: { id }, body, keep }) {
+        const session = await sessions.get(id);
+        if (body.model !== undefined || body.effort !== undefined) await session.choose(body);
+        const efforts = sessions.effortsOf(session.settings.model);
+        keep({ sessionId: id });
+        return { json: { session: sessionBody(session), ...(efforts && { efforts: [...efforts] }) } };
       },
     }),
     route({

@@ -114,19 +114,21 @@ export function undoRoutes(sessions: Sessions, checkpoints: Omit<Checkpoints, "c
       async answer({ path: { id }, body: { turn, conversation = false, force }, asker, keep }) {
         const files = kept();
         const session = await sessions.get(id);
-        const known = turn === undefined ? undefined : await sessions.saidBefore(session, turn);
+        const known = turn === undefined ? undefined : await sessions.lengthBefore(session, turn);
         const done = await putBack(session, "undo", () =>
           files.undo(id, { turn, force }).catch((error) => {
             // What was said may be gone back on though no file was changed since.
             const isNothing = error instanceof UndoRefused && error.code === "nothing";
-            if (isNothing && conversation && known) return { turns: [], files: [], notCovered: [] };
+            if (isNothing && conversation && known !== undefined) {
+              return { turns: [], files: [], notCovered: [] };
+            }
             throw error;
           }));
         const goOn = async () => {
-          const messages = known ?? await sessions.saidBefore(session, done.turns[0]!);
-          return await sessions.create([{ ...session.settings, messages }], { by: nameOf(asker) });
+          const length = known ?? await sessions.lengthBefore(session, done.turns[0]!);
+          return await sessions.fork(session, { length, by: nameOf(asker) });
         };
-        const [made] = conversation ? await goOn() : [];
+        const made = conversation ? await goOn() : undefined;
         keep({ sessionId: id });
         return {
           json: { ...arrays(done), turns: [...done.turns], ...(made && { session: sessionBody(made) }) },

@@ -85,7 +85,7 @@ export function openTurn(
 ): Opening {
   if (told) {
     const after = told.reduce(questionsAfter, questions);
-    const answered = answeredCalls(after, openCalls(history));
+    const answered = answeredCalls(after.asked, openCalls(history));
     return {
       ...{ events: told, answers: [], answered, always: after.always },
       ...{ budget: asks?.budget, spent: asks?.spent },
@@ -154,7 +154,9 @@ export function questionsAfter(questions: SessionQuestions, event: SessionEvent)
     }
     case "message_added": {
       const { message } = event;
-      const left = asked.filter(({ id }) => message.role !== "tool" || message.tool_call_id !== id);
+      const left = asked.filter(({ id, parent = id }) =>
+        message.role !== "tool" || message.tool_call_id !== parent
+      );
       return left.length === asked.length ? questions : { ...questions, asked: left };
     }
     case "turn_start":
@@ -244,22 +246,37 @@ const NOBODY = "Do what can be done without it, and say what is left to do.";
 /** Why a call doesn't run where nobody can be asked, for the model. */
 export const CANNOT_ASK = `somebody would have to allow it, and nobody can be asked here. ${NOBODY}`;
 
-/** What the next turn begins with: the open calls that were asked for, and what was said. */
-function answeredCalls({ asked }: SessionQuestions, calls: readonly ToolCall[]): readonly AnsweredCall[] {
-  return calls.flatMap((call) => {
-    const question = asked.find(({ id }) => id === call.id);
-    if (!question?.answer) return [];
-    const denied = denialOf(question);
-    return [{ call, asked: question, ...(denied !== undefined && { denied }) }];
+/** What was said of these calls, or of those that they make. */
+export function answeredCalls(
+  asked: SessionQuestions["asked"],
+  calls: readonly ToolCall[],
+): readonly AnsweredCall[] {
+  return calls.flatMap((call) =>
+    asked.filter(({ id, parent = id, answer }) => parent === call.id && answer).map((question) => {
+      const denied = denialOf(question);
+      return { call, asked: question, ...(denied !== undefined && { denied }) };
+    })
+  );
+}
+
+/** The answers to calls that don't run, or don't go on, because somebody said no. */
+function deniedResults({ asked }: SessionQuestions, calls: readonly ToolCall[]): readonly ToolMessage[] {
+  return calls.flatMap((call): ToolMessage[] => {
+    const content = deniedResult(asked, call) ?? stoppedResult(asked, call);
+    return content === undefined ? [] : [{ role: "tool", tool_call_id: call.id, content }];
   });
 }
 
-/** The answers to calls that don't run, because somebody said no. */
-function deniedResults({ asked }: SessionQuestions, calls: readonly ToolCall[]): readonly ToolMessage[] {
-  return calls.flatMap((call): ToolMessage[] => {
-    const content = deniedResult(asked, call);
-    return content === undefined ? [] : [{ role: "tool", tool_call_id: call.id, content }];
-  });
+/** The result of a call that waited for what was said of others which it makes. */
+function stoppedResult(asked: SessionQuestions["asked"], call: ToolCall): string | undefined {
+  const made = asked.filter(({ parent }) => parent === call.id);
+  const denied = made.find(({ answer }) => answer?.decision === "deny");
+  if (!denied?.answer) return undefined;
+  const names = made.map(({ name }) => name).join(", ");
+  return `Cannot finish ${describeCall(call).name}: it had called ${names}, and ${
+    whyDenied(denied.answer)
+  } ` +
+    "What it called before that was done.";
 }
 
 /** The result of a call to which somebody said no, of these questions; nothing of any other. */

@@ -109,7 +109,9 @@ export async function* turnParts(
       case "tool_call":
         yield* tell("");
         if (clientTools.some((tool) => tool.function.name === event.name)) break;
-        yield* tell(`${newLine()}${event.name} ${shorten(event.arguments)}\n`);
+        yield* tell(
+          `${newLine()}${event.parent === undefined ? "" : "  "}${event.name} ${shorten(event.arguments)}\n`,
+        );
         break;
       case "tool_result":
         open = open.filter(({ id }) => id !== event.id);

@@ -1,6 +1,14 @@
 import type { Store, StoreRecord } from "@tare/conversation";
 import { sumsRecords } from "@tare/conversation/report";
-import { addLedgers, EMPTY_LEDGER, type LoopEvent, type TurnEnd, type TurnLedger } from "@tare/loop";
+import {
+  addLedgers,
+  type AnsweredCall,
+  EMPTY_LEDGER,
+  type Journal,
+  type LoopEvent,
+  type TurnEnd,
+  type TurnLedger,
+} from "@tare/loop";
 import {
   type Content,
   contentText,
@@ -13,6 +21,7 @@ import {
   toolMessage,
 } from "@tare/messages";
 import {
+  answeredCalls,
   deniedResult,
   NO_QUESTIONS,
   openCalls,
@@ -98,6 +107,8 @@ interface UnansweredCall {
   readonly call: ToolCall;
   /** What it is answered with, if somebody had said no to it. */
   readonly denied?: string | undefined;
+  /** Id of the call that made it. */
+  readonly parent?: string;
 }
 
 /**
@@ -156,6 +167,11 @@ export function rebuildHistory(
         if (turn) turn = { ...turn, step: event.step, isReplied: false, resumed: turn.resumed + 1 };
         break;
       case "tool_result":
+        if (event.parent !== undefined) {
+          // A program that has come on isn't what ends each process.
+          if (turn) turn = { ...turn, resumed: 0 };
+          break;
+        }
         answers.set(event.id, toolMessage(event.id, event.content, event.pictures));
         break;
       case "step_end":
@@ -279,10 +295,15 @@ export async function readHistory(
     ? (await store.readState(id, "turn") ?? undefined) as StoredTurn | undefined
     : undefined;
   if (asked && cut.resumed < MOST_RESUMED) {
-    const { told, calls } = settleCalls(cut, { ...options, helpers, asked, unknownOutcome });
+    const journals = await readJournals(id, cut.unanswered, { ...options, store });
+    const { told, calls } = settleCalls(cut, { ...options, helpers, asked, unknownOutcome, journals });
     const step = cut.isReplied ? cut.step + 1 : cut.step;
     const all = rebuildHistory([...events.slice(start), ...told], { messages }).messages;
-    const resumed = { messages: all.slice(messages.length), step, ledger, calls };
+    // What has begun since is of unknown outcome, whatever was said.
+    const isFresh = ({ asked: { id, parent } }: AnsweredCall) =>
+      parent !== undefined && !journals.get(parent)?.made.has(id);
+    const answered = answeredCalls(rebuilt.questions.settled, calls).filter(isFresh);
+    const resumed = { messages: all.slice(messages.length), step, ledger, calls, answered };
     const next = [...told, { type: "turn_resumed", step } as const];
     return { ...standing, waiting, open: { before: runningAfter, asked, resumed, events: next } };
   }
@@ -292,7 +313,7 @@ export async function readHistory(
 }
 
 /** The message that a session begins with, by its instructions and what it was told of its workplace. */
-function systemMessage(instructions: string, workplace: unknown): readonly Message[] {
+export function systemMessage(instructions: string, workplace: unknown): readonly Message[] {
   const content = [instructions, workplace].filter(Boolean).join("\n\n");
   return content === "" ? [] : [{ role: "system", content }];
 }
@@ -307,19 +328,93 @@ const GIVEN_UP =
 /** What becomes of the calls of a turn that goes on: results that are told, and those that are left to its loop. */
 function settleCalls(
   { unanswered, ...cut }: NonNullable<RebuiltHistory["interrupted"]>,
-  { tools, helpers, asked: { unattended }, unknownOutcome = "tell" }:
+  { tools, helpers, asked: { unattended }, unknownOutcome = "tell", journals }:
     & Pick<Required<RecoveryOptions>, "tools" | "helpers">
-    & { readonly asked: StoredTurn; readonly unknownOutcome: SessionOptions["unknownOutcome"] },
+    & {
+      readonly asked: StoredTurn;
+      readonly unknownOutcome: SessionOptions["unknownOutcome"];
+      /** What the programs among them have called. */
+      readonly journals: ReadonlyMap<string, Journal>;
+    },
 ): { readonly told: readonly LoopEvent[]; readonly calls: readonly ToolCall[] } {
-  const isLeft = ({ call, denied }: UnansweredCall) => {
+  const isLeft = ({ call, denied, parent }: UnansweredCall) => {
     if (denied !== undefined || helpers.some(({ id }) => id === call.id)) return false;
+    // A program is played again, and can't choose to look once more.
+    if (parent === undefined ? isReplayed(call, tools) : toolOf(call, tools)?.stance === "rederivable") {
+      return true;
+    }
     if (unknownOutcome === "ask") return unattended === undefined && !isRepeatable(call, tools);
     return unknownOutcome === "repeat" && isRepeatable(call, tools);
   };
+  const made = [...journals].flatMap(([parent, journal]) => unknownCalls(parent, journal));
+  const told = [...made, ...unanswered].filter((one) => !isLeft(one));
   return {
-    told: resultsOf({ ...cut, unanswered: unanswered.filter((one) => !isLeft(one)) }, { tools, helpers }),
+    told: resultsOf({ ...cut, unanswered: told }, { tools, helpers }),
     calls: unanswered.filter(isLeft).map(({ call }) => call),
   };
+}
+
+/** The calls that a program has begun and that have no result. */
+function unknownCalls(parent: string, { made, results }: Journal): readonly UnansweredCall[] {
+  return [...made].filter(([id]) => !results.some((result) => result.id === id))
+    .map(([id, call]) => ({ call: { id, type: "function", function: call }, parent }));
+}
+
+/** Whether a call is run again from its start, because what it does stands in the events of the calls that it makes. */
+function isReplayed(call: ToolCall, tools: readonly Tool[]): boolean {
+  return toolOf(call, tools)?.replays ?? false;
+}
+
+/** The events that say what a program has called, and which reply called it. */
+const JOURNAL_EVENTS: readonly SessionEvent["type"][] = [
+  "assistant_message",
+  "tool_call",
+  "tool_result",
+  "approval_asked",
+];
+
+/** What the newest call of this id has called so far; nothing if it hasn't called anything. @throws {StoreError} */
+export async function readJournal(
+  id: string,
+  { id: parent }: ToolCall,
+  store: Store,
+): Promise<Journal | undefined> {
+  const starts = await store.readEvents(id, { types: ["turn_start"] });
+  const start = starts.findLast(({ event }) => "input" in event && event.input !== undefined) ?? starts[0];
+  const after = start ? start.number - 1 : 0;
+  const stored = await store.readEvents(id, { after, types: JOURNAL_EVENTS });
+  let beganAtMs: number | undefined;
+  const made = new Map<string, { readonly name: string; readonly arguments: string }>();
+  const results = new Map<string, Journal["results"][number]>();
+  for (const event of stored.map(({ event }) => asSessionEvent(event))) {
+    if (event.type === "assistant_message" && event.message.tool_calls?.some((call) => call.id === parent)) {
+      // Providers may give their calls the same ids over and over.
+      beganAtMs = undefined;
+      made.clear();
+      results.clear();
+    }
+    if (!("parent" in event) || event.parent !== parent) continue;
+    if ("beganAtMs" in event) beganAtMs ??= event.beganAtMs;
+    if (event.type === "tool_call") made.set(event.id, { name: event.name, arguments: event.arguments });
+    if (event.type === "tool_result") {
+      results.set(event.id, { id: event.id, content: event.content, error: event.error });
+    }
+  }
+  return beganAtMs === undefined ? undefined : { beganAtMs, made, results: [...results.values()] };
+}
+
+/** What those of these calls have called that are programs, by their ids. */
+async function readJournals(
+  id: string,
+  unanswered: readonly UnansweredCall[],
+  { tools, store }: { readonly tools: readonly Tool[]; readonly store: Store },
+): Promise<ReadonlyMap<string, Journal>> {
+  const journals = new Map<string, Journal>();
+  for (const { call } of unanswered) {
+    const journal = isReplayed(call, tools) ? await readJournal(id, call, store) : undefined;
+    if (journal) journals.set(call.id, journal);
+  }
+  return journals;
 }
 
 /** Whether a call may be made twice, by what its tool is or declares. */
@@ -390,8 +485,15 @@ export async function readTranscript(
   };
 }
 
-/** What was said before the turn that begins behind this event. @throws {HttpError} 404 if none does. */
-export async function messagesBefore(id: string, turn: number, store: Store): Promise<readonly Message[]> {
+/** How many messages stand before the turn that begins behind this event. @throws {HttpError} 404 if none does. */
+export async function lengthBefore(
+  id: string,
+  { turn, instructions, store }: {
+    readonly turn: number;
+    readonly instructions: string;
+    readonly store: Store;
+  },
+): Promise<number> {
   const events = await store.readEvents(id, { types: HISTORY_EVENTS });
   if (
     !events.some(({ number, event }) => number === turn + 1 && asSessionEvent(event).type === "turn_start")
@@ -403,7 +505,8 @@ export async function messagesBefore(id: string, turn: number, store: Store): Pr
     );
   }
   const before = events.filter(({ number }) => number <= turn);
-  return rebuildHistory(before.map(({ event }) => asSessionEvent(event))).messages;
+  const messages = systemMessage(instructions, await store.readState(id, "workplace"));
+  return rebuildHistory(before.map(({ event }) => asSessionEvent(event)), { messages }).messages.length;
 }
 
 /**
@@ -429,7 +532,7 @@ function resultsOf(
   { step, unanswered }: Pick<NonNullable<RebuiltHistory["interrupted"]>, "step" | "unanswered">,
   { tools, helpers }: Pick<Required<RecoveryOptions>, "tools" | "helpers">,
 ): readonly LoopEvent[] {
-  return unanswered.map(({ call, denied }): LoopEvent => {
+  return unanswered.map(({ call, denied, parent }): LoopEvent => {
     const { name } = describeCall(call);
     const tool = toolOf(call, tools);
     const helper = helpers.find(({ id }) => id === call.id);
@@ -439,7 +542,8 @@ function resultsOf(
       ? interruptedHelper(helper)
       : interruptedResult(call, tool);
     const bytes = new TextEncoder().encode(content).length;
-    return { type: "tool_result", step, id: call.id, name, content, error, bytes, durationMs: 0 };
+    const result = { step, id: call.id, name, content, error, bytes, durationMs: 0 };
+    return { type: "tool_result", ...result, ...(parent !== undefined && { parent }) };
   });
 }
 

@@ -42,6 +42,7 @@ type Wanted =
 type WantedChange =
   | { readonly do: "steer"; readonly input: Content; readonly records: readonly StoreRecord[] }
   | { readonly do: "pin"; readonly change: PinChange; readonly records: readonly StoreRecord[] }
+  | { readonly do: "rename"; readonly title: string; readonly records: readonly StoreRecord[] }
   | { readonly do: "queue"; readonly change: QueueChange; readonly records: readonly StoreRecord[] };
 
 /** What is asked of the turns that wait. */

@@ -6,16 +6,22 @@ import { type HolderRequest, type SessionRecord, StoreError, type StoreRecord } 
 import { openCalls, type Opening, type SessionQuestions } from "../approvals/approvals.ts";
 import { Helpers, TurnAccount } from "../helpers/helpers.ts";
 import { HttpError, toHttpError } from "../http/http_error.ts";
-import { TurnLeft, turnPlayer } from "../turns/play_turn.ts";
+import { checkBudgets, TurnLeft, turnPlayer } from "../turns/play_turn.ts";
 import { SessionTools } from "../turns/session_tools.ts";
 import type { QueuedTurn } from "../turns/turn_queue.ts";
 import { EventLog } from "./event_log.ts";
-import { INTERRUPTED } from "./history.ts";
+import { INTERRUPTED, readJournal } from "./history.ts";
 import { type QueueChange, serverEnding, SessionHold, turnRunning } from "./hold.ts";
 import { SessionMemory } from "./session_memory.ts";
 import { SessionWarmth } from "./session_warmth.ts";
 import type { SessionPrompt } from "./session_prompt.ts";
-import { type SessionSettings, storedHelper, storedSettings } from "./session_settings.ts";
+import {
+  checkEffort,
+  type SessionSettings,
+  storedForkedFrom,
+  storedHelper,
+  storedSettings,
+} from "./session_settings.ts";
 import {
   type ApprovalAnswered,
   type OpenTurn,
@@ -38,6 +44,7 @@ export class Session implements SessionInfo {
   readonly createdAtMs: number;
   readonly settings: SessionSettings;
   readonly parent: SessionInfo["parent"];
+  readonly forkedFrom: SessionInfo["forkedFrom"];
   /** Name of the key with which it was made. Absent: the owner's. */
   readonly by: string | undefined;
   /** Copies of it that work for it. */
@@ -66,6 +73,7 @@ export class Session implements SessionInfo {
     this.createdAtMs = record.createdAtMs;
     this.settings = storedSettings(record.settings);
     this.parent = parentOf(record);
+    this.forkedFrom = storedForkedFrom(record.settings);
     this.by = record.by;
     this.archive = store.archive(id);
     this.events = new EventLog(store, {
@@ -94,6 +102,7 @@ export class Session implements SessionInfo {
       take: async (wanted) => {
         if (wanted.do === "steer") await this.#memory.steer(wanted.input, () => wanted.records);
         else if (wanted.do === "queue") await this.#changeQueue(wanted.change, wanted.records);
+        else if (wanted.do === "rename") await this.#memory.rename(wanted.title, wanted.records);
         else await this.#memory.changePins(wanted.change, wanted.records);
       },
       resume: (open) => this.#resume(open),
@@ -200,6 +209,18 @@ export class Session implements SessionInfo {
     if (!this.isHeld) await this.ready();
   }
 
+  /** Gives it a title, which it keeps, and stores that with these records. @throws {HttpError} 404 if it is gone. */
+  async rename(title: string, records: readonly StoreRecord[]): Promise<void> {
+    const wanted = () => ({ do: "rename", title, records }) as const;
+    await this.#hold.alone(() => this.#memory.rename(title, records), { wanted, told: () => {} });
+    if (!this.isHeld) await this.ready();
+  }
+
+  /** @throws {HttpError} 409 if calls wait for an answer: their results would have to come first. */
+  assertSettled(): void {
+    if (openCalls(this.history).length > 0) throw callsOpen(this.id);
+  }
+
   /**
    * Does something beside the session while no turn runs and no call waits, and lets the model know what came of it.
    *
@@ -208,10 +229,37 @@ export class Session implements SessionInfo {
   betweenTurns<T>(work: () => Promise<T>, told: (done: T) => string): Promise<T> {
     return this.#hold.alone(async () => {
       if (this.#turn) throw turnRunning(this.id);
-      if (openCalls(this.history).length > 0) throw callsOpen(this.id);
+      this.assertSettled();
       const done = await work();
       await this.#memory.add({ role: "system", content: told(done) });
       return done;
+    });
+  }
+
+  /**
+   * Lets the next turns ask another model, or with another effort; null is as the model likes. An effort that another model
+   * doesn't know isn't kept.
+   *
+   * @throws {HttpError} 400 if the model doesn't know the effort, or its price isn't known and a budget needs it; 409 if a turn
+   * runs or asks; 404 if the session is gone.
+   */
+  choose({ model, effort }: { readonly model?: string; readonly effort?: string | null }): Promise<void> {
+    return this.#hold.alone(async () => {
+      if (this.#turn) throw turnRunning(this.id);
+      if (openCalls(this.history).length > 0) throw callsOpen(this.id);
+      const { settings } = this;
+      const before = settings.model;
+      const now = model ?? before;
+      const known = this.#environment.efforts?.(now);
+      const kept = settings.effort !== undefined && (known?.includes(settings.effort) ?? now === before)
+        ? settings.effort
+        : undefined;
+      const chosen = effort === null ? undefined : effort ?? kept;
+      if (chosen !== undefined) checkEffort(chosen, { model: now, known });
+      checkBudgets({ session: settings.budget }, { rates: this.#environment.ratesOf(now), model: now });
+      await this.#memory.choose({ model: now, ...(chosen !== undefined && { effort: chosen }) });
+      // What was kept warm is of no use to another model.
+      if (now !== before) this.warmth.goesOn();
     });
   }
 
@@ -264,7 +312,7 @@ export class Session implements SessionInfo {
    * @throws {HttpError} 409 if there is nothing to continue, 429 if too many wait, 404 if the session is gone.
    */
   async enqueue(
-    request: Pick<TurnRequest, "input" | "budget" | "unattended">,
+    request: Pick<TurnRequest, "input" | "budget" | "settings" | "unattended">,
     keep: (turn: QueuedTurn) => readonly StoreRecord[],
   ): Promise<QueuedTurn> {
     const { now = Date.now } = this.#environment;
@@ -417,6 +465,9 @@ export class Session implements SessionInfo {
     { input, results, told, budget, keep, id, giveBack, ...given }: TurnRequest,
   ): Promise<RunningTurn> {
     if (this.#turn) throw turnRunning(this.id);
+    const { model } = this.settings;
+    const { reasoning_effort: effort } = given.settings ?? {};
+    if (effort !== undefined) checkEffort(effort, { model, known: this.#environment.efforts?.(model) });
     const opening = this.#memory.opening({ input, results, told, budget });
     const before = this.events.last + opening.events.length;
     return await this.#play({ input, ...given }, {
@@ -481,6 +532,7 @@ export class Session implements SessionInfo {
         commit: (events, options) => tenure.run(() => this.#memory.commit(events, options)),
         assertOwn: tenure.assertOwn,
         isLeft: () => this.#turn?.ending === "leaves",
+        journal: (call) => readJournal(this.id, call, this.#environment.store),
       });
       await begin(() => this.events.open());
       const done = play()

@@ -20,6 +20,7 @@ import { type QueuedTurn, queueStates } from "../turns/turn_queue.ts";
 import type { EventLog } from "./event_log.ts";
 import { INTERRUPTED, type KnownHistory, readHistory, type RecoveryOptions } from "./history.ts";
 import { readStored, SessionPrompt, stateRecords } from "./session_prompt.ts";
+import { choose, type Chosen } from "./session_settings.ts";
 import {
   type ApprovalAnswered,
   NO_TURNS,
@@ -79,7 +80,7 @@ export class SessionMemory {
     return this.#totals;
   }
 
-  /** What the user said first. */
+  /** What it is called; empty before anything was said. */
   get title(): string {
     return this.#prompt.title;
   }
@@ -117,10 +118,15 @@ export class SessionMemory {
       ...{ end, goesOn, unknownOutcome },
     });
     const stored = await readStored(id, store);
-    const { days, promptTokens, pinged, asks } = stored;
+    const { days, promptTokens, pinged, asks, chosen } = stored;
+    if (chosen) choose(settings, chosen);
     // No event tells of what wasn't a turn's.
     const ledger = pinged ? addLedgers(rebuilt.ledger, pinged) : rebuilt.ledger;
-    const totals = { ledger, turns: rebuilt.turns, days, promptTokens, asks, ...(pinged && { pinged }) };
+    const totals = {
+      ...{ ledger, turns: rebuilt.turns, days, promptTokens, asks },
+      ...(pinged && { pinged }),
+      ...(chosen && { chosen }),
+    };
     const records = this.#states({ ...told(totals), steering: [], turn: null });
     if (open) events.mend([], []);
     else if (isLate) events.mend(recovery, recovery.length === 0 ? [] : records);
@@ -161,6 +167,26 @@ export class SessionMemory {
     await this.#append([], { records: [...this.#states({ pins }), ...records] });
     // A call may have ended some meanwhile.
     this.#prompt.pin(change);
+  }
+
+  /** Commits what the session is called from now on. */
+  rename(title: string, records: readonly StoreRecord[]): Promise<void> {
+    return this.#append([], {
+      records: [...this.#states({ title }), ...records],
+      committed: () => this.#prompt.named(title),
+    });
+  }
+
+  /** Commits that the session goes on with this model and effort. */
+  choose(chosen: Chosen): Promise<void> {
+    const totals = { ...this.#totals, chosen };
+    return this.#append([], {
+      records: this.#states(told(totals, this.#totals)),
+      committed: () => {
+        this.#totals = totals;
+        choose(this.#options.settings, chosen);
+      },
+    });
   }
 
   /** Commits that the session goes on with this message. */

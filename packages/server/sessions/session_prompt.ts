@@ -25,6 +25,7 @@ import {
   type Message,
   type Model,
   type ModelRequest,
+  type ModelSettings,
   pairCalls,
   PLAN_TOOL_NAME,
   planAfter,
@@ -58,6 +59,7 @@ import { HttpError } from "../http/http_error.ts";
 import { type OfferState, offerTools, type ToolOffer } from "../turns/session_tools.ts";
 import { askedModel, tracedModel } from "../turns/traced_turn.ts";
 import type { QueuedTurn } from "../turns/turn_queue.ts";
+import type { SessionSettings } from "./session_settings.ts";
 import {
   NO_TURNS,
   type PinChange,
@@ -68,8 +70,9 @@ import {
 } from "./session_types.ts";
 
 /** What is stored of a session beside its events. */
-interface StoredPrompt extends Pick<SessionTotals, "days" | "promptTokens" | "pinged" | "asks">, PromptState {
-  /** What the user said first. */
+interface StoredPrompt
+  extends Pick<SessionTotals, "days" | "promptTokens" | "pinged" | "asks" | "chosen">, PromptState {
+  /** What it is called. */
   readonly title: string;
   /** The turns that wait. */
   readonly queued: readonly QueuedTurn[];
@@ -95,7 +98,10 @@ export async function readStored(id: string, store: Store): Promise<StoredPrompt
     ),
   );
   // What was stored is what a session has made.
-  const { days, promptTokens, pinged } = { ...NO_TURNS, ...totals as Partial<SessionTotals> | undefined };
+  const { days, promptTokens, pinged, chosen } = {
+    ...NO_TURNS,
+    ...totals as Partial<SessionTotals> | undefined,
+  };
   const { value, refs } = await readPacked(context, (refs) => store.readTexts(id, refs));
   return {
     context: value,
@@ -105,6 +111,7 @@ export async function readStored(id: string, store: Store): Promise<StoredPrompt
     days,
     promptTokens,
     pinged,
+    chosen,
     asks: (asks ?? undefined) as SessionTotals["asks"],
     queued: (queued ?? []) as readonly QueuedTurn[],
     title: (title ?? "") as string,
@@ -123,10 +130,22 @@ interface SessionPromptOptions extends SessionNeeds {
   readonly before?: SessionPrompt | undefined;
 }
 
+/** How a session's model shall write: as the session says, and a turn outranks it. Nothing if neither says anything. */
+export function modelSettings(
+  { effort }: Pick<SessionSettings, "effort">,
+  turn?: ModelSettings,
+): ModelSettings | undefined {
+  return effort === undefined ? turn : { reasoning_effort: effort, ...turn };
+}
+
 /** The model that summarises. @throws what the model's port throws for a model that can't be had. */
-function summaryModel({ id: conversation, environment, settings: { model } }: SessionNeeds): Model {
+function summaryModel({ id: conversation, environment, settings: own }: SessionNeeds): Model {
   const { telemetry } = environment;
-  const port = environment.model(model);
+  const { model } = own;
+  const settings = modelSettings(own);
+  const ask = environment.model(model);
+  // As turns ask: with another effort the cache of some providers holds nothing of the prompt.
+  const port: Model = settings ? (request) => ask({ ...request, settings }) : ask;
   if (!telemetry?.isOn) return port;
   return tracedModel(port, { telemetry, conversation, ...askedModel(environment, model) });
 }
@@ -171,7 +190,7 @@ export class SessionPrompt implements TurnPrompt {
 
   /** The prompt as it was stored. */
   constructor(options: SessionPromptOptions) {
-    const { id, environment, settings: { model }, archive, countTokens, stored } = options;
+    const { id, environment, settings, archive, countTokens, stored } = options;
     const { policy, mechanisms, forget, proof, truncateTokens, alwaysFull, triggers } = environment;
     const { context, title, pins, days } = stored;
     const { before, ...kept } = options;
@@ -181,24 +200,24 @@ export class SessionPrompt implements TurnPrompt {
     const resumed = before && before.#resume(context);
     this.#prompts = resumed ?? promptSession({
       ...{ policy, mechanisms, forget, proof, truncateTokens, alwaysFull, triggers },
-      windowTokens: () => environment.windowOf(model),
-      assumesWindow: () => environment.assumesWindow?.(model) ?? false,
+      windowTokens: () => environment.windowOf(settings.model),
+      assumesWindow: () => environment.assumesWindow?.(settings.model) ?? false,
       ...{ archive, countTokens, inSlices, state: context },
-      profile: () => environment.ratesOf(model).profile,
+      profile: () => environment.ratesOf(settings.model).profile,
       tools: this.#known,
       // A model that can't be had must not keep anybody from the session.
       summarise: async (request) => await summariseWith(summaryModel(kept), countTokens)(request),
     });
     this.#conversation = new Conversation({
       ...{ id, archive, prompts: this.#prompts, countTokens },
-      state: { title, model, pins, days },
+      state: { title, model: settings.model, pins, days },
     });
     this.#told = stored.tools;
     this.#packed = new Set(stored.packed);
     this.#stored = this.#state;
   }
 
-  /** What the user said first, in one line; empty before. */
+  /** What it is called, in one line; empty before anything was said. */
   get title(): string {
     return this.#conversation.state.title;
   }
@@ -291,7 +310,7 @@ export class SessionPrompt implements TurnPrompt {
     this.#plannedAt = Math.max(this.#plannedAt, ...places);
   }
 
-  /** What the user said first has become known. */
+  /** What it is called has become known, or changed. */
   named(title: string): void {
     this.#conversation.named(title);
   }

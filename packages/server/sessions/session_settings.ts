@@ -2,6 +2,7 @@ import { MODELS_DATE } from "@tare/planner";
 import { type Static, Type } from "typebox";
 import { closed, METADATA } from "../http/schema.ts";
 import { APPROVAL_RULES } from "../approvals/rules.ts";
+import { HttpError } from "../http/http_error.ts";
 
 /** What a turn or a session may cost. Default of each: no limit. */
 export const BUDGET = closed({
@@ -26,6 +27,12 @@ export const BUDGET = closed({
 /** What a turn or a session may cost. */
 export type Budget = Readonly<Static<typeof BUDGET>>;
 
+/** How much a model shall reason. */
+export const EFFORT = Type.String({
+  pattern: "^[a-z]{1,20}$",
+  description: "How much the model shall reason, such as low, medium or high. Default: as it likes.",
+});
+
 /** What a session is made with, defaults filled in. */
 export const SESSION_SETTINGS = closed({
   instructions: Type.String({
@@ -33,6 +40,7 @@ export const SESSION_SETTINGS = closed({
       "What the system message begins with; of the server's own, what it says of the place follows.",
   }),
   model: Type.String({ minLength: 1, description: "Name of the model at the provider." }),
+  effort: Type.Optional(EFFORT),
   tools: Type.Array(Type.String(), {
     uniqueItems: true,
     maxItems: 1_000,
@@ -63,15 +71,55 @@ export interface StoredSettings extends SessionSettings {
     /** Names of the tools that it may use. */
     readonly tools: readonly string[];
   };
+  /** Where it goes on from what was said in another session. Absent: it doesn't. */
+  readonly forkedFrom?: ForkedFrom;
 }
 
-/** The settings of a session: what was stored is what was created. */
-export function storedSettings(stored: unknown): SessionSettings {
-  const { helper: _helper, ...settings } = stored as StoredSettings;
+/** Where a session goes on from what was said in another one. */
+export interface ForkedFrom {
+  /** Id of that session. */
+  readonly session: string;
+  /** So many of its messages this one begins with. */
+  readonly messages: number;
+}
+
+/** What of a session's settings may change between its turns. */
+export type Chosen = Pick<SessionSettings, "model" | "effort">;
+
+/** The settings of a session: those that it was created with, and what was chosen since. */
+export function storedSettings(stored: unknown, chosen?: Chosen): SessionSettings {
+  const { helper: _helper, forkedFrom: _forkedFrom, ...settings } = stored as StoredSettings;
+  if (chosen) choose(settings, chosen);
   return settings;
+}
+
+/** @throws {HttpError} 400 if a model is known not to have this effort. */
+export function checkEffort(
+  effort: string,
+  { model, known }: { readonly model: string; readonly known: readonly string[] | undefined },
+): void {
+  if (known?.includes(effort) ?? true) return;
+  const right = known?.length ? `has the efforts ${known.join(", ")}` : "has no effort to choose";
+  const state = `model ${JSON.stringify(model)} ${right}`;
+  throw new HttpError(400, "invalid_request", `Cannot use effort ${JSON.stringify(effort)}: ${state}.`);
+}
+
+/** Changes the settings for all parts of a session, which hold the same object. */
+export function choose(
+  settings: { -readonly [Name in keyof SessionSettings]: SessionSettings[Name] },
+  { model, effort }: Chosen,
+): void {
+  settings.model = model;
+  if (effort === undefined) delete settings.effort;
+  else settings.effort = effort;
 }
 
 /** What sets a helper's session apart, if it is one. */
 export function storedHelper(stored: unknown): StoredSettings["helper"] {
   return (stored as StoredSettings).helper;
+}
+
+/** Where a session goes on from what was said in another one, if it does. */
+export function storedForkedFrom(stored: unknown): ForkedFrom | undefined {
+  return (stored as StoredSettings).forkedFrom;
 }

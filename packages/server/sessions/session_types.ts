@@ -27,7 +27,13 @@ import type { Archive } from "@tare/prune";
 import type { ApprovalRule } from "../approvals/rules.ts";
 import { HttpError } from "../http/http_error.ts";
 import type { ToolOffer, ToolSource } from "../turns/session_tools.ts";
-import { type Budget, type SessionSettings, storedHelper } from "./session_settings.ts";
+import {
+  type Budget,
+  type Chosen,
+  type ForkedFrom,
+  type SessionSettings,
+  storedHelper,
+} from "./session_settings.ts";
 
 /** What sessions are told of the place that they work in. */
 export interface Workplace {
@@ -65,6 +71,10 @@ export interface SessionOptions extends PolicyOptions {
   readonly assumesWindow?: (model: string) => boolean;
   /** The model port for a model's name. It also summarises old turns when the window is full of what isn't tool results. */
   readonly model: (name: string) => Model;
+  /** The efforts that a model knows; nothing where nobody knows. Default: nobody does, and its provider will say. */
+  readonly efforts?: (model: string) => readonly string[] | undefined;
+  /** How much models shall reason that know this effort, unless a session says otherwise. Default: as they like. */
+  readonly effort?: string;
   /** Tools that sessions may use, beside `recall`, which each session gets for its own archive. */
   readonly tools: readonly Tool[];
   /** Where more tools come from, looked up anew for each turn. Default: nowhere. */
@@ -221,6 +231,8 @@ export interface SessionTotals {
   readonly days: Days;
   /** Tokens of the newest call's prompt; absent before the first. */
   readonly promptTokens?: number | undefined;
+  /** The model and effort that somebody chose in place of those that it was made with; absent if nobody has. */
+  readonly chosen?: Chosen | undefined;
   /** Of the ledger, what pings cost while no turn ran; absent if there were none. */
   readonly pinged?: TurnLedger | undefined;
   /** The turn that goes on once what it asks is answered; absent if nothing is asked. */
@@ -247,7 +259,7 @@ export function parentOf({ parent, settings }: SessionRecord): HelperParent | un
 }
 
 /** What clients are told of a session. */
-export interface SessionInfo extends Omit<SessionTotals, "asks" | "pinged"> {
+export interface SessionInfo extends Omit<SessionTotals, "asks" | "chosen" | "pinged"> {
   readonly id: string;
   /** Name of the key with which it was made. Absent: the owner's. */
   readonly by?: string | undefined;
@@ -256,7 +268,9 @@ export interface SessionInfo extends Omit<SessionTotals, "asks" | "pinged"> {
   readonly settings: SessionSettings;
   /** The session whose helper it is, and the call that it was made for. Absent: it is nobody's helper. */
   readonly parent?: HelperParent | undefined;
-  /** What the user said first, in one line; empty before. */
+  /** Where it goes on from what was said in another session. Absent: it doesn't. */
+  readonly forkedFrom?: ForkedFrom | undefined;
+  /** What it is called, in one line: by a person, by who made it, or by what the user said first; empty before. */
   readonly title: string;
   /** Number of the newest event. */
   readonly lastEvent: number;

@@ -15,7 +15,7 @@ import {
   type SpendQuery,
   ToldWarnings,
 } from "@tare/conversation/report";
-import { firstWords, type Message, personsWords } from "@tare/messages";
+import { type FileChange, firstWords, type Message, personsWords } from "@tare/messages";
 import { listPrice, type Profile } from "@tare/planner";
 import type { Rates } from "@tare/planner/parts";
 import { RECALL_TOOL } from "@tare/prune";
@@ -23,13 +23,21 @@ import { ApprovalTimers } from "../approvals/approvals.ts";
 import { DELEGATE_TOOL } from "../helpers/helpers.ts";
 import { HttpError } from "../http/http_error.ts";
 import { checkBudgets } from "../turns/play_turn.ts";
+import type { Shared } from "../share/share_page.ts";
 import { TurnQueue } from "../turns/turn_queue.ts";
 import { allToolsOf, includesTool, STAND_IN_NAMES } from "../turns/session_tools.ts";
-import { messagesBefore, readTranscript, sessionRecords, type Transcript } from "./history.ts";
+import { lengthBefore, readTranscript, sessionRecords, systemMessage, type Transcript } from "./history.ts";
 import { Queue } from "./hold.ts";
 import { Session } from "./session.ts";
 import { CALL_EVENTS, callsOf } from "./session_prompt.ts";
-import { type CreateSession, type SessionSettings, storedSettings } from "./session_settings.ts";
+import {
+  checkEffort,
+  type CreateSession,
+  type SessionSettings,
+  storedForkedFrom,
+  type StoredSettings,
+  storedSettings,
+} from "./session_settings.ts";
 import {
   asSessionEvent,
   type HelperLink,
@@ -159,7 +167,8 @@ export class Sessions {
       by,
       createdAtMs: now(),
       settings: this.#fillIn(settings),
-      title: firstWords(messages.map(personsWords).find((words) => words !== "")),
+      title: firstWords(settings.metadata?.title) ||
+        firstWords(messages.map(personsWords).find((words) => words !== "")),
       messages,
       workplace: isAtWorkplace(wanted[index]!) ? place : "",
     }));
@@ -177,6 +186,34 @@ export class Sessions {
     );
     await this.#admit(made.length, () => store.commit([...records, ...keep(infos)]));
     return infos;
+  }
+
+  /**
+   * Makes a session that goes on from the first `length` messages of another one, as its model saw them: what left the
+   * prompt stays out and can be recalled, and what the provider's cache holds of it serves both. That one stays as it is.
+   * What calls may do without being asked for is for the session alone in which somebody said so.
+   *
+   * @throws {HttpError} 507 if no more sessions may be kept.
+   */
+  async fork(
+    { id: from, settings, history, prompt, title }: Session,
+    { length, keep = () => [], by }: Omit<CreateOptions, "keep"> & {
+      readonly length: number;
+      readonly keep?: (made: SessionInfo) => readonly StoreRecord[];
+    },
+  ): Promise<SessionInfo> {
+    const { store, now = Date.now } = this.#options;
+    // All of one moment: it may be used meanwhile.
+    const [said, known] = [history.slice(0, length), prompt.fork(length)];
+    const workplace = await store.readState(from, "workplace");
+    const stored: StoredSettings = { ...settings, forkedFrom: { session: from, messages: said.length } };
+    const record = { id: crypto.randomUUID(), by, createdAtMs: now(), settings: stored };
+    const messages = said.slice(systemMessage(settings.instructions, workplace).length);
+    const info = this.describe({ ...record, kind: "agent", lastEvent: messages.length, title });
+    const states = { ...(title && { title }), ...(workplace !== undefined && { workplace }), ...known };
+    const records = sessionRecords({ ...record, archiveOf: from }, { states, messages });
+    await this.#admit(1, () => store.commit([...records, ...keep(info)]));
+    return info;
   }
 
   /** The session of this id, as it is now. @throws {HttpError} 404 if there is none. */
@@ -242,14 +279,30 @@ export class Sessions {
     return readTranscript(session, this.#options.store);
   }
 
+  /** What of a session is for people elsewhere: what was said in the turns that have ended. @throws {StoreError} */
+  async shared({ id, title, createdAtMs, settings, history }: Session): Promise<Shared> {
+    const { store } = this.#options;
+    const workplace = await store.readState(id, "workplace");
+    const messages = history.slice(systemMessage(settings.instructions, workplace).length);
+    const changes = new Map<string, (FileChange | undefined)[]>();
+    for (const { event } of await store.readEvents(id, { types: ["tool_result"] })) {
+      const result = asSessionEvent(event);
+      if (result.type !== "tool_result") continue;
+      const known = changes.get(result.id);
+      if (known) known.push(result.change);
+      else changes.set(result.id, [result.change]);
+    }
+    return { title, model: settings.model, createdAtMs, messages, changes };
+  }
+
   /**
-   * What was said in a session before a turn began, the system message apart.
+   * How many messages of a session were said before a turn began.
    *
    * @param turn Number of the last event before it.
    * @throws {HttpError} 404 if no turn begins there. @throws {StoreError}
    */
-  saidBefore({ id }: Session, turn: number): Promise<readonly Message[]> {
-    return messagesBefore(id, turn, this.#options.store);
+  lengthBefore({ id, settings: { instructions } }: Session, turn: number): Promise<number> {
+    return lengthBefore(id, { turn, instructions, store: this.#options.store });
   }
 
   /**
@@ -298,6 +351,11 @@ export class Sessions {
     return accounts.overview(nowMs, warnings.filter(({ session }) => theirs.has(session)));
   }
 
+  /** The efforts that a model knows; nothing where nobody knows. */
+  effortsOf(model: string): readonly string[] | undefined {
+    return this.#options.efforts?.(model);
+  }
+
   /** How much a prompt for a model may hold, in tokens. */
   windowOf(model: string): number {
     const { windowTokens } = this.#options;
@@ -317,8 +375,8 @@ export class Sessions {
   ): Promise<readonly SpendingSession[]> {
     const rows = await this.#options.store.listSessions({ kind: "agent", limit, by });
     return rows.map(({ id, totals, title = "", settings }) => {
-      const { days } = { ...NO_TURNS, ...totals as SessionTotals | undefined };
-      const { model } = storedSettings(settings);
+      const { days, chosen } = { ...NO_TURNS, ...totals as SessionTotals | undefined };
+      const { model } = storedSettings(settings, chosen);
       return { id, kind: "agent", title: title as string, model, agent: OWN_AGENT, days };
     });
   }
@@ -511,7 +569,7 @@ export class Sessions {
   }
 
   #fillIn(
-    { instructions, model, tools, metadata = {}, budget = {}, approvalRules = [] }: CreateSession,
+    { instructions, model, effort, tools, metadata = {}, budget = {}, approvalRules = [] }: CreateSession,
   ): SessionSettings {
     const { defaultModel = "none", instructions: own = DEFAULT_INSTRUCTIONS, delegates = false } =
       this.#options;
@@ -525,10 +583,15 @@ export class Sessions {
       );
     }
     const name = model ?? defaultModel;
+    const known = this.#options.efforts?.(name);
+    if (effort !== undefined) checkEffort(effort, { model: name, known });
+    const { effort: usual } = this.#options;
+    const chosen = effort ?? (usual !== undefined && (known?.includes(usual) ?? true) ? usual : undefined);
     checkBudgets({ session: budget }, { rates: this.#ratesOf(name), model: name });
     return {
       instructions: instructions ?? own,
       model: name,
+      ...(chosen !== undefined && { effort: chosen }),
       // In the order in which they are offered; single tools of servers behind that.
       tools: tools
         ? [...new Set([...offered.filter((name) => tools.includes(name)), ...tools])]
@@ -624,13 +687,17 @@ export class Sessions {
   /** A session of the agent in a list of the store, as its clients see it. */
   describe({ lastEvent, totals, title = "", isHeld = false, ...record }: ListedSession): SessionInfo {
     const { id, by, createdAtMs } = record;
-    const { turns, ledger, days, promptTokens } = { ...NO_TURNS, ...totals as SessionTotals | undefined };
+    const { turns, ledger, days, promptTokens, chosen } = {
+      ...NO_TURNS,
+      ...totals as SessionTotals | undefined,
+    };
     return {
       id,
       by,
       createdAtMs,
-      settings: storedSettings(record.settings),
+      settings: storedSettings(record.settings, chosen),
       parent: parentOf(record),
+      forkedFrom: storedForkedFrom(record.settings),
       title: title as string,
       lastEvent,
       turns,

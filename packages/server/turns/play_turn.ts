@@ -20,6 +20,7 @@ import {
   type ToolContext,
   type ToolDefinition,
 } from "@tare/messages";
+import { PROGRAM_TOOL } from "@tare/loop/programs";
 import { BackgroundCommands } from "@tare/loop/tools";
 import { PromptTooLong } from "@tare/planner";
 import { callCost, type Rates } from "@tare/planner/parts";
@@ -27,6 +28,7 @@ import { type AskedEvent, CANNOT_ASK, openCalls, type Opening } from "../approva
 import { allowingAsked, judgeBy } from "../approvals/rules.ts";
 import { DELEGATE_TOOL, type Helpers, type TurnAccount } from "../helpers/helpers.ts";
 import { HttpError, refusedBy } from "../http/http_error.ts";
+import { modelSettings } from "../sessions/session_prompt.ts";
 import type { Budget, SessionSettings } from "../sessions/session_settings.ts";
 import type {
   OpenTurn,
@@ -58,8 +60,10 @@ type AskedTurn =
   & { readonly resumed?: OpenTurn["resumed"] | undefined };
 
 /** What a turn is played in. */
-interface Stage
-  extends Required<Pick<RunTurnOptions, "takeTools" | "countTokens" | "steering" | "commit" | "isLeft">> {
+interface Stage extends
+  Required<
+    Pick<RunTurnOptions, "takeTools" | "countTokens" | "steering" | "commit" | "isLeft" | "journal">
+  > {
   readonly environment: SessionEnvironment;
   /** Its history is read when the turn is played. */
   readonly session: Required<Pick<RunTurnOptions, "prompt" | "history">> & {
@@ -116,6 +120,7 @@ export function turnPlayer(
   const overOwn = overBudget({ turn, session: own.budget }, measure);
   const most = Math.min(asked.maxOutputTokens ?? Infinity, limits.maxOutputTokens ?? Infinity);
   const { warmth } = session;
+  const writes = modelSettings(own, settings);
   const model = tellingKeepable(environment.model(modelName), warmth);
   const watch = payer?.watch ??
     ((tool) => checkpoints?.watch(tool, { session: session.id, turn: number }) ?? tool);
@@ -132,7 +137,7 @@ export function turnPlayer(
       ...(input !== undefined && { input }),
       ...(resumed && { resumed: { ...resumed, judge: askingAgain(judge, environment.unknownOutcome) } }),
       ...(signal && { signal }),
-      ...(settings && { settings }),
+      ...(writes && { settings: writes }),
       ...(unattended && { cannotAsk: CANNOT_ASK }),
       ...(clock && { clock }),
       ...{ clientTools, answered, judge, modelName, notice, workplace, now, warmth },
@@ -169,8 +174,8 @@ export function turnPlayer(
   };
 }
 
-/** What a helper does is judged call by call. */
-const HARMLESS = [DELEGATE_TOOL.function.name];
+/** What helpers and programs do is judged call by call. */
+const HARMLESS = [DELEGATE_TOOL.function.name, PROGRAM_TOOL.function.name];
 
 function isHarmless({ definition }: Tool): boolean {
   return HARMLESS.includes(definition.function.name);
@@ -180,7 +185,7 @@ function isHarmless({ definition }: Tool): boolean {
 function askingAgain(judge: Judge, unknownOutcome: SessionEnvironment["unknownOutcome"]): Judge {
   return async (call) => {
     const judged = await judge(call);
-    if (unknownOutcome !== "ask" || judged.decision === "deny") return judged;
+    if (unknownOutcome !== "ask" || judged.decision === "deny" || call.tool.replays) return judged;
     return { ...judged, decision: "ask", begun: true, why: MAY_HAVE_RUN };
   };
 }
@@ -325,7 +330,7 @@ async function runTurn(
   const played = (async function* () {
     result = yield* run({
       ...options,
-      clock,
+      ...{ clock, now },
       signal: AbortSignal.any([...options.signal ? [options.signal] : [], failed.signal]),
       ...(resumed ? { resumed: { ...resumed, messages: tellingToo(resumed.messages, news) } } : {
         history: [...history, ...news],
@@ -429,6 +434,8 @@ function replies(
       need = undefined;
     }
     if (event.type !== "tool_call") return undefined;
+    // A program's own calls come one by one, and nothing goes on before this is said.
+    if (event.parent !== undefined) return reading.has(event.name) ? undefined : "now";
     if (!clients.has(event.name) && need !== "now") need = reading.has(event.name) ? "soon" : "now";
     return --expected === 0 ? need : undefined;
   };

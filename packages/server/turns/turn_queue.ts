@@ -3,7 +3,7 @@ import { HttpError } from "../http/http_error.ts";
 import type { TurnRequest } from "../sessions/session_types.ts";
 
 /** A turn that waits for its time: until those before it in its session have ended, and there is room. */
-export interface QueuedTurn extends Pick<TurnRequest, "input" | "budget" | "unattended"> {
+export interface QueuedTurn extends Pick<TurnRequest, "input" | "budget" | "settings" | "unattended"> {
   readonly id: string;
   /** In milliseconds since the epoch. */
   readonly askedAtMs: number;

@@ -115,7 +115,7 @@ Deno.test("simulator() replies in the Messages format, whole and streamed", asyn
   const messages = [{ role: "user", content: "Go." }];
   const whole = await (await ask({ messages })).json();
   assertEquals([whole.stop_reason, whole.content], ["tool_use", [
-    { type: "thinking", thinking: "Hm.", signature: "" },
+    { type: "thinking", thinking: "Hm.", signature: "mo7i4zzgtu" },
     { type: "text", text: "Look." },
     { type: "tool_use", id: "c", name: "read", input: { a: 1 } },
   ]]);

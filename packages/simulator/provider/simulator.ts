@@ -1,6 +1,7 @@
 import {
   addUsage,
   checkGiven,
+  contentText,
   countMessageTokens,
   type FunctionToolCall,
   type JsonSchema,
@@ -13,9 +14,11 @@ import { DEFAULT_PROVIDER, type Profile, profileNamed } from "@tare/planner";
 import { PrefixCache } from "@tare/planner/parts";
 import {
   ApiError,
+  asRecord,
   completionBody,
   completionChunks,
   type CompletionHead,
+  emptyResponse,
   type JsonReader,
   type JsonRecord,
   MAX_CACHE_MARKS,
@@ -26,6 +29,8 @@ import {
   readJsonAt,
   readRequest,
   readWireBody,
+  ResponseEventWriter,
+  RESPONSES_PROTOCOL,
   toolCallDeltas,
   toolsInFront,
   withFoundTools,
@@ -38,6 +43,7 @@ import { type Fault, faultError, promptTooLong, type ToolCallPieces } from "../f
 import type { SimulatedModel, SimulatedReply, SimulatedRequest } from "../model.ts";
 import { MarkedCache } from "./marked_cache.ts";
 import { promptReader, type ReadPrompt } from "./prompt_reader.ts";
+import { ReasoningSeals } from "./reasoning_seals.ts";
 import type { Encoder } from "./prompt_units.ts";
 import { ShardRouter } from "./shard_router.ts";
 import { search, type SearchableTools, searchableTools } from "./tool_search.ts";
@@ -112,6 +118,7 @@ interface FormattedReply extends Pick<WrittenReply, "message" | "finishReason"> 
   readonly fault?: Fault | null | undefined;
 }
 
+const RESPONSES_PATH = `/v1${RESPONSES_PROTOCOL.path}`;
 const MESSAGES_PATH = `/v1${MESSAGES_PROTOCOL.path}`;
 
 /** A simulated provider. */
@@ -134,8 +141,9 @@ const MAX_UNITS = 250_000;
 const MAX_CACHES = 16;
 
 /**
- * Simulates a provider: `POST /v1/chat/completions` as OpenAI's, `POST /v1/messages` as Anthropic's, both streamed or
- * not, and `GET /v1/models`.
+ * Simulates a provider: `POST /v1/chat/completions` and `POST /v1/responses` as OpenAI's, `POST /v1/messages` as
+ * Anthropic's, all streamed or not, and `GET /v1/models`. What a model reasons is sealed or signed in the latter two, and
+ * refused where it comes back otherwise, or without what it was thought for.
  *
  * Its prefix cache works as providers' do. Tools stand before the messages; a prompt is served from the longest
  * prefix that an earlier request with the same key and model has sent, by the profile's rules. A prompt is cached
@@ -172,6 +180,7 @@ export function simulator(options: SimulatorOptions): Simulator {
   const caches = new LRUCache<string, PrefixCache>({ max: MAX_CACHES * shards });
   const router = new ShardRouter(shards);
   const markedCaches = new LRUCache<string, MarkedCache>({ max: MAX_CACHES });
+  const seals = new ReasoningSeals();
   const requests: SimulatedCall[] = [];
   let understood = 0;
 
@@ -191,16 +200,7 @@ export function simulator(options: SimulatorOptions): Simulator {
   async function completion(request: Request): Promise<Response> {
     const key = keyOf(request, apiKey);
     const chat = await readCompletionRequest(request);
-    return await answer(chat, (prompt, nowMs) => {
-      const shard = router.shardOf(prompt, { routed: [key, chat.model, chat.cacheKey], nowMs });
-      const cache = cacheOf(key, chat.model, shard);
-      const cachedTokens = cache.lookup(prompt.units, nowMs);
-      const written = prompt.tokens < profile.minTokens ? 0 : prompt.tokens - cachedTokens;
-      return {
-        usage: { cachedTokens, cacheWriteTokens: written },
-        store: (nowMs) => cache.store(prompt.units, nowMs),
-      };
-    }, ({ message, finishReason, usage, fault, ...head }) => {
+    return await answer(chat, serving(key, chat), ({ message, finishReason, usage, fault, ...head }) => {
       const sendsUsage = fault?.type !== "no_usage" && (!chat.stream || chat.includeUsage);
       const told = sendsUsage ? { usage: writeUsage(usage, dialect) } : {};
       return replyResponse({ message, finishReason, ...told }, {
@@ -212,11 +212,66 @@ export function simulator(options: SimulatorOptions): Simulator {
     });
   }
 
+  /** What the cache does for prompts that name no part of themselves to be cached. */
+  function serving(key: string, chat: Pick<CompletionRequest, "model" | "cacheKey">) {
+    return (prompt: ReadPrompt, nowMs: number): Served => {
+      const shard = router.shardOf(prompt, { routed: [key, chat.model, chat.cacheKey], nowMs });
+      const cache = cacheOf(key, chat.model, shard);
+      const cachedTokens = cache.lookup(prompt.units, nowMs);
+      const written = prompt.tokens < profile.minTokens ? 0 : prompt.tokens - cachedTokens;
+      return {
+        usage: { cachedTokens, cacheWriteTokens: written },
+        store: (nowMs) => cache.store(prompt.units, nowMs),
+      };
+    };
+  }
+
+  /** Answers a request in the format of responses. */
+  async function response(request: Request): Promise<Response> {
+    const author = [keyOf(request, apiKey)];
+    const asked = await readResponsesRequest(request);
+    author.push(asked.model);
+    seals.checkItems(asked.items, author);
+    return await answer(asked, serving(author[0]!, asked), ({ message, finishReason, usage, ...reply }) => {
+      const { index, created, model, fault } = reply;
+      const id = `resp_${index.toString(16).padStart(32, "0")}`;
+      const draft = emptyResponse({ model, store: false }, { id, createdAtMs: created * 1000 });
+      const writer = new ResponseEventWriter(draft);
+      const { reasoning_content: reasoning, tool_calls: calls } = message;
+      const events = [
+        ...writer.begin(),
+        ...(reasoning
+          // What isn't asked for is lost.
+          ? writer.add({
+            type: "reasoning",
+            text: reasoning,
+            sealed: asked.isSealed ? seals.seal(reasoning, author) : undefined,
+          })
+          : []),
+        ...(message.content ? writer.add({ type: "text", text: contentText(message.content) }) : []),
+        ...writer.end({
+          finish: FINISHES.find((one) => one === finishReason) ?? "stop",
+          ...(calls && { calls: calls as readonly FunctionToolCall[] }),
+          usage,
+          endedAtMs: now(),
+        }),
+      ];
+      const [thought, next] = writer.response.output;
+      if (thought?.type === "reasoning" && next) seals.remember([next.id], thought.id);
+      const texts = asked.stream
+        ? events.map((event) => `event: ${event.type}\ndata: ${JSON.stringify(event)}\n\n`)
+        : [JSON.stringify(writer.response)];
+      return textsResponse(texts, { stream: asked.stream, fault });
+    });
+  }
+
   /** Answers a request in the Messages format. */
   async function message(request: Request): Promise<Response> {
     const key = keyOf(request, apiKey);
     const asked = await readMessagesRequest(request);
-    const id = JSON.stringify([key, asked.model]);
+    const author = [key, asked.model];
+    seals.checkMessages(asked.list, author, asked.mustThink);
+    const id = JSON.stringify(author);
     const cache = markedCaches.get(id) ?? new MarkedCache(profile);
     markedCaches.set(id, cache);
     return await answer(
@@ -225,8 +280,15 @@ export function simulator(options: SimulatorOptions): Simulator {
         const { store, ...usage } = cache.serve(prompt, { marks: asked.marks, nowMs });
         return { usage, store, recorded: usage };
       },
-      ({ fault, ...reply }) =>
-        messagesResponse({ ...reply, id: `msg_${reply.index}` }, { stream: asked.stream, fault }),
+      ({ fault, message, ...reply }) => {
+        const { reasoning_content: thought, tool_calls: calls = [] } = message;
+        if (thought && calls[0]) seals.remember([calls[0].id], thought);
+        const signed = thought ? { ...message, signature: seals.seal(thought, author) } : message;
+        return messagesResponse(
+          { ...reply, message: signed, id: `msg_${reply.index}` },
+          { stream: asked.stream, fault },
+        );
+      },
     );
   }
 
@@ -314,11 +376,17 @@ export function simulator(options: SimulatorOptions): Simulator {
     const { pathname } = new URL(request.url);
     const asked = `${request.method} ${pathname}`;
     if (asked === "POST /v1/chat/completions") return completion(request);
+    if (asked === `POST ${RESPONSES_PATH}`) return response(request);
     if (asked === `POST ${MESSAGES_PATH}`) return message(request);
     if (asked === "GET /v1/models") return modelList(model);
-    const allow = { "/v1/chat/completions": "POST", [MESSAGES_PATH]: "POST", "/v1/models": "GET" }[pathname];
+    const allow = {
+      "/v1/chat/completions": "POST",
+      [RESPONSES_PATH]: "POST",
+      [MESSAGES_PATH]: "POST",
+      "/v1/models": "GET",
+    }[pathname];
     if (allow) throw new ApiError(405, `Cannot ${asked}: only ${allow} is allowed.`, { headers: { allow } });
-    const known = `POST /v1/chat/completions, POST ${MESSAGES_PATH} and GET /v1/models`;
+    const known = `POST /v1/chat/completions, ${RESPONSES_PATH} and ${MESSAGES_PATH}, and GET /v1/models`;
     throw new ApiError(404, `Cannot ${asked}: there is ${known}.`, { code: "unknown_url" });
   }
 
@@ -387,6 +455,53 @@ interface MessagesRequest extends Omit<CompletionRequest, "includeUsage" | "cach
   readonly isSilent: boolean;
   /** Deferred tools, which its model may search for. Absent: it can't. */
   readonly searchable?: SearchableTools | undefined;
+  /** Its messages as they were sent. */
+  readonly list: readonly JsonRecord[];
+  /** Whether its model is told to think. */
+  readonly mustThink: boolean;
+}
+
+/** A request in the format of responses, as the simulator's models are asked. */
+interface ResponsesRequest extends Omit<CompletionRequest, "includeUsage"> {
+  /** Its items as they were sent. */
+  readonly items: readonly JsonRecord[];
+  /** Whether it asks for the reasoning to be sealed. */
+  readonly isSealed: boolean;
+}
+
+/** How a response may end. */
+const FINISHES = ["stop", "tool_calls", "length", "content_filter"] as const;
+
+/**
+ * Reads and checks a request in the format of responses: calls and their results.
+ *
+ * @throws {ApiError} with status 400 if a provider would refuse it.
+ */
+async function readResponsesRequest(request: Request): Promise<ResponsesRequest> {
+  const bytes = await request.bytes();
+  try {
+    const wire = readRequest(readWireBody(bytes), RESPONSES_PROTOCOL, { items: reader, tools: reader });
+    const { input, include, prompt_cache_key: key } = JSON.parse(new TextDecoder().decode(bytes));
+    const items: readonly JsonRecord[] = typeof input === "string"
+      ? [{ type: "message", role: "user", content: input }]
+      : input;
+    const heads = wire.items.filter(({ bytes }) => bytes === undefined).flatMap(({ parts }) => parts);
+    const parts = [...heads, ...items.flatMap((item) => RESPONSES_PROTOCOL.readItem(item))];
+    const messages = joinReplies(parts.map(({ message }) => message));
+    checkPairs(messages);
+    return {
+      model: wire.model,
+      messages,
+      tools: toolsInFront(wire),
+      stream: wire.stream,
+      cacheKey: typeof key === "string" ? key : "",
+      items,
+      isSealed: Array.isArray(include) && include.includes("reasoning.encrypted_content"),
+    };
+  } catch (error) {
+    if (error instanceof ApiError) throw error;
+    throw new ApiError(400, `Cannot read the request: ${(error as Error).message}.`);
+  }
 }
 
 /** What is said to who asks for nothing. */
@@ -429,6 +544,7 @@ async function readMessagesRequest(request: Request): Promise<MessagesRequest> {
       parts.map(({ message }) => message)
     );
     checkPairs(messages);
+    const body = JSON.parse(new TextDecoder().decode(bytes));
     return {
       model: wire.model,
       messages,
@@ -437,11 +553,35 @@ async function readMessagesRequest(request: Request): Promise<MessagesRequest> {
       isSilent: wire.replyTokens === 0,
       searchable: searchableTools(wire),
       marks,
+      list: body.messages,
+      mustThink: asRecord(body.thinking)?.type === "enabled",
     };
   } catch (error) {
     if (error instanceof ApiError) throw error;
     throw new ApiError(400, `Cannot read the request: ${(error as Error).message}.`);
   }
+}
+
+/** The messages of a request's items: what a reply says stands in one, as models are asked. */
+function joinReplies(messages: readonly Message[]): Message[] {
+  const all: Message[] = [];
+  for (const message of messages) {
+    const last = all.at(-1);
+    if (message.role !== "assistant" || last?.role !== "assistant") {
+      all.push(message);
+      continue;
+    }
+    const { id: _, ...one } = last as typeof last & { readonly id?: unknown };
+    const reasoning = [last, message].flatMap(({ reasoning_content: text }) => text || []).join("\n");
+    const calls = [...last.tool_calls ?? [], ...message.tool_calls ?? []];
+    all[all.length - 1] = {
+      ...one,
+      content: message.content || one.content || null,
+      ...(reasoning !== "" && { reasoning_content: reasoning }),
+      ...(calls.length > 0 && { tool_calls: calls }),
+    };
+  }
+  return all;
 }
 
 /** The HTTP response that carries a reply, broken in the way that the fault asks for. */

@@ -151,7 +151,7 @@ Deno.test("simulator() refuses what it doesn't serve", async () => {
   assertEquals(await refusal(await ask("GET", "/v1/embeddings")), [
     404,
     "unknown_url",
-    "Cannot GET /v1/embeddings: there is POST /v1/chat/completions, POST /v1/messages and GET /v1/models.",
+    "Cannot GET /v1/embeddings: there is POST /v1/chat/completions, /v1/responses and /v1/messages, and GET /v1/models.",
   ]);
   const wrongMethod = await ask("GET", "/v1/chat/completions");
   assertEquals(wrongMethod.headers.get("allow"), "POST");

@@ -1,4 +1,5 @@
 import type { AssistantMessage, FinishReason, FunctionToolCall, ModelEvent, Usage } from "@tare/messages";
+import { freeId } from "../chat/reply_assembler.ts";
 import { asRecord, isRecord, type JsonRecord } from "../json.ts";
 import { MAX_CALLS, type RawEvent, ReplyTooLong } from "../reply_stream.ts";
 import { readInput, writeReply } from "./write_messages_body.ts";
@@ -92,7 +93,7 @@ export class MessageAssembler {
       ...(thoughts.length > 0 && { reasoning_content: thoughts.join("\n") }),
       ...(calls.length > 0 && { tool_calls: calls }),
     };
-    const whole = { ...plain, content_blocks: blocks };
+    const whole = { ...plain, carried: { items: blocks } };
     const isPlain = JSON.stringify(writeReply(plain)) === JSON.stringify(writeReply(whole));
     return isPlain ? plain : whole;
   }
@@ -134,13 +135,6 @@ export class MessageAssembler {
       ...(typeof json === "string" && { arguments: json }),
     }];
   }
-}
-
-function freeId(id: string, used: ReadonlySet<string>): string {
-  if (id && !used.has(id)) return id;
-  let number = used.size + 1;
-  while (used.has(`call_${number}`)) number++;
-  return `call_${number}`;
 }
 
 /** Puts the blocks of a streamed reply together, as they go back to the upstream: signatures and all. */

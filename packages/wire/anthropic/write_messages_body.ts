@@ -10,7 +10,7 @@ import {
   type ToolCall,
   type ToolDefinition,
 } from "@tare/messages";
-import { asRecord, isRecord, type JsonRecord } from "../json.ts";
+import { asRecord, type JsonRecord } from "../json.ts";
 import { UnknownShape } from "../protocol.ts";
 import { LOOK_BACK_BLOCKS, MAX_CACHE_MARKS, SHORT_TTL_MS } from "./cache_marks.ts";
 
@@ -116,13 +116,12 @@ function blocksOf(message: Message): Record<string, unknown>[] {
 
 /** The blocks of a reply: as they came, if it carries them, with its calls' names and inputs in their places. */
 export function writeReply(message: AssistantMessage): Record<string, unknown>[] {
-  const { tool_calls: calls = [], refusal } = message;
-  const { content_blocks: kept } = message as { readonly content_blocks?: unknown };
-  if (!Array.isArray(kept)) {
+  const { tool_calls: calls = [], refusal, carried: { items: kept } = {} } = message;
+  if (!kept) {
     const said = contentBlocks(message.content ?? (refusal ? refusal : null));
     return [...said, ...calls.map((call) => ({ type: "tool_use", id: call.id, ...nameAndInput(call) }))];
   }
-  return kept.filter(isRecord).filter(hasContent).map((block) => {
+  return kept.filter(hasContent).map((block) => {
     const call = block.type === "tool_use" ? calls.find(({ id }) => id === block.id) : undefined;
     return call ? { ...block, ...nameAndInput(call) } : { ...block };
   });
@@ -188,8 +187,14 @@ const MAX_TEMPERATURE = 1;
 
 const EFFORTS: readonly string[] = ["low", "medium", "high", "xhigh", "max"];
 
+/** Shares of the longest reply that may be thoughts, by effort, and the least that may be asked for, in tokens. */
+const BUDGETS: Readonly<Record<string, number>> = { low: 1 / 8, medium: 1 / 4, high: 1 / 2 };
+const LEAST_BUDGET = 1_024;
+
 /**
- * The fields of a request in the Messages format that say how the model shall write.
+ * The fields of a request in the Messages format that say how the model shall write, and think. One that says how the next
+ * token is to be chosen, or that a tool must be called, goes without thoughts, which the API demands; so does a tool loop
+ * that began without.
  *
  * @throws {UnknownShape} that names the setting, if the format has no place for it or for its value.
  *
@@ -214,19 +219,32 @@ export function messagesSettings(
     parallel_tool_calls: parallel,
     ...rest
   }: ModelSettings,
+  { thinking, maxTokens, messages }: {
+    /** As much as it finds right, or within a budget, if there is an effort. Default: it isn't asked. */
+    readonly thinking?: "adaptive" | "budget" | undefined;
+    /** Longest reply in tokens. */
+    readonly maxTokens: number;
+    readonly messages: readonly Message[];
+  } = { maxTokens: 0, messages: [] },
 ): JsonRecord {
   const [unknown] = Object.entries(rest).find(([, value]) => value !== undefined) ?? [];
   if (unknown !== undefined) throw refused(unknown, "has no place for it");
   if (temperature !== undefined && temperature > MAX_TEMPERATURE) {
     throw refused("temperature", `takes at most ${MAX_TEMPERATURE}, and it is ${temperature}`);
   }
-  if (effort !== undefined && !EFFORTS.includes(effort)) {
-    throw refused("reasoning_effort", `takes ${EFFORTS.join(", ")}, and it is ${JSON.stringify(effort)}`);
+  const efforts = thinking === "budget" ? Object.keys(BUDGETS) : EFFORTS;
+  if (effort !== undefined && !efforts.includes(effort)) {
+    throw refused("reasoning_effort", `takes ${efforts.join(", ")}, and it is ${JSON.stringify(effort)}`);
   }
+  const mayThink = temperature === undefined && top_p === undefined && choice === undefined;
+  const isBudgeted = thinking === "budget" && effort !== undefined && thinksFromStart(messages);
+  const budget = Math.max(LEAST_BUDGET, Math.floor(maxTokens * (BUDGETS[effort ?? ""] ?? 0)));
   return {
+    ...(mayThink && thinking === "adaptive" && { thinking: { type: "adaptive", display: "summarized" } }),
+    ...(mayThink && isBudgeted && { thinking: { type: "enabled", budget_tokens: budget } }),
     ...(temperature !== undefined && { temperature }),
     ...(top_p !== undefined && { top_p }),
-    ...(effort !== undefined && { output_config: { effort } }),
+    ...(effort !== undefined && thinking !== "budget" && { output_config: { effort } }),
     ...((choice !== undefined || parallel === false) && {
       tool_choice: {
         ...(choice === undefined
@@ -238,6 +256,15 @@ export function messagesSettings(
       },
     }),
   };
+}
+
+/** Whether the tool loop that goes on began with a thought. */
+function thinksFromStart(messages: readonly Message[]): boolean {
+  const start = messages.findLastIndex(({ role }) => role !== "assistant" && role !== "tool") + 1;
+  const first = messages[start];
+  if (first?.role !== "assistant") return true;
+  const [block] = first.carried?.items ?? [];
+  return block?.type === "thinking" || block?.type === "redacted_thinking";
 }
 
 function refused(param: string, state: string): UnknownShape {

@@ -58,7 +58,7 @@ Deno.test("messagesBody() marks no thoughts, and begins with the user", () => {
   const thought: Message = {
     role: "assistant",
     content: null,
-    ...{ content_blocks: [{ type: "thinking", thinking: "t", signature: "s" }] },
+    carried: { items: [{ type: "thinking", thinking: "t", signature: "s" }] },
   };
   assertEquals(marked([go, thought], undefined, []), ["go"]);
   assertEquals(

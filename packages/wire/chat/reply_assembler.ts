@@ -261,7 +261,8 @@ function isJsonObject(text: string): boolean {
   }
 }
 
-function freeId(id: string, used: ReadonlySet<string>): string {
+/** This id, or if it is empty or used another one. */
+export function freeId(id: string, used: ReadonlySet<string>): string {
   if (id && !used.has(id)) return id;
   let number = used.size + 1;
   while (used.has(`call_${number}`)) number++;

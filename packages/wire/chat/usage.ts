@@ -14,7 +14,7 @@ import { asRecord, type JsonRecord } from "../json.ts";
  * In all of them `prompt_tokens` is the whole prompt, cached tokens included.
  */
 export function writeUsage(
-  usage: Usage & { readonly reasoningTokens?: number },
+  usage: Usage,
   dialect: "openai" | "deepseek" | "anthropic" = "openai",
 ): JsonRecord {
   const { promptTokens, cachedTokens, cacheWriteTokens = 0, outputTokens, reasoningTokens } = usage;
@@ -78,6 +78,7 @@ export function readUsage(value: unknown): Usage | undefined {
     cachedTokens,
     ...(cacheWriteTokens !== undefined && { cacheWriteTokens }),
     outputTokens: wholeOutput(usage),
+    ...(reasoningOf(usage) > 0 && { reasoningTokens: reasoningOf(usage) }),
   };
 }
 
@@ -97,6 +98,11 @@ function wholeOutput(usage: JsonRecord): number {
   const reasoning = largest(asRecord(usage.completion_tokens_details)?.reasoning_tokens) ?? 0;
   const apart = (largest(usage.prompt_tokens) ?? 0) + written + reasoning;
   return (largest(usage.total_tokens) ?? 0) >= apart ? written + reasoning : written;
+}
+
+function reasoningOf(usage: JsonRecord): number {
+  const details = asRecord(usage.completion_tokens_details) ?? asRecord(usage.output_tokens_details);
+  return largest(details?.reasoning_tokens) ?? 0;
 }
 
 function largest(...values: readonly unknown[]): number | undefined {

@@ -17,7 +17,17 @@ Deno.test("readUsage() reads every provider's dialect", () => {
         prompt_tokens_details: { cached_tokens: 64, audio_tokens: 0 },
         completion_tokens_details: { reasoning_tokens: 15 },
       },
-      { promptTokens: 100, cachedTokens: 64, outputTokens: 20 },
+      { promptTokens: 100, cachedTokens: 64, outputTokens: 20, reasoningTokens: 15 },
+    ],
+    responses: [
+      {
+        input_tokens: 100,
+        input_tokens_details: { cached_tokens: 64, cache_write_tokens: 30 },
+        output_tokens: 20,
+        output_tokens_details: { reasoning_tokens: 15 },
+        total_tokens: 120,
+      },
+      { promptTokens: 100, cachedTokens: 64, cacheWriteTokens: 30, outputTokens: 20, reasoningTokens: 15 },
     ],
     deepseek: [
       { prompt_tokens: 100, completion_tokens: 5, prompt_cache_hit_tokens: 64, prompt_cache_miss_tokens: 36 },
@@ -64,7 +74,7 @@ Deno.test("readUsage() reads every provider's dialect", () => {
         total_tokens: 125,
         completion_tokens_details: { reasoning_tokens: 20 },
       },
-      { promptTokens: 100, cachedTokens: 0, outputTokens: 25 },
+      { promptTokens: 100, cachedTokens: 0, outputTokens: 25, reasoningTokens: 20 },
     ],
     zeros: [{ prompt_tokens: 0, completion_tokens: 0 }, undefined],
     nonsense: [{ prompt_tokens: "many" }, undefined],

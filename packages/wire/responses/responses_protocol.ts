@@ -25,6 +25,7 @@ import {
 } from "../protocol.ts";
 import { inOrder, plainContent, saidArguments, saidParts, statedFailure, toldFields } from "../meaning.ts";
 import { readUsage } from "../chat/usage.ts";
+import { responsesTool } from "./write_responses_body.ts";
 import { type RawEvent, splitEvents, SseSplitter } from "../reply_stream.ts";
 
 /** Longest text of an item that the planner doesn't know, in UTF-16 code units: such are pictures, not prose. */
@@ -260,14 +261,15 @@ function readTool(tool: unknown): ReadTool {
   return { definition, inFront };
 }
 
-function writeTool({ type, function: shown }: ToolDefinition, original?: unknown): string {
-  // Without a word the upstream takes a schema as strict.
-  if (!isRecord(original)) return JSON.stringify({ type, ...shown, strict: shown.strict ?? false });
+function writeTool(tool: ToolDefinition, original?: unknown): string {
+  const { function: shown } = tool;
+  if (!isRecord(original)) return JSON.stringify(responsesTool(tool));
   const { description: _, ...rest } = original;
   return JSON.stringify({ ...rest, ...shown });
 }
 
-function summary({ summary }: JsonRecord): string {
+/** The summary of what a model thought. */
+export function summary({ summary }: JsonRecord): string {
   if (!Array.isArray(summary)) return "";
   return summary.map((part) => isRecord(part) && typeof part.text === "string" ? part.text : "").join("\n");
 }

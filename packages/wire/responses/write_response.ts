@@ -46,6 +46,8 @@ export interface ResponseBody {
     readonly id: string;
     readonly type: "reasoning";
     readonly status: FunctionCallItem["status"];
+    /** What goes back as it is, where the response was asked for it. */
+    readonly encrypted_content?: string;
     readonly summary: readonly { readonly type: "summary_text"; readonly text: string }[];
   } | FunctionCallItem)[];
   readonly parallel_tool_calls: boolean;
@@ -179,13 +181,15 @@ export class ResponseEventWriter {
   add(part: {
     readonly type: "text" | "reasoning";
     readonly text: string;
+    /** Of reasoning: what goes back as it is. Default: nothing does. */
+    readonly sealed?: string | undefined;
   }): ResponseEvent[] {
-    const { type, text } = part;
+    const { type, text, sealed } = part;
     const events: ResponseEvent[] = [];
     if (this.#open?.part.type !== type) events.push(...this.#finish("completed"), ...this.#start(type));
     if (!this.#open) return events;
     const { id, part: before } = this.#open;
-    this.#open = { id, part: { type, text: before.text + text } };
+    this.#open = { id, part: { type, text: before.text + text, sealed } };
     const kind = KINDS[type];
     return [...events, this.#place(kind, `${kind.text}.delta`, id, { delta: text, ...kind.textFields })];
   }
@@ -195,8 +199,8 @@ export class ResponseEventWriter {
     readonly finish: "stop" | "tool_calls" | "length" | "content_filter";
     /** Calls that the client runs. Default: none. */
     readonly calls?: readonly FunctionToolCall[];
-    /** What it cost. Reasoning isn't told apart. */
-    readonly usage: Pick<Usage, "promptTokens" | "cachedTokens" | "outputTokens">;
+    /** What it cost. */
+    readonly usage: Pick<Usage, "promptTokens" | "cachedTokens" | "outputTokens" | "reasoningTokens">;
     /** Milliseconds since 1970. */
     readonly endedAtMs: number;
   }): ResponseEvent[] {
@@ -214,7 +218,7 @@ export class ResponseEventWriter {
         input_tokens: usage.promptTokens,
         input_tokens_details: { cached_tokens: usage.cachedTokens },
         output_tokens: usage.outputTokens,
-        output_tokens_details: { reasoning_tokens: 0 },
+        output_tokens_details: { reasoning_tokens: usage.reasoningTokens ?? 0 },
         total_tokens: usage.promptTokens + usage.outputTokens,
       },
     };
@@ -266,11 +270,11 @@ export class ResponseEventWriter {
 
   #finish(status: ItemStatus): ResponseEvent[] {
     if (!this.#open) return [];
-    const { id, part: { type, text } } = this.#open;
+    const { id, part: { type, text, sealed } } = this.#open;
     this.#open = undefined;
     const kind = KINDS[type];
     const { output } = this.#response;
-    const item = kind.makeItem(id, status, text);
+    const item = kind.makeItem(id, status, { text, sealed });
     const events = [
       this.#place(kind, `${kind.text}.done`, id, { text, ...kind.textFields }),
       this.#place(kind, `${kind.part}.done`, id, { part: kind.makePart(text) }),
@@ -299,7 +303,11 @@ interface Kind {
   /** Further fields of the events that carry text. */
   readonly textFields: object;
   readonly makePart: (text: string) => object;
-  readonly makeItem: (id: string, status: ItemStatus, text?: string) => OutputItem;
+  readonly makeItem: (
+    id: string,
+    status: ItemStatus,
+    part?: Pick<ResponsePart, "text" | "sealed">,
+  ) => OutputItem;
 }
 
 const LISTS = { annotations: [], logprobs: [] } as const;
@@ -312,12 +320,12 @@ const KINDS: Readonly<Record<ResponsePart["type"], Kind>> = {
     text: "output_text",
     textFields: { logprobs: [] },
     makePart: (text) => ({ type: "output_text", text, ...LISTS }),
-    makeItem: (id, status, text) => ({
+    makeItem: (id, status, part) => ({
       id,
       type: "message",
       role: "assistant",
       status,
-      content: text === undefined ? [] : [{ type: "output_text", text, ...LISTS }],
+      content: part === undefined ? [] : [{ type: "output_text", text: part.text, ...LISTS }],
     }),
   },
   reasoning: {
@@ -327,11 +335,12 @@ const KINDS: Readonly<Record<ResponsePart["type"], Kind>> = {
     text: "reasoning_summary_text",
     textFields: {},
     makePart: (text) => ({ type: "summary_text", text }),
-    makeItem: (id, status, text) => ({
+    makeItem: (id, status, part) => ({
       id,
       type: "reasoning",
       status,
-      summary: text === undefined ? [] : [{ type: "summary_text", text }],
+      ...(part?.sealed !== undefined && { encrypted_content: part.sealed }),
+      summary: part === undefined ? [] : [{ type: "summary_text", text: part.text }],
     }),
   },
 };

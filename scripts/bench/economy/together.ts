@@ -20,7 +20,7 @@ const READING =
   /^(?:cat|sed -n|head|tail|nl|wc|ls|pwd|rg|grep|find|sort|echo|cd|git (?:log|show|diff|status|ls-files))(?:\s|$)/;
 
 /** Whether a call only reads, as far as its name or its command tells. */
-function onlyReads(call: ToolCall): boolean {
+export function onlyReads(call: ToolCall): boolean {
   const { name, arguments: input } = describeCall(call);
   if (READS.test(name)) return true;
   const command = SHELLS.test(name) ? /"(?:command|cmd)":"((?:[^"\\]|\\.)*)"/.exec(input)?.[1] : undefined;

@@ -226,7 +226,8 @@ function openTables(
       case "session": {
         const { id, kind, by } = record;
         const parent = record.parent === undefined ? undefined : named(record.parent);
-        const texts = new Map(parent?.texts);
+        const archived = parent ?? (record.archiveOf === undefined ? undefined : named(record.archiveOf));
+        const texts = new Map(archived?.texts);
         if (sessions.has(id)) throw sessionExistsError(id);
         const json = jsonText(plainRecord(record));
         made.add(id);

@@ -374,19 +374,21 @@ const FUNCTIONS = `
   END $$;
 
   CREATE FUNCTION tare.put_session(
-    session_id text, the_kind text, the_key text, the_json text, parent_id text, now_ms bigint, the_commit uuid
+    session_id text, the_kind text, the_key text, the_json text, parent_id text, archive_of text, now_ms bigint,
+    the_commit uuid
   ) RETURNS integer LANGUAGE plpgsql AS $$
   DECLARE
-    parent_key bigint;
+    archive_key bigint;
     the_parent bigint;
     the_session bigint;
     found_commit uuid;
   BEGIN
-    IF parent_id IS NOT NULL THEN
-      parent_key := tare.key_of(parent_id);
+    IF coalesce(parent_id, archive_of) IS NOT NULL THEN
+      archive_key := tare.key_of(coalesce(parent_id, archive_of));
       -- Nothing is taken out of its archive while it is copied.
-      SELECT session INTO the_parent FROM tare.heads WHERE session = parent_key FOR SHARE;
+      SELECT session INTO the_parent FROM tare.heads WHERE session = archive_key FOR SHARE;
     END IF;
+    IF parent_id IS NULL THEN the_parent := NULL; END IF;
     INSERT INTO tare.sessions (id, json, commit_id) VALUES (session_id, the_json, the_commit)
       ON CONFLICT DO NOTHING RETURNING key INTO the_session;
     IF the_session IS NULL THEN
@@ -395,8 +397,8 @@ const FUNCTIONS = `
     END IF;
     INSERT INTO tare.heads (session, kind, made_by, parent, touched_at_ms)
       VALUES (the_session, the_kind, the_key, the_parent, now_ms);
-    IF parent_key IS NOT NULL THEN
-      INSERT INTO tare.archived SELECT the_session, ref FROM tare.archived WHERE session = parent_key;
+    IF archive_key IS NOT NULL THEN
+      INSERT INTO tare.archived SELECT the_session, ref FROM tare.archived WHERE session = archive_key;
     END IF;
     RETURN 1;
   END $$;

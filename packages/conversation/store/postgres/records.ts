@@ -163,13 +163,13 @@ export function addRecord(
   const optional = (name: string | undefined) => name === undefined ? "NULL" : calls.value(columnText(name));
   switch (record.type) {
     case "session": {
-      const { id, kind, by, parent } = record;
+      const { id, kind, by, parent, archiveOf } = record;
       const json = calls.value(jsonText(plainRecord(record)));
       const place = calls.shared(`session ${id}`, columnText(id));
       const once = calls.commitIdOnce(place);
       calls.call(
         ...["put_session", place, calls.value(kind), optional(by), json] as const,
-        ...[optional(parent), calls.now(), once],
+        ...[optional(parent), optional(archiveOf), calls.now(), once],
       );
       return calls.made(id);
     }

@@ -404,11 +404,12 @@ function recordWriter(
   const write = (record: StoreRecord) => {
     switch (record.type) {
       case "session": {
-        const { id, kind, by, parent } = record;
+        const { id, kind, by, parent, archiveOf } = record;
         const { json, crc } = toStoredJson(plainRecord(record));
-        const from = parent === undefined ? undefined : keyOf(parent);
+        const of = parent === undefined ? undefined : keyOf(parent);
+        const from = of ?? (archiveOf === undefined ? undefined : keyOf(archiveOf));
         if (insertSession.run(id, json, crc) === 0) throw sessionExistsError(id);
-        insertActivity.run(kind, by === undefined ? null : columnText(by), from ?? null, now());
+        insertActivity.run(kind, by === undefined ? null : columnText(by), of ?? null, now());
         if (from !== undefined) copyArchive.run(keyOf(id), from);
         return;
       }

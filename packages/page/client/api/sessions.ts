@@ -21,12 +21,9 @@ export type WaitingCall = SessionWithMessages["approvals"][number];
 /** Everything that happens in a session. */
 export type TalkEvent = EventOf<"GET /v1/sessions/{id}/events">;
 
-/** What a session is called: what its maker named it, what was said first, or when it was made. */
-export function titleOf(
-  { metadata, title, createdAt }: Pick<AgentSession, "metadata" | "title" | "createdAt">,
-): string {
-  return metadata.title?.trim() || title.trim() ||
-    `Session of ${new Date(createdAt).toLocaleString("en-GB", DATE)}`;
+/** What a session is called: what somebody named it, what was said first, or when it was made. */
+export function titleOf({ title, createdAt }: Pick<AgentSession, "title" | "createdAt">): string {
+  return title.trim() || `Session of ${new Date(createdAt).toLocaleString("en-GB", DATE)}`;
 }
 
 /** What a session of the gateway is called: what was said first, or its model and when it began. */
@@ -40,6 +37,8 @@ export interface Head {
   readonly model: string;
   /** The program whose loop it is, if that isn't this server's. */
   readonly agent: string | null;
+  /** The session that it goes on from; nothing if it doesn't. */
+  readonly forkedFrom?: string | undefined;
   readonly sums: Sums;
   /** Tokens of its newest prompt, and how much that may hold; nothing where that isn't known. */
   readonly prompt: { readonly tokens: number; readonly windowTokens: number | null } | null;
@@ -49,7 +48,8 @@ export interface Head {
 export function headOf(session: Told<"GET /v1/sessions/{id}">): Head {
   const { model, prompt } = session;
   if (session.kind === "agent") {
-    return { title: titleOf(session), model, agent: null, sums: session.sums, prompt };
+    const forkedFrom = session.forkedFrom?.session;
+    return { title: titleOf(session), model, agent: null, forkedFrom, sums: session.sums, prompt };
   }
   return { title: passingTitleOf(session), model, agent: session.agent, sums: session, prompt };
 }

@@ -1,7 +1,7 @@
 import { Lexer, type MarkedToken, type Token, type Tokens } from "marked";
 import type { ComponentChildren, JSX } from "preact";
 import { memo } from "preact/compat";
-import { useMemo, useRef } from "preact/hooks";
+import { useMemo, useRef, useState } from "preact/hooks";
 import { Clip } from "./clip.tsx";
 
 /** A text that is longer is shown as it is: laying it out would stop the page. */
@@ -147,11 +147,21 @@ function Link({ href, children }: { readonly href: string; readonly children: Co
 }
 
 function Code({ text, language }: { readonly text: string; readonly language?: string | undefined }) {
+  const [word, setWord] = useState("Copy");
+  // Pages of hosts without TLS have no clipboard.
+  const copy = async () => {
+    try {
+      await navigator.clipboard.writeText(text);
+      setWord("Copied");
+    } catch {
+      setWord("Can’t copy here");
+    }
+  };
   return (
     <figure class="code">
       <figcaption>
         <bdi>{language?.split(/\s/, 1)[0] ?? ""}</bdi>
-        <button type="button" class="quiet" onClick={() => navigator.clipboard?.writeText(text)}>Copy</button>
+        <button type="button" class="quiet" onClick={copy} onBlur={() => setWord("Copy")}>{word}</button>
       </figcaption>
       <Clip text={text} />
     </figure>

@@ -1,8 +1,10 @@
 import type { Content, ContentPart } from "@tare/messages";
 import type { JSX, TargetedEvent } from "preact";
-import { useRef, useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 import type { TurnLimits } from "../api/sessions.ts";
+import { attach, type Attached, takenApart } from "./attachments.ts";
 import { sentenceOf } from "./conversation.ts";
+import { useMentions } from "./mentions.tsx";
 
 /** What the composer can do. */
 export interface ComposerProps {
@@ -14,16 +16,18 @@ export interface ComposerProps {
   readonly cancel?: () => void;
   /** Goes on with a turn that was cut off. Default: there is none. */
   readonly goOn?: (budget?: TurnLimits) => void;
-}
-
-/** A file that goes with the next input. */
-interface Attached {
-  readonly name: string;
-  readonly part: ContentPart;
+  /** What was said last, to be said otherwise. Default: something new is written. */
+  readonly edits?: Content | undefined;
+  /** Leaves that as it was said. */
+  readonly leave?: () => void;
+  /** Begins with that. Default: it can't be. */
+  readonly edit?: () => void;
 }
 
 /** Where inputs are written: text, files by drag and drop or from a list, limits for the turn. */
-export function Composer({ send, isRunning = false, cancel, goOn }: ComposerProps): JSX.Element {
+export function Composer(
+  { send, isRunning = false, cancel, goOn, edits, leave = () => {}, edit }: ComposerProps,
+): JSX.Element {
   const [text, setText] = useState("");
   const [files, setFiles] = useState<readonly Attached[]>([]);
   const [limits, setLimits] = useState<LimitTexts>(NO_LIMITS);
@@ -31,7 +35,20 @@ export function Composer({ send, isRunning = false, cancel, goOn }: ComposerProp
   const [isOver, setOver] = useState(false);
   const chooser = useRef<HTMLInputElement>(null);
   const field = useRef<HTMLTextAreaElement>(null);
+  const mentions = useMentions({ field, change: setText });
   const isEmpty = text.trim() === "" && files.length === 0;
+  const put = (draft: { readonly text: string; readonly files: readonly Attached[] }) => {
+    setText(draft.text);
+    setFiles(draft.files);
+    setTrouble(undefined);
+  };
+  useEffect(() => {
+    if (edits === undefined) return;
+    const draft = { text, files };
+    put(takenApart(edits));
+    field.current?.focus();
+    return () => put(draft);
+  }, [edits]);
 
   const submit = async (event?: Event) => {
     event?.preventDefault();
@@ -45,32 +62,43 @@ export function Composer({ send, isRunning = false, cancel, goOn }: ComposerProp
     setText(text);
     setFiles(files);
   };
-  const attach = async (chosen: Iterable<File>) => {
-    setTrouble(undefined);
+  const add = async (chosen: Iterable<File>) => {
+    const troubles: string[] = [];
+    let all = files;
     for (const file of chosen) {
       try {
-        const part = await readFile(file);
-        setFiles((files) => [...files, { name: file.name, part }]);
+        all = [...all, await attach(file, all)];
+        setFiles(all);
       } catch (error) {
-        setTrouble(sentenceOf(error));
+        troubles.push(sentenceOf(error));
       }
     }
+    setTrouble(troubles.length === 0 ? undefined : troubles.join(" "));
   };
   const onKeyDown = (event: KeyboardEvent) => {
-    if (event.key === "Enter" && !event.shiftKey && !event.isComposing) submit(event);
+    if (mentions.onKeyDown(event) || event.isComposing) return;
+    if (event.key === "Enter" && !event.shiftKey) submit(event);
+    if (event.key === "Escape" && edits !== undefined) {
+      event.stopPropagation();
+      leave();
+    }
+    if (event.key === "ArrowUp" && isEmpty && edit) {
+      event.preventDefault();
+      edit();
+    }
   };
   const onDrop = (event: DragEvent) => {
     event.preventDefault();
     setOver(false);
-    attach(event.dataTransfer?.files ?? []);
+    add(event.dataTransfer?.files ?? []);
   };
   const onPaste = (event: ClipboardEvent) => {
     const pasted = [...event.clipboardData?.files ?? []];
     if (pasted.length > 0) event.preventDefault();
-    attach(pasted);
+    add(pasted);
   };
   const onChoose = ({ currentTarget }: TargetedEvent<HTMLInputElement>) => {
-    attach([...currentTarget.files ?? []]);
+    add([...currentTarget.files ?? []]);
     currentTarget.value = "";
   };
   return (
@@ -84,10 +112,20 @@ export function Composer({ send, isRunning = false, cancel, goOn }: ComposerProp
       onDragLeave={() => setOver(false)}
       onDrop={onDrop}
     >
+      {edits !== undefined && (
+        <p class="edits">
+          What you send goes on from before your last message, in a session of its own. This one stays as it
+          is, and so do files.
+          <button type="button" class="quiet" onClick={leave}>Leave it</button>
+        </p>
+      )}
       {files.length > 0 && (
         <ul class="files" aria-label="Attached files">
-          {files.map(({ name }, at) => (
+          {files.map(({ name, part }, at) => (
             <li key={at}>
+              {part.type === "image_url" && part.image_url.url.startsWith("data:") && (
+                <img src={part.image_url.url} alt="" />
+              )}
               <bdi>{name}</bdi>
               <button
                 type="button"
@@ -102,8 +140,13 @@ export function Composer({ send, isRunning = false, cancel, goOn }: ComposerProp
         </ul>
       )}
       {trouble !== undefined && <p class="trouble" role="alert">{trouble}</p>}
+      {mentions.list}
       <label class="hidden" for="input">
-        {isRunning ? "Say something to the working agent" : "Your message"}
+        {isRunning
+          ? "Say something to the working agent"
+          : edits === undefined
+          ? "Your message"
+          : "Your last message, otherwise"}
       </label>
       <textarea
         id="input"
@@ -112,9 +155,13 @@ export function Composer({ send, isRunning = false, cancel, goOn }: ComposerProp
         dir="auto"
         placeholder={isRunning ? "Steer it: this is read before its next step" : "Write to the agent"}
         value={text}
-        onInput={(event) => setText(event.currentTarget.value)}
+        onInput={(event) => {
+          setText(event.currentTarget.value);
+          mentions.look();
+        }}
         onKeyDown={onKeyDown}
         onPaste={onPaste}
+        {...mentions.attributes}
       />
       <div class="actions">
         <button type="button" class="quiet" onClick={() => chooser.current?.click()}>Attach</button>
@@ -127,63 +174,6 @@ export function Composer({ send, isRunning = false, cancel, goOn }: ComposerProp
       </div>
     </form>
   );
-}
-
-/** Largest file in bytes: the server takes bodies of 10 MiB, and base64 makes a file a third larger. */
-const MAX_BYTES = 7 * 2 ** 20;
-
-/**
- * A file as a part of a message: pictures and recordings as such, text as text under its name, and anything else as a
- * file.
- *
- * @throws {RangeError} if it is too large.
- */
-async function readFile(file: File): Promise<ContentPart> {
-  const { name, size, type } = file;
-  if (size > MAX_BYTES) {
-    const megabytes = (bytes: number) => (bytes / 2 ** 20).toFixed(1);
-    throw new RangeError(
-      `Cannot attach ${name}: it has ${megabytes(size)} MB, and ${megabytes(MAX_BYTES)} MB is the most.`,
-    );
-  }
-  const bytes = new Uint8Array(await file.arrayBuffer());
-  if (/^image\/(png|jpeg|gif|webp)$/.test(type)) {
-    return { type: "image_url", image_url: { url: await dataUrl(file) } };
-  }
-  const format = /^audio\/(?:x-)?(wav|mpeg|mp3)$/.exec(type)?.[1];
-  if (format) {
-    const [, data = ""] = (await dataUrl(file)).split(",");
-    return { type: "input_audio", input_audio: { data, format: format === "mpeg" ? "mp3" : format } };
-  }
-  const text = asText(bytes);
-  if (text !== undefined) return { type: "text", text: `${name}:\n\n${fence(text)}` };
-  return { type: "file", file: { filename: name, file_data: await dataUrl(file) } };
-}
-
-/** The bytes as UTF-8, if they are text. */
-function asText(bytes: Uint8Array<ArrayBuffer>): string | undefined {
-  if (bytes.includes(0)) return undefined;
-  try {
-    return new TextDecoder("utf-8", { fatal: true }).decode(bytes);
-  } catch {
-    return undefined;
-  }
-}
-
-/** A fence that is longer than any inside. */
-function fence(text: string): string {
-  const longest = Math.max(2, ...(text.match(/`{3,}/g) ?? []).map(({ length }) => length));
-  const mark = "`".repeat(longest + 1);
-  return `${mark}\n${text.replace(/\n?$/, "\n")}${mark}`;
-}
-
-function dataUrl(file: File): Promise<string> {
-  return new Promise((resolve, reject) => {
-    const reader = new FileReader();
-    reader.onload = () => resolve(String(reader.result));
-    reader.onerror = () => reject(reader.error);
-    reader.readAsDataURL(file);
-  });
 }
 
 /** The limits as they were written. */

@@ -1,4 +1,4 @@
-import type { Content } from "@tare/messages";
+import { type Content, type Plan, planAfter } from "@tare/messages";
 import type { Body } from "@tare/server/client";
 import { api, RefusedError, requestKey } from "../api/api.ts";
 import type {
@@ -8,7 +8,7 @@ import type {
   TurnLimits,
   WaitingCall,
 } from "../api/sessions.ts";
-import { Items } from "./items.ts";
+import { Items, plainText } from "./items.ts";
 
 /** Longest pause before the server is tried again, in milliseconds. */
 const MAX_PAUSE = 4_000;
@@ -42,6 +42,8 @@ export class SessionTalk {
   isRunning = false;
   /** The calls that wait for an answer. */
   approvals: readonly WaitingCall[] = [];
+  /** What the model means to do; nothing if it keeps no plan. */
+  plan: Plan | undefined;
   /** What is wrong now, in a sentence. */
   trouble: string | undefined;
   /** An input that the server hasn't taken, with the key that lets it act once. */
@@ -84,6 +86,7 @@ export class SessionTalk {
       this.#last = turn?.after ?? lastEvent;
       for (const { callId } of approvals) this.items.apply({ ...ASKED, id: callId });
       this.approvals = approvals;
+      this.plan = session.plan;
       this.isRunning = turn !== undefined;
       this.#tell();
     });
@@ -122,6 +125,34 @@ export class SessionTalk {
   /** Goes on with a turn that was cut off. */
   async continue(budget?: TurnLimits): Promise<void> {
     await this.#post({ continue: true, ...(budget && { budget }) }, requestKey());
+  }
+
+  /**
+   * Makes a session that goes on from before the user's last message. What runs here, or waits for an answer, is cancelled.
+   * Gives its id and what that message says; nothing if it can't be made. `expected` is what the message says as far as
+   * whoever changes it knows. Default: whatever it says.
+   */
+  async forkBeforeLast(
+    expected?: Content,
+  ): Promise<{ readonly id: string; readonly input: Content } | undefined> {
+    let made: { readonly id: string; readonly input: Content } | undefined;
+    await this.#attempt(async () => {
+      const path = this.#path;
+      if (this.isRunning || this.approvals.length > 0) {
+        await api.send("POST /v1/sessions/{id}/cancel", { path });
+      }
+      const session = await api.json("GET /v1/sessions/{id}", { path });
+      const messages = session.kind === "agent" ? session.messages : [];
+      const before = messages.findLastIndex(({ role }) => role === "user");
+      const said = messages[before]?.content;
+      if (said === undefined || said === null) throw new Error("Nothing was said here yet.");
+      if (expected !== undefined && plainText(said) !== plainText(expected)) {
+        throw new Error("Somebody has said something else since: read that first.");
+      }
+      const asked = { path, body: { before }, key: requestKey() };
+      made = { id: (await api.json("POST /v1/sessions/{id}/fork", asked)).session.id, input: said };
+    });
+    return made;
   }
 
   /** Says whether a call may run. */
@@ -206,6 +237,7 @@ export class SessionTalk {
       const { usage: { promptTokens: tokens } } = event;
       this.session = { ...this.session, prompt: { ...this.session.prompt, tokens } };
     }
+    if (event.type === "tool_call") this.plan = planAfter(this.plan, event);
     if (event.type === "turn_end") this.isRunning = false;
     if (event.type === "approval_asked") {
       const { type: _, step: __, pin: ___, id: callId, askedAtMs = 0, expiresAtMs = 0, ...call } = event;

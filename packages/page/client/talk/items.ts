@@ -10,6 +10,8 @@ export interface CallResult {
   readonly durationMs?: number;
   /** What it has changed, where the call was watched. */
   readonly change?: FileChange;
+  /** What the calls of a program came to, where it was watched. */
+  readonly made?: Extract<TalkEvent, { readonly type: "tool_result" }>["made"];
 }
 
 type Shown =
@@ -21,6 +23,8 @@ type Shown =
     readonly id: string;
     readonly name: string;
     readonly arguments: string;
+    /** Whether a program calls it. */
+    readonly isNested?: boolean;
     /** The session of the helper that works for it. */
     readonly helper?: string;
     /** Whether somebody is asked before it runs, and what was said. */
@@ -94,8 +98,9 @@ export class Items {
       case "tool_output":
         return this.#putOut(event.id, event.text);
       case "tool_result": {
-        const { id, content, error, durationMs, change } = event;
-        return this.#settle(id, { content, error, durationMs, ...(change && { change }) });
+        const { id, content, error, durationMs, change, made } = event;
+        const more = { ...(change && { change }), ...(made && { made }) };
+        return this.#settle(id, { content, error, durationMs, ...more });
       }
       case "context_rewritten": {
         const { type: _, step: __, ...rewrite } = event;
@@ -107,6 +112,8 @@ export class Items {
         this.#warned = event.message;
         return;
       case "approval_asked":
+        // What a program calls is told of when it runs.
+        if (event.parent !== undefined) this.#addCall(event);
         return this.#change(event.id, { approval: "asked" });
       case "approval_answered":
         return this.#change(event.id, { approval: event });
@@ -165,10 +172,14 @@ export class Items {
   }
 
   #addCall(
-    { id, name, arguments: text }: Pick<Extract<Shown, { kind: "call" }>, "id" | "name" | "arguments">,
+    { id, name, arguments: text, parent }:
+      & Pick<Extract<Shown, { kind: "call" }>, "id" | "name" | "arguments">
+      & { readonly parent?: string },
   ): void {
+    const known = this.list[this.#calls.get(id) ?? -1];
+    if (parent !== undefined && known?.kind === "call" && !known.result) return;
     this.#calls.set(id, this.list.length);
-    this.#add({ kind: "call", id, name, arguments: text });
+    this.#add({ kind: "call", id, name, arguments: text, ...(parent !== undefined && { isNested: true }) });
   }
 
   #putOut(id: string, text: string): void {

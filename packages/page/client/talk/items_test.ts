@@ -30,6 +30,20 @@ Deno.test("Items show a call's output while it runs, and then its result", () =>
   });
 });
 
+Deno.test("Items show what a program calls, once, whether or not somebody is asked first", () => {
+  const about = { step: 1, id: "p/1", name: "write_file", arguments: "{}", parent: "p", beganAtMs: 1 } as const;
+  const nested = { kind: "call", id: "p/1", name: "write_file", arguments: "{}", isNested: true } as const;
+  const asked = { type: "approval_asked", ...about } as const;
+  assertEquals(shown([asked]), [{ ...nested, approval: "asked" }]);
+  const answered = { type: "approval_answered", id: "p/1", decision: "allow", by: "person" } as const;
+  const result = { content: "ok", error: false, durationMs: 5 };
+  const told = { type: "tool_result", step: 1, id: "p/1", name: "write_file", bytes: 2, ...result } as const;
+  assertEquals(shown([asked, answered, { type: "tool_call", ...about }, { ...told, parent: "p" }]), [
+    { ...nested, approval: answered, result },
+  ]);
+  assertEquals(shown([{ type: "tool_call", ...about }]), [nested]);
+});
+
 Deno.test("Items lead from a call to the session of its helper", () => {
   const call = { type: "tool_call", step: 1, id: "a", name: "delegate", arguments: "{}" } as const;
   const started = (id: string) => ({ type: "helper_started", id, session: "s" }) as const;

@@ -21,8 +21,7 @@ export function NewSessionView(): JSX.Element {
           ...(instructions.trim() !== "" && { instructions }),
         },
       });
-      waiting.set(session.id, { input, ...(budget && { budget }) });
-      location.hash = addressOf({ view: "talk", id: session.id });
+      handOver(session.id, { input, ...(budget && { budget }) });
       return true;
     } catch (error) {
       setTrouble(sentenceOf(error));
@@ -97,6 +96,12 @@ export function GatewayView({ passesOn = {} }: Pick<Told<"GET /v1/agent">, "pass
 
 /** First inputs of sessions, for the view that opens them. */
 const waiting = new Map<string, Sending>();
+
+/** Opens a session with an input that it begins with, or goes on with. */
+export function handOver(id: string, sending: Sending): void {
+  waiting.set(id, sending);
+  location.hash = addressOf({ view: "talk", id });
+}
 
 /** Takes the first input of a session, once. */
 export function takeOver(id: string): Sending | undefined {

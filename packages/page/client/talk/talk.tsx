@@ -1,5 +1,5 @@
 import type { TurnLedger } from "@tare/loop";
-import type { Content, ContentPart } from "@tare/messages";
+import type { Content, ContentPart, Plan } from "@tare/messages";
 import type { JSX } from "preact";
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { memo } from "preact/compat";
@@ -12,8 +12,8 @@ import { Markdown } from "../parts/markdown.tsx";
 import { addressOf } from "../place.ts";
 import { Changes } from "./changes.tsx";
 import { Composer } from "./composer.tsx";
-import { type Said, SessionTalk } from "./conversation.ts";
-import { takeOver } from "./new_session.tsx";
+import { type Said, type Sending, SessionTalk } from "./conversation.ts";
+import { handOver, takeOver } from "./new_session.tsx";
 import { listen } from "./heard.ts";
 import { type Item, plainText } from "./items.ts";
 
@@ -34,7 +34,18 @@ export function TalkView({ id }: { readonly id: string }): JSX.Element {
     keepPlace();
     setShown(shown + WINDOW);
   };
+  const [editing, setEditing] = useState<Content>();
+  const last = items.list.findLast(({ kind }) => kind === "said");
+  const isIdle = session !== undefined && !isRunning && !conversation.isSending;
+  const edit = last?.kind === "said" && isIdle ? () => setEditing(last.content) : undefined;
+  /** Goes on from before the last message, in a session of its own: with another one, or the same again. */
+  const again = async (expected?: Content, sending?: Sending) => {
+    const made = await conversation.forkBeforeLast(expected);
+    if (made) handOver(made.id, sending ?? { input: made.input });
+    return made !== undefined;
+  };
   const send = async (input: Content, budget?: TurnLimits) => {
+    if (editing !== undefined) return await again(editing, { input, ...(budget && { budget }) });
     toEnd();
     await conversation.send({ input, ...(budget && { budget }) });
     // What the server didn't take waits to be sent again.
@@ -50,6 +61,12 @@ export function TalkView({ id }: { readonly id: string }): JSX.Element {
       <div class="log" ref={log} tabIndex={0} role="log" aria-live="off" aria-label="What was said">
         <Top hidden={first} more={earlier} />
         {items.list.slice(first).map((item) => <Entry key={item.key} item={item} />)}
+        {edit && editing === undefined && (
+          <p class="again">
+            <button type="button" class="quiet" onClick={edit}>Edit the last message</button>
+            <button type="button" class="quiet" onClick={() => again()}>Try again</button>
+          </p>
+        )}
         {isRunning && <Working />}
         {conversation.approvals.map((approval) => (
           <QuestionView
@@ -77,14 +94,44 @@ export function TalkView({ id }: { readonly id: string }): JSX.Element {
         </p>
       )}
       {session && !isRunning && conversation.approvals.length === 0 && <Changes id={id} />}
+      {conversation.plan && <PlanView plan={conversation.plan} />}
       <Composer
         send={send}
-        isRunning={isRunning}
+        isRunning={isRunning && editing === undefined}
         cancel={() => conversation.cancel()}
+        edits={editing}
+        leave={() => setEditing(undefined)}
+        {...(edit && { edit })}
         {...(session && !isRunning && conversation.approvals.length === 0 && !items.isAnswered &&
           { goOn: (budget?: TurnLimits) => conversation.continue(budget) })}
       />
     </section>
+  );
+}
+
+/** What the model means to do, and how far it is. */
+function PlanView({ plan: { steps, done } }: { readonly plan: Plan }) {
+  const isDone = done === steps.length;
+  return (
+    <details class="plan" open={!isDone}>
+      <summary>
+        {isDone
+          ? `Plan: ${counted(done, "step")} done`
+          : `Plan: ${count(done)} of ${counted(steps.length, "step")} done`}
+      </summary>
+      <ol>
+        {steps.map((step, at) => (
+          <li
+            key={at}
+            class={at < done ? "done" : undefined}
+            aria-current={at === done ? "step" : undefined}
+          >
+            <bdi>{step}</bdi>
+            {at < done && <span class="hidden">, done</span>}
+          </li>
+        ))}
+      </ol>
+    </details>
   );
 }
 
@@ -335,7 +382,7 @@ function Call({ item }: { readonly item: Of<"call"> }) {
   const state = result === undefined ? (waits ? "asked" : "running") : result.error ? "failed" : "done";
   return (
     <details
-      class={`call ${state}`}
+      class={`call ${state}${item.isNested ? " nested" : ""}`}
       open={(item.output !== undefined && !result) || result?.change !== undefined}
     >
       <summary>
@@ -360,6 +407,11 @@ function Call({ item }: { readonly item: Of<"call"> }) {
         : args.long !== "" && <Clip text={args.long} label="Arguments" />}
       {item.output !== undefined && !result && <Clip text={item.output} label="Output so far" />}
       {result && <Clip text={result.content} label="Result" />}
+      {result?.made && (
+        <p>
+          {result.made.calls} calls, {result.made.failed} failed; {result.made.keptTokens} tokens kept outside
+        </p>
+      )}
     </details>
   );
 }

@@ -1,0 +1,232 @@
+import type { ToolContext, ToolOutput } from "@tare/messages";
+import { createRunner, getHostFunctionContext, RunError, setMaxWorkers } from "run";
+
+/** Most programs that run at the same time in this process; more wait. */
+const MOST_AT_ONCE = 8;
+
+/** How long a program may compute, all in all, while no call of its runs, in milliseconds. */
+const COMPUTES_MS = 30_000;
+
+/** Memory that a program may use, in bytes. */
+const MEMORY_BYTES = 64 * 2 ** 20;
+
+/** Most that a program may print, in UTF-16 code units. */
+const MOST_PRINTED = 256 * 1024;
+
+/** The engine's limits that aren't the program's: what it holds for a replay of its own, and what crosses to it. */
+const ENOUGH = 2 ** 30;
+
+setMaxWorkers(MOST_AT_ONCE);
+
+// It can stop where nothing goes on any more, and tell so; that it could go on from there by itself isn't made use of.
+const runner = createRunner({
+  continuationSecret: "nothing is ever resumed with this secret",
+  limits: {
+    timeoutMs: 2 ** 31 - 1,
+    memoryLimitBytes: MEMORY_BYTES,
+    maxBridgeRequests: 100_000,
+    maxInFlightBridgeRequests: 100_000,
+    maxHostFunctionArgumentsBytes: ENOUGH,
+    maxHostFunctionOutputBytes: ENOUGH,
+    maxResultBytes: ENOUGH,
+    maxContinuationBytes: ENOUGH,
+  },
+});
+
+/** Lines of what is put in front of a program, and of what the engine does. */
+const LINES_BEFORE = 1;
+const ENGINE_LINES = 2;
+
+/** Stands around a program: gives it its tools and what it prints by, and time and chance that are the same each time. */
+const BEFORE = `"use strict"; return await (async (host, given, EngineDate, EngineMath) => {
+let printed = "", taken = 0, lengthLeft = given.mostPrinted, chance = given.seed;
+const shown = (value) => { if (typeof value === "string") return value; if (value instanceof Error) return String(value);
+  try { return JSON.stringify(value) ?? String(value); } catch { return String(value); } };
+const print = (...values) => { const line = values.map(shown).join(" ") + "\\n"; lengthLeft -= line.length;
+  if (lengthLeft < 0) throw new RangeError("Cannot print more than " + given.mostPrinted + " characters: print less, or call again for the rest.");
+  printed += line; };
+const pending = [];
+const call = (name, args) => { const { stack } = new Error(); const more = printed.slice(taken); taken = printed.length;
+  const made = (async () => { const result = await host.call(String(name), JSON.stringify(args ?? {}) ?? "{}", more);
+    if (!result.error) return result.content;
+    const error = new Error(result.content); error.name = "ToolError"; error.stack = stack; throw error; })();
+  pending.push(made.then(() => {}, () => {})); return made; };
+const own = { call, find: (words) => call("find_tools", { query: String(words) }) };
+const tools = new Proxy({}, { get: (_, name) => typeof name === "symbol" || name === "then" ? undefined : own[name] ?? ((args) => call(name, args)) });
+const RunDate = function Date(...args) { return new.target ? Reflect.construct(EngineDate, args.length === 0 ? [given.nowMs] : args, new.target) : String(new EngineDate(given.nowMs)); };
+RunDate.prototype = Object.create(EngineDate.prototype, { constructor: { value: RunDate } });
+RunDate.now = () => given.nowMs; RunDate.parse = EngineDate.parse; RunDate.UTC = EngineDate.UTC;
+const RunMath = Object.create(EngineMath, { random: { value: () => { chance = (chance + 0x6d2b79f5) | 0; let t = Math.imul(chance ^ (chance >>> 15), 1 | chance);
+  t = (t + Math.imul(t ^ (t >>> 7), 61 | t)) ^ t; return ((t ^ (t >>> 14)) >>> 0) / 4294967296; } } });
+const console = { log: print, info: print, debug: print, warn: print, error: print };
+let failure;
+try { const value = await (async (tools, print, console, Date, Math, globalThis, host, given) => {`
+  .replaceAll("\n", " ");
+
+const AFTER = `
+})(tools, print, console, RunDate, RunMath); if (value !== undefined) print(value); }
+catch (error) { failure = error instanceof Error ? { name: String(error.name), message: String(error.message), stack: String(error.stack) } : { name: "Error", message: shown(error), stack: "" }; }
+for (let length = -1; length !== pending.length;) { length = pending.length; await Promise.all(pending); }
+return { printed: printed.slice(taken), failure };
+})(host, ${"GIVEN"}, Date, Math);`;
+
+/** What a program comes back with. */
+interface Ended {
+  /** What it printed behind its last call. */
+  readonly printed: string;
+  readonly failure?: { readonly name: string; readonly message: string; readonly stack: string };
+}
+
+/** Runs a program; its calls go by the context. What it did wrong is an error result. @throws the signal's reason */
+export async function playProgram(
+  code: string,
+  { calls, callId = "", signal }: Pick<ToolContext, "calls" | "callId" | "signal">,
+): Promise<ToolOutput> {
+  if (!calls) return { content: "Cannot run a program: nothing can be called here.", error: true };
+  const giveBack = await place(signal);
+  const given = { nowMs: calls.beganAtMs, seed: seedOf(callId, calls.beganAtMs), mostPrinted: MOST_PRINTED };
+  const patience = new Patience(signal);
+  let printed = "";
+  const call = async (name: string, args: string, more: string) => {
+    printed += more;
+    const { interrupt } = getHostFunctionContext();
+    const result = await patience.while(() => calls.call(name, JSON.parse(args)));
+    return result ?? interrupt(null);
+  };
+  try {
+    const ended = await runner.run<Ended>({
+      source: `${BEFORE}\n${code}${AFTER.replace("GIVEN", JSON.stringify(given))}`,
+      hostFunctions: { host: { call } },
+      abortSignal: patience.signal,
+    });
+    if (ended.status === "interrupted") return { content: "", error: false, waits: true };
+    const { failure, printed: rest } = ended.value;
+    const content = (printed + rest).replace(/\n$/, "");
+    if (!failure) return content === "" ? "It printed nothing." : content;
+    return failed(problemOf(failure, { code, engineLines: ENGINE_LINES }), content);
+  } catch (error) {
+    signal.throwIfAborted();
+    if (!RunError.isInstance(error) && !(error instanceof Error && "code" in error)) throw error;
+    const problem = patience.isOver || isTimeout(error)
+      ? TOO_LONG
+      : problemOf(error, { code, engineLines: 0 });
+    return failed(problem, printed.replace(/\n$/, ""));
+  } finally {
+    patience.end();
+    giveBack();
+  }
+}
+
+function failed(problem: string, printed: string): ToolOutput {
+  const before = printed === "" ? "It had printed nothing." : `It had printed:\n${printed}`;
+  return { content: `The program failed. ${problem}\n\n${before}`, error: true };
+}
+
+const TOO_LONG =
+  "It computed for too long without calling a tool. Look for a loop that doesn't end, or do less in one program.";
+
+/** Whether the engine has stopped it: it counts what a program computes. */
+function isTimeout(error: Error): boolean {
+  return "code" in error && error.code === "RUN_TIMEOUT";
+}
+
+function problemOf(
+  { name, message, stack = "" }: Pick<Error, "name" | "message" | "stack">,
+  program: { readonly code: string; readonly engineLines: number },
+): string {
+  return /out of memory/.test(message)
+    ? `It used more than the ${MEMORY_BYTES / 2 ** 20} MB that a program may. Keep less at a time.`
+    : `${name}: ${message}${placesOf(stack, program)}`;
+}
+
+/** Where in the program something happened, innermost first, in its own lines. */
+function placesOf(
+  stack: string,
+  { code, engineLines }: { readonly code: string; readonly engineLines: number },
+): string {
+  const lines = code.split("\n").length;
+  return [...stack.matchAll(/at (?:(\S+) \()?run\.js:(\d+):(\d+)/g)].map(([, name, line, column]) => {
+    const own = Number(line) - engineLines - LINES_BEFORE;
+    if (own < 1 || own > lines) return "";
+    return `\n  at line ${own}, column ${column}${name && name !== "<anonymous>" ? ` (${name})` : ""}`;
+  }).join("");
+}
+
+/** A number that is the same for the same call. */
+function seedOf(callId: string, beganAtMs: number): number {
+  let hash = beganAtMs | 0;
+  for (const char of callId) hash = Math.imul(hash ^ char.codePointAt(0)!, 16_777_619);
+  return hash;
+}
+
+/** Ends a program that computes for too long: the time during which calls of its run doesn't count. */
+class Patience {
+  readonly #over = new AbortController();
+  readonly signal: AbortSignal;
+  #leftMs = COMPUTES_MS;
+  #calls = 0;
+  #sinceMs = performance.now();
+  #timer: ReturnType<typeof setTimeout>;
+
+  constructor(signal: AbortSignal) {
+    this.signal = AbortSignal.any([signal, this.#over.signal]);
+    this.#timer = this.#arm();
+  }
+
+  /** Whether it ended one. */
+  get isOver(): boolean {
+    return this.#over.signal.aborted;
+  }
+
+  async while<T>(work: () => Promise<T>): Promise<T> {
+    if (this.#calls++ === 0) {
+      this.end();
+      this.#leftMs -= performance.now() - this.#sinceMs;
+    }
+    try {
+      return await work();
+    } finally {
+      if (--this.#calls === 0 && !this.signal.aborted) {
+        this.#sinceMs = performance.now();
+        this.#timer = this.#arm();
+      }
+    }
+  }
+
+  end(): void {
+    clearTimeout(this.#timer);
+  }
+
+  #arm(): ReturnType<typeof setTimeout> {
+    return setTimeout(() => this.#over.abort(), Math.max(0, this.#leftMs));
+  }
+}
+
+let running = 0;
+const waiting = new Set<() => void>();
+
+/** Resolves once one more program may run, to what makes room again. @throws the signal's reason */
+async function place(signal: AbortSignal): Promise<() => void> {
+  signal.throwIfAborted();
+  const giveBack = () => {
+    const [next] = waiting;
+    if (!next) running--;
+    else {
+      waiting.delete(next);
+      next();
+    }
+  };
+  if (running < MOST_AT_ONCE) {
+    running++;
+    return giveBack;
+  }
+  const { promise, resolve, reject } = Promise.withResolvers<void>();
+  const stop = () => {
+    waiting.delete(resolve);
+    reject(signal.reason);
+  };
+  waiting.add(resolve);
+  signal.addEventListener("abort", stop);
+  await promise.finally(() => signal.removeEventListener("abort", stop));
+  return giveBack;
+}

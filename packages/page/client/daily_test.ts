@@ -1,0 +1,358 @@
+import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { toolCall } from "@tare/simulator";
+import type { Browser, Page } from "puppeteer-core";
+import { assertAccessible, openPage, press, seen, startBrowser } from "./browser_fixture_test.ts";
+import { startPageServer } from "./server_fixture_test.ts";
+
+let browser: Browser;
+Deno.test.beforeAll(async () => {
+  browser = await startBrowser();
+});
+Deno.test.afterAll(() => browser.close());
+
+const texts = (selector: string, page: Page) =>
+  page.$$eval(selector, (all) => all.map(({ textContent }) => textContent));
+
+/** Leads the focus by Tab to the button that says this. */
+async function tabTo(page: Page, name: string): Promise<void> {
+  for (let steps = 0; steps < 60; steps++) {
+    await page.keyboard.press("Tab");
+    if (await page.evaluate(() => document.activeElement?.textContent) === name) return;
+  }
+  throw new Error(`Cannot reach ${name} by keyboard.`);
+}
+
+/** Says something, and waits for the answer. */
+async function say(page: Page, text: string, answer: string): Promise<void> {
+  await page.type("textarea", text);
+  await page.keyboard.press("Enter");
+  await seen(page, ".reply", answer);
+  await seen(page, ".end", "1 call");
+}
+
+/** A picture of this size, as it would be pasted or dropped. */
+async function give(page: Page, width: number, height: number, how: "paste" | "drop"): Promise<void> {
+  await page.evaluate(
+    async (width, height, how) => {
+      const canvas = new OffscreenCanvas(width, height);
+      const context = canvas.getContext("2d")!;
+      context.fillStyle = "teal";
+      context.fillRect(0, 0, width, height / 2);
+      const files = new DataTransfer();
+      files.items.add(
+        new File([await canvas.convertToBlob({ type: "image/png" })], "shot.png", { type: "image/png" }),
+      );
+      const what = { bubbles: true, cancelable: true };
+      document.querySelector("textarea")!.dispatchEvent(
+        how === "paste"
+          ? new ClipboardEvent("paste", { ...what, clipboardData: files })
+          : new DragEvent("drop", { ...what, dataTransfer: files }),
+      );
+    },
+    width,
+    height,
+    how,
+  );
+}
+
+Deno.test("A session is renamed, forked and deleted by keys, and what goes is said before", async () => {
+  await using server = await startPageServer();
+  await using open = await openPage(browser, server.at());
+  const { page } = open;
+  server.replies.push({ content: "One." }, { content: "Two." });
+  await say(page, "First words.", "One.");
+  await page.focus(".session-head nav a");
+  await tabTo(page, "Rename");
+  await page.keyboard.press("Enter");
+  await seen(page, "dialog h2", "Rename this session");
+  await assertAccessible(page, "rename");
+  assertEquals(await page.$eval("#new-title", ({ value }: HTMLInputElement) => value), "First words.");
+  await page.focus("#new-title");
+  await page.evaluate(() => document.querySelector<HTMLInputElement>("#new-title")!.select());
+  await page.keyboard.type("A better name");
+  await page.keyboard.press("Enter");
+  await seen(page, "h1", "A better name");
+  await seen(page, ".sessions .title", "A better name");
+  assertEquals(await page.evaluate(() => document.activeElement?.textContent), "Rename");
+  // Escape leaves it as it is.
+  await page.keyboard.press("Enter");
+  await seen(page, "dialog h2", "Rename this session");
+  await page.keyboard.press("Escape");
+  await page.waitForFunction(() => !document.querySelector("dialog"));
+
+  const before = page.url();
+  await tabTo(page, "Fork");
+  await page.keyboard.press("Enter");
+  await page.waitForFunction((before) => location.href !== before, {}, before);
+  await seen(page, ".reply", "One.");
+  await seen(page, ".facts", "Goes on from another session");
+  await say(page, "More.", "Two.");
+  await seen(page, ".sessions small", "fork · ");
+  assertEquals(await texts(".sessions .title", page), ["A better name", "A better name"]);
+  await assertAccessible(page, "fork");
+
+  await page.focus(".session-head nav a");
+  await tabTo(page, "Delete");
+  await page.keyboard.press("Enter");
+  await seen(page, "dialog p", "What was said goes for good");
+  await assertAccessible(page, "delete");
+  await tabTo(page, "Delete for good");
+  await page.keyboard.press("Enter");
+  await seen(page, "h1", "What is to be done?");
+  await page.waitForFunction(() => document.querySelectorAll(".sessions li").length === 1);
+  await page.click(".sessions a");
+  await seen(page, ".reply", "One.");
+  assertEquals(page.url(), before);
+});
+
+Deno.test("The last message is said otherwise or again, in a session of its own, and the other stays", async () => {
+  const rules = await Deno.makeTempFile();
+  await Deno.writeTextFile(rules, "[]");
+  await using server = await startPageServer({ args: ["--approvals", rules] });
+  await using open = await openPage(browser, server.at());
+  const { page } = open;
+  server.replies.push({ content: "One." }, { content: "Two." }, { content: "Three." }, { content: "Four." });
+  await say(page, "First words.", "One.");
+  await page.type("textarea", "Second wrods.");
+  await page.keyboard.press("Enter");
+  await seen(page, ".reply", "Two.");
+  await seen(page, ".again", "Edit the last message");
+  const first = page.url();
+  // What was begun to be written comes back.
+  await page.keyboard.press("ArrowUp");
+  await seen(page, ".edits", "in a session of its own");
+  assertEquals(await page.$eval("textarea", ({ value }) => value), "Second wrods.");
+  await assertAccessible(page, "editing");
+  await page.focus("textarea");
+  await page.keyboard.press("Escape");
+  await page.waitForFunction(() => document.querySelector("textarea")?.value === "");
+  await press(page, "Edit the last message");
+  await page.waitForFunction(() => document.querySelector("textarea")?.value === "Second wrods.");
+  await page.evaluate(() => document.querySelector("textarea")!.select());
+  await page.keyboard.type("Second words.");
+  await page.keyboard.press("Enter");
+  await seen(page, ".reply", "Three.");
+  assertEquals(await texts(".said", page), ["First words.", "Second words."]);
+  assertEquals(await texts(".reply", page), ["One.", "Three."]);
+  const second = page.url();
+  assert(second !== first);
+  await seen(page, ".again", "Try again");
+  await press(page, "Try again");
+  await seen(page, ".reply", "Four.");
+  assertEquals(await texts(".said", page), ["First words.", "Second words."]);
+  await page.goto(first);
+  await seen(page, ".reply", "Two.");
+  assertEquals(await texts(".reply", page), ["One.", "Two."]);
+
+  // What waits for an answer is cancelled with it.
+  server.replies.push({ tool_calls: [toolCall("shell", { command: "echo one >> log" })] }, {
+    content: "Five.",
+  });
+  await page.type("textarea", "Run it.");
+  await page.keyboard.press("Enter");
+  await seen(page, ".question .asks", "May shell run?");
+  const asking = page.url();
+  await press(page, "Try again");
+  await seen(page, ".reply", "Five.");
+  assertEquals(await texts(".question", page), []);
+  await page.goto(asking);
+  await page.waitForSelector(".call summary");
+  await page.click(".call summary");
+  await seen(page, ".call[open] pre", "Cannot run shell");
+  assertEquals(await texts(".question", page), []);
+  await Deno.remove(rules);
+});
+
+Deno.test("What somebody else has said since isn't passed over by an edit", async () => {
+  await using server = await startPageServer();
+  await using open = await openPage(browser, server.at());
+  const { page } = open;
+  await say(page, "First words.", "I have nothing to say.");
+  await press(page, "Edit the last message");
+  await seen(page, ".edits", "in a session of its own");
+  const [, id] = /session\/([^/]*)/.exec(page.url())!;
+  await (await server.ask(`/v1/sessions/${id}/turns`, { input: "From elsewhere." })).text();
+  await seen(page, ".said", "From elsewhere.");
+  await page.type("textarea", " More.");
+  await page.keyboard.press("Enter");
+  await seen(page, ".trouble", "Somebody has said something else since");
+  assertEquals(await page.$eval("textarea", ({ value }) => value), "First words. More.");
+});
+
+Deno.test("A session is saved as one file, which a browser shows without a script or a request", async () => {
+  await using server = await startPageServer();
+  await using open = await openPage(browser, server.at());
+  const { page } = open;
+  server.replies.push(
+    {
+      tool_calls: [toolCall("edit_file", { path: "notes.txt", old_text: "Note 7.\n", new_text: "Seven.\n" })],
+    },
+    {
+      content: "# Done\n\nIt is **changed**:\n\n```\nSeven. <script>alert(1)</script>\n```\n\n" +
+        "| a | b |\n|---|---|\n| 1 | 2 |\n\n- one\n- two\n\nSee https://example.com/.",
+    },
+  );
+  await page.type("textarea", "Change note <7>, please.");
+  await page.keyboard.press("Enter");
+  await seen(page, ".end", "2 calls");
+  const folder = await Deno.makeTempDir();
+  const session = await browser.target().createCDPSession();
+  const browserContextId = page.browserContext().id!;
+  await session.send("Browser.setDownloadBehavior", {
+    ...{ behavior: "allow", downloadPath: folder, eventsEnabled: true, browserContextId },
+  });
+  const saved = Promise.withResolvers<void>();
+  session.on("Browser.downloadProgress", ({ state }) => state === "completed" && saved.resolve());
+  await press(page, "Share");
+  await seen(page, "dialog p", "Read it before you pass it on.");
+  await assertAccessible(page, "share");
+  await press(page, "Save the file");
+  await seen(page, ".deeds", "Saved as Change-note-7-please.html.");
+  await saved.promise;
+  const file = `${folder}/Change-note-7-please.html`;
+  const [, id] = /session\/([^/]*)/.exec(page.url())!;
+  const html = await Deno.readTextFile(file);
+  assertEquals(html, await (await server.ask(`/v1/sessions/${id}/export?format=html`)).text());
+  assertStringIncludes(html, "&lt;script&gt;");
+
+  const reader = await page.browserContext().newPage();
+  const asked: string[] = [];
+  const said: string[] = [];
+  reader.on("request", (request) => asked.push(request.url()));
+  reader.on("console", (message) => said.push(message.text()));
+  await reader.goto(`file://${file}`);
+  await seen(reader, "h1", "Change note <7>, please.");
+  await reader.click(".call summary");
+  await seen(reader, ".call[open] .goes", "-Note 7.");
+  assertEquals(await texts(".reply td, .reply li, .reply strong", reader), [
+    "changed",
+    "1",
+    "2",
+    "one",
+    "two",
+  ]);
+  await assertAccessible(reader, "shared");
+  assertEquals([asked, said], [[`file://${file}`], []]);
+  await reader.close();
+  await Deno.remove(folder, { recursive: true });
+});
+
+Deno.test("Files of the workspace are offered behind an @, and put in by keys or a click", async () => {
+  await using server = await startPageServer();
+  await server.write("nota bene.md", "");
+  await using open = await openPage(browser, server.at());
+  const { page } = open;
+  await page.type("textarea", "Read @not");
+  await seen(page, ".offer [aria-selected=true]", "notes.txt");
+  assertEquals(await texts(".offer li", page), ["notes.txt", "nota bene.md"]);
+  await assertAccessible(page, "offer");
+  await page.focus("textarea");
+  await page.keyboard.press("ArrowDown");
+  await seen(page, ".offer [aria-selected=true]", "nota bene.md");
+  await page.keyboard.press("ArrowDown");
+  await page.keyboard.press("Enter");
+  await page.waitForFunction(() => document.querySelector("textarea")?.value === "Read @notes.txt ");
+  assertEquals(await texts(".offer li", page), []);
+  // An address is no file, and Escape leaves the offer alone.
+  await page.keyboard.type("and a@not @not");
+  await seen(page, ".offer li", "notes.txt");
+  await page.keyboard.press("Escape");
+  await page.waitForFunction(() => !document.querySelector(".offer"));
+  await page.keyboard.type("a");
+  await page.waitForFunction(() => document.querySelectorAll(".offer li").length === 1);
+  await page.click(".offer li");
+  await page.waitForFunction(() =>
+    document.querySelector("textarea")?.value === "Read @notes.txt and a@not @nota bene.md "
+  );
+  await page.keyboard.press("Enter");
+  await seen(page, ".said", "Read @notes.txt and a@not @nota bene.md");
+});
+
+Deno.test("Pictures are pasted and dropped, made no larger than models see, and refused where they are too many", async () => {
+  await using server = await startPageServer();
+  await using open = await openPage(browser, server.at());
+  const { page } = open;
+  await give(page, 3_000, 1_500, "paste");
+  await page.waitForSelector(".files img");
+  await give(page, 40, 20, "drop");
+  await page.waitForFunction(() => document.querySelectorAll(".files img").length === 2);
+  await assertAccessible(page, "pictures");
+  await page.evaluate(() => {
+    const files = new DataTransfer();
+    files.items.add(new File([new Uint8Array(6 * 2 ** 20)], "large.bin"));
+    files.items.add(new File([new Uint8Array(6 * 2 ** 20)], "larger.bin"));
+    files.items.add(new File(["no picture"], "broken.png", { type: "image/png" }));
+    const what = { bubbles: true, cancelable: true, dataTransfer: files };
+    document.querySelector(".composer")!.dispatchEvent(new DragEvent("drop", what));
+  });
+  await seen(
+    page,
+    ".composer .trouble",
+    "Cannot attach broken.png: this browser can’t read it as a picture.",
+  );
+  await seen(
+    page,
+    ".composer .trouble",
+    /Cannot attach larger\.bin: .* MB as it is sent, and 9\.5 MB is the most\./,
+  );
+  await press(page, "Take large.bin out");
+  await page.type("textarea", "What are these?");
+  await page.keyboard.press("Enter");
+  await seen(page, ".end", "1 call");
+  const sizes = await page.$$eval(
+    ".said img",
+    (all) => all.map(({ naturalWidth, naturalHeight }) => [naturalWidth, naturalHeight]),
+  );
+  assertEquals(sizes, [[2_000, 1_000], [40, 20]]);
+  // They come along when the message is said otherwise.
+  await press(page, "Edit the last message");
+  await page.waitForFunction(() => document.querySelectorAll(".files img").length === 2);
+  await page.type("textarea", " Say it.");
+  await page.keyboard.press("Enter");
+  await seen(page, ".said", "What are these? Say it.");
+  assertEquals((await page.$$(".said img")).length, 2);
+});
+
+Deno.test("The plan that the model keeps is seen beside the talk, live and when it is opened again", async () => {
+  await using server = await startPageServer();
+  await using open = await openPage(browser, server.at());
+  const { page } = open;
+  const { go } = server.hold(0, 2);
+  server.replies.push(
+    { tool_calls: [toolCall("update_plan", { steps: ["Look", "Mend", "Check"] })] },
+    { tool_calls: [toolCall("update_plan", { done: 1 })] },
+    { content: "I mend it." },
+    { tool_calls: [toolCall("update_plan", { done: 3 })] },
+    { content: "All done." },
+  );
+  await page.type("textarea", "Mend it.");
+  await page.keyboard.press("Enter");
+  await seen(page, ".plan summary", "Plan: 1 of 3 steps done");
+  await seen(page, ".plan [aria-current=step]", "Mend");
+  await assertAccessible(page, "plan");
+  go();
+  await seen(page, ".reply", "I mend it.");
+  await open.reload();
+  await seen(page, ".plan summary", "Plan: 1 of 3 steps done");
+  assertEquals(await texts(".plan li", page), ["Look, done", "Mend", "Check"]);
+  await page.type("textarea", "Go on.");
+  await page.keyboard.press("Enter");
+  await seen(page, ".reply", "All done.");
+  await seen(page, ".plan summary", "Plan: 3 steps done");
+  assertEquals(await page.$eval(".plan", (plan) => plan.hasAttribute("open")), false);
+});
+
+Deno.test("Code is copied, and that is said", async () => {
+  await using server = await startPageServer();
+  await using open = await openPage(browser, server.at());
+  const { page } = open;
+  await page.browserContext().overridePermissions(server.url, [
+    "clipboard-read",
+    "clipboard-sanitized-write",
+  ]);
+  server.replies.push({ content: "```ts\nconst a = 1;\n```" });
+  await say(page, "Write it.", "const a = 1;");
+  await page.click(".code button");
+  await seen(page, ".code button", "Copied");
+  assertEquals(await page.evaluate(() => navigator.clipboard.readText()), "const a = 1;");
+});

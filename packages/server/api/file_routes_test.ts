@@ -1,0 +1,87 @@
+import { assertEquals } from "@std/assert";
+import { join } from "@std/path";
+import { Keys, memoryStore } from "@tare/conversation";
+import { workspaceTools } from "@tare/loop/tools";
+import { type AgentOptions, ALLOW_EVERYTHING } from "@tare/server";
+import { agent, call, error, refused, scriptedModel } from "../fixture_test.ts";
+
+/** A server that works in a folder with some files. */
+async function working(options: (workspace: string) => Partial<AgentOptions> = () => ({})) {
+  const workspace = await Deno.realPath(await Deno.makeTempDir());
+  const files = {
+    ".gitignore": "built\n",
+    ".env": "SECRET",
+    "README.md": "",
+    "a[1].md": "",
+    "built/main.js": "",
+    "src/main.ts": "",
+    "src/parts/Main_menu.ts": "",
+    "src/domain.ts": "",
+    "private/main.key": "",
+  };
+  for (const [path, text] of Object.entries(files)) {
+    await Deno.mkdir(join(workspace, path, ".."), { recursive: true });
+    await Deno.writeTextFile(join(workspace, path), text);
+  }
+  const handler = agent(scriptedModel([]), { tools: workspaceTools({ workspace }), ...options(workspace) });
+  return {
+    handler,
+    find: async (query: string) => (await call(handler, "GET", `/v1/agent/files${query}`)).body,
+    [Symbol.asyncDispose]: () => Deno.remove(workspace, { recursive: true }),
+  };
+}
+
+Deno.test("files are found by a part of their name or path, and no hidden or ignored one", async () => {
+  await using server = await working();
+  const { find } = server;
+  const told = (...files: string[]) => ({ files, hasMore: false });
+  assertEquals(await find(""), told("src/", "a[1].md", "private/", "README.md"));
+  assertEquals(
+    await find("?search=MAIN"),
+    told("src/main.ts", "private/main.key", "src/parts/Main_menu.ts", "src/domain.ts"),
+  );
+  assertEquals(await find("?search=main&limit=1"), { files: ["src/main.ts"], hasMore: true });
+  assertEquals(await find("?search=src%2Fmai"), told("src/main.ts"));
+  assertEquals(await find("?search=a[1]"), told("a[1].md"));
+  for (const none of ["env", "..%2F", "*", "built%2Fm", "%2Fetc%2Fpasswd"]) {
+    assertEquals([none, await find(`?search=${none}`)], [none, told()]);
+  }
+});
+
+Deno.test("files that a rule denies aren't found, and none where a rule asks for the tool", async () => {
+  await using server = await working((workspace) => ({
+    approvals: {
+      rules: [{ tool: "*", paths: ["private/**"], decision: "deny" }, ...ALLOW_EVERYTHING],
+      workspace,
+    },
+  }));
+  assertEquals(await server.find("?search=main.k"), { files: [], hasMore: false });
+  await using asking = await working((workspace) => ({
+    approvals: { rules: [{ tool: "list_files", decision: "ask" }], workspace },
+  }));
+  assertEquals(
+    await refused(asking.handler, "GET", "/v1/agent/files"),
+    error(501, "not_supported", "Cannot list files: a rule of the server says ask to list_files."),
+  );
+  assertEquals(
+    await refused(agent(scriptedModel([])), "GET", "/v1/agent/files"),
+    error(501, "not_supported", "Cannot list files: the agent has no tool list_files."),
+  );
+});
+
+Deno.test("files are for keys that may talk to the agent", async () => {
+  const store = memoryStore();
+  const keys = new Keys({ store, owners: ["owner-secret"] });
+  const made: string[] = [];
+  for (const route of ["agent", "gateway"] as const) {
+    made.push(await keys.add({ name: route, routes: [route] }));
+  }
+  await using server = await working(() => ({ store, keys, guard: { guests: true } }));
+  const status = async (key?: string) => {
+    const headers = key === undefined ? {} : { authorization: `Bearer ${key}` };
+    const response = await server.handler.fetch(new Request("http://localhost/v1/agent/files", { headers }));
+    await response.body?.cancel();
+    return response.status;
+  };
+  assertEquals(await Promise.all([undefined, "owner-secret", ...made].map(status)), [401, 200, 200, 403]);
+});

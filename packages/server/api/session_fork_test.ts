@@ -1,0 +1,245 @@
+import { assertEquals } from "@std/assert";
+import { memoryStore, sharedMemory } from "@tare/conversation";
+import type { AssistantMessage, Message, Model, ModelRequest, Tool } from "@tare/messages";
+import { profileNamed } from "@tare/planner";
+import type { AgentHandler, AgentOptions } from "@tare/server";
+import {
+  agent,
+  call,
+  echo,
+  error,
+  newSession,
+  refused,
+  request,
+  scriptedModel,
+  silentModel,
+  steppedModel,
+  turn,
+  UNREPORTED,
+} from "../fixture_test.ts";
+
+type Session = { readonly id: string; readonly title: string; readonly messages: Message[] };
+
+const brief = (messages: readonly Message[]) => messages.map(({ role, content }) => `${role[0]}: ${content}`);
+
+function asking(text: string): Partial<AssistantMessage> {
+  return {
+    content: null,
+    tool_calls: [{ id: text, type: "function", function: { name: "echo", arguments: `{"text":"${text}"}` } }],
+  };
+}
+
+/** A server that answers so, and what its model was asked. */
+function noted(replies: readonly Partial<AssistantMessage>[] | Model, options: Partial<AgentOptions> = {}) {
+  const requests: ModelRequest[] = [];
+  const model = typeof replies === "function" ? replies : scriptedModel(replies, UNREPORTED);
+  return { requests, handler: agent((request) => (requests.push(request), model(request)), options) };
+}
+
+const shown = async (handler: AgentHandler, path: string) =>
+  (await call(handler, "GET", path)).body as Session & Record<string, unknown>;
+
+/** Forks a session; gives the path of the fork, and what the answer tells. */
+async function fork(handler: AgentHandler, path: string, body: object = {}) {
+  const { status, body: told } = await call(handler, "POST", `${path}/fork`, body);
+  const { session, input } = told as { session: Session & Record<string, unknown>; input?: string };
+  return { status, path: `/v1/sessions/${session.id}`, session, input };
+}
+
+Deno.test("a session keeps the title that a person gives it, before its first turn, behind it and while one runs", async () => {
+  const asked = steppedModel();
+  const { model } = asked;
+  const store = memoryStore();
+  const handler = agent(model, { store });
+  const path = await newSession(handler);
+  const rename = async (title: string) =>
+    ((await call(handler, "POST", `${path}/title`, { title })).body as Session).title;
+  assertEquals(await rename("  The\nnotes "), "The notes");
+  const running = turn(handler, path, "Which files are there?");
+  await asked.asked();
+  assertEquals(await rename("Files"), "Files");
+  await asked.reply("none");
+  await running;
+  assertEquals((await shown(handler, path)).title, "Files");
+  const { body } = await call(handler, "GET", "/v1/sessions?search=fil");
+  assertEquals((body as { sessions: Session[] }).sessions.map(({ title }) => title), ["Files"]);
+  // Another process knows it too.
+  assertEquals((await shown(agent(model, { store }), path)).title, "Files");
+  for (const title of ["", " \n", "x".repeat(121)]) {
+    assertEquals((await refused(handler, "POST", `${path}/title`, { title })).status, 400);
+  }
+  const missing = await refused(handler, "POST", "/v1/sessions/none/title", { title: "x" });
+  assertEquals(missing, error(404, "not_found", "Cannot find session none: there is no such session."));
+});
+
+Deno.test("a session is called what its maker named it, and found by that", async () => {
+  const { handler } = noted([{ content: "a" }]);
+  const path = await newSession(handler, { metadata: { title: "Nightly run" } });
+  await turn(handler, path, "Which files are there?");
+  assertEquals((await shown(handler, path)).title, "Nightly run");
+});
+
+Deno.test("a session that another server plays a turn in is renamed there", async () => {
+  const memory = sharedMemory();
+  const asked = steppedModel();
+  const { model } = asked;
+  const [a, b] = [agent(model, { store: memory.open().store }), agent(model, { store: memory.open().store })];
+  const path = await newSession(a);
+  const running = turn(a, path, "q");
+  await asked.asked();
+  assertEquals(((await call(b, "POST", `${path}/title`, { title: "Named" })).body as Session).title, "Named");
+  await asked.reply("one");
+  await running;
+  assertEquals([(await shown(a, path)).title, (await shown(b, path)).title], ["Named", "Named"]);
+});
+
+Deno.test("a fork goes on from before a message, with the bytes that its model saw, and leaves the other as it is", async () => {
+  const { handler, requests } = noted([
+    { content: "one" },
+    asking("x"),
+    { content: "two" },
+    { content: "other" },
+    { content: "whole" },
+  ], {
+    workplace: { describe: () => Promise.resolve("In /here."), changes: () => Promise.resolve(undefined) },
+  });
+  const path = await newSession(handler, { metadata: { of: "person" } });
+  await turn(handler, path, "first");
+  await turn(handler, path, "second");
+  const before = await shown(handler, path);
+  assertEquals(
+    brief(before.messages),
+    [
+      "s: undefined",
+      "u: first",
+      "a: one",
+      "u: second",
+      "a: null",
+      "t: x",
+      "a: two",
+    ].map((text) => text === "s: undefined" ? "s: Be brief.\n\nIn /here." : text),
+  );
+  const other = await fork(handler, path, { before: 3 });
+  assertEquals([other.status, other.input], [201, "second"]);
+  const { title, metadata, forkedFrom, turns, ledger } = other.session;
+  const from = { session: before.id, messages: 3 };
+  assertEquals([title, metadata, forkedFrom, turns], ["first", { of: "person" }, from, 0]);
+  assertEquals((ledger as { calls: number }).calls, 0);
+  await turn(handler, other.path, "second, please");
+  assertEquals(
+    JSON.stringify(requests.at(-1)!.messages.slice(0, 3)),
+    JSON.stringify(before.messages.slice(0, 3)),
+  );
+  assertEquals(brief(requests.at(-1)!.messages.slice(3)), ["u: second, please"]);
+  assertEquals(requests.at(-1)!.tools, requests[0]!.tools);
+  assertEquals(await shown(handler, path), before);
+  const whole = await fork(handler, path);
+  assertEquals([whole.input, whole.session.forkedFrom], [undefined, { session: before.id, messages: 7 }]);
+  assertEquals(brief((await shown(handler, whole.path)).messages), brief(before.messages));
+  const { body } = await call(handler, "GET", "/v1/sessions");
+  assertEquals((body as { sessions: Session[] }).sessions.map(({ id }) => id), [
+    whole.session.id,
+    other.session.id,
+    before.id,
+  ]);
+  await call(handler, "DELETE", path);
+  assertEquals(brief((await shown(handler, other.path)).messages.slice(-2)), [
+    "u: second, please",
+    "a: other",
+  ]);
+});
+
+Deno.test("a fork keeps out of its prompt what had left, recalls it, and outlives the session that it came from", async () => {
+  const big: Tool = {
+    ...echo,
+    stance: "rederivable",
+    run: ({ text }) => Array.from({ length: 2_000 }, (_, line) => `line ${line} of ${text}`).join("\n"),
+  };
+  const replies = [...["a", "b", "c"].map(asking), { content: "read" }, { content: "well" }, {
+    content: "on",
+  }];
+  const { handler, requests } = noted(replies, { tools: [big], profile: profileNamed("none") });
+  const path = await newSession(handler);
+  await turn(handler, path, "read");
+  await turn(handler, path, "and now?");
+  const seen = requests.at(-1)!.messages;
+  const placeholder = seen.find(({ role, content }) =>
+    role === "tool" && !String(content).startsWith("line 0")
+  );
+  const [ref = ""] = /[0-9a-f]{16}/.exec(String(placeholder?.content)) ?? [];
+  const other = await fork(handler, path, { before: seen.length - 1 });
+  await call(handler, "DELETE", path);
+  await turn(handler, other.path, "and then?");
+  assertEquals(JSON.stringify(requests.at(-1)!.messages.slice(0, -1)), JSON.stringify(seen.slice(0, -1)));
+  const original = await handler.fetch(request("GET", `${other.path}/archive/${ref}`));
+  assertEquals([original.status, (await original.text()).split("\n").length], [200, 2_000]);
+});
+
+Deno.test("a session is forked before the message of a turn that runs, which goes on, and not within it", async () => {
+  const asked = steppedModel();
+  const handler = agent(asked.model);
+  const path = await newSession(handler);
+  const running = turn(handler, path, "first");
+  await asked.asked();
+  await call(handler, "POST", `${path}/turns`, { input: "more", steer: true });
+  await asked.call("echo");
+  await asked.asked();
+  const roles = (await shown(handler, path)).messages.map(({ role }) => role);
+  assertEquals(roles, ["system", "user", "assistant", "tool", "user"]);
+  const other = await fork(handler, path, { before: 1 });
+  assertEquals([other.input, brief((await shown(handler, other.path)).messages)], ["first", [
+    "s: Be brief.",
+  ]]);
+  assertEquals(
+    await refused(handler, "POST", `${path}/fork`, { before: 4 }),
+    error(
+      409,
+      "turn_running",
+      `Cannot fork session ${
+        path.slice(13)
+      } before message 4: it was said to the turn that runs. Wait for its ` +
+        "turn_end, or cancel it.",
+    ),
+  );
+  assertEquals(
+    await refused(handler, "POST", `${path}/fork`, { before: 2 }),
+    error(
+      400,
+      "invalid_request",
+      `Cannot fork session ${
+        path.slice(13)
+      } before message 2: it isn't one of the user's, and those are at 1, 4.`,
+    ),
+  );
+  await asked.reply("done");
+  await running;
+  assertEquals((await fork(handler, path, { before: 4 })).input, "more");
+});
+
+Deno.test("a session whose calls wait for an answer is forked from before them alone", async () => {
+  const { handler } = noted([asking("x"), { content: "done" }], {
+    approvals: { after: () => () => {} },
+  });
+  const path = await newSession(handler);
+  await turn(handler, path, "first");
+  const whole = await refused(handler, "POST", `${path}/fork`, {});
+  assertEquals([whole.status, (whole.body as { error: { code: string } }).error.code], [
+    409,
+    "approval_open",
+  ]);
+  assertEquals((await fork(handler, path, { before: 1 })).input, "first");
+});
+
+Deno.test("a fork is made once for an Idempotency-Key, and counts among the sessions that are kept", async () => {
+  const handler = agent(silentModel().model, { maxSessions: 2 });
+  const path = await newSession(handler);
+  const send = async (key: string) => {
+    const headers = { "content-type": "application/json", "idempotency-key": key };
+    const asked = new Request(`http://localhost${path}/fork`, { method: "POST", headers, body: "{}" });
+    const response = await handler.fetch(asked);
+    return [response.status, (await response.json()).session?.id];
+  };
+  const first = await send("k");
+  assertEquals([first[0], await send("k")], [201, first]);
+  assertEquals(await send("other"), [507, undefined]);
+});

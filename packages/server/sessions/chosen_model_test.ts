@@ -1,0 +1,147 @@
+import { assertEquals } from "@std/assert";
+import type { Model, ModelRequest, ModelSettings } from "@tare/messages";
+import { memoryStore, type Store } from "@tare/conversation";
+import {
+  agent,
+  call,
+  error,
+  events,
+  newSession,
+  refused,
+  request,
+  steppedModel,
+  turn,
+} from "../fixture_test.ts";
+
+const EFFORTS: Readonly<Record<string, readonly string[]>> = {
+  wise: ["low", "high", "max"],
+  quick: ["low"],
+  plain: [],
+};
+
+/** An agent whose models note what they are asked. */
+function noting(store: Store = memoryStore(), options: Partial<Parameters<typeof agent>[1]> = {}) {
+  const asked: [model: string, settings: ModelSettings | undefined][] = [];
+  const model = (name: string): Model =>
+    async function* ({ settings }: ModelRequest) {
+      asked.push([name, settings]);
+      yield {
+        type: "completed",
+        message: { role: "assistant", content: "Yes." },
+        finishReason: "stop",
+        usage: { promptTokens: 10, cachedTokens: 0, outputTokens: 2 },
+      };
+    };
+  const efforts = (name: string) => EFFORTS[name];
+  return {
+    asked,
+    handler: agent(model("none"), { model, efforts, defaultModel: "wise", store, ...options }),
+  };
+}
+
+Deno.test("a session's effort is asked for, a turn outranks it, and the server's is everybody's who knows it", async () => {
+  const { asked, handler } = noting(memoryStore(), { effort: "high" });
+  const usual = await newSession(handler);
+  await turn(handler, usual, "Go.");
+  await events(await handler.fetch(request("POST", `${usual}/turns`, { input: "Go.", effort: "max" })));
+  await turn(handler, usual, "Go.");
+  await turn(handler, await newSession(handler, { effort: "low" }), "Go.");
+  await turn(handler, await newSession(handler, { model: "quick" }), "Go.");
+  // Of which nobody knows anything is asked as one is told.
+  await turn(handler, await newSession(handler, { model: "unknown" }), "Go.");
+  const queued = await call(handler, "POST", `${usual}/turns`, {
+    input: "Go.",
+    effort: "low",
+    background: true,
+  });
+  assertEquals(queued.status, 202);
+  await events(await handler.fetch(request("GET", `${usual}/events`)));
+  const effort = (reasoning_effort: string) => ({ reasoning_effort });
+  assertEquals(asked, [
+    ["wise", effort("high")],
+    ["wise", effort("max")],
+    ["wise", effort("high")],
+    ["wise", effort("low")],
+    ["quick", undefined],
+    ["unknown", effort("high")],
+    ["wise", effort("low")],
+  ]);
+  await handler.close();
+});
+
+Deno.test("an effort that the model doesn't have is refused with what it has", async () => {
+  const { handler } = noting();
+  const session = await newSession(handler);
+  const refusal = (effort: string, model: string, has: string) =>
+    error(400, "invalid_request", `Cannot use effort "${effort}": model "${model}" has ${has}.`);
+  assertEquals(
+    await refused(handler, "POST", "/v1/sessions", { model: "quick", effort: "max" }),
+    refusal("max", "quick", "the efforts low"),
+  );
+  assertEquals(
+    await refused(handler, "POST", "/v1/sessions", { model: "plain", effort: "low" }),
+    refusal("low", "plain", "no effort to choose"),
+  );
+  assertEquals(
+    await refused(handler, "POST", `${session}/turns`, { input: "Go.", effort: "medium" }),
+    refusal("medium", "wise", "the efforts low, high, max"),
+  );
+  assertEquals(
+    await refused(handler, "POST", `${session}/model`, { model: "quick", effort: "max" }),
+    refusal("max", "quick", "the efforts low"),
+  );
+  const steered = await refused(handler, "POST", `${session}/turns`, {
+    input: "Go.",
+    steer: true,
+    effort: "low",
+  });
+  assertEquals(steered.status, 400);
+  await handler.close();
+});
+
+Deno.test("model and effort are chosen between turns, and stay over a restart, in lists and in copies", async () => {
+  const store = memoryStore();
+  const before = noting(store);
+  const session = await newSession(before.handler, { effort: "low" });
+  const chosen = async (body: object) => {
+    const { session: { model, effort }, efforts } =
+      (await call(before.handler, "POST", `${session}/model`, body)).body as {
+        session: { model: string; effort?: string };
+        efforts?: string[];
+      };
+    return [model, effort, efforts];
+  };
+  await turn(before.handler, session, "Go.");
+  assertEquals(await chosen({}), ["wise", "low", ["low", "high", "max"]]);
+  // One that the other model knows is kept.
+  assertEquals(await chosen({ model: "quick" }), ["quick", "low", ["low"]]);
+  assertEquals(await chosen({ effort: null }), ["quick", undefined, ["low"]]);
+  assertEquals(await chosen({ model: "wise", effort: "max" }), ["wise", "max", ["low", "high", "max"]]);
+  assertEquals(await chosen({ model: "unknown" }), ["unknown", undefined, undefined]);
+  assertEquals(await chosen({ model: "quick", effort: "low" }), ["quick", "low", ["low"]]);
+  await turn(before.handler, session, "Go on.");
+  await before.handler.close();
+
+  const after = noting(store);
+  const listed = await call(after.handler, "GET", "/v1/sessions");
+  const [{ model, effort }] = (listed.body as { sessions: [{ model: string; effort?: string }] }).sessions;
+  assertEquals([model, effort], ["quick", "low"]);
+  await turn(after.handler, session, "And now?");
+  assertEquals([before.asked.at(-1), after.asked], [["quick", { reasoning_effort: "low" }], [
+    ["quick", { reasoning_effort: "low" }],
+  ]]);
+  await after.handler.close();
+});
+
+Deno.test("no model is chosen while a turn runs", async () => {
+  const stepped = steppedModel();
+  const handler = agent(stepped.model);
+  const session = await newSession(handler);
+  const running = turn(handler, session, "Go.");
+  await stepped.asked();
+  const { status, body } = await refused(handler, "POST", `${session}/model`, { model: "other" });
+  assertEquals([status, (body as { error: { code: string } }).error.code], [409, "turn_running"]);
+  await stepped.reply("Done.");
+  await running;
+  await handler.close();
+});

@@ -1,0 +1,252 @@
+import {
+  type AssistantMessage,
+  type Content,
+  type ContentPart,
+  contentText,
+  describeCall,
+  type FileChange,
+  type Message,
+  type ToolCall,
+} from "@tare/messages";
+import { escapeHtml, markdownHtml } from "./markdown_html.ts";
+
+/** What a file tells of a session. */
+export interface Shared {
+  readonly title: string;
+  readonly model: string;
+  /** When it was made, in milliseconds since the epoch. */
+  readonly createdAtMs: number;
+  /** What was said, without what the session was told first. */
+  readonly messages: readonly Message[];
+  /**
+   * What calls have changed in files, by their ids: of each call that ran in this session, one after the other where several
+   * have one id. What was said elsewhere before stands in front of these.
+   */
+  readonly changes: ReadonlyMap<string, readonly (FileChange | undefined)[]>;
+}
+
+/** Longest result, reasoning or other folded text in characters: of a longer one the beginning is there. */
+const LONGEST = 20_000;
+
+/**
+ * A conversation as one file for people: nothing in it runs or is fetched, whatever was said, and every browser shows it,
+ * on a phone too. `policy` is the Content-Security-Policy that stands in it, for who serves it.
+ */
+export async function sharePage(
+  shared: Shared,
+): Promise<{ readonly html: string; readonly policy: string }> {
+  const { title, model, createdAtMs } = shared;
+  const hash = await crypto.subtle.digest("SHA-256", new TextEncoder().encode(STYLE));
+  const policy = [
+    "default-src 'none'",
+    `style-src 'sha256-${btoa(String.fromCharCode(...new Uint8Array(hash)))}'`,
+    "img-src data:",
+    "base-uri 'none'",
+    "form-action 'none'",
+  ].join("; ");
+  const day = new Date(createdAtMs).toISOString().slice(0, 10);
+  const name = escapeHtml(title || `Session of ${day}`);
+  const html = `<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="${escapeHtml(policy)}">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<meta name="referrer" content="no-referrer">
+<title>${name}</title>
+<style>${STYLE}</style>
+</head>
+<body>
+<header>
+<h1><bdi>${name}</bdi></h1>
+<p><bdi>${escapeHtml(model)}</bdi> · <time datetime="${day}">${day}</time></p>
+<p class="note">${NOTE}</p>
+</header>
+<main>
+${entriesOf(shared).join("\n")}
+</main>
+</body>
+</html>
+`;
+  return { html, policy };
+}
+
+const NOTE =
+  "A conversation with an agent. All that was said is here, and what its tools were given and gave back: parts of files, " +
+  "output of commands, names and addresses. Nothing was taken out but what the agent was told first. Who passes this file " +
+  "on passes all of that on.";
+
+/** Each entry of the conversation. */
+function entriesOf({ messages, changes }: Shared): readonly string[] {
+  const results = [...messages];
+  const left = callsById(messages);
+  const changeOf = (id: string) => {
+    const more = left.get(id)! - 1;
+    left.set(id, more);
+    return changes.get(id)?.at(-1 - more);
+  };
+  return messages.flatMap((message, at) => {
+    switch (message.role) {
+      case "user":
+        return [`<article class="said" aria-label="User">${partsOf(message.content)}</article>`];
+      case "assistant":
+        return [
+          replyOf(message),
+          ...(message.tool_calls ?? []).map((call) =>
+            callOf(call, { result: resultOf(results, at, call.id), change: changeOf(call.id) })
+          ),
+        ].filter((html) => html !== "");
+      case "system":
+      case "developer":
+        return [folded("What the agent was told", contentText(message.content))];
+      case "tool":
+      case "function":
+        return [];
+    }
+  });
+}
+
+/** How many calls have each id. */
+function callsById(messages: readonly Message[]): Map<string, number> {
+  const counts = new Map<string, number>();
+  for (const message of messages) {
+    if (message.role !== "assistant") continue;
+    for (const { id } of message.tool_calls ?? []) counts.set(id, (counts.get(id) ?? 0) + 1);
+  }
+  return counts;
+}
+
+/** What answers a call that was made there: taken out, so that another call of the same id has its own. */
+function resultOf(results: Message[], at: number, id: string): Content | undefined {
+  for (let place = at + 1; place < results.length; place++) {
+    const message = results[place]!;
+    if (message.role === "assistant") return undefined;
+    if (message.role !== "tool" || message.tool_call_id !== id) continue;
+    results[place] = { ...message, tool_call_id: "" };
+    return message.content;
+  }
+  return undefined;
+}
+
+function replyOf({ content, refusal, reasoning_content: reasoning }: AssistantMessage): string {
+  const text = contentText(content) || refusal || "";
+  if (!text && !reasoning) return "";
+  const thought = reasoning ? folded("Reasoning", reasoning) : "";
+  return `<article class="reply" aria-label="Agent">${thought}${markdownHtml(text)}</article>`;
+}
+
+function callOf(
+  call: ToolCall,
+  { result, change }: { readonly result: Content | undefined; readonly change: FileChange | undefined },
+): string {
+  const { name, arguments: text } = describeCall(call);
+  const given = change ? diffOf(change) : pre("Arguments", text);
+  return `<details class="call"><summary><b><bdi>${escapeHtml(name)}</bdi></b> <bdi>${
+    escapeHtml(shortOf(text))
+  }</bdi></summary>${given}${result === undefined ? "" : resultHtml(result)}</details>`;
+}
+
+function resultHtml(content: Content): string {
+  const pictures = typeof content === "string" ? [] : content.filter(({ type }) => type === "image_url");
+  return pre("Result", contentText(content)) + pictures.map(partOf).join("");
+}
+
+/** A call's arguments in a line. */
+function shortOf(text: string): string {
+  try {
+    const values = Object.values(JSON.parse(text) as object);
+    const words = values.map((one) => typeof one === "string" ? one : JSON.stringify(one)).join(" · ");
+    return words.slice(0, 120).replaceAll(/\s+/g, " ");
+  } catch {
+    return text.slice(0, 120);
+  }
+}
+
+const KINDS: Readonly<Record<string, string>> = { "+": "comes", "-": "goes", "@": "where" };
+
+function diffOf({ path, added, removed, diff, omitted }: FileChange): string {
+  const lines = diff.split("\n").map((line) => {
+    const kind = KINDS[line.charAt(0)];
+    return `<span${kind === undefined ? "" : ` class="${kind}"`}>${escapeHtml(line)}\n</span>`;
+  });
+  const rest = omitted === undefined ? "" : `<p>and ${omitted} lines more, or longer than shown</p>`;
+  return `<p><bdi>${escapeHtml(path)}</bdi>: ${added} ${
+    added === 1 ? "line" : "lines"
+  } more, ${removed} less</p><pre class="diff" tabindex="0">${lines.join("")}</pre>${rest}`;
+}
+
+function folded(label: string, text: string): string {
+  return `<details><summary>${label}</summary>${pre(label, text)}</details>`;
+}
+
+function pre(label: string, text: string): string {
+  const more = text.length - LONGEST;
+  const rest = more > 0 ? `<p>and ${more} characters more</p>` : "";
+  return `<pre tabindex="0" role="group" aria-label="${label}" dir="auto">${
+    escapeHtml(text.slice(0, LONGEST))
+  }</pre>${rest}`;
+}
+
+function partsOf(content: Content): string {
+  if (typeof content === "string") return said(content);
+  return content.map(partOf).join("");
+}
+
+function partOf(part: ContentPart): string {
+  switch (part.type) {
+    case "text":
+      return said(part.text);
+    case "refusal":
+      return said(part.refusal);
+    case "image_url":
+      return /^data:image\/(png|jpeg|gif|webp);base64,[A-Za-z0-9+/=]*$/.test(part.image_url.url)
+        ? `<img src="${part.image_url.url}" alt="Attached picture">`
+        : said("[picture]");
+    case "input_audio":
+      return said("[recording]");
+    case "file":
+      return said(`[file ${part.file.filename ?? ""}]`);
+  }
+}
+
+function said(text: string): string {
+  return text.length > LONGEST
+    ? folded("A long text", text)
+    : `<p class="plain" dir="auto">${escapeHtml(text)}</p>`;
+}
+
+const STYLE = `
+:root{color-scheme:light dark;--paper:#f8f9f8;--raised:#fff;--sunken:#eef1ef;--line:#d9dedb;--ink:#17201d;--soft:#56625d;--accent:#0b6660;--comes:#d8efdf;--goes:#f8ded7}
+@media (prefers-color-scheme:dark){:root{--paper:#121614;--raised:#1a201d;--sunken:#202724;--line:#333d38;--ink:#e6ebe8;--soft:#a0ada7;--accent:#6cc7bd;--comes:#16382a;--goes:#48231c}}
+*{box-sizing:border-box}
+body{max-width:48rem;margin:0 auto;padding:1rem;font:16px/1.55 system-ui,sans-serif;color:var(--ink);background:var(--paper);overflow-wrap:anywhere}
+h1{font-size:1.5rem;line-height:1.25;margin:.5rem 0}
+h2{font-size:1.1rem;margin:1.2em 0 .4em}
+p{margin:.5em 0}
+header{border-bottom:1px solid var(--line);margin-bottom:1rem;color:var(--soft)}
+header h1{color:var(--ink)}
+.note{font-size:.875rem}
+.said{margin:1.5rem 0 1rem auto;width:fit-content;max-width:90%;padding:.4rem .9rem;border-radius:.7rem;background:var(--sunken)}
+.plain{white-space:pre-wrap}
+.reply{margin:1rem 0}
+details{margin:.4rem 0;padding:.2rem .7rem;border:1px solid var(--line);border-radius:.4rem;background:var(--raised);font-size:.875rem}
+summary{cursor:pointer;color:var(--soft);overflow:hidden;text-overflow:ellipsis;white-space:nowrap}
+summary b{color:var(--ink)}
+pre,code{font-family:ui-monospace,Menlo,Consolas,monospace;font-size:.8125rem}
+code{background:var(--sunken);padding:.1em .3em;border-radius:.2rem}
+pre{max-height:30rem;overflow:auto;margin:.5rem 0;padding:.5rem .7rem;border-radius:.4rem;background:var(--sunken);white-space:pre-wrap}
+pre code{padding:0}
+.diff{white-space:pre}
+.diff span{display:block;tab-size:4;unicode-bidi:isolate}
+.comes{background:var(--comes)}
+.goes{background:var(--goes)}
+.where{color:var(--soft)}
+img{max-width:100%;border-radius:.4rem}
+blockquote{margin:.5rem 0;padding-left:.9rem;border-left:3px solid var(--line);color:var(--soft)}
+.scroll{overflow-x:auto}
+table{border-collapse:collapse}
+th,td{padding:.25rem .6rem;border:1px solid var(--line);text-align:left;vertical-align:top}
+a{color:var(--accent)}
+@media print{details{break-inside:avoid}pre{max-height:none}}
+`;
