@@ -110,7 +110,7 @@ export function TalkView({ id }: { readonly id: string }): JSX.Element {
 }
 
 /** What the model means to do, and how far it is. */
-function PlanView({ plan: { steps, done } }: { readonly plan: Plan }) {
+function PlanView({ plan: { steps, done } }: { readonly plan: WorkPlan }) {
   const isDone = done === steps.length;
   return (
     <details class="plan" open={!isDone}>
