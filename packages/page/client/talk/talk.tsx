@@ -1,5 +1,5 @@
 import type { TurnLedger } from "@tare/loop";
-import type { Content, ContentPart, Plan } from "@tare/messages";
+import type { Content, ContentPart, WorkPlan } from "@tare/messages";
 import type { JSX } from "preact";
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { memo } from "preact/compat";
