@@ -28,6 +28,7 @@ export {
   tellBy,
   type ToolCall,
   type ToolMessage,
+  toolMessage,
   transcribe,
 } from "./message.ts";
 export { checkGiven, type Needed } from "./check_given.ts";
@@ -56,8 +57,8 @@ export {
   type Usage,
 } from "./model.ts";
 export { personsWords } from "./persons_words.ts";
-export { PICTURE_HEAD_BYTES, pictureAt, type PictureHead, pictureHead, toolMessage } from "./picture.ts";
-export { type Plan, PLAN_TOOL_NAME, planAfter } from "./plan.ts";
+export { PICTURE_HEAD_BYTES, pictureAt, type PictureHead, pictureHead } from "./picture.ts";
+export { PLAN_TOOL_NAME, planAfter, type WorkPlan } from "./plan.ts";
 export {
   type Effects,
   type FileChange,

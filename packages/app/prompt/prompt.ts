@@ -7,7 +7,7 @@
 import { contentText, countMessageTokens, countToolTokens } from "@tare/messages";
 import { memoryArchive } from "@tare/prune";
 import { loadTokenizer } from "@tare/tiktoken";
-import { workspaceTools } from "@tare/loop/tools";
+import { BackgroundCommands, workspaceTools } from "@tare/loop/tools";
 import { inDigits } from "../in_digits.ts";
 import { serverSandbox } from "../server_sandbox.ts";
 import { realPath } from "../settings/real_path.ts";
@@ -31,7 +31,7 @@ try {
   }
   const environment = Object.fromEntries(VARIABLES.map((name) => [name, Deno.env.get(name)]));
   const settings = readSettings(Deno.args, environment);
-  const { workspace, data: hidden, path, model, instructions } = settings;
+  const { workspace, data: hidden, path, model, instructions, allowDomains } = settings;
   const home = environment.HOME;
   // Whatever hosts commands may reach, this reaches none.
   const found = await serverSandbox({ ...settings, allowDomains: [] }, { home, temporary: "/tmp" });
@@ -43,7 +43,13 @@ try {
       workspace,
       hidden,
       archive: memoryArchive(),
-      shell: { env: path === undefined ? {} : { PATH: path }, sandbox },
+      shell: {
+        env: path === undefined ? {} : { PATH: path },
+        sandbox,
+        background: new BackgroundCommands(),
+      },
+      // Nothing is fetched here: it counts as the server's does.
+      ...(sandbox && allowDomains.length > 0 && { web: { domains: allowDomains, socket: "" } }),
     }),
     ...(skills ? [skills] : []),
   ];

@@ -14,7 +14,7 @@ import {
   type SpendReport,
 } from "@tare/conversation/report";
 import type { Gateway, ShownConversation } from "@tare/gateway";
-import { describeCall, type Message, type Plan, planAfter } from "@tare/messages";
+import { describeCall, type Message, planAfter, type WorkPlan } from "@tare/messages";
 import type { NewPin } from "@tare/planner";
 import type { Static } from "typebox";
 import { errorResponses, HttpError } from "../http/http_error.ts";
@@ -253,8 +253,8 @@ function isNotFound(error: unknown): boolean {
 }
 
 /** The plan that the model keeps. */
-function planIn(messages: readonly Message[]): Plan | undefined {
-  let plan: Plan | undefined;
+function planIn(messages: readonly Message[]): WorkPlan | undefined {
+  let plan: WorkPlan | undefined;
   for (const message of messages) {
     const calls = message.role === "assistant" ? message.tool_calls ?? [] : [];
     for (const call of calls) plan = planAfter(plan, describeCall(call));

@@ -24,6 +24,7 @@ import {
   type Rewrite,
   sameData,
   type Tool,
+  type ToolCall,
   type ToolDefinition,
   transcribe,
   type Usage,
@@ -143,11 +144,16 @@ function summaryModel({ id: conversation, environment, settings: own }: SessionN
 /** Who asks that the plan is kept. */
 const BY_PLAN = "plan";
 
+function namesSteps(call: ToolCall): boolean {
+  const made = describeCall(call);
+  return made.name === PLAN_TOOL_NAME && planAfter(undefined, made) !== undefined;
+}
+
 /** Positions of the results that go with the plan: of the newest call that names its steps, and of the newest behind it. */
 function placesOfPlan(messages: readonly Message[]): readonly number[] {
   const from = messages.findLastIndex((message) =>
     message.role === "assistant" &&
-    message.tool_calls?.some((call) => planAfter(undefined, describeCall(call)))
+    message.tool_calls?.some(namesSteps)
   );
   if (from < 0) return [];
   const places = pairCalls(messages.slice(from)).flatMap(({ call, answer }) =>

@@ -22,6 +22,7 @@ import {
   type ToolDefinition,
 } from "@tare/messages";
 import { PROGRAM_TOOL } from "@tare/loop/programs";
+import { BackgroundCommands } from "@tare/loop/tools";
 import { PromptTooLong } from "@tare/planner";
 import { callCost, type Rates } from "@tare/planner/parts";
 import { type AskedEvent, CANNOT_ASK, openCalls, type Opening } from "../approvals/approvals.ts";
@@ -152,7 +153,10 @@ export function turnPlayer(
       ...(unattended && { cannotAsk: CANNOT_ASK }),
       ...(clock && { clock }),
       ...{ clientTools, answered, judge, modelName, notice, workplace, now, warmth, leavesNow },
-      news: (messages) => background?.news(session.id, messages),
+      news(messages) {
+        const running = background ? runningIn(messages) : [];
+        return running.length === 0 ? undefined : background?.news(session.id, running);
+      },
       model: assertOwn ? ownModel(model, assertOwn) : model,
       async takeTools(signal) {
         const found = tools ? { tools, warnings: [] } : await takeTools(signal);
@@ -223,6 +227,21 @@ function ownModel(model: Model, assertOwn: () => void): Model {
 }
 
 /** A tool that runs only as long as this doesn't throw. */
+/** The commands in the background that run, by what was said of them. */
+function runningIn(messages: readonly Message[]): readonly string[] {
+  const running = new Set<string>();
+  for (const { role, content } of messages) {
+    if (role !== "tool" && role !== "system") continue;
+    const text = contentText(content);
+    if (!text.includes("bg_")) continue;
+    for (const [, name = "", verb] of text.matchAll(BackgroundCommands.STATE)) {
+      if (verb === "runs" && role === "tool") running.add(name);
+      else running.delete(name);
+    }
+  }
+  return [...running];
+}
+
 /** A tool that knows in which session it is called, and what that session's model is shown. */
 function inSession(tool: Tool, about: Pick<ToolContext, "session" | "seesPictures">): Tool {
   return { ...tool, run: (args, context) => tool.run(args, { ...context, ...about }) };

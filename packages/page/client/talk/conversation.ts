@@ -1,4 +1,4 @@
-import { type Content, type Plan, planAfter } from "@tare/messages";
+import { type Content, planAfter, type WorkPlan } from "@tare/messages";
 import type { Body } from "@tare/server/client";
 import { api, RefusedError, requestKey } from "../api/api.ts";
 import type {
@@ -43,7 +43,7 @@ export class SessionTalk {
   /** The calls that wait for an answer. */
   approvals: readonly WaitingCall[] = [];
   /** What the model means to do; nothing if it keeps no plan. */
-  plan: Plan | undefined;
+  plan: WorkPlan | undefined;
   /** What is wrong now, in a sentence. */
   trouble: string | undefined;
   /** An input that the server hasn't taken, with the key that lets it act once. */

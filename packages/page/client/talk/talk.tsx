@@ -1,5 +1,5 @@
 import type { TurnLedger } from "@tare/loop";
-import type { Content, ContentPart, Plan } from "@tare/messages";
+import type { Content, ContentPart, WorkPlan } from "@tare/messages";
 import type { JSX } from "preact";
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { memo } from "preact/compat";
@@ -111,7 +111,7 @@ export function TalkView({ id }: { readonly id: string }): JSX.Element {
 }
 
 /** What the model means to do, and how far it is. */
-function PlanView({ plan: { steps, done } }: { readonly plan: Plan }) {
+function PlanView({ plan: { steps, done } }: { readonly plan: WorkPlan }) {
   const isDone = done === steps.length;
   return (
     <details class="plan" open={!isDone}>
