@@ -61,6 +61,7 @@ Deno.test("A session is renamed, forked and deleted by keys, and what goes is sa
   const { page } = open;
   server.replies.push({ content: "One." }, { content: "Two." });
   await say(page, "First words.", "One.");
+  await seen(page, "h1", "First words.");
   await page.focus(".session-head nav a");
   await tabTo(page, "Rename");
   await page.keyboard.press("Enter");
