@@ -106,14 +106,16 @@ function systemRoutes(
       },
       answer: () => {
         const seesPictures = defaultModel === undefined ? undefined : sessions.seesPictures(defaultModel);
-        return { json: {
-          ...(workspace !== undefined && { workspace }),
-          ...(sandbox !== undefined && { sandbox }),
-          ...(defaultModel !== undefined && { model: defaultModel }),
-          ...(passesOn !== undefined && { passesOn }),
-          windowTokens: sessions.windowOf(defaultModel ?? ""),
-          ...(seesPictures !== undefined && { seesPictures }),
-        } };
+        return {
+          json: {
+            ...(workspace !== undefined && { workspace }),
+            ...(sandbox !== undefined && { sandbox }),
+            ...(defaultModel !== undefined && { model: defaultModel }),
+            ...(passesOn !== undefined && { passesOn }),
+            windowTokens: sessions.windowOf(defaultModel ?? ""),
+            ...(seesPictures !== undefined && { seesPictures }),
+          },
+        };
       },
     }),
     route({

@@ -61,6 +61,7 @@ Deno.test("A session is renamed, forked and deleted by keys, and what goes is sa
   const { page } = open;
   server.replies.push({ content: "One." }, { content: "Two." });
   await say(page, "First words.", "One.");
+  await seen(page, "h1", "First words.");
   await page.focus(".session-head nav a");
   await tabTo(page, "Rename");
   await page.keyboard.press("Enter");
@@ -409,4 +410,32 @@ Deno.test("Another model and effort are chosen from what the model knows, and to
   await press(page, "Choose");
   await seen(page, ".deeds .trouble", "Cannot use effort");
   await seen(page, ".facts", "claude-opus-4-8 · effort max");
+});
+
+Deno.test("A program is read as it is written, and what it calls stands below it, a question too", async () => {
+  const rules = await Deno.makeTempFile();
+  await Deno.writeTextFile(rules, "[]");
+  await using server = await startPageServer({ args: ["--approvals", rules] });
+  await using open = await openPage(browser, server.at());
+  const { page } = open;
+  const code = [
+    'const text = await tools.read_file({ path: "notes.txt" });',
+    'await tools.write_file({ path: "count.txt", content: String(text.split("\\n").length) });',
+    'print("Counted.");',
+  ].join("\n");
+  server.replies.push({ tool_calls: [toolCall("run_program", { code })] }, { content: "Done." });
+  await page.type("textarea", "Count the notes.");
+  await page.keyboard.press("Enter");
+  await seen(page, ".question .asks", "May write_file run?");
+  await seen(page, ".question .diff p", "count.txt");
+  await assertAccessible(page, "program-asks");
+  await press(page, "Allow");
+  await seen(page, ".reply", "Done.");
+  assertEquals(await texts(".call .name", page), ["run_program", "read_file", "write_file"]);
+  assertEquals(await texts(".call.nested .name", page), ["read_file", "write_file"]);
+  await page.click(".call:not(.nested) summary");
+  await seen(page, ".call[open] pre", code);
+  await seen(page, ".call[open] p", "2 calls, 0 failed");
+  await assertAccessible(page, "program");
+  await Deno.remove(rules);
 });

@@ -117,11 +117,15 @@ export function SessionActions({ id, kind, title }: {
   );
 }
 
+/** How long a file is kept for the browser to save it, in milliseconds. */
+const KEPT_MS = 60_000;
+
 /** Lets the browser save a file. */
 function save(file: Blob, name: string): void {
   const link = document.createElement("a");
   link.href = URL.createObjectURL(file);
   link.download = name;
   link.click();
-  URL.revokeObjectURL(link.href);
+  // Some browsers read it only then.
+  setTimeout(() => URL.revokeObjectURL(link.href), KEPT_MS);
 }

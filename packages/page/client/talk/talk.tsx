@@ -61,12 +61,6 @@ export function TalkView({ id }: { readonly id: string }): JSX.Element {
       <div class="log" ref={log} tabIndex={0} role="log" aria-live="off" aria-label="What was said">
         <Top hidden={first} more={earlier} />
         {items.list.slice(first).map((item) => <Entry key={item.key} item={item} />)}
-        {edit && editing === undefined && (
-          <p class="again">
-            <button type="button" class="quiet" onClick={edit}>Edit the last message</button>
-            <button type="button" class="quiet" onClick={() => again()}>Try again</button>
-          </p>
-        )}
         {isRunning && <Working />}
         {conversation.approvals.map((approval) => (
           <QuestionView
@@ -75,6 +69,12 @@ export function TalkView({ id }: { readonly id: string }): JSX.Element {
             answer={(said) => conversation.answer(approval, said)}
           />
         ))}
+        {edit && editing === undefined && (
+          <p class="again">
+            <button type="button" class="quiet" onClick={edit}>Edit the last message</button>
+            <button type="button" class="quiet" onClick={() => again()}>Try again</button>
+          </p>
+        )}
       </div>
       {!isAtEnd && <button type="button" class="to-end" onClick={toEnd}>To the end</button>}
       <p class="hidden" role="status">
