@@ -6,7 +6,6 @@ import { LINES } from "../http/dispatcher.ts";
 import { route } from "../http/route.ts";
 import { checker, closed } from "../http/schema.ts";
 import type { SessionInfo } from "../sessions/session_types.ts";
-import { sharePage } from "../share/share_page.ts";
 import type { NewSession, Sessions } from "../sessions/sessions.ts";
 import { MESSAGE, MESSAGE_BY_ROLE } from "./message_schemas.ts";
 import { sessionBody, SESSIONS } from "./session_body.ts";
@@ -70,6 +69,8 @@ export function transferRoutes(sessions: Sessions, store: Pick<Store, "copy">) {
       async answer({ path: { id }, query: { format } }) {
         const session = await sessions.get(id);
         if (format === "html") {
+          // Most servers are never asked for one.
+          const { sharePage } = await import("../share/share_page.ts");
           const { html, policy } = await sharePage(await sessions.shared(session));
           return new Response(html, {
             headers: {
