@@ -170,8 +170,11 @@ async function chat(): Promise<void> {
         return true;
       }
       const done = await chatCommand(said, { client, session, files });
-      if (done.session !== undefined) session = done.session;
-      if (done.settings) ({ settings } = done);
+      if (done.session !== undefined) {
+        session = done.session;
+        settings = done.settings;
+        leavesNow = false;
+      }
       if (done.leavesNow) leavesNow = true;
       if (done.says !== "") console.log(shownText(done.says));
       if (typeof done.input === "string") {

@@ -9,8 +9,11 @@ export interface DrawnMarkdown {
   readonly end: () => void;
 }
 
-/** Of a line that was begun, at most so many characters are held back. */
-const MOST_HELD = 2_000;
+/** Of a line that was begun, at most so many characters are held back: each piece of it looks at all of them again. */
+const MOST_HELD = 500;
+
+/** Longer lines, and tables, stay as they were written: the time grows with the square where marks are never closed. */
+const MOST_DRAWN = 4_000;
 
 /** What may open something that isn't over yet, or be more than text together with what follows. */
 const OPENS = /[`[<]|[*~](?=\S)|(?<!\w)_(?=\S)|(?:[*_~!\\&]|https?:\S*|www\.\S*|\S+@\S*)$/;
@@ -151,7 +154,7 @@ function settledLength(text: string): number {
 }
 
 function drawInline(text: string, isBold = false): string {
-  return drawTokens(Lexer.lexInline(text), isBold);
+  return text.length > MOST_DRAWN ? shownText(text) : drawTokens(Lexer.lexInline(text), isBold);
 }
 
 function drawTokens(tokens: readonly Token[], isBold: boolean): string {
@@ -187,7 +190,8 @@ function draw(token: MarkedToken, isBold: boolean): string {
 
 /** A table with columns as wide as their cells; as it was written if it is none, or too wide. */
 function drawTable(rows: readonly string[], columns: number): string {
-  const [table] = Lexer.lex(rows.join("\n"));
+  const text = rows.join("\n");
+  const [table] = text.length > MOST_DRAWN ? [] : Lexer.lex(text);
   const asWritten = () => rows.map((row) => `${drawInline(row)}\n`).join("");
   if (table?.type !== "table") return asWritten();
   const { header, rows: body, align } = table as Tokens.Table;

@@ -111,8 +111,12 @@ Deno.test("drawnMarkdown() writes what comes as soon as it is settled", () => {
   ]);
   // What is never closed is what it was.
   assertEquals(pieces("a **b c\n").join(""), "a **b c\n");
-  const long = `*${"x ".repeat(1_500)}`;
+  const long = `*${"x ".repeat(300)}`;
   assertEquals(pieces(long)[0], long);
+  const huge = `${"**a** _b ".repeat(500)}\n`;
+  assertEquals(pieces(huge)[0], huge);
+  const rows = `| a |\n|--|\n${"| **b** |\n".repeat(500)}`;
+  assertEquals(draw(rows), rows.replaceAll("**b**", "<b>b</>"));
 });
 
 Deno.test("drawnMarkdown() writes the same however the text is cut", () => {

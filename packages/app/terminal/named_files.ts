@@ -1,5 +1,6 @@
 import type { Content } from "@tare/messages";
 import { isAbsolute, join } from "@std/path";
+import { shownText } from "./shown_text.ts";
 
 /** `@path`, or `@"a path"`, where a word begins. */
 const NAMED = /(?<!\S)@(?:"([^"\n]+)"|([^\s"]+))/g;
@@ -87,6 +88,8 @@ export async function completeFile(
 ): Promise<Completions> {
   const [typed, quoted, bare = ""] = TYPED.exec(line) ?? [];
   if (typed === undefined) return { typed: "", all: [] };
-  const found = await find(quoted ?? bare, MOST_OFFERED);
+  // A name that would command the terminal can be typed, if anybody has such a file.
+  const found = (await find(quoted ?? bare, MOST_OFFERED))
+    .filter((path) => shownText(path, { isWhole: true }) === path);
   return { typed, all: found.map((path) => /[\s"]/.test(path) ? `@"${path}"` : `@${path}`) };
 }

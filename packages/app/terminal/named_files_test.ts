@@ -17,7 +17,7 @@ Deno.test("completeFile() completes what begins with @, where a word does", asyn
   const complete = (line: string) =>
     completeFile(line, (...search) => {
       asked.push(search);
-      return Promise.resolve(["src/a.ts", "src/two words.ts"]);
+      return Promise.resolve(["src/a.ts", "src/two words.ts", "src/\x1b[2J"]);
     });
   const all = ["@src/a.ts", '@"src/two words.ts"'];
   assertEquals(await complete("see @s"), { typed: "@s", all });
