@@ -13,6 +13,12 @@ const MEMORY_BYTES = 64 * 2 ** 20;
 /** Most that a program may print, in UTF-16 code units. */
 const MOST_PRINTED = 256 * 1024;
 
+/** Longest arguments of a call, in UTF-16 code units of their JSON. */
+const MOST_ARGUMENTS = 1024 * 1024;
+
+/** What a program that doesn't mind what it is told may ask for before it is ended. */
+const MOST_ASKED = 1_000;
+
 /** The engine's limits that aren't the program's: what it holds for a replay of its own, and what crosses to it. */
 const ENOUGH = 2 ** 30;
 
@@ -24,9 +30,9 @@ const runner = createRunner({
   limits: {
     timeoutMs: 2 ** 31 - 1,
     memoryLimitBytes: MEMORY_BYTES,
-    maxBridgeRequests: 100_000,
-    maxInFlightBridgeRequests: 100_000,
-    maxHostFunctionArgumentsBytes: ENOUGH,
+    maxBridgeRequests: MOST_ASKED,
+    maxInFlightBridgeRequests: MOST_ASKED,
+    maxHostFunctionArgumentsBytes: 4 * (MOST_ARGUMENTS + MOST_PRINTED),
     maxHostFunctionOutputBytes: ENOUGH,
     maxResultBytes: ENOUGH,
     maxContinuationBytes: ENOUGH,
@@ -47,7 +53,9 @@ const print = (...values) => { const line = values.map(shown).join(" ") + "\\n";
   printed += line; };
 const pending = [];
 const call = (name, args) => { const { stack } = new Error(); const more = printed.slice(taken); taken = printed.length;
-  const made = (async () => { const result = await host.call(String(name), JSON.stringify(args ?? {}) ?? "{}", more);
+  const made = (async () => { const text = JSON.stringify(args ?? {}) ?? "{}";
+    if (text.length > given.mostArguments) throw new RangeError("Cannot call " + name + ": its arguments have " + text.length + " characters of JSON, and at most " + given.mostArguments + " may be.");
+    const result = await host.call(String(name), text, more);
     if (!result.error) return result.content;
     const error = new Error(result.content); error.name = "ToolError"; error.stack = stack; throw error; })();
   pending.push(made.then(() => {}, () => {})); return made; };
@@ -84,13 +92,17 @@ export async function playProgram(
 ): Promise<ToolOutput> {
   if (!calls) return { content: "Cannot run a program: nothing can be called here.", error: true };
   const giveBack = await place(signal);
-  const given = { nowMs: calls.beganAtMs, seed: seedOf(callId, calls.beganAtMs), mostPrinted: MOST_PRINTED };
+  const given = {
+    ...{ nowMs: calls.beganAtMs, seed: seedOf(callId, calls.beganAtMs) },
+    ...{ mostPrinted: MOST_PRINTED, mostArguments: MOST_ARGUMENTS },
+  };
   const patience = new Patience(signal);
   let printed = "";
-  const call = async (name: string, args: string, more: string) => {
-    printed += more;
+  // A program may have got at this by itself, and hand over what it likes.
+  const call = async (name: unknown, args: unknown, more: unknown) => {
+    printed = (printed + String(more)).slice(0, MOST_PRINTED);
     const { interrupt } = getHostFunctionContext();
-    const result = await patience.while(() => calls.call(name, JSON.parse(args)));
+    const result = await patience.while(() => calls.call(String(name), JSON.parse(String(args))));
     return result ?? interrupt(null);
   };
   try {

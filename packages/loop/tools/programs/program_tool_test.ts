@@ -137,6 +137,14 @@ Deno.test("run_program has limits, each with words of its own", async () => {
     await told(`print("x".repeat(300_000))`),
     "RangeError: Cannot print more than 262144 characters",
   );
+  assertEquals(
+    await told(`await tools.line({ n: "x".repeat(2 ** 20) }).catch((error) => print(error.message))`),
+    "Cannot call line: its arguments have 1048584 characters of JSON, and at most 1048576 may be.",
+  );
+  assertStringIncludes(
+    await told("for (;;) await tools.line({}).catch(() => {})"),
+    "JavaScript runtime exceeded the 1000 bridge request limit.",
+  );
   assertStringIncludes(
     await told(`const all = []; for (;;) all.push("x".repeat(1000) + all.length)`),
     "It used more than the 64 MB that a program may.",
