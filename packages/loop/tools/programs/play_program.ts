@@ -1,5 +1,6 @@
 import type { ToolContext, ToolOutput } from "@tare/messages";
 import { createRunner, getHostFunctionContext, RunError, setMaxWorkers } from "run";
+import { type Ended, type Given, playIn } from "./in_engine.ts";
 
 /** Most programs that run at the same time in this process; more wait. */
 const MOST_AT_ONCE = 8;
@@ -39,51 +40,20 @@ const runner = createRunner({
   },
 });
 
-/** Lines of what is put in front of a program, and of what the engine does. */
-const LINES_BEFORE = 1;
+/**
+ * What stands in front of a program. The names that it shall not see are parameters without an argument; its own block lets
+ * it use each name once more.
+ */
+const BEFORE = `"use strict";
+const playIn = ${playIn};
+return await playIn(host, GIVEN, async (tools, print, console, Date, Math, globalThis, host, playIn) => {{
+`;
+
+const AFTER = "\n}});";
+
+/** Lines in front of a program: ours, and with those of the engine where it tells of them. */
+const LINES_BEFORE = BEFORE.split("\n").length - 1;
 const ENGINE_LINES = 2;
-
-/** Stands around a program: gives it its tools and what it prints by, and time and chance that are the same each time. */
-const BEFORE = `"use strict"; return await (async (host, given, EngineDate, EngineMath) => {
-let printed = "", taken = 0, lengthLeft = given.mostPrinted, chance = given.seed;
-const shown = (value) => { if (typeof value === "string") return value; if (value instanceof Error) return String(value);
-  try { return JSON.stringify(value) ?? String(value); } catch { return String(value); } };
-const print = (...values) => { const line = values.map(shown).join(" ") + "\\n"; lengthLeft -= line.length;
-  if (lengthLeft < 0) throw new RangeError("Cannot print more than " + given.mostPrinted + " characters: print less, or call again for the rest.");
-  printed += line; };
-const pending = [];
-const call = (name, args) => { const { stack } = new Error(); const more = printed.slice(taken); taken = printed.length;
-  const made = (async () => { const text = JSON.stringify(args ?? {}) ?? "{}";
-    if (text.length > given.mostArguments) throw new RangeError("Cannot call " + name + ": its arguments have " + text.length + " characters of JSON, and at most " + given.mostArguments + " may be.");
-    const result = await host.call(String(name), text, more);
-    if (!result.error) return result.content;
-    const error = new Error(result.content); error.name = "ToolError"; error.stack = stack; throw error; })();
-  pending.push(made.then(() => {}, () => {})); return made; };
-const own = { call, find: (words) => call("find_tools", { query: String(words) }) };
-const tools = new Proxy({}, { get: (_, name) => typeof name === "symbol" || name === "then" ? undefined : own[name] ?? ((args) => call(name, args)) });
-const RunDate = function Date(...args) { return new.target ? Reflect.construct(EngineDate, args.length === 0 ? [given.nowMs] : args, new.target) : String(new EngineDate(given.nowMs)); };
-RunDate.prototype = Object.create(EngineDate.prototype, { constructor: { value: RunDate } });
-RunDate.now = () => given.nowMs; RunDate.parse = EngineDate.parse; RunDate.UTC = EngineDate.UTC;
-const RunMath = Object.create(EngineMath, { random: { value: () => { chance = (chance + 0x6d2b79f5) | 0; let t = Math.imul(chance ^ (chance >>> 15), 1 | chance);
-  t = (t + Math.imul(t ^ (t >>> 7), 61 | t)) ^ t; return ((t ^ (t >>> 14)) >>> 0) / 4294967296; } } });
-const console = { log: print, info: print, debug: print, warn: print, error: print };
-let failure;
-try { const value = await (async (tools, print, console, Date, Math, globalThis, host, given) => {`
-  .replaceAll("\n", " ");
-
-const AFTER = `
-})(tools, print, console, RunDate, RunMath); if (value !== undefined) print(value); }
-catch (error) { failure = error instanceof Error ? { name: String(error.name), message: String(error.message), stack: String(error.stack) } : { name: "Error", message: shown(error), stack: "" }; }
-for (let length = -1; length !== pending.length;) { length = pending.length; await Promise.all(pending); }
-return { printed: printed.slice(taken), failure };
-})(host, ${"GIVEN"}, Date, Math);`;
-
-/** What a program comes back with. */
-interface Ended {
-  /** What it printed behind its last call. */
-  readonly printed: string;
-  readonly failure?: { readonly name: string; readonly message: string; readonly stack: string };
-}
 
 /** Runs a program; its calls go by the context. What it did wrong is an error result. @throws the signal's reason */
 export async function playProgram(
@@ -92,7 +62,7 @@ export async function playProgram(
 ): Promise<ToolOutput> {
   if (!calls) return { content: "Cannot run a program: nothing can be called here.", error: true };
   const giveBack = await place(signal);
-  const given = {
+  const given: Given = {
     ...{ nowMs: calls.beganAtMs, seed: seedOf(callId, calls.beganAtMs) },
     ...{ mostPrinted: MOST_PRINTED, mostArguments: MOST_ARGUMENTS },
   };
@@ -107,7 +77,7 @@ export async function playProgram(
   };
   try {
     const ended = await runner.run<Ended>({
-      source: `${BEFORE}\n${code}${AFTER.replace("GIVEN", JSON.stringify(given))}`,
+      source: BEFORE.replace("GIVEN", () => JSON.stringify(given)) + code + AFTER,
       hostFunctions: { host: { call } },
       abortSignal: patience.signal,
     });
