@@ -72,7 +72,7 @@ function program(name: string): string {
 /** The number of a program, by its name or that of a file that it writes. */
 const numberIn = (name: string) => Number(/program-(\d+)/.exec(name)![1]);
 
-const isDenied = (path: string) => numberIn(path) % DENIED_EVERY === 0 && path.endsWith("-2.txt");
+const isDenied = (path: string) => path.endsWith("-2.txt") && numberIn(path) % DENIED_EVERY === 0;
 
 /** What a program says. */
 function told(name: string): string {

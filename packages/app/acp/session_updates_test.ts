@@ -92,6 +92,24 @@ Deno.test("SessionUpdates tells calls of one id apart, and shows their output as
   );
 });
 
+Deno.test("SessionUpdates shows what a program calls as calls, and one that was asked about once", () => {
+  const about = { step: 1, id: "p/1", name: "write_file", arguments: "{}", parent: "p", beganAtMs: 1 } as const;
+  const updates = updatesOf([
+    call("p"),
+    { type: "approval_asked", ...about },
+    { type: "tool_call", ...about },
+    { ...result("p/1", "written"), parent: "p" },
+    result("p", "all"),
+  ]);
+  assertEquals(updates.map((update) => "toolCallId" in update && [update.toolCallId, update.status]), [
+    ["c1", "in_progress"],
+    ["a2.p/1", "pending"],
+    ["a2.p/1", "in_progress"],
+    ["a2.p/1", "completed"],
+    ["c1", "completed"],
+  ]);
+});
+
 Deno.test("joinPieces() gives of a call's growing output all of it, once", () => {
   const output = (id: string, text: string): Event => ({ type: "tool_output", step: 1, id, text });
   const [, , ...updates] = updatesOf([
