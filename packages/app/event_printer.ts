@@ -1,5 +1,5 @@
 import type { TurnLedger } from "@tare/loop";
-import { contentText, type Plan, PLAN_TOOL_NAME, planAfter } from "@tare/messages";
+import { contentText, PLAN_TOOL_NAME, planAfter, type WorkPlan } from "@tare/messages";
 import type { SessionEvent } from "@tare/server";
 import { drawnMarkdown } from "./terminal/drawn_markdown.ts";
 import { shownDiff } from "./terminal/shown_diff.ts";
@@ -20,8 +20,11 @@ const MAX_LINES = 60;
  */
 export function eventPrinter(
   write: (text: string) => void,
-  options: { readonly isColoured?: boolean; readonly columns?: number; readonly plan?: Plan | undefined } =
-    {},
+  options: {
+    readonly isColoured?: boolean;
+    readonly columns?: number;
+    readonly plan?: WorkPlan | undefined;
+  } = {},
 ): (event: SessionEvent) => void {
   let lineOpen = false;
   let { plan } = options;
@@ -114,7 +117,7 @@ export function eventPrinter(
 }
 
 /** What the model means to do, a line a step. */
-export function shownPlan({ steps, done }: Plan): readonly string[] {
+export function shownPlan({ steps, done }: WorkPlan): readonly string[] {
   return steps.map((step, at) => `  ${at < done ? "☑" : at === done ? "▶" : "☐"} ${oneLine(step, COLUMNS)}`);
 }
 
