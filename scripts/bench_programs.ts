@@ -53,7 +53,16 @@ async function printChains(folder: string): Promise<void> {
 if (import.meta.main) {
   const { values } = parseArgs({ options: { data: { type: "string", default: "../shared/trajectories" } } });
   await printChains(values.data);
-  const rows = [["task", "profile", "way", "calls", "prompt tokens", "output tokens", "token units", "kept outside"]];
+  const rows = [[
+    "task",
+    "profile",
+    "way",
+    "calls",
+    "prompt tokens",
+    "output tokens",
+    "token units",
+    "kept outside",
+  ]];
   for (const profile of PROFILES) {
     for (const task of tasks()) {
       for (const way of WAYS) {

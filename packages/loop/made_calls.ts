@@ -195,7 +195,10 @@ export class MadeCalls implements NestedCalls {
 
   #book({ function: { name, arguments: text } }: FunctionToolCall, { content, error }: NestedResult): void {
     this.#tokens += this.#options.countTokens(content);
-    if (error) this.#failed++;
+    if (error) {
+      this.#failed++;
+      return;
+    }
     const tool = this.#options.tools.get(name)?.tool;
     const args: Readonly<Record<string, unknown>> = JSON.parse(text);
     const meant = tool?.resolve?.(args) ?? (tool && { tool, args });

@@ -19,16 +19,17 @@ const call = (id: string, name = "other"): Event => ({
   name,
   arguments: JSON.stringify({ path: "a", content: "b" }),
 });
-const result = (id: string, content: string, error = false): Event => ({
-  type: "tool_result",
-  step: 1,
-  id,
-  name: "other",
-  content,
-  error,
-  bytes: 1,
-  durationMs: 1,
-});
+const result = (id: string, content: string, error = false) =>
+  ({
+    type: "tool_result",
+    step: 1,
+    id,
+    name: "other",
+    content,
+    error,
+    bytes: 1,
+    durationMs: 1,
+  }) as const;
 const END: Event = { type: "turn_end", reason: "completed", text: "", ledger: EMPTY_LEDGER };
 const shown = (output: string): ToolCallContent[] => [
   { type: "content", content: text(`\`\`\`\n${output}\n\`\`\``) },
@@ -90,6 +91,31 @@ Deno.test("SessionUpdates tells calls of one id apart, and shows their output as
       ["c2", "failed", shown("second")],
     ],
   );
+});
+
+Deno.test("SessionUpdates shows what a program calls as calls, and one that was asked about once", () => {
+  const about = {
+    step: 1,
+    id: "p/1",
+    name: "write_file",
+    arguments: "{}",
+    parent: "p",
+    beganAtMs: 1,
+  } as const;
+  const updates = updatesOf([
+    call("p"),
+    { type: "approval_asked", ...about },
+    { type: "tool_call", ...about },
+    { ...result("p/1", "written"), parent: "p" },
+    result("p", "all"),
+  ]);
+  assertEquals(updates.map((update) => "toolCallId" in update && [update.toolCallId, update.status]), [
+    ["c1", "in_progress"],
+    ["a2.p/1", "pending"],
+    ["a2.p/1", "in_progress"],
+    ["a2.p/1", "completed"],
+    ["c1", "completed"],
+  ]);
 });
 
 Deno.test("joinPieces() gives of a call's growing output all of it, once", () => {

@@ -95,6 +95,18 @@ Deno.test("turnParts() gives what a model said without streaming it, and shorten
   assertEquals(parts, ["text: a", "text: bc", `reasoning: read ${"x".repeat(200)}…\n`, "text: \n\nd"]);
 });
 
+Deno.test("turnParts() tells what a program calls below it", async () => {
+  const call = { type: "tool_call", step: 1, arguments: "{}" } as const;
+  const { parts } = await read([
+    start,
+    { ...call, id: "p", name: "run_program" },
+    { ...call, id: "p/1", name: "read", parent: "p", beganAtMs: 1 },
+    text("Done."),
+    end("completed"),
+  ]);
+  assertEquals(parts, ["reasoning: run_program {}\n", "reasoning:   read {}\n", "text: Done."]);
+});
+
 Deno.test("turnParts() holds warnings back until the model shows a sign", async () => {
   const warning: LoopEvent = { type: "warning", message: "Careful." };
   assertEquals((await read([start, warning, text("a"), end("completed")])).parts, [

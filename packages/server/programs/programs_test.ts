@@ -1,11 +1,12 @@
 import { assertEquals } from "@std/assert";
-import { memoryStore, type Store } from "@tare/conversation";
+import { memoryStore, sharedMemory, type Store } from "@tare/conversation";
 import { programTool } from "@tare/loop/programs";
+import { openCheckpoints, workspaceTools } from "@tare/loop/tools";
 import { contentText, type Model, type Tool } from "@tare/messages";
 import type { AgentHandler, AgentOptions } from "@tare/server";
 import { asking, follow, outline, readTurn, recorder, toolCall } from "../approvals/fixture_test.ts";
 import { ALLOW_EVERYTHING } from "../approvals/rules.ts";
-import { agent, call, newSession, request, scriptedModel, turn } from "../fixture_test.ts";
+import { agent, call, events, newSession, request, scriptedModel, turn } from "../fixture_test.ts";
 import { recordedStore } from "../sessions/store_fixture_test.ts";
 
 /** A model that runs this program and then answers. */
@@ -181,4 +182,259 @@ Deno.test("a program ends the same wherever its server is killed: nothing is wri
     assertEquals(seen, [["a", "b", "c", "d"], [PUT]], `killed after write ${writes}, with ${done} written`);
     await handler.close();
   }
+});
+
+Deno.test("of a program whose questions nobody answers the model is told, by a message or when it is cancelled", async () => {
+  const write = recorder("write");
+  const code = "await tools.write({ n: 1 }); await tools.write({ n: 2 });";
+  const model = scriptedModel([
+    { tool_calls: [toolCall("p", "run_program", { code })] },
+    { tool_calls: [toolCall("p", "run_program", { code })] },
+    { content: "Done." },
+  ]);
+  const handler = agent(model, asking({ tools: [write.tool, programTool()] }));
+  const session = await newSession(handler);
+  await turn(handler, session, "Go");
+  const { id: last } = (await turn(handler, session, "Something else")).at(-1)!;
+  await call(handler, "POST", `${session}/cancel`);
+  assertEquals(outline(await follow(handler, session, last)), [
+    "approval_answered p/1 deny cancel",
+    "message_added",
+  ]);
+  assertEquals(write.ran, []);
+  const stopped = (why: string) =>
+    `Cannot finish run_program: it had called write, and ${why} What it called before that was done.`;
+  assertEquals(await results(handler, session), [
+    stopped("the user went on without saying whether it may run."),
+    stopped("the user was asked whether it may run, and cancelled."),
+  ]);
+});
+
+/** A server whose process ended while the call of a program ran, and one that goes on with that. */
+async function cutOff(unknownOutcome: NonNullable<AgentOptions["unknownOutcome"]>, name: string) {
+  const store = recordedStore();
+  const begun = Promise.withResolvers<void>();
+  const made = (name: string, run: Tool["run"], more: Partial<Tool> = {}): Tool => ({
+    definition: { type: "function", function: { name, parameters: { type: "object" } } },
+    ...{ run, ...more },
+  });
+  const more = (name: string): Partial<Tool> =>
+    name === "look" ? { stance: "rederivable" } : name === "put" ? { hints: { idempotentHint: true } } : {};
+  const ran: string[] = [];
+  const tools = (run: (name: string, signal: AbortSignal) => Promise<string> | string) => [
+    ...["act", "look", "put"].map((name) => made(name, (_, { signal }) => run(name, signal), more(name))),
+    programTool(),
+  ];
+  const options = {
+    ...{ unknownOutcome, clock: { now: () => 0, after: () => () => {} } },
+    approvals: { rules: ALLOW_EVERYTHING, after: () => () => {} },
+  };
+  const code = `
+    print(await tools.${name}({}).catch((error) => error.message));
+    print(await tools.act({}), await tools.look({}));
+  `;
+  const hanging = tools((_, signal) => {
+    begun.resolve();
+    return new Promise((_, reject) => signal.addEventListener("abort", () => reject(signal.reason)));
+  });
+  const before = agent(running(code), { ...options, store, tools: hanging });
+  const path = await newSession(before);
+  await before.fetch(request("POST", `${path}/turns`, { input: "q" }));
+  await begun.promise;
+  const kept = await store.upTo(store.writes);
+  await before.close();
+  const working = tools((name) => (ran.push(name), `${name} ran`));
+  const handler = agent(scriptedModel([{ content: "Done." }]), { ...options, store: kept, tools: working });
+  return { handler, path, ran };
+}
+
+const UNKNOWN =
+  "Cannot tell the result: interrupted, outcome unknown. It may have taken effect: find out before you call it again.";
+
+for (
+  const [unknownOutcome, name, first, ran] of [
+    ["tell", "act", UNKNOWN, ["act", "look"]],
+    ["tell", "look", "look ran", ["look", "act", "look"]],
+    ["repeat", "put", "put ran", ["put", "act", "look"]],
+    ["repeat", "act", UNKNOWN, ["act", "look"]],
+  ] as const
+) {
+  Deno.test(`a program hears of its call of ${name} that its server didn't end: ${unknownOutcome}`, async () => {
+    const { handler, path, ran: made } = await cutOff(unknownOutcome, name);
+    assertEquals(outline(await follow(handler, path, 0)).at(-1), "turn_end completed");
+    assertEquals(await results(handler, path), [`${first}\nact ran look ran`]);
+    assertEquals(made, [...ran]);
+  });
+}
+
+Deno.test("somebody is asked before a program's call is made once more, and about no other", async () => {
+  const { handler, path, ran } = await cutOff("ask", "act");
+  const { id: last } = (await readTurn(handler, path, 0)).at(-1)!;
+  const { approvals } = (await call(handler, "GET", `${path}/approvals`)).body as {
+    approvals: { callId: string; begun?: boolean }[];
+  };
+  assertEquals(approvals.map(({ callId, begun }) => [callId, begun]), [["p/1", true]]);
+  const following = follow(handler, path, last);
+  await call(handler, "POST", `${path}/approvals/p%2F1`, { decision: "allow" });
+  assertEquals(outline(await following).at(-1), "turn_end completed");
+  assertEquals(ran, ["act", "act", "look"]);
+  assertEquals(await results(handler, path), ["act ran\nact ran look ran"]);
+});
+
+Deno.test("a program finds and calls tools whose definitions the prompt doesn't hold", async () => {
+  const prose = "It says at length what nobody needs to know who does not call it. ".repeat(10);
+  const many = Array.from({ length: 40 }, (_, at): Tool => ({
+    definition: {
+      type: "function",
+      function: {
+        name: `make_${at}`,
+        description: `Makes ${at}. ${prose}`,
+        parameters: { type: "object", properties: { id: { type: "integer" } }, required: ["id"] },
+      },
+    },
+    mayDefer: true,
+    run: ({ id }) => `made ${at} of ${id}`,
+  }));
+  const code = `
+    const found = await tools.find("make_7");
+    print(found.includes('"name":"make_7"'));
+    print(await tools.call("make_7", { id: 1 }), await tools.make_8({ id: 2 }));
+    print(await tools.make_9({ id: "nine" }).catch((error) => error.message.split(":")[0]));
+  `;
+  const handler = agent(running(code), { tools: [...many, programTool()] });
+  const session = await newSession(handler);
+  const seen = await turn(handler, session, "Go");
+  assertEquals(await results(handler, session), [
+    "true\nmade 7 of 1 made 8 of 2\nCannot run make_9",
+  ]);
+  assertEquals(outline(seen).filter((line) => line.startsWith("tool_call")), [
+    ...["tool_call p", "tool_call p/1", "tool_call p/2", "tool_call p/3", "tool_call p/4"],
+  ]);
+});
+
+Deno.test("what a program writes can be undone, and rules hold for each of its calls", async () => {
+  const folder = await Deno.realPath(await Deno.makeTempDir());
+  const workspace = `${folder}/workspace`;
+  await Deno.mkdir(workspace);
+  const checkpoints = openCheckpoints({ workspace, folder: `${folder}/undo` });
+  const code = `
+    for (const path of ["a.txt", "b.txt"]) await tools.write_file({ path, content: path });
+    print(await tools.shell({ command: "ls" }).catch((error) => error.message));
+  `;
+  const handler = agent(running(code), {
+    ...{ checkpoints, tools: [...workspaceTools({ workspace }), programTool()] },
+    approvals: { rules: [{ tool: "shell", decision: "deny" }, ...ALLOW_EVERYTHING], workspace },
+  });
+  try {
+    const session = await newSession(handler);
+    await turn(handler, session, "Go");
+    assertEquals(await results(handler, session), [
+      "Cannot run shell: a rule forbids it. Find another way, or say that it can't be done.\n\n[Written: a.txt, b.txt]",
+    ]);
+    const names = () => [...Deno.readDirSync(workspace)].map(({ name }) => name).toSorted();
+    assertEquals(names(), ["a.txt", "b.txt"]);
+    const { body } = await call(handler, "POST", `${session}/undo`, {});
+    assertEquals((body as { files: unknown }).files, [
+      { path: "a.txt", change: "deleted" },
+      { path: "b.txt", change: "deleted" },
+    ]);
+    assertEquals(names(), []);
+  } finally {
+    await handler.close();
+    await checkpoints.close();
+    await Deno.remove(folder, { recursive: true });
+  }
+});
+
+Deno.test("a program may give tasks to helpers, in which nobody can be asked", async () => {
+  const write = recorder("write");
+  const code =
+    `print((await Promise.all([1, 2].map((n) => tools.delegate({ task: "Part " + n })))).join(" and "));`;
+  const model: Model = async function* ({ messages }) {
+    const said = String(messages.findLast(({ role }) => role === "user")?.content);
+    const answered = messages.at(-1)?.role === "tool";
+    const content = said.includes("Part 1") ? "one" : said.includes("Part 2") ? "two" : "Done.";
+    const own = { tool_calls: [toolCall("p", "run_program", { code })] };
+    const helpers = { tool_calls: [toolCall("h", "run_program", { code: "await tools.write({})" })] };
+    yield {
+      type: "completed",
+      message: {
+        role: "assistant",
+        content: answered ? content : null,
+        ...(!answered && (content === "Done." ? own : helpers)),
+      },
+      finishReason: answered ? "stop" : "tool_calls",
+    };
+  };
+  const handler = agent(model, asking({ tools: [write.tool, programTool()], delegates: true }));
+  const session = await newSession(handler);
+  await turn(handler, session, "Go");
+  assertEquals([await results(handler, session), write.ran], [["one and two"], []]);
+  const { helpers } = (await call(handler, "GET", session)).body as { helpers: { id: string }[] };
+  assertEquals(helpers.map(({ id }) => id).toSorted(), ["p/1", "p/2"]);
+});
+
+Deno.test("a turn that is cancelled stops its program", async () => {
+  const begun = Promise.withResolvers<void>();
+  const hangs: Tool = {
+    definition: { type: "function", function: { name: "hangs" } },
+    run: (_, { signal }) => {
+      begun.resolve();
+      return new Promise((_, reject) => signal.addEventListener("abort", () => reject(signal.reason)));
+    },
+  };
+  const handler = agent(running("await tools.hangs({});"), { tools: [hangs, programTool()] });
+  const session = await newSession(handler);
+  const response = await handler.fetch(request("POST", `${session}/turns`, { input: "Go" }));
+  const seen = events(response);
+  await begun.promise;
+  await call(handler, "POST", `${session}/cancel`);
+  assertEquals(outline(await seen).slice(-4), [
+    "tool_result p/1 Cannot finish hangs: the turn was stopped before it ended.",
+    "tool_result p Cannot finish run_program: the turn was stopped before it ended.",
+    ...["step_end", "turn_end cancelled"],
+  ]);
+});
+
+Deno.test("a server that ends leaves a program between two of its calls, and none is of unknown outcome", async () => {
+  const memory = sharedMemory();
+  const begun = Promise.withResolvers<void>();
+  const free = Promise.withResolvers<void>();
+  const ran: string[] = [];
+  const code = `for (const n of [1, 2, 3]) print(await tools.step({ n }));`;
+  const server = (where: string) => {
+    const opening = memory.open();
+    const step: Tool = {
+      definition: { type: "function", function: { name: "step" } },
+      async run({ n }) {
+        ran.push(`${n} ${where}`);
+        begun.resolve();
+        await free.promise;
+        return `step ${n}`;
+      },
+    };
+    const model = where === "a" ? running(code) : scriptedModel([{ content: "Done." }]);
+    const approvals = { rules: ALLOW_EVERYTHING, after: () => () => {} };
+    return {
+      opening,
+      handler: agent(model, { approvals, store: opening.store, tools: [step, programTool()] }),
+    };
+  };
+  const [a, b] = [server("a"), server("b")];
+  const path = await newSession(a.handler);
+  const onA = await a.handler.fetch(request("POST", `${path}/turns`, { input: "Go" }));
+  await begun.promise;
+  const onB = follow(b.handler, path, 0);
+  const closed = a.handler.close({ leaveWithinMs: 20_000 });
+  free.resolve();
+  await closed;
+  await onA.text();
+  await a.opening.store.close();
+  assertEquals(outline(await onB).filter((line) => /^(tool|turn)/.test(line)), [
+    ...["turn_start", "tool_call p", "tool_call p/1", "tool_result p/1 step 1", "turn_resumed"],
+    ...["tool_call p/2", "tool_result p/2 step 2", "tool_call p/3", "tool_result p/3 step 3"],
+    ...["tool_result p step 1\nstep 2\nstep 3", "turn_end completed"],
+  ]);
+  assertEquals(ran, ["1 a", "2 b", "3 b"]);
+  await b.handler.close();
 });

@@ -17,10 +17,12 @@ import {
   type Message,
   type Model,
   type Tool,
+  type ToolCall,
   type ToolContext,
   type ToolDefinition,
 } from "@tare/messages";
 import { PROGRAM_TOOL } from "@tare/loop/programs";
+import { BackgroundCommands } from "@tare/loop/tools";
 import { PromptTooLong } from "@tare/planner";
 import { callCost, type Rates } from "@tare/planner/parts";
 import { type AskedEvent, CANNOT_ASK, openCalls, type Opening } from "../approvals/approvals.ts";
@@ -90,7 +92,18 @@ interface Stage extends
 
 /** Makes the function that plays a turn: see {@linkcode runTurn}. @throws what the model's port throws for a model that can't be had. */
 export function turnPlayer(
-  { input, resumed, signal, unattended, payer, tools, clientTools = [], settings, ...asked }: AskedTurn,
+  {
+    input,
+    resumed,
+    signal,
+    unattended,
+    payer,
+    tools,
+    clientTools = [],
+    settings,
+    leavesNow = false,
+    ...asked
+  }: AskedTurn,
   { session, environment, opening, account, turn: number, assertOwn, takeTools, ...more }: Stage,
 ): () => Promise<PlayedTurn> {
   const {
@@ -139,8 +152,11 @@ export function turnPlayer(
       ...(writes && { settings: writes }),
       ...(unattended && { cannotAsk: CANNOT_ASK }),
       ...(clock && { clock }),
-      ...{ clientTools, answered, judge, modelName, notice, workplace, now, warmth },
-      news: (messages) => background?.news(session.id, messages),
+      ...{ clientTools, answered, judge, modelName, notice, workplace, now, warmth, leavesNow },
+      news(messages) {
+        const running = background ? runningIn(messages) : [];
+        return running.length === 0 ? undefined : background?.news(session.id, running);
+      },
       model: assertOwn ? ownModel(model, assertOwn) : model,
       async takeTools(signal) {
         const found = tools ? { tools, warnings: [] } : await takeTools(signal);
@@ -211,6 +227,21 @@ function ownModel(model: Model, assertOwn: () => void): Model {
 }
 
 /** A tool that runs only as long as this doesn't throw. */
+/** The commands in the background that run, by what was said of them. */
+function runningIn(messages: readonly Message[]): readonly string[] {
+  const running = new Set<string>();
+  for (const { role, content } of messages) {
+    if (role !== "tool" && role !== "system") continue;
+    const text = contentText(content);
+    if (!text.includes("bg_")) continue;
+    for (const [, name = "", verb] of text.matchAll(BackgroundCommands.STATE)) {
+      if (verb === "runs" && role === "tool") running.add(name);
+      else running.delete(name);
+    }
+  }
+  return [...running];
+}
+
 /** A tool that knows in which session it is called, and what that session's model is shown. */
 function inSession(tool: Tool, about: Pick<ToolContext, "session" | "seesPictures">): Tool {
   return { ...tool, run: (args, context) => tool.run(args, { ...context, ...about }) };
@@ -244,6 +275,8 @@ interface RunTurnOptions extends Omit<RunOptions, "context" | "tools" | "unliste
   readonly now: () => number;
   /** Keeps the newest prompt warm while calls run. */
   readonly warmth: TurnWarmth;
+  /** Whether all that may leave the prompt leaves with the first call. */
+  readonly leavesNow: boolean;
   /** Whether it is to be left at its next step, for another process to go on with it. */
   readonly isLeft: () => boolean;
   /** Commits what has happened; with what is settled also what has changed of the prompt session's state. */
@@ -270,6 +303,7 @@ async function runTurn(
     warmth,
     commit,
     takeTools,
+    leavesNow,
     isLeft,
     workplace,
     news: newsOf,
@@ -325,7 +359,11 @@ async function runTurn(
         await reply;
         const out = deferred(messages);
         const about = { nowMs: now(), model: modelName, turnStart, step, signal, progress };
-        const call = { ...about, ...(out && { deferred: out }) };
+        const call = {
+          ...about,
+          ...(out && { deferred: out }),
+          ...(leavesNow && step === 1 && { leavesNow }),
+        };
         const view = await prompt.view({ messages, tools }, call).catch((error) => {
           if (!(error instanceof PromptTooLong)) throw error;
           throw new ModelError("prompt_too_long", error.message, { cause: error });
@@ -356,6 +394,7 @@ async function runTurn(
     stance === "rederivable" && !resolve
   );
   const needed = replies({ clientTools: options.clientTools, readers });
+  const mayLeave = betweenCalls(options.resumed?.calls ?? options.answered?.map(({ call }) => call) ?? []);
   try {
     for await (const event of played) {
       if (event.type === "turn_start" || event.type === "turn_end") continue;
@@ -365,6 +404,10 @@ async function runTurn(
         continue;
       }
       if (event.type === "assistant_message") waitsForCalls(event.message.tool_calls);
+      if (mayLeave(event) && isLeft()) {
+        await batch.settle();
+        throw new TurnLeft();
+      }
       batch.add(event.type === "step_end" ? { ...event, atMs: answeredAtMs } : event);
       const need = event.type === "user_message" ? "now" : needed(event);
       if (need === "now") await batch.settle();
@@ -419,6 +462,23 @@ function replies(
     if (event.parent !== undefined) return reading.has(event.name) ? undefined : "now";
     if (!clients.has(event.name) && need !== "now") need = reading.has(event.name) ? "soon" : "now";
     return --expected === 0 ? need : undefined;
+  };
+}
+
+/**
+ * Tells of each event whether a program is about to make a call with it while nothing else runs: where it can be left as
+ * well as between two steps, since it goes on from there. `calls` are those that run already.
+ */
+function betweenCalls(calls: readonly ToolCall[]): (event: LoopEvent) => boolean {
+  const running = new Set(calls.map(({ id }) => id));
+  const programs = new Set<string>();
+  return (event) => {
+    if (event.type === "tool_result") running.delete(event.id);
+    if (event.type !== "tool_call") return false;
+    if (event.parent !== undefined) programs.add(event.parent);
+    const isBetween = event.parent !== undefined && [...running].every((id) => programs.has(id));
+    running.add(event.id);
+    return isBetween;
   };
 }
 

@@ -1,5 +1,6 @@
 import type { ToolContext, ToolOutput } from "@tare/messages";
 import { createRunner, getHostFunctionContext, RunError, setMaxWorkers } from "run";
+import { type Ended, type Given, playIn } from "./in_engine.ts";
 
 /** Most programs that run at the same time in this process; more wait. */
 const MOST_AT_ONCE = 8;
@@ -13,6 +14,12 @@ const MEMORY_BYTES = 64 * 2 ** 20;
 /** Most that a program may print, in UTF-16 code units. */
 const MOST_PRINTED = 256 * 1024;
 
+/** Longest arguments of a call, in UTF-16 code units of their JSON. */
+const MOST_ARGUMENTS = 1024 * 1024;
+
+/** What a program that doesn't mind what it is told may ask for before it is ended. */
+const MOST_ASKED = 1_000;
+
 /** The engine's limits that aren't the program's: what it holds for a replay of its own, and what crosses to it. */
 const ENOUGH = 2 ** 30;
 
@@ -24,58 +31,29 @@ const runner = createRunner({
   limits: {
     timeoutMs: 2 ** 31 - 1,
     memoryLimitBytes: MEMORY_BYTES,
-    maxBridgeRequests: 100_000,
-    maxInFlightBridgeRequests: 100_000,
-    maxHostFunctionArgumentsBytes: ENOUGH,
+    maxBridgeRequests: MOST_ASKED,
+    maxInFlightBridgeRequests: MOST_ASKED,
+    maxHostFunctionArgumentsBytes: 4 * (MOST_ARGUMENTS + MOST_PRINTED),
     maxHostFunctionOutputBytes: ENOUGH,
     maxResultBytes: ENOUGH,
     maxContinuationBytes: ENOUGH,
   },
 });
 
-/** Lines of what is put in front of a program, and of what the engine does. */
-const LINES_BEFORE = 1;
+/**
+ * What stands in front of a program. The names that it shall not see are parameters without an argument; its own block lets
+ * it use each name once more.
+ */
+const BEFORE = `"use strict";
+const playIn = ${playIn};
+return await playIn(host, GIVEN, async (tools, print, console, Date, Math, globalThis, host, playIn) => {{
+`;
+
+const AFTER = "\n}});";
+
+/** Lines in front of a program: ours, and with those of the engine where it tells of them. */
+const LINES_BEFORE = BEFORE.split("\n").length - 1;
 const ENGINE_LINES = 2;
-
-/** Stands around a program: gives it its tools and what it prints by, and time and chance that are the same each time. */
-const BEFORE = `"use strict"; return await (async (host, given, EngineDate, EngineMath) => {
-let printed = "", taken = 0, lengthLeft = given.mostPrinted, chance = given.seed;
-const shown = (value) => { if (typeof value === "string") return value; if (value instanceof Error) return String(value);
-  try { return JSON.stringify(value) ?? String(value); } catch { return String(value); } };
-const print = (...values) => { const line = values.map(shown).join(" ") + "\\n"; lengthLeft -= line.length;
-  if (lengthLeft < 0) throw new RangeError("Cannot print more than " + given.mostPrinted + " characters: print less, or call again for the rest.");
-  printed += line; };
-const pending = [];
-const call = (name, args) => { const { stack } = new Error(); const more = printed.slice(taken); taken = printed.length;
-  const made = (async () => { const result = await host.call(String(name), JSON.stringify(args ?? {}) ?? "{}", more);
-    if (!result.error) return result.content;
-    const error = new Error(result.content); error.name = "ToolError"; error.stack = stack; throw error; })();
-  pending.push(made.then(() => {}, () => {})); return made; };
-const own = { call, find: (words) => call("find_tools", { query: String(words) }) };
-const tools = new Proxy({}, { get: (_, name) => typeof name === "symbol" || name === "then" ? undefined : own[name] ?? ((args) => call(name, args)) });
-const RunDate = function Date(...args) { return new.target ? Reflect.construct(EngineDate, args.length === 0 ? [given.nowMs] : args, new.target) : String(new EngineDate(given.nowMs)); };
-RunDate.prototype = Object.create(EngineDate.prototype, { constructor: { value: RunDate } });
-RunDate.now = () => given.nowMs; RunDate.parse = EngineDate.parse; RunDate.UTC = EngineDate.UTC;
-const RunMath = Object.create(EngineMath, { random: { value: () => { chance = (chance + 0x6d2b79f5) | 0; let t = Math.imul(chance ^ (chance >>> 15), 1 | chance);
-  t = (t + Math.imul(t ^ (t >>> 7), 61 | t)) ^ t; return ((t ^ (t >>> 14)) >>> 0) / 4294967296; } } });
-const console = { log: print, info: print, debug: print, warn: print, error: print };
-let failure;
-try { const value = await (async (tools, print, console, Date, Math, globalThis, host, given) => {`
-  .replaceAll("\n", " ");
-
-const AFTER = `
-})(tools, print, console, RunDate, RunMath); if (value !== undefined) print(value); }
-catch (error) { failure = error instanceof Error ? { name: String(error.name), message: String(error.message), stack: String(error.stack) } : { name: "Error", message: shown(error), stack: "" }; }
-for (let length = -1; length !== pending.length;) { length = pending.length; await Promise.all(pending); }
-return { printed: printed.slice(taken), failure };
-})(host, ${"GIVEN"}, Date, Math);`;
-
-/** What a program comes back with. */
-interface Ended {
-  /** What it printed behind its last call. */
-  readonly printed: string;
-  readonly failure?: { readonly name: string; readonly message: string; readonly stack: string };
-}
 
 /** Runs a program; its calls go by the context. What it did wrong is an error result. @throws the signal's reason */
 export async function playProgram(
@@ -84,18 +62,22 @@ export async function playProgram(
 ): Promise<ToolOutput> {
   if (!calls) return { content: "Cannot run a program: nothing can be called here.", error: true };
   const giveBack = await place(signal);
-  const given = { nowMs: calls.beganAtMs, seed: seedOf(callId, calls.beganAtMs), mostPrinted: MOST_PRINTED };
+  const given: Given = {
+    ...{ nowMs: calls.beganAtMs, seed: seedOf(callId, calls.beganAtMs) },
+    ...{ mostPrinted: MOST_PRINTED, mostArguments: MOST_ARGUMENTS },
+  };
   const patience = new Patience(signal);
   let printed = "";
-  const call = async (name: string, args: string, more: string) => {
-    printed += more;
+  // A program may have got at this by itself, and hand over what it likes.
+  const call = async (name: unknown, args: unknown, more: unknown) => {
+    printed = (printed + String(more)).slice(0, MOST_PRINTED);
     const { interrupt } = getHostFunctionContext();
-    const result = await patience.while(() => calls.call(name, JSON.parse(args)));
+    const result = await patience.while(() => calls.call(String(name), JSON.parse(String(args))));
     return result ?? interrupt(null);
   };
   try {
     const ended = await runner.run<Ended>({
-      source: `${BEFORE}\n${code}${AFTER.replace("GIVEN", JSON.stringify(given))}`,
+      source: BEFORE.replace("GIVEN", () => JSON.stringify(given)) + code + AFTER,
       hostFunctions: { host: { call } },
       abortSignal: patience.signal,
     });

@@ -48,7 +48,8 @@ Deno.test("run_program calls tools, and only what it prints and returns enters t
     const lines: string[] = [];
     for (let n = 1; n < 4; n++) lines.push(await tools.line({ n }));
     print("The last is", lines.at(-1), { of: lines.length });
-    console.log("Printed too");
+    const host = "its own";
+    console.log("Printed too", host, typeof globalThis);
     return lines.map((line) => line.length);
   `;
   const { events, result } = await playing(code, [line]);
@@ -65,7 +66,7 @@ Deno.test("run_program calls tools, and only what it prints and returns enters t
     { type: "tool_result", id: "p/1", content: "line 1", error: false, bytes: 6, durationMs: 0, ...about },
   ]);
   assertEquals(result.messages.length, 4);
-  assertEquals(resultOf(result), 'The last is line 3 {"of":3}\nPrinted too\n[6,6,6]');
+  assertEquals(resultOf(result), 'The last is line 3 {"of":3}\nPrinted too its own undefined\n[6,6,6]');
 });
 
 Deno.test("run_program tells what it made, what stayed out of the prompt, and what was written", async () => {
@@ -97,11 +98,11 @@ Deno.test("run_program gives errors by message and line, and what was printed be
   );
   assertMatch(
     await failing("const a = 1;\na b c;"),
-    /^The program failed\. SyntaxError: .*\n  at line 2, column \d+/,
+    /^The program failed\. SyntaxError: .*\n {2}at line 2, column \d+/,
   );
   assertMatch(
     await failing("print(1);\nawait tools.line({ n: 1 });\nawait tools.fails({});"),
-    /^The program failed\. ToolError: Cannot do it: no\.\n  at line 3, column \d+[^]*It had printed:\n1$/,
+    /^The program failed\. ToolError: Cannot do it: no\.\n {2}at line 3, column \d+[^]*It had printed:\n1$/,
   );
   assertStringIncludes(await failing("await tools.lines({})"), 'Cannot run "lines": there is no such tool.');
   assertStringIncludes(
@@ -136,6 +137,14 @@ Deno.test("run_program has limits, each with words of its own", async () => {
   assertStringIncludes(
     await told(`print("x".repeat(300_000))`),
     "RangeError: Cannot print more than 262144 characters",
+  );
+  assertEquals(
+    await told(`await tools.line({ n: "x".repeat(2 ** 20) }).catch((error) => print(error.message))`),
+    "Cannot call line: its arguments have 1048584 characters of JSON, and at most 1048576 may be.",
+  );
+  assertStringIncludes(
+    await told("for (;;) await tools.line({}).catch(() => {})"),
+    "JavaScript runtime exceeded the 1000 bridge request limit.",
   );
   assertStringIncludes(
     await told(`const all = []; for (;;) all.push("x".repeat(1000) + all.length)`),

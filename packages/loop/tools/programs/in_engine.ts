@@ -1,0 +1,122 @@
+/** What a program is given. */
+export interface Given {
+  /** Its time, in milliseconds since the epoch. */
+  readonly nowMs: number;
+  /** Where its chance begins. */
+  readonly seed: number;
+  /** Most that it may print, and longest arguments of a call as JSON, in UTF-16 code units. */
+  readonly mostPrinted: number;
+  readonly mostArguments: number;
+}
+
+/** What a program comes back with. */
+export interface Ended {
+  /** What it printed behind its last call. */
+  readonly printed: string;
+  readonly failure?: Pick<Error, "name" | "message"> & { readonly stack: string };
+}
+
+/** Makes a call, and takes what was printed in front of it. */
+type Call = (name: string, args: string, printed: string) => Promise<{
+  readonly content: string;
+  readonly error: boolean;
+}>;
+
+/**
+ * Stands around a program in the engine: gives it its tools and what it prints by, and a time and a chance that are the
+ * same whenever it is played. Every call that it began is waited for, however it ends. It is handed to the engine as text,
+ * so it uses nothing but what it is given and what the language has.
+ */
+export async function playIn(
+  host: { readonly call: Call },
+  given: Given,
+  program: (...own: readonly unknown[]) => Promise<unknown>,
+): Promise<Ended> {
+  let printed = "";
+  /** Of that, how much a call has taken with it. */
+  let taken = 0;
+  const shown = (value: unknown): string => {
+    if (typeof value === "string") return value;
+    if (value instanceof Error) return String(value);
+    try {
+      return JSON.stringify(value) ?? String(value);
+    } catch {
+      return String(value);
+    }
+  };
+  const print = (...values: readonly unknown[]) => {
+    const line = `${values.map(shown).join(" ")}\n`;
+    if (printed.length + line.length > given.mostPrinted) {
+      const most = `${given.mostPrinted} characters`;
+      throw new RangeError(`Cannot print more than ${most}: print less, or call again for the rest.`);
+    }
+    printed += line;
+  };
+
+  const pending: Promise<unknown>[] = [];
+  const make = async (name: string, args: unknown, stack: string | undefined): Promise<string> => {
+    const more = printed.slice(taken);
+    taken = printed.length;
+    const text = JSON.stringify(args ?? {}) ?? "{}";
+    if (text.length > given.mostArguments) {
+      const state = `its arguments have ${text.length} characters of JSON`;
+      throw new RangeError(`Cannot call ${name}: ${state}, and at most ${given.mostArguments} may be.`);
+    }
+    const { content, error } = await host.call(name, text, more);
+    if (!error) return content;
+    const failure = new Error(content);
+    failure.name = "ToolError";
+    // Where the program called, and not where this is.
+    if (stack !== undefined) failure.stack = stack;
+    throw failure;
+  };
+  const call = (name: unknown, args: unknown) => {
+    const made = make(String(name), args, new Error().stack);
+    pending.push(made.catch(() => {}));
+    return made;
+  };
+  const own: Readonly<Record<string, unknown>> = {
+    call,
+    find: (words: unknown) => call("find_tools", { query: String(words) }),
+    // Whoever awaits the tools themselves gets them.
+    then: undefined,
+  };
+  const tools = new Proxy({}, {
+    get: (_, name) =>
+      typeof name === "symbol" || name in own ? own[String(name)] : (args: unknown) => call(name, args),
+  });
+
+  class GivenDate extends Date {
+    constructor(...args: readonly unknown[]) {
+      super(...(args.length === 0 ? [given.nowMs] : args) as [number]);
+    }
+    static override now(): number {
+      return given.nowMs;
+    }
+  }
+  let chance = given.seed;
+  // mulberry32
+  const random = () => {
+    chance = (chance + 0x6d2b79f5) | 0;
+    let mixed = Math.imul(chance ^ (chance >>> 15), 1 | chance);
+    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed;
+    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
+  };
+  const math = Object.create(Math, { random: { value: random } });
+  const console = { log: print, info: print, debug: print, warn: print, error: print };
+
+  let failure: Ended["failure"];
+  try {
+    const value = await program(tools, print, console, GivenDate, math);
+    if (value !== undefined) print(value);
+  } catch (error) {
+    failure = error instanceof Error
+      ? { name: error.name, message: error.message, stack: String(error.stack) }
+      : { name: "Error", message: shown(error), stack: "" };
+  }
+  for (let seen = -1; seen !== pending.length;) {
+    seen = pending.length;
+    await Promise.all(pending);
+  }
+  return { printed: printed.slice(taken), ...(failure && { failure }) };
+}
