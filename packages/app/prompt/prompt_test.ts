@@ -82,7 +82,7 @@ Deno.test("tare prompt shows what a server tells the sessions of a folder, and c
     ...skills,
     "where you work",
     "the whole message",
-    "10 tools",
+    "11 tools",
   ]);
 
   await Deno.writeTextFile(join(home, "repo/AGENTS.md"), "Other words.");
