@@ -93,7 +93,14 @@ Deno.test("SessionUpdates tells calls of one id apart, and shows their output as
 });
 
 Deno.test("SessionUpdates shows what a program calls as calls, and one that was asked about once", () => {
-  const about = { step: 1, id: "p/1", name: "write_file", arguments: "{}", parent: "p", beganAtMs: 1 } as const;
+  const about = {
+    step: 1,
+    id: "p/1",
+    name: "write_file",
+    arguments: "{}",
+    parent: "p",
+    beganAtMs: 1,
+  } as const;
   const updates = updatesOf([
     call("p"),
     { type: "approval_asked", ...about },
