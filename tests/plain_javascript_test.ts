@@ -55,14 +55,13 @@ const PARTS: Readonly<Record<string, readonly string[]>> = {
     "traitsOf",
   ],
   schemas: ["tellsOfTools"],
-  conversation: ["hasCommitted", "inSlices", "pinsAfter"],
+  conversation: ["hasCommitted", "inSlices"],
   planner: [
     "chooseProfile",
     "fittingPins",
     "makePin",
     "observeUpgrade",
-    "withPin",
-    "withoutPin",
+    "pinsAfter",
   ],
   "planner/parts": [
     "findPrefixChange",

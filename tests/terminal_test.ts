@@ -8,6 +8,7 @@ import { agentHandler, type AgentOptions, ALLOW_EVERYTHING } from "@tare/server"
 import { memoryStore } from "@tare/conversation";
 import { workspaceTools } from "@tare/loop/tools";
 import { HAS_TERMINAL, openTerminal } from "./pseudo_terminal.ts";
+import { scriptedProvider } from "./scripted_provider.ts";
 
 const ROOT = fromFileUrl(new URL("..", import.meta.url));
 /** Behind the prompt the cursor is put into the third column. */
@@ -19,7 +20,7 @@ if (ignore) console.warn("Skipped: these tests open a pseudo-terminal, on Linux 
 /** Reads a log when it is told to, waits until it is stopped when it is told to, and otherwise says what it heard. */
 const model: Model = async function* ({ messages, signal }) {
   const last = messages.at(-1)!;
-  const asked = contentText(last.content);
+  const asked = contentText(last.content).trim();
   if (asked === "wait") {
     const { promise, resolve } = Promise.withResolvers<void>();
     signal.addEventListener("abort", () => resolve());
@@ -86,8 +87,11 @@ Deno.test({ name: "chat: a session is talked in, stopped, looked at and left", i
     chat.type(line);
     return await chat.shows(expected, from);
   };
-  assertMatch(await chat.shows(PROMPT), /Talking to http:\/\/127\.0\.0\.1:\d+\. \/help lists the commands\./);
-  assertMatch(await say("hello\r"), /── step 1\r\nYou said hello\.\r\nledger: 1 calls, /);
+  assertMatch(
+    await chat.shows(PROMPT),
+    /Talking to echo at http:\/\/127\.0\.0\.1:\d+\. \/help lists the commands\./,
+  );
+  assertMatch(await say("hello\r"), /── step 1\r\nYou said hello\.\r\nledger: 1 call, /);
   // The wait is shown, and Ctrl-C ends the turn and not the program.
   await say("wait\r", /⠋ \d s: the model[^]*⠙ \d s: the model/);
   assertMatch(
@@ -115,6 +119,31 @@ Deno.test({ name: "chat: a session is talked in, stopped, looked at and left", i
   const before = chat.text().length;
   await Deno.writeTextFile(`${workspace}/go`, "");
   assertMatch(await chat.shows(/← shell [^]*› \S+$/, before), /ledger: 2 calls/);
+  // What is pasted is one message, and a line that ends with a backslash goes on.
+  const pasted = Array.from({ length: 200 }, (_, at) => `line ${at + 1}`).join("\r\n");
+  assertMatch(
+    await say(`see \x1b[200~${pasted}\r\n\x1b[201~ there\r`, /ledger: [^]*› \S+$/),
+    /see \[paste 1: 200 lines\] there\r+\n[^]*You said see line 1\r\nline 2\r\n[^]*line 200 there\.\r\n/,
+  );
+  await say("one\\\r", /… \S+$/);
+  await say("lost\\\r", /… \S+$/);
+  await say("\x03");
+  await say("one\\\r", /… \S+$/);
+  assertMatch(await say("two\r", /ledger: [^]*› \S+$/), /You said one\r\ntwo\./);
+  // The last message again, and changed, each in a copy.
+  assertMatch(await say("/retry\r", /ledger: [^]*› \S+$/), /A copy goes on[^]*You said one\r\ntwo\./);
+  await say("/ed\t", /\/edit $/);
+  await say("\r", /› \S+\/edit one↵two$/);
+  assertMatch(
+    await say("\x7f\x7f\x7fthree\r", /ledger: [^]*› \S+$/),
+    /\/session [0-9a-f]{8}\r\n[^]*You said one\r\nthree\./,
+  );
+  // A copy has cost what was said in it.
+  assertMatch(
+    await say("/cost\r"),
+    /the session: +[\d,]+ token units for 1 call: [^]*\r\nnewest turn: +[\d,]+ token units for 1 call: /,
+  );
+  await say(`/session ${id}\r`);
   chat.type("\x04");
   await chat.shows(new RegExp(`The session stays: --session ${id}`));
   assertEquals((await chat.ended).code, 0);
@@ -166,6 +195,16 @@ Deno.test(
     assertEquals((await asked.ended).code, 0);
     assertMatch(asked.text(), /: allow by person[^]*It is read\./);
 
+    // Who pipes something in is asked too.
+    const piped = openTerminal(
+      ["/bin/sh", "-c", `echo run | exec "$0" task -q ask`, Deno.execPath()],
+      { cwd: ROOT, env },
+    );
+    await piped.shows(ASKS);
+    piped.type("a\r");
+    assertEquals((await piped.ended).code, 0);
+    assertMatch(piped.text(), /: allow by person[^]*It is read\./);
+
     // Nobody answers a pipe.
     const { success, stderr } = await new Deno.Command(Deno.execPath(), {
       args: ["task", "-q", "ask", "run"],
@@ -196,6 +235,87 @@ Deno.test({ name: "chat: a turn that runs is cancelled when the terminal is clos
   assertEquals(status, "idle");
   assertMatch(await (await fetch(`${url}/${id}/events`)).text(), /"type":"turn_end","reason":"cancelled"/);
   await server.close();
+});
+
+Deno.test({
+  name: "tare: in a new folder it starts a server and talks, finds it again, and stops it",
+  ignore,
+}, async () => {
+  const folder = await Deno.realPath(await Deno.makeTempDir());
+  const cwd = `${folder}/project`;
+  await Deno.mkdir(`${cwd}/.claude/commands`, { recursive: true });
+  await Deno.writeTextFile(`${cwd}/.claude/commands/fix.md`, "---\ndescription: Fixes it\n---\nFix $1.");
+  await Deno.writeTextFile(`${cwd}/notes.md`, "");
+  await Deno.writeFile(`${cwd}/shot.png`, new Uint8Array([1, 2, 3]));
+  const provider = scriptedProvider(({ asked }) => `You said **${asked}**.`);
+  const env = { ...provider.env, XDG_DATA_HOME: `${folder}/data` };
+  const tare = (...args: string[]) =>
+    openTerminal([Deno.execPath(), "run", "-A", `${ROOT}packages/app/tare.ts`, ...args], { cwd, env });
+  const first = tare();
+  assertMatch(
+    await first.shows(PROMPT),
+    new RegExp(
+      `Started a server for ${cwd} in [\\d.]+ s\\. It stays: tare stop ends it\\.\r\n[^]*` +
+        `Talking to scripted in ${cwd}\\. /help lists the commands\\.\r\n`,
+    ),
+  );
+  const say = async (keys: string) => {
+    const from = first.text().length;
+    first.type(keys);
+    return await first.shows(/ledger: [^]*› \S+$/, from);
+  };
+  assertMatch(await say("hello\r"), new RegExp("You said \u001b\\[1mhello\u001b\\[22m\\.\r\n"));
+  first.type("see @note\t");
+  await first.shows(/› \S+see @notes\.md $/);
+  await say("and @shot.png\r");
+  first.type("/f\t");
+  await first.shows(/› \S+\/f$/);
+  first.type("\t");
+  await first.shows(/\/fork +\/fix/);
+  await say("ix bug\r");
+  assertEquals(provider.asked.map(({ messages }) => messages.at(-1)!.content), [
+    "hello",
+    [
+      { type: "text", text: "see @notes.md and @shot.png" },
+      { type: "image_url", image_url: { url: "data:image/png;base64,AQID" } },
+    ],
+    "Fix bug.",
+  ]);
+  first.type("\x04");
+  const [, id = ""] = /--session (\S+)/.exec(await first.shows(/--session \S+\r\n/)) ?? [];
+  assertEquals((await first.ended).code, 0);
+
+  const second = tare("--session", id);
+  assertNotMatch(await second.shows(PROMPT), /Started a server/);
+  second.type("\x04");
+  assertEquals((await second.ended).code, 0);
+  assertMatch(second.text(), new RegExp(`It goes on with session ${id}\\.`));
+  const stop = tare("stop");
+  assertEquals((await stop.ended).code, 0);
+  assertMatch(stop.text(), new RegExp(`The server of ${cwd} has ended\\.`));
+  const again = tare("stop");
+  assertEquals((await again.ended).code, 1);
+  assertMatch(again.text(), new RegExp(`Cannot find a server for ${cwd}: none runs there`));
+
+  // Without a model it says what to do, and why a start failed.
+  const unset = openTerminal([Deno.execPath(), "run", "-A", `${ROOT}packages/app/tare.ts`], {
+    cwd,
+    env: { ...env, TARE_MODEL: "" },
+  });
+  assertEquals((await unset.ended).code, 1);
+  assertMatch(
+    unset.text(),
+    /Cannot talk yet: this server has a provider and no model\. To talk, set .*TARE_MODEL/,
+  );
+  assertEquals((await tare("stop").ended).code, 0);
+  const wrong = openTerminal([Deno.execPath(), "run", "-A", `${ROOT}packages/app/tare.ts`], {
+    cwd,
+    env: { ...env, TARE_POLICY: "none" },
+  });
+  assertEquals((await wrong.ended).code, 1);
+  assertMatch(wrong.text(), /Cannot start: TARE_POLICY is "none", but it must be/);
+  await provider.close();
+  await Deno.remove(folder, { recursive: true });
 });
 
 Deno.test({ name: "demo: bars move, and a table tells the ledger's figures", ignore }, async () => {

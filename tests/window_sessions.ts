@@ -9,10 +9,10 @@ import {
   type ForkableSession,
   makePin,
   type Pin,
+  pinsAfter,
   plannerSession,
   profileNamed,
   PromptTooLong,
-  withPin,
 } from "@tare/planner";
 import { memoryArchive, RECALL_TOOL } from "@tare/prune";
 
@@ -213,10 +213,9 @@ export async function playWindow(
     if (random() < 0.15) {
       try {
         const place = Math.floor(history.length * random());
-        pins = withPin(
-          pins,
-          makePin(history, { place, wish: random() < 0.7 ? "keep" : "let_go" }, countTokens),
-        );
+        pins = pinsAfter(pins, {
+          set: makePin(history, { place, wish: random() < 0.7 ? "keep" : "let_go" }, countTokens),
+        });
       } catch (error) {
         if (!(error instanceof RangeError)) throw error;
       }

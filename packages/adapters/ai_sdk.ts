@@ -18,8 +18,8 @@ import {
 } from "./model_prompt.ts";
 import type { Books, TareOptions } from "./options.ts";
 
-export type { Books, ConversationStore, TareOptions } from "./options.ts";
-export { fromAiSdk, type PromptMessage, type PromptPart, type RecallTool, toAiSdk } from "./model_prompt.ts";
+export type { Books, TareOptions } from "./options.ts";
+export { fromAiSdk, type PromptMessage, type RecallTool, toAiSdk } from "./model_prompt.ts";
 
 /** What a model is called with, as far as it is read here. */
 export interface CallParams {
@@ -30,22 +30,22 @@ export interface CallParams {
   readonly providerOptions?: Readonly<Record<string, Readonly<Record<string, unknown>>>> | undefined;
 }
 
-/** A model of the SDK, of any version, as far as it is put around here. */
-export interface SdkModel {
-  readonly specificationVersion: string;
-  readonly modelId: string;
-  /** Asks for a reply. */
-  doGenerate(params: never): PromiseLike<unknown>;
-  /** Asks for a reply that is streamed. */
-  doStream(params: never): PromiseLike<unknown>;
-}
-
 /**
  * Puts conversations of the AI SDK under planner sessions: once for a model, for all that a process asks of it.
  *
  * @throws {TypeError} if an option is wrong; by a call, if its prompt has a message of a role that the SDK doesn't have.
  */
-function ofAiSdk<Model extends SdkModel>(
+function ofAiSdk<
+  /** A model of the SDK, of any version, as far as it is put around here. */
+  Model extends {
+    readonly specificationVersion: string;
+    readonly modelId: string;
+    /** Asks for a reply. */
+    doGenerate(params: never): PromiseLike<unknown>;
+    /** Asks for a reply that is streamed. */
+    doStream(params: never): PromiseLike<unknown>;
+  },
+>(
   { model, ...options }: TareOptions<CallParams> & {
     /** The model that is asked: what a provider's function gives. */
     readonly model: Model;

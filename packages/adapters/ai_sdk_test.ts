@@ -2,7 +2,10 @@ import { assert, assertEquals, assertRejects, assertStrictEquals, assertStringIn
 import { memoryArchive } from "@tare/prune";
 import { LONG, type Options, optionsWith } from "./fixture_test.ts";
 import fc from "fast-check";
-import { type CallParams, fromAiSdk, type PromptMessage, type PromptPart, tare, toAiSdk } from "./ai_sdk.ts";
+import { type CallParams, fromAiSdk, type PromptMessage, tare, toAiSdk } from "./ai_sdk.ts";
+
+/** A part of a message. */
+type PromptPart = Exclude<PromptMessage["content"], string>[number];
 
 interface Asked extends CallParams {
   /** What the model reports of the call. */

@@ -26,7 +26,7 @@ import {
 } from "./adapted_conversations.ts";
 import { type Books, modelName, type TareOptions } from "./options.ts";
 
-export type { Books, ConversationStore, TareOptions } from "./options.ts";
+export type { Books, TareOptions } from "./options.ts";
 
 /** A message of LangChain's, as far as it is read here. */
 export interface LangChainMessage {
@@ -36,13 +36,6 @@ export interface LangChainMessage {
   readonly content: string | readonly unknown[];
 }
 
-/** What an agent runs in, as far as it is read here. */
-export interface LangChainRuntime {
-  readonly signal?: AbortSignal | undefined;
-  /** Its `thread_id` names the call's conversation. */
-  readonly configurable?: { readonly thread_id?: string | undefined } | undefined;
-}
-
 /** A call of a model that an agent is about to make, as far as it is read here. */
 export interface LangChainCall {
   readonly model: unknown;
@@ -50,7 +43,12 @@ export interface LangChainCall {
   readonly messages: readonly LangChainMessage[];
   readonly systemMessage: LangChainMessage;
   readonly tools: readonly unknown[];
-  readonly runtime: LangChainRuntime;
+  /** What its agent runs in. */
+  readonly runtime: {
+    readonly signal?: AbortSignal | undefined;
+    /** Its `thread_id` names the call's conversation. */
+    readonly configurable?: { readonly thread_id?: string | undefined } | undefined;
+  };
 }
 
 /**

@@ -16,8 +16,8 @@ import {
 } from "./model_prompt.ts";
 import type { Books, TareOptions } from "./options.ts";
 
-export type { Books, ConversationStore, TareOptions } from "./options.ts";
-export type { PromptMessage, PromptPart, RecallTool } from "./model_prompt.ts";
+export type { Books, TareOptions } from "./options.ts";
+export type { PromptMessage, RecallTool } from "./model_prompt.ts";
 
 /** What Mastra tells a processor of a call, as far as it is read here. */
 export interface MastraCall<PromptItem extends PromptMessage = PromptMessage> {

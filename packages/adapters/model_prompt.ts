@@ -17,18 +17,15 @@ import type { SessionView } from "@tare/planner";
 import { RECALL_TOOL } from "@tare/prune";
 import type { AdaptedConversations, Piece, Reader } from "./adapted_conversations.ts";
 
-/** A part of a message, as far as it is read here. */
-export interface PromptPart {
-  readonly type: string;
-  readonly providerOptions?: unknown;
-}
-
 /** A message of a prompt as the AI SDK hands it to a model. */
 export interface PromptMessage {
   readonly role: string;
-  readonly content: string | readonly PromptPart[];
+  readonly content: string | readonly { readonly type: string; readonly providerOptions?: unknown }[];
   readonly providerOptions?: unknown;
 }
+
+/** A part of a message, as far as it is read here. */
+export type PromptPart = Exclude<PromptMessage["content"], string>[number];
 
 /** The recall tool as frameworks take it that know the Standard JSON Schema specification. Its name must be `recall`. */
 export interface RecallTool {

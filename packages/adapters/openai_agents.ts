@@ -30,15 +30,7 @@ import {
 } from "./adapted_conversations.ts";
 import type { Books, TareOptions } from "./options.ts";
 
-export type { Books, ConversationStore, TareOptions } from "./options.ts";
-
-/** A model of the SDK, as far as it is put around here. */
-export interface AgentsModel {
-  /** Asks for a reply. */
-  getResponse(request: never): Promise<unknown>;
-  /** Asks for a reply that is streamed. */
-  getStreamedResponse(request: never): AsyncIterable<unknown>;
-}
+export type { Books, TareOptions } from "./options.ts";
 
 /** What an agent asks its model, as far as it is read here. */
 export interface AgentsCall {
@@ -47,7 +39,15 @@ export interface AgentsCall {
 }
 
 /** Puts conversations of the OpenAI Agents SDK under planner sessions: once for a model, for all that a process asks of it. */
-function ofAgents<Model extends AgentsModel>({ model, ...options }: TareOptions<AgentsCall> & {
+function ofAgents<
+  /** A model of the SDK, as far as it is put around here. */
+  Model extends {
+    /** Asks for a reply. */
+    getResponse(request: never): Promise<unknown>;
+    /** Asks for a reply that is streamed. */
+    getStreamedResponse(request: never): AsyncIterable<unknown>;
+  },
+>({ model, ...options }: TareOptions<AgentsCall> & {
   /** The model that is asked. */
   readonly model: Model;
 }): Books & {

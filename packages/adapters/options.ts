@@ -2,14 +2,6 @@ import { estimateTokens } from "@tare/messages";
 import { chooseProfile, type LedgerEntry, listWindow, type PromptSessionOptions } from "@tare/planner";
 import type { Archive } from "@tare/prune";
 
-/** Where what is known of conversations is kept, so that a restart goes on where it was. Both may fail: calls go on. */
-export interface ConversationStore {
-  /** What was saved last under a key; nothing if nothing was. Asked once for each key, when its first call comes. */
-  load(key: string): unknown;
-  /** Keeps plain JSON data under a key: before a request is sent, and after its call was booked. Both wait for it. */
-  save(key: string, state: unknown): unknown;
-}
-
 /** What an adapter goes by beside the model: nothing of it must be given. */
 export interface TareOptions<Call> extends Partial<Omit<PromptSessionOptions, "state" | "lookedAt">> {
   /**
@@ -17,8 +9,16 @@ export interface TareOptions<Call> extends Partial<Omit<PromptSessionOptions, "s
    * thread are. Default: the framework's own name for it, where it hands one on, or else what the call says alone.
    */
   readonly conversation?: (call: Call) => string | undefined;
-  /** Where what is known of conversations is kept, by their names or else by what they begin with. Default: nowhere. */
-  readonly store?: ConversationStore;
+  /**
+   * Where what is known of conversations is kept, by their names or else by what they begin with, so that a restart goes on
+   * where it was. Both may fail: calls go on. Default: nowhere.
+   */
+  readonly store?: {
+    /** What was saved last under a key; nothing if nothing was. Asked once for each key, when its first call comes. */
+    load(key: string): unknown;
+    /** Keeps plain JSON data under a key: before a request is sent, and after its call was booked. Both wait for it. */
+    save(key: string, state: unknown): unknown;
+  };
   /**
    * Where what leaves a prompt goes; a conversation reads there what it has put itself. Must be given with a `store`.
    * Default: in memory, as long as the conversation is.

@@ -1,14 +1,8 @@
 import { type Content, contentText } from "@tare/messages";
-import type {
-  MissesQuery,
-  MissesReport,
-  SessionSpend,
-  SpendQuery,
-  SpendReport,
-} from "@tare/conversation/report";
+import type { MissesReport, SessionSpend, SpendReport } from "@tare/conversation/report";
 import type { Pin } from "@tare/planner";
 import type { NumberedEvent } from "@tare/server";
-import { type Body, type Client, client, type Numbered, type Told } from "@tare/server/client";
+import { type Asking, type Body, type Client, client, type Numbered, type Told } from "@tare/server/client";
 
 import { findOwnerKey, ownerKeyIn } from "./data/find_owner_key.ts";
 import { findServer, FOLDER_VARIABLES, USUAL_PORT } from "./data/noted_server.ts";
@@ -58,7 +52,7 @@ type Whole = Extract<Told<"GET /v1/sessions/{id}">, { readonly kind: "agent" }>;
 type Listed = Extract<Told<"GET /v1/sessions">["sessions"][number], { readonly kind: "agent" }>;
 
 /** How far a session is, and what waits for an answer. */
-export type SessionState = Pick<Whole, "status" | "lastEvent" | "approvals"> & {
+export type SessionState = Pick<Whole, "status" | "lastEvent" | "approvals" | "plan"> & {
   readonly ledger: Pick<Whole["ledger"], "usd">;
 };
 
@@ -78,7 +72,27 @@ export type Approval = Told<"GET /v1/sessions/{id}/approvals">["approvals"][numb
 export type ApprovalAnswer = Omit<Body<"POST /v1/sessions/{id}/approvals/{call}">, "askedAtMs">;
 
 /** What the agent is. */
-export type AgentInfo = Pick<Told<"GET /v1/agent">, "workspace" | "windowTokens" | "passesOn">;
+export type AgentInfo = Pick<Told<"GET /v1/agent">, "workspace" | "model" | "windowTokens" | "passesOn">;
+
+/** What a session is made with. */
+export type ChosenSettings = Body<"POST /v1/sessions">;
+
+/** Those settings, by name. */
+const SETTINGS = [
+  "instructions",
+  "model",
+  "effort",
+  "tools",
+  "metadata",
+  "budget",
+  "approvalRules",
+] as const satisfies readonly (keyof ChosenSettings)[];
+
+/** A model call of a session. */
+export type ToldCall = Told<"GET /v1/sessions/{id}/calls">["calls"][number];
+
+/** So many calls are asked for at once. */
+const CALLS_PAGE = 1_000;
 
 /** What commands and editors ask of the agent server. */
 export type AgentClient = ReturnType<typeof agentClient>;
@@ -106,25 +120,60 @@ export function agentClient(url: string, token?: string) {
     throw new Error(`Cannot use session ${id}: it is another agent's. Go on in that agent.`);
   };
   return {
-    /** Makes a session and resolves to its id. */
-    createSession: async () => (await api.json("POST /v1/sessions", { body: {} })).id,
+    /** Makes a session and resolves to its id. Default: by the server's settings. */
+    createSession: async (settings: ChosenSettings = {}) =>
+      (await api.json("POST /v1/sessions", { body: settings })).id,
+    /** What a session was made with. */
+    settings: async (id: string): Promise<ChosenSettings> => {
+      const told = await session(id);
+      return Object.fromEntries(SETTINGS.map((name) => [name, told[name]]));
+    },
     /** Starts a turn. Resolves once it runs, to its events as they happen. Default: somebody will answer what it asks. */
     startTurn: (
       id: string,
       input: Content,
-      { unattended, effort }: {
-        readonly unattended: boolean;
+      { unattended = false, leavesNow = false, effort }: {
+        readonly unattended?: boolean;
+        readonly leavesNow?: boolean;
         /** How much the model shall reason in it. Default: as the session says. */
         readonly effort?: string | undefined;
-      } = { unattended: false },
-    ) => readTurn(api, id, { input, unattended, ...(effort !== undefined && { effort }) }),
+      } = {},
+    ) =>
+      readTurn(api, id, {
+        ...{ input, unattended },
+        ...(leavesNow && { leavesNow }),
+        ...(effort !== undefined && { effort }),
+      }),
+    /** Goes on in a copy of a session: of all that was said, or from before one of the user's messages. */
+    fork: (id: string, before?: number) =>
+      api.json("POST /v1/sessions/{id}/fork", {
+        path: { id },
+        body: before === undefined ? {} : { before },
+      }),
+    /** Gives a session a title. */
+    rename: async (id: string, title: string) =>
+      (await api.json("POST /v1/sessions/{id}/title", { path: { id }, body: { title } })).title,
+    /** Files of the workspace whose path holds this. */
+    findFiles: async (search: string, limit: number): Promise<readonly string[]> =>
+      (await api.json("GET /v1/agent/files", { query: { search, limit } })).files,
+    /** All model calls of a session, the oldest first. */
+    async calls(id: string): Promise<readonly ToldCall[]> {
+      const all: ToldCall[] = [];
+      for (;;) {
+        const query = { limit: CALLS_PAGE, after: all.at(-1)?.number ?? 0 };
+        const { calls, hasMore } = await api.json("GET /v1/sessions/{id}/calls", { path: { id }, query });
+        all.push(...calls);
+        if (!hasMore) return all;
+      }
+    },
     /** Lets the next turns ask another model, or with another effort, and tells what is asked now. */
     choose: (id: string, body: Body<"POST /v1/sessions/{id}/model">) =>
       api.json("POST /v1/sessions/{id}/model", { path: { id }, body }),
     /** What calls have cost, over sessions. */
-    spend: (query: Partial<SpendQuery>): Promise<SpendReport> => api.json("GET /v1/spend", { query }),
+    spend: (query: NonNullable<Asking<"GET /v1/spend">["query"]>): Promise<SpendReport> =>
+      api.json("GET /v1/spend", { query }),
     /** Why prompts weren't read from the cache. */
-    misses: (query: MissesQuery & { readonly session?: string | undefined }): Promise<MissesReport> =>
+    misses: (query: NonNullable<Asking<"GET /v1/misses">["query"]>): Promise<MissesReport> =>
       api.json("GET /v1/misses", { query }),
     /** What a session's calls have cost. */
     sessionSpend: (id: string): Promise<SessionSpend> =>
@@ -164,6 +213,15 @@ export function agentClient(url: string, token?: string) {
       const { messages } = await session(id);
       return messages.filter(({ role }) => role === "user")
         .map(({ content }) => contentText(content));
+    },
+    /** What the user said last in a session, and its place among the messages. */
+    async lastQuestion(
+      id: string,
+    ): Promise<{ readonly place: number; readonly content: Content } | undefined> {
+      const { messages } = await session(id);
+      const place = messages.findLastIndex(({ role }) => role === "user");
+      const said = messages[place];
+      return said?.role === "user" ? { place, content: said.content } : undefined;
     },
     /** What the next request would cost. */
     quote: (id: string) => api.json("GET /v1/sessions/{id}/quote", { path: { id } }),

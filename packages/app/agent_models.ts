@@ -13,7 +13,7 @@ import {
   type Profile,
   readTooLong,
 } from "@tare/planner";
-import { howToAsk, profileOfModelList, routeToCache, windowsOfModelList } from "@tare/planner/parts";
+import { howToAsk, readModelList, routeToCache } from "@tare/planner/parts";
 import { readBytes } from "@tare/gateway";
 import type { Settings } from "./settings/settings.ts";
 
@@ -221,8 +221,7 @@ export function serverProfile(
         signal: AbortSignal.any([controller.signal, AbortSignal.timeout(TIMEOUT_MS)]),
       });
       const list = JSON.parse(new TextDecoder().decode(await readBytes(response, MAX_LIST_BYTES)));
-      name = profileOfModelList(list);
-      windows = windowsOfModelList(list);
+      ({ profile: name, windows } = readModelList(list));
       // A list without models may have some later.
       isKnown = response.ok && Array.isArray(list?.data) && list.data.length > 0;
     } catch {

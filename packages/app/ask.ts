@@ -6,11 +6,16 @@
 // deno-lint-ignore-file no-console
 import process from "node:process";
 import { createInterface } from "node:readline";
+import { Readable } from "node:stream";
 import { parseArgs } from "node:util";
+import { resolve } from "@std/path";
 import type { TurnEndReason } from "@tare/loop";
+import type { Content } from "@tare/messages";
 import { eventPrinter } from "./event_printer.ts";
 import { agentClient, type ServerAddress, serverAddress } from "./agent_client.ts";
 import { askPerson } from "./terminal/ask_person.ts";
+import { withPictures } from "./terminal/named_files.ts";
+import { type PipedInput, readPiped, withPiped } from "./terminal/piped_input.ts";
 import { shownJson, shownText } from "./terminal/shown_text.ts";
 import { waitingLine } from "./terminal/waiting_line.ts";
 import { STOPPING, watchTurn } from "./terminal/watch_turn.ts";
@@ -18,20 +23,25 @@ import { STOPPING, watchTurn } from "./terminal/watch_turn.ts";
 const HELP = `Puts a question to the agent server and prints what happens:
 
   deno task ask [--session ID] [--effort LEVEL] [--json] "question"
+  git diff | deno task ask "Review this."
 
-  --session ID  Continue this session instead of starting one
+  --session ID    Continue this session instead of starting one
   --effort LEVEL  How much the model shall reason, such as low or high. Default: as the session says
-  --json        Print the events as JSON lines
-  --url URL     The server. Default: by TARE_HOST and TARE_PORT, or the one of this folder
+  --json          Print the events as JSON lines
+  --url URL       The server. Default: by TARE_HOST and TARE_PORT, or the one of this folder
 
+What is piped in is sent behind the question, up to 256 KiB of text. @picture.png in it sends a picture.
 The key that is sent along is TARE_TOKEN, or the owner's of a server on this machine.
 Into a pipe goes the answer alone; what happens meanwhile is told on standard error.
 At a terminal you are asked before a call runs that does more than read; TARE_UNATTENDED of the server says what
 happens elsewhere.
 Ctrl-C cancels the turn. If the server doesn't answer, a second Ctrl-C leaves, and the turn may run on.`;
 
+/** After so long people are told that standard input is read, in milliseconds: it may be open without anybody's knowing. */
+const TOLD_MS = 2_000;
+
 interface Question {
-  readonly text: string;
+  readonly input: Content;
   readonly server: ServerAddress;
   readonly session?: string;
   readonly effort?: string;
@@ -50,13 +60,20 @@ async function readQuestion(): Promise<Question> {
       help: { type: "boolean", short: "h" },
     },
   });
-  const text = positionals.join(" ").trim();
-  if (values.help || text === "") {
+  const asked = positionals.join(" ").trim();
+  const piped = values.help ? undefined : await pipedIn();
+  if (values.help || (asked === "" && !piped)) {
     console.log(HELP);
     Deno.exit(values.help ? 0 : 2);
   }
+  if (piped?.isCut) {
+    console.error(`Of what is piped in only the first ${piped.text.length} characters are sent.`);
+  }
   return {
-    text,
+    input: await withPictures(piped ? withPiped(asked, piped) : asked, {
+      folder: resolve(Deno.env.get("INIT_CWD") || "."),
+      typed: asked,
+    }),
     server: await serverAddress((name) => Deno.env.get(name), values.url),
     json: values.json ?? false,
     ...(values.session !== undefined && { session: values.session }),
@@ -64,11 +81,32 @@ async function readQuestion(): Promise<Question> {
   };
 }
 
+async function pipedIn(): Promise<PipedInput | undefined> {
+  if (Deno.stdin.isTerminal()) return undefined;
+  const timer = setTimeout(() => console.error("Reading standard input, up to its end …"), TOLD_MS);
+  try {
+    return await readPiped(Deno.stdin.readable);
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+/** Where a person types, also while something is piped in; nothing if there is no terminal. */
+function keyboard(): Readable | undefined {
+  if (Deno.stdin.isTerminal()) return process.stdin;
+  try {
+    return Readable.fromWeb(Deno.openSync("/dev/tty").readable);
+  } catch {
+    // There is none: as on Windows, or behind a service.
+    return undefined;
+  }
+}
+
 /** Within this time a second signal is the same Ctrl-C: npx and deno task pass on what the terminal sent them too. */
 const SAME_KEY_MS = 1000;
 
 async function ask(
-  { text, server: { url, token }, session: given, effort, json }: Question,
+  { input, server: { url, token }, session: given, effort, json }: Question,
 ): Promise<TurnEndReason> {
   const client = agentClient(url, token);
   const session = given ?? await client.createSession();
@@ -77,15 +115,15 @@ async function ask(
   const write = (piece: string) => writeAll(isSeen ? Deno.stdout : Deno.stderr, piece);
   const line = isSeen ? waitingLine({ write }) : undefined;
   const isColoured = isSeen && !Deno.noColor;
-  const print = eventPrinter(line?.write ?? write, { isColoured });
+  const { columns } = isSeen ? Deno.consoleSize() : {};
+  const print = eventPrinter(line?.write ?? write, { isColoured, ...(columns && { columns }) });
   (line?.write ?? write)(`session ${session}\n`);
   // From the start: what is typed before a question is no answer to it.
-  const lines = line && Deno.stdin.isTerminal()
-    ? createInterface({ input: process.stdin, output: process.stdout, terminal: false })
-    : undefined;
+  const keys = line && keyboard();
+  const lines = keys && createInterface({ input: keys, output: process.stdout, terminal: false });
   const turn = watchTurn(client, {
     session,
-    input: text,
+    input,
     effort,
     ask: line && lines && askPerson(lines, { write: line.write, isColoured }),
     show(event) {

@@ -8,11 +8,21 @@ const ENV =
   "TARE_HOST,TARE_PORT,TARE_TOKEN,TARE_DATA,TARE_WORKSPACE,HOME,XDG_DATA_HOME,LOCALAPPDATA,INIT_CWD";
 
 /** Asks with the permissions that `deno task ask` has. */
-async function ask(args: readonly string[], env: Readonly<Record<string, string>> = {}) {
-  const { code, stdout, stderr } = await new Deno.Command(Deno.execPath(), {
+async function ask(
+  args: readonly string[],
+  env: Readonly<Record<string, string>> = {},
+  piped?: string | Uint8Array<ArrayBuffer>,
+) {
+  const child = new Deno.Command(Deno.execPath(), {
     args: ["run", "--no-prompt", "--allow-net", "--allow-read", `--allow-env=${ENV}`, ASK, ...args],
     env: { NO_COLOR: "1", TARE_HOST: "", TARE_PORT: "", TARE_TOKEN: "", ...env },
-  }).output();
+    stdin: piped === undefined ? "null" : "piped",
+    stdout: "piped",
+    stderr: "piped",
+  }).spawn();
+  // Who reads no further closes the pipe.
+  if (piped !== undefined) await new Blob([piped]).stream().pipeTo(child.stdin).catch(() => {});
+  const { code, stdout, stderr } = await child.output();
   return { code, out: new TextDecoder().decode(stdout), err: new TextDecoder().decode(stderr) };
 }
 
@@ -31,13 +41,49 @@ Deno.test("ask.ts prints what happens, goes on with a session, and gives events 
   assertMatch(first.out, /^I am a rehearsal model: [^]*[^\n]\n$/);
   assertEquals(first.out.includes("── step"), false);
   const id = /^session (\S+)\n/.exec(first.err)![1]!;
-  assertMatch(first.err, /\n── step 1\n[^]*\nledger: \d+ calls, .*\n$/);
+  assertMatch(first.err, /\n── step 1\n[^]*\nledger: \d+ calls?, .*\n$/);
   const second = await ask(["--json", "--session", id, "--url", server.url, "And", "now?"], env);
   assertEquals([second.code, second.err], [0, `session ${id}\n`]);
   const events = second.out.trim().split("\n").map((line) => JSON.parse(line));
   assertEquals(events[0], { type: "turn_start", input: "And now?" });
   assertEquals([events.at(-1).type, events.at(-1).reason], ["turn_end", "completed"]);
 
+  // What is piped in goes behind the question, or is it; of too much the beginning; nothing that is no text.
+  const sent = async (...given: Parameters<typeof ask>) => {
+    const { code, out, err } = await ask(...given);
+    return [
+      code,
+      code === 0 ? JSON.parse(out.split("\n")[0]!).input : out,
+      err.replace(/^session .*\n/m, ""),
+    ];
+  };
+  assertEquals(await sent(["--json", "Review."], env, "+a\n"), [
+    0,
+    "Review.\n\nFrom standard input:\n\n```\n+a\n```",
+    "",
+  ]);
+  assertEquals(await sent(["--json"], env, "Hello?\n"), [0, "Hello?\n", ""]);
+  const [huge, said, told] = await sent(["--json", "Review."], env, "x".repeat(300_000));
+  assertEquals([huge, said.length, told], [
+    0,
+    262_144 + "Review.\n\nFrom standard input (only its first 262144 characters):\n\n```\n\n```".length,
+    "Of what is piped in only the first 262144 characters are sent.\n",
+  ]);
+  const binary = await ask(["Review."], env, new Uint8Array([0x50, 0x4b, 0, 0]));
+  assertEquals([binary.code, binary.out], [1, ""]);
+  assertStringIncludes(binary.err, "Cannot send what is piped in: it isn't text in UTF-8.");
+  await Deno.writeFile(join(folder, "shot.png"), new Uint8Array([1]));
+  assertEquals(await sent(["--json", "See @shot.png"], { ...env, INIT_CWD: folder }), [
+    0,
+    [
+      { type: "text", text: "See @shot.png" },
+      { type: "image_url", image_url: { url: "data:image/png;base64,AQ==" } },
+    ],
+    "",
+  ]);
+
+  const { err } = await ask(["--effort", "high", "Hello?"], env);
+  assertStringIncludes(err, 'Cannot use effort "high": model "rehearsal" has no effort to choose.');
   const unknown = await ask(["--session", "none", "Hello?"], env);
   assertEquals([unknown.code, unknown.err], [
     1,
@@ -58,6 +104,6 @@ Deno.test("ask.ts prints what happens, goes on with a session, and gives events 
 Deno.test("ask.ts without a question says how it is used", async () => {
   const { code, out } = await ask([]);
   assertEquals(code, 2);
-  assertStringIncludes(out, 'deno task ask [--session ID] [--json] "question"');
+  assertStringIncludes(out, 'deno task ask [--session ID] [--effort LEVEL] [--json] "question"');
   assertEquals((await ask(["--help"])).code, 0);
 });

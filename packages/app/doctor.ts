@@ -6,7 +6,7 @@
  */
 // deno-lint-ignore-file no-console
 import { parseArgs } from "node:util";
-import type { Miss, MissesReport } from "@tare/conversation/report";
+import type { MissesReport } from "@tare/conversation/report";
 import { agentClient, serverAddress } from "./agent_client.ts";
 import { AGENTS } from "./agents/agents.ts";
 import { checkInstallation } from "./agents/installation.ts";
@@ -33,7 +33,9 @@ const HELP =
 The key that is sent along is TARE_TOKEN, or the owner's of a server on this machine.`;
 
 /** What a client has changed, in words. */
-const CHANGES: Readonly<Record<NonNullable<Miss["dearest"]["changed"]>["kind"], string>> = {
+const CHANGES: Readonly<
+  Record<NonNullable<MissesReport["misses"][number]["dearest"]["changed"]>["kind"], string>
+> = {
   bill: "a number for the bill",
   git_status: "the state of a repository",
   date: "a date or time",
@@ -44,12 +46,12 @@ const CHANGES: Readonly<Record<NonNullable<Miss["dearest"]["changed"]>["kind"], 
 };
 
 /** What was paid: dollars, as far as prices are known, else token units. */
-function cost({ usd, tokenUnits, calls, unpricedCalls }: Miss): string {
+function cost({ usd, tokenUnits, calls, unpricedCalls }: MissesReport["misses"][number]): string {
   if (unpricedCalls === calls) return inDigitsOf(tokenUnits, "token unit");
   return `$${usd < 0.01 ? usd.toFixed(4) : usd.toFixed(2)}`;
 }
 
-function told(miss: Miss): string {
+function told(miss: MissesReport["misses"][number]): string {
   const { name, tokens, calls, remedy, dearest: { session, call, changed } } = miss;
   return [
     `${cost(miss)}  ${name}: ${inDigitsOf(tokens, "token")} in ${inDigitsOf(calls, "call")}`,
@@ -59,7 +61,9 @@ function told(miss: Miss): string {
 }
 
 function toldChange(
-  { where, kind, place, line, before, after }: NonNullable<Miss["dearest"]["changed"]>,
+  { where, kind, place, line, before, after }: NonNullable<
+    MissesReport["misses"][number]["dearest"]["changed"]
+  >,
 ): string {
   const at = where === "tools"
     ? `tool ${place + 1}`
@@ -77,7 +81,7 @@ function report({ sessions, calls, promptTokens, cachedTokens, misses }: MissesR
   const [avoidable, others] = [true, false].map((wanted) =>
     misses.filter(({ avoidable }) => avoidable === wanted)
   );
-  const part = (head: string, list: readonly Miss[] = []) =>
+  const part = (head: string, list: readonly MissesReport["misses"][number][] = []) =>
     list.length === 0 ? [] : [head, ...list.map(told)];
   return [
     `${inDigitsOf(sessions, "session")}, ${inDigitsOf(calls, "call")}: ${share.toFixed(1)} % of ${

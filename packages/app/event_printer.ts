@@ -1,6 +1,7 @@
 import type { TurnLedger } from "@tare/loop";
-import { contentText } from "@tare/messages";
+import { contentText, PLAN_TOOL_NAME, planAfter, type WorkPlan } from "@tare/messages";
 import type { SessionEvent } from "@tare/server";
+import { drawnMarkdown } from "./terminal/drawn_markdown.ts";
 import { shownDiff } from "./terminal/shown_diff.ts";
 import { shownText } from "./terminal/shown_text.ts";
 
@@ -13,31 +14,44 @@ const MAX_LINES = 60;
  * Prints a turn's events for a person: each step as it happens, what calls have changed, and at the end the ledger in
  * one line.
  *
- * @param options.isColoured Whether what has changed is shown in colours. Default: false.
+ * @param options.isColoured Whether what has changed is shown in colours, and what the model says as Markdown. Default: false.
+ * @param options.columns How wide the terminal is.
+ * @param options.plan What the model means to do, as far as it has said so before. Default: nothing.
  */
 export function eventPrinter(
   write: (text: string) => void,
-  options: { readonly isColoured?: boolean } = {},
+  options: {
+    readonly isColoured?: boolean;
+    readonly columns?: number;
+    readonly plan?: WorkPlan | undefined;
+  } = {},
 ): (event: SessionEvent) => void {
   let lineOpen = false;
+  let { plan } = options;
   const calls = new Map<string, string>();
   /** Calls whose change a question has shown. */
   const seen = new Set<string>();
+  const put = (text: string) => {
+    write(text);
+    if (text !== "") lineOpen = !text.endsWith("\n");
+  };
+  const drawn = options.isColoured ? drawnMarkdown(put, options) : undefined;
   const line = (text: string) => {
-    write(`${lineOpen ? "\n" : ""}${shownText(text)}\n`);
-    lineOpen = false;
+    drawn?.end();
+    put(`${lineOpen ? "\n" : ""}${shownText(text)}\n`);
   };
   const stream = (text: string) => {
-    write(shownText(text));
-    if (text !== "") lineOpen = !text.endsWith("\n");
+    drawn?.end();
+    put(shownText(text));
   };
   return (event) => {
     switch (event.type) {
       case "turn_start":
       case "message_added":
-      case "assistant_message":
       case "reasoning_delta":
         return;
+      case "assistant_message":
+        return drawn?.end();
       case "step_start":
         return line(`── step ${event.step}`);
       case "user_message":
@@ -50,9 +64,13 @@ export function eventPrinter(
             `${number(event.tokensBefore)} → ${number(event.tokensAfter)} tokens`,
         );
       case "text_delta":
-        return stream(event.text);
+        return drawn ? drawn.write(event.text) : stream(event.text);
       case "tool_call":
         calls.set(event.id, `${event.name} ${event.arguments}`);
+        if (event.name === PLAN_TOOL_NAME) {
+          plan = planAfter(plan, event);
+          if (plan) return shownPlan(plan).forEach(line);
+        }
         return line(`${indent(event)}→ ${oneLine(`${event.name} ${event.arguments}`, COLUMNS)}`);
       case "turn_resumed":
         return line("! the server was started again, and the turn goes on");
@@ -61,6 +79,8 @@ export function eventPrinter(
       case "tool_output":
         return stream(event.text);
       case "tool_result": {
+        // The plan itself was shown.
+        if (event.name === PLAN_TOOL_NAME && plan && !event.error) return;
         line(
           `${indent(event)}← ${oneLine(calls.get(event.id) ?? event.name, COLUMNS / 2)}: ` +
             `${event.error ? "error, " : ""}${number(event.bytes)} bytes, ` +
@@ -96,6 +116,11 @@ export function eventPrinter(
   };
 }
 
+/** What the model means to do, a line a step. */
+export function shownPlan({ steps, done }: WorkPlan): readonly string[] {
+  return steps.map((step, at) => `  ${at < done ? "☑" : at === done ? "▶" : "☐"} ${oneLine(step, COLUMNS)}`);
+}
+
 /** What a program calls stands below it. */
 function indent({ parent }: { readonly parent?: string }): string {
   return parent === undefined ? "" : "  ";
@@ -113,12 +138,16 @@ function madeText(made: Extract<SessionEvent, { readonly type: "tool_result" }>[
 export function ledgerLine(
   { calls, promptTokens, cachedTokens, outputTokens, saved, estimated, tokenUnits, usd }: TurnLedger,
 ): string {
-  const savings = Object.entries(saved).map(([mechanism, tokens]) => `${mechanism} ${number(tokens)}`);
+  const savings = Object.entries(saved).filter(([, tokens]) => tokens !== 0).map(([mechanism, tokens]) =>
+    `${mechanism} ${number(tokens)}`
+  );
   const costs = [
     ...(usd === undefined ? [] : [usdText(usd)]),
     ...(tokenUnits === undefined ? [] : [`${number(Math.round(tokenUnits))} token units`]),
   ];
-  return `ledger: ${number(calls)} calls, ${number(promptTokens)} prompt tokens, of these ` +
+  return `ledger: ${number(calls)} call${calls === 1 ? "" : "s"}, ${
+    number(promptTokens)
+  } prompt tokens, of these ` +
     `${number(cachedTokens)} cached, ${number(outputTokens)} output tokens; ${
       costs.length > 0 ? `cost: ${costs.join(", ")}; ` : ""
     }` +

@@ -12,9 +12,9 @@ const ledger = {
   estimated: false,
 };
 
-function printed(events: readonly SessionEvent[]): string {
+function printed(events: readonly SessionEvent[], options?: Parameters<typeof eventPrinter>[1]): string {
   let text = "";
-  const print = eventPrinter((piece) => text += piece);
+  const print = eventPrinter((piece) => text += piece, options);
   for (const event of events) print(event);
   return text;
 }
@@ -67,7 +67,7 @@ Deno.test("eventPrinter() prints steps, streamed text, calls in one line, result
       "> Be quick.",
       "Done.",
       "ledger: 2 calls, 12,345 prompt tokens, of these 9,000 cached, 67 output tokens; " +
-      "tokens saved: context 0, schemas 1,200",
+      "tokens saved: schemas 1,200",
       "",
     ],
   );
@@ -202,5 +202,40 @@ Deno.test("eventPrinter() shows what calls have changed, once, and of much the b
       ...shown("long", ...Array.from({ length: 60 }, (_, at) => `  +${at}`), "  … and 2 lines more"),
       "",
     ],
+  );
+});
+
+Deno.test("eventPrinter() draws what the model says where it may colour, and ends it before anything else", () => {
+  const message = { role: "assistant", content: "" } as const;
+  const events: SessionEvent[] = [
+    { type: "text_delta", step: 1, text: "# One\nA **wo" },
+    { type: "text_delta", step: 1, text: "rd** and **more" },
+    { type: "assistant_message", step: 1, message },
+    { type: "tool_call", step: 1, id: "1", name: "f", arguments: "**" },
+    { type: "text_delta", step: 2, text: "| a |" },
+    { type: "warning", message: "w" },
+  ];
+  assertEquals(
+    printed(events, { isColoured: true }),
+    "\x1b[1m\x1b[4mOne\x1b[24m\x1b[22m\nA \x1b[1mword\x1b[22m and **more\n→ f **\n| a |\n! w\n",
+  );
+  assertEquals(printed(events), "# One\nA **word** and **more\n→ f **\n| a |\n! w\n");
+});
+
+Deno.test("eventPrinter() shows the plan as it is after each call, also of a turn before", () => {
+  const call = (args: object) =>
+    ({ type: "tool_call", step: 1, id: "1", name: "update_plan", arguments: JSON.stringify(args) }) as const;
+  const result = (error: boolean): SessionEvent => ({
+    type: "tool_result",
+    ...{ step: 1, id: "1", name: "update_plan", content: "", bytes: 0, durationMs: 0, error },
+  });
+  const plan = { steps: ["Look", "Mend\x1b[2J"], done: 0 };
+  assertEquals(
+    printed([call({ done: 1 }), result(false), call({ steps: ["Rest"] }), result(false)], { plan }),
+    "  ☑ Look\n  ▶ Mend\\x1b[2J\n  ▶ Rest\n",
+  );
+  assertEquals(
+    printed([call({ done: 1 }), result(true)]),
+    '→ update_plan {"done":1}\n← update_plan {"done":1}: error, 0 bytes, 0 ms\n',
   );
 });

@@ -1,5 +1,5 @@
 import { assert, assertAlmostEquals, assertEquals } from "@std/assert";
-import { Warmth, type WarmthOptions } from "@tare/conversation";
+import { Warmth } from "@tare/conversation";
 import { type Gateway, gateway, type GatewayOptions } from "@tare/gateway";
 import { listPrice, profileNamed } from "@tare/planner";
 import { promptCost } from "@tare/planner/parts";
@@ -14,7 +14,9 @@ const KEY = { "x-api-key": "sk" };
 const MARK = { cache_control: { type: "ephemeral" } };
 
 /** What a gateway is made with, and its budget for pings. */
-type TalkOptions = Partial<GatewayOptions> & Pick<Partial<WarmthOptions>, "budgetUsdPerDay">;
+type TalkOptions =
+  & Partial<GatewayOptions>
+  & Pick<Partial<ConstructorParameters<typeof Warmth>[0]>, "budgetUsdPerDay">;
 
 /** A person who talks with a provider through a gateway, by a clock that the test moves. */
 class Talk {

@@ -4,12 +4,13 @@
  * @module
  */
 // deno-lint-ignore-file no-console
-import type { KeyRoute } from "@tare/conversation";
+
+import type { Asker } from "@tare/conversation";
 import { parseArgs } from "node:util";
 import { agentClient, serverAddress } from "./agent_client.ts";
 
 /** All that a key may be for. */
-const ROUTES: readonly KeyRoute[] = ["gateway", "agent", "approve", "metrics"];
+const ROUTES: readonly Asker["routes"][number][] = ["gateway", "agent", "approve", "metrics"];
 
 const HELP = `Gives others keys to the running server, and takes them away:
 
@@ -41,7 +42,7 @@ function numberOf(
   throw new RangeError(`Cannot add a key: --${flag} is ${JSON.stringify(text)}, and ${right} is wanted.`);
 }
 
-function routesOf(text: string): KeyRoute[] {
+function routesOf(text: string): Asker["routes"][number][] {
   const routes = text.split(",").map((word) => word.trim());
   const known = ROUTES.filter((route) => routes.includes(route));
   if (known.length === new Set(routes).size) return known;

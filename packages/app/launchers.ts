@@ -48,7 +48,8 @@ export function whenLeft(callback: () => void, others: readonly number[] = []): 
   }, LOOK_MS);
 }
 
-function isAlive(pid: number): boolean {
+/** Whether a process is there. */
+export function isAlive(pid: number): boolean {
   try {
     return process.kill(pid, 0);
   } catch (error) {

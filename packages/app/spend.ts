@@ -6,12 +6,11 @@
 // deno-lint-ignore-file no-console
 import { parseArgs } from "node:util";
 import {
-  type ResultsSpend,
+  type CallReport,
   type SessionSpend,
   SPEND_BY,
   type SpendReport,
   SPENT_ON,
-  type SpentOn,
   type Sums,
 } from "@tare/conversation/report";
 import { agentClient, serverAddress } from "./agent_client.ts";
@@ -34,7 +33,7 @@ const HELP = `Says what model calls have cost, and what for:
 The key that is sent along is TARE_TOKEN, or the owner's of a server on this machine.`;
 
 /** What each part is called. */
-const PARTS: Readonly<Record<keyof SpentOn, string>> = {
+const PARTS: Readonly<Record<keyof CallReport["spent"]["tokenUnits"], string>> = {
   cacheRead: "cache reads",
   new: "new",
   expired: "expired",
@@ -113,7 +112,7 @@ function told(by: string, { all, rows, hasMore }: SpendReport): string {
 const ROWS = 10;
 
 function toldOfSession({ all, turns, tools, subjects, results }: SessionSpend): string {
-  const carried = (name: string, rows: readonly ResultsSpend[]) =>
+  const carried = (name: string, rows: readonly SessionSpend["tools"][number][]) =>
     table(
       [name, "dollars", "token units", "results", "tokens"],
       rows.slice(0, ROWS).map(({ key, tokenUnits, results, tokens, ...cost }) => [

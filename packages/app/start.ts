@@ -21,7 +21,11 @@ import {
 } from "./settings/settings.ts";
 import { shownText } from "./terminal/shown_text.ts";
 
-if (Deno.args.includes("--help") || Deno.args.includes("-h")) {
+/** Who starts it with this flag goes away, and it stays. */
+const STAYS = "--stays";
+const args = Deno.args.filter((arg) => arg !== STAYS);
+
+if (args.includes("--help") || args.includes("-h")) {
   console.log(settingsHelp());
   Deno.exit(0);
 }
@@ -31,7 +35,7 @@ const environment = Object.fromEntries(VARIABLES.map((name) => [name, Deno.env.g
 /** The settings, or the end of this process. */
 function settings(): Settings {
   try {
-    return readSettings(Deno.args, environment);
+    return readSettings(args, environment);
   } catch (error) {
     // Only what a person can mend is a sentence; anything else is a bug and shows its stack.
     if (!(error instanceof RangeError)) throw error;
@@ -85,7 +89,7 @@ const { code, end } = supervise({
       args: [
         ...["run", "--frozen", V8_FLAGS, ...serverPermissions(given, { sandbox, places })],
         ...paths,
-        ...Deno.args,
+        ...args,
       ],
       environment: exporterEnvironment(),
     }),
@@ -95,5 +99,5 @@ const { code, end } = supervise({
 for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) {
   Deno.addSignalListener(signal, () => end(signal));
 }
-launchers().then((pids) => whenLeft(() => end("SIGTERM"), pids));
+if (args.length === Deno.args.length) launchers().then((pids) => whenLeft(() => end("SIGTERM"), pids));
 Deno.exit(await code);

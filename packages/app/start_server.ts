@@ -39,8 +39,9 @@ import { openSettingsStore } from "./data/open_store.ts";
 import { OWNER_FILE } from "./data/find_owner_key.ts";
 import { noteOwnerPort, ownerKey } from "./data/owner_key.ts";
 import { forgetServer, noteServer, USUAL_PORT } from "./data/noted_server.ts";
-import { findPlaces, type InstructionPlaces, workplaceOf } from "./prompt/workplace.ts";
+import { findPlaces, type InstructionPlaces, skillsOutside, workplaceOf } from "./prompt/workplace.ts";
 import INSTRUCTIONS from "./prompt/instructions.md" with { type: "text" };
+import { skillTool } from "./prompt/skill_tool.ts";
 import { realPath } from "./settings/real_path.ts";
 import { handedOver } from "./handed_over.ts";
 import { readSettings, type Settings } from "./settings/settings.ts";
@@ -251,12 +252,16 @@ export async function startServer(
   });
 
   const background = new BackgroundCommands();
-  const tools = workspaceTools({
-    workspace,
-    hidden: data,
-    shell: { owner, env: path, sandbox, background },
-    ...(sandbox?.proxy && { web: { domains: sandbox.domains, socket: sandbox.proxy.socket } }),
-  });
+  const skills = places && skillTool(skillsOutside(places));
+  const tools = [
+    ...workspaceTools({
+      workspace,
+      hidden: data,
+      shell: { owner, env: path, sandbox, background },
+      ...(sandbox?.proxy && { web: { domains: sandbox.domains, socket: sandbox.proxy.socket } }),
+    }),
+    ...(skills ? [skills] : []),
+  ];
   const shell = tools.find(({ definition }) => sandbox && definition.function.name === "shell");
   const agent = agentHandler({
     telemetry: new Telemetry("@tare/server", { captureContent, figures }),
@@ -333,7 +338,7 @@ export async function startServer(
   if (settings.model !== undefined) await asked?.asked();
   const url = address(server.addr);
   if (token === undefined) await noteOwnerPort(data, server.addr.port).catch(onError);
-  const noted = { folder: realPath(workspace), url: reachable(server.addr), instance };
+  const noted = { folder: realPath(workspace), url: reachable(server.addr), instance, pid: Deno.pid };
   await noteServer(data, noted).catch(onError);
   const signIn = showsKey && token === undefined ? own : undefined;
   return {

@@ -9,6 +9,7 @@ import { denoArgs, TASKS } from "./tasks.ts";
 
 const COMMANDS = [
   "start",
+  "stop",
   "run",
   "wrap",
   "unwrap",
@@ -30,31 +31,46 @@ const COMMANDS = [
 
 const HELP = `Keeps long tool-using agents cheap without making them forget:
 
+  tare                    talk with the agent in this folder; starts its server in the background if none runs
   tare COMMAND [--help]
 
 ${COMMANDS.map((name) => `  ${name.padEnd(7)} ${TASKS[name]!.description}`).join("\n")}
 
 The folder in which you start the server is its workspace, if TARE_WORKSPACE or --workspace names no other.`;
 
-const [given, ...args] = Deno.args;
-const name = COMMANDS.find((name) => name === given);
-if (name === undefined) {
-  const isHelp = given === undefined || given === "--help" || given === "-h";
-  console.log(isHelp ? HELP : `Cannot do ${given}: there is no such command.\n\n${HELP}`);
-  Deno.exit(isHelp ? 0 : 2);
+/** Runs a task with these arguments at this terminal, and resolves to its exit code. */
+async function run(task: string, args: readonly string[]): Promise<number> {
+  const child = new Deno.Command(Deno.execPath(), { args: [...denoArgs(task), ...args] }).spawn();
+  pass = (signal) => child.kill(signal);
+  return (await child.status).code;
 }
-const child = new Deno.Command(Deno.execPath(), { args: [...denoArgs(name), ...args] }).spawn();
-// The terminal's Ctrl-C reaches the program itself; what this one alone is sent it passes on.
+
+/** Passes on a signal that this process alone is sent. */
+let pass = (_signal: Deno.Signal) => {};
+
+// The terminal's Ctrl-C reaches the program itself.
 if (Deno.build.os !== "windows") {
   Deno.addSignalListener("SIGINT", () => {});
   for (const signal of ["SIGTERM", "SIGHUP"] as const) {
     Deno.addSignalListener(signal, () => {
       try {
-        child.kill(signal);
+        pass(signal);
       } catch {
         // It has ended already.
       }
     });
   }
 }
-Deno.exit((await child.status).code);
+
+const [given, ...args] = Deno.args;
+const name = COMMANDS.find((name) => name === given);
+if (name !== undefined) Deno.exit(await run(name, args));
+const isHelp = given === "--help" || given === "-h";
+if (!isHelp && (given === undefined || given.startsWith("-")) && Deno.stdin.isTerminal()) {
+  const code = await run("background", []);
+  Deno.exit(code === 0 ? await run("chat", Deno.args) : code);
+}
+console.log(
+  isHelp || given === undefined ? HELP : `Cannot do ${given}: there is no such command.\n\n${HELP}`,
+);
+Deno.exit(isHelp || given === undefined ? 0 : 2);

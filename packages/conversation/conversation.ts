@@ -10,18 +10,17 @@ import {
   type Ping,
   type PingEntry,
   type PingSent,
+  pinsAfter,
   type Profile,
   type PromptCall,
   type Quote,
   readTooLong,
   type SessionView,
-  withoutPin,
-  withPin,
 } from "@tare/planner";
-import { findPrefixChange, type PrefixChange, slicer, withPrefixChange } from "@tare/planner/parts";
+import { findPrefixChange, slicer, withPrefixChange } from "@tare/planner/parts";
 import type { Archive } from "@tare/prune";
 import { createHash } from "node:crypto";
-import { addToDay, type CallReport, type Days, type Sums } from "./report/calls.ts";
+import { addDays, addToDay, type CallReport, type Days, type Sums } from "./report/calls.ts";
 import type { SeenConversation } from "./report/prompt_report.ts";
 
 /** What is known of a conversation beside its messages and what its prompts are made by. Plain data, which is kept. */
@@ -62,25 +61,6 @@ const NEW: ConversationState = {
   days: {},
 };
 
-/** What one call of a conversation sees and takes. */
-export interface Prompts {
-  /** What the next call sends of a history. */
-  view(
-    history: History,
-    call: Omit<PromptCall, "pins"> & {
-      /**
-       * The messages of its history as their client spells them now: that may be otherwise than what is known of them,
-       * which the history holds then. Default: they are spelled as there.
-       */
-      readonly spelled?: readonly Message[];
-    },
-  ): Promise<SessionView>;
-  /** Takes note of a call that succeeded; of its prompt the provider's cache held `heldTokens`, if that is known. */
-  sent(usage: Usage | undefined, view: SessionView, heldTokens?: number): LedgerEntry | undefined;
-  /** Takes note of a call whose prompt the provider refused in these words. Whether it did so because that is too long. */
-  rejected(words: string, view: SessionView): boolean;
-}
-
 /** So many changes of a prompt are remembered. */
 const MAX_REWRITES = 100;
 
@@ -91,7 +71,7 @@ const MAX_CALLS = 2_000;
  * A conversation, whoever's loop leads it: what its model sees, the originals of what left, what was asked for of single
  * messages, and what its calls came to. Its messages are with whoever leads it, and handed in.
  */
-export class Conversation implements Prompts {
+export class Conversation {
   readonly id: string;
   /** Originals of what left the prompt. */
   readonly archive: Archive;
@@ -103,7 +83,7 @@ export class Conversation implements Prompts {
   /** What its client asked with then, as that spelled it. */
   #asked: History | undefined;
   /** What its client had changed for the call that hasn't succeeded yet. */
-  #changed: PrefixChange | undefined;
+  #changed: NonNullable<LedgerEntry["changed"]> | undefined;
 
   /** A conversation as it was kept, or a new one. */
   constructor({ id, archive, prompts, countTokens, state }: {
@@ -176,10 +156,19 @@ export class Conversation implements Prompts {
     return cacheKey;
   }
 
-  /** Of a call that is no turn nothing is noted: it sees what the model had last, and what is new. */
+  /**
+   * What the next call sends of a history. Of a call that is no turn nothing is noted: it sees what the model had last, and
+   * what is new.
+   */
   async view(
     history: History,
-    { spelled = history.messages, ...call }: Parameters<Prompts["view"]>[1],
+    { spelled = history.messages, ...call }: Omit<PromptCall, "pins"> & {
+      /**
+       * The messages of its history as their client spells them now: that may be otherwise than what is known of them,
+       * which the history holds then. Default: they are spelled as there.
+       */
+      readonly spelled?: readonly Message[];
+    },
   ): Promise<SessionView> {
     const view = await this.#prompts.view(history, { ...call, pins: this.#state.pins });
     if (call.oneShot) return view;
@@ -196,7 +185,7 @@ export class Conversation implements Prompts {
     this.#change({
       figures: { promptTokens, saved },
       ...(endedPins.length > 0 &&
-        { pins: endedPins.reduce((left, { place }) => withoutPin(left, place), pins) }),
+        { pins: endedPins.reduce((left, { place }) => pinsAfter(left, { remove: place }), pins) }),
       ...(rewrites.length > 0 && {
         epoch: epoch + 1,
         rewrites: [...before, ...dated].slice(-MAX_REWRITES),
@@ -206,7 +195,7 @@ export class Conversation implements Prompts {
     return view;
   }
 
-  /** Takes note of what a call took. */
+  /** Takes note of a call that succeeded; of its prompt the provider's cache held `heldTokens`, if that is known. */
   sent(usage: Usage | undefined, view: SessionView, heldTokens?: number): LedgerEntry | undefined {
     const entry = this.#prompts.sent(usage, view, heldTokens);
     if (entry) this.#change({ savedTokenUnits: entry.savedTokenUnits });
@@ -215,13 +204,16 @@ export class Conversation implements Prompts {
     return entry && changed ? withPrefixChange(entry, changed) : entry;
   }
 
-  /** Takes note of a call whose prompt is too long, by what the provider said: the next view is shorter. */
+  /**
+   * Takes note of a call whose prompt the provider refused in these words. Whether it did so because that is too long: the
+   * next view is shorter then.
+   */
   rejected(words: string, view: SessionView): boolean {
     return reject(this.#prompts, { words, view });
   }
 
   /** What a request sees that is no turn and goes on from the first `length` messages. It changes nothing. */
-  glimpse(length: number): Prompts {
+  glimpse(length: number): Pick<Conversation, "view" | "sent" | "rejected"> {
     const prompts = this.#prompts.fork(length, this.archive);
     return {
       view: (history, { spelled: _, ...call }) => prompts.view(history, { ...call, pins: this.#state.pins }),
@@ -288,6 +280,11 @@ export class Conversation implements Prompts {
     this.#change({ days: addToDay(this.#state.days, more, { atMs, model, tool }) });
   }
 
+  /** Takes note of what calls came to elsewhere. */
+  bookDays(more: Days): void {
+    this.#change({ days: addDays(this.#state.days, more) });
+  }
+
   /** Remembers a call. With one of a turn what was rewritten for it is told. */
   note(call: CallReport): void {
     this.#calls = [...this.#calls, call].slice(-MAX_CALLS);
@@ -349,14 +346,6 @@ function reject(
   if (!told) return false;
   prompts.rejected(told.windowTokens, { promptTokens: told.promptTokens, view });
   return true;
-}
-
-/** What is asked for of single messages after a change. */
-export function pinsAfter(
-  pins: readonly Pin[],
-  change: { readonly set: Pin } | { readonly remove: number },
-): readonly Pin[] {
-  return "set" in change ? withPin(pins, change.set) : withoutPin(pins, change.remove);
 }
 
 const NOTHING_SEEN: Pick<SeenConversation, "history" | "view"> = {

@@ -1,25 +1,19 @@
 import { createHash, randomBytes } from "node:crypto";
 import type { Store, StoreRecord } from "./store/port.ts";
 
-/**
- * What a key is for: model calls of other agents, the agent's own sessions, saying what their calls may do, and reading
- * the server's figures.
- */
-export type KeyRoute = typeof KEY_ROUTES[number];
-
-/** All that a key may be for. */
-export const KEY_ROUTES = ["gateway", "agent", "approve", "metrics"] as const;
-
 /** Who asks. */
 export interface Asker {
   /** Name of the key: `owner`, `guest` of whoever has none, or what the owner has called it. */
   readonly name: string;
-  /** What it may be used for. */
-  readonly routes: readonly KeyRoute[];
+  /**
+   * What it may be used for: model calls of other agents, the agent's own sessions, saying what their calls may do, and
+   * reading the server's figures.
+   */
+  readonly routes: readonly ("gateway" | "agent" | "approve" | "metrics")[];
 }
 
-/** Whoever has the owner's key: may do everything and sees all sessions. */
-export const OWNER: Asker = { name: "owner", routes: KEY_ROUTES };
+/** Whoever has the owner's key: may do all that a key may be for, and sees all sessions. */
+export const OWNER: Asker = { name: "owner", routes: ["gateway", "agent", "approve", "metrics"] };
 
 /** Whoever has none, where such may ask: sees what somebody else without one has made, by its id alone. */
 export const GUEST: Asker = { name: "guest", routes: ["gateway", "agent"] };
@@ -35,34 +29,17 @@ export function sees(asker: Asker | undefined, by: string | undefined): boolean 
   return own === undefined || own === by;
 }
 
-/** A key without its secret. */
-export interface KeySettings extends Asker {
+/** A key without its secret, and what it has cost today. */
+export interface KeyReport extends Asker {
   /** Most US dollars that its sessions may cost on a day of UTC. Default: no limit. */
   readonly budgetUsdPerDay?: number;
   /** Most requests in a minute, of each server. Default: no limit. */
   readonly perMinute?: number;
   /** When it was made, in milliseconds since the epoch. */
   readonly createdAtMs: number;
-}
-
-/** A key, and what it has cost today. */
-export interface KeyReport extends KeySettings {
   /** In US dollars, since midnight of UTC. */
   readonly spentUsd: number;
 }
-
-/** Why somebody may not go on. */
-export interface KeyRefusal {
-  /** HTTP status: 402, 403 or 429. */
-  readonly status: number;
-  readonly code: "not_for_this_key" | "budget_spent" | "price_unknown" | "rate_limit_exceeded";
-  readonly message: string;
-  /** When it is worth trying again. Absent: it isn't. */
-  readonly retryAfterS?: number;
-}
-
-/** What names of keys look like. */
-export const KEY_NAME: RegExp = /^[a-z0-9][a-z0-9_-]{0,39}$/;
 
 /** Names that no key can be given. */
 const TAKEN: readonly string[] = [OWNER.name, GUEST.name];
@@ -81,7 +58,7 @@ const MINUTE_MS = 60_000;
 const DAY_MS = 24 * 60 * MINUTE_MS;
 
 /** What is stored of a key. */
-interface StoredKey extends KeySettings {
+interface StoredKey extends Omit<KeyReport, "spentUsd"> {
   /** SHA-256 of its secret, in hex. */
   readonly hash: string;
 }
@@ -94,21 +71,13 @@ interface Spent {
   readonly usd: number;
 }
 
-/** A new secret: 256 random bits. */
-export function newSecret(): string {
-  return `tare_${randomBytes(32).toString("base64url")}`;
-}
-
-/** Whether a text looks like a secret of a key, known or not. */
-export function isSecret(text: string): boolean {
-  return SECRET.test(text);
-}
-
 /**
  * The keys of a server, or of several on one store: who asks, what they may, and what they have cost. Secrets are kept
  * nowhere, only their hashes.
  */
 export class Keys {
+  /** What their names look like. */
+  static readonly NAME: RegExp = /^[a-z0-9][a-z0-9_-]{0,39}$/;
   readonly #store: Pick<Store, "shared" | "commit" | "getDocument" | "listDocuments">;
   readonly #owners: ReadonlySet<string>;
   readonly #now: () => number;
@@ -139,11 +108,21 @@ export class Keys {
     this.#onError = onError;
   }
 
+  /** A new secret: 256 random bits. */
+  static newSecret(): string {
+    return `tare_${randomBytes(32).toString("base64url")}`;
+  }
+
+  /** Whether a text looks like a secret of a key, known or not. */
+  static isSecret(text: string): boolean {
+    return SECRET.test(text);
+  }
+
   /** Who has this secret; nothing if nobody has. @throws {StoreError} */
   async find(secret: string): Promise<Asker | undefined> {
     const hash = sha256(secret);
     if (this.#owners.has(hash)) return OWNER;
-    if (!isSecret(secret)) return undefined;
+    if (!Keys.isSecret(secret)) return undefined;
     await this.#refresh();
     return this.#known?.byHash.get(hash);
   }
@@ -154,16 +133,16 @@ export class Keys {
    * @throws {RangeError} if there is one of this name, or none can have it.
    * @throws {StoreError}
    */
-  async add(settings: Omit<KeySettings, "createdAtMs">): Promise<string> {
+  async add(settings: Omit<KeyReport, "createdAtMs" | "spentUsd">): Promise<string> {
     const { name } = settings;
-    if (!KEY_NAME.test(name) || TAKEN.includes(name)) {
+    if (!Keys.NAME.test(name) || TAKEN.includes(name)) {
       const wanted = "1 to 40 of a to z, 0 to 9, - and _ are wanted, other than owner and guest";
       throw new RangeError(`Cannot add key ${JSON.stringify(name)}: ${wanted}.`);
     }
     if (await this.#store.getDocument(KEY, name)) {
       throw new RangeError(`Cannot add key ${name}: there is one of that name. Remove it first.`);
     }
-    const secret = newSecret();
+    const secret = Keys.newSecret();
     const value: StoredKey = { ...settings, createdAtMs: this.#now(), hash: sha256(secret) };
     await this.#store.commit([{ type: "document", kind: KEY, id: name, value }]);
     await this.#load();
@@ -193,7 +172,7 @@ export class Keys {
   }
 
   /** Counts a request; gives why it comes too often, if it does. */
-  count({ name }: Asker): KeyRefusal | undefined {
+  count({ name }: Asker): ReturnType<Keys["spent"]> {
     const { perMinute } = this.#named(name) ?? {};
     if (perMinute === undefined) return undefined;
     const nowMs = this.#now();
@@ -213,7 +192,7 @@ export class Keys {
   }
 
   /** Why somebody may not ask for this now; nothing if they may. A call that has begun is no longer asked about. */
-  refusal(asker: Asker, route: KeyRoute): KeyRefusal | undefined {
+  refusal(asker: Asker, route: Asker["routes"][number]): ReturnType<Keys["spent"]> {
     if (!asker.routes.includes(route)) {
       const routes = asker.routes.join(", ");
       const message = `Cannot answer: key ${asker.name} is for ${routes}, and this is ${route}.`;
@@ -226,7 +205,14 @@ export class Keys {
    * Why nothing more may be paid for under a name: its budget of the day is spent, or its key is gone. Nothing if it may.
    * `isPriced` says whether what is asked for has a known price: without one no budget can be held.
    */
-  spent(name: string | undefined, isPriced = true): KeyRefusal | undefined {
+  spent(name: string | undefined, isPriced = true): {
+    /** HTTP status: 402, 403 or 429. */
+    readonly status: number;
+    readonly code: "not_for_this_key" | "budget_spent" | "price_unknown" | "rate_limit_exceeded";
+    readonly message: string;
+    /** When it is worth trying again. Absent: it isn't. */
+    readonly retryAfterS?: number;
+  } | undefined {
     if (name === undefined || name === GUEST.name) return undefined;
     // Who is asked about again may have spent elsewhere.
     this.#refresh().catch(this.#onError);

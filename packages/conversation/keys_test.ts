@@ -1,13 +1,5 @@
 import { assertEquals, assertMatch, assertRejects } from "@std/assert";
-import {
-  GUEST,
-  isSecret,
-  Keys,
-  type Keys as AnyKeys,
-  memoryStore,
-  OWNER,
-  sharedMemory,
-} from "@tare/conversation";
+import { GUEST, Keys, type Keys as AnyKeys, memoryStore, OWNER, sharedMemory } from "@tare/conversation";
 
 const NOON = Date.UTC(2026, 0, 31, 12);
 
@@ -15,7 +7,7 @@ Deno.test("Keys knows the owner by a secret, and others by what they were given,
   const store = memoryStore();
   const keys = new Keys({ store, owners: ["correct-horse"], now: () => NOON });
   const secret = await keys.add({ name: "alice", routes: ["gateway"], budgetUsdPerDay: 5, perMinute: 60 });
-  assertEquals(isSecret(secret), true);
+  assertEquals(Keys.isSecret(secret), true);
   assertEquals(await keys.find("correct-horse"), OWNER);
   const { name, routes } = await keys.find(secret) ?? {};
   assertEquals([name, routes], ["alice", ["gateway"]]);

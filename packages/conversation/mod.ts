@@ -20,34 +20,17 @@
  *
  * @module
  */
-export { Conversation, type ConversationState, inSlices, pinsAfter, type Prompts } from "./conversation.ts";
+export { Conversation, type ConversationState, inSlices } from "./conversation.ts";
 export { type ContentsItem, copyContents, type StoreContents, sumContents } from "./store/contents.ts";
-export {
-  type Asker,
-  GUEST,
-  isSecret,
-  KEY_NAME,
-  KEY_ROUTES,
-  type KeyRefusal,
-  type KeyReport,
-  type KeyRoute,
-  Keys,
-  type KeySettings,
-  nameOf,
-  newSecret,
-  OWNER,
-  sees,
-} from "./keys.ts";
+export { type Asker, GUEST, type KeyReport, Keys, nameOf, OWNER, sees } from "./keys.ts";
 export { openFileArchive } from "./store/file_archive.ts";
-export { memoryStore, sharedMemory, type SharedOpening } from "./store/memory/memory_store.ts";
-export { JsonPacker, readPacked } from "./store/packed_json.ts";
+export { memoryStore, sharedMemory } from "./store/memory/memory_store.ts";
+export { JsonPacker } from "./store/packed_json.ts";
 export type {
   Hold,
   HolderRequest,
-  IdempotencyKey,
   ListedSession,
   SessionRecord,
-  SharedFigures,
   SharedStore,
   Sighting,
   Store,
@@ -58,11 +41,4 @@ export type {
   StoreRecord,
 } from "./store/port.ts";
 export { StoreError } from "./store/store_error.ts";
-export {
-  hasCommitted,
-  type KeptWarm,
-  type NotKept,
-  type Pingable,
-  Warmth,
-  type WarmthOptions,
-} from "./warmth.ts";
+export { hasCommitted, type Pingable, Warmth } from "./warmth.ts";

@@ -33,7 +33,7 @@ import {
 } from "@tare/messages";
 
 /** What is told of an operation, by the attributes' names. */
-export type Facts = Parameters<Operation["set"]>[0];
+type Facts = Parameters<Operation["set"]>[0];
 
 /** Something that begins and ends: a span, and its duration as a metric. */
 export interface Operation {
@@ -191,38 +191,38 @@ export interface Chat extends Operation {
   }): void;
 }
 
-/** A figure: its name, unit and description as OpenTelemetry has them. */
-export interface FigureOptions {
-  /** A `sum` only grows, a `level` goes up and down, a `histogram` counts values by their size. */
-  readonly kind: "sum" | "level" | "histogram";
-  readonly name: string;
-  readonly unit: string;
-  readonly description: string;
-  /** The facts by which values are told apart, where they are read; others are left out there. Default: none. */
-  readonly labels?: readonly string[];
-  /** Upper bounds of a histogram's classes. */
-  readonly bounds?: readonly number[];
-}
-
-/** Takes a value, and what is known of it: adds it to a sum or a level, counts it in a histogram. */
-export type Figure = (value: number, facts?: Facts) => void;
-
-/** Values of a figure. */
-export type Readings = readonly (readonly [value: number, facts?: Facts])[];
-
 /** Keeps figures for who reads them here, beside those to whom an exporter brings them. */
 export interface Figures {
-  /** The figure of this name: who names one again gets the same. */
-  figure(options: FigureOptions): Figure;
+  /**
+   * The figure of this name: who names one again gets the same. What it gives takes a value, and what is known of it: adds
+   * it to a sum or a level, counts it in a histogram.
+   */
+  figure(options: {
+    /** A `sum` only grows, a `level` goes up and down, a `histogram` counts values by their size. */
+    readonly kind: "sum" | "level" | "histogram";
+    /** Name, unit and description as OpenTelemetry has them. */
+    readonly name: string;
+    readonly unit: string;
+    readonly description: string;
+    /** The facts by which values are told apart, where they are read; others are left out there. Default: none. */
+    readonly labels?: readonly string[];
+    /** Upper bounds of a histogram's classes. */
+    readonly bounds?: readonly number[];
+  }): (value: number, facts?: Parameters<Operation["set"]>[0]) => void;
   /** One whose values are found out when somebody reads it, each with what is known of it. */
   observe(
-    options: FigureOptions & { readonly kind: "sum" | "level" },
-    read: () => Readings | Promise<Readings>,
+    options: Parameters<Figures["figure"]>[0] & { readonly kind: "sum" | "level" },
+    read: () =>
+      | readonly (readonly [value: number, facts?: Parameters<Operation["set"]>[0]])[]
+      | Promise<readonly (readonly [value: number, facts?: Parameters<Operation["set"]>[0]])[]>,
   ): void;
   /** All of them, as a text of this media type. */
   text(): Promise<string>;
   readonly mediaType: string;
 }
+
+type FigureOptions = Parameters<Figures["figure"]>[0];
+type Figure = ReturnType<Figures["figure"]>;
 
 /** Bounds of histograms, as the conventions prescribe them. */
 const DURATIONS_S = [0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92];

@@ -1,14 +1,5 @@
 import type { Message, Usage } from "@tare/messages";
-import {
-  type Idle,
-  observeUpgrade,
-  type Ping,
-  type PingEntry,
-  type PingSent,
-  UNTRIED,
-  type UpgradeEvidence,
-  type UpgradeTrial,
-} from "@tare/planner";
+import { type Idle, observeUpgrade, type Ping, type PingEntry, type PingSent, UNTRIED } from "@tare/planner";
 import { LRUCache } from "lru-cache";
 import { setTimeout as setTimer } from "node:timers";
 
@@ -42,36 +33,6 @@ export interface Pingable {
   booked(entry: PingEntry): void;
 }
 
-/** What conversations are kept warm by. */
-export interface WarmthOptions {
-  /** The time in milliseconds since the epoch. */
-  readonly now: () => number;
-  /** Most that pings which nobody asked for may cost on a day of UTC, in US dollars. Default: there are none. */
-  readonly budgetUsdPerDay?: number;
-  /** What has been spent of it today before now. Default: nothing. */
-  readonly spentUsd?: number;
-  /** Most bytes that are held of conversations; those that have waited longest are let go. Default: 64 MiB. */
-  readonly maxBytes?: number;
-  /** Told of what went wrong; of no text and no key. */
-  readonly onError: (error: unknown) => void;
-  /** Calls back once after so many milliseconds, unless what it gives is called first. Default: a timer that keeps no process alive. */
-  readonly after?: (ms: number, callback: () => void) => () => void;
-}
-
-/** How long a conversation is kept warm because somebody asked for it. */
-export interface KeptWarm {
-  /** In milliseconds since the epoch. */
-  readonly untilMs: number;
-  /** What pings cost up to then, at most, in US dollars. */
-  readonly maxUsd: number;
-}
-
-/**
- * Why a conversation isn't kept warm. `nothing held`: it goes on just now, it is over, its cache has lapsed, lasts an hour
- * anyway or isn't kept by requests, or its prompt is too short to be cached; `no price`: nobody could say what it costs.
- */
-export type NotKept = "nothing held" | "no price";
-
 /** What is held of a conversation: there is always a timer, or a ping under way. */
 interface Waiting {
   readonly pingable: Pingable;
@@ -81,7 +42,7 @@ interface Waiting {
 
 /** What pings have shown of a provider, key and model. */
 interface Known {
-  readonly trial: UpgradeTrial;
+  readonly trial: ReturnType<typeof observeUpgrade>;
   /** Whether it takes no pings at all. */
   readonly isRefused?: boolean;
 }
@@ -102,7 +63,7 @@ const DAY_MS = 24 * 60 * 60_000;
  * that it holds is in memory, until the conversation goes on, no further ping is planned, or there is too much of it.
  */
 export class Warmth {
-  readonly #options: Required<WarmthOptions>;
+  readonly #options: Required<ConstructorParameters<typeof Warmth>[0]>;
   readonly #waiting: LRUCache<string, Waiting>;
   readonly #known = new LRUCache<string, Known>({ max: MAX_KNOWN });
   /** Until when conversations are kept warm because somebody asked for it. */
@@ -112,7 +73,20 @@ export class Warmth {
   #isClosed = false;
 
   /** Nothing waits. */
-  constructor(options: WarmthOptions) {
+  constructor(options: {
+    /** The time in milliseconds since the epoch. */
+    readonly now: () => number;
+    /** Most that pings which nobody asked for may cost on a day of UTC, in US dollars. Default: there are none. */
+    readonly budgetUsdPerDay?: number;
+    /** What has been spent of it today before now. Default: nothing. */
+    readonly spentUsd?: number;
+    /** Most bytes that are held of conversations; those that have waited longest are let go. Default: 64 MiB. */
+    readonly maxBytes?: number;
+    /** Told of what went wrong; of no text and no key. */
+    readonly onError: (error: unknown) => void;
+    /** Calls back once after so many milliseconds, unless what it gives is called first. Default: a timer that keeps no process alive. */
+    readonly after?: (ms: number, callback: () => void) => () => void;
+  }) {
     this.#options = {
       budgetUsdPerDay: 0,
       spentUsd: 0,
@@ -158,7 +132,15 @@ export class Warmth {
    * Somebody asks that a conversation which waits be kept warm for so many milliseconds, whatever the budget. Requests
    * end that only until their answer.
    */
-  keepFor(id: string, ms: number): KeptWarm | NotKept {
+  keepFor(id: string, ms: number):
+    | {
+      /** In milliseconds since the epoch. */
+      readonly untilMs: number;
+      /** What pings cost up to then, at most, in US dollars. */
+      readonly maxUsd: number;
+    }
+    | "nothing held"
+    | "no price" {
     const waiting = this.#waiting.get(id);
     const possible = waiting && this.#possible(waiting);
     if (!waiting || !possible) return "nothing held";
@@ -187,7 +169,7 @@ export class Warmth {
   }
 
   /** A request or a ping has shown this of upgrades: see `LedgerEntry.warmth`. */
-  observe(key: string, evidence: UpgradeEvidence): void {
+  observe(key: string, evidence: Parameters<typeof observeUpgrade>[1]): void {
     const known = this.#knownOf(key);
     this.#known.set(key, { ...known, trial: observeUpgrade(known.trial, evidence) });
   }

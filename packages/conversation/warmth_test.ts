@@ -1,7 +1,7 @@
 import { assertEquals } from "@std/assert";
-import { type Pingable, Warmth, type WarmthOptions } from "@tare/conversation";
+import { type Pingable, Warmth } from "@tare/conversation";
 import type { Usage } from "@tare/messages";
-import type { Idle, Ping, PingEntry, PingSent, UpgradeEvidence } from "@tare/planner";
+import type { Idle, observeUpgrade, Ping, PingEntry, PingSent } from "@tare/planner";
 
 const SECOND = 1_000;
 const HOUR = 3_600_000;
@@ -15,11 +15,11 @@ interface Told extends Partial<Pick<Pingable, "consent" | "key" | "bytes" | "usd
   /** What each of them costs, planned and billed. */
   readonly units?: number;
   readonly billed?: number;
-  readonly upgrade?: UpgradeEvidence;
+  readonly upgrade?: Parameters<typeof observeUpgrade>[1];
 }
 
 /** Conversations by a clock that the test moves; `log` tells all that becomes of them. */
-function world(options: Partial<WarmthOptions> = {}) {
+function world(options: Partial<ConstructorParameters<typeof Warmth>[0]> = {}) {
   let nowMs = 0;
   const log: string[] = [];
   const timers = new Map<() => void, number>();

@@ -2,9 +2,8 @@ import { countMessageTokens, type CountTokens, countToolTokens, type Message } f
 import type { Profile, PromptCall } from "@tare/planner";
 import { worthDeferring } from "@tare/planner/parts";
 import {
-  type DeferredTools,
+  type deferTools,
   isFunction,
-  type Reading,
   readItems,
   readJsonAt,
   type WireItem,
@@ -56,9 +55,9 @@ export function functionsInFront(
 
 /** What deferring keeps out of a prompt in which these items, which the client doesn't know, hold searches and what they found. */
 export function keptOut(
-  { definitions, search }: DeferredTools,
+  { definitions, search }: NonNullable<ReturnType<typeof deferTools>>,
   items: readonly WireItem[],
-  { countTokens, ...reading }: Reading & { readonly countTokens: CountTokens },
+  { countTokens, ...reading }: Parameters<typeof readItems>[1] & { readonly countTokens: CountTokens },
 ): NonNullable<PromptCall["deferred"]> {
   const all = (messages: readonly Message[]) =>
     messages.reduce((sum, message) => sum + countMessageTokens(message, countTokens), 0);
@@ -74,7 +73,7 @@ export function keptOut(
 const bareItems = new WeakMap<NonNullable<WireItem["bytes"]>, WireItem | undefined>();
 
 /** An item without the searches in it, and without what they found: the same object if there is none. */
-export function withoutSearches(item: WireItem, reading: Reading): WireItem {
+export function withoutSearches(item: WireItem, reading: Parameters<typeof readItems>[1]): WireItem {
   const { bytes } = item;
   const { protocol } = reading;
   if (!bytes || !protocol.toolSearch) return item;

@@ -3,7 +3,7 @@
  *
  * @module
  */
-import { type Gateway, gateway, type GatewayOptions, type Upstream } from "@tare/gateway";
+import { type Gateway, gateway, type GatewayOptions } from "@tare/gateway";
 import { estimateTokens } from "@tare/messages";
 import { profileNamed } from "@tare/planner";
 
@@ -18,7 +18,7 @@ export interface Forwarded {
 }
 
 /** The provider of the tests. */
-export const UPSTREAM: Upstream = {
+export const UPSTREAM: GatewayOptions["upstreams"][string] = {
   baseURL: "http://upstream.example/v1",
   profile: profileNamed("none"),
   windowTokens: 100_000,

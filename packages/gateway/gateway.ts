@@ -1,5 +1,5 @@
 import { type Asker, nameOf, OWNER } from "@tare/conversation";
-import type { LedgerReport, Overview } from "@tare/conversation/report";
+import type { Accounts, Overview } from "@tare/conversation/report";
 import { inTraceOf, Telemetry } from "@tare/conversation/telemetry";
 import { checkGiven } from "@tare/messages";
 import { listPrice } from "@tare/planner";
@@ -29,7 +29,7 @@ export interface Gateway {
   /** What passes through, for those who show it to people. */
   readonly conversations: Conversations;
   /** What they cost so far, planned and left as they are; of the key `by` alone, if it is given. @throws {StoreError} */
-  readonly ledger: (by?: string) => Promise<LedgerReport>;
+  readonly ledger: (by?: string) => Promise<ReturnType<Accounts["report"]>>;
   /** What was saved today and in all, how those do that are left as they are, and the newest warnings. @throws {StoreError} */
   readonly overview: (by?: string) => Promise<Overview>;
   /** Waits until what is known of its sessions is kept, two seconds at most. Never rejects. */

@@ -3,16 +3,17 @@ import { LRUCache } from "lru-cache";
 import {
   type ItemPart,
   type JsonReader,
-  type KnownList,
   type ListReader,
-  type PieceToRead,
+  type Protocol,
   readJsonAt,
-  type ReadTool,
   type RequestReaders,
 } from "@tare/wire";
 import { HeldPrompts } from "./held_prompts.ts";
 import type { Followed } from "./sessions/session.ts";
 import { Buffer } from "node:buffer";
+
+/** Items with which a list starts like one that was read before. */
+type KnownList = NonNullable<ReturnType<ListReader["find"]>>;
 
 /** What is remembered takes beside its texts, in bytes. */
 const ENTRY_BYTES = 500;
@@ -45,7 +46,7 @@ export class Memory {
   /** Items of requests and replies. */
   readonly #items: KnownJson<readonly ItemPart[]>;
   readonly #lists: KnownLists;
-  readonly #tools: KnownJson<ReadTool>;
+  readonly #tools: KnownJson<ReturnType<Protocol["readTool"]>>;
   readonly #referred: LRUCache<string, readonly ItemPart[]>;
   readonly #responses: LRUCache<string, FollowedResponse>;
 
@@ -105,7 +106,7 @@ export class KnownJson<T> implements JsonReader<T> {
   /** The piece at this place. @throws {SyntaxError} if it is no JSON. @throws whatever `read` throws. */
   read(
     bytes: Uint8Array<ArrayBuffer>,
-    { start, end, kind, read, spelling }: PieceToRead<T>,
+    { start, end, kind, read, spelling }: Parameters<JsonReader<T>["read"]>[1],
   ): ReturnType<JsonReader<T>["read"]> {
     const bytesKey = keyOf(kind, bytes.subarray(start, end));
     const known = this.#pieces.get(bytesKey);
@@ -168,7 +169,11 @@ export class KnownLists implements ListReader {
   }
 
   /** What is known of the list that starts at this byte: the longest that it begins with. */
-  find(bytes: Uint8Array<ArrayBuffer>, start: number, kind: string): KnownList | undefined {
+  find(
+    bytes: Uint8Array<ArrayBuffer>,
+    start: number,
+    kind: string,
+  ): KnownList | undefined {
     let found: { readonly number: number; readonly entry: Entry } | undefined;
     for (const [number, entry] of this.#lists.entries()) {
       if (entry.kind !== kind || entry.bytes.length <= (found?.entry.bytes.length ?? 0)) continue;
@@ -176,7 +181,10 @@ export class KnownLists implements ListReader {
     }
     if (!found) return undefined;
     const { number, entry } = found;
-    const known: KnownList = { items: entry.items, end: start + entry.bytes.length };
+    const known: KnownList = {
+      items: entry.items,
+      end: start + entry.bytes.length,
+    };
     this.#lists.get(number);
     this.#found.set(known, number);
     return known;

@@ -7,12 +7,6 @@
  * @module
  */
 export { type Gateway, gateway } from "./gateway.ts";
-export type { GatewayOptions, Upstream } from "./options.ts";
-export { type BodyLimits, readBody, readBytes, readPath } from "./read_request.ts";
-export type {
-  ConversationDetails,
-  Conversations,
-  ConversationSummary,
-  Listing,
-  ShownConversation,
-} from "./sessions/conversations.ts";
+export type { GatewayOptions } from "./options.ts";
+export { readBody, readBytes, readPath } from "./read_request.ts";
+export type { Conversations, ShownConversation } from "./sessions/conversations.ts";

@@ -4,43 +4,42 @@ import type { PolicyOptions } from "@tare/planner/policies";
 import type { Keys, Store, Warmth } from "@tare/conversation";
 import type { Telemetry } from "@tare/conversation/telemetry";
 
-/** A provider that requests are sent to. */
-export interface Upstream {
-  /** Its address, such as `https://api.openai.com/v1`. */
-  readonly baseURL: string;
-  /** Its key. Default: that of each client. */
-  readonly apiKey?: string;
-  /** Its cache rules and prices, for all its models or for each by name; asked whenever they count. */
-  readonly profile: Profile | ((model: string) => Profile);
-  /** What a model costs in money; nothing of one whose price isn't known. Default: the list price, by its name. */
-  readonly price?: (model: string) => Price | undefined;
-  /**
-   * Its models' context window in tokens. A number holds for all of them, unless an error of the provider's tells a smaller
-   * one; a function is asked for each by name whenever it counts, and such an error outranks it. Nothing of a model whose window isn't known,
-   * which is then no limit. Default: the window that is published, by the model's name.
-   */
-  readonly windowTokens?: number | ((model: string) => number | undefined);
-  /**
-   * Whether the window that a function gave is only assumed: then what doesn't fit is sent, for the provider to refuse. What is
-   * told, by a number or by an error, isn't. Default: it is.
-   */
-  readonly assumesWindow?: (model: string) => boolean;
-  /**
-   * Whether a model's tools may be deferred, since it finds them by the provider's own search. Default: at addresses, and of
-   * models, of which that is known.
-   */
-  readonly searchesTools?: (model: string) => boolean;
-}
-
 /** Where a gateway sends requests, and what it plans with. */
 export interface GatewayOptions extends PolicyOptions {
-  /** The provider of each protocol, by the protocol's name. A protocol without one isn't answered. */
-  readonly upstreams: Readonly<Record<string, Upstream>>;
+  /** The provider of each protocol that requests are sent to, by the protocol's name. A protocol without one isn't answered. */
+  readonly upstreams: Readonly<
+    Record<string, {
+      /** Its address, such as `https://api.openai.com/v1`. */
+      readonly baseURL: string;
+      /** Its key. Default: that of each client. */
+      readonly apiKey?: string;
+      /** Its cache rules and prices, for all its models or for each by name; asked whenever they count. */
+      readonly profile: Profile | ((model: string) => Profile);
+      /** What a model costs in money; nothing of one whose price isn't known. Default: the list price, by its name. */
+      readonly price?: (model: string) => Price | undefined;
+      /**
+       * Its models' context window in tokens. A number holds for all of them, unless an error of the provider's tells a smaller
+       * one; a function is asked for each by name whenever it counts, and such an error outranks it. Nothing of a model whose window isn't known,
+       * which is then no limit. Default: the window that is published, by the model's name.
+       */
+      readonly windowTokens?: number | ((model: string) => number | undefined);
+      /**
+       * Whether the window that a function gave is only assumed: then what doesn't fit is sent, for the provider to refuse. What is
+       * told, by a number or by an error, isn't. Default: it is.
+       */
+      readonly assumesWindow?: (model: string) => boolean;
+      /**
+       * Whether a model's tools may be deferred, since it finds them by the provider's own search. Default: at addresses, and of
+       * models, of which that is known.
+       */
+      readonly searchesTools?: (model: string) => boolean;
+    }>
+  >;
   /** What conversations cost counts for the keys with which their requests come. Default: for nobody. */
   readonly keys?: Pick<Keys, "refusal" | "spent" | "paid"> | undefined;
   /**
    * Paths beside those that models are used with, such as `/v1/vector_stores`, that go to a provider with the key of its
-   * `Upstream`, and what is below them. With a client's own key anything under `/v1` goes. Default: none.
+   * upstream, and what is below them. With a client's own key anything under `/v1` goes. Default: none.
    */
   readonly forward?: readonly string[];
   /** Makes the requests. Default: the global `fetch`. */
@@ -90,3 +89,6 @@ export interface GatewayOptions extends PolicyOptions {
   /** The time in milliseconds since the epoch. Default: `Date.now`. */
   readonly now?: () => number;
 }
+
+/** A provider that requests are sent to. */
+export type Upstream = GatewayOptions["upstreams"][string];

@@ -26,20 +26,6 @@ export function readPath(pathname: string): readonly string[] | undefined {
   }
 }
 
-/** How much of a body is read. */
-export interface BodyLimits {
-  /** Most bytes that it may have, compressed or not. */
-  readonly maxBytes: number;
-  /**
-   * Told what has come once that is more than `bytes`, a first piece of it before all: gives a limit in place of
-   * `maxBytes`, or nothing if it can't tell.
-   */
-  readonly early?: {
-    readonly bytes: number;
-    readonly limit: (begin: Uint8Array<ArrayBuffer>) => number | undefined;
-  };
-}
-
 /**
  * A request's body as it was before its client compressed it, read once. Nothing, and the body stays unread, if it is
  * compressed in a way that isn't known here.
@@ -48,7 +34,18 @@ export interface BodyLimits {
  */
 export async function readBody(
   request: Request,
-  limits: BodyLimits,
+  limits: {
+    /** Most bytes that it may have, compressed or not. */
+    readonly maxBytes: number;
+    /**
+     * Told what has come once that is more than `bytes`, a first piece of it before all: gives a limit in place of
+     * `maxBytes`, or nothing if it can't tell.
+     */
+    readonly early?: {
+      readonly bytes: number;
+      readonly limit: (begin: Uint8Array<ArrayBuffer>) => number | undefined;
+    };
+  },
 ): Promise<Uint8Array<ArrayBuffer> | undefined> {
   const given = { request, limits };
   checkGiven("readBody()", given, { request: { headers: "object" }, limits: { maxBytes: "number" } });
@@ -85,7 +82,7 @@ export async function readBytes(
 
 async function read(
   { headers, body }: Pick<Response, "headers" | "body">,
-  { maxBytes, early }: BodyLimits,
+  { maxBytes, early }: Parameters<typeof readBody>[1],
 ): Promise<Uint8Array<ArrayBuffer>> {
   if (Number(headers.get("content-length") ?? 0) > maxBytes) throw tooLarge(maxBytes);
   const chunks: Uint8Array<ArrayBuffer>[] = [];

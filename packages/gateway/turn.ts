@@ -1,4 +1,4 @@
-import { inSlices, type Prompts } from "@tare/conversation";
+import { type Conversation, inSlices } from "@tare/conversation";
 import {
   contentText,
   countMessageTokens,
@@ -9,15 +9,15 @@ import {
 } from "@tare/messages";
 import { argumentsParser } from "@tare/arguments";
 import type { LedgerEntry, PromptCall, SessionView } from "@tare/planner";
-import { type RoutedRequest, servedTokens } from "@tare/planner/parts";
+import { type routeToCache, servedTokens } from "@tare/planner/parts";
 import { placeholderRefs, RECALL_TOOL, recallOriginal } from "@tare/prune";
 import {
-  type DeferredTools,
+  type deferTools,
   type ItemPart,
+  type Protocol,
   readItems,
   type RequestReaders,
   toolsInFront,
-  type TurnWriter,
   type WireItem,
   type WireReply,
   type WireRequest,
@@ -41,20 +41,20 @@ interface GatewayTurnOptions {
   readonly session: GatewaySession;
   readonly request: WireRequest;
   /** What is deferred of its tools. Default: nothing is. */
-  readonly deferred?: DeferredTools | undefined;
+  readonly deferred?: ReturnType<typeof deferTools> | undefined;
   /** Whether the recall tool is offered. */
   readonly recall: boolean;
   /** The response that the request follows. Default: none that is known. */
   readonly follows?: Followed | undefined;
   /** Decides what leaves the prompt. Default: nobody does, as where the upstream keeps the history itself. */
-  readonly prompts: Prompts | undefined;
+  readonly prompts: Pick<Conversation, "view" | "sent" | "rejected"> | undefined;
   /** What the request is for if it isn't a turn: it gets the view that the model had last. Default: it is one. */
   readonly oneShot?: ItemPart["purpose"];
   /**
    * What requests of a conversation of this name say to have their prompts cached in one place. With it more of a prompt is
    * marked for the cache than the client does. Default: nothing is said or marked.
    */
-  readonly route?: ((key: string) => RoutedRequest) | undefined;
+  readonly route?: ((key: string) => ReturnType<typeof routeToCache>) | undefined;
   readonly countTokens: CountTokens;
   /** The prompts that providers have read. */
   readonly held: HeldPrompts;
@@ -83,7 +83,7 @@ export class GatewayTurn {
   readonly client: string;
   readonly session: GatewaySession;
   /** Passes the replies on. */
-  readonly writer: TurnWriter;
+  readonly writer: ReturnType<Protocol["writer"]>;
   readonly #options: GatewayTurnOptions;
   /** What has come since the client's request. */
   readonly #added: WireItem[] = [];
@@ -96,7 +96,7 @@ export class GatewayTurn {
   #sending: HeldPrompt | undefined;
   /** Tokens with which that begins like what the provider's cache holds, counted here; nothing where that isn't known. */
   #heldTokens: number | undefined;
-  #routed: RoutedRequest | undefined;
+  #routed: ReturnType<typeof routeToCache> | undefined;
   #edited = false;
   #isLast = false;
   #repeatedRecalls = 0;
@@ -144,7 +144,7 @@ export class GatewayTurn {
   }
 
   /** Headers that the newest call has unless its client sends any of them. */
-  get routeHeaders(): RoutedRequest["headers"] {
+  get routeHeaders(): ReturnType<typeof routeToCache>["headers"] {
     return this.#routed?.headers ?? {};
   }
 

@@ -1,11 +1,4 @@
-import {
-  inSlices,
-  type KeptWarm,
-  type ListedSession,
-  type NotKept,
-  type Prompts,
-  type Warmth,
-} from "@tare/conversation";
+import { type Conversation, inSlices, type ListedSession, type Warmth } from "@tare/conversation";
 import {
   type CallReport,
   reportCall,
@@ -15,7 +8,6 @@ import {
   sumsOfCall,
   sumsOfOutcome,
   sumsOfPing,
-  sumsOfWarmth,
 } from "@tare/conversation/report";
 import { contentText, type CountTokens, type Usage } from "@tare/messages";
 import { listPrice, listWindow, MESSAGES_PROVIDER, readTooLong } from "@tare/planner";
@@ -181,7 +173,7 @@ export class Turns {
   }
 
   /** Somebody asks that a session be kept warm for so many milliseconds; nothing if none is here. */
-  keepFor({ id }: GatewaySession, ms: number): KeptWarm | NotKept | undefined {
+  keepFor({ id }: GatewaySession, ms: number): ReturnType<Warmth["keepFor"]> | undefined {
     return this.#warmth?.keepFor(id, ms);
   }
 
@@ -442,8 +434,8 @@ export class Turns {
       rates,
       rewrites: oneShot === undefined ? conversation.state.unsent : [],
     });
-    const more = entry ? sumsOfWarmth(entry) : {};
-    this.book(session, { ...sumsOfCall(made), ...more, savedTokens }, { model });
+    const pingCreditTokenUnits = entry?.warmth?.creditTokenUnits ?? 0;
+    this.book(session, { ...sumsOfCall(made), pingCreditTokenUnits, savedTokens }, { model });
     for (const one of entry?.said ?? []) this.book(session, sumsOfOutcome(one), { model, tool: one.tool });
     conversation.note(made);
     return made;
@@ -593,7 +585,7 @@ function oneShotOf(
 function viewFor(
   { about }: OneShot,
   { items }: Pick<WireRequest, "items">,
-): Prompts | undefined {
+): Pick<Conversation, "view" | "sent" | "rejected"> | undefined {
   if (!about || about.shared === 0) return undefined;
   const { session, shared } = about;
   return session.conversation.glimpse(session.lengthOf(items.slice(0, shared)));

@@ -5,13 +5,6 @@
  * they hold.
  */
 export type Needed =
-  | NeededKind
-  | readonly NeededKind[]
-  | ReadonlySet<unknown>
-  | { readonly [name: string]: Needed };
-
-/** What one value may have to be. */
-export type NeededKind =
   | "function"
   | "counter"
   | "string"
@@ -25,7 +18,12 @@ export type NeededKind =
   | "bytes"
   | "message"
   | "messages"
-  | "value";
+  | "value"
+  | readonly Extract<Needed, string>[]
+  | ReadonlySet<unknown>
+  | { readonly [name: string]: Needed };
+
+type NeededKind = Extract<Needed, string>;
 
 const KINDS: Readonly<Record<NeededKind, string>> = {
   function: "a function",

@@ -58,15 +58,6 @@ export type ToolCall =
     readonly custom: { readonly name: string; readonly input: string };
   };
 
-/** What the user said. */
-export interface UserMessage {
-  /** Always `user`. */
-  readonly role: "user";
-  readonly content: Content;
-  /** Tells apart several who write under one role. */
-  readonly name?: string;
-}
-
 /**
  * What the model said and which tools it called. `reasoning_content` is how DeepSeek, vLLM and others pass the
  * model's reasoning; it is kept and sent back as it came.
@@ -137,7 +128,13 @@ export type Message =
     /** Tells apart several who write under one role. */
     readonly name?: string;
   }
-  | UserMessage
+  /** What the user said. */
+  | {
+    readonly role: "user";
+    readonly content: Content;
+    /** Tells apart several who write under one role. */
+    readonly name?: string;
+  }
   | AssistantMessage
   | ToolMessage
   /** The result of a call in the wire format that came before tools. Passed through, never edited. */
@@ -146,6 +143,13 @@ export type Message =
     readonly name: string;
     readonly content: string | null;
   };
+
+/** The result of a call: its text, and the pictures that it shows as `data:` URLs behind that. */
+export function toolMessage(id: string, text: string, pictures: readonly string[] = []): ToolMessage {
+  const shown = pictures.map((url): ContentPart => ({ type: "image_url", image_url: { url } }));
+  const content = shown.length === 0 ? text : [{ type: "text", text } as const, ...shown];
+  return { role: "tool", tool_call_id: id, content };
+}
 
 /** Name and arguments of a call, of either kind: JSON of a function's, the plain input of a custom tool's. */
 export function describeCall(call: ToolCall): { readonly name: string; readonly arguments: string } {

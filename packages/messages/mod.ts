@@ -28,10 +28,10 @@ export {
   tellBy,
   type ToolCall,
   type ToolMessage,
+  toolMessage,
   transcribe,
-  type UserMessage,
 } from "./message.ts";
-export { checkGiven, type Needed, type NeededKind } from "./check_given.ts";
+export { checkGiven, type Needed } from "./check_given.ts";
 export {
   countMessageTokens,
   countRequestTokens,
@@ -57,8 +57,8 @@ export {
   type Usage,
 } from "./model.ts";
 export { personsWords } from "./persons_words.ts";
-export { PICTURE_HEAD_BYTES, pictureAt, type PictureHead, pictureHead, toolMessage } from "./picture.ts";
-export { type Plan, PLAN_TOOL_NAME, planAfter } from "./plan.ts";
+export { PICTURE_HEAD_BYTES, pictureAt, type PictureHead, pictureHead } from "./picture.ts";
+export { PLAN_TOOL_NAME, planAfter, type WorkPlan } from "./plan.ts";
 export {
   type Effects,
   type FileChange,
@@ -66,7 +66,6 @@ export {
   type NestedCalls,
   type NestedResult,
   type ResolvedCall,
-  type Stance,
   type Tool,
   type ToolContext,
   type ToolDefinition,

@@ -1,5 +1,3 @@
-import type { ContentPart, ToolMessage } from "./message.ts";
-
 /** A picture, as far as its first bytes tell. */
 export interface PictureHead {
   readonly type: "image/png" | "image/jpeg" | "image/gif" | "image/webp";
@@ -70,11 +68,4 @@ export function pictureAt(url: string): PictureHead | undefined {
     // It is no base64, and so no picture.
     return undefined;
   }
-}
-
-/** The result of a call: its text, and the pictures that it shows as `data:` URLs behind that. */
-export function toolMessage(id: string, text: string, pictures: readonly string[] = []): ToolMessage {
-  const shown = pictures.map((url): ContentPart => ({ type: "image_url", image_url: { url } }));
-  const content = shown.length === 0 ? text : [{ type: "text", text } as const, ...shown];
-  return { role: "tool", tool_call_id: id, content };
 }

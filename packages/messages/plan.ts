@@ -2,7 +2,7 @@
 export const PLAN_TOOL_NAME = "update_plan";
 
 /** What the model means to do, as a person sees it. */
-export interface Plan {
+export interface WorkPlan {
   /** In their order, a line each. */
   readonly steps: readonly string[];
   /** How many of them are done: the next one is under way. */
@@ -26,9 +26,9 @@ export interface Plan {
  * ```
  */
 export function planAfter(
-  plan: Plan | undefined,
+  plan: WorkPlan | undefined,
   { name, arguments: text }: { readonly name: string; readonly arguments: string },
-): Plan | undefined {
+): WorkPlan | undefined {
   if (name !== PLAN_TOOL_NAME) return plan;
   const { steps = plan?.steps, done = 0 } = argumentsIn(text);
   if (!Array.isArray(steps) || steps.length === 0 || !steps.every((step) => typeof step === "string")) {

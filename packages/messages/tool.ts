@@ -15,16 +15,6 @@ export interface ToolDefinition {
   };
 }
 
-/**
- * What may happen to a tool's results once they are old.
- *
- * - `rederivable`: the call only reads; its result may be elided, and the call may be made again.
- * - `once`: the call has side effects, or its result changes from call to call; its result may be elided, but
- *   nothing ever suggests making the call again.
- * - `keep`: the result is never elided (answers of the user, instructions).
- */
-export type Stance = "rederivable" | "once" | "keep";
-
 /** What a running tool is handed. */
 export interface ToolContext {
   /** Aborted when the turn is cancelled or the call's time is up. */
@@ -115,8 +105,15 @@ export type ToolOutput = string | {
 export interface Tool {
   /** The full definition; arguments are validated against its `parameters` before {@linkcode Tool.run}. */
   readonly definition: ToolDefinition;
-  /** What may happen to old results. Default: `once`. */
-  readonly stance?: Stance;
+  /**
+   * What may happen to its results once they are old. Default: `once`.
+   *
+   * - `rederivable`: the call only reads; its result may be elided, and the call may be made again.
+   * - `once`: the call has side effects, or its result changes from call to call; its result may be elided, but
+   *   nothing ever suggests making the call again.
+   * - `keep`: the result is never elided (answers of the user, instructions).
+   */
+  readonly stance?: "rederivable" | "once" | "keep";
   /** Name of the argument that says what a call reads, such as `path`: a later write to it makes the result stale. */
   readonly reads?: string;
   /** Name of the argument that says what a call writes. */

@@ -1,24 +1,5 @@
 /** How a client compacts a conversation that its window can't hold: one call for a summary, from which it goes on. */
-export interface CompactionHabit {
-  /**
-   * The prompt from which on it compacts, in tokens, where a reply may have `replyTokens`. Default: where what is left of
-   * the window would not hold a reply.
-   */
-  readonly fullFrom?: (windowTokens: number, replyTokens: number | undefined) => number;
-  /** Whether it goes by the prompt that it sent last, not by the one that it is about to send. Default: no. */
-  readonly isLate?: boolean;
-  /**
-   * Characters of each result in the call for the summary, which holds nothing but what leaves. Default: it holds the whole
-   * prompt, which a warm cache serves.
-   */
-  readonly resultChars?: number;
-  /** Characters of the newest messages that stay, as JSON, where it compacts from so many tokens on. Default: none. */
-  readonly keptChars?: (fullFrom: number) => number;
-  /** Tokens of other things with which it goes on behind the session's first prompt. Default: none. */
-  readonly keptTokens?: number;
-  /** Whether that first prompt is as it was, so that a warm cache serves it. */
-  readonly keepsFront: boolean;
-}
+export type CompactionHabit = NonNullable<ReturnType<typeof compactionOf>>;
 
 /** What is taken for a client's habit of which nothing is known: the cheapest of those that were seen. */
 export const USUAL_COMPACTION: CompactionHabit = { keepsFront: true };
@@ -63,6 +44,25 @@ const HABITS: Readonly<Record<string, CompactionHabit>> = {
 };
 
 /** How an agent compacts a conversation that its window doesn't hold, by the name with which it asks; nothing if that isn't known. */
-export function compactionOf(agent: string): CompactionHabit | undefined {
+export function compactionOf(agent: string): {
+  /**
+   * The prompt from which on it compacts, in tokens, where a reply may have `replyTokens`. Default: where what is left of
+   * the window would not hold a reply.
+   */
+  readonly fullFrom?: (windowTokens: number, replyTokens: number | undefined) => number;
+  /** Whether it goes by the prompt that it sent last, not by the one that it is about to send. Default: no. */
+  readonly isLate?: boolean;
+  /**
+   * Characters of each result in the call for the summary, which holds nothing but what leaves. Default: it holds the whole
+   * prompt, which a warm cache serves.
+   */
+  readonly resultChars?: number;
+  /** Characters of the newest messages that stay, as JSON, where it compacts from so many tokens on. Default: none. */
+  readonly keptChars?: (fullFrom: number) => number;
+  /** Tokens of other things with which it goes on behind the session's first prompt. Default: none. */
+  readonly keptTokens?: number;
+  /** Whether that first prompt is as it was, so that a warm cache serves it. */
+  readonly keepsFront: boolean;
+} | undefined {
   return Object.hasOwn(HABITS, agent) ? HABITS[agent] : undefined;
 }

@@ -17,7 +17,6 @@ import {
   type PromptSessionOptions,
   type SessionView,
   type Summarise,
-  type SummaryRequest,
 } from "@tare/planner";
 import { PrefixCache, promptCost, promptUnits } from "@tare/planner/parts";
 import { type Archive, memoryArchive, RECALL_TOOL } from "@tare/prune";
@@ -59,7 +58,7 @@ interface Played {
   readonly views: readonly SessionView[];
   readonly entries: readonly (LedgerEntry | undefined)[];
   /** Number of the call at which each summary was asked for, and what for. */
-  readonly asked: readonly { readonly call: number; readonly request: SummaryRequest }[];
+  readonly asked: readonly { readonly call: number; readonly request: Parameters<Summarise>[0] }[];
   readonly warnings: readonly string[];
   readonly archive: Archive;
   readonly state: unknown;
@@ -80,7 +79,7 @@ async function play(
   const cache = new PrefixCache(PROFILES[profile]!);
   const views: SessionView[] = [];
   const entries: (LedgerEntry | undefined)[] = [];
-  const asked: { call: number; request: SummaryRequest }[] = [];
+  const asked: { call: number; request: Parameters<Summarise>[0] }[] = [];
   let state: unknown;
   const make = () =>
     plannerSession({
@@ -93,7 +92,7 @@ async function play(
       retention: { ...KEEP_WANTED, stepTailTokens: Infinity },
       ...options,
       ...(summarise && {
-        summarise: (request: SummaryRequest) => {
+        summarise: (request: Parameters<Summarise>[0]) => {
           asked.push({ call: views.length, request });
           return summarise(asked.length);
         },

@@ -12,16 +12,14 @@ import {
   type LedgerEntry,
   makePin,
   type Pin,
+  pinsAfter,
   type PlannerSession,
   plannerSession,
   type Profile,
   PROFILES,
   type PromptCall,
   type PromptSessionOptions,
-  type Retention,
   type SessionView,
-  withoutPin,
-  withPin,
 } from "@tare/planner";
 import { PrefixCache, promptCost, promptUnits } from "@tare/planner/parts";
 import { type Archive, memoryArchive } from "@tare/prune";
@@ -30,7 +28,7 @@ import {} from "../../tests/conversations.ts";
 import type { Edit } from "./edits/edit.ts";
 
 /** Limits so small that generated sessions meet them. */
-const RETENTION: Retention = { ...KEEP_WANTED, stepTailTokens: 300 };
+const RETENTION: typeof KEEP_WANTED = { ...KEEP_WANTED, stepTailTokens: 300 };
 
 /** What the provider serves nothing below, and what one block is, scaled down like the budgets. */
 export function scaled(name: string): Profile {
@@ -180,11 +178,11 @@ export function ask(
     const places = of === "what left" && left.length > 0 ? left : [...messages.keys()];
     const place = places[Math.floor(at * places.length)] ?? 0;
     if (wish === "nothing") {
-      after = withoutPin(after, place);
+      after = pinsAfter(after, { remove: place });
       continue;
     }
     try {
-      after = withPin(after, makePin(messages, { place, wish }, estimateTokens));
+      after = pinsAfter(after, { set: makePin(messages, { place, wish }, estimateTokens) });
     } catch (error) {
       // Not everything can be asked for.
       assert(error instanceof RangeError);

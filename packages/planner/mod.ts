@@ -22,15 +22,14 @@ export {
   PROFILES,
   readTooLong,
 } from "./providers.ts";
-export type { CompactionHabit } from "./agents.ts";
-export type { Summarise, SummaryRequest } from "./edits/make_summary.ts";
-export { fittingPins, makePin, type NewPin, type Pin, withoutPin, withPin } from "./edits/pin.ts";
+export type { Summarise } from "./edits/make_summary.ts";
+export { fittingPins, makePin, type NewPin, type Pin, pinsAfter } from "./edits/pin.ts";
 export type { Idle, Ping } from "./clock/clock.ts";
-export { observeUpgrade, UNTRIED, type UpgradeEvidence, type UpgradeTrial } from "./clock/upgrade.ts";
+export { observeUpgrade, UNTRIED } from "./clock/upgrade.ts";
 export type { History } from "./edits/view.ts";
 export type { LedgerEntry, PingEntry, PingSent } from "./ledger/entry.ts";
 export type { Quote } from "./rule/quote.ts";
-export { KEEP_WANTED, type Retention } from "./retention/retention.ts";
+export { KEEP_WANTED } from "./retention/retention.ts";
 export {
   type ForkableSession,
   type Mechanisms,
@@ -38,7 +37,6 @@ export {
   type PromptSession,
   type PromptSessionOptions,
   PromptTooLong,
-  type SavedTokens,
   type SessionView,
 } from "./prompt_session.ts";
 export { type PlannerSession, plannerSession } from "./session.ts";

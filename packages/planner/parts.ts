@@ -16,15 +16,8 @@
  * @module
  */
 export { compactionOf } from "./agents.ts";
-export { type SaidOutcome, SaidProof, type SaidRecord } from "./arrival/proof.ts";
-export {
-  findPrefixChange,
-  PrefixCache,
-  type PrefixChange,
-  type PromptUnit,
-  promptUnits,
-  servedTokens,
-} from "./cache/prefix.ts";
+export { SaidProof, type SaidRecord } from "./arrival/proof.ts";
+export { findPrefixChange, PrefixCache, type PromptUnit, promptUnits, servedTokens } from "./cache/prefix.ts";
 export { pingClock } from "./clock/clock.ts";
 export { isSummary } from "./edits/view.ts";
 export {
@@ -37,15 +30,12 @@ export {
 } from "./ledger/ledger.ts";
 export {
   howToAsk,
-  isPrice,
   profileForTtl,
-  profileOfModelList,
   providerOf,
-  type RoutedRequest,
+  readModelList,
   routeToCache,
   searchesTools,
   seesPictures,
-  windowsOfModelList,
 } from "./providers.ts";
 export { WINDOW_SHARE, worthDeferring } from "./rule/decide.ts";
 export { slicer } from "./session.ts";

@@ -10,11 +10,8 @@ import { checkOptions, plannerSession } from "./session.ts";
 
 export { classicSession };
 
-/** What decides when a prompt is rewritten. */
-export type Policy = "planner" | "classic";
-
 /** Each policy, and when it rewrites a prompt, in words. */
-export const POLICIES: Readonly<Record<Policy, string>> = {
+export const POLICIES: Readonly<Record<"planner" | "classic", string>> = {
   planner: "as soon as that pays",
   classic: "at fixed triggers",
 };
@@ -26,7 +23,7 @@ export interface PolicyOptions extends
     "mechanisms" | "forget" | "proof" | "truncateTokens" | "alwaysFull" | "triggers"
   > {
   /** What decides when a prompt is rewritten. Default: `planner`. */
-  readonly policy?: Policy | undefined;
+  readonly policy?: keyof typeof POLICIES | undefined;
 }
 
 /**

@@ -6,9 +6,9 @@ import type { Summarise } from "./edits/make_summary.ts";
 import type { Pin } from "./edits/pin.ts";
 import type { History } from "./edits/view.ts";
 import type { Idle, Ping } from "./clock/clock.ts";
-import type { CompactionHabit } from "./agents.ts";
+import type { compactionOf } from "./agents.ts";
 import type { LedgerEntry, PingEntry, PingSent } from "./ledger/entry.ts";
-import type { Retention } from "./retention/retention.ts";
+import type { KEEP_WANTED } from "./retention/retention.ts";
 import type { Quote } from "./rule/quote.ts";
 
 /** The mechanisms that keep a prompt small, each on or off. */
@@ -46,7 +46,7 @@ export interface PromptSessionOptions {
    */
   readonly assumesWindow?: boolean | (() => boolean);
   /** How the client would compact a conversation that doesn't fit: the ledger reckons with it. Default: as cheaply as any. */
-  readonly compaction?: CompactionHabit;
+  readonly compaction?: NonNullable<ReturnType<typeof compactionOf>>;
   /**
    * Whether everything is sent as it is, and the ledger tells beside it what the planner would have made of it
    * (`LedgerEntry.projected`). Nothing is archived then, and no summary asked for. Default: no.
@@ -94,7 +94,7 @@ export interface PromptSessionOptions {
     readonly coldAfterMs?: number | undefined;
   } | undefined;
   /** What may leave and what stays. Default: `KEEP_WANTED`. */
-  readonly retention?: Retention;
+  readonly retention?: typeof KEEP_WANTED;
   /**
    * A rewrite is not bought if, were the session to end right after, it would have cost more than resending
    * everything by over this share. Default 0.05; infinite: bought whenever the rent has paid for it. At twice this
@@ -127,6 +127,8 @@ export interface PromptCall {
    * model had last and what is new, and changes nothing; {@linkcode PromptSession.sent} books nothing of it. Default: no.
    */
   readonly oneShot?: boolean;
+  /** Whether all that may leave leaves with this call, whatever that costs, because somebody asks for it. Default: what pays. */
+  readonly leavesNow?: boolean | undefined;
   /** Most tokens of its reply: by that some clients tell when to compact. Default: not known. */
   readonly replyTokens?: number | undefined;
   /** Tools whose definitions the request goes without. Default: none. */
@@ -146,12 +148,6 @@ export interface PromptCall {
   readonly progress?: () => void;
 }
 
-/** Tokens that each mechanism keeps out of a prompt. */
-export type SavedTokens = Readonly<Record<keyof Mechanisms, number>> & {
-  /** Those that deferring tools does; negative where it takes more. Absent: no tool is deferred. */
-  readonly deferred?: number;
-};
-
 /** What one model call shall send, and what is to be told of it. Plain data. */
 export interface SessionView extends History {
   /** The position of each message in the history; −1 for a line that stands for several. */
@@ -167,7 +163,10 @@ export interface SessionView extends History {
   /** What a model was paid for summaries while this was made; absent if none was asked. */
   readonly summary?: Usage;
   /** Tokens that each mechanism keeps out of this very request, and those that deferring tools does. */
-  readonly saved: SavedTokens;
+  readonly saved: Readonly<Record<keyof Mechanisms, number>> & {
+    /** Negative where deferring takes more. Absent: no tool is deferred. */
+    readonly deferred?: number;
+  };
   /** Tokens of messages and tools, counted here. */
   readonly promptTokens: number;
   /** Of these, tokens that the provider's cache serves if it is still warm. */

@@ -343,16 +343,6 @@ const CACHE_ROUTES: readonly CacheRoute[] = [
   },
 ];
 
-/** What a request says of its conversation, so that it is sent to where its prompt is cached. */
-export interface RoutedRequest {
-  /** Fields of the body, for a client that has set none of that name. */
-  readonly fields: Readonly<Record<string, string>>;
-  /** Headers, for a client that has set none of them. */
-  readonly headers: Readonly<Record<string, string>>;
-  /** Whether what the request marks is cached, and nothing else. Default: it isn't known. */
-  readonly needsMarks?: true;
-}
-
 /**
  * What a request of this conversation says to have its prompt cached in one place, and for long where that costs nothing;
  * nothing at all at an address that isn't known to take it.
@@ -375,7 +365,14 @@ export function routeToCache({ baseURL, model, key }: {
   readonly model: string;
   /** Names the conversation: the same for all requests whose prompts begin alike. */
   readonly key: string;
-}): RoutedRequest {
+}): {
+  /** Fields of the body, for a client that has set none of that name. */
+  readonly fields: Readonly<Record<string, string>>;
+  /** Headers, for a client that has set none of them. */
+  readonly headers: Readonly<Record<string, string>>;
+  /** Whether what the request marks is cached, and nothing else. Default: it isn't known. */
+  readonly needsMarks?: true;
+} {
   const route = routeAt(baseURL);
   if (!route) return { fields: {}, headers: {} };
   const keyed = (names: readonly string[]) => Object.fromEntries(names.map((name) => [name, key]));
@@ -455,7 +452,7 @@ export function currentWindow(
 export function chooseProfile({ name, server, baseUrl, model }: {
   /** Name of a profile; outranks the others. */
   readonly name?: string;
-  /** Name of the profile that the server's own list of models points to ({@linkcode profileOfModelList}). */
+  /** Name of the profile that the server's own list of models points to ({@linkcode readModelList}). */
   readonly server?: string | undefined;
   /** Base URL of the provider. */
   readonly baseUrl?: string;
@@ -471,25 +468,6 @@ export function chooseProfile({ name, server, baseUrl, model }: {
 
 /** What servers on one's own machine call themselves: llama.cpp, vLLM, SGLang, Ollama and LM Studio. */
 const LOCAL_OWNERS: readonly unknown[] = ["llamacpp", "vllm", "sglang", "library", "organization_owner"];
-
-/**
- * The name of the profile that a server's list of models (`GET /models` behind its base URL) points to: `local` if each
- * model is one's own. Absent of any other list.
- *
- * @example
- * ```ts
- * import { assertEquals } from "@std/assert";
- * import { profileOfModelList } from "@tare/planner/parts";
- *
- * assertEquals(profileOfModelList({ data: [{ id: "qwen3", owned_by: "llamacpp" }] }), "local");
- * ```
- */
-export function profileOfModelList(list: unknown): string | undefined {
-  const { data } = Object(list) as { readonly data?: unknown };
-  if (!Array.isArray(data) || data.length === 0) return undefined;
-  const isLocal = data.every((model) => LOCAL_OWNERS.includes((Object(model) as JsonModel).owned_by));
-  return isLocal ? LOCAL_PROFILE : undefined;
-}
 
 /** A model in a list, as far as it is looked at. */
 interface JsonModel {
@@ -515,27 +493,34 @@ const LEAST_WINDOW = 512;
 const MOST_WINDOW = 100_000_000;
 
 /**
- * The context windows in tokens, by the model's name, that a provider's list of models (`GET /models` behind its base URL)
- * tells: those of OpenRouter, Groq, Mistral, vLLM, SGLang, llama.cpp, LM Studio and others do.
+ * What a server's list of models (`GET /models` behind its base URL) tells: the name of the profile that it points to,
+ * `local` if each model is one's own; and the context windows in tokens, by the model's name, as lists of OpenRouter, Groq,
+ * Mistral, vLLM, SGLang, llama.cpp, LM Studio and others have them.
  *
  * @example
  * ```ts
  * import { assertEquals } from "@std/assert";
- * import { windowsOfModelList } from "@tare/planner/parts";
+ * import { readModelList } from "@tare/planner/parts";
  *
- * const list = { data: [{ id: "qwen3", max_model_len: 40_960 }, { id: "other" }] };
- * assertEquals(windowsOfModelList(list), new Map([["qwen3", 40_960]]));
+ * const list = { data: [{ id: "qwen3", owned_by: "llamacpp", max_model_len: 40_960 }, { id: "other" }] };
+ * assertEquals(readModelList(list), { windows: new Map([["qwen3", 40_960]]) });
+ * const { profile } = readModelList({ data: [list.data[0]] });
+ * assertEquals(profile, "local");
  * ```
  */
-export function windowsOfModelList(list: unknown): ReadonlyMap<string, number> {
+export function readModelList(
+  list: unknown,
+): { readonly profile?: string; readonly windows: ReadonlyMap<string, number> } {
   const { data } = Object(list) as { readonly data?: unknown };
+  const models: readonly unknown[] = Array.isArray(data) ? data : [];
+  const isLocal = models.every((model) => LOCAL_OWNERS.includes((Object(model) as JsonModel).owned_by));
   const windows = new Map<string, number>();
-  for (const model of Array.isArray(data) ? data : []) {
+  for (const model of models) {
     const { id, meta, ...fields } = Object(model) as JsonModel;
     const tokens = firstWindow(fields, WINDOW_FIELDS) ?? firstWindow(meta, LLAMA_WINDOW_FIELDS);
     if (typeof id === "string" && tokens !== undefined) windows.set(id, tokens);
   }
-  return windows;
+  return { ...(models.length > 0 && isLocal && { profile: LOCAL_PROFILE }), windows };
 }
 
 function firstWindow(of: unknown, fields: readonly string[]): number | undefined {
@@ -1001,21 +986,4 @@ function publishedModel(model: string): PublishedModel | undefined {
 function plainModelName(model: string): string {
   if (model.length > LONGEST_NAME) return "";
   return model.slice(model.lastIndexOf("/") + 1).toLowerCase().replace(BEDROCK, "").replace(SUFFIX, "");
-}
-
-const OPTIONAL_FIELDS: readonly string[] = ["cacheRead", "cacheWrite", "cacheWriteHour", "long"];
-
-/** Whether a value that somebody wrote down is a price: no field is missing, unknown, or no number from 0. */
-export function isPrice(value: unknown): value is Price {
-  const { long, ...prices } = Object(value) as Readonly<Record<string, unknown>>;
-  return hasNumbers(prices, ["input", "output"]) &&
-    (long === undefined || hasNumbers(long, ["aboveTokens", "input", "output"], []));
-}
-
-function hasNumbers(value: unknown, needed: readonly string[], more = OPTIONAL_FIELDS): boolean {
-  const fields = Object(value) as Readonly<Record<string, unknown>>;
-  return needed.every((name) => name in fields) &&
-    Object.entries(fields).every(([name, number]) =>
-      (needed.includes(name) || more.includes(name)) && Number.isFinite(number) && Number(number) >= 0
-    );
 }

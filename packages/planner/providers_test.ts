@@ -9,13 +9,7 @@ import {
   PROFILES,
   readTooLong,
 } from "@tare/planner";
-import {
-  howToAsk,
-  profileForTtl,
-  profileOfModelList,
-  searchesTools,
-  windowsOfModelList,
-} from "@tare/planner/parts";
+import { howToAsk, profileForTtl, readModelList, searchesTools } from "@tare/planner/parts";
 import { MODELS, recogniseProfile } from "./providers.ts";
 
 Deno.test("profileNamed() hands over each profile by its own name", () => {
@@ -143,13 +137,13 @@ Deno.test("profileForTtl() takes the profile of the same provider for the time t
   assertEquals(named("openai", 0), "openai");
 });
 
-Deno.test("profileOfModelList() knows lists of servers on one's own machine, and no others", () => {
+Deno.test("readModelList() knows lists of servers on one's own machine, and no others", () => {
   const list = (...owners: readonly unknown[]) => ({
     object: "list",
     data: owners.map((owned_by) => ({ id: "m", owned_by })),
   });
   const local = ["llamacpp", "vllm", "sglang", "library", "organization_owner"];
-  assertEquals(local.map((owner) => profileOfModelList(list(owner, owner))), local.map(() => "local"));
+  assertEquals(local.map((owner) => readModelList(list(owner, owner)).profile), local.map(() => "local"));
   const others = [
     list(),
     list("openai"),
@@ -161,7 +155,7 @@ Deno.test("profileOfModelList() knows lists of servers on one's own machine, and
     null,
     3,
   ];
-  assertEquals(others.map(profileOfModelList), others.map(() => undefined));
+  assertEquals(others.map((list) => readModelList(list).profile), others.map(() => undefined));
 });
 
 Deno.test("listWindow() goes by the model's name, and by the window that a client asks for behind it", () => {
@@ -175,7 +169,7 @@ Deno.test("listWindow() goes by the model's name, and by the window that a clien
   assertEquals(names.map(listWindow), [200_000, 1_000_000, 272_000, undefined, undefined]);
 });
 
-Deno.test("windowsOfModelList() reads what each kind of server tells of its models", () => {
+Deno.test("readModelList() reads what each kind of server tells of its models", () => {
   const data = [
     { id: "openrouter", context_length: 163_840, top_provider: { context_length: 9 } },
     { id: "groq", context_window: 131_072 },
@@ -187,13 +181,13 @@ Deno.test("windowsOfModelList() reads what each kind of server tells of its mode
     { id: "text", context_length: "65536" },
   ];
   const windows = [163_840, 131_072, 32_768, 40_960, 4_096, 131_072, 8_192, 65_536];
-  assertEquals([...windowsOfModelList({ data })], data.map(({ id }, at) => [id, windows[at]!]));
+  assertEquals([...readModelList({ data }).windows], data.map(({ id }, at) => [id, windows[at]!]));
   const nothing = [{ id: "a" }, { context_length: 4_096 }, { id: "b", context_length: 0 }, {
     id: "c",
     meta: null,
   }];
   for (const list of [{ data: nothing }, { data: [null, 3] }, { data: "m" }, {}, null]) {
-    assertEquals(windowsOfModelList(list).size, 0);
+    assertEquals(readModelList(list).windows.size, 0);
   }
 });
 

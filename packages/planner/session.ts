@@ -22,7 +22,6 @@ import {
   type PromptCall,
   type PromptSession,
   type PromptSessionOptions,
-  type SavedTokens,
   type SessionView,
 } from "./prompt_session.ts";
 import { KEEP_WANTED, type Retention } from "./retention/retention.ts";
@@ -575,6 +574,7 @@ const VIEW = {
     "turnStart?": "count",
     "step?": "count",
     "oneShot?": "boolean",
+    "leavesNow?": "boolean",
     "replyTokens?": "count",
     "deferred?": { tokens: "number", isDetour: "boolean" },
     "recall?": "boolean",
@@ -623,6 +623,6 @@ export function checkUsage(usage: Usage | undefined): void {
 export function savedByDeferring(
   { deferred }: Pick<PromptCall, "deferred">,
   promptTokens: number,
-): Pick<SavedTokens, "deferred"> {
+): Pick<SessionView["saved"], "deferred"> {
   return deferred ? { deferred: deferred.isDetour ? -promptTokens : deferred.tokens } : {};
 }

@@ -18,29 +18,22 @@ export {
   memoryArchive,
   textFromBytes,
 } from "./archive.ts";
-export {
-  formatPlaceholder,
-  holdsPlaceholder,
-  parsePlaceholder,
-  type Placeholder,
-  placeholderRefs,
-} from "./placeholder.ts";
+export { formatPlaceholder, holdsPlaceholder, parsePlaceholder, placeholderRefs } from "./placeholder.ts";
 export {
   applyElisions,
-  type ArchiveFailure,
   elide,
   type Elision,
-  type ElisionCandidate,
   looksLikeError,
   type PruneOptions,
-  type PruneResult,
   pruneResults,
+  readPictures,
+  resultOriginal,
   resultText,
   selectElisions,
   traitsOf,
 } from "./prune_results.ts";
 export { recallOriginal } from "./recall.ts";
 export { RECALL_TOOL, type RecallParameters } from "./recall_tool.ts";
-export { applySummary, summariseTurns, type SummaryMessage, type TurnsSummary } from "./summarise_turns.ts";
+export { applySummary, summariseTurns, type TurnsSummary } from "./summarise_turns.ts";
 export { isColdResume, pressure, relievePressure } from "./triggers.ts";
 export { truncateResults, truncateText } from "./truncate_results.ts";

@@ -1,36 +1,4 @@
-import type { Stance } from "@tare/messages";
-
-/** What a line says that stands in a prompt for what left it. */
-export type Placeholder =
-  /** What stands for a tool result, or for the middle of one between its head and its tail. */
-  | {
-    /** How much of the result it stands for. */
-    readonly of: "result" | "middle";
-    /** Name of the tool that gave the result. */
-    readonly tool: string;
-    /** UTF-8 bytes of the original. */
-    readonly bytes: number;
-    /** Archive reference of the original. */
-    readonly ref: string;
-  }
-  /** What stands for a stretch of messages. */
-  | {
-    readonly of: "messages";
-    /** How many there were. */
-    readonly messages: number;
-    /** UTF-8 bytes of the original, where the line says so. */
-    readonly bytes?: number;
-    /** Archive reference of the messages. */
-    readonly ref: string;
-  }
-  /** What stands for the middle of a text that somebody said, between its head and its tail. */
-  | {
-    readonly of: "text";
-    /** UTF-8 bytes of the whole text. */
-    readonly bytes: number;
-    /** Archive reference of the whole text. */
-    readonly ref: string;
-  };
+import type { Tool } from "@tare/messages";
 
 /** How people and models are told of placeholders in general. */
 export const ANY_PLACEHOLDER = "[elided: …]";
@@ -55,12 +23,44 @@ const LINE = new RegExp(`^\\[elided: ${WHAT}; [\\w ,;]*ref ([0-9a-f]{16})\\]$`);
  * );
  * ```
  */
-export function formatPlaceholder(placeholder: Placeholder, options: {
-  /** Whether the recall tool is offered to the model. Default false. */
-  readonly recall?: boolean;
-  /** The tool's stance: without recall, a `rederivable` result can be had by running the tool again. Default `once`. */
-  readonly stance?: Stance;
-} = {}): string {
+export function formatPlaceholder(
+  placeholder:
+    /** What stands for a tool result, or for the middle of one between its head and its tail. */
+    | {
+      /** How much of the result it stands for. */
+      readonly of: "result" | "middle";
+      /** Name of the tool that gave the result. */
+      readonly tool: string;
+      /** UTF-8 bytes of the original. */
+      readonly bytes: number;
+      /** Archive reference of the original. */
+      readonly ref: string;
+    }
+    /** What stands for a stretch of messages. */
+    | {
+      readonly of: "messages";
+      /** How many there were. */
+      readonly messages: number;
+      /** UTF-8 bytes of the original, where the line says so. */
+      readonly bytes?: number;
+      /** Archive reference of the messages. */
+      readonly ref: string;
+    }
+    /** What stands for the middle of a text that somebody said, between its head and its tail. */
+    | {
+      readonly of: "text";
+      /** UTF-8 bytes of the whole text. */
+      readonly bytes: number;
+      /** Archive reference of the whole text. */
+      readonly ref: string;
+    },
+  options: {
+    /** Whether the recall tool is offered to the model. Default false. */
+    readonly recall?: boolean;
+    /** The tool's stance: without recall, a `rederivable` result can be had by running the tool again. Default `once`. */
+    readonly stance?: Tool["stance"];
+  } = {},
+): string {
   const { bytes, ref } = placeholder;
   const way = options.recall
     ? "recall with ref"
@@ -70,7 +70,7 @@ export function formatPlaceholder(placeholder: Placeholder, options: {
   return `${START}${subjectOf(placeholder)}${bytes === undefined ? "" : `, ${bytes} bytes`}; ${way} ${ref}]`;
 }
 
-function subjectOf(placeholder: Placeholder): string {
+function subjectOf(placeholder: Parameters<typeof formatPlaceholder>[0]): string {
   if (placeholder.of === "messages") return `${placeholder.messages} messages`;
   if (placeholder.of === "text") return "middle of this message";
   // A model may call a tool by any text, a line break included.
@@ -82,7 +82,7 @@ function subjectOf(placeholder: Placeholder): string {
  * Reads a line back that {@linkcode formatPlaceholder} wrote; `undefined` for any other text. Such a line in a
  * tool's own output looks the same: only the archive can tell.
  */
-export function parsePlaceholder(line: string): Placeholder | undefined {
+export function parsePlaceholder(line: string): Parameters<typeof formatPlaceholder>[0] | undefined {
   if (!line.startsWith(START)) return undefined;
   const [, middle, tool, toolBytes, messages, bytes, textBytes, ref] = LINE.exec(line) ?? [];
   if (ref === undefined) return undefined;

@@ -1,5 +1,6 @@
 import {
   checkGiven,
+  type ContentPart,
   contentText,
   countMessageTokens,
   countRequestTokens,
@@ -15,27 +16,6 @@ import {
 import { type Archive, bytesFromText } from "./archive.ts";
 import { formatPlaceholder, holdsPlaceholder, parsePlaceholder, splitTruncated } from "./placeholder.ts";
 import { RECALL_TOOL } from "./recall_tool.ts";
-
-/** Originals could not be archived, and so nothing left the messages. */
-export interface ArchiveFailure<M extends Message = Message> {
-  /** Why they could not be archived. */
-  readonly failure: Error;
-  /** The very array that was handed in: what to send if the session shall go on nevertheless. */
-  readonly unchanged: readonly M[];
-}
-
-/** What came of it. There are no `messages` before `failure` has been looked at. */
-export type PruneResult<M extends Message = Message> = ArchiveFailure<M> | {
-  readonly failure?: undefined;
-  /** The messages; the very array that was handed in if nothing changed. */
-  readonly messages: readonly M[];
-  /** What changed, to be kept and applied again (see {@linkcode applyElisions}). */
-  readonly elisions: readonly Elision[];
-  /** Tokens of all the messages before. */
-  readonly tokensBefore: number;
-  /** Tokens of all the messages after. */
-  readonly tokensAfter: number;
-};
 
 /**
  * Replaces every old tool result that may go (see {@linkcode selectElisions}) with a one-line placeholder, after
@@ -65,7 +45,25 @@ export type PruneResult<M extends Message = Message> = ArchiveFailure<M> | {
 export async function pruneResults<M extends Message>(
   messages: readonly M[],
   options: PruneOptions,
-): Promise<PruneResult<M>> {
+): Promise<
+  | {
+    /** Why originals could not be archived, so that nothing left the messages. */
+    readonly failure: Error;
+    /** The very array that was handed in: what to send if the session shall go on nevertheless. */
+    readonly unchanged: readonly M[];
+  }
+  | {
+    readonly failure?: undefined;
+    /** The messages; the very array that was handed in if nothing changed. There are none before `failure` has been looked at. */
+    readonly messages: readonly M[];
+    /** What changed, to be kept and applied again (see {@linkcode applyElisions}). */
+    readonly elisions: readonly Elision[];
+    /** Tokens of all the messages before. */
+    readonly tokensBefore: number;
+    /** Tokens of all the messages after. */
+    readonly tokensAfter: number;
+  }
+> {
   checkGiven("pruneResults()", { messages, options }, { messages: "messages", options: ELIDING });
   const elisions = elide(messages, selectElisions(messages, options), options);
   return await settleElisions(messages, { elisions, countTokens: options.countTokens });
@@ -75,7 +73,7 @@ export async function pruneResults<M extends Message>(
 export async function settleElisions<M extends Message>(
   messages: readonly M[],
   options: { readonly elisions: Promise<readonly Elision[]>; readonly countTokens: CountTokens },
-): Promise<PruneResult<M>> {
+): ReturnType<typeof pruneResults<M>> {
   const tokensBefore = countRequestTokens({ messages }, options.countTokens);
   try {
     const elisions = await options.elisions;
@@ -113,9 +111,6 @@ export interface PruneOptions {
 
 type SelectOptions = Omit<PruneOptions, "archive">;
 
-/** A result that may go now; `tokensAfter` is what it is expected to leave, within a few tokens. */
-export type ElisionCandidate = Omit<Elision, "ref" | "text">;
-
 /**
  * Chooses the tool results that may leave the prompt now: superseded ones first, then the old ones, each oldest
  * first. A caller that needs only some room takes as many as it wants from the front.
@@ -126,12 +121,13 @@ export type ElisionCandidate = Omit<Elision, "ref" | "text">;
  * if the same tool was called with the same arguments again later, or what it read was written later, unless
  * that later call failed.
  *
- * Takes time proportional to the number of messages, once their tokens are counted.
+ * Takes time proportional to the number of messages, once their tokens are counted. `tokensAfter` is what a result is
+ * expected to leave, within a few tokens.
  */
 export function selectElisions(
   messages: readonly Message[],
   options: Omit<PruneOptions, "archive">,
-): ElisionCandidate[] {
+): Omit<Elision, "ref" | "text">[] {
   checkGiven("selectElisions()", { messages, options }, { messages: "messages", options: SELECTING });
   const { countTokens, minBytes = 1024 } = options;
   const results = pairResults(messages);
@@ -142,13 +138,14 @@ export function selectElisions(
     messages.findLastIndex((message) => message.role === "assistant"),
   );
   const placeholderTokens = new Map<string, number>();
-  const first: ElisionCandidate[] = [];
-  const rest: ElisionCandidate[] = [];
+  const first: Omit<Elision, "ref" | "text">[] = [];
+  const rest: Omit<Elision, "ref" | "text">[] = [];
   for (const { index, message, call } of results) {
     if (index >= end) break;
     const traits = traitsOf(call.tool, options);
     if (traits.stance === "keep") continue;
-    const text = resultText(message);
+    // Of tools that nobody knows a recall could give back no picture.
+    const text = options.tools?.[call.tool] ? resultOriginal(message) : resultText(message);
     if (text === undefined || !hasBytes(text, minBytes)) continue;
     if (parsePlaceholder(text)) continue;
     if (isErrorResult(message, index, options)) continue;
@@ -365,7 +362,7 @@ const PARALLEL_PUTS = 16;
  */
 export async function elide(
   messages: readonly Message[],
-  candidates: readonly ElisionCandidate[],
+  candidates: readonly Omit<Elision, "ref" | "text">[],
   options: Pick<PruneOptions, "archive" | "countTokens" | "tools" | "recall">,
 ): Promise<Elision[]> {
   checkGiven("elide()", { messages, candidates, options }, {
@@ -389,13 +386,13 @@ export async function elide(
 
 async function elideOne(
   messages: readonly Message[],
-  candidate: ElisionCandidate,
+  candidate: Omit<Elision, "ref" | "text">,
   options: Pick<PruneOptions, "archive" | "countTokens" | "tools" | "recall">,
 ): Promise<Elision> {
   const { archive, countTokens, recall = false } = options;
   const { index, tool } = candidate;
   const message = messages[index];
-  const original = message?.role === "tool" ? resultText(message) : undefined;
+  const original = message?.role === "tool" ? resultOriginal(message) : undefined;
   if (message === undefined || original === undefined) {
     throw new RangeError(`Cannot elide message ${index}: it is no tool result of text alone`);
   }
@@ -466,6 +463,40 @@ export function resultText({ content, keep }: ToolMessage): string | undefined {
   if (keep) return undefined;
   if (typeof content === "string") return content;
   return content.every((part) => part.type === "text") ? contentText(content) : undefined;
+}
+
+/**
+ * What the archive holds of a result: its text, or of one that shows pictures too its parts as JSON, which
+ * {@linkcode readPictures} reads. `undefined` if it has to stay, or holds anything else.
+ */
+export function resultOriginal(message: ToolMessage): string | undefined {
+  const { content, keep } = message;
+  if (keep || typeof content === "string") return resultText(message);
+  const isInIt = content.every((part) =>
+    part.type === "text" || (part.type === "image_url" && part.image_url.url.startsWith("data:"))
+  );
+  return isInIt && content.some(({ type }) => type !== "text")
+    ? JSON.stringify(content)
+    : resultText(message);
+}
+
+/** The text and the pictures of an original that shows some; nothing if it is a text alone. */
+export function readPictures(
+  original: string,
+): { readonly text: string; readonly pictures: readonly string[] } | undefined {
+  if (
+    !original.startsWith('[{"type":"') || !original.includes('{"type":"image_url","image_url":{"url":"data:')
+  ) {
+    return undefined;
+  }
+  try {
+    const content: readonly ContentPart[] = JSON.parse(original);
+    const pictures = content.flatMap((part) => part.type === "image_url" ? [part.image_url.url] : []);
+    return { text: contentText(content), pictures };
+  } catch {
+    // A text that only looks like it.
+    return undefined;
+  }
 }
 
 /** Arguments longer than this are kept and compared as the model wrote them: nobody reads them as a path. */

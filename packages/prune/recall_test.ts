@@ -40,7 +40,11 @@ Deno.test("recallOriginal() gives messages as a transcript, so that their lines 
   const archive = memoryArchive();
   const call = { name: "write_file", arguments: '{"path":"a.ts","content":"let a;\\nlet b;"}' };
   const { ref, text } = await archiveMessages([
-    { role: "assistant", tool_calls: [{ id: "1", type: "function", function: call }] },
+    {
+      role: "assistant",
+      tool_calls: [{ id: "1", type: "function", function: call }],
+      carried: { by: "m", items: [{ type: "reasoning", sealed: "gAAA" }] },
+    },
     { role: "tool", tool_call_id: "1", content: "nightly: 7\nweekly: 9" },
   ], { archive, purpose: "drop" });
   const ask = (request: Omit<Parameters<typeof recallOriginal>[1], "ref">) =>
@@ -50,7 +54,9 @@ Deno.test("recallOriginal() gives messages as a transcript, so that their lines 
   assertEquals(await ask({}), { content: whole, error: false });
   assertEquals((await ask({ find: "nightly" })).content, "6-\n7-tool:\n8:nightly: 7\n9-weekly: 9");
   assertEquals((await ask({ lines: "4-5" })).content, "content: let a;\nlet b;");
-  // The archive holds every byte of them, and what only looks like messages is given as it is.
+  // What only its provider reads isn't in it.
+  assertEquals(text.includes("gAAA"), false);
+  // The archive holds every byte of the rest, and what only looks like messages is given as it is.
   assertEquals(await archive.get(ref), text);
   for (
     const original of [

@@ -1,12 +1,12 @@
 import { assertEquals } from "@std/assert";
 import { estimateTokens, type Message, type ToolMessage } from "@tare/messages";
-import { type ElisionCandidate, looksLikeError, type PruneOptions, selectElisions } from "@tare/prune";
+import { type Elision, looksLikeError, type PruneOptions, selectElisions } from "@tare/prune";
 import { say, step, text, user } from "./fixture_test.ts";
 
 const select = (messages: readonly Message[], options: Partial<PruneOptions> = {}) =>
   selectElisions(messages, { countTokens: estimateTokens, protectTokens: 0, ...options });
 
-const reasons = (candidates: readonly ElisionCandidate[]) =>
+const reasons = (candidates: readonly Omit<Elision, "ref" | "text">[]) =>
   candidates.map(({ index, reason }) => [index, reason]);
 
 Deno.test("selectElisions() takes old results, oldest first, and says what that frees", () => {

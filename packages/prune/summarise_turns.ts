@@ -7,7 +7,7 @@ import {
   pairCalls,
 } from "@tare/messages";
 import { type Archive, archiveMessages, bytesFromText } from "./archive.ts";
-import { type ArchiveFailure, ELIDING } from "./prune_results.ts";
+import { ELIDING } from "./prune_results.ts";
 import { formatPlaceholder } from "./placeholder.ts";
 
 /** Old turns that gave way to one message. Plain data: applied again to the same messages it gives the same bytes. */
@@ -26,18 +26,15 @@ export interface TurnsSummary {
   readonly tokensAfter: number;
 }
 
-/** The message that stands for old turns. */
-export interface SummaryMessage {
-  /** `assistant` if it is a summary; `user` where the dropped turns' user messages were. */
-  readonly role: "assistant" | "user";
-  readonly content: string;
-}
-
 /** The messages after old turns gave way. All of them but the new one are the same objects. */
 export function applySummary<M extends Message>(
   messages: readonly M[],
   summary: Pick<TurnsSummary, "end" | "kind" | "text">,
-): (M | SummaryMessage)[] {
+): (M | {
+  /** `assistant` if it is a summary; `user` where the dropped turns' user messages were. */
+  readonly role: "assistant" | "user";
+  readonly content: string;
+})[] {
   checkGiven("applySummary()", { messages, summary }, {
     messages: "array",
     summary: { end: "number", kind: "string", text: "string" },
@@ -130,10 +127,15 @@ export async function summariseTurns<M extends Message>(
     readonly activeTurnStart?: number | undefined;
   },
 ): Promise<
-  ArchiveFailure<M> | {
+  {
+    /** Why the originals could not be archived, so that nothing left the messages. */
+    readonly failure: Error;
+    /** The very array that was handed in: what to send if the session shall go on nevertheless. */
+    readonly unchanged: readonly M[];
+  } | {
     readonly failure?: undefined;
     /** The messages; the very array that was handed in if nothing changed. */
-    readonly messages: readonly (M | SummaryMessage)[];
+    readonly messages: Readonly<ReturnType<typeof applySummary<M>>>;
     /** What changed; absent if nothing did: too little would have been gained. */
     readonly summary?: TurnsSummary;
     /** Tokens of all the messages before. */
@@ -168,7 +170,7 @@ export async function summariseTurns<M extends Message>(
   const attempt = (
     kind: TurnsSummary["kind"],
     text: string,
-  ): Exclude<Awaited<ReturnType<typeof summariseTurns<M>>>, ArchiveFailure> | undefined => {
+  ): Exclude<Awaited<ReturnType<typeof summariseTurns<M>>>, { readonly failure: Error }> | undefined => {
     const after = applySummary(messages, { end, kind, text });
     const tokensAfter = countRequestTokens({ messages: after }, countTokens);
     if (tokensBefore - tokensAfter < minGain) return undefined;

@@ -1,16 +1,10 @@
 import { checkGiven, countRequestTokens, type Message } from "@tare/messages";
+import { ELIDING, type Elision, type PruneOptions, pruneResults } from "./prune_results.ts";
 import {
-  type ArchiveFailure,
-  ELIDING,
-  type Elision,
-  type PruneOptions,
-  pruneResults,
-} from "./prune_results.ts";
-import {
+  type applySummary,
   KEEP_SHARE,
   KEEP_TOKENS,
   summariseTurns,
-  type SummaryMessage,
   type TurnsSummary,
 } from "./summarise_turns.ts";
 
@@ -70,13 +64,13 @@ export async function relievePressure<M extends Message>(
     & Omit<Parameters<typeof pressure>[0], "promptTokens">
     & {
       /** Tokens of the prompt that is sent for these messages, tool definitions included. Default: those of the messages. */
-      readonly countPrompt?: (messages: readonly (Message | SummaryMessage)[]) => number;
+      readonly countPrompt?: (messages: Readonly<ReturnType<typeof applySummary<Message>>>) => number;
     },
 ): Promise<
   | {
     readonly failure?: undefined;
     /** The messages; the very array that was handed in if nothing changed. */
-    readonly messages: readonly (M | SummaryMessage)[];
+    readonly messages: Readonly<ReturnType<typeof applySummary<M>>>;
     /** Results that were pruned, by their place in the messages that were handed in. */
     readonly elisions: readonly Elision[];
     /** What was summarised after pruning. */
@@ -90,7 +84,11 @@ export async function relievePressure<M extends Message>(
     /** Why there is no summary, though one was asked for; see {@linkcode summariseTurns}. */
     readonly summaryFailure?: Error;
   }
-  | ArchiveFailure<M> & {
+  | {
+    /** Why originals could not be archived, so that nothing left the messages. */
+    readonly failure: Error;
+    /** The very array that was handed in: what to send if the session shall go on nevertheless. */
+    readonly unchanged: readonly M[];
     /** Results that were archived before that; {@linkcode applyElisions} makes room by them. */
     readonly elisions: readonly Elision[];
     /** True if the window stays so full, even with `elisions`, that only a summary would do. */
@@ -99,7 +97,7 @@ export async function relievePressure<M extends Message>(
 > {
   checkGiven("relievePressure()", { messages, options }, { messages: "messages", options: ELIDING });
   const { countTokens } = options;
-  const tokensOf = (messages: readonly (Message | SummaryMessage)[]) =>
+  const tokensOf = (messages: Readonly<ReturnType<typeof applySummary<Message>>>) =>
     countRequestTokens({ messages }, countTokens);
   const { countPrompt = tokensOf, windowTokens = Infinity, pruneAt, summariseAt } = options;
   const triggers = {
@@ -107,7 +105,7 @@ export async function relievePressure<M extends Message>(
     ...(pruneAt !== undefined && { pruneAt }),
     ...(summariseAt !== undefined && { summariseAt }),
   };
-  const pressureOf = (messages: readonly (Message | SummaryMessage)[]) => {
+  const pressureOf = (messages: Readonly<ReturnType<typeof applySummary<Message>>>) => {
     const promptTokens = countPrompt(messages);
     checkGiven("relievePressure()", { "what countPrompt gives": promptTokens }, {
       "what countPrompt gives": "count",

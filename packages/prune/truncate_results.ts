@@ -13,13 +13,13 @@ import {
   type PairedResult,
   pairResults,
   type PruneOptions,
-  type PruneResult,
+  type pruneResults,
   resultText,
   settleElisions,
   traitsOf,
 } from "./prune_results.ts";
 import { fitHead, fitTail } from "./fit_text.ts";
-import { formatPlaceholder, type Placeholder } from "./placeholder.ts";
+import { formatPlaceholder } from "./placeholder.ts";
 
 /**
  * Truncates the tool results that were not sent yet (those behind the last assistant message): one that is over the
@@ -50,7 +50,7 @@ export async function truncateResults<M extends Message>(
     /** Longest text of a result, in tokens. Default 8,000. */
     readonly limitTokens?: number;
   },
-): Promise<PruneResult<M>> {
+): ReturnType<typeof pruneResults<M>> {
   checkGiven("truncateResults()", { messages, options }, { messages: "messages", options: ELIDING });
   const { countTokens } = options;
   return await settleElisions(messages, { elisions: truncate(messages, options), countTokens });
@@ -126,7 +126,7 @@ export function truncateText(
   const { countTokens, limitTokens = TRUNCATE_TOKENS, tool, ref } = options;
   if (countTokens(text) <= limitTokens) return text;
   const bytes = bytesFromText(text).length;
-  const middle: Placeholder = tool === undefined
+  const middle: Parameters<typeof formatPlaceholder>[0] = tool === undefined
     ? { of: "text", bytes, ref }
     : { of: "middle", tool, bytes, ref };
   const line = formatPlaceholder(middle, options);

@@ -35,11 +35,8 @@ export function catalogue(
   ].join("\n");
 }
 
-/** The tools that a model was told of: of each the `hashPiece` of its definition, by its name. */
-export type ToldTools = Readonly<Record<string, number>>;
-
 /** What a model knows once it was told of these tools. */
-export function toldTools(tools: readonly ToolDefinition[]): ToldTools {
+export function toldTools(tools: readonly ToolDefinition[]): Readonly<Record<string, number>> {
   checkGiven("toldTools()", { tools }, { tools: "array" });
   return Object.fromEntries(tools.map((tool) => [tool.function.name, hashPiece(tool)]));
 }
@@ -49,7 +46,7 @@ export function toldTools(tools: readonly ToolDefinition[]): ToldTools {
  * front of it changes. Nothing if they are the same.
  */
 export function catalogueChanges(
-  told: ToldTools,
+  told: ReturnType<typeof toldTools>,
   tools: readonly ToolDefinition[],
   options: { readonly countTokens: CountTokens },
 ): string | undefined {

@@ -14,6 +14,6 @@
  *
  * @module
  */
-export { catalogue, catalogueChanges, tellsOfTools, type ToldTools, toldTools } from "./catalogue.ts";
+export { catalogue, catalogueChanges, tellsOfTools, toldTools } from "./catalogue.ts";
 export { compactTool, shownTools } from "./shown_tools.ts";
 export { CALL_TOOL, FIND_TOOLS, standIns } from "./stand_ins.ts";

@@ -275,6 +275,18 @@ Deno.test("agentHandler() says where the agent works, if it is told, what it ask
     (await call(agent(scriptedModel([]), workspace), "GET", "/v1/agent")).body;
   assertEquals(await ask({}), { model: "scripted", windowTokens: 100_000 });
   assertEquals(await ask({ workspace: "/w" }), { workspace: "/w", model: "scripted", windowTokens: 100_000 });
+  const seesPictures = (model: string) => model === "scripted";
+  assertEquals(await ask({ seesPictures }), {
+    model: "scripted",
+    windowTokens: 100_000,
+    seesPictures: true,
+  });
+  const handler = agent(scriptedModel([]), { seesPictures });
+  const sees = async (settings: object) => {
+    const { body } = await call(handler, "GET", await newSession(handler, settings));
+    return (body as { seesPictures?: boolean }).seesPictures;
+  };
+  assertEquals([await sees({}), await sees({ model: "other" })], [true, false]);
 });
 
 Deno.test("agentHandler() tells of a missing route or method as the path's clients expect it", async () => {

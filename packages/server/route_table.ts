@@ -7,6 +7,7 @@ import { keyRoutes } from "./api/key_routes.ts";
 import { ledgerRoutes, promptRoutes } from "./api/prompt_routes.ts";
 import type { SessionKinds } from "./api/session_kinds.ts";
 import { agentSessionRoutes, sessionRoutes } from "./api/session_routes.ts";
+import { SEES_PICTURES } from "./api/session_body.ts";
 import { transferRoutes } from "./api/transfer_routes.ts";
 import { turnRoutes } from "./api/turn_routes.ts";
 import { undoRoutes } from "./api/undo_routes.ts";
@@ -98,19 +99,24 @@ function systemRoutes(
                 messages: Type.Optional(Type.String({ description: "The provider of Messages." })),
               }, "PassesOn")),
               windowTokens: Type.Number({ description: "How much a prompt may hold at most." }),
+              seesPictures: SEES_PICTURES,
             }, "Agent"),
           },
         },
       },
-      answer: () => ({
-        json: {
-          ...(workspace !== undefined && { workspace }),
-          ...(sandbox !== undefined && { sandbox }),
-          ...(defaultModel !== undefined && { model: defaultModel }),
-          ...(passesOn !== undefined && { passesOn }),
-          windowTokens: sessions.windowOf(defaultModel ?? ""),
-        },
-      }),
+      answer: () => {
+        const seesPictures = defaultModel === undefined ? undefined : sessions.seesPictures(defaultModel);
+        return {
+          json: {
+            ...(workspace !== undefined && { workspace }),
+            ...(sandbox !== undefined && { sandbox }),
+            ...(defaultModel !== undefined && { model: defaultModel }),
+            ...(passesOn !== undefined && { passesOn }),
+            windowTokens: sessions.windowOf(defaultModel ?? ""),
+            ...(seesPictures !== undefined && { seesPictures }),
+          },
+        };
+      },
     }),
     route({
       method: "GET",

@@ -1,19 +1,11 @@
 import type { ToolDefinition } from "@tare/messages";
 import { editJson, objectFields } from "./json.ts";
-import type { ReadTool, WireRequest, WireTool } from "./protocol.ts";
-
-/** A request some of whose tools are deferred. */
-export interface DeferredTools {
-  /** With the provider's search among its tools. */
-  readonly request: WireRequest;
-  /** Definitions that are deferred. */
-  readonly definitions: readonly ToolDefinition[];
-  /** What searches. */
-  readonly search: ToolDefinition;
-}
+import type { Protocol, ReadTool, WireRequest, WireTool } from "./protocol.ts";
 
 /** Whether a tool is a function in front of the prompt: what the provider itself knows is none. */
-export function isFunction({ definition: { function: { parameters } }, inFront }: ReadTool): boolean {
+export function isFunction(
+  { definition: { function: { parameters } }, inFront }: ReturnType<Protocol["readTool"]>,
+): boolean {
   return inFront && parameters !== undefined;
 }
 
@@ -25,7 +17,14 @@ export function isFunction({ definition: { function: { parameters } }, inFront }
 export function deferTools(
   request: WireRequest,
   isInFront: (name: string) => boolean,
-): DeferredTools | undefined {
+): {
+  /** With the provider's search among its tools. */
+  readonly request: WireRequest;
+  /** Definitions that are deferred. */
+  readonly definitions: readonly ToolDefinition[];
+  /** What searches. */
+  readonly search: ToolDefinition;
+} | undefined {
   const { protocol: { toolSearch, markField = "" }, tools = [] } = request;
   if (!toolSearch) return undefined;
   const forced = toolSearch.forced(request);

@@ -14,11 +14,7 @@ export function asRecord(value: unknown): JsonRecord | undefined {
 }
 
 /** Where a JSON value stands in its text: from its first byte to behind its last. */
-export interface Span {
-  readonly start: number;
-  /** The byte behind its last. */
-  readonly end: number;
-}
+export type Span = Parameters<typeof readJsonAt>[1];
 
 /** Objects with more fields are nobody's. */
 const MAX_FIELDS = 5_000;
@@ -106,7 +102,11 @@ export function arrayItems(bytes: Uint8Array<ArrayBuffer>, at = 0, behind?: numb
 }
 
 /** Reads the JSON that stands at a place. @throws {SyntaxError} if it is none. @throws {TypeError} if it isn't UTF-8. */
-export function readJsonAt(bytes: Uint8Array<ArrayBuffer>, { start, end }: Span): unknown {
+export function readJsonAt(bytes: Uint8Array<ArrayBuffer>, { start, end }: {
+  readonly start: number;
+  /** The byte behind its last. */
+  readonly end: number;
+}): unknown {
   return JSON.parse(decoder.decode(bytes.subarray(start, end)));
 }
 

@@ -24,41 +24,29 @@ export { ApiError } from "./api_error.ts";
 export { fromAnthropic, fromResponses, toAnthropic, toResponses } from "./converters.ts";
 export { ReplyAssembler } from "./chat/reply_assembler.ts";
 export { readUsage, writeUsage } from "./chat/usage.ts";
-export {
-  chunkWriter,
-  completionBody,
-  completionChunks,
-  type CompletionHead,
-  toolCallDeltas,
-} from "./chat/write_completion.ts";
-export { type DeferredTools, deferTools, isFunction } from "./deferred_tools.ts";
-export { asRecord, joinBytes, jsonExcess, type JsonRecord, readJsonAt, type Span } from "./json.ts";
+export { chunkWriter, completionBody, completionChunks, toolCallDeltas } from "./chat/write_completion.ts";
+export { deferTools, isFunction } from "./deferred_tools.ts";
+export { asRecord, joinBytes, jsonExcess, type JsonRecord, readJsonAt } from "./json.ts";
 export {
   anchorOf,
   BEARER,
   callIds,
   type ItemPart,
   type JsonReader,
-  type KnownList,
   type ListReader,
   peekField,
-  type PieceToRead,
   type Protocol,
-  type Reading,
   readingRequest,
   readItems,
   readRequest,
-  type ReadTool,
   readWireBody,
   type RequestReaders,
   toolsInFront,
-  type TurnWriter,
   UnknownShape,
   type WireBody,
   type WireItem,
   type WireReply,
   type WireRequest,
-  type WireTool,
   withCallIds,
   withFoundTools,
   withoutThoughts,
@@ -76,10 +64,9 @@ export {
 export { ResponseAssembler } from "./responses/response_assembler.ts";
 export { responsesBody, responsesSettings } from "./responses/write_responses_body.ts";
 export { statedFailure } from "./meaning.ts";
-export { type FirstTool, steadyTools } from "./steady_tools.ts";
+export { steadyTools } from "./steady_tools.ts";
 export {
   emptyResponse,
-  type FunctionCallItem,
   type ResponseBody,
   type ResponseEvent,
   ResponseEventWriter,

@@ -82,33 +82,6 @@ export interface WireReply {
   readonly isPaused?: boolean;
 }
 
-/** Passes the replies of one turn on to the client: more than one if the model recalls. */
-export interface TurnWriter {
-  /** The id by which the client may refer to the turn, if there is one. */
-  readonly id?: string | undefined;
-  /** Takes bytes of a streamed reply and gives those that the client may see now. */
-  push(bytes: Uint8Array<ArrayBuffer>): Uint8Array<ArrayBuffer>[];
-  /** A streamed reply has ended. */
-  end(): WireReply;
-  /** Takes a whole reply. @throws {SyntaxError} if it is no JSON. */
-  read(bytes: Uint8Array<ArrayBuffer>): WireReply;
-  /** The turn ends with this reply: the rest of a stream, or the whole answer. */
-  finish(): Uint8Array<ArrayBuffer>;
-  /** The turn's next reply failed after something was streamed: what tells the client. */
-  fail(message: string): Uint8Array<ArrayBuffer>;
-  /** What the upstream has to see next time beside, or in place of, what the client knows of a reply; `answers` are those to recalls, by reply. */
-  hidden(answers: readonly (readonly string[])[]): {
-    /** Items of the client's history, as {@linkcode anchorOf} names them, in whose place these items stand. */
-    readonly replaces: readonly string[];
-    /** Items of the client's history, named likewise, before which they stand: before the first that the client has kept. */
-    readonly before: readonly string[];
-    /** What of the client's is thought there, named likewise, and stands among these items already. */
-    readonly thoughts: readonly string[];
-    /** The items, each as JSON. */
-    readonly items: readonly string[];
-  }[];
-}
-
 /**
  * A protocol of model calls: all that is to be known of how requests, replies and errors are written. Whoever decides
  * what a model sees knows messages alone.
@@ -243,7 +216,7 @@ export interface Protocol {
   /** How definitions of tools are kept out of prompts until the provider's own search finds them. Default: there is no way. */
   readonly toolSearch?: {
     /** The tool by which its model searches. */
-    readonly tool: WireTool;
+    readonly tool: NonNullable<WireRequest["tools"]>[number];
     /** Whether a tool of a client, as it was sent, shows that the client defers its tools itself, or can't have them deferred. */
     forbids(tool: unknown): boolean;
     /** A tool that is deferred: the prompt can't be cached up to there. */
@@ -253,7 +226,7 @@ export interface Protocol {
     /** An item without all searches and what they found; the same object if it has none. */
     without(item: unknown): unknown;
   };
-  /** Passes on the replies of a turn. */
+  /** Passes the replies of one turn on to the client: more than one if the model recalls. */
   writer(request: WireRequest, options: {
     /** Name of the tool whose calls aren't the client's business. Default: all are. */
     readonly recall?: string | undefined;
@@ -263,7 +236,31 @@ export interface Protocol {
     readonly keepsText?: boolean;
     /** Told of each item of a reply that may be referred to by an id. */
     readonly seen?: ((id: string, parts: readonly ItemPart[]) => void) | undefined;
-  }): TurnWriter;
+  }): {
+    /** The id by which the client may refer to the turn, if there is one. */
+    readonly id?: string | undefined;
+    /** Takes bytes of a streamed reply and gives those that the client may see now. */
+    push(bytes: Uint8Array<ArrayBuffer>): Uint8Array<ArrayBuffer>[];
+    /** A streamed reply has ended. */
+    end(): WireReply;
+    /** Takes a whole reply. @throws {SyntaxError} if it is no JSON. */
+    read(bytes: Uint8Array<ArrayBuffer>): WireReply;
+    /** The turn ends with this reply: the rest of a stream, or the whole answer. */
+    finish(): Uint8Array<ArrayBuffer>;
+    /** The turn's next reply failed after something was streamed: what tells the client. */
+    fail(message: string): Uint8Array<ArrayBuffer>;
+    /** What the upstream has to see next time beside, or in place of, what the client knows of a reply; `answers` are those to recalls, by reply. */
+    hidden(answers: readonly (readonly string[])[]): {
+      /** Items of the client's history, as {@linkcode anchorOf} names them, in whose place these items stand. */
+      readonly replaces: readonly string[];
+      /** Items of the client's history, named likewise, before which they stand: before the first that the client has kept. */
+      readonly before: readonly string[];
+      /** What of the client's is thought there, named likewise, and stands among these items already. */
+      readonly thoughts: readonly string[];
+      /** The items, each as JSON. */
+      readonly items: readonly string[];
+    }[];
+  };
   /** How a prompt is kept warm while nothing is asked. Default: there is no way to do so for less than a reply. */
   readonly pings?: {
     /**
@@ -289,6 +286,9 @@ export interface Protocol {
   /** The answer to a request that isn't passed on. `code` names the error for programs. */
   refuse(status: number, message: string, code: string): Response;
 }
+
+/** Passes on the replies of a turn. */
+export type TurnWriter = ReturnType<Protocol["writer"]>;
 
 /** How the replies of a turn are passed on. */
 export type TurnWriterOptions = Parameters<Protocol["writer"]>[1];
@@ -327,9 +327,9 @@ export interface WireBody {
   /** As it was sent. */
   readonly bytes: Uint8Array<ArrayBuffer>;
   /** Places of the values of its fields, by name. */
-  readonly fields: ReadonlyMap<string, Span>;
+  readonly fields: ReadonlyMap<string, Parameters<typeof readJsonAt>[1]>;
   /** What is known of its list of items. */
-  readonly known?: KnownList | undefined;
+  readonly known?: ReturnType<ListReader["find"]>;
 }
 
 /** An item of a request's list, or of what shall stand in it. */
@@ -356,7 +356,12 @@ export interface WireRequest extends WireBody {
   /** What stands before the list, then the list's items. */
   readonly items: readonly WireItem[];
   /** The tools; nothing if the request has none. */
-  readonly tools: readonly WireTool[] | undefined;
+  readonly tools:
+    | readonly (ReturnType<Protocol["readTool"]> & {
+      /** Its JSON, as it was sent. */
+      readonly bytes: Uint8Array<ArrayBuffer>;
+    })[]
+    | undefined;
   /** Whether the tools are others than in the body, or stand in another order. Default: they are those of the body. */
   readonly hasOtherTools?: boolean;
 }
@@ -365,10 +370,7 @@ export interface WireRequest extends WireBody {
 export type ReadTool = ReturnType<Protocol["readTool"]>;
 
 /** A tool of a request. */
-export interface WireTool extends ReadTool {
-  /** Its JSON, as it was sent. */
-  readonly bytes: Uint8Array<ArrayBuffer>;
-}
+export type WireTool = NonNullable<WireRequest["tools"]>[number];
 
 /** The tools that stand in front of a request's prompt, in their order. */
 export function toolsInFront({ tools = [] }: Pick<WireRequest, "tools">): readonly ToolDefinition[] {
@@ -381,27 +383,27 @@ export function wholeTool(tool: JsonRecord): ReadTool {
   return { definition: { type: "function", function: { name } }, inFront: true };
 }
 
-/** Where a piece of JSON stands, and what is to be made of it. */
-export interface PieceToRead<T> extends Span {
-  /** Keeps apart what is read in different ways. */
-  readonly kind: string;
-  /** Makes of the JSON what is remembered of it. */
-  readonly read: (value: unknown) => T;
-  /** Of pieces in several spellings: what all of them share. Default: bytes that differ are different pieces. */
-  readonly spelling?: {
-    /** What each part of the piece says, as JSON; nothing where its bytes tell it. */
-    said(made: T): readonly string[] | undefined;
-    /** What was made of the piece, whose parts have these names by what they say. */
-    named(made: T, names: readonly string[]): T;
-    /** What was made of one spelling, with all that it shares with what was made of another. */
-    adopt(made: T, known: T): T;
-  };
-}
-
 /** Reads pieces of JSON, and may remember those that come again and again. */
 export interface JsonReader<T> {
-  /** The piece at this place. @throws {SyntaxError} if it is no JSON. @throws whatever `read` throws. */
-  read(bytes: Uint8Array<ArrayBuffer>, place: PieceToRead<T>): {
+  /** The piece at this place, and what is to be made of it. @throws {SyntaxError} if it is no JSON. @throws whatever `read` throws. */
+  read(
+    bytes: Uint8Array<ArrayBuffer>,
+    place: Parameters<typeof readJsonAt>[1] & {
+      /** Keeps apart what is read in different ways. */
+      readonly kind: string;
+      /** Makes of the JSON what is remembered of it. */
+      readonly read: (value: unknown) => T;
+      /** Of pieces in several spellings: what all of them share. Default: bytes that differ are different pieces. */
+      readonly spelling?: {
+        /** What each part of the piece says, as JSON; nothing where its bytes tell it. */
+        said(made: T): readonly string[] | undefined;
+        /** What was made of the piece, whose parts have these names by what they say. */
+        named(made: T, names: readonly string[]): T;
+        /** What was made of one spelling, with all that it shares with what was made of another. */
+        adopt(made: T, known: T): T;
+      };
+    },
+  ): {
     /** Names it: the names of two pieces differ if what they say does. */
     readonly key: string;
     /** What was made of it: the same object whenever the same bytes come again, as long as they are remembered. */
@@ -409,36 +411,34 @@ export interface JsonReader<T> {
   };
 }
 
-/** Items with which a list starts like one that was read before. */
-export interface KnownList {
-  /** Each where it stands, counted from the list's first byte. */
-  readonly items: readonly (Span & {
-    /** Its calls, and what answers them, have ids by what is called. */
-    readonly piece: ReturnType<JsonReader<readonly ItemPart[]>["read"]>;
-    /** Whether a model said all of it. */
-    readonly isReply: boolean;
-    /** Its calls: the ids that their client gave, what they call, and the ids that they have. */
-    readonly calls: readonly { readonly clientId: string; readonly what: string; readonly id: string }[];
-    /** The ids, as its client gave them, of the calls that it answers. */
-    readonly answers: readonly string[];
-  })[];
-  /** The byte behind the last of them. */
-  readonly end: number;
-}
-
+type KnownList = NonNullable<ReturnType<ListReader["find"]>>;
 type PairedPiece = Omit<KnownList["items"][number], keyof Span>;
 type ReadPiece = PairedPiece["piece"];
 
 /** Remembers lists of items: a client that sends its whole history again starts with the list that it sent before. */
 export interface ListReader {
-  /** What is known of the list that starts at this byte, byte for byte. */
-  find(bytes: Uint8Array<ArrayBuffer>, start: number, kind: string): KnownList | undefined;
+  /** Items with which the list starts at this byte, like one that was read before, byte for byte. */
+  find(bytes: Uint8Array<ArrayBuffer>, start: number, kind: string): {
+    /** Each where it stands, counted from the list's first byte. */
+    readonly items: readonly (Parameters<typeof readJsonAt>[1] & {
+      /** Its calls, and what answers them, have ids by what is called. */
+      readonly piece: ReturnType<JsonReader<readonly ItemPart[]>["read"]>;
+      /** Whether a model said all of it. */
+      readonly isReply: boolean;
+      /** Its calls: the ids that their client gave, what they call, and the ids that they have. */
+      readonly calls: readonly { readonly clientId: string; readonly what: string; readonly id: string }[];
+      /** The ids, as its client gave them, of the calls that it answers. */
+      readonly answers: readonly string[];
+    })[];
+    /** The byte behind the last of them. */
+    readonly end: number;
+  } | undefined;
   /** These are all items of a list; with those that were known of it. */
   keep(bytes: Uint8Array<ArrayBuffer>, list: {
     readonly start: number;
     readonly kind: string;
-    readonly items: KnownList["items"];
-    readonly known: KnownList | undefined;
+    readonly items: NonNullable<ReturnType<ListReader["find"]>>["items"];
+    readonly known: ReturnType<ListReader["find"]>;
   }): void;
 }
 
@@ -447,7 +447,7 @@ export interface RequestReaders {
   /** Default: no list is remembered. */
   readonly lists?: ListReader | undefined;
   readonly items: JsonReader<readonly ItemPart[]>;
-  readonly tools: JsonReader<ReadTool>;
+  readonly tools: JsonReader<ReturnType<Protocol["readTool"]>>;
   /** The item of an earlier reply with this id. Default: none is known. */
   readonly referred?: (id: string) => readonly ItemPart[] | undefined;
 }
@@ -636,13 +636,13 @@ function withTools(message: Message, tools: readonly ToolDefinition[]): Message 
 }
 
 /** What items are read with. */
-export interface Reading {
-  readonly protocol: Protocol;
-  readonly readers: RequestReaders;
-}
+export type Reading = Parameters<typeof readItems>[1];
 
 /** The items, in order, of these pieces of JSON. @throws what {@linkcode readRequest} throws. */
-export function readItems(pieces: readonly string[], reading: Reading): readonly WireItem[] {
+export function readItems(pieces: readonly string[], reading: {
+  readonly protocol: Protocol;
+  readonly readers: RequestReaders;
+}): readonly WireItem[] {
   const read: (PairedPiece & { readonly bytes: Uint8Array<ArrayBuffer> })[] = [];
   for (const json of pieces) {
     const bytes = encoder.encode(json);
@@ -891,7 +891,7 @@ function itemOf(
   return { key, parts: (refersTo === undefined ? undefined : referred?.(refersTo)) ?? value, bytes };
 }
 
-const SPELLING: NonNullable<PieceToRead<readonly ItemPart[]>["spelling"]> = {
+const SPELLING: NonNullable<Parameters<RequestReaders["items"]["read"]>[1]["spelling"]> = {
   said: (parts) =>
     parts.every(({ said }) => said !== undefined) ? parts.map(({ said }) => JSON.stringify(said)) : undefined,
   named: (parts, names) =>

@@ -3,13 +3,7 @@ import { editJson, isRecord, type JsonRecord, readJsonAt } from "./json.ts";
 import type { WireRequest, WireTool } from "./protocol.ts";
 
 /** A tool as a conversation first had it. */
-export interface FirstTool extends WireTool {
-  readonly name: string;
-  /** What it says, without its mark of the provider's cache. */
-  readonly said: JsonRecord;
-  /** That mark, as JSON. Default: it has none. */
-  readonly mark?: string;
-}
+type FirstTool = ReturnType<typeof steadyTools>["first"][number];
 
 /**
  * A request whose tools stand in the order, and are spelled, as they were when they first came: clients that ask servers
@@ -20,8 +14,18 @@ export interface FirstTool extends WireTool {
  */
 export function steadyTools(
   request: WireRequest,
-  first: readonly FirstTool[],
-): { readonly request: WireRequest; readonly first: readonly FirstTool[] } {
+  first: readonly (NonNullable<WireRequest["tools"]>[number] & {
+    readonly name: string;
+    /** What it says, without its mark of the provider's cache. */
+    readonly said: JsonRecord;
+    /** That mark, as JSON. Default: it has none. */
+    readonly mark?: string;
+  })[],
+): {
+  readonly request: WireRequest;
+  /** The tools as the conversation first had them. */
+  readonly first: typeof first;
+} {
   const { tools: all = [], protocol: { markField = "" } } = request;
   const tools = all.filter(({ inFront }) => inFront);
   const now = tools.flatMap((tool) => readFirst(tool, markField) ?? []);

@@ -72,6 +72,49 @@ Deno.test("simulator() holds a conversation with npm:openai over HTTP, streamed 
   });
 });
 
+Deno.test("simulator() holds a conversation by responses with npm:openai, sealed reasoning and all", async () => {
+  const provider = simulator({
+    model: scripted([
+      { content: "Let me look.", reasoning_content: "Hm.", tool_calls: [toolCall("f", { path: "a" })] },
+      { content: "It is there. 😀", reasoning_content: "Easy." },
+    ]),
+    tokenizer,
+  });
+  await withClient(provider, async (client) => {
+    const include: OpenAI.Responses.ResponseIncludable[] = ["reasoning.encrypted_content"];
+    const asked = { model: "m", store: false, include };
+    const input: OpenAI.Responses.ResponseInput = [{ role: "user", content: "Is it there? ".repeat(600) }];
+    const first = await client.responses.stream({ ...asked, input })
+      .finalResponse();
+    assertEquals(first.output.map(({ type }) => type), ["reasoning", "message", "function_call"]);
+    assertEquals(first.output_text, "Let me look.");
+    const said = first.output as OpenAI.Responses.ResponseInput;
+    const [thought, , call] = first.output;
+    assertEquals(
+      thought?.type === "reasoning" && [thought.summary[0]?.text, typeof thought.encrypted_content],
+      [
+        "Hm.",
+        "string",
+      ],
+    );
+    const results: OpenAI.Responses.ResponseInput = call?.type === "function_call"
+      ? [{ type: "function_call_output", call_id: call.call_id, output: "yes" }]
+      : [];
+    const second = await client.responses.create({
+      ...asked,
+      input: [...input, ...said, ...results],
+    });
+    assertEquals([second.status, second.output_text], ["completed", "It is there. 😀"]);
+    const whole = Math.floor((first.usage?.input_tokens ?? 0) / 128) * 128;
+    assertEquals(second.usage?.input_tokens_details.cached_tokens, whole);
+    const torn = client.responses.create({
+      ...asked,
+      input: [...input, ...said.slice(0, 1)],
+    });
+    await assertRejects(() => torn, OpenAI.BadRequestError, "without its required following item");
+  });
+});
+
 Deno.test("simulator() fails in ways that npm:openai tells apart", async () => {
   const provider = failing(
     { type: "rate_limit", retryAfterMs: 1500 },

@@ -4,10 +4,10 @@ import {
   type Content,
   contentText,
   describeCall,
-  type Plan,
   PLAN_TOOL_NAME,
   planAfter,
   type Usage,
+  type WorkPlan,
 } from "@tare/messages";
 import type { NumberedEvent } from "@tare/server";
 import type { AgentInfo } from "../agent_client.ts";
@@ -38,7 +38,7 @@ export class SessionUpdates {
   /** What the session has cost, in US dollars; undefined where prices aren't known. */
   #usd: number | undefined;
   #open: OpenCall[] = [];
-  #plan: Plan | undefined;
+  #plan: WorkPlan | undefined;
   #messageId = "";
   #isStreamed = false;
 

@@ -19,16 +19,17 @@ const call = (id: string, name = "other"): Event => ({
   name,
   arguments: JSON.stringify({ path: "a", content: "b" }),
 });
-const result = (id: string, content: string, error = false): Event => ({
-  type: "tool_result",
-  step: 1,
-  id,
-  name: "other",
-  content,
-  error,
-  bytes: 1,
-  durationMs: 1,
-});
+const result = (id: string, content: string, error = false) =>
+  ({
+    type: "tool_result",
+    step: 1,
+    id,
+    name: "other",
+    content,
+    error,
+    bytes: 1,
+    durationMs: 1,
+  }) as const;
 const END: Event = { type: "turn_end", reason: "completed", text: "", ledger: EMPTY_LEDGER };
 const shown = (output: string): ToolCallContent[] => [
   { type: "content", content: text(`\`\`\`\n${output}\n\`\`\``) },

@@ -16,7 +16,11 @@ interface ShownCall {
 const TITLE_CHARS = 160;
 
 /** Of tools whose arguments are shown as they are. */
-const KINDS: Readonly<Record<string, ToolKind>> = { recall: "read", find_tools: "search", background: "execute" };
+const KINDS: Readonly<Record<string, ToolKind>> = {
+  recall: "read",
+  find_tools: "search",
+  background: "execute",
+};
 
 type Fields = Readonly<Record<string, unknown>>;
 

@@ -20,6 +20,8 @@ export interface NotedServer {
   readonly url: string;
   /** Which start this is: by it a server is told from another one that listens there after a crash. */
   readonly instance: string;
+  /** Its process. */
+  readonly pid: number;
 }
 
 /** A server that runs. */
@@ -137,9 +139,9 @@ export async function runningIn(data: string): Promise<FoundServer | undefined> 
 
 function readNoted(data: string): NotedServer | undefined {
   try {
-    const { folder, url, instance } = JSON.parse(Deno.readTextFileSync(join(data, SERVER_FILE)));
-    return [folder, url, instance].every((part) => typeof part === "string")
-      ? { folder, url, instance }
+    const { folder, url, instance, pid } = JSON.parse(Deno.readTextFileSync(join(data, SERVER_FILE)));
+    return [folder, url, instance].every((part) => typeof part === "string") && Number.isInteger(pid)
+      ? { folder, url, instance, pid }
       : undefined;
   } catch {
     // None is noted.

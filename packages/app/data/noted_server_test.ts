@@ -71,7 +71,7 @@ Deno.test("A server that was killed isn't found, nor who listens where it did; w
     assertEquals([folder, url], [join(home, "a"), server.url]);
     assertEquals(await (await fetch(`${url}/health`)).json(), { status: "ok", instance });
     await server.end("SIGTERM");
-    await Deno.writeTextFile(join(data, "server.json"), JSON.stringify({ folder, url, instance }));
+    await Deno.writeTextFile(join(data, "server.json"), JSON.stringify({ folder, url, instance, pid: 1 }));
     await assertRejects(find, Error, "Cannot find a server with the data folder kept: none runs.");
     const { hostname, port } = new URL(url);
     await using _other = Deno.serve(

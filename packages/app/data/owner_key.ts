@@ -1,5 +1,6 @@
+import { Keys } from "@tare/conversation";
 import { join } from "@std/path";
-import { newSecret } from "@tare/conversation";
+
 import { OWNER_FILE, type OwnerFile, ownerIn } from "./find_owner_key.ts";
 
 /** So many ports are remembered on which servers with this data folder have listened. */
@@ -14,7 +15,7 @@ export async function ownerKey(data: string): Promise<string> {
   const path = join(data, OWNER_FILE);
   const known = await readOwner(path);
   if (known) return known.key;
-  const key = newSecret();
+  const key = Keys.newSecret();
   const write = () =>
     Deno.writeTextFile(path, JSON.stringify({ key, ports: [] } satisfies OwnerFile), {
       createNew: true,

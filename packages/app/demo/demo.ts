@@ -4,6 +4,7 @@
  * @module
  */
 // deno-lint-ignore-file no-console
+import type { PolicyOptions } from "@tare/planner/policies";
 import { resolve } from "@std/path";
 import { loadTokenizer, type Tokenizer } from "@tare/tiktoken";
 import {
@@ -21,7 +22,6 @@ import { ServerSentEventParseStream } from "@std/http";
 import { addLedgers, EMPTY_LEDGER, type LoopEvent, type TurnLedger } from "@tare/loop";
 import { anthropicModel } from "@tare/loop/anthropic";
 import { openaiModel } from "@tare/loop/openai";
-import type { Policy } from "@tare/planner/policies";
 import { agentHandler, ALLOW_EVERYTHING } from "@tare/server";
 import { rehearsal, simulator } from "@tare/simulator";
 import { memoryStore } from "@tare/conversation";
@@ -42,7 +42,7 @@ const HELP =
 /** A way to go about a session's prompts. */
 interface Way {
   readonly name: string;
-  readonly policy: Policy;
+  readonly policy: NonNullable<PolicyOptions["policy"]>;
   /** Whether anything may leave the prompts at all. */
   readonly saves: boolean;
 }

@@ -7,7 +7,7 @@
 import { contentText, countMessageTokens, countToolTokens } from "@tare/messages";
 import { memoryArchive } from "@tare/prune";
 import { loadTokenizer } from "@tare/tiktoken";
-import { workspaceTools } from "@tare/loop/tools";
+import { BackgroundCommands, workspaceTools } from "@tare/loop/tools";
 import { inDigits } from "../in_digits.ts";
 import { serverSandbox } from "../server_sandbox.ts";
 import { realPath } from "../settings/real_path.ts";
@@ -15,7 +15,8 @@ import { readSettings, VARIABLES } from "../settings/settings.ts";
 import { shownText } from "../terminal/shown_text.ts";
 import { table } from "../terminal/table.ts";
 import INSTRUCTIONS from "./instructions.md" with { type: "text" };
-import { findPlaces, lookAround, workplaceText } from "./workplace.ts";
+import { skillTool } from "./skill_tool.ts";
+import { findPlaces, lookAround, skillsOutside, workplaceText } from "./workplace.ts";
 
 const HELP = `Shows what the agent is told first in this folder, and how many tokens each part takes:
 
@@ -30,19 +31,30 @@ try {
   }
   const environment = Object.fromEntries(VARIABLES.map((name) => [name, Deno.env.get(name)]));
   const settings = readSettings(Deno.args, environment);
-  const { workspace, data: hidden, path, model, instructions } = settings;
+  const { workspace, data: hidden, path, model, instructions, allowDomains } = settings;
   const home = environment.HOME;
   // Whatever hosts commands may reach, this reaches none.
   const found = await serverSandbox({ ...settings, allowDomains: [] }, { home, temporary: "/tmp" });
   const sandbox = "by" in found ? found : undefined;
-  const tools = workspaceTools({
-    workspace,
-    hidden,
-    archive: memoryArchive(),
-    shell: { env: path === undefined ? {} : { PATH: path }, sandbox },
-  });
+  const places = findPlaces(workspace, home);
+  const skills = skillTool(skillsOutside(places));
+  const tools = [
+    ...workspaceTools({
+      workspace,
+      hidden,
+      archive: memoryArchive(),
+      shell: {
+        env: path === undefined ? {} : { PATH: path },
+        sandbox,
+        background: new BackgroundCommands(),
+      },
+      // Nothing is fetched here: it counts as the server's does.
+      ...(sandbox && allowDomains.length > 0 && { web: { domains: allowDomains, socket: "" } }),
+    }),
+    ...(skills ? [skills] : []),
+  ];
   const shell = tools.find(({ definition }) => sandbox && definition.function.name === "shell");
-  const told = await lookAround({ places: findPlaces(workspace, home), hidden: realPath(hidden), shell });
+  const told = await lookAround({ places, hidden: realPath(hidden), shell });
   const first = instructions?.text ?? INSTRUCTIONS.trim();
   const { count } = await loadTokenizer(model === undefined ? {} : { model });
   const system = {
@@ -52,6 +64,7 @@ try {
   const rows = [
     [instructions?.path ?? "instructions", count(first)] as const,
     ...told.files.map(({ path, text }) => [path, count(text)] as const),
+    ...told.skills.map(({ path, text }) => [path, count(text)] as const),
     ["where you work", count(told.where)] as const,
     ["the whole message", countMessageTokens(system, count)] as const,
     [

@@ -27,7 +27,9 @@ Deno.test("tare prompt shows what a server tells the sessions of a folder, and c
   const home = join(top, "ann");
   const workspace = join(home, "repo", "w");
   const data = join(top, "data");
-  for (const folder of [workspace, join(home, "repo/.git"), join(home, ".claude"), join(top, "dotfiles")]) {
+  const skills = [join(home, ".claude/skills"), join(workspace, ".agents/skills")];
+  const mine = join(skills[0]!, "mine");
+  for (const folder of [join(home, "repo/.git"), join(top, "dotfiles"), mine, join(skills[1]!, "theirs")]) {
     await Deno.mkdir(folder, { recursive: true });
   }
   await Deno.writeTextFile(join(home, "repo/.git/HEAD"), "ref: refs/heads/main\n");
@@ -35,6 +37,10 @@ Deno.test("tare prompt shows what a server tells the sessions of a folder, and c
   await Deno.writeTextFile(join(workspace, "AGENTS.md"), "In the workspace.");
   await Deno.writeTextFile(join(top, "dotfiles/mine"), "Of the person.");
   await Deno.symlink(join(top, "dotfiles/mine"), join(home, ".claude/CLAUDE.md"));
+  for (const name of ["mine", "theirs"]) {
+    const path = join(skills[name === "mine" ? 0 : 1]!, name, "SKILL.md");
+    await Deno.writeTextFile(path, `---\ndescription: Skill of ${name}\n---\n`);
+  }
   const file = join(top, "instructions.md");
   await Deno.writeTextFile(file, "You are brief.\n");
 
@@ -53,7 +59,17 @@ Deno.test("tare prompt shows what a server tells the sessions of a folder, and c
   const shown = await prompt(settings, env);
   assertEquals([shown.code, shown.err], [0, ""]);
   assertStringIncludes(shown.out, `${system!.content}\n\n`);
-  for (const part of ["You are brief.", "Of the person.", "Above the", "In the workspace.", "branch main"]) {
+  for (
+    const part of [
+      "You are brief.",
+      "Of the person.",
+      "Above the",
+      "In the workspace.",
+      "branch main",
+      "- mine: Skill of mine",
+      "- theirs: Skill of theirs",
+    ]
+  ) {
     assertStringIncludes(system!.content, part);
   }
   const rows = shown.out.slice(system!.content.length).trim().split("\n").map((row) => row.split(/ {2,}/));
@@ -63,9 +79,10 @@ Deno.test("tare prompt shows what a server tells the sessions of a folder, and c
     join(home, ".claude/CLAUDE.md"),
     join(home, "repo/AGENTS.md"),
     join(workspace, "AGENTS.md"),
+    ...skills,
     "where you work",
     "the whole message",
-    "7 tools",
+    "9 tools",
   ]);
 
   await Deno.writeTextFile(join(home, "repo/AGENTS.md"), "Other words.");

@@ -112,7 +112,7 @@ Deno.test("lookAround() tells no more than so much of a file and of all, whole l
     assertStringIncludes(lines[0]![0]!, cut(shown * 99 - 1, 39_600));
     assertMatch(lines[1]![0]!, /AGENTS.md">$/);
     assertStringIncludes(lines[2]![0]!, cut(32 * 1024, 40_000));
-    assert(workplaceText({ files, where: "" }).length < 66_000);
+    assert(workplaceText({ files, skills: [], where: "" }).length < 66_000);
   });
 });
 

@@ -1,11 +1,10 @@
+import type { PolicyOptions } from "@tare/planner/policies";
 import { dirname, resolve } from "@std/path";
 import type { Price, Profile } from "@tare/planner";
-import { isPrice } from "@tare/planner/parts";
 import type { S3Options } from "@tare/conversation/s3";
-import type { Policy } from "@tare/planner/policies";
 import { AGENT_MODEL, ALLOW_EVERYTHING, type ApprovalRule, faultOfRules } from "@tare/server";
 import { type McpServerEntry, readMcpServers } from "@tare/loop/mcp";
-import { readProfileFile } from "./profile_file.ts";
+import { isPrice, readProfileFile } from "./profile_file.ts";
 
 /** A setting: where it is told, what it means, how it is read. */
 export interface Option<T> {
@@ -17,7 +16,7 @@ export interface Option<T> {
   /** True if no message may show the value. */
   readonly isSecret?: boolean;
   /** The only policy that goes by it. Default: each does. */
-  readonly policy?: Policy;
+  readonly policy?: NonNullable<PolicyOptions["policy"]>;
   /** The value, or nothing for a wrong one. Paths count from `folder`, or from the current one. */
   readonly read: (text: string, folder?: string) => T | undefined;
   /** What would be right. */

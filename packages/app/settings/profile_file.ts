@@ -1,5 +1,4 @@
-import { type Profile, profileNamed, PROFILES } from "@tare/planner";
-import { isPrice } from "@tare/planner/parts";
+import { type Price, type Profile, profileNamed, PROFILES } from "@tare/planner";
 
 /** What a field must be, and whether a value is that. */
 interface Rule {
@@ -117,4 +116,21 @@ function wholeFrom(least: number): Rule {
 
 function oneOf(names: readonly string[]): Rule {
   return { right: `one of ${names.join(", ")}`, holds: (value) => names.some((name) => name === value) };
+}
+
+const PRICE_FIELDS: readonly string[] = ["cacheRead", "cacheWrite", "cacheWriteHour", "long"];
+
+/** Whether a value that somebody wrote down is a price: no field is missing, unknown, or no number from 0. */
+export function isPrice(value: unknown): value is Price {
+  const { long, ...prices } = Object(value) as Readonly<Record<string, unknown>>;
+  return hasNumbers(prices, ["input", "output"]) &&
+    (long === undefined || hasNumbers(long, ["aboveTokens", "input", "output"], []));
+}
+
+function hasNumbers(value: unknown, needed: readonly string[], more = PRICE_FIELDS): boolean {
+  const fields = Object(value) as Readonly<Record<string, unknown>>;
+  return needed.every((name) => name in fields) &&
+    Object.entries(fields).every(([name, number]) =>
+      (needed.includes(name) || more.includes(name)) && Number.isFinite(number) && Number(number) >= 0
+    );
 }

@@ -2,7 +2,7 @@ import { distance } from "fastest-levenshtein";
 import { parseArgs } from "node:util";
 import { DEFAULT_PROVIDER, MESSAGES_PROVIDER, MODELS_DATE, PROFILES } from "@tare/planner";
 import { howToAsk } from "@tare/planner/parts";
-import { POLICIES, type Policy } from "@tare/planner/policies";
+import { POLICIES, type PolicyOptions } from "@tare/planner/policies";
 import { HOME_VARIABLES } from "../data/data_directory.ts";
 import { dataFolder } from "../data/data_folder.ts";
 import { USUAL_PORT } from "../data/noted_server.ts";
@@ -46,7 +46,7 @@ const PROTOCOLS = ["responses", "chat", "messages"] as const;
 
 const DEFER_TOOLS = ["auto", "on", "off"] as const;
 
-const POLICY_NAMES = Object.keys(POLICIES) as Policy[];
+const POLICY_NAMES = Object.keys(POLICIES) as NonNullable<PolicyOptions["policy"]>[];
 
 /** Name of a mechanism. */
 type Mechanism = keyof typeof MECHANISMS;

@@ -1,4 +1,5 @@
 import { EMPTY_LEDGER, type TurnEnd } from "@tare/loop";
+import type { Content } from "@tare/messages";
 import type { NumberedEvent, SessionEvent } from "@tare/server";
 import type { AgentClient, Approval, ApprovalAnswer } from "../agent_client.ts";
 import { serverAway } from "../server_away.ts";
@@ -29,9 +30,11 @@ export interface WatchedTurn {
  */
 export function watchTurn(
   client: Pick<AgentClient, "startTurn" | "cancel" | "follow" | "lastEvent" | "approvals" | "answer">,
-  { session, input, effort, show, ask, tryAgainMs }: {
+  { session, input, effort, leavesNow = false, show, ask, tryAgainMs }: {
     readonly session: string;
-    readonly input?: string;
+    readonly input?: Content;
+    /** Whether all that may leave the prompt leaves with it. Default: what pays. */
+    readonly leavesNow?: boolean;
     /** How much the model shall reason. Default: as the session says. */
     readonly effort?: string | undefined;
     readonly show: (event: SessionEvent) => void;
@@ -42,7 +45,7 @@ export function watchTurn(
 ): WatchedTurn {
   const start = async () => {
     if (input !== undefined) {
-      return await client.startTurn(session, input, { unattended: ask === undefined, effort });
+      return await client.startTurn(session, input, { unattended: ask === undefined, effort, leavesNow });
     }
     const events = await client.follow(session, await client.lastEvent(session));
     for (const { callId } of await client.approvals(session)) questions.set(callId, new AbortController());

@@ -1,6 +1,6 @@
 import type { Cost, Rewrite, Usage } from "@tare/messages";
 import type { LedgerEntry, PingEntry } from "@tare/planner";
-import { callCost, callCostParts, type Rates, type SaidOutcome, type SaidRecord } from "@tare/planner/parts";
+import { callCost, callCostParts, type Rates, type SaidRecord } from "@tare/planner/parts";
 import type { Store, StoredSums, StoreRecord } from "../store/port.ts";
 
 /** One model call of a session: what it took, what it would have taken without Tare, what was rewritten for it. */
@@ -28,8 +28,28 @@ export interface CallReport {
   readonly tokenUnits: number;
   /** What call and summary cost in US dollars; null where the model's price isn't known. */
   readonly usd: number | null;
-  /** What both were paid for. */
-  readonly spent: { readonly tokenUnits: SpentOn; readonly usd: SpentOn | null };
+  /** What both were paid for. All parts together are the whole. */
+  readonly spent: {
+    readonly tokenUnits: {
+      /** What of the prompt was read from the cache. */
+      readonly cacheRead: number;
+      /** What stood in no request before, the first call's prompt included; where the provider does that it was written to the cache. */
+      readonly new: number;
+      /** What had been cached, and was no longer: the call came after the cache's time. */
+      readonly expired: number;
+      /** What moved because Tare rewrote the prompt, and summaries that were made for that. */
+      readonly ownRewrite: number;
+      /** What tools or a model brought that weren't those of the request before, or its client by changing what stood in front. */
+      readonly changed: number;
+      /** What the provider's cache didn't have though its time wasn't over. */
+      readonly lost: number;
+      /** The reply. */
+      readonly output: number;
+      /** What kept prompts warm while nothing was asked. Of single calls it is zero. */
+      readonly ping: number;
+    };
+    readonly usd: CallReport["spent"]["tokenUnits"] | null;
+  };
   /**
    * What the client would have paid for it without Tare, what it would have paid for compacting before it included; null
    * where no ledger is kept.
@@ -60,18 +80,6 @@ export interface CallReport {
   readonly changed: NonNullable<LedgerEntry["changed"]> | null;
   /** What was rewritten before it, and why, in words. */
   readonly rewrites: readonly Rewrite[];
-}
-
-/** Calls of a list that asks for no number of them, and most in any. */
-export const CALLS_PAGE: { readonly usual: number; readonly most: number } = { usual: 1_000, most: 10_000 };
-
-/** A stretch of calls, the oldest first: at most `limit` behind the one with the number `after`. */
-export function pageOfCalls(
-  calls: readonly CallReport[],
-  { after = 0, limit = CALLS_PAGE.usual }: { readonly after?: number; readonly limit?: number } = {},
-): { readonly calls: readonly CallReport[]; readonly hasMore: boolean } {
-  const behind = calls.filter(({ number }) => number > after);
-  return { calls: behind.slice(0, limit), hasMore: behind.length > limit };
 }
 
 /** What a call took, by what the provider reported and what the ledger says of it. */
@@ -143,28 +151,8 @@ function reportProjected(
   };
 }
 
-/** A cost by what it was paid for. All together are the whole. */
-export interface SpentOn {
-  /** What of the prompt was read from the cache. */
-  readonly cacheRead: number;
-  /** What stood in no request before, the first call's prompt included; where the provider does that it was written to the cache. */
-  readonly new: number;
-  /** What had been cached, and was no longer: the call came after the cache's time. */
-  readonly expired: number;
-  /** What moved because Tare rewrote the prompt, and summaries that were made for that. */
-  readonly ownRewrite: number;
-  /** What tools or a model brought that weren't those of the request before, or its client by changing what stood in front. */
-  readonly changed: number;
-  /** What the provider's cache didn't have though its time wasn't over. */
-  readonly lost: number;
-  /** The reply. */
-  readonly output: number;
-  /** What kept prompts warm while nothing was asked. Of single calls it is zero. */
-  readonly ping: number;
-}
-
 /** What a cost is paid for. */
-export const SPENT_ON: readonly (keyof SpentOn)[] = [
+export const SPENT_ON: readonly (keyof CallReport["spent"]["tokenUnits"])[] = [
   "cacheRead",
   "new",
   "expired",
@@ -174,6 +162,9 @@ export const SPENT_ON: readonly (keyof SpentOn)[] = [
   "output",
   "ping",
 ];
+
+/** A cost by what it was paid for. */
+type SpentOn = CallReport["spent"]["tokenUnits"];
 
 const NOTHING: SpentOn = {
   cacheRead: 0,
@@ -215,7 +206,7 @@ function cutCost(
     /** What a summary cost that was made for it. */
     readonly summary?: Cost | undefined;
   },
-): { readonly tokenUnits: SpentOn; readonly usd: SpentOn | null } {
+): CallReport["spent"] {
   const rated = callCost(usage, rates);
   const parts = callCostParts(usage, rates);
   const tokens = usage.promptTokens - usage.cachedTokens;
@@ -275,32 +266,28 @@ export function sumsOfPing({ usage }: PingEntry, rates: Rates): Partial<Sums> {
   };
 }
 
-/** What a call found because pings had kept it warm, as its ledger says. */
-export function sumsOfWarmth({ warmth }: Pick<LedgerEntry, "warmth">): Partial<Sums> {
-  return { pingCreditTokenUnits: warmth?.creditTokenUnits ?? 0 };
-}
-
 /** What was paid for, by its names among the sums. */
-function sumsSpent({ tokenUnits, usd }: CallReport["spent"]): SpentSums {
-  const named = SPENT_ON.flatMap((part): [keyof SpentSums, number][] => [
+function sumsSpent({ tokenUnits, usd }: CallReport["spent"]): Pick<Sums, SpentName> {
+  const named = SPENT_ON.flatMap((part): [SpentName, number][] => [
     [`${part}Usd`, usd?.[part] ?? 0],
     [`${part}TokenUnits`, tokenUnits[part]],
   ]);
-  return Object.fromEntries(named) as SpentSums;
+  return Object.fromEntries(named) as Pick<Sums, SpentName>;
 }
 
 function tokensOf({ promptTokens, cachedTokens, outputTokens }: NonNullable<CallReport["summary"]>) {
   return { promptTokens, cachedTokens, outputTokens };
 }
 
-/** What calls were paid for: see {@linkcode SpentOn}. All of a unit together are the whole. */
-export type SpentSums = Readonly<Record<`${keyof SpentOn}${"Usd" | "TokenUnits"}`, number>>;
+type SpentName = `${keyof SpentOn}${"Usd" | "TokenUnits"}`;
 
 /**
  * What calls came to, beside what clients would have paid without Tare. Prompts in token units, of which the price of one
- * uncached input token is 1; prompts and replies in US dollars, as far as prices are known.
+ * uncached input token is 1; prompts and replies in US dollars, as far as prices are known. What they were paid for stands
+ * by its name in `spent` of a {@linkcode CallReport}: all of a unit together are the whole.
  */
-export interface Sums extends SpentSums {
+export interface Sums
+  extends Readonly<Record<`${keyof CallReport["spent"]["tokenUnits"]}${"Usd" | "TokenUnits"}`, number>> {
   /** Model calls that succeeded. */
   readonly calls: number;
   /** Those that failed. */
@@ -408,7 +395,7 @@ export const NO_SUMS: Sums = {
 /**
  * What calls came to by the day of UTC on which they were answered and the model that was asked: `2026-01-31 some-model`,
  * or the day alone where no model was noted; what came of a tool's results stands apart, with a tab and the tool behind
- * that. See {@linkcode dayAndModel}. What isn't there is zero.
+ * that.  What isn't there is zero.
  */
 export type Days = Readonly<Record<string, Partial<Sums>>>;
 
@@ -427,24 +414,6 @@ export interface Overview {
     readonly message: string;
   }[];
 }
-
-/** What both groups came to, with the averages that they are compared by. */
-export type LedgerReport = Readonly<
-  Record<
-    keyof Overview["groups"],
-    Sums & {
-      readonly sessions: number;
-      readonly tokenUnitsPerSession: number;
-      /** What edited sessions would have cost without Tare, beside what those did that were left as they are. */
-      readonly withoutTokenUnitsPerSession: number;
-      /** What those that were left as they are would have cost with Tare, beside what edited ones did. */
-      readonly projectedTokenUnitsPerSession: number;
-      readonly callsPerSession: number;
-      /** Dollars for each session; null where the price of a call isn't known. */
-      readonly usdPerSession: number | null;
-    }
-  >
->;
 
 /** What two parts saved, as one. Warnings stand newest first. */
 export function addOverviews(a: Overview, b: Overview): Overview {
@@ -492,9 +461,12 @@ function withoutZeros(sums: Sums): Partial<Sums> {
 }
 
 /** What both came to. */
-function addDays(days: Days, more: Days): Days {
+export function addDays(days: Days, more: Days): Days {
   const sums: Record<string, Partial<Sums>> = { ...days };
-  for (const [key, its] of Object.entries(more)) sums[key] = addSums(sums[key] ?? {}, its);
+  for (const [key, its] of Object.entries(more)) {
+    const sum = withoutZeros(addSums(sums[key] ?? {}, its));
+    if (key in sums || Object.keys(sum).length > 0) sums[key] = sum;
+  }
   return sums;
 }
 
@@ -507,7 +479,7 @@ export function dayAndModel(
 }
 
 /** What came of results that could be said once, as sums of a day. */
-export function sumsOfOutcome({ isSaid, came }: SaidOutcome): Partial<Sums> {
+export function sumsOfOutcome({ isSaid, came }: NonNullable<LedgerEntry["said"]>[number]): Partial<Sums> {
   const [failed, again] = [came === "failed_edit" ? 1 : 0, came === "read_again" ? 1 : 0];
   return isSaid
     ? { saidResults: 1, saidFailedEdits: failed, saidReadAgain: again }
@@ -702,12 +674,29 @@ export class Accounts {
   }
 
   /** Both groups, with the averages that they are compared by. */
-  report(): LedgerReport {
+  report(): Readonly<
+    Record<
+      keyof Overview["groups"],
+      Sums & {
+        readonly sessions: number;
+        readonly tokenUnitsPerSession: number;
+        /** What edited sessions would have cost without Tare, beside what those did that were left as they are. */
+        readonly withoutTokenUnitsPerSession: number;
+        /** What those that were left as they are would have cost with Tare, beside what edited ones did. */
+        readonly projectedTokenUnitsPerSession: number;
+        readonly callsPerSession: number;
+        /** Dollars for each session; null where the price of a call isn't known. */
+        readonly usdPerSession: number | null;
+      }
+    >
+  > {
     return { planned: withAverages(this.#groups.planned), control: withAverages(this.#groups.control) };
   }
 }
 
-function withAverages({ sessions, all: sums }: Account): LedgerReport[keyof Overview["groups"]] {
+function withAverages(
+  { sessions, all: sums }: Account,
+): ReturnType<Accounts["report"]>[keyof Overview["groups"]] {
   const each = (sum: number) => sessions === 0 ? 0 : sum / sessions;
   return {
     ...sums,

@@ -1,35 +1,32 @@
 import type { CallReport } from "./calls.ts";
 import { pricesOf } from "./spend.ts";
 
-/** A kind of tokens that weren't read from the cache. */
-export type MissCause =
-  | "changed_instructions"
-  | "changed_message"
-  | "changed_tools"
-  | "not_marked"
-  | "routed"
-  | "expired_tool"
-  | "expired_question"
-  | "expired_person"
-  | "own_rewrite"
-  | "model_changed"
-  | "evicted"
-  | "too_small"
-  | "first_call"
-  | "new";
-
-/** Why prompt tokens weren't read from the cache, and what can be done about it. */
-export interface MissKind {
-  /** What it is called. */
-  readonly name: string;
-  /** Whether it need not have been. */
-  readonly isAvoidable: boolean;
-  /** What would mend it, or what Tare does already. */
-  readonly remedy: string;
-}
-
-/** The kinds of tokens that weren't read from the cache. */
-export const MISSES: Readonly<Record<MissCause, MissKind>> = {
+/** The kinds of tokens that weren't read from the cache: what each is called, and what can be done about it. */
+export const MISSES: Readonly<
+  Record<
+    | "changed_instructions"
+    | "changed_message"
+    | "changed_tools"
+    | "not_marked"
+    | "routed"
+    | "expired_tool"
+    | "expired_question"
+    | "expired_person"
+    | "own_rewrite"
+    | "model_changed"
+    | "evicted"
+    | "too_small"
+    | "first_call"
+    | "new",
+    {
+      readonly name: string;
+      /** Whether it need not have been. */
+      readonly isAvoidable: boolean;
+      /** What would mend it, or what Tare does already. */
+      readonly remedy: string;
+    }
+  >
+> = {
   changed_instructions: {
     name: "the client changes its instructions",
     isAvoidable: true,
@@ -106,43 +103,6 @@ export const MISSES: Readonly<Record<MissCause, MissKind>> = {
   new: { name: "new", isAvoidable: false, remedy: "What was never sent is in no cache." },
 };
 
-/** The calls of one session, as misses are looked for in them. */
-export interface MissedSession {
-  readonly id: string;
-  /** The oldest first. */
-  readonly calls: readonly CallReport[];
-}
-
-/** Which misses are asked for. */
-export interface MissesQuery {
-  /** First and last day, by UTC, such as `2026-01-31`. Default: any. */
-  readonly from?: string | undefined;
-  readonly to?: string | undefined;
-}
-
-/** What wasn't read from the cache for one reason. */
-export interface Miss {
-  readonly cause: MissCause;
-  /** What it is, whether it need not have been, and what would mend it, or what Tare does already. */
-  readonly name: string;
-  readonly avoidable: boolean;
-  readonly remedy: string;
-  /** Calls that have such tokens, how many these are, and what was paid for them. */
-  readonly calls: number;
-  readonly tokens: number;
-  readonly tokenUnits: number;
-  readonly usd: number;
-  /** Of the calls, those whose price isn't known. */
-  readonly unpricedCalls: number;
-  /** The dearest call: its session and number, and what its client had changed for it. */
-  readonly dearest: {
-    readonly session: string;
-    readonly call: number;
-    readonly tokens: number;
-    readonly changed: CallReport["changed"];
-  };
-}
-
 /** What wasn't read from the cache, and why. */
 export interface MissesReport {
   /** Sessions that were looked at, their calls, and the tokens of these calls' prompts. */
@@ -151,8 +111,31 @@ export interface MissesReport {
   readonly promptTokens: number;
   readonly cachedTokens: number;
   /** Those that need not have been first, each the dearest first, by dollars and then by token units. */
-  readonly misses: readonly Miss[];
+  readonly misses: readonly {
+    readonly cause: keyof typeof MISSES;
+    /** What it is, whether it need not have been, and what would mend it, or what Tare does already. */
+    readonly name: string;
+    readonly avoidable: boolean;
+    readonly remedy: string;
+    /** Calls that have such tokens, how many these are, and what was paid for them. */
+    readonly calls: number;
+    readonly tokens: number;
+    readonly tokenUnits: number;
+    readonly usd: number;
+    /** Of the calls, those whose price isn't known. */
+    readonly unpricedCalls: number;
+    /** The dearest call: its session and number, and what its client had changed for it. */
+    readonly dearest: {
+      readonly session: string;
+      readonly call: number;
+      readonly tokens: number;
+      readonly changed: CallReport["changed"];
+    };
+  }[];
 }
+
+/** What wasn't read for one reason. */
+type Miss = MissesReport["misses"][number];
 
 /** A shorter pause than this one in milliseconds no cache drops anything in: then another machine was asked. */
 const ROUTED_MS = 60_000;
@@ -165,10 +148,18 @@ const LEAST_CACHED_TOKENS = 1_024;
  * wasn't cached.
  */
 export async function reportMisses(
-  sessions: AsyncIterable<MissedSession>,
-  { from = "", to = "9999-12-31" }: MissesQuery = {},
+  sessions: AsyncIterable<{
+    readonly id: string;
+    /** The oldest first. */
+    readonly calls: readonly CallReport[];
+  }>,
+  { from = "", to = "9999-12-31" }: {
+    /** First and last day, by UTC, such as `2026-01-31`. Default: any. */
+    readonly from?: string | undefined;
+    readonly to?: string | undefined;
+  } = {},
 ): Promise<MissesReport> {
-  const found = new Map<MissCause, Omit<Miss, keyof MissKind | "avoidable">>();
+  const found = new Map<Miss["cause"], Omit<Miss, "name" | "avoidable" | "remedy">>();
   const sums = { sessions: 0, calls: 0, promptTokens: 0, cachedTokens: 0 };
   for await (const { id, calls } of sessions) {
     let isSeen = false;
@@ -214,7 +205,7 @@ function causeOf(
   cause: CallReport["uncached"][number]["cause"],
   call: CallReport,
   before: CallReport | undefined,
-): MissCause {
+): Miss["cause"] {
   switch (cause) {
     case "client_changed":
       return call.changed?.where === "instructions" ? "changed_instructions" : "changed_message";

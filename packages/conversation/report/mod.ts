@@ -18,28 +18,21 @@
  *
  * @module
  */
-export { type CallReport, CALLS_PAGE, pageOfCalls, reportCall, sumsOfCall } from "./calls.ts";
+export { type CallReport, reportCall, sumsOfCall } from "./calls.ts";
 export {
   Accounts,
   addOverviews,
-  addSums,
-  dayAndModel,
-  dayOf,
   type Days,
   daysBeyond,
-  type LedgerReport,
   NO_SUMS,
   type Overview,
   saidRecordsOf,
   SPENT_ON,
-  type SpentOn,
-  type SpentSums,
   sumOfDays,
   sumOfToday,
   type Sums,
   sumsOfOutcome,
   sumsOfPing,
-  sumsOfWarmth,
   sumsRecords,
   ToldWarnings,
 } from "./calls.ts";
@@ -47,30 +40,15 @@ export {
   keptSpending,
   reportSessionSpend,
   reportSpend,
-  type ResultSpend,
-  type ResultsSpend,
   type SessionSpend,
   SPEND_BY,
   type SpendingSession,
-  type SpendQuery,
   type SpendReport,
 } from "./spend.ts";
-export {
-  type Miss,
-  type MissCause,
-  type MissedSession,
-  MISSES,
-  type MissesQuery,
-  type MissesReport,
-  type MissKind,
-  reportMisses,
-} from "./misses.ts";
+export { MISSES, type MissesReport, reportMisses } from "./misses.ts";
 export {
   type BlockReport,
-  BLOCKS_PAGE,
-  type BlockText,
   type PinReport,
-  type PromptBlock,
   type PromptReport,
   reportBlock,
   reportPins,

@@ -22,34 +22,6 @@ export interface PinReport extends Omit<Pin, "hash"> {
   readonly state: "waiting" | "done";
 }
 
-/** A tool, a message of the history, or a line that stands for several. */
-export interface PromptBlock {
-  /** Names it within its session: `tool-0`, `message-12`, `line-0`. */
-  readonly id: string;
-  readonly kind: "tool" | "message" | "line";
-  /** Who says it; `tools` of a tool. */
-  readonly role: string;
-  /** The tool that it is, or whose result it is. */
-  readonly tool: string | null;
-  /** The path, command or the like that the call was about whose result it is. */
-  readonly subject: string | null;
-  /** Position in the history; null of tools and lines. */
-  readonly place: number | null;
-  /** Tokens that it takes in the prompt. */
-  readonly tokens: number;
-  /** Tokens that it would take as it was said; zero of a line. */
-  readonly originalTokens: number;
-  /**
-   * How much of a block the model sees: all of it (`alive`); all that is new of it, without notation that says nothing
-   * (`said_once`); a line in its place (`elided`); head and tail (`truncated`); a summary of it and others (`summarised`); no more than a line that says that it was there (`left`);
-   * of a tool names and types (`compact`).
-   */
-  readonly state: "alive" | "said_once" | "elided" | "truncated" | "summarised" | "left" | "compact";
-  readonly pin: PinReport | null;
-  /** What it begins with, at most 120 characters. */
-  readonly title: string;
-}
-
 /** A stretch of a prompt's blocks. */
 export interface PromptReport {
   /** Tokens of the prompt, counted here. */
@@ -58,30 +30,50 @@ export interface PromptReport {
   readonly originalTokens: number;
   /** How many blocks there are in all. */
   readonly total: number;
-  readonly blocks: readonly PromptBlock[];
+  /** Tools, messages of the history, and lines that stand for several. */
+  readonly blocks: readonly {
+    /** Names it within its session: `tool-0`, `message-12`, `line-0`. */
+    readonly id: string;
+    readonly kind: "tool" | "message" | "line";
+    /** Who says it; `tools` of a tool. */
+    readonly role: string;
+    /** The tool that it is, or whose result it is. */
+    readonly tool: string | null;
+    /** The path, command or the like that the call was about whose result it is. */
+    readonly subject: string | null;
+    /** Position in the history; null of tools and lines. */
+    readonly place: number | null;
+    /** Tokens that it takes in the prompt. */
+    readonly tokens: number;
+    /** Tokens that it would take as it was said; zero of a line. */
+    readonly originalTokens: number;
+    /**
+     * How much of a block the model sees: all of it (`alive`); all that is new of it, without notation that says nothing
+     * (`said_once`); a line in its place (`elided`); head and tail (`truncated`); a summary of it and others (`summarised`); no more than a line that says that it was there (`left`);
+     * of a tool names and types (`compact`).
+     */
+    readonly state: "alive" | "said_once" | "elided" | "truncated" | "summarised" | "left" | "compact";
+    readonly pin: PinReport | null;
+    /** What it begins with, at most 120 characters. */
+    readonly title: string;
+  }[];
   readonly hasMore: boolean;
 }
 
-/** A text, or a stretch of one that is long. */
-export interface BlockText {
-  /** At most 100,000 characters. */
-  readonly text: string;
-  /** Where in the whole it begins, in UTF-16 code units. */
-  readonly offset: number;
-  /** Length of the whole. */
-  readonly chars: number;
-}
-
 /** A block with its texts. */
-export interface BlockReport extends PromptBlock {
-  /** What stands in the prompt; null if nothing does. */
-  readonly now: BlockText | null;
-  /** What was said; null of a line. */
-  readonly original: BlockText | null;
-}
-
-/** Blocks of a list that asks for no number of them, and most in any. */
-export const BLOCKS_PAGE: { readonly usual: number; readonly most: number } = { usual: 2_000, most: 10_000 };
+export type BlockReport = PromptReport["blocks"][number] & {
+  /** What stands in the prompt, or a stretch of it if it is long; null if nothing does. */
+  readonly now: {
+    /** At most 100,000 characters. */
+    readonly text: string;
+    /** Where in the whole it begins, in UTF-16 code units. */
+    readonly offset: number;
+    /** Length of the whole. */
+    readonly chars: number;
+  } | null;
+  /** What was said, likewise; null of a line. */
+  readonly original: BlockReport["now"];
+};
 
 const TEXT_CHARS = 100_000;
 
@@ -107,7 +99,7 @@ interface Sides {
 /** The prompt as the model sees it, a block for each tool and message, those that left included. */
 export function reportPrompt(
   seen: SeenConversation,
-  { from = 0, limit = BLOCKS_PAGE.usual }: { readonly from?: number; readonly limit?: number } = {},
+  { from = 0, limit = Infinity }: { readonly from?: number; readonly limit?: number } = {},
 ): PromptReport {
   const { history, view, countTokens } = seen;
   const sides = sidesOf(seen);
@@ -132,7 +124,7 @@ export function reportBlock(
 ): BlockReport | undefined {
   const sides = sidesOf(seen).find((one) => one.id === id);
   if (!sides) return undefined;
-  const text = (piece: Message | ToolDefinition | undefined): BlockText | null => {
+  const text = (piece: Message | ToolDefinition | undefined): BlockReport["now"] => {
     if (!piece) return null;
     const whole = textOf(piece);
     return { text: whole.slice(offset, offset + TEXT_CHARS), offset, chars: whole.length };
@@ -182,7 +174,9 @@ function sidesOf({ history, view }: SeenConversation): Sides[] {
   return sides;
 }
 
-function describer({ history, view, pins, countTokens }: SeenConversation): (sides: Sides) => PromptBlock {
+function describer(
+  { history, view, pins, countTokens }: SeenConversation,
+): (sides: Sides) => PromptReport["blocks"][number] {
   const answered = new Map(
     pairCalls(history.messages).flatMap(({ call, answer }) =>
       answer ? [[answer.at, meantCall(call)] as const] : []
@@ -215,7 +209,7 @@ function stateOf(
   now: Message | ToolDefinition | undefined,
   original: Message | ToolDefinition,
   line?: Message,
-): PromptBlock["state"] {
+): PromptReport["blocks"][number]["state"] {
   if (!now) return line && isSummary(line) ? "summarised" : "left";
   if (isSame(now, original)) return "alive";
   if (isTool(now)) return "compact";

@@ -7,12 +7,11 @@ import {
   FIRST_DAY,
   LAST_DAY,
   NO_SUMS,
-  type SpentOn,
   type Sums,
   sumsOfCall,
 } from "./calls.ts";
 import type { Store, StoredSums } from "../store/port.ts";
-import { type PromptBlock, reportPrompt, type SeenConversation } from "./prompt_report.ts";
+import { type PromptReport, reportPrompt, type SeenConversation } from "./prompt_report.ts";
 
 /** A session whose calls have cost something. */
 export interface SpendingSession {
@@ -30,16 +29,6 @@ export interface SpendingSession {
 
 /** What spending may be cut by. */
 export const SPEND_BY = ["day", "model", "session", "agent"] as const;
-
-/** Which spending is asked for, and how it is cut. */
-export interface SpendQuery {
-  readonly by: typeof SPEND_BY[number];
-  /** First and last day, by UTC, such as `2026-01-31`. Default: any. */
-  readonly from?: string | undefined;
-  readonly to?: string | undefined;
-  /** Most rows. Default: 100. */
-  readonly limit?: number | undefined;
-}
 
 /** What money went for. */
 export interface SpendReport {
@@ -66,7 +55,7 @@ export async function keptSpending(
   store: Pick<Store, "readSums">,
   { from = FIRST_DAY, to = LAST_DAY, ...which }:
     & Pick<StoredSums, "kind" | "by">
-    & Pick<SpendQuery, "from" | "to">,
+    & { readonly from?: string | undefined; readonly to?: string | undefined },
 ): Promise<readonly SpendingSession[]> {
   const sums = await store.readSums({ ...which, from, to });
   return sums.map(({ kind, day, about, sums }) => {
@@ -78,7 +67,14 @@ export async function keptSpending(
 /** What sessions have cost, by day, model, session or agent. */
 export async function reportSpend(
   sessions: AsyncIterable<SpendingSession> | Iterable<SpendingSession>,
-  { by, from = FIRST_DAY, to = LAST_DAY, limit = 100 }: SpendQuery,
+  { by, from = FIRST_DAY, to = LAST_DAY, limit = 100 }: {
+    readonly by: typeof SPEND_BY[number];
+    /** First and last day, by UTC, such as `2026-01-31`. Default: any. */
+    readonly from?: string | undefined;
+    readonly to?: string | undefined;
+    /** Most rows. Default: 100. */
+    readonly limit?: number | undefined;
+  },
 ): Promise<SpendReport> {
   type Found = Pick<SpendReport["rows"][number], "session"> & { readonly days: Partial<Sums>[] };
   const found = new Map<string, Found>();
@@ -120,29 +116,6 @@ function sumOf(all: readonly Partial<Sums>[], name: keyof Sums): number {
   return all.reduce((sum, sums) => sum + (sums[name] ?? 0), 0);
 }
 
-/** What one of a session's results has cost by being carried. */
-export interface ResultSpend
-  extends Pick<PromptBlock, "id" | "tool" | "subject" | "tokens" | "originalTokens" | "state" | "pin"> {
-  /** Position in the history. */
-  readonly place: number;
-  /** Calls whose prompt held it. */
-  readonly calls: number;
-  /** What that has cost, by the price that each of them paid. */
-  readonly tokenUnits: number;
-  readonly usd: number;
-  /** Of the calls, those whose price isn't known. */
-  readonly unpricedCalls: number;
-}
-
-/** What several results have cost by being carried. */
-export interface ResultsSpend extends Pick<ResultSpend, "tokenUnits" | "usd" | "unpricedCalls"> {
-  /** The tool, or the path or command. */
-  readonly key: string;
-  readonly results: number;
-  /** Tokens that they took when they came. */
-  readonly tokens: number;
-}
-
 /** Where a session's money went. */
 export interface SessionSpend {
   /** What its calls came to. */
@@ -154,12 +127,36 @@ export interface SessionSpend {
     readonly at: string | null;
   })[];
   /** What results have cost by being carried: by the tool that gave them, and by path or command; the dearest. */
-  readonly tools: readonly ResultsSpend[];
-  readonly subjects: readonly ResultsSpend[];
+  readonly tools: readonly (Pick<SessionSpend["results"][number], "tokenUnits" | "usd" | "unpricedCalls"> & {
+    /** The tool, or the path or command. */
+    readonly key: string;
+    readonly results: number;
+    /** Tokens that they took when they came. */
+    readonly tokens: number;
+  })[];
+  readonly subjects: SessionSpend["tools"];
   /** The ten dearest of them, and the ten dearest of those that still stand in the prompt. */
-  readonly results: readonly ResultSpend[];
-  readonly carried: readonly ResultSpend[];
+  readonly results: readonly (
+    & Pick<
+      PromptReport["blocks"][number],
+      "id" | "tool" | "subject" | "tokens" | "originalTokens" | "state" | "pin"
+    >
+    & {
+      /** Position in the history. */
+      readonly place: number;
+      /** Calls whose prompt held it. */
+      readonly calls: number;
+      /** What that has cost, by the price that each of them paid. */
+      readonly tokenUnits: number;
+      readonly usd: number;
+      /** Of the calls, those whose price isn't known. */
+      readonly unpricedCalls: number;
+    }
+  )[];
+  readonly carried: SessionSpend["results"];
 }
+
+type ResultSpend = SessionSpend["results"][number];
 
 /** So many turns, tools and subjects are told at most, and so many results. */
 const MOST = { rows: 100, results: 10 };
@@ -192,7 +189,7 @@ export function reportSessionSpend(
   const turnCalls = calls.filter(({ purpose }) => purpose === "turn");
   const results = spendOfResults(seen, turnCalls, isAnswered).sort(dearest);
   const by = (keyOf: (result: ResultSpend) => string | null) => {
-    const sums = new Map<string, ResultsSpend>();
+    const sums = new Map<string, SessionSpend["tools"][number]>();
     for (const result of results) {
       const key = keyOf(result) ?? "";
       const { results = 0, tokens = 0, tokenUnits = 0, usd = 0, unpricedCalls = 0 } = sums.get(key) ?? {};
@@ -225,7 +222,7 @@ function spendOfResults(
 ): ResultSpend[] {
   const carrying = carryingCosts(calls);
   const firstCalls = firstCallsOf(seen, isAnswered ? calls.length : calls.length - 1);
-  return reportPrompt(seen, { limit: Infinity }).blocks.flatMap(
+  return reportPrompt(seen).blocks.flatMap(
     ({ role, place, title: _, ...block }) => {
       if (role !== "tool" || place === null) return [];
       const from = Math.max(0, firstCalls[place] ?? 0);
@@ -250,7 +247,7 @@ function spendOfResults(
 }
 
 /** Whether the model sees of it what it saw when it came. */
-function isWhole({ state }: Pick<PromptBlock, "state">): boolean {
+function isWhole({ state }: Pick<ResultSpend, "state">): boolean {
   return state === "alive" || state === "said_once" || state === "truncated";
 }
 
@@ -322,7 +319,7 @@ export function pricesOf(
   const tokens = which === "read" ? cachedTokens : promptTokens - cachedTokens;
   // A summary's price is among the call's.
   if (tokens <= 0 || which === "fresh" && summary) return undefined;
-  const of = (costs: SpentOn | null) => {
+  const of = (costs: CallReport["spent"]["usd"]) => {
     if (!costs) return 0;
     const { cacheRead, output: _, ...missed } = costs;
     return (which === "read" ? cacheRead : Object.values(missed).reduce((sum, cost) => sum + cost, 0)) /

@@ -53,7 +53,7 @@ interface Packing {
 
 /**
  * Packs the versions of one value, one after the other, so that a value that grows takes what is new in it: what is as it
- * was is neither worked through nor written again. {@linkcode readPacked} gives it back.
+ * was is neither worked through nor written again. {@linkcode JsonPacker.unpack} gives it back.
  */
 export class JsonPacker {
   /** By the path of names that leads to them. */
@@ -120,28 +120,28 @@ export class JsonPacker {
       rest: list.slice(from),
     };
   }
-}
 
-/**
- * The value that was packed, and the references of all texts that it needed, which are read with `readTexts`.
- *
- * @throws {Error} if a text is missing.
- */
-export async function readPacked(
-  packed: unknown,
-  readTexts: (refs: readonly string[]) => Promise<ReadonlyMap<string, string>>,
-): Promise<{ readonly value: unknown; readonly refs: ReadonlySet<string> }> {
-  const texts = new Map<string, string>();
-  // Those of references come first, and tell which others are needed.
-  for (let refs = missingRefs(packed, texts); refs.length > 0; refs = missingRefs(packed, texts)) {
-    const read = await readTexts(refs);
-    for (const ref of refs) {
-      const content = read.get(ref);
-      if (content === undefined) throw new Error(`Cannot read a conversation: its text ${ref} is missing`);
-      texts.set(ref, content);
+  /**
+   * The value that was packed, and the references of all texts that it needed, which are read with `readTexts`.
+   *
+   * @throws {Error} if a text is missing.
+   */
+  static async unpack(
+    packed: unknown,
+    readTexts: (refs: readonly string[]) => Promise<ReadonlyMap<string, string>>,
+  ): Promise<{ readonly value: unknown; readonly refs: ReadonlySet<string> }> {
+    const texts = new Map<string, string>();
+    // Those of references come first, and tell which others are needed.
+    for (let refs = missingRefs(packed, texts); refs.length > 0; refs = missingRefs(packed, texts)) {
+      const read = await readTexts(refs);
+      for (const ref of refs) {
+        const content = read.get(ref);
+        if (content === undefined) throw new Error(`Cannot read a conversation: its text ${ref} is missing`);
+        texts.set(ref, content);
+      }
     }
+    return { value: unpack(packed, texts), refs: new Set(texts.keys()) };
   }
-  return { value: unpack(packed, texts), refs: new Set(texts.keys()) };
 }
 
 /** References of texts that aren't there, as far as those that are there tell of them. */

@@ -1,6 +1,6 @@
 import { assert, assertEquals, assertLess, assertRejects } from "@std/assert";
 import fc from "fast-check";
-import { JsonPacker, readPacked } from "@tare/conversation";
+import { JsonPacker } from "@tare/conversation";
 
 const packJson = (value: unknown) => new JsonPacker().pack(value);
 
@@ -40,7 +40,7 @@ Deno.test("JsonPacker loses nothing of any version of a value, however long its 
         // What could not be written has to come again.
         if (!isKept) continue;
         for (const { ref, content } of texts) kept.set(ref, content);
-        const { value, refs } = await readPacked(JSON.parse(JSON.stringify(packed)), reader(kept));
+        const { value, refs } = await JsonPacker.unpack(JSON.parse(JSON.stringify(packed)), reader(kept));
         assert([...refs].every((ref) => kept.has(ref)));
         assertEquals(value, JSON.parse(JSON.stringify(now)));
       }
@@ -85,13 +85,13 @@ Deno.test("JsonPacker writes of a list that grows what is new, however long it i
   }
   for (const bytes of written) assertLess(bytes, 8_000);
   const { value } = add(1);
-  assertEquals(await readPacked(value, reader(kept)), { value: { list }, refs: new Set(kept.keys()) });
+  assertEquals(await JsonPacker.unpack(value, reader(kept)), { value: { list }, refs: new Set(kept.keys()) });
 });
 
-Deno.test("readPacked() says which text is missing", async () => {
+Deno.test("JsonPacker.unpack() says which text is missing", async () => {
   const { value } = packJson({ list: Array.from({ length: 1_000 }, (_, at) => `entry ${at}`) });
   await assertRejects(
-    () => readPacked(value, reader(new Map())),
+    () => JsonPacker.unpack(value, reader(new Map())),
     Error,
     "Cannot read a conversation: its text ",
   );

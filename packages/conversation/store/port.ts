@@ -67,14 +67,6 @@ export interface StoredDelivery {
   readonly claims: number;
 }
 
-/** A request that must have its effect once, however often it is sent. */
-export interface IdempotencyKey {
-  /** What the key is unique in, such as a route. */
-  readonly scope: string;
-  /** The key that the client chose. */
-  readonly key: string;
-}
-
 /** Numbers that sessions of a kind and key have come to, by what tells them from others. */
 export interface StoredSums {
   readonly kind: SessionRecord["kind"];
@@ -128,7 +120,10 @@ export type StoreRecord =
    * The response to a key that was claimed. With a `sessionId` it goes when that session goes.
    * @throws if the key isn't claimed.
    */
-  | ({ readonly type: "response"; readonly response: unknown; readonly sessionId?: string } & IdempotencyKey)
+  | (
+    & { readonly type: "response"; readonly response: unknown; readonly sessionId?: string }
+    & Parameters<Store["releaseKey"]>[0]
+  )
   /** A delivery, in place of the one of its id, due in so many milliseconds. Who has claimed the other one has lost it. */
   | (
     & { readonly type: "delivery"; readonly dueInMs: number }
@@ -269,7 +264,7 @@ export interface Store {
    * - `mismatch`: it was used with another body.
    */
   claimKey(
-    request: IdempotencyKey & {
+    request: Parameters<Store["releaseKey"]>[0] & {
       /** What tells its body from others. */
       readonly bodyHash: string;
       /** Whether its effect and its response come in one commit. Default: no. */
@@ -283,7 +278,12 @@ export interface Store {
     | { readonly state: "mismatch" }
   >;
   /** Forgets a key that was claimed and has no response, because its request failed and may be sent again. */
-  releaseKey(key: IdempotencyKey): Promise<void>;
+  releaseKey(key: {
+    /** What the key is unique in, such as a route. */
+    readonly scope: string;
+    /** The key that the client chose. */
+    readonly key: string;
+  }): Promise<void>;
   /**
    * Takes on deliveries that are due, those that have waited longest first: at most `limit`, and of each receiver at most
    * as many as it says. Nobody else gets them for so many milliseconds.
@@ -361,28 +361,6 @@ export interface HolderRequest {
   readonly body: unknown;
 }
 
-/** How an opening of a store is that several have. */
-export interface SharedFigures {
-  /** For how long nobody can have taken it for dead, in milliseconds; 0: somebody may have. */
-  readonly leaseMs: number;
-  /** Leases that it has lost. */
-  readonly lostLeases: number;
-  /** Sessions that it holds. */
-  readonly held: number;
-  /** Sessions that it has taken from openings that were gone. */
-  readonly takenOver: number;
-  /** Its connections to where the store is, if it has some. */
-  readonly connections?: {
-    /** Most that there may be for reading and writing. */
-    readonly most: number;
-    readonly open: number;
-    /** Those of them on which nothing is under way. */
-    readonly idle: number;
-    /** Statements behind others on the same connection. */
-    readonly waiting: number;
-  };
-}
-
 /**
  * How several openings of one store, such as several servers on one database, share its sessions. Whoever changes a
  * session that is there (events, state, names, archive, deletion) holds it. A commit without the hold fails with a
@@ -436,7 +414,26 @@ export interface SharedStore {
    */
   aheadMs(): number;
   /** How this opening is, for who watches over it. */
-  figures(): SharedFigures;
+  figures(): {
+    /** For how long nobody can have taken it for dead, in milliseconds; 0: somebody may have. */
+    readonly leaseMs: number;
+    /** Leases that it has lost. */
+    readonly lostLeases: number;
+    /** Sessions that it holds. */
+    readonly held: number;
+    /** Sessions that it has taken from openings that were gone. */
+    readonly takenOver: number;
+    /** Its connections to where the store is, if it has some. */
+    readonly connections?: {
+      /** Most that there may be for reading and writing. */
+      readonly most: number;
+      readonly open: number;
+      /** Those of them on which nothing is under way. */
+      readonly idle: number;
+      /** Statements behind others on the same connection. */
+      readonly waiting: number;
+    };
+  };
   /** Says who is told by the others. To be called once, before anything is held. */
   listen(listener: {
     /**

@@ -1,4 +1,4 @@
-import type { IdempotencyKey } from "./port.ts";
+import type { Store } from "./port.ts";
 
 /** Thrown when a store can't be opened, read or written. Its message names the store and what to do. */
 export class StoreError extends Error {
@@ -53,7 +53,7 @@ export function sessionExistsError(id: string): Error {
 }
 
 /** What every store says of a response to a key that isn't the caller's. */
-export function notClaimedError({ scope, key }: IdempotencyKey): Error {
+export function notClaimedError({ scope, key }: Parameters<Store["releaseKey"]>[0]): Error {
   return new Error(`Cannot complete idempotency key ${JSON.stringify(key)} of ${scope}: it isn't claimed`);
 }
 

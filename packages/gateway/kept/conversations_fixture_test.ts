@@ -4,7 +4,7 @@
  * @module
  */
 import { assertEquals } from "@std/assert";
-import { type Gateway, gateway, type GatewayOptions, type Upstream } from "@tare/gateway";
+import { type Gateway, gateway, type GatewayOptions } from "@tare/gateway";
 import { profileNamed } from "@tare/planner";
 import type { Store } from "@tare/conversation";
 import type { JsonRecord } from "@tare/wire";
@@ -26,7 +26,7 @@ export interface Asked {
   readonly countsAs?: readonly string[];
 }
 
-const upstreamFor = (name: string, profile: string): Upstream => ({
+const upstreamFor = (name: string, profile: string): GatewayOptions["upstreams"][string] => ({
   baseURL: `http://${name}.example/v1`,
   profile: profileNamed(profile as "openai"),
   windowTokens: 100_000,

@@ -1,5 +1,5 @@
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
-import { type ConversationSummary, type Gateway, gateway, type GatewayOptions } from "@tare/gateway";
+import { type Gateway, gateway, type GatewayOptions } from "@tare/gateway";
 import { memoryStore, sharedMemory, type Store } from "@tare/conversation";
 import { openStore } from "@tare/conversation/sqlite";
 import { conversation, MANNERS, play, type Played } from "./conversations_fixture_test.ts";
@@ -15,7 +15,7 @@ type Json = Record<string, unknown>;
 /** All that a gateway tells of its sessions: the ledger, the overview, each session and its calls. */
 async function told({ conversations, ledger, overview: saved }: Gateway) {
   const { warnings: _, ...overview } = await saved();
-  const sessions: ConversationSummary[] = [];
+  const sessions: ReturnType<Gateway["conversations"]["summary"]>[] = [];
   for (let hasMore = true; hasMore;) {
     const page = (await conversations.list({ limit: 2, after: sessions.at(-1)?.id }))!;
     sessions.push(...page.conversations);
@@ -128,7 +128,7 @@ Deno.test("without what was said a gateway keeps what sessions and their calls c
     };
     const { before, after, played } = await restarted({ first: kept, second }, { keepsContent: false });
     assertStringIncludes(played.sent.join(), "[elided: ");
-    const figures = ({ title: _, ...session }: ConversationSummary) => session;
+    const figures = ({ title: _, ...session }: ReturnType<Gateway["conversations"]["summary"]>) => session;
     assertEquals(after.sessions.map(figures), before.sessions.map(figures));
     assertEquals([after.ledger, after.overview, callsIn(after)], [
       before.ledger,
@@ -256,7 +256,7 @@ for (const dialect of DIALECTS) {
     await play(some, dialect, (_, options) => gateway({ ...(given = options), store, keepWaitMs: 60_000 }));
     const later = gateway({ ...given!, store });
     const { conversations: sessions } = (await later.conversations.list({ limit: 9 }))!;
-    const [{ id, title }] = sessions as [ConversationSummary];
+    const [{ id, title }] = sessions as [ReturnType<Gateway["conversations"]["summary"]>];
     const found = await later.conversations.list({ limit: 9, search: title.toUpperCase() });
     assertEquals([title === "", found], [false, { conversations: sessions, hasMore: false }]);
     const shown = (await later.conversations.get(id))!;

@@ -1,15 +1,7 @@
-import {
-  JsonPacker,
-  type ListedSession,
-  readPacked,
-  type Store,
-  StoreError,
-  type StoreRecord,
-} from "@tare/conversation";
+import { JsonPacker, type ListedSession, type Store, StoreError, type StoreRecord } from "@tare/conversation";
 import {
   Accounts,
   type CallReport,
-  dayAndModel,
   type Days,
   daysBeyond,
   keptSpending,
@@ -342,7 +334,7 @@ export class Keeper {
         store.readState(id, "value"),
       ]);
       if (!record || totals === undefined) return undefined;
-      const { value, refs } = await readPacked(packed, (refs) => store.readTexts(id, refs));
+      const { value, refs } = await JsonPacker.unpack(packed, (refs) => store.readTexts(id, refs));
       return {
         ...{ record, fence, lastEvent, totals: totals as KeptTotals, value, refs },
         title: (title ?? "") as string,
@@ -459,10 +451,7 @@ export class Keeper {
     const known = this.#written.get(conversation) ?? NOTHING;
     const before = known.attempts?.find((attempt) => writes.includes(attempt.writes[0]!)) ?? known;
     const unsummed = daysBeyond(conversation.state.days, before.summed ?? {});
-    for (const [key, more] of Object.entries(daysBeyond(days, before.days))) {
-      const { day, ...which } = dayAndModel(key);
-      if (Object.values(more).some((sum) => sum !== 0)) conversation.book(more, Date.parse(day), which);
-    }
+    conversation.bookDays(daysBeyond(days, before.days));
     const { lastCall } = before;
     // Whoever came to the rest has added that.
     const summed = daysBeyond(conversation.state.days, unsummed);

@@ -6,7 +6,7 @@ import {
 } from "@tare/conversation";
 import { contentText, hashPiece, type Message } from "@tare/messages";
 import { placeholderRefs } from "@tare/prune";
-import { type Reading, readItems } from "@tare/wire";
+import { readItems } from "@tare/wire";
 import { createHash } from "node:crypto";
 import { instructionKey, type Known } from "../sessions/instruction_keys.ts";
 import { LayeredArchive } from "../sessions/layered_archive.ts";
@@ -147,7 +147,7 @@ export interface ReadSession {
 }
 
 /** What a session that was kept is made with. */
-export type Making = Pick<Recognised, "countTokens" | "prompts"> & Reading;
+export type Making = Pick<Recognised, "countTokens" | "prompts"> & Parameters<typeof readItems>[1];
 
 /** Makes a session of what was kept; nothing of what has another form. */
 export function restoreSession(

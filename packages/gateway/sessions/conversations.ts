@@ -1,62 +1,16 @@
-import type { KeptWarm, ListedSession, NotKept } from "@tare/conversation";
+import type { ListedSession, Warmth } from "@tare/conversation";
 import {
   type CallReport,
   type PinReport,
   reportPins,
   type SeenConversation,
   type SpendingSession,
-  type SpendQuery,
   sumOfDays,
   type Sums,
 } from "@tare/conversation/report";
 import type { Rewrite } from "@tare/messages";
 import type { Mechanisms, NewPin } from "@tare/planner";
 import type { GatewaySession, SessionSummary } from "./session.ts";
-
-/** What is told of a conversation in a list: what it is, and what it cost. */
-export interface ConversationSummary extends Sums {
-  readonly id: string;
-  /** Name of the key with which it was begun; absent: the owner's. */
-  readonly key?: string;
-  /** What the user said first, in one line. */
-  readonly title: string;
-  /** Name of its protocol. */
-  readonly protocol: string;
-  /** The model that was asked last. */
-  readonly model: string;
-  /** Name of the program whose loop it is, as its requests tell it; null if they don't. */
-  readonly agent: string | null;
-  /** When its first request came, and its newest one. */
-  readonly createdAt: string;
-  readonly lastAt: string;
-  /** Whether it is left as it is, to compare with; likewise because the upstream refused what was made of it. */
-  readonly control: boolean;
-  readonly reverted: boolean;
-  /** How many times its prompt was rewritten. */
-  readonly epoch: number;
-  /** Token units that it has saved so far. */
-  readonly savedTokenUnits: number;
-}
-
-/** What is told of one conversation. */
-export interface ConversationDetails extends ConversationSummary {
-  /** What its archive takes. */
-  readonly archiveBytes: number;
-  /** Tokens of the newest view, and what left it by each mechanism; null before there is one. */
-  readonly prompt: {
-    readonly tokens: number;
-    /** How much it may hold; null where that isn't known. */
-    readonly windowTokens: number | null;
-    readonly left: Readonly<Record<keyof Mechanisms, number>>;
-  } | null;
-  /** The newest changes of what its model sees, the oldest first. */
-  readonly rewrites: readonly (Rewrite & { readonly at: string })[];
-  /** The newest calls by which its client had it summed up, the oldest first. */
-  readonly compactionCalls: readonly (
-    & Pick<Sums, "promptTokens" | "cachedTokens" | "outputTokens" | "tokenUnits">
-    & { readonly at: string; readonly usd?: number }
-  )[];
-}
 
 /** A conversation that passes through the gateway, as it is shown to people, and what they may ask of it. */
 export interface ShownConversation {
@@ -67,7 +21,24 @@ export interface ShownConversation {
   readonly noPins?: string;
   /** Its calls, the oldest first; where none are kept the newest of them. @throws {StoreError} */
   readonly calls: () => Promise<readonly CallReport[]>;
-  readonly details: () => ConversationDetails;
+  readonly details: () => ReturnType<Conversations["summary"]> & {
+    /** What its archive takes. */
+    readonly archiveBytes: number;
+    /** Tokens of the newest view, and what left it by each mechanism; null before there is one. */
+    readonly prompt: {
+      readonly tokens: number;
+      /** How much it may hold; null where that isn't known. */
+      readonly windowTokens: number | null;
+      readonly left: Readonly<Record<keyof Mechanisms, number>>;
+    } | null;
+    /** The newest changes of what its model sees, the oldest first. */
+    readonly rewrites: readonly (Rewrite & { readonly at: string })[];
+    /** The newest calls by which its client had it summed up, the oldest first. */
+    readonly compactionCalls: readonly (
+      & Pick<Sums, "promptTokens" | "cachedTokens" | "outputTokens" | "tokenUnits">
+      & { readonly at: string; readonly usd?: number }
+    )[];
+  };
   /** What its model saw last. */
   readonly seen: () => Promise<SeenConversation>;
   /** Asks for something of a message. @throws {RangeError} if that can't be asked for of this one. */
@@ -75,44 +46,75 @@ export interface ShownConversation {
   /** Asks for nothing more of a message. Gives whether anything was asked for. */
   readonly removePin: (place: number) => Promise<boolean>;
   /** Keeps its newest prompt in the provider's cache for at most so many milliseconds; nothing if none is kept warm here. */
-  readonly keepWarm: (ms: number) => KeptWarm | NotKept | undefined;
+  readonly keepWarm: (ms: number) => ReturnType<Warmth["keepFor"]> | undefined;
   /** The original of what left its prompt; nothing if nothing is archived under this reference. */
   readonly archived: (ref: string) => Promise<string | undefined>;
   /** Forgets what is known of it. What its client still says is a new conversation. @throws {StoreError} */
   readonly forget: () => Promise<void>;
 }
 
-/** Which conversations are listed. */
-export interface Listing {
-  /** Most in a page. */
-  readonly limit: number;
-  /** Id of the last one of the page before. Default: the list begins with the newest. */
-  readonly after?: string | undefined;
-  /** Only those whose title holds this, A to Z in either case. Default: all. */
-  readonly search?: string | undefined;
-  /** Only those that were begun with the key of this name. Default: all. */
-  readonly by?: string | undefined;
-}
-
 /** The conversations of a gateway: those that are kept, or that it knows where none are. */
 export interface Conversations {
   /** A page of them, the newest first; nothing if there is none `after` which it begins. @throws {StoreError} */
   readonly list: (
-    listing: Listing,
+    listing: {
+      /** Most in a page. */
+      readonly limit: number;
+      /** Id of the last one of the page before. Default: the list begins with the newest. */
+      readonly after?: string | undefined;
+      /** Only those whose title holds this, A to Z in either case. Default: all. */
+      readonly search?: string | undefined;
+      /** Only those that were begun with the key of this name. Default: all. */
+      readonly by?: string | undefined;
+    },
   ) => Promise<
-    { readonly conversations: readonly ConversationSummary[]; readonly hasMore: boolean } | undefined
+    | { readonly conversations: readonly ReturnType<Conversations["summary"]>[]; readonly hasMore: boolean }
+    | undefined
   >;
   /** What all came to, those that are gone too where they are kept, by day, model and agent. @throws {StoreError} */
   readonly spending: (
-    which: Pick<SpendQuery, "from" | "to"> & Pick<Listing, "by">,
+    which: {
+      /** First and last day, by UTC, such as `2026-01-31`. Default: any. */
+      readonly from?: string | undefined;
+      readonly to?: string | undefined;
+      /** Only those that were begun with the key of this name. Default: all. */
+      readonly by?: string | undefined;
+    },
   ) => Promise<readonly SpendingSession[]>;
   /** What each of the newest came to, by day and model. @throws {StoreError} */
-  readonly newestSpending: (which: Pick<Listing, "limit" | "by">) => Promise<readonly SpendingSession[]>;
+  readonly newestSpending: (
+    which: { readonly limit: number; readonly by?: string | undefined },
+  ) => Promise<readonly SpendingSession[]>;
   /** What is told of one that stands in a list of the store which keeps them. */
-  readonly summary: (row: ListedSession) => ConversationSummary;
+  readonly summary: (row: ListedSession) => Sums & {
+    readonly id: string;
+    /** Name of the key with which it was begun; absent: the owner's. */
+    readonly key?: string;
+    /** What the user said first, in one line. */
+    readonly title: string;
+    /** Name of its protocol. */
+    readonly protocol: string;
+    /** The model that was asked last. */
+    readonly model: string;
+    /** Name of the program whose loop it is, as its requests tell it; null if they don't. */
+    readonly agent: string | null;
+    /** When its first request came, and its newest one. */
+    readonly createdAt: string;
+    readonly lastAt: string;
+    /** Whether it is left as it is, to compare with; likewise because the upstream refused what was made of it. */
+    readonly control: boolean;
+    readonly reverted: boolean;
+    /** How many times its prompt was rewritten. */
+    readonly epoch: number;
+    /** Token units that it has saved so far. */
+    readonly savedTokenUnits: number;
+  };
   /** The one of this id, if there is one. @throws {StoreError} */
   readonly get: (id: string) => Promise<ShownConversation | undefined>;
 }
+
+/** Which conversations are listed. */
+export type Listing = Parameters<Conversations["list"]>[0];
 
 /** What conversations are shown from. */
 export interface ShownSessions {
@@ -132,7 +134,7 @@ export interface ShownSessions {
   /** Keeps a session in which something was asked for. */
   save(session: GatewaySession): Promise<void> | undefined;
   /** Keeps a session warm for so many milliseconds; nothing if none is. */
-  keepFor(session: GatewaySession, ms: number): KeptWarm | NotKept | undefined;
+  keepFor(session: GatewaySession, ms: number): ReturnType<Warmth["keepFor"]> | undefined;
   /** Forgets a session. */
   forget(session: GatewaySession): Promise<void>;
 }
@@ -190,7 +192,7 @@ function shown(session: GatewaySession, sessions: ShownSessions): ShownConversat
   };
 }
 
-function told({ id, facts, conversation: { state } }: SessionSummary): ConversationSummary {
+function told({ id, facts, conversation: { state } }: SessionSummary): ReturnType<Conversations["summary"]> {
   const { protocol, agent = null, by, startedMs, lastMs, control, isReverted } = facts;
   const { title, model, epoch, days, savedTokenUnits } = state;
   return {
@@ -209,7 +211,10 @@ function told({ id, facts, conversation: { state } }: SessionSummary): Conversat
   };
 }
 
-function detailsOf(session: GatewaySession, windowTokens: number | null): ConversationDetails {
+function detailsOf(
+  session: GatewaySession,
+  windowTokens: number | null,
+): ReturnType<ShownConversation["details"]> {
   const { archive, facts: { compactions }, conversation: { state: { figures, rewrites } } } = session;
   return {
     ...told(session),

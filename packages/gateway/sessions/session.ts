@@ -14,7 +14,6 @@ import type { Archive } from "@tare/prune";
 import {
   anchorOf,
   callIds,
-  type FirstTool,
   type ItemPart,
   type Protocol,
   steadyTools,
@@ -256,7 +255,7 @@ export class GatewaySession {
   #begunWith: readonly string[] = [];
   #kept: Kept;
   /** Its tools as they first came. */
-  #tools: readonly FirstTool[] = [];
+  #tools: readonly ReturnType<typeof steadyTools>["first"][number][] = [];
   /** The newest tools that came as they first did. */
   #sameTools: WireRequest["tools"];
 

@@ -1,6 +1,6 @@
 import { createHash } from "node:crypto";
 import { Conversation } from "@tare/conversation";
-import { Accounts, type LedgerReport, type Sums } from "@tare/conversation/report";
+import { Accounts, type Sums } from "@tare/conversation/report";
 import { LRUCache } from "lru-cache";
 import type { WireItem } from "@tare/wire";
 import { ChainIndex, type ChainNode, chainTo, lastShared, sharedLength } from "./chain_index.ts";
@@ -384,7 +384,7 @@ export class GatewaySessions {
 /** Tells what all sessions of these books came to, or those that began with a key of this name. */
 export function ledgerOf(
   books: Pick<GatewaySessions, "accounts">,
-): (by?: string) => Promise<LedgerReport> {
+): (by?: string) => Promise<ReturnType<Accounts["report"]>> {
   return async (by) => (await books.accounts(by)).report();
 }
 

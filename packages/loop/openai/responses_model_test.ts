@@ -87,7 +87,11 @@ Deno.test("openaiModel() streams a response: summaries, text and calls, and carr
       delta("function_call_arguments", 3, '{"path":"b"}'),
       end(items),
     ),
-    { ...RESPONSES, request: { settings: { reasoning_effort: "high", verbosity: "low" }, cacheKey: "c" } },
+    {
+      ...RESPONSES,
+      request: { settings: { reasoning_effort: "high", verbosity: "low" }, cacheKey: "c" },
+      route: (key) => ({ fields: { prompt_cache_key: key }, headers: {} }),
+    },
   );
   assertEquals(asked.bodies, [{
     path: "/v1/responses",
@@ -98,6 +102,7 @@ Deno.test("openaiModel() streams a response: summaries, text and calls, and carr
     reasoning: { summary: "auto", effort: "high" },
     include: ["reasoning.encrypted_content"],
     stream: true,
+    prompt_cache_key: "c",
   }]);
   assertEquals(asked.events, [
     { type: "reasoning_delta", text: "I " },

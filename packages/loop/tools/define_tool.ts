@@ -1,4 +1,4 @@
-import type { Effects, FileChange, JsonSchema, Stance, Tool, ToolContext, ToolOutput } from "@tare/messages";
+import type { Effects, FileChange, JsonSchema, Tool, ToolContext, ToolOutput } from "@tare/messages";
 
 /**
  * Why a tool did not do what it was asked, in words that tell the model what to do instead. {@linkcode defineTool}
@@ -15,7 +15,7 @@ interface ToolSpec<Args extends Readonly<Record<string, unknown>>> {
   /** JSON Schema of each argument. Others are not allowed. */
   readonly properties: { readonly [Name in keyof Args]: JsonSchema };
   readonly required: readonly (keyof Args & string)[];
-  readonly stance: Stance;
+  readonly stance: NonNullable<Tool["stance"]>;
   readonly reads?: keyof Args & string;
   readonly writes?: keyof Args & string;
   readonly timeoutMs?: number;

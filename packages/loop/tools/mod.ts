@@ -12,7 +12,7 @@
  * @module
  */
 import { checkGiven, type Tool } from "@tare/messages";
-import { type Archive, RECALL_TOOL, recallOriginal } from "@tare/prune";
+import { type Archive, readPictures, RECALL_TOOL, recallOriginal } from "@tare/prune";
 import { editFileTool, writeFileTool } from "./files/write_file_tools.ts";
 import { listFilesTool } from "./files/list_files_tool.ts";
 import { planTool } from "./plan_tool.ts";
@@ -29,17 +29,7 @@ export { pathAfterLinks } from "./files/resolve_in_workspace.ts";
 export { findSandbox } from "./sandbox/find_sandbox.ts";
 export { clearWorkspaces } from "./sandbox/git_guard.ts";
 export type { Sandbox, SandboxProxy } from "./sandbox/sandbox.ts";
-export {
-  type ChangedFile,
-  type ChangingTurn,
-  type CheckpointOptions,
-  type Checkpoints,
-  type KeptLimits,
-  openCheckpoints,
-  type PutBack,
-  type TurnChanges,
-  UndoRefused,
-} from "./undo/checkpoints.ts";
+export { type Checkpoints, openCheckpoints, UndoRefused } from "./undo/checkpoints.ts";
 export { BackgroundCommands };
 export { endLeftCommands, type ShellToolOptions } from "./shell/shell_tool.ts";
 export type { FetchToolOptions } from "./web/fetch_tool.ts";
@@ -84,7 +74,18 @@ export function recallTool(archive: Archive, options: Parameters<typeof recallOr
   return {
     definition: RECALL_TOOL,
     stance: "rederivable",
-    // Whoever runs a tool has validated the arguments against its definition.
-    run: (args) => recallOriginal(archive, args as Pick<Recalled, keyof Recalled>, options),
+    async run(args, { seesPictures = false }) {
+      // Whoever runs a tool has validated the arguments against its definition.
+      const asked = args as Pick<Recalled, keyof Recalled>;
+      const original = asked.ref !== undefined && /^[0-9a-f]{16}$/.test(asked.ref)
+        ? await archive.get(asked.ref)
+        : undefined;
+      const shown = original === undefined ? undefined : readPictures(original);
+      if (!shown) return await recallOriginal(archive, asked, options);
+      const { text, pictures } = shown;
+      return seesPictures
+        ? { content: text, error: false, pictures }
+        : { content: `Cannot recall it: it is a ${text}, and this model is shown no pictures.`, error: true };
+    },
   };
 }

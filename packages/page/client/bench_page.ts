@@ -66,7 +66,7 @@ async function opening(browser: Browser, address: string): Promise<number> {
     page.evaluate(() =>
       new Promise<number>((resolve) => {
         const look = () => {
-          if (document.querySelector(".log .reply:last-child")) resolve(performance.now());
+          if (document.querySelector(".log .reply + .again")) resolve(performance.now());
           else requestAnimationFrame(look);
         };
         look();

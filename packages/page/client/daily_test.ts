@@ -61,12 +61,16 @@ Deno.test("A session is renamed, forked and deleted by keys, and what goes is sa
   const { page } = open;
   server.replies.push({ content: "One." }, { content: "Two." });
   await say(page, "First words.", "One.");
+  await seen(page, "h1", "First words.");
   await page.focus(".session-head nav a");
   await tabTo(page, "Rename");
   await page.keyboard.press("Enter");
   await seen(page, "dialog h2", "Rename this session");
   await assertAccessible(page, "rename");
-  assertEquals(await page.$eval("#new-title", ({ value }: HTMLInputElement) => value), "First words.");
+  assertEquals(
+    await page.$eval("input#new-title", (field) => (field as HTMLInputElement).value),
+    "First words.",
+  );
   await page.focus("#new-title");
   await page.evaluate(() => document.querySelector<HTMLInputElement>("#new-title")!.select());
   await page.keyboard.type("A better name");
@@ -121,7 +125,7 @@ Deno.test("The last message is said otherwise or again, in a session of its own,
   // What was begun to be written comes back.
   await page.keyboard.press("ArrowUp");
   await seen(page, ".edits", "in a session of its own");
-  assertEquals(await page.$eval("textarea", ({ value }) => value), "Second wrods.");
+  await page.waitForFunction(() => document.querySelector("textarea")?.value === "Second wrods.");
   await assertAccessible(page, "editing");
   await page.focus("textarea");
   await page.keyboard.press("Escape");
@@ -276,6 +280,7 @@ Deno.test("Pictures are pasted and dropped, made no larger than models see, and 
   await page.waitForSelector(".files img");
   await give(page, 40, 20, "drop");
   await page.waitForFunction(() => document.querySelectorAll(".files img").length === 2);
+  await seen(page, ".composer .trouble", "It isn’t known that this model looks at pictures");
   await assertAccessible(page, "pictures");
   await page.evaluate(() => {
     const files = new DataTransfer();
@@ -355,4 +360,82 @@ Deno.test("Code is copied, and that is said", async () => {
   await page.click(".code button");
   await seen(page, ".code button", "Copied");
   assertEquals(await page.evaluate(() => navigator.clipboard.readText()), "const a = 1;");
+});
+
+Deno.test("Another model and effort are chosen from what the model knows, and told above the session", async () => {
+  await using server = await startPageServer();
+  await using open = await openPage(browser, server.at());
+  const { page } = open;
+  await page.click(".settings summary");
+  await page.type("#effort", "low");
+  await assertAccessible(page, "new, settings");
+  server.replies.push({ content: "One." }, { content: "Two." });
+  await say(page, "First words.", "One.");
+  await seen(page, ".facts", "scripted · effort low");
+  await page.focus(".session-head nav a");
+  await tabTo(page, "Model");
+  await page.keyboard.press("Enter");
+  await page.waitForFunction(() =>
+    document.querySelector<HTMLInputElement>("#session-model")?.value === "scripted"
+  );
+  await assertAccessible(page, "model");
+  await page.focus("#session-model");
+  await page.evaluate(() => document.querySelector<HTMLInputElement>("#session-model")!.select());
+  await page.keyboard.type("claude-opus-4-8");
+  await page.keyboard.press("Enter");
+  await seen(page, ".deeds", "The next turn asks claude-opus-4-8, effort low.");
+  await seen(page, ".facts", "claude-opus-4-8 · effort low");
+  // Of this one the efforts are known.
+  await press(page, "Model");
+  await page.waitForSelector("select#session-effort");
+  assertEquals(await texts("#session-effort option", page), [
+    "as the model likes",
+    "low",
+    "medium",
+    "high",
+    "xhigh",
+    "max",
+  ]);
+  await assertAccessible(page, "effort");
+  await page.select("#session-effort", "max");
+  await press(page, "Choose");
+  await seen(page, ".facts", "claude-opus-4-8 · effort max");
+  await press(page, "Model");
+  await page.waitForSelector("select#session-effort");
+  await page.evaluate(() => document.querySelector<HTMLInputElement>("#session-model")!.select());
+  await page.keyboard.type("gpt-4.1");
+  await page.focus("#session-effort");
+  await page.evaluate(() => document.querySelector<HTMLInputElement>("#session-effort")!.select());
+  await page.keyboard.type("high");
+  await press(page, "Choose");
+  await seen(page, ".deeds .trouble", "Cannot use effort");
+  await seen(page, ".facts", "claude-opus-4-8 · effort max");
+});
+
+Deno.test("A program is read as it is written, and what it calls stands below it, a question too", async () => {
+  const rules = await Deno.makeTempFile();
+  await Deno.writeTextFile(rules, "[]");
+  await using server = await startPageServer({ args: ["--approvals", rules] });
+  await using open = await openPage(browser, server.at());
+  const { page } = open;
+  const code = [
+    'const text = await tools.read_file({ path: "notes.txt" });',
+    'await tools.write_file({ path: "count.txt", content: String(text.split("\\n").length) });',
+    'print("Counted.");',
+  ].join("\n");
+  server.replies.push({ tool_calls: [toolCall("run_program", { code })] }, { content: "Done." });
+  await page.type("textarea", "Count the notes.");
+  await page.keyboard.press("Enter");
+  await seen(page, ".question .asks", "May write_file run?");
+  await seen(page, ".question .diff p", "count.txt");
+  await assertAccessible(page, "program-asks");
+  await press(page, "Allow");
+  await seen(page, ".reply", "Done.");
+  assertEquals(await texts(".call .name", page), ["run_program", "read_file", "write_file"]);
+  assertEquals(await texts(".call.nested .name", page), ["read_file", "write_file"]);
+  await page.click(".call:not(.nested) summary");
+  await seen(page, ".call[open] pre", code);
+  await seen(page, ".call[open] p", "2 calls, 0 failed");
+  await assertAccessible(page, "program");
+  await Deno.remove(rules);
 });

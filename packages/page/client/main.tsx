@@ -57,9 +57,12 @@ function App(): JSX.Element {
 }
 
 function view(place: Place, agent: ServersAgent): JSX.Element {
+  const seesPictures = agent?.seesPictures;
   switch (place.view) {
     case "new":
-      return isGatewayOnly(agent) ? <GatewayView {...agent} /> : <NewSessionView />;
+      return isGatewayOnly(agent)
+        ? <GatewayView {...agent} />
+        : <NewSessionView seesPictures={seesPictures} />;
     case "overview":
       return <OverviewView />;
     case "talk":

@@ -2,13 +2,14 @@ import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 import { api } from "./api/api.ts";
 import { keepSessionWarm } from "./api/reports.ts";
+import { ModelChoice } from "./model_choice.tsx";
 import { Dialog } from "./parts/dialog.tsx";
 import { dollars } from "./parts/format.ts";
 import { addressOf } from "./place.ts";
 import { CHANGED, sentenceOf } from "./talk/conversation.ts";
 
 /** What is asked before it is done. */
-type Asked = "rename" | "share" | "delete";
+type Asked = "rename" | "model" | "share" | "delete";
 
 /** What can be done with a session as a whole. Those of other agents have no name of ours, no fork and no file. */
 export function SessionActions({ id, kind, title }: {
@@ -66,11 +67,14 @@ export function SessionActions({ id, kind, title }: {
   const isOurs = kind === "session";
   return (
     <div class="deeds" role="group" aria-label="This session">
-      {isOurs && <button type="button" class="quiet" onClick={() => ask("rename")}>Rename</button>}
-      {isOurs && <button type="button" class="quiet" onClick={fork}>Fork</button>}
-      {isOurs && <button type="button" class="quiet" onClick={() => ask("share")}>Share</button>}
-      <button type="button" class="quiet" onClick={() => ask("delete")}>Delete</button>
-      <button type="button" class="quiet" onClick={warm}>Keep warm for an hour</button>
+      <div class="row">
+        {isOurs && <button type="button" class="quiet" onClick={() => ask("rename")}>Rename</button>}
+        {isOurs && <button type="button" class="quiet" onClick={() => ask("model")}>Model</button>}
+        {isOurs && <button type="button" class="quiet" onClick={fork}>Fork</button>}
+        {isOurs && <button type="button" class="quiet" onClick={() => ask("share")}>Share</button>}
+        <button type="button" class="quiet" onClick={() => ask("delete")}>Delete</button>
+        <button type="button" class="quiet" onClick={warm}>Keep warm for an hour</button>
+      </div>
       <span role="status" class={told?.isTrouble ? "trouble" : ""}>{told?.text}</span>
       {asked === "rename" && (
         <Dialog title="Rename this session" act="Rename" does={rename} close={close}>
@@ -85,6 +89,7 @@ export function SessionActions({ id, kind, title }: {
           />
         </Dialog>
       )}
+      {asked === "model" && <ModelChoice id={id} told={say} close={close} />}
       {asked === "share" && (
         <Dialog title="Share as a file" act="Save the file" does={share} close={close}>
           <p>
@@ -112,11 +117,15 @@ export function SessionActions({ id, kind, title }: {
   );
 }
 
+/** How long a file is kept for the browser to save it, in milliseconds. */
+const KEPT_MS = 60_000;
+
 /** Lets the browser save a file. */
 function save(file: Blob, name: string): void {
   const link = document.createElement("a");
   link.href = URL.createObjectURL(file);
   link.download = name;
   link.click();
-  URL.revokeObjectURL(link.href);
+  // Some browsers read it only then.
+  setTimeout(() => URL.revokeObjectURL(link.href), KEPT_MS);
 }

@@ -47,11 +47,12 @@ export function SessionHead(
   );
 }
 
-function factsOf({ model, agent, sums, prompt }: Head): string[] {
+function factsOf({ model, effort, agent, sums, prompt }: Head): string[] {
   const window = prompt?.windowTokens &&
     `${share(prompt.tokens, prompt.windowTokens)} of its window of ${counted(prompt.windowTokens, "token")}`;
   const facts = [
     model,
+    effort !== undefined && `effort ${effort}`,
     agent,
     isPriced(sums) ? money(sums) : `the price of ${counted(sums.tokenUnits, "uncached input token")}`,
     withoutPrice(sums),

@@ -148,7 +148,10 @@ function useSessions<Kind extends keyof OfKind>(kind: Kind, search: string): Pag
 /** What views of a session are told. */
 function listedAs(session: AgentSession | PassingSession): Listed {
   return session.kind === "agent"
-    ? { mark: `${session.lastEvent} ${session.status} ${session.title}`, session }
+    ? {
+      mark: `${session.lastEvent} ${session.status} ${session.title} ${session.model} ${session.effort}`,
+      session,
+    }
     : { mark: session.lastAt };
 }
 

@@ -1,12 +1,7 @@
+import type { LedgerEntry } from "../ledger/entry.ts";
+
 /** What came of one result that could be said once. Plain data. */
-export interface SaidOutcome {
-  /** Name of the tool that gave it. */
-  readonly tool: string;
-  /** Whether it was said once; else it was left as it came, to compare with. */
-  readonly isSaid: boolean;
-  /** What the model did next: an edit of the file that it shows failed, it was read again at once, or neither. */
-  readonly came: "failed_edit" | "read_again" | "nothing";
-}
+export type SaidOutcome = NonNullable<LedgerEntry["said"]>[number];
 
 /** A result of which isn't known yet what comes of it. Plain data. */
 export interface Trial extends Pick<SaidOutcome, "tool" | "isSaid"> {

@@ -1,8 +1,8 @@
 import { assert, assertEquals } from "@std/assert";
 import { contentText, estimateTokens, type Message } from "@tare/messages";
 import { memoryArchive } from "@tare/prune";
-import { plannerSession, profileNamed, type PromptSessionOptions } from "@tare/planner";
-import { type SaidOutcome, SaidProof } from "@tare/planner/parts";
+import { type LedgerEntry, plannerSession, profileNamed, type PromptSessionOptions } from "@tare/planner";
+import { SaidProof } from "@tare/planner/parts";
 
 const user = (content: string): Message => ({ role: "user", content });
 
@@ -37,7 +37,7 @@ async function play(
   { model = "m", from = 0 }: { readonly model?: string; readonly from?: number } = {},
 ) {
   const told: string[] = [];
-  const said: (readonly SaidOutcome[])[] = [];
+  const said: (readonly NonNullable<LedgerEntry["said"]>[number][])[] = [];
   let shown: readonly Message[] = [];
   for (let at = from; at <= history.length; at++) {
     if (at < history.length && history[at]!.role !== "assistant") continue;
@@ -78,7 +78,9 @@ Deno.test("a session tells what came of results that were said once, and one tha
     ...step("e3", "edit_file", { path: "other.ts", old: "x", new: "y" }, "No such text.", true),
   ];
   const proof = new SaidProof();
-  const outcome = (came: SaidOutcome["came"]): SaidOutcome => ({ tool: "read", isSaid: true, came });
+  const outcome = (
+    came: NonNullable<LedgerEntry["said"]>[number]["came"],
+  ): NonNullable<LedgerEntry["said"]>[number] => ({ tool: "read", isSaid: true, came });
   const expected = [
     ...[[], [], [outcome("failed_edit")], [], [outcome("read_again")], []],
     ...[[outcome("nothing")], [], []],

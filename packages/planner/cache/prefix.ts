@@ -10,6 +10,7 @@ import {
   type ToolDefinition,
 } from "@tare/messages";
 import type { History } from "../edits/view.ts";
+import type { LedgerEntry } from "../ledger/entry.ts";
 import { type Profile, profileForTtl } from "../providers.ts";
 import { scaled, type TokenScale } from "./prompt_size.ts";
 
@@ -455,23 +456,7 @@ function hypotheses({ warmth, ttlMs: statedMs }: WarmthRules, weights: readonly 
 }
 
 /** What a client has changed of what it had sent before, so that whatever stands behind it is read again. */
-export interface PrefixChange {
-  readonly where: "tools" | "instructions" | "message";
-  /**
-   * What changed: a line for the bill, the state of a repository, a date or time, a number or hash, another text; of tools
-   * also their order, or which there are.
-   */
-  readonly kind: "bill" | "git_status" | "date" | "number" | "text" | "order" | "list";
-  /** Position of the message in the history, or of the tool. */
-  readonly place: number;
-  /** The line of its text, from 1; null where it isn't a text that changed. */
-  readonly line: number | null;
-  /** What stood there before, and what stands there now, at most 120 characters of each. */
-  readonly before: string;
-  readonly after: string;
-  /** Tokens that stood there before too, and behind what changed, counted here. */
-  readonly tokens: number;
-}
+type PrefixChange = NonNullable<LedgerEntry["changed"]>;
 
 /** Characters that are quoted, and of these those in front of the first that differs. */
 const QUOTED_CHARS = 120;
@@ -488,7 +473,7 @@ export function findPrefixChange(
   before: History | undefined,
   now: History,
   countTokens: CountTokens,
-): PrefixChange | undefined {
+): LedgerEntry["changed"] {
   if (!before) return undefined;
   const again = (messages: readonly Message[]) => {
     const stood = new Set(before.messages.map(hashBytes));

@@ -569,8 +569,3 @@ export function tokenScale({ calls, ours, theirs, oursSquared, product }: TokenR
 export function scaled({ perToken, unseen }: TokenScale, tokens: number): number {
   return Math.max(0, unseen + perToken * tokens);
 }
-
-/** How many tokens counted here are so many of the provider's. */
-export function unscaled({ perToken, unseen }: TokenScale, tokens: number): number {
-  return Math.max(0, tokens - unseen) / perToken;
-}

@@ -1,12 +1,6 @@
 import { assert, assertEquals, assertGreater, assertLess, assertMatch } from "@std/assert";
 import { countRequestTokens, estimateTokens, type Message } from "@tare/messages";
-import {
-  type ForkableSession,
-  profileNamed,
-  type PromptSessionOptions,
-  type Summarise,
-  type SummaryRequest,
-} from "@tare/planner";
+import { type ForkableSession, profileNamed, type PromptSessionOptions, type Summarise } from "@tare/planner";
 import { classicSession } from "@tare/planner/policies";
 import { type Archive, memoryArchive } from "@tare/prune";
 import { callPairs } from "../../../tests/call_pairs.ts";
@@ -36,13 +30,13 @@ const now: Message = { role: "user", content: "And now?" };
 interface Harness {
   readonly session: ForkableSession;
   readonly archive: Archive;
-  readonly asked: SummaryRequest[];
+  readonly asked: Parameters<Summarise>[0][];
   readonly view: (messages: readonly Message[]) => ReturnType<ForkableSession["view"]>;
 }
 
 function harness(options: Partial<PromptSessionOptions> = {}): Harness {
   const archive = memoryArchive();
-  const asked: SummaryRequest[] = [];
+  const asked: Parameters<Summarise>[0][] = [];
   const summarise: Summarise = (request) => {
     asked.push(request);
     return Promise.resolve({ text: `Summary ${asked.length}.`, usage: USAGE });

@@ -11,7 +11,7 @@ import {
   WARM_SHARE,
 } from "../ledger/ledger.ts";
 import type { Profile } from "../providers.ts";
-import { mayUpgrade, type UpgradeEvidence, type UpgradeTrial } from "./upgrade.ts";
+import { mayUpgrade, type observeUpgrade } from "./upgrade.ts";
 
 /** What an idle conversation waits for, as far as who leads it knows. */
 export interface Idle {
@@ -36,7 +36,7 @@ export interface Idle {
   /** Content blocks of the reply that an upgrade would mark: the provider looks back over 20. Default: few. */
   readonly answerBlocks?: number;
   /** What upgrades have shown with this provider, key and model. Default: none may be asked for. */
-  readonly trial?: UpgradeTrial;
+  readonly trial?: ReturnType<typeof observeUpgrade>;
 }
 
 /**
@@ -105,9 +105,11 @@ export function pingClock(profile: Profile): {
   /** The next ping while nothing is asked for; nothing if its cache is to lapse. */
   readonly next: (idle: Idle) => Ping | undefined;
   /** Takes note of a request that succeeded. */
-  readonly requested: (request: RequestMade) => UpgradeEvidence | undefined;
+  readonly requested: (request: RequestMade) => Parameters<typeof observeUpgrade>[1] | undefined;
   /** Takes note of a ping that was answered, and of what it cost. */
-  readonly pinged: (ping: PingSent & { readonly tokenUnits: number }) => UpgradeEvidence | undefined;
+  readonly pinged: (
+    ping: PingSent & { readonly tokenUnits: number },
+  ) => Parameters<typeof observeUpgrade>[1] | undefined;
 } {
   checkGiven("pingClock()", { profile }, { profile: { ttlMs: "number", write: "number", read: "number" } });
   let state = NEW_CLOCK;

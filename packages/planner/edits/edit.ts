@@ -1,5 +1,5 @@
 import { hashPiece, type Message } from "@tare/messages";
-import type { Elision, ElisionCandidate } from "@tare/prune";
+import type { Elision } from "@tare/prune";
 import type { SayEdit } from "../arrival/said.ts";
 
 /** Shows a placeholder instead of a tool result. */
@@ -75,7 +75,7 @@ export type Edit = SayEdit | ElideEdit | DropEdit | SummariseEdit | ShortenEdit 
 
 /** How something would leave: by an elision, by dropping a stretch of messages, or by an edit that is ready. */
 export type Way =
-  | { readonly type: "elide"; readonly candidate: ElisionCandidate }
+  | { readonly type: "elide"; readonly candidate: Omit<Elision, "ref" | "text"> }
   | { readonly type: "drop"; readonly from: number; readonly to: number }
   | CompactEdit;
 

@@ -4,7 +4,13 @@ import type { SummariseEdit } from "./edit.ts";
 import { type History, isSummary, type PlacedMessages } from "./view.ts";
 
 /** Of what a model is asked for a summary, and how. */
-export interface SummaryRequest {
+export type SummaryRequest = Parameters<Summarise>[0];
+
+/** A summary of old messages, and what the call for it took. */
+type Summary = Awaited<ReturnType<Summarise>>;
+
+/** Asks a model for a summary of old messages. A rejection is a failure, and so is an empty text, which is paid. */
+export type Summarise = (request: {
   /**
    * The conversation as the provider's cache knows it, with all that is to be summarised in it: a request that goes on
    * from it is read from the cache.
@@ -22,13 +28,7 @@ export interface SummaryRequest {
   readonly signal?: AbortSignal;
   /** To be told that the model is at work. */
   readonly progress?: () => void;
-}
-
-/** A summary of old messages, and what the call for it took. */
-type Summary = Awaited<ReturnType<Summarise>>;
-
-/** Asks a model for a summary of old messages. A rejection is a failure, and so is an empty text, which is paid. */
-export type Summarise = (request: SummaryRequest) => Promise<{
+}) => Promise<{
   /** The summary; empty if the model gave none. */
   readonly text: string;
   /** What the provider reported. */

@@ -6,7 +6,7 @@ import {
   type Message,
   pairCalls,
 } from "@tare/messages";
-import { type ElisionCandidate, resultText } from "@tare/prune";
+import { type Elision, resultText } from "@tare/prune";
 import type { Layout } from "./view.ts";
 import type { Way } from "./edit.ts";
 
@@ -62,14 +62,14 @@ export function makePin(
   return { place, wish, by, hash: hashPiece(message) };
 }
 
-/** The pins with another for a message in place of the one before, by their places. */
-export function withPin(pins: readonly Pin[], pin: Pin): readonly Pin[] {
-  return [...withoutPin(pins, pin.place), pin].sort((a, b) => a.place - b.place);
-}
-
-/** The pins without that of a message. */
-export function withoutPin(pins: readonly Pin[], place: number): readonly Pin[] {
-  return pins.filter((one) => one.place !== place);
+/** The pins by their places, with another for a message in place of the one before, or without that of a message. */
+export function pinsAfter(
+  pins: readonly Pin[],
+  change: { readonly set: Pin } | { readonly remove: number },
+): readonly Pin[] {
+  const changed = "set" in change ? change.set.place : change.remove;
+  const others = pins.filter(({ place }) => place !== changed);
+  return "set" in change ? [...others, change.set].sort((a, b) => a.place - b.place) : others;
 }
 
 /** The pins of messages that are there. */
@@ -110,7 +110,7 @@ export interface OpenWish {
   /** Tokens by which the prompt shrinks; negative if it grows. */
   readonly tokens: number;
   /** Results that leave: that of the pin, or those beside the one that comes back with its step. */
-  readonly candidates: readonly ElisionCandidate[];
+  readonly candidates: readonly Omit<Elision, "ref" | "text">[];
 }
 
 /** What leaves, as far as it matters how. */
@@ -149,7 +149,7 @@ export function findWishes(
   const gone: OpenWish[] = [];
   const newest = Math.min(seenMessages, history.findLastIndex(({ role }) => role === "assistant"));
   const isAlive = (at: number) => layout.find(at)?.message === history[at];
-  const candidate = (at: number): ElisionCandidate | undefined => {
+  const candidate = (at: number): Omit<Elision, "ref" | "text"> | undefined => {
     const message = history[at];
     if (message?.role !== "tool" || resultText(message) === undefined) return undefined;
     const call = pairCalls(history).find(({ answer }) => answer?.at === at)?.call;

@@ -12,9 +12,10 @@ import {
   type Archive,
   archiveMessages,
   elide,
-  type ElisionCandidate,
+  type Elision,
   formatPlaceholder,
   type PruneOptions,
+  resultOriginal,
   resultText,
 } from "@tare/prune";
 import type { PromptSessionOptions } from "../prompt_session.ts";
@@ -222,13 +223,13 @@ class Rewriting {
 
   /** Lets go of results, whatever they hold, the oldest first; then those that are new become head and tail. */
   async #cutResults(): Promise<void> {
-    const { countTokens, archive } = this.#options;
+    const { countTokens, archive, tools } = this.#options;
     const { messages: history, recall } = this.#request;
     for (let round = 0; round < MOST_CUTS && this.#isOver(); round++) {
       const { layout, size, situation: { windowTokens }, promptTokens } = this.#prompt;
       const tooMany = (share: number) => Math.ceil((1 - share * windowTokens / size.atMost) * promptTokens);
       const find = (kept: ReadonlySet<number>) =>
-        oldestResults(layout, history, { neededTokens: tooMany(ROOMY_SHARE), countTokens, kept });
+        oldestResults(layout, history, { neededTokens: tooMany(ROOMY_SHARE), countTokens, kept, tools });
       const unpinned = find(pinnedPlaces(this.#pins, history).kept);
       const old = unpinned.length > 0 ? unpinned : find(new Set());
       if (old.length > 0) {
@@ -430,6 +431,7 @@ function placesOf(pins: readonly Pin[]): string {
 }
 
 function reasonOf(decision: Done["decision"]): string {
+  if (decision?.cause === "asked") return "it was asked for";
   if (decision?.cause !== "price") return "the window is nearly full";
   const { tokens, rent, price, alive, brokenTokens } = decision;
   const numbers = `${Math.round(tokens)} tokens leave, ${
@@ -459,23 +461,26 @@ const EXPECTED_LINE_TOKENS = 32;
 function oldestResults(
   layout: Layout,
   history: readonly Message[],
-  { neededTokens, countTokens, kept }: {
+  { neededTokens, countTokens, kept, tools }: {
+    readonly tools: RewriteOptions["tools"] | undefined;
     readonly neededTokens: number;
     readonly countTokens: CountTokens;
     /** Positions of results that stay. */
     readonly kept: ReadonlySet<number>;
   },
-): ElisionCandidate[] {
+): Omit<Elision, "ref" | "text">[] {
   const newest = history.findLastIndex(({ role }) => role === "assistant");
   const calls = new Map(pairCalls(history).map(({ call, answer }) => [answer?.at ?? -1, call]));
-  const found: ElisionCandidate[] = [];
+  const found: Omit<Elision, "ref" | "text">[] = [];
   let won = 0;
   for (let index = 0; index < newest && won < neededTokens; index++) {
     const message = history[index]!;
     if (message.role !== "tool" || message.keep || kept.has(index) || !layout.shows(index)) continue;
     const tokensBefore = countMessageTokens(message, countTokens);
-    if (resultText(message) === undefined || layout.tokensAt(index) < LINE_TOKENS) continue;
     const call = calls.get(index);
+    const isKnown = call !== undefined && tools?.[meantCall(call).name] !== undefined;
+    const original = isKnown ? resultOriginal(message) : resultText(message);
+    if (original === undefined || layout.tokensAt(index) < LINE_TOKENS) continue;
     won += layout.tokensAt(index) - EXPECTED_LINE_TOKENS;
     found.push({
       index,
@@ -516,7 +521,7 @@ export async function makeEdits(
   options: MakeEditsOptions,
 ): Promise<Edit[]> {
   const { countTokens, archive, tools, recall = false } = options;
-  const candidates: ElisionCandidate[] = [];
+  const candidates: Omit<Elision, "ref" | "text">[] = [];
   const made: Edit[] = [];
   const stretches: Stretch[] = [];
   let first = Infinity;

@@ -1,7 +1,6 @@
 import { assert, assertEquals } from "@std/assert";
 import { countMessageTokens, estimateTokens, type Message } from "@tare/messages";
 import {
-  type CompactionHabit,
   type LedgerEntry,
   plannerSession,
   type Profile,
@@ -63,7 +62,7 @@ async function play(steps: number, { profile = PROFILE, ...options }: Played = {
 }
 
 /** What a client pays that resends everything, and compacts its conversation from so many tokens on. */
-function alone(steps: number, habit: CompactionHabit, from: number) {
+function alone(steps: number, habit: NonNullable<PromptSessionOptions["compaction"]>, from: number) {
   const { resultChars, keptChars, keptTokens = 0, keepsFront, isLate = false } = habit;
   const cost = (promptTokens: number, cachedTokens: number) =>
     promptCost(PROFILE, { promptTokens, cachedTokens });
@@ -93,7 +92,7 @@ function alone(steps: number, habit: CompactionHabit, from: number) {
   return { paid, compactions };
 }
 
-const HABITS: readonly (readonly [string, CompactionHabit])[] = [
+const HABITS: readonly (readonly [string, NonNullable<PromptSessionOptions["compaction"]>])[] = [
   ["from a summary", { keepsFront: true }],
   ["with the newest messages", { resultChars: 2_000, keptChars: () => 40_000, keepsFront: true }],
   ["with other things", { keptTokens: 10_000, keepsFront: false }],

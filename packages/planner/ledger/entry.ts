@@ -1,7 +1,5 @@
 import type { Usage } from "@tare/messages";
-import type { SaidOutcome } from "../arrival/proof.ts";
-import type { PrefixChange } from "../cache/prefix.ts";
-import type { UpgradeEvidence } from "../clock/upgrade.ts";
+import type { observeUpgrade } from "../clock/upgrade.ts";
 
 /** What one call cost and why. Costs are in token units: the price of one uncached input token is 1. */
 export interface LedgerEntry {
@@ -43,7 +41,23 @@ export interface LedgerEntry {
     readonly tokens: number;
   }[];
   /** What its client had changed of what it had sent before; absent if nothing. */
-  readonly changed?: PrefixChange;
+  readonly changed?: {
+    readonly where: "tools" | "instructions" | "message";
+    /**
+     * What changed: a line for the bill, the state of a repository, a date or time, a number or hash, another text; of tools
+     * also their order, or which there are.
+     */
+    readonly kind: "bill" | "git_status" | "date" | "number" | "text" | "order" | "list";
+    /** Position of the message in the history, or of the tool. */
+    readonly place: number;
+    /** The line of its text, from 1; null where it isn't a text that changed. */
+    readonly line: number | null;
+    /** What stood there before, and what stands there now, at most 120 characters of each. */
+    readonly before: string;
+    readonly after: string;
+    /** Tokens that stood there before too, and behind what changed, counted here. */
+    readonly tokens: number;
+  };
   /** What a model reported that was asked for a summary before this call. */
   readonly summary?: Usage;
   /** What the prompt cost, a summary made for it included. */
@@ -75,7 +89,14 @@ export interface LedgerEntry {
     readonly repairTokenUnits: number;
   };
   /** What came of earlier results that could be said once, as far as that is known since the call before; absent: nothing. */
-  readonly said?: readonly SaidOutcome[];
+  readonly said?: readonly {
+    /** Name of the tool that gave it. */
+    readonly tool: string;
+    /** Whether it was said once; else it was left as it came, to compare with. */
+    readonly isSaid: boolean;
+    /** What the model did next: an edit of the file that it shows failed, it was read again at once, or neither. */
+    readonly came: "failed_edit" | "read_again" | "nothing";
+  }[];
   /** What pings have shown here; absent if nothing was kept warm for it. Without Tare there are none, and it finds the cache cold. */
   readonly warmth?: {
     /** Tokens that were served only because pings had kept them warm. */
@@ -83,7 +104,7 @@ export interface LedgerEntry {
     /** What that saved: {@linkcode withoutTokenUnits} holds it. */
     readonly creditTokenUnits: number;
     /** What it shows of the upgrade before, for `observeUpgrade()`. */
-    readonly upgrade?: UpgradeEvidence;
+    readonly upgrade?: Parameters<typeof observeUpgrade>[1];
   };
   /** What the session has saved so far against what its client would have paid, pings counted; negative if it lost. */
   readonly savedTokenUnits: number;
@@ -96,7 +117,7 @@ export interface LedgerEntry {
      * prompt would not fit. Or why it was not: `wait`, its price is not paid yet; `loss_limit`, buying now could cost
      * the session more than its limit; `stopped`, earlier rewrites cost the session more than they saved.
      */
-    readonly cause: "price" | "window" | "wait" | "loss_limit" | "stopped";
+    readonly cause: "price" | "window" | "asked" | "wait" | "loss_limit" | "stopped";
     /** Probability that the cached prefix was still there. */
     readonly alive: number;
     /** Tokens by which the prompt shrinks (ΔT). */
@@ -128,5 +149,5 @@ export interface PingEntry extends PingSent {
   /** What the session has saved so far, this ping counted. */
   readonly savedTokenUnits: number;
   /** What its bill shows of upgrades, for `observeUpgrade()`; absent if it was none, or the prefix was gone. */
-  readonly upgrade?: UpgradeEvidence;
+  readonly upgrade?: Parameters<typeof observeUpgrade>[1];
 }

@@ -16,7 +16,6 @@ import {
   NO_WARMTH,
   observeWarmth,
   type Prediction,
-  type PrefixChange,
   type SentRequest,
   sentWarmth,
   servedOf,
@@ -665,7 +664,10 @@ const HIDDEN_BEHIND: readonly LedgerEntry["uncached"][number]["cause"][] = [
 ];
 
 /** What the ledger says of a call whose client had changed something in front of what is read again. */
-export function withPrefixChange(entry: LedgerEntry, changed: PrefixChange): LedgerEntry {
+export function withPrefixChange(
+  entry: LedgerEntry,
+  changed: NonNullable<LedgerEntry["changed"]>,
+): LedgerEntry {
   if (changed.where === "tools") return { ...entry, changed };
   let left = changed.tokens;
   const uncached = entry.uncached.map(({ cause, tokens }) => {

@@ -11,12 +11,13 @@ import {
   type ToolMessage,
 } from "@tare/messages";
 import {
-  type ElisionCandidate,
+  type Elision,
   holdsPlaceholder,
   looksLikeError,
   parsePlaceholder,
   type PruneOptions,
   RECALL_TOOL,
+  resultOriginal,
   resultText,
   traitsOf,
 } from "@tare/prune";
@@ -34,7 +35,34 @@ import type { Profile } from "../providers.ts";
 type Standing = Parameters<Retention["loss"]>[0];
 
 /** What may leave the prompt, and what of it stays. */
-export interface Retention {
+export type Retention = typeof KEEP_WANTED;
+
+/** Prompt tokens that a repair is expected to read. The prompt as it is would feed back: a large one would keep more. */
+const REPAIR_PROMPT_TOKENS = 20_000;
+const REPAIR_OUTPUT_TOKENS = 60;
+/** Price of an output token where nothing is known of it, in that of an input token. */
+const OUTPUT_PRICE = 5;
+/** Most tokens that a recall brings back at once. */
+const REPAIR_ORIGINAL_TOKENS = 7_000;
+
+/**
+ * So many times as much as its names weighs the text of a message: an edit that goes by a text that is gone fails before
+ * anybody reads it again.
+ */
+const TEXT_WEIGHT = 1.5;
+
+/**
+ * What is still wanted stays: the default. Fetching a message of `s` tokens back costs
+ *
+ *     R = (20,000 + unseen) · read + 60 · output + min(s, 7,000) · write
+ *
+ * and it is needed at the next call with a probability that falls with the calls since it was last referred to,
+ * about as 0.12 / age in recorded sessions, and grows with the root of its size; that of a file's text is higher at
+ * first and falls faster. What its names are worth falls from when it came: a name that is used moves on to the call that
+ * used it. To keep a message while that is worth more than carrying it is GreedyDual-Size (Cao, Irani 1997), the Landlord
+ * algorithm (Young 2002), with a measured hazard in place of a credit.
+ */
+export const KEEP_WANTED: {
   /**
    * What a message's absence is expected to cost at the next call, in the price of one uncached input token: what
    * costs more to carry may leave. As long as nobody refers to the message it must not grow.
@@ -73,34 +101,7 @@ export interface Retention {
    * Infinite: errors stay.
    */
   readonly errorWeight: number;
-}
-
-/** Prompt tokens that a repair is expected to read. The prompt as it is would feed back: a large one would keep more. */
-const REPAIR_PROMPT_TOKENS = 20_000;
-const REPAIR_OUTPUT_TOKENS = 60;
-/** Price of an output token where nothing is known of it, in that of an input token. */
-const OUTPUT_PRICE = 5;
-/** Most tokens that a recall brings back at once. */
-const REPAIR_ORIGINAL_TOKENS = 7_000;
-
-/**
- * So many times as much as its names weighs the text of a message: an edit that goes by a text that is gone fails before
- * anybody reads it again.
- */
-const TEXT_WEIGHT = 1.5;
-
-/**
- * What is still wanted stays: the default. Fetching a message of `s` tokens back costs
- *
- *     R = (20,000 + unseen) · read + 60 · output + min(s, 7,000) · write
- *
- * and it is needed at the next call with a probability that falls with the calls since it was last referred to,
- * about as 0.12 / age in recorded sessions, and grows with the root of its size; that of a file's text is higher at
- * first and falls faster. What its names are worth falls from when it came: a name that is used moves on to the call that
- * used it. To keep a message while that is worth more than carrying it is GreedyDual-Size (Cao, Irani 1997), the Landlord
- * algorithm (Young 2002), with a measured hazard in place of a credit.
- */
-export const KEEP_WANTED: Retention = {
+} = {
   loss({ tokens, fileText, edits, names, age, wantedAge, unseenTokens }, { read, write }) {
     const size = Math.sqrt(tokens / 1000);
     const text = edits
@@ -409,9 +410,10 @@ export class Standings {
     const { name: tool, arguments: input } = meantCall(call);
     const recalled = tool === RECALL_TOOL.function.name ? /[0-9a-f]{16}/.exec(input)?.[0] : undefined;
     if (recalled) this.#recalls.set(recalled, (this.#recalls.get(recalled) ?? 0) + 1);
-    const { isError = looksLikeError } = this.#options;
+    const { isError = looksLikeError, tools } = this.#options;
     if (this.#stays(tool)) return;
-    const text = resultText(message);
+    // Of tools that nobody knows a recall could give back no picture.
+    const text = tools?.[tool] ? resultOriginal(message) : resultText(message);
     if (text === undefined || parsePlaceholder(text.split("\n", 1)[0] ?? "")) return;
     const result = { at, message, tool, recalled };
     const bearer = this.bearers[at]!;
@@ -729,7 +731,7 @@ function elision(result: Result, seen: Seen, options: RemovalOptions): Removal |
   const { at, tool, message } = result;
   const found = seen.layout.find(at)!;
   const tokens = options.scale.perToken * freedBy(at, seen, options) - PLACEHOLDER_TOKENS;
-  const candidate: ElisionCandidate = {
+  const candidate: Omit<Elision, "ref" | "text"> = {
     index: at,
     toolCallId: message.tool_call_id,
     tool,

@@ -67,6 +67,8 @@ export interface Situation extends CachedPrompt {
   readonly allowedPrice: number;
   /** Whether nothing is bought for now. Default: no. */
   readonly isHeld?: boolean | undefined;
+  /** Whether all that may leave leaves, whatever it costs, because somebody asks for it. Default: no. */
+  readonly isAsked?: boolean | undefined;
   /** Whether rewriting has stopped. */
   readonly stopped: boolean;
   /** The model's context window. Infinite if it isn't known. */
@@ -91,8 +93,11 @@ export interface Decided {
  * whatever it costs.
  */
 export function decide(situation: Situation): Decided {
-  const { alive, allowedPrice, stopped, isHeld = false } = situation;
+  const { alive, allowedPrice, stopped, isHeld = false, isAsked = false } = situation;
   const removable = situation.removals.filter(({ goes }) => goes);
+  if (isAsked && !stopped && removable.length > 0) {
+    return { leaving: removable, decision: { ...forced(removable, situation), cause: "asked" } };
+  }
   const cuts = isHeld ? [] : weighCuts(removable, situation);
   const paid = cuts.filter(({ rent, price, warmPrice }) => rent >= price && (rent > 0 || warmPrice <= 0));
   const limit = Math.max(0, allowedPrice);
@@ -240,7 +245,7 @@ function cheapestRoom(
   return best?.removals.toSorted((a, b) => a.start - b.start) ?? removals;
 }
 
-/** The decision to make room, in numbers. */
+/** A rewrite that isn't a matter of price, in numbers. */
 function forced(room: readonly Removal[], prompt: CachedPrompt): Decision {
   const { profile: { write, read }, alive } = prompt;
   const tokens = room.reduce((sum, removal) => sum + removal.tokens, 0);

@@ -59,6 +59,15 @@ Deno.test("decide() reports the cut that comes nearest to being paid, with its n
   });
 });
 
+Deno.test("decide() takes all that may leave where somebody asks for it, whatever it costs", () => {
+  const removals = withRents(0, 0);
+  const asked = { ...warm, isAsked: true, allowedPrice: 0 };
+  assertEquals(outcome(removals, asked), [1_000, "asked"]);
+  assertEquals(decide({ ...asked, removals }).leaving, removals);
+  assertEquals(outcome([], asked), [undefined, undefined]);
+  assertEquals(outcome(removals, { ...asked, stopped: true }), [undefined, "wait"]);
+});
+
 Deno.test("decide() prices each cut by what the cache no longer serves and what leaves", () => {
   const [first, second] = [removal(1_000, 500, 7_000), removal(5_000, 200, 10)];
   assertEquals(decide({ ...warm, removals: [second] }).decision, {

@@ -61,7 +61,7 @@ import {
   type PromptCall,
   type PromptSessionOptions,
   PromptTooLong,
-  type SavedTokens,
+  type SessionView,
 } from "../prompt_session.ts";
 import { findRemovals, type Retention, Standings, type Step } from "../retention/retention.ts";
 import {
@@ -88,6 +88,8 @@ export interface LookRequest extends History {
   readonly deferred?: NonNullable<PromptCall["deferred"]>;
   /** What was asked for of single messages of this history. Default: nothing. */
   readonly pins?: readonly Pin[];
+  /** Whether all that may leave leaves, whatever it costs. Default: no. */
+  readonly leavesNow?: boolean | undefined;
   /** So many of the provider's tokens a full window was emptied down to; absent if it wasn't, or is being emptied. */
   readonly emptiedTokens?: number | undefined;
 }
@@ -129,7 +131,7 @@ export interface OneShotLook {
   /** Of these, what a warm cache serves. */
   readonly cachedTokens: number;
   /** Tokens that each mechanism keeps out. */
-  readonly saved: SavedTokens;
+  readonly saved: SessionView["saved"];
 }
 
 /** A call whose prompt is to be made. */
@@ -153,7 +155,7 @@ export interface Plan extends BookedPlan, Done {
   /** How long it is, as the provider counts. */
   readonly size: PromptSize;
   /** Tokens that each mechanism keeps out of it. */
-  readonly saved: SavedTokens;
+  readonly saved: SessionView["saved"];
   /** What of the view stays as it is. */
   readonly stable: StableMessages;
 }
@@ -371,7 +373,7 @@ export class KnownSession {
    *
    * @param all Whether to look for all that could leave, not only for what was shown and costs more than it is worth.
    */
-  look(request: LookRequest, { all = false }: { readonly all?: boolean } = {}): Look {
+  look(request: LookRequest, { all = request.leavesNow ?? false }: { readonly all?: boolean } = {}): Look {
     const { messages: history, tools, edits, pins = [] } = request;
     this.#update(history, edits);
     const { countTokens, lossLimit, observe = false } = this.#options;
@@ -471,6 +473,7 @@ export class KnownSession {
         stopped: account.stopped || this.#options.forget === "nothing",
         // What a fork's first request shares with its parent's last is paid for: rewriting waits until that has been read.
         isHeld: account.forked && !isSurelyCold(alive),
+        isAsked: request.leavesNow,
       },
       alone,
       wishes,
@@ -824,7 +827,7 @@ function savedTokens(
     readonly all: number;
     readonly schemas: number;
   },
-): SavedTokens {
+): SessionView["saved"] {
   const truncate = truncated.reduce((sum, at) => sum + layout.savedAt(at), 0);
   let [notation, references] = [0, 0];
   for (const { index, notationTokens } of sayEdits(edits).values()) {

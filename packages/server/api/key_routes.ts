@@ -1,4 +1,4 @@
-import { GUEST, KEY_NAME, KEY_ROUTES, type KeyReport, type Keys, nameOf, OWNER } from "@tare/conversation";
+import { GUEST, type KeyReport, Keys, nameOf, OWNER } from "@tare/conversation";
 import { type Static, Type } from "typebox";
 import { errorResponses, HttpError } from "../http/http_error.ts";
 import { route } from "../http/route.ts";
@@ -7,11 +7,11 @@ import type { Webhooks } from "../webhooks/webhooks.ts";
 
 const SETTINGS = {
   name: Type.String({
-    pattern: KEY_NAME.source,
+    pattern: Keys.NAME.source,
     description:
       "What the key is called: 1 to 40 of a to z, 0 to 9, `-` and `_`, other than owner and guest.",
   }),
-  routes: Type.Array(Type.Enum([...KEY_ROUTES]), {
+  routes: Type.Array(Type.Enum([...OWNER.routes]), {
     minItems: 1,
     uniqueItems: true,
     description:

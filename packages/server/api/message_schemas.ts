@@ -44,6 +44,13 @@ export const ASSISTANT_MESSAGE = Type.Unsafe<AssistantMessage>(Type.Object({
   refusal: Type.Optional(TEXT_OR_NULL),
   reasoning_content: Type.Optional(TEXT_OR_NULL),
   tool_calls: Type.Optional(Type.Array(TOOL_CALL)),
+  carried: Type.Optional(Type.Object({
+    by: Type.Optional(TEXT),
+    tokens: Type.Optional(Type.Number({ minimum: 0 })),
+    items: Type.Optional(Type.Array(Type.Object({}))),
+  }, {
+    description: "What of it only its provider reads, such as sealed reasoning; who said it is sent it back.",
+  })),
 }, { title: "AssistantMessage" }));
 
 const SAID = Type.Object({ role: Type.Enum(["system", "developer", "user"]), content: CONTENT });

@@ -13,11 +13,20 @@ Deno.test("MESSAGE takes every kind of message, with what providers add, and ref
     { role: "user", content: [{ type: "image_url", image_url: { url: "https://example.com" } }], name: "n" },
     { role: "assistant", content: null, tool_calls: [call], reasoning_content: "r", signature: "s" },
     { role: "assistant", tool_calls: [{ id: "c", type: "custom", custom: { name: "c", input: "i" } }] },
+    { role: "assistant", content: "c", carried: { by: "m", tokens: 3, items: [{ type: "reasoning" }] } },
     { role: "tool", tool_call_id: "c", content: "t" },
     { role: "function", name: "f", content: null },
   ];
   for (const message of messages) assertEquals(faults(message), undefined, message.role);
-  for (const wrong of [{ role: "user" }, { role: "tool", content: "t" }, { role: "other", content: "o" }]) {
+  const carrying = (carried: object) => ({ role: "assistant", content: "c", carried });
+  for (
+    const wrong of [
+      { role: "user" },
+      { role: "tool", content: "t" },
+      { role: "other", content: "o" },
+      ...[{ items: "all" }, { items: [1] }, { tokens: -1 }, { by: 1 }].map(carrying),
+    ]
+  ) {
     assertEquals(typeof faults(wrong), "string", wrong.role);
   }
 });

@@ -1,6 +1,6 @@
 import { assertEquals } from "@std/assert";
 import { Keys, memoryStore, sharedMemory } from "@tare/conversation";
-import type { Figures, Readings } from "@tare/conversation/telemetry";
+import type { Figures } from "@tare/conversation/telemetry";
 import {
   agent,
   call,
@@ -13,10 +13,18 @@ import {
   turn,
 } from "../fixture_test.ts";
 
+/** Values of a figure. */
+type Readings = Awaited<ReturnType<Parameters<Figures["observe"]>[1]>>;
+
 /** Figures that are kept as they are told. */
 function kept() {
   const told: (readonly [name: string, value: number, facts: unknown])[] = [];
-  const observed = new Map<string, () => Readings | Promise<Readings>>();
+  const observed = new Map<
+    string,
+    () =>
+      | Readings
+      | Promise<Readings>
+  >();
   const figures: Figures = {
     figure: ({ name }) => (value, facts) => told.push([name, value, facts]),
     observe: ({ name }, read) => void observed.set(name, read),

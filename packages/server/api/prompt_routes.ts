@@ -1,5 +1,5 @@
-import { nameOf, type NotKept } from "@tare/conversation";
-import { pageOfCalls, reportBlock, reportPins, reportPrompt } from "@tare/conversation/report";
+import { nameOf, type Warmth } from "@tare/conversation";
+import { reportBlock, reportPins, reportPrompt } from "@tare/conversation/report";
 import type { Gateway } from "@tare/gateway";
 import { errorResponses, HttpError } from "../http/http_error.ts";
 import { route } from "../http/route.ts";
@@ -47,8 +47,10 @@ export function promptRoutes(kinds: SessionKinds) {
         },
         ...NO_SESSION,
       },
-      async answer({ path: { id }, query }) {
-        return { json: pageOfCalls(await (await kinds.get(id)).calls(), query) };
+      async answer({ path: { id }, query: { after, limit } }) {
+        const calls = await (await kinds.get(id)).calls();
+        const behind = calls.filter(({ number }) => number > after);
+        return { json: { calls: behind.slice(0, limit), hasMore: behind.length > limit } };
       },
     }),
     route({
@@ -247,7 +249,7 @@ export function promptRoutes(kinds: SessionKinds) {
 }
 
 /** Why a session isn't kept warm, by what is known of it. */
-function notKept(id: string, why: NotKept | undefined): HttpError {
+function notKept(id: string, why: Extract<ReturnType<Warmth["keepFor"]>, string> | undefined): HttpError {
   const cannot = `Cannot keep session ${id} warm: `;
   if (why === undefined) {
     const reason = "this server was started to keep nothing warm; start it with TARE_KEEP_WARM=turns.";

@@ -9,6 +9,7 @@ import type {
   PromptReport,
   SessionSpend,
 } from "@tare/conversation/report";
+import { profileNamed, type Quote } from "@tare/planner";
 import type { AgentHandler } from "@tare/server";
 import { memoryStore } from "@tare/conversation";
 import {
@@ -16,8 +17,10 @@ import {
   call,
   echo,
   error,
+  events,
   newSession,
   refused,
+  request,
   scriptedModel,
   turn,
   UNREPORTED,
@@ -233,6 +236,47 @@ Deno.test("promptRoutes() count a call to the day on which it was answered, howe
   ]);
   const { all, today } = await get<Overview>(handler, "/v1/overview");
   assertEquals([all.calls, today.calls], [2, 1]);
+});
+
+Deno.test("promptRoutes() quote what leaves with a turn that is to let leave all that may, whatever it costs", async () => {
+  const long = { type: "function", function: { name: "long", arguments: "{}" } } as const;
+  let made = 0;
+  const model: Model = async function* (request) {
+    const asks = request.messages.at(-1)?.role === "user";
+    const reply = asks ? { tool_calls: [{ ...long, id: `c${++made}` }] } : { content: LONG };
+    yield* scriptedModel([reply], UNREPORTED)(request);
+  };
+  const tool: Tool = {
+    ...echo,
+    definition: { type: "function", function: { name: "long" } },
+    run: () => LONG.slice(0, 10_000),
+  };
+  const handler = agent(model, { profile: profileNamed("openai"), tools: [tool] });
+  const [session, other] = [await newSession(handler), await newSession(handler)];
+  for (const path of [session, other]) await play(handler, path, "a");
+  const { asIs, rewritten } = await get<Quote>(handler, `${session}/quote`);
+  assert(rewritten.promptTokens < asIs.promptTokens - 2_000);
+  const body = { input: "b", leavesNow: true };
+  const seen = await events(await handler.fetch(request("POST", `${session}/turns`, body)));
+  const rewrites = seen.flatMap(({ event }) => event.type === "context_rewritten" ? [event] : []);
+  assertEquals(rewrites.map(({ step, reason }) => [step, reason]), [[1, "it was asked for"]]);
+  assert(rewrites[0]!.tokensAfter < rewrites[0]!.tokensBefore - 2_000);
+  // By its price alone it would have stayed.
+  await play(handler, other, "b");
+  const before = async (path: string) => (await standing(handler, path)).slice(1, 5);
+  const how = (state: string) => [
+    "message-1 alive",
+    "message-2 alive",
+    `message-3 ${state}`,
+    "message-4 alive",
+  ];
+  assertEquals([await before(session), await before(other)], [how("elided"), how("alive")]);
+  const message =
+    "Cannot let leave now what may leave, in the background: leavesNow is for a turn that begins at once.";
+  assertEquals(
+    await refused(handler, "POST", `${session}/turns`, { ...body, background: true }),
+    error(400, "invalid_request", message),
+  );
 });
 
 Deno.test("promptRoutes() refuse what can't be asked for, and say why", async () => {

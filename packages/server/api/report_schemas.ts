@@ -1,12 +1,5 @@
-import type { CallReport, MissCause, Overview, Sums } from "@tare/conversation/report";
-import {
-  BLOCKS_PAGE,
-  CALLS_PAGE,
-  MISSES,
-  NO_SUMS,
-  SPEND_BY,
-  SPENT_ON as PARTS,
-} from "@tare/conversation/report";
+import type { CallReport, Overview, Sums } from "@tare/conversation/report";
+import { MISSES, NO_SUMS, SPEND_BY, SPENT_ON as PARTS } from "@tare/conversation/report";
 import { type TSchema, Type } from "typebox";
 import { closed, COUNT } from "../http/schema.ts";
 
@@ -95,8 +88,8 @@ export const CALL_LIST = closed({ calls: Type.Array(CALL), hasMore: FLAG }, "Cal
 export const CALLS_QUERY = {
   limit: Type.Integer({
     minimum: 1,
-    maximum: CALLS_PAGE.most,
-    default: CALLS_PAGE.usual,
+    maximum: 10_000,
+    default: 1_000,
     description: "Most calls in the answer.",
   }),
   after: Type.Integer({ minimum: 0, default: 0, description: "Number of the last call of the page before." }),
@@ -171,8 +164,8 @@ export const PROMPT_REPORT = closed({
 export const PROMPT_QUERY = {
   limit: Type.Integer({
     minimum: 1,
-    maximum: BLOCKS_PAGE.most,
-    default: BLOCKS_PAGE.usual,
+    maximum: 10_000,
+    default: 2_000,
     description: "Most blocks in the answer.",
   }),
   from: Type.Integer({
@@ -265,7 +258,7 @@ export const MISSES_REPORT = closed({
   promptTokens: NUMBER,
   cachedTokens: NUMBER,
   misses: Type.Array(closed({
-    cause: Type.Enum(Object.keys(MISSES) as MissCause[]),
+    cause: Type.Enum(Object.keys(MISSES) as (keyof typeof MISSES)[]),
     name: TEXT,
     avoidable: FLAG,
     remedy: TEXT,

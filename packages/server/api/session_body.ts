@@ -88,6 +88,12 @@ const RUNNING_TURN = closed({
   ledger: LEDGER,
 }, "RunningTurn");
 
+/** Whether a model is shown pictures. */
+export const SEES_PICTURES = Type.Optional(Type.Boolean({
+  description:
+    "Whether its model is known to look at pictures; of one that isn't known its provider says. Absent: nobody knows of any.",
+}));
+
 const SESSION_WITH_MESSAGES = closed({
   ...FIELDS,
   messages: Type.Array(MESSAGE, {
@@ -100,6 +106,7 @@ const SESSION_WITH_MESSAGES = closed({
     done: Type.Integer({ minimum: 0, description: "How many are done: the next one is under way." }),
   }, "Plan")),
   turn: Type.Optional(RUNNING_TURN),
+  seesPictures: SEES_PICTURES,
   prompt: closed({
     tokens: Type.Integer({ minimum: 0, description: "Tokens of the newest call's prompt; zero before it." }),
     windowTokens: Type.Number({ description: "How much a prompt may hold at most." }),

@@ -1,17 +1,7 @@
-import {
-  type Asker,
-  type KeptWarm,
-  nameOf,
-  type NotKept,
-  sees,
-  type Store,
-  type StoreRecord,
-} from "@tare/conversation";
+import { type Asker, nameOf, sees, type Store, type StoreRecord, type Warmth } from "@tare/conversation";
 import {
   addOverviews,
   type CallReport,
-  type MissedSession,
-  type MissesQuery,
   type MissesReport,
   type Overview,
   type PinReport,
@@ -21,11 +11,10 @@ import {
   reportSpend,
   type SeenConversation,
   type SessionSpend,
-  type SpendQuery,
   type SpendReport,
 } from "@tare/conversation/report";
 import type { Gateway, ShownConversation } from "@tare/gateway";
-import { describeCall, type Message, type Plan, planAfter } from "@tare/messages";
+import { describeCall, type Message, planAfter, type WorkPlan } from "@tare/messages";
 import type { NewPin } from "@tare/planner";
 import type { Static } from "typebox";
 import { errorResponses, HttpError } from "../http/http_error.ts";
@@ -76,7 +65,7 @@ export interface AnySession {
   /** Asks for nothing more of a message. Gives whether anything was asked for. */
   readonly removePin: (place: number, keep: () => readonly StoreRecord[]) => Promise<boolean>;
   /** Keeps its newest prompt in the provider's cache for at most so many milliseconds; nothing if this server keeps none. */
-  readonly keepWarm: (ms: number) => KeptWarm | NotKept | undefined;
+  readonly keepWarm: (ms: number) => ReturnType<Warmth["keepFor"]> | undefined;
   /** The original of what left the prompt, if it is archived. */
   readonly archived: (ref: string) => Promise<string | undefined>;
   /** Ends and forgets it. */
@@ -164,7 +153,7 @@ export class SessionKinds {
 
   /** What sessions of both kinds have cost, by day, model, session or agent. */
   async spend(
-    query: SpendQuery,
+    query: Parameters<typeof reportSpend>[1],
     { by, signal }: { readonly by: string | undefined; readonly signal: AbortSignal },
   ): Promise<SpendReport> {
     const { from, to } = query;
@@ -198,7 +187,9 @@ export class SessionKinds {
    * @throws {HttpError} 404 if there is no such session.
    */
   async misses(
-    { session, limit, asker, signal, ...query }: MissesQuery & {
+    { session, limit, asker, signal, ...query }: {
+      readonly from?: string | undefined;
+      readonly to?: string | undefined;
       readonly session?: string | undefined;
       readonly limit: number;
       readonly asker: Asker;
@@ -213,7 +204,7 @@ export class SessionKinds {
     return await reportMisses(this.#callsOf(session), query);
   }
 
-  async *#callsOf(id: string): AsyncGenerator<MissedSession, void> {
+  async *#callsOf(id: string) {
     yield { id, calls: await (await this.get(id)).calls() };
   }
 
@@ -223,7 +214,7 @@ export class SessionKinds {
       readonly by: string | undefined;
       readonly signal: AbortSignal;
     },
-  ): AsyncGenerator<MissedSession, void> {
+  ) {
     for (const kind of ["agent", "gateway"] as const) {
       const { sessions } = await this.list({ kind, limit, search: "", helpers: true, by });
       for (const { id } of sessions) {
@@ -262,8 +253,8 @@ function isNotFound(error: unknown): boolean {
 }
 
 /** The plan that the model keeps. */
-function planIn(messages: readonly Message[]): Plan | undefined {
-  let plan: Plan | undefined;
+function planIn(messages: readonly Message[]): WorkPlan | undefined {
+  let plan: WorkPlan | undefined;
   for (const message of messages) {
     const calls = message.role === "assistant" ? message.tool_calls ?? [] : [];
     for (const call of calls) plan = planAfter(plan, describeCall(call));
@@ -281,7 +272,14 @@ function agentSession(session: Session, sessions: Sessions): AnySession {
       const prompt = { tokens, windowTokens: sessions.windowOf(session.settings.model) };
       const transcript = await sessions.transcript(session);
       const plan = planIn(transcript.messages);
-      return { ...sessionBody(session), helpers, approvals, ...(plan && { plan }), prompt, ...transcript };
+      const seesPictures = sessions.seesPictures(session.settings.model);
+      return {
+        ...sessionBody(session),
+        ...{ helpers, approvals, prompt },
+        ...(plan && { plan }),
+        ...(seesPictures !== undefined && { seesPictures }),
+        ...transcript,
+      };
     },
     calls: () => sessions.calls(session.id),
     seen,

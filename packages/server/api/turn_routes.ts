@@ -31,6 +31,11 @@ export const START_TURN = Type.Object({
   })),
   /** What this turn may cost. */
   budget: Type.Optional(BUDGET),
+  /** All that may leave the prompt leaves now. */
+  leavesNow: Type.Optional(Type.Boolean({
+    description:
+      "True if all that may leave the prompt shall leave with this turn's first call, whatever that costs: `quote` says what. Default: what pays.",
+  })),
   /** How much the model shall reason in this turn. Default: as the session says. */
   effort: Type.Optional(EFFORT),
 }, {
@@ -41,6 +46,9 @@ export const START_TURN = Type.Object({
 
 const STEER_OR_WAIT =
   "Cannot steer in the background: with steer the input enters the running turn now, with background it waits for its end.";
+
+const LEAVES_LATER =
+  "Cannot let leave now what may leave, in the background: leavesNow is for a turn that begins at once.";
 
 const STEER_OR_CHOOSE =
   "Cannot steer with an effort: the running turn has its own. Leave effort out, or wait for the turn's end.";
@@ -112,12 +120,13 @@ export function turnRoutes({ sessions, heartbeat, onError }: TurnRoutesOptions) 
         }),
       },
       async answer({ path: { id }, body, keep, asker, request: { signal } }) {
-        const { input, steer, budget, effort, background = false, unattended = false } = body;
+        const { input, steer, budget, effort, leavesNow, background = false, unattended = false } = body;
         if (steer && effort !== undefined) throw new HttpError(400, "invalid_request", STEER_OR_CHOOSE);
         const settings = effort === undefined ? undefined : { reasoning_effort: effort };
         const session = await sessions.open(id);
         if (background) {
           if (steer) throw new HttpError(400, "invalid_request", STEER_OR_WAIT);
+          if (leavesNow) throw new HttpError(400, "invalid_request", LEAVES_LATER);
           await sessions.queue.admit();
           const asked = { input, budget, settings, ...(unattended && { unattended: unattendedOf(asker) }) };
           const answer = (turn: QueuedTurn) => ({
@@ -137,6 +146,7 @@ export function turnRoutes({ sessions, heartbeat, onError }: TurnRoutesOptions) 
         const request = {
           input,
           budget,
+          leavesNow,
           settings,
           ...(unattended && { unattended: unattendedOf(asker) }),
           keep: (effect: "starts" | "steers") =>

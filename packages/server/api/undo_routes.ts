@@ -1,5 +1,5 @@
 import { nameOf } from "@tare/conversation";
-import { type ChangedFile, type Checkpoints, type PutBack, UndoRefused } from "@tare/loop/tools";
+import { type Checkpoints, UndoRefused } from "@tare/loop/tools";
 import { Type } from "typebox";
 import { errorResponses, HttpError } from "../http/http_error.ts";
 import { route } from "../http/route.ts";
@@ -7,6 +7,9 @@ import { closed } from "../http/schema.ts";
 import type { Session } from "../sessions/session.ts";
 import type { Sessions } from "../sessions/sessions.ts";
 import { SESSION, sessionBody } from "./session_body.ts";
+
+/** What was put back. */
+type PutBack = Awaited<ReturnType<Checkpoints["undo"]>>;
 
 const FILES = Type.Array(
   closed({
@@ -180,7 +183,7 @@ async function putBack(
 const MOST_NAMED = 50;
 
 function toldToModel(verb: "undo" | "redo", { files, notCovered }: PutBack): string {
-  const named = files.slice(0, MOST_NAMED).map(({ path, change }: ChangedFile) => `${path} (${change})`);
+  const named = files.slice(0, MOST_NAMED).map(({ path, change }) => `${path} (${change})`);
   const more = files.length > MOST_NAMED ? ` and ${files.length - MOST_NAMED} more` : "";
   return [
     verb === "undo"

@@ -1,10 +1,10 @@
 import { assertEquals } from "@std/assert";
 import { type Judge, pinOf } from "@tare/loop";
-import type { Stance, Tool } from "@tare/messages";
+import type { Tool } from "@tare/messages";
 import fc from "fast-check";
 import { ALLOW_EVERYTHING, type ApprovalRule, faultOfRules, judgeBy } from "./rules.ts";
 
-function tool(name: string, stance: Stance = "once"): Tool {
+function tool(name: string, stance: NonNullable<Tool["stance"]> = "once"): Tool {
   return { definition: { type: "function", function: { name } }, stance, run: () => "" };
 }
 
@@ -14,7 +14,7 @@ function decide(
   { name = "shell", args = {}, stance = "once" }: {
     readonly name?: string;
     readonly args?: Readonly<Record<string, unknown>>;
-    readonly stance?: Stance;
+    readonly stance?: NonNullable<Tool["stance"]>;
   },
 ): Promise<string> {
   return decisionOf(judgeBy({ lists, always: [], workspace: "/work" })({ tool: tool(name, stance), args }));
@@ -166,7 +166,7 @@ const called = fc.record({
     path: fc.constantFrom("src/a", "../a", "b"),
     file: fc.constantFrom("a", "/etc/a"),
   }),
-  stance: fc.constantFrom<Stance>("rederivable", "once", "keep"),
+  stance: fc.constantFrom<NonNullable<Tool["stance"]>>("rederivable", "once", "keep"),
 });
 
 Deno.test("Property: the stricter of two lists wins, whatever their order, and one alone decides as ever", async () => {

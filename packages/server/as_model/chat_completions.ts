@@ -1,4 +1,4 @@
-import { chunkWriter, completionBody, type CompletionHead, toolCallDeltas, writeUsage } from "@tare/wire";
+import { chunkWriter, completionBody, toolCallDeltas, writeUsage } from "@tare/wire";
 import { route } from "../http/route.ts";
 import type { SseMessage } from "../http/sse_response.ts";
 import {
@@ -20,6 +20,8 @@ import {
   streamTurn,
   tellError,
 } from "./turn_answer.ts";
+
+type CompletionHead = Parameters<typeof completionBody>[0];
 
 /**
  * `POST /v1/chat/completions`: the model `agent` is the server's own loop with its own tools.
@@ -100,7 +102,10 @@ function askedFields({ tools, tool_choice: choice, ...body }: ChatCompletionRequ
   };
 }
 
-async function completion(turn: ConversationTurn, head: CompletionHead): Promise<object> {
+async function completion(
+  turn: ConversationTurn,
+  head: CompletionHead,
+): Promise<object> {
   const answer = await readAnswer(turn);
   const { text, progress, calls, finish, ledger } = answer;
   await turn.remember(answer);

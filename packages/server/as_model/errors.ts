@@ -63,7 +63,8 @@ export function toApiError(error: unknown): ApiError {
 /** The parameter that a sentence about an invalid body or query blames first. */
 function paramOf(message: string): { readonly param?: string } {
   const param = /^Cannot use the body: the body must have required property '(\w+)'/.exec(message)?.[1] ??
-    /^Cannot use the (?:body|query): ([\w.]+) must /.exec(message)?.[1];
+    /^Cannot use the (?:body|query): ([\w.]+) must /.exec(message)?.[1] ??
+    (message.startsWith("Cannot use effort ") ? "reasoning_effort" : undefined);
   return param === undefined ? {} : { param: param.replaceAll(/\.(\d+)/g, "[$1]") };
 }
 

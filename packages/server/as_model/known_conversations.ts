@@ -4,9 +4,9 @@ import {
   type Content,
   contentText,
   describeCall,
+  type Message,
   type ToolCall,
   type ToolMessage,
-  type UserMessage,
 } from "@tare/messages";
 import type { Store, StoreRecord } from "@tare/conversation";
 import { Type } from "typebox";
@@ -16,7 +16,7 @@ import { COUNT, storedReader } from "../http/schema.ts";
  * What one side said: the user, the agent with the calls that it left to its client, or the client of what came of
  * one. The agent's own calls aren't among it.
  */
-export type SaidMessage = UserMessage | AssistantMessage | ToolMessage;
+export type SaidMessage = Extract<Message, { readonly role: "user" }> | AssistantMessage | ToolMessage;
 
 /** A place in a session's history: after its first `messages` messages, the system message included. */
 export interface ConversationPoint {

@@ -3,7 +3,6 @@ import type { ContentPart } from "@tare/messages";
 import {
   ApiError,
   emptyResponse,
-  type FunctionCallItem,
   type JsonRecord,
   type ResponseBody,
   type ResponseEvent,
@@ -11,6 +10,7 @@ import {
   responseHex,
 } from "@tare/wire";
 import type { Asker } from "@tare/conversation";
+import { HttpError } from "../http/http_error.ts";
 import { route } from "../http/route.ts";
 import type { SseMessage } from "../http/sse_response.ts";
 import type { ChatMessage } from "./chat_completions_schema.ts";
@@ -83,7 +83,7 @@ export function createResponseRoute(options: AsModelOptions) {
       refuseUnsupported(body, UNSUPPORTED_IN_RESPONSES);
       const id = `resp_${crypto.randomUUID().replaceAll("-", "")}`;
       const writer = new ResponseEventWriter(emptyResponse(body, { id, createdAtMs: now() }));
-      const turn = await begin(body, { ...options, asker });
+      const turn = await begin(body, { ...options, asker }).catch((error) => Promise.reject(renamed(error)));
       cancelWithClient(turn, request);
       keep({ sessionId: turn.sessionId });
       const input = listedItems(inputItems(body.input), responseHex(id) ?? "");
@@ -139,9 +139,10 @@ const PARAMETERS: Readonly<Record<string, string>> = {
 };
 
 function renamed(error: unknown): unknown {
-  const param = error instanceof ApiError && PARAMETERS[error.details.param ?? ""];
-  if (!(error instanceof ApiError) || !param) return error;
-  return new ApiError(error.status, error.message, { ...error.details, param });
+  const told = error instanceof HttpError ? toApiError(error) : error;
+  const param = told instanceof ApiError && PARAMETERS[told.details.param ?? ""];
+  if (!(told instanceof ApiError) || !param) return error;
+  return new ApiError(told.status, told.message, { ...told.details, param });
 }
 
 /** Status and code are those that OpenAI's clients know. */
@@ -304,7 +305,10 @@ async function readReference(id: string, store: Store): Promise<ChatMessage | un
 }
 
 function calling(
-  { call_id: id, name, arguments: text }: Pick<FunctionCallItem, "call_id" | "name" | "arguments">,
+  { call_id: id, name, arguments: text }: Pick<
+    Extract<ResponseBody["output"][number], { readonly type: "function_call" }>,
+    "call_id" | "name" | "arguments"
+  >,
 ): ChatMessage {
   return {
     role: "assistant",

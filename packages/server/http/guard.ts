@@ -1,4 +1,4 @@
-import { type Asker, GUEST, isSecret, type Keys, nameOf, OWNER } from "@tare/conversation";
+import { type Asker, GUEST, Keys, nameOf, OWNER } from "@tare/conversation";
 import { BEARER, PROTOCOLS } from "@tare/wire";
 import type { AgentOptions } from "../agent_options.ts";
 import { errorResponse, HttpError, refusedBy } from "./http_error.ts";
@@ -62,7 +62,7 @@ export function guard(
       headers.delete(header);
       return [new Request(request, { headers }), asker];
     }
-    const isOurs = carried.some(({ header, secret }) => header === OWN_HEADER || isSecret(secret));
+    const isOurs = carried.some(({ header, secret }) => header === OWN_HEADER || Keys.isSecret(secret));
     if (guests && !isOurs) return [request, GUEST];
     throw new HttpError(
       401,

@@ -1,5 +1,5 @@
 import { STATUS_CODES } from "node:http";
-import { type KeyRefusal, StoreError } from "@tare/conversation";
+import { type Keys, StoreError } from "@tare/conversation";
 import { type Static, type TSchema, Type } from "typebox";
 import type { RouteResponse } from "./route.ts";
 import { closed } from "./schema.ts";
@@ -72,7 +72,9 @@ export class HttpError extends Error {
 }
 
 /** The error for somebody whose key doesn't let him go on. */
-export function refusedBy({ status, code, message, retryAfterS }: KeyRefusal): HttpError {
+export function refusedBy(
+  { status, code, message, retryAfterS }: NonNullable<ReturnType<Keys["spent"]>>,
+): HttpError {
   return new HttpError(status, code, message, {
     ...(retryAfterS !== undefined && { "retry-after": String(retryAfterS) }),
   });

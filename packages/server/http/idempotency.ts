@@ -1,4 +1,4 @@
-import { type IdempotencyKey, nameOf, type Store, StoreError } from "@tare/conversation";
+import { nameOf, type Store, StoreError } from "@tare/conversation";
 import { type Static, Type } from "typebox";
 import { HttpError } from "./http_error.ts";
 import type { JsonAnswer, Route, RouteCall } from "./route.ts";
@@ -39,7 +39,7 @@ function keyOf(
   { method, path: template }: Route,
   { path, asker }: Pick<RouteCall, "path" | "asker">,
   key: string,
-): IdempotencyKey {
+): Parameters<Store["releaseKey"]>[0] {
   // However its client has encoded the path.
   const place = template.replaceAll(/\{(\w+)\}/g, (_, name) => encodeURIComponent(path[name] ?? ""));
   if (/^[\x20-\x7e]{1,255}$/.test(key)) {
@@ -112,7 +112,7 @@ async function act(
   call: RouteCall,
   { store, key, answer }: {
     readonly store: Store;
-    readonly key: IdempotencyKey;
+    readonly key: Parameters<Store["releaseKey"]>[0];
     readonly answer: Answerer;
   },
 ): Promise<Response> {

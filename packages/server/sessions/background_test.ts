@@ -1,5 +1,6 @@
 import { assertEquals } from "@std/assert";
 import { memoryStore } from "@tare/conversation";
+import { BackgroundCommands } from "@tare/loop/tools";
 import type { AssistantMessage, Model, ModelRequest, Tool } from "@tare/messages";
 import { agent, call, newSession, turn } from "../fixture_test.ts";
 
@@ -23,39 +24,31 @@ Deno.test("a session's calls know it, it is told of its commands in the backgrou
       return "bg_00000a runs";
     },
   };
-  let news: string | undefined = "bg_00000a ended: exit code 1 after 3 s.";
   const start = { id: "1", type: "function", function: { name: "start", arguments: "{}" } } as const;
   const { model, requests } = recorded([{ tool_calls: [start] }, { content: "a" }, { content: "b" }, {
     content: "c",
   }]);
+  const commands = new BackgroundCommands();
   const handler = agent(model, {
     store: memoryStore(),
     tools: [tool],
     background: {
-      news(session, messages) {
-        const isStarted = messages.some(({ content }) => content === "bg_00000a runs");
-        calls.push(`news of ${session} behind ${messages.length} messages`);
-        const told = isStarted ? news : undefined;
-        if (told) news = undefined;
-        return told;
+      news(session, running) {
+        calls.push(`news of ${running} in ${session}`);
+        return commands.news(session, running);
       },
       end: (session) => Promise.resolve(void calls.push(`end of ${session}`)),
     },
   });
   const session = await newSession(handler);
-  const id = session.split("/").at(-1);
+  const id = session.split("/").at(-1)!;
   for (const said of ["1", "2", "3"]) await turn(handler, session, said);
+  const lost = commands.news(id, ["bg_00000a"]);
   assertEquals(requests.at(-1)?.messages.slice(1).map(({ content }) => content), [
     ...["1", "", "bg_00000a runs", "a"],
-    ...["bg_00000a ended: exit code 1 after 3 s.", "2", "b"],
+    ...[lost, "2", "b"],
     "3",
   ]);
   assertEquals((await call(handler, "DELETE", session)).status, 204);
-  assertEquals(calls, [
-    `news of ${id} behind 1 messages`,
-    `start in ${id}`,
-    `news of ${id} behind 5 messages`,
-    `news of ${id} behind 8 messages`,
-    `end of ${id}`,
-  ]);
+  assertEquals(calls, [`start in ${id}`, `news of bg_00000a in ${id}`, `end of ${id}`]);
 });

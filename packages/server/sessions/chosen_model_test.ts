@@ -87,6 +87,10 @@ Deno.test("an effort that the model doesn't have is refused with what it has", a
     refusal("medium", "wise", "the efforts low, high, max"),
   );
   assertEquals(
+    await refused(handler, "POST", `${session}/turns`, { input: "Go.", effort: "medium", background: true }),
+    refusal("medium", "wise", "the efforts low, high, max"),
+  );
+  assertEquals(
     await refused(handler, "POST", `${session}/model`, { model: "quick", effort: "max" }),
     refusal("max", "quick", "the efforts low"),
   );
@@ -143,5 +147,19 @@ Deno.test("no model is chosen while a turn runs", async () => {
   assertEquals([status, (body as { error: { code: string } }).error.code], [409, "turn_running"]);
   await stepped.reply("Done.");
   await running;
+  await handler.close();
+});
+
+Deno.test("who asks for the agent as a model is told which parameter the model doesn't take", async () => {
+  const { handler } = noting();
+  const refusal = async (path: string, body: object) => {
+    const { status, body: told } = await refused(handler, "POST", path, { model: "agent", ...body });
+    return [status, (told as { error: { param: string } }).error.param];
+  };
+  const messages = [{ role: "user", content: "Go." }];
+  const chat = { messages, reasoning_effort: "medium" };
+  assertEquals(await refusal("/v1/chat/completions", chat), [400, "reasoning_effort"]);
+  const response = { input: "Go.", reasoning: { effort: "medium" } };
+  assertEquals(await refusal("/v1/responses", response), [400, "reasoning.effort"]);
   await handler.close();
 });

@@ -1,7 +1,8 @@
 import { assertEquals } from "@std/assert";
 import { memoryStore } from "@tare/conversation";
 import type { AssistantMessage, Content, Model, ModelRequest, Tool } from "@tare/messages";
-import { agent, call, newSession, turn } from "../fixture_test.ts";
+import { profileNamed } from "@tare/planner";
+import { agent, call, echo, newSession, turn } from "../fixture_test.ts";
 
 const url = "data:image/png;base64,AAAA";
 
@@ -33,7 +34,13 @@ const looks = {
 Deno.test("a model that sees pictures is shown those of results, after a restart too; another one isn't", async () => {
   const store = memoryStore();
   const { model, requests } = recorded([looks, { content: "seen" }, { content: "again" }]);
-  const options = { store, tools: [look], seesPictures: (name: string) => name === "scripted" };
+  // As long as its cache is warm nothing of a prompt is worth a rewrite that is so short.
+  const options = {
+    store,
+    profile: profileNamed("openai"),
+    tools: [look],
+    seesPictures: (name: string) => name === "scripted",
+  };
   const handler = agent(model, options);
   const session = await newSession(handler);
   const events = await turn(handler, session, "Look");
@@ -53,4 +60,47 @@ Deno.test("a model that sees pictures is shown those of results, after a restart
   const other = agent(blind.model, options);
   await turn(other, await newSession(other, { model: "blind" }), "Look");
   assertEquals(blind.requests.at(-1)?.messages.at(-1)?.content, "none is shown");
+});
+
+/** A PNG's first bytes, of 2,048 × 768 pixels. */
+const LARGE = "data:image/png;base64," + btoa("\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\x08\0\0\0\x03\0");
+
+Deno.test("a picture leaves the prompt like any result, and is recalled as a picture", async () => {
+  const large: Tool = {
+    ...look,
+    run: () => ({ content: "a large picture", error: false, pictures: [LARGE] }),
+  };
+  const requests: ModelRequest[] = [];
+  const results = (name: string) =>
+    requests.at(-1)!.messages.flatMap((message) =>
+      message.role === "tool" && message.tool_call_id.startsWith(name) ? [message.content] : []
+    );
+  const calling = (name: string, args: object) => ({
+    tool_calls: [
+      {
+        id: `${name}${requests.length}`,
+        type: "function",
+        function: { name, arguments: JSON.stringify(args) },
+      } as const,
+    ],
+  });
+  const model: Model = async function* (request) {
+    requests.push(request);
+    const [seen] = results("look");
+    const ref = typeof seen === "string" ? /ref ([0-9a-f]{16})/.exec(seen)?.[1] : undefined;
+    const reply: Partial<AssistantMessage> = requests.length === 1
+      ? calling("look", {})
+      : results("recall").length > 0
+      ? { content: "seen" }
+      : ref === undefined
+      ? calling("echo", { text: `word${requests.length} `.repeat(400) })
+      : calling("recall", { ref });
+    const message: AssistantMessage = { role: "assistant", content: "", ...reply };
+    yield { type: "completed", message, finishReason: message.tool_calls ? "tool_calls" : "stop" };
+  };
+  const handler = agent(model, { tools: [large, echo], seesPictures: () => true });
+  await turn(handler, await newSession(handler), "Look");
+  const part = { type: "image_url", image_url: { url: LARGE } };
+  assertEquals(results("recall"), [[{ type: "text", text: "a large picture" }, part] as Content]);
+  assertEquals(typeof results("look")[0], "string");
 });

@@ -1,6 +1,6 @@
 import { assertEquals } from "@std/assert";
 import { contentText, type FunctionToolCall, type Message, type Model, type Tool } from "@tare/messages";
-import { sharedMemory, type SharedOpening } from "@tare/conversation";
+import { sharedMemory } from "@tare/conversation";
 import { type Days, type Overview, sumOfDays } from "@tare/conversation/report";
 import type { AgentHandler } from "@tare/server";
 import fc from "fast-check";
@@ -27,7 +27,7 @@ async function ticks(count: number): Promise<void> {
 
 interface Server {
   readonly handler: AgentHandler;
-  readonly opening: SharedOpening;
+  readonly opening: ReturnType<ReturnType<typeof sharedMemory>["open"]>;
   isPaused: boolean;
   isClosing: boolean;
 }

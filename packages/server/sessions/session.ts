@@ -316,6 +316,7 @@ export class Session implements SessionInfo {
     keep: (turn: QueuedTurn) => readonly StoreRecord[],
   ): Promise<QueuedTurn> {
     const { now = Date.now } = this.#environment;
+    this.#checkEffort(request);
     const turn = { ...request, id: crypto.randomUUID(), askedAtMs: now() };
     const add = async () => {
       // What can't begin is refused at once, where that is known.
@@ -461,13 +462,17 @@ export class Session implements SessionInfo {
     }, { told: () => false });
   }
 
+  /** @throws {HttpError} 400 if the model doesn't have the effort that a turn asks for. */
+  #checkEffort({ settings: { reasoning_effort: effort } = {} }: Pick<TurnRequest, "settings">): void {
+    const { model } = this.settings;
+    if (effort !== undefined) checkEffort(effort, { model, known: this.#environment.efforts?.(model) });
+  }
+
   async #start(
     { input, results, told, budget, keep, id, giveBack, ...given }: TurnRequest,
   ): Promise<RunningTurn> {
     if (this.#turn) throw turnRunning(this.id);
-    const { model } = this.settings;
-    const { reasoning_effort: effort } = given.settings ?? {};
-    if (effort !== undefined) checkEffort(effort, { model, known: this.#environment.efforts?.(model) });
+    this.#checkEffort(given);
     const opening = this.#memory.opening({ input, results, told, budget });
     const before = this.events.last + opening.events.length;
     return await this.#play({ input, ...given }, {

@@ -1,6 +1,7 @@
+import { pinsAfter } from "@tare/planner";
 import { addLedgers, EMPTY_LEDGER, type LoopEvent, type TurnEnd, type TurnLedger } from "@tare/loop";
 import { type Content, firstWords, type Message, personsWords } from "@tare/messages";
-import { pinsAfter, type StoreRecord } from "@tare/conversation";
+import type { StoreRecord } from "@tare/conversation";
 import { sumsRecords } from "@tare/conversation/report";
 import {
   closeTurn,

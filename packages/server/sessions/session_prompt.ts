@@ -1,11 +1,4 @@
-import {
-  Conversation,
-  inSlices,
-  JsonPacker,
-  readPacked,
-  type Store,
-  type StoreRecord,
-} from "@tare/conversation";
+import { Conversation, inSlices, JsonPacker, type Store, type StoreRecord } from "@tare/conversation";
 import {
   type CallReport,
   reportCall,
@@ -13,7 +6,6 @@ import {
   sumsOfCall,
   sumsOfOutcome,
   sumsOfPing,
-  sumsOfWarmth,
 } from "@tare/conversation/report";
 import {
   addUsage,
@@ -32,6 +24,7 @@ import {
   type Rewrite,
   sameData,
   type Tool,
+  type ToolCall,
   type ToolDefinition,
   transcribe,
   type Usage,
@@ -50,7 +43,6 @@ import type {
   Quote,
   SessionView,
   Summarise,
-  SummaryRequest,
 } from "@tare/planner";
 import type { Rates } from "@tare/planner/parts";
 import { promptSession } from "@tare/planner/policies";
@@ -101,7 +93,7 @@ export async function readStored(id: string, store: Store): Promise<StoredPrompt
     ...NO_TURNS,
     ...totals as Partial<SessionTotals> | undefined,
   };
-  const { value, refs } = await readPacked(context, (refs) => store.readTexts(id, refs));
+  const { value, refs } = await JsonPacker.unpack(context, (refs) => store.readTexts(id, refs));
   return {
     context: value,
     packed: refs,
@@ -152,11 +144,16 @@ function summaryModel({ id: conversation, environment, settings: own }: SessionN
 /** Who asks that the plan is kept. */
 const BY_PLAN = "plan";
 
+function namesSteps(call: ToolCall): boolean {
+  const made = describeCall(call);
+  return made.name === PLAN_TOOL_NAME && planAfter(undefined, made) !== undefined;
+}
+
 /** Positions of the results that go with the plan: of the newest call that names its steps, and of the newest behind it. */
 function placesOfPlan(messages: readonly Message[]): readonly number[] {
   const from = messages.findLastIndex((message) =>
     message.role === "assistant" &&
-    message.tool_calls?.some((call) => planAfter(undefined, describeCall(call)))
+    message.tool_calls?.some(namesSteps)
   );
   if (from < 0) return [];
   const places = pairCalls(messages.slice(from)).flatMap(({ call, answer }) =>
@@ -499,7 +496,7 @@ function bookCalls(
       const { said = [], warmth } = event.ledger as LedgerEntry | undefined ?? {};
       const atMs = event.atMs ?? nowMs;
       for (const one of said) conversation.book(sumsOfOutcome(one), atMs, { tool: one.tool });
-      if (warmth) conversation.book(sumsOfWarmth({ warmth }), atMs);
+      if (warmth) conversation.book({ pingCreditTokenUnits: warmth.creditTokenUnits }, atMs);
     }
     if (event.type !== "turn_end") continue;
     const savedTokens = Object.values(event.ledger.saved).reduce((sum, tokens) => sum + tokens, 0);
@@ -583,7 +580,7 @@ function said(content: string): Message {
 }
 
 /** The instruction behind a conversation. */
-function instruct({ next, users }: SummaryRequest): string {
+function instruct({ next, users }: Parameters<Summarise>[0]): string {
   const where = next
     ? `all that stands in front of the message that begins with ${quote(next)}`
     : "all that stands above";
@@ -608,7 +605,11 @@ function quote(message: Message): string {
 }
 
 /** The instruction with a transcript in it. */
-function instructPart(request: SummaryRequest, transcript: string, before: string | undefined): string {
+function instructPart(
+  request: Parameters<Summarise>[0],
+  transcript: string,
+  before: string | undefined,
+): string {
   const sofar = before === undefined
     ? ""
     : `\n\nSummary of what came before, to be kept in yours:\n${before}`;
@@ -619,7 +620,7 @@ function instructPart(request: SummaryRequest, transcript: string, before: strin
 
 /** The transcript, cut so that each part fits with the instruction and the summary of those before. */
 function transcriptParts(
-  request: SummaryRequest,
+  request: Parameters<Summarise>[0],
   { promptTokens, countTokens }: { readonly promptTokens: number; readonly countTokens: CountTokens },
 ): string[] {
   const frame = countMessageTokens(said(instructPart(request, "", "")), countTokens);

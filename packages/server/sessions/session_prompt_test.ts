@@ -1,3 +1,4 @@
+import type { Summarise } from "@tare/planner";
 import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
 import {
   type AssistantMessage,
@@ -8,7 +9,6 @@ import {
   type ModelRequest,
   type ToolDefinition,
 } from "@tare/messages";
-import type { SummaryRequest } from "@tare/planner";
 import { summariseWith } from "./session_prompt.ts";
 
 const words = (text: string) => text.split(/\s+/).length;
@@ -30,7 +30,7 @@ const messages: readonly Message[] = [
 const tools: readonly ToolDefinition[] = [{ type: "function", function: { name: "read_file" } }];
 const system: Message = { role: "system", content: "Be brief." };
 const next: Message = { role: "user", content: 'Now "test" it.' };
-const request: SummaryRequest = {
+const request: Parameters<Summarise>[0] = {
   sent: { messages: [system, ...messages], tools },
   messages,
   users: [],
@@ -92,7 +92,7 @@ Deno.test("summariseWith() sends a transcript that doesn't fit in parts, each wi
     { length: 9 },
     (_, at): Message => ({ role: "assistant", content: `fact-${at} `.repeat(200) }),
   );
-  const long: SummaryRequest = {
+  const long: Parameters<Summarise>[0] = {
     sent: { messages: old, tools: [] },
     messages: old,
     users: [],
@@ -161,7 +161,12 @@ Deno.test("summariseWith() counts each message of a long transcript a few times,
     return words(text);
   };
   const { model, asked } = replies(...Array(20).fill({ content: "All wishes." }));
-  const long: SummaryRequest = { ...request, sent: { messages, tools }, messages, windowTokens: 40_000 };
+  const long: Parameters<Summarise>[0] = {
+    ...request,
+    sent: { messages, tools },
+    messages,
+    windowTokens: 40_000,
+  };
   assertEquals((await summariseWith(model, count)(long)).text, "All wishes.");
   const [chars, parts] = [JSON.stringify(messages).length, asked.map(({ messages: [part] }) => part!)];
   assert(parts.length > 1 && parts.every((part) => words(contentText(part.content)) <= 40_000));

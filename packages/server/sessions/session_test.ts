@@ -1,6 +1,6 @@
 import { assertEquals, assertRejects } from "@std/assert";
 import { contentText, type Model } from "@tare/messages";
-import { memoryStore, readPacked, StoreError, type StoreRecord } from "@tare/conversation";
+import { JsonPacker, memoryStore, StoreError, type StoreRecord } from "@tare/conversation";
 import { HttpError } from "../http/http_error.ts";
 import { scriptedModel, silentModel, UNREPORTED } from "../fixture_test.ts";
 import {
@@ -187,7 +187,7 @@ Deno.test("Session.start() stores edits before the request that relies on them",
     const model: Model = async function* (request) {
       const { id } = session;
       const packed = await store.readState(id, "context");
-      const stored = editsOf((await readPacked(packed, (refs) => store.readTexts(id, refs))).value);
+      const stored = editsOf((await JsonPacker.unpack(packed, (refs) => store.readTexts(id, refs))).value);
       counts.push([stored.length, editsOf(session.prompt.state).length]);
       yield* inner(request);
     };
@@ -211,7 +211,7 @@ Deno.test("Session.start() stores an edit and tells of it in one write", async (
     for (const record of records) if (record.type === "archive") texts.set(record.ref, record.content);
     const packed = records.find((record) => record.type === "state" && record.name === "context");
     if (packed?.type !== "state") continue;
-    const { value } = await readPacked(packed.value, () => Promise.resolve(texts));
+    const { value } = await JsonPacker.unpack(packed.value, () => Promise.resolve(texts));
     const { edits: stored } = value as { readonly edits: readonly unknown[] };
     if (stored.length > edits) {
       edits = stored.length;

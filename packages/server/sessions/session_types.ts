@@ -302,6 +302,8 @@ export interface TurnRequest {
   readonly settings?: ModelSettings | undefined;
   /** What this turn may cost. Default: no limit of its own. */
   readonly budget?: Budget | undefined;
+  /** Whether all that may leave the prompt leaves with its first call, whatever that costs. Default: what pays. */
+  readonly leavesNow?: boolean | undefined;
   /** Output tokens after which the model isn't called again. Default: the server's. */
   readonly maxOutputTokens?: number | undefined;
   /**

@@ -1,4 +1,4 @@
-import { hasCommitted, type KeptWarm, type NotKept, type Pingable } from "@tare/conversation";
+import { hasCommitted, type Pingable, type Warmth } from "@tare/conversation";
 import { EMPTY_LEDGER, ModelError, type TurnEnd, type TurnLedger } from "@tare/loop";
 import type { AssistantMessage, KeepablePrompt, Message, Usage } from "@tare/messages";
 import type { LedgerEntry, Ping } from "@tare/planner";
@@ -80,7 +80,7 @@ export class SessionWarmth {
   }
 
   /** Somebody asks that it be kept warm for so many milliseconds; nothing if this server keeps nothing warm. */
-  keepFor(ms: number): KeptWarm | NotKept | undefined {
+  keepFor(ms: number): ReturnType<Warmth["keepFor"]> | undefined {
     return this.#options.environment.warmth?.keepFor(this.#options.id, ms);
   }
 

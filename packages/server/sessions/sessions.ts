@@ -12,7 +12,6 @@ import {
   keptSpending,
   type Overview,
   type SpendingSession,
-  type SpendQuery,
   ToldWarnings,
 } from "@tare/conversation/report";
 import { type FileChange, firstWords, type Message, personsWords } from "@tare/messages";
@@ -362,10 +361,17 @@ export class Sessions {
     return typeof windowTokens === "function" ? windowTokens(model) : windowTokens;
   }
 
+  /** Whether a model is known to look at pictures; nothing where nobody knows of any. */
+  seesPictures(model: string): boolean | undefined {
+    return this.#options.seesPictures?.(model);
+  }
+
   /** What all sessions came to, those that are gone too, by day and model. @throws {StoreError} */
-  spending({ from, to, by }: Pick<SpendQuery, "from" | "to"> & { readonly by?: string | undefined }): Promise<
-    readonly SpendingSession[]
-  > {
+  spending({ from, to, by }: {
+    readonly from?: string | undefined;
+    readonly to?: string | undefined;
+    readonly by?: string | undefined;
+  }): Promise<readonly SpendingSession[]> {
     return keptSpending(this.#options.store, { kind: "agent", from, to, by });
   }
 

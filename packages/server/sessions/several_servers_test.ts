@@ -1,13 +1,13 @@
 import { assertEquals, assertStringIncludes } from "@std/assert";
 import { contentText, type Model, type ModelRequest } from "@tare/messages";
-import { sharedMemory, type SharedOpening, StoreError } from "@tare/conversation";
+import { sharedMemory, StoreError } from "@tare/conversation";
 import type { AgentHandler, AgentOptions } from "@tare/server";
 import { ALLOW_EVERYTHING } from "../approvals/rules.ts";
 import { agent, call, events, newSession, request, type SeenEvent, steppedModel } from "../fixture_test.ts";
 
 interface Server {
   readonly handler: AgentHandler;
-  readonly opening: SharedOpening;
+  readonly opening: ReturnType<ReturnType<typeof sharedMemory>["open"]>;
   readonly asked: ReturnType<typeof steppedModel>;
   readonly errors: unknown[];
 }

@@ -22,6 +22,7 @@ import {
   type ToolDefinition,
 } from "@tare/messages";
 import { PROGRAM_TOOL } from "@tare/loop/programs";
+import { BackgroundCommands } from "@tare/loop/tools";
 import { PromptTooLong } from "@tare/planner";
 import { callCost, type Rates } from "@tare/planner/parts";
 import { type AskedEvent, CANNOT_ASK, openCalls, type Opening } from "../approvals/approvals.ts";
@@ -91,7 +92,18 @@ interface Stage extends
 
 /** Makes the function that plays a turn: see {@linkcode runTurn}. @throws what the model's port throws for a model that can't be had. */
 export function turnPlayer(
-  { input, resumed, signal, unattended, payer, tools, clientTools = [], settings, ...asked }: AskedTurn,
+  {
+    input,
+    resumed,
+    signal,
+    unattended,
+    payer,
+    tools,
+    clientTools = [],
+    settings,
+    leavesNow = false,
+    ...asked
+  }: AskedTurn,
   { session, environment, opening, account, turn: number, assertOwn, takeTools, ...more }: Stage,
 ): () => Promise<PlayedTurn> {
   const {
@@ -140,8 +152,11 @@ export function turnPlayer(
       ...(writes && { settings: writes }),
       ...(unattended && { cannotAsk: CANNOT_ASK }),
       ...(clock && { clock }),
-      ...{ clientTools, answered, judge, modelName, notice, workplace, now, warmth },
-      news: (messages) => background?.news(session.id, messages),
+      ...{ clientTools, answered, judge, modelName, notice, workplace, now, warmth, leavesNow },
+      news(messages) {
+        const running = background ? runningIn(messages) : [];
+        return running.length === 0 ? undefined : background?.news(session.id, running);
+      },
       model: assertOwn ? ownModel(model, assertOwn) : model,
       async takeTools(signal) {
         const found = tools ? { tools, warnings: [] } : await takeTools(signal);
@@ -212,6 +227,21 @@ function ownModel(model: Model, assertOwn: () => void): Model {
 }
 
 /** A tool that runs only as long as this doesn't throw. */
+/** The commands in the background that run, by what was said of them. */
+function runningIn(messages: readonly Message[]): readonly string[] {
+  const running = new Set<string>();
+  for (const { role, content } of messages) {
+    if (role !== "tool" && role !== "system") continue;
+    const text = contentText(content);
+    if (!text.includes("bg_")) continue;
+    for (const [, name = "", verb] of text.matchAll(BackgroundCommands.STATE)) {
+      if (verb === "runs" && role === "tool") running.add(name);
+      else running.delete(name);
+    }
+  }
+  return [...running];
+}
+
 /** A tool that knows in which session it is called, and what that session's model is shown. */
 function inSession(tool: Tool, about: Pick<ToolContext, "session" | "seesPictures">): Tool {
   return { ...tool, run: (args, context) => tool.run(args, { ...context, ...about }) };
@@ -245,6 +275,8 @@ interface RunTurnOptions extends Omit<RunOptions, "context" | "tools" | "unliste
   readonly now: () => number;
   /** Keeps the newest prompt warm while calls run. */
   readonly warmth: TurnWarmth;
+  /** Whether all that may leave the prompt leaves with the first call. */
+  readonly leavesNow: boolean;
   /** Whether it is to be left at its next step, for another process to go on with it. */
   readonly isLeft: () => boolean;
   /** Commits what has happened; with what is settled also what has changed of the prompt session's state. */
@@ -271,6 +303,7 @@ async function runTurn(
     warmth,
     commit,
     takeTools,
+    leavesNow,
     isLeft,
     workplace,
     news: newsOf,
@@ -326,7 +359,11 @@ async function runTurn(
         await reply;
         const out = deferred(messages);
         const about = { nowMs: now(), model: modelName, turnStart, step, signal, progress };
-        const call = { ...about, ...(out && { deferred: out }) };
+        const call = {
+          ...about,
+          ...(out && { deferred: out }),
+          ...(leavesNow && step === 1 && { leavesNow }),
+        };
         const view = await prompt.view({ messages, tools }, call).catch((error) => {
           if (!(error instanceof PromptTooLong)) throw error;
           throw new ModelError("prompt_too_long", error.message, { cause: error });

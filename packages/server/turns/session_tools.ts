@@ -16,7 +16,6 @@ import {
   FIND_TOOLS,
   standIns,
   tellsOfTools,
-  type ToldTools,
   toldTools,
 } from "@tare/schemas";
 
@@ -115,7 +114,7 @@ export interface OfferState {
   /** Whether the model knows those that may be deferred by name and one line alone. */
   readonly isDeferred: boolean;
   /** Those that may be deferred, as the model was told of them. */
-  readonly told: ToldTools;
+  readonly told: ReturnType<typeof toldTools>;
 }
 
 /** How a session's tools are offered to the model in a turn. */
@@ -214,7 +213,7 @@ function fullTokens(tools: readonly Tool[], countTokens: CountTokens): number {
   return tools.reduce((sum, { definition }) => sum + countToolTokens(definition, countTokens), 0);
 }
 
-function sameTools(a: ToldTools, b: ToldTools): boolean {
+function sameTools(a: ReturnType<typeof toldTools>, b: ReturnType<typeof toldTools>): boolean {
   const names = Object.keys(a);
   return names.length === Object.keys(b).length && names.every((name) => a[name] === b[name]);
 }

@@ -1,4 +1,4 @@
-import { contentText, type Message, type UserMessage } from "@tare/messages";
+import { contentText, type Message } from "@tare/messages";
 import type { PromptUnit } from "@tare/planner/parts";
 import { partsOf, partsShownBy, shownBy } from "./needs.ts";
 
@@ -27,7 +27,7 @@ export class Sight {
   }
 
   /** Takes note of what the session says next. `tokens` is counted for user messages only. */
-  say(message: Message, countTokens: (message: UserMessage) => number): void {
+  say(message: Message, countTokens: (message: Extract<Message, { readonly role: "user" }>) => number): void {
     const { lines, names } = shownBy(message);
     this.#lines.say(lines, this.#said);
     this.#names.say(names, this.#said);

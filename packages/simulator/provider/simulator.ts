@@ -17,7 +17,6 @@ import {
   asRecord,
   completionBody,
   completionChunks,
-  type CompletionHead,
   emptyResponse,
   type JsonReader,
   type JsonRecord,
@@ -629,7 +628,7 @@ const CHUNKS_BEFORE_BREAK = 3;
 /** The HTTP response that carries a reply, broken in the way that the fault asks for. */
 function replyResponse(
   reply: WrittenReply,
-  { stream, fault, ...head }: CompletionHead & {
+  { stream, fault, ...head }: Parameters<typeof completionBody>[0] & {
     readonly stream: boolean;
     readonly fault?: Fault | null | undefined;
   },

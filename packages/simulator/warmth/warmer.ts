@@ -1,13 +1,4 @@
-import {
-  type Idle,
-  observeUpgrade,
-  type Ping,
-  type PingSent,
-  type Profile,
-  UNTRIED,
-  type UpgradeEvidence,
-  type UpgradeTrial,
-} from "@tare/planner";
+import { type Idle, observeUpgrade, type Ping, type PingSent, type Profile, UNTRIED } from "@tare/planner";
 import { pingClock, type RequestMade } from "@tare/planner/parts";
 
 /** A moment at which nothing is asked for. */
@@ -40,13 +31,13 @@ export type Rule = (profile: Profile) => () => Warmer;
 
 /** What upgrades have shown of one provider, key and model. */
 export class ClientTrial {
-  #known: UpgradeTrial = UNTRIED;
+  #known: ReturnType<typeof observeUpgrade> = UNTRIED;
 
-  get known(): UpgradeTrial {
+  get known(): ReturnType<typeof observeUpgrade> {
     return this.#known;
   }
 
-  readonly learn = (evidence: UpgradeEvidence | undefined): void => {
+  readonly learn = (evidence: Parameters<typeof observeUpgrade>[1] | undefined): void => {
     if (evidence) this.#known = observeUpgrade(this.#known, evidence);
   };
 }

@@ -1,18 +1,15 @@
 import type { AssistantMessage, FunctionToolCall } from "@tare/messages";
 import type { JsonRecord } from "../json.ts";
 
-/** What a chat completion and each chunk of a streamed one carry. */
-export interface CompletionHead {
-  readonly id: string;
-  /** Seconds since 1970. */
-  readonly created: number;
-  /** Name of the model. */
-  readonly model: string;
-}
-
 /** The body of a reply that isn't streamed. */
 export function completionBody(
-  { id, created, model }: CompletionHead,
+  { id, created, model }: {
+    readonly id: string;
+    /** Seconds since 1970. */
+    readonly created: number;
+    /** Name of the model. */
+    readonly model: string;
+  },
   { message, finishReason, usage }: {
     readonly message: Omit<AssistantMessage, "content" | "tool_calls"> & {
       readonly content: string | null;
@@ -36,7 +33,7 @@ export function completionBody(
 
 /** Writes the chunks of one streamed reply. If it tells usage, all chunks but the last say `null` of it. */
 export function chunkWriter(
-  { id, created, model }: CompletionHead,
+  { id, created, model }: Parameters<typeof completionBody>[0],
   { tellsUsage }: { readonly tellsUsage: boolean },
 ): {
   /** A chunk with this delta. The last of them, which is empty, has the reason why the reply ends. */
@@ -77,7 +74,7 @@ export function chunkWriter(
  * ```
  */
 export function completionChunks(
-  head: CompletionHead,
+  head: Parameters<typeof completionBody>[0],
   { message, finishReason, usage }: Parameters<typeof completionBody>[1],
   { callDeltas = toolCallDeltas }: {
     readonly callDeltas?: (calls: readonly FunctionToolCall[]) => ReturnType<typeof toolCallDeltas>;

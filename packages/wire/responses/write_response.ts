@@ -1,18 +1,6 @@
 import type { FunctionToolCall, Usage } from "@tare/messages";
 import type { JsonRecord } from "../json.ts";
 
-/** A call that the client runs. */
-export interface FunctionCallItem {
-  readonly id: string;
-  readonly type: "function_call";
-  readonly status: "in_progress" | "completed" | "incomplete";
-  /** Names the call; its result carries the same. */
-  readonly call_id: string;
-  readonly name: string;
-  /** JSON as the model wrote it. */
-  readonly arguments: string;
-}
-
 /** A response. */
 export interface ResponseBody {
   /** `resp_` and 32 hexadecimal digits, which are also in the names of its items. */
@@ -22,7 +10,7 @@ export interface ResponseBody {
   readonly created_at: number;
   /** Seconds since 1970. */
   readonly completed_at: number | null;
-  readonly status: FunctionCallItem["status"] | "failed";
+  readonly status: "in_progress" | "completed" | "incomplete" | "failed";
   readonly background: false;
   readonly error: { readonly code: string; readonly message: string } | null;
   readonly incomplete_details: { readonly reason: "max_output_tokens" | "content_filter" } | null;
@@ -30,12 +18,12 @@ export interface ResponseBody {
   readonly max_output_tokens: number | null;
   readonly metadata: Readonly<Record<string, string>>;
   readonly model: string;
-  /** Messages of one part of text, or none at first; reasoning as a summary, likewise; and calls. */
+  /** Messages of one part of text, or none at first; reasoning as a summary, likewise; and calls that the client runs. */
   readonly output: readonly ({
     readonly id: string;
     readonly type: "message";
     readonly role: "assistant";
-    readonly status: FunctionCallItem["status"];
+    readonly status: Exclude<ResponseBody["status"], "failed">;
     readonly content: readonly {
       readonly type: "output_text";
       readonly text: string;
@@ -45,11 +33,20 @@ export interface ResponseBody {
   } | {
     readonly id: string;
     readonly type: "reasoning";
-    readonly status: FunctionCallItem["status"];
+    readonly status: Exclude<ResponseBody["status"], "failed">;
     /** What goes back as it is, where the response was asked for it. */
     readonly encrypted_content?: string;
     readonly summary: readonly { readonly type: "summary_text"; readonly text: string }[];
-  } | FunctionCallItem)[];
+  } | {
+    readonly id: string;
+    readonly type: "function_call";
+    readonly status: Exclude<ResponseBody["status"], "failed">;
+    /** Names the call; its result carries the same. */
+    readonly call_id: string;
+    readonly name: string;
+    /** JSON as the model wrote it. */
+    readonly arguments: string;
+  })[];
   readonly parallel_tool_calls: boolean;
   readonly previous_response_id: string | null;
   readonly store: boolean;
@@ -69,7 +66,7 @@ export interface ResponseBody {
   readonly user: string | null;
 }
 
-type ItemStatus = FunctionCallItem["status"];
+type ItemStatus = Exclude<ResponseBody["status"], "failed">;
 type OutputItem = ResponseBody["output"][number];
 
 /** The response to a request before anything is said. */
@@ -239,7 +236,10 @@ export class ResponseEventWriter {
     const index = output.length;
     const id = `fc_${responseHex(this.#response.id)}_${index}`;
     const place = { item_id: id, output_index: index };
-    const makeItem = (status: ItemStatus, text: string): FunctionCallItem => ({
+    const makeItem = (
+      status: ItemStatus,
+      text: string,
+    ): Extract<OutputItem, { readonly type: "function_call" }> => ({
       id,
       type: "function_call",
       status,

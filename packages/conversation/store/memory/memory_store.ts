@@ -3,7 +3,6 @@ import { jsonText, lowerCase, plainRecord, promiseOf, searchedJson } from "../js
 import type {
   Hold,
   HolderRequest,
-  IdempotencyKey,
   ListedSession,
   SessionRecord,
   SharedStore,
@@ -341,7 +340,7 @@ function openTables(
   const commit: Store["commit"] = (records) => settle(() => write(records));
 
   /** The key, if somebody who is there has claimed it and it has no response yet. */
-  const claimed = (key: IdempotencyKey): MemoryKey | undefined => {
+  const claimed = (key: Parameters<Store["releaseKey"]>[0]): MemoryKey | undefined => {
     const kept = keys.get(keyName(key));
     return kept && !kept.done && isThere(kept.owner) ? kept : undefined;
   };
@@ -570,7 +569,7 @@ function parsed(json: string | undefined): unknown {
   return json === undefined ? undefined : JSON.parse(json);
 }
 
-function keyName({ scope, key }: IdempotencyKey): string {
+function keyName({ scope, key }: Parameters<Store["releaseKey"]>[0]): string {
   return JSON.stringify([scope, key]);
 }
 
@@ -588,17 +587,6 @@ function newEvents(records: readonly StoreRecord[], id: string): readonly Stored
     ),
   );
   return json.length > TOLD_CHARS ? [] : JSON.parse(json);
-}
-
-/** A store that others have open too, as one process has it. */
-export interface SharedOpening {
-  readonly store: Store & { readonly shared: SharedStore };
-  /** Stops the process: nothing that it asks of the store is done, and it is told nothing. */
-  readonly pause: () => void;
-  /** Lets it go on. What it asked for is done now, as far as it may be. */
-  readonly wake: () => void;
-  /** Ends the process as `SIGKILL` does. What it waits for never comes. */
-  readonly kill: () => void;
 }
 
 /** What an opening is as long as its lease is renewed in time. */
@@ -634,8 +622,16 @@ interface Asked {
 
 /** An empty store in memory that several can have open. An opening that is lost keeps its sessions for `leaseMs`. */
 export function sharedMemory({ leaseMs = 10_000 }: { readonly leaseMs?: number } = {}): {
-  /** Opens it once more. */
-  readonly open: (options?: Parameters<typeof memoryStore>[0]) => SharedOpening;
+  /** Opens it once more, as another process does. */
+  readonly open: (options?: Parameters<typeof memoryStore>[0]) => {
+    readonly store: Store & { readonly shared: SharedStore };
+    /** Stops the process: nothing that it asks of the store is done, and it is told nothing. */
+    readonly pause: () => void;
+    /** Lets it go on. What it asked for is done now, as far as it may be. */
+    readonly wake: () => void;
+    /** Ends the process as `SIGKILL` does. What it waits for never comes. */
+    readonly kill: () => void;
+  };
   /** Lets so many milliseconds go by. The leases of those that are neither paused nor killed are renewed then. */
   readonly pass: (ms: number) => void;
 } {
@@ -718,7 +714,9 @@ export function sharedMemory({ leaseMs = 10_000 }: { readonly leaseMs?: number }
     for (const opening of openings) if (opening !== gone) tell(opening, () => opening.listener?.gone());
   };
 
-  const open = (options: Parameters<typeof memoryStore>[0] = {}): SharedOpening => {
+  const open = (
+    options: Parameters<typeof memoryStore>[0] = {},
+  ): ReturnType<ReturnType<typeof sharedMemory>["open"]> => {
     const owner = newOwner();
     const opening: Opening = {
       owner,

@@ -1,4 +1,4 @@
-import { sharedMemory, type SharedOpening, type Store } from "@tare/conversation";
+import { sharedMemory, type Store } from "@tare/conversation";
 import { inMemory } from "../like_memory_fixture_test.ts";
 import { holding, type SharedPlace } from "../openings_fixture_test.ts";
 import { testSharedStore } from "../shared_suite_fixture_test.ts";
@@ -10,7 +10,7 @@ const LEASE_MS = 10_000;
 
 const place: SharedPlace = async (test) => {
   const memory = sharedMemory({ leaseMs: LEASE_MS });
-  const openings = new Map<Store, SharedOpening>();
+  const openings = new Map<Store, ReturnType<ReturnType<typeof sharedMemory>["open"]>>();
   await test({
     open() {
       const opening = memory.open();

@@ -1,6 +1,6 @@
 import { Buffer } from "node:buffer";
 import pg from "pg";
-import type { SharedFigures } from "../port.ts";
+import type { SharedStore } from "../port.ts";
 import { asStoreError, databaseError, isPassing } from "./database_error.ts";
 
 /** A value of a statement. */
@@ -55,7 +55,7 @@ export interface Connections {
    */
   open(limitMs?: number): Promise<OwnConnection>;
   /** How those are that several share. */
-  figures(): NonNullable<SharedFigures["connections"]>;
+  figures(): NonNullable<ReturnType<SharedStore["figures"]>["connections"]>;
   close(): Promise<void>;
 }
 

@@ -3,7 +3,6 @@ import { type Archive, archiveRef } from "@tare/prune";
 import { readSync } from "node:fs";
 import { columnText, nameIn, plainRecord, promiseOf, searchedJson } from "../json_text.ts";
 import type {
-  IdempotencyKey,
   ListedSession,
   SessionRecord,
   Store,
@@ -547,7 +546,7 @@ function idempotencyKeys(
       if (changed === 0) throw notClaimedError({ scope, key });
     },
     /** Forgets a key that was claimed. */
-    release({ scope, key }: IdempotencyKey) {
+    release({ scope, key }: Parameters<Store["releaseKey"]>[0]) {
       database.transaction(() => remove.run(scope, key, owner));
     },
   };

@@ -67,7 +67,7 @@ interface Started {
 }
 
 /** The port in a sandbox on which its proxy is reached. */
-export const PROXY_PORT = 3128;
+const PROXY_PORT = 3128;
 
 /** How a command is started in a sandbox. Call `guardGit()` before. */
 export function sandboxed(sandbox: Sandbox, given: SandboxedCommand): Started {

@@ -1,4 +1,4 @@
-import { contentText, type Message, type Tool } from "@tare/messages";
+import type { Tool } from "@tare/messages";
 import { randomBytes } from "node:crypto";
 import { defineTool, Refusal } from "../define_tool.ts";
 import { settlesWithin } from "./processes.ts";
@@ -32,9 +32,16 @@ const SOUGHT_CHARS = 10_000;
  * its owner's mark, or was ended by the system with it.
  */
 export class BackgroundCommands {
+  /** Where what the model is told says of a command that it `runs`, or has `ended`. */
+  static readonly STATE: RegExp = /^\[?(bg_[0-9a-f]{6}) (runs|ended)/gm;
   readonly #all = new Map<string, BackgroundCommand>();
 
-  /** Starts a command for a session. @throws {Refusal} if it has too many already. */
+  /**
+   * Starts a command for a session.
+   *
+   * @internal
+   * @throws {Refusal} if it has too many already.
+   */
   async start(
     session: string,
     command: string,
@@ -69,7 +76,12 @@ export class BackgroundCommands {
     return background;
   }
 
-  /** A session's command of this name. @throws {Refusal} if there is none. */
+  /**
+   * A session's command of this name.
+   *
+   * @internal
+   * @throws {Refusal} if there is none.
+   */
   find(session: string, name: string): BackgroundCommand {
     const found = this.#all.get(name);
     if (found?.session === session) return found;
@@ -80,7 +92,11 @@ export class BackgroundCommands {
     );
   }
 
-  /** What a look at a command gives; one that has ended is gone behind it. */
+  /**
+   * What a look at a command gives; one that has ended is gone behind it.
+   *
+   * @internal
+   */
   look(background: BackgroundCommand): string {
     const told = background.look();
     if (background.status) this.#all.delete(background.name);
@@ -95,11 +111,11 @@ export class BackgroundCommands {
   }
 
   /**
-   * What a session's model is to be told before a turn: which of its commands have ended, and which went with the server
-   * that ran them. Nothing if there is nothing new.
+   * What a session's model is to be told before a turn, which takes these commands to run: which have ended, and which went
+   * with the server that ran them. Nothing if all run.
    */
-  news(session: string, messages: readonly Message[]): string | undefined {
-    const lost = lostIn(messages).filter((name) => !this.#all.has(name)).map((name) =>
+  news(session: string, running: readonly string[]): string | undefined {
+    const lost = running.filter((name) => !this.#all.has(name)).map((name) =>
       `${name} ended, or is out of reach: the server that ran it is gone, and so is what it wrote since the last look.`
     );
     const all = [...this.ended(session), ...lost];
@@ -121,21 +137,6 @@ export class BackgroundCommands {
   #of(session: string): readonly BackgroundCommand[] {
     return [...this.#all.values()].filter((one) => one.session === session);
   }
-}
-
-/** Names of the commands that run by what the messages say, without those that they say have ended. */
-function lostIn(messages: readonly Message[]): readonly string[] {
-  const running = new Set<string>();
-  for (const message of messages) {
-    if (message.role !== "tool" && message.role !== "system") continue;
-    const text = contentText(message.content);
-    if (!text.includes("bg_")) continue;
-    for (const [, name = "", verb] of text.matchAll(/^\[?(bg_[0-9a-f]{6}) (runs|ended)/gm)) {
-      if (verb === "runs" && message.role === "tool") running.add(name);
-      else running.delete(name);
-    }
-  }
-  return [...running];
 }
 
 /** A command in the background. */

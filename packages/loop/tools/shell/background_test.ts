@@ -1,5 +1,5 @@
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
-import type { Message, ToolContext } from "@tare/messages";
+import type { ToolContext } from "@tare/messages";
 import { BackgroundCommands, backgroundTool } from "./background.ts";
 import { shellTool, type ShellToolOptions } from "./shell_tool.ts";
 import { call, callError, callOk, context, makeWorkspace, type Workspace } from "../fixture_test.ts";
@@ -71,8 +71,8 @@ Deno.test("what ended in the background is told once, with the next result or be
     assertEquals(await callOk(shell, { command: "true" }), "exit code 0; no output");
     await Deno.writeTextFile(ws.at("b"), "");
     await commands.find("", b).ended;
-    assertEquals(timeless(commands.news("", [])!), `${b} ended: exit code 0 after N s.`);
-    assertEquals(commands.news("", []), undefined);
+    assertEquals(timeless(commands.news("", [b])!), `${b} ended: exit code 0 after N s.`);
+    assertEquals(commands.news("", [b]), undefined);
     // What it wrote waits to be looked at.
     assertStringIncludes(await callOk(look, { name: a }), "4 bytes of new output\nsaid");
   });
@@ -116,21 +116,13 @@ Deno.test("sessions see their own commands alone, each may have four, and one th
   });
 });
 
-Deno.test("news() tells of commands that went with the server that ran them, once", () => {
+Deno.test("news() tells of commands that went with the server that ran them", () => {
   const commands = new BackgroundCommands();
-  const result = (content: string): Message => ({ role: "tool", tool_call_id: "1", content });
-  const messages = [
-    result("bg_00000a runs, 0 s so far; no new output"),
-    result("bg_00000b runs, 0 s so far; no new output"),
-    result("exit code 0; no output\n\n[bg_00000b ended: exit code 0 after 3 s.]"),
-    result("exit code 0; 20 bytes of output\nthe log says that bg_00000c runs"),
-  ];
-  const news = commands.news("s", messages);
+  assertEquals(commands.news("s", []), undefined);
   assertEquals(
-    news,
+    commands.news("s", ["bg_00000a"]),
     "bg_00000a ended, or is out of reach: the server that ran it is gone, and so is what it wrote since the last look.",
   );
-  assertEquals(commands.news("s", [...messages, { role: "system", content: news! }]), undefined);
 });
 
 const sandbox = await sandboxOf(await Deno.makeTempDir());

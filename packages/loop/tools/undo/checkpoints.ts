@@ -22,43 +22,6 @@ import { checkGiven, type Tool } from "@tare/messages";
 import { systemCode } from "../define_tool.ts";
 import { IgnoreRules } from "../files/walk.ts";
 
-/** A turn, for which tools run. */
-export interface ChangingTurn {
-  /** Id of the session. */
-  readonly session: string;
-  /** The turn in it: those that come later have greater numbers. */
-  readonly turn: number;
-}
-
-/** What became of a file. */
-export interface ChangedFile {
-  /** From the workspace, with forward slashes. */
-  readonly path: string;
-  readonly change: "created" | "changed" | "deleted";
-}
-
-/** What a turn has changed. */
-export interface TurnChanges {
-  readonly turn: number;
-  /** When it changed something last, in milliseconds since the epoch. */
-  readonly atMs: number;
-  readonly files: readonly ChangedFile[];
-  /** Whether its files were put back. */
-  readonly isUndone: boolean;
-  /** What an undo doesn't cover, a sentence each. */
-  readonly notCovered: readonly string[];
-}
-
-/** What was put back. */
-export interface PutBack {
-  /** The turns whose changes were undone, or made again, the oldest first. */
-  readonly turns: readonly number[];
-  /** What became of files by that. */
-  readonly files: readonly ChangedFile[];
-  /** What was not, a sentence each. */
-  readonly notCovered: readonly string[];
-}
-
 /** Why files can't be put back. Nothing was changed. */
 export class UndoRefused extends Error {
   /** Always `UndoRefused`. */
@@ -76,9 +39,25 @@ export class UndoRefused extends Error {
 /** Keeps what turns change of a workspace's files, and puts it back. */
 export interface Checkpoints {
   /** The same tool, whose calls are watched: what changes while one runs counts as the turn's. */
-  readonly watch: (tool: Tool, turn: ChangingTurn) => Tool;
+  readonly watch: (tool: Tool, turn: {
+    /** Id of the session. */
+    readonly session: string;
+    /** The turn in it: those that come later have greater numbers. */
+    readonly turn: number;
+  }) => Tool;
   /** What turns of a session have changed, the oldest first. */
-  readonly changes: (session: string) => Promise<readonly TurnChanges[]>;
+  readonly changes: (session: string) => Promise<
+    readonly {
+      readonly turn: number;
+      /** When it changed something last, in milliseconds since the epoch. */
+      readonly atMs: number;
+      readonly files: Awaited<ReturnType<Checkpoints["undo"]>>["files"];
+      /** Whether its files were put back. */
+      readonly isUndone: boolean;
+      /** What an undo doesn't cover, a sentence each. */
+      readonly notCovered: readonly string[];
+    }[]
+  >;
   /**
    * Puts files back as they were before this turn of a session, and all behind it. Default: its newest one that changed
    * something. `force`: also those that were changed since. @throws {UndoRefused}
@@ -86,40 +65,35 @@ export interface Checkpoints {
   readonly undo: (
     session: string,
     options?: { readonly turn?: number | undefined; readonly force?: boolean | undefined },
-  ) => Promise<PutBack>;
+  ) => Promise<{
+    /** The turns whose changes were undone, or made again, the oldest first. */
+    readonly turns: readonly number[];
+    /** What became of files by that. */
+    readonly files: readonly {
+      /** From the workspace, with forward slashes. */
+      readonly path: string;
+      readonly change: "created" | "changed" | "deleted";
+    }[];
+    /** What was not, a sentence each. */
+    readonly notCovered: readonly string[];
+  }>;
   /** Takes back the last undo, unless a turn has changed something since. @throws {UndoRefused} */
-  readonly redo: (session: string, options?: { readonly force?: boolean | undefined }) => Promise<PutBack>;
+  readonly redo: (
+    session: string,
+    options?: { readonly force?: boolean | undefined },
+  ) => ReturnType<Checkpoints["undo"]>;
   /** Forgets what is kept of a session. */
   readonly forget: (session: string) => Promise<void>;
   /** Settles once nothing is under way. */
   readonly close: () => Promise<void>;
 }
 
-/** How much of a workspace is kept. */
-export interface KeptLimits {
-  /** Largest file, in bytes. Default: 4 MiB. */
-  readonly maxFileBytes?: number;
-  /** Most files and folders that are looked at around a command. Default: 20,000. */
-  readonly maxFiles?: number;
-  /** Most bytes of all these files. Default: 512 MiB. */
-  readonly maxBytes?: number;
-}
-
-/** How {@linkcode openCheckpoints} keeps files. */
-export interface CheckpointOptions {
-  /** The folder whose files are kept. */
-  readonly workspace: string;
-  /** Where they are kept, for this workspace alone. */
-  readonly folder: string;
-  /** A folder of the workspace that is none of its files. Default: there is none. */
-  readonly hidden?: string | undefined;
-  /** How much is kept. */
-  readonly limits?: KeptLimits;
-  /** For how long, in milliseconds. Default: 30 days. */
-  readonly keepMs?: number;
-  /** Told of what couldn't be kept. Default: nobody is. */
-  readonly onError?: (error: unknown) => void;
-}
+type ChangingTurn = Parameters<Checkpoints["watch"]>[1];
+type TurnChanges = Awaited<ReturnType<Checkpoints["changes"]>>[number];
+type PutBack = Awaited<ReturnType<Checkpoints["undo"]>>;
+type ChangedFile = PutBack["files"][number];
+type CheckpointOptions = Parameters<typeof openCheckpoints>[0];
+type KeptLimits = NonNullable<CheckpointOptions["limits"]>;
 
 /** A line of a session's file: something changed, or was put back. */
 type Line =
@@ -171,7 +145,27 @@ const MOST_NAMED = 20;
  *
  * Calls run whether their changes can be kept or not; `onError` is told why they couldn't be.
  */
-export function openCheckpoints(options: CheckpointOptions): Checkpoints {
+export function openCheckpoints(options: {
+  /** The folder whose files are kept. */
+  readonly workspace: string;
+  /** Where they are kept, for this workspace alone. */
+  readonly folder: string;
+  /** A folder of the workspace that is none of its files. Default: there is none. */
+  readonly hidden?: string | undefined;
+  /** How much is kept. */
+  readonly limits?: {
+    /** Largest file, in bytes. Default: 4 MiB. */
+    readonly maxFileBytes?: number;
+    /** Most files and folders that are looked at around a command. Default: 20,000. */
+    readonly maxFiles?: number;
+    /** Most bytes of all these files. Default: 512 MiB. */
+    readonly maxBytes?: number;
+  };
+  /** For how long, in milliseconds. Default: 30 days. */
+  readonly keepMs?: number;
+  /** Told of what couldn't be kept. Default: nobody is. */
+  readonly onError?: (error: unknown) => void;
+}): Checkpoints {
   checkGiven("openCheckpoints()", { options }, { options: { workspace: "string", folder: "string" } });
   const kept = new KeptChanges(options);
   return {

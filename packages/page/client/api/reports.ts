@@ -1,14 +1,12 @@
+import type { Asking } from "@tare/server/client";
 import type {
   BlockReport,
   CallReport,
-  MissesQuery,
   MissesReport,
   Overview,
   PinReport,
-  PromptBlock,
   PromptReport,
   SessionSpend,
-  SpendQuery,
   SpendReport,
 } from "@tare/conversation/report";
 import { api } from "./api.ts";
@@ -20,18 +18,21 @@ export interface Subject {
   readonly id: string;
 }
 
+/** What is asked of a route. */
+type Query<Name extends "GET /v1/spend" | "GET /v1/misses"> = NonNullable<Asking<Name>["query"]>;
+
 /** What stands above each view of a session. */
 export async function readHead({ id }: Subject): Promise<Head> {
   return headOf(await api.json("GET /v1/sessions/{id}", { path: { id } }));
 }
 
 /** What calls have cost, over sessions. */
-export async function readSpend(query: SpendQuery): Promise<SpendReport> {
+export async function readSpend(query: Query<"GET /v1/spend">): Promise<SpendReport> {
   return await api.json("GET /v1/spend", { query });
 }
 
 /** Why prompts weren't read from the cache, over sessions. */
-export async function readMisses(query: MissesQuery): Promise<MissesReport> {
+export async function readMisses(query: Query<"GET /v1/misses">): Promise<MissesReport> {
   return await api.json("GET /v1/misses", { query });
 }
 
@@ -54,7 +55,7 @@ export async function readCalls({ id }: Subject): Promise<readonly CallReport[]>
 
 /** The prompt as the model sees it, block by block. */
 export async function readPrompt({ id }: Subject): Promise<PromptReport> {
-  const blocks: PromptBlock[] = [];
+  const blocks: PromptReport["blocks"][number][] = [];
   for (;;) {
     const query = { limit: 10_000, from: blocks.length };
     const page = await api.json("GET /v1/sessions/{id}/prompt", { path: { id }, query });

@@ -35,6 +35,8 @@ export function passingTitleOf({ title, model, createdAt }: PassingSession): str
 export interface Head {
   readonly title: string;
   readonly model: string;
+  /** How much that shall reason; nothing if it is as it likes. */
+  readonly effort?: string | undefined;
   /** The program whose loop it is, if that isn't this server's. */
   readonly agent: string | null;
   /** The session that it goes on from; nothing if it doesn't. */
@@ -48,8 +50,16 @@ export interface Head {
 export function headOf(session: Told<"GET /v1/sessions/{id}">): Head {
   const { model, prompt } = session;
   if (session.kind === "agent") {
-    const forkedFrom = session.forkedFrom?.session;
-    return { title: titleOf(session), model, agent: null, forkedFrom, sums: session.sums, prompt };
+    const { effort, forkedFrom, sums } = session;
+    return {
+      title: titleOf(session),
+      model,
+      effort,
+      agent: null,
+      forkedFrom: forkedFrom?.session,
+      sums,
+      prompt,
+    };
   }
   return { title: passingTitleOf(session), model, agent: session.agent, sums: session, prompt };
 }

@@ -1,4 +1,4 @@
-import type { Miss, SpendReport, Sums } from "@tare/conversation/report";
+import type { MissesReport, SpendReport, Sums } from "@tare/conversation/report";
 import type { ComponentChildren, JSX } from "preact";
 import { useState } from "preact/hooks";
 import { readMisses, readSpend } from "../api/reports.ts";
@@ -173,7 +173,7 @@ function Found({ day }: { readonly day: string | undefined }) {
 }
 
 /** The bytes that a client had changed for the dearest call. */
-function Changed({ dearest: { changed, call } }: Pick<Miss, "dearest">) {
+function Changed({ dearest: { changed, call } }: Pick<MissesReport["misses"][number], "dearest">) {
   if (!changed || changed.before === "" && changed.after === "") return null;
   return (
     <>

@@ -1,4 +1,4 @@
-import type { SpentOn, Sums } from "@tare/conversation/report";
+import type { CallReport, Sums } from "@tare/conversation/report";
 import type { JSX } from "preact";
 import { count, counted, dollars, share } from "./format.ts";
 import { NumbersTable } from "./numbers_table.tsx";
@@ -30,20 +30,25 @@ export function withoutPrice({ unpricedCalls }: Priced): string {
 }
 
 /** What money goes for: what each part is called, and what it is. */
-const PARTS: readonly (readonly [part: keyof SpentOn, name: string, meaning: string])[] = [
-  ["cacheRead", "Read from the cache", "what the provider’s cache still held"],
-  [
-    "new",
-    "New in the prompt",
-    "what no request held before, written to the cache where the provider does that",
-  ],
-  ["expired", "Expired", "missed the cache: the call came after the cache’s time, so that all was sent anew"],
-  ["ownRewrite", "Own rewrites", "missed the cache: Tare had rewritten the prompt; its summaries too"],
-  ["changed", "Other tools or model", "missed the cache: it stands behind what had changed"],
-  ["lost", "Lost by the provider", "missed the cache, though the cache’s time wasn’t over"],
-  ["output", "Output", "the replies"],
-  ["ping", "Keeping warm", "requests that kept the provider’s cache from expiring while nothing was asked"],
-];
+const PARTS:
+  readonly (readonly [part: keyof CallReport["spent"]["tokenUnits"], name: string, meaning: string])[] = [
+    ["cacheRead", "Read from the cache", "what the provider’s cache still held"],
+    [
+      "new",
+      "New in the prompt",
+      "what no request held before, written to the cache where the provider does that",
+    ],
+    [
+      "expired",
+      "Expired",
+      "missed the cache: the call came after the cache’s time, so that all was sent anew",
+    ],
+    ["ownRewrite", "Own rewrites", "missed the cache: Tare had rewritten the prompt; its summaries too"],
+    ["changed", "Other tools or model", "missed the cache: it stands behind what had changed"],
+    ["lost", "Lost by the provider", "missed the cache, though the cache’s time wasn’t over"],
+    ["output", "Output", "the replies"],
+    ["ping", "Keeping warm", "requests that kept the provider’s cache from expiring while nothing was asked"],
+  ];
 
 /** What calls were paid for, in dollars, or in token units where no price is known; what cost nothing isn't told. */
 export function SpentTable({ sums }: { readonly sums: Sums }): JSX.Element {

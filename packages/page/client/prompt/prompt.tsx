@@ -1,4 +1,4 @@
-import type { BlockReport, BlockText, PinReport, PromptBlock } from "@tare/conversation/report";
+import type { BlockReport, PinReport, PromptReport } from "@tare/conversation/report";
 import type { JSX } from "preact";
 import { useEffect, useMemo, useState } from "preact/hooks";
 import { pin, readBlock, readHead, readPrompt, type Subject } from "../api/reports.ts";
@@ -12,7 +12,10 @@ import { useWidth } from "../parts/width.ts";
 import { SessionHead } from "../session_head.tsx";
 import { sentenceOf } from "../talk/conversation.ts";
 
-const STATES: Readonly<Record<PromptBlock["state"], string>> = {
+/** A block of a prompt. */
+type Block = PromptReport["blocks"][number];
+
+const STATES: Readonly<Record<Block["state"], string>> = {
   alive: "as it was said",
   said_once: "said once: without what stands above, and without notation that says nothing",
   elided: "elided: a line stands in its place",
@@ -83,7 +86,7 @@ const NAMES: Readonly<Record<Kind, string>> = {
 
 function Picture(
   { blocks, at, choose }: {
-    readonly blocks: readonly PromptBlock[];
+    readonly blocks: readonly Block[];
     readonly at: number;
     readonly choose: (at: number) => void;
   },
@@ -114,7 +117,7 @@ function Picture(
   );
 }
 
-function nameOf(block: PromptBlock): string {
+function nameOf(block: Block): string {
   const { kind, tool, role, subject } = block;
   if (kind === "line") return "A line for what left";
   if (kind === "tool") return `Tool ${tool ?? ""}`;
@@ -123,14 +126,14 @@ function nameOf(block: PromptBlock): string {
   return { user: "A person says", assistant: "The model says" }[role] ?? "Instructions";
 }
 
-function inWords(block: PromptBlock): string {
+function inWords(block: Block): string {
   return `${nameOf(block)}, ${counted(block.tokens, "token")}, ${STATES[block.state]}: ${block.title}`;
 }
 
 function Detail(
   { subject, block, changed }: {
     readonly subject: Subject;
-    readonly block: PromptBlock;
+    readonly block: Block;
     readonly changed: () => Promise<void>;
   },
 ) {
@@ -180,7 +183,11 @@ function Detail(
 }
 
 function Side(
-  { title, text, none }: { readonly title: string; readonly text: BlockText | null; readonly none: string },
+  { title, text, none }: {
+    readonly title: string;
+    readonly text: NonNullable<BlockReport["now"]> | null;
+    readonly none: string;
+  },
 ) {
   return (
     <div>
@@ -194,7 +201,7 @@ function Side(
 }
 
 function Wishes(
-  { block, wish }: { readonly block: PromptBlock; readonly wish: (wish?: PinReport["wish"]) => void },
+  { block, wish }: { readonly block: Block; readonly wish: (wish?: PinReport["wish"]) => void },
 ) {
   const { pin, role, state } = block;
   if (kindOf(block) === "instructions") return null;
@@ -223,7 +230,7 @@ function Wishes(
 }
 
 function Left(
-  { blocks, choose }: { readonly blocks: readonly PromptBlock[]; readonly choose: (at: number) => void },
+  { blocks, choose }: { readonly blocks: readonly Block[]; readonly choose: (at: number) => void },
 ) {
   const left = [...blocks.entries()].filter(([, { state, pin }]) => state !== "alive" || pin !== null);
   if (left.length === 0) return <p>All of it is in the prompt as it was said.</p>;
@@ -279,7 +286,7 @@ const A_ROW = 60;
 const MOST_ROWS = 14;
 
 /** Whose a block is. */
-function kindOf({ kind, role }: Pick<PromptBlock, "kind" | "role">): Kind {
+function kindOf({ kind, role }: Pick<Block, "kind" | "role">): Kind {
   if (kind === "tool") return "tools";
   if (role === "system" || role === "developer") return "instructions";
   if (role === "tool" || role === "function") return "result";
@@ -289,7 +296,7 @@ function kindOf({ kind, role }: Pick<PromptBlock, "kind" | "role">): Kind {
 /**
  * Lays blocks out to scale, row by row, as SVG paths: of each what the model sees, by kind, then what left of it.
  */
-function layOutStrip(blocks: readonly PromptBlock[], width: number) {
+function layOutStrip(blocks: readonly Block[], width: number) {
   const rows = Math.max(1, Math.min(MOST_ROWS, Math.ceil(blocks.length / A_ROW)));
   const sizes = blocks.map(({ tokens, originalTokens }) => Math.max(tokens, originalTokens));
   const total = Math.max(1, sizes.reduce((sum, size) => sum + size, 0));

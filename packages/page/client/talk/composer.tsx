@@ -1,6 +1,6 @@
 import type { Content, ContentPart } from "@tare/messages";
 import type { JSX, TargetedEvent } from "preact";
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import type { TurnLimits } from "../api/sessions.ts";
 import { attach, type Attached, takenApart } from "./attachments.ts";
 import { sentenceOf } from "./conversation.ts";
@@ -14,6 +14,8 @@ export interface ComposerProps {
   readonly isRunning?: boolean;
   /** Cancels the turn. Default: it can't be. */
   readonly cancel?: () => void;
+  /** Whether the model looks at pictures, as far as that is known. Default: nobody knows of any. */
+  readonly seesPictures?: boolean | undefined;
   /** Goes on with a turn that was cut off. Default: there is none. */
   readonly goOn?: (budget?: TurnLimits) => void;
   /** What was said last, to be said otherwise. Default: something new is written. */
@@ -26,7 +28,7 @@ export interface ComposerProps {
 
 /** Where inputs are written: text, files by drag and drop or from a list, limits for the turn. */
 export function Composer(
-  { send, isRunning = false, cancel, goOn, edits, leave = () => {}, edit }: ComposerProps,
+  { send, isRunning = false, cancel, goOn, seesPictures, edits, leave = () => {}, edit }: ComposerProps,
 ): JSX.Element {
   const [text, setText] = useState("");
   const [files, setFiles] = useState<readonly Attached[]>([]);
@@ -42,7 +44,8 @@ export function Composer(
     setFiles(draft.files);
     setTrouble(undefined);
   };
-  useEffect(() => {
+  // Before anything can be typed.
+  useLayoutEffect(() => {
     if (edits === undefined) return;
     const draft = { text, files };
     put(takenApart(edits));
@@ -140,6 +143,11 @@ export function Composer(
         </ul>
       )}
       {trouble !== undefined && <p class="trouble" role="alert">{trouble}</p>}
+      {seesPictures === false && files.some(({ part }) => part.type === "image_url") && (
+        <p class="trouble" role="status">
+          It isn’t known that this model looks at pictures: its provider may refuse the message.
+        </p>
+      )}
       {mentions.list}
       <label class="hidden" for="input">
         {isRunning

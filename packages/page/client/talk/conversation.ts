@@ -1,4 +1,4 @@
-import { type Content, type Plan, planAfter } from "@tare/messages";
+import { type Content, planAfter, type WorkPlan } from "@tare/messages";
 import type { Body } from "@tare/server/client";
 import { api, RefusedError, requestKey } from "../api/api.ts";
 import type {
@@ -43,7 +43,7 @@ export class SessionTalk {
   /** The calls that wait for an answer. */
   approvals: readonly WaitingCall[] = [];
   /** What the model means to do; nothing if it keeps no plan. */
-  plan: Plan | undefined;
+  plan: WorkPlan | undefined;
   /** What is wrong now, in a sentence. */
   trouble: string | undefined;
   /** An input that the server hasn't taken, with the key that lets it act once. */
@@ -104,9 +104,12 @@ export class SessionTalk {
   /** Takes what the server's list says, and follows a turn that somebody else started. */
   async heard(listed: AgentSession): Promise<void> {
     if (!this.session) return;
-    const isNamed = listed.title !== this.session.title;
-    this.session = { ...this.session, ...listed };
-    if (isNamed) this.#tell();
+    const { effort, seesPictures, ...known } = this.session;
+    const isAsked = listed.model === known.model && listed.effort === effort;
+    const isNamed = listed.title !== known.title;
+    // Of another model it isn't known here.
+    this.session = { ...known, ...listed, ...(isAsked && seesPictures !== undefined && { seesPictures }) };
+    if (isNamed || !isAsked) this.#tell();
     if (this.#isReading || (listed.lastEvent <= this.#last && listed.status === "idle")) return;
     this.isRunning = listed.status === "running";
     await this.follow();
@@ -237,7 +240,7 @@ export class SessionTalk {
       const { usage: { promptTokens: tokens } } = event;
       this.session = { ...this.session, prompt: { ...this.session.prompt, tokens } };
     }
-    if (event.type === "tool_call") this.plan = planAfter(this.plan, event);
+    if (event.type === "tool_call" && event.parent === undefined) this.plan = planAfter(this.plan, event);
     if (event.type === "turn_end") this.isRunning = false;
     if (event.type === "approval_asked") {
       const { type: _, step: __, pin: ___, id: callId, askedAtMs = 0, expiresAtMs = 0, ...call } = event;

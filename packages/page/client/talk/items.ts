@@ -8,6 +8,8 @@ export interface CallResult {
   readonly error?: boolean;
   /** Milliseconds, where the call was watched. */
   readonly durationMs?: number;
+  /** Pictures that the model was shown with it, as `data:` URLs. */
+  readonly pictures?: readonly string[];
   /** What it has changed, where the call was watched. */
   readonly change?: FileChange;
   /** What the calls of a program came to, where it was watched. */
@@ -40,6 +42,8 @@ type Shown =
     readonly kind: "end";
     readonly reason: string;
     readonly message?: string;
+    /** Whether the provider refused what holds pictures: not every model takes them. */
+    readonly refusedPictures?: true;
     /** What the turn cost; absent where it went on, and is told at its end. */
     readonly ledger?: TurnLedger;
   };
@@ -68,7 +72,11 @@ export class Items {
     if (message.role === "user") this.#add({ kind: "said", content: message.content });
     else if (message.role === "assistant") this.#addReply(message);
     else if (message.role === "tool") {
-      this.#settle(message.tool_call_id, { content: plainText(message.content) });
+      const pictures = picturesIn(message.content);
+      this.#settle(message.tool_call_id, {
+        content: plainText(message.content),
+        ...(pictures.length > 0 && { pictures }),
+      });
     } else if (message.role === "function") this.#settle(message.name, { content: message.content ?? "" });
     else this.#add({ kind: "instructions", text: plainText(message.content) });
   }
@@ -98,8 +106,8 @@ export class Items {
       case "tool_output":
         return this.#putOut(event.id, event.text);
       case "tool_result": {
-        const { id, content, error, durationMs, change, made } = event;
-        const more = { ...(change && { change }), ...(made && { made }) };
+        const { id, content, error, durationMs, change, made, pictures } = event;
+        const more = { ...(change && { change }), ...(made && { made }), ...(pictures && { pictures }) };
         return this.#settle(id, { content, error, durationMs, ...more });
       }
       case "context_rewritten": {
@@ -201,11 +209,16 @@ export class Items {
     this.#replace(call.key, { ...call, result });
   }
 
-  #end({ reason, message, ledger, whole }: Extract<LoopEvent, { type: "turn_end" }>): void {
+  #end({ reason, message, code, ledger, whole }: Extract<LoopEvent, { type: "turn_end" }>): void {
     const last = this.list.at(-1);
     if (last?.kind === "reply" && last.growing) this.#replace(last.key, { ...last, growing: false });
     if (whole) this.#goesOn();
-    this.#add({ kind: "end", reason, ...(message !== undefined && { message }), ledger: whole ?? ledger });
+    const isRefused = code === "bad_request" && this.list.some(hasPicture);
+    this.#add({
+      ...{ kind: "end", reason, ledger: whole ?? ledger },
+      ...(message !== undefined && { message }),
+      ...(isRefused && { refusedPictures: true }),
+    });
   }
 
   /** What a turn cost that went on with answers is told once. */
@@ -218,6 +231,21 @@ export class Items {
       this.#replace(key, rest);
     }
   }
+}
+
+/** The pictures in a content that a page may show: what stands elsewhere isn't fetched. */
+export function picturesIn(content: Content): readonly string[] {
+  if (typeof content === "string") return [];
+  return content.flatMap((part) =>
+    part.type === "image_url" && PICTURE.test(part.image_url.url) ? [part.image_url.url] : []
+  );
+}
+
+const PICTURE = /^data:image\/(png|jpeg|gif|webp);/;
+
+function hasPicture(item: Item): boolean {
+  return item.kind === "said" && typeof item.content !== "string" &&
+    item.content.some(({ type }) => type === "image_url");
 }
 
 function partsOf({ content, refusal, reasoning_content }: AssistantMessage) {

@@ -1,4 +1,5 @@
 import { assertEquals } from "@std/assert";
+import type { Content } from "@tare/messages";
 import type { TalkEvent } from "../api/sessions.ts";
 import { Items } from "./items.ts";
 
@@ -129,4 +130,34 @@ Deno.test("Items tell once what a turn cost that went on with answers", () => {
     ["approval", undefined],
     ["completed", 3],
   ]);
+});
+
+Deno.test("Items say that a refusal may be one of pictures, where there are some", () => {
+  const end = { type: "turn_end", reason: "model_error", text: "", ledger: LEDGER } as const;
+  const start = (input: Content) => ({ type: "turn_start", input }) as const;
+  const picture = start([{ type: "image_url", image_url: { url: "data:image/png;base64,AA" } }]);
+  const told = (events: readonly TalkEvent[]) =>
+    shown(events).flatMap((item) => item.kind === "end" ? [item.refusedPictures] : []);
+  const refused = { ...end, code: "bad_request" } as const;
+  assertEquals(told([start("a"), refused, picture, { ...end, code: "unreachable" }, refused]), [
+    undefined,
+    undefined,
+    true,
+  ]);
+});
+
+Deno.test("Items show the pictures of results, and none from elsewhere", () => {
+  const url = "data:image/png;base64,AA";
+  const call = { type: "tool_call", step: 1, id: "a", name: "read_file", arguments: "{}" } as const;
+  const told = { id: "a", name: "read_file", content: "A picture.", error: false, bytes: 3, durationMs: 5 };
+  const result = { type: "tool_result", step: 1, ...told, pictures: [url] } as const;
+  const pictures = (items: readonly object[]) =>
+    items.flatMap((item) => "result" in item ? [(item.result as { pictures?: unknown }).pictures] : []);
+  assertEquals(pictures(shown([call, result])), [[url]]);
+  const items = new Items();
+  const content = [url, "https://example.com/a.png", "data:image/svg+xml,x"].map((url) =>
+    ({ type: "image_url", image_url: { url } }) as const
+  );
+  items.addMessage({ role: "tool", tool_call_id: "a", content });
+  assertEquals(pictures(items.list), [[url]]);
 });

@@ -9,8 +9,14 @@ import { Composer } from "./composer.tsx";
 import { type Sending, sentenceOf } from "./conversation.ts";
 
 /** Where a session begins: its first input, and if wished its model and instructions. */
-export function NewSessionView(): JSX.Element {
+export function NewSessionView(
+  { seesPictures }: {
+    /** Whether the server's own model looks at pictures, as far as that is known. */
+    readonly seesPictures: boolean | undefined;
+  },
+): JSX.Element {
   const [model, setModel] = useState("");
+  const [effort, setEffort] = useState("");
   const [instructions, setInstructions] = useState("");
   const [trouble, setTrouble] = useState<string>();
   const begin = async (input: Content, budget?: TurnLimits) => {
@@ -18,6 +24,7 @@ export function NewSessionView(): JSX.Element {
       const session = await api.json("POST /v1/sessions", {
         body: {
           ...(model.trim() !== "" && { model: model.trim() }),
+          ...(effort.trim() !== "" && { effort: effort.trim() }),
           ...(instructions.trim() !== "" && { instructions }),
         },
       });
@@ -32,15 +39,22 @@ export function NewSessionView(): JSX.Element {
     <section class="new">
       <h1>What is to be done?</h1>
       {trouble !== undefined && <p class="trouble" role="alert">{trouble}</p>}
-      <Composer send={begin} />
+      <Composer send={begin} {...(model.trim() === "" && { seesPictures })} />
       <details class="settings">
-        <summary>Model and instructions</summary>
+        <summary>Model, effort and instructions</summary>
         <label for="model">Model</label>
         <input
           id="model"
           value={model}
           placeholder="the server's own"
           onInput={(event) => setModel(event.currentTarget.value)}
+        />
+        <label for="effort">Effort</label>
+        <input
+          id="effort"
+          value={effort}
+          placeholder="as the model likes, or low, medium, high"
+          onInput={(event) => setEffort(event.currentTarget.value)}
         />
         <label for="instructions">Instructions</label>
         <textarea

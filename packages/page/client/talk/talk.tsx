@@ -1,5 +1,5 @@
 import type { TurnLedger } from "@tare/loop";
-import type { Content, ContentPart, Plan } from "@tare/messages";
+import type { Content, ContentPart, WorkPlan } from "@tare/messages";
 import type { JSX } from "preact";
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { memo } from "preact/compat";
@@ -15,7 +15,7 @@ import { Composer } from "./composer.tsx";
 import { type Said, type Sending, SessionTalk } from "./conversation.ts";
 import { handOver, takeOver } from "./new_session.tsx";
 import { listen } from "./heard.ts";
-import { type Item, plainText } from "./items.ts";
+import { type Item, picturesIn, plainText } from "./items.ts";
 
 /** Entries that are drawn at first, and added whenever the beginning of them comes into view. */
 const WINDOW = 60;
@@ -61,12 +61,6 @@ export function TalkView({ id }: { readonly id: string }): JSX.Element {
       <div class="log" ref={log} tabIndex={0} role="log" aria-live="off" aria-label="What was said">
         <Top hidden={first} more={earlier} />
         {items.list.slice(first).map((item) => <Entry key={item.key} item={item} />)}
-        {edit && editing === undefined && (
-          <p class="again">
-            <button type="button" class="quiet" onClick={edit}>Edit the last message</button>
-            <button type="button" class="quiet" onClick={() => again()}>Try again</button>
-          </p>
-        )}
         {isRunning && <Working />}
         {conversation.approvals.map((approval) => (
           <QuestionView
@@ -75,6 +69,12 @@ export function TalkView({ id }: { readonly id: string }): JSX.Element {
             answer={(said) => conversation.answer(approval, said)}
           />
         ))}
+        {edit && editing === undefined && (
+          <p class="again">
+            <button type="button" class="quiet" onClick={edit}>Edit the last message</button>
+            <button type="button" class="quiet" onClick={() => again()}>Try again</button>
+          </p>
+        )}
       </div>
       {!isAtEnd && <button type="button" class="to-end" onClick={toEnd}>To the end</button>}
       <p class="hidden" role="status">
@@ -99,6 +99,7 @@ export function TalkView({ id }: { readonly id: string }): JSX.Element {
         send={send}
         isRunning={isRunning && editing === undefined}
         cancel={() => conversation.cancel()}
+        seesPictures={session?.seesPictures}
         edits={editing}
         leave={() => setEditing(undefined)}
         {...(edit && { edit })}
@@ -110,7 +111,7 @@ export function TalkView({ id }: { readonly id: string }): JSX.Element {
 }
 
 /** What the model means to do, and how far it is. */
-function PlanView({ plan: { steps, done } }: { readonly plan: Plan }) {
+function PlanView({ plan: { steps, done } }: { readonly plan: WorkPlan }) {
   const isDone = done === steps.length;
   return (
     <details class="plan" open={!isDone}>
@@ -342,7 +343,7 @@ function Part({ part }: { readonly part: ContentPart }) {
       return <p class="plain" dir="auto">{part.refusal}</p>;
     case "image_url":
       // What stands elsewhere isn't fetched: that would tell its server.
-      return /^data:image\/(png|jpeg|gif|webp);/.test(part.image_url.url)
+      return picturesIn([part]).length > 0
         ? <img src={part.image_url.url} alt="Attached picture" />
         : (
           <p class="plain">
@@ -407,9 +408,11 @@ function Call({ item }: { readonly item: Of<"call"> }) {
         : args.long !== "" && <Clip text={args.long} label="Arguments" />}
       {item.output !== undefined && !result && <Clip text={item.output} label="Output so far" />}
       {result && <Clip text={result.content} label="Result" />}
+      {result?.pictures?.map((url, at) => <img key={at} src={url} alt="What the model was shown" />)}
       {result?.made && (
         <p>
-          {result.made.calls} calls, {result.made.failed} failed; {result.made.keptTokens} tokens kept outside
+          {counted(result.made.calls, "call")}, {count(result.made.failed)} failed;{" "}
+          {counted(result.made.keptTokens, "token")} kept outside
         </p>
       )}
     </details>
@@ -429,7 +432,13 @@ function argumentsOf(text: string): { readonly short: string; readonly long: str
     if (typeof value !== "object" || value === null) return { short: text.slice(0, LINE), long: text };
     const values = Object.values(value).map((one) => typeof one === "string" ? one : JSON.stringify(one));
     const short = values.join(" · ").slice(0, LINE).replaceAll(/\s+/g, " ");
-    return { short, long: values.length === 0 ? "" : JSON.stringify(value, null, 2) };
+    // What has lines of its own, such as a program, is read as it is.
+    const long = values.some((one) => one.includes("\n"))
+      ? Object.keys(value).map((name, at) =>
+        `${name}:${values[at]!.includes("\n") ? "\n" : " "}${values[at]}`
+      ).join("\n\n")
+      : JSON.stringify(value, null, 2);
+    return { short, long: values.length === 0 ? "" : long };
   } catch {
     return { short: text.slice(0, LINE), long: text };
   }
@@ -464,12 +473,14 @@ const REASONS: Readonly<Record<string, string>> = {
   internal_error: "The server failed.",
 };
 
-function End({ item: { reason, message, ledger } }: { readonly item: Of<"end"> }) {
+function End({ item: { reason, message, refusedPictures, ledger } }: { readonly item: Of<"end"> }) {
   return (
     <footer class="end">
       {reason !== "completed" && (
         <p class="why">
           <bdi>{message ?? REASONS[reason] ?? reason}</bdi>
+          {refusedPictures &&
+            " If its model takes no pictures, edit the message that has them, or ask another model."}
         </p>
       )}
       {ledger && <p class="sums">{sumOf(ledger)}</p>}

@@ -1,4 +1,4 @@
-import type { ResultSpend, ResultsSpend, SessionSpend } from "@tare/conversation/report";
+import type { SessionSpend } from "@tare/conversation/report";
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 import { pin, type Subject } from "../api/reports.ts";
@@ -37,7 +37,7 @@ export function SpendOfSession({ subject, spend, changed }: {
 function Results({ label, subject, rows, changed }: {
   readonly label: string;
   readonly subject: Subject;
-  readonly rows: readonly ResultSpend[];
+  readonly rows: readonly SessionSpend["results"][number][];
   readonly changed: () => Promise<void>;
 }) {
   const [trouble, setTrouble] = useState<string>();
@@ -95,7 +95,7 @@ function Results({ label, subject, rows, changed }: {
 
 /** Whether a result has left, is about to, or may be let go. */
 function standing(
-  { pin, state, place, subject, tool }: ResultSpend,
+  { pin, state, place, subject, tool }: SessionSpend["results"][number],
   letGo: (place: number) => void,
 ): JSX.Element | string {
   if (pin?.wish === "keep") return "is kept";
@@ -105,7 +105,9 @@ function standing(
   return <button type="button" aria-label={`Let go: ${what}`} onClick={() => letGo(place)}>Let go</button>;
 }
 
-function Carried({ by, rows }: { readonly by: "tool" | "subject"; readonly rows: readonly ResultsSpend[] }) {
+function Carried(
+  { by, rows }: { readonly by: "tool" | "subject"; readonly rows: readonly SessionSpend["tools"][number][] },
+) {
   return (
     <NumbersTable
       label={BY[by]}

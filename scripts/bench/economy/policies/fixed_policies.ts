@@ -4,7 +4,6 @@ import {
   applyElisions,
   elide,
   type Elision,
-  type ElisionCandidate,
   isColdResume,
   memoryArchive,
   pressure,
@@ -84,7 +83,7 @@ export function protect40k(options: CallPolicyOptions): CallPolicy {
 /** A policy that elides what `choose` says, once and for all. */
 function sticky(
   options: CallPolicyOptions,
-  choose: (call: PolicyCall & { readonly promptTokens: number }) => readonly ElisionCandidate[],
+  choose: (call: PolicyCall & { readonly promptTokens: number }) => readonly Omit<Elision, "ref" | "text">[],
 ): CallPolicy {
   const { countTokens } = options;
   const archive = memoryArchive();
@@ -109,9 +108,12 @@ function selectOptions({ countTokens, windowTokens }: CallPolicyOptions) {
 const PLACEHOLDER_TOKENS = 35;
 
 /** Every result that a placeholder would at least halve, whatever its age and kind, oldest first. */
-function anyResult(messages: readonly Message[], { countTokens }: CallPolicyOptions): ElisionCandidate[] {
+function anyResult(
+  messages: readonly Message[],
+  { countTokens }: CallPolicyOptions,
+): Omit<Elision, "ref" | "text">[] {
   const tools = new Map<string, string>();
-  return messages.flatMap((message, index): ElisionCandidate[] => {
+  return messages.flatMap((message, index): Omit<Elision, "ref" | "text">[] => {
     for (const call of message.role === "assistant" ? message.tool_calls ?? [] : []) {
       tools.set(call.id, call.type === "custom" ? call.custom.name : call.function.name);
     }

@@ -1,9 +1,10 @@
+import type { PromptReport } from "@tare/conversation/report";
 import { assertEquals, assertRejects } from "@std/assert";
+import type { ToldCall } from "../agent_client.ts";
 import { EMPTY_LEDGER } from "@tare/loop";
-import type { PromptBlock } from "@tare/conversation/report";
-import { chatCommand, COMMANDS } from "./chat.ts";
+import { chatCommand, COMMANDS } from "./chat_commands.ts";
 
-const block: PromptBlock = {
+const block: PromptReport["blocks"][number] = {
   ...{
     id: "message-3",
     kind: "message",
@@ -16,6 +17,29 @@ const block: PromptBlock = {
   ...{ tokens: 35, originalTokens: 1234, state: "elided", pin: null },
 };
 const priced = { promptTokens: 1000, cachedTokens: 900, warmTokenUnits: 190, coldTokenUnits: 1000 };
+
+const oneCall = {
+  ...{
+    number: 1,
+    at: null,
+    turn: 1,
+    afterQuestion: false,
+    purpose: "turn",
+    estimated: false,
+    tokenUnits: 30,
+  },
+  ...{
+    promptTokens: 1_000,
+    cachedTokens: 900,
+    writtenTokens: 0,
+    newTokens: 100,
+    outputTokens: 20,
+    usd: 0.25,
+  },
+  ...{ without: null, resendTokenUnits: null, projected: null, summary: null, changed: null },
+  ...{ uncached: [], rewrites: [] },
+} as unknown as ToldCall;
+const calls: readonly ToldCall[] = [oneCall, { ...oneCall, turn: 2 }, { ...oneCall, turn: 2, usd: 0.125 }];
 
 const files = [{ path: "src/a.ts", change: "changed" as const }];
 const notCovered = ["shell: what it did outside of the workspace's files."];
@@ -42,6 +66,15 @@ const client = {
     session.startsWith("ab")
       ? Promise.resolve(["Hello?", "And now?"])
       : Promise.reject(new Error(`Cannot find session ${session}: there is no such session.`)),
+  settings: (session: string) => Promise.resolve({ model: `model of ${session}` }),
+  session: (session: string) =>
+    Promise.resolve(session === "ab2" ? {} : { plan: { steps: ["Look", "Mend", "Check"], done: 1 } }),
+  rename: (_session: string, title: string) => Promise.resolve(title.toUpperCase()),
+  fork: (session: string, before?: number) =>
+    Promise.resolve({ session: { id: `${session} before ${before}` } }),
+  lastQuestion: (session: string) =>
+    Promise.resolve(session === "ab2" ? undefined : { place: 7, content: "And\nnow?" }),
+  calls: (session: string) => Promise.resolve(session === "ab2" ? [] : calls),
   quote: () => Promise.resolve({ asIs: priced, rewritten: { ...priced, promptTokens: 100 }, alive: 0.9 }),
   prompt: (session: string) =>
     Promise.resolve({
@@ -87,7 +120,83 @@ Deno.test("chatCommand() begins, finds and changes sessions", async () => {
     "Cannot change the session: /session needs an id, as /sessions lists them.",
   );
   await assertRejects(() => run("/session x"), Error, "Cannot find session x: there is no such session.");
-  assertEquals((await run("/nonsense")).says, `Cannot do /nonsense: there is no such command.\n${COMMANDS}`);
+  assertEquals(
+    (await run("/nonsense")).says,
+    "Cannot do /nonsense: there is no such command. /help lists them.",
+  );
+  assertEquals(await run("/clear"), {
+    says: "A new session with the same settings begins with what you say next.",
+    session: null,
+    settings: { model: "model of ab1" },
+  });
+  assertEquals((await run("/clear", null)).settings, undefined);
+  assertEquals((await run("/rename  the notes ")).says, "The session is called: THE NOTES");
+  assertEquals((await run("/rename")).says, "Cannot rename the session: /rename needs a title.");
+});
+
+Deno.test("chatCommand() goes on in a copy: whole, with the last message again, or with it changed", async () => {
+  const goesOn = "A copy goes on; files stay as they are. Back to the session before: /session ab1";
+  const whole = "ab1 before undefined";
+  assertEquals(await run("/fork"), { says: goesOn, session: whole });
+  const before = { says: goesOn, session: "ab1 before 7" };
+  assertEquals(await run("/retry"), { ...before, input: "And\nnow?" });
+  assertEquals(await run("/edit"), { says: "", typed: "/edit And↵now?" });
+  assertEquals(await run("/edit And↵then?\nSay."), { ...before, input: "And\nthen?\nSay." });
+  for (const line of ["/retry", "/edit", "/edit x"]) {
+    const [name] = line.split(" ");
+    assertEquals(await run(line, "ab2"), {
+      says: `Cannot do ${name}: nothing has been said yet in this session.`,
+    });
+  }
+});
+
+Deno.test("chatCommand() tells what a session has cost and what the agent means to do", async () => {
+  const told = "prompt tokens, of these";
+  assertEquals(
+    (await run("/cost")).says,
+    `the session:  $0.6250 for 3 calls: 3,000 ${told} 2,700 from the cache, and 60 written\n` +
+      `newest turn:  $0.3750 for 2 calls: 2,000 ${told} 1,800 from the cache, and 40 written`,
+  );
+  assertEquals((await run("/cost", "ab2")).says, "No call has been made yet in this session.");
+  const without = { promptTokens: 0, cachedTokens: 0, tokenUnits: 50, usd: null, compacts: false };
+  const unpriced = { ...client, calls: () => Promise.resolve([{ ...oneCall, usd: null, without }]) };
+  assertEquals(
+    (await chatCommand("/cost", { client: unpriced, session: "ab1" })).says.split("\n").slice(1),
+    [
+      `newest turn:  30 token units for 1 call: 1,000 ${told} 900 from the cache, and 20 written`,
+      "Without Tare the session would have cost 50 token units.",
+    ],
+  );
+  assertEquals((await run("/plan")).says, "  ☑ Look\n  ▶ Mend\n  ☐ Check");
+  assertEquals((await run("/plan", "ab2")).says, "The agent has made no plan.");
+});
+
+Deno.test("chatCommand() tells what letting all leave costs before it does", async () => {
+  assertEquals(await run("/compact"), {
+    says:
+      "900 of 1,000 tokens may leave; the model can recall them. Your next message would then cost about " +
+      "271 token units in place of 271.\nBy itself all leaves as soon as that pays. /compact now lets it leave " +
+      "with your next message.",
+  });
+  assertEquals(await run("/compact now"), {
+    says: "All that may leave leaves with your next message.",
+    leavesNow: true,
+  });
+  const full = { ...client, quote: () => Promise.resolve({ asIs: priced, rewritten: priced, alive: 1 }) };
+  assertEquals(
+    (await chatCommand("/compact", { client: full, session: "ab1" })).says,
+    "Nothing may leave now: of this session the model sees only what it needs.",
+  );
+});
+
+Deno.test("chatCommand() says what a command's file says", async () => {
+  const folder = await Deno.realPath(await Deno.makeTempDir());
+  const path = `${folder}/fix.md`;
+  await Deno.writeTextFile(path, "---\ndescription: Fixes it\n---\nFix $1.");
+  const options = { client, session: null, files: () => new Map([["fix", { name: "fix", path }]]) };
+  assertEquals(await chatCommand("/fix it", options), { says: `By ${path}:`, input: "Fix it." });
+  assertEquals((await chatCommand("/help", options)).says, `${COMMANDS}\n\n/fix               Fixes it`);
+  await Deno.remove(folder, { recursive: true });
 });
 
 Deno.test("chatCommand() tells and changes what the next turns ask", async () => {
@@ -171,6 +280,14 @@ Deno.test("chatCommand() tells what the next request would cost and what the mod
       "/undo",
       "/back 3",
       "/redo",
+      "/fork",
+      "/retry",
+      "/edit x",
+      "/cost",
+      "/compact",
+      "/compact now",
+      "/plan",
+      "/rename x",
     ]
   ) {
     assertEquals(

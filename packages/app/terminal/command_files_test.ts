@@ -1,0 +1,67 @@
+import { assertEquals, assertRejects } from "@std/assert";
+import { join } from "@std/path";
+import { commandText, findCommands, listCommands } from "./command_files.ts";
+
+/** A folder with a workspace and a home with these files. */
+async function folderWith(files: Readonly<Record<string, string>>) {
+  const top = await Deno.realPath(await Deno.makeTempDir());
+  for (const [path, text] of Object.entries(files)) {
+    await Deno.mkdir(join(top, path, ".."), { recursive: true });
+    await Deno.writeTextFile(join(top, path), text);
+  }
+  return { top, workspace: join(top, "w"), home: join(top, "ann") };
+}
+
+Deno.test("findCommands() finds commands in the places where agents keep them, the workspace's first", async () => {
+  const { top, ...places } = await folderWith({
+    "w/.agents/commands/review.md": "---\ndescription: Looks through it\n---\nReview.",
+    "w/.claude/commands/review.md": "Another one.",
+    "w/.claude/commands/fix.md": "Fix $1 in\n$ARGUMENTS.",
+    "w/commands/notes.txt": "No command.",
+    "ann/.claude/commands/mine.md": "Mine.",
+  });
+  const found = findCommands(places);
+  assertEquals([...found.keys()], ["review", "fix", "mine"]);
+  assertEquals(await listCommands(found.values()), [
+    "/review            Looks through it",
+    "/fix               Fix $1 in",
+    "/mine              Mine.",
+  ]);
+  assertEquals([...findCommands({}).keys()], []);
+  await Deno.remove(top, { recursive: true });
+});
+
+Deno.test("commandText() puts arguments in their places, or behind", async () => {
+  const { top, ...places } = await folderWith({
+    "w/.agents/commands/fix.md": "---\nname: x\n---\n\nFix $1, then $2 and $3. ($ARGUMENTS)\n",
+    "w/.agents/commands/plain.md": "Plain.",
+  });
+  const found = findCommands(places);
+  assertEquals(
+    await commandText(found.get("fix")!, '"a b" $1'),
+    'Fix a b, then $1 and . ("a b" $1)',
+  );
+  assertEquals(await commandText(found.get("plain")!, ""), "Plain.");
+  assertEquals(await commandText(found.get("plain")!, "it all"), "Plain.\n\nit all");
+  await Deno.remove(top, { recursive: true });
+});
+
+Deno.test("commandText() reads nothing that lies outside of the workspace, and nothing huge", async () => {
+  const { top, ...places } = await folderWith({
+    "ann/secret": "S",
+    "w/.agents/commands/huge.md": "x".repeat(40_000),
+  });
+  await Deno.symlink(join(top, "ann/secret"), join(top, "w/.agents/commands/leak.md"));
+  const found = findCommands(places);
+  await assertRejects(
+    () => commandText(found.get("leak")!, ""),
+    Error,
+    "isn't read, because it is a link to what isn't a Markdown file of this project.",
+  );
+  await assertRejects(
+    () => commandText(found.get("huge")!, ""),
+    Error,
+    "has 40000 bytes, and at most 32768 may be.",
+  );
+  await Deno.remove(top, { recursive: true });
+});

@@ -1,0 +1,231 @@
+import { Lexer, type MarkedToken, type Token, type Tokens } from "marked";
+import { shownText } from "./shown_text.ts";
+
+/** Draws Markdown as it comes in. */
+export interface DrawnMarkdown {
+  /** Takes the next piece. What is open yet, such as `**` without its end, is held back up to the end of the line. */
+  readonly write: (piece: string) => void;
+  /** Writes what was held back; what comes next is another text. */
+  readonly end: () => void;
+}
+
+/** Of a line that was begun, at most so many characters are held back: each piece of it looks at all of them again. */
+const MOST_HELD = 500;
+
+/** Longer lines, and tables, stay as they were written: the time grows with the square where marks are never closed. */
+const MOST_DRAWN = 4_000;
+
+/** What may open something that isn't over yet, or be more than text together with what follows. */
+const OPENS = /[`[<]|[*~](?=\S)|(?<!\w)_(?=\S)|(?:[*_~!\\&]|https?:\S*|www\.\S*|\S+@\S*)$/;
+
+const FENCE = /^\s*(`{3,}|~{3,})/;
+const ROW = /^\s*\|/;
+const HEADING = /^ {0,3}(#{1,6})\s+(.*?)\s*#*\s*$/;
+const RULE = /^ {0,3}(?:(?:-\s*){3,}|(?:\*\s*){3,}|(?:_\s*){3,})$/;
+const ITEM = /^(\s*)(?:[-*+]|(\d{1,9}[.)]))\s+(?:\[([ xX])\]\s+)?/;
+const QUOTE = /^((?:\s*>)+)\s?/;
+
+/** What a line may turn out to begin with that isn't text. */
+const UNSURE = /^\s*(?:$|[#\-*+>`~|_\d=]{1,10}[.)]?\s*$|[-*+]\s+\[.?\]?\s*$|\d+[.)]\s+\[?.?\]?\s*$)/;
+
+const style = (on: number, off: number) => (text: string) =>
+  text === "" ? "" : `\x1b[${on}m${text}\x1b[${off}m`;
+const bold = style(1, 22);
+const dim = style(2, 22);
+const italic = style(3, 23);
+const underlined = style(4, 24);
+const struck = style(9, 29);
+const code = style(36, 39);
+
+/**
+ * Draws Markdown for a terminal, line by line and without drawing anything twice: headings, lists, quotes, code, tables,
+ * bold, italic, links. What a terminal would take for a command is written out, as {@linkcode shownText} has it.
+ *
+ * @param options.columns How wide the terminal is. Wider tables stay as they were written. Default: 100.
+ */
+export function drawnMarkdown(
+  write: (text: string) => void,
+  { columns = 100 }: { readonly columns?: number } = {},
+): DrawnMarkdown {
+  /** The line that isn't whole yet. */
+  let line = "";
+  /** How much of it was written; nothing yet, if it isn't known what it is. */
+  let written: number | undefined;
+  /** What ends the code that lines are part of. */
+  let fence: string | undefined;
+  let rows: string[] = [];
+
+  const flow = () => {
+    if (fence !== undefined || rows.length > 0) return;
+    if (written === undefined) {
+      const isHeld = UNSURE.test(line) || FENCE.test(line) || ROW.test(line) || /^ {0,3}#{1,6}\s/.test(line);
+      if (isHeld && line.length < MOST_HELD) return;
+      const { drawn, length } = opening(line);
+      write(drawn);
+      written = length;
+    }
+    const rest = line.slice(written);
+    const settled = rest.length < MOST_HELD ? settledLength(rest) : rest.length;
+    if (settled === 0) return;
+    write(drawInline(rest.slice(0, settled)));
+    written += settled;
+  };
+  const flushTable = () => {
+    const table = rows;
+    rows = [];
+    if (table.length > 0) write(drawTable(table, columns));
+  };
+  /** Writes the line, up to its end. */
+  const finish = (end: "\n" | "") => {
+    const [whole, done] = [line, written];
+    line = "";
+    written = undefined;
+    if (done !== undefined) return write(drawInline(whole.slice(done)) + end);
+    if (fence !== undefined) {
+      const isEnd = FENCE.test(whole) && whole.trim().startsWith(fence) && /^[`~]+$/.test(whole.trim());
+      if (isEnd) fence = undefined;
+      return write((isEnd ? dim : code)(shownText(whole)) + end);
+    }
+    if (ROW.test(whole)) {
+      rows.push(whole);
+      return;
+    }
+    flushTable();
+    const [, opens] = FENCE.exec(whole) ?? [];
+    if (opens !== undefined) {
+      fence = opens;
+      return write(dim(shownText(whole)) + end);
+    }
+    write(drawLine(whole) + end);
+  };
+  return {
+    write(piece) {
+      const [first = "", ...more] = piece.split("\n");
+      line += first;
+      for (const next of more) {
+        finish("\n");
+        line = next;
+      }
+      if (line !== "") flow();
+    },
+    end() {
+      if (line !== "" || written !== undefined) finish("");
+      flushTable();
+      fence = undefined;
+    },
+  };
+}
+
+function drawLine(line: string): string {
+  const [, marks = "", title = ""] = HEADING.exec(line) ?? [];
+  if (marks !== "") {
+    const drawn = drawInline(title, true);
+    return bold(marks.length < 3 ? underlined(drawn) : drawn);
+  }
+  if (RULE.test(line)) return dim("─".repeat(40));
+  const { drawn, length } = opening(line);
+  return drawn + drawInline(line.slice(length));
+}
+
+/** What a line of text begins with: the mark of a list or of a quote. */
+function opening(line: string): { readonly drawn: string; readonly length: number } {
+  const [quote, marks] = QUOTE.exec(line) ?? [];
+  if (quote !== undefined) {
+    return { drawn: dim("│ ".repeat(marks!.replaceAll(/\s/g, "").length)), length: quote.length };
+  }
+  const [item, indent = "", number = "•", box] = ITEM.exec(line) ?? [];
+  if (item === undefined) return { drawn: "", length: 0 };
+  const ticked = box === undefined ? "" : box === " " ? "☐ " : "☑ ";
+  return { drawn: `${indent}${number} ${ticked}`, length: item.length };
+}
+
+/** How much of a line's text stays what it is, whatever follows. */
+function settledLength(text: string): number {
+  let at = 0;
+  let settled = 0;
+  for (const { type, raw } of Lexer.lexInline(text)) {
+    const open = type === "text" ? OPENS.exec(raw) : null;
+    if (open) return at + open.index;
+    // The last word may go on, and so may what seems to be over.
+    settled = type === "text" ? at + /^(?:[^]*\s)?/.exec(raw)![0].length : at;
+    at += raw.length;
+  }
+  return settled;
+}
+
+function drawInline(text: string, isBold = false): string {
+  return text.length > MOST_DRAWN ? shownText(text) : drawTokens(Lexer.lexInline(text), isBold);
+}
+
+function drawTokens(tokens: readonly Token[], isBold: boolean): string {
+  // Nobody has added kinds of his own.
+  return tokens.map((token) => draw(token as MarkedToken, isBold)).join("");
+}
+
+function draw(token: MarkedToken, isBold: boolean): string {
+  switch (token.type) {
+    case "strong":
+      return isBold ? drawTokens(token.tokens, true) : bold(drawTokens(token.tokens, true));
+    case "em":
+      return italic(drawTokens(token.tokens, isBold));
+    case "del":
+      return struck(drawTokens(token.tokens, isBold));
+    case "codespan":
+      return code(shownText(token.text));
+    case "link": {
+      const href = shownText(token.href);
+      const isSame = token.text === token.href || `mailto:${token.text}` === token.href;
+      return isSame
+        ? underlined(shownText(token.text))
+        : `${underlined(drawTokens(token.tokens, isBold))}${dim(` (${href})`)}`;
+    }
+    case "image":
+      return `${underlined(shownText(token.text))}${dim(` (${shownText(token.href)})`)}`;
+    case "escape":
+      return shownText(token.text);
+    default:
+      return shownText(token.raw);
+  }
+}
+
+/** A table with columns as wide as their cells; as it was written if it is none, or too wide. */
+function drawTable(rows: readonly string[], columns: number): string {
+  const text = rows.join("\n");
+  const [table] = text.length > MOST_DRAWN ? [] : Lexer.lex(text);
+  const asWritten = () => rows.map((row) => `${drawInline(row)}\n`).join("");
+  if (table?.type !== "table") return asWritten();
+  const { header, rows: body, align } = table as Tokens.Table;
+  const cells = [header, ...body].map((row, at) =>
+    row.map(({ tokens }) => {
+      const drawn = drawTokens(tokens, at === 0);
+      return { drawn, width: widthOf(drawn) };
+    })
+  );
+  const widths = header.map((_, at) => Math.max(...cells.map((row) => row[at]?.width ?? 0)));
+  if (widths.reduce((sum, width) => sum + width + 3, -3) > columns) return asWritten();
+  const lines = cells.map((row) =>
+    row.map(({ drawn, width }, at) => {
+      const room = widths[at]! - width;
+      const before = align[at] === "right" ? room : align[at] === "center" ? Math.floor(room / 2) : 0;
+      return " ".repeat(before) + drawn + " ".repeat(room - before);
+    }).join(dim(" │ ")).trimEnd()
+  );
+  const [head = "", ...rest] = lines;
+  const under = dim(widths.map((width) => "─".repeat(width)).join("─┼─"));
+  return [bold(head), under, ...rest].map((line) => `${line}\n`).join("");
+}
+
+const letters = new Intl.Segmenter();
+
+/** Letters that take two columns. */
+const WIDE =
+  /\p{Emoji_Presentation}|[\u1100-\u115f\u2e80-\ua4cf\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe6f\uff00-\uff60\uffe0-\uffe6\u{20000}-\u{3fffd}]/u;
+
+/** What {@linkcode style} writes; no other codes are in what is drawn. */
+const STYLE = new RegExp("\x1b\\[\\d+m", "g");
+
+/** How many columns a text takes that was drawn here. */
+function widthOf(drawn: string): number {
+  const shown = drawn.replaceAll(STYLE, "");
+  return [...letters.segment(shown)].reduce((sum, { segment }) => sum + (WIDE.test(segment) ? 2 : 1), 0);
+}

@@ -1,0 +1,139 @@
+import { assertEquals } from "@std/assert";
+import { drawnMarkdown } from "./drawn_markdown.ts";
+
+/** What is written of these pieces, one by one. */
+function pieces(...texts: readonly string[]): readonly string[] {
+  const written: string[] = [];
+  let now = "";
+  const drawn = drawnMarkdown((text) => now += text);
+  for (const text of texts) {
+    now = "";
+    drawn.write(text);
+    written.push(now);
+  }
+  now = "";
+  drawn.end();
+  return [...written, now];
+}
+
+/** The same of a whole text, with names in place of codes. */
+function draw(text: string): string {
+  const names: Readonly<Record<string, string>> = {
+    "1": "<b>",
+    "2": "<dim>",
+    "3": "<i>",
+    "4": "<u>",
+    "9": "<s>",
+    "22": "</>",
+    "23": "</i>",
+    "24": "</u>",
+    "29": "</s>",
+    "36": "<code>",
+    "39": "</code>",
+  };
+  return pieces(text).join("").replaceAll(new RegExp("\x1b\\[(\\d+)m", "g"), (_, code) => names[code]!);
+}
+
+Deno.test("drawnMarkdown() draws blocks, a line each", () => {
+  assertEquals(
+    draw(`# Title **bold**
+### Small
+text with *em*, **strong _both_**, ~~old~~, \`a*b*\` and \\*stars\\*
+
+- one
+  * two [x](http://y.z)
+1. three
+- [x] done
+- [ ] open
+> said
+> > deeper
+---
+\`\`\`ts
+const **a** = 1;
+\`\`\`
+http://a.bc snake_case_name 2 * 3 * 4
+`),
+    `<b><u>Title bold</u></>
+<b>Small</>
+text with <i>em</i>, <b>strong <i>both</i></>, <s>old</s>, <code>a*b*</code> and *stars*
+
+• one
+  • two <u>x</u><dim> (http://y.z)</>
+1. three
+• ☑ done
+• ☐ open
+<dim>│ </>said
+<dim>│ │ </>deeper
+<dim>${"─".repeat(40)}</>
+<dim>\`\`\`ts</>
+<code>const **a** = 1;</code>
+<dim>\`\`\`</>
+<u>http://a.bc</u> snake_case_name 2 * 3 * 4
+`,
+  );
+});
+
+Deno.test("drawnMarkdown() draws a table once its last line is there, unless it is too wide", () => {
+  const table = "| name | **n** |\n|:--|--:|\n| `a` | 1 |\n| 漢字 | 100 |\n";
+  assertEquals(
+    draw(`${table}behind\n`),
+    `<b>name<dim> │ </>  n</>
+<dim>─────┼────</>
+<code>a</code>   <dim> │ </>  1
+漢字<dim> │ </>100
+behind
+`,
+  );
+  assertEquals(draw("| a |\n| b |\n"), "| a |\n| b |\n");
+  const wide = `| a | b |\n|--|--|\n| ${"x".repeat(99)} | y |\n`;
+  assertEquals(draw(wide), wide);
+});
+
+Deno.test("drawnMarkdown() writes what comes as soon as it is settled", () => {
+  assertEquals(pieces("This is", " plain", " text, **bo", "ld** and", " more\n", "- ", "item o", "ne"), [
+    "This ",
+    "is ",
+    "plain text, ",
+    "\x1b[1mbold\x1b[22m ",
+    "and more\n",
+    "",
+    "• item ",
+    "",
+    "one",
+  ]);
+  assertEquals(pieces("`", "``\nco", "de", "\n```", "\nend"), [
+    "",
+    "\x1b[2m```\x1b[22m\n",
+    "",
+    "\x1b[36mcode\x1b[39m\n",
+    "\x1b[2m```\x1b[22m\n",
+    "end",
+  ]);
+  // What is never closed is what it was.
+  assertEquals(pieces("a **b c\n").join(""), "a **b c\n");
+  const long = `*${"x ".repeat(300)}`;
+  assertEquals(pieces(long)[0], long);
+  const huge = `${"**a** _b ".repeat(500)}\n`;
+  assertEquals(pieces(huge)[0], huge);
+  const rows = `| a |\n|--|\n${"| **b** |\n".repeat(500)}`;
+  assertEquals(draw(rows), rows.replaceAll("**b**", "<b>b</>"));
+});
+
+Deno.test("drawnMarkdown() writes the same however the text is cut", () => {
+  const text = "# A *b*\n\n1. x **y** `z`\n> q\n```\n# no\n```\n| a |\n|--|\n| b |\n[l](http://m.n) end_ *";
+  const whole = pieces(text).join("");
+  for (let at = 1; at < text.length; at++) {
+    assertEquals(pieces(text.slice(0, at), text.slice(at)).join(""), whole);
+  }
+  assertEquals(pieces(...text).join(""), whole);
+});
+
+Deno.test("drawnMarkdown() lets no text command the terminal, nor look like a question", () => {
+  assertEquals(
+    draw(
+      "**\x1b[2J** `\x9b2K` [a\x07](http://x\u202e) ▌? &#x1b;[2J\n```\x1b\n\x1b[8m\n```\n| \x1b[A |\n|--|\n| x |\n",
+    ),
+    "<b>\\x1b[2J</> <code>\\x9b2K</code> <u>a\\x07</u><dim> (http://x\\u{202e})</> \\u{258c}? &#x1b;[2J\n" +
+      "<dim>```\\x1b</>\n<code>\\x1b[8m</code>\n<dim>```</>\n<b>\\x1b[A</>\n<dim>──────</>\nx\n",
+  );
+});

@@ -1,0 +1,61 @@
+import { assertEquals, assertRejects } from "@std/assert";
+import { join } from "@std/path";
+import { completeFile, withPictures } from "./named_files.ts";
+
+/** A folder with these files. */
+async function folderWith(files: Readonly<Record<string, string>>): Promise<string> {
+  const folder = await Deno.realPath(await Deno.makeTempDir());
+  for (const [path, text] of Object.entries(files)) {
+    await Deno.mkdir(join(folder, path, ".."), { recursive: true });
+    await Deno.writeTextFile(join(folder, path), text);
+  }
+  return folder;
+}
+
+Deno.test("completeFile() completes what begins with @, where a word does", async () => {
+  const asked: unknown[] = [];
+  const complete = (line: string) =>
+    completeFile(line, (...search) => {
+      asked.push(search);
+      return Promise.resolve(["src/a.ts", "src/two words.ts", "src/\x1b[2J"]);
+    });
+  const all = ["@src/a.ts", '@"src/two words.ts"'];
+  assertEquals(await complete("see @s"), { typed: "@s", all });
+  assertEquals(await complete("@"), { typed: "@", all });
+  assertEquals(await complete('@"src/two w'), { typed: '@"src/two w', all });
+  for (const line of ["me@s", "s", "", "@s ", '@"a b" c']) {
+    assertEquals(await complete(line), { typed: "", all: [] });
+  }
+  assertEquals(asked, [["s", 50], ["", 50], ["src/two w", 50]]);
+});
+
+Deno.test("withPictures() sends the pictures that are named, and only names other files", async () => {
+  const folder = await folderWith({ "a.PNG": "png", "b c.jpg": "jpg", "d.ts": "code", "huge.gif": "" });
+  await Deno.truncate(join(folder, "huge.gif"), 5 * 2 ** 20 + 1);
+  for (const name of ["e.webp", "f.webp"]) {
+    await Deno.writeTextFile(join(folder, name), "");
+    await Deno.truncate(join(folder, name), 4 * 2 ** 20);
+  }
+  const say = (text: string) => withPictures(text, { folder });
+  const text = `Compare @a.PNG, @"b c.jpg" and @${folder}/a.PNG with @d.ts, me@a.PNG, @none.png.`;
+  const picture = (url: string) => ({ type: "image_url", image_url: { url } }) as const;
+  assertEquals(await say(text), [
+    { type: "text", text },
+    picture(`data:image/png;base64,${btoa("png")}`),
+    picture(`data:image/jpeg;base64,${btoa("jpg")}`),
+    picture(`data:image/png;base64,${btoa("png")}`),
+  ]);
+  assertEquals(await say("@d.ts"), "@d.ts");
+  assertEquals(await withPictures("@a.PNG", {}), "@a.PNG");
+  await assertRejects(
+    () => say("@huge.gif"),
+    Error,
+    "Cannot send huge.gif: it has 5242881 bytes, and a picture may have 5242880.",
+  );
+  await assertRejects(
+    () => say("@e.webp @f.webp"),
+    Error,
+    "Cannot send f.webp: the pictures of one message may have 7 MiB together.",
+  );
+  await Deno.remove(folder, { recursive: true });
+});

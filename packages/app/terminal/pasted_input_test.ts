@@ -1,0 +1,37 @@
+import { assertEquals } from "@std/assert";
+import { EventEmitter } from "node:events";
+import { text } from "node:stream/consumers";
+import { pastedInput } from "./pasted_input.ts";
+
+/** Reads these pieces, and gives what a line editor reads of them. */
+async function read(pieces: readonly string[]) {
+  const terminal = new EventEmitter();
+  const { input, whole } = pastedInput(terminal);
+  for (const piece of pieces) terminal.emit("data", new TextEncoder().encode(piece));
+  terminal.emit("end");
+  return { edited: await text(input), whole };
+}
+
+Deno.test("pastedInput() names several pasted lines in the one line in which they were pasted", async () => {
+  const { edited, whole } = await read(["look at \x1b[200~one\r\n\ttwo\rthree\r\x1b[201~ and ", "say\r"]);
+  assertEquals(edited, "look at [paste 1: 3 lines] and say\r");
+  assertEquals(
+    whole("look at [paste 1: 3 lines] and say $&"),
+    "look at one\n\ttwo\nthree and say $&",
+  );
+  assertEquals(whole("[paste 2: 3 lines]"), "[paste 2: 3 lines]");
+});
+
+Deno.test("pastedInput() takes one pasted line for typed, without what would command the editor", async () => {
+  assertEquals((await read(["\x1b[200~a\tb\x1b[31m\x03c\n\x1b[201~"])).edited, "a b[31mc");
+});
+
+Deno.test("pastedInput() finds marks wherever they are cut, and leaves keys alone", async () => {
+  const typed = "x\x1b[A\x1b[200~a\nb\x1b[\x1b[201~y\x1b";
+  for (let at = 1; at < typed.length; at++) {
+    // Between its two first characters a mark's beginning is a key: terminals write marks at once.
+    if (at === typed.indexOf("\x1b[200~") + 1) continue;
+    const { edited, whole } = await read([typed.slice(0, at), typed.slice(at)]);
+    assertEquals([edited, whole(edited)], ["x\x1b[A[paste 1: 2 lines]y\x1b", "x\x1b[Aa\nb\x1b[y\x1b"]);
+  }
+});
