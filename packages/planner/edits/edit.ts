@@ -73,9 +73,12 @@ export interface KeepEdit {
  */
 export type Edit = SayEdit | ElideEdit | DropEdit | SummariseEdit | ShortenEdit | CompactEdit | KeepEdit;
 
+/** A result that could leave, and what of it would stay. */
+export type ElisionCandidate = Omit<Elision, "ref" | "text">;
+
 /** How something would leave: by an elision, by dropping a stretch of messages, or by an edit that is ready. */
 export type Way =
-  | { readonly type: "elide"; readonly candidate: Omit<Elision, "ref" | "text"> }
+  | { readonly type: "elide"; readonly candidate: ElisionCandidate }
   | { readonly type: "drop"; readonly from: number; readonly to: number }
   | CompactEdit;
 

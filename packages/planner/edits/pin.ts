@@ -6,9 +6,9 @@ import {
   type Message,
   pairCalls,
 } from "@tare/messages";
-import { type Elision, resultText } from "@tare/prune";
+import { resultText } from "@tare/prune";
 import type { Layout } from "./view.ts";
-import type { Way } from "./edit.ts";
+import type { ElisionCandidate, Way } from "./edit.ts";
 
 /** What somebody wants of one message of a session. Plain data. */
 export interface Pin {
@@ -110,7 +110,7 @@ export interface OpenWish {
   /** Tokens by which the prompt shrinks; negative if it grows. */
   readonly tokens: number;
   /** Results that leave: that of the pin, or those beside the one that comes back with its step. */
-  readonly candidates: readonly Omit<Elision, "ref" | "text">[];
+  readonly candidates: readonly ElisionCandidate[];
 }
 
 /** What leaves, as far as it matters how. */
@@ -149,7 +149,7 @@ export function findWishes(
   const gone: OpenWish[] = [];
   const newest = Math.min(seenMessages, history.findLastIndex(({ role }) => role === "assistant"));
   const isAlive = (at: number) => layout.find(at)?.message === history[at];
-  const candidate = (at: number): Omit<Elision, "ref" | "text"> | undefined => {
+  const candidate = (at: number): ElisionCandidate | undefined => {
     const message = history[at];
     if (message?.role !== "tool" || resultText(message) === undefined) return undefined;
     const call = pairCalls(history).find(({ answer }) => answer?.at === at)?.call;

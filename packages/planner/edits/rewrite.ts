@@ -12,7 +12,6 @@ import {
   type Archive,
   archiveMessages,
   elide,
-  type Elision,
   formatPlaceholder,
   type PruneOptions,
   resultOriginal,
@@ -39,7 +38,7 @@ import {
 import { cutNewest, relieveWindow } from "./full_window.ts";
 import { type Layout, placedView } from "./view.ts";
 import { type Pin, type PinnedPlaces, pinnedPlaces, removalsOf, tellNoRoom, tellOver } from "./pin.ts";
-import type { DropEdit, Edit, KeepEdit } from "./edit.ts";
+import type { DropEdit, Edit, ElisionCandidate, KeepEdit } from "./edit.ts";
 
 /** What {@linkcode rewrite} goes by. */
 export interface RewriteOptions
@@ -468,10 +467,10 @@ function oldestResults(
     /** Positions of results that stay. */
     readonly kept: ReadonlySet<number>;
   },
-): Omit<Elision, "ref" | "text">[] {
+): ElisionCandidate[] {
   const newest = history.findLastIndex(({ role }) => role === "assistant");
   const calls = new Map(pairCalls(history).map(({ call, answer }) => [answer?.at ?? -1, call]));
-  const found: Omit<Elision, "ref" | "text">[] = [];
+  const found: ElisionCandidate[] = [];
   let won = 0;
   for (let index = 0; index < newest && won < neededTokens; index++) {
     const message = history[index]!;
@@ -521,7 +520,7 @@ export async function makeEdits(
   options: MakeEditsOptions,
 ): Promise<Edit[]> {
   const { countTokens, archive, tools, recall = false } = options;
-  const candidates: Omit<Elision, "ref" | "text">[] = [];
+  const candidates: ElisionCandidate[] = [];
   const made: Edit[] = [];
   const stretches: Stretch[] = [];
   let first = Infinity;

@@ -11,7 +11,6 @@ import {
   type ToolMessage,
 } from "@tare/messages";
 import {
-  type Elision,
   holdsPlaceholder,
   looksLikeError,
   parsePlaceholder,
@@ -23,7 +22,7 @@ import {
 } from "@tare/prune";
 import { compactTool, shownTools } from "@tare/schemas";
 import { scaled, type TokenScale } from "../cache/prompt_size.ts";
-import type { Way } from "../edits/edit.ts";
+import type { ElisionCandidate, Way } from "../edits/edit.ts";
 import type { PinnedPlaces } from "../edits/pin.ts";
 import type { Layout } from "../edits/view.ts";
 import type { Profile } from "../providers.ts";
@@ -731,7 +730,7 @@ function elision(result: Result, seen: Seen, options: RemovalOptions): Removal |
   const { at, tool, message } = result;
   const found = seen.layout.find(at)!;
   const tokens = options.scale.perToken * freedBy(at, seen, options) - PLACEHOLDER_TOKENS;
-  const candidate: Omit<Elision, "ref" | "text"> = {
+  const candidate: ElisionCandidate = {
     index: at,
     toolCallId: message.tool_call_id,
     tool,

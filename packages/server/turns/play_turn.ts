@@ -226,7 +226,6 @@ function ownModel(model: Model, assertOwn: () => void): Model {
   };
 }
 
-/** A tool that runs only as long as this doesn't throw. */
 /** The commands in the background that run, by what was said of them. */
 function runningIn(messages: readonly Message[]): readonly string[] {
   const running = new Set<string>();
@@ -247,6 +246,7 @@ function inSession(tool: Tool, about: Pick<ToolContext, "session" | "seesPicture
   return { ...tool, run: (args, context) => tool.run(args, { ...context, ...about }) };
 }
 
+/** A tool that runs only as long as this doesn't throw. */
 function ownTool(tool: Tool, assertOwn: () => void): Tool {
   return {
     ...tool,
