@@ -1,3 +1,5 @@
+import { checkGiven } from "./check_given.ts";
+
 /** A picture, as far as its first bytes tell. */
 export interface PictureHead {
   readonly type: "image/png" | "image/jpeg" | "image/gif" | "image/webp";
@@ -11,6 +13,7 @@ export const PICTURE_HEAD_BYTES: number = 256 * 1024;
 
 /** What a file's first bytes say of the picture that it holds; nothing if it is none of the kinds that models look at. */
 export function pictureHead(bytes: Uint8Array): PictureHead | undefined {
+  checkGiven("pictureHead()", { bytes }, { bytes: "bytes" });
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
   const has = (at: number, text: string) =>
     bytes.length >= at + text.length &&

@@ -847,6 +847,7 @@ const SEEING =
  * ```
  */
 export function seesPictures(model: string): boolean {
+  checkGiven("seesPictures()", { model }, { model: "string" });
   return SEEING.test(plainModelName(model));
 }
 
