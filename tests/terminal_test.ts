@@ -248,7 +248,8 @@ Deno.test({
   await Deno.writeTextFile(`${cwd}/notes.md`, "");
   await Deno.writeFile(`${cwd}/shot.png`, new Uint8Array([1, 2, 3]));
   const provider = scriptedProvider(({ asked }) => `You said **${asked}**.`);
-  const env = { ...provider.env, XDG_DATA_HOME: `${folder}/data` };
+  // Drawn whatever this test itself runs with.
+  const env = { ...provider.env, XDG_DATA_HOME: `${folder}/data`, NO_COLOR: "" };
   const tare = (...args: string[]) =>
     openTerminal([Deno.execPath(), "run", "-A", `${ROOT}packages/app/tare.ts`, ...args], { cwd, env });
   const first = tare();

@@ -111,7 +111,7 @@ function told(by: string, { all, rows, hasMore }: SpendReport): string {
 /** So many turns, tools and the like are told of a session. */
 const ROWS = 10;
 
-function toldOfSession({ all, turns, tools, subjects, results }: SessionSpend): string {
+function toldOfSession({ all, turns, tools, subjects, results, programs }: SessionSpend): string {
   const carried = (name: string, rows: readonly SessionSpend["tools"][number][]) =>
     table(
       [name, "dollars", "token units", "results", "tokens"],
@@ -145,6 +145,15 @@ function toldOfSession({ all, turns, tools, subjects, results }: SessionSpend): 
       ),
       'Let one go: POST /v1/sessions/ID/pins {"place": MESSAGE, "wish": "let_go"}, or on the page.',
     ],
+    ...programs
+      ? [
+        `${inDigitsOf(programs.programs, "program")} made ${inDigitsOf(programs.calls, "call")}, of which ` +
+        `${inDigits(programs.failed)} failed, and kept ${
+          inDigitsOf(programs.keptTokens, "token")
+        } of what these ` +
+        "returned outside of every prompt. That is no saving: nobody knows what would have been called instead.",
+      ]
+      : [],
     `${WORDS}\n${UNITS}`,
   ].join("\n\n");
 }

@@ -154,6 +154,18 @@ export interface SessionSpend {
     }
   )[];
   readonly carried: SessionSpend["results"];
+  /**
+   * What programs have called that the model wrote; absent if there were none. What they kept outside is no saving: nobody
+   * knows what the model would have called instead.
+   */
+  readonly programs?: {
+    readonly programs: number;
+    /** Calls that they made, and how many of these failed. */
+    readonly calls: number;
+    readonly failed: number;
+    /** Tokens of what these returned beyond what the programs did: no prompt ever held them. */
+    readonly keptTokens: number;
+  };
 }
 
 type ResultSpend = SessionSpend["results"][number];
@@ -170,11 +182,13 @@ const MOST = { rows: 100, results: 10 };
  */
 export function reportSessionSpend(
   seen: SeenConversation,
-  { calls, isAnswered }: {
+  { calls, isAnswered, programs = [] }: {
     /** The session's calls, the oldest first. */
     readonly calls: readonly CallReport[];
     /** Whether the history holds the answer to the newest of them. */
     readonly isAnswered: boolean;
+    /** What each program has called. Default: there were none. */
+    readonly programs?: readonly Omit<NonNullable<SessionSpend["programs"]>, "programs">[];
   },
 ): SessionSpend {
   const turns = new Map<number | null, SessionSpend["turns"][number]>();
@@ -211,6 +225,19 @@ export function reportSessionSpend(
     subjects: by(({ subject }) => subject),
     results: results.slice(0, MOST.results),
     carried: results.filter(isWhole).slice(0, MOST.results),
+    ...(programs.length > 0 && { programs: sumOfPrograms(programs) }),
+  };
+}
+
+function sumOfPrograms(
+  all: readonly Omit<NonNullable<SessionSpend["programs"]>, "programs">[],
+): NonNullable<SessionSpend["programs"]> {
+  const sum = (name: keyof typeof all[number]) => all.reduce((sum, one) => sum + one[name], 0);
+  return {
+    programs: all.length,
+    calls: sum("calls"),
+    failed: sum("failed"),
+    keptTokens: sum("keptTokens"),
   };
 }
 

@@ -199,4 +199,10 @@ Deno.test("reportSessionSpend() reckons what each result cost: new when it came,
   // The answer to the newest call is in the history: what came behind it no call has held.
   const idle = reportSessionSpend(seen, { calls: calls.slice(0, 3), isAnswered: true });
   assertEquals(idle.results.map(({ place, calls }) => [place, calls]), [[2, 2], [4, 1]]);
+  assertEquals(idle.programs, undefined);
+  const programs = [{ calls: 4, failed: 1, keptTokens: 300 }, { calls: 1, failed: 0, keptTokens: 0 }];
+  assertEquals(reportSessionSpend(seen, { calls, isAnswered: false, programs }), {
+    ...spend,
+    programs: { programs: 2, calls: 5, failed: 1, keptTokens: 300 },
+  });
 });

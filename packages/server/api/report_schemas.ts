@@ -295,6 +295,16 @@ export const SESSION_SPEND = closed({
   subjects: RESULTS_SPEND,
   results: RESULT_SPENDS,
   carried: RESULT_SPENDS,
+  programs: Type.Optional(closed({
+    programs: COUNT,
+    calls: COUNT,
+    failed: COUNT,
+    keptTokens: Type.Number({
+      minimum: 0,
+      description:
+        "Tokens of what they called beyond what they printed: no prompt ever held them. No saving.",
+    }),
+  }, "ProgramsSpend")),
 }, "SessionSpend");
 
 /** The fields of a list's items. */

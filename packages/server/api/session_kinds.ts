@@ -285,7 +285,11 @@ function agentSession(session: Session, sessions: Sessions): AnySession {
     seen,
     // What a running turn was last shown ends with the answer to the newest call that has ended.
     spend: async () =>
-      reportSessionSpend(await seen(), { calls: await sessions.calls(session.id), isAnswered: true }),
+      reportSessionSpend(await seen(), {
+        calls: await sessions.calls(session.id),
+        programs: await sessions.programs(session.id),
+        isAnswered: true,
+      }),
     async setPin(wanted, keep) {
       const now = await seen();
       const pin = session.prompt.makePin(now.history.messages, wanted);

@@ -310,6 +310,14 @@ Deno.test("a program finds and calls tools whose definitions the prompt doesn't 
   assertEquals(outline(seen).filter((line) => line.startsWith("tool_call")), [
     ...["tool_call p", "tool_call p/1", "tool_call p/2", "tool_call p/3", "tool_call p/4"],
   ]);
+  const made = seen.flatMap(({ event }) => event.type === "tool_result" ? event.made ?? [] : []);
+  assertEquals(made.map(({ calls, failed, keptTokens }) => [calls, failed, keptTokens > 100]), [[
+    4,
+    1,
+    true,
+  ]]);
+  const spend = (await call(handler, "GET", `${session}/spend`)).body as { programs: unknown };
+  assertEquals(spend.programs, { programs: 1, ...made[0] });
 });
 
 Deno.test("what a program writes can be undone, and rules hold for each of its calls", async () => {

@@ -19,7 +19,7 @@ export function SpendOfSession({ subject, spend, changed }: {
   readonly changed: () => Promise<void>;
 }): JSX.Element {
   const [by, setBy] = useState<keyof typeof BY>("subject");
-  const { all, turns, tools, subjects, carried, results } = spend;
+  const { all, turns, tools, subjects, carried, results, programs } = spend;
   return (
     <>
       <SpentTable sums={all} />
@@ -30,6 +30,14 @@ export function SpendOfSession({ subject, spend, changed }: {
       {by === "result" && <Results label={BY.result} subject={subject} rows={results} changed={changed} />}
       {by === "tool" && <Carried by={by} rows={tools} />}
       {by === "subject" && <Carried by={by} rows={subjects} />}
+      {programs && (
+        <p class="note">
+          {count(programs.programs)} programs made {count(programs.calls)} calls, of which{" "}
+          {count(programs.failed)} failed, and kept {count(programs.keptTokens)}{" "}
+          tokens of what these returned outside of every prompt. That is no saving: nobody knows what would have
+          been called instead.
+        </p>
+      )}
     </>
   );
 }
