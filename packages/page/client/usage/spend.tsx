@@ -34,8 +34,8 @@ export function SpendOfSession({ subject, spend, changed }: {
         <p class="note">
           {count(programs.programs)} programs made {count(programs.calls)} calls, of which{" "}
           {count(programs.failed)} failed, and kept {count(programs.keptTokens)}{" "}
-          tokens of what these returned outside of every prompt. That is no saving: nobody knows what would have
-          been called instead.
+          tokens of what these returned outside of every prompt. That is no saving: nobody knows what would
+          have been called instead.
         </p>
       )}
     </>
