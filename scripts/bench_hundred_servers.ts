@@ -110,7 +110,7 @@ function hundred(): void {
     ...breaks.map(({ name, at }) =>
       `  ${name}: with ${(Math.round(at / 100) * 100).toFixed(0)} running sessions`
     ),
-    `Connections to the database: ${FLEET.servers * 6}, of which ${FLEET.servers} listen.`,
+    `Connections to the database: ${FLEET.servers * 5}, of which ${FLEET.servers} listen.`,
   ].join("\n"));
 }
 

@@ -7,6 +7,7 @@
 import { client, type Told } from "@tare/server/client";
 import { parseArgs } from "node:util";
 import { serverAddress } from "./agent_client.ts";
+import { inDigitsOf } from "./in_digits.ts";
 import { shownText } from "./terminal/shown_text.ts";
 
 const HELP = `Has programs told when turns end, and when calls wait for a yes (docs/webhooks.md):
@@ -68,7 +69,7 @@ function deliveryLine({ id, type, session, createdAt, status, nextAttemptAt, att
   const last = attempts.at(-1);
   const came = last && (last.status ?? last.error);
   return [
-    ...[createdAt, id, type, session ?? "", status, `${attempts.length} attempts`],
+    ...[createdAt, id, type, session ?? "", status, inDigitsOf(attempts.length, "attempt")],
     ...(came === undefined ? [] : [`the last ${came}`]),
     ...(nextAttemptAt === undefined ? [] : [`next at ${nextAttemptAt}`]),
   ].join("  ");
