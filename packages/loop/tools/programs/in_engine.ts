@@ -28,7 +28,7 @@ type Call = (name: string, args: string, printed: string) => Promise<{
  * so it uses nothing but what it is given and what the language has.
  */
 export async function playIn(
-  host: { readonly call: Call },
+  host: { readonly call: Call; readonly rest: () => Promise<void> },
   given: Given,
   program: (...own: readonly unknown[]) => Promise<unknown>,
 ): Promise<Ended> {
@@ -117,6 +117,8 @@ export async function playIn(
   for (let seen = -1; seen !== pending.length;) {
     seen = pending.length;
     await Promise.all(pending);
+    // What their ends bring about may call again, after however many ticks: whoever answers from outside comes behind these.
+    await host.rest();
   }
   return { printed: printed.slice(taken), ...(failure && { failure }) };
 }

@@ -78,7 +78,7 @@ export async function playProgram(
   try {
     const ended = await runner.run<Ended>({
       source: BEFORE.replace("GIVEN", () => JSON.stringify(given)) + code + AFTER,
-      hostFunctions: { host: { call } },
+      hostFunctions: { host: { call, rest: () => Promise.resolve() } },
       abortSignal: patience.signal,
     });
     if (ended.status === "interrupted") return { content: "", error: false, waits: true };

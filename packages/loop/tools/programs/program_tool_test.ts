@@ -177,6 +177,21 @@ Deno.test("run_program waits for its calls, however it ends, and runs only so ma
   assertStringIncludes(resultOf(result), "Error: early");
 });
 
+Deno.test("run_program waits for what a call's end brings about, however long that takes to call again", async () => {
+  const code = `
+    const aside = async () => {
+      for (let n = 1; n < 4; n++) {
+        print(await tools.line({ n }));
+        for (let ticks = 0; ticks < 1_000; ticks++) await null;
+      }
+    };
+    aside();
+    return "over";
+  `;
+  const { result } = await playing(code, [line]);
+  assertEquals(resultOf(result), "over\nline 1\nline 2\nline 3");
+});
+
 Deno.test("run_program stops with its turn", async () => {
   const controller = new AbortController();
   const hangs = tool("hangs", async (_, { signal }) => {
