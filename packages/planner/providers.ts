@@ -798,34 +798,36 @@ export const MODELS: Readonly<Record<string, PublishedModel>> = {
   "minimax-m2.5": plain(204_800, 0.3, 1.2, 0.03),
 };
 
-/** What the efforts of most models are called, the least first. */
-const LOW_TO_HIGH: readonly string[] = ["low", "medium", "high"];
-const LOW_TO_MAX: readonly string[] = [...LOW_TO_HIGH, "xhigh", "max"];
-
 /**
- * How models reason, by their plain names: the first that fits. Of others nothing is known. Facts as of autumn 2026.
+ * How models reason, by their plain names: the first that fits; their efforts in words, the least first. Of others nothing is
+ * known. Facts as of autumn 2026.
  * https://platform.claude.com/docs/en/build-with-claude/adaptive-thinking
  * https://platform.claude.com/docs/en/build-with-claude/effort
  * https://developers.openai.com/api/docs/guides/reasoning
  * https://api-docs.deepseek.com/guides/thinking_mode (replies have to go back with their reasoning; Moonshot likewise)
  */
-const REASONING: readonly (readonly [RegExp, Omit<ReturnType<typeof howToAsk>, "protocol">])[] = [
-  [/^claude-opus-4-[78]$|^claude-[a-z]+-[5-9]/, { efforts: LOW_TO_MAX, thinking: "adaptive" }],
-  [/^claude-(opus|sonnet)-4-6$/, { efforts: [...LOW_TO_HIGH, "max"], thinking: "adaptive" }],
+const REASONING: readonly (readonly [
+  RegExp,
+  Omit<ReturnType<typeof howToAsk>, "protocol" | "efforts"> & { readonly efforts?: string },
+])[] = [
+  [/^claude-opus-4-[78]$|^claude-[a-z]+-[5-9]/, {
+    efforts: "low medium high xhigh max",
+    thinking: "adaptive",
+  }],
+  [/^claude-(opus|sonnet)-4-6$/, { efforts: "low medium high max", thinking: "adaptive" }],
   [
     /^claude-(opus-4(-[15])?|sonnet-4(-5)?|haiku-4-5|3-7-sonnet)$/,
-    { efforts: LOW_TO_HIGH, thinking: "budget" },
+    { efforts: "low medium high", thinking: "budget" },
   ],
-  [/^claude-3-5-/, { efforts: [] }],
-  [/^(gpt-[34]|chatgpt-|gpt-5.*-chat)/, { efforts: [] }],
-  [/^gpt-5(\.\d)?-pro$/, { efforts: ["medium", "high", "xhigh"], reasoning: "sealed" }],
-  [/^gpt-(5\.[6-9]|[6-9])/, { efforts: ["none", ...LOW_TO_MAX], reasoning: "sealed" }],
-  [/^gpt-5\.\d-codex/, { efforts: [...LOW_TO_HIGH, "xhigh"], reasoning: "sealed" }],
-  [/^gpt-5\.[2-5]/, { efforts: ["none", ...LOW_TO_HIGH, "xhigh"], reasoning: "sealed" }],
-  [/^gpt-5\.1/, { efforts: ["none", ...LOW_TO_HIGH], reasoning: "sealed" }],
-  [/^gpt-5/, { efforts: ["minimal", ...LOW_TO_HIGH], reasoning: "sealed" }],
-  [/^o[1-9]/, { efforts: LOW_TO_HIGH, reasoning: "sealed" }],
-  [/^deepseek-(v[4-9]|flash)/, { efforts: ["high", "max"], reasoning: "some" }],
+  [/^claude-3-5-|^gpt-[34]|^chatgpt-|^gpt-5.*-chat/, { efforts: "" }],
+  [/^gpt-5(\.\d)?-pro$/, { efforts: "medium high xhigh", reasoning: "sealed" }],
+  [/^gpt-(5\.[6-9]|[6-9])/, { efforts: "none low medium high xhigh max", reasoning: "sealed" }],
+  [/^gpt-5\.\d-codex/, { efforts: "low medium high xhigh", reasoning: "sealed" }],
+  [/^gpt-5\.[2-5]/, { efforts: "none low medium high xhigh", reasoning: "sealed" }],
+  [/^gpt-5\.1/, { efforts: "none low medium high", reasoning: "sealed" }],
+  [/^gpt-5/, { efforts: "minimal low medium high", reasoning: "sealed" }],
+  [/^o[1-9]/, { efforts: "low medium high", reasoning: "sealed" }],
+  [/^deepseek-(v[4-9]|flash)/, { efforts: "high max", reasoning: "some" }],
   [/^deepseek-reasoner/, { reasoning: "some" }],
   [/^kimi-(k2\.[5-9]|k2-thinking|k[3-9]|for-coding)/, { reasoning: "some" }],
 ];
@@ -885,8 +887,12 @@ export function howToAsk({ model, baseURL }: {
   readonly thinking?: "adaptive" | "budget";
 } {
   const name = plainModelName(model);
-  const [, reasoning] = REASONING.find(([names]) => names.test(name)) ?? [];
-  return { protocol: routeAt(baseURL)?.speaksResponses ? "responses" : "chat", ...reasoning };
+  const [, { efforts, ...reasoning } = {}] = REASONING.find(([names]) => names.test(name)) ?? [];
+  return {
+    protocol: routeAt(baseURL)?.speaksResponses ? "responses" : "chat",
+    ...(efforts !== undefined && { efforts: efforts.split(" ").filter(Boolean) }),
+    ...reasoning,
+  };
 }
 
 /** For the profiles of providers that name a price: the model whose price stands for it in examples. */
