@@ -1,6 +1,5 @@
 import { checkGiven } from "./check_given.ts";
 import { type Content, type ContentPart, describeCall, type Message, type ToolCall } from "./message.ts";
-import { pictureAt } from "./picture.ts";
 import type { ToolDefinition } from "./tool.ts";
 
 /** Counts the tokens of a text. Must be pure: the same text always gives the same number. */
@@ -17,22 +16,12 @@ export function estimateTokens(text: string): number {
 /** Tokens that the wire format itself adds to each message. */
 export const MESSAGE_OVERHEAD_TOKENS = 4;
 
-/** Tokens of a picture: so many, and so many for each tile of 512 px (OpenAI's formula). */
-const IMAGE_TOKENS = 85;
-const TILE_TOKENS = 170;
-
 /**
- * Tokens of a picture, which is first made to fit 2,048 px, then until its shorter side is 768 px. One at an address
- * is taken as 1,024 × 1,024 px. Other providers count by area, which comes to less than half as much again.
+ * Tokens of a picture. OpenAI's tile formula (85, plus 170 for each 512 px tile) needs the pixel size, which a
+ * URL doesn't tell: `low` detail is 85, anything else is taken as 1024 × 1024 px, four tiles.
  */
-function countPicture({ url, detail }: { readonly url: string; readonly detail?: string }): number {
-  if (detail === "low") return IMAGE_TOKENS;
-  const { width, height } = pictureAt(url) ?? { width: 1_024, height: 1_024 };
-  const fit = Math.min(1, 2_048 / Math.max(width, height));
-  const scale = fit * Math.min(1, 768 / (fit * Math.min(width, height)));
-  const tiles = (pixels: number) => Math.max(1, Math.ceil(scale * pixels / 512));
-  return IMAGE_TOKENS + TILE_TOKENS * tiles(width) * tiles(height);
-}
+const IMAGE_TOKENS = 765;
+const LOW_IMAGE_TOKENS = 85;
 
 /** Base64 characters for each token of audio or file: a rough figure, on the safe side for PDF and speech. */
 const BASE64_CHARS_PER_TOKEN = 32;
@@ -109,7 +98,7 @@ function countPart(part: ContentPart, countTokens: CountTokens): number {
     case "refusal":
       return countTokens(part.refusal);
     case "image_url":
-      return countPicture(part.image_url);
+      return part.image_url.detail === "low" ? LOW_IMAGE_TOKENS : IMAGE_TOKENS;
     case "input_audio":
       return Math.ceil(part.input_audio.data.length / BASE64_CHARS_PER_TOKEN);
     case "file":

@@ -57,7 +57,7 @@ export {
   type Usage,
 } from "./model.ts";
 export { personsWords } from "./persons_words.ts";
-export { PICTURE_HEAD_BYTES, pictureAt, type PictureHead, pictureHead } from "./picture.ts";
+export { PICTURE_HEAD_BYTES, type PictureHead, pictureHead } from "./picture.ts";
 export { PLAN_TOOL_NAME, planAfter, type WorkPlan } from "./plan.ts";
 export {
   type Effects,

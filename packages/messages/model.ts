@@ -195,16 +195,15 @@ export interface Cost {
 
 /** What two calls took together. What one of them doesn't report of cache writes is not in the sum. */
 export function addUsage(a: Usage, b: Usage): Usage {
-  const writes = a.cacheWriteTokens ?? b.cacheWriteTokens;
-  const hours = a.hourWriteTokens ?? b.hourWriteTokens;
-  const reasoning = a.reasoningTokens ?? b.reasoningTokens;
+  const both = (name: "cacheWriteTokens" | "hourWriteTokens" | "reasoningTokens") =>
+    (a[name] ?? b[name]) !== undefined && { [name]: (a[name] ?? 0) + (b[name] ?? 0) };
   return {
     promptTokens: a.promptTokens + b.promptTokens,
     cachedTokens: a.cachedTokens + b.cachedTokens,
-    ...(writes !== undefined && { cacheWriteTokens: (a.cacheWriteTokens ?? 0) + (b.cacheWriteTokens ?? 0) }),
-    ...(hours !== undefined && { hourWriteTokens: (a.hourWriteTokens ?? 0) + (b.hourWriteTokens ?? 0) }),
+    ...both("cacheWriteTokens"),
+    ...both("hourWriteTokens"),
     outputTokens: a.outputTokens + b.outputTokens,
-    ...(reasoning !== undefined && { reasoningTokens: (a.reasoningTokens ?? 0) + (b.reasoningTokens ?? 0) }),
+    ...both("reasoningTokens"),
     ...((a.estimated || b.estimated) && { estimated: true }),
   };
 }

@@ -58,17 +58,3 @@ function jpegHead(view: DataView): PictureHead | undefined {
   }
   return undefined;
 }
-
-/** The picture that a `data:` URL holds; nothing if it is another address, or no picture. */
-export function pictureAt(url: string): PictureHead | undefined {
-  const start = /^data:image\/\w+;base64,/.exec(url)?.[0].length;
-  if (start === undefined) return undefined;
-  const most = 4 * Math.ceil(PICTURE_HEAD_BYTES / 3);
-  const base64 = url.slice(start, start + most);
-  try {
-    return pictureHead(Uint8Array.from(atob(base64), (character) => character.charCodeAt(0)));
-  } catch {
-    // It is no base64, and so no picture.
-    return undefined;
-  }
-}

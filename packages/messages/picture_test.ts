@@ -1,5 +1,5 @@
 import { assertEquals } from "@std/assert";
-import { countMessageTokens, estimateTokens, pictureAt, pictureHead } from "@tare/messages";
+import { pictureHead } from "@tare/messages";
 
 const bytes = (...parts: readonly (string | readonly number[])[]) =>
   Uint8Array.from(
@@ -52,28 +52,4 @@ Deno.test("pictureHead() tells kind and size by the first bytes", () => {
   const lossy = bytes("RIFF", [0, 0, 0, 0], "WEBPVP8 ", [0, 0, 0, 0, 0, 0, 0, 0x9d, 1, 0x2a, 128, 2, 224, 1]);
   assertEquals(pictureHead(lossy), { type: "image/webp", width: 640, height: 480 });
   assertEquals(pictureHead(bytes("%PDF-1.7 and more than enough of it")), undefined);
-});
-
-const urlOf = (type: string, head: Uint8Array) => `data:${type};base64,${btoa(String.fromCharCode(...head))}`;
-
-Deno.test("countMessageTokens() counts a picture by its size", () => {
-  const tokens = (url: string, detail?: string) => {
-    const part = { type: "image_url", image_url: { url, ...(detail && { detail }) } } as const;
-    return countMessageTokens({ role: "user", content: [part] }, estimateTokens) - 4;
-  };
-  const png = (width: number, height: number) => {
-    const head = HEADS["image/png"]!.slice();
-    const view = new DataView(head.buffer);
-    view.setUint32(16, width);
-    view.setUint32(20, height);
-    return urlOf("image/png", head);
-  };
-  assertEquals(pictureAt(png(1, 2)), { type: "image/png", width: 1, height: 2 });
-  assertEquals(tokens(png(100, 100)), 85 + 170);
-  assertEquals(tokens(png(640, 480)), 85 + 2 * 170);
-  // 4,096 × 2,048 fits as 2,048 × 1,024, and is then 1,536 × 768.
-  assertEquals(tokens(png(4_096, 2_048)), 85 + 6 * 170);
-  assertEquals(tokens(png(4_096, 2_048), "low"), 85);
-  assertEquals(tokens("https://a.example/b.png"), 85 + 4 * 170);
-  assertEquals(tokens("data:image/png;base64,%%%"), 85 + 4 * 170);
 });

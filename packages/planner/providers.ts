@@ -278,8 +278,6 @@ interface CacheRoute {
   readonly needsMarks?: true;
   /** Models that can find deferred tools by the provider's own search. Default: none. */
   readonly searchesTools?: RegExp;
-  /** Whether its own clients are to ask by responses: it seals reasoning there, which chat completions lose. Default: no. */
-  readonly speaksResponses?: true;
 }
 
 /**
@@ -288,6 +286,9 @@ interface CacheRoute {
  */
 const TOOL_SEARCHERS =
   /^claude-(?:(?:opus|sonnet)-(?:[4-9]|\d\d)|haiku-(?:4-5|[5-9]|\d\d)|(?:fable|mythos)-)/;
+
+/** Where OpenAI itself answers. */
+const OPENAI = /^https:\/\/([\w-]+\.)?api\.openai\.com\/v1$/;
 
 /**
  * Providers whose caches are many, each on a machine of its own, and that send the requests of one conversation to the same
@@ -303,10 +304,9 @@ const CACHE_ROUTES: readonly CacheRoute[] = [
     // https://docs.claude.com/en/docs/build-with-claude/prompt-caching
   },
   {
-    address: /^https:\/\/([\w-]+\.)?api\.openai\.com\/v1$/,
+    address: OPENAI,
     fields: ["prompt_cache_key"],
     headers: [],
-    speaksResponses: true,
     day: /^gpt-(5\.5(-pro)?|5\.4|5\.2|5\.1(-codex(-mini|-max)?|-chat)?|5(-codex)?|4\.1)$/,
     // https://platform.openai.com/docs/guides/prompt-caching
   },
@@ -889,7 +889,8 @@ export function howToAsk({ model, baseURL }: {
   const name = plainModelName(model);
   const [, { efforts, ...reasoning } = {}] = REASONING.find(([names]) => names.test(name)) ?? [];
   return {
-    protocol: routeAt(baseURL)?.speaksResponses ? "responses" : "chat",
+    // OpenAI seals reasoning there, which chat completions lose.
+    protocol: routeAt(baseURL)?.address === OPENAI ? "responses" : "chat",
     ...(efforts !== undefined && { efforts: efforts.split(" ").filter(Boolean) }),
     ...reasoning,
   };

@@ -62,12 +62,8 @@ export async function archiveMessages(
   messages: readonly Message[],
   { archive, purpose }: { readonly archive: Archive; readonly purpose: string },
 ): Promise<{ readonly ref: string; readonly text: string }> {
-  const text = messages.map((message) => {
-    if (message.role !== "assistant") return JSON.stringify(message);
-    // What only its provider reads says nothing to who reads it back.
-    const { carried: _, ...said } = message;
-    return JSON.stringify(said);
-  }).join("\n");
+  // What only its provider reads says nothing to who reads it back.
+  const text = messages.map((message) => JSON.stringify({ ...message, carried: undefined })).join("\n");
   try {
     return { ref: await archive.put(text), text };
   } catch (cause) {

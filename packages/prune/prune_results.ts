@@ -471,13 +471,11 @@ export function resultText({ content, keep }: ToolMessage): string | undefined {
  */
 export function resultOriginal(message: ToolMessage): string | undefined {
   const { content, keep } = message;
-  if (keep || typeof content === "string") return resultText(message);
-  const isInIt = content.every((part) =>
-    part.type === "text" || (part.type === "image_url" && part.image_url.url.startsWith("data:"))
-  );
-  return isInIt && content.some(({ type }) => type !== "text")
-    ? JSON.stringify(content)
-    : resultText(message);
+  const holds = !keep && typeof content !== "string" &&
+    content.every((part) =>
+      part.type === "text" || (part.type === "image_url" && part.image_url.url.startsWith("data:"))
+    );
+  return resultText(message) ?? (holds ? JSON.stringify(content) : undefined);
 }
 
 /** The text and the pictures of an original that shows some; nothing if it is a text alone. */

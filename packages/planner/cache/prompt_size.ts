@@ -368,12 +368,11 @@ function split(
 
 /** Tokens of what of a message isn't text: pictures and the like, and reasoning that is sealed. */
 function mediaTokens(message: Message, countTokens: CountTokens): number {
-  const sealed = message.role === "assistant" ? message.carried?.tokens ?? 0 : 0;
+  const sealed = "carried" in message ? message.carried?.tokens ?? 0 : 0;
   if (!Array.isArray(message.content)) return sealed;
   const media = message.content.filter(({ type }) =>
     type === "image_url" || type === "input_audio" || type === "file"
   );
-  if (media.length === 0) return sealed;
   const alone = (content: typeof media) =>
     countMessageTokens({ role: "user", content } as Message, countTokens);
   return sealed + alone(media) - alone([]);

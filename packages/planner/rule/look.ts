@@ -373,7 +373,7 @@ export class KnownSession {
    *
    * @param all Whether to look for all that could leave, not only for what was shown and costs more than it is worth.
    */
-  look(request: LookRequest, { all = request.leavesNow ?? false }: { readonly all?: boolean } = {}): Look {
+  look(request: LookRequest, { all = request.leavesNow }: { readonly all?: boolean | undefined } = {}): Look {
     const { messages: history, tools, edits, pins = [] } = request;
     this.#update(history, edits);
     const { countTokens, lossLimit, observe = false } = this.#options;
