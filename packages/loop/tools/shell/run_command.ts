@@ -106,7 +106,9 @@ export async function startCommand(command: string, options: StartOptions): Prom
   const leave = isOutside ? () => {} : guardGit(sandbox.workspace);
   try {
     const started = await startProgram(sandboxed(sandbox, { command: shell, cwd, isOutside }), options);
-    return { ...started, end: () => started.end().finally(leave) };
+    let ended: ReturnType<typeof started.end> | undefined;
+    // Whoever stops it and whoever sees it exit both end it, and it leaves once.
+    return { ...started, end: () => ended ??= started.end().finally(leave) };
   } catch (error) {
     leave();
     throw error;
