@@ -1,8 +1,7 @@
 import type { JSX } from "preact";
-import { useState } from "preact/hooks";
+import { useEffect, useState } from "preact/hooks";
 import { api } from "./api/api.ts";
 import { keepSessionWarm } from "./api/reports.ts";
-import { ModelChoice } from "./model_choice.tsx";
 import { Dialog } from "./parts/dialog.tsx";
 import { dollars } from "./parts/format.ts";
 import { addressOf } from "./place.ts";
@@ -128,4 +127,81 @@ function save(file: Blob, name: string): void {
   link.click();
   // Some browsers read it only then.
   setTimeout(() => URL.revokeObjectURL(link.href), KEPT_MS);
+}
+
+/** What the next turns of a session ask, and how much that shall reason: chosen from what its model knows. */
+function ModelChoice({ id, told, close }: {
+  readonly id: string;
+  /** Tells what came of it. */
+  readonly told: (text: string, isTrouble?: boolean) => void;
+  readonly close: () => void;
+}): JSX.Element {
+  const path = { id };
+  const [before, setBefore] = useState({ model: "", effort: "" });
+  const [model, setModel] = useState("");
+  const [effort, setEffort] = useState("");
+  const [efforts, setEfforts] = useState<readonly string[]>();
+  useEffect(() => {
+    const read = async () => {
+      const { session, efforts } = await api.json("POST /v1/sessions/{id}/model", { path, body: {} });
+      const now = { model: session.model, effort: session.effort ?? "" };
+      setBefore(now);
+      setModel(now.model);
+      setEffort(now.effort);
+      setEfforts(efforts);
+    };
+    read().catch((error) => {
+      told(sentenceOf(error), true);
+      close();
+    });
+  }, []);
+  const choose = async () => {
+    const body = {
+      ...(model.trim() !== before.model && { model: model.trim() }),
+      ...(effort.trim() !== before.effort && { effort: effort.trim() || null }),
+    };
+    try {
+      const { session } = await api.json("POST /v1/sessions/{id}/model", { path, body });
+      told(`The next turn asks ${session.model}${session.effort ? `, effort ${session.effort}` : ""}.`);
+      dispatchEvent(new Event(CHANGED));
+    } catch (error) {
+      told(sentenceOf(error), true);
+    }
+  };
+  // What another model knows is told once it is chosen.
+  const isKnown = efforts !== undefined && model.trim() === before.model;
+  return (
+    <Dialog title="Model and effort" act="Choose" does={choose} close={close}>
+      <label for="session-model">Model</label>
+      <input
+        id="session-model"
+        value={model}
+        required
+        onInput={(event) => setModel(event.currentTarget.value)}
+      />
+      <label for="session-effort">Effort</label>
+      {isKnown
+        ? (
+          <select
+            id="session-effort"
+            value={effort}
+            onChange={(event) => setEffort(event.currentTarget.value)}
+          >
+            <option value="">as the model likes</option>
+            {efforts.map((one) => <option key={one}>{one}</option>)}
+          </select>
+        )
+        : (
+          <input
+            id="session-effort"
+            value={effort}
+            placeholder="as the model likes"
+            onInput={(event) => setEffort(event.currentTarget.value)}
+          />
+        )}
+      <p class="note">
+        Another model finds nothing of this session in the cache: its first call pays for the whole prompt.
+      </p>
+    </Dialog>
+  );
 }

@@ -1,8 +1,9 @@
-import type { JSX } from "preact";
-import { useEffect, useState } from "preact/hooks";
+import type { FileChange } from "@tare/messages";
 import type { Told } from "@tare/server/client";
+import type { JSX } from "preact";
+import { useEffect, useMemo, useState } from "preact/hooks";
 import { api, RefusedError } from "../api/api.ts";
-import { counted } from "../parts/format.ts";
+import { count, counted, plain } from "../parts/format.ts";
 import { addressOf } from "../place.ts";
 import { sentenceOf } from "./conversation.ts";
 
@@ -78,5 +79,27 @@ export function Changes({ id }: { readonly id: string }): JSX.Element | null {
         </p>
       )}
     </section>
+  );
+}
+
+const KINDS: Readonly<Record<string, string>> = { "+": "comes", "-": "goes", "@": "where" };
+
+/** What a call changes in a file, line by line: what comes begins with `+`, what goes with `-`. */
+export function Diff({ change }: { readonly change: FileChange }): JSX.Element {
+  const { path, added, removed, diff, omitted } = change;
+  const lines = useMemo(() => diff === "" ? [] : diff.split("\n"), [diff]);
+  return (
+    <div class="diff">
+      <p>
+        <bdi>{plain(path)}</bdi>:{" "}
+        {lines.length === 0 ? "nothing changes" : `${counted(added, "line")} more, ${count(removed)} less`}
+      </p>
+      {lines.length > 0 && (
+        <pre tabIndex={0} role="group" aria-label={`Changes of ${path}`}>
+          {lines.map((line, at) => <span key={at} class={KINDS[line.charAt(0)]}>{`${plain(line)}\n`}</span>)}
+        </pre>
+      )}
+      {omitted !== undefined && <p>and {count(omitted)} lines more, or longer than shown</p>}
+    </div>
   );
 }

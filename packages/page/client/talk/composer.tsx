@@ -1,10 +1,9 @@
 import type { Content, ContentPart } from "@tare/messages";
-import type { JSX, TargetedEvent } from "preact";
-import { useLayoutEffect, useRef, useState } from "preact/hooks";
+import type { JSX, RefObject, TargetedEvent } from "preact";
+import { useEffect, useId, useLayoutEffect, useRef, useState } from "preact/hooks";
+import { api } from "../api/api.ts";
 import type { TurnLimits } from "../api/sessions.ts";
-import { attach, type Attached, takenApart } from "./attachments.ts";
 import { sentenceOf } from "./conversation.ts";
-import { useMentions } from "./mentions.tsx";
 
 /** What the composer can do. */
 export interface ComposerProps {
@@ -229,4 +228,254 @@ function Limits(
       </div>
     </details>
   );
+}
+
+/** A file that goes with the next input. */
+interface Attached {
+  readonly name: string;
+  readonly part: ContentPart;
+}
+
+/** Largest file in bytes, and all together as they are sent: the server takes bodies of 10 MiB, and base64 makes a file a third larger. */
+const MAX_BYTES = 7 * 2 ** 20;
+const MAX_SENT = 9.5 * 2 ** 20;
+
+/** Largest picture in bytes before it is made smaller. */
+const MAX_PICTURE = 40 * 2 ** 20;
+
+/** Longest edge of a picture in pixels: models are shown no more of a larger one, and it would be paid for. */
+const MAX_EDGE = 2_000;
+
+/**
+ * A file that goes with those that are attached already: pictures and recordings as such, text as text under its name, and
+ * anything else as a file. Large pictures are made smaller.
+ *
+ * @throws {RangeError} if it is too large, or no picture though it says so.
+ */
+async function attach(file: File, others: readonly Attached[]): Promise<Attached> {
+  const { name } = file;
+  const part = await partOf(file);
+  const sent = [...others.map(({ part }) => part), part].reduce(
+    (sum, one) => sum + JSON.stringify(one).length,
+    0,
+  );
+  if (sent > MAX_SENT) {
+    throw new RangeError(
+      `Cannot attach ${name}: with the others it is ${megabytes(sent)} MB as it is sent, and ${
+        megabytes(MAX_SENT)
+      } MB is the most.`,
+    );
+  }
+  return { name, part };
+}
+
+/** An input as the composer has it: its last text to be written on, and what stands before that as it was attached. */
+function takenApart(content: Content): { readonly text: string; readonly files: readonly Attached[] } {
+  if (typeof content === "string") return { text: content, files: [] };
+  const last = content.at(-1);
+  const text = last?.type === "text" ? last.text : "";
+  const parts = last?.type === "text" ? content.slice(0, -1) : content;
+  return { text, files: parts.map((part) => ({ name: nameOf(part), part })) };
+}
+
+function nameOf(part: ContentPart): string {
+  switch (part.type) {
+    case "text":
+      return part.text.split(/:?\n/, 1)[0]!.slice(0, 60);
+    case "file":
+      return part.file.filename ?? "file";
+    case "image_url":
+      return "picture";
+    case "input_audio":
+      return "recording";
+    case "refusal":
+      return "text";
+  }
+}
+
+function megabytes(bytes: number): string {
+  return (bytes / 2 ** 20).toFixed(1);
+}
+
+/** @throws {RangeError} */
+function assertFits({ name, size }: File, most: number): void {
+  if (size <= most) return;
+  throw new RangeError(
+    `Cannot attach ${name}: it has ${megabytes(size)} MB, and ${megabytes(most)} MB is the most.`,
+  );
+}
+
+async function partOf(file: File): Promise<ContentPart> {
+  const { name, type } = file;
+  if (/^image\/(png|jpeg|gif|webp)$/.test(type)) {
+    return { type: "image_url", image_url: { url: await dataUrl(await fitted(file)) } };
+  }
+  assertFits(file, MAX_BYTES);
+  const bytes = new Uint8Array(await file.arrayBuffer());
+  const format = /^audio\/(?:x-)?(wav|mpeg|mp3)$/.exec(type)?.[1];
+  if (format) {
+    const [, data = ""] = (await dataUrl(file)).split(",");
+    return { type: "input_audio", input_audio: { data, format: format === "mpeg" ? "mp3" : format } };
+  }
+  const text = asText(bytes);
+  if (text !== undefined) return { type: "text", text: `${name}:\n\n${fence(text)}` };
+  return { type: "file", file: { filename: name, file_data: await dataUrl(file) } };
+}
+
+/** The picture, no larger than models are shown it. Of a moving one that is left to whoever sends it. */
+async function fitted(file: File): Promise<File> {
+  const { name, type } = file;
+  assertFits(file, type === "image/gif" ? MAX_BYTES : MAX_PICTURE);
+  const picture = await createImageBitmap(file).catch((cause) => {
+    throw new RangeError(`Cannot attach ${name}: this browser can’t read it as a picture.`, { cause });
+  });
+  const scale = MAX_EDGE / Math.max(picture.width, picture.height);
+  if (type === "image/gif" || (scale >= 1 && file.size <= MAX_BYTES)) return file;
+  const [width, height] = [picture.width, picture.height].map((edge) => Math.ceil(edge * Math.min(1, scale)));
+  const canvas = new OffscreenCanvas(width!, height!);
+  canvas.getContext("2d")?.drawImage(picture, 0, 0, width!, height!);
+  const smaller = new File([await canvas.convertToBlob({ type, quality: 0.9 })], name, { type });
+  assertFits(smaller, MAX_BYTES);
+  return smaller;
+}
+
+/** The bytes as UTF-8, if they are text. */
+function asText(bytes: Uint8Array<ArrayBuffer>): string | undefined {
+  if (bytes.includes(0)) return undefined;
+  try {
+    return new TextDecoder("utf-8", { fatal: true }).decode(bytes);
+  } catch {
+    return undefined;
+  }
+}
+
+/** A fence that is longer than any inside. */
+function fence(text: string): string {
+  const longest = Math.max(2, ...(text.match(/`{3,}/g) ?? []).map(({ length }) => length));
+  const mark = "`".repeat(longest + 1);
+  return `${mark}\n${text.replace(/\n?$/, "\n")}${mark}`;
+}
+
+function dataUrl(file: File): Promise<string> {
+  return new Promise((resolve, reject) => {
+    const reader = new FileReader();
+    reader.onload = () => resolve(String(reader.result));
+    reader.onerror = () => reject(reader.error);
+    reader.readAsDataURL(file);
+  });
+}
+
+/** Files that are offered at a time. */
+const MOST = 8;
+
+/** How long one waits for the end of a name that is being typed, in milliseconds. */
+const PAUSE = 100;
+
+/** What is being written of a file: an `@`, and a part of its path. */
+interface Mention {
+  /** Where that part begins. */
+  readonly from: number;
+  readonly asked: string;
+}
+
+/** Offers files of the workspace to whoever writes an `@`: arrow keys choose, Enter or Tab puts one in, Escape leaves. */
+function useMentions(
+  { field, change }: {
+    readonly field: RefObject<HTMLTextAreaElement | null>;
+    /** Puts this text there. */
+    readonly change: (text: string) => void;
+  },
+): {
+  /** Looks at what is written. */
+  readonly look: () => void;
+  /** Whether a key was for the offer. */
+  readonly onKeyDown: (event: KeyboardEvent) => boolean;
+  /** What the field says of the offer, and tells it. */
+  readonly attributes: {
+    readonly "aria-autocomplete": "list";
+    readonly "aria-controls"?: string;
+    readonly "aria-activedescendant"?: string;
+    readonly onClick: () => void;
+    readonly onBlur: () => void;
+  };
+  readonly list: JSX.Element | null;
+} {
+  const [mention, setMention] = useState<Mention>();
+  const [files, setFiles] = useState<readonly string[]>([]);
+  const [at, setAt] = useState(0);
+  const id = useId();
+  const asked = mention?.asked;
+  useEffect(() => {
+    setAt(0);
+    if (asked === undefined) return setFiles([]);
+    const stop = new AbortController();
+    const read = async () => {
+      const query = { search: asked, limit: MOST };
+      setFiles((await api.json("GET /v1/agent/files", { query, signal: stop.signal })).files);
+    };
+    // Whoever may not list files writes the path himself.
+    const timer = setTimeout(() => read().catch(() => setFiles([])), PAUSE);
+    return () => {
+      clearTimeout(timer);
+      stop.abort();
+    };
+  }, [asked]);
+  const look = () => {
+    const { value = "", selectionStart: caret = 0 } = field.current ?? {};
+    const [, asked] = /(?:^|\s)@([^\s@]*)$/.exec(value.slice(0, caret)) ?? [];
+    setMention(asked === undefined ? undefined : { from: caret - asked.length, asked });
+  };
+  const choose = (path: string) => {
+    const box = field.current;
+    if (!box || !mention) return;
+    const { from, asked } = mention;
+    // In a folder one goes on.
+    const put = path.endsWith("/") ? path : `${path} `;
+    change(box.value.slice(0, from) + put + box.value.slice(from + asked.length));
+    setMention(put === path ? { from, asked: path } : undefined);
+    requestAnimationFrame(() => {
+      box.focus();
+      box.setSelectionRange(from + put.length, from + put.length);
+    });
+  };
+  const isOpen = mention !== undefined && files.length > 0;
+  const onKeyDown = (event: KeyboardEvent): boolean => {
+    if (!isOpen || event.isComposing) return false;
+    const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+    if (step !== undefined) setAt((at + step + files.length) % files.length);
+    else if (event.key === "Enter" || event.key === "Tab") choose(files[at]!);
+    else if (event.key === "Escape") setMention(undefined);
+    else return false;
+    event.preventDefault();
+    event.stopPropagation();
+    return true;
+  };
+  return {
+    look,
+    onKeyDown,
+    attributes: {
+      "aria-autocomplete": "list",
+      onClick: look,
+      onBlur: () => setMention(undefined),
+      ...(isOpen && { "aria-controls": id, "aria-activedescendant": `${id}-${at}` }),
+    },
+    list: isOpen
+      ? (
+        <ul class="offer" role="listbox" id={id} aria-label="Files of the workspace">
+          {files.map((file, place) => (
+            <li
+              key={file}
+              role="option"
+              id={`${id}-${place}`}
+              aria-selected={place === at}
+              onMouseDown={(event) => event.preventDefault()}
+              onClick={() => choose(file)}
+            >
+              <bdi>{file}</bdi>
+            </li>
+          ))}
+        </ul>
+      )
+      : null,
+  };
 }

@@ -1,21 +1,20 @@
 import type { TurnLedger } from "@tare/loop";
 import type { Content, ContentPart, WorkPlan } from "@tare/messages";
 import type { JSX } from "preact";
-import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { memo } from "preact/compat";
+import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { headOf, type TurnLimits, type WaitingCall } from "../api/sessions.ts";
-import { count, counted, dollars, duration, plain, share } from "../parts/format.ts";
-import { SessionHead } from "../session_head.tsx";
 import { Clip } from "../parts/clip.tsx";
-import { Diff } from "../parts/diff.tsx";
+import { count, counted, dollars, duration, plain, share } from "../parts/format.ts";
 import { Markdown } from "../parts/markdown.tsx";
 import { addressOf } from "../place.ts";
-import { Changes } from "./changes.tsx";
+import { SessionHead } from "../session_head.tsx";
+import { Changes, Diff } from "./changes.tsx";
 import { Composer } from "./composer.tsx";
 import { type Said, type Sending, SessionTalk } from "./conversation.ts";
-import { handOver, takeOver } from "./new_session.tsx";
 import { listen } from "./heard.ts";
 import { type Item, picturesIn, plainText } from "./items.ts";
+import { handOver, takeOver } from "./new_session.tsx";
 
 /** Entries that are drawn at first, and added whenever the beginning of them comes into view. */
 const WINDOW = 60;
