@@ -24,6 +24,7 @@ export {
   meantCall,
   type Message,
   pairCalls,
+  personsWords,
   sameData,
   tellBy,
   type ToolCall,
@@ -56,8 +57,6 @@ export {
   type StableMessages,
   type Usage,
 } from "./model.ts";
-export { personsWords } from "./persons_words.ts";
-export { PICTURE_HEAD_BYTES, type PictureHead, pictureHead } from "./picture.ts";
 export { PLAN_TOOL_NAME, planAfter, type WorkPlan } from "./plan.ts";
 export {
   type Effects,

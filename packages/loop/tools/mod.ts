@@ -26,9 +26,8 @@ import { fetchTool, type FetchToolOptions } from "./web/fetch_tool.ts";
 type Recalled = Parameters<typeof recallOriginal>[1];
 
 export { pathAfterLinks } from "./files/resolve_in_workspace.ts";
-export { findSandbox } from "./sandbox/find_sandbox.ts";
 export { clearWorkspaces } from "./sandbox/git_guard.ts";
-export type { Sandbox, SandboxProxy } from "./sandbox/sandbox.ts";
+export { findSandbox, type Sandbox, type SandboxProxy } from "./sandbox/sandbox.ts";
 export { type Checkpoints, openCheckpoints, UndoRefused } from "./undo/checkpoints.ts";
 export { BackgroundCommands };
 export { endLeftCommands, type ShellToolOptions } from "./shell/shell_tool.ts";

@@ -3,8 +3,7 @@
  *
  * @module
  */
-import { findSandbox } from "./find_sandbox.ts";
-import type { Sandbox } from "./sandbox.ts";
+import { findSandbox, type Sandbox } from "./sandbox.ts";
 
 /** The sandbox for a workspace, or why there is none. */
 export function sandboxOf(

@@ -1,5 +1,5 @@
 import { assertEquals } from "@std/assert";
-import { pictureHead } from "@tare/messages";
+import { pictureHead } from "./read_picture.ts";
 
 const bytes = (...parts: readonly (string | readonly number[])[]) =>
   Uint8Array.from(
