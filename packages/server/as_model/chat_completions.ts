@@ -1,17 +1,33 @@
+import { type Content, contentText, type FunctionToolCall, type ToolCall } from "@tare/messages";
 import { chunkWriter, completionBody, toolCallDeltas, writeUsage } from "@tare/wire";
+import { type Static, Type } from "typebox";
+import { USER_CONTENT } from "../api/message_schemas.ts";
 import { route } from "../http/route.ts";
+import { closed, COUNT, METADATA, nullable, tagged, textOr } from "../http/schema.ts";
 import type { SseMessage } from "../http/sse_response.ts";
 import {
-  CHAT_COMPLETION,
-  CHAT_COMPLETION_EVENT,
-  CHAT_REQUEST,
-  type ChatCompletionRequest,
-  UNSUPPORTED_IN_CHAT,
-} from "./chat_completions_schema.ts";
-import { readChatMessages } from "./chat_messages.ts";
-import { type AskedFields, type AskedTool, readAsked } from "./client_tools.ts";
+  type AskedFields,
+  type AskedTool,
+  readAsked,
+  SAMPLING,
+  TOOL_CHOICE,
+  TOOL_FIELDS,
+  TOOL_NAME,
+} from "./client_tools.ts";
 import { type AsModelOptions, continueConversation } from "./continue_conversation.ts";
-import { AGENT_MODEL, API_ERRORS, refuseUnsupported, TURN_ERRORS } from "./errors.ts";
+import {
+  AGENT_MODEL,
+  API_ERROR,
+  API_ERRORS,
+  invalid,
+  REFUSED_SAMPLING,
+  refuseUnsupported,
+  TURN_ERRORS,
+  unsupported,
+  type UnsupportedParameter,
+  unusable,
+} from "./errors.ts";
+import type { SaidMessage } from "./known_conversations.ts";
 import {
   cancelWithClient,
   type ConversationTurn,
@@ -149,3 +165,286 @@ async function* chunks(
     yield message(tellError(error, onError));
   }
 }
+
+/** A conversation without its instructions. */
+export interface Dialogue {
+  /** All that the client's system and developer messages say, wherever they stand. */
+  readonly instructions: string;
+  /**
+   * What the user and the agent said, and what came of the calls that the agent left to its client. Its last message is
+   * the user's or such a result; neighbouring messages of the agent are one.
+   */
+  readonly dialogue: readonly SaidMessage[];
+}
+
+/**
+ * Reads a conversation in the chat-completions format.
+ *
+ * @param options.parameter Name of the parameter that the messages come from, for errors.
+ * @param options.open Ids of the calls that stand before it without a result. Default: none.
+ * @throws {ApiError} 400 if a call has no result right after it, or a result no call right before it, or the
+ * conversation doesn't end with a message of the user or a result.
+ */
+export function readChatMessages(
+  messages: readonly ChatMessage[],
+  { parameter, open = [] }: { readonly parameter: string; readonly open?: readonly string[] },
+): Dialogue {
+  const instructions: string[] = [];
+  const dialogue: SaidMessage[] = [];
+  let waiting: readonly string[] = open;
+  const checkAnswered = () => {
+    if (waiting.length === 0) return;
+    const ids = waiting.map((id) => JSON.stringify(id)).join(", ");
+    const state = `the result of ${ids} is missing; the results of all calls must come right after them`;
+    throw invalid(parameter, `Cannot answer: ${state}.`);
+  };
+  for (const [index, message] of messages.entries()) {
+    const { role, content, tool_call_id: id = "" } = message;
+    const place = `${parameter}[${index}]`;
+    if (role === "function" || "function_call" in message && message.function_call) {
+      throw unsupported(
+        place,
+        "functions have given way to tools: send tool_calls, and results with role tool",
+      );
+    }
+    switch (role) {
+      case "user":
+        checkAnswered();
+        dialogue.push({ role, content: content ?? "" });
+        break;
+      case "tool":
+        if (!waiting.includes(id)) {
+          const state = `it answers call ${JSON.stringify(id)}, which waits for no result there`;
+          throw unusable(place, state);
+        }
+        waiting = waiting.filter((one) => one !== id);
+        dialogue.push({ role, tool_call_id: id, content: content ?? "" });
+        break;
+      case "assistant": {
+        const calls = functionCalls(message.tool_calls ?? [], place);
+        if (dialogue.at(-1)?.role !== "assistant") checkAnswered();
+        addAnswer(dialogue, contentText(content) || (message.refusal ?? ""), calls);
+        waiting = [...waiting, ...calls.map(({ id }) => id)];
+        break;
+      }
+      default:
+        instructions.push(contentText(content));
+    }
+  }
+  checkAnswered();
+  const last = dialogue.at(-1)?.role;
+  if (last !== "user" && last !== "tool") {
+    const right = "must be the user's or the result of a call";
+    throw invalid(parameter, `Cannot answer: the last of the ${parameter} ${right}.`);
+  }
+  return { instructions: instructions.filter((text) => text !== "").join("\n\n"), dialogue };
+}
+
+function functionCalls(calls: readonly ToolCall[], place: string): readonly FunctionToolCall[] {
+  return calls.map((call, index) => {
+    if (call.type === "function") return call;
+    throw unsupported(`${place}.tool_calls[${index}]`, "the agent takes calls of functions alone");
+  });
+}
+
+/** Providers refuse an answer that says nothing, and some clients send one answer in pieces. */
+function addAnswer(dialogue: SaidMessage[], text: string, calls: readonly FunctionToolCall[]): void {
+  if (text.trim() === "" && calls.length === 0) return;
+  const before = dialogue.at(-1);
+  const goesOn = before?.role === "assistant";
+  const allCalls = [...(goesOn ? before.tool_calls ?? [] : []), ...calls];
+  const whole: SaidMessage = {
+    role: "assistant",
+    content: goesOn ? contentText(before.content) + text : text,
+    ...(allCalls.length > 0 && { tool_calls: allCalls }),
+  };
+  dialogue.splice(goesOn ? -1 : dialogue.length, goesOn ? 1 : 0, whole);
+}
+
+/** A message of a chat-completions request, as far as the agent reads it. */
+export interface ChatMessage {
+  readonly role: "system" | "developer" | "user" | "assistant" | "tool" | "function";
+  readonly content?: Content | null;
+  /** What an assistant said instead of an answer. */
+  readonly refusal?: string | null;
+  /** Calls that an assistant left to the client. */
+  readonly tool_calls?: readonly ToolCall[] | null;
+  /** The call that a result answers. */
+  readonly tool_call_id?: string;
+}
+
+const TEXT = Type.String();
+const TEXT_PARTS = textOr(
+  tagged("type", { text: Type.Object({ text: TEXT }), refusal: Type.Object({ refusal: TEXT }) }),
+);
+const INSTRUCTIONS = Type.Object({ content: TEXT_PARTS });
+
+/** Body of `POST /v1/chat/completions`, as far as the agent heeds it. What it doesn't name is ignored. */
+export const CHAT_REQUEST = Type.Object({
+  model: TEXT,
+  messages: Type.Array(
+    Type.Unsafe<ChatMessage>(tagged("role", {
+      system: INSTRUCTIONS,
+      developer: INSTRUCTIONS,
+      user: Type.Object({ content: USER_CONTENT }),
+      assistant: Type.Object({
+        content: Type.Optional({ ...TEXT_PARTS, type: ["string", "array", "null"] }),
+        refusal: nullable(TEXT),
+        tool_calls: nullable(Type.Array(
+          tagged("type", {
+            function: Type.Object({ id: TEXT, function: Type.Object({ name: TEXT, arguments: TEXT }) }),
+            custom: Type.Unknown(),
+          }),
+        )),
+      }),
+      tool: Type.Object({ tool_call_id: TEXT, content: TEXT_PARTS }),
+      function: Type.Unknown(),
+    })),
+    { minItems: 1 },
+  ),
+  stream: nullable(Type.Boolean()),
+  stream_options: nullable(Type.Object({ include_usage: nullable(Type.Boolean()) })),
+  /** Output tokens after which the agent's model isn't called again. */
+  max_completion_tokens: nullable(Type.Integer({ minimum: 1 })),
+  /** The older name of `max_completion_tokens`. */
+  max_tokens: nullable(Type.Integer({ minimum: 1 })),
+  /** Keeps apart what different users say. */
+  user: nullable(TEXT),
+  /** The newer name of `user`. */
+  safety_identifier: nullable(TEXT),
+  metadata: nullable(METADATA),
+  tools: nullable(Type.Array(
+    Type.Object({ type: TEXT, function: Type.Optional(Type.Object({ name: TOOL_NAME, ...TOOL_FIELDS })) }),
+  )),
+  tool_choice: Type.Optional(TOOL_CHOICE),
+  parallel_tool_calls: nullable(Type.Boolean()),
+  ...SAMPLING,
+  frequency_penalty: nullable(Type.Number({ minimum: -2, maximum: 2 })),
+  presence_penalty: nullable(Type.Number({ minimum: -2, maximum: 2 })),
+  seed: nullable(Type.Integer()),
+  reasoning_effort: nullable(TEXT),
+  verbosity: nullable(TEXT),
+}, {
+  title: "ChatCompletionRequest",
+  examples: [{ model: "agent", messages: [{ role: "user", content: "Which files are there?" }] }],
+});
+/** Body of `POST /v1/chat/completions`, as far as the agent heeds it. */
+type ChatCompletionRequest = Static<typeof CHAT_REQUEST>;
+
+const hasEntries = (value: unknown): boolean => Object.keys(Object(value)).length > 0;
+
+/** Parameters of a chat-completions request that can't be ignored. */
+export const UNSUPPORTED_IN_CHAT: readonly UnsupportedParameter[] = [
+  { parameter: "n", refuses: (n) => n !== 1, because: "the agent gives one answer" },
+  ...["functions", "function_call"].map((parameter) => ({
+    parameter,
+    refuses: (value: unknown) => value !== "none" && value !== "auto" && hasEntries(value),
+    because: "it has given way to tools and tool_choice",
+  })),
+  ...REFUSED_SAMPLING,
+  {
+    parameter: "response_format",
+    refuses: (format) => (format as { readonly type?: unknown }).type !== "text",
+    because: "the agent answers in plain text",
+  },
+  { parameter: "logprobs", refuses: (value) => value !== false, because: "the agent gives none" },
+  { parameter: "top_logprobs", refuses: (value) => value !== 0, because: "the agent gives none" },
+  { parameter: "logit_bias", refuses: hasEntries, because: "the agent's model takes none" },
+  { parameter: "stop", refuses: hasEntries, because: "the agent's answers aren't cut off at a text" },
+  { parameter: "audio", refuses: () => true, because: "the agent answers in text" },
+  {
+    parameter: "modalities",
+    refuses: (value) => !(Array.isArray(value) && value.every((one) => one === "text")),
+    because: "the agent answers in text",
+  },
+  { parameter: "web_search_options", refuses: () => true, because: "the agent searches with its own tools" },
+];
+
+/** The usage of an answer: sums over the turn's model calls. */
+const CHAT_USAGE = closed({
+  prompt_tokens: COUNT,
+  completion_tokens: COUNT,
+  total_tokens: COUNT,
+  prompt_tokens_details: closed({ cached_tokens: COUNT }),
+});
+const FINISH_REASON = Type.Enum(["stop", "tool_calls", "length", "content_filter"]);
+const CALL = {
+  id: TEXT,
+  type: Type.Literal("function"),
+  function: closed({ name: TEXT, arguments: TEXT }),
+};
+
+/** An answer that isn't streamed: `completionBody()` of the wire writes it. */
+const CHAT_COMPLETION = Type.Unsafe<object>(closed(
+  {
+    id: TEXT,
+    object: Type.Literal("chat.completion"),
+    created: COUNT,
+    model: TEXT,
+    choices: Type.Array(
+      closed({
+        index: Type.Literal(0),
+        message: closed({
+          role: Type.Literal("assistant"),
+          content: Type.Union([TEXT, Type.Null()]),
+          refusal: Type.Null(),
+          reasoning_content: Type.Optional(TEXT),
+          tool_calls: Type.Optional(Type.Array(closed(CALL), { minItems: 1 })),
+        }),
+        finish_reason: FINISH_REASON,
+        logprobs: Type.Null(),
+      }),
+      { minItems: 1, maxItems: 1 },
+    ),
+    usage: CHAT_USAGE,
+  },
+  "ChatCompletion",
+  {
+    id: "chatcmpl-0b7a4ce56c4f4c7a9a315a3f9b2d7c11",
+    object: "chat.completion",
+    created: 1_767_322_800,
+    model: "agent",
+    choices: [{
+      index: 0,
+      message: { role: "assistant", content: "There is README.md.", refusal: null },
+      finish_reason: "stop",
+      logprobs: null,
+    }],
+    usage: {
+      prompt_tokens: 20,
+      completion_tokens: 6,
+      total_tokens: 26,
+      prompt_tokens_details: { cached_tokens: 0 },
+    },
+  },
+));
+
+const CHAT_COMPLETION_CHUNK = closed({
+  id: TEXT,
+  object: Type.Literal("chat.completion.chunk"),
+  created: COUNT,
+  model: TEXT,
+  choices: Type.Array(
+    closed({
+      index: Type.Literal(0),
+      delta: closed({
+        role: Type.Optional(Type.Literal("assistant")),
+        content: Type.Optional(TEXT),
+        reasoning_content: Type.Optional(TEXT),
+        tool_calls: Type.Optional(Type.Array(closed({
+          index: COUNT,
+          id: Type.Optional(TEXT),
+          type: Type.Optional(Type.Literal("function")),
+          function: closed({ name: Type.Optional(TEXT), arguments: Type.Optional(TEXT) }),
+        }))),
+      }),
+      finish_reason: Type.Union([FINISH_REASON, Type.Null()]),
+      logprobs: Type.Null(),
+    }),
+    { maxItems: 1 },
+  ),
+  usage: Type.Optional(Type.Union([Type.Null(), CHAT_USAGE])),
+}, "ChatCompletionChunk");
+
+/** The data of each event of a streamed answer; the text `[DONE]`, which is no JSON, is the last. */
+const CHAT_COMPLETION_EVENT = Type.Union([CHAT_COMPLETION_CHUNK, API_ERROR, Type.Literal("[DONE]")]);

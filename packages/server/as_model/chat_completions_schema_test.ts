@@ -1,7 +1,7 @@
 import { assertEquals, assertThrows } from "@std/assert";
 import { ApiError } from "@tare/wire";
 import { checker } from "../http/schema.ts";
-import { CHAT_REQUEST, UNSUPPORTED_IN_CHAT } from "./chat_completions_schema.ts";
+import { CHAT_REQUEST, UNSUPPORTED_IN_CHAT } from "./chat_completions.ts";
 import { refuseUnsupported } from "./errors.ts";
 
 const messages = [{ role: "user", content: "q" }];

@@ -1,7 +1,6 @@
 import { assertEquals, assertThrows } from "@std/assert";
-import type { ChatMessage } from "./chat_completions_schema.ts";
-import { readChatMessages } from "./chat_messages.ts";
 import { ApiError } from "@tare/wire";
+import { type ChatMessage, readChatMessages } from "./chat_completions.ts";
 
 const read = (messages: readonly ChatMessage[]) => readChatMessages(messages, { parameter: "messages" });
 

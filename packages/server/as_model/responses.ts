@@ -1,4 +1,4 @@
-import type { Store } from "@tare/conversation";
+import type { Asker, Store } from "@tare/conversation";
 import type { ContentPart } from "@tare/messages";
 import {
   ApiError,
@@ -9,12 +9,10 @@ import {
   ResponseEventWriter,
   responseHex,
 } from "@tare/wire";
-import type { Asker } from "@tare/conversation";
 import { HttpError } from "../http/http_error.ts";
 import { route } from "../http/route.ts";
 import type { SseMessage } from "../http/sse_response.ts";
-import type { ChatMessage } from "./chat_completions_schema.ts";
-import { type Dialogue, readChatMessages } from "./chat_messages.ts";
+import { type ChatMessage, type Dialogue, readChatMessages } from "./chat_completions.ts";
 import { type AskedFields, type AskedTool, readAsked } from "./client_tools.ts";
 import { type AsModelOptions, continueConversation } from "./continue_conversation.ts";
 import { API_ERRORS, refuseUnsupported, toApiError, TURN_ERRORS, unsupported, unusable } from "./errors.ts";

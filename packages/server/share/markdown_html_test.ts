@@ -1,5 +1,5 @@
 import { assertEquals } from "@std/assert";
-import { markdownHtml } from "./markdown_html.ts";
+import { markdownHtml } from "./share_page.ts";
 
 /** What a text is shown as, lines between its blocks apart. */
 const shown = (text: string) => markdownHtml(text).replaceAll(/>\n</g, "><");
