@@ -18,17 +18,17 @@
  */
 // deno-lint-ignore-file no-console
 import { parseArgs } from "node:util";
-import { loadTokenizer } from "@tare/tiktoken";
 import { profileNamed } from "@tare/planner";
-import { ProgressBar } from "../packages/app/terminal/progress_bar.ts";
+import type { NamesShown } from "@tare/simulator/economy";
+import { loadTokenizer } from "@tare/tiktoken";
+import { ProgressBar } from "../packages/app/terminal/waiting.ts";
 import { halfOf } from "./bench/economy/half_of.ts";
+import { type Data, loadData } from "./bench/economy/load_data.ts";
 import { type EconomyRow, measureEconomy } from "./bench/economy/measure_economy.ts";
 import { plot } from "./bench/economy/plot.ts";
 import { POLICIES, policyNamed } from "./bench/economy/policies/policies.ts";
-import type { NamesShown } from "@tare/simulator/economy";
-import { formatTable } from "./bench/format_table.ts";
-import { type Data, loadData } from "./bench/economy/load_data.ts";
 import { generateWorkload } from "./bench/economy/workload.ts";
+import { formatTable } from "./bench/format_table.ts";
 
 const DEFAULT_PROFILES = ["anthropic-5m", "openai", "deepseek", "none"];
 

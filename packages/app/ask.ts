@@ -15,9 +15,9 @@ import { eventPrinter } from "./event_printer.ts";
 import { agentClient, type ServerAddress, serverAddress } from "./agent_client.ts";
 import { askPerson } from "./terminal/ask_person.ts";
 import { withPictures } from "./terminal/named_files.ts";
-import { type PipedInput, readPiped, withPiped } from "./terminal/piped_input.ts";
+import { type PipedInput, readPiped, withPiped } from "./terminal/input.ts";
 import { shownJson, shownText } from "./terminal/shown_text.ts";
-import { waitingLine } from "./terminal/waiting_line.ts";
+import { waitingLine } from "./terminal/waiting.ts";
 import { STOPPING, watchTurn } from "./terminal/watch_turn.ts";
 
 const HELP = `Puts a question to the agent server and prints what happens:

@@ -5,15 +5,15 @@
  * @module
  */
 // deno-lint-ignore-file no-console
-import { loadTokenizer } from "@tare/tiktoken";
-import { resolve } from "@std/path";
 import { parseArgs } from "node:util";
+import { resolve } from "@std/path";
+import { loadTokenizer } from "@tare/tiktoken";
 import { historyPage } from "./history/history_page.ts";
 import { LOG_FORMATS, readLogs } from "./history/read_logs.ts";
 import { replayHistory } from "./history/replay_history.ts";
 import { historyJson, toldHistory } from "./history/told.ts";
-import { ProgressBar } from "./terminal/progress_bar.ts";
 import { shownJson, shownText } from "./terminal/shown_text.ts";
+import { ProgressBar } from "./terminal/waiting.ts";
 
 const AGENTS = LOG_FORMATS.map(({ agent }) => agent);
 

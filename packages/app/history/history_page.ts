@@ -1,5 +1,4 @@
 import { inDigits, inDollars } from "../in_digits.ts";
-import { chart, escaped } from "./chart.ts";
 import type { LoggedHistory } from "./read_logs.ts";
 import { type PlayedHistory, type ReplayedSession, sumSaved } from "./replay_history.ts";
 import { PAID_FOR, type PaidFor } from "./spent.ts";
@@ -80,8 +79,8 @@ function sumsTable(history: LoggedHistory, by: keyof LoggedHistory["by"]): strin
   }</table></div>`;
 }
 
-const WIDTH = 720;
-const HEIGHT = 200;
+const DAYS_WIDTH = 720;
+const DAYS_HEIGHT = 200;
 const DAY_MS = 86_400_000;
 
 /** What each day was paid for, as bars. */
@@ -90,13 +89,13 @@ function days(rows: readonly SumsRow[]): string {
   if (!(most > 0)) return "";
   const dayOf = ({ key }: SumsRow) => Date.parse(key) / DAY_MS;
   const first = dayOf(rows[0]!);
-  const step = WIDTH / (1 + dayOf(rows.at(-1)!) - first);
+  const step = DAYS_WIDTH / (1 + dayOf(rows.at(-1)!) - first);
   const bars = rows.map((row) => {
     const { key, sums } = row;
     const at = dayOf(row) - first;
-    let top = HEIGHT;
+    let top = DAYS_HEIGHT;
     const parts = PAID_FOR.map((part) => {
-      const height = HEIGHT * sums.usdFor[part] / most;
+      const height = DAYS_HEIGHT * sums.usdFor[part] / most;
       top -= height;
       return `<rect x="${(at * step).toFixed(1)}" y="${top.toFixed(1)}" width="${
         Math.max(0.5, 0.85 * step).toFixed(1)
@@ -107,7 +106,7 @@ function days(rows: readonly SumsRow[]): string {
   const legend = PAID_FOR.map((part) =>
     `<span><i style="background:${COLOURS[part]}"></i>${PART_NAMES[part]}</span>`
   );
-  return `<figure><svg viewBox="0 0 ${WIDTH} ${HEIGHT}" role="img" aria-label="Dollars a day">${
+  return `<figure><svg viewBox="0 0 ${DAYS_WIDTH} ${DAYS_HEIGHT}" role="img" aria-label="Dollars a day">${
     bars.join("\n")
   }</svg><figcaption>${rows[0]?.key} to ${rows.at(-1)?.key}, at most $${inDollars(most)} a day. ${
     legend.join("")
@@ -185,4 +184,83 @@ function plot(played: readonly ReplayedSession[]): string {
     },
     points,
   });
+}
+
+const WIDTH = 720;
+const HEIGHT = 440;
+const LEFT = 60;
+const BOTTOM = 50;
+const MARGIN = 24;
+
+/** One direction of a {@linkcode chart}, from 0 to `most`. */
+interface Axis {
+  readonly label: string;
+  readonly most: number;
+  /** Where values are written. Default: about five round ones. */
+  readonly ticks?: readonly number[];
+  readonly format: (value: number) => string;
+}
+
+/** A point of a {@linkcode chart}. */
+interface Point {
+  readonly x: number;
+  readonly y: number;
+  /** Written beside it. */
+  readonly label: string;
+  /** Whether it is in the colour of what the chart is about. Default: no. */
+  readonly ours?: boolean;
+}
+
+/** Points between two axes, as an SVG. */
+export function chart(
+  { title, x: across, y: up, points }: {
+    readonly title: string;
+    readonly x: Axis;
+    readonly y: Axis;
+    readonly points: readonly Point[];
+  },
+): string {
+  const x = (value: number) => LEFT + (WIDTH - LEFT - 5 * MARGIN) * value / across.most;
+  const y = (value: number) => HEIGHT - BOTTOM - (HEIGHT - BOTTOM - MARGIN) * value / up.most;
+  return [
+    `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${WIDTH} ${HEIGHT}" font-family="sans-serif" font-size="12">`,
+    `<rect width="${WIDTH}" height="${HEIGHT}" fill="white"/>`,
+    text(LEFT, 16, title),
+    ...ticksOf(across).map((value) => text(x(value), HEIGHT - BOTTOM + 16, across.format(value), "middle")),
+    ...ticksOf(up).flatMap((value) => [
+      `<path d="M${LEFT} ${round(y(value))}H${WIDTH - MARGIN}" stroke="#ddd"/>`,
+      text(LEFT - 6, y(value) + 4, up.format(value), "end"),
+    ]),
+    text((WIDTH + LEFT) / 2, HEIGHT - 12, across.label, "middle"),
+    text(LEFT - 44, MARGIN + 8, up.label),
+    ...points.flatMap((point) => [
+      `<circle cx="${round(x(point.x))}" cy="${round(y(point.y))}" r="4" fill="${
+        point.ours ? "#c2410c" : "#334155"
+      }"/>`,
+      text(x(point.x) + 7, y(point.y) + 4, point.label),
+    ]),
+    "</svg>",
+    "",
+  ].join("\n");
+}
+
+/** Round values from 0 up, about five of them. */
+function ticksOf({ most, ticks }: Axis): readonly number[] {
+  if (ticks) return ticks;
+  const power = 10 ** Math.floor(Math.log10(most / 6));
+  const step = [1, 2, 5].map((digit) => digit * power).find((step) => most / step <= 6) ?? 10 * power;
+  return Array.from({ length: Math.floor(most / step) + 1 }, (_, at) => at * step);
+}
+
+function text(x: number, y: number, content: string, anchor = "start"): string {
+  return `<text x="${round(x)}" y="${round(y)}" text-anchor="${anchor}">${escaped(content)}</text>`;
+}
+
+function round(value: number): number {
+  return Math.round(10 * value) / 10;
+}
+
+/** A text as it stands in SVG and HTML. */
+function escaped(text: string): string {
+  return text.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll('"', "&quot;");
 }

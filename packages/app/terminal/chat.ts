@@ -15,11 +15,11 @@ import { eventPrinter } from "../event_printer.ts";
 import { askPerson } from "./ask_person.ts";
 import { chatCommand, COMMAND_NAMES, COMMANDS } from "./chat_commands.ts";
 import { findCommands } from "./command_files.ts";
+import { MARKS_PASTES, pastedInput } from "./input.ts";
 import { completeFile, withPictures } from "./named_files.ts";
-import { MARKS_PASTES, pastedInput } from "./pasted_input.ts";
-import { waitingLine } from "./waiting_line.ts";
-import { STOPPING, type WatchedTurn, watchTurn } from "./watch_turn.ts";
 import { shownText } from "./shown_text.ts";
+import { waitingLine } from "./waiting.ts";
+import { STOPPING, type WatchedTurn, watchTurn } from "./watch_turn.ts";
 
 const HELP = `A session with the agent server to talk in:
 

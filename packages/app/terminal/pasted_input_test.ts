@@ -1,7 +1,7 @@
-import { assertEquals } from "@std/assert";
 import { EventEmitter } from "node:events";
 import { text } from "node:stream/consumers";
-import { pastedInput } from "./pasted_input.ts";
+import { assertEquals } from "@std/assert";
+import { pastedInput } from "./input.ts";
 
 /** Reads these pieces, and gives what a line editor reads of them. */
 async function read(pieces: readonly string[]) {

@@ -1,5 +1,5 @@
 import { assertEquals, assertRejects } from "@std/assert";
-import { readPiped, withPiped } from "./piped_input.ts";
+import { readPiped, withPiped } from "./input.ts";
 
 /** A stream of these pieces, and how many were read. */
 function piped(...pieces: readonly (string | readonly number[])[]) {

@@ -1,6 +1,6 @@
 import { assertEquals } from "@std/assert";
 import { EMPTY_LEDGER, type LoopEvent } from "@tare/loop";
-import { waitingLine } from "./waiting_line.ts";
+import { waitingLine } from "./waiting.ts";
 
 const ERASE = "\r\x1b[K";
 

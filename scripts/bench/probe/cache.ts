@@ -1,7 +1,7 @@
 import type { Message, Usage } from "@tare/messages";
 import { type Profile, profileNamed } from "@tare/planner";
+import { chart } from "../../../packages/app/history/history_page.ts";
 import { recogniseProfile } from "../../../packages/planner/providers.ts";
-import { chart } from "../../../packages/app/history/chart.ts";
 import { formatTable } from "../format_table.ts";
 import { ask, type Bench } from "./bench.ts";
 import { formatDuration } from "./clock.ts";

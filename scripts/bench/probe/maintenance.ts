@@ -8,7 +8,7 @@ import {
 } from "@tare/messages";
 import { promptCost } from "@tare/planner/parts";
 import { memoryArchive, pruneResults, RECALL_TOOL } from "@tare/prune";
-import { chart } from "../../../packages/app/history/chart.ts";
+import { chart } from "../../../packages/app/history/history_page.ts";
 import { formatTable } from "../format_table.ts";
 import { ask, type Bench } from "./bench.ts";
 import { formatDuration } from "./clock.ts";

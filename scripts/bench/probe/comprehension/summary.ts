@@ -1,5 +1,5 @@
 import type { TurnLedger } from "@tare/loop";
-import { chart } from "../../../../packages/app/history/chart.ts";
+import { chart } from "../../../../packages/app/history/history_page.ts";
 import { formatTable } from "../../format_table.ts";
 import type { Bench } from "../bench.ts";
 import { money, usd } from "../paid_model.ts";
