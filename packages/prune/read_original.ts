@@ -8,9 +8,9 @@ import {
   transcribe,
 } from "@tare/messages";
 import { type Archive, isArchiveRef } from "./archive.ts";
-import { fitHead } from "./fit_text.ts";
 import { ANY_PLACEHOLDER, placeholderRefs } from "./placeholder.ts";
 import { RECALL_TOOL } from "./recall_tool.ts";
+import { fitHead } from "./truncate_results.ts";
 
 /** What a recall is answered by, as `recallOriginal()` tells it. */
 interface Recalled {

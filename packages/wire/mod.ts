@@ -25,7 +25,7 @@ export { fromAnthropic, fromResponses, toAnthropic, toResponses } from "./conver
 export { ReplyAssembler } from "./chat/reply_assembler.ts";
 export { readUsage, writeUsage } from "./chat/usage.ts";
 export { chunkWriter, completionBody, completionChunks, toolCallDeltas } from "./chat/write_completion.ts";
-export { deferTools, isFunction } from "./deferred_tools.ts";
+export { deferTools, isFunction, steadyTools } from "./client_tools.ts";
 export { asRecord, joinBytes, jsonExcess, type JsonRecord, readJsonAt } from "./json.ts";
 export {
   anchorOf,
@@ -61,15 +61,14 @@ export {
   splitEvents,
   SseSplitter,
 } from "./reply_stream.ts";
-export { ResponseAssembler } from "./responses/response_assembler.ts";
-export { responsesBody, responsesSettings } from "./responses/write_responses_body.ts";
-export { statedFailure } from "./meaning.ts";
-export { steadyTools } from "./steady_tools.ts";
 export {
   emptyResponse,
+  ResponseAssembler,
   type ResponseBody,
   type ResponseEvent,
   ResponseEventWriter,
   responseHex,
-} from "./responses/write_response.ts";
+} from "./responses/response.ts";
+export { responsesBody, responsesSettings } from "./responses/write_responses_body.ts";
+export { statedFailure } from "./meaning.ts";
 export { CHAT_PROTOCOL, MESSAGES_PROTOCOL, RESPONSES_PROTOCOL };
