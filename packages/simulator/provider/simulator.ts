@@ -1,3 +1,4 @@
+import { schemaChecker } from "@tare/arguments";
 import {
   addUsage,
   checkGiven,
@@ -36,15 +37,13 @@ import {
   writeUsage,
 } from "@tare/wire";
 import { LRUCache } from "lru-cache";
-import { schemaChecker } from "@tare/arguments";
 import { Compile } from "typebox/schema";
 import { type Fault, faultError, promptTooLong, type ToolCallPieces } from "../fault.ts";
 import type { SimulatedModel, SimulatedReply, SimulatedRequest } from "../model.ts";
-import { MarkedCache } from "./marked_cache.ts";
+import { MarkedCache, ShardRouter } from "./caches.ts";
 import { promptReader, type ReadPrompt } from "./prompt_reader.ts";
-import { ReasoningSeals } from "./reasoning_seals.ts";
 import type { Encoder } from "./prompt_units.ts";
-import { ShardRouter } from "./shard_router.ts";
+import { ReasoningSeals } from "./reasoning_seals.ts";
 import { search, type SearchableTools, searchableTools } from "./tool_search.ts";
 
 /** What a provider is simulated from. */

@@ -1,5 +1,5 @@
 import { assertEquals } from "@std/assert";
-import { LARGEST_PACKAGE } from "./packages.ts";
+import { LARGEST_PACKAGE } from "./plans.ts";
 import { readResult } from "./results.ts";
 import type { CallArguments, RehearsalTurn, WantedCall } from "./turn.ts";
 

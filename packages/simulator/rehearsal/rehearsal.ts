@@ -1,7 +1,7 @@
 import { type SimulatedModel, type SimulatedReply, toolCall } from "../model.ts";
-import { LARGEST_PACKAGE } from "./packages.ts";
-import { LOOK_BACK, REVIEW } from "./review.ts";
 import { LIST_WORKSPACE, numbered, pathOf, type RehearsalPlan } from "./plan.ts";
+import { LARGEST_PACKAGE, LOOK_BACK, REVIEW } from "./plans.ts";
+import { countedPaths, type FoundLine, foundLines, listedEntries, readRange } from "./results.ts";
 import {
   type CallArguments,
   readRehearsalTurn,
@@ -9,7 +9,6 @@ import {
   type RehearsalTurn,
   type WantedCall,
 } from "./turn.ts";
-import { countedPaths, type FoundLine, foundLines, listedEntries, readRange } from "./results.ts";
 
 /** The first plan that suits a question is followed, or else {@linkcode KEYWORDS}. */
 const PLANS: readonly RehearsalPlan[] = [REVIEW, LOOK_BACK, LARGEST_PACKAGE];

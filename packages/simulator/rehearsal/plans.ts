@@ -1,6 +1,7 @@
+import { parsePlaceholder } from "@tare/prune";
 import { cleanPath, LIST_WORKSPACE, numbered, pathOf, type RehearsalPlan } from "./plan.ts";
 import { countedPaths, listedEntries, readRange } from "./results.ts";
-import type { MadeCall, RehearsalTurn, WantedCall } from "./turn.ts";
+import { type MadeCall, RECALL, type RehearsalTurn, type WantedCall } from "./turn.ts";
 
 /** Folders whose subfolders are packages by convention. */
 const CONTAINERS = ["packages", "crates", "apps", "libs", "modules", "plugins", "services"];
@@ -198,4 +199,203 @@ function missedSentences(turn: RehearsalTurn): string {
         `Of the count of ${pathOf(call)} I saw ${call.seen === "none" ? "nothing" : "only a part"}.`
       ),
   ].join("\n");
+}
+
+/** Files that are read in one review. */
+const MAX_FILES = 6;
+/** Lines that are read of one file. */
+const MAX_LINES = 300;
+
+/**
+ * `Review FOLDER`: read the longest files of a folder one after the other, note of each what it is as soon as it is
+ * read, and answer with the notes.
+ */
+export const REVIEW: RehearsalPlan = {
+  suits: (question) => folderOf(question) !== undefined,
+  rules: [
+    {
+      says: "I look which files there are.",
+      wants: (turn) => [countCall(folderOf(turn.question) ?? ".", turn)],
+      made: isCount,
+    },
+    {
+      says: (turn) => notes(turn).at(-1) ?? "I begin with the longest file.",
+      wants: (turn) => {
+        const read = new Set(turn.calls.filter(isRead).map(pathOf));
+        const next = longestFiles(turn).find((path) => !read.has(path));
+        return next === undefined ? [] : [{ tool: "read_file", args: { path: next, end_line: MAX_LINES } }];
+      },
+      made: () => false,
+    },
+  ],
+  // Of the files it has noted what it needs.
+  needs: isCount,
+  answer: (turn) =>
+    [`I reviewed ${numbered(notes(turn).length, "file")} of ${folderOf(turn.question)}:`, ...notes(turn)]
+      .join(
+        "\n",
+      ),
+};
+
+/** A note of a review: a file, its lines, and what it declares first. */
+const NOTE: RegExp = /^- (\S+): (\d+) lines?; first declares: (.*)$/;
+
+/** The first line in the text of a file, with or without the number of a search, that declares something. */
+function firstDeclaration(text: string): string | undefined {
+  return /^(?:\d+:)?((?:export |pub(?:lic)? |def |class |func(?:tion)? |fn |const |interface |struct |type ).*)$/m
+    .exec(text)?.[1]?.trim();
+}
+
+function folderOf(question: string): string | undefined {
+  const folder = /\breview (?:the folder )?([\w.@/-]*[\w@/-]|\.)/i.exec(question)?.[1];
+  return folder === undefined ? undefined : cleanPath(folder);
+}
+
+function longestFiles(turn: RehearsalTurn): string[] {
+  return turn.calls.filter((call) => isCount(call) && call.seen !== "none").flatMap((call) =>
+    [...countedPaths(call.text)].map(([path, lines]) => ({ path: inside(pathOf(call), path), lines }))
+  ).filter(({ path }) => isSource(path)).sort((a, b) => b.lines - a.lines).slice(0, MAX_FILES).map((
+    { path },
+  ) => path);
+}
+
+function isRead(call: MadeCall): boolean {
+  return call.tool === "read_file";
+}
+
+/** One note for each file that was read: by its text, or as it was noted while that was there. */
+function notes({ calls, said }: RehearsalTurn): string[] {
+  return calls.filter(isRead).map((call) => {
+    const path = pathOf(call);
+    const total = call.seen === "none" ? undefined : readRange(call.text)?.total;
+    if (total !== undefined) {
+      return `- ${path}: ${numbered(total, "line")}; first declares: ${
+        firstDeclaration(call.text) ?? "nothing"
+      }`;
+    }
+    const lines = said.flatMap((text) => text.split("\n"));
+    return lines.findLast((line) => line.startsWith(`- ${path}: `)) ??
+      `- ${path}: I no longer see what it held`;
+  });
+}
+
+/** What is asked of a text that was read: so many lines behind the call that read it. */
+const LINES_BEHIND = 120;
+const WORD = /remember the word (\w+)/i;
+
+/**
+ * `Look back: …`: say without reading anything again what the session was about: the word that was to be remembered,
+ * what the files declare first that are named between backticks, and what the reviews came to. What the prompt no longer
+ * shows is recalled; what can't be recalled is missing in the answer.
+ */
+export const LOOK_BACK: RehearsalPlan = {
+  suits: (question) => /^look back\b/im.test(question),
+  rules: [{
+    says: "I recall what is no longer here.",
+    wants: (turn) => {
+      const asked = new Set(recalls(turn).map(({ args }) => JSON.stringify(args)));
+      return missing(turn).filter(({ args }) => !asked.has(JSON.stringify(args)));
+    },
+    made: () => false,
+  }],
+  needs: () => false,
+  from: "what this conversation still shows or gives back",
+  answer: (turn) => {
+    const word = rememberedWord(turn);
+    const notes = reviewNotes(turn);
+    const lines = [...notes.values()].reduce((sum, note) => sum + note, 0);
+    return [
+      word === undefined ? "I no longer see which word I was to remember." : `The word is ${word}.`,
+      ...namedFiles(turn).map((path) => {
+        const declared = declaration(turn, path);
+        return declared === undefined
+          ? `I no longer see what ${path} declares first.`
+          : `${path} declares first: ${declared}`;
+      }),
+      `The reviews noted ${numbered(notes.size, "file")} with ${numbered(lines, "line")}.`,
+    ].join("\n");
+  },
+};
+
+/** Calls for what is asked about and the prompt doesn't show, most direct first. */
+function missing(turn: RehearsalTurn): WantedCall[] {
+  const recall = (args: WantedCall["args"]): WantedCall => ({ tool: RECALL, args });
+  const files = namedFiles(turn).filter((path) => declaration(turn, path) === undefined);
+  const elided = files.flatMap((path) => {
+    const { ref } = readingOf(turn, path) ?? {};
+    return ref === undefined ? [] : [recall({ ref })];
+  });
+  const gone = files.filter((path) => readingOf(turn, path) === undefined);
+  return [
+    ...elided,
+    ...leftMessages(turn).flatMap(({ ref, answer }) => [
+      ...(answer === undefined
+        ? [
+          ...(rememberedWord(turn) === undefined ? [recall({ ref, find: "remember the word" })] : []),
+          recall({ ref, find: "; first declares: " }),
+        ]
+        : []),
+      ...gone.filter((path) => answer?.includes(`- ${path}: `) ?? true)
+        .map((path) => recall({ ref, find: placeOf(path) })),
+    ]),
+    // Where a search found the call, the text stands behind it.
+    ...recalls(turn).flatMap(({ args: { ref, find }, text }) => {
+      const place = gone.map(placeOf).find((place) => place === find);
+      const [line] = text.split("\n").find((line) => line.replace(/^\d+:/, "") === place)?.split(":") ?? [];
+      return line === undefined ? [] : [recall({ ref, lines: `${line}-${Number(line) + LINES_BEHIND}` })];
+    }),
+  ];
+}
+
+function recalls({ calls }: RehearsalTurn): MadeCall[] {
+  return calls.filter(({ tool }) => tool === RECALL);
+}
+
+/** Everything that the prompt shows of what was said, and what was recalled of it. */
+function seenTexts(turn: RehearsalTurn): string[] {
+  return [...turn.said, ...recalls(turn).filter(({ seen }) => seen !== "none").map(({ text }) => text)];
+}
+
+function rememberedWord(turn: RehearsalTurn): string | undefined {
+  return seenTexts(turn).map((text) => WORD.exec(text)?.[1]).find((word) => word !== undefined);
+}
+
+/** The lines of each file that a review noted. */
+function reviewNotes(turn: RehearsalTurn): ReadonlyMap<string, number> {
+  const lines = seenTexts(turn).flatMap((text) => text.split("\n"));
+  return new Map(lines.flatMap((line) => {
+    const [, path, count] = NOTE.exec(line.replace(/^\d+:/, "")) ?? [];
+    return path === undefined ? [] : [[path, Number(count)]];
+  }));
+}
+
+function namedFiles({ question }: RehearsalTurn): string[] {
+  return [...question.matchAll(/`([^`]+)`/g)].map(([, path]) => path!);
+}
+
+function readingOf({ earlier }: RehearsalTurn, path: string): MadeCall | undefined {
+  return earlier.find((call) => call.tool === "read_file" && pathOf(call) === path);
+}
+
+function declaration(turn: RehearsalTurn, path: string): string | undefined {
+  const reading = readingOf(turn, path);
+  if (reading) return reading.seen === "none" ? undefined : firstDeclaration(reading.text);
+  const found = recalls(turn).find(({ args: { lines }, text }) => lines && text.includes(`path: ${path}\n`));
+  return found && firstDeclaration(found.text);
+}
+
+/** How a transcript shows the argument of the call that read a file. */
+function placeOf(path: string): string {
+  return `path: ${path}`;
+}
+
+/** The messages that left the prompt; with the review behind them, if they are the steps that led to it. */
+function leftMessages(
+  { said }: RehearsalTurn,
+): { readonly ref: string; readonly answer: string | undefined }[] {
+  return said.flatMap((text, at) => {
+    const ref = text.split("\n").map(parsePlaceholder).find((line) => line?.of === "messages")?.ref;
+    const next = said[at + 1];
+    return ref === undefined ? [] : [{ ref, answer: next?.includes("I reviewed ") ? next : undefined }];
+  });
 }
