@@ -1,3 +1,11 @@
+/**
+ * Puts Tare in front of somebody else's agent: passes its model calls on to a provider with only what of each prompt
+ * still pays for its place, as a function from request to response.
+ *
+ * README.md shows it in use.
+ *
+ * @module
+ */
 import { type Asker, nameOf, OWNER } from "@tare/conversation";
 import type { Accounts, Overview } from "@tare/conversation/report";
 import { inTraceOf, Telemetry } from "@tare/conversation/telemetry";
@@ -10,6 +18,10 @@ import { readBody, readPath } from "./read_request.ts";
 import { ledgerOf } from "./sessions/sessions.ts";
 import { type Conversations, conversationsOf } from "./sessions/conversations.ts";
 import { Turns } from "./turns.ts";
+
+export type { GatewayOptions } from "./options.ts";
+export { readBody, readBytes, readPath } from "./read_request.ts";
+export type { Conversations, ShownConversation } from "./sessions/conversations.ts";
 
 /** A gateway as a function from request to response, with no port of its own. */
 export interface Gateway {

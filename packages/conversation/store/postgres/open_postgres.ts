@@ -3,7 +3,6 @@ import { zstdDecompressSync } from "node:zlib";
 import { checkGiven } from "@tare/messages";
 import { type Archive, archiveRef, textFromBytes } from "@tare/prune";
 import { columnText, nameIn, searchedJson } from "../json_text.ts";
-import type { ObjectStore } from "../s3_objects.ts";
 import type {
   ListedSession,
   SessionRecord,
@@ -15,13 +14,19 @@ import type {
   StoredSums,
   StoreRecord,
 } from "../port.ts";
+import type { ObjectStore } from "../s3_objects.ts";
 import { noSessionError, StoreError } from "../store_error.ts";
-import { type Connections, connectionsTo, type OwnConnection, type Value } from "./connections.ts";
+import {
+  assertSessions,
+  type Connections,
+  connectionsTo,
+  type OwnConnection,
+  type Value,
+} from "./connections.ts";
 import { databaseName } from "./database_error.ts";
-import { type Leases, openLeases } from "./leases.ts";
 import { fewAtOnce, largeTexts } from "./large_texts.ts";
+import { type Leases, openLeases } from "./leases.ts";
 import { migrate } from "./migrations.ts";
-import { assertSessions } from "./pooler.ts";
 import { addRecord, CallList, type Command, type StoredText } from "./records.ts";
 import { asRefusal, refused } from "./refusals.ts";
 

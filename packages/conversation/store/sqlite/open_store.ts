@@ -1,3 +1,13 @@
+/**
+ * A store in one SQLite file, behind the same port as the others. It has no dependencies beside the SQLite that Deno,
+ * Node and Bun bring, and needs to read and write the file's folder.
+ *
+ * {@linkcode openStore} opens it, {@linkcode openFileContents} all that it holds, to be copied.
+ *
+ * README.md shows it in use.
+ *
+ * @module
+ */
 import { checkGiven } from "@tare/messages";
 import { type Archive, archiveRef } from "@tare/prune";
 import { readSync } from "node:fs";
@@ -24,6 +34,8 @@ import { type Database, fromStoredJson, openDatabase, type StoredJson, toStoredJ
 import { corruptError, toOpenError } from "./file_error.ts";
 import { MIGRATIONS, NEEDS_ATTENTION } from "./migrations.ts";
 import { type StoredTexts, storedTexts } from "./stored_texts.ts";
+
+export { openFileContents } from "./contents.ts";
 
 /** Bytes that are read at a time, while everything else waits: some ten microseconds if the system has them in memory. */
 const PIECE = 64 * 1024;
