@@ -1,9 +1,8 @@
-import type { JSX } from "preact";
-import { useEffect, useState } from "preact/hooks";
+import type { ComponentChildren, JSX } from "preact";
+import { useEffect, useId, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { api } from "./api/api.ts";
 import { keepSessionWarm } from "./api/reports.ts";
 import type { Head } from "./api/sessions.ts";
-import { Dialog } from "./parts/dialog.tsx";
 import { counted, dollars, share } from "./parts/format.ts";
 import { isPriced, money, saved, withoutPrice } from "./parts/spent.tsx";
 import { addressOf, type Place } from "./place.ts";
@@ -262,5 +261,43 @@ function ModelChoice({ id, told, close }: {
         Another model finds nothing of this session in the cache: its first call pays for the whole prompt.
       </p>
     </Dialog>
+  );
+}
+
+/** Asks before something is done, over the page: Escape and "Cancel" leave it undone, and the focus goes back where it was. */
+function Dialog({ title, act, isFinal = false, does, close, children }: {
+  readonly title: string;
+  /** What the button that does it says. */
+  readonly act: string;
+  /** Whether that can't be taken back: then it isn't what Enter does. Default: it can. */
+  readonly isFinal?: boolean;
+  /** Does it, and tells what went wrong elsewhere. */
+  readonly does: () => Promise<void>;
+  readonly close: () => void;
+  readonly children: ComponentChildren;
+}): JSX.Element {
+  const box = useRef<HTMLDialogElement>(null);
+  const id = useId();
+  const [isBusy, setBusy] = useState(false);
+  // Before anything can be typed: Escape is the dialog's from its beginning.
+  useLayoutEffect(() => box.current?.showModal(), []);
+  return (
+    <dialog ref={box} aria-labelledby={id} onClose={close}>
+      <form
+        onSubmit={(event) => {
+          event.preventDefault();
+          if (isBusy) return;
+          setBusy(true);
+          does().then(() => box.current?.close());
+        }}
+      >
+        <h2 id={id}>{title}</h2>
+        {children}
+        <div class="answers">
+          <button type="submit" class={isFinal ? "stop" : "primary"}>{act}</button>
+          <button type="button" autofocus={isFinal} onClick={() => box.current?.close()}>Cancel</button>
+        </div>
+      </form>
+    </dialog>
   );
 }
