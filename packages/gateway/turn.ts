@@ -1,3 +1,4 @@
+import { argumentsParser } from "@tare/arguments";
 import { type Conversation, inSlices } from "@tare/conversation";
 import {
   contentText,
@@ -7,7 +8,6 @@ import {
   type Message,
   type ToolDefinition,
 } from "@tare/messages";
-import { argumentsParser } from "@tare/arguments";
 import type { LedgerEntry, PromptCall, SessionView } from "@tare/planner";
 import { type routeToCache, servedTokens } from "@tare/planner/parts";
 import { placeholderRefs, RECALL_TOOL, recallOriginal } from "@tare/prune";
@@ -25,7 +25,7 @@ import {
   writeRequest,
 } from "@tare/wire";
 import { keptOut, withoutSearches } from "./deferral.ts";
-import type { HeldPrompt, HeldPrompts } from "./held_prompts.ts";
+import type { HeldPrompt, HeldPrompts } from "./memory.ts";
 import type { Followed, GatewaySession, HiddenPlace } from "./sessions/session.ts";
 
 /** What a model asks to have back. */

@@ -3,9 +3,8 @@ import { estimateTokens } from "@tare/messages";
 import { plannerSession, profileNamed } from "@tare/planner";
 import { CHAT_PROTOCOL, readRequest, readWireBody } from "@tare/wire";
 import { call } from "./fixture_test.ts";
-import { Memory } from "./memory.ts";
+import { HeldPrompts, Memory } from "./memory.ts";
 import { GatewaySessions } from "./sessions/sessions.ts";
-import { HeldPrompts } from "./held_prompts.ts";
 import { GatewayTurn } from "./turn.ts";
 
 const encode = (value: unknown) => new TextEncoder().encode(JSON.stringify(value));
