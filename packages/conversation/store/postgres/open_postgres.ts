@@ -24,10 +24,9 @@ import {
   type Value,
 } from "./connections.ts";
 import { databaseName } from "./database_error.ts";
-import { fewAtOnce, largeTexts } from "./large_texts.ts";
 import { type Leases, openLeases } from "./leases.ts";
 import { migrate } from "./migrations.ts";
-import { addRecord, CallList, type Command, type StoredText } from "./records.ts";
+import { addRecord, CallList, type Command, fewAtOnce, largeTexts, type StoredText } from "./records.ts";
 import { asRefusal, refused } from "./refusals.ts";
 
 /** Events and texts of a removed session that one statement frees. */
