@@ -1,9 +1,14 @@
+import { nameOf } from "@tare/conversation";
+import { type Checkpoints, UndoRefused } from "@tare/loop/tools";
 import { Type } from "typebox";
 import type { AgentOptions } from "../agent_options.ts";
 import { judgeBy } from "../approvals/rules.ts";
 import { errorResponses, HttpError } from "../http/http_error.ts";
 import { route } from "../http/route.ts";
 import { closed } from "../http/schema.ts";
+import type { Session } from "../sessions/session.ts";
+import type { Sessions } from "../sessions/sessions.ts";
+import { SESSION, sessionBody } from "./session_body.ts";
 
 /** The tool by which the model lists files: people see what it would, and nothing else. */
 const LISTS = "list_files";
@@ -98,4 +103,190 @@ function globOf(search: string): string {
     return /[\\*?[\]{},!^]/.test(char) ? `\\${char}` : char;
   }).join("");
   return search.includes("/") ? `**/*${text}*` : `*${text}*`;
+}
+
+/** What was put back. */
+type PutBack = Awaited<ReturnType<Checkpoints["undo"]>>;
+
+const FILES = Type.Array(
+  closed({
+    path: Type.String({ description: "From the workspace." }),
+    change: Type.Enum(["created", "changed", "deleted"]),
+  }, "ChangedFile"),
+);
+
+const NOT_COVERED = Type.Array(Type.String(), {
+  description:
+    "What an undo doesn't cover, a sentence each: what commands did elsewhere, files that aren't kept.",
+});
+
+const TURN = Type.Integer({ minimum: 0, description: "Number of the last event before the turn." });
+
+const FORCE = Type.Optional(Type.Boolean({
+  description:
+    "Whether files are put back too that were changed since. Default: then nothing is, and all are named.",
+}));
+
+/** Body of `POST /v1/sessions/{id}/undo`. */
+const UNDO = closed(
+  {
+    turn: Type.Optional(Type.Integer({
+      minimum: 0,
+      description:
+        "Files become what they were before this turn: what those behind it have changed is undone too. Default: the " +
+        "newest turn that changed some.",
+    })),
+    conversation: Type.Optional(Type.Boolean({
+      description: "Whether a new session is made in which was said what was before that turn. Default: no.",
+    })),
+    force: FORCE,
+  },
+  "Undo",
+  { turn: 12 },
+);
+
+const PUT_BACK = {
+  turns: Type.Array(TURN, { description: "Whose changes were undone or made again, the oldest first." }),
+  files: FILES,
+  notCovered: NOT_COVERED,
+};
+
+const REFUSED = {
+  404: "There is no such session, or no such turn in it.",
+  409:
+    "There is nothing to put back on this machine, files were changed since, a call changes files, or a turn runs " +
+    "or asks. Nothing was changed.",
+  501: "The server keeps no files.",
+};
+
+/** The routes that tell what turns have changed of files, and put it back. */
+export function undoRoutes(sessions: Sessions, checkpoints: Omit<Checkpoints, "close"> | undefined) {
+  const kept = () => {
+    if (checkpoints) return checkpoints;
+    throw new HttpError(501, "not_supported", "Cannot undo here: the server keeps no files.");
+  };
+  return [
+    route({
+      method: "GET",
+      path: "/v1/sessions/{id}/changes",
+      operationId: "listChanges",
+      summary: "Lists what its turns have changed of files, as far as this machine has kept it.",
+      responses: {
+        200: {
+          description: "The turns that changed some, the oldest first.",
+          content: {
+            "application/json": closed({
+              turns: Type.Array(closed({
+                turn: TURN,
+                atMs: Type.Number({
+                  description: "When it changed something last, in milliseconds since the epoch.",
+                }),
+                files: FILES,
+                isUndone: Type.Boolean(),
+                notCovered: NOT_COVERED,
+              }, "TurnChanges")),
+            }),
+          },
+        },
+        ...errorResponses({ 404: REFUSED[404], 501: REFUSED[501] }),
+      },
+      async answer({ path: { id } }) {
+        const session = await sessions.get(id);
+        const turns = await kept().changes(session.id);
+        return { json: { turns: turns.map((turn) => ({ ...turn, ...arrays(turn) })) } };
+      },
+    }),
+    route({
+      method: "POST",
+      path: "/v1/sessions/{id}/undo",
+      operationId: "undoTurn",
+      who: "approve",
+      summary:
+        "Puts files back as they were before a turn, and lets the model know, or goes on in a new session from before it.",
+      body: UNDO,
+      responses: {
+        200: {
+          description: "What was put back, and the new session if one was asked for.",
+          content: { "application/json": closed({ ...PUT_BACK, session: Type.Optional(SESSION) }) },
+        },
+        ...errorResponses(REFUSED),
+      },
+      async answer({ path: { id }, body: { turn, conversation = false, force }, asker, keep }) {
+        const files = kept();
+        const session = await sessions.get(id);
+        const known = turn === undefined ? undefined : await sessions.lengthBefore(session, turn);
+        const done = await putBack(session, "undo", () =>
+          files.undo(id, { turn, force }).catch((error) => {
+            // What was said may be gone back on though no file was changed since.
+            const isNothing = error instanceof UndoRefused && error.code === "nothing";
+            if (isNothing && conversation && known !== undefined) {
+              return { turns: [], files: [], notCovered: [] };
+            }
+            throw error;
+          }));
+        const goOn = async () => {
+          const length = known ?? await sessions.lengthBefore(session, done.turns[0]!);
+          return await sessions.fork(session, { length, by: nameOf(asker) });
+        };
+        const made = conversation ? await goOn() : undefined;
+        keep({ sessionId: id });
+        return {
+          json: { ...arrays(done), turns: [...done.turns], ...(made && { session: sessionBody(made) }) },
+        };
+      },
+    }),
+    route({
+      method: "POST",
+      path: "/v1/sessions/{id}/redo",
+      operationId: "redoTurn",
+      who: "approve",
+      summary: "Takes back the last undo, unless a turn has changed files since, and lets the model know.",
+      body: closed({ force: FORCE }, "Redo", { force: true }),
+      responses: {
+        200: { description: "What was made again.", content: { "application/json": closed(PUT_BACK) } },
+        ...errorResponses(REFUSED),
+      },
+      async answer({ path: { id }, body: { force }, keep }) {
+        const files = kept();
+        const done = await putBack(await sessions.get(id), "redo", () => files.redo(id, { force }));
+        keep({ sessionId: id });
+        return { json: { ...arrays(done), turns: [...done.turns] } };
+      },
+    }),
+  ];
+}
+
+/** The same lists, for an answer. */
+function arrays({ files, notCovered }: Pick<PutBack, "files" | "notCovered">) {
+  return { files: [...files], notCovered: [...notCovered] };
+}
+
+const CODES = { nothing: "nothing_to_undo", conflict: "changed_since", busy: "files_busy" } as const;
+
+async function putBack(
+  session: Session,
+  verb: "undo" | "redo",
+  work: () => Promise<PutBack>,
+): Promise<PutBack> {
+  try {
+    return await session.betweenTurns(work, (done) => toldToModel(verb, done));
+  } catch (error) {
+    if (!(error instanceof UndoRefused)) throw error;
+    throw new HttpError(409, CODES[error.code], error.message);
+  }
+}
+
+/** Files named to the model; it can look for others itself. */
+const MOST_NAMED = 50;
+
+function toldToModel(verb: "undo" | "redo", { files, notCovered }: PutBack): string {
+  const named = files.slice(0, MOST_NAMED).map(({ path, change }) => `${path} (${change})`);
+  const more = files.length > MOST_NAMED ? ` and ${files.length - MOST_NAMED} more` : "";
+  return [
+    verb === "undo"
+      ? "The user has undone what was changed above: files are as they were before."
+      : "The user has taken the undo back: files are as they were changed above.",
+    files.length === 0 ? "No file is different now." : `Different now: ${named.join(", ")}${more}.`,
+    ...(notCovered.length === 0 ? [] : [`Not covered: ${notCovered.slice(0, MOST_NAMED).join(" ")}`]),
+  ].join(" ");
 }

@@ -1,3 +1,4 @@
+import { memoryStore } from "@tare/conversation";
 import {
   type AssistantMessage,
   estimateTokens,
@@ -6,17 +7,16 @@ import {
   type ModelRequest,
 } from "@tare/messages";
 import { profileNamed } from "@tare/planner";
-import { memoryStore } from "@tare/conversation";
 import { ALLOW_EVERYTHING } from "../approvals/rules.ts";
-import { dispatcher } from "../http/dispatcher.ts";
 import { echo } from "../fixture_test.ts";
-import { openapiDocument } from "../http/openapi_document.ts";
+import { dispatcher } from "../http/dispatcher.ts";
 import { checkedFetch, type OpenapiDocument } from "../http/openapi_fixture_test.ts";
-import { Sessions } from "../sessions/sessions.ts";
+import { openapiDocument } from "../route_table.ts";
 import type { SessionOptions } from "../sessions/session_types.ts";
-import { respondAt } from "./errors.ts";
+import { Sessions } from "../sessions/sessions.ts";
 import { asModelRoutes } from "./as_model_routes.ts";
 import type { AsModelOptions } from "./continue_conversation.ts";
+import { respondAt } from "./errors.ts";
 
 /** A call of {@linkcode echo}. */
 export function echoCall(text: string): Partial<AssistantMessage> {

@@ -1,11 +1,11 @@
 import { assertEquals } from "@std/assert";
-import { errorResponse, HttpError } from "./http_error.ts";
-import { openapiDocument } from "./openapi_document.ts";
-import type { Route } from "./route.ts";
 import { memoryStore } from "@tare/conversation";
-import { dispatcher } from "./dispatcher.ts";
 import { request } from "../fixture_test.ts";
+import { openapiDocument } from "../route_table.ts";
+import { dispatcher } from "./dispatcher.ts";
+import { errorResponse, HttpError } from "./http_error.ts";
 import { checkedFetch } from "./openapi_fixture_test.ts";
+import type { Route } from "./route.ts";
 
 function serve(
   route: Partial<Route>,

@@ -1,8 +1,8 @@
 import { assertEquals, assertRejects, assertThrows } from "@std/assert";
-import { openapiDocument } from "./openapi_document.ts";
-import type { Route } from "./route.ts";
 import { agent, call, request, scriptedModel } from "../fixture_test.ts";
+import { openapiDocument } from "../route_table.ts";
 import { checkedFetch, type OpenapiDocument } from "./openapi_fixture_test.ts";
+import type { Route } from "./route.ts";
 
 const route: Route = {
   method: "GET",
