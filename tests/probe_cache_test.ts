@@ -1,7 +1,7 @@
 import { assert, assertEquals, assertMatch, assertRejects, assertStringIncludes } from "@std/assert";
 import { ModelError } from "@tare/loop";
 import { profileNamed } from "@tare/planner";
-import { readProfileFile } from "../packages/app/settings/profile_file.ts";
+import { readProfileFile } from "../packages/app/settings/option.ts";
 import { readSettings } from "../packages/app/settings/settings.ts";
 import { probeCache } from "../scripts/probe_cache.ts";
 import { lastWords, measuring, measuringOverHttp, PRICES } from "./measured.ts";

@@ -1,7 +1,13 @@
-import type { Sandbox } from "@tare/loop/tools";
 import { type ChildProcess, spawn } from "node:child_process";
-import type { InstructionPlaces } from "./prompt/workplace.ts";
-import { VARIABLES } from "./settings/settings.ts";
+import { resolve } from "@std/path";
+import { s3Address } from "@tare/conversation/s3";
+import type { Sandbox } from "@tare/loop/tools";
+import { DEFAULT_PROVIDER } from "@tare/planner";
+import { hasChatProvider, isRehearsed } from "./agent_models.ts";
+import { USUAL_PORT } from "./data/noted_server.ts";
+import { filesOf, type InstructionPlaces } from "./prompt/workplace.ts";
+import { realPath } from "./settings/real_path.ts";
+import { type Settings, VARIABLES } from "./settings/settings.ts";
 
 /**
  * What the start command hands over to the server's process, by its standard input: an environment can be read by every
@@ -87,4 +93,104 @@ export async function handedOver(): Promise<HandedOver> {
     environment: Object.fromEntries(VARIABLES.map((name) => [name, Deno.env.get(name)])),
     sandbox: { why: "the server's process wasn't started by start.ts, which makes it" },
   };
+}
+
+/**
+ * How the server's process uses memory: a small young generation, and an old one that grows by half before it is
+ * looked through. What the server allocates is mostly short-lived text, and V8 would keep room for more and more of it:
+ * three times what is in use, never given back.
+ */
+export const V8_FLAGS = "--v8-flags=--max-semi-space-size=4,--heap-growing-percent=50";
+
+/**
+ * Variables that the providers' SDKs look for, and would take headers from, and one that Node's way to start programs
+ * would hand on to them.
+ */
+const SOUGHT_VARIABLES: readonly string[] = [
+  "OPENAI_CUSTOM_HEADERS",
+  "ANTHROPIC_CUSTOM_HEADERS",
+  "NODE_V8_COVERAGE",
+];
+
+/** Variables that a database's client looks for: the address says it all. */
+const DATABASE_VARIABLES: readonly string[] = ["PG*", "NODE_PG_FORCE_NATIVE", "USER", "USERNAME"];
+
+/**
+ * The permissions that a server with these settings needs, as flags for `deno run`, and no others: to read and write
+ * its workspace and data folder, to read the files of its profile, its rules, its instructions and its MCP servers, to
+ * listen where it is told and to reach its providers, such servers, its database, its bucket, the sandbox's proxy and the
+ * hosts that its webhooks tell (the whole network, where these may tell any), to read the variables that the settings come from. Where the system ends all
+ * that is in a sandbox, it may run what makes sandboxes and nothing else. Without one running programs can't be
+ * narrowed: the shell tool and MCP servers may be any, and ending all that a command started takes the whole permission.
+ */
+export function serverPermissions(
+  settings: Settings,
+  { sandbox = { why: "" }, places }: Partial<Pick<HandedOver, "sandbox" | "places">> = {},
+): string[] {
+  const {
+    host,
+    port,
+    workspace,
+    data,
+    baseUrl,
+    messagesUrl,
+    profileFile,
+    instructions,
+    mcp,
+    approvals,
+    database,
+    webhookHosts,
+    archive,
+    bucketRegion = "",
+  } = settings;
+  const folders = [workspace, data].flatMap((folder) => withRealPath(resolve(folder))).map(escapeCommas);
+  const told = places ? filesOf(places) : [];
+  const named = [instructions?.path, profileFile?.path, mcp?.path, approvals?.path, ...database?.files ?? []];
+  const files = [...named.filter((path) => path !== undefined), ...told]
+    .map((path) => escapeCommas(resolve(path)));
+  const proxy = "by" in sandbox && sandbox.proxy ? [sandbox.proxy.socket] : [];
+  const providers = [
+    // The rehearsal provider listens on a free port, which isn't known yet.
+    ...(isRehearsed(settings) ? ["127.0.0.1"] : []),
+    ...(hasChatProvider(settings) ? [hostAndPort(new URL(baseUrl ?? DEFAULT_PROVIDER.baseURL))] : []),
+    hostAndPort(new URL(messagesUrl)),
+    ...mcp?.servers.flatMap((server) => server.by === "http" ? [hostAndPort(new URL(server.url))] : []) ?? [],
+    ...(database === undefined
+      ? []
+      : ["host" in database.at ? database.at.host : `unix:${database.at.socket}`]),
+    ...(archive ? [hostAndPort(s3Address({ region: bucketRegion, ...archive }))] : []),
+    ...proxy.map((socket) => `unix:${socket}`),
+  ];
+  const sockets = [...database && "socket" in database.at ? [database.at.socket] : [], ...proxy].map(
+    escapeCommas,
+  );
+  const ports = port === undefined ? [USUAL_PORT, 0] : [port];
+  const own = ports.map((port) => `${host.includes(":") ? `[${host}]` : host}:${port}`);
+  return [
+    "--no-prompt",
+    webhookHosts.includes("*")
+      ? "--allow-net"
+      : `--allow-net=${[...own, ...providers, ...webhookHosts].join(",")}`,
+    `--allow-read=${[...folders, ...files, ...sockets].join(",")}`,
+    `--allow-write=${[...folders, ...sockets].join(",")}`,
+    `--allow-env=${[...VARIABLES, HANDED_OVER].join(",")}`,
+    `--ignore-env=${[...SOUGHT_VARIABLES, ...(database ? DATABASE_VARIABLES : [])].join(",")}`,
+    "by" in sandbox && sandbox.by === "bubblewrap"
+      ? `--allow-run=${escapeCommas(sandbox.program)}`
+      : "--allow-run",
+  ];
+}
+
+/** A folder, and where it really is if a link leads there: the tools go by that. */
+function withRealPath(folder: string): string[] {
+  return [...new Set([folder, realPath(folder)])];
+}
+
+/** Commas stand between paths; a doubled one is part of a path. */
+function escapeCommas(path: string): string {
+  return path.replaceAll(",", ",,");
+}
+
+function hostAndPort({ hostname, port, protocol }: URL): string {
+  return `${hostname}:${port || (protocol === "https:" ? 443 : 80)}`;
 }

@@ -1,8 +1,8 @@
 import { assertEquals } from "@std/assert";
 import { join } from "@std/path";
 import type { Sandbox } from "@tare/loop/tools";
+import { serverPermissions } from "./handed_over.ts";
 import { findPlaces } from "./prompt/workplace.ts";
-import { serverPermissions } from "./server_permissions.ts";
 import { readSettings, VARIABLES } from "./settings/settings.ts";
 
 const permissions = (args: string[], environment: Record<string, string> = {}) =>

@@ -5,13 +5,11 @@
  */
 // deno-lint-ignore-file no-console
 import { fromFileUrl } from "@std/path";
-import { startWith } from "./handed_over.ts";
+import { serverPermissions, startWith, V8_FLAGS } from "./handed_over.ts";
 import { launchers, whenLeft } from "./launchers.ts";
 import { connectionLimits } from "./listener/listen_http.ts";
 import { findPlaces } from "./prompt/workplace.ts";
-import { serverPermissions, V8_FLAGS } from "./server_permissions.ts";
 import { serverSandbox } from "./server_sandbox.ts";
-import { supervise } from "./supervise.ts";
 import {
   readSettings,
   type Settings,
@@ -19,6 +17,7 @@ import {
   strangeVariables,
   VARIABLES,
 } from "./settings/settings.ts";
+import { supervise } from "./supervise.ts";
 import { shownText } from "./terminal/shown_text.ts";
 
 /** Who starts it with this flag goes away, and it stays. */

@@ -1,5 +1,5 @@
 import { fromFileUrl } from "@std/path";
-import { serverPermissions, V8_FLAGS } from "../../packages/app/server_permissions.ts";
+import { serverPermissions, V8_FLAGS } from "../../packages/app/handed_over.ts";
 import { readSettings } from "../../packages/app/settings/settings.ts";
 import { startProgram } from "./program.ts";
 

@@ -1,5 +1,5 @@
 import { fromFileUrl } from "@std/path";
-import { V8_FLAGS } from "../../../packages/app/server_permissions.ts";
+import { V8_FLAGS } from "../../../packages/app/handed_over.ts";
 
 /** A process of the bench. Disposing of it ends it. */
 export interface Process extends AsyncDisposable {

@@ -1,6 +1,6 @@
 import { fromFileUrl } from "@std/path";
 import { loadTokenizer } from "@tare/tiktoken";
-import { serverPermissions, V8_FLAGS } from "../../../packages/app/server_permissions.ts";
+import { serverPermissions, V8_FLAGS } from "../../../packages/app/handed_over.ts";
 import { readSettings } from "../../../packages/app/settings/settings.ts";
 import { type Listening, startListening } from "./listening.ts";
 import { importSessions, longSession } from "./sessions.ts";
