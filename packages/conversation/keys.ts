@@ -12,23 +12,6 @@ export interface Asker {
   readonly routes: readonly ("gateway" | "agent" | "approve" | "metrics")[];
 }
 
-/** Whoever has the owner's key: may do all that a key may be for, and sees all sessions. */
-export const OWNER: Asker = { name: "owner", routes: ["gateway", "agent", "approve", "metrics"] };
-
-/** Whoever has none, where such may ask: sees what somebody else without one has made, by its id alone. */
-export const GUEST: Asker = { name: "guest", routes: ["gateway", "agent"] };
-
-/** Under whose name sessions are kept that somebody makes; nothing of the owner's. */
-export function nameOf({ name }: Asker = OWNER): string | undefined {
-  return name === OWNER.name ? undefined : name;
-}
-
-/** Whether somebody may see what was made under a name. */
-export function sees(asker: Asker | undefined, by: string | undefined): boolean {
-  const own = nameOf(asker);
-  return own === undefined || own === by;
-}
-
 /** A key without its secret, and what it has cost today. */
 export interface KeyReport extends Asker {
   /** Most US dollars that its sessions may cost on a day of UTC. Default: no limit. */
@@ -42,7 +25,7 @@ export interface KeyReport extends Asker {
 }
 
 /** Names that no key can be given. */
-const TAKEN: readonly string[] = [OWNER.name, GUEST.name];
+const TAKEN: readonly string[] = ["owner", "guest"];
 
 /** How each secret begins, so that a key which is gone is never taken for a provider's. */
 const SECRET = /^tare_[\w-]{43}$/;
@@ -78,6 +61,10 @@ interface Spent {
 export class Keys {
   /** What their names look like. */
   static readonly NAME: RegExp = /^[a-z0-9][a-z0-9_-]{0,39}$/;
+  /** Whoever has the owner's key: may do all that a key may be for, and sees all sessions. */
+  static readonly OWNER: Asker = { name: "owner", routes: ["gateway", "agent", "approve", "metrics"] };
+  /** Whoever has none, where such may ask: sees what somebody else without one has made, by its id alone. */
+  static readonly GUEST: Asker = { name: "guest", routes: ["gateway", "agent"] };
   readonly #store: Pick<Store, "shared" | "now" | "commit" | "getDocument" | "listDocuments">;
   readonly #owners: ReadonlySet<string>;
   readonly #onError: (error: unknown) => void;
@@ -114,10 +101,21 @@ export class Keys {
     return SECRET.test(text);
   }
 
+  /** Under whose name sessions are kept that somebody makes; nothing of the owner's. */
+  static nameOf({ name }: Asker = Keys.OWNER): string | undefined {
+    return name === Keys.OWNER.name ? undefined : name;
+  }
+
+  /** Whether somebody may see what was made under a name. */
+  static sees(asker: Asker | undefined, by: string | undefined): boolean {
+    const own = Keys.nameOf(asker);
+    return own === undefined || own === by;
+  }
+
   /** Who has this secret; nothing if nobody has. @throws {StoreError} */
   async find(secret: string): Promise<Asker | undefined> {
     const hash = sha256(secret);
-    if (this.#owners.has(hash)) return OWNER;
+    if (this.#owners.has(hash)) return Keys.OWNER;
     if (!Keys.isSecret(secret)) return undefined;
     await this.#refresh();
     return this.#known?.byHash.get(hash);
@@ -194,7 +192,7 @@ export class Keys {
       const message = `Cannot answer: key ${asker.name} is for ${routes}, and this is ${route}.`;
       return { status: 403, code: "not_for_this_key", message };
     }
-    return this.spent(nameOf(asker));
+    return this.spent(Keys.nameOf(asker));
   }
 
   /**
@@ -209,7 +207,7 @@ export class Keys {
     /** When it is worth trying again. Absent: it isn't. */
     readonly retryAfterS?: number;
   } | undefined {
-    if (name === undefined || name === GUEST.name) return undefined;
+    if (name === undefined || name === Keys.GUEST.name) return undefined;
     // Who is asked about again may have spent elsewhere.
     this.#refresh().catch(this.#onError);
     const key = this.#named(name);
@@ -236,7 +234,7 @@ export class Keys {
 
   /** Something was paid for under a name. */
   paid(name: string | undefined, usd: number): void {
-    if (name === undefined || name === GUEST.name || !(usd > 0)) return;
+    if (name === undefined || name === Keys.GUEST.name || !(usd > 0)) return;
     const day = this.#today();
     const before = this.#own.get(name);
     this.#own.set(name, { name, day, usd: usd + (before?.day === day ? before.usd : 0) });

@@ -1,5 +1,5 @@
 import { assertEquals, assertMatch, assertRejects } from "@std/assert";
-import { GUEST, Keys, type Keys as AnyKeys, memoryStore, OWNER, sharedMemory } from "@tare/conversation";
+import { Keys, type Keys as AnyKeys, memoryStore, sharedMemory } from "@tare/conversation";
 
 const NOON = Date.UTC(2026, 0, 31, 12);
 
@@ -8,7 +8,7 @@ Deno.test("Keys knows the owner by a secret, and others by what they were given,
   const keys = new Keys({ store, owners: ["correct-horse"] });
   const secret = await keys.add({ name: "alice", routes: ["gateway"], budgetUsdPerDay: 5, perMinute: 60 });
   assertEquals(Keys.isSecret(secret), true);
-  assertEquals(await keys.find("correct-horse"), OWNER);
+  assertEquals(await keys.find("correct-horse"), Keys.OWNER);
   const { name, routes } = await keys.find(secret) ?? {};
   assertEquals([name, routes], ["alice", ["gateway"]]);
   for (const wrong of ["", "wrong", "correct-horse ", `${secret}x`, secret.replace("tare_", ""), "alice"]) {
@@ -86,7 +86,7 @@ Deno.test("Keys says no by the route, by the day's budget, where a price isn't k
     { name: "alice", day: "2026-02-01", usd: 0.25 },
   ]);
   // The owner and guests have no budget.
-  assertEquals([next.spent(undefined), next.spent(GUEST.name)], [undefined, undefined]);
+  assertEquals([next.spent(undefined), next.spent(Keys.GUEST.name)], [undefined, undefined]);
 });
 
 Deno.test("Keys.count() lets so many requests through in a minute", async () => {
@@ -102,7 +102,7 @@ Deno.test("Keys.count() lets so many requests through in a minute", async () => 
     message: "Cannot answer: key alice may ask 2 times a minute. Try again in 20 s.",
     retryAfterS: 20,
   });
-  assertEquals([keys.count(OWNER), keys.count(GUEST)], [undefined, undefined]);
+  assertEquals([keys.count(Keys.OWNER), keys.count(Keys.GUEST)], [undefined, undefined]);
   nowMs += 20_000;
   assertEquals(keys.count(alice), undefined);
 });

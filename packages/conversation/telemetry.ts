@@ -111,42 +111,10 @@ class SpanOperation implements Operation {
   }
 }
 
-/** The class of an error by which operations are told apart: its code, or its name. Never its message. */
-export function errorTypeOf(error: unknown): string {
-  if (!(error instanceof Error)) return "_OTHER";
-  if (error.name === "AbortError") return "cancelled";
-  if (error.name === "TimeoutError") return "timeout";
-  const { code } = error as { readonly code?: unknown };
-  return typeof code === "string" ? code : error.name;
-}
-
 const HEADERS = {
   keys: (headers: Headers) => [...headers.keys()],
   get: (headers: Headers, name: string) => headers.get(name) ?? undefined,
 };
-
-/**
- * Does some work as part of the trace that a request says it belongs to (`traceparent`), for servers that don't see to
- * that themselves.
- */
-export function inTraceOf<T>({ headers }: Request, work: () => T): T {
-  if (propagation.fields().length === 0 || trace.getActiveSpan()) return work();
-  return context.with(propagation.extract(ROOT_CONTEXT, headers, HEADERS), work);
-}
-
-/** Remembers what runs now, and does later work as part of it, whoever lets that work be done. */
-export function inThisTrace(): <T>(work: () => T) => T {
-  const now = context.active();
-  return (work) => context.with(now, work);
-}
-
-/**
- * Takes from a request's headers those that say which trace it belongs to, if whoever sends it on writes them anew: it is
- * part of an operation of ours then. Where nothing is traced they stay as they came.
- */
-export function withoutTrace(headers: Headers): void {
-  for (const name of propagation.fields()) headers.delete(name);
-}
 
 /** What Deno has of its own exporter, where it is the runtime. */
 const denos: { readonly tracerProvider?: unknown } | undefined = (globalThis as {
@@ -394,6 +362,38 @@ export class Telemetry {
     this.captureContent = captureContent;
     this.#tracer = provider.getTracer(scope);
     this.#instruments = instruments((options) => instrument(options, meter, figures));
+  }
+
+  /** The class of an error by which operations are told apart: its code, or its name. Never its message. */
+  static errorTypeOf(error: unknown): string {
+    if (!(error instanceof Error)) return "_OTHER";
+    if (error.name === "AbortError") return "cancelled";
+    if (error.name === "TimeoutError") return "timeout";
+    const { code } = error as { readonly code?: unknown };
+    return typeof code === "string" ? code : error.name;
+  }
+
+  /**
+   * Does some work as part of the trace that a request says it belongs to (`traceparent`), for servers that don't see to
+   * that themselves.
+   */
+  static inTraceOf<T>({ headers }: Request, work: () => T): T {
+    if (propagation.fields().length === 0 || trace.getActiveSpan()) return work();
+    return context.with(propagation.extract(ROOT_CONTEXT, headers, HEADERS), work);
+  }
+
+  /** Remembers what runs now, and does later work as part of it, whoever lets that work be done. */
+  static inThisTrace(): <T>(work: () => T) => T {
+    const now = context.active();
+    return (work) => context.with(now, work);
+  }
+
+  /**
+   * Takes from a request's headers those that say which trace it belongs to, if whoever sends it on writes them anew: it is
+   * part of an operation of ours then. Where nothing is traced they stay as they came.
+   */
+  static withoutTrace(headers: Headers): void {
+    for (const name of propagation.fields()) headers.delete(name);
   }
 
   /** A turn begins. */

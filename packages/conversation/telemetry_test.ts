@@ -1,14 +1,14 @@
 import { assertEquals } from "@std/assert";
-import { errorTypeOf, inThisTrace, inTraceOf, Telemetry, withoutTrace } from "@tare/conversation/telemetry";
+import { Telemetry } from "@tare/conversation/telemetry";
 import { recordTelemetry } from "../../tests/telemetry/recorder.ts";
 
 Deno.test("without an exporter nothing is told, and a request's headers stay as they are", () => {
   const telemetry = new Telemetry("t");
   const request = new Request("http://a", { headers: { traceparent: "theirs" } });
   const chat = telemetry.chat({ provider: "p" });
-  assertEquals([telemetry.isOn, chat.isRecording, inTraceOf(request, () => 1)], [false, false, 1]);
+  assertEquals([telemetry.isOn, chat.isRecording, Telemetry.inTraceOf(request, () => 1)], [false, false, 1]);
   const headers = new Headers(request.headers);
-  withoutTrace(headers);
+  Telemetry.withoutTrace(headers);
   assertEquals([...headers], [["traceparent", "theirs"]]);
   chat.end();
 });
@@ -41,7 +41,7 @@ Deno.test("Telemetry tells of a turn, its calls and tools, each in the other, an
   chat.end("late");
   const tool = telemetry.tool({ name: "look", callId: "1", agent: "a", args: { at: "x" }, parent: turn });
   await tool.within(async () => {
-    const go = inThisTrace();
+    const go = Telemetry.inThisTrace();
     await Promise.resolve();
     go(() => telemetry.chat({ provider: "p" }).end("429"));
   });
@@ -159,24 +159,24 @@ Deno.test("Telemetry tells what was said only if it shall, in the form of the co
   ]);
 });
 
-Deno.test("inTraceOf() joins the trace that a request names, and whoever sends it on names its own", () => {
+Deno.test("Telemetry.inTraceOf() joins the trace that a request names, and whoever sends it on names its own", () => {
   const { spans } = recordTelemetry();
   const request = new Request("http://a", { headers: { traceparent: "theirs", accept: "*/*" } });
-  inTraceOf(request, () => new Telemetry("t").chat({ provider: "p" }).end());
+  Telemetry.inTraceOf(request, () => new Telemetry("t").chat({ provider: "p" }).end());
   assertEquals(spans.map(({ name, parent }) => [name, parent]), [["theirs", undefined], ["chat", "theirs"]]);
   const headers = new Headers(request.headers);
-  withoutTrace(headers);
+  Telemetry.withoutTrace(headers);
   assertEquals([...headers], [["accept", "*/*"]]);
 });
 
-Deno.test("errorTypeOf() tells classes of errors apart, and none of their words", () => {
+Deno.test("Telemetry.errorTypeOf() tells classes of errors apart, and none of their words", () => {
   assertEquals(
     [
-      errorTypeOf(new DOMException("secret", "AbortError")),
-      errorTypeOf(new DOMException("secret", "TimeoutError")),
-      errorTypeOf(Object.assign(new Error("secret"), { code: "bad_key" })),
-      errorTypeOf(new TypeError("secret")),
-      errorTypeOf("secret"),
+      Telemetry.errorTypeOf(new DOMException("secret", "AbortError")),
+      Telemetry.errorTypeOf(new DOMException("secret", "TimeoutError")),
+      Telemetry.errorTypeOf(Object.assign(new Error("secret"), { code: "bad_key" })),
+      Telemetry.errorTypeOf(new TypeError("secret")),
+      Telemetry.errorTypeOf("secret"),
     ],
     ["cancelled", "timeout", "bad_key", "TypeError", "_OTHER"],
   );

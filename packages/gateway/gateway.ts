@@ -6,9 +6,9 @@
  *
  * @module
  */
-import { type Asker, nameOf, OWNER } from "@tare/conversation";
+import { type Asker, Keys } from "@tare/conversation";
 import type { Accounts, Overview } from "@tare/conversation/report";
-import { inTraceOf, Telemetry } from "@tare/conversation/telemetry";
+import { Telemetry } from "@tare/conversation/telemetry";
 import { checkGiven } from "@tare/messages";
 import { listPrice } from "@tare/planner";
 import { ApiError, peekField, type Protocol, PROTOCOLS } from "@tare/wire";
@@ -126,7 +126,7 @@ export function gateway(options: GatewayOptions): Gateway {
   const route = async (
     asked: Asked,
     request: Request,
-    { body, asker = OWNER }: NonNullable<Parameters<Gateway["fetch"]>[1]>,
+    { body, asker = Keys.OWNER }: NonNullable<Parameters<Gateway["fetch"]>[1]>,
   ): Promise<Response> => {
     const { path, sent } = asked;
     assertMay(asker);
@@ -154,12 +154,13 @@ export function gateway(options: GatewayOptions): Gateway {
     if (!protocol || refused) throw refused;
     const below = protocol.followsField && own && sent.slice(protocol.path.length + 1);
     return below
-      ? await calls.forwardResponse(protocol, below, { request, by: nameOf(asker) })
+      ? await calls.forwardResponse(protocol, below, { request, by: Keys.nameOf(asker) })
       : await calls.forward(protocol, sent, request);
   };
   /** @throws {ApiError} unless whoever asks may, and what it costs may be paid for under the name. */
   const assertMay = (asker: Asker, isPriced = true) => {
-    const refused = options.keys?.refusal(asker, "gateway") ?? options.keys?.spent(nameOf(asker), isPriced);
+    const refused = options.keys?.refusal(asker, "gateway") ??
+      options.keys?.spent(Keys.nameOf(asker), isPriced);
     if (!refused) return;
     const { status, code, message } = refused;
     // What clients of the providers know.
@@ -187,7 +188,7 @@ export function gateway(options: GatewayOptions): Gateway {
     const { price = listPrice } = options.upstreams[protocol.name] ?? {};
     const model = peekField(bytes, "model");
     if (!counts) assertMay(asker, typeof model === "string" && price(model) !== undefined);
-    return await calls.answer(protocol, { request: decoded(request), bytes, counts, by: nameOf(asker) });
+    return await calls.answer(protocol, { request: decoded(request), bytes, counts, by: Keys.nameOf(asker) });
   };
   return {
     fetch: (request, asking = {}) => {
@@ -196,7 +197,7 @@ export function gateway(options: GatewayOptions): Gateway {
       if (pathname === "/" && request.method === "HEAD") return Promise.resolve(new Response());
       const asked = askedOf(pathname);
       if (!asked) return undefined;
-      return inTraceOf(request, () => route(asked, request, asking)).catch((error) => {
+      return Telemetry.inTraceOf(request, () => route(asked, request, asking)).catch((error) => {
         const told = error instanceof ApiError
           ? error
           : new ApiError(502, unreachable(error), { code: "upstream_unreachable" });

@@ -1,5 +1,5 @@
 import { ToldWarnings } from "@tare/conversation/report";
-import { type Chat, errorTypeOf, inThisTrace, type Telemetry } from "@tare/conversation/telemetry";
+import { type Chat, Telemetry } from "@tare/conversation/telemetry";
 import type { Message } from "@tare/messages";
 import { listPrice, PromptTooLong, readTooLong } from "@tare/planner";
 import { providerOf } from "@tare/planner/parts";
@@ -506,7 +506,7 @@ async function* goOn<T>(begun: readonly T[], rest: AsyncIterable<T>): AsyncGener
 class TracedCalls {
   readonly #options: ConstructorParameters<typeof TracedCalls>[0];
   /** Whoever reads the answer to a request lets the next call of it be made. */
-  readonly #within = inThisTrace();
+  readonly #within = Telemetry.inThisTrace();
   #chat: Chat | undefined;
 
   /** No call has been made. */
@@ -542,7 +542,7 @@ class TracedCalls {
       if (!response.ok) chat.end(String(response.status));
       return response;
     } catch (error) {
-      this.end(errorTypeOf(error));
+      this.end(Telemetry.errorTypeOf(error));
       throw error;
     }
   }
@@ -570,7 +570,7 @@ class TracedCalls {
     try {
       return yield* replies;
     } catch (error) {
-      failure = errorTypeOf(error);
+      failure = Telemetry.errorTypeOf(error);
       throw error;
     } finally {
       this.end(failure);
@@ -585,7 +585,7 @@ class TracedCalls {
       return response;
     }
     const { readable, writable } = new TransformStream<Uint8Array<ArrayBuffer>>();
-    response.body.pipeTo(writable).then(() => this.end(), (error) => this.end(errorTypeOf(error)));
+    response.body.pipeTo(writable).then(() => this.end(), (error) => this.end(Telemetry.errorTypeOf(error)));
     return new Response(readable, response);
   }
 }

@@ -1,4 +1,4 @@
-import { withoutTrace } from "@tare/conversation/telemetry";
+import { Telemetry } from "@tare/conversation/telemetry";
 import { BEARER, joinBytes, type Protocol } from "@tare/wire";
 import type { GatewayOptions, Upstream } from "./options.ts";
 
@@ -72,7 +72,7 @@ export function upstreamHeaders(
   for (const [name, value] of request.headers) {
     if (!OWN_REQUEST_HEADERS.test(name) && !hops.has(name)) headers.set(name, value);
   }
-  withoutTrace(headers);
+  Telemetry.withoutTrace(headers);
   if (apiKey !== undefined) { for (const name of auth.headers) headers.delete(name); }
   if (apiKey !== undefined) headers.set(...auth.header(apiKey));
   return headers;

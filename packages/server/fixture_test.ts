@@ -17,7 +17,7 @@ import {
 import { profileNamed } from "@tare/planner";
 import { type AgentHandler, agentHandler, type AgentOptions, ALLOW_EVERYTHING } from "@tare/server";
 import { EventLog } from "./sessions/event_log.ts";
-import { memoryStore, OWNER, type Store } from "@tare/conversation";
+import { Keys, memoryStore, type Store } from "@tare/conversation";
 import { checkedFetch, type OpenapiDocument } from "./http/openapi_fixture_test.ts";
 
 /** A tool that gives back its text. */
@@ -174,7 +174,7 @@ export function agent(
   let document: Promise<OpenapiDocument> | undefined;
   const readDocument = async () => {
     const request = new Request(`http://${hosts[0]}/openapi.json`);
-    return await (await handler.unguarded(request, OWNER)).json();
+    return await (await handler.unguarded(request, Keys.OWNER)).json();
   };
   const checked = checkedFetch(handler.fetch, () => document ??= readDocument(), {
     passesOn: all.gateway !== undefined,

@@ -4,7 +4,7 @@ import { gateway } from "@tare/gateway";
 import { estimateTokens } from "@tare/messages";
 import { profileNamed } from "@tare/planner";
 import { agentHandler } from "@tare/server";
-import { memoryStore, OWNER } from "@tare/conversation";
+import { Keys, memoryStore } from "@tare/conversation";
 
 const DOCUMENT = new Request("http://localhost/openapi.json");
 
@@ -44,7 +44,7 @@ async function documents(): Promise<readonly string[]> {
   const passing = gateway({ upstreams: {}, countTokens });
   const both = [agentHandler(options), agentHandler({ ...options, gateway: passing })];
   return await Promise.all(
-    both.map(async ({ unguarded }) => await (await unguarded(DOCUMENT, OWNER)).text()),
+    both.map(async ({ unguarded }) => await (await unguarded(DOCUMENT, Keys.OWNER)).text()),
   );
 }
 

@@ -4,7 +4,7 @@ import { gateway } from "@tare/gateway";
 import { estimateTokens } from "@tare/messages";
 import { profileNamed } from "@tare/planner";
 import { agentHandler } from "@tare/server";
-import { memoryStore, OWNER } from "@tare/conversation";
+import { Keys, memoryStore } from "@tare/conversation";
 import { checkLossless, type FoundEdits } from "./lossless.ts";
 import { oddUpstream } from "./odd_upstream.ts";
 import { type GeneratedRequest, maltreatedSessions } from "./request_bodies.ts";
@@ -79,7 +79,7 @@ async function check(
       headers: { "content-type": "application/json", authorization: "Bearer key" },
       body,
     }),
-    OWNER,
+    Keys.OWNER,
   );
   const text = await response.text();
   tally.requests++;

@@ -1,4 +1,4 @@
-import { nameOf } from "@tare/conversation";
+import { Keys } from "@tare/conversation";
 import { type Checkpoints, UndoRefused } from "@tare/loop/tools";
 import { Type } from "typebox";
 import type { AgentOptions } from "../agent_options.ts";
@@ -226,7 +226,7 @@ export function undoRoutes(sessions: Sessions, checkpoints: Omit<Checkpoints, "c
           }));
         const goOn = async () => {
           const length = known ?? await sessions.lengthBefore(session, done.turns[0]!);
-          return await sessions.fork(session, { length, by: nameOf(asker) });
+          return await sessions.fork(session, { length, by: Keys.nameOf(asker) });
         };
         const made = conversation ? await goOn() : undefined;
         keep({ sessionId: id });

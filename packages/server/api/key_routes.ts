@@ -1,4 +1,4 @@
-import { GUEST, type KeyReport, Keys, nameOf, OWNER } from "@tare/conversation";
+import { type KeyReport, Keys } from "@tare/conversation";
 import { type Static, Type } from "typebox";
 import { errorResponses, HttpError } from "../http/http_error.ts";
 import { route } from "../http/route.ts";
@@ -11,7 +11,7 @@ const SETTINGS = {
     description:
       "What the key is called: 1 to 40 of a to z, 0 to 9, `-` and `_`, other than owner and guest.",
   }),
-  routes: Type.Array(Type.Enum([...OWNER.routes]), {
+  routes: Type.Array(Type.Enum([...Keys.OWNER.routes]), {
     minItems: 1,
     uniqueItems: true,
     description:
@@ -63,7 +63,7 @@ export function keyRoutes(keys: Keys | undefined, webhooks: Pick<Webhooks, "remo
         const { budgetUsdPerDay, spentUsd } = await keys?.report(asker) ?? {};
         return {
           json: {
-            ...{ name, routes: [...routes], isOwner: nameOf(asker) === undefined },
+            ...{ name, routes: [...routes], isOwner: Keys.nameOf(asker) === undefined },
             ...(budgetUsdPerDay !== undefined && { budgetUsdPerDay }),
             ...(spentUsd !== undefined && { spentUsd }),
           },
@@ -120,7 +120,7 @@ export function keyRoutes(keys: Keys | undefined, webhooks: Pick<Webhooks, "remo
         // Also those that an earlier attempt has left.
         await webhooks.removeOf(name);
         if (isRemoved) return new Response(null, { status: 204 });
-        const others = name === OWNER.name || name === GUEST.name ? `, and ${name} isn't one` : "";
+        const others = name === Keys.OWNER.name || name === Keys.GUEST.name ? `, and ${name} isn't one` : "";
         throw new HttpError(
           404,
           "not_found",

@@ -1,4 +1,4 @@
-import { nameOf, type Warmth } from "@tare/conversation";
+import { Keys, type Warmth } from "@tare/conversation";
 import { reportBlock, reportPins, reportPrompt } from "@tare/conversation/report";
 import type { Gateway } from "@tare/gateway";
 import { errorResponses, HttpError } from "../http/http_error.ts";
@@ -213,7 +213,7 @@ export function promptRoutes(kinds: SessionKinds) {
         },
       },
       answer: async ({ query, asker, request: { signal } }) => ({
-        json: await kinds.spend(query, { by: nameOf(asker), signal }),
+        json: await kinds.spend(query, { by: Keys.nameOf(asker), signal }),
       }),
     }),
     route({
@@ -243,7 +243,9 @@ export function promptRoutes(kinds: SessionKinds) {
         `and the newest warnings. ${UNITS}`,
       query: { kind: KIND },
       responses: { 200: { description: "The overview.", content: { "application/json": OVERVIEW } } },
-      answer: async ({ query: { kind }, asker }) => ({ json: await kinds.overview(kind, nameOf(asker)) }),
+      answer: async ({ query: { kind }, asker }) => ({
+        json: await kinds.overview(kind, Keys.nameOf(asker)),
+      }),
     }),
   ];
 }
@@ -277,7 +279,7 @@ export function ledgerRoutes({ ledger }: Pick<Gateway, "ledger">) {
       responses: {
         200: { description: `Both groups. ${UNITS}`, content: { "application/json": LEDGER_REPORT } },
       },
-      answer: async ({ asker }) => ({ json: await ledger(nameOf(asker)) }),
+      answer: async ({ asker }) => ({ json: await ledger(Keys.nameOf(asker)) }),
     }),
   ];
 }

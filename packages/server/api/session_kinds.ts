@@ -1,4 +1,4 @@
-import { type Asker, nameOf, sees, type Store, type StoreRecord, type Warmth } from "@tare/conversation";
+import { type Asker, Keys, type Store, type StoreRecord, type Warmth } from "@tare/conversation";
 import {
   addOverviews,
   type CallReport,
@@ -111,7 +111,7 @@ export class SessionKinds {
     // Of one that is in memory the record is known. Whether it is still there is seen when it is used.
     const found = this.#sessions.known(id) ?? await this.#store.getSession(id) ??
       await this.#gateway?.conversations.get(id);
-    if (!found || !sees(asker, found.by)) throw sessionNotFound(id);
+    if (!found || !Keys.sees(asker, found.by)) throw sessionNotFound(id);
   }
 
   /**
@@ -198,7 +198,7 @@ export class SessionKinds {
     },
   ): Promise<MissesReport> {
     if (session === undefined) {
-      return await reportMisses(this.#missing({ limit, by: nameOf(asker), signal }), query);
+      return await reportMisses(this.#missing({ limit, by: Keys.nameOf(asker), signal }), query);
     }
     await this.assertSees(session, asker);
     return await reportMisses(this.#callsOf(session), query);

@@ -1,4 +1,4 @@
-import { nameOf } from "@tare/conversation";
+import { Keys } from "@tare/conversation";
 import { type Content, firstWords } from "@tare/messages";
 import { Type } from "typebox";
 import { assertFor } from "../http/guard.ts";
@@ -54,7 +54,7 @@ export function sessionRoutes(kinds: SessionKinds, sessions: Sessions) {
           json: sessionBody(session),
         });
         const made = await sessions.create([body], {
-          by: nameOf(asker),
+          by: Keys.nameOf(asker),
           keep: (made) => made.flatMap((one) => keep({ sessionId: one.id, answer: answerOf(one) })),
         });
         return answerOf(made[0]!);
@@ -101,7 +101,7 @@ export function sessionRoutes(kinds: SessionKinds, sessions: Sessions) {
         },
         ...errorResponses({ 404: "There is no session `after`." }),
       },
-      answer: async ({ query, asker }) => ({ json: await kinds.list({ ...query, by: nameOf(asker) }) }),
+      answer: async ({ query, asker }) => ({ json: await kinds.list({ ...query, by: Keys.nameOf(asker) }) }),
     }),
     route({
       method: "GET",
@@ -236,7 +236,7 @@ export function agentSessionRoutes(sessions: Sessions) {
           json: { session: sessionBody(made), ...(input !== undefined && { input }) },
         });
         const made = await sessions.fork(session, {
-          ...{ length, by: nameOf(asker) },
+          ...{ length, by: Keys.nameOf(asker) },
           keep: (made) => keep({ sessionId: made.id, answer: answerOf(made) }),
         });
         return answerOf(made);

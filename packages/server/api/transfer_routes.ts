@@ -1,5 +1,5 @@
 import type { Message } from "@tare/messages";
-import { nameOf, type Store, StoreError } from "@tare/conversation";
+import { Keys, type Store, StoreError } from "@tare/conversation";
 import { Type } from "typebox";
 import { errorResponses, HttpError } from "../http/http_error.ts";
 import { LINES } from "../http/dispatcher.ts";
@@ -111,7 +111,7 @@ export function transferRoutes(sessions: Sessions, store: Pick<Store, "copy">) {
           json: { sessions: made.map(sessionBody) },
         });
         const made = await sessions.create(parseSessions(String(body)).map(asNewSession), {
-          by: nameOf(asker),
+          by: Keys.nameOf(asker),
           keep: (made) => keep({ answer: answerOf(made) }),
         });
         return answerOf(made);

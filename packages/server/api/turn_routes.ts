@@ -1,4 +1,4 @@
-import { type Asker, GUEST } from "@tare/conversation";
+import { type Asker, Keys } from "@tare/conversation";
 import { Type } from "typebox";
 import { ERROR, errorResponses, HttpError, httpErrorBody } from "../http/http_error.ts";
 import { route } from "../http/route.ts";
@@ -290,7 +290,7 @@ export function turnRoutes({ sessions, heartbeat, onError }: TurnRoutesOptions) 
 
 /** What becomes of a question where nobody will answer: what the setting allows, it doesn't allow just anybody. */
 export function unattendedOf({ name }: Asker): "by_setting" | "deny" {
-  return name === GUEST.name ? "deny" : "by_setting";
+  return name === Keys.GUEST.name ? "deny" : "by_setting";
 }
 
 /** Each event's number is its `id`, its JSON the `data`. An error is told by an event without a number, at the end. */

@@ -1,4 +1,4 @@
-import { type Asker, nameOf, OWNER, type Store } from "@tare/conversation";
+import { type Asker, Keys, type Store } from "@tare/conversation";
 import type { LoopEvent } from "@tare/loop";
 import type { Content, ContentPart, Message, ModelSettings, ToolDefinition } from "@tare/messages";
 import { openCalls } from "../approvals/approvals.ts";
@@ -88,11 +88,11 @@ export async function continueConversation(
 
 async function findAndStart(
   { dialogue, after, user, metadata, ...request }: ConversationRequest,
-  { sessions, giveBack, asker = OWNER, ...options }: GoingOn & { readonly giveBack: () => void },
+  { sessions, giveBack, asker = Keys.OWNER, ...options }: GoingOn & { readonly giveBack: () => void },
 ): Promise<ConversationTurn> {
   const instructions = [options.instructions ?? DEFAULT_INSTRUCTIONS, request.instructions]
     .filter((text) => text !== "").join("\n\n");
-  const by = nameOf(asker);
+  const by = Keys.nameOf(asker);
   const store = visibleTo(options.store, asker);
   const hash = new ConversationHash([
     ...(by === undefined ? [] : [`key ${by}`]),

@@ -1,4 +1,4 @@
-import { type Asker, nameOf, sees, type Store, type StoreRecord } from "@tare/conversation";
+import { type Asker, Keys, type Store, type StoreRecord } from "@tare/conversation";
 import { ApiError, type JsonRecord, type ResponseBody } from "@tare/wire";
 import { type Static, type TObject, Type } from "typebox";
 import { errorResponses } from "../http/http_error.ts";
@@ -42,13 +42,13 @@ function deletedResponse({ response, point: { sessionId } }: StoredResponse): St
 
 /** A store without the documents of sessions that somebody doesn't see. */
 export function visibleTo(store: Store, asker: Asker): Store {
-  if (nameOf(asker) === undefined) return store;
+  if (Keys.nameOf(asker) === undefined) return store;
   return {
     ...store,
     async getDocument(kind, id) {
       const found = await store.getDocument(kind, id);
       const session = await store.getSession(found?.sessionId ?? "");
-      return session && sees(asker, session.by) ? found : undefined;
+      return session && Keys.sees(asker, session.by) ? found : undefined;
     },
   };
 }

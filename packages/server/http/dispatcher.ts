@@ -1,5 +1,5 @@
-import { type Asker, nameOf, OWNER, type Store, StoreError } from "@tare/conversation";
-import { inTraceOf } from "@tare/conversation/telemetry";
+import { type Asker, Keys, type Store, StoreError } from "@tare/conversation";
+import { Telemetry } from "@tare/conversation/telemetry";
 import { type Gateway, readBody, readPath } from "@tare/gateway";
 import { ApiError, jsonExcess, PROTOCOLS } from "@tare/wire";
 import { type Static, type TProperties, Type } from "typebox";
@@ -156,8 +156,8 @@ export function dispatcher(
     }
   };
   return {
-    answer: (request, asker = OWNER) =>
-      inTraceOf(request, async () => {
+    answer: (request, asker = Keys.OWNER) =>
+      Telemetry.inTraceOf(request, async () => {
         let place = "none";
         const response = await dispatch(request, asker, (found) => place = found);
         places.set(response, place);
@@ -415,7 +415,7 @@ function keyOf(
   const place = template.replaceAll(/\{(\w+)\}/g, (_, name) => encodeURIComponent(path[name] ?? ""));
   if (/^[\x20-\x7e]{1,255}$/.test(key)) {
     // Nobody gets what another one was answered.
-    const by = nameOf(asker);
+    const by = Keys.nameOf(asker);
     return { scope: `${by === undefined ? "" : `${by} `}${method} ${place}`, key };
   }
   throw new HttpError(

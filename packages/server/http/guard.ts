@@ -1,4 +1,4 @@
-import { type Asker, GUEST, Keys, nameOf, OWNER } from "@tare/conversation";
+import { type Asker, Keys } from "@tare/conversation";
 import { BEARER, PROTOCOLS } from "@tare/wire";
 import type { AgentOptions } from "../agent_options.ts";
 import { errorResponse, HttpError, refusedBy } from "./http_error.ts";
@@ -50,8 +50,8 @@ export function guard(
 
   /** Who asks, and the request without the key. */
   const identify = async (request: Request): Promise<readonly [Request, Asker]> => {
-    if (!keys) return [request, OWNER];
-    if (isPublic(request)) return [request, GUEST];
+    if (!keys) return [request, Keys.OWNER];
+    if (isPublic(request)) return [request, Keys.GUEST];
     const carried = secretsIn(request.headers);
     for (const { header, secret } of carried) {
       const asker = await keys.find(secret);
@@ -63,7 +63,7 @@ export function guard(
       return [new Request(request, { headers }), asker];
     }
     const isOurs = carried.some(({ header, secret }) => header === OWN_HEADER || Keys.isSecret(secret));
-    if (guests && !isOurs) return [request, GUEST];
+    if (guests && !isOurs) return [request, Keys.GUEST];
     throw new HttpError(
       401,
       "unauthorized",
@@ -256,7 +256,7 @@ export function admission(
     const refusal = begins ? keys?.refusal(asker, "agent") : undefined;
     if (refusal) throw refusedBy(refusal);
     const { id } = path;
-    const isOwner = nameOf(asker) === undefined;
+    const isOwner = Keys.nameOf(asker) === undefined;
     if (id !== undefined && !isOwner && template.startsWith("/v1/sessions/")) {
       await sessions.assertSees(id, asker);
     }
@@ -278,8 +278,8 @@ const ACTS: Readonly<Record<NonNullable<Route["who"]>, string>> = {
 
 /** @throws {HttpError} 401 of guests, 403 of keys that may not. */
 function assertIs(who: NonNullable<Route["who"]>, asker: Asker): void {
-  if (nameOf(asker) === undefined) return;
-  if (asker.name === GUEST.name) {
+  if (Keys.nameOf(asker) === undefined) return;
+  if (asker.name === Keys.GUEST.name) {
     throw new HttpError(
       401,
       "unauthorized",
@@ -292,7 +292,7 @@ function assertIs(who: NonNullable<Route["who"]>, asker: Asker): void {
     throw new HttpError(
       403,
       "owner_only",
-      `Cannot ${ACTS[who]} with key ${asker.name}: only ${OWNER.name} may.`,
+      `Cannot ${ACTS[who]} with key ${asker.name}: only ${Keys.OWNER.name} may.`,
     );
   }
   if (who !== "key") assertFor(who, asker);
@@ -305,7 +305,7 @@ export function assertFor(what: "approve" | "metrics", asker: Asker): void {
     403,
     "not_for_this_key",
     `Cannot ${ACTS[what]} ${
-      asker.name === GUEST.name ? "without a key" : `with key ${asker.name}`
+      asker.name === Keys.GUEST.name ? "without a key" : `with key ${asker.name}`
     }: the owner's may, or one that was added with --routes ${what}.`,
   );
 }

@@ -3,7 +3,7 @@ import type { Model, ModelEvent, ModelRequest, Tool } from "@tare/messages";
 import type { SessionView } from "@tare/planner";
 import { providerOf } from "@tare/planner/parts";
 import { RECALL_TOOL } from "@tare/prune";
-import { type Chat, errorTypeOf, type Operation, type Telemetry } from "@tare/conversation/telemetry";
+import { type Chat, type Operation, Telemetry } from "@tare/conversation/telemetry";
 import type { SessionEnvironment, TurnPrompt } from "../sessions/session_types.ts";
 
 /** A model, and who is asked for it. */
@@ -124,7 +124,9 @@ class TracedCalls {
       const { signal, callId } = context;
       const called = telemetry.tool({ name, callId, agent, args, parent: this.#turn });
       // Whoever runs it doesn't wait for a tool that goes on after that.
-      signal.addEventListener("abort", () => called.end(errorTypeOf(signal.reason)), { once: true });
+      signal.addEventListener("abort", () => called.end(Telemetry.errorTypeOf(signal.reason)), {
+        once: true,
+      });
       let failure: string | undefined = "tool_error";
       try {
         const output = await called.within(() => tool.run(args, context));
@@ -135,7 +137,7 @@ class TracedCalls {
         }
         return output;
       } catch (error) {
-        failure = errorTypeOf(error);
+        failure = Telemetry.errorTypeOf(error);
         throw error;
       } finally {
         called.end(failure);
@@ -176,7 +178,7 @@ async function* tracedReply(
   ends: boolean,
 ): AsyncGenerator<ModelEvent> {
   const { signal } = request;
-  const stopped = () => chat.end(errorTypeOf(signal.reason));
+  const stopped = () => chat.end(Telemetry.errorTypeOf(signal.reason));
   // Whoever asked doesn't wait for a model that goes on after that.
   signal.addEventListener("abort", stopped);
   const events = chat.within(() => model(request))[Symbol.asyncIterator]();
@@ -196,7 +198,7 @@ async function* tracedReply(
       yield event;
     }
   } catch (error) {
-    chat.end(errorTypeOf(error));
+    chat.end(Telemetry.errorTypeOf(error));
     throw error;
   } finally {
     signal.removeEventListener("abort", stopped);

@@ -1,7 +1,6 @@
 import {
   type Asker,
-  nameOf,
-  sees,
+  Keys,
   type Store,
   type StoredDelivery,
   type StoredDocument,
@@ -98,7 +97,7 @@ export class Webhooks {
   /** Those that somebody may see, the oldest first. @throws {StoreError} */
   async list(asker: Asker): Promise<readonly Webhook[]> {
     await this.#load();
-    return this.#all().filter(({ by }) => sees(asker, by)).sort((one, other) =>
+    return this.#all().filter(({ by }) => Keys.sees(asker, by)).sort((one, other) =>
       one.createdAtMs - other.createdAtMs || (one.id < other.id ? -1 : 1)
     );
   }
@@ -113,7 +112,7 @@ export class Webhooks {
   /** Makes one. @throws {HttpError} 400 if its address can't be told, or there are too many. */
   async add(settings: WebhookSettings, asker: Asker): Promise<Webhook> {
     this.#assertReaches(settings.url);
-    const by = nameOf(asker);
+    const by = Keys.nameOf(asker);
     await this.#load();
     if (this.#all().filter((one) => one.by === by).length >= MAX_WEBHOOKS) {
       const message =
