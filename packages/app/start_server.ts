@@ -22,7 +22,7 @@ import {
 } from "@tare/loop/tools";
 import { type McpSdk, mcpServers } from "@tare/loop/mcp";
 import { Keys, type Store, StoreError, Warmth } from "@tare/conversation";
-import { type Days, saidRecordsOf, sumOfToday } from "@tare/conversation/report";
+import { Accounts, type Days, sumsOf } from "@tare/conversation/report";
 import {
   type AgentModels,
   chatProfile,
@@ -373,10 +373,10 @@ async function learnt(store: Store): Promise<{ readonly proof: SaidProof; readon
   const all: Days[] = [];
   for (const { totals } of await store.listSessions({ limit: LEARNT_SESSIONS })) {
     const { days = {} } = (totals ?? {}) as { readonly days?: Days };
-    for (const record of saidRecordsOf(days)) proof.add(record);
+    for (const record of Accounts.saidRecords(days)) proof.add(record);
     all.push(days);
   }
-  return { proof, pingUsdToday: sumOfToday(all, store.now()).pingUsd };
+  return { proof, pingUsdToday: sumsOf.today(all, store.now()).pingUsd };
 }
 
 /** What a server serves, a line each, and how to point an agent at it. */

@@ -1,5 +1,5 @@
 import { hasCommitted, type Pingable } from "@tare/conversation";
-import { sumOfDays } from "@tare/conversation/report";
+import { sumsOf } from "@tare/conversation/report";
 import { listPrice } from "@tare/planner";
 import type { WireReply } from "@tare/wire";
 import { LRUCache } from "lru-cache";
@@ -107,7 +107,7 @@ export class SubAgents {
   asks({ id, facts: { scope }, conversation }: Asking): void {
     const waiting = this.#waiting.get(scope);
     if (waiting === id) this.#waiting.delete(scope);
-    else if (waiting !== undefined && sumOfDays(conversation.state.days).calls === 0) {
+    else if (waiting !== undefined && sumsOf.days(conversation.state.days).calls === 0) {
       this.#helpers.set(id, true);
     }
   }

@@ -1,6 +1,6 @@
 import { assertEquals } from "@std/assert";
 import { memoryStore } from "@tare/conversation";
-import { type Days, reportSpend, saidRecordsOf } from "@tare/conversation/report";
+import { Accounts, type Days, reportSpend } from "@tare/conversation/report";
 import { SaidProof } from "@tare/planner/parts";
 import { call, completion, gatewayed, post, READ } from "./fixture_test.ts";
 
@@ -31,7 +31,7 @@ Deno.test("a gateway counts what came of results, by model and tool, and keeps t
 
   const [session] = await store.listSessions();
   const { days } = session!.totals as { readonly days: Days };
-  assertEquals(saidRecordsOf(days), proof.records);
+  assertEquals(Accounts.saidRecords(days), proof.records);
   // Money is of the model, whatever the tool.
   const sessions = [{ id: "s", kind: "gateway", title: "", model: "m", agent: null, days }] as const;
   const { rows } = await reportSpend(

@@ -3,11 +3,8 @@ import {
   type CallReport,
   reportCall,
   type SpendingSession,
-  sumOfDays,
   type Sums,
-  sumsOfCall,
-  sumsOfOutcome,
-  sumsOfPing,
+  sumsOf,
 } from "@tare/conversation/report";
 import { contentText, type CountTokens, type Usage } from "@tare/messages";
 import { listPrice, listWindow, MESSAGES_PROVIDER, readTooLong } from "@tare/planner";
@@ -393,7 +390,7 @@ export class Turns {
       isCurrent: async () =>
         this.#sessions.peek(session.id) === session && (await this.#keeper?.isNewest(session) ?? true),
       booked: (entry) => {
-        this.book(session, sumsOfPing(entry, rates), { model });
+        this.book(session, sumsOf.ping(entry, rates), { model });
         this.save(session);
       },
     }, this.#options);
@@ -429,7 +426,7 @@ export class Turns {
     const { upgrade } = entry?.warmth ?? {};
     if (upgrade) this.#warmth?.observe(keyOf(turn, this.#options), upgrade);
     const made = reportCall(usage, {
-      number: 1 + sumOfDays(conversation.state.days).calls,
+      number: 1 + sumsOf.days(conversation.state.days).calls,
       at: new Date(this.#options.now()).toISOString(),
       turn: oneShot === undefined ? session.facts.turns?.all ?? null : null,
       purpose: oneShot ?? "turn",
@@ -438,8 +435,8 @@ export class Turns {
       rewrites: oneShot === undefined ? conversation.state.unsent : [],
     });
     const pingCreditTokenUnits = entry?.warmth?.creditTokenUnits ?? 0;
-    this.book(session, { ...sumsOfCall(made), pingCreditTokenUnits, savedTokens }, { model });
-    for (const one of entry?.said ?? []) this.book(session, sumsOfOutcome(one), { model, tool: one.tool });
+    this.book(session, { ...sumsOf.call(made), pingCreditTokenUnits, savedTokens }, { model });
+    for (const one of entry?.said ?? []) this.book(session, sumsOf.outcome(one), { model, tool: one.tool });
     conversation.note(made);
     return made;
   }

@@ -1,5 +1,5 @@
 import { assertEquals, assertMatch } from "@std/assert";
-import { NO_SUMS } from "@tare/conversation/report";
+import { sumsOf } from "@tare/conversation/report";
 import {
   agent,
   call,
@@ -72,7 +72,7 @@ Deno.test("agentHandler() runs a turn with a tool and streams its events, each w
     lastEvent: 11,
     ledger: (end as { ledger: unknown }).ledger,
     sums: {
-      ...NO_SUMS,
+      ...sumsOf.nothing,
       ...{ calls: 2, promptTokens: 20, cachedTokens: 10, outputTokens: 4, tokenUnits: 20, unpricedCalls: 2 },
       ...{ withoutTokenUnits: 15.5, fittingCalls: 2, fittingTokenUnits: 20, resendTokenUnits: 15.5 },
       ...{ cacheReadTokenUnits: 10, newTokenUnits: 10, projectedTokenUnits: 20 },

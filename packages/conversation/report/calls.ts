@@ -232,40 +232,6 @@ function cutCost(
   };
 }
 
-/** What a call came to, its summary included, but for tokens that were kept out. */
-export function sumsOfCall(call: CallReport): Sums {
-  const { tokenUnits, usd, without, projected, resendTokenUnits, summary } = call;
-  const fits = resendTokenUnits !== null;
-  const sums = addSums({ ...NO_SUMS, calls: 1, ...tokensOf(call) }, summary ? tokensOf(summary) : {});
-  return {
-    ...sums,
-    ...sumsSpent(call.spent),
-    tokenUnits,
-    withoutTokenUnits: without?.tokenUnits ?? tokenUnits,
-    withoutCompactions: without?.compacts ? 1 : 0,
-    fittingCalls: fits ? 1 : 0,
-    fittingTokenUnits: fits ? tokenUnits : 0,
-    resendTokenUnits: resendTokenUnits ?? 0,
-    usd: usd ?? 0,
-    withoutUsd: (without ? without.usd : usd) ?? 0,
-    projectedTokenUnits: projected?.tokenUnits ?? tokenUnits,
-    projectedUsd: (projected ? projected.usd : usd) ?? 0,
-    repairTokenUnits: projected?.repairTokenUnits ?? 0,
-    unpricedCalls: usd === null ? 1 : 0,
-    estimatedCalls: call.estimated ? 1 : 0,
-  };
-}
-
-/** What a ping came to: without Tare there would have been none. */
-export function sumsOfPing({ usage }: PingEntry, rates: Rates): Partial<Sums> {
-  const { tokenUnits, usd = 0 } = callCost(usage, rates);
-  return {
-    ...{ pings: 1, tokenUnits, usd, pingTokenUnits: tokenUnits, pingUsd: usd },
-    // With Tare there are pings; of what is left as it is there are none.
-    ...{ projectedTokenUnits: tokenUnits, projectedUsd: usd },
-  };
-}
-
 /** What was paid for, by its names among the sums. */
 function sumsSpent({ tokenUnits, usd }: CallReport["spent"]): Pick<Sums, SpentName> {
   const named = SPENT_ON.flatMap((part): [SpentName, number][] => [
@@ -341,8 +307,7 @@ export interface Sums
   readonly pingCreditTokenUnits: number;
 }
 
-/** Nothing was called. */
-export const NO_SUMS: Sums = {
+const NO_SUMS: Sums = {
   calls: 0,
   errors: 0,
   recalls: 0,
@@ -415,21 +380,6 @@ export interface Overview {
   }[];
 }
 
-/** What two parts saved, as one. Warnings stand newest first. */
-export function addOverviews(a: Overview, b: Overview): Overview {
-  const group = (name: keyof Overview["groups"]) => ({
-    ...addSums(a.groups[name], b.groups[name]),
-    sessions: a.groups[name].sessions + b.groups[name].sessions,
-  });
-  return {
-    today: addSums(a.today, b.today),
-    all: addSums(a.all, b.all),
-    groups: { planned: group("planned"), control: group("control") },
-    warnings: [...a.warnings, ...b.warnings].sort((one, other) => one.at < other.at ? 1 : -1)
-      .slice(0, MAX_WARNINGS),
-  };
-}
-
 const SUM_NAMES = Object.keys(NO_SUMS) as readonly (keyof Sums)[];
 
 /** Both together. */
@@ -478,52 +428,11 @@ export function dayAndModel(
   return { day: which.slice(0, DAY_CHARS), model: which.slice(DAY_CHARS + 1), tool };
 }
 
-/** What came of results that could be said once, as sums of a day. */
-export function sumsOfOutcome({ isSaid, came }: NonNullable<LedgerEntry["said"]>[number]): Partial<Sums> {
-  const [failed, again] = [came === "failed_edit" ? 1 : 0, came === "read_again" ? 1 : 0];
-  return isSaid
-    ? { saidResults: 1, saidFailedEdits: failed, saidReadAgain: again }
-    : { untouchedResults: 1, untouchedFailedEdits: failed, untouchedReadAgain: again };
-}
-
-/** The same of days, by model and tool, as a proof takes it. */
-export function saidRecordsOf(days: Days): readonly SaidRecord[] {
-  return Object.entries(days).flatMap(([key, sums]) => {
-    const { model, tool } = dayAndModel(key);
-    if (tool === undefined) return [];
-    const { saidResults, saidFailedEdits, saidReadAgain, ...rest } = { ...NO_SUMS, ...sums };
-    const { untouchedResults, untouchedFailedEdits, untouchedReadAgain } = rest;
-    return {
-      ...{ model, tool },
-      said: { results: saidResults, failedEdits: saidFailedEdits, readAgain: saidReadAgain },
-      untouched: {
-        results: untouchedResults,
-        failedEdits: untouchedFailedEdits,
-        readAgain: untouchedReadAgain,
-      },
-    };
-  });
-}
-
 const DAY_CHARS = "2026-01-31".length;
 
 /** What all days stand between, in the order of texts. */
 export const FIRST_DAY = "0000-00-00";
 export const LAST_DAY = "9999-99-99";
-
-/** What the day of a moment, in milliseconds since the epoch, came to in all of these. */
-export function sumOfToday(all: readonly Days[], nowMs: number): Sums {
-  const day = dayOf(nowMs);
-  const today = all.flatMap((days) =>
-    Object.entries(days).flatMap(([key, sums]) => dayAndModel(key).day === day ? sums : [])
-  );
-  return today.reduce<Sums>(addSums, NO_SUMS);
-}
-
-/** What all days came to. */
-export function sumOfDays(days: Days): Sums {
-  return Object.values(days).reduce<Sums>(addSums, NO_SUMS);
-}
 
 /** The day of a moment, by UTC. */
 export function dayOf(ms: number): string {
@@ -538,44 +447,6 @@ export interface SummedBy {
   readonly agent?: string | null;
 }
 
-/**
- * The record by which a store adds what a session has come to since it had come to `before` to its sums: those of each day
- * by model and agent, and those of all days. None if that is nothing.
- */
-export function sumsRecords(
-  sessionId: string,
-  { group, agent, days, before = {}, isBegun = false }: {
-    readonly group: keyof Overview["groups"];
-    /** The program whose loop leads it; null where that isn't known. */
-    readonly agent: string | null;
-    readonly days: Days;
-    /** Default: nothing. */
-    readonly before?: Days;
-    /** Whether it counts as one more session. Default: no. */
-    readonly isBegun?: boolean;
-  },
-): readonly StoreRecord[] {
-  const more = new Map<string, Sums>();
-  let all = NO_SUMS;
-  for (const [key, sums] of Object.entries(days)) {
-    const { [key]: known } = before;
-    if (known === sums) continue;
-    const added = sumsBeyond(sums, known);
-    const { day, model } = dayAndModel(key);
-    const name = `${day} ${model}`;
-    more.set(name, addSums(more.get(name) ?? {}, added));
-    all = addSums(all, added);
-  }
-  const added = Array.from(more, ([name, sums]) => {
-    const { day, model } = dayAndModel(name);
-    return { day, about: aboutText({ group, model, agent }), sums: withoutZeros(sums) };
-  });
-  const whole = { ...withoutZeros(all), ...(isBegun && { sessions: 1 }) };
-  const every = [...added, { day: "", about: aboutText({ group }), sums: whole }];
-  const told = every.filter(({ sums }) => Object.keys(sums).length > 0);
-  return told.length === 0 ? [] : [{ type: "sums", sessionId, added: told }];
-}
-
 /** What a store's sums are about. */
 export function aboutOf({ about }: Pick<StoredSums, "about">): SummedBy {
   return JSON.parse(about);
@@ -585,16 +456,73 @@ function aboutText(about: SummedBy): string {
   return JSON.stringify(about);
 }
 
-/** What days came to beyond what they came to before. */
-export function daysBeyond(days: Days, before: Days): Days {
-  return Object.fromEntries(
-    Object.entries(days).map(([day, sums]) => [day, sumsBeyond(sums, before[day])]),
-  );
-}
-
 function sumsBeyond(sums: Partial<Sums>, before: Partial<Sums> = {}): Sums {
   return addSums(sums, Object.fromEntries(Object.entries(before).map(([name, sum]) => [name, -sum])));
 }
+
+/** {@linkcode Sums} of one thing, or of several. */
+export const sumsOf: {
+  /** Nothing was called. */
+  readonly nothing: Sums;
+  /** What a call came to, its summary included, but for tokens that were kept out. */
+  call(call: CallReport): Sums;
+  /** What a ping came to: without Tare there would have been none. */
+  ping(ping: PingEntry, rates: Rates): Partial<Sums>;
+  /** What came of results that could be said once, as sums of a day. */
+  outcome(said: NonNullable<LedgerEntry["said"]>[number]): Partial<Sums>;
+  /** What all days came to. */
+  days(days: Days): Sums;
+  /** What the day of a moment, in milliseconds since the epoch, came to in all of these. */
+  today(all: readonly Days[], nowMs: number): Sums;
+} = {
+  nothing: NO_SUMS,
+  call(call) {
+    const { tokenUnits, usd, without, projected, resendTokenUnits, summary } = call;
+    const fits = resendTokenUnits !== null;
+    const sums = addSums({ ...NO_SUMS, calls: 1, ...tokensOf(call) }, summary ? tokensOf(summary) : {});
+    return {
+      ...sums,
+      ...sumsSpent(call.spent),
+      tokenUnits,
+      withoutTokenUnits: without?.tokenUnits ?? tokenUnits,
+      withoutCompactions: without?.compacts ? 1 : 0,
+      fittingCalls: fits ? 1 : 0,
+      fittingTokenUnits: fits ? tokenUnits : 0,
+      resendTokenUnits: resendTokenUnits ?? 0,
+      usd: usd ?? 0,
+      withoutUsd: (without ? without.usd : usd) ?? 0,
+      projectedTokenUnits: projected?.tokenUnits ?? tokenUnits,
+      projectedUsd: (projected ? projected.usd : usd) ?? 0,
+      repairTokenUnits: projected?.repairTokenUnits ?? 0,
+      unpricedCalls: usd === null ? 1 : 0,
+      estimatedCalls: call.estimated ? 1 : 0,
+    };
+  },
+  ping({ usage }, rates) {
+    const { tokenUnits, usd = 0 } = callCost(usage, rates);
+    return {
+      ...{ pings: 1, tokenUnits, usd, pingTokenUnits: tokenUnits, pingUsd: usd },
+      // With Tare there are pings; of what is left as it is there are none.
+      ...{ projectedTokenUnits: tokenUnits, projectedUsd: usd },
+    };
+  },
+  outcome({ isSaid, came }) {
+    const [failed, again] = [came === "failed_edit" ? 1 : 0, came === "read_again" ? 1 : 0];
+    return isSaid
+      ? { saidResults: 1, saidFailedEdits: failed, saidReadAgain: again }
+      : { untouchedResults: 1, untouchedFailedEdits: failed, untouchedReadAgain: again };
+  },
+  days(days) {
+    return Object.values(days).reduce<Sums>(addSums, NO_SUMS);
+  },
+  today(all, nowMs) {
+    const day = dayOf(nowMs);
+    const today = all.flatMap((days) =>
+      Object.entries(days).flatMap(([key, sums]) => dayAndModel(key).day === day ? sums : [])
+    );
+    return today.reduce<Sums>(addSums, NO_SUMS);
+  },
+};
 
 /** What a group of sessions came to. */
 interface Account {
@@ -633,6 +561,85 @@ export class Accounts {
     return accounts;
   }
 
+  /**
+   * The record by which a store adds what a session has come to since it had come to `before` to its sums: those of each day
+   * by model and agent, and those of all days. None if that is nothing.
+   */
+  static records(
+    sessionId: string,
+    { group, agent, days, before = {}, isBegun = false }: {
+      readonly group: keyof Overview["groups"];
+      /** The program whose loop leads it; null where that isn't known. */
+      readonly agent: string | null;
+      readonly days: Days;
+      /** Default: nothing. */
+      readonly before?: Days;
+      /** Whether it counts as one more session. Default: no. */
+      readonly isBegun?: boolean;
+    },
+  ): readonly StoreRecord[] {
+    const more = new Map<string, Sums>();
+    let all = NO_SUMS;
+    for (const [key, sums] of Object.entries(days)) {
+      const { [key]: known } = before;
+      if (known === sums) continue;
+      const added = sumsBeyond(sums, known);
+      const { day, model } = dayAndModel(key);
+      const name = `${day} ${model}`;
+      more.set(name, addSums(more.get(name) ?? {}, added));
+      all = addSums(all, added);
+    }
+    const added = Array.from(more, ([name, sums]) => {
+      const { day, model } = dayAndModel(name);
+      return { day, about: aboutText({ group, model, agent }), sums: withoutZeros(sums) };
+    });
+    const whole = { ...withoutZeros(all), ...(isBegun && { sessions: 1 }) };
+    const every = [...added, { day: "", about: aboutText({ group }), sums: whole }];
+    const told = every.filter(({ sums }) => Object.keys(sums).length > 0);
+    return told.length === 0 ? [] : [{ type: "sums", sessionId, added: told }];
+  }
+
+  /** What days came to beyond what they came to before. */
+  static daysBeyond(days: Days, before: Days): Days {
+    return Object.fromEntries(
+      Object.entries(days).map(([day, sums]) => [day, sumsBeyond(sums, before[day])]),
+    );
+  }
+
+  /** What two parts saved, as one. Warnings stand newest first. */
+  static addOverviews(a: Overview, b: Overview): Overview {
+    const group = (name: keyof Overview["groups"]) => ({
+      ...addSums(a.groups[name], b.groups[name]),
+      sessions: a.groups[name].sessions + b.groups[name].sessions,
+    });
+    return {
+      today: addSums(a.today, b.today),
+      all: addSums(a.all, b.all),
+      groups: { planned: group("planned"), control: group("control") },
+      warnings: [...a.warnings, ...b.warnings].sort((one, other) => one.at < other.at ? 1 : -1)
+        .slice(0, MAX_WARNINGS),
+    };
+  }
+
+  /** The same of days, by model and tool, as a proof takes it. */
+  static saidRecords(days: Days): readonly SaidRecord[] {
+    return Object.entries(days).flatMap(([key, sums]) => {
+      const { model, tool } = dayAndModel(key);
+      if (tool === undefined) return [];
+      const { saidResults, saidFailedEdits, saidReadAgain, ...rest } = { ...NO_SUMS, ...sums };
+      const { untouchedResults, untouchedFailedEdits, untouchedReadAgain } = rest;
+      return {
+        ...{ model, tool },
+        said: { results: saidResults, failedEdits: saidFailedEdits, readAgain: saidReadAgain },
+        untouched: {
+          results: untouchedResults,
+          failedEdits: untouchedFailedEdits,
+          readAgain: untouchedReadAgain,
+        },
+      };
+    });
+  }
+
   /** A session is there, with what its calls came to before. Default: it has made none, and is no fork. */
   begin(
     group: keyof Overview["groups"],
@@ -643,7 +650,7 @@ export class Accounts {
     this.#groups[group] = {
       // A fork isn't counted as a session of its own.
       sessions: sessions + (isFork ? 0 : 1),
-      all: addSums(all, sumOfDays(before)),
+      all: addSums(all, sumsOf.days(before)),
       days: addDays(days, before),
     };
   }
@@ -666,7 +673,7 @@ export class Accounts {
       control: { ...control.all, sessions: control.sessions },
     };
     return {
-      today: sumOfToday([planned.days, control.days], nowMs),
+      today: sumsOf.today([planned.days, control.days], nowMs),
       all: addSums(planned.all, control.all),
       groups,
       warnings,

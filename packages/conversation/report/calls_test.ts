@@ -1,5 +1,5 @@
 import { assertEquals } from "@std/assert";
-import { Accounts, NO_SUMS } from "@tare/conversation/report";
+import { Accounts, sumsOf } from "@tare/conversation/report";
 
 const DAY_MS = 24 * 60 * 60_000;
 
@@ -11,20 +11,20 @@ Deno.test("Accounts adds up what sessions came to, by day and by group", () => {
   };
   accounts.begin("planned");
   // One that was there before.
-  accounts.begin("planned", { "1970-01-01": { ...NO_SUMS, calls: 2, tokenUnits: 100 } });
+  accounts.begin("planned", { "1970-01-01": { ...sumsOf.nothing, calls: 2, tokenUnits: 100 } });
   accounts.begin("control");
   accounts.book("planned", call, DAY_MS);
   accounts.book("planned", { recalls: 3, compactions: 1, compactionTokenUnits: 550 }, DAY_MS);
   accounts.book("control", { errors: 1 }, 0);
-  const today = { ...NO_SUMS, ...call, recalls: 3, compactions: 1, compactionTokenUnits: 550 };
+  const today = { ...sumsOf.nothing, ...call, recalls: 3, compactions: 1, compactionTokenUnits: 550 };
   const planned = { ...today, calls: 3, tokenUnits: 650 };
   assertEquals(accounts.overview(DAY_MS, []), {
     today,
     all: { ...planned, errors: 1 },
-    groups: { planned: { ...planned, sessions: 2 }, control: { ...NO_SUMS, errors: 1, sessions: 1 } },
+    groups: { planned: { ...planned, sessions: 2 }, control: { ...sumsOf.nothing, errors: 1, sessions: 1 } },
     warnings: [],
   });
-  assertEquals(accounts.overview(2 * DAY_MS, []).today, NO_SUMS);
+  assertEquals(accounts.overview(2 * DAY_MS, []).today, sumsOf.nothing);
   assertEquals(accounts.report(), {
     planned: {
       ...planned,
@@ -32,7 +32,7 @@ Deno.test("Accounts adds up what sessions came to, by day and by group", () => {
       ...{ withoutTokenUnitsPerSession: 400, projectedTokenUnitsPerSession: 275 },
     },
     control: {
-      ...NO_SUMS,
+      ...sumsOf.nothing,
       ...{ errors: 1, sessions: 1, tokenUnitsPerSession: 0, callsPerSession: 0, usdPerSession: 0 },
       ...{ withoutTokenUnitsPerSession: 0, projectedTokenUnitsPerSession: 0 },
     },

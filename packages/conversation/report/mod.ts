@@ -18,22 +18,15 @@
  *
  * @module
  */
-export { type CallReport, reportCall, sumsOfCall } from "./calls.ts";
 export {
   Accounts,
-  addOverviews,
+  type CallReport,
   type Days,
-  daysBeyond,
-  NO_SUMS,
   type Overview,
-  saidRecordsOf,
+  reportCall,
   SPENT_ON,
-  sumOfDays,
-  sumOfToday,
   type Sums,
-  sumsOfOutcome,
-  sumsOfPing,
-  sumsRecords,
+  sumsOf,
   ToldWarnings,
 } from "./calls.ts";
 export {

@@ -6,9 +6,8 @@ import {
   type Days,
   FIRST_DAY,
   LAST_DAY,
-  NO_SUMS,
   type Sums,
-  sumsOfCall,
+  sumsOf,
 } from "./calls.ts";
 import type { Store, StoredSums } from "../store/port.ts";
 import { type PromptReport, reportPrompt, type SeenConversation } from "./prompt_report.ts";
@@ -104,7 +103,7 @@ export async function reportSpend(
 
 /** What all of many came to. */
 function sumUp(all: readonly Partial<Sums>[]): Sums {
-  const sum: { -readonly [Name in keyof Sums]: number } = { ...NO_SUMS };
+  const sum: { -readonly [Name in keyof Sums]: number } = { ...sumsOf.nothing };
   for (const sums of all) {
     // Most sums of most days aren't there.
     for (const name of Object.keys(sums) as (keyof Sums)[]) sum[name] += sums[name] ?? 0;
@@ -192,10 +191,10 @@ export function reportSessionSpend(
   },
 ): SessionSpend {
   const turns = new Map<number | null, SessionSpend["turns"][number]>();
-  let all = NO_SUMS;
+  let all = sumsOf.nothing;
   for (const call of calls) {
     const { turn, at } = call;
-    const sums = sumsOfCall(call);
+    const sums = sumsOf.call(call);
     const before = turns.get(turn);
     all = addSums(all, sums);
     turns.set(turn, { ...addSums(before ?? {}, sums), turn, at: before ? before.at : at });

@@ -1,13 +1,12 @@
 import { assertAlmostEquals, assertEquals } from "@std/assert";
 import {
-  NO_SUMS,
   reportCall,
   reportSessionSpend,
   reportSpend,
   type SeenConversation,
   type SpendingSession,
   SPENT_ON,
-  sumsOfCall,
+  sumsOf,
 } from "@tare/conversation/report";
 import type { Message } from "@tare/messages";
 import { type LedgerEntry, profileNamed } from "@tare/planner";
@@ -62,7 +61,7 @@ Deno.test("reportCall() says what a call was paid for, in dollars and token unit
     ...[["cacheRead", 40_000], ["new", 125_000], ["expired", 375_000], ["ownRewrite", 125_000 + 10_000]],
     ...[["changed", 62_500], ["lost", 62_500], ["output", 0], ["ping", 0]],
   ]);
-  const sums = sumsOfCall(call);
+  const sums = sumsOf.call(call);
   for (const [unit, whole] of [["Usd", call.usd!], ["TokenUnits", call.tokenUnits]] as const) {
     assertAlmostEquals(SPENT_ON.reduce((sum, part) => sum + sums[`${part}${unit}`], 0), whole);
   }
@@ -91,16 +90,16 @@ async function* sessions(): AsyncGenerator<SpendingSession> {
   yield {
     ...{ ...one, id: "1" },
     days: {
-      "2026-01-01 a": { ...NO_SUMS, calls: 1, usd: 1 },
-      "2026-01-02 a": { ...NO_SUMS, calls: 2, usd: 2 },
+      "2026-01-01 a": { ...sumsOf.nothing, calls: 1, usd: 1 },
+      "2026-01-02 a": { ...sumsOf.nothing, calls: 2, usd: 2 },
     },
   };
   yield {
     ...{ id: "2", kind: "gateway", title: "Two", model: "b", agent: null },
     days: {
-      "2026-01-02 a": { ...NO_SUMS, calls: 4, usd: 4, unpricedCalls: 1 },
-      "2026-01-02 b": { ...NO_SUMS, calls: 8, tokenUnits: 9, unpricedCalls: 8 },
-      "2026-01-03": { ...NO_SUMS, calls: 16, usd: 0.5 },
+      "2026-01-02 a": { ...sumsOf.nothing, calls: 4, usd: 4, unpricedCalls: 1 },
+      "2026-01-02 b": { ...sumsOf.nothing, calls: 8, tokenUnits: 9, unpricedCalls: 8 },
+      "2026-01-03": { ...sumsOf.nothing, calls: 16, usd: 0.5 },
     },
   };
 }

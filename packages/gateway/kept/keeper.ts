@@ -3,10 +3,8 @@ import {
   Accounts,
   type CallReport,
   type Days,
-  daysBeyond,
   keptSpending,
   type SpendingSession,
-  sumsRecords,
 } from "@tare/conversation/report";
 import type { Protocol, RequestReaders } from "@tare/wire";
 import { chainTo } from "../sessions/chain_index.ts";
@@ -242,7 +240,7 @@ export class Keeper {
       const { summed } = this.#written.get(conversation) ?? NOTHING;
       const { days } = conversation.state;
       if (days === summed) continue;
-      yield { session, days: daysBeyond(days, summed ?? {}), isCounted: summed !== undefined };
+      yield { session, days: Accounts.daysBeyond(days, summed ?? {}), isCounted: summed !== undefined };
     }
   }
 
@@ -450,11 +448,11 @@ export class Keeper {
     if (holder === "this" || holder === "other") throw new Error(`another server holds the session ${id}`);
     const known = this.#written.get(conversation) ?? NOTHING;
     const before = known.attempts?.find((attempt) => writes.includes(attempt.writes[0]!)) ?? known;
-    const unsummed = daysBeyond(conversation.state.days, before.summed ?? {});
-    conversation.bookDays(daysBeyond(days, before.days));
+    const unsummed = Accounts.daysBeyond(conversation.state.days, before.summed ?? {});
+    conversation.bookDays(Accounts.daysBeyond(days, before.days));
     const { lastCall } = before;
     // Whoever came to the rest has added that.
-    const summed = daysBeyond(conversation.state.days, unsummed);
+    const summed = Accounts.daysBeyond(conversation.state.days, unsummed);
     this.#written.set(conversation, { days, summed, title: "", lastEvent, lastCall, writes });
     session.saved({ ...kept, fence });
   }
@@ -507,7 +505,7 @@ export class Keeper {
         : [],
       ...value && title !== before.title ? [state("title", title)] : [],
       state("totals", { ...totals, writes } satisfies KeptTotals),
-      ...sumsRecords(sessionId, {
+      ...Accounts.records(sessionId, {
         ...{ group: session.group, agent: session.facts.agent ?? null, days: totals.days },
         ...(before.summed && { before: before.summed }),
         isBegun: before.summed === undefined && kept.parent === undefined,

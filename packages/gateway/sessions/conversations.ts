@@ -5,8 +5,8 @@ import {
   reportPins,
   type SeenConversation,
   type SpendingSession,
-  sumOfDays,
   type Sums,
+  sumsOf,
 } from "@tare/conversation/report";
 import type { Rewrite } from "@tare/messages";
 import type { Mechanisms, NewPin } from "@tare/planner";
@@ -207,7 +207,7 @@ function told({ id, facts, conversation: { state } }: SessionSummary): ReturnTyp
       lastAt: time(lastMs),
       control,
     },
-    ...{ reverted: isReverted, epoch, ...sumOfDays(days), savedTokenUnits },
+    ...{ reverted: isReverted, epoch, ...sumsOf.days(days), savedTokenUnits },
   };
 }
 

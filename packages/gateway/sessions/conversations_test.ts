@@ -1,11 +1,11 @@
 import { assert, assertAlmostEquals, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
 import { memoryStore } from "@tare/conversation";
 import {
-  NO_SUMS,
   reportBlock,
   reportPins,
   reportPrompt,
   type SpendingSession,
+  sumsOf,
 } from "@tare/conversation/report";
 import { gateway, type GatewayOptions } from "@tare/gateway";
 import { profileNamed } from "@tare/planner";
@@ -138,7 +138,7 @@ Deno.test("gateway() lists its conversations, the newest first", async () => {
   const { conversations: list } = (await conversations.list({ limit: 9 }))!;
   assertEquals(list.map(({ id }) => id), ids);
   assertEquals(list[2], {
-    ...NO_SUMS,
+    ...sumsOf.nothing,
     ...{ id: ids[2]!, title: "one", protocol: "chat", model: "m", agent: "some-agent" },
     ...{ createdAt: "2026-01-01T00:00:00.000Z", lastAt: "2026-01-01T00:00:00.000Z" },
     ...{ control: false, reverted: false, epoch: 0, calls: 1, errors: 0, recalls: 0, compactions: 0 },

@@ -1,5 +1,5 @@
 import type { CallReport, Overview, Sums } from "@tare/conversation/report";
-import { MISSES, NO_SUMS, SPEND_BY, SPENT_ON as PARTS } from "@tare/conversation/report";
+import { MISSES, SPEND_BY, SPENT_ON as PARTS, sumsOf } from "@tare/conversation/report";
 import { type TSchema, Type } from "typebox";
 import { closed, COUNT } from "../http/schema.ts";
 
@@ -194,7 +194,7 @@ export const BLOCK_QUERY = {
 };
 
 /** What calls came to, a field for each sum. */
-export const SUMS = numbers(Object.keys(NO_SUMS) as (keyof Sums)[]);
+export const SUMS = numbers(Object.keys(sumsOf.nothing) as (keyof Sums)[]);
 const GROUP_SUMS = closed({ ...SUMS, sessions: COUNT }, "GroupSums");
 
 /** What was saved. */

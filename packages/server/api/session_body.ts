@@ -1,4 +1,4 @@
-import { NO_SUMS, sumOfDays } from "@tare/conversation/report";
+import { sumsOf } from "@tare/conversation/report";
 import { EMPTY_LEDGER } from "@tare/loop";
 import { type Static, Type } from "typebox";
 import { closed, COUNT } from "../http/schema.ts";
@@ -51,7 +51,7 @@ export const SESSION = closed(FIELDS, "Session", {
   turns: 0,
   lastEvent: 0,
   ledger: EMPTY_LEDGER,
-  sums: NO_SUMS,
+  sums: sumsOf.nothing,
 });
 
 /** Several sessions of the agent. */
@@ -136,6 +136,6 @@ export function sessionBody(session: SessionInfo): Static<typeof SESSION> {
     turns,
     lastEvent,
     ledger,
-    sums: sumOfDays(days),
+    sums: sumsOf.days(days),
   };
 }

@@ -1,6 +1,6 @@
 import { type Asker, Keys, type Store, type StoreRecord, type Warmth } from "@tare/conversation";
 import {
-  addOverviews,
+  Accounts,
   type CallReport,
   type MissesReport,
   type Overview,
@@ -148,7 +148,7 @@ export class SessionKinds {
   async overview(kind: SessionKind | undefined, by?: string): Promise<Overview> {
     const theirs = kind === "agent" ? undefined : await this.#gateway?.overview(by);
     if (!theirs) return await this.#sessions.overview(by);
-    return kind === "gateway" ? theirs : addOverviews(await this.#sessions.overview(by), theirs);
+    return kind === "gateway" ? theirs : Accounts.addOverviews(await this.#sessions.overview(by), theirs);
   }
 
   /** What sessions of both kinds have cost, by day, model, session or agent. */

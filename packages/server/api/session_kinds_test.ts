@@ -1,6 +1,7 @@
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { memoryStore, type StoreRecord } from "@tare/conversation";
 import {
+  Accounts,
   type BlockReport,
   type CallReport,
   type MissesReport,
@@ -8,7 +9,6 @@ import {
   type PromptReport,
   type SessionSpend,
   type SpendReport,
-  sumsRecords,
 } from "@tare/conversation/report";
 import { gateway } from "@tare/gateway";
 import { estimateTokens } from "@tare/messages";
@@ -310,7 +310,7 @@ Deno.test("GET /v1/spend looks at the thousand newest sessions one by one, and s
     await store.commit(ids.flatMap((id): StoreRecord[] => [
       { type: "session", kind: "agent", id, createdAtMs: 0, settings },
       { type: "state", sessionId: id, name: "totals", value: { days } },
-      ...sumsRecords(id, { group: "planned", agent: "tare", days, isBegun: true }),
+      ...Accounts.records(id, { group: "planned", agent: "tare", days, isBegun: true }),
     ]));
   };
   const server = agent(scriptedModel([]), { store });

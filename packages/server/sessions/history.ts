@@ -1,5 +1,5 @@
 import type { Store, StoreRecord } from "@tare/conversation";
-import { sumsRecords } from "@tare/conversation/report";
+import { Accounts } from "@tare/conversation/report";
 import {
   addLedgers,
   type AnsweredCall,
@@ -632,7 +632,7 @@ export function sessionRecords(
   return [
     { type: "session", kind: "agent", ...session },
     ...stateRecords(sessionId, states),
-    ...sumsRecords(sessionId, { group: "planned", agent: OWN_AGENT, days: {}, isBegun: true }),
+    ...Accounts.records(sessionId, { group: "planned", agent: OWN_AGENT, days: {}, isBegun: true }),
     ...events.length > 0 ? [{ type: "events", sessionId, after: 0, events } as const] : [],
   ];
 }

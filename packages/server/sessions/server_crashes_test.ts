@@ -1,7 +1,7 @@
 import { assertEquals } from "@std/assert";
 import { contentText, type FunctionToolCall, type Message, type Model, type Tool } from "@tare/messages";
 import { sharedMemory } from "@tare/conversation";
-import { type Days, type Overview, sumOfDays } from "@tare/conversation/report";
+import { type Days, type Overview, sumsOf } from "@tare/conversation/report";
 import type { AgentHandler } from "@tare/server";
 import fc from "fast-check";
 import { agent, call, events, newSession, request, type SeenEvent } from "../fixture_test.ts";
@@ -167,7 +167,7 @@ Deno.test("nothing that servers acknowledged is lost, doubled or out of order, w
       assertEquals((await store.shared.look(id)).holder, "nobody");
       const { days } = (await store.readState(id, "totals") ?? { days: {} }) as { readonly days: Days };
       const { body } = await call(servers[0]!.handler, "GET", "/v1/overview");
-      assertEquals((body as Overview).all, sumOfDays(days), "sums are what sessions came to");
+      assertEquals((body as Overview).all, sumsOf.days(days), "sums are what sessions came to");
       const stored = (await store.readEvents(id)).map(({ number, event }) => ({ id: number, event }));
       assertEquals(stored.map(({ id }) => id), stored.map((_, index) => index + 1));
       for (const seen of followed) {

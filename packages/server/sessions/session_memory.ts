@@ -2,7 +2,7 @@ import { pinsAfter } from "@tare/planner";
 import { addLedgers, EMPTY_LEDGER, type LoopEvent, type TurnEnd, type TurnLedger } from "@tare/loop";
 import { type Content, firstWords, type Message, personsWords } from "@tare/messages";
 import type { StoreRecord } from "@tare/conversation";
-import { sumsRecords } from "@tare/conversation/report";
+import { Accounts } from "@tare/conversation/report";
 import {
   closeTurn,
   hear,
@@ -466,7 +466,7 @@ export class SessionMemory {
   /** What it has come to more, for the sums over all sessions. */
   #sums({ days }: SessionTotals): readonly StoreRecord[] {
     const { days: before } = this.#totals;
-    return sumsRecords(this.#options.id, { group: "planned", agent: OWN_AGENT, days, before });
+    return Accounts.records(this.#options.id, { group: "planned", agent: OWN_AGENT, days, before });
   }
 
   #states(values: object): readonly StoreRecord[] {

@@ -1,12 +1,5 @@
 import { Conversation, inSlices, JsonPacker, type Store, type StoreRecord } from "@tare/conversation";
-import {
-  type CallReport,
-  reportCall,
-  type SeenConversation,
-  sumsOfCall,
-  sumsOfOutcome,
-  sumsOfPing,
-} from "@tare/conversation/report";
+import { type CallReport, reportCall, type SeenConversation, sumsOf } from "@tare/conversation/report";
 import {
   addUsage,
   contentText,
@@ -283,7 +276,7 @@ export class SessionPrompt implements TurnPrompt {
   /** Takes note of what a ping came to. */
   bookPing(entry: PingEntry): void {
     const { environment, settings: { model } } = this.#options;
-    this.#book(sumsOfPing(entry, environment.ratesOf(model)), entry.atMs);
+    this.#book(sumsOf.ping(entry, environment.ratesOf(model)), entry.atMs);
   }
 
   /** Keeps the plan as the model last wrote it: the result of a call brings the call along. What it was before may leave. */
@@ -489,13 +482,13 @@ function bookCalls(
   { rates, nowMs }: { readonly rates: Rates; readonly nowMs: number },
 ): void {
   for (const call of callsOf(events, rates)) {
-    conversation.book(sumsOfCall(call), call.at === null ? nowMs : Date.parse(call.at));
+    conversation.book(sumsOf.call(call), call.at === null ? nowMs : Date.parse(call.at));
   }
   for (const event of events) {
     if (event.type === "step_end") {
       const { said = [], warmth } = event.ledger as LedgerEntry | undefined ?? {};
       const atMs = event.atMs ?? nowMs;
-      for (const one of said) conversation.book(sumsOfOutcome(one), atMs, { tool: one.tool });
+      for (const one of said) conversation.book(sumsOf.outcome(one), atMs, { tool: one.tool });
       if (warmth) conversation.book({ pingCreditTokenUnits: warmth.creditTokenUnits }, atMs);
     }
     if (event.type !== "turn_end") continue;
