@@ -59,7 +59,6 @@ const PARTS: Readonly<Record<string, readonly string[]>> = {
     "traitsOf",
   ],
   schemas: ["tellsOfTools"],
-  conversation: ["hasCommitted", "inSlices"],
   planner: [
     "chooseProfile",
     "fittingPins",
@@ -84,7 +83,6 @@ const PARTS: Readonly<Record<string, readonly string[]>> = {
     "chunkWriter",
     "completionBody",
     "completionChunks",
-    "emptyResponse",
     "finishedReply",
     "joinBytes",
     "jsonExcess",

@@ -7,7 +7,6 @@ import {
   DEFAULT_PROVIDER,
   listPrice,
   listWindow,
-  LOCAL_PROFILE,
   MESSAGES_PROVIDER,
   type Price,
   type Profile,
@@ -141,7 +140,7 @@ export function priceOf(
   profile: (model: string) => Profile,
 ): (model: string) => Price | undefined {
   const own = price ?? profileFile?.profile.price;
-  return (model) => own ?? (profile(model).name === LOCAL_PROFILE ? undefined : listPrice(model));
+  return (model) => own ?? (profile(model).name === "local" ? undefined : listPrice(model));
 }
 
 function agentProfile(settings: ProviderSettings, model: string, server?: () => string | undefined): Profile {
@@ -206,7 +205,7 @@ export function serverProfile(
   { baseURL, apiKey, fetch = globalThis.fetch, now = () => performance.now() }: AskedServer,
 ): ServerProfile {
   const byAddress = chooseProfile({ baseUrl: baseURL }).name;
-  let isKnown = byAddress !== "none" && byAddress !== LOCAL_PROFILE;
+  let isKnown = byAddress !== "none" && byAddress !== "local";
   let name: string | undefined;
   let windows: ReadonlyMap<string, number> = new Map();
   let asking: Promise<void> | undefined;
@@ -241,7 +240,7 @@ export function serverProfile(
     windowTokens(model) {
       look();
       // One's own server answers with the one that it has, however it is called.
-      const [only] = name === LOCAL_PROFILE && windows.size === 1 ? windows.values() : [];
+      const [only] = name === "local" && windows.size === 1 ? windows.values() : [];
       return windows.get(model) ?? only;
     },
     async asked() {

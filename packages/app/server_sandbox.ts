@@ -1,5 +1,5 @@
 import { fromFileUrl, join, resolve } from "@std/path";
-import { findSandbox, type SandboxProxy } from "@tare/loop/tools";
+import { findSandbox, type Sandbox } from "@tare/loop/tools";
 import type { Settings } from "./settings/settings.ts";
 
 /** The sandbox that these settings want, or why there is none. With hosts to reach, what leads to them ends with this process. */
@@ -50,7 +50,7 @@ const BRIDGED =
 async function sandboxNetwork(
   domains: readonly string[],
   folder: string,
-): Promise<{ readonly domains: readonly string[]; readonly proxy: SandboxProxy }> {
+): Promise<{ readonly domains: readonly string[]; readonly proxy: NonNullable<Sandbox["proxy"]> }> {
   const socket = join(folder, `tare-${crypto.randomUUID()}.sock`);
   const reached = domains.flatMap((domain) => [`${domain}:443`, `${domain}:80`]);
   const process = new Deno.Command(Deno.execPath(), {

@@ -72,6 +72,11 @@ const MAX_CALLS = 2_000;
  * messages, and what its calls came to. Its messages are with whoever leads it, and handed in.
  */
 export class Conversation {
+  /** Works step by step, and lets other requests in between where that takes long. */
+  static readonly inSlices: <T>(steps: Iterator<void, T>) => Promise<T> = slicer({
+    nowMs: () => performance.now(),
+    pause: () => new Promise((resolve) => setTimeout(resolve)),
+  });
   readonly id: string;
   /** Originals of what left the prompt. */
   readonly archive: Archive;
@@ -352,9 +357,3 @@ const NOTHING_SEEN: Pick<SeenConversation, "history" | "view"> = {
   history: { messages: [], tools: [] },
   view: { messages: [], tools: [], places: [] },
 };
-
-/** Works step by step, and lets other requests in between where that takes long. */
-export const inSlices: <T>(steps: Iterator<void, T>) => Promise<T> = slicer({
-  nowMs: () => performance.now(),
-  pause: () => new Promise((resolve) => setTimeout(resolve)),
-});

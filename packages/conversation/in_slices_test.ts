@@ -1,7 +1,7 @@
 import { assertEquals } from "@std/assert";
-import { inSlices } from "@tare/conversation";
+import { Conversation } from "@tare/conversation";
 
-Deno.test("inSlices() lets others in between steps that take long, and gives what comes of them", async () => {
+Deno.test("Conversation.inSlices() lets others in between steps that take long, and gives what comes of them", async () => {
   const seen: string[] = [];
   function* steps(): Generator<void, number> {
     for (let step = 0; step < 3; step++) {
@@ -13,5 +13,12 @@ Deno.test("inSlices() lets others in between steps that take long, and gives wha
     }
     return 7;
   }
-  assertEquals([await inSlices(steps()), seen], [7, ["step", "other", "step", "other", "step", "other"]]);
+  assertEquals([await Conversation.inSlices(steps()), seen], [7, [
+    "step",
+    "other",
+    "step",
+    "other",
+    "step",
+    "other",
+  ]]);
 });

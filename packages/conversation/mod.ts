@@ -20,7 +20,7 @@
  *
  * @module
  */
-export { Conversation, type ConversationState, inSlices } from "./conversation.ts";
+export { Conversation, type ConversationState } from "./conversation.ts";
 export { type ContentsItem, copyContents, type StoreContents, sumContents } from "./store/contents.ts";
 export { type Asker, type KeyReport, Keys } from "./keys.ts";
 export { openFileArchive } from "./store/file_archive.ts";
@@ -41,4 +41,4 @@ export type {
   StoreRecord,
 } from "./store/port.ts";
 export { StoreError } from "./store/store_error.ts";
-export { hasCommitted, type Pingable, Warmth } from "./warmth.ts";
+export { type Pingable, Warmth } from "./warmth.ts";

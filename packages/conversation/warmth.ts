@@ -270,6 +270,16 @@ export class Warmth {
     }
   }
 
+  /** Whether one of the model's newest calls commits or pushes, by its words. */
+  static hasCommitted(messages: readonly Message[]): boolean {
+    const replies = messages.flatMap((message) =>
+      message.role === "assistant" ? [message.tool_calls ?? []] : []
+    );
+    return replies.slice(-NEWEST_REPLIES).some((calls) =>
+      calls.some((call) => call.type === "function" && COMMIT.test(call.function.arguments))
+    );
+  }
+
   /** Of a provider that takes no upgrade, or no ping at all, none is asked for again. */
   #refused(key: string, type: Ping["type"]): void {
     if (type === "upgrade") return this.observe(key, { of: "bill", isGood: false });
@@ -284,16 +294,6 @@ export class Warmth {
 const NEWEST_REPLIES = 3;
 
 const COMMIT = /\bgit\b[^|;&]*\b(?:commit|push)\b/;
-
-/** Whether one of the model's newest calls commits or pushes, by its words. */
-export function hasCommitted(messages: readonly Message[]): boolean {
-  const replies = messages.flatMap((message) =>
-    message.role === "assistant" ? [message.tool_calls ?? []] : []
-  );
-  return replies.slice(-NEWEST_REPLIES).some((calls) =>
-    calls.some((call) => call.type === "function" && COMMIT.test(call.function.arguments))
-  );
-}
 
 function unheldTimer(ms: number, callback: () => void): () => void {
   const timer = setTimer(callback, ms);

@@ -1,4 +1,4 @@
-import { hasCommitted, type Pingable } from "@tare/conversation";
+import { type Pingable, Warmth } from "@tare/conversation";
 import { sumsOf } from "@tare/conversation/report";
 import { listPrice } from "@tare/planner";
 import type { WireReply } from "@tare/wire";
@@ -58,7 +58,9 @@ export function pingableOf(
     key: keyOf({ client, request: wire }, options),
     idle: {
       pending: told.callsClient ? "tool" : "person",
-      hasCommitted: hasCommitted(wire.items.flatMap(({ parts }) => parts.map(({ message }) => message))),
+      hasCommitted: Warmth.hasCommitted(
+        wire.items.flatMap(({ parts }) => parts.map(({ message }) => message)),
+      ),
       // What can't be gone on from isn't.
       answerBlocks: answer?.length ?? Infinity,
     },

@@ -1,5 +1,5 @@
 import { argumentsParser } from "@tare/arguments";
-import { type Conversation, inSlices } from "@tare/conversation";
+import { Conversation } from "@tare/conversation";
 import {
   contentText,
   countMessageTokens,
@@ -187,7 +187,7 @@ export class GatewayTurn {
     const { session, request, follows, prompts, countTokens, now, oneShot, route } = this.#options;
     const recall = this.#options.recall && !last;
     this.#isLast = last;
-    await inSlices(counting(request, countTokens));
+    await Conversation.inSlices(counting(request, countTokens));
     const { protocol } = request;
     const isTurn = oneShot === undefined;
     const expanded = session.expand(request.items, { isTurn, protocol });

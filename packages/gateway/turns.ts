@@ -1,4 +1,4 @@
-import { type Conversation, inSlices, type ListedSession, type Warmth } from "@tare/conversation";
+import { Conversation, type ListedSession, type Warmth } from "@tare/conversation";
 import {
   type CallReport,
   reportCall,
@@ -225,7 +225,7 @@ export class Turns {
     );
     if (isDetached) return undefined;
     const countTokens = await this.#options.countTokens();
-    const wire = await inSlices(readingRequest(body, protocol, readers));
+    const wire = await Conversation.inSlices(readingRequest(body, protocol, readers));
     const sessions = this.#sessions;
     const hasTools = (wire.tools ?? []).length > 0 && !hints.forbidsTools;
     const ttlMs = protocol.cacheTtlMs?.(wire);
@@ -265,7 +265,7 @@ export class Turns {
     const asked = isHelped
       ? session.steady(wire, { isTurn: !oneShot })
       : still && isLeft
-      ? await inSlices(readingRequest(sent, protocol, readers))
+      ? await Conversation.inSlices(readingRequest(sent, protocol, readers))
       : wire;
     const { searchesTools: searches = (model: string) => searchesTools({ baseURL, model }) } = upstream;
     const maySearch = protocol.toolSearch !== undefined && searches(wire.model);
@@ -487,7 +487,7 @@ export class Turns {
         ...{
           archive,
           countTokens,
-          inSlices,
+          inSlices: Conversation.inSlices,
           policy,
           forget,
           proof,

@@ -155,7 +155,7 @@ export interface AskedCall {
   readonly name: string;
   readonly arguments: string;
   /** What the tool is. Absent: nobody knows, and a yes is one to no call. */
-  readonly pin?: ToolPin;
+  readonly pin?: ReturnType<typeof pinOf>;
   /** What it would touch, where that is known. */
   readonly effects?: Effects;
   /** What it would change, where that can be shown: a yes is one to this change. */
@@ -171,17 +171,14 @@ export interface AskedCall {
 }
 
 /** What a tool is, in parts, as SHA-256 in hex: a yes is one to this, and to nothing that only has its name. */
-export interface ToolPin {
+export function pinOf({ definition: { function: told }, stance, hints }: Tool): {
   /** What the model is told of it. */
   readonly description: string;
   /** The schema of its arguments. */
   readonly parameters: string;
   /** What is claimed of it, and what that is taken for. */
   readonly hints: string;
-}
-
-/** What a tool is now. */
-export function pinOf({ definition: { function: told }, stance, hints }: Tool): ToolPin {
+} {
   return {
     description: sha256(told.description ?? null),
     parameters: sha256([told.parameters ?? null, told.strict ?? null]),

@@ -16,7 +16,6 @@ export {
   type LoopEvent,
   ModelError,
   pinOf,
-  type ToolPin,
   type TurnEnd,
   type TurnEndReason,
   type TurnLedger,

@@ -13,7 +13,6 @@ export {
   EXAMPLE_MODELS,
   listPrice,
   listWindow,
-  LOCAL_PROFILE,
   MESSAGES_PROVIDER,
   MODELS_DATE,
   type Price,

@@ -82,7 +82,7 @@ const ANTHROPIC = {
 export const DEFAULT_PROVIDER = { profile: "openai", baseURL: "https://api.openai.com/v1" } as const;
 
 /** The cache rules of a server on one's own machine, which has no price. */
-export const LOCAL_PROFILE = "local";
+const LOCAL_PROFILE = "local";
 
 /**
  * Where requests in the Messages format go, for who names no other address; the cache rules that count for who names none;

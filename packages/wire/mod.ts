@@ -61,14 +61,7 @@ export {
   splitEvents,
   SseSplitter,
 } from "./reply_stream.ts";
-export {
-  emptyResponse,
-  ResponseAssembler,
-  type ResponseBody,
-  type ResponseEvent,
-  ResponseEventWriter,
-  responseHex,
-} from "./responses/response.ts";
+export { ResponseAssembler, type ResponseBody, ResponseEventWriter } from "./responses/response.ts";
 export { responsesBody, responsesSettings } from "./responses/write_responses_body.ts";
 export { statedFailure } from "./meaning.ts";
 export { CHAT_PROTOCOL, MESSAGES_PROTOCOL, RESPONSES_PROTOCOL };

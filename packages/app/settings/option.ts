@@ -1,5 +1,5 @@
 import { dirname, resolve } from "@std/path";
-import type { S3Options } from "@tare/conversation/s3";
+import type { openS3Objects } from "@tare/conversation/s3";
 import { type McpServerEntry, readMcpServers } from "@tare/loop/mcp";
 import { type Price, type Profile, profileNamed, PROFILES } from "@tare/planner";
 import type { PolicyOptions } from "@tare/planner/policies";
@@ -201,7 +201,7 @@ export const providersModel: Pick<Option<string>, "read" | "right"> = {
 
 /** Reads the address of a bucket. */
 export function bucket(): Reader<
-  Pick<S3Options, "bucket" | "endpoint"> & { prefix: string; region?: string }
+  Pick<Parameters<typeof openS3Objects>[0], "bucket" | "endpoint"> & { prefix: string; region?: string }
 > {
   return {
     read(text) {

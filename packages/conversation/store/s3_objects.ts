@@ -34,7 +34,20 @@ export interface ObjectStore {
 }
 
 /** A bucket, and who may use it. */
-export interface S3Options {
+type S3Options = Parameters<typeof openS3Objects>[0];
+
+/** So often something is tried that may pass: a server that is too busy, a connection that broke. */
+const TRIES = 3;
+
+/** Pause before the second try, in milliseconds; twice as long before the third. */
+const PAUSE_MS = 100;
+
+/**
+ * Opens a bucket, and finds out whether these credentials may write, read and delete in it.
+ *
+ * @throws {StoreError} `io` if they may not, or it can't be reached.
+ */
+export async function openS3Objects(options: {
   readonly bucket: string;
   /** What the names of all objects begin with, such as `tare/`. Default: nothing. */
   readonly prefix?: string;
@@ -48,20 +61,7 @@ export interface S3Options {
   readonly sessionToken?: string;
   /** How long one object may take, tries included, in milliseconds. Default: 5,000. */
   readonly timeoutMs?: number;
-}
-
-/** So often something is tried that may pass: a server that is too busy, a connection that broke. */
-const TRIES = 3;
-
-/** Pause before the second try, in milliseconds; twice as long before the third. */
-const PAUSE_MS = 100;
-
-/**
- * Opens a bucket, and finds out whether these credentials may write, read and delete in it.
- *
- * @throws {StoreError} `io` if they may not, or it can't be reached.
- */
-export async function openS3Objects(options: S3Options): Promise<ObjectStore> {
+}): Promise<ObjectStore> {
   const { bucket, region, accessKeyId, secretAccessKey, sessionToken } = options;
   checkGiven("openS3Objects()", { bucket, region, accessKeyId, secretAccessKey }, {
     ...{ bucket: "string", region: "string" },
@@ -84,7 +84,7 @@ export async function openS3Objects(options: S3Options): Promise<ObjectStore> {
 
 /** Where requests for a bucket go: host and port in front of the path. */
 export function s3Address(
-  { bucket, region, endpoint }: Pick<S3Options, "bucket" | "region" | "endpoint">,
+  { bucket, region, endpoint }: Pick<Parameters<typeof openS3Objects>[0], "bucket" | "region" | "endpoint">,
 ): URL {
   if (endpoint !== undefined) return new URL(`${endpoint.replace(/\/$/, "")}/${bucket}/`);
   const host = `s3.${region}.amazonaws.com`;

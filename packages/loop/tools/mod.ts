@@ -27,7 +27,7 @@ type Recalled = Parameters<typeof recallOriginal>[1];
 
 export { pathAfterLinks } from "./files/resolve_in_workspace.ts";
 export { clearWorkspaces } from "./sandbox/git_guard.ts";
-export { findSandbox, type Sandbox, type SandboxProxy } from "./sandbox/sandbox.ts";
+export { findSandbox, type Sandbox } from "./sandbox/sandbox.ts";
 export { type Checkpoints, openCheckpoints, UndoRefused } from "./undo/checkpoints.ts";
 export { BackgroundCommands };
 export { endLeftCommands, type ShellToolOptions } from "./shell/shell_tool.ts";

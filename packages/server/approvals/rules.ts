@@ -1,4 +1,4 @@
-import { type AskedCall, type Judge, type Judgement, pinOf, type ToolPin } from "@tare/loop";
+import { type AskedCall, type Judge, type Judgement, pinOf } from "@tare/loop";
 import { pathAfterLinks } from "@tare/loop/tools";
 import type { Effects, ResolvedCall } from "@tare/messages";
 import { basename, isAbsolute, relative, resolve, sep } from "node:path";
@@ -417,7 +417,7 @@ function changeOf({ tool }: ResolvedCall, alike: readonly AskedCall[]): string |
   return `${name} has changed since you said always: ${parts.join(", ")}.`;
 }
 
-const PARTS: readonly (readonly [keyof ToolPin, string])[] = [
+const PARTS: readonly (readonly [keyof ReturnType<typeof pinOf>, string])[] = [
   ["description", "what it says it does"],
   ["parameters", "what it takes"],
   ["hints", "what is claimed of it"],

@@ -1,6 +1,6 @@
 import { assertEquals, assertRejects } from "@std/assert";
 import { memoryStore } from "@tare/conversation";
-import { ApiError, emptyResponse, type ResponseBody } from "@tare/wire";
+import { ApiError, type ResponseBody, ResponseEventWriter } from "@tare/wire";
 import { readResponseInput } from "./responses.ts";
 import type { InputItem } from "./responses_schema.ts";
 import { storedResponse } from "./stored_responses.ts";
@@ -8,7 +8,7 @@ import { storedResponse } from "./stored_responses.ts";
 const HEX = "0123456789abcdef0123456789abcdef";
 const store = memoryStore();
 const response: ResponseBody = {
-  ...emptyResponse({ model: "agent" }, { id: `resp_${HEX}`, createdAtMs: 0 }),
+  ...ResponseEventWriter.empty({ model: "agent" }, { id: `resp_${HEX}`, createdAtMs: 0 }),
   output: [
     { id: `rs_${HEX}_0`, type: "reasoning", status: "completed", summary: [] },
     {

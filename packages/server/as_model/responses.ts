@@ -1,14 +1,6 @@
 import type { Asker, Store } from "@tare/conversation";
 import type { ContentPart } from "@tare/messages";
-import {
-  ApiError,
-  emptyResponse,
-  type JsonRecord,
-  type ResponseBody,
-  type ResponseEvent,
-  ResponseEventWriter,
-  responseHex,
-} from "@tare/wire";
+import { ApiError, type JsonRecord, type ResponseBody, ResponseEventWriter } from "@tare/wire";
 import { HttpError } from "../http/http_error.ts";
 import { route } from "../http/route.ts";
 import type { SseMessage } from "../http/sse_response.ts";
@@ -39,6 +31,9 @@ import {
   streamTurn,
   tellError,
 } from "./turn_answer.ts";
+
+/** An event of a streamed response. */
+type ResponseEvent = ReturnType<ResponseEventWriter["begin"]>[number];
 
 /**
  * `POST /v1/responses`: the model `agent` is the server's own loop with its own tools.
@@ -80,11 +75,11 @@ export function createResponseRoute(options: AsModelOptions) {
     async answer({ request, body, keep, asker }) {
       refuseUnsupported(body, UNSUPPORTED_IN_RESPONSES);
       const id = `resp_${crypto.randomUUID().replaceAll("-", "")}`;
-      const writer = new ResponseEventWriter(emptyResponse(body, { id, createdAtMs: now() }));
+      const writer = new ResponseEventWriter(ResponseEventWriter.empty(body, { id, createdAtMs: now() }));
       const turn = await begin(body, { ...options, asker }).catch((error) => Promise.reject(renamed(error)));
       cancelWithClient(turn, request);
       keep({ sessionId: turn.sessionId });
-      const input = listedItems(inputItems(body.input), responseHex(id) ?? "");
+      const input = listedItems(inputItems(body.input), ResponseEventWriter.hexOf(id) ?? "");
       const events = responseEvents(turn, { writer, input, now });
       if (body.stream) return await streamTurn(turn, { messages: toSse(events, onError), heartbeat });
       await Array.fromAsync(events);
@@ -289,7 +284,7 @@ function partReader(parameter: string): (part: InputPart) => ContentPart {
 }
 
 async function readReference(id: string, store: Store): Promise<ChatMessage | undefined> {
-  const stored = await findResponse(store, `resp_${responseHex(id)}`);
+  const stored = await findResponse(store, `resp_${ResponseEventWriter.hexOf(id)}`);
   const item = stored?.response.output.find((one) => one.id === id);
   if (!item) {
     throw new ApiError(404, `Cannot find item ${JSON.stringify(id)}: no stored response has it.`, {

@@ -1,4 +1,4 @@
-import { Conversation, inSlices, JsonPacker, type Store, type StoreRecord } from "@tare/conversation";
+import { Conversation, JsonPacker, type Store, type StoreRecord } from "@tare/conversation";
 import { type CallReport, reportCall, type SeenConversation, sumsOf } from "@tare/conversation/report";
 import {
   addUsage,
@@ -186,7 +186,7 @@ export class SessionPrompt implements TurnPrompt {
       ...{ policy, mechanisms, forget, proof, truncateTokens, alwaysFull, triggers },
       windowTokens: () => environment.windowOf(settings.model),
       assumesWindow: () => environment.assumesWindow?.(settings.model) ?? false,
-      ...{ archive, countTokens, inSlices, state: context },
+      ...{ archive, countTokens, inSlices: Conversation.inSlices, state: context },
       profile: () => environment.ratesOf(settings.model).profile,
       tools: this.#known,
       // A model that can't be had must not keep anybody from the session.

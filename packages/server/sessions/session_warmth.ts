@@ -1,4 +1,4 @@
-import { hasCommitted, type Pingable, type Warmth } from "@tare/conversation";
+import { type Pingable, Warmth } from "@tare/conversation";
 import { EMPTY_LEDGER, ModelError, type TurnEnd, type TurnLedger } from "@tare/loop";
 import type { AssistantMessage, KeepablePrompt, Message, Usage } from "@tare/messages";
 import type { LedgerEntry, Ping } from "@tare/planner";
@@ -57,7 +57,7 @@ export class SessionWarmth {
 
   /** A turn that said this has ended. Nobody comes back to a helper, nor surely to what was stopped or failed. */
   rests({ reason }: Pick<TurnEnd, "reason">, said: readonly Message[], isHelper: boolean): void {
-    const isHandedIn = hasCommitted(said);
+    const isHandedIn = Warmth.hasCommitted(said);
     if (reason === "approval") {
       return this.#wait({ pending: "person", consent: "turn", hasCommitted: isHandedIn });
     }

@@ -18,7 +18,6 @@ import {
   asRecord,
   completionBody,
   completionChunks,
-  emptyResponse,
   type JsonReader,
   type JsonRecord,
   MAX_CACHE_MARKS,
@@ -233,7 +232,7 @@ export function simulator(options: SimulatorOptions): Simulator {
     return await answer(asked, serving(author[0]!, asked), ({ message, finishReason, usage, ...reply }) => {
       const { index, created, model, fault } = reply;
       const id = `resp_${index.toString(16).padStart(32, "0")}`;
-      const draft = emptyResponse({ model, store: false }, { id, createdAtMs: created * 1000 });
+      const draft = ResponseEventWriter.empty({ model, store: false }, { id, createdAtMs: created * 1000 });
       const writer = new ResponseEventWriter(draft);
       const { reasoning_content: reasoning, tool_calls: calls } = message;
       const events = [

@@ -73,66 +73,8 @@ export interface ResponseBody {
 type ItemStatus = Exclude<ResponseBody["status"], "failed">;
 type OutputItem = ResponseBody["output"][number];
 
-/** The response to a request before anything is said. */
-export function emptyResponse(
-  asked: {
-    readonly model: string;
-    readonly instructions?: string | null;
-    readonly max_output_tokens?: number | null;
-    readonly metadata?: Readonly<Record<string, string>> | null;
-    readonly previous_response_id?: string | null;
-    /** Whether it can be read later and be followed. Default: yes. */
-    readonly store?: boolean | null;
-    readonly user?: string | null;
-    readonly temperature?: number | null;
-    readonly top_p?: number | null;
-    readonly tools?: readonly JsonRecord[] | null;
-    readonly tool_choice?: string | JsonRecord | null;
-    readonly parallel_tool_calls?: boolean | null;
-  },
-  { id, createdAtMs }: { readonly id: string; readonly createdAtMs: number },
-): ResponseBody {
-  return {
-    id,
-    object: "response",
-    created_at: toSeconds(createdAtMs),
-    completed_at: null,
-    status: "in_progress",
-    background: false,
-    error: null,
-    incomplete_details: null,
-    instructions: asked.instructions ?? null,
-    max_output_tokens: asked.max_output_tokens ?? null,
-    metadata: asked.metadata ?? {},
-    model: asked.model,
-    output: [],
-    parallel_tool_calls: asked.parallel_tool_calls ?? true,
-    previous_response_id: asked.previous_response_id ?? null,
-    store: asked.store ?? true,
-    temperature: asked.temperature ?? null,
-    text: { format: { type: "text" } },
-    tool_choice: asked.tool_choice ?? "auto",
-    tools: asked.tools ?? [],
-    top_p: asked.top_p ?? null,
-    truncation: "disabled",
-    usage: null,
-    user: asked.user ?? null,
-  };
-}
-
-/** The hexadecimal digits of a response's name, or of the name of one of its items. */
-export function responseHex(id: string): string | undefined {
-  return /^(?:resp|msg|rs|fc)_([0-9a-f]{32})(?:_\d+)?$/.exec(id)?.[1];
-}
-
 /** An event of a streamed response. */
-export interface ResponseEvent {
-  readonly type: string;
-  /** Position in the stream, from 0. */
-  readonly sequence_number: number;
-  /** The fields of its type. */
-  readonly [field: string]: unknown;
-}
+type ResponseEvent = ReturnType<ResponseEventWriter["begin"]>[number];
 
 /** A piece of what a response says. */
 type ResponsePart = Parameters<ResponseEventWriter["add"]>[0];
@@ -144,10 +86,10 @@ type ResponsePart = Parameters<ResponseEventWriter["add"]>[0];
  * @example
  * ```ts
  * import { assertEquals } from "@std/assert";
- * import { emptyResponse, ResponseEventWriter } from "@tare/wire";
+ * import { ResponseEventWriter } from "@tare/wire";
  *
  * const id = `resp_${"0".repeat(32)}`;
- * const writer = new ResponseEventWriter(emptyResponse({ model: "m" }, { id, createdAtMs: 0 }));
+ * const writer = new ResponseEventWriter(ResponseEventWriter.empty({ model: "m" }, { id, createdAtMs: 0 }));
  * const usage = { promptTokens: 9, cachedTokens: 0, outputTokens: 2 };
  * const events = [
  *   ...writer.begin(),
@@ -168,13 +110,71 @@ export class ResponseEventWriter {
     this.#response = draft;
   }
 
+  /** The response to a request before anything is said. */
+  static empty(
+    asked: {
+      readonly model: string;
+      readonly instructions?: string | null;
+      readonly max_output_tokens?: number | null;
+      readonly metadata?: Readonly<Record<string, string>> | null;
+      readonly previous_response_id?: string | null;
+      /** Whether it can be read later and be followed. Default: yes. */
+      readonly store?: boolean | null;
+      readonly user?: string | null;
+      readonly temperature?: number | null;
+      readonly top_p?: number | null;
+      readonly tools?: readonly JsonRecord[] | null;
+      readonly tool_choice?: string | JsonRecord | null;
+      readonly parallel_tool_calls?: boolean | null;
+    },
+    { id, createdAtMs }: { readonly id: string; readonly createdAtMs: number },
+  ): ResponseBody {
+    return {
+      id,
+      object: "response",
+      created_at: toSeconds(createdAtMs),
+      completed_at: null,
+      status: "in_progress",
+      background: false,
+      error: null,
+      incomplete_details: null,
+      instructions: asked.instructions ?? null,
+      max_output_tokens: asked.max_output_tokens ?? null,
+      metadata: asked.metadata ?? {},
+      model: asked.model,
+      output: [],
+      parallel_tool_calls: asked.parallel_tool_calls ?? true,
+      previous_response_id: asked.previous_response_id ?? null,
+      store: asked.store ?? true,
+      temperature: asked.temperature ?? null,
+      text: { format: { type: "text" } },
+      tool_choice: asked.tool_choice ?? "auto",
+      tools: asked.tools ?? [],
+      top_p: asked.top_p ?? null,
+      truncation: "disabled",
+      usage: null,
+      user: asked.user ?? null,
+    };
+  }
+
+  /** The hexadecimal digits of a response's name, or of the name of one of its items. */
+  static hexOf(id: string): string | undefined {
+    return /^(?:resp|msg|rs|fc)_([0-9a-f]{32})(?:_\d+)?$/.exec(id)?.[1];
+  }
+
   /** The response as it is now: its items that are whole, and how it ended. */
   get response(): ResponseBody {
     return this.#response;
   }
 
   /** The events that open it. */
-  begin(): ResponseEvent[] {
+  begin(): {
+    readonly type: string;
+    /** Position in the stream, from 0. */
+    readonly sequence_number: number;
+    /** The fields of its type. */
+    readonly [field: string]: unknown;
+  }[] {
     const { response } = this;
     return [this.#event("created", { response }), this.#event("in_progress", { response })];
   }
@@ -184,7 +184,7 @@ export class ResponseEventWriter {
     readonly text: string;
     /** Of reasoning: what goes back as it is. Default: nothing does. */
     readonly sealed?: string | undefined;
-  }): ResponseEvent[] {
+  }): ReturnType<ResponseEventWriter["begin"]> {
     const { type, text, sealed } = part;
     const events: ResponseEvent[] = [];
     if (this.#open?.part.type !== type) events.push(...this.#finish("completed"), ...this.#start(type));
@@ -204,7 +204,7 @@ export class ResponseEventWriter {
     readonly usage: Pick<Usage, "promptTokens" | "cachedTokens" | "outputTokens" | "reasoningTokens">;
     /** Milliseconds since 1970. */
     readonly endedAtMs: number;
-  }): ResponseEvent[] {
+  }): ReturnType<ResponseEventWriter["begin"]> {
     const isWhole = finish === "stop" || finish === "tool_calls";
     const status = isWhole ? "completed" : "incomplete";
     const events = [...this.#finish(status), ...calls.flatMap((call) => this.#call(call))];
@@ -227,7 +227,9 @@ export class ResponseEventWriter {
   }
 
   /** Ends it by an error with this HTTP status. */
-  fail({ status, message }: { readonly status: number; readonly message: string }): ResponseEvent[] {
+  fail(
+    { status, message }: { readonly status: number; readonly message: string },
+  ): ReturnType<ResponseEventWriter["begin"]> {
     const events = this.#finish("incomplete");
     // The codes that the format knows.
     const code = status === 429 ? "rate_limit_exceeded" : status === 400 ? "invalid_prompt" : "server_error";
@@ -238,7 +240,7 @@ export class ResponseEventWriter {
   #call({ id: call_id, function: { name, arguments: text } }: FunctionToolCall): ResponseEvent[] {
     const { output } = this.#response;
     const index = output.length;
-    const id = `fc_${responseHex(this.#response.id)}_${index}`;
+    const id = `fc_${ResponseEventWriter.hexOf(this.#response.id)}_${index}`;
     const place = { item_id: id, output_index: index };
     const makeItem = (
       status: ItemStatus,
@@ -264,7 +266,7 @@ export class ResponseEventWriter {
   #start(type: ResponsePart["type"]): ResponseEvent[] {
     const kind = KINDS[type];
     const index = this.#response.output.length;
-    const id = `${kind.prefix}_${responseHex(this.#response.id)}_${index}`;
+    const id = `${kind.prefix}_${ResponseEventWriter.hexOf(this.#response.id)}_${index}`;
     this.#open = { id, part: { type, text: "" } };
     return [
       this.#event("output_item.added", { output_index: index, item: kind.makeItem(id, "in_progress") }),

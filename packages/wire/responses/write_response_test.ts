@@ -1,5 +1,5 @@
 import { assertEquals } from "@std/assert";
-import { emptyResponse, ResponseEventWriter, responseHex } from "@tare/wire";
+import { ResponseEventWriter } from "@tare/wire";
 
 const HEX = "0123456789abcdef0123456789abcdef";
 const USAGE = { promptTokens: 3, cachedTokens: 1, outputTokens: 2 };
@@ -9,7 +9,7 @@ function write(
   parts: readonly Parameters<ResponseEventWriter["add"]>[0][],
   end: Parameters<ResponseEventWriter["end"]>[0]["finish"] | { status: number },
 ) {
-  const draft = emptyResponse({ model: "m" }, { id: `resp_${HEX}`, createdAtMs: 1_000 });
+  const draft = ResponseEventWriter.empty({ model: "m" }, { id: `resp_${HEX}`, createdAtMs: 1_000 });
   const writer = new ResponseEventWriter(draft);
   const events = [
     ...writer.begin(),
@@ -25,9 +25,9 @@ function write(
 const text = (text: string): Parameters<ResponseEventWriter["add"]>[0] => ({ type: "text", text });
 const reasoning = (text: string): Parameters<ResponseEventWriter["add"]>[0] => ({ type: "reasoning", text });
 
-Deno.test("emptyResponse() says what was asked for", () => {
+Deno.test("ResponseEventWriter.empty() says what was asked for", () => {
   const { id, created_at, status, output, metadata, store, instructions, previous_response_id } =
-    emptyResponse({
+    ResponseEventWriter.empty({
       model: "m",
       metadata: { a: "b" },
       store: false,
@@ -120,7 +120,7 @@ Deno.test("ResponseEventWriter writes no item where nothing is said", () => {
   assertEquals([events.length, response.status, response.output], [3, "completed", []]);
 });
 
-Deno.test("responseHex() gives what a response and its items have in common", () => {
+Deno.test("ResponseEventWriter.hexOf() gives what a response and its items have in common", () => {
   const ids = [`resp_${HEX}`, `msg_${HEX}_0`, `rs_${HEX}_12`, `x_${HEX}`, "msg_1", `resp_${HEX}x`];
-  assertEquals(ids.map(responseHex), [HEX, HEX, HEX, undefined, undefined, undefined]);
+  assertEquals(ids.map(ResponseEventWriter.hexOf), [HEX, HEX, HEX, undefined, undefined, undefined]);
 });

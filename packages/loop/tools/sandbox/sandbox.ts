@@ -27,17 +27,14 @@ export interface Sandbox {
   /** Names of hosts that can be reached, `*.` in front for those below; empty if there is no network. */
   readonly domains: readonly string[];
   /** How hosts are reached. Absent without `domains`. */
-  readonly proxy?: SandboxProxy;
-}
-
-/** How a sandbox without a network of its own reaches hosts. */
-export interface SandboxProxy {
-  /** Absolute path of the socket on which a proxy lets through what is allowed. */
-  readonly socket: string;
-  /** The command that, within the sandbox, carries connections from the proxy's port to the socket and then runs what follows. */
-  readonly bridge: readonly string[];
-  /** Files that the bridge needs to see. */
-  readonly files: readonly string[];
+  readonly proxy?: {
+    /** Absolute path of the socket on which a proxy lets through what is allowed. */
+    readonly socket: string;
+    /** The command that, within the sandbox, carries connections from the proxy's port to the socket and then runs what follows. */
+    readonly bridge: readonly string[];
+    /** Files that the bridge needs to see. */
+    readonly files: readonly string[];
+  };
 }
 
 /** What is run in a sandbox. */
@@ -283,7 +280,7 @@ export async function findSandbox(options: {
   /** Files that commands must not write, such as those with rules. */
   readonly readOnly?: readonly string[];
   /** Names of hosts that can be reached, and how. Default: there is no network. */
-  readonly network?: { readonly domains: readonly string[]; readonly proxy: SandboxProxy };
+  readonly network?: { readonly domains: readonly string[]; readonly proxy: NonNullable<Sandbox["proxy"]> };
   /** Runs a program and gives what it wrote to its error output if it failed. @throws if there is no such program. */
   readonly tryOut: (program: string, args: readonly string[]) => Promise<string | undefined>;
 }): Promise<Sandbox | { readonly why: string }> {
