@@ -1,5 +1,5 @@
 import { assertEquals } from "@std/assert";
-import { pictureHead } from "./read_picture.ts";
+import { pictureHead } from "./read_file_tool.ts";
 
 const bytes = (...parts: readonly (string | readonly number[])[]) =>
   Uint8Array.from(
