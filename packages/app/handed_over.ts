@@ -23,7 +23,7 @@ export interface HandedOver {
 }
 
 /** The one variable that says that something is handed over. */
-export const HANDED_OVER = "TARE_HANDED_OVER";
+const HANDED_OVER = "TARE_HANDED_OVER";
 
 /**
  * Variables that Deno itself goes by: where its cache is, how it reaches a network, what it exports. The server's process gets these

@@ -134,7 +134,7 @@ export function tokensOf(value: unknown): number {
 }
 
 /** A usage as recordings hold it. */
-export function recordedUsage(usage: Usage): RecordedUsage {
+function recordedUsage(usage: Usage): RecordedUsage {
   const { promptTokens, cachedTokens, cacheWriteTokens, outputTokens } = usage;
   return {
     input: promptTokens - cachedTokens - (cacheWriteTokens ?? 0),

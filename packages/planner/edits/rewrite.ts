@@ -601,7 +601,7 @@ export function withEdits(edits: readonly Edit[], made: readonly Edit[]): readon
 }
 
 /** The edits after what is kept has come back: whole, and in front of the lines of the stretches in which it stood. */
-export function withKept(edits: readonly Edit[], { kept, steps }: PinnedPlaces): readonly Edit[] {
+function withKept(edits: readonly Edit[], { kept, steps }: PinnedPlaces): readonly Edit[] {
   const known = new Set(edits.flatMap((edit) => edit.type === "keep" ? [edit.index] : []));
   const added = [...steps].filter((at) => !known.has(at) && edits.some(covers(at))).sort((a, b) => a - b);
   const hides = (edit: Edit) =>
@@ -624,7 +624,7 @@ const covers = (at: number) => (edit: Edit) =>
   (edit.type === "drop" || edit.type === "summarise") && edit.from <= at && at < edit.to;
 
 /** The edits after those that make room: these messages, which are kept, are shown as before. */
-export function withRelief(
+function withRelief(
   edits: readonly Edit[],
   made: readonly Edit[],
   shown: ReadonlySet<number>,
@@ -635,7 +635,7 @@ export function withRelief(
 }
 
 /** The edits without those that keep what leaves now. */
-export function withoutKept(edits: readonly Edit[], leaves: (at: number) => boolean): readonly Edit[] {
+function withoutKept(edits: readonly Edit[], leaves: (at: number) => boolean): readonly Edit[] {
   const goes = (edit: Edit) => edit.type === "keep" && leaves(edit.index);
   return edits.some(goes) ? edits.filter((edit) => !goes(edit)) : edits;
 }

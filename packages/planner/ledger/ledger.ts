@@ -148,7 +148,7 @@ export interface OwnCompaction {
 }
 
 /** Nothing was compacted. */
-export const NOT_COMPACTED: OwnCompaction = { tokens: 0, messages: 0, gone: 0 };
+const NOT_COMPACTED: OwnCompaction = { tokens: 0, messages: 0, gone: 0 };
 
 /** A session that has sent nothing yet. */
 export const NEW_SESSION: PlannerState = {

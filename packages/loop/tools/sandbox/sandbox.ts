@@ -180,7 +180,7 @@ function pinned(paths: readonly string[], folder: string): readonly string[] {
 }
 
 /** Whether a path is a folder's own or leads into it. */
-export function isWithin(path: string, folder: string): boolean {
+function isWithin(path: string, folder: string): boolean {
   const way = relative(folder, path);
   return way !== ".." && !way.startsWith(`..${sep}`);
 }
