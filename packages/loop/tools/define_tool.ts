@@ -14,7 +14,8 @@ interface ToolSpec<Args extends Readonly<Record<string, unknown>>> {
   readonly description: string;
   /** JSON Schema of each argument. Others are not allowed. */
   readonly properties: { readonly [Name in keyof Args]: JsonSchema };
-  readonly required: readonly (keyof Args & string)[];
+  /** Those that a call must have. Default: none. */
+  readonly required?: readonly (keyof Args & string)[];
   readonly stance: NonNullable<Tool["stance"]>;
   readonly reads?: keyof Args & string;
   readonly writes?: keyof Args & string;
@@ -32,7 +33,12 @@ interface ToolSpec<Args extends Readonly<Record<string, unknown>>> {
 /** Makes a tool whose refusals and system errors are error results. Anything else it throws is a bug and stays thrown. */
 export function defineTool<Args extends Readonly<Record<string, unknown>>>(spec: ToolSpec<Args>): Tool {
   const { name, description, properties, required, stance, reads, writes, timeoutMs, isContained } = spec;
-  const parameters = { type: "object", properties, required, additionalProperties: false };
+  const parameters = {
+    type: "object",
+    properties,
+    ...(required && { required }),
+    additionalProperties: false,
+  };
   const problemOf = (args: Args, error: unknown): string => {
     const reason = error instanceof Refusal ? error.message : ioReason(error);
     if (reason === undefined) throw error;

@@ -296,9 +296,9 @@ Deno.test("a program finds and calls tools whose definitions the prompt doesn't 
     run: ({ id }) => `made ${at} of ${id}`,
   }));
   const code = `
-    const found = await tools.find("make_7");
+    const found = await tools.find_tools({ query: "make_7" });
     print(found.includes('"name":"make_7"'));
-    print(await tools.call("make_7", { id: 1 }), await tools.make_8({ id: 2 }));
+    print(await tools.call_tool({ name: "make_7", arguments: { id: 1 } }), await tools.make_8({ id: 2 }));
     print(await tools.make_9({ id: "nine" }).catch((error) => error.message.split(":")[0]));
   `;
   const handler = agent(running(code), { tools: [...many, programTool()] });

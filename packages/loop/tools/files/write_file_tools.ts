@@ -23,12 +23,10 @@ export function writeFileTool(workspace: string, limits: WorkspaceLimits = {}): 
   return defineTool<WriteFileArguments>({
     name: "write_file",
     description:
-      "Writes a whole text file of the workspace, as UTF-8, exactly as given: creates it and the folders it needs, or replaces " +
-      "all of its content and keeps its permissions. The result says which, with bytes and lines. To change a part of a file, " +
-      "use edit_file.",
+      "Creates a text file, and the folders it needs, or replaces all of one. To change a part, use edit_file.",
     properties: {
-      path: { type: "string", minLength: 1, description: "File, relative to the workspace." },
-      content: { type: "string", description: "The whole new content, with a newline at its end." },
+      path: { type: "string", minLength: 1, description: "From the workspace." },
+      content: { type: "string", description: "All of it, with a newline at its end." },
     },
     required: ["path", "content"],
     stance: "once",
@@ -178,21 +176,17 @@ export function editFileTool(workspace: string, limits: WorkspaceLimits = {}): T
   return defineTool<EditFileArguments>({
     name: "edit_file",
     description:
-      "Replaces old_text by new_text in a text file of the workspace. old_text must be in the file exactly as given, white " +
-      "space included, and only once unless replace_all is true; copy it from read_file. Files with CRLF line ends keep them. The " +
-      `result shows the changed lines. Only UTF-8 files of at most ${
-        MAX_BYTES / 1024 / 1024
-      } MiB; to create a file, use ` +
-      "write_file.",
+      "Replaces text in a file. old_text must stand there exactly so, white space included, and only once unless " +
+      "replace_all is true: copy it from read_file.",
     properties: {
-      path: { type: "string", minLength: 1, description: "File, relative to the workspace." },
+      path: { type: "string", minLength: 1, description: "From the workspace." },
       old_text: {
         type: "string",
         minLength: 1,
-        description: "Text to replace, with enough around it to be unique.",
+        description: "With enough around it to be unique.",
       },
-      new_text: { type: "string", description: "Text to put in its place; empty to delete it." },
-      replace_all: { type: "boolean", description: "Replace every occurrence. Default: false." },
+      new_text: { type: "string", description: "What takes its place." },
+      replace_all: { type: "boolean", description: "Default: false." },
     },
     required: ["path", "old_text", "new_text"],
     stance: "once",
