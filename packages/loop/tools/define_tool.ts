@@ -25,6 +25,8 @@ interface ToolSpec<Args extends Readonly<Record<string, unknown>>> {
   effects?(args: Args): Promise<Effects>;
   /** What a call would change. Throws as `run` would. Default: nobody knows. */
   preview?(args: Args, context: ToolContext): Promise<FileChange | undefined>;
+  /** Clears away what a call may have left whose process has ended. Default: nothing is left. */
+  clearUp?(args: Args, context: Pick<ToolContext, "callId">): Promise<void>;
   /** What a call tries to do, such as `read src/a.ts`; completes "Cannot …: why". */
   attempt(args: Args): string;
   run(args: Args, context: ToolContext): Promise<ToolOutput>;
@@ -63,6 +65,16 @@ export function defineTool<Args extends Readonly<Record<string, unknown>>>(spec:
         return { content: problemOf(valid, error), error: true };
       }
     },
+    ...(spec.clearUp && {
+      async clearUp(args: Readonly<Record<string, unknown>>, context: Pick<ToolContext, "callId">) {
+        try {
+          await spec.clearUp!(args as Args, context);
+        } catch (error) {
+          // Where it may be out of reach now, such as in a folder that has gone, the turn goes on all the same.
+          if (!(error instanceof Refusal) && ioReason(error) === undefined) throw error;
+        }
+      },
+    }),
     ...(spec.preview && {
       async preview(args: Readonly<Record<string, unknown>>, context: ToolContext) {
         const valid = args as Args;
