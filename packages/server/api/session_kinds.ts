@@ -12,6 +12,7 @@ import {
   type SeenConversation,
   type SessionSpend,
   type SpendReport,
+  sumOfDays,
 } from "@tare/conversation/report";
 import type { Gateway, ShownConversation } from "@tare/gateway";
 import { describeCall, type Message, planAfter, type WorkPlan } from "@tare/messages";
@@ -287,7 +288,7 @@ function agentSession(session: Session, sessions: Sessions): AnySession {
     spend: async () =>
       reportSessionSpend(await seen(), {
         calls: await sessions.calls(session.id),
-        programs: await sessions.programs(session.id),
+        sums: sumOfDays(session.days),
         isAnswered: true,
       }),
     async setPin(wanted, keep) {

@@ -1,4 +1,4 @@
-import { assertEquals } from "@std/assert";
+import { assertEquals, assertObjectMatch } from "@std/assert";
 import { memoryStore, sharedMemory, type Store } from "@tare/conversation";
 import { programTool } from "@tare/loop/programs";
 import { openCheckpoints, workspaceTools } from "@tare/loop/tools";
@@ -318,6 +318,19 @@ Deno.test("a program finds and calls tools whose definitions the prompt doesn't 
   ]]);
   const spend = (await call(handler, "GET", `${session}/spend`)).body as { programs: unknown };
   assertEquals(spend.programs, { programs: 1, ...made[0] });
+  const { calls, failed, keptTokens } = made[0]!;
+  const sums = {
+    programs: 1,
+    programCalls: calls,
+    failedProgramCalls: failed,
+    programKeptTokens: keptTokens,
+  };
+  type Told = { all: object; rows: object[]; today: object };
+  const ofDays = (await call(handler, "GET", "/v1/spend?by=day")).body as Told;
+  const overview = (await call(handler, "GET", "/v1/overview")).body as Told;
+  for (const told of [ofDays.all, ofDays.rows[0]!, overview.all, overview.today]) {
+    assertObjectMatch(told, sums);
+  }
 });
 
 Deno.test("what a program writes can be undone, and rules hold for each of its calls", async () => {

@@ -60,8 +60,6 @@ export interface NewSession extends CreateSession {
   readonly isAtWorkplace?: boolean;
 }
 
-type ToolResult = Extract<SessionEvent, { readonly type: "tool_result" }>;
-
 /** How sessions are made. */
 interface CreateOptions {
   /** Name of the key with which they are made. Default: the owner's. */
@@ -338,15 +336,6 @@ export class Sessions {
     const { settings: { model } } = await this.get(id);
     const events = await this.#options.store.readEvents(id, { types: CALL_EVENTS });
     return callsOf(events.map(({ event }) => asSessionEvent(event)), this.#ratesOf(model));
-  }
-
-  /** What each program of a session has called, as its result says. @throws {StoreError} */
-  async programs(id: string): Promise<readonly NonNullable<ToolResult["made"]>[]> {
-    const results = await this.#options.store.readEvents(id, { types: ["tool_result"] });
-    return results.flatMap(({ event }) => {
-      const result = asSessionEvent(event);
-      return result.type === "tool_result" ? result.made ?? [] : [];
-    });
   }
 
   /** What was saved today and in all. None of these sessions is left as it is, to compare with. */

@@ -4,7 +4,15 @@ import { readOverview, type Subject } from "../api/reports.ts";
 import { count, counted, share } from "../parts/format.ts";
 import { useLoaded } from "../parts/loaded.ts";
 import { NumbersTable } from "../parts/numbers_table.tsx";
-import { costsOf, overflowOf, promptTokensOf, saidOnceOf, type Sum, SumList } from "../parts/sums.tsx";
+import {
+  costsOf,
+  overflowOf,
+  programsOf,
+  promptTokensOf,
+  saidOnceOf,
+  type Sum,
+  SumList,
+} from "../parts/sums.tsx";
 import { addressOf } from "../place.ts";
 import { money } from "../parts/spent.tsx";
 import { Spend } from "./spend.tsx";
@@ -53,6 +61,7 @@ function savedBy(sums: CallSums): Sum[] {
     ...overflowOf(sums),
     ...saidOnceOf(sums),
     { name: "Kept out of prompts", value: count(savedTokens), note: "tokens" },
+    ...programsOf(sums),
     promptTokensOf(sums),
     { name: "Output tokens", value: count(outputTokens), note: counted(calls, "call") },
   ];
