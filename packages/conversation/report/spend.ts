@@ -188,7 +188,10 @@ export function reportSessionSpend(
     /** Whether the history holds the answer to the newest of them. */
     readonly isAnswered: boolean;
     /** What the session has come to: what its programs called. Default: there were none. */
-    readonly sums?: Parameters<typeof programsIn>[0];
+    readonly sums?: Pick<
+      Sums,
+      "programs" | "programCalls" | "failedProgramCalls" | "programKeptTokens"
+    >;
   },
 ): SessionSpend {
   const programs = programsIn(sums);
@@ -232,9 +235,8 @@ export function reportSessionSpend(
 
 /** What programs have called, of what all came to; nothing if there were none. */
 function programsIn(
-  { programs, programCalls: calls, failedProgramCalls: failed, programKeptTokens: keptTokens }: Pick<
-    Sums,
-    "programs" | "programCalls" | "failedProgramCalls" | "programKeptTokens"
+  { programs, programCalls: calls, failedProgramCalls: failed, programKeptTokens: keptTokens }: NonNullable<
+    Parameters<typeof reportSessionSpend>[1]["sums"]
   >,
 ): SessionSpend["programs"] {
   return programs === 0 ? undefined : { programs, calls, failed, keptTokens };

@@ -43,7 +43,6 @@ import {
   NO_TURNS,
   OWN_AGENT,
   parentOf,
-  type SessionEvent,
   type SessionInfo,
   sessionNotFound,
   type SessionOptions,
