@@ -49,10 +49,13 @@ async function cutOff(
       return "worked";
     },
   });
+  const cleared: string[] = [];
+  const clearUp = (args: object, { callId }: { readonly callId?: string }) =>
+    Promise.resolve(void cleared.push(`${callId} ${JSON.stringify(args)} before ${ran.length} calls`));
   const tools = [
-    hanging("act"),
+    hanging("act", { clearUp }),
     hanging("look", { stance: "rederivable" }),
-    hanging("put", { hints: { idempotentHint: true } }),
+    hanging("put", { hints: { idempotentHint: true }, clearUp }),
   ];
   const options = {
     unknownOutcome,
@@ -65,7 +68,7 @@ async function cutOff(
   await running.promise;
   const kept = await store.upTo(store.writes);
   const handler = agent(model(names), { ...options, store: kept, tools: tools.map(working) });
-  return { handler, path, ran };
+  return { handler, path, ran, cleared };
 }
 
 const results = async (handler: AgentHandler, path: string) => {
@@ -100,6 +103,12 @@ Deno.test("such a call is made again where its tool only reads or says that this
   assertEquals(ran, ["put", "look"]);
   const told = `${UNKNOWN} It may have taken effect: find out before you call it again.`;
   assertEquals(await results(handler, path), ["worked", told, "worked"]);
+});
+
+Deno.test("what such calls may have left is cleared away before any is made again", async () => {
+  const { handler, path, cleared } = await cutOff("repeat", { names: ["put", "act", "look"] });
+  await follow(handler, path, 0);
+  assertEquals(cleared, ["0 {} before 0 calls", "1 {} before 0 calls"]);
 });
 
 for (const decision of ["allow", "deny"] as const) {

@@ -216,7 +216,9 @@ class KeptChanges {
   /** Brings to its end what couldn't be before. */
   async #finish(states: FileStates): Promise<void> {
     const pending = await readJson<Pending>(this.#pending);
-    if (pending) await this.#carryOut(states, pending);
+    if (!pending) return;
+    await inGroups(pending.line.targets, ([path]) => states.clearUp(path));
+    await this.#carryOut(states, pending);
   }
 
   watch(tool: Tool, of: ChangingTurn): Tool {
@@ -838,8 +840,20 @@ class FileStates {
     if (kind === "file") {
       const [mode = "644", content = ""] = rest;
       await mkdir(dirname(absolute), { recursive: true });
-      await replace(absolute, await this.#content(content), parseInt(mode, 8));
+      const temporary = this.#temporaryFor(absolute);
+      await replace(absolute, await this.#content(content), { mode: parseInt(mode, 8), temporary });
     }
+  }
+
+  /** Removes what a process was about to put at a path when it ended. */
+  async clearUp(path: string): Promise<void> {
+    await rm(this.#temporaryFor(join(this.#root, path)), { force: true }).catch(unreadable);
+  }
+
+  /** What a file is called until it takes this one's place: the next process finds it by that. */
+  #temporaryFor(absolute: string): string {
+    const hash = createHash("sha256").update(JSON.stringify([this.#folder, absolute])).digest("hex");
+    return join(dirname(absolute), `.tare-${hash.slice(0, 32)}.tmp`);
   }
 
   /** Forgets all contents but these. */
@@ -978,8 +992,11 @@ async function writeWhole(
 }
 
 /** Puts a file in the place of another one: whoever reads it sees the old bytes or the new ones, also after a crash. */
-async function replace(absolute: string, bytes: Uint8Array, mode: number): Promise<void> {
-  const temporary = join(dirname(absolute), `.tare-${crypto.randomUUID()}.tmp`);
+async function replace(
+  absolute: string,
+  bytes: Uint8Array,
+  { mode, temporary }: { readonly mode: number; readonly temporary: string },
+): Promise<void> {
   try {
     const file = await open(temporary, "wx", mode);
     try {
