@@ -181,7 +181,7 @@ const MOST = { rows: 100, results: 10 };
  */
 export function reportSessionSpend(
   seen: SeenConversation,
-  { calls, isAnswered, sums = NO_SUMS }: {
+  { calls, isAnswered, sums = sumsOf.nothing }: {
     /** The session's calls, the oldest first. */
     readonly calls: readonly CallReport[];
     /** Whether the history holds the answer to the newest of them. */

@@ -12,7 +12,7 @@ import {
   type SeenConversation,
   type SessionSpend,
   type SpendReport,
-  sumOfDays,
+  sumsOf,
 } from "@tare/conversation/report";
 import type { Gateway, ShownConversation } from "@tare/gateway";
 import { describeCall, type Message, planAfter, type WorkPlan } from "@tare/messages";
@@ -290,7 +290,7 @@ function agentSession(session: Session, sessions: Sessions): AnySession {
     spend: async () =>
       reportSessionSpend(await seen(), {
         calls: await sessions.calls(session.id),
-        sums: sumOfDays(session.days),
+        sums: sumsOf.days(session.days),
         isAnswered: true,
       }),
     async setPin(wanted, keep) {
