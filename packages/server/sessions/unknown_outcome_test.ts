@@ -159,15 +159,19 @@ Deno.test("a turn that is cut off again and again ends, and can be continued", a
     { type: "state", sessionId: id, name: "turn", value: {} },
   ]);
   for (let process = 0; process < 5; process++) {
+    const reached = Promise.withResolvers<void>();
     const stuck = agent(async function* () {
       asked++;
+      reached.resolve();
       await new Promise(() => {});
       yield { type: "text_delta", text: "" };
     }, { store, clock: { now: () => 0, after: () => () => {} } });
     await stuck.attend();
     const seen = await stuck.fetch(request("GET", `${path}/events`));
     for await (const text of seen.body!.pipeThrough(new TextDecoderStream())) {
-      if (/"type":"(step_start|turn_end)"/.test(text.split("turn_resumed").at(-1)!)) break;
+      const [, seenLast] = /"type":"(step_start|turn_end)"/.exec(text.split("turn_resumed").at(-1)!) ?? [];
+      if (seenLast === "step_start") await reached.promise;
+      if (seenLast) break;
     }
   }
   assertEquals(asked, 3);

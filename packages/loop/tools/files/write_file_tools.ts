@@ -1,4 +1,3 @@
-import { createHash } from "node:crypto";
 import { constants, type Stats } from "node:fs";
 import { chmod, type FileHandle, lstat, mkdir, open, realpath, rename, rm } from "node:fs/promises";
 import { checkGiven, type FileChange, type Tool, type ToolContext } from "@tare/messages";
@@ -14,6 +13,7 @@ import {
   type WorkspacePath,
 } from "./resolve_in_workspace.ts";
 import { similarity, statFile } from "./stat_in_workspace.ts";
+import { temporaryName } from "./walk.ts";
 import { shortLines, sliceText } from "../result_text.ts";
 
 type WriteFileArguments = { readonly path: string; readonly content: string };
@@ -52,7 +52,7 @@ export function writeFileTool(workspace: string, limits: WorkspaceLimits = {}): 
         const bytes = new TextEncoder().encode(content);
         await writeAtomically(absolute, bytes, {
           mode: old?.mode,
-          temporary: temporaryName(args, context),
+          temporary: temporaryOf(args, context),
           confirm,
         });
         const lines = content === "" ? 0 : content.split("\n").length - (content.endsWith("\n") ? 1 : 0);
@@ -213,7 +213,7 @@ export function editFileTool(workspace: string, limits: WorkspaceLimits = {}): T
         const { mode, replaced, change } = await edit(args, { ...context, place });
         await writeAtomically(place.absolute, new TextEncoder().encode(replaced.text), {
           mode,
-          temporary: temporaryName(args, context),
+          temporary: temporaryOf(args, context),
           confirm: context.confirm,
         });
         return { content: report(place.relative, replaced), error: false, change };
@@ -389,14 +389,9 @@ function mayBeAlike(length: number, other: number): boolean {
   return Math.min(length, other) >= MIN_SIMILARITY * Math.max(length, other);
 }
 
-/**
- * The name of the file that a call writes before it takes its place. It follows from the call, so that it is found without a
- * search if the process ends between the two.
- */
-function temporaryName(args: object, { callId }: Pick<ToolContext, "callId">): string | undefined {
-  if (callId === undefined) return undefined;
-  const hash = createHash("sha256").update(JSON.stringify([callId, args])).digest("hex");
-  return `.tare-${hash.slice(0, 32)}.tmp`;
+/** The name of the file that a call writes before it takes its place. It follows from the call. */
+function temporaryOf(args: object, { callId }: Pick<ToolContext, "callId">): string | undefined {
+  return callId === undefined ? undefined : temporaryName([callId, args]);
 }
 
 /** Removes what a call had written that didn't come to take its place. */
@@ -408,7 +403,7 @@ async function removeHalfWritten(
     readonly context: Pick<ToolContext, "callId">;
   },
 ): Promise<void> {
-  const name = temporaryName(args, context);
+  const name = temporaryOf(args, context);
   if (name === undefined) return;
   const { absolute } = await resolveInWorkspace(workspace, args.path, limits);
   await rm(join(dirname(absolute), name), { force: true });
@@ -454,7 +449,7 @@ export async function writeAtomically(
 
 async function createBeside(
   folder: string,
-  name = `.tare-${crypto.randomUUID()}.tmp`,
+  name = temporaryName(crypto.randomUUID()),
 ): Promise<{ readonly temporary: string; readonly file: FileHandle }> {
   const temporary = join(folder, name);
   try {

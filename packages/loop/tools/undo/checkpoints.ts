@@ -20,7 +20,7 @@ import {
 import { basename, dirname, join, relative, resolve } from "node:path";
 import { checkGiven, type Tool } from "@tare/messages";
 import { systemCode } from "../define_tool.ts";
-import { IgnoreRules } from "../files/walk.ts";
+import { IgnoreRules, isTemporary, temporaryName } from "../files/walk.ts";
 
 /** Why files can't be put back. Nothing was changed. */
 export class UndoRefused extends Error {
@@ -852,8 +852,7 @@ class FileStates {
 
   /** What a file is called until it takes this one's place: the next process finds it by that. */
   #temporaryFor(absolute: string): string {
-    const hash = createHash("sha256").update(JSON.stringify([this.#folder, absolute])).digest("hex");
-    return join(dirname(absolute), `.tare-${hash.slice(0, 32)}.tmp`);
+    return join(dirname(absolute), temporaryName([this.#folder, absolute]));
   }
 
   /** Forgets all contents but these. */
@@ -947,6 +946,8 @@ class FileStates {
       const entries = await readdir(join(this.#root, base), { withFileTypes: true }).catch(unreadable);
       const here: string[] = [];
       for (const entry of entries) {
+        // What a call that runs at the same time is about to put in its place.
+        if (isTemporary(entry.name)) continue;
         const path = `${base}${entry.name}`;
         const shown = entry.isDirectory() ? `${path}/` : path;
         const isOwn = join(this.#root, path) === this.#hidden;
