@@ -3,7 +3,6 @@ import type {
   Overview as Report,
   SpendReport,
   Sums,
-  Sums as CallSums,
 } from "@tare/conversation/report";
 import type { ComponentChildren, JSX } from "preact";
 import { useState } from "preact/hooks";
@@ -61,7 +60,7 @@ function Saved({ what, report: { today, all } }: { readonly what: string; readon
   );
 }
 
-function savedBy(sums: CallSums): Sum[] {
+function savedBy(sums: Sums): Sum[] {
   const { calls, outputTokens, savedTokens } = sums;
   return [
     ...costsOf(sums),
