@@ -142,6 +142,14 @@ Deno.test("chatCommand() goes on in a copy: whole, with the last message again, 
   assertEquals(await run("/retry"), { ...before, input: "And\nnow?" });
   assertEquals(await run("/edit"), { says: "", typed: "/edit And↵now?" });
   assertEquals(await run("/edit And↵then?\nSay."), { ...before, input: "And\nthen?\nSay." });
+  // A long one would fill the screen.
+  const content = Array.from({ length: 51 }, (_, at) => `line ${at}`).join("\n");
+  const long = { ...client, lastQuestion: () => Promise.resolve({ place: 7, content }) };
+  const markOf = (text: string) => `[${text.length} characters]`;
+  assertEquals(await chatCommand("/edit", { client: long, session: "ab1", markOf }), {
+    says: "",
+    typed: `/edit [${content.length} characters]`,
+  });
   for (const line of ["/retry", "/edit", "/edit x"]) {
     const [name] = line.split(" ");
     assertEquals(await run(line, "ab2"), {
