@@ -111,7 +111,7 @@ async function chat(): Promise<void> {
     );
   };
   const complete = async (line: string) => {
-    const [typed] = /^\/[\w-]*$/.exec(line) ?? [];
+    const [typed] = /^\/[\p{L}\p{M}\p{N}_-]*$/u.exec(line) ?? [];
     if (typed === undefined) return await completeFile(line, client.findFiles);
     const names = [...COMMAND_NAMES, ...files().keys()].map((name) => `/${name}`);
     return { typed, all: names.filter((name) => name.startsWith(typed)) };

@@ -116,8 +116,15 @@ export async function chatCommand(
       : await say(session),
   });
   switch (name) {
-    case "help":
-      return { says: [COMMANDS, "", ...await listCommands(files().values())].join("\n").trimEnd() };
+    case "help": {
+      const all = [...files().values()];
+      const isHidden = ({ name }: CommandFile) => COMMAND_NAMES.includes(name);
+      const hidden = all.filter(isHidden).map(({ name, path }) =>
+        `${path} isn't done: /${name} is a command of the chat.`
+      );
+      const listed = await listCommands(all.filter((file) => !isHidden(file)));
+      return { says: [COMMANDS, "", ...listed, ...hidden].join("\n").trimEnd() };
+    }
     case "clear":
       return {
         says: "A new session with the same settings begins with what you say next.",
@@ -179,7 +186,7 @@ export async function chatCommand(
     case "warm":
       return await inSession((session) => keepWarm(client, session, rest));
     default: {
-      const file = files().get(name);
+      const file = files().get(name.normalize());
       if (!file) return { says: `Cannot do /${name}: there is no such command. /help lists them.` };
       return { says: `By ${file.path}:`, input: await commandText(file, rest) };
     }

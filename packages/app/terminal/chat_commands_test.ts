@@ -204,6 +204,11 @@ Deno.test("chatCommand() says what a command's file says", async () => {
   const options = { client, session: null, files: () => new Map([["fix", { name: "fix", path }]]) };
   assertEquals(await chatCommand("/fix it", options), { says: `By ${path}:`, input: "Fix it." });
   assertEquals((await chatCommand("/help", options)).says, `${COMMANDS}\n\n/fix               Fixes it`);
+  const hidden = { ...options, files: () => new Map([["compact", { name: "compact", path }]]) };
+  assertEquals(
+    (await chatCommand("/help", hidden)).says,
+    `${COMMANDS}\n\n${path} isn't done: /compact is a command of the chat.`,
+  );
   await Deno.remove(folder, { recursive: true });
 });
 
