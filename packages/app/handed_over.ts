@@ -14,6 +14,8 @@ export interface HandedOver {
   readonly sandbox: Sandbox | { readonly why: string };
   /** Where stands what sessions are told of their workplace. Default: of the workspace alone, as far as may be read. */
   readonly places?: InstructionPlaces;
+  /** Where the folder's server has listened before. Default: nobody knows. */
+  readonly lastPort?: number | undefined;
 }
 
 /** The one variable that says that something is handed over. */

@@ -38,7 +38,9 @@ const DATABASE_VARIABLES: readonly string[] = ["PG*", "NODE_PG_FORCE_NATIVE", "U
  */
 export function serverPermissions(
   settings: Settings,
-  { sandbox = { why: "" }, places }: Partial<Pick<HandedOver, "sandbox" | "places">> = {},
+  { sandbox = { why: "" }, places, lastPort = USUAL_PORT }: Partial<
+    Pick<HandedOver, "sandbox" | "places" | "lastPort">
+  > = {},
 ): string[] {
   const {
     host,
@@ -77,8 +79,8 @@ export function serverPermissions(
   const sockets = [...database && "socket" in database.at ? [database.at.socket] : [], ...proxy].map(
     escapeCommas,
   );
-  const ports = port === undefined ? [USUAL_PORT, 0] : [port];
-  const own = ports.map((port) => `${host.includes(":") ? `[${host}]` : host}:${port}`);
+  const ports = port === undefined ? new Set([lastPort, USUAL_PORT, 0]) : [port];
+  const own = [...ports].map((port) => `${host.includes(":") ? `[${host}]` : host}:${port}`);
   return [
     "--no-prompt",
     webhookHosts.includes("*")
