@@ -60,11 +60,10 @@ export async function measureForks(name: string): Promise<{
     defaultModel: "m",
     tools: [readTool()],
     delegates: true,
-    store: memoryStore(),
+    store: memoryStore({ now: () => nowMs }),
     countTokens: () => Promise.resolve(tokenizer.count),
     profile,
     windowTokens: 400_000,
-    now: () => nowMs,
   });
   const send = async (path: string, body: object) =>
     await (await agent.fetch(

@@ -121,11 +121,10 @@ async function measureAgent(length: number): Promise<Written> {
       instructions: "Be brief.",
       tools: [readFile],
       approvals: { rules: ALLOW_EVERYTHING },
-      store,
+      store: { ...store, now: () => nowMs },
       countTokens: () => Promise.resolve(estimateTokens),
       profile: PROFILE,
       windowTokens: WINDOW_TOKENS,
-      now: () => nowMs,
     });
   const post = async (path: string, body: string) => {
     const headers = { "content-type": "application/json" };

@@ -40,11 +40,10 @@ function agentOn(provider: Answer, { tools = [], store = memoryStore(), now = ()
     defaultModel: "claude-sonnet-5",
     approvals: { rules: ALLOW_EVERYTHING },
     tools,
-    store,
+    store: { ...store, now },
     countTokens: () => Promise.resolve((text) => tokenizer.encode(text).length),
     profile: () => profile,
     windowTokens: 200_000,
-    now,
   });
   return { agent, bodies };
 }

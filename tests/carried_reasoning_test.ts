@@ -97,11 +97,10 @@ async function bench(replies: SimulatedReply[]) {
       tools,
       delegates: true,
       checkpoints,
-      store,
+      store: { ...store, now: () => 0 },
       countTokens: () => Promise.resolve((text) => tokenizer.encode(text).length),
       profile: () => profileNamed("openai-5.6"),
       windowTokens: 200_000,
-      now: () => 0,
     });
     const close = async (options?: { readonly leaveWithinMs: number }) => {
       await agent.close(options);

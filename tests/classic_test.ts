@@ -44,11 +44,10 @@ function serve(model: SimulatedModel, options: Partial<AgentOptions> & { readonl
       defaultModel: "simulated",
       approvals: { rules: ALLOW_EVERYTHING },
       tools: workspaceTools({ workspace: "." }),
-      store: memoryStore(),
+      store: memoryStore({ now: () => nowMs += 1_000 }),
       policy: "classic",
       countTokens: () => Promise.resolve(tokenizer.count),
       profile: profileNamed("openai"),
-      now: () => nowMs += 1_000,
       ...options,
       ...more,
     });

@@ -49,12 +49,11 @@ async function playOverHttp(recording: Recording) {
     defaultModel: "recorded",
     approvals: { rules: ALLOW_EVERYTHING },
     tools: recordedTools(recording),
-    store: memoryStore(),
+    store: memoryStore({ now }),
     countTokens: () => Promise.resolve(tokenizer.count),
     profile,
     windowTokens,
     limits: { maxSteps: 1_000 },
-    now,
   });
   const server = Deno.serve({ port: 0, hostname: "127.0.0.1", onListen() {} }, agent.fetch);
   const url = `http://127.0.0.1:${server.addr.port}/v1/sessions`;

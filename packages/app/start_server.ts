@@ -125,7 +125,7 @@ export async function startServer(
     log(`Ended ${ended} process${ended > 1 ? "es" : ""} that commands of an earlier server left running.`);
   }
   const [newest] = await store.listSessions({ limit: 1 });
-  const lagMs = expiryClock(data, { newestMs: newest?.createdAtMs, log });
+  const lagMs = expiryClock(data, { newestMs: newest?.createdAtMs, now: store.now, log });
   const onError = (error: unknown) =>
     log(error instanceof Error ? error.stack ?? error.message : String(error));
   const own = token ?? await ownerKey(data).catch(async (error) => {
@@ -220,7 +220,7 @@ export async function startServer(
   const keepWarmUsdPerDay = settings.keepWarm === "off" ? 0 : settings.keepWarm;
   // One budget for both.
   const warmth = new Warmth({
-    ...{ now: Date.now, budgetUsdPerDay: keepWarmUsdPerDay, spentUsd: pingUsdToday, onError },
+    ...{ now: store.now, budgetUsdPerDay: keepWarmUsdPerDay, spentUsd: pingUsdToday, onError },
   });
   const passing = gateway({
     telemetry: new Telemetry("@tare/gateway", { captureContent, figures }),
@@ -376,7 +376,7 @@ async function learnt(store: Store): Promise<{ readonly proof: SaidProof; readon
     for (const record of saidRecordsOf(days)) proof.add(record);
     all.push(days);
   }
-  return { proof, pingUsdToday: sumOfToday(all, Date.now()).pingUsd };
+  return { proof, pingUsdToday: sumOfToday(all, store.now()).pingUsd };
 }
 
 /** What a server serves, a line each, and how to point an agent at it. */

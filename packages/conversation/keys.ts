@@ -78,9 +78,8 @@ interface Spent {
 export class Keys {
   /** What their names look like. */
   static readonly NAME: RegExp = /^[a-z0-9][a-z0-9_-]{0,39}$/;
-  readonly #store: Pick<Store, "shared" | "commit" | "getDocument" | "listDocuments">;
+  readonly #store: Pick<Store, "shared" | "now" | "commit" | "getDocument" | "listDocuments">;
   readonly #owners: ReadonlySet<string>;
-  readonly #now: () => number;
   readonly #onError: (error: unknown) => void;
   /** This server's own part of what was spent stands under it. */
   readonly #server = crypto.randomUUID();
@@ -94,17 +93,14 @@ export class Keys {
   #isUnwritten = false;
 
   /** The keys in a store. `owners` are the secrets of the owner's keys, of which only hashes are held. */
-  constructor({ store, owners, now = Date.now, onError = () => {} }: {
-    readonly store: Pick<Store, "shared" | "commit" | "getDocument" | "listDocuments">;
+  constructor({ store, owners, onError = () => {} }: {
+    readonly store: Pick<Store, "shared" | "now" | "commit" | "getDocument" | "listDocuments">;
     readonly owners: readonly string[];
-    /** The time in milliseconds since the epoch. Default: `Date.now`. */
-    readonly now?: () => number;
     /** Told when what was spent can't be stored; it is tried again with the next call. Default: nobody is. */
     readonly onError?: (error: unknown) => void;
   }) {
     this.#store = store;
     this.#owners = new Set(owners.map(sha256));
-    this.#now = now;
     this.#onError = onError;
   }
 
@@ -143,7 +139,7 @@ export class Keys {
       throw new RangeError(`Cannot add key ${name}: there is one of that name. Remove it first.`);
     }
     const secret = Keys.newSecret();
-    const value: StoredKey = { ...settings, createdAtMs: this.#now(), hash: sha256(secret) };
+    const value: StoredKey = { ...settings, createdAtMs: this.#store.now(), hash: sha256(secret) };
     await this.#store.commit([{ type: "document", kind: KEY, id: name, value }]);
     await this.#load();
     return secret;
@@ -175,7 +171,7 @@ export class Keys {
   count({ name }: Asker): ReturnType<Keys["spent"]> {
     const { perMinute } = this.#named(name) ?? {};
     if (perMinute === undefined) return undefined;
-    const nowMs = this.#now();
+    const nowMs = this.#store.now();
     const minute = Math.floor(nowMs / MINUTE_MS);
     const asked = this.#asked.get(name);
     const now = asked?.minute === minute ? asked : { minute, count: 0 };
@@ -231,7 +227,7 @@ export class Keys {
     }
     const usd = this.#spentUsd(name);
     if (usd < most) return undefined;
-    const tomorrow = new Date((Math.floor(this.#now() / DAY_MS) + 1) * DAY_MS).toISOString();
+    const tomorrow = new Date((Math.floor(this.#store.now() / DAY_MS) + 1) * DAY_MS).toISOString();
     const message =
       `Cannot answer: key ${name} has spent its budget of $${most} for today, $${usd.toFixed(4)}. ` +
       `It goes on at ${tomorrow.slice(0, 16)}Z, or when the owner gives it more.`;
@@ -260,7 +256,7 @@ export class Keys {
   }
 
   #today(): string {
-    return new Date(this.#now()).toISOString().slice(0, 10);
+    return new Date(this.#store.now()).toISOString().slice(0, 10);
   }
 
   #spentUsd(name: string): number {
@@ -271,7 +267,7 @@ export class Keys {
 
   /** Reads the keys, if others may have changed them since. */
   #refresh(): Promise<void> {
-    const isFresh = this.#known && (!this.#store.shared || this.#now() - this.#known.atMs < FRESH_MS);
+    const isFresh = this.#known && (!this.#store.shared || this.#store.now() - this.#known.atMs < FRESH_MS);
     return isFresh ? Promise.resolve() : this.#load();
   }
 
@@ -279,7 +275,7 @@ export class Keys {
     const read = async () => {
       const [keys, spent] = await Promise.all([KEY, SPENT].map((kind) => this.#store.listDocuments(kind)));
       const stored = keys!.map(({ value }) => value as StoredKey);
-      this.#known = { byHash: new Map(stored.map((key) => [key.hash, key])), atMs: this.#now() };
+      this.#known = { byHash: new Map(stored.map((key) => [key.hash, key])), atMs: this.#store.now() };
       this.#others = spent!.filter(({ id }) => !id.endsWith(this.#server)).map(({ value }) => value as Spent);
     };
     // What was changed after the last one had begun to read it may have missed.

@@ -4,8 +4,8 @@ import { GUEST, Keys, type Keys as AnyKeys, memoryStore, OWNER, sharedMemory } f
 const NOON = Date.UTC(2026, 0, 31, 12);
 
 Deno.test("Keys knows the owner by a secret, and others by what they were given, of which the store holds hashes alone", async () => {
-  const store = memoryStore();
-  const keys = new Keys({ store, owners: ["correct-horse"], now: () => NOON });
+  const store = memoryStore({ now: () => NOON });
+  const keys = new Keys({ store, owners: ["correct-horse"] });
   const secret = await keys.add({ name: "alice", routes: ["gateway"], budgetUsdPerDay: 5, perMinute: 60 });
   assertEquals(Keys.isSecret(secret), true);
   assertEquals(await keys.find("correct-horse"), OWNER);
@@ -44,8 +44,8 @@ Deno.test("Keys.add() refuses names that are taken or can't be", async () => {
 
 Deno.test("Keys says no by the route, by the day's budget, where a price isn't known, and once a key is gone", async () => {
   let nowMs = NOON;
-  const store = memoryStore();
-  const keys = new Keys({ store, owners: [], now: () => nowMs });
+  const store = memoryStore({ now: () => nowMs });
+  const keys = new Keys({ store, owners: [] });
   await keys.add({ name: "alice", routes: ["gateway"], budgetUsdPerDay: 1 });
   const alice = (await keys.list())[0]!;
   const told = (refusal: ReturnType<AnyKeys["spent"]>) => refusal && [refusal.status, refusal.message];
@@ -67,7 +67,7 @@ Deno.test("Keys says no by the route, by the day's budget, where a price isn't k
   assertEquals(told(keys.refusal(alice, "gateway")), spent);
   await keys.close();
   // A restart forgives nothing, and neither does another key of that name.
-  const next = new Keys({ store, owners: [], now: () => nowMs });
+  const next = new Keys({ store, owners: [] });
   assertEquals((await next.list())[0]?.spentUsd, 1.25);
   assertEquals(told(next.refusal(alice, "gateway")), spent);
   await next.remove("alice");
@@ -91,7 +91,7 @@ Deno.test("Keys says no by the route, by the day's budget, where a price isn't k
 
 Deno.test("Keys.count() lets so many requests through in a minute", async () => {
   let nowMs = NOON;
-  const keys = new Keys({ store: memoryStore(), owners: ["o"], now: () => nowMs });
+  const keys = new Keys({ store: memoryStore({ now: () => nowMs }), owners: ["o"] });
   await keys.add({ name: "alice", routes: ["gateway"], perMinute: 2 });
   const alice = (await keys.list())[0]!;
   nowMs += 40_000;
@@ -111,7 +111,7 @@ Deno.test("Keys of several servers on one store are the same a second later, and
   let nowMs = NOON;
   const memory = sharedMemory();
   const [one, other] = [1, 2].map(() =>
-    new Keys({ store: memory.open().store, owners: [], now: () => nowMs })
+    new Keys({ store: memory.open({ now: () => nowMs }).store, owners: [] })
   );
   const secret = await one!.add({ name: "alice", routes: ["gateway"], budgetUsdPerDay: 1 });
   const alice = await other!.find(secret);

@@ -73,10 +73,11 @@ export function gateway(options: GatewayOptions): Gateway {
     });
   }
   const { maxBodyBytes: maxBytes = 128 * 2 ** 20, forward: more = [] } = options;
-  const { now = Date.now, telemetry = new Telemetry("@tare/gateway") } = options;
-  const turns = new Turns({ ...options, telemetry });
+  const { store, now = store?.now ?? Date.now, telemetry = new Telemetry("@tare/gateway") } = options;
+  const set = { ...options, telemetry, now };
+  const turns = new Turns(set);
   const { books } = turns;
-  const calls = new PlannedCalls(turns, { ...options, telemetry });
+  const calls = new PlannedCalls(turns, set);
   const served = PROTOCOLS.filter(({ name }) => Object.hasOwn(options.upstreams, name));
   /** The protocol of a request by its path or headers, else that of any client; `own` if it is by path. */
   const protocolOf = ({ path }: Asked, { headers }: Request) => {

@@ -86,9 +86,12 @@ export interface GatewayOptions extends PolicyOptions {
   readonly onError?: (error: unknown) => void;
   /** Tells of model calls. Default: one that tells whoever has been set up to hear, and not what was said. */
   readonly telemetry?: Telemetry;
-  /** The time in milliseconds since the epoch. Default: `Date.now`. */
+  /** The time in milliseconds since the epoch. Default: by the clock of the store, else `Date.now`. */
   readonly now?: () => number;
 }
+
+/** Options in which is set what else has a default. */
+export type SetOptions = GatewayOptions & Required<Pick<GatewayOptions, "telemetry" | "now">>;
 
 /** A provider that requests are sent to. */
 export type Upstream = GatewayOptions["upstreams"][string];

@@ -15,7 +15,7 @@ import {
   SseSplitter,
   type WireReply,
 } from "@tare/wire";
-import type { GatewayOptions, Upstream } from "./options.ts";
+import type { SetOptions, Upstream } from "./options.ts";
 import type { GatewaySession } from "./sessions/session.ts";
 import type { GatewayTurn, SentCall } from "./turn.ts";
 import type { Call, Turns } from "./turns.ts";
@@ -75,11 +75,11 @@ export class PlannedCalls {
   /** What people are told of. */
   readonly warnings: ToldWarnings = new ToldWarnings();
   readonly #turns: Turns;
-  readonly #options: GatewayOptions & { readonly telemetry: Telemetry };
+  readonly #options: SetOptions;
   readonly #onError: (error: unknown) => void;
 
   /** Calls that have seen nothing yet. */
-  constructor(turns: Turns, options: GatewayOptions & { readonly telemetry: Telemetry }) {
+  constructor(turns: Turns, options: SetOptions) {
     this.#turns = turns;
     this.#options = options;
     this.#onError = options.onError ?? (() => {});
@@ -119,7 +119,7 @@ export class PlannedCalls {
       if (turn) bytes = await turn.prompt(signal);
       for (const message of turn?.warnings ?? []) {
         this.#onError(new Error(message));
-        const at = new Date((this.#options.now ?? Date.now)()).toISOString();
+        const at = new Date(this.#options.now()).toISOString();
         this.warnings.add({ at, session: turn!.session.id, message });
       }
     } catch (error) {

@@ -33,7 +33,7 @@ import { type EndedTurn, keyOf, pingableOf, SubAgents } from "./keep_warm.ts";
 import { Keeper } from "./kept/keeper.ts";
 import { type Making, summaryOf } from "./kept/kept_session.ts";
 import { Memory } from "./memory.ts";
-import type { GatewayOptions } from "./options.ts";
+import type { SetOptions } from "./options.ts";
 import { type Conversations, type Listing, spendingOf } from "./sessions/conversations.ts";
 import type {
   Compaction,
@@ -64,7 +64,7 @@ const MAX_WINDOWS = 1_000;
 
 /** Finds out which conversation each request belongs to, and takes note of what becomes of it. */
 export class Turns {
-  readonly #options: GatewayOptions;
+  readonly #options: SetOptions;
   readonly #memory: Memory;
   readonly #sessions: GatewaySessions;
   readonly #keeper: Keeper | undefined;
@@ -75,7 +75,7 @@ export class Turns {
   readonly #windows = new LRUCache<string, number>({ max: MAX_WINDOWS });
 
   /** No request has come yet. */
-  constructor(options: GatewayOptions) {
+  constructor(options: SetOptions) {
     const { control, now, maxMemoryBytes = 512 * 2 ** 20, store } = options;
     this.#options = options;
     this.#warmth = options.warmth;
@@ -84,7 +84,7 @@ export class Turns {
       control,
       resumed: (session, { uncounted: [made] }) => made && this.#countCompaction(session, made),
       maxBytes: this.#memory.sessionBytes,
-      ...(now && { now }),
+      now,
     });
     this.#keeper = store && new Keeper({
       store,
@@ -95,9 +95,9 @@ export class Turns {
       waitMs: options.keepWaitMs ?? 250,
       makingOf: (name, client) => this.#makingOf(name, client),
       restored: ({ conversation: { id }, facts }) => this.#remember(id, facts),
-      failed: () => options.telemetry?.failedOpen("store"),
+      failed: () => options.telemetry.failedOpen("store"),
       onError: options.onError ?? (() => {}),
-      now: now ?? Date.now,
+      now,
     });
   }
 
@@ -208,7 +208,7 @@ export class Turns {
 
   /** Finds the session of a request; nothing for a request that can't be planned. */
   async begin(protocol: Protocol, { request, bytes, counts, by }: Call): Promise<GatewayTurn | undefined> {
-    const { recall: offers = true, now = Date.now } = this.#options;
+    const { recall: offers = true, now } = this.#options;
     const client = clientOf(protocol, request, by);
     const readers = this.#memory.readers(client);
     const isObserved = request.headers.get("x-tare")?.toLowerCase() === "observe";
@@ -291,7 +291,7 @@ export class Turns {
       prompts,
       ...(isHelped && { route: (key) => routeToCache({ baseURL, model: wire.model, key }) }),
       oneShot: oneShot?.purpose,
-      ...(this.#options.telemetry?.captureContent && { keepsText: true }),
+      ...(this.#options.telemetry.captureContent && { keepsText: true }),
       countTokens,
       held: this.#memory.prompts,
       readers,
@@ -351,7 +351,14 @@ export class Turns {
     const isSaid = oneShot === "compaction";
     const { promptTokens = 0, cachedTokens = 0, outputTokens = 0, tokenUnits = 0, usd = null } = call ?? {};
     const money = usd !== null && { usd };
-    const made = { atMs: this.#now(), promptTokens, cachedTokens, outputTokens, tokenUnits, ...money };
+    const made = {
+      atMs: this.#options.now(),
+      promptTokens,
+      cachedTokens,
+      outputTokens,
+      tokenUnits,
+      ...money,
+    };
     if (isSaid) this.#countCompaction(session, made);
     session.sumUp({ text: reply.text ?? "", isSaid, uncounted: isSaid ? [] : [made] });
     return sent;
@@ -399,10 +406,10 @@ export class Turns {
     more: Partial<Sums>,
     which?: { readonly model: string | undefined; readonly tool?: string },
   ): void {
-    const atMs = this.#now();
+    const atMs = this.#options.now();
     session.conversation.book(more, atMs, which);
     this.#options.keys?.paid(session.facts.by, more.usd ?? 0);
-    this.#options.telemetry?.booked(more, which?.model ?? session.conversation.state.model ?? "");
+    this.#options.telemetry.booked(more, which?.model ?? session.conversation.state.model ?? "");
     this.#sessions.book(session, more, atMs);
   }
 
@@ -410,10 +417,6 @@ export class Turns {
   #remember(sessionId: string, { client, responses }: SessionFacts): void {
     if (client === undefined) return;
     for (const { id, ...followed } of responses) this.#memory.follow(client, id, { sessionId, ...followed });
-  }
-
-  #now(): number {
-    return (this.#options.now ?? Date.now)();
   }
 
   #noteCall(
@@ -427,7 +430,7 @@ export class Turns {
     if (upgrade) this.#warmth?.observe(keyOf(turn, this.#options), upgrade);
     const made = reportCall(usage, {
       number: 1 + sumOfDays(conversation.state.days).calls,
-      at: new Date(this.#now()).toISOString(),
+      at: new Date(this.#options.now()).toISOString(),
       turn: oneShot === undefined ? session.facts.turns?.all ?? null : null,
       purpose: oneShot ?? "turn",
       ledger: entry,

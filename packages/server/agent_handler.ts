@@ -142,13 +142,13 @@ export function agentHandler(options: AgentOptions): AgentHandler {
 }
 
 /** What is kept of webhooks in any case, and what sends them where some may be told. */
-function webhooksOf({ store, now = Date.now, onError = () => {}, webhooks: settings }: AgentOptions): {
+function webhooksOf({ store, onError = () => {}, webhooks: settings }: AgentOptions): {
   readonly webhooks: Webhooks;
   readonly deliverer?: Deliverer;
   readonly teller?: Teller;
 } {
   const { after = later, random, ...reach } = settings ?? { hosts: [] };
-  const webhooks = new Webhooks({ store, reach, now });
+  const webhooks = new Webhooks({ store, reach });
   if (!settings) return { webhooks };
   const deliverer = new Deliverer({ webhooks, store, after, random, onError });
   return {

@@ -17,7 +17,7 @@ import {
 import { profileNamed } from "@tare/planner";
 import { type AgentHandler, agentHandler, type AgentOptions, ALLOW_EVERYTHING } from "@tare/server";
 import { EventLog } from "./sessions/event_log.ts";
-import { memoryStore, OWNER } from "@tare/conversation";
+import { memoryStore, OWNER, type Store } from "@tare/conversation";
 import { checkedFetch, type OpenapiDocument } from "./http/openapi_fixture_test.ts";
 
 /** A tool that gives back its text. */
@@ -144,13 +144,18 @@ export async function newLog(): Promise<EventLog> {
   return new EventLog(store, { sessionId: "s", last: 0 });
 }
 
+/** What an agent server of a test is made of. */
+export interface TestOptions extends Partial<AgentOptions> {
+  /** Whether sessions that name no model have one. Default: yes. */
+  readonly hasModel?: boolean;
+  /** The time of its store. Default: it stands at 0. */
+  readonly now?: Store["now"];
+}
+
 /** An agent server that answers by this model. Each of its answers is checked against its OpenAPI document. */
 export function agent(
   model: Model,
-  { hasModel = true, ...options }: Partial<AgentOptions> & {
-    /** Whether sessions that name no model have one. Default: yes. */
-    readonly hasModel?: boolean;
-  } = {},
+  { hasModel = true, now = () => 0, store = memoryStore(), ...options }: TestOptions = {},
 ): AgentHandler {
   const all: AgentOptions = {
     model: () => model,
@@ -158,11 +163,10 @@ export function agent(
     instructions: "Be brief.",
     tools: [echo],
     approvals: { rules: ALLOW_EVERYTHING },
-    store: memoryStore(),
+    store: { ...store, now },
     countTokens: () => Promise.resolve(estimateTokens),
     profile: profileNamed("none"),
     windowTokens: 100_000,
-    now: () => 0,
     ...options,
   };
   const handler = agentHandler(all);

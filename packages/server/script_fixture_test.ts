@@ -3,6 +3,7 @@
  *
  * @module
  */
+import type { Store } from "@tare/conversation";
 import { ModelError } from "@tare/loop";
 import { estimateTokens, type FunctionToolCall, type Message, type Model, type Tool } from "@tare/messages";
 import { profileNamed } from "@tare/planner";
@@ -167,13 +168,16 @@ const playersModel: Model = (request) => {
 
 /** Sessions over a store, in a window so small that prompts are rewritten. */
 export function scriptedSessions(
-  options: Pick<SessionOptions, "store"> & Partial<SessionOptions>,
+  { store, now = () => 0, ...options }: Pick<SessionOptions, "store"> & Partial<SessionOptions> & {
+    /** The time of the store. Default: it stands at 0. */
+    readonly now?: Store["now"];
+  },
 ): Sessions {
   return new Sessions({
     model: () => playersModel,
     tools: new Player().tools,
     approvals: { rules: ALLOW_EVERYTHING },
-    now: () => 0,
+    store: { ...store, now },
     defaultModel: "m",
     instructions: "Be brief.",
     countTokens: () => Promise.resolve(estimateTokens),

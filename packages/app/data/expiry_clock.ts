@@ -26,9 +26,9 @@ interface Seen {
  */
 export function expiryClock(
   folder: string,
-  { newestMs, now = Date.now, log }: {
+  { newestMs, now, log }: {
     readonly newestMs: number | undefined;
-    readonly now?: () => number;
+    readonly now: () => number;
     readonly log: (sentence: string) => void;
   },
 ): () => number {

@@ -130,11 +130,10 @@ export async function playDemo(
     },
     approvals: { rules: ALLOW_EVERYTHING },
     tools: workspaceTools({ workspace }),
-    store: memoryStore(),
+    store: memoryStore({ now }),
     countTokens: () => Promise.resolve(tokenizer.count),
     limits: { maxSteps: 200 },
     onError: (error) => failure = error,
-    now,
   });
   const post = async (path: string, body: unknown) =>
     await agent.fetch(

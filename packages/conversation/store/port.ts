@@ -156,6 +156,11 @@ export interface Store {
   readonly shared?: SharedStore;
   /** What of it is lost, as a sentence, found when it was opened. Absent: nothing that is known. */
   readonly damage?: string;
+  /**
+   * The time in milliseconds since the epoch, by the clock that all who have it open go by, as far as it is known: what one of
+   * them writes down the others compare with theirs.
+   */
+  now(): number;
   /** Writes all of these in their order, or none. */
   commit(records: readonly StoreRecord[]): Promise<void>;
   /** The session of this id, if there is one. */
@@ -408,11 +413,6 @@ export interface SharedStore {
    * had no effect and never will.
    */
   ask(sessionId: string, body: unknown): Promise<{ readonly answer: unknown } | undefined>;
-  /**
-   * By how many milliseconds the clock that all who have the store open go by is ahead of this machine's, as far as it is
-   * known.
-   */
-  aheadMs(): number;
   /** How this opening is, for who watches over it. */
   figures(): {
     /** For how long nobody can have taken it for dead, in milliseconds; 0: somebody may have. */

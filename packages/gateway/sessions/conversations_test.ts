@@ -7,10 +7,10 @@ import {
   reportPrompt,
   type SpendingSession,
 } from "@tare/conversation/report";
+import { gateway, type GatewayOptions } from "@tare/gateway";
 import { profileNamed } from "@tare/planner";
 import { BASH, chatStep, longResult, SUM_UP } from "../agents_fixture_test.ts";
-import { completion, gatewayed, post, UPSTREAM } from "../fixture_test.ts";
-import type { GatewayOptions } from "../options.ts";
+import { completion, gatewayed, OPTIONS, post, UPSTREAM } from "../fixture_test.ts";
 
 /** A gateway whose client goes on with one conversation, a call of a tool for each step. */
 function conversation(options: Partial<GatewayOptions> = {}) {
@@ -154,6 +154,16 @@ Deno.test("gateway() lists its conversations, the newest first", async () => {
   assertEquals((await conversations.list({ limit: 2 }))?.hasMore, true);
   assertEquals(await conversations.list({ limit: 1, after: "nobody" }), undefined);
   assertEquals(await conversations.get("nobody"), undefined);
+});
+
+Deno.test("gateway() goes by the clock of its store, whatever this machine's shows", async () => {
+  const store = memoryStore({ now: () => Date.UTC(2026, 0, 1) });
+  const { now: _, ...options } = OPTIONS;
+  const fetch = () => Promise.resolve(completion({ content: "Hi" }));
+  const { fetch: ask, conversations } = gateway({ ...options, store, fetch });
+  await (await ask(post({ model: "m", messages: [{ role: "user", content: "a" }] })))?.text();
+  const { conversations: [one] } = (await conversations.list({ limit: 9 }))!;
+  assertEquals([one?.createdAt, one?.lastAt], Array(2).fill("2026-01-01T00:00:00.000Z"));
 });
 
 Deno.test("gateway() tells of a conversation what it cost, what left its prompt and why, and its compactions", async () => {

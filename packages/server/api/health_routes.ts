@@ -24,7 +24,7 @@ export function health(
   const unready = async (): Promise<string[]> => {
     // Whoever asks first lets it be loaded, and doesn't wait.
     if (!isCounting) countTokens().then(() => isCounting = true, () => {});
-    const aheadMs = store.shared?.aheadMs() ?? 0;
+    const aheadMs = store.shared ? store.now() - Date.now() : 0;
     const isReached = await within(STORE_MS, store.getSession("health"));
     return [
       ...(isEnding ? ["the server is ending"] : []),

@@ -55,8 +55,7 @@ Deno.test("GET /health/ready says what of the store is lost", async () => {
 Deno.test("GET /health/ready says of a server whose clock is off by more than a minute that it isn't ready", async () => {
   const { store } = sharedMemory().open();
   let aheadMs = 60_000;
-  const shared = { ...store.shared, aheadMs: () => aheadMs };
-  const handler = agent(scriptedModel([]), { store: { ...store, shared } });
+  const handler = agent(scriptedModel([]), { store, now: () => Date.now() + aheadMs });
   await call(handler, "GET", "/health/ready");
   const reasons = async () => (await call(handler, "GET", "/health/ready")).body;
   assertEquals(await reasons(), { status: "ready" });

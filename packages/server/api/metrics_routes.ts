@@ -1,4 +1,4 @@
-import type { SharedStore } from "@tare/conversation";
+import type { SharedStore, Store } from "@tare/conversation";
 import type { Figures } from "@tare/conversation/telemetry";
 import { Type } from "typebox";
 import type { AgentOptions } from "../agent_options.ts";
@@ -32,10 +32,11 @@ type Observed = readonly ["sum" | "level", string, string, string, () => number 
 /** Keeps how a server is among its figures: its turns, and its part in a store that several have. */
 export function observeServer(
   figures: Figures,
-  { sessions: { slots, queue }, store: { shared } }:
+  { sessions: { slots, queue }, store }:
     & { readonly sessions: Sessions }
     & Pick<AgentOptions, "store">,
 ): void {
+  const { shared } = store;
   const observed: readonly Observed[] = [
     ["level", "tare.turns.running", "{turn}", "Turns that run here, helpers' included.", () => slots.taken],
     ["level", "tare.turns.slots", "{turn}", "Turns that may run here at once.", () => slots.limit],
@@ -46,7 +47,7 @@ export function observeServer(
       "Turns in the background that wait, for any server.",
       () => queue.length(),
     ],
-    ...(shared ? sharedFigures(shared) : []),
+    ...(shared ? sharedFigures(store, shared) : []),
   ];
   for (const [kind, name, unit, description, read] of observed) {
     figures.observe({ kind, name, unit, description }, async () => [[await read()]]);
@@ -54,7 +55,7 @@ export function observeServer(
   if (shared?.figures().connections) observeConnections(figures, shared);
 }
 
-function sharedFigures(shared: SharedStore): readonly Observed[] {
+function sharedFigures(store: Store, shared: SharedStore): readonly Observed[] {
   const of = (name: "lostLeases" | "held" | "takenOver") => () => shared.figures()[name];
   const leaseS = () => shared.figures().leaseMs / 1000;
   const isGood = () => leaseS() > 0 ? 1 : 0;
@@ -81,7 +82,7 @@ function sharedFigures(shared: SharedStore): readonly Observed[] {
       "tare.clock.ahead",
       "s",
       "How far the store's clock is ahead of this machine's.",
-      () => shared.aheadMs() / 1000,
+      () => (store.now() - Date.now()) / 1000,
     ],
   ];
 }

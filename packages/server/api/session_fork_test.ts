@@ -2,7 +2,7 @@ import { assertEquals } from "@std/assert";
 import { memoryStore, sharedMemory } from "@tare/conversation";
 import type { AssistantMessage, Message, Model, ModelRequest, Tool } from "@tare/messages";
 import { profileNamed } from "@tare/planner";
-import type { AgentHandler, AgentOptions } from "@tare/server";
+import type { AgentHandler } from "@tare/server";
 import {
   agent,
   call,
@@ -14,6 +14,7 @@ import {
   scriptedModel,
   silentModel,
   steppedModel,
+  type TestOptions,
   turn,
   UNREPORTED,
 } from "../fixture_test.ts";
@@ -30,7 +31,7 @@ function asking(text: string): Partial<AssistantMessage> {
 }
 
 /** A server that answers so, and what its model was asked. */
-function noted(replies: readonly Partial<AssistantMessage>[] | Model, options: Partial<AgentOptions> = {}) {
+function noted(replies: readonly Partial<AssistantMessage>[] | Model, options: TestOptions = {}) {
   const requests: ModelRequest[] = [];
   const model = typeof replies === "function" ? replies : scriptedModel(replies, UNREPORTED);
   return { requests, handler: agent((request) => (requests.push(request), model(request)), options) };

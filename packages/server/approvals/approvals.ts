@@ -105,11 +105,11 @@ export function closeTurn(
   { ledger, opening: { budget, spent = EMPTY_LEDGER }, options }: {
     readonly ledger: TurnLedger;
     readonly opening: Opening;
-    readonly options: Pick<SessionOptions, "now" | "approvals">;
+    readonly options: Pick<SessionOptions, "store" | "approvals">;
   },
 ): Closing {
-  const { now = Date.now, approvals: { answerWithinMs = ANSWER_WITHIN_MS } = {} } = options;
-  const askedAtMs = now();
+  const { store, approvals: { answerWithinMs = ANSWER_WITHIN_MS } = {} } = options;
+  const askedAtMs = store.now();
   const expiresAtMs = askedAtMs + answerWithinMs;
   return {
     events: asked.map((event) => ({ ...event, askedAtMs, expiresAtMs })),

@@ -5,8 +5,8 @@
  */
 import { ServerSentEventParseStream } from "@std/http";
 import type { FunctionToolCall, Tool } from "@tare/messages";
-import type { AgentHandler, AgentOptions } from "@tare/server";
-import { call, events, request, type SeenEvent } from "../fixture_test.ts";
+import type { AgentHandler } from "@tare/server";
+import { call, events, request, type SeenEvent, type TestOptions } from "../fixture_test.ts";
 
 /** A tool that writes down what it ran with. */
 export function recorder(
@@ -63,6 +63,6 @@ export async function readTurn(handler: AgentHandler, session: string, after: nu
 }
 
 /** Options of a server that asks. */
-export function asking(options: Partial<AgentOptions> = {}): Partial<AgentOptions> {
+export function asking(options: TestOptions = {}): TestOptions {
   return { approvals: {}, ...options };
 }

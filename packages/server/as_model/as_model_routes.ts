@@ -34,12 +34,11 @@ export function asModelRoutes(
     readonly defaultModel?: string;
   },
 ) {
-  const { now = Date.now } = options;
   const isListed = !gateway || defaultModel !== undefined;
   const agent = {
     id: AGENT_MODEL,
     object: "model" as const,
-    created: Math.floor(now() / 1000),
+    created: Math.floor(options.store.now() / 1000),
     owned_by: "tare",
   };
   const routes = [

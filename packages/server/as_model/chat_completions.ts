@@ -44,7 +44,7 @@ type CompletionHead = Parameters<typeof completionBody>[0];
  *   ends the stream.
  */
 export function chatCompletionsRoute(options: AsModelOptions) {
-  const { onError, heartbeat, now = Date.now } = options;
+  const { onError, heartbeat, store } = options;
   return route({
     method: "POST",
     path: "/v1/chat/completions",
@@ -74,7 +74,7 @@ export function chatCompletionsRoute(options: AsModelOptions) {
       keep({ sessionId: turn.sessionId });
       const head: CompletionHead = {
         id: `chatcmpl-${crypto.randomUUID().replaceAll("-", "")}`,
-        created: Math.floor(now() / 1000),
+        created: Math.floor(store.now() / 1000),
         model: AGENT_MODEL,
       };
       if (body.stream) {

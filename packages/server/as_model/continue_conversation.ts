@@ -50,8 +50,6 @@ export interface AsModelOptions {
   readonly heartbeat: Heartbeat;
   /** Told of every error that clients don't get to read. */
   readonly onError: (error: unknown) => void;
-  /** The time in milliseconds since the epoch. Default: `Date.now`. */
-  readonly now?: () => number;
 }
 
 /** Where conversations go on. */

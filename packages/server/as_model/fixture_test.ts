@@ -54,7 +54,7 @@ export function scriptedModel(replies: readonly (Partial<AssistantMessage> | Err
 
 /** What the routes need, with everything in memory. */
 export function routeOptions(model: Model, changes: Partial<SessionOptions> = {}): AsModelOptions {
-  const store = memoryStore();
+  const store = memoryStore({ now: () => 5_000 });
   const sessions = new Sessions({
     model: () => model,
     defaultModel: "scripted",
@@ -73,10 +73,9 @@ export function routeOptions(model: Model, changes: Partial<SessionOptions> = {}
     },
     maxRunningTurns: 10,
     approvals: { rules: ALLOW_EVERYTHING },
-    now: () => 0,
     ...changes,
   });
-  return { sessions, store, instructions: "Be brief.", heartbeat: {}, onError() {}, now: () => 5_000 };
+  return { sessions, store, instructions: "Be brief.", heartbeat: {}, onError() {} };
 }
 
 /** The routes as a function from request to response that throws if an answer isn't as documented. */

@@ -63,7 +63,7 @@ import {
  *   `response.failed` ends the stream.
  */
 export function createResponseRoute(options: AsModelOptions) {
-  const { onError, heartbeat, now = Date.now } = options;
+  const { onError, heartbeat, store: { now } } = options;
   return route({
     method: "POST",
     path: "/v1/responses",

@@ -255,7 +255,7 @@ export class Helpers {
   ): Promise<string> {
     const id = crypto.randomUUID();
     const session = this.#session;
-    const { admit, store, now = Date.now } = this.#environment;
+    const { admit, store } = this.#environment;
     const fork = async () => {
       signal.throwIfAborted();
       const { messages } = await readTranscript(session, store);
@@ -270,7 +270,7 @@ export class Helpers {
         helper: { call: callId, tools: mayUse },
       };
       const records = sessionRecords(
-        { id, by: session.by, createdAtMs: now(), settings, parent: session.id },
+        { id, by: session.by, createdAtMs: store.now(), settings, parent: session.id },
         {
           states: { title: firstWords(task), ...session.prompt.fork(messages.length) },
           messages: said.slice(isSystem ? 1 : 0),

@@ -6,7 +6,16 @@ import { contentText, type Model, type Tool } from "@tare/messages";
 import type { AgentHandler, AgentOptions } from "@tare/server";
 import { asking, follow, outline, readTurn, recorder, toolCall } from "../approvals/fixture_test.ts";
 import { ALLOW_EVERYTHING } from "../approvals/rules.ts";
-import { agent, call, events, newSession, request, scriptedModel, turn } from "../fixture_test.ts";
+import {
+  agent,
+  call,
+  events,
+  newSession,
+  request,
+  scriptedModel,
+  type TestOptions,
+  turn,
+} from "../fixture_test.ts";
 import { recordedStore } from "../sessions/store_fixture_test.ts";
 
 /** A model that runs this program and then answers. */
@@ -108,7 +117,7 @@ function world(store: { readonly writes: number }, before: readonly string[] = [
   return { lines, tools: [put("put"), put("guarded"), look, programTool()] };
 }
 
-const GUARDED: Partial<AgentOptions> = {
+const GUARDED: TestOptions = {
   now: () => 7,
   approvals: {
     rules: [{ tool: "guarded", decision: "ask" }, ...ALLOW_EVERYTHING],

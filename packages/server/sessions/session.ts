@@ -315,9 +315,9 @@ export class Session implements SessionInfo {
     request: Pick<TurnRequest, "input" | "budget" | "settings" | "unattended">,
     keep: (turn: QueuedTurn) => readonly StoreRecord[],
   ): Promise<QueuedTurn> {
-    const { now = Date.now } = this.#environment;
+    const { store } = this.#environment;
     this.#checkEffort(request);
-    const turn = { ...request, id: crypto.randomUUID(), askedAtMs: now() };
+    const turn = { ...request, id: crypto.randomUUID(), askedAtMs: store.now() };
     const add = async () => {
       // What can't begin is refused at once, where that is known.
       if (!this.#turn && this.queued.length === 0) this.#memory.opening(request);

@@ -384,7 +384,7 @@ export class SessionPrompt implements TurnPrompt {
   }
 
   #now(): number {
-    return (this.#options.environment.now ?? Date.now)();
+    return this.#options.environment.store.now();
   }
 
   /** What decides what the model sees, as it goes on from what is stored; nothing if it has to be made anew. */

@@ -124,8 +124,6 @@ export interface SessionOptions extends PolicyOptions {
    * tool only reads or declares (`idempotentHint`) that this does no harm, and else the model is told. Default: `tell`.
    */
   readonly unknownOutcome?: "tell" | "ask" | "repeat";
-  /** The time in milliseconds since the epoch. Default: `Date.now`. */
-  readonly now?: () => number;
   /** Tells turns how much time goes by. Default: the real time. */
   readonly clock?: Clock;
   /** Told of every error that clients don't get to read. Default: such errors are dropped. */

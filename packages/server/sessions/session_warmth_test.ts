@@ -6,9 +6,9 @@ import { anthropicModel } from "@tare/loop/anthropic";
 import type { AssistantMessage, Tool, Usage } from "@tare/messages";
 import { profileNamed } from "@tare/planner";
 import { promptCost } from "@tare/planner/parts";
-import type { AgentHandler, AgentOptions } from "@tare/server";
+import type { AgentHandler } from "@tare/server";
 import { messageBody, messageEvents } from "@tare/wire";
-import { agent, call, events, newSession, request, turn } from "../fixture_test.ts";
+import { agent, call, events, newSession, request, type TestOptions, turn } from "../fixture_test.ts";
 import { follow, toolCall } from "../approvals/fixture_test.ts";
 
 const MINUTE = 60_000;
@@ -93,7 +93,7 @@ function newWorld() {
 }
 
 /** That provider, and an agent server that asks it. */
-function served(options: Partial<AgentOptions> = {}, world = newWorld()) {
+function served(options: TestOptions = {}, world = newWorld()) {
   const { timers, provider, warmths } = world;
   const now = () => timers.nowMs;
   const errors: unknown[] = [];
@@ -301,7 +301,7 @@ Deno.test("a server that closes keeps nothing warm that was asked for", async ()
 });
 
 Deno.test("POST keep_warm says why a session can't be kept warm", async () => {
-  const reasons: [Partial<AgentOptions>, number, string][] = [
+  const reasons: [TestOptions, number, string][] = [
     [{ keepWarm: "off" }, 400, "this server was started to keep nothing warm"],
     [{ price: () => undefined }, 400, "the price of its model isn't known"],
     [{ profile: profileNamed("openai") }, 409, "there is nothing to keep"],

@@ -130,10 +130,10 @@ export class Sessions {
   constructor(options: SessionOptions, teller?: Teller) {
     this.#options = options;
     this.#teller = teller;
-    const { now = Date.now, onError = () => {}, approvals: { after = later } = {}, keepWarm } = options;
+    const { store, onError = () => {}, approvals: { after = later } = {}, keepWarm } = options;
     this.slots = new TurnSlots(options.maxRunningTurns ?? 100, { freed: () => this.#freed(), after });
-    this.#warmth = keepWarm === "off" ? undefined : keepWarm ?? new Warmth({ now, onError });
-    this.#approvals = new ApprovalTimers({ sessions: this, now, after, onError });
+    this.#warmth = keepWarm === "off" ? undefined : keepWarm ?? new Warmth({ now: store.now, onError });
+    this.#approvals = new ApprovalTimers({ sessions: this, now: store.now, after, onError });
     this.queue = new TurnQueue({
       store: options.store,
       room: () => this.slots.room,
@@ -160,14 +160,14 @@ export class Sessions {
     wanted: readonly NewSession[],
     { keep = () => [], by }: CreateOptions = {},
   ): Promise<readonly SessionInfo[]> {
-    const { store, now = Date.now, workplace } = this.#options;
+    const { store, workplace } = this.#options;
     const isAtWorkplace = ({ instructions, isAtWorkplace = instructions === undefined }: NewSession) =>
       isAtWorkplace;
     const place = wanted.some(isAtWorkplace) ? await workplace?.describe() ?? "" : "";
     const made = wanted.map(({ messages = [], isAtWorkplace: _, ...settings }, index) => ({
       id: crypto.randomUUID(),
       by,
-      createdAtMs: now(),
+      createdAtMs: store.now(),
       settings: this.#fillIn(settings),
       title: firstWords(settings.metadata?.title) ||
         firstWords(messages.map(personsWords).find((words) => words !== "")),
@@ -204,12 +204,12 @@ export class Sessions {
       readonly keep?: (made: SessionInfo) => readonly StoreRecord[];
     },
   ): Promise<SessionInfo> {
-    const { store, now = Date.now } = this.#options;
+    const { store } = this.#options;
     // All of one moment: it may be used meanwhile.
     const [said, known] = [history.slice(0, length), prompt.fork(length)];
     const workplace = await store.readState(from, "workplace");
     const stored: StoredSettings = { ...settings, forkedFrom: { session: from, messages: said.length } };
-    const record = { id: crypto.randomUUID(), by, createdAtMs: now(), settings: stored };
+    const record = { id: crypto.randomUUID(), by, createdAtMs: store.now(), settings: stored };
     const messages = said.slice(systemMessage(settings.instructions, workplace).length);
     const info = this.describe({ ...record, kind: "agent", lastEvent: messages.length, title });
     const states = { ...(title && { title }), ...(workplace !== undefined && { workplace }), ...known };
@@ -351,8 +351,8 @@ export class Sessions {
 
   /** What was saved today and in all. None of these sessions is left as it is, to compare with. */
   async overview(by?: string): Promise<Overview> {
-    const { store, now = Date.now } = this.#options;
-    const nowMs = now();
+    const { store } = this.#options;
+    const nowMs = store.now();
     const accounts = await Accounts.read(store, { kind: "agent", by, nowMs });
     const warnings = this.#warnings.list;
     if (by === undefined) return accounts.overview(nowMs, warnings);
@@ -405,8 +405,8 @@ export class Sessions {
    * @throws {StoreError}
    */
   async expire(idleMs: number): Promise<number> {
-    const { store, now = Date.now } = this.#options;
-    const beforeMs = now() - idleMs;
+    const { store } = this.#options;
+    const beforeMs = store.now() - idleMs;
     const kept = new Set<string>();
     for (let expired = 0;;) {
       const idle = await store.idleSessions({ kind: "agent", beforeMs, limit: kept.size + 1 });
@@ -666,7 +666,7 @@ export class Sessions {
   }
 
   async #read(id: string): Promise<Session> {
-    const { now = Date.now } = this.#options;
+    const { store } = this.#options;
     const record = await this.#options.store.getSession(id);
     if (record?.kind !== "agent") throw sessionNotFound(id);
     const session = await Session.load(record, {
@@ -685,7 +685,7 @@ export class Sessions {
         this.#tryAgain();
       },
       warned: (session, message) =>
-        this.#warnings.add({ at: new Date(now()).toISOString(), session, message }),
+        this.#warnings.add({ at: new Date(store.now()).toISOString(), session, message }),
     });
     this.#loaded.set(id, { session: new WeakRef(session) });
     this.#collected.register(session, id);

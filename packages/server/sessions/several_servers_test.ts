@@ -1,9 +1,18 @@
 import { assertEquals, assertStringIncludes } from "@std/assert";
 import { contentText, type Model, type ModelRequest } from "@tare/messages";
 import { sharedMemory, StoreError } from "@tare/conversation";
-import type { AgentHandler, AgentOptions } from "@tare/server";
+import type { AgentHandler } from "@tare/server";
 import { ALLOW_EVERYTHING } from "../approvals/rules.ts";
-import { agent, call, events, newSession, request, type SeenEvent, steppedModel } from "../fixture_test.ts";
+import {
+  agent,
+  call,
+  events,
+  newSession,
+  request,
+  type SeenEvent,
+  steppedModel,
+  type TestOptions,
+} from "../fixture_test.ts";
 
 interface Server {
   readonly handler: AgentHandler;
@@ -12,7 +21,7 @@ interface Server {
   readonly errors: unknown[];
 }
 
-function servers(count: number, options: Partial<AgentOptions> = {}) {
+function servers(count: number, options: TestOptions = {}) {
   const memory = sharedMemory();
   const all = Array.from({ length: count }, (): Server => {
     const asked = steppedModel();

@@ -110,7 +110,7 @@ export function turnPlayer(
     limits = {},
     notice,
     workplace,
-    now = Date.now,
+    store: { now },
     clock,
     approvals = {},
     telemetry,

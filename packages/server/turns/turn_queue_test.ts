@@ -1,6 +1,6 @@
 import { assertEquals, assertMatch } from "@std/assert";
 import { memoryStore, sharedMemory } from "@tare/conversation";
-import type { AgentHandler, AgentOptions } from "@tare/server";
+import type { AgentHandler } from "@tare/server";
 import {
   agent,
   call,
@@ -11,6 +11,7 @@ import {
   request,
   type SeenEvent,
   steppedModel,
+  type TestOptions,
 } from "../fixture_test.ts";
 
 const waits = async (handler: AgentHandler, session: string, input: string, key?: string) => {
@@ -38,7 +39,7 @@ const brief = (seen: readonly SeenEvent[]) =>
   );
 
 /** A server on which one turn runs at a time. */
-function narrow(options: Partial<AgentOptions> = {}) {
+function narrow(options: TestOptions = {}) {
   const asked = steppedModel();
   const errors: unknown[] = [];
   let nowMs = 0;

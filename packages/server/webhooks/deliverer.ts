@@ -133,7 +133,7 @@ export class Deliverer {
   async #attempt(delivery: StoredDelivery, webhook: Webhook): Promise<void> {
     const { id, claims: claim } = delivery;
     const before = valueOf(delivery);
-    const atMs = this.#webhooks.now();
+    const atMs = this.#store.now();
     const attempted = await this.#send(id, before.body, webhook);
     if (this.#closing.signal.aborted && "error" in attempted) {
       await this.#store.commit([{ type: "attempted", id, claim, value: before, dueInMs: 0 }]);
@@ -177,7 +177,7 @@ export class Deliverer {
     const late = new AbortController();
     const limit = `Not answered within ${TIMEOUT_MS / SECOND_MS} seconds.`;
     const stop = this.#after(TIMEOUT_MS, () => late.abort(new Error(limit)));
-    const timestamp = String(Math.floor(this.#webhooks.now() / SECOND_MS));
+    const timestamp = String(Math.floor(this.#store.now() / SECOND_MS));
     try {
       return await sendWebhook(webhook.url, {
         body,
@@ -199,13 +199,13 @@ export class Deliverer {
     const waitMs = RETRIES_MS[tries];
     if (waitMs === undefined) return undefined;
     const jitteredMs = waitMs * (1 + JITTER * (2 * this.#random() - 1));
-    const askedMs = "status" in attempted ? retryAfterMs(attempted.retryAfter, this.#webhooks.now()) : 0;
+    const askedMs = "status" in attempted ? retryAfterMs(attempted.retryAfter, this.#store.now()) : 0;
     return Math.round(Math.max(jitteredMs, Math.min(askedMs, MAX_RETRY_AFTER_MS)));
   }
 
   /** Lets go what is too old or too much. */
   async #expire(receivers: ReadonlySet<string>): Promise<void> {
-    const nowMs = this.#webhooks.now();
+    const nowMs = this.#store.now();
     for (const receiver of receivers) {
       if (nowMs - (this.#expiredAtMs.get(receiver) ?? -Infinity) < EXPIRE_MS) continue;
       this.#expiredAtMs.set(receiver, nowMs);

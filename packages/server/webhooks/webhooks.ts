@@ -86,25 +86,13 @@ export class Webhooks {
   /** Where they may go. */
   readonly reach: Reach;
   readonly #store: Store;
-  readonly #ownNow: () => number;
   #known: { readonly byId: ReadonlyMap<string, Webhook>; readonly atMs: number } | undefined;
   #loading: Promise<void> | undefined;
 
   /** The webhooks in a store. */
-  constructor({ store, reach, now }: {
-    readonly store: Store;
-    readonly reach: Reach;
-    /** The time in milliseconds since the epoch. */
-    readonly now: () => number;
-  }) {
+  constructor({ store, reach }: { readonly store: Store; readonly reach: Reach }) {
     this.#store = store;
     this.reach = reach;
-    this.#ownNow = now;
-  }
-
-  /** The time by the store's clock, in milliseconds since the epoch. */
-  now(): number {
-    return this.#ownNow() + (this.#store.shared?.aheadMs() ?? 0);
   }
 
   /** Those that somebody may see, the oldest first. @throws {StoreError} */
@@ -136,7 +124,7 @@ export class Webhooks {
       ...settings,
       id: `wh_${crypto.randomUUID()}`,
       ...(by !== undefined && { by }),
-      createdAtMs: this.now(),
+      createdAtMs: this.#store.now(),
       secrets: [{ secret: newWebhookSecret() }],
     };
     await this.#write([this.#document(made)]);
@@ -155,7 +143,7 @@ export class Webhooks {
     await this.#write([
       this.#document({ ...stored, ...settings }),
       ...(isEnabled === undefined ? [] : [
-        healthRecord(id, isEnabled ? {} : { disabled: { reason: "asked", atMs: this.now() } }),
+        healthRecord(id, isEnabled ? {} : { disabled: { reason: "asked", atMs: this.#store.now() } }),
       ]),
     ]);
     return await this.get(id, asker);
@@ -167,7 +155,7 @@ export class Webhooks {
     const stored = await this.#stored(id);
     const secret = newWebhookSecret();
     const [before] = stored.secrets;
-    const old = before ? [{ secret: before.secret, untilMs: this.now() + OLD_SECRET_MS }] : [];
+    const old = before ? [{ secret: before.secret, untilMs: this.#store.now() + OLD_SECRET_MS }] : [];
     await this.#write([this.#document({ ...stored, secrets: [{ secret }, ...old] })]);
     return secret;
   }
@@ -213,12 +201,12 @@ export class Webhooks {
       ...{ type: "delivery", id: delivery, receiver: id, value, dueInMs: 0 },
       ...(sessionId !== undefined && { sessionId }),
     }]);
-    return { ...found, value, dueAtMs: this.now() };
+    return { ...found, value, dueAtMs: this.#store.now() };
   }
 
   /** Settles when it is known who is told. @throws {StoreError} */
   async ready(): Promise<void> {
-    const isFresh = this.#known && (!this.#store.shared || this.#ownNow() - this.#known.atMs < FRESH_MS);
+    const isFresh = this.#known && (!this.#store.shared || this.#store.now() - this.#known.atMs < FRESH_MS);
     if (!isFresh) await this.#load();
   }
 
@@ -236,7 +224,7 @@ export class Webhooks {
 
   /** The secrets that sign now. */
   secretsOf({ secrets }: Webhook): readonly string[] {
-    const nowMs = this.now();
+    const nowMs = this.#store.now();
     return secrets.flatMap(({ secret, untilMs = Infinity }) => untilMs > nowMs ? secret : []);
   }
 
@@ -244,7 +232,7 @@ export class Webhooks {
   recordsOf(...[session, committed]: Parameters<Teller["recordsOf"]>): readonly StoreRecord[] {
     if (session.parent) return [];
     const told = toldOf(session, committed);
-    const timestamp = new Date(this.now()).toISOString();
+    const timestamp = new Date(this.#store.now()).toISOString();
     return this.enabled().filter(({ by }) => by === undefined || by === session.by)
       .flatMap(({ id: receiver, types }) =>
         told.filter(({ type }) => types.includes(type)).map(({ type, data }): StoreRecord => {
@@ -285,7 +273,7 @@ export class Webhooks {
 
   #load(): Promise<void> {
     const read = async () => {
-      const atMs = this.#ownNow();
+      const atMs = this.#store.now();
       const [webhooks, healths] = await Promise.all(
         [WEBHOOK, HEALTH].map((kind) => this.#store.listDocuments(kind)),
       );

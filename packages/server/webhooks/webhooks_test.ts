@@ -309,7 +309,7 @@ Deno.test("a key's webhooks hear of its own sessions, the owner's of all, and go
   await using there = receiver();
   const clock = new WaitedClock();
   const store = memoryStore({ now: clock.now });
-  const keys = new Keys({ store, owners: ["owner"], now: clock.now });
+  const keys = new Keys({ store, owners: ["owner"] });
   const { handler, attempted } = telling([there.host], { clock, store, keys });
   const secret = await keys.add({ name: "alice", routes: ["agent"] });
   const as = (token: string): AgentHandler => ({

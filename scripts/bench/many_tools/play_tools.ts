@@ -123,11 +123,10 @@ export async function playTools(
     model: () => model,
     defaultModel: EXAMPLE_MODELS[profile.name] ?? "none",
     tools: [READ, ...definitions.map((definition) => toolOf(definition, mayDefer))],
-    store: memoryStore(),
+    store: memoryStore({ now: () => nowMs }),
     countTokens: () => Promise.resolve(countTokens),
     profile,
     windowTokens: 200_000,
-    now: () => nowMs,
     limits: { maxSteps: 1_000 },
   });
   const send = async (path: string, body: unknown) => {

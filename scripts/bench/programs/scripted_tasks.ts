@@ -172,11 +172,10 @@ export async function measureTask(task: Task, way: Way, profileName: string): Pr
     defaultModel: "m",
     tools: way === "program" ? [...task.tools, programTool()] : task.tools,
     approvals: { rules: ALLOW_EVERYTHING },
-    store: memoryStore(),
+    store: memoryStore({ now: () => nowMs }),
     countTokens: () => Promise.resolve(tokenizer.count),
     profile,
     windowTokens: 200_000,
-    now: () => nowMs,
   });
   const send = async (path: string, body?: object) =>
     await (await agent.fetch(

@@ -1,4 +1,4 @@
-import { assertEquals } from "@std/assert";
+import { assert, assertEquals } from "@std/assert";
 import type { StoreRecord } from "@tare/conversation";
 import { openPostgresStore } from "@tare/conversation/postgres";
 import { testLikeMemory } from "../../../packages/conversation/store/like_memory_fixture_test.ts";
@@ -30,7 +30,8 @@ Deno.test("openPostgresStore() goes by the database's clock: a server that is a 
       const ahead = await openPostgresStore(url, FEW);
       assertEquals(await ahead.claimKey({ ...key, key: "another" }), { state: "new" });
       assertEquals(await ahead.claimKey(key), { state: "done", response: 1 });
-      const month = { kind: "agent", beforeMs: Date.now() - 30 * DAY_MS } as const;
+      assert(Math.abs(ahead.now() - right()) < DAY_MS);
+      const month = { kind: "agent", beforeMs: ahead.now() - 30 * DAY_MS } as const;
       assertEquals(await ahead.idleSessions({ ...month, limit: 10 }), []);
       assertEquals(await ahead.expireSessions({ ...month, maxBytes: 2 ** 40 }), 0);
       await ahead.close();

@@ -398,6 +398,7 @@ function openTables(
       .sort(([, one], [, other]) => one.touchedAtMs - other.touchedAtMs);
 
   const store: Store = {
+    now,
     commit,
     getSession: (id) => settle(() => parsed(sessions.get(id)?.record) as SessionRecord | undefined),
     listSessions: ({ kind: wantedKind, limit = 100, after, search = "", by, forks = true } = {}) =>
@@ -837,7 +838,6 @@ export function sharedMemory({ leaseMs = 10_000 }: { readonly leaseMs?: number }
         await running(opening);
         return told;
       },
-      aheadMs: () => 0,
       figures: () => ({
         leaseMs: isThere(opening.owner) ? opening.owner.expiresAtMs - nowMs : 0,
         lostLeases: opening.lostLeases,

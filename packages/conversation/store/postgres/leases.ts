@@ -17,6 +17,8 @@ interface LeaseOptions {
 /** What an opening holds of the sessions that several have. */
 export interface Leases {
   readonly shared: Omit<SharedStore, "commitBriefly">;
+  /** By how many milliseconds the database's clock is ahead of this machine's, as far as it is known. */
+  aheadMs(): number;
   /** Who writes now. It has joined when this resolves. */
   writer(): Promise<Writer>;
   /** The newest names that this opening has had among the others: another one each time it lost its lease. */
@@ -230,7 +232,6 @@ export async function openLeases(connections: Connections, options: LeaseOptions
     },
     watch: (id, changed) => talk.watch(id, changed),
     ask: (id, body) => talk.ask(id, body),
-    aheadMs: () => aheadMs,
     figures: () => ({
       leaseMs: Math.max(0, me.sureUntilMs - clock()),
       lostLeases,
@@ -267,6 +268,7 @@ export async function openLeases(connections: Connections, options: LeaseOptions
     lose: (name) => void (name === me.id && lose(me)),
     onRenewed: (work) => void (renewed = work),
     inOrder,
+    aheadMs: () => aheadMs,
     forget: (sessionId) => void me.held.delete(sessionId),
     async close() {
       isOpen = false;

@@ -105,11 +105,10 @@ export async function openPostgresStore(url: string, options: {
       await connection.close();
     }
     const leases = await openLeases(connections, { leaseMs, renewMs, clock });
-    const aheadMs = now ? () => 0 : leases.shared.aheadMs;
     const store = storeOver(connections, {
-      ...{ leases, place, aheadMs, givenNow: now },
+      ...{ leases, place, givenNow: now },
       ...{ objects: options.objects, warn: options.onWarning ?? (() => {}) },
-      now: now ?? (() => Date.now() + aheadMs()),
+      now: now ?? (() => Date.now() + leases.aheadMs()),
     });
     await store.sweep();
     return store.port;
@@ -121,14 +120,12 @@ export async function openPostgresStore(url: string, options: {
 
 function storeOver(
   connections: Connections,
-  { leases, place, now, aheadMs, givenNow, objects, warn }: {
+  { leases, place, now, givenNow, objects, warn }: {
     readonly leases: Leases;
     readonly objects: ObjectStore | undefined;
     readonly warn: (line: string) => void;
     readonly place: string;
     readonly now: () => number;
-    /** By how much that is ahead of who says since when sessions are idle. */
-    readonly aheadMs: () => number;
     /** By which keys expire. Nothing: by the database's clock. */
     readonly givenNow: (() => number) | undefined;
   },
@@ -249,6 +246,7 @@ function storeOver(
 
   const port: Store & { readonly shared: SharedStore } = {
     shared: { ...leases.shared, commitBriefly },
+    now,
     commit,
     async getSession(id) {
       const row = await first<{ json: string }>("SELECT json FROM tare.sessions WHERE id = $1", [
@@ -297,7 +295,7 @@ function storeOver(
       const rows = await query<{ id: string }>(
         `SELECT s.id FROM tare.heads h JOIN tare.sessions s ON s.key = h.session
          WHERE h.kind = $1 AND h.touched_at_ms <= $2::bigint ORDER BY h.touched_at_ms, s.key LIMIT $3`,
-        [kind, Math.floor(beforeMs + aheadMs()), limit],
+        [kind, Math.floor(beforeMs), limit],
       );
       return rows.map(({ id }) => nameIn(id));
     },
@@ -332,7 +330,7 @@ function storeOver(
           [kind, last, EXPIRED],
         ))?.last;
       }
-      const idleBeforeMs = Math.floor(beforeMs + aheadMs());
+      const idleBeforeMs = Math.floor(beforeMs);
       const limits = [kind, idleBeforeMs, Math.min(Number.MAX_SAFE_INTEGER, Math.floor(maxBytes))];
       for (let expired = 0;;) {
         const row = await first<{ count: number }>(

@@ -150,6 +150,7 @@ async function storeIn(
   await sweep();
   return {
     ...(database.damage !== undefined && { damage: database.damage }),
+    now,
     commit,
     getSession: (id) => promiseOf(() => value(selectSession.get(id)) as SessionRecord | undefined),
     listSessions: ({ kind, limit = 100, after, search = "", by, forks = true } = {}) =>
