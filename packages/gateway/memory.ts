@@ -1,5 +1,6 @@
 import { Buffer } from "node:buffer";
 import { createHash } from "node:crypto";
+import { crc32 } from "node:zlib";
 import {
   contentText,
   countMessageTokens,
@@ -20,7 +21,6 @@ import {
 } from "@tare/wire";
 import { LRUCache } from "lru-cache";
 import type { Followed } from "./sessions/session.ts";
-import { crc32 } from "node:zlib";
 
 /** Items with which a list starts like one that was read before. */
 type KnownList = NonNullable<ReturnType<ListReader["find"]>>;
