@@ -171,7 +171,8 @@ async function chat(): Promise<void> {
     const { status, approvals } = await client.session(id);
     if (status === "running") {
       const asked = await client.lastQuestion(id);
-      console.log(shownText(`Its turn goes on, and Ctrl-C stops it: ${contentText(asked?.content ?? "")}`));
+      const [line = ""] = contentText(asked?.content ?? "").trim().split("\n");
+      console.log(shownText(`Its turn goes on, and Ctrl-C stops it: ${line.slice(0, 80)}`));
     }
     if (status === "running" || approvals.length > 0) await talk();
   };
