@@ -1,3 +1,4 @@
+import { createHash } from "node:crypto";
 import { constants } from "node:fs";
 import { type FileHandle, lstat, open, readlink, realpath, stat } from "node:fs/promises";
 import { basename, dirname, isAbsolute, join, resolve, sep } from "node:path";
@@ -143,6 +144,20 @@ async function hiddenFolder({ hidden }: WorkspaceLimits): Promise<HiddenFolder |
 async function both<One, Other>(one: Promise<One>, other: Promise<Other>): Promise<readonly [One, Other]> {
   await Promise.allSettled([one, other]);
   return [await one, await other];
+}
+
+/**
+ * What a file is called that is written to take another one's place. The same key gives the same name, so that the next
+ * process finds it without a search.
+ */
+export function temporaryName(key: unknown): string {
+  const hash = createHash("sha256").update(JSON.stringify(key)).digest("hex");
+  return `.tare-${hash.slice(0, 32)}.tmp`;
+}
+
+/** Whether a file is called so: it is there for a moment, and nobody's. */
+export function isTemporary(name: string): boolean {
+  return /^\.tare-[0-9a-f]{32}\.tmp$/.test(name);
 }
 
 /** Whether a place free of symbolic links is the hidden folder, in whatever spelling the file system takes. */

@@ -9,11 +9,11 @@ import {
   effectsOn,
   readAt,
   resolveInWorkspace,
+  temporaryName,
   type WorkspaceLimits,
   type WorkspacePath,
 } from "./resolve_in_workspace.ts";
 import { similarity, statFile } from "./stat_in_workspace.ts";
-import { temporaryName } from "./walk.ts";
 import { shortLines, sliceText } from "../result_text.ts";
 
 type WriteFileArguments = { readonly path: string; readonly content: string };

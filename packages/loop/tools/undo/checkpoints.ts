@@ -20,7 +20,8 @@ import {
 import { basename, dirname, join, relative, resolve } from "node:path";
 import { checkGiven, type Tool } from "@tare/messages";
 import { systemCode } from "../define_tool.ts";
-import { IgnoreRules, isTemporary, temporaryName } from "../files/walk.ts";
+import { isTemporary, temporaryName } from "../files/resolve_in_workspace.ts";
+import { IgnoreRules } from "../files/walk.ts";
 
 /** Why files can't be put back. Nothing was changed. */
 export class UndoRefused extends Error {
