@@ -1,9 +1,4 @@
-import type {
-  MissesReport,
-  Overview as Report,
-  SpendReport,
-  Sums,
-} from "@tare/conversation/report";
+import type { MissesReport, Overview as Report, SpendReport, Sums } from "@tare/conversation/report";
 import type { ComponentChildren, JSX } from "preact";
 import { useState } from "preact/hooks";
 import { readMisses, readOverview, readSpend, type Subject } from "../api/reports.ts";
