@@ -3,7 +3,8 @@ import { countRequestTokens } from "@tare/messages";
 import { loadTokenizer } from "@tare/tiktoken";
 import { memoryArchive } from "@tare/prune";
 import { compactTool, shownTools } from "@tare/schemas";
-import { workspaceTools } from "@tare/loop/tools";
+import { programTool } from "@tare/loop/programs";
+import { BackgroundCommands, workspaceTools } from "@tare/loop/tools";
 
 const tools = workspaceTools({ workspace: ".", archive: memoryArchive() }).map((tool) => tool.definition);
 
@@ -14,6 +15,19 @@ Deno.test("shownTools() more than halves the tokens of the built-in tools from t
   assertEquals([first.tools, first.tokensAfter], [tools, first.tokensBefore]);
   assertEquals(second.tokensAfter, countRequestTokens({ messages: [], tools: second.tools }, countTokens));
   assertLess(second.tokensAfter, second.tokensBefore / 2);
+});
+
+Deno.test("what each first request of the agent holds is small: tools and instructions", async () => {
+  const { count } = await loadTokenizer();
+  const shell = { background: new BackgroundCommands() };
+  const offered = [...workspaceTools({ workspace: ".", archive: memoryArchive(), shell }), programTool()];
+  const tokens = countRequestTokens({
+    messages: [],
+    tools: offered.map(({ definition }) => definition),
+  }, count);
+  assertLess(tokens, 1_500);
+  const instructions = new URL("../packages/app/prompt/instructions.md", import.meta.url);
+  assertLess(count(await Deno.readTextFile(instructions)), 450);
 });
 
 Deno.test("compactTool() of the built-in tools still says which arguments are required", () => {

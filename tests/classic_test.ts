@@ -9,6 +9,8 @@ import { profileNamed } from "@tare/planner";
 import { type AgentHandler, agentHandler, type AgentOptions, ALLOW_EVERYTHING } from "@tare/server";
 import { type SimulatedModel, simulator, toolCall } from "@tare/simulator";
 import { memoryStore } from "@tare/conversation";
+import { selectElisions } from "@tare/prune";
+import { programTool } from "@tare/loop/programs";
 import { workspaceTools } from "@tare/loop/tools";
 
 const tokenizer = await loadTokenizer();
@@ -93,6 +95,32 @@ function endOf(events: readonly LoopEvent[]): string {
 function rewritesOf(events: readonly LoopEvent[]): string[] {
   return events.flatMap((event) => event.type === "context_rewritten" ? [event.mechanism] : []);
 }
+
+Deno.test("what a program has written makes earlier reads of it old news", async () => {
+  const workspace = await Deno.makeTempDir();
+  await Deno.writeTextFile(`${workspace}/a.txt`, prose(1_000, "first"));
+  const calls = [
+    toolCall("read_file", { path: "a.txt" }),
+    toolCall("run_program", { code: 'await tools.write_file({ path: "./a.txt", content: "short" })' }),
+  ];
+  const model: SimulatedModel = ({ messages }) => {
+    const next = calls[messages.filter(({ role }) => role === "tool").length];
+    return next ? { tool_calls: [next] } : { content: "Written." };
+  };
+  const tools = [...workspaceTools({ workspace }), programTool()];
+  const agent = serve(model, { windowTokens: 100_000, tools }).start();
+  const id = await newSession(agent);
+  assertEquals(endOf(await turn(agent, id, "Go")), "completed");
+  const { messages } = await (await agent.fetch(new Request(`http://localhost/v1/sessions/${id}`))).json();
+  const elisions = selectElisions(messages, {
+    countTokens: tokenizer.count,
+    protectTokens: 0,
+    tools: Object.fromEntries(tools.map((tool) => [tool.definition.function.name, tool])),
+  });
+  assertEquals(elisions.map(({ tool, reason }) => [tool, reason]), [["read_file", "superseded"]]);
+  await agent.close();
+  await Deno.remove(workspace, { recursive: true });
+});
 
 const storyteller: SimulatedModel = ({ messages }) => {
   const last = messages.at(-1);

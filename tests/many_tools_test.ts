@@ -39,7 +39,7 @@ Deno.test("a session with 117 invented tools costs two thirds at most, by less t
   for (const name of ["anthropic-5m", "none"]) await assertWorthwhile(inventedTools(117), PROFILES[name]!);
 });
 
-Deno.test("what the server's own tools take of sessions is less where some are compact, until their prose is asked for", async () => {
+Deno.test("what the server's own tools take of sessions is less where some are compact, until their prose is asked for, and more where they are deferred", async () => {
   const { count: countTokens } = await loadTokenizer();
   const profile = PROFILES["anthropic-5m"]!;
   const [unused] = generateWorkload();
@@ -52,11 +52,13 @@ Deno.test("what the server's own tools take of sessions is less where some are c
     const [full, compact, deferred] = await playOwnTools([recording], { profile, countTokens });
     assert(full && compact && deferred);
     assertEquals([full.least, full.most], [1, 1]);
-    assert(compact.toolTokens < deferred.toolTokens && deferred.toolTokens < full.toolTokens);
-    return [compact, deferred];
+    assert(compact.toolTokens < full.toolTokens && full.toolTokens < deferred.toolTokens);
+    return { compact, deferred };
   };
-  for (const { using, least, most } of await of(unused)) assert(using === 0 && least < 1 && most === least);
-  for (const { using, least, most } of await of(writing)) assert(using === 1 && least < 1 && most > 1);
+  const [idle, busy] = [await of(unused), await of(writing)];
+  for (const { using, least, most } of Object.values(idle)) assert(using === 0 && most === least);
+  for (const { using, most } of Object.values(busy)) assert(using === 1 && most > 1);
+  for (const { compact, deferred } of [idle, busy]) assert(compact.least < 1 && deferred.least > 1);
 });
 
 const RECORDED = new URL("../../shared/trajectories/github-mcp-server.json", import.meta.url);

@@ -22,6 +22,8 @@ export interface Terminal {
    * @throws {Error} with all that was shown, if the program ends without having shown it or {@linkcode PATIENCE_MS} pass.
    */
   readonly shows: (pattern: RegExp, from?: number) => Promise<string>;
+  /** Closes the terminal as soon as something more is shown: nothing can be written to it any more, and the system hangs up. */
+  readonly close: () => void;
   /** How the program ended; the terminal is closed then. */
   readonly ended: Promise<Deno.CommandStatus>;
 }
@@ -32,7 +34,7 @@ export function openTerminal(
   { cwd, env = {} }: { readonly cwd?: string; readonly env?: Readonly<Record<string, string>> } = {},
 ): Terminal {
   const libc = Deno.dlopen("libc.so.6", SYMBOLS);
-  const master = libc.symbols.posix_openpt(O_RDWR | O_NOCTTY);
+  const master = libc.symbols.posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
   if (master < 0 || libc.symbols.grantpt(master) !== 0 || libc.symbols.unlockpt(master) !== 0) {
     throw new Error("Cannot open a pseudo-terminal: the system gives none");
   }
@@ -52,23 +54,24 @@ export function openTerminal(
   }).spawn();
   let text = "";
   let isClosed = false;
+  let isToClose = false;
   let told = Promise.withResolvers<void>();
   const read = async () => {
     const decoder = new TextDecoder();
     const buffer = new Uint8Array(65_536);
     while (true) {
       const length = Number(await libc.symbols.read(master, buffer, BigInt(buffer.length)));
-      if (length <= 0) break;
+      if (length <= 0 || isToClose) break;
       text += decoder.decode(buffer.subarray(0, length), { stream: true });
       told.resolve();
       told = Promise.withResolvers();
     }
     isClosed = true;
+    libc.symbols.close(master);
     told.resolve();
   };
   const ended = (async () => {
     const [status] = await Promise.all([process.status, read()]);
-    libc.symbols.close(master);
     libc.close();
     return status;
   })();
@@ -76,6 +79,7 @@ export function openTerminal(
     pid: process.pid,
     text: () => text,
     type(keys) {
+      if (isClosed) throw new Error("Cannot type: the terminal is closed");
       const bytes = new TextEncoder().encode(keys);
       libc.symbols.write(master, bytes, BigInt(bytes.length));
     },
@@ -95,6 +99,7 @@ export function openTerminal(
         clearTimeout(timer);
       }
     },
+    close: () => isToClose = true,
     ended,
   };
 }
@@ -104,6 +109,8 @@ export const PATIENCE_MS = 30_000;
 
 const O_RDWR = 2;
 const O_NOCTTY = 0o400;
+/** A program that had this end of its own terminal too would keep it open. */
+const O_CLOEXEC = 0o2000000;
 const TIOCSWINSZ = 0x5414n;
 
 const SYMBOLS = {

@@ -237,6 +237,77 @@ Deno.test({ name: "chat: a turn that runs is cancelled when the terminal is clos
   await server.close();
 });
 
+for (const [program, ...args] of [["terminal/chat.ts"], ["ask.ts", "wait"]]) {
+  Deno.test({
+    name: `${program}: nothing can be written any more when a terminal is closed, and the turn is cancelled`,
+    ignore,
+  }, async () => {
+    const server = serve();
+    const env = { TARE_PORT: server.port, TARE_HOST: "", TARE_TOKEN: "", NO_COLOR: "1" };
+    const command = [Deno.execPath(), "run", "-A", `packages/app/${program}`, ...args];
+    const terminal = openTerminal(command, { cwd: ROOT, env });
+    if (args.length === 0) {
+      await terminal.shows(PROMPT);
+      terminal.type("wait\r");
+    }
+    // It is written anew all the time.
+    await terminal.shows(/s: the model/);
+    terminal.close();
+    await terminal.ended;
+    const url = `http://127.0.0.1:${server.port}/v1/sessions`;
+    const { sessions: [{ id, status }] } = await (await fetch(url)).json();
+    assertEquals(status, "idle");
+    assertMatch(
+      await (await fetch(`${url}/${id}/events`)).text(),
+      /"type":"turn_end","reason":"cancelled"/,
+    );
+    await server.close();
+  });
+}
+
+Deno.test({
+  name: "chat: whoever comes back to a turn that runs sees it go on, and what is typed meanwhile",
+  ignore,
+}, async () => {
+  const workspace = await Deno.makeTempDir();
+  const server = serve(workspace);
+  const env = { TARE_PORT: server.port, TARE_HOST: "", TARE_TOKEN: "", NO_COLOR: "1" };
+  const chat = (...args: string[]) =>
+    openTerminal([Deno.execPath(), "task", "-q", "chat", ...args], { cwd: ROOT, env });
+  const first = chat();
+  await first.shows(PROMPT);
+  first.type("run\r");
+  await first.shows(/→ shell [^]*first\r\n/);
+  const url = `http://127.0.0.1:${server.port}/v1/sessions`;
+  const { sessions: [{ id }] } = await (await fetch(url)).json();
+  const second = chat("--session", id);
+  await second.shows(/Its turn goes on, and Ctrl-C stops it: run\r\n/);
+  first.type("hello\r");
+  await Deno.writeTextFile(`${workspace}/go`, "");
+  assertMatch(
+    await first.shows(/You said hello\.[^]*› \S+$/),
+    /← shell[^]*It is read\.[^]*› \S*hello\r*\n── step 1\r\nYou said hello\./,
+  );
+  assertMatch(
+    await second.shows(/It is read\.[^]*› \S+$/),
+    /Its turn goes on[^]*\r\n← shell[^]*It is read\./,
+  );
+  const from = first.text().length;
+  const before = second.text().length;
+  second.type("wait\r");
+  await second.shows(/s: the model/, before);
+  first.type(`/session ${id}\r`);
+  await first.shows(/Its turn goes on, and Ctrl-C stops it: wait\r\n/, from);
+  first.type("\x03");
+  await first.shows(/! cancelled: [^]*› \S+$/, from);
+  for (const terminal of [first, second]) {
+    terminal.type("\x04");
+    assertEquals((await terminal.ended).code, 0);
+  }
+  await server.close();
+  await Deno.remove(workspace, { recursive: true });
+});
+
 Deno.test({
   name: "tare: in a new folder it starts a server and talks, finds it again, and stops it",
   ignore,

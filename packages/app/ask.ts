@@ -113,10 +113,13 @@ async function ask(
   const isSeen = Deno.stdout.isTerminal() && !json;
   // In a pipe stands the answer alone.
   const write = (piece: string) => writeAll(isSeen ? Deno.stdout : Deno.stderr, piece);
-  const line = isSeen ? waitingLine({ write }) : undefined;
+  const columns = () => isSeen ? Deno.consoleSize().columns : undefined;
+  const line = isSeen ? waitingLine({ write, columns }) : undefined;
   const isColoured = isSeen && !Deno.noColor;
-  const { columns } = isSeen ? Deno.consoleSize() : {};
-  const print = eventPrinter(line?.write ?? write, { isColoured, ...(columns && { columns }) });
+  const print = eventPrinter(line?.write ?? write, {
+    isColoured,
+    ...(isSeen && { columns: columns() || 100 }),
+  });
   (line?.write ?? write)(`session ${session}\n`);
   // From the start: what is typed before a question is no answer to it.
   const keys = line && keyboard();
@@ -145,8 +148,12 @@ async function ask(
   };
   const say = (sentence: string) => {
     const shown = shownText(sentence);
-    if (isSeen) line?.write(`\n${shown}\n`);
-    else console.error(shown);
+    try {
+      if (isSeen) line?.write(`\n${shown}\n`);
+      else console.error(shown);
+    } catch {
+      // The terminal was closed: nobody can be told, and the turn is to be cancelled all the same.
+    }
   };
   for (const signal of STOPPING) Deno.addSignalListener(signal, cancel);
   try {

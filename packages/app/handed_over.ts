@@ -20,6 +20,8 @@ export interface HandedOver {
   readonly sandbox: Sandbox | { readonly why: string };
   /** Where stands what sessions are told of their workplace. Default: of the workspace alone, as far as may be read. */
   readonly places?: InstructionPlaces;
+  /** Where the folder's server has listened before. Default: nobody knows. */
+  readonly lastPort?: number | undefined;
 }
 
 /** The one variable that says that something is handed over. */
@@ -125,7 +127,9 @@ const DATABASE_VARIABLES: readonly string[] = ["PG*", "NODE_PG_FORCE_NATIVE", "U
  */
 export function serverPermissions(
   settings: Settings,
-  { sandbox = { why: "" }, places }: Partial<Pick<HandedOver, "sandbox" | "places">> = {},
+  { sandbox = { why: "" }, places, lastPort = USUAL_PORT }: Partial<
+    Pick<HandedOver, "sandbox" | "places" | "lastPort">
+  > = {},
 ): string[] {
   const {
     host,
@@ -164,8 +168,8 @@ export function serverPermissions(
   const sockets = [...database && "socket" in database.at ? [database.at.socket] : [], ...proxy].map(
     escapeCommas,
   );
-  const ports = port === undefined ? [USUAL_PORT, 0] : [port];
-  const own = ports.map((port) => `${host.includes(":") ? `[${host}]` : host}:${port}`);
+  const ports = port === undefined ? new Set([lastPort, USUAL_PORT, 0]) : [port];
+  const own = [...ports].map((port) => `${host.includes(":") ? `[${host}]` : host}:${port}`);
   return [
     "--no-prompt",
     webhookHosts.includes("*")

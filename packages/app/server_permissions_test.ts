@@ -29,6 +29,13 @@ Deno.test("serverPermissions() opens workspace and data folder, linked ones wher
   }
 });
 
+Deno.test("serverPermissions() lets a server listen where it has listened before", () => {
+  const settings = readSettings(["--workspace", "/", "--data", "/d"], {});
+  const [, net] = serverPermissions(settings, { lastPort: 40_001 });
+  const providers = "127.0.0.1,api.anthropic.com:443";
+  assertEquals(net, `--allow-net=127.0.0.1:40001,127.0.0.1:8787,127.0.0.1:0,${providers}`);
+});
+
 Deno.test("serverPermissions() opens of the hosts that the sandbox reaches the proxy's socket alone", () => {
   const sandbox: Sandbox = {
     ...{ by: "bubblewrap", program: "/usr/bin/bwrap", workspace: "/w", home: "/home" },

@@ -104,8 +104,29 @@ function told(by: string, { all, rows, hasMore }: SpendReport): string {
     tableOfSums(by, named, all),
     ...titles.length > 0 ? [`${titles.join("\n")}\n\nMore of one of them: deno task spend --session ID`] : [],
     ...hasMore ? ["There are more rows than these."] : [],
+    ...all.programs > 0
+      ? [programsInWords({
+        programs: all.programs,
+        calls: all.programCalls,
+        failed: all.failedProgramCalls,
+        keptTokens: all.programKeptTokens,
+      })]
+      : [],
     `${WORDS}\n${UNITS}`,
   ].join("\n\n");
+}
+
+/** What programs have called. */
+function programsInWords(
+  { programs, calls, failed, keptTokens }: NonNullable<SessionSpend["programs"]>,
+): string {
+  return `${inDigitsOf(programs, "program")} made ${inDigitsOf(calls, "call")}, of which ${
+    inDigits(failed)
+  } failed, ` +
+    `and kept ${
+      inDigitsOf(keptTokens, "token")
+    } of what these returned outside of every prompt. That is no saving: ` +
+    "nobody knows what would have been called instead.";
 }
 
 /** So many turns, tools and the like are told of a session. */
@@ -145,15 +166,7 @@ function toldOfSession({ all, turns, tools, subjects, results, programs }: Sessi
       ),
       'Let one go: POST /v1/sessions/ID/pins {"place": MESSAGE, "wish": "let_go"}, or on the page.',
     ],
-    ...programs
-      ? [
-        `${inDigitsOf(programs.programs, "program")} made ${inDigitsOf(programs.calls, "call")}, of which ` +
-        `${inDigits(programs.failed)} failed, and kept ${
-          inDigitsOf(programs.keptTokens, "token")
-        } of what these ` +
-        "returned outside of every prompt. That is no saving: nobody knows what would have been called instead.",
-      ]
-      : [],
+    ...programs ? [programsInWords(programs)] : [],
     `${WORDS}\n${UNITS}`,
   ].join("\n\n");
 }

@@ -5,6 +5,7 @@
  */
 // deno-lint-ignore-file no-console
 import { fromFileUrl } from "@std/path";
+import { lastPortIn } from "./data/find_owner_key.ts";
 import { serverPermissions, startWith, V8_FLAGS } from "./handed_over.ts";
 import { launchers, whenLeft } from "./launchers.ts";
 import { connectionLimits } from "./listener/listen_http.ts";
@@ -80,18 +81,20 @@ const paths = program.map((part) => typeof part === "string" ? part : fromFileUr
 // The server's process may not find out itself how many descriptors it has.
 const { maxConnections } = await connectionLimits(given);
 const { code, end } = supervise({
-  start: () =>
-    startWith({
+  start: () => {
+    const handed = { sandbox, places, lastPort: lastPortIn(given.data) };
+    return startWith({
       environment: { ...environment, TARE_MAX_CONNECTIONS: String(maxConnections) },
-      ...{ sandbox, places },
+      ...handed,
     }, {
       args: [
-        ...["run", "--frozen", V8_FLAGS, ...serverPermissions(given, { sandbox, places })],
+        ...["run", "--frozen", V8_FLAGS, ...serverPermissions(given, handed)],
         ...paths,
         ...args,
       ],
       environment: exporterEnvironment(),
-    }),
+    });
+  },
   log: console.error,
 });
 

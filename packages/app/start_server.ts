@@ -76,6 +76,8 @@ interface Parts {
   readonly sandbox?: Sandbox | { readonly why: string };
   /** Where stands what sessions are told of their workplace. Default: they aren't. */
   readonly places?: InstructionPlaces;
+  /** Where it listens if nobody says where and it is free: who knows its address finds it again. Default: nobody knows one. */
+  readonly lastPort?: number | undefined;
   /** Whether the greeting holds the owner's key: only a person reads it. Default: no. */
   readonly showsKey?: boolean;
 }
@@ -98,7 +100,8 @@ export interface RunningServer {
 export async function startServer(
   settings: Settings,
   log: (line: string) => void,
-  { mcpSdk, showsKey = false, places, sandbox: found = { why: "nobody has looked for one" } }: Parts = {},
+  { mcpSdk, showsKey = false, places, lastPort, sandbox: found = { why: "nobody has looked for one" } }:
+    Parts = {},
 ): Promise<RunningServer> {
   const { host, token, corsOrigins } = settings;
   if (token === undefined && !isLoopback(host)) {
@@ -316,13 +319,15 @@ export async function startServer(
     ...(provider.notice !== undefined && { notice: provider.notice }),
     ...(figures && { metrics: { figures, isOpen: metrics === "open" } }),
   });
-  const server = await listen(settings, { fetch: agent.fetch, limits, onError }).catch(async (error) => {
-    await checkpoints.close();
-    await provider.close();
-    await store.close();
-    place.close();
-    throw error;
-  });
+  const server = await listen(settings, { fetch: agent.fetch, lastPort, limits, onError }).catch(
+    async (error) => {
+      await checkpoints.close();
+      await provider.close();
+      await store.close();
+      place.close();
+      throw error;
+    },
+  );
   const expire = async () => {
     if (expireAfterDays === undefined) return;
     await agent.expire(expireAfterDays * DAY_MS + lagMs()).catch(onError);
@@ -503,18 +508,24 @@ interface Listening {
 
 async function listen(
   { host, port }: Settings,
-  { fetch, ...listening }: Listening & { readonly fetch: (request: Request) => Promise<Response> },
+  { fetch, lastPort = USUAL_PORT, ...listening }: Listening & {
+    readonly fetch: (request: Request) => Promise<Response>;
+    readonly lastPort?: number | undefined;
+  },
 ) {
   const listenOn = (port: number) => listenHttp(fetch, { hostname: host, port, ...listening });
   try {
     if (port !== undefined) return await listenOn(port);
-    // There the server of another folder may listen.
-    try {
-      return await listenOn(USUAL_PORT);
-    } catch (error) {
-      if (!(error instanceof Deno.errors.AddrInUse)) throw error;
-      return await listenOn(0);
+    for (const one of new Set([lastPort, USUAL_PORT])) {
+      try {
+        return await listenOn(one);
+      } catch (error) {
+        // There the server of another folder may listen, or the port may be another user's by now.
+        if (one !== USUAL_PORT || error instanceof Deno.errors.AddrInUse) continue;
+        throw error;
+      }
     }
+    return await listenOn(0);
   } catch (cause) {
     const reason = cause instanceof Deno.errors.AddrInUse
       ? "another program listens there; TARE_PORT takes another port, or 0 for a free one"
@@ -561,12 +572,12 @@ export async function runServer(parts: Parts = {}): Promise<void> {
   try {
     const tell = (line: string) => console.error(shownText(line));
     const handed = await handedOver();
-    const { environment, sandbox } = handed;
+    const { environment, sandbox, lastPort } = handed;
     const showsKey = Deno.stdout.isTerminal();
     const settings = readSettings(Deno.args, environment);
     const places = handed.places ?? findPlaces(settings.workspace);
     const server = await startServer(settings, tell, {
-      ...{ sandbox, showsKey, places },
+      ...{ sandbox, showsKey, places, lastPort },
       ...parts,
     });
     let endsSince: number | undefined;

@@ -1,4 +1,4 @@
-import { assertEquals, assertStringIncludes } from "@std/assert";
+import { assertEquals, assertNotEquals, assertStringIncludes } from "@std/assert";
 import { join } from "@std/path";
 import { otlpReceiver } from "../../tests/telemetry/otlp_receiver.ts";
 import { startCommand, startProcess } from "./server_process_fixture_test.ts";
@@ -16,6 +16,26 @@ Deno.test("start.ts starts a server that answers, and ends it when it is told to
     const { code, stderr } = await server.end(signal);
     assertEquals([code, stderr], [0, ""]);
   }
+  await Deno.remove(folder, { recursive: true });
+});
+
+Deno.test("start.ts starts a folder's server where it listened before, or elsewhere if that is taken", async () => {
+  const folder = await Deno.makeTempDir();
+  const given = ["--workspace", folder, "--data", join(folder, "data")];
+  const first = await startProcess(["--port", "0", ...given]);
+  await first.end("SIGTERM");
+  const again = await startProcess(given);
+  assertEquals(again.url, first.url);
+  await again.end("SIGTERM");
+  const taken = Deno.serve(
+    { port: Number(new URL(first.url).port), hostname: "127.0.0.1", onListen() {} },
+    () => new Response("taken"),
+  );
+  const elsewhere = await startProcess(given);
+  assertNotEquals(elsewhere.url, first.url);
+  assertEquals((await (await fetch(`${elsewhere.url}/health`)).json()).status, "ok");
+  await elsewhere.end("SIGTERM");
+  await taken.shutdown();
   await Deno.remove(folder, { recursive: true });
 });
 

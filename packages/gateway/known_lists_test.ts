@@ -71,6 +71,30 @@ Deno.test("KnownLists tells apart lists of one length that end alike", () => {
   assertEquals(counted.items, 3);
 });
 
+Deno.test("KnownLists finds the longest list at whatever length it ends, of one conversation among many", () => {
+  const lists = new KnownLists({ maxBytes: 10_000_000 });
+  const { counted, readers } = counting(lists);
+  const instructions = message("the same instructions ".repeat(300));
+  const said = (
+    name: string,
+  ) => [instructions, ...Array.from({ length: 40 }, (_, at) => message(name.repeat(1 + at ** 2)))];
+  const conversations = ["a", "b", "c"].map(said);
+  for (const messages of conversations) requestOf(bodyOf(messages.slice(0, 1)), readers);
+  for (let length = 2; length <= 41; length++) {
+    for (const messages of conversations) {
+      counted.items = 0;
+      requestOf(bodyOf(messages.slice(0, length)), readers);
+      assertEquals(counted.items, 1);
+    }
+  }
+  // One that goes back behind what two lists hold begins with neither.
+  counted.items = 0;
+  requestOf(bodyOf([...conversations[0]!.slice(0, 40), message("else")]), readers);
+  assertEquals(counted.items, 1);
+  requestOf(bodyOf([...conversations[0]!.slice(0, 20), message("else")]), readers);
+  assertEquals(counted.items, 22);
+});
+
 Deno.test("KnownLists forgets what was used longest ago", () => {
   const { counted, readers } = counting(new KnownLists({ maxBytes: 3 * 230 }));
   const bodies = ["a", "b", "c", "d"].map((letter) => bodyOf([message(letter.repeat(100))]));

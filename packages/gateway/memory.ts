@@ -1,5 +1,6 @@
 import { Buffer } from "node:buffer";
 import { createHash } from "node:crypto";
+import { crc32 } from "node:zlib";
 import {
   contentText,
   countMessageTokens,
@@ -147,6 +148,9 @@ const ITEM_BYTES = 100;
 /** A list is compared in full only if it ends in these bytes where it should. */
 const TAIL_BYTES = 64;
 
+/** So many bytes in front of a list's mark tell it from others: conversations may begin with the same instructions. */
+const MARKED_BYTES = 4_096;
+
 /** A list that was read. */
 interface Entry {
   readonly kind: string;
@@ -155,16 +159,21 @@ interface Entry {
   readonly items: KnownList["items"];
   /** The list that this one goes on from. */
   readonly before?: number | undefined;
+  /** What stands in front of its mark, hashed. */
+  readonly print: number;
 }
 
 /**
  * Remembers the lists of requests by their bytes, at most `maxBytes` bytes with the texts in them; those that were used
  * last. Each conversation has two, its newest and the one before: behind that another request may have gone on that
- * was no turn. To compare the bytes takes a fortieth of the time that hashing them takes.
+ * was no turn. To compare the bytes takes a fortieth of the time that hashing them takes; which are worth comparing tell
+ * the bytes in front of a mark, so that a request costs the same however many lists there are.
  */
 export class KnownLists implements ListReader {
   /** By a number of their own. */
   readonly #lists: LRUCache<number, Entry>;
+  /** The numbers by mark, and by what stands in front of that. */
+  readonly #marked = new Map<number, Map<number, Set<number>>>();
   /** The numbers of what was found. */
   readonly #found = new WeakMap<KnownList, number>();
   #kept = 0;
@@ -174,6 +183,8 @@ export class KnownLists implements ListReader {
     this.#lists = new LRUCache({
       maxSize: maxBytes,
       sizeCalculation: ({ bytes, items }) => bytes.length + ITEM_BYTES * items.length,
+      dispose: (entry, number) => this.#unmark(entry, number),
+      noDisposeOnSet: true,
     });
   }
 
@@ -183,11 +194,7 @@ export class KnownLists implements ListReader {
     start: number,
     kind: string,
   ): KnownList | undefined {
-    let found: { readonly number: number; readonly entry: Entry } | undefined;
-    for (const [number, entry] of this.#lists.entries()) {
-      if (entry.kind !== kind || entry.bytes.length <= (found?.entry.bytes.length ?? 0)) continue;
-      if (beginsWith(bytes, start, entry.bytes)) found = { number, entry };
-    }
+    const found = this.#longest(bytes, start, kind);
     if (!found) return undefined;
     const { number, entry } = found;
     const known: KnownList = {
@@ -216,8 +223,52 @@ export class KnownLists implements ListReader {
       const { bytes: { length }, before: _, ...rest } = entry;
       this.#lists.set(before, { ...rest, bytes: bytes.subarray(start, start + length) });
     }
-    this.#lists.set(++this.#kept, { kind, bytes: bytes.subarray(start, end), items, before });
+    const mark = markOf(length);
+    const print = printOf(bytes, start, mark);
+    const number = ++this.#kept;
+    this.#lists.set(number, { kind, bytes: bytes.subarray(start, end), items, before, print });
+    // One that is larger than all may be isn't remembered.
+    if (!this.#lists.has(number)) return;
+    const prints = this.#marked.get(mark) ?? new Map<number, Set<number>>();
+    this.#marked.set(mark, prints.set(print, (prints.get(print) ?? new Set()).add(number)));
   }
+
+  #longest(
+    bytes: Uint8Array<ArrayBuffer>,
+    start: number,
+    kind: string,
+  ): { readonly number: number; readonly entry: Entry } | undefined {
+    let found: { readonly number: number; readonly entry: Entry } | undefined;
+    for (const [mark, prints] of this.#marked) {
+      // Behind its mark a list has less than as much again.
+      if (start + mark > bytes.length || 2 * mark <= (found?.entry.bytes.length ?? 0)) continue;
+      for (const number of prints.get(printOf(bytes, start, mark)) ?? []) {
+        const entry = this.#lists.peek(number);
+        if (!entry || entry.kind !== kind || entry.bytes.length <= (found?.entry.bytes.length ?? 0)) continue;
+        if (beginsWith(bytes, start, entry.bytes)) found = { number, entry };
+      }
+    }
+    return found;
+  }
+
+  #unmark({ bytes, print }: Entry, number: number): void {
+    const mark = markOf(bytes.length);
+    const prints = this.#marked.get(mark);
+    const numbers = prints?.get(print);
+    numbers?.delete(number);
+    if (numbers?.size === 0) prints?.delete(print);
+    if (prints?.size === 0) this.#marked.delete(mark);
+  }
+}
+
+/** Within a list of this length: the farthest of the places that lists are told by, whatever follows. */
+function markOf(length: number): number {
+  return 2 ** Math.floor(Math.log2(length));
+}
+
+/** What stands in front of a mark of a list that starts there. */
+function printOf(bytes: Uint8Array<ArrayBuffer>, start: number, mark: number): number {
+  return crc32(bytes.subarray(start + Math.max(0, mark - MARKED_BYTES), start + mark));
 }
 
 const CLOSE_OBJECT = 0x7d;

@@ -156,6 +156,14 @@ export interface Tool {
     args: Readonly<Record<string, unknown>>,
     context: ToolContext,
   ): Promise<FileChange | { readonly problem: string } | undefined>;
+  /**
+   * Clears away what a call with these arguments may have left in the middle of its work, as the process that it ran in has
+   * ended: called before its turn goes on elsewhere or ends. Default: nothing is left.
+   */
+  clearUp?(
+    args: Readonly<Record<string, unknown>>,
+    context: Pick<ToolContext, "callId">,
+  ): Promise<void>;
   /** Runs the tool with validated arguments. */
   run(args: Readonly<Record<string, unknown>>, context: ToolContext): Promise<ToolOutput> | ToolOutput;
 }

@@ -91,7 +91,7 @@ export interface PruneOptions {
   /** Counts tokens; the count of each message object is remembered. */
   readonly countTokens: CountTokens;
   /** The tools by name. A tool that isn't there (any longer) counts as `once`. Default: none. */
-  readonly tools?: Readonly<Record<string, Pick<Tool, "stance" | "reads" | "writes">>>;
+  readonly tools?: Readonly<Record<string, Pick<Tool, "stance" | "reads" | "writes" | "replays">>>;
   /** Whether the recall tool is offered to the model, so that placeholders may point to it. Default false. */
   readonly recall?: boolean;
   /** The model's context window, in tokens. At most half of it is protected. Default: unknown, no such limit. */
@@ -119,7 +119,7 @@ type SelectOptions = Omit<PruneOptions, "archive">;
  * halves its tokens by going, and the model has seen it (an assistant message follows). It stays if its tool's
  * stance is `keep`, if it reports an error, and if it shows an original that was recalled twice. It is *superseded*
  * if the same tool was called with the same arguments again later, or what it read was written later, unless
- * that later call failed.
+ * that later call failed. Of a tool that `replays`, the last line of a result says what its calls have written.
  *
  * Takes time proportional to the number of messages, once their tokens are counted. `tokensAfter` is what a result is
  * expected to leave, within a few tokens.
@@ -219,11 +219,13 @@ function findSuperseded(results: readonly PairedResult[], options: SelectOptions
   const keysByTool = new Map<string, Set<string>>();
   const written = new Set<string>();
   for (const { index, message, call } of results.toReversed()) {
-    const { reads, writes } = traitsOf(call.tool, options);
+    const { reads, writes, replays } = traitsOf(call.tool, options);
     let keys = keysByTool.get(call.tool);
     if (keys === undefined) keysByTool.set(call.tool, keys = new Set());
     const read = resource(call, reads);
     if (keys.has(call.key) || (read !== undefined && written.has(read))) superseded.add(index);
+    // What its calls have done stands, however it ended itself.
+    for (const path of replays ? pathsWritten(message) : []) written.add(plainPath(path));
     if (isErrorResult(message, index, options)) continue;
     keys.add(call.key);
     const target = resource(call, writes);
@@ -233,7 +235,17 @@ function findSuperseded(results: readonly PairedResult[], options: SelectOptions
 }
 
 function resource(call: ParsedCall, argument: string | undefined): string | undefined {
-  return argument === undefined ? undefined : call.args.get(argument)?.replace(/^(\.\/+)+/, "");
+  const path = argument === undefined ? undefined : call.args.get(argument);
+  return path === undefined ? undefined : plainPath(path);
+}
+
+function plainPath(path: string): string {
+  return path.replace(/^(\.\/+)+/, "");
+}
+
+/** What the loop says behind a result that its calls have written. */
+function pathsWritten(message: ToolMessage): readonly string[] {
+  return /\n\[Written: (.*)\]$/.exec(resultText(message) ?? "")?.[1]?.split(", ") ?? [];
 }
 
 /** References that the visible calls recalled at least twice. */

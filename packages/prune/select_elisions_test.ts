@@ -42,6 +42,27 @@ Deno.test("selectElisions() puts superseded results first: the same call made ag
   ]);
 });
 
+Deno.test("selectElisions() takes what a program says that it has written for written, failed or not", () => {
+  const tools = { read_file: { reads: "path" }, run_program: { replays: true } } as const;
+  const read = (path: string) => step("read_file", { path }, text(500));
+  const messages = [
+    ...read("a"), // 1: written at 11
+    ...read("./b c"), // 3: written at 9
+    ...read("d"), // 5: only printed at 9
+    ...read("e"), // 7: only said by another tool
+    ...step("run_program", { code: "1" }, "Error: no\n[Written: d]\n3\n\n[Written: x, b c]"),
+    ...step("run_program", { code: "2" }, "3\n\n[Written: a]"),
+    ...step("shell", { cmd: "ls" }, "\n\n[Written: e]"),
+    say("done"),
+  ];
+  assertEquals(reasons(select(messages, { tools })), [
+    [1, "superseded"],
+    [3, "superseded"],
+    [5, "old"],
+    [7, "old"],
+  ]);
+});
+
 Deno.test("selectElisions() takes a call of call_tool for one of the tool that it names", () => {
   const tools = {
     read_file: { reads: "path" },

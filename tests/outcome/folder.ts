@@ -41,18 +41,13 @@ export async function deleteBefore(
   for (const path of deletes[at] ?? []) await Deno.remove(join(workspace, path));
 }
 
-/** What a server that is killed leaves beside a file that it was about to write. */
-const HALF_WRITTEN = /^\.tare-[0-9a-f-]+\.tmp$/;
-
 /** All files of a folder, but for what agents keep for themselves. */
 async function filesIn(folder: string, within = ""): Promise<Files> {
   const files: Record<string, string> = {};
   for await (const { name, isDirectory } of Deno.readDir(join(folder, within))) {
     const path = within === "" ? name : `${within}/${name}`;
     if (isDirectory && !name.startsWith(".")) Object.assign(files, await filesIn(folder, path));
-    else if (!isDirectory && !HALF_WRITTEN.test(name)) {
-      files[path] = await Deno.readTextFile(join(folder, path));
-    }
+    else if (!isDirectory) files[path] = await Deno.readTextFile(join(folder, path));
   }
   return files;
 }

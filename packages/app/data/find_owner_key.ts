@@ -46,6 +46,12 @@ export function ownerKeyIn(data: string): string | undefined {
   return readOwnerSync(join(data, OWNER_FILE))?.key;
 }
 
+/** Where the newest server of a data folder has listened, if it is known. */
+export function lastPortIn(data: string): number | undefined {
+  const port = readOwnerSync(join(data, OWNER_FILE))?.ports[0];
+  return Number.isInteger(port) ? port : undefined;
+}
+
 function readOwnerSync(path: string): OwnerFile | undefined {
   try {
     return ownerIn(Deno.readTextFileSync(path));

@@ -8,7 +8,7 @@ import process from "node:process";
 import { type AsyncCompleter, createInterface } from "node:readline";
 import { Writable } from "node:stream";
 import { parseArgs } from "node:util";
-import type { Content } from "@tare/messages";
+import { type Content, contentText } from "@tare/messages";
 import { agentClient, type AgentInfo, type ChosenSettings, serverAddress } from "../agent_client.ts";
 import { callersFolder, FOLDER_VARIABLES } from "../data/noted_server.ts";
 import { eventPrinter } from "../event_printer.ts";
@@ -111,11 +111,13 @@ async function chat(): Promise<void> {
     );
   };
   const complete = async (line: string) => {
-    const [typed] = /^\/[\w-]*$/.exec(line) ?? [];
+    const [typed] = /^\/[\p{L}\p{M}\p{N}_-]*$/u.exec(line) ?? [];
     if (typed === undefined) return await completeFile(line, client.findFiles);
     const names = [...COMMAND_NAMES, ...files().keys()].map((name) => `/${name}`);
     return { typed, all: names.filter((name) => name.startsWith(typed)) };
   };
+  // Once the terminal is closed nothing can be written, which "close" tells of.
+  process.stdout.on("error", () => lines.close());
   const lines = createInterface({
     input: pasted?.input ?? process.stdin,
     output,
@@ -143,7 +145,7 @@ async function chat(): Promise<void> {
     session ??= await client.createSession(settings);
     settings = undefined;
     const print = await printerOf(session);
-    line = isTerminal ? waitingLine({ write }) : undefined;
+    line = isTerminal ? waitingLine({ write, columns: () => process.stdout.columns }) : undefined;
     turn = watchTurn(client, {
       session,
       leavesNow,
@@ -163,13 +165,23 @@ async function chat(): Promise<void> {
       line = undefined;
     }
   };
+  /** Shows what goes on in a session, or is asked there, as somebody comes to it. */
+  const comeTo = async (id: string) => {
+    if (!isTerminal) return;
+    const { status, approvals } = await client.session(id);
+    if (status === "running") {
+      const asked = await client.lastQuestion(id);
+      console.log(shownText(`Its turn goes on, and Ctrl-C stops it: ${contentText(asked?.content ?? "")}`));
+    }
+    if (status === "running" || approvals.length > 0) await talk();
+  };
   const answer = async (said: string): Promise<boolean> => {
     try {
       if (!said.startsWith("/")) {
         await talk(await withPictures(said, { folder }));
         return true;
       }
-      const done = await chatCommand(said, { client, session, files });
+      const done = await chatCommand(said, { client, session, files, markOf: pasted?.markOf });
       if (done.session !== undefined) {
         session = done.session;
         settings = done.settings;
@@ -180,6 +192,7 @@ async function chat(): Promise<void> {
       if (typeof done.input === "string") {
         await talk(await withPictures(done.input, { folder, typed: said }));
       } else if (done.input) await talk(done.input);
+      else if (typeof done.session === "string") await comeTo(done.session);
       if (done.typed !== undefined) typed = done.typed;
       return !done.quits;
     } catch (error) {
@@ -213,13 +226,19 @@ async function chat(): Promise<void> {
   });
   // A terminal's Ctrl-C is a key here; these come from elsewhere.
   for (const signal of STOPPING) Deno.addSignalListener(signal, () => lines.close());
+  /** Of each line that is to be read yet, whether it was typed unseen, while a turn ran. */
+  const unseen: boolean[] = [];
+  lines.on("line", () => unseen.push(isTerminal && turn !== undefined));
+  // From now on: what is typed before the first prompt counts too.
+  const typedLines = lines[Symbol.asyncIterator]();
   lines.on("close", () => turn?.cancel().catch((error) => console.log(shownText(error.message))));
   console.log(shownText(session === null ? greets : `${greets}\nIt goes on with session ${session}.`));
   if (isTerminal) write(MARKS_PASTES.on);
   try {
-    if (isTerminal && session !== null && (await client.approvals(session)).length > 0) await talk();
+    if (session !== null) await comeTo(session);
     prompt();
-    for await (const typed of lines) {
+    for await (const typed of typedLines) {
+      if (unseen.shift()) write(`${shownText(typed)}\n`);
       const text = pasted?.whole(typed) ?? typed;
       if (typed.endsWith("\\")) begun += `${text.slice(0, -1)}\n`;
       else {

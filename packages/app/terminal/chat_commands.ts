@@ -40,6 +40,9 @@ export const COMMAND_NAMES: readonly string[] = [
 /** What stands for a line break in a line that is changed. */
 const LINE_BREAK = "↵";
 
+/** A message of more lines isn't put into the line to be changed: it would fill the screen. */
+const MOST_EDITED_LINES = 50;
+
 /** What a command does to the chat. */
 interface CommandOutcome {
   /** What to tell the person. */
@@ -97,11 +100,13 @@ type CommandClient =
  */
 export async function chatCommand(
   line: string,
-  { client, session, files = () => new Map() }: {
+  { client, session, files = () => new Map(), markOf }: {
     readonly client: CommandClient;
     readonly session: string | null;
     /** The commands that are files. Default: there are none. */
     readonly files?: () => ReadonlyMap<string, CommandFile>;
+    /** What stands in a line for a text of too many lines to be changed there. Default: the text itself. */
+    readonly markOf?: ((text: string) => string) | undefined;
   },
 ): Promise<CommandOutcome> {
   const [, name = "", rest = ""] = /^\/(\S*)\s*([^]*?)\s*$/.exec(line) ?? [];
@@ -111,8 +116,15 @@ export async function chatCommand(
       : await say(session),
   });
   switch (name) {
-    case "help":
-      return { says: [COMMANDS, "", ...await listCommands(files().values())].join("\n").trimEnd() };
+    case "help": {
+      const all = [...files().values()];
+      const isHidden = ({ name }: CommandFile) => COMMAND_NAMES.includes(name);
+      const hidden = all.filter(isHidden).map(({ name, path }) =>
+        `${path} isn't done: /${name} is a command of the chat.`
+      );
+      const listed = await listCommands(all.filter((file) => !isHidden(file)));
+      return { says: [COMMANDS, "", ...listed, ...hidden].join("\n").trimEnd() };
+    }
     case "clear":
       return {
         says: "A new session with the same settings begins with what you say next.",
@@ -129,7 +141,7 @@ export async function chatCommand(
     case "retry":
     case "edit":
       if (session === null) return await inSession(() => Promise.resolve(""));
-      return await goOn(client, { session, command: name, rest });
+      return await goOn(client, { session, command: name, rest, markOf });
     case "cost":
       return await inSession((session) => cost(client, session));
     case "compact":
@@ -174,7 +186,7 @@ export async function chatCommand(
     case "warm":
       return await inSession((session) => keepWarm(client, session, rest));
     default: {
-      const file = files().get(name);
+      const file = files().get(name.normalize());
       if (!file) return { says: `Cannot do /${name}: there is no such command. /help lists them.` };
       return { says: `By ${file.path}:`, input: await commandText(file, rest) };
     }
@@ -184,10 +196,11 @@ export async function chatCommand(
 /** Goes on in a copy of a session: whole, or from before the last message, to say that again or otherwise. */
 async function goOn(
   client: CommandClient,
-  { session, command, rest }: {
+  { session, command, rest, markOf }: {
     readonly session: string;
     readonly command: "fork" | "retry" | "edit";
     readonly rest: string;
+    readonly markOf: ((text: string) => string) | undefined;
   },
 ): Promise<CommandOutcome> {
   const goesOn = "A copy goes on; files stay as they are. " +
@@ -200,7 +213,12 @@ async function goOn(
   if (!last) return { says: `Cannot do /${command}: nothing has been said yet in this session.` };
   const { place, content } = last;
   if (command === "edit" && rest === "") {
-    return { says: "", typed: `/edit ${contentText(content).replaceAll("\n", LINE_BREAK)}` };
+    const text = contentText(content);
+    const isLong = text.split("\n").length > MOST_EDITED_LINES;
+    return {
+      says: "",
+      typed: `/edit ${isLong && markOf ? markOf(text) : text.replaceAll("\n", LINE_BREAK)}`,
+    };
   }
   const { session: { id } } = await client.fork(session, place);
   const input = command === "edit" ? rest.replaceAll(LINE_BREAK, "\n") : content;

@@ -142,6 +142,14 @@ Deno.test("chatCommand() goes on in a copy: whole, with the last message again, 
   assertEquals(await run("/retry"), { ...before, input: "And\nnow?" });
   assertEquals(await run("/edit"), { says: "", typed: "/edit And↵now?" });
   assertEquals(await run("/edit And↵then?\nSay."), { ...before, input: "And\nthen?\nSay." });
+  // A long one would fill the screen.
+  const content = Array.from({ length: 51 }, (_, at) => `line ${at}`).join("\n");
+  const long = { ...client, lastQuestion: () => Promise.resolve({ place: 7, content }) };
+  const markOf = (text: string) => `[${text.length} characters]`;
+  assertEquals(await chatCommand("/edit", { client: long, session: "ab1", markOf }), {
+    says: "",
+    typed: `/edit [${content.length} characters]`,
+  });
   for (const line of ["/retry", "/edit", "/edit x"]) {
     const [name] = line.split(" ");
     assertEquals(await run(line, "ab2"), {
@@ -196,6 +204,11 @@ Deno.test("chatCommand() says what a command's file says", async () => {
   const options = { client, session: null, files: () => new Map([["fix", { name: "fix", path }]]) };
   assertEquals(await chatCommand("/fix it", options), { says: `By ${path}:`, input: "Fix it." });
   assertEquals((await chatCommand("/help", options)).says, `${COMMANDS}\n\n/fix               Fixes it`);
+  const hidden = { ...options, files: () => new Map([["compact", { name: "compact", path }]]) };
+  assertEquals(
+    (await chatCommand("/help", hidden)).says,
+    `${COMMANDS}\n\n${path} isn't done: /compact is a command of the chat.`,
+  );
   await Deno.remove(folder, { recursive: true });
 });
 

@@ -15,6 +15,9 @@ export interface CommandFile {
   readonly within?: string;
 }
 
+/** What a command may be called: letters of any script, digits, `-`, `_`. */
+const NAME = /^([\p{L}\p{M}\p{N}_-]+)\.md$/u;
+
 /** Finds the commands of a workspace and of a person, by their names. */
 export function findCommands(
   { workspace, home }: { readonly workspace?: string | undefined; readonly home?: string | undefined },
@@ -28,7 +31,8 @@ export function findCommands(
   const found = new Map<string, CommandFile>();
   for (const { folder, ...of } of folders) {
     for (const file of namesIn(folder)) {
-      const [, name] = /^([\w-]+)\.md$/.exec(file) ?? [];
+      // Some systems take letters with their accents apart.
+      const [, name] = NAME.exec(file.normalize()) ?? [];
       if (name !== undefined && !found.has(name)) found.set(name, { name, path: join(folder, file), ...of });
     }
   }
@@ -48,7 +52,7 @@ function namesIn(folder: string): readonly string[] {
  * What a command says, with the arguments in the places that it has for them: `$ARGUMENTS` for all, `$1` and so on for
  * one; behind it where it has none.
  *
- * @throws {Error} if the file can't be read, or leads out of the workspace that it lies in.
+ * @throws {Error} if the file can't be read, holds no words, or leads out of the workspace that it lies in.
  */
 export async function commandText({ name, path, within }: CommandFile, args: string): Promise<string> {
   const file = await readFound(path, { within });
@@ -59,22 +63,33 @@ export async function commandText({ name, path, within }: CommandFile, args: str
       `Cannot do /${name}: ${path} has ${file.size} bytes, and at most ${file.bytes.length} may be.`,
     );
   }
-  const { body } = await readFrontMatter(new TextDecoder().decode(file.bytes));
+  const { body } = await readFrontMatter(textOf(file.bytes) ?? "");
+  if (body.trim() === "") throw new Error(`Cannot do /${name}: ${path} holds no words.`);
   const words = [...args.matchAll(/"([^"]*)"|'([^']*)'|\S+/g)]
     .map(([whole, double, single]) => double ?? single ?? whole);
   let isPlaced = false;
-  const text = body.trim().replaceAll(/\$(?:ARGUMENTS\b|(\d))/g, (_, digit) => {
+  const text = body.trim().replaceAll(/\$(?:ARGUMENTS\b|(\d)(?!\d))/g, (_, digit) => {
     isPlaced = true;
     return digit === undefined ? args : words[Number(digit) - 1] ?? "";
   });
   return isPlaced || args === "" ? text : `${text}\n\n${args}`;
 }
 
+function textOf(bytes: Uint8Array): string | undefined {
+  try {
+    // Of a long file the last letter may be cut.
+    return new TextDecoder("utf-8", { fatal: true }).decode(bytes, { stream: true });
+  } catch {
+    // It isn't text, whatever its name says.
+    return undefined;
+  }
+}
+
 /** What each command does, in a line, for `/help`. */
 export async function listCommands(commands: Iterable<CommandFile>): Promise<readonly string[]> {
   return await Promise.all([...commands].map(async ({ name, path, within }) => {
     const file = await readFound(path, { within });
-    const text = file && "bytes" in file ? new TextDecoder().decode(file.bytes) : "";
+    const text = file && "bytes" in file ? textOf(file.bytes) ?? "" : "";
     const { fields: { description }, body } = await readFrontMatter(text);
     const [line = ""] = (description ?? body).trim().split("\n");
     return `/${name}`.padEnd(19) + line.slice(0, 80);

@@ -46,6 +46,36 @@ Deno.test("commandText() puts arguments in their places, or behind", async () =>
   await Deno.remove(top, { recursive: true });
 });
 
+Deno.test("findCommands() takes names in any script, however a system writes its accents", async () => {
+  const { top, ...places } = await folderWith({
+    "w/commands/pr\u0075\u0308fen.md": "Prüfe $ARGUMENTS.",
+    "w/commands/確認.md": "Look.",
+    "w/commands/two words.md": "No command.",
+  });
+  const found = findCommands(places);
+  assertEquals([...found.keys()], ["pr\u00fcfen", "確認"]);
+  assertEquals(await commandText(found.get("pr\u00fcfen")!, "es"), "Prüfe es.");
+  await Deno.remove(top, { recursive: true });
+});
+
+Deno.test("commandText() leaves sums of money alone, and says nothing that holds no words", async () => {
+  const { top, ...places } = await folderWith({
+    "w/commands/cost.md": "At most $10 for $1.",
+    "w/commands/empty.md": "---\ndescription: Nothing\n---\n \n",
+  });
+  await Deno.writeFile(join(places.workspace, "commands/binary.md"), new Uint8Array([0xff, 0xfe, 0]));
+  const found = findCommands(places);
+  assertEquals(await commandText(found.get("cost")!, "it"), "At most $10 for it.");
+  for (const name of ["empty", "binary"]) {
+    await assertRejects(
+      () => commandText(found.get(name)!, ""),
+      Error,
+      `Cannot do /${name}: ${join(places.workspace, `commands/${name}.md`)} holds no words.`,
+    );
+  }
+  await Deno.remove(top, { recursive: true });
+});
+
 Deno.test("commandText() reads nothing that lies outside of the workspace, and nothing huge", async () => {
   const { top, ...places } = await folderWith({
     "ann/secret": "S",

@@ -1,5 +1,5 @@
 import { Lexer, type MarkedToken, type Token, type Tokens } from "marked";
-import { shownText } from "./shown_text.ts";
+import { columnsOf, shownText } from "./shown_text.ts";
 
 /** Draws Markdown as it comes in. */
 export interface DrawnMarkdown {
@@ -215,17 +215,10 @@ function drawTable(rows: readonly string[], columns: number): string {
   return [bold(head), under, ...rest].map((line) => `${line}\n`).join("");
 }
 
-const letters = new Intl.Segmenter();
-
-/** Letters that take two columns. */
-const WIDE =
-  /\p{Emoji_Presentation}|[\u1100-\u115f\u2e80-\ua4cf\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe6f\uff00-\uff60\uffe0-\uffe6\u{20000}-\u{3fffd}]/u;
-
 /** What {@linkcode style} writes; no other codes are in what is drawn. */
 const STYLE = new RegExp("\x1b\\[\\d+m", "g");
 
 /** How many columns a text takes that was drawn here. */
 function widthOf(drawn: string): number {
-  const shown = drawn.replaceAll(STYLE, "");
-  return [...letters.segment(shown)].reduce((sum, { segment }) => sum + (WIDE.test(segment) ? 2 : 1), 0);
+  return columnsOf(drawn.replaceAll(STYLE, ""));
 }

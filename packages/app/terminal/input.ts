@@ -75,6 +75,8 @@ interface TerminalInput {
 interface PastedInput {
   /** What a line editor reads. Several pasted lines stand in it as a mark that names them. */
   readonly input: PassThrough & { readonly setRawMode: (isRaw: boolean) => void };
+  /** The mark of a text of several lines that is to stand in a line as if it had been pasted. */
+  readonly markOf: (text: string) => string;
   /** A line with what its marks stand for. */
   readonly whole: (line: string) => string;
 }
@@ -122,13 +124,14 @@ export function pastedInput(terminal: TerminalInput): PastedInput {
     const lines = text.replaceAll(/\r\n?/g, "\n").replace(/\n+$/, "");
     // What commands a line editor isn't what somebody has typed.
     if (!lines.includes("\n")) return lines.replaceAll(/\t/g, " ").replaceAll(/\p{Cc}/gu, "");
-    pastes.push(lines);
-    return markOf(pastes.length, lines);
+    return keep(lines);
   };
+  const keep = (lines: string) => markOf(pastes.push(lines), lines);
   terminal.on("data", (chunk) => take(decoder.decode(chunk, { stream: true })));
   terminal.on("end", () => input.end());
   return {
     input,
+    markOf: keep,
     whole: (line) =>
       pastes.reduce((text, lines, at) => text.replaceAll(markOf(at + 1, lines), () => lines), line),
   };

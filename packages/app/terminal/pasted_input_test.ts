@@ -6,10 +6,10 @@ import { pastedInput } from "./input.ts";
 /** Reads these pieces, and gives what a line editor reads of them. */
 async function read(pieces: readonly string[]) {
   const terminal = new EventEmitter();
-  const { input, whole } = pastedInput(terminal);
+  const { input, markOf, whole } = pastedInput(terminal);
   for (const piece of pieces) terminal.emit("data", new TextEncoder().encode(piece));
   terminal.emit("end");
-  return { edited: await text(input), whole };
+  return { edited: await text(input), markOf, whole };
 }
 
 Deno.test("pastedInput() names several pasted lines in the one line in which they were pasted", async () => {
@@ -24,6 +24,12 @@ Deno.test("pastedInput() names several pasted lines in the one line in which the
 
 Deno.test("pastedInput() takes one pasted line for typed, without what would command the editor", async () => {
   assertEquals((await read(["\x1b[200~a\tb\x1b[31m\x03c\n\x1b[201~"])).edited, "a b[31mc");
+});
+
+Deno.test("pastedInput() gives a mark to a text that nobody has pasted, too", async () => {
+  const { markOf, whole } = await read(["\x1b[200~a\nb\x1b[201~"]);
+  assertEquals(markOf("c\nd\ne"), "[paste 2: 3 lines]");
+  assertEquals(whole("[paste 1: 2 lines] [paste 2: 3 lines]"), "a\nb c\nd\ne");
 });
 
 Deno.test("pastedInput() finds marks wherever they are cut, and leaves keys alone", async () => {

@@ -52,3 +52,24 @@ function written(char: string): string {
   const code = char.codePointAt(0)!;
   return code < 0x100 ? `\\x${code.toString(16).padStart(2, "0")}` : `\\u{${code.toString(16)}}`;
 }
+
+const letters = new Intl.Segmenter();
+
+/** Letters that take two columns. */
+const WIDE =
+  /\p{Emoji_Presentation}|[\u1100-\u115f\u2e80-\ua4cf\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe6f\uff00-\uff60\uffe0-\uffe6\u{20000}-\u{3fffd}]/u;
+
+/** How many columns a text takes in a line. */
+export function columnsOf(text: string): number {
+  return [...letters.segment(text)].reduce((sum, { segment }) => sum + (WIDE.test(segment) ? 2 : 1), 0);
+}
+
+/** The text, or as much of its beginning as so many columns hold. */
+export function cutTo(columns: number, text: string): string {
+  let taken = 0;
+  for (const { segment, index } of letters.segment(text)) {
+    taken += columnsOf(segment);
+    if (taken > columns) return text.slice(0, index);
+  }
+  return text;
+}

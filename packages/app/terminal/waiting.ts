@@ -1,5 +1,5 @@
 import type { SessionEvent } from "@tare/server";
-import { shownText } from "./shown_text.ts";
+import { cutTo, shownText } from "./shown_text.ts";
 
 /** The last line of a terminal while a turn runs: what is waited for, and for how long. */
 interface WaitingLine {
@@ -20,12 +20,14 @@ const MAX_CALL = 60;
  * Shows a spinner, the seconds, and whether the model or which call is waited for.
  *
  * @param options.write Writes to the terminal.
+ * @param options.columns How wide it is now: of a line that is wider only the last row could be cleared. Default: nobody knows.
  * @param options.now The time in milliseconds.
  * @param options.tick Called back about ten times a second, until the function that it returns is called.
  */
 export function waitingLine(
-  { write, now = Date.now, tick = everyTenth }: {
+  { write, columns = () => undefined, now = Date.now, tick = everyTenth }: {
     readonly write: (text: string) => void;
+    readonly columns?: () => number | undefined;
     readonly now?: () => number;
     readonly tick?: (draw: () => void) => () => void;
   },
@@ -45,14 +47,23 @@ export function waitingLine(
       : undefined;
     if (what === undefined || lineOpen) return erase();
     const seconds = Math.floor((now() - since) / 1000);
-    write(`${ERASE}${FRAMES[frame++ % FRAMES.length]} ${seconds} s: ${what}`);
+    const drawn = `${FRAMES[frame++ % FRAMES.length]} ${seconds} s: ${what}`;
+    // In the last column some terminals begin the next row.
+    write(ERASE + cutTo((columns() || Infinity) - 1, drawn));
     isShown = true;
   };
   const erase = () => {
     if (isShown) write(ERASE);
     isShown = false;
   };
-  const stop = tick(draw);
+  const stop = tick(() => {
+    try {
+      draw();
+    } catch {
+      // The terminal was closed. Whoever writes what is to stay is told so.
+      stop();
+    }
+  });
   return {
     write(text) {
       if (text === "") return;

@@ -61,3 +61,27 @@ Deno.test("waitingLine() shows what is waited for and for how long, between what
   ]);
   assertEquals(stopped, true);
 });
+
+Deno.test("waitingLine() stays in one row, however narrow the terminal has become", () => {
+  let draw = () => {};
+  let columns: number | undefined;
+  const written: string[] = [];
+  const line = waitingLine({
+    write: (text) => void written.push(text),
+    columns: () => columns,
+    now: () => 0,
+    tick(given) {
+      draw = given;
+      return () => {};
+    },
+  });
+  line.follow({ type: "tool_call", step: 1, id: "a", name: "shell", arguments: "echo 日本語日本語" });
+  for (columns of [undefined, 0, 40, 20, 18]) draw();
+  assertEquals(written, [
+    `${ERASE}⠋ 0 s: shell echo 日本語日本語`,
+    `${ERASE}⠙ 0 s: shell echo 日本語日本語`,
+    `${ERASE}⠹ 0 s: shell echo 日本語日本語`,
+    `${ERASE}⠸ 0 s: shell echo `,
+    `${ERASE}⠼ 0 s: shell echo`,
+  ]);
+});

@@ -58,14 +58,26 @@ export function watchTurn(
   let end: TurnEnd | undefined;
   let isOver = false;
 
+  /** Asks a server that may be away as somebody answers; that it is, is told where its events are read. */
+  const whenThere = async <T>(work: () => Promise<T>): Promise<T> => {
+    const away = serverAway({ tell() {}, tryAgainMs });
+    for (;;) {
+      try {
+        return await work();
+      } catch (error) {
+        await away.wait(error);
+      }
+    }
+  };
+
   const started = Promise.resolve().then(start);
   const put = async (approval: Approval) => {
     const settled = questions.get(approval.callId)?.signal;
     const answer = settled && await ask?.(approval, settled);
     if (!answer || settled.aborted) return;
-    await client.answer(session, approval, answer).catch(async (error) => {
+    await whenThere(() => client.answer(session, approval, answer)).catch(async (error) => {
       // Somebody else may have been quicker.
-      const open = await client.approvals(session);
+      const open = await whenThere(() => client.approvals(session));
       if (open.some(({ callId }) => callId === approval.callId)) throw error;
     });
   };
@@ -73,7 +85,9 @@ export function watchTurn(
     const asked = new Set<string>();
     for (;;) {
       // Somebody else may have answered meanwhile.
-      const next = (await client.approvals(session)).find(({ callId }) => !asked.has(callId));
+      const next = (await whenThere(() => client.approvals(session))).find(({ callId }) =>
+        !asked.has(callId)
+      );
       if (!next) return;
       asked.add(next.callId);
       await put(next);

@@ -201,3 +201,38 @@ Deno.test("watchTurn() reads on where a server breaks off in the middle of a tur
   assertEquals([followed, shown], [[1, 1], ["turn_start", "warning", "turn_resumed", "turn_end"]]);
   assertEquals(server.cancelled, []);
 });
+
+Deno.test("watchTurn() gives an answer once the server is there again that was away as somebody gave it", async () => {
+  const asked: SessionEvent = { type: "approval_asked", step: 1, id: "a", name: "shell", arguments: "{}" };
+  const waits: SessionEvent = { type: "turn_end", reason: "approval", text: "", ledger: EMPTY_LEDGER };
+  const answered = Promise.withResolvers<void>();
+  const answers: string[] = [];
+  const server = {
+    ...client(Promise.resolve([START, asked, waits])),
+    follow: (_: string, after: number) =>
+      Promise.resolve((async function* () {
+        await answered.promise;
+        yield* numbered(
+          [{ type: "approval_answered", id: "a", decision: "allow", by: "person" }, START, END],
+          after,
+        );
+      })()),
+    approvals: () =>
+      Promise.resolve(
+        answers.length === 2
+          ? []
+          : [{ callId: "a", name: "shell", arguments: "{}", askedAtMs: 1, expiresAtMs: 2 }],
+      ),
+    answer: (_: string, { callId }: Approval, { decision }: ApprovalAnswer) => {
+      if (answers.push(`${callId} ${decision}`) === 1) {
+        return Promise.reject(new RefusedError(0, "It can't be reached."));
+      }
+      answered.resolve();
+      return Promise.resolve();
+    },
+  };
+  const ask = () => Promise.resolve({ decision: "allow" } as const);
+  const turn = watchTurn(server, { session: "s", input: "q", show() {}, ask, tryAgainMs: 0 });
+  assertEquals([await turn.end, answers], [END, ["a allow", "a allow"]]);
+  assertEquals(server.cancelled, []);
+});

@@ -305,6 +305,16 @@ export interface Sums
   readonly pings: number;
   /** What calls saved by finding what pings had kept warm: they would have cost that without Tare too. */
   readonly pingCreditTokenUnits: number;
+  /** Programs that the model wrote. */
+  readonly programs: number;
+  /** Calls that they made, and those of them that failed. */
+  readonly programCalls: number;
+  readonly failedProgramCalls: number;
+  /**
+   * Tokens of what these returned beyond what the programs did: no prompt ever held them. That is no saving: nobody knows
+   * what the model would have called instead.
+   */
+  readonly programKeptTokens: number;
 }
 
 const NO_SUMS: Sums = {
@@ -339,6 +349,10 @@ const NO_SUMS: Sums = {
   untouchedReadAgain: 0,
   pings: 0,
   pingCreditTokenUnits: 0,
+  programs: 0,
+  programCalls: 0,
+  failedProgramCalls: 0,
+  programKeptTokens: 0,
   cacheReadUsd: 0,
   newUsd: 0,
   expiredUsd: 0,

@@ -181,15 +181,19 @@ const MOST = { rows: 100, results: 10 };
  */
 export function reportSessionSpend(
   seen: SeenConversation,
-  { calls, isAnswered, programs = [] }: {
+  { calls, isAnswered, sums = sumsOf.nothing }: {
     /** The session's calls, the oldest first. */
     readonly calls: readonly CallReport[];
     /** Whether the history holds the answer to the newest of them. */
     readonly isAnswered: boolean;
-    /** What each program has called. Default: there were none. */
-    readonly programs?: readonly Omit<NonNullable<SessionSpend["programs"]>, "programs">[];
+    /** What the session has come to: what its programs called. Default: there were none. */
+    readonly sums?: Pick<
+      Sums,
+      "programs" | "programCalls" | "failedProgramCalls" | "programKeptTokens"
+    >;
   },
 ): SessionSpend {
+  const programs = programsIn(sums);
   const turns = new Map<number | null, SessionSpend["turns"][number]>();
   let all = sumsOf.nothing;
   for (const call of calls) {
@@ -224,20 +228,17 @@ export function reportSessionSpend(
     subjects: by(({ subject }) => subject),
     results: results.slice(0, MOST.results),
     carried: results.filter(isWhole).slice(0, MOST.results),
-    ...(programs.length > 0 && { programs: sumOfPrograms(programs) }),
+    ...(programs && { programs }),
   };
 }
 
-function sumOfPrograms(
-  all: readonly Omit<NonNullable<SessionSpend["programs"]>, "programs">[],
-): NonNullable<SessionSpend["programs"]> {
-  const sum = (name: keyof typeof all[number]) => all.reduce((sum, one) => sum + one[name], 0);
-  return {
-    programs: all.length,
-    calls: sum("calls"),
-    failed: sum("failed"),
-    keptTokens: sum("keptTokens"),
-  };
+/** What programs have called, of what all came to; nothing if there were none. */
+function programsIn(
+  { programs, programCalls: calls, failedProgramCalls: failed, programKeptTokens: keptTokens }: NonNullable<
+    Parameters<typeof reportSessionSpend>[1]["sums"]
+  >,
+): SessionSpend["programs"] {
+  return programs === 0 ? undefined : { programs, calls, failed, keptTokens };
 }
 
 /** What each result has cost that was said in a session; nothing of those that no call has held yet. */

@@ -199,8 +199,8 @@ Deno.test("reportSessionSpend() reckons what each result cost: new when it came,
   const idle = reportSessionSpend(seen, { calls: calls.slice(0, 3), isAnswered: true });
   assertEquals(idle.results.map(({ place, calls }) => [place, calls]), [[2, 2], [4, 1]]);
   assertEquals(idle.programs, undefined);
-  const programs = [{ calls: 4, failed: 1, keptTokens: 300 }, { calls: 1, failed: 0, keptTokens: 0 }];
-  assertEquals(reportSessionSpend(seen, { calls, isAnswered: false, programs }), {
+  const sums = { programs: 2, programCalls: 5, failedProgramCalls: 1, programKeptTokens: 300 };
+  assertEquals(reportSessionSpend(seen, { calls, isAnswered: false, sums }), {
     ...spend,
     programs: { programs: 2, calls: 5, failed: 1, keptTokens: 300 },
   });

@@ -106,13 +106,13 @@ export function keptValue(
 ): unknown {
   const { hidden, shown, facts, conversation } = session;
   const { historyBytes, heads, opening, turns, hasTools, functionsInFront, isAnswered, summary } = facts;
-  const { refusals, responses, compactions } = facts;
+  const { refusals, responses, compactions, isNamed } = facts;
   const { pins, rewrites, unsent, figures, cacheKey } = conversation.state;
   const value: KeptValue = {
     format: FORMAT,
     facts: {
       ...{ historyBytes, heads, opening, turns, hasTools, functionsInFront, isAnswered, summary },
-      ...{ refusals, responses, compactions },
+      ...{ refusals, responses, compactions, isNamed },
     },
     conversation: {
       ...{ pins, rewrites, unsent },

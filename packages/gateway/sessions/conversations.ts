@@ -45,6 +45,8 @@ export interface ShownConversation {
   readonly setPin: (wanted: NewPin) => Promise<PinReport>;
   /** Asks for nothing more of a message. Gives whether anything was asked for. */
   readonly removePin: (place: number) => Promise<boolean>;
+  /** Gives it a title, which it keeps, and tells of it as it is then. */
+  readonly rename: (title: string) => Promise<ReturnType<Conversations["summary"]>>;
   /** Keeps its newest prompt in the provider's cache for at most so many milliseconds; nothing if none is kept warm here. */
   readonly keepWarm: (ms: number) => ReturnType<Warmth["keepFor"]> | undefined;
   /** The original of what left its prompt; nothing if nothing is archived under this reference. */
@@ -185,6 +187,11 @@ function shown(session: GatewaySession, sessions: ShownSessions): ShownConversat
       conversation.pin({ remove: place });
       await sessions.save(session);
       return true;
+    },
+    async rename(title) {
+      session.rename(title);
+      await sessions.save(session);
+      return told(session);
     },
     keepWarm: (ms) => sessions.keepFor(session, ms),
     archived: (ref) => session.archive.get(ref),

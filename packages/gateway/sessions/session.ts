@@ -151,6 +151,8 @@ export interface SessionFacts {
   readonly functionsInFront?: readonly string[] | "all" | undefined;
   /** Whether its history has answers of a model. */
   readonly isAnswered: boolean;
+  /** True if a person has named it: no words of its client's name it any more. */
+  readonly isNamed?: true | undefined;
   /** What a model said in answer to what was no turn: the client may go on from it with a new history. */
   readonly summary?: ClientSummary | undefined;
   /** How many times in a row the upstream refused what was made of a request, and took the client's own. */
@@ -338,7 +340,7 @@ export class GatewaySession {
     if (!this.#facts.isAnswered || this.conversation.state.title === "") {
       const words = personSpoke(items)?.words ?? "";
       this.#know({ opening: openingText(words) });
-      this.conversation.named(firstWords(words));
+      if (!this.#facts.isNamed) this.conversation.named(firstWords(words));
     }
     this.#know({
       historyBytes: items.reduce((sum, { bytes }) => sum + (bytes?.length ?? 0), 0),
@@ -418,6 +420,7 @@ export class GatewaySession {
       facts: {
         ...{ ...this.#facts, scope, name: undefined, responses: [], compactions: [] },
         isAnswered: hasAnswers(items),
+        isNamed: undefined,
       },
       hidden,
       shown: this.#shown,
@@ -628,6 +631,12 @@ export class GatewaySession {
   /** It was saved, or read. */
   saved(kept: Kept): void {
     this.#kept = kept;
+  }
+
+  /** Gives it a title, which it keeps. */
+  rename(title: string): void {
+    this.conversation.named(title);
+    this.#know({ isNamed: true });
   }
 
   #know(facts: Partial<SessionFacts>): void {

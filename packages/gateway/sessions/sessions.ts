@@ -265,7 +265,10 @@ export class GatewaySessions {
     const start = countInstructions(items) + 1;
     const calls = ({ parts }: WireItem) => parts.some(({ message }) => "tool_calls" in message);
     if (!items[start] || !items.slice(start).some(calls)) return undefined;
+    const said = new Set(keys.slice(start));
     return this.#usedLast(scope).find(({ tip }) => {
+      // Of nearly all the end is another one.
+      if (!said.has(tip.key)) return false;
       let from = tip;
       while (from.parent && from.key !== keys[start]) from = from.parent;
       if (from.depth < 2 || from === tip) return false;
@@ -304,8 +307,9 @@ export class GatewaySessions {
     let looked = 0;
     for (const { session } of this.#sessions.values()) {
       if (session.facts.client !== client || session.facts.scope === scope) continue;
-      const shared = sharedLength(tipOf(session), keys, heads);
-      if (shared === session.tip.depth && session.facts.isAnswered) return { session, shared };
+      const { depth, key } = session.tip;
+      const isAlike = key === keys[depth - 1] && session.facts.isAnswered;
+      if (isAlike && sharedLength(tipOf(session), keys, heads) === depth) return { session, shared: depth };
       if (++looked === QUOTABLE_SESSIONS) return undefined;
     }
     return undefined;

@@ -14,7 +14,8 @@ interface ToolSpec<Args extends Readonly<Record<string, unknown>>> {
   readonly description: string;
   /** JSON Schema of each argument. Others are not allowed. */
   readonly properties: { readonly [Name in keyof Args]: JsonSchema };
-  readonly required: readonly (keyof Args & string)[];
+  /** Those that a call must have. Default: none. */
+  readonly required?: readonly (keyof Args & string)[];
   readonly stance: NonNullable<Tool["stance"]>;
   readonly reads?: keyof Args & string;
   readonly writes?: keyof Args & string;
@@ -24,6 +25,8 @@ interface ToolSpec<Args extends Readonly<Record<string, unknown>>> {
   effects?(args: Args): Promise<Effects>;
   /** What a call would change. Throws as `run` would. Default: nobody knows. */
   preview?(args: Args, context: ToolContext): Promise<FileChange | undefined>;
+  /** Clears away what a call may have left whose process has ended. Default: nothing is left. */
+  clearUp?(args: Args, context: Pick<ToolContext, "callId">): Promise<void>;
   /** What a call tries to do, such as `read src/a.ts`; completes "Cannot …: why". */
   attempt(args: Args): string;
   run(args: Args, context: ToolContext): Promise<ToolOutput>;
@@ -32,7 +35,12 @@ interface ToolSpec<Args extends Readonly<Record<string, unknown>>> {
 /** Makes a tool whose refusals and system errors are error results. Anything else it throws is a bug and stays thrown. */
 export function defineTool<Args extends Readonly<Record<string, unknown>>>(spec: ToolSpec<Args>): Tool {
   const { name, description, properties, required, stance, reads, writes, timeoutMs, isContained } = spec;
-  const parameters = { type: "object", properties, required, additionalProperties: false };
+  const parameters = {
+    type: "object",
+    properties,
+    ...(required && { required }),
+    additionalProperties: false,
+  };
   const problemOf = (args: Args, error: unknown): string => {
     const reason = error instanceof Refusal ? error.message : ioReason(error);
     if (reason === undefined) throw error;
@@ -57,6 +65,16 @@ export function defineTool<Args extends Readonly<Record<string, unknown>>>(spec:
         return { content: problemOf(valid, error), error: true };
       }
     },
+    ...(spec.clearUp && {
+      async clearUp(args: Readonly<Record<string, unknown>>, context: Pick<ToolContext, "callId">) {
+        try {
+          await spec.clearUp!(args as Args, context);
+        } catch (error) {
+          // Where it may be out of reach now, such as in a folder that has gone, the turn goes on all the same.
+          if (!(error instanceof Refusal) && ioReason(error) === undefined) throw error;
+        }
+      },
+    }),
     ...(spec.preview && {
       async preview(args: Readonly<Record<string, unknown>>, context: ToolContext) {
         const valid = args as Args;

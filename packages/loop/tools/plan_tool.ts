@@ -26,7 +26,6 @@ export function planTool(): Tool {
         description: "How many are done, from the first.",
       },
     },
-    required: [],
     stance: "rederivable",
     attempt: () => "keep the plan",
     run({ steps, done }) {

@@ -437,5 +437,8 @@ Deno.test("A program is read as it is written, and what it calls stands below it
   await seen(page, ".call[open] pre", code);
   await seen(page, ".call[open] p", "2 calls, 0 failed");
   await assertAccessible(page, "program");
+  await page.locator('::-p-aria(Overview[role="link"])').click();
+  await seen(page, ".sums dt", "Kept outside by programs");
+  await seen(page, ".sums small", "tokens, no saving; 1 program made 2 calls, 0 failed");
   await Deno.remove(rules);
 });

@@ -68,7 +68,7 @@ function factsOf({ model, effort, agent, sums, prompt }: Head): string[] {
 /** What is asked before it is done. */
 type Asked = "rename" | "model" | "share" | "delete";
 
-/** What can be done with a session as a whole. Those of other agents have no name of ours, no fork and no file. */
+/** What can be done with a session as a whole. Those of other agents have no model of ours, no fork and no file. */
 function SessionActions({ id, kind, title }: {
   readonly id: string;
   readonly kind: "session" | "gateway";
@@ -125,7 +125,7 @@ function SessionActions({ id, kind, title }: {
   return (
     <div class="deeds" role="group" aria-label="This session">
       <div class="row">
-        {isOurs && <button type="button" class="quiet" onClick={() => ask("rename")}>Rename</button>}
+        <button type="button" class="quiet" onClick={() => ask("rename")}>Rename</button>
         {isOurs && <button type="button" class="quiet" onClick={() => ask("model")}>Model</button>}
         {isOurs && <button type="button" class="quiet" onClick={fork}>Fork</button>}
         {isOurs && <button type="button" class="quiet" onClick={() => ask("share")}>Share</button>}

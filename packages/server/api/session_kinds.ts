@@ -12,6 +12,7 @@ import {
   type SeenConversation,
   type SessionSpend,
   type SpendReport,
+  sumsOf,
 } from "@tare/conversation/report";
 import type { Gateway, ShownConversation } from "@tare/gateway";
 import { describeCall, type Message, planAfter, type WorkPlan } from "@tare/messages";
@@ -64,6 +65,8 @@ export interface AnySession {
   readonly setPin: (wanted: NewPin, keep: (pin: PinReport) => readonly StoreRecord[]) => Promise<PinReport>;
   /** Asks for nothing more of a message. Gives whether anything was asked for. */
   readonly removePin: (place: number, keep: () => readonly StoreRecord[]) => Promise<boolean>;
+  /** Gives it a title, which it keeps. `keep` gives records that are stored with that. */
+  readonly rename: (title: string, keep: (renamed: Listed) => readonly StoreRecord[]) => Promise<Listed>;
   /** Keeps its newest prompt in the provider's cache for at most so many milliseconds; nothing if this server keeps none. */
   readonly keepWarm: (ms: number) => ReturnType<Warmth["keepFor"]> | undefined;
   /** The original of what left the prompt, if it is archived. */
@@ -287,7 +290,7 @@ function agentSession(session: Session, sessions: Sessions): AnySession {
     spend: async () =>
       reportSessionSpend(await seen(), {
         calls: await sessions.calls(session.id),
-        programs: await sessions.programs(session.id),
+        sums: sumsOf.days(session.days),
         isAnswered: true,
       }),
     async setPin(wanted, keep) {
@@ -301,6 +304,11 @@ function agentSession(session: Session, sessions: Sessions): AnySession {
       if (!session.prompt.pins.some((pin) => pin.place === place)) return false;
       await session.changePins({ remove: place }, keep());
       return true;
+    },
+    async rename(title, keep) {
+      const renamed = { ...sessionBody(session), title };
+      await session.rename(title, keep(renamed));
+      return renamed;
     },
     keepWarm: (ms) => session.warmth.keepFor(ms),
     archived: (ref) => Promise.resolve(session.archive.get(ref)),
@@ -329,6 +337,7 @@ function passingSession(passing: ShownConversation): AnySession {
       }
     },
     removePin: (place) => passing.removePin(place),
+    rename: async (title) => ({ kind: "gateway", ...await passing.rename(title) }),
     keepWarm: passing.keepWarm,
     archived: passing.archived,
     delete: passing.forget,

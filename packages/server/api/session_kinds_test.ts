@@ -1,5 +1,5 @@
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
-import { memoryStore, type StoreRecord } from "@tare/conversation";
+import { memoryStore, type Store, type StoreRecord } from "@tare/conversation";
 import {
   Accounts,
   type BlockReport,
@@ -16,10 +16,11 @@ import { profileNamed } from "@tare/planner";
 import { agent, call, events, newSession, request, scriptedModel, turn } from "../fixture_test.ts";
 
 /** A server before a provider that answers "Hi" to everything, whose clock moves on a second with each look at it. */
-function both({ control = 0 }: { readonly control?: number } = {}) {
+function both(
+  { control = 0, store = memoryStore() }: { readonly control?: number; readonly store?: Store } = {},
+) {
   let nowMs = Date.UTC(2026, 0, 1);
   const now = () => nowMs += 1_000;
-  const store = memoryStore();
   const countTokens = () => Promise.resolve(estimateTokens);
   const usage = { prompt_tokens: 1_000, completion_tokens: 5, total_tokens: 1_005 };
   const choices = [{ index: 0, message: { role: "assistant", content: "Hi" }, finish_reason: "stop" }];
@@ -40,6 +41,12 @@ function both({ control = 0 }: { readonly control?: number } = {}) {
   });
   return {
     server,
+    /** Another server with the same store, once this one has ended. */
+    async restart() {
+      await server.close();
+      await passing.close();
+      return both({ control, store });
+    },
     /** Lets another agent ask, and gives the id of its session. */
     async ask(content: string, more: readonly object[] = []) {
       const messages = [{ role: "user", content }, ...more];
@@ -164,6 +171,36 @@ Deno.test("The routes of sessions are the same for those that pass through", asy
   }
   assertEquals((await call(server, "GET", path)).status, 404);
   assert(await ask("First.") !== id);
+});
+
+Deno.test("A session that passes through keeps the title that a person gives it, before its first answer comes back and over a restart", async () => {
+  const { server, ask, get, restart } = both();
+  const answer = { role: "assistant", content: "Hi" };
+  const id = await ask("First.");
+  const path = `/v1/sessions/${id}`;
+  const rename = () =>
+    server.fetch(
+      new Request(`http://localhost${path}/title`, {
+        method: "POST",
+        headers: { "content-type": "application/json", "idempotency-key": "k" },
+        body: JSON.stringify({ title: " The\nnotes " }),
+      }),
+    );
+  for (const replayed of [null, "true"]) {
+    const response = await rename();
+    const { kind, title } = await response.json();
+    assertEquals([response.status, response.headers.get("idempotent-replayed")], [200, replayed]);
+    assertEquals([kind, title], ["gateway", "The notes"]);
+  }
+  assertEquals(await ask("First.", [answer, { role: "user", content: "Second." }]), id);
+  const titles = async (page: Promise<{ readonly sessions: readonly { readonly title: string }[] }>) =>
+    (await page).sessions.map(({ title }) => title);
+  assertEquals(await titles(get("/v1/sessions?search=notes")), ["The notes"]);
+  const more = [answer, { role: "user", content: "Second." }, answer, { role: "user", content: "Third." }];
+  const again = await restart();
+  assertEquals(await again.ask("First.", more), id);
+  assertEquals(await titles(again.get("/v1/sessions")), ["The notes"]);
+  assertEquals((await call(server, "POST", "/v1/sessions/none/title", { title: "x" })).status, 404);
 });
 
 Deno.test("What only the agent's sessions have is told of others with what to do", async () => {

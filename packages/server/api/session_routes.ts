@@ -28,7 +28,20 @@ export const KIND = Type.Optional(Type.Enum(["agent", "gateway"], {
     "`agent`: sessions of this server's agent; `gateway`: those of others, whose model calls pass through. Default: both.",
 }));
 
-/** The routes that make, list, show and delete sessions. */
+/** Body of `POST /v1/sessions/{id}/title`. */
+const RENAME = closed(
+  {
+    title: Type.String({
+      maxLength: 120,
+      pattern: "\\S",
+      description: "Line breaks and the like become spaces.",
+    }),
+  },
+  "Rename",
+  { title: "The notes" },
+);
+
+/** The routes that make, list, show, name and delete sessions. */
 export function sessionRoutes(kinds: SessionKinds, sessions: Sessions) {
   return [
     route({
@@ -129,6 +142,26 @@ export function sessionRoutes(kinds: SessionKinds, sessions: Sessions) {
       },
     }),
     route({
+      method: "POST",
+      path: "/v1/sessions/{id}/title",
+      operationId: "renameSession",
+      isAtomic: true,
+      summary: "Gives a session a title, which it keeps.",
+      body: RENAME,
+      responses: {
+        200: { description: "The session.", content: { "application/json": ANY_SESSION } },
+        ...NO_SESSION,
+      },
+      async answer({ path: { id }, body: { title }, keep }) {
+        const session = await kinds.get(id);
+        const named = await session.rename(
+          firstWords(title),
+          (json) => keep({ sessionId: id, answer: { json } }),
+        );
+        return { json: named };
+      },
+    }),
+    route({
       method: "GET",
       path: "/v1/sessions/{id}/archive/{ref}",
       operationId: "getArchived",
@@ -152,19 +185,6 @@ export function sessionRoutes(kinds: SessionKinds, sessions: Sessions) {
   ];
 }
 
-/** Body of `POST /v1/sessions/{id}/title`. */
-const RENAME = closed(
-  {
-    title: Type.String({
-      maxLength: 120,
-      pattern: "\\S",
-      description: "Line breaks and the like become spaces.",
-    }),
-  },
-  "Rename",
-  { title: "The notes" },
-);
-
 /** Body of `POST /v1/sessions/{id}/fork`. */
 const FORK = closed(
   {
@@ -182,25 +202,6 @@ const FORK = closed(
 /** What can be done with the agent's own sessions alone. */
 export function agentSessionRoutes(sessions: Sessions) {
   return [
-    route({
-      method: "POST",
-      path: "/v1/sessions/{id}/title",
-      operationId: "renameSession",
-      isAtomic: true,
-      summary: "Gives a session a title, which it keeps.",
-      body: RENAME,
-      responses: {
-        200: { description: "The session.", content: { "application/json": SESSION } },
-        ...NO_SESSION,
-      },
-      async answer({ path: { id }, body, keep }) {
-        const session = await sessions.get(id);
-        const title = firstWords(body.title);
-        const answer = { json: { ...sessionBody(session), title } };
-        await session.rename(title, keep({ sessionId: id, answer }));
-        return answer;
-      },
-    }),
     route({
       method: "POST",
       path: "/v1/sessions/{id}/fork",

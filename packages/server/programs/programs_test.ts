@@ -1,4 +1,4 @@
-import { assertEquals } from "@std/assert";
+import { assertEquals, assertObjectMatch } from "@std/assert";
 import { memoryStore, sharedMemory, type Store } from "@tare/conversation";
 import { programTool } from "@tare/loop/programs";
 import { openCheckpoints, workspaceTools } from "@tare/loop/tools";
@@ -305,9 +305,9 @@ Deno.test("a program finds and calls tools whose definitions the prompt doesn't 
     run: ({ id }) => `made ${at} of ${id}`,
   }));
   const code = `
-    const found = await tools.find("make_7");
+    const found = await tools.find_tools({ query: "make_7" });
     print(found.includes('"name":"make_7"'));
-    print(await tools.call("make_7", { id: 1 }), await tools.make_8({ id: 2 }));
+    print(await tools.call_tool({ name: "make_7", arguments: { id: 1 } }), await tools.make_8({ id: 2 }));
     print(await tools.make_9({ id: "nine" }).catch((error) => error.message.split(":")[0]));
   `;
   const handler = agent(running(code), { tools: [...many, programTool()] });
@@ -327,6 +327,19 @@ Deno.test("a program finds and calls tools whose definitions the prompt doesn't 
   ]]);
   const spend = (await call(handler, "GET", `${session}/spend`)).body as { programs: unknown };
   assertEquals(spend.programs, { programs: 1, ...made[0] });
+  const { calls, failed, keptTokens } = made[0]!;
+  const sums = {
+    programs: 1,
+    programCalls: calls,
+    failedProgramCalls: failed,
+    programKeptTokens: keptTokens,
+  };
+  type Told = { all: object; rows: object[]; today: object };
+  const ofDays = (await call(handler, "GET", "/v1/spend?by=day")).body as Told;
+  const overview = (await call(handler, "GET", "/v1/overview")).body as Told;
+  for (const told of [ofDays.all, ofDays.rows[0]!, overview.all, overview.today]) {
+    assertObjectMatch(told, sums);
+  }
 });
 
 Deno.test("what a program writes can be undone, and rules hold for each of its calls", async () => {

@@ -1,3 +1,4 @@
+import { argumentsParser } from "@tare/arguments";
 import type { Store, StoreRecord } from "@tare/conversation";
 import { Accounts } from "@tare/conversation/report";
 import {
@@ -289,14 +290,16 @@ export async function readHistory(
   };
   if (!end) return { ...standing, waiting: [], runningAfter };
   const helpers = await readHelpers(helperLinks(events.slice(start)), store);
+  const journals = await readJournals(id, rebuilt.interrupted.unanswered, { ...options, store });
+  const made = [...journals].flatMap(([parent, journal]) => unknownCalls(parent, journal));
+  await clearUp([...rebuilt.interrupted.unanswered, ...made], options.tools);
   const ledger = addLedgers(rebuilt.interrupted.ledger, costOf(helpers));
   const cut = { ...rebuilt.interrupted, ledger };
   const asked = goesOn && !isAnswered(cut, waiting)
     ? (await store.readState(id, "turn") ?? undefined) as StoredTurn | undefined
     : undefined;
   if (asked && cut.resumed < MOST_RESUMED) {
-    const journals = await readJournals(id, cut.unanswered, { ...options, store });
-    const { told, calls } = settleCalls(cut, { ...options, helpers, asked, unknownOutcome, journals });
+    const { told, calls } = settleCalls(cut, { ...options, helpers, asked, unknownOutcome, made });
     const step = cut.isReplied ? cut.step + 1 : cut.step;
     const all = rebuildHistory([...events.slice(start), ...told], { messages }).messages;
     // What has begun since is of unknown outcome, whatever was said.
@@ -328,13 +331,13 @@ const GIVEN_UP =
 /** What becomes of the calls of a turn that goes on: results that are told, and those that are left to its loop. */
 function settleCalls(
   { unanswered, ...cut }: NonNullable<RebuiltHistory["interrupted"]>,
-  { tools, helpers, asked: { unattended }, unknownOutcome = "tell", journals }:
+  { tools, helpers, asked: { unattended }, unknownOutcome = "tell", made }:
     & Pick<Required<RecoveryOptions>, "tools" | "helpers">
     & {
       readonly asked: StoredTurn;
       readonly unknownOutcome: SessionOptions["unknownOutcome"];
-      /** What the programs among them have called. */
-      readonly journals: ReadonlyMap<string, Journal>;
+      /** What the programs among them have called that has no result. */
+      readonly made: readonly UnansweredCall[];
     },
 ): { readonly told: readonly LoopEvent[]; readonly calls: readonly ToolCall[] } {
   const isLeft = ({ call, denied, parent }: UnansweredCall) => {
@@ -346,7 +349,6 @@ function settleCalls(
     if (unknownOutcome === "ask") return unattended === undefined && !isRepeatable(call, tools);
     return unknownOutcome === "repeat" && isRepeatable(call, tools);
   };
-  const made = [...journals].flatMap(([parent, journal]) => unknownCalls(parent, journal));
   const told = [...made, ...unanswered].filter((one) => !isLeft(one));
   return {
     told: resultsOf({ ...cut, unanswered: told }, { tools, helpers }),
@@ -358,6 +360,16 @@ function settleCalls(
 function unknownCalls(parent: string, { made, results }: Journal): readonly UnansweredCall[] {
   return [...made].filter(([id]) => !results.some((result) => result.id === id))
     .map(([id, call]) => ({ call: { id, type: "function", function: call }, parent }));
+}
+
+/** Has the tools of calls that were cut off clear away what these may have left. */
+async function clearUp(calls: readonly UnansweredCall[], tools: readonly Tool[]): Promise<void> {
+  for (const { call } of calls) {
+    const tool = toolOf(call, tools);
+    if (!tool?.clearUp) continue;
+    const args = argumentsParser(tool.definition)(meantCall(call).arguments);
+    if (args.ok) await tool.clearUp(args.value, { callId: call.id });
+  }
 }
 
 /** Whether a call is run again from its start, because what it does stands in the events of the calls that it makes. */

@@ -491,6 +491,11 @@ function bookCalls(
       for (const one of said) conversation.book(sumsOf.outcome(one), atMs, { tool: one.tool });
       if (warmth) conversation.book({ pingCreditTokenUnits: warmth.creditTokenUnits }, atMs);
     }
+    if (event.type === "tool_result" && event.made) {
+      const { calls, failed, keptTokens } = event.made;
+      const made = { programCalls: calls, failedProgramCalls: failed, programKeptTokens: keptTokens };
+      conversation.book({ programs: 1, ...made }, nowMs);
+    }
     if (event.type !== "turn_end") continue;
     const savedTokens = Object.values(event.ledger.saved).reduce((sum, tokens) => sum + tokens, 0);
     conversation.book({ savedTokens }, nowMs);

@@ -43,7 +43,6 @@ import {
   NO_TURNS,
   OWN_AGENT,
   parentOf,
-  type SessionEvent,
   type SessionInfo,
   sessionNotFound,
   type SessionOptions,
@@ -59,8 +58,6 @@ export interface NewSession extends CreateSession {
   /** Whether its instructions begin with the server's own, so that it is told where it works. Default: if it brings none. */
   readonly isAtWorkplace?: boolean;
 }
-
-type ToolResult = Extract<SessionEvent, { readonly type: "tool_result" }>;
 
 /** How sessions are made. */
 interface CreateOptions {
@@ -338,15 +335,6 @@ export class Sessions {
     const { settings: { model } } = await this.get(id);
     const events = await this.#options.store.readEvents(id, { types: CALL_EVENTS });
     return callsOf(events.map(({ event }) => asSessionEvent(event)), this.#ratesOf(model));
-  }
-
-  /** What each program of a session has called, as its result says. @throws {StoreError} */
-  async programs(id: string): Promise<readonly NonNullable<ToolResult["made"]>[]> {
-    const results = await this.#options.store.readEvents(id, { types: ["tool_result"] });
-    return results.flatMap(({ event }) => {
-      const result = asSessionEvent(event);
-      return result.type === "tool_result" ? result.made ?? [] : [];
-    });
   }
 
   /** What was saved today and in all. None of these sessions is left as it is, to compare with. */

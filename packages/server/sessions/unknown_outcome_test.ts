@@ -49,10 +49,13 @@ async function cutOff(
       return "worked";
     },
   });
+  const cleared: string[] = [];
+  const clearUp = (args: object, { callId }: { readonly callId?: string }) =>
+    Promise.resolve(void cleared.push(`${callId} ${JSON.stringify(args)} before ${ran.length} calls`));
   const tools = [
-    hanging("act"),
+    hanging("act", { clearUp }),
     hanging("look", { stance: "rederivable" }),
-    hanging("put", { hints: { idempotentHint: true } }),
+    hanging("put", { hints: { idempotentHint: true }, clearUp }),
   ];
   const options = {
     unknownOutcome,
@@ -65,7 +68,7 @@ async function cutOff(
   await running.promise;
   const kept = await store.upTo(store.writes);
   const handler = agent(model(names), { ...options, store: kept, tools: tools.map(working) });
-  return { handler, path, ran };
+  return { handler, path, ran, cleared };
 }
 
 const results = async (handler: AgentHandler, path: string) => {
@@ -100,6 +103,12 @@ Deno.test("such a call is made again where its tool only reads or says that this
   assertEquals(ran, ["put", "look"]);
   const told = `${UNKNOWN} It may have taken effect: find out before you call it again.`;
   assertEquals(await results(handler, path), ["worked", told, "worked"]);
+});
+
+Deno.test("what such calls may have left is cleared away before any is made again", async () => {
+  const { handler, path, cleared } = await cutOff("repeat", { names: ["put", "act", "look"] });
+  await follow(handler, path, 0);
+  assertEquals(cleared, ["0 {} before 0 calls", "1 {} before 0 calls"]);
 });
 
 for (const decision of ["allow", "deny"] as const) {
@@ -142,6 +151,7 @@ Deno.test("where nobody can be asked the model is told", async () => {
 Deno.test("a turn that is cut off again and again ends, and can be continued", async () => {
   const store = memoryStore();
   let asked = 0;
+  const third = Promise.withResolvers<void>();
   const handler = agent(model([]), { store });
   const path = await newSession(handler);
   const id = path.split("/").at(-1)!;
@@ -151,7 +161,7 @@ Deno.test("a turn that is cut off again and again ends, and can be continued", a
   ]);
   for (let process = 0; process < 5; process++) {
     const stuck = agent(async function* () {
-      asked++;
+      if (++asked === 3) third.resolve();
       await new Promise(() => {});
       yield { type: "text_delta", text: "" };
     }, { store, clock: { now: () => 0, after: () => () => {} } });
@@ -161,6 +171,8 @@ Deno.test("a turn that is cut off again and again ends, and can be continued", a
       if (/"type":"(step_start|turn_end)"/.test(text.split("turn_resumed").at(-1)!)) break;
     }
   }
+  // A step begins before its model is asked.
+  await third.promise;
   assertEquals(asked, 3);
   const end = (await store.readEvents(id)).at(-1)?.event;
   assertEquals(end?.type, "step_start");

@@ -8,7 +8,7 @@ import {
   type WorkspaceLimits,
 } from "./resolve_in_workspace.ts";
 import { statInWorkspace } from "./stat_in_workspace.ts";
-import { fittingRows, MAX_RESULT_BYTES } from "../result_text.ts";
+import { fittingRows } from "../result_text.ts";
 import { walk, type WalkEntry } from "./walk.ts";
 
 type ListFilesArguments = {
@@ -28,31 +28,25 @@ export function listFilesTool(workspace: string, limits: WorkspaceLimits = {}): 
   return defineTool<ListFilesArguments>({
     name: "list_files",
     description:
-      "Lists a folder of the workspace in sorted order, one path a line, relative to the workspace. Folders end in " +
-      "a slash; a file's size in bytes follows after a tab; symbolic links are marked and not followed. Hidden entries " +
-      "and those named by .gitignore are left out, and counted in the first line, unless include_hidden is true. One " +
-      `call lists at most ${MAX_ENTRIES} entries and ${
-        MAX_RESULT_BYTES / 1024
-      } KiB; the first line says if there are ` +
-      "more: narrow it with path, depth or glob.",
+      "Lists a folder: sorted paths from the workspace, sizes in bytes. The first line counts what is left out: hidden " +
+      "and git-ignored, or too many.",
     properties: {
-      path: { type: "string", description: "Folder, relative to the workspace. Default: the workspace." },
+      path: { type: "string", description: "Default: the workspace." },
       depth: {
         type: "integer",
         minimum: 1,
-        description: "Levels to go down; 1 is the folder itself. Default: 1, or all levels if glob is given.",
+        description: "Levels. Default: 1, with glob all.",
       },
       glob: {
         type: "string",
         minLength: 1,
-        description: 'Only files that match, such as "*.{ts,tsx}" (any folder) or "src/**/*.md" (from path).',
+        description: 'Files such as "*.ts" (in any folder) or "src/**/*.md".',
       },
       include_hidden: {
         type: "boolean",
-        description: "Also hidden and git-ignored entries. Default: false.",
+        description: "Git-ignored too.",
       },
     },
-    required: [],
     stance: "rederivable",
     effects: ({ path = "." }) => effectsOn(path, { ...limits, workspace, as: "searches" }),
     attempt: ({ path = "." }) => `list ${JSON.stringify(path)}`,

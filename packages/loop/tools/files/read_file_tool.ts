@@ -27,20 +27,17 @@ export function readFileTool(workspace: string, limits: WorkspaceLimits = {}): T
   return defineTool<ReadFileArguments>({
     name: "read_file",
     description:
-      'Reads a text file of the workspace. The first line of the result states the range and the size, such as "lines 1-200 of ' +
-      '345", and notes in parentheses; the lines follow as they are in the file, without numbers, so that they can be copied ' +
-      `into edit_file. One call returns at most ${MAX_LINES} lines and ${
+      `Reads a text file: at most ${MAX_LINES} lines or ${
         MAX_RESULT_BYTES / 1024
-      } KiB; the first line then ` +
-      `says with which start_line to go on. Lines over ${MAX_LINE_CHARS} characters are cut. To find a place in a large ` +
-      "file, use search_files first. Pictures (PNG, JPEG, GIF, WebP) are shown; other binary files are refused.",
+      } KiB, as they are, behind a line that says which of how many, ` +
+      "and how to go on. Shows a picture (PNG, JPEG, GIF, WebP).",
     properties: {
-      path: { type: "string", description: "File, relative to the workspace." },
-      start_line: { type: "integer", minimum: 1, description: "First line to read, from 1. Default: 1." },
+      path: { type: "string", description: "From the workspace." },
+      start_line: { type: "integer", minimum: 1, description: "Default: 1." },
       end_line: {
         type: "integer",
         minimum: 1,
-        description: "Last line to read, included. Default: as many as fit.",
+        description: "Included. Default: as many as fit.",
       },
     },
     required: ["path"],

@@ -1,3 +1,4 @@
+import { createHash } from "node:crypto";
 import { lstat, readdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
 import type { ToolContext } from "@tare/messages";
@@ -89,6 +90,7 @@ async function readFolder(root: string, base: string): Promise<WalkEntry[]> {
   const entries: WalkEntry[] = [];
   for (const entry of await readdir(join(root, base), { withFileTypes: true })) {
     const { name } = entry;
+    if (isTemporary(name)) continue;
     const isFolder = entry.isDirectory();
     entries.push({
       absolute: join(root, base, name),
@@ -97,6 +99,20 @@ async function readFolder(root: string, base: string): Promise<WalkEntry[]> {
     });
   }
   return entries.sort((a, b) => (a.relative < b.relative ? -1 : 1));
+}
+
+/**
+ * What a file is called that is written to take another one's place. The same key gives the same name, so that the next
+ * process finds it without a search.
+ */
+export function temporaryName(key: unknown): string {
+  const hash = createHash("sha256").update(JSON.stringify(key)).digest("hex");
+  return `.tare-${hash.slice(0, 32)}.tmp`;
+}
+
+/** Whether a file is called so: it is there for a moment, and nobody's. */
+export function isTemporary(name: string): boolean {
+  return /^\.tare-[0-9a-f]{32}\.tmp$/.test(name);
 }
 
 function startsWithDot(entry: WalkEntry, base: string): boolean {

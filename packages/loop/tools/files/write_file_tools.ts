@@ -1,5 +1,5 @@
 import { constants, type Stats } from "node:fs";
-import { chmod, lstat, mkdir, open, realpath, rename, rm } from "node:fs/promises";
+import { chmod, type FileHandle, lstat, mkdir, open, realpath, rename, rm } from "node:fs/promises";
 import { checkGiven, type FileChange, type Tool, type ToolContext } from "@tare/messages";
 import { formatPatch, OMIT_HEADERS, structuredPatch } from "diff";
 import { dirname, join } from "node:path";
@@ -13,6 +13,7 @@ import {
   type WorkspacePath,
 } from "./resolve_in_workspace.ts";
 import { similarity, statFile } from "./stat_in_workspace.ts";
+import { temporaryName } from "./walk.ts";
 import { shortLines, sliceText } from "../result_text.ts";
 
 type WriteFileArguments = { readonly path: string; readonly content: string };
@@ -23,24 +24,24 @@ export function writeFileTool(workspace: string, limits: WorkspaceLimits = {}): 
   return defineTool<WriteFileArguments>({
     name: "write_file",
     description:
-      "Writes a whole text file of the workspace, as UTF-8, exactly as given: creates it and the folders it needs, or replaces " +
-      "all of its content and keeps its permissions. The result says which, with bytes and lines. To change a part of a file, " +
-      "use edit_file.",
+      "Creates a text file, and the folders it needs, or replaces all of one. To change a part, use edit_file.",
     properties: {
-      path: { type: "string", minLength: 1, description: "File, relative to the workspace." },
-      content: { type: "string", description: "The whole new content, with a newline at its end." },
+      path: { type: "string", minLength: 1, description: "From the workspace." },
+      content: { type: "string", description: "All of it, with a newline at its end." },
     },
     required: ["path", "content"],
     stance: "once",
     writes: "path",
     effects: ({ path }) => effectsOn(path, { ...limits, workspace, as: "writes" }),
+    clearUp: (args, context) => removeHalfWritten(workspace, { limits, args, context }),
     attempt: ({ path }) => `write ${JSON.stringify(path)}`,
     async preview({ path, content }, context) {
       const { absolute, relative } = await resolveInWorkspace(workspace, path, limits);
       assertAllowed(context, absolute, "writes");
       return changeOf(relative, await textOf(absolute, await existingFile(absolute)), content);
     },
-    async run({ path, content }, context) {
+    async run(args, context) {
+      const { path, content } = args;
       const { signal, confirm } = context;
       const { absolute, relative } = await resolveInWorkspace(workspace, path, limits);
       assertAllowed(context, absolute, "writes");
@@ -49,7 +50,11 @@ export function writeFileTool(workspace: string, limits: WorkspaceLimits = {}): 
         const old = await existingFile(absolute);
         const change = changeOf(relative, await textOf(absolute, old), content);
         const bytes = new TextEncoder().encode(content);
-        await writeAtomically(absolute, bytes, { mode: old?.mode, confirm });
+        await writeAtomically(absolute, bytes, {
+          mode: old?.mode,
+          temporary: temporaryOf(args, context),
+          confirm,
+        });
         const lines = content === "" ? 0 : content.split("\n").length - (content.endsWith("\n") ? 1 : 0);
         const before = old ? ` (before: bytes ${old.size})` : "";
         const did = old ? "replaced" : "created";
@@ -178,26 +183,23 @@ export function editFileTool(workspace: string, limits: WorkspaceLimits = {}): T
   return defineTool<EditFileArguments>({
     name: "edit_file",
     description:
-      "Replaces old_text by new_text in a text file of the workspace. old_text must be in the file exactly as given, white " +
-      "space included, and only once unless replace_all is true; copy it from read_file. Files with CRLF line ends keep them. The " +
-      `result shows the changed lines. Only UTF-8 files of at most ${
-        MAX_BYTES / 1024 / 1024
-      } MiB; to create a file, use ` +
-      "write_file.",
+      "Replaces text in a file. old_text must stand there exactly so, white space included, and only once unless " +
+      "replace_all is true: copy it from read_file.",
     properties: {
-      path: { type: "string", minLength: 1, description: "File, relative to the workspace." },
+      path: { type: "string", minLength: 1, description: "From the workspace." },
       old_text: {
         type: "string",
         minLength: 1,
-        description: "Text to replace, with enough around it to be unique.",
+        description: "With enough around it to be unique.",
       },
-      new_text: { type: "string", description: "Text to put in its place; empty to delete it." },
-      replace_all: { type: "boolean", description: "Replace every occurrence. Default: false." },
+      new_text: { type: "string", description: "What takes its place." },
+      replace_all: { type: "boolean", description: "Default: false." },
     },
     required: ["path", "old_text", "new_text"],
     stance: "once",
     writes: "path",
     effects: ({ path }) => effectsOn(path, { ...limits, workspace, as: "writes" }),
+    clearUp: (args, context) => removeHalfWritten(workspace, { limits, args, context }),
     attempt: ({ path }) => `edit ${JSON.stringify(path)}`,
     async preview(args, context) {
       const place = await placeOf(args, context);
@@ -211,6 +213,7 @@ export function editFileTool(workspace: string, limits: WorkspaceLimits = {}): T
         const { mode, replaced, change } = await edit(args, { ...context, place });
         await writeAtomically(place.absolute, new TextEncoder().encode(replaced.text), {
           mode,
+          temporary: temporaryOf(args, context),
           confirm: context.confirm,
         });
         return { content: report(place.relative, replaced), error: false, change };
@@ -386,26 +389,51 @@ function mayBeAlike(length: number, other: number): boolean {
   return Math.min(length, other) >= MIN_SIMILARITY * Math.max(length, other);
 }
 
+/** The name of the file that a call writes before it takes its place. It follows from the call. */
+function temporaryOf(args: object, { callId }: Pick<ToolContext, "callId">): string | undefined {
+  return callId === undefined ? undefined : temporaryName([callId, args]);
+}
+
+/** Removes what a call had written that didn't come to take its place. */
+async function removeHalfWritten(
+  workspace: string,
+  { limits, args, context }: {
+    readonly limits: WorkspaceLimits;
+    readonly args: { readonly path: string };
+    readonly context: Pick<ToolContext, "callId">;
+  },
+): Promise<void> {
+  const name = temporaryOf(args, context);
+  if (name === undefined) return;
+  const { absolute } = await resolveInWorkspace(workspace, args.path, limits);
+  await rm(join(dirname(absolute), name), { force: true });
+}
+
 /**
  * Writes a whole file so that whoever reads it sees either the old bytes or the new ones, also after a crash: the
  * bytes go to a new file beside it, to disk, and then take its name. Folders that are missing are made.
  *
  * @param mode permission bits of the file that is replaced, which the new one gets too. Default: there is none, and
  *   the new file gets what the system gives new files.
+ * @param temporary what the new file is called until then, if nothing is called so. Default: a name that there is only once.
  * @param confirm called right before the file takes its name, which it doesn't if this throws.
  */
 export async function writeAtomically(
   absolute: string,
   bytes: Uint8Array,
-  { mode, confirm }: { readonly mode?: number | undefined; readonly confirm?: (() => void) | undefined } = {},
+  { mode, temporary: name, confirm }: {
+    readonly mode?: number | undefined;
+    readonly temporary?: string | undefined;
+    readonly confirm?: (() => void) | undefined;
+  } = {},
 ): Promise<void> {
   // Taking a file's place takes no permission to write to it; whoever withheld that meant it.
   if (mode !== undefined) await (await open(absolute, constants.O_WRONLY)).close();
   const folder = dirname(absolute);
   await mkdir(folder, { recursive: true });
-  const temporary = join(folder, `.tare-${crypto.randomUUID()}.tmp`);
+  const { temporary, file } = await createBeside(folder, name);
   try {
-    await writeNew(temporary, bytes);
+    await file.writeFile(bytes).then(() => file.sync()).finally(() => file.close());
     // Whoever has put a link in the place of a folder meanwhile would have it written elsewhere.
     if (await realpath(temporary) !== temporary) {
       throw new Refusal("somebody has put a link in the place of its folder just now. Try again.");
@@ -414,18 +442,22 @@ export async function writeAtomically(
     confirm?.();
     await rename(temporary, absolute);
   } catch (error) {
-    await rm(temporary).catch(() => {}); // It may not have been made; the first error is the one to tell.
+    await rm(temporary).catch(() => {}); // The first error is the one to tell.
     throw error;
   }
 }
 
-async function writeNew(path: string, bytes: Uint8Array): Promise<void> {
-  const file = await open(path, "wx");
+async function createBeside(
+  folder: string,
+  name = temporaryName(crypto.randomUUID()),
+): Promise<{ readonly temporary: string; readonly file: FileHandle }> {
+  const temporary = join(folder, name);
   try {
-    await file.writeFile(bytes);
-    await file.sync();
-  } finally {
-    await file.close();
+    return { temporary, file: await open(temporary, "wx") };
+  } catch (error) {
+    if (systemCode(error) !== "EEXIST") throw error;
+    // Another process may be at the same call, of a session with the same ids: neither writes into the other's file.
+    return await createBeside(folder);
   }
 }
 

@@ -70,20 +70,15 @@ export async function playIn(
     if (stack !== undefined) failure.stack = stack;
     throw failure;
   };
-  const call = (name: unknown, args: unknown) => {
-    const made = make(String(name), args, new Error().stack);
+  const call = (name: string, args: unknown) => {
+    const made = make(name, args, new Error().stack);
     pending.push(made.catch(() => {}));
     return made;
   };
-  const own: Readonly<Record<string, unknown>> = {
-    call,
-    find: (words: unknown) => call("find_tools", { query: String(words) }),
-    // Whoever awaits the tools themselves gets them.
-    then: undefined,
-  };
   const tools = new Proxy({}, {
+    // Whoever awaits the tools themselves gets them.
     get: (_, name) =>
-      typeof name === "symbol" || name in own ? own[String(name)] : (args: unknown) => call(name, args),
+      typeof name === "symbol" || name === "then" ? undefined : (args: unknown) => call(name, args),
   });
 
   class GivenDate extends Date {

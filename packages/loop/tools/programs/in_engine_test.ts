@@ -28,8 +28,8 @@ async function played(program: (...own: Own) => Promise<unknown>) {
 Deno.test("playIn() gives a program its tools and what it prints by, with what was printed in front of each call", async () => {
   const { ended, called } = await played(async (tools, print, console) => {
     print("one", { two: 2 });
-    console.log(await tools.read!({ n: 1 }), await tools.call!("any"));
-    await tools.find!("words");
+    console.log(await tools.read!({ n: 1 }), await tools.any!());
+    await tools.find_tools!({ query: "words" });
     return "over";
   });
   assertEquals(called, [

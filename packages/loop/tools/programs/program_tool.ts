@@ -65,11 +65,10 @@ export const PROGRAM_TOOL: ToolDefinition = {
     description:
       "Runs JavaScript that calls your tools: `await tools.NAME({...})` gives a result's text, or throws its error. You see " +
       "only what it prints with `print(...)` or returns: use it for many calls whose results you need not see whole. It " +
-      "has nothing else: no imports, files, network or timers. Tools that you know by name alone: " +
-      "`await tools.find(words)`, `await tools.call(name, {...})`.",
+      "has no imports, files, network or timers.",
     parameters: {
       type: "object",
-      properties: { code: { type: "string", minLength: 1, description: "The body of an async function." } },
+      properties: { code: { type: "string", minLength: 1, description: "Body of an async function." } },
       required: ["code"],
       additionalProperties: false,
     },

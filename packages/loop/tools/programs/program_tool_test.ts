@@ -116,8 +116,8 @@ Deno.test("run_program gives errors by message and line, and what was printed be
 Deno.test("run_program says what can't be called from it, and finds no tools where none are hidden", async () => {
   const clients = { type: "function", function: { name: "theirs" } } as const;
   const code = `
-    for (const one of [() => tools.theirs({}), () => tools.find("words"), () => tools.call("line", { n: 9 })]) {
-      try { print(await one()); } catch (error) { print(error.message); }
+    for (const [name, args] of [["theirs", {}], ["find_tools", { query: "words" }], ["line", { n: 9 }]]) {
+      try { print(await tools[name](args)); } catch (error) { print(error.message); }
     }
   `;
   const { result } = await playing(code, [line], { clientTools: [clients] });

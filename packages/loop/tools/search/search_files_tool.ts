@@ -38,44 +38,38 @@ export function searchFilesTool(workspace: string, limits: WorkspaceLimits = {})
   return defineTool<SearchFilesArguments>({
     name: "search_files",
     description:
-      "Searches the text files of the workspace line by line for an RE2 regular expression (no lookaround, no " +
-      'backreferences; a match never spans lines). output "lines" gives path:line: text for each matching line, "files" the ' +
-      'paths of files with a match, "count" path:number with the number of matching lines of each such file; pattern "^" with ' +
-      '"count" counts all lines. The first line of the result gives the totals. Hidden files, those named by ' +
-      `.gitignore, binary files and links are skipped. One call shows at most max_results rows and ${
-        MAX_RESULT_BYTES / 1024
-      } KiB, ` +
-      'and with "lines" stops there: narrow it with pattern, path or glob.',
+      "Searches text files line by line. The first line of the result counts what was found and what is left out: " +
+      "hidden, git-ignored and binary files.",
     properties: {
-      pattern: { type: "string", description: "RE2 regular expression, case-sensitive." },
+      pattern: { type: "string", description: "RE2 regular expression: no lookaround, no backreferences." },
       path: {
         type: "string",
-        description: "Folder or file, relative to the workspace. Default: the workspace.",
+        description: "Folder or file. Default: the workspace.",
       },
       glob: {
         type: "string",
         minLength: 1,
-        description: 'Only files that match, such as "*.{ts,tsx}" (any folder) or "src/**/*.md" (from path).',
+        description: 'Files such as "*.ts" (in any folder) or "src/**/*.md".',
       },
-      ignore_case: { type: "boolean", description: "Ignore upper and lower case. Default: false." },
+      ignore_case: { type: "boolean", description: "Default: false." },
       output: {
         type: "string",
         enum: ["lines", "files", "count"],
-        description: 'What to show. Default: "lines".',
+        description: 'Default: "lines". "count" is matching lines of each file.',
       },
       context_lines: {
         type: "integer",
         minimum: 0,
         maximum: MAX_CONTEXT_LINES,
-        description: 'Lines shown before and after each match, with "lines". Default: 0.',
+        description: "Around each match. Default: 0.",
       },
       max_results: {
         type: "integer",
         minimum: 1,
         maximum: MAX_RESULTS,
-        description: `Most rows to show. Default: ${DEFAULT_RESULTS}.`,
+        description: `Most rows. Default: ${DEFAULT_RESULTS}.`,
       },
-      include_hidden: { type: "boolean", description: "Also hidden and git-ignored files. Default: false." },
+      include_hidden: { type: "boolean", description: "Git-ignored too." },
     },
     required: ["pattern"],
     stance: "rederivable",

@@ -380,9 +380,10 @@ type LookArguments = {
 export function backgroundTool(commands: BackgroundCommands): Tool {
   return defineTool<LookArguments>({
     name: "background",
-    description: "Looks at a command that shell left running: its state, and its output since the last look.",
+    description:
+      "What a command does that shell left running: its state, and its output since the last look.",
     properties: {
-      name: { type: "string", minLength: 1, maxLength: 100, description: "Its name." },
+      name: { type: "string", description: "As shell gave it." },
       wait_ms: {
         type: "integer",
         minimum: 0,
@@ -393,7 +394,7 @@ export function backgroundTool(commands: BackgroundCommands): Tool {
         type: "string",
         minLength: 1,
         maxLength: 500,
-        description: "Text of its output that ends the wait.",
+        description: "Text in its output that ends the wait.",
       },
       stop: { type: "boolean", description: "Ends it." },
     },

@@ -59,22 +59,18 @@ export function shellTool(options: ShellToolOptions): Tool {
   return defineTool<ShellArguments>({
     name: "shell",
     description:
-      "Runs a command line with POSIX sh in the workspace's top folder and returns its exit code, then standard output and " +
-      "standard error as they came. Put independent read-only inspections into one command (such as `git status; git log -5; " +
-      "wc -l src/*.ts`) instead of one call each. Every call starts afresh: no variables or current folder are kept, there " +
-      "is no input and no terminal, and processes left in the background are ended when the command exits. Of output over " +
-      `${Math.ceil(maxOutputBytes / 1024)} KiB the middle is left out: filter it in the command. After ${
+      "Runs a POSIX sh script in the workspace, afresh each time, without input or terminal. What it leaves in the " +
+      "background is ended. Put independent inspections into one script. Of output over " +
+      `${Math.ceil(maxOutputBytes / 1024)} KiB the middle is left out. After ${
         defaultTimeoutMs / 1000
-      } s, or timeout_ms, the command and all that it started are stopped.${
-        sandbox ? describe(sandbox) : ""
-      }`,
+      } s, or timeout_ms, it is stopped.${sandbox ? describe(sandbox) : ""}`,
     properties: {
-      command: { type: "string", minLength: 1, description: "Command line or script for sh." },
+      command: { type: "string", minLength: 1, description: "The script." },
       timeout_ms: {
         type: "integer",
         minimum: 1,
         maximum: timeoutMs,
-        description: `Time limit in milliseconds. Default: ${defaultTimeoutMs}.`,
+        description: `Default: ${defaultTimeoutMs}.`,
       },
       ...(sandbox && { outside: OUTSIDE }),
       ...(background && { background: BACKGROUND }),
@@ -150,27 +146,23 @@ async function runBeside(
 /** The argument by which a command goes on behind its call. */
 const BACKGROUND = {
   type: "boolean",
-  description: "Leaves it running, such as a server, and gives its name for the tool background.",
+  description: "Leaves it running, such as a server; the tool background looks at it.",
 } as const;
 
 /** The argument by which a command runs where another one does. */
 const BESIDE = {
   type: "string",
-  minLength: 1,
-  maxLength: 100,
-  description: "Name of a background command: runs in its sandbox, where alone its ports are reached.",
+  description: "Name of a background command, to run in its sandbox, where alone its ports are reached.",
 } as const;
 
 /** What a model is told of the sandbox. */
 function describe({ domains, by }: Sandbox): string {
   const network = domains.length === 0
-    ? "there is no network"
-    : `of the network only ${
-      domains.join(", ")
-    } can be reached, by HTTP(S) through the proxy of the environment`;
-  const temporary = by === "bubblewrap" ? " and /tmp, which is empty at each call" : " and $TMPDIR";
-  return ` Commands run in a sandbox: only the workspace${temporary}, can be written in, .git can only be read, ` +
-    `home folders can't be seen, and ${network}. For a command that needs more say with outside what it needs.`;
+    ? "has no network"
+    : `of the network reaches only ${domains.join(", ")}, by HTTP(S) through the proxy of the environment`;
+  const temporary = by === "bubblewrap" ? " and /tmp, which begins empty" : " and $TMPDIR";
+  return ` It runs in a sandbox: it can write only in the workspace${temporary}, but not in .git, sees no home ` +
+    `folders, and ${network}.`;
 }
 
 /** The argument by which a command leaves the sandbox. */
@@ -179,8 +171,8 @@ const OUTSIDE = {
   minLength: 1,
   maxLength: 500,
   description:
-    "What the command needs that the sandbox lacks, such as `commits, so it writes .git` or `network: example.com`. The user is " +
-    "shown it and asked; then the command runs outside the sandbox. Leave it out unless it has to.",
+    "Only if the sandbox lacks what it needs: say what, such as `writes .git` or `network: example.com`. The user is " +
+    "asked, then it runs outside.",
 } as const;
 
 /**

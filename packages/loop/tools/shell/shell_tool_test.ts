@@ -174,7 +174,7 @@ Deno.test("shellTool() declares its stance and limits", () => {
   assertEquals([stance, timeoutMs], ["once", 25_000]);
   assertStringIncludes(
     definition.function.description ?? "",
-    "independent read-only inspections into one command",
+    "independent inspections into one script",
   );
   assertStringIncludes(definition.function.description ?? "", "over 2 KiB");
   assertStringIncludes(definition.function.description ?? "", "After 20 s");

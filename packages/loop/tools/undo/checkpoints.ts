@@ -20,7 +20,7 @@ import {
 import { basename, dirname, join, relative, resolve } from "node:path";
 import { checkGiven, type Tool } from "@tare/messages";
 import { systemCode } from "../define_tool.ts";
-import { IgnoreRules } from "../files/walk.ts";
+import { IgnoreRules, isTemporary, temporaryName } from "../files/walk.ts";
 
 /** Why files can't be put back. Nothing was changed. */
 export class UndoRefused extends Error {
@@ -216,7 +216,9 @@ class KeptChanges {
   /** Brings to its end what couldn't be before. */
   async #finish(states: FileStates): Promise<void> {
     const pending = await readJson<Pending>(this.#pending);
-    if (pending) await this.#carryOut(states, pending);
+    if (!pending) return;
+    await inGroups(pending.line.targets, ([path]) => states.clearUp(path));
+    await this.#carryOut(states, pending);
   }
 
   watch(tool: Tool, of: ChangingTurn): Tool {
@@ -838,8 +840,19 @@ class FileStates {
     if (kind === "file") {
       const [mode = "644", content = ""] = rest;
       await mkdir(dirname(absolute), { recursive: true });
-      await replace(absolute, await this.#content(content), parseInt(mode, 8));
+      const temporary = this.#temporaryFor(absolute);
+      await replace(absolute, await this.#content(content), { mode: parseInt(mode, 8), temporary });
     }
+  }
+
+  /** Removes what a process was about to put at a path when it ended. */
+  async clearUp(path: string): Promise<void> {
+    await rm(this.#temporaryFor(join(this.#root, path)), { force: true }).catch(unreadable);
+  }
+
+  /** What a file is called until it takes this one's place: the next process finds it by that. */
+  #temporaryFor(absolute: string): string {
+    return join(dirname(absolute), temporaryName([this.#folder, absolute]));
   }
 
   /** Forgets all contents but these. */
@@ -933,6 +946,8 @@ class FileStates {
       const entries = await readdir(join(this.#root, base), { withFileTypes: true }).catch(unreadable);
       const here: string[] = [];
       for (const entry of entries) {
+        // What a call that runs at the same time is about to put in its place.
+        if (isTemporary(entry.name)) continue;
         const path = `${base}${entry.name}`;
         const shown = entry.isDirectory() ? `${path}/` : path;
         const isOwn = join(this.#root, path) === this.#hidden;
@@ -978,8 +993,11 @@ async function writeWhole(
 }
 
 /** Puts a file in the place of another one: whoever reads it sees the old bytes or the new ones, also after a crash. */
-async function replace(absolute: string, bytes: Uint8Array, mode: number): Promise<void> {
-  const temporary = join(dirname(absolute), `.tare-${crypto.randomUUID()}.tmp`);
+async function replace(
+  absolute: string,
+  bytes: Uint8Array,
+  { mode, temporary }: { readonly mode: number; readonly temporary: string },
+): Promise<void> {
   try {
     const file = await open(temporary, "wx", mode);
     try {

@@ -46,6 +46,19 @@ Deno.test("undo() puts back what a turn's tools and commands changed, and redo()
   await checkpoints.close();
 });
 
+Deno.test("undo() puts nothing back of a file that another call was only about to write", async () => {
+  await using ws = await makeWorkspace({ "a.txt": "a", ".tare-0123456789abcdef0123456789abcdef.tmp": "b" });
+  const checkpoints = keep(ws);
+  await inTurn(checkpoints, 1, async () => {
+    await Deno.rename(ws.at(".tare-0123456789abcdef0123456789abcdef.tmp"), ws.at("b.txt"));
+  });
+  const [told] = await checkpoints.changes("one");
+  assertEquals(told?.files, [{ path: "b.txt", change: "created" }]);
+  await checkpoints.undo("one");
+  assertEquals(Object.keys(await picture(ws.root)), ["a.txt"]);
+  await checkpoints.close();
+});
+
 Deno.test("undo() refuses what somebody has changed since, file by file, and forced it can be had back", async () => {
   await using ws = await makeWorkspace({ "a.txt": "a", "b.txt": "b" });
   const checkpoints = keep(ws);

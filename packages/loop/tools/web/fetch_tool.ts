@@ -40,8 +40,7 @@ export function fetchTool(options: FetchToolOptions): Tool {
     : domains.join(", ");
   return defineTool<FetchArguments>({
     name: "fetch",
-    description:
-      `Reads a page or file of the web, by GET: HTML as Markdown, other text as it is. Reaches only ${named}.`,
+    description: `Gets a page of the web as Markdown, other text as it is. Reaches only ${named}.`,
     properties: { url: { type: "string", minLength: 1, maxLength: 8_000, description: "http(s) address." } },
     required: ["url"],
     // By HTTP a GET changes nothing (RFC 9110, 9.2.1), and may be made again.

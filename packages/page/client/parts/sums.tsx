@@ -67,6 +67,19 @@ export function overflowOf(
   }];
 }
 
+/** What programs kept outside of every prompt; nothing if there were none. */
+export function programsOf(
+  { programs, programCalls, failedProgramCalls, programKeptTokens }: CallSums,
+): Sum[] {
+  if (programs === 0) return [];
+  return [{
+    name: "Kept outside by programs",
+    value: count(programKeptTokens),
+    note: `tokens, no saving; ${counted(programs, "program")} made ${counted(programCalls, "call")}, ` +
+      `${count(failedProgramCalls)} failed`,
+  }];
+}
+
 /** What came of results that were said once, beside those that were left as they came; nothing before any is known. */
 export function saidOnceOf(
   { saidResults, saidFailedEdits, saidReadAgain, untouchedResults, untouchedFailedEdits, untouchedReadAgain }:

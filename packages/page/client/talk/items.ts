@@ -40,6 +40,7 @@ type Shown =
   | { readonly kind: "warning"; readonly message: string }
   | {
     readonly kind: "end";
+    /** Why it ended; `answered` where it asked, and what it asked is answered. */
     readonly reason: string;
     readonly message?: string;
     /** Whether the provider refused what holds pictures: not every model takes them. */
@@ -124,7 +125,8 @@ export class Items {
         if (event.parent !== undefined) this.#addCall(event);
         return this.#change(event.id, { approval: "asked" });
       case "approval_answered":
-        return this.#change(event.id, { approval: event });
+        this.#change(event.id, { approval: event });
+        return this.#isAnswered();
       case "turn_end":
         return this.#end(event);
       case "step_start":
@@ -219,6 +221,15 @@ export class Items {
       ...(message !== undefined && { message }),
       ...(isRefused && { refusedPictures: true }),
     });
+  }
+
+  /** A turn that asked waits no longer, once all that it asked is answered. */
+  #isAnswered(): void {
+    if (this.list.some((item) => item.kind === "call" && item.approval === "asked")) return;
+    const end = this.list.findLast(({ kind }) => kind === "end");
+    if (end?.kind === "end" && end.reason === "approval") {
+      this.#replace(end.key, { ...end, reason: "answered" });
+    }
   }
 
   /** What a turn cost that went on with answers is told once. */

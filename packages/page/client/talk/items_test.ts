@@ -132,6 +132,35 @@ Deno.test("Items tell once what a turn cost that went on with answers", () => {
   ]);
 });
 
+Deno.test("Items say of a turn that asks that it waits, until all is answered", () => {
+  const asked = (id: string): TalkEvent => ({
+    type: "approval_asked",
+    step: 1,
+    id,
+    name: "f",
+    arguments: "",
+  });
+  const answered = (id: string): TalkEvent => ({
+    ...{ type: "approval_answered", id, decision: "deny", by: "person" },
+  });
+  const ends = (events: readonly TalkEvent[]) =>
+    shown(events).flatMap((item) => item.kind === "end" ? [item.reason] : []);
+  const call = (id: string): TalkEvent => ({ type: "tool_call", step: 1, id, name: "f", arguments: "" });
+  const end: TalkEvent = { type: "turn_end", reason: "approval", text: "", ledger: LEDGER };
+  const waits = [
+    { type: "turn_start", input: "a" },
+    call("1"),
+    call("2"),
+    asked("1"),
+    asked("2"),
+    end,
+  ] as const;
+  assertEquals(ends([...waits, answered("1")]), ["approval"]);
+  assertEquals(ends([...waits, answered("1"), answered("2")]), ["answered"]);
+  const [, ...again] = waits;
+  assertEquals(ends([...waits, answered("2"), answered("1"), ...again]), ["answered", "approval"]);
+});
+
 Deno.test("Items say that a refusal may be one of pictures, where there are some", () => {
   const end = { type: "turn_end", reason: "model_error", text: "", ledger: LEDGER } as const;
   const start = (input: Content) => ({ type: "turn_start", input }) as const;

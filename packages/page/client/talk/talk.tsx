@@ -463,6 +463,7 @@ function Rewritten({ item: { rewrite } }: { readonly item: Of<"rewrite"> }) {
 
 const REASONS: Readonly<Record<string, string>> = {
   approval: "Waits for an answer.",
+  answered: "Waited for an answer.",
   cancelled: "Cancelled.",
   step_limit: "The turn has reached its most steps.",
   output_limit: "The turn has reached its longest output.",
@@ -477,7 +478,7 @@ function End({ item: { reason, message, refusedPictures, ledger } }: { readonly 
   return (
     <footer class="end">
       {reason !== "completed" && (
-        <p class="why">
+        <p class={reason === "answered" ? "" : "why"}>
           <bdi>{message ?? REASONS[reason] ?? reason}</bdi>
           {refusedPictures &&
             " If its model takes no pictures, edit the message that has them, or ask another model."}

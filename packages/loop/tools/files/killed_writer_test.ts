@@ -1,0 +1,14 @@
+// What write_file_tool_test.ts starts: a process that is killed between a file's writing and its renaming.
+import { editFileTool, writeFileTool } from "./write_file_tools.ts";
+
+if (import.meta.main) {
+  const [workspace = "", args = "", callId = ""] = Deno.args;
+  const given = JSON.parse(args);
+  const tool = "content" in given ? writeFileTool(workspace) : editFileTool(workspace);
+  await tool.run(given, {
+    signal: new AbortController().signal,
+    progress() {},
+    callId,
+    confirm: () => Deno.kill(Deno.pid, "SIGKILL"),
+  });
+}
