@@ -266,9 +266,13 @@ function markOf(length: number): number {
   return 2 ** Math.floor(Math.log2(length));
 }
 
-/** What stands in front of a mark of a list that starts there. */
+/** What stands in front of a mark of a list that starts there, hashed by FNV-1a (Fowler, Noll, Vo). */
 function printOf(bytes: Uint8Array<ArrayBuffer>, start: number, mark: number): number {
-  return crc32(bytes.subarray(start + Math.max(0, mark - MARKED_BYTES), start + mark));
+  let hash = 0x811c9dc5;
+  for (let at = Math.max(0, mark - MARKED_BYTES); at < mark; at++) {
+    hash = Math.imul(hash ^ bytes[start + at]!, 0x01000193);
+  }
+  return hash;
 }
 
 const CLOSE_OBJECT = 0x7d;
