@@ -1,6 +1,5 @@
 import { Buffer } from "node:buffer";
 import { createHash } from "node:crypto";
-import { crc32 } from "node:zlib";
 import {
   contentText,
   countMessageTokens,
