@@ -161,6 +161,12 @@ export async function chatCommand(
     case "session":
       return await findSession(client, rest);
     case "model":
+      if (/\s/.test(rest)) {
+        return {
+          says:
+            `Cannot choose "${rest}": the name of a model has no spaces. /effort sets how much it reasons.`,
+        };
+      }
       return await chooseModel(client, session, rest === "" ? {} : { model: rest });
     case "effort":
       return await chooseModel(

@@ -218,6 +218,9 @@ Deno.test("chatCommand() tells and changes what the next turns ask", async () =>
     session: "ab1",
   });
   const cold = "\nIts cache holds what it was sent itself, and nothing of what other models were.";
+  assertEquals(await run("/model other low"), {
+    says: 'Cannot choose "other low": the name of a model has no spaces. /effort sets how much it reasons.',
+  });
   assertEquals((await run("/model other")).says, `model other, effort its own${cold}`);
   assertEquals(
     (await run("/model plain")).says,
