@@ -264,7 +264,8 @@ Deno.test("Files of the workspace are offered behind an @, and put in by keys or
   await page.waitForFunction(() => !document.querySelector(".offer"));
   await page.keyboard.type("a");
   await page.waitForFunction(() => document.querySelectorAll(".offer li").length === 1);
-  await page.click(".offer li");
+  // It waits until the list stands still.
+  await page.locator(".offer li").click();
   await page.waitForFunction(() =>
     document.querySelector("textarea")?.value === "Read @notes.txt and a@not @nota bene.md "
   );

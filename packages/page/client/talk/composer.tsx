@@ -414,7 +414,7 @@ function useMentions(
       setFiles((await api.json("GET /v1/agent/files", { query, signal: stop.signal })).files);
     };
     // Whoever may not list files writes the path himself.
-    const timer = setTimeout(() => read().catch(() => setFiles([])), PAUSE);
+    const timer = setTimeout(() => read().catch(() => stop.signal.aborted || setFiles([])), PAUSE);
     return () => {
       clearTimeout(timer);
       stop.abort();
