@@ -1,5 +1,5 @@
-// What write_file_tool_test.ts starts: a process that is killed between a file's writing and its renaming.
-import { editFileTool, writeFileTool } from "./write_file_tools.ts";
+// What half_written_test.ts starts: a process that is killed between a file's writing and its renaming.
+import { editFileTool, writeFileTool } from "./files/write_file_tools.ts";
 
 if (import.meta.main) {
   const [workspace = "", args = "", callId = ""] = Deno.args;
