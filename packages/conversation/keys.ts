@@ -24,9 +24,6 @@ export interface KeyReport extends Asker {
   readonly spentUsd: number;
 }
 
-/** Names that no key can be given. */
-const TAKEN: readonly string[] = ["owner", "guest"];
-
 /** How each secret begins, so that a key which is gone is never taken for a provider's. */
 const SECRET = /^tare_[\w-]{43}$/;
 
@@ -129,7 +126,7 @@ export class Keys {
    */
   async add(settings: Omit<KeyReport, "createdAtMs" | "spentUsd">): Promise<string> {
     const { name } = settings;
-    if (!Keys.NAME.test(name) || TAKEN.includes(name)) {
+    if (!Keys.NAME.test(name) || [Keys.OWNER, Keys.GUEST].some((known) => known.name === name)) {
       const wanted = "1 to 40 of a to z, 0 to 9, - and _ are wanted, other than owner and guest";
       throw new RangeError(`Cannot add key ${JSON.stringify(name)}: ${wanted}.`);
     }

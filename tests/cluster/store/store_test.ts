@@ -5,7 +5,7 @@ import { testLikeMemory } from "../../../packages/conversation/store/like_memory
 import { testSharedStore } from "../../../packages/conversation/store/shared_suite_fixture_test.ts";
 import { testStore } from "../../../packages/conversation/store/store_suite_fixture_test.ts";
 import { query, startPostgres } from "../postgres.ts";
-import { FEW, inOneDatabase, inPostgres, sharedInPostgres, withDatabase } from "./store.ts";
+import { FEW, inOneDatabase, inPostgres, proxyTo, sharedInPostgres, through, withDatabase } from "./store.ts";
 
 const postgres = await startPostgres();
 
@@ -38,6 +38,19 @@ Deno.test("openPostgresStore() goes by the database's clock: a server that is a 
     } finally {
       Date.now = right;
     }
+    await store.close();
+  });
+});
+
+Deno.test("openPostgresStore() tells the database's time however late it hears of it", async () => {
+  await withDatabase(postgres, async (url) => {
+    await using proxy = proxyTo(url);
+    const store = await openPostgresStore(through(url, proxy), FEW);
+    proxy.set({ type: "slow", delayMs: 1_000 });
+    // Behind two questions the time was heard of once, a second late.
+    for (let asked = 0; asked < 2; asked++) await store.getSession("nobody");
+    assert(Math.abs(store.now() - Date.now()) < 700);
+    proxy.set({ type: "open" });
     await store.close();
   });
 });
