@@ -68,7 +68,8 @@ export class MadeCalls implements NestedCalls {
   #made = 0;
   #failed = 0;
   #tokens = 0;
-  readonly #wrote = new Set<string>();
+  /** What each call wrote, in the order in which they were made. */
+  readonly #wrote = new Map<string, string | undefined>();
   #changedState = false;
   #asked: readonly AskedCall[] = [];
   #diverged: string | undefined;
@@ -101,9 +102,9 @@ export class MadeCalls implements NestedCalls {
     return this.#changedState;
   }
 
-  /** What was written, by the arguments that say so. */
+  /** What was written, by the arguments that say so, in the order of the calls, whichever ended first. */
   get wrote(): readonly string[] {
-    return [...this.#wrote];
+    return [...new Set(this.#wrote.values())].filter((path) => path !== undefined);
   }
 
   /** What they came to, for a call that returns this. */
@@ -125,6 +126,7 @@ export class MadeCalls implements NestedCalls {
       return { content, error: true };
     }
     const id = `${this.#parent.id}/${++this.#made}`;
+    this.#wrote.set(id, undefined);
     const text = JSON.stringify(args ?? {});
     const call = { id, type: "function", function: { name, arguments: text } } as const;
     const before = journal?.made.get(id);
@@ -193,7 +195,10 @@ export class MadeCalls implements NestedCalls {
       : { content: `Cannot call ${name} from a program: ${why}`, error: true, changedState: false };
   }
 
-  #book({ function: { name, arguments: text } }: FunctionToolCall, { content, error }: NestedResult): void {
+  #book(
+    { id, function: { name, arguments: text } }: FunctionToolCall,
+    { content, error }: NestedResult,
+  ): void {
     this.#tokens += this.#options.countTokens(content);
     if (error) {
       this.#failed++;
@@ -203,6 +208,6 @@ export class MadeCalls implements NestedCalls {
     const args: Readonly<Record<string, unknown>> = JSON.parse(text);
     const meant = tool?.resolve?.(args) ?? (tool && { tool, args });
     const path = meant && "tool" in meant && meant.tool.writes !== undefined && meant.args[meant.tool.writes];
-    if (typeof path === "string") this.#wrote.add(path);
+    if (typeof path === "string") this.#wrote.set(id, path);
   }
 }

@@ -83,6 +83,28 @@ Deno.test("run_program tells what it made, what stayed out of the prompt, and wh
   assertEquals(made, [{ calls: 4, failed: 1, keptTokens }]);
 });
 
+Deno.test("run_program names what was written in the order of the calls, whichever ended first", async () => {
+  const opened = Promise.withResolvers<void>();
+  const write = tool("write", async ({ path }) => {
+    if (path === "a.ts") await opened.promise;
+    return "ok";
+  }, { writes: "path" });
+  const open = tool("open", () => {
+    opened.resolve();
+    return "ok";
+  });
+  const code = `
+    const first = tools.write({ path: "a.ts" });
+    await tools.write({ path: "b.ts" });
+    await tools.write({ path: "c.ts" });
+    await tools.open();
+    await first;
+    await tools.write({ path: "b.ts" });
+  `;
+  const { result } = await playing(code, [write, open]);
+  assertEquals(resultOf(result), "It printed nothing.\n\n[Written: a.ts, b.ts, c.ts]");
+});
+
 Deno.test("run_program gives errors by message and line, and what was printed before", async () => {
   const failing = async (code: string, tools: readonly Tool[] = [line, fails]) => {
     const { events, result } = await playing(code, tools);
