@@ -12,6 +12,7 @@ Deno.test("readSettings() fills defaults in, and a flag outranks its variable", 
     allowDomains: [],
     unattended: "deny",
     answerWithinMinutes: 1_440,
+    maxSteps: 500,
     maxQueuedTurns: 1_000,
     unknownOutcome: "tell",
     endWithinSeconds: 20,
@@ -235,8 +236,13 @@ Deno.test("readSettings() names the variable, the value and what would be right"
     [
       [],
       { TARE_TOKEN: "sk-secret sk-secret" },
-      "TARE_TOKEN is set to something else, but it must be printable ASCII without spaces.",
+      "TARE_TOKEN is set to something else, but it must be printable ASCII without spaces and line breaks.",
     ],
+    ...["OPENAI_API_KEY", "ANTHROPIC_API_KEY"].map((name): typeof cases[number] => [
+      [],
+      { [name]: "sk-secret\n" },
+      `${name} is set to something else, but it must be printable ASCII without spaces and line breaks.`,
+    ]),
     [
       [],
       { TARE_ALLOWED_HOSTS: "a.example,http://b.example" },
