@@ -384,6 +384,14 @@ Deno.test("readSettings() reads the file of the MCP servers, and says what is wr
       'Cannot use MCP server "a": env.KEY holds ${…}, which is not replaced here: write the value itself. ' +
         `It stands in ${path}.`,
     );
+    await Deno.writeTextFile(path, '{"mcpServers": {}} // secret');
+    const error = assertThrows(
+      () => readSettings(["--mcp", path], {}),
+      RangeError,
+      "Cannot read the MCP servers: the file is not valid JSON. That has no comments, and no comma behind the last " +
+        `entry. It stands in ${path}.`,
+    );
+    assertEquals(error.message.includes("secret"), false);
   } finally {
     await Deno.remove(folder, { recursive: true });
   }
