@@ -74,7 +74,7 @@ export async function newMachine(more: Readonly<Record<string, string>> = {}): P
     ...(COVERAGE !== undefined && { DENO_COVERAGE_DIR: COVERAGE }),
     ...{ HOME: home, XDG_DATA_HOME: join(home, "data"), XDG_CONFIG_HOME: join(home, ".config") },
     ...{ OPENAI_BASE_URL: `${url}/v1`, ANTHROPIC_BASE_URL: url },
-    ...{ OPENAI_API_KEY: "their key", ANTHROPIC_API_KEY: "their key" },
+    ...{ OPENAI_API_KEY: "their-key", ANTHROPIC_API_KEY: "their-key" },
     ...more,
   };
   const start = (command: string, args: readonly string[], folder = "a"): Running => {

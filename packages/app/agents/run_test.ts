@@ -31,7 +31,7 @@ Deno.test({
     ], codex.err);
     const any = await machine.run("run", ["--", "claude", "--chat"]);
     assertStringIncludes(any.out, "answered 200");
-    assertEquals(machine.keys, ["their key", "Bearer their key", "Bearer their key"]);
+    assertEquals(machine.keys, ["their-key", "Bearer their-key", "Bearer their-key"]);
     const quiet = await machine.run("run", ["claude", "--quiet"]);
     assertMatch(
       quiet.err,
@@ -78,10 +78,10 @@ Deno.test({
   ignore,
   async fn() {
     await using machine = await newMachine();
-    const env = { ...machine.env, ANTHROPIC_API_KEY: "its key", OPENAI_API_KEY: "", OPENAI_BASE_URL: "" };
+    const env = { ...machine.env, ANTHROPIC_API_KEY: "its-key", OPENAI_API_KEY: "", OPENAI_BASE_URL: "" };
     const server = await startProcess([], { ...env, INIT_CWD: `${machine.home}/a` });
     const { code, err } = await machine.run("run", ["claude"]);
-    assertEquals([code, machine.keys], [0, ["its key"]], err);
+    assertEquals([code, machine.keys], [0, ["its-key"]], err);
     const lacking = await machine.run("run", ["codex"]);
     assertEquals([lacking.code, lacking.out, lacking.err], [
       1,
