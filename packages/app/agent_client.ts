@@ -193,8 +193,6 @@ export function agentClient(url: string, token?: string) {
     /** The events behind this number, for as long as something runs or is asked. */
     follow: async (id: string, after: number): Promise<AsyncIterable<NumberedEvent>> =>
       oneByOne(await api.events("GET /v1/sessions/{id}/events", { path: { id }, query: { after } })),
-    /** Number of the newest event. */
-    lastEvent: async (id: string) => (await session(id)).lastEvent,
     /** The calls that wait for somebody to say whether they may run. */
     approvals: async (id: string) =>
       (await api.json("GET /v1/sessions/{id}/approvals", { path: { id } })).approvals,

@@ -140,8 +140,8 @@ async function chat(): Promise<void> {
     printer = { of, print };
     return print;
   };
-  /** Says something, or without an input answers what the session asks already. */
-  const talk = async (input?: Content) => {
+  /** Says something, or shows what goes on behind an event, and answers what the session asks already. */
+  const talk = async (what: { readonly input: Content } | { readonly after: number }) => {
     session ??= await client.createSession(settings);
     settings = undefined;
     const print = await printerOf(session);
@@ -149,7 +149,7 @@ async function chat(): Promise<void> {
     turn = watchTurn(client, {
       session,
       leavesNow,
-      ...(input !== undefined && { input }),
+      ...what,
       ask: line && askPerson(lines, { write: line.write, isColoured, onAsk: (asks) => isAsking = asks }),
       show(event) {
         line?.follow(event);
@@ -168,17 +168,18 @@ async function chat(): Promise<void> {
   /** Shows what goes on in a session, as somebody comes to it or has something to say; who comes is asked what is asked there. */
   const comeTo = async (id: string | null, { says = false } = {}) => {
     if (!isTerminal || id === null) return;
-    const { status, approvals } = await client.session(id);
+    const { status, approvals, lastEvent } = await client.session(id);
     if (status === "running") {
       const asked = await client.lastQuestion(id);
       const [line = ""] = contentText(asked?.content ?? "").trim().split("\n");
       console.log(shownText(`Its turn goes on, and Ctrl-C stops it: ${line.slice(0, 80)}`));
     }
-    if (status === "running" || !says && approvals.length > 0) await talk();
+    // Not from where it is by then: it may have ended meanwhile.
+    if (status === "running" || !says && approvals.length > 0) await talk({ after: lastEvent });
   };
   const say = async (input: Content) => {
     await comeTo(session, { says: true });
-    await talk(input);
+    await talk({ input });
   };
   const answer = async (said: string): Promise<boolean> => {
     try {

@@ -29,10 +29,12 @@ export interface WatchedTurn {
  * without `ask` nobody is asked, and it goes by the server's setting.
  */
 export function watchTurn(
-  client: Pick<AgentClient, "startTurn" | "cancel" | "follow" | "lastEvent" | "approvals" | "answer">,
-  { session, input, effort, leavesNow = false, show, ask, tryAgainMs }: {
+  client: Pick<AgentClient, "startTurn" | "cancel" | "follow" | "approvals" | "answer">,
+  { session, input, after = 0, effort, leavesNow = false, show, ask, tryAgainMs }: {
     readonly session: string;
     readonly input?: Content;
+    /** Without an input: number of the event behind which the turn is shown. */
+    readonly after?: number;
     /** Whether all that may leave the prompt leaves with it. Default: what pays. */
     readonly leavesNow?: boolean;
     /** How much the model shall reason. Default: as the session says. */
@@ -47,8 +49,7 @@ export function watchTurn(
     if (input !== undefined) {
       return await client.startTurn(session, input, { unattended: ask === undefined, effort, leavesNow });
     }
-    last = await client.lastEvent(session);
-    const events = await client.follow(session, last);
+    const events = await client.follow(session, after);
     for (const { callId } of await client.approvals(session)) questions.set(callId, new AbortController());
     putAll().catch((error) => failure.reject(error));
     return events;
@@ -58,7 +59,7 @@ export function watchTurn(
   failure.promise.catch(() => {});
   let end: TurnEnd | undefined;
   /** Number of the last event shown. */
-  let last = 0;
+  let last = after;
   let isOver = false;
 
   const tell = (message: string) => show({ type: "warning", message });

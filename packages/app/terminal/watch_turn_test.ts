@@ -18,7 +18,6 @@ function client(started: Promise<readonly SessionEvent[]>) {
     cancelled,
     startTurn: async () => numbered(await started, 0),
     follow: () => Promise.reject(new Error("Nothing goes on.")),
-    lastEvent: () => Promise.resolve(7),
     approvals: () => Promise.resolve([]),
     answer: () => Promise.reject(new Error("Nothing is asked.")),
     cancel: (session: string) => {
@@ -142,7 +141,6 @@ Deno.test("watchTurn() keeps a question through the end of a server that ends in
     let server: "ends" | "is away" | "is there again" = "ends";
     const watched = {
       ...client(Promise.resolve([START, asked, waits])),
-      lastEvent: () => Promise.resolve(3),
       follow: (_: string, after: number) =>
         Promise.resolve((async function* () {
           if (server === "is there again") yield* numbered([yes, START, END], after);
@@ -164,7 +162,7 @@ Deno.test("watchTurn() keeps a question through the end of a server that ends in
     };
     const turn = watchTurn(watched, {
       ...{ session: "s", tryAgainMs: 0, show: ({ type }: SessionEvent) => void shown.push(type) },
-      ...(input !== undefined && { input }),
+      ...(input === undefined ? { after: 3 } : { input }),
       ask: (_, settled) => {
         settled.addEventListener("abort", () => said.resolve(undefined));
         return said.promise;
@@ -188,6 +186,17 @@ Deno.test("watchTurn() takes a turn for cancelled whose questions were withdrawn
   };
   const options = { session: "s", input: "q", show() {}, ask: () => Promise.resolve(undefined) };
   assertEquals((await watchTurn(server, options).end).reason, "cancelled");
+});
+
+Deno.test("watchTurn() without an input shows what came behind the event that is known, though all is over by then", async () => {
+  const shown: string[] = [];
+  const server = {
+    ...client(Promise.resolve([])),
+    follow: (_: string, after: number) => Promise.resolve(numbered([START, END].slice(after), after)),
+  };
+  const show = ({ type }: SessionEvent) => void shown.push(type);
+  const turn = watchTurn(server, { session: "s", after: 1, show, ask: () => Promise.resolve(undefined) });
+  assertEquals([await turn.end, shown], [END, ["turn_end"]]);
 });
 
 Deno.test("watchTurn() without an input answers what is asked already, and goes on with that turn", async () => {
