@@ -93,7 +93,7 @@ async function played(env: Readonly<Record<string, string>>) {
       method: "POST",
       headers: { "content-type": "application/json", traceparent: TRACEPARENT, ...headers },
       body: JSON.stringify(body),
-      signal: AbortSignal.timeout(30_000),
+      signal: AbortSignal.timeout(120_000),
     });
   const texts: string[] = [];
   const made = await post("/v1/sessions", {
