@@ -136,7 +136,11 @@ async function chat(): Promise<void> {
     const { plan } = await client.session(of);
     const { columns } = process.stdout;
     const put = (text: string) => (line?.write ?? write)(text);
-    const print = eventPrinter(put, { isColoured, plan, ...(columns > 0 && { columns }) });
+    const print = eventPrinter(put, {
+      ...{ isColoured, plan },
+      ...(columns > 0 && { columns }),
+      ...(isTerminal && { showAbove: (rows) => line?.above(rows) }),
+    });
     printer = { of, print };
     return print;
   };
@@ -145,7 +149,10 @@ async function chat(): Promise<void> {
     session ??= await client.createSession(settings);
     settings = undefined;
     const print = await printerOf(session);
-    line = isTerminal ? waitingLine({ write, columns: () => process.stdout.columns }) : undefined;
+    const { stdout } = process;
+    line = isTerminal
+      ? waitingLine({ write, columns: () => stdout.columns, height: () => stdout.rows })
+      : undefined;
     turn = watchTurn(client, {
       session,
       leavesNow,
