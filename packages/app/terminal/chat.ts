@@ -189,7 +189,11 @@ async function chat(): Promise<void> {
         await talk(await withPictures(said, { folder }));
         return true;
       }
-      const done = await chatCommand(said, { client, session, files, markOf: pasted?.markOf });
+      const withNamed = (text: string) => withPictures(text, { folder });
+      const done = await chatCommand(said, {
+        ...{ client, session, files, withNamed, isOffered },
+        markOf: pasted?.markOf,
+      });
       if (done.session !== undefined) {
         session = done.session;
         settings = done.settings;
@@ -210,10 +214,13 @@ async function chat(): Promise<void> {
   };
   /** What stands in the next line already. */
   let typed = "";
+  /** Whether something did. */
+  let isOffered = false;
   /** Lines that were ended by a backslash. */
   let begun = "";
   const prompt = () => {
     if (isTerminal) lines.setPrompt(begun === "" ? PROMPT : GOES_ON);
+    if (begun === "") isOffered = isTerminal && typed !== "";
     lines.prompt();
     if (isTerminal && typed !== "") lines.write(shownText(typed, { isWhole: true }));
     typed = "";
