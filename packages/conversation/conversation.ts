@@ -17,7 +17,7 @@ import {
   readTooLong,
   type SessionView,
 } from "@tare/planner";
-import { findPrefixChange, slicer, withPrefixChange } from "@tare/planner/parts";
+import { findPrefixChange, withPrefixChange } from "@tare/planner/parts";
 import type { Archive } from "@tare/prune";
 import { createHash } from "node:crypto";
 import { addDays, addToDay, type CallReport, type Days, type Sums } from "./report/calls.ts";
@@ -67,16 +67,31 @@ const MAX_REWRITES = 100;
 /** So many calls are remembered. */
 const MAX_CALLS = 2_000;
 
+/** Longest time for which others wait, in milliseconds. */
+const SLICE_MS = 3;
+
+/** Resolves once all that wait to go on have begun to. */
+let lastSlice = Promise.resolve();
+
 /**
  * A conversation, whoever's loop leads it: what its model sees, the originals of what left, what was asked for of single
  * messages, and what its calls came to. Its messages are with whoever leads it, and handed in.
  */
 export class Conversation {
-  /** Works step by step, and lets other requests in between where that takes long. */
-  static readonly inSlices: <T>(steps: Iterator<void, T>) => Promise<T> = slicer({
-    nowMs: () => performance.now(),
-    pause: () => new Promise((resolve) => setTimeout(resolve)),
-  });
+  /**
+   * Works step by step, and lets other requests in between where that takes long. Of several only one goes on at a time,
+   * so that a request that asks for little waits for one slice, however many are at work.
+   */
+  static async inSlices<T>(steps: Iterator<void, T>): Promise<T> {
+    for (let startedMs = performance.now();;) {
+      const { done, value } = steps.next();
+      if (done) return value;
+      if (performance.now() - startedMs < SLICE_MS) continue;
+      // A timer, because before it the runtime sees to what has come.
+      await (lastSlice = lastSlice.then(() => new Promise((resolve) => setTimeout(resolve))));
+      startedMs = performance.now();
+    }
+  }
   readonly id: string;
   /** Originals of what left the prompt. */
   readonly archive: Archive;

@@ -1,24 +1,29 @@
 import { assertEquals } from "@std/assert";
 import { Conversation } from "@tare/conversation";
 
-Deno.test("Conversation.inSlices() lets others in between steps that take long, and gives what comes of them", async () => {
-  const seen: string[] = [];
-  function* steps(): Generator<void, number> {
-    for (let step = 0; step < 3; step++) {
-      const startMs = performance.now();
-      while (performance.now() - startMs < 5) { /* Works. */ }
-      seen.push("step");
-      setTimeout(() => seen.push("other"));
-      yield;
-    }
-    return 7;
+const seen: string[] = [];
+
+/** Steps that take longer than a slice; a timer is set in each. */
+function* steps(name: string): Generator<void, string> {
+  for (let step = 0; step < 3; step++) {
+    const startMs = performance.now();
+    while (performance.now() - startMs < 5) { /* Works. */ }
+    seen.push(name);
+    setTimeout(() => seen.push("other"));
+    yield;
   }
-  assertEquals([await Conversation.inSlices(steps()), seen], [7, [
-    "step",
-    "other",
-    "step",
-    "other",
-    "step",
-    "other",
-  ]]);
+  return `all of ${name}`;
+}
+
+Deno.test("Conversation.inSlices() lets others in between steps that take long, and gives what comes of them", async () => {
+  assertEquals(await Conversation.inSlices(steps("a")), "all of a");
+  assertEquals(seen.splice(0), ["a", "other", "a", "other", "a", "other"]);
+});
+
+Deno.test("Conversation.inSlices() lets others in between any two slices, however many work at once", async () => {
+  const works = ["a", "b", "c"].map((name) => Conversation.inSlices(steps(name)));
+  assertEquals(await Promise.all(works), ["all of a", "all of b", "all of c"]);
+  const begun = ["a", "b", "c", "other", "other", "other"];
+  const round = ["a", "other", "b", "other", "c", "other"];
+  assertEquals(seen.splice(0), [...begun, ...round, ...round]);
 });

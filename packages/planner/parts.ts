@@ -38,4 +38,3 @@ export {
   seesPictures,
 } from "./providers.ts";
 export { WINDOW_SHARE, worthDeferring } from "./rule/decide.ts";
-export { slicer } from "./session.ts";

@@ -476,31 +476,6 @@ export function oneByOne<Args extends readonly unknown[], Result>(
   };
 }
 
-/** Longest time for which others wait, in milliseconds. */
-const SLICE_MS = 3;
-
-/**
- * Makes what works step by step and lets others in between where that takes long, for
- * {@linkcode PromptSessionOptions.inSlices}: clock and pause are the runtime's, `() => performance.now()` and
- * `() => new Promise((resolve) => setTimeout(resolve))`.
- */
-export function slicer(
-  clock: { readonly nowMs: () => number; readonly pause: () => Promise<unknown> },
-): <T>(steps: Iterator<void, T>) => Promise<T> {
-  checkGiven("slicer()", { clock }, { clock: { nowMs: "function", pause: "function" } });
-  const { nowMs, pause } = clock;
-  return async (steps) => {
-    let startedMs = nowMs();
-    for (;;) {
-      const { done, value } = steps.next();
-      if (done) return value;
-      if (nowMs() - startedMs < SLICE_MS) continue;
-      await pause();
-      startedMs = nowMs();
-    }
-  };
-}
-
 /** Whether the model of a call can recall what left. */
 export function canRecall({ tools }: History, { recall }: PromptCall): boolean {
   return recall ?? tools.some((tool) => tool.function.name === RECALL_TOOL.function.name);
