@@ -1,4 +1,4 @@
-import { assertEquals, assertMatch } from "@std/assert";
+import { assertMatch } from "@std/assert";
 import { hasBubblewrap, sleepers } from "./break_out.ts";
 import { resultsOf, withServer } from "./robbed_server.ts";
 
