@@ -82,14 +82,14 @@ export function configuredModels(
       return openaiModel({
         ...{ model, baseURL, route, protocol },
         ...(reasoning && { reasoning }),
-        apiKeyName: "OPENAI_API_KEY",
+        ...{ apiKeyName: "OPENAI_API_KEY", busyWaitsMs: BUSY_WAITS_MS },
         ...(apiKey !== undefined && { apiKey }),
       });
     }
     const apiKeyName = "ANTHROPIC_API_KEY";
     const access = {
       baseURL: messagesUrl,
-      apiKeyName,
+      ...{ apiKeyName, busyWaitsMs: BUSY_WAITS_MS },
       ...(messagesKey !== undefined && { apiKey: messagesKey }),
     };
     return anthropicModel({
@@ -110,6 +110,9 @@ export function configuredModels(
     assumesWindow: (model) => toldWindow(model) === undefined,
   };
 }
+
+/** A turn of many steps shall not end because its provider is overloaded for a minute. */
+const BUSY_WAITS_MS = [1_000, 4_000, 8_000, 16_000, 30_000];
 
 /** A model whose refusals tell how much it reads. */
 function tellingWindow(model: Model, told: (tokens: number) => void): Model {

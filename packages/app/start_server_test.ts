@@ -78,6 +78,27 @@ Deno.test("startServer() without a key says so and answers by a rehearsal of at 
     assertEquals(logged, []);
   }));
 
+Deno.test("startServer() counts pictures by their size", () =>
+  withData(async (data) => {
+    const server = await startServer(readSettings(["--port", "0", "--data", data], {}), () => {});
+    try {
+      const client = agentClient(server.url);
+      const session = await client.createSession();
+      for (const size of ["@\0@\0", "\0\x04\0\x02"]) {
+        const url = `data:image/gif;base64,${btoa(`GIF89a${size}`)}`;
+        const input = [{ type: "image_url", image_url: { url } }] as const;
+        for await (const _ of await client.startTurn(session, input));
+      }
+      const { blocks } = await client.prompt(session);
+      assertEquals(
+        blocks.flatMap(({ role, tokens }) => role === "user" ? [tokens] : []),
+        [4 + 85 + 170, 4 + 85 + 2 * 170],
+      );
+    } finally {
+      await server.close();
+    }
+  }));
+
 Deno.test("startServer() names host and port when another program listens there", () =>
   withData(async (data) => {
     const taken = Deno.serve({ hostname: "127.0.0.1", port: 0, onListen() {} }, () => new Response());
@@ -226,6 +247,43 @@ Deno.test("startServer() with a key for Messages runs its agent there, and plans
       await upstream.shutdown();
     }
     assertEquals(logged, []);
+  }));
+
+Deno.test("startServer() lets a turn take as many steps as TARE_MAX_STEPS says, and more than fifty without", () =>
+  withData(async (data) => {
+    const provider = simulator({
+      model: ({ messages }) =>
+        messages.filter(({ role }) => role === "tool").length === 60
+          ? { content: "Done." }
+          : { tool_calls: [toolCall("update_plan", { done: 0 })] },
+      tokenizer: { encode: (text) => text.split(" ").map((word) => word.length) },
+    });
+    const upstream = Deno.serve({ hostname: "127.0.0.1", port: 0, onListen() {} }, provider.fetch);
+    const play = async (more: Readonly<Record<string, string>>) => {
+      const settings = readSettings(["--port", "0", "--data", join(data, "data"), "--workspace", data], {
+        OPENAI_BASE_URL: `http://127.0.0.1:${upstream.addr.port}/v1`,
+        TARE_MODEL: "m",
+        ...more,
+      });
+      const server = await startServer(settings, () => {});
+      const client = agentClient(server.url);
+      let last: SessionEvent | undefined;
+      for await (const { event } of await client.startTurn(await client.createSession(), "Go on.")) {
+        last = event;
+      }
+      await server.close();
+      return last?.type === "turn_end" && [last.reason, last.ledger.calls, last.message];
+    };
+    try {
+      assertEquals(await play({}), ["completed", 61, undefined]);
+      assertEquals(await play({ TARE_MAX_STEPS: "3" }), [
+        "step_limit",
+        3,
+        "The turn reached its limit of 3 model calls. The next message goes on from here.",
+      ]);
+    } finally {
+      await upstream.shutdown();
+    }
   }));
 
 Deno.test("startServer() with a provider and no model is a gateway without an agent, and says what is missing", () =>

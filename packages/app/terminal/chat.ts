@@ -136,7 +136,11 @@ async function chat(): Promise<void> {
     const { plan } = await client.session(of);
     const { columns } = process.stdout;
     const put = (text: string) => (line?.write ?? write)(text);
-    const print = eventPrinter(put, { isColoured, plan, ...(columns > 0 && { columns }) });
+    const print = eventPrinter(put, {
+      ...{ isColoured, plan },
+      ...(columns > 0 && { columns }),
+      ...(isTerminal && { showAbove: (rows) => line?.above(rows) }),
+    });
     printer = { of, print };
     return print;
   };
@@ -145,7 +149,10 @@ async function chat(): Promise<void> {
     session ??= await client.createSession(settings);
     settings = undefined;
     const print = await printerOf(session);
-    line = isTerminal ? waitingLine({ write, columns: () => process.stdout.columns }) : undefined;
+    const { stdout } = process;
+    line = isTerminal
+      ? waitingLine({ write, columns: () => stdout.columns, height: () => stdout.rows })
+      : undefined;
     turn = watchTurn(client, {
       session,
       leavesNow,
@@ -165,24 +172,32 @@ async function chat(): Promise<void> {
       line = undefined;
     }
   };
-  /** Shows what goes on in a session, or is asked there, as somebody comes to it. */
-  const comeTo = async (id: string) => {
-    if (!isTerminal) return;
+  /** Shows what goes on in a session, as somebody comes to it or has something to say; who comes is asked what is asked there. */
+  const comeTo = async (id: string | null, { says = false } = {}) => {
+    if (!isTerminal || id === null) return;
     const { status, approvals } = await client.session(id);
     if (status === "running") {
       const asked = await client.lastQuestion(id);
       const [line = ""] = contentText(asked?.content ?? "").trim().split("\n");
       console.log(shownText(`Its turn goes on, and Ctrl-C stops it: ${line.slice(0, 80)}`));
     }
-    if (status === "running" || approvals.length > 0) await talk();
+    if (status === "running" || !says && approvals.length > 0) await talk();
+  };
+  const say = async (input: Content) => {
+    await comeTo(session, { says: true });
+    await talk(input);
   };
   const answer = async (said: string): Promise<boolean> => {
     try {
       if (!said.startsWith("/")) {
-        await talk(await withPictures(said, { folder }));
+        await say(await withPictures(said, { folder }));
         return true;
       }
-      const done = await chatCommand(said, { client, session, files, markOf: pasted?.markOf });
+      const withNamed = (text: string) => withPictures(text, { folder });
+      const done = await chatCommand(said, {
+        ...{ client, session, files, withNamed, isOffered },
+        markOf: pasted?.markOf,
+      });
       if (done.session !== undefined) {
         session = done.session;
         settings = done.settings;
@@ -191,8 +206,8 @@ async function chat(): Promise<void> {
       if (done.leavesNow) leavesNow = true;
       if (done.says !== "") console.log(shownText(done.says));
       if (typeof done.input === "string") {
-        await talk(await withPictures(done.input, { folder, typed: said }));
-      } else if (done.input) await talk(done.input);
+        await say(await withPictures(done.input, { folder, typed: said }));
+      } else if (done.input) await say(done.input);
       else if (typeof done.session === "string") await comeTo(done.session);
       if (done.typed !== undefined) typed = done.typed;
       return !done.quits;
@@ -203,10 +218,13 @@ async function chat(): Promise<void> {
   };
   /** What stands in the next line already. */
   let typed = "";
+  /** Whether something did. */
+  let isOffered = false;
   /** Lines that were ended by a backslash. */
   let begun = "";
   const prompt = () => {
     if (isTerminal) lines.setPrompt(begun === "" ? PROMPT : GOES_ON);
+    if (begun === "") isOffered = isTerminal && typed !== "";
     lines.prompt();
     if (isTerminal && typed !== "") lines.write(shownText(typed, { isWhole: true }));
     typed = "";
@@ -236,7 +254,7 @@ async function chat(): Promise<void> {
   console.log(shownText(session === null ? greets : `${greets}\nIt goes on with session ${session}.`));
   if (isTerminal) write(MARKS_PASTES.on);
   try {
-    if (session !== null) await comeTo(session);
+    await comeTo(session);
     prompt();
     for await (const typed of typedLines) {
       if (unseen.shift()) write(`${shownText(typed)}\n`);

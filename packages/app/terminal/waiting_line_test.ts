@@ -85,3 +85,48 @@ Deno.test("waitingLine() stays in one row, however narrow the terminal has becom
     `${ERASE}⠼ 0 s: shell echo`,
   ]);
 });
+
+Deno.test("waitingLine() shows rows above itself, as many as there is room for, and takes them away again", () => {
+  let draw = () => {};
+  let [columns, height] = [20, 24];
+  const written: string[] = [];
+  const line = waitingLine({
+    write: (text) => void written.push(text),
+    columns: () => columns,
+    height: () => height,
+    now: () => 0,
+    tick(given) {
+      draw = given;
+      return () => {};
+    },
+  });
+  const taken = () => written.splice(0);
+  line.follow({ type: "tool_call", step: 1, id: "a", name: "shell", arguments: "" });
+  line.above((columns) => ["one", "two", `${columns} wide`]);
+  draw();
+  assertEquals(taken(), [`${ERASE}one\ntwo\n19 wide\n⠋ 0 s: shell `]);
+  // What is the same isn't drawn anew.
+  draw();
+  assertEquals(taken(), [`${ERASE}⠙ 0 s: shell `]);
+  [columns, height] = [30, 3];
+  draw();
+  assertEquals(taken(), ["\r\x1b[3A\x1b[J29 wide\n⠹ 0 s: shell "]);
+  height = 2;
+  draw();
+  assertEquals(taken(), ["\r\x1b[1A\x1b[J⠸ 0 s: shell "]);
+  height = 24;
+  draw();
+  line.write("stays\n");
+  draw();
+  line.above(undefined);
+  draw();
+  line.close();
+  assertEquals(taken(), [
+    `${ERASE}one\ntwo\n29 wide\n⠼ 0 s: shell `,
+    "\r\x1b[3A\x1b[J",
+    "stays\n",
+    `${ERASE}one\ntwo\n29 wide\n⠴ 0 s: shell `,
+    "\r\x1b[3A\x1b[J⠦ 0 s: shell ",
+    ERASE,
+  ]);
+});
