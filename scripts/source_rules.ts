@@ -148,7 +148,7 @@ export interface AssignedField {
 }
 
 /** A class or an exported interface, as `deno fmt` lays it out. */
-const BODY = /^(?:export )?(?:abstract )?class (\w+)[^]*?^}|^export interface (\w+)[^]*?^}/gm;
+const BODY = /^(?:export )?(?:abstract )?class (\w+)(?:.*\{\}$|[^]*?^})|^export interface (\w+)[^]*?^}/gm;
 
 /** A member that is public, no method, and not readonly. */
 const FIELD =

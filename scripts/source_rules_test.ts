@@ -96,6 +96,7 @@ export interface Shape {
   readonly other: string;
   call(name: string): void;
 }
+class Empty extends Error {}
 interface Local {
   local: string;
 }
@@ -107,6 +108,7 @@ this.flag = true;
 a.fixed = a.hidden = 3;
 a.total += 1;
 a.length = 1;
+a.local = "";
 `,
     "packages/a/mod.ts": 'export * from "./a.ts";\n',
     "packages/b/other.ts": 'import "@tare/a";\nb!.a.open ??= 1;\ndelete shape.text;\n',
