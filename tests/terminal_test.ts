@@ -185,6 +185,13 @@ Deno.test(
     await again.shows(ASKS);
     again.type("y\r");
     await again.shows(/allow by person[^]*It is read\.[^]*› \S*$/);
+    // What runs for another window is shown, and then the message is said.
+    const elsewhere = await fetch(url, { method: "POST", headers, body: JSON.stringify({ input: "wait" }) });
+    again.type("hello\r");
+    await again.shows(/Its turn goes on, and Ctrl-C stops it: wait\r\n[^]*\d s: the model/);
+    again.type("\x03");
+    await again.shows(/! cancelled: [^]*You said hello\.\r\n[^]*› \S*$/);
+    await elsewhere.text();
     again.type("\x04");
     assertEquals((await again.ended).code, 0);
 

@@ -6,6 +6,7 @@ import { type Asking, type Body, type Client, client, type Numbered, type Told }
 
 import { findOwnerKey, ownerKeyIn } from "./data/find_owner_key.ts";
 import { findServer, FOLDER_VARIABLES, USUAL_PORT } from "./data/noted_server.ts";
+import { wholeNumber } from "./settings/option.ts";
 
 export { RefusedError } from "@tare/server/client";
 
@@ -42,9 +43,20 @@ export async function serverAddress(
   return { url: stated, ...(token && { token }) };
 }
 
-/** The address of a server by TARE_HOST and TARE_PORT, if one of them is set. */
+/**
+ * The address of a server by TARE_HOST and TARE_PORT, if one of them is set; port 0 is any that is free.
+ *
+ * @throws {RangeError} if the port is none.
+ */
 export function statedAddress(host = "", port = ""): string | undefined {
-  if (host === "" && port === "") return undefined;
+  if (port !== "" && wholeNumber(0, 65_535).read(port) === undefined) {
+    throw new RangeError(
+      `Cannot find the server: TARE_PORT is ${
+        JSON.stringify(port)
+      }, but it must be a whole number from 0 to 65535.`,
+    );
+  }
+  if (Number(port) === 0 && (host === "" || port !== "")) return undefined;
   return `http://${host.includes(":") ? `[${host}]` : host || "127.0.0.1"}:${port || USUAL_PORT}`;
 }
 

@@ -112,4 +112,15 @@ Deno.test("serverAddress() goes by the address that is given, or by host and por
   assertEquals(await at({ TARE_HOST: "", TARE_PORT: "1", TARE_TOKEN: "" }), { url: "http://127.0.0.1:1" });
   assertEquals(await at({ TARE_HOST: "127.0.0.2" }), { url: "http://127.0.0.2:8787" });
   assertEquals(await at({ TARE_HOST: "h", TARE_TOKEN: "t" }, "http://x"), { url: "http://x", token: "t" });
+  // Which one was free, the server has noted: there is none here.
+  const home = { XDG_DATA_HOME: "/nowhere", TARE_WORKSPACE: "/nowhere" };
+  for (const more of [{}, { TARE_HOST: "127.0.0.1" }]) {
+    const free = at({ TARE_PORT: "0", ...more, ...home });
+    await assertRejects(() => free, Error, "Cannot find a server for /nowhere");
+  }
+  await assertRejects(
+    () => at({ TARE_PORT: "tcp://10.0.0.1:80" }),
+    RangeError,
+    'Cannot find the server: TARE_PORT is "tcp://10.0.0.1:80", but it must be a whole number from 0 to 65535.',
+  );
 });

@@ -102,6 +102,29 @@ Deno.test("configuredModels() learns a window from the error that tells it", asy
   await refusing.shutdown();
 });
 
+Deno.test("configuredModels() asks an overloaded provider again, longer than an SDK does", async () => {
+  let requests = 0;
+  const server = Deno.serve({ hostname: "127.0.0.1", port: 0, onListen: () => {} }, () => {
+    if (requests++ < 6) return new Response(null, { status: 429, headers: { "retry-after-ms": "1" } });
+    return Response.json({ error: { message: "Enough." } }, { status: 400 });
+  });
+  const url = `http://127.0.0.1:${server.addr.port}`;
+  const { ask } = configuredModels(settings({
+    ...{ TARE_MODEL: "m", OPENAI_BASE_URL: `${url}/v1` },
+    ...{ ANTHROPIC_API_KEY: "k", ANTHROPIC_BASE_URL: url },
+  }));
+  for (const model of ["gpt-5.5", "claude-sonnet-5"]) {
+    requests = 0;
+    const { signal } = new AbortController();
+    const asking = async () => {
+      for await (const _ of ask(model)({ messages: [], tools: [], signal }));
+    };
+    await assertRejects(asking, Error, "Enough");
+    assertEquals(requests, 7);
+  }
+  await server.shutdown();
+});
+
 Deno.test("configuredModels() asks in the protocol that is set, else as the address and the model have it", async () => {
   const asked: unknown[] = [];
   const server = Deno.serve({ hostname: "127.0.0.1", port: 0, onListen: () => {} }, async (request) => {

@@ -154,6 +154,9 @@ export function eventPrinter(
             `${event.error ? "error, " : ""}${number(event.bytes)} bytes, ` +
             `${number(Math.round(event.durationMs))} ms${madeText(event.made)}`,
         );
+        if (event.error && event.content !== "") {
+          line(`${indent(event)}  ${oneLine(event.content.split("\n", 1)[0]!, 2 * COLUMNS)}`);
+        }
         if (!event.change || seen.delete(event.id)) return;
         const lines = shownDiff(event.change, options);
         for (const one of lines.slice(0, MAX_LINES)) write(`  ${one}\n`);

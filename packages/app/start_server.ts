@@ -304,6 +304,7 @@ export async function startServer(
     }),
     maxSessions,
     maxRunningTurns,
+    limits: { maxSteps: settings.maxSteps },
     maxQueuedTurns: settings.maxQueuedTurns,
     countTokens,
     maxBodyBytes: LIMITS.agentBytes,

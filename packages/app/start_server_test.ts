@@ -249,6 +249,43 @@ Deno.test("startServer() with a key for Messages runs its agent there, and plans
     assertEquals(logged, []);
   }));
 
+Deno.test("startServer() lets a turn take as many steps as TARE_MAX_STEPS says, and more than fifty without", () =>
+  withData(async (data) => {
+    const provider = simulator({
+      model: ({ messages }) =>
+        messages.filter(({ role }) => role === "tool").length === 60
+          ? { content: "Done." }
+          : { tool_calls: [toolCall("update_plan", { done: 0 })] },
+      tokenizer: { encode: (text) => text.split(" ").map((word) => word.length) },
+    });
+    const upstream = Deno.serve({ hostname: "127.0.0.1", port: 0, onListen() {} }, provider.fetch);
+    const play = async (more: Readonly<Record<string, string>>) => {
+      const settings = readSettings(["--port", "0", "--data", join(data, "data"), "--workspace", data], {
+        OPENAI_BASE_URL: `http://127.0.0.1:${upstream.addr.port}/v1`,
+        TARE_MODEL: "m",
+        ...more,
+      });
+      const server = await startServer(settings, () => {});
+      const client = agentClient(server.url);
+      let last: SessionEvent | undefined;
+      for await (const { event } of await client.startTurn(await client.createSession(), "Go on.")) {
+        last = event;
+      }
+      await server.close();
+      return last?.type === "turn_end" && [last.reason, last.ledger.calls, last.message];
+    };
+    try {
+      assertEquals(await play({}), ["completed", 61, undefined]);
+      assertEquals(await play({ TARE_MAX_STEPS: "3" }), [
+        "step_limit",
+        3,
+        "The turn reached its limit of 3 model calls. The next message goes on from here.",
+      ]);
+    } finally {
+      await upstream.shutdown();
+    }
+  }));
+
 Deno.test("startServer() with a provider and no model is a gateway without an agent, and says what is missing", () =>
   withData(async (data) => {
     const asked: string[] = [];

@@ -26,7 +26,10 @@ Deno.test("endingByLimit() ends a turn at its step limit, with every call answer
     "step_end",
     "turn_end step_limit",
   ]);
-  assertEquals(result.message, "The turn reached its limit of 2 model calls.");
+  assertEquals(
+    result.message,
+    "The turn reached its limit of 2 model calls. The next message goes on from here.",
+  );
   assertEquals(requests.length, 2);
   assertWhole(result);
 });

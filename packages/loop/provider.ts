@@ -39,6 +39,11 @@ export interface ProviderOptions {
   readonly timeoutMs?: number;
   /** How often a request is repeated that failed before anything was streamed. Default: 2. */
   readonly maxRetries?: number;
+  /**
+   * Milliseconds to wait before an overloaded provider (429, 5xx) is asked each further time, where it doesn't say itself
+   * how long. Default: none, `maxRetries` is all.
+   */
+  readonly busyWaitsMs?: readonly number[];
   /** Sends the requests. Default: the global `fetch`. */
   readonly fetch?: typeof globalThis.fetch;
 }
@@ -56,8 +61,9 @@ interface ProviderAccess {
   readonly timeoutMs: number;
   /** How often a request is repeated whose stream broke off before anything of it was shown, too. */
   readonly maxRetries: number;
+  readonly busyWaitsMs: readonly number[];
   /** What an SDK's client is made with for a request. */
-  readonly clientOptions: (request: Pick<ModelRequest, "progress" | "confirm">) => {
+  readonly clientOptions: (request: Pick<ModelRequest, "progress" | "refused" | "confirm">) => {
     readonly apiKey: string;
     readonly logLevel: "off";
     readonly defaultHeaders: Record<string, string | null>;
@@ -82,6 +88,7 @@ export function accessTo(options: ProviderOptions, usualURL: string): ProviderAc
     extraBody = {},
     timeoutMs = 600_000,
     maxRetries = 2,
+    busyWaitsMs = [],
   } = options;
   const { headers = {}, fetch = globalThis.fetch } = options;
   const url = URL.parse(baseURL);
@@ -100,6 +107,7 @@ export function accessTo(options: ProviderOptions, usualURL: string): ProviderAc
     extraBody,
     timeoutMs,
     maxRetries,
+    busyWaitsMs,
     clientOptions: (request) => ({
       // The SDKs insist on a key: without one, no header is sent.
       apiKey: apiKey || "none",
@@ -107,7 +115,7 @@ export function accessTo(options: ProviderOptions, usualURL: string): ProviderAc
       defaultHeaders: { ...headers, ...(!apiKey && { Authorization: null }) },
       timeout: timeoutMs,
       maxRetries,
-      fetch: watchedFetch(fetch, request),
+      fetch: watchedFetch({ fetch, host: url.host }, request),
     }),
   };
 }
@@ -167,8 +175,6 @@ function signed(message: AssistantMessage, author: string): AssistantMessage {
 
 /** Puts a streamed reply together. */
 interface ReplyReader {
-  /** True once something of the reply was given to those who watch. */
-  readonly begun: boolean;
   /** True once something was a reply in the provider's format. */
   readonly isReply: boolean;
   /** Takes a piece of the stream and gives what it tells those who watch. */
@@ -179,7 +185,7 @@ interface ReplyReader {
 
 /** How a provider is reached, and how its replies are read. */
 interface StreamModelOptions<Reader extends ReplyReader>
-  extends FailedRequest, Pick<ProviderAccess, "maxRetries"> {
+  extends FailedRequest, Pick<ProviderAccess, "maxRetries" | "busyWaitsMs"> {
   /** Whose the replies are: see {@linkcode authorOf}. */
   readonly author: string;
   /** Says what came, if it was no reply. */
@@ -208,19 +214,23 @@ const CUT_OFF = "its stream ended before the reply was whole";
 
 /** A model whose replies are streamed by a provider's SDK. What fails is a `ModelError` that doesn't hold the API key. */
 export function streamModel<Reader extends ReplyReader>(options: StreamModelOptions<Reader>): Model {
-  const { host, author, maxRetries, noReply, reader, keepable, open } = options;
+  const { host, author, maxRetries, busyWaitsMs, noReply, reader, keepable, open } = options;
   return async function* (asked) {
     const request = { ...asked, messages: readableBy(author, asked.messages) };
     const takenIds = callIds(request.messages);
-    for (let attempt = 0;; attempt++) {
+    const waits = busyWaitsMs.values();
+    for (let attempt = 0;;) {
       const reply = reader();
       let failure: unknown;
+      /** Whether people have seen something of it. Calls aren't made before the reply is whole. */
+      let isShown = false;
       try {
         let chars = 0;
         for await (const piece of open(request, reply)) {
           for (const event of reply.read(piece)) {
             chars += charsOf(event);
             if (chars > MAX_CHARS) throw new ReplyTooLong(`it says more than ${MAX_CHARS} characters`);
+            isShown ||= event.type !== "tool_call_delta";
             yield event;
           }
         }
@@ -240,10 +250,25 @@ export function streamModel<Reader extends ReplyReader>(options: StreamModelOpti
         // It would be as long again.
         if (error instanceof ReplyTooLong) throw failure;
       }
-      const isBroken = failure instanceof ModelError && failure.code === "bad_response";
-      if (!isBroken || reply.begun || attempt >= maxRetries) throw failure;
+      if (!(failure instanceof ModelError) || isShown) throw failure;
+      const { value: wait } = failure instanceof BusyError ? waits.next() : {};
+      if (wait !== undefined) await pause(failure.retryAfterMs ?? wait, request.signal);
+      else if (failure.code !== "bad_response" || attempt++ >= maxRetries) throw failure;
     }
   };
+}
+
+async function pause(ms: number, signal: AbortSignal): Promise<void> {
+  const { promise, resolve, reject } = Promise.withResolvers<void>();
+  const stop = () => reject(signal.reason);
+  const timer = setTimeout(resolve, ms);
+  signal.addEventListener("abort", stop);
+  try {
+    await promise;
+  } finally {
+    clearTimeout(timer);
+    signal.removeEventListener("abort", stop);
+  }
 }
 
 function charsOf(event: ModelEvent): number {
@@ -272,8 +297,8 @@ function blame(failure: unknown, settings: ModelSettings = {}): unknown {
  * of an error only the beginning is read. Calls `progress` when an answer begins.
  */
 function watchedFetch(
-  fetch: typeof globalThis.fetch,
-  { progress = () => {}, confirm }: Pick<ModelRequest, "progress" | "confirm">,
+  { fetch, host }: { readonly fetch: typeof globalThis.fetch; readonly host: string },
+  { progress = () => {}, refused, confirm }: Pick<ModelRequest, "progress" | "refused" | "confirm">,
 ): typeof globalThis.fetch {
   return async (input, init) => {
     // Here, because the SDK repeats requests by itself.
@@ -283,6 +308,8 @@ function watchedFetch(
     const { ok, status, body } = response;
     if (ok) return response;
     const headers = new Headers(response.headers);
+    const why = status === 429 ? rateLimit(headers) : "failed";
+    refused?.(`${host} ${why} (${status})`);
     if ((waitOf(headers).retryAfterMs ?? 0) > MAX_WAIT_MS) headers.set("x-should-retry", "false");
     return new Response(body && body.pipeThrough(firstBytes(progress)), { status, headers });
   };
@@ -460,9 +487,11 @@ export function toModelError(error: unknown, request: FailedRequest): unknown {
     return replyError("unreachable", host, connectionFault(error), { cause: error.cause });
   }
   if (error instanceof APIError) {
-    const { code, state } = judge(error, request);
+    const { code, state, isBusy = false } = judge(error, request);
     // The provider's answer may quote the key, so the error that holds it is no cause here.
-    return replyError(code, host, state, code === "rate_limited" ? waitOf(error.headers) : {});
+    const wait = code === "rate_limited" ? waitOf(error.headers) : {};
+    const isSoon = (wait.retryAfterMs ?? 0) <= MAX_WAIT_MS;
+    return replyError(code, host, state, { ...wait, isBusy: isBusy && isSoon });
   }
   if (error instanceof ReplyTooLong) return replyError("bad_response", host, error.message);
   if (error instanceof SyntaxError) {
@@ -482,15 +511,22 @@ function replyError(
   code: ModelError["code"],
   host: string,
   state: string,
-  options: { readonly retryAfterMs?: number; readonly cause?: unknown } = {},
+  { isBusy = false, ...options }: {
+    readonly retryAfterMs?: number;
+    readonly cause?: unknown;
+    readonly isBusy?: boolean;
+  } = {},
 ): ModelError {
-  return new ModelError(code, `Cannot get a reply from ${host}: ${state}.`, options);
+  return new (isBusy ? BusyError : ModelError)(code, `Cannot get a reply from ${host}: ${state}.`, options);
 }
+
+/** The provider is there, and may take the request in a while. */
+class BusyError extends ModelError {}
 
 function judge(
   error: ApiError,
   { model, apiKey, apiKeyName }: FailedRequest,
-): { readonly code: ModelError["code"]; readonly state: string } {
+): { readonly code: ModelError["code"]; readonly state: string; readonly isBusy?: boolean } {
   // An error in the middle of a stream has no status, but sometimes a number as its code, or a type that stands for one.
   const status = error.status ?? (typeof error.code === "number" ? error.code : statusOf(error.type));
   const details = JSON.stringify(error.error ?? error.message);
@@ -507,9 +543,9 @@ function judge(
   }
   if (status === 403) return { code: "bad_key", state: `the API key doesn't allow this${told}` };
   if (status === 429) {
-    const { retryAfterMs } = waitOf(error.headers);
-    const wait = retryAfterMs === undefined ? "" : ` and asks to wait ${retryAfterMs / 1000} s`;
-    return { code: "rate_limited", state: `it limits the rate of requests${wait}${told}` };
+    // Who has paid for nothing more waits in vain.
+    const isBusy = error.code !== "insufficient_quota";
+    return { code: "rate_limited", state: `it ${rateLimit(error.headers)}${told}`, isBusy };
   }
   if (status !== undefined && status >= 300 && status < 400) {
     const location = error.headers?.get("location");
@@ -527,7 +563,7 @@ function judge(
   }
   return status !== undefined && status >= 400 && status < 500 && status !== 402 && status !== 408
     ? { code: "bad_request", state: `it refused the request${told}` }
-    : { code: "provider_error", state: `it failed${told}` };
+    : { code: "provider_error", state: `it failed${told}`, isBusy: (status ?? 0) >= 500 };
 }
 
 /** The provider's own words, on one line and without the key. */
@@ -547,6 +583,13 @@ function quoteOf({ error, message, status }: ApiError, apiKey: string | undefine
   // An error page of a proxy says nothing that its status doesn't.
   if (line.startsWith("<") || line === "status code (no body)") return "";
   return line.length > MAX_QUOTE ? `${line.slice(0, MAX_QUOTE)}…` : line.replace(/\.$/, "");
+}
+
+/** What a provider does that answers 429. */
+function rateLimit(headers: Headers | undefined): string {
+  const { retryAfterMs } = waitOf(headers);
+  const wait = retryAfterMs === undefined ? "" : ` and asks to wait ${retryAfterMs / 1000} s`;
+  return `limits the rate of requests${wait}`;
 }
 
 /** How long a provider asks to wait, in milliseconds. */

@@ -423,6 +423,7 @@ async function* callModel(
 ): AsyncGenerator<LoopEvent, Reply> {
   const { messages, tools, stable, cacheKey } = view;
   const { signal, progress } = watchdog;
+  let refusal: string | undefined;
   const events = model({
     messages,
     tools,
@@ -431,6 +432,7 @@ async function* callModel(
     ...(cacheKey !== undefined && { cacheKey }),
     signal,
     progress,
+    refused: (why) => refusal = why,
   })
     [Symbol.asyncIterator]();
   try {
@@ -438,7 +440,7 @@ async function* callModel(
       const next = watchdog.wait(() => events.next());
       if (isFirst && !turn.isSilenceTold && await isSilent(next, clock)) {
         turn.isSilenceTold = true;
-        yield { type: "warning", message: SILENT };
+        yield { type: "warning", message: refusal === undefined ? SILENT : `${refusal}. ${ASKED_AGAIN}` };
       }
       const { done, value: event } = await next;
       if (done) throw new ModelError("bad_response", "The model's stream ended without a reply.");
@@ -460,6 +462,8 @@ const SILENT_MS = 10_000;
 const SILENT = `Nothing has come from the model for ${
   SILENT_MS / 1000
 } seconds: it thinks, or its provider hangs. The turn waits.`;
+
+const ASKED_AGAIN = "It is asked again. The turn waits.";
 
 /** Whether what is waited for takes longer than people wait without a word. */
 async function isSilent(next: Promise<unknown>, clock: Clock): Promise<boolean> {
@@ -549,7 +553,9 @@ function endingByLimit(
     };
   }
   if (step >= maxSteps) {
-    return { reason: "step_limit", message: `The turn reached its limit of ${maxSteps} model calls.` };
+    const message =
+      `The turn reached its limit of ${maxSteps} model calls. The next message goes on from here.`;
+    return { reason: "step_limit", message };
   }
   return undefined;
 }

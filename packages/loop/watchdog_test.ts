@@ -127,3 +127,23 @@ Deno.test("run() tells once in a turn that nothing has come from the model, and 
   ]);
   assertEquals(clock.pending, 0);
 });
+
+Deno.test("run() says what the provider answered, if that is why nothing comes", async () => {
+  const clock = new FakeClock();
+  const { model: answers } = scripted(say("Done."));
+  const late = Promise.withResolvers<void>();
+  const model: Model = async function* (request) {
+    request.refused?.("api.example failed (529)");
+    await breathe();
+    clock.advance(10_000);
+    await late.promise;
+    yield* answers(request);
+  };
+  const told: string[] = [];
+  for await (const event of run({ ...idle, idleTimeoutMs: 60_000, model, clock })) {
+    if (event.type !== "warning") continue;
+    told.push(event.message);
+    late.resolve();
+  }
+  assertEquals(told, ["api.example failed (529). It is asked again. The turn waits."]);
+});

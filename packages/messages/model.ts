@@ -45,6 +45,8 @@ export interface ModelRequest {
   readonly signal: AbortSignal;
   /** Called when the provider shows that it is alive in a way that is no event, such as a keep-alive. */
   readonly progress?: () => void;
+  /** Told of each answer that is a refusal, such as "api.example limits the rate of requests (429)": it may be asked again. */
+  readonly refused?: (why: string) => void;
   /** Throws if nobody is to be asked any more: a model asks right before each request that it sends. Default: it may. */
   readonly confirm?: () => void;
   /**
@@ -70,7 +72,10 @@ export interface KeepablePrompt {
 /** Why the model stopped writing. */
 export type FinishReason = "stop" | "tool_calls" | "length" | "content_filter";
 
-/** What a model streams. The last event of a reply is `completed`; everything before is for those who watch. */
+/**
+ * What a model streams. The last event of a reply is `completed`; everything before is for those who watch. Calls of
+ * which deltas came may be written anew: a stream that breaks off before it has said anything else is asked for again.
+ */
 export type ModelEvent =
   | { readonly type: "text_delta"; readonly text: string }
   | { readonly type: "reasoning_delta"; readonly text: string }

@@ -1,18 +1,15 @@
 import type { CountTokens } from "./count_tokens.ts";
 
-/** A picture, as far as its first bytes tell. */
-export interface PictureHead {
-  readonly type: "image/png" | "image/jpeg" | "image/gif" | "image/webp";
-  /** In pixels. */
-  readonly width: number;
-  readonly height: number;
-}
-
 /** So many of a picture's first bytes tell how large it is, unless a camera has written much in front. */
 export const PICTURE_HEAD_BYTES: number = 256 * 1024;
 
 /** What a file's first bytes say of the picture that it holds; nothing if it is none of the kinds that models look at. */
-export function pictureHead(bytes: Uint8Array): PictureHead | undefined {
+export function pictureHead(bytes: Uint8Array): {
+  readonly type: "image/png" | "image/jpeg" | "image/gif" | "image/webp";
+  /** In pixels. */
+  readonly width: number;
+  readonly height: number;
+} | undefined {
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
   const has = (at: number, text: string) =>
     bytes.length >= at + text.length &&
@@ -26,6 +23,9 @@ export function pictureHead(bytes: Uint8Array): PictureHead | undefined {
   if (has(0, "RIFF") && has(8, "WEBP") && bytes.length >= 30) return webpHead(bytes, view, has);
   return has(0, "\xff\xd8\xff") ? jpegHead(view) : undefined;
 }
+
+/** A picture, as far as its first bytes tell. */
+type PictureHead = NonNullable<ReturnType<typeof pictureHead>>;
 
 function webpHead(
   bytes: Uint8Array,

@@ -51,6 +51,12 @@ const POLICY_NAMES = Object.keys(POLICIES) as NonNullable<PolicyOptions["policy"
 /** Name of a mechanism. */
 type Mechanism = keyof typeof MECHANISMS;
 
+/** What can stand in a header. */
+const KEY = {
+  read: (key: string) => /^[\x21-\x7e]+$/.test(key) ? key : undefined,
+  right: "printable ASCII without spaces and line breaks",
+};
+
 /** What can be configured, but for the mechanisms. */
 const OPTIONS = {
   host: {
@@ -200,6 +206,13 @@ const OPTIONS = {
       "Most turns that run at the same time, helpers' included; one more waits half a minute, or as long as it takes in the background",
     ...wholeNumber(1, 1_000_000),
   },
+  maxSteps: {
+    variable: "TARE_MAX_STEPS",
+    flag: "max-steps",
+    fallback: "500",
+    help: "Most model calls of a turn: a guard against runaways. What is said next goes on from there",
+    ...wholeNumber(1, 100_000),
+  },
   maxQueuedTurns: {
     variable: "TARE_MAX_QUEUED",
     flag: "max-queued",
@@ -236,8 +249,7 @@ const OPTIONS = {
     isSecret: true,
     help:
       "The owner's key, in place of the one in the data folder; with it each request must carry a key (Authorization: Bearer …). Needed if other machines can reach TARE_HOST",
-    read: (token) => /^[\x21-\x7e]+$/.test(token) ? token : undefined,
-    right: "printable ASCII without spaces",
+    ...KEY,
   },
   allowedHosts: {
     variable: "TARE_ALLOWED_HOSTS",
@@ -287,7 +299,7 @@ const OPTIONS = {
     variable: "OPENAI_API_KEY",
     isSecret: true,
     help: "Key of the provider; without any key and base URL a rehearsal model answers",
-    read: text,
+    ...KEY,
   },
   baseUrl: {
     variable: "OPENAI_BASE_URL",
@@ -300,7 +312,7 @@ const OPTIONS = {
     variable: "ANTHROPIC_API_KEY",
     isSecret: true,
     help: "Key for requests to /v1/messages (default: each client's own), and for the agent on Claude",
-    read: text,
+    ...KEY,
   },
   messagesUrl: {
     variable: "ANTHROPIC_BASE_URL",

@@ -12,6 +12,7 @@ Deno.test("readSettings() fills defaults in, and a flag outranks its variable", 
     allowDomains: [],
     unattended: "deny",
     answerWithinMinutes: 1_440,
+    maxSteps: 500,
     maxQueuedTurns: 1_000,
     unknownOutcome: "tell",
     endWithinSeconds: 20,
@@ -235,8 +236,13 @@ Deno.test("readSettings() names the variable, the value and what would be right"
     [
       [],
       { TARE_TOKEN: "sk-secret sk-secret" },
-      "TARE_TOKEN is set to something else, but it must be printable ASCII without spaces.",
+      "TARE_TOKEN is set to something else, but it must be printable ASCII without spaces and line breaks.",
     ],
+    ...["OPENAI_API_KEY", "ANTHROPIC_API_KEY"].map((name): typeof cases[number] => [
+      [],
+      { [name]: "sk-secret\n" },
+      `${name} is set to something else, but it must be printable ASCII without spaces and line breaks.`,
+    ]),
     [
       [],
       { TARE_ALLOWED_HOSTS: "a.example,http://b.example" },
@@ -378,6 +384,14 @@ Deno.test("readSettings() reads the file of the MCP servers, and says what is wr
       'Cannot use MCP server "a": env.KEY holds ${…}, which is not replaced here: write the value itself. ' +
         `It stands in ${path}.`,
     );
+    await Deno.writeTextFile(path, '{"mcpServers": {}} // secret');
+    const error = assertThrows(
+      () => readSettings(["--mcp", path], {}),
+      RangeError,
+      "Cannot read the MCP servers: the file is not valid JSON. That has no comments, and no comma behind the last " +
+        `entry. It stands in ${path}.`,
+    );
+    assertEquals(error.message.includes("secret"), false);
   } finally {
     await Deno.remove(folder, { recursive: true });
   }

@@ -172,21 +172,25 @@ async function chat(): Promise<void> {
       line = undefined;
     }
   };
-  /** Shows what goes on in a session, or is asked there, as somebody comes to it. */
-  const comeTo = async (id: string) => {
-    if (!isTerminal) return;
+  /** Shows what goes on in a session, as somebody comes to it or has something to say; who comes is asked what is asked there. */
+  const comeTo = async (id: string | null, { says = false } = {}) => {
+    if (!isTerminal || id === null) return;
     const { status, approvals } = await client.session(id);
     if (status === "running") {
       const asked = await client.lastQuestion(id);
       const [line = ""] = contentText(asked?.content ?? "").trim().split("\n");
       console.log(shownText(`Its turn goes on, and Ctrl-C stops it: ${line.slice(0, 80)}`));
     }
-    if (status === "running" || approvals.length > 0) await talk();
+    if (status === "running" || !says && approvals.length > 0) await talk();
+  };
+  const say = async (input: Content) => {
+    await comeTo(session, { says: true });
+    await talk(input);
   };
   const answer = async (said: string): Promise<boolean> => {
     try {
       if (!said.startsWith("/")) {
-        await talk(await withPictures(said, { folder }));
+        await say(await withPictures(said, { folder }));
         return true;
       }
       const withNamed = (text: string) => withPictures(text, { folder });
@@ -202,8 +206,8 @@ async function chat(): Promise<void> {
       if (done.leavesNow) leavesNow = true;
       if (done.says !== "") console.log(shownText(done.says));
       if (typeof done.input === "string") {
-        await talk(await withPictures(done.input, { folder, typed: said }));
-      } else if (done.input) await talk(done.input);
+        await say(await withPictures(done.input, { folder, typed: said }));
+      } else if (done.input) await say(done.input);
       else if (typeof done.session === "string") await comeTo(done.session);
       if (done.typed !== undefined) typed = done.typed;
       return !done.quits;
@@ -250,7 +254,7 @@ async function chat(): Promise<void> {
   console.log(shownText(session === null ? greets : `${greets}\nIt goes on with session ${session}.`));
   if (isTerminal) write(MARKS_PASTES.on);
   try {
-    if (session !== null) await comeTo(session);
+    await comeTo(session);
     prompt();
     for await (const typed of typedLines) {
       if (unseen.shift()) write(`${shownText(typed)}\n`);

@@ -47,7 +47,8 @@ export function watchTurn(
     if (input !== undefined) {
       return await client.startTurn(session, input, { unattended: ask === undefined, effort, leavesNow });
     }
-    const events = await client.follow(session, await client.lastEvent(session));
+    last = await client.lastEvent(session);
+    const events = await client.follow(session, last);
     for (const { callId } of await client.approvals(session)) questions.set(callId, new AbortController());
     putAll().catch((error) => failure.reject(error));
     return events;
@@ -56,11 +57,18 @@ export function watchTurn(
   const failure = Promise.withResolvers<never>();
   failure.promise.catch(() => {});
   let end: TurnEnd | undefined;
+  /** Number of the last event shown. */
+  let last = 0;
   let isOver = false;
 
-  /** Asks a server that may be away as somebody answers; that it is, is told where its events are read. */
-  const whenThere = async <T>(work: () => Promise<T>): Promise<T> => {
-    const away = serverAway({ tell() {}, tryAgainMs });
+  const tell = (message: string) => show({ type: "warning", message });
+
+  /** Asks a server that may be away. Default: that it is, is told where its events are read. */
+  const whenThere = async <T>(
+    work: () => Promise<T>,
+    told: (message: string) => void = () => {},
+  ): Promise<T> => {
+    const away = serverAway({ tell: told, tryAgainMs });
     for (;;) {
       try {
         return await work();
@@ -93,8 +101,6 @@ export function watchTurn(
       await put(next);
     }
   };
-  /** Number of the last event shown. */
-  let last = 0;
   /** Shows events up to the turn's last, or to the end of the stream. */
   const read = async (events: AsyncIterable<NumberedEvent>) => {
     for await (const { number, event } of events) {
@@ -111,7 +117,7 @@ export function watchTurn(
   };
   /** Reads on where the server breaks off in the middle of the turn: it goes on with it once it is there again. */
   const readOn = async (events: () => Promise<AsyncIterable<NumberedEvent>>) => {
-    const away = serverAway({ tell: (message) => show({ type: "warning", message }), tryAgainMs });
+    const away = serverAway({ tell, tryAgainMs });
     for (let from = events;; from = () => client.follow(session, last)) {
       const before = last;
       try {
@@ -125,14 +131,14 @@ export function watchTurn(
   };
   const watch = async (): Promise<TurnEnd> => {
     await readOn(() => started);
-    while (ask && end?.reason === "approval") {
+    while (ask && (end ? end.reason === "approval" : input === undefined)) {
       const before = last;
       await readOn(() => client.follow(session, last));
-      // The stream ends where nothing is asked any more, and nothing goes on: somebody has cancelled.
-      if (last === before || end?.reason === "approval") return { ...end!, reason: "cancelled" };
-    }
-    if (end === undefined && input === undefined) {
-      return { reason: "cancelled", text: "", ledger: EMPTY_LEDGER };
+      if (last > before && end?.reason !== "approval") continue;
+      // The stream ends where nothing is asked any more, and nothing goes on: somebody has cancelled. So does that of a
+      // server which ends; what it has asked stays asked.
+      const open = await whenThere(() => client.approvals(session), tell);
+      if (open.length === 0) return { text: "", ledger: EMPTY_LEDGER, ...end, reason: "cancelled" };
     }
     if (end === undefined) throw new Error("The server closed the stream before the turn's end.");
     return end;

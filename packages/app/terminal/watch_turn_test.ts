@@ -131,6 +131,52 @@ Deno.test("watchTurn() asks, goes on with the turn, and leaves to others what th
   ]);
 });
 
+Deno.test("watchTurn() keeps a question through the end of a server that ends in order", async () => {
+  const asked: SessionEvent = { type: "approval_asked", step: 1, id: "a", name: "shell", arguments: "{}" };
+  const waits: SessionEvent = { type: "turn_end", reason: "approval", text: "", ledger: EMPTY_LEDGER };
+  const yes: SessionEvent = { type: "approval_answered", id: "a", decision: "allow", by: "person" };
+  // Asked by this terminal's own turn, or before it came.
+  for (const input of ["q", undefined]) {
+    const said = Promise.withResolvers<undefined>();
+    const shown: string[] = [];
+    let server: "ends" | "is away" | "is there again" = "ends";
+    const watched = {
+      ...client(Promise.resolve([START, asked, waits])),
+      lastEvent: () => Promise.resolve(3),
+      follow: (_: string, after: number) =>
+        Promise.resolve((async function* () {
+          if (server === "is there again") yield* numbered([yes, START, END], after);
+          else server = "is away";
+        })()),
+      approvals: () => {
+        if (server !== "is away") {
+          return Promise.resolve([{
+            callId: "a",
+            name: "shell",
+            arguments: "{}",
+            askedAtMs: 1,
+            expiresAtMs: 2,
+          }]);
+        }
+        server = "is there again";
+        return Promise.reject(new RefusedError(0, "It can't be reached."));
+      },
+    };
+    const turn = watchTurn(watched, {
+      ...{ session: "s", tryAgainMs: 0, show: ({ type }: SessionEvent) => void shown.push(type) },
+      ...(input !== undefined && { input }),
+      ask: (_, settled) => {
+        settled.addEventListener("abort", () => said.resolve(undefined));
+        return said.promise;
+      },
+    });
+    assertEquals(await turn.end, END);
+    const before = input === undefined ? [] : ["turn_start", "approval_asked", "turn_end"];
+    assertEquals(shown, [...before, "warning", "approval_answered", "turn_start", "turn_end"]);
+    assertEquals(watched.cancelled, []);
+  }
+});
+
 Deno.test("watchTurn() takes a turn for cancelled whose questions were withdrawn", async () => {
   const waits: SessionEvent = { type: "turn_end", reason: "approval", text: "", ledger: EMPTY_LEDGER };
   const server = {

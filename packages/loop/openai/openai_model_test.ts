@@ -186,13 +186,21 @@ Deno.test("openaiModel() gives a body up that doesn't end behind its reply", asy
   await gone;
 });
 
-Deno.test("openaiModel() asks again when a stream breaks before anything came, never after", async () => {
+Deno.test("openaiModel() asks again when a stream breaks before anything was shown, never after", async () => {
   const cut = () => {
     throw new Error("cut");
   };
   const empty = () => stream(sse(delta({ role: "assistant", content: "" })), cut);
   const again = await ask([empty(), empty(), reply(delta({ content: "Hi" }, "stop"))], { maxRetries: 2 });
   assertEquals([completed(again).message.content, again.bodies.length], ["Hi", 3]);
+
+  // Nobody has seen a call that isn't whole.
+  const call = (text: string) =>
+    ({ id: "1", type: "function", function: { name: "f", arguments: text } }) as const;
+  const calls = (text: string) => delta({ tool_calls: [{ index: 0, ...call(text) }] }, "tool_calls");
+  const inCall = await ask([stream(sse(calls('{"a": ')), cut), reply(calls('{"b": 1}'))], { maxRetries: 2 });
+  assertEquals(completed(inCall).message.tool_calls, [call('{"b": 1}')]);
+  assertEquals(inCall.bodies.length, 2);
 
   const begun = await ask([stream(sse(delta({ content: "Hal" })), cut), reply(END)], { maxRetries: 2 });
   assertEquals([begun.error?.code, begun.bodies.length], ["bad_response", 1]);
@@ -212,8 +220,39 @@ Deno.test("openaiModel() reports the usage of the try that succeeded, not summed
 Deno.test("openaiModel() retries what the server says is temporary", async () => {
   const busy = () =>
     Response.json({ error: { message: "busy" } }, { status: 503, headers: { "retry-after-ms": "1" } });
-  const asked = await ask([busy(), busy(), reply(delta({ content: "Hi" }, "stop"))], { maxRetries: 2 });
+  const limited = new Response(null, { status: 429, headers: { "retry-after-ms": "2" } });
+  const told: string[] = [];
+  const asked = await ask([busy(), limited, reply(delta({ content: "Hi" }, "stop"))], {
+    maxRetries: 2,
+    request: { refused: (why) => told.push(why.replace(/^127\.0\.0\.1:\d+/, "host")) },
+  });
   assertEquals([completed(asked).message.content, asked.bodies.length], ["Hi", 3]);
+  assertEquals(told, [
+    "host failed (503)",
+    "host limits the rate of requests and asks to wait 0.002 s (429)",
+  ]);
+});
+
+Deno.test("openaiModel() asks an overloaded provider again for as long as it is told to", async () => {
+  const busy = (status = 529) => new Response(null, { status });
+  const done = () => reply(delta({ content: "Hi" }, "stop"));
+  const asked = (...answers: Response[]) => ask(answers, { maxRetries: 0, busyWaitsMs: [1, 1] });
+  assertEquals((await asked(busy(), busy(429), done())).error, undefined);
+  assertEquals((await asked(busy(), busy(), busy(), done())).error?.code, "provider_error");
+  // What no time mends is told at once.
+  const later = new Response(null, { status: 429, headers: { "retry-after": "61" } });
+  const unpaid = Response.json({ error: { code: "insufficient_quota", message: "Pay" } }, { status: 429 });
+  for (const answer of [busy(402), busy(400), later, unpaid]) {
+    assertEquals((await asked(answer, done())).bodies.length, 1);
+  }
+  // Who said how long to wait is asked then.
+  const limited = new Response(null, { status: 429, headers: { "retry-after-ms": "1" } });
+  const { bodies } = await ask([limited, done()], { maxRetries: 0, busyWaitsMs: [100_000] });
+  assertEquals(bodies.length, 2);
+  const controller = new AbortController();
+  const request = { signal: controller.signal, refused: () => controller.abort(new Error("enough")) };
+  const { error } = await ask([busy(), done()], { maxRetries: 0, busyWaitsMs: [100_000], request });
+  assertEquals(error?.message, "enough");
 });
 
 Deno.test("openaiModel() retries or not as the server says, whatever the status", async () => {

@@ -25,13 +25,7 @@ export class MessageAssembler {
   #usage: JsonRecord = {};
   /** Tokens written in earlier streams. */
   #written = 0;
-  #begun = false;
   #isMessage = false;
-
-  /** True once something of the reply was given to those who watch. */
-  get begun(): boolean {
-    return this.#begun;
-  }
 
   /** True once an event was one of a message. */
   get isReply(): boolean {
@@ -60,11 +54,7 @@ export class MessageAssembler {
       const told = Object.entries(asRecord(usage) ?? {}).filter(([, value]) => value !== null);
       this.#usage = { ...this.#usage, ...Object.fromEntries(told) };
     }
-    const events = typeof event.index === "number"
-      ? this.#take({ ...event, index: event.index + this.#offset })
-      : [];
-    this.#begun ||= events.length > 0;
-    return events;
+    return typeof event.index === "number" ? this.#take({ ...event, index: event.index + this.#offset }) : [];
   }
 
   /** What was said so far. Calls whose ids are missing or among `takenIds` get others. */

@@ -27,11 +27,6 @@ export class ReplyAssembler {
   #begun = false;
   #isReply = false;
 
-  /** True once something of the reply was given to those who watch. */
-  get begun(): boolean {
-    return this.#begun;
-  }
-
   /** True once a chunk was one of a chat completion. */
   get isReply(): boolean {
     return this.#isReply;

@@ -363,13 +363,7 @@ export class ResponseAssembler {
   readonly #calls = new Map<number, number>();
   #response: JsonRecord | undefined;
   #summaries = 0;
-  #begun = false;
   #isReply = false;
-
-  /** True once something of the reply was given to those who watch. */
-  get begun(): boolean {
-    return this.#begun;
-  }
 
   /** True once an event was one of a response. */
   get isReply(): boolean {
@@ -383,9 +377,7 @@ export class ResponseAssembler {
     if (object === "response") this.#end(event);
     this.#isReply ||= object === "response" || String(type).startsWith("response.");
     if (ENDS.includes(type)) this.#end(asRecord(event.response) ?? {});
-    const events = this.#take(event);
-    this.#begun ||= events.length > 0;
-    return events;
+    return this.#take(event);
   }
 
   /** The whole reply, or nothing if the stream ended before it was whole. */

@@ -3,7 +3,6 @@ import type { Stats } from "node:fs";
 import {
   checkGiven,
   PICTURE_HEAD_BYTES,
-  type PictureHead,
   pictureHead,
   type Tool,
   type ToolContext,
@@ -185,6 +184,9 @@ async function readPicture(
   }
 }
 
-function describe({ type, width, height }: PictureHead, bytes: number): string {
+function describe(
+  { type, width, height }: NonNullable<ReturnType<typeof pictureHead>>,
+  bytes: number,
+): string {
   return `${type.replace("image/", "").toUpperCase()} picture of ${width}×${height} pixels, ${bytes} bytes`;
 }

@@ -77,7 +77,10 @@ export function readMcpServers(text: string, folder: string): readonly McpServer
     file = JSON.parse(text);
   } catch (cause) {
     // The parser's own words may quote what stands there, and that may be a key.
-    throw new RangeError("Cannot read the MCP servers: the file is not valid JSON.", { cause });
+    throw new RangeError(
+      "Cannot read the MCP servers: the file is not valid JSON. That has no comments, and no comma behind the last entry.",
+      { cause },
+    );
   }
   const servers = asRecord(asRecord(file)?.mcpServers);
   if (servers === undefined) {

@@ -9,6 +9,7 @@ const placeholders = new Map<string, number>();
  * Sees to it that a workspace's `.git` can be mounted, so that commands can't write it: git runs and believes what stands there,
  * whoever wrote it. Where there is none, an empty folder stands there from now on, of which git takes no notice. It goes by
  * {@linkcode clearWorkspaces}, and not with the command, because what a command left running may end a moment after it.
+ * In a file system that can't be changed a command can't begin a repository either.
  *
  * @returns What to call once the command has ended.
  * @throws {Refusal} if it is a link, because a link can be replaced.
@@ -22,8 +23,16 @@ export function guardGit(workspace: string): () => void {
         "command needs.",
     );
   }
-  if (!found) mkdirSync(git);
-  else if (!placeholders.has(git)) return () => {};
+  if (!found) {
+    try {
+      mkdirSync(git);
+    } catch (error) {
+      // Not EACCES: whose the folder is could permit it to himself.
+      const code = error instanceof Error && "code" in error ? error.code : undefined;
+      if (code === "EROFS" || code === "EPERM") return () => {};
+      throw error;
+    }
+  } else if (!placeholders.has(git)) return () => {};
   placeholders.set(git, (placeholders.get(git) ?? 0) + 1);
   return () => void placeholders.set(git, placeholders.get(git)! - 1);
 }

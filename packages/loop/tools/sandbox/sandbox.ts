@@ -140,7 +140,8 @@ function inside(sandbox: Sandbox, { folders = [], reads = [] }: SandboxedCommand
     ...writable.flatMap((path) => ["--bind", path, path]),
     // A folder could be renamed in which something stands fixed, and another one made in its place; what is itself mounted can't.
     ...pinned(fixed, workspace).flatMap((path) => ["--bind-try", path, path]),
-    ...(isThere(git) ? show(git) : ["--tmpfs", git, "--remount-ro", git]),
+    // Not there only where `guardGit()` could make none, and neither can a command.
+    ...(isThere(git) ? show(git) : []),
     ...readOnly.flatMap((path) => ["--ro-bind-try", path, path]),
     ...hide(hides),
     ...(proxy === undefined ? [] : [proxy.socket, ...proxy.files].flatMap(show)),

@@ -77,6 +77,15 @@ Deno.test(
   },
 );
 
+Deno.test("shell in a sandbox works in a folder that can't be changed", { ignore }, async () => {
+  // The system administrator makes nothing there either.
+  const shell = await shellIn("/sys/kernel");
+  assertEquals(
+    await callOk(shell, { command: "pwd; mkdir .git 2>/dev/null || echo none" }),
+    "exit code 0; 17 bytes of output\n/sys/kernel\nnone\n",
+  );
+});
+
 Deno.test("findSandbox() says why there is none", { ignore }, async () => {
   await using ws = await makeWorkspace({ "home/project/": "" });
   const home = ws.at("home");
