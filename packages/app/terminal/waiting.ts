@@ -42,6 +42,8 @@ export function waitingLine(
   },
 ): WaitingLine {
   const calls = new Map<string, string>();
+  /** Calls that somebody has to allow: they run, and nothing else tells of that, once the turn goes on. */
+  const asked = new Map<string, string>();
   let since = now();
   let waitsForModel = false;
   let isShown = false;
@@ -93,6 +95,21 @@ export function waitingLine(
     },
     follow(event) {
       switch (event.type) {
+        case "approval_asked":
+          asked.set(event.id, shorten(`${event.name} ${event.arguments}`));
+          break;
+        case "approval_answered":
+          if (event.decision === "deny") asked.delete(event.id);
+          break;
+        case "turn_start":
+          for (const [id, call] of asked) calls.set(id, call);
+          asked.clear();
+          since = now();
+          break;
+        case "tool_output":
+          // Of a turn that somebody has come to its calls aren't known.
+          if (!calls.has(event.id)) calls.set(event.id, "a call");
+          break;
         case "step_start":
           waitsForModel = true;
           since = now();
