@@ -347,17 +347,25 @@ Deno.test({
   first.type("see @note\t");
   await first.shows(/› \S+see @notes\.md $/);
   await say("and @shot.png\r");
+  // The picture stays with what is changed, though its file is gone, until it is taken out.
+  await Deno.remove(`${cwd}/shot.png`);
+  for (const keys of ["\r", "\x7f".repeat(" [picture 1]".length) + "\r"]) {
+    const from = first.text().length;
+    first.type("/edit\r");
+    await first.shows(/› \S+\/edit see @notes\.md and @shot\.png \[picture 1\]$/, from);
+    await say(keys);
+  }
   first.type("/f\t");
   await first.shows(/› \S+\/f$/);
   first.type("\t");
   await first.shows(/\/fork +\/fix/);
   await say("ix bug\r");
+  const shot = [
+    { type: "text", text: "see @notes.md and @shot.png" },
+    { type: "image_url", image_url: { url: "data:image/png;base64,AQID" } },
+  ];
   assertEquals(provider.asked.map(({ messages }) => messages.at(-1)!.content), [
-    "hello",
-    [
-      { type: "text", text: "see @notes.md and @shot.png" },
-      { type: "image_url", image_url: { url: "data:image/png;base64,AQID" } },
-    ],
+    ...["hello", shot, shot, "see @notes.md and @shot.png"],
     "Fix bug.",
   ]);
   first.type("\x04");

@@ -171,8 +171,9 @@ const noModel: Model = () => {
 /** Longest list of models that is read, in bytes: who passes on others' models has hundreds. */
 const MAX_LIST_BYTES = 2 ** 23;
 
-/** Longest time that an answer may take, in milliseconds. */
-const TIMEOUT_MS = 1_000;
+/** An answer may take so many looks of so many milliseconds: time for which this process stood still is one of them. */
+const MOST_LOOKS = 10;
+const LOOK_MS = 100;
 
 /** A server that gave no list is asked again after so long, in milliseconds. */
 const PAUSE_MS = 30_000;
@@ -216,11 +217,14 @@ export function serverProfile(
   const controller = new AbortController();
   const ask = async () => {
     askedAt = now();
+    const late = new AbortController();
+    let looked = 0;
+    const looks = setInterval(() => ++looked === MOST_LOOKS && late.abort(), LOOK_MS);
     try {
       const response = await fetch(`${baseURL.replace(/\/+$/, "")}/models`, {
         headers: { ...(apiKey !== undefined && { authorization: `Bearer ${apiKey}` }) },
         redirect: "manual",
-        signal: AbortSignal.any([controller.signal, AbortSignal.timeout(TIMEOUT_MS)]),
+        signal: AbortSignal.any([controller.signal, late.signal]),
       });
       const list = JSON.parse(new TextDecoder().decode(await readBytes(response, MAX_LIST_BYTES)));
       ({ profile: name, windows } = readModelList(list));
@@ -229,6 +233,7 @@ export function serverProfile(
     } catch {
       // Whatever answers there says nothing of itself.
     } finally {
+      clearInterval(looks);
       asking = undefined;
     }
   };

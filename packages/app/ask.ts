@@ -114,11 +114,13 @@ async function ask(
   // In a pipe stands the answer alone.
   const write = (piece: string) => writeAll(isSeen ? Deno.stdout : Deno.stderr, piece);
   const columns = () => isSeen ? Deno.consoleSize().columns : undefined;
-  const line = isSeen ? waitingLine({ write, columns }) : undefined;
+  const height = () => isSeen ? Deno.consoleSize().rows : undefined;
+  const line = isSeen ? waitingLine({ write, columns, height }) : undefined;
   const isColoured = isSeen && !Deno.noColor;
   const print = eventPrinter(line?.write ?? write, {
     isColoured,
     ...(isSeen && { columns: columns() || 100 }),
+    ...(line && { showAbove: line.above }),
   });
   (line?.write ?? write)(`session ${session}\n`);
   // From the start: what is typed before a question is no answer to it.

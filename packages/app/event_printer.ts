@@ -3,12 +3,54 @@ import { contentText, PLAN_TOOL_NAME, planAfter, type WorkPlan } from "@tare/mes
 import type { SessionEvent } from "@tare/server";
 import { drawnMarkdown } from "./terminal/drawn_markdown.ts";
 import { shownDiff } from "./terminal/shown_diff.ts";
-import { shownText } from "./terminal/shown_text.ts";
+import { rowsOf, shownText } from "./terminal/shown_text.ts";
+import type { ShownRows } from "./terminal/waiting.ts";
 
 const COLUMNS = 108;
 
 /** Most lines that are shown of what a call has changed. */
 const MAX_LINES = 60;
+
+/** Most rows that are shown of what a call writes while it runs. */
+const MAX_ROWS = 8;
+
+/** So much of the newest of that is kept, in UTF-16 code units. */
+const KEPT = 8_192;
+
+const INDENT = "  ";
+
+/** What a call writes while it runs. */
+class Written {
+  #newest = "";
+  #breaks = 0;
+
+  add(text: string): void {
+    this.#breaks += text.split("\n").length - 1;
+    this.#newest = (this.#newest + text).slice(-KEPT);
+  }
+
+  /** How many lines there were. */
+  get lines(): number {
+    return this.#breaks + (this.#newest.endsWith("\n") ? 0 : 1);
+  }
+
+  /** The newest rows, and whether there were others. Of a line that was written anew behind `\r` its last text counts. */
+  newest(columns: number): { readonly rows: readonly string[]; readonly isAll: boolean } {
+    const lines = this.#newest.replace(/\n$/, "").split("\n").map((line) => {
+      const ended = line.replace(/\r+$/, "");
+      return shownText(ended.slice(ended.lastIndexOf("\r") + 1).replaceAll("\t", "    "));
+    });
+    let rows: readonly string[] = [];
+    let shown = 0;
+    for (; shown < lines.length && rows.length < MAX_ROWS; shown++) {
+      rows = [...rowsOf(Math.max(1, columns - INDENT.length), lines.at(-1 - shown)!), ...rows];
+    }
+    return {
+      rows: rows.slice(-MAX_ROWS).map((row) => INDENT + row),
+      isAll: rows.length <= MAX_ROWS && shown === this.lines && this.#newest.length < KEPT,
+    };
+  }
+}
 
 /**
  * Prints a turn's events for a person: each step as it happens, what calls have changed, and at the end the ledger in
@@ -16,6 +58,8 @@ const MAX_LINES = 60;
  *
  * @param options.isColoured Whether what has changed is shown in colours, and what the model says as Markdown. Default: false.
  * @param options.columns How wide the terminal is.
+ * @param options.showAbove Shows rows for as long as a call runs, or none any more: the newest of what it writes, of which as
+ * many stay once it has ended. Default: all of it is printed as it comes.
  * @param options.plan What the model means to do, as far as it has said so before. Default: nothing.
  */
 export function eventPrinter(
@@ -23,14 +67,18 @@ export function eventPrinter(
   options: {
     readonly isColoured?: boolean;
     readonly columns?: number;
+    readonly showAbove?: (rows: ShownRows | undefined) => void;
     readonly plan?: WorkPlan | undefined;
   } = {},
 ): (event: SessionEvent) => void {
   let lineOpen = false;
   let { plan } = options;
+  const { columns = 100, showAbove } = options;
   const calls = new Map<string, string>();
   /** Calls whose change a question has shown. */
   const seen = new Set<string>();
+  /** What calls that run have written, the one that wrote last at the end. */
+  const written = new Map<string, Written>();
   const put = (text: string) => {
     write(text);
     if (text !== "") lineOpen = !text.endsWith("\n");
@@ -43,6 +91,19 @@ export function eventPrinter(
   const stream = (text: string) => {
     drawn?.end();
     put(shownText(text));
+  };
+  const showWritten = () => {
+    const last = [...written.values()].at(-1);
+    showAbove?.(last && ((columns) => last.newest(columns).rows));
+  };
+  const endWritten = (id: string) => {
+    const of = written.get(id);
+    if (!of) return;
+    written.delete(id);
+    showWritten();
+    const { rows, isAll } = of.newest(columns - 1);
+    if (!isAll) line(`${INDENT}… the end of ${number(of.lines)} line${of.lines === 1 ? "" : "s"}:`);
+    rows.forEach(line);
   };
   return (event) => {
     switch (event.type) {
@@ -76,9 +137,16 @@ export function eventPrinter(
         return line("! the server was started again, and the turn goes on");
       case "helper_started":
         return line(`↳ a helper works in session ${event.session}`);
-      case "tool_output":
-        return stream(event.text);
+      case "tool_output": {
+        if (!showAbove) return stream(event.text);
+        const of = written.get(event.id) ?? new Written();
+        of.add(event.text);
+        written.delete(event.id);
+        written.set(event.id, of);
+        return showWritten();
+      }
       case "tool_result": {
+        endWritten(event.id);
         // The plan itself was shown.
         if (event.name === PLAN_TOOL_NAME && plan && !event.error) return;
         line(
@@ -109,6 +177,7 @@ export function eventPrinter(
             (event.reason === undefined ? "" : `: ${oneLine(event.reason, COLUMNS / 2)}`),
         );
       case "turn_end":
+        [...written.keys()].forEach(endWritten);
         if (event.reason !== "completed" && event.reason !== "approval") {
           line(`! ${event.reason}: ${event.message ?? "the turn ended"}`);
         }
@@ -126,7 +195,7 @@ export function shownPlan({ steps, done }: WorkPlan): readonly string[] {
 
 /** What a program calls stands below it. */
 function indent({ parent }: { readonly parent?: string }): string {
-  return parent === undefined ? "" : "  ";
+  return parent === undefined ? "" : INDENT;
 }
 
 /** What the calls of a program came to. */

@@ -154,6 +154,51 @@ Deno.test("eventPrinter() shows a command's output as it comes, without what wou
   );
 });
 
+Deno.test("eventPrinter() shows the newest rows of what calls write above what is waited for, and how much there was", () => {
+  let above: readonly string[] | undefined;
+  let text = "";
+  const print = eventPrinter((piece) => text += piece, {
+    columns: 13,
+    showAbove: (rows) => above = rows?.(12),
+  });
+  const written = (id: string, ...pieces: string[]) => {
+    for (const piece of pieces) print({ type: "tool_output", step: 1, id, text: piece });
+    return above;
+  };
+  const settled = { name: "shell", content: "", error: false, bytes: 9, durationMs: 1 } as const;
+  const end = (id: string) => {
+    print({ type: "tool_result", step: 1, id, ...settled });
+    const told = text.replace("← shell: 9 bytes, 1 ms\n", "|");
+    text = "";
+    return [told, above];
+  };
+  // Lines that come in pieces, wide ones, and such as are written anew.
+  assertEquals(written("a", "on", "e\x1b[2J\r", "\ntwo\tis here now\n"), [
+    "  one\\x1b[2J",
+    "  two    is ",
+    "  here now",
+  ]);
+  assertEquals(written("b", "10 %\r", "20 %\r", "30"), ["  30"]);
+  assertEquals(end("b"), ["  30\n|", ["  one\\x1b[2J", "  two    is ", "  here now"]]);
+  assertEquals(end("a"), ["  one\\x1b[2J\n  two    is \n  here now\n|", undefined]);
+  // Of many lines the newest.
+  const lines = Array.from({ length: 20_000 }, (_, at) => `line ${at + 1}\n`).join("");
+  const last = Array.from({ length: 8 }, (_, at) => `  line ${19_993 + at}`);
+  assertEquals(written("c", lines), last);
+  assertEquals(end("c"), [["  … the end of 20,000 lines:", ...last, "|"].join("\n"), undefined]);
+  // One line without an end, of letters that take two columns.
+  const wide = [...Array.from({ length: 7 }, () => "  日日日日日"), "  日日"];
+  assertEquals(written("d", "日".repeat(65_002)), wide);
+  // What nothing came of.
+  print({ type: "turn_end", reason: "cancelled", text: "", ledger });
+  assertEquals(text.split("\n").slice(0, 10), [
+    "  … the end of 1 line:",
+    ...wide,
+    "! cancelled: the turn ended",
+  ]);
+  assertEquals(above, undefined);
+});
+
 Deno.test("eventPrinter() lets no words of a model, tool or server look like a question, or hide one", () => {
   const { step, name } = { step: 1, name: "a\x1b]0;t\x07" };
   const forged = `${questionOf({ name: "ls", arguments: "{}" })}\n\x1b[8m`;

@@ -1,13 +1,16 @@
 import { assertEquals } from "@std/assert";
+import { once } from "node:events";
 import { readSettings } from "./settings/settings.ts";
 import { startServer } from "./start_server.ts";
 
 /** What the server says at its start of the profile, before a provider that answers a request for its models so. */
-async function toldProfile(models: () => Response | Promise<Response>): Promise<string | undefined> {
+async function toldProfile(
+  models: (request: Request) => Response | Promise<Response>,
+): Promise<string | undefined> {
   const asked: string[] = [];
-  const provider = Deno.serve({ hostname: "127.0.0.1", port: 0, onListen() {} }, ({ url }) => {
-    asked.push(new URL(url).pathname);
-    return models();
+  const provider = Deno.serve({ hostname: "127.0.0.1", port: 0, onListen() {} }, (request) => {
+    asked.push(new URL(request.url).pathname);
+    return models(request);
   });
   const data = await Deno.makeTempDir();
   const environment = { OPENAI_BASE_URL: `http://127.0.0.1:${provider.addr.port}/v1`, TARE_MODEL: "qwen3" };
@@ -37,8 +40,18 @@ Deno.test("startServer() knows a server on one's own machine by what it says of 
 });
 
 Deno.test("startServer() starts before a provider that says nothing", async () => {
-  const never = Promise.withResolvers<Response>();
-  const told = toldProfile(() => never.promise);
-  setTimeout(() => never.resolve(new Response()), 1_500);
-  assertEquals(await told, "none");
+  const silent = async ({ signal }: Request) => {
+    await once(signal, "abort");
+    return new Response();
+  };
+  assertEquals(await toldProfile(silent), "none");
+});
+
+Deno.test("startServer() waits for a provider no shorter because its process stood still meanwhile", async () => {
+  const told = await toldProfile(() => {
+    const since = performance.now();
+    while (performance.now() - since < 1_200) { /* Nothing else is done. */ }
+    return listed("vllm")();
+  });
+  assertEquals(told, "local");
 });

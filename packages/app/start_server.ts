@@ -3,7 +3,7 @@ import { join, resolve } from "@std/path";
 import { createHash } from "node:crypto";
 import { gateway } from "@tare/gateway";
 import { openaiModel } from "@tare/loop/openai";
-import { sampledCount } from "@tare/messages";
+import { countingPictures, sampledCount } from "@tare/messages";
 import { encodingOfModel, loadTokenizer, type Tokenizer } from "@tare/tiktoken";
 import { chooseProfile, DEFAULT_PROVIDER, listWindow, profileNamed } from "@tare/planner";
 import { SaidProof, searchesTools, seesPictures } from "@tare/planner/parts";
@@ -149,7 +149,7 @@ export async function startServer(
   const provider = isRehearsed(settings)
     ? startRehearsal(tokenizer, { settings, limits, onError })
     : { ...configuredModels(settings, asked), close: () => Promise.resolve() };
-  const countTokens = async () => sampledCount((await tokenizer()).count);
+  const countTokens = lazily(async () => countingPictures(sampledCount((await tokenizer()).count)));
   const {
     policy,
     forget,

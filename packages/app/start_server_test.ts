@@ -78,6 +78,27 @@ Deno.test("startServer() without a key says so and answers by a rehearsal of at 
     assertEquals(logged, []);
   }));
 
+Deno.test("startServer() counts pictures by their size", () =>
+  withData(async (data) => {
+    const server = await startServer(readSettings(["--port", "0", "--data", data], {}), () => {});
+    try {
+      const client = agentClient(server.url);
+      const session = await client.createSession();
+      for (const size of ["@\0@\0", "\0\x04\0\x02"]) {
+        const url = `data:image/gif;base64,${btoa(`GIF89a${size}`)}`;
+        const input = [{ type: "image_url", image_url: { url } }] as const;
+        for await (const _ of await client.startTurn(session, input));
+      }
+      const { blocks } = await client.prompt(session);
+      assertEquals(
+        blocks.flatMap(({ role, tokens }) => role === "user" ? [tokens] : []),
+        [4 + 85 + 170, 4 + 85 + 2 * 170],
+      );
+    } finally {
+      await server.close();
+    }
+  }));
+
 Deno.test("startServer() names host and port when another program listens there", () =>
   withData(async (data) => {
     const taken = Deno.serve({ hostname: "127.0.0.1", port: 0, onListen() {} }, () => new Response());

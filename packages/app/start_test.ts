@@ -100,9 +100,7 @@ Deno.test("start.ts lets the server export telemetry under a name of its own, an
     const server = await startProcess(
       ["--port", "0", "--workspace", folder, "--data", join(folder, "data")],
       {
-        OTEL_DENO: "true",
-        OTEL_EXPORTER_OTLP_ENDPOINT: receiver.url,
-        OTEL_EXPORTER_OTLP_PROTOCOL: "http/json",
+        ...{ OTEL_DENO: "true", ...receiver.env },
         ...env,
       },
     );

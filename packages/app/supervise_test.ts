@@ -5,14 +5,18 @@ import { supervise } from "./supervise.ts";
 
 const ignore = Deno.build.os === "windows";
 
-/** A program that says how it is, is alive for a while, and then does what `then` says. */
+/** A program that says how it is, has said that it is alive, and then does what `then` says. */
 function program(then: string): ChildProcess {
   const supervised = fromFileUrl(new URL("supervise.ts", import.meta.url));
   const code = `
+    import process from "node:process";
     import { sayAlive } from ${JSON.stringify(`file://${supervised}`)};
+    const sent = Promise.withResolvers();
+    const { send } = process;
+    process.send = (message, written) => send.call(process, message, () => sent.resolve(written()));
     const stop = sayAlive(5);
     console.log("started");
-    await new Promise((resolve) => setTimeout(resolve, 100));
+    await sent.promise;
     ${then}
   `;
   const program = `data:text/typescript,${encodeURIComponent(code)}`;

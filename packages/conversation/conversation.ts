@@ -275,9 +275,12 @@ export class Conversation {
     return this.#prompts.noPins;
   }
 
-  /** A pin for a message. @throws {RangeError} if that can't be asked for. */
-  makePin(messages: readonly Message[], wanted: NewPin): Pin {
-    return makePin(messages, wanted, this.#countTokens);
+  /** A pin for a message; `tools` are those of which a recall gives back pictures too. @throws {RangeError} if that can't be asked for. */
+  makePin(
+    messages: readonly Message[],
+    { tools, ...wanted }: NewPin & Pick<Parameters<typeof makePin>[2], "tools">,
+  ): Pin {
+    return makePin(messages, wanted, { countTokens: this.#countTokens, tools });
   }
 
   /** Asks for something of a message, in place of what was asked for it before, or for nothing more. */

@@ -29,6 +29,8 @@ export const OPTIONS: GatewayOptions = {
   upstreams: { chat: UPSTREAM, responses: UPSTREAM },
   countTokens: () => Promise.resolve(estimateTokens),
   now: () => 0,
+  // However busy the machine is.
+  keepWaitMs: 60_000,
 };
 
 /** A gateway before an upstream that answers so. */

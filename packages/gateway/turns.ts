@@ -1,4 +1,4 @@
-import { Conversation, type ListedSession, type Warmth } from "@tare/conversation";
+import { Conversation, type ListedSession, type StoreRecord, type Warmth } from "@tare/conversation";
 import {
   type CallReport,
   reportCall,
@@ -98,9 +98,14 @@ export class Turns {
     });
   }
 
-  /** Keeps a session: resolves once that is done, or after a short while; never rejects. Nothing if none are kept. */
-  save(session: GatewaySession): Promise<void> | undefined {
-    return this.#keeper?.save(session);
+  /**
+   * Keeps a session: resolves once that is done, or after a short while; never rejects. Nothing if none are kept. What `keep`
+   * gives is stored with it.
+   *
+   * @throws what the store fails with, if there is something to store with it.
+   */
+  save(session: GatewaySession, keep?: () => readonly StoreRecord[]): Promise<void> | undefined {
+    return this.#keeper?.save(session, keep);
   }
 
   /** Waits until all is kept, for a while. Never rejects. */

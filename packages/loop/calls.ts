@@ -549,6 +549,8 @@ function isVisible({ id, content }: Seen, messages: readonly Message[]): boolean
 const EVERY_MS = 500;
 /** Most that is shown of a call, in UTF-16 code units. */
 const MAX_CHARS = 65_536;
+/** What stands behind them, so that nobody takes their end for the end. */
+const MORE = "\n[What follows isn't shown while it runs.]\n";
 
 /** What a call has given. */
 type Piece = Pick<Extract<LoopEvent, { readonly type: "tool_output" }>, "id" | "text" | "parent">;
@@ -572,10 +574,10 @@ class LiveOutput {
 
   /** Takes the next piece of the output of a call, which `parent` may have made. */
   push(id: string, text: string, parent?: string): void {
-    const room = MAX_CHARS - (this.#shown.get(id) ?? 0);
-    const piece = text.slice(0, room);
-    if (piece === "") return;
-    this.#shown.set(id, MAX_CHARS - room + piece.length);
+    const shown = this.#shown.get(id) ?? 0;
+    if (text === "" || shown > MAX_CHARS) return;
+    this.#shown.set(id, shown + text.length);
+    const piece = shown + text.length <= MAX_CHARS ? text : text.slice(0, MAX_CHARS - shown) + MORE;
     const gathered = (this.#pieces.get(id)?.text ?? "") + piece;
     this.#pieces.set(id, { id, text: gathered, ...(parent !== undefined && { parent }) });
     this.#disarm ??= this.#clock.after(EVERY_MS, () => this.#due.resolve(undefined));

@@ -25,15 +25,15 @@ Deno.test("run() shows what long calls give while they run, now and then, and on
   const { events } = await collect(run({ model, tools: [long, quick], history: [], input: "Go", clock }));
   const shown = events.flatMap((event) =>
     event.type === "tool_output"
-      ? [[event.step, event.id, event.text.slice(0, 12), event.text.length]]
+      ? [[event.step, event.id, event.text.slice(0, 12), event.text.indexOf("\n["), event.text.slice(65_529)]]
       : event.type === "tool_result"
       ? [[event.step, event.id, event.content]]
       : []
   );
   assertEquals(shown, [
     [1, "b", "done"],
-    [1, "a", "one two", 7],
-    [1, "a", "threethreeth", 65_529],
+    [1, "a", "one two", -1, ""],
+    [1, "a", "threethreeth", 65_529, "\n[What follows isn't shown while it runs.]\n"],
     [1, "a", "all of it"],
   ]);
 });

@@ -3,7 +3,13 @@ import { type Content, type ContentPart, describeCall, type Message, type ToolCa
 import type { ToolDefinition } from "./tool.ts";
 
 /** Counts the tokens of a text. Must be pure: the same text always gives the same number. */
-export type CountTokens = (text: string) => number;
+export interface CountTokens {
+  (text: string): number;
+  /** Tokens of a picture, or nothing if it doesn't tell how large it is. Default: each is taken for a photograph. */
+  readonly ofPicture?: (
+    picture: { readonly url: string; readonly detail?: string },
+  ) => number | undefined;
+}
 
 /**
  * A rough token count that needs no rank table: one token for each four UTF-16 code units, rounded up. Within a
@@ -17,8 +23,8 @@ export function estimateTokens(text: string): number {
 export const MESSAGE_OVERHEAD_TOKENS = 4;
 
 /**
- * Tokens of a picture. OpenAI's tile formula (85, plus 170 for each 512 px tile) needs the pixel size, which a
- * URL doesn't tell: `low` detail is 85, anything else is taken as 1024 × 1024 px, four tiles.
+ * Tokens of a picture whose counter doesn't tell them: `low` detail is 85, anything else is taken as 1024 × 1024 px, four
+ * tiles of OpenAI's formula.
  */
 const IMAGE_TOKENS = 765;
 const LOW_IMAGE_TOKENS = 85;
@@ -98,7 +104,8 @@ function countPart(part: ContentPart, countTokens: CountTokens): number {
     case "refusal":
       return countTokens(part.refusal);
     case "image_url":
-      return part.image_url.detail === "low" ? LOW_IMAGE_TOKENS : IMAGE_TOKENS;
+      return countTokens.ofPicture?.(part.image_url) ??
+        (part.image_url.detail === "low" ? LOW_IMAGE_TOKENS : IMAGE_TOKENS);
     case "input_audio":
       return Math.ceil(part.input_audio.data.length / BASE64_CHARS_PER_TOKEN);
     case "file":

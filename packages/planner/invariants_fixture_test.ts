@@ -182,7 +182,7 @@ export function ask(
       continue;
     }
     try {
-      after = pinsAfter(after, { set: makePin(messages, { place, wish }, estimateTokens) });
+      after = pinsAfter(after, { set: makePin(messages, { place, wish }, { countTokens: estimateTokens }) });
     } catch (error) {
       // Not everything can be asked for.
       assert(error instanceof RangeError);

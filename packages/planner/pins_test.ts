@@ -59,8 +59,8 @@ Deno.test("plannerSession() breaks no warm prefix for a pin: it waits for the ne
   const place = messages.findLastIndex(({ role }) => role === "tool");
   assert(shownAt(view, 2) !== messages[2] && shownAt(view, place) === messages[place]);
   const pins = [
-    makePin(messages, { place: 2, wish: "keep", by: "ada" }, estimateTokens),
-    makePin(messages, { place, wish: "let_go" }, estimateTokens),
+    makePin(messages, { place: 2, wish: "keep", by: "ada" }, { countTokens: estimateTokens }),
+    makePin(messages, { place, wish: "let_go" }, { countTokens: estimateTokens }),
   ];
   for (let calls = 0; calls < 3; calls++) {
     const before = view;
@@ -104,14 +104,17 @@ Deno.test("plannerSession() brings a kept result back with its call, and lets on
   messages.push(question);
   let view = await call(messages);
   assertEquals([1, 2].map((place) => shownAt(view, place)), [undefined, undefined]);
-  const kept = makePin(messages, { place: 2, wish: "keep" }, estimateTokens);
+  const kept = makePin(messages, { place: 2, wish: "keep" }, { countTokens: estimateTokens });
   messages.push(answer, question);
   view = await call(messages, { pins: [kept] });
   assertEquals([1, 2].map((place) => shownAt(view, place)), messages.slice(1, 3));
 
   messages.push(answer);
   const place = messages.length + 2;
-  const pins = [kept, makePin([...messages, ...turn("e", 5_000)], { place, wish: "let_go" }, estimateTokens)];
+  const pins = [
+    kept,
+    makePin([...messages, ...turn("e", 5_000)], { place, wish: "let_go" }, { countTokens: estimateTokens }),
+  ];
   view = await play("e", pins);
   assertEquals(shownAt(view, place), messages[place]);
   for (let calls = 0; calls < 3; calls++) {
@@ -126,7 +129,7 @@ Deno.test("plannerSession() brings a kept result back with its call, and lets on
 Deno.test("plannerSession() lets what is kept leave a full window last, ends its pin and says so", async () => {
   const { call } = make({ windowTokens: 10_000, profile: profileNamed("none") });
   const messages: Message[] = [...turn("a", 4_000), question];
-  const pins = [makePin(messages, { place: 2, wish: "keep" }, estimateTokens)];
+  const pins = [makePin(messages, { place: 2, wish: "keep" }, { countTokens: estimateTokens })];
   await call(messages, { pins });
   messages.push(answer, ...turn("b", 3_000), question);
   const some = await call(messages, { pins });
@@ -152,7 +155,7 @@ Deno.test("plannerSession() ends the pin of a new result that is cut because it 
   await call([question!]);
   // Nobody has told yet how many tokens such signs take.
   const messages = [question!, reply!, { ...result!, content: "字".repeat(4_500) }];
-  const pins = [makePin(messages, { place: 2, wish: "keep" }, estimateTokens)];
+  const pins = [makePin(messages, { place: 2, wish: "keep" }, { countTokens: estimateTokens })];
   const cut = await session.view({ messages, tools: [] }, { nowMs: 0, pins, recall: true });
   assertEquals([cut.endedPins, cut.places, shownAt(cut, 2) === messages[2]], [pins, [0, 1, 2], false]);
   const { state } = session;
@@ -173,7 +176,7 @@ Deno.test("plannerSession() says a new result as it decided to, though what it c
   await call(messages);
   await call(messages, {
     nowMs: DAY_MS,
-    pins: [makePin(messages, { place: 2, wish: "let_go" }, estimateTokens)],
+    pins: [makePin(messages, { place: 2, wish: "let_go" }, { countTokens: estimateTokens })],
   });
   // One that is cut has it all looked at anew.
   const calls = [...turn("b", 5_000).slice(1, 3), ...turn("c", 1).slice(1, 2)];
@@ -185,7 +188,7 @@ Deno.test("plannerSession() says a new result as it decided to, though what it c
     calls[1]!,
     { role: "tool", tool_call_id: "c", content },
   );
-  const pins = [makePin(messages, { place: 2, wish: "keep" }, estimateTokens)];
+  const pins = [makePin(messages, { place: 2, wish: "keep" }, { countTokens: estimateTokens })];
   const view = () => session.view({ messages, tools: [] }, { nowMs: 2 * DAY_MS, pins, recall: true });
   const back = await view();
   assertEquals([shownAt(back, 2), shownAt(back, 7)], [messages[2], messages[7]]);
@@ -197,7 +200,7 @@ Deno.test("plannerSession() says a new result as it decided to, though what it c
 
 Deno.test("plannerSession() asks nothing of another message in a pin's place, and nothing at all where all is sent as it is", async () => {
   const history = [...turn("a", 4_000), question];
-  const pins = [makePin(history, { place: 2, wish: "let_go" }, estimateTokens)];
+  const pins = [makePin(history, { place: 2, wish: "let_go" }, { countTokens: estimateTokens })];
   const { call, session } = make({ profile: profileNamed("none"), mechanisms: { ...OFF, prune: false } });
   assertEquals((await call(history, { pins })).messages, history);
   assertEquals(session.noPins, "nothing leaves this session's prompt, which is sent as it is");
@@ -205,6 +208,27 @@ Deno.test("plannerSession() asks nothing of another message in a pin's place, an
   const changed = [...turn("z", 80), question];
   assertEquals((await other.call(changed, { pins })).rewrites.flatMap(({ asked = [] }) => asked), []);
   assertEquals(other.session.noPins, undefined);
+});
+
+Deno.test("plannerSession() lets go of a picture whose tool is known, with all that it holds, and brings it back", async () => {
+  const archive = memoryArchive();
+  const tools = { read: {} };
+  const { call } = make({ archive, tools });
+  const content = [
+    { type: "text", text: "a picture" },
+    { type: "image_url", image_url: { url: "data:image/png;base64,AQID" } },
+  ] as const;
+  const [asked, reply] = turn("a", 1);
+  const history: Message[] = [asked!, reply!, { role: "tool", tool_call_id: "a", content }, answer, question];
+  const pinned = (
+    wish: Pin["wish"],
+  ) => [makePin(history, { place: 2, wish }, { countTokens: estimateTokens, tools })];
+  await call(history);
+  const view = await call(history, { pins: pinned("let_go"), nowMs: DAY_MS });
+  const line = shownAt(view, 2)?.content;
+  const [, ref = ""] = /ref ([0-9a-f]{16})/.exec(String(line)) ?? [];
+  assertEquals(await archive.get(ref), JSON.stringify(content));
+  assertEquals(shownAt(await call(history, { pins: pinned("keep"), nowMs: 2 * DAY_MS }), 2), history[2]);
 });
 
 Deno.test("makePin() says why a message can't be let go or kept", () => {
@@ -221,10 +245,10 @@ Deno.test("makePin() says why a message can't be let go or kept", () => {
       [7, "let_go", "the session has 7, numbered from 0"],
       [2, "let_go", "it is the assistant's; only results of tools can be let go"],
       [3, "let_go", "it is no longer than the line that would stand in its place"],
-      [5, "let_go", "it holds more than text, which can't be archived"],
+      [5, "let_go", "only its text could be recalled"],
       [6, "let_go", "the provider needs it where it stands"],
     ] as const
   ) {
-    assertThrows(() => makePin(history, { place, wish }, estimateTokens), RangeError, why);
+    assertThrows(() => makePin(history, { place, wish }, { countTokens: estimateTokens }), RangeError, why);
   }
 });

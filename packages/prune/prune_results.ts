@@ -144,8 +144,7 @@ export function selectElisions(
     if (index >= end) break;
     const traits = traitsOf(call.tool, options);
     if (traits.stance === "keep") continue;
-    // Of tools that nobody knows a recall could give back no picture.
-    const text = options.tools?.[call.tool] ? resultOriginal(message) : resultText(message);
+    const text = resultOriginal(message, options.tools?.[call.tool] !== undefined);
     if (text === undefined || !hasBytes(text, minBytes)) continue;
     if (parsePlaceholder(text)) continue;
     if (isErrorResult(message, index, options)) continue;
@@ -479,11 +478,12 @@ export function resultText({ content, keep }: ToolMessage): string | undefined {
 
 /**
  * What the archive holds of a result: its text, or of one that shows pictures too its parts as JSON, which
- * {@linkcode readPictures} reads. `undefined` if it has to stay, or holds anything else.
+ * {@linkcode readPictures} reads. `undefined` if it has to stay, or holds anything else. Of a tool that isn't known nobody
+ * knows whether a recall could show a picture, so that only text leaves.
  */
-export function resultOriginal(message: ToolMessage): string | undefined {
+export function resultOriginal(message: ToolMessage, isKnown = true): string | undefined {
   const { content, keep } = message;
-  const holds = !keep && typeof content !== "string" &&
+  const holds = isKnown && !keep && typeof content !== "string" &&
     content.every((part) =>
       part.type === "text" || (part.type === "image_url" && part.image_url.url.startsWith("data:"))
     );

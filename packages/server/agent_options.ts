@@ -71,7 +71,8 @@ export interface AgentOptions extends SessionOptions {
     readonly domains: readonly string[];
   };
   /**
-   * Answers for other models than the agent, and has sessions of its own kind. Default: the agent is the only model.
+   * Answers for other models than the agent, and has sessions of its own kind, which it keeps in this `store` or
+   * nowhere. Default: the agent is the only model.
    */
   readonly gateway?: Gateway;
   /** Where that passes requests on to, by protocol, as clients are told it. Default: they aren't. */

@@ -4,6 +4,7 @@ import { agentClient } from "../../packages/app/agent_client.ts";
 import { startAttacked } from "../../scripts/bench/server/attacked_server.ts";
 import { flood, HALF_BODY, requestFor } from "../../scripts/bench/server/flood.ts";
 import { importSessions } from "../../scripts/bench/server/sessions.ts";
+import { closed } from "../crash/closed.ts";
 
 /** A provider that takes requests and never says a word; `asked` ends once so many have come. */
 function silentProvider(times: number) {
@@ -58,21 +59,6 @@ async function withHanging(
     return ended;
   } finally {
     await Deno.remove(folder, { recursive: true });
-  }
-}
-
-/** Waits until nobody listens there any more. */
-async function closed(url: string): Promise<void> {
-  const { hostname, port } = new URL(url);
-  for (;;) {
-    try {
-      (await Deno.connect({ hostname, port: Number(port) })).close();
-    } catch (error) {
-      const { ConnectionRefused, ConnectionReset, NotConnected } = Deno.errors;
-      if (error instanceof ConnectionRefused) return;
-      // It was still in the queue when the listener closed.
-      if (!(error instanceof ConnectionReset || error instanceof NotConnected)) throw error;
-    }
   }
 }
 

@@ -1,7 +1,7 @@
 import { join } from "@std/path";
 import { serverCommand } from "../crash/server_process.ts";
 import { OWNER_KEY } from "./client.ts";
-import { LOG, NOTES } from "./cluster_model.ts";
+import { GO, LOG, NOTES } from "./cluster_model.ts";
 import { LoadBalancer } from "./load_balancer.ts";
 import { type Postgres, query, runSql } from "./postgres.ts";
 import { type Program, startProgram } from "../crash/program.ts";
@@ -26,6 +26,8 @@ export interface ClusterOptions {
   readonly seed: number;
   /** How many servers. Default: 3. */
   readonly servers?: number;
+  /** How long one may take to say that it is well, in milliseconds, before it is taken for one that hangs. Default: 1,000. */
+  readonly probeMs?: number;
 }
 
 /** Servers on one database, each by a network of its own, behind a load balancer, in front of one provider. */
@@ -58,7 +60,7 @@ export class Cluster implements AsyncDisposable {
   }
 
   /** Starts it; everything has ended when it is disposed of. */
-  static async start(postgres: Postgres, { seed, servers = 3 }: ClusterOptions): Promise<Cluster> {
+  static async start(postgres: Postgres, { seed, servers = 3, probeMs }: ClusterOptions): Promise<Cluster> {
     const folder = await Deno.makeTempDir();
     await Deno.mkdir(join(folder, "workspace"));
     await Deno.writeTextFile(join(folder, "workspace", NOTES), "a line of notes\n".repeat(300));
@@ -76,7 +78,7 @@ export class Cluster implements AsyncDisposable {
       await runSql(database, `CREATE ROLE ${user} LOGIN PASSWORD '${PASSWORD}' IN ROLE "${owner}"`);
       await runSql(database, `ALTER ROLE ${user} SET role = "${owner}"`);
     }
-    const [balancer, provider] = await Promise.all([LoadBalancer.start(), startProvider(seed)]);
+    const [balancer, provider] = await Promise.all([LoadBalancer.start(probeMs), startProvider(seed)]);
     const cluster = new Cluster(members, { balancer, provider, postgres, database, folder });
     try {
       for (const member of members) await cluster.startMember(member);
@@ -145,6 +147,11 @@ export class Cluster implements AsyncDisposable {
   /** What the tools wrote down of what ran. */
   async log(): Promise<string> {
     return await Deno.readTextFile(join(this.#folder, "workspace", LOG));
+  }
+
+  /** Lets commands of the model go on that wait for it. */
+  async letGo(): Promise<void> {
+    await Deno.writeTextFile(join(this.#folder, "workspace", GO), "");
   }
 
   /** Rows of the database, as it is. */

@@ -20,10 +20,16 @@ export const TASK = "Write to the log, again and again.";
 /** What stands in the first text of a session whose model writes a program. */
 export const PROGRAMMING = "Programming";
 
-/** Commands that take a while, and files between them. */
+/** File of the workspace that the commands of {@linkcode WAIT} wait for. */
+export const GO = "go";
+
+/** Waits until a test lets it go on, or nobody is there any more. */
+const WAIT = `while [ -e ${LOG} ] && ! [ -e ${GO} ]; do sleep 0.05; done`;
+
+/** Commands, the last of which waits, and files between them. */
 const PROGRAM = `
   const run = (n) =>
-    tools.shell({ command: "echo program-" + n + " $PPID $(date +%s%N) >> ${LOG}; sleep " + (n === 3 ? 2 : 0) });
+    tools.shell({ command: "echo program-" + n + " $PPID $(date +%s%N) >> ${LOG}" + (n === 3 ? "; ${WAIT}" : "") });
   const write = (path) => tools.write_file({ path, content: path + "\\n" }).then(() => path);
   await run(1);
   const both = await Promise.all([write("left.txt"), write("right.txt")]);
@@ -33,8 +39,9 @@ const PROGRAM = `
   return [...both, last, end].join(" ");
 `;
 
-/** Steps in which it does. */
+/** Steps in which it does, and that which waits. */
 const HELPER_STEPS = 18;
+const HELPER_WAITS_AT = 2;
 
 /** Steps with tool calls before a turn's answer. */
 const MAX_STEPS = 3;
@@ -65,15 +72,18 @@ export function tokensIn(text: string): readonly string[] {
 /**
  * The agent's turns have one to three steps of text and calls, then an answer: calls that read, and commands that take a while
  * and say in the {@linkcode LOG} that they ran, and in which server. Conversations of the gateway follow a script.
- * A session that delegates has a helper in each turn, which runs commands; one that programs has a program run them.
+ * A session that delegates has a helper in each turn, which runs commands; one that programs has a program run them. Of
+ * both one command waits until it is let go.
  */
 export function clusterModel(random: () => number): SimulatedModel {
   let made = 0;
-  const append = (): SimulatedToolCall => {
+  const append = (waits = false): SimulatedToolCall => {
     const token = `token-${++made}`;
     const pause = (random() * 0.1).toFixed(3);
     return toolCall("shell", {
-      command: `echo ${token} $PPID $(date +%s%N) >> ${LOG}; sleep ${pause}; echo ${token}`,
+      command: `echo ${token} $PPID $(date +%s%N) >> ${LOG}; ${
+        waits ? WAIT : `sleep ${pause}`
+      }; echo ${token}`,
     });
   };
   const read = (): SimulatedToolCall =>
@@ -92,7 +102,7 @@ export function clusterModel(random: () => number): SimulatedModel {
           : { content: null, tool_calls: [toolCall("delegate", { task: TASK })] };
       }
       return steps.ofTurn < HELPER_STEPS
-        ? { content: null, tool_calls: [append()] }
+        ? { content: null, tool_calls: [append(steps.ofTurn === HELPER_WAITS_AT)] }
         : { content: "It is written." };
     }
     if (first.includes(PROGRAMMING)) {
@@ -102,7 +112,7 @@ export function clusterModel(random: () => number): SimulatedModel {
     }
     const text = "The work goes on, word by word. ".repeat(1 + Math.floor(random() * 4));
     if (steps.ofTurn > 0 && (steps.ofTurn >= MAX_STEPS || random() < 0.3)) return { content: `${text}Done.` };
-    const kinds = [read, append, append].toSorted(() => random() - 0.5);
+    const kinds = [read, () => append(), () => append()].toSorted(() => random() - 0.5);
     const tool_calls = kinds.slice(0, 1 + Math.floor(random() * 3)).map((make) => make());
     return { content: text, tool_calls };
   };

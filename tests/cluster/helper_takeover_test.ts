@@ -36,10 +36,12 @@ Deno.test("another server goes on with a turn whose server was killed, and ends 
   const { id: call, session: helper } = await play(`${killed!.program!.url}/v1/sessions/${id}`, asked);
   const stored = async (session: string) =>
     (await audit.eventsOf(session)).map((json): SessionEvent => JSON.parse(json));
-  await until("a command of the helper's", async () => {
-    return (await stored(helper)).some(({ type }) => type === "tool_result") || undefined;
+  // Its third command waits.
+  await until("two commands of the helper's", async () => {
+    return (await stored(helper)).filter(({ type }) => type === "tool_result").length === 2 || undefined;
   });
   await cluster.endMember(killed!, "SIGKILL");
+  await cluster.letGo();
 
   const at = (session: string) => `${other!.program!.url}/v1/sessions/${session}`;
   for (const session of [id, helper]) {

@@ -1,6 +1,7 @@
 import { dirname, join } from "@std/path";
 import { createRequire } from "node:module";
 import { Client } from "pg";
+import { freePort } from "../crash/free_port.ts";
 
 /** A PostgreSQL server to test with. */
 export interface Postgres {
@@ -196,13 +197,6 @@ async function copyTree(
     if (isDirectory) await copyTree(from, { target: to, user });
     else if (isFile) await Deno.link(from, to).catch(() => Deno.copyFile(from, to));
   }
-}
-
-function freePort(): number {
-  const listener = Deno.listen({ hostname: "127.0.0.1", port: 0 });
-  const { port } = listener.addr;
-  listener.close();
-  return port;
 }
 
 function keep(

@@ -49,6 +49,7 @@ Deno.test("a program waits for its answers over restarts, and goes on where they
   // It is killed in the middle of a command, of which nobody knows what came of it.
   await until("a third command", async () => readRuns(await cluster.log()).length > 2 || undefined);
   await cluster.endMember(first, "SIGKILL");
+  await cluster.letGo();
   await until("the end of the turn", async () => {
     const { status, turns } = (await get(at(second))).body;
     return status === "idle" && turns === 3 || undefined;

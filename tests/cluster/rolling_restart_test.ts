@@ -52,7 +52,7 @@ function assertSame(moved: readonly ProviderRequest[], expected: readonly Provid
 }
 
 Deno.test("gateway conversations keep their bytes while they move from server to server and all are restarted", async (t) => {
-  await using cluster = await Cluster.start(postgres, { seed: 1 });
+  await using cluster = await Cluster.start(postgres, { seed: 1, probeMs: 60_000 });
   const { provider, balancer, members } = cluster;
   for (const protocol of PROTOCOLS) {
     await t.step(protocol, async () => {

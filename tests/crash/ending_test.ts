@@ -2,13 +2,21 @@ import { assert, assertEquals } from "@std/assert";
 import { join } from "@std/path";
 import type { SessionEvent } from "@tare/server";
 import { toolCall } from "@tare/simulator";
+import { closed } from "./closed.ts";
 import { jsonPost } from "./json_post.ts";
 import { startProgram } from "./program.ts";
 import { readEvents } from "./read_events.ts";
 import { recordingProvider } from "./recording_provider.ts";
 import { serverCommand } from "./server_process.ts";
 
-/** A turn whose command runs, in a server that gets a signal then and is started again; its events. */
+/** A command that runs until it is let go, or nobody is there any more. */
+const COMMAND =
+  "echo began >> log.txt; while [ -e log.txt ] && ! [ -e go ]; do sleep 0.02; done; echo ended >> log.txt";
+
+/**
+ * A turn whose command runs, in a server that gets a signal then and is started again; its events. A command that isn't
+ * ended is let go once the server has heard the signal.
+ */
 async function endedBy(signal: Deno.Signal) {
   const folder = await Deno.makeTempDir();
   const workspace = join(folder, "workspace");
@@ -16,9 +24,7 @@ async function endedBy(signal: Deno.Signal) {
   const provider = recordingProvider(
     ({ messages }) =>
       messages.at(-1)?.role === "tool" ? { content: "Done." } : {
-        tool_calls: [
-          toolCall("shell", { command: "echo began >> log.txt; sleep 1; echo ended >> log.txt" }),
-        ],
+        tool_calls: [toolCall("shell", { command: COMMAND })],
       },
     () => 0,
   );
@@ -44,7 +50,10 @@ async function endedBy(signal: Deno.Signal) {
     while (!await Deno.readTextFile(join(workspace, "log.txt")).catch(() => "")) {
       await new Promise((resolve) => setTimeout(resolve, 20));
     }
-    const said = await first.end(signal);
+    first.signal(signal);
+    await closed(first.url);
+    if (signal === "SIGTERM") await Deno.writeTextFile(join(workspace, "go"), "");
+    const said = await first.ended();
     const second = await startProgram(serverCommand(args));
     const events: SessionEvent[] = [];
     for await (const { data } of readEvents(await fetch(`${second.url}/v1/sessions/${id}/events`))) {

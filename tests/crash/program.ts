@@ -6,7 +6,9 @@ export interface Program {
   readonly said: () => string;
   /** Sends a signal. */
   readonly signal: (signal: Deno.Signal) => void;
-  /** Sends a signal and waits for the end. Gives what it wrote to its error output. */
+  /** Waits for the end. Gives what it wrote to its error output. */
+  readonly ended: () => Promise<string>;
+  /** Sends a signal and does the same. */
   readonly end: (signal: Deno.Signal) => Promise<string>;
 }
 
@@ -36,15 +38,19 @@ export async function startProgram(command: Deno.Command): Promise<Program> {
       // It has ended by itself.
     }
   };
+  const ended = async () => {
+    await Promise.all([process.status, output, listening]);
+    return said;
+  };
   return {
     url: await url.promise,
     pid: process.pid,
     said: () => said,
     signal,
-    async end(last) {
+    ended,
+    end(last) {
       signal(last);
-      await Promise.all([process.status, output, listening]);
-      return said;
+      return ended();
     },
   };
 }

@@ -34,7 +34,8 @@ export interface Point {
 
 /** What collects telemetry: OTLP over HTTP in JSON. */
 export interface OtlpReceiver {
-  readonly url: string;
+  /** Variables by which a program sends to it. It may be slow: what isn't taken within the time is lost. */
+  readonly env: Readonly<Record<string, string>>;
   /** Paths that something was sent to. */
   readonly paths: ReadonlySet<string>;
   /** All that was sent, as text. */
@@ -59,7 +60,11 @@ export function otlpReceiver(): OtlpReceiver {
   });
   const all = (kind: string): Json[] => texts.flatMap((text) => JSON.parse(text)[kind] ?? []);
   return {
-    url: `http://127.0.0.1:${server.addr.port}`,
+    env: {
+      OTEL_EXPORTER_OTLP_ENDPOINT: `http://127.0.0.1:${server.addr.port}`,
+      OTEL_EXPORTER_OTLP_PROTOCOL: "http/json",
+      OTEL_EXPORTER_OTLP_TIMEOUT: "60000",
+    },
     paths,
     text: () => texts.join("\n"),
     resources: () =>

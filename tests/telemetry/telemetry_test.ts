@@ -77,8 +77,7 @@ async function played(env: Readonly<Record<string, string>>) {
   const server = await startProcess(
     ["--port", "0", "--workspace", workspace, "--data", join(folder, "data"), "--truncate-at", "4000"],
     {
-      OTEL_EXPORTER_OTLP_ENDPOINT: receiver.url,
-      OTEL_EXPORTER_OTLP_PROTOCOL: "http/json",
+      ...receiver.env,
       OPENAI_BASE_URL: `${upstream.url}/v1`,
       OPENAI_API_KEY: `key-${CANARY}`,
       ANTHROPIC_BASE_URL: upstream.url,
@@ -93,7 +92,7 @@ async function played(env: Readonly<Record<string, string>>) {
       method: "POST",
       headers: { "content-type": "application/json", traceparent: TRACEPARENT, ...headers },
       body: JSON.stringify(body),
-      signal: AbortSignal.timeout(30_000),
+      signal: AbortSignal.timeout(120_000),
     });
   const texts: string[] = [];
   const made = await post("/v1/sessions", {

@@ -112,7 +112,13 @@ export async function agentServer({ mcp, replies, data, asks = false }: {
       const { stdout } = await new Deno.Command("ps", { args: ["-A", "-o", "pid=,args="] }).output();
       for (const line of new TextDecoder().decode(stdout).split("\n")) {
         // The start command's process and the server's own.
-        if (line.includes(file)) Deno.kill(Number.parseInt(line), "SIGKILL");
+        if (!line.includes(file)) continue;
+        try {
+          Deno.kill(Number.parseInt(line), "SIGKILL");
+        } catch (error) {
+          // One ends with the other.
+          if (!(error instanceof Deno.errors.NotFound)) throw error;
+        }
       }
       isOver = true;
       await server.ended;

@@ -1,3 +1,4 @@
+import { freePort } from "../crash/free_port.ts";
 import { npmServer } from "./mcp_programs.ts";
 
 /** server-everything by streamable HTTP, in a process of its own. */
@@ -7,7 +8,7 @@ export interface HttpEverything extends AsyncDisposable {
   readonly port: number;
 }
 
-/** Starts one and waits until it listens. Default of the port: a free one. */
+/** Starts one and waits until it listens. Default of the port: a free one, for the program takes no 0. */
 export async function httpEverything(port: number = freePort()): Promise<HttpEverything> {
   const { command, args, env } = npmServer("everything", "streamableHttp");
   const program = new Deno.Command(command, {
@@ -31,12 +32,4 @@ export async function httpEverything(port: number = freePort()): Promise<HttpEve
       await reader.cancel();
     },
   };
-}
-
-/** The program takes no 0 for a free port. */
-function freePort(): number {
-  const listener = Deno.listen({ hostname: "127.0.0.1", port: 0 });
-  const { port } = listener.addr;
-  listener.close();
-  return port;
 }

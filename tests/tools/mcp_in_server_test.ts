@@ -152,26 +152,26 @@ Deno.test("a server that is killed leaves no process of its servers, and one tha
   const starts = await Deno.makeTempFile();
   const entry = oddServer("sound", starts);
   // It goes on when its input ends.
-  const stubborn = { command: "sh", args: ["-c", "cat >/dev/null & exec sleep 1000"] };
+  const sleep = `sleep ${100_000 + crypto.getRandomValues(new Uint16Array(1))[0]!}`;
+  const stubborn = { command: "sh", args: ["-c", `cat >/dev/null & exec ${sleep}`] };
   const mcp = { odd: entry, stubborn };
   const replies = [{ tool_calls: [toolCall("odd__add", { a: 1, b: 2 })] }, { content: "Three." }];
   const data = await Deno.makeTempDir();
   const sleeps = async () => {
     const { stdout } = await new Deno.Command("ps", { args: ["-A", "-o", "args="] }).output();
-    return new TextDecoder().decode(stdout).split("\n").filter((line) => line === "sleep 1000").length;
+    return new TextDecoder().decode(stdout).split("\n").filter((line) => line === sleep).length;
   };
-  const before = await sleeps();
   {
     await using server = await agentServer({ mcp, replies, data });
     await server.turn(await server.session({ tools: ["odd__*"] }));
     // It starts behind the other one.
-    while (await sleeps() === before) { /* ps takes its time. */ }
-    assertEquals(await sleeps(), before + 1);
+    while (await sleeps() === 0) { /* ps takes its time. */ }
+    assertEquals(await sleeps(), 1);
     await server.kill();
   }
   {
     await using server = await agentServer({ mcp: { odd: entry }, replies, data });
-    assertEquals(await sleeps(), before);
+    assertEquals(await sleeps(), 0);
     const events = await server.turn(await server.session({ tools: ["odd__*"] }));
     assert(events.some((event) => event.type === "tool_result" && event.content === "3"));
   }

@@ -105,6 +105,10 @@ Deno.test({
   ignore,
   async fn() {
     await using machine = await newMachine();
+    // The folder's server listens where it did last: on another port than that which every server tries first.
+    await (await startProcess(["--port", "0"], { ...machine.env, INIT_CWD: `${machine.home}/a` })).end(
+      "SIGTERM",
+    );
     const first = machine.start("run", ["claude", "--stay"]);
     await first.says("stays");
     const second = machine.start("run", ["claude", "--stay"]);

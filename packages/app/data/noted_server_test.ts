@@ -65,7 +65,12 @@ Deno.test("Commands find the server of their folder, or of the nearest one aroun
 Deno.test("A server that was killed isn't found, nor who listens where it did; with TARE_DATA its own server is", () =>
   withHome(async (home, env) => {
     const data = join(home, "kept");
-    const server = await startIn(join(home, "a"), { ...env, TARE_DATA: data });
+    // Where it listened somebody else shall listen: not on the port that every server tries first.
+    const server = await startProcess(["--port", "0"], {
+      ...env,
+      TARE_DATA: data,
+      INIT_CWD: join(home, "a"),
+    });
     const find = () => findServer({ ...env, TARE_DATA: "kept", INIT_CWD: home });
     const { folder, url, instance } = await find();
     assertEquals([folder, url], [join(home, "a"), server.url]);

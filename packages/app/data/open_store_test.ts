@@ -12,10 +12,20 @@ async function withFolder(test: (data: string) => Promise<void>): Promise<void> 
   }
 }
 
-/** A process that a command of this owner has left running. */
-function leave(owner: string): Deno.ChildProcess {
+/** A process that a command of this owner has left running. It says so: while it begins, its environment can't be read. */
+async function leave(owner: string) {
   const env = { TARE_COMMAND: `${owner}.id` };
-  return new Deno.Command("/bin/sh", { args: ["-c", "exec sleep 60"], env, stdin: "null" }).spawn();
+  const process = new Deno.Command("/bin/sh", {
+    args: ["-c", "echo begun; read _"],
+    ...{ env, stdin: "piped", stdout: "piped" },
+  }).spawn();
+  const output = process.stdout.getReader();
+  await output.read();
+  await output.cancel();
+  return {
+    kill: () => process.kill("SIGKILL"),
+    status: process.status.finally(() => process.stdin.close()),
+  };
 }
 
 const ignore = Deno.build.os !== "linux";
@@ -27,14 +37,16 @@ Deno.test("freePlace() gives each server a place of its own, and ends what those
     const [one, two] = [await freePlace(data), await freePlace(data)];
     const three = await freePlace(data);
     assertEquals(new Set([one.owner, two.owner, three.owner]).size, 3);
-    const [ofOne, ofTwo, ofThree] = [leave(one.owner), leave(two.owner), leave(three.owner)];
+    const ofOne = await leave(one.owner);
+    const ofTwo = await leave(two.owner);
+    const ofThree = await leave(three.owner);
     one.close();
     three.close();
     const next = await freePlace(data);
     assertEquals([next.owner, next.ended], [one.owner, 2]);
     const signals = await Promise.all([ofOne.status, ofThree.status]);
     assertEquals(signals.map(({ signal }) => signal), ["SIGTERM", "SIGTERM"]);
-    ofTwo.kill("SIGKILL");
+    ofTwo.kill();
     assertEquals((await ofTwo.status).signal, "SIGKILL");
     const last = await freePlace(data);
     assertEquals([last.owner, last.ended], [three.owner, 0]);
@@ -46,7 +58,7 @@ Deno.test("onlyPlace() is the same for each server of a data folder, and ends wh
 }, () =>
   withFolder(async (data) => {
     const { owner } = await onlyPlace(data);
-    const left = leave(owner);
+    const left = await leave(owner);
     assertEquals(await onlyPlace(data).then(({ owner: again, ended }) => [again, ended]), [owner, 1]);
     assertEquals((await left.status).signal, "SIGTERM");
   }));

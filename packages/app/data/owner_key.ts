@@ -23,7 +23,7 @@ export async function ownerKey(data: string): Promise<string> {
     });
   try {
     await write().catch(async (error) => {
-      if (!(error instanceof Deno.errors.AlreadyExists) || await readOwner(path)) throw error;
+      if (!(error instanceof Deno.errors.AlreadyExists) || await readWritten(path)) throw error;
       // Of a start that was killed while it wrote.
       await Deno.remove(path);
       await write();
@@ -58,6 +58,19 @@ export async function noteOwnerPort(data: string, port: number): Promise<void> {
   } catch (error) {
     await Deno.remove(part).catch(() => {});
     throw error;
+  }
+}
+
+/** Who makes the file has written it after so many looks, so many milliseconds apart. */
+const MOST_LOOKS = 20;
+const LOOK_MS = 50;
+
+/** What a file holds that somebody else may be about to write; nothing if nobody is. */
+async function readWritten(path: string): Promise<OwnerFile | undefined> {
+  for (let looks = 1;; looks++) {
+    const owner = await readOwner(path);
+    if (owner || looks === MOST_LOOKS) return owner;
+    await new Promise((resolve) => setTimeout(resolve, LOOK_MS));
   }
 }
 

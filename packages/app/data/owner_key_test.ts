@@ -4,10 +4,10 @@ import { serverAddress } from "../agent_client.ts";
 import { findOwnerKey } from "./find_owner_key.ts";
 import { noteOwnerPort, ownerKey } from "./owner_key.ts";
 
-async function withFolder(use: (folder: string) => Promise<void>): Promise<void> {
+async function withFolder<T>(use: (folder: string) => Promise<T>): Promise<T> {
   const folder = await Deno.makeTempDir();
   try {
-    await use(folder);
+    return await use(folder);
   } finally {
     await Deno.remove(folder, { recursive: true });
   }
@@ -25,6 +25,17 @@ Deno.test("ownerKey() makes a key once, anew where its file was cut off, and say
       RangeError,
       `Cannot start: the owner's key belongs in ${join(data, "none", "owner.json")}`,
     );
+  }));
+
+Deno.test("ownerKey() takes the key of a start that is about to write it", () =>
+  withFolder(async (data) => {
+    const path = join(data, "owner.json");
+    await Deno.writeTextFile(path, "");
+    const taken = ownerKey(data);
+    const key = await withFolder(ownerKey);
+    // It has looked once by now, and there was nothing.
+    await Deno.writeTextFile(path, JSON.stringify({ key, ports: [] }));
+    assertEquals(await taken, key);
   }));
 
 Deno.test("findOwnerKey() finds the key of the server that listened on a port last, or that of TARE_DATA", () =>

@@ -229,9 +229,16 @@ export function listenHttp(fetch: Fetch, { hostname, port, limits, onError }: Li
   };
   accept();
 
+  /** What was waited for too long at the newest look. */
+  let overdue: readonly Wait[] = [];
   const patrol = setInterval(() => {
     const now = performance.now();
-    for (const { wait } of [...connections]) if (wait && now - wait.since > wait.limitMs) wait.late();
+    const waits = [...connections].flatMap(({ wait }) =>
+      wait && now - wait.since > wait.limitMs ? [wait] : []
+    );
+    // If the server stood still itself, what its clients sent meanwhile is read before the next look.
+    for (const wait of waits) if (overdue.includes(wait)) wait.late();
+    overdue = waits;
   }, Math.min(1000, idleMs / 2, requestMs / 2));
 
   return {

@@ -201,6 +201,19 @@ Deno.test("listenHttp() closes who takes nothing of an answer any more, and work
   }, { idleMs: 50 });
 });
 
+Deno.test("listenHttp() closes nobody for time in which it stood still itself: what came meanwhile is read first", () =>
+  listening(() => new Response("done"), async (server) => {
+    const request = new TextEncoder().encode("GET / HTTP/1.1\r\nhost: x\r\n\r\n");
+    const conn = await connect(server);
+    for (let time = 0; time < 3; time++) {
+      await conn.write(request);
+      const since = performance.now();
+      while (performance.now() - since < 200) { /* Nothing else is done. */ }
+      await readTo(conn, "done");
+    }
+    conn.close();
+  }, { idleMs: 100, requestMs: 100 }));
+
 Deno.test("listenHttp() drops the body of a GET, and works on it as long as it must", () => {
   const begun = Promise.withResolvers<void>();
   const works = Promise.withResolvers<void>();

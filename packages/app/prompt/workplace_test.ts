@@ -1,6 +1,7 @@
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { dirname, join } from "@std/path";
 import { findSandbox, workspaceTools } from "@tare/loop/tools";
+import type { Tool } from "@tare/messages";
 import { filesOf, findPlaces, lookAround, workplaceOf, workplaceText } from "./workplace.ts";
 
 /** A folder with these files, for as long as it is used. Paths that end with `/` are folders. */
@@ -246,7 +247,7 @@ Deno.test("lookAround() says by git what has changed, if commands are kept in a 
         return success ? undefined : new TextDecoder().decode(stderr);
       },
     });
-    const state = async (shell?: ReturnType<typeof workspaceTools>[number]) => {
+    const state = async (shell?: Tool) => {
       const options = { places: findPlaces(workspace), hidden: join(top, "data"), shell };
       return (await lookAround(options)).where.split("\n").at(-1);
     };
@@ -256,8 +257,13 @@ Deno.test("lookAround() says by git what has changed, if commands are kept in a 
     await git("checkout", "--quiet", "main");
     await Deno.remove(join(top, "ran"), { recursive: true }).catch(() => {});
     if ("by" in sandbox) {
-      const shell = workspaceTools({ workspace, shell: { sandbox } })
-        .find(({ definition }) => definition.function.name === "shell");
+      const tool = workspaceTools({ workspace, shell: { sandbox } })
+        .find(({ definition }) => definition.function.name === "shell")!;
+      // On a busy machine git may take longer than a session would wait for it.
+      const shell: Tool = {
+        ...tool,
+        run: (args, context) => tool.run({ ...Object(args), timeout_ms: 60_000 }, context),
+      };
       const changed = "main; changed since the last commit: M a.txt, ?? b.txt";
       assertEquals(await state(shell), `- Git when it began: ${changed}`);
     }

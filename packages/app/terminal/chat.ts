@@ -136,7 +136,11 @@ async function chat(): Promise<void> {
     const { plan } = await client.session(of);
     const { columns } = process.stdout;
     const put = (text: string) => (line?.write ?? write)(text);
-    const print = eventPrinter(put, { isColoured, plan, ...(columns > 0 && { columns }) });
+    const print = eventPrinter(put, {
+      ...{ isColoured, plan },
+      ...(columns > 0 && { columns }),
+      ...(isTerminal && { showAbove: (rows) => line?.above(rows) }),
+    });
     printer = { of, print };
     return print;
   };
@@ -145,7 +149,10 @@ async function chat(): Promise<void> {
     session ??= await client.createSession(settings);
     settings = undefined;
     const print = await printerOf(session);
-    line = isTerminal ? waitingLine({ write, columns: () => process.stdout.columns }) : undefined;
+    const { stdout } = process;
+    line = isTerminal
+      ? waitingLine({ write, columns: () => stdout.columns, height: () => stdout.rows })
+      : undefined;
     turn = watchTurn(client, {
       session,
       leavesNow,
@@ -187,7 +194,11 @@ async function chat(): Promise<void> {
         await say(await withPictures(said, { folder }));
         return true;
       }
-      const done = await chatCommand(said, { client, session, files, markOf: pasted?.markOf });
+      const withNamed = (text: string) => withPictures(text, { folder });
+      const done = await chatCommand(said, {
+        ...{ client, session, files, withNamed, isOffered },
+        markOf: pasted?.markOf,
+      });
       if (done.session !== undefined) {
         session = done.session;
         settings = done.settings;
@@ -208,10 +219,13 @@ async function chat(): Promise<void> {
   };
   /** What stands in the next line already. */
   let typed = "";
+  /** Whether something did. */
+  let isOffered = false;
   /** Lines that were ended by a backslash. */
   let begun = "";
   const prompt = () => {
     if (isTerminal) lines.setPrompt(begun === "" ? PROMPT : GOES_ON);
+    if (begun === "") isOffered = isTerminal && typed !== "";
     lines.prompt();
     if (isTerminal && typed !== "") lines.write(shownText(typed, { isWhole: true }));
     typed = "";

@@ -1,4 +1,4 @@
-import { type Content, contentText } from "@tare/messages";
+import { type Content, type ContentPart, contentText } from "@tare/messages";
 import type { AgentClient, ChosenSettings, ToldCall } from "../agent_client.ts";
 import { shownPlan, usdText } from "../event_printer.ts";
 import { type CommandFile, commandText, listCommands } from "./command_files.ts";
@@ -100,13 +100,24 @@ type CommandClient =
  */
 export async function chatCommand(
   line: string,
-  { client, session, files = () => new Map(), markOf }: {
+  {
+    client,
+    session,
+    files = () => new Map(),
+    markOf,
+    withNamed = (text) => Promise.resolve(text),
+    isOffered = false,
+  }: {
     readonly client: CommandClient;
     readonly session: string | null;
     /** The commands that are files. Default: there are none. */
     readonly files?: () => ReadonlyMap<string, CommandFile>;
     /** What stands in a line for a text of too many lines to be changed there. Default: the text itself. */
     readonly markOf?: ((text: string) => string) | undefined;
+    /** What is said, with the pictures that it names. Default: none is looked at. */
+    readonly withNamed?: (text: string) => Promise<Content>;
+    /** Whether the line stood there to be changed. Default: it was typed. */
+    readonly isOffered?: boolean;
   },
 ): Promise<CommandOutcome> {
   const [, name = "", rest = ""] = /^\/(\S*)\s*([^]*?)\s*$/.exec(line) ?? [];
@@ -141,7 +152,7 @@ export async function chatCommand(
     case "retry":
     case "edit":
       if (session === null) return await inSession(() => Promise.resolve(""));
-      return await goOn(client, { session, command: name, rest, markOf });
+      return await goOn(client, { session, command: name, rest, markOf, withNamed, isOffered });
     case "cost":
       return await inSession((session) => cost(client, session));
     case "compact":
@@ -202,11 +213,13 @@ export async function chatCommand(
 /** Goes on in a copy of a session: whole, or from before the last message, to say that again or otherwise. */
 async function goOn(
   client: CommandClient,
-  { session, command, rest, markOf }: {
+  { session, command, rest, markOf, withNamed, isOffered }: {
     readonly session: string;
     readonly command: "fork" | "retry" | "edit";
     readonly rest: string;
     readonly markOf: ((text: string) => string) | undefined;
+    readonly withNamed: (text: string) => Promise<Content>;
+    readonly isOffered: boolean;
   },
 ): Promise<CommandOutcome> {
   const goesOn = "A copy goes on; files stay as they are. " +
@@ -221,14 +234,56 @@ async function goOn(
   if (command === "edit" && rest === "") {
     const text = contentText(content);
     const isLong = text.split("\n").length > MOST_EDITED_LINES;
-    return {
-      says: "",
-      typed: `/edit ${isLong && markOf ? markOf(text) : text.replaceAll("\n", LINE_BREAK)}`,
-    };
+    const shown = isLong && markOf ? markOf(text) : text.replaceAll("\n", LINE_BREAK);
+    const named = attachedTo(await withNamed(text));
+    const marks = attachedTo(content).flatMap((part, at) => includes(named, part) ? [] : [markAt(at, part)]);
+    return { says: "", typed: ["/edit", shown, ...marks].join(" ") };
   }
+  const input = command === "edit"
+    ? await changed(content, rest.replaceAll(LINE_BREAK, "\n"), { withNamed, isOffered })
+    : content;
   const { session: { id } } = await client.fork(session, place);
-  const input = command === "edit" ? rest.replaceAll(LINE_BREAK, "\n") : content;
   return { says: goesOn, session: id, input };
+}
+
+/** What goes with a text: a picture, a recording, a file. */
+type Attached = Exclude<ContentPart, { readonly type: "text" | "refusal" }>;
+
+const ATTACHED = { image_url: "picture", input_audio: "recording", file: "file" } as const;
+
+function attachedTo(content: Content): readonly Attached[] {
+  if (typeof content === "string") return [];
+  return content.filter((part) => part.type !== "text" && part.type !== "refusal");
+}
+
+/** What stands for it in a line, and takes it out of the message when it is taken out of the line. */
+function markAt(at: number, { type }: Attached): string {
+  return `[${ATTACHED[type]} ${at + 1}]`;
+}
+
+function includes(all: readonly Attached[], part: Attached): boolean {
+  const text = JSON.stringify(part);
+  return all.some((one) => JSON.stringify(one) === text);
+}
+
+/** A message with another text. What went with it stays, unless its mark or name is no longer where it stood. */
+async function changed(
+  content: Content,
+  line: string,
+  { withNamed, isOffered }: {
+    readonly withNamed: (text: string) => Promise<Content>;
+    readonly isOffered: boolean;
+  },
+): Promise<Content> {
+  const before = attachedTo(content);
+  const isMarked = (part: Attached, at: number) => line.includes(markAt(at, part));
+  const staying = isOffered || before.some(isMarked) ? before.filter(isMarked) : before;
+  const text = before.reduce((rest, part, at) => rest.replace(markAt(at, part), ""), line).trim();
+  const said = await withNamed(text);
+  const named = attachedTo(said);
+  const kept = staying.filter((part) => !includes(named, part));
+  if (kept.length === 0) return said;
+  return [...(text === "" ? [] : [{ type: "text", text } as const]), ...kept, ...named];
 }
 
 async function cost(client: CommandClient, session: string): Promise<string> {

@@ -150,6 +150,43 @@ Deno.test("chatCommand() goes on in a copy: whole, with the last message again, 
     says: "",
     typed: `/edit [${content.length} characters]`,
   });
+  // Pictures stay until somebody takes them out.
+  const [shot, sent, recording] = [
+    { type: "image_url", image_url: { url: "data:image/png;base64,AQID" } },
+    { type: "image_url", image_url: { url: "https://example.com/a.png", detail: "low" } },
+    { type: "input_audio", input_audio: { data: "AA==", format: "wav" } },
+  ] as const;
+  const textOf = (text: string) => ({ type: "text", text }) as const;
+  const said = [textOf("See @shot.png!"), shot, sent, recording];
+  const withNamed = (text: string) =>
+    Promise.resolve(text.includes("@shot.png") ? [textOf(text), shot] : text);
+  const edit = (line: string, isOffered: boolean) =>
+    chatCommand(line, {
+      client: { ...client, lastQuestion: () => Promise.resolve({ place: 7, content: said }) },
+      ...{ session: "ab1", withNamed, isOffered },
+    });
+  assertEquals(await edit("/edit", false), {
+    says: "",
+    typed: "/edit See @shot.png! [picture 2] [recording 3]",
+  });
+  for (
+    const [line, input] of [
+      ["/edit Look at @shot.png! [picture 2] [recording 3]", [
+        textOf("Look at @shot.png!"),
+        sent,
+        recording,
+        shot,
+      ]],
+      ["/edit See @shot.png! [picture 2]", [textOf("See @shot.png!"), sent, shot]],
+      ["/edit [picture 2]", [sent]],
+      ["/edit Look.", "Look."],
+    ] as const
+  ) assertEquals(await edit(line, true), { ...before, input });
+  assertEquals(await edit("/edit Look.", false), {
+    ...before,
+    input: [textOf("Look."), shot, sent, recording],
+  });
+  assertEquals(await edit("/edit Look. [picture 1]", false), { ...before, input: [textOf("Look."), shot] });
   for (const line of ["/retry", "/edit", "/edit x"]) {
     const [name] = line.split(" ");
     assertEquals(await run(line, "ab2"), {

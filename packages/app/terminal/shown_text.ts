@@ -73,3 +73,19 @@ export function cutTo(columns: number, text: string): string {
   }
   return text;
 }
+
+/** A line as the rows that it takes in a terminal of so many columns. */
+export function rowsOf(columns: number, line: string): readonly string[] {
+  const rows = [""];
+  let taken = 0;
+  for (const { segment } of letters.segment(line)) {
+    const wide = columnsOf(segment);
+    if (taken + wide > columns && taken > 0) {
+      rows.push("");
+      taken = 0;
+    }
+    rows.push(rows.pop() + segment);
+    taken += wide;
+  }
+  return rows;
+}

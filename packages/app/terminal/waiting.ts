@@ -1,18 +1,25 @@
 import type { SessionEvent } from "@tare/server";
 import { cutTo, shownText } from "./shown_text.ts";
 
+/** What of a text is shown in rows of so many columns. */
+export type ShownRows = (columns: number) => readonly string[];
+
 /** The last line of a terminal while a turn runs: what is waited for, and for how long. */
 interface WaitingLine {
   /** Writes what is there to stay, in place of the line, which comes back below. */
   readonly write: (text: string) => void;
   /** Follows the turn. */
   readonly follow: (event: SessionEvent) => void;
+  /** Shows rows above the line that don't stay, or none any more. */
+  readonly above: (rows: ShownRows | undefined) => void;
   /** Clears the line, for good. */
   readonly close: () => void;
 }
 
 const FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏";
 const ERASE = "\r\x1b[K";
+/** How wide a terminal is taken for that doesn't say it. */
+const USUAL_COLUMNS = 80;
 /** Longest shown part of a call, in characters. */
 const MAX_CALL = 60;
 
@@ -21,21 +28,28 @@ const MAX_CALL = 60;
  *
  * @param options.write Writes to the terminal.
  * @param options.columns How wide it is now: of a line that is wider only the last row could be cleared. Default: nobody knows.
+ * @param options.height How many rows it has now: what has left it at the top can't be cleared. Default: enough.
  * @param options.now The time in milliseconds.
  * @param options.tick Called back about ten times a second, until the function that it returns is called.
  */
 export function waitingLine(
-  { write, columns = () => undefined, now = Date.now, tick = everyTenth }: {
+  { write, columns = () => undefined, height = () => undefined, now = Date.now, tick = everyTenth }: {
     readonly write: (text: string) => void;
     readonly columns?: () => number | undefined;
+    readonly height?: () => number | undefined;
     readonly now?: () => number;
     readonly tick?: (draw: () => void) => () => void;
   },
 ): WaitingLine {
   const calls = new Map<string, string>();
+  /** Calls that somebody has to allow: they run, and nothing else tells of that, once the turn goes on. */
+  const asked = new Map<string, string>();
   let since = now();
   let waitsForModel = false;
   let isShown = false;
+  let rowsAbove: ShownRows | undefined;
+  /** Those that stand there. */
+  let drawnAbove: readonly string[] = [];
   let lineOpen = false;
   let frame = 0;
   const draw = () => {
@@ -49,11 +63,19 @@ export function waitingLine(
     const seconds = Math.floor((now() - since) / 1000);
     const drawn = `${FRAMES[frame++ % FRAMES.length]} ${seconds} s: ${what}`;
     // In the last column some terminals begin the next row.
-    write(ERASE + cutTo((columns() || Infinity) - 1, drawn));
+    const row = cutTo((columns() || Infinity) - 1, drawn);
+    const room = Math.max(0, (height() || Infinity) - 2);
+    const all = rowsAbove?.((columns() || USUAL_COLUMNS) - 1) ?? [];
+    const above = all.slice(Math.max(0, all.length - room));
+    const isSame = above.length === drawnAbove.length && above.every((one, at) => one === drawnAbove[at]);
+    write(isSame ? ERASE + row : erased() + [...above, row].join("\n"));
+    drawnAbove = above;
     isShown = true;
   };
+  const erased = () => drawnAbove.length === 0 ? ERASE : `\r\x1b[${drawnAbove.length}A\x1b[J`;
   const erase = () => {
-    if (isShown) write(ERASE);
+    if (isShown) write(erased());
+    drawnAbove = [];
     isShown = false;
   };
   const stop = tick(() => {
@@ -73,6 +95,21 @@ export function waitingLine(
     },
     follow(event) {
       switch (event.type) {
+        case "approval_asked":
+          asked.set(event.id, shorten(`${event.name} ${event.arguments}`));
+          break;
+        case "approval_answered":
+          if (event.decision === "deny") asked.delete(event.id);
+          break;
+        case "turn_start":
+          for (const [id, call] of asked) calls.set(id, call);
+          asked.clear();
+          since = now();
+          break;
+        case "tool_output":
+          // Of a turn that somebody has come to its calls aren't known.
+          if (!calls.has(event.id)) calls.set(event.id, "a call");
+          break;
         case "step_start":
           waitsForModel = true;
           since = now();
@@ -92,6 +129,7 @@ export function waitingLine(
           calls.clear();
       }
     },
+    above: (rows) => void (rowsAbove = rows),
     close() {
       stop();
       erase();

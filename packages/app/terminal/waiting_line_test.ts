@@ -1,5 +1,6 @@
 import { assertEquals } from "@std/assert";
 import { EMPTY_LEDGER, type LoopEvent } from "@tare/loop";
+import type { SessionEvent } from "@tare/server";
 import { waitingLine } from "./waiting.ts";
 
 const ERASE = "\r\x1b[K";
@@ -83,5 +84,90 @@ Deno.test("waitingLine() stays in one row, however narrow the terminal has becom
     `${ERASE}⠹ 0 s: shell echo 日本語日本語`,
     `${ERASE}⠸ 0 s: shell echo `,
     `${ERASE}⠼ 0 s: shell echo`,
+  ]);
+});
+
+Deno.test("waitingLine() shows a call that somebody had to allow, once it runs", () => {
+  let draw = () => {};
+  const written: string[] = [];
+  const line = waitingLine({
+    write: (text) => void written.push(text),
+    now: () => 0,
+    tick(given) {
+      draw = given;
+      return () => {};
+    },
+  });
+  const asked = { type: "approval_asked", step: 1, arguments: "{}" } as const;
+  const answered = { type: "approval_answered", by: "person" } as const;
+  const followed: SessionEvent[] = [
+    { ...asked, id: "a", name: "shell" },
+    { ...asked, id: "b", name: "write_file" },
+    { type: "turn_end", reason: "approval", text: "", ledger: EMPTY_LEDGER },
+    { ...answered, id: "b", decision: "deny" },
+    { ...answered, id: "a", decision: "allow" },
+    // Until then the next question may stand there.
+    { type: "turn_start", input: "" },
+    {
+      ...{ type: "tool_result", step: 1, id: "a", name: "shell", content: "", error: false },
+      ...{ bytes: 0, durationMs: 1 },
+    } as const,
+    // Whoever comes to a turn that runs hasn't seen its calls begin.
+    { type: "tool_output", step: 1, id: "c", text: "one" },
+  ];
+  for (const event of followed) {
+    line.follow(event);
+    draw();
+    written.push(event.type);
+  }
+  assertEquals(written, [
+    ...["approval_asked", "approval_asked", "turn_end", "approval_answered", "approval_answered"],
+    ...[`${ERASE}⠋ 0 s: shell {}`, "turn_start", ERASE, "tool_result"],
+    ...[`${ERASE}⠙ 0 s: a call`, "tool_output"],
+  ]);
+});
+
+Deno.test("waitingLine() shows rows above itself, as many as there is room for, and takes them away again", () => {
+  let draw = () => {};
+  let [columns, height] = [20, 24];
+  const written: string[] = [];
+  const line = waitingLine({
+    write: (text) => void written.push(text),
+    columns: () => columns,
+    height: () => height,
+    now: () => 0,
+    tick(given) {
+      draw = given;
+      return () => {};
+    },
+  });
+  const taken = () => written.splice(0);
+  line.follow({ type: "tool_call", step: 1, id: "a", name: "shell", arguments: "" });
+  line.above((columns) => ["one", "two", `${columns} wide`]);
+  draw();
+  assertEquals(taken(), [`${ERASE}one\ntwo\n19 wide\n⠋ 0 s: shell `]);
+  // What is the same isn't drawn anew.
+  draw();
+  assertEquals(taken(), [`${ERASE}⠙ 0 s: shell `]);
+  [columns, height] = [30, 3];
+  draw();
+  assertEquals(taken(), ["\r\x1b[3A\x1b[J29 wide\n⠹ 0 s: shell "]);
+  height = 2;
+  draw();
+  assertEquals(taken(), ["\r\x1b[1A\x1b[J⠸ 0 s: shell "]);
+  height = 24;
+  draw();
+  line.write("stays\n");
+  draw();
+  line.above(undefined);
+  draw();
+  line.close();
+  assertEquals(taken(), [
+    `${ERASE}one\ntwo\n29 wide\n⠼ 0 s: shell `,
+    "\r\x1b[3A\x1b[J",
+    "stays\n",
+    `${ERASE}one\ntwo\n29 wide\n⠴ 0 s: shell `,
+    "\r\x1b[3A\x1b[J⠦ 0 s: shell ",
+    ERASE,
   ]);
 });

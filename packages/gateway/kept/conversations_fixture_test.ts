@@ -225,8 +225,7 @@ export async function played(
     const { which = 0, isAnew = false } = gatewayAt(at);
     const kept = await store(at);
     const opened = isAnew ? undefined : open.get(which);
-    // However busy the machine is.
-    const now = opened ?? gateway({ ...options, store: kept, keepWaitMs: 60_000 });
+    const now = opened ?? gateway({ ...options, store: kept });
     open.set(which, now);
     return now;
   });

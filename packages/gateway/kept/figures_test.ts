@@ -39,7 +39,7 @@ async function restarted(
   let opened: Gateway | undefined;
   let later: GatewayOptions | undefined;
   const played = await play(asked, CHAT, (_, options) => {
-    later = { ...options, keepWaitMs: 60_000 };
+    later = options;
     return opened ??= gateway({ ...later, store: stores.first });
   }, { control: 0, ...more });
   const before = await told(opened!);
@@ -94,7 +94,7 @@ Deno.test("a gateway knows what others on its store were asked, also while they 
   const open = new Map<number, Gateway>();
   let options: GatewayOptions | undefined;
   await play(asked, CHAT, (at, given) => {
-    options = { ...given, keepWaitMs: 60_000 };
+    options = given;
     const which = at % 2;
     const opened = open.get(which) ?? gateway({ ...options, store: stores[which]! });
     open.set(which, opened);
@@ -175,7 +175,7 @@ Deno.test("what two servers were asked of one conversation at the same time is a
   });
   const same = asked.slice(0, 1);
   await play(same, CHAT, (_, options) => {
-    opened = stores.map((store) => gateway({ ...options, store: late(store), keepWaitMs: 60_000 }));
+    opened = stores.map((store) => gateway({ ...options, store: late(store) }));
     return opened[0]!;
   });
   held[0] = Promise.withResolvers();
@@ -204,7 +204,7 @@ Deno.test("a session that another server holds waits, and is written once that g
   let opened: Gateway | undefined;
   let id = "";
   const open = (at: number, options: GatewayOptions) => {
-    opened ??= gateway({ ...options, store: mine, keepWaitMs: 60_000 });
+    opened ??= gateway({ ...options, store: mine });
     return at < 2 ? opened : blocked(opened);
   };
   const blocked = async (opened: Gateway) => {
@@ -253,7 +253,7 @@ for (const dialect of DIALECTS) {
     const store = memoryStore();
     let given: GatewayOptions | undefined;
     const some = conversation(dialect, MANNERS[0]!).slice(0, 9);
-    await play(some, dialect, (_, options) => gateway({ ...(given = options), store, keepWaitMs: 60_000 }));
+    await play(some, dialect, (_, options) => gateway({ ...(given = options), store }));
     const later = gateway({ ...given!, store });
     const { conversations: sessions } = (await later.conversations.list({ limit: 9 }))!;
     const [{ id, title }] = sessions as [ReturnType<Gateway["conversations"]["summary"]>];

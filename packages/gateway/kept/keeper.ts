@@ -92,6 +92,13 @@ interface Written {
   readonly attempts?: readonly Written[];
 }
 
+/** Records that are stored with a session, and who waits for that. */
+interface Rider {
+  readonly records: readonly StoreRecord[];
+  readonly resolve: () => void;
+  readonly reject: (error: unknown) => void;
+}
+
 const NOTHING: Written = { days: {}, title: "", lastEvent: 0, writes: [] };
 
 /**
@@ -102,6 +109,8 @@ export class Keeper {
   readonly #options: KeeperOptions;
   /** Being written, and whether they have changed since. */
   readonly #saving = new Map<GatewaySession, { again: boolean; done: Promise<void> }>();
+  /** What is stored with the next time that a session is written, and who waits for that. */
+  readonly #riders = new Map<GatewaySession, readonly Rider[]>();
   /** Not in the store as they are, because it failed. */
   readonly #waiting = new Set<GatewaySession>();
   /** By their conversations, which they keep when they are taken in. */
@@ -146,9 +155,21 @@ export class Keeper {
     });
   }
 
-  /** Keeps a session as it is now. Resolves once it is kept, or after a short while. Never rejects. */
-  async save(session: GatewaySession): Promise<void> {
+  /**
+   * Keeps a session as it is now. Resolves once it is kept, or after a short while, and never rejects. What `keep` gives is
+   * stored with it: then it resolves once that is done.
+   *
+   * @throws what the store fails with, if there is something to store with it.
+   */
+  async save(session: GatewaySession, keep: () => readonly StoreRecord[] = () => []): Promise<void> {
     if (this.#forgotten.has(session)) return;
+    const records = keep();
+    if (records.length > 0) {
+      const { promise, resolve, reject } = Promise.withResolvers<void>();
+      this.#riders.set(session, [...this.#riders.get(session) ?? [], { records, resolve, reject }]);
+      this.#save(session);
+      return await promise;
+    }
     const saved = this.#save(session);
     if (this.#isPaused) return;
     await this.#within(this.#options.waitMs, () => saved);
@@ -384,19 +405,40 @@ export class Keeper {
     state.done = work().then(() => {
       this.#works(performance.now() - startedMs <= this.#options.waitMs);
     }, (error) => {
+      for (const { reject } of this.#ridersOf(session)) reject(error);
       this.#wait(session);
       this.#fails(error);
     });
     return state.done;
   }
 
-  /** Writes a session as it is: again on what others have written in between, as a whole where nothing is left of it. */
+  /** Writes a session, and what is to be stored with it. */
   async #write(session: GatewaySession): Promise<void> {
+    const riders = this.#ridersOf(session);
+    try {
+      await this.#commit(session, riders.flatMap(({ records }) => records));
+      for (const { resolve } of riders) resolve();
+    } catch (error) {
+      for (const { reject } of riders) reject(error);
+      throw error;
+    }
+  }
+
+  /** Takes what is to be stored with a session. */
+  #ridersOf(session: GatewaySession): readonly Rider[] {
+    const riders = this.#riders.get(session) ?? [];
+    this.#riders.delete(session);
+    return riders;
+  }
+
+  /** Writes a session as it is: again on what others have written in between, as a whole where nothing is left of it. */
+  async #commit(session: GatewaySession, more: readonly StoreRecord[]): Promise<void> {
     const { store } = this.#options;
     const { id, conversation } = session;
     for (;;) {
       const { kept: { fence } } = session;
-      const { records, after, refs, ends } = await this.#recordsOf(session);
+      const { records: own, after, refs, ends } = await this.#recordsOf(session);
+      const records = [...own, ...more];
       const before = this.#written.get(conversation) ?? NOTHING;
       const attempts = [after, ...before.attempts ?? []].slice(0, MAX_WRITES);
       this.#written.set(conversation, { ...before, attempts });

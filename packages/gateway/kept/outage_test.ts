@@ -77,7 +77,7 @@ Deno.test("a store that is slow holds requests up for a moment, not each of them
       for (const answer of late.splice(0)) answer();
       await new Promise((resolve) => setTimeout(resolve));
     }
-    return opened ??= gateway({ ...options, store: kept });
+    return opened ??= gateway({ ...options, store: kept, keepWaitMs: 250 });
   }, { onError });
   assertSame(played, await whole(asked, CHAT));
   assertEquals(errors, [

@@ -1,4 +1,4 @@
-import type { ListedSession, Warmth } from "@tare/conversation";
+import type { ListedSession, StoreRecord, Warmth } from "@tare/conversation";
 import {
   type CallReport,
   type PinReport,
@@ -41,12 +41,19 @@ export interface ShownConversation {
   };
   /** What its model saw last. */
   readonly seen: () => Promise<SeenConversation>;
-  /** Asks for something of a message. @throws {RangeError} if that can't be asked for of this one. */
-  readonly setPin: (wanted: NewPin) => Promise<PinReport>;
+  /**
+   * Asks for something of a message. What `keep` gives is stored with that; it isn't asked where nothing is kept.
+   *
+   * @throws {RangeError} if that can't be asked for of this one. @throws {StoreError}
+   */
+  readonly setPin: (wanted: NewPin, keep?: (pin: PinReport) => readonly StoreRecord[]) => Promise<PinReport>;
   /** Asks for nothing more of a message. Gives whether anything was asked for. */
   readonly removePin: (place: number) => Promise<boolean>;
-  /** Gives it a title, which it keeps, and tells of it as it is then. */
-  readonly rename: (title: string) => Promise<ReturnType<Conversations["summary"]>>;
+  /** Gives it a title, which it keeps, and tells of it as it is then. `keep` as with a pin. @throws {StoreError} */
+  readonly rename: (
+    title: string,
+    keep?: (renamed: ReturnType<Conversations["summary"]>) => readonly StoreRecord[],
+  ) => Promise<ReturnType<Conversations["summary"]>>;
   /** Keeps its newest prompt in the provider's cache for at most so many milliseconds; nothing if none is kept warm here. */
   readonly keepWarm: (ms: number) => ReturnType<Warmth["keepFor"]> | undefined;
   /** The original of what left its prompt; nothing if nothing is archived under this reference. */
@@ -133,8 +140,8 @@ export interface ShownSessions {
   newest(which: Pick<Listing, "limit" | "by">): Promise<readonly SessionSummary[]>;
   /** How much a prompt of a session may hold, in tokens; nothing where that isn't known. */
   windowOf(session: GatewaySession): number | undefined;
-  /** Keeps a session in which something was asked for. */
-  save(session: GatewaySession): Promise<void> | undefined;
+  /** Keeps a session in which something was asked for, and what `keep` gives with it. @throws {StoreError} */
+  save(session: GatewaySession, keep?: () => readonly StoreRecord[]): Promise<void> | undefined;
   /** Keeps a session warm for so many milliseconds; nothing if none is. */
   keepFor(session: GatewaySession, ms: number): ReturnType<Warmth["keepFor"]> | undefined;
   /** Forgets a session. */
@@ -175,12 +182,13 @@ function shown(session: GatewaySession, sessions: ShownSessions): ShownConversat
     calls: () => sessions.calls(session),
     details: () => detailsOf(session, sessions.windowOf(session) ?? null),
     seen,
-    async setPin(wanted) {
+    async setPin(wanted, keep) {
       const now = await seen();
       const pin = conversation.makePin(now.history.messages, wanted);
+      const report = reportPins({ ...now, pins: [pin] })[0]!;
       conversation.pin({ set: pin });
-      await sessions.save(session);
-      return reportPins({ ...now, pins: [pin] })[0]!;
+      await sessions.save(session, keep && (() => keep(report)));
+      return report;
     },
     async removePin(place) {
       if (!conversation.state.pins.some((pin) => pin.place === place)) return false;
@@ -188,10 +196,11 @@ function shown(session: GatewaySession, sessions: ShownSessions): ShownConversat
       await sessions.save(session);
       return true;
     },
-    async rename(title) {
+    async rename(title, keep) {
       session.rename(title);
-      await sessions.save(session);
-      return told(session);
+      const renamed = told(session);
+      await sessions.save(session, keep && (() => keep(renamed)));
+      return renamed;
     },
     keepWarm: (ms) => sessions.keepFor(session, ms),
     archived: (ref) => session.archive.get(ref),

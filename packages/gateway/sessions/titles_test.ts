@@ -40,8 +40,7 @@ Deno.test("gateway calls a session by what the person said, though rules and sur
 
 Deno.test("gateway calls a session the same when its client goes on from a summary, and after a restart", async () => {
   const store = memoryStore();
-  const keeping = { store, keepWaitMs: 60_000 };
-  const first = titled(CHAT, keeping);
+  const first = titled(CHAT, { store });
   const body = (messages: readonly Json[]) => ({ model: "m", messages, tools: [BASH] });
   const content = "<current_datetime>2026-11-20</current_datetime>\n\nFind the constants.";
   const messages = [{ role: "user", content }, ...chatStep("a", "1")];
@@ -52,7 +51,7 @@ Deno.test("gateway calls a session the same when its client goes on from a summa
   await first.ask(body(fresh));
   const before = await first.titles();
   await first.close();
-  const second = titled(CHAT, keeping);
+  const second = titled(CHAT, { store });
   const after = await second.titles();
   await second.ask(body([...fresh, ...chatStep("b", "2")]));
   assertEquals([before, after, await second.titles()], Array(3).fill(["Find the constants."]));

@@ -57,6 +57,20 @@ export async function call(
   return typeof output === "string" ? { content: output, error: false } : output;
 }
 
+/**
+ * Calls a tool that runs commands with a limit of time, a longer one each time until what it runs has said something by
+ * then. Gives the result, which must be an error, and the limit.
+ */
+export async function cutOff(
+  tool: Tool,
+  args: Readonly<Record<string, unknown>>,
+): Promise<{ readonly content: string; readonly timeoutMs: number }> {
+  for (let timeoutMs = 300;; timeoutMs *= 2) {
+    const content = await callError(tool, { ...args, timeout_ms: timeoutMs });
+    if (!content.includes("; no output")) return { content, timeoutMs };
+  }
+}
+
 /** The text of a result that must not be an error. */
 export async function callOk(
   tool: Tool,

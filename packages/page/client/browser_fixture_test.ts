@@ -51,6 +51,9 @@ function isThere(path: string): Promise<boolean> {
   return Deno.stat(path).then(() => true, () => false);
 }
 
+/** How long something that never comes is waited for, on however busy a machine, in milliseconds. */
+const PATIENCE_MS = 120_000;
+
 /** Starts a Chromium. */
 export async function startBrowser(): Promise<Browser> {
   const executablePath = await browserProgram();
@@ -59,6 +62,7 @@ export async function startBrowser(): Promise<Browser> {
   return await puppeteer.launch({
     executablePath,
     headless: "shell",
+    timeout: PATIENCE_MS,
     args: ["--no-sandbox", "--font-render-hinting=none"],
     env: { ...Deno.env.toObject(), ...fonts },
   });
@@ -87,7 +91,7 @@ export async function openPage(browser: Browser, url: string): Promise<OpenPage>
     faults.push(`A dialog opened: ${dialog.message()}`);
     dialog.dismiss();
   });
-  page.setDefaultTimeout(20_000);
+  page.setDefaultTimeout(PATIENCE_MS);
   await page.setViewport({ width: 1280, height: 800 });
   let writeCoverage = await startCoverage(page);
   await page.goto(url);

@@ -152,7 +152,7 @@ function listedAs(session: AgentSession | PassingSession): Listed {
       mark: `${session.lastEvent} ${session.status} ${session.title} ${session.model} ${session.effort}`,
       session,
     }
-    : { mark: session.lastAt };
+    : { mark: `${session.lastAt} ${session.title}` };
 }
 
 /** Reads at once, whenever something has changed, and now and then while somebody looks; again when `what` changes. */

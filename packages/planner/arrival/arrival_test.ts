@@ -142,7 +142,7 @@ Deno.test("what the prompt shows already is a reference to where it stands, and 
   ]);
   assert(second.saved.references > 300);
   // A person lets the first go: the second says it all itself.
-  const pin = makePin(again, { place: 2, wish: "let_go" }, estimateTokens);
+  const pin = makePin(again, { place: 2, wish: "let_go" }, { countTokens: estimateTokens });
   const later = [...again, answer("Seen.")];
   const third = await session.view({ messages: [...later, user("Go on.")], tools: [] }, {
     nowMs: 1e9,

@@ -6,7 +6,7 @@ import {
   type Message,
   pairCalls,
 } from "@tare/messages";
-import { resultText } from "@tare/prune";
+import { type PruneOptions, resultOriginal } from "@tare/prune";
 import type { Layout } from "./view.ts";
 import type { ElisionCandidate, Way } from "./edit.ts";
 
@@ -39,7 +39,11 @@ const LINE_TOKENS = 40;
 export function makePin(
   history: readonly Message[],
   { place, wish, by = "user" }: NewPin,
-  countTokens: CountTokens,
+  { countTokens, tools }: {
+    readonly countTokens: CountTokens;
+    /** The tools of which a recall gives back all that a result holds. Default: only of texts it does. */
+    readonly tools?: PruneOptions["tools"];
+  },
 ): Pin {
   const message = history[place];
   const refuse = (why: string) => {
@@ -49,17 +53,24 @@ export function makePin(
   if (!message) return refuse(`the session has ${history.length}, numbered from 0`);
   if (wish === "keep") {
     if (message.role === "system" || message.role === "developer") refuse("instructions never leave");
+  } else if (message.role !== "tool") {
+    refuse(`it is the ${message.role}'s; only results of tools can be let go`);
   } else {
-    if (message.role !== "tool") refuse(`it is the ${message.role}'s; only results of tools can be let go`);
-    if (message.role === "tool" && message.keep) refuse("the provider needs it where it stands");
-    if (message.role === "tool" && resultText(message) === undefined) {
-      refuse("it holds more than text, which can't be archived");
+    if (message.keep) refuse("the provider needs it where it stands");
+    if (resultOriginal(message, tools?.[toolAt(history, place)] !== undefined) === undefined) {
+      refuse("only its text could be recalled");
     }
     if (countMessageTokens(message, countTokens) <= LINE_TOKENS) {
       refuse("it is no longer than the line that would stand in its place");
     }
   }
   return { place, wish, by, hash: hashPiece(message) };
+}
+
+/** Name of the tool whose result stands at a position. */
+function toolAt(history: readonly Message[], at: number): string {
+  const call = pairCalls(history).find(({ answer }) => answer?.at === at)?.call;
+  return call ? meantCall(call).name : "tool";
 }
 
 /** The pins by their places, with another for a message in place of the one before, or without that of a message. */
@@ -149,14 +160,13 @@ export function findWishes(
   const gone: OpenWish[] = [];
   const newest = Math.min(seenMessages, history.findLastIndex(({ role }) => role === "assistant"));
   const isAlive = (at: number) => layout.find(at)?.message === history[at];
-  const candidate = (at: number): ElisionCandidate | undefined => {
+  const candidate = (at: number, isAsked: boolean): ElisionCandidate | undefined => {
     const message = history[at];
-    if (message?.role !== "tool" || resultText(message) === undefined) return undefined;
-    const call = pairCalls(history).find(({ answer }) => answer?.at === at)?.call;
+    if (message?.role !== "tool" || resultOriginal(message, isAsked) === undefined) return undefined;
     return {
       index: at,
       toolCallId: message.tool_call_id,
-      tool: call ? meantCall(call).name : "tool",
+      tool: toolAt(history, at),
       tokensBefore: countMessageTokens(message, countTokens),
       tokensAfter: EXPECTED_LINE_TOKENS,
       reason: "old",
@@ -168,7 +178,7 @@ export function findWishes(
     if (pin.wish === "let_go") {
       // What is said in fewer words than the line has nothing to leave.
       const isLong = layout.shows(place) && layout.tokensAt(place) > LINE_TOKENS;
-      const one = isLong && place < newest ? candidate(place) : undefined;
+      const one = isLong && place < newest ? candidate(place, true) : undefined;
       if (!one) continue;
       gone.push({ pin, start, tokens: layout.tokensAt(place) - EXPECTED_LINE_TOKENS, candidates: [one] });
       continue;
@@ -176,7 +186,7 @@ export function findWishes(
     if (isAlive(place)) continue;
     const step = stepsOf(history).find((step) => step.includes(place)) ?? [place];
     const beside = layout.hasLeft(place) ? step.filter((at) => at !== place && layout.hasLeft(at)) : [];
-    const candidates = beside.flatMap((at) => layout.isElided(at) ? [] : candidate(at) ?? [])
+    const candidates = beside.flatMap((at) => layout.isElided(at) ? [] : candidate(at, false) ?? [])
       .filter(({ tokensBefore, index }) =>
         tokensBefore > BESIDE_TOKENS && !pins.some((other) => other.place === index && other.wish === "keep")
       );

@@ -15,7 +15,6 @@ import {
   formatPlaceholder,
   type PruneOptions,
   resultOriginal,
-  resultText,
 } from "@tare/prune";
 import type { PromptSessionOptions } from "../prompt_session.ts";
 import type { Removal } from "../retention/retention.ts";
@@ -478,7 +477,7 @@ function oldestResults(
     const tokensBefore = countMessageTokens(message, countTokens);
     const call = calls.get(index);
     const isKnown = call !== undefined && tools?.[meantCall(call).name] !== undefined;
-    const original = isKnown ? resultOriginal(message) : resultText(message);
+    const original = resultOriginal(message, isKnown);
     if (original === undefined || layout.tokensAt(index) < LINE_TOKENS) continue;
     won += layout.tokensAt(index) - EXPECTED_LINE_TOKENS;
     found.push({

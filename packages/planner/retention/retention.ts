@@ -17,7 +17,6 @@ import {
   type PruneOptions,
   RECALL_TOOL,
   resultOriginal,
-  resultText,
   traitsOf,
 } from "@tare/prune";
 import { compactTool, shownTools } from "@tare/schemas";
@@ -411,8 +410,7 @@ export class Standings {
     if (recalled) this.#recalls.set(recalled, (this.#recalls.get(recalled) ?? 0) + 1);
     const { isError = looksLikeError, tools } = this.#options;
     if (this.#stays(tool)) return;
-    // Of tools that nobody knows a recall could give back no picture.
-    const text = tools?.[tool] ? resultOriginal(message) : resultText(message);
+    const text = resultOriginal(message, tools?.[tool] !== undefined);
     if (text === undefined || parsePlaceholder(text.split("\n", 1)[0] ?? "")) return;
     const result = { at, message, tool, recalled };
     const bearer = this.bearers[at]!;

@@ -324,20 +324,23 @@ function passingSession(passing: ShownConversation): AnySession {
     // Its history is what its newest request held.
     spend: async () =>
       reportSessionSpend(await passing.seen(), { calls: await passing.calls(), isAnswered: false }),
-    async setPin(wanted) {
+    async setPin(wanted, keep) {
       const { noPins } = passing;
       if (noPins !== undefined) {
         throw new HttpError(501, "not_supported", `Cannot pin message ${wanted.place}: ${noPins}.`);
       }
       try {
-        return await passing.setPin(wanted);
+        return await passing.setPin(wanted, keep);
       } catch (error) {
         if (!(error instanceof RangeError)) throw error;
         throw new HttpError(400, "invalid_request", error.message);
       }
     },
     removePin: (place) => passing.removePin(place),
-    rename: async (title) => ({ kind: "gateway", ...await passing.rename(title) }),
+    async rename(title, keep) {
+      const named = await passing.rename(title, (renamed) => keep({ kind: "gateway", ...renamed }));
+      return { kind: "gateway", ...named };
+    },
     keepWarm: passing.keepWarm,
     archived: passing.archived,
     delete: passing.forget,

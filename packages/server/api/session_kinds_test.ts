@@ -1,5 +1,5 @@
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
-import { memoryStore, type Store, type StoreRecord } from "@tare/conversation";
+import { memoryStore, type Store, StoreError, type StoreRecord } from "@tare/conversation";
 import {
   Accounts,
   type BlockReport,
@@ -171,6 +171,46 @@ Deno.test("The routes of sessions are the same for those that pass through", asy
   }
   assertEquals((await call(server, "GET", path)).status, 404);
   assert(await ask("First.") !== id);
+});
+
+Deno.test("What is asked of a session that passes through and the answer for its key come in one commit, or neither", async () => {
+  const commits: (readonly StoreRecord[])[] = [];
+  const full: string[] = [];
+  const memory = memoryStore();
+  const store: Store = {
+    ...memory,
+    async commit(records) {
+      if (full.length > 0) throw new StoreError("full", full[0]!);
+      commits.push(records);
+      await memory.commit(records);
+    },
+  };
+  const { server, ask } = both({ store });
+  const id = await ask("First.");
+  const send = async (what: string, body: object) => {
+    commits.length = 0;
+    const headers = { "content-type": "application/json", "idempotency-key": what };
+    const url = `http://localhost/v1/sessions/${id}/${what}`;
+    const { status } = await server.fetch(
+      new Request(url, { method: "POST", headers, body: JSON.stringify(body) }),
+    );
+    return [
+      status,
+      ...commits.map((records) =>
+        records.flatMap((record) =>
+          record.type === "response" ? [record.key] : record.type === "state" ? [record.name] : []
+        )
+      ),
+    ];
+  };
+  const pin = { place: 0, wish: "keep" };
+  assertEquals(await send("pins", pin), [200, ["value", "totals", "pins"]]);
+  assertEquals(await send("pins", pin), [200]);
+  full.push("no room");
+  assertEquals(await send("title", { title: "Notes" }), [507]);
+  full.pop();
+  assertEquals(await send("title", { title: "Notes" }), [200, ["value", "title", "totals", "title"]]);
+  assertEquals(await send("title", { title: "Notes" }), [200]);
 });
 
 Deno.test("A session that passes through keeps the title that a person gives it, before its first answer comes back and over a restart", async () => {

@@ -241,7 +241,7 @@ export function turnRoutes({ sessions, heartbeat, onError }: TurnRoutesOptions) 
       summary:
         "Lets the next turns ask another model, or with another effort (null: as the model likes), and tells what is asked " +
         "now. What its provider caches of the session is of no use to another model, and what a model has sealed of its " +
-        "reasoning is sent to that model alone. An effort that another model doesn't know isn't kept.",
+        "reasoning is sent to that model alone. An effort that another model doesn't know isn't asked of it, and comes back with a model that does.",
       body: CHOOSE_MODEL,
       responses: {
         200: {

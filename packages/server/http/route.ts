@@ -103,7 +103,7 @@ interface Described<M extends Method, P extends string> {
   readonly isToldOnce?: boolean;
   /**
    * Whether a request with an `Idempotency-Key` of which no answer is there may be acted on again: effect and answer come to
-   * the store in one commit, or the same again changes nothing, as a pin of another agent's session. Default: no.
+   * the store in one commit. Default: no.
    */
   readonly isAtomic?: boolean;
   /** Whether it begins work of the agent's, which a key may not be for, or have no more money for. Default: no. */

@@ -137,6 +137,40 @@ Deno.test("model and effort are chosen between turns, and stay over a restart, i
   await after.handler.close();
 });
 
+Deno.test("an effort comes back with a model that has it, over a restart and in copies, until another is chosen", async () => {
+  const store = memoryStore();
+  const before = noting(store);
+  const chosenBy = ({ handler }: typeof before, session: string) => async (body: object) => {
+    const { body: told } = await call(handler, "POST", `${session}/model`, body);
+    const { session: { model, effort } } = told as { session: { model: string; effort?: string } };
+    return [model, effort];
+  };
+  const session = await newSession(before.handler, { effort: "max" });
+  const chosen = chosenBy(before, session);
+  for (const model of ["plain", "unknown", "unknown", "quick"]) {
+    assertEquals(await chosen({ model }), [model, undefined]);
+  }
+  await turn(before.handler, session, "Go.");
+  const { body: copy } = await call(before.handler, "POST", `${session}/fork`, {});
+  const { session: { id } } = copy as { session: { id: string } };
+  assertEquals(await chosenBy(before, `/v1/sessions/${id}`)({ model: "wise" }), ["wise", "max"]);
+  await before.handler.close();
+
+  const after = noting(store);
+  const again = chosenBy(after, session);
+  assertEquals(await again({ model: "wise" }), ["wise", "max"]);
+  await turn(after.handler, session, "Go on.");
+  assertEquals([...before.asked, ...after.asked], [["quick", undefined], ["wise", {
+    reasoning_effort: "max",
+  }]]);
+  // What was chosen for the other model holds from then on, also that it shall reason as it likes.
+  assertEquals(await again({ model: "quick", effort: "low" }), ["quick", "low"]);
+  assertEquals(await again({ model: "wise" }), ["wise", "low"]);
+  assertEquals(await again({ model: "plain", effort: null }), ["plain", undefined]);
+  assertEquals(await again({ model: "wise" }), ["wise", undefined]);
+  await after.handler.close();
+});
+
 Deno.test("no model is chosen while a turn runs", async () => {
   const stepped = steppedModel();
   const handler = agent(stepped.model);

@@ -104,3 +104,34 @@ Deno.test("a picture leaves the prompt like any result, and is recalled as a pic
   assertEquals(results("recall"), [[{ type: "text", text: "a large picture" }, part] as Content]);
   assertEquals(typeof results("look")[0], "string");
 });
+
+Deno.test("a picture is let go of by hand, and recalled as a picture", async () => {
+  const requests: ModelRequest[] = [];
+  const results = () =>
+    requests.at(-1)!.messages.flatMap(({ role, content }) => role === "tool" ? [content] : []);
+  const model: Model = async function* (request) {
+    requests.push(request);
+    const [, ref] = /ref ([0-9a-f]{16})/.exec(String(results()[0])) ?? [];
+    const call = { name: "recall", arguments: JSON.stringify({ ref }) };
+    const reply: Partial<AssistantMessage> = requests.length === 1
+      ? looks
+      : ref !== undefined && results().length === 1
+      ? { tool_calls: [{ id: "2", type: "function", function: call }] }
+      : { content: "seen" };
+    const message: AssistantMessage = { role: "assistant", content: "", ...reply };
+    yield { type: "completed", message, finishReason: message.tool_calls ? "tool_calls" : "stop" };
+  };
+  const store = memoryStore();
+  const options = { store, tools: [look], seesPictures: () => true, profile: profileNamed("openai") };
+  const handler = agent(model, options);
+  const session = await newSession(handler);
+  await turn(handler, session, "Look");
+  const { status } = await call(handler, "POST", `${session}/pins`, { place: 3, wish: "let_go" });
+  assertEquals([status, results()], [200, [shown]]);
+  await handler.close();
+  // A day later the cache holds nothing of the prompt.
+  const later = agent(model, { ...options, now: () => 86_400_000 });
+  await turn(later, session, "And now?");
+  assertEquals(results().slice(1), [shown]);
+  await later.close();
+});

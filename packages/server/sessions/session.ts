@@ -17,6 +17,7 @@ import { SessionWarmth } from "./session_warmth.ts";
 import type { SessionPrompt } from "./session_prompt.ts";
 import {
   checkEffort,
+  type Chosen,
   type SessionSettings,
   storedForkedFrom,
   storedHelper,
@@ -149,6 +150,11 @@ export class Session implements SessionInfo {
     return this.#memory.totals.days;
   }
 
+  /** What somebody chose since it was made; absent if nobody has. */
+  get chosen(): Chosen | undefined {
+    return this.#memory.totals.chosen;
+  }
+
   get promptTokens(): number | undefined {
     return this.#memory.totals.promptTokens;
   }
@@ -238,7 +244,7 @@ export class Session implements SessionInfo {
 
   /**
    * Lets the next turns ask another model, or with another effort; null is as the model likes. An effort that another model
-   * doesn't know isn't kept.
+   * doesn't know waits for one that does.
    *
    * @throws {HttpError} 400 if the model doesn't know the effort, or its price isn't known and a budget needs it; 409 if a turn
    * runs or asks; 404 if the session is gone.
@@ -251,13 +257,18 @@ export class Session implements SessionInfo {
       const before = settings.model;
       const now = model ?? before;
       const known = this.#environment.efforts?.(now);
-      const kept = settings.effort !== undefined && (known?.includes(settings.effort) ?? now === before)
-        ? settings.effort
-        : undefined;
-      const chosen = effort === null ? undefined : effort ?? kept;
-      if (chosen !== undefined) checkEffort(chosen, { model: now, known });
+      if (typeof effort === "string") checkEffort(effort, { model: now, known });
+      const wished = effort === undefined
+        ? settings.effort ?? this.chosen?.effortOfOthers
+        : effort ?? undefined;
+      // Of a model of which nobody knows what it has, an effort is asked that was chosen for it.
+      const isFor = effort !== undefined || settings.effort !== undefined && now === before;
+      const has = wished !== undefined && (known?.includes(wished) ?? isFor);
       checkBudgets({ session: settings.budget }, { rates: this.#environment.ratesOf(now), model: now });
-      await this.#memory.choose({ model: now, ...(chosen !== undefined && { effort: chosen }) });
+      await this.#memory.choose({
+        model: now,
+        ...(wished !== undefined && (has ? { effort: wished } : { effortOfOthers: wished })),
+      });
       // What was kept warm is of no use to another model.
       if (now !== before) this.warmth.goesOn();
     });

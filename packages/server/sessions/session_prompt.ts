@@ -357,7 +357,7 @@ export class SessionPrompt implements TurnPrompt {
       throw new HttpError(501, "not_supported", `Cannot pin message ${wanted.place}: ${noPins}.`);
     }
     try {
-      return this.#conversation.makePin(messages, wanted);
+      return this.#conversation.makePin(messages, { ...wanted, tools: this.#known });
     } catch (error) {
       if (!(error instanceof RangeError)) throw error;
       throw new HttpError(400, "invalid_request", error.message);

@@ -84,7 +84,10 @@ export interface ForkedFrom {
 }
 
 /** What of a session's settings may change between its turns. */
-export type Chosen = Pick<SessionSettings, "model" | "effort">;
+export interface Chosen extends Pick<SessionSettings, "model" | "effort"> {
+  /** The effort that somebody chose for another model, and that this one isn't asked for. */
+  readonly effortOfOthers?: string;
+}
 
 /** The settings of a session: those that it was created with, and what was chosen since. */
 export function storedSettings(stored: unknown, chosen?: Chosen): SessionSettings {

@@ -195,7 +195,7 @@ export class Sessions {
    * @throws {HttpError} 507 if no more sessions may be kept.
    */
   async fork(
-    { id: from, settings, history, prompt, title }: Session,
+    { id: from, settings, history, prompt, title, chosen }: Session,
     { length, keep = () => [], by }: Omit<CreateOptions, "keep"> & {
       readonly length: number;
       readonly keep?: (made: SessionInfo) => readonly StoreRecord[];
@@ -209,7 +209,12 @@ export class Sessions {
     const record = { id: crypto.randomUUID(), by, createdAtMs: store.now(), settings: stored };
     const messages = said.slice(systemMessage(settings.instructions, workplace).length);
     const info = this.describe({ ...record, kind: "agent", lastEvent: messages.length, title });
-    const states = { ...(title && { title }), ...(workplace !== undefined && { workplace }), ...known };
+    const states = {
+      ...(title && { title }),
+      ...(workplace !== undefined && { workplace }),
+      ...(chosen && { totals: { ...NO_TURNS, chosen } }),
+      ...known,
+    };
     const records = sessionRecords({ ...record, archiveOf: from }, { states, messages });
     await this.#admit(1, () => store.commit([...records, ...keep(info)]));
     return info;

@@ -129,7 +129,9 @@ Deno.test("tare move loses nothing when it is killed at any moment, and comes to
     let killed = 0;
     for (let afterMs = 50, isMoved = false; !isMoved; afterMs *= 1.2) {
       const process = begin();
-      const timer = setTimeout(() => process.kill("SIGKILL"), afterMs);
+      let isOver = false;
+      process.status.then(() => isOver = true);
+      const timer = setTimeout(() => isOver || process.kill("SIGKILL"), afterMs);
       const { code, signal, stderr } = await process.output();
       clearTimeout(timer);
       if (code !== 0) killed++;

@@ -3,6 +3,7 @@ import { assertEquals, assertRejects } from "@std/assert";
 import { join } from "@std/path";
 import { StoreError } from "@tare/conversation";
 import { openPostgresStore } from "@tare/conversation/postgres";
+import { freePort } from "../../crash/free_port.ts";
 import { startPostgres } from "../postgres.ts";
 import { TcpProxy } from "../tcp_proxy.ts";
 import { FEW, through, withDatabase } from "./store.ts";
@@ -30,9 +31,7 @@ async function withPooler(
   try {
     const users = join(folder, "users");
     await Deno.writeTextFile(users, `"${url.username}" "${decodeURIComponent(url.password)}"\n`);
-    const listener = Deno.listen({ hostname: "127.0.0.1", port: 0 });
-    const { port } = listener.addr;
-    listener.close();
+    const port = freePort();
     const given = {
       ...{ listen_addr: "127.0.0.1", listen_port: port, unix_socket_dir: "" },
       ...{ auth_type: "scram-sha-256", auth_file: users },
@@ -122,7 +121,8 @@ poolerTest(
             return { hostname, port: Number(port) };
           });
           // One connection asks and the other answers, each by another pooler.
-          const message = await refusalOf(through(database, proxy), { timeoutMs: 1000 });
+          const impatient = { timeoutMs: 1000, statementMs: 60_000, connectMs: 60_000 };
+          const message = await refusalOf(through(database, proxy), impatient);
           assertEquals(message.includes(`its notifications don't arrive. ${ADVICE}`), true, message);
         }),
     ),

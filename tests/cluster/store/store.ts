@@ -11,6 +11,15 @@ const LEASE_MS = 60_000;
 /** How stores are opened where many tests run beside each other. */
 export const FEW = { maxConnections: 2, leaseMs: LEASE_MS, renewMs: 20 } as const;
 
+/** What is lost on its way is sent again for so long: time enough for a busy machine. */
+export const PATIENT = { ...FEW, timeoutMs: 60_000 } as const;
+
+/** The same where attempts get lost that nobody hears the end of. Each takes so long then. */
+export const LOSING = { ...PATIENT, maxConnections: 1, statementMs: 2000, connectMs: 2000 } as const;
+
+/** For who waits for the error: long for a busy machine to take for what does answer. */
+export const GIVING_UP = { ...FEW, maxConnections: 1, timeoutMs: 4000 } as const;
+
 /** Runs a test on a database of its own. */
 export async function withDatabase(postgres: Postgres, test: (url: string) => Promise<void>): Promise<void> {
   const url = await postgres.makeDatabase();

@@ -4,12 +4,9 @@ import { openPostgresStore } from "@tare/conversation/postgres";
 import { held, listen, type Opening } from "../../../packages/conversation/store/openings_fixture_test.ts";
 import { sessionRecord } from "../../../packages/conversation/store/store_suite_fixture_test.ts";
 import { query, startPostgres } from "../postgres.ts";
-import { FEW, proxyTo, through, withDatabase } from "./store.ts";
+import { FEW, GIVING_UP, PATIENT, proxyTo, through, withDatabase } from "./store.ts";
 
 const postgres = await startPostgres();
-
-/** Time enough for a busy machine: what is lost on its way is sent again for so long. */
-const PATIENT = { ...FEW, timeoutMs: 60_000 };
 
 const ids = Array.from({ length: 6 }, (_, index) => `session ${index}`);
 const event = (number: number) => ({ type: "text_delta", number, text: "word ".repeat(number % 7) });
@@ -51,7 +48,8 @@ Deno.test("commit() is done once, whenever its connection is cut", () =>
       return ++cuts % 2 === 0 ? "cut before" : "cut after";
     };
     const proxy = proxyTo(url, { onSent });
-    const store = await openPostgresStore(through(url, proxy), PATIENT);
+    // The slower all else is, the more of the cuts would be for what lets it be heard.
+    const store = await openPostgresStore(through(url, proxy), { ...PATIENT, renewMs: 1000 });
     try {
       await store.commit(ids.map((id) => sessionRecord(id)));
       await Promise.all(ids.map((id) => held(store, id)));
@@ -112,7 +110,7 @@ Deno.test("a server that is killed in the middle of commits loses and doubles no
 Deno.test("a server that doesn't answer is an error in time, and the store goes on when it answers again", () =>
   withDatabase(postgres, async (url) => {
     const proxy = proxyTo(url);
-    const store = await openPostgresStore(through(url, proxy), { ...FEW, timeoutMs: 500 });
+    const store = await openPostgresStore(through(url, proxy), GIVING_UP);
     try {
       await store.commit([sessionRecord("a")]);
       await held(store, "a");
@@ -136,7 +134,7 @@ Deno.test("a server that doesn't answer is an error in time, and the store goes 
 Deno.test("an opening that stands still loses all when its lease has run out, by its own clock and the database's", () =>
   withDatabase(postgres, async (url) => {
     const proxy = proxyTo(url);
-    const store = await openPostgresStore(through(url, proxy), { ...PATIENT, leaseMs: 400 });
+    const store = await openPostgresStore(through(url, proxy), { ...PATIENT, leaseMs: 4000 });
     const other = await openPostgresStore(url, FEW);
     const [heard, heardToo] = [listen(store), listen(other)];
     try {

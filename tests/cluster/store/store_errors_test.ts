@@ -8,6 +8,9 @@ import { FEW, proxyTo, through, withDatabase } from "./store.ts";
 
 const postgres = await startPostgres();
 
+/** What may pass is tried for a moment; each attempt has the time that a busy machine takes for it. */
+const BRIEFLY = { timeoutMs: 300, statementMs: 60_000, connectMs: 60_000 };
+
 /** Asserts how something fails, and that nothing of it says the password. */
 async function assertFails(
   act: () => Promise<unknown>,
@@ -43,7 +46,7 @@ function assertRefused(
     readonly message: string;
   },
 ): Promise<void> {
-  return assertFails(() => openPostgresStore(url, { ...FEW, timeoutMs: 300, ...options }), {
+  return assertFails(() => openPostgresStore(url, { ...FEW, ...options }), {
     url,
     code,
     message,
@@ -70,11 +73,13 @@ test("says that there is no such database", async (url) => {
 });
 
 test("says that no server is there", async (url) => {
-  const listener = Deno.listen({ hostname: "127.0.0.1", port: 0 });
+  const { hostname, port } = new URL(url);
+  // A client's port is nobody else's, and nobody listens there.
+  using client = await Deno.connect({ hostname, port: Number(port || 5432) });
   const nobody = new URL(url);
-  nobody.host = `127.0.0.1:${listener.addr.port}`;
-  listener.close();
+  nobody.host = `127.0.0.1:${(client.localAddr as Deno.NetAddr).port}`;
   await assertRefused(nobody.href, {
+    options: BRIEFLY,
     message: `Cannot use the store ${placeIn(nobody.href)}: connect ECONNREFUSED ${nobody.host}. ` +
       "Check that it runs and can be reached from here.",
   });
@@ -141,6 +146,7 @@ test("says that the user may not make the tables, and takes a schema that it was
 
   await query(url, `ALTER USER ${user} CONNECTION LIMIT 0`);
   await assertRefused(limited.href, {
+    options: BRIEFLY,
     message: `Cannot use the store ${placeIn(url)}: too many connections for role "${user}". ` +
       "Raise max_connections there, or let the servers have fewer connections each.",
   });

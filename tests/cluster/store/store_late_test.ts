@@ -5,7 +5,7 @@ import { held } from "../../../packages/conversation/store/openings_fixture_test
 import { request, sessionRecord } from "../../../packages/conversation/store/store_suite_fixture_test.ts";
 import { Client } from "pg";
 import { query, startPostgres } from "../postgres.ts";
-import { FEW, proxyTo, through, withDatabase } from "./store.ts";
+import { FEW, GIVING_UP, LOSING, proxyTo, through, withDatabase } from "./store.ts";
 
 const postgres = await startPostgres();
 
@@ -14,11 +14,7 @@ const state = (value: number): StoreRecord => ({ type: "state", sessionId: "a", 
 Deno.test("commit() that comes to the server late, behind others, from a connection that was given up, writes nothing", () =>
   withDatabase(postgres, async (url) => {
     const proxy = proxyTo(url);
-    const store = await openPostgresStore(through(url, proxy), {
-      ...FEW,
-      maxConnections: 1,
-      timeoutMs: 4000,
-    });
+    const store = await openPostgresStore(through(url, proxy), LOSING);
     await store.commit([sessionRecord("a")]);
     await held(store, "a");
     proxy.set({ type: "stuck", newPass: true });
@@ -41,7 +37,7 @@ Deno.test("commit() goes on behind one of which nobody heard in time whether it 
     let isMute = false;
     const onAnswer = (piece: Uint8Array) => isMute ? undefined : piece;
     const proxy = proxyTo(url, { onAnswer });
-    const store = await openPostgresStore(through(url, proxy), { ...FEW, maxConnections: 1, timeoutMs: 500 });
+    const store = await openPostgresStore(through(url, proxy), GIVING_UP);
     const first: StoreRecord = { type: "events", sessionId: "a", after: 0, events: [{ type: "turn_start" }] };
     await store.commit([sessionRecord("a")]);
     await held(store, "a");
@@ -82,7 +78,7 @@ Deno.test("a key that was claimed, of which nobody heard, is given back", () =>
     const claims = (piece: Uint8Array) => new TextDecoder().decode(piece).includes("tare.claim_key");
     const onSent = (piece: Uint8Array) => isCut && claims(piece) ? "cut after" : undefined;
     const proxy = proxyTo(url, { onSent });
-    const store = await openPostgresStore(through(url, proxy), { ...FEW, maxConnections: 1, timeoutMs: 500 });
+    const store = await openPostgresStore(through(url, proxy), GIVING_UP);
     const other = await openPostgresStore(url, FEW);
     const gone = await openPostgresStore(url, FEW);
     const worked = { ...request, key: "worked on" };
@@ -123,11 +119,7 @@ Deno.test("commitBriefly() is done once when its answer got lost, also behind ot
       return undefined;
     };
     const proxy = proxyTo(url, { onAnswer });
-    const store = await openPostgresStore(through(url, proxy), {
-      ...FEW,
-      maxConnections: 1,
-      timeoutMs: 4000,
-    });
+    const store = await openPostgresStore(through(url, proxy), LOSING);
     const other = await openPostgresStore(url, FEW);
     const losing = async (fence: number, meanwhile: () => Promise<unknown>, ...records: StoreRecord[]) => {
       lost = Promise.withResolvers();
@@ -159,11 +151,7 @@ Deno.test("commitBriefly() is done once when its answer got lost, also behind ot
 Deno.test("commitBriefly() that comes to the server late, behind others, writes nothing", () =>
   withDatabase(postgres, async (url) => {
     const proxy = proxyTo(url);
-    const store = await openPostgresStore(through(url, proxy), {
-      ...FEW,
-      maxConnections: 1,
-      timeoutMs: 4000,
-    });
+    const store = await openPostgresStore(through(url, proxy), LOSING);
     await store.commit([sessionRecord("a")]);
     proxy.set({ type: "stuck", newPass: true });
     assertEquals(await store.shared.commitBriefly(brief(0, state(1))), 1);

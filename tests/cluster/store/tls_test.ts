@@ -101,7 +101,7 @@ Deno.test(
       ];
       for (const parameters of refused) {
         const error = await assertRejects(
-          () => openPostgresStore(at(parameters), { timeoutMs: 2_000 }),
+          () => openPostgresStore(at(parameters)),
           StoreError,
           "certificate",
           JSON.stringify(parameters),

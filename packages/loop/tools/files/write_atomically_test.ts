@@ -19,6 +19,14 @@ Deno.test("writeAtomically() gives the mode it is told, and the usual one otherw
   assertEquals((await Deno.stat(ws.at("g"))).mode, (await Deno.stat(ws.at("usual"))).mode);
 });
 
+Deno.test("writeAtomically() takes no place that may not be written to, unless it is forced", async () => {
+  await using ws = await makeWorkspace();
+  // Of a file that is gone nobody may write either.
+  await assertRejects(() => writeAtomically(ws.at("f"), bytes, { mode: 0o440 }), Error, "ENOENT");
+  await writeAtomically(ws.at("f"), bytes, { mode: 0o440, isForced: true });
+  assertEquals((await Deno.stat(ws.at("f"))).mode! & 0o777, 0o440);
+});
+
 Deno.test("writeAtomically() replaces the file as a whole: who has it open still reads the old bytes", async () => {
   await using ws = await makeWorkspace({ f: "old bytes" });
   using reader = await Deno.open(ws.at("f"));

@@ -1,5 +1,5 @@
 import { constants, type Stats } from "node:fs";
-import { chmod, type FileHandle, lstat, mkdir, open, realpath, rename, rm } from "node:fs/promises";
+import { type FileHandle, lstat, mkdir, open, realpath, rename, rm } from "node:fs/promises";
 import { checkGiven, type FileChange, type Tool, type ToolContext } from "@tare/messages";
 import { formatPatch, OMIT_HEADERS, structuredPatch } from "diff";
 import { dirname, join } from "node:path";
@@ -415,30 +415,39 @@ async function removeHalfWritten(
  *
  * @param mode permission bits of the file that is replaced, which the new one gets too. Default: there is none, and
  *   the new file gets what the system gives new files.
+ * @param isForced whether it takes the place of a file too that may not be written to. Default: it doesn't.
  * @param temporary what the new file is called until then, if nothing is called so. Default: a name that there is only once.
  * @param confirm called right before the file takes its name, which it doesn't if this throws.
  */
 export async function writeAtomically(
   absolute: string,
   bytes: Uint8Array,
-  { mode, temporary: name, confirm }: {
+  { mode, isForced = false, temporary: name, confirm }: {
     readonly mode?: number | undefined;
+    readonly isForced?: boolean;
     readonly temporary?: string | undefined;
     readonly confirm?: (() => void) | undefined;
   } = {},
 ): Promise<void> {
   // Taking a file's place takes no permission to write to it; whoever withheld that meant it.
-  if (mode !== undefined) await (await open(absolute, constants.O_WRONLY)).close();
+  if (mode !== undefined && !isForced) await (await open(absolute, constants.O_WRONLY)).close();
   const folder = dirname(absolute);
   await mkdir(folder, { recursive: true });
-  const { temporary, file } = await createBeside(folder, name);
+  const bits = mode === undefined ? undefined : mode & 0o7777;
+  const { temporary, file } = await createBeside(folder, { name, mode: bits });
   try {
-    await file.writeFile(bytes).then(() => file.sync()).finally(() => file.close());
+    try {
+      await file.writeFile(bytes);
+      // What is new has fewer permissions than asked for, by the process's mask.
+      if (bits !== undefined) await file.chmod(bits);
+      await file.sync();
+    } finally {
+      await file.close();
+    }
     // Whoever has put a link in the place of a folder meanwhile would have it written elsewhere.
     if (await realpath(temporary) !== temporary) {
       throw new Refusal("somebody has put a link in the place of its folder just now. Try again.");
     }
-    if (mode !== undefined) await chmod(temporary, mode & 0o7777);
     confirm?.();
     await rename(temporary, absolute);
   } catch (error) {
@@ -449,15 +458,19 @@ export async function writeAtomically(
 
 async function createBeside(
   folder: string,
-  name = temporaryName(crypto.randomUUID()),
+  { name = temporaryName(crypto.randomUUID()), mode }: {
+    readonly name?: string | undefined;
+    /** From the start: what others may not read they don't read half-written either. */
+    readonly mode: number | undefined;
+  },
 ): Promise<{ readonly temporary: string; readonly file: FileHandle }> {
   const temporary = join(folder, name);
   try {
-    return { temporary, file: await open(temporary, "wx") };
+    return { temporary, file: await open(temporary, "wx", mode) };
   } catch (error) {
     if (systemCode(error) !== "EEXIST") throw error;
     // Another process may be at the same call, of a session with the same ids: neither writes into the other's file.
-    return await createBeside(folder);
+    return await createBeside(folder, { mode });
   }
 }
 

@@ -24,8 +24,9 @@ type Call = (name: string, args: string, printed: string) => Promise<{
 
 /**
  * Stands around a program in the engine: gives it its tools and what it prints by, and a time and a chance that are the
- * same whenever it is played. Every call that it began is waited for, however it ends. It is handed to the engine as text,
- * so it uses nothing but what it is given and what the language has.
+ * same whenever it is played. Every call that it began is waited for, however it ends, and it fails once nothing is left
+ * that it could wait for. It is handed to the engine as text, so it uses nothing but what it is given and what the language
+ * has.
  */
 export async function playIn(
   host: { readonly call: Call; readonly rest: () => Promise<void> },
@@ -100,20 +101,31 @@ export async function playIn(
   const math = Object.create(Math, { random: { value: random } });
   const console = { log: print, info: print, debug: print, warn: print, error: print };
 
+  let isOver = false;
   let failure: Ended["failure"];
-  try {
-    const value = await program(tools, print, console, GivenDate, math);
-    if (value !== undefined) print(value);
-  } catch (error) {
-    failure = error instanceof Error
-      ? { name: error.name, message: error.message, stack: String(error.stack) }
-      : { name: "Error", message: shown(error), stack: "" };
-  }
+  const play = async () => {
+    try {
+      const value = await program(tools, print, console, GivenDate, math);
+      if (value !== undefined) print(value);
+    } catch (error) {
+      failure = error instanceof Error
+        ? { name: error.name, message: error.message, stack: String(error.stack) }
+        : { name: "Error", message: shown(error), stack: "" };
+    }
+    isOver = true;
+  };
+  void play();
   for (let seen = -1; seen !== pending.length;) {
     seen = pending.length;
     await Promise.all(pending);
     // What their ends bring about may call again, after however many ticks: whoever answers from outside comes behind these.
-    await host.rest();
+    if (seen === pending.length) await host.rest();
+  }
+  if (!isOver) {
+    const message =
+      "It waits for a promise that nothing resolves: no call runs any more, and there are no timers. " +
+      "Await the calls themselves, or resolve it.";
+    failure = { name: "Error", message, stack: "" };
   }
   return { printed: printed.slice(taken), ...(failure && { failure }) };
 }

@@ -178,6 +178,36 @@ Deno.test("run_program has limits, each with words of its own", async () => {
   );
 });
 
+Deno.test("run_program is told at once that it waits for what nothing brings, and of nothing that a call still brings", async () => {
+  const forEver = `
+    print(await tools.line({ n: 1 }));
+    await new Promise(() => {});
+  `;
+  const { events, result } = await playing(forEver, [line]);
+  assertEquals(
+    resultOf(result),
+    "The program failed. Error: It waits for a promise that nothing resolves: no call runs any more, and there are no " +
+      "timers. Await the calls themselves, or resolve it.\n\nIt had printed:\nline 1",
+  );
+  assertEquals(
+    events.flatMap((event) => event.type === "tool_result" ? [[event.id, event.error]] : []),
+    [["p/1", false], ["p", true]],
+  );
+  const resolved = `
+    const { promise, resolve } = Promise.withResolvers();
+    tools.slow({}).then(async (text) => {
+      for (let ticks = 0; ticks < 1_000; ticks++) await null;
+      resolve(text);
+    });
+    return await promise;
+  `;
+  const slow = tool("slow", async () => {
+    await breathe();
+    return "slow";
+  });
+  assertEquals(resultOf((await playing(resolved, [slow])).result), "slow");
+});
+
 Deno.test("run_program waits for its calls, however it ends, and runs only so many at a time", async () => {
   let running = 0;
   let most = 0;

@@ -4,7 +4,6 @@ import {
   appendFile,
   lstat,
   mkdir,
-  open,
   readdir,
   readFile,
   readlink,
@@ -19,9 +18,10 @@ import {
 } from "node:fs/promises";
 import { basename, dirname, join, relative, resolve } from "node:path";
 import { checkGiven, type Tool } from "@tare/messages";
-import { systemCode } from "../define_tool.ts";
+import { Refusal, systemCode } from "../define_tool.ts";
 import { isTemporary, temporaryName } from "../files/resolve_in_workspace.ts";
 import { IgnoreRules } from "../files/walk.ts";
+import { writeAtomically } from "../files/write_file_tools.ts";
 
 /** Why files can't be put back. Nothing was changed. */
 export class UndoRefused extends Error {
@@ -840,9 +840,15 @@ class FileStates {
     }
     if (kind === "file") {
       const [mode = "644", content = ""] = rest;
-      await mkdir(dirname(absolute), { recursive: true });
-      const temporary = this.#temporaryFor(absolute);
-      await replace(absolute, await this.#content(content), { mode: parseInt(mode, 8), temporary });
+      await writeAtomically(absolute, await this.#content(content), {
+        mode: parseInt(mode, 8),
+        // What the turn has made of it is no reason to leave it so.
+        isForced: true,
+        temporary: basename(this.#temporaryFor(absolute)),
+      }).catch((cause) => {
+        if (!(cause instanceof Refusal)) throw cause;
+        throw new Error(`Cannot put ${absolute} back: ${cause.message}`, { cause });
+      });
     }
   }
 
@@ -991,32 +997,6 @@ async function writeWhole(
   const temporary = join(dirname(path), `${basename(path)}.${crypto.randomUUID()}.tmp`);
   await writeFile(temporary, content, { mode: 0o600, flush: isFlushed });
   await rename(temporary, path);
-}
-
-/** Puts a file in the place of another one: whoever reads it sees the old bytes or the new ones, also after a crash. */
-async function replace(
-  absolute: string,
-  bytes: Uint8Array,
-  { mode, temporary }: { readonly mode: number; readonly temporary: string },
-): Promise<void> {
-  try {
-    const file = await open(temporary, "wx", mode);
-    try {
-      await file.writeFile(bytes);
-      // What is new has fewer permissions than asked for, by the process's mask.
-      await file.chmod(mode);
-      await file.sync();
-    } finally {
-      await file.close();
-    }
-    if (await realpath(temporary) !== temporary) {
-      throw new Error(`Cannot put ${absolute} back: a link was put in the place of its folder.`);
-    }
-    await rename(temporary, absolute);
-  } catch (error) {
-    await rm(temporary, { force: true });
-    throw error;
-  }
 }
 
 /** Nothing, for what isn't there. */

@@ -1,5 +1,5 @@
 import { assertEquals } from "@std/assert";
-import { pictureHead } from "./read_file_tool.ts";
+import { countingPictures, countMessageTokens, estimateTokens, pictureHead } from "@tare/messages";
 
 const bytes = (...parts: readonly (string | readonly number[])[]) =>
   Uint8Array.from(
@@ -52,4 +52,47 @@ Deno.test("pictureHead() tells kind and size by the first bytes", () => {
   const lossy = bytes("RIFF", [0, 0, 0, 0], "WEBPVP8 ", [0, 0, 0, 0, 0, 0, 0, 0x9d, 1, 0x2a, 128, 2, 224, 1]);
   assertEquals(pictureHead(lossy), { type: "image/webp", width: 640, height: 480 });
   assertEquals(pictureHead(bytes("%PDF-1.7 and more than enough of it")), undefined);
+});
+
+Deno.test("countingPictures() counts a picture by its size, where its first bytes tell it", () => {
+  const count = countingPictures(estimateTokens);
+  const tokens = (url: string, detail?: string) => {
+    const part = { type: "image_url", image_url: { url, ...(detail && { detail }) } } as const;
+    return countMessageTokens({ role: "user", content: [part] }, count) - 4;
+  };
+  const urlOf = (head: Uint8Array) => `data:image/x;name=a;base64,${btoa(String.fromCharCode(...head))}`;
+  const png = (width: number, height: number) => {
+    const head = HEADS["image/png"]!.slice();
+    const view = new DataView(head.buffer);
+    view.setUint32(16, width);
+    view.setUint32(20, height);
+    return urlOf(head);
+  };
+  const sizes = [[1, 1], [512, 512], [1280, 720], [1920, 1080], [1080, 1920], [4096, 2048], [
+    100_000,
+    1,
+  ]] as const;
+  assertEquals(sizes.map(([width, height]) => (tokens(png(width, height)) - 85) / 170), [
+    1,
+    1,
+    6,
+    6,
+    6,
+    6,
+    4,
+  ]);
+  for (const head of Object.values(HEADS)) assertEquals(tokens(urlOf(head)), 85 + 2 * 170);
+  // What a camera has written in front of the size.
+  const comment = bytes(
+    "\xff\xd8",
+    [0xff, 0xe1, 0x40, 0x00],
+    Array(0x3ffe).fill(7),
+    [...HEADS["image/jpeg"]!].slice(2),
+  );
+  assertEquals(tokens(urlOf(comment)), 85 + 2 * 170);
+  assertEquals(tokens(png(4096, 2048), "low"), 85);
+  for (const url of [png(0, 1), "https://a.example/b.png", "data:image/png;base64,%%%", "data:image/png,x"]) {
+    assertEquals(tokens(url), 765);
+  }
+  assertEquals(count("four and four"), 4);
 });

@@ -1,0 +1,119 @@
+import type { CountTokens } from "./count_tokens.ts";
+
+/** So many of a picture's first bytes tell how large it is, unless a camera has written much in front. */
+export const PICTURE_HEAD_BYTES: number = 256 * 1024;
+
+/** What a file's first bytes say of the picture that it holds; nothing if it is none of the kinds that models look at. */
+export function pictureHead(bytes: Uint8Array): {
+  readonly type: "image/png" | "image/jpeg" | "image/gif" | "image/webp";
+  /** In pixels. */
+  readonly width: number;
+  readonly height: number;
+} | undefined {
+  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+  const has = (at: number, text: string) =>
+    bytes.length >= at + text.length &&
+    [...text].every((one, index) => bytes[at + index] === one.charCodeAt(0));
+  if (has(0, "\x89PNG\r\n\x1a\n") && bytes.length >= 24) {
+    return { type: "image/png", width: view.getUint32(16), height: view.getUint32(20) };
+  }
+  if ((has(0, "GIF87a") || has(0, "GIF89a")) && bytes.length >= 10) {
+    return { type: "image/gif", width: view.getUint16(6, true), height: view.getUint16(8, true) };
+  }
+  if (has(0, "RIFF") && has(8, "WEBP") && bytes.length >= 30) return webpHead(bytes, view, has);
+  return has(0, "\xff\xd8\xff") ? jpegHead(view) : undefined;
+}
+
+/** A picture, as far as its first bytes tell. */
+type PictureHead = NonNullable<ReturnType<typeof pictureHead>>;
+
+function webpHead(
+  bytes: Uint8Array,
+  view: DataView,
+  has: (at: number, text: string) => boolean,
+): PictureHead | undefined {
+  const type = "image/webp";
+  if (has(12, "VP8X")) {
+    const size = (at: number) => 1 + bytes[at]! + (bytes[at + 1]! << 8) + (bytes[at + 2]! << 16);
+    return { type, width: size(24), height: size(27) };
+  }
+  if (has(12, "VP8L")) {
+    const bits = view.getUint32(21, true);
+    return { type, width: 1 + (bits & 0x3fff), height: 1 + ((bits >> 14) & 0x3fff) };
+  }
+  if (!has(12, "VP8 ")) return undefined;
+  return { type, width: view.getUint16(26, true) & 0x3fff, height: view.getUint16(28, true) & 0x3fff };
+}
+
+/** A JPEG is a row of segments, one of which begins its frame and says how large that is. */
+function jpegHead(view: DataView): PictureHead | undefined {
+  for (let at = 2; at + 9 <= view.byteLength;) {
+    if (view.getUint8(at) !== 0xff) return undefined;
+    const marker = view.getUint8(at + 1);
+    const isFrame = marker >= 0xc0 && marker <= 0xcf && ![0xc4, 0xc8, 0xcc].includes(marker);
+    if (isFrame) return { type: "image/jpeg", width: view.getUint16(at + 7), height: view.getUint16(at + 5) };
+    // Bytes in between fill up.
+    at += marker === 0xff ? 1 : 2 + view.getUint16(at + 2);
+  }
+  return undefined;
+}
+
+/** Tokens of a picture, and of each tile of it, by the formula that OpenAI publishes for close looks. */
+const PICTURE_TOKENS = 85;
+const TILE_TOKENS = 170;
+
+/** A tile's side, and what a picture is made to fit before it is cut into tiles: any, and the shorter side. In pixels. */
+const TILE = 512;
+const LONGEST = 2_048;
+const SHORTER = 768;
+
+/**
+ * A counter that counts texts as `count` does, and pictures that are `data:` URLs by their width and height: 85 tokens, and
+ * 170 for each tile of 512 pixels, once it fits 2,048 pixels and its shorter side 768 (OpenAI's formula). Others count by area,
+ * Anthropic a token for 750 pixels once the longer side fits 1,568: what differs is half as much again of a screenshot.
+ *
+ * @example
+ * ```ts
+ * import { assertEquals } from "@std/assert";
+ * import { countingPictures, countMessageTokens, estimateTokens } from "@tare/messages";
+ *
+ * const gif = `data:image/gif;base64,${btoa("GIF89a\x80\x02\xe0\x01")}`;
+ * const message = { role: "user", content: [{ type: "image_url", image_url: { url: gif } }] } as const;
+ * assertEquals(countMessageTokens(message, countingPictures(estimateTokens)), 4 + 85 + 2 * 170);
+ * ```
+ */
+export function countingPictures(count: CountTokens): CountTokens {
+  const ofPicture: CountTokens["ofPicture"] = ({ url, detail }) => {
+    const head = detail === "low" ? undefined : headAt(url);
+    if (!head) return undefined;
+    const [shorter, longer] = [Math.min(head.width, head.height), Math.max(head.width, head.height)];
+    const scale = Math.min(1, LONGEST / longer, SHORTER / shorter);
+    const tiles = (side: number) => Math.ceil(Math.max(1, Math.round(scale * side)) / TILE);
+    return PICTURE_TOKENS + TILE_TOKENS * tiles(shorter) * tiles(longer);
+  };
+  return Object.assign(count.bind(undefined), { ofPicture });
+}
+
+/** Base64 of so many bytes tells the size of most pictures; that of others tells {@linkcode PICTURE_HEAD_BYTES}. */
+const SHORT_HEAD = 64;
+
+/** What a picture in a URL says of itself; nothing if it is at another address, or says nothing. */
+function headAt(url: string): PictureHead | undefined {
+  const start = /^data:[^,]{0,100};base64,/.exec(url)?.[0].length;
+  if (start === undefined) return undefined;
+  for (const bytes of [SHORT_HEAD, PICTURE_HEAD_BYTES]) {
+    const base64 = url.slice(start, start + 4 * Math.ceil(bytes / 3));
+    const head = pictureHead(Uint8Array.from(bytesOf(base64), (one) => one.charCodeAt(0)));
+    if (head) return head.width > 0 && head.height > 0 ? head : undefined;
+  }
+  return undefined;
+}
+
+/** The bytes of a base64 text as characters; none if it is no such text. */
+function bytesOf(base64: string): string {
+  try {
+    return atob(base64);
+  } catch {
+    return "";
+  }
+}
