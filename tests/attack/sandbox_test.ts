@@ -84,7 +84,7 @@ Deno.test(
       assertEquals(end?.type === "turn_end" && end.reason, "approval");
       const client = agentClient(url, SECRET);
       const [session] = await client.listSessions("");
-      const last = await client.lastEvent(session!.id);
+      const { lastEvent: last } = await client.session(session!.id);
       const [approval] = await client.approvals(session!.id);
       await client.answer(session!.id, approval!, { decision: "allow" });
       const results: SessionEvent[] = [];
