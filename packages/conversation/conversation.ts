@@ -20,6 +20,7 @@ import {
 import { findPrefixChange, withPrefixChange } from "@tare/planner/parts";
 import type { Archive } from "@tare/prune";
 import { createHash } from "node:crypto";
+import { setImmediate } from "node:timers";
 import { addDays, addToDay, type CallReport, type Days, type Sums } from "./report/calls.ts";
 import type { SeenConversation } from "./report/prompt_report.ts";
 
@@ -70,6 +71,22 @@ const MAX_CALLS = 2_000;
 /** Longest time for which others wait, in milliseconds. */
 const SLICE_MS = 3;
 
+/** Who has worked for less, in milliseconds, doesn't stop for others: most requests need no more. */
+const SHORT_MS = 1;
+
+/** Since when others wait while somebody works, one work or several behind each other. Absent: they were seen to since. */
+let waitingSinceMs: number | undefined;
+
+/** Notes that others wait from now on, unless they do already. Gives the time. */
+function holdUp(): number {
+  const nowMs = performance.now();
+  if (waitingSinceMs === undefined) {
+    waitingSinceMs = nowMs;
+    setImmediate(() => waitingSinceMs = undefined);
+  }
+  return nowMs;
+}
+
 /** Resolves once all that wait to go on have begun to. */
 let lastSlice = Promise.resolve();
 
@@ -83,15 +100,17 @@ export class Conversation {
    * so that a request that asks for little waits for one slice, however many are at work.
    */
   static async inSlices<T>(steps: Iterator<void, T>): Promise<T> {
-    for (let startedMs = performance.now();;) {
+    for (let startedMs = holdUp();;) {
       const { done, value } = steps.next();
       if (done) return value;
-      if (performance.now() - startedMs < SLICE_MS) continue;
+      const nowMs = performance.now();
+      if (nowMs - startedMs < SHORT_MS || nowMs - (waitingSinceMs ?? nowMs) < SLICE_MS) continue;
       // A timer, because before it the runtime sees to what has come.
       await (lastSlice = lastSlice.then(() => new Promise((resolve) => setTimeout(resolve))));
-      startedMs = performance.now();
+      startedMs = holdUp();
     }
   }
+
   readonly id: string;
   /** Originals of what left the prompt. */
   readonly archive: Archive;

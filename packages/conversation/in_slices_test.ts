@@ -1,4 +1,4 @@
-import { assertEquals } from "@std/assert";
+import { assert, assertEquals } from "@std/assert";
 import { Conversation } from "@tare/conversation";
 
 const seen: string[] = [];
@@ -26,4 +26,17 @@ Deno.test("Conversation.inSlices() lets others in between any two slices, howeve
   const begun = ["a", "b", "c", "other", "other", "other"];
   const round = ["a", "other", "b", "other", "c", "other"];
   assertEquals(seen.splice(0), [...begun, ...round, ...round]);
+});
+
+Deno.test("Conversation.inSlices() lets others in between short works too that follow each other", async () => {
+  function* short(): Generator<void, void> {
+    const startMs = performance.now();
+    while (performance.now() - startMs < 2) { /* Works. */ }
+    seen.push("short");
+    yield;
+  }
+  setTimeout(() => seen.push("other"));
+  for (let works = 0; works < 5; works++) await Conversation.inSlices(short());
+  const at = seen.splice(0).indexOf("other");
+  assert(at >= 0 && at < 5, `The other came ${at < 0 ? "never" : `behind ${at}`}`);
 });
