@@ -143,6 +143,9 @@ const ROUTED_MS = 60_000;
 /** No prompt that has fewer tokens is cached by those that take money for it, but for few. */
 const LEAST_CACHED_TOKENS = 1_024;
 
+/** Providers cache by blocks of so many tokens or fewer: by one of them our count of what is cached may be too high. */
+const BLOCK_TOKENS = 128;
+
 /**
  * Why tokens of prompts weren't read from the cache, over sessions. What a token cost is what its call paid for one that
  * wasn't cached.
@@ -171,8 +174,9 @@ export async function reportMisses(
       sums.promptTokens += call.promptTokens;
       sums.cachedTokens += call.cachedTokens;
       const price = pricesOf(call, "fresh") ?? { tokenUnits: 0, usd: 0 };
-      for (const { cause: its, tokens } of call.uncached) {
-        const cause = causeOf(its, call, calls[at - 1]);
+      for (const one of call.uncached) {
+        const { tokens } = one;
+        const cause = causeOf(one, call, calls[at - 1]);
         const before = found.get(cause);
         const isDearest = !before || before.dearest.tokens < tokens;
         found.set(cause, {
@@ -202,7 +206,7 @@ export async function reportMisses(
 
 /** What a cause in the ledger comes to, by what the call waited for. */
 function causeOf(
-  cause: CallReport["uncached"][number]["cause"],
+  { cause, tokens }: CallReport["uncached"][number],
   call: CallReport,
   before: CallReport | undefined,
 ): Miss["cause"] {
@@ -215,6 +219,7 @@ function causeOf(
       if (call.afterQuestion) return "expired_question";
       return call.turn !== null && before?.turn === call.turn ? "expired_tool" : "expired_person";
     case "provider_lost":
+      if (tokens <= BLOCK_TOKENS) return "new";
       return before && pauseMs(before, call) < ROUTED_MS ? "routed" : "evicted";
     case "new":
       return call.promptTokens < LEAST_CACHED_TOKENS ? "too_small" : "new";

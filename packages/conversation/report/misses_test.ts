@@ -74,6 +74,18 @@ Deno.test("reportMisses() tells causes apart by what a call waited for, those th
   assertEquals(first!.dearest, { session: "a", call: 7, tokens: 10_000, changed });
 });
 
+Deno.test("reportMisses() takes no block by which counts differ for a miss of the provider's", async () => {
+  const lost = (tokens: number) => ({ uncached: [{ cause: "provider_lost" as const, tokens }] });
+  const { misses } = await report({
+    a: calls([0, 1, "first_call"], [5, 1, "", lost(114)], [10, 1, "", lost(128)], [15, 1, "", lost(129)]),
+  });
+  assertEquals(misses.map(({ cause, calls, tokens }) => [cause, calls, tokens]), [
+    ["routed", 1, 129],
+    ["first_call", 1, 10_000],
+    ["new", 2, 242],
+  ]);
+});
+
 Deno.test("reportMisses() looks at the days that are asked for", async () => {
   const sessions = { a: calls([0, 1, "first_call"], [86_400, 2, "expired"]) };
   assertEquals((await report(sessions, { to: "2026-01-01" })).misses.map(({ cause }) => cause), [
