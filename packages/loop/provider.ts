@@ -259,6 +259,7 @@ export function streamModel<Reader extends ReplyReader>(options: StreamModelOpti
 }
 
 async function pause(ms: number, signal: AbortSignal): Promise<void> {
+  signal.throwIfAborted();
   const { promise, resolve, reject } = Promise.withResolvers<void>();
   const stop = () => reject(signal.reason);
   const timer = setTimeout(resolve, ms);
