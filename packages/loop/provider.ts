@@ -307,7 +307,10 @@ function watchedFetch(
     const response = await fetch(input, { ...init, redirect: "manual" });
     progress();
     const { ok, status, body } = response;
-    if (ok) return response;
+    if (ok) {
+      refused?.(undefined);
+      return response;
+    }
     const headers = new Headers(response.headers);
     const why = status === 429 ? rateLimit(headers) : "failed";
     refused?.(`${host} ${why} (${status})`);

@@ -128,12 +128,13 @@ Deno.test("run() tells once in a turn that nothing has come from the model, and 
   assertEquals(clock.pending, 0);
 });
 
-Deno.test("run() says what the provider answered, if that is why nothing comes", async () => {
+/** What is told of a model of which nothing comes, whose provider answered so. */
+async function toldOf(...answered: readonly (string | undefined)[]): Promise<readonly string[]> {
   const clock = new FakeClock();
   const { model: answers } = scripted(say("Done."));
   const late = Promise.withResolvers<void>();
   const model: Model = async function* (request) {
-    request.refused?.("api.example failed (529)");
+    for (const why of answered) request.refused?.(why);
     await breathe();
     clock.advance(10_000);
     await late.promise;
@@ -145,5 +146,11 @@ Deno.test("run() says what the provider answered, if that is why nothing comes",
     told.push(event.message);
     late.resolve();
   }
-  assertEquals(told, ["api.example failed (529). It is asked again. The turn waits."]);
+  return told;
+}
+
+Deno.test("run() says what the provider answered, if that is why nothing comes", async () => {
+  const refusal = "api.example failed (529)";
+  assertEquals(await toldOf(refusal), [`${refusal}. It is asked again. The turn waits.`]);
+  assertEquals(await toldOf(refusal, undefined), await toldOf());
 });

@@ -45,8 +45,8 @@ export interface ModelRequest {
   readonly signal: AbortSignal;
   /** Called when the provider shows that it is alive in a way that is no event, such as a keep-alive. */
   readonly progress?: () => void;
-  /** Told of each answer that is a refusal, such as "api.example limits the rate of requests (429)": it may be asked again. */
-  readonly refused?: (why: string) => void;
+  /** Told of each answer that is a refusal, such as "api.example limits the rate of requests (429)": it may be asked again. And with nothing once one is none. */
+  readonly refused?: (why: string | undefined) => void;
   /** Throws if nobody is to be asked any more: a model asks right before each request that it sends. Default: it may. */
   readonly confirm?: () => void;
   /**

@@ -221,15 +221,16 @@ Deno.test("openaiModel() retries what the server says is temporary", async () =>
   const busy = () =>
     Response.json({ error: { message: "busy" } }, { status: 503, headers: { "retry-after-ms": "1" } });
   const limited = new Response(null, { status: 429, headers: { "retry-after-ms": "2" } });
-  const told: string[] = [];
+  const told: (string | undefined)[] = [];
   const asked = await ask([busy(), limited, reply(delta({ content: "Hi" }, "stop"))], {
     maxRetries: 2,
-    request: { refused: (why) => told.push(why.replace(/^127\.0\.0\.1:\d+/, "host")) },
+    request: { refused: (why) => told.push(why?.replace(/^127\.0\.0\.1:\d+/, "host")) },
   });
   assertEquals([completed(asked).message.content, asked.bodies.length], ["Hi", 3]);
   assertEquals(told, [
     "host failed (503)",
     "host limits the rate of requests and asks to wait 0.002 s (429)",
+    undefined,
   ]);
 });
 
