@@ -188,8 +188,8 @@ const TABLE: readonly (readonly [string, readonly unknown[], string])[] = [
     "options.countTokens is missing; it must be a function",
   ],
   [
-    "planner/policies classicSession",
-    [{ ...session, archive: [] }],
+    "planner/policies promptSession",
+    [{ ...session, policy: "classic", archive: [] }],
     "options.archive is an array; it must be an object with put, get",
   ],
   ["wire readWireBody", ["{}"], 'bytes is "{}"; it must be a Uint8Array'],
@@ -223,9 +223,9 @@ for (const [symbol, args, told] of TABLE) {
 
 Deno.test("a session's view says what its history or call lacks", async () => {
   const { plannerSession, profileNamed } = await import("@tare/planner");
-  const { classicSession } = await import("@tare/planner/policies");
-  for (const make of [plannerSession, classicSession] as readonly Untyped[]) {
-    const { view } = make({ ...session, profile: profileNamed("openai") });
+  const { promptSession } = await import("@tare/planner/policies");
+  for (const make of [plannerSession, promptSession] as readonly Untyped[]) {
+    const { view } = make({ ...session, profile: profileNamed("openai"), policy: "classic" });
     const said = [
       await complaint(view, [[hi], { nowMs: 0 }]),
       await complaint(view, [{ messages: [hi] }, { nowMs: 0 }]),

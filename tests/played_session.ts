@@ -1,6 +1,6 @@
 import { assert } from "@std/assert";
 import { contentText, estimateTokens, type Message } from "@tare/messages";
-import { type History, KEEP_WANTED, plannerSession, type Profile, type SessionView } from "@tare/planner";
+import { type History, plannerSession, type Profile, type SessionView } from "@tare/planner";
 import { PrefixCache, promptUnits } from "@tare/planner/parts";
 import { memoryArchive } from "@tare/prune";
 
@@ -16,7 +16,7 @@ export async function play(
 ): Promise<void> {
   const archive = memoryArchive();
   const options = { profile, windowTokens, countTokens: estimateTokens, archive };
-  const session = plannerSession({ ...options, retention: { ...KEEP_WANTED, stepTailTokens: 300 } });
+  const session = plannerSession({ ...options, retention: { stepTailTokens: 300 } });
   const cache = new PrefixCache(profile);
   let nowMs = 0;
   for (const [call, messages] of histories.entries()) {

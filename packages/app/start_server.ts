@@ -6,7 +6,7 @@ import { openaiModel } from "@tare/loop/openai";
 import { countingPictures, sampledCount } from "@tare/messages";
 import { encodingOfModel, loadTokenizer, type Tokenizer } from "@tare/tiktoken";
 import { chooseProfile, DEFAULT_PROVIDER, listWindow, profileNamed } from "@tare/planner";
-import { SaidProof, searchesTools, seesPictures } from "@tare/planner/parts";
+import { howToAsk, SaidProof, searchesTools } from "@tare/planner/parts";
 import type { PolicyOptions } from "@tare/planner/policies";
 import { page } from "@tare/page";
 import { agentHandler, allowedHosts, isLoopback } from "@tare/server";
@@ -296,7 +296,7 @@ export async function startServer(
     unknownOutcome: settings.unknownOutcome,
     checkpoints,
     background,
-    seesPictures,
+    seesPictures: (model) => howToAsk({ model, baseURL }).seesPictures,
     store,
     keys,
     ...(settings.webhookHosts.length > 0 && {

@@ -13,7 +13,6 @@ import {
   pinsAfter,
   type Profile,
   type PromptCall,
-  type Quote,
   readTooLong,
   type SessionView,
 } from "@tare/planner";
@@ -271,7 +270,7 @@ export class Conversation {
   }
 
   /** What the next request would cost. Nothing where the policy knows nothing of costs. */
-  quote(history: History, nowMs: number): Quote | undefined {
+  quote(history: History, nowMs: number): ReturnType<NonNullable<ForkableSession["quote"]>> | undefined {
     const { model, pins } = this.#state;
     return this.#prompts.quote?.(history, { nowMs, model, pins });
   }

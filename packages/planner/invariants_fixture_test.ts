@@ -8,7 +8,6 @@ import fc from "fast-check";
 import { estimateTokens, type Message, type ToolDefinition, type Usage } from "@tare/messages";
 import {
   type History,
-  KEEP_WANTED,
   type LedgerEntry,
   makePin,
   type Pin,
@@ -28,7 +27,7 @@ import {} from "../../tests/conversations.ts";
 import type { Edit } from "./edits/edit.ts";
 
 /** Limits so small that generated sessions meet them. */
-const RETENTION: typeof KEEP_WANTED = { ...KEEP_WANTED, stepTailTokens: 300 };
+const RETENTION = { stepTailTokens: 300 };
 
 /** What the provider serves nothing below, and what one block is, scaled down like the budgets. */
 export function scaled(name: string): Profile {

@@ -16,7 +16,7 @@
  * @module
  */
 export { compactionOf } from "./agents.ts";
-export { SaidProof, type SaidRecord } from "./arrival/proof.ts";
+export { SaidProof } from "./arrival/proof.ts";
 export { findPrefixChange, PrefixCache, type PromptUnit, promptUnits, servedTokens } from "./cache/prefix.ts";
 export { pingClock } from "./clock/clock.ts";
 export { isSummary } from "./edits/view.ts";
@@ -35,6 +35,5 @@ export {
   readModelList,
   routeToCache,
   searchesTools,
-  seesPictures,
 } from "./providers.ts";
 export { WINDOW_SHARE, worthDeferring } from "./rule/decide.ts";

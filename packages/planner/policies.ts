@@ -8,8 +8,6 @@ import { classicSession } from "./classic/classic_session.ts";
 import { type ForkableSession, NO_MECHANISMS, type PromptSessionOptions } from "./prompt_session.ts";
 import { checkOptions, plannerSession } from "./session.ts";
 
-export { classicSession };
-
 /** Each policy, and when it rewrites a prompt, in words. */
 export const POLICIES: Readonly<Record<"planner" | "classic", string>> = {
   planner: "as soon as that pays",
@@ -27,7 +25,7 @@ export interface PolicyOptions extends
 }
 
 /**
- * A prompt session by the policy of this name: a `plannerSession`, or a `classicSession`.
+ * A prompt session by the policy of this name: a `plannerSession`, or the same by fixed triggers.
  *
  * @example
  * ```ts

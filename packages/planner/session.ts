@@ -433,9 +433,13 @@ async function loadArriving(options: ArrivalOptions): Promise<Arriving> {
 }
 
 /** What may leave: a mechanism that is off takes nothing. */
-function retentionOf({ context, prune, schemas }: Mechanisms, retention = KEEP_WANTED): Retention {
+function retentionOf(
+  { context, prune, schemas }: Mechanisms,
+  own: Partial<Retention> | undefined,
+): Retention {
   return {
-    ...retention,
+    ...KEEP_WANTED,
+    ...own,
     ...(!prune && { resultTailTokens: Infinity }),
     ...(!context && { stepTailTokens: Infinity }),
     ...(!schemas && { compactTools: false }),

@@ -13,7 +13,7 @@ import {
   type PromptSessionOptions,
   type SessionView,
 } from "@tare/planner";
-import { classicSession } from "@tare/planner/policies";
+import { classicSession } from "./classic_session.ts";
 import { type Archive, memoryArchive } from "@tare/prune";
 
 const HOUR = 60 * 60 * 1000;

@@ -9,7 +9,7 @@ import type {
   PromptReport,
   SessionSpend,
 } from "@tare/conversation/report";
-import { profileNamed, type Quote } from "@tare/planner";
+import { type ForkableSession, profileNamed } from "@tare/planner";
 import type { AgentHandler } from "@tare/server";
 import { memoryStore } from "@tare/conversation";
 import {
@@ -254,7 +254,10 @@ Deno.test("promptRoutes() quote what leaves with a turn that is to let leave all
   const handler = agent(model, { profile: profileNamed("openai"), tools: [tool] });
   const [session, other] = [await newSession(handler), await newSession(handler)];
   for (const path of [session, other]) await play(handler, path, "a");
-  const { asIs, rewritten } = await get<Quote>(handler, `${session}/quote`);
+  const { asIs, rewritten } = await get<ReturnType<NonNullable<ForkableSession["quote"]>>>(
+    handler,
+    `${session}/quote`,
+  );
   assert(rewritten.promptTokens < asIs.promptTokens - 2_000);
   const body = { input: "b", leavesNow: true };
   const seen = await events(await handler.fetch(request("POST", `${session}/turns`, body)));

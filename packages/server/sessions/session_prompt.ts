@@ -33,9 +33,8 @@ import type {
   PingEntry,
   PingSent,
   PromptCall,
-  Quote,
+  PromptSessionOptions,
   SessionView,
-  Summarise,
 } from "@tare/planner";
 import type { Rates } from "@tare/planner/parts";
 import { promptSession } from "@tare/planner/policies";
@@ -342,7 +341,7 @@ export class SessionPrompt implements TurnPrompt {
   }
 
   /** What the next request would cost. Nothing where the policy knows nothing of costs. */
-  quote(messages: readonly Message[]): Quote | undefined {
+  quote(messages: readonly Message[]): ReturnType<Conversation["quote"]> {
     return this.#conversation.quote({ messages, tools: this.#tools() }, this.#now());
   }
 
@@ -516,6 +515,9 @@ const WHAT =
   "Write it for the agent, who will go on without seeing that part: what was found and decided and why, what was changed " +
   "and where (paths, names, identifiers as they are), what is still open. Leave out what no longer matters. Answer " +
   "with the summary alone, as plain text of at most 800 words.";
+
+/** Asks for a summary. */
+type Summarise = NonNullable<PromptSessionOptions["summarise"]>;
 
 /**
  * Lets a model summarise the older part of a conversation. The conversation is sent as it was sent last, with the same

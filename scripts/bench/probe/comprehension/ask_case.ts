@@ -2,7 +2,7 @@ import { join } from "@std/path";
 import { ModelError, run, type TurnLedger } from "@tare/loop";
 import type { ContextHook, CountTokens, Message, Model } from "@tare/messages";
 import { plannerSession, type Profile, type PromptSession, type PromptSessionOptions } from "@tare/planner";
-import { classicSession } from "@tare/planner/policies";
+import { promptSession } from "@tare/planner/policies";
 import { type Archive, memoryArchive } from "@tare/prune";
 import { OutOfBudget } from "../paid_model.ts";
 import { type Case, type World, worldTools, writeFiles } from "./world.ts";
@@ -15,7 +15,7 @@ export const POLICIES: Readonly<Record<string, MakePolicy>> = {
   none: () => undefined,
   // All of it once: references for what stands above, and no notation that says nothing.
   once: (options) => plannerSession({ ...options, forget: "nothing" }),
-  classic: classicSession,
+  classic: (options) => promptSession({ ...options, policy: "classic" }),
   planner: plannerSession,
 };
 
