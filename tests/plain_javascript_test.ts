@@ -58,7 +58,6 @@ const PARTS: Readonly<Record<string, readonly string[]>> = {
     "textFromBytes",
     "traitsOf",
   ],
-  schemas: ["tellsOfTools"],
   planner: [
     "chooseProfile",
     "fittingPins",
