@@ -7,13 +7,12 @@
 import { parseArgs } from "node:util";
 import {
   type CallReport,
-  type SessionSpend,
   SPEND_BY,
   type SpendReport,
   SPENT_ON,
   type Sums,
 } from "@tare/conversation/report";
-import { agentClient, serverAddress } from "./agent_client.ts";
+import { agentClient, serverAddress, type SessionSpend } from "./agent_client.ts";
 import { inDigits, inDigitsOf, inDollars } from "./in_digits.ts";
 import { shownJson, shownText } from "./terminal/shown_text.ts";
 import { short, table } from "./terminal/table.ts";

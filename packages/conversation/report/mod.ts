@@ -31,14 +31,11 @@ export {
 } from "./calls.ts";
 export {
   keptSpending,
-  reportSessionSpend,
   reportSpend,
-  type SessionSpend,
   SPEND_BY,
   type SpendingSession,
   type SpendReport,
 } from "./spend.ts";
-export { MISSES, type MissesReport, reportMisses } from "./misses.ts";
 export {
   type BlockReport,
   type PinReport,

@@ -7,7 +7,6 @@ import type {
   Overview,
   PinReport,
   PromptReport,
-  SessionSpend,
 } from "@tare/conversation/report";
 import { type ForkableSession, profileNamed } from "@tare/planner";
 import type { AgentHandler } from "@tare/server";
@@ -25,6 +24,7 @@ import {
   turn,
   UNREPORTED,
 } from "../fixture_test.ts";
+import type { SessionSpend } from "./session_spend.ts";
 
 const LONG = "word ".repeat(4_000);
 

@@ -4,16 +4,16 @@ import {
   Accounts,
   type BlockReport,
   type CallReport,
-  type MissesReport,
   type Overview,
   type PromptReport,
-  type SessionSpend,
   type SpendReport,
 } from "@tare/conversation/report";
 import { gateway } from "@tare/gateway";
 import { estimateTokens } from "@tare/messages";
 import { profileNamed } from "@tare/planner";
 import { agent, call, events, newSession, request, scriptedModel, turn } from "../fixture_test.ts";
+import type { MissesReport } from "./misses.ts";
+import type { SessionSpend } from "./session_spend.ts";
 
 /** A server before a provider that answers "Hi" to everything, whose clock moves on a second with each look at it. */
 function both(

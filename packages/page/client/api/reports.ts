@@ -1,16 +1,20 @@
-import type { Asking } from "@tare/server/client";
+import type { Asking, Told } from "@tare/server/client";
 import type {
   BlockReport,
   CallReport,
-  MissesReport,
   Overview,
   PinReport,
   PromptReport,
-  SessionSpend,
   SpendReport,
 } from "@tare/conversation/report";
 import { api } from "./api.ts";
 import { type Head, headOf } from "./sessions.ts";
+
+/** Why prompts weren't read from the cache. */
+export type MissesReport = Told<"GET /v1/misses">;
+
+/** What a session's calls have cost. */
+export type SessionSpend = Told<"GET /v1/sessions/{id}/spend">;
 
 /** A session of the agent, or one of the gateway's. */
 export interface Subject {
