@@ -1,7 +1,7 @@
 import { assert } from "@std/assert";
 import { contentText, estimateTokens, type Message } from "@tare/messages";
 import { type History, plannerSession, type Profile, type SessionView } from "@tare/planner";
-import { PrefixCache, promptUnits } from "@tare/planner/parts";
+import { PrefixCache } from "@tare/planner/parts";
 import { memoryArchive } from "@tare/prune";
 
 /** Plays the calls of a session, each with its history so far, against a simulated provider. */
@@ -24,7 +24,7 @@ export async function play(
     const history = { messages, tools: [] };
     const view = await session.view(history, { nowMs, recall: true });
     check(history, view);
-    const units = promptUnits(view, estimateTokens);
+    const units = PrefixCache.unitsOf(view, estimateTokens);
     const cachedTokens = cache.lookup(units, nowMs);
     cache.store(units, nowMs);
     session.sent({ promptTokens: view.promptTokens, cachedTokens, outputTokens: 1 });

@@ -9,7 +9,7 @@ import { createInterface } from "node:readline";
 import { Readable } from "node:stream";
 import { parseArgs } from "node:util";
 import { resolve } from "@std/path";
-import type { TurnEndReason } from "@tare/loop";
+import type { TurnEnd } from "@tare/loop";
 import type { Content } from "@tare/messages";
 import { eventPrinter } from "./event_printer.ts";
 import { agentClient, type ServerAddress, serverAddress } from "./agent_client.ts";
@@ -107,7 +107,7 @@ const SAME_KEY_MS = 1000;
 
 async function ask(
   { input, server: { url, token }, session: given, effort, json }: Question,
-): Promise<TurnEndReason> {
+): Promise<TurnEnd["reason"]> {
   const client = agentClient(url, token);
   const session = given ?? await client.createSession();
   const isSeen = Deno.stdout.isTerminal() && !json;

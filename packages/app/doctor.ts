@@ -6,7 +6,7 @@
  */
 // deno-lint-ignore-file no-console
 import { parseArgs } from "node:util";
-import { agentClient, serverAddress, type MissesReport } from "./agent_client.ts";
+import { agentClient, type MissesReport, serverAddress } from "./agent_client.ts";
 import { AGENTS } from "./agents/agents.ts";
 import { checkInstallation } from "./agents/installation.ts";
 import { inDigitsOf } from "./in_digits.ts";

@@ -64,7 +64,6 @@ export {
   type FileChange,
   type JsonSchema,
   type NestedCalls,
-  type NestedResult,
   type ResolvedCall,
   type Tool,
   type ToolContext,

@@ -16,7 +16,7 @@ import {
   type PromptSessionOptions,
   type SessionView,
 } from "@tare/planner";
-import { PrefixCache, promptCost, promptUnits } from "@tare/planner/parts";
+import { PrefixCache, promptCost } from "@tare/planner/parts";
 import { type Archive, memoryArchive, RECALL_TOOL } from "@tare/prune";
 import type { Edit } from "./edits/edit.ts";
 
@@ -115,7 +115,7 @@ async function play(
     state = stored;
     check?.(view, call);
     views.push(view);
-    const units = promptUnits(view, countTokens);
+    const units = PrefixCache.unitsOf(view, countTokens);
     const cachedTokens = cache.lookup(units, nowMs);
     cache.store(units, nowMs);
     const restored = make();

@@ -20,7 +20,7 @@ import {
   type PromptSessionOptions,
   type SessionView,
 } from "@tare/planner";
-import { PrefixCache, promptCost, promptUnits } from "@tare/planner/parts";
+import { PrefixCache, promptCost } from "@tare/planner/parts";
 import { type Archive, memoryArchive } from "@tare/prune";
 import {} from "../../tests/call_pairs.ts";
 import {} from "../../tests/conversations.ts";
@@ -233,13 +233,13 @@ export async function run(
       seen = await session.view(history, call);
     }
     const edits = editsOf(session);
-    const units = promptUnits(seen, estimateTokens);
+    const units = PrefixCache.unitsOf(seen, estimateTokens);
     const promptTokens = units.reduce((sum, { tokens }) => sum + tokens, 0);
     assertEquals(promptTokens, seen.promptTokens);
     const cachedTokens = cache[model].lookup(units, call.nowMs);
     const usage: Usage = { promptTokens, cachedTokens, outputTokens: 1 };
     cache[model].store(units, call.nowMs);
-    const full = promptUnits(history, estimateTokens);
+    const full = PrefixCache.unitsOf(history, estimateTokens);
     const resendCost = promptCost(profile, {
       promptTokens: full.reduce((sum, { tokens }) => sum + tokens, 0),
       cachedTokens: resent[model].lookup(full, call.nowMs),

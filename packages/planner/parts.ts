@@ -17,17 +17,10 @@
  */
 export { compactionOf } from "./agents.ts";
 export { SaidProof } from "./arrival/proof.ts";
-export { findPrefixChange, PrefixCache, type PromptUnit, promptUnits, servedTokens } from "./cache/prefix.ts";
+export { PrefixCache, type PromptUnit, servedTokens } from "./cache/prefix.ts";
 export { pingClock } from "./clock/clock.ts";
 export { isSummary } from "./edits/view.ts";
-export {
-  callCost,
-  callCostParts,
-  promptCost,
-  type Rates,
-  type RequestMade,
-  withPrefixChange,
-} from "./ledger/ledger.ts";
+export { callCost, callCostParts, promptCost, type Rates, type RequestMade } from "./ledger/ledger.ts";
 export {
   howToAsk,
   profileForTtl,

@@ -10,7 +10,7 @@ import {
   type PromptSessionOptions,
   type SessionView,
 } from "@tare/planner";
-import { PrefixCache, promptUnits } from "@tare/planner/parts";
+import { PrefixCache } from "@tare/planner/parts";
 import { memoryArchive } from "@tare/prune";
 import type { Edit } from "./edits/edit.ts";
 
@@ -68,7 +68,7 @@ function session(
       } = {},
     ): Promise<Made> {
       return play(session, { messages, tools, nowMs, ...rest }, (view) => {
-        const units = promptUnits(view, estimateTokens);
+        const units = PrefixCache.unitsOf(view, estimateTokens);
         const cachedTokens = cache.lookup(units, nowMs);
         cache.store(units, nowMs);
         return usage ?? { promptTokens: view.promptTokens, cachedTokens, outputTokens: 7 };

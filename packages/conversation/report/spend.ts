@@ -1,12 +1,4 @@
-import {
-  aboutOf,
-  dayAndModel,
-  type Days,
-  FIRST_DAY,
-  LAST_DAY,
-  type Sums,
-  sumsOf,
-} from "./calls.ts";
+import { aboutOf, dayAndModel, type Days, FIRST_DAY, LAST_DAY, type Sums, sumsOf } from "./calls.ts";
 import type { Store, StoredSums } from "../store/port.ts";
 
 /** A session whose calls have cost something. */

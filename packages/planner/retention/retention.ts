@@ -11,9 +11,9 @@ import {
   type ToolMessage,
 } from "@tare/messages";
 import {
-  holdsPlaceholder,
   looksLikeError,
   parsePlaceholder,
+  placeholderRefs,
   type PruneOptions,
   RECALL_TOOL,
   resultOriginal,
@@ -284,8 +284,7 @@ export class Standings {
 
   /** Whether any of the originals that were recalled often is shown by a text. */
   showsRecalled(text: string): boolean {
-    for (const [ref, times] of this.#recalls) if (times >= 2 && holdsPlaceholder(text, ref)) return true;
-    return false;
+    return this.#recalls.size > 0 && placeholderRefs(text).some((ref) => this.isRecalledOften(ref));
   }
 
   #addTurn({ role, ...message }: Message, at: number): void {

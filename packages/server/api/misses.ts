@@ -198,9 +198,7 @@ export async function reportMisses(
     const { name, isAvoidable: avoidable, remedy } = MISSES[miss.cause];
     return { ...miss, name, avoidable, remedy };
   });
-  misses.sort((a, b) =>
-    Number(b.avoidable) - Number(a.avoidable) || dearest(a, b)
-  );
+  misses.sort((a, b) => Number(b.avoidable) - Number(a.avoidable) || dearest(a, b));
   return { ...sums, misses };
 }
 

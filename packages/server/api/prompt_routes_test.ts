@@ -1,13 +1,7 @@
 import { assert, assertAlmostEquals, assertEquals, assertMatch } from "@std/assert";
 import type { TurnLedger } from "@tare/loop";
 import type { Model, Tool } from "@tare/messages";
-import type {
-  BlockReport,
-  CallReport,
-  Overview,
-  PinReport,
-  PromptReport,
-} from "@tare/conversation/report";
+import type { BlockReport, CallReport, Overview, PinReport, PromptReport } from "@tare/conversation/report";
 import { type ForkableSession, profileNamed } from "@tare/planner";
 import type { AgentHandler } from "@tare/server";
 import { memoryStore } from "@tare/conversation";
