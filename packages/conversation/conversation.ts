@@ -10,7 +10,6 @@ import {
   type Usage,
 } from "@tare/messages";
 import {
-  type ForkableSession,
   type History,
   type Idle,
   type LedgerEntry,
@@ -23,6 +22,7 @@ import {
   pinsAfter,
   type Profile,
   type PromptCall,
+  type PromptSession,
   readTooLong,
   type SessionView,
 } from "@tare/planner";
@@ -122,7 +122,7 @@ export class Conversation {
   readonly id: string;
   /** Originals of what left the prompt. */
   readonly archive: Archive;
-  readonly #prompts: ForkableSession;
+  readonly #prompts: PromptSession;
   readonly #countTokens: CountTokens;
   #state: ConversationState;
   #calls: readonly CallReport[] = [];
@@ -138,7 +138,7 @@ export class Conversation {
     /** Originals of what left its prompt. */
     readonly archive: Archive;
     /** Decides what its model sees. */
-    readonly prompts: ForkableSession;
+    readonly prompts: PromptSession;
     readonly countTokens: CountTokens;
     /** What is known of it. Default: it is new. */
     readonly state?: Partial<ConversationState> | undefined;
@@ -155,8 +155,8 @@ export class Conversation {
     return this.#state;
   }
 
-  /** What its prompts are made by, to be kept: see `PromptSession.state` and `ForkableSession.lookedAt`. */
-  get prompt(): Pick<ForkableSession, "state" | "lookedAt"> {
+  /** What its prompts are made by, to be kept: see `PromptSession.state` and `lookedAt`. */
+  get prompt(): Pick<PromptSession, "state" | "lookedAt"> {
     return this.#prompts;
   }
 
@@ -279,7 +279,7 @@ export class Conversation {
   }
 
   /** What the next request would cost. Nothing where the policy knows nothing of costs. */
-  quote(history: History, nowMs: number): ReturnType<NonNullable<ForkableSession["quote"]>> | undefined {
+  quote(history: History, nowMs: number): ReturnType<NonNullable<PromptSession["quote"]>> | undefined {
     const { model, pins } = this.#state;
     return this.#prompts.quote?.(history, { nowMs, model, pins });
   }
@@ -389,7 +389,7 @@ function nameOf(value: unknown): string {
 }
 
 function reject(
-  prompts: ForkableSession,
+  prompts: PromptSession,
   { words, view }: { readonly words: string; readonly view: SessionView },
 ): boolean {
   const told = readTooLong(words);

@@ -57,7 +57,7 @@ export {
   type StableMessages,
   type Usage,
 } from "./model.ts";
-export { countingPictures, PICTURE_HEAD_BYTES, pictureHead } from "./picture.ts";
+export { countingPictures, pictureHead } from "./picture.ts";
 export { PLAN_TOOL_NAME, planAfter, type WorkPlan } from "./plan.ts";
 export {
   type Effects,

@@ -27,7 +27,6 @@ export { observeUpgrade, UNTRIED } from "./clock/upgrade.ts";
 export type { History } from "./edits/view.ts";
 export type { LedgerEntry, PingEntry, PingSent } from "./ledger/entry.ts";
 export {
-  type ForkableSession,
   type Mechanisms,
   type PromptCall,
   type PromptSession,

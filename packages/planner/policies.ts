@@ -5,7 +5,7 @@
  * @module
  */
 import { classicSession } from "./classic/classic_session.ts";
-import { type ForkableSession, NO_MECHANISMS, type PromptSessionOptions } from "./prompt_session.ts";
+import { NO_MECHANISMS, type PromptSession, type PromptSessionOptions } from "./prompt_session.ts";
 import { checkOptions, plannerSession } from "./session.ts";
 
 /** Each policy, and when it rewrites a prompt, in words. */
@@ -46,7 +46,7 @@ export interface PolicyOptions extends
  */
 export function promptSession(
   options: PromptSessionOptions & PolicyOptions,
-): ForkableSession {
+): PromptSession {
   checkOptions("promptSession()", options);
   const { policy = "planner", ...rest } = options;
   if (!Object.hasOwn(POLICIES, policy)) {

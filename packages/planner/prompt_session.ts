@@ -170,7 +170,7 @@ export interface PromptSessionOptions {
   readonly inSlices?: (steps: Iterator<void, void>) => Promise<void>;
   /** What {@linkcode PromptSession.state} was when the session was last used. Default: a new session. */
   readonly state?: unknown;
-  /** What {@linkcode ForkableSession.lookedAt} was when the session was last used. Default: nothing was looked at. */
+  /** What {@linkcode PromptSession.lookedAt} was when the session was last used. Default: nothing was looked at. */
   readonly lookedAt?: unknown;
 }
 
@@ -267,7 +267,7 @@ const WHAT_TO_DO =
 /**
  * Decides what the model sees of one session, call by call. Before each call: {@linkcode PromptSession.view}, store
  * {@linkcode PromptSession.state}, send the view. After it: {@linkcode PromptSession.sent}, store the state again. A
- * crash between two of these loses nothing.
+ * crash between two of these loses nothing. Its history may go back, or go on in two ways.
  */
 export interface PromptSession {
   /**
@@ -346,10 +346,6 @@ export interface PromptSession {
   readonly pinged?: (ping: PingSent) => PingEntry;
   /** Why nothing can be asked of single messages, in words that follow "Cannot pin"; absent if it can. */
   readonly noPins?: string | undefined;
-}
-
-/** A {@linkcode PromptSession} whose history may go back, or go on in two ways. */
-export interface ForkableSession extends PromptSession {
   /** The cache rules and prices that it goes by. */
   readonly profile: Profile;
   /**
@@ -372,7 +368,7 @@ export interface ForkableSession extends PromptSession {
    * first request as this one's last as long as the cache holds that, and archives to an archive of its own, which must
    * hold what this one's holds.
    */
-  fork(length: number, archive: Archive): ForkableSession;
+  fork(length: number, archive: Archive): PromptSession;
   /** Forgets all edits: from now on everything is sent as it is. */
   revert(): void;
 }

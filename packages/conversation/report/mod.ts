@@ -29,9 +29,8 @@ export {
   sumsOf,
   ToldWarnings,
 } from "./calls.ts";
-export { keptSpending, reportSpend, SPEND_BY, type SpendingSession, type SpendReport } from "./spend.ts";
+export { keptSpending, reportSpend, SPEND_BY, type SpendingSession } from "./spend.ts";
 export {
-  type BlockReport,
   type PinReport,
   type PromptReport,
   reportBlock,

@@ -18,21 +18,6 @@ export interface SpendingSession {
 /** What spending may be cut by. */
 export const SPEND_BY = ["day", "model", "session", "agent"] as const;
 
-/** What money went for. */
-export interface SpendReport {
-  /** What all came to, those included that have no row here. */
-  readonly all: Sums;
-  /** Days the newest first; others the dearest first, by dollars and then by token units. */
-  readonly rows: readonly (Sums & {
-    /** The day, the model, the agent's name or the session's id; empty where it isn't known. */
-    readonly key: string;
-    /** What is known of the session, of rows by session. */
-    readonly session: Omit<SpendingSession, "days" | "id"> | null;
-  })[];
-  /** Whether there are more rows. */
-  readonly hasMore: boolean;
-}
-
 /**
  * What sessions of a kind and key have come to that a store has kept, those that are gone too: by day, model and agent, as of
  * one session of each.
@@ -63,8 +48,23 @@ export async function reportSpend(
     /** Most rows. Default: 100. */
     readonly limit?: number | undefined;
   },
-): Promise<SpendReport> {
-  type Found = Pick<SpendReport["rows"][number], "session"> & { readonly days: Partial<Sums>[] };
+): Promise<{
+  /** What all came to, those included that have no row here. */
+  readonly all: Sums;
+  /** Days the newest first; others the dearest first, by dollars and then by token units. */
+  readonly rows: readonly (Sums & {
+    /** The day, the model, the agent's name or the session's id; empty where it isn't known. */
+    readonly key: string;
+    /** What is known of the session, of rows by session. */
+    readonly session: Omit<SpendingSession, "days" | "id"> | null;
+  })[];
+  /** Whether there are more rows. */
+  readonly hasMore: boolean;
+}> {
+  type Found = {
+    readonly session: Omit<SpendingSession, "days" | "id"> | null;
+    readonly days: Partial<Sums>[];
+  };
   const found = new Map<string, Found>();
   for await (const { days, id, ...session } of sessions) {
     for (const [name, sums] of Object.entries(days)) {

@@ -9,7 +9,7 @@ import {
   type Message,
   personsWords,
 } from "@tare/messages";
-import type { ForkableSession, PromptSessionOptions } from "@tare/planner";
+import type { PromptSession, PromptSessionOptions } from "@tare/planner";
 import type { Archive } from "@tare/prune";
 import {
   anchorOf,
@@ -53,7 +53,7 @@ export interface Recognised {
   readonly prompts: (
     session: Pick<SessionFacts, "control" | "basis" | "agent"> & { readonly archive: LayeredArchive },
     stored?: Pick<PromptSessionOptions, "state" | "lookedAt">,
-  ) => ForkableSession;
+  ) => PromptSession;
 }
 
 /** What a session's prompts are planned by, as its first request says it. */

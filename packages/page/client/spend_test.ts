@@ -1,6 +1,5 @@
 import { assert, assertEquals } from "@std/assert";
-import type { SpendReport } from "@tare/conversation/report";
-import type { MissesReport, SessionSpend } from "./api/reports.ts";
+import type { MissesReport, SessionSpend, SpendReport } from "./api/reports.ts";
 import { openStore } from "@tare/conversation/sqlite";
 import { gateway } from "@tare/gateway";
 import { estimateTokens } from "@tare/messages";

@@ -35,10 +35,10 @@ import {
 } from "../edits/edit.ts";
 import { type History, type PlacedView, placedView } from "../edits/view.ts";
 import {
-  type ForkableSession,
   type Mechanisms,
   NO_MECHANISMS,
   type PromptCall,
+  type PromptSession,
   type PromptSessionOptions,
   type SessionView,
 } from "../prompt_session.ts";
@@ -83,7 +83,7 @@ const NEW_STATE: ClassicState = {
  *
  * @throws {RangeError} if a trigger is out of its range.
  */
-export function classicSession(options: PromptSessionOptions): ForkableSession {
+export function classicSession(options: PromptSessionOptions): PromptSession {
   checkOptions("classicSession()", options);
   const { profile, archive, countTokens, tools, isError, truncateTokens } = options;
   checkTriggers(options);

@@ -7,7 +7,6 @@ import {
   reportPins,
   reportSpend,
   type SeenConversation,
-  type SpendReport,
   sumsOf,
 } from "@tare/conversation/report";
 import type { Gateway, ShownConversation } from "@tare/gateway";
@@ -156,7 +155,7 @@ export class SessionKinds {
   async spend(
     query: Parameters<typeof reportSpend>[1],
     { by, signal }: { readonly by: string | undefined; readonly signal: AbortSignal },
-  ): Promise<SpendReport> {
+  ): ReturnType<typeof reportSpend> {
     const { from, to } = query;
     const ours = await this.#sessions.spending({ from, to, by });
     signal.throwIfAborted();

@@ -1,6 +1,6 @@
 import { assertEquals } from "@std/assert";
 import type { Message, Model, Tool } from "@tare/messages";
-import { type ForkableSession, profileNamed } from "@tare/planner";
+import { profileNamed, type PromptSession } from "@tare/planner";
 import { promptCost } from "@tare/planner/parts";
 import { memoryStore } from "@tare/conversation";
 import {
@@ -63,7 +63,7 @@ Deno.test("sessionRoutes() quotes the next request, before anything is sent and 
   const session = await newSession(handler);
   const quote = async () =>
     (await call(handler, "GET", `${session}/quote`)).body as ReturnType<
-      NonNullable<ForkableSession["quote"]>
+      NonNullable<PromptSession["quote"]>
     >;
   const first = await quote();
   assertEquals([first.asIs, first.alive], [first.rewritten, 0]);

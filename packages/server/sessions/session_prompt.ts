@@ -23,7 +23,6 @@ import {
   type Usage,
 } from "@tare/messages";
 import type {
-  ForkableSession,
   History,
   Idle,
   LedgerEntry,
@@ -33,6 +32,7 @@ import type {
   PingEntry,
   PingSent,
   PromptCall,
+  PromptSession,
   PromptSessionOptions,
   SessionView,
 } from "@tare/planner";
@@ -157,7 +157,7 @@ function placesOfPlan(messages: readonly Message[]): readonly number[] {
 /** A session's conversation: which tools its model is offered, and what of all that is stored when. */
 export class SessionPrompt implements TurnPrompt {
   readonly #options: SessionPromptOptions;
-  readonly #prompts: ForkableSession;
+  readonly #prompts: PromptSession;
   readonly #conversation: Conversation;
   #stored: PromptState;
   #told: OfferState | undefined;
@@ -380,7 +380,7 @@ export class SessionPrompt implements TurnPrompt {
   }
 
   /** What decides what the model sees, as it goes on from what is stored; nothing if it has to be made anew. */
-  #resume(context: unknown): ForkableSession | undefined {
+  #resume(context: unknown): PromptSession | undefined {
     const { resume } = this.#prompts;
     if (!resume || context === undefined) return undefined;
     resume(context);

@@ -1,14 +1,13 @@
 import type { Asking, Told } from "@tare/server/client";
-import type {
-  BlockReport,
-  CallReport,
-  Overview,
-  PinReport,
-  PromptReport,
-  SpendReport,
-} from "@tare/conversation/report";
+import type { CallReport, Overview, PinReport, PromptReport } from "@tare/conversation/report";
 import { api } from "./api.ts";
 import { type Head, headOf } from "./sessions.ts";
+
+/** A block of a prompt, with the beginning of its texts. */
+export type BlockReport = Told<"GET /v1/sessions/{id}/prompt/{block}">;
+
+/** What calls have cost, over sessions. */
+export type SpendReport = Told<"GET /v1/spend">;
 
 /** Why prompts weren't read from the cache. */
 export type MissesReport = Told<"GET /v1/misses">;

@@ -1,7 +1,14 @@
 import type { CallReport } from "@tare/conversation/report";
 import type { JSX } from "preact";
 import { useMemo, useState } from "preact/hooks";
-import { pin, readCalls, readHead, readSessionSpend, type SessionSpend, type Subject } from "../api/reports.ts";
+import {
+  pin,
+  readCalls,
+  readHead,
+  readSessionSpend,
+  type SessionSpend,
+  type Subject,
+} from "../api/reports.ts";
 import { Choice } from "../parts/choice.tsx";
 import { count, counted, dollars } from "../parts/format.ts";
 import { useLoaded } from "../parts/loaded.ts";
