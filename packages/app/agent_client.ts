@@ -1,7 +1,17 @@
 import { type Content, contentText } from "@tare/messages";
 import type { Pin } from "@tare/planner";
 import type { NumberedEvent } from "@tare/server";
-import { type Asking, type Body, type Client, client, type Numbered, type Told } from "@tare/server/client";
+import {
+  type Asking,
+  type Body,
+  type Client,
+  client,
+  type MissesReport,
+  type Numbered,
+  type SessionSpend,
+  type SpendReport,
+  type Told,
+} from "@tare/server/client";
 
 import { findOwnerKey, ownerKeyIn } from "./data/find_owner_key.ts";
 import { findServer, FOLDER_VARIABLES, USUAL_PORT } from "./data/noted_server.ts";
@@ -61,15 +71,6 @@ export function statedAddress(host = "", port = ""): string | undefined {
 
 type Whole = Extract<Told<"GET /v1/sessions/{id}">, { readonly kind: "agent" }>;
 type Listed = Extract<Told<"GET /v1/sessions">["sessions"][number], { readonly kind: "agent" }>;
-
-/** What calls have cost, over sessions. */
-export type SpendReport = Told<"GET /v1/spend">;
-
-/** Why prompts weren't read from the cache. */
-export type MissesReport = Told<"GET /v1/misses">;
-
-/** What a session's calls have cost. */
-export type SessionSpend = Told<"GET /v1/sessions/{id}/spend">;
 
 /** How far a session is, and what waits for an answer. */
 export type SessionState = Pick<Whole, "status" | "lastEvent" | "approvals" | "plan"> & {

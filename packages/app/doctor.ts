@@ -6,7 +6,8 @@
  */
 // deno-lint-ignore-file no-console
 import { parseArgs } from "node:util";
-import { agentClient, type MissesReport, serverAddress } from "./agent_client.ts";
+import type { MissesReport } from "@tare/server/client";
+import { agentClient, serverAddress } from "./agent_client.ts";
 import { AGENTS } from "./agents/agents.ts";
 import { checkInstallation } from "./agents/installation.ts";
 import { inDigitsOf } from "./in_digits.ts";

@@ -6,7 +6,8 @@
 // deno-lint-ignore-file no-console
 import { parseArgs } from "node:util";
 import { type CallReport, SPEND_BY, SPENT_ON, type Sums } from "@tare/conversation/report";
-import { agentClient, serverAddress, type SessionSpend, type SpendReport } from "./agent_client.ts";
+import type { SessionSpend, SpendReport } from "@tare/server/client";
+import { agentClient, serverAddress } from "./agent_client.ts";
 import { inDigits, inDigitsOf, inDollars } from "./in_digits.ts";
 import { shownJson, shownText } from "./terminal/shown_text.ts";
 import { short, table } from "./terminal/table.ts";

@@ -1,19 +1,10 @@
-import type { Asking, Told } from "@tare/server/client";
+import type { Asking, MissesReport, SessionSpend, SpendReport, Told } from "@tare/server/client";
 import type { CallReport, Overview, PinReport, PromptReport } from "@tare/conversation/report";
 import { api } from "./api.ts";
 import { type Head, headOf } from "./sessions.ts";
 
 /** A block of a prompt, with the beginning of its texts. */
 export type BlockReport = Told<"GET /v1/sessions/{id}/prompt/{block}">;
-
-/** What calls have cost, over sessions. */
-export type SpendReport = Told<"GET /v1/spend">;
-
-/** Why prompts weren't read from the cache. */
-export type MissesReport = Told<"GET /v1/misses">;
-
-/** What a session's calls have cost. */
-export type SessionSpend = Told<"GET /v1/sessions/{id}/spend">;
 
 /** A session of the agent, or one of the gateway's. */
 export interface Subject {

@@ -1,14 +1,8 @@
 import type { Overview as Report, Sums } from "@tare/conversation/report";
+import type { MissesReport, SpendReport } from "@tare/server/client";
 import type { ComponentChildren, JSX } from "preact";
 import { useState } from "preact/hooks";
-import {
-  type MissesReport,
-  readMisses,
-  readOverview,
-  readSpend,
-  type SpendReport,
-  type Subject,
-} from "../api/reports.ts";
+import { readMisses, readOverview, readSpend, type Subject } from "../api/reports.ts";
 import { Choice } from "../parts/choice.tsx";
 import { count, counted, share } from "../parts/format.ts";
 import { useLoaded } from "../parts/loaded.ts";

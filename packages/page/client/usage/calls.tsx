@@ -1,14 +1,8 @@
 import type { CallReport } from "@tare/conversation/report";
+import type { SessionSpend } from "@tare/server/client";
 import type { JSX } from "preact";
 import { useMemo, useState } from "preact/hooks";
-import {
-  pin,
-  readCalls,
-  readHead,
-  readSessionSpend,
-  type SessionSpend,
-  type Subject,
-} from "../api/reports.ts";
+import { pin, readCalls, readHead, readSessionSpend, type Subject } from "../api/reports.ts";
 import { Choice } from "../parts/choice.tsx";
 import { count, counted, dollars } from "../parts/format.ts";
 import { useLoaded } from "../parts/loaded.ts";
