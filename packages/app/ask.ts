@@ -7,10 +7,10 @@
 import process from "node:process";
 import { createInterface } from "node:readline";
 import { Readable } from "node:stream";
-import { parseArgs } from "node:util";
 import { resolve } from "@std/path";
 import type { TurnEnd } from "@tare/loop";
 import type { Content } from "@tare/messages";
+import { commandLine } from "./command_line.ts";
 import { eventPrinter } from "./event_printer.ts";
 import { agentClient, type ServerAddress, serverAddress } from "./agent_client.ts";
 import { askPerson } from "./terminal/ask_person.ts";
@@ -50,7 +50,7 @@ interface Question {
 
 /** Reads the command line, or says what is wrong with it. */
 async function readQuestion(): Promise<Question> {
-  const { values, positionals } = parseArgs({
+  const { values, positionals } = commandLine({
     allowPositionals: true,
     options: {
       session: { type: "string" },

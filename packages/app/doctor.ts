@@ -5,11 +5,11 @@
  * @module
  */
 // deno-lint-ignore-file no-console
-import { parseArgs } from "node:util";
 import type { MissesReport } from "@tare/server/client";
 import { agentClient, serverAddress } from "./agent_client.ts";
 import { AGENTS } from "./agents/agents.ts";
 import { checkInstallation } from "./agents/installation.ts";
+import { commandLine } from "./command_line.ts";
 import { inDigitsOf } from "./in_digits.ts";
 import { shownJson, shownText } from "./terminal/shown_text.ts";
 
@@ -106,7 +106,7 @@ async function check(name: string, { url, model }: { readonly url?: string; read
 }
 
 try {
-  const { values, positionals: [agent] } = parseArgs({
+  const { values, positionals: [agent] } = commandLine({
     allowPositionals: true,
     options: {
       model: { type: "string" },

@@ -5,8 +5,8 @@
  */
 // deno-lint-ignore-file no-console
 import { resolve } from "@std/path";
-import { parseArgs } from "node:util";
 import { agentClient, serverAddress } from "./agent_client.ts";
+import { commandLine } from "./command_line.ts";
 import { shownLines, shownText } from "./terminal/shown_text.ts";
 
 const HELP = `Writes a session as chat messages, one a line of JSON, to standard output:
@@ -20,7 +20,7 @@ const HELP = `Writes a session as chat messages, one a line of JSON, to standard
 The key that is sent along is TARE_TOKEN, or the owner's of a server on this machine.`;
 
 try {
-  const { values, positionals: [id] } = parseArgs({
+  const { values, positionals: [id] } = commandLine({
     allowPositionals: true,
     options: { url: { type: "string" }, html: { type: "string" }, help: { type: "boolean", short: "h" } },
   });

@@ -5,9 +5,9 @@
  * @module
  */
 // deno-lint-ignore-file no-console
-import { parseArgs } from "node:util";
 import { resolve } from "@std/path";
 import { loadTokenizer } from "@tare/tiktoken";
+import { commandLine } from "./command_line.ts";
 import { historyPage } from "./history/history_page.ts";
 import { LOG_FORMATS, readLogs } from "./history/read_logs.ts";
 import { replayHistory } from "./history/replay_history.ts";
@@ -66,7 +66,7 @@ function readSince(day: string | undefined): number | undefined {
 }
 
 try {
-  const { values } = parseArgs({
+  const { values } = commandLine({
     options: {
       agent: { type: "string" },
       project: { type: "string" },

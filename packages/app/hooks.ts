@@ -5,8 +5,8 @@
  */
 // deno-lint-ignore-file no-console
 import { client, type Told } from "@tare/server/client";
-import { parseArgs } from "node:util";
 import { serverAddress } from "./agent_client.ts";
+import { commandLine } from "./command_line.ts";
 import { inDigitsOf } from "./in_digits.ts";
 import { shownText } from "./terminal/shown_text.ts";
 
@@ -76,7 +76,7 @@ function deliveryLine({ id, type, session, createdAt, status, nextAttemptAt, att
 }
 
 try {
-  const { values, positionals: [act = "", ...given] } = parseArgs({
+  const { values, positionals: [act = "", ...given] } = commandLine({
     allowPositionals: true,
     options: {
       types: { type: "string", default: "turn.ended" },

@@ -5,8 +5,8 @@
  */
 // deno-lint-ignore-file no-console
 import { resolve } from "@std/path";
-import { parseArgs } from "node:util";
 import { agentClient, serverAddress } from "./agent_client.ts";
+import { commandLine } from "./command_line.ts";
 import { shownText } from "./terminal/shown_text.ts";
 
 const HELP = `Makes sessions of a file, and prints their ids:
@@ -21,7 +21,7 @@ each an object with "messages". If a line is bad, its number is named and nothin
 The key that is sent along is TARE_TOKEN, or the owner's of a server on this machine.`;
 
 try {
-  const { values, positionals: [file] } = parseArgs({
+  const { values, positionals: [file] } = commandLine({
     allowPositionals: true,
     options: { url: { type: "string" }, help: { type: "boolean", short: "h" } },
   });

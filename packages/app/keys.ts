@@ -6,8 +6,8 @@
 // deno-lint-ignore-file no-console
 
 import type { Asker } from "@tare/conversation";
-import { parseArgs } from "node:util";
 import { agentClient, serverAddress } from "./agent_client.ts";
+import { commandLine } from "./command_line.ts";
 
 /** All that a key may be for. */
 const ROUTES: readonly Asker["routes"][number][] = ["gateway", "agent", "approve", "metrics"];
@@ -53,7 +53,7 @@ function routesOf(text: string): Asker["routes"][number][] {
 }
 
 try {
-  const { values, positionals: [act, name, ...more] } = parseArgs({
+  const { values, positionals: [act, name, ...more] } = commandLine({
     allowPositionals: true,
     options: {
       budget: { type: "string" },

@@ -4,10 +4,10 @@
  * @module
  */
 // deno-lint-ignore-file no-console
-import { parseArgs } from "node:util";
 import { type CallReport, SPEND_BY, SPENT_ON, type Sums } from "@tare/conversation/report";
 import type { SessionSpend, SpendReport } from "@tare/server/client";
 import { agentClient, serverAddress } from "./agent_client.ts";
+import { commandLine } from "./command_line.ts";
 import { inDigits, inDigitsOf, inDollars } from "./in_digits.ts";
 import { shownJson, shownText } from "./terminal/shown_text.ts";
 import { short, table } from "./terminal/table.ts";
@@ -166,7 +166,7 @@ function toldOfSession({ all, turns, tools, subjects, results, programs }: Sessi
 }
 
 try {
-  const { values } = parseArgs({
+  const { values } = commandLine({
     options: {
       by: { type: "string", default: "day" },
       from: { type: "string" },

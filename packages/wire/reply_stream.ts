@@ -29,7 +29,7 @@ export class SseSplitter {
     return whole;
   }
 
-  /** The events that are whole with these bytes. */
+  /** The events that are whole with these bytes; none once something is too long. */
   events(bytes: Uint8Array<ArrayBuffer>): {
     /** Its bytes, the blank line at its end included. */
     readonly bytes: Uint8Array<ArrayBuffer>;
@@ -38,7 +38,8 @@ export class SseSplitter {
     /** Its data; nothing for comments. */
     readonly data?: string;
   }[] {
-    return splitEvents(this.cut(bytes));
+    const whole = this.cut(bytes);
+    return this.#excess === undefined ? splitEvents(whole) : [];
   }
 
   /** What is left when the stream ends, which isn't a whole event. */

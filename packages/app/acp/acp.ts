@@ -6,8 +6,8 @@
  */
 // deno-lint-ignore-file no-console
 import { ndJsonStream } from "@agentclientprotocol/sdk";
-import { parseArgs } from "node:util";
 import { agentClient, serverAddress } from "../agent_client.ts";
+import { commandLine } from "../command_line.ts";
 import { STOPPING } from "../terminal/watch_turn.ts";
 import { editorAgent } from "./editor_agent.ts";
 import { shownText } from "../terminal/shown_text.ts";
@@ -28,7 +28,7 @@ const END_MS = 5000;
 console.log = console.error;
 console.info = console.error;
 try {
-  const { values } = parseArgs({
+  const { values } = commandLine({
     options: { url: { type: "string" }, help: { type: "boolean", short: "h" } },
   });
   if (values.help) {

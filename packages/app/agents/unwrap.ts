@@ -5,7 +5,7 @@
  */
 // deno-lint-ignore-file no-console
 import { dirname, join } from "@std/path";
-import { parseArgs } from "node:util";
+import { commandLine } from "../command_line.ts";
 import { dataFolders, runningIn } from "../data/noted_server.ts";
 import { shownText } from "../terminal/shown_text.ts";
 import type { Environment } from "./agents.ts";
@@ -56,7 +56,7 @@ function bytesIn(folder: string): number {
 }
 
 try {
-  const { values: { yes = false, data = false, help }, positionals } = parseArgs({
+  const { values: { yes = false, data = false, help }, positionals } = commandLine({
     allowPositionals: true,
     options: { yes: { type: "boolean" }, data: { type: "boolean" }, help: { type: "boolean", short: "h" } },
   });

@@ -5,8 +5,8 @@
  */
 // deno-lint-ignore-file no-console
 import { DEFAULT_PROVIDER, MESSAGES_PROVIDER } from "@tare/planner";
-import { parseArgs } from "node:util";
 import { agentClient, serverAddress, statedAddress } from "../agent_client.ts";
+import { commandLine } from "../command_line.ts";
 import { runningServer, USUAL_PORT } from "../data/noted_server.ts";
 import { shownText } from "../terminal/shown_text.ts";
 import { AGENTS } from "./agents.ts";
@@ -41,7 +41,7 @@ async function server(given: string | undefined) {
 }
 
 async function main(): Promise<void> {
-  const { values: { yes = false, url: given, help }, positionals: [name, ...more] } = parseArgs({
+  const { values: { yes = false, url: given, help }, positionals: [name, ...more] } = commandLine({
     allowPositionals: true,
     options: { yes: { type: "boolean" }, url: { type: "string" }, help: { type: "boolean", short: "h" } },
   });

@@ -7,8 +7,8 @@
 import { resolve } from "@std/path";
 import { sumContents } from "@tare/conversation";
 import { openFileContents } from "@tare/conversation/sqlite";
-import { parseArgs } from "node:util";
 import { agentClient, serverAddress } from "../agent_client.ts";
+import { commandLine } from "../command_line.ts";
 import { shownText } from "../terminal/shown_text.ts";
 
 const HELP =
@@ -24,7 +24,7 @@ in PostgreSQL is backed up where that runs: docs/many_servers.md.
 The key that is sent along is TARE_TOKEN, or the owner's of a server on this machine.`;
 
 try {
-  const { values, positionals: [file] } = parseArgs({
+  const { values, positionals: [file] } = commandLine({
     allowPositionals: true,
     options: { url: { type: "string" }, help: { type: "boolean", short: "h" } },
   });

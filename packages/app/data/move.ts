@@ -7,7 +7,7 @@
 import { join, resolve } from "@std/path";
 import { copyContents, type StoreContents, StoreError } from "@tare/conversation";
 import { openFileContents } from "@tare/conversation/sqlite";
-import { parseArgs } from "node:util";
+import { commandLine } from "../command_line.ts";
 import { isFile } from "../settings/option.ts";
 import { readSettings } from "../settings/settings.ts";
 import { HOME_VARIABLES } from "./data_directory.ts";
@@ -31,7 +31,7 @@ const VARIABLES = [
 ];
 
 try {
-  const { values: { help, back = false, ...given } } = parseArgs({
+  const { values: { help, back = false, ...given } } = commandLine({
     options: {
       workspace: { type: "string" },
       data: { type: "string" },

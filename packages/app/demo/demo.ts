@@ -17,7 +17,6 @@ import {
   profileNamed,
   PROFILES,
 } from "@tare/planner";
-import { parseArgs } from "node:util";
 import { ServerSentEventParseStream } from "@std/http";
 import { addLedgers, EMPTY_LEDGER, type LoopEvent, type TurnLedger } from "@tare/loop";
 import { anthropicModel } from "@tare/loop/anthropic";
@@ -26,6 +25,7 @@ import { agentHandler, ALLOW_EVERYTHING } from "@tare/server";
 import { rehearsal, simulator } from "@tare/simulator";
 import { memoryStore } from "@tare/conversation";
 import { workspaceTools } from "@tare/loop/tools";
+import { commandLine } from "../command_line.ts";
 import { isDirectory } from "../settings/option.ts";
 import { usdText } from "../event_printer.ts";
 
@@ -397,7 +397,7 @@ export function progressBars(
 
 if (import.meta.main) {
   try {
-    const { values } = parseArgs({
+    const { values } = commandLine({
       options: {
         workspace: { type: "string" },
         profile: { type: "string", default: DEFAULT_PROVIDER.profile },

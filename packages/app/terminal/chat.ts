@@ -7,9 +7,9 @@
 import process from "node:process";
 import { type AsyncCompleter, createInterface } from "node:readline";
 import { Writable } from "node:stream";
-import { parseArgs } from "node:util";
 import { type Content, contentText } from "@tare/messages";
 import { agentClient, type AgentInfo, type ChosenSettings, serverAddress } from "../agent_client.ts";
+import { commandLine } from "../command_line.ts";
 import { callersFolder, FOLDER_VARIABLES } from "../data/noted_server.ts";
 import { eventPrinter } from "../event_printer.ts";
 import { askPerson } from "./ask_person.ts";
@@ -58,7 +58,7 @@ function greeting({ model, workspace }: AgentInfo, url: string): string {
 }
 
 async function chat(): Promise<void> {
-  const { values } = parseArgs({
+  const { values } = commandLine({
     options: {
       session: { type: "string" },
       url: { type: "string" },
