@@ -1,14 +1,12 @@
 import { existsSync, renameSync, rmSync } from "node:fs";
 import { checkGiven } from "@tare/messages";
-import { bytesFromText } from "@tare/prune";
-import { zstdCompressSync } from "node:zlib";
 import type { ContentsItem, StoreContents } from "../contents.ts";
 import type { SessionRecord, StoredDocument, StoredSums } from "../port.ts";
 import { columnText, nameIn, plainRecord, promiseOf } from "../json_text.ts";
 import { type Database, fromStoredJson, openDatabase, type StoredJson, toStoredJson } from "./database.ts";
 import { corruptError } from "./file_error.ts";
 import { MIGRATIONS } from "./migrations.ts";
-import { unpackText } from "./stored_texts.ts";
+import { packText, unpackText } from "./stored_texts.ts";
 
 /** Rows that are read at a time: events may hold texts of some size. */
 const PAGE = 256;
@@ -257,7 +255,7 @@ function itemWriter(database: Database): (item: ContentsItem) => void {
   return (item) => {
     switch (item.type) {
       case "text":
-        insertText.run(item.ref, zstdCompressSync(bytesFromText(item.content)));
+        insertText.run(item.ref, packText(item.content));
         return;
       case "session": {
         const { id, kind, by, parent, touchedAtMs } = item;

@@ -46,7 +46,7 @@ export function storedTexts(database: Database): StoredTexts {
     const row = selectText.get(ref);
     const kept = row && unpackText(row.zstd, ref);
     if (kept !== undefined && kept !== content) throw otherTextError(ref);
-    if (kept === undefined) upsertText.run(ref, zstdCompressSync(bytesFromText(content)));
+    if (kept === undefined) upsertText.run(ref, packText(content));
   };
   const read = ({ zstd }: { readonly zstd: Uint8Array<ArrayBuffer> | null }, ref: string): string => {
     const content = zstd === null ? undefined : unpackText(zstd, ref);
@@ -69,6 +69,18 @@ export function storedTexts(database: Database): StoredTexts {
       });
     },
   };
+}
+
+/** The shortest output that zlib reserves, in bytes, and the longest that is worth reserving at once. */
+const [LEAST_OUTPUT, MOST_OUTPUT] = [64, 16 * 1024];
+
+/** The text, compressed. Most are short: a compressor that is told how long has less to set up. */
+export function packText(content: string): Uint8Array<ArrayBuffer> {
+  const text = bytesFromText(content);
+  const { length } = text;
+  const chunkSize = Math.min(Math.max(length, LEAST_OUTPUT), MOST_OUTPUT);
+  const options = { chunkSize, pledgedSrcSize: length };
+  return new Uint8Array(zstdCompressSync(text, options));
 }
 
 /** The text, if it is what its reference says: `archiveRef`, but at once. */
