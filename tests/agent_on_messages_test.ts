@@ -196,7 +196,7 @@ Deno.test("no request has more than four marks, whatever is sent", () => {
         messages,
         tools: Array.from({ length: tools }, () => definition),
         ...(isKnown && { stable: { shared, edited: Math.min(shared, edited) } }),
-      });
+      }, { maxTokens: 9 });
       const marks = JSON.stringify(body).split('"cache_control"').length - 1;
       assert(marks <= 4, `${marks} marks`);
       const content = (body.messages as Body["messages"]).at(-1)?.content;

@@ -1,6 +1,6 @@
 import { assert, assertEquals, assertMatch, assertRejects, assertStringIncludes } from "@std/assert";
 import { contentText } from "@tare/messages";
-import type { PromptSession, SessionView } from "@tare/planner";
+import type { SessionView } from "@tare/planner";
 import type { SimulatedModel } from "@tare/simulator";
 import { benchComprehension } from "../scripts/bench_comprehension.ts";
 import { type CaseResult, type MakePolicy, POLICIES } from "../scripts/bench/probe/comprehension/ask_case.ts";
@@ -12,7 +12,7 @@ const ARGS = ["--name", "t"];
 
 /** Shows the system message and the active turn, and keeps nothing of the rest. */
 const forgetful: MakePolicy = () => {
-  const session: PromptSession = {
+  const session: ReturnType<MakePolicy> = {
     view({ messages, tools }) {
       const start = messages.findLastIndex(({ role }) => role === "user");
       const shown = messages.filter(({ role }, at) => role === "system" || at >= start);
@@ -29,7 +29,6 @@ const forgetful: MakePolicy = () => {
       return Promise.resolve(view);
     },
     sent: () => undefined,
-    rejected: () => {},
     state: undefined,
   };
   return session;

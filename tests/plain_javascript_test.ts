@@ -48,17 +48,14 @@ const PARTS: Readonly<Record<string, readonly string[]>> = {
     "archiveMessages",
     "bytesFromText",
     "formatPlaceholder",
-    "holdsPlaceholder",
     "looksLikeError",
     "parsePlaceholder",
     "placeholderRefs",
-    "readPictures",
     "resultOriginal",
     "resultText",
     "textFromBytes",
     "traitsOf",
   ],
-  schemas: ["tellsOfTools"],
   planner: [
     "chooseProfile",
     "fittingPins",
@@ -67,47 +64,33 @@ const PARTS: Readonly<Record<string, readonly string[]>> = {
     "pinsAfter",
   ],
   "planner/parts": [
-    "findPrefixChange",
     "howToAsk",
     "isSummary",
     "profileForTtl",
     "promptCost",
-    "promptUnits",
     "providerOf",
     "routeToCache",
     "searchesTools",
-    "withPrefixChange",
   ],
   wire: [
     "anchorOf",
-    "chunkWriter",
-    "completionBody",
-    "completionChunks",
     "finishedReply",
     "joinBytes",
     "jsonExcess",
-    "messageBody",
-    "messageEvents",
     "messagesBody",
-    "messagesSettings",
     "responsesBody",
-    "responsesSettings",
     "readCacheMarks",
     "steadyTools",
     "toolsInFront",
     "withFoundTools",
     "readItems",
     "readUsage",
-    "callIds",
     "searchBlocks",
-    "withCallIds",
+    "underClientIds",
     "withoutThoughts",
     "deferTools",
     "isFunction",
     "readJsonAt",
-    "splitEvents",
-    "toolCallDeltas",
-    "writeUsage",
   ],
   loop: ["addLedgers", "pinOf"],
   "loop/tools": ["pathAfterLinks"],
@@ -199,8 +182,8 @@ const TABLE: readonly (readonly [string, readonly unknown[], string])[] = [
     "options.countTokens is missing; it must be a function",
   ],
   [
-    "planner/policies classicSession",
-    [{ ...session, archive: [] }],
+    "planner/policies promptSession",
+    [{ ...session, policy: "classic", archive: [] }],
     "options.archive is an array; it must be an object with put, get",
   ],
   ["wire readWireBody", ["{}"], 'bytes is "{}"; it must be a Uint8Array'],
@@ -234,9 +217,9 @@ for (const [symbol, args, told] of TABLE) {
 
 Deno.test("a session's view says what its history or call lacks", async () => {
   const { plannerSession, profileNamed } = await import("@tare/planner");
-  const { classicSession } = await import("@tare/planner/policies");
-  for (const make of [plannerSession, classicSession] as readonly Untyped[]) {
-    const { view } = make({ ...session, profile: profileNamed("openai") });
+  const { promptSession } = await import("@tare/planner/policies");
+  for (const make of [plannerSession, promptSession] as readonly Untyped[]) {
+    const { view } = make({ ...session, profile: profileNamed("openai"), policy: "classic" });
     const said = [
       await complaint(view, [[hi], { nowMs: 0 }]),
       await complaint(view, [{ messages: [hi] }, { nowMs: 0 }]),

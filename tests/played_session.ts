@@ -1,7 +1,7 @@
 import { assert } from "@std/assert";
 import { contentText, estimateTokens, type Message } from "@tare/messages";
-import { type History, KEEP_WANTED, plannerSession, type Profile, type SessionView } from "@tare/planner";
-import { PrefixCache, promptUnits } from "@tare/planner/parts";
+import { type History, plannerSession, type Profile, type SessionView } from "@tare/planner";
+import { PrefixCache } from "@tare/planner/parts";
 import { memoryArchive } from "@tare/prune";
 
 /** Plays the calls of a session, each with its history so far, against a simulated provider. */
@@ -16,7 +16,7 @@ export async function play(
 ): Promise<void> {
   const archive = memoryArchive();
   const options = { profile, windowTokens, countTokens: estimateTokens, archive };
-  const session = plannerSession({ ...options, retention: { ...KEEP_WANTED, stepTailTokens: 300 } });
+  const session = plannerSession({ ...options, retention: { stepTailTokens: 300 } });
   const cache = new PrefixCache(profile);
   let nowMs = 0;
   for (const [call, messages] of histories.entries()) {
@@ -24,7 +24,7 @@ export async function play(
     const history = { messages, tools: [] };
     const view = await session.view(history, { nowMs, recall: true });
     check(history, view);
-    const units = promptUnits(view, estimateTokens);
+    const units = PrefixCache.unitsOf(view, estimateTokens);
     const cachedTokens = cache.lookup(units, nowMs);
     cache.store(units, nowMs);
     session.sent({ promptTokens: view.promptTokens, cachedTokens, outputTokens: 1 });

@@ -2,7 +2,7 @@ import { assertAlmostEquals, assertLess } from "@std/assert";
 import { type CountTokens, sampledCount } from "@tare/messages";
 import { loadTokenizer } from "@tare/tiktoken";
 import { plannerSession, profileNamed } from "@tare/planner";
-import { PrefixCache, promptCost, promptUnits } from "@tare/planner/parts";
+import { PrefixCache, promptCost } from "@tare/planner/parts";
 import { memoryArchive } from "@tare/prune";
 import type { Recording } from "@tare/simulator/economy";
 import { generateWorkload } from "../scripts/bench/economy/workload.ts";
@@ -32,7 +32,7 @@ async function play(
     const history = messages.slice(0, length);
     const nowMs = 10_000 * length;
     const view = await session.view({ messages: history, tools }, { nowMs, recall: true });
-    const units = promptUnits(view, exact);
+    const units = PrefixCache.unitsOf(view, exact);
     const promptTokens = units.reduce((sum, { tokens }) => sum + tokens, 0);
     const cachedTokens = cache.lookup(units, nowMs);
     cache.store(units, nowMs);

@@ -3,7 +3,7 @@ import { run, type TurnResult } from "@tare/loop";
 import { openaiModel } from "@tare/loop/openai";
 import { contentText, type Message } from "@tare/messages";
 import { loadTokenizer } from "@tare/tiktoken";
-import { KEEP_WANTED, type LedgerEntry, plannerSession, profileNamed } from "@tare/planner";
+import { type LedgerEntry, plannerSession, profileNamed } from "@tare/planner";
 import { memoryArchive, RECALL_TOOL } from "@tare/prune";
 import { type SimulatedModel, simulator } from "@tare/simulator";
 import { summariseWith } from "../packages/server/sessions/session_prompt.ts";
@@ -40,7 +40,7 @@ async function tell(name: string) {
     countTokens: tokenizer.count,
     windowTokens: WINDOW,
     // Nothing but the full window takes text away.
-    retention: { ...KEEP_WANTED, stepTailTokens: Infinity },
+    retention: { stepTailTokens: Infinity },
     summarise: summariseWith(model, tokenizer.count),
   });
   const entries: LedgerEntry[] = [];

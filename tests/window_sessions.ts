@@ -6,12 +6,12 @@
  */
 import type { CountTokens, Message, ToolDefinition } from "@tare/messages";
 import {
-  type ForkableSession,
   makePin,
   type Pin,
   pinsAfter,
   plannerSession,
   profileNamed,
+  type PromptSession,
   PromptTooLong,
 } from "@tare/planner";
 import { memoryArchive, RECALL_TOOL } from "@tare/prune";
@@ -185,7 +185,7 @@ export async function playWindow(
     }),
   };
   const tools = [...TOOLS, ...(random() < 0.8 ? [RECALL_TOOL] : [])];
-  let session: ForkableSession = plannerSession(options);
+  let session: PromptSession = plannerSession(options);
   let pins: readonly Pin[] = [];
   const files = Array.from({ length: 12 }, (_, at) => `src/part${at}/file${at}.ts`);
   const history: Message[] = [

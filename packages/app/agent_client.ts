@@ -1,8 +1,17 @@
 import { type Content, contentText } from "@tare/messages";
-import type { MissesReport, SessionSpend, SpendReport } from "@tare/conversation/report";
 import type { Pin } from "@tare/planner";
 import type { NumberedEvent } from "@tare/server";
-import { type Asking, type Body, type Client, client, type Numbered, type Told } from "@tare/server/client";
+import {
+  type Asking,
+  type Body,
+  type Client,
+  client,
+  type MissesReport,
+  type Numbered,
+  type SessionSpend,
+  type SpendReport,
+  type Told,
+} from "@tare/server/client";
 
 import { findOwnerKey, ownerKeyIn } from "./data/find_owner_key.ts";
 import { findServer, FOLDER_VARIABLES, USUAL_PORT } from "./data/noted_server.ts";

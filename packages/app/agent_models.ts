@@ -39,6 +39,8 @@ export interface AgentModels {
   readonly ask: (model: string) => Model;
   /** The efforts that a model knows; none of one that doesn't reason. Nothing where nobody knows. */
   readonly efforts: (model: string) => readonly string[] | undefined;
+  /** Whether a model is shown pictures in results of its calls. */
+  readonly seesPictures: (model: string) => boolean;
   /** Where requests for a model go. */
   readonly address: (model: string) => string;
   /** The cache rules and prices of a model; of an empty name those of the provider. */
@@ -104,6 +106,7 @@ export function configuredModels(
     ...(model !== undefined && { model }),
     ask: (model) => tellingWindow(ask(model), (tokens) => told.set(model, tokens)),
     efforts: (model) => howToAsk({ model, baseURL }).efforts,
+    seesPictures: (model) => howToAsk({ model, baseURL }).seesPictures,
     address: (model) => speaksMessages(settings, model) ? messagesUrl : baseURL,
     profile,
     windowTokens: (model) => toldWindow(model) ?? listWindow(model) ?? USUAL_WINDOW,

@@ -8,7 +8,7 @@ import process from "node:process";
 import { createInterface } from "node:readline";
 import { Readable } from "node:stream";
 import { resolve } from "@std/path";
-import type { TurnEndReason } from "@tare/loop";
+import type { TurnEnd } from "@tare/loop";
 import type { Content } from "@tare/messages";
 import { commandLine } from "./command_line.ts";
 import { eventPrinter } from "./event_printer.ts";
@@ -107,7 +107,7 @@ const SAME_KEY_MS = 1000;
 
 async function ask(
   { input, server: { url, token }, session: given, effort, json }: Question,
-): Promise<TurnEndReason> {
+): Promise<TurnEnd["reason"]> {
   const client = agentClient(url, token);
   const session = given ?? await client.createSession();
   const isSeen = Deno.stdout.isTerminal() && !json;

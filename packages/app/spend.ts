@@ -4,14 +4,8 @@
  * @module
  */
 // deno-lint-ignore-file no-console
-import {
-  type CallReport,
-  type SessionSpend,
-  SPEND_BY,
-  type SpendReport,
-  SPENT_ON,
-  type Sums,
-} from "@tare/conversation/report";
+import { type CallReport, SPEND_BY, SPENT_ON, type Sums } from "@tare/conversation/report";
+import type { SessionSpend, SpendReport } from "@tare/server/client";
 import { agentClient, serverAddress } from "./agent_client.ts";
 import { commandLine } from "./command_line.ts";
 import { inDigits, inDigitsOf, inDollars } from "./in_digits.ts";

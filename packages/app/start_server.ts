@@ -6,7 +6,7 @@ import { openaiModel } from "@tare/loop/openai";
 import { countingPictures, sampledCount } from "@tare/messages";
 import { encodingOfModel, loadTokenizer, type Tokenizer } from "@tare/tiktoken";
 import { chooseProfile, DEFAULT_PROVIDER, listWindow, profileNamed } from "@tare/planner";
-import { SaidProof, searchesTools, seesPictures } from "@tare/planner/parts";
+import { SaidProof, searchesTools } from "@tare/planner/parts";
 import type { PolicyOptions } from "@tare/planner/policies";
 import { page } from "@tare/page";
 import { agentHandler, allowedHosts, isLoopback } from "@tare/server";
@@ -296,7 +296,7 @@ export async function startServer(
     unknownOutcome: settings.unknownOutcome,
     checkpoints,
     background,
-    seesPictures,
+    seesPictures: provider.seesPictures,
     store,
     keys,
     ...(settings.webhookHosts.length > 0 && {
@@ -492,6 +492,7 @@ function startRehearsal(
     model: "rehearsal",
     ask: (model) => openaiModel({ model, baseURL }),
     efforts: () => [],
+    seesPictures: () => false,
     address: () => baseURL,
     profile: () => profile,
     windowTokens: () => settings.windowTokens ?? USUAL_WINDOW,

@@ -3,7 +3,7 @@
  *
  * @module
  */
-import { type JsonRecord, messageBody, messageEvents } from "@tare/wire";
+import { type JsonRecord, MessageWriter } from "@tare/wire";
 import { gatewayed, UPSTREAM } from "./fixture_test.ts";
 import type { Forwarded } from "./fixture_test.ts";
 
@@ -138,8 +138,8 @@ export function claudeGateway(
       finishReason: calls.length > 0 ? "tool_calls" : "stop",
       usage: { ...usage, outputTokens: 5 },
     };
-    if (!asked.body.stream) return Response.json(messageBody(written));
-    const events = messageEvents(written).map((event) =>
+    if (!asked.body.stream) return Response.json(new MessageWriter(written).body());
+    const events = new MessageWriter(written).events().map((event) =>
       `event: ${event.type}\ndata: ${JSON.stringify(event)}\n\n`
     );
     return new Response(events.join(""), { headers: { "content-type": "text/event-stream" } });

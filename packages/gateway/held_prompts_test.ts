@@ -4,7 +4,7 @@ import type { GatewayOptions } from "@tare/gateway";
 import { countMessageTokens, countToolTokens, estimateTokens, type ToolDefinition } from "@tare/messages";
 
 import { profileNamed } from "@tare/planner";
-import { messageBody } from "@tare/wire";
+import { MessageWriter } from "@tare/wire";
 import { chatStep, SUM_UP } from "./agents_fixture_test.ts";
 import { completion, gatewayed, post, READ, UPSTREAM } from "./fixture_test.ts";
 
@@ -90,13 +90,13 @@ function marking(options: Partial<GatewayOptions> = {}) {
       const usage = { promptTokens: 9_000, cachedTokens: 0, cacheWriteTokens: 9_000, hourWriteTokens: 0 };
       const message = { role: "assistant" as const, content: "Yes." };
       return Response.json(
-        messageBody({
+        new MessageWriter({
           id: `msg_${index}`,
           model,
           message,
           finishReason: "stop",
           usage: { ...usage, outputTokens: 5 },
-        }),
+        }).body(),
       );
     },
     { upstreams: { messages: { ...UPSTREAM, profile: profileNamed("anthropic-5m") } }, ...options },

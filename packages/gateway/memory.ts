@@ -9,7 +9,7 @@ import {
   type Message,
   type ToolDefinition,
 } from "@tare/messages";
-import { PrefixCache, type PromptUnit, promptUnits } from "@tare/planner/parts";
+import { PrefixCache, type PromptUnit } from "@tare/planner/parts";
 import {
   type ItemPart,
   type JsonReader,
@@ -339,9 +339,9 @@ export class HeldPrompts {
     const whole = ends ? 0 : opening;
     return [
       { hash: `${client} ${model}`, tokens: 0 },
-      ...promptUnits({ tools, messages: [] }, countTokens),
+      ...PrefixCache.unitsOf({ tools, messages: [] }, countTokens),
       ...messages.slice(0, whole).flatMap((message) => this.#piecesOf(message, countTokens)),
-      ...promptUnits({ tools: [], messages: messages.slice(whole) }, countTokens),
+      ...PrefixCache.unitsOf({ tools: [], messages: messages.slice(whole) }, countTokens),
     ];
   }
 

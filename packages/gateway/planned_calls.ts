@@ -6,7 +6,6 @@ import { providerOf } from "@tare/planner/parts";
 import {
   bodyPieces,
   GrowingBytes,
-  inMebibytes,
   joinBytes,
   MAX_EVENT_BYTES,
   peekField,
@@ -312,9 +311,8 @@ export class PlannedCalls {
     for await (const bytes of bodyPieces(response.body)) {
       if (isRead) read.add(bytes);
       else yield bytes.slice();
-      if (!isRead || read.length <= MAX_EVENT_BYTES) continue;
-      const limit = new ReplyTooLong(`the reply has more than ${inMebibytes(MAX_EVENT_BYTES)}`);
-      this.#warn("long_reply", limit);
+      if (!isRead || read.excess === undefined) continue;
+      this.#warn("long_reply", new ReplyTooLong(`the reply ${read.excess}`));
       isRead = false;
       yield read.take();
     }

@@ -1,5 +1,5 @@
 import { Telemetry } from "@tare/conversation/telemetry";
-import { BEARER, joinBytes, type Protocol } from "@tare/wire";
+import { CHAT_PROTOCOL, joinBytes, type Protocol } from "@tare/wire";
 import type { GatewayOptions, Upstream } from "./options.ts";
 
 /** Headers that belong to one connection, to this server, or to a browser. */
@@ -65,7 +65,7 @@ export function askUpstream(
 /** Headers that a client's request has at the upstream. */
 export function upstreamHeaders(
   request: Request,
-  { apiKey, auth = BEARER }: Pick<Upstream, "apiKey"> & { readonly auth?: Protocol["auth"] },
+  { apiKey, auth = CHAT_PROTOCOL.auth }: Pick<Upstream, "apiKey"> & { readonly auth?: Protocol["auth"] },
 ): Headers {
   const headers = new Headers();
   const hops = namedByConnection(request);

@@ -6,7 +6,7 @@ import type {
   Effects,
   FileChange,
   FinishReason,
-  NestedResult,
+  NestedCalls,
   ResolvedCall,
   Rewrite,
   Tool,
@@ -15,27 +15,25 @@ import type {
   Usage,
 } from "@tare/messages";
 
-/**
- * Why a turn ended: the model answered; it called tools that the caller runs; somebody has to be asked before a call runs; the
- * caller aborted; a limit or the caller's budget was reached; nothing moved for too long; the process that ran it ended (told later, by who finds it); or the provider failed (or a bug did:
- * `internal_error`).
- */
-export type TurnEndReason =
-  | "completed"
-  | "tool_calls"
-  | "approval"
-  | "cancelled"
-  | "step_limit"
-  | "output_limit"
-  | "budget"
-  | "stalled"
-  | "interrupted"
-  | "model_error"
-  | "internal_error";
-
 /** How a turn ended. */
 export interface TurnEnd {
-  readonly reason: TurnEndReason;
+  /**
+   * Why: the model answered; it called tools that the caller runs; somebody has to be asked before a call runs; the caller
+   * aborted; a limit or the caller's budget was reached; nothing moved for too long; the process that ran it ended (told later,
+   * by who finds it); or the provider failed (or a bug did: `internal_error`).
+   */
+  readonly reason:
+    | "completed"
+    | "tool_calls"
+    | "approval"
+    | "cancelled"
+    | "step_limit"
+    | "output_limit"
+    | "budget"
+    | "stalled"
+    | "interrupted"
+    | "model_error"
+    | "internal_error";
   /** The model's last text; empty if there is none. */
   readonly text: string;
   /** What went wrong or which limit was reached, in one sentence. */
@@ -131,7 +129,8 @@ export interface Journal {
   /** Those that were made, by their ids. */
   readonly made: ReadonlyMap<string, { readonly name: string; readonly arguments: string }>;
   /** What came of them, in the order in which they ended. */
-  readonly results: readonly (NestedResult & { readonly id: string })[];
+  readonly results:
+    readonly (NonNullable<Awaited<ReturnType<NestedCalls["call"]>>> & { readonly id: string })[];
 }
 
 /** Says of a call, once its arguments are valid and before anything of it runs, whether it may. Must not reject. */

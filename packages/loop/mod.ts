@@ -17,7 +17,6 @@ export {
   ModelError,
   pinOf,
   type TurnEnd,
-  type TurnEndReason,
   type TurnLedger,
 } from "./event.ts";
 export type { ProviderOptions } from "./provider.ts";

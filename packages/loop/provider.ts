@@ -8,17 +8,7 @@ import type {
   ModelSettings,
   ToolCall,
 } from "@tare/messages";
-import {
-  asRecord,
-  bodyPieces,
-  GrowingBytes,
-  inMebibytes,
-  MAX_EVENT_BYTES,
-  ReplyTooLong,
-  splitEvents,
-  SseSplitter,
-  statusOf,
-} from "@tare/wire";
+import { asRecord, bodyPieces, GrowingBytes, ReplyTooLong, SseSplitter, statusOf } from "@tare/wire";
 import { ModelError } from "./event.ts";
 
 /** Which model of a provider, and how to reach it: what the options of every model have. */
@@ -404,25 +394,25 @@ async function readToEnd(pieces: AsyncIterable<unknown>, late: AbortController):
   }
 }
 
-function jsonOf({ name, data }: ReturnType<typeof splitEvents>[number]): readonly ReplyEvent[] {
+function jsonOf({ name, data }: ReturnType<SseSplitter["events"]>[number]): readonly ReplyEvent[] {
   return data === undefined ? [] : [{ name, json: JSON.parse(data) }];
 }
 
 /** How events are found in the bytes of a body. */
 interface Frame {
   /** Those that are whole with these bytes. @throws {ReplyTooLong} */
-  readonly add: (bytes: Uint8Array<ArrayBuffer>) => ReturnType<typeof splitEvents>;
+  readonly add: (bytes: Uint8Array<ArrayBuffer>) => ReturnType<SseSplitter["events"]>;
   /** Those that are whole with the body's end. */
-  readonly end: () => ReturnType<typeof splitEvents>;
+  readonly end: () => ReturnType<SseSplitter["events"]>;
 }
 
 function wholeEvents(): Frame {
   const splitter = new SseSplitter();
   return {
     add(bytes) {
-      const whole = splitter.cut(bytes);
+      const events = splitter.events(bytes);
       if (splitter.excess !== undefined) throw new ReplyTooLong(splitter.excess);
-      return splitEvents(whole);
+      return events;
     },
     end: () => [],
   };
@@ -433,9 +423,7 @@ function oneEvent(): Frame {
   return {
     add(bytes) {
       whole.add(bytes);
-      if (whole.length > MAX_EVENT_BYTES) {
-        throw new ReplyTooLong(`it has more than ${inMebibytes(MAX_EVENT_BYTES)}`);
-      }
+      if (whole.excess !== undefined) throw new ReplyTooLong(`it ${whole.excess}`);
       return [];
     },
     end() {

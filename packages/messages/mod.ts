@@ -57,14 +57,13 @@ export {
   type StableMessages,
   type Usage,
 } from "./model.ts";
-export { countingPictures, PICTURE_HEAD_BYTES, pictureHead } from "./picture.ts";
+export { countingPictures, pictureHead } from "./picture.ts";
 export { PLAN_TOOL_NAME, planAfter, type WorkPlan } from "./plan.ts";
 export {
   type Effects,
   type FileChange,
   type JsonSchema,
   type NestedCalls,
-  type NestedResult,
   type ResolvedCall,
   type Tool,
   type ToolContext,

@@ -2,7 +2,7 @@ import { checkGiven } from "./check_given.ts";
 import type { CountTokens } from "./count_tokens.ts";
 
 /** So many of a picture's first bytes tell how large it is, unless a camera has written much in front. */
-export const PICTURE_HEAD_BYTES: number = 256 * 1024;
+const PICTURE_HEAD_BYTES = 256 * 1024;
 
 /** What a file's first bytes say of the picture that it holds; nothing if it is none of the kinds that models look at. */
 export function pictureHead(bytes: Uint8Array): {

@@ -1,7 +1,7 @@
 import { assertEquals } from "@std/assert";
 import { estimateTokens, type Message } from "@tare/messages";
 import { plannerSession, type Profile, profileNamed } from "@tare/planner";
-import { classicSession } from "@tare/planner/policies";
+import { classicSession } from "./classic/classic_session.ts";
 import { memoryArchive } from "@tare/prune";
 
 function step(number: number): Message[] {

@@ -9,18 +9,19 @@ import {
 import { contentText, countRequestTokens, type Message, type Usage } from "@tare/messages";
 import { loadTokenizer } from "@tare/tiktoken";
 import {
-  KEEP_WANTED,
   type LedgerEntry,
   plannerSession,
   profileNamed,
   PROFILES,
   type PromptSessionOptions,
   type SessionView,
-  type Summarise,
 } from "@tare/planner";
-import { PrefixCache, promptCost, promptUnits } from "@tare/planner/parts";
+import { PrefixCache, promptCost } from "@tare/planner/parts";
 import { type Archive, memoryArchive, RECALL_TOOL } from "@tare/prune";
 import type { Edit } from "./edits/edit.ts";
+
+/** Asks for a summary. */
+type Summarise = NonNullable<PromptSessionOptions["summarise"]>;
 
 const WINDOW = 16_000;
 const { count: countTokens } = await loadTokenizer();
@@ -89,7 +90,7 @@ async function play(
       windowTokens: WINDOW,
       assumesWindow: true,
       // Nothing but the full window takes text away.
-      retention: { ...KEEP_WANTED, stepTailTokens: Infinity },
+      retention: { stepTailTokens: Infinity },
       ...options,
       ...(summarise && {
         summarise: (request: Parameters<Summarise>[0]) => {
@@ -114,7 +115,7 @@ async function play(
     state = stored;
     check?.(view, call);
     views.push(view);
-    const units = promptUnits(view, countTokens);
+    const units = PrefixCache.unitsOf(view, countTokens);
     const cachedTokens = cache.lookup(units, nowMs);
     cache.store(units, nowMs);
     const restored = make();

@@ -8,7 +8,6 @@ import fc from "fast-check";
 import { estimateTokens, type Message, type ToolDefinition, type Usage } from "@tare/messages";
 import {
   type History,
-  KEEP_WANTED,
   type LedgerEntry,
   makePin,
   type Pin,
@@ -21,14 +20,14 @@ import {
   type PromptSessionOptions,
   type SessionView,
 } from "@tare/planner";
-import { PrefixCache, promptCost, promptUnits } from "@tare/planner/parts";
+import { PrefixCache, promptCost } from "@tare/planner/parts";
 import { type Archive, memoryArchive } from "@tare/prune";
 import {} from "../../tests/call_pairs.ts";
 import {} from "../../tests/conversations.ts";
 import type { Edit } from "./edits/edit.ts";
 
 /** Limits so small that generated sessions meet them. */
-const RETENTION: typeof KEEP_WANTED = { ...KEEP_WANTED, stepTailTokens: 300 };
+const RETENTION = { stepTailTokens: 300 };
 
 /** What the provider serves nothing below, and what one block is, scaled down like the budgets. */
 export function scaled(name: string): Profile {
@@ -234,13 +233,13 @@ export async function run(
       seen = await session.view(history, call);
     }
     const edits = editsOf(session);
-    const units = promptUnits(seen, estimateTokens);
+    const units = PrefixCache.unitsOf(seen, estimateTokens);
     const promptTokens = units.reduce((sum, { tokens }) => sum + tokens, 0);
     assertEquals(promptTokens, seen.promptTokens);
     const cachedTokens = cache[model].lookup(units, call.nowMs);
     const usage: Usage = { promptTokens, cachedTokens, outputTokens: 1 };
     cache[model].store(units, call.nowMs);
-    const full = promptUnits(history, estimateTokens);
+    const full = PrefixCache.unitsOf(history, estimateTokens);
     const resendCost = promptCost(profile, {
       promptTokens: full.reduce((sum, { tokens }) => sum + tokens, 0),
       cachedTokens: resent[model].lookup(full, call.nowMs),

@@ -3,7 +3,7 @@ import fc from "fast-check";
 import { contentText, type Message } from "@tare/messages";
 import { type Pin, plannerSession, type SessionView } from "@tare/planner";
 import { promptCost } from "@tare/planner/parts";
-import { classicSession } from "@tare/planner/policies";
+import { classicSession } from "./classic/classic_session.ts";
 import { type Archive, archiveRef, memoryArchive } from "@tare/prune";
 import { callPairs } from "../../tests/call_pairs.ts";
 import { conversations, messyConversations } from "../../tests/conversations.ts";

@@ -1,7 +1,7 @@
 import { assert, assertLess } from "@std/assert";
 import { estimateTokens, type Message } from "@tare/messages";
 import { plannerSession, profileNamed } from "@tare/planner";
-import { PrefixCache, promptCost, promptUnits } from "@tare/planner/parts";
+import { PrefixCache, promptCost } from "@tare/planner/parts";
 import { memoryArchive } from "@tare/prune";
 
 const WINDOW_TOKENS = 128_000;
@@ -34,7 +34,7 @@ async function play(
   for (let at = 0; at <= files; at++) {
     const nowMs = at * 20_000;
     const view = await session.view({ messages, tools: [] }, { nowMs, recall: true });
-    const units = promptUnits(view, estimateTokens);
+    const units = PrefixCache.unitsOf(view, estimateTokens);
     const usage = {
       promptTokens: view.promptTokens,
       cachedTokens: cache.lookup(units, nowMs),

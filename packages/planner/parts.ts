@@ -16,18 +16,11 @@
  * @module
  */
 export { compactionOf } from "./agents.ts";
-export { SaidProof, type SaidRecord } from "./arrival/proof.ts";
-export { findPrefixChange, PrefixCache, type PromptUnit, promptUnits, servedTokens } from "./cache/prefix.ts";
+export { SaidProof } from "./arrival/proof.ts";
+export { PrefixCache, type PromptUnit, servedTokens } from "./cache/prefix.ts";
 export { pingClock } from "./clock/clock.ts";
 export { isSummary } from "./edits/view.ts";
-export {
-  callCost,
-  callCostParts,
-  promptCost,
-  type Rates,
-  type RequestMade,
-  withPrefixChange,
-} from "./ledger/ledger.ts";
+export { callCost, callCostParts, promptCost, type Rates, type RequestMade } from "./ledger/ledger.ts";
 export {
   howToAsk,
   profileForTtl,
@@ -35,6 +28,5 @@ export {
   readModelList,
   routeToCache,
   searchesTools,
-  seesPictures,
 } from "./providers.ts";
 export { WINDOW_SHARE, worthDeferring } from "./rule/decide.ts";

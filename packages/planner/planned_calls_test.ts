@@ -1,7 +1,6 @@
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { estimateTokens, type Message, type ToolDefinition, type Usage } from "@tare/messages";
 import {
-  KEEP_WANTED,
   type LedgerEntry,
   type PlannerSession,
   plannerSession,
@@ -11,7 +10,7 @@ import {
   type PromptSessionOptions,
   type SessionView,
 } from "@tare/planner";
-import { PrefixCache, promptUnits } from "@tare/planner/parts";
+import { PrefixCache } from "@tare/planner/parts";
 import { memoryArchive } from "@tare/prune";
 import type { Edit } from "./edits/edit.ts";
 
@@ -69,7 +68,7 @@ function session(
       } = {},
     ): Promise<Made> {
       return play(session, { messages, tools, nowMs, ...rest }, (view) => {
-        const units = promptUnits(view, estimateTokens);
+        const units = PrefixCache.unitsOf(view, estimateTokens);
         const cachedTokens = cache.lookup(units, nowMs);
         cache.store(units, nowMs);
         return usage ?? { promptTokens: view.promptTokens, cachedTokens, outputTokens: 7 };
@@ -100,7 +99,7 @@ const stateOf = (session: PlannerSession) => session.state as State;
 const causes = ({ uncached }: LedgerEntry) => uncached.map(({ cause }) => cause);
 
 Deno.test("plannerSession() books what each call cost, what it consists of and why it was not cached", async () => {
-  const { call } = session({ retention: { ...KEEP_WANTED, compactTools: false } });
+  const { call } = session({ retention: { compactTools: false } });
   const start = [{ role: "system", content: "Be brief." } as const, ask("Read."), ...round(1, 3_000)];
   const first = (await call(start)).entry;
   assertEquals(causes(first), ["first_call"]);
@@ -124,7 +123,7 @@ Deno.test("plannerSession() tells an expired prefix from a lost one, and a chang
   const start = [ask("Read."), ...round(1, 3_000)];
   const second = [...start, ...round(2, 100)];
   const after = async (options: Parameters<ReturnType<typeof session>["call"]>[1]) => {
-    const { call } = session({ retention: { ...KEEP_WANTED, compactTools: false } });
+    const { call } = session({ retention: { compactTools: false } });
     await call(start);
     return causes((await call(second, options)).entry);
   };

@@ -5,10 +5,8 @@
  * @module
  */
 import { classicSession } from "./classic/classic_session.ts";
-import { type ForkableSession, NO_MECHANISMS, type PromptSessionOptions } from "./prompt_session.ts";
+import { NO_MECHANISMS, type PromptSession, type PromptSessionOptions } from "./prompt_session.ts";
 import { checkOptions, plannerSession } from "./session.ts";
-
-export { classicSession };
 
 /** Each policy, and when it rewrites a prompt, in words. */
 export const POLICIES: Readonly<Record<"planner" | "classic", string>> = {
@@ -27,7 +25,7 @@ export interface PolicyOptions extends
 }
 
 /**
- * A prompt session by the policy of this name: a `plannerSession`, or a `classicSession`.
+ * A prompt session by the policy of this name: a `plannerSession`, or the same by fixed triggers.
  *
  * @example
  * ```ts
@@ -48,7 +46,7 @@ export interface PolicyOptions extends
  */
 export function promptSession(
   options: PromptSessionOptions & PolicyOptions,
-): ForkableSession {
+): PromptSession {
   checkOptions("promptSession()", options);
   const { policy = "planner", ...rest } = options;
   if (!Object.hasOwn(POLICIES, policy)) {

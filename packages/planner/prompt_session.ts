@@ -1,15 +1,12 @@
-import type { CountTokens, Rewrite, StableMessages, ToolMessage, Usage } from "@tare/messages";
+import type { CountTokens, Message, Rewrite, StableMessages, ToolMessage, Usage } from "@tare/messages";
 import type { Archive, PruneOptions } from "@tare/prune";
 import type { SaidProof } from "./arrival/proof.ts";
 import type { Profile } from "./providers.ts";
-import type { Summarise } from "./edits/make_summary.ts";
 import type { Pin } from "./edits/pin.ts";
 import type { History } from "./edits/view.ts";
 import type { Idle, Ping } from "./clock/clock.ts";
 import type { compactionOf } from "./agents.ts";
 import type { LedgerEntry, PingEntry, PingSent } from "./ledger/entry.ts";
-import type { KEEP_WANTED } from "./retention/retention.ts";
-import type { Quote } from "./rule/quote.ts";
 
 /** The mechanisms that keep a prompt small, each on or off. */
 export interface Mechanisms {
@@ -72,8 +69,34 @@ export interface PromptSessionOptions {
    * nothing is counted.
    */
   readonly proof?: SaidProof | undefined;
-  /** Asks a model for a summary, when the window is full of what isn't tool results. Default: old turns are dropped. */
-  readonly summarise?: Summarise;
+  /**
+   * Asks a model for a summary of old messages, when the window is full of what isn't tool results. A rejection is a failure,
+   * and so is an empty text, which is paid. Default: old turns are dropped.
+   */
+  readonly summarise?: (request: {
+    /**
+     * The conversation as the provider's cache knows it, with all that is to be summarised in it: a request that goes on
+     * from it is read from the cache.
+     */
+    readonly sent: History;
+    /** What is to be summarised, in order, as the model sees it; the user's messages too, whether they stay or leave. */
+    readonly messages: readonly Message[];
+    /** Of these, the user's messages that leave. The others of them stay in the prompt. */
+    readonly users: readonly Message[];
+    /** The first message behind, which stays. */
+    readonly next?: Message;
+    /** The model's context window, in tokens as they are counted here. Default: unknown. */
+    readonly windowTokens?: number;
+    /** Ends the wait. */
+    readonly signal?: AbortSignal;
+    /** To be told that the model is at work. */
+    readonly progress?: () => void;
+  }) => Promise<{
+    /** The summary; empty if the model gave none. */
+    readonly text: string;
+    /** What the provider reported. */
+    readonly usage: Usage;
+  }>;
   /** Longest result that enters the prompt whole, in tokens. Default 16,000; of classic sessions 8,000. */
   readonly truncateTokens?: number | undefined;
   /** Names of tools that are always shown in full. Default: none. */
@@ -93,8 +116,47 @@ export interface PromptSessionOptions {
     /** Idle time after which the provider's cache is surely gone, in milliseconds. Default: that of the profile. */
     readonly coldAfterMs?: number | undefined;
   } | undefined;
-  /** What may leave and what stays. Default: `KEEP_WANTED`. */
-  readonly retention?: typeof KEEP_WANTED;
+  /** What may leave and what stays. Default of each: what is still wanted stays. */
+  readonly retention?: {
+    /**
+     * What a message's absence is expected to cost at the next call, in the price of one uncached input token: what
+     * costs more to carry may leave. As long as nobody refers to the message it must not grow.
+     */
+    readonly loss?: (standing: {
+      /** Tokens of the message, counted by the provider. */
+      readonly tokens: number;
+      /** Whether it shows a file: a read's result, or a call that edits or writes. */
+      readonly fileText: boolean;
+      /** Whether it edits or writes. */
+      readonly edits: boolean;
+      /** Names of which it is the newest bearer. */
+      readonly names: number;
+      /** Calls since it came. */
+      readonly age: number;
+      /** Calls since it came or one of its names was last used by a call. */
+      readonly wantedAge: number;
+      /** Tokens in front of the prompt that the provider counts and that aren't to be seen here. */
+      readonly unseenTokens: number;
+    }, profile: Profile) => number;
+    /** Tokens at the end, at most half the window, in which no result leaves. Infinite: none leaves. */
+    readonly resultTailTokens?: number;
+    /**
+     * Tokens at the end, at most a quarter of the window, in which no step of an old turn leaves: calls and their results
+     * together. Infinite: none leaves.
+     */
+    readonly stepTailTokens?: number;
+    /** Whether tools that have been called are shown by names and types alone. */
+    readonly compactTools?: boolean;
+    /** So many calls long, what stays behind a cut must be worth being written again. Zero: it needn't be. */
+    readonly horizonCalls?: number;
+    /** So many times as much weighs a read of the active turn whose file the user has named and nobody has edited since. */
+    readonly namedWeight?: number;
+    /**
+     * So many times as much weighs an error that nothing has answered yet; where it leaves with its step, as any other result.
+     * Infinite: errors stay.
+     */
+    readonly errorWeight?: number;
+  };
   /**
    * A rewrite is not bought if, were the session to end right after, it would have cost more than resending
    * everything by over this share. Default 0.05; infinite: bought whenever the rent has paid for it. At twice this
@@ -108,7 +170,7 @@ export interface PromptSessionOptions {
   readonly inSlices?: (steps: Iterator<void, void>) => Promise<void>;
   /** What {@linkcode PromptSession.state} was when the session was last used. Default: a new session. */
   readonly state?: unknown;
-  /** What {@linkcode ForkableSession.lookedAt} was when the session was last used. Default: nothing was looked at. */
+  /** What {@linkcode PromptSession.lookedAt} was when the session was last used. Default: nothing was looked at. */
   readonly lookedAt?: unknown;
 }
 
@@ -205,7 +267,7 @@ const WHAT_TO_DO =
 /**
  * Decides what the model sees of one session, call by call. Before each call: {@linkcode PromptSession.view}, store
  * {@linkcode PromptSession.state}, send the view. After it: {@linkcode PromptSession.sent}, store the state again. A
- * crash between two of these loses nothing.
+ * crash between two of these loses nothing. Its history may go back, or go on in two ways.
  */
 export interface PromptSession {
   /**
@@ -244,8 +306,31 @@ export interface PromptSession {
    * has changed. Must be stored after each view, before its request is sent, and after {@linkcode PromptSession.sent}.
    */
   readonly state: unknown;
-  /** What a request for this history would cost. Absent where the policy knows nothing of costs. */
-  readonly quote?: (history: History, call: PromptCall) => Quote;
+  /**
+   * What a request for this history would cost, told before anything is sent. Costs are in token units: the price of one
+   * uncached input token is 1. Absent where the policy knows nothing of costs.
+   */
+  readonly quote?: (history: History, call: PromptCall) =>
+    & Readonly<
+      Record<
+        /** The prompt as it stands, and without everything that could leave it now; the size of that is an estimate. */
+        "asIs" | "rewritten",
+        {
+          /** Tokens of the prompt, as the provider counts them. */
+          readonly promptTokens: number;
+          /** Of these, tokens that the cache serves if it is still warm. */
+          readonly cachedTokens: number;
+          /** Cost if the cache is warm. */
+          readonly warmTokenUnits: number;
+          /** Cost if it is cold. */
+          readonly coldTokenUnits: number;
+        }
+      >
+    >
+    & {
+      /** Probability that the cached prefix is still there. */
+      readonly alive: number;
+    };
   /**
    * The next ping that keeps the newest request's prefix warm while nothing is asked for; nothing if its cache is to lapse.
    * It sets no timer: ask when a request has been answered, after each ping, and when something else is waited for, and ask
@@ -261,10 +346,6 @@ export interface PromptSession {
   readonly pinged?: (ping: PingSent) => PingEntry;
   /** Why nothing can be asked of single messages, in words that follow "Cannot pin"; absent if it can. */
   readonly noPins?: string | undefined;
-}
-
-/** A {@linkcode PromptSession} whose history may go back, or go on in two ways. */
-export interface ForkableSession extends PromptSession {
   /** The cache rules and prices that it goes by. */
   readonly profile: Profile;
   /**
@@ -287,7 +368,7 @@ export interface ForkableSession extends PromptSession {
    * first request as this one's last as long as the cache holds that, and archives to an archive of its own, which must
    * hold what this one's holds.
    */
-  fork(length: number, archive: Archive): ForkableSession;
+  fork(length: number, archive: Archive): PromptSession;
   /** Forgets all edits: from now on everything is sent as it is. */
   revert(): void;
 }

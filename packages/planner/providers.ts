@@ -808,7 +808,7 @@ export const MODELS: Readonly<Record<string, PublishedModel>> = {
  */
 const REASONING: readonly (readonly [
   RegExp,
-  Omit<ReturnType<typeof howToAsk>, "protocol" | "efforts"> & { readonly efforts?: string },
+  Pick<ReturnType<typeof howToAsk>, "reasoning" | "thinking"> & { readonly efforts?: string },
 ])[] = [
   [/^claude-opus-4-[78]$|^claude-[a-z]+-[5-9]/, {
     efforts: "low medium high xhigh max",
@@ -837,23 +837,6 @@ const SEEING =
   /^(claude|gpt-(4o|4\.1|[5-9])|chatgpt-|o[134]\b|gemini|gemma-?[3-9]|grok-[4-9]|kimi-k(2\.[5-9]|[3-9])|llama-?4|minimax-m3|pixtral|mistral-(small|medium|large))|(^|[-.:])(vl|vision|omni|llava)\b|\dv\b/;
 
 /**
- * Whether a model is shown pictures in results of its calls, by its name. Of one that isn't known it isn't: providers refuse
- * a request with a picture as a whole.
- *
- * @example
- * ```ts
- * import { assertEquals } from "@std/assert";
- * import { seesPictures } from "@tare/planner/parts";
- *
- * assertEquals([seesPictures("gpt-5.5"), seesPictures("qwen3-vl:8b"), seesPictures("qwen3:8b")], [true, true, false]);
- * ```
- */
-export function seesPictures(model: string): boolean {
-  checkGiven("seesPictures()", { model }, { model: "string" });
-  return SEEING.test(plainModelName(model));
-}
-
-/**
  * How a model is best asked where requests go to this address: in which of OpenAI's protocols, and what is to be said of its
  * reasoning there, or in the Messages format.
  *
@@ -863,9 +846,12 @@ export function seesPictures(model: string): boolean {
  * import { howToAsk } from "@tare/planner/parts";
  *
  * const baseURL = "https://api.openai.com/v1";
- * const { protocol, efforts } = howToAsk({ model: "gpt-5.1", baseURL });
- * assertEquals([protocol, efforts], ["responses", ["none", "low", "medium", "high"]]);
- * assertEquals(howToAsk({ model: "qwen3", baseURL: "http://localhost:8080/v1" }), { protocol: "chat" });
+ * const { protocol, efforts, seesPictures } = howToAsk({ model: "gpt-5.1", baseURL });
+ * assertEquals([protocol, efforts, seesPictures], ["responses", ["none", "low", "medium", "high"], true]);
+ * assertEquals(howToAsk({ model: "qwen3", baseURL: "http://localhost:8080/v1" }), {
+ *   protocol: "chat",
+ *   seesPictures: false,
+ * });
  * ```
  */
 export function howToAsk({ model, baseURL }: {
@@ -885,6 +871,11 @@ export function howToAsk({ model, baseURL }: {
   readonly reasoning?: "sealed" | "some";
   /** How it is asked to think in the Messages format: as much as it finds right, or within a budget. Default: it can't be. */
   readonly thinking?: "adaptive" | "budget";
+  /**
+   * Whether it is shown pictures in results of its calls. Of one that isn't known it isn't: providers refuse a request with a
+   * picture as a whole.
+   */
+  readonly seesPictures: boolean;
 } {
   const name = plainModelName(model);
   const [, { efforts, ...reasoning } = {}] = REASONING.find(([names]) => names.test(name)) ?? [];
@@ -893,6 +884,7 @@ export function howToAsk({ model, baseURL }: {
     protocol: routeAt(baseURL)?.address === OPENAI ? "responses" : "chat",
     ...(efforts !== undefined && { efforts: efforts.split(" ").filter(Boolean) }),
     ...reasoning,
+    seesPictures: SEEING.test(name),
   };
 }
 

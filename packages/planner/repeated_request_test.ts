@@ -1,7 +1,7 @@
 import { assert, assertEquals } from "@std/assert";
 import { countRequestTokens, estimateTokens, type Message, type Tool } from "@tare/messages";
 import { plannerSession, profileNamed, type PromptSession, type SessionView } from "@tare/planner";
-import { classicSession } from "@tare/planner/policies";
+import { classicSession } from "./classic/classic_session.ts";
 import { memoryArchive } from "@tare/prune";
 
 const log: Tool = {

@@ -16,7 +16,6 @@ import { type Edit, fittingEdits, leadingEdits } from "./edits/edit.ts";
 import type { History } from "./edits/view.ts";
 import { NEW_SESSION, type PlannerState } from "./ledger/ledger.ts";
 import {
-  type ForkableSession,
   type Mechanisms,
   NO_MECHANISMS,
   type PromptCall,
@@ -30,7 +29,7 @@ import { KnownSession, type LookedAt, type Plan, planAsItIs, staysAsItIs } from 
 import { quotePrompt } from "./rule/quote.ts";
 
 /** A {@linkcode PromptSession} whose planner decides when the mechanisms act. */
-export interface PlannerSession extends ForkableSession {
+export interface PlannerSession extends PromptSession {
   /** What a request for this history would cost, as it stands and without everything that could leave now. */
   readonly quote: NonNullable<PromptSession["quote"]>;
   readonly nextPing: NonNullable<PromptSession["nextPing"]>;
@@ -433,9 +432,13 @@ async function loadArriving(options: ArrivalOptions): Promise<Arriving> {
 }
 
 /** What may leave: a mechanism that is off takes nothing. */
-function retentionOf({ context, prune, schemas }: Mechanisms, retention = KEEP_WANTED): Retention {
+function retentionOf(
+  { context, prune, schemas }: Mechanisms,
+  own: Partial<Retention> | undefined,
+): Retention {
   return {
-    ...retention,
+    ...KEEP_WANTED,
+    ...own,
     ...(!prune && { resultTailTokens: Infinity }),
     ...(!context && { stepTailTokens: Infinity }),
     ...(!schemas && { compactTools: false }),

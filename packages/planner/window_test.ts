@@ -16,7 +16,7 @@ import {
   PromptTooLong,
   type SessionView,
 } from "@tare/planner";
-import { PrefixCache, promptCost, promptUnits } from "@tare/planner/parts";
+import { PrefixCache, promptCost } from "@tare/planner/parts";
 import { memoryArchive, RECALL_TOOL } from "@tare/prune";
 
 const tools = [RECALL_TOOL];
@@ -171,17 +171,17 @@ async function overflowing(
     const nowMs = call * 1_000;
     const view = await planned.view({ messages: [...messages], tools }, { nowMs });
     if (view.rewrites.length > 0) rewritten.push(call);
-    const paid = (units: ReturnType<typeof promptUnits>, cache: PrefixCache) => {
+    const paid = (units: ReturnType<typeof PrefixCache.unitsOf>, cache: PrefixCache) => {
       const promptTokens = units.reduce((sum, { tokens }) => sum + tokens, 0);
       const usage = { promptTokens, cachedTokens: cache.lookup(units, nowMs), outputTokens: 1 };
       cache.store(units, nowMs);
       return { usage, cost: promptCost(profile, usage) };
     };
-    const sent = paid(promptUnits(view, estimateTokens), cache);
+    const sent = paid(PrefixCache.unitsOf(view, estimateTokens), cache);
     planned.sent(sent.usage, view);
     longest = Math.max(longest, sent.usage.promptTokens);
     cost += sent.cost;
-    whole += paid(promptUnits({ messages, tools }, estimateTokens), resent).cost;
+    whole += paid(PrefixCache.unitsOf({ messages, tools }, estimateTokens), resent).cost;
   }
   assertLessOrEqual(longest, windowTokens);
   return { rewritten, share: cost / whole };

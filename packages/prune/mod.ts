@@ -18,7 +18,7 @@ export {
   memoryArchive,
   textFromBytes,
 } from "./archive.ts";
-export { formatPlaceholder, holdsPlaceholder, parsePlaceholder, placeholderRefs } from "./placeholder.ts";
+export { formatPlaceholder, parsePlaceholder, placeholderRefs } from "./placeholder.ts";
 export {
   applyElisions,
   elide,
@@ -26,14 +26,13 @@ export {
   looksLikeError,
   type PruneOptions,
   pruneResults,
-  readPictures,
   resultOriginal,
   resultText,
   selectElisions,
   traitsOf,
 } from "./prune_results.ts";
 export { recallOriginal } from "./recall.ts";
-export { RECALL_TOOL, type RecallParameters } from "./recall_tool.ts";
+export { RECALL_TOOL } from "./recall_tool.ts";
 export { applySummary, summariseTurns, type TurnsSummary } from "./summarise_turns.ts";
 export { isColdResume, pressure, relievePressure } from "./triggers.ts";
 export { truncateResults, truncateText } from "./truncate_results.ts";

@@ -1,6 +1,5 @@
 import {
   checkGiven,
-  type ContentPart,
   contentText,
   countMessageTokens,
   countRequestTokens,
@@ -477,8 +476,8 @@ export function resultText({ content, keep }: ToolMessage): string | undefined {
 }
 
 /**
- * What the archive holds of a result: its text, or of one that shows pictures too its parts as JSON, which
- * {@linkcode readPictures} reads. `undefined` if it has to stay, or holds anything else. Of a tool that isn't known nobody
+ * What the archive holds of a result: its text, or of one that shows pictures too its parts as JSON, which a
+ * recall shows. `undefined` if it has to stay, or holds anything else. Of a tool that isn't known nobody
  * knows whether a recall could show a picture, so that only text leaves.
  */
 export function resultOriginal(message: ToolMessage, isKnown = true): string | undefined {
@@ -488,25 +487,6 @@ export function resultOriginal(message: ToolMessage, isKnown = true): string | u
       part.type === "text" || (part.type === "image_url" && part.image_url.url.startsWith("data:"))
     );
   return resultText(message) ?? (holds ? JSON.stringify(content) : undefined);
-}
-
-/** The text and the pictures of an original that shows some; nothing if it is a text alone. */
-export function readPictures(
-  original: string,
-): { readonly text: string; readonly pictures: readonly string[] } | undefined {
-  if (
-    !original.startsWith('[{"type":"') || !original.includes('{"type":"image_url","image_url":{"url":"data:')
-  ) {
-    return undefined;
-  }
-  try {
-    const content: readonly ContentPart[] = JSON.parse(original);
-    const pictures = content.flatMap((part) => part.type === "image_url" ? [part.image_url.url] : []);
-    return { text: contentText(content), pictures };
-  } catch {
-    // A text that only looks like it.
-    return undefined;
-  }
 }
 
 /** Arguments longer than this are kept and compared as the model wrote them: nobody reads them as a path. */

@@ -1,4 +1,5 @@
 import {
+  type ContentPart,
   contentText,
   type CountTokens,
   firstWords,
@@ -16,6 +17,7 @@ import { fitHead } from "./truncate_results.ts";
 interface Recalled {
   readonly content: string;
   readonly error: boolean;
+  readonly pictures?: readonly string[];
 }
 
 /** Answers what `recallOriginal()` was asked for. */
@@ -27,8 +29,9 @@ export async function readOriginal(
     readonly find?: string;
     readonly offset?: number;
   },
-  { countTokens, limitTokens, shown }: Bounds & {
+  { countTokens, limitTokens, shown, seesPictures }: Bounds & {
     readonly shown?: (() => readonly Message[]) | undefined;
+    readonly seesPictures: boolean;
   },
 ): Promise<Recalled> {
   const { lines, find, offset = 0 } = request;
@@ -49,6 +52,13 @@ export async function readOriginal(
         `an ${ANY_PLACEHOLDER} line of this conversation.`,
     );
   }
+  const pictured = readPictures(archived);
+  if (pictured) {
+    const { text, pictures } = pictured;
+    return seesPictures
+      ? { content: text, error: false, pictures }
+      : refuse(`Cannot recall it: it is a ${text}, and this model is shown no pictures.`);
+  }
   const original = readable(archived);
   const range = lines === undefined ? { start: 0, end: original.length } : rangeOf(original, lines);
   if (typeof range === "string") return refuse(range);
@@ -57,6 +67,25 @@ export async function readOriginal(
   }
   const region = { start: Math.max(range.start, offset), end: range.end, countTokens, limitTokens };
   return find === undefined ? read(original, region) : search(original, { ...region, find });
+}
+
+/** The text and the pictures of an original that shows some; nothing if it is a text alone. */
+function readPictures(
+  original: string,
+): { readonly text: string; readonly pictures: readonly string[] } | undefined {
+  if (
+    !original.startsWith('[{"type":"') || !original.includes('{"type":"image_url","image_url":{"url":"data:')
+  ) {
+    return undefined;
+  }
+  try {
+    const content: readonly ContentPart[] = JSON.parse(original);
+    const pictures = content.flatMap((part) => part.type === "image_url" ? [part.image_url.url] : []);
+    return { text: contentText(content), pictures };
+  } catch {
+    // A text that only looks like it.
+    return undefined;
+  }
 }
 
 const WITHOUT_REF =

@@ -4,7 +4,8 @@ import type { Archive } from "./archive.ts";
 /**
  * Answers a call of the recall tool: the archived original, a range of its lines, or its lines that hold a text, with
  * their numbers and the lines around them. Without a reference it says which of all originals hold the text, what
- * they were, and in which lines. An answer that would be too long ends with a line that says how to go on.
+ * they were, and in which lines. An answer that would be too long ends with a line that says how to go on. An original that
+ * shows pictures is answered whole, with these beside its text.
  *
  * @throws {RangeError} if `limitTokens` is below 200, too short for a piece and the way to the next one.
  * @throws {Error} if the archive can't be read.
@@ -50,23 +51,32 @@ export async function recallOriginal(
      * where no reference is given. Default: that can't be searched.
      */
     readonly shown?: (() => readonly Message[]) | undefined;
+    /** Whether who asks can be shown pictures. Default: an original that has some can't be recalled. */
+    readonly seesPictures?: boolean;
   } = {},
 ): Promise<{
   /** Text of the tool result. */
   readonly content: string;
   /** True if the request could not be answered; `content` says what would be right. */
   readonly error: boolean;
+  /** Pictures of the original, each as a data URL. Absent: it has none. */
+  readonly pictures?: readonly string[];
 }> {
   checkGiven("recallOriginal()", { archive, request, options }, {
     archive: { get: "function" },
     request: { "ref?": "string", "lines?": "string", "find?": "string", "offset?": "value" },
-    options: { "countTokens?": "counter", "limitTokens?": "number", "shown?": "function" },
+    options: {
+      "countTokens?": "counter",
+      "limitTokens?": "number",
+      "shown?": "function",
+      "seesPictures?": "boolean",
+    },
   });
-  const { countTokens = estimateTokens, limitTokens = 7_000, shown } = options;
+  const { countTokens = estimateTokens, limitTokens = 7_000, shown, seesPictures = false } = options;
   if (!(limitTokens >= 200)) {
     throw new RangeError(`Cannot recall within ${limitTokens} tokens: the limit must be at least 200`);
   }
   // Models ask for what left far less often than they are told that it left.
   const { readOriginal } = await import("./read_original.ts");
-  return await readOriginal(archive, request, { countTokens, limitTokens, shown });
+  return await readOriginal(archive, request, { countTokens, limitTokens, shown, seesPictures });
 }

@@ -9,75 +9,69 @@ const LINE_CHARS = [100, 50, 0];
 const BESIDE = "Beside the tools that you are given there are";
 const CHANGED = "The tools behind find_tools and call_tool have changed.";
 
-/** Whether a message says what {@linkcode catalogue} or {@linkcode catalogueChanges} gave. */
-export function tellsOfTools({ role, content }: Message): boolean {
-  const isTold = typeof content === "string" && (content.startsWith(BESIDE) || content.startsWith(CHANGED));
-  return role === "system" && isTold;
-}
-
 /**
- * What a model is told of tools that its requests don't hold: their names and one line each, and how to get at the
- * rest. The same tools give the same text. The longer the list, the less
- * it says of each tool; names are all there as long as there is room for them in 2,400 tokens.
+ * What a model is told of tools that its requests don't hold: their names and one line each, and how to get at the rest. The
+ * same tools give the same text. The longer the list, the less it says of each tool; names are all there as long as there is
+ * room for them in 2,400 tokens.
  */
-export function catalogue(
-  tools: readonly ToolDefinition[],
-  options: { readonly countTokens: CountTokens },
-): string {
-  checkGiven("catalogue()", { tools, options }, {
-    tools: "array",
-    options: { countTokens: "counter" },
-  });
-  return [
-    `${BESIDE} ${tools.length} more. You see here what each is called and what it ` +
-    "is for. find_tools shows how it is called; call_tool calls it.",
-    ...listed(tools, options),
-  ].join("\n");
-}
+export class Catalogue {
+  /** What a model knows once it was told of these tools. Plain data. */
+  readonly told: Readonly<Record<string, number>>;
+  readonly #tools: readonly ToolDefinition[];
+  readonly #countTokens: CountTokens;
 
-/** What a model knows once it was told of these tools. */
-export function toldTools(tools: readonly ToolDefinition[]): Readonly<Record<string, number>> {
-  checkGiven("toldTools()", { tools }, { tools: "array" });
-  return Object.fromEntries(tools.map((tool) => [tool.function.name, hashPiece(tool)]));
-}
+  /** A catalogue of these tools. */
+  constructor(tools: readonly ToolDefinition[], options: { readonly countTokens: CountTokens }) {
+    checkGiven("Catalogue()", { tools, options }, {
+      tools: "array",
+      options: { countTokens: "counter" },
+    });
+    this.#tools = tools;
+    this.#countTokens = options.countTokens;
+    this.told = Object.fromEntries(tools.map((tool) => [tool.function.name, hashPiece(tool)]));
+  }
 
-/**
- * What a model is to be told where the tools aren't those that it was told of: at the prompt's end, so that nothing in
- * front of it changes. Nothing if they are the same.
- */
-export function catalogueChanges(
-  told: ReturnType<typeof toldTools>,
-  tools: readonly ToolDefinition[],
-  options: { readonly countTokens: CountTokens },
-): string | undefined {
-  checkGiven("catalogueChanges()", { told, tools, options }, {
-    told: "value",
-    tools: "array",
-    options: { countTokens: "counter" },
-  });
-  const now = toldTools(tools);
-  const wasTold = ({ function: { name } }: ToolDefinition) => Object.hasOwn(told, name);
-  const added = tools.filter((tool) => !wasTold(tool));
-  const changed = tools.filter((tool) =>
-    wasTold(tool) && told[tool.function.name] !== now[tool.function.name]
-  );
-  const gone = Object.keys(told).filter((name) => !Object.hasOwn(now, name));
-  if (added.length + changed.length + gone.length === 0) return undefined;
-  return [
-    CHANGED,
-    ...(added.length > 0 ? ["New:", ...listed(added, options)] : []),
-    ...(changed.length > 0
-      ? ["Called in another way than before, see find_tools:", ...listed(changed, options)]
-      : []),
-    ...(gone.length > 0 ? [`Gone: ${gone.join(", ")}`] : []),
-  ].join("\n");
+  /** Whether a message says what {@linkcode Catalogue.text} or {@linkcode Catalogue.changes} gave. */
+  static tells({ role, content }: Message): boolean {
+    const isTold = typeof content === "string" && (content.startsWith(BESIDE) || content.startsWith(CHANGED));
+    return role === "system" && isTold;
+  }
+
+  /** What tells of all of them, at the prompt's beginning. */
+  text(): string {
+    return [
+      `${BESIDE} ${this.#tools.length} more. You see here what each is called and what it ` +
+      "is for. find_tools shows how it is called; call_tool calls it.",
+      ...listed(this.#tools, this.#countTokens),
+    ].join("\n");
+  }
+
+  /**
+   * What a model is to be told that was `told` of other tools, at the prompt's end, so that nothing in front of it changes.
+   * Nothing if they are the same.
+   */
+  changes(told: Catalogue["told"]): string | undefined {
+    checkGiven("changes()", { told }, { told: "value" });
+    const wasTold = ({ function: { name } }: ToolDefinition) => Object.hasOwn(told, name);
+    const added = this.#tools.filter((tool) => !wasTold(tool));
+    const changed = this.#tools.filter((tool) =>
+      wasTold(tool) && told[tool.function.name] !== this.told[tool.function.name]
+    );
+    const gone = Object.keys(told).filter((name) => !Object.hasOwn(this.told, name));
+    if (added.length + changed.length + gone.length === 0) return undefined;
+    return [
+      CHANGED,
+      ...(added.length > 0 ? ["New:", ...listed(added, this.#countTokens)] : []),
+      ...(changed.length > 0
+        ? ["Called in another way than before, see find_tools:", ...listed(changed, this.#countTokens)]
+        : []),
+      ...(gone.length > 0 ? [`Gone: ${gone.join(", ")}`] : []),
+    ].join("\n");
+  }
 }
 
 /** A line for each tool, as long as there is room for it; else all names; else as many as there is room for. */
-function listed(
-  tools: readonly ToolDefinition[],
-  { countTokens }: { readonly countTokens: CountTokens },
-): string[] {
+function listed(tools: readonly ToolDefinition[], countTokens: CountTokens): string[] {
   for (const chars of LINE_CHARS) {
     const lines = chars > 0 ? tools.map((tool) => toolLine(tool, chars)) : [names(tools)];
     if (countTokens(lines.join("\n")) <= MAX_TOKENS) return lines;

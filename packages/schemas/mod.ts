@@ -6,7 +6,7 @@
  * validated against the full schema all along (`@tare/arguments`): a call that breaks a rule which the
  * compact form leaves out is answered with the full definition.
  *
- * Where there are many tools, their definitions need not stand in requests at all: {@linkcode catalogue} tells their
+ * Where there are many tools, their definitions need not stand in requests at all: a {@linkcode Catalogue} tells their
  * names and one line each, and {@linkcode standIns} are two tools by which a model sees the rest at the prompt's end,
  * and calls it.
  *
@@ -14,6 +14,6 @@
  *
  * @module
  */
-export { catalogue, catalogueChanges, tellsOfTools, toldTools } from "./catalogue.ts";
+export { Catalogue } from "./catalogue.ts";
 export { compactTool, shownTools } from "./shown_tools.ts";
 export { CALL_TOOL, FIND_TOOLS, standIns } from "./stand_ins.ts";

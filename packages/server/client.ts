@@ -10,6 +10,9 @@
 import type { Route } from "./http/route.ts";
 import type { routeTable } from "./route_table.ts";
 
+export type { MissesReport } from "./api/misses.ts";
+export type { SessionSpend } from "./api/session_spend.ts";
+
 type Table = ReturnType<typeof routeTable>[number];
 
 /** What is sent to each route, and what it tells: by `METHOD /path/{parameter}`. */
@@ -19,6 +22,9 @@ export type Api = {
 
 /** The JSON that a route gives. */
 export type Told<Name extends keyof Api> = Api[Name]["told"]["json"];
+
+/** What calls have cost, over sessions. */
+export type SpendReport = Told<"GET /v1/spend">;
 
 /** The JSON that a route takes. */
 export type Body<Name extends keyof Api> = Api[Name]["asked"]["body"];

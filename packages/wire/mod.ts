@@ -15,22 +15,20 @@ import { RESPONSES_PROTOCOL } from "./responses/responses_protocol.ts";
 /** All protocols. */
 export const PROTOCOLS: readonly Protocol[] = [CHAT_PROTOCOL, RESPONSES_PROTOCOL, MESSAGES_PROTOCOL];
 
-export { errorBody, messageBody, messageEvents, statusOf } from "./anthropic/write_message.ts";
+export { MessageWriter, statusOf } from "./anthropic/write_message.ts";
 export { searchBlocks } from "./anthropic/tool_search.ts";
 export { MAX_CACHE_MARKS, readCacheMarks } from "./anthropic/cache_marks.ts";
-export { MessageAssembler, readMessagesUsage } from "./anthropic/message_assembler.ts";
-export { finishedReply, messagesBody, messagesSettings } from "./anthropic/write_messages_body.ts";
+export { MessageAssembler } from "./anthropic/message_assembler.ts";
+export { finishedReply, messagesBody } from "./anthropic/write_messages_body.ts";
 export { ApiError } from "./api_error.ts";
 export { fromAnthropic, fromResponses, toAnthropic, toResponses } from "./converters.ts";
 export { ReplyAssembler } from "./chat/reply_assembler.ts";
-export { readUsage, writeUsage } from "./chat/usage.ts";
-export { chunkWriter, completionBody, completionChunks, toolCallDeltas } from "./chat/write_completion.ts";
+export { readUsage } from "./chat/usage.ts";
+export { CompletionWriter } from "./chat/write_completion.ts";
 export { deferTools, isFunction, steadyTools } from "./client_tools.ts";
 export { asRecord, joinBytes, jsonExcess, type JsonRecord, readJsonAt } from "./json.ts";
 export {
   anchorOf,
-  BEARER,
-  callIds,
   type ItemPart,
   type JsonReader,
   type ListReader,
@@ -42,26 +40,17 @@ export {
   readWireBody,
   type RequestReaders,
   toolsInFront,
+  underClientIds,
   UnknownShape,
-  type WireBody,
   type WireItem,
   type WireReply,
   type WireRequest,
-  withCallIds,
   withFoundTools,
   withoutThoughts,
   writeRequest,
 } from "./protocol.ts";
-export {
-  bodyPieces,
-  GrowingBytes,
-  inMebibytes,
-  MAX_EVENT_BYTES,
-  ReplyTooLong,
-  splitEvents,
-  SseSplitter,
-} from "./reply_stream.ts";
+export { bodyPieces, GrowingBytes, MAX_EVENT_BYTES, ReplyTooLong, SseSplitter } from "./reply_stream.ts";
 export { ResponseAssembler, type ResponseBody, ResponseEventWriter } from "./responses/response.ts";
-export { responsesBody, responsesSettings } from "./responses/write_responses_body.ts";
+export { responsesBody } from "./responses/write_responses_body.ts";
 export { statedFailure } from "./meaning.ts";
 export { CHAT_PROTOCOL, MESSAGES_PROTOCOL, RESPONSES_PROTOCOL };

@@ -130,7 +130,7 @@ export interface Protocol {
   /** Name of the field that names the response which a request goes on from. Default: there is none. */
   readonly followsField?: string;
   /** What the client says of its session. */
-  readHints(body: WireBody, headers: Headers): {
+  readHints(body: ReturnType<typeof readWireBody>, headers: Headers): {
     /** Keeps apart histories that begin alike. Default: only their content does. */
     readonly key?: string;
     /** Its own name for the session, whatever the history. Default: it has none. */
@@ -161,7 +161,7 @@ export interface Protocol {
    * The body without a number that some clients put in front of their instructions, a new one with each request, and that
    * only the provider itself knows to leave out of the prompt. Nothing if it has none. Default: there is no such number.
    */
-  readonly withoutNonce?: (body: WireBody) => Uint8Array<ArrayBuffer> | undefined;
+  readonly withoutNonce?: (body: ReturnType<typeof readWireBody>) => Uint8Array<ArrayBuffer> | undefined;
   /** Makes a definition of a tool. @throws {UnknownShape} likewise. */
   readTool(value: unknown): {
     /** What it is to the planner. */
@@ -222,7 +222,7 @@ export interface Protocol {
     /** A tool that is deferred: the prompt can't be cached up to there. */
     defer(tool: Uint8Array<ArrayBuffer>): Uint8Array<ArrayBuffer>;
     /** The name of the only tool that the model may call in a request; nothing if it may choose. */
-    forced(request: WireBody): string | undefined;
+    forced(request: ReturnType<typeof readWireBody>): string | undefined;
     /** An item without all searches and what they found; the same object if it has none. */
     without(item: unknown): unknown;
   };
@@ -281,7 +281,7 @@ export interface Protocol {
     /** Whether a request with these headers is of somebody who has signed in: pings would count toward a subscription's limits. */
     isSubscription(headers: Headers): boolean;
     /** Whether a request has its model think so long that it can't be asked for no reply. */
-    mustReply(request: WireBody): boolean;
+    mustReply(request: ReturnType<typeof readWireBody>): boolean;
   };
   /** The answer to a request that isn't passed on. `code` names the error for programs. */
   refuse(status: number, message: string, code: string): Response;
@@ -322,16 +322,6 @@ export const BEARER: Protocol["auth"] = {
   header: (key) => ["authorization", `Bearer ${key}`],
 };
 
-/** A body of JSON with the places of its fields. */
-export interface WireBody {
-  /** As it was sent. */
-  readonly bytes: Uint8Array<ArrayBuffer>;
-  /** Places of the values of its fields, by name. */
-  readonly fields: ReadonlyMap<string, Parameters<typeof readJsonAt>[1]>;
-  /** What is known of its list of items. */
-  readonly known?: ReturnType<ListReader["find"]>;
-}
-
 /** An item of a request's list, or of what shall stand in it. */
 export interface WireItem {
   /** Names what it says: two items have the same one if they differ in nothing but their spelling. */
@@ -345,7 +335,7 @@ export interface WireItem {
 }
 
 /** A request, read as far as the gateway has to know it. */
-export interface WireRequest extends WireBody {
+export interface WireRequest extends ReturnType<typeof readWireBody> {
   readonly protocol: Protocol;
   /** The model that it asks for. */
   readonly model: string;
@@ -460,7 +450,14 @@ export interface RequestReaders {
 export function readWireBody(
   bytes: Uint8Array<ArrayBuffer>,
   { protocol, lists }: { readonly protocol?: Protocol } & Pick<RequestReaders, "lists"> = {},
-): WireBody {
+): {
+  /** As it was sent. */
+  readonly bytes: Uint8Array<ArrayBuffer>;
+  /** Places of the values of its fields, by name. */
+  readonly fields: ReadonlyMap<string, Parameters<typeof readJsonAt>[1]>;
+  /** What is known of its list of items. */
+  readonly known?: ReturnType<ListReader["find"]>;
+} {
   checkGiven("readWireBody()", { bytes }, { bytes: "bytes" });
   let known: KnownList | undefined;
   const fields = objectFields(bytes, 0, (name, start) => {
@@ -472,7 +469,7 @@ export function readWireBody(
 }
 
 /** A field's value; nothing if there is no such field. @throws {SyntaxError} if it is no JSON. */
-export function readField({ bytes, fields }: WireBody, name: string): unknown {
+export function readField({ bytes, fields }: ReturnType<typeof readWireBody>, name: string): unknown {
   const span = fields.get(name);
   return span && readJsonAt(bytes, span);
 }
@@ -489,7 +486,7 @@ export function peekField(bytes: Uint8Array<ArrayBuffer>, name: string): unknown
 
 /** What any protocol's client may say of a request, in body or headers: which session it belongs to, and what it is for. */
 export function readCommonHints(
-  body: WireBody,
+  body: ReturnType<typeof readWireBody>,
   headers: Headers,
 ): Pick<ReturnType<Protocol["readHints"]>, "key" | "purpose" | "forbidsTools"> {
   const key = readField(body, "prompt_cache_key") ?? headers.get("x-session-id");
@@ -504,7 +501,7 @@ export function readCommonHints(
 }
 
 /** The kind of request that a client names in its metadata of the turn. */
-function readRequestKind(body: WireBody, headers: Headers): string | undefined {
+function readRequestKind(body: ReturnType<typeof readWireBody>, headers: Headers): string | undefined {
   const metadata = readField(body, "client_metadata");
   for (const [name, value] of [...headers, ...Object.entries(isRecord(metadata) ? metadata : {})]) {
     if (!name.endsWith("-turn-metadata") || typeof value !== "string") continue;
@@ -524,7 +521,11 @@ function readRequestKind(body: WireBody, headers: Headers): string | undefined {
  * @throws {UnknownShape} if an item or a tool isn't as the protocol says.
  * @throws {SyntaxError} if there is no list of items.
  */
-export function readRequest(body: WireBody, protocol: Protocol, readers: RequestReaders): WireRequest {
+export function readRequest(
+  body: ReturnType<typeof readWireBody>,
+  protocol: Protocol,
+  readers: RequestReaders,
+): WireRequest {
   checkGiven("readRequest()", { body, protocol, readers }, {
     body: { bytes: "bytes", fields: "object" },
     protocol: { name: "string", listField: "string" },
@@ -539,7 +540,7 @@ export function readRequest(body: WireBody, protocol: Protocol, readers: Request
 
 /** Like {@linkcode readRequest}, an item at each step: a long list takes a while, and others may be let in between. */
 export function* readingRequest(
-  body: WireBody,
+  body: ReturnType<typeof readWireBody>,
   protocol: Protocol,
   readers: RequestReaders,
 ): Generator<void, WireRequest> {
@@ -597,7 +598,7 @@ export function* readingRequest(
 
 /** Most tokens of the reply; nothing if the client doesn't say. */
 function readReplyTokens(
-  body: WireBody,
+  body: ReturnType<typeof readWireBody>,
   { replyFields }: Pick<Protocol, "replyFields">,
 ): Pick<WireRequest, "replyTokens"> {
   const replyTokens = replyFields.map((name) => readField(body, name)).find((value) =>
@@ -788,10 +789,43 @@ export function withoutThoughts(item: WireItem, names: readonly string[]): WireI
   return thinking(left, thought.item, listed([...left, thought.item]));
 }
 
+/**
+ * Items in whose place their client has one of its own, with their calls under the ids by which it has them: what answers
+ * these goes by such. The same objects each time, so that what is known of them stays known.
+ */
+export function underClientIds(
+  items: readonly WireItem[],
+  client: WireItem,
+  { idPaths }: Pick<Protocol, "idPaths">,
+): readonly WireItem[] {
+  if (!idPaths) return items;
+  const wanted = callIds(client, idPaths);
+  if (wanted.length === 0) return items;
+  const isAnswer = ({ parts }: WireItem) => parts.some(({ message }) => message.role === "tool");
+  const answered = new Set(items.filter(isAnswer).flatMap((item) => callIds(item, idPaths)));
+  const left = items.filter((item) => !isAnswer(item)).flatMap((item) => callIds(item, idPaths))
+    .filter((id) => !answered.has(id));
+  if (left.length !== wanted.length || left.every((id, at) => id === wanted[at])) return items;
+  const before = respelled.get(items);
+  if (before?.ids === wanted.join("\n")) return before.items;
+  const ids = new Map(left.map((id, at) => [id, wanted[at]!]));
+  const now = items.map((item) => withCallIds(item, ids, idPaths));
+  respelled.set(items, { ids: wanted.join("\n"), items: now });
+  return now;
+}
+
+const respelled = new WeakMap<
+  readonly WireItem[],
+  { readonly ids: string; readonly items: readonly WireItem[] }
+>();
+
 /** The ids of an item's calls, in order, or of those that it answers, as they stand in its JSON. */
-export function callIds({ bytes, thought }: WireItem, { idPaths }: Protocol): readonly string[] {
+function callIds(
+  { bytes, thought }: WireItem,
+  idPaths: NonNullable<Protocol["idPaths"]>,
+): readonly string[] {
   const own = thought?.item.bytes ?? bytes;
-  if (!own || !idPaths) return [];
+  if (!own) return [];
   const known = idsIn.get(own);
   if (known) return known;
   const item = readJsonAt(own, { start: 0, end: own.length });
@@ -802,10 +836,15 @@ export function callIds({ bytes, thought }: WireItem, { idPaths }: Protocol): re
 
 const idsIn = new WeakMap<Uint8Array, readonly string[]>();
 
-/** An item whose calls, or those that it answers, have these ids in its JSON, in order. */
-export function withCallIds(item: WireItem, ids: readonly string[], { idPaths }: Protocol): WireItem {
+/** An item whose calls, or those that it answers, have other ids in its JSON. */
+function withCallIds(
+  item: WireItem,
+  others: ReadonlyMap<string, string>,
+  idPaths: NonNullable<Protocol["idPaths"]>,
+): WireItem {
   const { bytes } = item;
-  if (!bytes || !idPaths || ids.length === 0) return item;
+  const ids = callIds(item, idPaths).map((id) => others.get(id) ?? id);
+  if (!bytes || ids.length === 0) return item;
   const paths = idPaths(readJsonAt(bytes, { start: 0, end: bytes.length }));
   const edits = paths.map((path, at) => ({ path, value: encoder.encode(JSON.stringify(ids[at])) }));
   return { ...item, bytes: editJson(bytes, edits) };

@@ -1,5 +1,5 @@
 /** A server-sent event as it was sent. */
-export type RawEvent = ReturnType<typeof splitEvents>[number];
+export type RawEvent = ReturnType<SseSplitter["events"]>[number];
 
 const LINE_FEED = 0x0a;
 const CARRIAGE_RETURN = 0x0d;
@@ -29,8 +29,21 @@ export class SseSplitter {
     return whole;
   }
 
+  /** The events that are whole with these bytes; none once something is too long. */
+  events(bytes: Uint8Array<ArrayBuffer>): {
+    /** Its bytes, the blank line at its end included. */
+    readonly bytes: Uint8Array<ArrayBuffer>;
+    /** Its name; nothing where it has none. */
+    readonly name?: string;
+    /** Its data; nothing for comments. */
+    readonly data?: string;
+  }[] {
+    const whole = this.cut(bytes);
+    return this.#excess === undefined ? splitEvents(whole) : [];
+  }
+
   /** What is left when the stream ends, which isn't a whole event. */
-  end(): ReturnType<typeof splitEvents>[number] | undefined {
+  end(): ReturnType<SseSplitter["events"]>[number] | undefined {
     return this.#rest.length === 0 ? undefined : readEvent(this.#rest.take());
   }
 
@@ -64,14 +77,7 @@ export class SseSplitter {
 }
 
 /** The events that these bytes consist of, the last one perhaps without its end. */
-export function splitEvents(bytes: Uint8Array<ArrayBuffer>): {
-  /** Its bytes, the blank line at its end included. */
-  readonly bytes: Uint8Array<ArrayBuffer>;
-  /** Its name; nothing where it has none. */
-  readonly name?: string;
-  /** Its data; nothing for comments. */
-  readonly data?: string;
-}[] {
+export function splitEvents(bytes: Uint8Array<ArrayBuffer>): RawEvent[] {
   const events: RawEvent[] = [];
   let from = 0;
   for (let at = bytes.indexOf(LINE_FEED); at >= 0; at = bytes.indexOf(LINE_FEED, at + 1)) {
@@ -108,6 +114,11 @@ export class GrowingBytes {
   /** How many there are. */
   get length(): number {
     return this.#length;
+  }
+
+  /** How they are too long for a reply that isn't streamed, as a sentence goes on: `has more than …`. */
+  get excess(): string | undefined {
+    return this.#length > MAX_EVENT_BYTES ? `has more than ${inMebibytes(MAX_EVENT_BYTES)}` : undefined;
   }
 
   /** The byte at a place, or from the end if that is negative; nothing where there is none. */
@@ -211,6 +222,6 @@ export class ReplyTooLong extends Error {
 }
 
 /** A number of bytes as people say it. */
-export function inMebibytes(bytes: number): string {
+function inMebibytes(bytes: number): string {
   return `${Math.round(bytes / 2 ** 20 * 100) / 100} MiB`;
 }

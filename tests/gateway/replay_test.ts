@@ -1,7 +1,7 @@
 import { assert, assertEquals } from "@std/assert";
 import type { CountTokens } from "@tare/messages";
 import { type Profile, profileNamed } from "@tare/planner";
-import { PrefixCache, promptUnits } from "@tare/planner/parts";
+import { PrefixCache } from "@tare/planner/parts";
 import { replay as replayModel, type SimulatedCall } from "@tare/simulator";
 import { CHAT_PROTOCOL, type JsonReader, readJsonAt, readRequest, readWireBody } from "@tare/wire";
 import { loadData } from "../../scripts/bench/economy/load_data.ts";
@@ -69,7 +69,7 @@ function byMessages(
 ): PredictedCall[] {
   const cache = new PrefixCache(profile);
   return requests.map((request) => {
-    const units = promptUnits(request, countTokens);
+    const units = PrefixCache.unitsOf(request, countTokens);
     const cachedTokens = cache.lookup(units, request.atMs);
     cache.store(units, request.atMs);
     return { promptTokens: units.reduce((sum, { tokens }) => sum + tokens, 0), cachedTokens };

@@ -1,6 +1,6 @@
 import { RequestError, type StopReason } from "@agentclientprotocol/sdk";
 import { assertEquals, assertRejects } from "@std/assert";
-import { EMPTY_LEDGER, type TurnEndReason } from "@tare/loop";
+import { EMPTY_LEDGER, type TurnEnd } from "@tare/loop";
 import type { NumberedEvent } from "@tare/server";
 import { RefusedError } from "../agent_client.ts";
 import { edit, end, newSession, numbered, say, STEP, TEXT, told, URL } from "./editor_fixture_test.ts";
@@ -31,12 +31,12 @@ Deno.test("editorAgent() ends a prompt with the reason for which the turn ended"
     budget: "max_turn_requests",
     output_limit: "max_tokens",
   };
-  let next: TurnEndReason = "completed";
+  let next: TurnEnd["reason"] = "completed";
   const startTurn = () => Promise.resolve(numbered([STEP, TEXT("Hello."), end(next, `So: ${next}.`)]));
   await edit({ startTurn }, async (agent, updates) => {
     await newSession(agent);
     for (const [reason, stopReason] of Object.entries(reasons)) {
-      next = reason as TurnEndReason;
+      next = reason as TurnEnd["reason"];
       updates.length = 0;
       assertEquals(await say(agent), { stopReason }, reason);
       const isLimit = stopReason.startsWith("max");

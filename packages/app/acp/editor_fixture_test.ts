@@ -12,7 +12,7 @@ import {
   type RequestPermissionResponse,
   type SessionUpdate,
 } from "@agentclientprotocol/sdk";
-import { EMPTY_LEDGER, type TurnEndReason } from "@tare/loop";
+import { EMPTY_LEDGER, type TurnEnd } from "@tare/loop";
 import type { NumberedEvent } from "@tare/server";
 import type { AgentClient } from "../agent_client.ts";
 import { editorAgent } from "./editor_agent.ts";
@@ -27,7 +27,7 @@ export const TEXT = (text: string): Event => ({ type: "text_delta", step: 1, tex
 /** A piece of the model\'s answer. */
 export const STEP: Event = { type: "step_start", step: 1 };
 /** A turn ends. */
-export const end = (reason: TurnEndReason, message?: string): Event => ({
+export const end = (reason: TurnEnd["reason"], message?: string): Event => ({
   type: "turn_end",
   reason,
   text: "",

@@ -1,5 +1,5 @@
 import type { Usage } from "@tare/messages";
-import { asRecord, type JsonRecord, MESSAGES_PROTOCOL, readMessagesUsage } from "@tare/wire";
+import { asRecord, type JsonRecord, MESSAGES_PROTOCOL, readUsage } from "@tare/wire";
 import {
   conversationOf,
   filesIn,
@@ -118,7 +118,7 @@ class Thread {
     const { id, model } = message;
     // What it says itself, such as of an error, cost nothing.
     if (line.isApiErrorMessage === true || model === "<synthetic>") return true;
-    const usage = readMessagesUsage(message.usage);
+    const usage = readUsage(message.usage);
     if (typeof id !== "string" || typeof model !== "string") return false;
     if (usage) this.#book(`${id} ${loggedText(line.requestId)}`, { model, usage, atMs });
     this.#keep({ uuid: loggedText(line.uuid), atMs, reply: id, message });

@@ -1,6 +1,6 @@
 import type { Cost, Rewrite, Usage } from "@tare/messages";
 import type { LedgerEntry, PingEntry } from "@tare/planner";
-import { callCost, callCostParts, type Rates, type SaidRecord } from "@tare/planner/parts";
+import { callCost, callCostParts, type Rates, type SaidProof } from "@tare/planner/parts";
 import type { Store, StoredSums, StoreRecord } from "../store/port.ts";
 
 /** One model call of a session: what it took, what it would have taken without Tare, what was rewritten for it. */
@@ -484,6 +484,8 @@ export const sumsOf: {
   ping(ping: PingEntry, rates: Rates): Partial<Sums>;
   /** What came of results that could be said once, as sums of a day. */
   outcome(said: NonNullable<LedgerEntry["said"]>[number]): Partial<Sums>;
+  /** What all of many came to. */
+  all(some: readonly Partial<Sums>[]): Sums;
   /** What all days came to. */
   days(days: Days): Sums;
   /** What the day of a moment, in milliseconds since the epoch, came to in all of these. */
@@ -526,15 +528,23 @@ export const sumsOf: {
       ? { saidResults: 1, saidFailedEdits: failed, saidReadAgain: again }
       : { untouchedResults: 1, untouchedFailedEdits: failed, untouchedReadAgain: again };
   },
+  all(some) {
+    const sum: { -readonly [Name in keyof Sums]: number } = { ...NO_SUMS };
+    for (const sums of some) {
+      // Most sums of most days aren't there.
+      for (const name of Object.keys(sums) as (keyof Sums)[]) sum[name] += sums[name] ?? 0;
+    }
+    return sum;
+  },
   days(days) {
-    return Object.values(days).reduce<Sums>(addSums, NO_SUMS);
+    return sumsOf.all(Object.values(days));
   },
   today(all, nowMs) {
     const day = dayOf(nowMs);
     const today = all.flatMap((days) =>
       Object.entries(days).flatMap(([key, sums]) => dayAndModel(key).day === day ? sums : [])
     );
-    return today.reduce<Sums>(addSums, NO_SUMS);
+    return sumsOf.all(today);
   },
 };
 
@@ -636,7 +646,7 @@ export class Accounts {
   }
 
   /** The same of days, by model and tool, as a proof takes it. */
-  static saidRecords(days: Days): readonly SaidRecord[] {
+  static saidRecords(days: Days): SaidProof["records"] {
     return Object.entries(days).flatMap(([key, sums]) => {
       const { model, tool } = dayAndModel(key);
       if (tool === undefined) return [];

@@ -29,18 +29,8 @@ export {
   sumsOf,
   ToldWarnings,
 } from "./calls.ts";
+export { keptSpending, reportSpend, SPEND_BY, type SpendingSession } from "./spend.ts";
 export {
-  keptSpending,
-  reportSessionSpend,
-  reportSpend,
-  type SessionSpend,
-  SPEND_BY,
-  type SpendingSession,
-  type SpendReport,
-} from "./spend.ts";
-export { MISSES, type MissesReport, reportMisses } from "./misses.ts";
-export {
-  type BlockReport,
   type PinReport,
   type PromptReport,
   reportBlock,

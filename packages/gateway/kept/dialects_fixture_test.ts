@@ -3,7 +3,7 @@
  *
  * @module
  */
-import { type JsonRecord, messageBody, messageEvents } from "@tare/wire";
+import { type JsonRecord, MessageWriter } from "@tare/wire";
 import { chatStep, codexStep, execCommand, type Json, said } from "../agents_fixture_test.ts";
 import { call, chunk, completion, READ, sse } from "../fixture_test.ts";
 import { responsesUpstream } from "../responses_fixture_test.ts";
@@ -164,8 +164,8 @@ export const MESSAGES: Dialect = {
         outputTokens: 5,
       },
     };
-    if (!body.stream) return Promise.resolve(Response.json(messageBody(written)));
-    const events = messageEvents(written).map((event) =>
+    if (!body.stream) return Promise.resolve(Response.json(new MessageWriter(written).body()));
+    const events = new MessageWriter(written).events().map((event) =>
       `event: ${event.type}\ndata: ${JSON.stringify(event)}\n\n`
     );
     return Promise.resolve(

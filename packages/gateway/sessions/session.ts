@@ -9,18 +9,17 @@ import {
   type Message,
   personsWords,
 } from "@tare/messages";
-import type { ForkableSession, PromptSessionOptions } from "@tare/planner";
+import type { PromptSession, PromptSessionOptions } from "@tare/planner";
 import type { Archive } from "@tare/prune";
 import {
   anchorOf,
-  callIds,
   type ItemPart,
   type Protocol,
   steadyTools,
+  underClientIds,
   type WireItem,
   type WireReply,
   type WireRequest,
-  withCallIds,
   withoutThoughts,
 } from "@tare/wire";
 import type { ChainNode } from "./chain_index.ts";
@@ -54,7 +53,7 @@ export interface Recognised {
   readonly prompts: (
     session: Pick<SessionFacts, "control" | "basis" | "agent"> & { readonly archive: LayeredArchive },
     stored?: Pick<PromptSessionOptions, "state" | "lookedAt">,
-  ) => ForkableSession;
+  ) => PromptSession;
 }
 
 /** What a session's prompts are planned by, as its first request says it. */
@@ -680,34 +679,13 @@ export function expandHidden(
     return false;
   });
   const expanded = items.flatMap((item, at) => [
-    ...shown.get(at)?.flatMap((place) => underIds(place, item, protocol)) ?? [],
+    ...shown.get(at)?.flatMap(({ items, replaces }) =>
+      protocol && replaces.length > 0 ? underClientIds(items, item, protocol) : items
+    ) ?? [],
     ...gone.has(at) ? [] : [withoutThoughts(item, thoughts.get(at) ?? [])],
   ]);
   return { items: expanded, hidden: kept };
 }
-
-/** What is hidden, with calls under the ids by which the client's own item has them: what answers them goes by these. */
-function underIds(place: HiddenPlace, known: WireItem, protocol?: Protocol): readonly WireItem[] {
-  const { items, replaces } = place;
-  const wanted = protocol && replaces.length > 0 ? callIds(known, protocol) : [];
-  if (!protocol || wanted.length === 0) return items;
-  const isAnswer = ({ parts }: WireItem) => parts.some(({ message }) => message.role === "tool");
-  const answered = new Set(items.filter(isAnswer).flatMap((item) => callIds(item, protocol)));
-  const left = items.filter((item) => !isAnswer(item)).flatMap((item) => callIds(item, protocol))
-    .filter((id) => !answered.has(id));
-  if (left.length !== wanted.length || left.every((id, at) => id === wanted[at])) return items;
-  const before = respelled.get(place);
-  if (before?.ids === wanted.join("\n")) return before.items;
-  const ids = new Map(left.map((id, at) => [id, wanted[at]!]));
-  const now = items.map((item) =>
-    withCallIds(item, callIds(item, protocol).map((id) => ids.get(id) ?? id), protocol)
-  );
-  respelled.set(place, { ids: wanted.join("\n"), items: now });
-  return now;
-}
-
-/** The same objects each time, so that what is known of them stays known. */
-const respelled = new WeakMap<HiddenPlace, { readonly ids: string; readonly items: readonly WireItem[] }>();
 
 /** The shortest and the longest text by which one conversation is found again in another, in UTF-16 code units. */
 export const QUOTED_CHARS = { least: 24, most: 400 } as const;

@@ -42,8 +42,6 @@ import {
   MessageAssembler,
   MESSAGES_PROTOCOL,
   messagesBody,
-  messagesSettings,
-  readMessagesUsage,
   ReplyTooLong,
   UnknownShape,
 } from "@tare/wire";
@@ -112,7 +110,7 @@ export function anthropicModel(
   checkGiven("anthropicModel()", { options }, { options: { model: "string" } });
   const { extraBody, baseURL, clientOptions, ...access } = accessTo(options, "https://api.anthropic.com");
   const { model } = access;
-  const { maxTokens = 32_000, cacheTtlMs } = options;
+  const { maxTokens = 32_000, cacheTtlMs, thinking } = options;
   const failed = { ...access, errors: { APIError, APIConnectionError, APIConnectionTimeoutError } };
 
   const clientFor = (request: Pick<ModelRequest, "progress" | "confirm">, more: object = {}) =>
@@ -125,12 +123,12 @@ export function anthropicModel(
       openTelemetry: false,
     });
 
-  const bodyOf = (request: ModelRequest): JsonRecord => {
-    const prompt = messagesBody(request, cacheTtlMs === undefined ? {} : { cacheTtlMs });
-    const { messages, settings: asked = {} } = request;
-    const settings = messagesSettings(asked, { thinking: options.thinking, maxTokens, messages });
-    return { model, max_tokens: maxTokens, ...prompt, ...settings, stream: true, ...extraBody };
-  };
+  const bodyOf = (request: ModelRequest): JsonRecord => ({
+    model,
+    ...messagesBody(request, { maxTokens, thinking, cacheTtlMs }),
+    stream: true,
+    ...extraBody,
+  });
 
   const openStream = async function* (
     body: JsonRecord,
@@ -167,8 +165,9 @@ export function anthropicModel(
         const ping = PINGS.write(asked, type === "upgrade" ? answer : undefined);
         try {
           const told = await clientFor({}, { maxRetries: 0 })
-            .post("/v1/messages", { body: JSON.parse(decoder.decode(ping)), signal });
-          return readMessagesUsage(asRecord(told)?.usage);
+            .post("/v1/messages", { body: JSON.parse(decoder.decode(ping)), signal })
+            .asResponse();
+          return PINGS.readUsage(new Uint8Array(await told.arrayBuffer()));
         } catch (error) {
           signal.throwIfAborted();
           throw toModelError(error, failed);

@@ -37,7 +37,6 @@ import {
   ReplyAssembler,
   ResponseAssembler,
   responsesBody,
-  responsesSettings,
   UnknownShape,
 } from "@tare/wire";
 import { APIConnectionError, APIConnectionTimeoutError, APIError, OpenAI } from "openai";
@@ -108,10 +107,9 @@ export function openaiModel(
         ...settings,
       };
     }
-    const { reasoning: effort, ...more } = responsesSettings(settings);
+    const { reasoning: effort, ...body } = responsesBody(request);
     return {
-      ...responsesBody(request),
-      ...more,
+      ...body,
       ...(reasoning === "sealed"
         ? { reasoning: { summary: "auto", ...asRecord(effort) }, include: ["reasoning.encrypted_content"] }
         : effort !== undefined && { reasoning: effort }),

@@ -12,7 +12,7 @@
  * @module
  */
 import { checkGiven, type Tool } from "@tare/messages";
-import { type Archive, readPictures, RECALL_TOOL, recallOriginal } from "@tare/prune";
+import { type Archive, RECALL_TOOL, recallOriginal } from "@tare/prune";
 import { editFileTool, writeFileTool } from "./files/write_file_tools.ts";
 import { listFilesTool } from "./files/list_files_tool.ts";
 import { planTool } from "./plan_tool.ts";
@@ -76,15 +76,7 @@ export function recallTool(archive: Archive, options: Parameters<typeof recallOr
     async run(args, { seesPictures = false }) {
       // Whoever runs a tool has validated the arguments against its definition.
       const asked = args as Pick<Recalled, keyof Recalled>;
-      const original = asked.ref !== undefined && /^[0-9a-f]{16}$/.test(asked.ref)
-        ? await archive.get(asked.ref)
-        : undefined;
-      const shown = original === undefined ? undefined : readPictures(original);
-      if (!shown) return await recallOriginal(archive, asked, options);
-      const { text, pictures } = shown;
-      return seesPictures
-        ? { content: text, error: false, pictures }
-        : { content: `Cannot recall it: it is a ${text}, and this model is shown no pictures.`, error: true };
+      return await recallOriginal(archive, asked, { ...options, seesPictures });
     },
   };
 }

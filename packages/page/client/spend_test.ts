@@ -1,5 +1,5 @@
 import { assert, assertEquals } from "@std/assert";
-import type { MissesReport, SessionSpend, SpendReport } from "@tare/conversation/report";
+import type { MissesReport, SessionSpend, SpendReport } from "@tare/server/client";
 import { openStore } from "@tare/conversation/sqlite";
 import { gateway } from "@tare/gateway";
 import { estimateTokens } from "@tare/messages";

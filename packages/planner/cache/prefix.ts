@@ -1,6 +1,5 @@
 import {
   checkGiven,
-  contentText,
   countMessageTokens,
   type CountTokens,
   countToolTokens,
@@ -9,8 +8,6 @@ import {
   type Message,
   type ToolDefinition,
 } from "@tare/messages";
-import type { History } from "../edits/view.ts";
-import type { LedgerEntry } from "../ledger/entry.ts";
 import { type Profile, profileForTtl } from "../providers.ts";
 import { scaled, type TokenScale } from "./prompt_size.ts";
 
@@ -41,23 +38,6 @@ export interface PromptUnit {
   readonly hash: string | number;
   /** Size of the piece. */
   readonly tokens: number;
-}
-
-/**
- * A request as its provider's cache sees it: one unit for each tool, then one for each message. What is known of
- * an object is remembered, so that a growing conversation costs only what is new.
- */
-export function promptUnits(
-  { messages, tools }: { readonly messages: readonly Message[]; readonly tools: readonly ToolDefinition[] },
-  countTokens: CountTokens,
-): PromptUnit[] {
-  return [
-    ...tools.map((tool) => ({ hash: hashBytes(tool), tokens: countToolTokens(tool, countTokens) })),
-    ...messages.map((message) => ({
-      hash: hashBytes(message),
-      tokens: countMessageTokens(message, countTokens),
-    })),
-  ];
 }
 
 /** What of a profile it goes by. */
@@ -104,6 +84,23 @@ export class PrefixCache {
   constructor(profile: CacheRules, options: { readonly maxUnits?: number } = {}) {
     this.#profile = profile;
     this.#maxUnits = options.maxUnits ?? DEFAULT_MAX_UNITS;
+  }
+
+  /**
+   * A request as its provider's cache sees it: one unit for each tool, then one for each message. What is known of
+   * an object is remembered, so that a growing conversation costs only what is new.
+   */
+  static unitsOf(
+    { messages, tools }: { readonly messages: readonly Message[]; readonly tools: readonly ToolDefinition[] },
+    countTokens: CountTokens,
+  ): PromptUnit[] {
+    return [
+      ...tools.map((tool) => ({ hash: hashBytes(tool), tokens: countToolTokens(tool, countTokens) })),
+      ...messages.map((message) => ({
+        hash: hashBytes(message),
+        tokens: countMessageTokens(message, countTokens),
+      })),
+    ];
   }
 
   /**
@@ -453,127 +450,4 @@ function hypotheses({ warmth, ttlMs: statedMs }: WarmthRules, weights: readonly 
         chance * Math.max(1e-6, probability - (warmth[line + 1]?.probability ?? 0)),
     }))
   );
-}
-
-/** What a client has changed of what it had sent before, so that whatever stands behind it is read again. */
-type PrefixChange = NonNullable<LedgerEntry["changed"]>;
-
-/** Characters that are quoted, and of these those in front of the first that differs. */
-const QUOTED_CHARS = 120;
-const CHARS_BEFORE = 40;
-
-/** So many lines above may say what a line belongs to. */
-const LINES_ABOVE = 40;
-
-/**
- * What stands first among what a client has changed of the request before; nothing if it only went on, or took back what it
- * had said last: then nothing is read again that was read before.
- */
-export function findPrefixChange(
-  before: History | undefined,
-  now: History,
-  countTokens: CountTokens,
-): LedgerEntry["changed"] {
-  if (!before) return undefined;
-  const again = (messages: readonly Message[]) => {
-    const stood = new Set(before.messages.map(hashBytes));
-    return messages.filter((message) => stood.has(hashBytes(message)));
-  };
-  const tokensOf = (messages: readonly Message[]) =>
-    again(messages).reduce((sum, message) => sum + countMessageTokens(message, countTokens), 0);
-  const [least, most] = [before.tools.length, now.tools.length].sort((a, b) => a - b);
-  // Messages only go on; of tools each that comes or goes breaks what stands behind.
-  const tool = firstOther(before.tools, now.tools) ?? (least === most ? undefined : least);
-  if (tool !== undefined) {
-    const behind = now.tools.slice(tool).reduce((sum, one) => sum + countToolTokens(one, countTokens), 0);
-    return { ...changeOfTools(before.tools, now.tools, tool), tokens: behind + tokensOf(now.messages) };
-  }
-  const place = firstOther(before.messages, now.messages);
-  const [one, other] = [before.messages[place ?? -1], now.messages[place ?? -1]];
-  if (place === undefined || !one || !other || again(now.messages.slice(place + 1)).length === 0) {
-    return undefined;
-  }
-  const isInstructions = other.role === "system" || other.role === "developer";
-  return {
-    where: isInstructions ? "instructions" : "message",
-    place,
-    ...changeOfText(contentText(one.content), contentText(other.content)),
-    tokens: countMessageTokens(other, countTokens) + tokensOf(now.messages.slice(place + 1)),
-  };
-}
-
-/** The first place where two lists differ that is in both. */
-function firstOther<T extends Message | ToolDefinition>(
-  before: readonly T[],
-  now: readonly T[],
-): number | undefined {
-  const at = before.findIndex((one, at) => {
-    const other = now[at];
-    return one !== other && other !== undefined && hashBytes(one) !== hashBytes(other);
-  });
-  return at < 0 ? undefined : at;
-}
-
-function changeOfTools(
-  before: readonly ToolDefinition[],
-  now: readonly ToolDefinition[],
-  place: number,
-): Omit<PrefixChange, "tokens"> {
-  const namesOf = (tools: readonly ToolDefinition[]) => tools.map((tool) => tool.function.name);
-  const [names, others] = [namesOf(before), namesOf(now)];
-  const told = { where: "tools", place } as const;
-  const [gone, come] = [
-    names.filter((name) => !others.includes(name)),
-    others.filter((name) => !names.includes(name)),
-  ];
-  if (gone.length + come.length > 0) {
-    return {
-      ...told,
-      kind: "list",
-      line: null,
-      before: quoted(gone.join(", ")),
-      after: quoted(come.join(", ")),
-    };
-  }
-  if (names[place] !== others[place]) {
-    const order = (list: readonly string[]) => quoted(list.slice(place).join(", "));
-    return { ...told, kind: "order", line: null, before: order(names), after: order(others) };
-  }
-  const text = (tool: ToolDefinition | undefined) => JSON.stringify(tool?.function, null, 1) ?? "";
-  return { ...told, ...changeOfText(text(before[place]), text(now[place])), line: null };
-}
-
-function changeOfText(before: string, now: string): Pick<PrefixChange, "kind" | "line" | "before" | "after"> {
-  const [lines, others] = [before.split("\n"), now.split("\n")];
-  const at = lines.findIndex((line, at) => line !== others[at]);
-  const place = at < 0 ? lines.length : at;
-  const [one = "", other = ""] = [lines[place], others[place]];
-  const differs = Array.from(one).findIndex((character, at) => character !== other[at]);
-  const from = Math.max(0, (differs < 0 ? one.length : differs) - CHARS_BEFORE);
-  return {
-    kind: kindOf(one, other, others.slice(Math.max(0, place - LINES_ABOVE), place)),
-    line: place + 1,
-    before: quoted(one.slice(from)),
-    after: quoted(other.slice(from)),
-  };
-}
-
-const DATE =
-  /\d{4}-\d{1,2}-\d{1,2}|\d{1,2}[/.]\d{1,2}[/.]\d{2,4}|\d{1,2}:\d{2}|\b(?:mon|tues|wednes|thurs|fri|satur|sun)day\b|\b(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\.? \d/i;
-const GIT =
-  /git ?status|recent commits|current branch|^\s*(?:[MADRCU?!]{1,2})\s+\S+[./]\S*$|^[0-9a-f]{7,40} /im;
-const VARYING = /[0-9a-f]{8}-[0-9a-f-]{20,}|[0-9a-f]{6,}|\d+/gi;
-
-function kindOf(before: string, now: string, above: readonly string[]): PrefixChange["kind"] {
-  if (/\bcch=/.test(before) && /\bcch=/.test(now)) return "bill";
-  if (GIT.test(before) || GIT.test(now) || above.some((line) => /git ?status/i.test(line))) {
-    return "git_status";
-  }
-  if (DATE.test(before) && DATE.test(now)) return "date";
-  const still = (line: string) => line.replaceAll(VARYING, "#");
-  return still(before) === still(now) ? "number" : "text";
-}
-
-function quoted(text: string): string {
-  return text.length <= QUOTED_CHARS ? text : `${text.slice(0, QUOTED_CHARS - 1)}…`;
 }

@@ -1,21 +1,21 @@
 import { assertEquals, assertNotEquals } from "@std/assert";
 import { estimateTokens, type Message, type ToolDefinition } from "@tare/messages";
-import { promptUnits } from "@tare/planner/parts";
+import { PrefixCache } from "@tare/planner/parts";
 
 const tool: ToolDefinition = { type: "function", function: { name: "f" } };
 const messages: readonly Message[] = [
   { role: "user", content: "x".repeat(40) },
   { role: "assistant", content: "y".repeat(80) },
 ];
-const units = promptUnits({ messages, tools: [tool] }, estimateTokens);
+const units = PrefixCache.unitsOf({ messages, tools: [tool] }, estimateTokens);
 
-Deno.test("promptUnits() puts tools before messages, each with its tokens", () => {
+Deno.test("PrefixCache.unitsOf() puts tools before messages, each with its tokens", () => {
   assertEquals(units.map(({ tokens }) => tokens), [estimateTokens(JSON.stringify(tool)), 14, 24]);
 });
 
-Deno.test("promptUnits() knows equal messages again, and others by every field", () => {
+Deno.test("PrefixCache.unitsOf() knows equal messages again, and others by every field", () => {
   const hashes = (...all: readonly Message[]) =>
-    promptUnits({ messages: all, tools: [] }, estimateTokens).map(({ hash }) => hash);
+    PrefixCache.unitsOf({ messages: all, tools: [] }, estimateTokens).map(({ hash }) => hash);
   assertEquals(hashes({ ...messages[0] } as Message), hashes(messages[0] as Message));
   const other: Message & { signature: string } = {
     role: "assistant",

@@ -1,7 +1,7 @@
 import { assert, assertEquals, assertStrictEquals } from "@std/assert";
 import { contentText, estimateTokens, type Message, type ToolDefinition } from "@tare/messages";
 import { profileNamed, type PromptSession, type SessionView } from "@tare/planner";
-import { classicSession } from "@tare/planner/policies";
+import { classicSession } from "./classic_session.ts";
 import { type Archive, memoryArchive } from "@tare/prune";
 import fc from "fast-check";
 import { callPairs } from "../../../tests/call_pairs.ts";

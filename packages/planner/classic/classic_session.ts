@@ -1,4 +1,4 @@
-import { groupTurns, type ToolLoopContext, toolLoopContext } from "@tare/context";
+import { groupTurns, toolLoopContext } from "@tare/context";
 import {
   countMessageTokens,
   countRequestTokens,
@@ -35,10 +35,10 @@ import {
 } from "../edits/edit.ts";
 import { type History, type PlacedView, placedView } from "../edits/view.ts";
 import {
-  type ForkableSession,
   type Mechanisms,
   NO_MECHANISMS,
   type PromptCall,
+  type PromptSession,
   type PromptSessionOptions,
   type SessionView,
 } from "../prompt_session.ts";
@@ -83,7 +83,7 @@ const NEW_STATE: ClassicState = {
  *
  * @throws {RangeError} if a trigger is out of its range.
  */
-export function classicSession(options: PromptSessionOptions): ForkableSession {
+export function classicSession(options: PromptSessionOptions): PromptSession {
   checkOptions("classicSession()", options);
   const { profile, archive, countTokens, tools, isError, truncateTokens } = options;
   checkTriggers(options);
@@ -549,7 +549,7 @@ interface FittedRequest extends History {
   /** Tokens of the request. */
   readonly tokens: number;
   /** Old turns that are left out, and where they stood. */
-  readonly context?: Pick<ToolLoopContext<Message>, "left" | "leftAt" | "removedTurns">;
+  readonly context?: Pick<ReturnType<typeof toolLoopContext<Message>>, "left" | "leftAt" | "removedTurns">;
   /** What {@linkcode FitOptions.exposed} is once it is sent. */
   readonly exposed: ReadonlySet<number>;
   /** Tokens that are kept out. */

@@ -7,13 +7,13 @@ import {
   type ToolDefinition,
 } from "@tare/messages";
 import {
-  type ForkableSession,
   type Mechanisms,
   profileNamed,
+  type PromptSession,
   type PromptSessionOptions,
   type SessionView,
 } from "@tare/planner";
-import { classicSession } from "@tare/planner/policies";
+import { classicSession } from "./classic_session.ts";
 import { type Archive, memoryArchive } from "@tare/prune";
 
 const HOUR = 60 * 60 * 1000;
@@ -65,7 +65,7 @@ function turn(id: string, tokens: number, answer?: string): Message[] {
 }
 
 interface Harness {
-  readonly session: ForkableSession;
+  readonly session: PromptSession;
   readonly archive: Archive;
   readonly view: (messages: readonly Message[], step: number, nowMs?: number) => Promise<SessionView>;
 }
@@ -314,7 +314,7 @@ Deno.test("classicSession() shows a tool in full once that changed under its old
     function: { ...read.definition.function, description: "Other. ".repeat(400) },
   };
   const { session } = harness({ schemas: true });
-  const see = async (one: ForkableSession, tool: ToolDefinition) => {
+  const see = async (one: PromptSession, tool: ToolDefinition) => {
     const { tools } = await one.view({ messages, tools: [tool] }, { nowMs: 0 });
     one.sent(usage);
     return tools[0] === tool ? "full" : "compact";

@@ -1,9 +1,12 @@
 import { assert, assertEquals, assertGreater, assertLess, assertMatch } from "@std/assert";
 import { countRequestTokens, estimateTokens, type Message } from "@tare/messages";
-import { type ForkableSession, profileNamed, type PromptSessionOptions, type Summarise } from "@tare/planner";
-import { classicSession } from "@tare/planner/policies";
+import { profileNamed, type PromptSession, type PromptSessionOptions } from "@tare/planner";
+import { classicSession } from "./classic_session.ts";
 import { type Archive, memoryArchive } from "@tare/prune";
 import { callPairs } from "../../../tests/call_pairs.ts";
+
+/** Asks for a summary. */
+type Summarise = NonNullable<PromptSessionOptions["summarise"]>;
 
 const USAGE = { promptTokens: 100, cachedTokens: 90, outputTokens: 7 };
 const LIST = { type: "function", function: { name: "list" } } as const;
@@ -28,10 +31,10 @@ const tool = (id: string, tokens: number): Message[] => [
 const now: Message = { role: "user", content: "And now?" };
 
 interface Harness {
-  readonly session: ForkableSession;
+  readonly session: PromptSession;
   readonly archive: Archive;
   readonly asked: Parameters<Summarise>[0][];
-  readonly view: (messages: readonly Message[]) => ReturnType<ForkableSession["view"]>;
+  readonly view: (messages: readonly Message[]) => ReturnType<PromptSession["view"]>;
 }
 
 function harness(options: Partial<PromptSessionOptions> = {}): Harness {

@@ -7,7 +7,7 @@ import {
   profileNamed,
   type PromptSessionOptions,
 } from "@tare/planner";
-import { PrefixCache, promptCost, promptUnits } from "@tare/planner/parts";
+import { PrefixCache, promptCost } from "@tare/planner/parts";
 import { memoryArchive, RECALL_TOOL } from "@tare/prune";
 
 const PROFILE = profileNamed("anthropic-5m");
@@ -52,7 +52,7 @@ async function play(steps: number, { profile = PROFILE, ...options }: Played = {
       replyTokens: REPLY_TOKENS,
     });
     if (options.observe) assertEquals([view.messages, view.tools, view.rewrites], [messages, [READ], []]);
-    const units = promptUnits(view, estimateTokens);
+    const units = PrefixCache.unitsOf(view, estimateTokens);
     const cachedTokens = cache.lookup(units, nowMs);
     cache.store(units, nowMs);
     entries.push(session.sent({ promptTokens: view.promptTokens, cachedTokens, outputTokens: 10 })!);
@@ -67,7 +67,7 @@ function alone(steps: number, habit: NonNullable<PromptSessionOptions["compactio
   const cost = (promptTokens: number, cachedTokens: number) =>
     promptCost(PROFILE, { promptTokens, cachedTokens });
   const sizes = { call: 0, result: 0, chars: 0, cut: 0 };
-  const front = promptUnits({ messages: [task], tools: [READ] }, estimateTokens)
+  const front = PrefixCache.unitsOf({ messages: [task], tools: [READ] }, estimateTokens)
     .reduce((sum, { tokens }) => sum + tokens, 0);
   let [paid, compactions, others, held, last] = [0, 0, 0, 0, 0];
   /** Steps that are in the prompt. */

@@ -655,34 +655,6 @@ export function explainUncached(
   return causes;
 }
 
-/** Causes that a client's change may have hidden behind: what stands behind it was new to the cache. */
-const HIDDEN_BEHIND: readonly LedgerEntry["uncached"][number]["cause"][] = [
-  "own_rewrite",
-  "not_marked",
-  "provider_lost",
-  "new",
-];
-
-/** What the ledger says of a call whose client had changed something in front of what is read again. */
-export function withPrefixChange(
-  entry: LedgerEntry,
-  changed: NonNullable<LedgerEntry["changed"]>,
-): LedgerEntry {
-  if (changed.where === "tools") return { ...entry, changed };
-  let left = changed.tokens;
-  const uncached = entry.uncached.map(({ cause, tokens }) => {
-    const its = HIDDEN_BEHIND.includes(cause) ? Math.min(left, tokens) : 0;
-    left -= its;
-    return { cause, tokens: tokens - its };
-  }).filter(({ tokens }) => tokens > 0);
-  const tokens = changed.tokens - left;
-  return {
-    ...entry,
-    changed,
-    uncached: tokens > 0 ? [{ cause: "client_changed", tokens }, ...uncached] : uncached,
-  };
-}
-
 /**
  * What a prompt costs, in the price of one uncached input token: what the cache serves at the profile's reading
  * price, the rest at its writing price; where the provider tells what it wrote for how long, that at the price of each,

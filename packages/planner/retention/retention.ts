@@ -11,9 +11,9 @@ import {
   type ToolMessage,
 } from "@tare/messages";
 import {
-  holdsPlaceholder,
   looksLikeError,
   parsePlaceholder,
+  placeholderRefs,
   type PruneOptions,
   RECALL_TOOL,
   resultOriginal,
@@ -24,6 +24,7 @@ import { scaled, type TokenScale } from "../cache/prompt_size.ts";
 import type { ElisionCandidate, Way } from "../edits/edit.ts";
 import type { PinnedPlaces } from "../edits/pin.ts";
 import type { Layout } from "../edits/view.ts";
+import type { PromptSessionOptions } from "../prompt_session.ts";
 import type { Profile } from "../providers.ts";
 
 // A rule says what a message's absence costs; `Standings` counts, message by message, what the rule goes by; and
@@ -33,7 +34,7 @@ import type { Profile } from "../providers.ts";
 type Standing = Parameters<Retention["loss"]>[0];
 
 /** What may leave the prompt, and what of it stays. */
-export type Retention = typeof KEEP_WANTED;
+export type Retention = Required<NonNullable<PromptSessionOptions["retention"]>>;
 
 /** Prompt tokens that a repair is expected to read. The prompt as it is would feed back: a large one would keep more. */
 const REPAIR_PROMPT_TOKENS = 20_000;
@@ -60,46 +61,7 @@ const TEXT_WEIGHT = 1.5;
  * used it. To keep a message while that is worth more than carrying it is GreedyDual-Size (Cao, Irani 1997), the Landlord
  * algorithm (Young 2002), with a measured hazard in place of a credit.
  */
-export const KEEP_WANTED: {
-  /**
-   * What a message's absence is expected to cost at the next call, in the price of one uncached input token: what
-   * costs more to carry may leave. As long as nobody refers to the message it must not grow.
-   */
-  readonly loss: (standing: {
-    /** Tokens of the message, counted by the provider. */
-    readonly tokens: number;
-    /** Whether it shows a file: a read's result, or a call that edits or writes. */
-    readonly fileText: boolean;
-    /** Whether it edits or writes. */
-    readonly edits: boolean;
-    /** Names of which it is the newest bearer. */
-    readonly names: number;
-    /** Calls since it came. */
-    readonly age: number;
-    /** Calls since it came or one of its names was last used by a call. */
-    readonly wantedAge: number;
-    /** Tokens in front of the prompt that the provider counts and that aren't to be seen here. */
-    readonly unseenTokens: number;
-  }, profile: Profile) => number;
-  /** Tokens at the end, at most half the window, in which no result leaves. Infinite: none leaves. */
-  readonly resultTailTokens: number;
-  /**
-   * Tokens at the end, at most a quarter of the window, in which no step of an old turn leaves: calls and their results
-   * together. Infinite: none leaves.
-   */
-  readonly stepTailTokens: number;
-  /** Whether tools that have been called are shown by names and types alone. */
-  readonly compactTools: boolean;
-  /** So many calls long, what stays behind a cut must be worth being written again. Zero: it needn't be. */
-  readonly horizonCalls: number;
-  /** So many times as much weighs a read of the active turn whose file the user has named and nobody has edited since. */
-  readonly namedWeight: number;
-  /**
-   * So many times as much weighs an error that nothing has answered yet; where it leaves with its step, as any other result.
-   * Infinite: errors stay.
-   */
-  readonly errorWeight: number;
-} = {
+export const KEEP_WANTED: Retention = {
   loss({ tokens, fileText, edits, names, age, wantedAge, unseenTokens }, { read, write }) {
     const size = Math.sqrt(tokens / 1000);
     const text = edits
@@ -322,8 +284,7 @@ export class Standings {
 
   /** Whether any of the originals that were recalled often is shown by a text. */
   showsRecalled(text: string): boolean {
-    for (const [ref, times] of this.#recalls) if (times >= 2 && holdsPlaceholder(text, ref)) return true;
-    return false;
+    return this.#recalls.size > 0 && placeholderRefs(text).some((ref) => this.isRecalledOften(ref));
   }
 
   #addTurn({ role, ...message }: Message, at: number): void {

@@ -1,7 +1,14 @@
 import { assertEquals } from "@std/assert";
 import { estimateTokens, hashPiece, type Message, type ToolDefinition } from "@tare/messages";
-import { KEEP_WANTED, profileNamed } from "@tare/planner";
-import { BY_AGE, findRemovals, type RemovalOptions, Standings, type StandingsOptions } from "./retention.ts";
+import { profileNamed } from "@tare/planner";
+import {
+  BY_AGE,
+  findRemovals,
+  KEEP_WANTED,
+  type RemovalOptions,
+  Standings,
+  type StandingsOptions,
+} from "./retention.ts";
 import { compactedTools, Layout } from "../edits/view.ts";
 import { NOTHING_PINNED } from "../edits/pin.ts";
 import type { Edit } from "../edits/edit.ts";

@@ -1,4 +1,4 @@
-import type { ModelError, TurnEndReason } from "@tare/loop";
+import type { ModelError, TurnEnd } from "@tare/loop";
 import type { FinishReason } from "@tare/messages";
 import { type TProperties, Type } from "typebox";
 import { closed, COUNT } from "../http/schema.ts";
@@ -83,7 +83,7 @@ const FINISH_REASONS: Readonly<Record<FinishReason, true>> = {
   length: true,
   content_filter: true,
 };
-const END_REASONS: Readonly<Record<TurnEndReason, true>> = {
+const END_REASONS: Readonly<Record<TurnEnd["reason"], true>> = {
   completed: true,
   tool_calls: true,
   approval: true,

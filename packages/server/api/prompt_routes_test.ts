@@ -1,15 +1,8 @@
 import { assert, assertAlmostEquals, assertEquals, assertMatch } from "@std/assert";
 import type { TurnLedger } from "@tare/loop";
 import type { Model, Tool } from "@tare/messages";
-import type {
-  BlockReport,
-  CallReport,
-  Overview,
-  PinReport,
-  PromptReport,
-  SessionSpend,
-} from "@tare/conversation/report";
-import { profileNamed, type Quote } from "@tare/planner";
+import type { CallReport, Overview, PinReport, PromptReport, reportBlock } from "@tare/conversation/report";
+import { profileNamed, type PromptSession } from "@tare/planner";
 import type { AgentHandler } from "@tare/server";
 import { memoryStore } from "@tare/conversation";
 import {
@@ -25,6 +18,7 @@ import {
   turn,
   UNREPORTED,
 } from "../fixture_test.ts";
+import type { SessionSpend } from "./session_spend.ts";
 
 const LONG = "word ".repeat(4_000);
 
@@ -148,7 +142,10 @@ Deno.test("promptRoutes() show a block's text as it stands and as it was said, i
   const handler = agent(echoing().model);
   const session = await newSession(handler);
   await play(handler, session, "ab");
-  const block = await get<BlockReport>(handler, `${session}/prompt/message-3`);
+  const block = await get<NonNullable<ReturnType<typeof reportBlock>>>(
+    handler,
+    `${session}/prompt/message-3`,
+  );
   const { now, original, ...about } = block;
   const begins = { title: about.title.slice(0, 12), subject: about.subject?.slice(0, 12) };
   assertEquals({ ...about, ...begins }, {
@@ -157,9 +154,12 @@ Deno.test("promptRoutes() show a block's text as it stands and as it was said, i
   });
   assertMatch(now!.text, /^\[elided: echo result, 20002 bytes; recall with ref [0-9a-f]{16}\]$/);
   assertEquals([original!.text, original!.offset, original!.chars], [`1 ${LONG}`, 0, 20_002]);
-  const rest = await get<BlockReport>(handler, `${session}/prompt/message-3?offset=19992`);
+  const rest = await get<NonNullable<ReturnType<typeof reportBlock>>>(
+    handler,
+    `${session}/prompt/message-3?offset=19992`,
+  );
   assertEquals(rest.original, { text: "word word ", offset: 19_992, chars: 20_002 });
-  const tool = await get<BlockReport>(handler, `${session}/prompt/tool-0`);
+  const tool = await get<NonNullable<ReturnType<typeof reportBlock>>>(handler, `${session}/prompt/tool-0`);
   assertEquals([tool.kind, JSON.parse(tool.original!.text).name, tool.place], ["tool", "echo", null]);
   assertEquals(
     await refused(handler, "GET", `${session}/prompt/message-99`),
@@ -254,7 +254,10 @@ Deno.test("promptRoutes() quote what leaves with a turn that is to let leave all
   const handler = agent(model, { profile: profileNamed("openai"), tools: [tool] });
   const [session, other] = [await newSession(handler), await newSession(handler)];
   for (const path of [session, other]) await play(handler, path, "a");
-  const { asIs, rewritten } = await get<Quote>(handler, `${session}/quote`);
+  const { asIs, rewritten } = await get<ReturnType<NonNullable<PromptSession["quote"]>>>(
+    handler,
+    `${session}/quote`,
+  );
   assert(rewritten.promptTokens < asIs.promptTokens - 2_000);
   const body = { input: "b", leavesNow: true };
   const seen = await events(await handler.fetch(request("POST", `${session}/turns`, body)));

@@ -1,7 +1,8 @@
 import type { CallReport, Overview, Sums } from "@tare/conversation/report";
-import { MISSES, SPEND_BY, SPENT_ON as PARTS, sumsOf } from "@tare/conversation/report";
+import { SPEND_BY, SPENT_ON as PARTS, sumsOf } from "@tare/conversation/report";
 import { type TSchema, Type } from "typebox";
 import { closed, COUNT } from "../http/schema.ts";
+import { MISSES } from "./misses.ts";
 
 const NUMBER = Type.Number();
 const TEXT = Type.String();

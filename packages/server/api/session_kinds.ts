@@ -2,16 +2,11 @@ import { type Asker, Keys, type Store, type StoreRecord, type Warmth } from "@ta
 import {
   Accounts,
   type CallReport,
-  type MissesReport,
   type Overview,
   type PinReport,
-  reportMisses,
   reportPins,
-  reportSessionSpend,
   reportSpend,
   type SeenConversation,
-  type SessionSpend,
-  type SpendReport,
   sumsOf,
 } from "@tare/conversation/report";
 import type { Gateway, ShownConversation } from "@tare/gateway";
@@ -24,6 +19,8 @@ import type { Session } from "../sessions/session.ts";
 import { sessionNotFound } from "../sessions/session_types.ts";
 import type { Sessions } from "../sessions/sessions.ts";
 import { approvalBodies } from "./approval_routes.ts";
+import { type MissesReport, reportMisses } from "./misses.ts";
+import { reportSessionSpend, type SessionSpend } from "./session_spend.ts";
 import { type ANY_SESSION, type ANY_SESSION_DETAILS, sessionBody } from "./session_body.ts";
 
 /** Whose loop runs in a session: the agent's here, or another agent's, whose model calls pass through the gateway. */
@@ -158,7 +155,7 @@ export class SessionKinds {
   async spend(
     query: Parameters<typeof reportSpend>[1],
     { by, signal }: { readonly by: string | undefined; readonly signal: AbortSignal },
-  ): Promise<SpendReport> {
+  ): ReturnType<typeof reportSpend> {
     const { from, to } = query;
     const ours = await this.#sessions.spending({ from, to, by });
     signal.throwIfAborted();

@@ -2,18 +2,18 @@ import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { memoryStore, type Store, StoreError, type StoreRecord } from "@tare/conversation";
 import {
   Accounts,
-  type BlockReport,
   type CallReport,
-  type MissesReport,
   type Overview,
   type PromptReport,
-  type SessionSpend,
-  type SpendReport,
+  type reportBlock,
+  type reportSpend,
 } from "@tare/conversation/report";
 import { gateway } from "@tare/gateway";
 import { estimateTokens } from "@tare/messages";
 import { profileNamed } from "@tare/planner";
 import { agent, call, events, newSession, request, scriptedModel, turn } from "../fixture_test.ts";
+import type { MissesReport } from "./misses.ts";
+import type { SessionSpend } from "./session_spend.ts";
 
 /** A server before a provider that answers "Hi" to everything, whose clock moves on a second with each look at it. */
 function both(
@@ -140,7 +140,9 @@ Deno.test("The routes of sessions are the same for those that pass through", asy
   assertEquals(calls.map(({ number, promptTokens }) => [number, promptTokens]), [[2, 1_000]]);
   const { blocks, total } = await get<PromptReport>(`${path}/prompt?limit=2`);
   assertEquals([blocks.map(({ title }) => title), total], [["First.", "Hi"], 3]);
-  const block = await get<BlockReport>(`${path}/prompt/${blocks[0]!.id}?offset=2`);
+  const block = await get<NonNullable<ReturnType<typeof reportBlock>>>(
+    `${path}/prompt/${blocks[0]!.id}?offset=2`,
+  );
   assertEquals(block.now, { text: "rst.", offset: 2, chars: 6 });
 
   const pin = { place: 1, wish: "keep", by: "ada" };
@@ -297,7 +299,9 @@ Deno.test("GET /v1/spend cuts what both kinds cost, and a session tells where it
   const own = (await newSession(server)).split("/").at(-1)!;
   await turn(server, `/v1/sessions/${own}`, "Mine.");
   const rows = async (query: string) =>
-    (await get<SpendReport>(`/v1/spend?${query}`)).rows.map(({ key, calls, unpricedCalls, session }) => [
+    (await get<Awaited<ReturnType<typeof reportSpend>>>(`/v1/spend?${query}`)).rows.map((
+      { key, calls, unpricedCalls, session },
+    ) => [
       ...[key, calls, unpricedCalls, session?.title],
     ]);
   assertEquals(await rows("by=session"), [[passing, 1, 1, "First."], [own, 1, 1, "Mine."]]);
@@ -305,7 +309,7 @@ Deno.test("GET /v1/spend cuts what both kinds cost, and a session tells where it
   assertEquals(await rows("by=model"), [["m", 1, 1, undefined], ["scripted", 1, 1, undefined]]);
   assertEquals(await rows("from=2026-01-01&to=2026-01-01"), [["2026-01-01", 2, 2, undefined]]);
   assertEquals(await rows("from=2026-01-02"), []);
-  const { all, hasMore } = await get<SpendReport>("/v1/spend?by=session&limit=1");
+  const { all, hasMore } = await get<Awaited<ReturnType<typeof reportSpend>>>("/v1/spend?by=session&limit=1");
   assertEquals([all.calls, all.promptTokens, all.newTokenUnits, hasMore], [2, 1_010, 1_005, true]);
   for (const [id, tokens] of [[passing, 1_000], [own, 10]] as const) {
     const spend = await get<SessionSpend>(`/v1/sessions/${id}/spend`);
@@ -393,7 +397,7 @@ Deno.test("GET /v1/spend looks at the thousand newest sessions one by one, and s
   const server = agent(scriptedModel([]), { store });
   const dearest = async () => {
     const { body } = await call(server, "GET", "/v1/spend?by=session&limit=1");
-    const { all, rows, hasMore } = body as SpendReport;
+    const { all, rows, hasMore } = body as Awaited<ReturnType<typeof reportSpend>>;
     return [all.tokenUnits, rows.map(({ tokenUnits }) => tokenUnits), hasMore];
   };
   await make(1, 9);

@@ -1,5 +1,5 @@
 import { type Content, contentText, type FunctionToolCall, type ToolCall } from "@tare/messages";
-import { chunkWriter, completionBody, toolCallDeltas, writeUsage } from "@tare/wire";
+import { CompletionWriter } from "@tare/wire";
 import { type Static, Type } from "typebox";
 import { USER_CONTENT } from "../api/message_schemas.ts";
 import { route } from "../http/route.ts";
@@ -37,7 +37,7 @@ import {
   tellError,
 } from "./turn_answer.ts";
 
-type CompletionHead = Parameters<typeof completionBody>[0];
+type CompletionHead = ConstructorParameters<typeof CompletionWriter>[0];
 
 /**
  * `POST /v1/chat/completions`: the model `agent` is the server's own loop with its own tools.
@@ -125,7 +125,7 @@ async function completion(
   const answer = await readAnswer(turn);
   const { text, progress, calls, finish, ledger } = answer;
   await turn.remember(answer);
-  return completionBody(head, {
+  return new CompletionWriter(head).body({
     message: {
       role: "assistant",
       content: text === "" && calls.length > 0 ? null : text,
@@ -134,7 +134,7 @@ async function completion(
       ...(progress !== "" && { reasoning_content: progress }),
     },
     finishReason: finish,
-    usage: writeUsage(ledger),
+    usage: ledger,
   });
 }
 
@@ -146,7 +146,7 @@ async function* chunks(
     readonly onError: (error: unknown) => void;
   },
 ): AsyncGenerator<SseMessage, void> {
-  const writer = chunkWriter(head, { tellsUsage });
+  const writer = new CompletionWriter(head, { tellsUsage });
   const message = (chunk: object): SseMessage => ({ data: JSON.stringify(chunk) });
   let part = await turn.parts.next();
   yield message(writer.delta({ role: "assistant", content: "" }));
@@ -157,9 +157,9 @@ async function* chunks(
     }
     const { calls, finish, ledger } = part.value;
     await turn.remember(part.value);
-    for (const tool_calls of toolCallDeltas(calls)) yield message(writer.delta({ tool_calls }));
+    for (const tool_calls of CompletionWriter.callDeltas(calls)) yield message(writer.delta({ tool_calls }));
     yield message(writer.delta({}, finish));
-    if (tellsUsage) yield message(writer.usage(writeUsage(ledger)));
+    for (const chunk of writer.usage(ledger)) yield message(chunk);
     yield { data: "[DONE]" };
   } catch (error) {
     yield message(tellError(error, onError));
@@ -374,7 +374,7 @@ const CALL = {
   function: closed({ name: TEXT, arguments: TEXT }),
 };
 
-/** An answer that isn't streamed: `completionBody()` of the wire writes it. */
+/** An answer that isn't streamed: `CompletionWriter` of the wire writes it. */
 const CHAT_COMPLETION = Type.Unsafe<object>(closed(
   {
     id: TEXT,

@@ -1,5 +1,5 @@
 import { ModelError, type TurnEnd } from "@tare/loop";
-import { ApiError, errorBody } from "@tare/wire";
+import { ApiError, MESSAGES_PROTOCOL } from "@tare/wire";
 import { Type } from "typebox";
 import { errorResponse, errorResponses, toHttpError } from "../http/http_error.ts";
 import type { RouteErrors } from "../http/route.ts";
@@ -46,8 +46,10 @@ export const TURN_ERRORS = errorResponses({
 export function respondAt(pathname: string): RouteErrors["respond"] {
   if (/^\/v1\/messages(\/|$)/.test(pathname)) {
     return (error) => {
-      const { status, message, headers } = toHttpError(error);
-      return Response.json(errorBody(status, message), { status, headers: { ...headers } });
+      const { status, message, code, headers = {} } = toHttpError(error);
+      const response = MESSAGES_PROTOCOL.refuse(status, message, code);
+      for (const [name, value] of Object.entries(headers)) response.headers.set(name, value);
+      return response;
     };
   }
   return pathname.startsWith("/v1/") ? API_ERRORS.respond : errorResponse;

@@ -1,5 +1,5 @@
 import { assertEquals, assertRejects } from "@std/assert";
-import { EMPTY_LEDGER, type LoopEvent, type TurnEndReason } from "@tare/loop";
+import { EMPTY_LEDGER, type LoopEvent, type TurnEnd } from "@tare/loop";
 import { ApiError } from "@tare/wire";
 import { type TurnAnswer, type TurnPart, turnParts } from "./turn_answer.ts";
 
@@ -25,7 +25,7 @@ const stepEnd = (finishReason: "stop" | "tool_calls" | "content_filter"): LoopEv
   usage: USAGE,
   finishReason,
 });
-const end = (reason: TurnEndReason): LoopEvent => ({
+const end = (reason: TurnEnd["reason"]): LoopEvent => ({
   type: "turn_end",
   reason,
   text: "",
@@ -165,7 +165,7 @@ Deno.test("turnParts() tells how an answer ended, and throws if there is none", 
   assertEquals(await finish([end("output_limit")]), "length");
   assertEquals(await finish([end("step_limit")]), "length");
   assertEquals(await finish([stepEnd("content_filter"), end("model_error")]), "content_filter");
-  const ends: TurnEndReason[] = ["cancelled", "stalled", "model_error", "internal_error"];
+  const ends: TurnEnd["reason"][] = ["cancelled", "stalled", "model_error", "internal_error"];
   for (const reason of ends) await assertRejects(() => read([end(reason)]), ApiError, "Why.");
   await assertRejects(() => read([start]), Error, "broke off");
 });

@@ -1,5 +1,5 @@
 import { type Asker, Keys } from "@tare/conversation";
-import { BEARER, PROTOCOLS } from "@tare/wire";
+import { PROTOCOLS } from "@tare/wire";
 import type { AgentOptions } from "../agent_options.ts";
 import { errorResponse, HttpError, refusedBy } from "./http_error.ts";
 import type { Route, RouteCall } from "./route.ts";
@@ -105,7 +105,7 @@ const OWN_HEADER = "x-tare-key";
 /** The headers in which agents send one of our keys as they would a provider's. */
 const KEY_HEADERS = new Set([
   OWN_HEADER,
-  ...[BEARER, ...PROTOCOLS.map(({ auth = BEARER }) => auth)].flatMap((auth) => auth.headers),
+  ...PROTOCOLS.flatMap(({ auth }) => auth.headers),
 ]);
 
 /** What of a request's headers may be one of our keys, by the header. */

@@ -23,7 +23,6 @@ import {
   type Usage,
 } from "@tare/messages";
 import type {
-  ForkableSession,
   History,
   Idle,
   LedgerEntry,
@@ -33,9 +32,9 @@ import type {
   PingEntry,
   PingSent,
   PromptCall,
-  Quote,
+  PromptSession,
+  PromptSessionOptions,
   SessionView,
-  Summarise,
 } from "@tare/planner";
 import type { Rates } from "@tare/planner/parts";
 import { promptSession } from "@tare/planner/policies";
@@ -158,7 +157,7 @@ function placesOfPlan(messages: readonly Message[]): readonly number[] {
 /** A session's conversation: which tools its model is offered, and what of all that is stored when. */
 export class SessionPrompt implements TurnPrompt {
   readonly #options: SessionPromptOptions;
-  readonly #prompts: ForkableSession;
+  readonly #prompts: PromptSession;
   readonly #conversation: Conversation;
   #stored: PromptState;
   #told: OfferState | undefined;
@@ -342,7 +341,7 @@ export class SessionPrompt implements TurnPrompt {
   }
 
   /** What the next request would cost. Nothing where the policy knows nothing of costs. */
-  quote(messages: readonly Message[]): Quote | undefined {
+  quote(messages: readonly Message[]): ReturnType<Conversation["quote"]> {
     return this.#conversation.quote({ messages, tools: this.#tools() }, this.#now());
   }
 
@@ -381,7 +380,7 @@ export class SessionPrompt implements TurnPrompt {
   }
 
   /** What decides what the model sees, as it goes on from what is stored; nothing if it has to be made anew. */
-  #resume(context: unknown): ForkableSession | undefined {
+  #resume(context: unknown): PromptSession | undefined {
     const { resume } = this.#prompts;
     if (!resume || context === undefined) return undefined;
     resume(context);
@@ -516,6 +515,9 @@ const WHAT =
   "Write it for the agent, who will go on without seeing that part: what was found and decided and why, what was changed " +
   "and where (paths, names, identifiers as they are), what is still open. Leave out what no longer matters. Answer " +
   "with the summary alone, as plain text of at most 800 words.";
+
+/** Asks for a summary. */
+type Summarise = NonNullable<PromptSessionOptions["summarise"]>;
 
 /**
  * Lets a model summarise the older part of a conversation. The conversation is sent as it was sent last, with the same

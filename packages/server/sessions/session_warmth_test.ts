@@ -7,7 +7,7 @@ import type { AssistantMessage, Tool, Usage } from "@tare/messages";
 import { profileNamed } from "@tare/planner";
 import { promptCost } from "@tare/planner/parts";
 import type { AgentHandler } from "@tare/server";
-import { messageBody, messageEvents } from "@tare/wire";
+import { MessageWriter } from "@tare/wire";
 import { agent, call, events, newSession, request, type TestOptions, turn } from "../fixture_test.ts";
 import { follow, toolCall } from "../approvals/fixture_test.ts";
 
@@ -75,9 +75,11 @@ function messagesProvider(now: () => number) {
       ? { role: "assistant", content: null, tool_calls: [toolCall(`call_${messages.length}`, "slow")] }
       : { role: "assistant", content: "Done." };
     const reply = { id: "1", model: "m", message, finishReason: works ? "tool_calls" : "stop", usage };
-    if (!stream) return Response.json(messageBody(reply));
+    if (!stream) return Response.json(new MessageWriter(reply).body());
     return new Response(
-      messageEvents(reply).map((event) => `event: ${event.type}\ndata: ${JSON.stringify(event)}\n\n`).join(
+      new MessageWriter(reply).events().map((event) =>
+        `event: ${event.type}\ndata: ${JSON.stringify(event)}\n\n`
+      ).join(
         "",
       ),
     );

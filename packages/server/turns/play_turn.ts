@@ -21,7 +21,7 @@ import {
   type ToolContext,
   type ToolDefinition,
 } from "@tare/messages";
-import { PROGRAM_TOOL } from "@tare/loop/programs";
+import { programTool } from "@tare/loop/programs";
 import { BackgroundCommands } from "@tare/loop/tools";
 import { PromptTooLong } from "@tare/planner";
 import { callCost, type Rates } from "@tare/planner/parts";
@@ -38,7 +38,6 @@ import type {
   SessionInfo,
   TurnPrompt,
   TurnRequest,
-  Workplace,
 } from "../sessions/session_types.ts";
 import type { SessionWarmth } from "../sessions/session_warmth.ts";
 import type { TakenTools } from "./session_tools.ts";
@@ -187,7 +186,7 @@ export function turnPlayer(
 }
 
 /** What helpers and programs do is judged call by call. */
-const HARMLESS = [DELEGATE_TOOL.function.name, PROGRAM_TOOL.function.name];
+const HARMLESS = [DELEGATE_TOOL.function.name, programTool().definition.function.name];
 
 function isHarmless({ definition }: Tool): boolean {
   return HARMLESS.includes(definition.function.name);
@@ -268,7 +267,7 @@ interface RunTurnOptions extends Omit<RunOptions, "context" | "tools" | "unliste
   /** A sentence with which the turn starts, as a warning. */
   readonly notice?: string | undefined;
   /** What is told of the place. */
-  readonly workplace?: Pick<Workplace, "changes"> | undefined;
+  readonly workplace?: Pick<NonNullable<SessionEnvironment["workplace"]>, "changes"> | undefined;
   /** What of its commands in the background the model is to be told behind these messages. */
   readonly news: (messages: readonly Message[]) => string | undefined;
   /** The time in milliseconds since the epoch. */

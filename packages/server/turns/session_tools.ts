@@ -9,15 +9,7 @@ import {
 import { argumentsParser } from "@tare/arguments";
 import type { Profile, PromptCall } from "@tare/planner";
 import { worthDeferring } from "@tare/planner/parts";
-import {
-  CALL_TOOL,
-  catalogue,
-  catalogueChanges,
-  FIND_TOOLS,
-  standIns,
-  tellsOfTools,
-  toldTools,
-} from "@tare/schemas";
+import { CALL_TOOL, Catalogue, FIND_TOOLS, standIns } from "@tare/schemas";
 
 /** Tools that come and go while the server runs, such as those of MCP servers. */
 export interface ToolSource {
@@ -114,7 +106,7 @@ export interface OfferState {
   /** Whether the model knows those that may be deferred by name and one line alone. */
   readonly isDeferred: boolean;
   /** Those that may be deferred, as the model was told of them. */
-  readonly told: ReturnType<typeof toldTools>;
+  readonly told: Catalogue["told"];
 }
 
 /** How a session's tools are offered to the model in a turn. */
@@ -161,21 +153,17 @@ export function offerTools(
   const isDeferrable = ({ mayDefer = false, definition }: Tool) =>
     mayDefer && !alwaysFull.includes(definition.function.name);
   const deferrable = tools.filter(isDeferrable);
-  const definitions = deferrable.map(({ definition }) => definition);
-  const told = toldTools(definitions);
+  const catalogue = new Catalogue(deferrable.map(({ definition }) => definition), { countTokens });
+  const { told } = catalogue;
   if (!before?.isDeferred) {
     const isSame = before !== undefined && sameTools(before.told, told);
-    if (isSame || !mayTell || !paysToDefer(tools, deferrable, options)) {
+    if (isSame || !mayTell || !paysToDefer(tools, deferrable, { ...options, catalogue })) {
       const isDecided = !isSame && mayTell && (before !== undefined || deferrable.length > 0);
       const state = isDecided ? { isDeferred: false, told } : before;
       return { listed: tools, unlisted: [], state, deferred: () => undefined };
     }
   }
-  const text = !mayTell
-    ? undefined
-    : before?.isDeferred
-    ? catalogueChanges(before.told, definitions, { countTokens })
-    : catalogue(definitions, { countTokens });
+  const text = !mayTell ? undefined : before?.isDeferred ? catalogue.changes(before.told) : catalogue.text();
   const full = tools.filter((tool) => !isDeferrable(tool));
   const { find, call } = standIns(deferrable, { countTokens, parser: parserOf, listed: full });
   return {
@@ -195,12 +183,13 @@ export const STAND_IN_NAMES: readonly string[] = STAND_INS.map((tool) => tool.fu
 function paysToDefer(
   tools: readonly Tool[],
   deferrable: readonly Tool[],
-  { profile, windowTokens, countTokens, mayDefer = true }: OfferOptions,
+  { profile, windowTokens, countTokens, mayDefer = true, catalogue }: OfferOptions & {
+    readonly catalogue: Catalogue;
+  },
 ): boolean {
   const isTaken = ({ definition }: Tool) => STAND_IN_NAMES.includes(definition.function.name);
   if (!mayDefer || deferrable.length === 0 || tools.some(isTaken)) return false;
-  const list = catalogue(deferrable.map(({ definition }) => definition), { countTokens });
-  const shortTokens = countMessageTokens({ role: "system", content: list }, countTokens) +
+  const shortTokens = countMessageTokens({ role: "system", content: catalogue.text() }, countTokens) +
     STAND_INS.reduce((sum, tool) => sum + countToolTokens(tool, countTokens), 0);
   const count = deferrable.length;
   return worthDeferring({ fullTokens: fullTokens(deferrable, countTokens), shortTokens, count }, {
@@ -213,7 +202,7 @@ function fullTokens(tools: readonly Tool[], countTokens: CountTokens): number {
   return tools.reduce((sum, { definition }) => sum + countToolTokens(definition, countTokens), 0);
 }
 
-function sameTools(a: ReturnType<typeof toldTools>, b: ReturnType<typeof toldTools>): boolean {
+function sameTools(a: Catalogue["told"], b: Catalogue["told"]): boolean {
   const names = Object.keys(a);
   return names.length === Object.keys(b).length && names.every((name) => a[name] === b[name]);
 }
@@ -245,7 +234,7 @@ function measure(
       looked = new Set(finds.map(({ id }) => id));
       isDetour = finds.length > 0 && finds.length === calls.length;
       if (isDetour) tokens -= countMessageTokens(message, countTokens);
-    } else if (isResult ? looked.has(message.tool_call_id) : tellsOfTools(message)) {
+    } else if (isResult ? looked.has(message.tool_call_id) : Catalogue.tells(message)) {
       tokens -= countMessageTokens(message, countTokens);
     }
     if (!isResult && message.role !== "assistant") isDetour = false;

@@ -9,7 +9,7 @@ import {
   type Tool,
 } from "@tare/messages";
 import { profileNamed } from "@tare/planner";
-import { tellsOfTools } from "@tare/schemas";
+import { Catalogue } from "@tare/schemas";
 import type { ToolSource } from "@tare/server";
 import { memoryStore } from "@tare/conversation";
 import fc from "fast-check";
@@ -106,7 +106,9 @@ Deno.test("deferred tools are told once, after whichever write the server ends",
     const goneOn = requests.length;
     for (const input of ["Three?", "Four?"]) await turn(restarted, session, input);
     assertEquals(requests.length, goneOn + 2);
-    for (const { messages } of requests) assertEquals(messages.filter(tellsOfTools).length, 1, `${writes}`);
+    for (const { messages } of requests) {
+      assertEquals(messages.filter(Catalogue.tells).length, 1, `${writes}`);
+    }
     assertPrefixes(requests);
   }
 });
@@ -182,7 +184,7 @@ Deno.test("deferred tools: each request is a prefix of the next, however tools, 
         for (const [at, text] of results.entries()) assertMatch(text, expected[at]!);
         // What the model was told last of each tool is so.
         const told = new Map<string, boolean>();
-        for (const message of requests.at(-1)!.messages.filter(tellsOfTools)) {
+        for (const message of requests.at(-1)!.messages.filter(Catalogue.tells)) {
           for (const line of String(message.content).split("\n")) {
             if (line.startsWith("Gone: ")) {
               for (const name of line.slice(6).split(", ")) told.set(name, false);
@@ -250,7 +252,7 @@ Deno.test("a helper is told of deferred tools by its parent's list, and may use 
   const [first, helper, after] = requests;
   assertEquals(JSON.stringify(helper!.tools), JSON.stringify(first!.tools));
   assertEquals(helper!.messages.slice(0, first!.messages.length), first!.messages);
-  assertEquals(helper!.messages.filter(tellsOfTools).length, 1);
+  assertEquals(helper!.messages.filter(Catalogue.tells).length, 1);
   const [made, refused] = after!.messages.slice(-2).map(({ content }) => String(content));
   assertEquals(made, "make_1 0");
   assertStringIncludes(refused!, "a helper may not use it");

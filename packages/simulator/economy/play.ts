@@ -1,6 +1,6 @@
 import { countMessageTokens, type CountTokens, type Message, type Usage } from "@tare/messages";
 import type { Profile } from "@tare/planner";
-import { promptCost, type PromptUnit, promptUnits } from "@tare/planner/parts";
+import { PrefixCache, promptCost, type PromptUnit } from "@tare/planner/parts";
 import { RECALL_TOOL } from "@tare/prune";
 import { HourCache } from "../warmth/hour_cache.ts";
 import { playPause } from "../warmth/play_pause.ts";
@@ -163,7 +163,7 @@ class Desk {
     const { messages = 0 } = this.#recording.calls[at] ?? {};
     const answer = this.#recording.messages[messages];
     if (!warmer || !answer) return 0;
-    const [unit] = promptUnits({ messages: [answer], tools: [] }, countTokens);
+    const [unit] = PrefixCache.unitsOf({ messages: [answer], tools: [] }, countTokens);
     const { pings, cost } = playPause(warmer, {
       ...awaitedBehind(this.#recording, messages),
       atMs: this.#askedMs,
@@ -183,7 +183,7 @@ class Desk {
     { nowMs, outputTokens }: { readonly nowMs: number; readonly outputTokens: number },
   ): number {
     const { profile, countTokens, bare } = this.#options;
-    this.units = [...this.#prefix, ...promptUnits({ messages, tools }, countTokens)];
+    this.units = [...this.#prefix, ...PrefixCache.unitsOf({ messages, tools }, countTokens)];
     this.#askedMs = nowMs;
     const { promptTokens, cachedTokens } = this.#cache.serve(this.units, nowMs);
     this.usage = { promptTokens, cachedTokens, outputTokens };

@@ -16,24 +16,20 @@ import { PrefixCache } from "@tare/planner/parts";
 import {
   ApiError,
   asRecord,
-  completionBody,
-  completionChunks,
+  CompletionWriter,
   type JsonReader,
   type JsonRecord,
   MAX_CACHE_MARKS,
-  messageBody,
-  messageEvents,
   MESSAGES_PROTOCOL,
+  MessageWriter,
   readCacheMarks,
   readJsonAt,
   readRequest,
   readWireBody,
   ResponseEventWriter,
   RESPONSES_PROTOCOL,
-  toolCallDeltas,
   toolsInFront,
   withFoundTools,
-  writeUsage,
 } from "@tare/wire";
 import { LRUCache } from "lru-cache";
 import { Compile } from "typebox/schema";
@@ -54,7 +50,7 @@ export interface SimulatorOptions {
   /** The cache's rules. Default: `openai`. */
   readonly profile?: Profile;
   /** How the cache is reported. Default: as providers of the profile do. */
-  readonly dialect?: Parameters<typeof writeUsage>[1];
+  readonly dialect?: NonNullable<ConstructorParameters<typeof CompletionWriter>[1]>["dialect"];
   /** Longest prompt, in tokens. Default: no limit. */
   readonly windowTokens?: number;
   /** The only key that is accepted, as a bearer token or in `x-api-key`. Default: any, or none. */
@@ -199,13 +195,10 @@ export function simulator(options: SimulatorOptions): Simulator {
     const chat = await readCompletionRequest(request);
     return await answer(chat, serving(key, chat), ({ message, finishReason, usage, fault, ...head }) => {
       const sendsUsage = fault?.type !== "no_usage" && (!chat.stream || chat.includeUsage);
-      const told = sendsUsage ? { usage: writeUsage(usage, dialect) } : {};
-      return replyResponse({ message, finishReason, ...told }, {
-        ...head,
-        id: `chatcmpl-${head.index}`,
-        stream: chat.stream,
-        fault,
-      });
+      const { index, created, model } = head;
+      const options = { tellsUsage: sendsUsage, dialect };
+      const writer = new CompletionWriter({ id: `chatcmpl-${index}`, created, model }, options);
+      return replyResponse(writer, { message, finishReason, usage }, { stream: chat.stream, fault });
     });
   }
 
@@ -583,17 +576,18 @@ function joinReplies(messages: readonly Message[]): Message[] {
 
 /** The HTTP response that carries a reply, broken in the way that the fault asks for. */
 function messagesResponse(
-  reply: Parameters<typeof messageBody>[0],
+  reply: ConstructorParameters<typeof MessageWriter>[0],
   { stream, fault }: { readonly stream: boolean; readonly fault?: Fault | null | undefined },
 ): Response {
+  const writer = new MessageWriter(reply);
   const texts = stream
-    ? messageEvents(reply).map((event) => `event: ${event.type}\ndata: ${JSON.stringify(event)}\n\n`)
-    : [JSON.stringify(messageBody(reply))];
+    ? writer.events().map((event) => `event: ${event.type}\ndata: ${JSON.stringify(event)}\n\n`)
+    : [JSON.stringify(writer.body())];
   return textsResponse(texts, { stream, fault });
 }
 
 /** A reply that is written. */
-type WrittenReply = Parameters<typeof completionBody>[1];
+type WrittenReply = Parameters<CompletionWriter["body"]>[0];
 
 /** Completes a model's reply: calls without an id get one, made of `idSeed` and their position. */
 function replyMessage(reply: SimulatedReply, idSeed: string): WrittenReply["message"] {
@@ -625,18 +619,16 @@ const CHUNKS_BEFORE_BREAK = 3;
 
 /** The HTTP response that carries a reply, broken in the way that the fault asks for. */
 function replyResponse(
+  writer: CompletionWriter,
   reply: WrittenReply,
-  { stream, fault, ...head }: Parameters<typeof completionBody>[0] & {
-    readonly stream: boolean;
-    readonly fault?: Fault | null | undefined;
-  },
+  { stream, fault }: { readonly stream: boolean; readonly fault?: Fault | null | undefined },
 ): Response {
   const pieces = fault?.type === "odd_tool_calls" ? fault.pieces : undefined;
   const chunks = () =>
-    completionChunks(head, reply, pieces && { callDeltas: (calls) => oddCallDeltas(calls, pieces) });
+    writer.chunks(reply, pieces && { callDeltas: (calls) => oddCallDeltas(calls, pieces) });
   const texts = stream
     ? [...chunks().map((chunk) => `data: ${JSON.stringify(chunk)}\n\n`), "data: [DONE]\n\n"]
-    : [JSON.stringify(completionBody(head, reply))];
+    : [JSON.stringify(writer.body(reply))];
   return textsResponse(texts, { stream, fault });
 }
 
@@ -656,16 +648,16 @@ function textsResponse(
 function oddCallDeltas(
   calls: readonly FunctionToolCall[],
   pieces: ToolCallPieces,
-): ReturnType<typeof toolCallDeltas> {
+): ReturnType<typeof CompletionWriter.callDeltas> {
   switch (pieces) {
     case "whole":
       return calls.length > 0 ? [calls.map((call, index) => ({ index, ...call }))] : [];
     case "no_index":
       return calls.map((call) => [call]);
     case "no_id":
-      return toolCallDeltas(calls.map((call) => ({ ...call, id: "" })));
+      return CompletionWriter.callDeltas(calls.map((call) => ({ ...call, id: "" })));
     case "characters":
-      return toolCallDeltas(calls, { split: (text) => text.split("") });
+      return CompletionWriter.callDeltas(calls, { split: (text) => text.split("") });
     case "repeated":
       return calls.flatMap((call, index) =>
         callDeltas(call, index).map(([delta]) => [{
@@ -683,8 +675,8 @@ function oddCallDeltas(
   }
 }
 
-function callDeltas(call: FunctionToolCall, index: number): ReturnType<typeof toolCallDeltas> {
-  return toolCallDeltas([call]).map((deltas) => deltas.map((delta) => ({ ...delta, index })));
+function callDeltas(call: FunctionToolCall, index: number): ReturnType<typeof CompletionWriter.callDeltas> {
+  return CompletionWriter.callDeltas([call]).map((deltas) => deltas.map((delta) => ({ ...delta, index })));
 }
 
 function brokenBody(texts: readonly string[], fault: Fault | null | undefined): ReadableStream<Uint8Array> {

@@ -1,5 +1,6 @@
 import type { AssistantMessage, FinishReason, FunctionToolCall, ModelEvent, Usage } from "@tare/messages";
 import { freeId } from "../chat/reply_assembler.ts";
+import { readUsage } from "../chat/usage.ts";
 import { asRecord, isRecord, type JsonRecord } from "../json.ts";
 import { MAX_CALLS, type RawEvent, ReplyTooLong } from "../reply_stream.ts";
 import { readInput, writeReply } from "./write_messages_body.ts";
@@ -199,11 +200,14 @@ export function readMessagesUsage(value: unknown, { begun, reads = 1 }: {
   /** How often the prompt was read at most. Default: once. */
   readonly reads?: number;
 } = {}): Usage | undefined {
-  const usage = readUsage(value);
-  if (!usage || reads === 1) return usage;
+  const told = readUsage(value);
+  if (!told) return undefined;
+  // Whatever is written is told.
+  const usage = { cacheWriteTokens: 0, ...told };
+  if (reads === 1) return usage;
   const { iterations } = asRecord(value) ?? {};
-  const told = begun ?? (Array.isArray(iterations) ? iterations[0] : undefined);
-  const { outputTokens: _, ...first } = readUsage(told) ?? firstRead(usage, reads);
+  const firstTold = begun ?? (Array.isArray(iterations) ? iterations[0] : undefined);
+  const { outputTokens: _, ...first } = readUsage(firstTold) ?? firstRead(usage, reads);
   return { ...usage, firstRead: first };
 }
 
@@ -213,25 +217,6 @@ function firstRead(usage: Usage, reads: number): Usage {
   const served = Math.max(0, Math.round((cachedTokens - (reads - 1) * cacheWriteTokens) / reads));
   const fresh = Math.round((promptTokens - cachedTokens - cacheWriteTokens) / reads);
   return { ...usage, promptTokens: served + cacheWriteTokens + fresh, cachedTokens: served, estimated: true };
-}
-
-function readUsage(value: unknown): Usage | undefined {
-  const usage = asRecord(value);
-  if (!usage) return undefined;
-  const cachedTokens = countOf(usage.cache_read_input_tokens);
-  const written = countOf(usage.cache_creation_input_tokens);
-  const { ephemeral_5m_input_tokens: short, ephemeral_1h_input_tokens: long } =
-    asRecord(usage.cache_creation) ?? {};
-  const cacheWriteTokens = Math.max(written, countOf(short) + countOf(long));
-  const promptTokens = countOf(usage.input_tokens) + cacheWriteTokens + cachedTokens;
-  if (promptTokens === 0) return undefined;
-  return {
-    promptTokens,
-    cachedTokens,
-    cacheWriteTokens,
-    ...(typeof long === "number" && { hourWriteTokens: countOf(long) }),
-    outputTokens: countOf(usage.output_tokens),
-  };
 }
 
 /** Writes the usage of a reply. */
@@ -247,8 +232,4 @@ export function writeMessagesUsage(usage: Usage): JsonRecord {
     },
     output_tokens: outputTokens,
   };
-}
-
-function countOf(value: unknown): number {
-  return typeof value === "number" && value > 0 ? value : 0;
 }

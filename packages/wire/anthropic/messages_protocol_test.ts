@@ -2,9 +2,8 @@ import { assertEquals, assertNotEquals, assertStrictEquals, assertThrows } from 
 import type { Message } from "@tare/messages";
 import {
   type JsonRecord,
-  type messageBody,
-  messageEvents,
   MESSAGES_PROTOCOL,
+  MessageWriter,
   readWireBody,
   UnknownShape,
   writeRequest,
@@ -210,7 +209,11 @@ const call = (name: string, args: object, id: string) => ({
 });
 
 /** A reply that took so many tokens. */
-function replyOf(id: string, message: object, promptTokens: number): Parameters<typeof messageBody>[0] {
+function replyOf(
+  id: string,
+  message: object,
+  promptTokens: number,
+): ConstructorParameters<typeof MessageWriter>[0] {
   const calls = "tool_calls" in message;
   return {
     id,
@@ -245,7 +248,9 @@ Deno.test("MESSAGES_PROTOCOL.writer() keeps the bytes of a stream without recall
     content: "Text",
     tool_calls: [call("read", { path: "a" }, "c1")],
   }, 100);
-  const text = `: hello\r\n\r\n${decode(...messageEvents(reply).map(event))}event: odd\ndata: {"x":1.0}\n\n`;
+  const text = `: hello\r\n\r\n${
+    decode(...new MessageWriter(reply).events().map(event))
+  }event: odd\ndata: {"x":1.0}\n\n`;
   for (const size of [1, 7, 10_000]) {
     const bytes = encode(text);
     const one = writer();
@@ -260,7 +265,7 @@ Deno.test("MESSAGES_PROTOCOL.writer() keeps the bytes of a stream without recall
 
 Deno.test("MESSAGES_PROTOCOL.writer() joins streamed recalls and what follows: indexes go on, the last call's usage counts", () => {
   const one = writer();
-  let seen = decode(...messageEvents(RECALLS).flatMap((data) => one.push(event(data))));
+  let seen = decode(...new MessageWriter(RECALLS).events().flatMap((data) => one.push(event(data))));
   const first = one.end();
   assertEquals([first.callsClient, first.recalls], [false, [{ id: "r1", arguments: '{"ref":"r"}' }]]);
   const blocks = [
@@ -269,7 +274,7 @@ Deno.test("MESSAGES_PROTOCOL.writer() joins streamed recalls and what follows: i
     { type: "tool_use", id: "r1", name: "recall", input: { ref: "r" } },
   ];
   assertEquals(first.items.map((json) => JSON.parse(json)), [{ role: "assistant", content: blocks }]);
-  seen += decode(...messageEvents(MIXED).flatMap((data) => one.push(event(data))));
+  seen += decode(...new MessageWriter(MIXED).events().flatMap((data) => one.push(event(data))));
   const second = one.end();
   assertEquals([second.callsClient, second.recalls.length, second.usage], [true, 1, MIXED.usage]);
   const events = read(seen + decode(one.finish()));
@@ -320,7 +325,7 @@ Deno.test("MESSAGES_PROTOCOL.writer() strips recalls from whole replies, and end
 
 Deno.test("MESSAGES_PROTOCOL.writer() tells of an upstream that fails behind a recall, and reads a stream that breaks off", () => {
   const one = writer();
-  one.push(event(messageEvents(RECALLS)[0]!));
+  one.push(event(new MessageWriter(RECALLS).events()[0]!));
   one.push(encode("event: message_delta\ndata: {broken"));
   assertEquals(one.end().usage?.promptTokens, 100);
   assertEquals(decode(one.finish()), "event: message_delta\ndata: {broken");

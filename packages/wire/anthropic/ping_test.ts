@@ -1,5 +1,5 @@
 import { assertEquals } from "@std/assert";
-import { messageBody, messageEvents, MESSAGES_PROTOCOL } from "@tare/wire";
+import { MESSAGES_PROTOCOL, MessageWriter } from "@tare/wire";
 import { decode, encode, requestOf } from "../request_fixture_test.ts";
 
 const { readAnswerBlocks, write, readUsage, mustReply } = MESSAGES_PROTOCOL.pings!;
@@ -153,10 +153,10 @@ Deno.test("replies that this package writes are answers, whole and streamed", ()
   } as const;
   const usage = { promptTokens: 10, cachedTokens: 8, outputTokens: 2 };
   const written = { id: "msg", model: "m", message, finishReason: "tool_calls", usage } as const;
-  const whole = encode(messageBody(written));
-  const streamed = stream(...messageEvents(written).map((event) => JSON.stringify(event)));
+  const whole = encode(new MessageWriter(written).body());
+  const streamed = stream(...new MessageWriter(written).events().map((event) => JSON.stringify(event)));
   const blocks = readAnswerBlocks(encode(BODY), whole, false)!.map((block) => JSON.parse(block));
-  assertEquals(blocks, messageBody(written).content);
+  assertEquals(blocks, new MessageWriter(written).body().content);
   assertEquals(readAnswerBlocks(encode(BODY), streamed, true)?.map((block) => JSON.parse(block)), blocks);
   assertEquals(readUsage(whole)?.promptTokens, 10);
 });

@@ -1,5 +1,5 @@
 import { assertEquals } from "@std/assert";
-import { messageBody, MESSAGES_PROTOCOL } from "@tare/wire";
+import { MESSAGES_PROTOCOL, MessageWriter } from "@tare/wire";
 import { encode, requestOf } from "../request_fixture_test.ts";
 
 /** What is read of a usage. */
@@ -31,7 +31,7 @@ Deno.test("MESSAGES_PROTOCOL reads the whole prompt, with what was written for f
   ]);
 });
 
-Deno.test("messageBody() writes usage as it is read", () => {
+Deno.test("MessageWriter writes usage as it is read", () => {
   const usage = {
     promptTokens: 153,
     cachedTokens: 100,
@@ -40,6 +40,6 @@ Deno.test("messageBody() writes usage as it is read", () => {
     outputTokens: 7,
   };
   const reply = { id: "msg", model: "m", finishReason: "stop", usage } as const;
-  const body = messageBody({ ...reply, message: { role: "assistant", content: "Hi." } });
+  const body = new MessageWriter({ ...reply, message: { role: "assistant", content: "Hi." } }).body();
   assertEquals([read(body.usage), body.stop_reason], [usage, "end_turn"]);
 });

@@ -10,52 +10,61 @@ const STOP_REASONS: Readonly<Record<string, string>> = {
   content_filter: "refusal",
 };
 
-/**
- * The body of a reply that isn't streamed.
- *
- * @throws {SyntaxError} if the arguments of a call are no JSON: the format has no place for such.
- */
-export function messageBody(reply: {
-  readonly id: string;
-  /** Name of the model. */
-  readonly model: string;
-  readonly message: AssistantMessage;
-  /** Blocks that stand in front of the message's own. Default: none. */
-  readonly before?: readonly JsonRecord[];
-  /** Why it ends, in the words of chat completions. */
-  readonly finishReason: string;
-  readonly usage: Usage;
-}): JsonRecord {
-  const { finishReason, message, before = [], usage } = reply;
-  const content = [...before, ...blocksOf(message)];
-  return { ...envelope(reply, usage), content, stop_reason: STOP_REASONS[finishReason] };
-}
+/** Writes one reply of the Messages format: whole, or as the events of a stream. */
+export class MessageWriter {
+  readonly #reply: ConstructorParameters<typeof MessageWriter>[0];
+  readonly #blocks: readonly JsonRecord[];
 
-/** The events of a streamed reply, in order, each with its type. @throws {SyntaxError} likewise. */
-export function messageEvents(reply: Parameters<typeof messageBody>[0]): JsonRecord[] {
-  const { finishReason, message, before = [], usage } = reply;
-  const first = { ...usage, ...usage.firstRead, outputTokens: 1 };
-  const begun = { ...envelope(reply, first), content: [], stop_reason: null };
-  const delta = { stop_reason: STOP_REASONS[finishReason], stop_sequence: null };
-  return [
-    { type: "message_start", message: begun },
-    { type: "ping" },
-    ...[...before, ...blocksOf(message)].flatMap((block, index) => [
-      { type: "content_block_start", index, content_block: emptied(block) },
-      ...deltasOf(block).map((delta) => ({ type: "content_block_delta", index, delta })),
-      { type: "content_block_stop", index },
-    ]),
-    { type: "message_delta", delta, usage: writeMessagesUsage(usage) },
-    { type: "message_stop" },
-  ];
-}
+  /**
+   * A writer for this reply.
+   *
+   * @throws {SyntaxError} if the arguments of a call are no JSON: the format has no place for such.
+   */
+  constructor(reply: {
+    readonly id: string;
+    /** Name of the model. */
+    readonly model: string;
+    readonly message: AssistantMessage;
+    /** Blocks that stand in front of the message's own. Default: none. */
+    readonly before?: readonly JsonRecord[];
+    /** Why it ends, in the words of chat completions. */
+    readonly finishReason: string;
+    readonly usage: Usage;
+  }) {
+    this.#reply = reply;
+    this.#blocks = [...reply.before ?? [], ...blocksOf(reply.message)];
+  }
 
-function envelope(
-  { id, model }: Pick<Parameters<typeof messageBody>[0], "id" | "model">,
-  usage: Usage,
-): JsonRecord {
-  const told = { ...writeMessagesUsage(usage), service_tier: "standard" };
-  return { id, type: "message", role: "assistant", model, content: [], stop_sequence: null, usage: told };
+  /** The body of a reply that isn't streamed. */
+  body(): JsonRecord {
+    const { finishReason, usage } = this.#reply;
+    return { ...this.#envelope(usage), content: this.#blocks, stop_reason: STOP_REASONS[finishReason] };
+  }
+
+  /** The events of a streamed reply, in order, each with its type. */
+  events(): JsonRecord[] {
+    const { finishReason, usage } = this.#reply;
+    const first = { ...usage, ...usage.firstRead, outputTokens: 1 };
+    const begun = { ...this.#envelope(first), content: [], stop_reason: null };
+    const delta = { stop_reason: STOP_REASONS[finishReason], stop_sequence: null };
+    return [
+      { type: "message_start", message: begun },
+      { type: "ping" },
+      ...this.#blocks.flatMap((block, index) => [
+        { type: "content_block_start", index, content_block: emptied(block) },
+        ...deltasOf(block).map((delta) => ({ type: "content_block_delta", index, delta })),
+        { type: "content_block_stop", index },
+      ]),
+      { type: "message_delta", delta, usage: writeMessagesUsage(usage) },
+      { type: "message_stop" },
+    ];
+  }
+
+  #envelope(usage: Usage): JsonRecord {
+    const { id, model } = this.#reply;
+    const told = { ...writeMessagesUsage(usage), service_tier: "standard" };
+    return { id, type: "message", role: "assistant", model, content: [], stop_sequence: null, usage: told };
+  }
 }
 
 function blocksOf(message: AssistantMessage): JsonRecord[] {

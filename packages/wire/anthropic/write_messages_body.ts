@@ -25,7 +25,8 @@ interface PlacedBlock {
 }
 
 /**
- * The fields of a request in the Messages format that hold its prompt: `system`, `tools`, `messages`. What stands
+ * The fields of a request in the Messages format that hold its prompt, `system`, `tools`, `messages`, and that say how the
+ * model shall write, and think. What stands
  * between two replies is one message, so that all results of a reply's calls stand together. Replies keep their blocks
  * as they came, if they were read by `MessageAssembler`; reasoning that isn't signed is left out.
  *
@@ -33,14 +34,41 @@ interface PlacedBlock {
  * ended whose prompt leads this one, if the provider, which looks back 20 blocks, wouldn't find it from there; behind
  * the last message that was changed since it was said; the end of the system prompt; the end of the tools.
  *
- * @throws {UnknownShape} if a message holds what the format has no place for, such as a recording.
+ * A request that says how the next token is to be chosen, or that a tool must be called, goes without thoughts, which the
+ * API demands; so does a tool loop that began without.
+ *
+ * @throws {UnknownShape} if a message holds what the format has no place for, such as a recording; or that names the
+ * setting, if it has no place for it or for its value.
+ *
+ * @example
+ * ```ts
+ * import { assertEquals } from "@std/assert";
+ * import { messagesBody } from "@tare/wire";
+ *
+ * const settings = { temperature: 0.2, reasoning_effort: "low", parallel_tool_calls: false } as const;
+ * const messages = [{ role: "user", content: "Hi." }] as const;
+ * assertEquals(messagesBody({ messages, tools: [], settings }, { maxTokens: 1_000, cacheTtlMs: 0 }), {
+ *   max_tokens: 1_000,
+ *   messages: [{ role: "user", content: [{ type: "text", text: "Hi." }] }],
+ *   temperature: 0.2,
+ *   output_config: { effort: "low" },
+ *   tool_choice: { type: "auto", disable_parallel_tool_use: true },
+ * });
+ * ```
  */
 export function messagesBody(
-  { messages, tools, stable }: Pick<ModelRequest, "messages" | "tools" | "stable">,
-  { cacheTtlMs = SHORT_TTL_MS }: {
+  { messages, tools, stable, settings = {} }: Pick<
+    ModelRequest,
+    "messages" | "tools" | "stable" | "settings"
+  >,
+  { maxTokens, thinking, cacheTtlMs = SHORT_TTL_MS }: {
+    /** Longest reply in tokens, thinking included; the API wants to be told. */
+    readonly maxTokens: number;
+    /** As much as the model finds right, or within a budget, if there is an effort. Default: it isn't asked. */
+    readonly thinking?: "adaptive" | "budget" | undefined;
     /** How long the prompt shall be cached, in milliseconds since its last use; 0: not at all. Default: five minutes. */
-    readonly cacheTtlMs?: number;
-  } = {},
+    readonly cacheTtlMs?: number | undefined;
+  },
 ): JsonRecord {
   const first = messages.findIndex(({ role }) => role !== "system" && role !== "developer");
   const heads = first < 0 ? messages.length : first;
@@ -59,9 +87,11 @@ export function messagesBody(
   const most = cacheTtlMs > 0 ? MAX_CACHE_MARKS : 0;
   for (const block of [...new Set(marked)].slice(0, most)) block.cache_control = mark;
   return {
+    max_tokens: maxTokens,
     ...(system.length > 0 && { system }),
     ...(shown.length > 0 && { tools: shown }),
     messages: grouped(blocks),
+    ...settingsOf(settings, { thinking, maxTokens, messages }),
   };
 }
 
@@ -191,26 +221,8 @@ const EFFORTS: readonly string[] = ["low", "medium", "high", "xhigh", "max"];
 const BUDGETS: Readonly<Record<string, number>> = { low: 1 / 8, medium: 1 / 4, high: 1 / 2 };
 const LEAST_BUDGET = 1_024;
 
-/**
- * The fields of a request in the Messages format that say how the model shall write, and think. One that says how the next
- * token is to be chosen, or that a tool must be called, goes without thoughts, which the API demands; so does a tool loop
- * that began without.
- *
- * @throws {UnknownShape} that names the setting, if the format has no place for it or for its value.
- *
- * @example
- * ```ts
- * import { assertEquals } from "@std/assert";
- * import { messagesSettings } from "@tare/wire";
- *
- * assertEquals(messagesSettings({ temperature: 0.2, reasoning_effort: "low", parallel_tool_calls: false }), {
- *   temperature: 0.2,
- *   output_config: { effort: "low" },
- *   tool_choice: { type: "auto", disable_parallel_tool_use: true },
- * });
- * ```
- */
-export function messagesSettings(
+/** The fields that say how the model shall write, and think. @throws {UnknownShape} that names the setting. */
+function settingsOf(
   {
     temperature,
     top_p,
@@ -219,13 +231,9 @@ export function messagesSettings(
     parallel_tool_calls: parallel,
     ...rest
   }: ModelSettings,
-  { thinking, maxTokens, messages }: {
-    /** As much as it finds right, or within a budget, if there is an effort. Default: it isn't asked. */
-    readonly thinking?: "adaptive" | "budget" | undefined;
-    /** Longest reply in tokens. */
-    readonly maxTokens: number;
+  { thinking, maxTokens, messages }: Pick<Parameters<typeof messagesBody>[1], "thinking" | "maxTokens"> & {
     readonly messages: readonly Message[];
-  } = { maxTokens: 0, messages: [] },
+  },
 ): JsonRecord {
   const [unknown] = Object.entries(rest).find(([, value]) => value !== undefined) ?? [];
   if (unknown !== undefined) throw refused(unknown, "has no place for it");

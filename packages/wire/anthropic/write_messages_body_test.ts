@@ -21,7 +21,7 @@ function step(name: string, calls: number): Message[] {
 
 /** What is marked of a request: the system prompt, the tools, and blocks of messages by what they say or answer. */
 function marked(messages: readonly Message[], stable?: StableMessages, tools = [definition]): string[] {
-  const body = messagesBody({ messages, tools, ...(stable && { stable }) });
+  const body = messagesBody({ messages, tools, ...(stable && { stable }) }, { maxTokens: 9 });
   const places: string[] = [];
   JSON.stringify(body, (_, value) => {
     if (value?.cache_control) places.push(value.tool_use_id ?? value.text ?? value.name ?? value.type);
@@ -63,9 +63,11 @@ Deno.test("messagesBody() marks no thoughts, and begins with the user", () => {
   assertEquals(marked([go, thought], undefined, []), ["go"]);
   assertEquals(
     messagesBody({ messages: [{ role: "assistant", content: "A summary." }, go], tools: [] }, {
+      maxTokens: 9,
       cacheTtlMs: 0,
     }),
     {
+      max_tokens: 9,
       messages: [
         { role: "user", content: [{ type: "text", text: "[What came before has left the prompt.]" }] },
         { role: "assistant", content: [{ type: "text", text: "A summary." }] },
@@ -82,7 +84,7 @@ Deno.test("messagesBody() writes what other providers said", () => {
     { role: "developer", content: [{ type: "refusal", refusal: "R" }] },
     { role: "assistant", tool_calls: [{ id: "1", type: "custom", custom: { name: "c", input: "plain" } }] },
   ];
-  assertEquals(messagesBody({ messages, tools: [] }, { cacheTtlMs: 0 }).messages, [
+  assertEquals(messagesBody({ messages, tools: [] }, { maxTokens: 9, cacheTtlMs: 0 }).messages, [
     { role: "user", content: [{ type: "text", text: "go" }] },
     { role: "assistant", content: [{ type: "text", text: "No." }] },
     { role: "user", content: [{ type: "text", text: "R" }] },
@@ -93,7 +95,7 @@ Deno.test("messagesBody() writes what other providers said", () => {
     content: [{ type: "input_audio", input_audio: { data: "", format: "wav" } }],
   };
   assertThrows(
-    () => messagesBody({ messages: [audio], tools: [] }),
+    () => messagesBody({ messages: [audio], tools: [] }, { maxTokens: 9 }),
     UnknownShape,
     'a part of type "input_audio"',
   );

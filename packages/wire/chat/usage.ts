@@ -1,18 +1,7 @@
 import type { Usage } from "@tare/messages";
 import { asRecord, type JsonRecord } from "../json.ts";
 
-/**
- * Writes the `usage` of a reply. `reasoningTokens` are those of `outputTokens` that nobody reads, where that is known.
- *
- * @param dialect How the provider reports its cache:
- *
- * - `openai`: `prompt_tokens_details.cached_tokens`
- * - `deepseek`: `prompt_cache_hit_tokens` and `prompt_cache_miss_tokens` beside it
- * - `anthropic`, as gateways to it do: `cache_read_input_tokens` and `cache_creation_input_tokens`, the same again in
- *   `prompt_tokens_details`
- *
- * In all of them `prompt_tokens` is the whole prompt, cached tokens included.
- */
+/** Writes the `usage` of a reply, in a dialect of `CompletionWriter`. */
 export function writeUsage(
   usage: Usage,
   dialect: "openai" | "deepseek" | "anthropic" = "openai",
@@ -46,11 +35,12 @@ export function writeUsage(
 }
 
 /**
- * Reads a provider's `usage` in any dialect of {@linkcode writeUsage}, or in one of these:
+ * Reads a provider's `usage` in any dialect of a `CompletionWriter`, or in one of these:
  *
  * - Moonshot: `cached_tokens`
  * - OpenRouter: `prompt_tokens_details.cache_write_tokens`
- * - Anthropic itself: `input_tokens`, which holds neither what the cache served nor what it took
+ * - Anthropic itself: `input_tokens`, which holds neither what the cache served nor what it took, for five minutes or
+ *   for an hour
  * - xAI: `completion_tokens` without the reasoning, which `total_tokens` shows
  *
  * @returns The usage, or nothing if the value tells no prompt tokens (some servers send zeros).
@@ -59,6 +49,13 @@ export function readUsage(value: unknown): Usage | undefined {
   const usage = asRecord(value);
   if (!usage) return undefined;
   const details = asRecord(usage.prompt_tokens_details) ?? asRecord(usage.input_tokens_details) ?? {};
+  const { ephemeral_5m_input_tokens: short, ephemeral_1h_input_tokens: hour } =
+    asRecord(usage.cache_creation) ?? {};
+  const hourWriteTokens = largest(hour);
+  const created = largest(
+    usage.cache_creation_input_tokens,
+    largest(short, hour) === undefined ? undefined : (largest(short) ?? 0) + (hourWriteTokens ?? 0),
+  );
   const cachedTokens = largest(
     details.cached_tokens,
     usage.prompt_cache_hit_tokens,
@@ -69,25 +66,28 @@ export function readUsage(value: unknown): Usage | undefined {
     details.cache_write_tokens,
     details.cache_creation_tokens,
     usage.cache_write_tokens,
-    usage.cache_creation_input_tokens,
+    created,
   );
-  const promptTokens = wholePrompt(usage, cachedTokens + (cacheWriteTokens ?? 0));
+  const promptTokens = wholePrompt(usage, { created, cacheTokens: cachedTokens + (cacheWriteTokens ?? 0) });
   if (!promptTokens) return undefined;
   return {
     promptTokens,
     cachedTokens,
     ...(cacheWriteTokens !== undefined && { cacheWriteTokens }),
+    ...(hourWriteTokens !== undefined && { hourWriteTokens }),
     outputTokens: wholeOutput(usage),
     ...(reasoningOf(usage) > 0 && { reasoningTokens: reasoningOf(usage) }),
   };
 }
 
-function wholePrompt(usage: JsonRecord, cacheTokens: number): number {
+function wholePrompt(
+  usage: JsonRecord,
+  { created = 0, cacheTokens }: { readonly created: number | undefined; readonly cacheTokens: number },
+): number {
   const told = largest(
     usage.prompt_tokens,
     (largest(usage.prompt_cache_hit_tokens) ?? 0) + (largest(usage.prompt_cache_miss_tokens) ?? 0),
-    (largest(usage.input_tokens) ?? 0) + (largest(usage.cache_read_input_tokens) ?? 0) +
-      (largest(usage.cache_creation_input_tokens) ?? 0),
+    (largest(usage.input_tokens) ?? 0) + (largest(usage.cache_read_input_tokens) ?? 0) + created,
   ) ?? 0;
   // What the cache served and took is a part of the prompt: a smaller figure leaves it out.
   return told > 0 && told < cacheTokens ? told + cacheTokens : told;

@@ -63,6 +63,15 @@ Deno.test("readUsage() reads every provider's dialect", () => {
       { input_tokens: 20, output_tokens: 5, cache_creation_input_tokens: 30, cache_read_input_tokens: 50 },
       { promptTokens: 100, cachedTokens: 50, cacheWriteTokens: 30, outputTokens: 5 },
     ],
+    "anthropic's own, with what was written for an hour": [
+      {
+        input_tokens: 20,
+        output_tokens: 5,
+        cache_creation: { ephemeral_5m_input_tokens: 10, ephemeral_1h_input_tokens: 20 },
+        cache_read_input_tokens: 50,
+      },
+      { promptTokens: 100, cachedTokens: 50, cacheWriteTokens: 30, hourWriteTokens: 20, outputTokens: 5 },
+    ],
     "a prompt without its cached part": [
       { prompt_tokens: 20, completion_tokens: 5, prompt_tokens_details: { cached_tokens: 80 } },
       { promptTokens: 100, cachedTokens: 80, outputTokens: 5 },

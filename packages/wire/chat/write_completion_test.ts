@@ -1,13 +1,13 @@
 import { assert, assertEquals } from "@std/assert";
 import fc from "fast-check";
 import type { FunctionToolCall } from "@tare/messages";
-import { chunkWriter, completionBody, completionChunks, toolCallDeltas } from "@tare/wire";
+import { CompletionWriter } from "@tare/wire";
 import { splitText } from "./write_completion.ts";
 import { assemble } from "./assembler_fixture_test.ts";
 
 const HEAD = { id: "c1", created: 5, model: "m" };
 const CALL: FunctionToolCall = { id: "a", type: "function", function: { name: "f", arguments: "{}" } };
-const REPLY: Parameters<typeof completionBody>[1] = {
+const REPLY: Parameters<CompletionWriter["body"]>[0] = {
   message: {
     role: "assistant",
     reasoning_content: "Why not.",
@@ -15,26 +15,32 @@ const REPLY: Parameters<typeof completionBody>[1] = {
     tool_calls: [CALL],
   },
   finishReason: "tool_calls",
-  usage: { prompt_tokens: 1 },
+  usage: { promptTokens: 1, cachedTokens: 0, outputTokens: 2 },
+};
+const USAGE = {
+  prompt_tokens: 1,
+  completion_tokens: 2,
+  total_tokens: 3,
+  prompt_tokens_details: { cached_tokens: 0 },
 };
 
-Deno.test("completionBody() is a chat completion", () => {
-  assertEquals(completionBody(HEAD, REPLY), {
+Deno.test("CompletionWriter.body() is a chat completion", () => {
+  assertEquals(new CompletionWriter(HEAD).body(REPLY), {
     ...HEAD,
     object: "chat.completion",
     choices: [{ index: 0, message: REPLY.message, finish_reason: "tool_calls", logprobs: null }],
-    usage: { prompt_tokens: 1 },
+    usage: USAGE,
   });
 });
 
-Deno.test("completionChunks() streams reasoning, text and calls, then the reason to stop, then usage", () => {
+Deno.test("CompletionWriter.chunks() streams reasoning, text and calls, then the reason to stop, then usage", () => {
   const chunk = (delta: object, finish_reason: string | null = null) => ({
     ...HEAD,
     object: "chat.completion.chunk",
     choices: [{ index: 0, delta, finish_reason, logprobs: null }],
     usage: null,
   });
-  assertEquals(completionChunks(HEAD, REPLY), [
+  assertEquals(new CompletionWriter(HEAD).chunks(REPLY), [
     chunk({ role: "assistant", content: "" }),
     chunk({ reasoning_content: "Why not." }),
     chunk({ content: "A text of more than 24 c" }),
@@ -44,16 +50,18 @@ Deno.test("completionChunks() streams reasoning, text and calls, then the reason
     }),
     chunk({ tool_calls: [{ index: 0, function: { arguments: "{}" } }] }),
     chunk({}, "tool_calls"),
-    { ...HEAD, object: "chat.completion.chunk", choices: [], usage: { prompt_tokens: 1 } },
+    { ...HEAD, object: "chat.completion.chunk", choices: [], usage: USAGE },
   ]);
 });
 
-Deno.test("chunkWriter() says nothing of usage that isn't told", () => {
-  const writer = chunkWriter(HEAD, { tellsUsage: false });
+Deno.test("CompletionWriter says nothing of usage that isn't told", () => {
+  const writer = new CompletionWriter(HEAD, { tellsUsage: false });
   assertEquals("usage" in writer.delta({}, "stop"), false);
+  assertEquals("usage" in writer.body(REPLY), false);
+  assertEquals(writer.usage(REPLY.usage), []);
 });
 
-Deno.test("completionChunks() make the message again when they are put together", () => {
+Deno.test("CompletionWriter.chunks() make the message again when they are put together", () => {
   const text = fc.string({ unit: "grapheme", minLength: 1, maxLength: 100 });
   const reply = fc.record({
     content: fc.option(text),
@@ -71,27 +79,27 @@ Deno.test("completionChunks() make the message again when they are put together"
         function: { name, arguments: JSON.stringify({ path }) },
       })),
     };
-    const chunks = completionChunks(HEAD, { message, finishReason: "tool_calls" });
+    const chunks = new CompletionWriter(HEAD).chunks({ ...REPLY, message });
     assertEquals(assemble(chunks).completed?.message, message);
   }));
 });
 
-Deno.test("toolCallDeltas() opens each call with id and name, then sends its arguments in pieces", () => {
+Deno.test("CompletionWriter.callDeltas() opens each call with id and name, then sends its arguments in pieces", () => {
   const long = `{"text":"${"x".repeat(20)}"}`;
   const piece = (index: number, text: string) => [{ index, function: { arguments: text } }];
   const open = (index: number, id: string) => [
     { index, id, type: "function" as const, function: { name: "f", arguments: "" } },
   ];
   const calls = [{ ...CALL, function: { name: "f", arguments: long } }, { ...CALL, id: "b" }];
-  assertEquals(toolCallDeltas(calls), [
+  assertEquals(CompletionWriter.callDeltas(calls), [
     open(0, "a"),
     piece(0, long.slice(0, 24)),
     piece(0, long.slice(24)),
     open(1, "b"),
     piece(1, "{}"),
   ]);
-  assertEquals(toolCallDeltas([CALL], { split: (text) => text.split("") }).length, 3);
-  assertEquals(toolCallDeltas([]), []);
+  assertEquals(CompletionWriter.callDeltas([CALL], { split: (text) => text.split("") }).length, 3);
+  assertEquals(CompletionWriter.callDeltas([]), []);
 });
 
 Deno.test("splitText() cuts a text into few pieces", () => {

@@ -13,24 +13,30 @@ import type { JsonRecord } from "../json.ts";
 import { UnknownShape } from "../protocol.ts";
 
 /**
- * The fields of a request in the Responses format that hold its prompt: `input`, and `tools` if there are some. Nothing of
- * it is kept by the provider, so that what it has sealed of a reply goes back with the reply's other items, in their order,
+ * The fields of a request in the Responses format that hold its prompt, `input`, and `tools` if there are some, and that
+ * say how the model shall write. Nothing of it is kept by the provider, so that what it has sealed of a reply goes back with the reply's other items, in their order,
  * if `ResponseAssembler` has read it: none is there without what it was thought for.
  *
- * @throws {UnknownShape} if a message holds what the format has no place for, such as a recording.
+ * @throws {UnknownShape} if a message holds what the format has no place for, such as a recording; or that names the
+ * setting which it has no place for.
  *
  * @example
  * ```ts
  * import { assertEquals } from "@std/assert";
  * import { responsesBody } from "@tare/wire";
  *
- * assertEquals(responsesBody({ messages: [{ role: "user", content: "Hi." }], tools: [] }), {
+ * const messages = [{ role: "user", content: "Hi." }] as const;
+ * assertEquals(responsesBody({ messages, tools: [], settings: { reasoning_effort: "low", verbosity: "high" } }), {
  *   input: [{ type: "message", role: "user", content: "Hi." }],
  *   store: false,
+ *   reasoning: { effort: "low" },
+ *   text: { verbosity: "high" },
  * });
  * ```
  */
-export function responsesBody({ messages, tools }: Pick<ModelRequest, "messages" | "tools">): JsonRecord {
+export function responsesBody(
+  { messages, tools, settings = {} }: Pick<ModelRequest, "messages" | "tools" | "settings">,
+): JsonRecord {
   /** Ids of calls of custom tools, whose results are items of their own kind. */
   const custom = new Set<string>();
   const input = messages.flatMap((message): JsonRecord[] => {
@@ -40,7 +46,12 @@ export function responsesBody({ messages, tools }: Pick<ModelRequest, "messages"
     }
     return [itemOf(message, custom)];
   });
-  return { input, ...(tools.length > 0 && { tools: tools.map(responsesTool) }), store: false };
+  return {
+    input,
+    ...(tools.length > 0 && { tools: tools.map(responsesTool) }),
+    store: false,
+    ...settingsOf(settings),
+  };
 }
 
 /** A tool as the Responses format has it. */
@@ -110,23 +121,8 @@ function partOf(part: ContentPart): JsonRecord {
   }
 }
 
-/**
- * The fields of a request in the Responses format that say how the model shall write.
- *
- * @throws {UnknownShape} that names the setting, if the format has no place for it.
- *
- * @example
- * ```ts
- * import { assertEquals } from "@std/assert";
- * import { responsesSettings } from "@tare/wire";
- *
- * assertEquals(responsesSettings({ reasoning_effort: "low", verbosity: "high" }), {
- *   reasoning: { effort: "low" },
- *   text: { verbosity: "high" },
- * });
- * ```
- */
-export function responsesSettings(
+/** The fields that say how the model shall write. @throws {UnknownShape} that names the setting without a place. */
+function settingsOf(
   {
     temperature,
     top_p,

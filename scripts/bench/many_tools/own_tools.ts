@@ -14,7 +14,7 @@ import {
 import { workspaceTools } from "@tare/loop/tools";
 import type { Profile } from "@tare/planner";
 import { memoryArchive } from "@tare/prune";
-import { CALL_TOOL, catalogue, compactTool, FIND_TOOLS } from "@tare/schemas";
+import { CALL_TOOL, Catalogue, compactTool, FIND_TOOLS } from "@tare/schemas";
 import { play, type RecordedCall, type RecordedUsage, type Recording } from "@tare/simulator/economy";
 import { policyNamed } from "../economy/policies/policies.ts";
 
@@ -47,7 +47,7 @@ export async function playOwnTools(
   );
   const isSeldom = (tool: ToolDefinition) => Object.hasOwn(SELDOM, tool.function.name);
   const seldom = own.filter(isSeldom);
-  const list: Message = { role: "system", content: catalogue(seldom, { countTokens }) };
+  const list: Message = { role: "system", content: new Catalogue(seldom, { countTokens }).text() };
   const offers = [
     { name: "in full", tools: own, told: [], taught: [] },
     {

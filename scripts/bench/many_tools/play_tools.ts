@@ -16,7 +16,7 @@ import type {
 } from "@tare/messages";
 import { countRequestTokens } from "@tare/messages";
 import { EXAMPLE_MODELS, listPrice, type Profile } from "@tare/planner";
-import { callCost, PrefixCache, promptUnits } from "@tare/planner/parts";
+import { callCost, PrefixCache } from "@tare/planner/parts";
 import type { PolicyOptions } from "@tare/planner/policies";
 import { RECALL_TOOL } from "@tare/prune";
 import { agentHandler } from "@tare/server";
@@ -102,7 +102,7 @@ export async function playTools(
   const model: Model = async function* (request) {
     nowMs += STEP_MS;
     requests.push(request);
-    const units = promptUnits(request, countTokens);
+    const units = PrefixCache.unitsOf(request, countTokens);
     const cachedTokens = cache.lookup(units, nowMs);
     cache.store(units, nowMs);
     const message = work.reply(request);

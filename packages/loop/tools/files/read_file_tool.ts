@@ -1,13 +1,6 @@
 import { Buffer } from "node:buffer";
 import type { Stats } from "node:fs";
-import {
-  checkGiven,
-  PICTURE_HEAD_BYTES,
-  pictureHead,
-  type Tool,
-  type ToolContext,
-  type ToolOutput,
-} from "@tare/messages";
+import { checkGiven, pictureHead, type Tool, type ToolContext, type ToolOutput } from "@tare/messages";
 import { defineTool, Refusal } from "../define_tool.ts";
 import { byteLength, decodeText, MAX_RESULT_BYTES, sliceText } from "../result_text.ts";
 import {
@@ -162,9 +155,10 @@ async function readPicture(
   if (!NAMES.test(absolute)) return undefined;
   const file = await openAt(absolute);
   try {
-    const start = new Uint8Array(Math.min(size, PICTURE_HEAD_BYTES));
-    const { bytesRead } = await file.read(start, 0, start.length, 0);
-    const head = pictureHead(start.subarray(0, bytesRead));
+    const room = Buffer.alloc(Math.min(size, MAX_BYTES));
+    const { bytesRead } = await file.read(room, 0, room.length, 0);
+    const bytes = room.subarray(0, bytesRead);
+    const head = pictureHead(bytes);
     if (!head) return undefined;
     const what = describe(head, size);
     if (!seesPictures) throw new Refusal(`it is a ${what}, and this model is shown no pictures.`);
@@ -174,10 +168,8 @@ async function readPicture(
           "with shell, such as magick a.png -resize 1600x1600 b.png.",
       );
     }
-    const bytes = Buffer.alloc(size);
-    const { bytesRead: all } = await file.read(bytes, 0, size, 0);
     progress();
-    const url = `data:${head.type};base64,${bytes.subarray(0, all).toString("base64")}`;
+    const url = `data:${head.type};base64,${bytes.toString("base64")}`;
     return { content: what, error: false, pictures: [url] };
   } finally {
     await file.close();

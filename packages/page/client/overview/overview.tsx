@@ -1,4 +1,5 @@
-import type { MissesReport, Overview as Report, SpendReport, Sums } from "@tare/conversation/report";
+import type { Overview as Report, Sums } from "@tare/conversation/report";
+import type { MissesReport, SpendReport } from "@tare/server/client";
 import type { ComponentChildren, JSX } from "preact";
 import { useState } from "preact/hooks";
 import { readMisses, readOverview, readSpend, type Subject } from "../api/reports.ts";

@@ -1,4 +1,5 @@
-import type { CallReport, SessionSpend } from "@tare/conversation/report";
+import type { CallReport } from "@tare/conversation/report";
+import type { SessionSpend } from "@tare/server/client";
 import type { JSX } from "preact";
 import { useMemo, useState } from "preact/hooks";
 import { pin, readCalls, readHead, readSessionSpend, type Subject } from "../api/reports.ts";

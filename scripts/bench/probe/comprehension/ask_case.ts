@@ -2,20 +2,23 @@ import { join } from "@std/path";
 import { ModelError, run, type TurnLedger } from "@tare/loop";
 import type { ContextHook, CountTokens, Message, Model } from "@tare/messages";
 import { plannerSession, type Profile, type PromptSession, type PromptSessionOptions } from "@tare/planner";
-import { classicSession } from "@tare/planner/policies";
+import { promptSession } from "@tare/planner/policies";
 import { type Archive, memoryArchive } from "@tare/prune";
 import { OutOfBudget } from "../paid_model.ts";
 import { type Case, type World, worldTools, writeFiles } from "./world.ts";
 
+/** As much of a session as questions need. */
+type Asked = Pick<PromptSession, "view" | "sent" | "state">;
+
 /** Decides what the model sees of a session; nothing: all of it. */
-export type MakePolicy = (options: PromptSessionOptions) => PromptSession | undefined;
+export type MakePolicy = (options: PromptSessionOptions) => Asked | undefined;
 
 /** The policies that are compared, by name. What the first one shows is everything, in full. */
 export const POLICIES: Readonly<Record<string, MakePolicy>> = {
   none: () => undefined,
   // All of it once: references for what stands above, and no notation that says nothing.
   once: (options) => plannerSession({ ...options, forget: "nothing" }),
-  classic: classicSession,
+  classic: (options) => promptSession({ ...options, policy: "classic" }),
   planner: plannerSession,
 };
 
@@ -47,7 +50,7 @@ export interface Setting {
 export interface IdleSession {
   readonly archive: Archive;
   /** The same state again, as after a restart; nothing: the whole prompt is sent. */
-  readonly resume: () => PromptSession | undefined;
+  readonly resume: () => Asked | undefined;
   /** When the questions are asked, in the time of the session. */
   readonly nowMs: number;
 }
@@ -132,7 +135,7 @@ export async function askCase(asked: Case, idle: IdleSession, setting: Setting):
 }
 
 function hookOf(
-  session: PromptSession,
+  session: Asked,
   call: { readonly nowMs: number; readonly model: string },
 ): ContextHook {
   return async ({ messages, tools, turnStart, step, signal }) => {

@@ -1,5 +1,5 @@
-import type { CallReport } from "./calls.ts";
-import { pricesOf } from "./spend.ts";
+import type { CallReport } from "@tare/conversation/report";
+import { dearest, pricesOf } from "./session_spend.ts";
 
 /** The kinds of tokens that weren't read from the cache: what each is called, and what can be done about it. */
 export const MISSES: Readonly<
@@ -198,9 +198,7 @@ export async function reportMisses(
     const { name, isAvoidable: avoidable, remedy } = MISSES[miss.cause];
     return { ...miss, name, avoidable, remedy };
   });
-  misses.sort((a, b) =>
-    Number(b.avoidable) - Number(a.avoidable) || b.usd - a.usd || b.tokenUnits - a.tokenUnits
-  );
+  misses.sort((a, b) => Number(b.avoidable) - Number(a.avoidable) || dearest(a, b));
   return { ...sums, misses };
 }
 

@@ -1,6 +1,7 @@
 import { assertAlmostEquals, assertEquals } from "@std/assert";
-import { type CallReport, reportCall, reportMisses } from "@tare/conversation/report";
+import { type CallReport, reportCall } from "@tare/conversation/report";
 import { type LedgerEntry, profileNamed } from "@tare/planner";
+import { reportMisses } from "./misses.ts";
 
 const rates = { profile: profileNamed("openai"), price: { input: 1, output: 0, cacheRead: 0.1 } };
 
