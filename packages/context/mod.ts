@@ -10,4 +10,4 @@
  * @module
  */
 export { groupTurns } from "./group_turns.ts";
-export { toolLoopContext } from "./tool_loop_context.ts";
+export { type ToolLoopContext, toolLoopContext } from "./tool_loop_context.ts";

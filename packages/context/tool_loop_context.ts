@@ -7,6 +7,29 @@ import {
 } from "@tare/messages";
 import { groupTurns, isInstruction } from "./group_turns.ts";
 
+/** What a model call shall be sent, and what was left out for that. */
+export interface ToolLoopContext<M extends Message> {
+  /** The messages to send: the very objects that were handed in, in their order. */
+  readonly messages: readonly M[];
+  /** True if anything was left out. */
+  readonly removed: boolean;
+  /**
+   * What was left out, in order. It is archived nowhere and nothing tells the model of it: a caller who wants the model to
+   * be able to read it back archives it, and puts a line that says where at index {@linkcode ToolLoopContext.leftAt}.
+   */
+  readonly left: readonly M[];
+  /** Index, in `messages`, of the first of them that stood behind all that was left out; 0 if nothing was. */
+  readonly leftAt: number;
+  /** Tokens of all messages, without tool definitions. */
+  readonly tokensBefore: number;
+  /** Tokens of the messages to send. */
+  readonly tokensAfter: number;
+  /** How many messages were left out. */
+  readonly removedMessages: number;
+  /** How many turns these were. */
+  readonly removedTurns: number;
+}
+
 /**
  * Shapes the messages of the next model call in a tool loop. The first call of a turn gets the whole conversation.
  * Once the active turn holds a tool result, follow-up calls get all system and developer messages, the whole active
@@ -31,27 +54,7 @@ export function toolLoopContext<M extends Message>(
      */
     readonly activeTurnStart?: number;
   },
-): {
-  /** The messages to send: the very objects that were handed in, in their order. */
-  readonly messages: readonly M[];
-  /** True if anything was left out. */
-  readonly removed: boolean;
-  /**
-   * What was left out, in order. It is archived nowhere and nothing tells the model of it: a caller who wants the model to
-   * be able to read it back archives it, and puts a line that says where at index `leftAt`.
-   */
-  readonly left: readonly M[];
-  /** Index, in `messages`, of the first of them that stood behind all that was left out; 0 if nothing was. */
-  readonly leftAt: number;
-  /** Tokens of all messages, without tool definitions. */
-  readonly tokensBefore: number;
-  /** Tokens of the messages to send. */
-  readonly tokensAfter: number;
-  /** How many messages were left out. */
-  readonly removedMessages: number;
-  /** How many turns these were. */
-  readonly removedTurns: number;
-} {
+): ToolLoopContext<M> {
   checkGiven("toolLoopContext()", { messages, options }, {
     messages: "messages",
     options: { countTokens: "counter", "historyBudgetTokens?": "number", "activeTurnStart?": "number" },

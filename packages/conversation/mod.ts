@@ -21,7 +21,7 @@
  * @module
  */
 export { Conversation, type ConversationState } from "./conversation.ts";
-export { copyContents, type StoreContents, sumContents } from "./store/contents.ts";
+export { type ContentsItem, copyContents, type StoreContents, sumContents } from "./store/contents.ts";
 export { type Asker, type KeyReport, Keys } from "./keys.ts";
 export { openFileArchive } from "./store/file_archive.ts";
 export { memoryStore, sharedMemory } from "./store/memory/memory_store.ts";

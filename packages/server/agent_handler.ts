@@ -26,7 +26,7 @@ export type { AgentOptions } from "./agent_options.ts";
 export { AGENT_MODEL } from "./as_model/errors.ts";
 export { allowedHosts, isLoopback } from "./http/guard.ts";
 export { ALLOW_EVERYTHING, type ApprovalRule, faultOfRules } from "./approvals/rules.ts";
-export type { NumberedEvent, SessionEvent, SessionOptions } from "./sessions/session_types.ts";
+export type { NumberedEvent, SessionEvent, SessionOptions, Workplace } from "./sessions/session_types.ts";
 export type { ToolSource } from "./turns/session_tools.ts";
 export type { Heartbeat } from "./http/sse_response.ts";
 

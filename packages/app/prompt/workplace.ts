@@ -1,6 +1,6 @@
 import { dirname, join, resolve, SEPARATOR } from "@std/path";
 import type { Tool } from "@tare/messages";
-import type { AgentOptions } from "@tare/server";
+import type { Workplace } from "@tare/server";
 import { realPath } from "../settings/real_path.ts";
 import { readFrontMatter } from "./front_matter.ts";
 
@@ -149,7 +149,7 @@ export interface WorkplaceOptions {
 }
 
 /** The workplace as sessions are told it when they are made, and of what changes in the files later. */
-export function workplaceOf(options: WorkplaceOptions): NonNullable<AgentOptions["workplace"]> {
+export function workplaceOf(options: WorkplaceOptions): Workplace {
   return {
     describe: async () => workplaceText(await lookAround(options)),
     async changes(told) {

@@ -3,6 +3,37 @@ import { createHash, type Hash } from "node:crypto";
 import type { SessionRecord, Store, StoredDelivery, StoredDocument, StoredSums } from "./port.ts";
 import { StoreError } from "./store_error.ts";
 
+/** One thing that a store holds, as it is carried to another store. */
+export type ContentsItem =
+  /** A text that sessions have archived. */
+  | { readonly type: "text"; readonly ref: string; readonly content: string }
+  /** A session, and when something happened to it last, in milliseconds since the epoch, to a minute. */
+  | ({ readonly type: "session"; readonly touchedAtMs: number } & SessionRecord)
+  /** Some events of the session in front, behind those in front. */
+  | {
+    readonly type: "events";
+    readonly sessionId: string;
+    readonly events: readonly { readonly type: string }[];
+  }
+  /** A value of the session in front. */
+  | { readonly type: "state"; readonly sessionId: string; readonly name: string; readonly value: unknown }
+  /** A text in the archive of the session in front. */
+  | { readonly type: "archived"; readonly sessionId: string; readonly ref: string }
+  /** What a session can be found by. */
+  | { readonly type: "names"; readonly sessionId: string; readonly names: readonly string[] }
+  | ({ readonly type: "document" } & StoredDocument)
+  /** A delivery, behind those that were made before. */
+  | ({ readonly type: "delivery" } & StoredDelivery)
+  /** What sessions have come to, those that are gone too. */
+  | ({ readonly type: "sums" } & StoredSums)
+  /** A key that was claimed; without an answer whoever worked on it counts as gone wherever it comes to. */
+  | (Required<Parameters<Store["claimKey"]>[0]> & {
+    readonly type: "key";
+    readonly touchedAtMs: number;
+    readonly sessionId?: string;
+    readonly answer?: { readonly response: unknown };
+  });
+
 /**
  * All that a store holds, to be read and written as a whole while nobody else has it open. Texts come first; then
  * sessions, in the order in which they were made, each in front of its events, its state and its archive; then their
@@ -14,46 +45,14 @@ export interface StoreContents {
   /** Whether it holds nothing at all. */
   isEmpty(): Promise<boolean>;
   /** Everything that it holds, or that was written to it. */
-  read(): AsyncIterable<
-    /** A text that sessions have archived. */
-    | { readonly type: "text"; readonly ref: string; readonly content: string }
-    /** A session, and when something happened to it last, in milliseconds since the epoch, to a minute. */
-    | ({ readonly type: "session"; readonly touchedAtMs: number } & SessionRecord)
-    /** Some events of the session in front, behind those in front. */
-    | {
-      readonly type: "events";
-      readonly sessionId: string;
-      readonly events: readonly { readonly type: string }[];
-    }
-    /** A value of the session in front. */
-    | { readonly type: "state"; readonly sessionId: string; readonly name: string; readonly value: unknown }
-    /** A text in the archive of the session in front. */
-    | { readonly type: "archived"; readonly sessionId: string; readonly ref: string }
-    /** What a session can be found by. */
-    | { readonly type: "names"; readonly sessionId: string; readonly names: readonly string[] }
-    | ({ readonly type: "document" } & StoredDocument)
-    /** A delivery, behind those that were made before. */
-    | ({ readonly type: "delivery" } & StoredDelivery)
-    /** What sessions have come to, those that are gone too. */
-    | ({ readonly type: "sums" } & StoredSums)
-    /** A key that was claimed; without an answer whoever worked on it counts as gone wherever it comes to. */
-    | (Required<Parameters<Store["claimKey"]>[0]> & {
-      readonly type: "key";
-      readonly touchedAtMs: number;
-      readonly sessionId?: string;
-      readonly answer?: { readonly response: unknown };
-    })
-  >;
+  read(): AsyncIterable<ContentsItem>;
   /** Writes everything into a store that is empty, in the order in which it was read. Others don't see it yet. */
-  write(items: ReturnType<StoreContents["read"]>): Promise<void>;
+  write(items: AsyncIterable<ContentsItem>): Promise<void>;
   /** Lets what was written be what the store holds, all at once. */
   keep(): Promise<void>;
   /** Lets others have the store. Nothing is left of what was written and not kept. */
   close(): Promise<void>;
 }
-
-/** One thing that a store holds, as it is carried to another store. */
-export type ContentsItem = ReturnType<StoreContents["read"]> extends AsyncIterable<infer Item> ? Item : never;
 
 /**
  * Copies everything into a store that is empty, and reads it there again. One that holds the same already, because an

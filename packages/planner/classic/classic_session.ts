@@ -1,4 +1,4 @@
-import { groupTurns, toolLoopContext } from "@tare/context";
+import { groupTurns, type ToolLoopContext, toolLoopContext } from "@tare/context";
 import {
   countMessageTokens,
   countRequestTokens,
@@ -549,7 +549,7 @@ interface FittedRequest extends History {
   /** Tokens of the request. */
   readonly tokens: number;
   /** Old turns that are left out, and where they stood. */
-  readonly context?: Pick<ReturnType<typeof toolLoopContext<Message>>, "left" | "leftAt" | "removedTurns">;
+  readonly context?: Pick<ToolLoopContext<Message>, "left" | "leftAt" | "removedTurns">;
   /** What {@linkcode FitOptions.exposed} is once it is sent. */
   readonly exposed: ReadonlySet<number>;
   /** Tokens that are kept out. */

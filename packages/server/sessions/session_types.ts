@@ -35,6 +35,14 @@ import {
   storedHelper,
 } from "./session_settings.ts";
 
+/** What sessions are told of the place that they work in. */
+export interface Workplace {
+  /** What stands behind the instructions of a session that is made now, for as long as it lasts; nothing if empty. */
+  readonly describe: () => Promise<string>;
+  /** What is to be told a session behind these system messages, because it has changed; nothing if nothing has. */
+  readonly changes: (told: readonly string[]) => Promise<string | undefined>;
+}
+
 /** What the sessions of a server share. */
 export interface SessionOptions extends PolicyOptions {
   /** What sessions cost counts for the keys with which they were made. Default: for nobody. */
@@ -44,12 +52,7 @@ export interface SessionOptions extends PolicyOptions {
   /** System message of sessions that bring none. Default: `DEFAULT_INSTRUCTIONS`. */
   readonly instructions?: string;
   /** What sessions with the server's own instructions are told besides, and of changes behind what was said. Default: nothing. */
-  readonly workplace?: {
-    /** What stands behind the instructions of a session that is made now, for as long as it lasts; nothing if empty. */
-    readonly describe: () => Promise<string>;
-    /** What is to be told a session behind these system messages, because it has changed; nothing if nothing has. */
-    readonly changes: (told: readonly string[]) => Promise<string | undefined>;
-  };
+  readonly workplace?: Workplace;
   /** Whether sessions that name no tools have helpers too. Default: no, as each works with the whole prompt. */
   readonly delegates?: boolean;
   /** Most sessions kept, those of chats included. Default: 10,000. */

@@ -1,12 +1,12 @@
 import { assertEquals } from "@std/assert";
 import type { AssistantMessage, Model, ModelRequest } from "@tare/messages";
 import { profileNamed } from "@tare/planner";
-import type { AgentOptions, ToolSource } from "@tare/server";
+import type { ToolSource, Workplace } from "@tare/server";
 import { agent, call, echo, events, newSession, request, turn } from "../fixture_test.ts";
 import { recordedStore } from "./store_fixture_test.ts";
 
 /** A place that is told by its version, and what it is now. */
-function versions(): { workplace: NonNullable<AgentOptions["workplace"]>; now: number } {
+function versions(): { workplace: Workplace; now: number } {
   const place = {
     now: 1,
     workplace: {

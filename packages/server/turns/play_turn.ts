@@ -38,6 +38,7 @@ import type {
   SessionInfo,
   TurnPrompt,
   TurnRequest,
+  Workplace,
 } from "../sessions/session_types.ts";
 import type { SessionWarmth } from "../sessions/session_warmth.ts";
 import type { TakenTools } from "./session_tools.ts";
@@ -267,7 +268,7 @@ interface RunTurnOptions extends Omit<RunOptions, "context" | "tools" | "unliste
   /** A sentence with which the turn starts, as a warning. */
   readonly notice?: string | undefined;
   /** What is told of the place. */
-  readonly workplace?: Pick<NonNullable<SessionEnvironment["workplace"]>, "changes"> | undefined;
+  readonly workplace?: Pick<Workplace, "changes"> | undefined;
   /** What of its commands in the background the model is to be told behind these messages. */
   readonly news: (messages: readonly Message[]) => string | undefined;
   /** The time in milliseconds since the epoch. */
