@@ -23,6 +23,7 @@ import {
   type Profile,
   type PromptCall,
   type PromptSession,
+  type Quote,
   readTooLong,
   type SessionView,
 } from "@tare/planner";
@@ -279,7 +280,7 @@ export class Conversation {
   }
 
   /** What the next request would cost. Nothing where the policy knows nothing of costs. */
-  quote(history: History, nowMs: number): ReturnType<NonNullable<PromptSession["quote"]>> | undefined {
+  quote(history: History, nowMs: number): Quote | undefined {
     const { model, pins } = this.#state;
     return this.#prompts.quote?.(history, { nowMs, model, pins });
   }

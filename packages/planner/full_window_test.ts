@@ -15,13 +15,11 @@ import {
   PROFILES,
   type PromptSessionOptions,
   type SessionView,
+  type Summarise,
 } from "@tare/planner";
 import { PrefixCache, promptCost } from "@tare/planner/parts";
 import { type Archive, memoryArchive, RECALL_TOOL } from "@tare/prune";
 import type { Edit } from "./edits/edit.ts";
-
-/** Asks for a summary. */
-type Summarise = NonNullable<PromptSessionOptions["summarise"]>;
 
 const WINDOW = 16_000;
 const { count: countTokens } = await loadTokenizer();

@@ -21,11 +21,13 @@ export {
   PROFILES,
   readTooLong,
 } from "./providers.ts";
+export type { Summarise } from "./edits/make_summary.ts";
 export { fittingPins, makePin, type NewPin, type Pin, pinsAfter } from "./edits/pin.ts";
 export type { Idle, Ping } from "./clock/clock.ts";
 export { observeUpgrade, UNTRIED } from "./clock/upgrade.ts";
 export type { History } from "./edits/view.ts";
 export type { LedgerEntry, PingEntry, PingSent } from "./ledger/entry.ts";
+export type { Quote } from "./rule/quote.ts";
 export {
   type Mechanisms,
   type PromptCall,

@@ -16,7 +16,7 @@
  * @module
  */
 export { compactionOf } from "./agents.ts";
-export { SaidProof } from "./arrival/proof.ts";
+export { SaidProof, type SaidRecord } from "./arrival/proof.ts";
 export { PrefixCache, type PromptUnit, servedTokens } from "./cache/prefix.ts";
 export { pingClock } from "./clock/clock.ts";
 export { isSummary } from "./edits/view.ts";

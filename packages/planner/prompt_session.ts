@@ -1,12 +1,14 @@
-import type { CountTokens, Message, Rewrite, StableMessages, ToolMessage, Usage } from "@tare/messages";
+import type { CountTokens, Rewrite, StableMessages, ToolMessage, Usage } from "@tare/messages";
 import type { Archive, PruneOptions } from "@tare/prune";
 import type { SaidProof } from "./arrival/proof.ts";
 import type { Profile } from "./providers.ts";
+import type { Summarise } from "./edits/make_summary.ts";
 import type { Pin } from "./edits/pin.ts";
 import type { History } from "./edits/view.ts";
 import type { Idle, Ping } from "./clock/clock.ts";
 import type { compactionOf } from "./agents.ts";
 import type { LedgerEntry, PingEntry, PingSent } from "./ledger/entry.ts";
+import type { Quote } from "./rule/quote.ts";
 
 /** The mechanisms that keep a prompt small, each on or off. */
 export interface Mechanisms {
@@ -73,30 +75,7 @@ export interface PromptSessionOptions {
    * Asks a model for a summary of old messages, when the window is full of what isn't tool results. A rejection is a failure,
    * and so is an empty text, which is paid. Default: old turns are dropped.
    */
-  readonly summarise?: (request: {
-    /**
-     * The conversation as the provider's cache knows it, with all that is to be summarised in it: a request that goes on
-     * from it is read from the cache.
-     */
-    readonly sent: History;
-    /** What is to be summarised, in order, as the model sees it; the user's messages too, whether they stay or leave. */
-    readonly messages: readonly Message[];
-    /** Of these, the user's messages that leave. The others of them stay in the prompt. */
-    readonly users: readonly Message[];
-    /** The first message behind, which stays. */
-    readonly next?: Message;
-    /** The model's context window, in tokens as they are counted here. Default: unknown. */
-    readonly windowTokens?: number;
-    /** Ends the wait. */
-    readonly signal?: AbortSignal;
-    /** To be told that the model is at work. */
-    readonly progress?: () => void;
-  }) => Promise<{
-    /** The summary; empty if the model gave none. */
-    readonly text: string;
-    /** What the provider reported. */
-    readonly usage: Usage;
-  }>;
+  readonly summarise?: Summarise;
   /** Longest result that enters the prompt whole, in tokens. Default 16,000; of classic sessions 8,000. */
   readonly truncateTokens?: number | undefined;
   /** Names of tools that are always shown in full. Default: none. */
@@ -310,27 +289,7 @@ export interface PromptSession {
    * What a request for this history would cost, told before anything is sent. Costs are in token units: the price of one
    * uncached input token is 1. Absent where the policy knows nothing of costs.
    */
-  readonly quote?: (history: History, call: PromptCall) =>
-    & Readonly<
-      Record<
-        /** The prompt as it stands, and without everything that could leave it now; the size of that is an estimate. */
-        "asIs" | "rewritten",
-        {
-          /** Tokens of the prompt, as the provider counts them. */
-          readonly promptTokens: number;
-          /** Of these, tokens that the cache serves if it is still warm. */
-          readonly cachedTokens: number;
-          /** Cost if the cache is warm. */
-          readonly warmTokenUnits: number;
-          /** Cost if it is cold. */
-          readonly coldTokenUnits: number;
-        }
-      >
-    >
-    & {
-      /** Probability that the cached prefix is still there. */
-      readonly alive: number;
-    };
+  readonly quote?: (history: History, call: PromptCall) => Quote;
   /**
    * The next ping that keeps the newest request's prefix warm while nothing is asked for; nothing if its cache is to lapse.
    * It sets no timer: ask when a request has been answered, after each ping, and when something else is waited for, and ask

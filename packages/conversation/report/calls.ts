@@ -1,6 +1,6 @@
 import type { Cost, Rewrite, Usage } from "@tare/messages";
 import type { LedgerEntry, PingEntry } from "@tare/planner";
-import { callCost, callCostParts, type Rates, type SaidProof } from "@tare/planner/parts";
+import { callCost, callCostParts, type Rates, type SaidRecord } from "@tare/planner/parts";
 import type { Store, StoredSums, StoreRecord } from "../store/port.ts";
 
 /** One model call of a session: what it took, what it would have taken without Tare, what was rewritten for it. */
@@ -646,7 +646,7 @@ export class Accounts {
   }
 
   /** The same of days, by model and tool, as a proof takes it. */
-  static saidRecords(days: Days): SaidProof["records"] {
+  static saidRecords(days: Days): readonly SaidRecord[] {
     return Object.entries(days).flatMap(([key, sums]) => {
       const { model, tool } = dayAndModel(key);
       if (tool === undefined) return [];

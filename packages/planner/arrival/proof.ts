@@ -12,7 +12,20 @@ export interface Trial extends Pick<SaidOutcome, "tool" | "isSaid"> {
 }
 
 /** What came of the results of one tool, with one model. Plain data. */
-type SaidRecord = SaidProof["records"][number];
+export interface SaidRecord {
+  readonly model: string;
+  readonly tool: string;
+  /** Those that were said once. */
+  readonly said: {
+    readonly results: number;
+    /** Those behind which an edit of the file that they show failed. */
+    readonly failedEdits: number;
+    /** Those that were read again at once. */
+    readonly readAgain: number;
+  };
+  /** Those that were left as they came. */
+  readonly untouched: SaidRecord["said"];
+}
 
 type SaidCounts = SaidRecord["said"];
 
@@ -59,30 +72,14 @@ export class SaidProof {
   readonly #records = new Map<string, SaidRecord>();
   readonly #objections = new Map<string, string | undefined>();
 
-  /** What came of results, by model and tool. Plain data. */
-  get records(): readonly {
-    readonly model: string;
-    readonly tool: string;
-    /** Those that were said once. */
-    readonly said: {
-      readonly results: number;
-      /** Those behind which an edit of the file that they show failed. */
-      readonly failedEdits: number;
-      /** Those that were read again at once. */
-      readonly readAgain: number;
-    };
-    /** Those that were left as they came. */
-    readonly untouched: SaidProof["records"][number]["said"];
-  }[] {
+  /** What came of results, by model and tool. */
+  get records(): readonly SaidRecord[] {
     return [...this.#records.values()];
   }
 
   /** Takes what came of more results. */
   add(
-    { model, tool, said = NONE, untouched = NONE }: Partial<SaidProof["records"][number]> & {
-      readonly model: string;
-      readonly tool: string;
-    },
+    { model, tool, said = NONE, untouched = NONE }: Pick<SaidRecord, "model" | "tool"> & Partial<SaidRecord>,
   ): void {
     const named = keyOf({ model, tool });
     const isNew = !this.#records.has(named);
@@ -101,14 +98,14 @@ export class SaidProof {
    * Why results of a tool come as they are for a model, in words; nothing as long as they may be said once. Harm to one
    * model counts over all its tools, and that of one tool over all models.
    */
-  objection(which: { readonly model: string; readonly tool: string }): string | undefined {
+  objection(which: Pick<SaidRecord, "model" | "tool">): string | undefined {
     const key = keyOf(which);
     if (!this.#objections.has(key)) this.#objections.set(key, this.#object(which));
     return this.#objections.get(key);
   }
 
   /** Whether a result that could be said once stays as it came, to compare with, by a number that is as good as random. */
-  staysUntouched({ model }: { readonly model: string }, random: number): boolean {
+  staysUntouched({ model }: Pick<SaidRecord, "model">, random: number): boolean {
     if (random % ONE_IN !== 0) return false;
     const { said, untouched } = this.#sumUp((one) => one.model === model);
     return said.results < ENOUGH_SAID || untouched.results < ENOUGH_UNTOUCHED;

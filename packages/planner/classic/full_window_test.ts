@@ -1,12 +1,9 @@
 import { assert, assertEquals, assertGreater, assertLess, assertMatch } from "@std/assert";
 import { countRequestTokens, estimateTokens, type Message } from "@tare/messages";
-import { profileNamed, type PromptSession, type PromptSessionOptions } from "@tare/planner";
+import { profileNamed, type PromptSession, type PromptSessionOptions, type Summarise } from "@tare/planner";
 import { classicSession } from "./classic_session.ts";
 import { type Archive, memoryArchive } from "@tare/prune";
 import { callPairs } from "../../../tests/call_pairs.ts";
-
-/** Asks for a summary. */
-type Summarise = NonNullable<PromptSessionOptions["summarise"]>;
 
 const USAGE = { promptTokens: 100, cachedTokens: 90, outputTokens: 7 };
 const LIST = { type: "function", function: { name: "list" } } as const;

@@ -1,7 +1,6 @@
 import { countRequestTokens, type CountTokens, type Message, pairCalls, type Usage } from "@tare/messages";
 import { type Archive, archiveMessages, bytesFromText, formatPlaceholder } from "@tare/prune";
 import type { SummariseEdit } from "./edit.ts";
-import type { PromptSessionOptions } from "../prompt_session.ts";
 import { type History, isSummary, type PlacedMessages } from "./view.ts";
 
 /** Of what a model is asked for a summary, and how. */
@@ -10,8 +9,31 @@ export type SummaryRequest = Parameters<Summarise>[0];
 /** A summary of old messages, and what the call for it took. */
 type Summary = Awaited<ReturnType<Summarise>>;
 
-/** Asks a model for a summary of old messages. */
-export type Summarise = NonNullable<PromptSessionOptions["summarise"]>;
+/** Asks a model for a summary of old messages. A rejection is a failure, and so is an empty text, which is paid. */
+export type Summarise = (request: {
+  /**
+   * The conversation as the provider's cache knows it, with all that is to be summarised in it: a request that goes on
+   * from it is read from the cache.
+   */
+  readonly sent: History;
+  /** What is to be summarised, in order, as the model sees it; the user's messages too, whether they stay or leave. */
+  readonly messages: readonly Message[];
+  /** Of these, the user's messages that leave. The others of them stay in the prompt. */
+  readonly users: readonly Message[];
+  /** The first message behind, which stays. */
+  readonly next?: Message;
+  /** The model's context window, in tokens as they are counted here. Default: unknown. */
+  readonly windowTokens?: number;
+  /** Ends the wait. */
+  readonly signal?: AbortSignal;
+  /** To be told that the model is at work. */
+  readonly progress?: () => void;
+}) => Promise<{
+  /** The summary; empty if the model gave none. */
+  readonly text: string;
+  /** What the provider reported. */
+  readonly usage: Usage;
+}>;
 
 /** The start of a conversation that gives way to one message. */
 export interface Stretch {

@@ -2,7 +2,7 @@ import { assert, assertAlmostEquals, assertEquals, assertMatch } from "@std/asse
 import type { TurnLedger } from "@tare/loop";
 import type { Model, Tool } from "@tare/messages";
 import type { CallReport, Overview, PinReport, PromptReport, reportBlock } from "@tare/conversation/report";
-import { profileNamed, type PromptSession } from "@tare/planner";
+import { profileNamed, type Quote } from "@tare/planner";
 import type { AgentHandler } from "@tare/server";
 import { memoryStore } from "@tare/conversation";
 import {
@@ -254,10 +254,7 @@ Deno.test("promptRoutes() quote what leaves with a turn that is to let leave all
   const handler = agent(model, { profile: profileNamed("openai"), tools: [tool] });
   const [session, other] = [await newSession(handler), await newSession(handler)];
   for (const path of [session, other]) await play(handler, path, "a");
-  const { asIs, rewritten } = await get<ReturnType<NonNullable<PromptSession["quote"]>>>(
-    handler,
-    `${session}/quote`,
-  );
+  const { asIs, rewritten } = await get<Quote>(handler, `${session}/quote`);
   assert(rewritten.promptTokens < asIs.promptTokens - 2_000);
   const body = { input: "b", leavesNow: true };
   const seen = await events(await handler.fetch(request("POST", `${session}/turns`, body)));

@@ -1,6 +1,6 @@
 import { assertEquals } from "@std/assert";
 import type { Message, Model, Tool } from "@tare/messages";
-import { profileNamed, type PromptSession } from "@tare/planner";
+import { profileNamed, type Quote } from "@tare/planner";
 import { promptCost } from "@tare/planner/parts";
 import { memoryStore } from "@tare/conversation";
 import {
@@ -61,10 +61,7 @@ Deno.test("sessionRoutes() quotes the next request, before anything is sent and 
   const model = scriptedModel([...["a", "b", "c", "d"].map(reading), { content: "ok" }], UNREPORTED);
   const handler = agent(model, { profile, tools: [big] });
   const session = await newSession(handler);
-  const quote = async () =>
-    (await call(handler, "GET", `${session}/quote`)).body as ReturnType<
-      NonNullable<PromptSession["quote"]>
-    >;
+  const quote = async () => (await call(handler, "GET", `${session}/quote`)).body as Quote;
   const first = await quote();
   assertEquals([first.asIs, first.alive], [first.rewritten, 0]);
   assertEquals(first.asIs.coldTokenUnits, first.asIs.promptTokens * profile.write);

@@ -33,8 +33,8 @@ import type {
   PingSent,
   PromptCall,
   PromptSession,
-  PromptSessionOptions,
   SessionView,
+  Summarise,
 } from "@tare/planner";
 import type { Rates } from "@tare/planner/parts";
 import { promptSession } from "@tare/planner/policies";
@@ -515,9 +515,6 @@ const WHAT =
   "Write it for the agent, who will go on without seeing that part: what was found and decided and why, what was changed " +
   "and where (paths, names, identifiers as they are), what is still open. Leave out what no longer matters. Answer " +
   "with the summary alone, as plain text of at most 800 words.";
-
-/** Asks for a summary. */
-type Summarise = NonNullable<PromptSessionOptions["summarise"]>;
 
 /**
  * Lets a model summarise the older part of a conversation. The conversation is sent as it was sent last, with the same

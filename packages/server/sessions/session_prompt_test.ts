@@ -1,4 +1,4 @@
-import type { PromptSessionOptions } from "@tare/planner";
+import type { Summarise } from "@tare/planner";
 import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
 import {
   type AssistantMessage,
@@ -10,9 +10,6 @@ import {
   type ToolDefinition,
 } from "@tare/messages";
 import { summariseWith } from "./session_prompt.ts";
-
-/** Asks for a summary. */
-type Summarise = NonNullable<PromptSessionOptions["summarise"]>;
 
 const words = (text: string) => text.split(/\s+/).length;
 
