@@ -19,7 +19,7 @@ import {
   type ToolDefinition,
   type Usage,
 } from "@tare/messages";
-import { RECALL_TOOL } from "@tare/prune";
+import { RECALL_TOOL, type RecallParameters } from "@tare/prune";
 import {
   AdaptedConversations,
   type AdaptedView,
@@ -63,7 +63,7 @@ function ofAgents<
     readonly name: string;
     readonly description: string;
     /** JSON Schema of the arguments. */
-    readonly parameters: Omit<typeof RECALL_TOOL.function.parameters, "additionalProperties"> & {
+    readonly parameters: Omit<RecallParameters, "additionalProperties"> & {
       additionalProperties: true;
     };
     readonly strict: false;

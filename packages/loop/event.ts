@@ -6,7 +6,7 @@ import type {
   Effects,
   FileChange,
   FinishReason,
-  NestedCalls,
+  NestedResult,
   ResolvedCall,
   Rewrite,
   Tool,
@@ -129,8 +129,7 @@ export interface Journal {
   /** Those that were made, by their ids. */
   readonly made: ReadonlyMap<string, { readonly name: string; readonly arguments: string }>;
   /** What came of them, in the order in which they ended. */
-  readonly results:
-    readonly (NonNullable<Awaited<ReturnType<NestedCalls["call"]>>> & { readonly id: string })[];
+  readonly results: readonly (NestedResult & { readonly id: string })[];
 }
 
 /** Says of a call, once its arguments are valid and before anything of it runs, whether it may. Must not reject. */

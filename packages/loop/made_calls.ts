@@ -3,6 +3,7 @@ import type {
   FileChange,
   FunctionToolCall,
   NestedCalls,
+  NestedResult,
   Tool,
   ToolCall,
   ToolDefinition,
@@ -36,9 +37,6 @@ interface MadeCallsOptions {
     { readonly asked: readonly AskedCall[] } | Outcome
   >;
 }
-
-/** What a call that a tool made came to. */
-type NestedResult = NonNullable<Awaited<ReturnType<NestedCalls["call"]>>>;
 
 /** How a call came out. */
 interface Outcome extends NestedResult {

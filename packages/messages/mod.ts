@@ -64,6 +64,7 @@ export {
   type FileChange,
   type JsonSchema,
   type NestedCalls,
+  type NestedResult,
   type ResolvedCall,
   type Tool,
   type ToolContext,

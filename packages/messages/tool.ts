@@ -52,12 +52,13 @@ export interface NestedCalls {
    * to be asked first: once nothing else of the tool goes on, it is to stop and say that it `waits`, and is run again with
    * the answer.
    */
-  call(name: string, args: unknown): Promise<
-    {
-      readonly content: string;
-      readonly error: boolean;
-    } | undefined
-  >;
+  call(name: string, args: unknown): Promise<NestedResult | undefined>;
+}
+
+/** What a call that a tool made came to. */
+export interface NestedResult {
+  readonly content: string;
+  readonly error: boolean;
 }
 
 /** What a call would touch, by real absolute paths: after all links, those to the workspace itself too. */

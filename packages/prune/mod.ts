@@ -32,7 +32,7 @@ export {
   traitsOf,
 } from "./prune_results.ts";
 export { recallOriginal } from "./recall.ts";
-export { RECALL_TOOL } from "./recall_tool.ts";
+export { RECALL_TOOL, type RecallParameters } from "./recall_tool.ts";
 export { applySummary, summariseTurns, type TurnsSummary } from "./summarise_turns.ts";
 export { isColdResume, pressure, relievePressure } from "./triggers.ts";
 export { truncateResults, truncateText } from "./truncate_results.ts";

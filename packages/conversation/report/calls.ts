@@ -529,12 +529,7 @@ export const sumsOf: {
       : { untouchedResults: 1, untouchedFailedEdits: failed, untouchedReadAgain: again };
   },
   all(some) {
-    const sum: { -readonly [Name in keyof Sums]: number } = { ...NO_SUMS };
-    for (const sums of some) {
-      // Most sums of most days aren't there.
-      for (const name of Object.keys(sums) as (keyof Sums)[]) sum[name] += sums[name] ?? 0;
-    }
-    return sum;
+    return some.reduce<Sums>(addSums, NO_SUMS);
   },
   days(days) {
     return sumsOf.all(Object.values(days));

@@ -21,7 +21,7 @@ import {
   type ToolContext,
   type ToolDefinition,
 } from "@tare/messages";
-import { programTool } from "@tare/loop/programs";
+import { PROGRAM_TOOL } from "@tare/loop/programs";
 import { BackgroundCommands } from "@tare/loop/tools";
 import { PromptTooLong } from "@tare/planner";
 import { callCost, type Rates } from "@tare/planner/parts";
@@ -187,7 +187,7 @@ export function turnPlayer(
 }
 
 /** What helpers and programs do is judged call by call. */
-const HARMLESS = [DELEGATE_TOOL.function.name, programTool().definition.function.name];
+const HARMLESS = [DELEGATE_TOOL.function.name, PROGRAM_TOOL.function.name];
 
 function isHarmless({ definition }: Tool): boolean {
   return HARMLESS.includes(definition.function.name);

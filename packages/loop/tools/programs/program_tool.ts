@@ -58,7 +58,7 @@ import type { Tool, ToolDefinition } from "@tare/messages";
 const NO_LIMIT_MS = 2 ** 31 - 1;
 
 /** How programs are described to the model. */
-const PROGRAM_TOOL: ToolDefinition = {
+export const PROGRAM_TOOL: ToolDefinition = {
   type: "function",
   function: {
     name: "run_program",
