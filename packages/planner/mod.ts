@@ -27,13 +27,13 @@ export type { Idle, Ping } from "./clock/clock.ts";
 export { observeUpgrade, UNTRIED } from "./clock/upgrade.ts";
 export type { History } from "./edits/view.ts";
 export type { LedgerEntry, PingEntry, PingSent } from "./ledger/entry.ts";
-export type { Quote } from "./rule/quote.ts";
 export {
   type Mechanisms,
   type PromptCall,
   type PromptSession,
   type PromptSessionOptions,
   PromptTooLong,
+  type Quote,
   type SessionView,
 } from "./prompt_session.ts";
 export { type PlannerSession, plannerSession } from "./session.ts";

@@ -8,7 +8,6 @@ import type { History } from "./edits/view.ts";
 import type { Idle, Ping } from "./clock/clock.ts";
 import type { compactionOf } from "./agents.ts";
 import type { LedgerEntry, PingEntry, PingSent } from "./ledger/entry.ts";
-import type { Quote } from "./rule/quote.ts";
 
 /** The mechanisms that keep a prompt small, each on or off. */
 export interface Mechanisms {
@@ -242,6 +241,28 @@ export class PromptTooLong extends Error {
 const WHAT_TO_DO =
   "shorten it, send it in parts, put it in a file that is read piece by piece, or choose a model with " +
   "a larger window";
+
+/**
+ * What a request would cost, told before anything is sent. Costs are in token units: the price of one uncached input
+ * token is 1.
+ */
+export interface Quote {
+  /** The prompt as it stands. */
+  readonly asIs: {
+    /** Tokens of the prompt, as the provider counts them. */
+    readonly promptTokens: number;
+    /** Of these, tokens that the cache serves if it is still warm. */
+    readonly cachedTokens: number;
+    /** Cost if the cache is warm. */
+    readonly warmTokenUnits: number;
+    /** Cost if it is cold. */
+    readonly coldTokenUnits: number;
+  };
+  /** The prompt without everything that could leave it now; its size is an estimate. */
+  readonly rewritten: Quote["asIs"];
+  /** Probability that the cached prefix is still there. */
+  readonly alive: number;
+}
 
 /**
  * Decides what the model sees of one session, call by call. Before each call: {@linkcode PromptSession.view}, store

@@ -1,29 +1,8 @@
 import { servedTokens } from "../cache/prefix.ts";
 import { promptCost } from "../ledger/ledger.ts";
+import type { Quote } from "../prompt_session.ts";
 import type { Removal } from "../retention/retention.ts";
 import type { CachedPrompt } from "./decide.ts";
-
-/**
- * What a request would cost, told before anything is sent. Costs are in token units: the price of one uncached input
- * token is 1.
- */
-export interface Quote {
-  /** The prompt as it stands. */
-  readonly asIs: {
-    /** Tokens of the prompt, as the provider counts them. */
-    readonly promptTokens: number;
-    /** Of these, tokens that the cache serves if it is still warm. */
-    readonly cachedTokens: number;
-    /** Cost if the cache is warm. */
-    readonly warmTokenUnits: number;
-    /** Cost if it is cold. */
-    readonly coldTokenUnits: number;
-  };
-  /** The prompt without everything that could leave it now; its size is an estimate. */
-  readonly rewritten: Quote["asIs"];
-  /** Probability that the cached prefix is still there. */
-  readonly alive: number;
-}
 
 /** Quotes a prompt as it stands, and without these removals, which stand in the order of the prompt. */
 export function quotePrompt(
