@@ -431,12 +431,11 @@ function useMentions(
     const { from, asked } = mention;
     // In a folder one goes on.
     const put = path.endsWith("/") ? path : `${path} `;
-    change(box.value.slice(0, from) + put + box.value.slice(from + asked.length));
+    // At once, with the caret behind it: what is typed next comes there.
+    box.focus();
+    box.setRangeText(put, from, from + asked.length, "end");
+    change(box.value);
     setMention(put === path ? { from, asked: path } : undefined);
-    requestAnimationFrame(() => {
-      box.focus();
-      box.setSelectionRange(from + put.length, from + put.length);
-    });
   };
   const isOpen = mention !== undefined && files.length > 0;
   const onKeyDown = (event: KeyboardEvent): boolean => {
