@@ -42,6 +42,7 @@ export {
   toolsInFront,
   underClientIds,
   UnknownShape,
+  type WireBody,
   type WireItem,
   type WireReply,
   type WireRequest,

@@ -130,7 +130,7 @@ export interface Protocol {
   /** Name of the field that names the response which a request goes on from. Default: there is none. */
   readonly followsField?: string;
   /** What the client says of its session. */
-  readHints(body: ReturnType<typeof readWireBody>, headers: Headers): {
+  readHints(body: WireBody, headers: Headers): {
     /** Keeps apart histories that begin alike. Default: only their content does. */
     readonly key?: string;
     /** Its own name for the session, whatever the history. Default: it has none. */
@@ -161,7 +161,7 @@ export interface Protocol {
    * The body without a number that some clients put in front of their instructions, a new one with each request, and that
    * only the provider itself knows to leave out of the prompt. Nothing if it has none. Default: there is no such number.
    */
-  readonly withoutNonce?: (body: ReturnType<typeof readWireBody>) => Uint8Array<ArrayBuffer> | undefined;
+  readonly withoutNonce?: (body: WireBody) => Uint8Array<ArrayBuffer> | undefined;
   /** Makes a definition of a tool. @throws {UnknownShape} likewise. */
   readTool(value: unknown): {
     /** What it is to the planner. */
@@ -222,7 +222,7 @@ export interface Protocol {
     /** A tool that is deferred: the prompt can't be cached up to there. */
     defer(tool: Uint8Array<ArrayBuffer>): Uint8Array<ArrayBuffer>;
     /** The name of the only tool that the model may call in a request; nothing if it may choose. */
-    forced(request: ReturnType<typeof readWireBody>): string | undefined;
+    forced(request: WireBody): string | undefined;
     /** An item without all searches and what they found; the same object if it has none. */
     without(item: unknown): unknown;
   };
@@ -281,7 +281,7 @@ export interface Protocol {
     /** Whether a request with these headers is of somebody who has signed in: pings would count toward a subscription's limits. */
     isSubscription(headers: Headers): boolean;
     /** Whether a request has its model think so long that it can't be asked for no reply. */
-    mustReply(request: ReturnType<typeof readWireBody>): boolean;
+    mustReply(request: WireBody): boolean;
   };
   /** The answer to a request that isn't passed on. `code` names the error for programs. */
   refuse(status: number, message: string, code: string): Response;
@@ -322,6 +322,16 @@ export const BEARER: Protocol["auth"] = {
   header: (key) => ["authorization", `Bearer ${key}`],
 };
 
+/** A body of JSON with the places of its fields. */
+export interface WireBody {
+  /** As it was sent. */
+  readonly bytes: Uint8Array<ArrayBuffer>;
+  /** Places of the values of its fields, by name. */
+  readonly fields: ReadonlyMap<string, Parameters<typeof readJsonAt>[1]>;
+  /** What is known of its list of items. */
+  readonly known?: ReturnType<ListReader["find"]>;
+}
+
 /** An item of a request's list, or of what shall stand in it. */
 export interface WireItem {
   /** Names what it says: two items have the same one if they differ in nothing but their spelling. */
@@ -335,7 +345,7 @@ export interface WireItem {
 }
 
 /** A request, read as far as the gateway has to know it. */
-export interface WireRequest extends ReturnType<typeof readWireBody> {
+export interface WireRequest extends WireBody {
   readonly protocol: Protocol;
   /** The model that it asks for. */
   readonly model: string;
@@ -450,14 +460,7 @@ export interface RequestReaders {
 export function readWireBody(
   bytes: Uint8Array<ArrayBuffer>,
   { protocol, lists }: { readonly protocol?: Protocol } & Pick<RequestReaders, "lists"> = {},
-): {
-  /** As it was sent. */
-  readonly bytes: Uint8Array<ArrayBuffer>;
-  /** Places of the values of its fields, by name. */
-  readonly fields: ReadonlyMap<string, Parameters<typeof readJsonAt>[1]>;
-  /** What is known of its list of items. */
-  readonly known?: ReturnType<ListReader["find"]>;
-} {
+): WireBody {
   checkGiven("readWireBody()", { bytes }, { bytes: "bytes" });
   let known: KnownList | undefined;
   const fields = objectFields(bytes, 0, (name, start) => {
@@ -469,7 +472,7 @@ export function readWireBody(
 }
 
 /** A field's value; nothing if there is no such field. @throws {SyntaxError} if it is no JSON. */
-export function readField({ bytes, fields }: ReturnType<typeof readWireBody>, name: string): unknown {
+export function readField({ bytes, fields }: WireBody, name: string): unknown {
   const span = fields.get(name);
   return span && readJsonAt(bytes, span);
 }
@@ -486,7 +489,7 @@ export function peekField(bytes: Uint8Array<ArrayBuffer>, name: string): unknown
 
 /** What any protocol's client may say of a request, in body or headers: which session it belongs to, and what it is for. */
 export function readCommonHints(
-  body: ReturnType<typeof readWireBody>,
+  body: WireBody,
   headers: Headers,
 ): Pick<ReturnType<Protocol["readHints"]>, "key" | "purpose" | "forbidsTools"> {
   const key = readField(body, "prompt_cache_key") ?? headers.get("x-session-id");
@@ -501,7 +504,7 @@ export function readCommonHints(
 }
 
 /** The kind of request that a client names in its metadata of the turn. */
-function readRequestKind(body: ReturnType<typeof readWireBody>, headers: Headers): string | undefined {
+function readRequestKind(body: WireBody, headers: Headers): string | undefined {
   const metadata = readField(body, "client_metadata");
   for (const [name, value] of [...headers, ...Object.entries(isRecord(metadata) ? metadata : {})]) {
     if (!name.endsWith("-turn-metadata") || typeof value !== "string") continue;
@@ -522,7 +525,7 @@ function readRequestKind(body: ReturnType<typeof readWireBody>, headers: Headers
  * @throws {SyntaxError} if there is no list of items.
  */
 export function readRequest(
-  body: ReturnType<typeof readWireBody>,
+  body: WireBody,
   protocol: Protocol,
   readers: RequestReaders,
 ): WireRequest {
@@ -540,7 +543,7 @@ export function readRequest(
 
 /** Like {@linkcode readRequest}, an item at each step: a long list takes a while, and others may be let in between. */
 export function* readingRequest(
-  body: ReturnType<typeof readWireBody>,
+  body: WireBody,
   protocol: Protocol,
   readers: RequestReaders,
 ): Generator<void, WireRequest> {
@@ -598,7 +601,7 @@ export function* readingRequest(
 
 /** Most tokens of the reply; nothing if the client doesn't say. */
 function readReplyTokens(
-  body: ReturnType<typeof readWireBody>,
+  body: WireBody,
   { replyFields }: Pick<Protocol, "replyFields">,
 ): Pick<WireRequest, "replyTokens"> {
   const replyTokens = replyFields.map((name) => readField(body, name)).find((value) =>

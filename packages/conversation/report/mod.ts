@@ -31,6 +31,7 @@ export {
 } from "./calls.ts";
 export { keptSpending, reportSpend, SPEND_BY, type SpendingSession } from "./spend.ts";
 export {
+  type BlockReport,
   type PinReport,
   type PromptReport,
   reportBlock,

@@ -60,6 +60,21 @@ export interface PromptReport {
   readonly hasMore: boolean;
 }
 
+/** A block with its texts. */
+export type BlockReport = PromptReport["blocks"][number] & {
+  /** What stands in the prompt, or a stretch of it if it is long; null if nothing does. */
+  readonly now: {
+    /** At most 100,000 characters. */
+    readonly text: string;
+    /** Where in the whole it begins, in UTF-16 code units. */
+    readonly offset: number;
+    /** Length of the whole. */
+    readonly chars: number;
+  } | null;
+  /** What was said, likewise; null of a line. */
+  readonly original: BlockReport["now"];
+};
+
 const TEXT_CHARS = 100_000;
 
 /** What a session has said, what of it the model sees, and what was asked for. */
@@ -106,28 +121,10 @@ export function reportBlock(
   seen: SeenConversation,
   id: string,
   { offset = 0 }: { readonly offset?: number } = {},
-):
-  | (
-    & PromptReport["blocks"][number]
-    & Readonly<
-      Record<
-        /** What stands in the prompt, null if nothing does; and what was said, null of a line. */
-        "now" | "original",
-        {
-          /** At most 100,000 characters: a stretch of it if it is long. */
-          readonly text: string;
-          /** Where in the whole it begins, in UTF-16 code units. */
-          readonly offset: number;
-          /** Length of the whole. */
-          readonly chars: number;
-        } | null
-      >
-    >
-  )
-  | undefined {
+): BlockReport | undefined {
   const sides = sidesOf(seen).find((one) => one.id === id);
   if (!sides) return undefined;
-  const text = (piece: Message | ToolDefinition | undefined) => {
+  const text = (piece: Message | ToolDefinition | undefined): BlockReport["now"] => {
     if (!piece) return null;
     const whole = textOf(piece);
     return { text: whole.slice(offset, offset + TEXT_CHARS), offset, chars: whole.length };

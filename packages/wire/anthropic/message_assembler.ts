@@ -200,14 +200,16 @@ export function readMessagesUsage(value: unknown, { begun, reads = 1 }: {
   /** How often the prompt was read at most. Default: once. */
   readonly reads?: number;
 } = {}): Usage | undefined {
-  const told = readUsage(value);
-  if (!told) return undefined;
   // Whatever is written is told.
-  const usage = { cacheWriteTokens: 0, ...told };
-  if (reads === 1) return usage;
+  const read = (told: unknown): Usage | undefined => {
+    const usage = readUsage(told);
+    return usage && { cacheWriteTokens: 0, ...usage };
+  };
+  const usage = read(value);
+  if (!usage || reads === 1) return usage;
   const { iterations } = asRecord(value) ?? {};
-  const firstTold = begun ?? (Array.isArray(iterations) ? iterations[0] : undefined);
-  const { outputTokens: _, ...first } = readUsage(firstTold) ?? firstRead(usage, reads);
+  const told = begun ?? (Array.isArray(iterations) ? iterations[0] : undefined);
+  const { outputTokens: _, ...first } = read(told) ?? firstRead(usage, reads);
   return { ...usage, firstRead: first };
 }
 

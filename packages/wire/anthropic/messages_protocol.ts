@@ -14,11 +14,11 @@ import {
   type Protocol,
   readCommonHints,
   readField,
-  type readWireBody,
   type TurnWriter,
   type TurnWriterOptions,
   UnknownShape,
   wholeTool,
+  type WireBody,
   type WireReply,
 } from "../protocol.ts";
 import { arrangeItems, findMarkedEnds, readCacheMarks } from "./cache_marks.ts";
@@ -117,7 +117,7 @@ const ID_FIELDS: Readonly<Record<string, string>> = { tool_use: "id", tool_resul
 const BILLING = /^(x-anthropic-billing-header:[^]*?\bcch=)([0-9a-z]+)/i;
 
 /** The body with zeros in place of the number in the line for the bill, which stands first. */
-function withoutNonce(body: ReturnType<typeof readWireBody>): Uint8Array<ArrayBuffer> | undefined {
+function withoutNonce(body: WireBody): Uint8Array<ArrayBuffer> | undefined {
   const system = readField(body, "system");
   const blocks: readonly unknown[] = Array.isArray(system) ? system : [system];
   const [first] = blocks;

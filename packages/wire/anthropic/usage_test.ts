@@ -24,6 +24,13 @@ Deno.test("MESSAGES_PROTOCOL reads the whole prompt, with what was written for f
     promptTokens: 53,
     cachedTokens: 0,
   });
+  // Nothing was written where nothing is told.
+  assertEquals(read({ input_tokens: 3, output_tokens: 7 }), {
+    promptTokens: 3,
+    cachedTokens: 0,
+    cacheWriteTokens: 0,
+    outputTokens: 7,
+  });
   assertEquals([read({}), read(undefined), read({ input_tokens: 0, output_tokens: 5 })], [
     undefined,
     undefined,

@@ -26,9 +26,9 @@ interface PlacedBlock {
 
 /**
  * The fields of a request in the Messages format that hold its prompt, `system`, `tools`, `messages`, and that say how the
- * model shall write, and think. What stands
- * between two replies is one message, so that all results of a reply's calls stand together. Replies keep their blocks
- * as they came, if they were read by `MessageAssembler`; reasoning that isn't signed is left out.
+ * model shall write, and think. What stands between two replies is one message, so that all results of a reply's calls
+ * stand together. Replies keep their blocks as they came, if they were read by `MessageAssembler`; reasoning that isn't
+ * signed is left out.
  *
  * At most four places are marked for the cache, the most useful first: the end; the place where an earlier request
  * ended whose prompt leads this one, if the provider, which looks back 20 blocks, wouldn't find it from there; behind

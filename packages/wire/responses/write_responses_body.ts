@@ -14,8 +14,9 @@ import { UnknownShape } from "../protocol.ts";
 
 /**
  * The fields of a request in the Responses format that hold its prompt, `input`, and `tools` if there are some, and that
- * say how the model shall write. Nothing of it is kept by the provider, so that what it has sealed of a reply goes back with the reply's other items, in their order,
- * if `ResponseAssembler` has read it: none is there without what it was thought for.
+ * say how the model shall write. Nothing of it is kept by the provider, so that what it has sealed of a reply goes back
+ * with the reply's other items, in their order, if `ResponseAssembler` has read it: none is there without what it was
+ * thought for.
  *
  * @throws {UnknownShape} if a message holds what the format has no place for, such as a recording; or that names the
  * setting which it has no place for.

@@ -1,10 +1,7 @@
-import type { Asking, MissesReport, SessionSpend, SpendReport, Told } from "@tare/server/client";
-import type { CallReport, Overview, PinReport, PromptReport } from "@tare/conversation/report";
+import type { Asking, MissesReport, SessionSpend, SpendReport } from "@tare/server/client";
+import type { BlockReport, CallReport, Overview, PinReport, PromptReport } from "@tare/conversation/report";
 import { api } from "./api.ts";
 import { type Head, headOf } from "./sessions.ts";
-
-/** A block of a prompt, with the beginning of its texts. */
-export type BlockReport = Told<"GET /v1/sessions/{id}/prompt/{block}">;
 
 /** A session of the agent, or one of the gateway's. */
 export interface Subject {

@@ -1,7 +1,7 @@
-import type { PinReport, PromptReport } from "@tare/conversation/report";
+import type { BlockReport, PinReport, PromptReport } from "@tare/conversation/report";
 import type { JSX } from "preact";
 import { useEffect, useMemo, useState } from "preact/hooks";
-import { type BlockReport, pin, readBlock, readHead, readPrompt, type Subject } from "../api/reports.ts";
+import { pin, readBlock, readHead, readPrompt, type Subject } from "../api/reports.ts";
 import { Clip } from "../parts/clip.tsx";
 import { count, counted, share } from "../parts/format.ts";
 import { useLoaded } from "../parts/loaded.ts";
