@@ -43,6 +43,8 @@ export class Client {
         if (type === "turn_end") end = { end: reason, message };
       }
     } catch (error) {
+      // Reading needs no room.
+      if (!response.ok) throw error;
       return JSON.parse((error as Error).message).error;
     }
     return end;

@@ -260,10 +260,16 @@ Deno.test("turnRoutes() tell of a store that fails by status before the turn, an
     [undefined, "error", { error: { status: 507, code: "store_failed", message: FULL } }],
   ]);
   assertEquals(await said(handler, session), ["system: Be brief.", "user: q"]);
-  assertEquals(ends(await events(await handler.fetch(request("GET", `${session}/events`)))).at(0), [
-    "interrupted",
-    "The server ended in the middle of this turn. It can be continued.",
-  ]);
+  const errors: unknown[] = [];
+  const restarted = agent(scriptedModel([]), { store, onError: (error) => errors.push(error) });
+  for (const read of [handler, restarted]) {
+    assertEquals(ends(await events(await read.fetch(request("GET", `${session}/events`)))).at(0), [
+      "interrupted",
+      "The server ended in the middle of this turn. It can be continued.",
+    ]);
+    assertEquals(await said(read, session), ["system: Be brief.", "user: q"]);
+  }
+  assertEquals(errors.map(String), [`StoreError: ${FULL}`]);
   fails = () => false;
   assertEquals(ends(await turn(handler, session, "r")), [["completed", undefined]]);
   assertEquals(await said(handler, session), ["system: Be brief.", "user: q", "user: r", "assistant: a"]);

@@ -141,8 +141,10 @@ export class SessionHold {
   }
 
   /** Reads the session for the first time. @throws {StoreError} */
-  load(): Promise<void> {
-    return this.#shared ? this.ready() : this.#mend({ isLate: true, goesOn: true });
+  async load(): Promise<void> {
+    if (this.#shared) return await this.ready();
+    const hasRoom = await this.#foundRoom(() => this.#mend({ isLate: true, goesOn: true }));
+    if (!hasRoom) await this.#mend({ isLate: true });
   }
 
   /** Leaves what runs here to another process: nothing more of it is written or told. */
@@ -293,12 +295,14 @@ export class SessionHold {
     if (this.#isLeft) throw serverEnding(id);
     const taken = await this.#take();
     if (!taken) return undefined;
+    let isRead = false;
     try {
       if (taken === "stale" || events.failed) {
         if (this.#shared) events.reach(await store.lastEvent(id));
         // A turn that a full disk has ended goes on when somebody says so.
         await this.#mend(this.#shared ? { goesOn: true } : { isLate: true });
       }
+      isRead = true;
       if (this.#shared) events.follow(undefined);
       return { value: await work() };
     } catch (error) {
@@ -307,7 +311,7 @@ export class SessionHold {
       this.#lost();
       return undefined;
     } finally {
-      await this.#giveBack();
+      await this.#giveBack(isRead);
     }
   }
 
@@ -324,12 +328,15 @@ export class SessionHold {
     return this.#known === hold.fence - 1 ? "known" : "stale";
   }
 
-  /** Lets other servers have the session, unless a turn runs, and answers what is owed. Never rejects. */
-  async #giveBack(): Promise<void> {
+  /**
+   * Lets other servers have the session, unless a turn runs, and answers what is owed. `isRead` is whether memory has read
+   * what is stored. Never rejects.
+   */
+  async #giveBack(isRead = true): Promise<void> {
     const { id, environment: { store, onError = () => {} }, events, turn, unsettled } = this.#options;
     const hold = this.#hold;
     if (!hold || turn() || this.#isLeft) return;
-    const isKnown = !events.failed;
+    const isKnown = isRead && !events.failed;
     const owed = this.#owed;
     this.#owed = [];
     try {
@@ -438,7 +445,23 @@ export class SessionHold {
     if (holder === "other") await read(true);
     else if (holder !== "nobody" || await read(false) !== undefined) {
       this.#known = undefined;
-      if (!await this.#here(async () => {})) await read(true);
+      let isHere: unknown;
+      const hasRoom = await this.#foundRoom(async () => isHere = await this.#here(async () => {}));
+      if (!isHere) await read(true);
+      // It goes on once there is room, whoever finds it.
+      if (!hasRoom) events.close();
+    }
+  }
+
+  /** Does some work. False if the store had no room for it, which keeps nobody from reading. */
+  async #foundRoom(work: () => Promise<unknown>): Promise<boolean> {
+    try {
+      await work();
+      return true;
+    } catch (error) {
+      if (!(error instanceof StoreError && error.code === "full")) throw error;
+      this.#options.environment.onError?.(error);
+      return false;
     }
   }
 

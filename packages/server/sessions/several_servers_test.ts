@@ -1,6 +1,6 @@
 import { assertEquals, assertStringIncludes } from "@std/assert";
 import { contentText, type Model, type ModelRequest } from "@tare/messages";
-import { sharedMemory, StoreError } from "@tare/conversation";
+import { sharedMemory, type Store, StoreError } from "@tare/conversation";
 import type { AgentHandler } from "@tare/server";
 import { ALLOW_EVERYTHING } from "../approvals/rules.ts";
 import {
@@ -13,6 +13,7 @@ import {
   steppedModel,
   type TestOptions,
 } from "../fixture_test.ts";
+import { FULL } from "./store_fixture_test.ts";
 
 interface Server {
   readonly handler: AgentHandler;
@@ -21,14 +22,14 @@ interface Server {
   readonly errors: unknown[];
 }
 
-function servers(count: number, options: TestOptions = {}) {
+function servers(count: number, options: TestOptions = {}, open: (store: Store) => Store = (store) => store) {
   const memory = sharedMemory();
   const all = Array.from({ length: count }, (): Server => {
     const asked = steppedModel();
     const opening = memory.open();
     const errors: unknown[] = [];
     const handler = agent(asked.model, {
-      store: opening.store,
+      store: open(opening.store),
       onError: (error) => errors.push(error),
       // A server that is killed leaves no timer behind.
       clock: { now: () => 0, after: () => () => {} },
@@ -95,6 +96,34 @@ Deno.test("a turn of a server that died goes on on another by itself, with the s
     JSON.stringify([a!.asked.requests[0]!.messages, a!.asked.requests[0]!.tools]),
   );
   assertEquals(b!.errors, []);
+});
+
+Deno.test("a turn of a server that died is read where the store has no room for it to go on, and goes on once it has", async () => {
+  let isFull = false;
+  const { memory, all: [a, b] } = servers(2, {}, (store) => ({
+    ...store,
+    async commit(records) {
+      if (isFull) throw new StoreError("full", FULL);
+      await store.commit(records);
+    },
+  }));
+  const path = await newSession(a!.handler);
+  await start(a!, path, { input: "q" });
+  await a!.asked.asked();
+  isFull = true;
+  a!.opening.kill();
+  memory.pass(10_000);
+  for (let reads = 0; reads < 2; reads++) {
+    assertEquals(brief(await events(await follow(b!, path))), goneOn.slice(0, 1));
+    const { status, body } = await call(b!.handler, "GET", path);
+    assertEquals([status, (body as { status: string }).status], [200, "running"]);
+  }
+  assertEquals((await start(b!, path, { input: "r" })).status, 507);
+  assertEquals(new Set(b!.errors.map(String)), new Set([`StoreError: ${FULL}`]));
+  isFull = false;
+  const onB = await follow(b!, path);
+  await b!.asked.reply("one");
+  assertEquals(brief(await events(onB)), goneOn);
 });
 
 Deno.test("a gateway's session that a server held when it died is given back, and keeps nobody from the others", async () => {
