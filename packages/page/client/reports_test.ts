@@ -297,3 +297,63 @@ Deno.test("The page keeps a session's prompt warm for an hour, and says until wh
   await press(page, "Keep warm for an hour");
   await seen(page, ".deeds .trouble", "there is nothing to keep");
 });
+
+Deno.test("A report that answers late never takes the place of a newer one", async () => {
+  await using server = await startPageServer();
+  const { id } = await (await server.ask("/v1/sessions", {})).json();
+  const play = async () => {
+    server.replies.push({ content: "Done." });
+    await (await server.ask(`/v1/sessions/${id}/turns`, { input: "Go on." })).text();
+  };
+  await play();
+  await using open = await openPage(browser, server.at(`/session/${id}/calls`));
+  const { page } = open;
+  await seen(page, ".sums dd", "1");
+  await page.evaluateOnNewDocument(holdFirst, `/v1/sessions/${id}/calls`);
+  await open.reload();
+  const table = "[aria-label='Table of calls'] tbody";
+  const rows = (count: number) =>
+    page.waitForFunction(
+      (table, count) => document.querySelectorAll(`${table} tr`).length === count,
+      {},
+      table,
+      count,
+    );
+  await page.waitForFunction(() => "letGo" in window);
+  await play();
+  await rows(2);
+  await page.evaluate((table) => {
+    const shown: number[] = [];
+    const look = () => shown.push(document.querySelectorAll(`${table} tr`).length);
+    new MutationObserver(look).observe(document.body, { childList: true, subtree: true, characterData: true });
+    Object.assign(window, { shown });
+  }, table);
+  await page.evaluate(() => (window as unknown as { letGo(): Promise<void> }).letGo());
+  await play();
+  await rows(3);
+  const shown = await page.evaluate(() => (window as unknown as { shown: number[] }).shown);
+  assertEquals(shown.filter((count) => count < 2), []);
+});
+
+/** Runs in the page: the first answer of a path waits for `letGo()`, which settles once the read that waited is over. */
+function holdFirst(path: string): void {
+  const fetched = globalThis.fetch;
+  let wanted = 1;
+  let over = () => {};
+  globalThis.fetch = async (...args) => {
+    const [at] = args;
+    const isHeld = new URL(at instanceof Request ? at.url : at, location.href).pathname === path && wanted-- > 0;
+    const answer = await fetched(...args);
+    if (isHeld) {
+      await new Promise<void>((resolve) =>
+        Object.assign(globalThis, {
+          letGo() {
+            resolve();
+            return new Promise<void>((resolve) => over = resolve);
+          },
+        })
+      );
+    } else over();
+    return answer;
+  };
+}

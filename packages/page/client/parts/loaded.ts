@@ -1,4 +1,4 @@
-import { useCallback, useEffect, useState } from "preact/hooks";
+import { useCallback, useEffect, useRef, useState } from "preact/hooks";
 import { sentenceOf } from "../talk/conversation.ts";
 import { listen } from "../talk/heard.ts";
 
@@ -22,12 +22,17 @@ export function useLoaded<T>(read: () => Promise<T>, sessionId?: string): Loaded
     value: undefined,
     trouble: undefined,
   });
+  const reads = useRef({ begun: 0, shown: 0 });
   const reload = useCallback(async () => {
-    try {
-      setState({ value: await read(), trouble: undefined });
-    } catch (error) {
-      setState(({ value }) => ({ value, trouble: sentenceOf(error) }));
-    }
+    const begun = ++reads.current.begun;
+    const answer = await read().then(
+      (value) => ({ value, trouble: undefined }),
+      (error) => ({ trouble: sentenceOf(error) }),
+    );
+    // One that was begun later may have been faster.
+    if (begun < reads.current.shown) return;
+    reads.current.shown = begun;
+    setState((before) => ({ ...before, ...answer }));
   }, []);
   useEffect(() => {
     reload();
