@@ -1,6 +1,6 @@
 import { assert, assertEquals, assertMatch } from "@std/assert";
 import { jsonPost } from "./json_post.ts";
-import { readEvents } from "./read_events.ts";
+import { readEvents, type ReceivedEvent } from "./read_events.ts";
 import { recordingProvider } from "./recording_provider.ts";
 
 /** Sends a request to the server at hand. */
@@ -34,12 +34,15 @@ export class Client {
   }
 
   /** Reads events to the end of their stream. Gives how the last turn ended, or the error that was told instead. */
-  async #read(response: Response): ReturnType<Client["turn"]> {
+  async #read(
+    response: Response,
+    seen: (event: ReceivedEvent) => void = ({ number, data }) => this.#acknowledged.set(number, data),
+  ): ReturnType<Client["turn"]> {
     let end = {};
     try {
-      for await (const { number, data } of readEvents(response)) {
-        this.#acknowledged.set(number, data);
-        const { type, reason, message } = JSON.parse(data);
+      for await (const event of readEvents(response)) {
+        seen(event);
+        const { type, reason, message } = JSON.parse(event.data);
         if (type === "turn_end") end = { end: reason, message };
       }
     } catch (error) {
@@ -69,10 +72,16 @@ export class Client {
     return completed;
   }
 
+  /** All that was received is there to be read. A full disk may be told behind it, of a turn that can't go on. */
   async assertNothingLost(): Promise<void> {
     // What goes on by itself may fail again meanwhile.
     await this.#read(await this.send(`${this.#path}/events`));
-    const events = await Array.fromAsync(readEvents(await this.send(`${this.#path}/events`)));
+    const events: ReceivedEvent[] = [];
+    const told = await this.#read(
+      await this.send(`${this.#path}/events`),
+      (event) => void events.push(event),
+    );
+    if (told.status !== undefined) assertFull(told);
     assertEquals(events.map(({ number }) => number), events.map((_, index) => index + 1));
     for (const [number, data] of this.#acknowledged) assertEquals(events[number - 1]?.data, data);
   }

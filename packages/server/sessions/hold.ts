@@ -143,8 +143,12 @@ export class SessionHold {
   /** Reads the session for the first time. @throws {StoreError} */
   async load(): Promise<void> {
     if (this.#shared) return await this.ready();
-    const hasRoom = await this.#foundRoom(() => this.#mend({ isLate: true, goesOn: true }));
-    if (!hasRoom) await this.#mend({ isLate: true });
+    try {
+      await this.#mend({ isLate: true, goesOn: true });
+    } catch (error) {
+      this.#tellFull(error);
+      await this.#mend({ isLate: true });
+    }
   }
 
   /** Leaves what runs here to another process: nothing more of it is written or told. */
@@ -445,24 +449,21 @@ export class SessionHold {
     if (holder === "other") await read(true);
     else if (holder !== "nobody" || await read(false) !== undefined) {
       this.#known = undefined;
-      let isHere: unknown;
-      const hasRoom = await this.#foundRoom(async () => isHere = await this.#here(async () => {}));
-      if (!isHere) await read(true);
-      // It goes on once there is room, whoever finds it.
-      if (!hasRoom) events.close();
+      try {
+        if (!await this.#here(async () => {})) await read(true);
+      } catch (error) {
+        this.#tellFull(error);
+        await read(true);
+        // It goes on once there is room, whoever finds it.
+        events.close(toHttpError(error));
+      }
     }
   }
 
-  /** Does some work. False if the store had no room for it, which keeps nobody from reading. */
-  async #foundRoom(work: () => Promise<unknown>): Promise<boolean> {
-    try {
-      await work();
-      return true;
-    } catch (error) {
-      if (!(error instanceof StoreError && error.code === "full")) throw error;
-      this.#options.environment.onError?.(error);
-      return false;
-    }
+  /** A store that has no room keeps nobody from reading. @throws what else has failed. */
+  #tellFull(error: unknown): void {
+    if (!(error instanceof StoreError && error.code === "full")) throw error;
+    this.#options.environment.onError?.(error);
   }
 
   /** A session that isn't in the store any more was deleted by another server. */
