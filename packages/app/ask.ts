@@ -117,20 +117,22 @@ async function ask(
   const height = () => isSeen ? Deno.consoleSize().rows : undefined;
   const line = isSeen ? waitingLine({ write, columns, height }) : undefined;
   const isColoured = isSeen && !Deno.noColor;
-  const print = eventPrinter(line?.write ?? write, {
+  // From the start: what is typed before a question is no answer to it.
+  const keys = line && keyboard();
+  const lines = keys && createInterface({ input: keys, output: process.stdout, terminal: false });
+  const person = line && lines && askPerson(lines, { write: line.write, isColoured });
+  const put = person?.write ?? line?.write ?? write;
+  const print = eventPrinter(put, {
     isColoured,
     ...(isSeen && { columns: columns() || 100 }),
     ...(line && { showAbove: line.above }),
   });
-  (line?.write ?? write)(`session ${session}\n`);
-  // From the start: what is typed before a question is no answer to it.
-  const keys = line && keyboard();
-  const lines = keys && createInterface({ input: keys, output: process.stdout, terminal: false });
+  put(`session ${session}\n`);
   const turn = watchTurn(client, {
     session,
     input,
     effort,
-    ask: line && lines && askPerson(lines, { write: line.write, isColoured }),
+    ask: person?.ask,
     show(event) {
       line?.follow(event);
       if (json) console.log(shownJson(event));

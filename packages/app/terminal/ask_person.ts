@@ -7,6 +7,14 @@ import { QUESTION_MARK, shownText } from "./shown_text.ts";
 /** Longest text of a call that is shown, in UTF-16 code units. */
 const MAX_SHOWN = 20_000;
 
+/** A person at the terminal. */
+interface AskedPerson {
+  /** Asks whether a call may run. */
+  readonly ask: AskPerson;
+  /** Writes lines: above a question that is open, which stands below them again with what is typed. */
+  readonly write: (text: string) => void;
+}
+
 /** Asks at the terminal whether calls may run, and reads the answers line by line. */
 export function askPerson(
   lines: Interface,
@@ -17,24 +25,43 @@ export function askPerson(
     /** Told before a line is read, and afterwards. */
     readonly onAsk?: (isAsking: boolean) => void;
   },
-): AskPerson {
-  return async (approval, signal) => {
-    write(`${questionOf(approval, { isColoured })}\n`);
-    onAsk(true);
-    try {
-      const { promise, resolve } = Promise.withResolvers<string | undefined>();
-      const leave = () => resolve(undefined);
-      if (signal.aborted) return undefined;
-      signal.addEventListener("abort", leave);
-      lines.once("close", leave);
-      lines.question(ANSWERS, { signal }, resolve);
-      const line = await promise;
-      signal.removeEventListener("abort", leave);
-      lines.off("close", leave);
-      return line === undefined ? undefined : answerOf(line);
-    } finally {
-      onAsk(false);
-    }
+): AskedPerson {
+  let isOpen = false;
+  const tell = (text: string) => {
+    if (!isOpen || text === "") return write(text);
+    const told = text.endsWith("\n") ? text : `${text}\n`;
+    if (lines.terminal) {
+      const { rows } = lines.getCursorPos();
+      // The line editor goes up by as many rows before it draws.
+      write(`${rows > 0 ? `\x1b[${rows}A` : ""}\r\x1b[J${told}${"\n".repeat(rows)}`);
+    } else write(`\n${told}`);
+    lines.prompt(true);
+  };
+  return {
+    write: tell,
+    async ask(approval, signal) {
+      write(`${questionOf(approval, { isColoured })}\n`);
+      onAsk(true);
+      try {
+        const { promise, resolve } = Promise.withResolvers<string | undefined>();
+        const end = (line?: string) => {
+          isOpen = false;
+          resolve(line);
+        };
+        const leave = () => end();
+        if (signal.aborted) return undefined;
+        signal.addEventListener("abort", leave);
+        lines.once("close", leave);
+        isOpen = true;
+        lines.question(ANSWERS, { signal }, end);
+        const line = await promise;
+        signal.removeEventListener("abort", leave);
+        lines.off("close", leave);
+        return line === undefined ? undefined : answerOf(line);
+      } finally {
+        onAsk(false);
+      }
+    },
   };
 }
 

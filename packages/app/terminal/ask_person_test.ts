@@ -1,6 +1,7 @@
 import { assertEquals } from "@std/assert";
+import xterm from "@xterm/headless";
 import { createInterface } from "node:readline";
-import { PassThrough } from "node:stream";
+import { PassThrough, Writable } from "node:stream";
 import { answerOf, askPerson, questionOf } from "./ask_person.ts";
 
 Deno.test("answerOf() takes a yes for nothing but a yes", () => {
@@ -68,7 +69,7 @@ Deno.test("askPerson() reads a line as the answer, and none once the question is
   const input = new PassThrough();
   const lines = createInterface({ input, output: new PassThrough(), terminal: false });
   const told: unknown[] = [];
-  const ask = askPerson(lines, {
+  const { ask } = askPerson(lines, {
     write: (text) => told.push(text),
     onAsk: (asks) => {
       told.push(asks);
@@ -79,11 +80,95 @@ Deno.test("askPerson() reads a line as the answer, and none once the question is
   const settled = new AbortController();
   assertEquals(await ask(approval, settled.signal), { decision: "deny", reason: "not on Sundays" });
   assertEquals(told, ["\x1b[7m▌?\x1b[27m May this run: shell {}\n", true, false]);
-  const silent = askPerson(lines, { write() {} });
+  const { ask: silent } = askPerson(lines, { write() {} });
   const waiting = silent(approval, settled.signal);
   settled.abort();
   assertEquals(await waiting, undefined);
   const left = silent(approval, new AbortController().signal);
   lines.close();
   assertEquals(await left, undefined);
+});
+
+const ASKED = "▌? May this run: shell {}";
+const QUESTION = "  y yes, a always in this session, n no, or why not: ";
+
+/** A question at a terminal of 40 columns, of which nothing but what stands there is to be known. */
+function atTerminal({ terminal }: { readonly terminal: boolean }) {
+  const screen = new xterm.Terminal({ cols: 40, rows: 20, convertEol: true, allowProposedApi: true });
+  const draw = (text: string) => new Promise<void>((resolve) => screen.write(text, resolve));
+  const output = Object.assign(
+    new Writable({
+      write(chunk, _encoding, done) {
+        void draw(String(chunk)).then(() => done());
+      },
+    }),
+    { columns: 40 },
+  );
+  const drawn = () => new Promise<void>((resolve) => output.write("", () => resolve()));
+  const input = new PassThrough();
+  const lines = createInterface({ input, output, terminal });
+  const approval = { callId: "1", name: "shell", arguments: "{}", askedAtMs: 0, expiresAtMs: 1 };
+  const { ask, write } = askPerson(lines, { write: (text) => void output.write(text) });
+  return {
+    ...{ input, write },
+    ask: (signal = new AbortController().signal) => ask(approval, signal),
+    async leave() {
+      lines.close();
+      await drawn();
+    },
+    async rows() {
+      await drawn();
+      const { active } = screen.buffer;
+      const rows = Array.from({ length: 20 }, (_, at) => active.getLine(at)!.translateToString(true));
+      return rows.slice(0, rows.findLastIndex((row) => row !== "") + 1);
+    },
+  };
+}
+
+Deno.test("askPerson() writes above a question that is open, which stays with what is typed", async () => {
+  const { ask, input, write, rows, leave } = atTerminal({ terminal: true });
+  write("before\n");
+  const asking = ask();
+  const typed = "not before it is reviewed twice, please";
+  input.write(typed);
+  const shown = `${QUESTION}${typed}`;
+  const open = [ASKED, shown.slice(0, 40), shown.slice(40, 80), shown.slice(80)];
+  assertEquals(await rows(), ["before", ...open]);
+  write("! the server is away\n");
+  assertEquals(await rows(), ["before", ASKED, "! the server is away", ...open.slice(1)]);
+  input.write(" \x01");
+  write("! it is back\n");
+  input.write("no:\r");
+  assertEquals(await asking, { decision: "deny", reason: `no:${typed}` });
+  await leave();
+});
+
+Deno.test("askPerson() asks once more below what is written without a line editor", async () => {
+  const { ask, input, write, rows, leave } = atTerminal({ terminal: false });
+  const asking = ask();
+  const open = [QUESTION.slice(0, 40), QUESTION.slice(40)];
+  assertEquals(await rows(), [ASKED, ...open]);
+  write("! the server is away\n");
+  assertEquals(await rows(), [ASKED, ...open, "! the server is away", ...open]);
+  input.write("y\n");
+  assertEquals(await asking, { decision: "allow" });
+  await leave();
+});
+
+Deno.test("askPerson() leaves the line of a question that somebody else has answered, and asks the next below", async () => {
+  const { ask, input, write, rows, leave } = atTerminal({ terminal: true });
+  const settled = new AbortController();
+  const asking = ask(settled.signal);
+  const open = [QUESTION.slice(0, 40), QUESTION.slice(40)];
+  settled.abort();
+  write("! allowed elsewhere\n");
+  assertEquals(await asking, undefined);
+  assertEquals(await rows(), [ASKED, ...open, "! allowed elsewhere"]);
+  const next = ask();
+  assertEquals(await rows(), [ASKED, ...open, "! allowed elsewhere", ASKED, ...open]);
+  input.write("y\r");
+  assertEquals(await next, { decision: "allow" });
+  write("done\n");
+  assertEquals((await rows()).at(-1), "done");
+  await leave();
 });

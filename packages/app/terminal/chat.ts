@@ -129,13 +129,14 @@ async function chat(): Promise<void> {
 
   const isColoured = isTerminal && !Deno.noColor;
   let line: ReturnType<typeof waitingLine> | undefined;
+  let person: ReturnType<typeof askPerson> | undefined;
   /** Prints the turns of one session. */
   let printer: { readonly of: string; readonly print: ReturnType<typeof eventPrinter> } | undefined;
   const printerOf = async (of: string) => {
     if (printer?.of === of) return printer.print;
     const { plan } = await client.session(of);
     const { columns } = process.stdout;
-    const put = (text: string) => (line?.write ?? write)(text);
+    const put = (text: string) => (person?.write ?? write)(text);
     const print = eventPrinter(put, {
       ...{ isColoured, plan },
       ...(columns > 0 && { columns }),
@@ -153,11 +154,12 @@ async function chat(): Promise<void> {
     line = isTerminal
       ? waitingLine({ write, columns: () => stdout.columns, height: () => stdout.rows })
       : undefined;
+    person = line && askPerson(lines, { write: line.write, isColoured, onAsk: (asks) => isAsking = asks });
     turn = watchTurn(client, {
       session,
       leavesNow,
       ...what,
-      ask: line && askPerson(lines, { write: line.write, isColoured, onAsk: (asks) => isAsking = asks }),
+      ask: person?.ask,
       show(event) {
         line?.follow(event);
         print(event);
@@ -169,7 +171,7 @@ async function chat(): Promise<void> {
     } finally {
       turn = undefined;
       line?.close();
-      line = undefined;
+      line = person = undefined;
     }
   };
   /** Shows what goes on in a session, as somebody comes to it or has something to say; who comes is asked what is asked there. */
