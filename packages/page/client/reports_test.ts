@@ -325,7 +325,11 @@ Deno.test("A report that answers late never takes the place of a newer one", asy
   await page.evaluate((table) => {
     const shown: number[] = [];
     const look = () => shown.push(document.querySelectorAll(`${table} tr`).length);
-    new MutationObserver(look).observe(document.body, { childList: true, subtree: true, characterData: true });
+    new MutationObserver(look).observe(document.body, {
+      childList: true,
+      subtree: true,
+      characterData: true,
+    });
     Object.assign(window, { shown });
   }, table);
   await page.evaluate(() => (window as unknown as { letGo(): Promise<void> }).letGo());
@@ -342,7 +346,8 @@ function holdFirst(path: string): void {
   let over = () => {};
   globalThis.fetch = async (...args) => {
     const [at] = args;
-    const isHeld = new URL(at instanceof Request ? at.url : at, location.href).pathname === path && wanted-- > 0;
+    const isHeld = new URL(at instanceof Request ? at.url : at, location.href).pathname === path &&
+      wanted-- > 0;
     const answer = await fetched(...args);
     if (isHeld) {
       await new Promise<void>((resolve) =>
