@@ -50,6 +50,7 @@ export interface TurnEnd {
 export type LoopEvent =
   /** Without `input` the turn goes on where an earlier one stopped; one that has waited has the `id` that it had then. */
   | { readonly type: "turn_start"; readonly input?: Content; readonly id?: string }
+  /** Told again where a reply broke off, or its process ended, and the step goes on: what was shown of it doesn't count. */
   | { readonly type: "step_start"; readonly step: number }
   /** What the user said in the middle of the turn. */
   | { readonly type: "user_message"; readonly step: number; readonly input: Content }

@@ -240,10 +240,11 @@ export function streamModel<Reader extends ReplyReader>(options: StreamModelOpti
         // It would be as long again.
         if (error instanceof ReplyTooLong) throw failure;
       }
-      if (!(failure instanceof ModelError) || isShown) throw failure;
+      if (!(failure instanceof ModelError) || isShown && !request.restarted) throw failure;
       const { value: wait } = failure instanceof BusyError ? waits.next() : {};
       if (wait !== undefined) await pause(failure.retryAfterMs ?? wait, request.signal);
       else if (failure.code !== "bad_response" || attempt++ >= maxRetries) throw failure;
+      if (isShown) request.restarted?.(failure.message);
     }
   };
 }

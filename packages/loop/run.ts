@@ -142,6 +142,11 @@ export interface RunOptions {
   readonly idleTimeoutMs?: number;
   /** Counts usage that the provider doesn't report. Default: `estimateTokens`. */
   readonly countTokens?: CountTokens;
+  /**
+   * Whether a reply that breaks off is asked for again though something of it was shown, which doesn't count then:
+   * `step_start` comes again. Default: true.
+   */
+  readonly restarts?: boolean;
   /** Tells the time. Default: the real time. */
   readonly clock?: Clock;
   /** The time in milliseconds since the epoch. Default: `Date.now`. */
@@ -419,11 +424,12 @@ function upToOpening(messages: readonly Message[]): readonly Message[] {
 async function* callModel(
   view: ContextView,
   turn: Turn,
-  { model, settings, countTokens, step, watchdog, clock }: StepOptions,
+  { model, settings, countTokens, step, watchdog, clock, restarts }: StepOptions,
 ): AsyncGenerator<LoopEvent, Reply> {
   const { messages, tools, stable, cacheKey } = view;
   const { signal, progress } = watchdog;
   let refusal: string | undefined;
+  let brokeOff: string | undefined;
   const events = model({
     messages,
     tools,
@@ -433,6 +439,7 @@ async function* callModel(
     signal,
     progress,
     refused: (why) => refusal = why,
+    ...(restarts && { restarted: (why) => brokeOff = why }),
   })
     [Symbol.asyncIterator]();
   try {
@@ -443,6 +450,11 @@ async function* callModel(
         yield { type: "warning", message: refusal === undefined ? SILENT : `${refusal}. ${ASKED_AGAIN}` };
       }
       const { done, value: event } = await next;
+      if (brokeOff !== undefined) {
+        yield { type: "step_start", step };
+        yield { type: "warning", message: `${brokeOff} ${RESTARTED}` };
+        brokeOff = undefined;
+      }
       if (done) throw new ModelError("bad_response", "The model's stream ended without a reply.");
       if (event.type === "completed") {
         const { message, finishReason, usage = countUsage(view, message, countTokens) } = event;
@@ -464,6 +476,8 @@ const SILENT = `Nothing has come from the model for ${
 } seconds: it thinks, or its provider hangs. The turn waits.`;
 
 const ASKED_AGAIN = "It is asked again. The turn waits.";
+
+const RESTARTED = "It is asked for again: what was shown of the reply doesn't count.";
 
 /** Whether what is waited for takes longer than people wait without a word. */
 async function isSilent(next: Promise<unknown>, clock: Clock): Promise<boolean> {
@@ -601,6 +615,7 @@ function resolveOptions(options: RunOptions): ResolvedOptions {
     maxParallelTools = 8,
     toolTimeoutMs = 120_000,
     idleTimeoutMs = 300_000,
+    restarts = true,
     countTokens = estimateTokens,
     clock = systemClock,
     now = Date.now,
@@ -618,7 +633,7 @@ function resolveOptions(options: RunOptions): ResolvedOptions {
     ...given,
     tools: prepareTools({ tools, unlisted, clientTools }),
     ...{ clientTools, judge, answered, context, steering, overBudget, spent, countTokens, clock, now },
-    ...{ maxSteps, maxOutputTokens, maxParallelTools, toolTimeoutMs, idleTimeoutMs },
+    ...{ maxSteps, maxOutputTokens, maxParallelTools, toolTimeoutMs, idleTimeoutMs, restarts },
   };
 }
 

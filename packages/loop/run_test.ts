@@ -335,3 +335,23 @@ Deno.test("ModelError carries its code, and wait and cause where there are any",
   const full = new ModelError("rate_limited", "Wait.", { retryAfterMs: 0, cause: "x" });
   assertEquals([full.retryAfterMs, full.cause], [0, "x"]);
 });
+
+Deno.test("run() begins a step again whose reply broke off and was asked for again, unless nobody takes it back", async () => {
+  const model: Model = async function* ({ restarted }) {
+    yield { type: "reasoning_delta", text: "Hm" };
+    yield { type: "text_delta", text: "Hal" };
+    if (!restarted) throw new ModelError("bad_response", "Cut.");
+    restarted("Cut.");
+    yield* say("Hello.");
+  };
+  const { events, result } = await collect(run({ model, tools: [], history: [], input: "Go" }));
+  const warning = "Cut. It is asked for again: what was shown of the reply doesn't count.";
+  assertEquals(outline(events), [
+    ...["turn_start", "step_start", "reasoning_delta Hm", "text_delta Hal"],
+    ...["step_start", `warning ${warning}`, "text_delta Hello."],
+    ...["assistant_message", "step_end", "turn_end completed"],
+  ]);
+  assertEquals([result.text, result.ledger.calls], ["Hello.", 1]);
+  const plain = await collect(run({ model, tools: [], history: [], input: "Go", restarts: false }));
+  assertEquals([plain.result.reason, plain.result.message], ["model_error", "Cut."]);
+});

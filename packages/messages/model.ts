@@ -47,6 +47,11 @@ export interface ModelRequest {
   readonly progress?: () => void;
   /** Told of each answer that is a refusal, such as "api.example limits the rate of requests (429)": it may be asked again. And with nothing once one is none. */
   readonly refused?: (why: string | undefined) => void;
+  /**
+   * Told why that a reply broke off and is asked for again: what came of it doesn't count. Default: one of which anybody has
+   * seen something isn't asked for again.
+   */
+  readonly restarted?: (why: string) => void;
   /** Throws if nobody is to be asked any more: a model asks right before each request that it sends. Default: it may. */
   readonly confirm?: () => void;
   /**
@@ -74,7 +79,8 @@ export type FinishReason = "stop" | "tool_calls" | "length" | "content_filter";
 
 /**
  * What a model streams. The last event of a reply is `completed`; everything before is for those who watch. Calls of
- * which deltas came may be written anew: a stream that breaks off before it has said anything else is asked for again.
+ * which deltas came may be written anew: a stream that breaks off before it has said anything else is asked for again,
+ * and one that has where `restarted` is told of it.
  */
 export type ModelEvent =
   | { readonly type: "text_delta"; readonly text: string }

@@ -1,7 +1,7 @@
 import { assert, assertEquals, assertRejects, assertStringIncludes, assertThrows } from "@std/assert";
 import { ModelError, run } from "@tare/loop";
 import { openaiModel } from "@tare/loop/openai";
-import type { Message } from "@tare/messages";
+import type { Message, ModelEvent } from "@tare/messages";
 import { collect, outline, tool } from "../fixture_test.ts";
 import { ask, completed, delta, endless, reply, REQUEST, sse, stream } from "../provider_fixture_test.ts";
 
@@ -186,7 +186,7 @@ Deno.test("openaiModel() gives a body up that doesn't end behind its reply", asy
   await gone;
 });
 
-Deno.test("openaiModel() asks again when a stream breaks before anything was shown, never after", async () => {
+Deno.test("openaiModel() asks again when a stream breaks before anything was shown, and after for who takes it back", async () => {
   const cut = () => {
     throw new Error("cut");
   };
@@ -204,8 +204,24 @@ Deno.test("openaiModel() asks again when a stream breaks before anything was sho
 
   const begun = await ask([stream(sse(delta({ content: "Hal" })), cut), reply(END)], { maxRetries: 2 });
   assertEquals([begun.error?.code, begun.bodies.length], ["bad_response", 1]);
-  assertStringIncludes(`${begun.error?.message}`, "its stream broke off before the reply was whole.");
+  const brokeOff = "its stream broke off before the reply was whole.";
+  assertStringIncludes(`${begun.error?.message}`, brokeOff);
+
+  // Who takes back what was shown is told so.
+  const told: string[] = [];
+  const request = { restarted: (why: string) => told.push(why) };
+  const half = () => stream(sse(delta({ content: "Hal" })), cut);
+  const once = await ask([half(), reply(delta({ content: "Hi" }, "stop"))], { maxRetries: 2, request });
+  assertEquals([texts(once.events), completed(once).message.content], [["Hal", "Hi"], "Hi"]);
+  assertEquals([told.length, told[0]?.endsWith(brokeOff)], [1, true]);
+  const never = await ask([half(), half(), half(), reply(END)], { maxRetries: 2, request });
+  assertEquals([texts(never.events), never.error?.code], [["Hal", "Hal", "Hal"], "bad_response"]);
+  assertEquals([told.length, never.bodies.length], [3, 3]);
 });
+
+function texts(events: readonly ModelEvent[]): string[] {
+  return events.flatMap((event) => event.type === "text_delta" ? event.text : []);
+}
 
 Deno.test("openaiModel() reports the usage of the try that succeeded, not summed over retries", async () => {
   const usage = (prompt_tokens: number) => ({ choices: [], usage: { prompt_tokens, completion_tokens: 1 } });

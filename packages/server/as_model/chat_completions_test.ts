@@ -307,3 +307,16 @@ Deno.test("chatCompletionsRoute() lets a short question overtake a history that 
   for (const answer of answers) assertEquals([answer.status, (await answer.json()).model], [200, "agent"]);
   assertEquals(asked.map(({ messages }) => messages.length), [2, 1_002]);
 });
+
+Deno.test("chatCompletionsRoute() never sends a reply twice that broke off in the middle", async () => {
+  const model: Model = async function* ({ restarted }) {
+    yield { type: "text_delta", text: "Hal" };
+    if (!restarted) throw new ModelError("bad_response", "Cut.");
+    yield { type: "completed", message: { role: "assistant", content: "Hello." }, finishReason: "stop" };
+  };
+  const streamed = await data(
+    await post(serve(routeOptions(model)), PATH, { ...BODY, stream: true }),
+  ) as { choices?: { delta: { content?: string } }[]; error?: { message: string } }[];
+  assertEquals(streamed.flatMap(({ choices }) => choices?.[0]?.delta.content || []), ["Hal"]);
+  assertEquals(streamed.flatMap(({ error }) => error?.message ?? []), ["Cut."]);
+});

@@ -99,7 +99,7 @@ export function turnPlayer(
     unattended,
     payer,
     tools,
-    clientTools = [],
+    clientTools,
     settings,
     leavesNow = false,
     ...asked
@@ -152,7 +152,10 @@ export function turnPlayer(
       ...(writes && { settings: writes }),
       ...(unattended && { cannotAsk: CANNOT_ASK }),
       ...(clock && { clock }),
-      ...{ clientTools, answered, judge, modelName, notice, workplace, now, warmth, leavesNow },
+      clientTools: clientTools ?? [],
+      // Who uses the agent as a model can't take back what was sent on.
+      restarts: clientTools === undefined,
+      ...{ answered, judge, modelName, notice, workplace, now, warmth, leavesNow },
       news(messages) {
         const running = background ? runningIn(messages) : [];
         return running.length === 0 ? undefined : background?.news(session.id, running);

@@ -130,6 +130,7 @@ export class Items {
       case "turn_end":
         return this.#end(event);
       case "step_start":
+        return this.#takeBack();
       case "step_end":
         return;
       default:
@@ -155,9 +156,13 @@ export class Items {
   }
 
   /** What was streamed of a reply that nobody has whole counts no more. */
-  #resume(): void {
+  #takeBack(): void {
     const last = this.list.at(-1);
     if (last?.kind === "reply" && last.growing) this.list.pop();
+  }
+
+  #resume(): void {
+    this.#takeBack();
     this.#add({ kind: "warning", message: "The server was started again, and the turn goes on." });
   }
 

@@ -190,3 +190,24 @@ Deno.test("Items show the pictures of results, and none from elsewhere", () => {
   items.addMessage({ role: "tool", tool_call_id: "a", content });
   assertEquals(pictures(items.list), [[url]]);
 });
+
+Deno.test("Items take back what was shown of a reply that broke off", () => {
+  const piece = (text: string) => ({ type: "text_delta", step: 1, text }) as const;
+  const start = { type: "step_start", step: 1 } as const;
+  const message = { role: "assistant", content: "Hello." } as const;
+  const whole = [piece("Hel"), piece("lo."), { type: "assistant_message", step: 1, message }] as const;
+  const told = { type: "warning", message: "Cut." } as const;
+  const reply = { kind: "reply", text: "Hello.", reasoning: "", growing: false } as const;
+  assertEquals(shown([start, piece("Hal"), start, told, ...whole]), [
+    { kind: "warning", message: "Cut." },
+    reply,
+  ]);
+  assertEquals(shown([start, piece("Hal"), { type: "turn_resumed", step: 1 }, start, ...whole]), [
+    { kind: "warning", message: "The server was started again, and the turn goes on." },
+    reply,
+  ]);
+  assertEquals(shown([start, ...whole, start, piece("More")]), [
+    reply,
+    { ...reply, text: "More", growing: true },
+  ]);
+});
