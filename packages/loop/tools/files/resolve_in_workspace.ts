@@ -188,7 +188,7 @@ async function realWorkspace(workspace: string): Promise<string> {
 
 async function followLinks(path: string): Promise<string> {
   let existing = path;
-  const missing: string[] = [];
+  let missing: string[] = [];
   for (let links = 0; links < MAX_LINKS;) {
     try {
       return join(await realpath(existing), ...missing);
@@ -197,7 +197,9 @@ async function followLinks(path: string): Promise<string> {
     }
     const target = await linkTarget(existing);
     if (target !== undefined) {
-      existing = target;
+      // What stands behind may be a link where this one leads.
+      existing = join(target, ...missing);
+      missing = [];
       links++;
     } else {
       missing.unshift(basename(existing));

@@ -58,7 +58,12 @@ Deno.test("resolveInWorkspace() follows links: at the end, in the middle, dangli
   assertEquals(await absolute("dangling"), "nowhere/yet");
   assertEquals(await absolute("chain/file"), "nowhere/yet/file");
   assertEquals(await absolute("inside/up"), "src/up");
-  for (const path of ["out", "out/a", "out/../a/../../outside", "out-dangling", "out-chain", "out-chain/x"]) {
+  // What stands behind a dangling link may be one where that leads.
+  await link("not-there/..", "nowhere-and-back");
+  assertEquals(await absolute("nowhere-and-back/chain"), "nowhere/yet");
+  const outside = ["out", "out/a", "out-dangling", "out-chain", "out-chain/x"];
+  const behind = outside.map((path) => `nowhere-and-back/${path}`);
+  for (const path of [...outside, ...behind, "out/../a/../../outside"]) {
     await assertRejects(() => resolveInWorkspace(ws.root, path), Refusal, "outside", path);
   }
 });
