@@ -136,8 +136,10 @@ Deno.test("askPerson() writes above a question that is open, which stays with wh
   assertEquals(await rows(), ["before", ...open]);
   write("! the server is away\n");
   assertEquals(await rows(), ["before", ASKED, "! the server is away", ...open.slice(1)]);
-  input.write(" \x01");
+  // From a cursor that isn't at the end.
+  input.write("\x01");
   write("! it is back\n");
+  assertEquals(await rows(), ["before", ASKED, "! the server is away", "! it is back", ...open.slice(1)]);
   input.write("no:\r");
   assertEquals(await asking, { decision: "deny", reason: `no:${typed}` });
   await leave();
