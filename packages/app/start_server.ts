@@ -6,7 +6,7 @@ import { openaiModel } from "@tare/loop/openai";
 import { countingPictures, sampledCount } from "@tare/messages";
 import { encodingOfModel, loadTokenizer, type Tokenizer } from "@tare/tiktoken";
 import { chooseProfile, DEFAULT_PROVIDER, listWindow, profileNamed } from "@tare/planner";
-import { SaidProof, searchesTools } from "@tare/planner/parts";
+import { searchesTools } from "@tare/planner/parts";
 import type { PolicyOptions } from "@tare/planner/policies";
 import { page } from "@tare/page";
 import { agentHandler, allowedHosts, isLoopback } from "@tare/server";
@@ -22,7 +22,7 @@ import {
 } from "@tare/loop/tools";
 import { type McpSdk, mcpServers } from "@tare/loop/mcp";
 import { Keys, type Store, StoreError, Warmth } from "@tare/conversation";
-import { Accounts, type Days, sumsOf } from "@tare/conversation/report";
+import { type Days, sumsOf } from "@tare/conversation/report";
 import {
   type AgentModels,
   chatProfile,
@@ -161,7 +161,7 @@ export async function startServer(
     pruneAt,
     summariseAt,
   } = settings;
-  const { proof, pingUsdToday } = await learnt(store);
+  const pingUsdToday = await pingUsdOfToday(store);
   const prompts: PolicyOptions = {
     policy,
     mechanisms: {
@@ -169,11 +169,10 @@ export async function startServer(
       prune: !off.includes("prune"),
       schemas: !off.includes("schemas"),
       truncate: !off.includes("truncate"),
-      references: !off.includes("references"),
+      ...(off.includes("references") && { references: false }),
       notation: !off.includes("notation"),
     },
     forget,
-    proof,
     truncateTokens,
     alwaysFull,
     triggers: {
@@ -370,19 +369,15 @@ export async function startServer(
   };
 }
 
-/** So many of the newest sessions tell what was before. */
-const LEARNT_SESSIONS = 1_000;
+/** So many of the newest sessions are read for what pings cost today. */
+const PINGED_SESSIONS = 1_000;
 
-/** What came of results that were said once, and what pings cost today, as far as sessions that are kept tell. */
-async function learnt(store: Store): Promise<{ readonly proof: SaidProof; readonly pingUsdToday: number }> {
-  const proof = new SaidProof();
-  const all: Days[] = [];
-  for (const { totals } of await store.listSessions({ limit: LEARNT_SESSIONS })) {
-    const { days = {} } = (totals ?? {}) as { readonly days?: Days };
-    for (const record of Accounts.saidRecords(days)) proof.add(record);
-    all.push(days);
-  }
-  return { proof, pingUsdToday: sumsOf.today(all, store.now()).pingUsd };
+/** Returns what pings cost today in US dollars, as far as sessions that are kept tell. */
+async function pingUsdOfToday(store: Store): Promise<number> {
+  const all = (await store.listSessions({ limit: PINGED_SESSIONS })).map(({ totals }) =>
+    (totals as { readonly days?: Days } | undefined)?.days ?? {}
+  );
+  return sumsOf.today(all, store.now()).pingUsd;
 }
 
 /** What a server serves, a line each, and how to point an agent at it. */

@@ -317,18 +317,14 @@ export class Conversation {
   }
 
   /**
-   * Takes note of what calls came to, or what came of the results of a tool, at a moment in milliseconds since the epoch.
-   * Default: of the model asked last.
+   * Takes note of what calls came to at a moment in milliseconds since the epoch. Default: of the model asked last.
    */
   book(
     more: Partial<Sums>,
     atMs: number,
-    { model = this.#state.model, tool }: {
-      readonly model?: string | undefined;
-      readonly tool?: string | undefined;
-    } = {},
+    { model = this.#state.model }: { readonly model?: string | undefined } = {},
   ): void {
-    this.#change({ days: addToDay(this.#state.days, more, { atMs, model, tool }) });
+    this.#change({ days: addToDay(this.#state.days, more, { atMs, model }) });
   }
 
   /** Takes note of what calls came to elsewhere. */

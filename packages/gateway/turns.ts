@@ -441,7 +441,6 @@ export class Turns {
     });
     const pingCreditTokenUnits = entry?.warmth?.creditTokenUnits ?? 0;
     this.book(session, { ...sumsOf.call(made), pingCreditTokenUnits, savedTokens }, { model });
-    for (const one of entry?.said ?? []) this.book(session, sumsOf.outcome(one), { model, tool: one.tool });
     conversation.note(made);
     return made;
   }
@@ -480,7 +479,7 @@ export class Turns {
     protocol: Protocol,
     { client, countTokens }: { readonly client: string; readonly countTokens: CountTokens },
   ): Recognised["prompts"] {
-    const { recall = true, policy, mechanisms = {}, forget, proof, truncateTokens, alwaysFull, triggers } =
+    const { recall = true, policy, mechanisms = {}, forget, truncateTokens, alwaysFull, triggers } =
       this.#options;
     const { truncate = true } = mechanisms;
     const { profile: rules, baseURL } = upstreamOf(protocol, this.#options);
@@ -495,7 +494,6 @@ export class Turns {
           inSlices: Conversation.inSlices,
           policy,
           forget,
-          proof,
           truncateTokens,
           alwaysFull,
           triggers,

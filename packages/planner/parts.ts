@@ -1,6 +1,6 @@
 /**
  * What a prompt session is made of, for those who lead conversations in a way of their own or look on: what a provider's
- * cache holds of a prompt, what it costs, how requests find it again, and what said results and pings have shown. An entry
+ * cache holds of a prompt, what it costs, how requests find it again, and what pings have shown. An entry
  * point of its own, so that who wants a session alone doesn't carry it.
  *
  * @example
@@ -16,7 +16,6 @@
  * @module
  */
 export { compactionOf } from "./agents.ts";
-export { SaidProof, type SaidRecord } from "./arrival/proof.ts";
 export { PrefixCache, type PromptUnit, servedTokens } from "./cache/prefix.ts";
 export { pingClock } from "./clock/clock.ts";
 export { isSummary } from "./edits/view.ts";

@@ -18,7 +18,7 @@ export const POLICIES: Readonly<Record<"planner" | "classic", string>> = {
 export interface PolicyOptions extends
   Pick<
     PromptSessionOptions,
-    "mechanisms" | "forget" | "proof" | "truncateTokens" | "alwaysFull" | "triggers"
+    "mechanisms" | "forget" | "truncateTokens" | "alwaysFull" | "triggers"
   > {
   /** What decides when a prompt is rewritten. Default: `planner`. */
   readonly policy?: keyof typeof POLICIES | undefined;

@@ -1,6 +1,5 @@
 import type { CountTokens, Rewrite, StableMessages, ToolMessage, Usage } from "@tare/messages";
 import type { Archive, PruneOptions } from "@tare/prune";
-import type { SaidProof } from "./arrival/proof.ts";
 import type { Profile } from "./providers.ts";
 import type { Summarise } from "./edits/make_summary.ts";
 import type { Pin } from "./edits/pin.ts";
@@ -50,7 +49,10 @@ export interface PromptSessionOptions {
    * (`LedgerEntry.projected`). Nothing is archived then, and no summary asked for. Default: no.
    */
   readonly observe?: boolean | undefined;
-  /** Which mechanisms work. Default: all that aren't named. */
+  /**
+   * Which mechanisms work. Default: all that aren't named; of references only where they save, which is where nothing is
+   * forgotten and where reads from the cache cost next to nothing.
+   */
   readonly mechanisms?: Partial<Mechanisms> | undefined;
   /**
    * What leaves a prompt: what costs more than it is worth, or `nothing`, as long as the window isn't full. What is said
@@ -64,12 +66,6 @@ export interface PromptSessionOptions {
    * of `selectElisions`.
    */
   readonly isError?: (message: ToolMessage, index: number) => boolean;
-  /**
-   * What came of results that were said once, in all sessions that share it: where they do worse than results that come as
-   * they are, nothing is said once any more. Until enough is known one in ten stays as it came, to compare with. Default:
-   * nothing is counted.
-   */
-  readonly proof?: SaidProof | undefined;
   /**
    * Asks a model for a summary of old messages, when the window is full of what isn't tool results. A rejection is a failure,
    * and so is an empty text, which is paid. Default: old turns are dropped.

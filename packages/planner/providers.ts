@@ -240,6 +240,17 @@ export function profileNamed(name: string): Profile {
   );
 }
 
+/** Price of a cached token below which carrying a block costs so little that it stays for later results to refer to. */
+const CHEAP_READ = 0.05;
+
+/**
+ * Returns whether references to visible blocks save at these prices. Where reads are cheap, blocks stay in the prompt and a
+ * repeated one would stay with them. Elsewhere they save nothing next to eviction, as replays of recorded sessions show.
+ */
+export function referencesPay({ read }: Pick<Profile, "read">): boolean {
+  return read < CHEAP_READ;
+}
+
 /**
  * Whose a profile is, as OpenTelemetry's conventions for generative AI name providers; the profile's own name where they
  * have none.

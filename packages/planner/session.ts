@@ -1,15 +1,6 @@
-import {
-  addUsage,
-  checkGiven,
-  countRequestTokens,
-  hashPiece,
-  type Message,
-  sameData,
-  type Usage,
-} from "@tare/messages";
+import { addUsage, checkGiven, countRequestTokens, sameData, type Usage } from "@tare/messages";
 import { type Archive, archiveRef, RECALL_TOOL } from "@tare/prune";
 import type { Arrival, ArrivalOptions, arrive, Arrived, writeOut } from "./arrival/arrival.ts";
-import { recordOf, type SaidOutcome, type Trial } from "./arrival/proof.ts";
 import { servedTokens } from "./cache/prefix.ts";
 import { fittingPins } from "./edits/pin.ts";
 import { type Edit, fittingEdits, leadingEdits } from "./edits/edit.ts";
@@ -23,6 +14,7 @@ import {
   type PromptSessionOptions,
   type SessionView,
 } from "./prompt_session.ts";
+import { referencesPay } from "./providers.ts";
 import { KEEP_WANTED, type Retention } from "./retention/retention.ts";
 import { decide, type FullWindow, NEVER_FULL } from "./rule/decide.ts";
 import { KnownSession, type LookedAt, type Plan, planAsItIs, staysAsItIs } from "./rule/look.ts";
@@ -42,8 +34,6 @@ interface SessionState {
   readonly edits: readonly Edit[];
   /** Positions of results that show their head and tail, because they were over the limit on arrival. */
   readonly truncated: readonly number[];
-  /** Results of which isn't known yet what comes of them. */
-  readonly trials: readonly Trial[];
   readonly planner: PlannerState;
   /** What is remembered of its full window. */
   readonly fullWindow: FullWindow;
@@ -58,7 +48,6 @@ interface SessionState {
 const NEW_STATE: SessionState = {
   edits: [],
   truncated: [],
-  trials: [],
   planner: NEW_SESSION,
   fullWindow: NEVER_FULL,
   stopSaid: false,
@@ -93,7 +82,7 @@ const NOTHING_SAVED: SessionView["saved"] = {
   notation: 0,
 };
 
-const NOTHING_ARRIVED: Arrived = { edits: [], truncated: [], rewrites: [], warnings: [], trials: [] };
+const NOTHING_ARRIVED: Arrived = { edits: [], truncated: [], rewrites: [], warnings: [] };
 
 const STOPPED =
   "Rewriting has cost this session more than it saved; from now on only a full window changes its prompt.";
@@ -126,8 +115,9 @@ function makeSession(given: PromptSessionOptions, from?: KnownSession): PlannerS
   // What was stored is what `state` gave.
   const stored = options.state as Partial<SessionState> | undefined;
   let state: SessionState = { ...NEW_STATE, ...stored };
+  const isLossless = options.forget === "nothing";
   const wanted = { ...ALL_MECHANISMS, ...options.mechanisms };
-  const mechanisms = { ...wanted, truncate: wanted.truncate && options.forget !== "nothing" };
+  const mechanisms = { ...wanted, truncate: wanted.truncate && !isLossless };
   /** What is known of results and how they are said, from the first one on. */
   let arriving: Arriving | undefined;
   /** What is known once everything is judged by the mechanisms that work now. */
@@ -146,17 +136,6 @@ function makeSession(given: PromptSessionOptions, from?: KnownSession): PlannerS
   /** What was planned for each view; nothing for a request that isn't a turn. */
   const plans = new WeakMap<SessionView, Plan | undefined>();
   let newest: SessionView | undefined;
-
-  /** What came of results, as far as this history tells, that were on trial. */
-  function outcomes(): Map<Trial, SaidOutcome> {
-    const known = new Map<Trial, SaidOutcome>();
-    for (const trial of state.trials) {
-      const { place, tool, isSaid } = trial;
-      const came = arriving ? arriving.arrival.cameOf(place) : "nothing";
-      if (came) known.set(trial, { tool, isSaid: isSaid && !options.observe, came });
-    }
-    return known;
-  }
 
   /** Whether anything may leave at all, so that it can be asked for. */
   const isEdited = () => !options.observe && !state.reverted && Object.values(mechanisms).includes(true);
@@ -220,9 +199,7 @@ function makeSession(given: PromptSessionOptions, from?: KnownSession): PlannerS
     if (call.oneShot) return options.observe ? showAll(history, call) : look(history, call);
     if (!known.isStartOf(history.messages)) {
       const edits = fittingEdits(state.edits, history.messages);
-      const trials = fittingTrials(state.trials, history.messages);
-      const isAll = edits.length === state.edits.length && trials.length === state.trials.length;
-      if (!isAll) state = { ...state, edits, trials };
+      if (edits.length < state.edits.length) state = { ...state, edits };
     }
     if (!arriving && !state.reverted && history.messages.some(({ role }) => role === "tool")) {
       arriving = await loadArriving({ ...options, ...mechanisms });
@@ -234,21 +211,18 @@ function makeSession(given: PromptSessionOptions, from?: KnownSession): PlannerS
         arrival: arriving.arrival,
         limitTokens: mechanisms.truncate ? options.truncateTokens ?? TRUNCATE_TOKENS : undefined,
         recall: canRecall(history, call),
-        model: call.model ?? "",
+        references: options.mechanisms?.references ?? (isLossless || referencesPay(known.profile)),
         stays: new Set([
           ...state.truncated,
           ...(call.pins ?? []).flatMap(({ wish, place }) => wish === "keep" ? [place] : []),
-          // What stayed to be compared with stays for good.
-          ...state.trials.flatMap(({ isSaid, place }) => isSaid ? [] : [place]),
         ]),
         inSlices,
       });
-    if (arrived.edits.length > 0 || arrived.trials.length > 0) {
+    if (arrived.edits.length > 0) {
       state = {
         ...state,
         edits: [...state.edits, ...arrived.edits],
         truncated: [...state.truncated, ...arrived.truncated],
-        trials: [...state.trials, ...arrived.trials],
       };
     }
     arriving?.arrival.settle(state.edits);
@@ -327,12 +301,8 @@ function makeSession(given: PromptSessionOptions, from?: KnownSession): PlannerS
       if (!plan) return undefined;
       const { summary, ...rest } = state;
       const entry = known.book(plan, { usage, summary: summary ?? plan.summary, heldTokens });
-      const ended = outcomes();
-      const said = [...ended.values()];
-      for (const one of said) options.proof?.add(recordOf(one, plan.request.model ?? ""));
-      const trials = said.length > 0 ? state.trials.filter((trial) => !ended.has(trial)) : state.trials;
-      state = { ...rest, trials, planner: known.account };
-      return said.length > 0 ? { ...entry, said } : entry;
+      state = { ...rest, planner: known.account };
+      return entry;
     },
     rejected(limit, { promptTokens, view = newest } = {}) {
       if (!view || !plans.has(view)) {
@@ -403,7 +373,6 @@ function makeSession(given: PromptSessionOptions, from?: KnownSession): PlannerS
       const forked: SessionState = {
         ...rest,
         ...cutBack(state, length),
-        trials: [],
         planner: account,
         stopSaid: false,
       };
@@ -413,7 +382,7 @@ function makeSession(given: PromptSessionOptions, from?: KnownSession): PlannerS
       return isEdited() ? undefined : "nothing leaves this session's prompt, which is sent as it is";
     },
     revert() {
-      state = { ...state, edits: [], truncated: [], trials: [], reverted: true };
+      state = { ...state, edits: [], truncated: [], reverted: true };
       known = know(state.planner, known);
     },
   };
@@ -445,17 +414,11 @@ function retentionOf(
   };
 }
 
-/** Trials of results that a history holds. */
-function fittingTrials(trials: readonly Trial[], messages: readonly Message[]): readonly Trial[] {
-  return trials.filter(({ place, hash }) => place < messages.length && hashPiece(messages[place]!) === hash);
-}
-
 /** What holds for the first `length` messages. */
-function cutBack({ edits, truncated, trials }: SessionState, length: number) {
+function cutBack({ edits, truncated }: SessionState, length: number) {
   return {
     edits: leadingEdits(edits, length),
     truncated: truncated.filter((index) => index < length),
-    trials: trials.filter(({ place }) => place < length),
   };
 }
 
@@ -506,7 +469,6 @@ const SESSION_OPTIONS = {
   "forget?": new Set(["costly", "nothing"]),
   "tools?": "object",
   "isError?": "function",
-  "proof?": "object",
   "summarise?": "function",
   "truncateTokens?": "count",
   "alwaysFull?": "array",

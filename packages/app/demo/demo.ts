@@ -125,7 +125,7 @@ export async function playDemo(
       prune: saves,
       schemas: saves,
       truncate: saves,
-      references: saves,
+      ...(!saves && { references: false }),
       notation: saves,
     },
     approvals: { rules: ALLOW_EVERYTHING },

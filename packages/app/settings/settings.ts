@@ -34,7 +34,7 @@ const MECHANISMS = {
   prune: "Never replace old tool results by placeholders",
   schemas: "Send every tool's full schema with every call",
   truncate: "Send huge tool results whole",
-  references: "Send what the prompt shows already once more",
+  references: "Never send a reference to a block that the prompt shows already",
   notation: "Send each line's number, terminal codes and paths that repeat",
 } as const;
 

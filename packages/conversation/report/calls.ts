@@ -1,6 +1,6 @@
 import type { Cost, Rewrite, Usage } from "@tare/messages";
 import type { LedgerEntry, PingEntry } from "@tare/planner";
-import { callCost, callCostParts, type Rates, type SaidRecord } from "@tare/planner/parts";
+import { callCost, callCostParts, type Rates } from "@tare/planner/parts";
 import type { Store, StoredSums, StoreRecord } from "../store/port.ts";
 
 /** One model call of a session: what it took, what it would have taken without Tare, what was rewritten for it. */
@@ -292,15 +292,6 @@ export interface Sums
   readonly unpricedCalls: number;
   /** Calls whose provider reported nothing, so that their tokens were counted here. */
   readonly estimatedCalls: number;
-  /** Results that were said once and of which is known what came of them. */
-  readonly saidResults: number;
-  /** Of these, those behind which an edit of their file failed, and those that were read again at once. */
-  readonly saidFailedEdits: number;
-  readonly saidReadAgain: number;
-  /** The same of results that could have been said once and were left as they came, to compare with. */
-  readonly untouchedResults: number;
-  readonly untouchedFailedEdits: number;
-  readonly untouchedReadAgain: number;
   /** Pings, which kept prompts warm while nothing was asked; what they cost is among the token units and dollars. */
   readonly pings: number;
   /** What calls saved by finding what pings had kept warm: they would have cost that without Tare too. */
@@ -341,12 +332,6 @@ const NO_SUMS: Sums = {
   compactionUsd: 0,
   unpricedCalls: 0,
   estimatedCalls: 0,
-  saidResults: 0,
-  saidFailedEdits: 0,
-  saidReadAgain: 0,
-  untouchedResults: 0,
-  untouchedFailedEdits: 0,
-  untouchedReadAgain: 0,
   pings: 0,
   pingCreditTokenUnits: 0,
   programs: 0,
@@ -373,8 +358,7 @@ const NO_SUMS: Sums = {
 
 /**
  * What calls came to by the day of UTC on which they were answered and the model that was asked: `2026-01-31 some-model`,
- * or the day alone where no model was noted; what came of a tool's results stands apart, with a tab and the tool behind
- * that.  What isn't there is zero.
+ * or the day alone where no model was noted. What isn't there is zero.
  */
 export type Days = Readonly<Record<string, Partial<Sums>>>;
 
@@ -407,15 +391,9 @@ export function addSums(a: Partial<Sums>, b: Partial<Sums>): Sums {
 export function addToDay(
   days: Days,
   more: Partial<Sums>,
-  { atMs, model, tool }: {
-    readonly atMs: number;
-    readonly model: string;
-    readonly tool?: string | undefined;
-  },
+  { atMs, model }: { readonly atMs: number; readonly model: string },
 ): Days {
-  // A tab stands in front of a tool alone.
-  const key = `${dayOf(atMs)} ${model.replaceAll("\t", " ")}`.trimEnd() +
-    (tool === undefined ? "" : `\t${tool}`);
+  const key = `${dayOf(atMs)} ${model}`.trimEnd();
   return { ...days, [key]: withoutZeros(addSums(days[key] ?? {}, more)) };
 }
 
@@ -435,11 +413,8 @@ export function addDays(days: Days, more: Days): Days {
 }
 
 /** What a name among {@linkcode Days} stands for; an empty model where none was noted. */
-export function dayAndModel(
-  key: string,
-): { readonly day: string; readonly model: string; readonly tool: string | undefined } {
-  const [which = "", tool] = key.split("\t", 2);
-  return { day: which.slice(0, DAY_CHARS), model: which.slice(DAY_CHARS + 1), tool };
+export function dayAndModel(key: string): { readonly day: string; readonly model: string } {
+  return { day: key.slice(0, DAY_CHARS), model: key.slice(DAY_CHARS + 1) };
 }
 
 const DAY_CHARS = "2026-01-31".length;
@@ -482,8 +457,6 @@ export const sumsOf: {
   call(call: CallReport): Sums;
   /** What a ping came to: without Tare there would have been none. */
   ping(ping: PingEntry, rates: Rates): Partial<Sums>;
-  /** What came of results that could be said once, as sums of a day. */
-  outcome(said: NonNullable<LedgerEntry["said"]>[number]): Partial<Sums>;
   /** What all of many came to. */
   all(some: readonly Partial<Sums>[]): Sums;
   /** What all days came to. */
@@ -521,12 +494,6 @@ export const sumsOf: {
       // With Tare there are pings; of what is left as it is there are none.
       ...{ projectedTokenUnits: tokenUnits, projectedUsd: usd },
     };
-  },
-  outcome({ isSaid, came }) {
-    const [failed, again] = [came === "failed_edit" ? 1 : 0, came === "read_again" ? 1 : 0];
-    return isSaid
-      ? { saidResults: 1, saidFailedEdits: failed, saidReadAgain: again }
-      : { untouchedResults: 1, untouchedFailedEdits: failed, untouchedReadAgain: again };
   },
   all(some) {
     return some.reduce<Sums>(addSums, NO_SUMS);
@@ -638,25 +605,6 @@ export class Accounts {
       warnings: [...a.warnings, ...b.warnings].sort((one, other) => one.at < other.at ? 1 : -1)
         .slice(0, MAX_WARNINGS),
     };
-  }
-
-  /** The same of days, by model and tool, as a proof takes it. */
-  static saidRecords(days: Days): readonly SaidRecord[] {
-    return Object.entries(days).flatMap(([key, sums]) => {
-      const { model, tool } = dayAndModel(key);
-      if (tool === undefined) return [];
-      const { saidResults, saidFailedEdits, saidReadAgain, ...rest } = { ...NO_SUMS, ...sums };
-      const { untouchedResults, untouchedFailedEdits, untouchedReadAgain } = rest;
-      return {
-        ...{ model, tool },
-        said: { results: saidResults, failedEdits: saidFailedEdits, readAgain: saidReadAgain },
-        untouched: {
-          results: untouchedResults,
-          failedEdits: untouchedFailedEdits,
-          readAgain: untouchedReadAgain,
-        },
-      };
-    });
   }
 
   /** A session is there, with what its calls came to before. Default: it has made none, and is no fork. */

@@ -22,7 +22,6 @@ import {
 import type { DropEdit, Edit, ElideEdit, SummariseEdit } from "../edits/edit.ts";
 import { sayEdits, standsForAll } from "../edits/view.ts";
 import { readCall } from "../retention/retention.ts";
-import type { SaidOutcome, SaidProof, Trial } from "./proof.ts";
 import {
   labelOf,
   notate,
@@ -41,8 +40,6 @@ export interface ArrivalOptions {
   readonly isError?: (message: ToolMessage, index: number) => boolean;
   /** Whether notation that says nothing goes. */
   readonly notation: boolean;
-  /** Whether what the prompt shows already is sent as a reference. */
-  readonly references: boolean;
 }
 
 /** How a result is said, before its original is archived. */
@@ -57,9 +54,6 @@ const LEAST_CHARACTERS = 300;
 
 /** So many messages' lines stay in memory. */
 const KNOWN_PLACES = 64;
-
-/** For so many answers of the model an edit that fails counts against the last result that showed its file. */
-const FOLLOWED_STEPS = 10;
 
 /** A message that was taken in. */
 interface Taken {
@@ -95,8 +89,8 @@ export class Arrival {
   /** Where what is known by a name stands, from the oldest on. */
   #places = new Map<string, number[]>();
   readonly #passages = new Map<number, readonly Passage[]>();
-  /** Tools whose results come as they are, as people were told. */
-  readonly #without = new Set<string>();
+  /** Whether what the prompt shows already is sent as a reference. */
+  #references = false;
   /** So many messages have come for which it was decided how they are said: that isn't decided anew. */
   #decided = 0;
   /** What edits hide. */
@@ -115,12 +109,16 @@ export class Arrival {
   /**
    * Forgets everything if a history doesn't go on from the one that was taken in, or its messages aren't shown as they
    * were: what is known follows from the history and its edits alone, in whatever steps they came.
+   *
+   * @param references Whether what the prompt shows already is sent as a reference from now on.
    */
-  follow(history: readonly Message[], edits: readonly Edit[]): void {
+  follow(history: readonly Message[], edits: readonly Edit[], references: boolean): void {
     this.hidden.follow(edits);
     const isSame = this.#history.every((message, at) => message === history[at]);
     if (!isSame) this.#decided = 0;
-    if (isSame && this.#isInOrder && (edits === this.#edits || this.#isShownBy(edits))) return;
+    const isIndexed = this.#references || !references;
+    this.#references = references;
+    if (isSame && isIndexed && this.#isInOrder && (edits === this.#edits || this.#isShownBy(edits))) return;
     this.#isInOrder = true;
     this.#index = new LineIndex();
     this.#history = [];
@@ -172,7 +170,7 @@ export class Arrival {
     taken.text = text;
     this.#passages.delete(place);
     const passages = this.#passagesOf(place);
-    if (!this.#options.references || passages.length === 0) return;
+    if (!this.#references || passages.length === 0) return;
     this.#index.add(place, passages);
     for (const name of new Set(passages.map(({ as }) => as))) {
       const places = this.#places.get(name);
@@ -192,10 +190,10 @@ export class Arrival {
     if (message.role !== "tool" || text === undefined || !call || !this.#maySay(message, place, call)) {
       return undefined;
     }
-    const { countTokens, notation, references } = this.#options;
+    const { countTokens, notation } = this.#options;
     const fileText = this.#factsOf(call).reads;
     const notated = notate(text, { fileText, notation });
-    const found = references ? this.#refer(notated, { place, isShown }) : [];
+    const found = this.#references ? this.#refer(notated, { place, isShown }) : [];
     const plain = notation ? saidText(message, { fileText, notation, references: [] }) : text;
     if (plain === text && found.length === 0) return undefined;
     const allTokens = countTokens(text);
@@ -213,43 +211,6 @@ export class Arrival {
       notationTokens,
       references: found,
     };
-  }
-
-  /** The tool of a result that may be said once if it gets shorter by that. */
-  toolAt(place: number): string | undefined {
-    const { message, call } = this.#taken[place]!;
-    if (message.role !== "tool" || !call || !this.#maySay(message, place, call)) return undefined;
-    return meantCall(call).name;
-  }
-
-  /** Whether a tool's results come as they are for the first time. */
-  isFirstWithout(tool: string): boolean {
-    const isFirst = !this.#without.has(tool);
-    this.#without.add(tool);
-    return isFirst;
-  }
-
-  /**
-   * What came of a result, by what the model did next: whether it asked for it again with its next answer, and whether its
-   * next edit of the file that it shows failed. Nothing as long as that can't be told.
-   */
-  cameOf(place: number): SaidOutcome["came"] | undefined {
-    const { call } = this.#taken[place] ?? {};
-    if (!call) return "nothing";
-    const { reads, files: [file] } = this.#factsOf(call);
-    let steps = 0;
-    for (let at = place + 1; at < this.#taken.length; at++) {
-      const { message, call: next } = this.#taken[at]!;
-      if (message.role === "assistant" && ++steps > FOLLOWED_STEPS) return "nothing";
-      if (message.role !== "tool" || !next || steps === 0) continue;
-      const facts = this.#factsOf(next);
-      const isAboutIt = reads && file !== undefined && facts.files.includes(file);
-      const isAnotherWay = isAboutIt && facts.reads && meantCall(next).name !== meantCall(call).name;
-      if (steps === 1 && (isAnotherWay || isSameCall(call, next))) return "read_again";
-      if (isAboutIt && facts.edits) return this.#failed(message, at) ? "failed_edit" : "nothing";
-      if (isAboutIt && facts.reads) return "nothing";
-    }
-    return undefined;
   }
 
   #failed(message: ToolMessage, place: number): boolean {
@@ -371,11 +332,6 @@ export class Arrival {
   }
 }
 
-function isSameCall(one: ToolCall, other: ToolCall): boolean {
-  const [a, b] = [meantCall(one), meantCall(other)];
-  return a.name === b.name && a.arguments === b.arguments;
-}
-
 /** The lines of a text but for what stands for others, and for what the harness adds to a result. */
 function withoutReminders(lines: readonly string[]): (string | undefined)[] {
   let isReminder = false;
@@ -450,10 +406,8 @@ export interface ArriveOptions {
   readonly recall: boolean;
   /** Positions of results that are shown as they are. */
   readonly stays: ReadonlySet<number>;
-  /** The model that is asked. */
-  readonly model: string;
-  /** What came of results that were said once. Default: nobody asks. */
-  readonly proof?: SaidProof | undefined;
+  /** Whether what the prompt shows already is sent as a reference. */
+  readonly references: boolean;
   /** Lets others in between the steps. */
   readonly inSlices: (steps: Iterator<void, void>) => Promise<void>;
 }
@@ -466,8 +420,6 @@ export interface Arrived {
   readonly truncated: readonly number[];
   readonly rewrites: readonly Rewrite[];
   readonly warnings: readonly string[];
-  /** Results of which shall be found out what comes of them. */
-  readonly trials: readonly Trial[];
 }
 
 /**
@@ -483,9 +435,7 @@ export async function arrive(
   // Behind the newest answer nothing was sent.
   const from = Math.max(0, history.findLastIndex(({ role }) => role === "assistant"));
   const drafts = new Map<number, Draft>();
-  const trials: Trial[] = [];
-  const warnings: string[] = [];
-  await options.inSlices(takeIn(history, edits, { ...options, from, drafts, trials, warnings }));
+  await options.inSlices(takeIn(history, edits, { ...options, from, drafts }));
   const made: SayEdit[] = [];
   try {
     for (const draft of drafts.values()) {
@@ -495,28 +445,24 @@ export async function arrive(
   } catch (cause) {
     for (const at of drafts.keys()) arrival.show(at);
     const why = `Cannot archive a result: ${(cause as Error).message}. Nothing left the prompt.`;
-    return { edits: [], truncated: [], rewrites: [], warnings: [...warnings, why], trials: [] };
+    return { edits: [], truncated: [], rewrites: [], warnings: [why] };
   }
   arrival.decide();
   const cut = await truncateArrived(history, edits, { ...options, from, made });
   for (const edit of cut.edits) if (edit.type === "elide") arrival.show(edit.index, { text: edit.text });
-  return { ...cut, edits: [...made, ...cut.edits], warnings: [...warnings, ...cut.warnings], trials };
+  return { ...cut, edits: [...made, ...cut.edits] };
 }
 
 /** Takes in the messages that the arrival doesn't know, a message at each step, and says those that are new. */
 function* takeIn(
   history: readonly Message[],
   edits: readonly Edit[],
-  { arrival, countTokens, limitTokens = Infinity, stays, from, drafts, trials, warnings, model, proof }:
-    & ArriveOptions
-    & {
-      readonly from: number;
-      readonly drafts: Map<number, Draft>;
-      readonly trials: Trial[];
-      readonly warnings: string[];
-    },
+  { arrival, countTokens, limitTokens = Infinity, stays, references, from, drafts }: ArriveOptions & {
+    readonly from: number;
+    readonly drafts: Map<number, Draft>;
+  },
 ): Generator<void, void> {
-  arrival.follow(history, edits);
+  arrival.follow(history, edits, references);
   const { hidden } = arrival;
   const saidBefore = sayEdits(edits);
   for (let at = arrival.length; at < history.length; at++) {
@@ -525,20 +471,9 @@ function* takeIn(
     const text = hidden.cutAt(at);
     const isNew = at > from && !arrival.isDecided(at) && !edit && text === undefined && !hidden.has(at) &&
       !stays.has(at);
-    const tool = isNew ? arrival.toolAt(at) : undefined;
-    const objection = tool === undefined ? undefined : proof?.objection({ model, tool });
-    if (tool !== undefined && objection !== undefined && arrival.isFirstWithout(tool)) {
-      warnings.push(`Results of ${tool} come as they are from now on: ${objection}.`);
-    }
-    const draft = tool !== undefined && objection === undefined
-      ? arrival.say(at, (place) => !hidden.has(place))
-      : undefined;
-    const fits = draft && countTokens(saidText(history[at]!, draft)) <= limitTokens;
-    const isSaid = fits && !proof?.staysUntouched({ model }, draft.hash);
+    const draft = isNew ? arrival.say(at, (place) => !hidden.has(place)) : undefined;
+    const isSaid = draft && countTokens(saidText(history[at]!, draft)) <= limitTokens;
     if (isSaid) drafts.set(at, draft);
-    if (fits && proof && tool !== undefined) {
-      trials.push({ place: at, hash: draft.hash, tool, isSaid: isSaid ?? false });
-    }
     arrival.show(at, { edit: edit ?? (isSaid ? draft : undefined), ...(text !== undefined && { text }) });
     yield;
   }
@@ -553,8 +488,8 @@ async function truncateArrived(
     /** What results have just been said by. */
     readonly made: readonly SayEdit[];
   },
-): Promise<Omit<Arrived, "trials">> {
-  const nothing: Omit<Arrived, "trials"> = { edits: [], truncated: [], rewrites: [], warnings: [] };
+): Promise<Arrived> {
+  const nothing: Arrived = { edits: [], truncated: [], rewrites: [], warnings: [] };
   if (limitTokens === undefined) return nothing;
   if (history.slice(from).every(({ role }, at) => role !== "tool" || stays.has(from + at))) return nothing;
   const [before, now] = [sayEdits(edits), sayEdits(made)];

@@ -1,7 +1,7 @@
 import { assert, assertEquals } from "@std/assert";
 import { contentText, estimateTokens, type Message } from "@tare/messages";
 import { memoryArchive } from "@tare/prune";
-import { plannerSession, profileNamed, type PromptSessionOptions } from "@tare/planner";
+import { plannerSession, profileNamed, PROFILES, type PromptSessionOptions } from "@tare/planner";
 import fc from "fast-check";
 import { makePin } from "../edits/pin.ts";
 import { type NamedText, plainLines, readSaid } from "./said_fixture_test.ts";
@@ -44,6 +44,7 @@ function make(options: Partial<PromptSessionOptions> = {}) {
     countTokens: estimateTokens,
     archive,
     ...options,
+    mechanisms: { references: true, ...options.mechanisms },
   });
   let nowMs = 0;
   return {
@@ -220,6 +221,52 @@ Deno.test("each part can be switched off", async () => {
   assertEquals((await shown({ references: false })).split("\n").length, 60);
 });
 
+Deno.test("references: by default only in lossless mode and where reads from the cache cost next to nothing", async () => {
+  const file = numbered(lines("a", 0, 60));
+  const history = [user("Go."), ...step("Read", { path: "a" }, file), ...step("Read", { path: "a" }, file)];
+  const refers = async (options: Partial<PromptSessionOptions>) => {
+    const { messages } = await plannerSession({
+      profile: profileNamed("openai"),
+      countTokens: estimateTokens,
+      archive: memoryArchive(),
+      ...options,
+    }).view({ messages: history, tools: [] }, { nowMs: 0, recall: true });
+    return contentText(messages.at(-1)!.content).startsWith("[lines 1-60 unchanged");
+  };
+  const saving = await Promise.all(
+    Object.values(PROFILES).map(async (profile) => await refers({ profile }) ? [profile.name] : []),
+  );
+  assertEquals(saving.flat(), ["deepseek", "local"]);
+  assertEquals(await refers({ forget: "nothing" }), true);
+  assertEquals(await refers({ mechanisms: { references: true } }), true);
+  const off = { mechanisms: { references: false } };
+  assertEquals(await refers({ ...off, forget: "nothing" }), false);
+  assertEquals(await refers({ ...off, profile: profileNamed("deepseek") }), false);
+});
+
+Deno.test("references: a session whose profile becomes one with cheap reads refers to what was shown before", async () => {
+  let profile = profileNamed("none");
+  const session = plannerSession({
+    profile: () => profile,
+    countTokens: estimateTokens,
+    archive: memoryArchive(),
+    windowTokens: 100_000,
+    retention: { resultTailTokens: Infinity, stepTailTokens: Infinity },
+  });
+  const file = lines("a", 0, 60);
+  let history: Message[] = [user("Go.")];
+  const shown: string[] = [];
+  for (const name of ["none", "deepseek", "openai", "deepseek"]) {
+    profile = profileNamed(name);
+    history = [...history, ...step("Read", { path: "a.ts" }, file.join("\n"))];
+    const { messages } = await session.view({ messages: history, tools: [] }, { nowMs: 0, recall: true });
+    shown.push(contentText(messages.at(-1)!.content));
+    session.sent();
+  }
+  const reference = label("60 lines", "a.ts", file);
+  assertEquals(shown, [file.join("\n"), reference, file.join("\n"), reference]);
+});
+
 Deno.test("where nothing is forgotten, results are said once and nothing leaves but from a full window", async () => {
   // Without a cache carrying anything costs its full price.
   const options = { profile: profileNamed("none"), forget: "nothing" } as const;
@@ -280,6 +327,7 @@ Deno.test("invariant 12: what a result doesn't say stands above it in every view
         countTokens: estimateTokens,
         windowTokens: 6_000,
         archive,
+        mechanisms: { references: true },
       };
       let session = plannerSession(options);
       let history: Message[] = [user("Go.")];

@@ -88,15 +88,6 @@ export interface LedgerEntry {
      */
     readonly repairTokenUnits: number;
   };
-  /** What came of earlier results that could be said once, as far as that is known since the call before; absent: nothing. */
-  readonly said?: readonly {
-    /** Name of the tool that gave it. */
-    readonly tool: string;
-    /** Whether it was said once; else it was left as it came, to compare with. */
-    readonly isSaid: boolean;
-    /** What the model did next: an edit of the file that it shows failed, it was read again at once, or neither. */
-    readonly came: "failed_edit" | "read_again" | "nothing";
-  }[];
   /** What pings have shown here; absent if nothing was kept warm for it. Without Tare there are none, and it finds the cache cold. */
   readonly warmth?: {
     /** Tokens that were served only because pings had kept them warm. */

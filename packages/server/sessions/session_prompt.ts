@@ -174,7 +174,7 @@ export class SessionPrompt implements TurnPrompt {
   /** The prompt as it was stored. */
   constructor(options: SessionPromptOptions) {
     const { id, environment, settings, archive, countTokens, stored } = options;
-    const { policy, mechanisms, forget, proof, truncateTokens, alwaysFull, triggers } = environment;
+    const { policy, mechanisms, forget, truncateTokens, alwaysFull, triggers } = environment;
     const { context, title, pins, days } = stored;
     const { before, ...kept } = options;
     this.#options = kept;
@@ -182,7 +182,7 @@ export class SessionPrompt implements TurnPrompt {
     this.#known = before ? before.#known : {};
     const resumed = before && before.#resume(context);
     this.#prompts = resumed ?? promptSession({
-      ...{ policy, mechanisms, forget, proof, truncateTokens, alwaysFull, triggers },
+      ...{ policy, mechanisms, forget, truncateTokens, alwaysFull, triggers },
       windowTokens: () => environment.windowOf(settings.model),
       assumesWindow: () => environment.assumesWindow?.(settings.model) ?? false,
       ...{ archive, countTokens, inSlices: Conversation.inSlices, state: context },
@@ -485,9 +485,8 @@ function bookCalls(
   }
   for (const event of events) {
     if (event.type === "step_end") {
-      const { said = [], warmth } = event.ledger as LedgerEntry | undefined ?? {};
+      const { warmth } = event.ledger as LedgerEntry | undefined ?? {};
       const atMs = event.atMs ?? nowMs;
-      for (const one of said) conversation.book(sumsOf.outcome(one), atMs, { tool: one.tool });
       if (warmth) conversation.book({ pingCreditTokenUnits: warmth.creditTokenUnits }, atMs);
     }
     if (event.type === "tool_result" && event.made) {

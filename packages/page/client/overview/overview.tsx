@@ -8,15 +8,7 @@ import { count, counted, share } from "../parts/format.ts";
 import { useLoaded } from "../parts/loaded.ts";
 import { NumbersTable } from "../parts/numbers_table.tsx";
 import { money, saved, SpentTable, Units } from "../parts/spent.tsx";
-import {
-  costsOf,
-  overflowOf,
-  programsOf,
-  promptTokensOf,
-  saidOnceOf,
-  type Sum,
-  SumList,
-} from "../parts/sums.tsx";
+import { costsOf, overflowOf, programsOf, promptTokensOf, type Sum, SumList } from "../parts/sums.tsx";
 import { addressOf } from "../place.ts";
 
 /** What was saved, how planned sessions do beside those left as they are, and what was warned of. */
@@ -61,7 +53,6 @@ function savedBy(sums: Sums): Sum[] {
   return [
     ...costsOf(sums),
     ...overflowOf(sums),
-    ...saidOnceOf(sums),
     { name: "Kept out of prompts", value: count(savedTokens), note: "tokens" },
     ...programsOf(sums),
     promptTokensOf(sums),

@@ -79,20 +79,3 @@ export function programsOf(
       `${count(failedProgramCalls)} failed`,
   }];
 }
-
-/** What came of results that were said once, beside those that were left as they came; nothing before any is known. */
-export function saidOnceOf(
-  { saidResults, saidFailedEdits, saidReadAgain, untouchedResults, untouchedFailedEdits, untouchedReadAgain }:
-    CallSums,
-): Sum[] {
-  if (saidResults + untouchedResults === 0) return [];
-  const harmed = (results: number, failed: number, again: number) =>
-    `${count(failed + again)} of ${count(results)} (${share(failed + again, results)})`;
-  return [{
-    name: "Said once",
-    value: counted(saidResults, "result"),
-    note: `a failed edit or the same read again followed ${
-      harmed(saidResults, saidFailedEdits, saidReadAgain)
-    }; of those left as they came ${harmed(untouchedResults, untouchedFailedEdits, untouchedReadAgain)}`,
-  }];
-}

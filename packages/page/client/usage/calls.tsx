@@ -9,7 +9,7 @@ import { useLoaded } from "../parts/loaded.ts";
 import { NumbersTable } from "../parts/numbers_table.tsx";
 import { Slider } from "../parts/slider.tsx";
 import { money, SpentTable, Units } from "../parts/spent.tsx";
-import { costsOf, overflowOf, promptTokensOf, saidOnceOf, type Sum, SumList } from "../parts/sums.tsx";
+import { costsOf, overflowOf, promptTokensOf, type Sum, SumList } from "../parts/sums.tsx";
 import { useWidth } from "../parts/width.ts";
 import { addressOf } from "../place.ts";
 import { SessionHead } from "../session_head.tsx";
@@ -42,7 +42,7 @@ export function Calls({ subject }: { readonly subject: Subject }): JSX.Element {
           <SumList
             sums={[
               ...sumsOf(calls),
-              ...value ? [...overflowOf(value.spend.all), ...saidOnceOf(value.spend.all)] : [],
+              ...value ? overflowOf(value.spend.all) : [],
             ]}
           />
           {value && <SpendOfSession subject={subject} spend={value.spend} changed={reload} />}

@@ -14,6 +14,7 @@ const VARIANTS: Readonly<Record<string, PlannerOptions>> = {
   "planner-nothing": { forget: "nothing" },
   /** Nothing but letting go. */
   "planner-repeating": { mechanisms: { references: false, notation: false } },
+  "planner-references": { mechanisms: { references: true } },
   "planner-no-references": { mechanisms: { references: false } },
   "planner-no-notation": { mechanisms: { notation: false } },
   /** Exactly the choices of the optimum: by age, never dropping turns, without a limit to its loss, results whole. */
