@@ -260,11 +260,19 @@ export class Conversation {
     return reject(this.#prompts, { words, view });
   }
 
-  /** What a request sees that is no turn and goes on from the first `length` messages. It changes nothing. */
-  glimpse(length: number): Pick<Conversation, "view" | "sent" | "rejected"> {
+  /**
+   * What a request sees that is no turn and continues from the first `length` messages. It changes nothing.
+   *
+   * @param restores Whether it shows what left the prompt again: see `PromptCall.restores`. Default: no.
+   */
+  glimpse(
+    length: number,
+    { restores = false }: { readonly restores?: boolean } = {},
+  ): Pick<Conversation, "view" | "sent" | "rejected"> {
     const prompts = this.#prompts.fork(length, this.archive);
     return {
-      view: (history, { spelled: _, ...call }) => prompts.view(history, { ...call, pins: this.#state.pins }),
+      view: (history, { spelled: _, ...call }) =>
+        prompts.view(history, { ...call, restores, pins: this.#state.pins }),
       sent: (usage, view, heldTokens) => prompts.sent(usage, view, heldTokens),
       rejected: (words, view) => reject(prompts, { words, view }),
     };

@@ -79,13 +79,13 @@ const answers = (reply: ScriptedItems): ScriptedItems[] => [...NAMES.map(() => [
 const SUMMARY =
   "The user wants four constants of src/ in answer.txt; eight files were read, none was written yet.";
 
-Deno.test("gateway has Codex' own compaction made from the view that the model had last, and the session goes on", async () => {
+Deno.test("gateway has Codex' own compaction made from all that its client sent, and the session continues", async () => {
   const { ask, work, ledger } = codexGateway(answers([said("assistant", SUMMARY, "msg_sum")]));
   const { input, last } = await work();
   assertMatch(JSON.stringify(last.asked), /\[elided: exec_command result/);
   const instruction = said("user", "You are performing a CONTEXT CHECKPOINT COMPACTION.", "msg_compact");
   const compaction = await ask(codexRequest([...input, instruction], { kind: "compaction", tools: [] }));
-  assertEquals(compaction.asked?.input, [...last.asked!.input, instruction]);
+  assertEquals(compaction.asked?.input, [...input, instruction]);
   assertEquals([compaction.asked?.tools, compaction.session, compaction.epoch], [
     [],
     last.session,
@@ -157,10 +157,8 @@ Deno.test("gateway recognises a compaction that the provider makes, and the opaq
   );
   const { input, last } = await work();
   const compaction = await ask(codexRequest([...input, { type: "compaction_trigger" }]));
-  assertEquals(compaction.asked, {
-    ...last.asked,
-    input: [...last.asked!.input, { type: "compaction_trigger" }],
-  });
+  assertMatch(JSON.stringify(last.asked), /\[elided: exec_command result/);
+  assertEquals(compaction.asked?.input, [...input, { type: "compaction_trigger" }]);
   assertEquals([compaction.session, compaction.epoch], [last.session, last.epoch]);
   const opaque = { type: "compaction", encrypted_content: "gAAAA-opaque", id: "cmp_1" };
   const fresh = [...codexOpening(TASK, 1).slice(0, 1), opaque, said("user", "Go on.", "msg_go")];
@@ -175,10 +173,8 @@ Deno.test("gateway recognises an instruction to sum up that is appended behind a
   const { messages, last } = await work([SYSTEM, { role: "user", content: TASK }]);
   const more = chatStep("late.ts", longResult("late.ts"));
   const compaction = await ask([...messages, ...more, { role: "user", content: SUM_UP }]);
-  assertEquals(compaction.body, {
-    ...last.body,
-    messages: [...last.body.messages, ...more, { role: "user", content: SUM_UP }],
-  });
+  assertMatch(JSON.stringify(last.body), /\[elided: bash result/);
+  assertEquals(compaction.body.messages, [...messages, ...more, { role: "user", content: SUM_UP }]);
   assertEquals([compaction.session, compaction.epoch], [last.session, last.epoch]);
   // The same first message, then the summary, as a program writes it that takes the tags off.
   const fresh = [SYSTEM, {
@@ -192,7 +188,7 @@ Deno.test("gateway recognises an instruction to sum up that is appended behind a
   assertNotEquals((await ask([...messages, { role: "user", content: "Back." }])).session, last.session);
 });
 
-Deno.test("gateway gives a summary with other instructions and no tools the view that the model had last", async () => {
+Deno.test("gateway shows a summary with other instructions and no tools all that its client sent", async () => {
   const snapshot = `<state_snapshot>${SUMMARY}</state_snapshot>`;
   const { ask, work, ledger } = chatGateway(({ tools }) => tools ? "Go on." : snapshot);
   const { messages, last } = await work([SYSTEM, { role: "user", content: TASK }]);
@@ -205,7 +201,8 @@ Deno.test("gateway gives a summary with other instructions and no tools the view
     content: "First reason in your scratchpad, then write <state_snapshot>.",
   };
   const summary = await ask([compressor, ...messages.slice(1), instruction], {});
-  assertEquals(summary.body.messages, [compressor, ...last.body.messages.slice(1), instruction]);
+  assertMatch(JSON.stringify(last.body), /\[elided: bash result/);
+  assertEquals(summary.body.messages, [compressor, ...messages.slice(1), instruction]);
   assertEquals([summary.session, summary.epoch, summary.body.tools], [last.session, last.epoch, undefined]);
   // Nothing said that it is a compaction, until the client goes on from it.
   assertEquals((await ledger()).compactions, 0);

@@ -285,7 +285,7 @@ export class GatewayTurn {
   /** Takes note that the upstream refused the newest call in these words. Whether a shorter one can be made. */
   rejected(words: string): boolean {
     const { prompts, oneShot } = this.#options;
-    if (!this.#view || !prompts || oneShot) return false;
+    if (!this.#view || !prompts || (oneShot && oneShot !== "compaction")) return false;
     return prompts.rejected(words, this.#view);
   }
 
@@ -296,7 +296,7 @@ export class GatewayTurn {
     if (this.#sending) held.read(this.#sending, now());
     if (!this.#view || !prompts) return { usage, savedTokens: 0 };
     const entry = prompts.sent(usage, this.#view, this.#heldTokens);
-    if (!this.#options.oneShot) this.session.showed(this.#view.messages);
+    if (!this.#options.oneShot) this.session.showed(this.#view);
     if (this.#edited) this.session.accepted();
     const savedTokens = Object.values(this.#view.saved).reduce((sum, tokens) => sum + tokens, 0);
     return { usage: entry?.usage ?? usage, savedTokens, ...(entry && { entry }) };

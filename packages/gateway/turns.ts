@@ -32,13 +32,15 @@ import { type Making, summaryOf } from "./kept/kept_session.ts";
 import { Memory } from "./memory.ts";
 import type { SetOptions } from "./options.ts";
 import { type Conversations, type Listing, spendingOf } from "./sessions/conversations.ts";
-import type {
-  Compaction,
-  Followed,
-  GatewaySession,
-  Recognised,
-  SessionFacts,
-  SessionSummary,
+import {
+  type Compaction,
+  countInstructions,
+  type Followed,
+  type GatewaySession,
+  type Recognised,
+  type SessionFacts,
+  type SessionSummary,
+  textOf,
 } from "./sessions/session.ts";
 import { type About, GatewaySessions } from "./sessions/sessions.ts";
 import { GatewayTurn, type SentCall } from "./turn.ts";
@@ -550,7 +552,8 @@ const INSTRUCTION_CHARS = 300;
 /** So near to the beginning or the end of what else a text holds it stands, in UTF-16 code units. */
 const REACH_CHARS = 50_000;
 
-const SUMMARY = "\\b(?:summar(?:y|ies|i[sz]\\w+)|recap|compact(?:ed|ing|ion)?|hand-?off)\\b";
+const SUMMARY =
+  "\\b(?:summar(?:y|ies|i[sz]\\w+)|recap|compact(?:ed|ing|ion)?|compress(?:e[sd]|ing|ion)?|hand-?off)\\b";
 // Not `session-manager.ts` or `src/context`, which are names of something else.
 const TALK = "(?<![\\w/-])(?:conversation|context|chat|session|history|transcript|discussion)(?![\\w/-])";
 
@@ -584,14 +587,23 @@ function oneShotOf(
   return lacksTools ? { purpose: "other", about } : undefined;
 }
 
-/** What decides what such a request sees of its session; nothing if their histories begin otherwise. */
+/**
+ * What decides what such a request sees of its session; nothing if their histories begin otherwise. From a summary the
+ * client continues, so a request for one sees what left the prompt too; another one sees what the newest turn saw.
+ */
 function viewFor(
-  { about }: OneShot,
+  { purpose, about }: OneShot,
   { items }: Pick<WireRequest, "items">,
 ): Pick<Conversation, "view" | "sent" | "rejected"> | undefined {
   if (!about || about.shared === 0) return undefined;
   const { session, shared } = about;
-  return session.conversation.glimpse(session.lengthOf(items.slice(0, shared)));
+  const restores = purpose === "compaction" || namesSummary(instructionsOf(items));
+  return session.conversation.glimpse(session.lengthOf(items.slice(0, shared)), { restores });
+}
+
+/** The text of the instructions with which a request begins. */
+function instructionsOf(items: readonly WireItem[]): string {
+  return textOf(items.slice(0, countInstructions(items)));
 }
 
 /** Whether people, or programs in their name, ask for a summary behind all that models and tools did. */

@@ -163,6 +163,12 @@ export interface PromptCall {
    * model had last and what is new, and changes nothing; {@linkcode PromptSession.sent} books nothing of it. Default: no.
    */
   readonly oneShot?: boolean;
+  /**
+   * Whether a request that isn't a turn shows what left the prompt again, as one for a summary must that the client
+   * continues from: all of it, or as much as the window holds, the newest first. {@linkcode PromptSession.sent} returns
+   * what it cost then, and still changes nothing. Default: no.
+   */
+  readonly restores?: boolean;
   /** Whether all that may leave leaves with this call, whatever that costs, because somebody asks for it. Default: what pays. */
   readonly leavesNow?: boolean | undefined;
   /** Most tokens of its reply: by that some clients tell when to compact. Default: not known. */

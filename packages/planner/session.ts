@@ -17,7 +17,14 @@ import {
 import { referencesPay } from "./providers.ts";
 import { KEEP_WANTED, type Retention } from "./retention/retention.ts";
 import { decide, type FullWindow, NEVER_FULL } from "./rule/decide.ts";
-import { KnownSession, type LookedAt, type Plan, planAsItIs, staysAsItIs } from "./rule/look.ts";
+import {
+  KnownSession,
+  type LookedAt,
+  type Plan,
+  planAsItIs,
+  type Restored,
+  staysAsItIs,
+} from "./rule/look.ts";
 import { quotePrompt } from "./rule/quote.ts";
 
 /** A {@linkcode PromptSession} whose planner decides when the mechanisms act. */
@@ -135,6 +142,10 @@ function makeSession(given: PromptSessionOptions, from?: KnownSession): PlannerS
   });
   /** What was planned for each view; nothing for a request that isn't a turn. */
   const plans = new WeakMap<SessionView, Plan | undefined>();
+  /** The views that show again what left, with what they are booked by. */
+  const restorations = new WeakMap<SessionView, Restored>();
+  /** Whether the provider refused such a view, and didn't report its window. */
+  let isRefused = false;
   let newest: SessionView | undefined;
 
   /** Whether anything may leave at all, so that it can be asked for. */
@@ -153,8 +164,28 @@ function makeSession(given: PromptSessionOptions, from?: KnownSession): PlannerS
     };
   }
 
+  /** The view of a request that shows what left the prompt again. */
+  function restore(history: History, call: PromptCall): SessionView {
+    const request = requestOf(history, call);
+    const edits = fittingEdits(state.edits, history.messages);
+    const restored = known.lookRestored({ ...request, edits }, isRefused);
+    const { plan: { view, saved, promptTokens, predicted, stable } } = restored;
+    newest = {
+      ...{ messages: view.messages, tools: view.tools, places: view.places, stable },
+      rewrites: [],
+      warnings: [],
+      saved: { ...saved, ...savedByDeferring(call, promptTokens) },
+      promptTokens,
+      predictedCachedTokens: servedTokens(known.profile, { ...predicted, promptTokens }),
+    };
+    plans.set(newest, undefined);
+    restorations.set(newest, restored);
+    return newest;
+  }
+
   /** What a request that isn't a turn is shown. */
   function look(history: History, call: PromptCall): SessionView {
+    if (call.restores) return restore(history, call);
     const request = requestOf(history, call);
     const edits = fittingEdits(state.edits, history.messages);
     const { view, promptTokens, cachedTokens, saved } = known.lookOnce(
@@ -297,6 +328,8 @@ function makeSession(given: PromptSessionOptions, from?: KnownSession): PlannerS
       if (!view || !plans.has(view)) {
         throw new Error("Cannot book a call: this session viewed nothing for it");
       }
+      const restored = restorations.get(view);
+      if (restored) return restored.book({ usage, summary: undefined, heldTokens });
       const plan = plans.get(view);
       if (!plan) return undefined;
       const { summary, ...rest } = state;
@@ -308,8 +341,13 @@ function makeSession(given: PromptSessionOptions, from?: KnownSession): PlannerS
       if (!view || !plans.has(view)) {
         throw new Error("Cannot take note of a refusal: this session viewed nothing for it");
       }
-      const plan = plans.get(view);
+      const restored = restorations.get(view);
+      const plan = restored?.plan ?? plans.get(view);
       if (!plan) return;
+      if (restored && limit === undefined) {
+        isRefused = true;
+        return;
+      }
       known.reject(plan, { windowTokens: limit, promptTokens });
       state = { ...state, planner: known.account };
     },
@@ -514,6 +552,7 @@ const VIEW = {
     "turnStart?": "count",
     "step?": "count",
     "oneShot?": "boolean",
+    "restores?": "boolean",
     "leavesNow?": "boolean",
     "replyTokens?": "count",
     "deferred?": { tokens: "number", isDetour: "boolean" },

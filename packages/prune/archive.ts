@@ -19,6 +19,12 @@ export interface Archive {
   get(ref: string): Promise<string | undefined>;
   /** Forgets the text under a reference, if there is one. */
   delete(ref: string): Promise<void>;
+  /**
+   * Returns the references of all texts that were archived for one conversation, the oldest first. Recall searches them
+   * even where no placeholder is visible any more, as after a compaction by the client. An archive that several
+   * conversations share must not have it. Default: only what visible placeholders stand for can be searched.
+   */
+  refs?(): readonly string[] | Promise<readonly string[]>;
 }
 
 /**

@@ -42,8 +42,12 @@ export async function readOriginal(
     if (find === undefined || lines !== undefined || offset > 0) {
       return refuse(`Cannot recall: ${WITHOUT_REF}`);
     }
-    if (shown) return await searchAll(archive, { find, shown: shown(), countTokens, limitTokens });
-    return refuse("Cannot search all that left: nobody tells here what did. Give a ref as well.");
+    if (shown || archive.refs) {
+      return await searchAll(archive, { find, shown: shown?.() ?? [], countTokens, limitTokens });
+    }
+    return refuse(
+      "Cannot search without a reference: the originals of this conversation are not listed. Give a ref.",
+    );
   }
   const archived = isArchiveRef(ref) ? await archive.get(ref) : undefined;
   if (archived === undefined) {
@@ -231,7 +235,7 @@ async function searchAll(
   const originals = new Set<string>();
   let left = Math.min(limitTokens, ALL_TOKENS) - NOTICE_TOKENS;
   let more = 0;
-  for await (const { ref, what, text, firstLine } of leftOf(shown, { archive, seen: originals })) {
+  for await (const { ref, what, text, firstLine } of allThatLeft(shown, { archive, seen: originals })) {
     const lines = [...findText(text, { find, firstLine })];
     if (lines.length === 0) continue;
     const some = lines.slice(0, LINES_OF_EACH).map((line) => line.text);
@@ -243,9 +247,11 @@ async function searchAll(
     else more++;
   }
   if (more > 0) found.push(`[${more} more that came before; find a longer text]`);
-  const none = originals.size === 0
+  const none = originals.size > 0
+    ? `Nothing that left holds '${find}'.`
+    : archive.refs
     ? "Nothing has left this conversation."
-    : `Nothing that left holds '${find}'.`;
+    : "No placeholder is visible: give the ref of an original.";
   return { content: found.length > 0 ? found.join("\n") : none, error: false };
 }
 
@@ -259,35 +265,52 @@ interface Left {
   readonly firstLine: number;
 }
 
+/** The archive, and the references that were read from it. */
+interface Reading {
+  readonly archive: Archive;
+  readonly seen: Set<string>;
+}
+
+/** All originals of a conversation, the newest first: those of visible placeholders, then those of which none is visible. */
+async function* allThatLeft(messages: readonly Message[], reading: Reading): AsyncGenerator<Left> {
+  const { archive, seen } = reading;
+  yield* leftOf(messages, reading);
+  for (const ref of (await archive.refs?.() ?? []).toReversed()) {
+    if (!seen.has(ref)) yield* originalsOf(ref, "an earlier result", reading);
+  }
+}
+
 /** All that placeholders in these messages stand for, the newest first. */
-async function* leftOf(
-  messages: readonly Message[],
-  { archive, seen }: { readonly archive: Archive; readonly seen: Set<string> },
-): AsyncGenerator<Left> {
+async function* leftOf(messages: readonly Message[], reading: Reading): AsyncGenerator<Left> {
   const calls = callsOf(messages);
   for (const message of messages.toReversed()) {
     if (isRecall(message, calls)) continue;
     for (const ref of placeholderRefs(contentText(message.content)).toReversed()) {
-      const archived = seen.has(ref) ? undefined : await archive.get(ref);
-      if (archived === undefined) continue;
-      seen.add(ref);
-      const inside = readMessages(archived);
-      if (!inside) {
-        yield { ref, what: describe(message, calls), text: archived, firstLine: 1 };
-        continue;
-      }
-      const left = inside.map(({ message }) => message);
-      const told = callsOf(left);
-      const pieces: Left[] = [];
-      let firstLine = 1;
-      for (const { message, text } of inside) {
-        if (!isRecall(message, told)) pieces.push({ ref, what: describe(message, told), text, firstLine });
-        firstLine += `${text}${BETWEEN}`.split("\n").length - 1;
-      }
-      yield* pieces.toReversed();
-      yield* leftOf(left, { archive, seen });
+      if (!reading.seen.has(ref)) yield* originalsOf(ref, describe(message, calls), reading);
     }
   }
+}
+
+/** The text under a reference; of archived messages each, the newest first, with what their placeholders stand for. */
+async function* originalsOf(ref: string, what: string, reading: Reading): AsyncGenerator<Left> {
+  const archived = await reading.archive.get(ref);
+  if (archived === undefined) return;
+  reading.seen.add(ref);
+  const inside = readMessages(archived);
+  if (!inside) {
+    yield { ref, what, text: archived, firstLine: 1 };
+    return;
+  }
+  const left = inside.map(({ message }) => message);
+  const told = callsOf(left);
+  const pieces: Left[] = [];
+  let firstLine = 1;
+  for (const { message, text } of inside) {
+    if (!isRecall(message, told)) pieces.push({ ref, what: describe(message, told), text, firstLine });
+    firstLine += `${text}${BETWEEN}`.split("\n").length - 1;
+  }
+  yield* pieces.toReversed();
+  yield* leftOf(left, reading);
 }
 
 type Calls = ReadonlyMap<Message, ReturnType<typeof meantCall>>;

@@ -9,7 +9,7 @@ import {
   type Message,
   personsWords,
 } from "@tare/messages";
-import type { PromptSession, PromptSessionOptions } from "@tare/planner";
+import type { PromptSession, PromptSessionOptions, SessionView } from "@tare/planner";
 import type { Archive } from "@tare/prune";
 import {
   anchorOf,
@@ -247,6 +247,8 @@ export class GatewaySession {
   #facts: SessionFacts;
   #hidden: readonly HiddenPlace[];
   #shown: Shown;
+  /** What the last call showed from whose prompt nothing had left. */
+  #shownWhole: readonly Message[] = [];
   #isSentHere = false;
   /** What the upstream could see of its newest turn. */
   #history: readonly Message[] = [];
@@ -563,19 +565,20 @@ export class GatewaySession {
   }
 
   /** A call of a turn has succeeded that showed this. */
-  showed(messages: readonly Message[]): void {
+  showed({ messages, saved: { context, prune, truncate } }: Pick<SessionView, "messages" | "saved">): void {
     this.#isSentHere = true;
     this.#shown = messages;
+    if (context + prune + truncate <= 0) this.#shownWhole = messages;
   }
 
-  /** How many messages of the last call, from the first, are shown again by these; nothing if all are. */
+  /**
+   * How many messages of the last call, from the first, are shown again by these; undefined if all are. Where what left is
+   * shown again, those of the last call before it left count as well: the provider may still have them cached.
+   */
   keptOf(messages: readonly Message[]): number | undefined {
-    const at = this.#shown.findIndex((one, at) => {
-      const other = messages[at];
-      if (one === other || other === undefined) return other === undefined;
-      return (typeof one === "number" ? one : hashPiece(one)) !== hashPiece(other);
-    });
-    return at < 0 ? undefined : at;
+    const kept = sharedLengthOf(this.#shown, messages);
+    if (kept === this.#shown.length) return undefined;
+    return Math.max(kept, sharedLengthOf(this.#shownWhole, messages));
   }
 
   /** The upstream has taken what was made of a request. */
@@ -685,6 +688,16 @@ export function expandHidden(
     ...gone.has(at) ? [] : [withoutThoughts(item, thoughts.get(at) ?? [])],
   ]);
   return { items: expanded, hidden: kept };
+}
+
+/** How many messages, from the first, are the same. */
+function sharedLengthOf(shown: Shown, messages: readonly Message[]): number {
+  const at = shown.findIndex((one, at) => {
+    const other = messages[at];
+    if (one === other || other === undefined) return other === undefined;
+    return (typeof one === "number" ? one : hashPiece(one)) !== hashPiece(other);
+  });
+  return at < 0 ? shown.length : at;
 }
 
 /** The shortest and the longest text by which one conversation is found again in another, in UTF-16 code units. */

@@ -108,7 +108,13 @@ export function classicSession(options: PromptSessionOptions): PromptSession {
   /** What was viewed last for a turn. */
   let last: { readonly history: History; readonly view: SessionView } | undefined;
 
-  /** What a request that isn't a turn is shown: what the model saw last, and what is new. */
+  const windowOf = (model = "") =>
+    Math.min(currentWindow(options.windowTokens), state.windows[model] ?? Infinity);
+
+  /**
+   * What a request that isn't a turn is shown: what the model saw last, and what is new; or the whole history, if it is to
+   * show what left the prompt and the window holds that.
+   */
   function look(history: History, call: PromptCall): SessionView {
     const edited = new EditedHistory(history, state.edits, countTokens);
     let { messages, tools, places } = edited.seen;
@@ -119,6 +125,11 @@ export function classicSession(options: PromptSessionOptions): PromptSession {
       places = [...last.view.places, ...fresh.map((_, at) => length + at)];
       const isSame = tools.length === last.history.tools.length && startsWith(tools, last.history.tools);
       if (isSame) tools = last.view.tools;
+    }
+    const windowTokens = windowOf(call.model);
+    if (call.restores && tokensOf(history.messages, history.tools) * state.scale <= windowTokens) {
+      ({ messages, tools } = history);
+      places = messages.map((_, at) => at);
     }
     const schemas = tokensOf([], history.tools) - tokensOf([], tools);
     const promptTokens = tokensOf(messages, tools);
@@ -142,10 +153,7 @@ export function classicSession(options: PromptSessionOptions): PromptSession {
     const mechanisms = state.reverted ? NO_MECHANISMS : configured;
     const recall = canRecall(history, call);
     const { scale } = state;
-    const windowTokens = Math.min(
-      currentWindow(options.windowTokens),
-      state.windows[call.model ?? ""] ?? Infinity,
-    );
+    const windowTokens = windowOf(call.model);
     const warnings: string[] = [];
     const warn = (failure: Error, rest = " Nothing left the prompt.") => {
       warnings.push(`${failure.message.replace(/\.$/, "")}.${rest}`);
