@@ -1,4 +1,7 @@
 import { fromFileUrl } from "@std/path";
+import type { Recording } from "@tare/simulator/economy";
+import { loadData } from "../scripts/bench/economy/load_data.ts";
+import { CASE_FACTOR } from "./case_factor.ts";
 
 /** The folder of recorded sessions beside the checkout. They aren't part of it: `undefined` where there is none. */
 export const RECORDED: string | undefined = folder(new URL("../../shared/trajectories/", import.meta.url));
@@ -10,4 +13,23 @@ function folder(url: URL): string | undefined {
     if (error instanceof Deno.errors.NotFound) return undefined;
     throw error;
   }
+}
+
+/** Most calls of a recording that is replayed by default. */
+const SHORT_CALLS = 40;
+
+/**
+ * Returns the recordings that a test replays, of the source `name` or of all: of each source the first short one, and
+ * with `TARE_TEST_CASES` > 1 the first `limit`.
+ */
+export function recordedSessions(
+  { limit = Infinity, name }: { readonly limit?: number; readonly name?: string } = {},
+): readonly Recording[] {
+  if (RECORDED === undefined) throw new Error("Cannot replay recordings: ../shared/trajectories is missing.");
+  const isAll = CASE_FACTOR > 1;
+  return loadData(RECORDED, { ...(isAll && { limit }), warn() {} })
+    .filter((source) => name === undefined || source.name === name)
+    .flatMap(({ recordings }) =>
+      isAll ? recordings : recordings.filter(({ calls }) => calls.length <= SHORT_CALLS).slice(0, 1)
+    );
 }

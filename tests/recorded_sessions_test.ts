@@ -1,24 +1,21 @@
 import { PROFILES } from "@tare/planner";
-import { loadData } from "../scripts/bench/economy/load_data.ts";
 import { checkAllIsShown, play } from "./played_session.ts";
-import { RECORDED } from "./recorded_sessions.ts";
+import { RECORDED, recordedSessions } from "./recorded_sessions.ts";
 
 Deno.test({
   name: "invariant 8 holds on recorded sessions in ../shared/trajectories (ignored without them)",
   ignore: RECORDED === undefined,
   async fn() {
-    for (const { recordings } of loadData(RECORDED!, { limit: 6, warn: () => {} })) {
-      for (const { messages, calls } of recordings) {
-        const histories = calls.map((call) => messages.slice(0, call.messages));
-        const times = calls.map(({ timeMs }, at) => timeMs - (calls[at - 1]?.timeMs ?? timeMs));
-        for (const name of ["anthropic-5m", "deepseek", "none"]) {
-          await play(histories, {
-            profile: PROFILES[name]!,
-            windowTokens: 1_000_000,
-            idleMs: (call) => times[call] ?? 0,
-            check: checkAllIsShown,
-          });
-        }
+    for (const { messages, calls } of recordedSessions({ limit: 6 })) {
+      const histories = calls.map((call) => messages.slice(0, call.messages));
+      const times = calls.map(({ timeMs }, at) => timeMs - (calls[at - 1]?.timeMs ?? timeMs));
+      for (const name of ["anthropic-5m", "deepseek", "none"]) {
+        await play(histories, {
+          profile: PROFILES[name]!,
+          windowTokens: 1_000_000,
+          idleMs: (call) => times[call] ?? 0,
+          check: checkAllIsShown,
+        });
       }
     }
   },

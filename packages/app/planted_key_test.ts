@@ -29,7 +29,7 @@ function answer(question: string, authorization: string, hasResults: boolean): R
   const stream = (...events: string[]) =>
     new Response(events.join(""), { headers: { "content-type": "text/event-stream" } });
   if (/^\d+$/.test(question)) {
-    const headers = { "x-should-retry": "false", "x-echo": authorization };
+    const headers = { "x-should-retry": "false", "retry-after-ms": "1", "x-echo": authorization };
     return Response.json(error, { status: Number(question), headers });
   }
   switch (question) {
@@ -86,6 +86,8 @@ Deno.test("the provider's key and the server's token appear nowhere: answers, ev
   const agentKeys: string[] = [];
   const seen: string[] = [];
   const provider = Deno.serve({ hostname: "127.0.0.1", port: 0, onListen() {} }, async (request) => {
+    // A server also lists the models there are.
+    if (request.method === "GET") return new Response(null, { status: 404 });
     const body = await request.text();
     const { authorization = "", "x-api-key": messagesKey, ...headers } = Object.fromEntries(request.headers);
     const isMessages = new URL(request.url).pathname === "/v1/messages";

@@ -482,7 +482,7 @@ export function toModelError(error: unknown, request: FailedRequest): unknown {
   if (error instanceof APIError) {
     const { code, state, isBusy = false } = judge(error, request);
     // The provider's answer may quote the key, so the error that holds it is no cause here.
-    const wait = code === "rate_limited" ? waitOf(error.headers) : {};
+    const wait = isBusy || code === "rate_limited" ? waitOf(error.headers) : {};
     const isSoon = (wait.retryAfterMs ?? 0) <= MAX_WAIT_MS;
     return replyError(code, host, state, { ...wait, isBusy: isBusy && isSoon });
   }

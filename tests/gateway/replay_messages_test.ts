@@ -3,13 +3,12 @@ import type { Message } from "@tare/messages";
 import { profileNamed } from "@tare/planner";
 import { replay as replayModel } from "@tare/simulator";
 import { MESSAGES_PROTOCOL } from "@tare/wire";
-import { loadData } from "../../scripts/bench/economy/load_data.ts";
 import type { Recording } from "@tare/simulator/economy";
 import { generateWorkload } from "../../scripts/bench/economy/workload.ts";
 import { startGateway } from "./gateway.ts";
 import { predict } from "./predict.ts";
 import { costOf, startUpstream } from "./upstream.ts";
-import { RECORDED } from "../recorded_sessions.ts";
+import { RECORDED, recordedSessions } from "../recorded_sessions.ts";
 
 const MARK = { cache_control: { type: "ephemeral" } };
 
@@ -117,14 +116,11 @@ Deno.test("gateway: generated sessions cost over /v1/messages what the benchmark
   await compareCosts(generateWorkload().slice(0, 4));
 });
 
-const NAME = "claude-code-entire";
-
 Deno.test({
   name:
     "gateway: recorded Claude Code sessions in ../shared/trajectories (ignored without them) cost over /v1/messages what the benchmark says",
   ignore: RECORDED === undefined,
   async fn() {
-    const data = loadData(RECORDED!, { warn() {} }).find(({ name }) => name === NAME);
-    await compareCosts(data!.recordings);
+    await compareCosts(recordedSessions({ name: "claude-code-entire" }));
   },
 });

@@ -4,13 +4,12 @@ import { type Profile, profileNamed } from "@tare/planner";
 import { PrefixCache } from "@tare/planner/parts";
 import { replay as replayModel, type SimulatedCall } from "@tare/simulator";
 import { CHAT_PROTOCOL, type JsonReader, readJsonAt, readRequest, readWireBody } from "@tare/wire";
-import { loadData } from "../../scripts/bench/economy/load_data.ts";
 import type { Recording } from "@tare/simulator/economy";
 import { generateWorkload } from "../../scripts/bench/economy/workload.ts";
 import { startGateway } from "./gateway.ts";
 import { predict, type PredictedCall } from "./predict.ts";
 import { startUpstream } from "./upstream.ts";
-import { RECORDED } from "../recorded_sessions.ts";
+import { RECORDED, recordedSessions } from "../recorded_sessions.ts";
 
 /** Sends a recorded session through the gateway as its client did: the whole history with every call. */
 async function replayThroughGateway(recording: Recording, profileName: string): Promise<void> {
@@ -89,8 +88,6 @@ Deno.test({
     "gateway: recorded sessions in ../shared/trajectories (ignored without them) cost what the benchmark says",
   ignore: RECORDED === undefined,
   async fn() {
-    for (const { recordings } of loadData(RECORDED!, { limit: 1, warn() {} })) {
-      for (const recording of recordings) await replayThroughGateway(recording, "openai");
-    }
+    for (const recording of recordedSessions({ limit: 1 })) await replayThroughGateway(recording, "openai");
   },
 });

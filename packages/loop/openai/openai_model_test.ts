@@ -257,15 +257,17 @@ Deno.test("openaiModel() asks an overloaded provider again for as long as it is 
   assertEquals((await asked(busy(), busy(429), done())).error, undefined);
   assertEquals((await asked(busy(), busy(), busy(), done())).error?.code, "provider_error");
   // What no time mends is told at once.
-  const later = new Response(null, { status: 429, headers: { "retry-after": "61" } });
+  const later = (status: number) => new Response(null, { status, headers: { "retry-after": "61" } });
   const unpaid = Response.json({ error: { code: "insufficient_quota", message: "Pay" } }, { status: 429 });
-  for (const answer of [busy(402), busy(400), later, unpaid]) {
+  for (const answer of [busy(402), busy(400), later(429), later(503), unpaid]) {
     assertEquals((await asked(answer, done())).bodies.length, 1);
   }
   // Who said how long to wait is asked then.
-  const limited = new Response(null, { status: 429, headers: { "retry-after-ms": "1" } });
-  const { bodies } = await ask([limited, done()], { maxRetries: 0, busyWaitsMs: [100_000] });
-  assertEquals(bodies.length, 2);
+  for (const status of [429, 503]) {
+    const limited = new Response(null, { status, headers: { "retry-after-ms": "1" } });
+    const { bodies } = await ask([limited, done()], { maxRetries: 0, busyWaitsMs: [100_000] });
+    assertEquals(bodies.length, 2);
+  }
   const controller = new AbortController();
   const request = { signal: controller.signal, refused: () => controller.abort(new Error("enough")) };
   const { error } = await ask([busy(), done()], { maxRetries: 0, busyWaitsMs: [100_000], request });
