@@ -1,5 +1,6 @@
 import { checkGiven } from "./check_given.ts";
 import { type Content, type ContentPart, describeCall, type Message, type ToolCall } from "./message.ts";
+import { readBlock } from "./media.ts";
 import type { ToolDefinition } from "./tool.ts";
 
 /** Counts the tokens of a text. Must be pure: the same text always gives the same number. */
@@ -29,8 +30,18 @@ export const MESSAGE_OVERHEAD_TOKENS = 4;
 const IMAGE_TOKENS = 765;
 const LOW_IMAGE_TOKENS = 85;
 
-/** Base64 characters for each token of audio or file: a rough figure, on the safe side for PDF and speech. */
-const BASE64_CHARS_PER_TOKEN = 32;
+/** Base64 characters for each token of a file: a rough figure, on the safe side for PDF. */
+const FILE_CHARS_PER_TOKEN = 32;
+
+/**
+ * Base64 characters for each token of a recording or a video. Providers count by the second: 10 to 32 tokens of sound, up to
+ * 300 of video. On the safe side for speech at 24 kbit/s and for video at 250 kbit/s.
+ */
+const STREAM_CHARS_PER_TOKEN = 128;
+
+/** Base64 characters for each token of a text file. */
+const TEXT_CHARS_PER_TOKEN = 16 / 3;
+const TEXT_FILE = /^data:(?:text\/|application\/(?:json|xml|yaml))/;
 
 /**
  * Tokens of one message: its text, parts, name, reasoning (what of it is sealed as its provider counts), tool calls (without their ids, which providers
@@ -103,17 +114,34 @@ function countPart(part: ContentPart, countTokens: CountTokens): number {
       return countTokens(part.text);
     case "refusal":
       return countTokens(part.refusal);
+    default:
+      return readBlock(part).reduce((sum, read) => sum + countRead(read, countTokens), 0);
+  }
+}
+
+function countRead(part: ContentPart, countTokens: CountTokens): number {
+  switch (part.type) {
     case "image_url":
       return countTokens.ofPicture?.(part.image_url) ??
         (part.image_url.detail === "low" ? LOW_IMAGE_TOKENS : IMAGE_TOKENS);
     case "input_audio":
-      return Math.ceil(part.input_audio.data.length / BASE64_CHARS_PER_TOKEN);
+      return Math.ceil(part.input_audio.data.length / STREAM_CHARS_PER_TOKEN);
     case "file":
-      return Math.ceil((part.file.file_data?.length ?? 0) / BASE64_CHARS_PER_TOKEN);
+      return countFile(part.file.file_data ?? "");
+    case "video_url":
+      return countVideo(part.video_url.url);
     default:
-      // A part of a kind that a provider added later: its JSON text bounds what it can cost.
-      return countTokens(JSON.stringify(part));
+      return countPart(part, countTokens);
   }
+}
+
+function countFile(data: string): number {
+  return Math.ceil(data.length / (TEXT_FILE.test(data) ? TEXT_CHARS_PER_TOKEN : FILE_CHARS_PER_TOKEN));
+}
+
+/** A video at an address is taken for a second of it. */
+function countVideo(url: string): number {
+  return url.startsWith("data:") ? Math.ceil(url.length / STREAM_CHARS_PER_TOKEN) : IMAGE_TOKENS;
 }
 
 function countCall(call: ToolCall, countTokens: CountTokens): number {

@@ -22,7 +22,7 @@ Deno.test("countMessageTokens() counts text, parts, names, reasoning and calls, 
     [
       {
         role: "user",
-        content: [{ type: "input_audio", input_audio: { data: "x".repeat(64), format: "wav" } }],
+        content: [{ type: "input_audio", input_audio: { data: "x".repeat(256), format: "wav" } }],
       },
       4 + 2,
     ],

@@ -26,6 +26,12 @@ export type ContentPart =
     /** The id of an upload, or name and base64 data. */
     readonly file: { readonly file_data?: string; readonly file_id?: string; readonly filename?: string };
   }
+  /** A video, by URL or as a `data:` URL. */
+  | {
+    readonly type: "video_url";
+    /** Where the video is. */
+    readonly video_url: { readonly url: string };
+  }
   /** What the model said instead of an answer it would not give. */
   | {
     readonly type: "refusal";

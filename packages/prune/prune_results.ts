@@ -484,7 +484,7 @@ export function resultOriginal(message: ToolMessage, isKnown = true): string | u
   const { content, keep } = message;
   const holds = isKnown && !keep && typeof content !== "string" &&
     content.every((part) =>
-      part.type === "text" || (part.type === "image_url" && part.image_url.url.startsWith("data:"))
+      part.type === "text" || (part.type === "image_url" && part.image_url.url?.startsWith("data:"))
     );
   return resultText(message) ?? (holds ? JSON.stringify(content) : undefined);
 }

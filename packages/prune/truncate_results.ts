@@ -1,4 +1,5 @@
 import {
+  binaryRuns,
   checkGiven,
   countMessageTokens,
   type CountTokens,
@@ -96,7 +97,7 @@ const TRUNCATE_TOKENS = 8_000;
 
 /**
  * A text that is too long, as its head, a placeholder line and its tail, cut at line breaks where there are any
- * and never within a character. A text within the limit comes back as it is. A limit that has no room for more
+ * and never within a character, nor within binary data such as base64, which is whole or left out. A text within the limit comes back as it is. A limit that has no room for more
  * gives the placeholder alone.
  */
 export function truncateText(
@@ -129,18 +130,41 @@ export function truncateText(
     ? { of: "text", bytes, ref }
     : { of: "middle", tool, bytes, ref };
   const line = formatPlaceholder(middle, options);
+  const binaries = [...binaryRuns(text)];
   // Half for the head, half for the tail. Where the pieces meet, joining them may add a token or two.
   for (
     let maxTokens = (limitTokens - countTokens(line)) / 2;
     maxTokens >= 1;
     maxTokens = maxTokens * 0.95 - 1
   ) {
-    const head = fitHead(text, { maxTokens, countTokens });
-    const tail = fitTail(text.slice(head.length), { maxTokens, countTokens });
+    const head = withoutBinaryEnd(fitHead(text, { maxTokens, countTokens }), binaries);
+    const tail = withoutBinaryStart(
+      fitTail(text.slice(head.length), { maxTokens, countTokens }),
+      text,
+      binaries,
+    );
+    // A head that begins like a whole placeholder would be taken for one.
+    if (head === "") break;
     const truncated = `${head.replace(/\n$/, "")}\n${line}\n${tail}`;
     if (countTokens(truncated) <= limitTokens) return truncated;
   }
   return tool === undefined ? line : formatPlaceholder({ of: "result", tool, bytes, ref }, options);
+}
+
+/** Where a text holds binary data. */
+type Binaries = readonly { readonly start: number; readonly end: number }[];
+
+/** A text's head without the binary data within which it ends. */
+function withoutBinaryEnd(head: string, binaries: Binaries): string {
+  const cut = binaries.find(({ start, end }) => start < head.length && head.length < end);
+  return cut ? head.slice(0, cut.start) : head;
+}
+
+/** A text's tail without the binary data within which it begins. */
+function withoutBinaryStart(tail: string, { length }: string, binaries: Binaries): string {
+  const from = length - tail.length;
+  const cut = binaries.find(({ start, end }) => start < from && from < end);
+  return cut ? tail.slice(cut.end - from) : tail;
 }
 
 /** How much of a text to take. */

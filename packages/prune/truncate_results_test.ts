@@ -188,10 +188,26 @@ Deno.test("truncateText() is deterministic", () => {
 
 Deno.test("truncateText() stays within the limit by an exact counter, and near it, for a megabyte of any text", async () => {
   const { count } = await loadTokenizer();
-  const base64 = btoa(Array.from({ length: 750_000 }, (_, n) => String.fromCharCode(n * n % 251)).join(""));
   const words = Array.from({ length: 150_000 }, (_, n) => (n * n % 9973).toString(36)).join(" ");
-  for (const text of ["a".repeat(1e6), " ".repeat(1e6), "<|endoftext|>".repeat(80_000), base64, words]) {
+  for (const text of ["a".repeat(1e6), " ".repeat(1e6), "<|endoftext|>".repeat(80_000), words]) {
     const tokens = count(cut(text, 8000, count));
     assert(tokens <= 8000 && tokens > 6000, `${tokens} tokens of ${text.slice(0, 20)}`);
   }
+});
+
+Deno.test("truncateText() leaves binary data whole or out, wherever in a text it is", () => {
+  const words = (name: string) => fc.nat(40_000).map((length) => `${name} `.repeat(length).slice(0, length));
+  const payload = fc.integer({ min: 600, max: 200_000 }).map((length) =>
+    Array.from({ length }, (_, at) => "QUJD1GVm9+/x"[(at * 7 + (at >> 4)) % 12]).join("")
+  );
+  const front = fc.constantFrom('{"image":"', '{"image":"data:image/png;base64,', "data:image/png;base64,");
+  fc.assert(
+    fc.property(words("before"), front, payload, words("behind"), (before, front, data, behind) => {
+      const outcome = cut(`${before}\n${front}${data}" ${behind}`, 8_000);
+      const rest = outcome.replaceAll(data, "");
+      assert(!rest.includes(data.slice(0, 100)) && !rest.includes(data.slice(-100)), rest.slice(0, 500));
+    }),
+    { numRuns: 30 },
+  );
+  assertEquals(cut("QUJD1GVm".repeat(10_000)), `[elided: log result, 80000 bytes; ref ${ref}]`);
 });

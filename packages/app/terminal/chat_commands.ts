@@ -249,7 +249,12 @@ async function goOn(
 /** What goes with a text: a picture, a recording, a file. */
 type Attached = Exclude<ContentPart, { readonly type: "text" | "refusal" }>;
 
-const ATTACHED = { image_url: "picture", input_audio: "recording", file: "file" } as const;
+const ATTACHED = {
+  image_url: "picture",
+  input_audio: "recording",
+  video_url: "video",
+  file: "file",
+} as const;
 
 function attachedTo(content: Content): readonly Attached[] {
   if (typeof content === "string") return [];

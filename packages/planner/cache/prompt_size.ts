@@ -3,7 +3,9 @@ import {
   type CountTokens,
   countToolTokens,
   describeCall,
+  isMedia,
   type Message,
+  readBlock,
   type ToolDefinition,
 } from "@tare/messages";
 
@@ -370,9 +372,7 @@ function split(
 function mediaTokens(message: Message, countTokens: CountTokens): number {
   const sealed = "carried" in message ? message.carried?.tokens ?? 0 : 0;
   if (!Array.isArray(message.content)) return sealed;
-  const media = message.content.filter(({ type }) =>
-    type === "image_url" || type === "input_audio" || type === "file"
-  );
+  const media = message.content.filter(isMedia).flatMap(readBlock).filter(isMedia);
   const alone = (content: typeof media) =>
     countMessageTokens({ role: "user", content } as Message, countTokens);
   return sealed + alone(media) - alone([]);
@@ -386,9 +386,7 @@ function* textsOf(message: Message): Generator<string, void> {
     for (const part of content ?? []) {
       if (part.type === "text") yield part.text;
       else if (part.type === "refusal") yield part.refusal;
-      else if (part.type !== "image_url" && part.type !== "input_audio" && part.type !== "file") {
-        yield JSON.stringify(part);
-      }
+      else for (const read of readBlock(part)) if (read.type === "text") yield read.text;
     }
   }
   if ("findsTools" in message) { for (const tool of message.findsTools ?? []) yield JSON.stringify(tool); }

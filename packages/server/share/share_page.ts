@@ -205,6 +205,8 @@ function partOf(part: ContentPart): string {
         : said("[picture]");
     case "input_audio":
       return said("[recording]");
+    case "video_url":
+      return said("[video]");
     case "file":
       return said(`[file ${part.file.filename ?? ""}]`);
   }

@@ -1,10 +1,11 @@
-import type {
-  AssistantMessage,
-  Content,
-  ContentPart,
-  Message,
-  ToolCall,
-  ToolDefinition,
+import {
+  type AssistantMessage,
+  type Content,
+  type ContentPart,
+  type Message,
+  readBlock,
+  type ToolCall,
+  type ToolDefinition,
 } from "@tare/messages";
 import { asRecord, editJson, isRecord, joinBytes, type JsonRecord } from "../json.ts";
 import {
@@ -383,9 +384,6 @@ function write(data: JsonRecord): Uint8Array<ArrayBuffer> {
   return encoder.encode(`event: ${String(data.type)}\ndata: ${JSON.stringify(data)}\n\n`);
 }
 
-/** Longest text of a block that the planner doesn't know, in UTF-16 code units: such are pictures, not prose. */
-const OPAQUE_CHARS = 1_000;
-
 /**
  * The messages of an item: a reply is one message, of anything else each block is one, so that results that stand
  * together with texts beside them can be edited, and can leave, one by one.
@@ -447,7 +445,7 @@ function readMessage(value: unknown): readonly ItemPart[] {
       };
     }
     const isText = block.type === "text";
-    const read = isText ? textOf(block.text) : [readPart(block)];
+    const read = isText ? textOf(block.text) : readPart(block);
     return {
       message: { role, content: read },
       said: said([block]),
@@ -475,7 +473,7 @@ const LEAVING: readonly unknown[] = ["text", "image"];
 
 /** The message that the system prompt is, if there is one. @throws {UnknownShape} if it isn't as the format says. */
 function readSystem(system: unknown): readonly ItemPart[] {
-  const content = typeof system === "string" ? system : blocksOf(system ?? []).map(readPart);
+  const content = typeof system === "string" ? system : blocksOf(system ?? []).flatMap(readPart);
   const said = { role: "system", parts: saidParts(unmarked(system), saidBlock) };
   return content.length === 0 ? [] : [{ message: { role: "system", content }, said }];
 }
@@ -525,7 +523,7 @@ function readReply(blocks: readonly JsonRecord[]): AssistantMessage {
   for (const block of blocks) {
     if (block.type === "thinking") thoughts.push(textOf(block.thinking));
     else if (block.type === "tool_use") calls.push(readCall(block));
-    else said.push(readPart(block));
+    else said.push(...readPart(block));
   }
   const [first] = said;
   const content = said.length === 1 && first?.type === "text" ? first.text : said;
@@ -544,29 +542,27 @@ function readCall({ id, name, input }: JsonRecord): ToolCall {
 
 function readContent(content: unknown): Content {
   if (typeof content === "string") return content;
-  const parts = blocksOf(content).map(readPart);
+  const parts = blocksOf(content).flatMap(readPart);
   const [first] = parts;
   return parts.length === 1 && first?.type === "text" ? first.text : parts;
 }
 
-function readPart(block: JsonRecord): ContentPart {
-  const { type, text, source } = block;
-  if (type === "text") return { type, text: textOf(text) };
-  if (type === "image") return { type: "image_url", image_url: { url: "" } };
+function readPart(block: JsonRecord): readonly ContentPart[] {
+  const { type, text } = block;
+  if (type === "text") return [{ type, text: textOf(text) }];
+  if (type === "image") return [{ type: "image_url", image_url: { url: "" } }];
   // In their place the model is shown the tools themselves.
   const finds = foundIn([[block], referencesIn(block)]);
-  if (finds.length > 0) return { type: "text", text: finds.join("\n") };
-  const data = isRecord(source) && typeof source.data === "string" ? source.data : undefined;
-  if (type === "document" && isRecord(source)) {
-    return source.type === "text" && data !== undefined
-      ? { type: "text", text: data }
-      : { type: "file", file: { file_data: data ?? "" } };
-  }
+  if (finds.length > 0) return [{ type: "text", text: finds.join("\n") }];
   const { cache_control: _, ...rest } = block;
+  if (!THOUGHTS.includes(type)) return readBlock(rest);
   const shorten = (_: string, value: unknown) =>
-    typeof value === "string" ? value.slice(0, OPAQUE_CHARS) : value;
-  return { type: "text", text: JSON.stringify(rest, shorten) };
+    typeof value === "string" ? value.slice(0, SEALED_CHARS) : value;
+  return [{ type: "text", text: JSON.stringify(rest, shorten) }];
 }
+
+/** So much is known of reasoning that is sealed, in UTF-16 code units: nobody but its provider reads it. */
+const SEALED_CHARS = 1_000;
 
 function textOf(value: unknown): string {
   if (typeof value === "string") return value;

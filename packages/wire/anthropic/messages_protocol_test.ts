@@ -64,7 +64,10 @@ Deno.test("MESSAGES_PROTOCOL makes a message of each reply, and of each block of
     { role: "tool", tool_call_id: "c2", content: "B.", failed: true },
     { role: "tool", tool_call_id: "c3", content: [{ type: "text", text: "C." }, picture] },
     { role: "user", content: "And now?" },
-    { role: "user", content: [{ type: "file", file: { file_data: "abcd" } }] },
+    {
+      role: "user",
+      content: [{ type: "file", file: { file_data: "data:application/octet-stream;base64,abcd" } }],
+    },
     { role: "system", content: "Be brief." },
     { role: "assistant", content: "Done." },
   ];

@@ -159,7 +159,7 @@ function isPart(value: unknown): boolean {
     case "refusal":
       return typeof refusal === "string";
     case "image_url":
-      return isRecord(image_url);
+      return isRecord(image_url) || typeof image_url === "string";
     case "input_audio":
       return isRecord(input_audio) && typeof input_audio.data === "string";
     case "file":

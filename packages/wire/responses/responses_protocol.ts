@@ -3,7 +3,9 @@ import {
   type ContentPart,
   contentText,
   hashText,
+  isMedia,
   type Message,
+  readBlock,
   type ToolDefinition,
 } from "@tare/messages";
 import { ApiError } from "../api_error.ts";
@@ -27,9 +29,6 @@ import { inOrder, plainContent, saidArguments, saidParts, statedFailure, toldFie
 import { readUsage } from "../chat/usage.ts";
 import { responsesTool } from "./write_responses_body.ts";
 import { type RawEvent, splitEvents, SseSplitter } from "../reply_stream.ts";
-
-/** Longest text of an item that the planner doesn't know, in UTF-16 code units: such are pictures, not prose. */
-const OPAQUE_CHARS = 1_000;
 
 /**
  * OpenAI's responses: each item of the input is a message to the planner, which edits the outputs of function calls;
@@ -183,7 +182,7 @@ function readItem(item: unknown): Message {
       return withId({ role: "assistant", content: null, reasoning_content: summary(item) }, known);
     }
     default:
-      return withId({ role: "assistant", content: JSON.stringify(item, shorten) }, id);
+      return withId({ role: "assistant", content: plainContent(readBlock(item)) }, id);
   }
 }
 
@@ -231,10 +230,12 @@ function readPart(part: unknown): ContentPart {
         type: "image_url",
         image_url: { url: "", ...(typeof part.detail === "string" && { detail: part.detail }) },
       };
-    case "input_file":
-      return { type: "file", file: { file_data: typeof part.file_data === "string" ? part.file_data : "" } };
-    default:
+    default: {
+      // A part of an unknown type is media if it holds data; else nothing is known of it.
+      const media = readBlock(part).find(isMedia);
+      if (media) return media;
       throw unknown("a part of a content");
+    }
   }
 }
 
@@ -277,10 +278,6 @@ export function summary({ summary }: JsonRecord): string {
 function text(value: unknown): string {
   if (typeof value === "string") return value;
   throw unknown("a text");
-}
-
-function shorten(_: string, value: unknown): unknown {
-  return typeof value === "string" ? value.slice(0, OPAQUE_CHARS) : value;
 }
 
 function unknown(what: string): UnknownShape {

@@ -106,7 +106,7 @@ Deno.test("RESPONSES_PROTOCOL reads calls and contents of all kinds", () => {
   assertEquals(read({ role: "assistant", content })?.content, [
     { type: "text", text: "a" },
     { type: "refusal", refusal: "No." },
-    { type: "file", file: { file_data: "x" } },
+    { type: "file", file: { file_data: "data:application/octet-stream;base64,x" } },
     { type: "image_url", image_url: { url: "" } },
   ]);
   const { readTool, head } = RESPONSES_PROTOCOL;

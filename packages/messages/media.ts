@@ -1,0 +1,308 @@
+import type { ContentPart } from "./message.ts";
+
+/** Kinds of media, as far as their tokens are counted differently. */
+type MediaKind = "image" | "audio" | "video" | "document";
+
+/**
+ * The block table: which types of content parts and blocks are media, in every protocol and framework whose messages are
+ * read. The kind is what a block without a media type is taken for. A type that isn't listed is text if it has one, media
+ * if one of its fields holds binary data, and structured data otherwise.
+ */
+const MEDIA_TYPES: ReadonlyMap<unknown, MediaKind> = new Map<unknown, MediaKind>([
+  // Chat completions and servers that extend them.
+  ["image_url", "image"],
+  ["input_audio", "audio"],
+  ["audio_url", "audio"],
+  ["video_url", "video"],
+  ["input_video", "video"],
+  ["document_url", "document"],
+  ["file", "document"],
+  // Responses.
+  ["input_image", "image"],
+  ["input_file", "document"],
+  ["computer_screenshot", "image"],
+  ["image_generation_call", "image"],
+  // Messages.
+  ["image", "image"],
+  ["document", "document"],
+  ["container_upload", "document"],
+  // Frameworks: models of the AI SDK 5 to 7 and Mastra, standard blocks of LangChain, outputs of OpenAI Agents.
+  ["media", "document"],
+  ["image-data", "image"],
+  ["image-url", "image"],
+  ["image-file-id", "image"],
+  ["image-file-reference", "image"],
+  ["file-data", "document"],
+  ["file-url", "document"],
+  ["file-id", "document"],
+  ["file-reference", "document"],
+  ["reasoning-file", "document"],
+  ["audio", "audio"],
+  ["video", "video"],
+  ["text-plain", "document"],
+  // MCP.
+  ["resource", "document"],
+  ["resource_link", "document"],
+]);
+
+/** Types whose `text` is all that they say. */
+const TEXT_TYPE = /(?:^|_)text$|^text-plain$/;
+
+/** Fields that describe a block, and hold neither its data nor its address. */
+const DESCRIPTIONS: ReadonlySet<string> = new Set([
+  "type",
+  "source_type",
+  "mediaType",
+  "media_type",
+  "mimeType",
+  "mime_type",
+  "format",
+  "detail",
+  "filename",
+  "name",
+  "title",
+  "description",
+  "context",
+  "transcript",
+  "providerOptions",
+  "cache_control",
+]);
+
+/** Fields that hold data however short it is. */
+const DATA_FIELDS: ReadonlySet<string> = new Set(["data", "base64", "blob", "file_data", "fileData"]);
+
+/** In other fields shorter strings are taken for names and ids, in UTF-16 code units. */
+const SHORTEST_DATA = 256;
+
+/** Blocks are searched this deep for data. */
+const MAX_DEPTH = 8;
+
+/**
+ * The parts of a chat message that a content part or block is, of whatever protocol or framework: text as text, media as
+ * media, structured data as its JSON text. Data inside structured data is a part of its own, so that it is counted as media
+ * and never as text. At least one part.
+ *
+ * @example
+ * ```ts
+ * import { assertEquals } from "@std/assert";
+ * import { readBlock } from "@tare/messages";
+ *
+ * const block = { type: "image-data", data: "iVBORw0KGgo=", mediaType: "image/png" };
+ * const url = "data:image/png;base64,iVBORw0KGgo=";
+ * assertEquals(readBlock(block), [{ type: "image_url", image_url: { url } }]);
+ * assertEquals(readBlock({ type: "custom", kind: "a.b" }), [{ type: "text", text: '{"type":"custom","kind":"a.b"}' }]);
+ * ```
+ */
+export function readBlock(block: unknown): readonly ContentPart[] {
+  if (typeof block === "string") return [{ type: "text", text: block }];
+  if (typeof block !== "object" || block === null) return [{ type: "text", text: String(block) }];
+  const fields = block as Fields;
+  const { type, text } = fields;
+  if (typeof text === "string" && typeof type === "string" && TEXT_TYPE.test(type)) {
+    return [{ type: "text", text }];
+  }
+  if (isChatPart(fields)) return [block as ContentPart];
+  const kind = MEDIA_TYPES.get(type);
+  return kind ? readMedia(fields, kind) : readData(fields);
+}
+
+/** Whether a part is media: an image, a recording, a video or a file. */
+export function isMedia({ type }: ContentPart): boolean {
+  return type !== "text" && type !== "refusal";
+}
+
+type Fields = Readonly<Record<string, unknown>>;
+
+/** Whether a block is a part of a chat message as it is. */
+function isChatPart({ type, refusal, image_url, input_audio, video_url, file }: Fields): boolean {
+  const holds = (holder: unknown, ...names: readonly string[]) =>
+    names.some((name) => typeof (Object(holder) as Fields)[name] === "string");
+  switch (type) {
+    case "refusal":
+      return typeof refusal === "string";
+    case "image_url":
+      return holds(image_url, "url");
+    case "input_audio":
+      return holds(input_audio, "data");
+    case "video_url":
+      return holds(video_url, "url");
+    case "file":
+      return holds(file, "file_data", "file_id");
+    default:
+      return false;
+  }
+}
+
+/** Data that a block holds, or where it is. */
+interface Payload {
+  /** A data URL, an address or an id. */
+  readonly url: string;
+  readonly isData: boolean;
+}
+
+function readMedia(block: Fields, kind: MediaKind): readonly ContentPart[] {
+  const payload = findPayload(block, mediaTypeOf(block, kind));
+  if (!payload?.isData) {
+    const said = readText(block);
+    if (said) return said;
+  }
+  return [mediaPart(payload ?? { url: "", isData: false }, block, kind)];
+}
+
+/** The text of a document that holds one. */
+function readText(block: Fields): readonly ContentPart[] | undefined {
+  for (const holder of [block.source, block.data, block.file, block.resource, block]) {
+    const { type, text, data, content } = Object(holder) as Fields;
+    const said = typeof text === "string"
+      ? text
+      : type === "text"
+      ? data
+      : type === "content"
+      ? content
+      : undefined;
+    if (typeof said === "string") return [{ type: "text", text: said }];
+    if (Array.isArray(said) && said.length > 0) return said.flatMap(readBlock);
+  }
+  return undefined;
+}
+
+/** Structured data: its JSON text, and what binary data was in it as parts of their own. */
+function readData(block: Fields): readonly ContentPart[] {
+  const found: ContentPart[] = [];
+  const take = (holder: unknown, value: unknown): boolean => {
+    const payload = payloadIn(value, mediaTypeOf(Object(holder) as Fields, "document"));
+    if (!payload?.isData) return false;
+    const kind = MEDIA_TYPES.get((Object(holder) as Fields).type) ?? "document";
+    found.push(mediaPart(payload, Object(holder) as Fields, kind));
+    return true;
+  };
+  // Some classes of bytes have a JSON form, so that the value is looked up where it is held.
+  const text = JSON.stringify(block, function (this: unknown, name, value: unknown) {
+    const raw = (Object(this) as Fields)[name];
+    return take(this, raw) ? "" : value;
+  });
+  return [{ type: "text", text }, ...found];
+}
+
+function mediaPart({ url, isData }: Payload, block: Fields, kind: MediaKind): ContentPart {
+  const { detail, filename } = block;
+  const type = isData ? url.slice("data:".length, url.search(/[;,]/)) : mediaTypeOf(block, kind);
+  const [main, format = ""] = type.split("/");
+  switch (main === "image" || main === "audio" || main === "video" ? main : kind) {
+    case "image": {
+      const given = (Object(block.image_url) as Fields).detail ?? detail;
+      return { type: "image_url", image_url: { url, ...(typeof given === "string" && { detail: given }) } };
+    }
+    case "audio":
+      return { type: "input_audio", input_audio: { data: url, format } };
+    case "video":
+      return { type: "video_url", video_url: { url } };
+    default:
+      return {
+        type: "file",
+        file: {
+          ...(isData ? { file_data: url } : { file_id: url }),
+          ...(typeof filename === "string" && { filename }),
+        },
+      };
+  }
+}
+
+/** The media type that a block states; of one that states none, what its kind usually is. */
+function mediaTypeOf(block: Fields, kind: MediaKind): string {
+  const inside = [block, ...Object.values(block)].map((one) => Object(one) as Fields);
+  for (const { mediaType, media_type, mimeType, mime_type, format } of inside) {
+    const stated = [mediaType, media_type, mimeType, mime_type].find((one) => typeof one === "string");
+    if (typeof stated === "string" && stated.includes("/")) return stated;
+    if (typeof format === "string" && kind === "audio") return `audio/${format}`;
+  }
+  return kind === "document" ? "application/octet-stream" : `${kind}/*`;
+}
+
+/** The first data in a block; if there is none, the first address or id. */
+function findPayload(value: unknown, mediaType: string, depth = 0): Payload | undefined {
+  const own = payloadIn(value, mediaType);
+  if (own || typeof value !== "object" || value === null || depth > MAX_DEPTH) return own;
+  let address: Payload | undefined;
+  for (const [name, field] of Object.entries(value)) {
+    if (DESCRIPTIONS.has(name) || (name === "text" && typeof field === "string")) continue;
+    const found = typeof field === "string" && DATA_FIELDS.has(name) && !isDocumentText(value)
+      ? payloadIn(field, mediaType, 0)
+      : findPayload(field, mediaType, depth + 1);
+    if (found?.isData) return found;
+    address ??= found;
+  }
+  return address;
+}
+
+/** Whether the `data` of a source is plain text. */
+function isDocumentText({ type }: { readonly type?: unknown }): boolean {
+  return type === "text";
+}
+
+/** What one value is: data of at least a length, or an address. */
+function payloadIn(value: unknown, mediaType: string, shortest = SHORTEST_DATA): Payload | undefined {
+  if (value instanceof ArrayBuffer) return payloadIn(new Uint8Array(value), mediaType);
+  if (ArrayBuffer.isView(value)) {
+    const bytes = new Uint8Array(value.buffer, value.byteOffset, value.byteLength);
+    return { url: dataUrl(base64Of(bytes), mediaType), isData: true };
+  }
+  if (value instanceof URL) return payloadIn(value.href, mediaType);
+  if (typeof value !== "string" || value === "") return undefined;
+  if (isDataUrl(value)) return { url: value, isData: true };
+  if (value.length >= shortest && BASE64.test(value)) return { url: dataUrl(value, mediaType), isData: true };
+  return { url: value, isData: false };
+}
+
+const BASE64 = /^[A-Za-z0-9+/_\-\r\n]+={0,2}\s*$/;
+
+function isDataUrl(text: string): boolean {
+  return text.startsWith("data:") && /^data:[^,\s]{0,200},/.test(text);
+}
+
+function dataUrl(base64: string, mediaType: string): string {
+  return `data:${mediaType};base64,${base64}`;
+}
+
+/** So many bytes are made text at once: each is an argument of a call. */
+const CHUNK = 0x8000;
+
+function base64Of(bytes: Uint8Array): string {
+  let text = "";
+  for (let at = 0; at < bytes.length; at += CHUNK) {
+    text += String.fromCharCode(...bytes.subarray(at, at + CHUNK));
+  }
+  return btoa(text);
+}
+
+/** Shorter runs in a text are words of it, in UTF-16 code units. */
+const SHORTEST_RUN = 512;
+
+const RUN = /[A-Za-z0-9+/_=-]+/g;
+const DATA_URL_FRONT = /data:[^,\s"']{0,200},$/;
+const LONGEST_FRONT = 256;
+
+/**
+ * Where a text holds binary data: data URLs, and runs of base64 of at least 512 UTF-16 code units. A cut inside of one would
+ * leave what no program can read.
+ *
+ * @example
+ * ```ts
+ * import { assertEquals } from "@std/assert";
+ * import { binaryRuns } from "@tare/messages";
+ *
+ * const data = "iVBORw0KGgoA".repeat(50);
+ * assertEquals([...binaryRuns(`{"image":"data:image/png;base64,${data}"}`)], [{ start: 10, end: 632 }]);
+ * assertEquals([...binaryRuns("=".repeat(5_000))], []);
+ * ```
+ */
+export function* binaryRuns(text: string): Generator<{ readonly start: number; readonly end: number }> {
+  for (const { 0: run, index } of text.matchAll(RUN)) {
+    if (run.length < SHORTEST_RUN) continue;
+    const end = index + run.length;
+    const [front = ""] = DATA_URL_FRONT.exec(text.slice(Math.max(0, index - LONGEST_FRONT), index)) ?? [];
+    const isQuoted = /["']/.test(text[index - 1] ?? "") && /["']/.test(text[end] ?? "");
+    const isMixed = /[A-Z]/.test(run) && /[a-z]/.test(run) && /\d/.test(run);
+    if (front !== "" || isQuoted || isMixed) yield { start: index - front.length, end };
+  }
+}
