@@ -2,10 +2,10 @@ import { PROFILES } from "@tare/planner";
 import { loadData } from "../scripts/bench/economy/load_data.ts";
 import { checkAllIsShown, play } from "./played_session.ts";
 import { RECORDED } from "./recorded_sessions.ts";
+import { needs, RECORDINGS } from "./needs.ts";
 
 Deno.test({
-  name: "invariant 8 holds on recorded sessions in ../shared/trajectories (ignored without them)",
-  ignore: RECORDED === undefined,
+  ...needs(RECORDINGS, "invariant 8 holds on recorded sessions in ../shared/trajectories"),
   async fn() {
     for (const { recordings } of loadData(RECORDED!, { limit: 6, warn: () => {} })) {
       for (const { messages, calls } of recordings) {

@@ -10,6 +10,7 @@ import { startGateway } from "./gateway.ts";
 import { predict } from "./predict.ts";
 import { costOf, startUpstream } from "./upstream.ts";
 import { RECORDED } from "../recorded_sessions.ts";
+import { needs, RECORDINGS } from "../needs.ts";
 
 const MARK = { cache_control: { type: "ephemeral" } };
 
@@ -120,9 +121,10 @@ Deno.test("gateway: generated sessions cost over /v1/messages what the benchmark
 const NAME = "claude-code-entire";
 
 Deno.test({
-  name:
+  ...needs(
+    RECORDINGS,
     "gateway: recorded Claude Code sessions in ../shared/trajectories (ignored without them) cost over /v1/messages what the benchmark says",
-  ignore: RECORDED === undefined,
+  ),
   async fn() {
     const data = loadData(RECORDED!, { warn() {} }).find(({ name }) => name === NAME);
     await compareCosts(data!.recordings);

@@ -11,6 +11,7 @@ import { startGateway } from "./gateway.ts";
 import { predict, type PredictedCall } from "./predict.ts";
 import { startUpstream } from "./upstream.ts";
 import { RECORDED } from "../recorded_sessions.ts";
+import { needs, RECORDINGS } from "../needs.ts";
 
 /** Sends a recorded session through the gateway as its client did: the whole history with every call. */
 async function replayThroughGateway(recording: Recording, profileName: string): Promise<void> {
@@ -85,9 +86,10 @@ for (const profile of ["openai", "anthropic-5m", "none"]) {
 }
 
 Deno.test({
-  name:
+  ...needs(
+    RECORDINGS,
     "gateway: recorded sessions in ../shared/trajectories (ignored without them) cost what the benchmark says",
-  ignore: RECORDED === undefined,
+  ),
   async fn() {
     for (const { recordings } of loadData(RECORDED!, { limit: 1, warn() {} })) {
       for (const recording of recordings) await replayThroughGateway(recording, "openai");
