@@ -10,7 +10,7 @@ import { scripted, type SimulatedReply, simulator, toolCall } from "@tare/simula
 import { memoryStore, type Store } from "@tare/conversation";
 import { openStore } from "@tare/conversation/sqlite";
 import { messagesBody } from "@tare/wire";
-import fc from "fast-check";
+import fc, { cases } from "./cases.ts";
 import { block, call, reply, text, thinking } from "../packages/loop/anthropic/fixture_test.ts";
 
 const profile = profileNamed("anthropic-5m");
@@ -203,7 +203,7 @@ Deno.test("no request has more than four marks, whatever is sent", () => {
       if (content) assert("cache_control" in content.at(-1)!, "the end is marked");
     },
   );
-  fc.assert(property, { numRuns: 500 });
+  fc.assert(property, { numRuns: cases(500) });
 });
 
 Deno.test("thoughts and their signatures go back byte for byte, in the same turn, in later ones, and after a restart", async () => {

@@ -1,4 +1,4 @@
-import fc from "fast-check";
+import fc from "./cases.ts";
 import type { Content, Message } from "@tare/messages";
 
 /**

@@ -1,5 +1,5 @@
 import { assertEquals } from "@std/assert";
-import fc from "fast-check";
+import fc from "./cases.ts";
 import { callPairs } from "./call_pairs.ts";
 import { conversations, messyConversations } from "./conversations.ts";
 

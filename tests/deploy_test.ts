@@ -1,9 +1,9 @@
 // What deploy/ holds fits what it starts.
-// deno-lint-ignore-file no-console
 import { assertEquals } from "@std/assert";
 import { fromFileUrl, join } from "@std/path";
 import { parseAllDocuments } from "yaml";
 import { readSettings, VARIABLES } from "../packages/app/settings/settings.ts";
+import { needs, SYSTEMD } from "./needs.ts";
 
 const ROOT = fromFileUrl(new URL("..", import.meta.url));
 const unit = await Deno.readTextFile(join(ROOT, "deploy/tare@.service"));
@@ -31,9 +31,7 @@ Deno.test("deploy/tare@.service gives a server the time to end in order", () => 
   assertEquals(seconds >= readSettings([], {}).endWithinSeconds + END_S, true);
 });
 
-Deno.test("deploy/tare@.service is a unit as systemd reads it", {
-  ignore: !isThere("systemd-analyze"),
-}, async () => {
+Deno.test(needs(SYSTEMD, "deploy/tare@.service is a unit as systemd reads it"), async () => {
   const folder = await Deno.makeTempDir();
   const path = join(folder, "tare@8787.service");
   // Whether a program is there is up to the machine.
@@ -159,10 +157,3 @@ Deno.test("deploy/kubernetes_move.yaml runs a task that there is, on the same da
   const data = container!.volumeMounts.find(({ name }) => name === "data")?.mountPath;
   assertEquals(data, /TARE_DATA=(\S+)/.exec(image)?.[1]);
 });
-
-function isThere(program: string): boolean {
-  const { success } = new Deno.Command("/bin/sh", { args: ["-c", `command -v ${program}`], stdout: "null" })
-    .outputSync();
-  if (!success) console.warn(`Skipped: there is no ${program}.`);
-  return success;
-}

@@ -5,6 +5,7 @@ import { profileNamed } from "@tare/planner";
 import { loadData } from "../scripts/bench/economy/load_data.ts";
 import { plannerPolicy, play } from "@tare/simulator/economy";
 import { RECORDED } from "./recorded_sessions.ts";
+import { needs, RECORDINGS } from "./needs.ts";
 
 /** Position of the first message of the turn before the one that is being worked on; from there on no step leaves. */
 function lastTurnButOne(messages: readonly Message[]): number {
@@ -17,9 +18,10 @@ function lastTurnButOne(messages: readonly Message[]): number {
 }
 
 Deno.test({
-  name:
-    "the planner keeps what recorded Claude Code sessions in ../shared/trajectories (ignored without them) flag as errors, until their turns are over",
-  ignore: RECORDED === undefined,
+  ...needs(
+    RECORDINGS,
+    "the planner keeps what recorded Claude Code sessions in ../shared/trajectories flag as errors, until their turns are over",
+  ),
   async fn() {
     const { count: countTokens } = await loadTokenizer();
     const data = loadData(RECORDED!, { warn() {} }).find(({ name }) => name === "claude-code-entire");

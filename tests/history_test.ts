@@ -16,7 +16,7 @@ import { measureEconomy } from "../scripts/bench/economy/measure_economy.ts";
 import { generateWorkload } from "../scripts/bench/economy/workload.ts";
 import type { historyJson } from "../packages/app/history/told.ts";
 import { LOG_FORMATS } from "../packages/app/history/read_logs.ts";
-import { runEntry } from "../packages/app/transfer_fixture_test.ts";
+import { runEntry } from "./processes/transfer_fixture.ts";
 
 type Report = ReturnType<typeof historyJson>;
 

@@ -1,5 +1,4 @@
 import { assert, assertEquals } from "@std/assert";
-import { fromFileUrl } from "@std/path";
 import type { ModelRequest, ToolDefinition } from "@tare/messages";
 import { loadTokenizer } from "@tare/tiktoken";
 import { type Profile, PROFILES } from "@tare/planner";
@@ -8,6 +7,7 @@ import type { Recording } from "@tare/simulator/economy";
 import { generateWorkload } from "../scripts/bench/economy/workload.ts";
 import { playOwnTools } from "../scripts/bench/many_tools/own_tools.ts";
 import { OFFERINGS, playTools } from "../scripts/bench/many_tools/play_tools.ts";
+import { needs, RECORDINGS } from "./needs.ts";
 
 const [FULL, DEFERRED] = OFFERINGS;
 
@@ -63,22 +63,13 @@ Deno.test("what the server's own tools take of sessions is less where some are c
 
 const RECORDED = new URL("../../shared/trajectories/github-mcp-server.json", import.meta.url);
 
-function readTools(): readonly ToolDefinition[] | undefined {
-  try {
-    return JSON.parse(Deno.readTextFileSync(RECORDED)).tools;
-  } catch {
-    return undefined;
-  }
-}
-
-const recorded = readTools();
-
 Deno.test({
-  name: recorded
-    ? `a session with ${recorded.length} real tools costs two thirds at most, whatever the provider`
-    : `a session with real tools: skipped, ${fromFileUrl(RECORDED)} is not there`,
-  ignore: !recorded,
+  ...needs(
+    RECORDINGS,
+    "a session with the 117 tools of an MCP server costs two thirds at most, whatever the provider",
+  ),
   async fn() {
-    for (const profile of Object.values(PROFILES)) await assertWorthwhile(recorded ?? [], profile);
+    const { tools } = JSON.parse(await Deno.readTextFile(RECORDED));
+    for (const profile of Object.values(PROFILES)) await assertWorthwhile(tools, profile);
   },
 });

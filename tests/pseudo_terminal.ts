@@ -5,9 +5,6 @@
  * @module
  */
 
-/** Whether this system has what {@linkcode openTerminal} needs. */
-export const HAS_TERMINAL: boolean = Deno.build.os === "linux";
-
 /** A program at a terminal of its own. */
 export interface Terminal {
   /** The process that was started. */

@@ -1,10 +1,10 @@
 import { PROFILES } from "@tare/planner";
 import { checkAllIsShown, play } from "./played_session.ts";
-import { RECORDED, recordedSessions } from "./recorded_sessions.ts";
+import { recordedSessions } from "./recorded_sessions.ts";
+import { needs, RECORDINGS } from "./needs.ts";
 
 Deno.test({
-  name: "invariant 8 holds on recorded sessions in ../shared/trajectories (ignored without them)",
-  ignore: RECORDED === undefined,
+  ...needs(RECORDINGS, "invariant 8 holds on recorded sessions in ../shared/trajectories"),
   async fn() {
     for (const { messages, calls } of recordedSessions({ limit: 6 })) {
       const histories = calls.map((call) => messages.slice(0, call.messages));

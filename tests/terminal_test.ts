@@ -1,5 +1,4 @@
 // What people see at a terminal: the chat and the demonstration, driven in a pseudo-terminal.
-// deno-lint-ignore-file no-console
 import { assertEquals, assertMatch, assertNotMatch } from "@std/assert";
 import { fromFileUrl } from "@std/path";
 import { contentText, type Model } from "@tare/messages";
@@ -7,15 +6,13 @@ import { profileNamed } from "@tare/planner";
 import { agentHandler, type AgentOptions, ALLOW_EVERYTHING } from "@tare/server";
 import { memoryStore } from "@tare/conversation";
 import { workspaceTools } from "@tare/loop/tools";
-import { HAS_TERMINAL, openTerminal } from "./pseudo_terminal.ts";
+import { openTerminal } from "./pseudo_terminal.ts";
 import { scriptedProvider } from "./scripted_provider.ts";
+import { LINUX, needs } from "./needs.ts";
 
 const ROOT = fromFileUrl(new URL("..", import.meta.url));
 /** Behind the prompt the cursor is put into the third column. */
 const PROMPT = new RegExp("› \u001b\\[3G$");
-
-const ignore = !HAS_TERMINAL;
-if (ignore) console.warn("Skipped: these tests open a pseudo-terminal, on Linux alone.");
 
 /** Reads a log when it is told to, waits until it is stopped when it is told to, and otherwise says what it heard. */
 const model: Model = async function* ({ messages, signal }) {
@@ -76,7 +73,7 @@ function serve(workspace = ".", approvals: AgentOptions["approvals"] = { rules: 
   };
 }
 
-Deno.test({ name: "chat: a session is talked in, stopped, looked at and left", ignore }, async () => {
+Deno.test({ ...needs(LINUX, "chat: a session is talked in, stopped, looked at and left") }, async () => {
   const workspace = await Deno.makeTempDir();
   const server = serve(workspace);
   const env = { TARE_PORT: server.port, TARE_HOST: "", TARE_TOKEN: "", NO_COLOR: "1" };
@@ -152,7 +149,7 @@ Deno.test({ name: "chat: a session is talked in, stopped, looked at and left", i
 });
 
 Deno.test(
-  { name: "chat and ask: what doesn't only read is asked for, and no answer is typed ahead", ignore },
+  { ...needs(LINUX, "chat and ask: what doesn't only read is asked for, and no answer is typed ahead") },
   async () => {
     const workspace = await Deno.makeTempDir();
     await Deno.writeTextFile(`${workspace}/go`, "");
@@ -225,29 +222,34 @@ Deno.test(
   },
 );
 
-Deno.test({ name: "chat: a turn that runs is cancelled when the terminal is closed", ignore }, async () => {
-  const server = serve();
-  const env = { TARE_PORT: server.port, TARE_HOST: "", TARE_TOKEN: "", NO_COLOR: "1" };
-  const chat = openTerminal([Deno.execPath(), "run", "-A", "packages/app/terminal/chat.ts"], {
-    cwd: ROOT,
-    env,
-  });
-  await chat.shows(PROMPT);
-  chat.type("wait\r");
-  await chat.shows(/s: the model/);
-  Deno.kill(chat.pid, "SIGHUP");
-  await chat.ended;
-  const url = `http://127.0.0.1:${server.port}/v1/sessions`;
-  const { sessions: [{ id, status }] } = await (await fetch(url)).json();
-  assertEquals(status, "idle");
-  assertMatch(await (await fetch(`${url}/${id}/events`)).text(), /"type":"turn_end","reason":"cancelled"/);
-  await server.close();
-});
+Deno.test(
+  { ...needs(LINUX, "chat: a turn that runs is cancelled when the terminal is closed") },
+  async () => {
+    const server = serve();
+    const env = { TARE_PORT: server.port, TARE_HOST: "", TARE_TOKEN: "", NO_COLOR: "1" };
+    const chat = openTerminal([Deno.execPath(), "run", "-A", "packages/app/terminal/chat.ts"], {
+      cwd: ROOT,
+      env,
+    });
+    await chat.shows(PROMPT);
+    chat.type("wait\r");
+    await chat.shows(/s: the model/);
+    Deno.kill(chat.pid, "SIGHUP");
+    await chat.ended;
+    const url = `http://127.0.0.1:${server.port}/v1/sessions`;
+    const { sessions: [{ id, status }] } = await (await fetch(url)).json();
+    assertEquals(status, "idle");
+    assertMatch(await (await fetch(`${url}/${id}/events`)).text(), /"type":"turn_end","reason":"cancelled"/);
+    await server.close();
+  },
+);
 
 for (const [program, ...args] of [["terminal/chat.ts"], ["ask.ts", "wait"]]) {
   Deno.test({
-    name: `${program}: nothing can be written any more when a terminal is closed, and the turn is cancelled`,
-    ignore,
+    ...needs(
+      LINUX,
+      `${program}: nothing can be written any more when a terminal is closed, and the turn is cancelled`,
+    ),
   }, async () => {
     const server = serve();
     const env = { TARE_PORT: server.port, TARE_HOST: "", TARE_TOKEN: "", NO_COLOR: "1" };
@@ -273,8 +275,7 @@ for (const [program, ...args] of [["terminal/chat.ts"], ["ask.ts", "wait"]]) {
 }
 
 Deno.test({
-  name: "chat: whoever comes back to a turn that runs sees it go on, and what is typed meanwhile",
-  ignore,
+  ...needs(LINUX, "chat: whoever comes back to a turn that runs sees it go on, and what is typed meanwhile"),
 }, async () => {
   const workspace = await Deno.makeTempDir();
   const server = serve(workspace);
@@ -316,8 +317,7 @@ Deno.test({
 });
 
 Deno.test({
-  name: "tare: in a new folder it starts a server and talks, finds it again, and stops it",
-  ignore,
+  ...needs(LINUX, "tare: in a new folder it starts a server and talks, finds it again, and stops it"),
 }, async () => {
   const folder = await Deno.realPath(await Deno.makeTempDir());
   const cwd = `${folder}/project`;
@@ -405,7 +405,7 @@ Deno.test({
   await Deno.remove(folder, { recursive: true });
 });
 
-Deno.test({ name: "demo: bars move, and a table tells the ledger's figures", ignore }, async () => {
+Deno.test({ ...needs(LINUX, "demo: bars move, and a table tells the ledger's figures") }, async () => {
   const command = [Deno.execPath(), "task", "-q", "demo", "--workspace", "packages/messages"];
   const demo = openTerminal(command, { cwd: ROOT, env: { NO_COLOR: "1" } });
   assertEquals((await demo.ended).code, 0);

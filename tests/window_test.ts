@@ -2,10 +2,10 @@ import { assertEquals } from "@std/assert";
 import type { CountTokens } from "@tare/messages";
 import { loadTokenizer } from "@tare/tiktoken";
 import { type Counter, playWindow } from "./window_sessions.ts";
+import { cases, SEED } from "./cases.ts";
 
 /** So many sessions are played with each counter. */
-const SESSIONS = Number(Deno.env.get("TARE_WINDOW_SESSIONS") || 8);
-const SEED = Number(Deno.env.get("TARE_WINDOW_SEED") || 0);
+const SESSIONS = cases(8);
 
 const { count } = await loadTokenizer();
 

@@ -1,6 +1,6 @@
 // What is wrong is refused by name where it enters, or does no harm: nothing that is accepted gives a number that is none.
 import { assert, assertEquals, assertMatch, assertRejects, assertThrows } from "@std/assert";
-import fc from "fast-check";
+import fc, { cases } from "./cases.ts";
 import { type CallParams, tare } from "@tare/adapters/ai-sdk";
 import { toolLoopContext } from "@tare/context";
 import { estimateTokens, type Message } from "@tare/messages";
@@ -126,12 +126,12 @@ const wrong = fc.oneof(
 );
 
 Deno.test("10,000 wrong options are refused by name, or do no harm", async () => {
-  const cases = Object.entries(FUNCTIONS).flatMap(([name, { right, more }]) =>
+  const options = Object.entries(FUNCTIONS).flatMap(([name, { right, more }]) =>
     [...Object.keys(right()), ...more].map((option) => [name, option] as const)
   );
   let refused = 0;
   await fc.assert(
-    fc.asyncProperty(fc.constantFrom(...cases), wrong, async ([name, option], value) => {
+    fc.asyncProperty(fc.constantFrom(...options), wrong, async ([name, option], value) => {
       const { right, run } = FUNCTIONS[name]!;
       let given: unknown;
       try {
@@ -146,7 +146,7 @@ Deno.test("10,000 wrong options are refused by name, or do no harm", async () =>
       }
       assert(!isPoisoned(given), `${name} with ${option} gives a number that is none`);
     }),
-    { numRuns: 10_000 },
+    { numRuns: cases(10_000) },
   );
   assert(refused > 5_000, `${refused} were refused`);
 });

@@ -1,7 +1,7 @@
 import { assert, assertEquals, assertRejects, assertStrictEquals, assertStringIncludes } from "@std/assert";
 import { memoryArchive } from "@tare/prune";
 import { LONG, type Options, optionsWith } from "./fixture_test.ts";
-import fc from "fast-check";
+import fc from "../../tests/cases.ts";
 import { type CallParams, fromAiSdk, type PromptMessage, tare, toAiSdk } from "./ai_sdk.ts";
 
 /** A part of a message. */

@@ -1,7 +1,6 @@
-import { assertEquals, assertNotEquals, assertStringIncludes } from "@std/assert";
+import { assertEquals } from "@std/assert";
 import { join } from "@std/path";
-import { otlpReceiver } from "../../tests/telemetry/otlp_receiver.ts";
-import { startCommand, startProcess } from "./server_process_fixture_test.ts";
+import { startProcess } from "./server_process_fixture_test.ts";
 
 Deno.test("start.ts starts a server that answers, and ends it when it is told to end", async () => {
   const folder = await Deno.makeTempDir();
@@ -16,108 +15,5 @@ Deno.test("start.ts starts a server that answers, and ends it when it is told to
     const { code, stderr } = await server.end(signal);
     assertEquals([code, stderr], [0, ""]);
   }
-  await Deno.remove(folder, { recursive: true });
-});
-
-Deno.test("start.ts starts a folder's server where it listened before, or elsewhere if that is taken", async () => {
-  const folder = await Deno.makeTempDir();
-  const given = ["--workspace", folder, "--data", join(folder, "data")];
-  const first = await startProcess(["--port", "0", ...given]);
-  await first.end("SIGTERM");
-  const again = await startProcess(given);
-  assertEquals(again.url, first.url);
-  await again.end("SIGTERM");
-  const taken = Deno.serve(
-    { port: Number(new URL(first.url).port), hostname: "127.0.0.1", onListen() {} },
-    () => new Response("taken"),
-  );
-  const elsewhere = await startProcess(given);
-  assertNotEquals(elsewhere.url, first.url);
-  assertEquals((await (await fetch(`${elsewhere.url}/health`)).json()).status, "ok");
-  await elsewhere.end("SIGTERM");
-  await taken.shutdown();
-  await Deno.remove(folder, { recursive: true });
-});
-
-Deno.test("start.ts starts a server with a profile of one's own, wherever its file stands", async () => {
-  const folder = await Deno.makeTempDir();
-  const file = await Deno.makeTempFile();
-  await Deno.writeTextFile(file, '{"profile": "openai", "name": "openai, measured"}');
-  const server = await startProcess([
-    ...["--port", "0", "--workspace", folder, "--data", join(folder, "data")],
-    ...["--profile-file", file],
-  ]);
-  const { code, stdout, stderr } = await server.end("SIGTERM");
-  assertEquals([code, stderr], [0, ""]);
-  assertStringIncludes(stdout, "\nprofile    openai, measured\n");
-  await Deno.remove(folder, { recursive: true });
-  await Deno.remove(file);
-});
-
-Deno.test("start.ts says in a sentence what is wrong with the settings, and nothing of a secret", async () => {
-  const cases: [string[], Record<string, string>, string][] = [
-    [["--port", "x"], {}, '--port is "x", but it must be a whole number'],
-    [["--host", "0.0.0.0", "--port", "0"], {}, 'TARE_HOST is "0.0.0.0", which other machines can reach'],
-    [
-      [],
-      { TARE_TOKEN: "planted secret" },
-      "TARE_TOKEN is set to something else, but it must be printable ASCII",
-    ],
-  ];
-  for (const [args, env, sentence] of cases) {
-    const { code, stdout, stderr } = await startCommand(args, env).output();
-    const [said, errors] = [stdout, stderr].map((bytes) => new TextDecoder().decode(bytes));
-    assertEquals([code, said], [1, ""]);
-    assertStringIncludes(errors!, sentence);
-    assertEquals(errors!.includes("planted"), false);
-  }
-});
-
-Deno.test("start.ts tells of variables that look like settings and are none, and starts", async () => {
-  const folder = await Deno.makeTempDir();
-  const server = await startProcess(
-    ["--port", "0", "--workspace", folder, "--data", join(folder, "data")],
-    { TARE_MODLE: "planted" },
-  );
-  const { code, stderr } = await server.end("SIGTERM");
-  assertEquals([code, stderr], [
-    0,
-    "TARE_MODLE is set, but there is no such setting. Did you mean TARE_MODEL?\n",
-  ]);
-  await Deno.remove(folder, { recursive: true });
-});
-
-Deno.test("start.ts --help lists the settings", async () => {
-  const { code, stdout } = await startCommand(["--help"]).output();
-  assertEquals(code, 0);
-  assertStringIncludes(new TextDecoder().decode(stdout), "TARE_WORKSPACE");
-});
-
-Deno.test("start.ts lets the server export telemetry under a name of its own, and nothing that stands on the console", async () => {
-  const folder = await Deno.makeTempDir();
-  const attributes = async (env: Record<string, string>) => {
-    const receiver = otlpReceiver();
-    const server = await startProcess(
-      ["--port", "0", "--workspace", folder, "--data", join(folder, "data")],
-      {
-        ...{ OTEL_DENO: "true", ...receiver.env },
-        ...env,
-      },
-    );
-    await (await fetch(`${server.url}/health`)).body?.cancel();
-    assertEquals((await server.end("SIGTERM")).code, 0);
-    await receiver.close();
-    assertEquals(receiver.paths.has("/v1/logs"), false);
-    const names = ["service.name", "service.instance.id", "place"];
-    const told = receiver.resources().map((all) => names.map((name) => all[name]?.[1]));
-    // The process that starts it tells of its memory.
-    return told.filter(([, id]) => id !== undefined);
-  };
-  const own = await attributes({});
-  assertEquals(new Set(own.map(([name]) => name)), new Set(["tare"]));
-  const [, id] = own[0]!;
-  const env = { OTEL_SERVICE_NAME: "theirs", OTEL_RESOURCE_ATTRIBUTES: "place=here" };
-  const [other] = await attributes(env);
-  assertEquals([other![0], other![1] === id, other![2]], ["theirs", false, "here"]);
   await Deno.remove(folder, { recursive: true });
 });

@@ -2,8 +2,7 @@ import { assertEquals } from "@std/assert";
 import { fromFileUrl } from "@std/path";
 import { type ChildProcess, spawn } from "node:child_process";
 import { supervise } from "./supervise.ts";
-
-const ignore = Deno.build.os === "windows";
+import { needs, NOT_WINDOWS } from "../../tests/needs.ts";
 
 /** A program that says how it is, has said that it is alive, and then does what `then` says. */
 function program(then: string): ChildProcess {
@@ -62,25 +61,28 @@ function programs(...all: readonly string[]) {
   };
 }
 
-Deno.test("supervise() ends a server that doesn't answer, says so, and starts it again, each time later", {
-  ignore,
-}, async () => {
-  const run = programs("for (;;) {}", "for (;;) {}", "stop(); Deno.exit(7);");
-  const log: string[] = [];
-  const { code } = supervise({ start: run.start, log: (sentence) => log.push(sentence), everyMs: 200 });
-  // One that ends by itself isn't started again.
-  assertEquals(await code, 7);
-  await run.read();
-  assertEquals(run.said, ["started", "started", "started"]);
-  assertEquals(log, [
-    "Ended the server: it hadn't answered for 2 s. It is started again in 0.2 s.",
-    "Ended the server: it hadn't answered for 2 s. It is started again in 0.4 s.",
-  ]);
-});
+Deno.test(
+  needs(
+    NOT_WINDOWS,
+    "supervise() ends a server that doesn't answer, says so, and starts it again, each time later",
+  ),
+  async () => {
+    const run = programs("for (;;) {}", "for (;;) {}", "stop(); Deno.exit(7);");
+    const log: string[] = [];
+    const { code } = supervise({ start: run.start, log: (sentence) => log.push(sentence), everyMs: 200 });
+    // One that ends by itself isn't started again.
+    assertEquals(await code, 7);
+    await run.read();
+    assertEquals(run.said, ["started", "started", "started"]);
+    assertEquals(log, [
+      "Ended the server: it hadn't answered for 2 s. It is started again in 0.2 s.",
+      "Ended the server: it hadn't answered for 2 s. It is started again in 0.4 s.",
+    ]);
+  },
+);
 
 Deno.test(
-  "supervise() leaves a server alone that somebody has stopped, and ends it when told",
-  { ignore },
+  needs(NOT_WINDOWS, "supervise() leaves a server alone that somebody has stopped, and ends it when told"),
   async () => {
     // It stops itself once, and nobody but its test wakes it.
     const run = programs(`

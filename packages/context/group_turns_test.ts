@@ -1,5 +1,5 @@
 import { assertEquals, assertThrows } from "@std/assert";
-import fc from "fast-check";
+import fc from "../../tests/cases.ts";
 import { groupTurns } from "@tare/context";
 import type { Message } from "@tare/messages";
 import { callPairs } from "../../tests/call_pairs.ts";

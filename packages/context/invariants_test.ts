@@ -1,5 +1,5 @@
 import { assertEquals, assertStrictEquals } from "@std/assert";
-import fc from "fast-check";
+import fc from "../../tests/cases.ts";
 import { groupTurns, toolLoopContext } from "@tare/context";
 import { estimateTokens, type Message } from "@tare/messages";
 import { callPairs } from "../../tests/call_pairs.ts";

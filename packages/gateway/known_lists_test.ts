@@ -1,5 +1,5 @@
 import { assertEquals, assertStrictEquals } from "@std/assert";
-import fc from "fast-check";
+import fc from "../../tests/cases.ts";
 import { CHAT_PROTOCOL, readJsonAt, readRequest, readWireBody, type RequestReaders } from "@tare/wire";
 import { KnownLists } from "./memory.ts";
 

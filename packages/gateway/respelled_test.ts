@@ -1,5 +1,5 @@
 import { assert, assertEquals, assertNotEquals, assertStringIncludes } from "@std/assert";
-import fc from "fast-check";
+import fc, { cases } from "../../tests/cases.ts";
 import { memoryStore } from "@tare/conversation";
 import type { JsonRecord } from "@tare/wire";
 import { chatStep, type Json, longResult } from "./agents_fixture_test.ts";
@@ -337,7 +337,7 @@ for (const dialect of DIALECTS) {
           );
           assertEquals(actual.sent.map(restOf), expected.sent.map(restOf));
         }),
-        { numRuns: 5, endOnFailure: true },
+        { numRuns: cases(5), endOnFailure: true },
       );
     });
   }
@@ -371,7 +371,7 @@ for (const dialect of DIALECTS) {
           assertEquals(broken(actual, prompts), []);
           most = Math.max(most, ...recalled(actual));
         }),
-        { numRuns: 8, endOnFailure: true },
+        { numRuns: cases(8), endOnFailure: true },
       );
       assert(most > 1);
     });
@@ -418,7 +418,7 @@ for (const dialect of DIALECTS) {
           assertNotEquals(run.places.at(-1)!.session, run.places.at(-2)!.session);
           changed++;
         }),
-        { numRuns: 6, endOnFailure: true },
+        { numRuns: cases(6), endOnFailure: true },
       );
       assertEquals(changed, 6);
     });

@@ -1,6 +1,6 @@
 import { assertEquals } from "@std/assert";
 import { describeCall, meantCall, type Message, pairCalls } from "@tare/messages";
-import fc from "fast-check";
+import fc from "../../tests/cases.ts";
 
 function calls(...ids: readonly string[]): Message {
   return {

@@ -9,6 +9,7 @@ import {
   type ToolDefinition,
 } from "@tare/messages";
 import { loadTokenizer } from "@tare/tiktoken";
+import { FILES, needs } from "../../tests/needs.ts";
 
 const characters = (text: string) => text.length;
 
@@ -108,9 +109,7 @@ Deno.test("sampledCount() is the same function for the same counter", () => {
 });
 
 Deno.test({
-  name: "sampledCount() is within a fiftieth of the exact count of a long conversation",
-  // Where there are no files there is nothing so long.
-  ignore: !("readDir" in Deno),
+  ...needs(FILES, "sampledCount() is within a fiftieth of the exact count of a long conversation"),
   async fn() {
     const { count } = await loadTokenizer();
     const messages: Message[] = [];

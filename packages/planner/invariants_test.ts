@@ -1,5 +1,5 @@
 import { assert, assertEquals, assertStrictEquals } from "@std/assert";
-import fc from "fast-check";
+import fc from "../../tests/cases.ts";
 import { contentText, type Message } from "@tare/messages";
 import { type Pin, plannerSession, type SessionView } from "@tare/planner";
 import { promptCost } from "@tare/planner/parts";

@@ -1,5 +1,5 @@
 import { assert, assertEquals, assertStrictEquals } from "@std/assert";
-import fc from "fast-check";
+import fc from "../../tests/cases.ts";
 import { estimateTokens, type Message } from "@tare/messages";
 import { plannerSession, PROFILES } from "@tare/planner";
 import { memoryArchive } from "@tare/prune";

@@ -1,6 +1,6 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import { archiveRef, bytesFromText, isArchiveRef, memoryArchive, textFromBytes } from "@tare/prune";
-import fc from "fast-check";
+import fc from "../../tests/cases.ts";
 
 Deno.test("memoryArchive() keeps a text under its reference until it is deleted", async () => {
   const archive = memoryArchive();

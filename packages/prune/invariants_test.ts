@@ -1,5 +1,5 @@
 import { assert, assertEquals, assertStrictEquals } from "@std/assert";
-import fc from "fast-check";
+import fc, { cases } from "../../tests/cases.ts";
 import {
   contentText,
   countRequestTokens,
@@ -66,7 +66,7 @@ function property(
       (messages, options, limitTokens) =>
         check(messages, { ...options, archive: memoryArchive() }, limitTokens),
     ),
-    { numRuns: 200 },
+    { numRuns: cases(200) },
   );
 }
 

@@ -1,5 +1,5 @@
 import { assert, assertEquals, assertNotMatch } from "@std/assert";
-import fc from "fast-check";
+import fc from "../../tests/cases.ts";
 import { loadTokenizer } from "@tare/tiktoken";
 import { bytesFromText, formatPlaceholder, parsePlaceholder } from "@tare/prune";
 

@@ -16,7 +16,7 @@ import {
   RECALL_TOOL,
   recallOriginal,
 } from "@tare/prune";
-import fc from "fast-check";
+import fc, { cases } from "../../tests/cases.ts";
 
 const lines = (count: number) => Array.from({ length: count }, (_, n) => `line ${n + 1}`).join("\n");
 
@@ -181,7 +181,7 @@ Deno.test("recallOriginal() gives every byte of an original, piece by piece, wit
       } while (offset < original.length);
       assert(read === original);
     }),
-    { examples: [["x".repeat(5000)], ["🙂".repeat(2000)]], numRuns: 50 },
+    { examples: [["x".repeat(5000)], ["🙂".repeat(2000)]], numRuns: cases(50) },
   );
 });
 

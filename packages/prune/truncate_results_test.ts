@@ -17,7 +17,7 @@ import {
   truncateResults,
   truncateText,
 } from "@tare/prune";
-import fc from "fast-check";
+import fc from "../../tests/cases.ts";
 import { archived, failingArchive, say, spyArchive, step, text, user } from "./fixture_test.ts";
 
 const truncated = (

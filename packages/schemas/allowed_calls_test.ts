@@ -2,9 +2,10 @@ import { assert, assertEquals } from "@std/assert";
 import { Ajv } from "ajv";
 import { Ajv2019 } from "ajv/dist/2019.js";
 import { Ajv2020 } from "ajv/dist/2020.js";
-import fc from "fast-check";
+import fc, { cases } from "../../tests/cases.ts";
 import type { JsonSchema, ToolDefinition } from "@tare/messages";
 import { compactTool } from "@tare/schemas";
+import { needs, RECORDINGS } from "../../tests/needs.ts";
 
 const OPTIONS = { strict: false, logger: false, formats: { letters: /^[a-z]*$/ } } as const;
 const DRAFT_7 = "http://json-schema.org/draft-07/schema#";
@@ -319,7 +320,7 @@ Deno.test("compactTool() compiles if the full schema does, and allows every call
       const values = [value, ...changes.map(([steps, other]) => changed(value, steps, other))];
       assertAllowsAsMuch(full, values);
     }),
-    { numRuns: 300 },
+    { numRuns: cases(300) },
   );
 });
 
@@ -356,13 +357,12 @@ function argumentsFor(schema: JsonSchema): fc.Arbitrary<unknown> {
 }
 
 const recorded = new URL("../../../shared/trajectories/github-mcp-server.json", import.meta.url);
-const missing = await Deno.stat(recorded).then(() => false, () => true);
 
 Deno.test({
-  name:
-    "compactTool() compiles and allows every call that the full schema allows, for 117 tools of an MCP server" +
-    (missing ? " (skipped: the recordings do not lie beside the repository)" : ""),
-  ignore: missing,
+  ...needs(
+    RECORDINGS,
+    "compactTool() compiles and allows every call that the full schema allows, for 117 tools of an MCP server",
+  ),
   fn: async () => {
     const tools: ToolDefinition[] = JSON.parse(await Deno.readTextFile(recorded)).tools;
     assertEquals(tools.length, 117);

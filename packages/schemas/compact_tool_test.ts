@@ -1,5 +1,5 @@
 import { assertEquals, assertStrictEquals, assertThrows } from "@std/assert";
-import fc from "fast-check";
+import fc from "../../tests/cases.ts";
 import type { JsonSchema, ToolDefinition } from "@tare/messages";
 import { argumentsParser } from "@tare/arguments";
 import { compactTool } from "@tare/schemas";

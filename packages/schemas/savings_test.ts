@@ -2,6 +2,7 @@ import { assertEquals, assertLess } from "@std/assert";
 import type { ToolDefinition } from "@tare/messages";
 import { loadTokenizer } from "@tare/tiktoken";
 import { shownTools } from "@tare/schemas";
+import { needs, RECORDINGS } from "../../tests/needs.ts";
 
 const { count: countTokens } = await loadTokenizer();
 
@@ -83,13 +84,12 @@ Deno.test("shownTools() measured: a few file tools take 393 tokens before and 15
 });
 
 const recorded = new URL("../../../shared/trajectories/github-mcp-server.json", import.meta.url);
-const missing = await Deno.stat(recorded).then(() => false, () => true);
 
 Deno.test({
-  name:
-    "shownTools() measured: 117 tools of an MCP server take less than half of their tokens after the first time" +
-    (missing ? " (skipped: the recordings do not lie beside the repository)" : ""),
-  ignore: missing,
+  ...needs(
+    RECORDINGS,
+    "shownTools() measured: 117 tools of an MCP server take less than half of their tokens after the first time",
+  ),
   fn: async () => {
     const { tools } = JSON.parse(await Deno.readTextFile(recorded));
     const { before, after } = measure(tools);

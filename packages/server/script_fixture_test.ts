@@ -7,7 +7,7 @@ import type { Store } from "@tare/conversation";
 import { ModelError } from "@tare/loop";
 import { estimateTokens, type FunctionToolCall, type Message, type Model, type Tool } from "@tare/messages";
 import { profileNamed } from "@tare/planner";
-import fc from "fast-check";
+import fc from "../../tests/cases.ts";
 import type { Session } from "./sessions/session.ts";
 import type { RunningTurn, SessionOptions } from "./sessions/session_types.ts";
 import type { CreateSession } from "./sessions/session_settings.ts";

@@ -1,7 +1,7 @@
 import { assertEquals } from "@std/assert";
 import cl100k_base from "js-tiktoken/ranks/cl100k_base";
 import o200k_base from "js-tiktoken/ranks/o200k_base";
-import fc from "fast-check";
+import fc from "../../tests/cases.ts";
 import gpt2 from "js-tiktoken/ranks/gpt2";
 import p50k_base from "js-tiktoken/ranks/p50k_base";
 import { bytePairEncoder, BytePairMerger, RankTable } from "./byte_pair_encoder.ts";

@@ -1,5 +1,5 @@
 import { assert, assertEquals, assertStrictEquals, assertThrows } from "@std/assert";
-import fc from "fast-check";
+import fc from "../../tests/cases.ts";
 import { fromAnthropic, fromResponses, toAnthropic, toResponses } from "@tare/wire";
 
 /** A block or an item of a request. */

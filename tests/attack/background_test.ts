@@ -1,18 +1,17 @@
 import { assertMatch } from "@std/assert";
-import { hasBubblewrap, sleepers } from "./break_out.ts";
+import { sleepers } from "./break_out.ts";
 import { resultsOf, withServer } from "./robbed_server.ts";
-
-const can = await hasBubblewrap();
+import { BUBBLEWRAP, needs } from "../needs.ts";
 
 /** How long nobody else sleeps. */
 const anySeconds = () => 300_000 + crypto.getRandomValues(new Uint16Array(1))[0]!;
 
 for (const sandbox of ["on", "off"]) {
   Deno.test(
-    `what a turn leaves in the background goes on behind it, and ends with the server, sandbox ${sandbox}`,
-    {
-      ignore: !can,
-    },
+    needs(
+      BUBBLEWRAP,
+      `what a turn leaves in the background goes on behind it, and ends with the server, sandbox ${sandbox}`,
+    ),
     async () => {
       const seconds = anySeconds();
       const command = `(setsid sleep ${seconds} &) ; exec sleep ${seconds}`;

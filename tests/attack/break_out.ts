@@ -118,12 +118,3 @@ export async function processesWith(text: string): Promise<readonly number[]> {
   const lines = new TextDecoder().decode(stdout).split("\n");
   return lines.filter((line) => line.includes(text)).map((line) => Number.parseInt(line));
 }
-
-/** Whether this machine can make a sandbox by Bubblewrap. */
-export async function hasBubblewrap(): Promise<boolean> {
-  const args = ["--unshare-all", "--unshare-user", "--ro-bind", "/", "/", "--proc", "/proc", "true"];
-  return await new Deno.Command("bwrap", { args, stderr: "null" }).output().then(
-    ({ success }) => success,
-    () => false,
-  );
-}

@@ -3,9 +3,9 @@ import { agentClient } from "../../packages/app/agent_client.ts";
 import { type AttackedServer, startAttacked } from "../../scripts/bench/server/attacked_server.ts";
 import { flood, HALF_BODY, HALF_HEAD, requestFor } from "../../scripts/bench/server/flood.ts";
 import { importSessions } from "../../scripts/bench/server/sessions.ts";
+import { cases } from "../cases.ts";
 
 /** Share of the connections that the largest attack opens; all of them would disturb whatever else is tested. */
-const SCALE = Number(Deno.env.get("TARE_ATTACK_SCALE") || 0.1);
 
 /** A server with a workspace and a data folder of its own, while `use` runs. */
 async function attacked(
@@ -76,15 +76,15 @@ Deno.test("10,000 idle connections, 1,000 slow bodies and 200 stalled readers: h
     const before = await server.state();
     let during = before;
     {
-      using _stalled = await flood(server.url, 200 * SCALE, requestFor(`/v1/sessions/${long}/export`));
-      using _idle = await flood(server.url, 10_000 * SCALE);
+      using _stalled = await flood(server.url, cases(20), requestFor(`/v1/sessions/${long}/export`));
+      using _idle = await flood(server.url, cases(1_000));
       await assertHealthy(server);
-      using _bodies = await flood(server.url, 1000 * SCALE, HALF_BODY);
+      using _bodies = await flood(server.url, cases(100), HALF_BODY);
       for (let times = 0; times < 20; times++) await assertHealthy(server);
       await playTurn(server);
       during = await server.state();
     }
-    assert(during.descriptors > 1000 * SCALE, JSON.stringify({ before, during }));
+    assert(during.descriptors > cases(100), JSON.stringify({ before, during }));
     let after = during;
     const hasReturned = () =>
       after.descriptors < before.descriptors + 20 && after.memoryMiB < 2 * before.memoryMiB;

@@ -1,4 +1,3 @@
-// deno-lint-ignore-file no-console
 // Ctrl-C in `ask`, pressed at a terminal: the turn always ends, and the person is told so.
 import { assertEquals, assertMatch } from "@std/assert";
 import { fromFileUrl } from "@std/path";
@@ -6,7 +5,8 @@ import type { Model } from "@tare/messages";
 import { profileNamed } from "@tare/planner";
 import { agentHandler } from "@tare/server";
 import { memoryStore } from "@tare/conversation";
-import { HAS_TERMINAL, openTerminal, type Terminal } from "../pseudo_terminal.ts";
+import { openTerminal, type Terminal } from "../pseudo_terminal.ts";
+import { LINUX, needs } from "../needs.ts";
 
 const ROOT = fromFileUrl(new URL("../..", import.meta.url));
 const DIRECTLY = `${Deno.execPath()} run -A packages/app/ask.ts Hello`;
@@ -65,15 +65,10 @@ async function openShell(port: string): Promise<Terminal> {
   return shell;
 }
 
-const ignore = !HAS_TERMINAL;
-if (ignore) {
-  console.warn("Skipped: Ctrl-C is pressed at a pseudo-terminal, which these tests open on Linux alone.");
-}
-
 for (
   const [how, command, times] of [["", DIRECTLY, 10], ["a task", AS_A_TASK, 5], ["npx", BY_NPX, 5]] as const
 ) {
-  Deno.test({ name: `Ctrl-C in ask always cancels the turn, ${how}`, ignore }, async () => {
+  Deno.test({ ...needs(LINUX, `Ctrl-C in ask always cancels the turn, ${how}`) }, async () => {
     for (let time = 0; time < times; time++) {
       const server = serve();
       const shell = await openShell(server.port);
@@ -92,7 +87,7 @@ for (
   });
 
   Deno.test(
-    { name: `Ctrl-C while ask's request is on its way cancels the turn, ${how}`, ignore },
+    { ...needs(LINUX, `Ctrl-C while ask's request is on its way cancels the turn, ${how}`) },
     async () => {
       const arrived = Promise.withResolvers<void>();
       const gate = Promise.withResolvers<void>();
@@ -116,7 +111,7 @@ for (
   );
 }
 
-Deno.test({ name: "a terminal that is closed cancels the turn of ask", ignore }, async () => {
+Deno.test({ ...needs(LINUX, "a terminal that is closed cancels the turn of ask") }, async () => {
   const server = serve();
   const shell = await openShell(server.port);
   shell.type(`exec ${DIRECTLY}\r`);

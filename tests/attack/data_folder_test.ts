@@ -5,6 +5,7 @@ import { type ServerProcess, startServerProcess } from "../crash/server_process.
 import { readEvents } from "../crash/read_events.ts";
 import { jsonPost } from "../crash/json_post.ts";
 import { type SimulatedToolCall, toolCall } from "@tare/simulator";
+import { LINUX, needs } from "../needs.ts";
 
 /** Runs a test on a server whose data stands in its workspace, and whose model makes these calls in its first step. */
 async function withServer(
@@ -100,22 +101,26 @@ Deno.test("a server whose file a command removed acknowledges nothing more, and 
     },
   ));
 
-Deno.test("what a command left running when its server was killed is ended at the next start, and told of", {
-  ignore: Deno.build.os !== "linux",
-}, () =>
-  withServer(
-    () => [toolCall("shell", { command: "setsid sleep 300 & echo started >flag; sleep 300" })],
-    async ({ process, start, workspace }) => {
-      const watcher = Deno.watchFs(workspace);
-      const { id } = await (await fetch(`${process.url}/v1/sessions`, { method: "POST" })).json();
-      const response = await fetch(`${process.url}/v1/sessions/${id}/turns`, jsonPost({ input: "go" }));
-      for await (const { paths } of watcher) if (paths.some((path) => path.endsWith("flag"))) break;
-      await process.kill();
-      await response.body?.cancel().catch(() => {});
-      const again = await start();
-      assertMatch(
-        await again.kill(),
-        /^Ended [2-9] processes that commands of an earlier server left running\.\n$/,
-      );
-    },
-  ));
+Deno.test(
+  needs(
+    LINUX,
+    "what a command left running when its server was killed is ended at the next start, and told of",
+  ),
+  () =>
+    withServer(
+      () => [toolCall("shell", { command: "setsid sleep 300 & echo started >flag; sleep 300" })],
+      async ({ process, start, workspace }) => {
+        const watcher = Deno.watchFs(workspace);
+        const { id } = await (await fetch(`${process.url}/v1/sessions`, { method: "POST" })).json();
+        const response = await fetch(`${process.url}/v1/sessions/${id}/turns`, jsonPost({ input: "go" }));
+        for await (const { paths } of watcher) if (paths.some((path) => path.endsWith("flag"))) break;
+        await process.kill();
+        await response.body?.cancel().catch(() => {});
+        const again = await start();
+        assertMatch(
+          await again.kill(),
+          /^Ended [2-9] processes that commands of an earlier server left running\.\n$/,
+        );
+      },
+    ),
+);

@@ -7,13 +7,10 @@ import { type AskedCall, pinOf } from "@tare/loop";
 import { workspaceTools } from "@tare/loop/tools";
 import type { Tool } from "@tare/messages";
 import type { ApprovalRule } from "@tare/server";
-import fc from "fast-check";
+import fc, { cases } from "../cases.ts";
 import { chmod, lstat, readdir, readFile, readlink } from "node:fs/promises";
 import { join } from "node:path";
 import { judgeBy } from "../../packages/server/approvals/rules.ts";
-
-const SCALE = Number(Deno.env.get("TARE_ATTACK_SCALE") ?? 0.2);
-const runs = (most: number) => ({ numRuns: Math.ceil(most * SCALE) });
 
 /** Stands in each file that is denied, and in its name. */
 const SECRET = "CANARY";
@@ -202,7 +199,7 @@ Deno.test("no path, link or pattern leads a file tool to what is denied or kept"
         assertEquals([name, args, isTold], [name, args, false]);
         assertEquals([name, args, guarded(await kept(top))], [name, args, guarded(whole)]);
       }),
-      runs(3_000),
+      { numRuns: cases(600) },
     );
   });
 });
@@ -450,7 +447,7 @@ Deno.test("no word, quote, operator or pattern lets an allowed command do what i
         assertEquals([command, await kept(top)], [command, before]);
       }),
       {
-        ...runs(8_000),
+        numRuns: cases(1_600),
         examples: [["git diff --output=keep/a"], ["git diff --no-index a ../outside/CANARY"]],
       },
     );
@@ -488,6 +485,6 @@ Deno.test("no change of a tool, and no claim, id or name of a call, makes a yes 
         if (typeof said.command === "string") assertEquals(given.command, said.command);
       }
     }),
-    runs(5_000),
+    { numRuns: cases(1_000) },
   );
 });

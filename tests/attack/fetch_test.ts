@@ -2,8 +2,8 @@ import { assertEquals, assertStringIncludes } from "@std/assert";
 import { join } from "@std/path";
 import { workspaceTools } from "@tare/loop/tools";
 import { carry } from "../../packages/app/network/domain_proxy.ts";
-import { hasBubblewrap } from "./break_out.ts";
 import { resultsOf, withServer } from "./robbed_server.ts";
+import { BUBBLEWRAP, needs } from "../needs.ts";
 
 /** Where names lead, the next time they are asked. */
 type Names = Record<string, string[]>;
@@ -106,39 +106,38 @@ Deno.test("fetch gets into no private network, by a name, a redirect or a name t
   assertEquals(asked, ["docs.example/", "docs.example/to-inside", "turns.docs.example/"]);
 });
 
-const can = await hasBubblewrap();
-
-Deno.test("the server's fetch goes by the sandbox's proxy alone, and nowhere that isn't allowed", {
-  ignore: !can,
-}, async () => {
-  const refused = (port: number) => [
-    `http://127.0.0.1:${port}/v1/sessions`,
-    "http://169.254.169.254/latest/meta-data/",
-    "http://[::1]/",
-    "http://[::ffff:7f00:1]/",
-    "http://0x7f000001/",
-    "http://localhost./",
-    "https://allowed.invalid.evil.invalid/",
-    "https://allowed.invalid@evil.invalid/",
-    "https://allowed.invalid:22/",
-    "file:///etc/passwd",
-    "data:text/plain,secret",
-  ];
-  await withServer({
-    flags: ["--allow-domains", "allowed.invalid"],
-    tool: "fetch",
-    calls: ({ port }) => [...refused(port), "https://allowed.invalid/"].map((url) => ({ url })),
-  }, async ({ target }, turn) => {
-    const results = [...resultsOf(await turn())];
-    const last = results.pop()!;
-    assertEquals(
-      results.map((result) => /: (of the web only|no user|only the usual|only http)/.test(result)),
-      refused(target.port).map(() => true),
-    );
-    // There is no such host, which the proxy alone can know.
-    assertStringIncludes(last, "the server answered 502. Cannot reach allowed.invalid:443: ");
-  });
-});
+Deno.test(
+  needs(BUBBLEWRAP, "the server's fetch goes by the sandbox's proxy alone, and nowhere that isn't allowed"),
+  async () => {
+    const refused = (port: number) => [
+      `http://127.0.0.1:${port}/v1/sessions`,
+      "http://169.254.169.254/latest/meta-data/",
+      "http://[::1]/",
+      "http://[::ffff:7f00:1]/",
+      "http://0x7f000001/",
+      "http://localhost./",
+      "https://allowed.invalid.evil.invalid/",
+      "https://allowed.invalid@evil.invalid/",
+      "https://allowed.invalid:22/",
+      "file:///etc/passwd",
+      "data:text/plain,secret",
+    ];
+    await withServer({
+      flags: ["--allow-domains", "allowed.invalid"],
+      tool: "fetch",
+      calls: ({ port }) => [...refused(port), "https://allowed.invalid/"].map((url) => ({ url })),
+    }, async ({ target }, turn) => {
+      const results = [...resultsOf(await turn())];
+      const last = results.pop()!;
+      assertEquals(
+        results.map((result) => /: (of the web only|no user|only the usual|only http)/.test(result)),
+        refused(target.port).map(() => true),
+      );
+      // There is no such host, which the proxy alone can know.
+      assertStringIncludes(last, "the server answered 502. Cannot reach allowed.invalid:443: ");
+    });
+  },
+);
 
 Deno.test("without hosts that are allowed the server has no fetch", async () => {
   await withServer(

@@ -1,18 +1,11 @@
-// deno-lint-ignore-file no-console
 import { assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { join } from "@std/path";
 import { DENO_DIR, resultsOf, withServer } from "./robbed_server.ts";
 import type { SessionEvent } from "@tare/server";
 import { agentClient } from "../../packages/app/agent_client.ts";
 import { startCommand } from "../../packages/app/server_process_fixture_test.ts";
-import { attacks, hasBubblewrap, leaves, processesWith, SECRET, sleepers, type Target } from "./break_out.ts";
-
-const can = await hasBubblewrap();
-if (!can) {
-  console.warn(
-    "Tests of the sandbox are skipped: bubblewrap (bwrap) isn't installed, or can't be used here.",
-  );
-}
+import { attacks, leaves, processesWith, SECRET, sleepers, type Target } from "./break_out.ts";
+import { BUBBLEWRAP, LINUX, needs } from "../needs.ts";
 
 /** The attacks, but for those that only MCP servers give reason to. */
 const namesOf = (target: Target) =>
@@ -31,13 +24,14 @@ async function winners(flags: readonly string[]): Promise<readonly string[]> {
   return won;
 }
 
-Deno.test("nothing that a command tries in the sandbox gets it out, and none of it is asked for", {
-  ignore: !can,
-}, async () => {
-  assertEquals(await winners([]), []);
-});
+Deno.test(
+  needs(BUBBLEWRAP, "nothing that a command tries in the sandbox gets it out, and none of it is asked for"),
+  async () => {
+    assertEquals(await winners([]), []);
+  },
+);
 
-Deno.test("without a sandbox the same commands win", { ignore: !can }, async () => {
+Deno.test(needs(BUBBLEWRAP, "without a sandbox the same commands win"), async () => {
   const names = namesOf({ top: "/", port: 1, pids: [1] });
   const won = await winners(["--sandbox", "off", "--approvals", "allow"]);
   // Who isn't the system's administrator can't do these.
@@ -46,8 +40,7 @@ Deno.test("without a sandbox the same commands win", { ignore: !can }, async () 
 });
 
 Deno.test(
-  "what a command leaves behind in the sandbox has ended when its call has",
-  { ignore: !can },
+  needs(BUBBLEWRAP, "what a command leaves behind in the sandbox has ended when its call has"),
   async () => {
     const seconds = 100_000 + crypto.getRandomValues(new Uint16Array(1))[0]!;
     const calls = () =>
@@ -61,10 +54,10 @@ Deno.test(
 );
 
 Deno.test(
-  "a command that runs outside is asked for with what it wants, and sees neither the server nor its sessions",
-  {
-    ignore: !can,
-  },
+  needs(
+    BUBBLEWRAP,
+    "a command that runs outside is asked for with what it wants, and sees neither the server nor its sessions",
+  ),
   async () => {
     const outside = "writes beside the workspace";
     const calls = ({ top, pids, port }: Target) => {
@@ -97,42 +90,46 @@ Deno.test(
   },
 );
 
-Deno.test("of the network the sandbox reaches the allowed hosts alone, by a proxy that holds no keys", {
-  ignore: !can,
-}, async () => {
-  const ask = (port: number, to: string) => ({
-    command:
-      `bash -c 'exec 3<>/dev/tcp/127.0.0.1/${port}; printf "CONNECT %s HTTP/1.1\\r\\n\\r\\n" "$0" >&3; head -n 1 <&3' ${to}`,
-  });
-  const calls = ({ port }: Target) => [
-    ask(3128, "other.example:443"),
-    ask(3128, `127.0.0.1:${port}`),
-    ask(3128, "allowed.invalid:22"),
-    // There is no such host, which the proxy alone can know.
-    ask(3128, "allowed.invalid:443"),
-    ask(3128, "below.any.invalid:443"),
-    { command: `bash -c 'exec 3<>/dev/tcp/127.0.0.1/${port}' 2>/dev/null || echo refused` },
-  ];
-  await withServer(
-    { flags: ["--allow-domains", "allowed.invalid,*.any.invalid"], calls },
-    async (_server, turn) => {
-      const lines = resultsOf(await turn()).map((result) => result.trim().split("\n").at(-1));
-      const forbidden = "HTTP/1.1 403 Forbidden\r";
-      const unknown = "HTTP/1.1 502 Bad Gateway\r";
-      assertEquals(lines.map((line) => `${line}`.trim()), [
-        ...[forbidden, forbidden, forbidden, unknown, unknown].map((line) => line.trim()),
-        "refused",
-      ]);
-      const proxies = await processesWith("allowed.invalid *.any.invalid");
-      const environments = await Promise.all(proxies.map((pid) => Deno.readTextFile(`/proc/${pid}/environ`)));
-      assertEquals(environments.map((text) => text.includes(SECRET)), [false]);
-    },
-  );
-});
+Deno.test(
+  needs(
+    BUBBLEWRAP,
+    "of the network the sandbox reaches the allowed hosts alone, by a proxy that holds no keys",
+  ),
+  async () => {
+    const ask = (port: number, to: string) => ({
+      command:
+        `bash -c 'exec 3<>/dev/tcp/127.0.0.1/${port}; printf "CONNECT %s HTTP/1.1\\r\\n\\r\\n" "$0" >&3; head -n 1 <&3' ${to}`,
+    });
+    const calls = ({ port }: Target) => [
+      ask(3128, "other.example:443"),
+      ask(3128, `127.0.0.1:${port}`),
+      ask(3128, "allowed.invalid:22"),
+      // There is no such host, which the proxy alone can know.
+      ask(3128, "allowed.invalid:443"),
+      ask(3128, "below.any.invalid:443"),
+      { command: `bash -c 'exec 3<>/dev/tcp/127.0.0.1/${port}' 2>/dev/null || echo refused` },
+    ];
+    await withServer(
+      { flags: ["--allow-domains", "allowed.invalid,*.any.invalid"], calls },
+      async (_server, turn) => {
+        const lines = resultsOf(await turn()).map((result) => result.trim().split("\n").at(-1));
+        const forbidden = "HTTP/1.1 403 Forbidden\r";
+        const unknown = "HTTP/1.1 502 Bad Gateway\r";
+        assertEquals(lines.map((line) => `${line}`.trim()), [
+          ...[forbidden, forbidden, forbidden, unknown, unknown].map((line) => line.trim()),
+          "refused",
+        ]);
+        const proxies = await processesWith("allowed.invalid *.any.invalid");
+        const environments = await Promise.all(
+          proxies.map((pid) => Deno.readTextFile(`/proc/${pid}/environ`)),
+        );
+        assertEquals(environments.map((text) => text.includes(SECRET)), [false]);
+      },
+    );
+  },
+);
 
-Deno.test("the server's process has no key in its environment, sandbox or not", {
-  ignore: Deno.build.os !== "linux",
-}, async () => {
+Deno.test(needs(LINUX, "the server's process has no key in its environment, sandbox or not"), async () => {
   await withServer({ flags: ["--sandbox", "off"], calls: () => [] }, async ({ target }) => {
     const environments = await Promise.all(target.pids.map(async (pid) => {
       const command = await Deno.readTextFile(`/proc/${pid}/cmdline`);
@@ -152,46 +149,47 @@ async function bareFolder(): Promise<string> {
   return folder;
 }
 
-Deno.test("where no sandbox can be made that is said, and commands are asked for; strict doesn't start", {
-  ignore: Deno.build.os !== "linux",
-}, async () => {
-  const PATH = await bareFolder();
-  await withServer(
-    { env: { PATH }, calls: () => [{ command: "echo a" }] },
-    async ({ url, greeting }, turn) => {
-      const headers = { authorization: `Bearer ${SECRET}` };
-      const { sandbox } = await (await fetch(`${url}/v1/agent`, { headers })).json();
-      assertEquals(sandbox, { why: "bubblewrap (bwrap) is not installed", domains: [] });
-      const end = (await turn()).at(-1);
-      assertEquals(end?.type === "turn_end" && end.reason, "approval");
-      assertStringIncludes(
-        await greeting(),
-        "\nsandbox    none, because bubblewrap (bwrap) is not installed: commands run with your rights\n",
-      );
-    },
-  );
-  const workspace = await Deno.makeTempDir();
-  const args = [
-    "--port",
-    "0",
-    "--workspace",
-    workspace,
-    "--data",
-    join(workspace, "data"),
-    "--sandbox",
-    "strict",
-  ];
-  const { code, stderr } = await startCommand(args, { PATH }).output();
-  assertEquals([code, new TextDecoder().decode(stderr)], [
-    1,
-    "Cannot start: TARE_SANDBOX is strict, but there is no sandbox, because bubblewrap (bwrap) is not installed.\n",
-  ]);
-  const home = { PATH: Deno.env.get("PATH")!, HOME: workspace, DENO_DIR };
-  const inHome = await startCommand([...args, "--data", `${workspace}-data`], home).output();
-  assertMatch(
-    new TextDecoder().decode(inHome.stderr),
-    /Cannot start: TARE_SANDBOX is strict.*is the home folder/,
-  );
-  await Deno.remove(workspace, { recursive: true });
-  await Deno.remove(PATH, { recursive: true });
-});
+Deno.test(
+  needs(LINUX, "where no sandbox can be made that is said, and commands are asked for; strict doesn't start"),
+  async () => {
+    const PATH = await bareFolder();
+    await withServer(
+      { env: { PATH }, calls: () => [{ command: "echo a" }] },
+      async ({ url, greeting }, turn) => {
+        const headers = { authorization: `Bearer ${SECRET}` };
+        const { sandbox } = await (await fetch(`${url}/v1/agent`, { headers })).json();
+        assertEquals(sandbox, { why: "bubblewrap (bwrap) is not installed", domains: [] });
+        const end = (await turn()).at(-1);
+        assertEquals(end?.type === "turn_end" && end.reason, "approval");
+        assertStringIncludes(
+          await greeting(),
+          "\nsandbox    none, because bubblewrap (bwrap) is not installed: commands run with your rights\n",
+        );
+      },
+    );
+    const workspace = await Deno.makeTempDir();
+    const args = [
+      "--port",
+      "0",
+      "--workspace",
+      workspace,
+      "--data",
+      join(workspace, "data"),
+      "--sandbox",
+      "strict",
+    ];
+    const { code, stderr } = await startCommand(args, { PATH }).output();
+    assertEquals([code, new TextDecoder().decode(stderr)], [
+      1,
+      "Cannot start: TARE_SANDBOX is strict, but there is no sandbox, because bubblewrap (bwrap) is not installed.\n",
+    ]);
+    const home = { PATH: Deno.env.get("PATH")!, HOME: workspace, DENO_DIR };
+    const inHome = await startCommand([...args, "--data", `${workspace}-data`], home).output();
+    assertMatch(
+      new TextDecoder().decode(inHome.stderr),
+      /Cannot start: TARE_SANDBOX is strict.*is the home folder/,
+    );
+    await Deno.remove(workspace, { recursive: true });
+    await Deno.remove(PATH, { recursive: true });
+  },
+);

@@ -1,5 +1,4 @@
-// TARE_CLUSTER_ROUNDS says how often something goes wrong, TARE_CLUSTER_SEED repeats what, as far as processes allow.
-import { assert, assertEquals } from "@std/assert";
+import { assert, assertArrayIncludes, assertEquals } from "@std/assert";
 import type { SessionEvent } from "@tare/server";
 import { seeded } from "../../scripts/bench/seeded.ts";
 import type { ReceivedEvent } from "../crash/read_events.ts";
@@ -9,17 +8,18 @@ import { Cluster, type Member } from "./cluster.ts";
 import { readRuns, tokensIn } from "./cluster_model.ts";
 import { Conversation, type Protocol, PROTOCOLS } from "./conversation.ts";
 import { type Fault, FAULTS } from "./faults.ts";
+import { cases, SEED } from "../cases.ts";
+import { FAKETIME, needs } from "../needs.ts";
 import { Importer } from "./importer.ts";
 import { startPostgres } from "./postgres.ts";
 import { Talker } from "./talker.ts";
 import { WebhookReceiver } from "./webhook_receiver.ts";
 
 /** The faults at the head of the list, each once, unless more are asked for. */
-const ROUNDS = Number(Deno.env.get("TARE_CLUSTER_ROUNDS") || 8);
+const ROUNDS = cases(8);
 
 /** In so many rounds everything happens that may. */
 const MANY_ROUNDS = 20;
-const SEED = Number(Deno.env.get("TARE_CLUSTER_SEED") || Math.floor(Math.random() * 1e6));
 
 /** Rounds after which new sessions take over, so that each stays short enough to be checked as a whole. */
 const ROUNDS_OF_SESSION = 5;
@@ -243,6 +243,10 @@ Deno.test(`servers on one database keep all that was acknowledged, in ${ROUNDS} 
     assert(all.some(({ queued }) => queued > 0), "no turn waited");
   } catch (cause) {
     const said = cluster.complaints.slice(-5000);
-    throw new Error(`Failed with TARE_CLUSTER_SEED=${SEED}, ${told}\n${said}`, { cause });
+    throw new Error(`Failed with TARE_TEST_SEED=${SEED}, ${told}\n${said}`, { cause });
   }
+});
+
+Deno.test(needs(FAKETIME, "faults of the cluster include a server whose clock is wrong"), () => {
+  assertArrayIncludes(FAULTS.map(({ name }) => name), ["a server's clock is 25 hours ahead"]);
 });

@@ -1,5 +1,4 @@
-// deno-lint-ignore-file no-console
-import { existsSync } from "node:fs";
+import { FAKETIME, FAKETIME_LIBRARY } from "../needs.ts";
 import { pause } from "./client.ts";
 import type { Cluster, Member } from "./cluster.ts";
 
@@ -29,21 +28,15 @@ function longerThanLease(random: () => number): number {
   return LEASE_MS + random() * (MAX_AWAY_MS - LEASE_MS);
 }
 
-/** A library that tells a program another time, from Debian's package `faketime`. */
-const FAKETIME = "/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1";
-
 /** A server whose clock is far ahead, where that can be had: its keys and ages must be those of the database's clock. */
 function wrongClocks(): readonly Fault[] {
-  if (!existsSync(FAKETIME)) {
-    console.warn("No server's clock goes wrong here: apt-get install faketime");
-    return [];
-  }
+  if (!FAKETIME.isMet()) return [];
   return [{
     name: "a server's clock is 25 hours ahead",
     async happen(cluster, member) {
       await cluster.endMember(member, "SIGTERM");
       await cluster.startMember(member, {
-        LD_PRELOAD: FAKETIME,
+        LD_PRELOAD: FAKETIME_LIBRARY,
         FAKETIME: "+25h",
         FAKETIME_DONT_FAKE_MONOTONIC: "1",
       });

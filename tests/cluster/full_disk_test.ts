@@ -8,16 +8,16 @@ import {
   throughFullDisk,
 } from "../crash/full_disk.ts";
 import { startServerProcess } from "../crash/server_process.ts";
-import { runSql, startPostgres } from "./postgres.ts";
+import { needs, SMALL_DISK } from "../needs.ts";
+import { ownServer, runSql, startPostgres } from "./postgres.ts";
 
 const postgres = await startPostgres();
 
-Deno.test({
-  name: "servers whose database has no room say so, lose nothing, and go on once there is some",
-  // A tablespace is a folder of the machine that the database is on.
-  ignore: !postgres.isOurs,
-  fn: (t) => onSmallDisk(t, { size: "30m", test: shareDatabaseOn }),
-});
+// A tablespace is a folder of the machine that the database is on.
+Deno.test(
+  needs([ownServer(postgres), SMALL_DISK], "servers whose database has no room say so, lose nothing, and go on once there is some"),
+  () => onSmallDisk("30m", shareDatabaseOn),
+);
 
 async function shareDatabaseOn(disk: string): Promise<void> {
   await Deno.mkdir(`${disk}/tables`);

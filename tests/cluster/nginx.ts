@@ -4,10 +4,6 @@ import { until } from "./client.ts";
 /** The configuration that people are given. */
 const GIVEN = fromFileUrl(new URL("../../deploy/nginx.conf", import.meta.url));
 
-/** Whether there is an nginx here. */
-export const hasNginx = await new Deno.Command("nginx", { args: ["-v"], stdout: "null", stderr: "null" })
-  .output().then(({ success }) => success, () => false);
-
 /** A real nginx with the configuration of `deploy/`, in which only addresses are others. */
 export class Nginx implements AsyncDisposable {
   readonly #process: Deno.ChildProcess;

@@ -6,8 +6,9 @@ import { readEvents } from "../crash/read_events.ts";
 import { Audit } from "./audit.ts";
 import { OWNER_KEY } from "./client.ts";
 import { Cluster } from "./cluster.ts";
-import { hasNginx, Nginx } from "./nginx.ts";
+import { Nginx } from "./nginx.ts";
 import { startPostgres } from "./postgres.ts";
+import { NGINX, needs } from "../needs.ts";
 
 const postgres = await startPostgres();
 
@@ -38,11 +39,8 @@ async function whoAnswers(
   return names;
 }
 
-const options = { ignore: !hasNginx };
 
-Deno.test(
-  "nginx sends all requests of a session to one server, and moves only those of one that leaves",
-  options,
+Deno.test(needs(NGINX, "nginx sends all requests of a session to one server, and moves only those of one that leaves"),
   async () => {
     const names = ["a", "b", "c", "d"];
     const servers = names.map((name) => backend(name));
@@ -73,9 +71,7 @@ Deno.test(
   },
 );
 
-Deno.test(
-  "nginx sends a conversation of the gateway to one server, by what its agent calls it, else by whose it is",
-  options,
+Deno.test(needs(NGINX, "nginx sends a conversation of the gateway to one server, by what its agent calls it, else by whose it is"),
   async () => {
     const servers = ["a", "b", "c", "d"].map((name) => backend(name));
     await using nginx = await Nginx.start(servers.map(urlOf));
@@ -106,7 +102,7 @@ Deno.test(
   },
 );
 
-Deno.test("nginx hands on a stream piece by piece, and takes large bodies", options, async () => {
+Deno.test(needs(NGINX, "nginx hands on a stream piece by piece, and takes large bodies"), async () => {
   const next = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
   const server = backend("a", async (request) => {
     if (request.method === "POST") {
@@ -148,7 +144,7 @@ Deno.test("nginx hands on a stream piece by piece, and takes large bodies", opti
   await server.shutdown();
 });
 
-Deno.test("nginx asks another server only if a request had no effect for sure", options, async () => {
+Deno.test(needs(NGINX, "nginx asks another server only if a request had no effect for sure"), async () => {
   const asked: string[] = [];
   const [dead, ending, well] = [
     backend("dead"),
@@ -190,9 +186,7 @@ Deno.test("nginx asks another server only if a request had no effect for sure", 
   for (const server of [ending, well]) await server.shutdown();
 });
 
-Deno.test(
-  "turns of a session run on one server behind nginx, and elsewhere once that is gone",
-  options,
+Deno.test(needs(NGINX, "turns of a session run on one server behind nginx, and elsewhere once that is gone"),
   async () => {
     await using cluster = await Cluster.start(postgres, { seed: 3 });
     await Audit.install(cluster);

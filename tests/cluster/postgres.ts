@@ -2,6 +2,7 @@ import { dirname, join } from "@std/path";
 import { createRequire } from "node:module";
 import { Client } from "pg";
 import { freePort } from "../crash/free_port.ts";
+import type { Need } from "../needs.ts";
 
 /** A PostgreSQL server to test with. */
 export interface Postgres {
@@ -105,6 +106,11 @@ export async function startPostgres({ settings = {}, tls }: PostgresOptions = {}
       if (attempt === 5 || !String(error).includes("Address already in use")) throw error;
     }
   }
+}
+
+/** A server that a test may kill. */
+export function ownServer({ isOurs }: Postgres): Need {
+  return { what: "a PostgreSQL server that tests may kill", isMet: () => isOurs };
 }
 
 function databasesAt(url: string, server: Pick<Postgres, "isOurs" | "own" | "kill" | "start">): Postgres {

@@ -1,4 +1,3 @@
-// TARE_CRASH_ROUNDS says how often the server is killed, TARE_CRASH_SEED repeats what the clients say.
 import { assert, assertEquals } from "@std/assert";
 import { join } from "@std/path";
 import type { SessionEvent } from "@tare/server";
@@ -9,9 +8,10 @@ import { jsonPost } from "./json_post.ts";
 import { readEvents } from "./read_events.ts";
 import { recordingProvider } from "./recording_provider.ts";
 import { startServerProcess } from "./server_process.ts";
+import { cases, SEED } from "../cases.ts";
 
-const ROUNDS = Number(Deno.env.get("TARE_CRASH_ROUNDS") || 10);
-const SEED = Number(Deno.env.get("TARE_CRASH_SEED") || Math.floor(Math.random() * 1e6));
+/** How often the server is killed. */
+const ROUNDS = cases(10);
 
 /** Longest life of a server once somebody has answered, in milliseconds: a few questions. */
 const LIFE_MS = 600;
@@ -208,7 +208,7 @@ Deno.test(`a server killed at ${ROUNDS} random moments runs nothing without a ye
     }
     assert(isTold(), "nothing ran, or nothing was left open");
   } catch (cause) {
-    throw new Error(`Failed with TARE_CRASH_SEED=${SEED}`, { cause });
+    throw new Error(`Failed with TARE_TEST_SEED=${SEED}`, { cause });
   } finally {
     await provider.close();
     await Deno.remove(folder, { recursive: true });

@@ -1,4 +1,3 @@
-// TARE_CRASH_ROUNDS says how often the server is killed, TARE_CRASH_SEED repeats what the model and the clients do.
 import { assert, assertEquals, assertMatch } from "@std/assert";
 import { join } from "@std/path";
 import { seeded } from "../../scripts/bench/seeded.ts";
@@ -7,9 +6,10 @@ import { recordingProvider } from "./recording_provider.ts";
 import { startServerProcess } from "./server_process.ts";
 import { isRewrite, type Testimony, Witness, type WitnessOptions } from "./witness.ts";
 import { LOG, NOTES, OUT, type WorkingModel, workingModel } from "./working_model.ts";
+import { cases, SEED } from "../cases.ts";
 
-const ROUNDS = Number(Deno.env.get("TARE_CRASH_ROUNDS") || 10);
-const SEED = Number(Deno.env.get("TARE_CRASH_SEED") || Math.floor(Math.random() * 1e6));
+/** How often the server is killed. */
+const ROUNDS = cases(10);
 
 /** Longest life of a server once work has begun, in milliseconds: a few turns. Mostly it has begun with the first event. */
 const LIFE_MS = 400;
@@ -83,7 +83,7 @@ async function killAndCheck(policy: keyof typeof POLICIES): Promise<void> {
     assert(turnsBeginAnew || ROUNDS < 100 || all.some(({ pins }) => pins > 0), "no pins");
     assert(resumed >= ROUNDS / 2, `only ${resumed} turns were cut off`);
   } catch (cause) {
-    throw new Error(`Failed with TARE_CRASH_SEED=${SEED}`, { cause });
+    throw new Error(`Failed with TARE_TEST_SEED=${SEED}`, { cause });
   } finally {
     await provider.close();
     await Deno.remove(folder, { recursive: true });

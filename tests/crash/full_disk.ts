@@ -137,36 +137,19 @@ export function talkativeProvider() {
   return recordingProvider(() => ({ content: "more words ".repeat(9_000) }), () => 0);
 }
 
-/** Runs a test on a small disk of its own; where mounting one isn't permitted it is skipped, and says so. */
-export async function onSmallDisk(
-  t: Deno.TestContext,
-  { size, test }: {
-    /** As `mount` takes it. */
-    readonly size: string;
-    /** Is given the disk's folder. */
-    readonly test: (disk: string) => Promise<void>;
-  },
-): Promise<void> {
+/** Runs a test on a disk of its own, of a size as `mount` takes it. The test needs {@linkcode SMALL_DISK}. */
+export async function onSmallDisk(size: string, test: (disk: string) => Promise<void>): Promise<void> {
   const disk = await Deno.makeTempDir();
-  const mounted = await run("mount", "-t", "tmpfs", "-o", `size=${size}`, "tmpfs", disk);
-  await t.step({
-    name: mounted ? "on a small disk of its own" : "skipped: mounting a small disk isn't permitted",
-    ignore: !mounted,
-    async fn() {
-      try {
-        await test(disk);
-      } finally {
-        await run("umount", disk);
-      }
-    },
-  });
-  await Deno.remove(disk);
+  await run("mount", "-t", "tmpfs", "-o", `size=${size}`, "tmpfs", disk);
+  try {
+    await test(disk);
+  } finally {
+    await run("umount", disk);
+    await Deno.remove(disk);
+  }
 }
 
-async function run(command: string, ...args: string[]): Promise<boolean> {
-  try {
-    return (await new Deno.Command(command, { args, stderr: "null" }).output()).success;
-  } catch {
-    return false;
-  }
+async function run(command: string, ...args: string[]): Promise<void> {
+  const { success, stderr } = await new Deno.Command(command, { args }).output();
+  if (!success) throw new Error(`Cannot run ${command}: ${new TextDecoder().decode(stderr)}`);
 }

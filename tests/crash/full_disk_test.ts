@@ -13,6 +13,7 @@ import {
   talkativeProvider,
   throughFullDisk,
 } from "./full_disk.ts";
+import { needs, SMALL_DISK } from "../needs.ts";
 import { jsonPost } from "./json_post.ts";
 import { type ServerProcess, startServerProcess } from "./server_process.ts";
 
@@ -54,8 +55,13 @@ Deno.test("a server whose store has reached its size says so, loses nothing, and
   }
 });
 
-Deno.test("a server on a full disk says so, starts again, loses nothing, and goes on once there is room", (t) =>
-  onSmallDisk(t, { size: "40m", test: serveOn }));
+Deno.test(
+  needs(
+    SMALL_DISK,
+    "a server on a full disk says so, starts again, loses nothing, and goes on once there is room",
+  ),
+  () => onSmallDisk("40m", serveOn),
+);
 
 async function serveOn(disk: string): Promise<void> {
   const ballast = join(disk, "ballast");

@@ -1,4 +1,3 @@
-// TARE_CRASH_ROUNDS says how often the server is killed, TARE_CRASH_SEED repeats what the clients do.
 import { assert, assertEquals } from "@std/assert";
 import { join } from "@std/path";
 import type { SessionEvent } from "@tare/server";
@@ -9,9 +8,10 @@ import { ownerOf } from "./owner.ts";
 import { readEvents } from "./read_events.ts";
 import { recordingProvider } from "./recording_provider.ts";
 import { startServerProcess } from "./server_process.ts";
+import { cases, SEED } from "../cases.ts";
 
-const ROUNDS = Number(Deno.env.get("TARE_CRASH_ROUNDS") || 10);
-const SEED = Number(Deno.env.get("TARE_CRASH_SEED") || Math.floor(Math.random() * 1e6));
+/** How often the server is killed. */
+const ROUNDS = cases(10);
 
 /** Longest life of a server once its programs have come on, in milliseconds: a few calls and questions. */
 const LIFE_MS = 500;
@@ -241,7 +241,7 @@ Deno.test(`programs of a server killed at ${ROUNDS} random moments make each cal
       }
     }
   } catch (cause) {
-    throw new Error(`Failed with TARE_CRASH_SEED=${SEED}`, { cause });
+    throw new Error(`Failed with TARE_TEST_SEED=${SEED}`, { cause });
   } finally {
     await provider.close();
     await Deno.remove(folder, { recursive: true });

@@ -2,6 +2,7 @@ import { assertEquals } from "@std/assert";
 import { join } from "@std/path";
 import { openStore } from "@tare/conversation/sqlite";
 import { serverCommand, startServerProcess } from "./server_process.ts";
+import { LINUX, needs, SMALL_DISK } from "../needs.ts";
 
 /** Starts a server that must refuse to start, and gives what it says. */
 async function refusal(args: readonly string[]): Promise<string> {
@@ -61,45 +62,42 @@ Deno.test("a server refuses a damaged file in one sentence and leaves it as it i
     }
   }));
 
-Deno.test("a server refuses a data folder that it can't write to in one sentence", {
-  ignore: Deno.build.os !== "linux",
-}, async (t) => {
-  const folder = await Deno.makeTempDir();
-  const args = ["--port", "0", "--workspace", folder, "--data"];
-  await t.step("in /proc", async () => {
-    assertEquals(
-      await refusal([...args, "/proc/tare"]),
-      "Cannot use the store /proc/tare/tare.db: this process may not read and write there. Use another folder.\n",
-    );
-  });
-  const data = join(folder, "data");
-  await Deno.mkdir(data);
-  const mount = new Deno.Command("mount", {
-    args: ["-t", "tmpfs", "-o", "ro", "tmpfs", data],
-    stderr: "null",
-  });
-  const { success } = await mount.output().catch(() => ({ success: false }));
-  await t.step({
-    name: success ? "on a read-only disk" : "skipped: mounting a disk isn't permitted",
-    ignore: !success,
-    async fn() {
-      try {
-        for (const path of [data, join(data, "inside")]) {
-          assertEquals(
-            await refusal([...args, path]),
-            `Cannot use the store ${
-              join(path, "tare.db")
-            }: its folder is read-only. Make it writable, or use another ` +
-              "folder.\n",
-          );
+Deno.test(
+  needs(LINUX, "a server refuses a data folder that it can't write to in one sentence"),
+  async (t) => {
+    const folder = await Deno.makeTempDir();
+    const args = ["--port", "0", "--workspace", folder, "--data"];
+    await t.step("in /proc", async () => {
+      assertEquals(
+        await refusal([...args, "/proc/tare"]),
+        "Cannot use the store /proc/tare/tare.db: this process may not read and write there. Use another folder.\n",
+      );
+    });
+    const data = join(folder, "data");
+    await Deno.mkdir(data);
+    await t.step({
+      ...needs(SMALL_DISK, "on a read-only disk"),
+      async fn() {
+        const mount = { args: ["-t", "tmpfs", "-o", "ro", "tmpfs", data] };
+        assertEquals((await new Deno.Command("mount", mount).output()).code, 0);
+        try {
+          for (const path of [data, join(data, "inside")]) {
+            assertEquals(
+              await refusal([...args, path]),
+              `Cannot use the store ${
+                join(path, "tare.db")
+              }: its folder is read-only. Make it writable, or use another ` +
+                "folder.\n",
+            );
+          }
+        } finally {
+          await new Deno.Command("umount", { args: [data] }).output();
         }
-      } finally {
-        await new Deno.Command("umount", { args: [data] }).output();
-      }
-    },
-  });
-  await Deno.remove(folder, { recursive: true });
-});
+      },
+    });
+    await Deno.remove(folder, { recursive: true });
+  },
+);
 
 Deno.test("a second server on the same file is refused in one sentence, and the first goes on", async () => {
   const folder = await Deno.makeTempDir();

@@ -1,5 +1,5 @@
 import { assert, assertEquals } from "@std/assert";
-import fc from "fast-check";
+import fc, { cases } from "../cases.ts";
 import { gateway } from "@tare/gateway";
 import { estimateTokens } from "@tare/messages";
 import { profileNamed } from "@tare/planner";
@@ -133,7 +133,7 @@ async function maltreat(paths: readonly GeneratedRequest["path"][]): Promise<voi
   };
   const maltreated = maltreatedGateway();
   for (let batch = 0; batch < BATCHES; batch++) {
-    for (const requests of fc.sample(maltreatedSessions(paths), { numRuns: 100, seed: batch })) {
+    for (const requests of fc.sample(maltreatedSessions(paths), { numRuns: cases(100), seed: batch })) {
       for (const request of requests) {
         try {
           await check(request, maltreated, tally);

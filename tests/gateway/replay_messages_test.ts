@@ -8,7 +8,8 @@ import { generateWorkload } from "../../scripts/bench/economy/workload.ts";
 import { startGateway } from "./gateway.ts";
 import { predict } from "./predict.ts";
 import { costOf, startUpstream } from "./upstream.ts";
-import { RECORDED, recordedSessions } from "../recorded_sessions.ts";
+import { recordedSessions } from "../recorded_sessions.ts";
+import { needs, RECORDINGS } from "../needs.ts";
 
 const MARK = { cache_control: { type: "ephemeral" } };
 
@@ -117,9 +118,10 @@ Deno.test("gateway: generated sessions cost over /v1/messages what the benchmark
 });
 
 Deno.test({
-  name:
-    "gateway: recorded Claude Code sessions in ../shared/trajectories (ignored without them) cost over /v1/messages what the benchmark says",
-  ignore: RECORDED === undefined,
+  ...needs(
+    RECORDINGS,
+    "gateway: recorded Claude Code sessions in ../shared/trajectories cost over /v1/messages what the benchmark says",
+  ),
   async fn() {
     await compareCosts(recordedSessions({ name: "claude-code-entire" }));
   },

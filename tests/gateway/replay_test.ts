@@ -9,7 +9,8 @@ import { generateWorkload } from "../../scripts/bench/economy/workload.ts";
 import { startGateway } from "./gateway.ts";
 import { predict, type PredictedCall } from "./predict.ts";
 import { startUpstream } from "./upstream.ts";
-import { RECORDED, recordedSessions } from "../recorded_sessions.ts";
+import { recordedSessions } from "../recorded_sessions.ts";
+import { needs, RECORDINGS } from "../needs.ts";
 
 /** Sends a recorded session through the gateway as its client did: the whole history with every call. */
 async function replayThroughGateway(recording: Recording, profileName: string): Promise<void> {
@@ -84,9 +85,10 @@ for (const profile of ["openai", "anthropic-5m", "none"]) {
 }
 
 Deno.test({
-  name:
-    "gateway: recorded sessions in ../shared/trajectories (ignored without them) cost what the benchmark says",
-  ignore: RECORDED === undefined,
+  ...needs(
+    RECORDINGS,
+    "gateway: recorded sessions in ../shared/trajectories cost what the benchmark says",
+  ),
   async fn() {
     for (const recording of recordedSessions({ limit: 1 })) await replayThroughGateway(recording, "openai");
   },

@@ -1,4 +1,4 @@
-import fc from "fast-check";
+import fc from "../cases.ts";
 import type { Message } from "@tare/messages";
 import { conversations } from "../conversations.ts";
 import { DEFINITIONS } from "./long_session.ts";

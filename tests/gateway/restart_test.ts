@@ -1,5 +1,5 @@
 import { assert, assertEquals } from "@std/assert";
-import fc from "fast-check";
+import fc from "../cases.ts";
 import { type Gateway, gateway, type GatewayOptions } from "@tare/gateway";
 import { estimateTokens, type Message } from "@tare/messages";
 import { profileNamed } from "@tare/planner";
@@ -26,7 +26,8 @@ import {
   responsesBody,
 } from "./request_bodies.ts";
 import { CASE_FACTOR } from "../case_factor.ts";
-import { RECORDED, recordedSessions } from "../recorded_sessions.ts";
+import { recordedSessions } from "../recorded_sessions.ts";
+import { needs, RECORDINGS } from "../needs.ts";
 
 const BODIES: readonly (readonly [Dialect, (messages: readonly Message[]) => object])[] = [
   [CHAT, (messages) => chatBody(messages, true)],
@@ -64,9 +65,10 @@ for (const body of BODIES) {
 const MAX_CALLS = 40;
 
 Deno.test({
-  name:
-    "gateways that are opened anew send the bytes of recorded sessions in ../shared/trajectories (ignored without them) as one does",
-  ignore: RECORDED === undefined,
+  ...needs(
+    RECORDINGS,
+    "gateways that are opened anew send the bytes of recorded sessions in ../shared/trajectories as one does",
+  ),
   async fn() {
     let elided = 0;
     for (const [at, recording] of recordedSessions({ limit: 3 }).entries()) {

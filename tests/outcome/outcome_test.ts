@@ -1,4 +1,3 @@
-// TARE_OUTCOME_SEED makes other repositories, and kills at other moments.
 import { assert, assertEquals, assertLess } from "@std/assert";
 import { formatPlaceholder, parsePlaceholder } from "@tare/prune";
 import { seeded } from "../../scripts/bench/seeded.ts";
@@ -9,8 +8,7 @@ import { deleteBefore, faultIn, inFolder, layFiles } from "./folder.ts";
 import { type Arm, type Outcome, playWithTare } from "./play_tare.ts";
 import type { Task } from "./task.ts";
 import { TASKS } from "./tasks.ts";
-
-const SEED = Number(Deno.env.get("TARE_OUTCOME_SEED") || 1);
+import { SEED } from "../cases.ts";
 
 /** The outcomes of tasks, by their names. Two tasks are played at a time, as much of it is waiting. */
 async function playAll(
@@ -24,7 +22,7 @@ async function playAll(
       try {
         outcomes[at] = [task.name, await playWithTare(task, armOf(task, at), SEED)];
       } catch (cause) {
-        throw new Error(`Cannot play "${task.name}" with TARE_OUTCOME_SEED=${SEED}`, { cause });
+        throw new Error(`Cannot play "${task.name}" with TARE_TEST_SEED=${SEED}`, { cause });
       }
     }
   };
@@ -35,7 +33,7 @@ async function playAll(
 /** The tasks that aren't done, and why. */
 function faults(outcomes: ReadonlyMap<string, Outcome>): readonly string[] {
   return [...outcomes].flatMap(([name, { fault }]) =>
-    fault === undefined ? [] : [`${name}: ${fault} (TARE_OUTCOME_SEED=${SEED})`]
+    fault === undefined ? [] : [`${name}: ${fault} (TARE_TEST_SEED=${SEED})`]
   );
 }
 

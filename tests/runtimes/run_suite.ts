@@ -3,7 +3,6 @@
  * them when `main` is called.
  */
 
-import fc from "fast-check";
 import { MARK, type SuiteResult } from "./suite_result.ts";
 
 interface SuiteTest {
@@ -11,9 +10,6 @@ interface SuiteTest {
   readonly ignore?: boolean;
   readonly fn: () => unknown;
 }
-
-// What is compared here are runtimes: each is to see the same cases. Others are for the suite itself.
-fc.configureGlobal({ seed: 1 });
 
 const tests: SuiteTest[] = [];
 
@@ -23,8 +19,9 @@ const stand = {
     nameOrTest: string | SuiteTest,
     ...rest: readonly [...Partial<SuiteTest>[], SuiteTest["fn"]] | []
   ) => {
-    const [fn = () => {}, options = {}] = rest.toReversed() as [SuiteTest["fn"]?, Partial<SuiteTest>?];
-    tests.push(typeof nameOrTest === "string" ? { name: nameOrTest, ...options, fn } : nameOrTest);
+    const given = typeof nameOrTest === "string" ? { name: nameOrTest, fn: () => {} } : nameOrTest;
+    const [fn = given.fn, options = {}] = rest.toReversed() as [SuiteTest["fn"]?, Partial<SuiteTest>?];
+    tests.push({ ...given, ...options, fn });
   },
   /** There are no files: what wants the recordings is left out, as where they are missing. */
   stat: () => Promise.reject(new Error("no files")),

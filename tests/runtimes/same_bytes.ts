@@ -5,7 +5,7 @@ import { promptSession } from "@tare/planner/policies";
 import { memoryArchive, pruneResults, truncateResults } from "@tare/prune";
 import { toolLoopContext } from "@tare/context";
 import { loadTokenizer } from "@tare/tiktoken";
-import fc from "fast-check";
+import fc from "../cases.ts";
 import type { ToolDefinition } from "@tare/messages";
 
 const TOOLS: readonly ToolDefinition[] = ["read", "list"].map((name) => ({

@@ -1,15 +1,9 @@
-// deno-lint-ignore-file no-console
 import { assertEquals } from "@std/assert";
 import { fromFileUrl } from "@std/path";
-import { attacks, hasBubblewrap, leaves, sleepers, type Target } from "../attack/break_out.ts";
+import { attacks, leaves, sleepers, type Target } from "../attack/break_out.ts";
 import { resultsOf, withServer } from "../attack/robbed_server.ts";
+import { BUBBLEWRAP, needs } from "../needs.ts";
 
-const can = await hasBubblewrap();
-if (!can) {
-  console.warn(
-    "Tests of the sandbox are skipped: bubblewrap (bwrap) isn't installed, or can't be used here.",
-  );
-}
 
 /** A program that does whatever it is told, and more where its settings let it. */
 function evil(more: Readonly<Record<string, unknown>> = {}) {
@@ -37,15 +31,11 @@ async function winners(more: Readonly<Record<string, unknown>>): Promise<readonl
   return won;
 }
 
-Deno.test("nothing that an MCP program tries in the sandbox gets it out", { ignore: !can }, async () => {
+Deno.test(needs(BUBBLEWRAP, "nothing that an MCP program tries in the sandbox gets it out"), async () => {
   assertEquals(await winners({}), []);
 });
 
-Deno.test(
-  "a program that its entry keeps out of the sandbox still sees neither the server nor what the server keeps",
-  {
-    ignore: !can,
-  },
+Deno.test(needs(BUBBLEWRAP, "a program that its entry keeps out of the sandbox still sees neither the server nor what the server keeps"),
   async () => {
     const never = [
       "reads an environment in /proc",
@@ -61,9 +51,7 @@ Deno.test(
   },
 );
 
-Deno.test("what an MCP program leaves behind ends with the server, even with one that is killed", {
-  ignore: !can,
-}, async () => {
+Deno.test(needs(BUBBLEWRAP, "what an MCP program leaves behind ends with the server, even with one that is killed"), async () => {
   const seconds = 100_000 + crypto.getRandomValues(new Uint16Array(1))[0]!;
   const calls = () =>
     Object.values(leaves(seconds)).map((command) => ({ command: `(${command}) >/dev/null 2>&1` }));

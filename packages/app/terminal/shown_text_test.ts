@@ -1,5 +1,5 @@
 import { assertEquals } from "@std/assert";
-import fc from "fast-check";
+import fc from "../../../tests/cases.ts";
 import { QUESTION_MARK, shownJson, shownText } from "./shown_text.ts";
 
 Deno.test("shownText() writes out what commands a terminal, hides or turns text around", () => {

@@ -4,7 +4,7 @@
  * @module
  */
 import { assertEquals } from "@std/assert";
-import fc from "fast-check";
+import fc, { cases } from "../../../tests/cases.ts";
 import { archiveRef } from "@tare/prune";
 import type { Store, StoredSums, StoreRecord } from "@tare/conversation";
 import { memoryPlace } from "./memory/memory_store.ts";
@@ -201,7 +201,7 @@ export function testLikeMemory(name: string, place: Place): void {
         steps,
         (steps) => inMemory((openModel) => place((open) => compare(steps, open, openModel))),
       ),
-      { numRuns: 60 },
+      { numRuns: cases(60) },
     );
   });
 }

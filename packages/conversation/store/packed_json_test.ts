@@ -1,5 +1,5 @@
 import { assert, assertEquals, assertLess, assertRejects } from "@std/assert";
-import fc from "fast-check";
+import fc, { cases } from "../../../tests/cases.ts";
 import { JsonPacker } from "@tare/conversation";
 
 const packJson = (value: unknown) => new JsonPacker().pack(value);
@@ -45,7 +45,7 @@ Deno.test("JsonPacker loses nothing of any version of a value, however long its 
         assertEquals(value, JSON.parse(JSON.stringify(now)));
       }
     }),
-    { numRuns: 100 },
+    { numRuns: cases(100) },
   );
 });
 

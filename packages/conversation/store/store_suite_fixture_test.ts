@@ -4,7 +4,7 @@
  * @module
  */
 import { assertEquals, assertRejects } from "@std/assert";
-import fc from "fast-check";
+import fc from "../../../tests/cases.ts";
 import { archiveRef } from "@tare/prune";
 import { type Store, StoreError, type StoreRecord } from "@tare/conversation";
 import { testDeliveries } from "./store_deliveries_fixture_test.ts";

@@ -1,5 +1,5 @@
 import { assert, assertMatch } from "@std/assert";
-import fc from "fast-check";
+import fc, { cases } from "../../../tests/cases.ts";
 import { memoryStore, sharedMemory, type Store } from "@tare/conversation";
 import { openStore } from "@tare/conversation/sqlite";
 import { assertSame, conversation, MANNERS, played, whole } from "./conversations_fixture_test.ts";
@@ -38,7 +38,7 @@ for (const dialect of DIALECTS) {
             expected,
           );
         }),
-        { numRuns: 4 },
+        { numRuns: cases(4) },
       );
     });
   }

@@ -2,7 +2,7 @@ import { assert, assertEquals } from "@std/assert";
 import { contentText, estimateTokens, type Message } from "@tare/messages";
 import { memoryArchive } from "@tare/prune";
 import { plannerSession, profileNamed, PROFILES, type PromptSessionOptions } from "@tare/planner";
-import fc from "fast-check";
+import fc, { cases } from "../../../tests/cases.ts";
 import { makePin } from "../edits/pin.ts";
 import { type NamedText, plainLines, readSaid } from "./said_fixture_test.ts";
 
@@ -356,7 +356,7 @@ Deno.test("invariant 12: what a result doesn't say stands above it in every view
         if (crash) session = plannerSession({ ...options, state: JSON.parse(JSON.stringify(session.state)) });
       }
     }),
-    { numRuns: 200 },
+    { numRuns: cases(200) },
   );
   assert(references > 100 && leaving > 100);
 });

@@ -3,7 +3,7 @@ import { contentText, estimateTokens, type Message, type ToolDefinition } from "
 import { profileNamed, type PromptSession, type SessionView } from "@tare/planner";
 import { classicSession } from "./classic_session.ts";
 import { type Archive, memoryArchive } from "@tare/prune";
-import fc from "fast-check";
+import fc from "../../../tests/cases.ts";
 import { callPairs } from "../../../tests/call_pairs.ts";
 import { conversations } from "../../../tests/conversations.ts";
 

@@ -1,5 +1,5 @@
 import { assert, assertAlmostEquals, assertEquals } from "@std/assert";
-import * as fc from "fast-check";
+import fc from "../../../tests/cases.ts";
 import { afterPing, afterRequest, type ClockState, NEW_CLOCK, promptCost } from "../ledger/ledger.ts";
 import { profileNamed } from "../providers.ts";
 import { type Idle, nextPing, type Ping } from "./clock.ts";

@@ -6,7 +6,7 @@ import { estimateTokens, type Message } from "@tare/messages";
 import { plannerSession, profileNamed } from "@tare/planner";
 import { promptCost } from "@tare/planner/parts";
 import { memoryArchive } from "@tare/prune";
-import fc from "fast-check";
+import fc from "../../../tests/cases.ts";
 
 const profile = profileNamed("anthropic-5m");
 

@@ -1,7 +1,7 @@
 import { assertEquals } from "@std/assert";
 import { type Judge, pinOf } from "@tare/loop";
 import type { Tool } from "@tare/messages";
-import fc from "fast-check";
+import fc from "../../../tests/cases.ts";
 import { ALLOW_EVERYTHING, type ApprovalRule, faultOfRules, judgeBy } from "./rules.ts";
 
 function tool(name: string, stance: NonNullable<Tool["stance"]> = "once"): Tool {

@@ -1,6 +1,6 @@
 import { assertEquals, assertStrictEquals } from "@std/assert";
 import { memoryStore, type Store } from "@tare/conversation";
-import fc from "fast-check";
+import fc, { cases } from "../../../tests/cases.ts";
 import { echo } from "../fixture_test.ts";
 import { scriptedSessions, snapshot, unpaired } from "../script_fixture_test.ts";
 import { HttpError } from "../http/http_error.ts";
@@ -129,7 +129,7 @@ Deno.test("Sessions do what requests for one session ask for at once as if one c
         assertEquals(await stored.readState(id, "steering") ?? [], []);
       },
     ),
-    { numRuns: 150 },
+    { numRuns: cases(150) },
   );
 });
 
@@ -152,7 +152,7 @@ Deno.test("Sessions delete a session that others ask for at once, whole and once
         assertEquals(late.refused, 404);
       },
     ),
-    { numRuns: 150 },
+    { numRuns: cases(150) },
   );
 });
 
@@ -170,7 +170,7 @@ Deno.test("Sessions give one object for one session to all who ask at once, and 
       for (const session of given) assertStrictEquals(session, given[0]);
       assertEquals(loads, 1);
     }),
-    { numRuns: 20 },
+    { numRuns: cases(20) },
   );
 });
 
@@ -184,6 +184,6 @@ Deno.test("Sessions.create() makes no more at once than may be kept", async () =
       assertEquals(made.filter(({ status }) => status === "fulfilled").length, 3);
       assertEquals(await store.countSessions(), 3);
     }),
-    { numRuns: 20 },
+    { numRuns: cases(20) },
   );
 });

@@ -1,5 +1,5 @@
 import { assertEquals } from "@std/assert";
-import fc from "fast-check";
+import fc from "../../../tests/cases.ts";
 import { EMPTY_LEDGER } from "@tare/loop";
 import type { Message, Usage } from "@tare/messages";
 import { NO_QUESTIONS } from "../approvals/approvals.ts";

@@ -3,7 +3,7 @@ import { contentText, type FunctionToolCall, type Message, type Model, type Tool
 import { sharedMemory } from "@tare/conversation";
 import { type Days, type Overview, sumsOf } from "@tare/conversation/report";
 import type { AgentHandler } from "@tare/server";
-import fc from "fast-check";
+import fc, { cases } from "../../../tests/cases.ts";
 import { agent, call, events, newSession, request, type SeenEvent } from "../fixture_test.ts";
 import { unpaired } from "../script_fixture_test.ts";
 
@@ -192,6 +192,6 @@ Deno.test("nothing that servers acknowledged is lost, doubled or out of order, w
         starts.map((_, index) => index % 2 === 0 ? "turn_start" : "turn_end"),
       );
     }),
-    { numRuns: 25 },
+    { numRuns: cases(25) },
   );
 });

@@ -2,7 +2,7 @@ import { assert, assertEquals, assertNotStrictEquals, assertRejects, assertStric
 import { HttpError } from "../http/http_error.ts";
 import type { NumberedEvent } from "./session_types.ts";
 import { memoryStore } from "@tare/conversation";
-import fc from "fast-check";
+import fc, { cases } from "../../../tests/cases.ts";
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
 import { agent, events, newSession, request, scriptedModel, silentModel, turn } from "../fixture_test.ts";
@@ -56,7 +56,7 @@ Deno.test("Sessions.get() restores a session that is and sends what the one in m
         [...said, ...player.accepted.map(({ said }) => said), "and now?"].toSorted(),
       );
     }),
-    { numRuns: 40 },
+    { numRuns: cases(40) },
   );
 });
 
@@ -111,7 +111,7 @@ Deno.test("Sessions.get() goes on with a turn whose process ended after any writ
         }
       },
     ),
-    { numRuns: 6 },
+    { numRuns: cases(6) },
   );
 });
 

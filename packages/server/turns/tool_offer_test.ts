@@ -12,7 +12,7 @@ import { profileNamed } from "@tare/planner";
 import { Catalogue } from "@tare/schemas";
 import type { ToolSource } from "@tare/server";
 import { memoryStore } from "@tare/conversation";
-import fc from "fast-check";
+import fc, { cases } from "../../../tests/cases.ts";
 import { recordedStore } from "../sessions/store_fixture_test.ts";
 import { type OfferOptions, type OfferState, offerTools } from "./session_tools.ts";
 import { agent, call, echo, events, newSession, request, turn } from "../fixture_test.ts";
@@ -196,7 +196,7 @@ Deno.test("deferred tools: each request is a prefix of the next, however tools, 
       }
       assertPrefixes(requests);
     }),
-    { numRuns: 10 },
+    { numRuns: cases(10) },
   );
 });
 

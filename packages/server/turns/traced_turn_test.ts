@@ -3,7 +3,7 @@ import { ModelError } from "@tare/loop";
 import type { Model, Tool } from "@tare/messages";
 import { memoryStore } from "@tare/conversation";
 import { Telemetry } from "@tare/conversation/telemetry";
-import fc from "fast-check";
+import fc, { cases } from "../../../tests/cases.ts";
 import { recordTelemetry } from "../../../tests/telemetry/recorder.ts";
 import {
   makeSession,
@@ -35,7 +35,7 @@ Deno.test("whatever happens in a turn, telemetry changes nothing of it, and all 
         assertEquals(parent, name === "invoke_agent tare" ? undefined : "invoke_agent tare");
       }
     }),
-    { numRuns: 40 },
+    { numRuns: cases(40) },
   );
 });
 

@@ -1,5 +1,5 @@
 import { assert, assertEquals } from "@std/assert";
-import fc from "fast-check";
+import fc, { cases } from "../../../tests/cases.ts";
 import { countMessageTokens, countToolTokens, type Message, type ToolDefinition } from "@tare/messages";
 import { messageUnits, RunningHash, type RunUnit, toolUnits } from "./prompt_units.ts";
 import { conversations } from "../../../tests/conversations.ts";
@@ -50,7 +50,7 @@ Deno.test("messageUnits() adds up to countMessageTokens(), toolUnits() to countT
         assertEquals(sum(messageUnits(message, characters)), countMessageTokens(message, countTokens));
       }
     }),
-    { numRuns: 50 },
+    { numRuns: cases(50) },
   );
   const tool: ToolDefinition = { type: "function", function: { name: "f", description: "Does f." } };
   assertEquals(sum(toolUnits(tool, characters)), countToolTokens(tool, countTokens));

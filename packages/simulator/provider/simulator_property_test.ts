@@ -1,5 +1,5 @@
 import { assert, assertEquals } from "@std/assert";
-import fc from "fast-check";
+import fc, { cases } from "../../../tests/cases.ts";
 import { countRequestTokens, type ToolDefinition } from "@tare/messages";
 import { type Profile, PROFILES } from "@tare/planner";
 import { type Simulator, simulator } from "@tare/simulator";
@@ -71,7 +71,7 @@ Deno.test("simulator() answers or refuses whatever it is sent", async () => {
       await response.text();
       statuses.add(response.status);
     }),
-    { numRuns: 500 },
+    { numRuns: cases(500) },
   );
   assertEquals([...statuses].sort(), [200, 400]);
 });
@@ -102,6 +102,6 @@ Deno.test("simulator() counts every prompt like countRequestTokens(), and serves
         }
       },
     ),
-    { numRuns: 40 },
+    { numRuns: cases(40) },
   );
 });

@@ -1,6 +1,6 @@
 import { assertEquals } from "@std/assert";
 import type { FinishReason, ModelEvent } from "@tare/messages";
-import fc from "fast-check";
+import fc, { cases } from "../../../tests/cases.ts";
 import type { JsonRecord } from "@tare/wire";
 import { assemble, delta } from "./assembler_fixture_test.ts";
 import { mergeDelta } from "./reply_assembler.ts";
@@ -325,7 +325,7 @@ Deno.test("CallAssembler joins calls however their pieces are cut, mixed and lab
         assertEquals(inShort(chunks), calls.map(({ name, args }, i) => [`id${i}`, name, args]));
       },
     ),
-    { numRuns: 100 },
+    { numRuns: cases(100) },
   );
 });
 

@@ -1,5 +1,5 @@
 import { assert, assertEquals } from "@std/assert";
-import fc from "fast-check";
+import fc from "../../../tests/cases.ts";
 import type { FunctionToolCall } from "@tare/messages";
 import { CompletionWriter } from "@tare/wire";
 import { splitText } from "./write_completion.ts";

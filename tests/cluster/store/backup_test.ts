@@ -8,7 +8,8 @@ import { openPostgresContents, openPostgresStore } from "@tare/conversation/post
 import { Client } from "pg";
 import { askStore, fillStore } from "../../../packages/conversation/store/contents_fixture_test.ts";
 import { sessionRecord } from "../../../packages/conversation/store/store_suite_fixture_test.ts";
-import { query, startPostgres } from "../postgres.ts";
+import { type Need, needs } from "../../needs.ts";
+import { ownServer, query, startPostgres } from "../postgres.ts";
 
 // A backup of files needs whole pages in the log, and all of that since it began.
 const postgres = await startPostgres({ settings: { full_page_writes: "on", wal_keep_size: "256MB" } });
@@ -48,10 +49,7 @@ async function copyFiles(...args: string[]): Promise<void> {
   if (!success && !said.split("\n").every(isGone)) throw new Error(said);
 }
 
-Deno.test({
-  name: "a copy of the database's files, made while it was written to, goes on with the same bytes",
-  ignore: !postgres.isOurs,
-}, async () => {
+Deno.test(needs(ownServer(postgres), "a copy of the database's files, made while it was written to, goes on with the same bytes"), async () => {
   const url = await postgres.makeDatabase();
   const [{ data_directory: data }] = await query<{ data_directory: string }>(url, "SHOW data_directory") as [
     { data_directory: string },
@@ -98,15 +96,15 @@ const [{ server_version_num: server }] = await query<{ server_version_num: strin
   postgres.url,
   "SHOW server_version_num",
 ) as [{ server_version_num: string }];
-const dump = await majorOf("pg_dump");
-const canDump = dump * 10_000 >= Number(server) - Number(server) % 10_000 &&
-  await majorOf("pg_restore") === dump;
-if (!canDump) console.warn(`Skipped: pg_dump is of version ${dump || "none"}, the server of ${server}.`);
+const major = Math.floor(Number(server) / 10_000);
+const isSupported = await majorOf("pg_dump") >= major && await majorOf("pg_restore") === await majorOf("pg_dump");
+const PG_DUMP: Need = {
+  what: `pg_dump of PostgreSQL ${major}`,
+  how: `apt-get install postgresql-client-${major}`,
+  isMet: () => isSupported,
+};
 
-Deno.test({
-  name: "what pg_dump wrote while servers ran goes on in another database with the same bytes",
-  ignore: !canDump,
-}, async () => {
+Deno.test(needs(PG_DUMP, "what pg_dump wrote while servers ran goes on in another database with the same bytes"), async () => {
   const [url, empty] = [await postgres.makeDatabase(), await postgres.makeDatabase()];
   const folder = await Deno.makeTempDir();
   const file = join(folder, "tare.dump");

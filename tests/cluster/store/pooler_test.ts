@@ -1,4 +1,3 @@
-// deno-lint-ignore-file no-console
 import { assertEquals, assertRejects } from "@std/assert";
 import { join } from "@std/path";
 import { StoreError } from "@tare/conversation";
@@ -7,19 +6,9 @@ import { freePort } from "../../crash/free_port.ts";
 import { startPostgres } from "../postgres.ts";
 import { TcpProxy } from "../tcp_proxy.ts";
 import { FEW, through, withDatabase } from "./store.ts";
+import { PGBOUNCER, needs } from "../../needs.ts";
 
 const postgres = await startPostgres();
-
-function hasPgbouncer(): boolean {
-  try {
-    return new Deno.Command("pgbouncer", { args: ["--version"], stdout: "null", stderr: "null" }).outputSync()
-      .success;
-  } catch (error) {
-    if (!(error instanceof Deno.errors.NotFound)) throw error;
-    console.warn("Skipped: there is no pgbouncer.");
-    return false;
-  }
-}
 
 /** Runs a test with a pgbouncer in front of a database. */
 async function withPooler(
@@ -70,10 +59,9 @@ async function withPooler(
 
 /** A test that is skipped without pgbouncer, on a database of its own. */
 function poolerTest(name: string, test: (database: string) => Promise<void>): void {
-  Deno.test(`openPostgresStore() ${name}`, { ignore }, () => withDatabase(postgres, test));
+  Deno.test(needs(PGBOUNCER, `openPostgresStore() ${name}`), () => withDatabase(postgres, test));
 }
 
-const ignore = !hasPgbouncer();
 
 /** Why a store isn't opened. */
 async function refusalOf(url: string, options = {}): Promise<string> {

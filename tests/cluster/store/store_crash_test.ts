@@ -3,7 +3,8 @@ import { StoreError } from "@tare/conversation";
 import { openPostgresStore } from "@tare/conversation/postgres";
 import { held, listen, type Opening } from "../../../packages/conversation/store/openings_fixture_test.ts";
 import { sessionRecord } from "../../../packages/conversation/store/store_suite_fixture_test.ts";
-import { query, startPostgres } from "../postgres.ts";
+import { needs } from "../../needs.ts";
+import { ownServer, query, startPostgres } from "../postgres.ts";
 import { FEW, GIVING_UP, PATIENT, proxyTo, through, withDatabase } from "./store.ts";
 
 const postgres = await startPostgres();
@@ -76,9 +77,7 @@ Deno.test("commit() is done once, whenever its connection is cut", () =>
     }
   }));
 
-Deno.test("a server that is killed in the middle of commits loses and doubles nothing, and costs no hold", {
-  ignore: !postgres.isOurs,
-}, () =>
+Deno.test(needs(ownServer(postgres), "a server that is killed in the middle of commits loses and doubles nothing, and costs no hold"), () =>
   withDatabase(postgres, async (url) => {
     const [store, other] = [await openPostgresStore(url, PATIENT), await openPostgresStore(url, PATIENT)];
     try {

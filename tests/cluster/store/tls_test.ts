@@ -7,7 +7,8 @@ import { generate, type GenerateResult } from "selfsigned";
 import { agentClient } from "../../../packages/app/agent_client.ts";
 import { startProcess } from "../../../packages/app/server_process_fixture_test.ts";
 import { sessionRecord } from "../../../packages/conversation/store/store_suite_fixture_test.ts";
-import { query, startPostgres } from "../postgres.ts";
+import { needs } from "../../needs.ts";
+import { ownServer, query, startPostgres } from "../postgres.ts";
 
 const MODERN = { keyType: "ec", algorithm: "sha256" } as const;
 
@@ -66,11 +67,7 @@ async function areEncrypted(address: string): Promise<readonly boolean[]> {
   return rows.map(({ ssl }) => ssl);
 }
 
-const options = { ignore: !postgres.isOurs };
-
-Deno.test(
-  "a store whose certificate is checked keeps and tells what it does without",
-  options,
+Deno.test(needs(ownServer(postgres), "a store whose certificate is checked keeps and tells what it does without"),
   () =>
     withDatabase(async (at, folder) => {
       const address = at({ sslmode: "verify-full", sslrootcert: join(folder, "ours.pem") });
@@ -89,9 +86,7 @@ Deno.test(
     }),
 );
 
-Deno.test(
-  "a database whose certificate nobody vouches for isn't used, and no password is said",
-  options,
+Deno.test(needs(ownServer(postgres), "a database whose certificate nobody vouches for isn't used, and no password is said"),
   () =>
     withDatabase(async (at, folder) => {
       const root = (name: string) => ({ sslrootcert: join(folder, name) });
@@ -115,9 +110,7 @@ Deno.test(
     }),
 );
 
-Deno.test(
-  "a server reads the certificates that its database's address names",
-  options,
+Deno.test(needs(ownServer(postgres), "a server reads the certificates that its database's address names"),
   () =>
     withDatabase(async (at, folder) => {
       const workspace = join(folder, "workspace");

@@ -2,6 +2,7 @@ import { assert, assertEquals, assertRejects } from "@std/assert";
 import { type Store, StoreError } from "@tare/conversation";
 import { openStore } from "@tare/conversation/sqlite";
 import { withStore } from "./fixture_test.ts";
+import { needs, NOT_WINDOWS } from "../../../../tests/needs.ts";
 
 const events = Array.from({ length: 300 }, (_, index) => ({
   type: index % 10 === 0 ? "tool_result" : "text_delta",
@@ -140,10 +141,10 @@ Deno.test("openStore() tells of a damaged log, keeps it and goes on with what st
   }));
 
 Deno.test(
-  "commit() stops once the file or its log was removed or replaced, and what was read before still is",
-  {
-    ignore: Deno.build.os === "windows",
-  },
+  needs(
+    NOT_WINDOWS,
+    "commit() stops once the file or its log was removed or replaced, and what was read before still is",
+  ),
   async () => {
     for (const suffix of ["", "-wal"]) {
       for (const replace of [false, true]) {

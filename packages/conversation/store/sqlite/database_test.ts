@@ -5,6 +5,7 @@ import { StoreError } from "@tare/conversation";
 import { openDatabase } from "./database.ts";
 import type { Migration } from "./migrations.ts";
 import { withFolder } from "../folder_fixture_test.ts";
+import { needs, NOT_WINDOWS } from "../../../../tests/needs.ts";
 
 const sql = (text: string): Migration => (connection) => connection.exec(text);
 const V1 = sql("CREATE TABLE notes (text TEXT NOT NULL) STRICT");
@@ -72,18 +73,19 @@ Deno.test("openDatabase() refuses another program's database and leaves it alone
     }
   }));
 
-Deno.test("openDatabase() makes folder and files for the owner alone", {
-  ignore: Deno.build.os === "windows",
-}, () =>
-  withFolder((folder) => {
-    const path = join(folder, "new", "inner", "x.db");
-    const database = openDatabase(path, { migrations: [V1] });
-    database.prepare("INSERT INTO notes VALUES ('x')").run();
-    const modes = [join(folder, "new"), join(folder, "new", "inner"), path, `${path}-wal`, `${path}.lock`]
-      .map((name) => Deno.statSync(name).mode! & 0o777);
-    database.close();
-    assertEquals(modes, [0o700, 0o700, 0o600, 0o600, 0o600]);
-  }));
+Deno.test(
+  needs(NOT_WINDOWS, "openDatabase() makes folder and files for the owner alone"),
+  () =>
+    withFolder((folder) => {
+      const path = join(folder, "new", "inner", "x.db");
+      const database = openDatabase(path, { migrations: [V1] });
+      database.prepare("INSERT INTO notes VALUES ('x')").run();
+      const modes = [join(folder, "new"), join(folder, "new", "inner"), path, `${path}-wal`, `${path}.lock`]
+        .map((name) => Deno.statSync(name).mode! & 0o777);
+      database.close();
+      assertEquals(modes, [0o700, 0o700, 0o600, 0o600, 0o600]);
+    }),
+);
 
 Deno.test("openDatabase() says what is in the way of a file", () =>
   withFolder((folder) => {
@@ -128,23 +130,24 @@ const STARTER = `
 `;
 
 // Between fork and exec a child has every open file of its parent, and with some kinds of lock those too.
-Deno.test("close() lets go of the file at once, also while other threads start processes", {
-  ignore: Deno.build.os === "windows",
-}, () =>
-  withFolder(async (folder) => {
-    const path = join(folder, "x.db");
-    const worker = new Worker(`data:text/javascript,${encodeURIComponent(STARTER)}`, { type: "module" });
-    const started = () => new Promise((resolve) => worker.onmessage = resolve);
-    try {
-      for (let processes = 0; processes < 100; processes++) {
-        await started();
-        for (let times = 0; times < 10; times++) use(path, [V1]);
+Deno.test(
+  needs(NOT_WINDOWS, "close() lets go of the file at once, also while other threads start processes"),
+  () =>
+    withFolder(async (folder) => {
+      const path = join(folder, "x.db");
+      const worker = new Worker(`data:text/javascript,${encodeURIComponent(STARTER)}`, { type: "module" });
+      const started = () => new Promise((resolve) => worker.onmessage = resolve);
+      try {
+        for (let processes = 0; processes < 100; processes++) {
+          await started();
+          for (let times = 0; times < 10; times++) use(path, [V1]);
+        }
+      } finally {
+        worker.postMessage("end");
+        worker.terminate();
       }
-    } finally {
-      worker.postMessage("end");
-      worker.terminate();
-    }
-  }));
+    }),
+);
 
 Deno.test("transaction() undoes everything when something in it throws", () =>
   withFolder((folder) => {

@@ -5,6 +5,7 @@ import { openStore } from "@tare/conversation/sqlite";
 import { sessionRecord } from "../store_suite_fixture_test.ts";
 import { withFolder } from "../folder_fixture_test.ts";
 import { withStore } from "./fixture_test.ts";
+import { needs, SMALL_DISK } from "../../../../tests/needs.ts";
 
 const event = (number: number) => ({ type: "text_delta", number, text: "x".repeat(1000) });
 
@@ -67,22 +68,14 @@ Deno.test("commit() throws when the store has its size, keeps what was acknowled
     await later.close();
   }, { maxBytes: 500_000 }));
 
-Deno.test("commit() survives a disk that is full", (t) =>
-  withFolder(async (folder) => {
-    const disk = join(folder, "disk");
-    Deno.mkdirSync(disk);
-    const mounted = await run("mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", disk);
-    await t.step({
-      name: "on a small disk of its own (skipped without the right to mount one)",
-      ignore: !mounted,
-      async fn() {
-        try {
-          await onFullDisk(disk);
-        } finally {
-          await run("umount", disk);
-        }
-      },
-    });
+Deno.test(needs(SMALL_DISK, "commit() survives a disk that is full"), () =>
+  withFolder(async (disk) => {
+    await run("mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", disk);
+    try {
+      await onFullDisk(disk);
+    } finally {
+      await run("umount", disk);
+    }
   }));
 
 async function onFullDisk(disk: string): Promise<void> {
@@ -106,11 +99,7 @@ async function onFullDisk(disk: string): Promise<void> {
   await again.close();
 }
 
-async function run(command: string, ...args: string[]): Promise<boolean> {
-  try {
-    const { success } = await new Deno.Command(command, { args, stderr: "null" }).output();
-    return success;
-  } catch {
-    return false;
-  }
+async function run(command: string, ...args: string[]): Promise<void> {
+  const { success, stderr } = await new Deno.Command(command, { args }).output();
+  if (!success) throw new Error(`Cannot run ${command}: ${new TextDecoder().decode(stderr)}`);
 }

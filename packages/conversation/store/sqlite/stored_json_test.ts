@@ -1,6 +1,6 @@
 import { fromStoredJson, toStoredJson } from "./database.ts";
 import { assertEquals, assertThrows } from "@std/assert";
-import fc from "fast-check";
+import fc from "../../../../tests/cases.ts";
 import { StoreError } from "@tare/conversation";
 
 Deno.test("fromStoredJson() gives back what toStoredJson() took, lone surrogates too", () => {

@@ -1,6 +1,6 @@
 import { assertEquals } from "@std/assert";
 import { globToRegExp } from "@std/path";
-import fc from "fast-check";
+import fc, { cases } from "../../../../tests/cases.ts";
 import { RE2JS } from "re2js";
 import { globPattern } from "./walk.ts";
 
@@ -34,7 +34,7 @@ Deno.test("globPattern() matches what the standard library's globs match", () =>
         globPattern(glob),
       );
     }),
-    { numRuns: 3_000 },
+    { numRuns: cases(3_000) },
   );
 });
 

@@ -1,6 +1,7 @@
 import { assert, assertEquals, assertMatch, assertRejects, assertStringIncludes } from "@std/assert";
 import { readFileTool } from "./read_file_tool.ts";
 import { abortOnProgress, call, callError, callOk, makeWorkspace } from "../fixture_test.ts";
+import { needs, NOT_ROOT } from "../../../../tests/needs.ts";
 
 const numbered = (from: number, to: number) =>
   Array.from({ length: to - from + 1 }, (_, at) => `line ${from + at}`).join("\n");
@@ -148,9 +149,7 @@ Deno.test("readFileTool() declares what it reads", () => {
 });
 
 Deno.test({
-  name: "read_file says that permission is denied",
-  // The superuser can read everything.
-  ignore: Deno.uid() === 0,
+  ...needs(NOT_ROOT, "read_file says that permission is denied"),
   async fn() {
     await using ws = await makeWorkspace({ f: "" });
     await Deno.chmod(ws.at("f"), 0);

@@ -1,6 +1,6 @@
 import { assertEquals, assertRejects } from "@std/assert";
 import { basename, dirname, join, resolve } from "@std/path";
-import fc from "fast-check";
+import fc, { cases } from "../../../../tests/cases.ts";
 import { Refusal, systemCode } from "../define_tool.ts";
 import { makeWorkspace } from "../fixture_test.ts";
 import { resolveInWorkspace } from "./resolve_in_workspace.ts";
@@ -123,6 +123,6 @@ Deno.test("resolveInWorkspace() never leaves the workspace, and agrees with the 
       await Deno.writeTextFile(found, "").catch(() => {});
       assertEquals([...Deno.readDirSync(ws.outside)], []);
     }),
-    { numRuns: 200 },
+    { numRuns: cases(200) },
   );
 });

@@ -1,6 +1,6 @@
 import { assertEquals, assertRejects } from "@std/assert";
 import { open } from "node:fs/promises";
-import fc from "fast-check";
+import fc, { cases } from "../../../../tests/cases.ts";
 import { Refusal } from "../define_tool.ts";
 import { abortOnProgress, context, makeWorkspace } from "../fixture_test.ts";
 import { MAX_LINE_BYTES, openText, textBlocks } from "./text_file.ts";
@@ -77,7 +77,7 @@ Deno.test("textBlocks() loses nothing but what it counts", async () => {
       );
       assertEquals(rebuilt.join(""), text);
     }),
-    { numRuns: 30 },
+    { numRuns: cases(30) },
   );
 });
 

@@ -1,6 +1,7 @@
 import { assertEquals, assertStringIncludes } from "@std/assert";
 import { writeFileTool } from "./write_file_tools.ts";
 import { callError, callOk, context, makeWorkspace } from "../fixture_test.ts";
+import { needs, NOT_ROOT } from "../../../../tests/needs.ts";
 
 Deno.test("write_file creates a file and its folders", async () => {
   await using ws = await makeWorkspace();
@@ -82,9 +83,7 @@ Deno.test("writeFileTool() declares what it writes", () => {
 });
 
 Deno.test({
-  name: "write_file says that permission is denied",
-  // The superuser can write everywhere.
-  ignore: Deno.uid() === 0,
+  ...needs(NOT_ROOT, "write_file says that permission is denied"),
   async fn() {
     await using ws = await makeWorkspace({ "src/": "", protected: "old" });
     await Deno.chmod(ws.at("src"), 0o500);

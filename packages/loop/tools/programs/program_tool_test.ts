@@ -9,7 +9,7 @@ import {
 } from "@tare/loop";
 import { programTool } from "@tare/loop/programs";
 import type { Message, Tool } from "@tare/messages";
-import fc from "fast-check";
+import fc, { cases } from "../../../../tests/cases.ts";
 import {
   breathe,
   call,
@@ -397,6 +397,6 @@ Deno.test("run_program played again does the same, in whatever order its calls e
       const again = await playingOn(code, journalOf(both), []);
       assertEquals(resultOf(again.result), resultOf(part.result));
     }),
-    { numRuns: 25 },
+    { numRuns: cases(25) },
   );
 });

@@ -1,18 +1,10 @@
-// deno-lint-ignore-file no-console
 import { assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { join } from "@std/path";
 import { abortOnProgress, call, callOk, makeWorkspace } from "../fixture_test.ts";
 import { clearWorkspaces } from "./git_guard.ts";
 import { shellTool } from "../shell/shell_tool.ts";
 import { sandboxOf } from "./sandbox_fixture_test.ts";
-
-const can = Deno.build.os === "linux" && "by" in await sandboxOf(await Deno.makeTempDir());
-if (!can) {
-  console.warn(
-    "Tests of the sandbox are skipped: bubblewrap (bwrap) isn't installed, or can't be used here.",
-  );
-}
-const ignore = !can;
+import { BUBBLEWRAP, needs } from "../../../../tests/needs.ts";
 
 /** `shell` in a sandbox for this workspace. */
 async function shellIn(root: string) {
@@ -21,7 +13,7 @@ async function shellIn(root: string) {
   return shellTool({ workspace: root, sandbox, env: { PATH: "/usr/local/bin:/usr/bin:/bin" } });
 }
 
-Deno.test("shell in a sandbox works in the workspace as without one", { ignore }, async () => {
+Deno.test(needs(BUBBLEWRAP, "shell in a sandbox works in the workspace as without one"), async () => {
   await using ws = await makeWorkspace({ "a.txt": "hello\n" });
   const shell = await shellIn(ws.root);
   assertEquals(
@@ -41,8 +33,7 @@ Deno.test("shell in a sandbox works in the workspace as without one", { ignore }
 });
 
 Deno.test(
-  "shell in a sandbox stops a command at once when it is cancelled or its time is up",
-  { ignore },
+  needs(BUBBLEWRAP, "shell in a sandbox stops a command at once when it is cancelled or its time is up"),
   async () => {
     await using ws = await makeWorkspace();
     const shell = await shellIn(ws.root);
@@ -57,8 +48,7 @@ Deno.test(
 );
 
 Deno.test(
-  "shell in a sandbox begins no repository, and leaves nothing where there was none",
-  { ignore },
+  needs(BUBBLEWRAP, "shell in a sandbox begins no repository, and leaves nothing where there was none"),
   async () => {
     await using ws = await makeWorkspace();
     const shell = await shellIn(ws.root);
@@ -77,7 +67,7 @@ Deno.test(
   },
 );
 
-Deno.test("shell in a sandbox works in a folder that can't be changed", { ignore }, async () => {
+Deno.test(needs(BUBBLEWRAP, "shell in a sandbox works in a folder that can't be changed"), async () => {
   // The system administrator makes nothing there either.
   const shell = await shellIn("/sys/kernel");
   assertEquals(
@@ -86,7 +76,7 @@ Deno.test("shell in a sandbox works in a folder that can't be changed", { ignore
   );
 });
 
-Deno.test("findSandbox() says why there is none", { ignore }, async () => {
+Deno.test(needs(BUBBLEWRAP, "findSandbox() says why there is none"), async () => {
   await using ws = await makeWorkspace({ "home/project/": "" });
   const home = ws.at("home");
   for (const workspace of [home, ws.root, "/", "/usr"]) {

@@ -4,6 +4,7 @@ import { BackgroundCommands, backgroundTool } from "./background.ts";
 import { shellTool, type ShellToolOptions } from "./shell_tool.ts";
 import { call, callError, callOk, context, cutOff, makeWorkspace, type Workspace } from "../fixture_test.ts";
 import { sandboxOf } from "../sandbox/sandbox_fixture_test.ts";
+import { BUBBLEWRAP, needs } from "../../../../tests/needs.ts";
 
 /** The two tools over one set of commands, in a workspace. */
 async function withTools(
@@ -131,49 +132,51 @@ Deno.test("news() tells of commands that went with the server that ran them", ()
   );
 });
 
-const sandbox = await sandboxOf(await Deno.makeTempDir());
-
-Deno.test("in the sandbox the ports of a command in the background are reached beside it, and nowhere else", {
-  ignore: !("by" in sandbox) || sandbox.by !== "bubblewrap",
-}, async () => {
-  const serve =
-    'perl -MIO::Socket::INET -e \'$s = IO::Socket::INET->new(LocalAddr => "127.0.0.1", LocalPort => 8080, ' +
-    'Listen => 5) or die; $| = 1; print "listens\\n"; while ($c = $s->accept) { print $c "hello\\n"; close $c }\'';
-  const ask = "bash -c 'exec 3<>/dev/tcp/127.0.0.1/8080; cat <&3' 2>/dev/null || echo refused";
-  await withTools(async ({ ws, start, shell, look }) => {
-    const name = await start(serve);
-    await callOk(look, { name, wait_ms: 60_000, until: "listens" });
-    assertEquals(
-      await callOk(shell, { command: ask, beside: name }),
-      "exit code 0; 6 bytes of output\nhello\n",
-    );
-    assertEquals(await callOk(shell, { command: ask }), "exit code 0; 8 bytes of output\nrefused\n");
-    const odd = "printf '%s\\n' 'ä \"$1\" \\n'; echo two >&2; exit 7";
-    assertEquals(
-      await callOk(shell, { command: odd, beside: name }),
-      'exit code 7; 15 bytes of output\nä "$1" \\n\ntwo\n',
-    );
-    await new Deno.Command("mkfifo", { args: [ws.at("alive")] }).output();
-    const held = Deno.open(ws.at("alive")).then((pipe) => new Response(pipe.readable).text());
-    const long = "exec 3>alive; echo first; sleep 1000 & sleep 1000";
-    const { content, timeoutMs } = await cutOff(shell, { command: long, beside: name });
-    assertStringIncludes(content, `its time limit of ${timeoutMs / 1000} s was over`);
-    assertMatch(content, /6 bytes of output\nfirst\n$/);
-    // It ends once nobody that the command started holds it any more.
-    assertEquals(await held, "");
-    assertStringIncludes(
-      await callError(shell, { command: "true", beside: name, outside: "x" }),
-      "can't run beside what is in it",
-    );
-    const whole = await callOk(shell, { command: "head -c 200000 /dev/zero | tr '\\0' x", beside: name });
-    assert(whole.startsWith("exit code 0; 200000 bytes of output\nxxx"), whole.slice(0, 100));
-    assertMatch(await callOk(look, { name, stop: true }), /ended: stopped/);
-    assertStringIncludes(
-      await callError(shell, { command: "true", beside: name }),
-      "there is no such command",
-    );
-  }, async ({ root }) => {
-    const made = await sandboxOf(root);
-    return "by" in made ? { sandbox: made } : {};
-  });
-});
+Deno.test(
+  needs(
+    BUBBLEWRAP,
+    "in the sandbox the ports of a command in the background are reached beside it, and nowhere else",
+  ),
+  async () => {
+    const serve =
+      'perl -MIO::Socket::INET -e \'$s = IO::Socket::INET->new(LocalAddr => "127.0.0.1", LocalPort => 8080, ' +
+      'Listen => 5) or die; $| = 1; print "listens\\n"; while ($c = $s->accept) { print $c "hello\\n"; close $c }\'';
+    const ask = "bash -c 'exec 3<>/dev/tcp/127.0.0.1/8080; cat <&3' 2>/dev/null || echo refused";
+    await withTools(async ({ ws, start, shell, look }) => {
+      const name = await start(serve);
+      await callOk(look, { name, wait_ms: 60_000, until: "listens" });
+      assertEquals(
+        await callOk(shell, { command: ask, beside: name }),
+        "exit code 0; 6 bytes of output\nhello\n",
+      );
+      assertEquals(await callOk(shell, { command: ask }), "exit code 0; 8 bytes of output\nrefused\n");
+      const odd = "printf '%s\\n' 'ä \"$1\" \\n'; echo two >&2; exit 7";
+      assertEquals(
+        await callOk(shell, { command: odd, beside: name }),
+        'exit code 7; 15 bytes of output\nä "$1" \\n\ntwo\n',
+      );
+      await new Deno.Command("mkfifo", { args: [ws.at("alive")] }).output();
+      const held = Deno.open(ws.at("alive")).then((pipe) => new Response(pipe.readable).text());
+      const long = "exec 3>alive; echo first; sleep 1000 & sleep 1000";
+      const { content, timeoutMs } = await cutOff(shell, { command: long, beside: name });
+      assertStringIncludes(content, `its time limit of ${timeoutMs / 1000} s was over`);
+      assertMatch(content, /6 bytes of output\nfirst\n$/);
+      // It ends once nobody that the command started holds it any more.
+      assertEquals(await held, "");
+      assertStringIncludes(
+        await callError(shell, { command: "true", beside: name, outside: "x" }),
+        "can't run beside what is in it",
+      );
+      const whole = await callOk(shell, { command: "head -c 200000 /dev/zero | tr '\\0' x", beside: name });
+      assert(whole.startsWith("exit code 0; 200000 bytes of output\nxxx"), whole.slice(0, 100));
+      assertMatch(await callOk(look, { name, stop: true }), /ended: stopped/);
+      assertStringIncludes(
+        await callError(shell, { command: "true", beside: name }),
+        "there is no such command",
+      );
+    }, async ({ root }) => {
+      const made = await sandboxOf(root);
+      return "by" in made ? { sandbox: made } : {};
+    });
+  },
+);

@@ -1,5 +1,5 @@
 import { assertEquals } from "@std/assert";
-import fc from "fast-check";
+import fc from "../../../../tests/cases.ts";
 import { BoundedOutput } from "./run_command.ts";
 
 function outputOf(maxBytes: number, pieces: readonly string[]) {

@@ -2,6 +2,7 @@ import { assertEquals, assertMatch } from "@std/assert";
 import { context, makeWorkspace } from "../fixture_test.ts";
 import { type CommandOptions, runCommand } from "./run_command.ts";
 import { endLeftCommands } from "./shell_tool.ts";
+import { LINUX, needs } from "../../../../tests/needs.ts";
 
 const PATH = "/usr/local/bin:/usr/bin:/bin";
 
@@ -51,11 +52,10 @@ const STRAY = "setsid sh -c 'trap \"\" TERM; echo $$ >pid; while :; do sleep 0.0
   "while ! [ -s pid ]; do sleep 0.01; done; cat pid";
 
 Deno.test(
-  "runCommand() ends a process that left the group, and does not wait for it though it holds the output",
-  {
-    // Elsewhere there is no way to find it.
-    ignore: Deno.build.os !== "linux",
-  },
+  needs(
+    LINUX,
+    "runCommand() ends a process that left the group, and does not wait for it though it holds the output",
+  ),
   async () => {
     const { ending, leftProcesses, text } = await run(STRAY);
     assertEquals([ending, leftProcesses], ["exited", true]);
@@ -65,22 +65,23 @@ Deno.test(
   },
 );
 
-Deno.test("endLeftCommands() ends what commands of its owner left running, and nothing of another", {
-  ignore: Deno.build.os !== "linux",
-}, async () => {
-  const started = ["one", "two"].map((owner) =>
-    new Deno.Command("/bin/sh", {
-      args: ["-c", "echo; read -r _"],
-      env: { TARE_COMMAND: `${owner}.id` },
-      stdin: "piped",
-      stdout: "piped",
-    }).spawn()
-  );
-  // A process that is only beginning has no environment yet.
-  for (const { stdout } of started) for await (const _ of stdout) break;
-  assertEquals([await endLeftCommands("one"), await endLeftCommands("one")], [1, 0]);
-  assertEquals((await started[0]!.status).signal, "SIGTERM");
-  assertEquals(await endLeftCommands("two"), 1);
-  await started[1]!.status;
-  for (const { stdin } of started) await stdin.close();
-});
+Deno.test(
+  needs(LINUX, "endLeftCommands() ends what commands of its owner left running, and nothing of another"),
+  async () => {
+    const started = ["one", "two"].map((owner) =>
+      new Deno.Command("/bin/sh", {
+        args: ["-c", "echo; read -r _"],
+        env: { TARE_COMMAND: `${owner}.id` },
+        stdin: "piped",
+        stdout: "piped",
+      }).spawn()
+    );
+    // A process that is only beginning has no environment yet.
+    for (const { stdout } of started) for await (const _ of stdout) break;
+    assertEquals([await endLeftCommands("one"), await endLeftCommands("one")], [1, 0]);
+    assertEquals((await started[0]!.status).signal, "SIGTERM");
+    assertEquals(await endLeftCommands("two"), 1);
+    await started[1]!.status;
+    for (const { stdin } of started) await stdin.close();
+  },
+);

@@ -1,6 +1,6 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import { join } from "@std/path";
-import fc from "fast-check";
+import fc, { cases } from "../../../../tests/cases.ts";
 import { UndoRefused, workspaceTools } from "@tare/loop/tools";
 import { call, makeWorkspace } from "../fixture_test.ts";
 import { inTurn, keep, picture } from "./fixture_test.ts";
@@ -335,7 +335,7 @@ Deno.test("any sequence of turns, undos, redos and restarts leaves what a model 
       }
       await checkpoints.close();
     }),
-    { numRuns: 40 },
+    { numRuns: cases(40) },
   );
 });
 
@@ -367,6 +367,6 @@ Deno.test("undo() never changes what a person has changed since the turn's end",
         await checkpoints.close();
       },
     ),
-    { numRuns: 60 },
+    { numRuns: cases(60) },
   );
 });

@@ -1,7 +1,8 @@
 import { assertEquals } from "@std/assert";
-import fc from "fast-check";
+import fc, { cases } from "../../../../tests/cases.ts";
 import { join } from "node:path";
 import { readCommand } from "./read_command.ts";
+import { needs, NOT_WINDOWS } from "../../../../tests/needs.ts";
 
 const PIECES = [
   ...[
@@ -52,8 +53,7 @@ const PIECES = [
 ];
 
 Deno.test({
-  name: "Property: readCommand() gives the words that sh gives to the program, or none",
-  ignore: Deno.build.os === "windows",
+  ...needs(NOT_WINDOWS, "Property: readCommand() gives the words that sh gives to the program, or none"),
   async fn() {
     const folder = await Deno.makeTempDir();
     const program = `#!/bin/sh\nfor word in "$@"; do printf '%s\\0' "$word"; done\nprintf '\\1'\n`;
@@ -69,7 +69,7 @@ Deno.test({
         const wanted = words.slice(1).map(({ text }) => `${text}\0`).join("") + "\x01";
         assertEquals([command, new TextDecoder().decode(stdout)], [command, wanted]);
       }),
-      { numRuns: 1_000, examples: [["p (;"], ["p ("], ["p a # b"], ["p a#b"], ["p '' \"\" a\\ b"]] },
+      { numRuns: cases(1_000), examples: [["p (;"], ["p ("], ["p a # b"], ["p a#b"], ["p '' \"\" a\\ b"]] },
     );
     await Deno.remove(folder, { recursive: true });
   },

@@ -6,7 +6,7 @@
 import { profileNamed } from "@tare/planner";
 import { simulator } from "@tare/simulator";
 import { fromFileUrl, join } from "@std/path";
-import { denoArgs } from "../tasks.ts";
+import { denoArgs } from "../../packages/app/tasks.ts";
 
 const INFO = await new Deno.Command(Deno.execPath(), { args: ["info", "--json"] }).output();
 const { denoDir: DENO_DIR } = JSON.parse(new TextDecoder().decode(INFO.stdout));
@@ -52,7 +52,7 @@ export async function newMachine(more: Readonly<Record<string, string>> = {}): P
   const home = await Deno.realPath(await Deno.makeTempDir());
   const bin = join(home, "bin");
   for (const folder of ["bin", "a", "b"]) await Deno.mkdir(join(home, folder));
-  const agent = fromFileUrl(new URL("../../../tests/fake_agent.js", import.meta.url));
+  const agent = fromFileUrl(new URL("../fake_agent.js", import.meta.url));
   const script = `#!/bin/sh\nexec "${Deno.execPath()}" run --quiet --allow-all "${agent}" "$@"\n`;
   for (const name of PROGRAMS) await Deno.writeTextFile(join(bin, name), script, { mode: 0o755 });
   const keys: string[] = [];

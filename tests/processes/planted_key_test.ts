@@ -1,8 +1,8 @@
 import { assertEquals, assertStringIncludes } from "@std/assert";
 import { join } from "@std/path";
 import type { SessionEvent } from "@tare/server";
-import { agentClient } from "./agent_client.ts";
-import { startProcess } from "./server_process_fixture_test.ts";
+import { agentClient } from "../../packages/app/agent_client.ts";
+import { startProcess } from "../../packages/app/server_process_fixture_test.ts";
 
 const API_KEY = "sk-planted-provider-key";
 const MESSAGES_KEY = "sk-ant-planted-messages-key";

@@ -1,10 +1,10 @@
 // The real server, as it is started, tells the receiver that docs/webhooks.md shows.
 import { assert, assertEquals } from "@std/assert";
 import { fromFileUrl, join } from "@std/path";
-import { ownerKeyIn } from "../packages/app/data/find_owner_key.ts";
-import { startProcess } from "../packages/app/server_process_fixture_test.ts";
+import { ownerKeyIn } from "../../packages/app/data/find_owner_key.ts";
+import { startProcess } from "../../packages/app/server_process_fixture_test.ts";
 
-const ROOT = fromFileUrl(new URL("..", import.meta.url));
+const ROOT = fromFileUrl(new URL("../..", import.meta.url));
 
 /** Reads lines up to one that fits, and gives what it holds. */
 async function lineOf(lines: ReadableStreamDefaultReader<string>, pattern: RegExp): Promise<string> {

@@ -1,8 +1,8 @@
 import { assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { join } from "@std/path";
-import { agentClient } from "../agent_client.ts";
-import { startProcess } from "../server_process_fixture_test.ts";
-import { runEntry, withTransferServer } from "../transfer_fixture_test.ts";
+import { agentClient } from "../../packages/app/agent_client.ts";
+import { startProcess } from "../../packages/app/server_process_fixture_test.ts";
+import { runEntry, withTransferServer } from "./transfer_fixture.ts";
 
 Deno.test("backup.ts writes all that a running server keeps, from which another goes on with the same bytes", async () => {
   await withTransferServer(async ({ folder, client, session, env }) => {

@@ -1,8 +1,8 @@
 import { assert, assertEquals, assertMatch } from "@std/assert";
 import { join } from "@std/path";
-import { agentClient } from "./agent_client.ts";
-import { startProcess } from "./server_process_fixture_test.ts";
-import { runEntry } from "./transfer_fixture_test.ts";
+import { agentClient } from "../../packages/app/agent_client.ts";
+import { startProcess } from "../../packages/app/server_process_fixture_test.ts";
+import { runEntry } from "./transfer_fixture.ts";
 
 Deno.test("hooks.ts makes, shows, changes and removes a webhook, and says what it was told", async () => {
   const folder = await Deno.makeTempDir();

@@ -1,6 +1,6 @@
 import { assertEquals, assertStringIncludes } from "@std/assert";
 import { join } from "@std/path";
-import { runEntry, withTransferServer } from "./transfer_fixture_test.ts";
+import { runEntry, withTransferServer } from "./transfer_fixture.ts";
 
 Deno.test("export.ts writes a session to standard output, and says what is wrong", async () => {
   await withTransferServer(async ({ url, client, session, env }) => {

@@ -4,8 +4,8 @@
  * @module
  */
 import { fromFileUrl, join } from "@std/path";
-import { type AgentClient, agentClient } from "./agent_client.ts";
-import { startProcess } from "./server_process_fixture_test.ts";
+import { type AgentClient, agentClient } from "../../packages/app/agent_client.ts";
+import { startProcess } from "../../packages/app/server_process_fixture_test.ts";
 
 /** What an entry wrote, and its exit code. */
 export interface Written {

@@ -1,8 +1,7 @@
 import { assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
-import { startProcess } from "../server_process_fixture_test.ts";
-import { newMachine } from "./agents_fixture_test.ts";
-
-const ignore = Deno.build.os === "windows";
+import { startProcess } from "../../packages/app/server_process_fixture_test.ts";
+import { newMachine } from "./agents_fixture.ts";
+import { needs, NOT_WINDOWS } from "../needs.ts";
 
 /** The data folders of a machine in which a server is noted. */
 async function noted(home: string): Promise<string[]> {
@@ -16,9 +15,10 @@ async function noted(home: string): Promise<string[]> {
 }
 
 Deno.test({
-  name:
+  ...needs(
+    NOT_WINDOWS,
     "tare run starts a server, puts the agent behind it, passes its key and exit status on, and leaves none behind",
-  ignore,
+  ),
   async fn() {
     await using machine = await newMachine();
     const { code, out, err } = await machine.run("run", ["claude", "--exit", "7"]);
@@ -42,9 +42,10 @@ Deno.test({
 });
 
 Deno.test({
-  name:
+  ...needs(
+    NOT_WINDOWS,
     "tare run gives an agent that goes by a file a copy of it, which nobody else sees and which goes again",
-  ignore,
+  ),
   async fn() {
     await using machine = await newMachine();
     const { OPENAI_BASE_URL: passesOn } = machine.env;
@@ -74,8 +75,7 @@ Deno.test({
 });
 
 Deno.test({
-  name: "tare run uses the folder's server if one runs, and says what that lacks",
-  ignore,
+  ...needs(NOT_WINDOWS, "tare run uses the folder's server if one runs, and says what that lacks"),
   async fn() {
     await using machine = await newMachine();
     const env = { ...machine.env, ANTHROPIC_API_KEY: "its-key", OPENAI_API_KEY: "", OPENAI_BASE_URL: "" };
@@ -101,8 +101,10 @@ Deno.test({
 });
 
 Deno.test({
-  name: "tare run passes signals on; an agent whose server ended with another command goes on",
-  ignore,
+  ...needs(
+    NOT_WINDOWS,
+    "tare run passes signals on; an agent whose server ended with another command goes on",
+  ),
   async fn() {
     await using machine = await newMachine();
     // The folder's server listens where it did last: on another port than that which every server tries first.
@@ -124,8 +126,7 @@ Deno.test({
 });
 
 Deno.test({
-  name: "tare run says what is wrong",
-  ignore,
+  ...needs(NOT_WINDOWS, "tare run says what is wrong"),
   async fn() {
     await using taken = Deno.serve(
       { hostname: "127.0.0.1", port: 0, onListen() {} },

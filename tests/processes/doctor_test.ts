@@ -1,5 +1,5 @@
 import { assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
-import { runEntry, withTransferServer } from "./transfer_fixture_test.ts";
+import { runEntry, withTransferServer } from "./transfer_fixture.ts";
 
 Deno.test("doctor.ts says why prompts weren't read from the cache, in words and as JSON", async () => {
   await withTransferServer(async ({ session, env }) => {

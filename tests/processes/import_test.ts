@@ -1,6 +1,6 @@
 import { assertEquals, assertStringIncludes } from "@std/assert";
 import { join } from "@std/path";
-import { runEntry, withTransferServer } from "./transfer_fixture_test.ts";
+import { runEntry, withTransferServer } from "./transfer_fixture.ts";
 
 Deno.test("import.ts makes sessions of a file, and prints their ids", async () => {
   await withTransferServer(async ({ folder, client, session, env }) => {

@@ -1,6 +1,7 @@
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
-import { startProcess } from "../server_process_fixture_test.ts";
-import { newMachine } from "./agents_fixture_test.ts";
+import { startProcess } from "../../packages/app/server_process_fixture_test.ts";
+import { newMachine } from "./agents_fixture.ts";
+import { needs, NOT_WINDOWS } from "../needs.ts";
 
 const SETTINGS =
   '{\r\n\t// mine\r\n\t"model": "opus",\r\n\t"env": { "ANTHROPIC_BASE_URL": "https://mine" }, \r\n}';
@@ -57,8 +58,10 @@ Deno.test("tare wrap writes into an agent's configuration, and tare unwrap makes
 });
 
 Deno.test({
-  name: "tare unwrap names what servers have kept, and removes it with --data once none of them runs",
-  ignore: Deno.build.os === "windows",
+  ...needs(
+    NOT_WINDOWS,
+    "tare unwrap names what servers have kept, and removes it with --data once none of them runs",
+  ),
   async fn() {
     await using machine = await newMachine({ TARE_PORT: PORT });
     await machine.run("wrap", ["claude", "--yes"]);

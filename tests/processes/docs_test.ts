@@ -1,12 +1,13 @@
 // Runs what README.md and docs/ show: every block that is marked as `sh`. A line that starts a server is run until it listens.
-// deno-lint-ignore-file no-console
 import { assert, assertEquals } from "@std/assert";
 import { fromFileUrl, join } from "@std/path";
-import { startProcess } from "../packages/app/server_process_fixture_test.ts";
+import { startProcess } from "../../packages/app/server_process_fixture_test.ts";
 
-const ROOT = fromFileUrl(new URL("..", import.meta.url));
+import { needs, NOT_WINDOWS, program } from "../needs.ts";
+
+const ROOT = fromFileUrl(new URL("../..", import.meta.url));
 /** What a machine may lack. */
-const PROGRAMS = ["curl", "npm"];
+const PROGRAMS = [program("curl", "curl", "--version"), program("npm", "npm", "--version")];
 
 interface Example {
   readonly page: string;
@@ -24,12 +25,6 @@ const examples: Example[] = pages.flatMap((page) =>
     script,
   }))
 );
-
-function isThere(program: string): boolean {
-  const { code } = new Deno.Command("/bin/sh", { args: ["-c", `command -v ${program}`], stdout: "null" })
-    .outputSync();
-  return code === 0;
-}
 
 /** A folder that stands first in the path: `deno` is there, and what an example installs. */
 async function ownBin(): Promise<{ readonly root: string; readonly env: Readonly<Record<string, string>> }> {
@@ -71,12 +66,10 @@ async function starts(line: string, env: Readonly<Record<string, string>>): Prom
   assert(said.includes("Tare listens on"), `${line}\n${said}${await stderr}`);
 }
 
-const ignore = Deno.build.os === "windows";
 for (const [number, { page, script }] of examples.entries()) {
-  const missing = PROGRAMS.filter((program) => script.includes(`${program} `) && !isThere(program));
-  if (missing.length > 0) console.warn(`Skipped: an example of ${page} needs ${missing.join(", ")}.`);
+  const programs = PROGRAMS.filter(({ what }) => script.includes(`${what} `));
   const title = `${page}: example ${number + 1} runs: ${script.split("\n")[0]}`;
-  Deno.test({ name: title, ignore: ignore || missing.length > 0 }, async () => {
+  Deno.test(needs([NOT_WINDOWS, ...programs], title), async () => {
     const { root, env } = await ownBin();
     if (script.includes("task start")) {
       for (const line of script.split("\n")) {

@@ -1,10 +1,10 @@
 import { assertEquals, assertStringIncludes } from "@std/assert";
-import { startProcess } from "../server_process_fixture_test.ts";
-import { newMachine } from "./agents_fixture_test.ts";
+import { startProcess } from "../../packages/app/server_process_fixture_test.ts";
+import { newMachine } from "./agents_fixture.ts";
+import { needs, NOT_WINDOWS } from "../needs.ts";
 
 Deno.test({
-  name: "tare doctor AGENT looks at version, server, configuration, key, stream and calls",
-  ignore: Deno.build.os === "windows",
+  ...needs(NOT_WINDOWS, "tare doctor AGENT looks at version, server, configuration, key, stream and calls"),
   async fn() {
     await using machine = await newMachine();
     const none = await machine.run("doctor", ["claude"]);

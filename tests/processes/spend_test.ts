@@ -1,5 +1,5 @@
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
-import { runEntry, withTransferServer } from "./transfer_fixture_test.ts";
+import { runEntry, withTransferServer } from "./transfer_fixture.ts";
 
 Deno.test("spend.ts says what calls have cost, by day and session, in words and as JSON", async () => {
   await withTransferServer(async ({ session, env }) => {

@@ -1,0 +1,74 @@
+/**
+ * Runs suites of tests, one after the other, and ends with a table of what passed, failed and was skipped, and why.
+ * `deno task test` runs the fast suite, `deno task test:all` all but the largest, `deno task test:all cluster page`
+ * those two. With `--rest`, what `deno task test` has run is omitted: of the fast suite only what a bare machine skips.
+ *
+ * @module
+ */
+// deno-lint-ignore-file no-console
+import { fromFileUrl } from "@std/path";
+import { root } from "./repository.ts";
+import { OPTIONAL, type SuiteCommand, SUITES } from "./tested/suites.ts";
+import { add, NONE, readTestOutput, type Result, resultTable, type Row } from "./tested/test_output.ts";
+
+const isRest = Deno.args.includes("--rest");
+const named = Deno.args.filter((arg) => arg !== "--rest");
+const unknown = named.filter((name) => !Object.hasOwn(SUITES, name));
+if (unknown.length > 0) {
+  console.error(`Cannot run ${unknown.join(", ")}: there are the suites ${Object.keys(SUITES).join(", ")}.`);
+  Deno.exit(2);
+}
+
+/** Runs one command of a suite and passes its output through. */
+async function run({ program, args, env = {} }: SuiteCommand): Promise<Result> {
+  const child = new Deno.Command(program, {
+    args: [...args],
+    cwd: fromFileUrl(root),
+    env: { ...env },
+    stdin: "null",
+    stdout: "piped",
+    stderr: "piped",
+  }).spawn();
+  let output = "";
+  const pass = async (stream: ReadableStream<Uint8Array>, to: typeof Deno.stdout) => {
+    const decoder = new TextDecoder();
+    for await (const piece of stream) {
+      output += decoder.decode(piece, { stream: true });
+      for (let at = 0; at < piece.length;) at += await to.write(piece.subarray(at));
+    }
+  };
+  await Promise.all([pass(child.stdout, Deno.stdout), pass(child.stderr, Deno.stderr)]);
+  return readTestOutput(output, await child.status);
+}
+
+const rows: Row[] = [];
+for (const [suite, { commands, needs = [], omitted }] of Object.entries(SUITES)) {
+  if (named.length > 0 ? !named.includes(suite) : omitted !== undefined) {
+    if (named.length === 0) {
+      rows.push({ suite, result: NONE, seconds: 0, reason: `only if named: ${omitted}` });
+    }
+    continue;
+  }
+  const missing = needs.filter(({ isMet }) => !isMet());
+  if (missing.length > 0) {
+    const reason = `skipped: needs ${missing.map(({ what }) => what).join(" and ")}`;
+    rows.push({ suite, result: NONE, seconds: 0, reason });
+    continue;
+  }
+  const start = performance.now();
+  let result = NONE;
+  for (const command of await commands()) {
+    const isFast = isRest && suite === "fast";
+    const args = isFast
+      ? [...command.args, `--filter=/\\(needs (${OPTIONAL.map(({ what }) => what).join("|")})\\)$/`]
+      : command.args;
+    result = add(result, await run({ ...command, args }));
+    if (result.failed > 0) break;
+  }
+  rows.push({ suite, result, seconds: (performance.now() - start) / 1000 });
+}
+const howTo = (need: string) => OPTIONAL.find(({ what }) => what === need)?.how;
+console.log(`\n${resultTable(rows, howTo)}`);
+const { passed, failed } = rows.map(({ result }) => result).reduce(add, NONE);
+console.log(`${passed} passed, ${failed} failed`);
+if (failed > 0 || passed === 0) Deno.exit(1);

@@ -1,0 +1,35 @@
+/**
+ * How many cases property tests generate, and from which seed. Tests import fast-check from here, so that a run of the
+ * suite generates few cases, always the same. `TARE_TEST_CASES=20` generates twenty times as many from a seed of their
+ * own, which `TARE_TEST_SEED` repeats. Holds no tests.
+ *
+ * @module
+ */
+import fc from "fast-check";
+
+export default fc;
+
+const FACTOR = read("TARE_TEST_CASES") ?? 1;
+
+/** Seed of everything that tests draw at random. */
+export const SEED: number = read("TARE_TEST_SEED") ??
+  (FACTOR === 1 ? 1 : Math.floor(Math.random() * 2 ** 31));
+
+/** Returns how many cases to run where `count` are enough for a quick run. */
+export function cases(count: number): number {
+  return Math.ceil(count * FACTOR);
+}
+
+/** Cases of a property whose test states no number. */
+const DEFAULT_CASES = 100;
+
+fc.configureGlobal({ seed: SEED, numRuns: cases(DEFAULT_CASES) });
+
+function read(name: string): number | undefined {
+  // Runtimes other than Deno run some of the tests too.
+  const text = globalThis.Deno?.env?.get(name);
+  if (!text) return undefined;
+  const value = Number(text);
+  if (Number.isFinite(value) && value > 0) return value;
+  throw new Error(`${name} is "${text}", but it must be a number above 0`);
+}

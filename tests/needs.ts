@@ -1,0 +1,111 @@
+/**
+ * What tests need of the machine beyond the lock file. A test whose need isn't met is ignored, and its name states the
+ * need, so that the reason appears wherever the test does. Imports nothing. Holds no tests.
+ *
+ * @module
+ */
+
+/** Something that a machine may lack. */
+export interface Need {
+  /** As the name of the test states it. */
+  readonly what: string;
+  /** How to get it, if it can be installed. */
+  readonly how?: string;
+  readonly isMet: () => boolean;
+}
+
+/** Returns name and options of a test, which is ignored unless all that it needs is there. */
+export function needs(
+  need: Need | readonly Need[],
+  name: string,
+): { readonly name: string; readonly ignore: boolean } {
+  const all = [need].flat();
+  return {
+    name: `${name} (needs ${all.map(({ what }) => what).join(" and ")})`,
+    ignore: !all.every(({ isMet }) => isMet()),
+  };
+}
+
+/** A sandbox by Bubblewrap, which the system may forbid. */
+export const BUBBLEWRAP: Need = {
+  what: "bubblewrap",
+  how: "apt-get install bubblewrap",
+  isMet: once(() =>
+    succeeds(
+      "bwrap",
+      ...["--unshare-all", "--unshare-user", "--ro-bind", "/", "/", "--proc", "/proc", "true"],
+    )
+  ),
+};
+
+export const NGINX: Need = program("nginx", "nginx-light", "-v");
+export const PGBOUNCER: Need = program("pgbouncer", "pgbouncer", "--version");
+export const SYSTEMD: Need = program("systemd-analyze", "systemd", "--version");
+
+/** Library that changes the time that a program sees, from Debian's package. */
+export const FAKETIME_LIBRARY = "/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1";
+
+export const FAKETIME: Need = {
+  what: "faketime",
+  how: "apt-get install faketime",
+  isMet: () => exists(FAKETIME_LIBRARY),
+};
+
+/** Permissions of files don't apply to root. */
+export const NOT_ROOT: Need = { what: "a user other than root", isMet: () => Deno.uid() !== 0 };
+
+/** Runtimes such as workerd have none. */
+export const FILES: Need = { what: "files", isMet: () => "readDir" in Deno };
+
+export const LINUX: Need = { what: "Linux", isMet: () => Deno.build.os === "linux" };
+export const NOT_WINDOWS: Need = {
+  what: "a system other than Windows",
+  isMet: () => Deno.build.os !== "windows",
+};
+
+/** A file system in memory, as small as a test wants it. */
+export const SMALL_DISK: Need = {
+  what: "the right to mount a disk",
+  isMet: once(() => {
+    const folder = Deno.makeTempDirSync();
+    try {
+      return succeeds("mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", folder) && succeeds("umount", folder);
+    } finally {
+      Deno.removeSync(folder);
+    }
+  }),
+};
+
+/** Recorded sessions in a folder next to the repository, which aren't part of it. */
+export const RECORDINGS: Need = {
+  what: "recorded sessions",
+  isMet: () => exists(new URL("../../shared/trajectories/", import.meta.url)),
+};
+
+/** A program in the path. */
+export function program(name: string, debianPackage: string, ...args: readonly string[]): Need {
+  return { what: name, how: `apt-get install ${debianPackage}`, isMet: once(() => succeeds(name, ...args)) };
+}
+
+function succeeds(name: string, ...args: readonly string[]): boolean {
+  try {
+    return new Deno.Command(name, { args: [...args], stdout: "null", stderr: "null" }).outputSync().success;
+  } catch (error) {
+    if (error instanceof Deno.errors.NotFound) return false;
+    throw error;
+  }
+}
+
+function exists(path: string | URL): boolean {
+  try {
+    Deno.statSync(path);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+function once(isMet: () => boolean): () => boolean {
+  let known: boolean | undefined;
+  return () => known ??= isMet();
+}
