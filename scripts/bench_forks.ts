@@ -16,7 +16,6 @@ import { formatTable } from "./bench/format_table.ts";
 import { seeded } from "./bench/seeded.ts";
 import { word } from "./bench/words.ts";
 
-const TURNS = 4;
 const STEPS = 8;
 const STEP_MS = 5_000;
 const PAUSE_MS = 3 * 60_000;
@@ -35,7 +34,7 @@ export interface MeasuredFork {
 export const CACHING: readonly string[] = Object.keys(PROFILES).filter((name) => name !== "none");
 
 /** Plays a session of long turns whose steps each call for two helpers, at a simulated provider with a faithful cache. */
-export async function measureForks(name: string): Promise<{
+export async function measureForks(name: string, { turns = 4 } = {}): Promise<{
   readonly forks: readonly MeasuredFork[];
   /** How often a prompt was rewritten. */
   readonly rewrites: number;
@@ -75,7 +74,7 @@ export async function measureForks(name: string): Promise<{
     )).text();
   const { id } = JSON.parse(await send("", { instructions: words(1_500) }));
   let rewrites = 0;
-  for (let turn = 0; turn < TURNS; turn++) {
+  for (let turn = 0; turn < turns; turn++) {
     nowMs += PAUSE_MS;
     const events = await send(`/${id}/turns`, { input: `Look at part ${turn}.` });
     if (!events.includes('"reason":"completed"')) {

@@ -70,7 +70,7 @@ async function bench(replies: SimulatedReply[]) {
   const tools = [
     tool("read", () => {
       watched.read();
-      return words(results < 4 ? 40 : 700, `r${results++}`);
+      return words(results < 4 ? 40 : 1_300, `r${results++}`);
     }),
     tool("write", () => "written"),
     tool("save", async () => {
@@ -182,7 +182,7 @@ for (const way of Object.keys(WAYS) as Way[]) {
       reasoning_content: words(30, "sure"),
       tool_calls: [toolCall("read", { path: "last" }), toolCall("write", { path: "a" })],
     };
-    const replies = [...steps(40, "x"), writes, ...steps(3, "y"), {
+    const replies = [...steps(22, "x"), writes, ...steps(3, "y"), {
       reasoning_content: "So.",
       content: "Both.",
     }];

@@ -9,15 +9,16 @@ import fc from "fast-check";
 
 export default fc;
 
-const FACTOR = read("TARE_TEST_CASES") ?? 1;
+/** Multiplier of generated cases, rounds and sessions. */
+export const CASE_FACTOR: number = read("TARE_TEST_CASES") ?? 1;
 
 /** Seed of everything that tests draw at random. */
 export const SEED: number = read("TARE_TEST_SEED") ??
-  (FACTOR === 1 ? 1 : Math.floor(Math.random() * 2 ** 31));
+  (CASE_FACTOR === 1 ? 1 : Math.floor(Math.random() * 2 ** 31));
 
 /** Returns how many cases to run where `count` are enough for a quick run. */
 export function cases(count: number): number {
-  return Math.ceil(count * FACTOR);
+  return Math.ceil(count * CASE_FACTOR);
 }
 
 /** Cases of a property whose test states no number. */

@@ -1,7 +1,7 @@
 import { fromFileUrl } from "@std/path";
 import type { Recording } from "@tare/simulator/economy";
 import { loadData } from "../scripts/bench/economy/load_data.ts";
-import { CASE_FACTOR } from "./case_factor.ts";
+import { CASE_FACTOR } from "./cases.ts";
 
 /** The folder of recorded sessions beside the checkout. They aren't part of it: `undefined` where there is none. */
 export const RECORDED: string | undefined = folder(new URL("../../shared/trajectories/", import.meta.url));

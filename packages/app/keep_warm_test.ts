@@ -9,7 +9,7 @@ const PROFILE = profileNamed("anthropic-5m");
 const MODEL = "claude-opus-4-8";
 const SECOND = 1_000;
 const MINUTE = 60 * SECOND;
-const PREFIX = "Some words of instructions. ".repeat(6_000);
+const PREFIX = "a b c d ".repeat(6_000);
 const KEY = { "x-api-key": "sk" };
 const MARK = { cache_control: { type: "ephemeral" } };
 

@@ -337,7 +337,7 @@ for (const dialect of DIALECTS) {
           );
           assertEquals(actual.sent.map(restOf), expected.sent.map(restOf));
         }),
-        { numRuns: cases(5), endOnFailure: true },
+        { numRuns: cases(1), endOnFailure: true },
       );
     });
   }
@@ -371,7 +371,7 @@ for (const dialect of DIALECTS) {
           assertEquals(broken(actual, prompts), []);
           most = Math.max(most, ...recalled(actual));
         }),
-        { numRuns: cases(8), endOnFailure: true },
+        { numRuns: cases(2), endOnFailure: true },
       );
       assert(most > 1);
     });
@@ -418,9 +418,9 @@ for (const dialect of DIALECTS) {
           assertNotEquals(run.places.at(-1)!.session, run.places.at(-2)!.session);
           changed++;
         }),
-        { numRuns: cases(6), endOnFailure: true },
+        { numRuns: cases(2), endOnFailure: true },
       );
-      assertEquals(changed, 6);
+      assert(changed > 0);
     });
   }
 }

@@ -5,13 +5,12 @@ import { estimateTokens } from "@tare/messages";
 import { profileNamed } from "@tare/planner";
 import { agentHandler } from "@tare/server";
 import { Keys, memoryStore } from "@tare/conversation";
-import { CASE_FACTOR } from "../case_factor.ts";
 import { checkLossless, type FoundEdits } from "./lossless.ts";
 import { oddUpstream } from "./odd_upstream.ts";
 import { type GeneratedRequest, maltreatedSessions } from "./request_bodies.ts";
 
 /** Batches of 100 sessions with four requests each. */
-const BATCHES = 3 * CASE_FACTOR;
+const BATCHES = cases(3);
 
 /** Requests of one batch. */
 const BATCH_REQUESTS = 400;

@@ -25,7 +25,6 @@ import {
   messagesBody,
   responsesBody,
 } from "./request_bodies.ts";
-import { CASE_FACTOR } from "../case_factor.ts";
 import { recordedSessions } from "../recorded_sessions.ts";
 import { needs, RECORDINGS } from "../needs.ts";
 
@@ -111,7 +110,7 @@ Deno.test("gateways that are opened anew send the bytes of maltreated sessions a
     return bodies;
   };
   const sessions = maltreatedSessions(["/v1/chat/completions", "/v1/responses", "/v1/messages"]);
-  const numRuns = 100 * CASE_FACTOR;
+  const numRuns = cases(100);
   let differing = 0;
   for (const requests of fc.sample(sessions, { numRuns, seed: 1 })) {
     let one: Gateway | undefined;

@@ -2,7 +2,7 @@ import { assert, assertEquals, assertLess } from "@std/assert";
 import { formatPlaceholder, parsePlaceholder } from "@tare/prune";
 import { seeded } from "../../scripts/bench/seeded.ts";
 import type { Said } from "../agents/model.ts";
-import { CASE_FACTOR } from "../case_factor.ts";
+import { CASE_FACTOR } from "../cases.ts";
 import { CROWDED, FORGETFUL, PLANNED, PROGRAMMED, UNPRUNED } from "./arms.ts";
 import { deleteBefore, faultIn, inFolder, layFiles } from "./folder.ts";
 import { type Arm, type Outcome, playWithTare } from "./play_tare.ts";

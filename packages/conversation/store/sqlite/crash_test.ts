@@ -2,9 +2,14 @@ import { assert, assertEquals, assertRejects } from "@std/assert";
 import { dirname, fromFileUrl, join } from "@std/path";
 import { StoreError } from "@tare/conversation";
 import { openStore } from "@tare/conversation/sqlite";
+import { cases } from "../../../../tests/cases.ts";
 import { withFolder } from "../folder_fixture_test.ts";
 
-const KILLS = 15;
+/** Writers that are killed, the last ones after the most writes. */
+const KILLS = cases(3);
+
+/** Lines after which the last writer is killed. */
+const MAX_LINES = 2_000;
 const WRITER = fromFileUrl(import.meta.resolve("./crash_writer_test.ts"));
 
 /** Runs a process that writes to the store until it has said so many lines, kills it, and gives what it said. */
@@ -43,7 +48,7 @@ Deno.test("openStore() finds all that was acknowledged before a process was kill
     const path = join(folder, "tare.db");
     let written = 0;
     for (let round = 0; round < KILLS; round++) {
-      const said = await writeAndKill(path, Math.floor(Math.random() * 2000));
+      const said = await writeAndKill(path, Math.floor((round + Math.random()) * MAX_LINES / KILLS));
       const store = await openStore(path);
       for (const [id = "", what = "", value = ""] of said.slice(1)) {
         if (what === "ref") assert(await store.archive(id).get(value), `${id} lost text ${value}`);
