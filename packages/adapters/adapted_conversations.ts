@@ -118,6 +118,8 @@ interface Match<Given> {
   readonly isReheaded: boolean;
   /** Whether nothing is known against its being that very conversation, rather than a fork. */
   readonly isFree: boolean;
+  /** Whether it continues all of that conversation with the very calls that its model replied. */
+  readonly isSure: boolean;
 }
 
 /** So many entries of the ledger are remembered. */
@@ -150,7 +152,7 @@ const { properties: PROPERTIES } = RECALL_TOOL.function.parameters;
 /**
  * The conversations of a process whose loop somebody else runs and whose histories somebody else keeps. They are told
  * apart by what they say: a call goes on with the one whose history it begins with; if that is being asked, or if it
- * shares no more than the beginning, it goes on as a fork.
+ * branches off after a reply, it goes on as a fork; a prompt that is asked again begins a new conversation.
  */
 export class AdaptedConversations<Given, Call> implements Books {
   readonly #options: TareOptions<Call> & Pick<PromptSessionOptions, "countTokens">;
@@ -297,6 +299,9 @@ export class AdaptedConversations<Given, Call> implements Books {
   /** What tells apart cheaply histories that begin differently: how long the first message is, and its ends. */
   #openingOf(given: readonly Given[], heads: number): string {
     const [piece] = this.#reader.read(given.slice(heads, heads + 1), 0);
+    if (piece) {
+      checkGiven("tare()", { [`messages[${heads}]`]: piece.message }, { [`messages[${heads}]`]: "message" });
+    }
     const text = contentText(piece?.message.content);
     return `${text.length} ${text.slice(0, END_LENGTH)} ${text.slice(-END_LENGTH)}`;
   }
@@ -309,6 +314,7 @@ export class AdaptedConversations<Given, Call> implements Books {
       if (match && isBetter(match, best)) best = match;
     }
     const { pieces, messages, shared } = best ? this.#readOn(best, given, heads) : this.#readAll(given);
+    checkGiven("tare()", { messages }, { messages: "messages" });
     const conversation = best ? this.#goOn(best, shared) : this.#begin();
     const isKnown = group.conversations.delete(conversation);
     const bytes = this.#bytesOf(conversation.bytes > 0 ? pieces.slice(shared) : pieces);
@@ -324,7 +330,10 @@ export class AdaptedConversations<Given, Call> implements Books {
     return conversation;
   }
 
-  /** What a history shares with a conversation; nothing if that is less than both begin with. */
+  /**
+   * What a history shares with a conversation. Nothing if it branches off before the first reply: instructions and a prompt
+   * that are asked again begin a new conversation.
+   */
   #match(from: Conversation<Given>, given: readonly Given[], heads: number): Match<Given> | undefined {
     const { same } = this.#reader;
     const known = from.given;
@@ -337,10 +346,15 @@ export class AdaptedConversations<Given, Call> implements Books {
     let length = alike(0);
     const isReheaded = length < heads && from.heads === heads;
     if (isReheaded) length = alike(heads);
-    if (length <= heads || (isReheaded && length < known.length)) return undefined;
+    const isWhole = length === known.length;
+    if (length <= heads || (isReheaded && !isWhole)) return undefined;
+    const next = this.#callsIn(given.slice(length, length + 1));
+    const isReplied = next.some((id) => from.replied.includes(id));
     const isFree = from.inFlight === undefined && (!isReheaded || from.calls < 2) &&
-      this.#isAnswer(from.replied, given.slice(length, length + 1));
-    return { from, length, isReheaded, isFree };
+      (isReplied || next.length === 0 || from.replied.length === 0);
+    const isAgain = length === given.length && from.replied.length > 0;
+    if (!hasReply(from.pieces, length) && !(isWhole && isFree && !isAgain)) return undefined;
+    return { from, length, isReheaded, isFree, isSure: isWhole && isReplied };
   }
 
   /** The same for a conversation of which is known only what was stored. */
@@ -349,15 +363,15 @@ export class AdaptedConversations<Given, Call> implements Books {
     const pieces = this.#reader.read(given, 0);
     const other = history.findIndex((hash, at) => !pieces[at] || hashPiece(pieces[at].message) !== hash);
     const length = pieces[(other < 0 ? history.length : other) - 1]?.end ?? 0;
-    return length > heads ? { from, length, isReheaded: false, isFree: true } : undefined;
+    if (length <= heads || (other >= 0 && !hasReply(pieces, length))) return undefined;
+    return { from, length, isReheaded: false, isFree: true, isSure: false };
   }
 
-  /** Whether what follows may be what a model replied that called these tools. */
-  #isAnswer(replied: readonly string[], next: readonly Given[]): boolean {
-    const calls = this.#reader.read(next, 0).flatMap(({ message }) =>
-      message.role === "assistant" ? message.tool_calls ?? [] : []
+  /** Ids of the calls of a reply, if these messages begin with one. */
+  #callsIn(next: readonly Given[]): readonly string[] {
+    return this.#reader.read(next, 0).flatMap(({ message }) =>
+      message.role === "assistant" ? (message.tool_calls ?? []).map(({ id }) => id) : []
     );
-    return calls.length === 0 || replied.length === 0 || calls.some(({ id }) => replied.includes(id));
   }
 
   #readAll(given: readonly Given[]) {
@@ -559,7 +573,15 @@ export class AdaptedConversations<Given, Call> implements Books {
 function isBetter<Given>(one: Match<Given>, other: Match<Given> | undefined): boolean {
   if (!other) return true;
   if (one.isReheaded !== other.isReheaded) return !one.isReheaded;
+  // Equal jobs may share more with each other than with what they have shown so far.
+  if (one.isSure !== other.isSure) return one.isSure;
   return one.length === other.length ? one.isFree && !other.isFree : one.length > other.length;
+}
+
+/** Whether a reply is among the messages before a position. */
+function hasReply(pieces: readonly Piece[], length: number): boolean {
+  const reply = pieces.find(({ message: { role } }) => role === "assistant");
+  return reply !== undefined && reply.at < length;
 }
 
 function isInstruction({ message: { role } }: Piece): boolean {

@@ -8,10 +8,10 @@
  */
 import {
   type Content,
-  type ContentPart,
   contentText,
   type JsonSchema,
   type Message,
+  readBlock,
   sameData,
   type ToolDefinition,
   type Usage,
@@ -211,18 +211,9 @@ function readMessage(message: LangChainMessage, at: number): Message {
   }
 }
 
-/** What is neither text nor picture stands as the JSON that it is, so that it counts. */
+/** What isn't as LangChain says stays, for the error that names its message. */
 function readContent(content: LangChainMessage["content"]): Content {
-  if (typeof content === "string") return content;
-  return content.map((given): ContentPart => {
-    const block = given as Block;
-    if (block.type === "text") return { type: "text", text: block.text ?? "" };
-    const text = JSON.stringify(block);
-    // Pictures don't count by their bytes.
-    return /^image/.test(block.type)
-      ? { type: "image_url", image_url: { url: text } }
-      : { type: "text", text };
-  });
+  return Array.isArray(content) ? content.flatMap(readBlock) : content as string;
 }
 
 function readTool(tool: unknown): ToolDefinition | [] {
@@ -267,11 +258,13 @@ function writeMessages(
 /** A copy of a message, of its own class, that says something else. */
 function withContent(origin: LangChainMessage, { content }: Message): LangChainMessage {
   const blocks = origin.content;
+  let at = 0;
   const shown =
     typeof blocks === "string" || typeof content === "string" || !content || origin.type === "tool"
       ? contentText(content)
-      : blocks.map((block, at) => {
+      : blocks.map((block) => {
         const part = content[at];
+        at += readBlock(block).length;
         return part?.type === "text" && (block as Block).type === "text"
           ? { ...block as Block, text: part.text }
           : block;

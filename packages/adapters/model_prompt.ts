@@ -7,9 +7,10 @@
 import {
   type AssistantMessage,
   checkGiven,
-  type ContentPart,
+  type Content,
   contentText,
   type Message,
+  readBlock,
   sameData,
   type ToolCall,
 } from "@tare/messages";
@@ -71,12 +72,6 @@ interface TextPart extends PromptPart {
   readonly text: string;
 }
 
-interface FilePart extends PromptPart {
-  readonly mediaType: string;
-  /** The file itself, or in newer prompts an object that holds it. */
-  readonly data: unknown;
-}
-
 interface CallPart extends PromptPart {
   readonly toolCallId: string;
   readonly toolName: string;
@@ -131,7 +126,7 @@ function readMessage({ role, content }: PromptMessage, at: number): Piece[] {
     case "system":
       return [{ ...place, message: { role, content: content as string } }];
     case "user":
-      return [{ ...place, message: { role, content: parts.map(readPart) } }];
+      return [{ ...place, message: { role, content: parts.flatMap(readBlock) } }];
     case "assistant":
       return [{ ...place, message: readAnswer(parts) }];
     case "tool": {
@@ -149,26 +144,9 @@ function readMessage({ role, content }: PromptMessage, at: number): Piece[] {
   }
 }
 
-/** What is neither text nor file stands as the JSON that it is, so that it counts. */
-function readPart(part: PromptPart): ContentPart {
-  if (part.type === "text") return { type: "text", text: (part as TextPart).text };
-  if (part.type !== "file") return { type: "text", text: JSON.stringify(part) };
-  const { mediaType, data } = part as FilePart;
-  const held = data as { readonly data?: unknown; readonly url?: unknown };
-  const file = held.data ?? held.url ?? data;
-  const place = file instanceof Uint8Array
-    ? `${file.length} bytes`
-    : typeof file === "string" || file instanceof URL
-    ? `${file}`
-    : JSON.stringify(file);
-  return mediaType.startsWith("image")
-    ? { type: "image_url", image_url: { url: place } }
-    : { type: "file", file: { file_data: place } };
-}
-
 function readAnswer(parts: readonly PromptPart[]): AssistantMessage {
   const calls = parts.filter((part): part is CallPart => part.type === "tool-call");
-  const said = parts.filter(({ type }) => type !== "tool-call" && type !== "reasoning").map(readPart);
+  const said = parts.filter(({ type }) => type !== "tool-call" && type !== "reasoning").flatMap(readBlock);
   const thoughts = parts.filter(({ type }) => type === "reasoning").map((part) => (part as TextPart).text);
   return {
     role: "assistant",
@@ -187,20 +165,31 @@ function readCall({ toolCallId, toolName, input }: CallPart): ToolCall {
 }
 
 function readResult({ toolCallId, output }: ResultPart): Message {
-  const { type, value, reason = "Denied." } = output;
-  const content = type === "content"
-    ? (value as PromptPart[]).map(readPart)
-    : type === "execution-denied"
-    ? reason
-    : typeof value === "string"
-    ? value
-    : JSON.stringify(value);
   return {
     role: "tool",
     tool_call_id: toolCallId,
-    content,
-    ...(type.startsWith("error") && { failed: true }),
+    content: readOutput(output),
+    ...(output?.type.startsWith("error") && { failed: true }),
   };
+}
+
+/** What a call gave. What isn't as the SDK says stays, for the error that names its message. */
+function readOutput(output: ResultPart["output"]): Content {
+  const { type, value, reason = "Denied." } = Object(output) as ResultPart["output"];
+  switch (type) {
+    case "text":
+    case "error-text":
+      return value as string;
+    case "json":
+    case "error-json":
+      return JSON.stringify(value);
+    case "execution-denied":
+      return reason;
+    case "content":
+      return Array.isArray(value) ? value.flatMap(readBlock) : value as string;
+    default:
+      return output && readBlock(output);
+  }
 }
 
 /** The prompt after what was planned. What the plan leaves as it is stays the very object that the SDK made. */
@@ -273,9 +262,12 @@ function withOutput(part: PromptPart, { content }: Message): PromptPart {
 function shortened({ content }: PromptMessage, message: Message): PromptMessage["content"] {
   const shown = message.content;
   if (typeof content === "string" || typeof shown === "string" || !shown) return contentText(shown);
-  return content.map((part, at) =>
-    part.type === "text" ? { ...part, text: (shown[at] as TextPart).text } : part
-  );
+  let at = 0;
+  return content.map((part) => {
+    const from = at;
+    at += readBlock(part).length;
+    return part.type === "text" ? { ...part, text: (shown[from] as TextPart).text } : part;
+  });
 }
 
 /** A message of results, each as the plan shows it; those that the plan leaves out are not in it. */

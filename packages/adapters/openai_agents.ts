@@ -14,6 +14,7 @@ import {
   contentText,
   type JsonSchema,
   type Message,
+  readBlock,
   sameData,
   type ToolCall,
   type ToolDefinition,
@@ -249,9 +250,9 @@ function sameItem(one: Item, other: Item): boolean {
 }
 
 /** The message of an item that is one by itself; none of what belongs to the model's reply. */
-function readItem({ type, role, callId = "", content = "", output = "" }: Item): Message | undefined {
+function readItem({ type, role, callId = "", content = "", output }: Item): Message | undefined {
   if (type === "function_call_result") {
-    return { role: "tool", tool_call_id: callId, content: readContent(output) };
+    return { role: "tool", tool_call_id: callId, content: readContent(output!) };
   }
   return role === "user" || role === "system" ? { role, content: readContent(content) } : undefined;
 }
@@ -264,7 +265,7 @@ function readSaid(items: readonly Item[]): AssistantMessage {
   }));
   const parts = items.filter(({ type }) => type !== "function_call").flatMap(
     (item): readonly ContentPart[] => {
-      const content = item.role === "assistant" ? readContent(item.content ?? "") : JSON.stringify(item);
+      const content = item.role === "assistant" ? readContent(item.content ?? "") : readBlock(item);
       return typeof content === "string" ? [{ type: "text", text: content }] : content;
     },
   );
@@ -275,19 +276,10 @@ function readSaid(items: readonly Item[]): AssistantMessage {
   };
 }
 
-/** What is neither text nor picture stands as the JSON that it is, so that it counts. */
+/** What isn't as the SDK says stays, for the error that names its message. */
 function readContent(content: string | Block | readonly Block[]): Content {
-  if (typeof content === "string") return content;
-  return (Array.isArray(content) ? content as readonly Block[] : [content as Block]).map(
-    (block): ContentPart => {
-      if (block.text !== undefined) return { type: "text", text: block.text };
-      const text = JSON.stringify(block);
-      // Pictures don't count by their bytes.
-      return block.type.endsWith("image")
-        ? { type: "image_url", image_url: { url: text } }
-        : { type: "text", text };
-    },
-  );
+  if (typeof content === "string" || !content) return content;
+  return Array.isArray(content) ? content.flatMap(readBlock) : readBlock(content);
 }
 
 /** The history after what was planned. What the plan leaves as it is stays the very object that the SDK made. */
@@ -316,8 +308,10 @@ function edited(item: Item, { content }: Message): Item {
   if (typeof item.content === "string" || typeof content === "string" || !content) {
     return { ...item, content: contentText(content) };
   }
-  const blocks = item.content?.map((block, at) => {
+  let at = 0;
+  const blocks = item.content?.map((block) => {
     const part = content[at];
+    at += readBlock(block).length;
     return block.text !== undefined && part?.type === "text" ? { ...block, text: part.text } : block;
   });
   return { ...item, content: blocks ?? [] };

@@ -50,8 +50,8 @@ const ROLES: readonly unknown[] = ["system", "developer", "user", "assistant", "
  * @param caller The function, as an error names it.
  * @param given What it was given, by the names of its parameters.
  * @param needed What it needs, by the same names, and of an object by those of its fields.
- * @throws {TypeError} at the first that isn't what is needed, at a message whose role no chat message has, and at one of
- * another API.
+ * @throws {TypeError} at the first that isn't what is needed, at a message whose role no chat message has, at one of
+ * another API, and at one whose content is none, named by its position, its role and the call that it answers.
  * @throws {RangeError} at a number that is out of its range.
  *
  * @example
@@ -177,12 +177,15 @@ function checkMessages(caller: string, name: string, messages: readonly unknown[
     // Nearly all are in order: to say so of thousands must cost next to nothing.
     switch (message?.role) {
       case "assistant":
+      case "function":
+        if (message.content === undefined || message.content === null) continue;
+        if (typeof message.content === "string") continue;
+        break;
       case "tool":
       case "user":
       case "system":
       case "developer":
-      case "function":
-        if (typeof message.content === "string" || !message.content) continue;
+        if (typeof message.content === "string") continue;
     }
     check(caller, `${name}[${at}]`, { value: message, need: "message" });
   }
@@ -235,8 +238,32 @@ function checkMessage(caller: string, name: string, message: JsonFields): void {
     }
     refuse(caller, `${name}.role`, { value: role, right: `one of ${ROLES.join(", ")}` });
   }
-  if (!Array.isArray(content)) return;
-  for (const part of content as readonly unknown[]) refuseForeign(caller, name, Object(part));
+  if (typeof content === "string" || (content == null && (role === "assistant" || role === "function"))) {
+    return;
+  }
+  const of = describeMessage(message);
+  if (!Array.isArray(content)) {
+    refuse(caller, `${name}.content${of}`, {
+      value: content,
+      right: "a string, or an array of content parts",
+    });
+  }
+  for (const [at, part] of (content as readonly unknown[]).entries()) {
+    const fields: JsonFields = Object(part);
+    refuseForeign(caller, name, fields);
+    const isRight = typeof fields.type === "string" &&
+      (fields.type !== "text" || typeof fields.text === "string");
+    if (isRight) continue;
+    refuse(caller, `${name}.content[${at}]${of}`, {
+      value: part,
+      right: 'a content part, such as { type: "text", text: "…" }',
+    });
+  }
+}
+
+/** What finds a message in its conversation, beside its position. */
+function describeMessage({ role, tool_call_id: id }: JsonFields): string {
+  return role === "tool" ? ` (role tool, tool_call_id ${JSON.stringify(id)})` : ` (role ${role})`;
 }
 
 function refuseForeign(caller: string, name: string, part: JsonFields): void {

@@ -1,6 +1,5 @@
 import { checkGiven } from "./check_given.ts";
 import { type Content, type ContentPart, describeCall, type Message, type ToolCall } from "./message.ts";
-import { readBlock } from "./media.ts";
 import type { ToolDefinition } from "./tool.ts";
 
 /** Counts the tokens of a text. Must be pure: the same text always gives the same number. */
@@ -114,12 +113,8 @@ function countPart(part: ContentPart, countTokens: CountTokens): number {
       return countTokens(part.text);
     case "refusal":
       return countTokens(part.refusal);
-    default:
-      return readBlock(part).reduce((sum, read) => sum + countRead(read, countTokens), 0);
   }
-}
-
-function countRead(part: ContentPart, countTokens: CountTokens): number {
+  if (typeof Object(part)[part.type] !== "object") return countUnknown(part, countTokens);
   switch (part.type) {
     case "image_url":
       return countTokens.ofPicture?.(part.image_url) ??
@@ -130,10 +125,23 @@ function countRead(part: ContentPart, countTokens: CountTokens): number {
       return countFile(part.file.file_data ?? "");
     case "video_url":
       return countVideo(part.video_url.url);
-    default:
-      return countPart(part, countTokens);
   }
+  return countUnknown(part, countTokens);
 }
+
+/** A part of a kind that a provider added later, or in a form of its own: its JSON text bounds what it can cost, but for data that it holds. */
+function countUnknown(part: object, countTokens: CountTokens): number {
+  let dataLength = 0;
+  const text = JSON.stringify(part, (_, value) => {
+    if (typeof value !== "string" || !DATA.test(value)) return value;
+    dataLength += value.length;
+    return "";
+  });
+  return countTokens(text) + Math.ceil(dataLength / FILE_CHARS_PER_TOKEN);
+}
+
+/** A data URL, or base64 that is too long for a name or an id. */
+const DATA = /^(?:data:[^,\s]{0,200},|[\w+/=-]{256,}$)/;
 
 function countFile(data: string): number {
   return Math.ceil(data.length / (TEXT_FILE.test(data) ? TEXT_CHARS_PER_TOKEN : FILE_CHARS_PER_TOKEN));

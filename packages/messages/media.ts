@@ -8,68 +8,35 @@ type MediaKind = "image" | "audio" | "video" | "document";
  * read. The kind is what a block without a media type is taken for. A type that isn't listed is text if it has one, media
  * if one of its fields holds binary data, and structured data otherwise.
  */
-const MEDIA_TYPES: ReadonlyMap<unknown, MediaKind> = new Map<unknown, MediaKind>([
-  // Chat completions and servers that extend them.
-  ["image_url", "image"],
-  ["input_audio", "audio"],
-  ["audio_url", "audio"],
-  ["video_url", "video"],
-  ["input_video", "video"],
-  ["document_url", "document"],
-  ["file", "document"],
-  // Responses.
-  ["input_image", "image"],
-  ["input_file", "document"],
-  ["computer_screenshot", "image"],
-  ["image_generation_call", "image"],
-  // Messages.
-  ["image", "image"],
-  ["document", "document"],
-  ["container_upload", "document"],
-  // Frameworks: models of the AI SDK 5 to 7 and Mastra, standard blocks of LangChain, outputs of OpenAI Agents.
-  ["media", "document"],
-  ["image-data", "image"],
-  ["image-url", "image"],
-  ["image-file-id", "image"],
-  ["image-file-reference", "image"],
-  ["file-data", "document"],
-  ["file-url", "document"],
-  ["file-id", "document"],
-  ["file-reference", "document"],
-  ["reasoning-file", "document"],
+const MEDIA_TYPES: readonly (readonly [MediaKind, string])[] = [
+  // Chat completions and servers that extend them; Responses; Messages; models of the AI SDK 5 to 7 and Mastra.
+  ["image", "image_url input_image computer_screenshot image_generation_call image"],
+  ["image", "image-data image-url image-file-id image-file-reference"],
+  ["audio", "input_audio audio_url"],
+  ["video", "input_video video_url"],
+  ["document", "document_url file input_file document container_upload"],
+  ["document", "media file-data file-url file-id file-reference reasoning-file"],
+  // Standard blocks of LangChain; outputs of OpenAI Agents have the names above.
   ["audio", "audio"],
   ["video", "video"],
-  ["text-plain", "document"],
+  ["document", "text-plain"],
   // MCP.
-  ["resource", "document"],
-  ["resource_link", "document"],
-]);
+  ["document", "resource resource_link"],
+];
+
+function kindOf(type: unknown): MediaKind | undefined {
+  return MEDIA_TYPES.find(([, types]) => typeof type === "string" && types.split(" ").includes(type))?.[0];
+}
 
 /** Types whose `text` is all that they say. */
 const TEXT_TYPE = /(?:^|_)text$|^text-plain$/;
 
 /** Fields that describe a block, and hold neither its data nor its address. */
-const DESCRIPTIONS: ReadonlySet<string> = new Set([
-  "type",
-  "source_type",
-  "mediaType",
-  "media_type",
-  "mimeType",
-  "mime_type",
-  "format",
-  "detail",
-  "filename",
-  "name",
-  "title",
-  "description",
-  "context",
-  "transcript",
-  "providerOptions",
-  "cache_control",
-]);
+const DESCRIPTION =
+  /^(?:type|source_type|media_?type|mime_?type|format|detail|filename|name|title|description|context|transcript|providerOptions)$/i;
 
 /** Fields that hold data however short it is. */
-const DATA_FIELDS: ReadonlySet<string> = new Set(["data", "base64", "blob", "file_data", "fileData"]);
+const DATA_FIELD = /^(?:data|base64|blob|file_?data)$/i;
 
 /** In other fields shorter strings are taken for names and ids, in UTF-16 code units. */
 const SHORTEST_DATA = 256;
@@ -102,7 +69,7 @@ export function readBlock(block: unknown): readonly ContentPart[] {
     return [{ type: "text", text }];
   }
   if (isChatPart(fields)) return [block as ContentPart];
-  const kind = MEDIA_TYPES.get(type);
+  const kind = kindOf(type);
   return kind ? readMedia(fields, kind) : readData(fields);
 }
 
@@ -114,24 +81,15 @@ export function isMedia({ type }: ContentPart): boolean {
 type Fields = Readonly<Record<string, unknown>>;
 
 /** Whether a block is a part of a chat message as it is. */
-function isChatPart({ type, refusal, image_url, input_audio, video_url, file }: Fields): boolean {
-  const holds = (holder: unknown, ...names: readonly string[]) =>
-    names.some((name) => typeof (Object(holder) as Fields)[name] === "string");
-  switch (type) {
-    case "refusal":
-      return typeof refusal === "string";
-    case "image_url":
-      return holds(image_url, "url");
-    case "input_audio":
-      return holds(input_audio, "data");
-    case "video_url":
-      return holds(video_url, "url");
-    case "file":
-      return holds(file, "file_data", "file_id");
-    default:
-      return false;
-  }
+function isChatPart(block: Fields): boolean {
+  const { type } = block;
+  if (type === "refusal") return typeof block.refusal === "string";
+  const { url, data, file_data, file_id } = Object(block[type as string]) as Fields;
+  const [own] = type === "input_audio" ? [data] : type === "file" ? [file_data ?? file_id] : [url];
+  return typeof own === "string" && CHAT_MEDIA.test(type as string);
 }
+
+const CHAT_MEDIA = /^(?:image_url|input_audio|video_url|file)$/;
 
 /** Data that a block holds, or where it is. */
 interface Payload {
@@ -172,8 +130,8 @@ function readData(block: Fields): readonly ContentPart[] {
   const take = (holder: unknown, value: unknown): boolean => {
     const payload = payloadIn(value, mediaTypeOf(Object(holder) as Fields, "document"));
     if (!payload?.isData) return false;
-    const kind = MEDIA_TYPES.get((Object(holder) as Fields).type) ?? "document";
-    found.push(mediaPart(payload, Object(holder) as Fields, kind));
+    const fields = Object(holder) as Fields;
+    found.push(mediaPart(payload, fields, kindOf(fields.type) ?? "document"));
     return true;
   };
   // Some classes of bytes have a JSON form, so that the value is looked up where it is held.
@@ -225,19 +183,15 @@ function findPayload(value: unknown, mediaType: string, depth = 0): Payload | un
   if (own || typeof value !== "object" || value === null || depth > MAX_DEPTH) return own;
   let address: Payload | undefined;
   for (const [name, field] of Object.entries(value)) {
-    if (DESCRIPTIONS.has(name) || (name === "text" && typeof field === "string")) continue;
-    const found = typeof field === "string" && DATA_FIELDS.has(name) && !isDocumentText(value)
+    if (DESCRIPTION.test(name) || (name === "text" && typeof field === "string")) continue;
+    const isText = (value as Fields).type === "text";
+    const found = typeof field === "string" && DATA_FIELD.test(name) && !isText
       ? payloadIn(field, mediaType, 0)
       : findPayload(field, mediaType, depth + 1);
     if (found?.isData) return found;
     address ??= found;
   }
   return address;
-}
-
-/** Whether the `data` of a source is plain text. */
-function isDocumentText({ type }: { readonly type?: unknown }): boolean {
-  return type === "text";
 }
 
 /** What one value is: data of at least a length, or an address. */
@@ -273,36 +227,4 @@ function base64Of(bytes: Uint8Array): string {
     text += String.fromCharCode(...bytes.subarray(at, at + CHUNK));
   }
   return btoa(text);
-}
-
-/** Shorter runs in a text are words of it, in UTF-16 code units. */
-const SHORTEST_RUN = 512;
-
-const RUN = /[A-Za-z0-9+/_=-]+/g;
-const DATA_URL_FRONT = /data:[^,\s"']{0,200},$/;
-const LONGEST_FRONT = 256;
-
-/**
- * Where a text holds binary data: data URLs, and runs of base64 of at least 512 UTF-16 code units. A cut inside of one would
- * leave what no program can read.
- *
- * @example
- * ```ts
- * import { assertEquals } from "@std/assert";
- * import { binaryRuns } from "@tare/messages";
- *
- * const data = "iVBORw0KGgoA".repeat(50);
- * assertEquals([...binaryRuns(`{"image":"data:image/png;base64,${data}"}`)], [{ start: 10, end: 632 }]);
- * assertEquals([...binaryRuns("=".repeat(5_000))], []);
- * ```
- */
-export function* binaryRuns(text: string): Generator<{ readonly start: number; readonly end: number }> {
-  for (const { 0: run, index } of text.matchAll(RUN)) {
-    if (run.length < SHORTEST_RUN) continue;
-    const end = index + run.length;
-    const [front = ""] = DATA_URL_FRONT.exec(text.slice(Math.max(0, index - LONGEST_FRONT), index)) ?? [];
-    const isQuoted = /["']/.test(text[index - 1] ?? "") && /["']/.test(text[end] ?? "");
-    const isMixed = /[A-Z]/.test(run) && /[a-z]/.test(run) && /\d/.test(run);
-    if (front !== "" || isQuoted || isMixed) yield { start: index - front.length, end };
-  }
 }

@@ -1,5 +1,4 @@
 import {
-  binaryRuns,
   checkGiven,
   countMessageTokens,
   type CountTokens,
@@ -130,7 +129,7 @@ export function truncateText(
     ? { of: "text", bytes, ref }
     : { of: "middle", tool, bytes, ref };
   const line = formatPlaceholder(middle, options);
-  const binaries = [...binaryRuns(text)];
+  const binaries = binariesIn(text);
   // Half for the head, half for the tail. Where the pieces meet, joining them may add a token or two.
   for (
     let maxTokens = (limitTokens - countTokens(line)) / 2;
@@ -214,4 +213,13 @@ function fitChars(
 
 function splitsPair(text: string, at: number): boolean {
   return (text.codePointAt(at - 1) ?? 0) > 0xffff;
+}
+
+/** Where a text holds binary data, with the front of its data URL: long base64 that is quoted, or mixed like no word is. */
+function binariesIn(text: string): Binaries {
+  return [...text.matchAll(/(["']?)(data:[^,\s"']{0,99},)?([\w+/=-]{512,})(["']?)/g)].flatMap((found) => {
+    const [all, before, front, run = "", behind] = found;
+    const isData = (before && behind) || front || (/[A-Z]/.test(run) && /[a-z]/.test(run) && /\d/.test(run));
+    return isData ? { start: found.index, end: found.index + all.length } : [];
+  });
 }

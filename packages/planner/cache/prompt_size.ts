@@ -3,9 +3,7 @@ import {
   type CountTokens,
   countToolTokens,
   describeCall,
-  isMedia,
   type Message,
-  readBlock,
   type ToolDefinition,
 } from "@tare/messages";
 
@@ -372,7 +370,7 @@ function split(
 function mediaTokens(message: Message, countTokens: CountTokens): number {
   const sealed = "carried" in message ? message.carried?.tokens ?? 0 : 0;
   if (!Array.isArray(message.content)) return sealed;
-  const media = message.content.filter(isMedia).flatMap(readBlock).filter(isMedia);
+  const media = message.content.filter(({ type }) => type !== "text" && type !== "refusal");
   const alone = (content: typeof media) =>
     countMessageTokens({ role: "user", content } as Message, countTokens);
   return sealed + alone(media) - alone([]);
@@ -386,7 +384,6 @@ function* textsOf(message: Message): Generator<string, void> {
     for (const part of content ?? []) {
       if (part.type === "text") yield part.text;
       else if (part.type === "refusal") yield part.refusal;
-      else for (const read of readBlock(part)) if (read.type === "text") yield read.text;
     }
   }
   if ("findsTools" in message) { for (const tool of message.findsTools ?? []) yield JSON.stringify(tool); }

@@ -1,4 +1,4 @@
-import type { Message, ToolDefinition } from "@tare/messages";
+import { isMedia, type Message, readBlock, type ToolDefinition } from "@tare/messages";
 import { ApiError } from "../api_error.ts";
 import { asRecord, editJson, isRecord, joinBytes, type JsonRecord } from "../json.ts";
 import {
@@ -120,8 +120,18 @@ function plainMessage(message: Message): Message {
   const { content, tool_call_id: id, ...fields }: JsonRecord = { ...message };
   const answers = id !== undefined && { tool_call_id: id };
   const said = fields.role === "assistant" && isNothing(content) ? null : plainContent(content) ?? null;
-  const plain = { ...toldFields(fields), ...answers, content: said };
+  const plain = { ...toldFields(fields), ...answers, content: withMedia(said) };
   return isMessage(plain) ? plain : message;
+}
+
+/** A content whose media are parts that the planner knows, of whatever type a server takes them. */
+function withMedia(content: unknown): unknown {
+  if (!Array.isArray(content)) return content;
+  return content.flatMap((part) => {
+    if (part?.type === "text") return part;
+    const read = readBlock(part);
+    return read.some(isMedia) ? read : part;
+  });
 }
 
 const ROLES = ["system", "developer", "user", "assistant", "tool", "function"];

@@ -1,4 +1,5 @@
 import { assert, assertEquals, assertThrows } from "@std/assert";
+import { countMessageTokens, estimateTokens } from "@tare/messages";
 import { CHAT_PROTOCOL, readWireBody, UnknownShape } from "@tare/wire";
 import { decode, encode, requestOf } from "../request_fixture_test.ts";
 
@@ -151,4 +152,24 @@ Deno.test("CHAT_PROTOCOL.writer() hides a recall beside calls of the client, whi
 
 Deno.test("CHAT_PROTOCOL.writer() tells of a failure in the stream", () => {
   assertEquals(JSON.parse(decode(streamed().fail("It broke.")).slice(6)).error.message, "It broke.");
+});
+
+Deno.test("CHAT_PROTOCOL reads media as media, in whatever part a server takes them", () => {
+  const data = "QUJD1GVm".repeat(50_000);
+  const parts = [
+    { type: "text", text: "Look." },
+    { type: "image_url", image_url: `data:image/png;base64,${data}` },
+    { type: "video_url", video_url: { url: `data:video/mp4;base64,${data}` } },
+    { type: "audio_url", audio_url: { url: `data:audio/mp3;base64,${data}` } },
+    { type: "document_url", document_url: `data:application/pdf;base64,${data}` },
+    { type: "hologram", data },
+  ];
+  const [read] = CHAT_PROTOCOL.readItem({ role: "user", content: parts });
+  const { content } = read!.message;
+  assertEquals(
+    Array.isArray(content) && content.map(({ type }) => type),
+    ["text", "image_url", "video_url", "input_audio", "file", "text", "file"],
+  );
+  const tokens = countMessageTokens(read!.message, estimateTokens);
+  assertEquals(tokens < 33_000, true, `${tokens} tokens`);
 });

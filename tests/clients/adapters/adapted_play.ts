@@ -116,6 +116,33 @@ export async function threadsAdapted<Adapter extends Books>(player: Player<Adapt
   assertAlmostEquals(told.withoutTokenUnits / alone, 1, 0.05);
 }
 
+/** So many equal jobs are played one after the other, each of the first steps of the long session. */
+const JOBS = 12;
+const JOB = [...SCRIPT.slice(0, 14), ...SCRIPT.slice(-1)];
+
+/**
+ * Plays a shorter session as equal jobs one after the other, through one adapter: the same prompt, and calls with the same
+ * ids. None may cost more than the first, give or take a twentieth.
+ */
+export async function jobsAdapted<Adapter extends Books>(player: Player<Adapter>): Promise<void> {
+  await using upstream = await startUpstream(scripted(Array.from({ length: JOBS }, () => JOB).flat()));
+  const costs: number[] = [];
+  let adapter: Adapter | undefined;
+  await play(upstream.baseURL, async (client) => {
+    const adapted = adapter = player.adapt(client, optionsFor(upstream, memoryArchive()));
+    for (let from = 0; costs.length < JOBS; from = upstream.requests.length) {
+      const { answer } = await player.play(client, { adapter: adapted, question: QUESTION });
+      assertEquals(answer, ANSWER);
+      costs.push(costOf({ ...upstream, requests: upstream.requests.slice(from) }));
+    }
+    return "";
+  });
+  const told = costs.map(Math.round).join();
+  for (const cost of costs) assert(cost <= 1.05 * costs[0]!, told);
+  assertAlmostEquals((adapter?.total.tokenUnits ?? 0) / costs.reduce((sum, cost) => sum + cost), 1, 0.05);
+  assertEquals(new Set(adapter?.ledger.map(({ conversation }) => conversation)).size, JOBS);
+}
+
 /** A model that recalls the first result that it sees elided, then goes on with the long session. */
 function recallingModel(): { readonly model: SimulatedModel; readonly recalled: string[] } {
   const script = scripted(SCRIPT);

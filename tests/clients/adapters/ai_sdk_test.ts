@@ -12,6 +12,7 @@ import { startUpstream } from "../../gateway/upstream.ts";
 import { settings } from "../ai_sdk_settings.ts";
 import {
   compareAdapted,
+  jobsAdapted,
   type Options,
   type Player,
   recallAdapted,
@@ -68,6 +69,10 @@ for (const [name, player] of Object.entries({ "generateText()": generate, "strea
     await recallAdapted(player);
   });
 }
+
+Deno.test("tare() for the AI SDK: each of twelve equal jobs costs what the first does", async () => {
+  await jobsAdapted(generate);
+});
 
 Deno.test("tare() for the AI SDK leads 100 threads at once", async () => {
   await threadsAdapted(generate);

@@ -12,6 +12,7 @@ import type { Client } from "../../gateway/compare.ts";
 import { parametersOf, QUESTION, SYSTEM, TOOLS } from "../../gateway/long_session.ts";
 import {
   compareAdapted,
+  jobsAdapted,
   type Options,
   type Player,
   recallAdapted,
@@ -80,6 +81,10 @@ for (const [kind, useResponsesApi] of Object.entries({ "chat completions": false
 
 Deno.test("tare() for LangChain: an agent recalls what has left", async () => {
   await recallAdapted(player(false));
+});
+
+Deno.test("tare() for LangChain: each of twelve equal jobs costs what the first does", async () => {
+  await jobsAdapted(player(false));
 });
 
 Deno.test("tare() for LangChain leads 100 threads at once", async () => {

@@ -7,7 +7,7 @@ import { jsonSchema } from "ai";
 import { tare } from "@tare/adapters/mastra";
 import type { Client } from "../../gateway/compare.ts";
 import { parametersOf, SYSTEM, TOOLS } from "../../gateway/long_session.ts";
-import { compareAdapted, type Options, type Player, recallAdapted, threadsAdapted } from "./adapted_play.ts";
+import { compareAdapted, jobsAdapted, type Options, type Player, recallAdapted, threadsAdapted } from "./adapted_play.ts";
 
 type Adapter = ReturnType<typeof tare>;
 
@@ -57,6 +57,10 @@ Deno.test("tare() for Mastra: an agent keeps the same history and costs less", a
 
 Deno.test("tare() for Mastra: an agent recalls what has left", async () => {
   await recallAdapted(player);
+});
+
+Deno.test("tare() for Mastra: each of twelve equal jobs costs what the first does", async () => {
+  await jobsAdapted(player);
 });
 
 Deno.test("tare() for Mastra leads 100 threads at once", async () => {

@@ -16,6 +16,7 @@ import type { Client } from "../../gateway/compare.ts";
 import { parametersOf, QUESTION, SYSTEM, TOOLS } from "../../gateway/long_session.ts";
 import {
   compareAdapted,
+  jobsAdapted,
   type Options,
   type Player,
   recallAdapted,
@@ -93,6 +94,10 @@ for (const kind of Object.keys(KINDS) as (keyof typeof KINDS)[]) {
 
 Deno.test("tare() for OpenAI's Agents: an agent recalls what has left", async () => {
   await recallAdapted(player("responses", false));
+});
+
+Deno.test("tare() for OpenAI's Agents: each of twelve equal jobs costs what the first does", async () => {
+  await jobsAdapted(player("responses", false));
 });
 
 Deno.test("tare() for OpenAI's Agents leads 100 threads at once", async () => {
