@@ -54,9 +54,9 @@ export interface ConversationState {
   /** What its calls came to. */
   readonly days: Days;
   /** The newest view, as far as its figures go; absent before the first. */
-  readonly figures?: Pick<SessionView, "promptTokens" | "saved">;
+  readonly figures?: Pick<SessionView, "promptTokens" | "saved"> | undefined;
   /** What its requests are named by where caches are found by a name; absent before the first. */
-  readonly cacheKey?: string;
+  readonly cacheKey?: string | undefined;
 }
 
 /** A conversation in which nothing has happened. */
@@ -123,7 +123,7 @@ export class Conversation {
   readonly id: string;
   /** Originals of what left the prompt. */
   readonly archive: Archive;
-  readonly #prompts: PromptSession;
+  #prompts: PromptSession;
   readonly #countTokens: CountTokens;
   #state: ConversationState;
   #calls: readonly CallReport[] = [];
@@ -194,14 +194,22 @@ export class Conversation {
   /**
    * Names the conversation for caches that are found by a name: by a hash of what stands in front of its model's first
    * answer, as its first request had it. So conversations that begin alike share one, forks and helpers among them; a client that begins its
-   * history anew keeps it; and it is the same after a restart.
+   * history anew keeps it; and it is the same after a restart. Only a turn's key is stored.
    */
-  cacheKey(messages: readonly Message[]): string {
+  cacheKey(messages: readonly Message[], { isTurn = true }: { readonly isTurn?: boolean } = {}): string {
     const known = this.#state.cacheKey;
     if (known !== undefined) return known;
     const cacheKey = nameOf(opening(messages));
-    this.#change({ cacheKey });
+    if (isTurn) this.#change({ cacheKey });
     return cacheKey;
+  }
+
+  /** Begins anew, its prompts planned by `prompts`: of what came before only what it cost stays. */
+  begin(prompts: PromptSession): void {
+    this.#prompts = prompts;
+    this.#seen = this.#asked = this.#changed = undefined;
+    const { epoch, savedTokenUnits, rewrites, unsent } = NEW;
+    this.#change({ epoch, savedTokenUnits, rewrites, unsent, figures: undefined, cacheKey: undefined });
   }
 
   /**
@@ -218,8 +226,9 @@ export class Conversation {
       readonly spelled?: readonly Message[];
     },
   ): Promise<SessionView> {
-    const view = await this.#prompts.view(history, { ...call, pins: this.#state.pins });
-    if (call.oneShot) return view;
+    const prompts = this.#prompts;
+    const view = await prompts.view(history, { ...call, pins: this.#state.pins });
+    if (call.oneShot || prompts !== this.#prompts) return view;
     const { rewrites, promptTokens, saved, endedPins = [] } = view;
     const asked = { messages: spelled, tools: history.tools };
     this.#changed ??= findPrefixChange(this.#asked, asked, this.#countTokens);
@@ -261,7 +270,7 @@ export class Conversation {
   }
 
   /**
-   * What a request sees that is no turn and continues from the first `length` messages. It changes nothing.
+   * Plans a request that is no turn and continues from the first `length` messages. Changes nothing.
    *
    * @param restores Whether it shows what left the prompt again: see `PromptCall.restores`. Default: no.
    */
@@ -269,7 +278,13 @@ export class Conversation {
     length: number,
     { restores = false }: { readonly restores?: boolean } = {},
   ): Pick<Conversation, "view" | "sent" | "rejected"> {
-    const prompts = this.#prompts.fork(length, this.archive);
+    return this.#glimpseBy(this.#prompts.fork(length, this.archive), restores);
+  }
+
+  #glimpseBy(
+    prompts: PromptSession,
+    restores = false,
+  ): Pick<Conversation, "view" | "sent" | "rejected"> {
     return {
       view: (history, { spelled: _, ...call }) =>
         prompts.view(history, { ...call, restores, pins: this.#state.pins }),
@@ -285,6 +300,20 @@ export class Conversation {
     const { nowMs, ...messages } = history;
     const call = { nowMs, model: this.#state.model, oneShot: true, pins: told.pins };
     return { history: messages, view: await this.#prompts.view(messages, call), ...told };
+  }
+
+  /**
+   * What a request sees that may be its first turn, or none of its turns: everything is planned as for a turn, and nothing of
+   * that stays once the conversation begins with another request.
+   */
+  draft(): Pick<Conversation, "view" | "sent" | "rejected"> {
+    const prompts = this.#prompts;
+    const planner = () => prompts === this.#prompts ? this : this.#glimpseBy(prompts);
+    return {
+      view: (history, call) => planner().view(history, call),
+      sent: (usage, view, heldTokens) => planner().sent(usage, view, heldTokens),
+      rejected: (words, view) => planner().rejected(words, view),
+    };
   }
 
   /** What the next request would cost. Nothing where the policy knows nothing of costs. */

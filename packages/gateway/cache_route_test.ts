@@ -1,6 +1,6 @@
 import { assertEquals, assertMatch, assertNotEquals } from "@std/assert";
 import { memoryStore } from "@tare/conversation";
-import { completion, gatewayed, post, UPSTREAM } from "./fixture_test.ts";
+import { completion, gatewayed, post, READ, UPSTREAM } from "./fixture_test.ts";
 
 const OPENAI = "https://api.openai.com/v1";
 const CODEX = "https://chatgpt.com/backend-api/codex";
@@ -102,12 +102,15 @@ Deno.test("gateway keeps a conversation's name when its client begins the histor
   const store = memoryStore();
   const headers = { "x-tare-session": "n" };
   const before = routed(OPENAI, { store });
-  const { body: { prompt_cache_key: key } } = await before.ask(FIRST, { headers });
+  // Without tools or answers it could be for a title.
+  const more = { tools: [READ] };
+  const { body: { prompt_cache_key: key } } = await before.ask(FIRST, { more, headers });
   const summary = [SYSTEM, user("Here is what was done: all of it.")];
-  assertEquals((await before.ask(summary, { headers })).body.prompt_cache_key, key);
+  assertEquals((await before.ask(summary, { more, headers })).body.prompt_cache_key, key);
   const after = routed(OPENAI, { store });
-  assertEquals((await after.ask([...summary, assistant("Yes.")], { headers })).body.prompt_cache_key, key);
-  assertNotEquals((await after.ask(summary)).body.prompt_cache_key, key);
+  const gone = [...summary, assistant("Yes.")];
+  assertEquals((await after.ask(gone, { more, headers })).body.prompt_cache_key, key);
+  assertNotEquals((await after.ask(summary, { more })).body.prompt_cache_key, key);
 });
 
 Deno.test("gateway sends its client's own request where the provider refuses what names the conversation", async () => {

@@ -140,7 +140,7 @@ export class PlannedCalls {
       const { status } = response;
       response = await send(call.bytes);
       if (response.ok) {
-        const isLeft = turn.session.refused();
+        const isLeft = !turn.oneShot && turn.session.refused();
         const cause = new Error(`the upstream answered ${status}: ${refusal}`);
         warning = this.#warn(isLeft ? "session" : "request", cause);
         turn = undefined;

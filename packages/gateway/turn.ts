@@ -51,6 +51,11 @@ interface GatewayTurnOptions {
   /** What the request is for if it isn't a turn: it gets the view that the model had last. Default: it is one. */
   readonly oneShot?: ItemPart["purpose"];
   /**
+   * Whether it comes before the first turn, or is that one: it is planned like a turn. Its cache breakpoints stay as the client
+   * set them, since nothing may ever read what more of them would write. Default: it isn't.
+   */
+  readonly precedes?: boolean;
+  /**
    * What requests of a conversation of this name say to have their prompts cached in one place. With it more of a prompt is
    * marked for the cache than the client does. Default: nothing is said or marked.
    */
@@ -184,7 +189,7 @@ export class GatewayTurn {
    * the model says something.
    */
   async prompt(signal: AbortSignal, last = false): Promise<Uint8Array<ArrayBuffer>> {
-    const { session, request, follows, prompts, countTokens, now, oneShot, route } = this.#options;
+    const { session, request, follows, prompts, countTokens, now, oneShot, route, precedes } = this.#options;
     const recall = this.#options.recall && !last;
     this.#isLast = last;
     await Conversation.inSlices(counting(request, countTokens));
@@ -209,13 +214,13 @@ export class GatewayTurn {
         replyTokens: request.replyTokens,
         recall,
         signal,
-        oneShot: oneShot !== undefined || last,
+        oneShot: oneShot !== undefined && !precedes || last,
         spelled: own,
         ...(deferred && { deferred }),
       };
       this.#view = await prompts.view(history, call);
     }
-    this.#routed = route?.(session.conversation.cacheKey(history.messages));
+    this.#routed = route?.(session.conversation.cacheKey(history.messages, { isTurn }));
     let ends: readonly number[] | undefined;
     const bytes = writeRequest(withKnown(request, spelled, items), {
       items,
@@ -223,7 +228,7 @@ export class GatewayTurn {
       kept: this.#view && session.keptOf(this.#view.messages),
       follows: follows?.upstreamId,
       fields: this.#routed?.fields,
-      completesMarks: this.#routed && (this.#routed.needsMarks ? "any" : "some"),
+      completesMarks: precedes ? undefined : this.#routed && (this.#routed.needsMarks ? "any" : "some"),
       marked: (at) => ends = at,
     });
     this.#edited ||= bytes !== request.bytes;
@@ -284,8 +289,9 @@ export class GatewayTurn {
 
   /** Takes note that the upstream refused the newest call in these words. Whether a shorter one can be made. */
   rejected(words: string): boolean {
-    const { prompts, oneShot } = this.#options;
-    if (!this.#view || !prompts || (oneShot && oneShot !== "compaction")) return false;
+    const { prompts, oneShot, precedes } = this.#options;
+    const isPlanned = !oneShot || precedes || oneShot === "compaction";
+    if (!this.#view || !prompts || !isPlanned) return false;
     return prompts.rejected(words, this.#view);
   }
 
@@ -296,8 +302,10 @@ export class GatewayTurn {
     if (this.#sending) held.read(this.#sending, now());
     if (!this.#view || !prompts) return { usage, savedTokens: 0 };
     const entry = prompts.sent(usage, this.#view, this.#heldTokens);
-    if (!this.#options.oneShot) this.session.showed(this.#view);
-    if (this.#edited) this.session.accepted();
+    if (!this.#options.oneShot || !this.session.isBegun) {
+      this.session.showed(this.#view);
+      if (this.#edited) this.session.accepted();
+    }
     const savedTokens = Object.values(this.#view.saved).reduce((sum, tokens) => sum + tokens, 0);
     return { usage: entry?.usage ?? usage, savedTokens, ...(entry && { entry }) };
   }
@@ -316,7 +324,9 @@ export class GatewayTurn {
 
   /** The turn is over: remembers what the client doesn't know of. */
   remember(): void {
-    const { session, request } = this.#options;
+    const { session, request, oneShot } = this.#options;
+    // The client doesn't go on from there.
+    if (oneShot) return;
     const after = request.items.length;
     const hidden = this.writer.hidden(this.#answers).map(({ items, ...place }, part): HiddenPlace => ({
       ...place,

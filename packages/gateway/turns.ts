@@ -37,6 +37,7 @@ import {
   countInstructions,
   type Followed,
   type GatewaySession,
+  hasAnswers,
   type Recognised,
   type SessionFacts,
   type SessionSummary,
@@ -234,7 +235,8 @@ export class Turns {
     const countTokens = await this.#options.countTokens();
     const wire = await Conversation.inSlices(readingRequest(body, protocol, readers));
     const sessions = this.#sessions;
-    const hasTools = (wire.tools ?? []).length > 0 && !hints.forbidsTools;
+    const choosesTools = !hints.forbidsTools && !(hints.forcesTool && !hasAnswers(wire.items));
+    const hasTools = (wire.tools ?? []).length > 0 && choosesTools;
     const ttlMs = protocol.cacheTtlMs?.(wire);
     const recognised: Recognised = {
       client,
@@ -255,18 +257,30 @@ export class Turns {
     const followed = follows === undefined ? undefined : this.#memory.followed(client, follows);
     const found = sessions.get(followed?.sessionId ?? "");
     const purpose = counts ? "other" : hints.purpose;
-    const oneShot = found
-      ? undefined
-      : oneShotOf(wire, { ...(purpose && { purpose }), hasTools, about: () => sessions.about(recognised) });
-    if (oneShot && !oneShot.about) return undefined;
-    const session = found ?? oneShot?.about?.session ?? sessions.find(recognised);
+    const oneShot = found ? undefined : oneShotOf(wire, {
+      ...(purpose && { purpose }),
+      hasTools,
+      isNamed: recognised.name !== undefined,
+      about: () => sessions.about(recognised),
+    });
+    const { about, isFirst = false } = oneShot ?? {};
+    if (oneShot && !about && (counts || !isFirst)) return undefined;
+    const precedes = isFirst && !counts;
+    const session = found ??
+      (precedes ? sessions.precede(recognised) : about?.session ?? sessions.find(recognised));
     if (this.#warmth && !oneShot && !counts) {
       this.#warmth.goesOn(session.id);
       if (recognised.isKeyed) this.#subAgents.asks(session);
     }
-    session.asked({ atMs: now(), ...(!oneShot && { model: wire.model }) });
+    session.asked({ atMs: now(), ...((!oneShot || precedes) && { model: wire.model }) });
     if (isObserved && !session.facts.control) session.leave();
-    const prompts = isStateful ? undefined : oneShot ? viewFor(oneShot, wire) : session.conversation;
+    const prompts = isStateful
+      ? undefined
+      : precedes
+      ? session.conversation.draft()
+      : oneShot
+      ? viewFor(oneShot, wire)
+      : session.conversation;
     const isLeft = session.facts.control || session.facts.isReverted;
     const isHelped = !isLeft && !counts && (!oneShot || prompts !== undefined);
     const asked = isHelped
@@ -279,7 +293,12 @@ export class Turns {
     if (isHelped && !oneShot && hasTools && maySearch) {
       session.decideFunctions(() => this.#functionsInFront(wire, { client, session, countTokens }));
     }
-    const { functionsInFront = "all" } = session.facts;
+    // What warms the cache for the first turn has to begin as that will.
+    const decided = session.facts.functionsInFront ??
+      (precedes && hasTools && maySearch
+        ? this.#functionsInFront(wire, { client, session, countTokens })
+        : undefined);
+    const functionsInFront = decided ?? "all";
     const deferred = isLeft || !maySearch || functionsInFront === "all"
       ? undefined
       : deferTools(asked, (name) => functionsInFront.includes(name));
@@ -295,6 +314,7 @@ export class Turns {
       prompts,
       ...(isHelped && { route: (key) => routeToCache({ baseURL, model: wire.model, key }) }),
       oneShot: oneShot?.purpose,
+      precedes,
       ...(this.#options.telemetry.captureContent && { keepsText: true }),
       countTokens,
       held: this.#memory.prompts,
@@ -353,6 +373,7 @@ export class Turns {
     const { session, oneShot } = turn;
     if (!oneShot || !isAnswer(reply)) return sent;
     const isSaid = oneShot === "compaction";
+    if (!isSaid && !(session.facts.hasTools && (reply.text ?? "").length >= SUMMARY_CHARS)) return sent;
     const { promptTokens = 0, cachedTokens = 0, outputTokens = 0, tokenUnits = 0, usd = null } = call ?? {};
     const money = usd !== null && { usd };
     const made = {
@@ -371,13 +392,14 @@ export class Turns {
   /** A turn is over with this reply: remembers what the client doesn't know of. */
   ended(turn: GatewayTurn, { id: upstreamId, callsClient, recalls }: WireReply): void {
     turn.remember();
-    if (!turn.oneShot) turn.session.replied({ callsClient });
+    const isTurn = turn.oneShot === undefined;
+    if (isTurn) turn.session.replied({ callsClient });
     this.#sessions.weigh(turn.session);
     const { writer: { id }, session, client } = turn;
     if (id === undefined || upstreamId === undefined) return;
     const owed = callsClient && recalls.length > 0 ? turn.lastAnswers : [];
     this.#memory.follow(client, id, { sessionId: session.id, upstreamId, owed });
-    session.answeredBy({ id, upstreamId, owed });
+    if (isTurn) session.answeredBy({ id, upstreamId, owed });
   }
 
   /** Whether the prompt of a turn may be kept warm once it is over: it has a session of its own that goes on. */
@@ -544,10 +566,15 @@ interface OneShot {
   readonly purpose: NonNullable<ItemPart["purpose"]>;
   /** The session that it is about, if one is known. */
   readonly about: About | undefined;
+  /** Whether no turn is known that it could belong to: it comes before the first, or is the first of a chat. Default: no. */
+  readonly isFirst?: boolean;
 }
 
 /** Shortest instruction to sum a conversation up, in UTF-16 code units: a person's own words are shorter, or of a thing. */
 const INSTRUCTION_CHARS = 300;
+
+/** Shortest summary that nobody says is one, in UTF-16 code units: a title is shorter, and a user may well repeat it. */
+const SUMMARY_CHARS = 80;
 
 /** So near to the beginning or the end of what else a text holds it stands, in UTF-16 code units. */
 const REACH_CHARS = 50_000;
@@ -561,30 +588,41 @@ const TALK = "(?<![\\w/-])(?:conversation|context|chat|session|history|transcrip
 const ASKS_FOR_SUMMARY = new RegExp(`${SUMMARY}[^.]{0,80}${TALK}|${TALK}[^.]{0,80}${SUMMARY}`, "i");
 
 /**
- * Tells requests for summaries, titles and the like from turns; nothing of a turn. Such a request says so itself; or its
- * model may call no tool where the conversation has tools; or behind a conversation that is known its last words ask to
- * sum it up, at the length at which programs ask.
+ * Recognises requests for summaries, titles and the like; returns nothing for a turn. Such a request says so itself; or asks
+ * for the shortest reply that there is; or its model can't choose a tool where the conversation has tools; or after a known
+ * conversation its last words ask to sum it up, at the length at which programs ask. One without tools in which no model has
+ * answered yet may be for a title, or be the first turn of a chat: the turn that goes on from it decides.
  */
 function oneShotOf(
-  { items }: Pick<WireRequest, "items">,
-  { purpose, hasTools, about: look }: {
+  { items, replyTokens = Infinity, protocol: { minReplyTokens } }: Pick<
+    WireRequest,
+    "items" | "replyTokens" | "protocol"
+  >,
+  { purpose, hasTools, isNamed, about: look }: {
     /** What the client says that it is for. Default: it doesn't say. */
     readonly purpose?: NonNullable<ItemPart["purpose"]>;
-    /** Whether its model may call tools. */
+    /** Whether its model may choose among tools. */
     readonly hasTools: boolean;
+    /** Whether the client names its session. */
+    readonly isNamed: boolean;
     /** Looks for the session that it is about. */
     readonly about: () => About | undefined;
   },
 ): OneShot | undefined {
-  const said = items.at(-1)?.parts.at(-1)?.purpose ?? purpose;
-  if (said !== undefined) return said === "turn" ? undefined : { purpose: said, about: look() };
-  const asks = asksForSummary(items);
-  if (hasTools && !asks) return undefined;
+  const said = items.at(-1)?.parts.at(-1)?.purpose ?? purpose ??
+    (replyTokens <= minReplyTokens ? "other" : undefined);
+  const asks = said === undefined && asksForSummary(items);
+  if (said === "turn" || (said === undefined && hasTools && !asks)) return undefined;
   const about = look();
-  const lacksTools = !hasTools && (about ? about.session.facts.hasTools : hasResults(items));
+  const isBegun = about?.session.isBegun ?? false;
+  if (said !== undefined) return { purpose: said, about, isFirst: !isBegun && said === "other" };
+  const lacksTools = !hasTools && (about && isBegun ? about.session.facts.hasTools : hasResults(items));
   const isKnown = about && (about.shared > 0 || about.isCutOff);
   if (asks && (lacksTools || isKnown)) return { purpose: "compaction", about };
-  return lacksTools ? { purpose: "other", about } : undefined;
+  if (lacksTools) return { purpose: "other", about };
+  if (hasTools || hasAnswers(items)) return undefined;
+  // A name holds one conversation, and a history that is known is none that begins.
+  return { purpose: "other", about, isFirst: !isBegun || !isNamed && about?.shared === 0 };
 }
 
 /**

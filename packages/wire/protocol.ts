@@ -111,6 +111,8 @@ export interface Protocol {
   };
   /** Names of the fields that say how many tokens a reply may have. */
   readonly replyFields: readonly string[];
+  /** Smallest limit on a reply's tokens that the protocol accepts with a reply: who sets it wants the prompt read, and no answer. */
+  readonly minReplyTokens: number;
   /** How agents that speak it compact a conversation that their window doesn't hold, where no more is known of one. */
   readonly compaction: {
     /**
@@ -141,6 +143,8 @@ export interface Protocol {
     readonly purpose?: NonNullable<ItemPart["purpose"]>;
     /** Whether the model may call no tool, whatever tools there are. Default: it may. */
     readonly forbidsTools?: boolean;
+    /** Whether the model has to call one named tool, as for structured output. Default: it chooses. */
+    readonly forcesTool?: boolean;
     /** Whether the upstream keeps the history itself. */
     readonly isStateful: boolean;
     /** Whether a reply can't be gone on with, or isn't there to be read: there is nothing to plan for. */
@@ -491,7 +495,7 @@ export function peekField(bytes: Uint8Array<ArrayBuffer>, name: string): unknown
 export function readCommonHints(
   body: WireBody,
   headers: Headers,
-): Pick<ReturnType<Protocol["readHints"]>, "key" | "purpose" | "forbidsTools"> {
+): Pick<ReturnType<Protocol["readHints"]>, "key" | "purpose" | "forbidsTools" | "forcesTool"> {
   const key = readField(body, "prompt_cache_key") ?? headers.get("x-session-id");
   const kind = readRequestKind(body, headers);
   const choice = readField(body, "tool_choice");
@@ -500,6 +504,9 @@ export function readCommonHints(
     ...(typeof key === "string" && { key }),
     ...(kind !== undefined && { purpose: kind === "turn" ? "turn" : purpose }),
     ...((isRecord(choice) ? choice.type : choice) === "none" && { forbidsTools: true }),
+    ...(isRecord(choice) && ["tool", "function", "custom"].includes(String(choice.type)) && {
+      forcesTool: true,
+    }),
   };
 }
 

@@ -1,5 +1,5 @@
 import { assert, assertEquals } from "@std/assert";
-import fc from "../cases.ts";
+import fc, { cases } from "../cases.ts";
 import { type Gateway, gateway, type GatewayOptions } from "@tare/gateway";
 import { estimateTokens, type Message } from "@tare/messages";
 import { profileNamed } from "@tare/planner";

@@ -139,7 +139,7 @@ Deno.test("without what was said a gateway keeps what sessions and their calls c
     const rows = await kept.listSessions({ kind: "gateway" });
     for (const { id, settings } of rows) {
       const names = Object.keys(settings as Json).filter((name) => name !== "forkOf");
-      assertEquals(names.sort(), ["basis", "control", "protocol"]);
+      assertEquals(names.sort(), ["control", "protocol"]);
       for (const name of ["value", "title"]) assertEquals(await kept.readState(id, name), undefined);
     }
     await kept.close();

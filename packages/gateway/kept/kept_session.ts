@@ -21,12 +21,12 @@ import {
 import type { StoredSession } from "../sessions/sessions.ts";
 
 /** Another number whenever what is kept has another form: what has another one isn't read. */
-const FORMAT = 3;
+const FORMAT = 4;
 
 /** What of a session never changes: the settings of its record. Without what was said nothing tells whose it is. */
 export interface KeptSettings
   extends
-    Pick<SessionFacts, "protocol" | "agent" | "basis" | "control">,
+    Pick<SessionFacts, "protocol" | "agent" | "control">,
     Partial<Pick<SessionFacts, "scope" | "client" | "name">> {
   /** The session that it is a fork of, whether that is kept or not. */
   readonly forkOf?: string;
@@ -42,7 +42,10 @@ export interface KeptTotals
 }
 
 /** What else is kept of its facts, and of its conversation. */
-type OtherFacts = Omit<SessionFacts, keyof KeptSettings | "by" | "startedMs" | "lastMs" | "isReverted">;
+type OtherFacts = Omit<
+  SessionFacts,
+  Exclude<keyof KeptSettings, "agent"> | "by" | "startedMs" | "lastMs" | "isReverted"
+>;
 type OtherState = Omit<ConversationState, keyof KeptTotals | "title">;
 
 /** All that is kept of a session beside its settings, totals, title and texts, of its state `value`. Plain data. */
@@ -69,11 +72,11 @@ export function keptRecord(
   { id, facts, kept: { parent: forkOf } }: GatewaySession,
   { isWhole }: { readonly isWhole: boolean },
 ): SessionRecord {
-  const { startedMs, protocol, agent, basis, control, scope, client, name, by } = facts;
+  const { startedMs, protocol, agent, control, scope, client, name, by } = facts;
   const whose = { scope, ...(client !== undefined && { client }), ...(name !== undefined && { name }) };
   const fork = forkOf !== undefined && { forkOf };
   const asks = agent !== undefined && { agent };
-  const settings: KeptSettings = { protocol, ...asks, basis, control, ...fork, ...(isWhole && whose) };
+  const settings: KeptSettings = { protocol, ...asks, control, ...fork, ...(isWhole && whose) };
   return { id, kind: "gateway", createdAtMs: startedMs, settings, ...(by !== undefined && { by }) };
 }
 
@@ -106,13 +109,13 @@ export function keptValue(
 ): unknown {
   const { hidden, shown, facts, conversation } = session;
   const { historyBytes, heads, opening, turns, hasTools, functionsInFront, isAnswered, summary } = facts;
-  const { refusals, responses, compactions, isNamed } = facts;
+  const { refusals, responses, compactions, isNamed, agent, basis } = facts;
   const { pins, rewrites, unsent, figures, cacheKey } = conversation.state;
   const value: KeptValue = {
     format: FORMAT,
     facts: {
       ...{ historyBytes, heads, opening, turns, hasTools, functionsInFront, isAnswered, summary },
-      ...{ refusals, responses, compactions, isNamed },
+      ...{ refusals, responses, compactions, isNamed, agent, basis },
     },
     conversation: {
       ...{ pins, rewrites, unsent },
@@ -164,7 +167,7 @@ export function restoreSession(
   const { scope = "", forkOf, ...settings } = record.settings as KeptSettings;
   const { writes: _, lastMs, isReverted, ...sums } = totals;
   const { keys, instructions, hidden, shown, lines, ends, state, lookedAt } = value;
-  const facts: SessionFacts = { ...value.facts, ...settings, scope, by, startedMs, lastMs, isReverted };
+  const facts: SessionFacts = { ...settings, ...value.facts, scope, by, startedMs, lastMs, isReverted };
   const archive = new LayeredArchive({ elsewhere: text });
   const byHash = new Map(lines.map((line) => [hashPiece(line), line]));
   return {
@@ -197,7 +200,8 @@ export function figuresOnly(
   const { id, by, createdAtMs: startedMs } = record;
   const { scope = "", forkOf: _fork, ...settings } = record.settings as KeptSettings;
   const { writes: _, lastMs, isReverted, ...sums } = totals;
-  const nothing = { historyBytes: 0, heads: 0, hasTools: false, isAnswered: false, refusals: 0 };
+  const basis = { model: sums.model };
+  const nothing = { basis, historyBytes: 0, heads: 0, hasTools: false, isAnswered: false, refusals: 0 };
   const facts: SessionFacts = {
     ...{ ...nothing, responses: [], compactions: [], ...settings, scope, by, startedMs, lastMs, isReverted },
   };

@@ -139,7 +139,10 @@ export interface SessionFacts {
   readonly heads: number;
   /** A line of what the user said first; nothing of one too short to tell it from others. */
   readonly opening?: string | undefined;
-  /** How often its user has asked something, and how often in the history as it is now: a client may begin that anew. */
+  /**
+   * How often its user has asked something, and how often in the history as it is now: a client may begin that anew. Absent
+   * until the first turn.
+   */
   readonly turns?: { readonly all: number; readonly shown: number } | undefined;
   /** Whether its turns have tools. */
   readonly hasTools: boolean;
@@ -284,6 +287,11 @@ export class GatewaySession {
     return this.#facts;
   }
 
+  /** Whether it has had a turn: until then every request of it was for something else, or may have been. */
+  get isBegun(): boolean {
+    return this.#facts.turns !== undefined;
+  }
+
   /** Its group in the ledger. */
   get group(): keyof Overview["groups"] {
     return this.#facts.control ? "control" : "planned";
@@ -321,6 +329,21 @@ export class GatewaySession {
     return SESSION_BYTES + toolBytes + CALL_BYTES * calls.length + itemBytes + 2 * this.#facts.historyBytes +
       hiddenBytes +
       this.archive.bytes;
+  }
+
+  /** A request came before its first turn, or is the first of it, whose history ends there. */
+  precede({ items }: Pick<Recognised, "items">, tip: ChainNode): void {
+    this.#tip = tip;
+    this.#know({ heads: countInstructions(items) });
+    if (!this.#facts.isNamed) this.conversation.named(firstWords(personSpoke(items)?.words ?? ""));
+  }
+
+  /** Plans its prompts by what this request asks for, the first of its first turn or one before that, whatever came before. */
+  begin({ prompts, agent, basis }: Pick<Recognised, "prompts" | "agent" | "basis">): void {
+    const { archive, facts: { control } } = this;
+    this.#know({ agent, basis });
+    [this.#shown, this.#isSentHere] = [[], false];
+    this.conversation.begin(prompts({ archive, control, agent, basis }));
   }
 
   /**

@@ -133,7 +133,7 @@ export class GatewaySessions {
     const name = nameOf(recognised);
     if (name !== undefined) return this.#named(name) !== undefined;
     const heads = countInstructions(items);
-    const keys = items.map((item, at) => at < heads ? this.#instructions.peek(scope, item) : item.key);
+    const keys = this.#peekKeys(recognised);
     const node = this.#index.find(scope, keys);
     return node.depth > heads && this.peek(node.sessionId ?? "")?.tip === node;
   }
@@ -161,7 +161,9 @@ export class GatewaySessions {
     };
     const name = nameOf(facts);
     const node = this.#index.find(name ?? scope, keys);
-    const tip = this.#index.claim(node, keys.slice(node.depth), id, isOlder);
+    const { turns } = facts;
+    const givesWay = (other: string) => this.#hasPriority(turns !== undefined, other) ?? isOlder(other);
+    const tip = this.#index.claim(node, keys.slice(node.depth), id, givesWay);
     const session = new GatewaySession({ ...parts, tip, number: before?.number ?? this.#begun++ });
     if (name !== undefined) this.#names.set(name, id);
     if (!before || this.#adopted.has(before)) this.#adopted.add(session);
@@ -175,6 +177,35 @@ export class GatewaySessions {
     return session;
   }
 
+  /**
+   * The session of a request that no known one goes on with, and that may be none of a session's turns, such as one for a
+   * title: one without turns, by its key or as the same request was sent before, or a new one. A turn begins it later.
+   */
+  precede(recognised: Recognised): GatewaySession {
+    const { scope, isKeyed, items } = recognised;
+    const name = nameOf(recognised);
+    const keys = this.#keysOf(recognised);
+    const node = this.#index.find(name ?? scope, keys);
+    const same = this.get(node.sessionId ?? "");
+    const known = this.#named(name) ??
+      (same?.tip === node ? same : isKeyed ? this.#newest(scope) : undefined);
+    const session = known && !known.isBegun ? known : this.#begin(recognised, node);
+    if (session === known) session.begin(recognised);
+    if (this.#adopted.delete(session)) this.#open(session);
+    const { tip } = session;
+    const givesWay = (other: string) => this.#hasPriority(false, other) ?? true;
+    session.precede({ items }, this.#index.claim(node, keys.slice(node.depth), session.id, givesWay));
+    if (tip !== session.tip) this.#index.release(tip, session.id, lastShared(tip, session.tip));
+    this.#keep(session);
+    return session;
+  }
+
+  /** Whether a session takes a place in the tree of histories from another one; nothing if both have had a turn, or neither has. */
+  #hasPriority(isBegun: boolean, other: string): boolean | undefined {
+    const session = this.peek(other);
+    return session && session.isBegun !== isBegun ? isBegun : undefined;
+  }
+
   #find(recognised: Recognised): GatewaySession {
     const { scope, items } = recognised;
     const name = nameOf(recognised);
@@ -185,8 +216,8 @@ export class GatewaySessions {
     const before = named ??
       (known?.tip === node
         ? undefined
-        : this.#summedUp(recognised, node) ?? this.#titled(recognised) ?? this.#cutOff(recognised, keys) ??
-          this.#brokenOff(recognised, node));
+        : this.#summedUp(recognised, node) ?? this.#unbegun(recognised, node) ??
+          this.#cutOff(recognised, keys) ?? this.#brokenOff(recognised, node));
     const goesOn = known?.tip === node && (!named || named === known);
     const cleared = !before && !goesOn && known?.isClearedIn(items);
     let session: GatewaySession;
@@ -205,6 +236,8 @@ export class GatewaySessions {
       session = from ? from.session.fork(items.slice(0, from.shared), own()) : this.#begin(recognised, node);
     }
     const { tip, facts: { summary } } = session;
+    // What came first was the first turn only if this history continues it with its answer.
+    if (!session.isBegun && (before || goesOn && items.length === node.depth)) session.begin(recognised);
     const begunWith = before && !goesOn ? summary : undefined;
     session.goOn(recognised, this.#index.claim(node, keys.slice(node.depth), session.id), begunWith);
     // What it went back from is nobody's history any more.
@@ -223,7 +256,7 @@ export class GatewaySessions {
   about(recognised: Recognised): About | undefined {
     const { scope, items, isKeyed } = recognised;
     const name = nameOf(recognised);
-    const keys = this.#keysOf(recognised);
+    const keys = this.#peekKeys(recognised);
     const node = this.#index.find(name ?? scope, keys);
     const known = this.get(node.sessionId ?? "");
     const heads = countInstructions(items);
@@ -254,10 +287,14 @@ export class GatewaySessions {
     return newest?.facts.summary?.isSaid ? newest : undefined;
   }
 
-  /** What came before the first turn under its key, such as a request for a title: it is of the same conversation. */
-  #titled({ scope, isKeyed, hasTools }: Recognised): GatewaySession | undefined {
-    const newest = isKeyed && hasTools ? this.#newest(scope) : undefined;
-    return newest?.facts.hasTools || newest?.facts.isAnswered ? undefined : newest;
+  /** The session without turns that this history goes on from; or else that of its key, such as one of requests for a title. */
+  #unbegun(
+    { scope, isKeyed, items }: Recognised,
+    { sessionId, depth }: ChainNode,
+  ): GatewaySession | undefined {
+    const isKnown = depth > countInstructions(items);
+    const session = isKnown ? this.get(sessionId ?? "") : isKeyed ? this.#newest(scope) : undefined;
+    return session?.isBegun ? undefined : session;
   }
 
   /** The session that a history goes on with whose start is gone: all behind one new text is word for word its end. */
@@ -298,6 +335,12 @@ export class GatewaySessions {
   #keysOf({ scope, items }: Recognised): string[] {
     const heads = countInstructions(items);
     return items.map((item, at) => at < heads ? this.#instructions.keyOf(scope, item) : item.key);
+  }
+
+  /** The same; nothing is remembered of the instructions. */
+  #peekKeys({ scope, items }: Recognised): string[] {
+    const heads = countInstructions(items);
+    return items.map((item, at) => at < heads ? this.#instructions.peek(scope, item) : item.key);
   }
 
   /** The session of another scope of the same client whose whole conversation this one goes on from. */
@@ -349,8 +392,9 @@ export class GatewaySessions {
     const name = nameOf(recognised);
     const first = items[personSpoke(items)?.at ?? countInstructions(items)];
     const archive = new LayeredArchive();
-    const control = isObserved ||
-      share(name ?? `${scope} ${first?.key ?? ""}`) < (this.#options.control ?? 0);
+    // Whatever comes first under a key, a title or the first turn, its session is of the same group.
+    const drawn = name ?? (recognised.isKeyed ? scope : `${scope} ${first?.key ?? ""}`);
+    const control = isObserved || share(drawn) < (this.#options.control ?? 0);
     const nowMs = (this.#options.now ?? Date.now)();
     const id = crypto.randomUUID();
     const session = new GatewaySession({

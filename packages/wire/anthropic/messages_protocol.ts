@@ -51,6 +51,7 @@ export const MESSAGES_PROTOCOL: Protocol = {
   listField: "messages",
   head: { fields: ["system"], read: ([system]) => readSystem(system) },
   replyFields: ["max_tokens"],
+  minReplyTokens: 1,
   compaction: { keptTokens: 10_000, keepsFront: false },
   auth: API_KEY,
   speaks: (headers) => headers.has("anthropic-version"),

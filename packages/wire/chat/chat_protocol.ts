@@ -34,6 +34,7 @@ export const CHAT_PROTOCOL: Protocol = {
   path: "/chat/completions",
   listField: "messages",
   replyFields: ["max_completion_tokens", "max_tokens"],
+  minReplyTokens: 1,
   compaction: { resultChars: 2_000, keptChars: () => 70_000, keepsFront: true },
   auth: BEARER,
   readHints(body, headers) {
