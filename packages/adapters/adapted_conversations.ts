@@ -68,10 +68,12 @@ interface Conversation<Given> {
   readonly number: number;
   /** The session that decides for it: a fork's is made once what it is a fork of is at rest. */
   readonly session: Promise<PlannerSession>;
-  /** Where its texts are, maybe with others', and what of them it has put there itself. */
+  /** Where its texts are, maybe with others', and what of them it can read. */
   readonly texts: Archive;
   readonly archive: Archive;
   readonly refs: ReadonlySet<string>;
+  /** The references that it can search, each with the length of its history when the text was put, in messages. */
+  readonly listed: ReadonlyMap<string, number>;
   /** What its last call gave, how many of that are instructions, and what it was read as. Nothing after a restart. */
   given: readonly Given[];
   heads: number;
@@ -107,6 +109,7 @@ interface Stored {
   readonly state: unknown;
   readonly lookedAt: unknown;
   readonly refs: readonly string[];
+  readonly listed: readonly (readonly [ref: string, length: number])[];
 }
 
 /** A conversation that a history may go on from. */
@@ -250,17 +253,25 @@ export class AdaptedConversations<Given, Call> implements Books {
     if (ref != null && typeof ref !== "string") {
       return `Cannot recall: ref is ${JSON.stringify(ref)}; it must be the 16 hex digits of a placeholder.`;
     }
-    const all = [...this.#groups.values()].flatMap(({ conversations }) => [...conversations]);
+    const groups = [...this.#groups.values()];
+    const all = groups.flatMap(({ conversations }) => [...conversations]);
     const asking = all.filter(({ replied }) => callId !== undefined && replied.includes(callId));
     const among = asking.length > 0 ? asking : all;
     const able = typeof ref === "string"
       ? among.filter(({ refs }) => refs.has(ref.trim().toLowerCase()))
       : among;
-    const [conversation] = asking.length === 1 ? asking : able;
+    // The newest one of a name stands for the others: what left them, left it.
+    const only = groups.length === 1 && groups.every(isNamed) ? all.slice(-1) : all;
+    const known = asking.length === 1 ? asking : only.length === 1 ? only : [];
+    const [conversation] = known.length === 1 && (typeof ref !== "string" || asking.length === 1)
+      ? known
+      : able;
     // What no conversation here has put there may be one's that was forgotten.
-    const archive = conversation?.archive ?? this.#options.archive ?? memoryArchive();
+    const texts = conversation?.archive ?? this.#options.archive ?? memoryArchive();
     // Which of several asks isn't known: it must say by its reference what it asks for.
-    const shown = asking.length === 1 || all.length < 2 ? () => conversation?.shown ?? [] : undefined;
+    const isKnown = conversation !== undefined && known.includes(conversation);
+    const shown = isKnown ? () => conversation.shown : undefined;
+    const archive = isKnown ? texts : { ...unlisted(texts), ...(all.length === 0 && { refs: () => [] }) };
     // Some models fill in null for what they don't want.
     const request = {
       ...(ref != null && { ref }),
@@ -315,7 +326,9 @@ export class AdaptedConversations<Given, Call> implements Books {
     }
     const { pieces, messages, shared } = best ? this.#readOn(best, given, heads) : this.#readAll(given);
     checkGiven("tare()", { messages }, { messages: "messages" });
-    const conversation = best ? this.#goOn(best, shared) : this.#begin();
+    const conversation = best
+      ? this.#goOn(best, { shared, isNamed: isNamed(group) })
+      : this.#begin(undefined, isNamed(group) ? [...group.conversations] : []);
     const isKnown = group.conversations.delete(conversation);
     const bytes = this.#bytesOf(conversation.bytes > 0 ? pieces.slice(shared) : pieces);
     conversation.given = given;
@@ -408,51 +421,73 @@ export class AdaptedConversations<Given, Call> implements Books {
   }
 
   /** The conversation itself, if it goes on with all that it has; else a fork of it. */
-  #goOn({ from, isReheaded, isFree }: Match<Given>, shared: number): Conversation<Given> {
+  #goOn(
+    { from, isReheaded, isFree }: Match<Given>,
+    { shared, isNamed }: { readonly shared: number; readonly isNamed: boolean },
+  ): Conversation<Given> {
     const length = from.pieces.length || storedHistory(from).length;
     if (isFree && shared === length) {
       if (isReheaded) from.calls = 0;
       return from;
     }
-    return this.#newConversation(from, async (archive) => {
+    // Of one that only begins alike it isn't known whose the rest is.
+    const listed = Array.from(from.listed).filter(([, at]) => isNamed || at <= shared);
+    return this.#newConversation({ ...from, listed }, async (archive) => {
       const session = await from.session;
       await from.atRest;
       return session.fork(shared, archive);
     });
   }
 
-  /** A new conversation, or one that was stored. */
-  #begin(stored?: Stored): Conversation<Given> {
-    const texts = this.#options.archive ?? memoryArchive();
-    const { refs = [], ...known } = stored ?? {};
+  /** A new conversation, or one that was stored. What left those `before` under its name left it, too. */
+  #begin(stored?: Stored, before: readonly Conversation<Given>[] = []): Conversation<Given> {
+    const texts = before.at(-1)?.texts ?? this.#options.archive ?? memoryArchive();
+    const { refs = [], listed = [], ...known } = stored ?? {};
+    const earlier = before.filter((one) => one.texts === texts);
     const begun = this.#newConversation(
-      { texts, refs },
+      {
+        texts,
+        refs: [...earlier.flatMap(({ refs }) => [...refs]), ...refs],
+        listed: [
+          ...earlier.flatMap(({ listed }) => Array.from(listed.keys(), (ref) => [ref, 0] as const)),
+          ...listed,
+        ],
+      },
       (archive) => Promise.resolve(plannerSession({ ...this.#sessionOptions, ...known, archive })),
     );
-    return { ...begun, stored };
+    begun.stored = stored;
+    return begun;
   }
 
   #newConversation(
-    { texts, refs }: { readonly texts: Archive; readonly refs: Iterable<string> },
+    { texts, refs, listed }: {
+      readonly texts: Archive;
+      readonly refs: Iterable<string>;
+      readonly listed: Iterable<readonly [ref: string, length: number]>;
+    },
     makeSession: (archive: Archive) => Promise<PlannerSession>,
   ): Conversation<Given> {
     const own = new Set(refs);
+    const list = new Map(listed);
     const archive: Archive = {
       async put(text) {
         const ref = await texts.put(text);
         own.add(ref);
+        if (!list.has(ref)) list.set(ref, conversation.messages.length);
         return ref;
       },
+      refs: () => [...list.keys()],
       get: (ref) => own.has(ref) ? texts.get(ref) : Promise.resolve(undefined),
       // Another may have put the same text.
       delete: (ref) => Promise.resolve(void own.delete(ref)),
     };
-    return {
+    const conversation: Conversation<Given> = {
       number: ++this.#count,
       session: makeSession(archive),
       texts,
       archive,
       refs: own,
+      listed: list,
       given: [],
       heads: 0,
       pieces: [],
@@ -465,6 +500,7 @@ export class AdaptedConversations<Given, Call> implements Books {
       bytes: 0,
       stored: undefined,
     };
+    return conversation;
   }
 
   async #makeView(
@@ -557,7 +593,11 @@ export class AdaptedConversations<Given, Call> implements Books {
     if (key === undefined) return;
     const { state, lookedAt } = await conversation.session;
     if (conversation.stored?.state === state) return;
-    conversation.stored = { state, lookedAt, refs: [...conversation.refs] };
+    conversation.stored = {
+      ...{ state, lookedAt },
+      refs: [...conversation.refs],
+      listed: [...conversation.listed],
+    };
     const conversations = [...group.conversations].flatMap(({ stored }) => stored ?? []).slice(
       -STORED_LENGTH,
     );
@@ -567,6 +607,20 @@ export class AdaptedConversations<Given, Call> implements Books {
       this.#warn(`Cannot store what is known of a conversation: ${(error as Error).message}`);
     }
   }
+}
+
+/** An archive whose texts can be read by their references alone. */
+function unlisted(archive: Archive): Archive {
+  return {
+    put: (text) => archive.put(text),
+    get: (ref) => archive.get(ref),
+    delete: (ref) => archive.delete(ref),
+  };
+}
+
+/** Whether a group is of one conversation, which its framework has named. */
+function isNamed({ name }: Pick<Group<unknown>, "name">): boolean {
+  return name.startsWith("=");
 }
 
 /** Whether a conversation is more likely the one that goes on than another: by what they share, then by what speaks against it. */

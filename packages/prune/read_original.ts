@@ -46,7 +46,7 @@ export async function readOriginal(
       return await searchAll(archive, { find, shown: shown?.() ?? [], countTokens, limitTokens });
     }
     return refuse(
-      "Cannot search without a reference: the originals of this conversation are not listed. Give a ref.",
+      "Cannot search all that left: it isn't known which conversation this is. Give a ref as well.",
     );
   }
   const archived = isArchiveRef(ref) ? await archive.get(ref) : undefined;
@@ -247,9 +247,10 @@ async function searchAll(
     else more++;
   }
   if (more > 0) found.push(`[${more} more that came before; find a longer text]`);
-  const none = originals.size > 0
+  const listed = await archive.refs?.();
+  const none = originals.size > 0 || (listed && listed.length > 0)
     ? `Nothing that left holds '${find}'.`
-    : archive.refs
+    : listed
     ? "Nothing has left this conversation."
     : "No placeholder is visible: give the ref of an original.";
   return { content: found.length > 0 ? found.join("\n") : none, error: false };

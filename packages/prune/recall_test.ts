@@ -391,9 +391,37 @@ Deno.test("recallOriginal() without a ref says which of all that left holds a te
     error: false,
   });
   assertEquals(await recallOriginal(archive, { find: "timeout" }, { shown: () => [] }), {
-    content: "Nothing has left this conversation.",
+    content: "No placeholder is visible: give the ref of an original.",
     error: false,
   });
+});
+
+Deno.test("recallOriginal() searches all that an archive lists, whether or not a placeholder is visible", async () => {
+  const refs: string[] = [];
+  const texts = memoryArchive();
+  const archive = { ...texts, refs: () => refs };
+  const find = async (find: string, shown: readonly Message[] = []) =>
+    (await recallOriginal(archive, { find }, { shown: () => shown })).content;
+  assertEquals(await find("port"), "Nothing has left this conversation.");
+  refs.push(await texts.put("first\nport = 1"), await texts.put("second\nport = 2"));
+  const [first, second] = refs;
+  assertEquals(
+    await find("PORT"),
+    `ref ${second}, an earlier result: 1 of 2 lines\n2:port = 2\n` +
+      `ref ${first}, an earlier result: 1 of 2 lines\n2:port = 1`,
+  );
+  // What is visible comes first, and once.
+  const content = formatPlaceholder({ of: "result", tool: "read", bytes: 9, ref: first! }, { recall: true });
+  assertEquals(
+    await find("port", step("1", ["read", { path: "a" }], content)),
+    `ref ${first}, read {"path":"a"}: 1 of 2 lines\n2:port = 1\n` +
+      `ref ${second}, an earlier result: 1 of 2 lines\n2:port = 2`,
+  );
+  assertEquals(await find("host"), "Nothing that left holds 'host'.");
+  // One that was listed and can't be read any more did leave.
+  for (const ref of refs) await texts.delete(ref);
+  assertEquals(await find("port"), "Nothing that left holds 'port'.");
+  assertEquals((await recallOriginal(archive, { find: "port" })).error, false);
 });
 
 Deno.test("recallOriginal() without a ref answers within its bounds, however much holds the text", async () => {
@@ -427,7 +455,7 @@ Deno.test("recallOriginal() without a ref says what is missing", async () => {
     });
   }
   assertEquals(await recallOriginal(memoryArchive(), { find: "x" }), {
-    content: "Cannot search all that left: nobody tells here what did. Give a ref as well.",
+    content: "Cannot search all that left: it isn't known which conversation this is. Give a ref as well.",
     error: true,
   });
 });

@@ -58,8 +58,12 @@ interface KeptValue {
   /** Instructions by their names: hashes and lengths of their lines. */
   readonly instructions: Readonly<Record<string, readonly number[]>>;
   readonly hidden: readonly (Omit<HiddenPlace, "items"> & { readonly items: readonly string[] })[];
+  /** References of the texts that were archived for it, with the length of its history then. */
+  readonly archived: readonly (readonly [ref: string, length: number])[];
   /** Hashes of the messages that the last call showed. */
   readonly shown: readonly number[];
+  /** Likewise of the last call from whose prompt nothing had left; absent if that is the same. */
+  readonly shownWhole?: readonly number[];
   /** Those of them that stand for something. */
   readonly lines: readonly Message[];
   readonly ends: readonly string[];
@@ -125,7 +129,9 @@ export function keptValue(
     keys,
     instructions: Object.fromEntries(instructions.map(({ key, lines }) => [key, [...lines].flat()])),
     hidden: hidden.map(plainPlace),
+    archived: [...session.archive.listed],
     shown: shown.map(hashOf),
+    ...(session.shownWhole !== shown && { shownWhole: session.shownWhole.map(hashOf) }),
     lines: shown.flatMap((one) => typeof one !== "number" && standsForSomething(one) ? [one] : []),
     ends,
     state: conversation.prompt.state,
@@ -166,9 +172,9 @@ export function restoreSession(
   const { id, by, createdAtMs: startedMs } = record;
   const { scope = "", forkOf, ...settings } = record.settings as KeptSettings;
   const { writes: _, lastMs, isReverted, ...sums } = totals;
-  const { keys, instructions, hidden, shown, lines, ends, state, lookedAt } = value;
+  const { keys, instructions, hidden, archived, shown, lines, ends, state, lookedAt } = value;
   const facts: SessionFacts = { ...settings, ...value.facts, scope, by, startedMs, lastMs, isReverted };
-  const archive = new LayeredArchive({ elsewhere: text });
+  const archive = new LayeredArchive({ elsewhere: text, listed: archived });
   const byHash = new Map(lines.map((line) => [hashPiece(line), line]));
   return {
     parts: {
@@ -184,6 +190,7 @@ export function restoreSession(
         items: readItems(items, { protocol, readers }),
       })),
       shown: shown.map((hash) => byHash.get(hash) ?? hash),
+      shownWhole: value.shownWhole,
       kept: { fence, refs: new Set(refs), ends, ...(forkOf !== undefined && { parent: forkOf }) },
     },
     keys,

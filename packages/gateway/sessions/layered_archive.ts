@@ -6,10 +6,14 @@ const ENTRY_BYTES = 200;
 
 /**
  * An archive in memory that forks: a fork sees what was put before, and neither sees what the other puts from then
- * on. What both see is kept once.
+ * on. What both see is kept once. Each text belongs to the conversation whose history was complete up to there when the
+ * text was put: a fork has all texts, but lists only those of the history that it shares.
  */
 export class LayeredArchive implements Archive {
   #own = new Map<string, string>();
+  /** The references of the conversation's texts, each with the length of the history when it was put, in messages. */
+  #refs: Map<string, number>;
+  #length = 0;
   /** What was put before the forks, newest first. Never changed. */
   #shared: readonly ReadonlyMap<string, string>[];
   #bytes: number;
@@ -18,14 +22,18 @@ export class LayeredArchive implements Archive {
   /**
    * An archive of what these maps hold: their texts take `bytes` together. What they don't hold is looked for elsewhere.
    * Default: there is nowhere else.
+   *
+   * @param listed What {@linkcode listed} returned. Default: none.
    */
   constructor(
-    { shared = [], bytes = 0, elsewhere }: {
+    { shared = [], bytes = 0, elsewhere, listed = [] }: {
       readonly shared?: readonly ReadonlyMap<string, string>[];
       readonly bytes?: number;
       readonly elsewhere?: Archive["get"] | undefined;
+      readonly listed?: Iterable<readonly [ref: string, length: number]>;
     } = {},
   ) {
+    this.#refs = new Map(listed);
     this.#shared = shared;
     this.#bytes = bytes;
     this.#elsewhere = elsewhere;
@@ -36,11 +44,34 @@ export class LayeredArchive implements Archive {
     return this.#bytes;
   }
 
-  /** Another archive with all that this one holds now. */
-  fork(): LayeredArchive {
+  /** The references of the conversation's texts, with what tells which of them a fork lists too; the oldest first. */
+  get listed(): Iterable<readonly [ref: string, length: number]> {
+    return this.#refs;
+  }
+
+  /** The references of the conversation's texts, the oldest first. */
+  refs(): readonly string[] {
+    return [...this.#refs.keys()];
+  }
+
+  /** The history has so many messages: what is put from now on is of these. */
+  grewTo(length: number): void {
+    this.#length = length;
+  }
+
+  /** The history went back to so many messages. What it has evicted stays listed, but not for a fork from before. */
+  cutBack(length: number): void {
+    for (const [ref, at] of this.#refs) this.#refs.set(ref, Math.min(at, length + 1));
+  }
+
+  /** Another archive with all that this one holds now. It lists the texts of the first `length` messages. */
+  fork(length: number): LayeredArchive {
     if (this.#own.size > 0) this.#shared = [this.#own, ...this.#shared];
     this.#own = new Map();
-    return new LayeredArchive({ shared: this.#shared, bytes: this.#bytes, elsewhere: this.#elsewhere });
+    return new LayeredArchive({
+      ...{ shared: this.#shared, bytes: this.#bytes, elsewhere: this.#elsewhere },
+      listed: Array.from(this.#refs).filter(([, at]) => at <= length),
+    });
   }
 
   /** Keeps a text. @throws {Error} if other content stands under its reference. */
@@ -54,6 +85,7 @@ export class LayeredArchive implements Archive {
     } else if (known !== content) {
       return Promise.reject(new Error(`Cannot archive a text under ${ref}: other content stands there`));
     }
+    if (!this.#refs.has(ref)) this.#refs.set(ref, this.#length);
     return Promise.resolve(ref);
   }
 
@@ -70,6 +102,7 @@ export class LayeredArchive implements Archive {
   /** Forgets a text, unless a fork shares it. */
   delete(ref: string): Promise<void> {
     const known = this.#own.get(ref);
+    this.#refs.delete(ref);
     if (this.#own.delete(ref) && known !== undefined) this.#bytes -= bytesOfText(known);
     return Promise.resolve();
   }

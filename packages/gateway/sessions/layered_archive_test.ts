@@ -4,10 +4,10 @@ import { LayeredArchive } from "./layered_archive.ts";
 Deno.test("LayeredArchive.fork() sees what was put before, and neither sees what the other puts", async () => {
   const archive = new LayeredArchive();
   const before = await archive.put("before");
-  const fork = archive.fork();
+  const fork = archive.fork(0);
   const mine = await archive.put("mine");
   const its = await fork.put("its");
-  const again = fork.fork();
+  const again = fork.fork(0);
   const texts = (one: LayeredArchive) => Promise.all([before, mine, its].map((ref) => one.get(ref)));
   assertEquals(await texts(archive), ["before", "mine", undefined]);
   assertEquals(await texts(fork), ["before", undefined, "its"]);
@@ -21,7 +21,7 @@ Deno.test("LayeredArchive counts what it keeps, a text that it has once", async 
   const ref = await archive.put("x".repeat(1_000));
   const { bytes } = archive;
   assertEquals(bytes >= 2_000, true);
-  const fork = archive.fork();
+  const fork = archive.fork(0);
   await fork.put("x".repeat(1_000));
   assertEquals([archive.bytes, fork.bytes], [bytes, bytes]);
   await fork.put("y");

@@ -210,6 +210,8 @@ export interface SessionParts {
   readonly hidden?: readonly HiddenPlace[];
   /** Default: nothing was shown. */
   readonly shown?: Shown;
+  /** What the last call showed from whose prompt nothing had left. Default: what was shown. */
+  readonly shownWhole?: Shown | undefined;
   /** Default: nothing is kept of it. */
   readonly kept?: Kept;
 }
@@ -251,7 +253,7 @@ export class GatewaySession {
   #hidden: readonly HiddenPlace[];
   #shown: Shown;
   /** What the last call showed from whose prompt nothing had left. */
-  #shownWhole: readonly Message[] = [];
+  #shownWhole: Shown;
   #isSentHere = false;
   /** What the upstream could see of its newest turn. */
   #history: readonly Message[] = [];
@@ -266,7 +268,10 @@ export class GatewaySession {
   #sameTools: WireRequest["tools"];
 
   /** A session as it was kept, or a new one. */
-  constructor({ conversation, archive, number, tip, facts, hidden = [], shown = [], kept }: SessionParts) {
+  constructor(
+    { conversation, archive, number, tip, facts, hidden = [], shown = [], shownWhole = shown, kept }:
+      SessionParts,
+  ) {
     this.conversation = conversation;
     this.archive = archive;
     this.number = number;
@@ -274,6 +279,7 @@ export class GatewaySession {
     this.#facts = facts;
     this.#hidden = hidden;
     this.#shown = shown;
+    this.#shownWhole = shownWhole;
     this.#kept = kept ?? { refs: new Set(), ends: [] };
   }
 
@@ -310,6 +316,11 @@ export class GatewaySession {
   /** What the last call that succeeded showed. */
   get shown(): Shown {
     return this.#shown;
+  }
+
+  /** What the last call showed from whose prompt nothing had left. */
+  get shownWhole(): Shown {
+    return this.#shownWhole;
   }
 
   /** What is in the store of it. */
@@ -423,7 +434,12 @@ export class GatewaySession {
 
   /** What stands behind these items isn't as it was; what only the upstream knows of stays in its places. */
   clearedBehind(items: readonly WireItem[]): void {
-    this.conversation.cutBack(this.lengthOf(items));
+    this.#cutBack(this.lengthOf(items));
+  }
+
+  #cutBack(length: number): void {
+    this.conversation.cutBack(length);
+    this.archive.cutBack(length);
   }
 
   /** A new session with what this one has behind these items. What it archives from then on, this one doesn't see. */
@@ -435,7 +451,7 @@ export class GatewaySession {
   ): GatewaySession {
     const { scope, ...place } = own;
     const { hidden, length } = this.#upTo(items);
-    const archive = this.archive.fork();
+    const archive = this.archive.fork(length);
     const { fence, refs, parent = this.id } = this.#kept;
     const fork = new GatewaySession({
       ...place,
@@ -447,7 +463,7 @@ export class GatewaySession {
         isNamed: undefined,
       },
       hidden,
-      shown: this.#shown,
+      ...{ shown: this.#shown, shownWhole: this.#shownWhole },
       // The texts are with the last of its forebears that was saved.
       kept: { refs: new Set(refs), parent: fence === undefined ? parent : this.id, ends: [] },
     });
@@ -459,36 +475,49 @@ export class GatewaySession {
 
   /**
    * Its archive as its model may read it, which sees these messages. A fork has all that its parent had archived: of that
-   * only what its own prompt stands on, itself or by what it archived, is of its own conversation.
+   * only what was archived of the history that they share, and what its own prompt refers to, itself or by what it archived,
+   * is of its own conversation.
    */
   readableWith(shown: () => readonly Message[]): Archive {
     const { archive } = this;
-    if (this.#kept.parent === undefined) return archive;
-    const isOwn = async (wanted: string) => {
-      const seen = new Set<string>();
-      const texts = [JSON.stringify(this.conversation.prompt.state), JSON.stringify(shown())];
-      for (let text = texts.pop(); text !== undefined; text = texts.pop()) {
+    let reached: Promise<ReadonlySet<string>> | undefined;
+    const reach = async () => {
+      const refs = new Set(archive.refs());
+      // What is listed is its own, and so is what the placeholders in it stand for.
+      const waiting = [...refs];
+      const read = (text: string) => {
         for (const [ref] of text.matchAll(ANY_REF)) {
-          if (ref === wanted) return true;
-          if (seen.has(ref)) continue;
-          seen.add(ref);
-          const archived = await archive.get(ref);
-          if (archived !== undefined) texts.push(archived);
+          if (!refs.has(ref)) waiting.push(ref);
+          refs.add(ref);
         }
+      };
+      if (this.#kept.parent === undefined) return refs;
+      read(JSON.stringify(this.conversation.prompt.state));
+      read(JSON.stringify(shown()));
+      for (let ref = waiting.pop(); ref !== undefined; ref = waiting.pop()) {
+        read(await archive.get(ref) ?? "");
       }
-      return false;
+      return refs;
     };
+    const own = () => reached ??= reach();
     return {
       put: (content) => archive.put(content),
-      get: async (ref) => await isOwn(ref) ? await archive.get(ref) : undefined,
+      get: async (ref) => (await own()).has(ref) ? await archive.get(ref) : undefined,
       delete: (ref) => archive.delete(ref),
+      refs: async () => {
+        const all = [...await own()];
+        if (this.#kept.parent === undefined) return all;
+        // Other texts than references look like one.
+        const texts = await Promise.all(all.map((ref) => archive.get(ref)));
+        return all.filter((_, at) => texts[at] !== undefined);
+      },
     };
   }
 
   /** Its history went back to these items. */
   rollBack(items: readonly WireItem[]): void {
     const { hidden, length } = this.#upTo(items);
-    this.conversation.cutBack(length);
+    this.#cutBack(length);
     this.#hidden = hidden;
   }
 
@@ -549,7 +578,10 @@ export class GatewaySession {
       const parts = [...item.parts.slice(0, same), ...item.parts.slice(same).map(recognised)];
       if (parts.some((part, more) => part !== item.parts[more])) others.set(at, { ...item, parts });
     }
-    if (isTurn) this.#history = messages;
+    if (isTurn) {
+      this.#history = messages;
+      this.archive.grewTo(messages.length);
+    }
     const known = others.size === 0 ? items : items.map((item, at) => others.get(at) ?? item);
     return { items: known, messages, isRespelled };
   }
