@@ -396,25 +396,11 @@ function makeSession(given: PromptSessionOptions, from?: KnownSession): PlannerS
       state = { ...state, ...cutBack(state, length) };
     },
     fork(length, archive) {
-      const { seen } = known.account;
-      const account = {
-        ...known.account,
-        seen: Math.min(seen, length),
-        forked: true,
-        paid: 0,
-        resend: 0,
-        without: 0,
-        clock: { ...known.account.clock, pings: 0, spent: 0, credited: 0, without: 0 },
-        stopped: false,
-      };
       const { summary: _, ...rest } = state;
-      const forked: SessionState = {
-        ...rest,
-        ...cutBack(state, length),
-        planner: account,
-        stopSaid: false,
-      };
-      return makeSession({ ...options, archive, state: forked }, known);
+      const edited = { ...rest, ...cutBack(state, length) };
+      const fork = known.fork(length, edited.edits);
+      const forked: SessionState = { ...edited, planner: fork.account, stopSaid: false };
+      return makeSession({ ...options, archive, state: forked }, fork);
     },
     get noPins() {
       return isEdited() ? undefined : "nothing leaves this session's prompt, which is sent as it is";

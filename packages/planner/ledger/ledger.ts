@@ -121,6 +121,8 @@ export interface PlannerState {
   readonly stopped: boolean;
   /** Whether it was forked from a session and has sent nothing since. Absent: no. */
   readonly forked?: boolean;
+  /** Where its prompt was last rewritten: in this session, before it was forked from another, or nowhere. */
+  readonly rewritten: "here" | "before_fork" | "never";
   /** Name of the profile that usage made it recognise, where none was known. */
   readonly recognised?: string;
 }
@@ -168,7 +170,39 @@ export const NEW_SESSION: PlannerState = {
   compacted: NOT_COMPACTED,
   outputTokens: 0,
   stopped: false,
+  rewritten: "never",
 };
+
+/** Cost units over the baseline that never stop rewriting: in a short session they are what a few messages cost. */
+const LEAST_LOSS = 2_000;
+
+/**
+ * Returns what resending everything is counted as against a call that cost so much: never less, as long as the session has
+ * rewritten nothing, because a loss can't come of a rewrite then.
+ */
+export function resendCostOf({ rewritten }: PlannerState, resend: number, cost: number): number {
+  return rewritten === "here" ? resend : Math.max(resend, cost);
+}
+
+/** Returns the account of a session that is forked at its first `length` messages: it owes nothing and has saved nothing. */
+export function forkAccount(account: PlannerState, length: number): PlannerState {
+  const { rewritten, seen, clock, compacted, sent } = account;
+  const { extraTokenUnits: _, ...inherited } = compacted;
+  return {
+    ...account,
+    seen: Math.min(seen, length),
+    forked: true,
+    rewritten: rewritten === "never" ? rewritten : "before_fork",
+    // A prompt without edits is what its client would send, whatever its parent has sent.
+    sent: sent.map((one) => ({ ...one, isWhole: true })),
+    paid: 0,
+    resend: 0,
+    without: 0,
+    clock: { ...clock, pings: 0, spent: 0, credited: 0, without: 0 },
+    compacted: compacted.messages > length ? NOT_COMPACTED : inherited,
+    stopped: false,
+  };
+}
 
 /** Share of the cached tokens that were expected which must be served for the prefix to count as still there. */
 const SERVED_SHARE = 0.8;
@@ -326,12 +360,13 @@ export function bookCall(
   const extra = extraOf(before.compacted, taken, alike - promptCost(profile, taken.whole));
   // A client that compacts by itself later than was thought hasn't done so before.
   const refuted = taken.refutes ? Math.max(0, before.compacted.extraTokenUnits ?? 0) : 0;
-  const withoutCost = alike - refuted;
+  const isInherited = before.rewritten === "before_fork" && !alone.isDetour && !observes;
+  const withoutCost = isInherited ? Math.max(alike - refuted, cost) : alike - refuted;
   // Whether rewriting pays isn't decided by an estimate.
   const planned = projected ? projected.tokenUnits - projected.repairTokenUnits : cost;
   const paid = before.paid + planned;
   const without = before.without + withoutCost;
-  const resendCost = promptCost(profile, taken.resend);
+  const resendCost = resendCostOf(before, promptCost(profile, taken.resend), planned);
   const resend = before.resend + (projected && isSame ? planned : resendCost);
   const recognised = recogniseProfile(actual, profile) ?? before.recognised;
   const idleSince: Record<string, number> = {};
@@ -377,7 +412,8 @@ export function bookCall(
     waitingTokens: observes ? 0 : scale.perToken * plan.pending.reduce((sum, { tokens }) => sum + tokens, 0),
     compacted: extra === undefined ? taken.compacted : { ...taken.compacted, extraTokenUnits: extra },
     outputTokens: actual.outputTokens,
-    stopped: before.stopped || paid > (1 + 2 * lossLimit) * resend,
+    stopped: before.stopped || paid - resend > Math.max(2 * lossLimit * resend, LEAST_LOSS),
+    rewritten: before.rewritten,
     ...(recognised && { recognised }),
   };
   const entry: LedgerEntry = {

@@ -52,10 +52,12 @@ import {
   type BookedPlan,
   bookPing,
   callAlone,
+  forkAccount,
   NEW_SESSION,
   type PlannerState,
   predictAlone,
   promptCost,
+  resendCostOf,
 } from "../ledger/ledger.ts";
 import { type CompactionHabit, USUAL_COMPACTION } from "../agents.ts";
 import type { LedgerEntry, PingEntry, PingSent } from "../ledger/entry.ts";
@@ -478,7 +480,9 @@ export class KnownSession {
         carried: account.carried,
         idleSince: account.idleSince,
         ride,
-        allowedPrice: (1 + lossLimit) * (account.resend + promptCost(profile, resend)) - account.paid - cost,
+        allowedPrice:
+          (1 + lossLimit) * (account.resend + resendCostOf(account, promptCost(profile, resend), cost)) -
+          account.paid - cost,
         stopped: account.stopped || this.#options.forget === "nothing",
         // What a fork's first request shares with its parent's last is paid for: rewriting waits until that has been read.
         isHeld: account.forked && !isSurelyCold(alive),
@@ -562,8 +566,16 @@ export class KnownSession {
   }
 
   /** Notes that a call was planned by what is known now. */
-  notePlan(plan: BookedPlan): void {
+  notePlan(plan: Plan): void {
     this.#plannedAt.set(plan, this.#kept.length);
+    if (plan.edits.length > 0) this.#account = { ...this.#account, rewritten: "here" };
+  }
+
+  /** Returns what is known of a session that is forked at the first `length` messages, after these edits. */
+  fork(length: number, edits: readonly Edit[]): KnownSession {
+    const fork = new KnownSession(this.#options, { account: forkAccount(this.#account, length), from: this });
+    if (!this.#isNew) fork.#update(this.#layout.history.slice(0, length), edits);
+    return fork;
   }
 
   /**
@@ -719,7 +731,10 @@ export class KnownSession {
     const { ownTokens = 0, fullTokens = 0 } = (this.#isNew ? this.#before : this.#layout) ?? {};
     for (const _ of this.take(history, edits)) { /* Each step at once. */ }
     let kept = this.#layout.update(history, edits);
-    if (this.#isNew) kept = this.#keptOf(this.#before);
+    const { forked = false, seen } = this.#account;
+    // How much of its parent's newest request a stored fork begins with is known by the number of messages alone.
+    const isCounted = this.#isNew && forked && !this.#before;
+    if (this.#isNew) kept = isCounted ? this.#layout.startAt(seen) : this.#keptOf(this.#before);
     this.#isNew = false;
     this.#before = undefined;
     if (kept === Infinity) return;
@@ -731,12 +746,22 @@ export class KnownSession {
     this.#account = {
       ...account,
       seen: Math.min(account.seen, shared),
-      sent: account.sent.map((one) => ({
-        ...one,
-        messageTokens: Math.min(one.messageTokens, kept),
-        ownTokens: Math.max(0, one.ownTokens - gone),
-        wholeTokens: Math.max(0, one.wholeTokens - allGone),
-      })),
+      sent: account.sent.map((one) => {
+        const toolTokens = one.promptTokens - one.messageTokens;
+        const messageTokens = Math.min(one.messageTokens, kept);
+        const most = (tokens: number) => isCounted ? toolTokens + tokens : Infinity;
+        return {
+          ...one,
+          messageTokens,
+          // What is behind the place of a fork is its parent's alone: no rewrite moved it.
+          ...(forked && { promptTokens: toolTokens + messageTokens }),
+          ownTokens: Math.min(Math.max(0, one.ownTokens - gone), most(this.#layout.ownTokensOf(seen))),
+          wholeTokens: Math.min(
+            Math.max(0, one.wholeTokens - allGone),
+            most(this.#layout.fullTokensOf(seen)),
+          ),
+        };
+      }),
     };
   }
 
