@@ -275,6 +275,35 @@ const plugin: Deno.lint.Plugin = {
         };
       },
     },
+    "stated-needs": {
+      create(context) {
+        const path = context.filename.replaceAll("\\", "/");
+        const refuse = (node: Deno.lint.Node, message: string) => context.report({ node, message });
+        return {
+          ...eachSpecifier((specifier, node) => {
+            if (specifier !== "fast-check" || path.endsWith("/tests/cases.ts")) return;
+            refuse(
+              node,
+              "Import fast-check from tests/cases.ts, which sets the number of cases and the seed.",
+            );
+          }),
+          Property(node) {
+            const { key, parent } = node;
+            const options = parent.parent;
+            if (key.type !== "Identifier" || key.name !== "ignore" || options?.type !== "CallExpression") {
+              return;
+            }
+            const { callee } = options;
+            const called = callee.type === "MemberExpression" && callee.property.type === "Identifier"
+              ? callee.property.name
+              : "";
+            if (called === "test" || called === "step") {
+              refuse(node, "State why a test is ignored: needs(NEED, name) of tests/needs.ts.");
+            }
+          },
+        };
+      },
+    },
     "provider-names": {
       create(context) {
         const at = place(context.filename);

@@ -122,3 +122,20 @@ Deno.test("PACKAGE_TABLE and PURE_PACKAGES say what ARCHITECTURE.md says", () =>
   assertEquals(Object.fromEntries(table), PACKAGE_TABLE);
   assertEquals(table.slice(0, PURE_PACKAGES.length).map(([name]) => name), [...PURE_PACKAGES]);
 });
+
+Deno.test("stated-needs refuses a test that is ignored without a reason, and cases of another seed", () => {
+  const refused = [
+    'Deno.test({ name: "a", ignore: true, fn() {} });',
+    'Deno.test("a", { ignore: isMissing }, () => {});',
+    'await t.step({ name: "a", ignore, fn() {} });',
+    'import fc from "fast-check";',
+  ];
+  for (const source of refused) assertEquals(faults("/repo/tests/a_test.ts", source).length, 1, source);
+  const allowed = [
+    'Deno.test(needs(LINUX, "a"), () => {});',
+    'spawn("a", { ignore: true });',
+    'import fc from "./cases.ts";',
+  ];
+  for (const source of allowed) assertEquals(faults("/repo/tests/a_test.ts", source), [], source);
+  assertEquals(faults("/repo/tests/cases.ts", 'import fc from "fast-check";'), []);
+});

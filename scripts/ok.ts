@@ -1,6 +1,7 @@
 /**
- * Runs every gate, one after the other, and ends with a line `N passed, N failed`: the tests of the suite, and each
- * other gate as one. `deno task ok fmt lint` runs the named gates alone.
+ * Runs every gate, one after the other, and ends with a line `N passed, N failed`. `deno task ok fmt lint` runs the
+ * named gates alone. The tests are no gate: `deno task test:all` runs them. With `--coverage=FOLDER` there is one gate
+ * more, `coverage`, which reads what they wrote there with `DENO_COVERAGE_DIR`.
  *
  * @module
  */
@@ -27,19 +28,18 @@ function run(
   return runDeno(args, { cwd: new URL(`${folder}/`, root), env });
 }
 
-const tested = Deno.args.find((arg) => arg.startsWith("--tested="))?.slice("--tested=".length);
+const coverageFolder = Deno.args.find((arg) => arg.startsWith("--coverage="))?.slice("--coverage=".length);
 
-/** Folders outside the workspace with tests, each with a configuration and a lock file of its own. */
-const TESTED_APART = [
+/** Folders outside the workspace, each with a configuration and a lock file of its own. */
+const APART = [
   "tests/clients",
   "tests/tools",
   "tests/cluster",
   "packages/page/client",
   "packages/app/acp",
+  "packages/app/mcp",
+  "scripts/packed",
 ];
-
-/** All such folders. */
-const APART = [...TESTED_APART, "packages/app/mcp", "scripts/packed"];
 
 /** A gate that is one command: its output is shown only if it fails. */
 async function command(args: readonly string[], folder?: string): Promise<Outcome> {
@@ -55,36 +55,15 @@ async function everywhere(args: readonly string[]): Promise<Outcome> {
   return { passed: Number(failed === 0), failed };
 }
 
-/**
- * The test suite counts each of its tests; a part of it that doesn't come to its end is one failure more, and so is
- * each package of which it runs too few lines. With `--tested=FOLDER` the suite has run already: its output is read
- * from `FOLDER/output` and its coverage from `FOLDER/coverage`.
- */
-async function tests(): Promise<Outcome> {
+/** The tests of all suites together run enough lines of each package. */
+async function coverage(): Promise<Outcome> {
   const folder = fromFileUrl(root);
-  const made = tested ?? await Deno.makeTempDir();
-  try {
-    const env = { DENO_COVERAGE_DIR: `${made}/coverage` };
-    const output = tested === undefined
-      ? (await run(["task", "test"], { env })).output
-      : await Deno.readTextFile(`${made}/output`);
-    let [passed, failed, parts] = [0, 0, 0];
-    for (const counts of output.matchAll(/^(?:ok|FAILED) \| (\d+) passed .*?\| (\d+) failed/gm)) {
-      passed += Number(counts[1]);
-      failed += Number(counts[2]);
-      parts += 1;
-    }
-    if (failed === 0 && parts <= TESTED_APART.length) failed = 1;
-    if (failed > 0) console.log(output);
-    const { lcov, faults: unread } = await readCoverage(`${made}/coverage`, folder);
-    const faults = unread.length > 0
-      ? unread
-      : coverageFaults(await sourceFiles(), { lcov, root: folder, programs: programs() });
-    for (const fault of faults) console.log(fault);
-    return { passed, failed: failed + faults.length };
-  } finally {
-    if (tested === undefined) await Deno.remove(made, { recursive: true });
-  }
+  const { lcov, faults: unread } = await readCoverage(coverageFolder!, folder);
+  const faults = unread.length > 0
+    ? unread
+    : coverageFaults(await sourceFiles(), { lcov, root: folder, programs: programs() });
+  for (const fault of faults) console.log(fault);
+  return { passed: Number(faults.length === 0), failed: faults.length };
 }
 
 /** The rules of sources, and how many files each kind of request enters, by what is written down of both. */
@@ -155,7 +134,7 @@ const gates: Readonly<Record<string, () => Promise<Outcome>>> = {
   publish: () => command(["publish", "--dry-run", "--allow-dirty", "--no-provenance"]),
   consumer,
   packed,
-  test: tests,
+  ...coverageFolder !== undefined && { coverage },
 };
 
 const named = Deno.args.filter((arg) => !arg.startsWith("--"));

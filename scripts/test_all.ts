@@ -8,7 +8,7 @@
 // deno-lint-ignore-file no-console
 import { fromFileUrl } from "@std/path";
 import { root } from "./repository.ts";
-import { OPTIONAL, type SuiteCommand, SUITES } from "./tested/suites.ts";
+import { howToInstall, type SuiteCommand, SUITES } from "./tested/suites.ts";
 import { add, NONE, readTestOutput, type Result, resultTable, type Row } from "./tested/test_output.ts";
 
 const isRest = Deno.args.includes("--rest");
@@ -19,12 +19,15 @@ if (unknown.length > 0) {
   Deno.exit(2);
 }
 
+const { DENO_COVERAGE_DIR, ...inherited } = Deno.env.toObject();
+
 /** Runs one command of a suite and passes its output through. */
-async function run({ program, args, env = {} }: SuiteCommand): Promise<Result> {
+async function run({ program, args, env }: SuiteCommand, covers = false): Promise<Result> {
   const child = new Deno.Command(program, {
     args: [...args],
     cwd: fromFileUrl(root),
-    env: { ...env },
+    clearEnv: true,
+    env: { ...inherited, ...env, ...covers && DENO_COVERAGE_DIR && { DENO_COVERAGE_DIR } },
     stdin: "null",
     stdout: "piped",
     stderr: "piped",
@@ -42,7 +45,7 @@ async function run({ program, args, env = {} }: SuiteCommand): Promise<Result> {
 }
 
 const rows: Row[] = [];
-for (const [suite, { commands, needs = [], omitted }] of Object.entries(SUITES)) {
+for (const [suite, { commands, rest, needs = [], covers, omitted }] of Object.entries(SUITES)) {
   if (named.length > 0 ? !named.includes(suite) : omitted !== undefined) {
     if (named.length === 0) {
       rows.push({ suite, result: NONE, seconds: 0, reason: `only if named: ${omitted}` });
@@ -57,18 +60,13 @@ for (const [suite, { commands, needs = [], omitted }] of Object.entries(SUITES))
   }
   const start = performance.now();
   let result = NONE;
-  for (const command of await commands()) {
-    const isFast = isRest && suite === "fast";
-    const args = isFast
-      ? [...command.args, `--filter=/\\(needs (${OPTIONAL.map(({ what }) => what).join("|")})\\)$/`]
-      : command.args;
-    result = add(result, await run({ ...command, args }));
+  for (const command of await (isRest && rest ? rest : commands)()) {
+    result = add(result, await run(command, covers));
     if (result.failed > 0) break;
   }
   rows.push({ suite, result, seconds: (performance.now() - start) / 1000 });
 }
-const howTo = (need: string) => OPTIONAL.find(({ what }) => what === need)?.how;
-console.log(`\n${resultTable(rows, howTo)}`);
+console.log(`\n${resultTable(rows, howToInstall)}`);
 const { passed, failed } = rows.map(({ result }) => result).reduce(add, NONE);
 console.log(`${passed} passed, ${failed} failed`);
 if (failed > 0 || passed === 0) Deno.exit(1);

@@ -1,4 +1,4 @@
-import { BUBBLEWRAP, FAKETIME, LINUX, type Need, NGINX, PGBOUNCER, program } from "../../tests/needs.ts";
+import * as NEEDS from "../../tests/needs.ts";
 import { sourceFiles } from "../repository.ts";
 
 /** A command of a suite, run at the root. */
@@ -13,8 +13,12 @@ export interface SuiteCommand {
 export interface Suite {
   /** Commands that install what the tests need, then the one that runs them. */
   readonly commands: () => readonly SuiteCommand[] | Promise<readonly SuiteCommand[]>;
+  /** What of it `deno task test` skips where nothing optional is installed. */
+  readonly rest?: () => Promise<readonly SuiteCommand[]>;
   /** What all of its tests need. */
-  readonly needs?: readonly Need[];
+  readonly needs?: readonly NEEDS.Need[];
+  /** Whether its tests count for the coverage of packages: collecting it takes a third more time. */
+  readonly covers?: true;
   /** Why it runs only if it is named. */
   readonly omitted?: string;
 }
@@ -22,18 +26,54 @@ export interface Suite {
 /** How many times the cases of a quick run the suite `properties` generates. */
 const CASES = "10";
 
-const NPM = program("npm", "npm", "--version");
+const NPM = NEEDS.program("npm", "npm", "--version");
 
-/** What single tests need: all of it is optional. */
-export const OPTIONAL: readonly Need[] = [BUBBLEWRAP, FAKETIME, NGINX, PGBOUNCER];
+/** What tests need that can be installed, by its name in the code. */
+const OPTIONAL = new Map(
+  Object.entries(NEEDS).flatMap(([name, need]) =>
+    typeof need === "object" && need.how ? [[name, need] as const] : []
+  ),
+);
 
-/** The suites by name, in the order in which they run. */
+/** Returns how to install what a test needs, as its name states it. */
+export function howToInstall(what: string): string | undefined {
+  return [...OPTIONAL.values()].find((need) => need.what === what)?.how;
+}
+
+/** The suites by name, in the order in which they run. Types are checked once, by `deno check`. */
 export const SUITES: Readonly<Record<string, Suite>> = {
   // What `deno test` at the root runs: `test.include` in deno.json excludes the folders of the other suites.
-  fast: workspace(),
+  fast: {
+    ...workspace(),
+    rest: async () => {
+      const names = [...OPTIONAL.keys()].join("|");
+      const files = await filesWith(new RegExp(`needs\\((${names})`));
+      const whats = [...OPTIONAL.values()].map(({ what }) => what).join("|");
+      return [
+        deno(
+          "test",
+          "-P",
+          "--frozen",
+          "--no-check",
+          "--parallel",
+          `--filter=/\\(needs (${whats})\\)$/`,
+          ...files,
+        ),
+      ];
+    },
+    covers: true,
+  },
   examples: {
     commands: async () => [
-      deno("test", "-P", "--frozen", "--parallel", "--doc", ...await filesWith(/^(?: \* )?```ts\n/m)),
+      deno(
+        "test",
+        "-P",
+        "--frozen",
+        "--no-check",
+        "--parallel",
+        "--doc",
+        ...await filesWith(/^(?: \* )?```ts\n/m),
+      ),
     ],
   },
   properties: {
@@ -48,23 +88,25 @@ export const SUITES: Readonly<Record<string, Suite>> = {
       env: { TARE_TEST_CASES: CASES },
     }],
   },
-  processes: workspace("tests/processes", "tests/telemetry"),
+  processes: { ...workspace("tests/processes", "tests/telemetry"), covers: true },
   crash: workspace("tests/crash"),
   attack: workspace("tests/attack"),
   gateway: workspace("tests/gateway"),
   outcome: workspace("tests/outcome"),
   clients: apart("tests/clients", "--doc", "--parallel"),
-  tools: apart("tests/tools", "--doc", "--parallel"),
-  cluster: apart("tests/cluster", "--doc", "--parallel"),
-  page: apart("packages/page/client"),
-  acp: apart("packages/app/acp"),
+  tools: { ...apart("tests/tools", "--doc", "--parallel"), covers: true },
+  cluster: { ...apart("tests/cluster", "--doc", "--parallel"), covers: true },
+  page: { ...apart("packages/page/client"), covers: true },
+  acp: { ...apart("packages/app/acp"), covers: true },
   peers: apart("scripts/peers"),
   runtimes: {
-    commands: () => [npm("tests/runtimes/programs"), deno("test", "-P", "--frozen", "tests/runtimes")],
-    needs: [LINUX, NPM],
+    commands:
+      () => [npm("tests/runtimes/programs"), deno("test", "-P", "--frozen", "--no-check", "tests/runtimes")],
+    needs: [NEEDS.LINUX, NPM],
   },
   agents: {
-    commands: () => [npm("tests/agents/programs"), deno("test", "-P", "--frozen", "tests/agents")],
+    commands:
+      () => [npm("tests/agents/programs"), deno("test", "-P", "--frozen", "--no-check", "tests/agents")],
     needs: [NPM],
     omitted: "it installs 3.4 GB and takes hours",
   },
@@ -72,14 +114,23 @@ export const SUITES: Readonly<Record<string, Suite>> = {
 
 /** Tests of the workspace, in as many processes as there are processors. */
 function workspace(...paths: readonly string[]): Suite {
-  return { commands: () => [deno("test", "-P", "--frozen", "--parallel", ...paths)] };
+  return { commands: () => [deno("test", "-P", "--frozen", "--no-check", "--parallel", ...paths)] };
 }
 
 /** Tests with a configuration and a lock file of their own, which Deno installs on its own. */
 function apart(folder: string, ...flags: readonly string[]): Suite {
   return {
     commands: () => [
-      deno("test", "--frozen", "--allow-all", ...flags, "--config", `${folder}/deno.json`, folder),
+      deno(
+        "test",
+        "--frozen",
+        "--no-check",
+        "--allow-all",
+        ...flags,
+        "--config",
+        `${folder}/deno.json`,
+        folder,
+      ),
     ],
   };
 }

@@ -8,6 +8,7 @@ for (const agent of AGENTS) {
     const lack = scenario.needs && agent.lacks[scenario.needs];
     Deno.test({
       name: `${agent.name}: ${scenario.name}${lack === undefined ? "" : ` (can't: it ${lack})`}`,
+      // deno-lint-ignore tare/stated-needs -- Its name states what the agent lacks.
       ignore: lack !== undefined,
       async fn(test) {
         const { direct, through, least, booked, claimed, caches, missed } = await compare(agent, scenario);

@@ -1,6 +1,6 @@
 /**
- * Prints as a table of Markdown what `deno task test:agents` has found, from files that hold what it wrote:
- * `NO_COLOR=1 deno task test:agents > FILE`, and
+ * Prints as a table of Markdown what `deno task test:all agents` has found, from files that hold what it wrote:
+ * `NO_COLOR=1 deno task test:all agents > FILE`, and
  * `deno run --allow-read --allow-env tests/agents/matrix.ts FILE…`. Of a test in several files the last one counts.
  *
  * @module

@@ -34,7 +34,7 @@ export interface Ended {
 /** So long a program may take at most, in milliseconds. */
 const LIMIT_MS = 900_000;
 
-/** The folder of the agents' programs; `deno task test:agents` installs them. */
+/** The folder of the agents' programs; `deno task test:all agents` installs them. */
 const PROGRAMS = fromFileUrl(new URL("programs/node_modules/.bin", import.meta.url));
 
 /**

@@ -3,7 +3,7 @@ import { join } from "@std/path";
 import type { LoopEvent } from "@tare/loop";
 import { loadTokenizer } from "@tare/tiktoken";
 import { listPrice, profileNamed } from "@tare/planner";
-import { demoQuestions, demoTable, demoVerdict, playDemo, progressBars, WAYS } from "./demo.ts";
+import { demoQuestions, demoTable, demoVerdict, playDemo, progressBars, WAYS } from "./play_demo.ts";
 
 const tokenizer = await loadTokenizer();
 

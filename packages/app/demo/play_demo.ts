@@ -1,0 +1,470 @@
+/**
+ * What `deno task demo` does once its modules are loaded.
+ *
+ * @module
+ */
+// deno-lint-ignore-file no-console
+import type { PolicyOptions } from "@tare/planner/policies";
+import { resolve } from "@std/path";
+import { loadTokenizer, type Tokenizer } from "@tare/tiktoken";
+import {
+  DEFAULT_PROVIDER,
+  EXAMPLE_MODELS,
+  listPrice,
+  MODELS_DATE,
+  type Price,
+  type Profile,
+  profileNamed,
+  PROFILES,
+} from "@tare/planner";
+import { ServerSentEventParseStream } from "@std/http";
+import { addLedgers, EMPTY_LEDGER, type LoopEvent, type TurnLedger } from "@tare/loop";
+import { anthropicModel } from "@tare/loop/anthropic";
+import { openaiModel } from "@tare/loop/openai";
+import { agentHandler, ALLOW_EVERYTHING } from "@tare/server";
+import { rehearsal, simulator } from "@tare/simulator";
+import { memoryStore } from "@tare/conversation";
+import { workspaceTools } from "@tare/loop/tools";
+import { commandLine } from "../command_line.ts";
+import { isDirectory } from "../settings/option.ts";
+import { usdText } from "../event_printer.ts";
+
+const HELP =
+  `Plays one long session three times side by side, to see what Tare saves; it needs no key and costs nothing:
+
+  deno task demo [--workspace FOLDER] [--profile NAME] [--model NAME]
+
+  --workspace FOLDER  The folder that the session is about. Default: this one
+  --profile NAME      Whose cache rules and prices: ${Object.keys(PROFILES).join(", ")}.
+                      Default: ${DEFAULT_PROVIDER.profile}
+  --model NAME        Whose list price. Default: by profile`;
+
+/** A way to go about a session's prompts. */
+interface Way {
+  readonly name: string;
+  readonly policy: NonNullable<PolicyOptions["policy"]>;
+  /** Whether anything may leave the prompts at all. */
+  readonly saves: boolean;
+}
+
+/** What the demonstration compares. */
+export const WAYS: readonly Way[] = [
+  { name: "everything resent", policy: "planner", saves: false },
+  { name: "fixed triggers", policy: "classic", saves: true },
+  { name: "planner", policy: "planner", saves: true },
+];
+
+/** What came of a session. */
+interface Played {
+  /** The ledger of all its turns. */
+  readonly ledger: TurnLedger;
+  /** How often its prompt was rewritten. */
+  readonly rewrites: number;
+  /** Model calls that came after its last rewrite, that one's own included; all if it never was. */
+  readonly callsSince: number;
+  /** Calls of the recall tool. */
+  readonly recalls: number;
+  /** What the model answered, turn by turn. */
+  readonly answers: readonly string[];
+  /** Why it stopped before its end: its prompt outgrew the model's window. */
+  readonly stopped?: string;
+}
+
+/** What a session is played with. */
+interface PlayOptions {
+  readonly workspace: string;
+  readonly questions: readonly string[];
+  /** The cache rules of the simulated provider. */
+  readonly profile: Profile;
+  /** What its tokens cost in money. Default: nobody knows. */
+  readonly price?: Price | undefined;
+  readonly tokenizer: Tokenizer;
+  /** Told of each event, and of the ledger up to the last turn's end. */
+  readonly onEvent?: (event: LoopEvent) => void;
+}
+
+/** The model's window, in tokens. */
+const WINDOW_TOKENS = 200_000;
+/** How long the model takes for a reply, and the person for the next question, in milliseconds of the session's own clock. */
+const REPLY_MS = 5_000;
+const QUESTION_MS = 60_000;
+
+/**
+ * Plays a session: the agent server with its real loop and tools, and behind it the rehearsal model on a simulated
+ * provider. Its clock is its own, so that the same questions always come to the same figures.
+ *
+ * @throws {Error} if a turn ends otherwise than by an answer or a window that is full.
+ */
+export async function playDemo(
+  { policy, saves }: Way,
+  { workspace, questions, profile, price, tokenizer, onEvent = () => {} }: PlayOptions,
+): Promise<Played> {
+  let nowMs = Date.UTC(2026, 0, 1);
+  const now = () => nowMs;
+  const provider = simulator({ model: rehearsal(), profile, tokenizer, windowTokens: WINDOW_TOKENS, now });
+  const access = {
+    model: "rehearsal",
+    fetch: (input: RequestInfo | URL, init?: RequestInit) => {
+      nowMs += REPLY_MS;
+      return provider.fetch(new Request(input, init));
+    },
+  };
+  let failure: unknown;
+  const agent = agentHandler({
+    defaultModel: "rehearsal",
+    model: () =>
+      profile.writes // Only Messages are asked how long to cache.
+        ? anthropicModel({ ...access, baseURL: "http://provider", cacheTtlMs: profile.ttlMs })
+        : openaiModel({ ...access, baseURL: "http://provider/v1" }),
+    profile,
+    price: () => price,
+    windowTokens: WINDOW_TOKENS,
+    policy,
+    mechanisms: {
+      context: saves,
+      prune: saves,
+      schemas: saves,
+      truncate: saves,
+      ...(!saves && { references: false }),
+      notation: saves,
+    },
+    approvals: { rules: ALLOW_EVERYTHING },
+    tools: workspaceTools({ workspace }),
+    store: memoryStore({ now }),
+    countTokens: () => Promise.resolve(tokenizer.count),
+    limits: { maxSteps: 200 },
+    onError: (error) => failure = error,
+  });
+  const post = async (path: string, body: unknown) =>
+    await agent.fetch(
+      new Request(`http://localhost${path}`, {
+        method: "POST",
+        headers: { "content-type": "application/json" },
+        body: JSON.stringify(body),
+      }),
+    );
+  const { id } = await (await post("/v1/sessions", {})).json();
+  let ledger: TurnLedger = EMPTY_LEDGER;
+  let rewrites = 0;
+  let callsSince = 0;
+  let recalls = 0;
+  const answers: string[] = [];
+  let stopped: string | undefined;
+  for (const input of questions) {
+    if (stopped !== undefined) break;
+    nowMs += QUESTION_MS;
+    const { body } = await post(`/v1/sessions/${id}/turns`, { input });
+    for await (const { data } of body!.pipeThrough(new ServerSentEventParseStream())) {
+      // A comment: it shows that the stream is there while nothing happens.
+      if (data === undefined) continue;
+      const event: LoopEvent = JSON.parse(data);
+      if (event.type === "context_rewritten") {
+        rewrites += 1;
+        callsSince = 0;
+      }
+      if (event.type === "step_end") callsSince += 1;
+      if (event.type === "tool_call" && event.name === "recall") recalls += 1;
+      if (event.type === "turn_end") {
+        ledger = addLedgers(ledger, event.ledger);
+        if (event.reason === "completed") answers.push(event.text);
+        else if (event.code === "prompt_too_long") stopped = event.message ?? event.code;
+        else throw new Error(`Cannot play the session: ${event.message}`, { cause: failure });
+      }
+      onEvent(event);
+    }
+  }
+  await agent.close();
+  return { ledger, rewrites, callsSince, recalls, answers, ...(stopped !== undefined && { stopped }) };
+}
+
+/** Most folders that are reviewed. */
+const MAX_FOLDERS = 10;
+const SOURCES = "*.{c,cc,cpp,cs,go,h,hpp,java,js,jsx,kt,mjs,php,py,rb,rs,scala,sh,swift,ts,tsx,vue,zig}";
+
+/**
+ * The questions of a long session about a workspace: reviews of its largest folders, and at the end one that looks back
+ * to what was said and read in the first of them.
+ *
+ * @throws {RangeError} if there is too little source code to ask about.
+ */
+export async function demoQuestions(workspace: string): Promise<readonly string[]> {
+  const search = workspaceTools({ workspace }).find(({ definition }) =>
+    definition.function.name === "search_files"
+  );
+  const { signal } = new AbortController();
+  const args = { pattern: "^", output: "count", glob: SOURCES, max_results: 2000 };
+  const output = await search!.run(args, { signal, progress() {} });
+  const folders = new Map<string, { path: string; lines: number }[]>();
+  for (const [, path = "", lines] of (typeof output === "string" ? output : "").matchAll(/^(\S+):(\d+)$/gm)) {
+    const folder = path.split("/").slice(0, -1).slice(0, 2).join("/") || ".";
+    folders.set(folder, [...folders.get(folder) ?? [], { path, lines: Number(lines) }]);
+  }
+  const largest = [...folders].map(([folder, files]) => ({
+    folder,
+    files: files.sort((a, b) => b.lines - a.lines),
+    lines: files.reduce((sum, { lines }) => sum + lines, 0),
+  })).sort((a, b) => b.lines - a.lines).slice(0, MAX_FOLDERS);
+  const [first, second = first] = largest;
+  if (!first || !second) {
+    throw new RangeError(
+      `Cannot play the demonstration: ${workspace} holds no source code that the model could read; --workspace names another folder.`,
+    );
+  }
+  return [
+    ...largest.map(({ folder }, at) =>
+      `${at === 0 ? "Remember the word persimmon: I will ask for it. " : ""}Review ${folder} file by file.`
+    ),
+    `Look back: which word did I ask you to keep, and what do \`${first.files[0]!.path}\` and ` +
+    `\`${second.files[0]!.path}\` declare first? And how much have you reviewed?`,
+  ];
+}
+
+/** What the mechanisms take out of prompts, in the table's words. */
+const MECHANISMS: Readonly<Record<string, string>> = {
+  context: "old turns",
+  prune: "old results",
+  truncate: "huge results",
+  references: "what was said before",
+  notation: "notation",
+  schemas: "prose of tools",
+};
+
+/**
+ * The table that the demonstration ends with: a column a way. What a session answered is compared with the first one that
+ * came to its end.
+ */
+export function demoTable(
+  played: readonly (Played & Pick<Way, "name">)[],
+  { model }: { readonly model?: string | undefined },
+): string {
+  const reference = played.find(({ stopped }) => stopped === undefined)?.answers;
+  const row = (label: string, cell: (played: Played) => string) => [label, ...played.map(cell)];
+  const left = Object.entries(MECHANISMS).filter(([name]) =>
+    played.some(({ ledger }) => (ledger.saved[name] ?? 0) > 0)
+  );
+  const rows = [
+    ["", ...played.map(({ name }) => name)],
+    row("model calls", ({ ledger }) => number(ledger.calls)),
+    row("prompt tokens", ({ ledger }) => number(ledger.promptTokens)),
+    row("  read from the cache", ({ ledger }) => number(ledger.cachedTokens)),
+    ...left.map(([name, what]) =>
+      row(`  left out: ${what}`, ({ ledger }) => number(ledger.saved[name] ?? 0))
+    ),
+    row("rewrites of the prompt", ({ rewrites }) => number(rewrites)),
+    row("recalls", ({ recalls }) => number(recalls)),
+    row(
+      "prompts, in token units",
+      ({ ledger: { tokenUnits } }) => tokenUnits === undefined ? "–" : number(tokenUnits),
+    ),
+    ...(model === undefined
+      ? []
+      : [row("money, prompts and replies", ({ ledger: { usd } }) => usd === undefined ? "–" : usdText(usd))]),
+    row(
+      "questions answered",
+      ({ answers, stopped }) =>
+        stopped === undefined ? number(answers.length) : `${answers.length}: window full`,
+    ),
+    row(
+      "  in the same words",
+      ({ answers }) => number(answers.filter((text, at) => text === reference?.[at]).length),
+    ),
+  ];
+  const widths = rows[0]!.map((_, column) => Math.max(...rows.map((row) => [...row[column]!].length)));
+  return rows.map((row) =>
+    row.map((cell, column) => column === 0 ? cell.padEnd(widths[0]!) : cell.padStart(widths[column]!)).join(
+      "   ",
+    )
+  ).join("\n");
+}
+
+/**
+ * What the table comes to, a sentence a line: what the ways cost beside the first of them, which resends everything, and why
+ * where that is more. Sessions that didn't come to the same end aren't compared.
+ */
+export function demoVerdict(
+  played: readonly (Played & Pick<Way, "name" | "policy">)[],
+  { profile: { read, write } }: { readonly profile: Pick<Profile, "read" | "write"> },
+): string {
+  const [resent, ...others] = played;
+  if (!resent) return "";
+  return others.map((one) => {
+    const { name, policy, ledger, recalls, callsSince, rewrites } = one;
+    const told = (sentences: readonly string[]) =>
+      `${name[0]!.toUpperCase()}${name.slice(1)}: ${sentences.join("\n  ")}`;
+    const stopped = [resent, one].find(({ stopped }) => stopped !== undefined);
+    if (stopped) {
+      const { answers: { length } } = stopped;
+      return told([
+        `not compared, because the window of "${stopped.name}" was full after ${length} answers.`,
+      ]);
+    }
+    const more = costOf(one) / costOf(resent) - 1;
+    const share = `${(100 * Math.abs(more)).toFixed(1)} %`;
+    const breaks = policy === "classic" && read < write ? [BREAKS_TWICE] : [];
+    if (more < 0) return told([`saved ${share} of what resending everything costs.`, ...breaks]);
+    if (more === 0) {
+      return told(["saved nothing and cost nothing more.", ...rewrites === 0 ? [NEVER_PAID] : breaks]);
+    }
+    const calls = ledger.calls - resent.ledger.calls;
+    return told([
+      `saved nothing here, and cost ${share} more than resending everything.`,
+      ...breaks.length > 0 || rewrites === 0 ? breaks : [
+        `What is rewritten is read anew, and pays for that over the calls behind it: here ${
+          number(callsSince)
+        }.`,
+      ],
+      ...recalls > 0 && calls > 0
+        ? [`What left and was asked for again took ${number(calls)} more call${calls === 1 ? "" : "s"}.`]
+        : [],
+      ...breaks.length > 0 ? [] : ["The longer a session goes on, the more of it comes back."],
+    ]);
+  }).join("\n");
+}
+
+const BREAKS_TWICE =
+  "The provider's cache breaks twice a turn: old turns come back with its first call, and leave with its second.";
+
+const NEVER_PAID = "No rewrite would have paid.";
+
+/** What a session cost: in money where that is known of it, else in token units. */
+function costOf({ ledger: { usd, tokenUnits = 0 } }: Played): number {
+  return usd ?? tokenUnits;
+}
+
+function number(value: number): string {
+  return Math.round(value).toLocaleString("en");
+}
+
+/** Progress bars, one a line. */
+interface ProgressBars {
+  /** Moves a bar by what happens in its session. */
+  readonly follow: (bar: number, event: LoopEvent) => void;
+  /** Draws them a last time. */
+  readonly close: () => void;
+}
+
+const WIDTH = 40;
+/** Steps that a turn may take, roughly: its bar never quite reaches the next turn before it ends. */
+const STEPS = 12;
+const EVERY_MS = 80;
+
+/**
+ * Shows how far sessions are and what their prompts came to, one bar a session.
+ *
+ * @param options.total Turns of each session.
+ * @param options.write Writes to the terminal. Default: nothing is shown.
+ */
+export function progressBars(
+  names: readonly string[],
+  { total, write = () => {}, now = Date.now }: {
+    readonly total: number;
+    readonly write?: (text: string) => void;
+    readonly now?: () => number;
+  },
+): ProgressBars {
+  const bars = names.map((name) => ({ name, turns: 0, step: 0, calls: 0, promptTokens: 0 }));
+  const longest = Math.max(...names.map(({ length }) => length));
+  let drawnAt: number | undefined;
+  const draw = () => {
+    const lines = bars.map(({ name, turns, step, calls, promptTokens }) => {
+      const done = Math.floor(WIDTH * Math.min(1, (turns + Math.min(step / STEPS, 0.9)) / total));
+      const bar = "█".repeat(done) + "░".repeat(WIDTH - done);
+      const told = `${calls} calls, ${promptTokens.toLocaleString("en")} tokens`;
+      return `\x1b[K${name.padEnd(longest)}  ${bar}  ${told}\n`;
+    });
+    write((drawnAt === undefined ? "" : `\x1b[${bars.length}A`) + lines.join(""));
+    drawnAt = now();
+  };
+  return {
+    follow(at, event) {
+      const bar = bars[at]!;
+      if (event.type === "step_start") bar.step = event.step;
+      else if (event.type === "step_end") {
+        bar.calls += 1;
+        bar.promptTokens += event.usage.promptTokens;
+      } else if (event.type === "turn_end") {
+        bar.turns += 1;
+        bar.step = 0;
+      } else return;
+      if (drawnAt === undefined || now() - drawnAt >= EVERY_MS) draw();
+    },
+    close() {
+      draw();
+      write("\n");
+    },
+  };
+}
+
+/** Plays the sessions that the command line asks for, and prints what they come to. */
+export async function main(): Promise<void> {
+  try {
+    const { values } = commandLine({
+      options: {
+        workspace: { type: "string" },
+        profile: { type: "string", default: DEFAULT_PROVIDER.profile },
+        model: { type: "string" },
+        help: { type: "boolean", short: "h" },
+      },
+    });
+    if (values.help) {
+      console.log(HELP);
+      Deno.exit(0);
+    }
+    const profile = profileNamed(values.profile);
+    const model = values.model ?? EXAMPLE_MODELS[profile.name];
+    const price = model === undefined ? undefined : listPrice(model);
+    if (values.model !== undefined && price === undefined) {
+      throw new RangeError(
+        `Cannot play the demonstration: no list price of ${values.model} is known; leave --model out.`,
+      );
+    }
+    // A task runs in the project's folder, wherever it was started.
+    const workspace = values.workspace === undefined
+      ? Deno.cwd()
+      : resolve(Deno.env.get("INIT_CWD") ?? ".", values.workspace);
+    if (!isDirectory(workspace)) {
+      throw new RangeError(
+        `Cannot play the demonstration: ${workspace} is no folder; --workspace names one that exists.`,
+      );
+    }
+    const questions = await demoQuestions(workspace);
+    console.log(
+      `One session of ${questions.length} questions about ${workspace}, played three times. Loop and tools are
+real. The model is a rehearsal model, which only follows fixed rules, and the provider is simulated:
+cache and prices of ${profile.name}${model ? `, in money as ${model} cost on ${MODELS_DATE}` : ""}.
+`,
+    );
+    const tokenizer = await loadTokenizer();
+    const isTerminal = Deno.stdout.isTerminal();
+    const total = questions.length;
+    const bars = progressBars(WAYS.map(({ name }) => name), {
+      total,
+      ...(isTerminal && {
+        write: (text: string) => void Deno.stdout.writeSync(new TextEncoder().encode(text)),
+      }),
+    });
+    const turns = WAYS.map(() => 0);
+    const played = await Promise.all(WAYS.map(async (way, at) => ({
+      ...way,
+      ...await playDemo(way, {
+        ...{ workspace, questions, profile, price, tokenizer },
+        onEvent(event) {
+          bars.follow(at, event);
+          if (event.type !== "turn_end") return;
+          turns[at]! += 1;
+          if (!isTerminal) console.error(`${way.name}: ${turns[at]} of ${total} questions`);
+        },
+      }),
+    })));
+    bars.close();
+    console.log(demoTable(played, { model }));
+    console.log(`
+${demoVerdict(played, { profile })}
+
+Next: tare start, or deno task start, and http://127.0.0.1:8787/ shows where the tokens of your own sessions went.`);
+  } catch (error) {
+    if (!(error instanceof RangeError || error instanceof TypeError)) throw error;
+    console.error((error as Error).message);
+    Deno.exit(1);
+  }
+}
