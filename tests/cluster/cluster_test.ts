@@ -2,6 +2,7 @@
 import { assert, assertEquals } from "@std/assert";
 import type { SessionEvent } from "@tare/server";
 import { seeded } from "../../scripts/bench/seeded.ts";
+import { CASE_FACTOR, TEST_SEED } from "../case_factor.ts";
 import type { ReceivedEvent } from "../crash/read_events.ts";
 import { Audit } from "./audit.ts";
 import { awaitedLater, pause } from "./client.ts";
@@ -15,11 +16,11 @@ import { Talker } from "./talker.ts";
 import { WebhookReceiver } from "./webhook_receiver.ts";
 
 /** The faults at the head of the list, each once, unless more are asked for. */
-const ROUNDS = Number(Deno.env.get("TARE_CLUSTER_ROUNDS") || 8);
+const ROUNDS = Number(Deno.env.get("TARE_CLUSTER_ROUNDS") || 8 * CASE_FACTOR);
 
 /** In so many rounds everything happens that may. */
 const MANY_ROUNDS = 20;
-const SEED = Number(Deno.env.get("TARE_CLUSTER_SEED") || Math.floor(Math.random() * 1e6));
+const SEED = Number(Deno.env.get("TARE_CLUSTER_SEED") || TEST_SEED);
 
 /** Rounds after which new sessions take over, so that each stays short enough to be checked as a whole. */
 const ROUNDS_OF_SESSION = 5;

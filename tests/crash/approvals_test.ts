@@ -4,14 +4,15 @@ import { join } from "@std/path";
 import type { SessionEvent } from "@tare/server";
 import { toolCall } from "@tare/simulator";
 import { seeded } from "../../scripts/bench/seeded.ts";
+import { CASE_FACTOR, TEST_SEED } from "../case_factor.ts";
 import { ownerOf } from "./owner.ts";
 import { jsonPost } from "./json_post.ts";
 import { readEvents } from "./read_events.ts";
 import { recordingProvider } from "./recording_provider.ts";
 import { startServerProcess } from "./server_process.ts";
 
-const ROUNDS = Number(Deno.env.get("TARE_CRASH_ROUNDS") || 10);
-const SEED = Number(Deno.env.get("TARE_CRASH_SEED") || Math.floor(Math.random() * 1e6));
+const ROUNDS = Number(Deno.env.get("TARE_CRASH_ROUNDS") || 5 * CASE_FACTOR);
+const SEED = Number(Deno.env.get("TARE_CRASH_SEED") || TEST_SEED);
 
 /** Longest life of a server once somebody has answered, in milliseconds: a few questions. */
 const LIFE_MS = 600;

@@ -2,14 +2,15 @@
 import { assert, assertEquals, assertMatch } from "@std/assert";
 import { join } from "@std/path";
 import { seeded } from "../../scripts/bench/seeded.ts";
+import { CASE_FACTOR, TEST_SEED } from "../case_factor.ts";
 import { Bystander } from "./bystander.ts";
 import { recordingProvider } from "./recording_provider.ts";
 import { startServerProcess } from "./server_process.ts";
 import { isRewrite, type Testimony, Witness, type WitnessOptions } from "./witness.ts";
 import { LOG, NOTES, OUT, type WorkingModel, workingModel } from "./working_model.ts";
 
-const ROUNDS = Number(Deno.env.get("TARE_CRASH_ROUNDS") || 10);
-const SEED = Number(Deno.env.get("TARE_CRASH_SEED") || Math.floor(Math.random() * 1e6));
+const ROUNDS = Number(Deno.env.get("TARE_CRASH_ROUNDS") || 5 * CASE_FACTOR);
+const SEED = Number(Deno.env.get("TARE_CRASH_SEED") || TEST_SEED);
 
 /** Longest life of a server once work has begun, in milliseconds: a few turns. Mostly it has begun with the first event. */
 const LIFE_MS = 400;

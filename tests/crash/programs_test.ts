@@ -4,14 +4,15 @@ import { join } from "@std/path";
 import type { SessionEvent } from "@tare/server";
 import { toolCall } from "@tare/simulator";
 import { seeded } from "../../scripts/bench/seeded.ts";
+import { CASE_FACTOR, TEST_SEED } from "../case_factor.ts";
 import { jsonPost } from "./json_post.ts";
 import { ownerOf } from "./owner.ts";
 import { readEvents } from "./read_events.ts";
 import { recordingProvider } from "./recording_provider.ts";
 import { startServerProcess } from "./server_process.ts";
 
-const ROUNDS = Number(Deno.env.get("TARE_CRASH_ROUNDS") || 10);
-const SEED = Number(Deno.env.get("TARE_CRASH_SEED") || Math.floor(Math.random() * 1e6));
+const ROUNDS = Number(Deno.env.get("TARE_CRASH_ROUNDS") || 5 * CASE_FACTOR);
+const SEED = Number(Deno.env.get("TARE_CRASH_SEED") || TEST_SEED);
 
 /** Longest life of a server once its programs have come on, in milliseconds: a few calls and questions. */
 const LIFE_MS = 500;
@@ -213,8 +214,10 @@ Deno.test(`programs of a server killed at ${ROUNDS} random moments make each cal
           }
         }
         const found = await check(people, { url: server.url, workspace });
-        if (round >= ROUNDS) {
-          assert(found.ended > 0 && found.resumed >= ROUNDS / 2 && found.asked > 0, JSON.stringify(found));
+        const isEnough = found.ended > 0 && found.resumed >= ROUNDS / 2 && found.asked > 0;
+        // On a busy machine a server's life may be too short for a program.
+        if (round >= 5 * ROUNDS || round >= ROUNDS && isEnough) {
+          assert(isEnough, JSON.stringify(found));
           break;
         }
         const begun = people.map(() => Promise.withResolvers<void>());
