@@ -5,8 +5,9 @@ import type { Model } from "@tare/messages";
 import { profileNamed } from "@tare/planner";
 import { agentHandler } from "@tare/server";
 import { memoryStore } from "@tare/conversation";
-import { openTerminal, type Terminal } from "../pseudo_terminal.ts";
+import { cases } from "../cases.ts";
 import { LINUX, needs } from "../needs.ts";
+import { openTerminal, type Terminal } from "../pseudo_terminal.ts";
 
 const ROOT = fromFileUrl(new URL("../..", import.meta.url));
 const DIRECTLY = `${Deno.execPath()} run -A packages/app/ask.ts Hello`;
@@ -66,10 +67,10 @@ async function openShell(port: string): Promise<Terminal> {
 }
 
 for (
-  const [how, command, times] of [["", DIRECTLY, 10], ["a task", AS_A_TASK, 5], ["npx", BY_NPX, 5]] as const
+  const [how, command, times] of [["", DIRECTLY, 2], ["a task", AS_A_TASK, 1], ["npx", BY_NPX, 1]] as const
 ) {
   Deno.test({ ...needs(LINUX, `Ctrl-C in ask always cancels the turn, ${how}`) }, async () => {
-    for (let time = 0; time < times; time++) {
+    for (let time = 0; time < cases(times); time++) {
       const server = serve();
       const shell = await openShell(server.port);
       shell.type(`${command}\r`);

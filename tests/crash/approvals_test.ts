@@ -11,7 +11,7 @@ import { startServerProcess } from "./server_process.ts";
 import { cases, SEED } from "../cases.ts";
 
 /** How often the server is killed. */
-const ROUNDS = cases(10);
+const ROUNDS = cases(5);
 
 /** Longest life of a server once somebody has answered, in milliseconds: a few questions. */
 const LIFE_MS = 600;

@@ -9,7 +9,7 @@ import { LOG, NOTES, OUT, type WorkingModel, workingModel } from "./working_mode
 import { cases, SEED } from "../cases.ts";
 
 /** How often the server is killed. */
-const ROUNDS = cases(10);
+const ROUNDS = cases(5);
 
 /** Longest life of a server once work has begun, in milliseconds: a few turns. Mostly it has begun with the first event. */
 const LIFE_MS = 400;

@@ -2,13 +2,12 @@ import { assert, assertEquals, assertLess } from "@std/assert";
 import { formatPlaceholder, parsePlaceholder } from "@tare/prune";
 import { seeded } from "../../scripts/bench/seeded.ts";
 import type { Said } from "../agents/model.ts";
-import { CASE_FACTOR } from "../cases.ts";
+import { CASE_FACTOR, SEED } from "../cases.ts";
 import { CROWDED, FORGETFUL, PLANNED, PROGRAMMED, UNPRUNED } from "./arms.ts";
 import { deleteBefore, faultIn, inFolder, layFiles } from "./folder.ts";
 import { type Arm, type Outcome, playWithTare } from "./play_tare.ts";
 import type { Task } from "./task.ts";
 import { TASKS } from "./tasks.ts";
-import { SEED } from "../cases.ts";
 
 /** The outcomes of tasks, by their names. Two tasks are played at a time, as much of it is waiting. */
 async function playAll(

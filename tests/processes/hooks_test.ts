@@ -1,48 +1,38 @@
 import { assert, assertEquals, assertMatch } from "@std/assert";
-import { join } from "@std/path";
-import { agentClient } from "../../packages/app/agent_client.ts";
-import { startProcess } from "../../packages/app/server_process_fixture_test.ts";
-import { runEntry } from "./transfer_fixture.ts";
+import { runEntry, withTransferServer } from "./transfer_fixture.ts";
 
 Deno.test("hooks.ts makes, shows, changes and removes a webhook, and says what it was told", async () => {
-  const folder = await Deno.makeTempDir();
   const told = Promise.withResolvers<string>();
   await using there = Deno.serve({ hostname: "127.0.0.1", port: 0, onListen() {} }, ({ headers }) => {
     told.resolve(headers.get("webhook-id")!);
     return new Response(null, { status: 204 });
   });
   const url = `http://127.0.0.1:${there.addr.port}/hook`;
-  const server = await startProcess([
-    ...["--port", "0", "--workspace", folder, "--data", join(folder, "data"), "--webhook-hosts", "127.0.0.1"],
-  ], { TARE_TOKEN: "secret" });
-  const run = async (...args: string[]) => {
-    const { code, out, err } = await runEntry("hooks", args, {
-      ...{ TARE_PORT: new URL(server.url).port, TARE_TOKEN: "secret", INIT_CWD: folder },
-    });
-    assertEquals(code, 0, err);
-    return { out, err };
-  };
-  const added = await run("add", url, "--types", "approval.asked,turn.ended");
-  assertMatch(added.out, /^whsec_[\w+/]{43}=\n$/);
-  const id = /wh_[0-9a-f-]{36}/.exec(added.err)![0];
-  const line = `${id}  ${url}  turn.ended,approval.asked`;
-  assertEquals((await run("list")).out, `${line}  sent to\n`);
-  const client = agentClient(server.url, "secret");
-  const session = await client.createSession();
-  await Array.fromAsync(await client.startTurn(session, "Hello?"));
-  const delivery = await told.promise;
-  const listed = (await run("deliveries", id)).out;
-  assert(listed.includes(`  ${delivery}  turn.ended  ${session}  `), listed);
-  assert(
-    (await run("redeliver", id, delivery)).out.includes(`  ${delivery}  turn.ended  ${session}  waiting`),
-  );
-  assertMatch((await run("disable", id)).out, /disabled \(asked\) since \S+\n$/);
-  assertEquals((await run("enable", id)).out, `${line}  sent to\n`);
-  assertMatch((await run("rotate", id)).out, /^whsec_/);
-  assertEquals((await run("remove", id)).out, `Removed webhook ${id}: nothing more is sent to it.\n`);
-  assertEquals((await run("list")).out, "");
-  await server.end("SIGTERM");
-  await Deno.remove(folder, { recursive: true });
+  await withTransferServer(async ({ client, env }) => {
+    const run = async (...args: string[]) => {
+      const { code, out, err } = await runEntry("hooks", args, env);
+      assertEquals(code, 0, err);
+      return { out, err };
+    };
+    const added = await run("add", url, "--types", "approval.asked,turn.ended");
+    assertMatch(added.out, /^whsec_[\w+/]{43}=\n$/);
+    const id = /wh_[0-9a-f-]{36}/.exec(added.err)![0];
+    const line = `${id}  ${url}  turn.ended,approval.asked`;
+    assertEquals((await run("list")).out, `${line}  sent to\n`);
+    const session = await client.createSession();
+    await Array.fromAsync(await client.startTurn(session, "Hello?"));
+    const delivery = await told.promise;
+    const listed = (await run("deliveries", id)).out;
+    assert(listed.includes(`  ${delivery}  turn.ended  ${session}  `), listed);
+    assert(
+      (await run("redeliver", id, delivery)).out.includes(`  ${delivery}  turn.ended  ${session}  waiting`),
+    );
+    assertMatch((await run("disable", id)).out, /disabled \(asked\) since \S+\n$/);
+    assertEquals((await run("enable", id)).out, `${line}  sent to\n`);
+    assertMatch((await run("rotate", id)).out, /^whsec_/);
+    assertEquals((await run("remove", id)).out, `Removed webhook ${id}: nothing more is sent to it.\n`);
+    assertEquals((await run("list")).out, "");
+  }, ["--webhook-hosts", "127.0.0.1"]);
 });
 
 Deno.test("hooks.ts says what is wrong", async () => {

@@ -5,7 +5,8 @@
  */
 import { fromFileUrl, join } from "@std/path";
 import { type AgentClient, agentClient } from "../../packages/app/agent_client.ts";
-import { startProcess } from "../../packages/app/server_process_fixture_test.ts";
+import { readSettings } from "../../packages/app/settings/settings.ts";
+import { startServer } from "../../packages/app/start_server.ts";
 
 /** What an entry wrote, and its exit code. */
 export interface Written {
@@ -41,14 +42,23 @@ export interface TransferServer {
   readonly env: Readonly<Record<string, string>>;
 }
 
-/** Runs a test against a server of its own. */
-export async function withTransferServer(test: (server: TransferServer) => Promise<void>): Promise<void> {
+/**
+ * Runs a test against a server in this process.
+ *
+ * @throws {Error} with what the server logged, if anything.
+ */
+export async function withTransferServer(
+  test: (server: TransferServer) => Promise<void>,
+  args: readonly string[] = [],
+): Promise<void> {
   const folder = await Deno.makeTempDir();
   await Deno.mkdir(join(folder, "workspace"));
-  const { url, end } = await startProcess([
+  const logged: string[] = [];
+  const settings = readSettings([
     ...["--port", "0", "--workspace", join(folder, "workspace")],
-    ...["--data", join(folder, "data")],
+    ...["--data", join(folder, "data"), ...args],
   ], { TARE_TOKEN: "secret" });
+  const { url, close } = await startServer(settings, (line) => logged.push(line));
   try {
     const client = agentClient(url, "secret");
     const session = await client.createSession();
@@ -56,7 +66,8 @@ export async function withTransferServer(test: (server: TransferServer) => Promi
     const env = { TARE_PORT: new URL(url).port, TARE_TOKEN: "secret", INIT_CWD: folder };
     await test({ folder, url, client, session, env });
   } finally {
-    await end("SIGTERM");
+    await close();
     await Deno.remove(folder, { recursive: true });
   }
+  if (logged.length > 0) throw new Error(logged.join("\n"));
 }

@@ -8,6 +8,8 @@ import {
   whole,
 } from "../../../packages/gateway/kept/conversations_fixture_test.ts";
 import { DIALECTS } from "../../../packages/gateway/kept/dialects_fixture_test.ts";
+import { seeded } from "../../../scripts/bench/seeded.ts";
+import { SEED } from "../../cases.ts";
 import { startPostgres } from "../postgres.ts";
 import { FEW, withDatabase } from "./store.ts";
 
@@ -20,7 +22,8 @@ for (const dialect of DIALECTS) {
         const asked = conversation(dialect, manner);
         const stores = await Promise.all([0, 1, 2].map(() => openPostgresStore(url, FEW)));
         try {
-          const which = asked.map(() => Math.floor(3 * Math.random()));
+          const random = seeded(SEED);
+          const which = asked.map(() => Math.floor(3 * random()));
           const actual = await played(asked, dialect, {
             store: (at): Store => stores[which[at]!]!,
             gatewayAt: (at) => ({ which: which[at]!, isAnew: at % 5 === 4 }),
