@@ -57,7 +57,7 @@ const plans = fc.record({
   countsTools: fc.boolean(),
   instructions: fc.constantFrom(0, 400),
   description: fc.constantFrom(1, 100),
-  lines: fc.constantFrom(30, 150),
+  lines: fc.constantFrom<number>(60, 150),
   pauseMs: fc.constantFrom(10_000, 700_000),
   /** Whether a fork is stored first, and whether its parent was before. */
   stored: fc.constantFrom("nothing", "fork", "parent"),
@@ -65,7 +65,7 @@ const plans = fc.record({
 
 type ForkPlan = typeof plans extends fc.Arbitrary<infer Plan> ? Plan : never;
 
-const STEPS = 30;
+const STEPS = 24;
 
 const lines = (name: string, count: number) =>
   Array.from({ length: count }, (_, at) => `${name} has ${(at * 7_919 + name.length) % 100_003} at ${at}`)
@@ -157,7 +157,7 @@ Deno.test("PlannerSession.fork(): twelve forks cost what the first does, and non
       assertEquals(charges, []);
       assertLessOrEqual(Math.max(...costs), 1.05 * costs[0]!);
     }),
-    { numRuns: 10, examples: known.map((plan) => [plan]) },
+    { numRuns: 8, examples: known.map((plan) => [plan]) },
   );
 });
 
