@@ -162,8 +162,8 @@ export async function* runTools(
       outcomes[index] = [call, outcome];
       // Of a repetition that is told by its note alone the picture stands above.
       const pictures = content.startsWith(outcome.content) ? outcome.pictures : undefined;
-      answers.set(call, toolMessage(call.id, content, pictures));
       const { error, change, made } = outcome;
+      answers.set(call, toolMessage(call.id, content, { pictures, failed: error }));
       yield resultEvent(step, call, {
         ...{ content, error, durationMs },
         ...{ ...(change && { change }), ...(pictures && { pictures }), ...(made && { made }) },
@@ -211,7 +211,7 @@ export function* refuseCalls(
   const answers: ToolMessage[] = [];
   for (const call of calls) {
     const content = `Cannot run ${describeCall(call).name}: ${because}`;
-    answers.push({ role: "tool", tool_call_id: call.id, content });
+    answers.push(toolMessage(call.id, content, { failed: true }));
     yield resultEvent(step, call, { content, error: true, durationMs: 0 });
   }
   return answers;

@@ -58,7 +58,7 @@ Deno.test("run() leaves a call open that has to be asked for, and runs the other
   assertEquals(ran, [["read", {}]]);
   assertEquals(result.messages.slice(2), [
     { role: "tool", tool_call_id: "b", content: "read ran" },
-    { role: "tool", tool_call_id: "c", content: "Cannot run drop: nothing is dropped here." },
+    { role: "tool", tool_call_id: "c", content: "Cannot run drop: nothing is dropped here.", failed: true },
   ]);
 });
 
@@ -135,7 +135,7 @@ Deno.test("run() goes on with answered calls before the model is called, and run
   assertEquals(ran, [["write", { n: 1 }]]);
   assertEquals(result.messages, [
     { role: "tool", tool_call_id: "a", content: "write ran" },
-    { role: "tool", tool_call_id: "b", content: "Cannot run write: not that one." },
+    { role: "tool", tool_call_id: "b", content: "Cannot run write: not that one.", failed: true },
     { role: "assistant", content: "Done." },
   ]);
   assertEquals(requests[0]?.messages.length, 4);
@@ -304,8 +304,8 @@ Deno.test("run() asks with what would change, and for nothing that would fail", 
     [["a", CHANGE], ["d", undefined]],
   );
   assertEquals(result.messages.slice(2), [
-    { role: "tool", tool_call_id: "b", content: problem },
-    { role: "tool", tool_call_id: "c", content: "The disk is gone." },
+    { role: "tool", tool_call_id: "b", content: problem, failed: true },
+    { role: "tool", tool_call_id: "c", content: "The disk is gone.", failed: true },
   ]);
   assertEquals(ran, []);
 });

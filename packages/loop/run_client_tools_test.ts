@@ -61,6 +61,7 @@ Deno.test("run() answers the caller's calls itself if the turn is stopped before
     role: "tool",
     tool_call_id: "1",
     content: "Cannot run pick: the turn was stopped before it was run. Call again if you need it.",
+    failed: true,
   }]);
 });
 

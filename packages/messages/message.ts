@@ -150,11 +150,18 @@ export type Message =
     readonly content: string | null;
   };
 
-/** The result of a call: its text, and the pictures that it shows as `data:` URLs behind that. */
-export function toolMessage(id: string, text: string, pictures: readonly string[] = []): ToolMessage {
+/** The result of a call: its text, the pictures that it shows as `data:` URLs behind that, and whether the call failed. */
+export function toolMessage(
+  id: string,
+  text: string,
+  { pictures = [], failed = false }: {
+    readonly pictures?: readonly string[] | undefined;
+    readonly failed?: boolean;
+  } = {},
+): ToolMessage {
   const shown = pictures.map((url): ContentPart => ({ type: "image_url", image_url: { url } }));
   const content = shown.length === 0 ? text : [{ type: "text", text } as const, ...shown];
-  return { role: "tool", tool_call_id: id, content };
+  return { role: "tool", tool_call_id: id, content, ...(failed && { failed }) };
 }
 
 /** Name and arguments of a call, of either kind: JSON of a function's, the plain input of a custom tool's. */

@@ -33,6 +33,7 @@ export {
   transcribe,
 } from "./message.ts";
 export { checkGiven, type Needed } from "./check_given.ts";
+export { exitCodeIn } from "./exit_code.ts";
 export {
   countMessageTokens,
   countRequestTokens,

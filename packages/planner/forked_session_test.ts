@@ -1,7 +1,9 @@
-import { assertEquals } from "@std/assert";
-import { estimateTokens, type Message } from "@tare/messages";
-import { type PlannerSession, plannerSession, profileNamed } from "@tare/planner";
-import { memoryArchive } from "@tare/prune";
+import { assertEquals, assertLessOrEqual } from "@std/assert";
+import { estimateTokens, type Message, type ToolDefinition } from "@tare/messages";
+import { type PlannerSession, plannerSession, profileNamed, PROFILES } from "@tare/planner";
+import { PrefixCache, promptCost } from "@tare/planner/parts";
+import { memoryArchive, RECALL_TOOL } from "@tare/prune";
+import fc from "fast-check";
 
 const DAY_MS = 24 * 60 * 60_000;
 const QUESTION: Message = { role: "user", content: "And now?" };
@@ -45,4 +47,138 @@ Deno.test("PlannerSession.fork() begins its first request as its parent's last, 
   assertEquals(await rewrites(fork, [...next, ANSWER, QUESTION], 2_000), 1);
   assertEquals(await rewrites(late, next, DAY_MS), 1);
   assertEquals(await rewrites(session, next, 1_000), 1);
+});
+
+/** Where a session of twelve jobs is forked, at what kind of provider, and of how large messages. */
+const plans = fc.record({
+  profile: fc.constantFrom("anthropic-5m", "openai", "deepseek", "local", "none"),
+  place: fc.constantFrom("opening", "middle", "end"),
+  /** Whether the provider counts tools: some report of a prompt only what they bill. */
+  countsTools: fc.boolean(),
+  instructions: fc.constantFrom(0, 400),
+  description: fc.constantFrom(1, 100),
+  lines: fc.constantFrom<number>(60, 150),
+  pauseMs: fc.constantFrom(10_000, 700_000),
+  /** Whether a fork is stored first, and whether its parent was before. */
+  stored: fc.constantFrom("nothing", "fork", "parent"),
+});
+
+type ForkPlan = typeof plans extends fc.Arbitrary<infer Plan> ? Plan : never;
+
+const STEPS = 24;
+
+const lines = (name: string, count: number) =>
+  Array.from({ length: count }, (_, at) => `${name} has ${(at * 7_919 + name.length) % 100_003} at ${at}`)
+    .join("\n");
+
+const FORKS = 12;
+
+/** Returns what each of the forks cost, and the first charge that one got before it rewrote anything. */
+async function playForks(plan: ForkPlan): Promise<{ readonly costs: number[]; readonly charges: string[] }> {
+  const profile = PROFILES[plan.profile]!;
+  const tools: ToolDefinition[] = [RECALL_TOOL, {
+    type: "function",
+    function: { name: "read", description: "Reads a file. ".repeat(plan.description) },
+  }];
+  const cache = new PrefixCache(profile);
+  const charges: string[] = [];
+  let nowMs = 0;
+  const play = async (session: PlannerSession, start: readonly Message[], job: string) => {
+    const history = [...start];
+    let [cost, hasRewritten] = [0, false];
+    for (let step = 0; step <= STEPS; step++) {
+      const view = await session.view({ messages: [...history], tools }, {
+        nowMs: nowMs += 5_000,
+        model: "m",
+      });
+      hasRewritten ||= view.rewrites.some(({ mechanism }) => mechanism !== "truncate");
+      const sent = PrefixCache.unitsOf(plan.countsTools ? view : { ...view, tools: [] }, estimateTokens);
+      const promptTokens = sent.reduce((sum, { tokens }) => sum + tokens, 0);
+      const usage = { promptTokens, cachedTokens: cache.lookup(sent, nowMs), outputTokens: 50 };
+      cache.store(sent, nowMs);
+      cost += promptCost(profile, usage);
+      const entry = session.sent(usage, view)!;
+      const isCharged = entry.stopped || entry.withoutTokenUnits < entry.tokenUnits - 1e-6;
+      if (job !== "" && !hasRewritten && isCharged) {
+        charges.push(
+          `call ${step}: ${entry.tokenUnits} against ${entry.withoutTokenUnits}, ${entry.stopped}`,
+        );
+      }
+      const id = `${job}${step}`;
+      const call = { name: "read", arguments: JSON.stringify({ path: `${step}.ts` }) };
+      history.push(
+        { role: "assistant", tool_calls: [{ id, type: "function", function: call }] },
+        {
+          role: "tool",
+          tool_call_id: id,
+          content: lines(`${job}${step}`, plan.lines),
+        },
+      );
+    }
+    history.push(ANSWER);
+    return { history, cost };
+  };
+  const options = { profile, windowTokens: 1_000_000, countTokens: estimateTokens, archive: memoryArchive() };
+  const restored = ({ state }: PlannerSession) =>
+    plannerSession({ ...options, state: JSON.parse(JSON.stringify(state)) });
+  const opening: Message[] = [
+    { role: "system", content: `Be careful.${" Look twice.".repeat(plan.instructions)}` },
+    { role: "user", content: "Find the fault." },
+  ];
+  let parent = plannerSession(options);
+  const { history } = await play(parent, opening, "");
+  if (plan.stored === "parent") parent = restored(parent);
+  const length = { opening: opening.length, middle: opening.length + STEPS, end: history.length }[plan.place];
+  const begun = history.slice(0, length);
+  if (plan.place === "end") begun.push(QUESTION);
+  const costs: number[] = [];
+  for (let job = 0; job < FORKS; job++) {
+    nowMs += plan.pauseMs;
+    const fork = parent.fork(length, options.archive);
+    costs.push(
+      (await play(plan.stored === "fork" ? restored(fork) : fork, begun, `job ${"abcdefghijkl"[job]} `)).cost,
+    );
+  }
+  return { costs, charges };
+}
+
+Deno.test("PlannerSession.fork(): twelve forks cost what the first does, and none is charged before it rewrites", async () => {
+  const known: ForkPlan[] = [
+    // Its parent's rewrite made the baseline of its first call cheaper than that call.
+    { profile: "anthropic-5m", place: "middle", countsTools: true, description: 100, stored: "nothing" },
+    { profile: "anthropic-5m", place: "middle", countsTools: false, description: 1, stored: "fork" },
+    // The recall tool is not its client's.
+    { profile: "openai", place: "opening", countsTools: true, description: 1, stored: "parent" },
+    { profile: "openai", place: "opening", countsTools: false, description: 100, stored: "fork" },
+  ].map((plan) => ({ instructions: 0, lines: 30, pauseMs: 10_000, ...plan } as ForkPlan));
+  await fc.assert(
+    fc.asyncProperty(plans, async (plan) => {
+      const { costs, charges } = await playForks(plan);
+      assertEquals(charges, []);
+      assertLessOrEqual(Math.max(...costs), 1.05 * costs[0]!);
+    }),
+    { numRuns: 8, examples: known.map((plan) => [plan]) },
+  );
+});
+
+Deno.test("PlannerSession.fork(): what stands behind the place of a fork is no rewrite of the fork's", async () => {
+  const archive = memoryArchive();
+  const profile = profileNamed("anthropic-5m");
+  const options = { profile, windowTokens: 1_000_000, archive, countTokens: estimateTokens };
+  const session = plannerSession(options);
+  assertEquals(await rewrites(session, history, 0), 0);
+  const stored = JSON.parse(JSON.stringify(session.state));
+  for (const parent of [session, plannerSession({ ...options, state: stored })]) {
+    const fork = parent.fork(4, archive);
+    const kept = plannerSession({ ...options, state: JSON.parse(JSON.stringify(fork.state)) });
+    for (const one of [fork, kept]) {
+      const messages = [...history.slice(0, 4), QUESTION];
+      const { promptTokens, predictedCachedTokens } = await one.view({ messages, tools: [] }, {
+        nowMs: 1_000,
+      });
+      assertEquals(predictedCachedTokens < promptTokens, true);
+      const entry = one.sent({ promptTokens, cachedTokens: predictedCachedTokens, outputTokens: 1 })!;
+      assertEquals(entry.uncached, [{ cause: "new", tokens: promptTokens - predictedCachedTokens }]);
+    }
+  }
 });

@@ -240,6 +240,14 @@ export function profileNamed(name: string): Profile {
   );
 }
 
+/**
+ * Returns the rules that count for a provider that reports no cache reads where there should be some: those of one without
+ * a cache.
+ */
+export function withoutCache({ writes: _, ...profile }: Profile): Profile {
+  return { ...profile, minTokens: Infinity, write: 1, read: 1, warmth: [] };
+}
+
 /** Price of a cached token below which carrying a block costs so little that it stays for later results to refer to. */
 const CHEAP_READ = 0.05;
 

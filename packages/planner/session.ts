@@ -48,6 +48,8 @@ interface SessionState {
   readonly summary?: Usage;
   /** Whether people were told that rewriting has stopped. */
   readonly stopSaid: boolean;
+  /** Whether people were told that the provider reports no cache reads. */
+  readonly unreadSaid: boolean;
   /** Whether everything is sent as it is. */
   readonly reverted: boolean;
 }
@@ -58,6 +60,7 @@ const NEW_STATE: SessionState = {
   planner: NEW_SESSION,
   fullWindow: NEVER_FULL,
   stopSaid: false,
+  unreadSaid: false,
   reverted: false,
 };
 
@@ -93,6 +96,10 @@ const NOTHING_ARRIVED: Arrived = { edits: [], truncated: [], rewrites: [], warni
 
 const STOPPED =
   "Rewriting has cost this session more than it saved; from now on only a full window changes its prompt.";
+
+const UNREAD =
+  "The provider reports no cache reads where there should be some; prompts are planned as for one without a cache " +
+  "until it reports a read.";
 
 /**
  * Lets the planner decide when the mechanisms act: as soon as the rent paid for carrying what could leave equals the
@@ -281,6 +288,8 @@ function makeSession(given: PromptSessionOptions, from?: KnownSession): PlannerS
     if (plan.summary) {
       state = { ...state, summary: state.summary ? addUsage(state.summary, plan.summary) : plan.summary };
     }
+    const isUnreadNow = known.isUnread && !state.unreadSaid;
+    if (isUnreadNow) state = { ...state, unreadSaid: true };
     // A state that is the same need not be stored again.
     if (plan.rewrite || stopsNow) {
       const replaced = new Set(plan.edits.flatMap((edit) => edit.type === "elide" ? [edit.index] : []));
@@ -306,7 +315,12 @@ function makeSession(given: PromptSessionOptions, from?: KnownSession): PlannerS
       places,
       stable: plan.stable,
       rewrites: [...arrived.rewrites, ...(plan.rewrite ? [plan.rewrite] : [])],
-      warnings: [...(stopsNow ? [STOPPED] : []), ...arrived.warnings, ...plan.warnings],
+      warnings: [
+        ...(stopsNow ? [STOPPED] : []),
+        ...(isUnreadNow ? [UNREAD] : []),
+        ...arrived.warnings,
+        ...plan.warnings,
+      ],
       ...(plan.ended.length > 0 && { endedPins: plan.ended }),
       ...(plan.summary && { summary: plan.summary }),
       saved: { ...plan.saved, ...savedByDeferring(call, plan.promptTokens) },

@@ -23,7 +23,6 @@ export {
   applyElisions,
   elide,
   type Elision,
-  looksLikeError,
   type PruneOptions,
   pruneResults,
   resultOriginal,
@@ -31,6 +30,7 @@ export {
   selectElisions,
   traitsOf,
 } from "./prune_results.ts";
+export { looksLikeError, reportsError } from "./reports_error.ts";
 export { recallOriginal } from "./recall.ts";
 export { RECALL_TOOL, type RecallParameters } from "./recall_tool.ts";
 export { applySummary, summariseTurns, type TurnsSummary } from "./summarise_turns.ts";

@@ -15,6 +15,7 @@ import {
 import { type Archive, bytesFromText } from "./archive.ts";
 import { formatPlaceholder, holdsPlaceholder, parsePlaceholder, splitTruncated } from "./placeholder.ts";
 import { RECALL_TOOL } from "./recall_tool.ts";
+import { reportsError } from "./reports_error.ts";
 
 /**
  * Replaces every old tool result that may go (see {@linkcode selectElisions}) with a one-line placeholder, after
@@ -100,8 +101,8 @@ export interface PruneOptions {
   /** Results with fewer UTF-8 bytes stay. Default 1,024. */
   readonly minBytes?: number;
   /**
-   * Whether a result reports an error of which nobody states whether its call failed; such results stay. Default
-   * {@linkcode looksLikeError}.
+   * Whether a result reports an error of which neither a protocol nor a client states whether its call failed; such
+   * results stay. Default: `looksLikeError`.
    */
   readonly isError?: (message: ToolMessage, index: number) => boolean;
   /** Where the originals go. */
@@ -146,7 +147,7 @@ export function selectElisions(
     const text = resultOriginal(message, options.tools?.[call.tool] !== undefined);
     if (text === undefined || !hasBytes(text, minBytes)) continue;
     if (parsePlaceholder(text)) continue;
-    if (isErrorResult(message, index, options)) continue;
+    if (reportsError(message, index, options)) continue;
     const isSuperseded = superseded.has(index);
     if (!isSuperseded && wanted.some((ref) => recalledRef(call) === ref || holdsPlaceholder(text, ref))) {
       continue;
@@ -185,20 +186,6 @@ export function traitsOf(
   return (Object.hasOwn(tools, tool) ? tools[tool] : undefined) ?? {};
 }
 
-/** Whether a result's text begins like an error message: with the word `Error` or `Cannot`. */
-export function looksLikeError(message: ToolMessage): boolean {
-  const text = resultText(message);
-  return text !== undefined && /^(Error|Cannot)\b/.test(text);
-}
-
-function isErrorResult(
-  message: ToolMessage,
-  index: number,
-  { isError = looksLikeError }: SelectOptions,
-): boolean {
-  return message.failed ?? isError(message, index);
-}
-
 /** Index of the first message of the protected tail. */
 function protectedFrom(messages: readonly Message[], options: SelectOptions): number {
   const { countTokens, windowTokens = Infinity, protectTokens = 16_384 } = options;
@@ -224,7 +211,7 @@ function findSuperseded(results: readonly PairedResult[], options: SelectOptions
     if (keys.has(call.key) || (read !== undefined && written.has(read))) superseded.add(index);
     // What its calls have done stands, however it ended itself.
     for (const path of replays ? pathsWritten(message) : []) written.add(plainPath(path));
-    if (isErrorResult(message, index, options)) continue;
+    if (reportsError(message, index, options)) continue;
     keys.add(call.key);
     const target = resource(call, writes);
     if (target !== undefined) written.add(target);

@@ -1,6 +1,6 @@
 import { assertEquals } from "@std/assert";
 import { estimateTokens, type Message, type ToolMessage } from "@tare/messages";
-import { type Elision, looksLikeError, type PruneOptions, selectElisions } from "@tare/prune";
+import { type Elision, type PruneOptions, selectElisions } from "@tare/prune";
 import { say, step, text, user } from "./fixture_test.ts";
 
 const select = (messages: readonly Message[], options: Partial<PruneOptions> = {}) =>
@@ -169,14 +169,6 @@ Deno.test("selectElisions() keeps error results, by its convention or the caller
   assertEquals(reasons(select(messages)), [[3, "old"]]);
   const isError = (message: ToolMessage, index: number) => index === 3 && message.tool_call_id === "call";
   assertEquals(reasons(select(messages, { isError })), [[1, "old"]]);
-});
-
-Deno.test("looksLikeError() takes texts that begin with the word Error or Cannot", () => {
-  const texts = ["Error: x", "Cannot read a: b", "Errors: 0", "An Error", ""];
-  assertEquals(
-    texts.map((content) => looksLikeError({ role: "tool", tool_call_id: "", content })),
-    [true, true, false, false, false],
-  );
 });
 
 Deno.test("selectElisions() spares what was recalled twice, and counts only what is visible", () => {

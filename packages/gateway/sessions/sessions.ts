@@ -229,8 +229,8 @@ export class GatewaySessions {
       session = known;
       session.clearedBehind(items.slice(0, node.depth));
     } else {
-      // Instructions alone don't make a conversation: sub-agents share theirs.
-      const isKnown = known && node.depth > countInstructions(items);
+      // An opening alone doesn't make a conversation: sub-agents share their instructions, and equal jobs their task as well.
+      const isKnown = known && hasAnswers(items.slice(0, node.depth));
       const from = isKnown ? { session: known, shared: node.depth } : this.#elsewhere(recognised, keys);
       const own = () => ({ id: crypto.randomUUID(), number: this.#begun++, tip: node, scope });
       session = from ? from.session.fork(items.slice(0, from.shared), own()) : this.#begin(recognised, node);

@@ -12,7 +12,8 @@ function newSessions(options: Partial<SessionsOptions> = {}) {
   });
   const find = (texts: string, more: { readonly name?: string; readonly scope?: string } = {}) => {
     const items = Array.from(texts, (key): WireItem => {
-      const message: Message = { role: key === "S" ? "system" : "user", content: key };
+      const role = { S: "system", b: "assistant" }[key] ?? "user";
+      const message = { role, content: key } as Message;
       return { key, parts: [{ message }], bytes: new Uint8Array(key === "L" ? 5_000 : 1) };
     });
     const prompts: Recognised["prompts"] = ({ archive }) => {
@@ -49,11 +50,25 @@ Deno.test("GatewaySessions follows a history, its retries and its forks, which t
   assertEquals(await begun(), 2);
 });
 
+Deno.test("GatewaySessions takes an opening alone for a new conversation, which has nothing of the one before", async () => {
+  const { find, begun } = newSessions();
+  const session = find("Sab");
+  const ref = await session.archive.put("before");
+  const job = find("Sa");
+  assertNotStrictEquals(job, session);
+  assertEquals([await job.archive.get(ref), job.kept.parent, edited(job)], [undefined, undefined, [1, 3]]);
+  assertEquals(await begun(), 2);
+  // Where the model has answered, it is a fork.
+  find("Sabc");
+  const fork = find("Sabx");
+  assertEquals([await fork.archive.get(ref), edited(fork)], ["before", [1]]);
+});
+
 Deno.test("GatewaySessions lets a fork see what was archived before it, and nothing that the other archives then", async () => {
   const { find } = newSessions();
-  const session = find("Sab");
+  const session = find("Sabc");
   const before = await session.archive.put("before");
-  const fork = find("Sax");
+  const fork = find("Sabx");
   const after = await session.archive.put("after");
   const own = await fork.archive.put("own");
   const texts = ({ archive }: GatewaySession) =>

@@ -168,6 +168,10 @@ async function asking(model: string, ask: () => Promise<Response>): Promise<Resp
 
 /** A message as chat completions have it; in a reply that has no reasoning a blank stands for it, if there must be `some`. */
 function chatMessage(message: Message, some: boolean): Message {
+  if (message.role === "tool") {
+    const { failed: _, ...told } = message;
+    return told;
+  }
   if (message.role !== "assistant") return message;
   const { carried: _, ...said }: AssistantMessage = message;
   return some && !said.reasoning_content ? { ...said, reasoning_content: " " } : said;

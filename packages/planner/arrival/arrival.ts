@@ -11,10 +11,10 @@ import {
 import {
   applyElisions,
   type Archive,
-  looksLikeError,
   parsePlaceholder,
   type PruneOptions,
   RECALL_TOOL,
+  reportsError,
   resultText,
   traitsOf,
   truncateResults,
@@ -213,15 +213,10 @@ export class Arrival {
     };
   }
 
-  #failed(message: ToolMessage, place: number): boolean {
-    const { isError = looksLikeError } = this.#options;
-    return message.failed ?? isError(message, place);
-  }
-
   #maySay(message: ToolMessage, place: number, call: ToolCall): boolean {
     const { tools } = this.#options;
     if ((resultText(message)?.length ?? 0) < LEAST_CHARACTERS) return false;
-    if (this.#failed(message, place)) return false;
+    if (reportsError(message, place, this.#options)) return false;
     const { name } = meantCall(call);
     return name !== RECALL_TOOL.function.name &&
       traitsOf(name, { ...(tools && { tools }) }).stance !== "keep";

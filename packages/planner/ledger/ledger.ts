@@ -125,6 +125,8 @@ export interface PlannerState {
   readonly rewritten: "here" | "before_fork" | "never";
   /** Name of the profile that usage made it recognise, where none was known. */
   readonly recognised?: string;
+  /** Calls in a row that should have read from the cache and for which the provider reported no reads. */
+  readonly unreadCalls: number;
 }
 
 /** A window that a refusal has shown. Plain data. */
@@ -171,7 +173,14 @@ export const NEW_SESSION: PlannerState = {
   outputTokens: 0,
   stopped: false,
   rewritten: "never",
+  unreadCalls: 0,
 };
+
+/** From so many calls in a row without cache reads on a provider is taken for one without a cache. */
+export const UNREAD_CALLS = 2;
+
+/** Probability of a cached prefix from which on a call should have read it. */
+const SHOULD_READ = 0.5;
 
 /** Cost units over the baseline that never stop rewriting: in a short session they are what a few messages cost. */
 const LEAST_LOSS = 2_000;
@@ -253,6 +262,8 @@ export interface BookCallOptions {
   /** Tokens of its messages with which what the model sees now still starts. */
   readonly messageTokens: number;
   readonly profile: Profile;
+  /** The rules of a provider that caches, whatever this one has reported. */
+  readonly cachingProfile: Profile;
   readonly countTokens: CountTokens;
   readonly lossLimit: number;
   /** The model's context window. */
@@ -273,6 +284,7 @@ export function bookCall(
     heldTokens,
     messageTokens,
     profile,
+    cachingProfile,
     countTokens,
     lossLimit,
     windowTokens,
@@ -308,6 +320,7 @@ export function bookCall(
     estimated: true,
   };
   const read = once ?? actual;
+  const readable = servedOf(cachingProfile, scale, { promptTokens: prompt, ...predicted });
   // A rewrite at the very front leaves nothing to go by but the estimate.
   const served = expected > 0 ? read.cachedTokens / expected : predicted.alive;
   const cost = promptCost(profile, actual) + (summary ? promptCost(profile, summary) : 0);
@@ -415,6 +428,12 @@ export function bookCall(
     stopped: before.stopped || paid - resend > Math.max(2 * lossLimit * resend, LEAST_LOSS),
     rewritten: before.rewritten,
     ...(recognised && { recognised }),
+    unreadCalls: unreadAfter(before, {
+      cachedTokens: once && !reported.firstRead?.estimated ? once.cachedTokens : undefined,
+      readable,
+      predicted,
+      profile: cachingProfile,
+    }),
   };
   const entry: LedgerEntry = {
     usage: actual,
@@ -427,7 +446,7 @@ export function bookCall(
       // What a rewrite moved in a cold cache was gone before.
       missingTokens: late && read.cachedTokens === 0
         ? scaled(scale, lastTokens)
-        : expected - read.cachedTokens,
+        : readable - read.cachedTokens,
       // By what requests have marked the cache holds less than they had in common.
       unmarkedTokens: profile.writes && heldTokens !== undefined
         ? servedOf(profile, scale, { promptTokens: prompt, ...known }) - expected
@@ -451,6 +470,29 @@ export function bookCall(
     ...(plan.decision && { decision: plan.decision }),
   };
   return { state, entry };
+}
+
+/**
+ * Returns how many calls in a row the provider has reported no cache reads for that should have read something. A call
+ * tells nothing that begins otherwise than those before, is too short to be cached, came after the time to live, or is
+ * of a provider whose reads are free: such report none.
+ */
+function unreadAfter(
+  { unreadCalls }: PlannerState,
+  { cachedTokens, readable, predicted, profile }: {
+    /** Tokens that the provider reported; absent if it reported nothing of the prompt. */
+    readonly cachedTokens: number | undefined;
+    /** Tokens that a warm cache would have served. */
+    readonly readable: number;
+    readonly predicted: Prediction;
+    readonly profile: Profile;
+  },
+): number {
+  if (cachedTokens === undefined) return unreadCalls;
+  if (cachedTokens > 0) return 0;
+  const shouldRead = readable > 0 && predicted.alive >= SHOULD_READ && predicted.idleMs <= profile.ttlMs &&
+    profile.read > 0;
+  return shouldRead ? unreadCalls + 1 : unreadCalls;
 }
 
 /** What is known of a session after a ping, and what that cost. */
@@ -693,8 +735,8 @@ export function explainUncached(
 
 /**
  * What a prompt costs, in the price of one uncached input token: what the cache serves at the profile's reading
- * price, the rest at its writing price; where the provider tells what it wrote for how long, that at the price of each,
- * and what was neither served nor written at 1.
+ * price, the rest at its writing price; where the provider tells what it wrote, only that, for how long as it tells, and
+ * what was neither served nor written at 1.
  *
  * @example
  * ```ts
@@ -709,9 +751,12 @@ export function promptCost(
   { write, read, writes }: Pick<Profile, "write" | "read" | "writes">,
   usage: Pick<Usage, "promptTokens" | "cachedTokens" | "cacheWriteTokens" | "hourWriteTokens">,
 ): number {
-  const { promptTokens, cachedTokens, cacheWriteTokens = 0, hourWriteTokens } = usage;
+  const { promptTokens, cachedTokens, hourWriteTokens } = usage;
   const uncached = promptTokens - cachedTokens;
-  if (!writes || hourWriteTokens === undefined) return cachedTokens * read + uncached * write;
+  const { cacheWriteTokens = hourWriteTokens === undefined ? uncached : 0 } = usage;
+  if (!writes || hourWriteTokens === undefined) {
+    return cachedTokens * read + (uncached - cacheWriteTokens) + cacheWriteTokens * write;
+  }
   const shortTokens = cacheWriteTokens - hourWriteTokens;
   return cachedTokens * read + (uncached - cacheWriteTokens) + shortTokens * writes.short +
     hourWriteTokens * writes.hour;

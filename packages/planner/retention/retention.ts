@@ -11,11 +11,11 @@ import {
   type ToolMessage,
 } from "@tare/messages";
 import {
-  looksLikeError,
   parsePlaceholder,
   placeholderRefs,
   type PruneOptions,
   RECALL_TOOL,
+  reportsError,
   resultOriginal,
   traitsOf,
 } from "@tare/prune";
@@ -369,7 +369,7 @@ export class Standings {
     const { name: tool, arguments: input } = meantCall(call);
     const recalled = tool === RECALL_TOOL.function.name ? /[0-9a-f]{16}/.exec(input)?.[0] : undefined;
     if (recalled) this.#recalls.set(recalled, (this.#recalls.get(recalled) ?? 0) + 1);
-    const { isError = looksLikeError, tools } = this.#options;
+    const { tools } = this.#options;
     if (this.#stays(tool)) return;
     const text = resultOriginal(message, tools?.[tool] !== undefined);
     if (text === undefined || parsePlaceholder(text.split("\n", 1)[0] ?? "")) return;
@@ -379,7 +379,7 @@ export class Standings {
     this.#shown.push(result);
     const sameCall = `${tool} ${input}`;
     const errors = this.#errors.get(sameCall) ?? [];
-    if (message.failed ?? isError(message, at)) {
+    if (reportsError(message, at, this.#options)) {
       bearer.error = "open";
       this.#errors.set(sameCall, [...errors, bearer]);
       return;

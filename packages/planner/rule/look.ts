@@ -26,7 +26,7 @@ import {
 } from "../cache/prompt_size.ts";
 import { type Idle, nextPing, type Ping } from "../clock/clock.ts";
 import { RECALL_TOOL } from "@tare/prune";
-import { currentProfile, currentWindow, type Profile, profileNamed } from "../providers.ts";
+import { currentProfile, currentWindow, type Profile, profileNamed, withoutCache } from "../providers.ts";
 import { said } from "../arrival/said.ts";
 import {
   arrivalEdits,
@@ -58,6 +58,7 @@ import {
   predictAlone,
   promptCost,
   resendCostOf,
+  UNREAD_CALLS,
 } from "../ledger/ledger.ts";
 import { type CompactionHabit, USUAL_COMPACTION } from "../agents.ts";
 import type { LedgerEntry, PingEntry, PingSent } from "../ledger/entry.ts";
@@ -284,8 +285,18 @@ export class KnownSession {
     return this.#account;
   }
 
-  /** The cache rules that count: those that were told, unless usage has shown others. */
+  /** The cache rules that count: those of a provider without a cache where it reports no cache reads. */
   get profile(): Profile {
+    return this.isUnread ? withoutCache(this.#cachingProfile) : this.#cachingProfile;
+  }
+
+  /** Whether the provider reports no cache reads where there should be some. */
+  get isUnread(): boolean {
+    return this.account.unreadCalls >= UNREAD_CALLS;
+  }
+
+  /** The rules that were told, unless usage has shown others. */
+  get #cachingProfile(): Profile {
     const told = currentProfile(this.#options.profile);
     const { recognised } = this.account;
     return recognised !== undefined && (told.name === "none" || told.writes)
@@ -412,7 +423,9 @@ export class KnownSession {
 
     const pinnedAs = pins.map(({ place, wish }) => `${place} ${wish}`).join();
     this.#judgeBy(
-      `${profile.name} ${scale.perToken} ${Math.round(scale.unseen / 1_000)} ${windowTokens} ${pinnedAs}`,
+      `${profile.name} ${profile.read} ${scale.perToken} ${
+        Math.round(scale.unseen / 1_000)
+      } ${windowTokens} ${pinnedAs}`,
       edits,
     );
     const seenMessages = account.seen || Infinity;
@@ -599,7 +612,9 @@ export class KnownSession {
       summary,
       heldTokens,
       messageTokens: Math.min(plan.promptTokens - toolTokens, ...kept),
-      profile: this.profile,
+      // A read shows at once that there is a cache.
+      profile: usage && !usage.estimated && usage.cachedTokens > 0 ? this.#cachingProfile : this.profile,
+      cachingProfile: this.#cachingProfile,
       countTokens,
       lossLimit,
       windowTokens: this.windowOf(plan.request.model),

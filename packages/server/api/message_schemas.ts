@@ -61,7 +61,12 @@ export const MESSAGE_BY_ROLE: Readonly<Record<Message["role"], TSchema>> = {
   developer: SAID,
   user: SAID,
   assistant: ASSISTANT_MESSAGE,
-  tool: Type.Object({ role: Type.Literal("tool"), tool_call_id: TEXT, content: CONTENT }),
+  tool: Type.Object({
+    role: Type.Literal("tool"),
+    tool_call_id: TEXT,
+    content: CONTENT,
+    failed: Type.Optional(Type.Boolean({ description: "Whether the call failed." })),
+  }),
   function: Type.Object({ role: Type.Literal("function"), name: TEXT, content: TEXT_OR_NULL }),
 };
 

@@ -1,0 +1,52 @@
+/** UTF-16 code units at either end of a result in which its program's exit code is looked for. */
+const REACH_CHARS = 512;
+
+/** Longer results are not parsed as JSON, in UTF-16 code units. */
+const MAX_JSON_CHARS = 1_000_000;
+
+/** The first line, or one of those in front of the output. */
+const FIRST_LINE =
+  /^(?:exit code:? (-?\d+)(?:;|$)|(?:.+\n){0,4}process exited with code (-?\d+)$|command executed .*\bexit code: (-?\d+)$|<(?:exit_?code|returncode)>(-?\d+)<)/im;
+
+/** The last line. */
+const LAST_LINE =
+  /(?:^|\n)(?:command exited with code (-?\d+)|\[(?:the )?command (?:completed|finished) with exit code (-?\d+)\.?\])\s*$/i;
+
+/** Fields below one another, as some agents list what a command came to. */
+const LISTED = { first: /^(?:command|output): /i, code: /^exit code: (-?\d+)$/im };
+
+/**
+ * Returns the exit code of a program in the text of a tool result, where agents put it: in a line of its own before or
+ * after the output, in a list of fields, or in JSON, also below `metadata`. `undefined` if there is none.
+ *
+ * @example
+ * ```ts
+ * import { assertEquals } from "@std/assert";
+ * import { exitCodeIn } from "@tare/messages";
+ *
+ * assertEquals(exitCodeIn("Exit code: 2\nOutput:\nNo such file."), 2);
+ * assertEquals(exitCodeIn('{"output":"Error: 0","metadata":{"exit_code":0}}'), 0);
+ * assertEquals(exitCodeIn("Exit code 1 is documented below."), undefined);
+ * ```
+ */
+export function exitCodeIn(text: string): number | undefined {
+  const [head, tail] = [text.slice(0, REACH_CHARS), text.slice(-REACH_CHARS)];
+  const first = FIRST_LINE.exec(head);
+  const listed = LISTED.first.test(head) ? LISTED.code.exec(tail) : undefined;
+  const code = (first?.index === 0 ? first : LAST_LINE.exec(tail) ?? listed)?.slice(1).find(Boolean);
+  return code === undefined ? codeInJson(text) : Number(code);
+}
+
+function codeInJson(text: string): number | undefined {
+  if (!text.startsWith("{") || text.length > MAX_JSON_CHARS || !/"exit_?code"/i.test(text)) return undefined;
+  try {
+    const value: Readonly<Record<string, unknown>> = JSON.parse(text);
+    const { metadata } = value;
+    const fields = typeof metadata === "object" ? { ...value, ...metadata } : value;
+    const code = fields["exit_code"] ?? fields["exitCode"];
+    return typeof code === "number" ? code : undefined;
+  } catch {
+    // It only looks like JSON.
+    return undefined;
+  }
+}
