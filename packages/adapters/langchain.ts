@@ -24,7 +24,8 @@ import {
   type Piece,
   type Reader,
 } from "./adapted_conversations.ts";
-import { type Books, modelName, type TareOptions } from "./options.ts";
+import { settingsWithBreakpoint } from "./cache_breakpoints.ts";
+import { type Books, modelName, type TareOptions, withDefaults } from "./options.ts";
 
 export type { Books, TareOptions } from "./options.ts";
 
@@ -43,6 +44,8 @@ export interface LangChainCall {
   readonly messages: readonly LangChainMessage[];
   readonly systemMessage: LangChainMessage;
   readonly tools: readonly unknown[];
+  /** Options of the model for this call. */
+  readonly modelSettings?: Readonly<Record<string, unknown>>;
   /** What its agent runs in. */
   readonly runtime: {
     readonly signal?: AbortSignal | undefined;
@@ -85,6 +88,7 @@ function ofLangChain({ model: given, ...options }: TareOptions<LangChainCall> & 
     mechanisms: { ...options.mechanisms, schemas: false },
     reader: READER,
   });
+  const { profile } = withDefaults(given, options);
   const { conversation: nameOf = threadOf } = options;
   return {
     get ledger() {
@@ -113,7 +117,8 @@ function ofLangChain({ model: given, ...options }: TareOptions<LangChainCall> & 
         async ask(made) {
           const shown = writeMessages(given, made);
           const messages = isBare ? shown : shown.slice(1);
-          return await handler({ ...call, messages, tools: [...tools, RECALL_TOOL] });
+          const settings = settingsWithBreakpoint({ ...call, messages: shown }, profile);
+          return await handler({ ...call, ...settings, messages, tools: [...tools, RECALL_TOOL] });
         },
       });
       const [said] = answersOf(reply);

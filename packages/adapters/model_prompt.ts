@@ -199,9 +199,15 @@ export function writePrompt(
     readonly view: Pick<SessionView, "messages" | "places">;
     readonly pieces: readonly Piece[];
   },
-): readonly PromptMessage[] {
+): {
+  readonly prompt: readonly PromptMessage[];
+  /** Of each message of the prompt, how many messages of the view are in it and before it. */
+  readonly ends: readonly number[];
+} {
   const written: PromptMessage[] = [];
+  const ends: number[] = [];
   for (let row = 0; row < messages.length; row++) {
+    if (written.length > ends.length) ends.push(row);
     const message = messages[row]!;
     const piece = pieces[places[row]!];
     if (!piece) {
@@ -232,7 +238,8 @@ export function writePrompt(
     }
     written.push(withResults(origin, shown));
   }
-  return written;
+  if (written.length > ends.length) ends.push(messages.length);
+  return { prompt: written, ends };
 }
 
 /** What was written of results that are shown otherwise than they came. */
@@ -321,7 +328,7 @@ export function toAiSdk<Given extends PromptMessage>(
     view: { messages: "messages", places: "array" },
   });
   // What it holds is what came, or made of it.
-  return [...writePrompt(given, { view, pieces: piecesOf(given) })] as Given[];
+  return [...writePrompt(given, { view, pieces: piecesOf(given) }).prompt] as Given[];
 }
 
 function piecesOf(given: readonly PromptMessage[]): Piece[] {
