@@ -23,6 +23,7 @@ import {
   askFitting,
   type Piece,
   type Reader,
+  resultMessage,
 } from "./adapted_conversations.ts";
 import { settingsWithBreakpoint } from "./cache_breakpoints.ts";
 import { type Books, modelName, type TareOptions, withDefaults } from "./options.ts";
@@ -207,7 +208,7 @@ function readMessage(message: LangChainMessage, at: number): Message {
     }
     case "tool": {
       const { tool_call_id, status } = message as ResultMessage;
-      return { role: "tool", tool_call_id, content, ...(status === "error" && { failed: true }) };
+      return resultMessage(tool_call_id, content, status === "error");
     }
     default:
       throw new TypeError(

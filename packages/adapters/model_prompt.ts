@@ -16,7 +16,12 @@ import {
 } from "@tare/messages";
 import type { SessionView } from "@tare/planner";
 import { RECALL_TOOL } from "@tare/prune";
-import type { AdaptedConversations, Piece, Reader } from "./adapted_conversations.ts";
+import {
+  type AdaptedConversations,
+  type Piece,
+  type Reader,
+  resultMessage,
+} from "./adapted_conversations.ts";
 
 /** A message of a prompt as the AI SDK hands it to a model. */
 export interface PromptMessage {
@@ -165,12 +170,7 @@ function readCall({ toolCallId, toolName, input }: CallPart): ToolCall {
 }
 
 function readResult({ toolCallId, output }: ResultPart): Message {
-  return {
-    role: "tool",
-    tool_call_id: toolCallId,
-    content: readOutput(output),
-    ...(output?.type.startsWith("error") && { failed: true }),
-  };
+  return resultMessage(toolCallId, readOutput(output), output?.type.startsWith("error"));
 }
 
 /** What a call gave. What isn't as the SDK says stays, for the error that names its message. */
