@@ -4,7 +4,7 @@ import {
   contentText,
   countMessageTokens,
   hashPiece,
-  isMedia,
+  holdsMedia,
   type Message,
   type ToolDefinition,
   type ToolMessage,
@@ -602,13 +602,12 @@ function storedHistory<Given>({ stored }: Conversation<Given>): readonly number[
  * alone.
  */
 export function resultMessage(id: string, content: Content, failed = false): ToolMessage {
-  const holdsMedia = Array.isArray(content) && content.some(isMedia);
   return {
     role: "tool",
     tool_call_id: id,
     content,
     ...(failed && { failed }),
-    ...(holdsMedia && { keep: true }),
+    ...(holdsMedia(content) && { keep: true }),
   };
 }
 
