@@ -143,6 +143,8 @@ export const PROVIDER_PLACES: readonly string[] = [
   "loop/openai/",
   "loop/anthropic/",
   "app/agents/",
+  // Frameworks name options of providers after them.
+  "adapters/cache_breakpoints.ts",
 ];
 
 const PROVIDER = /openai|anthropic|claude|deepseek|gemini|mistral|groq|xai\b/;

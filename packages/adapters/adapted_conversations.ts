@@ -1,10 +1,13 @@
 import {
   checkGiven,
+  type Content,
   contentText,
   countMessageTokens,
   hashPiece,
+  holdsMedia,
   type Message,
   type ToolDefinition,
+  type ToolMessage,
   type Usage,
 } from "@tare/messages";
 import {
@@ -646,6 +649,20 @@ function isInstruction({ message: { role } }: Piece): boolean {
 function storedHistory<Given>({ stored }: Conversation<Given>): readonly number[] {
   const { history } = Object(stored?.lookedAt) as { readonly history?: readonly number[] };
   return history ?? [];
+}
+
+/**
+ * The result of a call. One that holds media stays as long as the window isn't full, since recalls are answered by text
+ * alone.
+ */
+export function resultMessage(id: string, content: Content, failed = false): ToolMessage {
+  return {
+    role: "tool",
+    tool_call_id: id,
+    content,
+    ...(failed && { failed }),
+    ...(holdsMedia(content) && { keep: true }),
+  };
 }
 
 /** Asks a model; once more, for less, if it refuses what it is sent because that is too long. */

@@ -1,10 +1,12 @@
-import { assert, assertAlmostEquals, assertEquals, assertStringIncludes } from "@std/assert";
+import { assert, assertAlmostEquals, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
 import { estimateTokens, hashText } from "@tare/messages";
 import { profileNamed } from "@tare/planner";
 import { promptCost } from "@tare/planner/parts";
 import { memoryArchive } from "@tare/prune";
 import { type CallParams, type PromptMessage, tare, type TareOptions } from "./ai_sdk.ts";
 import { type Options, optionsWith } from "./fixture_test.ts";
+import { type LangChainMessage, tare as langchain } from "./langchain.ts";
+import { tare as agents } from "./openai_agents.ts";
 
 /** A provider with a cache that forgets nothing: it serves each prompt as far as an earlier one began like it. */
 class Provider {
@@ -276,4 +278,105 @@ Deno.test("tare() forgets the conversations that were used longest ago, by numbe
     for (const name of ["a", "b", "a", "c", "a", "b"]) numbers.push(await ask(name));
     assertEquals(numbers, [1, 2, 1, 3, 1, 4]);
   }
+});
+
+Deno.test("an adapter names a message whose content isn't as its framework says", async () => {
+  const call = { toolCallId: "call_7", toolName: "read" };
+  for (
+    const output of [undefined, { type: "text" }, { type: "json", value: undefined }, {
+      type: "content",
+      value: { ok: true },
+    }]
+  ) {
+    const { adapter, provider } = adapterWith();
+    const prompt: PromptMessage[] = [
+      said("user", "Go."),
+      { role: "assistant", content: [part({ type: "tool-call", ...call, input: {} })] },
+      { role: "tool", content: [part({ type: "tool-result", ...call, output })] },
+    ];
+    const { message } = await assertRejects(() => adapter.model.doGenerate({ prompt }), TypeError);
+    const place = 'messages[2].content (role tool, tool_call_id "call_7") is ';
+    assert(message.startsWith(`Cannot run tare(): ${place}`), message);
+    assertEquals(provider.prompts, []);
+  }
+});
+
+Deno.test("an adapter of LangChain or of OpenAI's Agents names such a message, too", async () => {
+  const right = "it must be a string, or an array of content parts";
+  for (
+    const [content, state] of [[undefined, "missing"], [null, "null"], [{ ok: true }, "an object"]] as const
+  ) {
+    const lean = langchain({ ...optionsWith(), model: "m" });
+    const messages = [
+      { type: "human", content: "Go." },
+      { type: "ai", content: "", tool_calls: [{ id: "call_7", name: "read", args: {} }] },
+      { type: "tool", content, tool_call_id: "call_7" },
+    ] as unknown as LangChainMessage[];
+    const systemMessage = { type: "system", content: "" };
+    const call = { model: "m", messages, systemMessage, tools: [], runtime: {} };
+    const { message } = await assertRejects(() => lean.wrapModelCall(call, () => "never"), TypeError);
+    assertEquals(
+      message,
+      `Cannot run tare(): messages[2].content (role tool, tool_call_id "call_7") is ${state}; ${right}`,
+    );
+  }
+  const model = {
+    getResponse: () => Promise.reject(new Error("not asked")),
+    getStreamedResponse: () => {
+      throw new Error("not asked");
+    },
+  };
+  const input = [
+    { role: "user", content: "Go." },
+    { type: "function_call", callId: "call_7", name: "read", arguments: "{}" },
+    { type: "function_call_result", callId: "call_7" },
+  ];
+  const asked = agents({ ...optionsWith(), model }).model as unknown as {
+    getResponse(request: object): Promise<unknown>;
+  };
+  const { message } = await assertRejects(() => asked.getResponse({ input, tools: [] }), TypeError);
+  assertEquals(
+    message,
+    `Cannot run tare(): messages[2].content (role tool, tool_call_id "call_7") is missing; ${right}`,
+  );
+});
+
+Deno.test("equal jobs at once or one after the other are conversations of their own", async () => {
+  for (const isAtOnce of [false, true]) {
+    let count = 0;
+    const model = {
+      specificationVersion: "v4",
+      modelId: "m",
+      doGenerate(_: CallParams) {
+        return Promise.resolve({
+          content: [{ type: "tool-call", toolCallId: `call_${count++}` }],
+          usage: {},
+        });
+      },
+      doStream: () => Promise.reject(new Error("nobody streams")),
+    };
+    const adapter = tare({ ...optionsWith(), model });
+    const job = async () => {
+      const prompt = [SYSTEM, said("user", "Review.")];
+      for (let at = 0; at < 4; at++) {
+        const { content: [call] } = await adapter.model.doGenerate({ prompt: [...prompt] });
+        prompt.push(...step(call!.toolCallId));
+      }
+    };
+    if (isAtOnce) await Promise.all([job(), job(), job()]);
+    else for (let at = 0; at < 3; at++) await job();
+    const numbers = adapter.ledger.map(({ conversation }) => conversation);
+    assertEquals(new Set(numbers).size, 3);
+    for (const number of new Set(numbers)) assertEquals(numbers.filter((one) => one === number).length, 4);
+  }
+});
+
+Deno.test("a job whose first call failed is asked again in its conversation", async () => {
+  const { adapter, provider } = adapterWith();
+  provider.wait = Promise.reject(new Error("not reached"));
+  const prompt = [SYSTEM, said("user", "Review.")];
+  await assertRejects(() => adapter.model.doGenerate({ prompt }), Error, "not reached");
+  provider.wait = Promise.resolve();
+  await adapter.model.doGenerate({ prompt: [...prompt] });
+  assertEquals(adapter.ledger.map(({ conversation }) => conversation), [1]);
 });

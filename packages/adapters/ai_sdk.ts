@@ -16,7 +16,8 @@ import {
   standardRecallTool,
   writePrompt,
 } from "./model_prompt.ts";
-import type { Books, TareOptions } from "./options.ts";
+import { withBreakpoints } from "./cache_breakpoints.ts";
+import { type Books, type TareOptions, withDefaults } from "./options.ts";
 
 export type { Books, TareOptions } from "./options.ts";
 export { fromAiSdk, type PromptMessage, type RecallTool, toAiSdk } from "./model_prompt.ts";
@@ -62,6 +63,7 @@ function ofAiSdk<
     ...options,
     reader: PROMPT_READER,
   });
+  const { profile } = withDefaults(model, options);
   const readTools = toolReader();
   const { conversation: nameOf = namedByOptions } = options;
 
@@ -76,9 +78,10 @@ function ofAiSdk<
       view,
       ask(made) {
         const shown = new Map(functions.map((tool, at) => [tool, writeTool(tool, made.view.tools[at])]));
+        const written = writePrompt(prompt, made);
         return ask({
           ...params,
-          prompt: writePrompt(prompt, made),
+          prompt: withBreakpoints(written.prompt, { ...written, ...made, profile, tools, call: params }),
           ...(params.tools && { tools: tools.map((tool) => shown.get(tool as FunctionTool) ?? tool) }),
         });
       },

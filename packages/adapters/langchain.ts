@@ -23,8 +23,10 @@ import {
   askFitting,
   type Piece,
   type Reader,
+  resultMessage,
 } from "./adapted_conversations.ts";
-import { type Books, modelName, type TareOptions } from "./options.ts";
+import { settingsWithBreakpoint } from "./cache_breakpoints.ts";
+import { type Books, modelName, type TareOptions, withDefaults } from "./options.ts";
 
 export type { Books, TareOptions } from "./options.ts";
 
@@ -43,6 +45,8 @@ export interface LangChainCall {
   readonly messages: readonly LangChainMessage[];
   readonly systemMessage: LangChainMessage;
   readonly tools: readonly unknown[];
+  /** Options of the model for this call. */
+  readonly modelSettings?: Readonly<Record<string, unknown>>;
   /** What its agent runs in. */
   readonly runtime: {
     readonly signal?: AbortSignal | undefined;
@@ -85,6 +89,7 @@ function ofLangChain({ model: given, ...options }: TareOptions<LangChainCall> & 
     mechanisms: { ...options.mechanisms, schemas: false },
     reader: READER,
   });
+  const { profile } = withDefaults(given, options);
   const { conversation: nameOf = threadOf } = options;
   return {
     get ledger() {
@@ -113,7 +118,8 @@ function ofLangChain({ model: given, ...options }: TareOptions<LangChainCall> & 
         async ask(made) {
           const shown = writeMessages(given, made);
           const messages = isBare ? shown : shown.slice(1);
-          return await handler({ ...call, messages, tools: [...tools, RECALL_TOOL] });
+          const settings = settingsWithBreakpoint({ ...call, messages: shown }, profile);
+          return await handler({ ...call, ...settings, messages, tools: [...tools, RECALL_TOOL] });
         },
       });
       const [said] = answersOf(reply);
@@ -202,7 +208,7 @@ function readMessage(message: LangChainMessage, at: number): Message {
     }
     case "tool": {
       const { tool_call_id, status } = message as ResultMessage;
-      return { role: "tool", tool_call_id, content, ...(status === "error" && { failed: true }) };
+      return resultMessage(tool_call_id, content, status === "error");
     }
     default:
       throw new TypeError(

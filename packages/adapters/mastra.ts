@@ -14,7 +14,8 @@ import {
   standardRecallTool,
   writePrompt,
 } from "./model_prompt.ts";
-import type { Books, TareOptions } from "./options.ts";
+import { withBreakpoints } from "./cache_breakpoints.ts";
+import { type Books, type TareOptions, withDefaults } from "./options.ts";
 
 export type { Books, TareOptions } from "./options.ts";
 export type { PromptMessage, RecallTool } from "./model_prompt.ts";
@@ -80,6 +81,7 @@ function ofMastra({ model, ...options }: TareOptions<MastraCall> & {
     mechanisms: { ...options.mechanisms, schemas: false },
     reader: PROMPT_READER,
   });
+  const { profile } = withDefaults(model, options);
   const { conversation: nameOf = threadOf } = options;
   const recall = standardRecallTool(conversations);
   return {
@@ -104,8 +106,10 @@ function ofMastra({ model, ...options }: TareOptions<MastraCall> & {
           model: model.modelId,
         });
         state[MADE] = made;
+        const written = writePrompt(prompt, made);
+        const marked = withBreakpoints(written.prompt, { ...written, ...made, profile, tools: [], call: {} });
         // What it holds is what came, or made of it.
-        return { prompt: [...writePrompt(prompt, made)] as (typeof prompt)[number][] };
+        return { prompt: [...marked] as (typeof prompt)[number][] };
       },
       async processLLMResponse({ chunks, state, fromCache }) {
         const { [MADE]: made } = state as { readonly [MADE]?: AdaptedView };

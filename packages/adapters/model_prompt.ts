@@ -16,7 +16,12 @@ import {
 } from "@tare/messages";
 import type { SessionView } from "@tare/planner";
 import { RECALL_TOOL } from "@tare/prune";
-import type { AdaptedConversations, Piece, Reader } from "./adapted_conversations.ts";
+import {
+  type AdaptedConversations,
+  type Piece,
+  type Reader,
+  resultMessage,
+} from "./adapted_conversations.ts";
 
 /** A message of a prompt as the AI SDK hands it to a model. */
 export interface PromptMessage {
@@ -165,12 +170,7 @@ function readCall({ toolCallId, toolName, input }: CallPart): ToolCall {
 }
 
 function readResult({ toolCallId, output }: ResultPart): Message {
-  return {
-    role: "tool",
-    tool_call_id: toolCallId,
-    content: readOutput(output),
-    ...(output?.type.startsWith("error") && { failed: true }),
-  };
+  return resultMessage(toolCallId, readOutput(output), output?.type.startsWith("error"));
 }
 
 /** What a call gave. What isn't as the SDK says stays, for the error that names its message. */
@@ -199,9 +199,15 @@ export function writePrompt(
     readonly view: Pick<SessionView, "messages" | "places">;
     readonly pieces: readonly Piece[];
   },
-): readonly PromptMessage[] {
+): {
+  readonly prompt: readonly PromptMessage[];
+  /** Of each message of the prompt, how many messages of the view are in it and before it. */
+  readonly ends: readonly number[];
+} {
   const written: PromptMessage[] = [];
+  const ends: number[] = [];
   for (let row = 0; row < messages.length; row++) {
+    if (written.length > ends.length) ends.push(row);
     const message = messages[row]!;
     const piece = pieces[places[row]!];
     if (!piece) {
@@ -232,7 +238,8 @@ export function writePrompt(
     }
     written.push(withResults(origin, shown));
   }
-  return written;
+  if (written.length > ends.length) ends.push(messages.length);
+  return { prompt: written, ends };
 }
 
 /** What was written of results that are shown otherwise than they came. */
@@ -321,7 +328,7 @@ export function toAiSdk<Given extends PromptMessage>(
     view: { messages: "messages", places: "array" },
   });
   // What it holds is what came, or made of it.
-  return [...writePrompt(given, { view, pieces: piecesOf(given) })] as Given[];
+  return [...writePrompt(given, { view, pieces: piecesOf(given) }).prompt] as Given[];
 }
 
 function piecesOf(given: readonly PromptMessage[]): Piece[] {

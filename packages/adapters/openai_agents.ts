@@ -27,6 +27,7 @@ import {
   askFitting,
   type Piece,
   type Reader,
+  resultMessage,
   withMethods,
 } from "./adapted_conversations.ts";
 import type { Books, TareOptions } from "./options.ts";
@@ -252,7 +253,7 @@ function sameItem(one: Item, other: Item): boolean {
 /** The message of an item that is one by itself; none of what belongs to the model's reply. */
 function readItem({ type, role, callId = "", content = "", output }: Item): Message | undefined {
   if (type === "function_call_result") {
-    return { role: "tool", tool_call_id: callId, content: readContent(output!) };
+    return resultMessage(callId, readContent(output!));
   }
   return role === "user" || role === "system" ? { role, content: readContent(content) } : undefined;
 }

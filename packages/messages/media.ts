@@ -1,4 +1,4 @@
-import type { ContentPart } from "./message.ts";
+import type { Content, ContentPart } from "./message.ts";
 
 /** Kinds of media, as far as their tokens are counted differently. */
 type MediaKind = "image" | "audio" | "video" | "document";
@@ -76,6 +76,11 @@ export function readBlock(block: unknown): readonly ContentPart[] {
 /** Whether a part is media: an image, a recording, a video or a file. */
 export function isMedia({ type }: ContentPart): boolean {
   return type !== "text" && type !== "refusal";
+}
+
+/** Whether a content has parts that are media. */
+export function holdsMedia(content: Content | null | undefined): boolean {
+  return Array.isArray(content) && (content as readonly ContentPart[]).some(isMedia);
 }
 
 type Fields = Readonly<Record<string, unknown>>;

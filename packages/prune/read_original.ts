@@ -63,14 +63,40 @@ export async function readOriginal(
       ? { content: text, error: false, pictures }
       : refuse(`Cannot recall it: it is a ${text}, and this model is shown no pictures.`);
   }
-  const original = readable(archived);
+  const messages = readMessages(archived);
+  const original = messages?.map(({ text }) => text).join(BETWEEN) ?? archived;
   const range = lines === undefined ? { start: 0, end: original.length } : rangeOf(original, lines);
   if (typeof range === "string") return refuse(range);
   if (offset > 0 && offset >= range.end) {
     return refuse(`Cannot recall from offset ${offset}: what was asked for ends at ${range.end}.`);
   }
   const region = { start: Math.max(range.start, offset), end: range.end, countTokens, limitTokens };
-  return find === undefined ? read(original, region) : search(original, { ...region, find });
+  if (find !== undefined) return search(original, { ...region, find });
+  const { content, end } = read(original, region);
+  const pictures = seesPictures ? picturesIn(messages ?? [], { start: region.start, end }) : [];
+  const first = pictures.slice(0, MAX_PICTURES);
+  const more = pictures.length - first.length;
+  return {
+    content: more > 0 ? `${content}\n[${more} more pictures; recall fewer lines]` : content,
+    error: false,
+    ...(first.length > 0 && { pictures: first }),
+  };
+}
+
+/** So many pictures of messages that left are shown at once. */
+const MAX_PICTURES = 8;
+
+/** The pictures of archived messages whose transcripts are shown. */
+function picturesIn(messages: ReturnType<typeof readMessages> & object, { start, end }: Range): string[] {
+  let from = 0;
+  return messages.flatMap(({ message: { content }, text }) => {
+    const isShown = from < end && from + text.length > start;
+    from += text.length + BETWEEN.length;
+    if (!isShown || !Array.isArray(content)) return [];
+    return (content as readonly ContentPart[]).flatMap((part) =>
+      part.type === "image_url" && part.image_url.url?.startsWith("data:") ? [part.image_url.url] : []
+    );
+  });
 }
 
 /** The text and the pictures of an original that shows some; nothing if it is a text alone. */
@@ -105,11 +131,6 @@ function unfitText(find: string): string | undefined {
   if (/[\r\n]/.test(find)) return "Cannot find several lines: give some text of one of them.";
   if (find.length <= MAX_FIND_CHARS) return undefined;
   return `Cannot find a text of ${find.length} characters: give at most ${MAX_FIND_CHARS} of them.`;
-}
-
-/** Archived messages as a transcript, whose lines can be asked for and searched; any other text as it is. */
-function readable(archived: string): string {
-  return readMessages(archived)?.map(({ text }) => text).join(BETWEEN) ?? archived;
 }
 
 /** What stands between two messages of a transcript. */
@@ -185,16 +206,16 @@ const NOTICE_TOKENS = 80;
 function read(
   original: string,
   { start, end, countTokens, limitTokens }: Region,
-): Recalled {
+): { readonly content: string; readonly end: number } {
   const text = original.slice(start, end);
-  if (fitHead(text, { maxTokens: limitTokens, countTokens }) === text) return { content: text, error: false };
+  if (fitHead(text, { maxTokens: limitTokens, countTokens }) === text) return { content: text, end };
   const shown = fitHead(text, { maxTokens: limitTokens - NOTICE_TOKENS, countTokens });
   const next = start + shown.length;
   const [first, last, all] = [start, next - 1, original.length].map((at) => lineNumber(original, at));
   const notice =
     `[characters ${start} to ${next} of ${original.length}, lines ${first} to ${last} of ${all}; ` +
     `go on with offset ${next}]`;
-  return { content: `${shown.replace(/\n$/, "")}\n${notice}`, error: false };
+  return { content: `${shown.replace(/\n$/, "")}\n${notice}`, end: next };
 }
 
 /** So many lines are shown in front of a line that was found, and behind it. */

@@ -459,3 +459,27 @@ Deno.test("recallOriginal() without a ref says what is missing", async () => {
     error: true,
   });
 });
+
+Deno.test("recallOriginal() shows the pictures of messages that left, those of the lines that it gives", async () => {
+  const archive = memoryArchive();
+  const url = (at: number) => `data:image/png;base64,${btoa(`picture ${at}`)}`;
+  const messages = Array.from({ length: 10 }, (_, at): Message => ({
+    role: "tool",
+    tool_call_id: `${at}`,
+    content: [{ type: "text", text: `Shot ${at}.` }, { type: "image_url", image_url: { url: url(at) } }],
+  }));
+  const { ref } = await archiveMessages(messages, { archive, purpose: "drop" });
+  const seesPictures = true;
+  const all = await recallOriginal(archive, { ref }, { seesPictures });
+  assertEquals(all.pictures, [0, 1, 2, 3, 4, 5, 6, 7].map(url));
+  assertStringIncludes(all.content, "Shot 9.");
+  assertStringIncludes(all.content, "[2 more pictures; recall fewer lines]");
+  // Each is three lines, and one is between them.
+  assertEquals(
+    (await recallOriginal(archive, { ref, lines: "33-39" }, { seesPictures })).pictures,
+    [8, 9].map(url),
+  );
+  assertEquals((await recallOriginal(archive, { ref, lines: "5-7" }, { seesPictures })).pictures, [url(1)]);
+  assertEquals((await recallOriginal(archive, { ref, find: "Shot" }, { seesPictures })).pictures, undefined);
+  assertEquals((await recallOriginal(archive, { ref })).pictures, undefined);
+});

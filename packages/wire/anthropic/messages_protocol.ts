@@ -424,8 +424,8 @@ function readMessage(value: unknown): readonly ItemPart[] {
       const content = block.content ?? "";
       const read = readContent(content);
       const finds = foundIn([content]);
-      // What makes a tool known to the model, or is cited from, is no text of which a line could tell.
-      const keeps = Array.isArray(content) && content.some((block) => !LEAVING.includes(block?.type));
+      // What makes a tool known to the model, is cited from, or is media is no text of which a line could tell.
+      const keeps = Array.isArray(content) && content.some((block) => block?.type !== "text");
       const message: Message = {
         role: "tool",
         tool_call_id: id,
@@ -468,9 +468,6 @@ function foundIn(lists: readonly unknown[]): readonly string[] {
 function referencesIn({ content }: JsonRecord): unknown {
   return isRecord(content) ? content.tool_references : undefined;
 }
-
-/** Blocks of a result that may leave with it. */
-const LEAVING: readonly unknown[] = ["text", "image"];
 
 /** The message that the system prompt is, if there is one. @throws {UnknownShape} if it isn't as the format says. */
 function readSystem(system: unknown): readonly ItemPart[] {

@@ -62,7 +62,7 @@ Deno.test("MESSAGES_PROTOCOL makes a message of each reply, and of each block of
   const expected: Message[] = [
     { role: "tool", tool_call_id: "c1", content: "A." },
     { role: "tool", tool_call_id: "c2", content: "B.", failed: true },
-    { role: "tool", tool_call_id: "c3", content: [{ type: "text", text: "C." }, picture] },
+    { role: "tool", tool_call_id: "c3", content: [{ type: "text", text: "C." }, picture], keep: true },
     { role: "user", content: "And now?" },
     {
       role: "user",

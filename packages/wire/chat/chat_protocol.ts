@@ -1,4 +1,4 @@
-import { isMedia, type Message, readBlock, type ToolDefinition } from "@tare/messages";
+import { holdsMedia, isMedia, type Message, readBlock, type ToolDefinition } from "@tare/messages";
 import { ApiError } from "../api_error.ts";
 import { asRecord, editJson, isRecord, joinBytes, type JsonRecord } from "../json.ts";
 import {
@@ -49,7 +49,12 @@ export const CHAT_PROTOCOL: Protocol = {
     if (!isMessage(value)) throw new UnknownShape("a message is not as the chat-completions format says");
     const plain = plainMessage(value);
     const message = plain.role === "tool"
-      ? { ...plain, ...statedFailure(plain.content, plain.failed) }
+      // A recall is answered by text, so that what holds media stays.
+      ? {
+        ...plain,
+        ...statedFailure(plain.content, plain.failed),
+        ...(holdsMedia(plain.content) && { keep: true }),
+      }
       : plain;
     return [{ message, text: CONTENT, said: saidBy(value) }];
   },

@@ -3,6 +3,7 @@ import {
   type ContentPart,
   contentText,
   hashText,
+  holdsMedia,
   isMedia,
   type Message,
   readBlock,
@@ -192,7 +193,14 @@ function readResult({ call_id: id, output, status }: JsonRecord): Message {
   const content = readContent(output);
   // One that is completed may be complete as an error.
   const flag = FAILED.includes(status) ? true : undefined;
-  return { role: "tool", tool_call_id: text(id), content, ...statedFailure(content, flag) };
+  return {
+    role: "tool",
+    tool_call_id: text(id),
+    content,
+    ...statedFailure(content, flag),
+    // A recall is answered by text.
+    ...(holdsMedia(content) && { keep: true }),
+  };
 }
 
 /** What an item's status says if its call failed. */

@@ -1,14 +1,15 @@
-import { assert, assertEquals } from "@std/assert";
+import { assert, assertAlmostEquals, assertEquals } from "@std/assert";
+import { createAnthropic } from "@ai-sdk/anthropic";
 import { createOpenAI } from "@ai-sdk/openai";
 import { createOpenAICompatible } from "@ai-sdk/openai-compatible";
 import { generateText, type ModelMessage, stepCountIs, streamText } from "ai";
 import { fromAiSdk, tare, toAiSdk } from "@tare/adapters/ai-sdk";
-import { plannerSession } from "@tare/planner";
+import { type LedgerEntry, plannerSession, profileNamed } from "@tare/planner";
 import { memoryArchive } from "@tare/prune";
 import { scripted } from "@tare/simulator";
-import type { Client } from "../../gateway/compare.ts";
+import { type Client, play } from "../../gateway/compare.ts";
 import { ANSWER, QUESTION, runTool, SCRIPT } from "../../gateway/long_session.ts";
-import { startUpstream } from "../../gateway/upstream.ts";
+import { costOf, startUpstream, type Upstream } from "../../gateway/upstream.ts";
 import { settings } from "../ai_sdk_settings.ts";
 import {
   compareAdapted,
@@ -93,28 +94,61 @@ Deno.test("tare() for the AI SDK goes on after a restart as if nothing had happe
   });
 });
 
-Deno.test("fromAiSdk() and toAiSdk() let prepareStep send what a session of one's own shows", async () => {
+Deno.test("tare() for the AI SDK: Claude's prompt is cached though its client marks nothing", async () => {
+  const profile = profileNamed("anthropic-5m");
+  const costs: number[] = [];
+  for (const isAdapted of [false, true]) {
+    await using upstream = await startUpstream(scripted(SCRIPT), { profile });
+    const { bodies } = await play(upstream.baseURL, async ({ run, ...client }) => {
+      const model = createAnthropic({ apiKey: "key", ...client })("claude-sonnet-5");
+      const adapter = tare({ model, countTokens: upstream.tokenizer.count, now: upstream.now });
+      const whole = settings(isAdapted ? adapter.model : model, run);
+      const { text, warnings } = await generateText({
+        ...whole,
+        ...(isAdapted && { tools: { ...whole.tools, ...adapter.tools } }),
+      });
+      assertEquals([text, warnings], [ANSWER, []]);
+      assertAlmostEquals(adapter.total.tokenUnits, isAdapted ? costOf(upstream) : 0, 0.01 * costOf(upstream));
+      return text;
+    });
+    const marks = bodies.map((body) => body.split('"cache_control"').length - 1);
+    assert(marks.every((count) => isAdapted ? count >= 2 && count <= 4 : count === 0), marks.join());
+    const served = upstream.requests.filter(({ cachedTokens }) => cachedTokens > 0).length;
+    // The first two, whose beginning is too short to be cached, and a rewrite of all.
+    assert(isAdapted ? served >= bodies.length - 3 : served === 0, `${served} of ${bodies.length}`);
+    costs.push(costOf(upstream));
+  }
+  assert(costs[1]! < 0.12 * costs[0]!, costs.join());
+});
+
+Deno.test("fromAiSdk() and toAiSdk() let prepareStep send what a session of one's own shows, and its ledger is true", async () => {
+  const run = (name: string, args: unknown) => runTool(name, JSON.stringify(args));
+  await using direct = await startUpstream(scripted(SCRIPT));
+  const modelOf = ({ baseURL }: Upstream) => createOpenAICompatible({ name: "test", baseURL })(MODEL);
+  await generateText(settings(modelOf(direct), run));
+
   await using upstream = await startUpstream(scripted(SCRIPT));
   const archive = memoryArchive();
   const { profile, tokenizer: { count: countTokens } } = upstream;
   const session = plannerSession({ profile, archive, countTokens });
+  const ledger: (LedgerEntry | undefined)[] = [];
+  const whole = settings(modelOf(upstream), run);
   const { text } = await generateText({
-    ...settings(
-      createOpenAICompatible({ name: "test", baseURL: upstream.baseURL })(MODEL),
-      (name, args) => runTool(name, JSON.stringify(args)),
-    ),
-    async prepareStep({ messages: given, steps }) {
-      const { inputTokens: promptTokens, outputTokens = 0, inputTokenDetails } = steps.at(-1)?.usage ?? {};
-      if (promptTokens !== undefined) {
-        session.sent({ promptTokens, cachedTokens: inputTokenDetails?.cacheReadTokens ?? 0, outputTokens });
-      }
-      const messages = fromAiSdk(given);
-      const view = await session.view({ messages, tools: [] }, { nowMs: upstream.now() });
-      return { messages: toAiSdk(given, view) };
+    ...whole,
+    async prepareStep({ initialMessages, responseMessages }) {
+      const history = [...initialMessages, ...responseMessages];
+      const messages = fromAiSdk(history);
+      const view = await session.view({ messages, tools: [] }, { nowMs: upstream.now(), recall: true });
+      return { messages: toAiSdk(history, view) };
+    },
+    onStepEnd({ usage: { inputTokens: promptTokens = 0, outputTokens = 0, inputTokenDetails } }) {
+      const cachedTokens = inputTokenDetails.cacheReadTokens ?? 0;
+      ledger.push(session.sent({ promptTokens, cachedTokens, outputTokens }));
     },
   });
   assertEquals(text, ANSWER);
-  const tokens = upstream.requests.map(({ promptTokens }) => promptTokens);
-  // Its results alone have 130,000.
-  assert(tokens.at(-1)! < 100_000, tokens.join());
+  const told = ledger.reduce((sum, entry) => sum + entry!.withoutTokenUnits - entry!.tokenUnits, 0);
+  const saved = costOf(direct) - costOf(upstream);
+  assert(saved > 0.1 * costOf(direct), `saved ${saved}`);
+  assertAlmostEquals(told / saved, 1, 0.1);
 });

@@ -116,20 +116,35 @@ const SETTINGS: Readonly<Record<string, Setting>> = {
       const tools = { read_log: aiTool({ description: "Reads the log.", inputSchema, execute: () => log }) };`,
   },
   "prepareStep": {
-    given: `import { jsonSchema, tool as aiTool, ToolLoopAgent } from "ai";
+    given: `import { tool as aiTool } from "ai";
       import { estimateTokens } from "@tare/messages";
-      import { chooseProfile, plannerSession } from "@tare/planner";
+      import { chooseProfile, type LedgerEntry, plannerSession } from "@tare/planner";
       import { memoryArchive } from "@tare/prune";
+      const archive = memoryArchive();
+      const ledger: (LedgerEntry | undefined)[] = [];
       const session = plannerSession({
         profile: chooseProfile({ model: "gpt-5.5" }),
-        archive: memoryArchive(),
+        archive,
         countTokens: estimateTokens,
       });
       const inputSchema = jsonSchema<object>({ type: "object", properties: {} });
       const tools = { read_log: aiTool({ description: "Reads the log.", inputSchema, execute: () => log }) };`,
-    then: `await agent.generate({ prompt: question });`,
-    check: (requests) =>
-      assertStringIncludes(contentText(requests[1]?.messages.at(-1)?.content), "[elided: middle of read_log"),
+    then: `await agent.generate({ prompt: question });
+      const saved = ledger.reduce((sum, one) => sum + (one?.withoutTokenUnits ?? 0) - (one?.tokenUnits ?? 0), 0);
+      // The middle of the log, of 80,000 tokens by its provider's count; a recall is a call that would not be made directly.
+      if (ledger.length !== 3 || saved < 60_000 || saved > 70_000) throw new Error("saved " + saved);`,
+    replies: [
+      { content: null, tool_calls: [toolCall("read_log", {})] },
+      { content: null, tool_calls: [toolCall("recall", { ref: "0123456789abcdef" })] },
+      ...ANSWERS,
+    ],
+    check(requests) {
+      isLean(requests);
+      assertStringIncludes(
+        contentText(requests[2]?.messages.at(-1)?.content),
+        "Cannot recall '0123456789abcdef'",
+      );
+    },
   },
   "@tare/adapters/langchain": {
     given: `import { ChatOpenAI } from "@langchain/openai";

@@ -7,7 +7,14 @@ import { jsonSchema } from "ai";
 import { tare } from "@tare/adapters/mastra";
 import type { Client } from "../../gateway/compare.ts";
 import { parametersOf, SYSTEM, TOOLS } from "../../gateway/long_session.ts";
-import { compareAdapted, jobsAdapted, type Options, type Player, recallAdapted, threadsAdapted } from "./adapted_play.ts";
+import {
+  compareAdapted,
+  jobsAdapted,
+  type Options,
+  type Player,
+  recallAdapted,
+  threadsAdapted,
+} from "./adapted_play.ts";
 
 type Adapter = ReturnType<typeof tare>;
 

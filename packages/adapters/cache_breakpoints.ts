@@ -1,0 +1,118 @@
+/**
+ * Cache breakpoints for providers that cache only what a request marks: in prompts of the AI SDK and of Mastra, and in
+ * calls of LangChain. The names are those of the frameworks' provider options.
+ *
+ * @module
+ */
+import type { Profile, SessionView } from "@tare/planner";
+import type { PromptMessage, PromptPart } from "./model_prompt.ts";
+
+/** Breakpoints that a request may have. */
+const MAX_BREAKPOINTS = 4;
+
+const HOUR_MS = 3_600_000;
+
+/** Options of a provider, by its name. */
+type ProviderOptions = Readonly<Record<string, Readonly<Record<string, unknown>> | undefined>>;
+
+/** Cache rules, or what gives those in force. */
+type Rules = Profile | (() => Profile);
+
+/** The breakpoint of a provider that caches only what is marked; nothing of another. */
+function markOf(rules: Rules) {
+  const { dialect, ttlMs } = typeof rules === "function" ? rules() : rules;
+  return dialect === "anthropic" ? { type: "ephemeral", ...(ttlMs >= HOUR_MS && { ttl: "1h" }) } : undefined;
+}
+
+/**
+ * A prompt with cache breakpoints, at most four with those that it has: at its end; where an earlier request ended that
+ * leads it; after the last message that was edited; after the instructions. The same prompt, if its provider needs none or
+ * the call asks for automatic ones.
+ *
+ * @param ends Of each message of the prompt, how many messages of the view are in it and before it.
+ */
+export function withBreakpoints(
+  prompt: readonly PromptMessage[],
+  { profile, view: { messages, stable }, ends, tools, call }: {
+    readonly profile: Rules;
+    readonly view: Pick<SessionView, "messages" | "stable">;
+    readonly ends: readonly number[];
+    /** The tools, which may have breakpoints. */
+    readonly tools: readonly unknown[];
+    /** What the call has beside them. */
+    readonly call: { readonly providerOptions?: unknown };
+  },
+): readonly PromptMessage[] {
+  const mark = markOf(profile);
+  if (!mark || isMarked(call)) return prompt;
+  const { shared = 0, edited = 0 } = stable ?? {};
+  // A session that begins here may go on with a prompt that was sent elsewhere.
+  const known = shared > 0 ? shared : messages.length;
+  const reply = messages.findLastIndex(({ role }, at) => at <= known && role === "assistant");
+  const heads = messages.findIndex(({ role }) => role !== "system");
+  const places = [messages.length, reply, edited, heads].map((length) =>
+    length > 0 ? ends.findIndex((end) => end >= length) : -1
+  );
+  const room = Math.max(
+    0,
+    MAX_BREAKPOINTS - [...tools, ...prompt].reduce((sum: number, one) => sum + marksIn(one), 0),
+  );
+  const marked = new Set(places.filter((at) => at >= 0 && mayHaveMark(prompt[at]!)));
+  const chosen = [...marked].slice(0, room);
+  return prompt.map((message, at) => chosen.includes(at) ? withMark(message, mark) : message);
+}
+
+function isMarked({ providerOptions }: { readonly providerOptions?: unknown }): boolean {
+  const { anthropic, bedrock } = Object(providerOptions) as ProviderOptions;
+  return (anthropic?.cacheControl ?? anthropic?.cache_control ?? bedrock?.cachePoint) !== undefined;
+}
+
+/** Breakpoints in a message or a tool: its own, and those of its parts. */
+function marksIn(one: unknown): number {
+  const { content } = Object(one) as Partial<PromptMessage>;
+  const parts = Array.isArray(content) ? content as readonly PromptPart[] : [];
+  const outputs = parts.map((part) => Object((part as { readonly output?: unknown }).output));
+  return [Object(one), ...parts, ...outputs].filter(isMarked).length;
+}
+
+function mayHaveMark(message: PromptMessage): boolean {
+  const last = typeof message.content === "string" ? undefined : message.content.at(-1);
+  return marksIn(message) === 0 && last?.type !== "reasoning" && message.content.length > 0;
+}
+
+function withMark(message: PromptMessage, cacheControl: object): PromptMessage {
+  const { anthropic, bedrock, ...others } = Object(message.providerOptions) as ProviderOptions;
+  return {
+    ...message,
+    providerOptions: {
+      ...others,
+      anthropic: { ...anthropic, cacheControl },
+      bedrock: { ...bedrock, cachePoint: { type: "default" } },
+    },
+  };
+}
+
+/**
+ * The settings of a model's call in LangChain, with a cache breakpoint at the end of the prompt if its model is one of
+ * Anthropic's and neither they nor the messages have some.
+ */
+export function settingsWithBreakpoint(
+  { model, modelSettings, messages }: {
+    readonly model: unknown;
+    readonly modelSettings?: Readonly<Record<string, unknown>>;
+    readonly messages: readonly { readonly content: unknown }[];
+  },
+  profile: Rules,
+): { readonly modelSettings?: Readonly<Record<string, unknown>> } {
+  const { _defaultConfig: configured, getName } = Object(model) as {
+    readonly _defaultConfig?: { readonly modelProvider?: string };
+    readonly getName?: () => string;
+  };
+  const isAnthropic = configured?.modelProvider === "anthropic" || getName?.call(model) === "ChatAnthropic";
+  const hasMarks = messages.some(({ content }) =>
+    Array.isArray(content) && content.some((block) => block?.cache_control !== undefined)
+  );
+  const mark = isAnthropic && !hasMarks ? markOf(profile) : undefined;
+  if (!mark || modelSettings?.cache_control !== undefined) return {};
+  return { modelSettings: { ...modelSettings, cache_control: mark } };
+}
