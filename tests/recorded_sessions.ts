@@ -4,11 +4,15 @@ import { loadData } from "../scripts/bench/economy/load_data.ts";
 import { CASE_FACTOR } from "./cases.ts";
 
 /** The folder of recorded sessions beside the checkout. They aren't part of it: `undefined` where there is none. */
-export const RECORDED: string | undefined = folder(new URL("../../shared/trajectories/", import.meta.url));
+export const RECORDED: string | undefined = pathOf("../../shared/trajectories/");
 
-function folder(url: URL): string | undefined {
+/** Requests of an agent that asks for a title first, with other texts of the same lengths; likewise. */
+export const TITLE_FIRST: string | undefined = pathOf("../../shared/cases/requests/title_first.json");
+
+function pathOf(file: string): string | undefined {
+  const url = new URL(file, import.meta.url);
   try {
-    return Deno.statSync(url).isDirectory ? fromFileUrl(url) : undefined;
+    return Deno.statSync(url).isDirectory === file.endsWith("/") ? fromFileUrl(url) : undefined;
   } catch (error) {
     if (error instanceof Deno.errors.NotFound) return undefined;
     throw error;

@@ -214,11 +214,11 @@ export class GatewaySessions {
     const known = this.get(node.sessionId ?? "");
     const named = this.#named(name);
     const before = named ??
-      (known?.tip === node
+      (known?.tip === node && known.isBegun
         ? undefined
-        : this.#summedUp(recognised, node) ?? this.#unbegun(recognised, node) ??
-          this.#cutOff(recognised, keys) ?? this.#brokenOff(recognised, node));
-    const goesOn = known?.tip === node && (!named || named === known);
+        : this.#summedUp(recognised, node) ?? this.#cutOff(recognised, keys) ??
+          this.#unbegun(recognised, node) ?? this.#brokenOff(recognised, node));
+    const goesOn = known?.tip === node && (!before || before === known);
     const cleared = !before && !goesOn && known?.isClearedIn(items);
     let session: GatewaySession;
     if (goesOn) session = known;
@@ -237,7 +237,8 @@ export class GatewaySessions {
     }
     const { tip, facts: { summary } } = session;
     // What came first was the first turn only if this history continues it with its answer.
-    if (!session.isBegun && (before || goesOn && items.length === node.depth)) session.begin(recognised);
+    const isUnplanned = before && !before.isBegun && !(goesOn && items.length > node.depth);
+    if (isUnplanned) session.begin(recognised);
     const begunWith = before && !goesOn ? summary : undefined;
     session.goOn(recognised, this.#index.claim(node, keys.slice(node.depth), session.id), begunWith);
     // What it went back from is nobody's history any more.
@@ -282,8 +283,10 @@ export class GatewaySessions {
     if (candidates.length === 0) return undefined;
     const quoted = candidates.find(({ quotable }) => quotes(items, quotable));
     if (quoted) return quoted;
-    // A summary that can't be read here; with the same key and instructions it is the same conversation.
-    const newest = isKeyed && node.depth > 0 ? this.#newest(scope) : undefined;
+    // A summary that can't be read here; with the same key and instructions it is the same conversation. One that goes on
+    // from the model's own words is a branch of it: nothing was summed up there.
+    const mayBeSum = isKeyed && node.depth > 0 && !hasAnswers(items.slice(0, node.depth));
+    const newest = mayBeSum ? this.#newest(scope) : undefined;
     return newest?.facts.summary?.isSaid ? newest : undefined;
   }
 

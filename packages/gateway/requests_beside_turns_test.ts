@@ -1,0 +1,368 @@
+import { assert, assertEquals } from "@std/assert";
+import { memoryStore } from "@tare/conversation";
+import type { CallReport } from "@tare/conversation/report";
+import { type Gateway, gateway } from "@tare/gateway";
+import { profileNamed } from "@tare/planner";
+import type { JsonRecord } from "@tare/wire";
+import fc from "fast-check";
+import { type Json, SUM_UP } from "./agents_fixture_test.ts";
+import { OPTIONS, post, UPSTREAM } from "./fixture_test.ts";
+import { type Asked, conversation, type Manner, MANNERS } from "./kept/conversations_fixture_test.ts";
+import { type Dialect, DIALECTS, type Reply } from "./kept/dialects_fixture_test.ts";
+
+/** Generated cases per property are multiplied by this. */
+const FACTOR = Number(Deno.env.get("TARE_TEST_CASES") ?? 1);
+
+const TITLE_RULES = "You are a title generator. You output ONLY a thread title, in at most 50 characters.";
+const TITLE = "Four constants of the folder";
+const SET_TITLE = {
+  name: "set_title",
+  schema: { type: "object", properties: { title: { type: "string" } } },
+};
+
+/** What differs between the protocols in requests that aren't turns. */
+interface Fields {
+  /** The list of items. */
+  readonly list: string;
+  /** Asks for the shortest reply. */
+  readonly shortest: JsonRecord;
+  /** Forbids the model to call tools. */
+  readonly forbidden: JsonRecord;
+  /** Has the model call one tool. */
+  readonly forced: JsonRecord;
+  /** Where tokens are counted. */
+  readonly countPath?: string;
+}
+
+const FIELDS: Readonly<Record<string, Fields>> = {
+  chat: {
+    list: "messages",
+    shortest: { max_completion_tokens: 1 },
+    forbidden: { tool_choice: "none" },
+    forced: {
+      tools: [{ type: "function", function: { name: SET_TITLE.name, parameters: SET_TITLE.schema } }],
+      tool_choice: { type: "function", function: { name: SET_TITLE.name } },
+    },
+  },
+  responses: {
+    list: "input",
+    shortest: { max_output_tokens: 16 },
+    forbidden: { tool_choice: "none" },
+    forced: {
+      tools: [{ type: "function", name: SET_TITLE.name, parameters: SET_TITLE.schema, strict: false }],
+      tool_choice: { type: "function", name: SET_TITLE.name },
+    },
+    countPath: "/responses/input_tokens",
+  },
+  messages: {
+    list: "messages",
+    shortest: { max_tokens: 1 },
+    forbidden: { tool_choice: { type: "none" } },
+    forced: {
+      tools: [{ name: SET_TITLE.name, input_schema: SET_TITLE.schema }],
+      tool_choice: { type: "tool", name: SET_TITLE.name },
+    },
+    countPath: "/messages/count_tokens",
+  },
+};
+
+type Sent = Pick<Asked, "path" | "body"> & { readonly reply: Reply };
+
+const says = (text: string): Reply => ({ text, id: "msg_beside" });
+
+/** Requests that aren't turns, made from the turn's request next to which they are sent. */
+const KINDS: Readonly<Record<string, (turn: Asked, dialect: Dialect, fields: Fields) => Sent>> = {
+  title: ({ path }, dialect) => {
+    const history = [
+      dialect.says("user", "Write a title for: Find the constants in all files.", "msg_title"),
+    ];
+    return { path, body: dialect.body(history, { rules: TITLE_RULES, tools: false }), reply: says(TITLE) };
+  },
+  "title of the history": ({ path, body }, dialect, { list }) => {
+    const history = dialect.name === "chat" ? listOf(body, list).slice(1) : listOf(body, list);
+    const asked = [...history, dialect.says("user", "Write a title for this conversation.", "msg_title")];
+    return { path, body: dialect.body(asked, { rules: TITLE_RULES, tools: false }), reply: says(TITLE) };
+  },
+  "title by a forced tool": ({ path }, dialect, { forced }) => {
+    const history = [
+      dialect.says("user", "Write a title for: Find the constants in all files.", "msg_title"),
+    ];
+    const body = { ...dialect.body(history, { rules: TITLE_RULES, tools: false }), ...forced };
+    return { path, body, reply: { step: "title.ts" } };
+  },
+  "topic with the tools, which it may not call": ({ path, body }, dialect, { list, forbidden }) => {
+    const topic = dialect.says("user", "Is this a new topic? Reply with yes or no.", "msg_topic");
+    return {
+      path,
+      body: { ...body, [list]: [...listOf(body, list), topic], ...forbidden },
+      reply: says("No"),
+    };
+  },
+  "quota probe": ({ path }, dialect, { shortest }) => {
+    const history = [dialect.says("user", "quota", "msg_quota")];
+    const body = { ...dialect.body(history, { rules: "", tools: false }), ...shortest };
+    return { path, body, reply: says("I") };
+  },
+  "warm-up": ({ path, body }, _, { shortest }) => ({
+    path,
+    body: { ...body, ...shortest },
+    reply: says("I"),
+  }),
+  "token count": ({ path, body }, _, { countPath = path, shortest }) => ({
+    path: countPath,
+    body: countPath === path ? { ...body, ...shortest } : body,
+    reply: says("I"),
+  }),
+  "summary that nothing goes on from": ({ path, body }, dialect, { list }) => {
+    const history = [...listOf(body, list), dialect.says("user", SUM_UP, "msg_sum")];
+    const { tools: _, ...rest } = body;
+    return {
+      path,
+      body: { ...rest, [list]: history },
+      reply: says(
+        "Side summary: the folder was looked through, file by file, and none of it was written yet.",
+      ),
+    };
+  },
+};
+
+/** Those whose prompts begin with what turns show. */
+const ALIKE = Object.keys(KINDS).filter((kind) => /history|topic|warm-up|count|summary/.test(kind));
+
+/** Compares texts that are too long for a diff. */
+function assertSameText(actual = "", expected: string, message: string): void {
+  if (actual === expected) return;
+  const at = Array.from(expected).findIndex((character, at) => character !== actual[at]);
+  const near = (text: string) => text.slice(Math.max(0, at - 200), at + 200);
+  assertEquals(near(actual), near(expected), message);
+}
+
+function listOf(body: JsonRecord, name: string): readonly Json[] {
+  return body[name] as readonly Json[];
+}
+
+/** A request that isn't a turn, and where it is sent. */
+interface Beside {
+  readonly kind: string;
+  /** Number of the turn's request next to which it is sent. */
+  readonly at: number;
+  /** Before that request, while it is answered, or before it with an answer that comes later. */
+  readonly when: "before" | "during" | "across";
+  /** Whether it carries the turns' session id, none, or another one. */
+  readonly id: "same" | "none" | "other";
+}
+
+/** What the turns of a conversation came to. */
+interface Outcome {
+  /** Bodies that the provider was sent for them. */
+  readonly sent: readonly string[];
+  /** The session of each, by when it was first seen. */
+  readonly sessions: readonly number[];
+  readonly calls: readonly Omit<CallReport, "number">[];
+}
+
+const START_MS = 1_000_000;
+const TTL_MS = 300_000;
+
+/** A provider's cache of what it has answered: in blocks, each with all that is in front of it. */
+class BlockCache {
+  readonly #blocks = new Map<string, { readonly id: number; usedMs: number }>();
+
+  /** Characters that are read from the cache; `store` has it hold the whole text. */
+  serve(text: string, nowMs: number): { readonly chars: number; readonly store: () => void } {
+    let [before, chars] = [0, 0];
+    for (; chars + BLOCK_CHARS <= text.length; chars += BLOCK_CHARS) {
+      const known = this.#blocks.get(`${before} ${text.slice(chars, chars + BLOCK_CHARS)}`);
+      if (!known || nowMs - known.usedMs > TTL_MS) break;
+      before = known.id;
+    }
+    const store = () => {
+      let before = 0;
+      for (let at = 0; at + BLOCK_CHARS <= text.length; at += BLOCK_CHARS) {
+        const key = `${before} ${text.slice(at, at + BLOCK_CHARS)}`;
+        const { id } = this.#blocks.get(key) ?? { id: this.#blocks.size + 1 };
+        this.#blocks.set(key, { id, usedMs: nowMs });
+        before = id;
+      }
+    };
+    return { chars: chars < MIN_CHARS ? 0 : chars, store };
+  }
+}
+
+const BLOCK_CHARS = 256;
+const MIN_CHARS = 4_096;
+
+/** Plays a conversation with other requests next to its own, on a store whose gateway is opened anew before some of them. */
+async function outcome(
+  turns: readonly Asked[],
+  { dialect, manner, besides = [], restarts = [] }: {
+    readonly dialect: Dialect;
+    readonly manner: Manner;
+    readonly besides?: readonly Beside[];
+    readonly restarts?: readonly number[];
+  },
+): Promise<Outcome> {
+  let nowMs = START_MS;
+  const store = memoryStore({ now: () => nowMs });
+  const sent: string[] = [];
+  const underWay = new Map<string, UnderWay>();
+  const cache = new BlockCache();
+  let ever: string | undefined;
+  const upstream = async (...args: Parameters<typeof fetch>): Promise<Response> => {
+    const request = new Request(...args);
+    const text = await request.text();
+    const one = underWay.get(request.headers.get("x-number") ?? "")!;
+    const { chars, store } = cache.serve(text, nowMs);
+    if (one.isTurn) sent.push(text);
+    const [, ref] = /\bref ([0-9a-f]{16})\]/.exec(text) ?? [];
+    if (one.isTurn) ever ??= ref;
+    const wanted = one.recalls === "ever" ? ever : one.recalls && ref;
+    one.recalls = undefined;
+    one.arrived.resolve();
+    await one.mayAnswer.promise;
+    const reply = wanted === undefined ? one.reply : { recalls: wanted };
+    store();
+    return await dialect.answer(JSON.parse(text), reply, Math.floor(chars / 4));
+  };
+  const { name } = dialect;
+  const profile = profileNamed(name === "messages" ? "anthropic-5m" : "openai");
+  const errors: unknown[] = [];
+  const open = () =>
+    gateway({
+      ...OPTIONS,
+      upstreams: { [name]: { ...UPSTREAM, baseURL: `http://${name}.example/v1`, profile } },
+      fetch: upstream as typeof fetch,
+      now: () => nowMs,
+      store,
+      onError: (error) => void errors.push(error),
+    });
+  let opened: Gateway = open();
+  const send = (number: string, { path, body }: Pick<Asked, "path" | "body">, headers = {}) =>
+    opened.fetch(post(body, { ...headers, "x-number": number }, path))!;
+  const begin = async ({ kind, id, at }: Beside, number: string) => {
+    const asked = KINDS[kind]!(turns[at]!, dialect, FIELDS[name]!);
+    const others = id === "other" ? { "x-session-id": "ses_other" } : {};
+    const { prompt_cache_key: _, metadata: __, ...anonymous } = asked.body;
+    const body = id === "same" ? { ...asked.body, ...manner.fields } : anonymous;
+    const one = waiting({ reply: asked.reply });
+    underWay.set(number, one);
+    const answered = send(number, { path: asked.path, body }, id === "same" ? manner.headers : others)
+      .then((response) => response.text());
+    // What is refused never arrives.
+    await Promise.race([one.arrived.promise, answered]);
+    return async () => {
+      one.mayAnswer.resolve();
+      await answered;
+    };
+  };
+  const ids: string[] = [];
+  const sessions: number[] = [];
+  const times = new Set<number>();
+  for (const [at, turn] of turns.entries()) {
+    if (restarts.includes(at)) {
+      await opened.close();
+      opened = open();
+    }
+    const here = besides.map((beside, index) => ({ ...beside, number: `beside ${index}` }))
+      .filter((beside) => beside.at === at);
+    nowMs += (turn.pauseMs ?? 10_000) - 1;
+    const atMs = nowMs + 1;
+    for (const beside of here.filter(({ when }) => when === "before")) {
+      await (await begin(beside, beside.number))();
+    }
+    const later: (() => Promise<void>)[] = [];
+    for (const beside of here.filter(({ when }) => when === "across")) {
+      later.push(await begin(beside, beside.number));
+    }
+    nowMs = atMs;
+    times.add(nowMs);
+    const one = waiting({ isTurn: true, reply: turn.reply, recalls: turn.recalls });
+    underWay.set(`turn ${at}`, one);
+    const answered = send(`turn ${at}`, turn, turn.headers);
+    await one.arrived.promise;
+    nowMs += 1;
+    for (const beside of here.filter(({ when }) => when === "during")) {
+      await (await begin(beside, beside.number))();
+    }
+    nowMs = atMs;
+    one.mayAnswer.resolve();
+    const response = await answered;
+    await response.text();
+    const id = response.headers.get("x-tare-session")!;
+    if (!ids.includes(id)) ids.push(id);
+    sessions.push(ids.indexOf(id));
+    nowMs += 2;
+    for (const answer of later) await answer();
+    nowMs = atMs;
+  }
+  const calls: CallReport[] = [];
+  for (const id of ids) calls.push(...await (await opened.conversations.get(id))!.calls());
+  await opened.close();
+  assertEquals(errors, []);
+  return {
+    sent,
+    sessions,
+    calls: calls.filter(({ at }) => times.has(Date.parse(at ?? ""))).map(({ number: _, ...call }) => call),
+  };
+}
+
+interface UnderWay {
+  readonly reply: Reply;
+  readonly isTurn?: boolean;
+  recalls?: Asked["recalls"];
+  readonly arrived: PromiseWithResolvers<void>;
+  readonly mayAnswer: PromiseWithResolvers<void>;
+}
+
+function waiting(one: Pick<UnderWay, "reply" | "isTurn" | "recalls">): UnderWay {
+  return { ...one, arrived: Promise.withResolvers(), mayAnswer: Promise.withResolvers() };
+}
+
+/**
+ * The same so that the provider holds no more of the next turn's prompt than without it: what a turn takes and so when its
+ * prompt is rewritten may change otherwise.
+ */
+const cold = (beside: Beside): Beside => {
+  if (!ALIKE.includes(beside.kind)) return beside;
+  return { ...beside, id: "same", when: beside.at > 0 && beside.when === "before" ? "during" : beside.when };
+};
+
+const besidesOf = (turns: number) =>
+  fc.array(
+    fc.record({
+      kind: fc.constantFrom(...Object.keys(KINDS)),
+      // Half of them come before the first turn.
+      at: fc.oneof(fc.constant(0), fc.nat(turns - 1)),
+      when: fc.constantFrom("before" as const, "during" as const, "across" as const),
+      id: fc.constantFrom("same" as const, "none" as const, "other" as const),
+    }).map(cold),
+    { minLength: 1, maxLength: 12 },
+  );
+
+for (const dialect of DIALECTS) {
+  Deno.test(`gateway: requests that are not turns change neither bytes nor totals of turns: ${dialect.name}`, async () => {
+    const known = new Map<Manner, Promise<Outcome>>();
+    const { length } = conversation(dialect, MANNERS[0]!);
+    const cases = fc.record({
+      manner: fc.constantFrom(...MANNERS),
+      besides: besidesOf(length),
+      restarts: fc.oneof(fc.constant([]), fc.array(fc.nat(length - 1), { maxLength: 6 })),
+    });
+    await fc.assert(
+      fc.asyncProperty(cases, async ({ manner, besides, restarts }) => {
+        const turns = conversation(dialect, manner);
+        const isPlain = restarts.length === 0;
+        // A restart loses what the cache held, and so why something wasn't read from it.
+        const expected = isPlain && known.get(manner) || outcome(turns, { dialect, manner, restarts });
+        if (isPlain) known.set(manner, expected);
+        const { sent, sessions, calls } = await expected;
+        assert(sent.join().includes("[elided: "));
+        const actual = await outcome(turns, { dialect, manner, besides, restarts });
+        for (const [at, text] of sent.entries()) assertSameText(actual.sent[at], text, `call ${at}`);
+        assertEquals([actual.sent.length, actual.sessions], [sent.length, sessions]);
+        assertEquals(actual.calls, calls);
+      }),
+      { numRuns: 4 * FACTOR, endOnFailure: true },
+    );
+  });
+}
