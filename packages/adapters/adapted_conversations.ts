@@ -330,8 +330,8 @@ export class AdaptedConversations<Given, Call> implements Books {
     const { pieces, messages, shared } = best ? this.#readOn(best, given, heads) : this.#readAll(given);
     checkGiven("tare()", { messages }, { messages: "messages" });
     const conversation = best
-      ? this.#goOn(best, { shared, isNamed: isNamed(group) })
-      : this.#begin(undefined, isNamed(group) ? [...group.conversations] : []);
+      ? this.#goOn(best, { shared, before: namedBefore(group) })
+      : this.#begin(undefined, namedBefore(group));
     const isKnown = group.conversations.delete(conversation);
     const bytes = this.#bytesOf(conversation.bytes > 0 ? pieces.slice(shared) : pieces);
     conversation.given = given;
@@ -426,7 +426,7 @@ export class AdaptedConversations<Given, Call> implements Books {
   /** The conversation itself, if it goes on with all that it has; else a fork of it. */
   #goOn(
     { from, isReheaded, isFree }: Match<Given>,
-    { shared, isNamed }: { readonly shared: number; readonly isNamed: boolean },
+    { shared, before }: { readonly shared: number; readonly before: readonly Conversation<Given>[] },
   ): Conversation<Given> {
     const length = from.pieces.length || storedHistory(from).length;
     if (isFree && shared === length) {
@@ -434,8 +434,14 @@ export class AdaptedConversations<Given, Call> implements Books {
       return from;
     }
     // Of one that only begins alike it isn't known whose the rest is.
-    const listed = Array.from(from.listed).filter(([, at]) => isNamed || at <= shared);
-    return this.#newConversation({ ...from, listed }, async (archive) => {
+    const own = Array.from(from.listed).filter(([, at]) => at <= shared);
+    const earlier = textsOf(before, from.texts);
+    const known = {
+      texts: from.texts,
+      refs: [...earlier.refs, ...from.refs],
+      listed: [...earlier.listed, ...own],
+    };
+    return this.#newConversation(known, async (archive) => {
       const session = await from.session;
       await from.atRest;
       return session.fork(shared, archive);
@@ -446,16 +452,9 @@ export class AdaptedConversations<Given, Call> implements Books {
   #begin(stored?: Stored, before: readonly Conversation<Given>[] = []): Conversation<Given> {
     const texts = before.at(-1)?.texts ?? this.#options.archive ?? memoryArchive();
     const { refs = [], listed = [], ...known } = stored ?? {};
-    const earlier = before.filter((one) => one.texts === texts);
+    const earlier = textsOf(before, texts);
     const begun = this.#newConversation(
-      {
-        texts,
-        refs: [...earlier.flatMap(({ refs }) => [...refs]), ...refs],
-        listed: [
-          ...earlier.flatMap(({ listed }) => Array.from(listed.keys(), (ref) => [ref, 0] as const)),
-          ...listed,
-        ],
-      },
+      { texts, refs: [...earlier.refs, ...refs], listed: [...earlier.listed, ...listed] },
       (archive) => Promise.resolve(plannerSession({ ...this.#sessionOptions, ...known, archive })),
     );
     begun.stored = stored;
@@ -618,6 +617,23 @@ function unlisted(archive: Archive): Archive {
     put: (text) => archive.put(text),
     get: (ref) => archive.get(ref),
     delete: (ref) => archive.delete(ref),
+  };
+}
+
+/** The conversations of a name, of which each new one is a part; none of a group that only begins alike. */
+function namedBefore<Given>(group: Group<Given>): readonly Conversation<Given>[] {
+  return isNamed(group) ? [...group.conversations] : [];
+}
+
+/** The texts of conversations that are kept there, as those list them that go on from all of them. */
+function textsOf<Given>(conversations: readonly Conversation<Given>[], texts: Archive): {
+  readonly refs: readonly string[];
+  readonly listed: readonly (readonly [ref: string, length: number])[];
+} {
+  const there = conversations.filter((one) => one.texts === texts);
+  return {
+    refs: there.flatMap(({ refs }) => [...refs]),
+    listed: there.flatMap(({ listed }) => Array.from(listed.keys(), (ref) => [ref, 0] as const)),
   };
 }
 

@@ -1,5 +1,6 @@
 import { assert, assertAlmostEquals, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
 import { estimateTokens, hashText } from "@tare/messages";
+import fc from "fast-check";
 import { profileNamed } from "@tare/planner";
 import { promptCost } from "@tare/planner/parts";
 import { memoryArchive } from "@tare/prune";
@@ -379,4 +380,82 @@ Deno.test("a job whose first call failed is asked again in its conversation", as
   provider.wait = Promise.resolve();
   await adapter.model.doGenerate({ prompt: [...prompt] });
   assertEquals(adapter.ledger.map(({ conversation }) => conversation), [1]);
+});
+
+/** What may happen to a conversation. */
+const ACTS = fc.array(
+  fc.oneof(
+    fc.record({ type: fc.constant("reads" as const), files: fc.integer({ min: 1, max: 4 }) }),
+    fc.constantFrom({ type: "compacts" as const }, { type: "reopens" as const }, { type: "forks" as const }),
+  ),
+  { minLength: 3, maxLength: 7 },
+);
+
+Deno.test("recall finds whatever left a named conversation, after any compaction, fork and restart", async () => {
+  await fc.assert(
+    fc.asyncProperty(ACTS, async (acts) => {
+      const [archive, store] = [memoryArchive(), memoryStore()];
+      const open = () => adapterWith({ archive, store, windowTokens: 5_000, conversation: () => "mine" });
+      let { adapter, provider } = open();
+      let history: PromptMessage[] = [SYSTEM, said("user", "Read all files.")];
+      let read: string[] = [];
+      const evicted = new Set<string>();
+      let count = 0;
+      const ask = async () => {
+        await adapter.model.doGenerate({ prompt: anew(history), tools: TOOLS } as CallParams);
+        const seen = JSON.stringify(provider.prompts.at(-1));
+        for (const name of read) if (!seen.includes(`${name} says line 99\\n`)) evicted.add(name);
+      };
+      const reads = async (files: number) => {
+        for (let at = 0; at < files; at++) {
+          await ask();
+          const name = `file${count++}x`;
+          history = [...history, ...step(name, 1_000)];
+          read.push(name);
+        }
+        await ask();
+      };
+      await reads(6);
+      assert(evicted.size > 0);
+      for (const act of acts) {
+        if (act.type === "reads") await reads(act.files);
+        else if (act.type === "reopens") ({ adapter, provider } = open());
+        else if (act.type === "compacts") {
+          history = [SYSTEM, said("user", `Summary ${count++}: files were read.`)];
+          read = [];
+          await ask();
+        } else {
+          history = [...history.slice(0, 4), said("user", `Another way: ${count++}.`)];
+          read = read.slice(0, 1);
+          await ask();
+        }
+      }
+      provider.calls = ["asks"];
+      await ask();
+      for (const name of [...evicted].filter((_, at) => at === 0 || at === evicted.size - 1)) {
+        const found = await adapter.tools.recall.execute({ find: `${name} says line 99` }, {
+          toolCallId: "asks",
+        });
+        assertStringIncludes(found, `:${name} says line 99`);
+      }
+    }),
+    { numRuns: 8 },
+  );
+});
+
+Deno.test("recall doesn't search what left a conversation that only begins alike", async () => {
+  const { adapter, provider } = adapterWith({ windowTokens: 5_000 });
+  const ask = async (history: readonly PromptMessage[]) =>
+    await adapter.model.doGenerate({ prompt: anew(history), tools: TOOLS } as CallParams);
+  const opening = [SYSTEM, said("user", "Hello.")];
+  let one: PromptMessage[] = opening;
+  for (let at = 0; at < 8; at++) await ask(one = [...one, ...step(`one ${at}`, 1_000)]);
+  provider.calls = ["one"];
+  await ask(one);
+  provider.calls = ["other"];
+  await ask([...opening, said("assistant", "Hello."), said("user", "Who else is here?")]);
+  const find = { find: "one 0 says line 99" };
+  const { recall } = adapter.tools;
+  assertStringIncludes(await recall.execute(find, { toolCallId: "one" }), "one 0 says line 99");
+  assertEquals(await recall.execute(find, { toolCallId: "other" }), "Nothing has left this conversation.");
 });

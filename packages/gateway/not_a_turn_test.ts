@@ -104,11 +104,12 @@ Deno.test("gateway has Codex' own compaction made from all that its client sent,
 
 Deno.test("gateway leaves out of a transcript what had left the prompt, if it is refused otherwise", async () => {
   const limit = 80_000;
-  const { fetch, seen } = gatewayed(({ text }) =>
-    text.length > limit
-      ? Response.json({ error: { message: "prompt is too long" } }, { status: 400 })
-      : completion({ content: SUMMARY }, 0)
-  );
+  let tells = false;
+  const { fetch, seen } = gatewayed(({ text }) => {
+    if (text.length <= limit) return completion({ content: SUMMARY }, 0);
+    const told = tells ? `: ${text.length} tokens > ${limit} maximum` : "";
+    return Response.json({ error: { message: `prompt is too long${told}` } }, { status: 400 });
+  });
   let messages: readonly Json[] = [SYSTEM, USER];
   for (const name of NAMES) {
     messages = [...messages, ...chatStep(name, longResult(name))];
@@ -139,15 +140,22 @@ Deno.test("gateway leaves out of a transcript what had left the prompt, if it is
   const sent = seen.at(-1)?.body.messages[1].content;
   assertMatch(sent, /\[tool\]: \[elided: bash result, \d+ bytes; recall with ref [0-9a-f]{16}\]… \(cut\)/);
   assertStringIncludes(sent, TASK);
+  // Of a window that is told as much is quoted as fits, the newest first.
+  tells = true;
+  await ask(transcript);
+  const told = seen.at(-1)?.body.messages[1].content;
+  assertMatch(told, /\[elided: bash result/);
+  assert(told.length > 1.2 * sent.length && told.length < limit, `${told.length}, ${sent.length}`);
+  tells = false;
   // What quotes nothing that left is refused as it was, and so is what stays too long.
   const long = await ask(`${TASK} ${"word ".repeat(limit)}`);
-  assertEquals([long.status, long.warning, seen.length - before], [400, null, 3]);
+  assertEquals([long.status, long.warning, seen.length - before], [400, null, 5]);
   const both = await ask(`${transcript} ${"word ".repeat(limit)}`);
   assertEquals([both.status, both.warning, JSON.parse(both.text).error.message, seen.length - before], [
     400,
     null,
     "prompt is too long",
-    5,
+    7,
   ]);
 });
 

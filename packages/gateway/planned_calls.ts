@@ -147,7 +147,7 @@ export class PlannedCalls {
       }
     }
     const isTooLong = !call.counts && TOO_LONG.includes(response.status);
-    const shorter = isTooLong ? await turn?.withoutQuotes() : undefined;
+    const shorter = isTooLong ? await turn?.withoutQuotes(await beginningOf(response.clone())) : undefined;
     if (shorter) {
       // The client was told how long the edited prompt is, and may quote what it took that from at full length.
       const again = await send(shorter);

@@ -8,7 +8,7 @@ import {
   type Message,
   type ToolDefinition,
 } from "@tare/messages";
-import type { LedgerEntry, PromptCall, SessionView } from "@tare/planner";
+import { type LedgerEntry, type PromptCall, readTooLong, type SessionView } from "@tare/planner";
 import { type routeToCache, servedTokens } from "@tare/planner/parts";
 import { placeholderRefs, RECALL_TOOL, recallOriginal } from "@tare/prune";
 import {
@@ -281,10 +281,15 @@ export class GatewayTurn {
     return servedTokens(profile, { promptTokens, sharedTokens: this.#heldTokens });
   }
 
-  /** A request that is too long and quotes its session, without what had left the model's view; nothing if it quotes none. */
-  async withoutQuotes(): Promise<Uint8Array<ArrayBuffer> | undefined> {
+  /**
+   * A request that was refused in these words for its length and quotes its session, without what had left the model's view:
+   * the oldest first, as much as is too much, or all if the words don't tell. Undefined if it quotes none.
+   */
+  async withoutQuotes(words: string): Promise<Uint8Array<ArrayBuffer> | undefined> {
     const { session, request: { bytes } } = this.#options;
-    return this.oneShot && !this.#edited ? await elideQuotes(bytes, session) : undefined;
+    if (!this.oneShot || this.#edited) return undefined;
+    const { windowTokens = 0, promptTokens = Infinity } = readTooLong(words) ?? {};
+    return await elideQuotes(bytes, session, QUOTED_SHARE * windowTokens / promptTokens);
   }
 
   /** Takes note that the upstream refused the newest call in these words. Whether a shorter one can be made. */
@@ -395,17 +400,23 @@ function* counting({ items, known }: WireRequest, countTokens: CountTokens): Gen
 /** The shortest quote that is looked for, in UTF-16 code units of JSON: clients may cut what they quote. */
 const LEAST_CHARS = 400;
 
+/** Of the text that would fill the window so much is kept: not all of a request is of the same density. */
+const QUOTED_SHARE = 0.95;
+
 /**
  * A request that quotes a conversation, as one for a summary may, with what left the view that the model had last given
- * way to the line that stands for it there. Nothing if it quotes none of that.
+ * way to the line that stands for it there: the oldest first, until it has become this share of itself. Undefined if it
+ * quotes none of that.
  */
 async function elideQuotes(
   body: Uint8Array<ArrayBuffer>,
   session: Pick<GatewaySession, "shown" | "archive">,
+  share: number,
 ): Promise<Uint8Array<ArrayBuffer> | undefined> {
   const before = new TextDecoder().decode(body);
   let text = before;
-  for (const [original, line] of (await goneOf(session)).sort(([a], [b]) => b.length - a.length)) {
+  for (const [original, line] of await goneOf(session)) {
+    if (text.length <= share * before.length) break;
     text = withoutQuotes(text, jsonOf(original), jsonOf(line));
   }
   return text === before ? undefined : new TextEncoder().encode(text);

@@ -53,8 +53,6 @@ export interface Plan {
   readonly facts: readonly string[];
   /** The file that is asked for; default none: the model says what it found. */
   readonly report?: string;
-  /** Whether the model says each fact again behind the result that holds it, as one does that expects to forget. */
-  readonly takesNotes?: boolean;
   /** Text that the model writes with each step, in tokens. Default: a few words now and then. */
   readonly textTokens?: number;
 }
@@ -91,10 +89,10 @@ export function planModel(plans: Plans, tools: AgentTools): (asked: Asked) => Re
     const step = reached(said, planName) + 1;
     const calls = plan.steps[step];
     if (calls) {
-      const noted = plan.takesNotes ? newFacts(said) : "";
       const thought = plan.textTokens ? sourceText(`${planName}.${step}`, plan.textTokens) : "";
-      const text = [step % 4 === 0 ? `Step ${step}: looking further.` : "", noted, thought].filter(Boolean)
-        .join("\n");
+      const text = [step % 4 === 0 ? `Step ${step}: looking further.` : "", thought].filter(Boolean).join(
+        "\n",
+      );
       return {
         ...(text !== "" && { text }),
         calls: calls.map((call) =>
@@ -153,18 +151,14 @@ function reached(said: readonly Said[], plan: string): number {
   return Math.max(-1, ...[...marks].map(([, step]) => Number(step)));
 }
 
-/** The facts of the results behind the last call. */
-function newFacts(said: readonly Said[]): string {
-  const last = said.findLastIndex((item) => item.type === "call");
-  const results = said.slice(last + 1).map((item) => item.type === "result" ? item.text : "");
-  return [...results.join("\n").matchAll(/FACT \w+=\w+/g)].join(", ");
-}
-
 function valueOf(fact: string, said: readonly Said[]): string | undefined {
   return new RegExp(`FACT ${fact}=(\\w+)`).exec(textOf(said))?.[1];
 }
 
-/** Asks for what may hold a fact: first the result of the call that read it, then stretches of old turns. */
+/**
+ * Asks for what may hold a fact: first the result of the call that read it, then stretches of old turns; where none of them is
+ * visible any more, as after a compaction, it searches all that left.
+ */
 function wantedRecall(fact: string, said: readonly Said[]): Readonly<Record<string, unknown>> | undefined {
   const reads = said.flatMap((item) =>
     item.type === "call" && item.args.includes(`${fact}.txt`) ? [item.id] : []
@@ -182,8 +176,13 @@ function wantedRecall(fact: string, said: readonly Said[]): Readonly<Record<stri
   const asked = said.flatMap((item) =>
     item.type === "call" && item.name === "recall" && !left.has(item.id) ? [item.args] : []
   );
-  return refs.map((ref) => ({ ref, find: `FACT ${fact}` }))
-    .find((wanted) => !asked.some((args) => args.includes(wanted.ref) && args.includes(wanted.find)));
+  const find = `FACT ${fact}`;
+  const asks = (args: string, wanted: { readonly find: string; readonly ref?: string }) => {
+    const { ref, find: text } = JSON.parse(args);
+    return ref === wanted.ref && text === find;
+  };
+  return [...refs.map((ref) => ({ ref, find })), { find }]
+    .find((wanted) => !asked.some((args) => asks(args, wanted)));
 }
 
 /** Whether a reply sums a conversation up. */

@@ -72,7 +72,7 @@ export const STANDARD: Scenario = {
 /** Work that overflows the window of an agent that asks directly: 150 steps, 200 calls, twice the window of results. */
 export const LONG: Scenario = {
   name: "150 steps in a window of 200,000",
-  plans: { FIRST: { ...reading(150, FOUR), takesNotes: true } },
+  plans: { FIRST: reading(150, FOUR) },
   files: readFiles(150, FOUR),
   actions: [{ prompt: FIRST_PROMPT }],
   windowTokens: 200_000,
@@ -113,7 +113,7 @@ export const SCENARIOS: readonly Scenario[] = [
   },
   {
     name: "compacted by itself at its limit",
-    plans: { FIRST: { ...reading(50, FOUR), takesNotes: true } },
+    plans: { FIRST: reading(50, FOUR) },
     files: readFiles(50, FOUR),
     actions: [{ prompt: FIRST_PROMPT }],
     windowTokens: 60_000,
@@ -123,7 +123,7 @@ export const SCENARIOS: readonly Scenario[] = [
   {
     // What the model said stays, so that edits don't keep it from its limit.
     name: "compacted by itself, with much that was said",
-    plans: { FIRST: { ...reading(40, FOUR), takesNotes: true, textTokens: 3_800 } },
+    plans: { FIRST: { ...reading(40, FOUR), textTokens: 3_800 } },
     files: readFiles(40, FOUR),
     actions: [{ prompt: FIRST_PROMPT }],
     windowTokens: 100_000,
@@ -132,7 +132,7 @@ export const SCENARIOS: readonly Scenario[] = [
   },
   {
     name: "compacted by command",
-    plans: { FIRST: { ...reading(25, TWO), takesNotes: true }, SECOND },
+    plans: { FIRST: reading(25, TWO), SECOND },
     files: readFiles(25, TWO),
     actions: [{ prompt: FIRST_PROMPT }, { prompt: "compact" }, { prompt: SECOND_PROMPT }],
     compacts: "always",

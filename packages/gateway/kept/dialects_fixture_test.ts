@@ -8,11 +8,11 @@ import { chatStep, codexStep, execCommand, type Json, said } from "../agents_fix
 import { call, chunk, completion, READ, sse } from "../fixture_test.ts";
 import { responsesUpstream } from "../responses_fixture_test.ts";
 
-/** What a model says, which step it begins, or what it recalls. */
+/** What a model says, which step it begins, or what it recalls: by a reference, or by a text that it looks for. */
 export type Reply =
   | { readonly text: string; readonly id: string }
   | { readonly step: string }
-  | { readonly recalls: string };
+  | { readonly recalls: string; readonly by?: "ref" | "find" };
 
 /** How a client and a provider of a protocol speak. */
 export interface Dialect {
@@ -27,6 +27,10 @@ export interface Dialect {
   body(history: readonly Json[], now: { readonly rules: string; readonly tools: boolean }): JsonRecord;
   /** What a provider answers. */
   answer(body: JsonRecord, reply: Reply, cachedTokens: number): Promise<Response>;
+}
+
+function recalled({ recalls, by = "ref" }: Extract<Reply, { readonly recalls: string }>): object {
+  return { [by]: recalls };
 }
 
 const tokensOf = (body: JsonRecord) => Math.ceil(JSON.stringify(body).length / 4);
@@ -51,7 +55,7 @@ export const CHAT: Dialect = {
       prompt_tokens_details: { cached_tokens },
     };
     const calls = "recalls" in reply
-      ? [call("recall", { ref: reply.recalls }, `r${reply.recalls}`)]
+      ? [call("recall", recalled(reply), `r${reply.recalls}`)]
       : "step" in reply
       ? chatStep(reply.step, "")[0]!.tool_calls as object[]
       : [];
@@ -93,7 +97,7 @@ export const RESPONSES: Dialect = {
       : [{
         ...execCommand(reply.recalls),
         name: "recall",
-        arguments: JSON.stringify({ ref: reply.recalls }),
+        arguments: JSON.stringify(recalled(reply)),
       }];
     const { fetch } = responsesUpstream([() => items]);
     const answer = await fetch("http://provider.example", { method: "POST", body: JSON.stringify(body) });
@@ -152,7 +156,7 @@ export const MESSAGES: Dialect = {
         tool_calls: "text" in reply ? [] : [
           "step" in reply
             ? toolCall(`toolu_${reply.step}`, "read", { path: reply.step })
-            : toolCall(`toolu_${reply.recalls}`, "recall", { ref: reply.recalls }),
+            : toolCall(`toolu_${reply.recalls}`, "recall", recalled(reply)),
         ],
       },
       finishReason: "text" in reply ? "stop" as const : "tool_calls" as const,

@@ -83,7 +83,14 @@ export class Session implements SessionInfo {
     });
     this.helpers = new Helpers(this, { environment, alone: (work) => this.#hold.queued(work) });
     const shown = () => this.#memory.prompt.shown;
-    const own = [...tools, recallTool(this.archive, { countTokens, shown }), this.helpers.tool];
+    const { archive } = this;
+    const recalled: Archive = {
+      put: (content) => archive.put(content),
+      get: (ref) => archive.get(ref),
+      delete: (ref) => archive.delete(ref),
+      refs: () => this.#memory.prompt.archived,
+    };
+    const own = [...tools, recallTool(recalled, { countTokens, shown }), this.helpers.tool];
     const mayUse = storedHelper(record.settings)?.tools;
     this.#tools = new SessionTools({ given: this.settings.tools, own, source, mayUse });
     this.#environment = environment;

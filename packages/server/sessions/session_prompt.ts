@@ -220,6 +220,12 @@ export class SessionPrompt implements TurnPrompt {
     return this.#conversation.prompt.state;
   }
 
+  /** The references of what left the prompt, the oldest first. */
+  get archived(): readonly string[] {
+    const refs = JSON.stringify(this.state).matchAll(/"ref":"([0-9a-f]{16})"/g);
+    return [...new Set(Array.from(refs, ([, ref]) => ref!))];
+  }
+
   /** Tokens of what its newest call sent, counted here; zero before the first. */
   get promptTokens(): number {
     return this.#conversation.state.figures?.promptTokens ?? 0;

@@ -1,0 +1,302 @@
+import {
+  assert,
+  assertAlmostEquals,
+  assertEquals,
+  assertMatch,
+  assertNotMatch,
+  assertStringIncludes,
+} from "@std/assert";
+import fc from "fast-check";
+import { memoryStore } from "@tare/conversation";
+import { type Gateway, gateway } from "@tare/gateway";
+import { estimateTokens } from "@tare/messages";
+import { profileNamed } from "@tare/planner";
+import { createHash } from "node:crypto";
+import { BASH, chatStep, type Json, longResult, SUM_UP } from "./agents_fixture_test.ts";
+import { completion, gatewayed, OPTIONS, post, UPSTREAM } from "./fixture_test.ts";
+import { type Dialect, DIALECTS, type Reply } from "./kept/dialects_fixture_test.ts";
+
+const SYSTEM = { role: "system", content: "You are a coding agent with a shell." };
+const TASK = "Read all files of the folder, and say what is in them.";
+
+/** The line of a result by which it is found. */
+const factOf = (name: string) =>
+  `fact ${name} = ${createHash("sha256").update(name).digest("hex").slice(0, 12)}`;
+const resultOf = (name: string) => `${longResult(name).slice(0, 6_000)}\n${factOf(name)}`;
+
+/** A conversation of a client: its history, what that has read, and what of all that it ever read was evicted. */
+interface Talk {
+  readonly history: readonly Json[];
+  readonly read: readonly string[];
+  readonly evicted: readonly string[];
+}
+
+/** Clients of one gateway, before a provider with a cache and a window of so many tokens. */
+function clientsOf(dialect: Dialect, windowTokens: number, headers: Record<string, string> = {}) {
+  const store = memoryStore();
+  const sent: string[] = [];
+  let replies: Reply[] = [];
+  const fetch = async (...args: Parameters<typeof globalThis.fetch>) => {
+    const text = await new Request(...args).text();
+    const before = sent.at(-1) ?? "";
+    let shared = 0;
+    while (shared < text.length && text[shared] === before[shared]) shared++;
+    sent.push(text);
+    return await dialect.answer(JSON.parse(text), replies.shift()!, Math.floor(shared / 4));
+  };
+  const profile = profileNamed(dialect.name === "messages" ? "anthropic-5m" : "openai");
+  let nowMs = 1_000_000;
+  const open = () =>
+    gateway({
+      ...OPTIONS,
+      upstreams: { [dialect.name]: { ...UPSTREAM, profile, windowTokens } },
+      now: () => nowMs,
+      fetch: fetch as typeof globalThis.fetch,
+      store,
+    });
+  let made: Gateway = open();
+  let count = 0;
+  const ask = async (history: readonly Json[], ...said: Reply[]) => {
+    replies = said;
+    nowMs += 5_000;
+    const body = dialect.body(history, { rules: "You are a coding agent.", tools: true });
+    const response = await made.fetch(post(body, headers, dialect.path));
+    await response!.text();
+    assertEquals(replies.length, 0);
+    return response!.headers.get("x-tare-session");
+  };
+  const says = (role: "user" | "assistant", text: string) => dialect.says(role, text, `msg_${++count}`);
+  const unread: Talk = { history: dialect.opening(TASK), read: [], evicted: [] };
+  return {
+    unread,
+    sent,
+    /** Reads so many files in one turn. */
+    async reads({ history, read, evicted }: Talk, files: number): Promise<Talk> {
+      let now = history.length > 1 ? [...history, says("user", `Read ${files} more.`)] : [...history];
+      const names: string[] = [];
+      for (let at = 0; at < files; at++) {
+        const name = `f${++count}x`;
+        names.push(name);
+        await ask(now, { step: name });
+        now = [...now, ...dialect.step(name, resultOf(name))];
+      }
+      const text = `These were ${files} files, number ${++count}.`;
+      await ask(now, { text, id: `msg_r${count}` });
+      const all = [...read, ...names];
+      const gone = all.filter((name) => !sent.at(-1)!.includes(factOf(name)));
+      return {
+        history: [...now, says("assistant", text)],
+        read: all,
+        evicted: [...new Set([...evicted, ...gone])],
+      };
+    },
+    /** Has it summed up, by a model that leaves out all facts, and continues from the summary. */
+    async compacts({ history, evicted }: Talk): Promise<Talk> {
+      const summary =
+        `This is summary number ${++count}: files were read, and facts were found in each of them.`;
+      await ask([...history, says("user", SUM_UP)], { text: summary, id: `msg_s${count}` });
+      return {
+        history: [...dialect.opening(TASK), says("user", `Continued. ${summary}`)],
+        read: [],
+        evicted,
+      };
+    },
+    /** What its model gets that looks for a text in all that left. */
+    async finds({ history }: Talk, text: string): Promise<string> {
+      const question = says("user", `Where is ${++count}?`);
+      await ask([...history, question], { recalls: text, by: "find" }, {
+        text: "There.",
+        id: `msg_f${count}`,
+      });
+      return sent.at(-1)!;
+    },
+    async reopens() {
+      await made.close();
+      made = open();
+    },
+    close: () => made.close(),
+  };
+}
+
+for (const dialect of DIALECTS) {
+  Deno.test(`compaction: the request for a summary sees what had left, and changes no turn: ${dialect.name}`, async () => {
+    const clients = clientsOf(dialect, 200_000);
+    const talk = await clients.reads(clients.unread, 45);
+    const view = clients.sent.at(-1)!;
+    assertMatch(view, /\[elided: \w/);
+    assert(talk.read.some((name) => !view.includes(factOf(name))));
+    await clients.compacts(talk);
+    const request = clients.sent.at(-1)!;
+    for (const name of talk.read) assertStringIncludes(request, factOf(name));
+    assertNotMatch(request, /\[elided: \w/);
+    // Its client may go on as if it had asked for none.
+    const before = clients.sent.length;
+    await clients.reads(talk, 1);
+    const [next = ""] = clients.sent.slice(before);
+    const shared = [...view].findIndex((character, at) => character !== next[at]);
+    assert(next.slice(0, shared).length > 0.9 * view.length, `${shared} of ${view.length}`);
+    await clients.close();
+  });
+}
+
+/** A provider whose cache holds whatever it was sent, and what it was paid, in the price of an uncached token. */
+function cachingProvider() {
+  const held: string[] = [];
+  let paid = 0;
+  const answer = (text: string): Response => {
+    const shared = Math.max(
+      0,
+      ...held.map((before) => {
+        let at = 0;
+        while (at < text.length && text[at] === before[at]) at++;
+        return at;
+      }),
+    );
+    held.push(text);
+    const [promptTokens, cachedTokens] = [Math.ceil(text.length / 4), Math.floor(shared / 4)];
+    paid += promptTokens - 0.9 * cachedTokens;
+    const content = text.includes("TEXT ONLY")
+      ? "A summary of what was done, by which the work goes on."
+      : "Well.";
+    return Response.json({
+      choices: [{ message: { role: "assistant", content }, finish_reason: "stop" }],
+      usage: {
+        prompt_tokens: promptTokens,
+        completion_tokens: 5,
+        prompt_tokens_details: { cached_tokens: cachedTokens },
+      },
+    });
+  };
+  return { answer, paid: () => paid };
+}
+
+Deno.test("compaction: the ledger's baseline is what the client would have paid, and Tare costs no more", async () => {
+  const [through, direct] = [cachingProvider(), cachingProvider()];
+  const textOf = ({ messages }: { readonly messages: readonly object[] }) =>
+    messages.map((message) => JSON.stringify(message)).join();
+  const { fetch, ledger } = gatewayed(({ body }) => through.answer(textOf(body)), {
+    upstreams: { chat: { ...UPSTREAM, profile: profileNamed("openai"), windowTokens: 200_000 } },
+  });
+  const ask = async (messages: readonly object[]) => {
+    direct.answer(textOf({ messages }));
+    await (await fetch(post({ model: "m", messages, tools: [BASH] }))).text();
+  };
+  let messages: object[] = [SYSTEM, { role: "user", content: TASK }];
+  for (const [from, to] of [[0, 25], [25, 30]] as const) {
+    for (let at = from; at < to; at++) {
+      messages.push(...chatStep(`file${at}.ts`, resultOf(`file${at}.ts`)));
+      await ask(messages);
+    }
+    if (from > 0) break;
+    await ask([...messages, { role: "user", content: SUM_UP }]);
+    messages = [SYSTEM, { role: "user", content: "A summary of what was done, by which the work goes on." }];
+  }
+  const { compactions, tokenUnits, withoutTokenUnits, savedTokens } = (await ledger()).planned;
+  assert(compactions === 1 && savedTokens > 0);
+  assertAlmostEquals(tokenUnits, through.paid(), 0.01 * tokenUnits);
+  assertAlmostEquals(withoutTokenUnits, direct.paid(), 0.05 * direct.paid());
+  assert(tokenUnits <= 1.05 * direct.paid(), `${tokenUnits} of ${direct.paid()}`);
+});
+
+/** What may happen to a conversation. */
+const ACTS = fc.array(
+  fc.oneof(
+    fc.record({ type: fc.constant("reads" as const), files: fc.integer({ min: 1, max: 5 }) }),
+    fc.constantFrom({ type: "compacts" as const }, { type: "reopens" as const }, { type: "forks" as const }),
+  ),
+  { minLength: 3, maxLength: 7 },
+);
+
+for (const dialect of DIALECTS) {
+  for (const headers of [{}, { "x-tare-session": "mine" }]) {
+    const how = Object.keys(headers).length > 0 ? "by name" : "by content";
+    Deno.test(`recall finds whatever left, after any compaction, fork and restart: ${dialect.name}, ${how}`, async () => {
+      await fc.assert(
+        fc.asyncProperty(ACTS, async (acts) => {
+          const clients = clientsOf(dialect, 10_000, headers);
+          let talk = await clients.reads(clients.unread, 6);
+          assert(talk.evicted.length > 0);
+          /** What isn't of the conversation as it is now. */
+          const foreign: string[] = [];
+          let past = [talk];
+          for (const act of acts) {
+            if (act.type === "reopens") await clients.reopens();
+            else if (act.type === "compacts") past = [talk = await clients.compacts(talk)];
+            else if (act.type === "reads") past.push(talk = await clients.reads(talk, act.files));
+            else if (how === "by content" && past.length > 1) {
+              // Another way from where it stood before.
+              const { evicted } = talk;
+              past.pop();
+              talk = past.at(-1)!;
+              foreign.push(...evicted.filter((name) => ![...talk.read, ...talk.evicted].includes(name)));
+              past = [talk = await clients.reads(talk, 1)];
+            }
+          }
+          for (const name of [...talk.evicted.slice(0, 2), ...talk.evicted.slice(-1)]) {
+            assertStringIncludes(await clients.finds(talk, `fact ${name} =`), factOf(name), name);
+          }
+          for (const name of foreign.slice(0, 2)) {
+            assert(!(await clients.finds(talk, `fact ${name} =`)).includes(factOf(name)), name);
+          }
+          await clients.close();
+        }),
+        { numRuns: 3 },
+      );
+    });
+  }
+}
+
+Deno.test("compaction: in a full window the newest of what left is shown, and the rest can be recalled", async () => {
+  const windowTokens = 20_000;
+  const { fetch, seen } = gatewayed(() => completion({ content: "Well." }, 0), {
+    upstreams: { chat: { ...UPSTREAM, windowTokens } },
+  });
+  const messages: object[] = [SYSTEM, { role: "user", content: TASK }];
+  const names = Array.from({ length: 14 }, (_, at) => `file${at}.ts`);
+  const ask = async (more: readonly object[] = []) =>
+    await (await fetch(post({ model: "m", messages: [...messages, ...more], tools: [BASH] }))).text();
+  for (const name of names) {
+    messages.push(...chatStep(name, resultOf(name)));
+    await ask();
+  }
+  await ask([{ role: "user", content: SUM_UP }]);
+  const { text, body } = seen.at(-1)!;
+  const isShown = names.map((name) => text.includes(factOf(name)));
+  const first = isShown.indexOf(true);
+  assert(first > 0 && names.length - first >= 5, `${isShown}`);
+  assertEquals(isShown.slice(first), Array(names.length - first).fill(true));
+  assertMatch(text, /\[elided: bash result, \d+ bytes; recall with ref/);
+  assert(body.tools.some((tool: typeof BASH) => (tool.function as { name: string }).name === "recall"));
+});
+
+Deno.test("compaction: a request that is refused for its length is made shorter", async () => {
+  const windowTokens = 26_000;
+  for (const told of [true, false]) {
+    const { fetch, seen } = gatewayed(({ text }) => {
+      const tokens = estimateTokens(text);
+      if (tokens <= windowTokens || !text.includes("TEXT ONLY")) {
+        return completion({ content: "Well." }, tokens);
+      }
+      const message = told
+        ? `prompt is too long: ${tokens} tokens > ${windowTokens} maximum`
+        : "The prompt is too long for this model.";
+      return Response.json({ error: { message, code: "context_length_exceeded" } }, { status: 400 });
+    });
+    const messages: object[] = [SYSTEM, { role: "user", content: TASK }];
+    const ask = async (more: readonly object[] = []) =>
+      await fetch(post({ model: "m", messages: [...messages, ...more], tools: [BASH] }));
+    for (let at = 0; at < 20; at++) {
+      messages.push(...chatStep(`file${at}.ts`, resultOf(`file${at}.ts`)));
+      await (await ask()).text();
+    }
+    const before = seen.length;
+    const summary = await ask([{ role: "user", content: SUM_UP }]);
+    assertEquals([summary.status, seen.length - before], [200, 2]);
+    assertMatch(seen.at(-1)!.text, /\[elided: bash result/);
+    // As much is shown as is known to fit.
+    const facts = seen.at(-1)!.text.match(/fact file\d+\.ts/g)!.length;
+    const viewed = seen.at(before - 1)!.text.match(/fact file\d+\.ts/g)!.length;
+    assert(told ? facts > viewed : facts === viewed, `${facts}, ${viewed}`);
+    await summary.text();
+  }
+});
