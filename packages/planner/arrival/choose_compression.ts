@@ -44,10 +44,12 @@ export function chooseCompression(
   // A text that looks compressed already couldn't be told from one that is.
   if (text.startsWith(COMPRESSED)) return {};
   const lines = text.split("\n");
-  const { kind, terminal, numbers } = formOf(facts);
-  for (const form of numbers) {
-    const runs = numberedRuns(lines, form);
-    if (runs) return { numbers: { ...form, runs } };
+  const { kind, numbers, ...form } = formOf(facts);
+  // Where nothing else ends lines carriage returns do.
+  const terminal = text.trimEnd().includes("\n") ? form.terminal : "codes";
+  for (const one of numbers) {
+    const runs = numberedRuns(lines, one);
+    if (runs) return { numbers: { ...one, runs } };
   }
   if (!notation || kind === "file") return {};
   if (kind === "hits") return chooseForLines(lines, kind);

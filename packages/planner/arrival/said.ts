@@ -49,9 +49,9 @@ const HIT = /^((?:[A-Za-z]:)?[^:\s][^:\n]*):(\d+):/;
 const FILE = /[/\\]|\.[A-Za-z]\w*$/;
 // deno-lint-ignore no-control-regex
 const TERMINAL_CODE = /\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\^_])/g;
-/** What a line that shows progress holds: a share, a count, or a bar, a spinner, the times of curl. */
+/** What a line that shows progress holds: the columns of curl, a share, a count, or a bar or a spinner. */
 const PROGRESS =
-  /(\d+(?:\.\d+)?) ?%|(?<![\d/])(\d+(?:\.\d+)?) ?\/ ?(\d+(?:\.\d+)?)(?![\d/])|[\u2580-\u259f\u2800-\u28ff━╸╺]|\[[=#>. -]{3,}\]|--:--/;
+  /^[\d\s.:kKMGT-]*--:--|(\d+(?:\.\d+)?) ?%|(?<![\d/])(\d+(?:\.\d+)?) ?\/ ?(\d+(?:\.\d+)?)(?![\d/])|[\u2580-\u259f\u2800-\u28ff━╸╺]|\[[=#>. -]{3,}\]/;
 
 /** Compresses a text as it was chosen for it. */
 export function compress(text: string, how: Compression): CompressedText {
@@ -100,25 +100,24 @@ export function asInTerminal(line: string, terminal: NonNullable<Compression["te
 }
 
 /**
- * Whether texts are states of one line that a program wrote over and over: all but the last show how far it is, never less
- * than the one before, and begin with the same words.
+ * Whether texts are states of one line that a program wrote over and over: all but the last show how far it is, behind the
+ * same words, and come to more in the end.
  */
 function areProgress(frames: readonly string[]): boolean {
-  const shown = frames.filter((frame) => frame !== "");
-  const before = { words: wordsOf(shown[0] ?? ""), value: -Infinity, of: undefined as string | undefined };
-  return shown.length > 1 && shown.slice(0, -1).every((frame) => {
-    const [found, percent, count, of = percent && "%"] = PROGRESS.exec(frame) ?? [];
-    const value = Number(percent ?? count ?? 0);
-    const isNext = found !== undefined && wordsOf(frame) === before.words && value >= before.value &&
-      (before.value < 0 || of === before.of);
-    Object.assign(before, { value, of });
-    return isNext;
+  const states = frames.filter((frame) => frame !== "").slice(0, -1).map((frame) => {
+    const found = PROGRESS.exec(frame);
+    const [, share, count, of = share && "%"] = found ?? [];
+    return {
+      found,
+      what: `${frame.slice(0, found?.index).trimEnd()} ${of}`,
+      value: Number(share ?? count ?? NaN),
+    };
   });
-}
-
-/** The letters in front of the first digit or bar. */
-function wordsOf(frame: string): string {
-  return /^\P{L}*([\p{L} ]*)/u.exec(frame)![1]!.trim();
+  const [first, ...others] = states;
+  if (!first || others.length === 0) return false;
+  return states.every(({ found, what, value }, at) =>
+    found && what === first.what && !(value < states[at - 1]?.value!)
+  ) && !(states.at(-1)!.value <= first.value);
 }
 
 /** Returns JSON without the white space between its parts. White space behind it stays, and numbers stay as written. */
