@@ -24,7 +24,7 @@ const NUMBERS =
   /^line numbers ((?:"(?:[^"\\]|\\.)*" to \d+(?:, )?)+)(?: \(none on ("(?:[^"\\]|\\.)*")\))? (only on the first and each tenth line|but in references)$/;
 const RUN = /("(?:[^"\\]|\\.)*") to (\d+)/g;
 /** Numbers of lines that tools write, where no header says how. */
-const KNOWN_NUMBER = /^(?: *\d+(?:→|\t)|0*\d+\| | *\d+\|)/;
+const KNOWN_NUMBER = /^(?: *\d+(?:→|\t|: |\) )|0\d*\| | *[1-9]\d*\|)/;
 
 /**
  * Rebuilds a result.

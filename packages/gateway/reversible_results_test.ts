@@ -90,7 +90,7 @@ for (const protocol of Object.keys(protocols())) {
         const { text, ref } = expand(shown);
         assertEquals(ref ?? text, ref === undefined ? result.text : await archiveRef(result.text));
       }),
-      { numRuns: 80 * CASE_FACTOR },
+      { numRuns: 80 * CASE_FACTOR, ...(CASE_FACTOR === 1 && { seed: 1 }) },
     );
     assert(compressed > 4, `${compressed}`);
   });
