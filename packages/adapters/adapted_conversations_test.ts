@@ -1,6 +1,6 @@
 import { assert, assertAlmostEquals, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
 import { estimateTokens, hashText } from "@tare/messages";
-import fc from "fast-check";
+import fc, { cases } from "../../tests/cases.ts";
 import { profileNamed } from "@tare/planner";
 import { promptCost } from "@tare/planner/parts";
 import { memoryArchive } from "@tare/prune";
@@ -439,7 +439,7 @@ Deno.test("recall finds whatever left a named conversation, after any compaction
         assertStringIncludes(found, `:${name} says line 99`);
       }
     }),
-    { numRuns: 8 },
+    { numRuns: cases(8) },
   );
 });
 

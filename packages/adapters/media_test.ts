@@ -1,5 +1,5 @@
 import { assert, assertEquals, assertLess } from "@std/assert";
-import fc from "fast-check";
+import fc, { cases } from "../../tests/cases.ts";
 import { type CallParams, type PromptMessage, tare } from "./ai_sdk.ts";
 import { optionsWith } from "./fixture_test.ts";
 import { type LangChainMessage, tare as langchain } from "./langchain.ts";
@@ -114,7 +114,7 @@ async function askAiSdk(prompt: readonly PromptMessage[], version: string) {
   return { got: asked[0]!.prompt, tokens: adapter.ledger[0]!.usage.promptTokens };
 }
 
-const few = { numRuns: 2 };
+const few = { numRuns: cases(2) };
 
 Deno.test("tare() for the AI SDK: media in a result is whole, and counted as media", async () => {
   await fc.assert(

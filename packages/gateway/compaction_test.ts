@@ -6,7 +6,7 @@ import {
   assertNotMatch,
   assertStringIncludes,
 } from "@std/assert";
-import fc from "fast-check";
+import fc, { cases } from "../../tests/cases.ts";
 import { memoryStore } from "@tare/conversation";
 import { type Gateway, gateway } from "@tare/gateway";
 import { estimateTokens } from "@tare/messages";
@@ -240,7 +240,7 @@ for (const dialect of DIALECTS) {
           }
           await clients.close();
         }),
-        { numRuns: 3 },
+        { numRuns: cases(3) },
       );
     });
   }

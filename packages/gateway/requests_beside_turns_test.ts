@@ -4,14 +4,11 @@ import type { CallReport } from "@tare/conversation/report";
 import { type Gateway, gateway } from "@tare/gateway";
 import { profileNamed } from "@tare/planner";
 import type { JsonRecord } from "@tare/wire";
-import fc from "fast-check";
+import fc, { cases } from "../../tests/cases.ts";
 import { type Json, SUM_UP } from "./agents_fixture_test.ts";
 import { OPTIONS, post, UPSTREAM } from "./fixture_test.ts";
 import { type Asked, conversation, type Manner, MANNERS } from "./kept/conversations_fixture_test.ts";
 import { type Dialect, DIALECTS, type Reply } from "./kept/dialects_fixture_test.ts";
-
-/** Generated cases per property are multiplied by this. */
-const FACTOR = Number(Deno.env.get("TARE_TEST_CASES") ?? 1);
 
 const TITLE_RULES = "You are a title generator. You output ONLY a thread title, in at most 50 characters.";
 const TITLE = "Four constants of the folder";
@@ -343,13 +340,13 @@ for (const dialect of DIALECTS) {
   Deno.test(`gateway: requests that are not turns change neither bytes nor totals of turns: ${dialect.name}`, async () => {
     const known = new Map<Manner, Promise<Outcome>>();
     const { length } = conversation(dialect, MANNERS[0]!);
-    const cases = fc.record({
+    const interleavings = fc.record({
       manner: fc.constantFrom(...MANNERS),
       besides: besidesOf(length),
       restarts: fc.oneof(fc.constant([]), fc.array(fc.nat(length - 1), { maxLength: 6 })),
     });
     await fc.assert(
-      fc.asyncProperty(cases, async ({ manner, besides, restarts }) => {
+      fc.asyncProperty(interleavings, async ({ manner, besides, restarts }) => {
         const turns = conversation(dialect, manner);
         const isPlain = restarts.length === 0;
         // A restart loses what the cache held, and so why something wasn't read from it.
@@ -362,7 +359,7 @@ for (const dialect of DIALECTS) {
         assertEquals([actual.sent.length, actual.sessions], [sent.length, sessions]);
         assertEquals(actual.calls, calls);
       }),
-      { numRuns: 4 * FACTOR, endOnFailure: true },
+      { numRuns: cases(4), endOnFailure: true },
     );
   });
 }

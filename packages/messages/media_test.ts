@@ -1,5 +1,5 @@
 import { assert, assertEquals, assertLess } from "@std/assert";
-import fc from "fast-check";
+import fc, { cases } from "../../tests/cases.ts";
 import { countMessageTokens, estimateTokens, isMedia, type Message, readBlock } from "@tare/messages";
 
 const base64 = (bytes: Uint8Array) => btoa(Array.from(bytes, (one) => String.fromCharCode(one)).join(""));
@@ -111,7 +111,7 @@ Deno.test("readBlock() reads the data of every block type as media, whole, and c
         assertLess(tokens, 1_000 + data.length / 20, name);
       }
     }),
-    { numRuns: 3 },
+    { numRuns: cases(3) },
   );
 });
 

@@ -3,7 +3,7 @@ import { estimateTokens, type Message, type ToolDefinition } from "@tare/message
 import { type PlannerSession, plannerSession, profileNamed, PROFILES } from "@tare/planner";
 import { PrefixCache, promptCost } from "@tare/planner/parts";
 import { memoryArchive, RECALL_TOOL } from "@tare/prune";
-import fc from "fast-check";
+import fc, { cases } from "../../tests/cases.ts";
 
 const DAY_MS = 24 * 60 * 60_000;
 const QUESTION: Message = { role: "user", content: "And now?" };
@@ -157,7 +157,7 @@ Deno.test("PlannerSession.fork(): twelve forks cost what the first does, and non
       assertEquals(charges, []);
       assertLessOrEqual(Math.max(...costs), 1.05 * costs[0]!);
     }),
-    { numRuns: 8, examples: known.map((plan) => [plan]) },
+    { numRuns: cases(8), examples: known.map((plan) => [plan]) },
   );
 });
 

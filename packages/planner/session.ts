@@ -278,7 +278,8 @@ function makeSession(given: PromptSessionOptions, from?: KnownSession): PlannerS
         windowTokens: asked.windowOf(call.model),
         look: (request) => asked.look(request),
         relievesWindow,
-        writeOut: (edits) => arriving?.writeOut(edits, arriving.arrival) ?? edits,
+        writeOut: (edits) =>
+          arriving?.writeOut(edits, { arrival: arriving.arrival, recall: canRecall(history, call) }) ?? edits,
       });
     asked.notePlan(plan);
     const tooLong = relievesWindow && asked.isSureOfWindow(call.model) ? asked.tooLong(plan) : undefined;

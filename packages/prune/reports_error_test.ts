@@ -1,7 +1,7 @@
 import { assertEquals } from "@std/assert";
 import { exitCodeIn, type Message, type ToolMessage } from "@tare/messages";
 import { looksLikeError, memoryArchive, pruneResults, reportsError } from "@tare/prune";
-import fc from "fast-check";
+import fc from "../../tests/cases.ts";
 
 const result = (content: string, failed?: boolean): ToolMessage => ({
   role: "tool",

@@ -1,5 +1,5 @@
 import { assert, assertEquals, assertLess } from "@std/assert";
-import fc from "fast-check";
+import fc, { cases } from "../../tests/cases.ts";
 import { contentText, countMessageTokens, estimateTokens } from "@tare/messages";
 import { CHAT_PROTOCOL, MESSAGES_PROTOCOL, type Protocol, RESPONSES_PROTOCOL } from "@tare/wire";
 
@@ -83,6 +83,6 @@ Deno.test("all protocols read data in parts as media, count it as media, and kee
         }
       }
     }),
-    { numRuns: 4 },
+    { numRuns: cases(4) },
   );
 });

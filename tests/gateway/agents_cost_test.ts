@@ -4,6 +4,7 @@ import { type Profile, profileNamed } from "@tare/planner";
 import { promptCost } from "@tare/planner/parts";
 import { simulator } from "@tare/simulator";
 import type { JsonRecord } from "@tare/wire";
+import { needs, RECORDINGS } from "../needs.ts";
 import { TITLE_FIRST } from "../recorded_sessions.ts";
 
 /** What a short session may cost through the gateway, relative to the same one sent directly. */
@@ -324,9 +325,7 @@ for (const [name, agent] of Object.entries(AGENTS)) {
 }
 
 Deno.test({
-  name: "gateway: a recorded session that begins with a title costs what it costs directly",
-  // The recording is no part of the checkout, and lies next to it.
-  ignore: TITLE_FIRST === undefined,
+  ...needs(RECORDINGS, "gateway: a recorded session that begins with a title costs what it costs directly"),
   async fn() {
     const recorded: readonly {
       readonly url: string;

@@ -1,6 +1,6 @@
-/** A line that says what stands elsewhere, or how often the one above it comes. */
+/** A line that states what was removed, what is visible elsewhere, or how often the line above it comes. */
 const SAYS =
-  /^(?:\[(?:lines \d+-\d+|\d+ lines) unchanged, as in .+ above: ".*" to ".*"\]|\(\d+ more lines like this\))$/;
+  /^(?:\[compressed: .*\]|\[(?:lines \d+-\d+|\d+ lines) unchanged, as in .+ above: ".*" to ".*"\]|\(\d+ more lines like this\))$/;
 const NUMBER = /^\s*\d{1,7}(?:→|\t|\| ?)/;
 // deno-lint-ignore no-control-regex
 const TERMINAL_CODE = /\x1b\[[0-9;]*[A-Za-z]/g;
@@ -16,7 +16,7 @@ export function isSaid(shown: string, original: string): boolean {
   const whole = original.replace(TERMINAL_CODE, "");
   return shown.split("\n").every((line) =>
     SAYS.test(line) || known.includes(line) || plain.includes(line.replace(NUMBER, "")) ||
-    whole.includes(line.replace(/:$/, "")) || without(line) === without(original)
+    whole.includes(line) || without(line) === without(original)
   );
 }
 

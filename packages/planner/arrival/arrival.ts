@@ -21,11 +21,12 @@ import {
 } from "@tare/prune";
 import type { DropEdit, Edit, ElideEdit, SummariseEdit } from "../edits/edit.ts";
 import { sayEdits, standsForAll } from "../edits/view.ts";
-import { readCall } from "../retention/retention.ts";
+import { readCall } from "../tools_of_agents.ts";
+import { chooseCompression } from "./choose_compression.ts";
 import {
+  compress,
+  type CompressedText,
   labelOf,
-  notate,
-  type Notated,
   quotesOf,
   type Reference,
   said,
@@ -182,31 +183,34 @@ export class Arrival {
   /**
    * How a result is best said; nothing if as it is.
    *
-   * @param isShown Whether the model sees a message in front of it.
+   * @param options.isShown Whether the model sees a message in front of it.
+   * @param options.recall Whether the model can recall what was removed.
    */
-  say(place: number, isShown: (place: number) => boolean): Draft | undefined {
+  say(
+    place: number,
+    { isShown, recall }: { readonly isShown: (place: number) => boolean; readonly recall: boolean },
+  ): Draft | undefined {
     const { message, call } = this.#taken[place]!;
     const text = message.role === "tool" ? resultText(message) : undefined;
     if (message.role !== "tool" || text === undefined || !call || !this.#maySay(message, place, call)) {
       return undefined;
     }
     const { countTokens, notation } = this.#options;
-    const fileText = this.#factsOf(call).reads;
-    const notated = notate(text, { fileText, notation });
-    const found = this.#references ? this.#refer(notated, { place, isShown }) : [];
-    const plain = notation ? saidText(message, { fileText, notation, references: [] }) : text;
+    const how = chooseCompression(text, this.#factsOf(call), { notation, recall });
+    const found = this.#references ? this.#refer(compress(text, how), { place, isShown }) : [];
+    const plain = notation ? saidText(message, { how, notation, references: [] }) : text;
     if (plain === text && found.length === 0) return undefined;
     const allTokens = countTokens(text);
     const notationTokens = plain === text ? 0 : Math.max(0, allTokens - countTokens(plain));
     const isShorter = notationTokens > 0 ||
-      countTokens(saidText(message, { fileText, notation, references: found })) < allTokens;
+      countTokens(saidText(message, { how, notation, references: found })) < allTokens;
     if (!isShorter) return undefined;
     return {
       type: "say",
       index: place,
       toolCallId: message.tool_call_id,
       hash: hashPiece(message),
-      fileText,
+      how,
       notation,
       notationTokens,
       references: found,
@@ -224,26 +228,31 @@ export class Arrival {
 
   /** The blocks of a text that the prompt shows in front of it, in order. */
   #refer(
-    notated: Notated,
+    text: CompressedText,
     { place, isShown }: { readonly place: number; readonly isShown: (place: number) => boolean },
   ): Reference[] {
     const { countTokens } = this.#options;
-    const lines = withoutReminders(notated.lines);
+    const { blank } = text.numbers ?? {};
+    // A label says which numbers its lines have: a line that has none would be missed in it.
+    const lines = withoutReminders(text.lines).map((line) =>
+      blank !== undefined && line === blank ? undefined : line
+    );
     const hashes = hashLines(lines);
     const isAbove = (at: number) => at < place && isShown(at);
     const references: Reference[] = [];
     let from = 0;
     for (let at = 0; at < lines.length; at++) {
-      const block = this.#index.find(hashes, { at, from }, isAbove);
-      if (!block) continue;
-      const trimmed = withoutBlanks(notated.lines, block);
+      const found = this.#index.find(hashes, { at, from }, isAbove);
+      if (!found) continue;
+      const block = { ...found, ...withinRun(text, at, found) };
+      const trimmed = withoutBlanks(text.lines, block);
       const as = this.#nameAt(block.source.place, block.source.from);
       const source = as === undefined
         ? undefined
-        : this.#resolve(as, notated.lines.slice(trimmed.from, trimmed.to), isAbove, place);
+        : this.#resolve(as, text.lines.slice(trimmed.from, trimmed.to), isAbove, place);
       if (as !== undefined && source !== undefined) {
-        const tokens = countTokens(notated.lines.slice(trimmed.from, trimmed.to).join("\n"));
-        const labelTokens = countTokens(labelOf(notated, { ...trimmed, as }));
+        const tokens = countTokens(text.lines.slice(trimmed.from, trimmed.to).join("\n"));
+        const labelTokens = countTokens(labelOf(text, { ...trimmed, as }));
         if (tokens >= LEAST_TOKENS && tokens >= LABELS * labelTokens) {
           const hash = hashPiece(this.#taken[source]!.message);
           references.push({ ...trimmed, source, hash, as, tokens: tokens - labelTokens });
@@ -314,11 +323,13 @@ export class Arrival {
     }
     const result = text ?? (message.role === "tool" ? resultText(message) : undefined);
     if (!call || result === undefined) return [];
-    const { reads: fileText, files: [file] } = this.#factsOf(call);
-    const { notation = false, references = [] } = text === undefined ? edit ?? {} : {};
-    const lines: (string | undefined)[] = withoutReminders(notate(result, { fileText, notation }).lines);
-    for (const { from, to } of references) lines.fill(undefined, from, to);
-    const as = fileText && file !== undefined ? file : `the result of ${meantCall(call).name}`;
+    const facts = this.#factsOf(call);
+    const { reads, files: [file] } = facts;
+    const its = text === undefined ? edit : undefined;
+    const how = its?.how ?? chooseCompression(result, facts, { notation: false, recall: false });
+    const lines: (string | undefined)[] = withoutReminders(compress(result, how).lines);
+    for (const { from, to } of its?.references ?? []) lines.fill(undefined, from, to);
+    const as = reads && file !== undefined ? file : `the result of ${meantCall(call).name}`;
     return [{ as, lines }];
   }
 
@@ -336,6 +347,21 @@ function withoutReminders(lines: readonly string[]): (string | undefined)[] {
     if (line.includes("</system-reminder>")) isReminder = false;
     return shown;
   });
+}
+
+/** The part of a block that is in the same run of numbered lines, or in none, as one of its lines. */
+function withinRun(
+  { numbers, lineNumbers }: CompressedText,
+  at: number,
+  { from, to }: { readonly from: number; readonly to: number },
+): { readonly from: number; readonly to: number } {
+  for (const run of numbers?.runs ?? []) {
+    const end = lineNumbers!.indexOf(run.last, run.at) + 1;
+    if (at < run.at) return { from, to: Math.min(to, run.at) };
+    if (at < end) return { from: Math.max(from, run.at), to: Math.min(to, end) };
+    from = Math.max(from, end);
+  }
+  return { from, to };
 }
 
 /** A block without the blank lines with which it begins and ends. */
@@ -452,10 +478,12 @@ export async function arrive(
 function* takeIn(
   history: readonly Message[],
   edits: readonly Edit[],
-  { arrival, countTokens, limitTokens = Infinity, stays, references, from, drafts }: ArriveOptions & {
-    readonly from: number;
-    readonly drafts: Map<number, Draft>;
-  },
+  { arrival, countTokens, limitTokens = Infinity, recall, stays, references, from, drafts }:
+    & ArriveOptions
+    & {
+      readonly from: number;
+      readonly drafts: Map<number, Draft>;
+    },
 ): Generator<void, void> {
   arrival.follow(history, edits, references);
   const { hidden } = arrival;
@@ -466,7 +494,7 @@ function* takeIn(
     const text = hidden.cutAt(at);
     const isNew = at > from && !arrival.isDecided(at) && !edit && text === undefined && !hidden.has(at) &&
       !stays.has(at);
-    const draft = isNew ? arrival.say(at, (place) => !hidden.has(place)) : undefined;
+    const draft = isNew ? arrival.say(at, { isShown: (place) => !hidden.has(place), recall }) : undefined;
     const isSaid = draft && countTokens(saidText(history[at]!, draft)) <= limitTokens;
     if (isSaid) drafts.set(at, draft);
     arrival.show(at, { edit: edit ?? (isSaid ? draft : undefined), ...(text !== undefined && { text }) });
@@ -530,7 +558,10 @@ async function truncateArrived(
  * The edits, with those by which results say themselves what they referred to and what is shown no longer. What they
  * refer to stands in front of them, so that behind it nothing was kept by the cache.
  */
-export function writeOut(edits: readonly Edit[], arrival: Arrival): readonly Edit[] {
+export function writeOut(
+  edits: readonly Edit[],
+  { arrival, recall }: Pick<ArriveOptions, "arrival" | "recall">,
+): readonly Edit[] {
   const { hidden } = arrival;
   hidden.follow(edits);
   const isShown = (place: number) => !hidden.has(place);
@@ -549,16 +580,22 @@ export function writeOut(edits: readonly Edit[], arrival: Arrival): readonly Edi
     if (cut.length === 0 && edit.references.every(({ source }) => isShown(source))) continue;
     const again: SayEdit = {
       ...edit,
-      notation: false,
-      notationTokens: 0,
-      references: [],
-      ...arrival.say(edit.index, isShown),
+      ...AS_IT_IS,
+      ...arrival.say(edit.index, { isShown, recall }),
     };
     arrival.show(edit.index, { edit: again });
     made.push(again);
   }
   return made.length > 0 ? [...edits, ...made] : edits;
 }
+
+/** How a result is shown whole. */
+const AS_IT_IS: Pick<SayEdit, "how" | "notation" | "notationTokens" | "references"> = {
+  how: {},
+  notation: false,
+  notationTokens: 0,
+  references: [],
+};
 
 function originalOf(message: Message | undefined): string {
   return message?.role === "tool" ? resultText(message) ?? "" : "";

@@ -4,7 +4,7 @@ import { memoryArchive } from "@tare/prune";
 import { plannerSession, profileNamed, PROFILES, type PromptSessionOptions } from "@tare/planner";
 import fc, { cases } from "../../../tests/cases.ts";
 import { makePin } from "../edits/pin.ts";
-import { type NamedText, plainLines, readSaid } from "./said_fixture_test.ts";
+import { expand, type NamedText } from "../../../tests/expand_compressed.ts";
 
 const user = (content: string): Message => ({ role: "user", content });
 const answer = (content: string): Message => ({ role: "assistant", content });
@@ -30,6 +30,9 @@ const lines = (name: string, from: number, to: number) =>
   );
 const numbered = (text: readonly string[], from = 1) =>
   text.map((line, at) => `${String(from + at).padStart(6)}→${line}`).join("\n");
+
+/** The first line of a numbered text whose numbers are thinned. */
+const header = (runs: string) => `[compressed: line numbers ${runs} only on the first and each tenth line]`;
 
 /** What stands for a block that the prompt shows. */
 function label(which: string, as: string, block: readonly string[]): string {
@@ -64,11 +67,12 @@ async function shownLast(history: readonly Message[], options: Partial<PromptSes
   return contentText((await view(history)).messages.at(-1)!.content);
 }
 
-Deno.test("a numbered read shows a number on its first line, on each tenth and behind a gap; its archive has all", async () => {
+Deno.test("compression: a numbered read shows a number on its first line, on each tenth and after a gap; its archive has all", async () => {
   const { view, archive, session } = make();
   const text = `${numbered(lines("a", 0, 15), 5)}\n${numbered(lines("b", 0, 5), 40)}`;
   const { messages, saved } = await view([user("Go."), ...step("Read", { file_path: "/p/a.ts" }, text)]);
   const expected = [
+    header('"     5→" to 19, "    40→" to 44'),
     `     5→${lines("a", 0, 1)[0]}`,
     ...lines("a", 1, 5),
     `    10→${lines("a", 5, 6)[0]}`,
@@ -89,6 +93,7 @@ Deno.test("what a search, a list of paths, a terminal and JSON repeat is said on
   assertEquals(
     await shown("Grep", [...hits, "--", "src/other.ts:1:y"].join("\n")),
     [
+      "[compressed: hits below their paths]",
       "src/deep/folder/file.ts",
       ...lines("x", 0, 6).map((line, at) => `${at + 7}:${line}`),
       "--",
@@ -99,7 +104,9 @@ Deno.test("what a search, a list of paths, a terminal and JSON repeat is said on
   const paths = Array.from({ length: 12 }, (_, at) => `/srv/project/packages/core/file_${at}.ts`);
   assertEquals(
     await shown("Glob", paths.join("\n")),
-    ["/srv/project/packages/core/:", ...paths.map((path) => path.slice(27))].join("\n"),
+    ["[compressed: paths are in /srv/project/packages/core/]", ...paths.map((path) => path.slice(27))].join(
+      "\n",
+    ),
   );
   // A path from elsewhere would read like one from there.
   assertEquals(await shown("Glob", [...paths, "README.md"].join("\n")), [...paths, "README.md"].join("\n"));
@@ -108,16 +115,20 @@ Deno.test("what a search, a list of paths, a terminal and JSON repeat is said on
     { length: 12 },
     (_, at) => `2026-11-23T09:1${at % 10}:0${at % 9} 10.0.0.1:8080: ${at}`,
   );
-  assertEquals(await shown("bash", log.join("\n")), log.join("\n"));
-  const terminal = `\x1b[32m${"ok ".repeat(100)}\x1b[0m\n10 %\r50 %\rdone\n${"retry\n".repeat(6)}end`;
+  const shell = { command: "npm test" };
+  assertEquals(await shown("bash", log.join("\n"), shell), log.join("\n"));
+  const terminal = `\x1b[32m${"ok ".repeat(100)}\x1b[0m\n10 %\r50 %\rdone\n${"retry\n".repeat(60)}end`;
   assertEquals(
-    await shown("bash", terminal),
-    `${"ok ".repeat(100)}\ndone\nretry\n(5 more lines like this)\nend`,
+    (await shown("bash", terminal, shell)).replace(/[0-9a-f]{16}/, "REF"),
+    "[compressed: equal lines are counted; terminal codes and overwritten progress omitted; recall with ref REF]\n" +
+      `${"ok ".repeat(100)}\ndone\nretry\n(59 more lines like this)\nend`,
   );
   const value = { name: "a  b", list: Array.from({ length: 40 }, (_, at) => ({ at })), big: "x" };
   const json = JSON.stringify(value, undefined, 2).replace('"x"', "12345678901234567890.10");
   const compact = await shown("fetch", json);
-  assertEquals(JSON.parse(compact), JSON.parse(json));
+  const [first, body = ""] = compact.split("\n");
+  assertEquals(first, '[compressed: JSON without its indentation by "  "]');
+  assertEquals(JSON.parse(body), JSON.parse(json));
   assert(compact.includes("12345678901234567890.10") && compact.length < json.length / 2);
   const file = `${"same\n".repeat(100)}{}`;
   assertEquals(await shown("Read", file, { file_path: "a.txt" }), file);
@@ -137,6 +148,7 @@ Deno.test("what the prompt shows already is a reference to where it stands, and 
   await view(history);
   const second = await view(again);
   assertEquals(contentText(second.messages.at(-1)!.content).split("\n"), [
+    header('"     1→" to 60'),
     label("lines 1-30", "a.ts", file.slice(0, 30)),
     "    31→  changed();",
     label("lines 32-60", "a.ts", file.slice(31)),
@@ -151,7 +163,7 @@ Deno.test("what the prompt shows already is a reference to where it stands, and 
     pins: [pin],
   });
   assertEquals(contentText(third.messages[2]!.content).startsWith("[elided: Read result"), true);
-  assertEquals(readSaid(contentText(third.messages[6]!.content), []), changed);
+  assertEquals(expand(contentText(third.messages[6]!.content)).text, numbered(changed));
 });
 
 Deno.test("errors, what was recalled and what the harness adds are said as they are", async () => {
@@ -195,12 +207,12 @@ Deno.test("a client that changes what it said is shown what it says now, and wha
   const again = step("Read", { file_path: "/p/a.ts" }, numbered(file));
   const history = [user("Go."), asks, answers, ...again];
   const { view } = make();
-  assert(contentText((await view(history)).messages[4]!.content).startsWith("[lines 1-60 unchanged"));
+  assert(contentText((await view(history)).messages[4]!.content).includes("\n[lines 1-60 unchanged"));
   // Under the same ids: first the source is cleared, then the result that refers to it.
   const cleared: Message = { ...answers, content: "[cleared]" };
   const later = [answer("Seen."), user("On.")];
   const shown = (await view([user("Go."), asks, cleared, ...again, ...later])).messages;
-  assertEquals(readSaid(contentText(shown[4]!.content), []), file);
+  assertEquals(expand(contentText(shown[4]!.content)).text, numbered(file));
   const both = [
     user("Go."),
     asks,
@@ -217,8 +229,10 @@ Deno.test("each part can be switched off", async () => {
   const history = [user("Go."), ...step("Read", { path: "a" }, file), ...step("Read", { path: "a" }, file)];
   const shown = (mechanisms: PromptSessionOptions["mechanisms"]) => shownLast(history, { mechanisms });
   assertEquals(await shown({ references: false, notation: false }), file);
-  assert((await shown({ notation: false })).startsWith("[lines 1-60 unchanged"));
-  assertEquals((await shown({ references: false })).split("\n").length, 60);
+  const [marker, reference] = (await shown({ notation: false })).split("\n");
+  assertEquals(marker, '[compressed: line numbers "     1→" to 60 but in references]');
+  assert(reference!.startsWith("[lines 1-60 unchanged"));
+  assertEquals((await shown({ references: false })).split("\n").length, 61);
 });
 
 Deno.test("references: by default only in lossless mode and where reads from the cache cost next to nothing", async () => {
@@ -347,7 +361,7 @@ Deno.test("invariant 12: what a result doesn't say stands above it in every view
           const original = history[places[row]!];
           const shown = contentText(message.content);
           if (message.role === "tool" && !shown.includes("[elided: ")) {
-            assertEquals(readSaid(shown, above), plainLines(contentText(original!.content)));
+            assertEquals(expand(shown, above).text, contentText(original!.content));
             if (shown.includes(" unchanged, as in ")) references++;
           } else if (message.role === "tool") leaving++;
           above.push(...namedTexts(message, messages[row - 1]));

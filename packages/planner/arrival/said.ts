@@ -1,128 +1,143 @@
 import type { Message } from "@tare/messages";
 import { resultText } from "@tare/prune";
+import type { LineNumbers } from "../tools_of_agents.ts";
 
-/** A text as lines. Plain data. */
-export interface Notated {
-  /** Its lines without their numbers, in the form in which they are shown. */
-  readonly lines: readonly string[];
-  /** Of a numbered text, each line's number; −1 of a line that has none. */
-  readonly numbers?: readonly number[];
-  /** Of a numbered text, what stands in front of each line. */
-  readonly marks?: readonly string[];
+/** Lines in a row whose numbers count up by one. Plain data. */
+export interface NumberedLines {
+  /** The first of them in the text, from 0. */
+  readonly at: number;
+  /** The numbers of the first and the last. */
+  readonly first: number;
+  readonly last: number;
 }
 
-/** A text that is numbered has more numbers than this, in over half of its lines. */
-const LEAST_NUMBERED = 5;
+/**
+ * How a text becomes shorter: chosen so that it can be rebuilt byte for byte from what is visible, but for terminal codes
+ * (see {@linkcode chooseCompression}). Plain data.
+ */
+export interface Compression {
+  /** Removes terminal codes, with `progress` also overwritten progress. The original is recalled by the edit's reference. */
+  readonly terminal?: "codes" | "progress";
+  /** Removes the numbers of lines, those of one form. Excludes all else. */
+  readonly numbers?: LineNumbers & { readonly runs: readonly NumberedLines[] };
+  /** Removes the white space of JSON: the indentation of a level, or "" for the spaces behind `,` and `:`. */
+  readonly json?: string;
+  /** Replaces the path in front of each hit of a search by a heading. */
+  readonly headings?: true;
+  /** Removes this folder, which all paths of a list share. */
+  readonly folder?: string;
+  /** Replaces lines that are equal to the one above by their number. */
+  readonly repeats?: true;
+}
 
-/** Notation is looked for where more lines than this have it. */
-const LEAST_HITS = 3;
-const LEAST_PATHS = 4;
-const LEAST_EQUAL = 3;
+/** A compressed text as lines. */
+export interface CompressedText extends Compression {
+  /** Its lines without their numbers. */
+  readonly lines: readonly string[];
+  /** Of a numbered text, each line's number; −1 of a line that has none. */
+  readonly lineNumbers?: readonly number[];
+}
 
-/** Share of the paths that stand in one folder. */
-const SHARED_FOLDER = 0.6;
+/** How the first line of a compressed text begins. */
+export const COMPRESSED = "[compressed: ";
 
-const NUMBER = /^\s*(\d{1,7})(?:→|\t|\| ?)/;
+/** So many equal lines behind the first become their number. */
+export const LEAST_EQUAL = 3;
+
 const HIT = /^((?:[A-Za-z]:)?[^:\s][^:\n]*):(\d+):/;
 /** What tells a file's path from a time or the name of a host. */
 const FILE = /[/\\]|\.[A-Za-z]\w*$/;
 // deno-lint-ignore no-control-regex
 const TERMINAL_CODE = /\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\^_])/g;
-/** Longest path, in characters, and what none holds. */
-const LONGEST_PATH = 1_000;
-const NO_PATH = /[\s:"'`<>|*?(){}]/;
+/** What a line that shows progress holds: the columns of curl, a share, a count, or a bar or a spinner. */
+const PROGRESS =
+  /^[\d\s.:kKMGT-]*--:--|(\d+(?:\.\d+)?) ?%|(?<![\d/])(\d+(?:\.\d+)?) ?\/ ?(\d+(?:\.\d+)?)(?![\d/])|[\u2580-\u259f\u2800-\u28ff━╸╺]|\[[=#>. -]{3,}\]/;
+
+/** Compresses a text as it was chosen for it. */
+export function compress(text: string, how: Compression): CompressedText {
+  let lines: readonly string[] = text.split("\n");
+  const { terminal } = how;
+  if (terminal) lines = lines.map((line) => asInTerminal(line, terminal));
+  if (how.numbers) return { ...how, ...withoutNumbers(lines, how.numbers) };
+  if (how.json !== undefined) lines = [compactJson(lines.join("\n"))];
+  if (how.headings) lines = withHeadings(lines);
+  const { folder } = how;
+  if (folder !== undefined) lines = lines.map((line) => isPath(line) ? line.slice(folder.length) : line);
+  if (how.repeats) lines = withoutRepeats(lines);
+  return { ...how, lines };
+}
+
+/** Writes a number as it stands in front of its line. */
+export function numberMark({ width, pad = " ", mark }: LineNumbers, number: number): string {
+  return `${String(number).padStart(width, pad)}${mark}`;
+}
+
+function withoutNumbers(
+  raw: readonly string[],
+  how: NonNullable<Compression["numbers"]>,
+): Required<Pick<CompressedText, "lines" | "lineNumbers">> {
+  const lines = [...raw];
+  const lineNumbers = new Array<number>(raw.length).fill(-1);
+  for (const { at: start, first, last } of how.runs) {
+    for (let at = start, number = first; number <= last; at++) {
+      if (raw[at] === how.blank) continue;
+      lines[at] = raw[at]!.slice(numberMark(how, number).length);
+      lineNumbers[at] = number++;
+    }
+  }
+  return { lines, lineNumbers };
+}
+
+/** Returns a line without terminal codes, and as a terminal shows it in the end. */
+export function asInTerminal(line: string, terminal: NonNullable<Compression["terminal"]>): string {
+  const plain = line.includes("\x1b") ? line.replace(TERMINAL_CODE, "") : line;
+  if (terminal === "codes" || !plain.includes("\r")) return plain;
+  const end = plain.endsWith("\r") ? plain.length - 1 : plain.length;
+  const frames = plain.slice(0, end).split("\r");
+  return frames.length > 1 && areProgress(frames)
+    ? `${frames.findLast(Boolean) ?? ""}${plain.slice(end)}`
+    : plain;
+}
 
 /**
- * A text without notation that says nothing: terminal codes and what they overwrote, the path in front of each hit of
- * a search, the folder that all paths of a list share, white space between the parts of JSON, lines that repeat the one
- * above. Of a numbered text and of a file's only line numbers go, which edits don't quote (see {@linkcode render}).
- *
- * @param fileText Whether it shows a file: then it is left as it is, but for its numbers.
- * @param notation Whether anything is shortened at all. Default: yes.
+ * Whether texts are states of one line that a program wrote over and over: all but the last show how far it is, behind the
+ * same words, and come to more in the end.
  */
-export function notate(
-  text: string,
-  { fileText, notation = true }: { readonly fileText: boolean; readonly notation?: boolean },
-): Notated {
-  const raw = text.split("\n");
-  const numbered = withoutNumbers(raw);
-  if (numbered) return numbered;
-  if (fileText || !notation) return { lines: raw };
-  const plain = withoutTerminalCodes(raw);
-  const json = compactJson(plain.length === raw.length ? text : plain.join("\n"));
-  if (json !== undefined) return { lines: [json] };
-  return { lines: withoutRepeats(withSharedFolder(withHeadings(plain))) };
-}
-
-/** The lines of a text that is numbered, apart from their numbers; nothing if it isn't. */
-function withoutNumbers(raw: readonly string[]): Required<Notated> | undefined {
-  if (!mayBeNumbered(raw)) return undefined;
-  const lines: string[] = [];
-  const numbers: number[] = [];
-  const marks: string[] = [];
-  let numbered = 0;
-  let last = -1;
-  for (const line of raw) {
-    const [mark = "", digits] = NUMBER.exec(line) ?? [];
-    const number = digits === undefined ? -1 : Number(digits);
-    // A table of data counts up too, but not in steps of one.
-    const isNext = number > last;
-    if (isNext) {
-      numbered++;
-      last = number;
-    }
-    numbers.push(isNext ? number : -1);
-    marks.push(isNext ? mark : "");
-    lines.push(isNext ? line.slice(mark.length) : line);
-  }
-  const isNumbered = numbered > LEAST_NUMBERED && 2 * numbered > raw.length;
-  const steps = numbers.filter((number, at) => number >= 0 && number === (numbers[at - 1] ?? NaN) + 1).length;
-  return isNumbered && 2 * steps > numbered ? { lines, numbers, marks } : undefined;
-}
-
-/** Whether over half of the lines begin with a number: most texts' don't, and all that come are looked through. */
-function mayBeNumbered(raw: readonly string[]): boolean {
-  let others = 0;
-  for (const line of raw) if (!NUMBER.test(line) && 2 * ++others >= raw.length) return false;
-  return raw.length > LEAST_NUMBERED;
-}
-
-/** The lines as a terminal shows them in the end. */
-function withoutTerminalCodes(lines: readonly string[]): readonly string[] {
-  return lines.map((line) => {
-    if (!line.includes("\x1b") && !line.includes("\r")) return line;
-    const plain = line.replace(TERMINAL_CODE, "");
-    const end = plain.endsWith("\r") ? plain.length - 1 : plain.length;
-    const over = plain.lastIndexOf("\r", end - 1);
-    return over < 0 ? plain : plain.slice(over + 1);
+function areProgress(frames: readonly string[]): boolean {
+  const states = frames.filter((frame) => frame !== "").slice(0, -1).map((frame) => {
+    const found = PROGRESS.exec(frame);
+    const [, share, count, of = share && "%"] = found ?? [];
+    return {
+      found,
+      what: `${frame.slice(0, found?.index).trimEnd()} ${of}`,
+      value: Number(share ?? count ?? NaN),
+    };
   });
+  const [first, ...others] = states;
+  if (!first || others.length === 0) return false;
+  return states.every(({ found, what, value }, at) =>
+    found && what === first.what && !(value < states[at - 1]?.value!)
+  ) && !(states.at(-1)!.value <= first.value);
 }
 
-/** JSON without the white space between its parts; nothing if the text is none. */
-function compactJson(text: string): string | undefined {
-  const first = text.trimStart()[0];
-  if (first !== "{" && first !== "[") return undefined;
-  try {
-    JSON.parse(text);
-  } catch {
-    return undefined;
-  }
-  // Numbers stay as they are written.
-  return text.replace(/("[^"\\]*(?:\\.[^"\\]*)*")|\s+/g, (_, string?: string) => string ?? "");
+/** Returns JSON without the white space between its parts. White space behind it stays, and numbers stay as written. */
+export function compactJson(text: string): string {
+  const end = text.trimEnd().length;
+  return text.slice(0, end).replace(/("[^"\\]*(?:\\.[^"\\]*)*")|\s+/g, (_, string?: string) => string ?? "") +
+    text.slice(end);
 }
 
-/** Hits of a search under a heading for each file in place of its path in front of each. */
+/** Returns the path of a hit of a search, such as `a.ts` of `a.ts:12:text`. */
+export function hitPath(line: string): string | undefined {
+  const path = HIT.exec(line)?.[1];
+  return path !== undefined && FILE.test(path) ? path : undefined;
+}
+
 function withHeadings(lines: readonly string[]): readonly string[] {
-  const hits = lines.map((line) => {
-    const path = HIT.exec(line)?.[1];
-    return path !== undefined && FILE.test(path) ? path : undefined;
-  });
-  const count = hits.filter((path) => path !== undefined).length;
-  if (count <= LEAST_HITS || 2 * count <= lines.length) return lines;
   const shown: string[] = [];
   let heading: string | undefined;
-  for (const [at, line] of lines.entries()) {
-    let path = hits[at];
+  for (const line of lines) {
+    let path = hitPath(line);
     // Lines around a hit have a dash for the colon.
     if (path === undefined && heading !== undefined && isAround(line, heading)) path = heading;
     if (path === undefined) {
@@ -134,43 +149,18 @@ function withHeadings(lines: readonly string[]): readonly string[] {
     heading = path;
     shown.push(line.slice(path.length + 1));
   }
-  return shorter(shown, lines);
+  return shown;
 }
 
 function isAround(line: string, path: string): boolean {
   return line.startsWith(`${path}-`) && /^\d+-/.test(line.slice(path.length + 1));
 }
 
-/** Paths behind the folder that they share, which is said once. */
-function withSharedFolder(lines: readonly string[]): readonly string[] {
-  const words = lines.filter((line) => line !== "" && !/\s/.test(line));
-  const paths = words.filter(isPath);
-  if (paths.length <= LEAST_PATHS || paths.length <= SHARED_FOLDER * lines.length) return lines;
-  const folder = sharedFolder(paths);
-  // A path from elsewhere would read like one from there.
-  if (folder === "" || words.some((line) => !line.startsWith(folder) || line === folder)) return lines;
-  const shown = lines.map((line) => line.startsWith(folder) ? line.slice(folder.length) : line);
-  return shorter([`${folder}:`, ...shown], lines);
+/** Whether a line is a path where all lines without white space are. */
+export function isPath(line: string): boolean {
+  return line !== "" && !/\s/.test(line);
 }
 
-function isPath(line: string): boolean {
-  if (line.length > LONGEST_PATH || !/[/\\]/.test(line)) return false;
-  // A drive's letter has a colon behind it.
-  return !NO_PATH.test(line.replace(/^[A-Za-z]:/, ""));
-}
-
-function sharedFolder([first = "", ...others]: readonly string[]): string {
-  let length = first.length;
-  for (const path of others) {
-    let at = 0;
-    while (at < length && path[at] === first[at]) at++;
-    length = at;
-  }
-  const folder = first.slice(0, length);
-  return folder.slice(0, 1 + Math.max(folder.lastIndexOf("/"), folder.lastIndexOf("\\")));
-}
-
-/** One line and a count in place of several that are equal. */
 function withoutRepeats(lines: readonly string[]): readonly string[] {
   const shown: string[] = [];
   for (let at = 0; at < lines.length;) {
@@ -185,9 +175,28 @@ function withoutRepeats(lines: readonly string[]): readonly string[] {
   return shown;
 }
 
-function shorter(shown: readonly string[], lines: readonly string[]): readonly string[] {
-  const length = (all: readonly string[]) => all.reduce((sum, line) => sum + line.length + 1, 0);
-  return length(shown) < length(lines) ? shown : lines;
+/** States what a compressed text is shown without; nothing if nothing was removed. */
+function headerOf(
+  { numbers, json, headings, folder, repeats, terminal }: Compression,
+  { notation, ref }: { readonly notation: boolean; readonly ref: string },
+): string[] {
+  const parts: string[] = [];
+  if (numbers) {
+    const runs = numbers.runs.map(({ first, last }) =>
+      `${JSON.stringify(numberMark(numbers, first))} to ${last}`
+    );
+    const none = numbers.blank === undefined ? "" : ` (none on ${JSON.stringify(numbers.blank)})`;
+    const which = notation ? "only on the first and each tenth line" : "but in references";
+    parts.push(`line numbers ${runs.join(", ")}${none} ${which}`);
+  }
+  if (json === "") parts.push("JSON without spaces");
+  else if (json !== undefined) parts.push(`JSON without its indentation by ${JSON.stringify(json)}`);
+  if (headings) parts.push("hits below their paths");
+  if (folder !== undefined) parts.push(`paths are in ${folder}`);
+  if (repeats) parts.push("equal lines are counted");
+  const overwritten = terminal === "progress" ? " and overwritten progress" : "";
+  if (terminal) parts.push(`terminal codes${overwritten} omitted; recall with ref ${ref}`);
+  return parts.length > 0 ? [`${COMPRESSED}${parts.join("; ")}]`] : [];
 }
 
 /** A stretch of lines that is shown as one line. */
@@ -201,25 +210,28 @@ interface Labelled {
 
 /**
  * The text again, with labels in place of stretches, which stand in order. With `notation` a numbered text keeps the
- * number of its first line, of each tenth, and of lines behind a gap; otherwise all numbers.
+ * numbers of the first line of each run, of each tenth, and of lines behind a label; otherwise all numbers. The first line
+ * states what was removed.
  */
 export function render(
-  { lines, numbers, marks }: Notated,
-  { stretches = [], notation = true }: {
-    readonly stretches?: readonly Labelled[];
-    readonly notation?: boolean;
-  } = {},
+  text: CompressedText,
+  { stretches, notation, ref }: {
+    readonly stretches: readonly Labelled[];
+    readonly notation: boolean;
+    readonly ref: string;
+  },
 ): string {
-  if (stretches.length === 0 && !numbers) return lines.join("\n");
-  const shown: string[] = [];
+  const { lines, lineNumbers, numbers } = text;
+  const isShorter = notation || stretches.length > 0;
+  const shown = isShorter ? headerOf(text, { notation, ref }) : [];
   let at = 0;
   let before = NaN;
   const showTo = (end: number) => {
     for (; at < end; at++) {
-      const number = numbers?.[at] ?? -1;
-      const isMarked = !notation || number !== before + 1 || number % 10 === 0;
-      shown.push(isMarked ? `${marks?.[at] ?? ""}${lines[at]}` : lines[at]!);
-      before = number < 0 ? NaN : number;
+      const number = lineNumbers?.[at] ?? -1;
+      const isMarked = number >= 0 && (!notation || number !== before + 1 || number % 10 === 0);
+      shown.push(isMarked ? `${numberMark(numbers!, number)}${lines[at]}` : lines[at]!);
+      if (lines[at] !== numbers?.blank) before = number < 0 ? NaN : number;
     }
   };
   for (const { from, to, label } of stretches) {
@@ -234,7 +246,7 @@ export function render(
 
 /** Lines of a result that are shown as a reference to where they stand already. Plain data. */
 export interface Reference {
-  /** The first of the result's lines, as {@linkcode notate} gives them, and the one behind the last. */
+  /** The first of the result's lines, as {@linkcode compress} returns them, and the one behind the last. */
   readonly from: number;
   readonly to: number;
   /** Position in the history of the message in which the lines stand. */
@@ -247,7 +259,7 @@ export interface Reference {
   readonly tokens: number;
 }
 
-/** Shows a tool result without what says nothing or stands in the prompt already, from its first send on. */
+/** Shows a tool result compressed, or without what stands in the prompt already, from its first send on. */
 export interface SayEdit {
   /** Which kind of edit it is. */
   readonly type: "say";
@@ -259,9 +271,9 @@ export interface SayEdit {
   readonly hash: number;
   /** Archive reference of the original. */
   readonly ref: string;
-  /** Whether it shows a file. */
-  readonly fileText: boolean;
-  /** Whether notation that says nothing is left out. */
+  /** How its text is compressed. */
+  readonly how: Compression;
+  /** Whether what the compression removes is left out. Otherwise it only tells which lines are equal. */
   readonly notation: boolean;
   /** Tokens that this saves. */
   readonly notationTokens: number;
@@ -286,13 +298,13 @@ export function quotesOf(lines: readonly string[], { from, to }: Pick<Reference,
 
 /** The line that the model sees in place of a block; a numbered text says which lines it has. */
 export function labelOf(
-  { lines, numbers }: ReturnType<typeof notate>,
+  { lines, lineNumbers }: CompressedText,
   reference: Pick<Reference, "from" | "to" | "as">,
 ): string {
   const { from, to, as } = reference;
   const { first, last } = quotesOf(lines, reference);
-  const [start = -1, end = -1] = [numbers?.[from], numbers?.[to - 1]];
-  const which = start >= 0 && end >= 0 ? `lines ${start}-${end}` : `${to - from} lines`;
+  const [start = -1, end = -1] = [lineNumbers?.[from], lineNumbers?.[to - 1]];
+  const which = start >= 0 && end - start === to - 1 - from ? `lines ${start}-${end}` : `${to - from} lines`;
   return `[${which} unchanged, as in ${as} above: "${first}" to "${last}"]`;
 }
 
@@ -310,10 +322,15 @@ const shown = new WeakMap<Message, { readonly edit: SayEdit; readonly shown: Mes
 /** The text of a result after this edit. */
 export function saidText(
   message: Message,
-  { fileText, notation, references }: Pick<SayEdit, "fileText" | "notation" | "references">,
+  { how, notation, references, ref = LIKE_A_REF }:
+    & Pick<SayEdit, "how" | "notation" | "references">
+    & Partial<Pick<SayEdit, "ref">>,
 ): string {
   const text = message.role === "tool" ? resultText(message) : undefined;
-  const notated = notate(text ?? "", { fileText, notation });
-  const stretches = references.map((one) => ({ ...one, label: labelOf(notated, one) }));
-  return render(notated, { notation, stretches });
+  const compressed = compress(text ?? "", how);
+  const stretches = references.map((one) => ({ ...one, label: labelOf(compressed, one) }));
+  return render(compressed, { notation, stretches, ref });
 }
+
+/** As long as any reference of an archive. */
+const LIKE_A_REF = "0123456789abcdef";

@@ -173,7 +173,10 @@ export function rebuildHistory(
           if (turn) turn = { ...turn, resumed: 0 };
           break;
         }
-        answers.set(event.id, toolMessage(event.id, event.content, { pictures: event.pictures, failed: event.error }));
+        answers.set(
+          event.id,
+          toolMessage(event.id, event.content, { pictures: event.pictures, failed: event.error }),
+        );
         break;
       case "step_end":
         settle();

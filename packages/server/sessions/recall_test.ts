@@ -1,5 +1,5 @@
 import { assert, assertStringIncludes } from "@std/assert";
-import fc from "fast-check";
+import fc, { cases } from "../../../tests/cases.ts";
 import { memoryStore } from "@tare/conversation";
 import { type AssistantMessage, contentText, type Model, type ModelRequest, type Tool } from "@tare/messages";
 import { agent, call, echo, newSession, turn, UNREPORTED } from "../fixture_test.ts";
@@ -78,6 +78,6 @@ Deno.test("recall finds whatever left a session's prompt, after any summary, for
         assertStringIncludes(contentText(requests.at(-1)!.messages.at(-1)!.content), factOf(name));
       }
     }),
-    { numRuns: 5 },
+    { numRuns: cases(5) },
   );
 });

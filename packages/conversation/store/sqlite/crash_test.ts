@@ -2,8 +2,7 @@ import { assert, assertEquals, assertRejects } from "@std/assert";
 import { dirname, fromFileUrl, join } from "@std/path";
 import { StoreError } from "@tare/conversation";
 import { openStore } from "@tare/conversation/sqlite";
-import { seeded } from "../../../../scripts/bench/seeded.ts";
-import { cases, SEED } from "../../../../tests/cases.ts";
+import fc, { cases } from "../../../../tests/cases.ts";
 import { withFolder } from "../folder_fixture_test.ts";
 
 /** Writers that are killed, the last ones after the most writes. */
@@ -47,10 +46,10 @@ async function writeAndKill(
 Deno.test("openStore() finds all that was acknowledged before a process was killed, in order and whole", () =>
   withFolder(async (folder) => {
     const path = join(folder, "tare.db");
-    const random = seeded(SEED);
+    const moments = fc.sample(fc.double({ min: 0, max: 1, noNaN: true }), KILLS);
     let written = 0;
     for (let round = 0; round < KILLS; round++) {
-      const said = await writeAndKill(path, Math.floor((round + random()) * MAX_LINES / KILLS));
+      const said = await writeAndKill(path, Math.floor((round + moments[round]!) * MAX_LINES / KILLS));
       const store = await openStore(path);
       for (const [id = "", what = "", value = ""] of said.slice(1)) {
         if (what === "ref") assert(await store.archive(id).get(value), `${id} lost text ${value}`);

@@ -177,5 +177,5 @@ function wayOf(messages: readonly Message[]): CaseResult["by"] {
       : []
   );
   if (names.includes("recall")) return "recall";
-  return names.some((name) => /^(?:read|show|search)_files?$/.test(name)) ? "read" : "shown";
+  return names.some((name) => /^(?:Read|(?:read|search)_files?)$/.test(name)) ? "read" : "shown";
 }

@@ -43,7 +43,7 @@ export function plantNotation(name: string): World {
 
   const session = new PlantedSession(name);
   const show = (path: keyof typeof files, lines: readonly string[]) => ({
-    call: ["show_file", { path }] as const,
+    call: ["Read", { path }] as const,
     result: numbered(lines),
   });
   session.turn("Show me src/quay.ts, src/pier.ts and config/gates.ini.", [

@@ -32,7 +32,7 @@ export const attentive: SimulatedModel = ({ messages }) => answer(readPrompt(mes
  */
 export const literal: SimulatedModel = ({ messages }) => {
   const prompt = readPrompt(messages);
-  const reads = prompt.results.flatMap(({ path }) => path === undefined ? [] : `show_file ${path}`);
+  const reads = prompt.results.flatMap(({ path }) => path === undefined ? [] : `Read ${path}`);
   return answer({ ...prompt, tried: new Set([...prompt.tried, ...reads]) }, readLiterally);
 };
 
@@ -48,8 +48,8 @@ function answer(prompt: Prompt, read: typeof readListing): SimulatedReply {
         ? { tool_calls: [editCall(wanted.path, found, wanted.edit.number)] }
         : { content: wanted.file ? found : /[a-z]+-\d{4}/.exec(found)?.[0] ?? "UNKNOWN" };
     }
-    if (wanted.path && !wanted.first && !tried.has(`show_file ${wanted.path}`)) {
-      return { tool_calls: [toolCall("show_file", { path: wanted.path })] };
+    if (wanted.path && !wanted.first && !tried.has(`Read ${wanted.path}`)) {
+      return { tool_calls: [toolCall("Read", { path: wanted.path })] };
     }
     if (elided.length === 0) return { content: wanted.edit ? "I can't do that." : "UNKNOWN" };
     return { tool_calls: elided.map((ref) => toolCall("recall", { ref })) };
@@ -135,6 +135,10 @@ function readListing(result: Result, results: readonly Result[]): ListedLine[] {
   const listed: ListedLine[] = [];
   let [heading, folder, number] = ["", "", 0];
   for (const line of result.text.split("\n")) {
+    if (line.startsWith("[compressed: ")) {
+      folder = /paths are in (\S+)\]$/.exec(line)?.[1] ?? "";
+      continue;
+    }
     const [label, start, end, count, name, from = "", to = ""] = REFERENCE.exec(line) ?? [];
     if (label !== undefined) {
       const length = count === undefined ? Number(end) - Number(start) + 1 : Number(count);
@@ -154,7 +158,6 @@ function readListing(result: Result, results: readonly Result[]): ListedLine[] {
       listed.push({ path: result.path, number, text: rest ?? line });
     } else if (hit !== undefined) listed.push({ path: heading, number: Number(hitLine), text: hit });
     else if (HIT.test(line)) listed.push(...readLiterally({ text: line }));
-    else if (/\/:$/.test(line)) folder = line.slice(0, -1);
     else {
       heading = line;
       listed.push({ text: `${folder}${line}` });
@@ -304,7 +307,7 @@ function readPrompt(messages: readonly Message[]): Prompt {
     messages.flatMap((message) => message.role === "assistant" ? message.tool_calls ?? [] : []).flatMap((
       call,
     ) =>
-      call.type === "function" && call.function.name === "show_file"
+      call.type === "function" && call.function.name === "Read"
         ? [[call.id, JSON.parse(call.function.arguments).path as string] as const]
         : []
     ),

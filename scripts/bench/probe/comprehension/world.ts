@@ -48,12 +48,12 @@ const JOB: Tool = {
   run: ({ job }) => `The job ${job} has nothing to do now.`,
 };
 
-/** The tool whose results are numbered, as those of many agents are. */
+/** The tool whose results are numbered, by the name and in the form that Claude Code has for it. */
 const showTool = (workspace: string): Tool => ({
   definition: {
     type: "function",
     function: {
-      name: "show_file",
+      name: "Read",
       description: "Shows a whole file with the numbers of its lines.",
       parameters: {
         type: "object",
@@ -281,7 +281,7 @@ function asRead(text: string): string {
   return [`lines 1-${lines.length} of ${lines.length}`, ...lines].join("\n");
 }
 
-/** Lines as `show_file` shows them. */
+/** Lines as `Read` shows them. */
 export function numbered(lines: readonly string[]): string {
   return lines.map((line, at) => `${String(at + 1).padStart(6)}→${line}`).join("\n");
 }

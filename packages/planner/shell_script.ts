@@ -1,0 +1,122 @@
+/** One command of a script, such as `sed -n 1,9p a.ts`. */
+export interface ShellCommand {
+  /** Its name without folders and `.exe`, in lower case. */
+  readonly name: string;
+  /** The words after the name, without quotes. */
+  readonly words: readonly string[];
+  /** Whether its output goes to a file, so that nobody sees it. */
+  readonly isSilent: boolean;
+}
+
+/** A script as far as it can be read without running it. */
+export interface ShellScript {
+  /** Pipelines in order, each with its commands in order. */
+  readonly pipelines: readonly (readonly ShellCommand[])[];
+  /** Whether all of it was read: false with here-documents, substitutions, and quotes that don't end. */
+  readonly isComplete: boolean;
+}
+
+const TOKEN =
+  /[^\S\n]*(?:#[^\n]*|(\d*(?:&>>?|>[>|&]?|<<?<?)-?)|(\|\||&&|\|&?|[;&\n()]+)|((?:'[^']*'|"[^"\\]*(?:\\[^][^"\\]*)*"|\\[^]|[^\s'"\\;&|<>()]+)+))/y;
+
+/** Of a longer script only so many characters are read. */
+const MOST_CHARACTERS = 100_000;
+
+/** Words in front of a command that aren't its name. */
+const KEYWORDS = /^(?:[!{}]|do|then|else|elif|if|while|until|done|fi|esac|\w+=.*)$/s;
+/** Commands that run another one, which the words behind their options name. */
+const WRAPPERS = /^(?:sudo|env|command|exec|nice|nohup|time|timeout|stdbuf|builtin|busybox|winpty|unbuffer)$/;
+const WRAPPER_WORD = /^(?:-.*|\d+[smhd]?|\{\}|\w+=.*)$/s;
+const SHELLS = /^(?:(?:ba|z|da|k|fi)?sh|pwsh|powershell|cmd)$/;
+const SCRIPT_OPTION = /^(?:-[a-z]*c|-command|\/c)$/i;
+const MOST_NESTED = 4;
+
+/** Reads a script: those that shells are given to run (`bash -lc "…"`) included. Takes time linear in its length. */
+export function readScript(script: string, depth = 0): ShellScript {
+  const pipelines: ShellCommand[][] = [];
+  let pipeline: ShellCommand[] = [];
+  let isComplete = script.length <= MOST_CHARACTERS && !/`|[$<>]\(/.test(script);
+  script = script.slice(0, MOST_CHARACTERS);
+  let words: string[] = [];
+  let isSilent = false;
+  const endCommand = () => {
+    const inner = innerScript(words);
+    if (inner !== undefined && depth < MOST_NESTED) {
+      const read = readScript(inner, depth + 1);
+      isComplete &&= read.isComplete;
+      // What reads from a pipe or writes into one is taken for a pipeline of its own.
+      if (!isSilent) pipelines.push(...read.pipelines.map((commands) => [...commands]));
+    } else {
+      const command = commandOf(words, isSilent);
+      if (command) pipeline.push(command);
+    }
+    words = [];
+    isSilent = false;
+  };
+  /** Whether the next word is the file of a redirection. */
+  let isTarget = false;
+  for (let end = 0; end < script.length;) {
+    TOKEN.lastIndex = end;
+    const [token, redirect, separator, word] = TOKEN.exec(script) ?? [];
+    if (!token) {
+      isComplete &&= script.slice(end).trim() === "";
+      break;
+    }
+    end += token.length;
+    if (redirect?.includes("<<")) {
+      // What stands behind a here-document can't be told from its text.
+      isComplete = false;
+      isSilent = true;
+      const line = script.indexOf("\n", end);
+      script = script.slice(0, line < 0 ? script.length : line);
+    }
+    if (redirect) {
+      isTarget = true;
+      isSilent ||= /^[1&]?&?>/.test(redirect) && !redirect.endsWith("&");
+    } else if (separator) {
+      endCommand();
+      if (!separator.startsWith("|") || separator === "||") {
+        pipelines.push(pipeline);
+        pipeline = [];
+      }
+    } else if (word && isTarget) isTarget = false;
+    else if (word) words.push(unquoted(word));
+  }
+  endCommand();
+  pipelines.push(pipeline);
+  return { pipelines: pipelines.filter((commands) => commands.length > 0), isComplete };
+}
+
+/** The script in `bash -lc "…"` and the like. */
+function innerScript(words: readonly string[]): string | undefined {
+  const command = commandOf(words, false);
+  if (!command || !SHELLS.test(command.name)) return undefined;
+  const option = command.words.findIndex((word) => SCRIPT_OPTION.test(word));
+  if (option < 0) return undefined;
+  const rest = command.words.slice(option + 1);
+  return command.name.endsWith("sh") ? rest[0] : rest.join(" ");
+}
+
+function unquoted(word: string): string {
+  return word.replace(
+    /'([^']*)'|"([^"\\]*(?:\\[^][^"\\]*)*)"/g,
+    (_, single?: string, double = "") => single ?? double.replace(/\\(["\\$`\n])/g, "$1"),
+  );
+}
+
+function commandOf(all: readonly string[], isSilent: boolean): ShellCommand | undefined {
+  let at = 0;
+  while (at < all.length && KEYWORDS.test(all[at]!)) at++;
+  for (;;) {
+    const name = nameIn(all[at]);
+    if (!WRAPPERS.test(name) || at + 1 >= all.length) {
+      return name === "" ? undefined : { name, words: all.slice(at + 1), isSilent };
+    }
+    at++;
+    while (at < all.length - 1 && WRAPPER_WORD.test(all[at]!)) at++;
+  }
+}
+
+function nameIn(word = ""): string {
+  return word.split(/[/\\]/).at(-1)!.replace(/\.exe$/i, "").toLowerCase();
+}
