@@ -1,6 +1,7 @@
 import { assertEquals, assertMatch } from "@std/assert";
 import { dirname } from "@std/path";
 import { consumerFault } from "./consumer.ts";
+import { needs, TAR } from "../tests/needs.ts";
 
 function member(name: string, more: object = {}): string {
   return JSON.stringify({ name, version: "0.1.0", license: "MIT", exports: "./mod.ts", ...more });
@@ -49,7 +50,7 @@ async function faultAfter(changes: Readonly<Record<string, string>>): Promise<st
   }
 }
 
-Deno.test("consumerFault() finds none where every package publishes what it needs", async () => {
+Deno.test(needs(TAR, "consumerFault() finds none where every package publishes what it needs"), async () => {
   assertEquals(await faultAfter({}), undefined);
 });
 
@@ -125,7 +126,7 @@ const faults: readonly (readonly [what: string, changes: Readonly<Record<string,
   ];
 
 for (const [what, changes, fault] of faults) {
-  Deno.test(`consumerFault() finds ${what}`, async () => {
+  Deno.test(needs(TAR, `consumerFault() finds ${what}`), async () => {
     assertMatch(await faultAfter(changes) ?? "", fault);
   });
 }

@@ -1,5 +1,6 @@
 import { assertEquals } from "@std/assert";
 import { launchers, whenLeft } from "./launchers.ts";
+import { needs, PS } from "../../tests/needs.ts";
 
 Deno.test("whenLeft() calls back once one of the processes has ended", async () => {
   const process = new Deno.Command("sleep", { args: ["60"] }).spawn();
@@ -10,26 +11,29 @@ Deno.test("whenLeft() calls back once one of the processes has ended", async () 
   await left.promise;
 });
 
-Deno.test("launchers() finds who only launched a process, up to a shell of a person's own", async () => {
-  const module = new URL("./launchers.ts", import.meta.url).href;
-  const code = `const { launchers } = await import(${JSON.stringify(module)}); ` +
-    "console.log(JSON.stringify([Deno.ppid, ...await launchers()]));";
-  const deno = [Deno.execPath(), "eval", code];
-  const run = async (args: string[]) => {
-    const { stdout } = await new Deno.Command("sh", {
-      args,
-      clearEnv: true,
-      env: { PATH: Deno.env.get("PATH") ?? "" },
-    })
-      .output();
-    return JSON.parse(new TextDecoder().decode(stdout)) as number[];
-  };
-  // Both are children of this process, which is Deno.
-  const [shell, ...all] = await run(["-c", '"$@"; exit $?', "sh", ...deno]);
-  assertEquals(all.slice(0, 2), [shell, Deno.pid]);
-  const script = await Deno.makeTempFile();
-  await Deno.writeTextFile(script, '"$@"; exit $?\n');
-  assertEquals((await run([script, ...deno])).length, 1);
-  await Deno.remove(script);
-  assertEquals((await launchers()).every((pid) => pid > 0 && pid !== Deno.pid), true);
-});
+Deno.test(
+  needs(PS, "launchers() finds who only launched a process, up to a shell of a person's own"),
+  async () => {
+    const module = new URL("./launchers.ts", import.meta.url).href;
+    const code = `const { launchers } = await import(${JSON.stringify(module)}); ` +
+      "console.log(JSON.stringify([Deno.ppid, ...await launchers()]));";
+    const deno = [Deno.execPath(), "eval", code];
+    const run = async (args: string[]) => {
+      const { stdout } = await new Deno.Command("sh", {
+        args,
+        clearEnv: true,
+        env: { PATH: Deno.env.get("PATH") ?? "" },
+      })
+        .output();
+      return JSON.parse(new TextDecoder().decode(stdout)) as number[];
+    };
+    // Both are children of this process, which is Deno.
+    const [shell, ...all] = await run(["-c", '"$@"; exit $?', "sh", ...deno]);
+    assertEquals(all.slice(0, 2), [shell, Deno.pid]);
+    const script = await Deno.makeTempFile();
+    await Deno.writeTextFile(script, '"$@"; exit $?\n');
+    assertEquals((await run([script, ...deno])).length, 1);
+    await Deno.remove(script);
+    assertEquals((await launchers()).every((pid) => pid > 0 && pid !== Deno.pid), true);
+  },
+);

@@ -2,7 +2,7 @@ import { assertEquals } from "@std/assert";
 import { fromFileUrl } from "@std/path";
 import { type ChildProcess, spawn } from "node:child_process";
 import { supervise } from "./supervise.ts";
-import { needs, NOT_WINDOWS } from "../../tests/needs.ts";
+import { needs, NOT_WINDOWS, PS } from "../../tests/needs.ts";
 
 /** A program that says how it is, has said that it is alive, and then does what `then` says. */
 function program(then: string): ChildProcess {
@@ -82,7 +82,10 @@ Deno.test(
 );
 
 Deno.test(
-  needs(NOT_WINDOWS, "supervise() leaves a server alone that somebody has stopped, and ends it when told"),
+  needs(
+    [NOT_WINDOWS, PS],
+    "supervise() leaves a server alone that somebody has stopped, and ends it when told",
+  ),
   async () => {
     // It stops itself once, and nobody but its test wakes it.
     const run = programs(`

@@ -9,12 +9,14 @@ export interface SuiteCommand {
   readonly env?: Readonly<Record<string, string>>;
 }
 
+type Commands = () => readonly SuiteCommand[] | Promise<readonly SuiteCommand[]>;
+
 /** Tests that run together. */
 export interface Suite {
   /** Commands that install what the tests need, then the one that runs them. */
-  readonly commands: () => readonly SuiteCommand[] | Promise<readonly SuiteCommand[]>;
-  /** What of it `deno task test` skips where nothing optional is installed. */
-  readonly rest?: () => Promise<readonly SuiteCommand[]>;
+  readonly commands: Commands;
+  /** Commands for what `deno task test` skips on a machine without optional programs. */
+  readonly rest?: Commands;
   /** What all of its tests need. */
   readonly needs?: readonly NEEDS.Need[];
   /** Whether its tests count for the coverage of packages: collecting it takes a third more time. */
@@ -28,7 +30,7 @@ const CASES = "10";
 
 const NPM = NEEDS.program("npm", "npm", "--version");
 
-/** What tests need that can be installed, by its name in the code. */
+/** What single tests need and can be installed, by its name in the code. */
 const OPTIONAL = new Map(
   Object.entries(NEEDS).flatMap(([name, need]) =>
     typeof need === "object" && need.how ? [[name, need] as const] : []
@@ -44,102 +46,60 @@ export function howToInstall(what: string): string | undefined {
 export const SUITES: Readonly<Record<string, Suite>> = {
   // What `deno test` at the root runs: `test.include` in deno.json excludes the folders of the other suites.
   fast: {
-    ...workspace(),
+    commands: () => [workspaceTests()],
     rest: async () => {
-      const names = [...OPTIONAL.keys()].join("|");
-      const files = await filesWith(new RegExp(`needs\\((${names})`));
       const whats = [...OPTIONAL.values()].map(({ what }) => what).join("|");
-      return [
-        deno(
-          "test",
-          "-P",
-          "--frozen",
-          "--no-check",
-          "--parallel",
-          `--filter=/\\(needs (${whats})\\)$/`,
-          ...files,
-        ),
-      ];
+      const files = await filesWith(new RegExp(`needs\\((${[...OPTIONAL.keys()].join("|")})`));
+      return [workspaceTests(`--filter=/\\(needs (${whats})\\)$/`, ...files)];
     },
     covers: true,
   },
-  examples: {
-    commands: async () => [
-      deno(
-        "test",
-        "-P",
-        "--frozen",
-        "--no-check",
-        "--parallel",
-        "--doc",
-        ...await filesWith(/^(?: \* )?```ts\n/m),
-      ),
-    ],
-  },
+  examples: { commands: async () => [workspaceTests("--doc", ...await filesWith(/^(?: \* )?```ts\n/m))] },
   properties: {
-    commands: async () => [{
-      ...deno(
-        "test",
-        "-P",
-        "--frozen",
-        "--parallel",
-        ...await filesWith(/^import .* from ".*\/cases\.ts";$/m),
-      ),
-      env: { TARE_TEST_CASES: CASES },
-    }],
+    commands: async () => {
+      const files = await filesWith(/^import .* from ".*\/cases\.ts";$/m);
+      const tests = files.filter((path) => path.endsWith("_test.ts"));
+      return [{ ...workspaceTests(...tests), env: { TARE_TEST_CASES: CASES } }];
+    },
   },
-  processes: { ...workspace("tests/processes", "tests/telemetry"), covers: true },
-  crash: workspace("tests/crash"),
-  attack: workspace("tests/attack"),
-  gateway: workspace("tests/gateway"),
-  outcome: workspace("tests/outcome"),
-  clients: apart("tests/clients", "--doc", "--parallel"),
-  tools: { ...apart("tests/tools", "--doc", "--parallel"), covers: true },
-  cluster: { ...apart("tests/cluster", "--doc", "--parallel"), covers: true },
-  page: { ...apart("packages/page/client"), covers: true },
-  acp: { ...apart("packages/app/acp"), covers: true },
-  peers: apart("scripts/peers"),
+  processes: { commands: () => [workspaceTests("tests/processes", "tests/telemetry")], covers: true },
+  crash: { commands: () => [workspaceTests("tests/crash")] },
+  attack: { commands: () => [workspaceTests("tests/attack")] },
+  gateway: { commands: () => [workspaceTests("tests/gateway")] },
+  outcome: { commands: () => [workspaceTests("tests/outcome")] },
+  clients: { commands: () => [testsApart("tests/clients", "--doc", "--parallel")] },
+  tools: { commands: () => [testsApart("tests/tools", "--doc", "--parallel")], covers: true },
+  cluster: { commands: () => [testsApart("tests/cluster", "--doc", "--parallel")], covers: true },
+  page: { commands: () => [testsApart("packages/page/client")], covers: true },
+  acp: { commands: () => [testsApart("packages/app/acp")], covers: true },
+  peers: { commands: () => [testsApart("scripts/peers")] },
   runtimes: {
-    commands:
-      () => [npm("tests/runtimes/programs"), deno("test", "-P", "--frozen", "--no-check", "tests/runtimes")],
+    commands: () => [installFromNpm("tests/runtimes/programs"), tests("-P", "tests/runtimes")],
     needs: [NEEDS.LINUX, NPM],
   },
   agents: {
-    commands:
-      () => [npm("tests/agents/programs"), deno("test", "-P", "--frozen", "--no-check", "tests/agents")],
-    needs: [NPM],
+    commands: () => [installFromNpm("tests/agents/programs"), tests("-P", "tests/agents")],
+    needs: [NEEDS.NOT_WINDOWS, NPM],
     omitted: "it installs 3.4 GB and takes hours",
   },
 };
 
 /** Tests of the workspace, in as many processes as there are processors. */
-function workspace(...paths: readonly string[]): Suite {
-  return { commands: () => [deno("test", "-P", "--frozen", "--no-check", "--parallel", ...paths)] };
+function workspaceTests(...args: readonly string[]): SuiteCommand {
+  return tests("-P", "--parallel", ...args);
 }
 
-/** Tests with a configuration and a lock file of their own, which Deno installs on its own. */
-function apart(folder: string, ...flags: readonly string[]): Suite {
-  return {
-    commands: () => [
-      deno(
-        "test",
-        "--frozen",
-        "--no-check",
-        "--allow-all",
-        ...flags,
-        "--config",
-        `${folder}/deno.json`,
-        folder,
-      ),
-    ],
-  };
+/** Tests with a configuration and a lock file of their own, which Deno installs. */
+function testsApart(folder: string, ...flags: readonly string[]): SuiteCommand {
+  return tests("--allow-all", ...flags, "--config", `${folder}/deno.json`, folder);
 }
 
-function deno(...args: readonly string[]): SuiteCommand {
-  return { program: Deno.execPath(), args };
+function tests(...args: readonly string[]): SuiteCommand {
+  return { program: Deno.execPath(), args: ["test", "--frozen", "--no-check", ...args] };
 }
 
-function npm(folder: string): SuiteCommand {
+/** Installs programs as the folder's lock file pins them. */
+function installFromNpm(folder: string): SuiteCommand {
   return { program: "npm", args: ["ci", "--prefix", folder, "--no-audit", "--no-fund"] };
 }
 

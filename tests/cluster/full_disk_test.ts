@@ -15,7 +15,10 @@ const postgres = await startPostgres();
 
 // A tablespace is a folder of the machine that the database is on.
 Deno.test(
-  needs([ownServer(postgres), SMALL_DISK], "servers whose database has no room say so, lose nothing, and go on once there is some"),
+  needs(
+    [ownServer(postgres), SMALL_DISK],
+    "servers whose database has no room say so, lose nothing, and go on once there is some",
+  ),
   () => onSmallDisk("30m", shareDatabaseOn),
 );
 

@@ -8,7 +8,7 @@ import { OWNER_KEY } from "./client.ts";
 import { Cluster } from "./cluster.ts";
 import { Nginx } from "./nginx.ts";
 import { startPostgres } from "./postgres.ts";
-import { NGINX, needs } from "../needs.ts";
+import { needs, NGINX } from "../needs.ts";
 
 const postgres = await startPostgres();
 
@@ -39,8 +39,11 @@ async function whoAnswers(
   return names;
 }
 
-
-Deno.test(needs(NGINX, "nginx sends all requests of a session to one server, and moves only those of one that leaves"),
+Deno.test(
+  needs(
+    NGINX,
+    "nginx sends all requests of a session to one server, and moves only those of one that leaves",
+  ),
   async () => {
     const names = ["a", "b", "c", "d"];
     const servers = names.map((name) => backend(name));
@@ -71,7 +74,11 @@ Deno.test(needs(NGINX, "nginx sends all requests of a session to one server, and
   },
 );
 
-Deno.test(needs(NGINX, "nginx sends a conversation of the gateway to one server, by what its agent calls it, else by whose it is"),
+Deno.test(
+  needs(
+    NGINX,
+    "nginx sends a conversation of the gateway to one server, by what its agent calls it, else by whose it is",
+  ),
   async () => {
     const servers = ["a", "b", "c", "d"].map((name) => backend(name));
     await using nginx = await Nginx.start(servers.map(urlOf));
@@ -186,7 +193,8 @@ Deno.test(needs(NGINX, "nginx asks another server only if a request had no effec
   for (const server of [ending, well]) await server.shutdown();
 });
 
-Deno.test(needs(NGINX, "turns of a session run on one server behind nginx, and elsewhere once that is gone"),
+Deno.test(
+  needs(NGINX, "turns of a session run on one server behind nginx, and elsewhere once that is gone"),
   async () => {
     await using cluster = await Cluster.start(postgres, { seed: 3 });
     await Audit.install(cluster);

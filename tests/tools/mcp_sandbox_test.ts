@@ -4,7 +4,6 @@ import { attacks, leaves, sleepers, type Target } from "../attack/break_out.ts";
 import { resultsOf, withServer } from "../attack/robbed_server.ts";
 import { BUBBLEWRAP, needs } from "../needs.ts";
 
-
 /** A program that does whatever it is told, and more where its settings let it. */
 function evil(more: Readonly<Record<string, unknown>> = {}) {
   const file = fromFileUrl(new URL("evil_server.js", import.meta.url));
@@ -35,7 +34,11 @@ Deno.test(needs(BUBBLEWRAP, "nothing that an MCP program tries in the sandbox ge
   assertEquals(await winners({}), []);
 });
 
-Deno.test(needs(BUBBLEWRAP, "a program that its entry keeps out of the sandbox still sees neither the server nor what the server keeps"),
+Deno.test(
+  needs(
+    BUBBLEWRAP,
+    "a program that its entry keeps out of the sandbox still sees neither the server nor what the server keeps",
+  ),
   async () => {
     const never = [
       "reads an environment in /proc",
@@ -51,17 +54,20 @@ Deno.test(needs(BUBBLEWRAP, "a program that its entry keeps out of the sandbox s
   },
 );
 
-Deno.test(needs(BUBBLEWRAP, "what an MCP program leaves behind ends with the server, even with one that is killed"), async () => {
-  const seconds = 100_000 + crypto.getRandomValues(new Uint16Array(1))[0]!;
-  const calls = () =>
-    Object.values(leaves(seconds)).map((command) => ({ command: `(${command}) >/dev/null 2>&1` }));
-  const options = { tool: "evil__run", mcp: { evil: evil() }, flags: ["--approvals", "allow"], calls };
-  await withServer(options, async ({ target }, turn) => {
-    assertEquals(resultsOf(await turn()).length, calls().length);
-    // Its commands start before they answer.
-    while (await sleepers(seconds) < calls().length) { /* ps takes its time. */ }
-    // The server itself; the one before it started it.
-    Deno.kill(target.pids.at(-1)!, "SIGKILL");
-    while (await sleepers(seconds) > 0) { /* The system ends them, and nobody else is left to. */ }
-  });
-});
+Deno.test(
+  needs(BUBBLEWRAP, "what an MCP program leaves behind ends with the server, even with one that is killed"),
+  async () => {
+    const seconds = 100_000 + crypto.getRandomValues(new Uint16Array(1))[0]!;
+    const calls = () =>
+      Object.values(leaves(seconds)).map((command) => ({ command: `(${command}) >/dev/null 2>&1` }));
+    const options = { tool: "evil__run", mcp: { evil: evil() }, flags: ["--approvals", "allow"], calls };
+    await withServer(options, async ({ target }, turn) => {
+      assertEquals(resultsOf(await turn()).length, calls().length);
+      // Its commands start before they answer.
+      while (await sleepers(seconds) < calls().length) { /* ps takes its time. */ }
+      // The server itself; the one before it started it.
+      Deno.kill(target.pids.at(-1)!, "SIGKILL");
+      while (await sleepers(seconds) > 0) { /* The system ends them, and nobody else is left to. */ }
+    });
+  },
+);

@@ -1,5 +1,4 @@
 // What docs/many_servers.md says of backups of a database.
-// deno-lint-ignore-file no-console
 import { assertEquals } from "@std/assert";
 import { join } from "@std/path";
 import { copyContents, type Store } from "@tare/conversation";
@@ -49,42 +48,51 @@ async function copyFiles(...args: string[]): Promise<void> {
   if (!success && !said.split("\n").every(isGone)) throw new Error(said);
 }
 
-Deno.test(needs(ownServer(postgres), "a copy of the database's files, made while it was written to, goes on with the same bytes"), async () => {
-  const url = await postgres.makeDatabase();
-  const [{ data_directory: data }] = await query<{ data_directory: string }>(url, "SHOW data_directory") as [
-    { data_directory: string },
-  ];
-  const copy = `${data}.copy`;
-  await withStore(url, async (store) => {
-    await fillStore(store);
-    const client = new Client({ connectionString: url });
-    await client.connect();
-    await client.query("SELECT pg_backup_start('test', true)");
-    await store.commit([sessionRecord("begun")]);
-    await copyFiles("-a", data, copy);
-    await store.commit([sessionRecord("during")]);
-    const { rows: [{ labelfile }] } = await client.query("SELECT labelfile FROM pg_backup_stop(false)");
-    await client.end();
-    const label = join(copy, "backup_label");
-    await Deno.writeTextFile(label, labelfile);
-    const { uid, gid } = await Deno.stat(data);
-    await Deno.chown(label, uid, gid);
-    await copyFiles("-a", "-T", join(data, "pg_wal"), join(copy, "pg_wal"));
-    await Deno.remove(join(copy, "postmaster.pid"));
-    await store.commit([sessionRecord("later")]);
-  });
-  await postgres.kill();
-  await Deno.rename(data, `${data}.old`);
-  await Deno.rename(copy, data);
-  await postgres.start();
-  await outlive(url);
-  await withStore(url, async (store) => {
-    const names = (await store.listSessions()).map(({ id }) => id);
-    assertEquals(names, ["during", "begun", "a", "Ä", "fork", "z"]);
-    assertEquals((await store.readEvents("z")).length, 700);
-    await goesOn(store);
-  });
-});
+Deno.test(
+  needs(
+    ownServer(postgres),
+    "a copy of the database's files, made while it was written to, goes on with the same bytes",
+  ),
+  async () => {
+    const url = await postgres.makeDatabase();
+    const [{ data_directory: data }] = await query<{ data_directory: string }>(
+      url,
+      "SHOW data_directory",
+    ) as [
+      { data_directory: string },
+    ];
+    const copy = `${data}.copy`;
+    await withStore(url, async (store) => {
+      await fillStore(store);
+      const client = new Client({ connectionString: url });
+      await client.connect();
+      await client.query("SELECT pg_backup_start('test', true)");
+      await store.commit([sessionRecord("begun")]);
+      await copyFiles("-a", data, copy);
+      await store.commit([sessionRecord("during")]);
+      const { rows: [{ labelfile }] } = await client.query("SELECT labelfile FROM pg_backup_stop(false)");
+      await client.end();
+      const label = join(copy, "backup_label");
+      await Deno.writeTextFile(label, labelfile);
+      const { uid, gid } = await Deno.stat(data);
+      await Deno.chown(label, uid, gid);
+      await copyFiles("-a", "-T", join(data, "pg_wal"), join(copy, "pg_wal"));
+      await Deno.remove(join(copy, "postmaster.pid"));
+      await store.commit([sessionRecord("later")]);
+    });
+    await postgres.kill();
+    await Deno.rename(data, `${data}.old`);
+    await Deno.rename(copy, data);
+    await postgres.start();
+    await outlive(url);
+    await withStore(url, async (store) => {
+      const names = (await store.listSessions()).map(({ id }) => id);
+      assertEquals(names, ["during", "begun", "a", "Ä", "fork", "z"]);
+      assertEquals((await store.readEvents("z")).length, 700);
+      await goesOn(store);
+    });
+  },
+);
 
 /** The major version of a program, if it is there. */
 async function majorOf(program: string): Promise<number> {
@@ -97,42 +105,46 @@ const [{ server_version_num: server }] = await query<{ server_version_num: strin
   "SHOW server_version_num",
 ) as [{ server_version_num: string }];
 const major = Math.floor(Number(server) / 10_000);
-const isSupported = await majorOf("pg_dump") >= major && await majorOf("pg_restore") === await majorOf("pg_dump");
+const isSupported = await majorOf("pg_dump") >= major &&
+  await majorOf("pg_restore") === await majorOf("pg_dump");
 const PG_DUMP: Need = {
   what: `pg_dump of PostgreSQL ${major}`,
   how: `apt-get install postgresql-client-${major}`,
   isMet: () => isSupported,
 };
 
-Deno.test(needs(PG_DUMP, "what pg_dump wrote while servers ran goes on in another database with the same bytes"), async () => {
-  const [url, empty] = [await postgres.makeDatabase(), await postgres.makeDatabase()];
-  const folder = await Deno.makeTempDir();
-  const file = join(folder, "tare.dump");
-  await withStore(url, async (store) => {
-    await fillStore(store);
-    await run("pg_dump", "--format=custom", "--schema=tare", `--file=${file}`, url);
-    await store.commit([sessionRecord("later")]);
-    await store.shared!.hold("later");
-    await store.deleteSession("later");
-  });
-  await run("pg_restore", "--no-owner", `--dbname=${empty}`, file);
-  await outlive(empty);
-  const contents = [url, empty].map((database) => openPostgresContents(database));
-  const [one, two] = await Promise.all(contents);
-  const sums = [];
-  for (const [index, from] of [one!, two!].entries()) {
-    const to = openFileContents(join(folder, `${index}.db`));
-    sums.push(await copyContents(from, to));
-    await to.close();
-    await from.close();
-  }
-  assertEquals(sums[1], sums[0]);
-  const asked = await withStore(url, askStore);
-  await withStore(empty, async (store) => {
-    assertEquals(await askStore(store), asked);
-    await goesOn(store);
-  });
-  await postgres.dropDatabase(url);
-  await postgres.dropDatabase(empty);
-  await Deno.remove(folder, { recursive: true });
-});
+Deno.test(
+  needs(PG_DUMP, "what pg_dump wrote while servers ran goes on in another database with the same bytes"),
+  async () => {
+    const [url, empty] = [await postgres.makeDatabase(), await postgres.makeDatabase()];
+    const folder = await Deno.makeTempDir();
+    const file = join(folder, "tare.dump");
+    await withStore(url, async (store) => {
+      await fillStore(store);
+      await run("pg_dump", "--format=custom", "--schema=tare", `--file=${file}`, url);
+      await store.commit([sessionRecord("later")]);
+      await store.shared!.hold("later");
+      await store.deleteSession("later");
+    });
+    await run("pg_restore", "--no-owner", `--dbname=${empty}`, file);
+    await outlive(empty);
+    const contents = [url, empty].map((database) => openPostgresContents(database));
+    const [one, two] = await Promise.all(contents);
+    const sums = [];
+    for (const [index, from] of [one!, two!].entries()) {
+      const to = openFileContents(join(folder, `${index}.db`));
+      sums.push(await copyContents(from, to));
+      await to.close();
+      await from.close();
+    }
+    assertEquals(sums[1], sums[0]);
+    const asked = await withStore(url, askStore);
+    await withStore(empty, async (store) => {
+      assertEquals(await askStore(store), asked);
+      await goesOn(store);
+    });
+    await postgres.dropDatabase(url);
+    await postgres.dropDatabase(empty);
+    await Deno.remove(folder, { recursive: true });
+  },
+);

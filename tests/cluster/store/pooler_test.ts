@@ -6,7 +6,7 @@ import { freePort } from "../../crash/free_port.ts";
 import { startPostgres } from "../postgres.ts";
 import { TcpProxy } from "../tcp_proxy.ts";
 import { FEW, through, withDatabase } from "./store.ts";
-import { PGBOUNCER, needs } from "../../needs.ts";
+import { needs, PGBOUNCER } from "../../needs.ts";
 
 const postgres = await startPostgres();
 
@@ -61,7 +61,6 @@ async function withPooler(
 function poolerTest(name: string, test: (database: string) => Promise<void>): void {
   Deno.test(needs(PGBOUNCER, `openPostgresStore() ${name}`), () => withDatabase(postgres, test));
 }
-
 
 /** Why a store isn't opened. */
 async function refusalOf(url: string, options = {}): Promise<string> {

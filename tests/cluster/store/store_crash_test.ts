@@ -77,34 +77,40 @@ Deno.test("commit() is done once, whenever its connection is cut", () =>
     }
   }));
 
-Deno.test(needs(ownServer(postgres), "a server that is killed in the middle of commits loses and doubles nothing, and costs no hold"), () =>
-  withDatabase(postgres, async (url) => {
-    const [store, other] = [await openPostgresStore(url, PATIENT), await openPostgresStore(url, PATIENT)];
-    try {
-      await store.commit(ids.map((id) => sessionRecord(id)));
-      const holds = await Promise.all(ids.map((id) => held(store, id)));
-      let last = ids.map(() => 0);
-      for (let round = 1; round <= 3; round++) {
-        let isStarted = false;
-        const appending = Promise.all(
-          ids.map((sessionId, index) =>
-            append(store, { sessionId, from: last[index]!, isOver: () => isStarted })
-          ),
-        );
-        // In the middle: some of them are acknowledged, others on their way.
-        while (await other.lastEvent(ids[0]!) < last[0]! + 5);
-        const killing = postgres.kill().then(postgres.start).finally(() => isStarted = true);
-        [last] = await Promise.all([appending, killing]);
-        for (const [index, id] of ids.entries()) await assertWhole(other, id, last[index]!);
+Deno.test(
+  needs(
+    ownServer(postgres),
+    "a server that is killed in the middle of commits loses and doubles nothing, and costs no hold",
+  ),
+  () =>
+    withDatabase(postgres, async (url) => {
+      const [store, other] = [await openPostgresStore(url, PATIENT), await openPostgresStore(url, PATIENT)];
+      try {
+        await store.commit(ids.map((id) => sessionRecord(id)));
+        const holds = await Promise.all(ids.map((id) => held(store, id)));
+        let last = ids.map(() => 0);
+        for (let round = 1; round <= 3; round++) {
+          let isStarted = false;
+          const appending = Promise.all(
+            ids.map((sessionId, index) =>
+              append(store, { sessionId, from: last[index]!, isOver: () => isStarted })
+            ),
+          );
+          // In the middle: some of them are acknowledged, others on their way.
+          while (await other.lastEvent(ids[0]!) < last[0]! + 5);
+          const killing = postgres.kill().then(postgres.start).finally(() => isStarted = true);
+          [last] = await Promise.all([appending, killing]);
+          for (const [index, id] of ids.entries()) await assertWhole(other, id, last[index]!);
+        }
+        for (const { isSure, signal } of holds) assertEquals([isSure(), signal.aborted], [true, false]);
+        assertEquals(await other.shared.left(), []);
+        assertEquals(await Promise.all(ids.map((id) => store.shared.hold(id))), holds);
+      } finally {
+        await store.close();
+        await other.close();
       }
-      for (const { isSure, signal } of holds) assertEquals([isSure(), signal.aborted], [true, false]);
-      assertEquals(await other.shared.left(), []);
-      assertEquals(await Promise.all(ids.map((id) => store.shared.hold(id))), holds);
-    } finally {
-      await store.close();
-      await other.close();
-    }
-  }));
+    }),
+);
 
 Deno.test("a server that doesn't answer is an error in time, and the store goes on when it answers again", () =>
   withDatabase(postgres, async (url) => {

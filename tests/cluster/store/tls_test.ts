@@ -67,7 +67,8 @@ async function areEncrypted(address: string): Promise<readonly boolean[]> {
   return rows.map(({ ssl }) => ssl);
 }
 
-Deno.test(needs(ownServer(postgres), "a store whose certificate is checked keeps and tells what it does without"),
+Deno.test(
+  needs(ownServer(postgres), "a store whose certificate is checked keeps and tells what it does without"),
   () =>
     withDatabase(async (at, folder) => {
       const address = at({ sslmode: "verify-full", sslrootcert: join(folder, "ours.pem") });
@@ -86,7 +87,11 @@ Deno.test(needs(ownServer(postgres), "a store whose certificate is checked keeps
     }),
 );
 
-Deno.test(needs(ownServer(postgres), "a database whose certificate nobody vouches for isn't used, and no password is said"),
+Deno.test(
+  needs(
+    ownServer(postgres),
+    "a database whose certificate nobody vouches for isn't used, and no password is said",
+  ),
   () =>
     withDatabase(async (at, folder) => {
       const root = (name: string) => ({ sslrootcert: join(folder, name) });
@@ -110,7 +115,8 @@ Deno.test(needs(ownServer(postgres), "a database whose certificate nobody vouche
     }),
 );
 
-Deno.test(needs(ownServer(postgres), "a server reads the certificates that its database's address names"),
+Deno.test(
+  needs(ownServer(postgres), "a server reads the certificates that its database's address names"),
   () =>
     withDatabase(async (at, folder) => {
       const workspace = join(folder, "workspace");
