@@ -21,6 +21,11 @@ export interface ServerProcess {
   readonly ended: Promise<Ended>;
 }
 
+/** Returns what a process wrote, without what Deno reports of installing its modules at a first start. */
+export function withoutInstalls(text: string): string {
+  return text.replaceAll(/^(Download|Initialize) .*\n/gm, "");
+}
+
 const START = fromFileUrl(new URL("start.ts", import.meta.url));
 
 /** The command that starts the server. Of this process's environment it gets only what Deno itself needs. */
@@ -48,7 +53,7 @@ export async function startProcess(
   env: Readonly<Record<string, string>> = {},
 ): Promise<ServerProcess> {
   const process = startCommand(args, env).spawn();
-  const stderr = new Response(process.stderr).text();
+  const stderr = new Response(process.stderr).text().then(withoutInstalls);
   const url = Promise.withResolvers<string>();
   const readOutput = async () => {
     let text = "";

@@ -7,6 +7,7 @@ import { profileNamed } from "@tare/planner";
 import { simulator } from "@tare/simulator";
 import { fromFileUrl, join } from "@std/path";
 import { denoArgs } from "../../packages/app/tasks.ts";
+import { withoutInstalls } from "../../packages/app/server_process_fixture_test.ts";
 
 const INFO = await new Deno.Command(Deno.execPath(), { args: ["info", "--json"] }).output();
 const { denoDir: DENO_DIR } = JSON.parse(new TextDecoder().decode(INFO.stdout));
@@ -100,7 +101,7 @@ export async function newMachine(more: Readonly<Record<string, string>> = {}): P
       for (const { what, fail } of waiting) fail(new Error(`It ended before it said ${what}: ${out}`));
     };
     const ended = Promise.all([child.status, new Response(child.stderr).text(), read()])
-      .then(([{ code }, err]) => ({ code, out, err }));
+      .then(([{ code }, err]) => ({ code, out, err: withoutInstalls(err) }));
     return {
       pid: child.pid,
       says: (what) =>

@@ -7,6 +7,7 @@ import { fromFileUrl, join } from "@std/path";
 import { type AgentClient, agentClient } from "../../packages/app/agent_client.ts";
 import { readSettings } from "../../packages/app/settings/settings.ts";
 import { startServer } from "../../packages/app/start_server.ts";
+import { withoutInstalls } from "../../packages/app/server_process_fixture_test.ts";
 
 /** What an entry wrote, and its exit code. */
 export interface Written {
@@ -29,7 +30,11 @@ export async function runEntry(
     args: [...flags, program, ...args],
     env: { NO_COLOR: "1", TARE_HOST: "", TARE_PORT: "", TARE_TOKEN: "", ...env },
   }).output();
-  return { code, out: new TextDecoder().decode(stdout), err: new TextDecoder().decode(stderr) };
+  return {
+    code,
+    out: new TextDecoder().decode(stdout),
+    err: withoutInstalls(new TextDecoder().decode(stderr)),
+  };
 }
 
 /** A server with one session in which a turn has ended, and a folder of the test's own. */
