@@ -135,7 +135,7 @@ export class GatewaySessions {
     const heads = countInstructions(items);
     const keys = this.#peekKeys(recognised);
     const node = this.#index.find(scope, keys);
-    return node.depth > heads && this.peek(node.sessionId ?? "")?.tip === node;
+    return node.depth > heads && this.#endingAt(node, heads) !== undefined;
   }
 
   /** What is known of the instructions that are named so. */
@@ -211,17 +211,16 @@ export class GatewaySessions {
     const name = nameOf(recognised);
     const keys = this.#keysOf(recognised);
     const node = this.#index.find(name ?? scope, keys);
-    const known = this.get(node.sessionId ?? "");
+    const ending = this.#endingAt(node, countInstructions(items));
+    const known = ending ?? this.get(node.sessionId ?? "");
     const named = this.#named(name);
     const before = named ??
-      (known?.tip === node && known.isBegun
-        ? undefined
-        : this.#summedUp(recognised, node) ?? this.#cutOff(recognised, keys) ??
-          this.#unbegun(recognised, node) ?? this.#brokenOff(recognised, node));
-    const goesOn = known?.tip === node && (!before || before === known);
+      (ending?.isBegun ? undefined : this.#summedUp(recognised, node) ?? this.#cutOff(recognised, keys) ??
+        this.#unbegun(recognised, node) ?? this.#brokenOff(recognised, node));
+    const goesOn = ending !== undefined && (!before || before === ending);
     const cleared = !before && !goesOn && known?.isClearedIn(items);
     let session: GatewaySession;
-    if (goesOn) session = known;
+    if (goesOn) session = ending;
     else if (before) {
       session = before;
       session.rollBack(items.slice(0, sharedLength(tipOf(before), keys)));
@@ -344,6 +343,18 @@ export class GatewaySessions {
   #peekKeys({ scope, items }: Recognised): string[] {
     const heads = countInstructions(items);
     return items.map((item, at) => at < heads ? this.#instructions.peek(scope, item) : item.key);
+  }
+
+  /**
+   * Returns the session whose newest history ends at a node, or else in front of it, behind the instructions: a job whose
+   * replies are those of an equal job before goes along that one's history, and is no fork of it.
+   */
+  #endingAt(node: ChainNode, heads: number): GatewaySession | undefined {
+    for (let at: ChainNode | undefined = node; at && (at === node || at.depth > heads); at = at.parent) {
+      const session = this.peek(at.sessionId ?? "");
+      if (session?.tip === at) return session;
+    }
+    return undefined;
   }
 
   /** The session of another scope of the same client whose whole conversation this one goes on from. */
