@@ -14,9 +14,9 @@ import {
   type PromptPart,
   type RecallTool,
   standardRecallTool,
+  withBreakpoints,
   writePrompt,
 } from "./model_prompt.ts";
-import { withBreakpoints } from "./cache_breakpoints.ts";
 import { type Books, type TareOptions, withDefaults } from "./options.ts";
 
 export type { Books, TareOptions } from "./options.ts";
@@ -76,12 +76,18 @@ function ofAiSdk<
       conversations.view({ given: prompt, tools: definitions, name, model: model.modelId, signal });
     return askFitting({
       view,
-      ask(made) {
+      async ask(made) {
         const shown = new Map(functions.map((tool, at) => [tool, writeTool(tool, made.view.tools[at])]));
         const written = writePrompt(prompt, made);
-        return ask({
+        return await ask({
           ...params,
-          prompt: withBreakpoints(written.prompt, { ...written, ...made, profile, tools, call: params }),
+          prompt: await withBreakpoints(written.prompt, {
+            ...written,
+            ...made,
+            profile,
+            tools,
+            call: params,
+          }),
           ...(params.tools && { tools: tools.map((tool) => shown.get(tool as FunctionTool) ?? tool) }),
         });
       },

@@ -18,20 +18,19 @@ type ProviderOptions = Readonly<Record<string, Readonly<Record<string, unknown>>
 /** Cache rules, or what gives those in force. */
 type Rules = Profile | (() => Profile);
 
-/** The breakpoint of a provider that caches only what is marked; nothing of another. */
 function markOf(rules: Rules) {
-  const { dialect, ttlMs } = typeof rules === "function" ? rules() : rules;
-  return dialect === "anthropic" ? { type: "ephemeral", ...(ttlMs >= HOUR_MS && { ttl: "1h" }) } : undefined;
+  const { ttlMs } = typeof rules === "function" ? rules() : rules;
+  return { type: "ephemeral", ...(ttlMs >= HOUR_MS && { ttl: "1h" }) };
 }
 
 /**
  * A prompt with cache breakpoints, at most four with those that it has: at its end; where an earlier request ended that
- * leads it; after the last message that was edited; after the instructions. The same prompt, if its provider needs none or
+ * leads it; after the last message that was edited; after the instructions. The same prompt, if
  * the call asks for automatic ones.
  *
  * @param ends Of each message of the prompt, how many messages of the view are in it and before it.
  */
-export function withBreakpoints(
+export function setBreakpoints(
   prompt: readonly PromptMessage[],
   { profile, view: { messages, stable }, ends, tools, call }: {
     readonly profile: Rules;
@@ -43,8 +42,8 @@ export function withBreakpoints(
     readonly call: { readonly providerOptions?: unknown };
   },
 ): readonly PromptMessage[] {
+  if (isMarked(call)) return prompt;
   const mark = markOf(profile);
-  if (!mark || isMarked(call)) return prompt;
   const { shared = 0, edited = 0 } = stable ?? {};
   // A session that begins here may go on with a prompt that was sent elsewhere.
   const known = shared > 0 ? shared : messages.length;
@@ -112,7 +111,6 @@ export function settingsWithBreakpoint(
   const hasMarks = messages.some(({ content }) =>
     Array.isArray(content) && content.some((block) => block?.cache_control !== undefined)
   );
-  const mark = isAnthropic && !hasMarks ? markOf(profile) : undefined;
-  if (!mark || modelSettings?.cache_control !== undefined) return {};
-  return { modelSettings: { ...modelSettings, cache_control: mark } };
+  if (!isAnthropic || hasMarks || modelSettings?.cache_control !== undefined) return {};
+  return { modelSettings: { ...modelSettings, cache_control: markOf(profile) } };
 }

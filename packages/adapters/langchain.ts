@@ -25,8 +25,7 @@ import {
   type Reader,
   resultMessage,
 } from "./adapted_conversations.ts";
-import { settingsWithBreakpoint } from "./cache_breakpoints.ts";
-import { type Books, modelName, type TareOptions, withDefaults } from "./options.ts";
+import { type Books, cachesMarked, modelName, type TareOptions, withDefaults } from "./options.ts";
 
 export type { Books, TareOptions } from "./options.ts";
 
@@ -118,7 +117,12 @@ function ofLangChain({ model: given, ...options }: TareOptions<LangChainCall> & 
         async ask(made) {
           const shown = writeMessages(given, made);
           const messages = isBare ? shown : shown.slice(1);
-          const settings = settingsWithBreakpoint({ ...call, messages: shown }, profile);
+          const settings = cachesMarked(profile)
+            ? (await import("./cache_breakpoints.ts")).settingsWithBreakpoint(
+              { ...call, messages: shown },
+              profile,
+            )
+            : {};
           return await handler({ ...call, ...settings, messages, tools: [...tools, RECALL_TOOL] });
         },
       });

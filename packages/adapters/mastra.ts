@@ -12,9 +12,9 @@ import {
   type PromptMessage,
   type RecallTool,
   standardRecallTool,
+  withBreakpoints,
   writePrompt,
 } from "./model_prompt.ts";
-import { withBreakpoints } from "./cache_breakpoints.ts";
 import { type Books, type TareOptions, withDefaults } from "./options.ts";
 
 export type { Books, TareOptions } from "./options.ts";
@@ -107,7 +107,13 @@ function ofMastra({ model, ...options }: TareOptions<MastraCall> & {
         });
         state[MADE] = made;
         const written = writePrompt(prompt, made);
-        const marked = withBreakpoints(written.prompt, { ...written, ...made, profile, tools: [], call: {} });
+        const marked = await withBreakpoints(written.prompt, {
+          ...written,
+          ...made,
+          profile,
+          tools: [],
+          call: {},
+        });
         // What it holds is what came, or made of it.
         return { prompt: [...marked] as (typeof prompt)[number][] };
       },

@@ -16,6 +16,8 @@ import {
 } from "@tare/messages";
 import type { SessionView } from "@tare/planner";
 import { RECALL_TOOL } from "@tare/prune";
+import type { setBreakpoints } from "./cache_breakpoints.ts";
+import { cachesMarked } from "./options.ts";
 import {
   type AdaptedConversations,
   type Piece,
@@ -240,6 +242,15 @@ export function writePrompt(
   }
   if (written.length > ends.length) ends.push(messages.length);
   return { prompt: written, ends };
+}
+
+/** A prompt with cache breakpoints, if its provider needs some. Most don't: then the module isn't loaded. */
+export async function withBreakpoints(
+  prompt: readonly PromptMessage[],
+  settings: Parameters<typeof setBreakpoints>[1],
+): Promise<readonly PromptMessage[]> {
+  if (!cachesMarked(settings.profile)) return prompt;
+  return (await import("./cache_breakpoints.ts")).setBreakpoints(prompt, settings);
 }
 
 /** What was written of results that are shown otherwise than they came. */

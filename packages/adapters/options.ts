@@ -66,6 +66,11 @@ export function withDefaults<Call>(
   };
 }
 
+/** Whether a provider with these rules caches only what a request marks, for as long as the request chooses. */
+export function cachesMarked(profile: PromptSessionOptions["profile"]): boolean {
+  return (typeof profile === "function" ? profile() : profile).writes !== undefined;
+}
+
 /** The usual way of telling people. */
 export function warnByConsole(sentence: string): void {
   // deno-lint-ignore no-console -- What people should know must not be lost where nobody says how to tell them.

@@ -104,7 +104,7 @@ interface Payload {
 }
 
 function readMedia(block: Fields, kind: MediaKind): readonly ContentPart[] {
-  const payload = findPayload(block, mediaTypeOf(block, kind));
+  const payload = findPayload(block, () => mediaTypeOf(block, kind));
   if (!payload?.isData) {
     const said = readText(block);
     if (said) return said;
@@ -133,9 +133,9 @@ function readText(block: Fields): readonly ContentPart[] | undefined {
 function readData(block: Fields): readonly ContentPart[] {
   const found: ContentPart[] = [];
   const take = (holder: unknown, value: unknown): boolean => {
-    const payload = payloadIn(value, mediaTypeOf(Object(holder) as Fields, "document"));
-    if (!payload?.isData) return false;
     const fields = Object(holder) as Fields;
+    const payload = payloadIn(value, () => mediaTypeOf(fields, "document"));
+    if (!payload?.isData) return false;
     found.push(mediaPart(payload, fields, kindOf(fields.type) ?? "document"));
     return true;
   };
@@ -183,7 +183,7 @@ function mediaTypeOf(block: Fields, kind: MediaKind): string {
 }
 
 /** The first data in a block; if there is none, the first address or id. */
-function findPayload(value: unknown, mediaType: string, depth = 0): Payload | undefined {
+function findPayload(value: unknown, mediaType: () => string, depth = 0): Payload | undefined {
   const own = payloadIn(value, mediaType);
   if (own || typeof value !== "object" || value === null || depth > MAX_DEPTH) return own;
   let address: Payload | undefined;
@@ -200,16 +200,18 @@ function findPayload(value: unknown, mediaType: string, depth = 0): Payload | un
 }
 
 /** What one value is: data of at least a length, or an address. */
-function payloadIn(value: unknown, mediaType: string, shortest = SHORTEST_DATA): Payload | undefined {
+function payloadIn(value: unknown, mediaType: () => string, shortest = SHORTEST_DATA): Payload | undefined {
   if (value instanceof ArrayBuffer) return payloadIn(new Uint8Array(value), mediaType);
   if (ArrayBuffer.isView(value)) {
     const bytes = new Uint8Array(value.buffer, value.byteOffset, value.byteLength);
-    return { url: dataUrl(base64Of(bytes), mediaType), isData: true };
+    return { url: dataUrl(base64Of(bytes), mediaType()), isData: true };
   }
   if (value instanceof URL) return payloadIn(value.href, mediaType);
   if (typeof value !== "string" || value === "") return undefined;
   if (isDataUrl(value)) return { url: value, isData: true };
-  if (value.length >= shortest && BASE64.test(value)) return { url: dataUrl(value, mediaType), isData: true };
+  if (value.length >= shortest && BASE64.test(value)) {
+    return { url: dataUrl(value, mediaType()), isData: true };
+  }
   return { url: value, isData: false };
 }
 
