@@ -1,5 +1,7 @@
 import { assert, assertEquals, assertMatch, assertNotEquals, assertStringIncludes } from "@std/assert";
+import { memoryStore } from "@tare/conversation";
 import { gateway } from "@tare/gateway";
+import { profileNamed } from "@tare/planner";
 import {
   BASH,
   chatStep,
@@ -12,12 +14,13 @@ import {
   said,
   SUM_UP,
 } from "./agents_fixture_test.ts";
-import { completion, gatewayed, OPTIONS, post } from "./fixture_test.ts";
+import { completion, gatewayed, OPTIONS, post, UPSTREAM } from "./fixture_test.ts";
 import { responsesUpstream, type ScriptedItems } from "./responses_fixture_test.ts";
 
 const TASK = "Find the four constants in src/ and write them to answer.txt.";
 const SYSTEM = { role: "system", content: "You are a coding agent with a shell." };
 const USER = { role: "user", content: TASK };
+const OPENAI = "https://api.openai.com/v1";
 const NAMES = Array.from({ length: 8 }, (_, at) => `file${at}.ts`);
 
 /** Asks a gateway before an upstream of chat completions. */
@@ -375,4 +378,118 @@ Deno.test("gateway takes nothing for a summary that is a turn", async () => {
   const task = await ask([SYSTEM, { role: "user", content: `Build this. ${SUM_UP}` }]);
   assertEquals([next.session, (await ledger()).sessions], [chat.session, 2]);
   assertNotEquals(task.session, chat.session);
+});
+
+/** What a client may ask for before its first turn, without tools: the last one is as short as can be. */
+const BEFORE: readonly (readonly [messages: readonly object[], more?: object])[] = [
+  [[{ role: "user", content: "quota" }], { max_completion_tokens: 1 }],
+  [[{ role: "system", content: "You are a title generator." }, USER], {}],
+  [[SYSTEM, USER], { tools: [BASH], max_completion_tokens: 1 }],
+];
+
+Deno.test("gateway begins a session with its first turn, whatever its client asked for before under the same name", async () => {
+  for (const headers of [{ "x-session-id": "ses_1" }, { "x-tare-session": "mine" }]) {
+    const { fetch, conversations, ledger } = gatewayed(() => completion({ content: "Yes." }, 900), {
+      upstreams: { chat: { ...UPSTREAM, profile: profileNamed("openai") } },
+    });
+    const ask = async (messages: readonly object[], more: object = {}) => {
+      const response = await fetch(post({ model: "m", messages, ...more }, headers));
+      await response.text();
+      return response.headers.get("x-tare-session")!;
+    };
+    const ids = [];
+    for (const [messages, more] of BEFORE) ids.push(await ask(messages, more));
+    const first = await ask([SYSTEM, USER], { tools: [BASH] });
+    const next = await ask([SYSTEM, USER, ...chatStep("a.ts", "1")], { tools: [BASH] });
+    assertEquals([...ids, next], Array(4).fill(first));
+    const shown = (await conversations.get(first))!;
+    const calls = await shown.calls();
+    assertEquals(calls.map(({ purpose, turn }) => [purpose, turn]), [
+      ...BEFORE.map(() => ["other", null]),
+      ["turn", 1],
+      ["turn", 1],
+    ]);
+    // Nothing of what came before is said to have changed or expired.
+    const [, , , { uncached = [], changed = null } = {}, { changed: later = null } = {}] = calls;
+    assertEquals([uncached.map(({ cause }) => cause), changed, later], [["first_call"], null, null]);
+    const alone = calls.slice(0, 4).map(({ without, tokenUnits }) => [without?.tokenUnits, tokenUnits]);
+    assertEquals(alone, Array(4).fill([900, 900]));
+    const { sessions, tokenUnits } = (await ledger()).planned;
+    assertEquals([sessions, tokenUnits], [1, 4_500]);
+    assertEquals(shown.details().title, TASK);
+  }
+});
+
+Deno.test("gateway passes what comes before the first turn on as it came, and what warms the cache as the turn begins", async () => {
+  const { ask } = chatGateway(() => "Yes.");
+  const headers = { "x-session-id": "ses_1" };
+  for (const [messages, more] of BEFORE.slice(0, 2)) {
+    assertEquals((await ask(messages, more, headers)).body, { model: "m", messages, ...more });
+  }
+  const [messages, more] = BEFORE.at(-1)!;
+  const { max_completion_tokens: _, ...warmed } = (await ask(messages, more, headers)).body as Json;
+  const turn = await ask([SYSTEM, USER], undefined, headers);
+  assertEquals(warmed, turn.body);
+});
+
+Deno.test("gateway keeps the session of a chat without tools, with titles between its turns and after a restart", async () => {
+  for (const headers of [{}, { "x-session-id": "ses_1" }, { "x-tare-session": "mine" }]) {
+    const store = memoryStore();
+    const open = () => gatewayed(() => completion({ content: "Yes." }), { store });
+    let { fetch, conversations, close } = open();
+    const ask = async (messages: readonly object[]) => {
+      const response = await fetch(post({ model: "m", messages }, headers));
+      await response.text();
+      return response.headers.get("x-tare-session")!;
+    };
+    const user = (content: string) => ({ role: "user", content });
+    const yes = { role: "assistant", content: "Yes." };
+    const title = [{ role: "system", content: "You are a title generator." }, user("Title this: parsers.")];
+    const chat: object[] = [SYSTEM, user("What is a parser?")];
+    const ids = [await ask(chat)];
+    await ask(title);
+    for (const content of ["And a lexer?", "And a printer?", "And a linter?"]) {
+      await close();
+      ({ fetch, conversations, close } = open());
+      chat.push(yes, user(content));
+      ids.push(await ask(chat));
+      await ask(title);
+    }
+    assertEquals(new Set(ids).size, 1, JSON.stringify(headers));
+    const calls = await (await conversations.get(ids[0]!))!.calls();
+    assertEquals(calls.filter(({ purpose }) => purpose === "turn").length, 3);
+    await close();
+  }
+});
+
+Deno.test("gateway takes nobody who repeats a title for one who goes on from a summary", async () => {
+  const titled = "Reading four constants of src/";
+  const { ask, work, ledger } = chatGateway(({ tools }) => tools ? "Go on." : titled);
+  const { last } = await work([SYSTEM, USER]);
+  const title = [{ role: "system", content: "You write titles." }, {
+    role: "user",
+    content: `Title: ${TASK}`,
+  }];
+  assertEquals((await ask(title, {})).session, last.session);
+  const other = await ask([SYSTEM, { role: "user", content: `${titled}: do that once more.` }]);
+  assertNotEquals(other.session, last.session);
+  assertEquals((await ledger()).compactions, 0);
+});
+
+Deno.test("gateway leaves no session alone because requests beside its turns are refused", async () => {
+  const { fetch, seen } = gatewayed(
+    ({ body }) =>
+      "prompt_cache_key" in body && body.messages.at(-1).content === SUM_UP
+        ? Response.json({ error: { message: "Unsupported parameter" } }, { status: 400 })
+        : completion({ content: "Yes." }, 0),
+    { upstreams: { chat: { ...UPSTREAM, baseURL: OPENAI } } },
+  );
+  const ask = async (messages: readonly object[], more: object) =>
+    await (await fetch(post({ model: "m", messages, ...more }))).text();
+  await ask([SYSTEM, USER], { tools: [BASH] });
+  for (let times = 0; times < 3; times++) {
+    await ask([SYSTEM, USER, { role: "assistant", content: "Yes." }, { role: "user", content: SUM_UP }], {});
+  }
+  await ask([SYSTEM, USER, ...chatStep("a.ts", "1")], { tools: [BASH] });
+  assert("prompt_cache_key" in seen.at(-1)!.body);
 });

@@ -214,9 +214,13 @@ export class GatewaySessions {
     const ending = this.#endingAt(node, countInstructions(items));
     const known = ending ?? this.get(node.sessionId ?? "");
     const named = this.#named(name);
+    const anew = ending?.isBegun
+      ? undefined
+      : this.#summedUp(recognised, node) ?? this.#cutOff(recognised, keys);
     const before = named ??
-      (ending?.isBegun ? undefined : this.#summedUp(recognised, node) ?? this.#cutOff(recognised, keys) ??
-        this.#unbegun(recognised, node) ?? this.#brokenOff(recognised, node));
+      (ending?.isBegun
+        ? undefined
+        : anew ?? this.#unbegun(recognised, node) ?? this.#brokenOff(recognised, node));
     const goesOn = ending !== undefined && (!before || before === ending);
     const cleared = !before && !goesOn && known?.isClearedIn(items);
     let session: GatewaySession;
@@ -238,12 +242,12 @@ export class GatewaySessions {
     // What came first was the first turn only if this history continues it with its answer.
     const isUnplanned = before && !before.isBegun && !(goesOn && items.length > node.depth);
     if (isUnplanned) session.begin(recognised);
-    const begunWith = before && !goesOn ? summary : undefined;
+    const begunWith = session === anew && !goesOn ? summary : undefined;
     session.goOn(recognised, this.#index.claim(node, keys.slice(node.depth), session.id), begunWith);
     // What it went back from is nobody's history any more.
     if ((before || cleared) && !goesOn) {
       this.#index.release(tip, session.id, lastShared(tip, session.tip));
-      if (before && summary) this.#options.resumed?.(session, summary);
+      if (begunWith) this.#options.resumed?.(session, begunWith);
     }
     this.#keep(session);
     return session;
@@ -275,8 +279,10 @@ export class GatewaySessions {
   }
 
   /** The session whose summary this history goes on from. */
-  #summedUp({ scope, isKeyed, items }: Recognised, node: ChainNode): GatewaySession | undefined {
-    const candidates = this.#usedLast(scope).filter(({ facts: { summary }, quotable }) =>
+  #summedUp(recognised: Recognised, node: ChainNode): GatewaySession | undefined {
+    const { scope, isKeyed, items } = recognised;
+    const named = this.#named(nameOf(recognised));
+    const candidates = (named ? [named] : this.#usedLast(scope)).filter(({ facts: { summary }, quotable }) =>
       summary || quotable.length > 0
     );
     if (candidates.length === 0) return undefined;
@@ -284,9 +290,9 @@ export class GatewaySessions {
     if (quoted) return quoted;
     // A summary that can't be read here; with the same key and instructions it is the same conversation. One that goes on
     // from the model's own words is a branch of it: nothing was summed up there.
-    const mayBeSum = isKeyed && node.depth > 0 && !hasAnswers(items.slice(0, node.depth));
-    const newest = mayBeSum ? this.#newest(scope) : undefined;
-    return newest?.facts.summary?.isSaid ? newest : undefined;
+    const mayBeSum = !hasAnswers(items.slice(0, node.depth));
+    const newest = named ?? (isKeyed && node.depth > 0 ? this.#newest(scope) : undefined);
+    return mayBeSum && newest?.facts.summary?.isSaid ? newest : undefined;
   }
 
   /** The session without turns that this history goes on from; or else that of its key, such as one of requests for a title. */
