@@ -13,6 +13,7 @@ import { recordOf, type SaidOutcome, type Trial } from "./arrival/proof.ts";
 import { servedTokens } from "./cache/prefix.ts";
 import { fittingPins } from "./edits/pin.ts";
 import { type Edit, fittingEdits, leadingEdits } from "./edits/edit.ts";
+import type { Restored } from "./edits/restore.ts";
 import type { History } from "./edits/view.ts";
 import { NEW_SESSION, type PlannerState } from "./ledger/ledger.ts";
 import {
@@ -25,14 +26,7 @@ import {
 } from "./prompt_session.ts";
 import { KEEP_WANTED, type Retention } from "./retention/retention.ts";
 import { decide, type FullWindow, NEVER_FULL } from "./rule/decide.ts";
-import {
-  KnownSession,
-  type LookedAt,
-  type Plan,
-  planAsItIs,
-  type Restored,
-  staysAsItIs,
-} from "./rule/look.ts";
+import { KnownSession, type LookedAt, type Plan, planAsItIs, staysAsItIs } from "./rule/look.ts";
 import { quotePrompt } from "./rule/quote.ts";
 
 /** A {@linkcode PromptSession} whose planner decides when the mechanisms act. */
@@ -186,27 +180,22 @@ function makeSession(given: PromptSessionOptions, from?: KnownSession): PlannerS
   }
 
   /** The view of a request that shows what left the prompt again. */
-  function restore(history: History, call: PromptCall): SessionView {
-    const request = requestOf(history, call);
+  async function restore(history: History, call: PromptCall): Promise<SessionView> {
+    const { restore } = await import("./edits/restore.ts");
     const edits = fittingEdits(state.edits, history.messages);
-    const restored = known.lookRestored({ ...request, edits }, isRefused);
-    const { plan: { view, saved, promptTokens, predicted, stable } } = restored;
-    newest = {
-      ...{ messages: view.messages, tools: view.tools, places: view.places, stable },
-      rewrites: [],
-      warnings: [],
-      saved: { ...saved, ...savedByDeferring(call, promptTokens) },
-      promptTokens,
-      predictedCachedTokens: servedTokens(known.profile, { ...predicted, promptTokens }),
-    };
-    plans.set(newest, undefined);
+    const restored = restore(known.copy(), { ...requestOf(history, call), edits }, {
+      ...options,
+      restores: !isRefused,
+    });
+    const { view } = restored;
+    newest = { ...view, saved: { ...view.saved, ...savedByDeferring(call, view.promptTokens) } };
+    plans.set(newest, restored.plan);
     restorations.set(newest, restored);
     return newest;
   }
 
   /** What a request that isn't a turn is shown. */
   function look(history: History, call: PromptCall): SessionView {
-    if (call.restores) return restore(history, call);
     const request = requestOf(history, call);
     const edits = fittingEdits(state.edits, history.messages);
     const { view, promptTokens, cachedTokens, saved } = known.lookOnce(
@@ -248,7 +237,10 @@ function makeSession(given: PromptSessionOptions, from?: KnownSession): PlannerS
 
   async function makeView(history: History, call: PromptCall): Promise<SessionView> {
     checkCall({ history, call });
-    if (call.oneShot) return options.observe ? showAll(history, call) : look(history, call);
+    if (call.oneShot) {
+      if (options.observe) return showAll(history, call);
+      return call.restores ? await restore(history, call) : look(history, call);
+    }
     if (!known.isStartOf(history.messages)) {
       const edits = fittingEdits(state.edits, history.messages);
       const trials = fittingTrials(state.trials, history.messages);
@@ -371,10 +363,9 @@ function makeSession(given: PromptSessionOptions, from?: KnownSession): PlannerS
       if (!view || !plans.has(view)) {
         throw new Error("Cannot take note of a refusal: this session viewed nothing for it");
       }
-      const restored = restorations.get(view);
-      const plan = restored?.plan ?? plans.get(view);
+      const plan = plans.get(view);
       if (!plan) return;
-      if (restored && limit === undefined) {
+      if (restorations.has(view) && limit === undefined) {
         isRefused = true;
         return;
       }
