@@ -179,41 +179,18 @@ function makeSession(given: PromptSessionOptions, from?: KnownSession): PlannerS
     };
   }
 
-  /** The view of a request that shows what left the prompt again. */
-  async function restore(history: History, call: PromptCall): Promise<SessionView> {
+  /** What a request that isn't a turn is shown. */
+  async function look(history: History, call: PromptCall): Promise<SessionView> {
     const { restore } = await import("./edits/restore.ts");
     const edits = fittingEdits(state.edits, history.messages);
     const restored = restore(known.copy(), { ...requestOf(history, call), edits }, {
       ...options,
-      restores: !isRefused,
+      restores: call.restores === true && !isRefused,
     });
-    const { view } = restored;
+    const { view, plan } = restored;
     newest = { ...view, saved: { ...view.saved, ...savedByDeferring(call, view.promptTokens) } };
-    plans.set(newest, restored.plan);
-    restorations.set(newest, restored);
-    return newest;
-  }
-
-  /** What a request that isn't a turn is shown. */
-  function look(history: History, call: PromptCall): SessionView {
-    const request = requestOf(history, call);
-    const edits = fittingEdits(state.edits, history.messages);
-    const { view, promptTokens, cachedTokens, saved } = known.lookOnce(
-      { ...request, edits },
-      state.truncated,
-    );
-    const { messages, tools, places } = view;
-    newest = {
-      messages,
-      tools,
-      places,
-      rewrites: [],
-      warnings: [],
-      saved: { ...saved, ...savedByDeferring(call, promptTokens) },
-      promptTokens,
-      predictedCachedTokens: cachedTokens,
-    };
-    plans.set(newest, undefined);
+    plans.set(newest, call.restores ? plan : undefined);
+    if (call.restores) restorations.set(newest, restored);
     return newest;
   }
 
@@ -237,10 +214,7 @@ function makeSession(given: PromptSessionOptions, from?: KnownSession): PlannerS
 
   async function makeView(history: History, call: PromptCall): Promise<SessionView> {
     checkCall({ history, call });
-    if (call.oneShot) {
-      if (options.observe) return showAll(history, call);
-      return call.restores ? await restore(history, call) : look(history, call);
-    }
+    if (call.oneShot) return options.observe ? showAll(history, call) : await look(history, call);
     if (!known.isStartOf(history.messages)) {
       const edits = fittingEdits(state.edits, history.messages);
       const trials = fittingTrials(state.trials, history.messages);

@@ -6,7 +6,7 @@ import type { PromptSessionOptions, SessionView } from "../prompt_session.ts";
 import { type KnownSession, type Plan, planAsItIs, type RewriteRequest } from "../rule/look.ts";
 import type { Edit } from "./edit.ts";
 
-/** A request that shows again what left the prompt. */
+/** A request that isn't a turn. */
 export interface Restored {
   readonly view: SessionView;
   readonly plan: Plan;
@@ -18,10 +18,10 @@ export interface Restored {
 const REPLY_SHARE = 0.1;
 
 /**
- * Plans a request that isn't a turn and shows what left the prompt again, as far as the window holds it.
+ * Plans a request that isn't a turn: it shows what the newest turn showed, and what is new.
  *
  * @param known A copy of what is known of the session: it changes.
- * @param restores Whether anything is shown again.
+ * @param restores Whether it also shows what left the prompt again, as far as the window holds it.
  */
 export function restore(
   known: KnownSession,
@@ -36,7 +36,7 @@ export function restore(
   const room = (windowTokens - replyTokens - Math.sqrt(size.tokens * size.atMost)) /
     Math.max(scale.perToken, size.tokens / promptTokens);
   const edits = restores ? unrestored(request, { room, countTokens }) : request.edits;
-  const look = known.look({ ...request, edits });
+  const look = edits === request.edits ? before : known.look({ ...request, edits });
   const plan = planAsItIs({ ...look, leaving: [] }, { ...request, edits }, { countTokens });
   const { view: { messages, tools, places }, predicted, stable, saved } = plan;
   return {
@@ -45,7 +45,11 @@ export function restore(
       rewrites: [],
       warnings: [],
       promptTokens: plan.promptTokens,
-      predictedCachedTokens: servedTokens(known.profile, { ...predicted, promptTokens: plan.promptTokens }),
+      // What a warm cache serves.
+      predictedCachedTokens: servedTokens(known.profile, {
+        promptTokens: plan.promptTokens,
+        sharedTokens: predicted.sharedTokens,
+      }),
     },
     plan,
     book: (sent) => known.book(plan, sent),

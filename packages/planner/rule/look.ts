@@ -125,16 +125,6 @@ export interface Look {
   readonly isFree: boolean;
 }
 
-/** What a request sends that isn't a turn. Tokens are counted here. */
-export interface OneShotLook {
-  readonly view: PlacedView;
-  readonly promptTokens: number;
-  /** Of these, what a warm cache serves. */
-  readonly cachedTokens: number;
-  /** Tokens that each mechanism keeps out. */
-  readonly saved: SessionView["saved"];
-}
-
 /** A call whose prompt is to be made. */
 export interface RewriteRequest extends LookRequest {
   /** Positions of results that show head and tail. */
@@ -488,32 +478,6 @@ export class KnownSession {
     const account = this.#account;
     const known = this.isStartOf(request.messages) ? this : new KnownSession(this.#options, { account });
     return known.look(request, { all: true });
-  }
-
-  /**
-   * The view that the model had last and what is new of the history. Changes nothing.
-   *
-   * @param truncated Positions of results that show head and tail.
-   */
-  lookOnce(
-    { messages: history, tools: full, edits, ...call }: LookRequest,
-    truncated: readonly number[],
-  ): OneShotLook {
-    const { countTokens } = this.#options;
-    const layout = new Layout(countTokens, this.#layout);
-    const kept = layout.update(history, edits);
-    const tools = compactedTools(full, edits);
-    const toolTokens = countRequestTokens({ messages: [], tools }, countTokens);
-    const promptTokens = toolTokens + layout.tokens;
-    const toolsBefore = countRequestTokens({ messages: [], tools: full }, countTokens);
-    const all = toolsBefore + layout.fullTokens - promptTokens;
-    const sharedTokens = Math.min(this.#predict(tools, call).sharedTokens, toolTokens + kept);
-    return {
-      view: { ...layout.placed, tools },
-      promptTokens,
-      saved: savedTokens(layout, { edits, truncated, all, schemas: toolsBefore - toolTokens }),
-      cachedTokens: servedTokens(this.profile, { promptTokens, sharedTokens }),
-    };
   }
 
   /** A copy of it, whose client compacts nothing by itself. */
