@@ -317,3 +317,30 @@ Deno.test("invariant 11: what the ledger says a session would have cost is what 
     assert(Math.abs(claimed - real) <= 0.05 * real + 250, `${claimed} against ${real}`);
   }));
 });
+
+Deno.test("invariant 9: a request for a summary sees everything that left, as far as it fits, and changes nothing", async () => {
+  await fc.assert(
+    fc.asyncProperty(sessions(any()), async (given) => {
+      await run(given, {
+        async check(session, history, call) {
+          const before = JSON.stringify([session.state, session.lookedAt]);
+          const once = { ...call, oneShot: true };
+          const asTurn = await session.view(history, once);
+          const view = await session.view(history, { ...once, restores: true });
+          session.sent({ promptTokens: view.promptTokens, cachedTokens: 0, outputTokens: 9 }, view);
+          assertEquals(JSON.stringify([session.state, session.lookedAt]), before);
+          const said = new Set(editsOf(session).flatMap((edit) => edit.type === "say" ? [edit.index] : []));
+          const shown = new Set(view.messages);
+          const hidden = history.messages.filter((message, at) => !shown.has(message) && !said.has(at));
+          if (given.windowTokens === 1_000_000) assertEquals(hidden, []);
+          assert(view.promptTokens <= Math.max(asTurn.promptTokens, given.windowTokens));
+          const all = new Set(asTurn.messages);
+          for (const message of history.messages) assert(!all.has(message) || shown.has(message));
+          // The turn itself is what is booked next.
+          await session.view(history, call);
+        },
+      });
+    }),
+    { numRuns: 20 },
+  );
+});

@@ -4,6 +4,7 @@ import type { Arrival, ArrivalOptions, arrive, Arrived, writeOut } from "./arriv
 import { servedTokens } from "./cache/prefix.ts";
 import { fittingPins } from "./edits/pin.ts";
 import { type Edit, fittingEdits, leadingEdits } from "./edits/edit.ts";
+import type { Restored } from "./edits/restore.ts";
 import type { History } from "./edits/view.ts";
 import { NEW_SESSION, type PlannerState } from "./ledger/ledger.ts";
 import {
@@ -17,14 +18,7 @@ import {
 import { referencesPay } from "./providers.ts";
 import { KEEP_WANTED, type Retention } from "./retention/retention.ts";
 import { decide, type FullWindow, NEVER_FULL } from "./rule/decide.ts";
-import {
-  KnownSession,
-  type LookedAt,
-  type Plan,
-  planAsItIs,
-  type Restored,
-  staysAsItIs,
-} from "./rule/look.ts";
+import { KnownSession, type LookedAt, type Plan, planAsItIs, staysAsItIs } from "./rule/look.ts";
 import { quotePrompt } from "./rule/quote.ts";
 
 /** A {@linkcode PromptSession} whose planner decides when the mechanisms act. */
@@ -171,46 +165,18 @@ function makeSession(given: PromptSessionOptions, from?: KnownSession): PlannerS
     };
   }
 
-  /** The view of a request that shows what left the prompt again. */
-  function restore(history: History, call: PromptCall): SessionView {
-    const request = requestOf(history, call);
-    const edits = fittingEdits(state.edits, history.messages);
-    const restored = known.lookRestored({ ...request, edits }, isRefused);
-    const { plan: { view, saved, promptTokens, predicted, stable } } = restored;
-    newest = {
-      ...{ messages: view.messages, tools: view.tools, places: view.places, stable },
-      rewrites: [],
-      warnings: [],
-      saved: { ...saved, ...savedByDeferring(call, promptTokens) },
-      promptTokens,
-      predictedCachedTokens: servedTokens(known.profile, { ...predicted, promptTokens }),
-    };
-    plans.set(newest, undefined);
-    restorations.set(newest, restored);
-    return newest;
-  }
-
   /** What a request that isn't a turn is shown. */
-  function look(history: History, call: PromptCall): SessionView {
-    if (call.restores) return restore(history, call);
-    const request = requestOf(history, call);
+  async function look(history: History, call: PromptCall): Promise<SessionView> {
+    const { restore } = await import("./edits/restore.ts");
     const edits = fittingEdits(state.edits, history.messages);
-    const { view, promptTokens, cachedTokens, saved } = known.lookOnce(
-      { ...request, edits },
-      state.truncated,
-    );
-    const { messages, tools, places } = view;
-    newest = {
-      messages,
-      tools,
-      places,
-      rewrites: [],
-      warnings: [],
-      saved: { ...saved, ...savedByDeferring(call, promptTokens) },
-      promptTokens,
-      predictedCachedTokens: cachedTokens,
-    };
-    plans.set(newest, undefined);
+    const restored = restore(known.copy(), { ...requestOf(history, call), edits }, {
+      ...options,
+      restores: call.restores === true && !isRefused,
+    });
+    const { view, plan } = restored;
+    newest = { ...view, saved: { ...view.saved, ...savedByDeferring(call, view.promptTokens) } };
+    plans.set(newest, call.restores ? plan : undefined);
+    if (call.restores) restorations.set(newest, restored);
     return newest;
   }
 
@@ -234,7 +200,7 @@ function makeSession(given: PromptSessionOptions, from?: KnownSession): PlannerS
 
   async function makeView(history: History, call: PromptCall): Promise<SessionView> {
     checkCall({ history, call });
-    if (call.oneShot) return options.observe ? showAll(history, call) : look(history, call);
+    if (call.oneShot) return options.observe ? showAll(history, call) : await look(history, call);
     if (!known.isStartOf(history.messages)) {
       const edits = fittingEdits(state.edits, history.messages);
       if (edits.length < state.edits.length) state = { ...state, edits };
@@ -356,10 +322,9 @@ function makeSession(given: PromptSessionOptions, from?: KnownSession): PlannerS
       if (!view || !plans.has(view)) {
         throw new Error("Cannot take note of a refusal: this session viewed nothing for it");
       }
-      const restored = restorations.get(view);
-      const plan = restored?.plan ?? plans.get(view);
+      const plan = plans.get(view);
       if (!plan) return;
-      if (restored && limit === undefined) {
+      if (restorations.has(view) && limit === undefined) {
         isRefused = true;
         return;
       }

@@ -2,7 +2,6 @@ import {
   countMessageTokens,
   countRequestTokens,
   countToolTokens,
-  estimateTokens,
   hashPiece,
   type Message,
   type Rewrite,
@@ -60,7 +59,7 @@ import {
   resendCostOf,
   UNREAD_CALLS,
 } from "../ledger/ledger.ts";
-import { type CompactionHabit, USUAL_COMPACTION } from "../agents.ts";
+import { USUAL_COMPACTION } from "../agents.ts";
 import type { LedgerEntry, PingEntry, PingSent } from "../ledger/entry.ts";
 import {
   type PromptCall,
@@ -127,23 +126,6 @@ export interface Look {
   readonly wishes: Wishes;
   /** Whether doing it breaks nothing that the cache holds. */
   readonly isFree: boolean;
-}
-
-/** What a request sends that isn't a turn. Tokens are counted here. */
-export interface OneShotLook {
-  readonly view: PlacedView;
-  readonly promptTokens: number;
-  /** Of these, what a warm cache serves. */
-  readonly cachedTokens: number;
-  /** Tokens that each mechanism keeps out. */
-  readonly saved: SessionView["saved"];
-}
-
-/** A request that shows again what left the prompt. */
-export interface Restored {
-  readonly plan: Plan;
-  /** Returns what it cost, and what it would have cost the client without Tare; no session changes by it. */
-  readonly book: (sent: Parameters<KnownSession["book"]>[1]) => LedgerEntry;
 }
 
 /** A call whose prompt is to be made. */
@@ -515,56 +497,15 @@ export class KnownSession {
     return known.look(request, { all: true });
   }
 
-  /**
-   * The view that the model had last and what is new of the history. Changes nothing.
-   *
-   * @param truncated Positions of results that show head and tail.
-   */
-  lookOnce(
-    { messages: history, tools: full, edits, ...call }: LookRequest,
-    truncated: readonly number[],
-  ): OneShotLook {
-    const { countTokens } = this.#options;
-    const layout = new Layout(countTokens, this.#layout);
-    const kept = layout.update(history, edits);
-    const tools = compactedTools(full, edits);
-    const toolTokens = countRequestTokens({ messages: [], tools }, countTokens);
-    const promptTokens = toolTokens + layout.tokens;
-    const toolsBefore = countRequestTokens({ messages: [], tools: full }, countTokens);
-    const all = toolsBefore + layout.fullTokens - promptTokens;
-    const sharedTokens = Math.min(this.#predict(tools, call).sharedTokens, toolTokens + kept);
-    return {
-      view: { ...layout.placed, tools },
-      promptTokens,
-      saved: savedTokens(layout, { edits, truncated, all, schemas: toolsBefore - toolTokens }),
-      cachedTokens: servedTokens(this.profile, { promptTokens, sharedTokens }),
-    };
+  /** A copy of it, whose client compacts nothing by itself. */
+  copy(): KnownSession {
+    const compaction = { fullFrom: () => Infinity, keepsFront: true };
+    return new KnownSession({ ...this.#options, compaction }, { account: this.#account, from: this });
   }
 
-  /**
-   * Plans a request that isn't a turn and shows what left the prompt again. Changes nothing.
-   *
-   * @param asItIs Whether nothing of it is shown again.
-   */
-  lookRestored(request: RewriteRequest, asItIs: boolean): Restored {
-    const { countTokens } = this.#options;
-    const aside = new KnownSession({ ...this.#options, compaction: NO_COMPACTION }, {
-      account: this.#account,
-      from: this,
-    });
-    const before = aside.look(request);
-    const { size, scale, promptTokens, alone, situation: { windowTokens } } = before;
-    if (scaled(scale, alone.ownTokens) <= windowTokens) {
-      // A client that compacts by itself later than was assumed hasn't done so before.
-      aside.#account = { ...aside.#account, compacted: NEW_SESSION.compacted };
-    }
-    const replyTokens = Math.min(request.replyTokens ?? Infinity, REPLY_SHARE * windowTokens);
-    const room = (windowTokens - replyTokens - Math.sqrt(size.tokens * size.atMost)) /
-      Math.max(scale.perToken, size.tokens / promptTokens);
-    const edits = asItIs ? request.edits : unrestored(request, { room, countTokens });
-    const look = edits === request.edits ? before : aside.look({ ...request, edits });
-    const plan = planAsItIs({ ...look, leaving: [] }, { ...request, edits }, { countTokens });
-    return { plan, book: (sent) => aside.book(plan, sent) };
+  /** The client hasn't compacted anything, whatever was assumed. */
+  refuteCompaction(): void {
+    this.#account = { ...this.#account, compacted: NEW_SESSION.compacted };
   }
 
   /** Tokens that a warm cache serves of a call as its client would have made it. */
@@ -808,37 +749,6 @@ export class KnownSession {
     }
     this.#judgedBy = judgedBy;
   }
-}
-
-/** A client that asks for a summary compacts with that very request, and with no other. */
-const NO_COMPACTION: CompactionHabit = { fullFrom: () => Infinity, keepsFront: true };
-
-/** Most of a window that is kept free for a summary where the client says how long it may be. */
-const REPLY_SHARE = 0.1;
-
-/**
- * The edits that stay where what left is shown again in so much room, in tokens counted here: the newest first, what doesn't
- * fit is passed over. What a result says in fewer words stays, since that can be rebuilt from what is visible.
- */
-function unrestored(
-  { messages: history, edits }: LookRequest,
-  { room, countTokens }: Pick<PromptSessionOptions, "countTokens"> & { readonly room: number },
-): readonly Edit[] {
-  const tokensOf = (from: number, to: number) =>
-    history.slice(from, to).reduce((sum, message) => sum + countMessageTokens(message, countTokens), 0);
-  const removals = edits.flatMap((edit) => {
-    if (edit.type === "say" || edit.type === "keep" || edit.type === "compact") return [];
-    const [from, to] = "index" in edit ? [edit.index, edit.index + 1] : [edit.from, edit.to];
-    return [{ edit, to, tokens: tokensOf(from, to) - (countTokens ?? estimateTokens)(edit.text) }];
-  }).sort((a, b) => b.to - a.to);
-  const shown = new Set<Edit>(edits.filter(({ type }) => type === "compact"));
-  let left = room;
-  for (const { edit, tokens } of removals) {
-    if (tokens > left) continue;
-    left -= Math.max(0, tokens);
-    shown.add(edit);
-  }
-  return edits.filter((edit) => !shown.has(edit));
 }
 
 /** So many models of a session are remembered with their last reported prompt. */

@@ -1,0 +1,84 @@
+import { countMessageTokens, estimateTokens } from "@tare/messages";
+import { servedTokens } from "../cache/prefix.ts";
+import { scaled } from "../cache/prompt_size.ts";
+import type { LedgerEntry } from "../ledger/entry.ts";
+import type { PromptSessionOptions, SessionView } from "../prompt_session.ts";
+import { type KnownSession, type Plan, planAsItIs, type RewriteRequest } from "../rule/look.ts";
+import type { Edit } from "./edit.ts";
+
+/** A request that isn't a turn. */
+export interface Restored {
+  readonly view: SessionView;
+  readonly plan: Plan;
+  /** Returns what it cost, and what it would have cost the client without Tare; no session changes by it. */
+  readonly book: (sent: Parameters<KnownSession["book"]>[1]) => LedgerEntry;
+}
+
+/** Most of a window that is kept free for a summary where the client says how long it may be. */
+const REPLY_SHARE = 0.1;
+
+/**
+ * Plans a request that isn't a turn: it shows what the newest turn showed, and what is new.
+ *
+ * @param known A copy of what is known of the session: it changes.
+ * @param restores Whether it also shows what left the prompt again, as far as the window holds it.
+ */
+export function restore(
+  known: KnownSession,
+  request: RewriteRequest,
+  { countTokens, restores }: Pick<PromptSessionOptions, "countTokens"> & { readonly restores: boolean },
+): Restored {
+  const before = known.look(request);
+  const { size, scale, promptTokens, alone, situation: { windowTokens } } = before;
+  // A client that compacts by itself later than was assumed hasn't done so before.
+  if (scaled(scale, alone.ownTokens) <= windowTokens) known.refuteCompaction();
+  const replyTokens = Math.min(request.replyTokens ?? Infinity, REPLY_SHARE * windowTokens);
+  const room = (windowTokens - replyTokens - Math.sqrt(size.tokens * size.atMost)) /
+    Math.max(scale.perToken, size.tokens / promptTokens);
+  const edits = restores ? unrestored(request, { room, countTokens }) : request.edits;
+  const look = edits === request.edits ? before : known.look({ ...request, edits });
+  const plan = planAsItIs({ ...look, leaving: [] }, { ...request, edits }, { countTokens });
+  const { view: { messages, tools, places }, predicted, stable, saved } = plan;
+  return {
+    view: {
+      ...{ messages, tools, places, stable, saved },
+      rewrites: [],
+      warnings: [],
+      promptTokens: plan.promptTokens,
+      // What a warm cache serves.
+      predictedCachedTokens: servedTokens(known.profile, {
+        promptTokens: plan.promptTokens,
+        sharedTokens: predicted.sharedTokens,
+      }),
+    },
+    plan,
+    book: (sent) => known.book(plan, sent),
+  };
+}
+
+/**
+ * The edits that stay where what left is shown again in so much room, in tokens counted here: the newest first, what doesn't
+ * fit is passed over. What a result says in fewer words stays, since that can be rebuilt from what is visible.
+ */
+function unrestored(
+  { messages: history, edits }: Pick<RewriteRequest, "messages" | "edits">,
+  { room, countTokens = estimateTokens }: Pick<PromptSessionOptions, "countTokens"> & {
+    readonly room: number;
+  },
+): readonly Edit[] {
+  const tokensOf = (from: number, to: number) =>
+    history.slice(from, to).reduce((sum, message) => sum + countMessageTokens(message, countTokens), 0);
+  const removals = edits.flatMap((edit) => {
+    if (edit.type === "say" || edit.type === "keep" || edit.type === "compact") return [];
+    const [from, to] = "index" in edit ? [edit.index, edit.index + 1] : [edit.from, edit.to];
+    return [{ edit, to, tokens: tokensOf(from, to) - countTokens(edit.text) }];
+  }).sort((a, b) => b.to - a.to);
+  const shown = new Set<Edit>(edits.filter(({ type }) => type === "compact"));
+  let left = room;
+  for (const { edit, tokens } of removals) {
+    if (tokens > left) continue;
+    left -= Math.max(0, tokens);
+    shown.add(edit);
+  }
+  return edits.filter((edit) => !shown.has(edit));
+}
