@@ -49,7 +49,7 @@ export function expand(shown: string, above: readonly NamedText[] = []): Expande
   if (folder !== undefined) {
     lines = lines.map((line) => line === "" || /\s/.test(line) ? line : folder + line);
   }
-  if (parts.includes("hits below their paths")) lines = withPaths(lines);
+  if (parts.includes("hits by file")) lines = withPaths(lines);
   let text = lines.join("\n");
   const indentation = valueOf(parts, "JSON without its indentation by ");
   if (indentation !== undefined) text = laidOut(text, JSON.parse(indentation));

@@ -205,7 +205,7 @@ function makeSession(given: PromptSessionOptions, from?: KnownSession): PlannerS
       const edits = fittingEdits(state.edits, history.messages);
       if (edits.length < state.edits.length) state = { ...state, edits };
     }
-    if (!arriving && !state.reverted && history.messages.some(({ role }) => role === "tool")) {
+    if (!arriving && !state.reverted && history.messages.some(isOfCalls)) {
       arriving = await loadArriving({ ...options, ...mechanisms });
     }
     const arrived = !arriving || state.reverted
@@ -390,6 +390,11 @@ function makeSession(given: PromptSessionOptions, from?: KnownSession): PlannerS
       known = know(state.planner, known);
     },
   };
+}
+
+/** Whether a message makes calls, or answers one. */
+function isOfCalls(message: Message): boolean {
+  return message.role === "tool" || message.role === "assistant" && (message.tool_calls ?? []).length > 0;
 }
 
 /** What results are said by. */

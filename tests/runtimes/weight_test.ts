@@ -14,8 +14,7 @@ const MAX_BYTES: Readonly<Record<string, number>> = {
   "context": 100_000,
   "prune": 100_000,
   "schemas": 100_000,
-  // With the table of what agents' tools do and the reader of scripts, which judge every result at once.
-  "planner": 111_000,
+  "planner": 105_000,
   "planner/parts": 100_000,
   "planner/policies": 120_000,
   "adapters/ai-sdk": 120_000,

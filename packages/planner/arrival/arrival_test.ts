@@ -93,7 +93,7 @@ Deno.test("what a search, a list of paths, a terminal and JSON repeat is said on
   assertEquals(
     await shown("Grep", [...hits, "--", "src/other.ts:1:y"].join("\n")),
     [
-      "[compressed: hits below their paths]",
+      "[compressed: hits by file]",
       "src/deep/folder/file.ts",
       ...lines("x", 0, 6).map((line, at) => `${at + 7}:${line}`),
       "--",

@@ -191,7 +191,7 @@ function headerOf(
   }
   if (json === "") parts.push("JSON without spaces");
   else if (json !== undefined) parts.push(`JSON without its indentation by ${JSON.stringify(json)}`);
-  if (headings) parts.push("hits below their paths");
+  if (headings) parts.push("hits by file");
   if (folder !== undefined) parts.push(`paths are in ${folder}`);
   if (repeats) parts.push("equal lines are counted");
   const overwritten = terminal === "progress" ? " and overwritten progress" : "";
