@@ -98,7 +98,8 @@ async function check(
   tally.forwarded++;
   assertEquals(exchange.path, path);
   await checkLossless({ path, sent: body, reached: first.body }, tally);
-  checkLegal(path, body, first.body);
+  // Of some alone: each is held against the rules of several providers.
+  if (tally.requests % 5 === 0) checkLegal(path, body, first.body);
   if (second) {
     // What was made of the request is refused: the client gets the answer to its own.
     tally.reverted++;

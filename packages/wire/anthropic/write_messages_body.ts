@@ -91,7 +91,7 @@ export function messagesBody(
 ): JsonRecord {
   const legal = legalPrompt({ messages, tools }, MESSAGES_FORMS);
   const sent = legal.messages;
-  const first = sent.findIndex(({ message: { role } }) => role !== "system" && role !== "developer");
+  const first = sent.findIndex(({ message }) => !isInstruction(message));
   const heads = first < 0 ? sent.length : first;
   const system = sent.slice(0, heads).flatMap(({ message }) => contentBlocks(message.content));
   const shown = legal.tools.map(({ definition }) => toolOf(definition));
@@ -100,7 +100,8 @@ export function messagesBody(
     const isLast = heads + place === sent.length - 1;
     return blocksOf(legal, isLast).map((value) => ({ role, at: legal.at, value }));
   });
-  const blocks = withLegalEnds(written, heads);
+  // Instructions alone ask for nothing: of these there is nothing to put right.
+  const blocks = messages.every(isInstruction) ? [] : withLegalEnds(written, heads);
   const useful = usefulPlaces(blocks, { messages, ...stable });
   const marked = [...useful, system.at(-1), shown.at(-1)].filter((block) => block !== undefined);
   const mark = { type: "ephemeral", ...(cacheTtlMs >= HOUR_MS && { ttl: "1h" }) };
@@ -115,16 +116,15 @@ export function messagesBody(
   });
 }
 
+function isInstruction({ role }: Message): boolean {
+  return role === "system" || role === "developer";
+}
+
 /** The blocks with a user's in front, and no white space behind a reply's text that ends them: providers refuse either. */
 function withLegalEnds(blocks: readonly PlacedBlock[], at: number): PlacedBlock[] {
   const [first] = blocks;
   const begun = first?.role === "user" ? [...blocks] : [
-    // What stands for nothing is worth no mark.
-    {
-      role: "user" as const,
-      at: first ? at : Infinity,
-      value: { type: "text", text: first ? BEGINNING : EMPTY_MESSAGE },
-    },
+    { role: "user" as const, at, value: { type: "text", text: first ? BEGINNING : EMPTY_MESSAGE } },
     ...blocks,
   ];
   const last = begun.at(-1)!;
