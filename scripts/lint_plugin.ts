@@ -128,6 +128,8 @@ const PROTOCOL_EXCEPTIONS: readonly string[] = [
   "server/as_model/",
   // It asks as an agent does, to see whether the key of one passes.
   "app/agents/installation.ts",
+  // What providers refuse is held against requests of all protocols, by code that shares nothing with what writes them.
+  "simulator/dialects.ts",
   // Frameworks have names of their own, some of which a protocol has too.
   "adapters/",
 ];
@@ -137,6 +139,8 @@ export const PROVIDER_PLACES: readonly string[] = [
   "planner/providers.ts",
   "planner/agents.ts",
   "simulator/economy/assumptions.ts",
+  // What each of them refuses.
+  "simulator/dialects.ts",
   // Where agents keep their logs.
   "app/history/",
   "wire/",

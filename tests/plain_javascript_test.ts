@@ -74,10 +74,13 @@ const PARTS: Readonly<Record<string, readonly string[]>> = {
   ],
   wire: [
     "anchorOf",
+    "chatBody",
     "finishedReply",
     "joinBytes",
     "jsonExcess",
+    "legalArguments",
     "messagesBody",
+    "originalCalls",
     "responsesBody",
     "readCacheMarks",
     "steadyTools",

@@ -4,6 +4,8 @@
  * @module
  */
 
+import { refusedBy } from "./refused.ts";
+
 /** What the model was asked. */
 export interface Asked {
   /** The newest message's text. */
@@ -26,7 +28,10 @@ export function scriptedProvider(answer: (asked: Asked) => string): ScriptedProv
   const all: Asked[] = [];
   const server = Deno.serve({ port: 0, hostname: "127.0.0.1", onListen() {} }, async (request) => {
     if (request.method !== "POST") return Response.json({ object: "list", data: [] });
-    const { messages } = await request.json();
+    const given = await request.json();
+    const refused = refusedBy(new URL(request.url).pathname, given);
+    if (refused) return refused;
+    const { messages } = given;
     const { content } = messages.at(-1);
     const text = typeof content === "string"
       ? content

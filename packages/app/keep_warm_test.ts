@@ -77,7 +77,7 @@ class Talk {
   async say(text: string, headers: Record<string, string> = KEY, more: object = {}): Promise<void> {
     const said = { role: "user", content: [{ type: "text", text, ...MARK }] };
     const body = {
-      ...{ model: MODEL, max_tokens: 1_000, stream: true },
+      ...{ model: MODEL, max_tokens: 2_000, stream: true },
       system: [{ type: "text", text: PREFIX, ...MARK }],
       messages: [...this.#messages, said],
       ...more,

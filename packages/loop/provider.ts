@@ -8,7 +8,16 @@ import type {
   ModelSettings,
   ToolCall,
 } from "@tare/messages";
-import { asRecord, bodyPieces, GrowingBytes, ReplyTooLong, SseSplitter, statusOf } from "@tare/wire";
+import {
+  asRecord,
+  bodyPieces,
+  GrowingBytes,
+  type LegalForms,
+  originalCalls,
+  ReplyTooLong,
+  SseSplitter,
+  statusOf,
+} from "@tare/wire";
 import { ModelError } from "./event.ts";
 
 /** Which model of a provider, and how to reach it: what the options of every model have. */
@@ -180,6 +189,8 @@ interface StreamModelOptions<Reader extends ReplyReader>
   readonly author: string;
   /** Says what came, if it was no reply. */
   readonly noReply: string;
+  /** Names and schemas that were sent in place of others: replies are told by the original ones. */
+  readonly forms: LegalForms;
   /** Makes a reader for one reply. */
   readonly reader: () => Reader;
   /** How the prompt of a whole reply is kept in the provider's cache. Default: it can't be. */
@@ -204,7 +215,7 @@ const CUT_OFF = "its stream ended before the reply was whole";
 
 /** A model whose replies are streamed by a provider's SDK. What fails is a `ModelError` that doesn't hold the API key. */
 export function streamModel<Reader extends ReplyReader>(options: StreamModelOptions<Reader>): Model {
-  const { host, author, maxRetries, busyWaitsMs, noReply, reader, keepable, open } = options;
+  const { host, author, maxRetries, busyWaitsMs, noReply, forms, reader, keepable, open } = options;
   return async function* (asked) {
     const request = { ...asked, messages: readableBy(author, asked.messages) };
     const takenIds = callIds(request.messages);
@@ -230,7 +241,7 @@ export function streamModel<Reader extends ReplyReader>(options: StreamModelOpti
         if (completed) {
           const prompt = request.keepable && keepable?.(reply, completed);
           if (prompt) request.keepable?.(prompt);
-          yield { ...completed, message: signed(completed.message, author) };
+          yield { ...completed, message: signed(originalCalls(completed.message, request, forms), author) };
           return;
         }
         failure = replyError("bad_response", host, reply.isReply ? CUT_OFF : noReply);

@@ -3,6 +3,7 @@ import type { ModelError } from "@tare/loop";
 import type { Model, ModelEvent, ModelRequest } from "@tare/messages";
 import { openaiModel } from "@tare/loop/openai";
 import { assert } from "@std/assert";
+import { refusedBy } from "../../tests/refused.ts";
 
 /** What came of one question. */
 export interface Asked {
@@ -79,7 +80,11 @@ export async function askProvider(
   const serveOptions = { port: 0, onListen() {}, onError: () => new Response(null, { status: 500 }) };
   const server = Deno.serve(serveOptions, async (request) => {
     headers = request.headers;
-    bodies.push({ path: new URL(request.url).pathname, ...await request.json() });
+    const path = new URL(request.url).pathname;
+    const body = await request.json();
+    bodies.push({ path, ...body });
+    const refused = refusedBy(path, body);
+    if (refused) return refused;
     return waiting.shift() ?? new Response("No answer is left.", { status: 400 });
   });
   const events: ModelEvent[] = [];

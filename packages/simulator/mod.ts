@@ -8,6 +8,7 @@
  *
  * @module
  */
+export { type Dialect, DIALECTS, refusalIn, refusalOf } from "./dialects.ts";
 export type { Fault, ToolCallPieces } from "./fault.ts";
 export {
   replay,

@@ -1,3 +1,4 @@
+import { type Dialect, refusalIn } from "@tare/simulator";
 import { loadTokenizer } from "@tare/tiktoken";
 import { billOf } from "./bill.ts";
 import { BlockCache } from "./block_cache.ts";
@@ -94,7 +95,7 @@ export async function startProvider(options: ProviderOptions): Promise<Provider>
     const failure = asked.asked.tools.length > 0 ? failures[working++] : undefined;
     if (failure === 429) return refuse(429, "Too many requests, try again.", { "retry-after": "1" });
     if (failure === 500 || failure === 503) return refuse(failure, "Something broke, try again.");
-    const fault = faultOf(asked, given);
+    const fault = refusalIn(body, rulesOf(protocol)) ?? faultOf(asked, given);
     if (fault) return refuse(400, fault);
     const size = asked.pieces.reduce((sum, { shown }) => sum + tokensOf(shown).length, 0);
     if (size > windowTokens) {
@@ -152,6 +153,11 @@ async function readText(request: Request): Promise<string> {
   if (encoding === null || encoding === "identity") return await request.text();
   const stream = request.body!.pipeThrough(new DecompressionStream(encoding as CompressionFormat));
   return await new Response(stream).text();
+}
+
+/** Whose rules a request is held to: agents ask a provider of chat completions whose own they know. */
+function rulesOf(protocol: SpokenProtocol): readonly Dialect[] {
+  return protocol === CHAT ? ["openai"] : protocol === RESPONSES ? ["responses"] : ["anthropic"];
 }
 
 /** Most marks for the cache in a request. */

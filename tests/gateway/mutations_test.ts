@@ -5,6 +5,8 @@ import { estimateTokens } from "@tare/messages";
 import { profileNamed } from "@tare/planner";
 import { agentHandler } from "@tare/server";
 import { Keys, memoryStore } from "@tare/conversation";
+import { refusalOf } from "@tare/simulator";
+import { dialectsOf } from "../refused.ts";
 import { checkLossless, type FoundEdits } from "./lossless.ts";
 import { oddUpstream } from "./odd_upstream.ts";
 import { type GeneratedRequest, maltreatedSessions } from "./request_bodies.ts";
@@ -99,6 +101,8 @@ async function check(
   tally.forwarded++;
   assertEquals(exchange.path, path);
   await checkLossless({ path, sent: body, reached: first.body }, tally);
+  // Of some alone: each is held against the rules of several providers.
+  if (tally.requests % 5 === 0) checkLegal(path, body, first.body);
   if (second) {
     // What was made of the request is refused: the client gets the answer to its own.
     tally.reverted++;
@@ -108,6 +112,23 @@ async function check(
   assertEquals(text, asksForUsage(body) ? exchange.answer : exchange.answer.replace(exchange.tally, ""));
   for (const name of PASSED) {
     assertEquals(response.headers.get(name), exchange.headers[name] ?? null, `header ${name}`);
+  }
+}
+
+/** What a client sends legally is sent on legally, by the rules of each provider that would have taken it. */
+function checkLegal(path: string, sent: Uint8Array<ArrayBuffer>, reached: Uint8Array<ArrayBuffer>): void {
+  if (sent.length === reached.length && sent.every((byte, at) => byte === reached[at])) return;
+  const [before, after] = [sent, reached].map(readJson);
+  for (const dialect of dialectsOf(path)) {
+    if (refusalOf(before, dialect) === undefined) assertEquals(refusalOf(after, dialect), undefined, dialect);
+  }
+}
+
+function readJson(body: Uint8Array<ArrayBuffer>): unknown {
+  try {
+    return JSON.parse(new TextDecoder().decode(body));
+  } catch {
+    return undefined;
   }
 }
 

@@ -136,7 +136,7 @@ async function played(env: Readonly<Record<string, string>>) {
     ],
     tools: [{
       type: "function",
-      function: { name: "look", description: CANARY, parameters: { type: "object" } },
+      function: { name: "look", description: CANARY, parameters: { type: "object", properties: {} } },
     }],
   });
   await call(chat, "read", { ...long("read"), stream: true });

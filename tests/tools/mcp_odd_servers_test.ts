@@ -284,6 +284,39 @@ Deno.test("what a server says stays text: instructions, too much of it, and erro
   );
 });
 
+Deno.test("pictures are shown to a model that sees some, and named to others", async () => {
+  await using servers = tryServers({ odd: oddServer("sound") });
+  const tools = await servers.tools();
+  const url = `data:image/gif;base64,${btoa("GIF89a\x80\x02\xe0\x01")}`;
+  const left = "left out, because";
+  const binary = `{"picture":"[binary, of no type, 1,500 bytes: ${left} a tool's result holds text alone]"}`;
+  assertEquals(await call(tools, "odd__show", { seesPictures: true }), {
+    content: [
+      "two of them",
+      "[image 1: GIF picture of 640×480 pixels, 10 bytes]",
+      `[image, image/svg+xml, 3 bytes: ${left} it is no PNG, JPEG, GIF or WebP]`,
+      "[resource a://picture]",
+      "[image 2: GIF picture of 640×480 pixels, 10 bytes]",
+      "[structured content]",
+      binary,
+    ].join("\n"),
+    error: false,
+    pictures: [url, url],
+  });
+  assertEquals(
+    await call(tools, "odd__show"),
+    [
+      "two of them",
+      `[image, image/png, 10 bytes: ${left} a tool's result holds text alone]`,
+      `[image, image/svg+xml, 3 bytes: ${left} a tool's result holds text alone]`,
+      "[resource a://picture]",
+      `[image, image/gif, 10 bytes: ${left} a tool's result holds text alone]`,
+      "[structured content]",
+      binary,
+    ].join("\n"),
+  );
+});
+
 /** Asks until the server is there again. */
 async function untilSum(tools: Parameters<typeof call>[0]): Promise<unknown> {
   for (;;) {

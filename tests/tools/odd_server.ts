@@ -12,6 +12,9 @@ if (startsFile) Deno.writeTextFileSync(startsFile, "started\n", { append: true }
 
 const MIB = 2 ** 20;
 
+/** The head of a picture of 640×480 pixels. */
+const GIF = btoa("GIF89a\x80\x02\xe0\x01");
+
 type Result = Record<string, unknown> | undefined;
 
 interface OddTool {
@@ -99,6 +102,15 @@ let tools: readonly OddTool[] = [
       { type: "text" },
       5,
     ],
+  })),
+  odd("show", () => ({
+    content: [
+      { type: "text", text: "two of them" },
+      { type: "image", data: GIF, mimeType: "image/png" },
+      { type: "image", data: "AAAA", mimeType: "image/svg+xml" },
+      { type: "resource", resource: { uri: "a://picture", blob: GIF, mimeType: "image/gif" } },
+    ],
+    structuredContent: { picture: "A".repeat(2_000) },
   })),
   odd("empty", () => ({ content: [] })),
   odd("refuse", () => ({ ...text("the disk is full"), isError: true })),

@@ -40,6 +40,7 @@ import {
   finishedReply,
   type JsonRecord,
   MessageAssembler,
+  MESSAGES_FORMS,
   MESSAGES_PROTOCOL,
   messagesBody,
   ReplyTooLong,
@@ -180,6 +181,7 @@ export function anthropicModel(
     ...failed,
     author: authorOf("messages", { baseURL, model }),
     noReply: NO_MESSAGE,
+    forms: MESSAGES_FORMS,
     reader: () => new MessageAssembler(),
     keepable(reply, completed) {
       const body = bodies.get(reply);

@@ -95,8 +95,8 @@ Deno.test("anthropicModel() sends instructions, tools, parts and grouped results
     max_tokens: 100,
     system: [{ type: "text", text: "Be brief." }, { type: "text", text: "And kind.", ...MARK }],
     tools: [
-      { name: "f", description: "Does.", input_schema: { type: "object" } },
-      { name: "g", input_schema: { type: "object" }, ...MARK },
+      { name: "f", description: "Does.", input_schema: { type: "object", properties: {} } },
+      { name: "g", input_schema: { type: "object", properties: {} }, ...MARK },
     ],
     messages: [
       {
@@ -113,7 +113,7 @@ Deno.test("anthropicModel() sends instructions, tools, parts and grouped results
         content: [
           { type: "text", text: "I call." },
           { type: "tool_use", id: "1", name: "f", input: { x: 1 } },
-          { type: "tool_use", id: "2", name: "f", input: {} },
+          { type: "tool_use", id: "2", name: "f", input: { invalid_arguments: '{"x' } },
         ],
       },
       {
@@ -142,24 +142,26 @@ Deno.test("anthropicModel() sends no key without one, no marks or such for an ho
   }
 });
 
-Deno.test("anthropicModel() refuses what the API has no place for, and says what is right", async () => {
-  const refused = async (part: object) => {
+Deno.test("anthropicModel() names parts that the API has no place for", async () => {
+  const named = async (part: object) => {
     const messages = [{ role: "user", content: [part] }] as Message[];
-    const { error, bodies } = await ask([], { request: { messages } });
-    assertEquals(bodies, []);
-    assert(error instanceof ModelError);
-    assertEquals(error.code, "bad_request");
-    return error.message;
+    const { bodies: [body] } = await ask(reply("end_turn", ...text(0, "ok")), {
+      cacheTtlMs: 0,
+      request: { messages },
+    });
+    const [{ content: [block] }] = body?.messages as [{ content: [{ type: string; text: string }] }];
+    assertEquals(block.type, "text");
+    return block.text;
   };
+  const why = "omitted, because this provider's format has no place for it here]";
+  const recording = { type: "input_audio", input_audio: { data: "AAAA", format: "wav" } };
+  assertEquals(await named(recording), `[input_audio: ${why}`);
+  assertEquals(await named({ type: "image_url", image_url: { url: "file:///a.png" } }), `[a picture: ${why}`);
   assertEquals(
-    await refused({ type: "input_audio", input_audio: { data: "AAAA", format: "wav" } }),
-    'Cannot ask m: the Messages format has no place for a part of type "input_audio".',
+    await named({ type: "image_url", image_url: { url: "data:image/bmp;base64,AAAA" } }),
+    `[a picture, image/bmp, 3 bytes: ${why}`,
   );
-  assertEquals(
-    await refused({ type: "image_url", image_url: { url: "file:///a.png" } }),
-    'Cannot ask m: a picture is at "file:///a.png", but it must be an http(s) URL or "data:type;base64,…".',
-  );
-  assertStringIncludes(await refused({ type: "file", file: { file_id: "f_1" } }), 'a file is at ""');
+  assertEquals(await named({ type: "file", file: { file_id: "f_1" } }), `[a file: ${why}`);
 });
 
 Deno.test({

@@ -22,20 +22,15 @@
  *
  * @module
  */
-import {
-  type AssistantMessage,
-  checkGiven,
-  type ContentPart,
-  contentText,
-  type Message,
-  type Model,
-  type ModelRequest,
-} from "@tare/messages";
+import { checkGiven, type Model, type ModelRequest } from "@tare/messages";
 import {
   asRecord,
+  CHAT_FORMS,
+  chatBody,
   type JsonRecord,
   ReplyAssembler,
   ResponseAssembler,
+  RESPONSES_FORMS,
   responsesBody,
   UnknownShape,
 } from "@tare/wire";
@@ -51,7 +46,8 @@ const NO_REPLY = {
 /**
  * Makes a model of one behind an OpenAI-compatible API.
  *
- * By chat completions messages are sent as they are, but for pictures in results, which that format lets users alone show, and replies keep every field that the provider sent
+ * By chat completions messages are sent as they are, but for pictures in results, which that format lets users alone show,
+ * and what providers refuse (see `chatBody` of `@tare/wire`); replies keep every field that the provider sent
  * (`reasoning_content`, `reasoning_details`, signatures), so that all is passed back. By responses nothing is kept at the
  * provider: what it has sealed of its reasoning is in the reply's `carried`, and goes back with the items that it was
  * thought for. Either is sent to the model alone that said it. Rate limits, time-outs, failures of the server and of
@@ -96,15 +92,12 @@ export function openaiModel(
   const { model } = access;
   const { protocol = "chat", reasoning } = options;
 
+  const namesResults = /\bgemini\b/i.test(model);
   const promptOf = (request: ModelRequest): JsonRecord => {
-    const { messages, tools, settings = {} } = request;
     if (protocol === "chat") {
       return {
-        messages: picturesBehind(messages).map((message) => chatMessage(message, reasoning === "some")),
-        // An empty list is refused.
-        ...(tools.length > 0 && { tools }),
+        ...chatBody(request, { needsReasoning: reasoning === "some", namesResults }),
         stream_options: { include_usage: true },
-        ...settings,
       };
     }
     const { reasoning: effort, ...body } = responsesBody(request);
@@ -140,6 +133,7 @@ export function openaiModel(
     author: authorOf(protocol, { baseURL, model }),
     errors: { APIError, APIConnectionError, APIConnectionTimeoutError },
     noReply: NO_REPLY[protocol],
+    forms: protocol === "chat" ? CHAT_FORMS : RESPONSES_FORMS,
     reader: () => protocol === "chat" ? new ReplyAssembler() : new ResponseAssembler(),
     open: async function* (request) {
       const response = await asking(model, () => openStream(request));
@@ -166,17 +160,6 @@ async function asking(model: string, ask: () => Promise<Response>): Promise<Resp
   }
 }
 
-/** A message as chat completions have it; in a reply that has no reasoning a blank stands for it, if there must be `some`. */
-function chatMessage(message: Message, some: boolean): Message {
-  if (message.role === "tool") {
-    const { failed: _, ...told } = message;
-    return told;
-  }
-  if (message.role !== "assistant") return message;
-  const { carried: _, ...said }: AssistantMessage = message;
-  return some && !said.reasoning_content ? { ...said, reasoning_content: " " } : said;
-}
-
 /** What an event tells of a failure, if it does. */
 function errorIn(json: unknown, name: string | undefined): JsonRecord | undefined {
   const { type = name, error, response } = asRecord(json) ?? {};
@@ -197,29 +180,4 @@ function statusOf({ code }: JsonRecord): number | undefined {
     context_length_exceeded: 400,
   };
   return typeof code === "string" && Object.hasOwn(statuses, code) ? statuses[code] : undefined;
-}
-
-/** What stands in front of the pictures of results. */
-const SHOWN = "What the calls above show:";
-
-/** The messages with the pictures of a step's results in a message of the user behind these: results may hold text alone. */
-function picturesBehind(messages: readonly Message[]): readonly Message[] {
-  if (!messages.some((message) => picturesIn(message).length > 0)) return messages;
-  const sent: Message[] = [];
-  let shown: ContentPart[] = [];
-  for (const [at, message] of messages.entries()) {
-    const found = picturesIn(message);
-    const isAsItIs = message.role !== "tool" || found.length === 0;
-    sent.push(isAsItIs ? message : { ...message, content: contentText(message.content) });
-    shown.push(...found);
-    if (shown.length === 0 || messages[at + 1]?.role === "tool") continue;
-    sent.push({ role: "user", content: [{ type: "text", text: SHOWN }, ...shown] });
-    shown = [];
-  }
-  return sent;
-}
-
-function picturesIn(message: Message): readonly ContentPart[] {
-  if (message.role !== "tool" || typeof message.content === "string") return [];
-  return message.content.filter(({ type }) => type === "image_url");
 }

@@ -398,6 +398,8 @@ Deno.test("openaiModel() leaves what is neither to be told as such", async () =>
 Deno.test("openaiModel() sends pictures of results behind the results of their step", async () => {
   const picture = (name: string) =>
     ({ type: "image_url", image_url: { url: `data:image/png;base64,${name}` } }) as const;
+  const called = (id: string) =>
+    ({ id, type: "function", function: { name: "f", arguments: "{}" } }) as const;
   const result = (id: string, ...pictures: string[]): Message => ({
     role: "tool",
     tool_call_id: id,
@@ -405,11 +407,11 @@ Deno.test("openaiModel() sends pictures of results behind the results of their s
   });
   const messages: Message[] = [
     { role: "user", content: [{ type: "text", text: "Go" }, picture("u")] },
-    { role: "assistant", content: "one" },
+    { role: "assistant", content: "one", tool_calls: ["1", "2", "3"].map(called) },
     result("1", "a"),
     result("2"),
     result("3", "b", "c"),
-    { role: "assistant", content: "two" },
+    { role: "assistant", content: "two", tool_calls: [called("4")] },
     result("4", "d"),
   ];
   const { bodies } = await ask(reply(delta({ content: "ok" }, "stop")), { request: { messages } });

@@ -228,7 +228,7 @@ Deno.test("openaiModel() writes what others said as items of its own, and pictur
     path: "/v1/responses",
     model: "m",
     input,
-    tools: [{ type: "function", name: "f", parameters: { type: "object" }, strict: false }],
+    tools: [{ type: "function", name: "f", parameters: { type: "object", properties: {} }, strict: false }],
     store: false,
     tool_choice: { type: "function", name: "f" },
     parallel_tool_calls: false,

@@ -33,6 +33,7 @@ import {
 } from "@tare/wire";
 import { LRUCache } from "lru-cache";
 import { Compile } from "typebox/schema";
+import { type Dialect, DIALECTS, refusalIn } from "../dialects.ts";
 import { type Fault, faultError, promptTooLong, type ToolCallPieces } from "../fault.ts";
 import type { SimulatedModel, SimulatedReply, SimulatedRequest } from "../model.ts";
 import { MarkedCache, ShardRouter } from "./caches.ts";
@@ -192,7 +193,9 @@ export function simulator(options: SimulatorOptions): Simulator {
   /** Answers a request in the format of the chat completions. */
   async function completion(request: Request): Promise<Response> {
     const key = keyOf(request, apiKey);
-    const chat = await readCompletionRequest(request);
+    const text = await request.text();
+    const chat = await readCompletionRequest(new Request(request.url, { method: "POST", body: text }));
+    checkLegal(JSON.parse(text), DIALECTS.chat);
     return await answer(chat, serving(key, chat), ({ message, finishReason, usage, fault, ...head }) => {
       const sendsUsage = fault?.type !== "no_usage" && (!chat.stream || chat.includeUsage);
       const { index, created, model } = head;
@@ -471,7 +474,8 @@ async function readResponsesRequest(request: Request): Promise<ResponsesRequest>
   const bytes = await request.bytes();
   try {
     const wire = readRequest(readWireBody(bytes), RESPONSES_PROTOCOL, { items: reader, tools: reader });
-    const { input, include, prompt_cache_key: key } = JSON.parse(new TextDecoder().decode(bytes));
+    const body = JSON.parse(new TextDecoder().decode(bytes));
+    const { input, include, prompt_cache_key: key } = body;
     const items: readonly JsonRecord[] = typeof input === "string"
       ? [{ type: "message", role: "user", content: input }]
       : input;
@@ -479,6 +483,7 @@ async function readResponsesRequest(request: Request): Promise<ResponsesRequest>
     const parts = [...heads, ...items.flatMap((item) => RESPONSES_PROTOCOL.readItem(item))];
     const messages = joinReplies(parts.map(({ message }) => message));
     checkPairs(messages);
+    checkLegal(body, DIALECTS.responses);
     return {
       model: wire.model,
       messages,
@@ -535,6 +540,7 @@ async function readMessagesRequest(request: Request): Promise<MessagesRequest> {
     );
     checkPairs(messages);
     const body = JSON.parse(new TextDecoder().decode(bytes));
+    checkLegal(body, DIALECTS.messages);
     return {
       model: wire.model,
       messages,
@@ -853,6 +859,12 @@ async function readJson(request: Request): Promise<unknown> {
   } catch (cause) {
     throw new ApiError(400, `Cannot read the request: its body is not JSON (${(cause as Error).message}).`);
   }
+}
+
+/** Checks what providers of these dialects refuse. @throws {ApiError} with status 400. */
+function checkLegal(body: unknown, dialects: readonly Dialect[]): void {
+  const refusal = refusalIn(body, dialects);
+  if (refusal !== undefined) throw new ApiError(400, refusal);
 }
 
 /**

@@ -52,7 +52,10 @@ Deno.test("simulator() answers or refuses whatever it is sent", async () => {
       { role: "tool", tool_call_id: "1", content: "ok" },
       { role: "tool", tool_call_id: "2", content: "ok" },
     ],
-    tools: [{ type: "function", function: { name: "f", description: "F.", parameters: { type: "object" } } }],
+    tools: [{
+      type: "function",
+      function: { name: "f", description: "F.", parameters: { type: "object", properties: {} } },
+    }],
     stream: true,
     stream_options: { include_usage: true },
   };

@@ -168,7 +168,7 @@ export function readStreamedBlocks(events: readonly RawEvent[]): JsonRecord[] {
   }
   return streamed.blocks.map(([index, block]) => {
     const input = streamed.inputOf(index);
-    return input === "" ? block : { ...block, input: readJson(input) ?? {} };
+    return input === "" ? block : { ...block, input: readInput(input) };
   });
 }
 

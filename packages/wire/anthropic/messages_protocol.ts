@@ -25,7 +25,7 @@ import {
 import { arrangeItems, findMarkedEnds, readCacheMarks } from "./cache_marks.ts";
 import { saidParts, statedFailure, toldFields } from "../meaning.ts";
 import { errorBody } from "./write_message.ts";
-import { toolOf } from "./write_messages_body.ts";
+import { hasContent, toolOf } from "./write_messages_body.ts";
 import { type RawEvent, splitEvents, SseSplitter } from "../reply_stream.ts";
 import { readMessagesUsage, readStreamedBlocks, writeMessagesUsage } from "./message_assembler.ts";
 import { isSubscription, leavesNothing, pingBody, readAnswerBlocks } from "./ping.ts";
@@ -290,13 +290,15 @@ class MessagesTurnWriter implements TurnWriter {
       this.#isSearch(block) && isSearching[at - 1] && !isSearching[at]
     );
     const usage = readMessagesUsage(this.#usage, { begun: this.#begun, reads: 1 + found.length });
+    // Providers refuse empty texts, their own too.
+    const content = blocks.filter(hasContent);
     const isPaused = this.#stop === "pause_turn" && blocks.some((block) => this.#isSearch(block));
     const reply: WireReply = {
       ...(usage && { usage }),
       ...(typeof this.#stop === "string" && { finish: this.#stop }),
       recalls,
       callsClient: this.#callsClient,
-      items: blocks.length > 0 ? [JSON.stringify({ role: "assistant", content: blocks })] : [],
+      items: content.length > 0 ? [JSON.stringify({ role: "assistant", content })] : [],
       ...(this.#keepsText &&
         { text: blocks.map(({ text }) => typeof text === "string" ? text : "").join("\n") }),
       ...(isPaused && { isPaused }),

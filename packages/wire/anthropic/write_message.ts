@@ -78,9 +78,22 @@ function blocksOf(message: AssistantMessage): JsonRecord[] {
       type: "tool_use",
       id,
       name,
-      input: JSON.parse(input),
+      // A model may have written no JSON, which is streamed as it is.
+      ...(isJson(input) ? { input: JSON.parse(input) } : { input: {}, [RAW]: input }),
     })),
   ];
+}
+
+/** Holds an input as the model wrote it; JSON has no place for it. */
+const RAW = Symbol("raw input");
+
+function isJson(text: string): boolean {
+  try {
+    JSON.parse(text);
+    return true;
+  } catch {
+    return false;
+  }
 }
 
 function emptied(block: JsonRecord): JsonRecord {
@@ -89,7 +102,9 @@ function emptied(block: JsonRecord): JsonRecord {
   return "input" in block ? { ...block, input: {} } : block;
 }
 
-function deltasOf({ type, thinking, signature, text, input }: JsonRecord): JsonRecord[] {
+function deltasOf(
+  { type, thinking, signature, text, input, [RAW]: raw }: JsonRecord & { readonly [RAW]?: string },
+): JsonRecord[] {
   const pieces = (value: unknown) => splitText(String(value));
   if (type === "text") return pieces(text).map((piece) => ({ type: "text_delta", text: piece }));
   if (type === "thinking") {
@@ -99,7 +114,10 @@ function deltasOf({ type, thinking, signature, text, input }: JsonRecord): JsonR
     ];
   }
   if (input === undefined) return [];
-  return pieces(JSON.stringify(input)).map((piece) => ({ type: "input_json_delta", partial_json: piece }));
+  return pieces(raw ?? JSON.stringify(input)).map((piece) => ({
+    type: "input_json_delta",
+    partial_json: piece,
+  }));
 }
 
 /** Types of errors by status. */

@@ -11,8 +11,25 @@ import {
   type ToolDefinition,
 } from "@tare/messages";
 import { asRecord, type JsonRecord } from "../json.ts";
+import {
+  absentPart,
+  EMPTY_MESSAGE,
+  legalArguments,
+  type LegalForms,
+  type LegalMessage,
+  legalPrompt,
+  madeName,
+  wellFormed,
+} from "../legality.ts";
 import { UnknownShape } from "../protocol.ts";
 import { LOOK_BACK_BLOCKS, MAX_CACHE_MARKS, SHORT_TTL_MS } from "./cache_marks.ts";
+
+/** What providers of Messages accept. */
+export const MESSAGES_FORMS: LegalForms = {
+  name: /^[A-Za-z0-9_-]{1,128}$/,
+  id: /^[A-Za-z0-9_-]+$/,
+  schema: { key: { pattern: /^[A-Za-z0-9_.-]{1,64}$/, legal: (name) => madeName(name) } },
+};
 
 /** What stands in front where a prompt would begin with what the model said. */
 const BEGINNING = "[What came before has left the prompt.]";
@@ -37,8 +54,10 @@ interface PlacedBlock {
  * A request that says how the next token is to be chosen, or that a tool must be called, goes without thoughts, which the
  * API demands; so does a tool loop that began without.
  *
- * @throws {UnknownShape} if a message holds what the format has no place for, such as a recording; or that names the
- * setting, if it has no place for it or for its value.
+ * Whatever the model, a tool or a client produced, what is sent is legal: names, ids, arguments and schemas are replaced
+ * where they aren't, and what the format has no place for, such as a recording, is named in its place.
+ *
+ * @throws {UnknownShape} that names the setting, if it has no place for it or for its value.
  *
  * @example
  * ```ts
@@ -70,29 +89,50 @@ export function messagesBody(
     readonly cacheTtlMs?: number | undefined;
   },
 ): JsonRecord {
-  const first = messages.findIndex(({ role }) => role !== "system" && role !== "developer");
-  const heads = first < 0 ? messages.length : first;
-  const system = messages.slice(0, heads).flatMap(({ content }) => contentBlocks(content));
-  const shown = tools.map(toolOf);
-  const blocks = messages.slice(heads).flatMap((message, more): PlacedBlock[] => {
-    const role = message.role === "assistant" ? "assistant" : "user";
-    return blocksOf(message).map((value) => ({ role, at: heads + more, value }));
+  const legal = legalPrompt({ messages, tools }, MESSAGES_FORMS);
+  const sent = legal.messages;
+  const first = sent.findIndex(({ message }) => !isInstruction(message));
+  const heads = first < 0 ? sent.length : first;
+  const system = sent.slice(0, heads).flatMap(({ message }) => contentBlocks(message.content));
+  const shown = legal.tools.map(({ definition }) => toolOf(definition));
+  const written = sent.slice(heads).flatMap((legal, place): PlacedBlock[] => {
+    const role = legal.message.role === "assistant" ? "assistant" : "user";
+    const isLast = heads + place === sent.length - 1;
+    return blocksOf(legal, isLast).map((value) => ({ role, at: legal.at, value }));
   });
-  if (blocks[0]?.role === "assistant") {
-    blocks.unshift({ role: "user", at: heads, value: { type: "text", text: BEGINNING } });
-  }
+  // Instructions alone ask for nothing: of these there is nothing to put right.
+  const blocks = messages.every(isInstruction) ? [] : withLegalEnds(written, heads);
   const useful = usefulPlaces(blocks, { messages, ...stable });
   const marked = [...useful, system.at(-1), shown.at(-1)].filter((block) => block !== undefined);
   const mark = { type: "ephemeral", ...(cacheTtlMs >= HOUR_MS && { ttl: "1h" }) };
   const most = cacheTtlMs > 0 ? MAX_CACHE_MARKS : 0;
   for (const block of [...new Set(marked)].slice(0, most)) block.cache_control = mark;
-  return {
+  return wellFormed({
     max_tokens: maxTokens,
     ...(system.length > 0 && { system }),
     ...(shown.length > 0 && { tools: shown }),
     messages: grouped(blocks),
-    ...settingsOf(settings, { thinking, maxTokens, messages }),
-  };
+    ...settingsOf(settings, { thinking, maxTokens, messages, nameOf: legal.nameOf }),
+  });
+}
+
+function isInstruction({ role }: Message): boolean {
+  return role === "system" || role === "developer";
+}
+
+/** The blocks with a user's in front, and no white space behind a reply's text that ends them: providers refuse either. */
+function withLegalEnds(blocks: readonly PlacedBlock[], at: number): PlacedBlock[] {
+  const [first] = blocks;
+  const begun = first?.role === "user" ? [...blocks] : [
+    { role: "user" as const, at, value: { type: "text", text: first ? BEGINNING : EMPTY_MESSAGE } },
+    ...blocks,
+  ];
+  const last = begun.at(-1)!;
+  const { type, text } = last.value;
+  if (last.role === "assistant" && type === "text" && typeof text === "string") {
+    begun[begun.length - 1] = { ...last, value: { ...last.value, text: text.trimEnd() } };
+  }
+  return begun;
 }
 
 const HOUR_MS = 3_600_000;
@@ -136,8 +176,8 @@ function grouped(blocks: readonly PlacedBlock[]): JsonRecord[] {
   return groups;
 }
 
-function blocksOf(message: Message): Record<string, unknown>[] {
-  if (message.role === "assistant") return writeReply(message);
+function blocksOf({ message, made }: LegalMessage, isLast: boolean): Record<string, unknown>[] {
+  if (message.role === "assistant") return replyBlocks(message, made, isLast);
   if (message.role !== "tool") return contentBlocks(message.content);
   const { tool_call_id: id, content } = message;
   const told = typeof content === "string" ? content : contentBlocks(content);
@@ -146,15 +186,46 @@ function blocksOf(message: Message): Record<string, unknown>[] {
 
 /** The blocks of a reply: as they came, if it carries them, with its calls' names and inputs in their places. */
 export function writeReply(message: AssistantMessage): Record<string, unknown>[] {
+  const [legal] = legalPrompt({ messages: [message], tools: [] }, MESSAGES_FORMS).messages;
+  return legal ? blocksOf(legal, true) : [];
+}
+
+/**
+ * The blocks of a reply.
+ *
+ * @param made Its calls with the ids that its own blocks have.
+ * @param isLast Whether nothing follows it: it may go on with what its provider is asked for.
+ */
+function replyBlocks(
+  message: AssistantMessage,
+  made: readonly ToolCall[],
+  isLast: boolean,
+): Record<string, unknown>[] {
   const { tool_calls: calls = [], refusal, carried: { items: kept } = {} } = message;
   if (!kept) {
-    const said = contentBlocks(message.content ?? (refusal ? refusal : null));
-    return [...said, ...calls.map((call) => ({ type: "tool_use", id: call.id, ...nameAndInput(call) }))];
+    const said = contentBlocks(message.content || refusal || null);
+    return [...said, ...calls.map(callBlock)];
   }
-  return kept.filter(hasContent).map((block) => {
-    const call = block.type === "tool_use" ? calls.find(({ id }) => id === block.id) : undefined;
-    return call ? { ...block, ...nameAndInput(call) } : { ...block };
+  const left = new Set(made.keys());
+  const placed = withoutLooseEnds(kept.filter(hasContent), isLast).map((block): Record<string, unknown> => {
+    if (block.type !== "tool_use") return { ...block };
+    const place = [...left].find((one) => made[one]!.id === block.id);
+    if (place === undefined) return { ...block };
+    left.delete(place);
+    return { ...block, ...callBlock(calls[place]!) };
   });
+  return [...placed, ...[...left].map((place) => callBlock(calls[place]!))];
+}
+
+/**
+ * The blocks without calls of the provider's own tools whose results never came, and without thoughts behind which nothing
+ * came, as of a reply that was cut off: providers refuse either.
+ */
+function withoutLooseEnds(blocks: readonly JsonRecord[], isLast: boolean): readonly JsonRecord[] {
+  const answered = new Set(blocks.flatMap(({ tool_use_id: id }) => typeof id === "string" ? [id] : []));
+  const isLoose = ({ type, id }: JsonRecord) =>
+    type === "server_tool_use" && !answered.has(String(id)) && !isLast;
+  return blocks.slice(0, blocks.findLastIndex((block) => canHaveMark(block) && !isLoose(block)) + 1);
 }
 
 /** A reply as the API gives a finished one that isn't streamed, with its blocks as they go back. */
@@ -164,12 +235,13 @@ export function finishedReply(
   return { content: writeReply(message), stop_reason: "end_turn" };
 }
 
-function nameAndInput(call: ToolCall) {
+function callBlock(call: ToolCall): Record<string, unknown> {
   const { name, arguments: text } = describeCall(call);
-  return { name, input: call.type === "custom" ? { input: text } : readInput(text) };
+  const input = call.type === "custom" ? { input: text } : readInput(legalArguments(text));
+  return { type: "tool_use", id: call.id, name, input };
 }
 
-/** What a call was given; nothing if that was cut off, for the format has no place for a text that is no JSON. */
+/** The JSON object of a text; an empty one if it is none. */
 export function readInput(text: string): JsonRecord {
   try {
     return asRecord(JSON.parse(text)) ?? {};
@@ -179,7 +251,7 @@ export function readInput(text: string): JsonRecord {
 }
 
 /** Empty texts are refused. */
-function hasContent({ type, text }: JsonRecord): boolean {
+export function hasContent({ type, text }: JsonRecord): boolean {
   return type !== "text" || (typeof text === "string" && text.trim() !== "");
 }
 
@@ -195,21 +267,46 @@ function blockOf(part: ContentPart): Record<string, unknown> {
     case "refusal":
       return { type: "text", text: part.refusal };
     case "image_url":
-      return { type: "image", source: sourceOf(part.image_url.url, "a picture") };
+      return mediaBlock("image", part.image_url.url, "a picture");
     case "file":
-      return { type: "document", source: sourceOf(part.file.file_data ?? "", "a file") };
+      return mediaBlock("document", part.file.file_data ?? "", part.file.filename ?? "a file");
     default:
-      throw new UnknownShape(`the Messages format has no place for a part of type "${part.type}"`);
+      return { type: "text", text: absentPart(part.type) };
   }
 }
 
-/** Where a picture or a file is: at an address, or in it. */
-function sourceOf(url: string, what: string): JsonRecord {
-  const [, type, data] = /^data:([\w.+-]+\/[\w.+-]+);base64,(.*)$/s.exec(url) ?? [];
-  if (type !== undefined) return { type: "base64", media_type: type, data };
-  if (/^https?:\/\//.test(url)) return { type: "url", url };
-  const shown = JSON.stringify(url.slice(0, 40));
-  throw new UnknownShape(`${what} is at ${shown}, but it must be an http(s) URL or "data:type;base64,…"`);
+/** Types of pictures and documents that the format takes as base64. */
+const MEDIA: Readonly<Record<"image" | "document", readonly string[]>> = {
+  image: ["image/png", "image/jpeg", "image/gif", "image/webp"],
+  document: ["application/pdf"],
+};
+
+/** A picture or a file, at an address or in the request; of any other a text that names it. */
+function mediaBlock(type: "image" | "document", url: string, what: string): Record<string, unknown> {
+  const [, media = "", data = ""] = /^data:([\w.+-]+\/[\w.+-]+);base64,([A-Za-z0-9+/]+={0,2})$/.exec(url) ??
+    [];
+  if (MEDIA[type].includes(media) && data.length % 4 === 0) {
+    return { type, source: { type: "base64", media_type: media, data } };
+  }
+  if (type === "document" && media === "text/plain") {
+    const text = textOf(data);
+    if (text !== undefined) return { type, source: { type: "text", media_type: media, data: text } };
+  }
+  if (/^https?:\/\//.test(url)) return { type, source: { type: "url", url } };
+  const of = media === "" ? "" : `, ${media}, ${Math.floor(data.length * 3 / 4)} bytes`;
+  return { type: "text", text: absentPart(`${what}${of}`) };
+}
+
+/** The UTF-8 text of base64; nothing if it is none, or empty. */
+function textOf(base64: string): string | undefined {
+  try {
+    const text = new TextDecoder("utf-8", { fatal: true }).decode(
+      Uint8Array.from(atob(base64), (one) => one.charCodeAt(0)),
+    );
+    return text.trim() === "" ? undefined : text;
+  } catch {
+    return undefined;
+  }
 }
 
 /** The format's highest temperature; chat completions know higher ones. */
@@ -231,9 +328,12 @@ function settingsOf(
     parallel_tool_calls: parallel,
     ...rest
   }: ModelSettings,
-  { thinking, maxTokens, messages }: Pick<Parameters<typeof messagesBody>[1], "thinking" | "maxTokens"> & {
-    readonly messages: readonly Message[];
-  },
+  { thinking, maxTokens, messages, nameOf }:
+    & Pick<Parameters<typeof messagesBody>[1], "thinking" | "maxTokens">
+    & {
+      readonly messages: readonly Message[];
+      readonly nameOf: (name: string) => string;
+    },
 ): JsonRecord {
   const [unknown] = Object.entries(rest).find(([, value]) => value !== undefined) ?? [];
   if (unknown !== undefined) throw refused(unknown, "has no place for it");
@@ -259,7 +359,7 @@ function settingsOf(
           ? { type: "auto" }
           : choice === "required"
           ? { type: "any" }
-          : { type: "tool", name: choice.function.name }),
+          : { type: "tool", name: nameOf(choice.function.name) }),
         ...(parallel === false && { disable_parallel_tool_use: true }),
       },
     }),

@@ -24,6 +24,7 @@ import {
   statedFailure,
   toldFields,
 } from "../meaning.ts";
+import { legalArguments } from "../legality.ts";
 import { type RawEvent, splitEvents, SseSplitter } from "../reply_stream.ts";
 import { CallAssembler, mergeDelta } from "./reply_assembler.ts";
 import { readUsage } from "./usage.ts";
@@ -202,6 +203,18 @@ interface ChatTurnWriterOptions extends TurnWriterOptions {
   readonly hidesUsage: boolean;
 }
 
+/** A reply whose calls have arguments that servers can read again when it is sent back. */
+function withLegalCalls(message: JsonRecord): JsonRecord {
+  const { tool_calls: calls } = message;
+  if (!Array.isArray(calls)) return message;
+  const legal = calls.map((call) => {
+    const made = asRecord(asRecord(call)?.function);
+    if (typeof made?.arguments !== "string") return call;
+    return { ...call, function: { ...made, arguments: legalArguments(made.arguments) } };
+  });
+  return { ...message, tool_calls: legal };
+}
+
 /** Passes on the chat completions of one turn. What isn't ours to change keeps its bytes. */
 class ChatTurnWriter implements TurnWriter {
   readonly #options: ChatTurnWriterOptions;
@@ -363,7 +376,7 @@ class ChatTurnWriter implements TurnWriter {
       ...(typeof this.#finish === "string" && { finish: this.#finish }),
       callsClient: calls.length > recalls.length,
       items: recalls.length > 0 || this.#replies.length > 0 || this.#options.keepsText
-        ? [JSON.stringify({ role: "assistant", ...message })]
+        ? [JSON.stringify({ role: "assistant", ...withLegalCalls(message) })]
         : [],
       ...(this.#options.keepsText && typeof message.content === "string" && { text: message.content }),
     };

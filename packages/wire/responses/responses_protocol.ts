@@ -29,6 +29,7 @@ import {
 import { inOrder, plainContent, saidArguments, saidParts, statedFailure, toldFields } from "../meaning.ts";
 import { readUsage } from "../chat/usage.ts";
 import { responsesTool } from "./write_responses_body.ts";
+import { legalArguments } from "../legality.ts";
 import { type RawEvent, splitEvents, SseSplitter } from "../reply_stream.ts";
 
 /**
@@ -303,6 +304,16 @@ interface ResponsesTurnWriterOptions extends TurnWriterOptions {
 const TERMINAL = ["response.completed", "response.incomplete", "response.failed"];
 const OPENING = ["response.created", "response.queued", "response.in_progress"];
 
+/** An item of a reply as JSON; a call's arguments are such that servers can read them again when it is sent back. */
+function writeReplyItem(item: JsonRecord): string {
+  const { type, arguments: text } = item;
+  return JSON.stringify(
+    type === "function_call" && typeof text === "string"
+      ? { ...item, arguments: legalArguments(text) }
+      : item,
+  );
+}
+
 /** Passes on the responses of one turn as one. What isn't ours to change keeps its bytes. */
 class ResponsesTurnWriter implements TurnWriter {
   readonly #options: ResponsesTurnWriterOptions;
@@ -412,7 +423,7 @@ class ResponsesTurnWriter implements TurnWriter {
         before: this.#anchorsOf(known.filter((item) => !isThought(item))),
       },
       {
-        items: [...lead, ...recalls].map((item) => JSON.stringify(item)).concat(answers[last] ?? []),
+        items: [...lead, ...recalls].map(writeReplyItem).concat(answers[last] ?? []),
         replaces: [],
         thoughts: this.#anchorsOf(lead),
         before: call < 0 || recalls.length === 0 ? [] : this.#anchorsOf(known.slice(call)),
@@ -468,7 +479,7 @@ class ResponsesTurnWriter implements TurnWriter {
       ...(typeof status === "string" && { finish: status }),
       recalls,
       callsClient: items.some((item) => CLIENT_CALLS.includes(item.type) && !this.#isRecall(item)),
-      items: items.map((item) => JSON.stringify(item)),
+      items: items.map(writeReplyItem),
       ...(this.#options.keepsText && { text: items.flatMap((item) => this.#textOf(item)).join("\n") }),
     };
     this.#replies.push({ items, reply });

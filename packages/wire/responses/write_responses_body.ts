@@ -10,16 +10,23 @@ import {
   type ToolDefinition,
 } from "@tare/messages";
 import type { JsonRecord } from "../json.ts";
+import { absentPart, EMPTY_MESSAGE, type LegalForms, legalPrompt, wellFormed } from "../legality.ts";
 import { UnknownShape } from "../protocol.ts";
+
+/** What providers of Responses accept. */
+export const RESPONSES_FORMS: LegalForms = {
+  name: /^[A-Za-z0-9_-]{1,64}$/,
+  id: /^[\x20-\x7e]{1,64}$/,
+};
 
 /**
  * The fields of a request in the Responses format that hold its prompt, `input`, and `tools` if there are some, and that
  * say how the model shall write. Nothing of it is kept by the provider, so that what it has sealed of a reply goes back
  * with the reply's other items, in their order, if `ResponseAssembler` has read it: none is there without what it was
- * thought for.
+ * thought for. Whatever the model, a tool or a client produced, what is sent is legal; what the format has no place for, such
+ * as a recording, is named in its place.
  *
- * @throws {UnknownShape} if a message holds what the format has no place for, such as a recording; or that names the
- * setting which it has no place for.
+ * @throws {UnknownShape} that names the setting which it has no place for.
  *
  * @example
  * ```ts
@@ -36,23 +43,24 @@ import { UnknownShape } from "../protocol.ts";
  * ```
  */
 export function responsesBody(
-  { messages, tools, settings = {} }: Pick<ModelRequest, "messages" | "tools" | "settings">,
+  { settings = {}, ...request }: Pick<ModelRequest, "messages" | "tools" | "settings">,
 ): JsonRecord {
+  const { messages, tools, nameOf } = legalPrompt(request, RESPONSES_FORMS);
   /** Ids of calls of custom tools, whose results are items of their own kind. */
   const custom = new Set<string>();
-  const input = messages.flatMap((message): JsonRecord[] => {
+  const input = messages.flatMap(({ message, made }): JsonRecord[] => {
     if (message.role === "assistant") {
       for (const call of message.tool_calls ?? []) if (call.type === "custom") custom.add(call.id);
-      return replyItems(message);
+      return replyItems(message, made);
     }
-    return [itemOf(message, custom)];
+    return message.role === "function" ? [] : [itemOf(message, custom)];
   });
-  return {
-    input,
-    ...(tools.length > 0 && { tools: tools.map(responsesTool) }),
+  return wellFormed({
+    input: input.length > 0 ? input : [{ type: "message", role: "user", content: EMPTY_MESSAGE }],
+    ...(tools.length > 0 && { tools: tools.map(({ definition }) => responsesTool(definition)) }),
     store: false,
-    ...settingsOf(settings),
-  };
+    ...settingsOf(settings, nameOf),
+  });
 }
 
 /** A tool as the Responses format has it. */
@@ -61,8 +69,15 @@ export function responsesTool({ type, function: shown }: ToolDefinition): JsonRe
   return { type, ...shown, strict: shown.strict ?? false };
 }
 
-/** The items of a reply: as they came, if it carries them, with its calls' names and arguments in their places. */
-function replyItems({ content, refusal, tool_calls: calls = [], carried }: AssistantMessage): JsonRecord[] {
+/**
+ * The items of a reply: as they came, if it carries them, with its calls in their places.
+ *
+ * @param made Its calls with the ids that the items have.
+ */
+function replyItems(
+  { content, refusal, tool_calls: calls = [], carried }: AssistantMessage,
+  made: readonly ToolCall[],
+): JsonRecord[] {
   const items = carried?.items;
   if (!items) {
     const text = contentText(content) || refusal || "";
@@ -71,10 +86,14 @@ function replyItems({ content, refusal, tool_calls: calls = [], carried }: Assis
       ...calls.map(callItem),
     ];
   }
-  return items.map((item) => {
-    const call = calls.find(({ id }) => id === item.call_id);
-    return call ? { ...item, ...callItem(call) } : item;
+  const left = new Set(made.keys());
+  const placed = items.map((item) => {
+    const place = [...left].find((one) => made[one]!.id === item.call_id);
+    if (place === undefined) return item;
+    left.delete(place);
+    return { ...item, ...callItem(calls[place]!) };
   });
+  return [...placed, ...[...left].map((place) => callItem(calls[place]!))];
 }
 
 function callItem(call: ToolCall): JsonRecord {
@@ -89,16 +108,18 @@ function callItem(call: ToolCall): JsonRecord {
     };
 }
 
-function itemOf(message: Exclude<Message, AssistantMessage>, custom: ReadonlySet<string>): JsonRecord {
+function itemOf(
+  message: Exclude<Message, AssistantMessage | { readonly role: "function" }>,
+  custom: ReadonlySet<string>,
+): JsonRecord {
   const { role } = message;
-  if (message.role === "function") {
-    throw new UnknownShape('the Responses format has no place for a message of role "function"');
-  }
   const content = contentOf(message.content);
-  if (message.role !== "tool") return { type: "message", role, content };
+  if (message.role !== "tool") {
+    return { type: "message", role, content: message.content.length === 0 ? EMPTY_MESSAGE : content };
+  }
   const { tool_call_id: call_id } = message;
   const type = custom.has(call_id) ? "custom_tool_call_output" : "function_call_output";
-  return { type, call_id, output: content };
+  return { type, call_id, output: message.content.length === 0 ? "" : content };
 }
 
 function contentOf(content: Content): unknown {
@@ -118,7 +139,7 @@ function partOf(part: ContentPart): JsonRecord {
     case "file":
       return { type: "input_file", ...part.file };
     default:
-      throw new UnknownShape(`the Responses format has no place for a part of type "${part.type}"`);
+      return { type: "input_text", text: absentPart(part.type) };
   }
 }
 
@@ -133,6 +154,7 @@ function settingsOf(
     parallel_tool_calls,
     ...rest
   }: ModelSettings,
+  nameOf: (name: string) => string,
 ): JsonRecord {
   const [param] = Object.entries(rest).find(([, value]) => value !== undefined) ?? [];
   if (param !== undefined) {
@@ -144,7 +166,7 @@ function settingsOf(
     ...(effort !== undefined && { reasoning: { effort } }),
     ...(verbosity !== undefined && { text: { verbosity } }),
     ...(choice !== undefined && {
-      tool_choice: choice === "required" ? choice : { type: "function", name: choice.function.name },
+      tool_choice: choice === "required" ? choice : { type: "function", name: nameOf(choice.function.name) },
     }),
     ...(parallel_tool_calls !== undefined && { parallel_tool_calls }),
   };

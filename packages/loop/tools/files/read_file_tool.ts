@@ -2,6 +2,7 @@ import { Buffer } from "node:buffer";
 import type { Stats } from "node:fs";
 import { checkGiven, pictureHead, type Tool, type ToolContext, type ToolOutput } from "@tare/messages";
 import { defineTool, Refusal } from "../define_tool.ts";
+import { describePicture, isPictureTaken, MAX_PICTURE_BYTES, MAX_PICTURE_SIDE } from "../picture.ts";
 import { byteLength, decodeText, MAX_RESULT_BYTES, sliceText } from "../result_text.ts";
 import {
   assertAllowed,
@@ -138,10 +139,6 @@ function countLines(bytes: Uint8Array): number {
 /** Names under which pictures are looked for: of any other file a start like theirs is chance. */
 const NAMES = /\.(?:png|jpe?g|gif|webp)$/i;
 
-/** Most bytes and longest side of a picture that every provider takes: as base64 no more than 5 MB. */
-const MAX_BYTES = 3_750_000;
-const MAX_PIXELS = 8_000;
-
 /**
  * A file as a picture, if it is one by its name and its first bytes.
  *
@@ -155,16 +152,16 @@ async function readPicture(
   if (!NAMES.test(absolute)) return undefined;
   const file = await openAt(absolute);
   try {
-    const room = Buffer.alloc(Math.min(size, MAX_BYTES));
+    const room = Buffer.alloc(Math.min(size, MAX_PICTURE_BYTES));
     const { bytesRead } = await file.read(room, 0, room.length, 0);
     const bytes = room.subarray(0, bytesRead);
     const head = pictureHead(bytes);
     if (!head) return undefined;
-    const what = describe(head, size);
+    const what = describePicture(head, size);
     if (!seesPictures) throw new Refusal(`it is a ${what}, and this model is shown no pictures.`);
-    if (size > MAX_BYTES || Math.max(head.width, head.height) > MAX_PIXELS) {
+    if (!isPictureTaken(head, size)) {
       throw new Refusal(
-        `it is a ${what}; at most ${MAX_BYTES} bytes and ${MAX_PIXELS} pixels a side can be shown. Make a smaller copy ` +
+        `it is a ${what}; at most ${MAX_PICTURE_BYTES} bytes and ${MAX_PICTURE_SIDE} pixels a side can be shown. Make a smaller copy ` +
           "with shell, such as magick a.png -resize 1600x1600 b.png.",
       );
     }
@@ -174,11 +171,4 @@ async function readPicture(
   } finally {
     await file.close();
   }
-}
-
-function describe(
-  { type, width, height }: NonNullable<ReturnType<typeof pictureHead>>,
-  bytes: number,
-): string {
-  return `${type.replace("image/", "").toUpperCase()} picture of ${width}×${height} pixels, ${bytes} bytes`;
 }

@@ -1,4 +1,11 @@
-import type { Tool, ToolContext, ToolDefinition, ToolOutput } from "@tare/messages";
+import { Buffer } from "node:buffer";
+import {
+  pictureHead,
+  type Tool,
+  type ToolContext,
+  type ToolDefinition,
+  type ToolOutput,
+} from "@tare/messages";
 import { schemaChecker } from "@tare/arguments";
 import { createHash } from "node:crypto";
 import { asRecord } from "@tare/wire";
@@ -6,6 +13,7 @@ import { isDeepStrictEqual } from "node:util";
 import { Breaks } from "./floods.ts";
 import { McpConnection, type McpSdk, messageOf } from "./connection.ts";
 import type { McpServerEntry } from "./read_servers.ts";
+import { describePicture, isPictureTaken, MAX_PICTURE_BYTES } from "../picture.ts";
 import { sliceText } from "../result_text.ts";
 import type { Sandbox } from "../sandbox/sandbox.ts";
 
@@ -312,7 +320,7 @@ export class McpServer {
     try {
       const call = { name: ownName, arguments: args };
       const options = { timeout: NO_LIMIT_MS, signal, onprogress };
-      return callResult(await connection.request("tools/call", call, options));
+      return callResult(await connection.request("tools/call", call, options), context);
     } catch (error) {
       if (signal.aborted) {
         this.#probe(connection);
@@ -430,29 +438,70 @@ function quote(value: unknown): string {
 /** Longest text of a result, in UTF-16 code units. What is longer than a prompt should hold is shortened there. */
 const MAX_CHARS = 2 ** 20;
 
+/** Most pictures of one result that are shown. */
+const MAX_PICTURES = 20;
+
 /**
- * What a model reads of a call's result. A tool's message holds text alone: of all else a line says what it was and how
- * large, and of what was too long a line says how much is missing. Structured content that a text repeats is left out.
+ * What a model reads of a call's result. Pictures are shown, as far as the model sees any; of all else that isn't text a
+ * line says what it was and how large, and of what was too long a line says how much is missing. Structured content that a
+ * text repeats is left out.
  */
-function callResult(result: unknown): ToolOutput {
+function callResult(result: unknown, context: Pick<ToolContext, "seesPictures">): ToolOutput {
   const { content, structuredContent, isError } = asRecord(result) ?? {};
-  const blocks = Array.isArray(content) ? content.map((block) => describe(asRecord(block) ?? {})) : [];
+  const pictures = new Pictures(context);
+  const blocks = Array.isArray(content)
+    ? content.map((block) => describe(asRecord(block) ?? {}, pictures))
+    : [];
   if (structuredContent !== undefined && !repeats(content, structuredContent)) {
-    blocks.push(`[structured content]\n${JSON.stringify(structuredContent)}`);
+    blocks.push(`[structured content]\n${JSON.stringify(structuredContent, withoutBinary)}`);
   }
   if (blocks.length === 0) blocks.push("[the tool gave an empty result]");
   const text = clean(cut(blocks.join("\n")));
-  return isError === true ? { content: text, error: true } : text;
+  const { urls } = pictures;
+  if (isError !== true && urls.length === 0) return text;
+  return { content: text, error: isError === true, ...(urls.length > 0 && { pictures: urls }) };
 }
 
-function describe(block: Readonly<Record<string, unknown>>): string {
+/** The pictures of a result that are shown behind its text. */
+class Pictures {
+  readonly urls: string[] = [];
+  readonly #areSeen: boolean;
+  #bytes = 0;
+
+  constructor({ seesPictures = false }: Pick<ToolContext, "seesPictures">) {
+    this.#areSeen = seesPictures;
+  }
+
+  /** Takes a picture and gives the line that stands for it. */
+  describe(base64: unknown, mimeType: unknown): string {
+    const what = `[image, ${sizeOf(base64, mimeType)}: left out, because`;
+    if (!this.#areSeen || typeof base64 !== "string") return `${what} ${TEXT_ALONE}]`;
+    const bytes = Buffer.from(base64, "base64");
+    const head = pictureHead(bytes);
+    if (!head) return `${what} it is no PNG, JPEG, GIF or WebP]`;
+    if (!isPictureTaken(head, bytes.length)) {
+      return `${what} providers take no ${describePicture(head, bytes.length)}]`;
+    }
+    if (this.urls.length === MAX_PICTURES || this.#bytes + bytes.length > MAX_PICTURE_BYTES) {
+      return `${what} a result shows at most ${MAX_PICTURES} pictures and ${MAX_PICTURE_BYTES} bytes of them]`;
+    }
+    this.#bytes += bytes.length;
+    this.urls.push(`data:${head.type};base64,${bytes.toString("base64")}`);
+    return `[image ${this.urls.length}: ${describePicture(head, bytes.length)}]`;
+  }
+}
+
+const TEXT_ALONE = "a tool's result holds text alone";
+
+function describe(block: Readonly<Record<string, unknown>>, pictures: Pictures): string {
   const { type, text, data, resource, uri, name, title, description, mimeType, size } = block;
   switch (type) {
     case "text":
       return typeof text === "string" ? text : "[a text that is none]";
     case "image":
+      return pictures.describe(data, mimeType);
     case "audio":
-      return `[${type}, ${sizeOf(data, mimeType)}: left out, because a tool's result holds text alone]`;
+      return `[${type}, ${sizeOf(data, mimeType)}: left out, because ${TEXT_ALONE}]`;
     case "resource_link": {
       const about = [
         title ?? name,
@@ -465,9 +514,10 @@ function describe(block: Readonly<Record<string, unknown>>): string {
     case "resource": {
       const { uri, text, blob, mimeType } = asRecord(resource) ?? {};
       if (typeof text === "string") return `[resource ${uri}]\n${text}`;
-      return `[resource ${uri}, ${
-        sizeOf(blob, mimeType)
-      }: left out, because a tool's result holds text alone]`;
+      if (typeof mimeType === "string" && mimeType.startsWith("image/")) {
+        return `[resource ${uri}]\n${pictures.describe(blob, mimeType)}`;
+      }
+      return `[resource ${uri}, ${sizeOf(blob, mimeType)}: left out, because ${TEXT_ALONE}]`;
     }
     default:
       return `[${
@@ -479,6 +529,18 @@ function describe(block: Readonly<Record<string, unknown>>): string {
 function sizeOf(base64: unknown, mimeType: unknown): string {
   const bytes = typeof base64 === "string" ? Math.floor(base64.replace(/=+$/, "").length * 3 / 4) : 0;
   return `${typeof mimeType === "string" ? mimeType : "of no type"}, ${bytes.toLocaleString("en")} bytes`;
+}
+
+/** Base64 that is longer is no text for a model. */
+const MAX_BASE64 = 1_000;
+
+/** A value of structured content, with a line in place of binary content. */
+function withoutBinary(_: string, value: unknown): unknown {
+  if (typeof value !== "string" || value.length <= MAX_BASE64) return value;
+  const base64 = /^(?:data:[^,]{0,100};base64,)?([A-Za-z0-9+/_-]+={0,2})$/.exec(value)?.[1];
+  return base64 === undefined
+    ? value
+    : `[binary, ${sizeOf(base64, undefined)}: left out, because ${TEXT_ALONE}]`;
 }
 
 /** Whether one of the texts says the same: as JSON, or as the only value. */

@@ -1,0 +1,414 @@
+import { asRecord, isRecord, type JsonRecord } from "./json.ts";
+
+/** What the providers of a protocol refuse of a tool's schema, beyond what all of them refuse. */
+export interface SchemaRules {
+  /** Names that arguments may have at the top level. Default: any. */
+  readonly key?: { readonly pattern: RegExp; readonly legal: (name: string) => string };
+  /** Whether servers may make a grammar of the schema, which knows few patterns and small bounds. Default: no. */
+  readonly makesGrammar?: boolean;
+}
+
+/** A schema as providers take it. */
+export interface LegalSchema {
+  readonly schema: JsonRecord;
+  /** Restrictions that the schema no longer states, as a sentence for the model. Absent: none. */
+  readonly note?: string;
+  /** Original names of renamed arguments, by the name that is sent. */
+  readonly renamed: ReadonlyMap<string, string>;
+}
+
+/** Nesting of a schema that is sent; what is deeper accepts anything. */
+const MAX_DEPTH = 64;
+
+/** References followed one after the other. */
+const MAX_REFS = 32;
+
+/** Alternatives that are described to the model in words. */
+const MAX_DESCRIBED = 12;
+
+/**
+ * Returns a schema that every provider of the protocol accepts and that accepts whatever the original does, where that is
+ * an object. Alternatives at the top level become one object with the properties of all of them; references to nowhere
+ * accept anything. A legal schema is returned as it is. Calls are validated against the original.
+ */
+export function legalSchema(original: unknown, rules: SchemaRules = {}): LegalSchema {
+  const root = asRecord(original) ?? {};
+  const isPlain = root.type === "object" && isRecord(root.properties) &&
+    !COMBINING.some((name) => name in root);
+  const merged = isPlain ? { schema: root, notes: [] } : mergeTop(root);
+  const walked = new Walker(root, merged.schema, rules).walk(merged.schema) as JsonRecord;
+  const renamed = new Map<string, string>();
+  let schema = rules.key ? renameKeys(walked, rules.key, renamed) : walked;
+  // Where something was put right, references to it may have lost what they refer to.
+  for (;;) {
+    const again = new Walker({}, schema, rules).walk(schema) as JsonRecord;
+    if (again === schema) break;
+    schema = again;
+  }
+  return { schema, renamed, ...(merged.notes.length > 0 && { note: merged.notes.join(" ") }) };
+}
+
+/** Keywords that providers refuse at the top level. */
+const COMBINING: readonly string[] = ["$ref", "anyOf", "oneOf", "allOf", "enum", "const", "not"];
+
+/** Properties that an object may have, and those that it must have. */
+interface Shape {
+  readonly properties: Map<string, unknown>;
+  readonly required: Set<string>;
+  readonly notes: readonly string[];
+}
+
+function mergeTop(root: JsonRecord): { readonly schema: JsonRecord; readonly notes: readonly string[] } {
+  const { properties, required, notes } = shapeOf(root, root, 0);
+  const target = resolved(root, root);
+  const rest = Object.entries({ ...target, ...root }).filter(([name]) =>
+    !COMBINING.includes(name) && !["type", "properties", "required"].includes(name)
+  );
+  const schema: JsonRecord = {
+    type: "object",
+    properties: Object.fromEntries(properties),
+    ...(required.size > 0 && { required: [...required] }),
+    ...Object.fromEntries(rest),
+  };
+  return { schema, notes };
+}
+
+/** What an object must look like by a schema, with its alternatives taken together. */
+function shapeOf(value: unknown, root: JsonRecord, depth: number): Shape {
+  const properties = new Map<string, unknown>();
+  const required = new Set<string>();
+  const notes: string[] = [];
+  const node = depth > MAX_REFS ? undefined : resolved(asRecord(value), root);
+  if (!node) return { properties, required, notes };
+  const add = (shape: Shape) => {
+    for (const [name, one] of shape.properties) properties.set(name, either(properties.get(name), one));
+    notes.push(...shape.notes);
+  };
+  for (const [name, one] of Object.entries(asRecord(node.properties) ?? {})) properties.set(name, one);
+  for (const name of namesIn(node.required)) required.add(name);
+  for (const part of listOf(node.allOf)) {
+    const shape = shapeOf(part, root, depth + 1);
+    add(shape);
+    for (const name of shape.required) required.add(name);
+  }
+  for (const keyword of ["anyOf", "oneOf"]) {
+    const shapes = listOf(node[keyword]).filter(mayBeObject).map((part) => shapeOf(part, root, depth + 1));
+    shapes.forEach(add);
+    const [first, ...others] = shapes;
+    for (const name of first?.required ?? []) {
+      if (others.every((other) => other.required.has(name))) required.add(name);
+    }
+    const described = shapes.map((shape) => [...shape.required].filter((name) => !required.has(name)))
+      .filter((names) => names.length > 0);
+    if (shapes.length < 2 || described.length === 0) continue;
+    const sets = [...new Set(described.map((names) => names.join(" and ")))];
+    if (sets.length > MAX_DESCRIBED) continue;
+    notes.push(`Required: ${keyword === "oneOf" ? "exactly one" : "at least one"} of: ${sets.join("; ")}.`);
+  }
+  return { properties, required, notes };
+}
+
+function mayBeObject(value: unknown): boolean {
+  const { type } = asRecord(value) ?? {};
+  return value !== false && (type === undefined || [type].flat().includes("object"));
+}
+
+/** A property's schema that takes what either of two takes. */
+function either(one: unknown, other: unknown): unknown {
+  if (one === undefined || one === true) return other;
+  if (other === undefined || other === true) return one;
+  if (JSON.stringify(one) === JSON.stringify(other)) return one;
+  const [a, b] = [asRecord(one) ?? {}, asRecord(other) ?? {}];
+  const [values, more] = [valuesOf(a), valuesOf(b)];
+  if (values && more) {
+    const { const: _, ...rest } = a;
+    const all = [...values, ...more];
+    return { ...rest, enum: all.filter((value, at) => all.indexOf(value) === at) };
+  }
+  const known = Object.keys(a).length === 1 && Array.isArray(a.anyOf) ? a.anyOf : [a];
+  return known.some((each) => JSON.stringify(each) === JSON.stringify(b)) ? one : { anyOf: [...known, b] };
+}
+
+function valuesOf(schema: JsonRecord): readonly unknown[] | undefined {
+  if (schema.const !== undefined) return [schema.const];
+  return Array.isArray(schema.enum) ? schema.enum : undefined;
+}
+
+/** A schema with what it refers to in place of the reference. */
+function resolved(schema: JsonRecord | undefined, root: JsonRecord): JsonRecord | undefined {
+  let node = schema;
+  for (let refs = 0; node && node.$ref !== undefined && refs < MAX_REFS; refs++) {
+    const { $ref: ref, ...rest }: JsonRecord = node;
+    const target = asRecord(lookUp(root, ref));
+    node = target === root ? rest : { ...target, ...rest };
+  }
+  if (!node || node.$ref === undefined) return node;
+  const { $ref: _, ...rest } = node;
+  return rest;
+}
+
+/** What a reference within a schema points to. */
+function lookUp(root: JsonRecord, ref: unknown): unknown {
+  if (typeof ref !== "string" || !/^#(?:\/|$)/.test(ref)) return undefined;
+  let at: unknown = root;
+  for (const step of ref.split("/").slice(1)) {
+    let name = step;
+    try {
+      name = decodeURIComponent(step);
+    } catch {
+      // A percent sign that stands for itself.
+    }
+    name = name.replaceAll("~1", "/").replaceAll("~0", "~");
+    const holder = Array.isArray(at) ? at : asRecord(at);
+    if (!holder || !Object.hasOwn(holder, name)) return undefined;
+    at = (holder as Readonly<Record<string, unknown>>)[name];
+  }
+  return at;
+}
+
+const TYPES: readonly unknown[] = ["object", "array", "string", "number", "integer", "boolean", "null"];
+
+/** Keywords whose values are schemas: by name, in a list, one. */
+const NAMED: readonly string[] = [
+  "properties",
+  "patternProperties",
+  "$defs",
+  "definitions",
+  "dependentSchemas",
+];
+const LISTS: readonly string[] = ["anyOf", "oneOf", "allOf", "prefixItems"];
+const SINGLE: readonly string[] = [
+  "items",
+  "additionalProperties",
+  "not",
+  "if",
+  "then",
+  "else",
+  "contains",
+  "propertyNames",
+  "unevaluatedItems",
+  "unevaluatedProperties",
+];
+
+/** Of these, those of which no grammar is made. */
+const UNSTATED: readonly string[] = ["not", "if", "then", "else", "contains", "propertyNames"];
+
+/** Keywords by which a server that makes a grammar recognizes a schema that has no type. */
+const RECOGNIZED: readonly string[] = [
+  "type",
+  "$ref",
+  "anyOf",
+  "oneOf",
+  "allOf",
+  "const",
+  "enum",
+  "properties",
+  "items",
+  "prefixItems",
+];
+
+/** Largest bound that a grammar is made of. */
+const MAX_BOUND = 2_000;
+const BOUNDS: readonly string[] = ["minLength", "maxLength", "minItems", "maxItems"];
+
+/** Schemas within a schema that are sent: what comes after them accepts anything. */
+const MAX_NODES = 20_000;
+
+/** References that need no decoding. */
+const PLAIN_REF = /^#\/[^~%]+$/;
+
+/** Puts right what providers refuse anywhere in a schema. */
+class Walker {
+  readonly #original: JsonRecord;
+  readonly #root: JsonRecord;
+  readonly #rules: SchemaRules;
+  #nodes = 0;
+
+  constructor(original: JsonRecord, root: JsonRecord, rules: SchemaRules) {
+    this.#original = original;
+    this.#root = root;
+    this.#rules = rules;
+  }
+
+  /**
+   * The same object if nothing is wrong with it.
+   *
+   * @param refs References whose targets it is within.
+   * @param isStated Whether a value has to fit it as a whole, so that a grammar is made of it.
+   */
+  walk(value: unknown, depth = 0, refs: readonly unknown[] = [], isStated = true): unknown {
+    const node = asRecord(value);
+    if (!node) return {};
+    if (depth > MAX_DEPTH || ++this.#nodes > MAX_NODES) return {};
+    const now: Record<string, unknown> = { ...node };
+    const within = this.#fixRef(now, refs);
+    for (const fix of [fixType, fixItems, fixLimits, fixLists]) fix(now);
+    if (this.#rules.makesGrammar && isStated) fixForGrammar(now);
+    for (const name of NAMED) this.#walkNamed(now, name, depth, within, isStated);
+    for (const name of LISTS) this.#walkList(now, name, depth, within, isStated);
+    for (const name of SINGLE) {
+      // Whether more may be there is said by a truth value, and not put right.
+      if (now[name] === undefined || typeof now[name] === "boolean" && name !== "items") continue;
+      const fixed = this.walk(now[name], depth + 1, within, isStated && !UNSTATED.includes(name));
+      if (fixed !== now[name]) now[name] = fixed;
+    }
+    fixRequired(now);
+    const isSame = Object.keys(now).length === Object.keys(node).length &&
+      Object.entries(now).every(([name, one]) => one === node[name]);
+    return isSame ? node : now;
+  }
+
+  /** A reference to what isn't there accepts anything; one into what was merged brings that along. */
+  #fixRef(node: Record<string, unknown>, refs: readonly unknown[]): readonly unknown[] {
+    const { $ref: ref } = node;
+    if (ref === undefined) return refs;
+    const isFollowed = !this.#rules.makesGrammar || PLAIN_REF.test(String(ref));
+    if (isFollowed && asRecord(lookUp(this.#root, ref))) return refs;
+    delete node.$ref;
+    const target = refs.includes(ref) ? undefined : asRecord(lookUp(this.#original, ref));
+    for (const [name, one] of Object.entries(target ?? {})) {
+      if (!Object.hasOwn(node, name) && name !== "$ref") node[name] = one;
+    }
+    return [...refs, ref];
+  }
+
+  #walkNamed(
+    now: Record<string, unknown>,
+    name: string,
+    depth: number,
+    refs: readonly unknown[],
+    isStated: boolean,
+  ): void {
+    if (now[name] === undefined) return;
+    const all = asRecord(now[name]);
+    if (!all) {
+      delete now[name];
+      return;
+    }
+    const entries = Object.entries(all);
+    const fixed = entries.map(([key, one]) => [key, this.walk(one, depth + 1, refs, isStated)] as const);
+    if (fixed.some(([, one], at) => one !== entries[at]![1])) now[name] = Object.fromEntries(fixed);
+  }
+
+  #walkList(
+    now: Record<string, unknown>,
+    name: string,
+    depth: number,
+    refs: readonly unknown[],
+    isStated: boolean,
+  ): void {
+    if (now[name] === undefined) return;
+    const all = listOf(now[name]);
+    const fixed = all.map((one) => this.walk(one, depth + 1, refs, isStated));
+    if (fixed.length === 0) delete now[name];
+    else if (fixed.some((one, at) => one !== all[at])) now[name] = fixed;
+  }
+}
+
+type Fix = (node: Record<string, unknown>) => void;
+
+const fixType: Fix = (node) => {
+  const { type } = node;
+  if (type === undefined || TYPES.includes(type)) return;
+  const known = Array.isArray(type) ? type.filter((one) => TYPES.includes(one)) : [];
+  if (known.length === 0) delete node.type;
+  else if (!Array.isArray(type) || known.length < type.length) node.type = known;
+};
+
+const fixItems: Fix = (node) => {
+  const { items, additionalItems, type } = node;
+  if (Array.isArray(items)) {
+    node.prefixItems ??= items;
+    node.items = asRecord(additionalItems) ?? {};
+  } else if (items === undefined ? [type].flat().includes("array") : !isRecord(items)) node.items = {};
+  if (additionalItems !== undefined) delete node.additionalItems;
+};
+
+/** Truth values of an early draft beside a bound. */
+const fixLimits: Fix = (node) => {
+  for (const [name, bound] of [["exclusiveMinimum", "minimum"], ["exclusiveMaximum", "maximum"]] as const) {
+    if (typeof node[name] !== "boolean") continue;
+    if (node[name] && typeof node[bound] === "number") {
+      node[name] = node[bound];
+      delete node[bound];
+    } else delete node[name];
+  }
+  if (node.format !== undefined && typeof node.format !== "string") delete node.format;
+  if (node.description !== undefined && typeof node.description !== "string") delete node.description;
+};
+
+const fixLists: Fix = (node) => {
+  if (node.enum !== undefined && listOf(node.enum).length === 0) delete node.enum;
+};
+
+/** Names what must be there: only what there is a property for. */
+function fixRequired(node: Record<string, unknown>): void {
+  const { required, properties } = node;
+  if (required === undefined) return;
+  const names = namesIn(required);
+  const known = isRecord(properties) ? names.filter((name) => Object.hasOwn(properties, name)) : names;
+  if (known.length === 0) delete node.required;
+  else if (known.length !== listOf(required).length) node.required = known;
+}
+
+/** What no grammar is made of goes into the description. */
+function fixForGrammar(node: Record<string, unknown>): void {
+  const told: string[] = [];
+  if (node.pattern !== undefined && !isPlainPattern(node.pattern)) {
+    if (typeof node.pattern === "string") told.push(`Pattern: ${node.pattern}`);
+    delete node.pattern;
+  }
+  for (const name of BOUNDS) {
+    const bound = node[name];
+    if (bound === undefined || typeof bound === "number" && bound <= MAX_BOUND) continue;
+    told.push(`${name}: ${bound}`);
+    delete node[name];
+  }
+  if (told.length > 0) {
+    node.description = [node.description, ...told].filter((text) => text !== undefined && text !== "").join(
+      "\n",
+    );
+  }
+  if (Object.keys(node).length > 0 && !RECOGNIZED.some((name) => name in node)) {
+    delete node.not;
+    node.type = ["string", "number", "boolean", "object", "array", "null"];
+    node.items ??= {};
+  }
+}
+
+/** Whether a pattern is anchored and has nothing but literals, sets, groups and small counts. */
+function isPlainPattern(pattern: unknown): boolean {
+  return typeof pattern === "string" && /^\^[^]*[^\\]\$$|^\^\$$/.test(pattern) &&
+    !/\\[A-Za-z0-9]|\(\?(?!:)|\{[^}]*\d{4}/.test(pattern) && !/[\^$]/.test(inner(pattern));
+}
+
+/** A pattern without its anchors, sets and escapes. */
+function inner(pattern: string): string {
+  return pattern.slice(1, -1).replaceAll(/\\.|\[(?:\\.|[^\]])*\]/g, "");
+}
+
+function renameKeys(
+  schema: JsonRecord,
+  { pattern, legal }: NonNullable<SchemaRules["key"]>,
+  renamed: Map<string, string>,
+): JsonRecord {
+  const properties = asRecord(schema.properties) ?? {};
+  const names = Object.keys(properties);
+  if (names.every((name) => pattern.test(name))) return schema;
+  const nameOf = (name: string) => pattern.test(name) ? name : legal(name);
+  for (const name of names) if (!pattern.test(name)) renamed.set(legal(name), name);
+  const required = namesIn(schema.required).map(nameOf);
+  return {
+    ...schema,
+    properties: Object.fromEntries(Object.entries(properties).map(([name, one]) => [nameOf(name), one])),
+    ...(required.length > 0 && { required }),
+  };
+}
+
+function listOf(value: unknown): readonly unknown[] {
+  return Array.isArray(value) ? value : [];
+}
+
+function namesIn(value: unknown): readonly string[] {
+  return listOf(value).filter((name) => typeof name === "string");
+}

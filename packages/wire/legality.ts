@@ -1,0 +1,369 @@
+/**
+ * What every protocol's requests are put through, so that providers accept them whatever a model, a tool or a client
+ * produced: names, ids, arguments, order and characters. The history keeps what was produced; what is sent follows from it
+ * alone, so that the same history gives the same bytes.
+ *
+ * @module
+ */
+import {
+  type AssistantMessage,
+  type Content,
+  describeCall,
+  hashText,
+  type Message,
+  type ModelRequest,
+  pairCalls,
+  type ToolCall,
+  type ToolDefinition,
+  type ToolMessage,
+} from "@tare/messages";
+import { asRecord, isRecord, jsonExcess, type JsonRecord } from "./json.ts";
+import { legalSchema, type SchemaRules } from "./legal_schema.ts";
+
+/** Which names, ids and schemas the providers of a protocol accept. */
+export interface LegalForms {
+  /** Names of tools. */
+  readonly name: RegExp;
+  /** Ids of calls. */
+  readonly id: RegExp;
+  /** Schemas of arguments. Default: what all providers accept. */
+  readonly schema?: SchemaRules;
+  /** Whether a tool without arguments may have no schema. Default: no. */
+  readonly allowsNoSchema?: boolean;
+}
+
+/** Longest name and id that are made here, in characters: every provider takes them. */
+const MAX_MADE = 40;
+
+/** A name or an id that every provider takes: what is legal of the original, and a hash that tells it from others. */
+export function madeName(original: string, attempt = 0): string {
+  const hash = hashText(attempt === 0 ? original : `${attempt} ${original}`).toString(36);
+  const plain = original.replaceAll(/[^A-Za-z0-9_-]+/g, "_").replace(/^[^A-Za-z_]/, "_$&");
+  return `${plain.slice(0, MAX_MADE - hash.length - 1) || "x"}_${hash}`;
+}
+
+/** Names as they are sent: legal ones as they are, two different ones never as the same. */
+class LegalNames {
+  readonly #pattern: RegExp;
+  readonly #sent = new Map<string, string>();
+  /** What each name that is sent stands for. */
+  readonly #originals = new Map<string, string>();
+
+  constructor(pattern: RegExp, tools: readonly ToolDefinition[]) {
+    this.#pattern = pattern;
+    // What is offered is called by its own name, whatever a model has made up.
+    const offered = tools.map(({ function: { name } }) => name);
+    for (const name of offered.filter((name) => pattern.test(name))) this.of(name);
+    for (const name of offered) this.of(name);
+  }
+
+  of(original: string): string {
+    const known = this.#sent.get(original);
+    if (known !== undefined) return known;
+    let name = original;
+    for (let attempt = 0; !this.#pattern.test(name) || this.#originals.has(name); attempt++) {
+      name = madeName(original, attempt);
+    }
+    this.#sent.set(original, name);
+    this.#originals.set(name, original);
+    return name;
+  }
+
+  originalOf(sent: string): string {
+    return this.#originals.get(sent) ?? sent;
+  }
+}
+
+/** A message as it is sent. */
+export interface LegalMessage {
+  /** Calls in it have the names, ids and arguments that are sent, in their order. */
+  readonly message: Message;
+  /** The calls as the model made them. */
+  readonly made: readonly ToolCall[];
+  /** Position of the original in the request. */
+  readonly at: number;
+}
+
+/** A tool as it is sent. */
+export interface LegalTool {
+  readonly definition: ToolDefinition;
+  /** Original names of renamed arguments, by the name that is sent. */
+  readonly renamed: ReadonlyMap<string, string>;
+}
+
+/**
+ * Returns messages and tools as the providers of a protocol accept them: names and ids in its forms, arguments that are
+ * JSON objects, each call with exactly one result, which follows directly, and no replies without content. Legal messages
+ * are the same objects.
+ */
+export function legalPrompt(
+  { messages, tools }: Pick<ModelRequest, "messages" | "tools">,
+  forms: LegalForms,
+): {
+  readonly messages: readonly LegalMessage[];
+  readonly tools: readonly LegalTool[];
+  readonly nameOf: (name: string) => string;
+} {
+  const names = new LegalNames(forms.name, tools);
+  return {
+    messages: legalMessages(messages, forms, names),
+    tools: legalTools(tools, forms, names),
+    nameOf: (name) => names.of(name),
+  };
+}
+
+/** The calls of a reply to this request, by the names of its tools and their arguments. The same object if none differs. */
+export function originalCalls(
+  reply: AssistantMessage,
+  { messages, tools }: Pick<ModelRequest, "messages" | "tools">,
+  forms: LegalForms,
+): AssistantMessage {
+  const { tool_calls: calls } = reply;
+  if (!calls || calls.length === 0) return reply;
+  const names = new LegalNames(forms.name, tools);
+  for (const message of messages) {
+    if (message.role === "assistant") {
+      message.tool_calls?.forEach((call) => names.of(describeCall(call).name));
+    }
+  }
+  const original = calls.map((call) => {
+    const { name } = describeCall(call);
+    const meant = names.originalOf(name);
+    if (call.type === "custom") {
+      return name === meant ? call : { ...call, custom: { ...call.custom, name: meant } };
+    }
+    const tool = tools.find((one) => one.function.name === meant);
+    const renamed = tool && legalTool(tool, forms).renamed;
+    const text = renamed && renamed.size > 0
+      ? originalArguments(call.function.arguments, renamed)
+      : call.function.arguments;
+    if (name === meant && text === call.function.arguments) return call;
+    return { ...call, function: { ...call.function, name: meant, arguments: text } };
+  });
+  return original.every((call, at) => call === calls[at]) ? reply : { ...reply, tool_calls: original };
+}
+
+function originalArguments(text: string, renamed: ReadonlyMap<string, string>): string {
+  const given = parsed(text);
+  if (!given || !Object.keys(given).some((name) => renamed.has(name))) return text;
+  return JSON.stringify(
+    Object.fromEntries(Object.entries(given).map(([name, value]) => [renamed.get(name) ?? name, value])),
+  );
+}
+
+function parsed(text: string): JsonRecord | undefined {
+  try {
+    return asRecord(JSON.parse(text));
+  } catch {
+    return undefined;
+  }
+}
+
+function legalTools(
+  tools: readonly ToolDefinition[],
+  forms: LegalForms,
+  names: LegalNames,
+): readonly LegalTool[] {
+  const seen = new Set<string>();
+  return tools.flatMap((tool) => {
+    const name = names.of(tool.function.name);
+    if (seen.has(name)) return [];
+    seen.add(name);
+    const legal = legalTool(tool, forms);
+    const { definition } = legal;
+    if (name === definition.function.name) return [legal];
+    return [{ ...legal, definition: { ...definition, function: { ...definition.function, name } } }];
+  });
+}
+
+const legalOnes = new WeakMap<LegalForms, WeakMap<ToolDefinition, LegalTool>>();
+
+/** A tool whose schema is legal; its name is as it was. */
+function legalTool(tool: ToolDefinition, forms: LegalForms): LegalTool {
+  let known = legalOnes.get(forms);
+  if (!known) legalOnes.set(forms, known = new WeakMap());
+  let legal = known.get(tool);
+  if (!legal) known.set(tool, legal = makeLegalTool(tool, forms));
+  return legal;
+}
+
+function makeLegalTool(tool: ToolDefinition, forms: LegalForms): LegalTool {
+  const { parameters, description, ...rest } = tool.function;
+  if (parameters === undefined && forms.allowsNoSchema) return { definition: tool, renamed: new Map() };
+  const { schema, note, renamed } = legalSchema(parameters, forms.schema);
+  if (schema === parameters) return { definition: tool, renamed };
+  const told = [description, note].filter((text) => text !== undefined && text !== "").join("\n");
+  return {
+    definition: {
+      ...tool,
+      function: {
+        ...rest,
+        ...(told !== "" && { description: told }),
+        parameters: schema,
+        // A strict schema is one as it was.
+        ...(rest.strict && { strict: false }),
+      },
+    },
+    renamed,
+  };
+}
+
+/** Text in place of a result that isn't there. */
+const NO_RESULT = "[No result: the call was not run, or its result is not part of this conversation.]";
+
+/** Text in front of a result whose call isn't there. */
+const NO_CALL = "[Result of a call that is not part of this conversation:]";
+
+function legalMessages(
+  messages: readonly Message[],
+  { id: pattern }: LegalForms,
+  names: LegalNames,
+): readonly LegalMessage[] {
+  const ids = new LegalIds(pattern);
+  const pairs = Map.groupBy(pairCalls(messages), ({ at }) => at);
+  const answers = new Set([...pairs.values()].flat().flatMap(({ answer }) => answer?.at ?? []));
+  const sent: LegalMessage[] = [];
+  for (const [at, message] of messages.entries()) {
+    if (message.role === "tool") {
+      if (answers.has(at)) continue;
+      const shown: Content = typeof message.content === "string"
+        ? `${NO_CALL}\n${message.content}`
+        : [{ type: "text", text: NO_CALL }, ...message.content];
+      sent.push({ message: { role: "user", content: shown }, made: [], at });
+      continue;
+    }
+    if (message.role === "function") {
+      const content = `[Result of ${message.name}:]\n${message.content ?? ""}`;
+      sent.push({ message: { role: "user", content }, made: [], at });
+      continue;
+    }
+    if (message.role !== "assistant") {
+      sent.push({ message, made: [], at });
+      continue;
+    }
+    const made = message.tool_calls ?? [];
+    const calls = made.map((call) => legalCall(call, ids.next(call.id), names));
+    const isSame = calls.every((call, place) => call === made[place]);
+    const { tool_calls: _, ...said } = message;
+    const legal = made.length === 0 && message.tool_calls !== undefined
+      ? said
+      : isSame
+      ? message
+      : { ...message, tool_calls: calls };
+    sent.push({ message: legal, made, at });
+    const results = (pairs.get(at) ?? []).map(({ answer }, place) => ({ answer, id: calls[place]!.id }));
+    for (
+      const { answer, id } of results.toSorted((a, b) =>
+        (a.answer?.at ?? Infinity) - (b.answer?.at ?? Infinity) || 0
+      )
+    ) {
+      const message: ToolMessage = answer?.message ?? { role: "tool", tool_call_id: id, content: NO_RESULT };
+      const result = message.tool_call_id === id ? message : { ...message, tool_call_id: id };
+      sent.push({ message: result, made: [], at: answer?.at ?? at });
+    }
+  }
+  return sent.filter(({ message }) => !isEmptyReply(message));
+}
+
+/** Ids of calls as they are sent: each once, legal ones as they are. */
+class LegalIds {
+  readonly #pattern: RegExp;
+  readonly #taken = new Set<string>();
+
+  constructor(pattern: RegExp) {
+    this.#pattern = pattern;
+  }
+
+  next(original: string): string {
+    let id = original;
+    for (let attempt = 0; !this.#pattern.test(id) || this.#taken.has(id); attempt++) {
+      id = madeName(original, attempt);
+    }
+    this.#taken.add(id);
+    return id;
+  }
+}
+
+function legalCall(call: ToolCall, id: string, names: LegalNames): ToolCall {
+  if (call.type === "custom") {
+    const name = names.of(call.custom.name);
+    const isSame = name === call.custom.name && id === call.id;
+    return isSame ? call : { ...call, id, custom: { ...call.custom, name } };
+  }
+  const { function: made } = call;
+  const name = names.of(made.name);
+  const text = legalArguments(made.arguments);
+  if (name === made.name && text === made.arguments && id === call.id) return call;
+  return { ...call, id, function: { ...made, name, arguments: text } };
+}
+
+/** Name of the argument that holds arguments which are no JSON object, as the model wrote them. */
+const INVALID = "invalid_arguments";
+
+/** Text that is shorter is not nested too deeply. */
+const MAX_SHORT = 200;
+
+/**
+ * Returns the arguments of a call as the text of a JSON object, which servers read again with every request. A text that is
+ * none is in its field `invalid_arguments`.
+ *
+ * @example
+ * ```ts
+ * import { assertEquals } from "@std/assert";
+ * import { legalArguments } from "@tare/wire";
+ *
+ * assertEquals(legalArguments('{"path": "a.txt"}'), '{"path": "a.txt"}');
+ * assertEquals(legalArguments('{"path": "a.t'), '{"invalid_arguments":"{\\"path\\": \\"a.t"}');
+ * ```
+ */
+export function legalArguments(text: string): string {
+  if (text.trim() === "") return "{}";
+  const given = parsed(text);
+  if (!given || text.length > MAX_SHORT && jsonExcess(encoder.encode(text)) !== undefined) {
+    return JSON.stringify({ [INVALID]: text.toWellFormed() });
+  }
+  const clean = wellFormed(given);
+  return clean === given ? text : JSON.stringify(clean);
+}
+
+const encoder = new TextEncoder();
+
+/** Whether a reply says nothing: providers refuse it. */
+function isEmptyReply(message: Message): boolean {
+  if (message.role !== "assistant") return false;
+  const { content, refusal, tool_calls: calls = [], carried } = message;
+  const isSaid = typeof content === "string"
+    ? content.trim() !== ""
+    : content?.some((part) => part.type !== "text" || part.text.trim() !== "") ?? false;
+  return calls.length === 0 && !isSaid && !refusal && (carried?.items ?? []).length === 0;
+}
+
+/**
+ * The value with U+FFFD for halves of surrogate pairs, which no provider's parser takes. The same object if it has none.
+ */
+export function wellFormed<Value>(value: Value): Value;
+export function wellFormed(value: unknown): unknown {
+  if (typeof value === "string") return value.isWellFormed() ? value : value.toWellFormed();
+  if (Array.isArray(value)) {
+    let changed: unknown[] | undefined;
+    for (let at = 0; at < value.length; at++) {
+      const one = wellFormed(value[at]);
+      if (one !== value[at]) (changed ??= [...value])[at] = one;
+    }
+    return changed ?? value;
+  }
+  if (!isRecord(value)) return value;
+  const entries = Object.entries(value);
+  const all = entries.map(([name, one]) => [wellFormed(name), wellFormed(one)] as const);
+  return all.some(([name, one], at) => name !== entries[at]![0] || one !== entries[at]![1])
+    ? Object.fromEntries(all)
+    : value;
+}
+
+/** Text in place of a user message without content. */
+export const EMPTY_MESSAGE = "[empty message]";
+
+/** What a part says of itself that a protocol has no place for: whole or absent, never as text. */
+export function absentPart(what: string): string {
+  return `[${what}: omitted, because this provider's format has no place for it here]`;
+}
