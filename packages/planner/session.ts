@@ -393,7 +393,7 @@ function makeSession(given: PromptSessionOptions, from?: KnownSession): PlannerS
 }
 
 /** Whether a message makes calls, or answers one. */
-function isOfCalls(message: Message): boolean {
+function isOfCalls(message: History["messages"][number]): boolean {
   return message.role === "tool" || message.role === "assistant" && (message.tool_calls ?? []).length > 0;
 }
 
