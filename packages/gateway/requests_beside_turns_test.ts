@@ -182,12 +182,13 @@ class BlockCache {
         before = id;
       }
     };
-    return { chars: chars < MIN_CHARS ? 0 : chars, store };
+    return { chars: chars < 4 * MIN_TOKENS ? 0 : chars, store };
   }
 }
 
 const BLOCK_CHARS = 256;
-const MIN_CHARS = 4_096;
+/** More than the first prompts have, and less than all others. */
+const MIN_TOKENS = 2_048;
 
 /** Plays a conversation with other requests next to its own, on a store whose gateway is opened anew before some of them. */
 async function outcome(
@@ -218,12 +219,15 @@ async function outcome(
     one.arrived.resolve();
     await one.mayAnswer.promise;
     const reply = wanted === undefined ? one.reply : { recalls: wanted };
-    store();
+    if (!one.isElsewhere) store();
     return await dialect.answer(JSON.parse(text), reply, Math.floor(chars / 4));
   };
   const { name } = dialect;
-  const profile = profileNamed(name === "messages" ? "anthropic-5m" : "openai");
-  const errors: unknown[] = [];
+  const profile = {
+    ...profileNamed(name === "messages" ? "anthropic-5m" : "openai"),
+    minTokens: MIN_TOKENS,
+  };
+  const failures: string[] = [];
   const open = () =>
     gateway({
       ...OPTIONS,
@@ -231,7 +235,11 @@ async function outcome(
       fetch: upstream as typeof fetch,
       now: () => nowMs,
       store,
-      onError: (error) => void errors.push(error),
+      onError(error) {
+        const { message } = error as Error;
+        // A sentence about what the provider reports is no failure.
+        if (message.startsWith("Cannot ")) failures.push(message);
+      },
     });
   let opened: Gateway = open();
   const send = (number: string, { path, body }: Pick<Asked, "path" | "body">, headers = {}) =>
@@ -241,7 +249,8 @@ async function outcome(
     const others = id === "other" ? { "x-session-id": "ses_other" } : {};
     const { prompt_cache_key: _, metadata: __, ...anonymous } = asked.body;
     const body = id === "same" ? { ...asked.body, ...manner.fields } : anonymous;
-    const one = waiting({ reply: asked.reply });
+    // Of what begins like a turn the cache would hold a part of a block more.
+    const one = waiting({ reply: asked.reply, isElsewhere: ALIKE.includes(kind) });
     underWay.set(number, one);
     const answered = send(number, { path: asked.path, body }, id === "same" ? manner.headers : others)
       .then((response) => response.text());
@@ -295,23 +304,26 @@ async function outcome(
   const calls: CallReport[] = [];
   for (const id of ids) calls.push(...await (await opened.conversations.get(id))!.calls());
   await opened.close();
-  assertEquals(errors, []);
+  assertEquals(failures, []);
   return {
     sent,
     sessions,
-    calls: calls.filter(({ at }) => times.has(Date.parse(at ?? ""))).map(({ number: _, ...call }) => call),
+    calls: calls.filter(({ at, purpose }) => purpose === "turn" && times.has(Date.parse(at ?? "")))
+      .map(({ number: _, ...call }) => call),
   };
 }
 
 interface UnderWay {
   readonly reply: Reply;
   readonly isTurn?: boolean;
+  /** Whether another machine of the provider answers it, with a cache of its own. */
+  readonly isElsewhere?: boolean;
   recalls?: Asked["recalls"];
   readonly arrived: PromiseWithResolvers<void>;
   readonly mayAnswer: PromiseWithResolvers<void>;
 }
 
-function waiting(one: Pick<UnderWay, "reply" | "isTurn" | "recalls">): UnderWay {
+function waiting(one: Pick<UnderWay, "reply" | "isTurn" | "isElsewhere" | "recalls">): UnderWay {
   return { ...one, arrived: Promise.withResolvers(), mayAnswer: Promise.withResolvers() };
 }
 
