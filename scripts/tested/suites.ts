@@ -26,7 +26,7 @@ export interface Suite {
 }
 
 /** How many times the cases of a quick run the suite `properties` generates. */
-const CASES = "10";
+const CASES = "4";
 
 const NPM = NEEDS.program("npm", "npm", "--version");
 
