@@ -131,7 +131,7 @@ const gates: Readonly<Record<string, () => Promise<Outcome>>> = {
   page: () => command(["task", "page", "--check"]),
   check: () => everywhere(["check", "--doc", "--frozen"]),
   doc,
-  publish: () => command(["publish", "--dry-run", "--allow-dirty", "--no-provenance"]),
+  publish: () => command(["publish", "--dry-run", "--no-check", "--allow-dirty", "--no-provenance"]),
   consumer,
   packed,
   ...coverageFolder !== undefined && { coverage },

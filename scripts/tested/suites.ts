@@ -26,7 +26,7 @@ export interface Suite {
 }
 
 /** How many times the cases of a quick run the suite `properties` generates. */
-const CASES = "10";
+const CASES = "4";
 
 const NPM = NEEDS.program("npm", "npm", "--version");
 
@@ -37,9 +37,11 @@ const OPTIONAL = new Map(
   ),
 );
 
-/** Returns how to install what a test needs, as its name states it. */
-export function howToInstall(what: string): string | undefined {
-  return [...OPTIONAL.values()].find((need) => need.what === what)?.how;
+/** Returns how to install what tests need, as their names state it. */
+export function howToInstall(whats: string): string | undefined {
+  const all = whats.split(" and ");
+  const hows = [...OPTIONAL.values()].filter(({ what }) => all.includes(what)).map(({ how }) => how);
+  return hows.length > 0 ? hows.join(", ") : undefined;
 }
 
 /** The suites by name, in the order in which they run. Types are checked once, by `deno check`. */
@@ -49,8 +51,8 @@ export const SUITES: Readonly<Record<string, Suite>> = {
     commands: () => [workspaceTests()],
     rest: async () => {
       const whats = [...OPTIONAL.values()].map(({ what }) => what).join("|");
-      const files = await filesWith(new RegExp(`needs\\((${[...OPTIONAL.keys()].join("|")})`));
-      return [workspaceTests(`--filter=/\\(needs (${whats})\\)$/`, ...files)];
+      const files = await filesWith(new RegExp(`needs\\([^)]*\\b(${[...OPTIONAL.keys()].join("|")})\\b`));
+      return [workspaceTests(`--filter=/\\(needs .*\\b(${whats})\\b.*\\)$/`, ...files)];
     },
     covers: true,
   },
