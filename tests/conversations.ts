@@ -1,5 +1,6 @@
 import fc from "./cases.ts";
 import type { Content, Message } from "@tare/messages";
+import { codePoints } from "./code_points.ts";
 
 /**
  * Whole conversations: each call has one answer, after it and before the next reply. They hold parallel calls,
@@ -130,7 +131,11 @@ function content(): fc.Arbitrary<Content> {
 }
 
 function sentence(): fc.Arbitrary<string> {
-  return fc.oneof(fc.lorem({ maxCount: 8 }), fc.string({ unit: "grapheme" }), fc.string({ unit: "binary" }));
+  return fc.oneof(
+    fc.lorem({ maxCount: 8 }),
+    fc.string({ unit: "grapheme" }),
+    fc.string({ unit: codePoints() }),
+  );
 }
 
 /** Up to some ten thousand characters, so that limits are met from both sides. */

@@ -1,6 +1,7 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import { archiveRef, bytesFromText, isArchiveRef, memoryArchive, textFromBytes } from "@tare/prune";
 import fc from "../../tests/cases.ts";
+import { codePoints } from "../../tests/code_points.ts";
 
 Deno.test("memoryArchive() keeps a text under its reference until it is deleted", async () => {
   const archive = memoryArchive();
@@ -59,7 +60,7 @@ Deno.test("textFromBytes() gives back every code unit that bytesFromText() took"
 });
 
 Deno.test("bytesFromText() gives UTF-8 where there is one", () => {
-  fc.assert(fc.property(fc.string({ unit: "binary" }), (text) => {
+  fc.assert(fc.property(fc.string({ unit: codePoints() }), (text) => {
     assertEquals(bytesFromText(text), new TextEncoder().encode(text));
   }));
 });

@@ -2,6 +2,7 @@ import { assert, assertEquals, assertNotMatch } from "@std/assert";
 import fc from "../../tests/cases.ts";
 import { loadTokenizer } from "@tare/tiktoken";
 import { bytesFromText, formatPlaceholder, parsePlaceholder } from "@tare/prune";
+import { codePoints } from "../../tests/code_points.ts";
 
 const ref = "2cf24dba5fb0a30e";
 const whole = { of: "result", tool: "read_file", bytes: 48213, ref } as const;
@@ -29,7 +30,7 @@ Deno.test("formatPlaceholder() never says 'run again' of a tool whose stance is 
 Deno.test("parsePlaceholder() reads back what formatPlaceholder() wrote, one short line for any tool name", () => {
   const refs = fc.stringMatching(/^[0-9a-f]{16}$/);
   const tools = fc.oneof(
-    fc.string({ unit: "binary", maxLength: 200 }),
+    fc.string({ unit: codePoints(), maxLength: 200 }),
     fc.constantFrom("a\nb", "", "x]\n[elided: "),
   );
   const of = fc.constantFrom("result" as const, "middle" as const);

@@ -17,6 +17,7 @@ import {
   recallOriginal,
 } from "@tare/prune";
 import fc, { cases } from "../../tests/cases.ts";
+import { codePoints } from "../../tests/code_points.ts";
 
 const lines = (count: number) => Array.from({ length: count }, (_, n) => `line ${n + 1}`).join("\n");
 
@@ -162,7 +163,7 @@ Deno.test("recallOriginal() cuts a long answer and says how to go on", async () 
 });
 
 Deno.test("recallOriginal() gives every byte of an original, piece by piece, within the limit", async () => {
-  const originals = fc.array(fc.oneof(fc.string({ unit: "binary" }), fc.constant("\n"), fc.lorem()), {
+  const originals = fc.array(fc.oneof(fc.string({ unit: codePoints() }), fc.constant("\n"), fc.lorem()), {
     minLength: 1,
   })
     .chain((pieces) => fc.integer({ min: 1, max: 50 }).map((times) => pieces.join("").repeat(times)));

@@ -19,6 +19,7 @@ import {
 } from "@tare/prune";
 import fc from "../../tests/cases.ts";
 import { archived, failingArchive, say, spyArchive, step, text, user } from "./fixture_test.ts";
+import { codePoints } from "../../tests/code_points.ts";
 
 const truncated = (
   messages: readonly Message[],
@@ -156,7 +157,7 @@ Deno.test("truncateText() never exceeds the limit and shows only what is there, 
     (text: string) => text.length,
     (text: string) => bytesFromText(text).length,
   ];
-  const texts = fc.array(fc.oneof(fc.string({ unit: "binary" }), fc.lorem(), fc.constant("\n")), {
+  const texts = fc.array(fc.oneof(fc.string({ unit: codePoints() }), fc.lorem(), fc.constant("\n")), {
     minLength: 1,
   })
     .chain((pieces) => fc.integer({ min: 1, max: 200 }).map((times) => pieces.join("").repeat(times)));

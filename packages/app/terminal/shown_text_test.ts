@@ -1,6 +1,7 @@
 import { assertEquals } from "@std/assert";
 import fc from "../../../tests/cases.ts";
 import { QUESTION_MARK, shownJson, shownText } from "./shown_text.ts";
+import { codePoints } from "../../../tests/code_points.ts";
 
 Deno.test("shownText() writes out what commands a terminal, hides or turns text around", () => {
   const cases = [
@@ -20,7 +21,7 @@ Deno.test("shownText() writes out what commands a terminal, hides or turns text 
 
 Deno.test("Property: whatever the text and however it is cut, nothing that commands a terminal is left, nor a question's mark", () => {
   const piece = fc.oneof(
-    fc.string({ unit: "binary" }),
+    fc.string({ unit: codePoints() }),
     fc.constantFrom("\x1b[8m", "\x9b", "\r", "\u202e", QUESTION_MARK, "\x1b]0;t\x07", "\u200b"),
   );
   fc.assert(fc.property(fc.array(piece), fc.boolean(), (pieces, isWhole) => {

@@ -10,6 +10,7 @@ import { type Store, StoreError, type StoreRecord } from "@tare/conversation";
 import { testDeliveries } from "./store_deliveries_fixture_test.ts";
 import { testKinds } from "./store_kinds_fixture_test.ts";
 import { testKeys } from "./store_keys_fixture_test.ts";
+import { codePoints } from "../../../tests/code_points.ts";
 
 /** How long a key is kept. */
 export const DAY_MS: number = 24 * 60 * 60 * 1000;
@@ -402,7 +403,7 @@ export function testStore(name: string, place: Place): void {
       String.fromCharCode(...units)
     );
     await fc.assert(
-      fc.asyncProperty(fc.oneof(fc.string({ unit: "binary" }), anyUnits), async (content) => {
+      fc.asyncProperty(fc.oneof(fc.string({ unit: codePoints() }), anyUnits), async (content) => {
         const ref = await archive.put(content);
         assertEquals(ref, await archiveRef(content));
         assertEquals(await archive.get(ref), content);
