@@ -28,7 +28,8 @@ export interface Mechanisms {
 export interface PromptSessionOptions {
   /**
    * The provider's cache rules and prices, or a function that is asked whenever they count. Where it is `none`, usage
-   * that shows cached tokens corrects it.
+   * that shows cached tokens corrects it. A provider that reports no cache reads for two calls in a row that should have
+   * read some counts as one without a cache until it reports a read.
    */
   readonly profile: Profile | (() => Profile);
   /** Where what leaves the prompt goes. */
@@ -134,7 +135,7 @@ export interface PromptSessionOptions {
   /**
    * A rewrite is not bought if, were the session to end right after, it would have cost more than resending
    * everything by over this share. Default 0.05; infinite: bought whenever the rent has paid for it. At twice this
-   * loss the session stops rewriting.
+   * loss, and at least 2,000 cost units, the session stops rewriting.
    */
   readonly lossLimit?: number;
   /**

@@ -145,5 +145,9 @@ Deno.test("plannerSession() believes no missing read that has another reason", a
   // It misses now and then.
   const seldom = (served: number, call: number) => ({ cachedTokens: call % 2 === 0 ? served : 0 });
   assertEquals(await isBelieved(grow, { reported: seldom }), false);
+  // It writes to a cache, and is paid for it.
+  const writes = { cacheWriteTokens: 2_000 };
+  const anthropic = { profile: profileNamed("anthropic-5m") };
+  assertEquals(await isBelieved(grow, { reported: () => writes, options: anthropic }), false);
   assertEquals(await isBelieved(grow, { options: { profile: profileNamed("local") } }), false);
 });

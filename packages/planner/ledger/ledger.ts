@@ -429,7 +429,7 @@ export function bookCall(
     rewritten: before.rewritten,
     ...(recognised && { recognised }),
     unreadCalls: unreadAfter(before, {
-      cachedTokens: once && !reported.firstRead?.estimated ? once.cachedTokens : undefined,
+      usage: once && !reported.firstRead?.estimated ? once : undefined,
       readable,
       predicted,
       profile: cachingProfile,
@@ -475,21 +475,21 @@ export function bookCall(
 /**
  * Returns how many calls in a row the provider has reported no cache reads for that should have read something. A call
  * tells nothing that begins otherwise than those before, is too short to be cached, came after the time to live, or is
- * of a provider whose reads are free: such report none.
+ * of a provider whose reads are free: such report none. What is written to a cache shows that there is one.
  */
 function unreadAfter(
   { unreadCalls }: PlannerState,
-  { cachedTokens, readable, predicted, profile }: {
-    /** Tokens that the provider reported; absent if it reported nothing of the prompt. */
-    readonly cachedTokens: number | undefined;
+  { usage, readable, predicted, profile }: {
+    /** What the provider reported of the prompt; absent if it reported nothing. */
+    readonly usage: PromptUsage | undefined;
     /** Tokens that a warm cache would have served. */
     readonly readable: number;
     readonly predicted: Prediction;
     readonly profile: Profile;
   },
 ): number {
-  if (cachedTokens === undefined) return unreadCalls;
-  if (cachedTokens > 0) return 0;
+  if (!usage) return unreadCalls;
+  if (usage.cachedTokens > 0 || (usage.cacheWriteTokens ?? 0) > 0) return 0;
   const shouldRead = readable > 0 && predicted.alive >= SHOULD_READ && predicted.idleMs <= profile.ttlMs &&
     profile.read > 0;
   return shouldRead ? unreadCalls + 1 : unreadCalls;
