@@ -14,7 +14,15 @@ import {
 } from "@tare/messages";
 import { plannerSession, profileNamed } from "@tare/planner";
 import { memoryArchive } from "@tare/prune";
-import { type Dialect, DIALECTS, refusalIn, scripted, type SimulatedReply, simulator } from "@tare/simulator";
+import {
+  type Dialect,
+  DIALECTS,
+  refusalIn,
+  scripted,
+  type SimulatedReply,
+  simulator,
+  toolCall,
+} from "@tare/simulator";
 import fc, { cases } from "./cases.ts";
 import {
   CHAT_FORMS,
@@ -431,13 +439,73 @@ Deno.test("wire: alternatives at the top of a schema become one object, and are 
   }]);
 });
 
+const characters = { encode: (text: string) => Array.from(text, (character) => character.charCodeAt(0)) };
+
+Deno.test("loop: bad arguments, a made-up name and another provider's ids end no session, also with another model", async () => {
+  const provider = simulator({
+    model: scripted([
+      { tool_calls: [toolCall("update", '{"title": "a', { id: "functions.update:0" })] },
+      { tool_calls: [toolCall("list files", {}, { id: "functions.list files:1" })] },
+      { tool_calls: [toolCall("update", {}, { id: "functions.update:2" })] },
+      { tool_calls: [toolCall("update", { title: "b" }, { id: "functions.update:3" })] },
+      { content: "Done." },
+      { content: "Done by another." },
+      { content: "Done by a third." },
+    ]),
+    tokenizer: characters,
+  });
+  const access = {
+    model: "m",
+    maxRetries: 0,
+    fetch: (...args: Parameters<typeof fetch>) => provider.fetch(new Request(...args)),
+  };
+  const baseURL = "http://provider/v1";
+  const update: Tool = {
+    definition: {
+      type: "function",
+      function: {
+        name: "update",
+        parameters: {
+          type: "object",
+          properties: { title: { type: "string" }, body: { type: "string" } },
+          anyOf: [{ required: ["title"] }, { required: ["body"] }],
+        },
+      },
+    },
+    run: () => "updated",
+  };
+  const ping: Tool = {
+    definition: { type: "function", function: { name: "ping", parameters: { type: "object" } } },
+    run: () => "pong",
+  };
+  let history: readonly Message[] = [];
+  for (
+    const model of [
+      openaiModel({ ...access, baseURL }),
+      anthropicModel({ ...access, baseURL: "http://provider" }),
+      openaiModel({ ...access, baseURL, protocol: "responses" }),
+    ]
+  ) {
+    const { messages, reason } = await played(run({ model, tools: [update, ping], history, input: "Go" }));
+    assertEquals(reason, "completed");
+    history = [...history, ...messages];
+  }
+  const results = history.flatMap((message) => message.role === "tool" ? [String(message.content)] : []);
+  assertMatch(results[0]!, /its arguments are not valid JSON/);
+  assertMatch(results[1]!, /Cannot run "list files": there is no such tool/);
+  assertMatch(results[2]!, /its arguments are invalid/);
+  assertEquals(results[3], "updated");
+  // The history has what the model produced.
+  const made = history.flatMap((message) => message.role === "assistant" ? message.tool_calls ?? [] : []);
+  assertEquals(made.map(({ id }) => id).slice(0, 2), ["functions.update:0", "functions.list files:1"]);
+  assertEquals(made[0]?.type === "function" && made[0].function.arguments, '{"title": "a');
+});
+
 /** Replies of a model as the simulator gives them. */
 const replies = (): fc.Arbitrary<SimulatedReply> =>
   fc.record({ content: fc.option(text()), calls: fc.array(calls(), { minLength: 1, maxLength: 3 }) }).map(
     ({ content, calls }) => ({ content, tool_calls: calls.filter((call) => call.type === "function") }),
   );
-
-const characters = { encode: (text: string) => Array.from(text, (character) => character.charCodeAt(0)) };
 
 Deno.test("loop: no reply, tool or result ends a session, in any protocol", async () => {
   await fc.assert(

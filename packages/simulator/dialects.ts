@@ -208,8 +208,7 @@ function checkResponses(body: Fields): void {
   if (items.length === 0) refuse("One of 'input' or 'previous_response_id' must be provided.");
   const isWhole = body.previous_response_id === undefined && body.conversation === undefined &&
     items.every((item) => isFields(item) && item.type !== "item_reference");
-  const open = new Map<string, number>();
-  const known = new Set<string>();
+  const open = new Set<string>();
   items.forEach((value, at) => {
     const item = fieldsOf(value, `input[${at}]`);
     const { type = "message", call_id: id, name, content } = item;
@@ -217,9 +216,10 @@ function checkResponses(body: Fields): void {
       checkCallId(id, at);
       checkName(name, `input[${at}].name`, "responses");
       if (type === "function_call") checkArguments(textOf(item.arguments, `input[${at}].arguments`), "vllm");
-      if (known.has(String(id))) refuse(`Duplicate call_id '${id}' in input[${at}]`);
-      known.add(String(id));
-      open.set(String(id), at);
+      open.add(String(id));
+    } else if (String(type).endsWith("_call")) {
+      // Tools of the provider's that its client runs, such as a shell.
+      if (typeof id === "string") open.add(id);
     } else if (type === "function_call_output" || type === "custom_tool_call_output") {
       checkCallId(id, at);
       if (isWhole && !open.delete(String(id))) {
@@ -229,13 +229,14 @@ function checkResponses(body: Fields): void {
       if (Array.isArray(item.output) && item.output.length === 0) {
         refuse(`input[${at}].output must not be empty`);
       }
-    } else if (type === "message") {
+    } else if (String(type).endsWith("_output")) open.delete(String(id));
+    else if (type === "message") {
       if (typeof content !== "string" && listOf(content).length === 0 && item.role !== "assistant") {
         refuse(`Missing required parameter: 'input[${at}].content'.`);
       }
     }
   });
-  if (isWhole && open.size > 0) refuse(`No tool output found for function call ${[...open.keys()][0]}.`);
+  if (isWhole && open.size > 0) refuse(`No tool output found for function call ${[...open][0]}.`);
   const names = listOf(tools).flatMap((value, at) => {
     const tool = fieldsOf(value, `tools[${at}]`);
     if (tool.type !== "function") return [];

@@ -1,5 +1,6 @@
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { withServer } from "./watched_server.ts";
+import { refusedBy } from "../refused.ts";
 
 const MIB = 2 ** 20;
 const encoder = new TextEncoder();
@@ -125,8 +126,12 @@ Deno.test("a hostile provider ends its turn in a sentence, within bounds of memo
 
 Deno.test("a tool's name of a megabyte is an unknown tool like any other", async () => {
   let asked = 0;
-  const provider = Deno.serve({ hostname: "127.0.0.1", port: 0, onListen() {} }, (request) => {
-    if (request.method === "POST") asked++;
+  const provider = Deno.serve({ hostname: "127.0.0.1", port: 0, onListen() {} }, async (request) => {
+    if (request.method === "POST") {
+      asked++;
+      const refused = refusedBy(new URL(request.url).pathname, await request.json());
+      if (refused) return refused;
+    }
     return asked === 1
       ? streamed([chunk(call(0, "read file ".repeat(100_000))), chunk({}, "tool_calls"), "data: [DONE]\n\n"])
       : streamed([chunk({ content: "Well." }), ...END]);

@@ -4,6 +4,7 @@ import { anthropicModel } from "@tare/loop/anthropic";
 import type { Message, Model, ModelSettings } from "@tare/messages";
 import { collect, outline, tool } from "../fixture_test.ts";
 import { completed, stream } from "../provider_fixture_test.ts";
+import { refusedBy } from "../../../tests/refused.ts";
 import { ask, block, call, end, reply, sse, START, text, thinking } from "./fixture_test.ts";
 
 const MARK = { cache_control: { type: "ephemeral" } };
@@ -177,7 +178,10 @@ Deno.test("anthropicModel() plays a turn with thoughts passed back as they came,
   const cited = { type: "text", text: "", citations: [{ cited_text: "x" }] };
   const bodies: { readonly messages: readonly { readonly content: unknown }[] }[] = [];
   const server = Deno.serve({ port: 0, onListen() {} }, async (request) => {
-    bodies.push(await request.json());
+    const body = await request.json();
+    bodies.push(body);
+    const refused = refusedBy(new URL(request.url).pathname, body);
+    if (refused) return refused;
     return bodies.length === 1
       ? reply(
         "tool_use",

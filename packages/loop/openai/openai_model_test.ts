@@ -4,6 +4,7 @@ import { openaiModel } from "@tare/loop/openai";
 import type { Message, ModelEvent } from "@tare/messages";
 import { collect, outline, tool } from "../fixture_test.ts";
 import { ask, completed, delta, endless, reply, REQUEST, sse, stream } from "../provider_fixture_test.ts";
+import { refusedBy } from "../../../tests/refused.ts";
 
 const END = delta({}, "stop");
 
@@ -103,7 +104,10 @@ Deno.test("openaiModel() plays a turn with reasoning passed back", async () => {
   const call = { index: 0, id: "c1", function: { name: "f", arguments: "{}" } };
   const bodies: { messages: unknown[] }[] = [];
   const server = Deno.serve({ port: 0, onListen() {} }, async (request) => {
-    bodies.push(await request.json());
+    const body = await request.json();
+    bodies.push(body);
+    const refused = refusedBy(new URL(request.url).pathname, body);
+    if (refused) return refused;
     return bodies.length === 1
       ? reply(delta({ ...thinking, tool_calls: [call] }), delta({}, "tool_calls"))
       : reply(delta({ content: "Done." }, "stop"));

@@ -5,6 +5,7 @@ import type { OpenAI } from "openai";
 import { openaiModel } from "@tare/loop/openai";
 import { collect, outline, tool } from "../fixture_test.ts";
 import { ask, completed, reply, sse, stream } from "../provider_fixture_test.ts";
+import { refusedBy } from "../../../tests/refused.ts";
 
 type Item = OpenAI.Responses.ResponseOutputItem;
 
@@ -145,7 +146,10 @@ Deno.test("openaiModel() streams a response: summaries, text and calls, and carr
 Deno.test("openaiModel() plays a turn by responses, and sends back each item as it came", async () => {
   const bodies: { input: unknown[] }[] = [];
   const server = Deno.serve({ port: 0, onListen() {} }, async (request) => {
-    bodies.push(await request.json());
+    const body = await request.json();
+    bodies.push(body);
+    const refused = refusedBy(new URL(request.url).pathname, body);
+    if (refused) return refused;
     return bodies.length === 1
       ? whole([THOUGHT, ...CALLS])
       : whole([said("Done.", { phase: "final_answer" })]);

@@ -180,6 +180,9 @@ const STAND_INS = [FIND_TOOLS, CALL_TOOL];
 /** Names of the tools that stand for others. */
 export const STAND_IN_NAMES: readonly string[] = STAND_INS.map((tool) => tool.function.name);
 
+/** Most tools of a request that every provider accepts. */
+const MAX_LISTED = 128;
+
 function paysToDefer(
   tools: readonly Tool[],
   deferrable: readonly Tool[],
@@ -189,6 +192,7 @@ function paysToDefer(
 ): boolean {
   const isTaken = ({ definition }: Tool) => STAND_IN_NAMES.includes(definition.function.name);
   if (!mayDefer || deferrable.length === 0 || tools.some(isTaken)) return false;
+  if (tools.length > MAX_LISTED) return true;
   const shortTokens = countMessageTokens({ role: "system", content: catalogue.text() }, countTokens) +
     STAND_INS.reduce((sum, tool) => sum + countToolTokens(tool, countTokens), 0);
   const count = deferrable.length;

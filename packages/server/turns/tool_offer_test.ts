@@ -285,6 +285,16 @@ Deno.test("offerTools() decides when there is something to decide, and anew only
   assertEquals(state([echo, MANY[0]!], back), back);
 });
 
+Deno.test("offerTools() defers tools, whatever they cost, if there are more than providers accept", () => {
+  const profile = profileNamed("none");
+  const listed = (count: number) => {
+    const tools = Array.from({ length: count }, (_, at) => thing(`t${at}`));
+    const costly = { ...OPTIONS, profile, countTokens: () => 0 };
+    return offerTools(tools, undefined, costly).listed.length;
+  };
+  assertEquals([listed(128), listed(129)], [128, 2]);
+});
+
 Deno.test("offerTools() defers nothing that is to be shown in full, and nothing where schemas stay as they are", () => {
   const listed = (more: Partial<OfferOptions>) =>
     offerTools([echo, ...MANY], undefined, { ...OPTIONS, ...more }).listed.map((tool) =>
