@@ -226,6 +226,7 @@ export class GatewayTurn {
       items,
       ...(this.#view ?? { ...history, places: history.messages.map((_, at) => at) }),
       kept: this.#view && session.keptOf(this.#view.messages),
+      isLast: oneShot === "compaction",
       follows: follows?.upstreamId,
       fields: this.#routed?.fields,
       completesMarks: precedes ? undefined : this.#routed && (this.#routed.needsMarks ? "any" : "some"),

@@ -202,6 +202,8 @@ export interface Protocol {
       readonly kept?: number | undefined;
       /** What of the messages stays as it is. Default: nothing is known of it. */
       readonly stable?: StableMessages;
+      /** Whether no request continues from this one. Default: one may. */
+      readonly isLast?: boolean;
       /**
        * Whether the provider is asked to cache what the client marks too few places for, though nothing of the list was
        * changed: where it marks `some`, or in `any` request. Default: it isn't.

@@ -5,6 +5,7 @@ import type { LedgerEntry } from "../ledger/entry.ts";
 import type { PromptSessionOptions, SessionView } from "../prompt_session.ts";
 import { type KnownSession, type Plan, planAsItIs, type RewriteRequest } from "../rule/look.ts";
 import type { Edit } from "./edit.ts";
+import { arrivalEdits } from "./view.ts";
 
 /** A request that isn't a turn. */
 export interface Restored {
@@ -71,7 +72,7 @@ function unrestored(
   const removals = edits.flatMap((edit) => {
     if (edit.type === "say" || edit.type === "keep" || edit.type === "compact") return [];
     const [from, to] = "index" in edit ? [edit.index, edit.index + 1] : [edit.from, edit.to];
-    return [{ edit, to, tokens: tokensOf(from, to) - countTokens(edit.text) }];
+    return [{ edit, from, to, tokens: tokensOf(from, to) - countTokens(edit.text) }];
   }).sort((a, b) => b.to - a.to);
   const shown = new Set<Edit>(edits.filter(({ type }) => type === "compact"));
   let left = room;
@@ -80,5 +81,13 @@ function unrestored(
     left -= Math.max(0, tokens);
     shown.add(edit);
   }
-  return edits.filter((edit) => !shown.has(edit));
+  const kept = edits.filter((edit) => !shown.has(edit));
+  const arrived = arrivalEdits(edits);
+  // A reference was expanded when its source left; where that is shown again, the result is as it first was.
+  const isHidden = ({ source }: { readonly source: number }) =>
+    removals.some(({ edit, from, to }) => !shown.has(edit) && from <= source && source < to);
+  return kept.filter((edit) => {
+    const first = edit.type === "say" ? arrived.get(edit.index) : undefined;
+    return !first || edit === first || first.references.some(isHidden);
+  });
 }

@@ -69,7 +69,8 @@ function ttlOf(mark: unknown): number {
  * end of a conversation that goes on, where the client marks nothing behind the last reply; behind what was added to the
  * client's list; in front of what this request changes, so that it is read from the cache up to there, or where the
  * request before ended, if the provider wouldn't find that from the end; behind the last change, which is what the next
- * one leaves as it is. `ends` tells behind how many messages marks were put.
+ * one leaves as it is. A request from which none continues gives its last mark away for that, if all are taken. `ends` tells
+ * behind how many messages marks were put.
  *
  * A mark that is added asks for as long as the next one of the client's behind it, since none may ask for longer than one
  * in front; behind all of them for as long as the last of these among the messages, else for as short as can be.
@@ -112,6 +113,11 @@ export function arrangeItems(
   if (lacksMark && mark !== undefined && bytes && last < written.length - 1) {
     list[last] = unmarked(bytes);
     put({ mark, at: written.length - 1 });
+  }
+  // At the end of a request from which none continues a mark serves nothing, if the cache holds what stands in front.
+  if (prompt.isLast && prompt.kept !== undefined && free < 1 && mark !== undefined && bytes && marksOwn) {
+    list[last] = unmarked(bytes);
+    free++;
   }
   for (const { at, blocks } of findUseful(request, written, prompt)) {
     const mark = written.slice(at).flatMap(({ item }) => marksOf(item?.parts ?? []))[0] ?? writeMark(own);
@@ -206,13 +212,13 @@ function findLost(request: WireRequest, written: readonly WrittenItem[]): Placed
 function findUseful(
   request: WireRequest,
   written: readonly WrittenItem[],
-  { kept, stable, completesMarks }: ArrangedPrompt,
+  { kept, stable, completesMarks, isLast = false }: ArrangedPrompt,
 ): Place[] {
   const known = new Set(request.items);
   const isOurs = ({ item }: WrittenItem) => item !== undefined && !known.has(item);
   const end = written.length - 1;
   const isOpen = (written[end] && isOurs(written[end])) ||
-    (completesMarks !== undefined && lacksEnd(request));
+    (completesMarks !== undefined && !isLast && lacksEnd(request));
   const useful: Place[] = isOpen ? [{ at: end }] : [];
   const placeOf = (length: number | undefined): Place | undefined => {
     const at = length ? written.findIndex((one) => one.end >= length) : -1;

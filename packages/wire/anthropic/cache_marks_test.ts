@@ -30,7 +30,12 @@ const reply = (...content: object[]) => ({ role: "assistant", content });
 function marksOf(
   body: { readonly messages: readonly object[]; readonly system?: unknown; readonly tools?: unknown },
   changed: Parameters<typeof shown>[1],
-  more: { readonly kept?: number; readonly line?: number; readonly completesMarks?: "some" | "any" } = {},
+  more: {
+    readonly kept?: number;
+    readonly line?: number;
+    readonly completesMarks?: "some" | "any";
+    readonly isLast?: boolean;
+  } = {},
 ): string {
   const request = requestOf({ model: "m", system: "S", ...body }, MESSAGES_PROTOCOL);
   const prompt = shown(request, changed);
@@ -43,8 +48,8 @@ function marksOf(
   const said = request.items.flatMap(({ parts }) => parts.map(({ message }) => message));
   const edited = 1 + messages.findLastIndex((message, at) => message !== said[places[at]!]);
   const stable = { shared: messages.length, edited };
-  const { kept, completesMarks } = more;
-  const bytes = writeRequest(request, { ...prompt, messages, places, stable, kept, completesMarks });
+  const { kept, completesMarks, isLast = false } = more;
+  const bytes = writeRequest(request, { ...prompt, messages, places, stable, kept, completesMarks, isLast });
   return standing(JSON.parse(decode(bytes)).messages);
 }
 
@@ -162,6 +167,26 @@ Deno.test("a conversation that goes on gets the mark at its end that its client 
   assertEquals(completed({ ...front(SHORT), messages: plain.slice(0, 1) }), "");
   // Nobody is to add anything.
   assertEquals(marksOf({ ...front(SHORT), messages: plain }, {}), "");
+});
+
+Deno.test("a request from which none continues marks what is cached instead of its end", () => {
+  const messages = (end?: object, system?: object) => ({
+    system: [{ type: "text", text: "S", cache_control: SHORT }, { type: "text", text: "T", ...system }],
+    messages: [
+      user(text("a")),
+      reply(use("1")),
+      user(result("1", "one")),
+      reply(use("2", SHORT)),
+      user(result("2", "two"), text("Sum up.", end)),
+    ],
+  });
+  const more = { kept: 3, completesMarks: "some" } as const;
+  assertEquals(marksOf(messages(), {}, { ...more, isLast: true }), "1.0 3.0");
+  assertEquals(marksOf(messages(), {}, more), "1.0 3.0 4.1");
+  // All four are taken.
+  const four = messages(SHORT, { cache_control: SHORT });
+  assertEquals(marksOf(four, {}, { ...more, isLast: true }), "1.0 3.0");
+  assertEquals(marksOf(four, {}, more), "3.0 4.1");
 });
 
 Deno.test("an added mark asks for as long as the next one behind it", () => {
