@@ -1,4 +1,4 @@
-import fc from "fast-check";
+import fc from "./cases.ts";
 
 /** Any code point but a surrogate, as a unit of strings. The unit `"binary"` takes a second to build in each file. */
 export function codePoints(): fc.Arbitrary<string> {
