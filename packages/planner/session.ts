@@ -1,4 +1,4 @@
-import { addUsage, checkGiven, countRequestTokens, type sameData, type Usage } from "@tare/messages";
+import { addUsage, checkGiven, countRequestTokens, sameData, type Usage } from "@tare/messages";
 import { type Archive, archiveRef, RECALL_TOOL } from "@tare/prune";
 import type { Arrival, ArrivalOptions, arrive, Arrived, writeOut } from "./arrival/arrival.ts";
 import { servedTokens } from "./cache/prefix.ts";
