@@ -278,7 +278,7 @@ export class Conversation {
     length: number,
     { restores = false }: { readonly restores?: boolean } = {},
   ): Pick<Conversation, "view" | "sent" | "rejected"> {
-    return this.#glimpseBy(this.#prompts.fork(length, this.archive), restores);
+    return this.#glimpseBy(this.#prompts.fork(length, this.archive, { aside: true }), restores);
   }
 
   #glimpseBy(

@@ -350,8 +350,11 @@ export interface PromptSession {
    * A new session with what this one knows of the first `length` messages. It owes and has saved nothing, begins its
    * first request as this one's last as long as the cache holds that, and archives to an archive of its own, which must
    * hold what this one's holds.
+   *
+   * @param options.aside Whether it only plans a request of this session's that isn't a turn, whose cost is compared with the
+   * baseline as this session's would be. Default: no.
    */
-  fork(length: number, archive: Archive): PromptSession;
+  fork(length: number, archive: Archive, options?: { readonly aside?: boolean }): PromptSession;
   /** Forgets all edits: from now on everything is sent as it is. */
   revert(): void;
 }

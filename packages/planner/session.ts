@@ -27,7 +27,7 @@ export interface PlannerSession extends PromptSession {
   readonly quote: NonNullable<PromptSession["quote"]>;
   readonly nextPing: NonNullable<PromptSession["nextPing"]>;
   readonly pinged: NonNullable<PromptSession["pinged"]>;
-  fork(length: number, archive: Archive): PlannerSession;
+  fork(...how: Parameters<PromptSession["fork"]>): PlannerSession;
 }
 
 /** What a restart needs to go on as if nothing had happened. */
@@ -375,9 +375,10 @@ function makeSession(given: PromptSessionOptions, from?: KnownSession): PlannerS
     cutBack(length) {
       state = { ...state, ...cutBack(state, length) };
     },
-    fork(length, archive) {
+    fork(length, archive, { aside = false } = {}) {
       const { summary: _, ...rest } = state;
       const edited = { ...rest, ...cutBack(state, length) };
+      if (aside) return makeSession({ ...options, archive, state: edited }, known);
       const fork = known.fork(length, edited.edits);
       const forked: SessionState = { ...edited, planner: fork.account, stopSaid: false };
       return makeSession({ ...options, archive, state: forked }, fork);

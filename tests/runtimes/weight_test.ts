@@ -14,15 +14,15 @@ const MAX_BYTES: Readonly<Record<string, number>> = {
   "context": 100_000,
   "prune": 100_000,
   "schemas": 100_000,
-  "planner": 105_000,
+  "planner": 112_000,
   "planner/parts": 100_000,
-  "planner/policies": 120_000,
-  "adapters/ai-sdk": 120_000,
-  "adapters/langchain": 120_000,
-  "adapters/mastra": 120_000,
-  "adapters/openai-agents": 120_000,
+  "planner/policies": 126_000,
+  "adapters/ai-sdk": 131_000,
+  "adapters/langchain": 131_000,
+  "adapters/mastra": 131_000,
+  "adapters/openai-agents": 131_000,
   "conversation/report": 100_000,
-  "wire": 100_000,
+  "wire": 120_000,
 };
 
 /** What a package may take of a disk with all that it needs, in bytes. */
