@@ -113,13 +113,13 @@ export function keptValue(
 ): unknown {
   const { hidden, shown, facts, conversation } = session;
   const { historyBytes, heads, opening, turns, hasTools, functionsInFront, isAnswered, summary } = facts;
-  const { refusals, responses, compactions, isNamed, agent, basis } = facts;
+  const { refusals, responses, compactions, isNamed, agent, basis, begunWith } = facts;
   const { pins, rewrites, unsent, figures, cacheKey } = conversation.state;
   const value: KeptValue = {
     format: FORMAT,
     facts: {
       ...{ historyBytes, heads, opening, turns, hasTools, functionsInFront, isAnswered, summary },
-      ...{ refusals, responses, compactions, isNamed, agent, basis },
+      ...{ refusals, responses, compactions, isNamed, agent, basis, begunWith },
     },
     conversation: {
       ...{ pins, rewrites, unsent },

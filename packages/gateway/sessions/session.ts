@@ -157,6 +157,8 @@ export interface SessionFacts {
   readonly isNamed?: true | undefined;
   /** What a model said in answer to what was no turn: the client may go on from it with a new history. */
   readonly summary?: ClientSummary | undefined;
+  /** Pieces of the summary with which its history began anew, until a model has answered in that. */
+  readonly begunWith?: readonly string[] | undefined;
   /** How many times in a row the upstream refused what was made of a request, and took the client's own. */
   readonly refusals: number;
   /** Whether it is left as it is from then on. */
@@ -259,8 +261,6 @@ export class GatewaySession {
   #history: readonly Message[] = [];
   /** Whether its newest turn has no last reply yet. Of what came before a restart nobody knows. */
   #isAmidTurn = false;
-  /** Pieces of the summary with which its history began at its newest request. */
-  #begunWith: readonly string[] = [];
   #kept: Kept;
   /** Its tools as they first came. */
   #tools: readonly ReturnType<typeof steadyTools>["first"][number][] = [];
@@ -384,13 +384,13 @@ export class GatewaySession {
       hasTools: this.#facts.hasTools || hasTools,
       isAnswered: this.#facts.isAnswered || hasAnswers(items),
       summary: begunWith || isSaid ? undefined : summary,
+      begunWith: begunWith?.pieces ?? (hasAnswers(items) ? undefined : this.#facts.begunWith),
     });
-    this.#begunWith = begunWith?.pieces ?? [];
   }
 
   /** Pieces of what a history may quote that goes on with it anew. */
   get quotable(): readonly string[] {
-    return this.#facts.summary?.pieces ?? this.#begunWith;
+    return this.#facts.summary?.pieces ?? this.#facts.begunWith ?? [];
   }
 
   /** A request has come, at this time in milliseconds since the epoch; its model is that of a turn. */
