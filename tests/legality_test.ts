@@ -41,7 +41,7 @@ const text = (): fc.Arbitrary<string> =>
   fc.oneof(
     fc.string({ unit: "binary", maxLength: 8 }),
     fc.string({ maxLength: 8 }),
-    fc.constantFrom("", " ", "\n", "\ud800", "a\udfff", "ok", "x".repeat(300)),
+    fc.constantFrom("", "", " ", "\n", "\ud800", "a\udfff", "ok", "x".repeat(300)),
   );
 
 const names = (): fc.Arbitrary<string> =>

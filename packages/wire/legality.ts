@@ -8,6 +8,7 @@
 import {
   type AssistantMessage,
   type Content,
+  type ContentPart,
   describeCall,
   hashText,
   type Message,
@@ -334,8 +335,14 @@ function isEmptyReply(message: Message): boolean {
   const { content, refusal, tool_calls: calls = [], carried } = message;
   const isSaid = typeof content === "string"
     ? content.trim() !== ""
-    : content?.some((part) => part.type !== "text" || part.text.trim() !== "") ?? false;
+    : content?.some((part) => !isBlank(part)) ?? false;
   return calls.length === 0 && !isSaid && !refusal && (carried?.items ?? []).length === 0;
+}
+
+/** Whether a part of a reply has no text, and nothing else. */
+function isBlank(part: ContentPart): boolean {
+  if (part.type === "text") return part.text.trim() === "";
+  return part.type === "refusal" && part.refusal.trim() === "";
 }
 
 /**

@@ -127,7 +127,7 @@ function chatReply(message: AssistantMessage, needsReasoning: boolean): Message 
 function contentFor(role: "system" | "developer" | "user" | "assistant" | "tool", content: Content): Content {
   if (typeof content === "string") return content;
   const parts = content.map((part) => partFor(role, part)).filter((part) =>
-    part.type !== "text" || part.text !== ""
+    part.type === "text" ? part.text !== "" : part.type !== "refusal" || part.refusal !== ""
   );
   return parts.length === content.length && parts.every((part, at) => part === content[at]) ? content : parts;
 }
