@@ -1,5 +1,5 @@
 import { assert, assertEquals, assertStrictEquals } from "@std/assert";
-import fc from "../../tests/cases.ts";
+import fc, { cases } from "../../tests/cases.ts";
 import { contentText, type Message } from "@tare/messages";
 import { type Pin, plannerSession, type SessionView } from "@tare/planner";
 import { promptCost } from "@tare/planner/parts";
@@ -341,6 +341,6 @@ Deno.test("invariant 9: a request for a summary sees everything that left, as fa
         },
       });
     }),
-    { numRuns: 20 },
+    { numRuns: cases(20) },
   );
 });

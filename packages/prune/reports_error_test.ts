@@ -140,9 +140,9 @@ Deno.test("pruneResults() keeps each result that reports an error, whatever stan
   const more = fc.array(fc.constantFrom("  at a.js:1:2", "more", "", "done"), { maxLength: 3 });
   await fc.assert(
     fc.asyncProperty(fc.constantFrom(...ERRORS, ...NO_ERRORS), more, async (text, lines) => {
-      // Of what is listed behind its output the end decides.
-      const isAtEnd = text.includes("\n");
-      const content = isAtEnd ? `${text}` : [text, ...lines, "x".repeat(300)].join("\n");
+      // The end decides where the exit code follows the output, and JSON is read whole.
+      const isWhole = text.includes("\n") || text.startsWith("{");
+      const content = isWhole ? text : [text, ...lines, "x".repeat(300)].join("\n");
       const messages: Message[] = [
         { role: "user", content: "Go." },
         {
@@ -155,7 +155,7 @@ Deno.test("pruneResults() keeps each result that reports an error, whatever stan
       const options = { archive: memoryArchive(), countTokens, protectTokens: 0, minBytes: 1 };
       const pruned = await pruneResults(messages, options);
       if (ERRORS.includes(text)) assertEquals(pruned.failure ? undefined : pruned.elisions, []);
-      else if (!isAtEnd) assertEquals(pruned.failure ? undefined : pruned.elisions.length, 1);
+      else if (!isWhole) assertEquals(pruned.failure ? undefined : pruned.elisions.length, 1);
     }),
   );
 });

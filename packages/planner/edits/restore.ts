@@ -1,4 +1,5 @@
-import { countMessageTokens, estimateTokens } from "@tare/messages";
+import { countMessageTokens, countToolTokens, estimateTokens, hashPiece } from "@tare/messages";
+import { compactTool } from "@tare/schemas";
 import { servedTokens } from "../cache/prefix.ts";
 import { scaled } from "../cache/prompt_size.ts";
 import type { LedgerEntry } from "../ledger/entry.ts";
@@ -58,11 +59,11 @@ export function restore(
 }
 
 /**
- * The edits that stay where what left is shown again in so much room, in tokens counted here: the newest first, what doesn't
- * fit is passed over. What a result says in fewer words stays, since that can be rebuilt from what is visible.
+ * The edits that stay where what left is shown again in so much room, in tokens counted here: the newest first, schemas of
+ * tools last; what doesn't fit is passed over. What a result says in fewer words stays, since that can be rebuilt from what is visible.
  */
 function unrestored(
-  { messages: history, edits }: Pick<RewriteRequest, "messages" | "edits">,
+  { messages: history, tools, edits }: Pick<RewriteRequest, "messages" | "tools" | "edits">,
   { room, countTokens = estimateTokens }: Pick<PromptSessionOptions, "countTokens"> & {
     readonly room: number;
   },
@@ -74,9 +75,17 @@ function unrestored(
     const [from, to] = "index" in edit ? [edit.index, edit.index + 1] : [edit.from, edit.to];
     return [{ edit, from, to, tokens: tokensOf(from, to) - countTokens(edit.text) }];
   }).sort((a, b) => b.to - a.to);
-  const shown = new Set<Edit>(edits.filter(({ type }) => type === "compact"));
+  const schemas = edits.flatMap((edit) => {
+    const tool = edit.type === "compact" && tools.find((one) => hashPiece(one) === edit.definition);
+    if (!tool) return [];
+    return [{
+      edit,
+      tokens: countToolTokens(tool, countTokens) - countToolTokens(compactTool(tool), countTokens),
+    }];
+  });
+  const shown = new Set<Edit>();
   let left = room;
-  for (const { edit, tokens } of removals) {
+  for (const { edit, tokens } of [...removals, ...schemas]) {
     if (tokens > left) continue;
     left -= Math.max(0, tokens);
     shown.add(edit);
