@@ -37,6 +37,8 @@ const PARTS: Readonly<Record<string, readonly string[]>> = {
     "hashPiece",
     "tellBy",
     "hashText",
+    "holdsMedia",
+    "isMedia",
     "meantCall",
     "personsWords",
     "planAfter",

@@ -268,8 +268,9 @@ export class Turns {
     const precedes = isFirst && !counts;
     const session = found ??
       (precedes ? sessions.precede(recognised) : about?.session ?? sessions.find(recognised));
-    if (this.#warmth && !oneShot && !counts) {
-      this.#warmth.goesOn(session.id);
+    if (this.#warmth && !counts && (!oneShot || precedes)) {
+      if (!oneShot) this.#warmth.goesOn(session.id);
+      // A subagent without tools begins with a request that may be none of its turns.
       if (recognised.isKeyed) this.#subAgents.asks(session);
     }
     session.asked({ atMs: now(), ...((!oneShot || precedes) && { model: wire.model }) });

@@ -19,7 +19,8 @@ export const POLICIES: Readonly<Record<string, MakePolicy>> = {
   // All of it once: references for what stands above, and no notation that says nothing.
   once: (options) => plannerSession({ ...options, forget: "nothing" }),
   classic: (options) => promptSession({ ...options, policy: "classic" }),
-  planner: plannerSession,
+  // With references, which is how some profiles have it, so that each part is asked for.
+  planner: (options) => plannerSession({ ...options, mechanisms: { references: true } }),
 };
 
 /** How one question was answered. */
