@@ -441,10 +441,16 @@ export class AdaptedConversations<Given, Call> implements Books {
       refs: [...earlier.refs, ...from.refs],
       listed: [...earlier.listed, ...own],
     };
-    return this.#newConversation(known, async (archive) => {
+    return this.#newConversation(known, async (archive, listed) => {
       const session = await from.session;
       await from.atRest;
-      return session.fork(shared, archive);
+      const fork = session.fork(shared, archive);
+      // What was evicted later of the history that they share is evicted from the fork, too.
+      const state = JSON.stringify(fork.state);
+      for (const ref of from.listed.keys()) {
+        if (state.includes(ref) && !listed.has(ref)) listed.set(ref, shared);
+      }
+      return fork;
     });
   }
 
@@ -467,7 +473,7 @@ export class AdaptedConversations<Given, Call> implements Books {
       readonly refs: Iterable<string>;
       readonly listed: Iterable<readonly [ref: string, length: number]>;
     },
-    makeSession: (archive: Archive) => Promise<PlannerSession>,
+    makeSession: (archive: Archive, listed: Map<string, number>) => Promise<PlannerSession>,
   ): Conversation<Given> {
     const own = new Set(refs);
     const list = new Map(listed);
@@ -485,7 +491,7 @@ export class AdaptedConversations<Given, Call> implements Books {
     };
     const conversation: Conversation<Given> = {
       number: ++this.#count,
-      session: makeSession(archive),
+      session: makeSession(archive, list),
       texts,
       archive,
       refs: own,

@@ -207,6 +207,18 @@ const ACTS = fc.array(
   { minLength: 3, maxLength: 7 },
 );
 
+/** Forks that compact: of a history that was evicted after it, and of one that is a summary alone. */
+const FORKED: (typeof ACTS extends fc.Arbitrary<infer Acts> ? [Acts] : never)[] = [
+  [[{ type: "reads", files: 3 }, { type: "forks" }, { type: "reads", files: 1 }, { type: "compacts" }]],
+  [[
+    { type: "compacts" },
+    { type: "reads", files: 1 },
+    { type: "forks" },
+    { type: "reads", files: 2 },
+    { type: "compacts" },
+  ]],
+];
+
 for (const dialect of DIALECTS) {
   for (const headers of [{}, { "x-tare-session": "mine" }]) {
     const how = Object.keys(headers).length > 0 ? "by name" : "by content";
@@ -240,7 +252,7 @@ for (const dialect of DIALECTS) {
           }
           await clients.close();
         }),
-        { numRuns: cases(3) },
+        { numRuns: cases(3), examples: FORKED },
       );
     });
   }

@@ -64,6 +64,11 @@ export class LayeredArchive implements Archive {
     for (const [ref, at] of this.#refs) this.#refs.set(ref, Math.min(at, length + 1));
   }
 
+  /** Lists a text that a fork shares, though it was archived of a longer history. */
+  list(ref: string): void {
+    if (!this.#refs.has(ref)) this.#refs.set(ref, this.#length);
+  }
+
   /** Another archive with all that this one holds now. It lists the texts of the first `length` messages. */
   fork(length: number): LayeredArchive {
     if (this.#own.size > 0) this.#shared = [this.#own, ...this.#shared];

@@ -157,8 +157,8 @@ export interface SessionFacts {
   readonly isNamed?: true | undefined;
   /** What a model said in answer to what was no turn: the client may go on from it with a new history. */
   readonly summary?: ClientSummary | undefined;
-  /** Pieces of the summary with which its history began anew, until a model has answered in that. */
-  readonly begunWith?: readonly string[] | undefined;
+  /** Pieces of the summary with which its history began anew, and whether a model has answered since. */
+  readonly begunWith?: { readonly pieces: readonly string[]; readonly isAnswered: boolean } | undefined;
   /** How many times in a row the upstream refused what was made of a request, and took the client's own. */
   readonly refusals: number;
   /** Whether it is left as it is from then on. */
@@ -384,13 +384,26 @@ export class GatewaySession {
       hasTools: this.#facts.hasTools || hasTools,
       isAnswered: this.#facts.isAnswered || hasAnswers(items),
       summary: begunWith || isSaid ? undefined : summary,
-      begunWith: begunWith?.pieces ?? (hasAnswers(items) ? undefined : this.#facts.begunWith),
+      begunWith: this.#begunWithIn(items, begunWith),
     });
   }
 
   /** Pieces of what a history may quote that goes on with it anew. */
   get quotable(): readonly string[] {
-    return this.#facts.summary?.pieces ?? this.#facts.begunWith ?? [];
+    const { summary, begunWith } = this.#facts;
+    return summary?.pieces ?? (begunWith?.isAnswered === false ? begunWith.pieces : []);
+  }
+
+  /** Whether these items hold the summary with which its history began anew: then they are of no other conversation. */
+  holdsSummary(items: readonly WireItem[]): boolean {
+    return quotes(items, this.#facts.begunWith?.pieces ?? []);
+  }
+
+  #begunWithIn(items: readonly WireItem[], newest: ClientSummary | undefined): SessionFacts["begunWith"] {
+    // Some clients write the summary as the model's own words: these are no answer yet.
+    if (newest) return { pieces: newest.pieces, isAnswered: false };
+    const pieces = this.#facts.begunWith?.pieces;
+    return pieces && quotes(items, pieces) ? { pieces, isAnswered: hasAnswers(items) } : undefined;
   }
 
   /** A request has come, at this time in milliseconds since the epoch; its model is that of a turn. */
@@ -452,10 +465,14 @@ export class GatewaySession {
     const { scope, ...place } = own;
     const { hidden, length } = this.#upTo(items);
     const archive = this.archive.fork(length);
+    const conversation = this.conversation.fork(length, { id, archive });
+    // What was evicted later of the history that they share is evicted from the fork, too.
+    const state = JSON.stringify(conversation.prompt.state);
+    for (const ref of this.archive.refs()) if (state.includes(ref)) archive.list(ref);
     const { fence, refs, parent = this.id } = this.#kept;
     const fork = new GatewaySession({
       ...place,
-      conversation: this.conversation.fork(length, { id, archive }),
+      conversation,
       archive,
       facts: {
         ...{ ...this.#facts, scope, name: undefined, responses: [], compactions: [] },

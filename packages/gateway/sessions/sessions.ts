@@ -233,7 +233,8 @@ export class GatewaySessions {
       session.clearedBehind(items.slice(0, node.depth));
     } else {
       // An opening alone doesn't make a conversation: sub-agents share their instructions, and equal jobs their task as well.
-      const isKnown = known && hasAnswers(items.slice(0, node.depth));
+      const shared = items.slice(0, node.depth);
+      const isKnown = known && (hasAnswers(shared) || known.holdsSummary(shared));
       const from = isKnown ? { session: known, shared: node.depth } : this.#elsewhere(recognised, keys);
       const own = () => ({ id: crypto.randomUUID(), number: this.#begun++, tip: node, scope });
       session = from ? from.session.fork(items.slice(0, from.shared), own()) : this.#begin(recognised, node);
