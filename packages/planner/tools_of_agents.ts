@@ -109,8 +109,12 @@ function plainName(name: string): string {
   return name.replace(/[^A-Za-z0-9]+/g, "").toLowerCase();
 }
 
+/** Longest name of a tool with what stands for its server, in UTF-16 code units. A model may make up any. */
+const MAX_NAME_CHARS = 256;
+
 /** What a tool does by its name; nothing if it isn't known. What clients put in front of a server's tools doesn't count. */
 function useOf(tool: string): ToolUse | undefined {
+  if (tool.length > MAX_NAME_CHARS) return undefined;
   const whole = USES.get(plainName(tool));
   if (whole) return whole;
   const server = /^.*(?:__|[.:/])/.exec(tool)?.[0] ?? "";

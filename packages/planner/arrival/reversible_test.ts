@@ -258,3 +258,12 @@ Deno.test("compression: carriage returns stay where they end lines, and fold whe
     assertEquals((await shownOf({ tool: "Bash", args: { command }, text }, { recall })).shown, text);
   }
 });
+
+Deno.test("compression: calls and results that repeat one piece take linear time", async () => {
+  const times = 200_000;
+  await shownOf({ tool: "read file ".repeat(times), args: {}, text: "There is no such tool. ".repeat(50) });
+  for (const piece of ["1", "1.", "[-", "\x1b]", "1/", "a:1", "a-1-"]) {
+    const text = `${piece.repeat(times)}\r${piece.repeat(times)}\r50%\n`;
+    await shownOf({ tool: "Bash", args: { command: "make" }, text });
+  }
+});

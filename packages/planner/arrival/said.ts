@@ -53,6 +53,9 @@ const TERMINAL_CODE = /\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|
 const PROGRESS =
   /^[\d\s.:kKMGT-]*--:--|(\d+(?:\.\d+)?) ?%|(?<![\d/])(\d+(?:\.\d+)?) ?\/ ?(\d+(?:\.\d+)?)(?![\d/])|[\u2580-\u259f\u2800-\u28ff━╸╺]|\[[=#>. -]{3,}\]/;
 
+/** Longest state of a line that shows progress, in UTF-16 code units; {@linkcode PROGRESS} takes quadratic time. */
+const MAX_FRAME_CHARS = 1_000;
+
 /** Compresses a text as it was chosen for it. */
 export function compress(text: string, how: Compression): CompressedText {
   let lines: readonly string[] = text.split("\n");
@@ -104,6 +107,7 @@ export function asInTerminal(line: string, terminal: NonNullable<Compression["te
  * same words, and come to more in the end.
  */
 function areProgress(frames: readonly string[]): boolean {
+  if (frames.some(({ length }) => length > MAX_FRAME_CHARS)) return false;
   const states = frames.filter((frame) => frame !== "").slice(0, -1).map((frame) => {
     const found = PROGRESS.exec(frame);
     const [, share, count, of = share && "%"] = found ?? [];
