@@ -24,7 +24,17 @@ Deno.test("backup.ts writes all that a running server keeps, from which another 
     const restored = join(folder, "restored");
     await Deno.mkdir(restored);
     await Deno.copyFile(path, join(restored, "tare.db"));
-    const args = ["--port", "0", "--workspace", join(folder, "workspace"), "--data", restored];
+    // The server in the test's process has no sandbox, of which the shell tool's description speaks.
+    const args = [
+      "--port",
+      "0",
+      "--workspace",
+      join(folder, "workspace"),
+      "--data",
+      restored,
+      "--sandbox",
+      "off",
+    ];
     const other = await startProcess(args, { TARE_TOKEN: "secret" });
     try {
       const [here, there] = [client, agentClient(other.url, "secret")];
