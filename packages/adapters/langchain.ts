@@ -11,7 +11,7 @@ import {
   contentText,
   type JsonSchema,
   type Message,
-  readBlock,
+  partsOfBlock,
   sameData,
   type ToolDefinition,
   type Usage,
@@ -223,7 +223,7 @@ function readMessage(message: LangChainMessage, at: number): Message {
 
 /** What isn't as LangChain says stays, for the error that names its message. */
 function readContent(content: LangChainMessage["content"]): Content {
-  return Array.isArray(content) ? content.flatMap(readBlock) : content as string;
+  return Array.isArray(content) ? content.flatMap(partsOfBlock) : content as string;
 }
 
 function readTool(tool: unknown): ToolDefinition | [] {
@@ -274,7 +274,7 @@ function withContent(origin: LangChainMessage, { content }: Message): LangChainM
       ? contentText(content)
       : blocks.map((block) => {
         const part = content[at];
-        at += readBlock(block).length;
+        at += partsOfBlock(block).length;
         return part?.type === "text" && (block as Block).type === "text"
           ? { ...block as Block, text: part.text }
           : block;

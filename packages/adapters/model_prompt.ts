@@ -10,7 +10,7 @@ import {
   type Content,
   contentText,
   type Message,
-  readBlock,
+  partsOfBlock,
   sameData,
   type ToolCall,
 } from "@tare/messages";
@@ -133,7 +133,7 @@ function readMessage({ role, content }: PromptMessage, at: number): Piece[] {
     case "system":
       return [{ ...place, message: { role, content: content as string } }];
     case "user":
-      return [{ ...place, message: { role, content: parts.flatMap(readBlock) } }];
+      return [{ ...place, message: { role, content: parts.flatMap(partsOfBlock) } }];
     case "assistant":
       return [{ ...place, message: readAnswer(parts) }];
     case "tool": {
@@ -153,7 +153,7 @@ function readMessage({ role, content }: PromptMessage, at: number): Piece[] {
 
 function readAnswer(parts: readonly PromptPart[]): AssistantMessage {
   const calls = parts.filter((part): part is CallPart => part.type === "tool-call");
-  const said = parts.filter(({ type }) => type !== "tool-call" && type !== "reasoning").flatMap(readBlock);
+  const said = parts.filter(({ type }) => type !== "tool-call" && type !== "reasoning").flatMap(partsOfBlock);
   const thoughts = parts.filter(({ type }) => type === "reasoning").map((part) => (part as TextPart).text);
   return {
     role: "assistant",
@@ -188,9 +188,9 @@ function readOutput(output: ResultPart["output"]): Content {
     case "execution-denied":
       return reason;
     case "content":
-      return Array.isArray(value) ? value.flatMap(readBlock) : value as string;
+      return Array.isArray(value) ? value.flatMap(partsOfBlock) : value as string;
     default:
-      return output && readBlock(output);
+      return output && partsOfBlock(output);
   }
 }
 
@@ -283,7 +283,7 @@ function shortened({ content }: PromptMessage, message: Message): PromptMessage[
   let at = 0;
   return content.map((part) => {
     const from = at;
-    at += readBlock(part).length;
+    at += partsOfBlock(part).length;
     return part.type === "text" ? { ...part, text: (shown[from] as TextPart).text } : part;
   });
 }

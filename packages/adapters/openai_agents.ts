@@ -14,7 +14,7 @@ import {
   contentText,
   type JsonSchema,
   type Message,
-  readBlock,
+  partsOfBlock,
   sameData,
   type ToolCall,
   type ToolDefinition,
@@ -266,7 +266,7 @@ function readSaid(items: readonly Item[]): AssistantMessage {
   }));
   const parts = items.filter(({ type }) => type !== "function_call").flatMap(
     (item): readonly ContentPart[] => {
-      const content = item.role === "assistant" ? readContent(item.content ?? "") : readBlock(item);
+      const content = item.role === "assistant" ? readContent(item.content ?? "") : partsOfBlock(item);
       return typeof content === "string" ? [{ type: "text", text: content }] : content;
     },
   );
@@ -280,7 +280,7 @@ function readSaid(items: readonly Item[]): AssistantMessage {
 /** What isn't as the SDK says stays, for the error that names its message. */
 function readContent(content: string | Block | readonly Block[]): Content {
   if (typeof content === "string" || !content) return content;
-  return Array.isArray(content) ? content.flatMap(readBlock) : readBlock(content);
+  return Array.isArray(content) ? content.flatMap(partsOfBlock) : partsOfBlock(content);
 }
 
 /** The history after what was planned. What the plan leaves as it is stays the very object that the SDK made. */
@@ -312,7 +312,7 @@ function edited(item: Item, { content }: Message): Item {
   let at = 0;
   const blocks = item.content?.map((block) => {
     const part = content[at];
-    at += readBlock(block).length;
+    at += partsOfBlock(block).length;
     return block.text !== undefined && part?.type === "text" ? { ...block, text: part.text } : block;
   });
   return { ...item, content: blocks ?? [] };

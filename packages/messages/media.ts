@@ -52,15 +52,15 @@ const MAX_DEPTH = 8;
  * @example
  * ```ts
  * import { assertEquals } from "@std/assert";
- * import { readBlock } from "@tare/messages";
+ * import { partsOfBlock } from "@tare/messages";
  *
  * const block = { type: "image-data", data: "iVBORw0KGgo=", mediaType: "image/png" };
  * const url = "data:image/png;base64,iVBORw0KGgo=";
- * assertEquals(readBlock(block), [{ type: "image_url", image_url: { url } }]);
- * assertEquals(readBlock({ type: "custom", kind: "a.b" }), [{ type: "text", text: '{"type":"custom","kind":"a.b"}' }]);
+ * assertEquals(partsOfBlock(block), [{ type: "image_url", image_url: { url } }]);
+ * assertEquals(partsOfBlock({ type: "custom", kind: "a.b" }), [{ type: "text", text: '{"type":"custom","kind":"a.b"}' }]);
  * ```
  */
-export function readBlock(block: unknown): readonly ContentPart[] {
+export function partsOfBlock(block: unknown): readonly ContentPart[] {
   if (typeof block === "string") return [{ type: "text", text: block }];
   if (typeof block !== "object" || block === null) return [{ type: "text", text: String(block) }];
   const fields = block as Fields;
@@ -124,7 +124,7 @@ function readText(block: Fields): readonly ContentPart[] | undefined {
       ? content
       : undefined;
     if (typeof said === "string") return [{ type: "text", text: said }];
-    if (Array.isArray(said) && said.length > 0) return said.flatMap(readBlock);
+    if (Array.isArray(said) && said.length > 0) return said.flatMap(partsOfBlock);
   }
   return undefined;
 }

@@ -1,6 +1,6 @@
 import { assert, assertEquals, assertLess } from "@std/assert";
 import fc, { cases } from "../../tests/cases.ts";
-import { countMessageTokens, estimateTokens, isMedia, type Message, readBlock } from "@tare/messages";
+import { countMessageTokens, estimateTokens, isMedia, type Message, partsOfBlock } from "@tare/messages";
 
 const base64 = (bytes: Uint8Array) => btoa(Array.from(bytes, (one) => String.fromCharCode(one)).join(""));
 
@@ -91,14 +91,14 @@ const BLOCKS: Readonly<Record<string, (data: string, bytes: Uint8Array) => objec
   "a buffer that nobody knows": (_, data) => ({ type: "hologram", inner: new Uint8Array(data).buffer }),
 };
 
-Deno.test("readBlock() reads the data of every block type as media, whole, and counts it as media", () => {
+Deno.test("partsOfBlock() reads the data of every block type as media, whole, and counts it as media", () => {
   fc.assert(
     fc.property(payloads, ({ length, seed }) => {
       const bytes = Uint8Array.from({ length }, (_, at) => at * 31 + seed * (at >> 3));
       const data = base64(bytes);
       for (const [name, block] of Object.entries(BLOCKS)) {
         const given = block(data, bytes);
-        const parts = readBlock(given);
+        const parts = partsOfBlock(given);
         const media = parts.filter(isMedia);
         assertEquals(media.length, 1, name);
         assert(JSON.stringify(media).includes(data), `${name}: its data isn't whole`);
@@ -131,9 +131,9 @@ Deno.test("countMessageTokens() counts data in parts of other forms as data", ()
   assertEquals(counts, [3_130, 12_514, 12_516, 12_511, 12_518, 12_512]);
 });
 
-Deno.test("readBlock() takes the kind of media from its media type, then from its block", () => {
+Deno.test("partsOfBlock() takes the kind of media from its media type, then from its block", () => {
   const kinds = (blocks: readonly object[]) =>
-    blocks.map((block) => readBlock(block).map(({ type }) => type).join());
+    blocks.map((block) => partsOfBlock(block).map(({ type }) => type).join());
   const data = "QUJD".repeat(100);
   assertEquals(
     kinds([
@@ -165,7 +165,7 @@ Deno.test("readBlock() takes the kind of media from its media type, then from it
   );
 });
 
-Deno.test("readBlock() reads text as text, wherever a block holds it", () => {
+Deno.test("partsOfBlock() reads text as text, wherever a block holds it", () => {
   const text = "A line.";
   const blocks = [
     text,
@@ -179,12 +179,12 @@ Deno.test("readBlock() reads text as text, wherever a block holds it", () => {
     { type: "document", source: { type: "content", content: [{ type: "text", text }] } },
     { type: "resource", resource: { uri: "file:///a", text } },
   ];
-  assertEquals(blocks.map(readBlock), blocks.map(() => [{ type: "text" as const, text }]));
+  assertEquals(blocks.map(partsOfBlock), blocks.map(() => [{ type: "text" as const, text }]));
   const shown = { type: "text", text: "data:image/png;base64,AAAA" } as const;
-  assertEquals(readBlock(shown), [shown]);
+  assertEquals(partsOfBlock(shown), [shown]);
 });
 
-Deno.test("readBlock() reads structured data as its JSON text", () => {
+Deno.test("partsOfBlock() reads structured data as its JSON text", () => {
   const blocks = [
     { type: "custom", kind: "a.b" },
     { type: "search_result", source: "a", title: "b", content: [{ type: "text", text: "c" }] },
@@ -193,7 +193,7 @@ Deno.test("readBlock() reads structured data as its JSON text", () => {
     { type: "x", list: [1, null, true], word: "x".repeat(255) },
   ];
   assertEquals(
-    blocks.map(readBlock),
+    blocks.map(partsOfBlock),
     blocks.map((block) => [{ type: "text" as const, text: JSON.stringify(block) }]),
   );
 });

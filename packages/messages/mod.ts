@@ -43,7 +43,7 @@ export {
   MESSAGE_OVERHEAD_TOKENS,
   sampledCount,
 } from "./count_tokens.ts";
-export { holdsMedia, isMedia, readBlock } from "./media.ts";
+export { holdsMedia, isMedia, partsOfBlock } from "./media.ts";
 export {
   addUsage,
   type ContextHook,

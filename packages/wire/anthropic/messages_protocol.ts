@@ -3,7 +3,7 @@ import {
   type Content,
   type ContentPart,
   type Message,
-  readBlock,
+  partsOfBlock,
   type ToolCall,
   type ToolDefinition,
 } from "@tare/messages";
@@ -555,7 +555,7 @@ function readPart(block: JsonRecord): readonly ContentPart[] {
   const finds = foundIn([[block], referencesIn(block)]);
   if (finds.length > 0) return [{ type: "text", text: finds.join("\n") }];
   const { cache_control: _, ...rest } = block;
-  if (!THOUGHTS.includes(type)) return readBlock(rest);
+  if (!THOUGHTS.includes(type)) return partsOfBlock(rest);
   const shorten = (_: string, value: unknown) =>
     typeof value === "string" ? value.slice(0, SEALED_CHARS) : value;
   return [{ type: "text", text: JSON.stringify(rest, shorten) }];

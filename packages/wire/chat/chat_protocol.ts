@@ -1,4 +1,4 @@
-import { holdsMedia, isMedia, type Message, readBlock, type ToolDefinition } from "@tare/messages";
+import { holdsMedia, isMedia, type Message, partsOfBlock, type ToolDefinition } from "@tare/messages";
 import { ApiError } from "../api_error.ts";
 import { asRecord, editJson, isRecord, joinBytes, type JsonRecord } from "../json.ts";
 import {
@@ -136,7 +136,7 @@ function withMedia(content: unknown): unknown {
   if (!Array.isArray(content)) return content;
   return content.flatMap((part) => {
     if (part?.type === "text") return part;
-    const read = readBlock(part);
+    const read = partsOfBlock(part);
     return read.some(isMedia) ? read : part;
   });
 }

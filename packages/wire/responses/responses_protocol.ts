@@ -6,7 +6,7 @@ import {
   holdsMedia,
   isMedia,
   type Message,
-  readBlock,
+  partsOfBlock,
   type ToolDefinition,
 } from "@tare/messages";
 import { ApiError } from "../api_error.ts";
@@ -186,7 +186,7 @@ function readItem(item: unknown): Message {
       return withId({ role: "assistant", content: null, reasoning_content: summary(item) }, known);
     }
     default:
-      return withId({ role: "assistant", content: plainContent(readBlock(item)) }, id);
+      return withId({ role: "assistant", content: plainContent(partsOfBlock(item)) }, id);
   }
 }
 
@@ -243,7 +243,7 @@ function readPart(part: unknown): ContentPart {
       };
     default: {
       // A part of an unknown type is media if it holds data; else nothing is known of it.
-      const media = readBlock(part).find(isMedia);
+      const media = partsOfBlock(part).find(isMedia);
       if (media) return media;
       throw unknown("a part of a content");
     }

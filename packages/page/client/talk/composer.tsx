@@ -288,6 +288,8 @@ function nameOf(part: ContentPart): string {
       return "picture";
     case "input_audio":
       return "recording";
+    case "video_url":
+      return "video";
     case "refusal":
       return "text";
   }

@@ -352,6 +352,8 @@ function Part({ part }: { readonly part: ContentPart }) {
         );
     case "input_audio":
       return <p class="file">Recording</p>;
+    case "video_url":
+      return <p class="file">Video</p>;
     case "file":
       return (
         <p class="file">
