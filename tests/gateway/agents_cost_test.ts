@@ -246,7 +246,7 @@ const WRITERS: Readonly<
         max_tokens: 32_000,
         system: [
           { type: "text", text: "x-agent: 1" },
-          { type: "text", text: system, ...(system.length > 2_000 && MARK) },
+          ...system === "" ? [] : [{ type: "text", text: system, ...(system.length > 2_000 && MARK) }],
         ],
         messages: system.length > 2_000 ? [...items.slice(0, -1), marked] : items,
       };

@@ -46,7 +46,8 @@ export function responsesUpstream(chat: Handler): Handler {
         body: JSON.stringify({
           model: body.model,
           messages: toMessages(asked, body.instructions),
-          tools: (body.tools ?? []).map(toDefinition),
+          // Of chat completions an empty list is refused.
+          ...((body.tools ?? []).length > 0 && { tools: body.tools!.map(toDefinition) }),
         }),
       }),
     );

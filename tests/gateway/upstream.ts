@@ -49,5 +49,10 @@ export async function startUpstream(
 
 /** What requests cost, in the price of one uncached input token. */
 export function costOf({ requests, profile }: Pick<Upstream, "requests" | "profile">): number {
-  return requests.reduce((sum, request) => sum + promptCost(profile, request), 0);
+  return requests.reduce((sum, request) => {
+    const { promptTokens, cachedTokens } = request;
+    // A prompt that is too short for the cache isn't written to it.
+    const cacheWriteTokens = promptTokens < profile.minTokens ? 0 : promptTokens - cachedTokens;
+    return sum + promptCost(profile, { cacheWriteTokens, ...request });
+  }, 0);
 }
