@@ -153,7 +153,7 @@ async function maltreat(paths: readonly GeneratedRequest["path"][]): Promise<voi
   };
   const maltreated = maltreatedGateway();
   for (let batch = 0; batch < BATCHES; batch++) {
-    for (const requests of fc.sample(maltreatedSessions(paths), { numRuns: cases(100), seed: batch })) {
+    for (const requests of fc.sample(maltreatedSessions(paths), { numRuns: 100, seed: batch })) {
       for (const request of requests) {
         try {
           await check(request, maltreated, tally);
@@ -175,7 +175,9 @@ async function maltreat(paths: readonly GeneratedRequest["path"][]): Promise<voi
   // The generator must reach what it is for.
   assert(
     tally.forwarded > tally.requests / 2 &&
-      Math.min(tally.elided, tally.said, tally.dropped, tally.compacted) >= BATCHES / 3,
+      Math.min(tally.elided, tally.said, tally.compacted) >= BATCHES / 3 &&
+      // Few steps are dropped: those that hold media stay.
+      tally.dropped >= Math.floor(BATCHES / 12),
     JSON.stringify(tally),
   );
 }
