@@ -281,6 +281,8 @@ Deno.test("The page keeps a session's prompt warm for an hour, and says until wh
   await server.ask("/v1/messages", {
     ...{ model: "claude-opus-4-8", max_tokens: 100 },
     system: [{ type: "text", text: "Be brief. ".repeat(4_000), cache_control: { type: "ephemeral" } }],
+    // Without tools it might be a request for a title.
+    tools: [{ name: "read", description: "Reads.", input_schema: { type: "object", properties: {} } }],
     messages: [{ role: "user", content: "Hello there." }],
   }).then((answer) => answer.text());
   const { sessions } = await (await server.ask("/v1/sessions?kind=gateway")).json();
