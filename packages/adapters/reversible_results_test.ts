@@ -96,10 +96,10 @@ for (const [framework, show] of Object.entries(FRAMEWORKS)) {
     await fc.assert(
       fc.asyncProperty(anyResult, async (result) => {
         const archive = memoryArchive();
-        const shown = await show(result, archive);
-        if (shown === result.text) return;
+        const visible = await show(result, archive);
+        if (visible === result.text) return;
         compressed++;
-        const { text, ref } = expand(shown);
+        const { text, ref } = expand(visible);
         assertEquals(ref === undefined ? text : await archive.get(ref), result.text);
       }),
       { numRuns: cases(80) },

@@ -83,10 +83,10 @@ for (const protocol of Object.keys(protocols())) {
     let count = 0;
     await fc.assert(
       fc.asyncProperty(anyResult, async (result) => {
-        const shown = await send(result, `call_${++count}`);
-        if (shown === result.text) return;
+        const visible = await send(result, `call_${++count}`);
+        if (visible === result.text) return;
         compressed++;
-        const { text, ref } = expand(shown);
+        const { text, ref } = expand(visible);
         assertEquals(ref ?? text, ref === undefined ? result.text : await archiveRef(result.text));
       }),
       { numRuns: cases(80) },

@@ -43,7 +43,7 @@ interface SessionState {
   /** Whether people were told that rewriting has stopped. */
   readonly stopSaid: boolean;
   /** Whether people were told that the provider reports no cache reads. */
-  readonly unreadSaid: boolean;
+  readonly unreadReported: boolean;
   /** Whether everything is sent as it is. */
   readonly reverted: boolean;
 }
@@ -54,7 +54,7 @@ const NEW_STATE: SessionState = {
   planner: NEW_SESSION,
   fullWindow: NEVER_FULL,
   stopSaid: false,
-  unreadSaid: false,
+  unreadReported: false,
   reverted: false,
 };
 
@@ -255,8 +255,8 @@ function makeSession(given: PromptSessionOptions, from?: KnownSession): PlannerS
     if (plan.summary) {
       state = { ...state, summary: state.summary ? addUsage(state.summary, plan.summary) : plan.summary };
     }
-    const isUnreadNow = known.isUnread && !state.unreadSaid;
-    if (isUnreadNow) state = { ...state, unreadSaid: true };
+    const isUnreadNow = known.isUnread && !state.unreadReported;
+    if (isUnreadNow) state = { ...state, unreadReported: true };
     // A state that is the same need not be stored again.
     if (plan.rewrite || stopsNow) {
       const replaced = new Set(plan.edits.flatMap((edit) => edit.type === "elide" ? [edit.index] : []));

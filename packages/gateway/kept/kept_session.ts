@@ -63,7 +63,7 @@ interface KeptValue {
   /** Hashes of the messages that the last call showed. */
   readonly shown: readonly number[];
   /** Likewise of the last call from whose prompt nothing had left; absent if that is the same. */
-  readonly shownWhole?: readonly number[];
+  readonly unevicted?: readonly number[];
   /** Those of them that stand for something. */
   readonly lines: readonly Message[];
   readonly ends: readonly string[];
@@ -131,7 +131,7 @@ export function keptValue(
     hidden: hidden.map(plainPlace),
     archived: [...session.archive.listed],
     shown: shown.map(hashOf),
-    ...(session.shownWhole !== shown && { shownWhole: session.shownWhole.map(hashOf) }),
+    ...(session.unevicted !== shown && { unevicted: session.unevicted.map(hashOf) }),
     lines: shown.flatMap((one) => typeof one !== "number" && standsForSomething(one) ? [one] : []),
     ends,
     state: conversation.prompt.state,
@@ -190,7 +190,7 @@ export function restoreSession(
         items: readItems(items, { protocol, readers }),
       })),
       shown: shown.map((hash) => byHash.get(hash) ?? hash),
-      shownWhole: value.shownWhole,
+      unevicted: value.unevicted,
       kept: { fence, refs: new Set(refs), ends, ...(forkOf !== undefined && { parent: forkOf }) },
     },
     keys,

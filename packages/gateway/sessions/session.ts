@@ -213,7 +213,7 @@ export interface SessionParts {
   /** Default: nothing was shown. */
   readonly shown?: Shown;
   /** What the last call showed from whose prompt nothing had left. Default: what was shown. */
-  readonly shownWhole?: Shown | undefined;
+  readonly unevicted?: Shown | undefined;
   /** Default: nothing is kept of it. */
   readonly kept?: Kept;
 }
@@ -255,7 +255,7 @@ export class GatewaySession {
   #hidden: readonly HiddenPlace[];
   #shown: Shown;
   /** What the last call showed from whose prompt nothing had left. */
-  #shownWhole: Shown;
+  #unevicted: Shown;
   #isSentHere = false;
   /** What the upstream could see of its newest turn. */
   #history: readonly Message[] = [];
@@ -269,7 +269,7 @@ export class GatewaySession {
 
   /** A session as it was kept, or a new one. */
   constructor(
-    { conversation, archive, number, tip, facts, hidden = [], shown = [], shownWhole = shown, kept }:
+    { conversation, archive, number, tip, facts, hidden = [], shown = [], unevicted = shown, kept }:
       SessionParts,
   ) {
     this.conversation = conversation;
@@ -279,7 +279,7 @@ export class GatewaySession {
     this.#facts = facts;
     this.#hidden = hidden;
     this.#shown = shown;
-    this.#shownWhole = shownWhole;
+    this.#unevicted = unevicted;
     this.#kept = kept ?? { refs: new Set(), ends: [] };
   }
 
@@ -319,8 +319,8 @@ export class GatewaySession {
   }
 
   /** What the last call showed from whose prompt nothing had left. */
-  get shownWhole(): Shown {
-    return this.#shownWhole;
+  get unevicted(): Shown {
+    return this.#unevicted;
   }
 
   /** What is in the store of it. */
@@ -480,7 +480,7 @@ export class GatewaySession {
         isNamed: undefined,
       },
       hidden,
-      ...{ shown: this.#shown, shownWhole: this.#shownWhole },
+      ...{ shown: this.#shown, unevicted: this.#unevicted },
       // The texts are with the last of its forebears that was saved.
       kept: { refs: new Set(refs), parent: fence === undefined ? parent : this.id, ends: [] },
     });
@@ -640,7 +640,7 @@ export class GatewaySession {
   showed({ messages, saved: { context, prune, truncate } }: Pick<SessionView, "messages" | "saved">): void {
     this.#isSentHere = true;
     this.#shown = messages;
-    if (context + prune + truncate <= 0) this.#shownWhole = messages;
+    if (context + prune + truncate <= 0) this.#unevicted = messages;
   }
 
   /**
@@ -650,7 +650,7 @@ export class GatewaySession {
   keptOf(messages: readonly Message[]): number | undefined {
     const kept = sharedLengthOf(this.#shown, messages);
     if (kept === this.#shown.length) return undefined;
-    return Math.max(kept, sharedLengthOf(this.#shownWhole, messages));
+    return Math.max(kept, sharedLengthOf(this.#unevicted, messages));
   }
 
   /** The upstream has taken what was made of a request. */

@@ -6,8 +6,8 @@ import { memoryArchive } from "@tare/prune";
 import { expand, type NamedText } from "../../../tests/expand_compressed.ts";
 import { anyResult, numbered, NUMBERINGS, type ToolResult } from "../../../tests/tool_results.ts";
 
-/** What a model is shown of a result that comes first in a session. */
-async function shownOf({ tool, args, text }: ToolResult, { recall = true } = {}) {
+/** What a model is visible of a result that comes first in a session. */
+async function visibleOf({ tool, args, text }: ToolResult, { recall = true } = {}) {
   const archive = memoryArchive();
   const session = plannerSession({ profile: profileNamed("openai"), countTokens: estimateTokens, archive });
   const call = {
@@ -21,7 +21,7 @@ async function shownOf({ tool, args, text }: ToolResult, { recall = true } = {})
     { role: "tool", tool_call_id: "1", content: text },
   ];
   const view = await session.view({ messages, tools: [] }, { nowMs: 0, recall });
-  return { shown: contentText(view.messages.at(-1)!.content), archive };
+  return { visible: contentText(view.messages.at(-1)!.content), archive };
 }
 
 /** Checks that what is visible has all of an original, or states how the rest is recalled. */
@@ -29,13 +29,13 @@ async function checkReversible(
   result: ToolResult,
   options: { readonly recall?: boolean } = {},
 ): Promise<string> {
-  const { shown, archive } = await shownOf(result, options);
-  if (shown === result.text) return shown;
-  assert(shown.startsWith("[compressed: "), shown);
-  const { text, ref } = expand(shown);
+  const { visible, archive } = await visibleOf(result, options);
+  if (visible === result.text) return visible;
+  assert(visible.startsWith("[compressed: "), visible);
+  const { text, ref } = expand(visible);
   assertEquals(ref === undefined ? text : await archive.get(ref), result.text);
   assert(ref === undefined || options.recall !== false);
-  return shown;
+  return visible;
 }
 
 const lines = (count: number, line: (at: number) => string) =>
@@ -57,9 +57,9 @@ Deno.test("compression: files that known tools number lose most numbers, and are
   let compressed = 0;
   await fc.assert(
     fc.asyncProperty(numbered, async (result) => {
-      const shown = await checkReversible(result);
-      if (shown !== result.text) compressed++;
-      assert(shown === result.text || shown.startsWith("[compressed: line numbers "));
+      const visible = await checkReversible(result);
+      if (visible !== result.text) compressed++;
+      assert(visible === result.text || visible.startsWith("[compressed: line numbers "));
     }),
     { numRuns: cases(200) },
   );
@@ -103,10 +103,10 @@ Deno.test("compression: numbered files that share blocks are rebuilt from refere
         ];
         const view = await session.view({ messages, tools: [] }, { nowMs: at, recall: true });
         session.sent();
-        const shown = contentText(view.messages.at(-1)!.content);
-        if (shown.includes(" unchanged, as in ")) references++;
-        assertEquals(expand(shown, above).text, text);
-        above.push(...["a.ts", "b.ts"].map((name) => ({ name, text: shown })));
+        const visible = contentText(view.messages.at(-1)!.content);
+        if (visible.includes(" unchanged, as in ")) references++;
+        assertEquals(expand(visible, above).text, text);
+        above.push(...["a.ts", "b.ts"].map((name) => ({ name, text: visible })));
       }
     }),
     { numRuns: cases(150) },
@@ -147,7 +147,7 @@ Deno.test("compression: tables with a column that counts up stay byte for byte, 
   for (const text of tables) {
     for (const call of calls) {
       // The arrow is Claude Code's own, and nothing else writes it.
-      assertEquals((await shownOf({ ...call, text })).shown, text, JSON.stringify(call));
+      assertEquals((await visibleOf({ ...call, text })).visible, text, JSON.stringify(call));
     }
   }
 });
@@ -226,7 +226,7 @@ Deno.test("compression: a file stays as it is, whichever tool or command shows i
   ];
   for (const text of [PACKAGE, `${PACKAGE}\n`, REPEATING]) {
     for (const call of calls) {
-      assertEquals((await shownOf({ ...call, text })).shown, text, JSON.stringify(call));
+      assertEquals((await visibleOf({ ...call, text })).visible, text, JSON.stringify(call));
     }
   }
 });
@@ -242,28 +242,28 @@ Deno.test("compression: carriage returns stay where they end lines, and fold whe
     ]
   ) {
     for (const command of commands) {
-      assertEquals((await shownOf({ tool: "Bash", args: { command }, text })).shown, text);
+      assertEquals((await visibleOf({ tool: "Bash", args: { command }, text })).visible, text);
     }
   }
   const rows = lines(60, (at) => `${at}/2/2026,5\r${at}/3/2026,6`);
-  assertEquals((await shownOf({ tool: "Bash", args: { command: "npm test" }, text: rows })).shown, rows);
+  assertEquals((await visibleOf({ tool: "Bash", args: { command: "npm test" }, text: rows })).visible, rows);
   const shares = Array.from({ length: 100 }, (_, at) => `Receiving objects: ${at + 1}% (${at + 1}/100)`);
   const text = `Cloning into 'x'...\n${shares.join("\r")}, done.\nend`;
-  const { shown, archive } = await shownOf({ tool: "Bash", args: { command: "git clone x" }, text });
-  const [marker = "", ...rest] = shown.split("\n");
+  const { visible, archive } = await visibleOf({ tool: "Bash", args: { command: "git clone x" }, text });
+  const [marker = "", ...rest] = visible.split("\n");
   assertEquals(rest, ["Cloning into 'x'...", "Receiving objects: 100% (100/100), done.", "end"]);
   assertEquals(await archive.get(/recall with ref ([0-9a-f]{16})\]$/.exec(marker)![1]!), text);
-  // Without recall nothing leaves that can't be rebuilt; the same text shown by a file stays too.
+  // Without recall nothing leaves that can't be rebuilt; the same text visible by a file stays too.
   for (const [command, recall] of [["git clone x", false], ["cat log", true]] as const) {
-    assertEquals((await shownOf({ tool: "Bash", args: { command }, text }, { recall })).shown, text);
+    assertEquals((await visibleOf({ tool: "Bash", args: { command }, text }, { recall })).visible, text);
   }
 });
 
 Deno.test("compression: calls and results that repeat one piece take linear time", async () => {
   const times = 200_000;
-  await shownOf({ tool: "read file ".repeat(times), args: {}, text: "There is no such tool. ".repeat(50) });
+  await visibleOf({ tool: "read file ".repeat(times), args: {}, text: "There is no such tool. ".repeat(50) });
   for (const piece of ["1", "1.", "[-", "\x1b]", "1/", "a:1", "a-1-"]) {
     const text = `${piece.repeat(times)}\r${piece.repeat(times)}\r50%\n`;
-    await shownOf({ tool: "Bash", args: { command: "make" }, text });
+    await visibleOf({ tool: "Bash", args: { command: "make" }, text });
   }
 });

@@ -8,14 +8,14 @@ import { expand } from "../../../tests/expand_compressed.ts";
 import { anyResult } from "../../../tests/tool_results.ts";
 import { agent, newSession, turn } from "../fixture_test.ts";
 
-/** Runs a turn in which the model makes one call, and returns what it is shown of the result. */
-async function shownOf(name: string, args: object, tool: Tool): Promise<string> {
-  let shown = "";
+/** Runs a turn in which the model makes one call, and returns what it is visible of the result. */
+async function visibleOf(name: string, args: object, tool: Tool): Promise<string> {
+  let visible = "";
   const model: Model = async function* ({ messages }) {
     const last = messages.at(-1)!;
     const call = { id: "1", type: "function", function: { name, arguments: JSON.stringify(args) } } as const;
     const isNew = last.role !== "tool";
-    if (!isNew) shown = contentText(last.content);
+    if (!isNew) visible = contentText(last.content);
     yield {
       type: "completed",
       message: { role: "assistant", content: isNew ? null : "Ok.", ...(isNew && { tool_calls: [call] }) },
@@ -24,7 +24,7 @@ async function shownOf(name: string, args: object, tool: Tool): Promise<string> 
   };
   const handler = agent(model, { tools: [tool] });
   await turn(handler, await newSession(handler), "Go.");
-  return shown;
+  return visible;
 }
 
 Deno.test("compression in the agent loop: every result is rebuilt from what the model gets, or recalled", async () => {
@@ -36,10 +36,10 @@ Deno.test("compression in the agent loop: every result is rebuilt from what the 
         definition: { type: "function", function: { name, parameters } },
         run: () => text,
       };
-      const shown = await shownOf(name, args, tool);
-      if (shown === text) return;
+      const visible = await visibleOf(name, args, tool);
+      if (visible === text) return;
       compressed++;
-      const { text: expanded, ref } = expand(shown);
+      const { text: expanded, ref } = expand(visible);
       assertEquals(ref ?? expanded, ref === undefined ? text : await archiveRef(text));
     }),
     { numRuns: cases(20) },
@@ -65,11 +65,11 @@ Deno.test("compression in the agent loop: shell and read_file show tables and fi
     const [read, shell] = [toolNamed("read_file"), toolNamed("shell")];
     for (const [path, text] of Object.entries(texts)) {
       await Deno.writeTextFile(join(workspace, path), text);
-      const byShell = await shownOf("shell", { command: `cat ${path}` }, shell);
+      const byShell = await visibleOf("shell", { command: `cat ${path}` }, shell);
       assertEquals(byShell.slice(byShell.indexOf("\n") + 1), text);
-      const byRead = await shownOf("read_file", { path }, read);
+      const byRead = await visibleOf("read_file", { path }, read);
       assertEquals(byRead.slice(byRead.indexOf("\n") + 1), text.replace(/\n$/, ""));
-      const numbered = await shownOf("shell", { command: `cat -n ${path}` }, shell);
+      const numbered = await visibleOf("shell", { command: `cat -n ${path}` }, shell);
       assert(numbered.startsWith('[compressed: line numbers "     1\\t" to '), numbered);
       const lines = text.replace(/\n$/, "").split("\n").map((line, at) =>
         `${String(at + 1).padStart(6)}\t${line}\n`

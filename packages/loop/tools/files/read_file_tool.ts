@@ -2,7 +2,7 @@ import { Buffer } from "node:buffer";
 import type { Stats } from "node:fs";
 import { checkGiven, pictureHead, type Tool, type ToolContext, type ToolOutput } from "@tare/messages";
 import { defineTool, Refusal } from "../define_tool.ts";
-import { describePicture, isPictureTaken, MAX_PICTURE_BYTES, MAX_PICTURE_SIDE } from "../picture.ts";
+import { describeImage, isImageAccepted, MAX_PICTURE_BYTES, MAX_PICTURE_SIDE } from "../picture.ts";
 import { byteLength, decodeText, MAX_RESULT_BYTES, sliceText } from "../result_text.ts";
 import {
   assertAllowed,
@@ -157,9 +157,9 @@ async function readPicture(
     const bytes = room.subarray(0, bytesRead);
     const head = pictureHead(bytes);
     if (!head) return undefined;
-    const what = describePicture(head, size);
+    const what = describeImage(head, size);
     if (!seesPictures) throw new Refusal(`it is a ${what}, and this model is shown no pictures.`);
-    if (!isPictureTaken(head, size)) {
+    if (!isImageAccepted(head, size)) {
       throw new Refusal(
         `it is a ${what}; at most ${MAX_PICTURE_BYTES} bytes and ${MAX_PICTURE_SIDE} pixels a side can be shown. Make a smaller copy ` +
           "with shell, such as magick a.png -resize 1600x1600 b.png.",

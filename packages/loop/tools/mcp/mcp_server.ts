@@ -13,7 +13,7 @@ import { isDeepStrictEqual } from "node:util";
 import { Breaks } from "./floods.ts";
 import { McpConnection, type McpSdk, messageOf } from "./connection.ts";
 import type { McpServerEntry } from "./read_servers.ts";
-import { describePicture, isPictureTaken, MAX_PICTURE_BYTES } from "../picture.ts";
+import { describeImage, isImageAccepted, MAX_PICTURE_BYTES } from "../picture.ts";
 import { sliceText } from "../result_text.ts";
 import type { Sandbox } from "../sandbox/sandbox.ts";
 
@@ -479,15 +479,15 @@ class Pictures {
     const bytes = Buffer.from(base64, "base64");
     const head = pictureHead(bytes);
     if (!head) return `${what} it is no PNG, JPEG, GIF or WebP]`;
-    if (!isPictureTaken(head, bytes.length)) {
-      return `${what} providers take no ${describePicture(head, bytes.length)}]`;
+    if (!isImageAccepted(head, bytes.length)) {
+      return `${what} providers take no ${describeImage(head, bytes.length)}]`;
     }
     if (this.urls.length === MAX_PICTURES || this.#bytes + bytes.length > MAX_PICTURE_BYTES) {
       return `${what} a result shows at most ${MAX_PICTURES} pictures and ${MAX_PICTURE_BYTES} bytes of them]`;
     }
     this.#bytes += bytes.length;
     this.urls.push(`data:${head.type};base64,${bytes.toString("base64")}`);
-    return `[image ${this.urls.length}: ${describePicture(head, bytes.length)}]`;
+    return `[image ${this.urls.length}: ${describeImage(head, bytes.length)}]`;
   }
 }
 
