@@ -6,7 +6,7 @@ import { memoryArchive } from "@tare/prune";
 import { expand, type NamedText } from "../../../tests/expand_compressed.ts";
 import { anyResult, numbered, NUMBERINGS, type ToolResult } from "../../../tests/tool_results.ts";
 
-/** What a model is visible of a result that comes first in a session. */
+/** Returns the text that a model sees of a result that comes first in a session. */
 async function visibleOf({ tool, args, text }: ToolResult, { recall = true } = {}) {
   const archive = memoryArchive();
   const session = plannerSession({ profile: profileNamed("openai"), countTokens: estimateTokens, archive });

@@ -8,7 +8,7 @@ import { expand } from "../../../tests/expand_compressed.ts";
 import { anyResult } from "../../../tests/tool_results.ts";
 import { agent, newSession, turn } from "../fixture_test.ts";
 
-/** Runs a turn in which the model makes one call, and returns what it is visible of the result. */
+/** Runs a turn in which the model makes one call, and returns the text that it sees of the result. */
 async function visibleOf(name: string, args: object, tool: Tool): Promise<string> {
   let visible = "";
   const model: Model = async function* ({ messages }) {
