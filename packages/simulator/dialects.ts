@@ -270,9 +270,9 @@ function checkMessages(body: Fields): void {
   const turns: { readonly role: string; readonly blocks: Fields[]; readonly at: number }[] = [];
   given.forEach((value, at) => {
     const { role, content } = fieldsOf(value, `messages.${at}`);
-    // Instructions in the middle of a conversation, a beta that Claude Code asks for.
-    const isInstruction = role === "system" && at > 0;
-    if (role !== "user" && role !== "assistant" && !isInstruction) {
+    // Instructions and settings in the middle of a conversation, betas that Claude Code asks for.
+    if (role === "system" && at > 0) return;
+    if (role !== "user" && role !== "assistant") {
       refuse(`messages.${at}.role: Input should be 'user' or 'assistant'`);
     }
     const isLast = at === given.length - 1;
@@ -288,7 +288,6 @@ function checkMessages(body: Fields): void {
     if (!isEmpty) {
       blocks.forEach((block, place) => checkBlock(block, `messages.${at}.content.${place}`, String(role)));
     }
-    if (isInstruction) return;
     const last = turns.at(-1);
     if (last?.role === role) last?.blocks.push(...blocks);
     else turns.push({ role: String(role), blocks: [...blocks], at });
