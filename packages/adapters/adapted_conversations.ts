@@ -74,9 +74,9 @@ interface Conversation<Given> {
   /** Where its texts are, maybe with others', and what of them it can read. */
   readonly texts: Archive;
   readonly archive: Archive;
-  readonly refs: ReadonlySet<string>;
+  readonly refs: Set<string>;
   /** The references that it can search, each with the length of its history when the text was put, in messages. */
-  readonly listed: ReadonlyMap<string, number>;
+  readonly listed: Map<string, number>;
   /** What its last call gave, how many of that are instructions, and what it was read as. Nothing after a restart. */
   given: readonly Given[];
   heads: number;
@@ -429,13 +429,16 @@ export class AdaptedConversations<Given, Call> implements Books {
     { shared, before }: { readonly shared: number; readonly before: readonly Conversation<Given>[] },
   ): Conversation<Given> {
     const length = from.pieces.length || storedHistory(from).length;
+    const earlier = textsOf(before, from.texts);
     if (isFree && shared === length) {
       if (isReheaded) from.calls = 0;
+      // What left the others of its name meanwhile left it, too.
+      for (const ref of earlier.refs) from.refs.add(ref);
+      for (const [ref, at] of earlier.listed) if (!from.listed.has(ref)) from.listed.set(ref, at);
       return from;
     }
     // Of one that only begins alike it isn't known whose the rest is.
     const own = Array.from(from.listed).filter(([, at]) => at <= shared);
-    const earlier = textsOf(before, from.texts);
     const known = {
       texts: from.texts,
       refs: [...earlier.refs, ...from.refs],

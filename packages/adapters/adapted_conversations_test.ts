@@ -425,8 +425,13 @@ Deno.test("recall finds whatever left a named conversation, after any compaction
           read = [];
           await ask();
         } else {
-          history = [...history.slice(0, 4), said("user", `Another way: ${count++}.`)];
-          read = read.slice(0, 1);
+          // Behind the first result, or where nothing was read since the summary behind that.
+          const first = history.findIndex(({ role }) => role === "tool");
+          history = [
+            ...history.slice(0, first < 0 ? 2 : first + 1),
+            said("user", `Another way: ${count++}.`),
+          ];
+          read = first < 0 ? [] : read.slice(0, 1);
           await ask();
         }
       }
