@@ -103,7 +103,12 @@ function ofLangChain({ model: given, ...options }: TareOptions<LangChainCall> & 
       const isBare = contentText(readContent(systemMessage.content)) === "";
       const given: readonly LangChainMessage[] = isBare ? call.messages : [systemMessage, ...call.messages];
       const name = nameOf(call);
-      const definitions = [...tools.flatMap(readTool), RECALL_TOOL];
+      const offered = tools.flatMap(readTool);
+      // Two tools of one name are refused.
+      const recall = offered.some(({ function: { name } }) => name === RECALL_TOOL.function.name)
+        ? []
+        : [RECALL_TOOL];
+      const definitions = [...offered, ...recall];
       const view = () =>
         conversations.view({
           given,
@@ -123,7 +128,7 @@ function ofLangChain({ model: given, ...options }: TareOptions<LangChainCall> & 
               profile,
             )
             : {};
-          return await handler({ ...call, ...settings, messages, tools: [...tools, RECALL_TOOL] });
+          return await handler({ ...call, ...settings, messages, tools: [...tools, ...recall] });
         },
       });
       const [said] = answersOf(reply);

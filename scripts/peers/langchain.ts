@@ -7,7 +7,7 @@ import {
   contextEditingMiddleware,
   summarizationMiddleware,
 } from "langchain";
-import type { MakePolicy, CallPolicyOptions } from "@tare/simulator/economy";
+import type { CallPolicyOptions, MakePolicy } from "@tare/simulator/economy";
 import { fromLangChain } from "./langchain_messages.ts";
 import { call, State } from "./langchain_state.ts";
 import { Summariser, type SummaryCall } from "./summariser.ts";

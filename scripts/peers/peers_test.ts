@@ -4,7 +4,13 @@ import { loadTokenizer } from "@tare/tiktoken";
 import { contentText, countRequestTokens, type Message } from "@tare/messages";
 import { profileNamed } from "@tare/planner";
 import { loadData } from "../bench/economy/load_data.ts";
-import { isRefused, type MakePolicy, play as playRecording, type PolicyView, type Recording } from "@tare/simulator/economy";
+import {
+  isRefused,
+  type MakePolicy,
+  play as playRecording,
+  type PolicyView,
+  type Recording,
+} from "@tare/simulator/economy";
 import { generateWorkload } from "../bench/economy/workload.ts";
 import { pruning } from "./ai_sdk.ts";
 import { deepAgents } from "./deepagents.ts";

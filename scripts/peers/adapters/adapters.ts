@@ -6,7 +6,7 @@ import { tare as ofAgents } from "@tare/adapters/openai-agents";
 import type { Message, ToolDefinition, Usage } from "@tare/messages";
 import { memoryArchive } from "@tare/prune";
 import type { ModelMessage } from "ai";
-import type { MakePolicy, CallPolicyOptions, PolicyView } from "@tare/simulator/economy";
+import type { CallPolicyOptions, MakePolicy, PolicyView } from "@tare/simulator/economy";
 import { fromItems, type Item, toItems } from "./agents_items.ts";
 import { fromLangChain } from "../langchain_messages.ts";
 import { State } from "../langchain_state.ts";
@@ -17,7 +17,8 @@ export const ADAPTERS: Readonly<Record<string, MakePolicy>> = {
   "ai-sdk": adapted((options) => {
     const prompt: ModelMessage[] = [];
     let given: CallParams = { prompt };
-    let answer: (params: CallParams) => Promise<object> = () => Promise.reject(new Error("nothing was asked"));
+    let answer: (params: CallParams) => Promise<object> = () =>
+      Promise.reject(new Error("nothing was asked"));
     const { model } = ofAiSdk({
       model: {
         specificationVersion: "v4",
