@@ -41,6 +41,7 @@ export const DENO: Runtime = {
       "--no-lock",
       "--no-config",
       "--allow-read",
+      "--allow-env=TARE_TEST_CASES,TARE_TEST_SEED",
       await starter(bundled),
     ]);
   },
