@@ -19,11 +19,20 @@ export async function readCoverage(folder: string, root: string): Promise<Covera
     if (name.endsWith(".json") && !isJson(await Deno.readTextFile(path))) await Deno.remove(path);
     if (name.endsWith(".lcov")) browsers += await Deno.readTextFile(path);
   }
-  const { ok, output } = await runDeno(["coverage", "--lcov", folder], { cwd: root });
-  // Compiled anew with other options since it ran: what ran of it can't be told any more.
-  const lost = output.match(/^Missing transpiled source code for: .*/gm) ?? [];
+  const read = () => runDeno(["coverage", "--lcov", folder], { cwd: root });
+  let { ok, output } = await read();
+  // A module that was compiled with other options since, by a configuration of its own, is compiled as it was again.
+  const recompiled = [...output.matchAll(LOST)].map(([, url = ""]) => url);
+  if (recompiled.length > 0) {
+    await runDeno(["cache", ...recompiled], { cwd: root });
+    ({ ok, output } = await read());
+  }
+  const lost = [...output.matchAll(LOST)].map(([line]) => line);
   return { lcov: output + browsers, faults: ok ? lost : [output] };
 }
+
+/** What Deno reports of a module whose compiled code isn't the one that ran. */
+const LOST = /^Missing transpiled source code for: "([^"]+)".*/gm;
 
 function isJson(text: string): boolean {
   try {
