@@ -1,4 +1,4 @@
-import { assertEquals, assertMatch } from "@std/assert";
+import { assert, assertEquals, assertMatch } from "@std/assert";
 import { argumentsParser } from "@tare/arguments";
 import { run, type TurnResult } from "@tare/loop";
 import { anthropicModel } from "@tare/loop/anthropic";
@@ -143,11 +143,6 @@ const histories = (): fc.Arbitrary<readonly Message[]> =>
     fc.array(fc.oneof(steps(), messages().map((message) => [message])), { maxLength: 8 }).map((all) =>
       all.flat()
     ),
-  ).map((messages) =>
-    // A request asks for something.
-    messages.some(({ role }) => role !== "system" && role !== "developer")
-      ? messages
-      : [...messages, { role: "user", content: "" }]
   );
 
 const KEYWORDS = [
@@ -163,8 +158,8 @@ const KEYWORDS = [
   "required",
 ];
 
-/** Schemas as servers of tools offer them, valid or not. */
-const schemas = (): fc.Arbitrary<JsonRecord> =>
+/** Schemas of a value as servers of tools offer them, valid or not. */
+const nodes = (): fc.Arbitrary<unknown> =>
   fc.letrec<{ readonly node: unknown }>((tie) => ({
     node: fc.oneof(
       { maxDepth: 4, withCrossShrink: true },
@@ -213,17 +208,23 @@ const schemas = (): fc.Arbitrary<JsonRecord> =>
         one: tie("node"),
       }).map(({ keyword, one }) => ({ [keyword]: one })),
     ),
-  })).node.chain((node) =>
-    fc.record({
-      base: fc.constantFrom<JsonRecord>({}, { type: "object" }, {
-        $defs: { a: { type: "object", properties: { x: {} } } },
-      }, {
-        $ref: "#/$defs/a",
-        $defs: { a: { type: "object", properties: { x: { type: "array" } } } },
-      }),
-      inner: fc.constant(node),
-    }).map(({ base, inner }) => ({ ...base, ...(typeof inner === "object" ? inner as JsonRecord : {}) }))
-  );
+  })).node;
+
+/** Schemas of arguments. */
+const schemas = (): fc.Arbitrary<JsonRecord> =>
+  fc.record({
+    base: fc.constantFrom<JsonRecord>(
+      {},
+      { type: "object" },
+      { $defs: { a: { type: "object", properties: { x: {} } } } },
+      { $ref: "#/$defs/a", $defs: { a: { type: "object", properties: { x: { type: "array" } } } } },
+      {
+        allOf: [{ $ref: "#/$defs/a" }, { $ref: "#/$defs/a" }],
+        $defs: { a: { anyOf: [{ $ref: "#/$defs/a" }, { properties: { x: {} } }, { $ref: "#/$defs/a" }] } },
+      },
+    ),
+    inner: nodes(),
+  }).map(({ base, inner }) => ({ ...base, ...(typeof inner === "object" ? inner as JsonRecord : {}) }));
 
 const tools = (): fc.Arbitrary<readonly ToolDefinition[]> =>
   fc.uniqueArray(
@@ -437,6 +438,37 @@ Deno.test("wire: alternatives at the top of a schema become one object, and are 
       },
     },
   }]);
+});
+
+Deno.test("wire: a schema that is put right accepts what the original accepts", () => {
+  const objects = fc.record({ a: nodes(), b: nodes() }).map((properties) => ({ type: "object", properties }));
+  const originals = fc.oneof(
+    objects,
+    fc.record({ keyword: fc.constantFrom("anyOf", "oneOf", "allOf"), all: fc.tuple(objects, objects) }).map(
+      ({ keyword, all }) => ({ [keyword]: all }),
+    ),
+  ).filter((schema) => !JSON.stringify(schema).includes('"exclusiveMinimum":true'));
+  const value = fc.oneof(
+    fc.constantFrom<unknown>(null, 1, "a", "a1", [], ["a"], {}, { a: 1 }, { b: "a" }),
+    fc.jsonValue(),
+  );
+  const values = fc.record({ a: value, b: value }, { requiredKeys: [] });
+  let accepted = 0;
+  fc.assert(
+    fc.property(originals, fc.array(values, { minLength: 1, maxLength: 8 }), (parameters, all) => {
+      const original: ToolDefinition = { type: "function", function: { name: "f", parameters } };
+      if (!isUsable(original)) return;
+      const [legal] = chatBody({ messages: [], tools: [original] }).tools as [ToolDefinition];
+      const [parse, parseLegal] = [argumentsParser(original), argumentsParser(legal)];
+      for (const text of all.map((value) => JSON.stringify(value))) {
+        if (!parse(text).ok) continue;
+        accepted++;
+        assert(parseLegal(text).ok, `${text}: ${JSON.stringify([parameters, legal.function.parameters])}`);
+      }
+    }),
+    { numRuns: cases(200) },
+  );
+  assert(accepted > 0);
 });
 
 const characters = { encode: (text: string) => Array.from(text, (character) => character.charCodeAt(0)) };

@@ -28,6 +28,8 @@ const KEYWORDS = /^(?:[!{}]|do|then|else|elif|if|while|until|done|fi|esac|\w+=.*
 const WRAPPERS = /^(?:sudo|env|command|exec|nice|nohup|time|timeout|stdbuf|builtin|busybox|winpty|unbuffer)$/;
 const WRAPPER_WORD = /^(?:-.*|\d+[smhd]?|\{\}|\w+=.*)$/s;
 const SHELLS = /^(?:(?:ba|z|da|k|fi)?sh|pwsh|powershell|cmd)$/;
+/** Of these, those whose script is all words behind the option. */
+const TAKES_ALL_WORDS = /^(?:pwsh|powershell|cmd)$/;
 const SCRIPT_OPTION = /^(?:-[a-z]*c|-command|\/c)$/i;
 const MOST_NESTED = 4;
 
@@ -94,7 +96,7 @@ function innerScript(words: readonly string[]): string | undefined {
   const option = command.words.findIndex((word) => SCRIPT_OPTION.test(word));
   if (option < 0) return undefined;
   const rest = command.words.slice(option + 1);
-  return command.name.endsWith("sh") ? rest[0] : rest.join(" ");
+  return TAKES_ALL_WORDS.test(command.name) ? rest.join(" ") : rest[0];
 }
 
 function unquoted(word: string): string {

@@ -26,10 +26,16 @@ const MAX_REFS = 32;
 /** Alternatives that are described to the model in words. */
 const MAX_DESCRIBED = 12;
 
+/** Alternatives of one property; one with more accepts anything. */
+const MAX_ALTERNATIVES = 256;
+
+/** Schemas that are merged at the top level, each once; those beyond are ignored. */
+const MAX_MERGED = 1_000;
+
 /**
  * Returns a schema that every provider of the protocol accepts and that accepts whatever the original does, where that is
- * an object. Alternatives at the top level become one object with the properties of all of them; references to nowhere
- * accept anything. A legal schema is returned as it is. Calls are validated against the original.
+ * an object. Alternatives at the top level become one object with the properties of all of them, each as the alternatives
+ * that name it have it; references to nowhere accept anything. A legal schema is returned as it is. Calls are validated against the original.
  */
 export function legalSchema(original: unknown, rules: SchemaRules = {}): LegalSchema {
   const root = asRecord(original) ?? {};
@@ -55,11 +61,11 @@ const COMBINING: readonly string[] = ["$ref", "anyOf", "oneOf", "allOf", "enum",
 interface Shape {
   readonly properties: Map<string, unknown>;
   readonly required: Set<string>;
-  readonly notes: readonly string[];
+  readonly notes: ReadonlySet<string>;
 }
 
 function mergeTop(root: JsonRecord): { readonly schema: JsonRecord; readonly notes: readonly string[] } {
-  const { properties, required, notes } = shapeOf(root, root, 0);
+  const { properties, required, notes } = shapeOf(root, root);
   const target = resolved(root, root);
   const rest = Object.entries({ ...target, ...root }).filter(([name]) =>
     !COMBINING.includes(name) && !["type", "properties", "required"].includes(name)
@@ -70,29 +76,36 @@ function mergeTop(root: JsonRecord): { readonly schema: JsonRecord; readonly not
     ...(required.size > 0 && { required: [...required] }),
     ...Object.fromEntries(rest),
   };
-  return { schema, notes };
+  return { schema, notes: [...notes] };
 }
 
-/** What an object must look like by a schema, with its alternatives taken together. */
-function shapeOf(value: unknown, root: JsonRecord, depth: number): Shape {
+/**
+ * Returns what an object must look like by a schema, with its alternatives taken together.
+ *
+ * @param known Shapes of schemas that were reached before; one that is reached again from within itself adds nothing.
+ */
+function shapeOf(value: unknown, root: JsonRecord, known = new Map<unknown, Shape>()): Shape {
+  const seen = known.get(value);
+  if (seen) return seen;
   const properties = new Map<string, unknown>();
   const required = new Set<string>();
-  const notes: string[] = [];
-  const node = depth > MAX_REFS ? undefined : resolved(asRecord(value), root);
+  const notes = new Set<string>();
+  const node = known.size < MAX_MERGED ? resolved(asRecord(value), root) : undefined;
   if (!node) return { properties, required, notes };
+  known.set(value, { properties: new Map(), required: new Set(), notes: new Set() });
   const add = (shape: Shape) => {
     for (const [name, one] of shape.properties) properties.set(name, either(properties.get(name), one));
-    notes.push(...shape.notes);
+    for (const note of shape.notes) notes.add(note);
   };
   for (const [name, one] of Object.entries(asRecord(node.properties) ?? {})) properties.set(name, one);
   for (const name of namesIn(node.required)) required.add(name);
   for (const part of listOf(node.allOf)) {
-    const shape = shapeOf(part, root, depth + 1);
+    const shape = shapeOf(part, root, known);
     add(shape);
     for (const name of shape.required) required.add(name);
   }
   for (const keyword of ["anyOf", "oneOf"]) {
-    const shapes = listOf(node[keyword]).filter(mayBeObject).map((part) => shapeOf(part, root, depth + 1));
+    const shapes = listOf(node[keyword]).filter(mayBeObject).map((part) => shapeOf(part, root, known));
     shapes.forEach(add);
     const [first, ...others] = shapes;
     for (const name of first?.required ?? []) {
@@ -103,9 +116,11 @@ function shapeOf(value: unknown, root: JsonRecord, depth: number): Shape {
     if (shapes.length < 2 || described.length === 0) continue;
     const sets = [...new Set(described.map((names) => names.join(" and ")))];
     if (sets.length > MAX_DESCRIBED) continue;
-    notes.push(`Required: ${keyword === "oneOf" ? "exactly one" : "at least one"} of: ${sets.join("; ")}.`);
+    notes.add(`Required: ${keyword === "oneOf" ? "exactly one" : "at least one"} of: ${sets.join("; ")}.`);
   }
-  return { properties, required, notes };
+  const shape = { properties, required, notes };
+  known.set(value, shape);
+  return shape;
 }
 
 function mayBeObject(value: unknown): boolean {
@@ -115,18 +130,19 @@ function mayBeObject(value: unknown): boolean {
 
 /** A property's schema that takes what either of two takes. */
 function either(one: unknown, other: unknown): unknown {
-  if (one === undefined || one === true) return other;
-  if (other === undefined || other === true) return one;
+  if (one === undefined || one === false) return other;
+  if (other === undefined || other === false) return one;
   if (JSON.stringify(one) === JSON.stringify(other)) return one;
   const [a, b] = [asRecord(one) ?? {}, asRecord(other) ?? {}];
   const [values, more] = [valuesOf(a), valuesOf(b)];
   if (values && more) {
     const { const: _, ...rest } = a;
-    const all = [...values, ...more];
-    return { ...rest, enum: all.filter((value, at) => all.indexOf(value) === at) };
+    return { ...rest, enum: [...new Set([...values, ...more])] };
   }
   const known = Object.keys(a).length === 1 && Array.isArray(a.anyOf) ? a.anyOf : [a];
-  return known.some((each) => JSON.stringify(each) === JSON.stringify(b)) ? one : { anyOf: [...known, b] };
+  if (known.length >= MAX_ALTERNATIVES) return {};
+  const text = JSON.stringify(b);
+  return known.some((each) => JSON.stringify(each) === text) ? one : { anyOf: [...known, b] };
 }
 
 function valuesOf(schema: JsonRecord): readonly unknown[] | undefined {
@@ -250,7 +266,11 @@ class Walker {
       // Whether more may be there is said by a truth value, and not put right.
       if (now[name] === undefined || typeof now[name] === "boolean" && name !== "items") continue;
       const fixed = this.walk(now[name], depth + 1, within, isStated && !UNSTATED.includes(name));
-      if (fixed !== now[name]) now[name] = fixed;
+      if (fixed === now[name]) continue;
+      now[name] = fixed;
+      // What accepts more where it is denied or a condition would make the whole accept less.
+      if (name === "not") delete now.not;
+      else if (name === "if") { for (const part of ["if", "then", "else"]) delete now[part]; }
     }
     fixRequired(now);
     const isSame = Object.keys(now).length === Object.keys(node).length &&
@@ -301,7 +321,13 @@ class Walker {
     const all = listOf(now[name]);
     const fixed = all.map((one) => this.walk(one, depth + 1, refs, isStated));
     if (fixed.length === 0) delete now[name];
-    else if (fixed.some((one, at) => one !== all[at])) now[name] = fixed;
+    else if (fixed.some((one, at) => one !== all[at])) {
+      // Of alternatives that accept more, several may accept one value.
+      if (name === "oneOf" && now.anyOf === undefined) {
+        now.anyOf = fixed;
+        delete now.oneOf;
+      } else now[name] = fixed;
+    }
   }
 }
 

@@ -100,8 +100,7 @@ export function messagesBody(
     const isLast = heads + place === sent.length - 1;
     return blocksOf(legal, isLast).map((value) => ({ role, at: legal.at, value }));
   });
-  // Instructions alone ask for nothing: of these there is nothing to put right.
-  const blocks = messages.every(isInstruction) ? [] : withLegalEnds(written, heads);
+  const blocks = withLegalEnds(written, heads);
   const useful = usefulPlaces(blocks, { messages, ...stable });
   const marked = [...useful, system.at(-1), shown.at(-1)].filter((block) => block !== undefined);
   const mark = { type: "ephemeral", ...(cacheTtlMs >= HOUR_MS && { ttl: "1h" }) };

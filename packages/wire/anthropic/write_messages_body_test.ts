@@ -34,7 +34,7 @@ Deno.test("messagesBody() marks the ends of system prompt, tools and prompt", ()
   assertEquals(marked([system, go]), ["s", "f", "go"]);
   assertEquals(marked([system, go, ...step("a", 2)]), ["s", "f", "a1"]);
   assertEquals(marked([go], undefined, []), ["go"]);
-  assertEquals(marked([system], undefined, []), ["s"]);
+  assertEquals(marked([system], undefined, []), ["s", "[empty message]"]);
 });
 
 Deno.test("messagesBody() marks where the request before ended, if the provider doesn't look back so far", () => {
