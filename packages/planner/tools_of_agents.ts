@@ -1,6 +1,5 @@
 import { meantCall, type ToolCall } from "@tare/messages";
 import { type PruneOptions, traitsOf } from "@tare/prune";
-import { readCallsBy } from "./call_facts.ts";
 import { readScript, type ShellCommand, type ShellScript } from "./shell_script.ts";
 
 /** How a tool or a command writes the number of a line in front of it. Plain data. */
@@ -163,8 +162,6 @@ export function readCall(call: ToolCall, tools: PruneOptions["tools"]): CallFact
   if (!facts) known.set(call, facts = parseCall(call, tools));
   return facts;
 }
-
-readCallsBy(readCall);
 
 function parseCall(call: ToolCall, tools: PruneOptions["tools"]): CallFacts {
   const { name: tool, arguments: input } = meantCall(call);

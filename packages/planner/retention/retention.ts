@@ -26,7 +26,7 @@ import type { PinnedPlaces } from "../edits/pin.ts";
 import type { Layout } from "../edits/view.ts";
 import type { PromptSessionOptions } from "../prompt_session.ts";
 import type { Profile } from "../providers.ts";
-import { factsOf } from "../call_facts.ts";
+import { readCall } from "../tools_of_agents.ts";
 
 // A rule says what a message's absence costs; `Standings` counts, message by message, what the rule goes by; and
 // `findRemovals()` asks both what could leave. What it finds worth carrying falls quiet there until something wakes it.
@@ -857,9 +857,9 @@ function findFacts(
   },
 ): Facts {
   const calls = message.role === "assistant"
-    ? (message.tool_calls ?? []).map((call) => factsOf(call, tools))
+    ? (message.tool_calls ?? []).map((call) => readCall(call, tools))
     : [];
-  const about = answered && factsOf(answered, tools);
+  const about = answered && readCall(answered, tools);
   const reads = about?.reads === true;
   const edits = calls.some((call) => call.edits);
   const wants = new Set<string>();

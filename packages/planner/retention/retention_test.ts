@@ -11,8 +11,6 @@ import {
 } from "./retention.ts";
 import { compactedTools, Layout } from "../edits/view.ts";
 import { NOTHING_PINNED } from "../edits/pin.ts";
-// Reads calls, which sessions load with the first one.
-import "../tools_of_agents.ts";
 import type { Edit } from "../edits/edit.ts";
 
 const tool: ToolDefinition = {

@@ -60,7 +60,6 @@ import {
   UNREAD_CALLS,
 } from "../ledger/ledger.ts";
 import { USUAL_COMPACTION } from "../agents.ts";
-import { readsCalls } from "../call_facts.ts";
 import type { LedgerEntry, PingEntry, PingSent } from "../ledger/entry.ts";
 import {
   type PromptCall,
@@ -227,8 +226,6 @@ export class KnownSession {
   /** Of each rewrite, the tokens of messages in front of it. */
   readonly #kept: number[] = [];
   #isNew: boolean;
-  /** Whether calls were read when they were taken. */
-  #readsCalls = readsCalls();
   /** What was looked at before the restart; nothing once something was looked at here. */
   #before: LookedAt | undefined;
   #judgedBy = "";
@@ -356,8 +353,7 @@ export class KnownSession {
    * @param edits Those made so far: what a result refers to is wanted again.
    */
   *take(history: readonly Message[], edits: readonly Edit[]): Generator<void, void> {
-    if (this.#readsCalls !== readsCalls() || this.#taken.some((message, at) => message !== history[at])) {
-      this.#readsCalls = readsCalls();
+    if (this.#taken.some((message, at) => message !== history[at])) {
       this.#standings = new Standings(this.#options);
       this.#taken = [];
     }
