@@ -143,5 +143,6 @@ async function run(path: string, args: readonly string[], cwd: string): Promise<
 
 if (import.meta.main) {
   const [folder = "."] = Deno.args;
+  await Deno.mkdir(folder, { recursive: true });
   for (const name of PUBLISHED) console.log(await packForNpm(name, folder));
 }

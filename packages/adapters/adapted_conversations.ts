@@ -489,8 +489,6 @@ export class AdaptedConversations<Given, Call> implements Books {
       },
       refs: () => [...list.keys()],
       get: (ref) => own.has(ref) ? texts.get(ref) : Promise.resolve(undefined),
-      // Another may have put the same text.
-      delete: (ref) => Promise.resolve(void own.delete(ref)),
     };
     const conversation: Conversation<Given> = {
       number: ++this.#count,
@@ -625,7 +623,6 @@ function unlisted(archive: Archive): Archive {
   return {
     put: (text) => archive.put(text),
     get: (ref) => archive.get(ref),
-    delete: (ref) => archive.delete(ref),
   };
 }
 

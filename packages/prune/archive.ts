@@ -17,8 +17,6 @@ export interface Archive {
    * @throws {Error} if there is one but it can't be read unharmed.
    */
   get(ref: string): Promise<string | undefined>;
-  /** Forgets the text under a reference, if there is one. */
-  delete(ref: string): Promise<void>;
   /**
    * Returns the references of all texts that were archived for one conversation, the oldest first. Recall searches them
    * even where no placeholder is visible any more, as after a compaction by the client. An archive that several
@@ -51,11 +49,12 @@ export function memoryArchive(contents: Map<string, string> = new Map()): Archiv
       return ref;
     },
     get: (ref) => Promise.resolve(contents.get(ref)),
-    delete(ref) {
-      contents.delete(ref);
-      return Promise.resolve();
-    },
   };
+}
+
+/** Returns why something failed, whatever was thrown. */
+export function reasonOf(cause: unknown): string {
+  return cause instanceof Error ? cause.message : String(cause);
 }
 
 /**
@@ -74,7 +73,7 @@ export async function archiveMessages(
     return { ref: await archive.put(text), text };
   } catch (cause) {
     const what = `Cannot archive ${messages.length} messages to ${purpose}`;
-    throw new Error(`${what}: ${(cause as Error).message}`, { cause });
+    throw new Error(`${what}: ${reasonOf(cause)}`, { cause });
   }
 }
 

@@ -4,13 +4,19 @@ import type { Tool } from "@tare/messages";
 export const ANY_PLACEHOLDER = "[elided: …]";
 
 const START = "[elided: ";
+/** Characters of a tool's name. */
+const MAX_NAME = 64;
 const WHAT =
-  "(?:(middle of )?([\\w.:/-]{1,64}) result, (\\d+) bytes|(\\d+) messages(?:, (\\d+) bytes)?|middle of this message, (\\d+) bytes)";
-const LINE = new RegExp(`^\\[elided: ${WHAT}; [\\w ,;]*ref ([0-9a-f]{16})\\]$`);
+  "(?:(middle of )?([\\p{L}\\p{M}\\p{N}_.:/-]{1,64}) result, (\\d+) bytes|(\\d+) messages(?:, (\\d+) bytes)?|middle of this message, (\\d+) bytes)";
+const LINE = new RegExp(`^\\[elided: ${WHAT}; [\\w ,;]*ref ([0-9a-f]{16})\\]$`, "u");
 
 /**
  * The line that stands for what left: what it was, how long, under which reference, and how to get it back. It depends
- * on nothing else, so that the same elision always gives the same bytes; about 35 tokens.
+ * on nothing else, so that the same elision always gives the same bytes; about 35 tokens. Of a tool's name it has up to 64
+ * letters, digits and `_.:/-`, with `_` for anything else.
+ *
+ * @throws {RangeError} if the reference is not 16 hexadecimal digits in lower case, or a number is no safe integer of 0 or
+ * more.
  *
  * @example
  * ```ts
@@ -62,6 +68,14 @@ export function formatPlaceholder(
   } = {},
 ): string {
   const { bytes, ref } = placeholder;
+  if (!/^[0-9a-f]{16}$/.test(ref)) {
+    throw new RangeError(`ref is ${JSON.stringify(ref)}; it must be 16 hexadecimal digits in lower case`);
+  }
+  const counts = { bytes, ...(placeholder.of === "messages" && { messages: placeholder.messages }) };
+  for (const [name, count] of Object.entries(counts)) {
+    if (count === undefined || Number.isSafeInteger(count) && count >= 0) continue;
+    throw new RangeError(`${name} is ${count}; it must be an integer of 0 or more`);
+  }
   const way = options.recall
     ? "recall with ref"
     : options.stance === "rederivable"
@@ -74,7 +88,8 @@ function subjectOf(placeholder: Parameters<typeof formatPlaceholder>[0]): string
   if (placeholder.of === "messages") return `${placeholder.messages} messages`;
   if (placeholder.of === "text") return "middle of this message";
   // A model may call a tool by any text, a line break included.
-  const tool = placeholder.tool.replaceAll(/[^\w.:/-]+/g, "_").slice(0, 64) || "tool";
+  const plain = placeholder.tool.replaceAll(/[^\p{L}\p{M}\p{N}_.:/-]+/gu, "_");
+  const tool = Array.from(plain.slice(0, 2 * MAX_NAME)).slice(0, MAX_NAME).join("") || "tool";
   return `${placeholder.of === "middle" ? "middle of " : ""}${tool} result`;
 }
 

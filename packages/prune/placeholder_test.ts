@@ -1,7 +1,7 @@
-import { assert, assertEquals, assertNotMatch } from "@std/assert";
+import { assert, assertEquals, assertNotMatch, assertThrows } from "@std/assert";
 import fc from "../../tests/cases.ts";
 import { loadTokenizer } from "@tare/tiktoken";
-import { bytesFromText, formatPlaceholder, parsePlaceholder } from "@tare/prune";
+import { formatPlaceholder, parsePlaceholder } from "@tare/prune";
 import { codePoints } from "../../tests/code_points.ts";
 
 const ref = "2cf24dba5fb0a30e";
@@ -31,7 +31,16 @@ Deno.test("parsePlaceholder() reads back what formatPlaceholder() wrote, one sho
   const refs = fc.stringMatching(/^[0-9a-f]{16}$/);
   const tools = fc.oneof(
     fc.string({ unit: codePoints(), maxLength: 200 }),
-    fc.constantFrom("a\nb", "", "x]\n[elided: "),
+    fc.constantFrom(
+      "a\nb",
+      "",
+      "x]\n[elided: ",
+      "поиск",
+      "検索",
+      "खोज",
+      "𝒳".repeat(80),
+      "x".repeat(63) + "𝒳𝒳",
+    ),
   );
   const of = fc.constantFrom("result" as const, "middle" as const);
   const results = fc.record({ of, tool: tools, bytes: fc.nat(), ref: refs });
@@ -46,14 +55,34 @@ Deno.test("parsePlaceholder() reads back what formatPlaceholder() wrote, one sho
   });
   fc.assert(fc.property(fc.oneof(results, stretches, texts), ways, (placeholder, way) => {
     const line = formatPlaceholder(placeholder, way);
-    assert(bytesFromText(line).length < 200 && !line.includes("\n"));
+    assert(Array.from(line).length < 200 && !line.includes("\n"));
     const read = parsePlaceholder(line);
     if (placeholder.of === "messages" || placeholder.of === "text") {
       return assertEquals(read, { ...placeholder });
     }
-    const tool = placeholder.tool.replaceAll(/[^\w.:/-]+/g, "_").slice(0, 64) || "tool";
+    const plain = Array.from(placeholder.tool.replaceAll(/[^\p{L}\p{M}\p{N}_.:/-]+/gu, "_"));
+    const tool = plain.slice(0, 64).join("") || "tool";
     assertEquals(read, { ...placeholder, tool });
   }));
+});
+
+Deno.test("formatPlaceholder() refuses what parsePlaceholder() could not read back", () => {
+  const bad: readonly (readonly [Parameters<typeof formatPlaceholder>[0], string])[] = [
+    [{ ...whole, ref: "2CF24DBA5FB0A30E" }, "ref is"],
+    [{ ...whole, ref: "" }, "ref is"],
+    [{ ...whole, bytes: -1 }, "bytes is -1; it must be an integer of 0 or more"],
+    [{ ...whole, bytes: 1.5 }, "bytes is 1.5"],
+    [{ ...whole, bytes: 1e21 }, "bytes is 1e+21"],
+    [{ of: "messages", messages: NaN, ref }, "messages is NaN"],
+    [{ of: "text", bytes: Infinity, ref }, "bytes is Infinity"],
+  ];
+  for (const [placeholder, message] of bad) {
+    assertThrows(() => formatPlaceholder(placeholder), RangeError, message);
+  }
+  assertEquals(
+    formatPlaceholder({ ...whole, tool: "поиск файлов" }),
+    `[elided: поиск_файлов result, 48213 bytes; ref ${ref}]`,
+  );
 });
 
 Deno.test("formatPlaceholder() counts the messages of a stretch, with its bytes where they are known", () => {

@@ -12,7 +12,7 @@ import {
   type ToolCall,
   type ToolMessage,
 } from "@tare/messages";
-import { type Archive, bytesFromText } from "./archive.ts";
+import { type Archive, bytesFromText, reasonOf } from "./archive.ts";
 import { formatPlaceholder, holdsPlaceholder, parsePlaceholder, splitTruncated } from "./placeholder.ts";
 import { RECALL_TOOL } from "./recall_tool.ts";
 import { reportsError } from "./reports_error.ts";
@@ -412,7 +412,7 @@ export async function archiveResult(
   try {
     return await archive.put(text);
   } catch (cause) {
-    throw new Error(`Cannot archive a result of ${tool}: ${(cause as Error).message}`, { cause });
+    throw new Error(`Cannot archive a result of ${tool}: ${reasonOf(cause)}`, { cause });
   }
 }
 

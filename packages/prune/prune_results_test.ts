@@ -43,6 +43,10 @@ Deno.test("pruneResults() prunes nothing when archiving fails, and says why", as
   assert(pruned.failure);
   assertStrictEquals(pruned.unchanged, messages);
   assertEquals(pruned.failure.message, "Cannot archive a result of b: disk full");
+  // Not everything that is thrown is an Error.
+  const refusing = { ...memoryArchive(), put: () => Promise.reject("quota exceeded") };
+  const refused = await tryToPrune(messages, { archive: refusing });
+  assertEquals(refused.failure?.message, "Cannot archive a result of a: quota exceeded");
 });
 
 Deno.test("pruneResults() repeats safely after a crash between archive and snapshot", async () => {

@@ -6,7 +6,7 @@ import {
   type Message,
   pairCalls,
 } from "@tare/messages";
-import { type Archive, archiveMessages, bytesFromText } from "./archive.ts";
+import { type Archive, archiveMessages, bytesFromText, reasonOf } from "./archive.ts";
 import { ELIDING } from "./prune_results.ts";
 import { formatPlaceholder } from "./placeholder.ts";
 
@@ -194,7 +194,7 @@ export async function summariseTurns<M extends Message>(
   } catch (cause) {
     const { signal } = options;
     if (signal?.aborted && signal.reason?.name !== "TimeoutError") throw signal.reason;
-    summaryFailure = new Error(`Cannot summarise ${old.length} messages: ${(cause as Error).message}`, {
+    summaryFailure = new Error(`Cannot summarise ${old.length} messages: ${reasonOf(cause)}`, {
       cause,
     });
   }

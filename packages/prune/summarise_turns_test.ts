@@ -149,6 +149,7 @@ Deno.test("summariseTurns() drops whole oldest turns, archived, when the summary
   for (
     const [summarise, why] of [
       [() => Promise.reject(new Error("rate limited")), "rate limited"],
+      [() => Promise.reject("no quota"), "no quota"],
       [() => Promise.resolve(" \n"), "the summary is empty"],
       [() => {
         throw new Error("broken");

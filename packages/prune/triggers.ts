@@ -34,7 +34,7 @@ export function pressure(options: {
 }): "none" | "prune" | "summarise" {
   checkGiven("pressure()", { options }, {
     options: {
-      promptTokens: "number",
+      promptTokens: "count",
       "windowTokens?": "positive",
       "pruneAt?": "share",
       "summariseAt?": "share",

@@ -217,9 +217,12 @@ function splitsPair(text: string, at: number): boolean {
 
 /** Where a text holds binary data, with the front of its data URL: long base64 that is quoted, or mixed like no word is. */
 function binariesIn(text: string): Binaries {
-  return [...text.matchAll(/(["']?)(data:[^,\s"']{0,99},)?(?<![\w+/=-])([\w+/=-]{512,})(["']?)/g)].flatMap((found) => {
-    const [all, before, front, run = "", behind] = found;
-    const isData = (before && behind) || front || (/[A-Z]/.test(run) && /[a-z]/.test(run) && /\d/.test(run));
-    return isData ? { start: found.index, end: found.index + all.length } : [];
-  });
+  return [...text.matchAll(/(["']?)(data:[^,\s"']{0,99},)?(?<![\w+/=-])([\w+/=-]{512,})(["']?)/g)].flatMap(
+    (found) => {
+      const [all, before, front, run = "", behind] = found;
+      const isData = (before && behind) || front ||
+        (/[A-Z]/.test(run) && /[a-z]/.test(run) && /\d/.test(run));
+      return isData ? { start: found.index, end: found.index + all.length } : [];
+    },
+  );
 }

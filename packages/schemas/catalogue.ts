@@ -6,7 +6,7 @@ const MAX_TOKENS = 2_400;
 /** Most characters of a tool's line behind its name, where there is room for that, and where there is less. */
 const LINE_CHARS = [100, 50, 0];
 
-const BESIDE = "Beside the tools that you are given there are";
+const BESIDES = "Besides the tools that you are given, there are";
 const CHANGED = "The tools behind find_tools and call_tool have changed.";
 
 /**
@@ -33,14 +33,16 @@ export class Catalogue {
 
   /** Whether a message says what {@linkcode Catalogue.text} or {@linkcode Catalogue.changes} gave. */
   static tells({ role, content }: Message): boolean {
-    const isTold = typeof content === "string" && (content.startsWith(BESIDE) || content.startsWith(CHANGED));
+    const isTold = typeof content === "string" &&
+      (content.startsWith(BESIDES) || content.startsWith(CHANGED));
     return role === "system" && isTold;
   }
 
-  /** What tells of all of them, at the prompt's beginning. */
+  /** What tells of all of them, at the prompt's beginning; empty where there are none. */
   text(): string {
+    if (this.#tools.length === 0) return "";
     return [
-      `${BESIDE} ${this.#tools.length} more. You see here what each is called and what it ` +
+      `${BESIDES} ${this.#tools.length} more. You see here what each is called and what it ` +
       "is for. find_tools shows how it is called; call_tool calls it.",
       ...listed(this.#tools, this.#countTokens),
     ].join("\n");

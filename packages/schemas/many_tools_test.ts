@@ -143,6 +143,11 @@ Deno.test("standIns() find tools, call them, and teach by the full definition", 
   assertEquals(call.resolve!({ name: "weather" }), {
     problem: 'Cannot call "weather": there is no such tool. Did you mean getWeather?',
   });
+  for (const nameless of [{}, { name: "" }, { name: 1 }]) {
+    assertEquals(call.resolve!(nameless), {
+      problem: 'Cannot call a tool: give its name, such as {"name": "read_file", "arguments": {…}}.',
+    });
+  }
   const long = call.resolve!({ name: "x".repeat(1_000) });
   assert("problem" in long && long.problem.length < 300);
 });
@@ -167,6 +172,11 @@ Deno.test("standIns() tell of a definition that is no schema, and call the other
   assert("problem" in refused);
   assertStringIncludes(refused.problem, "Cannot use tool broken: its parameters are no JSON Schema");
   assert(!("problem" in call.resolve!({ name: "getWeather", arguments: { city: "Rome" } })));
+});
+
+Deno.test("Catalogue says nothing of no tools", () => {
+  const catalogue = new Catalogue([], { countTokens });
+  assertEquals([catalogue.text(), catalogue.changes({}), catalogue.told], ["", undefined, {}]);
 });
 
 Deno.test("whoever finds, lists or calls is told what is missing", () => {

@@ -54,7 +54,12 @@ export function standIns(
   const definitions = tools.map(({ definition }) => definition);
   const named = new Map([...listed, ...tools].map((tool) => [tool.definition.function.name, tool]));
   const resolve = (args: Readonly<Record<string, unknown>>): ResolvedCall | { readonly problem: string } => {
-    const name = String(args.name);
+    const { name } = args;
+    if (typeof name !== "string" || name === "") {
+      return {
+        problem: 'Cannot call a tool: give its name, such as {"name": "read_file", "arguments": {…}}.',
+      };
+    }
     const tool = named.get(name);
     if (!tool) return { problem: unknownTool(name, definitions) };
     try {
@@ -62,7 +67,7 @@ export function standIns(
       return parsed.ok ? tool.resolve?.(parsed.value) ?? { tool, args: parsed.value } : parsed;
     } catch (error) {
       // A definition that is no JSON Schema: whoever made the tool is to blame, and others still work.
-      return { problem: (error as Error).message };
+      return { problem: error instanceof Error ? error.message : String(error) };
     }
   };
   return {

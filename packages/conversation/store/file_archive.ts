@@ -41,10 +41,6 @@ export async function openFileArchive(directory: string): Promise<Archive> {
       }
       return content;
     },
-    async delete(ref) {
-      if (!isArchiveRef(ref)) return;
-      await rm(pathOf(ref), { force: true });
-    },
   };
 }
 

@@ -60,8 +60,6 @@ Deno.test("openFileArchive() knows nothing of references that have another form"
     ) {
       assertEquals(await inner.get(ref), undefined);
       assertEquals(await archive.get(ref), undefined);
-      await inner.delete(ref);
-      await archive.delete(ref);
     }
     assertEquals(await Deno.readTextFile(join(folder, "secret.txt")), "secret");
   }));
@@ -99,16 +97,6 @@ Deno.test("openFileArchive() fails where a text can't be kept, and leaves nothin
     await assertRejects(() => archive.put("text"));
     await Deno.remove(join(folder, `${ref}.txt`), { recursive: true });
     assertEquals(names(folder), []);
-  }));
-
-Deno.test("openFileArchive() forgets a deleted text, and deleting it twice is fine", () =>
-  withArchive(async (archive) => {
-    const ref = await archive.put("text");
-    await archive.delete(ref);
-    await archive.delete(ref);
-    assertEquals(await archive.get(ref), undefined);
-    assertEquals(await archive.put("text"), ref);
-    assertEquals(await archive.get(ref), "text");
   }));
 
 Deno.test("openFileArchive() makes its folder, for the owner alone, and says if it can't", () =>

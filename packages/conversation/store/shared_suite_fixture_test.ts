@@ -120,7 +120,6 @@ export function testSharedStore(name: string, place: SharedPlace): void {
         await assertFenced(() => two.commit([sessionRecord("c"), record]), id);
       }
       await assertFenced(() => two.archive(id).put("text"), id);
-      await assertFenced(() => two.archive(id).delete(ref), id);
       await assertFenced(() => two.deleteSession(id), id);
     }
     assertEquals(

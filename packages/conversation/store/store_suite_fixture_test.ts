@@ -418,10 +418,7 @@ export function testStore(name: string, place: Place): void {
     assertEquals(await store.archive("none").get(ref), undefined);
     assertEquals(await store.archive("a").get("nothing"), undefined);
     await store.archive("b").put("secret");
-    await store.archive("a").delete(ref);
-    await store.archive("a").delete(ref);
-    await store.archive("none").delete(ref);
-    assertEquals(await store.archive("a").get(ref), undefined);
+    assertEquals(await store.archive("a").get(ref), "secret");
     assertEquals(await store.archive("b").get(ref), "secret");
     await store.deleteSession("b");
     await store.commit([sessionRecord("b")]);

@@ -104,14 +104,6 @@ export class LayeredArchive implements Archive {
     for (const texts of [this.#own, ...this.#shared]) yield* texts;
   }
 
-  /** Forgets a text, unless a fork shares it. */
-  delete(ref: string): Promise<void> {
-    const known = this.#own.get(ref);
-    this.#refs.delete(ref);
-    if (this.#own.delete(ref) && known !== undefined) this.#bytes -= bytesOfText(known);
-    return Promise.resolve();
-  }
-
   #find(ref: string): string | undefined {
     return this.#own.get(ref) ?? this.#shared.find((texts) => texts.has(ref))?.get(ref);
   }

@@ -520,7 +520,6 @@ export class GatewaySession {
     return {
       put: (content) => archive.put(content),
       get: async (ref) => (await own()).has(ref) ? await archive.get(ref) : undefined,
-      delete: (ref) => archive.delete(ref),
       refs: async () => {
         const all = [...await own()];
         if (this.#kept.parent === undefined) return all;

@@ -87,7 +87,6 @@ export class Session implements SessionInfo {
     const recalled: Archive = {
       put: (content) => archive.put(content),
       get: (ref) => archive.get(ref),
-      delete: (ref) => archive.delete(ref),
       refs: () => this.#memory.prompt.archived,
     };
     const own = [...tools, recallTool(recalled, { countTokens, shown }), this.helpers.tool];

@@ -497,7 +497,6 @@ function openTables(
         return ref;
       },
       get: (ref) => settle(() => sessions.get(sessionId)?.texts.get(ref)),
-      delete: (ref) => settle(() => void (sessions.has(sessionId) && own(sessionId).texts.delete(ref))),
     }),
     readTexts: (id, refs) =>
       settle(() => {

@@ -620,18 +620,6 @@ const FUNCTIONS = `
     RETURN (SELECT place FROM tare.object_store WHERE is_used OR place = here);
   END $$;
 
-  CREATE FUNCTION tare.drop_text(
-    session_id text, the_holder text, the_fence bigint, the_number bigint, the_commit uuid, now_ms bigint,
-    the_ref text
-  ) RETURNS integer LANGUAGE plpgsql AS $$
-  -- Who takes something out doesn't use the session.
-  DECLARE the_session bigint := tare.lock_head(session_id, the_holder, the_fence, the_number, the_commit, NULL);
-  BEGIN
-    DELETE FROM tare.archived WHERE session = the_session AND ref = the_ref;
-    IF FOUND THEN PERFORM tare.sweep_texts(ARRAY[the_ref]); END IF;
-    RETURN 1;
-  END $$;
-
   -- Takes a session away at once; what it has goes by sweep().
   CREATE FUNCTION tare.remove(the_session bigint) RETURNS void LANGUAGE plpgsql AS $$
   BEGIN

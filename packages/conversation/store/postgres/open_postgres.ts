@@ -413,15 +413,6 @@ function storeOver(
         return ref;
       },
       get: async (ref) => (await readTexts(sessionId, [ref])).get(ref),
-      async delete(ref) {
-        const isThere = await first("SELECT 1 FROM tare.sessions WHERE id = $1", [columnText(sessionId)]);
-        if (!isThere) return;
-        await write(
-          [sessionId],
-          (calls) => calls.call("drop_text", ...calls.head(sessionId), calls.value(columnText(ref))),
-        );
-        await large?.sweep();
-      },
     }),
     readTexts,
     async claimKey({ scope, key, bodyHash, isAtomic = false }) {
