@@ -1,6 +1,6 @@
 import { assert, assertEquals, assertGreater, assertLess, assertStrictEquals } from "@std/assert";
 import { estimateTokens, type Message } from "@tare/messages";
-import { applyElisions, isColdResume, type PruneOptions, pruneResults } from "@tare/prune";
+import { applyElisions, type Archive, isColdResume, type PruneOptions, pruneResults } from "@tare/prune";
 import { callPairs } from "../../tests/call_pairs.ts";
 import { archived, failingArchive, say, spyArchive, step, text, user } from "./fixture_test.ts";
 
@@ -44,7 +44,10 @@ Deno.test("pruneResults() prunes nothing when archiving fails, and says why", as
   assertStrictEquals(pruned.unchanged, messages);
   assertEquals(pruned.failure.message, "Cannot archive a result of b: disk full");
   // Not everything that is thrown is an Error.
-  const refusing = { ...memoryArchive(), put: () => Promise.reject("quota exceeded") };
+  const refusing: Archive = {
+    get: () => Promise.resolve(undefined),
+    put: () => Promise.reject("quota exceeded"),
+  };
   const refused = await tryToPrune(messages, { archive: refusing });
   assertEquals(refused.failure?.message, "Cannot archive a result of a: quota exceeded");
 });
