@@ -10,9 +10,9 @@ interface Published {
  * What goes wrong for somebody who has nothing but the published packages of a workspace; `undefined` if nothing does.
  *
  * `deno publish` uploads the packages as they would go to JSR, imports rewritten and all, to a registry on loopback that
- * stands for JSR. Then a project in an empty folder of its own imports each entry point of each package by its `jsr:`
- * specifier, and runs the examples of each README, type-checked. `standIns` are folders of packages that the
- * registry holds beside the uploaded ones, as they are.
+ * stands for JSR. Then a project in an empty folder imports each entry point of each package by its `jsr:` specifier. For
+ * each README another project has what the README's `deno add` adds, and `@std/assert`, and runs its examples, type-checked.
+ * `standIns` are folders of packages that the registry holds beside the uploaded ones, as they are.
  *
  * @throws {Error} if the system has no `tar`.
  */
@@ -45,43 +45,60 @@ export async function consumerFault(
     const tests = files.filter((path) => /_(test|bench)\.ts$/.test(path));
     if (tests.length > 0) return `Cannot publish tests and benchmarks: ${tests.join(", ")}`;
 
-    const consumer = `${made}/consumer`;
-    await Deno.mkdir(consumer);
-    await writeConsumer(consumer, { registry, uploaded });
+    const consumers = await writeConsumers(made, { registry, uploaded });
     // What is downloaded from this registry belongs in no cache that lasts; packages of npm are as everywhere.
     const cache = `${made}/cache`;
     await Deno.mkdir(cache);
     await Deno.symlink(JSON.parse((await runDeno(["info", "--json"])).output).npmCache, `${cache}/npm`);
     const test = ["test", "--doc", "--no-lock", "--allow-all"];
-    const consuming = await runDeno(test, { cwd: consumer, env: { ...env, DENO_DIR: cache } });
-    return consuming.ok ? undefined : consuming.output;
+    for (const consumer of consumers) {
+      const consuming = await runDeno(test, { cwd: consumer, env: { ...env, DENO_DIR: cache } });
+      if (!consuming.ok) return consuming.output;
+    }
+    return undefined;
   } finally {
     await server.shutdown();
     await Deno.remove(made, { recursive: true });
   }
 }
 
-/** A project that uses all there is of the uploaded packages. */
-async function writeConsumer(
-  folder: string,
+/** Makes a project that uses all entry points, and one for each README, and returns their folders. */
+async function writeConsumers(
+  made: string,
   { registry, uploaded }: {
     readonly registry: ReadonlyMap<string, Published>;
     readonly uploaded: readonly string[];
   },
-): Promise<void> {
+): Promise<readonly string[]> {
   const specifier = (name: string) => `jsr:${name}@${registry.get(name)?.version}`;
-  const imports = Object.fromEntries([...registry.keys()].map((name) => [name, specifier(name)]));
-  await Deno.writeTextFile(`${folder}/deno.json`, JSON.stringify({ imports }));
+  const writeProject = async (name: string, names: readonly string[]) => {
+    const folder = `${made}/consumers/${name.replaceAll("/", "_")}`;
+    await Deno.mkdir(folder, { recursive: true });
+    const imports = Object.fromEntries(names.map((name) => [name, specifier(name)]));
+    await Deno.writeTextFile(`${folder}/deno.json`, JSON.stringify({ imports }));
+    return folder;
+  };
+  const all = await writeProject("all", [...registry.keys()]);
+  const folders = [all];
   const entries: string[] = [];
   for (const name of uploaded) {
     const { exports = {}, files } = registry.get(name) ?? {};
     const paths = typeof exports === "string" ? ["."] : Object.keys(exports);
     entries.push(...paths.map((path) => `import "${specifier(name)}${path.slice(1)}";\n`));
     const readme = files?.get("/README.md");
-    if (readme) await Deno.writeFile(`${folder}/${name.replaceAll("/", "_")}.md`, readme);
+    if (!readme) continue;
+    const [, line = ""] = /^deno add (.*)$/m.exec(new TextDecoder().decode(readme)) ?? [];
+    const added = [...line.matchAll(/jsr:(@[\w-]+\/[\w-]+)/g)].map(([, one]) => one!);
+    const folder = await writeProject(name, [...added, ...registry.has(ASSERT) ? [ASSERT] : []]);
+    await Deno.writeFile(`${folder}/README.md`, readme);
+    folders.push(folder);
   }
-  await Deno.writeTextFile(`${folder}/entry_points_test.ts`, entries.join(""));
+  await Deno.writeTextFile(`${all}/entry_points_test.ts`, entries.join(""));
+  return folders;
 }
+
+/** By what examples state results. */
+const ASSERT = "@std/assert";
 
 /** As much of JSR's interface as `deno publish` and imports of `jsr:` specifiers need. */
 async function answer(

@@ -8,7 +8,10 @@ for (const [name, imports] of Object.entries(PACKAGE_TABLE)) {
   Deno.test(`README.md of ${name} says how to install it, shows it and names what it may import`, () => {
     const text = read(`${name}/README.md`);
     assert(text.startsWith(`# @tare/${name}\n`));
-    assert(text.includes(`deno add jsr:@tare/${name}\n`));
+    const [line = "", ...others] = text.match(/^deno add .*$/gm) ?? [];
+    assert(line.startsWith(`deno add jsr:@tare/${name}`) && others.length === 0);
+    const imported = [...text.matchAll(/ from "(@tare\/\w+)/g)].map(([, one]) => one!);
+    for (const one of imported) assert(line.split(" ").includes(`jsr:${one}`), `${line} lacks ${one}`);
     // Its examples run in the suite, as everywhere.
     assert(text.includes("```ts\n") && text.includes(`"@tare/${name}`));
     const told = /Of Tare's packages it may import (.*?)\./.exec(text.replaceAll(/\s+/g, " "))?.[1] ?? "";

@@ -3,6 +3,7 @@ import {
   countMessageTokens,
   countRequestTokens,
   type CountTokens,
+  estimateTokens,
   type Message,
 } from "@tare/messages";
 import { groupTurns, isInstruction } from "./group_turns.ts";
@@ -44,8 +45,8 @@ export interface ToolLoopContext<M extends Message> {
 export function toolLoopContext<M extends Message>(
   messages: readonly M[],
   options: {
-    /** Counts the tokens of a text. */
-    readonly countTokens: CountTokens;
+    /** Counts the tokens of a text. Default: `estimateTokens`. */
+    readonly countTokens?: CountTokens | undefined;
     /** Tokens that turns before the active one may take in follow-up calls. Default: 16,000. */
     readonly historyBudgetTokens?: number;
     /**
@@ -53,13 +54,13 @@ export function toolLoopContext<M extends Message>(
      * stored). Default: where the last turn starts.
      */
     readonly activeTurnStart?: number;
-  },
+  } = {},
 ): ToolLoopContext<M> {
   checkGiven("toolLoopContext()", { messages, options }, {
     messages: "messages",
-    options: { countTokens: "counter", "historyBudgetTokens?": "number", "activeTurnStart?": "number" },
+    options: { "countTokens?": "counter", "historyBudgetTokens?": "number", "activeTurnStart?": "number" },
   });
-  const { countTokens, historyBudgetTokens = 16_000, activeTurnStart } = options;
+  const { countTokens = estimateTokens, historyBudgetTokens = 16_000, activeTurnStart } = options;
   const turns = groupTurns(messages, activeTurnStart);
   const earlier = turns.slice(0, -1);
   const recent = fitTurns(messages, earlier, { countTokens, historyBudgetTokens });

@@ -62,7 +62,6 @@ const NEW_STATE: SessionState = {
 const NOTHING_KEPT: Archive = {
   put: archiveRef,
   get: () => Promise.resolve(undefined),
-  delete: () => Promise.resolve(),
 };
 
 const ALL_MECHANISMS: Mechanisms = {

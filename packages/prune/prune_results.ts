@@ -4,6 +4,7 @@ import {
   countMessageTokens,
   countRequestTokens,
   type CountTokens,
+  estimateTokens,
   meantCall,
   type Message,
   type Needed,
@@ -72,11 +73,14 @@ export async function pruneResults<M extends Message>(
 /** Applies elisions as soon as their originals are archived, or says why they could not be. */
 export async function settleElisions<M extends Message>(
   messages: readonly M[],
-  options: { readonly elisions: Promise<readonly Elision[]>; readonly countTokens: CountTokens },
+  { elisions: settling, countTokens = estimateTokens }: {
+    readonly elisions: Promise<readonly Elision[]>;
+    readonly countTokens?: CountTokens | undefined;
+  },
 ): ReturnType<typeof pruneResults<M>> {
-  const tokensBefore = countRequestTokens({ messages }, options.countTokens);
+  const tokensBefore = countRequestTokens({ messages }, countTokens);
   try {
-    const elisions = await options.elisions;
+    const elisions = await settling;
     if (elisions.length === 0) return { messages, elisions, tokensBefore, tokensAfter: tokensBefore };
     const tokensAfter = elisions.reduce((sum, one) => sum - one.tokensBefore + one.tokensAfter, tokensBefore);
     return { messages: applyElisions(messages, elisions), elisions, tokensBefore, tokensAfter };
@@ -88,8 +92,8 @@ export async function settleElisions<M extends Message>(
 
 /** What may be elided, how its placeholder reads, and where the originals go. */
 export interface PruneOptions {
-  /** Counts tokens; the count of each message object is remembered. */
-  readonly countTokens: CountTokens;
+  /** Counts tokens; the count of each message object is remembered. Default: `estimateTokens`. */
+  readonly countTokens?: CountTokens | undefined;
   /** The tools by name. A tool that isn't there (any longer) counts as `once`. Default: none. */
   readonly tools?: Readonly<Record<string, Pick<Tool, "stance" | "reads" | "writes" | "replays">>>;
   /** Whether the recall tool is offered to the model, so that placeholders may point to it. Default false. */
@@ -129,7 +133,7 @@ export function selectElisions(
   options: Omit<PruneOptions, "archive">,
 ): Omit<Elision, "ref" | "text">[] {
   checkGiven("selectElisions()", { messages, options }, { messages: "messages", options: SELECTING });
-  const { countTokens, minBytes = 1024 } = options;
+  const { countTokens = estimateTokens, minBytes = 1024 } = options;
   const results = pairResults(messages);
   const superseded = findSuperseded(results, options);
   const wanted = recalledTwice(results);
@@ -188,7 +192,7 @@ export function traitsOf(
 
 /** Index of the first message of the protected tail. */
 function protectedFrom(messages: readonly Message[], options: SelectOptions): number {
-  const { countTokens, windowTokens = Infinity, protectTokens = 16_384 } = options;
+  const { countTokens = estimateTokens, windowTokens = Infinity, protectTokens = 16_384 } = options;
   let left = Math.min(protectTokens, windowTokens / 2);
   let from = messages.length;
   for (const message of messages.toReversed()) {
@@ -325,7 +329,7 @@ function withText<M extends Message>(message: M, text: string): M {
 
 /** What the options of whatever selects must hold, as `checkGiven` takes it. */
 const SELECTING = {
-  countTokens: "counter",
+  "countTokens?": "counter",
   "tools?": "object",
   "recall?": "boolean",
   "windowTokens?": "positive",
@@ -386,7 +390,7 @@ async function elideOne(
   candidate: Omit<Elision, "ref" | "text">,
   options: Pick<PruneOptions, "archive" | "countTokens" | "tools" | "recall">,
 ): Promise<Elision> {
-  const { archive, countTokens, recall = false } = options;
+  const { archive, countTokens = estimateTokens, recall = false } = options;
   const { index, tool } = candidate;
   const message = messages[index];
   const original = message?.role === "tool" ? resultOriginal(message) : undefined;

@@ -3,6 +3,7 @@ import {
   countMessageTokens,
   countRequestTokens,
   type CountTokens,
+  estimateTokens,
   type Message,
   pairCalls,
 } from "@tare/messages";
@@ -96,8 +97,8 @@ export async function summariseTurns<M extends Message>(
   options: {
     /** Where the messages go. */
     readonly archive: Archive;
-    /** Counts tokens. */
-    readonly countTokens: CountTokens;
+    /** Counts tokens. Default: `estimateTokens`. */
+    readonly countTokens?: CountTokens | undefined;
     /**
      * Asks a model for a summary of old messages, user messages included: all in front of index `end`, which are to give way. One call of it is one paid model call. A
      * rejection, an empty text, a text that is too long, and a timeout count as failure. Default: nobody is asked, and old
@@ -147,7 +148,7 @@ export async function summariseTurns<M extends Message>(
   }
 > {
   checkGiven("summariseTurns()", { messages, options }, { messages: "messages", options: ELIDING });
-  const { archive, countTokens, recall = false } = options;
+  const { archive, countTokens = estimateTokens, recall = false } = options;
   const tokensBefore = countRequestTokens({ messages }, countTokens);
   const unchanged = { messages, tokensBefore, tokensAfter: tokensBefore };
   const end = summaryEnd(messages, options);
@@ -206,7 +207,8 @@ export async function summariseTurns<M extends Message>(
  * what follows a user message with only instructions between.
  */
 function summaryEnd(messages: readonly Message[], options: Parameters<typeof summariseTurns>[1]): number {
-  const { countTokens, windowTokens = Infinity, activeTurnStart = messages.length } = options;
+  const { countTokens = estimateTokens, windowTokens = Infinity, activeTurnStart = messages.length } =
+    options;
   const { keepTokens = Math.min(KEEP_TOKENS, KEEP_SHARE * windowTokens) } = options;
   const pairs = pairCalls(messages);
   let tokens = 0;

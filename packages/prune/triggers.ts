@@ -1,4 +1,4 @@
-import { checkGiven, countRequestTokens, type Message } from "@tare/messages";
+import { checkGiven, countRequestTokens, estimateTokens, type Message } from "@tare/messages";
 import { ELIDING, type Elision, type PruneOptions, pruneResults } from "./prune_results.ts";
 import {
   type applySummary,
@@ -96,7 +96,7 @@ export async function relievePressure<M extends Message>(
   }
 > {
   checkGiven("relievePressure()", { messages, options }, { messages: "messages", options: ELIDING });
-  const { countTokens } = options;
+  const { countTokens = estimateTokens } = options;
   const tokensOf = (messages: Readonly<ReturnType<typeof applySummary<Message>>>) =>
     countRequestTokens({ messages }, countTokens);
   const { countPrompt = tokensOf, windowTokens = Infinity, pruneAt, summariseAt } = options;

@@ -2,6 +2,7 @@ import {
   checkGiven,
   countMessageTokens,
   type CountTokens,
+  estimateTokens,
   type Message,
   MESSAGE_OVERHEAD_TOKENS,
 } from "@tare/messages";
@@ -59,7 +60,7 @@ async function truncate(
   messages: readonly Message[],
   options: Parameters<typeof truncateResults>[1],
 ): Promise<Elision[]> {
-  const { archive, countTokens, limitTokens = TRUNCATE_TOKENS, recall = false } = options;
+  const { archive, countTokens = estimateTokens, limitTokens = TRUNCATE_TOKENS, recall = false } = options;
   const elisions: Elision[] = [];
   for (const { index, message, call } of newResults(messages)) {
     const { tool } = call;
@@ -102,8 +103,8 @@ const TRUNCATE_TOKENS = 8_000;
 export function truncateText(
   text: string,
   options: Parameters<typeof formatPlaceholder>[1] & {
-    /** Counts tokens. */
-    readonly countTokens: CountTokens;
+    /** Counts tokens. Default: `estimateTokens`. */
+    readonly countTokens?: CountTokens | undefined;
     /** Longest text that stays whole, and longest text that comes out, in tokens. Default 8,000. */
     readonly limitTokens?: number;
     /** Name of the tool that gave the text. Default: none did, it is what somebody said. */
@@ -115,14 +116,14 @@ export function truncateText(
   checkGiven("truncateText()", { text, options }, {
     text: "string",
     options: {
-      countTokens: "counter",
+      "countTokens?": "counter",
       ref: "string",
       "limitTokens?": "count",
       "tool?": "string",
       "recall?": "boolean",
     },
   });
-  const { countTokens, limitTokens = TRUNCATE_TOKENS, tool, ref } = options;
+  const { countTokens = estimateTokens, limitTokens = TRUNCATE_TOKENS, tool, ref } = options;
   if (countTokens(text) <= limitTokens) return text;
   const bytes = bytesFromText(text).length;
   const middle: Parameters<typeof formatPlaceholder>[0] = tool === undefined

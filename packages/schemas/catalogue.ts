@@ -1,4 +1,11 @@
-import { checkGiven, type CountTokens, hashPiece, type Message, type ToolDefinition } from "@tare/messages";
+import {
+  checkGiven,
+  type CountTokens,
+  estimateTokens,
+  hashPiece,
+  type Message,
+  type ToolDefinition,
+} from "@tare/messages";
 
 /** Most tokens that a list may take; the longer it is, the less it says of each tool. */
 const MAX_TOKENS = 2_400;
@@ -21,13 +28,16 @@ export class Catalogue {
   readonly #countTokens: CountTokens;
 
   /** A catalogue of these tools. */
-  constructor(tools: readonly ToolDefinition[], options: { readonly countTokens: CountTokens }) {
+  constructor(
+    tools: readonly ToolDefinition[],
+    options: { readonly countTokens?: CountTokens | undefined } = {},
+  ) {
     checkGiven("Catalogue()", { tools, options }, {
       tools: "array",
-      options: { countTokens: "counter" },
+      options: { "countTokens?": "counter" },
     });
     this.#tools = tools;
-    this.#countTokens = options.countTokens;
+    this.#countTokens = options.countTokens ?? estimateTokens;
     this.told = Object.fromEntries(tools.map((tool) => [tool.function.name, hashPiece(tool)]));
   }
 

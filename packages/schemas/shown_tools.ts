@@ -2,6 +2,7 @@ import {
   checkGiven,
   type CountTokens,
   countToolTokens,
+  estimateTokens,
   hashPiece,
   type JsonSchema,
   type ToolDefinition,
@@ -21,8 +22,8 @@ export function shownTools(
   options: {
     /** The full definitions that the model has been shown in earlier requests, by their `hashPiece`. */
     readonly exposed: ReadonlySet<number>;
-    /** Counts the tokens of a text. */
-    readonly countTokens: CountTokens;
+    /** Counts the tokens of a text. Default: `estimateTokens`. */
+    readonly countTokens?: CountTokens | undefined;
     /** Names of tools that are never compacted. Default: none. */
     readonly alwaysFull?: readonly string[];
     /**
@@ -47,13 +48,13 @@ export function shownTools(
     tools: "array",
     options: {
       exposed: { has: "function" },
-      countTokens: "counter",
+      "countTokens?": "counter",
       "alwaysFull?": "array",
       "called?": { has: "function" },
       "minTokens?": "count",
     },
   });
-  const { exposed, countTokens, alwaysFull = [], called, minTokens = 500 } = options;
+  const { exposed, countTokens = estimateTokens, alwaysFull = [], called, minTokens = 500 } = options;
   const tokensBefore = countTools(tools, countTokens);
   const small = tokensBefore < minTokens;
   const shown = tools.map((tool) => {

@@ -2,6 +2,7 @@ import {
   CALL_TOOL_NAME,
   checkGiven,
   type CountTokens,
+  estimateTokens,
   type ResolvedCall,
   type Tool,
   type ToolDefinition,
@@ -36,8 +37,8 @@ export const CALL_TOOL: ToolDefinition = {
 export function standIns(
   tools: readonly Tool[],
   options: {
-    /** Counts the tokens of a text. */
-    readonly countTokens: CountTokens;
+    /** Counts the tokens of a text. Default: `estimateTokens`. */
+    readonly countTokens?: CountTokens | undefined;
     /** Makes the function that validates a tool's arguments: `argumentsParser` of `@tare/arguments`. */
     readonly parser: (tool: ToolDefinition) => (argumentsText: string) =>
       | { readonly ok: true; readonly value: Readonly<Record<string, unknown>> }
@@ -48,9 +49,9 @@ export function standIns(
 ): { readonly find: Tool; readonly call: Tool } {
   checkGiven("standIns()", { tools, options }, {
     tools: "array",
-    options: { countTokens: "counter", parser: "function", "listed?": "array" },
+    options: { "countTokens?": "counter", parser: "function", "listed?": "array" },
   });
-  const { countTokens, parser, listed = [] } = options;
+  const { countTokens = estimateTokens, parser, listed = [] } = options;
   const definitions = tools.map(({ definition }) => definition);
   const named = new Map([...listed, ...tools].map((tool) => [tool.definition.function.name, tool]));
   const resolve = (args: Readonly<Record<string, unknown>>): ResolvedCall | { readonly problem: string } => {

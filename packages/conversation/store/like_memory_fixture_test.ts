@@ -147,9 +147,6 @@ const act: fc.Arbitrary<Act> = fc.oneof(
   fc.tuple(id, name).map(([id, name]): Act => (store) => store.readState(id, name)),
   fc.tuple(id, text).map(([id, text]): Act => (store) => store.archive(id).put(text)),
   fc.tuple(id, text).map(([id, text]): Act => async (store) => store.archive(id).get(await archiveRef(text))),
-  fc.tuple(id, text).map(([id, text]): Act => async (store) =>
-    store.archive(id).delete(await archiveRef(text))
-  ),
   fc.tuple(few, few).map(([key, bodyHash]): Act => (store) => store.claimKey({ scope: "s", key, bodyHash })),
   few.map((key): Act => (store) => store.releaseKey({ scope: "s", key })),
   fc.tuple(fc.subarray(["x", "y"]), fc.nat(2), fc.nat(3)).map(([names, most, limit]): Act => (store) =>

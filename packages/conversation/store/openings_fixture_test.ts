@@ -120,11 +120,10 @@ export function holding(store: Opening): Opening {
       return store.deleteSession(id);
     },
     archive(id) {
-      const { put, get, delete: remove } = store.archive(id);
+      const { put, get } = store.archive(id);
       return {
         get,
         put: (content) => take(id).then(() => put(content)),
-        delete: (ref) => take(id).then(() => remove(ref)),
       };
     },
   };

@@ -236,7 +236,6 @@ async function storeIn(
         return ref;
       },
       get: (ref) => promiseOf(() => texts.get(sessionId, [ref]).get(ref)),
-      delete: (ref) => promiseOf(() => texts.delete(sessionId, ref)),
     }),
     readTexts: (id, refs) => promiseOf(() => texts.get(id, refs)),
     claimKey: (request) => promiseOf(() => keys.claim(request)),

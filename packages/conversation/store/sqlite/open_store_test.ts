@@ -130,7 +130,7 @@ Deno.test("archive() stores a text once, and drops it with the last session that
     assertEquals(refs(path), [shared]);
     const later = await openStore(path);
     assertEquals(await later.archive("b").get(shared), "shared");
-    await later.archive("b").delete(shared);
+    await later.deleteSession("b");
     await later.close();
     assertEquals(refs(path), []);
   }));

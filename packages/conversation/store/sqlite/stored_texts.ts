@@ -17,8 +17,6 @@ export interface StoredTexts {
   put(session: number, text: StoredText): void;
   /** Those of these texts that this session put. */
   get(sessionId: string, refs: readonly string[]): Map<string, string>;
-  /** Takes the text from this session; the last that has it takes it along. */
-  delete(sessionId: string, ref: string): void;
 }
 
 /** The texts in a file. */
@@ -35,13 +33,6 @@ export function storedTexts(database: Database): StoredTexts {
     "INSERT INTO texts VALUES (?, ?) ON CONFLICT DO UPDATE SET zstd = excluded.zstd",
   );
   const insertOwn = database.prepare("INSERT INTO archived VALUES (?, ?) ON CONFLICT DO NOTHING");
-  // The last reference takes the text with it: see the schema's trigger.
-  const deleteOwn = database.prepare(
-    "DELETE FROM archived WHERE session = (SELECT key FROM sessions WHERE id = ?) AND ref = ?",
-  );
-  const unweigh = database.prepare(
-    "UPDATE activity SET is_weighed = 0 WHERE session = (SELECT key FROM sessions WHERE id = ?)",
-  );
   const write = ({ ref, content }: StoredText) => {
     const row = selectText.get(ref);
     const kept = row && unpackText(row.zstd, ref);
@@ -62,12 +53,6 @@ export function storedTexts(database: Database): StoredTexts {
       new Map(
         selectOwn.all(sessionId, JSON.stringify(refs)).map((row) => [row.ref, read(row, row.ref)]),
       ),
-    delete(sessionId, ref) {
-      database.transaction(() => {
-        deleteOwn.run(sessionId, ref);
-        unweigh.run(sessionId);
-      });
-    },
   };
 }
 
