@@ -866,6 +866,10 @@ function findFacts(
   for (const { texts } of calls) for (const text of texts) addNames(wants, text);
   const names = new Set(wants);
   addNames(names, contentText(message.content));
+  // Some agents repeat the call in front of its result, which says no more of it.
+  const repeated = new Set<string>();
+  for (const text of about?.texts ?? []) addNames(repeated, text);
+  for (const name of repeated) names.delete(name);
   return {
     fileText: reads || edits,
     edits,
