@@ -6,7 +6,7 @@
  */
 
 /** A program at a terminal of its own. */
-export interface Terminal {
+export interface Terminal extends AsyncDisposable {
   /** The process that was started. */
   readonly pid: number;
   /** All that was shown so far. */
@@ -50,6 +50,7 @@ export function openTerminal(
     stderr: "null",
   }).spawn();
   let text = "";
+  let hasEnded = false;
   let isClosed = false;
   let isToClose = false;
   let told = Promise.withResolvers<void>();
@@ -69,6 +70,7 @@ export function openTerminal(
   };
   const ended = (async () => {
     const [status] = await Promise.all([process.status, read()]);
+    hasEnded = true;
     libc.close();
     return status;
   })();
@@ -98,6 +100,11 @@ export function openTerminal(
     },
     close: () => isToClose = true,
     ended,
+    async [Symbol.asyncDispose]() {
+      // A test that failed leaves nothing behind that fails the next ones.
+      if (!hasEnded) process.kill("SIGKILL");
+      await ended;
+    },
   };
 }
 

@@ -66,7 +66,7 @@ function serve(workspace = ".", approvals: AgentOptions["approvals"] = { rules: 
   const server = Deno.serve({ port: 0, hostname: "127.0.0.1", onListen() {} }, agent.fetch);
   return {
     port: String(server.addr.port),
-    async close() {
+    async [Symbol.asyncDispose]() {
       await agent.close();
       await server.shutdown();
     },
@@ -75,9 +75,9 @@ function serve(workspace = ".", approvals: AgentOptions["approvals"] = { rules: 
 
 Deno.test({ ...needs(LINUX, "chat: a session is talked in, stopped, looked at and left") }, async () => {
   const workspace = await Deno.makeTempDir();
-  const server = serve(workspace);
+  await using server = serve(workspace);
   const env = { TARE_PORT: server.port, TARE_HOST: "", TARE_TOKEN: "", NO_COLOR: "1" };
-  const chat = openTerminal([Deno.execPath(), "task", "-q", "chat"], { cwd: ROOT, env });
+  await using chat = openTerminal([Deno.execPath(), "task", "-q", "chat"], { cwd: ROOT, env });
   /** Types a line and gives what is shown up to the next prompt. */
   const say = async (line: string, expected: RegExp = PROMPT) => {
     const from = chat.text().length;
@@ -90,7 +90,7 @@ Deno.test({ ...needs(LINUX, "chat: a session is talked in, stopped, looked at an
   );
   assertMatch(await say("hello\r"), /── step 1\r\nYou said hello\.\r\nledger: 1 call, /);
   // The wait is shown, and Ctrl-C ends the turn and not the program.
-  await say("wait\r", /⠋ \d s: the model[^]*⠙ \d s: the model/);
+  await say("wait\r", /⠋ \d+ s: the model[^]*⠙ \d+ s: the model/);
   assertMatch(
     await say("\x03"),
     /Cancelling the turn …[^]*! cancelled: The turn was cancelled\.\r\nledger: 0 calls/,
@@ -112,7 +112,7 @@ Deno.test({ ...needs(LINUX, "chat: a session is talked in, stopped, looked at an
   assertNotMatch(await say("lost\x03"), /You said/);
   assertNotMatch(await say("/quote it\r", /The cache is warm[^]*› \S+$/), /lost/);
   // What a command writes is there before it ends.
-  await say("run\r", /→ shell [^]*first\r\n[^]*\d s: shell/);
+  await say("run\r", /→ shell [^]*first\r\n[^]*\d+ s: shell/);
   const before = chat.text().length;
   await Deno.writeTextFile(`${workspace}/go`, "");
   assertMatch(await chat.shows(/← shell [^]*› \S+$/, before), /ledger: 2 calls/);
@@ -144,7 +144,6 @@ Deno.test({ ...needs(LINUX, "chat: a session is talked in, stopped, looked at an
   chat.type("\x04");
   await chat.shows(new RegExp(`The session stays: --session ${id}`));
   assertEquals((await chat.ended).code, 0);
-  await server.close();
   await Deno.remove(workspace, { recursive: true });
 });
 
@@ -153,9 +152,9 @@ Deno.test(
   async () => {
     const workspace = await Deno.makeTempDir();
     await Deno.writeTextFile(`${workspace}/go`, "");
-    const server = serve(workspace, {});
+    await using server = serve(workspace, {});
     const env = { TARE_PORT: server.port, TARE_HOST: "", TARE_TOKEN: "", NO_COLOR: "1" };
-    const chat = openTerminal([Deno.execPath(), "task", "-q", "chat"], { cwd: ROOT, env });
+    await using chat = openTerminal([Deno.execPath(), "task", "-q", "chat"], { cwd: ROOT, env });
     const say = async (line: string, expected: RegExp = PROMPT) => {
       const from = chat.text().length;
       chat.type(line);
@@ -178,21 +177,24 @@ Deno.test(
     const headers = { "content-type": "application/json" };
     const url = `http://127.0.0.1:${server.port}/v1/sessions/${id}/turns`;
     await (await fetch(url, { method: "POST", headers, body })).text();
-    const again = openTerminal([Deno.execPath(), "task", "-q", "chat", "--session", id], { cwd: ROOT, env });
+    await using again = openTerminal([Deno.execPath(), "task", "-q", "chat", "--session", id], {
+      cwd: ROOT,
+      env,
+    });
     await again.shows(ASKS);
     again.type("y\r");
     await again.shows(/allow by person[^]*It is read\.[^]*› \S*$/);
     // What runs for another window is shown, and then the message is said.
     const elsewhere = await fetch(url, { method: "POST", headers, body: JSON.stringify({ input: "wait" }) });
     again.type("hello\r");
-    await again.shows(/Its turn goes on, and Ctrl-C stops it: wait\r\n[^]*\d s: the model/);
+    await again.shows(/Its turn goes on, and Ctrl-C stops it: wait\r\n[^]*\d+ s: the (model|turn)/);
     again.type("\x03");
     await again.shows(/! cancelled: [^]*You said hello\.\r\n[^]*› \S*$/);
     await elsewhere.text();
     again.type("\x04");
     assertEquals((await again.ended).code, 0);
 
-    const asked = openTerminal([Deno.execPath(), "task", "-q", "ask", "run"], { cwd: ROOT, env });
+    await using asked = openTerminal([Deno.execPath(), "task", "-q", "ask", "run"], { cwd: ROOT, env });
     asked.type("y\r");
     await asked.shows(ASKS);
     asked.type("a\r");
@@ -200,7 +202,7 @@ Deno.test(
     assertMatch(asked.text(), /: allow by person[^]*It is read\./);
 
     // Who pipes something in is asked too.
-    const piped = openTerminal(
+    await using piped = openTerminal(
       ["/bin/sh", "-c", `echo run | exec "$0" task -q ask`, Deno.execPath()],
       { cwd: ROOT, env },
     );
@@ -217,7 +219,6 @@ Deno.test(
     }).output();
     assertMatch(new TextDecoder().decode(stderr), /← shell [^]*error, /);
     assertEquals(success, true);
-    await server.close();
     await Deno.remove(workspace, { recursive: true });
   },
 );
@@ -225,9 +226,9 @@ Deno.test(
 Deno.test(
   { ...needs(LINUX, "chat: a turn that runs is cancelled when the terminal is closed") },
   async () => {
-    const server = serve();
+    await using server = serve();
     const env = { TARE_PORT: server.port, TARE_HOST: "", TARE_TOKEN: "", NO_COLOR: "1" };
-    const chat = openTerminal([Deno.execPath(), "run", "-A", "packages/app/terminal/chat.ts"], {
+    await using chat = openTerminal([Deno.execPath(), "run", "-A", "packages/app/terminal/chat.ts"], {
       cwd: ROOT,
       env,
     });
@@ -240,7 +241,6 @@ Deno.test(
     const { sessions: [{ id, status }] } = await (await fetch(url)).json();
     assertEquals(status, "idle");
     assertMatch(await (await fetch(`${url}/${id}/events`)).text(), /"type":"turn_end","reason":"cancelled"/);
-    await server.close();
   },
 );
 
@@ -251,10 +251,10 @@ for (const [program, ...args] of [["terminal/chat.ts"], ["ask.ts", "wait"]]) {
       `${program}: nothing can be written any more when a terminal is closed, and the turn is cancelled`,
     ),
   }, async () => {
-    const server = serve();
+    await using server = serve();
     const env = { TARE_PORT: server.port, TARE_HOST: "", TARE_TOKEN: "", NO_COLOR: "1" };
     const command = [Deno.execPath(), "run", "-A", `packages/app/${program}`, ...args];
-    const terminal = openTerminal(command, { cwd: ROOT, env });
+    await using terminal = openTerminal(command, { cwd: ROOT, env });
     if (args.length === 0) {
       await terminal.shows(PROMPT);
       terminal.type("wait\r");
@@ -270,7 +270,6 @@ for (const [program, ...args] of [["terminal/chat.ts"], ["ask.ts", "wait"]]) {
       await (await fetch(`${url}/${id}/events`)).text(),
       /"type":"turn_end","reason":"cancelled"/,
     );
-    await server.close();
   });
 }
 
@@ -278,17 +277,17 @@ Deno.test({
   ...needs(LINUX, "chat: whoever comes back to a turn that runs sees it go on, and what is typed meanwhile"),
 }, async () => {
   const workspace = await Deno.makeTempDir();
-  const server = serve(workspace);
+  await using server = serve(workspace);
   const env = { TARE_PORT: server.port, TARE_HOST: "", TARE_TOKEN: "", NO_COLOR: "1" };
   const chat = (...args: string[]) =>
     openTerminal([Deno.execPath(), "task", "-q", "chat", ...args], { cwd: ROOT, env });
-  const first = chat();
+  await using first = chat();
   await first.shows(PROMPT);
   first.type("run\r");
   await first.shows(/→ shell [^]*first\r\n/);
   const url = `http://127.0.0.1:${server.port}/v1/sessions`;
   const { sessions: [{ id }] } = await (await fetch(url)).json();
-  const second = chat("--session", id);
+  await using second = chat("--session", id);
   await second.shows(/Its turn goes on, and Ctrl-C stops it: run\r\n/);
   first.type("hello\r");
   await Deno.writeTextFile(`${workspace}/go`, "");
@@ -312,7 +311,6 @@ Deno.test({
     terminal.type("\x04");
     assertEquals((await terminal.ended).code, 0);
   }
-  await server.close();
   await Deno.remove(workspace, { recursive: true });
 });
 
@@ -330,7 +328,7 @@ Deno.test({
   const env = { ...provider.env, XDG_DATA_HOME: `${folder}/data`, NO_COLOR: "" };
   const tare = (...args: string[]) =>
     openTerminal([Deno.execPath(), "run", "-A", `${ROOT}packages/app/tare.ts`, ...args], { cwd, env });
-  const first = tare();
+  await using first = tare();
   assertMatch(
     await first.shows(PROMPT),
     new RegExp(
@@ -372,20 +370,20 @@ Deno.test({
   const [, id = ""] = /--session (\S+)/.exec(await first.shows(/--session \S+\r\n/)) ?? [];
   assertEquals((await first.ended).code, 0);
 
-  const second = tare("--session", id);
+  await using second = tare("--session", id);
   assertNotMatch(await second.shows(PROMPT), /Started a server/);
   second.type("\x04");
   assertEquals((await second.ended).code, 0);
   assertMatch(second.text(), new RegExp(`It goes on with session ${id}\\.`));
-  const stop = tare("stop");
+  await using stop = tare("stop");
   assertEquals((await stop.ended).code, 0);
   assertMatch(stop.text(), new RegExp(`The server of ${cwd} has ended\\.`));
-  const again = tare("stop");
+  await using again = tare("stop");
   assertEquals((await again.ended).code, 1);
   assertMatch(again.text(), new RegExp(`Cannot find a server for ${cwd}: none runs there`));
 
   // Without a model it says what to do, and why a start failed.
-  const unset = openTerminal([Deno.execPath(), "run", "-A", `${ROOT}packages/app/tare.ts`], {
+  await using unset = openTerminal([Deno.execPath(), "run", "-A", `${ROOT}packages/app/tare.ts`], {
     cwd,
     env: { ...env, TARE_MODEL: "" },
   });
@@ -395,7 +393,7 @@ Deno.test({
     /Cannot talk yet: this server has a provider and no model\. To talk, set .*TARE_MODEL/,
   );
   assertEquals((await tare("stop").ended).code, 0);
-  const wrong = openTerminal([Deno.execPath(), "run", "-A", `${ROOT}packages/app/tare.ts`], {
+  await using wrong = openTerminal([Deno.execPath(), "run", "-A", `${ROOT}packages/app/tare.ts`], {
     cwd,
     env: { ...env, TARE_POLICY: "none" },
   });
@@ -407,7 +405,7 @@ Deno.test({
 
 Deno.test({ ...needs(LINUX, "demo: bars move, and a table tells the ledger's figures") }, async () => {
   const command = [Deno.execPath(), "task", "-q", "demo", "--workspace", "packages/messages"];
-  const demo = openTerminal(command, { cwd: ROOT, env: { NO_COLOR: "1" } });
+  await using demo = openTerminal(command, { cwd: ROOT, env: { NO_COLOR: "1" } });
   assertEquals((await demo.ended).code, 0);
   const shown = demo.text();
   assertMatch(shown, /everything resent {2}█+░* +\d+ calls, [\d,]+ tokens\r\n/);

@@ -146,13 +146,17 @@ async function chat(): Promise<void> {
     return print;
   };
   /** Says something, or shows what goes on behind an event, and answers what the session asks already. */
-  const talk = async (what: { readonly input: Content } | { readonly after: number }) => {
+  const talk = async (
+    { joins = false, ...what }:
+      | { readonly input: Content; readonly joins?: false }
+      | { readonly after: number; readonly joins: boolean },
+  ) => {
     session ??= await client.createSession(settings);
     settings = undefined;
     const print = await printerOf(session);
     const { stdout } = process;
     line = isTerminal
-      ? waitingLine({ write, columns: () => stdout.columns, height: () => stdout.rows })
+      ? waitingLine({ write, joins, columns: () => stdout.columns, height: () => stdout.rows })
       : undefined;
     person = line && askPerson(lines, { write: line.write, isColoured, onAsk: (asks) => isAsking = asks });
     turn = watchTurn(client, {
@@ -184,7 +188,8 @@ async function chat(): Promise<void> {
       console.log(shownText(`Its turn goes on, and Ctrl-C stops it: ${line.slice(0, 80)}`));
     }
     // Not from where it is by then: it may have ended meanwhile.
-    if (status === "running" || !says && approvals.length > 0) await talk({ after: lastEvent });
+    const joins = status === "running";
+    if (joins || !says && approvals.length > 0) await talk({ after: lastEvent, joins });
   };
   const say = async (input: Content) => {
     await comeTo(session, { says: true });

@@ -27,14 +27,23 @@ const MAX_CALL = 60;
  * Shows a spinner, the seconds, and whether the model or which call is waited for.
  *
  * @param options.write Writes to the terminal.
+ * @param options.joins Whether the turn runs already, so that it isn't known what it waits for. Default: it begins.
  * @param options.columns How wide it is now: of a line that is wider only the last row could be cleared. Default: nobody knows.
  * @param options.height How many rows it has now: what has left it at the top can't be cleared. Default: enough.
  * @param options.now The time in milliseconds.
  * @param options.tick Called back about ten times a second, until the function that it returns is called.
  */
 export function waitingLine(
-  { write, columns = () => undefined, height = () => undefined, now = Date.now, tick = everyTenth }: {
+  {
+    write,
+    joins = false,
+    columns = () => undefined,
+    height = () => undefined,
+    now = Date.now,
+    tick = everyTenth,
+  }: {
     readonly write: (text: string) => void;
+    readonly joins?: boolean;
     readonly columns?: () => number | undefined;
     readonly height?: () => number | undefined;
     readonly now?: () => number;
@@ -45,7 +54,7 @@ export function waitingLine(
   /** Calls that somebody has to allow: they run, and nothing else tells of that, once the turn goes on. */
   const asked = new Map<string, string>();
   let since = now();
-  let waitsForModel = false;
+  let waitsFor: "the model" | "the turn" | undefined = joins ? "the turn" : undefined;
   let isShown = false;
   let rowsAbove: ShownRows | undefined;
   /** Those that stand there. */
@@ -56,9 +65,7 @@ export function waitingLine(
     const [call] = calls.values();
     const what = call !== undefined
       ? `${call}${calls.size > 1 ? ` and ${calls.size - 1} more` : ""}`
-      : waitsForModel
-      ? "the model"
-      : undefined;
+      : waitsFor;
     if (what === undefined || lineOpen) return erase();
     const seconds = Math.floor((now() - since) / 1000);
     const drawn = `${FRAMES[frame++ % FRAMES.length]} ${seconds} s: ${what}`;
@@ -111,11 +118,11 @@ export function waitingLine(
           if (!calls.has(event.id)) calls.set(event.id, "a call");
           break;
         case "step_start":
-          waitsForModel = true;
+          waitsFor = "the model";
           since = now();
           break;
         case "assistant_message":
-          waitsForModel = false;
+          waitsFor = undefined;
           since = now();
           break;
         case "tool_call":
@@ -125,7 +132,7 @@ export function waitingLine(
           calls.delete(event.id);
           break;
         case "turn_end":
-          waitsForModel = false;
+          waitsFor = undefined;
           calls.clear();
       }
     },

@@ -171,3 +171,23 @@ Deno.test("waitingLine() shows rows above itself, as many as there is room for, 
     ERASE,
   ]);
 });
+
+Deno.test("waitingLine() shows a turn that runs already as waited for, until an event shows more", () => {
+  let draw = () => {};
+  const written: string[] = [];
+  const line = waitingLine({
+    write: (text) => void written.push(text),
+    joins: true,
+    now: () => 0,
+    tick(given) {
+      draw = given;
+      return () => {};
+    },
+  });
+  draw();
+  line.follow({ type: "tool_output", step: 1, id: "a", text: "out" });
+  draw();
+  line.follow({ type: "step_start", step: 2 });
+  line.close();
+  assertEquals(written, [`${ERASE}⠋ 0 s: the turn`, `${ERASE}⠙ 0 s: a call`, ERASE]);
+});

@@ -1,3 +1,6 @@
+import { AsyncLocalStorage } from "node:async_hooks";
+import process from "node:process";
+import type { Worker } from "node:worker_threads";
 import type { ToolContext, ToolOutput } from "@tare/messages";
 import { createRunner, getHostFunctionContext, RunError, setMaxWorkers } from "run";
 import { type Ended, type Given, playIn } from "./in_engine.ts";
@@ -5,8 +8,11 @@ import { type Ended, type Given, playIn } from "./in_engine.ts";
 /** Most programs that run at the same time in this process; more wait. */
 const MOST_AT_ONCE = 8;
 
-/** How long a program may compute, all in all, while no call of its runs, in milliseconds. */
-const COMPUTES_MS = 30_000;
+/** Processor time that a program may use, in milliseconds. */
+const COMPUTES_MS = 3_000;
+
+/** Interval at which the processor time is read, in milliseconds. */
+const READ_EVERY_MS = 100;
 
 /** Memory that a program may use, in bytes. */
 const MEMORY_BYTES = 64 * 2 ** 20;
@@ -19,6 +25,9 @@ const MOST_ARGUMENTS = 1024 * 1024;
 
 /** What a program that doesn't mind what it is told may ask for before it is ended. */
 const MOST_ASKED = 1_000;
+
+/** Memory by which a worker's programs may have grown the process before the worker is replaced, in bytes. */
+const RETAINED_BYTES = 32 * 2 ** 20;
 
 /** The engine's limits that aren't the program's: what it holds for a replay of its own, and what crosses to it. */
 const ENOUGH = 2 ** 30;
@@ -66,21 +75,21 @@ export async function playProgram(
     ...{ nowMs: calls.beganAtMs, seed: seedOf(callId, calls.beganAtMs) },
     ...{ mostPrinted: MOST_PRINTED, mostArguments: MOST_ARGUMENTS },
   };
-  const patience = new Patience(signal);
+  const usage = new EngineUsage(signal);
   let printed = "";
   // A program may have got at this by itself, and hand over what it likes.
   const call = async (name: unknown, args: unknown, more: unknown) => {
     printed = (printed + String(more)).slice(0, MOST_PRINTED);
     const { interrupt } = getHostFunctionContext();
-    const result = await patience.while(() => calls.call(String(name), JSON.parse(String(args))));
-    return result ?? interrupt(null);
+    return await calls.call(String(name), JSON.parse(String(args))) ?? interrupt(null);
   };
   try {
-    const ended = await runner.run<Ended>({
-      source: BEFORE.replace("GIVEN", () => JSON.stringify(given)) + code + AFTER,
-      hostFunctions: { host: { call, rest: () => Promise.resolve() } },
-      abortSignal: patience.signal,
-    });
+    const ended = await usages.run(usage, () =>
+      runner.run<Ended>({
+        source: BEFORE.replace("GIVEN", () => JSON.stringify(given)) + code + AFTER,
+        hostFunctions: { host: { call, rest: () => Promise.resolve() } },
+        abortSignal: usage.signal,
+      }));
     if (ended.status === "interrupted") return { content: "", error: false, waits: true };
     const { failure, printed: rest } = ended.value;
     const content = (printed + rest).replace(/\n$/, "");
@@ -89,12 +98,10 @@ export async function playProgram(
   } catch (error) {
     signal.throwIfAborted();
     if (!RunError.isInstance(error) && !(error instanceof Error && "code" in error)) throw error;
-    const problem = patience.isOver || isTimeout(error)
-      ? TOO_LONG
-      : problemOf(error, { code, engineLines: 0 });
+    const problem = usage.isOver || isTimeout(error) ? TOO_LONG : problemOf(error, { code, engineLines: 0 });
     return failed(problem, printed.replace(/\n$/, ""));
   } finally {
-    patience.end();
+    usage.end();
     giveBack();
   }
 }
@@ -141,46 +148,75 @@ function seedOf(callId: string, beganAtMs: number): number {
   return hash;
 }
 
-/** Ends a program that computes for too long: the time during which calls of its run doesn't count. */
-class Patience {
+/** A worker of the engine. Deno and Node from 24.6 on report the processor time of one. */
+type EngineWorker = Worker & { cpuUsage?(): Promise<NodeJS.CpuUsage> };
+
+/** The program on whose behalf the engine acts. */
+const usages = new AsyncLocalStorage<EngineUsage>();
+
+// The engine starts and reuses its workers unseen. It listens to one for each program, in the program's context.
+process.on("worker", (worker: EngineWorker) => {
+  usages.getStore()?.attach(worker);
+  worker.on("newListener", (event) => {
+    if (event === "message") usages.getStore()?.attach(worker);
+  });
+});
+
+/** The newest program of a worker. */
+const users = new WeakMap<EngineWorker, EngineUsage>();
+
+/** Memory of the process when a worker's first program began, with what the engine itself takes. */
+const baselines = new WeakMap<EngineWorker, number>();
+
+/** Memory of a worker's engine, in bytes. */
+const ENGINE_BYTES = 64 * 2 ** 20;
+
+/**
+ * What a program takes of the machine. Ends one that uses too much processor time: not time that passes, in which its
+ * calls run, or in which other processes have the processor.
+ */
+class EngineUsage {
   readonly #over = new AbortController();
   readonly signal: AbortSignal;
-  #leftMs = COMPUTES_MS;
-  #calls = 0;
-  #sinceMs = performance.now();
-  #timer: ReturnType<typeof setTimeout>;
+  readonly #timer = setInterval(() => void this.#read(), READ_EVERY_MS);
+  #worker: EngineWorker | undefined;
+  /** Processor time at the first reading, in milliseconds: a worker has had programs before. */
+  #from: number | undefined;
 
   constructor(signal: AbortSignal) {
     this.signal = AbortSignal.any([signal, this.#over.signal]);
-    this.#timer = this.#arm();
   }
 
-  /** Whether it ended one. */
+  /** Whether it ended the program. */
   get isOver(): boolean {
     return this.#over.signal.aborted;
   }
 
-  async while<T>(work: () => Promise<T>): Promise<T> {
-    if (this.#calls++ === 0) {
-      this.end();
-      this.#leftMs -= performance.now() - this.#sinceMs;
-    }
-    try {
-      return await work();
-    } finally {
-      if (--this.#calls === 0 && !this.signal.aborted) {
-        this.#sinceMs = performance.now();
-        this.#timer = this.#arm();
-      }
-    }
+  attach(worker: EngineWorker): void {
+    if (users.get(worker) === this) return;
+    this.#worker = worker;
+    users.set(worker, this);
+    if (!baselines.has(worker)) baselines.set(worker, process.memoryUsage.rss() + ENGINE_BYTES);
+    void this.#read();
   }
 
+  /** Ends the reading. A worker that retains too much is ended: its garbage is collected late, as it lies outside the heap. */
   end(): void {
-    clearTimeout(this.#timer);
+    clearInterval(this.#timer);
+    const worker = this.#worker;
+    if (!worker || users.get(worker) !== this) return;
+    if (process.memoryUsage.rss() < baselines.get(worker)! + RETAINED_BYTES) return;
+    // The engine doesn't use a worker any more that has failed.
+    if (worker.listenerCount("error") > 0) worker.emit("error", new Error("It retains too much memory."));
+    void worker.terminate();
   }
 
-  #arm(): ReturnType<typeof setTimeout> {
-    return setTimeout(() => this.#over.abort(), Math.max(0, this.#leftMs));
+  async #read(): Promise<void> {
+    if (!this.#worker) return;
+    const used = await this.#worker.cpuUsage?.().catch(() => undefined) ?? process.cpuUsage();
+    const ms = (used.user + used.system) / 1_000;
+    this.#from ??= ms;
+    if (ms - this.#from >= COMPUTES_MS) this.#over.abort();
   }
 }
 

@@ -1,0 +1,20 @@
+// Runs programs one after the other, and prints what each took of the process: processor time and memory.
+import process from "node:process";
+import { playProgram } from "../../packages/loop/tools/programs/play_program.ts";
+
+const signal = new AbortController().signal;
+/** Calls that never end, so that a program computes while one runs. */
+const calls = { beganAtMs: 17, call: () => new Promise<never>(() => {}) };
+
+let peakBytes = 0;
+const sampling = setInterval(() => peakBytes = Math.max(peakBytes, process.memoryUsage.rss()), 20);
+for (const code of Deno.args) {
+  const before = process.cpuUsage();
+  const output = await playProgram(code, { calls, callId: "p", signal });
+  peakBytes = Math.max(peakBytes, process.memoryUsage.rss());
+  const { user, system } = process.cpuUsage(before);
+  const content = typeof output === "string" ? output : output.content;
+  console.log(JSON.stringify({ content, cpuMs: (user + system) / 1_000, peakBytes }));
+}
+clearInterval(sampling);
+Deno.exit();

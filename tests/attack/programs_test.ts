@@ -1,0 +1,52 @@
+// Programs of a hostile model: what they take of the processor and the memory.
+import { assert, assertStringIncludes } from "@std/assert";
+import { fromFileUrl } from "@std/path";
+import { cases } from "../cases.ts";
+
+interface Taken {
+  readonly content: string;
+  readonly cpuMs: number;
+  readonly peakBytes: number;
+}
+
+/** Runs programs in a process of their own, and gives what each took. */
+async function taken(...programs: readonly string[]): Promise<readonly Taken[]> {
+  const script = fromFileUrl(new URL("program_bombs.ts", import.meta.url));
+  const { stdout, stderr } = await new Deno.Command(Deno.execPath(), {
+    args: ["run", "--frozen", "--no-check", "-A", script, ...programs],
+  }).output();
+  const lines = new TextDecoder().decode(stdout).split("\n").filter((line) => line !== "");
+  assert(lines.length === programs.length, new TextDecoder().decode(stderr));
+  return lines.map((line) => JSON.parse(line));
+}
+
+const LOOPS = [
+  "for (;;) {}",
+  "tools.slow(); for (;;) 'x'.repeat(1e6);",
+  "const all = Array(1e5).fill(1); for (;;) JSON.stringify(all);",
+  "/^(a+)+$/.test('a'.repeat(40) + 'b');",
+  "for (;;) try { throw 1; } catch {}",
+  "new Array(2 ** 32 - 1).join('');",
+];
+
+Deno.test("programs: an endless loop ends after three seconds of processor time, whatever it computes", async () => {
+  for (const [at, { content, cpuMs }] of (await taken(...LOOPS)).entries()) {
+    assertStringIncludes(content, "It computed for too long", LOOPS[at]);
+    // The start of a worker and the compilation of the engine are added.
+    assert(cpuMs < 10_000, `${LOOPS[at]}: ${cpuMs} ms`);
+  }
+});
+
+const BOMBS = [
+  'const all = []; for (;;) all.push("x".repeat(1000) + all.length);',
+  "const all = []; for (;;) all.push(new Uint8Array(1e6).fill(1));",
+  "const all = []; for (;;) all.push({});",
+  // Ends well, with nearly as much.
+  "const all = []; for (let n = 0; n < 50; n++) all.push(new Uint8Array(1e6).fill(1));",
+];
+
+Deno.test("programs: memory of consecutive bombs stays under 400 MiB", async () => {
+  const bombs = Array.from({ length: 4 * cases(4) }, (_, at) => BOMBS[at % BOMBS.length]!);
+  const peak = (await taken(...bombs)).at(-1)!.peakBytes / 2 ** 20;
+  assert(peak < 400, `${peak} MiB`);
+});
