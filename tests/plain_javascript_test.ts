@@ -144,7 +144,7 @@ const session = { profile: profileNamed("openai"), archive, countTokens };
 const TABLE: readonly (readonly [string, readonly unknown[], string])[] = [
   ["prune pruneResults", [], "messages is missing; it must be an array of chat messages"],
   ["prune pruneResults", [{}, {}], "messages is an object; it must be an array of chat messages"],
-  ["prune pruneResults", [[hi]], "options is missing; it must be an object with archive, countTokens"],
+  ["prune pruneResults", [[hi]], "options is missing; it must be an object with archive"],
   ["prune pruneResults", [[hi], {}], "options.archive is missing; it must be an object with put, get"],
   ["prune pruneResults", [[hi], { archive: {} }], "options.archive.put is missing; it must be a function"],
   [
@@ -158,16 +158,16 @@ const TABLE: readonly (readonly [string, readonly unknown[], string])[] = [
     'messages[1].role is "human"; it must be one of system, developer, user, assistant, tool, function',
   ],
   ["prune truncateResults", [["Hi."], {}], 'messages[0] is "Hi."; it must be a chat message'],
-  ["prune summariseTurns", [[hi], null], "options is null; it must be an object with archive, countTokens"],
+  ["prune summariseTurns", [[hi], null], "options is null; it must be an object with archive"],
   [
     "prune relievePressure",
     [[hi], []],
-    "options is an array; it must be an object with archive, countTokens",
+    "options is an array; it must be an object with archive",
   ],
-  ["prune pressure", [{}], "options.promptTokens is missing; it must be a number"],
+  ["prune pressure", [{}], "options.promptTokens is missing; it must be a number of 0 or more"],
   ["prune recallOriginal", [{}, { ref: "x" }], "archive.get is missing; it must be a function"],
   ["prune recallOriginal", [archive], "request is missing; it must be an object"],
-  ["context toolLoopContext", [[hi], {}], "options.countTokens is missing; it must be a function"],
+  ["context toolLoopContext", [[hi], { countTokens: 4 }], "options.countTokens is 4; it must be a function"],
   [
     "context groupTurns",
     [[{ content: "Hi." }]],
