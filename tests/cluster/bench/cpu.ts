@@ -1,0 +1,34 @@
+/** Milliseconds of CPU that a process took since its start, its threads together. */
+export function cpuMs(pid: number): number {
+  return ticksMs(statOf(pid).slice(11, 13));
+}
+
+/** Milliseconds of CPU that a process and its children took, those that have ended too. */
+export function cpuWithChildrenMs(pid: number): number {
+  const ofChildren = [...Deno.readDirSync("/proc")].map(({ name }) => {
+    try {
+      return Number(name) > 0 && parentOf(Number(name)) === pid ? cpuMs(Number(name)) : 0;
+    } catch (error) {
+      // It has ended meanwhile.
+      if (error instanceof Deno.errors.NotFound || (error as { code?: string }).code === "ESRCH") return 0;
+      throw error;
+    }
+  });
+  return ticksMs(statOf(pid).slice(11, 15)) + ofChildren.reduce((sum, ms) => sum + ms, 0);
+}
+
+/** A hundred ticks a second, on every Linux that there is. */
+function ticksMs(ticks: readonly string[]): number {
+  return 10 * ticks.reduce((sum, some) => sum + Number(some), 0);
+}
+
+/** Id of a process's parent. */
+export function parentOf(pid: number): number {
+  return Number(statOf(pid)[1]);
+}
+
+/** What `/proc/PID/stat` says behind the process's name, its state first. */
+function statOf(pid: number): string[] {
+  const text = Deno.readTextFileSync(`/proc/${pid}/stat`);
+  return text.slice(text.lastIndexOf(")") + 2).split(" ");
+}
