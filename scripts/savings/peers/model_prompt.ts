@@ -1,18 +1,17 @@
-import { type AssistantMessage, contentText, type Message, type ToolCall } from "@tare/messages";
+import { contentText, type Message } from "@tare/messages";
 import type { ModelMessage } from "ai";
-import { formatCall, parseCall } from "./calls.ts";
+import { parseCall } from "./calls.ts";
 
 type Part = Exclude<ModelMessage["content"], string>[number];
 
 /** The message that a part, or a message without parts, was made of. */
 const origins = new WeakMap<Part | ModelMessage, Message>();
 
-/** Messages of which a peer took some parts away, by the message and the positions of the parts that are left. */
+/** Messages of which a peer removed some parts, by the message and the parts that are left. */
 const shortened = new WeakMap<Message, Map<string, Message>>();
 
 /**
- * Chat messages as the AI SDK and, one level below, its providers hold them; Mastra uses the same. The results of one
- * step are one message.
+ * Chat messages as the AI SDK holds them. The results of one step are one message.
  */
 export function toModelPrompt(messages: readonly Message[]): ModelMessage[] {
   const prompt: ModelMessage[] = [];
@@ -70,68 +69,40 @@ function assistantParts(message: Message): Part[] {
   ];
 }
 
-/** The chat messages again. What is left of a message keeps the fields of which the prompt knows nothing. */
+/** Returns the chat messages again. What is left of a message keeps the fields that the prompt doesn't have. */
 export function fromModelPrompt(prompt: readonly ModelMessage[]): Message[] {
   return prompt.flatMap((message): Message[] => {
-    if (typeof message.content === "string") {
-      return [origins.get(message) ?? plain(message.role, message.content)];
-    }
-    if (message.role === "tool") return message.content.flatMap(fromResult);
+    if (typeof message.content === "string") return [originOf(message)];
     const parts: readonly Part[] = message.content;
-    const origin = parts[0] && origins.get(parts[0]);
-    if (origin && origin.role !== "assistant") return [origin];
-    if (message.role === "assistant") return [origin ? restOf(origin, parts) : fromParts(parts)];
-    return [plain(message.role, parts.map(textOf).join(""))];
+    return message.role === "assistant" ? [restOf(parts)] : parts.map(originOf);
   });
 }
 
-function fromResult(part: Part): Message[] {
+function originOf(part: Part | ModelMessage): Message {
   const origin = origins.get(part);
-  if (origin) return [origin];
-  if (part.type !== "tool-result") return [];
-  const { output } = part;
-  const content = output.type === "text" ? output.value : JSON.stringify(output);
-  return [{ role: "tool", tool_call_id: part.toolCallId, content }];
+  if (!origin) throw new TypeError("Cannot read a part that no message was converted to");
+  return origin;
 }
 
-function restOf(origin: AssistantMessage, parts: readonly Part[]): Message {
-  const whole = assistantParts(origin);
-  if (parts.length === whole.length) return origin;
+/** The message of which these parts are left. */
+function restOf(parts: readonly Part[]): Message {
+  const origin = originOf(parts[0]!);
+  if (origin.role !== "assistant" || parts.length === assistantParts(origin).length) return origin;
   const key = parts.map((part) => part.type === "tool-call" ? part.toolCallId : part.type).join("\n");
   const rests = shortened.get(origin) ?? new Map<string, Message>();
   shortened.set(origin, rests);
-  let rest = rests.get(key);
-  if (!rest) {
-    const { tool_calls: _calls, reasoning_content: _reasoning, ...others } = origin;
-    rest = { ...others, ...fromParts(parts) };
-    rests.set(key, rest);
-  }
+  const { tool_calls: calls = [], reasoning_content: reasoning, content, ...others } = origin;
+  const has = (type: Part["type"], id?: string) =>
+    parts.some((part) =>
+      part.type === type && (id === undefined || "toolCallId" in part && part.toolCallId === id)
+    );
+  const left = calls.filter(({ id }) => has("tool-call", id));
+  const rest = rests.get(key) ?? {
+    ...others,
+    content: has("text") ? content : null,
+    ...(has("reasoning") && { reasoning_content: reasoning }),
+    ...(left.length > 0 && { tool_calls: left }),
+  } as Message;
+  rests.set(key, rest);
   return rest;
-}
-
-function fromParts(parts: readonly Part[]): AssistantMessage {
-  const text = parts.map(textOf).join("");
-  const reasoning = parts.map((part) => part.type === "reasoning" ? part.text : "").join("");
-  const calls = parts.flatMap((part): ToolCall[] =>
-    part.type === "tool-call"
-      ? [
-        formatCall({ id: part.toolCallId, name: part.toolName, args: part.input as Record<string, unknown> }),
-      ]
-      : []
-  );
-  return {
-    role: "assistant",
-    content: text === "" ? null : text,
-    ...(reasoning !== "" && { reasoning_content: reasoning }),
-    ...(calls.length > 0 && { tool_calls: calls }),
-  };
-}
-
-function plain(role: ModelMessage["role"], content: string): Message {
-  if (role === "tool") throw new TypeError("Cannot read a tool message: its content is no list of parts");
-  return { role, content };
-}
-
-function textOf(part: Part): string {
-  return part.type === "text" ? part.text : "";
 }

@@ -16,9 +16,9 @@ import { parseArgs } from "node:util";
 import { fromFileUrl } from "@std/path";
 import { formatTable } from "../../../scripts/format_table.ts";
 import { type Postgres, query, startPostgres } from "../postgres.ts";
-import { cpuMs, cpuWithChildrenMs, parentOf } from "./cpu.ts";
+import { cpuMs, cpuWithChildrenMs, parentOf } from "../../process_usage.ts";
 import { measureLists } from "./lists.ts";
-import { type Listening, startListening, startMain } from "./listening.ts";
+import { type Listening, startListening, startMain } from "../../listening.ts";
 import { type LoadResult, measureLoad } from "./load.ts";
 import { createSession } from "./turn.ts";
 

@@ -6,8 +6,8 @@
  *     deno task bench:gateway [--streams 20] [--tokens 100000] [--rounds 2] [--following 2000]
  *
  * Each stream sends a growing conversation, as agents do: reads the reply, pauses as long as a tool would take, and sends
- * all of it again with one more call and result. Clients, provider and systems are processes of their own. The systems take
- * turns, round by round, so that other load on the machine affects them all. What a system adds is the difference of its
+ * all of it again with one more call and result. Provider and systems are processes of their own. The systems take turns,
+ * round by round, so that other load on the machine affects them all. What a system adds is the difference of its
  * percentile to that of the direct calls over all rounds. Requests that open a session are a separate column: nothing is
  * known of their conversation. Each system gets at least `--following` others: a p99 of few is chance.
  *
@@ -15,25 +15,13 @@
  */
 // deno-lint-ignore-file no-console
 import { parseArgs } from "node:util";
+import { fromFileUrl } from "@std/path";
+import { loadTokenizer } from "@tare/tiktoken";
 import { formatTable } from "../../../scripts/format_table.ts";
 import { percentile } from "../../../scripts/percentile.ts";
-import type { FirstBytes } from "./streams.ts";
-import { memoryOf, startScript, startSystems, type System, takenBy } from "./systems.ts";
-
-/** Events of a reply and their distance, and the longest pause between requests. */
-const LOAD = { chunks: 20, intervalMs: 20, pauseMs: 1_000 };
-
-/** Requests of a session. */
-const REQUESTS = 8;
-
-/** What one system has shown. */
-interface Shown {
-  readonly opening: number[];
-  readonly following: number[];
-  cpuMs: number;
-  written: number;
-  memory: number;
-}
+import { type Listening, startListening, startMain } from "../../listening.ts";
+import { cpuMs, memoryOf, writtenBytes } from "../../process_usage.ts";
+import { growingSession } from "./growing_session.ts";
 
 const { values } = parseArgs({
   options: {
@@ -43,56 +31,128 @@ const { values } = parseArgs({
     following: { type: "string", default: "2000" },
   },
 });
+
+/** Events of a reply and their distance, and the longest pause between requests. */
+const LOAD = { chunks: 20, intervalMs: 20, pauseMs: 1_000 };
+
+/** Requests of a session. */
+const REQUESTS = 8;
+
 const [streams, rounds] = [Number(values.streams), Number(values.rounds)];
 const sessions = Math.ceil(Number(values.following) / (rounds * streams * (REQUESTS - 1)));
+const { count } = await loadTokenizer();
+const { tokens, bodies } = growingSession({ tokens: Number(values.tokens), requests: REQUESTS }, count);
+const folder = await Deno.makeTempDir();
 
-await using load = startScript("streams.ts", values.tokens, String(REQUESTS));
-const { tokens, bytes } = JSON.parse(await load.line());
-console.log(`${navigator.hardwareConcurrency} processors, ${rounds} rounds of ${streams} streams.`);
-console.log(`Prompts from ${tokens.join(" to ")} tokens, the last of ${bytes} bytes.\n`);
-await using upstream = startScript("upstream.ts");
-const origin = `http://127.0.0.1:${Number(await upstream.line())}`;
-const systems = await startSystems(`${origin}/paced/${LOAD.chunks}/${LOAD.intervalMs}/v1`);
-await using stack = new AsyncDisposableStack();
-for (const system of systems) stack.use(system);
-
-async function play({ baseURL }: System, options: object): Promise<FirstBytes> {
-  await load.write(JSON.stringify({ baseURL, pauseMs: LOAD.pauseMs, ...options }));
-  return JSON.parse(await load.line());
+/** What is between the clients and the provider, and what it has shown. */
+interface System {
+  readonly name: string;
+  /** Its process; absent of direct calls. */
+  readonly process?: Listening;
+  readonly baseURL: string;
+  /** Times to the first byte of a reply, in milliseconds: of requests that open a session, and of all others. */
+  readonly opening: number[];
+  readonly following: number[];
+  cpuMs: number;
+  written: number;
+  memory: number;
 }
 
-const cell = new Map<System, Shown>();
-for (const system of systems) {
-  cell.set(system, { opening: [], following: [], cpuMs: 0, written: 0, memory: 0 });
-  // Until the compilers have seen the code, no process is itself.
-  await play(system, { streams: 1, sessions: 3, pauseMs: 0, run: "w" });
+function system(
+  name: string,
+  address: { readonly process: Listening } | { readonly baseURL: string },
+): System {
+  const baseURL = "process" in address ? `${address.process.url.replace(/\/v1$/, "")}/v1` : address.baseURL;
+  return { name, ...address, baseURL, opening: [], following: [], cpuMs: 0, written: 0, memory: 0 };
+}
+
+function upstream(...args: readonly string[]): Promise<Listening> {
+  return startListening([
+    "--allow-net=127.0.0.1",
+    fromFileUrl(new URL("./upstream.ts", import.meta.url)),
+    ...args,
+  ]);
+}
+
+/** Starts the server with its gateway, as the start command does. */
+function gateway(baseURL: string, ...more: readonly string[]): Promise<Listening> {
+  const data = `${folder}/${crypto.randomUUID()}`;
+  const flags = ["--data", data, "--workspace", folder, "--base-url", baseURL, "--model", "gpt-5"];
+  return startMain([...flags, "--profile", "openai", ...more]);
+}
+
+/** Plays sessions in so many streams at the same time. */
+async function play(
+  { baseURL, opening, following }: Pick<System, "baseURL" | "opening" | "following">,
+  { streams, sessions, pauseMs, run }: Record<"streams" | "sessions" | "pauseMs", number> & {
+    readonly run: string;
+  },
+): Promise<void> {
+  await Promise.all(Array.from({ length: streams }, async (_, stream) => {
+    for (let session = 0; session < sessions; session++) {
+      for (const [request, bodyOf] of bodies.entries()) {
+        await new Promise((resolve) => setTimeout(resolve, pauseMs * Math.random()));
+        const body = bodyOf(`${run}.${stream}.${session}`);
+        (request === 0 ? opening : following).push(await firstByteMs(`${baseURL}/chat/completions`, body));
+      }
+    }
+  }));
+}
+
+/** Sends a request, and returns how long its first byte took; reads the rest too. */
+async function firstByteMs(url: string, body: string): Promise<number> {
+  const startMs = performance.now();
+  const headers = { "content-type": "application/json", authorization: "Bearer none" };
+  const response = await fetch(url, { method: "POST", headers, body });
+  if (!response.ok) {
+    throw new Error(`Cannot measure: the answer is ${response.status} ${await response.text()}`);
+  }
+  let firstMs: number | undefined;
+  for await (const _ of response.body ?? []) firstMs ??= performance.now();
+  if (firstMs === undefined) throw new Error("Cannot measure: the reply is empty");
+  return firstMs - startMs;
+}
+
+console.log(`${navigator.hardwareConcurrency} processors, ${rounds} rounds of ${streams} streams.`);
+console.log(`Prompts from ${tokens.join(" to ")} tokens, the last of ${bodies.at(-1)!("").length} bytes.\n`);
+await using stack = new AsyncDisposableStack();
+stack.defer(() => Deno.remove(folder, { recursive: true }));
+const provider = stack.use(await upstream());
+const baseURL = `${provider.url}/paced/${LOAD.chunks}/${LOAD.intervalMs}/v1`;
+const direct = system("direct", { baseURL });
+const systems = [
+  direct,
+  system("bare proxy", { process: stack.use(await upstream(baseURL)) }),
+  system("holding proxy", { process: stack.use(await upstream(baseURL, "holding")) }),
+  system("gateway", { process: stack.use(await gateway(baseURL)) }),
+  system("gateway again", { process: stack.use(await gateway(baseURL)) }),
+  system("keeping nothing", { process: stack.use(await gateway(baseURL, "--gateway-store", "off")) }),
+];
+// Until the compilers have seen the code, no process is itself.
+for (const { baseURL } of systems) {
+  await play({ baseURL, opening: [], following: [] }, { streams: 1, sessions: 3, pauseMs: 0, run: "w" });
 }
 for (let round = 0; round < rounds; round++) {
-  for (const [system, shown] of cell) {
-    const { pid } = system;
-    const before = pid === undefined ? undefined : await takenBy(pid);
-    const { opening, following } = await play(system, { streams, sessions, run: `${round}` });
-    shown.opening.push(...opening);
-    shown.following.push(...following);
-    if (!before || pid === undefined) continue;
-    const { cpuMs, written } = await takenBy(pid);
-    shown.cpuMs += cpuMs - before.cpuMs;
-    shown.written += written - before.written;
-    shown.memory = Math.max(shown.memory, await memoryOf(pid));
+  for (const system of systems) {
+    const pid = system.process?.pid;
+    const before = pid === undefined ? [0, 0] as const : [cpuMs(pid), writtenBytes(pid)] as const;
+    await play(system, { streams, sessions, pauseMs: LOAD.pauseMs, run: `${round}` });
+    if (pid === undefined) continue;
+    system.cpuMs += cpuMs(pid) - before[0];
+    system.written += writtenBytes(pid) - before[1];
+    system.memory = Math.max(system.memory, memoryOf(pid));
   }
 }
-const direct = cell.get(systems[0]!)!;
-const rows = [...cell].map(([{ name, pid }, shown]) => {
-  const of = (times: "opening" | "following", share: number) => percentile(shown[times], share);
+const rows = systems.map((system) => {
   const added = (times: "opening" | "following", share: number) =>
-    (of(times, share) - percentile(direct[times], share)).toFixed(1);
-  const requests = shown.opening.length + shown.following.length;
+    (percentile(system[times], share) - percentile(direct[times], share)).toFixed(1);
+  const requests = system.opening.length + system.following.length;
   return [
-    ...[name, "", of("following", 0.5).toFixed(1), of("following", 0.99).toFixed(1)],
-    ...(pid === undefined ? [] : [
+    ...[system.name, "", ...[0.5, 0.99].map((share) => percentile(system.following, share).toFixed(1))],
+    ...(system === direct ? [] : [
       ...[added("following", 0.5), added("following", 0.99), added("opening", 0.5), added("opening", 0.99)],
-      ...[shown.cpuMs, shown.written / 1024].map((all) => (all / requests).toFixed(1)),
-      (shown.memory / 2 ** 20).toFixed(0),
+      ...[system.cpuMs, system.written / 1024].map((all) => (all / requests).toFixed(1)),
+      (system.memory / 2 ** 20).toFixed(0),
     ]),
   ];
 });

@@ -3,7 +3,7 @@
  * streamed reply. The path in front of `/v1` says how: `/paced/CHUNKS/MS` sends so many events so many milliseconds
  * apart. With a base URL it is a bare proxy in front of that provider instead: passes bodies on as they come, both ways,
  * and knows nothing of them; with `holding` behind it, it holds each body and hands every event on by itself, which is
- * what reading both takes at least. Prints its port.
+ * what reading both takes at least. Prints its address.
  *
  * @module
  */
@@ -74,5 +74,8 @@ async function handOn(request: Request): Promise<Response> {
 
 const [origin, holding] = Deno.args;
 const serve = origin === undefined ? provide : holding === undefined ? passOn : handOn;
-const server = Deno.serve({ port: 0, hostname: "127.0.0.1", onListen() {} }, serve);
-console.log(server.addr.port);
+Deno.serve({
+  hostname: "127.0.0.1",
+  port: 0,
+  onListen: ({ port }) => console.log(`upstream listens on http://127.0.0.1:${port}`),
+}, serve);

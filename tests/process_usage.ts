@@ -17,6 +17,16 @@ export function cpuWithChildrenMs(pid: number): number {
   return ticksMs(statOf(pid).slice(11, 15)) + ofChildren.reduce((sum, ms) => sum + ms, 0);
 }
 
+/** Bytes of memory that a process holds, in pages that are its own or shared. */
+export function memoryOf(pid: number): number {
+  return 1024 * Number(/^VmRSS:\s+(\d+) kB$/m.exec(Deno.readTextFileSync(`/proc/${pid}/status`))?.[1]);
+}
+
+/** Bytes that a process wrote to disks since its start. */
+export function writtenBytes(pid: number): number {
+  return Number(/^write_bytes: (\d+)$/m.exec(Deno.readTextFileSync(`/proc/${pid}/io`))?.[1]);
+}
+
 /** A hundred ticks a second, on every Linux that there is. */
 function ticksMs(ticks: readonly string[]): number {
   return 10 * ticks.reduce((sum, some) => sum + Number(some), 0);

@@ -1,6 +1,6 @@
 import { fromFileUrl } from "@std/path";
-import { serverPermissions, V8_FLAGS } from "../../../packages/app/handed_over.ts";
-import { readSettings } from "../../../packages/app/settings/settings.ts";
+import { serverPermissions, V8_FLAGS } from "../packages/app/handed_over.ts";
+import { readSettings } from "../packages/app/settings/settings.ts";
 
 /** A process that listens. Disposing of it ends it and waits until it is gone. */
 export interface Listening extends AsyncDisposable {
@@ -51,6 +51,6 @@ export function startMain(
   env: Readonly<Record<string, string>> = {},
 ): Promise<Listening> {
   const args = ["--port", "0", ...flags];
-  const main = fromFileUrl(new URL("../../../packages/app/main.ts", import.meta.url));
+  const main = fromFileUrl(new URL("../packages/app/main.ts", import.meta.url));
   return startListening([V8_FLAGS, ...serverPermissions(readSettings(args, env)), main, ...args], env);
 }
