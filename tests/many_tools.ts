@@ -76,11 +76,10 @@ export interface PlayOptions {
   readonly profile: Profile;
   readonly offering: Offering;
   readonly countTokens: CountTokens;
-  /** How many steps it has, where nothing is looked up. Default: 30. */
-  readonly steps?: number;
 }
 
-const STEPS_A_TURN = 6;
+/** Steps of the session, where nothing is looked up, and of each turn. */
+const [STEPS, STEPS_A_TURN] = [30, 6];
 
 /** Time between two calls, in milliseconds. */
 const STEP_MS = 20_000;
@@ -93,12 +92,12 @@ export async function playTools(
   definitions: readonly ToolDefinition[],
   options: PlayOptions,
 ): Promise<Played> {
-  const { profile, offering, countTokens, steps = 30 } = options;
+  const { profile, offering, countTokens } = options;
   const cache = new PrefixCache(profile);
   const requests: ModelRequest[] = [];
   const usages: Usage[] = [];
   let nowMs = 0;
-  const work = plannedWork(definitions, steps);
+  const work = plannedWork(definitions, STEPS);
   const model: Model = async function* (request) {
     nowMs += STEP_MS;
     requests.push(request);

@@ -20,10 +20,10 @@ import { money, OutOfBudget, paidModel, type Prices } from "./paid_model.ts";
 import { Results } from "./results.ts";
 
 /** The variables that say which provider is asked, as for the server. */
-export const VARIABLES = ["OPENAI_API_KEY", "OPENAI_BASE_URL", "TARE_MODEL", "TARE_PROFILE"];
+const VARIABLES = ["OPENAI_API_KEY", "OPENAI_BASE_URL", "TARE_MODEL", "TARE_PROFILE"];
 
 /** Those of a provider that is asked in the Messages format. */
-export const MESSAGES_VARIABLES = ["ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", "TARE_MODEL", "TARE_PROFILE"];
+const MESSAGES_VARIABLES = ["ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", "TARE_MODEL", "TARE_PROFILE"];
 
 /** Where results are kept, below the folder in which a task runs. */
 const FOLDER = ".tare/measured";
@@ -246,13 +246,14 @@ export async function withinBudget(work: () => Promise<void>): Promise<string | 
   }
 }
 
-/** Runs an experiment as a program, which reads these variables: prints its report, or a sentence on what is wrong. */
+/** Runs an experiment as a program: prints its report, or a sentence on what is wrong. */
 export async function runBench(
   experiment: (args: readonly string[], surroundings: Surroundings) => Promise<Report>,
-  variables: readonly string[] = VARIABLES,
 ): Promise<void> {
   try {
-    const environment = Object.fromEntries(variables.map((name) => [name, Deno.env.get(name)]));
+    const environment = Object.fromEntries(
+      [...VARIABLES, ...MESSAGES_VARIABLES].map((name) => [name, Deno.env.get(name)]),
+    );
     const surroundings = { environment, folder: FOLDER, clock: systemClock, log: console.error };
     const { text, stopped } = await experiment(Deno.args, surroundings);
     console.log(text);

@@ -7,6 +7,7 @@ import {
 } from "@tare/messages";
 import type { Profile } from "@tare/planner";
 import { promptCost } from "@tare/planner/parts";
+import type { Results } from "./results.ts";
 
 /** What tokens cost, and how much they may cost together. */
 export interface Prices {
@@ -20,12 +21,6 @@ export interface Prices {
 
 /** Thrown in place of a request that the budget might not cover. */
 export class OutOfBudget extends Error {}
-
-/** What has been paid. */
-interface Account {
-  readonly spentUsd: number;
-  spend(usd: number): void;
-}
 
 /** An answer is taken to be at least so long, until a longer one has come. */
 const LEAST_OUTPUT_TOKENS = 1_000;
@@ -50,7 +45,7 @@ export function paidModel(
   { prices, profile, account, countTokens }: {
     readonly prices: Prices;
     readonly profile: Profile;
-    readonly account: Account;
+    readonly account: Pick<Results<unknown>, "spentUsd" | "spend">;
     readonly countTokens: CountTokens;
   },
 ): Model {
@@ -63,10 +58,10 @@ export function paidModel(
     const { spentUsd } = account;
     if (spentUsd + mostUsd > prices.budgetUsd) {
       throw new OutOfBudget(
-        `Stopped: the next request could cost ${money(mostUsd)}, and of the budget of ${
-          money(prices.budgetUsd)
-        } ` +
-          `${money(spentUsd)} are spent. The same command with a higher --budget goes on from here.`,
+        `Stopped: the next request could cost ${money(mostUsd)}, and of the budget of ` +
+          `${money(prices.budgetUsd)} ${
+            money(spentUsd)
+          } are spent. The same command with a higher --budget goes on from here.`,
       );
     }
     for await (const event of model(request)) {

@@ -17,14 +17,12 @@
  */
 import {
   type FlagValues,
-  MESSAGES_VARIABLES,
   openBench,
   parseFlags,
   readCount,
   type Report,
   runBench,
   type Surroundings,
-  VARIABLES,
   withinBudget,
 } from "./experiment.ts";
 import { type CacheSample, type CacheSettings, cacheTable, probe, summarise } from "./cache.ts";
@@ -93,4 +91,4 @@ async function upgrade(
   return { text: upgradeTable(bench, summary), stopped };
 }
 
-if (import.meta.main) await runBench(probeCache, [...new Set([...VARIABLES, ...MESSAGES_VARIABLES])]);
+if (import.meta.main) await runBench(probeCache);

@@ -85,7 +85,8 @@ function read<R>(path: string, now: Circumstances): Contents<R> | undefined {
     if (error instanceof Deno.errors.NotFound) return undefined;
     throw error;
   }
-  const contents = parse<R>(path, text);
+  const contents = parse(text);
+  if (!contents?.circumstances || !contents.results) return refuse(path, "it holds no results");
   for (const [what, value] of Object.entries(now)) {
     const before = JSON.stringify(contents.circumstances[what as keyof Circumstances]);
     if (before !== JSON.stringify(value)) {
@@ -95,14 +96,13 @@ function read<R>(path: string, now: Circumstances): Contents<R> | undefined {
   return contents;
 }
 
-function parse<R>(path: string, text: string): Contents<R> {
+function parse(text: string) {
   try {
-    const contents = JSON.parse(text);
-    if (contents.circumstances && contents.results) return contents;
+    return JSON.parse(text);
   } catch (error) {
-    if (!(error instanceof SyntaxError)) throw error;
+    if (error instanceof SyntaxError) return undefined;
+    throw error;
   }
-  return refuse(path, "it holds no results");
 }
 
 function refuse(path: string, why: string): never {

@@ -63,7 +63,14 @@ export async function benchPolicies(args: readonly string[], { names, named }: C
     });
     bar.clear();
     if (values.json) { for (const row of rows) console.log(JSON.stringify(row)); }
-    else console.log(`\n${profile.name}\n${formatTable([HEAD, ...rows.map(cells)])}`);
+    else {console.log(`\n${profile.name}\n${
+        formatTable([
+          COLUMNS.map(([head]) => head),
+          ...rows.map((row) =>
+            COLUMNS.map(([, cell]) => cell(row))
+          ),
+        ])
+      }`);}
     if (values.plot && profile === profiles[0]) {
       const last = rows.findLast(({ data }) => !data.endsWith(")"))?.data;
       Deno.writeTextFileSync(values.plot, plot(rows.filter(({ data }) => data === last)));
@@ -102,43 +109,24 @@ function readData(
     .filter(({ recordings }) => recordings.length > 0);
 }
 
-const HEAD = [
-  "data",
-  "policy",
-  "sessions",
-  "calls",
-  "κ=0",
-  "κ=1",
-  "κ=3",
-  "repairs/100",
-  "lost edits",
-  "unaffected",
-  "user gone",
-  "worst",
-  "prompt",
-  "hits",
-  "epochs",
-  "refused",
-];
+const percent = (share: number) => `${(100 * share).toFixed(1)}%`;
 
-function cells(row: EconomyRow): string[] {
-  const percent = (share: number) => `${(100 * share).toFixed(1)}%`;
-  return [
-    row.data,
-    row.policy,
-    String(row.sessions),
-    String(row.calls),
-    row.cost0.toFixed(3),
-    row.cost1.toFixed(3),
-    row.cost3.toFixed(3),
-    row.repairsPer100.toFixed(1),
-    percent(row.editsLostText),
-    percent(row.unaffected),
-    percent(row.userTokensGone),
-    row.worst.toFixed(3),
-    row.promptVsResend.toFixed(3),
-    percent(row.hitRate),
-    String(row.epochs),
-    percent(row.refused),
-  ];
-}
+/** The columns of the table. */
+const COLUMNS: readonly (readonly [head: string, cell: (row: EconomyRow) => string])[] = [
+  ["data", ({ data }) => data],
+  ["policy", ({ policy }) => policy],
+  ["sessions", ({ sessions }) => String(sessions)],
+  ["calls", ({ calls }) => String(calls)],
+  ["κ=0", ({ cost0 }) => cost0.toFixed(3)],
+  ["κ=1", ({ cost1 }) => cost1.toFixed(3)],
+  ["κ=3", ({ cost3 }) => cost3.toFixed(3)],
+  ["repairs/100", ({ repairsPer100 }) => repairsPer100.toFixed(1)],
+  ["lost edits", ({ editsLostText }) => percent(editsLostText)],
+  ["unaffected", ({ unaffected }) => percent(unaffected)],
+  ["user gone", ({ userTokensGone }) => percent(userTokensGone)],
+  ["worst", ({ worst }) => worst.toFixed(3)],
+  ["prompt", ({ promptVsResend }) => promptVsResend.toFixed(3)],
+  ["hits", ({ hitRate }) => percent(hitRate)],
+  ["epochs", ({ epochs }) => String(epochs)],
+  ["refused", ({ refused }) => percent(refused)],
+];

@@ -16,10 +16,9 @@ export async function benchWarmth(args: readonly string[]): Promise<void> {
       split: { type: "string" },
       planner: { type: "boolean", default: false },
       end: { type: "string" },
-      json: { type: "boolean", default: false },
     },
   });
-  const { data, planner: prunes, end, json } = values;
+  const { data, planner: prunes, end } = values;
   const half = readHalf(values.split);
   if (end !== undefined && end !== "reported") {
     throw new RangeError(`Cannot use --end ${end}: it must be reported`);
@@ -35,8 +34,7 @@ export async function benchWarmth(args: readonly string[]): Promise<void> {
     .filter(({ recordings }) => recordings.length > 0);
   const { count: countTokens } = await loadTokenizer();
   const rows = await measureWarmth(sources, { countTokens, prunes, tellsEnd: end === "reported" });
-  if (json) { for (const row of rows) console.log(JSON.stringify(row)); }
-  else console.log(formatTable([prunes ? [...HEAD, "vs resend"] : HEAD, ...rows.map(cells)]));
+  console.log(formatTable([prunes ? [...HEAD, "vs resend"] : HEAD, ...rows.map(cells)]));
 }
 
 /** Whether the recording has what counts: usage that tells of a cache, and somebody who may pause. */

@@ -156,8 +156,8 @@ function upstreamOf(
   }
   if (!model || !(key || baseUrl)) {
     throw new RangeError(
-      "Cannot start: no provider is named, and without one nobody can tell how well tasks are solved. Set OPENAI_API_KEY " +
-        "(or OPENAI_BASE_URL) and TARE_MODEL; or play the tasks with the scripted worker of the tests: --scripted.",
+      "Cannot start: no provider is named. Set OPENAI_API_KEY (or OPENAI_BASE_URL) and TARE_MODEL; or play the tasks " +
+        "with the scripted worker of the tests: --scripted.",
     );
   }
   const baseURL = baseUrl || DEFAULT_PROVIDER.baseURL;
@@ -171,12 +171,10 @@ function upstreamOf(
   };
 }
 
-function overBudget({ spentUsd }: Results<Run>, { prices: { budgetUsd } }: Upstream): string | undefined {
-  if (spentUsd < budgetUsd) return undefined;
-  return `Stopped: ${money(spentUsd)} of the budget of ${
-    money(budgetUsd)
-  } are spent. The same command with a higher ` +
-    "--budget goes on from here.";
+function overBudget({ spentUsd }: Results<Run>, { prices }: Upstream): string | undefined {
+  if (spentUsd < prices.budgetUsd) return undefined;
+  const [spent, budget] = [money(spentUsd), money(prices.budgetUsd)];
+  return `Stopped: ${spent} of the budget of ${budget} are spent. The same command with a higher --budget goes on from here.`;
 }
 
 /** Plays a task once, and says what came of it. */

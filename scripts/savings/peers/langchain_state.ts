@@ -9,7 +9,7 @@ export class State {
 
   /** Takes what is new; gives the messages that make up the system prompt. */
   take(history: readonly Message[]): readonly Message[] {
-    const first = Math.max(0, history.findIndex(({ role }) => !isInstruction(role)));
+    const first = Math.max(0, history.findIndex(({ role }) => role !== "system" && role !== "developer"));
     const from = Math.max(first, this.#taken);
     const fresh = history.slice(from);
     let at = from;
@@ -17,10 +17,6 @@ export class State {
     this.#taken = history.length;
     return history.slice(0, first);
   }
-}
-
-function isInstruction(role: Message["role"]): boolean {
-  return role === "system" || role === "developer";
 }
 
 /** Calls a middleware's hook, which may stand in an object, with as much of its arguments as it reads. */

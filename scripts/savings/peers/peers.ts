@@ -2,7 +2,6 @@ import { policyNamed } from "../policies/policies.ts";
 import type { MakePolicy } from "@tare/simulator/economy";
 import { pruning } from "./ai_sdk.ts";
 import { clearing, summarising } from "./langchain.ts";
-import { piCompaction } from "./pi.ts";
 
 const FRACTIONS = { trigger: { fraction: 0.8 }, keep: { fraction: 0.3 } };
 const FOUR_THOUSAND = { trigger: { tokens: 4_000 }, keep: { messages: 20 } };
@@ -29,8 +28,6 @@ export const PEERS: Readonly<Record<string, MakePolicy>> = {
   "langchain-summarise-4k-cold": summarising(FOUR_THOUSAND, "cold"),
   "langchain-summarise": summarising(FRACTIONS, "cached"),
   "langchain-summarise-cold": summarising(FRACTIONS, "cold"),
-  pi: piCompaction("cached"),
-  "pi-cold": piCompaction("cold"),
 };
 
 /** A peer, or a policy of the benchmark's own. */

@@ -1,11 +1,9 @@
 import { assertEquals, assertThrows } from "@std/assert";
-import { convertToLlm } from "@earendil-works/pi-agent-core";
 import { loadTokenizer } from "@tare/tiktoken";
 import { contentText, countRequestTokens, type Message } from "@tare/messages";
 import { profileNamed } from "@tare/planner";
 import { loadData } from "../load_data.ts";
 import {
-  type isRefused,
   type MakePolicy,
   play as playRecording,
   type PolicyView,
@@ -17,8 +15,6 @@ import { clearing, summarising } from "./langchain.ts";
 import { fromLangChain, toLangChain } from "./langchain_messages.ts";
 import { fromModelPrompt, toModelPrompt } from "./model_prompt.ts";
 import { peerNamed, PEERS } from "./peers.ts";
-import { fromPi, toPi } from "./pi_messages.ts";
-import { piCompaction } from "./pi.ts";
 
 const { count: countTokens } = await loadTokenizer();
 
@@ -41,10 +37,8 @@ function sessions(): Recording[] {
 Deno.test("each converter gives a session back as it was", () => {
   for (const { messages } of sessions()) {
     let ids = 0;
-    const conversation = messages.slice(messages.findIndex(({ role }) => role !== "system"));
     assertEquals(fromModelPrompt(toModelPrompt(messages)), messages);
     assertEquals(fromLangChain(toLangChain(messages, () => `${ids++}`)), messages);
-    assertEquals(fromPi(convertToLlm(toPi(conversation))), conversation);
   }
 });
 
@@ -55,8 +49,6 @@ Deno.test("each converter says all of a session, also where a library copies wha
     const copies = toLangChain(messages, () => `${ids++}`);
     for (const copy of copies) copy.additional_kwargs = {};
     assertEquals(fromLangChain(copies).map(said), plain);
-    const user = plain.map((message) => message.role === "system" ? { ...message, role: "user" } : message);
-    assertEquals(fromPi(convertToLlm(structuredClone(toPi(messages)))).map(said), user);
   }
 });
 
@@ -241,20 +233,6 @@ Deno.test("summarizationMiddleware asks for summaries in its own words", async (
   assertEquals(
     asides(views),
     [undefined, undefined, undefined, "u*", "u*", "u*", "u*"],
-  );
-});
-
-Deno.test("pi summarises what is older than 20,000 tokens once the window is nearly full", async () => {
-  const { shown, views } = await play(piCompaction("cold"), { windowTokens: 55_000, resultTokens: 13_000 });
-  assertEquals(shown, [
-    ...FIRST_TURN,
-    "s u* a3 t3 a u",
-    "s u* a3 t3 a u a4 t4",
-    "s u* a3 t3 a u a4 t4 a5 t5",
-  ]);
-  assertEquals(
-    asides(views),
-    [undefined, undefined, undefined, undefined, "s* u*", undefined, undefined],
   );
 });
 

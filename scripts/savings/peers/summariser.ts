@@ -2,7 +2,7 @@ import type { CountTokens, Message } from "@tare/messages";
 import type { PolicyView } from "@tare/simulator/economy";
 
 /** Tokens of the summary that each compaction gets. */
-export const SUMMARY_TOKENS = 1_000;
+const SUMMARY_TOKENS = 1_000;
 
 /** What a summary is asked of: the conversation as last sent, or what the peer itself sends, which no cache holds. */
 export type SummaryCall = "cached" | "cold";
@@ -26,12 +26,12 @@ export class Summariser {
     this.#countTokens = countTokens;
   }
 
-  /** Answers what a peer asks. `share` is that of the summary's tokens, where a peer asks for it in parts. */
-  answer(question: readonly Message[], share = 1): string {
+  /** Answers a peer's request for a summary. */
+  answer(question: readonly Message[]): string {
     this.#asked.push(...question);
-    this.#outputTokens += share * SUMMARY_TOKENS;
+    this.#outputTokens += SUMMARY_TOKENS;
     let text = "Summary:";
-    while (this.#countTokens(text) < share * SUMMARY_TOKENS) text += " …".repeat(20);
+    while (this.#countTokens(text) < SUMMARY_TOKENS) text += " …".repeat(20);
     return text;
   }
 

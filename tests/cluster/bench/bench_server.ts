@@ -4,7 +4,7 @@
  * processes of their own; servers are started as the start command starts them. `load.ts` defines what counts as added.
  *
  *     deno task bench:server [--parts load,sessions] [--servers 1,2,4] [--sessions 60] [--seconds 20]
- *                            [--sizes 10000,1000000] [--rounds 21] [--fsync on] [--json]
+ *                            [--sizes 10000,1000000] [--rounds 21]
  *
  * CPU is read from `/proc`, so this runs on Linux alone. `TARE_TEST_POSTGRES` names another database, whose CPU is unknown
  * then.
@@ -24,26 +24,20 @@ import { createSession } from "./turn.ts";
 
 const { values } = parseArgs({
   options: {
-    json: { type: "boolean", default: false },
     parts: { type: "string", default: "load,sessions" },
     servers: { type: "string", default: "1,2,4" },
     sessions: { type: "string", default: "60" },
     seconds: { type: "string", default: "20" },
     sizes: { type: "string", default: "10000,1000000" },
     rounds: { type: "string", default: "21" },
-    fsync: { type: "string", default: "on" },
   },
 });
-const PARTS = ["load", "sessions"];
 const parts = values.parts.split(",");
-const unknown = parts.find((part) => !PARTS.includes(part));
+const unknown = parts.find((part) => part !== "load" && part !== "sessions");
 if (unknown !== undefined) {
-  console.error(`Cannot measure ${unknown}: --parts must be some of ${PARTS.join(", ")}.`);
+  console.error(`Cannot measure ${unknown}: --parts must be load, sessions or both.`);
   Deno.exit(1);
 }
-
-/** A model as they are in use: each step says forty words and calls a tool. */
-const MANNER = { thinkMs: 5_000, words: 40, perSecond: 80 };
 
 /** What a step takes. CPU in milliseconds, bytes of the database's log. */
 interface Taken {
@@ -97,15 +91,14 @@ async function measureServers(count: number, postgres: Postgres | undefined): Pr
   for (let started = 0; started < count; started++) {
     const flags = [
       ...["--data", `${folder}/data_${crypto.randomUUID()}`, "--workspace", workspace],
-      ...["--base-url", provider.url, "--model", "after-0", "--profile", "openai", "--max-turns", "10000"],
+      ...["--base-url", provider.url, "--model", "m", "--profile", "openai", "--max-turns", "10000"],
     ];
     const env: Record<string, string> = database === undefined ? {} : { TARE_DATABASE: database };
     servers.push(stack.use(await startMain(flags, env)));
   }
   // The first session waits for the token counter.
-  for (const { url } of servers) await createSession(url, "after-0");
+  for (const { url } of servers) await createSession(url);
   const result = await measureLoad({
-    ...MANNER,
     sessions: Number(values.sessions),
     measuredMs: Number(values.seconds) * 1000,
     servers: servers.map(({ url }) => url),
@@ -153,22 +146,18 @@ function loadTable(rows: readonly Measured[]): string {
 await Deno.mkdir(workspace);
 await Deno.writeTextFile(`${workspace}/notes.txt`, "A line of the file that is read.\n".repeat(40));
 try {
-  const settings = { fsync: values.fsync, full_page_writes: values.fsync };
-  const postgres = await startPostgres({ settings: { ...settings, max_wal_size: "8GB" } });
-  const print = (report: unknown, text: string) =>
-    console.log(values.json ? JSON.stringify(report) : `${text}\n`);
+  const settings = { fsync: "on", full_page_writes: "on", max_wal_size: "8GB" };
+  const postgres = await startPostgres({ settings });
   if (parts.includes("load")) {
     const rows = [await measureServers(1, undefined)];
     for (const count of values.servers.split(",")) rows.push(await measureServers(Number(count), postgres));
-    print(
-      rows,
+    console.log(
       `A step with ${values.sessions} sessions at once: added in ms, CPU in ms\n${loadTable(rows)}`,
     );
   }
   if (parts.includes("sessions")) {
     const [sizes, rounds] = [values.sizes.split(",").map(Number), Number(values.rounds)];
-    const tables = await measureLists({ sizes, rounds, folder, postgres });
-    print(tables, tables.join("\n\n"));
+    console.log(`\nPostgreSQL with so many sessions\n${await measureLists({ sizes, rounds, postgres })}`);
   }
 } finally {
   await Deno.remove(folder, { recursive: true });

@@ -1,10 +1,6 @@
 // deno-lint-ignore-file no-console
-import { DatabaseSync } from "node:sqlite";
-import { crc32 } from "node:zlib";
-import { join } from "@std/path";
 import type { Store } from "@tare/conversation";
 import { openPostgresStore } from "@tare/conversation/postgres";
-import { openStore } from "@tare/conversation/sqlite";
 import { gateway } from "@tare/gateway";
 import { estimateTokens } from "@tare/messages";
 import { profileNamed } from "@tare/planner";
@@ -17,21 +13,12 @@ import { type Postgres, query } from "../postgres.ts";
 export interface ListsOptions {
   readonly sizes: readonly number[];
   readonly rounds: number;
-  /** Folder for files of SQLite. */
-  readonly folder: string;
   readonly postgres: Postgres;
 }
 
 const MINUTE_MS = 60_000;
 const DAY_MS = 24 * 60 * MINUTE_MS;
 const nowMs = Date.now();
-
-/** A store with so many sessions. */
-interface Filled {
-  readonly name: string;
-  open(): Promise<Store>;
-  remove(): Promise<void>;
-}
 
 /**
  * The session of row `n`: half pass through the gateway; of the agent's four of five are helpers of the one in front; a
@@ -90,7 +77,8 @@ const sums = Array.from({ length: 90 }, (_, at) => new Date(nowMs - at * DAY_MS)
     )
   );
 
-async function fillPostgres(postgres: Postgres, size: number): Promise<Filled> {
+/** Makes a database with so many sessions, and returns its address. */
+async function fill(postgres: Postgres, size: number): Promise<string> {
   const url = await postgres.makeDatabase();
   await (await openPostgresStore(url)).close();
   const rows = `FROM generate_series(1, ${size}) AS n`;
@@ -114,35 +102,7 @@ async function fillPostgres(postgres: Postgres, size: number): Promise<Filled> {
   );
   await holdSome(url);
   await query(url, "VACUUM ANALYZE");
-  return {
-    name: "PostgreSQL",
-    open: () => openPostgresStore(url),
-    remove: () => postgres.dropDatabase(url),
-  };
-}
-
-async function fillSqlite(folder: string, size: number): Promise<Filled> {
-  const path = join(folder, `${size}.db`);
-  await (await openStore(path)).close();
-  const database = new DatabaseSync(path);
-  const insert = (sql: string) =>
-    database.exec(
-      `WITH RECURSIVE rows (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM rows WHERE n < ${size}) ${sql}`,
-    );
-  database.function("crc", (text) => crc32(String(text)));
-  database.exec("BEGIN");
-  insert(`INSERT INTO sessions SELECT n, 's' || n, ${RECORD}, crc(${RECORD}) FROM rows`);
-  insert(
-    `INSERT INTO activity (session, kind, made_by, parent, touched_at_ms, bytes, is_weighed)
-       SELECT n, ${KIND}, ${MADE_BY}, ${PARENT}, ${nowMs} - (${size} - n) * ${MINUTE_MS}, 1000, 1 FROM rows`,
-  );
-  insert(`INSERT INTO state SELECT n, 'title', ${TITLE}, crc(${TITLE}) FROM rows`);
-  insert(`INSERT INTO state SELECT n, 'totals', ${TOTALS}, crc(${TOTALS}) FROM rows`);
-  const insertSum = database.prepare("INSERT INTO sums VALUES (?, ?, ?, ?, ?, ?)");
-  for (const { day, kind, by, about, json } of sums) insertSum.run(day, kind, by, about, json, crc32(json));
-  database.exec("COMMIT");
-  database.close();
-  return { name: "SQLite", open: () => openStore(path), remove: () => Deno.remove(path) };
+  return url;
 }
 
 /** A server in front of a store. */
@@ -184,7 +144,7 @@ function serverOn(store: Store, size: number): Server {
 const list = (options: Parameters<Store["listSessions"]>[0]) => ({ store }: Server) =>
   store.listSessions(options);
 
-/** What is measured, by what it is called. Nothing: the store has no such thing. */
+/** What is measured, by name. */
 const ACTS: Readonly<Record<string, (server: Server) => Promise<unknown> | undefined>> = {
   "list": ({ get }) => get("/v1/sessions?limit=100"),
   "list, agents, no helpers": ({ get }) => get("/v1/sessions?kind=agent&helpers=false&limit=100"),
@@ -240,34 +200,19 @@ async function measure(
 /**
  * Measures what must not depend on how many sessions are stored: lists, searches, creating one, the overview, spending,
  * expiry and the departure of a server, at each of these sizes. Sessions are made by SQL, with titles and totals; servers
- * answer in this process, as their clients ask them. Returns a table for each store.
+ * answer in this process, as their clients ask them. Returns a table.
  */
-export async function measureLists({ sizes, rounds, folder, postgres }: ListsOptions): Promise<string[]> {
-  const tables: string[] = [];
-  for (
-    const fill of [(size: number) => fillPostgres(postgres, size), (size: number) => fillSqlite(folder, size)]
-  ) {
-    const filled: Filled[] = [];
-    for (const size of sizes) filled.push(await fill(size));
-    const stores = await Promise.all(filled.map(({ open }) => open()));
-    const servers = stores.map((store, at) => serverOn(store, sizes[at]!));
-    const rows: string[][] = [];
-    for (const [what, act] of Object.entries(ACTS)) {
-      if (what.includes("gone") && !stores[0]!.shared) continue;
-      const medians = await measure(servers, { act, rounds });
-      rows.push([
-        what,
-        "",
-        ...medians.map((ms) => ms.toFixed(1)),
-        (medians.at(-1)! / medians[0]!).toFixed(2),
-      ]);
-    }
-    const head = ["what", "", ...sizes.map((size) => `${size}`), "ratio"];
-    tables.push(
-      `${filled[0]!.name}: milliseconds, median of ${rounds}, by turns\n${formatTable([head, ...rows])}`,
-    );
-    for (const store of stores) await store.close();
-    for (const { remove } of filled) await remove();
+export async function measureLists({ sizes, rounds, postgres }: ListsOptions): Promise<string> {
+  const urls: string[] = [];
+  for (const size of sizes) urls.push(await fill(postgres, size));
+  const stores = await Promise.all(urls.map((url) => openPostgresStore(url)));
+  const servers = stores.map((store, at) => serverOn(store, sizes[at]!));
+  const rows: string[][] = [];
+  for (const [what, act] of Object.entries(ACTS)) {
+    const medians = await measure(servers, { act, rounds });
+    rows.push([what, "", ...medians.map((ms) => ms.toFixed(1)), (medians.at(-1)! / medians[0]!).toFixed(2)]);
   }
-  return tables;
+  for (const store of stores) await store.close();
+  for (const url of urls) await postgres.dropDatabase(url);
+  return formatTable([["ms, median", "", ...sizes.map(String), "ratio"], ...rows]);
 }

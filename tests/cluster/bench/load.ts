@@ -1,6 +1,9 @@
 import { percentile } from "../../../scripts/percentile.ts";
 import { createSession, playTurn } from "./turn.ts";
 
+/** A model as they are in use: it thinks for so long before each answer, and says so many words, so many a second. */
+export const MANNER = { thinkMs: 5_000, words: 40, perSecond: 80 };
+
 /** Model calls of a turn. */
 const STEPS_PER_TURN = 4;
 
@@ -11,12 +14,6 @@ export interface Load {
   /** Address of the provider. */
   readonly provider: string;
   readonly sessions: number;
-  /** How long the provider thinks before each answer, in milliseconds. */
-  readonly thinkMs: number;
-  /** Words that it says in each step. */
-  readonly words: number;
-  /** Words a second. */
-  readonly perSecond: number;
   /** How long is measured, in milliseconds. */
   readonly measuredMs: number;
 }
@@ -24,7 +21,6 @@ export interface Load {
 /** What a load showed. */
 export interface LoadResult {
   readonly turnsPerSecond: number;
-  readonly stepsPerSecond: number;
   /** What a step took beyond the provider's part, in milliseconds. */
   readonly addedP50Ms: number;
   readonly addedP99Ms: number;
@@ -37,15 +33,14 @@ export interface LoadResult {
  * end. `around` is called when measuring begins, and what it gives when it ends, with the steps taken.
  */
 export async function measureLoad<Gauged>(
-  { servers, provider, sessions, thinkMs, words, perSecond, measuredMs }: Load,
+  { servers, provider, sessions, measuredMs }: Load,
   around: () => Promise<(steps: number) => Promise<Gauged>>,
 ): Promise<LoadResult & Gauged> {
-  const model = `after-${thinkMs}-say-${words}-at-${perSecond}`;
-  const stepMs = thinkMs + words / perSecond * 1000;
+  const stepMs = MANNER.thinkMs + MANNER.words / MANNER.perSecond * 1000;
   const ids = [];
   for (let made = 0; made < sessions; made++) {
     const server = servers[made % servers.length]!;
-    ids.push({ server, id: await createSession(server, model) });
+    ids.push({ server, id: await createSession(server) });
   }
   const takeTimes = async (): Promise<Record<string, [number, number][]>> =>
     await (await fetch(new URL("/bench/times", provider), { method: "POST" })).json();
@@ -93,7 +88,6 @@ export async function measureLoad<Gauged>(
   const added = [...between, ...ends].filter(({ atMs }) => isIn(atMs)).map(({ addedMs }) => addedMs);
   return {
     turnsPerSecond: steps / STEPS_PER_TURN / seconds,
-    stepsPerSecond: steps / seconds,
     addedP50Ms: percentile(added, 0.5),
     addedP99Ms: percentile(added, 0.99),
     ...gauged,

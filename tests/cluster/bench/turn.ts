@@ -1,6 +1,6 @@
-/** Makes a session whose model is the one of this name. */
-export async function createSession(server: string, model: string): Promise<string> {
-  const { id } = await (await post(`${server}/v1/sessions`, { model })).json();
+/** Makes a session. */
+export async function createSession(server: string): Promise<string> {
+  const { id } = await (await post(`${server}/v1/sessions`, {})).json();
   return id;
 }
 
