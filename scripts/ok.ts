@@ -10,8 +10,6 @@ import { fromFileUrl } from "@std/path";
 import { consumerFault, runDeno } from "./consumer.ts";
 import { coverageFaults } from "./tested/coverage_faults.ts";
 import { readCoverage } from "./tested/read_coverage.ts";
-import { measureWalks, walkFaults } from "./figures/walks.ts";
-import written from "./figures/written_down.json" with { type: "json" };
 import { packForNpm, PUBLISHED } from "./pack_npm.ts";
 import { entryPoints, members, programs, published, root, sourceFiles } from "./repository.ts";
 import { sourceFaults } from "./source_rules.ts";
@@ -66,14 +64,11 @@ async function coverage(): Promise<Outcome> {
   return { passed: Number(faults.length === 0), failed: faults.length };
 }
 
-/** The rules of sources, and how many files each kind of request enters, by what is written down of both. */
+/** Circles, names and fields of the packages' sources. */
 async function sources(): Promise<Outcome> {
   const files = await sourceFiles();
   const entries = new Map(members.flatMap((member) => [...entryPoints(member)]));
-  const faults = [
-    ...sourceFaults(files, { entryPoints: entries, written }),
-    ...walkFaults(await measureWalks(), written.walks),
-  ];
+  const faults = sourceFaults(files, entries);
   for (const fault of faults) console.log(fault);
   return { passed: Number(faults.length === 0 && files.length > 0), failed: faults.length };
 }

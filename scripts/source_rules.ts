@@ -8,45 +8,31 @@ export interface SourceFile {
 /** Most files that a type circle may have. */
 export const MAX_CIRCLE = 3;
 
-/** What the tree doesn't meet yet, as `scripts/figures/written_down.json` holds it. Nothing of it may grow. */
-export interface WrittenSources {
-  /** Files of each type circle that has too many, the largest first. */
-  readonly circles: readonly number[];
-  /** Definitions of each name that is exported with several meanings. */
-  readonly names: Readonly<Record<string, number>>;
-  /** Public fields of each class or interface that other files assign. */
-  readonly fields: Readonly<Record<string, number>>;
-}
-
 /** Where code of a package begins for those who name the package: paths of files by specifier. */
 export type EntryPoints = ReadonlyMap<string, string>;
 
 /**
- * What is wrong with the shape of the packages, a sentence for each: more type circles of over {@linkcode MAX_CIRCLE}
- * files than are written down, or larger ones; a name that several files export, each with a meaning of its own; a
+ * What is wrong with the shape of the packages, a sentence for each: a type circle of over {@linkcode MAX_CIRCLE}
+ * files; a name that several files export, each with a meaning of its own; a
  * public field that other files assign. Tests and benchmarks are left aside.
  */
 export function sourceFaults(
   files: readonly SourceFile[],
-  { entryPoints, written }: { readonly entryPoints: EntryPoints; readonly written: WrittenSources },
+  entryPoints: EntryPoints,
 ): string[] {
   const faults: string[] = [];
-  const circles = typeCircles(files, entryPoints).filter((circle) => circle.length > MAX_CIRCLE);
-  for (const [at, circle] of circles.entries()) {
-    const allowed = written.circles[at] ?? MAX_CIRCLE;
-    if (circle.length <= allowed) continue;
+  for (const circle of typeCircles(files, entryPoints)) {
+    if (circle.length <= MAX_CIRCLE) continue;
     faults.push(
-      `${circle.length} files import each other in a circle, more than ${allowed}: ${circle.join(", ")}.`,
+      `${circle.length} files import each other in a circle, more than ${MAX_CIRCLE}: ${circle.join(", ")}.`,
     );
   }
   for (const [name, paths] of twofoldNames(files)) {
-    if (paths.length <= (written.names[name] ?? 1)) continue;
     faults.push(
       `${name} is exported with a meaning of its own by each of ${paths.join(", ")}: give each its name.`,
     );
   }
   for (const [owner, fields] of assignedFields(files, entryPoints)) {
-    if (fields.length <= (written.fields[owner] ?? 0)) continue;
     for (const { path, name, assignedBy } of fields) {
       faults.push(
         `${owner}.${name} of ${path} is assigned in ${assignedBy.join(", ")}: ` +

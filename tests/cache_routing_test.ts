@@ -1,5 +1,5 @@
 import { assert } from "@std/assert";
-import { measureRouting, ROUTING_SCENE } from "../scripts/bench/cache_routing.ts";
+import { measureRouting, ROUTING_SCENE } from "./cache_routing.ts";
 
 Deno.test("a client without a key is served by lot by a provider of eight machines, and from one cache through Tare", async () => {
   const straight = await measureRouting({ ...ROUTING_SCENE, throughTare: false });

@@ -9,7 +9,7 @@ import { agentHandler, ALLOW_EVERYTHING } from "@tare/server";
 import { replay as replayModel, simulator } from "@tare/simulator";
 import { memoryStore } from "@tare/conversation";
 import { plannerPolicy, play, type Recording } from "@tare/simulator/economy";
-import { generateWorkload, withHugeResult } from "../scripts/bench/economy/workload.ts";
+import { generateWorkload, withHugeResult } from "./workload.ts";
 
 const profile = profileNamed("openai");
 const windowTokens = 200_000;

@@ -14,13 +14,13 @@ import {
   REPAIR_TOKENS,
   resend,
 } from "@tare/simulator/economy";
-import { halfOf } from "../scripts/bench/economy/half_of.ts";
-import { measureEconomy } from "../scripts/bench/economy/measure_economy.ts";
-import { optimum } from "../scripts/bench/economy/policies/optimum.ts";
-import { plot } from "../scripts/bench/economy/plot.ts";
-import { POLICIES } from "../scripts/bench/economy/policies/policies.ts";
-import { loadData } from "../scripts/bench/economy/load_data.ts";
-import { generateWorkload, withHugeResult } from "../scripts/bench/economy/workload.ts";
+import { halfOf } from "../scripts/savings/half_of.ts";
+import { measureEconomy } from "../scripts/savings/measure_economy.ts";
+import { optimum } from "../scripts/savings/policies/optimum.ts";
+import { plot } from "../scripts/savings/plot.ts";
+import { POLICIES } from "../scripts/savings/policies/policies.ts";
+import { loadData } from "../scripts/savings/load_data.ts";
+import { generateWorkload, withHugeResult } from "./workload.ts";
 
 const countTokens = estimateTokens;
 

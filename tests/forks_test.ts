@@ -1,5 +1,5 @@
 import { assertEquals, assertGreaterOrEqual } from "@std/assert";
-import { CACHING, measureForks } from "../scripts/bench_forks.ts";
+import { CACHING, measureForks } from "./forks.ts";
 import { CASE_FACTOR } from "./cases.ts";
 
 /** Turns of each session: with four, each provider's prompt is rewritten; with two, that of most. */

@@ -10,10 +10,10 @@ import {
   stepsOf,
   usageOf,
   writeOpencode,
-} from "../scripts/bench/history/made_logs.ts";
-import { loadData } from "../scripts/bench/economy/load_data.ts";
-import { measureEconomy } from "../scripts/bench/economy/measure_economy.ts";
-import { generateWorkload } from "../scripts/bench/economy/workload.ts";
+} from "./made_logs.ts";
+import { loadData } from "../scripts/savings/load_data.ts";
+import { measureEconomy } from "../scripts/savings/measure_economy.ts";
+import { generateWorkload } from "./workload.ts";
 import type { historyJson } from "../packages/app/history/told.ts";
 import { LOG_FORMATS } from "../packages/app/history/read_logs.ts";
 import { runEntry } from "./processes/transfer_fixture.ts";
@@ -243,7 +243,7 @@ Deno.test("tare history says what was wrong with what it was given", async () =>
   });
 });
 
-Deno.test("what tare history says would have been saved is what bench:economy prints for the recordings that it writes", async () => {
+Deno.test("what tare history says would have been saved is what bench:savings prints for the recordings that it writes", async () => {
   const sessions = [ONE, made("two", 1), THREE];
   const files = Object.fromEntries(
     sessions.map((session) => [`.claude/projects/p/${session.id}.jsonl`, claudeCodeLines(session)]),

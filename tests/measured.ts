@@ -3,8 +3,8 @@ import { contentText } from "@tare/messages";
 import { loadTokenizer } from "@tare/tiktoken";
 import { profileNamed } from "@tare/planner";
 import { type Fault, type SimulatedModel, type Simulator, simulator } from "@tare/simulator";
-import type { Surroundings } from "../scripts/bench/probe/bench.ts";
-import { simulatedClock } from "../scripts/bench/probe/clock.ts";
+import type { Surroundings } from "../scripts/probe/experiment.ts";
+import { simulatedClock } from "../scripts/probe/clock.ts";
 
 const START_MS = Date.UTC(2026, 0, 1);
 

@@ -3,7 +3,7 @@ import { ModelError } from "@tare/loop";
 import { loadTokenizer } from "@tare/tiktoken";
 import { profileNamed } from "@tare/planner";
 import { type Fault, simulator } from "@tare/simulator";
-import { probeCache } from "../scripts/probe_cache.ts";
+import { probeCache } from "../scripts/probe/probe_cache.ts";
 import { lastWords, measuring, PRICES } from "./measured.ts";
 
 const MINUTE = 60_000;

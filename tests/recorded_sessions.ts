@@ -1,6 +1,6 @@
 import { fromFileUrl } from "@std/path";
 import type { Recording } from "@tare/simulator/economy";
-import { loadData } from "../scripts/bench/economy/load_data.ts";
+import { loadData } from "../scripts/savings/load_data.ts";
 import { CASE_FACTOR } from "./cases.ts";
 
 /** The folder of recorded sessions beside the checkout. They aren't part of it: `undefined` where there is none. */

@@ -5,7 +5,7 @@ import { plannerSession, profileNamed } from "@tare/planner";
 import { PrefixCache, promptCost } from "@tare/planner/parts";
 import { memoryArchive } from "@tare/prune";
 import type { Recording } from "@tare/simulator/economy";
-import { generateWorkload } from "../scripts/bench/economy/workload.ts";
+import { generateWorkload } from "./workload.ts";
 
 const profile = profileNamed("openai");
 

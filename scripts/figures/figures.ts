@@ -1,7 +1,6 @@
 /**
  * Prints how much of the code one has to know: what a request enters, type circles, names, packages, lines, and the
- * files that a change touches. `--list` prints what is counted; `--since COMMIT` counts the changes behind that commit;
- * `--lower` writes what the gate `sources` holds the tree to anew where less is measured.
+ * files that a change touches. `--list` prints what is counted; `--since COMMIT` counts the changes after that commit.
  *
  * @module
  */
@@ -12,17 +11,15 @@ import {
   assignedFields,
   importGraph,
   lineCount,
-  MAX_CIRCLE,
   packageSources,
   type SourceFile,
   twofoldNames,
   typeCircles,
 } from "../source_rules.ts";
-import { measureWalks, walkSize, type WrittenWalks } from "./walks.ts";
-import written from "./written_down.json" with { type: "json" };
+import { measureWalks, walkSize } from "./walks.ts";
 
-const { list, since, lower } = parseArgs({
-  options: { list: { type: "boolean" }, since: { type: "string" }, lower: { type: "boolean" } },
+const { list, since } = parseArgs({
+  options: { list: { type: "boolean" }, since: { type: "string" } },
 }).values;
 
 /** Changed lines of source of the commits that count, from and to. */
@@ -83,8 +80,6 @@ say(`Files that a commit of ${COMMIT_LINES.join(" to ")} lines touches, median; 
   touched[touched.length >> 1] ?? 0,
   touched.length,
 ]);
-
-if (lower) await writeLower();
 
 function say(what: string, figures: readonly number[]): void {
   console.log(`${what.padEnd(72)} ${row(...figures)}`);
@@ -151,34 +146,4 @@ async function filesOfCommits(): Promise<number[]> {
     const changed = changes.reduce((sum, [, added, removed]) => sum + Number(added) + Number(removed), 0);
     return changed >= least && changed <= most ? [changes.length] : [];
   }).sort((a, b) => a - b);
-}
-
-/** Writes down what is measured where it is less than what stands there. */
-async function writeLower(): Promise<void> {
-  const less = (before: Readonly<Record<string, number>>, now: ReadonlyMap<string, readonly unknown[]>) =>
-    Object.fromEntries(
-      Object.entries(before).flatMap(([name, count]) => {
-        const found = now.get(name);
-        return found ? [[name, Math.min(count, found.length)]] : [];
-      }),
-    );
-  const writtenWalks: WrittenWalks = written.walks;
-  const large = circles.filter((circle) => circle.length > MAX_CIRCLE);
-  const lowered = {
-    circles: written.circles.slice(0, large.length).map((count, at) =>
-      Math.min(count, large[at]?.length ?? 0)
-    ),
-    names: less(written.names, names),
-    fields: less(written.fields, fields),
-    walks: Object.fromEntries(walks.map((walk) => {
-      const { files, planner } = walkSize(walk);
-      const before = writtenWalks[walk.kind];
-      return [walk.kind, {
-        files: Math.min(files, before?.files ?? files),
-        planner: Math.min(planner, before?.planner ?? planner),
-      }];
-    })),
-  };
-  const path = new URL("written_down.json", import.meta.url);
-  await Deno.writeTextFile(path, `${JSON.stringify(lowered, null, 2)}\n`);
 }

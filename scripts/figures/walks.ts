@@ -19,9 +19,6 @@ export interface WalkSize {
   readonly planner: number;
 }
 
-/** The most files that each kind of request may enter, as `written_down.json` holds it. */
-export type WrittenWalks = Readonly<Record<string, Omit<WalkSize, "functions">>>;
-
 const root = new URL("../../", import.meta.url);
 
 /** How often each request is made. */
@@ -42,23 +39,6 @@ export function walkSize({ functions }: Walk): WalkSize {
   const planner = [...files].filter((path) => path.startsWith("planner/"));
   const named = functions.filter(({ name }) => name !== "" && !name.startsWith("<"));
   return { files: files.size, functions: named.length, planner: planner.length };
-}
-
-/**
- * A sentence for each kind of request that enters more files than are written down of it, or of which nothing is.
- */
-export function walkFaults(walks: readonly Walk[], written: WrittenWalks): string[] {
-  return walks.flatMap((walk) => {
-    const { files, planner } = walkSize(walk);
-    const most = written[walk.kind];
-    if (!most) return [`${walk.kind} enters ${files} files, and nothing is written down of it.`];
-    return [
-      ...(files > most.files ? [`${walk.kind} enters ${files} files, more than ${most.files}.`] : []),
-      ...(planner > most.planner
-        ? [`${walk.kind} enters ${planner} files of the planner, more than ${most.planner}.`]
-        : []),
-    ];
-  });
 }
 
 /**

@@ -6,6 +6,7 @@
  * @module
  */
 // deno-lint-ignore-file no-console -- It prints a table.
+import { formatTable } from "../format_table.ts";
 
 /** Longest time for one measurement, in seconds. */
 const LIMIT_SECONDS = 20;
@@ -40,8 +41,6 @@ const COUNTERS: Readonly<Record<string, () => Promise<(text: string) => number>>
 
 const MEGABYTE = 1_000_000;
 
-const utf8 = new TextEncoder();
-
 /** A megabyte of this repository's prose and code, and of what else models read: other scripts, JSON, base64. */
 async function mixedText(): Promise<string> {
   const pieces: string[] = [];
@@ -72,13 +71,11 @@ async function measure(name: string, text: string, rounds: number): Promise<void
   console.log(JSON.stringify({ seconds, tokens }));
 }
 
-interface Measured {
-  readonly seconds: number;
-  readonly tokens: number;
-}
-
 /** Measures in a process of its own; says so if that wasn't done in time, or failed. */
-async function measureApart(name: string, what: "mixed" | "worst"): Promise<Measured | string> {
+async function measureApart(
+  name: string,
+  what: "mixed" | "worst",
+): Promise<{ readonly seconds: number; readonly tokens: number } | string> {
   const config = `${import.meta.dirname}/deno.json`;
   const process = new Deno.Command(Deno.execPath(), {
     args: ["run", "--frozen", "--allow-read", "--config", config, import.meta.url, what, name],
@@ -99,26 +96,23 @@ if (what === "mixed") {
 } else if (what === "worst") {
   await measure(asked, "a".repeat(MEGABYTE), 1);
 } else {
-  const megabytes = utf8.encode(await mixedText()).length / MEGABYTE;
+  const megabytes = new TextEncoder().encode(await mixedText()).length / MEGABYTE;
   console.log(
     `Mixed text of ${
       megabytes.toFixed(2)
     } MB, the fastest of up to ${ROUNDS} rounds; 1 MB of one letter, once.\n`,
   );
-  console.log(["", "MB/s", "tokens", "one letter"].map((cell, at) => pad(cell, at)).join(""));
+  const rows = [["", "", "MB/s", "tokens", "one letter"]];
   for (const name of Object.keys(COUNTERS)) {
     const mixed = await measureApart(name, "mixed");
     const worst = await measureApart(name, "worst");
-    const cells = [
-      name,
-      typeof mixed === "string" ? mixed : (megabytes / mixed.seconds).toFixed(1),
-      typeof mixed === "string" ? "" : String(mixed.tokens),
+    rows.push([
+      ...[name, ""],
+      ...(typeof mixed === "string"
+        ? [mixed, ""]
+        : [(megabytes / mixed.seconds).toFixed(1), String(mixed.tokens)]),
       typeof worst === "string" ? worst : `${worst.seconds.toFixed(2)} s`,
-    ];
-    console.log(cells.map((cell, at) => pad(cell, at)).join(""));
+    ]);
   }
-}
-
-function pad(cell: string, at: number): string {
-  return at === 0 ? cell.padEnd(26) : cell.padStart(at === 3 ? 28 : 12);
+  console.log(formatTable(rows));
 }

@@ -1,8 +1,7 @@
 import { assert, assertEquals, assertMatch } from "@std/assert";
 import { agentClient } from "../../packages/app/agent_client.ts";
-import { type AttackedServer, startAttacked } from "../../scripts/bench/server/attacked_server.ts";
-import { flood, HALF_BODY, HALF_HEAD, requestFor } from "../../scripts/bench/server/flood.ts";
-import { importSessions } from "../../scripts/bench/server/sessions.ts";
+import { type AttackedServer, startAttacked } from "./attacked_server.ts";
+import { flood, HALF_BODY, HALF_HEAD, requestFor } from "./flood.ts";
 import { cases } from "../cases.ts";
 
 /** Share of the connections that the largest attack opens; all of them would disturb whatever else is tested. */
@@ -71,7 +70,9 @@ Deno.test("a server with 1,024 descriptors takes half of them for connections, a
 Deno.test("10,000 idle connections, 1,000 slow bodies and 200 stalled readers: health and turns go on, memory and descriptors return", () =>
   attacked({}, async (server) => {
     const text = "A line that nobody reads.\n".repeat(40_000);
-    const [long = ""] = await importSessions(server.url, [() => [{ role: "user", content: text }]]);
+    const [long = ""] = await agentClient(server.url).importSessions(
+      new TextEncoder().encode(JSON.stringify({ role: "user", content: text })),
+    );
     for (let times = 0; times < 5; times++) await playTurn(server);
     const before = await server.state();
     let during = before;

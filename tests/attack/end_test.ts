@@ -1,9 +1,8 @@
 import { assertEquals } from "@std/assert";
 import { fromFileUrl } from "@std/path";
 import { agentClient } from "../../packages/app/agent_client.ts";
-import { startAttacked } from "../../scripts/bench/server/attacked_server.ts";
-import { flood, HALF_BODY, requestFor } from "../../scripts/bench/server/flood.ts";
-import { importSessions } from "../../scripts/bench/server/sessions.ts";
+import { startAttacked } from "./attacked_server.ts";
+import { flood, HALF_BODY, requestFor } from "./flood.ts";
 import { closed } from "../crash/closed.ts";
 
 /** A provider that takes requests and never says a word; `asked` ends once so many have come. */
@@ -41,7 +40,9 @@ async function withHanging(
       ...["--base-url", provider.url, "--model", "m", "--profile", "openai"],
     ]);
     const text = "A line that nobody reads.\n".repeat(200_000);
-    const [long = ""] = await importSessions(server.url, [() => [{ role: "user", content: text }]]);
+    const [long = ""] = await agentClient(server.url).importSessions(
+      new TextEncoder().encode(JSON.stringify({ role: "user", content: text })),
+    );
     using _bodies = await flood(server.url, 5, HALF_BODY);
     using _stalled = await flood(server.url, 5, requestFor(`/v1/sessions/${long}/export`));
     const client = agentClient(server.url);

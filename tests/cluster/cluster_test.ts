@@ -1,6 +1,6 @@
 import { assert, assertArrayIncludes, assertEquals } from "@std/assert";
 import type { SessionEvent } from "@tare/server";
-import { seeded } from "../../scripts/bench/seeded.ts";
+import { seeded } from "../seeded.ts";
 import type { ReceivedEvent } from "../crash/read_events.ts";
 import { Audit } from "./audit.ts";
 import { awaitedLater, pause } from "./client.ts";

@@ -6,7 +6,7 @@
 // deno-lint-ignore-file no-console
 import { profileNamed } from "@tare/planner";
 import { simulator } from "@tare/simulator";
-import { seeded } from "../../scripts/bench/seeded.ts";
+import { seeded } from "../seeded.ts";
 import { responsesUpstream } from "../gateway/responses_upstream.ts";
 import { clusterModel } from "./cluster_model.ts";
 import type { ProviderRequest } from "./provider.ts";

@@ -1,6 +1,6 @@
 import { assert, assertEquals, assertMatch } from "@std/assert";
 import { join } from "@std/path";
-import { seeded } from "../../scripts/bench/seeded.ts";
+import { seeded } from "../seeded.ts";
 import { Bystander } from "./bystander.ts";
 import { recordingProvider } from "./recording_provider.ts";
 import { startServerProcess } from "./server_process.ts";

@@ -2,7 +2,7 @@ import { assert, assertEquals } from "@std/assert";
 import { join } from "@std/path";
 import type { SessionEvent } from "@tare/server";
 import { toolCall } from "@tare/simulator";
-import { seeded } from "../../scripts/bench/seeded.ts";
+import { seeded } from "../seeded.ts";
 import { jsonPost } from "./json_post.ts";
 import { ownerOf } from "./owner.ts";
 import { readEvents } from "./read_events.ts";

@@ -3,7 +3,7 @@ import type { GatewayOptions } from "@tare/gateway";
 import { profileNamed } from "@tare/planner";
 import { replay as replayModel, type SimulatedCall } from "@tare/simulator";
 import type { Recording } from "@tare/simulator/economy";
-import { generateWorkload } from "../../scripts/bench/economy/workload.ts";
+import { generateWorkload } from "../workload.ts";
 import { startGateway } from "./gateway.ts";
 import { costOf, startUpstream } from "./upstream.ts";
 

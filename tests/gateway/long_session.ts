@@ -1,6 +1,6 @@
 import type { ToolDefinition } from "@tare/messages";
 import { type SimulatedReply, toolCall } from "@tare/simulator";
-import { SYLLABLES } from "../../scripts/bench/words.ts";
+import { SYLLABLES } from "../words.ts";
 
 /** A tool as every client can be given it: what the model is told, and a function from arguments to result. */
 export interface SessionTool {

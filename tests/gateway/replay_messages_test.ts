@@ -4,7 +4,7 @@ import { profileNamed } from "@tare/planner";
 import { replay as replayModel } from "@tare/simulator";
 import { MESSAGES_PROTOCOL } from "@tare/wire";
 import type { Recording } from "@tare/simulator/economy";
-import { generateWorkload } from "../../scripts/bench/economy/workload.ts";
+import { generateWorkload } from "../workload.ts";
 import { startGateway } from "./gateway.ts";
 import { predict } from "./predict.ts";
 import { costOf, startUpstream } from "./upstream.ts";

@@ -5,7 +5,7 @@ import { PrefixCache } from "@tare/planner/parts";
 import { replay as replayModel, type SimulatedCall } from "@tare/simulator";
 import { CHAT_PROTOCOL, type JsonReader, readJsonAt, readRequest, readWireBody } from "@tare/wire";
 import type { Recording } from "@tare/simulator/economy";
-import { generateWorkload } from "../../scripts/bench/economy/workload.ts";
+import { generateWorkload } from "../workload.ts";
 import { startGateway } from "./gateway.ts";
 import { predict, type PredictedCall } from "./predict.ts";
 import { startUpstream } from "./upstream.ts";

@@ -17,7 +17,7 @@ import {
   RESPONSES,
 } from "../../packages/gateway/kept/dialects_fixture_test.ts";
 import type { Recording } from "@tare/simulator/economy";
-import { generateWorkload } from "../../scripts/bench/economy/workload.ts";
+import { generateWorkload } from "../workload.ts";
 import {
   chatBody,
   type GeneratedRequest,

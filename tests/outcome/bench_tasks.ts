@@ -15,17 +15,19 @@
 import { join } from "@std/path";
 import type { Usage } from "@tare/messages";
 import { chooseProfile, DEFAULT_PROVIDER, listPrice, listWindow, profileNamed } from "@tare/planner";
-import { formatTable } from "../../scripts/bench/format_table.ts";
+import { formatTable } from "../../scripts/format_table.ts";
 import {
+  type FlagValues,
   parseFlags,
   readCount,
+  readPrices,
   type Report,
   runBench,
   type Surroundings,
-} from "../../scripts/bench/probe/bench.ts";
-import { money, type Prices, usd } from "../../scripts/bench/probe/paid_model.ts";
-import { Results } from "../../scripts/bench/probe/results.ts";
-import { seeded } from "../../scripts/bench/seeded.ts";
+} from "../../scripts/probe/experiment.ts";
+import { money, type Prices, usd } from "../../scripts/probe/paid_model.ts";
+import { Results } from "../../scripts/probe/results.ts";
+import { seeded } from "../seeded.ts";
 import type { Agent } from "../agents/agent.ts";
 import { OPENCODE } from "../agents/drivers/opencode.ts";
 import { PI } from "../agents/drivers/pi.ts";
@@ -139,7 +141,7 @@ const HOW =
   "Shares: 95 % intervals by Wilson. Cost per solved task: all that was paid over what was solved; 95 % intervals by a bootstrap over tasks (2,000 samples).";
 
 function upstreamOf(
-  values: { readonly scripted: boolean; readonly [flag: string]: unknown },
+  values: FlagValues & { readonly scripted: boolean },
   environment: Surroundings["environment"],
 ): Upstream {
   const { OPENAI_API_KEY: key, OPENAI_BASE_URL: baseUrl, TARE_MODEL: model } = environment;
@@ -154,8 +156,8 @@ function upstreamOf(
   }
   if (!model || !(key || baseUrl)) {
     throw new RangeError(
-      "Cannot start: no provider is named, and without one nobody can tell how well tasks are solved. Set OPENAI_API_KEY " +
-        "(or OPENAI_BASE_URL) and TARE_MODEL; or play the tasks with the scripted worker of the tests: --scripted.",
+      "Cannot start: no provider is named. Set OPENAI_API_KEY (or OPENAI_BASE_URL) and TARE_MODEL; or play the tasks " +
+        "with the scripted worker of the tests: --scripted.",
     );
   }
   const baseURL = baseUrl || DEFAULT_PROVIDER.baseURL;
@@ -164,33 +166,15 @@ function upstreamOf(
     key,
     model,
     profile: chooseProfile({ model, baseUrl: baseURL }),
-    prices: {
-      inUsd: price("price-in", values),
-      outUsd: price("price-out", values),
-      budgetUsd: price("budget", values),
-    },
+    prices: readPrices(values),
     windowTokens: listWindow(model) ?? USUAL_WINDOW,
   };
 }
 
-function price(flag: string, values: Readonly<Record<string, unknown>>): number {
-  const number = Number(values[flag]);
-  if (values[flag] !== undefined && values[flag] !== "" && number >= 0 && number < Infinity) return number;
-  throw new RangeError(
-    `Cannot start: --${flag} is ${
-      JSON.stringify(values[flag]) ?? "not set"
-    }, but it must be a number from 0. This costs ` +
-      "money: --price-in and --price-out are USD for a million tokens, as the provider lists them, and --budget is the " +
-      "most USD that may be spent.",
-  );
-}
-
-function overBudget({ spentUsd }: Results<Run>, { prices: { budgetUsd } }: Upstream): string | undefined {
-  if (spentUsd < budgetUsd) return undefined;
-  return `Stopped: ${money(spentUsd)} of the budget of ${
-    money(budgetUsd)
-  } are spent. The same command with a higher ` +
-    "--budget goes on from here.";
+function overBudget({ spentUsd }: Results<Run>, { prices }: Upstream): string | undefined {
+  if (spentUsd < prices.budgetUsd) return undefined;
+  const [spent, budget] = [money(spentUsd), money(prices.budgetUsd)];
+  return `Stopped: ${spent} of the budget of ${budget} are spent. The same command with a higher --budget goes on from here.`;
 }
 
 /** Plays a task once, and says what came of it. */

@@ -1,6 +1,6 @@
 import { assert, assertAlmostEquals, assertEquals, assertMatch, assertRejects } from "@std/assert";
-import { seeded } from "../../scripts/bench/seeded.ts";
-import { systemClock } from "../../scripts/bench/probe/clock.ts";
+import { seeded } from "../seeded.ts";
+import { systemClock } from "../../scripts/probe/clock.ts";
 import { startProvider } from "../agents/provider.ts";
 import { benchTasks, summarise } from "./bench_tasks.ts";
 import { TASKS } from "./tasks.ts";

@@ -1,6 +1,6 @@
 import { assert, assertEquals, assertLess } from "@std/assert";
 import { formatPlaceholder, parsePlaceholder } from "@tare/prune";
-import { seeded } from "../../scripts/bench/seeded.ts";
+import { seeded } from "../seeded.ts";
 import type { Said } from "../agents/model.ts";
 import { CASE_FACTOR, SEED } from "../cases.ts";
 import { CROWDED, FORGETFUL, PLANNED, PROGRAMMED, UNPRUNED } from "./arms.ts";

@@ -1,5 +1,5 @@
 import type { SessionEvent } from "@tare/server";
-import { seeded } from "../../scripts/bench/seeded.ts";
+import { seeded } from "../seeded.ts";
 import { agentClient } from "../../packages/app/agent_client.ts";
 import { ownerKeyIn } from "../../packages/app/data/find_owner_key.ts";
 import { findPlaces } from "../../packages/app/prompt/workplace.ts";

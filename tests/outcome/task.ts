@@ -1,4 +1,4 @@
-import { pick, word } from "../../scripts/bench/words.ts";
+import { pick, word } from "../words.ts";
 import { sourceText } from "../gateway/long_session.ts";
 import { kept, type Turn, work } from "./worker.ts";
 

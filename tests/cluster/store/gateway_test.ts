@@ -8,7 +8,7 @@ import {
   whole,
 } from "../../../packages/gateway/kept/conversations_fixture_test.ts";
 import { DIALECTS } from "../../../packages/gateway/kept/dialects_fixture_test.ts";
-import { seeded } from "../../../scripts/bench/seeded.ts";
+import { seeded } from "../../seeded.ts";
 import { SEED } from "../../cases.ts";
 import { startPostgres } from "../postgres.ts";
 import { FEW, withDatabase } from "./store.ts";

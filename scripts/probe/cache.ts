@@ -1,0 +1,206 @@
+import type { Message, Usage } from "@tare/messages";
+import { type Profile, profileNamed } from "@tare/planner";
+import { recogniseProfile } from "../../packages/planner/providers.ts";
+import { formatTable } from "../format_table.ts";
+import { ask, type Bench } from "./experiment.ts";
+import { formatDuration } from "./clock.ts";
+import { nonce, prose, randomOf } from "./texts.ts";
+
+/** A prefix that was sent, and what of it was still cached when it was sent again. */
+export interface CacheSample {
+  /** When its first request had been answered, in milliseconds since 1970. */
+  readonly writtenAtMs: number;
+  /** Tokens of its first request. */
+  readonly promptTokens: number;
+  /** How long it was then left alone, in milliseconds. Absent: it still is. */
+  readonly idleMs?: number;
+  /** What the provider reported of its second request. */
+  readonly usage?: Usage;
+}
+
+/** What is probed. */
+export interface CacheSettings {
+  /** Idle times, in milliseconds, growing. */
+  readonly idleMs: readonly number[];
+  /** Prefixes for each idle time. */
+  readonly repeats: number;
+  /** Tokens of each prefix. */
+  readonly prefixTokens: number;
+}
+
+/** Share of a prefix from which on it counts as still there: what is missing is a block, and what followed it. */
+const WARM_SHARE = 0.8;
+
+/** Nothing new is sent if a prefix falls due within so many milliseconds: a request takes a while. */
+const CLOSE_MS = 60_000;
+
+/** A prefix may be left alone for so much too long, as a share of its idle time: an interruption may, or a slow reply. */
+const LATE_SHARE = 0.1;
+
+interface Job {
+  readonly key: string;
+  readonly idleMs: number;
+}
+
+function jobsOf({ idleMs, repeats }: CacheSettings): Job[] {
+  return idleMs.flatMap((idle) =>
+    Array.from(
+      { length: repeats },
+      (_, at) => ({ key: `${formatDuration(idle)} no. ${at + 1}`, idleMs: idle }),
+    )
+  );
+}
+
+/**
+ * Sends a prefix that nobody has sent before, waits, sends it again and reads back how much of it was cached; each
+ * idle time with prefixes of its own, as reading one refreshes it. All wait at the same time, those for longest first.
+ */
+export async function probe(bench: Bench<CacheSample>, settings: CacheSettings): Promise<void> {
+  const { clock, results, progress, isSimulated } = bench;
+  const jobs = jobsOf(settings);
+  const done = () => jobs.filter(({ key }) => results.get(key)?.usage).length;
+  const pending = () =>
+    jobs.flatMap((job) => {
+      const sample = results.get(job.key);
+      return sample && !sample.usage ? [{ ...job, sample, dueMs: sample.writtenAtMs + job.idleMs }] : [];
+    }).sort((a, b) => a.dueMs - b.dueMs);
+  // The simulator has forgotten what an earlier run sent.
+  if (isSimulated) { for (const { key } of pending()) results.set(key, undefined); }
+  for (;;) {
+    const [due] = pending();
+    if (due && clock.now() > due.dueMs + LATE_SHARE * due.idleMs) {
+      progress(`${due.key} was left alone for too long and is sent again`);
+      results.set(due.key, undefined);
+      continue;
+    }
+    const unsent = jobs.filter(({ key }) => !results.get(key)).sort((a, b) => b.idleMs - a.idleMs)[0];
+    if (!due && !unsent) return;
+    const leftMs = due ? due.dueMs - clock.now() : Infinity;
+    if (unsent && leftMs > CLOSE_MS) {
+      const { promptTokens } = await send(bench, settings, { key: unsent.key, word: "first" });
+      results.set(unsent.key, { writtenAtMs: clock.now(), promptTokens });
+      progress(`sent a prefix of ${promptTokens} tokens, to be left alone for ${unsent.key}`);
+    } else if (due && leftMs > 0) {
+      progress(`waiting ${formatDuration(leftMs)} for ${due.key}`);
+      await clock.wait(leftMs);
+    } else if (due) {
+      const idleMs = clock.now() - due.sample.writtenAtMs;
+      const usage = await send(bench, settings, { key: due.key, word: "second" });
+      results.set(due.key, { ...due.sample, idleMs, usage });
+      progress(
+        `${done()}/${jobs.length}: after ${due.key} ${usage.cachedTokens} of ${due.sample.promptTokens} tokens were cached`,
+      );
+    }
+  }
+}
+
+async function send(
+  { model, countTokens, results }: Bench<CacheSample>,
+  { prefixTokens }: CacheSettings,
+  { key, word }: { readonly key: string; readonly word: string },
+): Promise<Usage> {
+  const name = nonce(results.seed, key);
+  const text = prose(prefixTokens, { random: randomOf(name), countTokens });
+  const messages: Message[] = [
+    { role: "system", content: `${name}\n${text}` },
+    { role: "user", content: `Answer with the word ${word}.` },
+  ];
+  return (await ask(model, { messages, tools: [] })).usage;
+}
+
+type Warmth = Profile["warmth"][number];
+
+/** What the samples of one idle time say. */
+export interface CacheLine extends Warmth {
+  /** Prefixes that were sent twice. */
+  readonly samples: number;
+  /** Of these, found in the cache. */
+  readonly warm: number;
+  /** Mean share of a prefix's tokens that were served from the cache. */
+  readonly share: number;
+  /** The probability that the profile states. */
+  readonly stated: number;
+}
+
+/** What all samples say, and the profile that follows from them. */
+export interface CacheSummary {
+  readonly lines: readonly CacheLine[];
+  /** What `--profile-file` takes. Absent: nothing was ever found in a cache. */
+  readonly profileFile?: Partial<Profile> & { readonly profile: string };
+}
+
+/** Sums the samples up. The profile's own word counts as one sample, so that a few samples never say never or always. */
+export function summarise(
+  { results, profile, modelName }: Bench<CacheSample>,
+  settings: CacheSettings,
+): CacheSummary {
+  const { idleMs, repeats } = settings;
+  const samples = jobsOf(settings).flatMap(({ key, idleMs }) => {
+    const { usage, promptTokens = 0 } = results.get(key) ?? {};
+    return usage ? [{ idleMs, usage, share: usage.cachedTokens / promptTokens }] : [];
+  });
+  const served = samples.find(({ usage }) => usage.cachedTokens > 0);
+  const recognised = profile.warmth.length === 0 && served && recogniseProfile(served.usage);
+  const base = recognised ? profileNamed(recognised) : profile;
+  const lines = neverRising(idleMs.flatMap((idle): CacheLine[] => {
+    const its = samples.filter((sample) => sample.idleMs === idle);
+    if (its.length === 0) return [];
+    const warm = its.filter(({ share }) => share >= WARM_SHARE).length;
+    const share = its.reduce((sum, sample) => sum + sample.share, 0) / its.length;
+    const stated = base.warmth.find((line) => idle <= line.idleMs)?.probability ?? 0;
+    const probability = (warm + stated) / (its.length + 1);
+    return [{ idleMs: idle, samples: its.length, warm, share, stated, probability }];
+  }));
+  const last = lines.at(-1);
+  if (!served || !last) return { lines };
+  const warmth = [
+    ...lines,
+    // Of what is beyond, the profile's word holds.
+    ...base.warmth.filter((line) => line.idleMs > last.idleMs),
+  ].map(({ idleMs, probability }) => ({
+    idleMs,
+    probability: Number(Math.min(probability, idleMs > last.idleMs ? last.probability : 1).toFixed(3)),
+  }));
+  return {
+    lines,
+    profileFile: {
+      profile: base.name,
+      name: `${base.name}, measured`,
+      ttlMs: warmth.findLast(({ probability }) => probability >= 0.5)?.idleMs ?? 0,
+      warmth,
+      source: `deno task probe:cache, ${modelName}`,
+      notes: `${repeats} prefixes of ${settings.prefixTokens} tokens for each idle time.`,
+    },
+  };
+}
+
+/** A prefix doesn't come back: lines of which a later one is likelier share their mean. */
+function neverRising(lines: readonly CacheLine[]): CacheLine[] {
+  const pools: CacheLine[][] = [];
+  const mean = (pool: readonly CacheLine[]) =>
+    pool.reduce((sum, { probability, samples }) => sum + probability * samples, 0) /
+    pool.reduce((sum, { samples }) => sum + samples, 0);
+  for (const line of lines) {
+    let pool = [line];
+    for (let before = pools.at(-1); before && mean(before) < mean(pool); before = pools.at(-1)) {
+      pool = [...before, ...pool];
+      pools.pop();
+    }
+    pools.push(pool);
+  }
+  return pools.flatMap((pool) => pool.map((line) => ({ ...line, probability: mean(pool) })));
+}
+
+/** The lines as a table. */
+export function cacheTable(lines: readonly CacheLine[]): string {
+  return formatTable([
+    ["idle", "still cached", "share of tokens", "profile", "measured"],
+    ...lines.map(({ idleMs, warm, samples, share, stated, probability }) => [
+      formatDuration(idleMs),
+      `${warm} of ${samples}`,
+      `${(100 * share).toFixed(1)}%`,
+      stated.toFixed(3),
+      probability.toFixed(3),
+    ]),
+  ]);
+}

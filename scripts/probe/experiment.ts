@@ -1,0 +1,292 @@
+// deno-lint-ignore-file no-console
+import { join } from "@std/path";
+import { parseArgs } from "node:util";
+import { ModelError } from "@tare/loop";
+import { anthropicModel } from "@tare/loop/anthropic";
+import { openaiModel } from "@tare/loop/openai";
+import type { AssistantMessage, CountTokens, Model, ModelRequest, Usage } from "@tare/messages";
+import { loadTokenizer } from "@tare/tiktoken";
+import {
+  chooseProfile,
+  DEFAULT_PROVIDER,
+  MESSAGES_PROVIDER,
+  type Profile,
+  profileNamed,
+} from "@tare/planner";
+import { type SimulatedModel, simulator } from "@tare/simulator";
+import { readSettings } from "../../packages/app/settings/settings.ts";
+import { type Clock, simulatedClock, systemClock } from "./clock.ts";
+import { money, OutOfBudget, paidModel, type Prices } from "./paid_model.ts";
+import { Results } from "./results.ts";
+
+/** The variables that say which provider is asked, as for the server. */
+const VARIABLES = ["OPENAI_API_KEY", "OPENAI_BASE_URL", "TARE_MODEL", "TARE_PROFILE"];
+
+/** Those of a provider that is asked in the Messages format. */
+const MESSAGES_VARIABLES = ["ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", "TARE_MODEL", "TARE_PROFILE"];
+
+/** Where results are kept, below the folder in which a task runs. */
+const FOLDER = ".tare/measured";
+
+/** What the simulator's tokens cost, in USD for a million. */
+const SIMULATED_PRICES: Prices = { inUsd: 1, outUsd: 5, budgetUsd: Infinity };
+
+/** What an experiment runs in. */
+export interface Surroundings {
+  readonly environment: Readonly<Record<string, string | undefined>>;
+  /** Where results are kept. */
+  readonly folder: string;
+  /** The time, with a real provider; where the simulator's own begins. */
+  readonly clock: Clock;
+  /** Takes a line of progress. */
+  readonly log: (line: string) => void;
+}
+
+/** The flags that all experiments take. */
+export const FLAGS = {
+  name: { type: "string" },
+  "price-in": { type: "string" },
+  "price-out": { type: "string" },
+  budget: { type: "string" },
+} as const;
+
+/** The values of {@linkcode FLAGS}. */
+export type FlagValues = { readonly [Flag in keyof typeof FLAGS]?: string | undefined };
+
+/** An experiment about to be made. */
+export interface BenchPlan {
+  /** Name of the task. */
+  readonly task: string;
+  readonly values: FlagValues;
+  /** What is asked for, as plain data: results of the same alone are gone on with. */
+  readonly settings: Readonly<Record<string, unknown>>;
+  /** Who answers if no provider is named. */
+  readonly simulated: SimulatedModel;
+  /** Whether it is asked in the Messages format, with replies as short as can be. Default: in chat completions. */
+  readonly inMessages?: boolean;
+}
+
+/** A provider, what it costs, and what is known of it so far. */
+export interface Bench<R> {
+  /** The provider's model; every request of it is paid from the budget. */
+  readonly model: Model;
+  /** The same, with fields of a request's body in place of what is made of its messages. */
+  readonly asking: (body: Readonly<Record<string, unknown>>) => Model;
+  readonly modelName: string;
+  readonly isSimulated: boolean;
+  readonly profile: Profile;
+  readonly prices: Prices;
+  readonly clock: Clock;
+  readonly countTokens: CountTokens;
+  readonly results: Results<R>;
+  /** Tells how far it is, and what that cost. */
+  readonly progress: (line: string) => void;
+  /** Writes a file beside the results, `NAME` and this ending, and gives its path. */
+  readonly write: (ending: string, text: string) => string;
+}
+
+/**
+ * Opens the provider that the environment names, otherwise the simulator, and the results so far.
+ *
+ * @throws {RangeError} if a setting is wrong, or a provider is to be paid and there is no price or budget.
+ */
+export async function openBench<R>(
+  { task, values, settings, simulated, inMessages = false }: BenchPlan,
+  surroundings: Surroundings,
+): Promise<Bench<R>> {
+  const { environment, folder, log } = surroundings;
+  const variables = inMessages ? MESSAGES_VARIABLES : VARIABLES;
+  const named = Object.fromEntries(variables.map((name) => [name, environment[name]]));
+  const { model, profile: profileName, ...told } = readSettings([], named);
+  const apiKey = inMessages ? told.messagesKey : told.apiKey;
+  const baseUrl = inMessages ? named.ANTHROPIC_BASE_URL || undefined : told.baseUrl;
+  const isSimulated = model === undefined;
+  if (isSimulated && (apiKey ?? baseUrl) !== undefined) {
+    throw new RangeError(
+      "Cannot start: TARE_MODEL is not set, but with a provider it must be the provider's name for a model.",
+    );
+  }
+  const modelName = model ?? "simulated";
+  const prices = readPrices(values, isSimulated ? SIMULATED_PRICES : undefined);
+  const provider = inMessages ? MESSAGES_PROVIDER : DEFAULT_PROVIDER;
+  const baseURL = baseUrl ?? provider.baseURL;
+  const profile = isSimulated
+    ? profileNamed(profileName ?? provider.profile)
+    : chooseProfile({ model, baseUrl: baseURL, ...(profileName !== undefined && { name: profileName }) });
+  const name = readName(values.name ?? `${task}-${modelName}`.replaceAll(/[^\w.-]+/g, "-"));
+  const results = new Results<R>(join(folder, `${name}.json`), {
+    circumstances: {
+      task,
+      model: modelName,
+      provider: isSimulated ? "simulator" : baseURL,
+      profile: profile.name,
+      settings,
+    },
+    seed: surroundings.clock.now(),
+  });
+  const tokenizer = await loadTokenizer({ model: modelName });
+  const clock = isSimulated ? simulatedClock(surroundings.clock.now()) : surroundings.clock;
+  const simulatedFetch = isSimulated
+    ? simulator({ model: simulated, tokenizer, profile, now: clock.now }).fetch
+    : undefined;
+  const ask = (extraBody: Readonly<Record<string, unknown>>) => {
+    const options = {
+      ...(simulatedFetch
+        ? {
+          model: "simulated",
+          baseURL: inMessages ? "http://simulator" : "http://simulator/v1",
+          fetch: (input: RequestInfo | URL, init?: RequestInit) => simulatedFetch(new Request(input, init)),
+        }
+        : { model: modelName, baseURL, ...(apiKey !== undefined && { apiKey }) }),
+      extraBody,
+    };
+    const one = inMessages
+      ? anthropicModel({ ...options, maxTokens: 1, cacheTtlMs: 0 })
+      : openaiModel(options);
+    return paidModel(one, { prices, profile, account: results, countTokens: tokenizer.count });
+  };
+  if (isSimulated) {
+    log(`No provider is named: the simulator answers. ${variables[0]} and TARE_MODEL name one.`);
+  }
+  return {
+    model: ask({}),
+    asking: ask,
+    modelName,
+    isSimulated,
+    profile,
+    prices,
+    clock,
+    countTokens: tokenizer.count,
+    results,
+    progress(line) {
+      const budget = prices.budgetUsd < Infinity ? ` of ${money(prices.budgetUsd)}` : "";
+      log(`${line} (${money(results.spentUsd)}${budget})`);
+    },
+    write(ending, text) {
+      const path = join(folder, name + ending);
+      Deno.writeTextFileSync(path, text);
+      return path;
+    },
+  };
+}
+
+/**
+ * Reads the prices and the budget.
+ *
+ * @throws {RangeError} if one is wrong, or is not set and has no default.
+ */
+export function readPrices(values: FlagValues, defaults?: Prices): Prices {
+  const read = (flag: keyof FlagValues, fallback: number | undefined) => {
+    const value = values[flag];
+    if (value === undefined && fallback !== undefined) return fallback;
+    const number = Number(value);
+    if (value !== undefined && value !== "" && number >= 0 && number < Infinity) return number;
+    throw new RangeError(
+      `Cannot start: --${flag} is ${JSON.stringify(value) ?? "not set"}, but it must be a number ` +
+        "from 0. With a provider this costs money: --price-in and --price-out are USD for a million tokens, as the " +
+        "provider lists them, and --budget is the most USD that may be spent.",
+    );
+  };
+  return {
+    inUsd: read("price-in", defaults?.inUsd),
+    outUsd: read("price-out", defaults?.outUsd),
+    budgetUsd: read("budget", defaults?.budgetUsd),
+  };
+}
+
+function readName(name: string): string {
+  if (/^\w[\w.-]*$/.test(name)) return name;
+  throw new RangeError(
+    `Cannot start: --name is ${
+      JSON.stringify(name)
+    }, but it must be letters, digits, dots, dashes: the name of a file.`,
+  );
+}
+
+/**
+ * Reads a flag that is a whole number.
+ *
+ * @throws {RangeError} naming the flag, its value and what would be right.
+ */
+export function readCount(flag: string, text: string): number {
+  if (/^[1-9]\d{0,8}$/.test(text)) return Number(text);
+  throw new RangeError(
+    `Cannot start: ${flag} is ${JSON.stringify(text)}, but it must be a whole number from 1.`,
+  );
+}
+
+/** A reply, and what it took. */
+export interface Reply {
+  readonly message: AssistantMessage;
+  readonly usage: Usage;
+}
+
+/**
+ * Asks a model once.
+ *
+ * @throws {RangeError} if the provider reports no usage: then there is nothing to measure.
+ */
+export async function ask(model: Model, request: Pick<ModelRequest, "messages" | "tools">): Promise<Reply> {
+  for await (const event of model({ ...request, signal: new AbortController().signal })) {
+    if (event.type !== "completed") continue;
+    const { message, usage } = event;
+    if (usage) return { message, usage };
+  }
+  throw new RangeError("Cannot measure this provider: it reports no usage with its replies.");
+}
+
+/** Works until it is done or the budget is used up; then says so. */
+export async function withinBudget(work: () => Promise<void>): Promise<string | undefined> {
+  try {
+    await work();
+    return undefined;
+  } catch (error) {
+    if (error instanceof OutOfBudget) return error.message;
+    throw error;
+  }
+}
+
+/** Runs an experiment as a program: prints its report, or a sentence on what is wrong. */
+export async function runBench(
+  experiment: (args: readonly string[], surroundings: Surroundings) => Promise<Report>,
+): Promise<void> {
+  try {
+    const environment = Object.fromEntries(
+      [...VARIABLES, ...MESSAGES_VARIABLES].map((name) => [name, Deno.env.get(name)]),
+    );
+    const surroundings = { environment, folder: FOLDER, clock: systemClock, log: console.error };
+    const { text, stopped } = await experiment(Deno.args, surroundings);
+    console.log(text);
+    if (stopped === undefined) return;
+    console.error(stopped);
+  } catch (error) {
+    // Only what a person can mend is a sentence; anything else is a bug and shows its stack.
+    if (!(error instanceof RangeError || error instanceof ModelError)) throw error;
+    console.error(error.message);
+  }
+  Deno.exitCode = 1;
+}
+
+/** What an experiment found. */
+export interface Report {
+  /** A small table for people, and where the rest is. */
+  readonly text: string;
+  /** Why it isn't whole. */
+  readonly stopped?: string | undefined;
+}
+
+/**
+ * Parses flags.
+ *
+ * @throws {RangeError} if there are others.
+ */
+export function parseFlags<Options extends NonNullable<Parameters<typeof parseArgs>[0]>["options"]>(
+  args: readonly string[],
+  options: Options,
+) {
+  try {
+    return parseArgs({ args: [...args], options: { ...FLAGS, ...options }, strict: true }).values;
+  } catch (error) {
+    throw new RangeError(`Cannot start: ${(error as Error).message}`, { cause: error });
+  }
+}

@@ -1,0 +1,110 @@
+import { join } from "@std/path";
+
+/** What was measured under which circumstances; a file of results goes on only under the same. */
+export interface Circumstances {
+  /** Name of the task. */
+  readonly task: string;
+  readonly model: string;
+  /** Address of the provider; `simulator` for the simulator. */
+  readonly provider: string;
+  readonly profile: string;
+  /** What was asked for, as plain data. */
+  readonly settings: Readonly<Record<string, unknown>>;
+}
+
+interface Contents<R> {
+  readonly circumstances: Circumstances;
+  /** From which everything was generated. */
+  readonly seed: number;
+  readonly spentUsd: number;
+  readonly calls: number;
+  readonly results: Readonly<Record<string, R>>;
+  readonly summary?: unknown;
+}
+
+/** Results in a JSON file that is whole at any time, so that a run that ended goes on where it stopped. */
+export class Results<R> {
+  readonly #path: string;
+  #contents: Contents<R>;
+
+  /**
+   * Opens the file, or begins it.
+   *
+   * @param path The file; its folder is made.
+   * @throws {RangeError} if the file holds something else than results of the same circumstances.
+   */
+  constructor(path: string, { circumstances, seed }: Pick<Contents<R>, "circumstances" | "seed">) {
+    this.#path = path;
+    this.#contents = read(path, circumstances) ??
+      { circumstances, seed, spentUsd: 0, calls: 0, results: {} };
+    Deno.mkdirSync(join(path, ".."), { recursive: true });
+    this.#change({});
+  }
+
+  get seed(): number {
+    return this.#contents.seed;
+  }
+
+  /** What all runs together have cost. */
+  get spentUsd(): number {
+    return this.#contents.spentUsd;
+  }
+
+  get(key: string): R | undefined {
+    return this.#contents.results[key];
+  }
+
+  /** Keeps a result, or forgets it. */
+  set(key: string, result: R | undefined): void {
+    const { [key]: _, ...others } = this.#contents.results;
+    this.#change({ results: result === undefined ? others : { ...others, [key]: result } });
+  }
+
+  /** Books a request. */
+  spend(usd: number): void {
+    this.#change({ spentUsd: this.#contents.spentUsd + usd, calls: this.#contents.calls + 1 });
+  }
+
+  /** Puts what follows from the results beside them. */
+  summarise(summary: unknown): void {
+    this.#change({ summary });
+  }
+
+  #change(change: Partial<Contents<R>>): void {
+    this.#contents = { ...this.#contents, ...change };
+    Deno.writeTextFileSync(`${this.#path}.new`, `${JSON.stringify(this.#contents, null, 2)}\n`);
+    Deno.renameSync(`${this.#path}.new`, this.#path);
+  }
+}
+
+function read<R>(path: string, now: Circumstances): Contents<R> | undefined {
+  let text: string;
+  try {
+    text = Deno.readTextFileSync(path);
+  } catch (error) {
+    if (error instanceof Deno.errors.NotFound) return undefined;
+    throw error;
+  }
+  const contents = parse(text);
+  if (!contents?.circumstances || !contents.results) return refuse(path, "it holds no results");
+  for (const [what, value] of Object.entries(now)) {
+    const before = JSON.stringify(contents.circumstances[what as keyof Circumstances]);
+    if (before !== JSON.stringify(value)) {
+      refuse(path, `it was measured with ${what} ${before}, not ${JSON.stringify(value)}`);
+    }
+  }
+  return contents;
+}
+
+function parse(text: string) {
+  try {
+    return JSON.parse(text);
+  } catch (error) {
+    if (error instanceof SyntaxError) return undefined;
+    throw error;
+  }
+}
+
+function refuse(path: string, why: string): never {
+  throw new RangeError(`Cannot go on with ${path}: ${why}. Take another --name, or move the file away.`);
+}

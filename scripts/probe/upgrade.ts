@@ -1,0 +1,197 @@
+import type { Message, Usage } from "@tare/messages";
+import { promptCost } from "@tare/planner/parts";
+import { formatTable } from "../format_table.ts";
+import { ask, type Bench } from "./experiment.ts";
+import { formatDuration } from "./clock.ts";
+import { money } from "./paid_model.ts";
+import { nonce, prose, randomOf } from "./texts.ts";
+
+/** One of the four requests, and what it took. */
+export interface UpgradeSample {
+  readonly atMs: number;
+  readonly usage: Usage;
+}
+
+/** What is probed. */
+export interface UpgradeSettings {
+  readonly prefixTokens: number;
+}
+
+/** Tokens of the reply that is put under the hour's mark: enough to be told from what wraps it. */
+const ANSWER_TOKENS = 600;
+
+const MINUTE = 60_000;
+
+/** When each request is made, and what it is for. */
+const STEPS = [
+  { name: "writes the prefix for five minutes", afterMs: 0 },
+  { name: "reads it, and puts an hour's mark behind a reply", afterMs: 280_000 },
+  { name: "comes back behind the five minutes", afterMs: 38 * MINUTE },
+  { name: "comes back behind the hour, but within an hour of that", afterMs: 70 * MINUTE },
+] as const;
+
+/** A request that is later than that is none of this experiment any more. */
+const LATE_MS = 15_000;
+
+/** Share of a prefix from which on it counts as read. */
+const READ_SHARE = 0.9;
+
+const FIVE_MINUTES = { type: "ephemeral" };
+const AN_HOUR = { type: "ephemeral", ttl: "1h" };
+
+/** A message's text under a mark. */
+function marked(text: string, cache_control: Readonly<Record<string, string>>) {
+  return [{ type: "text", text, cache_control }];
+}
+
+/** What all four cost if everything is as documented, and at most, in US dollars. */
+export function priceUpgrade(
+  { profile, prices }: Bench<UpgradeSample>,
+  { prefixTokens }: UpgradeSettings,
+): { readonly expectedUsd: number; readonly mostUsd: number } {
+  const { short, hour } = profile.writes ?? { short: profile.write, hour: profile.write };
+  const reads = 3 * profile.read * prefixTokens + 2 * profile.read * ANSWER_TOKENS;
+  const expected = short * prefixTokens + reads + hour * ANSWER_TOKENS;
+  const most = (3 * short + hour) * (prefixTokens + ANSWER_TOKENS);
+  const [expectedUsd, mostUsd] = [expected, most].map((units) =>
+    (units * prices.inUsd + STEPS.length * prices.outUsd) / 1e6
+  ) as [number, number];
+  return { expectedUsd, mostUsd };
+}
+
+/**
+ * Sends a prefix that nobody has sent before, has it upgraded to an hour 280 s later, and comes back twice: behind the five
+ * minutes, and behind the hour but within an hour of the first return. What was interrupted for too long begins anew.
+ */
+export async function probeUpgrade(bench: Bench<UpgradeSample>, settings: UpgradeSettings): Promise<void> {
+  const { clock, results, progress, isSimulated } = bench;
+  const { expectedUsd, mostUsd } = priceUpgrade(bench, settings);
+  progress(
+    `four requests in ${formatDuration(STEPS.at(-1)!.afterMs)}: about ${money(expectedUsd)}, at most ${
+      money(mostUsd)
+    }`,
+  );
+  for (let at = 0; at < STEPS.length;) {
+    if (results.get(`${at + 1}`)) {
+      at++;
+      continue;
+    }
+    const startMs = results.get("1")?.atMs ?? clock.now();
+    const dueMs = startMs + STEPS[at]!.afterMs;
+    // The simulator has forgotten what an earlier run sent.
+    if (at > 0 && (clock.now() > dueMs + LATE_MS || isSimulated && startMs < results.seed)) {
+      progress(`request ${at + 1} is too late, so all are made anew`);
+      for (const number of STEPS.keys()) results.set(`${number + 1}`, undefined);
+      at = 0;
+      continue;
+    }
+    if (dueMs > clock.now()) {
+      progress(`waiting ${formatDuration(dueMs - clock.now())} for request ${at + 1}`);
+      await clock.wait(dueMs - clock.now());
+    }
+    const atMs = clock.now();
+    // A prefix of its own for each attempt: when its first request was made names it.
+    const usage = await send(bench, settings, { at, name: nonce(at === 0 ? atMs : startMs, "upgrade") });
+    results.set(`${at + 1}`, { atMs, usage });
+    progress(
+      `${at + 1}/${STEPS.length}: ${
+        STEPS[at]!.name
+      }; ${usage.cachedTokens} of ${usage.promptTokens} tokens were cached`,
+    );
+  }
+}
+
+async function send(
+  { asking, countTokens }: Bench<UpgradeSample>,
+  { prefixTokens }: UpgradeSettings,
+  { at, name }: { readonly at: number; readonly name: string },
+): Promise<Usage> {
+  const front = `${name}\n${prose(prefixTokens, { random: randomOf(name), countTokens })}`;
+  const answer = prose(ANSWER_TOKENS, { random: randomOf(`${name} answer`), countTokens });
+  const question = "Say yes.";
+  const isFirst = at === 0;
+  const isPing = at === 1;
+  const last = isPing ? "." : `Say it once more, for the ${at}th time.`;
+  const body = {
+    system: [{ type: "text", text: front }],
+    messages: isFirst ? [{ role: "user", content: marked(question, FIVE_MINUTES) }] : [
+      { role: "user", content: question },
+      { role: "assistant", content: isPing ? marked(answer, AN_HOUR) : answer },
+      { role: "user", content: isPing ? last : marked(last, FIVE_MINUTES) },
+    ],
+  };
+  // The same as chat messages, so that it can be priced before it is sent.
+  const messages: Message[] = [
+    { role: "system", content: front },
+    { role: "user", content: question },
+    ...(isFirst ? [] : [
+      { role: "assistant", content: answer } as const,
+      { role: "user", content: last } as const,
+    ]),
+  ];
+  return (await ask(asking(body), { messages, tools: [] })).usage;
+}
+
+/** What the four requests say. */
+export interface UpgradeSummary {
+  /** Whether the bill of the upgrade is that of a read and of an hour's write of the reply alone. */
+  readonly billedAsDocumented: boolean;
+  /** Whether the prefix was there after the five minutes. */
+  readonly livesForAnHour: boolean;
+  /** Whether it was there an hour after the upgrade, having been read in between. */
+  readonly isRefreshed: boolean;
+}
+
+/** Sums the requests up; nothing as long as one of them is missing. */
+export function summariseUpgrade({ results }: Bench<UpgradeSample>): UpgradeSummary | undefined {
+  const samples = STEPS.flatMap((_, at) => results.get(`${at + 1}`) ?? []);
+  const [first, ping, back, late] = samples.map(({ usage }) => usage);
+  if (!first || !ping || !back || !late) return undefined;
+  const { cachedTokens, promptTokens, hourWriteTokens = 0 } = ping;
+  const least = READ_SHARE * first.promptTokens;
+  const isRead = ({ cachedTokens }: Usage) => cachedTokens >= least;
+  const written = promptTokens - cachedTokens;
+  return {
+    billedAsDocumented: isRead(ping) && hourWriteTokens > written / 2 && hourWriteTokens <= written,
+    livesForAnHour: isRead(back),
+    isRefreshed: isRead(late),
+  };
+}
+
+/** The requests as a table, and what they come to in words. */
+export function upgradeTable(
+  { results, profile, prices }: Bench<UpgradeSample>,
+  summary: UpgradeSummary | undefined,
+): string {
+  const rows = STEPS.flatMap(({ name, afterMs }, at) => {
+    const usage = results.get(`${at + 1}`)?.usage;
+    if (!usage) return [];
+    const { promptTokens, cachedTokens, cacheWriteTokens = 0, hourWriteTokens = 0, outputTokens } = usage;
+    const usd = (promptCost(profile, usage) * prices.inUsd + outputTokens * prices.outUsd) / 1e6;
+    return [[
+      formatDuration(afterMs),
+      name,
+      ...[promptTokens, cachedTokens, cacheWriteTokens - hourWriteTokens, hourWriteTokens].map(String),
+      money(usd),
+    ]];
+  });
+  const table = formatTable([
+    ["after", "request", "prompt", "read", "written 5m", "written 1h", "cost"],
+    ...rows,
+  ]);
+  if (!summary) return table;
+  const { billedAsDocumented, livesForAnHour, isRefreshed } = summary;
+  return [
+    table,
+    "",
+    billedAsDocumented
+      ? "The upgrade cost what the documents say: the prefix was read, and the reply alone written for an hour."
+      : "The upgrade didn't cost what the documents say: upgrades are not to be had here.",
+    livesForAnHour
+      ? "The prefix was there long behind its five minutes."
+      : "The prefix was gone behind its five minutes: exact pings are all that helps.",
+    isRefreshed
+      ? "It was there over an hour later: a read within the hour keeps it for another."
+      : "It was gone an hour later: a read within the hour doesn't keep it for another.",
+  ].join("\n");
+}

@@ -1,0 +1,65 @@
+// deno-lint-ignore-file no-console
+import { parseArgs } from "node:util";
+import type { ToolDefinition } from "@tare/messages";
+import { loadTokenizer } from "@tare/tiktoken";
+import { profileNamed, PROFILES } from "@tare/planner";
+import { formatTable } from "../format_table.ts";
+import { inventedTools } from "../../tests/invented_tools.ts";
+import { OFFERINGS, type Played, playTools } from "../../tests/many_tools.ts";
+
+const HEAD = [
+  ...["provider", "tools", "calls", "of tools", "prompts", "cached"],
+  ...["units", "of full", "USD", "saved"],
+];
+
+/** Plays a session with many tools by each way of offering them, as the arguments say, and prints what each costs. */
+export async function benchTools(args: readonly string[]): Promise<void> {
+  const { values } = parseArgs({
+    args: [...args],
+    options: {
+      data: { type: "string", default: "../shared/trajectories" },
+      profile: { type: "string", multiple: true, default: Object.keys(PROFILES) },
+    },
+  });
+  const { count: countTokens } = await loadTokenizer();
+  const tools = readTools(`${values.data}/github-mcp-server.json`);
+  console.log(`${tools.length} tools.\n`);
+  const rows: string[][] = [HEAD];
+  for (const profile of values.profile.map(profileNamed)) {
+    let full: Played | undefined;
+    for (const offering of OFFERINGS) {
+      const played = await playTools(tools, { profile, offering, countTokens });
+      full ??= played;
+      rows.push([profile.name, offering.name, ...cells(played, full)]);
+    }
+  }
+  console.log(formatTable(rows));
+  console.log(
+    "\nof tools: tokens of the first request that are definitions or tell of them; units: cost of the prompts in " +
+      "uncached input tokens; saved: tokens kept out by deferring, by the server's own ledger",
+  );
+}
+
+function cells(played: Played, full: Played): string[] {
+  const number = (value: number) => Math.round(value).toLocaleString("en");
+  return [
+    String(played.calls),
+    number(played.toolTokens),
+    number(played.promptTokens),
+    number(played.cachedTokens),
+    number(played.tokenUnits),
+    `${Math.round(100 * played.tokenUnits / full.tokenUnits)} %`,
+    played.usd === undefined ? "–" : played.usd.toFixed(3),
+    number(played.deferredTokens),
+  ];
+}
+
+function readTools(path: string): readonly ToolDefinition[] {
+  try {
+    return JSON.parse(Deno.readTextFileSync(path)).tools;
+  } catch (error) {
+    if (!(error instanceof Deno.errors.NotFound)) throw error;
+    console.log(`${path} is not there: the tools are invented.`);
+    return inventedTools(117);
+  }
+}

@@ -1,0 +1,26 @@
+import type { BaseMessage } from "@langchain/core/messages";
+import type { Message } from "@tare/messages";
+import { toLangChain } from "./langchain_messages.ts";
+
+/** The messages of an agent's state, without its system prompt. */
+export class State {
+  #taken = 0;
+  messages: BaseMessage[] = [];
+
+  /** Takes what is new; gives the messages that make up the system prompt. */
+  take(history: readonly Message[]): readonly Message[] {
+    const first = Math.max(0, history.findIndex(({ role }) => role !== "system" && role !== "developer"));
+    const from = Math.max(first, this.#taken);
+    const fresh = history.slice(from);
+    let at = from;
+    this.messages.push(...toLangChain(fresh, () => `m${at++}`));
+    this.#taken = history.length;
+    return history.slice(0, first);
+  }
+}
+
+/** Calls a middleware's hook, which may stand in an object, with as much of its arguments as it reads. */
+export function call(hook: unknown, ...args: unknown[]): unknown {
+  const run = typeof hook === "function" ? hook : (hook as { readonly hook: unknown }).hook;
+  return (run as (...args: unknown[]) => unknown)(...args);
+}

@@ -1,0 +1,56 @@
+import {
+  compaction,
+  type MakePolicy,
+  type PlannerOptions,
+  plannerPolicy,
+  resend,
+} from "@tare/simulator/economy";
+import { BY_AGE } from "../../../packages/planner/retention/retention.ts";
+import { clearOver } from "./clear_over.ts";
+import { clairvoyant } from "./optimum.ts";
+
+/** The planner as it ships, and with other options, so that each part of it can be measured. */
+const PLANNERS: Readonly<Record<string, PlannerOptions>> = {
+  planner: {},
+  /** Every result whole until it is evicted. */
+  "planner-untruncated": { mechanisms: { truncate: false } },
+  /** Lossless mode. */
+  "planner-nothing": { forget: "nothing" },
+  /** Eviction alone. */
+  "planner-repeating": { mechanisms: { references: false, notation: false } },
+  "planner-references": { mechanisms: { references: true } },
+  "planner-no-references": { mechanisms: { references: false } },
+  "planner-no-notation": { mechanisms: { notation: false } },
+  /** Exactly the choices of the optimum: by age, never dropping turns, without a limit to its loss, results whole. */
+  "planner-age": {
+    retention: BY_AGE,
+    lossLimit: Infinity,
+    mechanisms: { truncate: false, references: false, notation: false },
+  },
+};
+
+/** The policies of this repository, by name. */
+export const POLICIES: Readonly<Record<string, MakePolicy>> = {
+  resend,
+  "clear-100k-3": clearOver(100_000, 3),
+  "clear-30k-3": clearOver(30_000, 3),
+  "mask-10": clearOver(0, 10),
+  compaction: compaction("cached"),
+  "compaction-cold": compaction("cold"),
+  ...Object.fromEntries(
+    Object.entries(PLANNERS).map(([name, options]): [string, MakePolicy] => [
+      name,
+      (given) => plannerPolicy(given, options),
+    ]),
+  ),
+  optimum: clairvoyant,
+};
+
+/** Returns the policy of this name, and whether it offers the recall tool. */
+export function policyNamed(name: string): { readonly make: MakePolicy; readonly recall: boolean } {
+  const make = Object.hasOwn(POLICIES, name) ? POLICIES[name] : undefined;
+  if (!make) {
+    throw new RangeError(`Cannot play policy ${name}: it is none of ${Object.keys(POLICIES).join(", ")}`);
+  }
+  return { make, recall: name !== "resend" };
+}

@@ -1,0 +1,164 @@
+import type { CountTokens } from "@tare/messages";
+import { type Profile, profileNamed } from "@tare/planner";
+import type { Data } from "../load_data.ts";
+import {
+  ClientTrial,
+  plannerPolicy,
+  play,
+  playSession,
+  type Recording,
+  timedSession,
+  type WarmOptions,
+} from "@tare/simulator/economy";
+import { POLICIES } from "../policies/policies.ts";
+import { RULES } from "./rules.ts";
+
+/** What a way of keeping sessions warm comes to. Costs are relative to those of the same sessions when nothing is kept warm. */
+export interface WarmthRow {
+  /** The client, or `all`. */
+  readonly data: string;
+  readonly rule: string;
+  readonly sessions: number;
+  readonly cost: number;
+  /** The same relative to resending everything, where prompts are pruned. */
+  readonly vsResend?: number;
+  readonly worst: number;
+  /** Share of the sessions that lose over 2 %. */
+  readonly losing: number;
+  /** Pings a session. */
+  readonly pings: number;
+}
+
+/** Anthropic's, in the price of one uncached input token. */
+const OUTPUT_PRICE = 5;
+
+const PROFILE: Profile = { ...profileNamed("anthropic-5m"), price: { input: 1, output: OUTPUT_PRICE } };
+
+/** Of what a session loses no more counts as nothing. */
+const LOSS_SHARE = 0.02;
+
+/** What {@linkcode measureWarmth} goes by. */
+export interface WarmthOptions extends Pick<WarmOptions, "tellsEnd"> {
+  readonly countTokens: CountTokens;
+  /** Whether the planner prunes the prompts; else they are those that were recorded. */
+  readonly prunes: boolean;
+}
+
+/** A session under one rule, without any, and resent. */
+interface Trio {
+  readonly cost: number;
+  readonly pings: number;
+  readonly bare: number;
+  readonly resent: number;
+}
+
+type PlayRule = (recording: Recording) => Promise<{ readonly cost: number; readonly pings: number }>;
+
+/** Plays every session under each rule: those of each client, and all. */
+export async function measureWarmth(
+  sources: readonly Pick<Data, "name" | "recordings">[],
+  options: WarmthOptions,
+): Promise<WarmthRow[]> {
+  const rules = options.prunes ? plannedRules(options) : recordedRules(options);
+  const played = new Map<string, Map<string, Trio[]>>();
+  for (const { name, recordings } of sources) {
+    // Sessions of one client share a key, and with it what upgrades have shown.
+    const plays = rules.map(({ rule, make }) => ({ rule, play: make() }));
+    for (const recording of recordings) {
+      const [first, ...others] = plays;
+      const bare = await first!.play(recording);
+      const resent = options.prunes ? await resend(recording, options.countTokens) : bare.cost;
+      const add = (rule: string, { cost, pings }: { readonly cost: number; readonly pings: number }) => {
+        const its = played.get(rule) ?? new Map<string, Trio[]>();
+        its.set(name, [...its.get(name) ?? [], { cost, pings, bare: bare.cost, resent }]);
+        played.set(rule, its);
+      };
+      add(first!.rule, bare);
+      for (const { rule, play } of others) add(rule, await play(recording));
+    }
+  }
+  return [...played].flatMap(([rule, bySource]) => {
+    const rows = [...bySource].map(([data, trios]) => toRow({ data, rule }, trios, options));
+    return rows.length > 1
+      ? [...rows, toRow({ data: "all", rule }, [...bySource.values()].flat(), options)]
+      : rows;
+  });
+}
+
+/** A rule's name, and how it is made for one client. The first keeps nothing warm. */
+interface NamedRule {
+  readonly rule: string;
+  readonly make: () => PlayRule;
+}
+
+/** Rules that ask for an hour are played where it isn't granted, too. */
+const ASKING = "upgrade";
+const REFUSED = "upgrade, refused";
+
+function recordedRules({ countTokens, tellsEnd }: WarmthOptions): NamedRule[] {
+  const timed = new WeakMap<Recording, ReturnType<typeof timedSession>>();
+  const named = (rule: string, grants: boolean): NamedRule => ({
+    rule: grants ? rule : REFUSED,
+    make: () => {
+      const warmer = RULES[rule]!(PROFILE);
+      return (recording) => {
+        const session = timed.get(recording) ?? timedSession(recording, countTokens);
+        timed.set(recording, session);
+        const options = { profile: PROFILE, outputPrice: OUTPUT_PRICE, grants, tellsEnd };
+        return Promise.resolve(playSession(session, warmer(), options));
+      };
+    },
+  });
+  return Object.keys(RULES).flatMap((rule) =>
+    rule === ASKING ? [named(rule, true), named(rule, false)] : [named(rule, true)]
+  );
+}
+
+const WINDOW_TOKENS = 200_000;
+
+function plannedRules({ countTokens, tellsEnd }: WarmthOptions): NamedRule[] {
+  const named = (
+    rule: string,
+    warms: { readonly upgrades: boolean; readonly grants?: boolean } | undefined,
+  ) => ({
+    rule,
+    make: (): PlayRule => {
+      const warmth = warms && { trial: warms.upgrades ? new ClientTrial() : undefined };
+      return (recording) =>
+        play(recording, (given) => plannerPolicy(given, warmth ? { warmth } : {}), {
+          ...{ profile: PROFILE, windowTokens: WINDOW_TOKENS, countTokens, recall: true, repairs: false },
+          warmth: { grants: warms?.grants ?? true, tellsEnd },
+        });
+    },
+  });
+  return [
+    named("none", undefined),
+    named("exact", { upgrades: false }),
+    named(ASKING, { upgrades: true }),
+    named(REFUSED, { upgrades: true, grants: false }),
+  ];
+}
+
+async function resend(recording: Recording, countTokens: CountTokens): Promise<number> {
+  const { cost } = await play(recording, POLICIES.resend!, {
+    ...{ profile: PROFILE, windowTokens: WINDOW_TOKENS, countTokens, recall: false, repairs: false },
+  });
+  return cost;
+}
+
+function toRow(
+  names: Pick<WarmthRow, "data" | "rule">,
+  trios: readonly Trio[],
+  { prunes }: WarmthOptions,
+): WarmthRow {
+  const sum = (figure: keyof Trio) => trios.reduce((sum, trio) => sum + trio[figure], 0);
+  return {
+    ...names,
+    sessions: trios.length,
+    cost: sum("cost") / sum("bare"),
+    ...(prunes && { vsResend: sum("cost") / sum("resent") }),
+    worst: Math.max(...trios.map(({ cost, bare }) => cost / bare)),
+    losing: trios.filter(({ cost, bare }) => cost > (1 + LOSS_SHARE) * bare).length / trios.length,
+    pings: sum("pings") / trios.length,
+  };
+}

@@ -1,0 +1,80 @@
+import { fromFileUrl } from "@std/path";
+import { serverPermissions, V8_FLAGS } from "../../packages/app/handed_over.ts";
+import { readSettings } from "../../packages/app/settings/settings.ts";
+
+/** A server's process that somebody wishes ill. Disposing of it kills it. */
+export interface AttackedServer extends AsyncDisposable {
+  readonly url: string;
+  /** What it holds now (Linux). */
+  readonly state: () => Promise<{ readonly memoryMiB: number; readonly descriptors: number }>;
+  /** Sends a signal. */
+  readonly signal: (signal: Deno.Signal) => void;
+  /** How it ended, and what it wrote to its error output. */
+  readonly ended: Promise<{ readonly code: number; readonly stderr: string }>;
+}
+
+const APP = new URL("../../packages/app/", import.meta.url);
+
+/**
+ * Starts the server with these flags on a free port, by `main.ts` itself or by the start command's `start.ts`, and waits
+ * until it listens. It gets no environment but what Deno needs, and `descriptors` of them (default: as many as this process).
+ */
+export async function startAttacked(
+  flags: readonly string[],
+  { descriptors, by = "main" }: { readonly descriptors?: number; readonly by?: "main" | "start" } = {},
+): Promise<AttackedServer> {
+  const args = ["--port", "0", ...flags];
+  const permissions = by === "main"
+    ? [V8_FLAGS, ...serverPermissions(readSettings(args, {}))]
+    : ["--no-prompt", "--allow-read", "--allow-run", "--allow-env"];
+  const command = [Deno.execPath(), "run", "--frozen", ...permissions, fromFileUrl(new URL(`${by}.ts`, APP))];
+  const limit = descriptors === undefined ? "" : `ulimit -n ${descriptors}; `;
+  const inherited = ["PATH", "HOME", "DENO_DIR", "TMPDIR"].flatMap((name) => {
+    const value = Deno.env.get(name);
+    return value === undefined ? [] : [[name, value]];
+  });
+  const process = new Deno.Command("sh", {
+    args: ["-c", `${limit}exec "$@"`, "sh", ...command, ...args],
+    env: { ...Object.fromEntries(inherited), NO_COLOR: "1" },
+    clearEnv: true,
+    stdin: "null",
+    stdout: "piped",
+    stderr: "piped",
+  }).spawn();
+  const stderr = new Response(process.stderr).text();
+  const listens = Promise.withResolvers<string>();
+  const output = (async () => {
+    let text = "";
+    for await (const piece of process.stdout.pipeThrough(new TextDecoderStream())) {
+      text += piece;
+      const told = /listens on (\S+)\n/.exec(text)?.[1];
+      if (told !== undefined) listens.resolve(told);
+    }
+    listens.reject(new Error(`The server ended before it listened: ${await stderr}`));
+  })();
+  const ended = Promise.all([process.status, stderr, output]).then(([{ code }, told]) => ({
+    code,
+    stderr: told,
+  }));
+  const { pid } = process;
+  return {
+    url: await listens.promise,
+    signal: (signal) => process.kill(signal),
+    ended,
+    async state() {
+      const script = `grep VmRSS /proc/${pid}/status; ls /proc/${pid}/fd | wc -l`;
+      // Deno itself reads nothing in /proc unless everything is allowed.
+      const { stdout } = await new Deno.Command("sh", { args: ["-c", script] }).output();
+      const [, memory, open] = /(\d+) kB\n(\d+)/.exec(new TextDecoder().decode(stdout)) ?? [];
+      return { memoryMiB: Number(memory) / 1024, descriptors: Number(open) };
+    },
+    async [Symbol.asyncDispose]() {
+      try {
+        process.kill("SIGKILL");
+      } catch {
+        // It has ended by itself.
+      }
+      await ended;
+    },
+  };
+}

@@ -1,0 +1,93 @@
+/**
+ * A simulated provider as a process of its own, which thinks and speaks by {@linkcode MANNER}. Each turn makes three calls
+ * of `read_file`, one a step, and then answers. `POST /bench/times` hands out when each request came and when its reply had been sent, by the part of
+ * the user's message that stands in brackets, since it was last asked.
+ *
+ * @module
+ */
+// deno-lint-ignore-file no-console
+import { simulator, toolCall } from "@tare/simulator";
+import { MANNER } from "./load.ts";
+
+/** Steps in which a turn calls a tool. */
+const TOOL_STEPS = 3;
+
+const provider = simulator({
+  async model({ messages }) {
+    await new Promise((resolve) => setTimeout(resolve, MANNER.thinkMs));
+    const results = messages.length - 1 - messages.findLastIndex(({ role }) => role === "user");
+    const step = Math.floor(results / 2) + 1;
+    const content = "word ".repeat(MANNER.words);
+    const calls = [toolCall("read_file", { path: "notes.txt", start_line: step })];
+    return { content, ...(step <= TOOL_STEPS && { tool_calls: calls }) };
+  },
+  // Cheap, since the provider shares the machine with what is measured.
+  tokenizer: { encode: (text) => text.split(" ").map((word) => word.length) },
+});
+
+/** A streamed reply whose words come one by one, so many a second. */
+function paced(response: Response): Response {
+  const encoder = new TextEncoder();
+  const everyMs = 1000 / MANNER.perSecond;
+  const stream = new ReadableStream<Uint8Array>({
+    async start(controller) {
+      const startedAt = performance.now();
+      let words = 0;
+      for (const line of (await response.text()).split("\n\n")) {
+        for (const piece of line === "" ? [] : wordsOf(line)) {
+          controller.enqueue(encoder.encode(`${piece}\n\n`));
+          // By the start, so that timers that are late add up to nothing.
+          const waitMs = piece.includes('"content":"')
+            ? startedAt + ++words * everyMs - performance.now()
+            : 0;
+          if (waitMs > 0) await new Promise((resolve) => setTimeout(resolve, waitMs));
+        }
+      }
+      controller.close();
+    },
+  });
+  return new Response(stream, response);
+}
+
+/** A chunk as a provider sends it that tells every word as soon as it has it. */
+function wordsOf(line: string): string[] {
+  const content = /"content":"([^"\\]+)"/.exec(line)?.[1];
+  const words = content?.match(/\s*\S+|\s+$/g);
+  return words?.map((word) => line.replace(`"content":"${content}"`, `"content":"${word}"`)) ?? [line];
+}
+
+/** When a request came and when its reply had been sent, in milliseconds since the epoch, by what the user said. */
+const times: Record<string, [cameMs: number, sentMs: number][]> = {};
+
+const nowMs = () => performance.timeOrigin + performance.now();
+
+/** Notes when the reply has been sent. */
+function timed({ messages = [] }: Asked, response: Response, cameMs: number): Response {
+  const said = /\(([\d.]+)\)$/.exec(String(messages.findLast(({ role }) => role === "user")?.content))?.[1];
+  if (said === undefined) return response;
+  const pass = new TransformStream<Uint8Array<ArrayBuffer>, Uint8Array<ArrayBuffer>>({
+    flush: () => void (times[said] ??= []).push([cameMs, nowMs()]),
+  });
+  return new Response(response.body?.pipeThrough(pass) ?? null, response);
+}
+
+/** What of a request's body counts here. */
+interface Asked {
+  readonly messages?: readonly { readonly role: string; readonly content: unknown }[];
+}
+
+Deno.serve({
+  hostname: "127.0.0.1",
+  port: 0,
+  onListen: ({ port }) => console.log(`provider listens on http://127.0.0.1:${port}/v1`),
+}, async (request) => {
+  const cameMs = nowMs();
+  if (new URL(request.url).pathname === "/bench/times") {
+    const told = Response.json(times);
+    for (const said of Object.keys(times)) delete times[said];
+    return told;
+  }
+  if (request.method !== "POST") return await provider.fetch(request);
+  const asked: Asked = await request.clone().json();
+  return timed(asked, paced(await provider.fetch(request)), cameMs);
+});

@@ -1,0 +1,163 @@
+/**
+ * What a helper's first call reads from the provider's cache.
+ *
+ * @module
+ */
+// deno-lint-ignore-file no-console
+import { anthropicModel } from "@tare/loop/anthropic";
+import { openaiModel } from "@tare/loop/openai";
+import { contentText, hashPiece, type Message, type Tool } from "@tare/messages";
+import { loadTokenizer } from "@tare/tiktoken";
+import { profileNamed, PROFILES } from "@tare/planner";
+import { agentHandler } from "@tare/server";
+import { type SimulatedModel, simulator, toolCall } from "@tare/simulator";
+import { memoryStore } from "@tare/conversation";
+import { formatTable } from "../scripts/format_table.ts";
+import { seeded } from "./seeded.ts";
+import { word } from "./words.ts";
+
+const STEPS = 8;
+const STEP_MS = 5_000;
+const PAUSE_MS = 3 * 60_000;
+
+/** What the first call of each helper of a session shared with its parent's newest request, and what of that was cached. */
+export interface MeasuredFork {
+  /** Tokens of the parent's newest request. */
+  readonly sharedTokens: number;
+  /** Of the helper's first call, tokens that the provider served. */
+  readonly cachedTokens: number;
+  /** Whether the helper's request begins with that of its parent, messages and tools alike. */
+  readonly isWhole: boolean;
+}
+
+/** The profiles of providers that cache prompts. */
+export const CACHING: readonly string[] = Object.keys(PROFILES).filter((name) => name !== "none");
+
+/** Plays a session of long turns whose steps each call for two helpers, at a simulated provider with a faithful cache. */
+export async function measureForks(name: string, { turns = 4 } = {}): Promise<{
+  readonly forks: readonly MeasuredFork[];
+  /** How often a prompt was rewritten. */
+  readonly rewrites: number;
+}> {
+  const tokenizer = await loadTokenizer();
+  const profile = profileNamed(name);
+  let nowMs = 0;
+  const provider = simulator({ model: delegating, tokenizer, profile, now: () => nowMs });
+  const options = {
+    baseURL: name.startsWith("anthropic") ? "http://provider" : "http://provider/v1",
+    apiKey: "key",
+    fetch: (url: string | URL | Request, init?: RequestInit) => {
+      nowMs += STEP_MS;
+      return provider.fetch(new Request(url, init));
+    },
+  };
+  const agent = agentHandler({
+    model: (model) =>
+      name.startsWith("anthropic")
+        ? anthropicModel({ model, cacheTtlMs: profile.ttlMs, ...options })
+        : openaiModel({ model, ...options }),
+    defaultModel: "m",
+    tools: [readTool()],
+    delegates: true,
+    store: memoryStore({ now: () => nowMs }),
+    countTokens: () => Promise.resolve(tokenizer.count),
+    profile,
+    windowTokens: 400_000,
+  });
+  const send = async (path: string, body: object) =>
+    await (await agent.fetch(
+      new Request(`http://localhost/v1/sessions${path}`, {
+        method: "POST",
+        headers: { "content-type": "application/json" },
+        body: JSON.stringify(body),
+      }),
+    )).text();
+  const { id } = JSON.parse(await send("", { instructions: words(1_500) }));
+  let rewrites = 0;
+  for (let turn = 0; turn < turns; turn++) {
+    nowMs += PAUSE_MS;
+    const events = await send(`/${id}/turns`, { input: `Look at part ${turn}.` });
+    if (!events.includes('"reason":"completed"')) {
+      throw new Error(`Cannot measure forks at ${name}: a turn failed. ${events.slice(-1_000)}`);
+    }
+    rewrites += events.split('"context_rewritten"').length - 1;
+  }
+  await agent.close();
+  const forks: MeasuredFork[] = [];
+  let parent: typeof provider.requests[number] | undefined;
+  for (const request of provider.requests) {
+    if (!isTask(request.messages.at(-1))) {
+      if (!isHelper(request.messages)) parent = request;
+      continue;
+    }
+    if (!parent) throw new Error("Cannot measure a fork: its parent asked for nothing before.");
+    const pieces = ({ tools, messages }: typeof request) => [...tools, ...messages].map(hashPiece);
+    const own = pieces(request);
+    forks.push({
+      sharedTokens: parent.promptTokens,
+      // A sibling's request may share more than the parent's.
+      cachedTokens: Math.min(request.cachedTokens, parent.promptTokens),
+      isWhole: request.tools.length === parent.tools.length &&
+        pieces(parent).every((piece, at) => piece === own[at]),
+    });
+  }
+  return { forks, rewrites };
+}
+
+/** Reads in each step and calls for two helpers, who read once. */
+const delegating: SimulatedModel = ({ messages }) => {
+  const step = messages.length - 1 - messages.findLastIndex(({ role }) => role === "user");
+  const read = toolCall("read", { path: `${messages.length}.txt` });
+  if (isHelper(messages)) return step === 0 ? { tool_calls: [read] } : { content: "It is there." };
+  const steps = messages.slice(-step).filter(({ role }) => role === "assistant").length;
+  if (step > 0 && steps >= STEPS) return { content: "All was looked at." };
+  const delegate = (task: string) => toolCall("delegate", { task, max_steps: 3 });
+  return {
+    tool_calls: [read, delegate(`Find the first of ${steps}.`), delegate(`Find the last of ${steps}.`)],
+  };
+};
+
+function isTask(message: Message | undefined): boolean {
+  return message?.role === "user" && contentText(message.content).startsWith("You are a helper now");
+}
+
+function isHelper(messages: readonly Message[]): boolean {
+  return isTask(messages.findLast(({ role }) => role === "user"));
+}
+
+const random = seeded(1);
+
+function words(length: number): string {
+  return Array.from({ length }, () => word(random)).join(" ");
+}
+
+function readTool(): Tool {
+  return {
+    definition: {
+      type: "function",
+      function: {
+        name: "read",
+        description: words(100),
+        parameters: { type: "object", properties: { path: { type: "string" } }, required: ["path"] },
+      },
+    },
+    stance: "rederivable",
+    run: () => words(400),
+  };
+}
+
+if (import.meta.main) {
+  const rows = [["profile", "", "forks", "rewrites", "shared tokens", "cached", "worst", "whole"]];
+  for (const name of CACHING) {
+    const { forks, rewrites } = await measureForks(name);
+    const shares = forks.map(({ sharedTokens, cachedTokens }) => cachedTokens / sharedTokens);
+    const shared = forks.reduce((sum, { sharedTokens }) => sum + sharedTokens, 0);
+    const cached = forks.reduce((sum, { cachedTokens }) => sum + cachedTokens, 0);
+    rows.push([
+      ...[name, "", `${forks.length}`, `${rewrites}`, shared.toLocaleString("en")],
+      ...[`${(100 * cached / shared).toFixed(1)} %`, `${(100 * Math.min(...shares)).toFixed(1)} %`],
+      `${forks.filter(({ isWhole }) => isWhole).length}`,
+    ]);
+  }
+  console.log(formatTable(rows));
+}

@@ -1,0 +1,81 @@
+/**
+ * The provider of `bench:gateway`, in a process of its own: reads requests without looking at them and answers with a
+ * streamed reply. The path in front of `/v1` says how: `/paced/CHUNKS/MS` sends so many events so many milliseconds
+ * apart. With a base URL it is a bare proxy in front of that provider instead: passes bodies on as they come, both ways,
+ * and knows nothing of them; with `holding` behind it, it holds each body and hands every event on by itself, which is
+ * what reading both takes at least. Prints its address.
+ *
+ * @module
+ */
+// deno-lint-ignore-file no-console
+
+const encoder = new TextEncoder();
+
+function event(text: string): string {
+  const choice = { index: 0, delta: { content: text }, finish_reason: null, logprobs: null };
+  const chunk = {
+    id: "chatcmpl-1",
+    object: "chat.completion.chunk",
+    created: 0,
+    model: "m",
+    choices: [choice],
+  };
+  return `data: ${JSON.stringify(chunk)}\n\n`;
+}
+
+const EVENT = encoder.encode(event(" some words"));
+const DONE = encoder.encode("data: [DONE]\n\n");
+
+function paced(chunks: number, intervalMs: number): ReadableStream<Uint8Array<ArrayBuffer>> {
+  let sent = 0;
+  return new ReadableStream({
+    async pull(controller) {
+      if (sent === chunks) {
+        controller.enqueue(DONE);
+        return controller.close();
+      }
+      if (sent > 0) await new Promise((resolve) => setTimeout(resolve, intervalMs));
+      controller.enqueue(EVENT);
+      sent++;
+    },
+  }, { highWaterMark: 0 });
+}
+
+async function provide(request: Request): Promise<Response> {
+  for await (const _ of request.body ?? []) { /* Read to the end, as a provider does before it answers. */ }
+  const [, , chunks, intervalMs] = new URL(request.url).pathname.split("/");
+  const headers = { "content-type": "text/event-stream" };
+  return new Response(paced(Number(chunks), Number(intervalMs)), { headers });
+}
+
+async function passOn({ url, method, body }: Request): Promise<Response> {
+  const path = new URL(url).pathname.replace(/^\/v1/, "");
+  const headers = { "content-type": "application/json" };
+  const response = await fetch(Deno.args[0] + path, { method, headers, ...(body && { body }) });
+  return new Response(response.body, response);
+}
+
+/** What the runtime can't pass on alone, because a program has to see it. */
+async function handOn(request: Request): Promise<Response> {
+  const path = new URL(request.url).pathname.replace(/^\/v1/, "");
+  const headers = { "content-type": "application/json" };
+  const body = new Uint8Array(await request.arrayBuffer());
+  const response = await fetch(Deno.args[0] + path, { method: request.method, headers, body });
+  const reader = response.body!.getReader();
+  const events = new ReadableStream<Uint8Array<ArrayBuffer>>({
+    async pull(controller) {
+      const { done, value } = await reader.read();
+      if (done) controller.close();
+      else controller.enqueue(value);
+    },
+  }, { highWaterMark: 0 });
+  return new Response(events, response);
+}
+
+const [origin, holding] = Deno.args;
+const serve = origin === undefined ? provide : holding === undefined ? passOn : handOn;
+Deno.serve({
+  hostname: "127.0.0.1",
+  port: 0,
+  onListen: ({ port }) => console.log(`upstream listens on http://127.0.0.1:${port}`),
+}, serve);

@@ -1,0 +1,56 @@
+import { fromFileUrl } from "@std/path";
+import { serverPermissions, V8_FLAGS } from "../packages/app/handed_over.ts";
+import { readSettings } from "../packages/app/settings/settings.ts";
+
+/** A process that listens. Disposing of it ends it and waits until it is gone. */
+export interface Listening extends AsyncDisposable {
+  /** Where it listens. */
+  readonly url: string;
+  /** The process's id. */
+  readonly pid: number;
+}
+
+/**
+ * Runs Deno with these arguments, and these variables beside the environment's, until the process says that it
+ * `listens on URL`. @throws {Error} if it ends before.
+ */
+export async function startListening(
+  args: readonly string[],
+  env: Readonly<Record<string, string>> = {},
+): Promise<Listening> {
+  const process = new Deno.Command(Deno.execPath(), {
+    args: ["run", "--frozen", "--no-prompt", ...args],
+    env,
+    stdin: "null",
+    stdout: "piped",
+  }).spawn();
+  const url = Promise.withResolvers<string>();
+  const read = async () => {
+    let text = "";
+    for await (const piece of process.stdout.pipeThrough(new TextDecoderStream())) {
+      text += piece;
+      const told = /listens on (\S+)\n/.exec(text)?.[1];
+      if (told !== undefined) url.resolve(told);
+    }
+    url.reject(new Error(`Cannot measure: ${args.join(" ")} ended before it listened.`));
+  };
+  const output = read();
+  return {
+    url: await url.promise,
+    pid: process.pid,
+    async [Symbol.asyncDispose]() {
+      process.kill("SIGTERM");
+      await Promise.all([process.status, output]);
+    },
+  };
+}
+
+/** Starts `main.ts` on a free port, with the permissions and V8 flags that the start command gives it. */
+export function startMain(
+  flags: readonly string[],
+  env: Readonly<Record<string, string>> = {},
+): Promise<Listening> {
+  const args = ["--port", "0", ...flags];
+  const main = fromFileUrl(new URL("../packages/app/main.ts", import.meta.url));
+  return startListening([V8_FLAGS, ...serverPermissions(readSettings(args, env)), main, ...args], env);
+}

@@ -1,0 +1,268 @@
+/**
+ * A session that works with many tools, on a server of its own: what its calls take, by how the tools are offered.
+ *
+ * @module
+ */
+import type {
+  AssistantMessage,
+  CountTokens,
+  JsonSchema,
+  Message,
+  Model,
+  ModelRequest,
+  Tool,
+  ToolDefinition,
+  Usage,
+} from "@tare/messages";
+import { countRequestTokens } from "@tare/messages";
+import { EXAMPLE_MODELS, listPrice, type Profile } from "@tare/planner";
+import { callCost, PrefixCache } from "@tare/planner/parts";
+import type { PolicyOptions } from "@tare/planner/policies";
+import { RECALL_TOOL } from "@tare/prune";
+import { agentHandler } from "@tare/server";
+import { memoryStore } from "@tare/conversation";
+import { seeded } from "./seeded.ts";
+import { word } from "./words.ts";
+
+/** How tools are offered. */
+export interface Offering extends PolicyOptions {
+  readonly name: string;
+  /** Whether they may be deferred. */
+  readonly mayDefer: boolean;
+}
+
+const NONE = {
+  context: false,
+  prune: false,
+  schemas: false,
+  truncate: false,
+  references: false,
+  notation: false,
+};
+
+/** The ways to offer tools that are compared. Nothing but tools ever leaves the prompt. */
+export const OFFERINGS: readonly Offering[] = [
+  { name: "in full", mayDefer: false, mechanisms: NONE },
+  { name: "deferred", mayDefer: true, mechanisms: { ...NONE, schemas: true } },
+  { name: "compact by the planner", mayDefer: false, mechanisms: { ...NONE, schemas: true } },
+  {
+    name: "compact at once",
+    mayDefer: false,
+    policy: "classic",
+    mechanisms: { ...NONE, schemas: true },
+  },
+];
+
+/** What a session took. */
+export interface Played {
+  readonly calls: number;
+  /** Tokens of the tools in the first request, with what tells of those that aren't in it. */
+  readonly toolTokens: number;
+  readonly promptTokens: number;
+  readonly cachedTokens: number;
+  readonly tokenUnits: number;
+  /** Absent where the provider names no price. */
+  readonly usd?: number;
+  /** What the ledger says was kept out by deferring. */
+  readonly deferredTokens: number;
+  /** Every request, in order. */
+  readonly requests: readonly ModelRequest[];
+  /** Every tool result. */
+  readonly results: readonly string[];
+}
+
+/** What the session is played with. */
+export interface PlayOptions {
+  readonly profile: Profile;
+  readonly offering: Offering;
+  readonly countTokens: CountTokens;
+}
+
+/** Steps of the session, where nothing is looked up, and of each turn. */
+const [STEPS, STEPS_A_TURN] = [30, 6];
+
+/** Time between two calls, in milliseconds. */
+const STEP_MS = 20_000;
+
+/** Every so many steps the next of so many different tools is called; the others read texts, and each turn ends. */
+const [EVERY, DIFFERENT] = [2, 6];
+
+/** Plays a session in which every second step calls one of six of these tools. */
+export async function playTools(
+  definitions: readonly ToolDefinition[],
+  options: PlayOptions,
+): Promise<Played> {
+  const { profile, offering, countTokens } = options;
+  const cache = new PrefixCache(profile);
+  const requests: ModelRequest[] = [];
+  const usages: Usage[] = [];
+  let nowMs = 0;
+  const work = plannedWork(definitions, STEPS);
+  const model: Model = async function* (request) {
+    nowMs += STEP_MS;
+    requests.push(request);
+    const units = PrefixCache.unitsOf(request, countTokens);
+    const cachedTokens = cache.lookup(units, nowMs);
+    cache.store(units, nowMs);
+    const message = work.reply(request);
+    const promptTokens = units.reduce((sum, { tokens }) => sum + tokens, 0);
+    const written = promptTokens - cachedTokens;
+    const usage = {
+      promptTokens,
+      cachedTokens,
+      ...(profile.write === profile.writes?.hour && { cacheWriteTokens: written, hourWriteTokens: written }),
+      outputTokens: countTokens(JSON.stringify(message.tool_calls ?? message.content)),
+    };
+    usages.push(usage);
+    yield { type: "completed", message, finishReason: message.tool_calls ? "tool_calls" : "stop", usage };
+  };
+  const { name: _, mayDefer, ...policy } = offering;
+  const handler = agentHandler({
+    ...policy,
+    model: () => model,
+    defaultModel: EXAMPLE_MODELS[profile.name] ?? "none",
+    tools: [READ, ...definitions.map((definition) => toolOf(definition, mayDefer))],
+    store: memoryStore({ now: () => nowMs }),
+    countTokens: () => Promise.resolve(countTokens),
+    profile,
+    windowTokens: 200_000,
+    limits: { maxSteps: 1_000 },
+  });
+  const send = async (path: string, body: unknown) => {
+    const response = await handler.fetch(
+      new Request(`http://localhost/v1/sessions${path}`, {
+        method: "POST",
+        headers: { "content-type": "application/json" },
+        body: JSON.stringify(body),
+      }),
+    );
+    if (!response.ok) throw new Error(`Cannot play: ${await response.text()}`);
+    return await response.text();
+  };
+  const { id } = JSON.parse(await send("", {}));
+  while (work.left > 0) await send(`/${id}/turns`, { input: `Go on with ${work.left} things.` });
+  const response = await handler.fetch(new Request(`http://localhost/v1/sessions/${id}`));
+  const { messages, ledger } = await response.json();
+  const rates = { profile, price: listPrice(EXAMPLE_MODELS[profile.name] ?? "") };
+  const costs = usages.map((usage) => callCost(usage, rates));
+  const sum = (numbers: readonly number[]) => numbers.reduce((all, one) => all + one, 0);
+  const [first] = requests;
+  const others = [READ.definition, RECALL_TOOL].map((tool) => tool.function.name);
+  const isOfThem = (tool: ToolDefinition) => !others.includes(tool.function.name);
+  const told = first!.messages.filter(({ role }) => role === "system").slice(1);
+  return {
+    calls: usages.length,
+    toolTokens: countRequestTokens({ messages: told, tools: first!.tools.filter(isOfThem) }, countTokens),
+    promptTokens: sum(usages.map(({ promptTokens }) => promptTokens)),
+    cachedTokens: sum(usages.map(({ cachedTokens }) => cachedTokens)),
+    tokenUnits: sum(costs.map(({ tokenUnits }) => tokenUnits)),
+    ...(rates.price && { usd: sum(costs.map(({ usd = 0 }) => usd)) }),
+    deferredTokens: ledger.saved.deferred ?? 0,
+    requests,
+    results: (messages as Message[]).flatMap(({ role, content }) => role === "tool" ? [String(content)] : []),
+  };
+}
+
+const READ: Tool = {
+  definition: {
+    type: "function",
+    function: {
+      name: "read_text",
+      description: "Reads a text.",
+      parameters: { type: "object", properties: { name: { type: "string" } }, required: ["name"] },
+    },
+  },
+  stance: "rederivable",
+  run: ({ name }) => words(400, String(name)),
+};
+
+function toolOf(definition: ToolDefinition, mayDefer: boolean): Tool {
+  return {
+    definition,
+    mayDefer,
+    stance: "rederivable",
+    run: () => words(250, definition.function.name),
+  };
+}
+
+/** So many invented words, the same ones each time. */
+function words(count: number, about: string): string {
+  const random = seeded(about.length);
+  return `${about}: ${Array.from({ length: count }, () => word(random)).join(" ")}`;
+}
+
+/** What a model does in a session: its replies, by what it sees and has looked up. */
+function plannedWork(definitions: readonly ToolDefinition[], steps: number) {
+  const calls = Array.from({ length: steps }, (_, step) => {
+    const chosen = definitions[Math.floor((step / EVERY % DIFFERENT) * definitions.length / DIFFERENT)]!;
+    return step % STEPS_A_TURN === STEPS_A_TURN - 1
+      ? undefined
+      : step % EVERY === 0
+      ? { tool: chosen.function.name, args: exampleOf(chosen.function.parameters ?? {}) }
+      : { tool: READ.definition.function.name, args: { name: `text ${step}` } };
+  });
+  let step = 0;
+  let id = 0;
+  const call = (name: string, args: unknown): AssistantMessage => ({
+    role: "assistant",
+    content: null,
+    tool_calls: [{
+      id: `call_${++id}`,
+      type: "function",
+      function: { name, arguments: JSON.stringify(args) },
+    }],
+  });
+  return {
+    get left() {
+      return steps - step;
+    },
+    reply({ messages, tools }: ModelRequest): AssistantMessage {
+      const next = calls[step];
+      if (!next) {
+        step++;
+        return { role: "assistant", content: words(60, `answer ${step}`) };
+      }
+      const { tool, args } = next;
+      const isListed = tools.some(({ function: { name } }) => name === tool);
+      const wasFound = messages.some(({ role, content }) =>
+        role === "tool" && String(content).includes(`{"name":${JSON.stringify(tool)},`)
+      );
+      if (!isListed && !wasFound) return call("find_tools", { query: tool });
+      step++;
+      return isListed ? call(tool, args) : call("call_tool", { name: tool, arguments: args });
+    },
+  };
+}
+
+/** Arguments that are valid by a schema, as few as may be. */
+export function exampleOf(schema: JsonSchema): unknown {
+  const { type, enum: values, properties = {}, required = [], items = {}, anyOf, oneOf, minItems = 0 } =
+    schema as {
+      readonly type?: string | readonly string[];
+      readonly enum?: readonly unknown[];
+      readonly properties?: Readonly<Record<string, JsonSchema>>;
+      readonly required?: readonly string[];
+      readonly items?: JsonSchema;
+      readonly anyOf?: readonly JsonSchema[];
+      readonly oneOf?: readonly JsonSchema[];
+      readonly minItems?: number;
+    };
+  if (values) return values[0];
+  const [choice] = anyOf ?? oneOf ?? [];
+  if (choice && type === undefined) return exampleOf(choice);
+  switch (typeof type === "string" ? type : type?.[0]) {
+    case "string":
+      return "something";
+    case "integer":
+    case "number":
+      return 1;
+    case "boolean":
+      return true;
+    case "array":
+      return Array.from({ length: minItems }, () => exampleOf(items));
+    case "null":
+      return null;
+    default:
+      return Object.fromEntries(required.map((name) => [name, exampleOf(properties[name] ?? {})]));
+  }
+}
