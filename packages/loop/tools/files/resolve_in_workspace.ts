@@ -1,13 +1,16 @@
 import { createHash } from "node:crypto";
-import { constants } from "node:fs";
-import { type FileHandle, lstat, open, readlink, realpath, stat } from "node:fs/promises";
+import { lstat, readlink, realpath, stat } from "node:fs/promises";
 import { basename, dirname, isAbsolute, join, resolve, sep } from "node:path";
 import type { Effects, ToolContext } from "@tare/messages";
 import { Refusal, systemCode } from "../define_tool.ts";
+import { findDescriptors } from "./handles.ts";
 
 /** What of a workspace the file tools keep from a model. */
 export interface WorkspaceLimits {
-  /** A folder that no path leads to or into, and that no listing or search shows. Default: there is none. */
+  /**
+   * The server's own folder: no path leads to or into it, and no listing or search shows it. Files are written there
+   * before they take their place in the workspace. Default: there is none.
+   */
   readonly hidden?: string | undefined;
 }
 
@@ -38,8 +41,8 @@ const MAX_LINKS = 40;
  * inside: after `..` and every symbolic link, dangling ones too. A file that doesn't exist yet is placed where
  * opening `path` would create it. The caller must go on with `absolute`, not with `path`.
  *
- * A program that swaps a folder for a link between this check and a write can get past it: the guard keeps a model's
- * paths in place, it does not contain hostile programs. What is read is looked at again once it is open.
+ * A program may exchange a folder for a link after this check: files and folders at `absolute` are opened by
+ * `openAt()`, which verifies them once they are open.
  *
  * @throws {Refusal} if it lies outside or in what is hidden, or the links lead in a circle.
  */
@@ -97,33 +100,6 @@ export function assertAllowed(
   throw new Refusal("a rule forbids it, or the path has come to lead elsewhere since it was looked at.");
 }
 
-/**
- * Opens the file that lies at a real path: none that a link leads to which somebody has put there since the path was
- * looked at. Whoever opens it closes it.
- */
-export async function openAt(absolute: string): Promise<FileHandle> {
-  const file = await open(absolute, constants.O_RDONLY | (constants.O_NOFOLLOW ?? 0));
-  try {
-    const [opened, found, real] = await Promise.all([file.stat(), lstat(absolute), realpath(absolute)]);
-    const isIt = opened.ino === found.ino && opened.dev === found.dev && real === absolute;
-    if (!isIt) throw new Refusal("somebody has put another file in its place just now. Try again.");
-    return file;
-  } catch (error) {
-    await file.close();
-    throw error;
-  }
-}
-
-/** All bytes of the file at a real path: see {@linkcode openAt}. */
-export async function readAt(absolute: string): Promise<Uint8Array> {
-  const file = await openAt(absolute);
-  try {
-    return await file.readFile();
-  } finally {
-    await file.close();
-  }
-}
-
 /** The real place of an absolute path, after all links; of what doesn't exist, where opening it would make it. */
 export function pathAfterLinks(path: string): Promise<string> {
   return followLinks(path);
@@ -133,6 +109,7 @@ async function hiddenFolder({ hidden }: WorkspaceLimits): Promise<HiddenFolder |
   if (hidden === undefined) return undefined;
   try {
     const [{ dev, ino }, path] = await both(stat(hidden), realpath(hidden));
+    await findDescriptors(path);
     return { path, dev, ino };
   } catch (error) {
     if (systemCode(error) === "ENOENT") return undefined;

@@ -1,8 +1,8 @@
-import { lstat, readdir, readFile } from "node:fs/promises";
-import { join } from "node:path";
+import { join, resolve } from "node:path";
 import type { ToolContext } from "@tare/messages";
 import { RE2JS } from "re2js";
 import ignore, { type Ignore } from "ignore";
+import { entriesOf, openAt, openFolder } from "./handles.ts";
 import { isHidden, isTemporary, type WorkspacePath } from "./resolve_in_workspace.ts";
 
 /** What a walk comes across. */
@@ -57,6 +57,8 @@ async function* walkFolder(
   let entries: WalkEntry[];
   try {
     entries = await readFolder(root, base);
+    // The rest of a folder that holds too many isn't read.
+    if (entries.length > MAX_ENTRIES) onSkip?.("unreadable");
   } catch (error) {
     // The folder asked for must be readable; one further down is reported and passed over.
     if (depth === 1) throw error;
@@ -85,17 +87,17 @@ async function* walkFolder(
   }
 }
 
+/** Entries of one folder after which the others aren't listed. */
+const MAX_ENTRIES = 100_000;
+
 async function readFolder(root: string, base: string): Promise<WalkEntry[]> {
   const entries: WalkEntry[] = [];
-  for (const entry of await readdir(join(root, base), { withFileTypes: true })) {
-    const { name } = entry;
+  await using folder = await openFolder(resolve(root, base));
+  for await (const { name, kind } of entriesOf(folder)) {
     if (isTemporary(name)) continue;
-    const isFolder = entry.isDirectory();
-    entries.push({
-      absolute: join(root, base, name),
-      relative: isFolder ? `${base}${name}/` : base + name,
-      kind: entry.isFile() ? "file" : isFolder ? "folder" : entry.isSymbolicLink() ? "link" : "other",
-    });
+    const relative = kind === "folder" ? `${base}${name}/` : base + name;
+    entries.push({ absolute: join(root, base, name), relative, kind });
+    if (entries.length > MAX_ENTRIES) break;
   }
   return entries.sort((a, b) => (a.relative < b.relative ? -1 : 1));
 }
@@ -230,8 +232,13 @@ export class IgnoreRules {
 
 async function readRules(path: string): Promise<string | undefined> {
   try {
-    const info = await lstat(path);
-    return info.isFile() && info.size <= MAX_BYTES ? await readFile(path, "utf8") : undefined;
+    const file = await openAt(path);
+    try {
+      const info = await file.stat();
+      return info.isFile() && info.size <= MAX_BYTES ? await file.readFile("utf8") : undefined;
+    } finally {
+      await file.close();
+    }
   } catch {
     // No rules, or none that can be read: either way none hold.
     return undefined;

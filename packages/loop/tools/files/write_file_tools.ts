@@ -1,13 +1,12 @@
-import { constants, type Stats } from "node:fs";
-import { type FileHandle, lstat, mkdir, open, realpath, rename, rm } from "node:fs/promises";
+import type { Stats } from "node:fs";
+import { lstat } from "node:fs/promises";
 import { checkGiven, type FileChange, type Tool, type ToolContext } from "@tare/messages";
 import { formatPatch, OMIT_HEADERS, structuredPatch } from "diff";
-import { dirname, join } from "node:path";
 import { defineTool, ioReason, Refusal, systemCode } from "../define_tool.ts";
+import { readAt } from "./handles.ts";
 import {
   assertAllowed,
   effectsOn,
-  readAt,
   resolveInWorkspace,
   temporaryName,
   type WorkspaceLimits,
@@ -15,6 +14,7 @@ import {
 } from "./resolve_in_workspace.ts";
 import { similarity, statFile } from "./stat_in_workspace.ts";
 import { shortLines, sliceText } from "../result_text.ts";
+import { removeTemporary, writeAtomically } from "./write_atomically.ts";
 
 type WriteFileArguments = { readonly path: string; readonly content: string };
 
@@ -53,6 +53,7 @@ export function writeFileTool(workspace: string, limits: WorkspaceLimits = {}): 
         await writeAtomically(absolute, bytes, {
           mode: old?.mode,
           temporary: temporaryOf(args, context),
+          own: limits.hidden,
           confirm,
         });
         const lines = content === "" ? 0 : content.split("\n").length - (content.endsWith("\n") ? 1 : 0);
@@ -214,6 +215,7 @@ export function editFileTool(workspace: string, limits: WorkspaceLimits = {}): T
         await writeAtomically(place.absolute, new TextEncoder().encode(replaced.text), {
           mode,
           temporary: temporaryOf(args, context),
+          own: limits.hidden,
           confirm: context.confirm,
         });
         return { content: report(place.relative, replaced), error: false, change };
@@ -389,7 +391,7 @@ function mayBeAlike(length: number, other: number): boolean {
   return Math.min(length, other) >= MIN_SIMILARITY * Math.max(length, other);
 }
 
-/** The name of the file that a call writes before it takes its place. It follows from the call. */
+/** Name of the file that a call writes before it takes its place. It follows from the call. */
 function temporaryOf(args: object, { callId }: Pick<ToolContext, "callId">): string | undefined {
   return callId === undefined ? undefined : temporaryName([callId, args]);
 }
@@ -403,75 +405,10 @@ async function removeHalfWritten(
     readonly context: Pick<ToolContext, "callId">;
   },
 ): Promise<void> {
-  const name = temporaryOf(args, context);
-  if (name === undefined) return;
+  const temporary = temporaryOf(args, context);
+  if (temporary === undefined) return;
   const { absolute } = await resolveInWorkspace(workspace, args.path, limits);
-  await rm(join(dirname(absolute), name), { force: true });
-}
-
-/**
- * Writes a whole file so that whoever reads it sees either the old bytes or the new ones, also after a crash: the
- * bytes go to a new file beside it, to disk, and then take its name. Folders that are missing are made.
- *
- * @param mode permission bits of the file that is replaced, which the new one gets too. Default: there is none, and
- *   the new file gets what the system gives new files.
- * @param isForced whether it takes the place of a file too that may not be written to. Default: it doesn't.
- * @param temporary what the new file is called until then, if nothing is called so. Default: a name that there is only once.
- * @param confirm called right before the file takes its name, which it doesn't if this throws.
- */
-export async function writeAtomically(
-  absolute: string,
-  bytes: Uint8Array,
-  { mode, isForced = false, temporary: name, confirm }: {
-    readonly mode?: number | undefined;
-    readonly isForced?: boolean;
-    readonly temporary?: string | undefined;
-    readonly confirm?: (() => void) | undefined;
-  } = {},
-): Promise<void> {
-  // Taking a file's place takes no permission to write to it; whoever withheld that meant it.
-  if (mode !== undefined && !isForced) await (await open(absolute, constants.O_WRONLY)).close();
-  const folder = dirname(absolute);
-  await mkdir(folder, { recursive: true });
-  const bits = mode === undefined ? undefined : mode & 0o7777;
-  const { temporary, file } = await createBeside(folder, { name, mode: bits });
-  try {
-    try {
-      await file.writeFile(bytes);
-      // What is new has fewer permissions than asked for, by the process's mask.
-      if (bits !== undefined) await file.chmod(bits);
-      await file.sync();
-    } finally {
-      await file.close();
-    }
-    // Whoever has put a link in the place of a folder meanwhile would have it written elsewhere.
-    if (await realpath(temporary) !== temporary) {
-      throw new Refusal("somebody has put a link in the place of its folder just now. Try again.");
-    }
-    confirm?.();
-    await rename(temporary, absolute);
-  } catch (error) {
-    await rm(temporary).catch(() => {}); // The first error is the one to tell.
-    throw error;
-  }
-}
-
-async function createBeside(
-  folder: string,
-  { name = temporaryName(crypto.randomUUID()), mode }: {
-    readonly name?: string | undefined;
-    /** From the start: what others may not read they don't read half-written either. */
-    readonly mode: number | undefined;
-  },
-): Promise<{ readonly temporary: string; readonly file: FileHandle }> {
-  const temporary = join(folder, name);
-  try {
-    return { temporary, file: await open(temporary, "wx", mode) };
-  } catch (error) {
-    if (systemCode(error) !== "EEXIST") throw error;
-    // Another process may be at the same call, of a session with the same ids: neither writes into the other's file.
-    return await createBeside(folder, { mode });
-  }
+  await removeTemporary(absolute, { temporary, own: limits.hidden });
 }
 
 const last = new Map<string, Promise<unknown>>();

@@ -1,0 +1,204 @@
+import { constants, lstatSync, realpathSync, type Stats } from "node:fs";
+import { type FileHandle, lstat, mkdir, open, opendir, readlink, realpath } from "node:fs/promises";
+import { basename, dirname, join } from "node:path";
+import { Refusal, systemCode } from "../define_tool.ts";
+
+/**
+ * Opens files and folders of a workspace that other processes change at the same time. A path is resolved anew by each
+ * call, so that a process that exchanges a folder for a link leads any of them elsewhere. An open handle can't be led
+ * elsewhere: it is opened, the system's own path of it is compared with the expected one, and everything else goes
+ * through the handle.
+ *
+ * Linux shows the handles of a process in `/proc/self/fd`: their paths, and the entries of folders. Deno refuses that
+ * path to a process with permissions for some folders only, which needs a link to it in a folder of its own. Where
+ * there is neither, the path is resolved several times, before and after.
+ *
+ * @module
+ */
+
+/** Name of the link to {@linkcode DESCRIPTORS} in the folder that the server keeps for itself. */
+const LINK = "fd";
+const DESCRIPTORS = "/proc/self/fd";
+
+/** Where this process sees its own open files, once found. It is the same for all workspaces. */
+let descriptors: string | undefined;
+const tried = new Set<string | undefined>();
+
+/** Looks for the place where this process sees its open files, in the server's own folder too. */
+export async function findDescriptors(own?: string): Promise<void> {
+  if (descriptors !== undefined || tried.has(own)) return;
+  tried.add(own);
+  if (await canReadLink(`${DESCRIPTORS}/0`)) {
+    descriptors = DESCRIPTORS;
+    return;
+  }
+  if (own === undefined || await readlink(join(own, LINK)).catch(() => undefined) !== DESCRIPTORS) return;
+  const folder = await open(own, constants.O_RDONLY);
+  try {
+    const link = join(own, LINK);
+    if (await readlink(join(link, `${folder.fd}`)).catch(() => undefined) === await realpath(own)) descriptors = link;
+  } finally {
+    await folder.close();
+  }
+}
+
+async function canReadLink(path: string): Promise<boolean> {
+  return await readlink(path).then(() => true, () => false);
+}
+
+/** Rounds of the comparison by path. Each of them shows an exchange that goes on with a probability of three quarters. */
+const ROUNDS = 10;
+
+/** Why a call is refused during which a path came to lead elsewhere. */
+export const EXCHANGED = "another process has put something else in its place just now. Try again.";
+
+/** Throws unless a handle is open on what is at this path, to which no link leads. @throws {Refusal} */
+export async function assertOpenAt(file: FileHandle, absolute: string): Promise<void> {
+  if (descriptors !== undefined) {
+    const path = await readlink(`${descriptors}/${file.fd}`);
+    if (path === absolute || folded(path) === folded(absolute)) return;
+    throw new Refusal(EXCHANGED);
+  }
+  assertSame(await file.stat(), absolute);
+}
+
+/** Some file systems take a name in other spellings, and the system returns the one that they store. */
+function folded(path: string): string {
+  return path.normalize().toLowerCase();
+}
+
+/** Throws unless a path leads to this, without links, each time that it is resolved. @throws {Refusal} */
+function assertSame({ dev, ino }: Stats, absolute: string): void {
+  for (let round = 0; round < ROUNDS; round++) {
+    const found = lstatSync(absolute, { throwIfNoEntry: false });
+    if (found?.ino !== ino || found.dev !== dev || realpathSync(absolute) !== absolute) {
+      throw new Refusal(EXCHANGED);
+    }
+  }
+}
+
+/**
+ * Opens what is at a real path, and nothing to which a link leads. The caller closes it.
+ *
+ * @param flags Flags besides. Default: it is opened for reading.
+ */
+export async function openAt(absolute: string, flags: number = constants.O_RDONLY): Promise<FileHandle> {
+  await findDescriptors();
+  // A pipe in its place would otherwise wait for its other end.
+  const safe = (constants.O_NOFOLLOW ?? 0) | (constants.O_NONBLOCK ?? 0);
+  const file = await open(absolute, flags | safe);
+  try {
+    await assertOpenAt(file, absolute);
+    return file;
+  } catch (error) {
+    await file.close();
+    throw error;
+  }
+}
+
+/** Returns all bytes of the file at a real path: see {@linkcode openAt}. */
+export async function readAt(absolute: string): Promise<Uint8Array> {
+  const file = await openAt(absolute);
+  try {
+    return await file.readFile();
+  } finally {
+    await file.close();
+  }
+}
+
+/** A folder that is open: its entries stay reachable wherever its path leads meanwhile. */
+export interface Folder extends AsyncDisposable {
+  /** Path of an entry of this folder. */
+  readonly at: (name: string) => string;
+  /** Path of the folder, to list its entries. */
+  readonly path: string;
+  /** Throws unless the folder is where it was, if its entries are reached by path alone. @throws {Refusal} */
+  readonly check: () => void;
+}
+
+/** Opens the folder at a real path. @throws {Refusal} if something else is there. */
+export async function openFolder(absolute: string): Promise<Folder> {
+  if (constants.O_DIRECTORY === undefined) return await pathOnly(absolute);
+  const file = await openAt(absolute, constants.O_RDONLY | constants.O_DIRECTORY);
+  const path = descriptors === undefined ? absolute : `${descriptors}/${file.fd}`;
+  const info = descriptors === undefined ? await file.stat() : undefined;
+  return {
+    path,
+    at: (name) => join(path, name),
+    check: () => info && assertSame(info, absolute),
+    [Symbol.asyncDispose]: () => file.close(),
+  };
+}
+
+/** The folder at a real path where the system opens none, as Windows does. */
+async function pathOnly(absolute: string): Promise<Folder> {
+  const info = await lstat(absolute);
+  if (!info.isDirectory()) throw new Refusal(EXCHANGED);
+  return {
+    path: absolute,
+    at: (name) => join(absolute, name),
+    check: () => assertSame(info, absolute),
+    [Symbol.asyncDispose]: () => Promise.resolve(),
+  };
+}
+
+/** Opens the folder at a real path and makes it if it is missing, and the folders above. @throws {Refusal} likewise. */
+export async function makeFolder(absolute: string): Promise<Folder> {
+  try {
+    return await openFolder(absolute);
+  } catch (error) {
+    if (systemCode(error) !== "ENOENT") throw error;
+  }
+  {
+    await using parent = await makeFolder(dirname(absolute));
+    await mkdir(parent.at(basename(absolute))).catch((error) => {
+      if (systemCode(error) !== "EEXIST") throw error;
+    });
+  }
+  return await openFolder(absolute);
+}
+
+/** An entry of a folder. */
+export interface Entry {
+  readonly name: string;
+  readonly kind: "file" | "folder" | "link" | "other";
+}
+
+/** Entries after which other work is done. */
+const SLICE = 500;
+
+/**
+ * Returns the entries of a folder in no order, as they are read: the caller stops at its limit, whatever the folder
+ * holds, and other work is done in between.
+ */
+export async function* entriesOf(folder: Folder): AsyncGenerator<Entry> {
+  let count = 0;
+  try {
+    for await (const entry of streamed(folder.path)) {
+      yield entry;
+      if (++count % SLICE === 0) await new Promise((resolve) => setTimeout(resolve));
+    }
+  } finally {
+    folder.check();
+  }
+}
+
+async function* streamed(path: string): AsyncGenerator<Entry> {
+  // Deno's opendir() reads all of a folder at once.
+  if ("Deno" in globalThis) {
+    for await (const { name, isFile, isDirectory, isSymlink } of Deno.readDir(path)) {
+      yield { name, kind: isSymlink ? "link" : isDirectory ? "folder" : isFile ? "file" : "other" };
+    }
+    return;
+  }
+  for await (const entry of await opendir(path, { bufferSize: SLICE })) {
+    const kind = entry.isSymbolicLink()
+      ? "link"
+      : entry.isDirectory()
+      ? "folder"
+      : entry.isFile()
+      ? "file"
+      : "other";
+    yield { name: entry.name, kind };
+  }
+}
