@@ -36,7 +36,9 @@ export async function findDescriptors(own?: string): Promise<void> {
   const folder = await open(own, constants.O_RDONLY);
   try {
     const link = join(own, LINK);
-    if (await readlink(join(link, `${folder.fd}`)).catch(() => undefined) === await realpath(own)) descriptors = link;
+    if (await readlink(join(link, `${folder.fd}`)).catch(() => undefined) === await realpath(own)) {
+      descriptors = link;
+    }
   } finally {
     await folder.close();
   }

@@ -13,6 +13,9 @@ export interface WalkEntry {
   readonly kind: "file" | "folder" | "link" | "other";
 }
 
+/** Why something isn't shown: `uncounted` if its folder holds too many entries. */
+export type Skipped = "hidden" | "unreadable" | "forbidden" | "uncounted";
+
 /** What a walk shows, and whom it tells of the rest. */
 export interface WalkOptions {
   readonly context: ToolContext;
@@ -22,8 +25,8 @@ export interface WalkOptions {
   readonly maxDepth?: number | undefined;
   /** Show hidden entries and those that `.gitignore` files name, too. Default: false. */
   readonly includeHidden?: boolean | undefined;
-  /** Called for each entry left out, and for each folder that could not be read. */
-  readonly onSkip?: (why: "hidden" | "unreadable" | "forbidden") => void;
+  /** Called for each entry left out, and for each folder that could not be read, or not to its end. */
+  readonly onSkip?: (why: Skipped) => void;
 }
 
 /**
@@ -57,8 +60,7 @@ async function* walkFolder(
   let entries: WalkEntry[];
   try {
     entries = await readFolder(root, base);
-    // The rest of a folder that holds too many isn't read.
-    if (entries.length > MAX_ENTRIES) onSkip?.("unreadable");
+    if (entries.length > MAX_ENTRIES) onSkip?.("uncounted");
   } catch (error) {
     // The folder asked for must be readable; one further down is reported and passed over.
     if (depth === 1) throw error;
@@ -87,8 +89,8 @@ async function* walkFolder(
   }
 }
 
-/** Entries of one folder after which the others aren't listed. */
-const MAX_ENTRIES = 100_000;
+/** Most entries of one folder that are shown, in no order which. */
+const MAX_ENTRIES = 50_000;
 
 async function readFolder(root: string, base: string): Promise<WalkEntry[]> {
   const entries: WalkEntry[] = [];

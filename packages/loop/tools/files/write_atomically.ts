@@ -1,15 +1,5 @@
 import { constants } from "node:fs";
-import {
-  copyFile,
-  type FileHandle,
-  lstat,
-  mkdir,
-  open,
-  readdir,
-  rename,
-  rm,
-  unlink,
-} from "node:fs/promises";
+import { copyFile, type FileHandle, lstat, mkdir, open, readdir, rename, rm, unlink } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
 import { Refusal, systemCode } from "../define_tool.ts";
 import { assertOpenAt, EXCHANGED, type Folder, makeFolder, openAt, openFolder } from "./handles.ts";

@@ -418,6 +418,16 @@ class KeptChanges {
   async #apply(states: FileStates, targets: readonly FileChange[]): Promise<void> {
     const sorted = [...targets].sort(([a], [b]) => (a < b ? -1 : 1));
     const isDue = async ([path, from, to]: FileChange) => from !== to && await states.stateOf(path) === from;
+    // A folder that its owner may not change is changed first and gets its permissions last.
+    const opened = new Map<string, FileState>();
+    for (const target of sorted) {
+      const [path, from, to] = target;
+      if (!isFolder(from) || !isFolder(to) || (modeOf(from) & 0o300) === 0o300 || !await isDue(target)) {
+        continue;
+      }
+      await states.setMode(path, modeOf(from) | 0o700);
+      opened.set(path, await states.stateOf(path));
+    }
     // What is in a folder goes before it.
     for (const target of sorted.toReversed()) {
       const [path, from, to] = target;
@@ -435,10 +445,10 @@ class KeptChanges {
       const isFree = now === "none" && (isFolder(from) || to.startsWith("link "));
       if (now === from || isFree) await states.put(path, to, now);
     });
-    // In a folder that may not be written to, everything else is done before.
     for (const [path, from, to] of folders.toReversed()) {
       const now = await states.stateOf(path);
-      if (now !== to && isFolder(now) && (now === from || !isFolder(from))) await states.setMode(path, to);
+      const isOwn = now === from || now === opened.get(path) || !isFolder(from);
+      if (now !== to && isFolder(now) && isOwn) await states.setMode(path, modeOf(to));
     }
     await states.lookAt(targets.map(([path]) => path));
   }
@@ -679,7 +689,12 @@ function isFolder(state: FileState): boolean {
  * What stands at a path, as a text, so that two are the same if the texts are: nothing, a folder by its permissions, a
  * file by them and its content, a link by where it points, or something whose content isn't kept, by its size and time.
  */
-type FileState = "none" | `folder ${string}` | `unkept${string}` | `file ${string} ${string}` | `link ${string}`;
+type FileState =
+  | "none"
+  | `folder ${string}`
+  | `unkept${string}`
+  | `file ${string} ${string}`
+  | `link ${string}`;
 
 /** Something that isn't any more what it was: path from the workspace, what stood there, what stands there now. */
 type FileChange = readonly [path: string, before: FileState, after: FileState];
@@ -759,7 +774,9 @@ class FileStates {
     });
     if (index) {
       const { isWhole, known, ignored } = index;
-      states.#known = new Map(known.map(([path, state, stamp, isLinked]) => [path, { state, stamp, isLinked }]));
+      states.#known = new Map(
+        known.map(([path, state, stamp, isLinked]) => [path, { state, stamp, isLinked }]),
+      );
       states.#ignored = new Set(ignored);
       states.#isWhole = isWhole;
     }
@@ -866,14 +883,14 @@ class FileStates {
   /** Makes a folder where nothing is. Its owner may write to it until its permissions are set. */
   async makeFolder(path: string, state: FileState): Promise<void> {
     await (await makeFolder(join(this.#root, path)))[Symbol.asyncDispose]();
-    await this.setMode(path, `folder ${(modeOf(state) | 0o700).toString(8)}`);
+    await this.setMode(path, modeOf(state) | 0o700);
   }
 
   /** Gives a folder these permissions. */
-  async setMode(path: string, state: FileState): Promise<void> {
+  async setMode(path: string, mode: number): Promise<void> {
     const folder = await openAt(join(this.#root, path));
     try {
-      await folder.chmod(modeOf(state));
+      await folder.chmod(mode);
     } finally {
       await folder.close();
     }
