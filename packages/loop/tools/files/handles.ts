@@ -1,4 +1,4 @@
-import { constants, lstatSync, realpathSync, type Stats } from "node:fs";
+import { constants, fstatSync, lstatSync, readlinkSync, realpathSync, type Stats } from "node:fs";
 import { type FileHandle, lstat, mkdir, open, opendir, readlink, realpath } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
 import { Refusal, systemCode } from "../define_tool.ts";
@@ -51,17 +51,16 @@ async function canReadLink(path: string): Promise<boolean> {
 /** Rounds of the comparison by path. Each of them shows an exchange that goes on with a probability of three quarters. */
 const ROUNDS = 10;
 
-/** Why a call is refused during which a path came to lead elsewhere. */
-export const EXCHANGED = "another process has put something else in its place just now. Try again.";
+const EXCHANGED = "another process has put something else in its place just now. Try again.";
 
-/** Throws unless a handle is open on what is at this path, to which no link leads. @throws {Refusal} */
-export async function assertOpenAt(file: FileHandle, absolute: string): Promise<void> {
-  if (descriptors !== undefined) {
-    const path = await readlink(`${descriptors}/${file.fd}`);
-    if (path === absolute || folded(path) === folded(absolute)) return;
-    throw new Refusal(EXCHANGED);
-  }
-  assertSame(await file.stat(), absolute);
+/**
+ * Throws unless a handle is open on what is at this path, to which no link leads. What it asks the system for takes no
+ * disk and no network. @throws {Refusal}
+ */
+export function assertOpenAt({ fd }: FileHandle, absolute: string): void {
+  if (descriptors === undefined) return assertSame(fstatSync(fd), absolute);
+  const path = readlinkSync(`${descriptors}/${fd}`);
+  if (path !== absolute && folded(path) !== folded(absolute)) throw new Refusal(EXCHANGED);
 }
 
 /** Some file systems take a name in other spellings, and the system returns the one that they store. */
@@ -90,7 +89,7 @@ export async function openAt(absolute: string, flags: number = constants.O_RDONL
   const safe = (constants.O_NOFOLLOW ?? 0) | (constants.O_NONBLOCK ?? 0);
   const file = await open(absolute, flags | safe);
   try {
-    await assertOpenAt(file, absolute);
+    assertOpenAt(file, absolute);
     return file;
   } catch (error) {
     await file.close();
@@ -102,10 +101,19 @@ export async function openAt(absolute: string, flags: number = constants.O_RDONL
 export async function readAt(absolute: string): Promise<Uint8Array> {
   const file = await openAt(absolute);
   try {
-    return await file.readFile();
+    return await readAll(file, fstatSync(file.fd));
   } finally {
     await file.close();
   }
+}
+
+/** Returns all bytes of an open file, in as few calls as its size allows. */
+export async function readAll(file: FileHandle, { size }: Pick<Stats, "size">): Promise<Uint8Array> {
+  // One byte more shows that it has grown. Files that the system makes up have no size.
+  const bytes = new Uint8Array(size + 1);
+  const { bytesRead } = await file.read(bytes, 0, bytes.length, 0);
+  if (bytesRead === size && size > 0) return bytes.subarray(0, size);
+  return await file.readFile();
 }
 
 /** A folder that is open: its entries stay reachable wherever its path leads meanwhile. */
@@ -114,7 +122,7 @@ export interface Folder extends AsyncDisposable {
   readonly at: (name: string) => string;
   /** Path of the folder, to list its entries. */
   readonly path: string;
-  /** Throws unless the folder is where it was, if its entries are reached by path alone. @throws {Refusal} */
+  /** Throws unless the folder is where it was. @throws {Refusal} */
   readonly check: () => void;
 }
 
@@ -123,11 +131,10 @@ export async function openFolder(absolute: string): Promise<Folder> {
   if (constants.O_DIRECTORY === undefined) return await pathOnly(absolute);
   const file = await openAt(absolute, constants.O_RDONLY | constants.O_DIRECTORY);
   const path = descriptors === undefined ? absolute : `${descriptors}/${file.fd}`;
-  const info = descriptors === undefined ? await file.stat() : undefined;
   return {
     path,
-    at: (name) => join(path, name),
-    check: () => info && assertSame(info, absolute),
+    at: (name) => `${path}/${name}`,
+    check: () => assertOpenAt(file, absolute),
     [Symbol.asyncDispose]: () => file.close(),
   };
 }

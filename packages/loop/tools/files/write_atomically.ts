@@ -1,8 +1,8 @@
 import { constants } from "node:fs";
-import { copyFile, type FileHandle, lstat, mkdir, open, readdir, rename, rm, unlink } from "node:fs/promises";
+import { copyFile, type FileHandle, mkdir, open, readdir, rename, rm, unlink } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
-import { Refusal, systemCode } from "../define_tool.ts";
-import { assertOpenAt, EXCHANGED, type Folder, makeFolder, openAt, openFolder } from "./handles.ts";
+import { systemCode } from "../define_tool.ts";
+import { assertOpenAt, type Folder, makeFolder, openAt, openFolder } from "./handles.ts";
 import { temporaryName } from "./resolve_in_workspace.ts";
 
 /** Folder of the server's own in which files are written before they take their place. */
@@ -41,9 +41,7 @@ export async function writeAtomically(
     folder.check();
     confirm?.();
     await file.moveTo(folder.at(basename(absolute)));
-    folder.check();
-    const { ino } = await lstat(folder.at(basename(absolute)));
-    if (ino !== file.ino) throw new Refusal(EXCHANGED);
+    file.check(absolute);
   };
   if (own === undefined) {
     await using file = await createBeside(folder, absolute, { name: temporary, bits });
@@ -80,18 +78,18 @@ export async function removeTemporary(
 /** A file that is to replace another one. It is removed at the end unless it was moved. */
 interface NewFile extends AsyncDisposable {
   readonly path: string;
-  readonly ino: number;
   readonly write: (bytes: Uint8Array, bits: number | undefined) => Promise<void>;
   /** Gives it this place. */
   readonly moveTo: (path: string) => Promise<void>;
+  /** Throws unless it is at this path. @throws {Refusal} */
+  readonly check: (absolute: string) => void;
 }
 
-async function newFile(path: string, file: FileHandle): Promise<NewFile> {
-  const { ino } = await file.stat();
+function newFile(path: string, file: FileHandle): NewFile {
   let isMoved = false;
   return {
     path,
-    ino,
+    check: (absolute) => assertOpenAt(file, absolute),
     async write(bytes, bits) {
       await file.writeFile(bytes);
       // A new file has fewer permissions than requested, by the process's mask.
@@ -127,9 +125,13 @@ async function createStaged(
   folder: string,
   { name, bits }: { readonly name: string; readonly bits: number | undefined },
 ): Promise<NewFile> {
-  await mkdir(folder, { recursive: true, mode: 0o700 });
   const path = join(folder, name);
-  return await newFile(path, await create(path, bits));
+  const file = await create(path, bits).catch(async (error) => {
+    if (systemCode(error) !== "ENOENT") throw error;
+    await mkdir(folder, { recursive: true, mode: 0o700 });
+    return await create(path, bits);
+  });
+  return newFile(path, file);
 }
 
 /** Copies a file into another file system. */
@@ -146,18 +148,18 @@ async function copyInto(
   });
   if (bits !== undefined) await file.chmod(bits);
   await file.sync();
-  return await newFile(path, file);
+  return newFile(path, file);
 }
 
 async function verified(path: string, file: FileHandle, absolute: string): Promise<NewFile> {
   try {
-    await assertOpenAt(file, absolute);
+    assertOpenAt(file, absolute);
   } catch (error) {
     await file.close();
     await unlink(path).catch(missing);
     throw error;
   }
-  return await newFile(path, file);
+  return newFile(path, file);
 }
 
 /** Creates a file that others can't read half-written if they can't read the one that it replaces. */

@@ -1,5 +1,5 @@
 import { createHash } from "node:crypto";
-import type { Stats } from "node:fs";
+import { fstatSync, type Stats } from "node:fs";
 import {
   appendFile,
   type FileHandle,
@@ -20,7 +20,15 @@ import {
 import { basename, dirname, join, relative, resolve } from "node:path";
 import { checkGiven, type Tool } from "@tare/messages";
 import { Refusal, systemCode } from "../define_tool.ts";
-import { entriesOf, findDescriptors, type Folder, makeFolder, openAt, openFolder } from "../files/handles.ts";
+import {
+  entriesOf,
+  findDescriptors,
+  type Folder,
+  makeFolder,
+  openAt,
+  openFolder,
+  readAll,
+} from "../files/handles.ts";
 import { isTemporary, temporaryName } from "../files/resolve_in_workspace.ts";
 import { IgnoreRules } from "../files/walk.ts";
 import { removeTemporary, writeAtomically } from "../files/write_atomically.ts";
@@ -981,9 +989,9 @@ class FileStates {
       }
       if (!info.isFile() || info.size > this.#limits.maxFileBytes) return unkeptState(info);
       file = await openAt(absolute);
-      const opened = await file.stat();
+      const opened = fstatSync(file.fd);
       if (!opened.isFile() || opened.size > this.#limits.maxFileBytes) return unkeptState(opened);
-      return `file ${permissionsOf(opened)} ${await this.#keep(await file.readFile())}`;
+      return `file ${permissionsOf(opened)} ${await this.#keep(await readAll(file, opened))}`;
     } catch (error) {
       if (systemCode(error) === "ENOENT") return "none";
       // One that may not be read, or was exchanged, can't be put back either.
