@@ -1,4 +1,15 @@
-import { constants, fstatSync, lstatSync, readlinkSync, realpathSync, type Stats } from "node:fs";
+import {
+  closeSync,
+  constants,
+  type Dirent,
+  fstatSync,
+  lstatSync,
+  openSync,
+  read,
+  readlinkSync,
+  realpathSync,
+  type Stats,
+} from "node:fs";
 import { type FileHandle, lstat, mkdir, open, opendir, readlink, realpath } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
 import { Refusal, systemCode } from "../define_tool.ts";
@@ -57,7 +68,7 @@ const EXCHANGED = "another process has put something else in its place just now.
  * Throws unless a handle is open on what is at this path, to which no link leads. What it asks the system for takes no
  * disk and no network. @throws {Refusal}
  */
-export function assertOpenAt({ fd }: FileHandle, absolute: string): void {
+export function assertOpenAt(fd: number, absolute: string): void {
   if (descriptors === undefined) return assertSame(fstatSync(fd), absolute);
   const path = readlinkSync(`${descriptors}/${fd}`);
   if (path !== absolute && folded(path) !== folded(absolute)) throw new Refusal(EXCHANGED);
@@ -78,6 +89,9 @@ function assertSame({ dev, ino }: Stats, absolute: string): void {
   }
 }
 
+/** Not through a link, and without waiting for the other end of a pipe. */
+const SAFELY = (constants.O_NOFOLLOW ?? 0) | (constants.O_NONBLOCK ?? 0);
+
 /**
  * Opens what is at a real path, and nothing to which a link leads. The caller closes it.
  *
@@ -85,14 +99,24 @@ function assertSame({ dev, ino }: Stats, absolute: string): void {
  */
 export async function openAt(absolute: string, flags: number = constants.O_RDONLY): Promise<FileHandle> {
   await findDescriptors();
-  // A pipe in its place would otherwise wait for its other end.
-  const safe = (constants.O_NOFOLLOW ?? 0) | (constants.O_NONBLOCK ?? 0);
-  const file = await open(absolute, flags | safe);
+  const file = await open(absolute, flags | SAFELY);
   try {
-    assertOpenAt(file, absolute);
+    assertOpenAt(file.fd, absolute);
     return file;
   } catch (error) {
     await file.close();
+    throw error;
+  }
+}
+
+/** Opens likewise what the system has just been asked about, so that it needs no disk. The caller closes it. */
+function openKnown(absolute: string, flags: number): number {
+  const fd = openSync(absolute, flags | SAFELY);
+  try {
+    assertOpenAt(fd, absolute);
+    return fd;
+  } catch (error) {
+    closeSync(fd);
     throw error;
   }
 }
@@ -101,23 +125,44 @@ export async function openAt(absolute: string, flags: number = constants.O_RDONL
 export async function readAt(absolute: string): Promise<Uint8Array> {
   const file = await openAt(absolute);
   try {
-    return await readAll(file, fstatSync(file.fd));
+    return await file.readFile();
   } finally {
     await file.close();
   }
 }
 
-/** Returns all bytes of an open file, in as few calls as its size allows. */
-export async function readAll(file: FileHandle, { size }: Pick<Stats, "size">): Promise<Uint8Array> {
-  // One byte more shows that it has grown. Files that the system makes up have no size.
-  const bytes = new Uint8Array(size + 1);
-  const { bytesRead } = await file.read(bytes, 0, bytes.length, 0);
-  if (bytesRead === size && size > 0) return bytes.subarray(0, size);
-  return await file.readFile();
+/**
+ * Returns what the system says of a file at a real path that it has just been asked about, and its bytes, unless it is
+ * no file or has more than so many.
+ */
+export async function readKnown(
+  absolute: string,
+  maxBytes: number,
+): Promise<{ readonly info: Stats; readonly bytes?: Uint8Array }> {
+  const fd = openKnown(absolute, constants.O_RDONLY);
+  try {
+    const info = fstatSync(fd);
+    if (!info.isFile() || info.size > maxBytes) return { info };
+    // One byte more shows that it has grown meanwhile.
+    const bytes = new Uint8Array(info.size + 1);
+    let length = 0;
+    for (let count = -1; count !== 0 && length < bytes.length; length += count) {
+      count = await readSome(fd, bytes.subarray(length), length);
+    }
+    return length <= info.size ? { info, bytes: bytes.subarray(0, length) } : { info };
+  } finally {
+    closeSync(fd);
+  }
+}
+
+function readSome(fd: number, bytes: Uint8Array, position: number): Promise<number> {
+  return new Promise((resolve, reject) => {
+    read(fd, bytes, 0, bytes.length, position, (error, count) => error ? reject(error) : resolve(count));
+  });
 }
 
 /** A folder that is open: its entries stay reachable wherever its path leads meanwhile. */
-export interface Folder extends AsyncDisposable {
+export interface Folder extends Disposable {
   /** Path of an entry of this folder. */
   readonly at: (name: string) => string;
   /** Path of the folder, to list its entries. */
@@ -129,13 +174,14 @@ export interface Folder extends AsyncDisposable {
 /** Opens the folder at a real path. @throws {Refusal} if something else is there. */
 export async function openFolder(absolute: string): Promise<Folder> {
   if (constants.O_DIRECTORY === undefined) return await pathOnly(absolute);
-  const file = await openAt(absolute, constants.O_RDONLY | constants.O_DIRECTORY);
-  const path = descriptors === undefined ? absolute : `${descriptors}/${file.fd}`;
+  await findDescriptors();
+  const fd = openKnown(absolute, constants.O_RDONLY | constants.O_DIRECTORY);
+  const path = descriptors === undefined ? absolute : `${descriptors}/${fd}`;
   return {
     path,
     at: (name) => `${path}/${name}`,
-    check: () => assertOpenAt(file, absolute),
-    [Symbol.asyncDispose]: () => file.close(),
+    check: () => assertOpenAt(fd, absolute),
+    [Symbol.dispose]: () => closeSync(fd),
   };
 }
 
@@ -147,7 +193,7 @@ async function pathOnly(absolute: string): Promise<Folder> {
     path: absolute,
     at: (name) => join(absolute, name),
     check: () => assertSame(info, absolute),
-    [Symbol.asyncDispose]: () => Promise.resolve(),
+    [Symbol.dispose]: () => {},
   };
 }
 
@@ -159,7 +205,7 @@ export async function makeFolder(absolute: string): Promise<Folder> {
     if (systemCode(error) !== "ENOENT") throw error;
   }
   {
-    await using parent = await makeFolder(dirname(absolute));
+    using parent = await makeFolder(dirname(absolute));
     await mkdir(parent.at(basename(absolute))).catch((error) => {
       if (systemCode(error) !== "EEXIST") throw error;
     });
@@ -177,37 +223,35 @@ export interface Entry {
 const SLICE = 500;
 
 /**
- * Returns the entries of a folder in no order, as they are read: the caller stops at its limit, whatever the folder
- * holds, and other work is done in between.
+ * Returns the entries of a folder in no order, some at a time, as they are read: the caller stops at its limit, whatever
+ * the folder holds, and other work is done in between.
  */
-export async function* entriesOf(folder: Folder): AsyncGenerator<Entry> {
-  let count = 0;
+export async function* entriesOf(folder: Folder): AsyncGenerator<readonly Entry[]> {
+  let slice: Entry[] = [];
   try {
-    for await (const entry of streamed(folder.path)) {
-      yield entry;
-      if (++count % SLICE === 0) await new Promise((resolve) => setTimeout(resolve));
+    // Deno's opendir() reads all of a folder at once.
+    for await (
+      const entry of "Deno" in globalThis
+        ? Deno.readDir(folder.path)
+        : await opendir(folder.path, { bufferSize: SLICE })
+    ) {
+      slice.push({ name: entry.name, kind: kindOf(entry) });
+      if (slice.length < SLICE) continue;
+      yield slice;
+      slice = [];
+      await new Promise((resolve) => setTimeout(resolve));
     }
+    yield slice;
   } finally {
     folder.check();
   }
 }
 
-async function* streamed(path: string): AsyncGenerator<Entry> {
-  // Deno's opendir() reads all of a folder at once.
-  if ("Deno" in globalThis) {
-    for await (const { name, isFile, isDirectory, isSymlink } of Deno.readDir(path)) {
-      yield { name, kind: isSymlink ? "link" : isDirectory ? "folder" : isFile ? "file" : "other" };
-    }
-    return;
-  }
-  for await (const entry of await opendir(path, { bufferSize: SLICE })) {
-    const kind = entry.isSymbolicLink()
-      ? "link"
-      : entry.isDirectory()
-      ? "folder"
-      : entry.isFile()
-      ? "file"
-      : "other";
-    yield { name: entry.name, kind };
-  }
+/** An entry as Deno or Node describes it. */
+type Described = Deno.DirEntry | Dirent;
+
+function kindOf(entry: Described): Entry["kind"] {
+  const is = (flag: boolean | (() => boolean)) => typeof flag === "boolean" ? flag : flag.call(entry);
+  if ("isSymlink" in entry ? entry.isSymlink : entry.isSymbolicLink()) return "link";
+  return is(entry.isDirectory) ? "folder" : is(entry.isFile) ? "file" : "other";
 }

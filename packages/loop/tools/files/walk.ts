@@ -94,13 +94,16 @@ const MAX_ENTRIES = 50_000;
 
 async function readFolder(root: string, base: string): Promise<WalkEntry[]> {
   const entries: WalkEntry[] = [];
-  await using folder = await openFolder(resolve(root, base));
-  for await (const { name, kind } of entriesOf(folder)) {
-    if (isTemporary(name)) continue;
-    const relative = kind === "folder" ? `${base}${name}/` : base + name;
-    entries.push({ absolute: join(root, base, name), relative, kind });
+  using folder = await openFolder(resolve(root, base));
+  for await (const slice of entriesOf(folder)) {
+    for (const { name, kind } of slice) {
+      if (isTemporary(name)) continue;
+      const relative = kind === "folder" ? `${base}${name}/` : base + name;
+      entries.push({ absolute: join(root, base, name), relative, kind });
+    }
     if (entries.length > MAX_ENTRIES) break;
   }
+  if (entries.length > MAX_ENTRIES) entries.length = MAX_ENTRIES + 1;
   return entries.sort((a, b) => (a.relative < b.relative ? -1 : 1));
 }
 

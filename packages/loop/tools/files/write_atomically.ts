@@ -35,7 +35,7 @@ export async function writeAtomically(
 ): Promise<void> {
   // Replacing a file takes no permission to write to it; whoever withheld that meant it.
   if (mode !== undefined && !isForced) await (await openAt(absolute, constants.O_WRONLY)).close();
-  await using folder = await makeFolder(dirname(absolute));
+  using folder = await makeFolder(dirname(absolute));
   const bits = mode === undefined ? undefined : mode & 0o7777;
   const place = async (file: NewFile) => {
     folder.check();
@@ -71,7 +71,7 @@ export async function removeTemporary(
     beside.push(name.slice(temporary.length + 1));
     await rm(join(own!, STAGING, name), { force: true });
   }
-  await using folder = await openFolder(dirname(absolute));
+  using folder = await openFolder(dirname(absolute));
   for (const name of beside) await unlink(folder.at(name)).catch(missing);
 }
 
@@ -89,7 +89,7 @@ function newFile(path: string, file: FileHandle): NewFile {
   let isMoved = false;
   return {
     path,
-    check: (absolute) => assertOpenAt(file, absolute),
+    check: (absolute) => assertOpenAt(file.fd, absolute),
     async write(bytes, bits) {
       await file.writeFile(bytes);
       // A new file has fewer permissions than requested, by the process's mask.
@@ -153,7 +153,7 @@ async function copyInto(
 
 async function verified(path: string, file: FileHandle, absolute: string): Promise<NewFile> {
   try {
-    assertOpenAt(file, absolute);
+    assertOpenAt(file.fd, absolute);
   } catch (error) {
     await file.close();
     await unlink(path).catch(missing);

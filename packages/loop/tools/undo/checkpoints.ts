@@ -1,8 +1,7 @@
 import { createHash } from "node:crypto";
-import { fstatSync, type Stats } from "node:fs";
+import { lstatSync, type Stats } from "node:fs";
 import {
   appendFile,
-  type FileHandle,
   lstat,
   mkdir,
   readdir,
@@ -27,7 +26,7 @@ import {
   makeFolder,
   openAt,
   openFolder,
-  readAll,
+  readKnown,
 } from "../files/handles.ts";
 import { isTemporary, temporaryName } from "../files/resolve_in_workspace.ts";
 import { IgnoreRules } from "../files/walk.ts";
@@ -710,6 +709,9 @@ type FileChange = readonly [path: string, before: FileState, after: FileState];
 /** What is never looked at: histories of their own, and what a package manager brings again. */
 const PASSED_OVER = new Set([".git", ".hg", ".svn", ".jj", "node_modules", ".venv", "__pycache__"]);
 
+/** For so long the system is asked for one file after the other before other work is done. */
+const MOST_MS = 10;
+
 /** So many paths are looked at together. */
 const AT_ONCE = 32;
 
@@ -871,16 +873,16 @@ class FileStates {
 
   /** Whether a folder holds nothing but these. */
   async holdsOnly(path: string, paths: ReadonlySet<string>): Promise<boolean> {
-    await using folder = await openFolder(join(this.#root, path));
-    for await (const { name } of entriesOf(folder)) {
-      if (!paths.has(`${path}/${name}`)) return false;
+    using folder = await openFolder(join(this.#root, path));
+    for await (const slice of entriesOf(folder)) {
+      if (slice.some(({ name }) => !paths.has(`${path}/${name}`))) return false;
     }
     return true;
   }
 
   /** Takes away what stands at a path. A folder that isn't empty stays. */
   async remove(path: string, state: FileState): Promise<void> {
-    await using folder = await openFolder(dirname(join(this.#root, path)));
+    using folder = await openFolder(dirname(join(this.#root, path)));
     const entry = folder.at(basename(path));
     if (!isFolder(state)) return await unlink(entry);
     await rmdir(entry).catch((error) => {
@@ -890,7 +892,7 @@ class FileStates {
 
   /** Makes a folder where nothing is. Its owner may write to it until its permissions are set. */
   async makeFolder(path: string, state: FileState): Promise<void> {
-    await (await makeFolder(join(this.#root, path)))[Symbol.asyncDispose]();
+    (await makeFolder(join(this.#root, path)))[Symbol.dispose]();
     await this.setMode(path, modeOf(state) | 0o700);
   }
 
@@ -909,7 +911,7 @@ class FileStates {
     const absolute = join(this.#root, path);
     const [kind, ...rest] = state.split(" ");
     if (kind === "link") {
-      await using folder = await makeFolder(dirname(absolute));
+      using folder = await makeFolder(dirname(absolute));
       if (now !== "none") await unlink(folder.at(basename(path)));
       await symlink(new TextDecoder().decode(await this.#content(rest[0] ?? "")), folder.at(basename(path)));
     }
@@ -967,7 +969,7 @@ class FileStates {
   /** What the system says of a path to which no link leads. */
   async #stat(absolute: string): Promise<Stats | "none" | "unkept"> {
     try {
-      await using folder = await openFolder(dirname(absolute));
+      using folder = await openFolder(dirname(absolute));
       return await lstat(folder.at(basename(absolute)));
     } catch (error) {
       if (systemCode(error) === "ENOENT") return "none";
@@ -980,25 +982,21 @@ class FileStates {
 
   async #read(absolute: string, info: Stats): Promise<FileState> {
     if (info.isDirectory()) return `folder ${permissionsOf(info)}`;
-    let file: FileHandle | undefined;
     try {
       if (info.isSymbolicLink()) {
-        await using folder = await openFolder(dirname(absolute));
+        using folder = await openFolder(dirname(absolute));
         const target = await readlink(folder.at(basename(absolute)));
         return `link ${await this.#keep(new TextEncoder().encode(target))}`;
       }
       if (!info.isFile() || info.size > this.#limits.maxFileBytes) return unkeptState(info);
-      file = await openAt(absolute);
-      const opened = fstatSync(file.fd);
-      if (!opened.isFile() || opened.size > this.#limits.maxFileBytes) return unkeptState(opened);
-      return `file ${permissionsOf(opened)} ${await this.#keep(await readAll(file, opened))}`;
+      const read = await readKnown(absolute, this.#limits.maxFileBytes);
+      if (!read.bytes) return unkeptState(read.info);
+      return `file ${permissionsOf(read.info)} ${await this.#keep(read.bytes)}`;
     } catch (error) {
       if (systemCode(error) === "ENOENT") return "none";
       // One that may not be read, or was exchanged, can't be put back either.
       if (error instanceof Refusal || isForbidden(error)) return unkeptState(info);
       throw error;
-    } finally {
-      await file?.close();
     }
   }
 
@@ -1032,7 +1030,7 @@ class FileStates {
     const walked = { paths: new Map<string, Stats>(), ignored: new Set<string>(), unnamed: [], bytes: 0 };
     const waiting = [{ base: "", rules: await IgnoreRules.of(this.#root, ".") }];
     for (let next = waiting.pop(); next; next = waiting.pop()) {
-      await using folder = await this.#openFolder(next.base);
+      using folder = await this.#openFolder(next.base);
       if (!folder) continue;
       const folders = await this.#walkFolder(folder, next, walked);
       if (!folders) return `it holds more than ${maxFiles} files and folders`;
@@ -1051,29 +1049,37 @@ class FileStates {
     const { maxFiles, maxFileBytes } = this.#limits;
     const { paths, ignored } = walked;
     const here: string[] = [];
-    for await (const { name, kind } of entriesOf(folder)) {
-      // What a call that runs at the same time is about to put in its place.
-      if (isTemporary(name)) continue;
-      const path = `${base}${name}`;
-      const shown = kind === "folder" ? `${path}/` : path;
-      const isOwn = join(this.#root, path) === this.#hidden;
-      if (isOwn || PASSED_OVER.has(name) || rules.ignores(shown)) ignored.add(shown);
-      else here.push(name);
+    for await (const slice of entriesOf(folder)) {
+      for (const { name, kind } of slice) {
+        // What a call that runs at the same time is about to put in its place.
+        if (isTemporary(name)) continue;
+        const path = `${base}${name}`;
+        const shown = kind === "folder" ? `${path}/` : path;
+        const isOwn = join(this.#root, path) === this.#hidden;
+        if (isOwn || PASSED_OVER.has(name) || rules.ignores(shown)) ignored.add(shown);
+        else here.push(name);
+      }
       if (paths.size + here.length > maxFiles || ignored.size > maxFiles) return undefined;
     }
     const folders: string[] = [];
-    await inGroups(here, async (name) => {
+    let sinceMs = performance.now();
+    for (const name of here) {
       const path = `${base}${name}`;
-      const info = await lstat(folder.at(name)).catch(missing);
+      // Takes half the time of asking without waiting, unless it takes the disk.
+      const info = lstatSync(folder.at(name), { throwIfNoEntry: false });
+      if (performance.now() - sinceMs > MOST_MS) {
+        await new Promise((resolve) => setTimeout(resolve));
+        sinceMs = performance.now();
+      }
       if (!info) {
         // The name that was listed isn't the one on disk.
         if (name.includes("\uFFFD")) walked.unnamed.push(path);
-        return;
+        continue;
       }
       paths.set(path, info);
       if (info.isDirectory()) folders.push(`${path}/`);
       else if (info.size <= maxFileBytes) walked.bytes += info.size;
-    });
+    }
     folder.check();
     return folders;
   }
