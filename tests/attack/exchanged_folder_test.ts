@@ -1,7 +1,9 @@
 import { assert, assertEquals } from "@std/assert";
 import { fromFileUrl, join } from "@std/path";
 import { cases } from "../cases.ts";
-import { LINUX, needs } from "../needs.ts";
+import { BUBBLEWRAP, LINUX, needs } from "../needs.ts";
+import { SECRET as PLANTED } from "./break_out.ts";
+import { resultsOf, withServer } from "./robbed_server.ts";
 import type { Outcome } from "./exchanged_victim.ts";
 
 const ATTACKER = fromFileUrl(import.meta.resolve("./exchange_folder.ts"));
@@ -86,3 +88,35 @@ for (const what of ["read", "search"]) {
     },
   );
 }
+
+Deno.test(
+  needs(BUBBLEWRAP, "server: a background command in the sandbox leads no file tool out of the workspace"),
+  async () => {
+    const calls = ({ top }: { readonly top: string }) => [
+      {
+        command: `mkdir d && echo inside >d/project.txt && ln -s ${top}/beside link && while :; do ` +
+          "mv -T d aside; mv -T link d; mv -T d link; mv -T aside d; done 2>/dev/null",
+        background: true,
+      },
+      ...Array.from({ length: cases(25) }, (_, index) => [
+        { tool: "write_file", path: `d/planted${index}`, content: "inside" },
+        { tool: "edit_file", path: "d/project.txt", old_text: PLANTED, new_text: "edited" },
+        { tool: "read_file", path: "d/project.txt" },
+        { tool: "search_files", path: "d", pattern: PLANTED.slice(0, 7), output: "files" },
+      ]).flat(),
+    ];
+    await withServer({ flags: ["--approvals", "allow"], calls }, async ({ target }, turn) => {
+      const { top } = target;
+      assertEquals(await Deno.readLink(join(top, "data/fd")), "/proc/self/fd");
+      const results = resultsOf(await turn());
+      assertEquals(results.length, calls(target).length);
+      assertEquals(results.filter((text) => text.includes(PLANTED) || /^d\/project.txt$/m.test(text)), []);
+      assertEquals([...Deno.readDirSync(join(top, "beside"))].map(({ name }) => name).sort(), [
+        "project.txt",
+        "socket",
+      ]);
+      assertEquals(await Deno.readTextFile(join(top, "beside/project.txt")), PLANTED);
+      assert(results.some((text) => text.startsWith("created d/planted")));
+    });
+  },
+);
