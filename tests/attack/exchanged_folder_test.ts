@@ -1,7 +1,7 @@
 import { assert, assertEquals } from "@std/assert";
 import { fromFileUrl, join } from "@std/path";
 import { cases } from "../cases.ts";
-import { BUBBLEWRAP, LINUX, needs } from "../needs.ts";
+import { BUBBLEWRAP, LINUX, needs, program } from "../needs.ts";
 import { SECRET as PLANTED } from "./break_out.ts";
 import { resultsOf, withServer } from "./robbed_server.ts";
 import type { Outcome } from "./exchanged_victim.ts";
@@ -89,13 +89,19 @@ for (const what of ["read", "search"]) {
   );
 }
 
+/** Exchanges a folder for a link and back, for ever. */
+const EXCHANGE = 'for(;;){rename("d","aside");rename("link","d");rename("d","link");rename("aside","d")}';
+
 Deno.test(
-  needs(BUBBLEWRAP, "server: a background command in the sandbox leads no file tool out of the workspace"),
+  needs(
+    [BUBBLEWRAP, program("perl", "perl", "-v")],
+    "server: a background command in the sandbox leads no file tool out of the workspace",
+  ),
   async () => {
     const calls = ({ top }: { readonly top: string }) => [
       {
-        command: `mkdir d && echo inside >d/project.txt && ln -s ${top}/beside link && while :; do ` +
-          "mv -T d aside; mv -T link d; mv -T d link; mv -T aside d; done 2>/dev/null",
+        command:
+          `mkdir d && echo inside >d/project.txt && ln -s ${top}/beside link && exec perl -e '${EXCHANGE}'`,
         background: true,
       },
       ...Array.from({ length: cases(25) }, (_, index) => [
@@ -104,6 +110,7 @@ Deno.test(
         { tool: "read_file", path: "d/project.txt" },
         { tool: "search_files", path: "d", pattern: PLANTED.slice(0, 7), output: "files" },
       ]).flat(),
+      { tool: "write_file", path: "planted", content: "inside" },
     ];
     await withServer({ flags: ["--approvals", "allow"], calls }, async ({ target }, turn) => {
       const { top } = target;
@@ -116,7 +123,7 @@ Deno.test(
         "socket",
       ]);
       assertEquals(await Deno.readTextFile(join(top, "beside/project.txt")), PLANTED);
-      assert(results.some((text) => text.startsWith("created d/planted")));
+      assert(results.at(-1)?.startsWith("created planted"));
     });
   },
 );
