@@ -56,5 +56,5 @@ if (import.meta.main) {
   for (let id = 0; id < Number(times) || results.length === 0 && id < mostCalls; id++) {
     await actions[what]!(id);
   }
-  console.log(JSON.stringify({ results, refused } satisfies Outcome));
+  await Deno.stdout.write(new TextEncoder().encode(JSON.stringify({ results, refused } satisfies Outcome)));
 }

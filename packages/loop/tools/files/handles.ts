@@ -162,7 +162,7 @@ function readSome(fd: number, bytes: Uint8Array, position: number): Promise<numb
 }
 
 /** A folder that is open: its entries stay reachable wherever its path leads meanwhile. */
-export interface Folder extends Disposable {
+export interface Folder {
   /** Path of an entry of this folder. */
   readonly at: (name: string) => string;
   /** Path of the folder, to list its entries. */
@@ -171,46 +171,60 @@ export interface Folder extends Disposable {
   readonly check: () => void;
 }
 
-/** Opens the folder at a real path. @throws {Refusal} if something else is there. */
-export async function openFolder(absolute: string): Promise<Folder> {
+/** Works in the folder at a real path while it is open. @throws {Refusal} if something else is there. */
+export async function inFolder<T>(absolute: string, work: (folder: Folder) => Promise<T>): Promise<T> {
+  const { folder, close } = await openFolder(absolute);
+  try {
+    return await work(folder);
+  } finally {
+    close();
+  }
+}
+
+/** Works there likewise, and makes the folder first if it is missing, and the folders above. @throws {Refusal} likewise. */
+export async function inNewFolder<T>(absolute: string, work: (folder: Folder) => Promise<T>): Promise<T> {
+  let opened: OpenFolder;
+  try {
+    opened = await openFolder(absolute);
+  } catch (error) {
+    if (systemCode(error) !== "ENOENT") throw error;
+    await inNewFolder(dirname(absolute), (parent) =>
+      mkdir(parent.at(basename(absolute))).catch((error) => {
+        if (systemCode(error) !== "EEXIST") throw error;
+      }));
+    opened = await openFolder(absolute);
+  }
+  try {
+    return await work(opened.folder);
+  } finally {
+    opened.close();
+  }
+}
+
+interface OpenFolder {
+  readonly folder: Folder;
+  readonly close: () => void;
+}
+
+async function openFolder(absolute: string): Promise<OpenFolder> {
   if (constants.O_DIRECTORY === undefined) return await pathOnly(absolute);
   await findDescriptors();
   const fd = openKnown(absolute, constants.O_RDONLY | constants.O_DIRECTORY);
   const path = descriptors === undefined ? absolute : `${descriptors}/${fd}`;
-  return {
-    path,
-    at: (name) => `${path}/${name}`,
-    check: () => assertOpenAt(fd, absolute),
-    [Symbol.dispose]: () => closeSync(fd),
-  };
+  const at = (name: string) => `${path}/${name}`;
+  return { folder: { path, at, check: () => assertOpenAt(fd, absolute) }, close: () => closeSync(fd) };
 }
 
 /** The folder at a real path where the system opens none, as Windows does. */
-async function pathOnly(absolute: string): Promise<Folder> {
+async function pathOnly(absolute: string): Promise<OpenFolder> {
   const info = await lstat(absolute);
   if (!info.isDirectory()) throw new Refusal(EXCHANGED);
-  return {
+  const folder = {
     path: absolute,
-    at: (name) => join(absolute, name),
+    at: (name: string) => join(absolute, name),
     check: () => assertSame(info, absolute),
-    [Symbol.dispose]: () => {},
   };
-}
-
-/** Opens the folder at a real path and makes it if it is missing, and the folders above. @throws {Refusal} likewise. */
-export async function makeFolder(absolute: string): Promise<Folder> {
-  try {
-    return await openFolder(absolute);
-  } catch (error) {
-    if (systemCode(error) !== "ENOENT") throw error;
-  }
-  {
-    using parent = await makeFolder(dirname(absolute));
-    await mkdir(parent.at(basename(absolute))).catch((error) => {
-      if (systemCode(error) !== "EEXIST") throw error;
-    });
-  }
-  return await openFolder(absolute);
+  return { folder, close() {} };
 }
 
 /** An entry of a folder. */
@@ -229,13 +243,8 @@ const SLICE = 500;
 export async function* entriesOf(folder: Folder): AsyncGenerator<readonly Entry[]> {
   let slice: Entry[] = [];
   try {
-    // Deno's opendir() reads all of a folder at once.
-    for await (
-      const entry of "Deno" in globalThis
-        ? Deno.readDir(folder.path)
-        : await opendir(folder.path, { bufferSize: SLICE })
-    ) {
-      slice.push({ name: entry.name, kind: kindOf(entry) });
+    for await (const entry of listed(folder.path)) {
+      slice.push(entry);
       if (slice.length < SLICE) continue;
       yield slice;
       slice = [];
@@ -247,11 +256,29 @@ export async function* entriesOf(folder: Folder): AsyncGenerator<readonly Entry[
   }
 }
 
-/** An entry as Deno or Node describes it. */
-type Described = Deno.DirEntry | Dirent;
+/** Entries of a folder, as Deno lists them. */
+type ReadDir = (path: string) => AsyncIterable<{
+  readonly name: string;
+  readonly isFile: boolean;
+  readonly isDirectory: boolean;
+  readonly isSymlink: boolean;
+}>;
 
-function kindOf(entry: Described): Entry["kind"] {
-  const is = (flag: boolean | (() => boolean)) => typeof flag === "boolean" ? flag : flag.call(entry);
-  if ("isSymlink" in entry ? entry.isSymlink : entry.isSymbolicLink()) return "link";
-  return is(entry.isDirectory) ? "folder" : is(entry.isFile) ? "file" : "other";
+async function* listed(path: string): AsyncGenerator<Entry> {
+  // In Deno, opendir() reads all of a folder at once; its own function doesn't.
+  const readDir = (globalThis as { readonly ["Deno"]?: { readonly readDir: ReadDir } })["Deno"]?.readDir;
+  if (readDir) {
+    for await (const { name, isSymlink, isDirectory, isFile } of readDir(path)) {
+      yield { name, kind: isSymlink ? "link" : isDirectory ? "folder" : isFile ? "file" : "other" };
+    }
+    return;
+  }
+  for await (const entry of await opendir(path, { bufferSize: SLICE })) {
+    yield { name: entry.name, kind: kindOf(entry) };
+  }
+}
+
+function kindOf(entry: Dirent): Entry["kind"] {
+  if (entry.isSymbolicLink()) return "link";
+  return entry.isDirectory() ? "folder" : entry.isFile() ? "file" : "other";
 }

@@ -2,7 +2,7 @@ import { join, resolve } from "node:path";
 import type { ToolContext } from "@tare/messages";
 import { RE2JS } from "re2js";
 import ignore, { type Ignore } from "ignore";
-import { entriesOf, openAt, openFolder } from "./handles.ts";
+import { entriesOf, inFolder, openAt } from "./handles.ts";
 import { isHidden, isTemporary, type WorkspacePath } from "./resolve_in_workspace.ts";
 
 /** What a walk comes across. */
@@ -94,15 +94,16 @@ const MAX_ENTRIES = 50_000;
 
 async function readFolder(root: string, base: string): Promise<WalkEntry[]> {
   const entries: WalkEntry[] = [];
-  using folder = await openFolder(resolve(root, base));
-  for await (const slice of entriesOf(folder)) {
-    for (const { name, kind } of slice) {
-      if (isTemporary(name)) continue;
-      const relative = kind === "folder" ? `${base}${name}/` : base + name;
-      entries.push({ absolute: join(root, base, name), relative, kind });
+  await inFolder(resolve(root, base), async (folder) => {
+    for await (const slice of entriesOf(folder)) {
+      for (const { name, kind } of slice) {
+        if (isTemporary(name)) continue;
+        const relative = kind === "folder" ? `${base}${name}/` : base + name;
+        entries.push({ absolute: join(root, base, name), relative, kind });
+      }
+      if (entries.length > MAX_ENTRIES) break;
     }
-    if (entries.length > MAX_ENTRIES) break;
-  }
+  });
   if (entries.length > MAX_ENTRIES) entries.length = MAX_ENTRIES + 1;
   return entries.sort((a, b) => (a.relative < b.relative ? -1 : 1));
 }

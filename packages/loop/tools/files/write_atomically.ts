@@ -2,7 +2,7 @@ import { constants } from "node:fs";
 import { copyFile, type FileHandle, mkdir, open, readdir, rename, rm, unlink } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
 import { systemCode } from "../define_tool.ts";
-import { assertOpenAt, type Folder, makeFolder, openAt, openFolder } from "./handles.ts";
+import { assertOpenAt, type Folder, inFolder, inNewFolder, openAt } from "./handles.ts";
 import { temporaryName } from "./resolve_in_workspace.ts";
 
 /** Folder of the server's own in which files are written before they take their place. */
@@ -35,29 +35,47 @@ export async function writeAtomically(
 ): Promise<void> {
   // Replacing a file takes no permission to write to it; whoever withheld that meant it.
   if (mode !== undefined && !isForced) await (await openAt(absolute, constants.O_WRONLY)).close();
-  using folder = await makeFolder(dirname(absolute));
   const bits = mode === undefined ? undefined : mode & 0o7777;
-  const place = async (file: NewFile) => {
-    folder.check();
-    confirm?.();
-    await file.moveTo(folder.at(basename(absolute)));
-    file.check(absolute);
-  };
-  if (own === undefined) {
-    await using file = await createBeside(folder, absolute, { name: temporary, bits });
-    await file.write(bytes, bits);
-    return await place(file);
-  }
-  const copyName = randomName();
-  await using staged = await createStaged(join(own, STAGING), { name: `${temporary}-${copyName}`, bits });
-  await staged.write(bytes, bits);
+  await inNewFolder(dirname(absolute), async (folder) => {
+    const place = async (file: NewFile) => {
+      folder.check();
+      confirm?.();
+      await file.moveTo(folder.at(basename(absolute)));
+      file.check(absolute);
+    };
+    if (own === undefined) {
+      return await onNewFile(createBeside(folder, absolute, { name: temporary, bits }), async (file) => {
+        await file.write(bytes, bits);
+        await place(file);
+      });
+    }
+    const copyName = randomName();
+    await onNewFile(
+      createStaged(join(own, STAGING), { name: `${temporary}-${copyName}`, bits }),
+      async (staged) => {
+        await staged.write(bytes, bits);
+        try {
+          return await place(staged);
+        } catch (error) {
+          if (systemCode(error) !== "EXDEV") throw error;
+        }
+        await onNewFile(
+          copyInto(folder, join(dirname(absolute), copyName), { from: staged.path, bits }),
+          place,
+        );
+      },
+    );
+  });
+}
+
+/** Works on a new file, and removes it at the end unless it was moved. */
+async function onNewFile(created: Promise<NewFile>, work: (file: NewFile) => Promise<void>): Promise<void> {
+  const file = await created;
   try {
-    return await place(staged);
-  } catch (error) {
-    if (systemCode(error) !== "EXDEV") throw error;
+    await work(file);
+  } finally {
+    await file.close();
   }
-  await using copy = await copyInto(folder, join(dirname(absolute), copyName), { from: staged.path, bits });
-  await place(copy);
 }
 
 /** Removes what {@linkcode writeAtomically} wrote for this file under a temporary name when its process was killed. */
@@ -71,18 +89,21 @@ export async function removeTemporary(
     beside.push(name.slice(temporary.length + 1));
     await rm(join(own!, STAGING, name), { force: true });
   }
-  using folder = await openFolder(dirname(absolute));
-  for (const name of beside) await unlink(folder.at(name)).catch(missing);
+  await inFolder(dirname(absolute), async (folder) => {
+    for (const name of beside) await unlink(folder.at(name)).catch(missing);
+  });
 }
 
-/** A file that is to replace another one. It is removed at the end unless it was moved. */
-interface NewFile extends AsyncDisposable {
+/** A file that is to replace another one. */
+interface NewFile {
   readonly path: string;
   readonly write: (bytes: Uint8Array, bits: number | undefined) => Promise<void>;
   /** Gives it this place. */
   readonly moveTo: (path: string) => Promise<void>;
   /** Throws unless it is at this path. @throws {Refusal} */
   readonly check: (absolute: string) => void;
+  /** Closes it, and removes it unless it was moved. */
+  readonly close: () => Promise<void>;
 }
 
 function newFile(path: string, file: FileHandle): NewFile {
@@ -100,7 +121,7 @@ function newFile(path: string, file: FileHandle): NewFile {
       await rename(path, to);
       isMoved = true;
     },
-    async [Symbol.asyncDispose]() {
+    async close() {
       await file.close();
       if (!isMoved) await unlink(path).catch(() => {}); // The first error is the one to report.
     },

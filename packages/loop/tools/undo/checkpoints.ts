@@ -23,9 +23,9 @@ import {
   entriesOf,
   findDescriptors,
   type Folder,
-  makeFolder,
+  inFolder,
+  inNewFolder,
   openAt,
-  openFolder,
   readKnown,
 } from "../files/handles.ts";
 import { isTemporary, temporaryName } from "../files/resolve_in_workspace.ts";
@@ -873,26 +873,28 @@ class FileStates {
 
   /** Whether a folder holds nothing but these. */
   async holdsOnly(path: string, paths: ReadonlySet<string>): Promise<boolean> {
-    using folder = await openFolder(join(this.#root, path));
-    for await (const slice of entriesOf(folder)) {
-      if (slice.some(({ name }) => !paths.has(`${path}/${name}`))) return false;
-    }
-    return true;
+    return await inFolder(join(this.#root, path), async (folder) => {
+      for await (const slice of entriesOf(folder)) {
+        if (slice.some(({ name }) => !paths.has(`${path}/${name}`))) return false;
+      }
+      return true;
+    });
   }
 
   /** Takes away what stands at a path. A folder that isn't empty stays. */
   async remove(path: string, state: FileState): Promise<void> {
-    using folder = await openFolder(dirname(join(this.#root, path)));
-    const entry = folder.at(basename(path));
-    if (!isFolder(state)) return await unlink(entry);
-    await rmdir(entry).catch((error) => {
-      if (systemCode(error) !== "ENOTEMPTY" && systemCode(error) !== "EEXIST") throw error;
+    await inFolder(dirname(join(this.#root, path)), async (folder) => {
+      const entry = folder.at(basename(path));
+      if (!isFolder(state)) return await unlink(entry);
+      await rmdir(entry).catch((error) => {
+        if (systemCode(error) !== "ENOTEMPTY" && systemCode(error) !== "EEXIST") throw error;
+      });
     });
   }
 
   /** Makes a folder where nothing is. Its owner may write to it until its permissions are set. */
   async makeFolder(path: string, state: FileState): Promise<void> {
-    (await makeFolder(join(this.#root, path)))[Symbol.dispose]();
+    await inNewFolder(join(this.#root, path), () => Promise.resolve());
     await this.setMode(path, modeOf(state) | 0o700);
   }
 
@@ -911,9 +913,11 @@ class FileStates {
     const absolute = join(this.#root, path);
     const [kind, ...rest] = state.split(" ");
     if (kind === "link") {
-      using folder = await makeFolder(dirname(absolute));
-      if (now !== "none") await unlink(folder.at(basename(path)));
-      await symlink(new TextDecoder().decode(await this.#content(rest[0] ?? "")), folder.at(basename(path)));
+      const target = new TextDecoder().decode(await this.#content(rest[0] ?? ""));
+      await inNewFolder(dirname(absolute), async (folder) => {
+        if (now !== "none") await unlink(folder.at(basename(path)));
+        await symlink(target, folder.at(basename(path)));
+      });
     }
     if (kind === "file") {
       await writeAtomically(absolute, await this.#content(rest[1] ?? ""), {
@@ -969,8 +973,7 @@ class FileStates {
   /** What the system says of a path to which no link leads. */
   async #stat(absolute: string): Promise<Stats | "none" | "unkept"> {
     try {
-      using folder = await openFolder(dirname(absolute));
-      return await lstat(folder.at(basename(absolute)));
+      return await inFolder(dirname(absolute), (folder) => lstat(folder.at(basename(absolute))));
     } catch (error) {
       if (systemCode(error) === "ENOENT") return "none";
       // Something else than a folder is in the way: a link may lead to something, a file doesn't.
@@ -984,8 +987,7 @@ class FileStates {
     if (info.isDirectory()) return `folder ${permissionsOf(info)}`;
     try {
       if (info.isSymbolicLink()) {
-        using folder = await openFolder(dirname(absolute));
-        const target = await readlink(folder.at(basename(absolute)));
+        const target = await inFolder(dirname(absolute), (folder) => readlink(folder.at(basename(absolute))));
         return `link ${await this.#keep(new TextEncoder().encode(target))}`;
       }
       if (!info.isFile() || info.size > this.#limits.maxFileBytes) return unkeptState(info);
@@ -1030,9 +1032,7 @@ class FileStates {
     const walked = { paths: new Map<string, Stats>(), ignored: new Set<string>(), unnamed: [], bytes: 0 };
     const waiting = [{ base: "", rules: await IgnoreRules.of(this.#root, ".") }];
     for (let next = waiting.pop(); next; next = waiting.pop()) {
-      using folder = await this.#openFolder(next.base);
-      if (!folder) continue;
-      const folders = await this.#walkFolder(folder, next, walked);
+      const folders = await this.#walkFolder(next, walked);
       if (!folders) return `it holds more than ${maxFiles} files and folders`;
       if (walked.bytes > maxBytes) return `its files hold more than ${maxBytes / 2 ** 20} MiB`;
       for (const base of folders) waiting.push({ base, rules: await next.rules.enter(this.#root, base) });
@@ -1042,6 +1042,18 @@ class FileStates {
 
   /** Adds what is in a folder and returns the folders in it; nothing if there is too much. */
   async #walkFolder(
+    place: { readonly base: string; readonly rules: IgnoreRules },
+    walked: Walked,
+  ): Promise<readonly string[] | undefined> {
+    try {
+      const absolute = join(this.#root, place.base.slice(0, -1));
+      return await inFolder(absolute, (folder) => this.#walkOpen(folder, place, walked));
+    } catch (error) {
+      return error instanceof Refusal ? [] : unreadable(error);
+    }
+  }
+
+  async #walkOpen(
     folder: Folder,
     { base, rules }: { readonly base: string; readonly rules: IgnoreRules },
     walked: Walked,
@@ -1082,15 +1094,6 @@ class FileStates {
     }
     folder.check();
     return folders;
-  }
-
-  async #openFolder(base: string): Promise<Folder | undefined> {
-    try {
-      return await openFolder(join(this.#root, base.slice(0, -1)));
-    } catch (error) {
-      if (!(error instanceof Refusal)) unreadable(error);
-      return undefined;
-    }
   }
 }
 

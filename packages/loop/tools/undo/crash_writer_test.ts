@@ -7,9 +7,10 @@ if (import.meta.main) {
   const say = (text: string) => Deno.stdout.writeSync(new TextEncoder().encode(`${text}\n`));
   if (what === "inspect") {
     Object.assign(Deno, {
-      readDir: async function* () {
+      readDir() {
         say("inspects");
-        await new Promise(() => setInterval(() => {}, 1000));
+        const next = () => new Promise(() => setInterval(() => {}, 1000));
+        return { [Symbol.asyncIterator]: () => ({ next }) };
       },
     });
   }
