@@ -4,10 +4,10 @@ import { checkGiven, pictureHead, type Tool, type ToolContext, type ToolOutput }
 import { defineTool, Refusal } from "../define_tool.ts";
 import { describeImage, isImageAccepted, MAX_PICTURE_BYTES, MAX_PICTURE_SIDE } from "../picture.ts";
 import { byteLength, decodeText, MAX_RESULT_BYTES, sliceText } from "../result_text.ts";
-import { openAt } from "./handles.ts";
 import {
   assertAllowed,
   effectsOn,
+  openAt,
   resolveInWorkspace,
   type WorkspaceLimits,
 } from "./resolve_in_workspace.ts";

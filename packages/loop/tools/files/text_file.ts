@@ -2,7 +2,7 @@ import type { Stats } from "node:fs";
 import type { FileHandle } from "node:fs/promises";
 import type { ToolContext } from "@tare/messages";
 import { Refusal } from "../define_tool.ts";
-import { openAt, readAt } from "./handles.ts";
+import { openAt, readAt } from "./resolve_in_workspace.ts";
 
 /** Bytes at the start of a file by which text is told from binary data. */
 const HEAD_BYTES = 8 * 1024;

@@ -2,8 +2,14 @@ import { join, resolve } from "node:path";
 import type { ToolContext } from "@tare/messages";
 import { RE2JS } from "re2js";
 import ignore, { type Ignore } from "ignore";
-import { entriesOf, inFolder, openAt } from "./handles.ts";
-import { isHidden, isTemporary, type WorkspacePath } from "./resolve_in_workspace.ts";
+import {
+  entriesOf,
+  inFolder,
+  isHidden,
+  isTemporary,
+  openAt,
+  type WorkspacePath,
+} from "./resolve_in_workspace.ts";
 
 /** What a walk comes across. */
 export interface WalkEntry {

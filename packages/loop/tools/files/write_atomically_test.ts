@@ -1,8 +1,7 @@
 import { assertEquals, assertRejects } from "@std/assert";
 import { needs, SHARED_MEMORY } from "../../../../tests/needs.ts";
 import { makeWorkspace } from "../fixture_test.ts";
-import { writeAtomically } from "./write_atomically.ts";
-import { inTurn } from "./write_file_tools.ts";
+import { inTurn, writeAtomically } from "./write_file_tools.ts";
 
 const bytes = new TextEncoder().encode("new");
 

@@ -25,12 +25,13 @@ import {
   type Folder,
   inFolder,
   inNewFolder,
+  isTemporary,
   openAt,
   readKnown,
-} from "../files/handles.ts";
-import { isTemporary, temporaryName } from "../files/resolve_in_workspace.ts";
+  temporaryName,
+} from "../files/resolve_in_workspace.ts";
 import { IgnoreRules } from "../files/walk.ts";
-import { removeTemporary, writeAtomically } from "../files/write_atomically.ts";
+import { removeTemporary, writeAtomically } from "../files/write_file_tools.ts";
 
 /** Why files can't be put back. Nothing was changed. */
 export class UndoRefused extends Error {
