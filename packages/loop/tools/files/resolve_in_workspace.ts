@@ -229,13 +229,18 @@ const DESCRIPTORS = "/proc/self/fd";
 
 /** Where this process sees its own open files, once found. It is the same for all workspaces. */
 let descriptors: string | undefined;
-const tried = new Set<string | undefined>();
+const tried = new Map<string | undefined, Promise<void>>();
 
 /** Looks for the place where this process sees its open files, in the server's own folder too. */
 export async function findDescriptors(own?: string): Promise<void> {
-  if (descriptors !== undefined || tried.has(own)) return;
-  tried.add(own);
-  if (await canReadLink(`${DESCRIPTORS}/0`)) {
+  if (descriptors !== undefined) return;
+  const search = tried.get(own) ?? searchDescriptors(own);
+  tried.set(own, search);
+  await search;
+}
+
+async function searchDescriptors(own: string | undefined): Promise<void> {
+  if (await lstat(DESCRIPTORS).then(() => true, () => false)) {
     descriptors = DESCRIPTORS;
     return;
   }
@@ -243,16 +248,11 @@ export async function findDescriptors(own?: string): Promise<void> {
   const folder = await open(own, constants.O_RDONLY);
   try {
     const link = join(own, LINK);
-    if (await readlink(join(link, `${folder.fd}`)).catch(() => undefined) === await realpath(own)) {
-      descriptors = link;
-    }
+    const seen = await readlink(join(link, `${folder.fd}`)).catch(() => undefined);
+    if (seen === await realpath(own)) descriptors = link;
   } finally {
     await folder.close();
   }
-}
-
-async function canReadLink(path: string): Promise<boolean> {
-  return await readlink(path).then(() => true, () => false);
 }
 
 /** Rounds of the comparison by path. Each of them shows an exchange that goes on with a probability of three quarters. */
