@@ -13,6 +13,7 @@ import {
 } from "node:fs";
 import { type FileHandle, lstat, mkdir, open, opendir, readlink, realpath, stat } from "node:fs/promises";
 import { basename, dirname, isAbsolute, join, resolve, sep } from "node:path";
+import { setImmediate } from "node:timers";
 import type { Effects, ToolContext } from "@tare/messages";
 import { Refusal, systemCode } from "../define_tool.ts";
 
@@ -328,13 +329,14 @@ export async function readAt(absolute: string): Promise<Uint8Array> {
 }
 
 /**
- * Returns what the system says of a file at a real path that it has just been asked about, and its bytes, unless it is
- * no file or has more than so many.
+ * Returns what the system says of a file at a real path whose folder it has just been asked about, and its bytes,
+ * unless it is no file or has more than so many.
  */
 export async function readKnown(
   absolute: string,
   maxBytes: number,
 ): Promise<{ readonly info: Stats; readonly bytes?: Uint8Array }> {
+  await findDescriptors();
   const fd = openKnown(absolute, constants.O_RDONLY);
   try {
     const info = fstatSync(fd);
@@ -444,7 +446,7 @@ export async function* entriesOf(folder: Folder): AsyncGenerator<readonly Entry[
       if (slice.length < SLICE) continue;
       yield slice;
       slice = [];
-      await new Promise((resolve) => setTimeout(resolve));
+      await new Promise((resolve) => setImmediate(resolve));
     }
     yield slice;
   } finally {

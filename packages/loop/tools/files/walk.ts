@@ -7,7 +7,7 @@ import {
   inFolder,
   isHidden,
   isTemporary,
-  openAt,
+  readKnown,
   type WorkspacePath,
 } from "./resolve_in_workspace.ts";
 
@@ -244,13 +244,8 @@ export class IgnoreRules {
 
 async function readRules(path: string): Promise<string | undefined> {
   try {
-    const file = await openAt(path);
-    try {
-      const info = await file.stat();
-      return info.isFile() && info.size <= MAX_BYTES ? await file.readFile("utf8") : undefined;
-    } finally {
-      await file.close();
-    }
+    const { bytes } = await readKnown(path, MAX_BYTES);
+    return bytes && new TextDecoder().decode(bytes);
   } catch {
     // No rules, or none that can be read: either way none hold.
     return undefined;

@@ -17,6 +17,7 @@ import {
   writeFile,
 } from "node:fs/promises";
 import { basename, dirname, join, relative, resolve } from "node:path";
+import { setImmediate } from "node:timers";
 import { checkGiven, type Tool } from "@tare/messages";
 import { Refusal, systemCode } from "../define_tool.ts";
 import {
@@ -1081,7 +1082,7 @@ class FileStates {
       // Takes half the time of asking without waiting, unless it takes the disk.
       const info = lstatSync(folder.at(name), { throwIfNoEntry: false });
       if (performance.now() - sinceMs > MOST_MS) {
-        await new Promise((resolve) => setTimeout(resolve));
+        await new Promise((resolve) => setImmediate(resolve));
         sinceMs = performance.now();
       }
       if (!info) {
