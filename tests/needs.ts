@@ -59,6 +59,9 @@ export const NOT_ROOT: Need = { what: "a user other than root", isMet: () => Den
 /** Runtimes such as workerd have none. */
 export const FILES: Need = { what: "files", isMet: () => "readDir" in Deno };
 
+/** A file system other than that of temporary folders. */
+export const SHARED_MEMORY: Need = { what: "shared memory (/dev/shm)", isMet: () => exists("/dev/shm") };
+
 export const LINUX: Need = { what: "Linux", isMet: () => Deno.build.os === "linux" };
 export const NOT_WINDOWS: Need = {
   what: "a system other than Windows",

@@ -100,7 +100,7 @@ const PARTS: Readonly<Record<string, readonly string[]>> = {
     "readJsonAt",
   ],
   loop: ["addLedgers", "pinOf"],
-  "loop/tools": ["pathAfterLinks"],
+  "loop/tools": ["openAt", "pathAfterLinks"],
 };
 
 // deno-lint-ignore no-explicit-any -- Called as JavaScript calls them, without types.

@@ -4,7 +4,7 @@
  * @module
  */
 // deno-lint-ignore-file no-console
-import { fromFileUrl } from "@std/path";
+import { fromFileUrl, resolve } from "@std/path";
 import { lastPortIn } from "./data/find_owner_key.ts";
 import { serverPermissions, startWith, V8_FLAGS } from "./handed_over.ts";
 import { launchers, whenLeft } from "./launchers.ts";
@@ -64,6 +64,22 @@ function exporterEnvironment(): Record<string, string> {
   };
 }
 
+/** Makes the link in the data folder, and that if it is missing, unless it is there. Both start with the owner alone. */
+const LINK_DESCRIPTORS =
+  'umask 077; mkdir -p "$1" && { test -L "$1/fd" || ln -s /proc/self/fd "$1/fd"; } 2>/dev/null || true';
+
+/**
+ * Lets the server's process see which files it has open, by which it verifies that a path hasn't come to lead out of the
+ * workspace. Deno refuses it /proc, and a link to anywhere.
+ */
+async function linkDescriptors(data: string): Promise<void> {
+  if (Deno.build.os !== "linux") return;
+  await new Deno.Command("/bin/sh", {
+    args: ["-c", LINK_DESCRIPTORS, "sh", resolve(data)],
+    ...{ stdin: "null", stdout: "null", stderr: "null" },
+  }).output();
+}
+
 const given = settings();
 for (const sentence of strangeVariables(Object.keys(Deno.env.toObject()))) console.error(shownText(sentence));
 const home = Deno.env.get("HOME");
@@ -80,6 +96,7 @@ const program = given.mcp
 const paths = program.map((part) => typeof part === "string" ? part : fromFileUrl(part));
 // The server's process may not find out itself how many descriptors it has.
 const { maxConnections } = await connectionLimits(given);
+await linkDescriptors(given.data);
 const { code, end } = supervise({
   start: () => {
     const handed = { sandbox, places, lastPort: lastPortIn(given.data) };

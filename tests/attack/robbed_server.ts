@@ -18,7 +18,7 @@ export async function withServer(
   { flags = [], env = {}, tool = "shell", mcp = {}, calls }: {
     readonly flags?: readonly string[];
     readonly env?: Readonly<Record<string, string>>;
-    /** What the model calls. Default: `shell`. */
+    /** What the model calls, where a call names no `tool` itself. Default: `shell`. */
     readonly tool?: string;
     /** MCP servers. Default: none. */
     readonly mcp?: Readonly<Record<string, unknown>>;
@@ -65,7 +65,7 @@ export async function withServer(
     pids: await processesWith(join(top, "data")),
   };
   replies = [
-    ...calls(target).map((call) => ({ tool_calls: [toolCall(tool, call)] })),
+    ...calls(target).map(({ tool: own, ...call }) => ({ tool_calls: [toolCall(String(own ?? tool), call)] })),
     { content: "Done." },
     { content: "Done." },
   ];

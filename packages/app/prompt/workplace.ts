@@ -1,4 +1,5 @@
 import { dirname, join, resolve, SEPARATOR } from "@std/path";
+import { openAt } from "@tare/loop/tools";
 import type { Tool } from "@tare/messages";
 import type { Workplace } from "@tare/server";
 import { realPath } from "../settings/real_path.ts";
@@ -224,13 +225,14 @@ export async function readFound(
       const isTold = isFollowed(real, within) && (hidden === undefined || !isIn(real, hidden));
       if (!isTold) return { why: "it is a link to what isn't a Markdown file of this project" };
     }
-    const there = await Deno.lstat(real);
-    if (!there.isFile) return { why: "it isn't a file" };
-    using file = await Deno.open(real, { read: true });
-    const { size, ino, dev } = await file.stat();
-    const isSame = ino === there.ino && dev === there.dev && await Deno.realPath(path) === real;
-    if (!isSame) return { why: "it has come to lead elsewhere while it was read" };
-    return { bytes: await readBeginning(file, MOST_OF_A_FILE), size };
+    const file = await openAt(real);
+    try {
+      const info = await file.stat();
+      if (!info.isFile()) return { why: "it isn't a file" };
+      return { bytes: await readBeginning(file, MOST_OF_A_FILE), size: info.size };
+    } finally {
+      await file.close();
+    }
   } catch (error) {
     if (error instanceof Deno.errors.NotFound || error instanceof Deno.errors.NotADirectory) return undefined;
     return { why: error instanceof Deno.errors.NotCapable ? UNKNOWN_AT_START : (error as Error).message };
@@ -239,13 +241,16 @@ export async function readFound(
 
 const UNKNOWN_AT_START = "it leads to where the server couldn't know at its start that it would have to read";
 
-async function readBeginning(file: Deno.FsFile, most: number): Promise<Uint8Array> {
+async function readBeginning(
+  file: Awaited<ReturnType<typeof openAt>>,
+  most: number,
+): Promise<Uint8Array> {
   const bytes = new Uint8Array(most);
   let length = 0;
   while (length < most) {
-    const read = await file.read(bytes.subarray(length));
-    if (read === null) break;
-    length += read;
+    const { bytesRead } = await file.read(bytes, length, most - length, length);
+    if (bytesRead === 0) break;
+    length += bytesRead;
   }
   return bytes.subarray(0, length);
 }

@@ -37,3 +37,24 @@ for (
     assertEquals(await Deno.readTextFile(ws.at("a/f")), "new\n");
   });
 }
+
+Deno.test("a file tool clears away what it left in the server's folder when it was killed", async () => {
+  await using ws = await makeWorkspace({ "f": "old\n" });
+  const args = { path: "f", content: "new\n" };
+  const left = () => [...Deno.readDirSync(`${ws.outside}/staged`)].length;
+  const allowed = [
+    `--allow-read=${ws.root},${ws.outside}`,
+    `--allow-write=${ws.root},${ws.outside}`,
+    "--allow-run",
+  ];
+  const { signal } = await new Deno.Command(Deno.execPath(), {
+    args: ["run", "--no-check", ...allowed, WRITER, ws.root, JSON.stringify(args), "call_1", ws.outside],
+  }).output();
+  assertEquals([signal, left()], ["SIGKILL", 1]);
+  const tool = writeFileTool(ws.root, { hidden: ws.outside });
+  await tool.clearUp!(args, { callId: "call_2" });
+  assertEquals(left(), 1);
+  await tool.clearUp!(args, { callId: "call_1" });
+  assertEquals(left(), 0);
+  assertEquals([...Deno.readDirSync(ws.root)].map(({ name }) => name), ["f"]);
+});

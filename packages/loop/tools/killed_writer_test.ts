@@ -2,9 +2,9 @@
 import { editFileTool, writeFileTool } from "./files/write_file_tools.ts";
 
 if (import.meta.main) {
-  const [workspace = "", args = "", callId = ""] = Deno.args;
+  const [workspace = "", args = "", callId = "", hidden] = Deno.args;
   const given = JSON.parse(args);
-  const tool = "content" in given ? writeFileTool(workspace) : editFileTool(workspace);
+  const tool = ("content" in given ? writeFileTool : editFileTool)(workspace, { hidden });
   await tool.run(given, {
     signal: new AbortController().signal,
     progress() {},

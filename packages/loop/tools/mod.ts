@@ -25,7 +25,7 @@ import { fetchTool, type FetchToolOptions } from "./web/fetch_tool.ts";
 /** What a model asks to have back. */
 type Recalled = Parameters<typeof recallOriginal>[1];
 
-export { pathAfterLinks } from "./files/resolve_in_workspace.ts";
+export { openAt, pathAfterLinks } from "./files/resolve_in_workspace.ts";
 export { clearWorkspaces } from "./sandbox/git_guard.ts";
 export { findSandbox, type Sandbox } from "./sandbox/sandbox.ts";
 export { type Checkpoints, openCheckpoints, UndoRefused } from "./undo/checkpoints.ts";

@@ -9,7 +9,7 @@ import {
 } from "./resolve_in_workspace.ts";
 import { statInWorkspace } from "./stat_in_workspace.ts";
 import { fittingRows } from "../result_text.ts";
-import { walk, type WalkEntry } from "./walk.ts";
+import { type Skipped, walk, type WalkEntry } from "./walk.ts";
 
 type ListFilesArguments = {
   readonly path?: string;
@@ -55,8 +55,8 @@ export function listFilesTool(workspace: string, limits: WorkspaceLimits = {}): 
       assertAllowed(context, place.absolute, "reads");
       const info = await statInWorkspace(place, context);
       if (!info.isDirectory()) throw new Refusal("it is not a folder. Read it with read_file.");
-      const skipped = { hidden: 0, unreadable: 0, forbidden: 0 };
-      const onSkip = (why: keyof typeof skipped) => skipped[why]++;
+      const skipped = { hidden: 0, unreadable: 0, forbidden: 0, uncounted: 0 };
+      const onSkip = (why: Skipped) => skipped[why]++;
       const maxDepth = depth ?? (glob === undefined ? 1 : undefined);
       const rows: string[] = [];
       let counted = 0;
@@ -78,17 +78,23 @@ interface Counts {
   readonly hidden: number;
   readonly unreadable: number;
   readonly forbidden: number;
+  readonly uncounted: number;
   readonly glob: string | undefined;
 }
 
-function header(path: string, { shown, counted, hidden, unreadable, forbidden, glob }: Counts): string {
+function header(
+  path: string,
+  { shown, counted, hidden, unreadable, forbidden, uncounted, glob }: Counts,
+): string {
   const what = glob === undefined ? "entries" : `files that match ${glob}`;
-  const all = counted > MAX_COUNTED ? `more than ${MAX_COUNTED}` : `${counted}`;
+  const most = Math.min(counted - uncounted, MAX_COUNTED);
+  const all = most < counted ? `more than ${most}` : `${counted}`;
   const notes = [`${what} in ${path}: ${all}`];
   if (shown < counted) notes.push(`only the first ${shown} follow, narrow it with path, depth or glob`);
   if (hidden > 0) notes.push(`hidden or ignored, left out: ${hidden}`);
   if (forbidden > 0) notes.push(`left out by a rule: ${forbidden}`);
   if (unreadable > 0) notes.push(`folders that could not be read: ${unreadable}`);
+  if (uncounted > 0) notes.push(`folders with too many entries to list all: ${uncounted}`);
   return notes.join("; ");
 }
 

@@ -1,9 +1,15 @@
-import { lstat, readdir, readFile } from "node:fs/promises";
-import { join } from "node:path";
+import { join, resolve } from "node:path";
 import type { ToolContext } from "@tare/messages";
 import { RE2JS } from "re2js";
 import ignore, { type Ignore } from "ignore";
-import { isHidden, isTemporary, type WorkspacePath } from "./resolve_in_workspace.ts";
+import {
+  entriesOf,
+  inFolder,
+  isHidden,
+  isTemporary,
+  readKnown,
+  type WorkspacePath,
+} from "./resolve_in_workspace.ts";
 
 /** What a walk comes across. */
 export interface WalkEntry {
@@ -12,6 +18,9 @@ export interface WalkEntry {
   readonly relative: string;
   readonly kind: "file" | "folder" | "link" | "other";
 }
+
+/** Why something isn't shown: `uncounted` if its folder holds too many entries. */
+export type Skipped = "hidden" | "unreadable" | "forbidden" | "uncounted";
 
 /** What a walk shows, and whom it tells of the rest. */
 export interface WalkOptions {
@@ -22,8 +31,8 @@ export interface WalkOptions {
   readonly maxDepth?: number | undefined;
   /** Show hidden entries and those that `.gitignore` files name, too. Default: false. */
   readonly includeHidden?: boolean | undefined;
-  /** Called for each entry left out, and for each folder that could not be read. */
-  readonly onSkip?: (why: "hidden" | "unreadable" | "forbidden") => void;
+  /** Called for each entry left out, and for each folder that could not be read, or not to its end. */
+  readonly onSkip?: (why: Skipped) => void;
 }
 
 /**
@@ -57,6 +66,7 @@ async function* walkFolder(
   let entries: WalkEntry[];
   try {
     entries = await readFolder(root, base);
+    if (entries.length > MAX_ENTRIES) onSkip?.("uncounted");
   } catch (error) {
     // The folder asked for must be readable; one further down is reported and passed over.
     if (depth === 1) throw error;
@@ -85,18 +95,22 @@ async function* walkFolder(
   }
 }
 
+/** Most entries of one folder that are shown, in no order which. */
+const MAX_ENTRIES = 50_000;
+
 async function readFolder(root: string, base: string): Promise<WalkEntry[]> {
   const entries: WalkEntry[] = [];
-  for (const entry of await readdir(join(root, base), { withFileTypes: true })) {
-    const { name } = entry;
-    if (isTemporary(name)) continue;
-    const isFolder = entry.isDirectory();
-    entries.push({
-      absolute: join(root, base, name),
-      relative: isFolder ? `${base}${name}/` : base + name,
-      kind: entry.isFile() ? "file" : isFolder ? "folder" : entry.isSymbolicLink() ? "link" : "other",
-    });
-  }
+  await inFolder(resolve(root, base), async (folder) => {
+    for await (const slice of entriesOf(folder)) {
+      for (const { name, kind } of slice) {
+        if (isTemporary(name)) continue;
+        const relative = kind === "folder" ? `${base}${name}/` : base + name;
+        entries.push({ absolute: join(root, base, name), relative, kind });
+      }
+      if (entries.length > MAX_ENTRIES) break;
+    }
+  });
+  if (entries.length > MAX_ENTRIES) entries.length = MAX_ENTRIES + 1;
   return entries.sort((a, b) => (a.relative < b.relative ? -1 : 1));
 }
 
@@ -230,8 +244,8 @@ export class IgnoreRules {
 
 async function readRules(path: string): Promise<string | undefined> {
   try {
-    const info = await lstat(path);
-    return info.isFile() && info.size <= MAX_BYTES ? await readFile(path, "utf8") : undefined;
+    const { bytes } = await readKnown(path, MAX_BYTES);
+    return bytes && new TextDecoder().decode(bytes);
   } catch {
     // No rules, or none that can be read: either way none hold.
     return undefined;

@@ -1,4 +1,5 @@
 import { assertEquals, assertRejects } from "@std/assert";
+import { needs, SHARED_MEMORY } from "../../../../tests/needs.ts";
 import { makeWorkspace } from "../fixture_test.ts";
 import { inTurn, writeAtomically } from "./write_file_tools.ts";
 
@@ -34,6 +35,37 @@ Deno.test("writeAtomically() replaces the file as a whole: who has it open still
   assertEquals(await new Response(reader.readable).text(), "old bytes");
   assertEquals(await Deno.readTextFile(ws.at("f")), "new");
 });
+
+for (const where of ["next to the workspace", "on another file system"]) {
+  const name =
+    `writeAtomically() replaces a file from a folder of the server's ${where}, and leaves nothing else`;
+  Deno.test(where === "on another file system" ? needs(SHARED_MEMORY, name) : { name }, async () => {
+    await using ws = await makeWorkspace({ "a/f": "old" });
+    const own = await Deno.makeTempDir(
+      where === "on another file system" ? { dir: "/dev/shm" } : { dir: ws.outside },
+    );
+    await writeAtomically(ws.at("a/f"), bytes, { mode: 0o100750, own });
+    await writeAtomically(ws.at("a/b/g"), bytes, { own });
+    await assertRejects(() => writeAtomically(ws.at("a/b"), bytes, { own }));
+    const refuse = () => {
+      throw new Error("not confirmed");
+    };
+    await assertRejects(
+      () => writeAtomically(ws.at("a/f"), bytes, { own, confirm: refuse }),
+      Error,
+      "not confirmed",
+    );
+    assertEquals([...Deno.readDirSync(ws.at("a"))].map(({ name }) => name).sort(), ["b", "f"]);
+    assertEquals([...Deno.readDirSync(ws.at("a/b"))].map(({ name }) => name), ["g"]);
+    assertEquals([...Deno.readDirSync(`${own}/staged`)], []);
+    assertEquals([await Deno.readTextFile(ws.at("a/f")), await Deno.readTextFile(ws.at("a/b/g"))], [
+      "new",
+      "new",
+    ]);
+    assertEquals((await Deno.stat(ws.at("a/f"))).mode! & 0o777, 0o750);
+    await Deno.remove(own, { recursive: true });
+  });
+}
 
 Deno.test("writeAtomically() leaves nothing behind when it fails", async () => {
   await using ws = await makeWorkspace({ "folder/": "", file: "" });

@@ -12,7 +12,7 @@ import {
 import { statFile, statInWorkspace } from "../files/stat_in_workspace.ts";
 import { byteLength, decodeText, fittingRows, MAX_RESULT_BYTES, sliceText } from "../result_text.ts";
 import { MAX_LINE_BYTES, openText, textBlocks } from "../files/text_file.ts";
-import { walk } from "../files/walk.ts";
+import { type Skipped, walk } from "../files/walk.ts";
 
 type SearchFilesArguments = {
   readonly pattern: string;
@@ -80,7 +80,9 @@ export function searchFilesTool(workspace: string, limits: WorkspaceLimits = {})
       const pattern = searchPattern(args.pattern, { ignoreCase: args.ignore_case });
       const place = await resolveInWorkspace(workspace, args.path ?? ".", limits);
       assertAllowed(context, place.absolute, "reads");
-      const tally: Tally = { searched: 0, cutLines: 0, hidden: 0, binary: 0, unreadable: 0, forbidden: 0 };
+      const tally: Tally = {
+        ...{ searched: 0, cutLines: 0, hidden: 0, binary: 0, unreadable: 0, forbidden: 0, uncounted: 0 },
+      };
       const grep = output === "lines"
         ? new GrepRows({ pattern, maxMatches: maxResults, contextLines: args.context_lines ?? 0 })
         : undefined;
@@ -115,6 +117,7 @@ interface Tally {
   binary: number;
   unreadable: number;
   forbidden: number;
+  uncounted: number;
 }
 
 interface TextFile {
@@ -134,7 +137,7 @@ async function* textFiles(
     yield { file: await openText(place.absolute), path: place.relative };
     return;
   }
-  const onSkip = (why: "hidden" | "unreadable" | "forbidden") => tally[why]++;
+  const onSkip = (why: Skipped) => tally[why]++;
   for await (const { absolute, relative, kind } of walk(place, { context, glob, includeHidden, onSkip })) {
     if (kind !== "file") continue;
     if (!(context.allows?.(absolute, "reads") ?? true)) {
@@ -174,6 +177,7 @@ function header(found: readonly FileMatches[], { output, complete, shown, tally 
   if (tally.forbidden > 0) notes.push(`left out by a rule: ${tally.forbidden}`);
   if (tally.binary > 0) notes.push(`binary, skipped: ${tally.binary}`);
   if (tally.unreadable > 0) notes.push(`could not be read: ${tally.unreadable}`);
+  if (tally.uncounted > 0) notes.push(`folders with too many entries to search all: ${tally.uncounted}`);
   if (tally.cutLines > 0) {
     notes.push(`lines searched only in their first ${MAX_LINE_BYTES / 1024} KiB: ${tally.cutLines}`);
   }

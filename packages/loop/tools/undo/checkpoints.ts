@@ -1,5 +1,5 @@
 import { createHash } from "node:crypto";
-import type { Stats } from "node:fs";
+import { lstatSync, type Stats } from "node:fs";
 import {
   appendFile,
   lstat,
@@ -17,11 +17,22 @@ import {
   writeFile,
 } from "node:fs/promises";
 import { basename, dirname, join, relative, resolve } from "node:path";
+import { setImmediate } from "node:timers";
 import { checkGiven, type Tool } from "@tare/messages";
 import { Refusal, systemCode } from "../define_tool.ts";
-import { isTemporary, temporaryName } from "../files/resolve_in_workspace.ts";
+import {
+  entriesOf,
+  findDescriptors,
+  type Folder,
+  inFolder,
+  inNewFolder,
+  isTemporary,
+  openAt,
+  readKnown,
+  temporaryName,
+} from "../files/resolve_in_workspace.ts";
 import { IgnoreRules } from "../files/walk.ts";
-import { writeAtomically } from "../files/write_file_tools.ts";
+import { removeTemporary, writeAtomically } from "../files/write_file_tools.ts";
 
 /** Why files can't be put back. Nothing was changed. */
 export class UndoRefused extends Error {
@@ -118,6 +129,12 @@ interface Pending {
   readonly line: Exclude<Line, { readonly turn: number }>;
 }
 
+/** The call that ran when the process ended. */
+interface OpenCall extends ChangingTurn {
+  /** Whether a later process has begun to inspect what it changed. */
+  readonly isInspected?: boolean;
+}
+
 /** A call that runs. */
 interface Window {
   readonly of: ChangingTurn;
@@ -128,6 +145,9 @@ interface Window {
 
 const AFTER_A_CRASH =
   "The server ended while a command ran: what else was changed before its next start counts as the command's.";
+
+const AFTER_TWO_CRASHES =
+  "Files that this command changed: the server ended again while it inspected the workspace.";
 
 const DAY_MS = 24 * 60 * 60_000;
 
@@ -205,10 +225,17 @@ class KeptChanges {
 
   /** Goes on with what an earlier process was ended in the middle of. */
   async #goOn(states: FileStates): Promise<void> {
-    const call = await readJson<ChangingTurn>(this.#openCall);
+    const call = await readJson<OpenCall>(this.#openCall);
     if (call) {
-      const { changes } = await states.lookAtAll();
-      await this.#record(call, changes, [AFTER_A_CRASH]);
+      // If this ends the process, the next one does without.
+      if (!call.isInspected) {
+        const inspected: OpenCall = { ...call, isInspected: true };
+        await writeWhole(this.#openCall, JSON.stringify(inspected), { isFlushed: true });
+      }
+      const { changes, notCovered, linked } = call.isInspected
+        ? { changes: [], notCovered: [AFTER_TWO_CRASHES], linked: [] }
+        : await states.lookAtAll();
+      await this.#record(call, changes, [AFTER_A_CRASH, ...notCovered, ...linked]);
       await rm(this.#openCall, { force: true });
     }
     await this.#finish(states);
@@ -366,7 +393,7 @@ class KeptChanges {
     }
     const leaving = new Set(targets.filter(([, , to]) => to === "none").map(([path]) => path));
     for (const [path, now, to] of targets) {
-      if (now === "folder" && to !== "none" && !await states.holdsOnly(path, leaving)) {
+      if (isFolder(now) && !isFolder(to) && to !== "none" && !await states.holdsOnly(path, leaving)) {
         conflicts.push(`${path}: it is a folder that holds other files now`);
       }
     }
@@ -400,24 +427,38 @@ class KeptChanges {
   async #apply(states: FileStates, targets: readonly FileChange[]): Promise<void> {
     const sorted = [...targets].sort(([a], [b]) => (a < b ? -1 : 1));
     const isDue = async ([path, from, to]: FileChange) => from !== to && await states.stateOf(path) === from;
+    // A folder that its owner may not change is changed first and gets its permissions last.
+    const opened = new Map<string, FileState>();
+    for (const target of sorted) {
+      const [path, from, to] = target;
+      if (!isFolder(from) || !isFolder(to) || (modeOf(from) & 0o300) === 0o300 || !await isDue(target)) {
+        continue;
+      }
+      await states.setMode(path, modeOf(from) | 0o700);
+      opened.set(path, await states.stateOf(path));
+    }
     // What is in a folder goes before it.
     for (const target of sorted.toReversed()) {
       const [path, from, to] = target;
-      const ceases = from !== "none" && (to === "none" || (from === "folder") !== (to === "folder"));
+      const ceases = from !== "none" && (to === "none" || isFolder(from) !== isFolder(to));
       if (ceases && await isDue(target)) await states.remove(path, from);
     }
     const rest = sorted.filter(([, , to]) => to !== "none");
-    for (const [path, , to] of rest) {
-      if (to === "folder" && await states.stateOf(path) === "none") {
-        await states.put(path, to, "none");
-      }
+    const folders = rest.filter(([, , to]) => isFolder(to));
+    for (const [path, , to] of folders) {
+      if (await states.stateOf(path) === "none") await states.makeFolder(path, to);
     }
-    await inGroups(rest.filter(([, , to]) => to !== "folder"), async ([path, from, to]) => {
+    await inGroups(rest.filter(([, , to]) => !isFolder(to)), async ([path, from, to]) => {
       const now = await states.stateOf(path);
       // Where a folder gave way, or a link was to take a place, there is nothing now.
-      const isFree = now === "none" && (from === "folder" || to.startsWith("link "));
+      const isFree = now === "none" && (isFolder(from) || to.startsWith("link "));
       if (now === from || isFree) await states.put(path, to, now);
     });
+    for (const [path, from, to] of folders.toReversed()) {
+      const now = await states.stateOf(path);
+      const isOwn = now === from || now === opened.get(path) || !isFolder(from);
+      if (now !== to && isFolder(now) && isOwn) await states.setMode(path, modeOf(to));
+    }
     await states.lookAt(targets.map(([path]) => path));
   }
 
@@ -437,13 +478,11 @@ class KeptChanges {
 
   /** Looks where a call may change something. What has changed counts as done by `by`; or by nobody that matters here. */
   async #look(states: FileStates, { paths, notCovered }: Window, by: Window | undefined): Promise<void> {
-    const { changes, tooLarge } = paths
-      ? { changes: await states.lookAt(paths), tooLarge: undefined }
+    const seen = paths
+      ? await states.lookAt(paths)
       : await states.lookAtAll([...this.#windows].flatMap(({ paths = [] }) => paths));
-    if (tooLarge !== undefined) {
-      notCovered.push(`Files that commands changed: the workspace isn't kept, because ${tooLarge}.`);
-    }
-    if (by) await this.#record(by.of, changes, by.notCovered);
+    notCovered.push(...seen.notCovered.filter((sentence) => !notCovered.includes(sentence)));
+    if (by) await this.#record(by.of, seen.changes, [...by.notCovered, ...seen.linked]);
   }
 
   async #record(
@@ -636,30 +675,44 @@ function isUnkept(state: FileState): boolean {
   return state.startsWith("unkept");
 }
 
-/** What became of files: folders are made and removed with them. */
+/** What became of files: folders are made and removed with them, and named if their permissions changed. */
 function filesOf(changes: readonly FileChange[]): readonly ChangedFile[] {
   return changes.flatMap(([path, before, after]): readonly ChangedFile[] => {
     const [was, is] = [isFile(before), isFile(after)];
-    if (before === after || !was && !is) return [];
+    if (before === after) return [];
+    if (isFolder(before) && isFolder(after)) return [{ path, change: "changed" }];
+    if (!was && !is) return [];
     return [{ path, change: !was ? "created" : !is ? "deleted" : "changed" }];
   }).sort((a, b) => (a.path < b.path ? -1 : 1));
 }
 
 function isFile(state: FileState): boolean {
-  return state !== "none" && state !== "folder";
+  return state !== "none" && !isFolder(state);
+}
+
+function isFolder(state: FileState): boolean {
+  return state.startsWith("folder ");
 }
 
 /**
- * What stands at a path, as a text, so that two are the same if the texts are: nothing, a folder, a file by its
- * permissions and content, a link by where it points, or something whose content isn't kept, by its size and time.
+ * What stands at a path, as a text, so that two are the same if the texts are: nothing, a folder by its permissions, a
+ * file by them and its content, a link by where it points, or something whose content isn't kept, by its size and time.
  */
-type FileState = "none" | "folder" | `unkept${string}` | `file ${string} ${string}` | `link ${string}`;
+type FileState =
+  | "none"
+  | `folder ${string}`
+  | `unkept${string}`
+  | `file ${string} ${string}`
+  | `link ${string}`;
 
 /** Something that isn't any more what it was: path from the workspace, what stood there, what stands there now. */
 type FileChange = readonly [path: string, before: FileState, after: FileState];
 
 /** What is never looked at: histories of their own, and what a package manager brings again. */
 const PASSED_OVER = new Set([".git", ".hg", ".svn", ".jj", "node_modules", ".venv", "__pycache__"]);
+
+/** For so long the system is asked for one file after the other before other work is done. */
+const MOST_MS = 10;
 
 /** So many paths are looked at together. */
 const AT_ONCE = 32;
@@ -671,12 +724,14 @@ interface Known {
   readonly state: FileState;
   /** What the system says of it; as long as that is the same the content isn't read again. */
   readonly stamp: string;
+  /** Whether the file has another name too. */
+  readonly isLinked: boolean;
 }
 
 /** What {@linkcode FileStates} keeps of itself between two processes. */
 interface Index {
   readonly isWhole: boolean;
-  readonly known: readonly (readonly [path: string, state: FileState, stamp: string])[];
+  readonly known: readonly (readonly [path: string, state: FileState, stamp: string, isLinked: boolean])[];
   readonly ignored: readonly string[];
 }
 
@@ -721,7 +776,9 @@ class FileStates {
   ): Promise<FileStates> {
     await mkdir(join(folder, "contents"), { recursive: true, mode: 0o700 });
     const root = await realpath(workspace);
-    const states = new FileStates({ root, hidden: hidden && await existing(hidden), folder, limits });
+    const own = hidden && await existing(hidden);
+    await findDescriptors(own);
+    const states = new FileStates({ root, hidden: own, folder, limits });
     states.#mayLink = await triesToLink(join(folder, "probe"));
     const index = await readJson<Index>(join(folder, "index.json")).catch((error) => {
       // Without it all is read again.
@@ -729,7 +786,9 @@ class FileStates {
     });
     if (index) {
       const { isWhole, known, ignored } = index;
-      states.#known = new Map(known.map(([path, state, stamp]) => [path, { state, stamp }]));
+      states.#known = new Map(
+        known.map(([path, state, stamp, isLinked]) => [path, { state, stamp, isLinked }]),
+      );
       states.#ignored = new Set(ignored);
       states.#isWhole = isWhole;
     }
@@ -741,7 +800,7 @@ class FileStates {
     if (this.#isSaved) return;
     const index: Index = {
       isWhole: this.#isWhole,
-      known: [...this.#known].map(([path, { state, stamp }]) => [path, state, stamp]),
+      known: [...this.#known].map(([path, { state, stamp, isLinked }]) => [path, state, stamp, isLinked]),
       ignored: [...this.#ignored],
     };
     await writeWhole(join(this.#folder, "index.json"), JSON.stringify(index));
@@ -757,40 +816,39 @@ class FileStates {
    * Looks at these paths again, with the folders above them: gives what has changed of those that were known. What is new
    * to it is only taken note of.
    */
-  async lookAt(paths: readonly string[]): Promise<readonly FileChange[]> {
-    const changes: FileChange[] = [];
+  async lookAt(paths: readonly string[]): Promise<Seen> {
+    const seen = new Changes();
     for (const path of withFolders(paths)) {
       const before = this.#known.get(path);
       const after = await this.#see(path, before);
-      if (before && before.state !== after.state) changes.push([path, before.state, after.state]);
+      if (before) seen.add(path, before, after);
     }
-    return changes;
+    return seen;
   }
 
   /**
    * Looks at the whole workspace likewise, and says why not if it is too large for that. That there is nothing at these
    * paths stays known, because something is being written there.
    */
-  async lookAtAll(
-    written: readonly string[] = [],
-  ): Promise<{ readonly changes: readonly FileChange[]; readonly tooLarge?: string }> {
+  async lookAtAll(written: readonly string[] = []): Promise<Seen> {
     const found = await this.#walk();
     if (typeof found === "string") {
       this.#isSaved &&= !this.#isWhole;
       this.#isWhole = false;
-      return { changes: [], tooLarge: found };
+      const tooLarge = `Files that commands changed: the workspace isn't kept, because ${found}.`;
+      return { changes: [], notCovered: [tooLarge], linked: [] };
     }
-    const { paths, ignored } = found;
-    const changes: FileChange[] = [];
+    const { paths, ignored, unnamed } = found;
+    const seen = new Changes();
     // What a list names since, or what it never named but a tool wrote, is still known.
     const gone = [...this.#known.keys()].filter((path) => !paths.has(path));
     await inGroups([...paths.keys(), ...gone], async (path) => {
       const before = this.#known.get(path);
       const after = await this.#see(path, before, paths.get(path));
-      if (before && before.state !== after.state) changes.push([path, before.state, after.state]);
-      if (!before && this.#isWhole && after.state !== "none") {
+      if (before) seen.add(path, before, after);
+      else if (this.#isWhole) {
         // What was passed over stood there already, nobody knows with what content.
-        changes.push([path, this.#wasIgnored(path) ? "unkept" : "none", after.state]);
+        seen.add(path, { state: this.#wasIgnored(path) ? "unkept" : "none", isLinked: false }, after);
       }
     });
     const kept = new Set(withFolders(written));
@@ -801,7 +859,8 @@ class FileStates {
       ignored.symmetricDifference(this.#ignored).size === 0;
     this.#ignored = ignored;
     this.#isWhole = true;
-    return { changes: changes.sort(([a], [b]) => (a < b ? -1 : 1)) };
+    seen.addUnnamed(unnamed);
+    return seen;
   }
 
   /** What stands at a path now. Its content is kept. */
@@ -815,36 +874,60 @@ class FileStates {
   }
 
   /** Whether a folder holds nothing but these. */
-  async holdsOnly(folder: string, paths: ReadonlySet<string>): Promise<boolean> {
-    return (await readdir(join(this.#root, folder))).every((name) => paths.has(`${folder}/${name}`));
+  async holdsOnly(path: string, paths: ReadonlySet<string>): Promise<boolean> {
+    return await inFolder(join(this.#root, path), async (folder) => {
+      for await (const slice of entriesOf(folder)) {
+        if (slice.some(({ name }) => !paths.has(`${path}/${name}`))) return false;
+      }
+      return true;
+    });
   }
 
   /** Takes away what stands at a path. A folder that isn't empty stays. */
   async remove(path: string, state: FileState): Promise<void> {
-    const absolute = join(this.#root, path);
-    if (state !== "folder") return await unlink(absolute);
-    await rmdir(absolute).catch((error) => {
-      if (systemCode(error) !== "ENOTEMPTY" && systemCode(error) !== "EEXIST") throw error;
+    await inFolder(dirname(join(this.#root, path)), async (folder) => {
+      const entry = folder.at(basename(path));
+      if (!isFolder(state)) return await unlink(entry);
+      await rmdir(entry).catch((error) => {
+        if (systemCode(error) !== "ENOTEMPTY" && systemCode(error) !== "EEXIST") throw error;
+      });
     });
+  }
+
+  /** Makes a folder where nothing is. Its owner may write to it until its permissions are set. */
+  async makeFolder(path: string, state: FileState): Promise<void> {
+    await inNewFolder(join(this.#root, path), () => Promise.resolve());
+    await this.setMode(path, modeOf(state) | 0o700);
+  }
+
+  /** Gives a folder these permissions. */
+  async setMode(path: string, mode: number): Promise<void> {
+    const folder = await openAt(join(this.#root, path));
+    try {
+      await folder.chmod(mode);
+    } finally {
+      await folder.close();
+    }
   }
 
   /** Makes a path what it was. What stands there is of the same kind, or nothing does. @throws {Error} if its content is lost. */
   async put(path: string, state: FileState, now: FileState): Promise<void> {
     const absolute = join(this.#root, path);
     const [kind, ...rest] = state.split(" ");
-    if (kind === "folder") await mkdir(absolute, { recursive: true });
     if (kind === "link") {
-      await mkdir(dirname(absolute), { recursive: true });
-      if (now !== "none") await unlink(absolute);
-      await symlink(new TextDecoder().decode(await this.#content(rest[0] ?? "")), absolute);
+      const target = new TextDecoder().decode(await this.#content(rest[0] ?? ""));
+      await inNewFolder(dirname(absolute), async (folder) => {
+        if (now !== "none") await unlink(folder.at(basename(path)));
+        await symlink(target, folder.at(basename(path)));
+      });
     }
     if (kind === "file") {
-      const [mode = "644", content = ""] = rest;
-      await writeAtomically(absolute, await this.#content(content), {
-        mode: parseInt(mode, 8),
+      await writeAtomically(absolute, await this.#content(rest[1] ?? ""), {
+        mode: modeOf(state),
         // What the turn has made of it is no reason to leave it so.
         isForced: true,
-        temporary: basename(this.#temporaryFor(absolute)),
+        temporary: this.#temporaryFor(path),
+        own: this.#folder,
       }).catch((cause) => {
         if (!(cause instanceof Refusal)) throw cause;
         throw new Error(`Cannot put ${absolute} back: ${cause.message}`, { cause });
@@ -854,12 +937,15 @@ class FileStates {
 
   /** Removes what a process was about to put at a path when it ended. */
   async clearUp(path: string): Promise<void> {
-    await rm(this.#temporaryFor(join(this.#root, path)), { force: true }).catch(unreadable);
+    await removeTemporary(join(this.#root, path), {
+      temporary: this.#temporaryFor(path),
+      own: this.#folder,
+    }).catch(unreadable);
   }
 
   /** What a file is called until it takes this one's place: the next process finds it by that. */
-  #temporaryFor(absolute: string): string {
-    return join(dirname(absolute), temporaryName([this.#folder, absolute]));
+  #temporaryFor(path: string): string {
+    return temporaryName([this.#folder, path]);
   }
 
   /** Forgets all contents but these. */
@@ -879,38 +965,41 @@ class FileStates {
     const stamp = typeof seen === "string" ? "" : stampOf(seen, now);
     const isSame = before !== undefined && stamp !== "" && before.stamp === stamp;
     const state = isSame ? before.state : typeof seen === "string" ? seen : await this.#read(absolute, seen);
-    const known = { state, stamp };
+    const isLinked = typeof seen !== "string" && seen.isFile() && seen.nlink > 1;
+    const known = { state, stamp, isLinked };
     this.#known.set(path, known);
-    this.#isSaved &&= before?.state === state && before.stamp === stamp;
+    this.#isSaved &&= before?.state === state && before.stamp === stamp && before.isLinked === isLinked;
     return known;
   }
 
   /** What the system says of a path to which no link leads. */
   async #stat(absolute: string): Promise<Stats | "none" | "unkept"> {
     try {
-      const folder = dirname(absolute);
-      if (await realpath(folder) !== folder) return "unkept";
-      return await lstat(absolute);
+      return await inFolder(dirname(absolute), (folder) => lstat(folder.at(basename(absolute))));
     } catch (error) {
-      if (["ENOENT", "ENOTDIR"].includes(systemCode(error) ?? "")) return "none";
-      if (isForbidden(error)) return "unkept";
+      if (systemCode(error) === "ENOENT") return "none";
+      // Something else than a folder is in the way: a link may lead to something, a file doesn't.
+      if (systemCode(error) === "ENOTDIR") return await isBehindLink(absolute) ? "unkept" : "none";
+      if (error instanceof Refusal || isForbidden(error)) return "unkept";
       throw error;
     }
   }
 
   async #read(absolute: string, info: Stats): Promise<FileState> {
-    if (info.isDirectory()) return "folder";
+    if (info.isDirectory()) return `folder ${permissionsOf(info)}`;
     try {
       if (info.isSymbolicLink()) {
-        return `link ${await this.#keep(new TextEncoder().encode(await readlink(absolute)))}`;
+        const target = await inFolder(dirname(absolute), (folder) => readlink(folder.at(basename(absolute))));
+        return `link ${await this.#keep(new TextEncoder().encode(target))}`;
       }
       if (!info.isFile() || info.size > this.#limits.maxFileBytes) return unkeptState(info);
-      const bytes = await readFile(absolute);
-      return `file ${(info.mode & 0o777).toString(8)} ${await this.#keep(bytes)}`;
+      const read = await readKnown(absolute, this.#limits.maxFileBytes);
+      if (!read.bytes) return unkeptState(read.info);
+      return `file ${permissionsOf(read.info)} ${await this.#keep(read.bytes)}`;
     } catch (error) {
       if (systemCode(error) === "ENOENT") return "none";
-      // One that may not be read can't be put back either.
-      if (isForbidden(error)) return unkeptState(info);
+      // One that may not be read, or was exchanged, can't be put back either.
+      if (error instanceof Refusal || isForbidden(error)) return unkeptState(info);
       throw error;
     }
   }
@@ -940,40 +1029,128 @@ class FileStates {
   }
 
   /** All that isn't passed over, or why that is too much. */
-  async #walk(): Promise<
-    { readonly paths: ReadonlyMap<string, Stats>; readonly ignored: Set<string> } | string
-  > {
-    const { maxFiles, maxBytes, maxFileBytes } = this.#limits;
-    const paths = new Map<string, Stats>();
-    const ignored = new Set<string>();
-    let bytes = 0;
+  async #walk(): Promise<Walked | string> {
+    const { maxFiles, maxBytes } = this.#limits;
+    const walked = { paths: new Map<string, Stats>(), ignored: new Set<string>(), unnamed: [], bytes: 0 };
     const waiting = [{ base: "", rules: await IgnoreRules.of(this.#root, ".") }];
     for (let next = waiting.pop(); next; next = waiting.pop()) {
-      const { base, rules } = next;
-      const entries = await readdir(join(this.#root, base), { withFileTypes: true }).catch(unreadable);
-      const here: string[] = [];
-      for (const entry of entries) {
-        // What a call that runs at the same time is about to put in its place.
-        if (isTemporary(entry.name)) continue;
-        const path = `${base}${entry.name}`;
-        const shown = entry.isDirectory() ? `${path}/` : path;
-        const isOwn = join(this.#root, path) === this.#hidden;
-        if (isOwn || PASSED_OVER.has(entry.name) || rules.ignores(shown)) ignored.add(shown);
-        else here.push(path);
-      }
-      if (paths.size + here.length > maxFiles) return `it holds more than ${maxFiles} files and folders`;
-      await inGroups(here, async (path) => {
-        const info = await lstat(join(this.#root, path)).catch(missing);
-        if (!info) return;
-        paths.set(path, info);
-        if (info.isDirectory()) {
-          waiting.push({ base: `${path}/`, rules: await rules.enter(this.#root, `${path}/`) });
-        } else if (info.size <= maxFileBytes) bytes += info.size;
-      });
-      if (bytes > maxBytes) return `its files hold more than ${maxBytes / 2 ** 20} MiB`;
+      const folders = await this.#walkFolder(next, walked);
+      if (!folders) return `it holds more than ${maxFiles} files and folders`;
+      if (walked.bytes > maxBytes) return `its files hold more than ${maxBytes / 2 ** 20} MiB`;
+      for (const base of folders) waiting.push({ base, rules: await next.rules.enter(this.#root, base) });
     }
-    return { paths, ignored };
+    return walked;
   }
+
+  /** Adds what is in a folder and returns the folders in it; nothing if there is too much. */
+  async #walkFolder(
+    place: { readonly base: string; readonly rules: IgnoreRules },
+    walked: Walked,
+  ): Promise<readonly string[] | undefined> {
+    try {
+      const absolute = join(this.#root, place.base.slice(0, -1));
+      return await inFolder(absolute, (folder) => this.#walkOpen(folder, place, walked));
+    } catch (error) {
+      return error instanceof Refusal ? [] : unreadable(error);
+    }
+  }
+
+  async #walkOpen(
+    folder: Folder,
+    { base, rules }: { readonly base: string; readonly rules: IgnoreRules },
+    walked: Walked,
+  ): Promise<readonly string[] | undefined> {
+    const { maxFiles, maxFileBytes } = this.#limits;
+    const { paths, ignored } = walked;
+    const here: string[] = [];
+    for await (const slice of entriesOf(folder)) {
+      for (const { name, kind } of slice) {
+        // What a call that runs at the same time is about to put in its place.
+        if (isTemporary(name)) continue;
+        const path = `${base}${name}`;
+        const shown = kind === "folder" ? `${path}/` : path;
+        const isOwn = join(this.#root, path) === this.#hidden;
+        if (isOwn || PASSED_OVER.has(name) || rules.ignores(shown)) ignored.add(shown);
+        else here.push(name);
+      }
+      if (paths.size + here.length > maxFiles || ignored.size > maxFiles) return undefined;
+    }
+    const folders: string[] = [];
+    let sinceMs = performance.now();
+    for (const name of here) {
+      const path = `${base}${name}`;
+      // Takes half the time of asking without waiting, unless it takes the disk.
+      const info = lstatSync(folder.at(name), { throwIfNoEntry: false });
+      if (performance.now() - sinceMs > MOST_MS) {
+        await new Promise((resolve) => setImmediate(resolve));
+        sinceMs = performance.now();
+      }
+      if (!info) {
+        // The name that was listed isn't the one on disk.
+        if (name.includes("\uFFFD")) walked.unnamed.push(path);
+        continue;
+      }
+      paths.set(path, info);
+      if (info.isDirectory()) folders.push(`${path}/`);
+      else if (info.size <= maxFileBytes) walked.bytes += info.size;
+    }
+    folder.check();
+    return folders;
+  }
+}
+
+/** What a walk has found. */
+interface Walked {
+  readonly paths: Map<string, Stats>;
+  readonly ignored: Set<string>;
+  /** Paths whose names aren't UTF-8. */
+  readonly unnamed: string[];
+  bytes: number;
+}
+
+/** What has changed since it was last looked at. */
+interface Seen {
+  readonly changes: readonly FileChange[];
+  /** Sentences about the changes that can't be put back as they were. */
+  readonly linked: readonly string[];
+  /** Sentences about what isn't kept, whether it changed or not. */
+  readonly notCovered: readonly string[];
+}
+
+class Changes implements Seen {
+  readonly #changes: FileChange[] = [];
+  readonly #linked: string[] = [];
+  #unnamed: readonly string[] = [];
+
+  add(path: string, before: Pick<Known, "state" | "isLinked">, after: Known): void {
+    if (before.state === after.state) return;
+    this.#changes.push([path, before.state, after.state]);
+    if (before.isLinked || after.isLinked) this.#linked.push(path);
+  }
+
+  addUnnamed(paths: readonly string[]): void {
+    this.#unnamed = paths;
+  }
+
+  get changes(): readonly FileChange[] {
+    return this.#changes.sort(([a], [b]) => (a < b ? -1 : 1));
+  }
+
+  get linked(): readonly string[] {
+    return named(this.#linked, "it is a hard link, and is put back as a file of its own");
+  }
+
+  get notCovered(): readonly string[] {
+    return named(this.#unnamed, "its name isn't UTF-8, and it isn't kept");
+  }
+}
+
+function named(paths: readonly string[], why: string): readonly string[] {
+  const more = paths.length - MOST_NAMED;
+  return [
+    ...paths.toSorted().slice(0, MOST_NAMED).map((path) => `${path}: ${why}.`),
+    ...(more > 0 ? [`And ${more} more: ${why}.`] : []),
+  ];
 }
 
 /** The contents that a state needs. */
@@ -1007,6 +1184,12 @@ function missing(error: unknown): undefined {
 function unreadable(error: unknown): [] {
   if (isForbidden(error) || ["ENOENT", "ENOTDIR"].includes(systemCode(error) ?? "")) return [];
   throw error;
+}
+
+/** Whether a link leads to the folder of a path. */
+async function isBehindLink(absolute: string): Promise<boolean> {
+  const folder = dirname(absolute);
+  return await realpath(folder).catch(() => folder) !== folder;
 }
 
 /** Whether the system, or Deno, doesn't let this process look. */
@@ -1045,6 +1228,15 @@ function foldersAbove(path: string): string[] {
 
 function unkeptState({ size, mtimeMs }: Stats): FileState {
   return `unkept ${size} ${mtimeMs}`;
+}
+
+/** Permissions of a file or folder, set-user-ID and the like included, in octal digits. */
+function permissionsOf({ mode }: Stats): string {
+  return (mode & 0o7777).toString(8);
+}
+
+function modeOf(state: FileState): number {
+  return parseInt(state.split(" ")[1] ?? "", 8);
 }
 
 /** Nothing where the same may be said of another content. */

@@ -1,6 +1,7 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import { join } from "@std/path";
 import fc, { cases } from "../../../../tests/cases.ts";
+import { LINUX, needs, NOT_WINDOWS } from "../../../../tests/needs.ts";
 import { UndoRefused, workspaceTools } from "@tare/loop/tools";
 import { call, makeWorkspace } from "../fixture_test.ts";
 import { inTurn, keep, picture } from "./fixture_test.ts";
@@ -138,6 +139,66 @@ Deno.test("undo() leaves alone what isn't kept, and says so", async () => {
   ]);
   await checkpoints.close();
 });
+
+Deno.test(
+  needs(NOT_WINDOWS, "undo() puts permissions of files and folders back, set-user-ID and the like included"),
+  async () => {
+    await using ws = await makeWorkspace({ "a": "a", "d/b": "b", "gone/c": "c" });
+    const modes: Readonly<Record<string, number>> = {
+      a: 0o4755,
+      d: 0o2750,
+      "d/b": 0o640,
+      gone: 0o700,
+      "gone/c": 0o600,
+    };
+    const modesNow = () =>
+      Object.fromEntries(Object.keys(modes).map((path) => [path, Deno.statSync(ws.at(path)).mode! & 0o7777]));
+    for (const [path, mode] of Object.entries(modes)) await Deno.chmod(ws.at(path), mode);
+    const checkpoints = keep(ws);
+    await inTurn(checkpoints, 1, async () => {
+      await Deno.chmod(ws.at("a"), 0o644);
+      await Deno.chmod(ws.at("d/b"), 0o600);
+      await Deno.chmod(ws.at("d"), 0o500);
+      await Deno.remove(ws.at("gone"), { recursive: true });
+    });
+    const { files } = await checkpoints.undo("one");
+    assertEquals(files, [
+      { path: "a", change: "changed" },
+      { path: "d", change: "changed" },
+      { path: "d/b", change: "changed" },
+      { path: "gone/c", change: "created" },
+    ]);
+    assertEquals(modesNow(), modes);
+    await checkpoints.redo("one");
+    assertEquals(Deno.statSync(ws.at("d")).mode! & 0o7777, 0o500);
+    await Deno.chmod(ws.at("d"), 0o700);
+    await checkpoints.close();
+  },
+);
+
+Deno.test(
+  needs(LINUX, "undo() names hard links and names that aren't UTF-8, which it can't put back as they were"),
+  async () => {
+    await using ws = await makeWorkspace({ "a": "a", "other": "o" });
+    await Deno.link(ws.at("a"), ws.at("b"));
+    await new Deno.Command("sh", { args: ["-c", 'printf x >"$(printf "n\\377")"'], cwd: ws.root }).output();
+    const checkpoints = keep(ws);
+    await inTurn(checkpoints, 1, async () => {
+      await Deno.writeTextFile(ws.at("a"), "A");
+      await Deno.writeTextFile(ws.at("other"), "O");
+    });
+    const { files, notCovered } = await checkpoints.undo("one");
+    assertEquals(files.map(({ path }) => path), ["a", "b", "other"]);
+    assertEquals(notCovered, [
+      NOT_COVERED,
+      "n\uFFFD: its name isn't UTF-8, and it isn't kept.",
+      "a: it is a hard link, and is put back as a file of its own.",
+      "b: it is a hard link, and is put back as a file of its own.",
+    ]);
+    for (const path of ["a", "b"]) assertEquals(await Deno.readTextFile(ws.at(path)), "a");
+    await checkpoints.close();
+  },
+);
 
 Deno.test("a workspace too large to be kept is told, and what tools write is kept still", async () => {
   await using ws = await makeWorkspace({ "a": "a", "b": "b", "c": "c" });

@@ -7,7 +7,7 @@ import { inTurn, keep, picture } from "./fixture_test.ts";
 const WRITER = fromFileUrl(import.meta.resolve("./crash_writer_test.ts"));
 const FILES = 60;
 
-function start({ root, outside }: Workspace, what: "undo" | "command"): Deno.ChildProcess {
+function start({ root, outside }: Workspace, what: "undo" | "command" | "inspect"): Deno.ChildProcess {
   const folders = `${root},${outside}`;
   const allowed = [`--allow-read=${folders}`, `--allow-write=${folders}`];
   return new Deno.Command(Deno.execPath(), {
@@ -75,13 +75,7 @@ Deno.test("an undo that may make no links says which it didn't make", async () =
 
 Deno.test("what a command had changed when the server was killed counts as its turn's", async () => {
   await using ws = await makeWorkspace({ file0: "before" });
-  const child = start(ws, "command");
-  for await (const text of child.stdout.pipeThrough(new TextDecoderStream())) {
-    assert(text.includes("written"));
-    break;
-  }
-  child.kill("SIGKILL");
-  await child.status;
+  await killOnce(ws, "command", "written");
   const next = keep(ws);
   const [told] = await next.changes("one");
   assertEquals([told?.turn, told?.files], [2, [{ path: "file0", change: "changed" }]]);
@@ -89,5 +83,32 @@ Deno.test("what a command had changed when the server was killed counts as its t
     "The server ended while a command ran: what else was changed before its next start counts as the command's.",
   ]);
   assertEquals(await Deno.readTextFile(ws.at("file0")), "before");
+  await next.close();
+});
+
+/** Starts a process and kills it once it has written this. */
+async function killOnce(ws: Workspace, what: "command" | "inspect", text: string): Promise<void> {
+  const child = start(ws, what);
+  for await (const piece of child.stdout.pipeThrough(new TextDecoderStream())) {
+    assert(piece.includes(text));
+    break;
+  }
+  child.kill("SIGKILL");
+  await child.status;
+}
+
+Deno.test("a start that ends while it inspects what a command changed isn't repeated by the next one", async () => {
+  await using ws = await makeWorkspace({ file0: "before" });
+  await killOnce(ws, "command", "written");
+  await killOnce(ws, "inspect", "inspects");
+  const next = keep(ws);
+  await inTurn(next, 3, () => Deno.writeTextFile(ws.at("file0"), "later"));
+  const { turns, files, notCovered } = await next.undo("one", { turn: 2 });
+  assertEquals([turns, files, notCovered], [[3], [{ path: "file0", change: "changed" }], [
+    "The server ended while a command ran: what else was changed before its next start counts as the command's.",
+    "Files that this command changed: the server ended again while it inspected the workspace.",
+    "shell: what it did outside of the workspace's files.",
+  ]]);
+  assertEquals(await Deno.readTextFile(ws.at("file0")), "command");
   await next.close();
 });

@@ -1,12 +1,22 @@
-// What crash_test.ts kills: a process that puts files back, or runs a command that never ends.
+// What crash_test.ts kills: a process that puts files back, or runs a command or inspects a workspace without an end.
 import { openCheckpoints } from "@tare/loop/tools";
 import { command } from "./fixture_test.ts";
 
 if (import.meta.main) {
   const [workspace = "", folder = "", what = ""] = Deno.args;
   const say = (text: string) => Deno.stdout.writeSync(new TextEncoder().encode(`${text}\n`));
+  if (what === "inspect") {
+    Object.assign(Deno, {
+      readDir() {
+        say("inspects");
+        const next = () => new Promise(() => setInterval(() => {}, 1000));
+        return { [Symbol.asyncIterator]: () => ({ next }) };
+      },
+    });
+  }
   const checkpoints = openCheckpoints({ workspace, folder });
-  if (what === "undo") say((await checkpoints.undo("one")).notCovered.join("\n"));
+  if (what === "inspect") await checkpoints.close();
+  else if (what === "undo") say((await checkpoints.undo("one")).notCovered.join("\n"));
   else {
     const hangs = command(async () => {
       await Deno.writeTextFile(`${workspace}/file0`, "command");
