@@ -42,6 +42,7 @@ export const NGINX: Need = program("nginx", "nginx-light", "-v");
 export const PGBOUNCER: Need = program("pgbouncer", "pgbouncer", "--version");
 export const PS: Need = program("ps", "procps", "-p", `${Deno.pid}`);
 export const TAR: Need = program("tar", "tar", "--version");
+export const GIT: Need = program("git", "git", "--version");
 export const SYSTEMD: Need = program("systemd-analyze", "systemd", "--version");
 
 /** Library that changes the time that a program sees, from Debian's package. */
