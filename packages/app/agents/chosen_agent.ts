@@ -38,7 +38,7 @@ export function programOf(
 }
 
 /** By which variable a server learns where it passes on to. */
-export const VARIABLES = { chat: "OPENAI_BASE_URL", messages: "ANTHROPIC_BASE_URL" } as const;
+export const PASSES_TO = { chat: "OPENAI_BASE_URL", messages: "ANTHROPIC_BASE_URL" } as const;
 
 /**
  * What an agent behind this server goes by.
@@ -69,7 +69,7 @@ export function behind(
     if (isFixed) {
       throw new Error(
         `Cannot put ${title} behind the server at ${url}: ${place} names ${address}, which outranks whatever it is told. ` +
-          `Have that file name ${url}, and start the server with ${VARIABLES[protocol]}=${address}.`,
+          `Have that file name ${url}, and start the server with ${PASSES_TO[protocol]}=${address}.`,
       );
     }
     if (to !== undefined && isSameAddress(address, to) || protocol === "chat" && login !== undefined) {
@@ -79,7 +79,7 @@ export function behind(
     throw new Error(
       `Cannot put ${title} behind the server at ${url}: ${place} names ${address}, and the server ` +
         `${to === undefined ? `passes no ${what} on` : `passes ${what} on to ${to}`}. Start it with ` +
-        `${VARIABLES[protocol]}=${address}, or end it: then tare run starts one that does.`,
+        `${PASSES_TO[protocol]}=${address}, or end it: then tare run starts one that does.`,
     );
   }
   const wanted = login ?? (chat === undefined ? DEFAULT_PROVIDER.baseURL : chat);

@@ -11,7 +11,7 @@ import { commandLine } from "../command_line.ts";
 import { runningServer, USUAL_PORT } from "../data/noted_server.ts";
 import { shownText } from "../terminal/shown_text.ts";
 import { AGENTS } from "./agents.ts";
-import { behind, VARIABLES } from "./chosen_agent.ts";
+import { behind, PASSES_TO } from "./chosen_agent.ts";
 import { ownAddresses } from "./own_addresses.ts";
 import { fileText, wrap } from "./wrapping.ts";
 import { writeChange } from "./write_change.ts";
@@ -76,10 +76,10 @@ async function main(): Promise<void> {
   }
   const { port } = new URL(url);
   const start = [
-    ...(entry.needs === "messages" || at.chat === undefined ? [] : [`${VARIABLES.chat}=${at.chat}`]),
+    ...(entry.needs === "messages" || at.chat === undefined ? [] : [`${PASSES_TO.chat}=${at.chat}`]),
     ...(entry.needs === "chat" || at.messages === MESSAGES_PROVIDER.baseURL
       ? []
-      : [`${VARIABLES.messages}=${at.messages}`]),
+      : [`${PASSES_TO.messages}=${at.messages}`]),
     ...(port === String(USUAL_PORT) ? [] : [`TARE_PORT=${port}`]),
     "tare start",
   ].join(" ");
