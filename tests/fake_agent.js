@@ -6,7 +6,27 @@ import process from "node:process";
 
 const args = process.argv.slice(2);
 const given = (name) => args[args.indexOf(name) + 1];
-const { ANTHROPIC_BASE_URL, ANTHROPIC_API_KEY, OPENAI_BASE_URL, OPENAI_API_KEY } = process.env;
+const parsed = (path) => existsSync(path) ? JSON.parse(readFileSync(path, "utf8")) : {};
+// As Claude Code: settings outrank the environment, and those of the command line outrank a file's.
+if (args.includes("--settings")) {
+  Object.assign(process.env, parsed(`${process.env.HOME}/.claude/settings.json`).env);
+  Object.assign(process.env, JSON.parse(given("--settings")).env);
+}
+const { ANTHROPIC_BASE_URL, ANTHROPIC_API_KEY, ANTHROPIC_AUTH_TOKEN, OPENAI_BASE_URL } = process.env;
+const { OPENCODE_CONFIG_CONTENT, TARE_PI_URL } = process.env;
+// As opencode and pi: an address that they are told, and the key of their own file.
+const told = OPENCODE_CONFIG_CONTENT
+  ? {
+    address: JSON.parse(OPENCODE_CONFIG_CONTENT).provider.openai.options.baseURL,
+    key: parsed(`${process.env.XDG_CONFIG_HOME}/opencode/opencode.json`).provider?.openai.options.apiKey,
+  }
+  : TARE_PI_URL
+  ? {
+    address: `${TARE_PI_URL}/v1`,
+    key: parsed(`${process.env.HOME}/.pi/agent/models.json`).providers?.openai.apiKey,
+  }
+  : undefined;
+const OPENAI_API_KEY = told?.key ?? process.env.OPENAI_API_KEY;
 const config = given("--config") ?? "";
 const { CLINE_PROVIDER_SETTINGS_PATH, OPENCLAW_CONFIG_PATH } = process.env;
 const file = CLINE_PROVIDER_SETTINGS_PATH ?? OPENCLAW_CONFIG_PATH ??
@@ -17,10 +37,16 @@ const setting = file === undefined
 
 async function ask() {
   const messages = [{ role: "user", content: "Hello?" }];
-  const request = setting ?? (args.includes("--chat") ? OPENAI_BASE_URL : undefined);
+  const request = told?.address ?? setting ?? (args.includes("--chat") ? OPENAI_BASE_URL : undefined);
   const [url, key, model] = request
     ? [`${request}/chat/completions`, { authorization: `Bearer ${OPENAI_API_KEY}` }, "gpt-5"]
-    : [`${ANTHROPIC_BASE_URL}/v1/messages`, { "x-api-key": ANTHROPIC_API_KEY }, "claude-opus-4-8"];
+    : [
+      `${ANTHROPIC_BASE_URL}/v1/messages`,
+      ANTHROPIC_AUTH_TOKEN
+        ? { authorization: `Bearer ${ANTHROPIC_AUTH_TOKEN}` }
+        : { "x-api-key": ANTHROPIC_API_KEY },
+      "claude-opus-4-8",
+    ];
   const body = JSON.stringify({ model, max_tokens: 100, messages });
   const response = await fetch(url, {
     method: "POST",

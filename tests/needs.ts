@@ -42,6 +42,14 @@ export const NGINX: Need = program("nginx", "nginx-light", "-v");
 export const PGBOUNCER: Need = program("pgbouncer", "pgbouncer", "--version");
 export const PS: Need = program("ps", "procps", "-p", `${Deno.pid}`);
 export const TAR: Need = program("tar", "tar", "--version");
+export const GIT: Need = program("git", "git", "--version");
+export const MAKE: Need = program("make", "make", "--version");
+export const CURL: Need = program("curl", "curl", "--version");
+export const WGET: Need = program("wget", "wget", "--version");
+export const RSYNC: Need = program("rsync", "rsync", "--version");
+export const FIND: Need = program("find", "findutils", "-version");
+export const SSH: Need = program("ssh", "openssh-client", "-V");
+export const NPM: Need = program("npm", "npm", "--version");
 export const SYSTEMD: Need = program("systemd-analyze", "systemd", "--version");
 
 /** Library that changes the time that a program sees, from Debian's package. */

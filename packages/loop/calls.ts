@@ -186,9 +186,17 @@ export async function* runTools(
   };
 }
 
-/** Whether an answer that names this call's id could be meant for another one, or for none. */
-function isAmbiguous({ id }: ToolCall, calls: readonly ToolCall[]): boolean {
-  return id === "" || calls.filter((call) => call.id === id).length > 1;
+/**
+ * Whether an answer that names this call's id could be meant for another one, or for none: calls that a call makes have ids
+ * that begin with its own.
+ */
+function isAmbiguous(call: ToolCall, calls: readonly ToolCall[]): boolean {
+  const { id } = call;
+  const isMadeBy = (one: string, parent: string) => one.startsWith(`${parent}/`);
+  return id === "" ||
+    calls.some((other) =>
+      other !== call && (other.id === id || isMadeBy(other.id, id) || isMadeBy(id, other.id))
+    );
 }
 
 const AMBIGUOUS =

@@ -163,7 +163,8 @@ export function agent(
     instructions: "Be brief.",
     tools: [echo],
     approvals: { rules: ALLOW_EVERYTHING },
-    store: { ...store, now },
+    // What it reports may change, so that it isn't copied.
+    store: Object.assign(Object.create(store), { now }),
     countTokens: () => Promise.resolve(estimateTokens),
     profile: profileNamed("none"),
     windowTokens: 100_000,

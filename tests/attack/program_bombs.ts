@@ -14,6 +14,7 @@ for (const code of Deno.args) {
   peakBytes = Math.max(peakBytes, process.memoryUsage.rss());
   const { user, system } = process.cpuUsage(before);
   const content = typeof output === "string" ? output : output.content;
+  // deno-lint-ignore no-console -- Its output is the result.
   console.log(JSON.stringify({ content, cpuMs: (user + system) / 1_000, peakBytes }));
 }
 clearInterval(sampling);

@@ -46,7 +46,7 @@ export interface Machine extends AsyncDisposable {
 }
 
 /** Agents that are installed: `fake_agent.js` says what they do. */
-const PROGRAMS = ["claude", "codex", "cline", "cn", "openclaw"];
+const PROGRAMS = ["claude", "codex", "cline", "cn", "openclaw", "opencode", "kilo", "pi"];
 
 /** Sets one up. */
 export async function newMachine(more: Readonly<Record<string, string>> = {}): Promise<Machine> {

@@ -74,6 +74,81 @@ Deno.test({
   },
 });
 
+/** A company's gateway, which nobody but it gets the company's tokens for. */
+function company() {
+  const tokens: string[] = [];
+  const server = Deno.serve({ hostname: "127.0.0.1", port: 0, onListen() {} }, ({ method, headers }) => {
+    if (method === "POST") tokens.push(headers.get("authorization") ?? headers.get("x-api-key") ?? "");
+    return Response.json({ data: [] });
+  });
+  const url = `http://127.0.0.1:${server.addr.port}`;
+  return { url, tokens, [Symbol.asyncDispose]: () => server.shutdown() };
+}
+
+Deno.test({
+  ...needs(
+    NOT_WINDOWS,
+    "tare run: the address in the agent's own settings gets its requests with its own token, and no other provider does",
+  ),
+  async fn() {
+    await using machine = await newMachine();
+    await using own = company();
+    const env = { ANTHROPIC_BASE_URL: own.url, ANTHROPIC_AUTH_TOKEN: "company" };
+    await machine.write(".claude/settings.json", JSON.stringify({ env }));
+    await machine.write(".codex/config.toml", `openai_base_url = "${own.url}/v1"\n`);
+    const options = { baseURL: `${own.url}/v1`, apiKey: "company" };
+    const openCode = JSON.stringify({ provider: { openai: { options } } });
+    await machine.write(".config/opencode/opencode.json", openCode);
+    await machine.write(
+      ".pi/agent/models.json",
+      JSON.stringify({ providers: { openai: { baseUrl: `${own.url}/v1`, apiKey: "company" } } }),
+    );
+    await machine.write(
+      ".openclaw/openclaw.json",
+      `// JSON5\n{models: {providers: {'openai': {baseUrl: '${own.url}/v1', n: .5,}}}}\n`,
+    );
+    for (const name of ["claude", "codex", "opencode", "pi", "openclaw"]) {
+      const { code, out, err } = await machine.run("run", [name]);
+      assertEquals([code, out.split("\n")[1]], [0, "answered 200"], `${name}: ${err}`);
+    }
+    const company1 = "Bearer company";
+    const theirs = "Bearer their-key";
+    assertEquals([own.tokens, machine.keys], [[company1, theirs, company1, company1, theirs], []]);
+    // Kilo Code's variables stand for themselves.
+    const kilo = { provider: { openai: { options: { baseURL: "{env:NOWHERE}" } } } };
+    await machine.write(".config/kilo/kilo.json", JSON.stringify(kilo));
+    assertMatch(
+      (await machine.run("run", ["kilo"])).err,
+      /kilo\.json names \{env:NOWHERE\}, which is no address/,
+    );
+
+    const server = await startProcess([], { ...machine.env, INIT_CWD: `${machine.home}/a` });
+    for (
+      const [name, file, variable, to] of [
+        ["claude", ".claude/settings.json", "ANTHROPIC_BASE_URL", own.url],
+        ["opencode", ".config/opencode/opencode.json", "OPENAI_BASE_URL", `${own.url}/v1`],
+      ]
+    ) {
+      const { code, err } = await machine.run("run", [name!]);
+      assertEquals(code, 1);
+      assertStringIncludes(err, `${machine.home}/${file} names ${to}, and the server passes `);
+      assertStringIncludes(
+        err,
+        `Start it with ${variable}=${to}, or end it: then tare run starts one that does.`,
+      );
+      assertStringIncludes(
+        (await machine.run("wrap", [name!, "--yes"])).err,
+        `Start it with ${variable}=${to}`,
+      );
+    }
+    await machine.write(".claude/settings.json", "{}");
+    const wrapped = await machine.run("wrap", ["claude", "--yes"]);
+    assertStringIncludes(wrapped.out, `ANTHROPIC_BASE_URL=${machine.env.ANTHROPIC_BASE_URL} `, wrapped.err);
+    await server.end("SIGTERM");
+    assertEquals([own.tokens.length, machine.keys], [5, []]);
+  },
+});
+
 Deno.test({
   ...needs(NOT_WINDOWS, "tare run uses the folder's server if one runs, and says what that lacks"),
   async fn() {

@@ -1,5 +1,6 @@
 import { MESSAGES_PROVIDER } from "@tare/planner";
 import { fromFileUrl, join } from "@std/path";
+import { addressesIn, filesAbove, isSameAddress, type OwnAddress, type ReadText } from "./own_addresses.ts";
 import { parse } from "jsonc-parser";
 import { parse as parseYaml } from "yaml";
 
@@ -33,7 +34,7 @@ export interface AgentFile {
 }
 
 /** How files are written that agents are configured by. */
-export type FileFormat = "json" | "toml" | "yaml";
+export type FileFormat = "json" | "json5" | "toml" | "yaml";
 
 /** What a process is told beside what its person says. */
 export interface ProcessSettings {
@@ -60,6 +61,11 @@ export interface AgentEntry {
   readonly file?: (given: Environment) => AgentFile;
   /** How one process is told to take another file for its own. Default: `told` is enough. */
   readonly takes?: (path: string) => ProcessSettings;
+  /** Addresses that its own settings name, those that outrank others first. Default: it has no such settings. */
+  readonly own?: (
+    given: Environment,
+    where: { readonly folder: string; readonly read: ReadText },
+  ) => readonly OwnAddress[];
   /** Where its login says that it is no key but a subscription with a provider of its own. Default: nowhere. */
   readonly loginProvider?: (given: Environment) => string | undefined;
 }
@@ -77,6 +83,12 @@ function claudeEnvironment({ url, messages }: Behind): Record<string, string> {
     ...(hostOf(messages) !== hostOf(MESSAGES_PROVIDER.baseURL) && { CLAUDE_CODE_ATTRIBUTION_HEADER: "0" }),
   };
 }
+
+/** Settings of Claude Code's that an administrator writes, which outrank all others. */
+const MANAGED_SETTINGS = [
+  "/etc/claude-code/managed-settings.json",
+  "/Library/Application Support/ClaudeCode/managed-settings.json",
+];
 
 function hostOf(address: string): string | undefined {
   return URL.parse(address)?.host;
@@ -110,11 +122,10 @@ interface Address {
  */
 function redirected({ url, chat, messages }: Behind, addresses: readonly Address[]): FileEntry[] {
   const value = `${url}/v1`;
-  const bare = (address: string) => address.replace(/(\/v1)?\/*$/, "");
   return addresses.flatMap(({ path, provider, now }) => {
     const passesOn = provider === "openai" ? chat : messages;
     if (passesOn === undefined) return [];
-    const isMeant = now === undefined || [url, passesOn].some((address) => bare(address) === bare(now));
+    const isMeant = now === undefined || [url, passesOn].some((address) => isSameAddress(address, now));
     return isMeant ? [{ path, value }] : [];
   });
 }
@@ -148,6 +159,28 @@ function openCodeFile(name: string, variable: string) {
     const own = given[variable];
     const paths = [`${name}.jsonc`, `${name}.json`, "config.json"].map((file) => join(folder, file));
     return { paths: own ? [own] : [paths[1]!, ...paths], format: "json", entries: openCodeEntries };
+  };
+}
+
+/** The addresses in opencode's own files: of the environment, of the folder and those above, and of the user. */
+function openCodeAddresses(name: string, variable: string): NonNullable<AgentEntry["own"]> {
+  const places = {
+    chat: ["provider", "openai", "options", "baseURL"],
+    messages: ["provider", "anthropic", "options", "baseURL"],
+  };
+  return (given, { folder, read }) => {
+    const content = `${variable}_CONTENT`;
+    const names = [`${name}.jsonc`, `${name}.json`];
+    const user = join(given.XDG_CONFIG_HOME || join(home(given), ".config"), name);
+    const own = given[variable];
+    const paths = [
+      content,
+      ...filesAbove(folder, [...names.map((file) => join(`.${name}`, file)), ...names]),
+      ...(own ? [own] : []),
+      ...[...names, "config.json"].map((file) => join(user, file)),
+    ];
+    const readAll = (path: string) => path === content ? given[content] || null : read(path);
+    return addressesIn(paths.map((path) => ({ path, format: "json" })), places, readAll);
   };
 }
 
@@ -215,6 +248,13 @@ export const AGENTS: Readonly<Record<string, AgentEntry>> = {
       entries: (behind) =>
         Object.entries(claudeEnvironment(behind)).map(([name, value]) => ({ path: ["env", name], value })),
     }),
+    own(given, { folder, read }) {
+      const user = join(given.CLAUDE_CONFIG_DIR || join(home(given), ".claude"), "settings.json");
+      const ofFolder = ["settings.local.json", "settings.json"].map((name) => join(folder, ".claude", name));
+      const files = [...ofFolder, user].map((path) => ({ path, format: "json" as const }));
+      const managed = MANAGED_SETTINGS.map((path) => ({ path, format: "json" as const, isFixed: true }));
+      return addressesIn([...managed, ...files], { messages: ["env", "ANTHROPIC_BASE_URL"] }, read);
+    },
   },
   codex: {
     title: "Codex",
@@ -228,6 +268,12 @@ export const AGENTS: Readonly<Record<string, AgentEntry>> = {
       format: "toml",
       entries: ({ url }) => [{ path: ["openai_base_url"], value: `${url}/v1` }],
     }),
+    own: (given, { read }) =>
+      addressesIn(
+        [{ path: join(codexFolder(given), "config.toml"), format: "toml" }],
+        { chat: ["openai_base_url"] },
+        read,
+      ),
     loginProvider(given) {
       try {
         const { tokens, OPENAI_API_KEY: key } = JSON.parse(
@@ -250,6 +296,7 @@ export const AGENTS: Readonly<Record<string, AgentEntry>> = {
       environment: { OPENCODE_CONFIG_CONTENT: openCodeContent(behind, given) },
     }),
     file: openCodeFile("opencode", "OPENCODE_CONFIG"),
+    own: openCodeAddresses("opencode", "OPENCODE_CONFIG"),
   },
   kilo: {
     title: "Kilo Code",
@@ -261,6 +308,7 @@ export const AGENTS: Readonly<Record<string, AgentEntry>> = {
       environment: { KILO_CONFIG_CONTENT: openCodeContent(behind, given) },
     }),
     file: openCodeFile("kilo", "KILO_CONFIG"),
+    own: openCodeAddresses("kilo", "KILO_CONFIG"),
   },
   pi: {
     title: "pi",
@@ -273,11 +321,16 @@ export const AGENTS: Readonly<Record<string, AgentEntry>> = {
       args: ["--extension", PI_EXTENSION],
     }),
     file: (given) => ({
-      paths: [join(given.PI_CODING_AGENT_DIR || join(home(given), ".pi", "agent"), "models.json")],
+      paths: [piModels(given)],
       format: "json",
       entries: (behind) =>
         bothProviders(behind, (provider, value) => ({ path: ["providers", provider, "baseUrl"], value })),
     }),
+    own: (given, { read }) =>
+      addressesIn([{ path: piModels(given), format: "json" }], {
+        chat: ["providers", "openai", "baseUrl"],
+        messages: ["providers", "anthropic", "baseUrl"],
+      }, read),
   },
   qwen: {
     title: "Qwen Code",
@@ -289,6 +342,12 @@ export const AGENTS: Readonly<Record<string, AgentEntry>> = {
       environment: sdkEnvironment(behind),
       args: ["--auth-type", "openai", "--openai-base-url", `${behind.url}/v1`],
     }),
+    own: (given, { folder, read }) =>
+      addressesIn(
+        [folder, home(given)].map((at) => ({ path: join(at, ".qwen", "settings.json"), format: "json" })),
+        { chat: ["security", "auth", "baseUrl"] },
+        read,
+      ),
   },
   copilot: {
     title: "Copilot CLI",
@@ -302,6 +361,14 @@ export const AGENTS: Readonly<Record<string, AgentEntry>> = {
         ...(!own && type !== "anthropic" && OPENAI_API_KEY && { COPILOT_PROVIDER_API_KEY: OPENAI_API_KEY }),
       },
     }),
+    own: ({ COPILOT_PROVIDER_BASE_URL: address, COPILOT_PROVIDER_TYPE: type }) =>
+      address
+        ? [{
+          protocol: type === "anthropic" ? "messages" : "chat",
+          address,
+          place: "COPILOT_PROVIDER_BASE_URL",
+        }]
+        : [],
   },
   cline: {
     title: "Cline",
@@ -343,14 +410,8 @@ export const AGENTS: Readonly<Record<string, AgentEntry>> = {
     userAgents: ["OpenAI", "undici"],
     needs: "any",
     file: (given) => ({
-      paths: [
-        given.OPENCLAW_CONFIG_PATH ||
-        join(
-          given.OPENCLAW_STATE_DIR || join(given.OPENCLAW_HOME || home(given), ".openclaw"),
-          "openclaw.json",
-        ),
-      ],
-      format: "json",
+      paths: [openClawFile(given)],
+      format: "json5",
       entries: (behind) => {
         const of = (provider: string, name: string, value: string) => ({
           path: ["models", "providers", provider, name],
@@ -364,6 +425,11 @@ export const AGENTS: Readonly<Record<string, AgentEntry>> = {
       },
     }),
     takes: (path) => ({ environment: { OPENCLAW_CONFIG_PATH: path } }),
+    own: (given, { read }) =>
+      addressesIn([{ path: openClawFile(given), format: "json5" }], {
+        chat: ["models", "providers", "openai", "baseUrl"],
+        messages: ["models", "providers", "anthropic", "baseUrl"],
+      }, read),
   },
 };
 
@@ -375,4 +441,13 @@ export const ANY_PROGRAM: Pick<AgentEntry, "needs" | "told"> = {
 
 function codexFolder(given: Environment): string {
   return given.CODEX_HOME || join(home(given), ".codex");
+}
+
+function piModels(given: Environment): string {
+  return join(given.PI_CODING_AGENT_DIR || join(home(given), ".pi", "agent"), "models.json");
+}
+
+function openClawFile(given: Environment): string {
+  const folder = given.OPENCLAW_STATE_DIR || join(given.OPENCLAW_HOME || home(given), ".openclaw");
+  return given.OPENCLAW_CONFIG_PATH || join(folder, "openclaw.json");
 }

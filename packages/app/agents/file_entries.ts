@@ -1,5 +1,6 @@
 import { applyEdits, findNodeAtLocation, getNodeValue, modify, parse, parseTree } from "jsonc-parser";
 import type { ParseError } from "jsonc-parser";
+import JSON5 from "json5";
 import { isMap, isNode, isScalar, isSeq, type Pair, parseDocument, type YAMLMap } from "yaml";
 import type { FileEntry, FileFormat as Format } from "./agents.ts";
 
@@ -63,6 +64,11 @@ const FORMATS: Readonly<
     readonly set: (text: string, path: readonly string[], value: unknown) => string;
   }>
 > = {
+  // What isn't JSON with comments too is written anew.
+  json5: {
+    get: (text, path) => FORMATS.json.get(plainJson(text), path),
+    set: (text, path, value) => FORMATS.json.set(plainJson(text), path, value),
+  },
   json: {
     get(text, path) {
       const tree = parseTree(readable(text), [], { allowTrailingComma: true });
@@ -161,6 +167,18 @@ function readable(text: string): string {
   }
   const line = text.slice(0, error?.offset ?? 0).split("\n").length;
   throw new Error(`it is no object in JSON${error === undefined ? "" : ` (line ${line})`}`);
+}
+
+/** JSON5 as JSON, unless it is JSON with comments already. */
+function plainJson(text: string): string {
+  const errors: ParseError[] = [];
+  parse(text, errors, { allowTrailingComma: true });
+  if (errors.length === 0 || text.trim() === "") return text;
+  try {
+    return `${JSON.stringify(JSON5.parse(text), null, 2)}\n`;
+  } catch (error) {
+    throw new Error(`it is no JSON5 (${(error as Error).message.replace("JSON5: ", "")})`);
+  }
 }
 
 /** What stands in a file of TOML in front of its tables. */

@@ -4,7 +4,9 @@ import type { AgentEntry, Behind, Environment } from "./agents.ts";
 import { behind, programOf } from "./chosen_agent.ts";
 import { entryIn } from "./file_entries.ts";
 import type { UsedServer } from "./own_server.ts";
-import { fileText } from "./wrapping.ts";
+import { resolve } from "@std/path";
+import { ownAddresses } from "./own_addresses.ts";
+import { fileText, textBeforeWrap } from "./wrapping.ts";
 
 /** What was looked at, and what came of it. */
 export interface Finding {
@@ -59,7 +61,12 @@ async function passes(
 ): Promise<Finding[]> {
   let at: Behind;
   try {
-    at = behind(entry, { url, passesOn, login: entry.loginProvider?.(environment) });
+    const own = ownAddresses(entry, {
+      environment,
+      folder: resolve(environment.INIT_CWD || ".", environment.TARE_WORKSPACE || "."),
+      read: textBeforeWrap(name, environment),
+    });
+    at = behind(entry, { url, passesOn, login: entry.loginProvider?.(environment), own });
   } catch (error) {
     return [wrong((error as Error).message)];
   }

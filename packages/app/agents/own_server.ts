@@ -27,18 +27,27 @@ const MOST_SAID = 4_000;
 
 /**
  * Starts a server for the folder that a command is about, which ends with this process. `baseUrl` is where chat
- * completions and responses go.
+ * completions and responses go, `messagesUrl` where Messages do, by default as the environment says.
  *
  * @throws {Error} with what it said, if it ends before it listens.
  */
 export async function startOwnServer(
   environment: Environment,
-  { baseUrl, port }: { readonly baseUrl: string; readonly port?: string },
+  { baseUrl, messagesUrl, port }: {
+    readonly baseUrl: string;
+    readonly messagesUrl?: string | undefined;
+    readonly port?: string;
+  },
 ): Promise<OwnServer> {
   const given = Object.entries(environment).filter(([name]) => !LEFT_OUT.includes(name));
   const child = new Deno.Command(Deno.execPath(), {
     args: [...denoArgs("start"), ...(port === undefined ? [] : ["--port", port])],
-    env: { ...Object.fromEntries(given), OPENAI_BASE_URL: baseUrl, NO_COLOR: "1" },
+    env: {
+      ...Object.fromEntries(given),
+      OPENAI_BASE_URL: baseUrl,
+      ...(messagesUrl !== undefined && { ANTHROPIC_BASE_URL: messagesUrl }),
+      NO_COLOR: "1",
+    },
     clearEnv: true,
     stdin: "null",
     stdout: "piped",

@@ -15,7 +15,8 @@ import { shownText } from "../terminal/shown_text.ts";
 import { AGENTS, ANY_PROGRAM } from "./agents.ts";
 import { behind, type ChosenAgent, programOf } from "./chosen_agent.ts";
 import { type OwnServer, startOwnServer, type UsedServer } from "./own_server.ts";
-import { copyFile } from "./wrapping.ts";
+import { ownAddresses } from "./own_addresses.ts";
+import { copyFile, textBeforeWrap } from "./wrapping.ts";
 
 const HELP = `Starts the agent that you have behind Tare, in this terminal and for this process alone:
 
@@ -26,8 +27,8 @@ ${Object.entries(AGENTS).map(([name, { title }]) => `  ${name.padEnd(10)}${title
   --        any program that uses the providers' or the agents' SDKs: it gets their variables
 
 It goes through the server of this folder, or of TARE_HOST and TARE_PORT; where none runs one is started and
-ends with it, which passes the agent's own key or login on. Chat completions and responses go to
-OPENAI_BASE_URL, Messages to ANTHROPIC_BASE_URL, or to the providers themselves.
+ends with it, which passes the agent's own key or login on: to the address that its own settings name; else chat
+completions and responses to OPENAI_BASE_URL, Messages to ANTHROPIC_BASE_URL, or to the providers themselves.
 At the end it says what that cost, what was saved, and what would mend the rest.`;
 
 /** How often is looked whether the server is there, in milliseconds. */
@@ -189,18 +190,28 @@ async function run(): Promise<number> {
   const { name, entry, args } = chosen();
   const program = programOf(entry, environment);
   const login = entry.loginProvider?.(environment);
-  const baseUrl = login ?? (environment.OPENAI_BASE_URL || DEFAULT_PROVIDER.baseURL);
+  const settings = ownAddresses(entry, { environment, folder, read: textBeforeWrap(name, environment) });
+  const addressOf = (wanted: string) => settings.find(({ protocol }) => protocol === wanted)?.address;
+  const upstream = {
+    baseUrl: login ?? addressOf("chat") ?? (environment.OPENAI_BASE_URL || DEFAULT_PROVIDER.baseURL),
+    messagesUrl: addressOf("messages")?.replace(/(\/v1)?\/*$/, ""),
+  };
   const found = await running();
-  let own = found ? undefined : await startOwnServer(environment, { baseUrl });
+  let own = found ? undefined : await startOwnServer(environment, upstream);
   const server = (found ?? own)!;
   const ending = new AbortController();
   try {
     const client = agentClient(server.url, server.token);
-    const at = behind(entry, { url: server.url, passesOn: (await client.agent()).passesOn, login });
+    const at = behind(entry, {
+      url: server.url,
+      passesOn: (await client.agent()).passesOn,
+      login,
+      own: settings,
+    });
     const before = await readLedger(server);
     const watched = own
       ? undefined
-      : takeOver(server.url, (port) => startOwnServer(environment, { baseUrl, port }), ending.signal);
+      : takeOver(server.url, (port) => startOwnServer(environment, { ...upstream, port }), ending.signal);
     using copy = entry.takes && entry.file && copyFile(entry.file(environment), at);
     const told = [entry.told?.(at, environment), copy && entry.takes?.(copy.path)];
     const ownArgs = told.flatMap((part) => part?.args ?? []);

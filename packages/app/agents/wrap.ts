@@ -5,13 +5,15 @@
  */
 // deno-lint-ignore-file no-console
 import { DEFAULT_PROVIDER, MESSAGES_PROVIDER } from "@tare/planner";
+import { resolve } from "@std/path";
 import { agentClient, serverAddress, statedAddress } from "../agent_client.ts";
 import { commandLine } from "../command_line.ts";
 import { runningServer, USUAL_PORT } from "../data/noted_server.ts";
 import { shownText } from "../terminal/shown_text.ts";
 import { AGENTS } from "./agents.ts";
-import { behind } from "./chosen_agent.ts";
-import { wrap } from "./wrapping.ts";
+import { behind, PASSES_TO } from "./chosen_agent.ts";
+import { ownAddresses } from "./own_addresses.ts";
+import { fileText, wrap } from "./wrapping.ts";
 import { writeChange } from "./write_change.ts";
 
 const WRITABLE = Object.entries(AGENTS).filter(([, { file }]) => file);
@@ -59,16 +61,25 @@ async function main(): Promise<void> {
   }
   const { url, runs } = await server(given);
   const login = entry.loginProvider?.(environment);
+  const folder = resolve(environment.INIT_CWD || ".", environment.TARE_WORKSPACE || ".");
+  const own = ownAddresses(entry, { environment, folder, read: fileText });
+  const addressOf = (wanted: string) => own.find(({ protocol }) => protocol === wanted)?.address;
   // As a server is that is started as is said below.
-  const usual = { chat: login ?? DEFAULT_PROVIDER.baseURL, messages: MESSAGES_PROVIDER.baseURL };
-  const at = behind(entry, { url, login, passesOn: runs?.passesOn ?? usual });
+  const usual = {
+    chat: login ?? addressOf("chat") ?? DEFAULT_PROVIDER.baseURL,
+    messages: addressOf("messages")?.replace(/(\/v1)?\/*$/, "") ?? MESSAGES_PROVIDER.baseURL,
+  };
+  const at = behind(entry, { url, login, passesOn: runs?.passesOn ?? usual, own });
   if (!writeChange(wrap(name, { file, behind: at, environment }), { yes })) {
     console.log("Nothing was written.");
     return;
   }
   const { port } = new URL(url);
   const start = [
-    ...(entry.needs === "messages" ? [] : [`OPENAI_BASE_URL=${usual.chat}`]),
+    ...(entry.needs === "messages" || at.chat === undefined ? [] : [`${PASSES_TO.chat}=${at.chat}`]),
+    ...(entry.needs === "chat" || at.messages === MESSAGES_PROVIDER.baseURL
+      ? []
+      : [`${PASSES_TO.messages}=${at.messages}`]),
     ...(port === String(USUAL_PORT) ? [] : [`TARE_PORT=${port}`]),
     "tare start",
   ].join(" ");

@@ -102,6 +102,16 @@ function fileBehind({ paths, format, entries: entriesIn }: AgentFile, behind: Be
   return { path, before, entries, after: changed(path, () => withEntries(before ?? "", format, entries)) };
 }
 
+/** Returns what reads files, that of a wrapped agent as it was before. */
+export function textBeforeWrap(
+  agent: string | undefined,
+  environment: Environment,
+): (path: string) => string | null {
+  const isNowhere = agent === undefined || dataDirectory(environment) === undefined;
+  const known = isNowhere ? undefined : readRecord(recordOf(agent, environment));
+  return (path) => path === known?.path ? known.before : fileText(path);
+}
+
 /** The agents whose configuration was written to. */
 export function wrappedAgents(environment: Environment): readonly string[] {
   try {

@@ -154,8 +154,8 @@ export type StoreRecord =
 export interface Store {
   /** How it is shared with others that have it open. Absent: nobody else can have it open. */
   readonly shared?: SharedStore;
-  /** What of it is lost, as a sentence, found when it was opened. Absent: nothing that is known. */
-  readonly damage?: string;
+  /** What of it is lost, as a sentence: found when it was opened, or that its file is gone. Absent: nothing that is known. */
+  readonly damage?: string | undefined;
   /**
    * The time in milliseconds since the epoch, by the clock that all who have it open go by, as far as it is known: what one of
    * them writes down the others compare with theirs.

@@ -19,6 +19,7 @@ import { planTool } from "./plan_tool.ts";
 import { readFileTool } from "./files/read_file_tool.ts";
 import { searchFilesTool } from "./search/search_files_tool.ts";
 import { BackgroundCommands, backgroundTool } from "./shell/background.ts";
+import { approvePath, clearWorkspaces } from "./sandbox/guard.ts";
 import { shellTool, type ShellToolOptions } from "./shell/shell_tool.ts";
 import { fetchTool, type FetchToolOptions } from "./web/fetch_tool.ts";
 
@@ -26,7 +27,8 @@ import { fetchTool, type FetchToolOptions } from "./web/fetch_tool.ts";
 type Recalled = Parameters<typeof recallOriginal>[1];
 
 export { openAt, pathAfterLinks } from "./files/resolve_in_workspace.ts";
-export { clearWorkspaces } from "./sandbox/git_guard.ts";
+export { clearWorkspaces };
+export { isProtected } from "./sandbox/protected_paths.ts";
 export { findSandbox, type Sandbox } from "./sandbox/sandbox.ts";
 export { type Checkpoints, openCheckpoints, UndoRefused } from "./undo/checkpoints.ts";
 export { BackgroundCommands };
@@ -57,8 +59,8 @@ export function workspaceTools(
     listFilesTool(workspace, limits),
     readFileTool(workspace, limits),
     searchFilesTool(workspace, limits),
-    writeFileTool(workspace, limits),
-    editFileTool(workspace, limits),
+    approving(writeFileTool(workspace, limits)),
+    approving(editFileTool(workspace, limits)),
     shellTool({ ...shell, workspace }),
     ...(shell?.background ? [backgroundTool(shell.background)] : []),
     ...(web ? [fetchTool(web)] : []),
@@ -77,6 +79,19 @@ export function recallTool(archive: Archive, options: Parameters<typeof recallOr
       // Whoever runs a tool has validated the arguments against its definition.
       const asked = args as Pick<Recalled, keyof Recalled>;
       return await recallOriginal(archive, asked, { ...options, seesPictures });
+    },
+  };
+}
+
+/** A tool whose calls are judged by the files that they write: a protected one that was approved stays as it is. */
+function approving(tool: Tool): Tool {
+  return {
+    ...tool,
+    async run(args, context) {
+      // A call whose effects can't be told is refused.
+      const effects = await tool.effects?.(args).catch(() => undefined);
+      for (const path of effects?.writes ?? []) approvePath(path);
+      return await tool.run(args, context);
     },
   };
 }

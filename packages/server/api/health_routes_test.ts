@@ -1,6 +1,7 @@
 import { assertEquals } from "@std/assert";
 import { type CountTokens, estimateTokens } from "@tare/messages";
 import { memoryStore, sharedMemory } from "@tare/conversation";
+import { openStore } from "@tare/conversation/sqlite";
 import { agent, call, newSession, scriptedModel, silentModel, turn } from "../fixture_test.ts";
 
 const unready = (...reasons: string[]) => ({ status: "unready", reasons });
@@ -65,4 +66,17 @@ Deno.test("GET /health/ready says of a server whose clock is off by more than a 
   assertEquals(await reasons(), clock("61 seconds behind"));
   aheadMs = -90_000;
   assertEquals(await reasons(), clock("90 seconds ahead of"));
+});
+
+Deno.test("GET /health/ready reports a database file that is gone", async () => {
+  const folder = await Deno.makeTempDir();
+  const store = await openStore(`${folder}/tare.db`);
+  const handler = agent(scriptedModel([]), { store });
+  await call(handler, "GET", "/health/ready");
+  assertEquals((await call(handler, "GET", "/health/ready")).status, 200);
+  await Deno.rename(`${folder}/tare.db`, `${folder}/moved.db`);
+  const { status, body } = await call(handler, "GET", "/health/ready");
+  assertEquals([status, JSON.stringify(body).includes("tare.db")], [503, true]);
+  await store.close();
+  await Deno.remove(folder, { recursive: true });
 });

@@ -1,5 +1,5 @@
 import { type AskedCall, type Judge, type Judgement, pinOf } from "@tare/loop";
-import { pathAfterLinks } from "@tare/loop/tools";
+import { isProtected, pathAfterLinks } from "@tare/loop/tools";
 import type { Effects, ResolvedCall } from "@tare/messages";
 import { basename, isAbsolute, relative, resolve, sep } from "node:path";
 import { isDeepStrictEqual } from "node:util";
@@ -477,38 +477,4 @@ function fitsGlob(
     else return false;
   }
   return pattern.slice(at).every((part) => part === any);
-}
-
-/**
- * Folders of files that something runs or obeys later without being asked: hooks and settings of git, profiles of shells,
- * settings of editors and agents. A yes to many files is none to these.
- */
-const PROTECTED_FOLDERS = namesIn(
-  ".git .hg .svn .husky .githooks .vscode .idea .zed .devcontainer .emacs.d .vim .nvim .config .direnv .tare " +
-    ".claude .codex .cursor .gemini .opencode .continue .windsurf .roo .cline .ssh .gnupg .aws .kube .docker",
-);
-
-/** Such files, in whatever folder. */
-const PROTECTED_FILES = namesIn(
-  ".profile .login .logout .inputrc .envrc .pam_environment .xprofile .xinitrc .bashrc .bash_profile .bash_login " +
-    ".bash_logout .bash_aliases .zshrc .zshenv .zprofile .zlogin .zlogout .kshrc .mkshrc .cshrc .tcshrc .gitconfig " +
-    ".gitmodules .hgrc .npmrc .yarnrc .yarnrc.yml .pypirc .netrc .curlrc .wgetrc .vimrc .nvimrc .exrc .gvimrc .emacs " +
-    ".dir-locals.el .gdbinit .lldbinit .tmux.conf .mcp.json mcp.json opencode.json opencode.jsonc " +
-    ".pre-commit-config.yaml lefthook.yml",
-);
-
-function namesIn(text: string): ReadonlySet<string> {
-  return new Set(text.split(" "));
-}
-
-/** Whether a path, or what may be one, names such a file, in whatever spelling a file system takes for it. */
-function isProtected(path: string): boolean {
-  const names = path.split(/[/\\]/).filter(Boolean).map(plainName);
-  return names.some((name) => PROTECTED_FOLDERS.has(name)) || PROTECTED_FILES.has(names.at(-1) ?? "");
-}
-
-/** Some file systems leave out characters that show as nothing, blanks and dots at the end, or know a short name. */
-function plainName(name: string): string {
-  const plain = name.normalize("NFKC").replaceAll(/\p{Cf}/gu, "").replace(/[. ]+$/, "").toLowerCase();
-  return /^git~\d$/.test(plain) ? ".git" : plain;
 }

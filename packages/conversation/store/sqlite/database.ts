@@ -30,8 +30,8 @@ interface Statement<Row> {
 /** An open SQLite file that is this process's alone. Everything throws a {@linkcode StoreError} if the file fails. */
 export interface Database {
   readonly path: string;
-  /** What of it is lost, as a sentence. Absent: nothing that is known. */
-  readonly damage?: string;
+  /** What of it is lost, as a sentence; the file itself, once it is gone. Nothing: nothing that is known. */
+  readonly damage: string | undefined;
   /** Prepares a statement. The caller knows the form of its rows. */
   prepare<Row = never>(sql: string): Statement<Row>;
   /**
@@ -307,7 +307,9 @@ function databaseOver(
   };
   return {
     path: file,
-    ...(damage !== undefined && { damage }),
+    get damage() {
+      return isClosed || isThere() ? damage : lostError(lost ?? file).message;
+    },
     prepare,
     transaction,
     release(write) {

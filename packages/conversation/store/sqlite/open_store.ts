@@ -161,7 +161,9 @@ async function storeIn(
   // Of what an earlier process removed.
   await sweep();
   return {
-    ...(database.damage !== undefined && { damage: database.damage }),
+    get damage() {
+      return database.damage;
+    },
     now,
     commit,
     getSession: (id) => promiseOf(() => value(selectSession.get(id)) as SessionRecord | undefined),

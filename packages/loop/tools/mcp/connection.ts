@@ -3,8 +3,8 @@ import { type ChildProcessByStdio, spawn } from "node:child_process";
 import type { Readable, Writable } from "node:stream";
 import { dirname, isAbsolute } from "node:path";
 import { systemCode } from "../define_tool.ts";
-import { guardGit } from "../sandbox/git_guard.ts";
-import { type Sandbox, sandboxed } from "../sandbox/sandbox.ts";
+import { guardWorkspace } from "../sandbox/guard.ts";
+import { type Sandbox, sandboxed, writeInputs } from "../sandbox/sandbox.ts";
 import {
   endGroup,
   endMarked,
@@ -257,8 +257,8 @@ class StdioTransport {
 
   async #start(): Promise<void> {
     const { entry, cwd, env, owner, sandbox } = this.#options;
-    const { program, args, env: more, endsWhole } = sandbox ? this.#sandboxed(sandbox) : {
-      ...{ program: entry.command, args: entry.args, env: {}, endsWhole: false },
+    const { program, args, env: more, inputs, endsWhole } = sandbox ? this.#sandboxed(sandbox) : {
+      ...{ program: entry.command, args: entry.args, env: {}, inputs: [], endsWhole: false },
     };
     this.#endsWhole = endsWhole;
     const child = spawn(program, [...args], {
@@ -267,13 +267,14 @@ class StdioTransport {
       env: { ...NOTHING_INHERITED, ...env, ...more, ...entry.env, [MARK]: markOf({ owner, id: this.#id }) },
       // A group of its own: one signal reaches all its processes, and the terminal's Ctrl-C none of them.
       detached: true,
-      stdio: ["pipe", "pipe", "pipe"],
-    });
+      stdio: ["pipe", "pipe", "pipe", ...inputs.map(() => "pipe" as const)],
+    }) as ChildProcessByStdio<Writable, Readable, Readable>;
     await new Promise<void>((resolve, reject) => {
       child.once("spawn", resolve);
       child.once("error", reject);
     });
     this.#child = child;
+    writeInputs(child, inputs);
     child.on("error", (error) => this.onerror?.(error));
     // Whoever doesn't read any more is about to end.
     child.stdin.on("error", (error) => this.onerror?.(error));
@@ -309,9 +310,12 @@ class StdioTransport {
   #sandboxed(sandbox: Sandbox): ReturnType<typeof sandboxed> {
     const { entry: { command, args, cwd, folders = [], isOutside = false }, cwd: usual } = this.#options;
     const reads = [...(cwd === undefined ? [] : [cwd]), ...(isAbsolute(command) ? [dirname(command)] : [])];
-    if (!isOutside) this.#leave = guardGit(sandbox.workspace);
+    // It runs for as long as the server: what appears meanwhile may be the user's.
+    const guard = isOutside ? undefined : guardWorkspace(sandbox, { isSearched: false });
+    if (guard) this.#leave = () => void guard.end();
     return sandboxed(sandbox, {
       ...{ command: [command, ...args], cwd: cwd ?? usual, folders, reads, isOutside },
+      ...(guard && { fixed: guard.fixed }),
     });
   }
 

@@ -244,6 +244,28 @@ Deno.test("run_program waits for what a call's end brings about, however long th
   assertEquals(resultOf(result), "over\nline 1\nline 2\nline 3");
 });
 
+Deno.test("run_program isn't run next to a call whose id its own calls could have", async () => {
+  const { model } = scripted(
+    callTools(
+      call("p", "run_program", { code: "await tools.line({ n: 1 });" }),
+      call("p/1", "line", { n: 2 }),
+      call("q", "run_program", { code: "return await tools.line({ n: 3 });" }),
+    ),
+    say("Done."),
+  );
+  const tools = [line, programTool()];
+  const { events } = await collect(run({ model, history: [], input: "Go", now: () => 17, tools }));
+  const results = events.flatMap((event) =>
+    event.type === "tool_result" ? [[event.id, event.parent, event.content]] : []
+  );
+  assertEquals(results.toSorted(([one], [other]) => String(one) < String(other) ? -1 : 1), [
+    ["p", undefined, "Cannot run run_program: its id is empty or that of another call too. Call it alone."],
+    ["p/1", undefined, "line 2"],
+    ["q", undefined, "line 3"],
+    ["q/1", "q", "line 3"],
+  ]);
+});
+
 Deno.test("run_program stops with its turn", async () => {
   const controller = new AbortController();
   const hangs = tool("hangs", async (_, { signal }) => {

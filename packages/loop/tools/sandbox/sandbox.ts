@@ -1,7 +1,11 @@
 import { existsSync, lstatSync, readdirSync, readlinkSync, realpathSync, statSync } from "node:fs";
 import { basename, delimiter, dirname, isAbsolute, join, relative, resolve, sep } from "node:path";
+import type { ChildProcess } from "node:child_process";
 import process from "node:process";
+import { Writable } from "node:stream";
 import { checkGiven } from "@tare/messages";
+import { PROTECTED_REGEX } from "./protected_paths.ts";
+import { systemCallFilter } from "./system_call_filter.ts";
 
 /**
  * A sandbox that this machine can make, and what stands in it. It is plain data, so that one process may find it out,
@@ -45,6 +49,8 @@ export interface SandboxedCommand {
   readonly cwd: string;
   /** Further folders that it may write in. Default: none. */
   readonly folders?: readonly string[];
+  /** Paths in the workspace that it can't write. Default: none. */
+  readonly fixed?: readonly string[];
   /** Further folders and files that it may read. Default: none. */
   readonly reads?: readonly string[];
   /**
@@ -58,6 +64,8 @@ export interface SandboxedCommand {
 interface Started {
   readonly program: string;
   readonly args: readonly string[];
+  /** What it reads from its descriptors from 3 on, by {@linkcode writeInputs}. */
+  readonly inputs: readonly (string | Uint8Array)[];
   /** What its environment has besides. */
   readonly env: Readonly<Record<string, string>>;
   /** Whether the system ends all that it started once its first process ends. */
@@ -67,17 +75,40 @@ interface Started {
 /** The port in a sandbox on which its proxy is reached. */
 const PROXY_PORT = 3128;
 
-/** How a command is started in a sandbox. Call `guardGit()` before. */
+/** How a command is started in a sandbox. Call `guardWorkspace()` before. */
 export function sandboxed(sandbox: Sandbox, given: SandboxedCommand): Started {
   const { by, program, proxy } = sandbox;
   const isBridged = proxy !== undefined && given.isOutside !== true;
   const env = isBridged ? PROXY_ENVIRONMENT : {};
   if (by === "seatbelt") {
     const [first = "", ...rest] = given.command;
-    if (given.isOutside) return { program: first, args: rest, env: {}, endsWhole: false };
-    return { program, args: seatbeltArgs(sandbox, given), env, endsWhole: false };
+    if (given.isOutside) return { program: first, args: rest, env: {}, inputs: [], endsWhole: false };
+    return { program, args: seatbeltArgs(sandbox, given), env, inputs: [], endsWhole: false };
   }
-  return { program, args: bubblewrapArgs(sandbox, given), env, endsWhole: true };
+  const { options, command } = bubblewrapArgs(sandbox, given);
+  const filter = given.isOutside ? undefined : FILTER;
+  return {
+    program,
+    args: ["--args", "3", ...(filter === undefined ? [] : ["--seccomp", "4"]), "--", ...command],
+    // A command that could read them on the command line of its sandbox would learn what is hidden.
+    inputs: [options.map((option) => `${option}\0`).join(""), ...(filter === undefined ? [] : [filter])],
+    ...{ env, endsWhole: true },
+  };
+}
+
+const FILTER = systemCallFilter();
+
+/** Writes what a sandbox reads from its descriptors from 3 on, which are pipes, once it has been started. */
+export function writeInputs(child: Pick<ChildProcess, "stdio">, inputs: Started["inputs"]): void {
+  for (const [at, input] of inputs.entries()) {
+    const pipe = child.stdio[3 + at];
+    if (!(pipe instanceof Writable)) {
+      throw new TypeError(`Cannot write to descriptor ${3 + at}: it is no pipe.`);
+    }
+    // It may have been ended at once.
+    pipe.on("error", () => {});
+    pipe.end(input);
+  }
 }
 
 const PROXY = `http://127.0.0.1:${PROXY_PORT}`;
@@ -111,20 +142,27 @@ export const PROBE: readonly string[] = [
 ];
 
 /** What Bubblewrap is told to run a command in a sandbox. Of what comes later in the list the later counts. */
-function bubblewrapArgs(sandbox: Sandbox, given: SandboxedCommand): readonly string[] {
+function bubblewrapArgs(
+  sandbox: Sandbox,
+  given: SandboxedCommand,
+): { readonly options: readonly string[]; readonly command: readonly string[] } {
   const { command, cwd, isOutside = false } = given;
   const walls = isOutside ? outside(sandbox) : inside(sandbox, given);
   const bridge = isOutside ? [] : sandbox.proxy?.bridge ?? [];
-  return [...walls, "--chdir", cwd, "--", ...bridge, ...command];
+  return { options: [...walls, "--chdir", cwd], command: [...bridge, ...command] };
 }
 
-function inside(sandbox: Sandbox, { folders = [], reads = [] }: SandboxedCommand): readonly string[] {
+function inside(
+  sandbox: Sandbox,
+  { folders = [], reads = [], fixed: given = [] }: SandboxedCommand,
+): readonly string[] {
   const { workspace, home, system, shown, hidden, readOnly, proxy } = sandbox;
   const writable = [workspace, ...folders];
   const seen = [...system.map(({ path }) => path), ...shown.map(({ at }) => at), ...reads, ...writable];
   const hides = hidden.filter(({ path }) => seen.some((folder) => isWithin(path, folder)));
   const git = join(workspace, ".git");
-  const fixed = [git, ...readOnly, ...hides.map(({ path }) => path)];
+  const kept = [...readOnly, ...given];
+  const fixed = [git, ...kept, ...hides.map(({ path }) => path)];
   return [
     ...APART,
     ...system.flatMap(({ path, link }) => link === undefined ? show(path) : ["--symlink", link, path]),
@@ -140,9 +178,9 @@ function inside(sandbox: Sandbox, { folders = [], reads = [] }: SandboxedCommand
     ...writable.flatMap((path) => ["--bind", path, path]),
     // A folder could be renamed in which something stands fixed, and another one made in its place; what is itself mounted can't.
     ...pinned(fixed, workspace).flatMap((path) => ["--bind-try", path, path]),
-    // Not there only where `guardGit()` could make none, and neither can a command.
+    // Not there only where `guardWorkspace()` could make none, and neither can a command.
     ...(isThere(git) ? show(git) : []),
-    ...readOnly.flatMap((path) => ["--ro-bind-try", path, path]),
+    ...kept.flatMap((path) => ["--ro-bind-try", path, path]),
     ...hide(hides),
     ...(proxy === undefined ? [] : [proxy.socket, ...proxy.files].flatMap(show)),
     ...["--remount-ro", "/"],
@@ -181,7 +219,7 @@ function pinned(paths: readonly string[], folder: string): readonly string[] {
 }
 
 /** Whether a path is a folder's own or leads into it. */
-function isWithin(path: string, folder: string): boolean {
+export function isWithin(path: string, folder: string): boolean {
   const way = relative(folder, path);
   return way !== ".." && !way.startsWith(`..${sep}`);
 }
@@ -219,11 +257,11 @@ const SERVICES = [
 /** What `sandbox-exec` is told to run a command in a sandbox: all that isn't named is refused. */
 function seatbeltArgs(
   { workspace, shown, hidden, readOnly }: Sandbox,
-  { command, folders = [], reads = [] }: SandboxedCommand,
+  { command, folders = [], reads = [], fixed: given = [] }: SandboxedCommand,
 ): readonly string[] {
   const temporary = `/private/tmp/tare-${process.getuid?.() ?? 0}`;
   const writable = [workspace, temporary, ...folders];
-  const fixed = [join(workspace, ".git"), ...readOnly];
+  const fixed = [join(workspace, ".git"), ...readOnly, ...given];
   const subpaths = (paths: readonly string[]) => paths.map((path) => `(subpath ${quoted(path)})`).join(" ");
   const profile = [
     "(version 1)",
@@ -240,6 +278,7 @@ function seatbeltArgs(
     `(allow mach-lookup ${SERVICES.map((name) => `(global-name ${quoted(name)})`).join(" ")})`,
     "(allow ipc-posix-sem ipc-posix-shm)",
     `(deny file-write* ${subpaths(fixed)})`,
+    `(deny file-write* (require-all (subpath ${quoted(workspace)}) (regex #"${PROTECTED_REGEX}")))`,
     ...(hidden.length === 0
       ? []
       : [`(deny file-read* file-write* ${subpaths(hidden.map(({ path }) => path))})`]),

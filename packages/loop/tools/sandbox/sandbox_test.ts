@@ -1,7 +1,7 @@
 import { assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { join } from "@std/path";
 import { abortOnProgress, call, callOk, makeWorkspace } from "../fixture_test.ts";
-import { clearWorkspaces } from "./git_guard.ts";
+import { clearWorkspaces } from "./guard.ts";
 import { shellTool } from "../shell/shell_tool.ts";
 import { sandboxOf } from "./sandbox_fixture_test.ts";
 import { BUBBLEWRAP, needs } from "../../../../tests/needs.ts";

@@ -1,9 +1,11 @@
+import { describeRenamed } from "../sandbox/guard.ts";
 import type { Tool } from "@tare/messages";
 import { randomBytes } from "node:crypto";
 import { defineTool, Refusal } from "../define_tool.ts";
 import { settlesWithin } from "./processes.ts";
 import {
   BoundedOutput,
+  type CommandEnd,
   type CommandStatus,
   startCommand,
   type StartedCommand,
@@ -178,6 +180,8 @@ export class BackgroundCommand {
     return this.#status;
   }
 
+  #renamed: CommandEnd["renamed"] = [];
+
   /** Settles when it has ended, with all that it started. */
   get ended(): Promise<void> {
     return this.#ended.promise;
@@ -196,7 +200,8 @@ export class BackgroundCommand {
     });
     this.#started = started;
     started.exited.then(async () => {
-      const { status } = await started.end();
+      const { status, renamed } = await started.end();
+      this.#renamed = renamed;
       this.#runs = this.#seconds();
       this.#status = status;
       besides?.close();
@@ -239,7 +244,7 @@ export class BackgroundCommand {
       : `${totalBytes} bytes of new output${
         replaced ? ", invalid UTF-8 or NUL shown as \uFFFD" : ""
       }\n${text}`;
-    return `${this.#state()}; ${output}`;
+    return `${this.#state()}; ${output}${describeRenamed(this.#renamed)}`;
   }
 
   /** That it has ended, if the model isn't told. */

@@ -1,7 +1,7 @@
 import type { ToolContext } from "@tare/messages";
 import { spawn } from "node:child_process";
-import { guardGit } from "../sandbox/git_guard.ts";
-import { type Sandbox, sandboxed } from "../sandbox/sandbox.ts";
+import { guardWorkspace, type Renamed } from "../sandbox/guard.ts";
+import { type Sandbox, sandboxed, writeInputs } from "../sandbox/sandbox.ts";
 import { decodeText } from "../result_text.ts";
 import {
   endGroup,
@@ -48,6 +48,14 @@ export interface CommandStatus {
   readonly signal: string | null;
 }
 
+/** What is known of a command once it has ended. */
+export interface CommandEnd {
+  readonly status: CommandStatus;
+  readonly leftProcesses: boolean;
+  /** Protected paths that appeared while it ran in a sandbox, and the names that they have now. */
+  readonly renamed: readonly Renamed[];
+}
+
 /** A command that runs. */
 export interface StartedCommand {
   /** Settles when it has exited by itself or was ended; what it started may still run. */
@@ -55,11 +63,11 @@ export interface StartedCommand {
   /** Writes to its standard input. */
   readonly write: (text: string) => void;
   /** Ends all that it started and left, it too if it runs; settles when that is done and its output has come. */
-  readonly end: () => Promise<{ readonly status: CommandStatus; readonly leftProcesses: boolean }>;
+  readonly end: () => Promise<CommandEnd>;
 }
 
 /** How a command ended. */
-export interface CommandOutcome {
+export interface CommandOutcome extends Pick<CommandEnd, "renamed"> {
   readonly ending: "exited" | "timed_out" | "cancelled";
   readonly status: CommandStatus;
   /** What it wrote to standard output and standard error, in the order in which it did. */
@@ -90,8 +98,8 @@ export async function runCommand(command: string, options: CommandOptions): Prom
     },
   });
   const ending = await waitFor(started.exited, timeoutMs, context.signal);
-  const { status, leftProcesses } = await started.end();
-  return { ending, status, output, leftProcesses: leftProcesses && ending === "exited" };
+  const { status, leftProcesses, renamed } = await started.end();
+  return { ending, status, output, renamed, leftProcesses: leftProcesses && ending === "exited" };
 }
 
 /** Starts a command in a process group of its own. Whoever starts it ends it, once it has exited too. */
@@ -101,22 +109,33 @@ export async function startCommand(command: string, options: StartOptions): Prom
   confirm?.();
   if (sandbox === undefined) {
     const [program = "", ...args] = shell;
-    return await startProgram({ program, args, env: {}, endsWhole: false }, options);
+    return await startProgram({ program, args, env: {}, inputs: [], endsWhole: false }, options);
   }
-  const leave = isOutside ? () => {} : guardGit(sandbox.workspace);
+  const guard = isOutside ? undefined : guardWorkspace(sandbox);
   try {
-    const started = await startProgram(sandboxed(sandbox, { command: shell, cwd, isOutside }), options);
-    let ended: ReturnType<typeof started.end> | undefined;
+    const { fixed } = guard ?? {};
+    const started = await startProgram(
+      sandboxed(sandbox, { command: shell, cwd, isOutside, ...(fixed && { fixed }) }),
+      options,
+    );
+    const end = async () => {
+      try {
+        return { ...await started.end(), renamed: await guard?.end() ?? [] };
+      } finally {
+        await guard?.end();
+      }
+    };
+    let ended: ReturnType<typeof end> | undefined;
     // Whoever stops it and whoever sees it exit both end it, and it leaves once.
-    return { ...started, end: () => ended ??= started.end().finally(leave) };
+    return { ...started, end: () => ended ??= end() };
   } catch (error) {
-    leave();
+    await guard?.end();
     throw error;
   }
 }
 
 async function startProgram(
-  { program, args, env: more, endsWhole }: ReturnType<typeof sandboxed>,
+  { program, args, env: more, inputs, endsWhole }: ReturnType<typeof sandboxed>,
   { cwd, env, owner = "", onOutput, onAside = onOutput, script }: StartOptions,
 ): Promise<StartedCommand> {
   const marked = { owner, id: crypto.randomUUID() };
@@ -126,13 +145,14 @@ async function startProgram(
     // A session of its own: no terminal to ask for passwords, and one signal reaches all its processes.
     detached: true,
     // A command's errors come with its output; what a sandbox says itself comes beside it.
-    stdio: [script === undefined ? "ignore" : "pipe", "pipe", "pipe"],
+    stdio: [script === undefined ? "ignore" : "pipe", "pipe", "pipe", ...inputs.map(() => "pipe" as const)],
   });
   const { pid: group, stdin, stdout, stderr } = child;
   // It couldn't be started.
   if (group === undefined || !stdout || !stderr) {
     throw await new Promise((resolve) => child.once("error", resolve));
   }
+  writeInputs(child, inputs);
   // Nobody reads it any more: what it was for has ended, and says so itself.
   stdin?.on("error", () => {});
   const exited = new Promise<CommandStatus>((resolve) => {
@@ -155,7 +175,7 @@ async function startProgram(
         child.kill("SIGKILL");
         const status = await exited;
         await leave();
-        return { status, leftProcesses: false };
+        return { status, leftProcesses: false, renamed: [] };
       }
       const leftGroup = groupIsAlive(group);
       if (leftGroup) {
@@ -166,7 +186,7 @@ async function startProgram(
       const status = await exited;
       const strays = await endMarked(marked);
       await leave();
-      return { status, leftProcesses: leftGroup || strays > 0 };
+      return { status, leftProcesses: leftGroup || strays > 0, renamed: [] };
     },
   };
 }

@@ -23,6 +23,7 @@ Deno.test("runCommand() gives the exit code and both outputs in order", async ()
   assertEquals(await run("echo a; echo b >&2; echo c; exit 3"), {
     ending: "exited",
     leftProcesses: false,
+    renamed: [],
     code: 3,
     text: "a\nb\nc\n",
   });

@@ -1,6 +1,7 @@
 import { checkGiven, type Tool } from "@tare/messages";
 import { defineTool, Refusal } from "../define_tool.ts";
 import { resolveInWorkspace } from "../files/resolve_in_workspace.ts";
+import { describeRenamed } from "../sandbox/guard.ts";
 import type { Sandbox } from "../sandbox/sandbox.ts";
 import { type BackgroundCommands, withEnded } from "./background.ts";
 import { endMarked, GRACE_MS } from "./processes.ts";
@@ -140,7 +141,7 @@ async function runBeside(
   const ending = code !== undefined ? "exited" : context.signal.aborted ? "cancelled" : "timed_out";
   const isLeft = code === undefined && !context.signal.aborted && !limit.aborted;
   if (isLeft) throw new Refusal(`${background.name} ended while it ran.`);
-  return { ending, status: { code: code ?? null, signal: null }, output, leftProcesses: false };
+  return { ending, status: { code: code ?? null, signal: null }, output, leftProcesses: false, renamed: [] };
 }
 
 /** The argument by which a command goes on behind its call. */
@@ -161,7 +162,8 @@ function describe({ domains, by }: Sandbox): string {
     ? "has no network"
     : `of the network reaches only ${domains.join(", ")}, by HTTP(S) through the proxy of the environment`;
   const temporary = by === "bubblewrap" ? " and /tmp, which begins empty" : " and $TMPDIR";
-  return ` It runs in a sandbox: it can write only in the workspace${temporary}, but not in .git, sees no home ` +
+  return ` It runs in a sandbox: it can write only in the workspace${temporary}, but not in .git, .envrc, AGENTS.md, ` +
+    `settings of editors and agents and the like, sees no home ` +
     `folders, and ${network}.`;
 }
 
@@ -195,8 +197,11 @@ function describeStatus({ status, leftProcesses }: CommandOutcome): string {
   return (status.signal === null ? `exit code ${status.code}` : `ended by ${status.signal}`) + notes;
 }
 
-function describeOutput({ output }: CommandOutcome): string {
+function describeOutput({ output, renamed }: CommandOutcome): string {
   const { text, replaced, totalBytes } = output.text();
-  if (totalBytes === 0) return "no output";
-  return `${totalBytes} bytes of output${replaced ? ", invalid UTF-8 or NUL shown as \uFFFD" : ""}\n${text}`;
+  const notes = describeRenamed(renamed);
+  if (totalBytes === 0) return `no output${notes}`;
+  return `${totalBytes} bytes of output${
+    replaced ? ", invalid UTF-8 or NUL shown as \uFFFD" : ""
+  }\n${text}${notes}`;
 }

@@ -1,4 +1,5 @@
 import { basename } from "node:path";
+import { GIT_EFFECTS, GIT_HARMLESS, GIT_LETTERS, JUDGED_OPTIONS } from "./program_options.ts";
 import type { CommandWord } from "./read_command.ts";
 
 /**
@@ -21,46 +22,17 @@ interface ProgramOptions {
   readonly isAnyOption?: boolean;
   /** Arguments that are no options and set what it runs. */
   readonly sets?: RegExp;
+  /** After how many arguments that are no options it takes no more options. */
+  readonly ends?: number;
   /** How many arguments that are no options it may have: one more is a file that it writes. */
   readonly most?: number;
   /** Whether it reads files by their names anywhere, where only the workspace was meant. */
   readonly staysInside?: boolean;
 }
 
-/** By the program's name. */
+/** By the program's name; those of {@linkcode JUDGED_OPTIONS} besides. */
 const PROGRAMS: Readonly<Record<string, ProgramOptions>> = {
   git: {
-    long: [
-      // Write a file.
-      ...["output", "output-directory", "separate-git-dir"],
-      // Read any file.
-      ...["no-index", "contents", "file", "pathspec-from-file", "template", "reference", "ignore-revs-file"],
-      // Run a program.
-      ...[
-        "ext-diff",
-        "textconv",
-        "filters",
-        "upload-pack",
-        "receive-pack",
-        "exec",
-        "exec-path",
-        "open-files-in-pager",
-      ],
-      ...[
-        "config",
-        "config-env",
-        "paginate",
-        "show-signature",
-        "extcmd",
-        "tool",
-        "edit",
-        "gpg-sign",
-        "strategy",
-      ],
-      // Another repository, whose settings run programs.
-      ...["git-dir", "work-tree", "namespace", "super-prefix", "attr-source"],
-    ],
-    short: "OoxF",
     words: [
       ...[
         "config",
@@ -86,13 +58,12 @@ const PROGRAMS: Readonly<Record<string, ProgramOptions>> = {
     ],
     staysInside: true,
   },
-  find: {
-    words: [
-      ...["-exec", "-execdir", "-ok", "-okdir", "-delete"],
-      ...["-fprint", "-fprint0", "-fprintf", "-fls", "-files0-from"],
-    ],
-    staysInside: true,
-  },
+  find: { staysInside: true },
+  tar: { staysInside: true },
+  make: { sets: /=/ },
+  curl: { sets: /^file:/i },
+  // What follows the host is a command of its own.
+  ssh: { ends: 2 },
   fd: {
     long: ["exec", "exec-batch", "ignore-file", "base-directory", "search-path"],
     short: "xXC",
@@ -128,75 +99,7 @@ const PROGRAMS: Readonly<Record<string, ProgramOptions>> = {
     script: /^(?:\/[^/\\]*\/ *)?(?:\{ *print(?: +\$[0-9]+(?: *, *\$[0-9]+)*)? *\})?$/,
     staysInside: true,
   },
-  tar: {
-    long: [
-      ...[
-        "to-command",
-        "checkpoint-action",
-        "use-compress-program",
-        "rsh-command",
-        "rmt-command",
-        "info-script",
-      ],
-      ...[
-        "new-volume-script",
-        "absolute-names",
-        "files-from",
-        "exclude-from",
-        "index-file",
-        "directory",
-        "file",
-      ],
-    ],
-    short: "IFPTXCf",
-    staysInside: true,
-  },
   zip: { long: ["unzip-command"], words: ["-TT"] },
-  rsync: { long: ["rsh", "rsync-path", "files-from", "daemon", "config", "log-file"], short: "e" },
-  curl: {
-    long: [
-      ...[
-        "output",
-        "remote-name",
-        "config",
-        "upload-file",
-        "data",
-        "form",
-        "json",
-        "cookie-jar",
-        "dump-header",
-      ],
-      ...[
-        "trace",
-        "trace-ascii",
-        "stderr",
-        "netrc-file",
-        "cert",
-        "key",
-        "proxy",
-        "etag-save",
-        "libcurl",
-        "unix-socket",
-      ],
-    ],
-    short: "oOKTdFcDExJ",
-  },
-  wget: {
-    long: [
-      ...[
-        "output-document",
-        "output-file",
-        "append-output",
-        "directory-prefix",
-        "input-file",
-        "post-file",
-        "body-file",
-      ],
-      ...["execute", "config", "use-askpass", "save-cookies"],
-    ],
-    short: "OoaPie",
-  },
-  make: { long: ["file", "makefile", "directory", "eval", "include-dir"], short: "fCI", sets: /=/ },
   diff: {
     long: ["output", "to-file", "from-file", "exclude-from", "starting-file"],
     short: "X",
@@ -301,48 +204,74 @@ export function whatElse(words: readonly CommandWord[], allowed: number): string
     const isNamed = named.some((word) => !/^(?:-|\d)|=/.test(word));
     if (!isNamed && words.length > allowed) return `${basename(program)} runs what its words name.`;
     const inner = named.findIndex((word) => optionsOf(word) !== undefined || isRunner(word));
-    return inner < 0 ? undefined : whatElse(words.slice(inner + 1), allowed - inner - 1);
+    if (inner >= 0) return whatElse(words.slice(inner + 1), allowed - inner - 1);
   }
   const options = optionsOf(program);
   if (!options) return undefined;
   const more = words.slice(allowed);
   const wild = more.find(({ text, isPattern }) => isPattern && /^[-*?[]/.test(text));
   if (wild) return `${wild.text} may stand for files whose names are options.`;
-  const name = basename(program);
-  const isFirst = named.every((word) => word.startsWith("-"));
+  const name = ownName(program);
+  const texts = more.map(({ text }) => text);
   return name === "git"
-    ? gitDoes(options, { more: more.map(({ text }) => text), isFirst })
-    : doesElse(name, options, { named, more: more.map(({ text }) => text) });
+    ? gitDoes(options, { named, more: texts })
+    : doesElse(name, options, { named, more: texts });
 }
 
 /** Before its subcommand, git takes options that change what every one does. */
 function gitDoes(
   options: ProgramOptions,
-  { more, isFirst }: { readonly more: readonly string[]; readonly isFirst: boolean },
+  { named, more }: { readonly named: readonly string[]; readonly more: readonly string[] },
 ): string | undefined {
   const [first] = more;
-  if (isFirst && first?.startsWith("-")) return optionDoes(first);
-  if (isFirst && first !== undefined && options.words?.includes(first)) {
+  const subcommand = named.find((word) => !word.startsWith("-"));
+  if (subcommand === undefined && first?.startsWith("-")) return optionDoes(first);
+  if (subcommand === undefined && first !== undefined && options.words?.includes(first)) {
     return `git ${first} may run something else.`;
   }
-  const end = more.indexOf("--");
-  const before = end < 0 ? more : more.slice(0, end);
-  const bad = before.find((word) => word.startsWith("-") && doesMore(options, word));
+  const letters = gitLetters(subcommand ?? first ?? "");
+  const end = named.includes("--") ? 0 : more.indexOf("--");
+  const bad = more.slice(0, end < 0 ? undefined : end).find((word) =>
+    word.startsWith("--")
+      ? longDoes(GIT, { word, next: undefined })
+      : word.startsWith("-") && [...word.slice(1)].some((letter) => letters.includes(letter))
+  );
   return bad === undefined ? undefined : optionDoes(bad);
 }
+
+/** Returns the letters of a subcommand's options that do more: all that any one has, if it isn't listed. */
+export function gitLetters(subcommand: string): string {
+  if (Object.hasOwn(GIT_LETTERS, subcommand)) return GIT_LETTERS[subcommand]!;
+  return HARMLESS_SUBCOMMANDS.has(subcommand) ? "" : Object.values(GIT_LETTERS).join("");
+}
+
+/** Subcommands none of whose short options does more. */
+const HARMLESS_SUBCOMMANDS: ReadonlySet<string> = new Set(
+  ("apply bisect branch bundle cat-file check-attr check-ignore checkout cherry count-objects describe fetch for-each-ref " +
+    "fsck gc hash-object init ls-remote ls-tree merge-base mv name-rev prune push reflog remote repack rerere reset restore " +
+    "rev-list rev-parse rm shortlog show-branch show-ref status switch symbolic-ref update-index update-ref var " +
+    "verify-commit worktree write-tree").split(" "),
+);
 
 function doesElse(
   program: string,
   options: ProgramOptions,
   { named, more }: { readonly named: readonly string[]; readonly more: readonly string[] },
 ): string | undefined {
+  const judged = judgedOf(program);
   let plain = named.filter((word) => !word.startsWith("-")).length;
   let onlyNames = named.includes("--");
-  for (const word of more) {
+  for (let at = 0; at < more.length; at++) {
+    const word = more[at]!;
     if (options.words?.includes(word)) return optionDoes(word);
+    if (plain >= (options.ends ?? Infinity)) return undefined;
     if (!onlyNames && word.startsWith("-") && word !== "-") {
       if (word === "--") onlyNames = true;
-      else if (options.isAnyOption || doesMore(options, word)) return optionDoes(word);
+      else if (judged) {
+        const next = more[at + 1];
+        if (judgedDoes(program, judged, { word, next })) return optionDoes(word);
+        if (program === "find" && judged.values.has(findName(word))) at++;
+      } else if (options.isAnyOption || doesMore(options, word)) return optionDoes(word);
       continue;
     }
     if (plain === 0 && options.script && !options.script.test(word)) {
@@ -350,20 +279,105 @@ function doesElse(
     }
     if (options.sets?.test(word)) return `${word} may set what ${program} runs.`;
     // Its oldest form has options without a dash.
-    if (plain === 0 && program === "tar" && doesMore(options, `-${word}`)) return optionDoes(word);
+    if (
+      at === 0 && named.length === 0 && program === "tar" && judged &&
+      judgedDoes(program, judged, { word: `-${word}`, next: undefined })
+    ) {
+      return optionDoes(word);
+    }
     if (++plain > (options.most ?? Infinity)) return `${program} writes ${word}.`;
   }
   return undefined;
+}
+
+/** The options of a program, as {@linkcode JUDGED_OPTIONS} lists them. */
+interface Judged {
+  readonly effects: ReadonlySet<string>;
+  readonly harmless: ReadonlySet<string>;
+  /** Those whose value may follow in the same word, or for find in the next one. */
+  readonly values: ReadonlySet<string>;
+  /** Those that read a file if their value begins with `@`. */
+  readonly readsAt: ReadonlySet<string>;
+}
+
+const GIT = judgedBy({ effects: GIT_EFFECTS, harmless: GIT_HARMLESS });
+
+const judgedPrograms = new Map(
+  Object.entries(JUDGED_OPTIONS).map(([name, options]) => [name, judgedBy(options)]),
+);
+
+/** Returns how a program's options are judged, by its own name; `undefined` unless each one is listed. */
+export function judgedOf(program: string): Judged | undefined {
+  return program === "git" ? GIT : judgedPrograms.get(program);
+}
+
+function judgedBy({ effects, harmless, readsAt = "" }: (typeof JUDGED_OPTIONS)[string]): Judged {
+  const names = (text: string) => text.split(/[\s,]+/).filter(Boolean);
+  return {
+    effects: new Set(names(effects)),
+    harmless: new Set(names(harmless).map((name) => name.replace(/=$/, ""))),
+    values: new Set(names(harmless).flatMap((name) => name.endsWith("=") ? [name.slice(0, -1)] : [])),
+    readsAt: new Set(names(readsAt)),
+  };
+}
+
+interface Option {
+  readonly word: string;
+  readonly next: string | undefined;
+}
+
+/** Whether an option of a program does more than is listed as harmless. */
+function judgedDoes(program: string, judged: Judged, { word, next }: Option): boolean {
+  if (program === "find") return !judged.harmless.has(findName(word));
+  if (word.startsWith("--")) return longDoes(judged, { word, next });
+  if (program === "npm" && word.length > 2) {
+    // It takes long options after one dash too, and letters together if no option has that name.
+    const name = word.slice(1).split("=", 1)[0]!;
+    const isCluster = !judged.effects.has(name) && [...name].every((letter) => judged.harmless.has(letter));
+    return !isCluster && longDoes(judged, { word: `-${word}`, next });
+  }
+  for (let at = 1; at < word.length; at++) {
+    const letter = word[at]!;
+    if (judged.readsAt.has(letter)) return (word.slice(at + 1) || next)?.startsWith("@") ?? false;
+    if (judged.effects.has(letter) || !judged.harmless.has(letter)) return true;
+    if (judged.values.has(letter)) return false;
+  }
+  return false;
+}
+
+/** An option of find, which has one dash, by its listed name. */
+function findName(word: string): string {
+  const name = word.replace(/^--?/, "");
+  return /^newer[aBcm][aBcmt]$/.test(name) ? "newerXY" : /^O\d$/.test(name) ? "help" : name;
+}
+
+/** Programs take the beginning of a long option for it, and the option exactly so named before that. */
+function longDoes(judged: Judged, { word, next }: Option): boolean {
+  const [name = "", value] = word.slice(2).split(/=(.*)/s);
+  const begins = (names: ReadonlySet<string>) =>
+    [...names].some((one) => one.length > 1 && one.startsWith(name));
+  if (judged.harmless.has(name)) return false;
+  if (begins(judged.effects)) return true;
+  if (begins(judged.readsAt)) return (value ?? next)?.startsWith("@") ?? false;
+  if (begins(judged.harmless)) return false;
+  // What is switched off does nothing.
+  return !(name.startsWith("no-") &&
+    (judged.harmless.has(name.slice(3)) || judged.effects.has(name.slice(3))));
 }
 
 function optionDoes(option: string): string {
   return `${option} may write, read or run something else.`;
 }
 
-function optionsOf(program: string): ProgramOptions | undefined {
+/** A program's name without a folder; that of the program that it stands for. */
+function ownName(program: string): string {
   const name = basename(program);
-  const own = Object.hasOwn(SAME_PROGRAM, name) ? SAME_PROGRAM[name]! : name;
-  return Object.hasOwn(PROGRAMS, own) ? PROGRAMS[own] : undefined;
+  return Object.hasOwn(SAME_PROGRAM, name) ? SAME_PROGRAM[name]! : name;
+}
+
+function optionsOf(program: string): ProgramOptions | undefined {
+  const own = ownName(program);
+  return Object.hasOwn(PROGRAMS, own) ? PROGRAMS[own] : Object.hasOwn(JUDGED_OPTIONS, own) ? {} : undefined;
 }
 
 function doesMore({ long = [], short = "", words = [] }: ProgramOptions, word: string): boolean {
