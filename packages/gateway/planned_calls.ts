@@ -12,6 +12,7 @@ import {
   type Protocol,
   ReplyTooLong,
   SseSplitter,
+  StreamedText,
   type WireReply,
 } from "@tare/wire";
 import type { SetOptions, Upstream } from "./options.ts";
@@ -131,7 +132,9 @@ export class PlannedCalls {
       bytes = call.bytes;
       warning = this.#warn("request", error);
     }
-    const planned = turn ? await this.#sendFitting(turn, { bytes, send, signal }) : undefined;
+    const planned = turn
+      ? await this.#sendFitting(turn, { bytes, send, signal, counts: call.counts === true })
+      : undefined;
     let response = planned?.response ?? await send(bytes);
     // Of what is too long only less is worth trying: where nobody told how much, the client's own, without what was added.
     const mayFit = !planned?.isTooLong || !planned.isFinal && call.bytes.length < bytes.length;
@@ -179,12 +182,16 @@ export class PlannedCalls {
   /** Sends a turn's call. If it is refused for its length, a shorter one is made and sent, once. */
   async #sendFitting(
     turn: GatewayTurn,
-    { bytes, send, signal }: Pick<Exchange, "send"> & {
+    { bytes, send, signal, counts }: Pick<Exchange, "send"> & Pick<Call, "counts"> & {
       readonly bytes: Uint8Array<ArrayBuffer>;
       readonly signal: AbortSignal;
     },
   ): Promise<Sent> {
-    const response = await send(bytes);
+    const response = await send(bytes).catch((error) => {
+      // It was sent, and the provider reads it whether or not its client is still there.
+      if (signal.aborted && !counts) this.#attempt("usage", () => this.#turns.unfinished(turn, {}, 0));
+      throw error;
+    });
     if (!TOO_LONG.includes(response.status)) return { response, isTooLong: false, isFinal: false };
     const words = await beginningOf(response.clone());
     const isTooLong = this.#turns.refused(turn, words);
@@ -262,11 +269,12 @@ export class PlannedCalls {
     try {
       for (let calls = 1;; calls++) {
         kept?.reply.take();
-        const reply = yield* isStream
+        const read = yield* isStream
           ? this.#readStream(turn, last, kept?.reply)
           : this.#readWhole(turn, last, kept?.reply);
-        if (!reply) return { response: last };
-        const sent = this.#attempt("usage", () => this.#turns.replied(turn, reply));
+        if (!read) return { response: last };
+        const { reply, written } = read;
+        const sent = this.#attempt("usage", () => this.#turns.replied(turn, reply, written));
         traced?.replied(turn, reply, sent);
         const next = await this.#next(turn, { reply, calls, signal: abort.signal });
         if (!next) {
@@ -300,53 +308,66 @@ export class PlannedCalls {
     }
   }
 
-  /** Reads a whole reply. Passes one that can't be read, or is too long, on as it comes, and gives nothing. */
+  /**
+   * Reads a whole reply. Passes one that can't be read, or is too long, on as it comes, and gives nothing. Whatever comes of
+   * it, the provider is paid.
+   */
   async *#readWhole(
-    { writer }: GatewayTurn,
+    turn: GatewayTurn,
     response: Response,
     kept: GrowingBytes | undefined,
-  ): AsyncGenerator<Uint8Array<ArrayBuffer>, WireReply | undefined> {
+  ): AsyncGenerator<Uint8Array<ArrayBuffer>, ReadReply | undefined> {
     const read = new GrowingBytes();
+    let reply: WireReply | undefined;
+    let bytesRead = 0;
     let isRead = true;
-    for await (const bytes of bodyPieces(response.body)) {
-      if (isRead) read.add(bytes);
-      else yield bytes.slice();
-      if (!isRead || read.excess === undefined) continue;
-      this.#warn("long_reply", new ReplyTooLong(`the reply ${read.excess}`));
-      isRead = false;
-      yield read.take();
-    }
-    if (!isRead) return undefined;
-    const whole = read.take();
-    kept?.add(whole);
+    const written = () => Math.ceil(bytesRead / TOKEN_BYTES);
     try {
-      return writer.read(whole);
-    } catch (error) {
-      this.#warn("reply", error);
-      yield whole;
-      return undefined;
+      for await (const bytes of bodyPieces(response.body)) {
+        bytesRead += bytes.length;
+        if (isRead) read.add(bytes);
+        else yield bytes.slice();
+        if (!isRead || read.excess === undefined) continue;
+        this.#warn("long_reply", new ReplyTooLong(`the reply ${read.excess}`));
+        isRead = false;
+        yield read.take();
+      }
+      if (!isRead) return undefined;
+      const whole = read.take();
+      kept?.add(whole);
+      try {
+        reply = turn.writer.read(whole);
+        return { reply, written: written() };
+      } catch (error) {
+        this.#warn("reply", error);
+        yield whole;
+        return undefined;
+      }
+    } finally {
+      if (!reply) this.#attempt("usage", () => this.#turns.unfinished(turn, {}, written()));
     }
   }
 
   /**
    * Reads a streamed reply, and lets pass what the client may see of it. Gives nothing if it can't be read. Whoever breaks it
-   * off, the provider is paid for it once it has begun.
+   * off, the provider is paid for it.
    */
   async *#readStream(
     turn: GatewayTurn,
     response: Response,
     kept: GrowingBytes | undefined,
-  ): AsyncGenerator<Uint8Array<ArrayBuffer>, WireReply | undefined> {
+  ): AsyncGenerator<Uint8Array<ArrayBuffer>, ReadReply | undefined> {
     const { writer, isRewritten, session } = turn;
     const splitter = new SseSplitter();
+    const streamed = new StreamedText();
+    let reply: WireReply | undefined;
     let isRead = true;
     let isUnsaved = isRewritten;
-    let [hasBegun, isOver] = [false, false];
     try {
       for await (const piece of bodyPieces(response.body)) {
-        hasBegun = true;
         // What is passed on is read when the client has time.
         const bytes = piece.slice();
+        streamed.add(bytes);
         if (!isRead) {
           yield bytes;
           continue;
@@ -371,10 +392,16 @@ export class PlannedCalls {
       }
       const rest = splitter.end();
       if (rest) yield joinBytes(writer.push(rest.bytes));
-      isOver = true;
-      return isRead ? writer.end() : undefined;
+      if (!isRead) return undefined;
+      reply = writer.end();
+      return { reply, written: reply.usage ? 0 : streamed.count(turn.countTokens) };
     } finally {
-      if (hasBegun && !isOver) this.#attempt("usage", () => this.#turns.brokenOff(turn, writer.end()));
+      if (!reply) {
+        this.#attempt("usage", () => {
+          const { usage } = isRead ? writer.end() : {};
+          this.#turns.unfinished(turn, usage ? { usage } : {}, streamed.count(turn.countTokens));
+        });
+      }
     }
   }
 
@@ -419,6 +446,13 @@ export class PlannedCalls {
     this.#onError(new Error(`Cannot plan: ${reason}; ${what}.`, { cause: error }));
     return `${what}: ${reason}`;
   }
+}
+
+/** A reply that was read. */
+interface ReadReply {
+  readonly reply: WireReply;
+  /** Tokens of it, estimated; 0 where it reports them. */
+  readonly written: number;
 }
 
 /** How a turn's replies ended. */

@@ -5,8 +5,9 @@ import {
   type SpendingSession,
   type Sums,
   sumsOf,
+  UNFINISHED,
 } from "@tare/conversation/report";
-import { contentText, type CountTokens, type Usage } from "@tare/messages";
+import { contentText, type CountTokens } from "@tare/messages";
 import { listPrice, listWindow, MESSAGES_PROVIDER, readTooLong } from "@tare/planner";
 import { compactionOf, profileForTtl, type Rates, routeToCache, searchesTools } from "@tare/planner/parts";
 import { promptSession } from "@tare/planner/policies";
@@ -340,16 +341,12 @@ export class Turns {
     return functionsInFront(wire, { profile, windowTokens, countTokens, alwaysFull });
   }
 
-  /** Books what a reply took that somebody broke off: what it didn't tell is counted. */
-  brokenOff(turn: GatewayTurn, reply: WireReply): void {
-    this.#took(turn, reply);
-  }
-
-  #took(turn: GatewayTurn, reply: WireReply): { readonly sent: SentCall; readonly call?: CallReport } {
-    const sent = turn.sent(reply);
-    const { usage } = sent;
-    if (!usage) return { sent };
-    return { sent, call: this.#noteCall(turn, { ...sent, usage }, this.#ratesOf(turn)) };
+  /** Books what a request took whose reply did not reach its end, of which so many tokens were `written`. */
+  unfinished(turn: GatewayTurn, reply: Pick<WireReply, "usage">, written: number): void {
+    const usage = reply.usage &&
+      { ...reply.usage, outputTokens: Math.max(reply.usage.outputTokens, written) };
+    const sent = turn.sent(usage ? { usage } : {}, written);
+    this.#noteCall(turn, { ...sent, usage: { ...sent.usage, estimated: true } }, UNFINISHED);
   }
 
   #ratesOf({ request: { protocol, model }, session }: GatewayTurn): Rates {
@@ -368,14 +365,15 @@ export class Turns {
     return turn.rejected(words);
   }
 
-  /** Books what a reply took, and gives that. */
-  replied(turn: GatewayTurn, reply: WireReply): SentCall {
-    const { sent, call } = this.#took(turn, reply);
+  /** Books what a reply took of which so many tokens were `written`, and gives that. */
+  replied(turn: GatewayTurn, reply: WireReply, written: number): SentCall {
     const { session, oneShot } = turn;
+    const sent = turn.sent(reply, written);
+    const call = this.#noteCall(turn, sent, oneShot ?? "turn");
     if (!oneShot || !isAnswer(reply)) return sent;
     const isSaid = oneShot === "compaction";
     if (!isSaid && !(session.facts.hasTools && (reply.text ?? "").length >= SUMMARY_CHARS)) return sent;
-    const { promptTokens = 0, cachedTokens = 0, outputTokens = 0, tokenUnits = 0, usd = null } = call ?? {};
+    const { promptTokens, cachedTokens, outputTokens, tokenUnits, usd } = call;
     const money = usd !== null && { usd };
     const made = {
       atMs: this.#options.now(),
@@ -448,10 +446,11 @@ export class Turns {
 
   #noteCall(
     turn: GatewayTurn,
-    { usage, savedTokens, entry }: SentCall & { readonly usage: Usage },
-    rates: Rates,
+    { usage, savedTokens, entry }: SentCall,
+    purpose: string,
   ): CallReport {
     const { session, oneShot, request: { model } } = turn;
+    const rates = this.#ratesOf(turn);
     const { conversation } = session;
     const { upgrade } = entry?.warmth ?? {};
     if (upgrade) this.#warmth?.observe(keyOf(turn, this.#options), upgrade);
@@ -459,10 +458,10 @@ export class Turns {
       number: 1 + sumsOf.days(conversation.state.days).calls,
       at: new Date(this.#options.now()).toISOString(),
       turn: oneShot === undefined ? session.facts.turns?.all ?? null : null,
-      purpose: oneShot ?? "turn",
+      purpose,
       ledger: entry,
       rates,
-      rewrites: oneShot === undefined ? conversation.state.unsent : [],
+      rewrites: purpose === "turn" ? conversation.state.unsent : [],
     });
     const pingCreditTokenUnits = entry?.warmth?.creditTokenUnits ?? 0;
     this.book(session, { ...sumsOf.call(made), pingCreditTokenUnits, savedTokens }, { model });

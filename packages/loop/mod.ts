@@ -21,4 +21,5 @@ export {
 } from "./event.ts";
 export type { ProviderOptions } from "./provider.ts";
 export { run, type RunOptions, type TurnResult } from "./run.ts";
+export { SentRequests } from "./sent_requests.ts";
 export { type Clock, systemClock } from "./watchdog.ts";

@@ -31,6 +31,7 @@ import {
   runTools,
   type ToolAnswers,
 } from "./calls.ts";
+import { SentRequests } from "./sent_requests.ts";
 import {
   addLedgers,
   type AnsweredCall,
@@ -178,6 +179,8 @@ export interface TurnResult extends TurnEnd {
 interface StepOptions extends ResolvedOptions {
   readonly step: number;
   readonly watchdog: Watchdog;
+  /** Adds what a request without a complete reply took to the ledger, and returns what it cost. */
+  readonly unfinished: (usage: Usage) => Cost | undefined;
 }
 
 /** What changes in the course of a turn. */
@@ -195,7 +198,7 @@ interface Turn {
  *
  * The events of a step are `step_start`, `context_rewritten` and `warning`, deltas, `assistant_message`, `tool_call`
  * (in the order of the calls), `tool_result` (as each ends), `step_end`, `approval_asked` (in the order of the calls); a
- * step whose reply was broken off has no `step_end`. What comes of `answered` calls stands before the first step. A turn starts with `turn_start` and ends with exactly one `turn_end`, whatever fails: the model, a tool,
+ * step whose reply was broken off has no `step_end`; each request whose reply did not reach its end has a `reply_unfinished`. What comes of `answered` calls stands before the first step. A turn starts with `turn_start` and ends with exactly one `turn_end`, whatever fails: the model, a tool,
  * the context hook. When the turn is stopped by its signal, calls that have no answer yet are answered with an error,
  * so that the history stays whole: only calls of `clientTools`, or that have to be asked for, that ended the turn are left for the caller to answer. Leaving the loop over the events stops everything too, but then nobody gets the
  * result.
@@ -246,8 +249,18 @@ async function* playSteps(
   turn: Turn,
 ): AsyncGenerator<LoopEvent, Ending> {
   const repeated = new RepeatedCalls();
+  const { costOf } = options;
+  const book = (more: TurnLedger) => {
+    turn.ledger = addLedgers(turn.ledger, more);
+    options.spent(turn.ledger);
+  };
+  const unfinished = (usage: Usage) => {
+    const cost = costOf?.(usage);
+    book({ ...EMPTY_LEDGER, calls: 1, ...spentOn(usage), ...cost });
+    return cost;
+  };
   if (options.answered.length > 0) {
-    const done = yield* runAnswered(repeated, { ...options, step: 1, watchdog });
+    const done = yield* runAnswered(repeated, { ...options, step: 1, watchdog, unfinished });
     turn.messages = done.answers;
     watchdog.signal.throwIfAborted();
     for (const one of done.asked) yield { type: "approval_asked", step: 1, ...one };
@@ -256,22 +269,17 @@ async function* playSteps(
   const { calls: again = [], step: first = 1, judge = options.judge, answered = [] } = options.resumed ?? {};
   if (again.length > 0) {
     const usual = options.judge;
-    const about = { judge, usual, answered, repeated, step: first, watchdog };
+    const about = { judge, usual, answered, repeated, step: first, watchdog, unfinished };
     const asked = yield* runAgain(again, turn, { ...options, ...about });
     watchdog.signal.throwIfAborted();
     if (asked.length > 0) return { reason: "approval" };
   }
   const usedUp = options.overBudget(options.spent(turn.ledger));
   if (usedUp !== undefined) return { reason: "budget", message: usedUp };
-  const book = (more: TurnLedger) => {
-    turn.ledger = addLedgers(turn.ledger, more);
-    options.spent(turn.ledger);
-  };
   for (let step = first;; step++) {
     yield { type: "step_start", step };
     yield* steer(options.steering(), turn, step);
-    const stepOptions: StepOptions = { ...options, step, watchdog };
-    const { costOf } = options;
+    const stepOptions: StepOptions = { ...options, step, watchdog, unfinished };
     const viewed = async function* () {
       const view = yield* makeView(turn.messages, stepOptions);
       if (view.usage) {
@@ -424,13 +432,20 @@ function upToOpening(messages: readonly Message[]): readonly Message[] {
 async function* callModel(
   view: ContextView,
   turn: Turn,
-  { model, settings, countTokens, step, watchdog, clock, restarts }: StepOptions,
+  { model, settings, countTokens, step, watchdog, clock, restarts, unfinished }: StepOptions,
 ): AsyncGenerator<LoopEvent, Reply> {
   const { messages, tools, stable, cacheKey } = view;
   const { signal, progress } = watchdog;
   let refusal: string | undefined;
   let brokeOff: string | undefined;
-  const events = model({
+  const sent = new SentRequests(view, countTokens);
+  const takeUnfinished = function* (): Generator<LoopEvent> {
+    for (const usage of sent.take()) {
+      const cost = unfinished(usage);
+      yield { type: "reply_unfinished", step, usage, ...(cost && { cost }) };
+    }
+  };
+  const events = model(sent.watched({
     messages,
     tools,
     ...(settings && { settings }),
@@ -439,8 +454,8 @@ async function* callModel(
     signal,
     progress,
     refused: (why) => refusal = why,
-    ...(restarts && { restarted: (why) => brokeOff = why }),
-  })
+    ...(restarts && { restarted: (why: string) => brokeOff = why }),
+  }))
     [Symbol.asyncIterator]();
   try {
     for (let isFirst = true;; isFirst = false) {
@@ -450,18 +465,24 @@ async function* callModel(
         yield { type: "warning", message: refusal === undefined ? SILENT : `${refusal}. ${ASKED_AGAIN}` };
       }
       const { done, value: event } = await next;
+      yield* takeUnfinished();
       if (brokeOff !== undefined) {
         yield { type: "step_start", step };
         yield { type: "warning", message: `${brokeOff} ${RESTARTED}` };
         brokeOff = undefined;
       }
       if (done) throw new ModelError("bad_response", "The model's stream ended without a reply.");
+      sent.received(event);
       if (event.type === "completed") {
         const { message, finishReason, usage = countUsage(view, message, countTokens) } = event;
         return { message, finishReason, usage };
       }
       if (event.type !== "tool_call_delta") yield { ...event, step };
     }
+  } catch (error) {
+    sent.end({ isStopped: signal.aborted });
+    yield* takeUnfinished();
+    throw error;
   } finally {
     // Not awaited: a generator that hangs in next() would never return.
     if (events.return) watchdog.track(events.return());

@@ -95,7 +95,8 @@ export class Session implements SessionInfo {
     this.#tools = new SessionTools({ given: this.settings.tools, own, source, mayUse });
     this.#environment = environment;
     this.#countTokens = countTokens;
-    const parts = { id, settings: this.settings, archive: this.archive, environment, countTokens };
+    const { by, settings } = this;
+    const parts = { id, by, settings, archive, environment, countTokens };
     const { events, helpers } = this;
     this.#memory = new SessionMemory({ ...parts, tools: () => this.tools, events, helpers });
     this.warmth = new SessionWarmth({

@@ -181,6 +181,8 @@ export interface SessionEnvironment extends Omit<SessionOptions, "profile" | "pr
 /** What a session is made of. */
 export interface SessionNeeds {
   readonly id: string;
+  /** Name of the key that pays for it. Absent: the owner's. */
+  readonly by: string | undefined;
   readonly settings: SessionSettings;
   /** The tools that the session has now. */
   readonly tools: () => readonly Tool[];

@@ -378,6 +378,7 @@ async function runTurn(
           messages: view.messages,
           tools: view.tools,
           ...(view.stable && { stable: view.stable }),
+          cachedTokens: view.predictedCachedTokens,
           cacheKey: prompt.cacheKey(messages),
           ...(view.summary && { usage: view.summary }),
           saved: view.saved,
@@ -411,7 +412,9 @@ async function runTurn(
         await batch.settle();
         throw new TurnLeft();
       }
-      batch.add(event.type === "step_end" ? { ...event, atMs: answeredAtMs } : event);
+      if (event.type === "step_end") batch.add({ ...event, atMs: answeredAtMs });
+      else if (event.type === "reply_unfinished") batch.add({ ...event, atMs: now() });
+      else batch.add(event);
       const need = event.type === "user_message" ? "now" : needed(event);
       if (need === "now") await batch.settle();
       // Nothing that a crash could make unsure is done by them.
