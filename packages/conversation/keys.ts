@@ -69,6 +69,8 @@ interface Spent {
 
 /** What one call may cost, set aside from a budget until it is over and paid for. */
 export interface Reservation {
+  /** How much, in US dollars; 0 where there is no budget. */
+  readonly usd: number;
   /** Gives it back. A second call does nothing. */
   readonly release: () => void;
 }
@@ -80,7 +82,7 @@ type KeyStore = Pick<
 >;
 
 /** What is set aside of no budget. */
-const UNLIMITED: Reservation = { release() {} };
+const UNLIMITED: Reservation = { usd: 0, release() {} };
 
 /**
  * The keys of a server, or of several on one store: who asks, what they may, and what they have cost. Secrets are kept
@@ -359,6 +361,7 @@ export class Keys {
     if (!this.#own.has(name)) this.#own.set(name, { name, day: this.#today(), usd: 0 });
     let isHeld = true;
     return {
+      usd,
       release: () => {
         if (!isHeld) return;
         isHeld = false;

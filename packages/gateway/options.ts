@@ -36,7 +36,7 @@ export interface GatewayOptions extends PolicyOptions {
     }>
   >;
   /** What conversations cost counts for the keys with which their requests come. Default: for nobody. */
-  readonly keys?: Pick<Keys, "refusal" | "spent" | "paid"> | undefined;
+  readonly keys?: Pick<Keys, "refusal" | "spent" | "paid" | "reserve"> | undefined;
   /**
    * Paths beside those that models are used with, such as `/v1/vector_stores`, that go to a provider with the key of its
    * upstream, and what is below them. With a client's own key anything under `/v1` goes. Default: none.

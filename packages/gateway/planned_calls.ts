@@ -1,8 +1,9 @@
+import { Keys, type Reservation } from "@tare/conversation";
 import { ToldWarnings } from "@tare/conversation/report";
 import { type Chat, Telemetry } from "@tare/conversation/telemetry";
 import type { Message } from "@tare/messages";
 import { listPrice, PromptTooLong, readTooLong } from "@tare/planner";
-import { providerOf } from "@tare/planner/parts";
+import { mostOfCall, providerOf } from "@tare/planner/parts";
 import {
   bodyPieces,
   GrowingBytes,
@@ -87,6 +88,17 @@ export class PlannedCalls {
 
   /** Answers a request. @throws what `fetch` throws if the upstream can't be reached. */
   async answer(protocol: Protocol, call: Call): Promise<Response> {
+    const calls = new ReservedCalls();
+    try {
+      const response = await this.#answer(protocol, call, calls);
+      return calls.untilRead(response);
+    } catch (error) {
+      calls.release();
+      throw error;
+    }
+  }
+
+  async #answer(protocol: Protocol, call: Call, reserved: ReservedCalls): Promise<Response> {
     const { request } = call;
     const upstream = upstreamOf(protocol, this.#options);
     const abort = new AbortController();
@@ -100,12 +112,20 @@ export class PlannedCalls {
     const { telemetry } = this.#options;
     const traced = telemetry.isOn ? new TracedCalls({ telemetry, upstream, signal }) : undefined;
     let sent = call.bytes;
-    const send = (body: Uint8Array<ArrayBuffer>) => {
+    const send = async (body: Uint8Array<ArrayBuffer>) => {
       sent = body;
+      // What the call before cost is booked by now.
+      reserved.release();
+      const held = await this.#reserve(protocol, { call, turn, body, signal });
+      if (!("release" in held)) {
+        const { status, message, code } = held;
+        return protocol.refuse(status, message, code === "budget_spent" ? "insufficient_quota" : code);
+      }
+      reserved.hold(held);
       const headers = turn?.routeHeaders ?? {};
       const asked = { upstream, request, body, auth: protocol.auth, headers, signal };
       const ask = () => askUpstream(path, asked, this.#options);
-      return call.counts || !traced ? ask() : traced.sent(turn, ask);
+      return await (call.counts || !traced ? ask() : traced.sent(turn, ask));
     };
     if (request.headers.get("x-tare")?.toLowerCase() === "off") {
       const response = this.#unplanned(protocol, call, await send(call.bytes));
@@ -177,6 +197,33 @@ export class PlannedCalls {
     const { status, statusText } = response;
     const headers = answerHeaders(response, { ...turn.headers(), ...warned(warning) });
     return new Response(streamOf(replies, abort), { status, statusText, headers });
+  }
+
+  /** Sets aside what a call may cost at most; where no price is known nothing. Gives why not, if it may not be made. */
+  async #reserve(
+    protocol: Protocol,
+    { call: { bytes, by, counts }, turn, body, signal }: {
+      readonly call: Call;
+      readonly turn: GatewayTurn | undefined;
+      readonly body: Uint8Array<ArrayBuffer>;
+      readonly signal: AbortSignal;
+    },
+  ): ReturnType<Keys["reserve"]> {
+    const { keys } = this.#options;
+    const { price = listPrice, profile } = upstreamOf(protocol, this.#options);
+    const model = peekField(bytes, "model");
+    if (!keys || by === undefined || counts || typeof model !== "string") return NOTHING_RESERVED;
+    const caps = protocol.replyFields.map((name) => peekField(body, name));
+    const cap = caps.find((one) => typeof one === "number") ?? Keys.MOST_OUTPUT_TOKENS;
+    const usage = {
+      promptTokens: turn?.view?.promptTokens ?? Math.ceil(body.length / TOKEN_BYTES),
+      outputTokens: Math.max(0, cap),
+    };
+    const rates = {
+      profile: typeof profile === "function" ? profile(model) : profile,
+      price: price(model),
+    };
+    return await keys.reserve(by, mostOfCall(usage, rates).usd ?? 0, { signal });
   }
 
   /** Sends a turn's call. If it is refused for its length, a shorter one is made and sent, once. */
@@ -445,6 +492,54 @@ export class PlannedCalls {
     const reason = error instanceof Error ? error.message : String(error);
     this.#onError(new Error(`Cannot plan: ${reason}; ${what}.`, { cause: error }));
     return `${what}: ${reason}`;
+  }
+}
+
+/** What is set aside where there is no budget. */
+const NOTHING_RESERVED: Reservation = { usd: 0, release() {} };
+
+/** What is set aside for the calls of one request, one after the other. */
+class ReservedCalls {
+  #held: Reservation | undefined;
+
+  hold(reservation: Reservation): void {
+    // Nothing has to wait for the end of what nobody has set anything aside for.
+    if (reservation.usd > 0) this.#held = reservation;
+  }
+
+  release(): void {
+    this.#held?.release();
+    this.#held = undefined;
+  }
+
+  /** The answer, until whose end the last call is under way. */
+  untilRead(response: Response): Response {
+    if (!this.#held) return response;
+    const { body, status, statusText, headers } = response;
+    if (!body) {
+      this.release();
+      return response;
+    }
+    const pieces = body.values();
+    const read = new ReadableStream<Uint8Array<ArrayBuffer>>({
+      pull: async (controller) => {
+        try {
+          const { done, value } = await pieces.next();
+          if (!done) return controller.enqueue(value);
+          this.release();
+          controller.close();
+        } catch (error) {
+          this.release();
+          throw error;
+        }
+      },
+      cancel: async () => {
+        // What was said until then is booked.
+        await pieces.return?.()?.catch(() => {});
+        this.release();
+      },
+    }, { highWaterMark: 0 });
+    return new Response(read, { status, statusText, headers });
   }
 }
 

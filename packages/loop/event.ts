@@ -314,3 +314,9 @@ export class ModelError extends Error {
     if (options.param !== undefined) this.param = options.param;
   }
 }
+
+/** A model call isn't made because a budget is used up: the turn ends by reason `budget`. */
+export class BudgetSpent extends Error {
+  /** Always `BudgetSpent`. */
+  override readonly name = "BudgetSpent";
+}

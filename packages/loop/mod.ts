@@ -9,6 +9,7 @@ export {
   addLedgers,
   type AnsweredCall,
   type AskedCall,
+  BudgetSpent,
   EMPTY_LEDGER,
   type Journal,
   type Judge,

@@ -35,6 +35,7 @@ import { SentRequests } from "./sent_requests.ts";
 import {
   addLedgers,
   type AnsweredCall,
+  BudgetSpent,
   EMPTY_LEDGER,
   type Journal,
   type Judge,
@@ -604,6 +605,7 @@ function endingByError(
     return { reason: "stalled", message: `Nothing moved for ${idleTimeoutMs / 1000} s.` };
   }
   if (watchdog.signal.aborted) return { reason: "cancelled", message: "The turn was cancelled." };
+  if (error instanceof BudgetSpent) return { reason: "budget", message: error.message };
   if (error instanceof ModelError) {
     return { reason: "model_error", code: error.code, message: error.message, error };
   }

@@ -617,8 +617,8 @@ export class Session implements SessionInfo {
 
   /** What a ping cost is paid for by the turn that runs. */
   #bookPing(cost: TurnLedger): void {
-    if (this.#account) this.#account.pinged(cost);
-    else this.#environment.keys?.paid(this.by, cost.usd ?? 0);
+    this.#account?.pinged(cost);
+    this.#environment.keys?.paid(this.by, cost.usd ?? 0);
     const store = this.#memory.pinged(cost, { inTurn: this.#account !== undefined });
     this.#hold.alone(store, { told: () => {} })
       .catch((error) => this.#environment.onError?.(error));
