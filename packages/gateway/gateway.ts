@@ -84,7 +84,7 @@ export function gateway(options: GatewayOptions): Gateway {
       options: { upstreams: { [name]: { baseURL: "string", profile: "value" } } },
     });
   }
-  const { maxBodyBytes: maxBytes = 128 * 2 ** 20, forward: more = [] } = options;
+  const { maxBodyBytes: maxBytes = 32 * 2 ** 20, forward: more = [] } = options;
   const { store, now = store?.now ?? Date.now, telemetry = new Telemetry("@tare/gateway") } = options;
   const set = { ...options, telemetry, now };
   const turns = new Turns(set);

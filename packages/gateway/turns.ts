@@ -26,6 +26,7 @@ import {
 } from "@tare/wire";
 import { LRUCache } from "lru-cache";
 import { createHash } from "node:crypto";
+import { setTimeout as setTimer } from "node:timers";
 import { functionsInFront } from "./deferral.ts";
 import { type EndedTurn, keyOf, pingableOf, SubAgents } from "./keep_warm.ts";
 import { Keeper } from "./kept/keeper.ts";
@@ -59,6 +60,16 @@ export interface Call {
 }
 
 const DAY_MS = 24 * 60 * 60_000;
+
+/** Longest body of a request that is planned; what is longer is more than any model reads, and passes as it comes. */
+const MAX_PLANNED_BYTES = 16 * 2 ** 20;
+
+/** From so many bytes on, others are let in between two passes over a body. */
+const LARGE_BYTES = 2 ** 20;
+
+function letOthersIn(): Promise<void> {
+  return new Promise((resolve) => setTimer(resolve));
+}
 
 /** So many windows are remembered that errors have told. */
 const MAX_WINDOWS = 1_000;
@@ -221,11 +232,16 @@ export class Turns {
     const upstream = upstreamOf(protocol, this.#options);
     const { baseURL } = upstream;
     const isOwn = isObserved || counts || baseURL.startsWith(MESSAGES_PROVIDER.baseURL);
+    if (bytes.length > MAX_PLANNED_BYTES) {
+      throw new RangeError(`it has more than ${MAX_PLANNED_BYTES} bytes`);
+    }
     const read = (from: Call["bytes"]) => readWireBody(from, { protocol, lists: readers.lists });
     const sent = read(bytes);
+    if (bytes.length > LARGE_BYTES) await letOthersIn();
     // What is known was within the limits when it came.
     const excess = jsonExcess(bytes.subarray(sent.known?.end ?? 0));
     if (excess !== undefined) throw new RangeError(excess);
+    if (bytes.length > LARGE_BYTES) await letOthersIn();
     const still = isOwn ? undefined : protocol.withoutNonce?.(sent);
     const body = still ? read(still) : sent;
     const { key, name, follows, isStateful, isDetached, ...hints } = protocol.readHints(

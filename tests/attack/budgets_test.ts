@@ -27,9 +27,10 @@ class Spending implements AsyncDisposable {
   static async start(budgetUsdPerDay: number): Promise<Spending> {
     const folder = await Deno.makeTempDir();
     await Deno.mkdir(`${folder}/workspace`);
-    let spending: Spending | undefined;
+    const known: { spending?: Spending } = {};
     const provider = Deno.serve({ hostname: "127.0.0.1", port: 0, onListen() {} }, async (request) => {
       await request.text();
+      const { spending } = known;
       if (!spending || !request.url.endsWith("/chat/completions")) return new Response(null, { status: 404 });
       spending.calls++;
       return streamed(spending.ending);
@@ -47,12 +48,11 @@ class Spending implements AsyncDisposable {
       body: JSON.stringify({ name: "alice", routes: ["gateway", "agent"], budgetUsdPerDay }),
     });
     const { secret } = await made.json();
-    spending = new Spending(server.url, secret, async () => {
+    return known.spending = new Spending(server.url, secret, async () => {
       await server.close();
       await provider.shutdown();
       await Deno.remove(folder, { recursive: true });
     });
-    return spending;
   }
 
   post(path: string, body: object): Promise<Response> {

@@ -13,6 +13,7 @@ import { predict, type Prediction, sentWarmth, servedOf, servedTokens } from "..
 import {
   type ByKind,
   longestSize,
+  messageKinds,
   observeSize,
   plus,
   type PromptSize,
@@ -370,8 +371,9 @@ export class KnownSession {
       const edit = arrived?.get(at);
       this.#standings.add(message, edit && said(message, edit));
       for (const { source } of edit?.references ?? []) this.#standings.renew(source);
-      // It is remembered, for who asks next.
+      // They are remembered, for who asks next.
       countMessageTokens(message, this.#options.countTokens);
+      if (!edit) messageKinds(message, this.#options.countTokens);
       yield;
     }
   }
