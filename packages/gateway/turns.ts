@@ -18,6 +18,7 @@ import {
   jsonExcess,
   type Protocol,
   PROTOCOLS,
+  readField,
   readingRequest,
   readWireBody,
   type WireItem,
@@ -85,6 +86,8 @@ export class Turns {
   readonly #subAgents = new SubAgents();
   /** Windows that errors have told, by client: an error may quote what that client has said. */
   readonly #windows = new LRUCache<string, number>({ max: MAX_WINDOWS });
+  /** By client and model: those whose newest request asked for a window of a million tokens. */
+  readonly #millions = new LRUCache<string, true>({ max: MAX_WINDOWS });
 
   /** No request has come yet. */
   constructor(options: SetOptions) {
@@ -249,6 +252,9 @@ export class Turns {
       request.headers,
     );
     if (isDetached) return undefined;
+    const sized = hashOf([client, protocol.name, readField(body, "model")]);
+    if (hints.asksForMillion) this.#millions.set(sized, true);
+    else if (!counts) this.#millions.delete(sized);
     const countTokens = await this.#options.countTokens();
     const wire = await Conversation.inSlices(readingRequest(body, protocol, readers));
     const sessions = this.#sessions;
@@ -377,7 +383,7 @@ export class Turns {
   refused(turn: GatewayTurn, words: string): boolean {
     const { client, request: { protocol, model } } = turn;
     const tokens = readTooLong(words)?.windowTokens;
-    if (tokens !== undefined) this.#windows.set(hashOf([client, protocol.name, model]), tokens);
+    if (tokens !== undefined) this.#windows.set(this.#sized(protocol, { client, model }).key, tokens);
     return turn.rejected(words);
   }
 
@@ -504,14 +510,23 @@ export class Turns {
   #windowOf(protocol: Protocol, { client, model }: { readonly client: string; readonly model: string }) {
     const { windowTokens = listWindow } = upstreamOf(protocol, this.#options);
     if (typeof windowTokens === "number") return windowTokens;
-    return this.#windows.get(hashOf([client, protocol.name, model])) ?? windowTokens(model);
+    const { key, name } = this.#sized(protocol, { client, model });
+    return this.#windows.get(key) ?? windowTokens(name);
+  }
+
+  /** The name of a model by the window that its client asks for, and what errors about that are remembered by. */
+  #sized(protocol: Protocol, { client, model }: { readonly client: string; readonly model: string }) {
+    const key = hashOf([client, protocol.name, model]);
+    if (!this.#millions.has(key) || /\[1m\]$/i.test(model)) return { key, name: model };
+    return { key: `${key} 1m`, name: `${model}[1m]` };
   }
 
   /** Whether nobody has told that window. */
   #assumesWindow(protocol: Protocol, { client, model }: { readonly client: string; readonly model: string }) {
     const { windowTokens, assumesWindow = () => true } = upstreamOf(protocol, this.#options);
     if (typeof windowTokens === "number") return false;
-    return !this.#windows.has(hashOf([client, protocol.name, model])) && assumesWindow(model);
+    const { key, name } = this.#sized(protocol, { client, model });
+    return !this.#windows.has(key) && assumesWindow(name);
   }
 
   /** Makes what decides for a session, by what its first request asked for. */

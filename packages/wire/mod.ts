@@ -35,6 +35,7 @@ export {
   type ListReader,
   peekField,
   type Protocol,
+  readField,
   readingRequest,
   readItems,
   readRequest,

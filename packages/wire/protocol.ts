@@ -145,6 +145,8 @@ export interface Protocol {
     readonly forbidsTools?: boolean;
     /** Whether the model has to call one named tool, as for structured output. Default: it chooses. */
     readonly forcesTool?: boolean;
+    /** Whether it asks for a context window of a million tokens, where its model has one of that size too. Default: no. */
+    readonly asksForMillion?: boolean;
     /** Whether the upstream keeps the history itself. */
     readonly isStateful: boolean;
     /** Whether a reply can't be gone on with, or isn't there to be read: there is nothing to plan for. */
