@@ -21,6 +21,5 @@ export {
   type TurnLedger,
 } from "./event.ts";
 export type { ProviderOptions } from "./provider.ts";
-export { run, type RunOptions, type TurnResult } from "./run.ts";
-export { SentRequests } from "./sent_requests.ts";
+export { run, type RunOptions, SentRequests, type TurnResult } from "./run.ts";
 export { type Clock, systemClock } from "./watchdog.ts";

@@ -93,7 +93,7 @@ Deno.test("run() records nothing of requests that a provider refused or that it 
     const model: Model = async function* ({ confirm, refused }) {
       confirm?.();
       if (code !== "unreachable") refused?.("no");
-      yield* await Promise.reject(new ModelError(code, "No."));
+      yield await Promise.reject<ModelEvent>(new ModelError(code, "No."));
     };
     const { result } = await collect(run({ model, history: [], input: "Go" }));
     assertEquals(result.ledger, EMPTY_LEDGER, code);

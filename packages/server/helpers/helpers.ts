@@ -73,9 +73,11 @@ export class TurnAccount {
       });
       progress?.();
     }
-    this.#underWay.add(most);
+    // Several may cost the same.
+    const its = { ...most };
+    this.#underWay.add(its);
     return () => {
-      if (!this.#underWay.delete(most)) return;
+      if (!this.#underWay.delete(its)) return;
       for (const go of [...this.#waiting]) go();
     };
   }
