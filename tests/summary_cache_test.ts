@@ -41,7 +41,7 @@ async function tell(name: string) {
     windowTokens: WINDOW,
     // Nothing but the full window takes text away.
     retention: { stepTailTokens: Infinity },
-    summarise: summariseWith(model, tokenizer.count),
+    summarise: summariseWith(model, { countTokens: tokenizer.count, unfinished() {} }),
   });
   const entries: LedgerEntry[] = [];
   let history: readonly Message[] = [{ role: "system", content: "Tell stories." }];

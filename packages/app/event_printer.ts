@@ -165,6 +165,7 @@ export function eventPrinter(
           : undefined;
       }
       case "step_end":
+      case "reply_unfinished":
         return;
       case "approval_asked":
         // Whoever asks a person shows it whole.

@@ -54,7 +54,7 @@ export const REHEARSAL_NOTICE =
   "no language model is configured; a rehearsal model that only follows fixed rules answers";
 
 /** Largest request bodies: prompts of others may hold pictures and recordings. */
-const LIMITS = { agentBytes: 10 * 2 ** 20, gatewayBytes: 128 * 2 ** 20 };
+const LIMITS = { agentBytes: 10 * 2 ** 20, gatewayBytes: 32 * 2 ** 20 };
 
 /** Days after which what is kept of other agents' conversations goes, unless the settings say otherwise. */
 const KEPT_DAYS = 30;

@@ -1,4 +1,5 @@
 import { createHash, randomBytes } from "node:crypto";
+import { setTimeout as setTimer } from "node:timers";
 import type { Store, StoreRecord } from "./store/port.ts";
 
 /** Who asks. */
@@ -34,6 +35,19 @@ const SPENT = "key_spent";
 /** After so many milliseconds keys are read again where other servers may have changed them. */
 const FRESH_MS = 1_000;
 
+/** Most tokens that a model writes in one reply where its request doesn't say: no provider's limit is higher. */
+const MOST_OUTPUT_TOKENS = 128_000;
+
+/** How soon it is looked again whether other servers have given back what they had reserved, in milliseconds. */
+const POLL_MS = 250;
+
+/** How soon a server tries again to read and reserve while another one does so, in milliseconds. */
+const LOCK_MS = 10;
+
+/** Scopes of keys in the store: by the first one server at a time reserves, by the second each shows that it is there. */
+const RESERVING = "key_reserving";
+const SERVER = "key_server";
+
 const MINUTE_MS = 60_000;
 const DAY_MS = 24 * 60 * MINUTE_MS;
 
@@ -49,7 +63,26 @@ interface Spent {
   /** As in 2026-01-31. */
   readonly day: string;
   readonly usd: number;
+  /** What calls under way may cost at most; nothing of a server that is gone. Absent: there are none. */
+  readonly reservedUsd?: number;
 }
+
+/** What one call may cost, set aside from a budget until it is over and paid for. */
+export interface Reservation {
+  /** How much, in US dollars; 0 where there is no budget. */
+  readonly usd: number;
+  /** Gives it back. A second call does nothing. */
+  readonly release: () => void;
+}
+
+/** Where keys are kept. */
+type KeyStore = Pick<
+  Store,
+  "shared" | "now" | "commit" | "getDocument" | "listDocuments" | "claimKey" | "releaseKey"
+>;
+
+/** What is set aside of no budget. */
+const UNLIMITED: Reservation = { usd: 0, release() {} };
 
 /**
  * The keys of a server, or of several on one store: who asks, what they may, and what they have cost. Secrets are kept
@@ -62,15 +95,25 @@ export class Keys {
   static readonly OWNER: Asker = { name: "owner", routes: ["gateway", "agent", "approve", "metrics"] };
   /** Whoever has none, where such may ask: sees what somebody else without one has made, by its id alone. */
   static readonly GUEST: Asker = { name: "guest", routes: ["gateway", "agent"] };
-  readonly #store: Pick<Store, "shared" | "now" | "commit" | "getDocument" | "listDocuments">;
+  /** Most tokens that a model writes in one reply where its request doesn't say. */
+  static readonly MOST_OUTPUT_TOKENS: number = MOST_OUTPUT_TOKENS;
+  readonly #store: KeyStore;
   readonly #owners: ReadonlySet<string>;
   readonly #onError: (error: unknown) => void;
   /** This server's own part of what was spent stands under it. */
   readonly #server = crypto.randomUUID();
   #known: { readonly byHash: ReadonlyMap<string, StoredKey>; readonly atMs: number } | undefined;
   /** What other servers, and this one's predecessors, have spent. */
-  #others: readonly Spent[] = [];
+  #others: readonly (Spent & { readonly server: string })[] = [];
   readonly #own = new Map<string, Spent>();
+  /** What calls under way on this server may cost, by the key's name. */
+  readonly #reserved = new Map<string, number>();
+  /** Called when something was given back. */
+  readonly #waiting = new Set<() => void>();
+  /** The newest attempt to reserve from each key's budget: on a shared store one is made after the other. */
+  readonly #attempts = new Map<string, Promise<unknown>>();
+  /** Servers that are gone. */
+  readonly #gone = new Set<string>();
   readonly #asked = new Map<string, { readonly minute: number; count: number }>();
   #loading: Promise<void> | undefined;
   #writing: Promise<void> | undefined;
@@ -78,7 +121,7 @@ export class Keys {
 
   /** The keys in a store. `owners` are the secrets of the owner's keys, of which only hashes are held. */
   constructor({ store, owners, onError = () => {} }: {
-    readonly store: Pick<Store, "shared" | "now" | "commit" | "getDocument" | "listDocuments">;
+    readonly store: KeyStore;
     readonly owners: readonly string[];
     /** Told when what was spent can't be stored; it is tried again with the next call. Default: nobody is. */
     readonly onError?: (error: unknown) => void;
@@ -229,20 +272,148 @@ export class Keys {
     return { status: 402, code: "budget_spent", message };
   }
 
+  /**
+   * Sets aside from the budget under a name what a call may cost at most, before it is made. As long as calls under way, on
+   * any server, could spend the rest, it waits: so the budget is passed by one call's maximum at most, however many are
+   * made at once.
+   *
+   * @returns What gives it back, to be called once what the call cost is paid; or why nothing more may be paid for.
+   * @throws the signal's reason, and {StoreError} where the store is shared.
+   */
+  async reserve(name: string | undefined, usd: number, { signal, progress }: {
+    readonly signal?: AbortSignal | undefined;
+    /** Called now and then while it waits. */
+    readonly progress?: (() => void) | undefined;
+  } = {}): Promise<Reservation | NonNullable<ReturnType<Keys["spent"]>>> {
+    for (;;) {
+      signal?.throwIfAborted();
+      const refused = this.spent(name);
+      if (refused) return refused;
+      if (name === undefined || this.#named(name)?.budgetUsdPerDay === undefined) return UNLIMITED;
+      const reserved = await this.#tryToReserve(name, usd);
+      if (reserved) return reserved;
+      await this.#givenBack(signal);
+      progress?.();
+    }
+  }
+
+  #tryToReserve(name: string, usd: number): Reservation | undefined | Promise<Reservation | undefined> {
+    if (!this.#store.shared) return this.#hasRoom(name, 0) ? this.#setAside(name, usd) : undefined;
+    const before = this.#attempts.get(name) ?? Promise.resolve();
+    const attempt = before.catch(() => {}).then(() => this.#reserveAmongServers(name, usd));
+    this.#attempts.set(name, attempt);
+    return attempt.finally(() => {
+      if (this.#attempts.get(name) === attempt) this.#attempts.delete(name);
+    });
+  }
+
+  /** Reads what all servers have spent and reserved, and reserves, while no other one does. @throws {StoreError} */
+  async #reserveAmongServers(name: string, usd: number): Promise<Reservation | undefined> {
+    const store = this.#store;
+    const lock = { scope: RESERVING, key: name };
+    while ((await store.claimKey({ ...lock, bodyHash: "", isAtomic: true })).state === "running") {
+      await new Promise((resolve) => setTimer(resolve, LOCK_MS));
+    }
+    try {
+      // By this the others know that it is there: its lease may have been lost since.
+      await store.claimKey({ scope: SERVER, key: this.#server, bodyHash: "", isAtomic: true });
+      await this.#load();
+      let others = 0;
+      const today = this.#today();
+      for (const { name: whose, day, reservedUsd = 0, server } of this.#others) {
+        if (whose !== name || day !== today || reservedUsd === 0) continue;
+        if (await this.#isThere(server)) others += reservedUsd;
+      }
+      if (!this.#hasRoom(name, others)) return undefined;
+      const reservation = this.#setAside(name, usd);
+      try {
+        await this.#written();
+      } catch (error) {
+        reservation.release();
+        throw error;
+      }
+      return reservation;
+    } finally {
+      await store.releaseKey(lock);
+    }
+  }
+
+  /** Whether the server of this name is there: what one reserved that is gone nobody gives back. @throws {StoreError} */
+  async #isThere(server: string): Promise<boolean> {
+    if (this.#gone.has(server)) return false;
+    const key = { scope: SERVER, key: server };
+    const { state } = await this.#store.claimKey({ ...key, bodyHash: "", isAtomic: true });
+    if (state === "running") return true;
+    this.#gone.add(server);
+    await this.#store.releaseKey(key);
+    return false;
+  }
+
+  /** Whether what is spent and what calls under way may cost leaves something of the budget. */
+  #hasRoom(name: string, others: number): boolean {
+    const { budgetUsdPerDay: most = Infinity } = this.#named(name) ?? {};
+    return this.#spentUsd(name) + (this.#reserved.get(name) ?? 0) + others < most;
+  }
+
+  #setAside(name: string, usd: number): Reservation {
+    this.#reserved.set(name, (this.#reserved.get(name) ?? 0) + usd);
+    // With it is stored that it was given back, too.
+    if (!this.#own.has(name)) this.#own.set(name, { name, day: this.#today(), usd: 0 });
+    let isHeld = true;
+    return {
+      usd,
+      release: () => {
+        if (!isHeld) return;
+        isHeld = false;
+        const rest = (this.#reserved.get(name) ?? 0) - usd;
+        // Sums of what was added and taken away aren't exactly zero.
+        if (rest > usd / 1e6) this.#reserved.set(name, rest);
+        else this.#reserved.delete(name);
+        if (this.#store.shared) this.#writeSoon();
+        for (const go of [...this.#waiting]) go();
+      },
+    };
+  }
+
+  /** Resolves once something was given back, or other servers may have. @throws the signal's reason. */
+  async #givenBack(signal: AbortSignal | undefined): Promise<void> {
+    const { promise, resolve, reject } = Promise.withResolvers<void>();
+    const stop = () => reject(signal?.reason);
+    const timer = this.#store.shared ? setTimer(resolve, POLL_MS) : undefined;
+    this.#waiting.add(resolve);
+    signal?.addEventListener("abort", stop);
+    try {
+      await promise;
+    } finally {
+      clearTimeout(timer);
+      this.#waiting.delete(resolve);
+      signal?.removeEventListener("abort", stop);
+    }
+  }
+
   /** Something was paid for under a name. */
   paid(name: string | undefined, usd: number): void {
     if (name === undefined || name === Keys.GUEST.name || !(usd > 0)) return;
     const day = this.#today();
     const before = this.#own.get(name);
     this.#own.set(name, { name, day, usd: usd + (before?.day === day ? before.usd : 0) });
-    this.#isUnwritten = true;
-    this.#writing ??= this.#write().catch(this.#onError).finally(() => this.#writing = undefined);
+    this.#writeSoon();
   }
 
   /** Waits until what was paid is stored. Never rejects. */
   async close(): Promise<void> {
     await this.#loading?.catch(() => {});
-    await this.#writing;
+    await this.#writing?.catch(() => {});
+  }
+
+  #writeSoon(): void {
+    this.#written().catch(this.#onError);
+  }
+
+  /** Resolves once all that is known now is stored. @throws {StoreError} */
+  #written(): Promise<void> {
+    this.#isUnwritten = true;
+    return this.#writing ??= this.#write();
   }
 
   #named(name: string): StoredKey | undefined {
@@ -271,7 +442,10 @@ export class Keys {
       const [keys, spent] = await Promise.all([KEY, SPENT].map((kind) => this.#store.listDocuments(kind)));
       const stored = keys!.map(({ value }) => value as StoredKey);
       this.#known = { byHash: new Map(stored.map((key) => [key.hash, key])), atMs: this.#store.now() };
-      this.#others = spent!.filter(({ id }) => !id.endsWith(this.#server)).map(({ value }) => value as Spent);
+      this.#others = spent!.filter(({ id }) => !id.endsWith(this.#server)).map(({ id, value }) => ({
+        ...value as Spent,
+        server: id.slice(id.lastIndexOf(" ") + 1),
+      }));
     };
     // What was changed after the last one had begun to read it may have missed.
     const loading = (this.#loading ?? Promise.resolve()).catch(() => {}).then(read)
@@ -281,20 +455,35 @@ export class Keys {
     return this.#loading = loading;
   }
 
+  /** What is stored of this server. */
+  #ownSpent(day: string): readonly Spent[] {
+    return [...this.#own.values()].flatMap(({ name, day: its, usd }): Spent[] => {
+      const reservedUsd = this.#store.shared ? this.#reserved.get(name) : undefined;
+      if (its !== day && reservedUsd === undefined) return [];
+      return [{ name, day, usd: its === day ? usd : 0, ...(reservedUsd !== undefined && { reservedUsd }) }];
+    });
+  }
+
   async #write(): Promise<void> {
-    while (this.#isUnwritten) {
-      this.#isUnwritten = false;
-      const day = this.#today();
-      const old = (await this.#store.listDocuments(SPENT)).filter(({ value }) => (value as Spent).day < day);
-      await this.#store.commit([
-        ...old.map(({ id }): StoreRecord => ({ type: "no_document", kind: SPENT, id })),
-        ...[...this.#own.values()].filter((spent) => spent.day === day).map((value): StoreRecord => ({
-          type: "document",
-          kind: SPENT,
-          id: `${value.name} ${this.#server}`,
-          value,
-        })),
-      ]);
+    try {
+      while (this.#isUnwritten) {
+        this.#isUnwritten = false;
+        const day = this.#today();
+        const old = (await this.#store.listDocuments(SPENT)).filter(({ value }) =>
+          (value as Spent).day < day
+        );
+        await this.#store.commit([
+          ...old.map(({ id }): StoreRecord => ({ type: "no_document", kind: SPENT, id })),
+          ...this.#ownSpent(day).map((value): StoreRecord => ({
+            type: "document",
+            kind: SPENT,
+            id: `${value.name} ${this.#server}`,
+            value,
+          })),
+        ]);
+      }
+    } finally {
+      this.#writing = undefined;
     }
   }
 }

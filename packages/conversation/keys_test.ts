@@ -1,5 +1,5 @@
-import { assertEquals, assertMatch, assertRejects } from "@std/assert";
-import { Keys, type Keys as AnyKeys, memoryStore, sharedMemory } from "@tare/conversation";
+import { assert, assertEquals, assertMatch, assertRejects } from "@std/assert";
+import { Keys, type Keys as AnyKeys, memoryStore, type Reservation, sharedMemory } from "@tare/conversation";
 
 const NOON = Date.UTC(2026, 0, 31, 12);
 
@@ -128,4 +128,95 @@ Deno.test("Keys of several servers on one store are the same a second later, and
   await one!.remove("alice");
   nowMs += 1_000;
   assertEquals(await other!.find(secret), undefined);
+});
+
+/** Makes so many calls at once, spread over servers, each of which costs at most so much; returns what all cost. */
+async function spendAtOnce(
+  servers: readonly AnyKeys[],
+  { calls, usd, most, costs = () => usd }: {
+    readonly calls: number;
+    readonly usd: number;
+    readonly most: number;
+    readonly costs?: (call: number) => number;
+  },
+) {
+  await servers[0]!.add({ name: "alice", routes: ["gateway"], budgetUsdPerDay: most });
+  await Promise.all(servers.map((keys) => keys.list()));
+  let [spent, refused, underWay, mostUnderWay] = [0, 0, 0, 0];
+  await Promise.all(Array.from({ length: calls }, async (_, call) => {
+    const keys = servers[call % servers.length]!;
+    const reserved = await keys.reserve("alice", usd);
+    if (!("release" in reserved)) {
+      assertEquals(reserved.code, "budget_spent");
+      refused++;
+      return;
+    }
+    mostUnderWay = Math.max(mostUnderWay, ++underWay);
+    // The others get their turn while it is under way.
+    await new Promise((resolve) => setTimeout(resolve));
+    underWay--;
+    spent += costs(call);
+    keys.paid("alice", costs(call));
+    reserved.release();
+  }));
+  await Promise.all(servers.map((keys) => keys.close()));
+  return { spent, refused, mostUnderWay };
+}
+
+Deno.test("Keys.reserve() lets calls at once pass a budget by one call's maximum at most", async () => {
+  const keys = () => [new Keys({ store: memoryStore({ now: () => NOON }), owners: [] })];
+  const dear = await spendAtOnce(keys(), { calls: 50, usd: 0.1, most: 0.05 });
+  assertEquals(dear, { spent: 0.1, refused: 49, mostUnderWay: 1 });
+  const cheap = await spendAtOnce(keys(), { calls: 50, usd: 1, most: 10, costs: () => 0.01 });
+  // What they may cost is set aside, and given back.
+  assertEquals([cheap.refused, cheap.mostUnderWay, cheap.spent.toFixed(2)], [0, 10, "0.50"]);
+  const many = await spendAtOnce(keys(), { calls: 200, usd: 1, most: 10, costs: (call) => (call % 5) / 4 });
+  assert(many.spent >= 10 && many.spent < 11 && many.refused > 0, JSON.stringify(many));
+});
+
+Deno.test("Keys.reserve() of several servers on one store passes a budget by one call's maximum at most", async () => {
+  for (const servers of [2, 3]) {
+    const memory = sharedMemory();
+    const all = Array.from(
+      { length: servers },
+      () => new Keys({ store: memory.open({ now: () => NOON }).store, owners: [] }),
+    );
+    const { spent, refused, mostUnderWay } = await spendAtOnce(all, { calls: 24, usd: 0.1, most: 0.25 });
+    assertEquals([spent.toFixed(2), refused, mostUnderWay], ["0.30", 21, 3]);
+  }
+});
+
+Deno.test("Keys.reserve() waits for no call of a server that is gone, and stops waiting when it is told to", async () => {
+  const memory = sharedMemory();
+  const opened = [1, 2].map(() => memory.open({ now: () => NOON }));
+  const [one, other] = opened.map(({ store }) => new Keys({ store, owners: [] })) as [AnyKeys, AnyKeys];
+  await one.add({ name: "alice", routes: ["gateway"], budgetUsdPerDay: 1 });
+  await other.list();
+  assert("release" in await one.reserve("alice", 2));
+  const leaving = new AbortController();
+  let asked = 0;
+  const waits = other.reserve("alice", 2, {
+    signal: leaving.signal,
+    progress: () => {
+      if (++asked === 2) leaving.abort(new Error("left"));
+    },
+  });
+  await assertRejects(() => waits, Error, "left");
+  // It is killed in the middle of its call: what that cost nobody knows, and nothing stays reserved.
+  opened[0]!.kill();
+  memory.pass(20_000);
+  const reserved = await other.reserve("alice", 2) as Reservation;
+  reserved.release();
+  reserved.release();
+  other.paid("alice", 1);
+  assertEquals(
+    await other.reserve("alice", 2).then((refused) => "code" in refused && refused.code),
+    "budget_spent",
+  );
+  await other.close();
+  assertEquals(
+    (await opened[1]!.store.listDocuments("key_spent")).map(({ value }) => value as { reservedUsd?: number })
+      .map(({ reservedUsd }) => reservedUsd).sort(),
+    [2, undefined],
+  );
 });

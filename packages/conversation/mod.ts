@@ -22,7 +22,7 @@
  */
 export { Conversation, type ConversationState } from "./conversation.ts";
 export { type ContentsItem, copyContents, type StoreContents, sumContents } from "./store/contents.ts";
-export { type Asker, type KeyReport, Keys } from "./keys.ts";
+export { type Asker, type KeyReport, Keys, type Reservation } from "./keys.ts";
 export { openFileArchive } from "./store/file_archive.ts";
 export { memoryStore, sharedMemory } from "./store/memory/memory_store.ts";
 export { JsonPacker } from "./store/packed_json.ts";

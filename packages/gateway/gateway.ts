@@ -56,7 +56,7 @@ export interface Gateway {
  * |---|---|
  * | `POST /v1/chat/completions`, `POST /v1/responses`, `POST /v1/messages` | planned, then passed on |
  * | `POST /v1/responses/input_tokens`, `POST /v1/messages/count_tokens` | passed on with the view that the model had last |
- * | what else is below `/v1/responses`, `/v1/files`, `/v1/images`, `/v1/audio`, `/v1/batches`, `/v1/messages/batches`, and `/v1/completions`, `/v1/embeddings`, `/v1/moderations`, `GET /v1/models` | passed on as it comes, streamed both ways |
+ * | what else is below `/v1/responses`, `/v1/files`, `/v1/images`, `/v1/audio`, `/v1/batches`, `/v1/conversations`, `/v1/uploads`, `/v1/containers`, `/v1/skills`, `/v1/messages/batches`, and `/v1/completions`, `/v1/embeddings`, `/v1/moderations`, `GET /v1/models` | passed on as it comes, streamed both ways |
  * | anything else under `/v1` | the same with the client's own key, or if `forward` names it; with the server's key it is 404 |
  * | a websocket | 426: clients go on over HTTP |
  * | `HEAD /` | says that somebody is there |
@@ -84,7 +84,7 @@ export function gateway(options: GatewayOptions): Gateway {
       options: { upstreams: { [name]: { baseURL: "string", profile: "value" } } },
     });
   }
-  const { maxBodyBytes: maxBytes = 128 * 2 ** 20, forward: more = [] } = options;
+  const { maxBodyBytes: maxBytes = 32 * 2 ** 20, forward: more = [] } = options;
   const { store, now = store?.now ?? Date.now, telemetry = new Telemetry("@tare/gateway") } = options;
   const set = { ...options, telemetry, now };
   const turns = new Turns(set);
@@ -296,6 +296,10 @@ const MODEL_PATHS: readonly ModelPath[] = [
   { path: "images", below: true },
   { path: "audio", below: true },
   { path: "batches", below: true },
+  { path: "conversations", below: true },
+  { path: "uploads", below: true },
+  { path: "containers", below: true },
+  { path: "skills", below: true },
   { path: "messages/batches", below: true },
 ];
 

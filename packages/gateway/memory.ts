@@ -296,6 +296,23 @@ const UNIT_BYTES = 200;
 /** Characters of the instructions and first words of a prompt that are told apart, about a block of a cache. */
 const PIECE_CHARS = 500;
 
+/** Longest text, in UTF-16 code units, each of whose pieces is counted. */
+const COUNTED_CHARS = 2 ** 16;
+
+/** Messages that begin so far behind the beginning of a prompt, in UTF-16 code units, aren't told apart by pieces. */
+const PIECED_CHARS = 2 ** 18;
+
+/** How many messages at the beginning of a prompt are told apart by pieces. */
+function piecedMessages(messages: readonly Message[]): number {
+  let chars = 0;
+  const end = messages.findIndex(({ content }) => {
+    const isFar = chars > PIECED_CHARS;
+    chars += contentText(content).length;
+    return isFar;
+  });
+  return end < 0 ? messages.length : end;
+}
+
 /** A prompt that is sent. */
 export interface HeldPrompt {
   readonly client: string;
@@ -336,7 +353,7 @@ export class HeldPrompts {
     const answer = messages.findIndex(({ role }) => role === "assistant");
     const opening = answer < 0 ? messages.length : answer;
     // Where no mark ends what is cached, all that two texts begin with is shared.
-    const whole = ends ? 0 : opening;
+    const whole = ends ? 0 : piecedMessages(messages.slice(0, opening));
     return [
       { hash: `${client} ${model}`, tokens: 0 },
       ...PrefixCache.unitsOf({ tools, messages: [] }, countTokens),
@@ -353,10 +370,13 @@ export class HeldPrompts {
     const isText = typeof content === "string" || content?.every(({ type }) => type === "text");
     const text = isText ? contentText(content) : "";
     const pieces: PromptUnit[] = [];
-    let left = countMessageTokens(message, countTokens);
+    const all = countMessageTokens(message, countTokens);
+    let left = all;
+    // Of what is long each piece is taken for as dense as the whole: to count thousands of them would hold others up.
+    const mean = text.length > COUNTED_CHARS ? Math.floor(all * PIECE_CHARS / text.length) : undefined;
     for (let end = PIECE_CHARS; end < text.length; end += PIECE_CHARS) {
       const piece = text.slice(end - PIECE_CHARS, end);
-      const tokens = Math.min(left, countTokens(piece));
+      const tokens = Math.min(left, mean ?? countTokens(piece));
       pieces.push({ hash: `${role} ${hashText(piece)}`, tokens });
       left -= tokens;
     }

@@ -36,7 +36,7 @@ export interface GatewayOptions extends PolicyOptions {
     }>
   >;
   /** What conversations cost counts for the keys with which their requests come. Default: for nobody. */
-  readonly keys?: Pick<Keys, "refusal" | "spent" | "paid"> | undefined;
+  readonly keys?: Pick<Keys, "refusal" | "spent" | "paid" | "reserve"> | undefined;
   /**
    * Paths beside those that models are used with, such as `/v1/vector_stores`, that go to a provider with the key of its
    * upstream, and what is below them. With a client's own key anything under `/v1` goes. Default: none.
@@ -53,7 +53,7 @@ export interface GatewayOptions extends PolicyOptions {
   readonly recall?: boolean;
   /** Share of sessions, from 0 to 1, that are left as they are, to compare with. Default: 0. */
   readonly control?: number;
-  /** Largest request body in bytes: prompts may hold pictures and recordings. Default: 128 MiB. */
+  /** Largest request body in bytes: prompts may hold pictures and recordings. Default: 32 MiB, the most that Anthropic takes. */
   readonly maxBodyBytes?: number;
   /** Most bytes of memory that all it remembers of sessions and requests may take. Default: 512 MiB. */
   readonly maxMemoryBytes?: number;

@@ -206,8 +206,13 @@ Deno.test("gateway passes on with the server's key by what models are used, and 
     const text = await response.text();
     return [response.status, seen.length - before, text === "" ? undefined : JSON.parse(text)];
   };
-  for (const path of ["/models", "/files/f/content", "/messages/batches/b", "/vector_stores/vs/files"]) {
-    assertEquals((await ask(path)).slice(0, 2), [200, 1]);
+  for (
+    const path of [
+      ...["/models", "/files/f/content", "/messages/batches/b", "/vector_stores/vs/files"],
+      ...["/conversations/c/items", "/uploads/u/parts", "/containers/c/files/f", "/skills/s/versions"],
+    ]
+  ) {
+    assertEquals((await ask(path)).slice(0, 2), [200, 1], path);
   }
   const path = "/v1/organization/admin_api_keys";
   const message =

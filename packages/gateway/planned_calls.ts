@@ -1,8 +1,9 @@
+import { Keys, type Reservation } from "@tare/conversation";
 import { ToldWarnings } from "@tare/conversation/report";
 import { type Chat, Telemetry } from "@tare/conversation/telemetry";
 import type { Message } from "@tare/messages";
 import { listPrice, PromptTooLong, readTooLong } from "@tare/planner";
-import { providerOf } from "@tare/planner/parts";
+import { mostOfCall, providerOf } from "@tare/planner/parts";
 import {
   bodyPieces,
   GrowingBytes,
@@ -12,6 +13,7 @@ import {
   type Protocol,
   ReplyTooLong,
   SseSplitter,
+  StreamedText,
   type WireReply,
 } from "@tare/wire";
 import type { SetOptions, Upstream } from "./options.ts";
@@ -86,6 +88,17 @@ export class PlannedCalls {
 
   /** Answers a request. @throws what `fetch` throws if the upstream can't be reached. */
   async answer(protocol: Protocol, call: Call): Promise<Response> {
+    const calls = new ReservedCalls();
+    try {
+      const response = await this.#answer(protocol, call, calls);
+      return calls.untilRead(response);
+    } catch (error) {
+      calls.release();
+      throw error;
+    }
+  }
+
+  async #answer(protocol: Protocol, call: Call, reserved: ReservedCalls): Promise<Response> {
     const { request } = call;
     const upstream = upstreamOf(protocol, this.#options);
     const abort = new AbortController();
@@ -99,12 +112,20 @@ export class PlannedCalls {
     const { telemetry } = this.#options;
     const traced = telemetry.isOn ? new TracedCalls({ telemetry, upstream, signal }) : undefined;
     let sent = call.bytes;
-    const send = (body: Uint8Array<ArrayBuffer>) => {
+    const send = async (body: Uint8Array<ArrayBuffer>) => {
       sent = body;
+      // What the call before cost is booked by now.
+      reserved.release();
+      const held = await this.#reserve(protocol, { call, turn, body, signal });
+      if (!("release" in held)) {
+        const { status, message, code } = held;
+        return protocol.refuse(status, message, code === "budget_spent" ? "insufficient_quota" : code);
+      }
+      reserved.hold(held);
       const headers = turn?.routeHeaders ?? {};
       const asked = { upstream, request, body, auth: protocol.auth, headers, signal };
       const ask = () => askUpstream(path, asked, this.#options);
-      return call.counts || !traced ? ask() : traced.sent(turn, ask);
+      return await (call.counts || !traced ? ask() : traced.sent(turn, ask));
     };
     if (request.headers.get("x-tare")?.toLowerCase() === "off") {
       const response = this.#unplanned(protocol, call, await send(call.bytes));
@@ -131,7 +152,9 @@ export class PlannedCalls {
       bytes = call.bytes;
       warning = this.#warn("request", error);
     }
-    const planned = turn ? await this.#sendFitting(turn, { bytes, send, signal }) : undefined;
+    const planned = turn
+      ? await this.#sendFitting(turn, { bytes, send, signal, counts: call.counts === true })
+      : undefined;
     let response = planned?.response ?? await send(bytes);
     // Of what is too long only less is worth trying: where nobody told how much, the client's own, without what was added.
     const mayFit = !planned?.isTooLong || !planned.isFinal && call.bytes.length < bytes.length;
@@ -176,15 +199,46 @@ export class PlannedCalls {
     return new Response(streamOf(replies, abort), { status, statusText, headers });
   }
 
+  /** Sets aside what a call may cost at most; where no price is known nothing. Gives why not, if it may not be made. */
+  async #reserve(
+    protocol: Protocol,
+    { call: { bytes, by, counts }, turn, body, signal }: {
+      readonly call: Call;
+      readonly turn: GatewayTurn | undefined;
+      readonly body: Uint8Array<ArrayBuffer>;
+      readonly signal: AbortSignal;
+    },
+  ): ReturnType<Keys["reserve"]> {
+    const { keys } = this.#options;
+    const { price = listPrice, profile } = upstreamOf(protocol, this.#options);
+    const model = peekField(bytes, "model");
+    if (!keys || by === undefined || counts || typeof model !== "string") return NOTHING_RESERVED;
+    const caps = protocol.replyFields.map((name) => peekField(body, name));
+    const cap = caps.find((one) => typeof one === "number") ?? Keys.MOST_OUTPUT_TOKENS;
+    const usage = {
+      promptTokens: turn?.view?.promptTokens ?? Math.ceil(body.length / TOKEN_BYTES),
+      outputTokens: Math.max(0, cap),
+    };
+    const rates = {
+      profile: typeof profile === "function" ? profile(model) : profile,
+      price: price(model),
+    };
+    return await keys.reserve(by, mostOfCall(usage, rates).usd ?? 0, { signal });
+  }
+
   /** Sends a turn's call. If it is refused for its length, a shorter one is made and sent, once. */
   async #sendFitting(
     turn: GatewayTurn,
-    { bytes, send, signal }: Pick<Exchange, "send"> & {
+    { bytes, send, signal, counts }: Pick<Exchange, "send"> & Pick<Call, "counts"> & {
       readonly bytes: Uint8Array<ArrayBuffer>;
       readonly signal: AbortSignal;
     },
   ): Promise<Sent> {
-    const response = await send(bytes);
+    const response = await send(bytes).catch((error) => {
+      // It was sent, and the provider reads it whether or not its client is still there.
+      if (signal.aborted && !counts) this.#attempt("usage", () => this.#turns.unfinished(turn, {}, 0));
+      throw error;
+    });
     if (!TOO_LONG.includes(response.status)) return { response, isTooLong: false, isFinal: false };
     const words = await beginningOf(response.clone());
     const isTooLong = this.#turns.refused(turn, words);
@@ -262,11 +316,12 @@ export class PlannedCalls {
     try {
       for (let calls = 1;; calls++) {
         kept?.reply.take();
-        const reply = yield* isStream
+        const read = yield* isStream
           ? this.#readStream(turn, last, kept?.reply)
           : this.#readWhole(turn, last, kept?.reply);
-        if (!reply) return { response: last };
-        const sent = this.#attempt("usage", () => this.#turns.replied(turn, reply));
+        if (!read) return { response: last };
+        const { reply, written } = read;
+        const sent = this.#attempt("usage", () => this.#turns.replied(turn, reply, written));
         traced?.replied(turn, reply, sent);
         const next = await this.#next(turn, { reply, calls, signal: abort.signal });
         if (!next) {
@@ -300,53 +355,66 @@ export class PlannedCalls {
     }
   }
 
-  /** Reads a whole reply. Passes one that can't be read, or is too long, on as it comes, and gives nothing. */
+  /**
+   * Reads a whole reply. Passes one that can't be read, or is too long, on as it comes, and gives nothing. Whatever comes of
+   * it, the provider is paid.
+   */
   async *#readWhole(
-    { writer }: GatewayTurn,
+    turn: GatewayTurn,
     response: Response,
     kept: GrowingBytes | undefined,
-  ): AsyncGenerator<Uint8Array<ArrayBuffer>, WireReply | undefined> {
+  ): AsyncGenerator<Uint8Array<ArrayBuffer>, ReadReply | undefined> {
     const read = new GrowingBytes();
+    let reply: WireReply | undefined;
+    let bytesRead = 0;
     let isRead = true;
-    for await (const bytes of bodyPieces(response.body)) {
-      if (isRead) read.add(bytes);
-      else yield bytes.slice();
-      if (!isRead || read.excess === undefined) continue;
-      this.#warn("long_reply", new ReplyTooLong(`the reply ${read.excess}`));
-      isRead = false;
-      yield read.take();
-    }
-    if (!isRead) return undefined;
-    const whole = read.take();
-    kept?.add(whole);
+    const written = () => Math.ceil(bytesRead / TOKEN_BYTES);
     try {
-      return writer.read(whole);
-    } catch (error) {
-      this.#warn("reply", error);
-      yield whole;
-      return undefined;
+      for await (const bytes of bodyPieces(response.body)) {
+        bytesRead += bytes.length;
+        if (isRead) read.add(bytes);
+        else yield bytes.slice();
+        if (!isRead || read.excess === undefined) continue;
+        this.#warn("long_reply", new ReplyTooLong(`the reply ${read.excess}`));
+        isRead = false;
+        yield read.take();
+      }
+      if (!isRead) return undefined;
+      const whole = read.take();
+      kept?.add(whole);
+      try {
+        reply = turn.writer.read(whole);
+        return { reply, written: written() };
+      } catch (error) {
+        this.#warn("reply", error);
+        yield whole;
+        return undefined;
+      }
+    } finally {
+      if (!reply) this.#attempt("usage", () => this.#turns.unfinished(turn, {}, written()));
     }
   }
 
   /**
    * Reads a streamed reply, and lets pass what the client may see of it. Gives nothing if it can't be read. Whoever breaks it
-   * off, the provider is paid for it once it has begun.
+   * off, the provider is paid for it.
    */
   async *#readStream(
     turn: GatewayTurn,
     response: Response,
     kept: GrowingBytes | undefined,
-  ): AsyncGenerator<Uint8Array<ArrayBuffer>, WireReply | undefined> {
+  ): AsyncGenerator<Uint8Array<ArrayBuffer>, ReadReply | undefined> {
     const { writer, isRewritten, session } = turn;
     const splitter = new SseSplitter();
+    const streamed = new StreamedText();
+    let reply: WireReply | undefined;
     let isRead = true;
     let isUnsaved = isRewritten;
-    let [hasBegun, isOver] = [false, false];
     try {
       for await (const piece of bodyPieces(response.body)) {
-        hasBegun = true;
         // What is passed on is read when the client has time.
         const bytes = piece.slice();
+        streamed.add(bytes);
         if (!isRead) {
           yield bytes;
           continue;
@@ -371,10 +439,16 @@ export class PlannedCalls {
       }
       const rest = splitter.end();
       if (rest) yield joinBytes(writer.push(rest.bytes));
-      isOver = true;
-      return isRead ? writer.end() : undefined;
+      if (!isRead) return undefined;
+      reply = writer.end();
+      return { reply, written: reply.usage ? 0 : streamed.count(turn.countTokens) };
     } finally {
-      if (hasBegun && !isOver) this.#attempt("usage", () => this.#turns.brokenOff(turn, writer.end()));
+      if (!reply) {
+        this.#attempt("usage", () => {
+          const { usage } = isRead ? writer.end() : {};
+          this.#turns.unfinished(turn, usage ? { usage } : {}, streamed.count(turn.countTokens));
+        });
+      }
     }
   }
 
@@ -419,6 +493,61 @@ export class PlannedCalls {
     this.#onError(new Error(`Cannot plan: ${reason}; ${what}.`, { cause: error }));
     return `${what}: ${reason}`;
   }
+}
+
+/** What is set aside where there is no budget. */
+const NOTHING_RESERVED: Reservation = { usd: 0, release() {} };
+
+/** What is set aside for the calls of one request, one after the other. */
+class ReservedCalls {
+  #held: Reservation | undefined;
+
+  hold(reservation: Reservation): void {
+    // Nothing has to wait for the end of what nobody has set anything aside for.
+    if (reservation.usd > 0) this.#held = reservation;
+  }
+
+  release(): void {
+    this.#held?.release();
+    this.#held = undefined;
+  }
+
+  /** The answer, until whose end the last call is under way. */
+  untilRead(response: Response): Response {
+    if (!this.#held) return response;
+    const { body, status, statusText, headers } = response;
+    if (!body) {
+      this.release();
+      return response;
+    }
+    const pieces = body.values();
+    const read = new ReadableStream<Uint8Array<ArrayBuffer>>({
+      pull: async (controller) => {
+        try {
+          const { done, value } = await pieces.next();
+          if (!done) return controller.enqueue(value);
+          this.release();
+          controller.close();
+        } catch (error) {
+          this.release();
+          throw error;
+        }
+      },
+      cancel: async () => {
+        // What was said until then is booked.
+        await pieces.return?.()?.catch(() => {});
+        this.release();
+      },
+    }, { highWaterMark: 0 });
+    return new Response(read, { status, statusText, headers });
+  }
+}
+
+/** A reply that was read. */
+interface ReadReply {
+  readonly reply: WireReply;
+  /** Tokens of it, estimated; 0 where it reports them. */
+  readonly written: number;
 }
 
 /** How a turn's replies ended. */

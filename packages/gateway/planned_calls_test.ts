@@ -84,10 +84,56 @@ Deno.test("a call that was broken off is counted, and said to be, and what it le
     const { planned: before } = await ledger();
     assertEquals([before.calls, before.estimatedCalls, before.errors], [1, 1, 0]);
     assert(before.tokenUnits > 0);
+    assertEquals(before.outputTokens, 1);
     await (await fetch(post(BODY))).text();
     const { planned } = await ledger();
     assertEquals([planned.sessions, planned.calls, planned.estimatedCalls], [1, 2, 1]);
     assertEquals(planned.withoutTokenUnits, planned.tokenUnits);
+  }
+});
+
+Deno.test("each request that was sent is counted, whatever becomes of its reply", async () => {
+  const json = { headers: { "content-type": "application/json" } };
+  // What a provider is asked for fails once its client has left.
+  const never = (signal: AbortSignal) =>
+    new Promise<Response>((_, reject) => signal.addEventListener("abort", () => reject(signal.reason)));
+  const open = (signal: AbortSignal) => {
+    const start = (body: ReadableStreamDefaultController) =>
+      signal.addEventListener("abort", () => body.error(signal.reason));
+    return new Response(new ReadableStream({ start }), json);
+  };
+  const delta = {
+    tool_calls: [{ index: 0, id: "1", function: { name: "read", arguments: '{"path":"aaaa' } }],
+  };
+  const stream = { ...BODY, stream: true };
+  const cases: readonly [string, object, (signal: AbortSignal) => Response | Promise<Response>, number][] = [
+    ["no answer before its client left", BODY, never, 0],
+    ["a whole reply that its client didn't wait for", BODY, open, 0],
+    ["a whole reply that nobody can read", BODY, () => new Response("{no json at all", json), 5],
+    [
+      "a stream that reports nothing",
+      stream,
+      () => sse(chunk({ content: "So it is." }, "stop"), "[DONE]"),
+      3,
+    ],
+    ["a stream that ends in a call", stream, () => sse(chunk(delta)), 5],
+    ["a stream that nobody can read", stream, () => sse("x".repeat(17 * 2 ** 20)), 0],
+  ];
+  for (const [name, body, answer, outputTokens] of cases) {
+    const { promise: sent, resolve } = Promise.withResolvers<void>();
+    const controller = new AbortController();
+    const { fetch, ledger } = gatewayed(() => {
+      resolve();
+      return answer(controller.signal);
+    });
+    const request = new Request(post(body), { signal: controller.signal });
+    const asked = fetch(request).then((response) => response.text()).catch(() => {});
+    await sent;
+    if (answer === never || answer === open) controller.abort();
+    await asked;
+    const { planned } = await ledger();
+    assertEquals([planned.calls, planned.estimatedCalls, planned.outputTokens], [1, 1, outputTokens], name);
+    assert(planned.tokenUnits > 0, name);
   }
 });
 

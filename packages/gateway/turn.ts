@@ -73,8 +73,8 @@ interface GatewayTurnOptions {
 
 /** What a call took. */
 export interface SentCall {
-  /** Nothing if nobody told. */
-  readonly usage: WireReply["usage"];
+  /** Estimated if the upstream reported nothing. */
+  readonly usage: NonNullable<WireReply["usage"]>;
   /** Tokens that were kept out of it, counted here. */
   readonly savedTokens: number;
   /** What the ledger says of it; nothing of what is no turn, and where the policy keeps none. */
@@ -301,11 +301,26 @@ export class GatewayTurn {
     return prompts.rejected(words, this.#view);
   }
 
-  /** Takes note of a reply, and gives what it took. */
-  sent({ usage }: WireReply): SentCall {
-    const { prompts, held, now } = this.#options;
+  /** Counts what a model has written. */
+  get countTokens(): CountTokens {
+    return this.#options.countTokens;
+  }
+
+  /**
+   * Takes note of a reply, and gives what it took: what the upstream didn't report is estimated, by the prompt and by as many
+   * tokens as were `written`.
+   */
+  sent({ usage: reported }: Pick<WireReply, "usage">, written: number): SentCall {
+    const { prompts, held, now, countTokens } = this.#options;
     // The cache holds it, whatever it was for.
     if (this.#sending) held.read(this.#sending, now());
+    const usage = reported ?? {
+      promptTokens: this.#view?.promptTokens ??
+        (this.#sending ? countRequestTokens(this.#sending, countTokens) : 0),
+      cachedTokens: 0,
+      outputTokens: written,
+      estimated: true,
+    };
     if (!this.#view || !prompts) return { usage, savedTokens: 0 };
     const entry = prompts.sent(usage, this.#view, this.#heldTokens);
     if (!this.#options.oneShot || !this.session.isBegun) {

@@ -36,7 +36,7 @@ Deno.test("GatewayTurn answers recalls from the session's archive and goes on be
     finish_reason: "tool_calls",
   }];
   const reply = turn.writer.read(encode({ choices, usage: { prompt_tokens: 9, completion_tokens: 1 } }));
-  assertEquals(turn.sent(reply).usage?.promptTokens, 9);
+  assertEquals(turn.sent(reply, 0).usage.promptTokens, 9);
   await turn.recall(reply);
   const [, assistant, first, second] = (await sent()).messages;
   assertEquals([assistant.tool_calls, first.content], [calls, "the original"]);

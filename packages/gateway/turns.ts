@@ -5,8 +5,9 @@ import {
   type SpendingSession,
   type Sums,
   sumsOf,
+  UNFINISHED,
 } from "@tare/conversation/report";
-import { contentText, type CountTokens, type Usage } from "@tare/messages";
+import { contentText, type CountTokens } from "@tare/messages";
 import { listPrice, listWindow, MESSAGES_PROVIDER, readTooLong } from "@tare/planner";
 import { compactionOf, profileForTtl, type Rates, routeToCache, searchesTools } from "@tare/planner/parts";
 import { promptSession } from "@tare/planner/policies";
@@ -17,6 +18,7 @@ import {
   jsonExcess,
   type Protocol,
   PROTOCOLS,
+  readField,
   readingRequest,
   readWireBody,
   type WireItem,
@@ -25,6 +27,7 @@ import {
 } from "@tare/wire";
 import { LRUCache } from "lru-cache";
 import { createHash } from "node:crypto";
+import { setTimeout as setTimer } from "node:timers";
 import { functionsInFront } from "./deferral.ts";
 import { type EndedTurn, keyOf, pingableOf, SubAgents } from "./keep_warm.ts";
 import { Keeper } from "./kept/keeper.ts";
@@ -59,6 +62,16 @@ export interface Call {
 
 const DAY_MS = 24 * 60 * 60_000;
 
+/** Longest body of a request that is planned; what is longer is more than any model reads, and passes as it comes. */
+const MAX_PLANNED_BYTES = 16 * 2 ** 20;
+
+/** From so many bytes on, others are let in between two passes over a body. */
+const LARGE_BYTES = 2 ** 20;
+
+function letOthersIn(): Promise<void> {
+  return new Promise((resolve) => setTimer(resolve));
+}
+
 /** So many windows are remembered that errors have told. */
 const MAX_WINDOWS = 1_000;
 
@@ -73,6 +86,8 @@ export class Turns {
   readonly #subAgents = new SubAgents();
   /** Windows that errors have told, by client: an error may quote what that client has said. */
   readonly #windows = new LRUCache<string, number>({ max: MAX_WINDOWS });
+  /** By client and model: those whose newest request asked for a window of a million tokens. */
+  readonly #millions = new LRUCache<string, true>({ max: MAX_WINDOWS });
 
   /** No request has come yet. */
   constructor(options: SetOptions) {
@@ -220,11 +235,16 @@ export class Turns {
     const upstream = upstreamOf(protocol, this.#options);
     const { baseURL } = upstream;
     const isOwn = isObserved || counts || baseURL.startsWith(MESSAGES_PROVIDER.baseURL);
+    if (bytes.length > MAX_PLANNED_BYTES) {
+      throw new RangeError(`it has more than ${MAX_PLANNED_BYTES} bytes`);
+    }
     const read = (from: Call["bytes"]) => readWireBody(from, { protocol, lists: readers.lists });
     const sent = read(bytes);
+    if (bytes.length > LARGE_BYTES) await letOthersIn();
     // What is known was within the limits when it came.
     const excess = jsonExcess(bytes.subarray(sent.known?.end ?? 0));
     if (excess !== undefined) throw new RangeError(excess);
+    if (bytes.length > LARGE_BYTES) await letOthersIn();
     const still = isOwn ? undefined : protocol.withoutNonce?.(sent);
     const body = still ? read(still) : sent;
     const { key, name, follows, isStateful, isDetached, ...hints } = protocol.readHints(
@@ -232,6 +252,9 @@ export class Turns {
       request.headers,
     );
     if (isDetached) return undefined;
+    const sized = hashOf([client, protocol.name, readField(body, "model")]);
+    if (hints.asksForMillion) this.#millions.set(sized, true);
+    else if (!counts) this.#millions.delete(sized);
     const countTokens = await this.#options.countTokens();
     const wire = await Conversation.inSlices(readingRequest(body, protocol, readers));
     const sessions = this.#sessions;
@@ -340,16 +363,12 @@ export class Turns {
     return functionsInFront(wire, { profile, windowTokens, countTokens, alwaysFull });
   }
 
-  /** Books what a reply took that somebody broke off: what it didn't tell is counted. */
-  brokenOff(turn: GatewayTurn, reply: WireReply): void {
-    this.#took(turn, reply);
-  }
-
-  #took(turn: GatewayTurn, reply: WireReply): { readonly sent: SentCall; readonly call?: CallReport } {
-    const sent = turn.sent(reply);
-    const { usage } = sent;
-    if (!usage) return { sent };
-    return { sent, call: this.#noteCall(turn, { ...sent, usage }, this.#ratesOf(turn)) };
+  /** Books what a request took whose reply did not reach its end, of which so many tokens were `written`. */
+  unfinished(turn: GatewayTurn, reply: Pick<WireReply, "usage">, written: number): void {
+    const usage = reply.usage &&
+      { ...reply.usage, outputTokens: Math.max(reply.usage.outputTokens, written) };
+    const sent = turn.sent(usage ? { usage } : {}, written);
+    this.#noteCall(turn, { ...sent, usage: { ...sent.usage, estimated: true } }, UNFINISHED);
   }
 
   #ratesOf({ request: { protocol, model }, session }: GatewayTurn): Rates {
@@ -364,18 +383,19 @@ export class Turns {
   refused(turn: GatewayTurn, words: string): boolean {
     const { client, request: { protocol, model } } = turn;
     const tokens = readTooLong(words)?.windowTokens;
-    if (tokens !== undefined) this.#windows.set(hashOf([client, protocol.name, model]), tokens);
+    if (tokens !== undefined) this.#windows.set(this.#sized(protocol, { client, model }).key, tokens);
     return turn.rejected(words);
   }
 
-  /** Books what a reply took, and gives that. */
-  replied(turn: GatewayTurn, reply: WireReply): SentCall {
-    const { sent, call } = this.#took(turn, reply);
+  /** Books what a reply took of which so many tokens were `written`, and gives that. */
+  replied(turn: GatewayTurn, reply: WireReply, written: number): SentCall {
     const { session, oneShot } = turn;
+    const sent = turn.sent(reply, written);
+    const call = this.#noteCall(turn, sent, oneShot ?? "turn");
     if (!oneShot || !isAnswer(reply)) return sent;
     const isSaid = oneShot === "compaction";
     if (!isSaid && !(session.facts.hasTools && (reply.text ?? "").length >= SUMMARY_CHARS)) return sent;
-    const { promptTokens = 0, cachedTokens = 0, outputTokens = 0, tokenUnits = 0, usd = null } = call ?? {};
+    const { promptTokens, cachedTokens, outputTokens, tokenUnits, usd } = call;
     const money = usd !== null && { usd };
     const made = {
       atMs: this.#options.now(),
@@ -448,10 +468,11 @@ export class Turns {
 
   #noteCall(
     turn: GatewayTurn,
-    { usage, savedTokens, entry }: SentCall & { readonly usage: Usage },
-    rates: Rates,
+    { usage, savedTokens, entry }: SentCall,
+    purpose: string,
   ): CallReport {
     const { session, oneShot, request: { model } } = turn;
+    const rates = this.#ratesOf(turn);
     const { conversation } = session;
     const { upgrade } = entry?.warmth ?? {};
     if (upgrade) this.#warmth?.observe(keyOf(turn, this.#options), upgrade);
@@ -459,10 +480,10 @@ export class Turns {
       number: 1 + sumsOf.days(conversation.state.days).calls,
       at: new Date(this.#options.now()).toISOString(),
       turn: oneShot === undefined ? session.facts.turns?.all ?? null : null,
-      purpose: oneShot ?? "turn",
+      purpose,
       ledger: entry,
       rates,
-      rewrites: oneShot === undefined ? conversation.state.unsent : [],
+      rewrites: purpose === "turn" ? conversation.state.unsent : [],
     });
     const pingCreditTokenUnits = entry?.warmth?.creditTokenUnits ?? 0;
     this.book(session, { ...sumsOf.call(made), pingCreditTokenUnits, savedTokens }, { model });
@@ -489,14 +510,23 @@ export class Turns {
   #windowOf(protocol: Protocol, { client, model }: { readonly client: string; readonly model: string }) {
     const { windowTokens = listWindow } = upstreamOf(protocol, this.#options);
     if (typeof windowTokens === "number") return windowTokens;
-    return this.#windows.get(hashOf([client, protocol.name, model])) ?? windowTokens(model);
+    const { key, name } = this.#sized(protocol, { client, model });
+    return this.#windows.get(key) ?? windowTokens(name);
+  }
+
+  /** The name of a model by the window that its client asks for, and what errors about that are remembered by. */
+  #sized(protocol: Protocol, { client, model }: { readonly client: string; readonly model: string }) {
+    const key = hashOf([client, protocol.name, model]);
+    if (!this.#millions.has(key) || /\[1m\]$/i.test(model)) return { key, name: model };
+    return { key: `${key} 1m`, name: `${model}[1m]` };
   }
 
   /** Whether nobody has told that window. */
   #assumesWindow(protocol: Protocol, { client, model }: { readonly client: string; readonly model: string }) {
     const { windowTokens, assumesWindow = () => true } = upstreamOf(protocol, this.#options);
     if (typeof windowTokens === "number") return false;
-    return !this.#windows.has(hashOf([client, protocol.name, model])) && assumesWindow(model);
+    const { key, name } = this.#sized(protocol, { client, model });
+    return !this.#windows.has(key) && assumesWindow(name);
   }
 
   /** Makes what decides for a session, by what its first request asked for. */

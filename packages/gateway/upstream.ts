@@ -113,8 +113,10 @@ export function streamOf(
   bytes: AsyncIterator<Uint8Array<ArrayBuffer>>,
   abort: AbortController,
 ): ReadableStream<Uint8Array<ArrayBuffer>> {
+  let isBegun = false;
   return new ReadableStream({
     async pull(controller) {
+      isBegun = true;
       const { done, value } = await bytes.next();
       if (done) controller.close();
       else if (value.length > 0) controller.enqueue(value);
@@ -122,7 +124,8 @@ export function streamOf(
     },
     async cancel(reason) {
       abort.abort(reason);
-      // What was said until then is booked.
+      // What was said until then is booked: what was never begun ends without that.
+      if (!isBegun) await bytes.next().catch(() => {});
       await bytes.return?.().catch(() => {});
     },
   }, { highWaterMark: 0 });

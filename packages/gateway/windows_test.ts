@@ -1,4 +1,4 @@
-import { assertEquals, assertStringIncludes } from "@std/assert";
+import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { profileNamed } from "@tare/planner";
 import { BASH, chatStep } from "./agents_fixture_test.ts";
 import { completion, gatewayed, post, UPSTREAM } from "./fixture_test.ts";
@@ -105,4 +105,71 @@ Deno.test("gateway refuses what people said and the window can't hold, as the pr
   assertStringIncludes(body.error.message, "prompt is too long: ");
   // Nobody was asked.
   assertEquals(seen, []);
+});
+
+/** The same conversation in Anthropic's words. */
+function longMessages(results: number): object[] {
+  // Nothing is said twice.
+  const said = (at: number) =>
+    Array.from({ length: 1_900 }, (_, line) => `word ${at}/${line} said`).join("\n");
+  return [
+    { role: "user", content: "Read all." },
+    ...Array.from({ length: results }, (_, at) => [
+      {
+        role: "assistant",
+        content: [{ type: "tool_use", id: `t${at}`, name: "bash", input: { command: `cat file${at}` } }],
+      },
+      {
+        role: "user",
+        content: [{ type: "tool_result", tool_use_id: `t${at}`, content: said(at) }],
+      },
+    ]).flat(),
+  ];
+}
+
+const CLAUDE_BASH = { name: "bash", input_schema: { type: "object" } };
+
+/** Tokens of a conversation that is seen for the first time, and of what is sent of it. */
+async function firstSight(
+  { results, profile = "anthropic-5m", headers = {}, model = "claude-sonnet-4-5" }: {
+    readonly results: number;
+    readonly profile?: string;
+    readonly headers?: Record<string, string>;
+    readonly model?: string;
+  },
+) {
+  const { windowTokens: _, ...rest } = { ...UPSTREAM, profile: profileNamed(profile) };
+  const { fetch } = gatewayed(() =>
+    Response.json({
+      ...{ id: "m", type: "message", role: "assistant", content: [{ type: "text", text: "Hi" }] },
+      ...{ stop_reason: "end_turn", usage: { input_tokens: 9, output_tokens: 1 } },
+    }), { upstreams: { messages: rest }, control: 0 });
+  const body = { model, max_tokens: 100, messages: longMessages(results), tools: [CLAUDE_BASH] };
+  const response = await fetch(post(body, { "x-api-key": "k", ...headers }, "/messages"));
+  await response.text();
+  const tokens = (name: string) => Number(response.headers.get(`x-tare-tokens-${name}`));
+  return { received: tokens("received"), sent: tokens("sent") };
+}
+
+Deno.test("gateway sends what the window holds of a long history that it sees for the first time", async () => {
+  for (const [results, window] of [[46, 200_000], [20, 200_000], [1, 200_000]] as const) {
+    const { received, sent } = await firstSight({ results });
+    const isRight = received < 0.8 * window ? sent >= received : sent > 0.3 * window && sent < 0.9 * window;
+    assert(isRight, `${received} tokens became ${sent}`);
+  }
+});
+
+Deno.test("gateway knows by beta or name that a client uses a window of a million tokens", async () => {
+  const million = { "anthropic-beta": "oauth-2025-04-20,context-1m-2025-08-07" };
+  const whole = async (given: Partial<Parameters<typeof firstSight>[0]>) => {
+    const { received, sent } = await firstSight({ results: 60, profile: "local", ...given });
+    // The recall tool is sent with it.
+    return sent >= received;
+  };
+  assertEquals(await whole({}), false);
+  assertEquals(await whole({ headers: million }), true);
+  assertEquals(await whole({ headers: { "anthropic-beta": "context-management-2025-06-27" } }), false);
+  assertEquals(await whole({ model: "claude-sonnet-4-5[1m]" }), true);
+  // More than that doesn't fit there either.
+  assertEquals(await whole({ headers: million, results: 160 }), false);
 });

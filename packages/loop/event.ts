@@ -121,6 +121,19 @@ export type LoopEvent =
     /** What the context hook says of the call, where it keeps a ledger. */
     readonly ledger?: object;
   }
+  /**
+   * A request of the step was sent and its reply did not reach its end: the turn was stopped, or the reply broke off or
+   * failed. What it took is estimated, by the prompt and what was streamed.
+   */
+  | {
+    readonly type: "reply_unfinished";
+    readonly step: number;
+    /** When it ended, in milliseconds since the epoch, where who plays the turn has a clock. */
+    readonly atMs?: number;
+    readonly usage: Usage;
+    /** What the request cost, where the caller knows. */
+    readonly cost?: Cost;
+  }
   | ({ readonly type: "turn_end" } & TurnEnd);
 
 /** The calls that a call has made before it was cut off, or stopped to wait: see {@linkcode Tool.replays}. */
@@ -200,12 +213,12 @@ export interface AnsweredCall {
 }
 
 /**
- * What a turn cost, what its context hook paid included. A figure is in tokens unless it says otherwise. A call that
- * failed or was cancelled is not in it. What the calls cost in token units and in dollars is absent where it isn't known
+ * What a turn cost, what its context hook paid included. A figure is in tokens unless it says otherwise. A call whose
+ * reply did not reach its end is in it as estimated; one that was refused is not. What the calls cost in token units and in dollars is absent where it isn't known
  * of all of them.
  */
 export interface TurnLedger extends Partial<Cost> {
-  /** Model calls that were answered, those of the context hook apart. */
+  /** Model calls whose reply began, those of the context hook apart. */
   readonly calls: number;
   /** Sum of the prompts, cached tokens included. */
   readonly promptTokens: number;
@@ -215,7 +228,7 @@ export interface TurnLedger extends Partial<Cost> {
   readonly outputTokens: number;
   /** Prompt tokens that each mechanism kept out, summed over the calls. */
   readonly saved: Readonly<Record<string, number>>;
-  /** True if the provider sent no usage for some call and it was counted here. */
+  /** True if the provider sent no usage for some call, such as one that was cancelled, and it was counted here. */
   readonly estimated: boolean;
 }
 
@@ -300,4 +313,10 @@ export class ModelError extends Error {
     if (options.retryAfterMs !== undefined) this.retryAfterMs = options.retryAfterMs;
     if (options.param !== undefined) this.param = options.param;
   }
+}
+
+/** A model call isn't made because a budget is used up: the turn ends by reason `budget`. */
+export class BudgetSpent extends Error {
+  /** Always `BudgetSpent`. */
+  override readonly name = "BudgetSpent";
 }

@@ -9,6 +9,7 @@ export {
   addLedgers,
   type AnsweredCall,
   type AskedCall,
+  BudgetSpent,
   EMPTY_LEDGER,
   type Journal,
   type Judge,
@@ -20,5 +21,5 @@ export {
   type TurnLedger,
 } from "./event.ts";
 export type { ProviderOptions } from "./provider.ts";
-export { run, type RunOptions, type TurnResult } from "./run.ts";
+export { run, type RunOptions, SentRequests, type TurnResult } from "./run.ts";
 export { type Clock, systemClock } from "./watchdog.ts";

@@ -15,6 +15,8 @@ import {
   type Message,
   MESSAGE_OVERHEAD_TOKENS,
   type Model,
+  type ModelEvent,
+  type ModelRequest,
   type ModelSettings,
   pairCalls,
   type Tool,
@@ -34,6 +36,7 @@ import {
 import {
   addLedgers,
   type AnsweredCall,
+  BudgetSpent,
   EMPTY_LEDGER,
   type Journal,
   type Judge,
@@ -178,6 +181,8 @@ export interface TurnResult extends TurnEnd {
 interface StepOptions extends ResolvedOptions {
   readonly step: number;
   readonly watchdog: Watchdog;
+  /** Adds what a request without a complete reply took to the ledger, and returns what it cost. */
+  readonly unfinished: (usage: Usage) => Cost | undefined;
 }
 
 /** What changes in the course of a turn. */
@@ -195,7 +200,7 @@ interface Turn {
  *
  * The events of a step are `step_start`, `context_rewritten` and `warning`, deltas, `assistant_message`, `tool_call`
  * (in the order of the calls), `tool_result` (as each ends), `step_end`, `approval_asked` (in the order of the calls); a
- * step whose reply was broken off has no `step_end`. What comes of `answered` calls stands before the first step. A turn starts with `turn_start` and ends with exactly one `turn_end`, whatever fails: the model, a tool,
+ * step whose reply was broken off has no `step_end`; each request whose reply did not reach its end has a `reply_unfinished`. What comes of `answered` calls stands before the first step. A turn starts with `turn_start` and ends with exactly one `turn_end`, whatever fails: the model, a tool,
  * the context hook. When the turn is stopped by its signal, calls that have no answer yet are answered with an error,
  * so that the history stays whole: only calls of `clientTools`, or that have to be asked for, that ended the turn are left for the caller to answer. Leaving the loop over the events stops everything too, but then nobody gets the
  * result.
@@ -246,8 +251,18 @@ async function* playSteps(
   turn: Turn,
 ): AsyncGenerator<LoopEvent, Ending> {
   const repeated = new RepeatedCalls();
+  const { costOf } = options;
+  const book = (more: TurnLedger) => {
+    turn.ledger = addLedgers(turn.ledger, more);
+    options.spent(turn.ledger);
+  };
+  const unfinished = (usage: Usage) => {
+    const cost = costOf?.(usage);
+    book({ ...EMPTY_LEDGER, calls: 1, ...spentOn(usage), ...cost });
+    return cost;
+  };
   if (options.answered.length > 0) {
-    const done = yield* runAnswered(repeated, { ...options, step: 1, watchdog });
+    const done = yield* runAnswered(repeated, { ...options, step: 1, watchdog, unfinished });
     turn.messages = done.answers;
     watchdog.signal.throwIfAborted();
     for (const one of done.asked) yield { type: "approval_asked", step: 1, ...one };
@@ -256,22 +271,17 @@ async function* playSteps(
   const { calls: again = [], step: first = 1, judge = options.judge, answered = [] } = options.resumed ?? {};
   if (again.length > 0) {
     const usual = options.judge;
-    const about = { judge, usual, answered, repeated, step: first, watchdog };
+    const about = { judge, usual, answered, repeated, step: first, watchdog, unfinished };
     const asked = yield* runAgain(again, turn, { ...options, ...about });
     watchdog.signal.throwIfAborted();
     if (asked.length > 0) return { reason: "approval" };
   }
   const usedUp = options.overBudget(options.spent(turn.ledger));
   if (usedUp !== undefined) return { reason: "budget", message: usedUp };
-  const book = (more: TurnLedger) => {
-    turn.ledger = addLedgers(turn.ledger, more);
-    options.spent(turn.ledger);
-  };
   for (let step = first;; step++) {
     yield { type: "step_start", step };
     yield* steer(options.steering(), turn, step);
-    const stepOptions: StepOptions = { ...options, step, watchdog };
-    const { costOf } = options;
+    const stepOptions: StepOptions = { ...options, step, watchdog, unfinished };
     const viewed = async function* () {
       const view = yield* makeView(turn.messages, stepOptions);
       if (view.usage) {
@@ -424,13 +434,20 @@ function upToOpening(messages: readonly Message[]): readonly Message[] {
 async function* callModel(
   view: ContextView,
   turn: Turn,
-  { model, settings, countTokens, step, watchdog, clock, restarts }: StepOptions,
+  { model, settings, countTokens, step, watchdog, clock, restarts, unfinished }: StepOptions,
 ): AsyncGenerator<LoopEvent, Reply> {
   const { messages, tools, stable, cacheKey } = view;
   const { signal, progress } = watchdog;
   let refusal: string | undefined;
   let brokeOff: string | undefined;
-  const events = model({
+  const sent = new SentRequests(view, countTokens);
+  const takeUnfinished = function* (): Generator<LoopEvent> {
+    for (const usage of sent.take()) {
+      const cost = unfinished(usage);
+      yield { type: "reply_unfinished", step, usage, ...(cost && { cost }) };
+    }
+  };
+  const events = model(sent.watched({
     messages,
     tools,
     ...(settings && { settings }),
@@ -439,8 +456,8 @@ async function* callModel(
     signal,
     progress,
     refused: (why) => refusal = why,
-    ...(restarts && { restarted: (why) => brokeOff = why }),
-  })
+    ...(restarts && { restarted: (why: string) => brokeOff = why }),
+  }))
     [Symbol.asyncIterator]();
   try {
     for (let isFirst = true;; isFirst = false) {
@@ -450,21 +467,121 @@ async function* callModel(
         yield { type: "warning", message: refusal === undefined ? SILENT : `${refusal}. ${ASKED_AGAIN}` };
       }
       const { done, value: event } = await next;
+      yield* takeUnfinished();
       if (brokeOff !== undefined) {
         yield { type: "step_start", step };
         yield { type: "warning", message: `${brokeOff} ${RESTARTED}` };
         brokeOff = undefined;
       }
       if (done) throw new ModelError("bad_response", "The model's stream ended without a reply.");
+      sent.received(event);
       if (event.type === "completed") {
         const { message, finishReason, usage = countUsage(view, message, countTokens) } = event;
         return { message, finishReason, usage };
       }
       if (event.type !== "tool_call_delta") yield { ...event, step };
     }
+  } catch (error) {
+    sent.end({ isStopped: signal.aborted });
+    yield* takeUnfinished();
+    throw error;
   } finally {
     // Not awaited: a generator that hangs in next() would never return.
     if (events.return) watchdog.track(events.return());
+  }
+}
+
+/** A request that was sent and has no complete reply yet. */
+interface OpenRequest {
+  /** Whether an answer that isn't a refusal has begun. */
+  begun: boolean;
+  /** What was streamed of the reply. */
+  readonly pieces: string[];
+}
+
+/**
+ * The requests that one call of a model sends. A provider is paid for each whose answer has begun, whatever becomes of
+ * it: one that is cancelled, breaks off and is sent again, or fails in its middle is counted here.
+ */
+export class SentRequests {
+  readonly #view: Pick<ContextView, "messages" | "tools" | "cachedTokens">;
+  readonly #countTokens: CountTokens;
+  #open: OpenRequest | undefined;
+  #unfinished: Usage[] = [];
+
+  /** No request was sent yet. */
+  constructor(view: Pick<ContextView, "messages" | "tools" | "cachedTokens">, countTokens: CountTokens) {
+    this.#view = view;
+    this.#countTokens = countTokens;
+  }
+
+  /** Returns the request with callbacks by which the model reports what it sends. */
+  watched(request: ModelRequest): ModelRequest {
+    const { confirm, refused, restarted } = request;
+    return {
+      ...request,
+      confirm: () => {
+        confirm?.();
+        this.#next();
+      },
+      refused: (why) => {
+        if (why === undefined) this.#now().begun = true;
+        else this.#open = undefined;
+        refused?.(why);
+      },
+      ...(restarted && {
+        restarted: (why: string) => {
+          this.#next();
+          restarted(why);
+        },
+      }),
+    };
+  }
+
+  /** Takes note of an event of the reply. */
+  received(event: ModelEvent): void {
+    if (event.type === "completed") {
+      this.#open = undefined;
+      return;
+    }
+    const open = this.#now();
+    open.begun = true;
+    if (event.type === "tool_call_delta") open.pieces.push(event.name ?? "", event.arguments ?? "");
+    else open.pieces.push(event.text);
+  }
+
+  /** Takes note that nothing more comes. One that was stopped before its answer began has been sent all the same. */
+  end({ isStopped }: { readonly isStopped: boolean }): void {
+    if (this.#open && isStopped) this.#open.begun = true;
+    this.#close();
+  }
+
+  /** Returns what requests without a complete reply took that were not returned before, estimated. */
+  take(): readonly Usage[] {
+    if (this.#unfinished.length === 0) return this.#unfinished;
+    return this.#unfinished.splice(0);
+  }
+
+  #now(): OpenRequest {
+    return this.#open ??= { begun: false, pieces: [] };
+  }
+
+  #next(): void {
+    this.#close();
+    this.#now();
+  }
+
+  #close(): void {
+    const { begun = false, pieces = [] } = this.#open ?? {};
+    this.#open = undefined;
+    if (!begun) return;
+    const promptTokens = countRequestTokens(this.#view, this.#countTokens);
+    this.#unfinished.push({
+      promptTokens,
+      cachedTokens: Math.min(promptTokens, this.#view.cachedTokens ?? 0),
+      outputTokens: this.#countTokens(pieces.join("")),
+      estimated: true,
+    });
   }
 }
 
@@ -583,6 +700,7 @@ function endingByError(
     return { reason: "stalled", message: `Nothing moved for ${idleTimeoutMs / 1000} s.` };
   }
   if (watchdog.signal.aborted) return { reason: "cancelled", message: "The turn was cancelled." };
+  if (error instanceof BudgetSpent) return { reason: "budget", message: error.message };
   if (error instanceof ModelError) {
     return { reason: "model_error", code: error.code, message: error.message, error };
   }

@@ -27,7 +27,10 @@ Deno.test("run() cancels in the middle of a reply and leaves that out of the his
       if (event.type === "text_delta") controller.abort();
     },
   );
-  assertEquals(outline(events), ["turn_start", "step_start", "text_delta Well", "turn_end cancelled"]);
+  assertEquals(outline(events), [
+    ...["turn_start", "step_start", "text_delta Well"],
+    ...["reply_unfinished", "turn_end cancelled"],
+  ]);
   assertEquals([hung.stopped, result.message], [1, "The turn was cancelled."]);
   assertEquals(result.messages, [{ role: "user", content: "Go" }]);
 });
@@ -151,7 +154,7 @@ Deno.test("run() stops the model when its consumer leaves, between events and wh
   await breathe();
   const [last, left] = await Promise.all([pending, turn.return({} as TurnResult)]);
   assertEquals([hung.stopped, left.done], [2, true]);
-  assert(!last.done && last.value.type === "turn_end");
+  assert(!last.done && last.value.type === "reply_unfinished");
 });
 
 Deno.test("run() stops running tools when its consumer leaves", async () => {

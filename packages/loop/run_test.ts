@@ -347,11 +347,11 @@ Deno.test("run() begins a step again whose reply broke off and was asked for aga
   const { events, result } = await collect(run({ model, tools: [], history: [], input: "Go" }));
   const warning = "Cut. It is asked for again: what was shown of the reply doesn't count.";
   assertEquals(outline(events), [
-    ...["turn_start", "step_start", "reasoning_delta Hm", "text_delta Hal"],
+    ...["turn_start", "step_start", "reasoning_delta Hm", "text_delta Hal", "reply_unfinished"],
     ...["step_start", `warning ${warning}`, "text_delta Hello."],
     ...["assistant_message", "step_end", "turn_end completed"],
   ]);
-  assertEquals([result.text, result.ledger.calls], ["Hello.", 1]);
+  assertEquals([result.text, result.ledger.calls], ["Hello.", 2]);
   const plain = await collect(run({ model, tools: [], history: [], input: "Go", restarts: false }));
   assertEquals([plain.result.reason, plain.result.message], ["model_error", "Cut."]);
 });

@@ -141,6 +141,8 @@ export interface ContextView {
   readonly rewrites?: readonly Rewrite[];
   /** Tokens that each mechanism keeps out of this very request, by its name. */
   readonly saved?: Readonly<Record<string, number>>;
+  /** Of the prompt, tokens that the provider's cache is expected to serve. Default: 0. */
+  readonly cachedTokens?: number;
   /** What models were paid for making it, such as one that summarised. It counts even if the request fails. */
   readonly usage?: Usage;
   /** Sentences for people, such as an archive that could not be written. */

@@ -19,7 +19,14 @@ export { compactionOf } from "./agents.ts";
 export { PrefixCache, type PromptUnit, servedTokens } from "./cache/prefix.ts";
 export { pingClock } from "./clock/clock.ts";
 export { isSummary } from "./edits/view.ts";
-export { callCost, callCostParts, promptCost, type Rates, type RequestMade } from "./ledger/ledger.ts";
+export {
+  callCost,
+  callCostParts,
+  mostOfCall,
+  promptCost,
+  type Rates,
+  type RequestMade,
+} from "./ledger/ledger.ts";
 export {
   howToAsk,
   profileForTtl,

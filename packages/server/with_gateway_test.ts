@@ -155,7 +155,12 @@ Deno.test("agentHandler() with a gateway asks the upstream for responses that th
   assertEquals((await (await ask(get(`/v1/responses/${made.id}`))).json()).id, made.id);
   assertEquals(seen, []);
   assertEquals(await (await ask(get("/v1/responses/resp_x"))).json(), { id: "upstream" });
-  assertEquals(seen, ["http://upstream.example/v1/responses/resp_x"]);
+  // The provider may stream its own.
+  assertEquals((await ask(get("/v1/responses/resp_x?stream=true"))).status, 200);
+  assertEquals(seen, [
+    "http://upstream.example/v1/responses/resp_x",
+    "http://upstream.example/v1/responses/resp_x?stream=true",
+  ]);
 });
 
 Deno.test("agentHandler() with a gateway tells of both in one document", async () => {

@@ -183,15 +183,27 @@ function skipString(bytes: Uint8Array<ArrayBuffer>, start: number): number {
   return end;
 }
 
-/** From the opening quote to behind the closing one: the next quote before which the backslashes are even; 0 if there is none. */
+/** So many bytes are looked at one by one before the next quote is searched for: that is dear where there are many. */
+const NEAR_BYTES = 32;
+
+/** From the opening quote to behind the closing one: the next quote that isn't escaped; 0 if there is none. */
 function textEnd(bytes: Uint8Array<ArrayBuffer>, start: number): number {
-  let quote = bytes.indexOf(QUOTE, start + 1);
-  for (; quote >= 0; quote = bytes.indexOf(QUOTE, quote + 1)) {
+  // Never between a backslash and what it escapes.
+  for (let at = start + 1; at < bytes.length;) {
+    const near = Math.min(at + NEAR_BYTES, bytes.length);
+    while (at < near) {
+      const byte = bytes[at];
+      if (byte === QUOTE) return at + 1;
+      at += byte === BACKSLASH ? 2 : 1;
+    }
+    const quote = bytes.indexOf(QUOTE, at);
+    if (quote < 0) return 0;
     let before = quote;
-    while (bytes[before - 1] === BACKSLASH) before--;
-    if ((quote - before) % 2 === 0) break;
+    while (before > at && bytes[before - 1] === BACKSLASH) before--;
+    if ((quote - before) % 2 === 0) return quote + 1;
+    at = quote + 1;
   }
-  return quote + 1;
+  return 0;
 }
 
 function skipBlanks(bytes: Uint8Array<ArrayBuffer>, start: number): number {

@@ -35,6 +35,7 @@ export {
   type ListReader,
   peekField,
   type Protocol,
+  readField,
   readingRequest,
   readItems,
   readRequest,
@@ -51,7 +52,14 @@ export {
   withoutThoughts,
   writeRequest,
 } from "./protocol.ts";
-export { bodyPieces, GrowingBytes, MAX_EVENT_BYTES, ReplyTooLong, SseSplitter } from "./reply_stream.ts";
+export {
+  bodyPieces,
+  GrowingBytes,
+  MAX_EVENT_BYTES,
+  ReplyTooLong,
+  SseSplitter,
+  StreamedText,
+} from "./reply_stream.ts";
 export { ResponseAssembler, type ResponseBody, ResponseEventWriter } from "./responses/response.ts";
 export { RESPONSES_FORMS, responsesBody } from "./responses/write_responses_body.ts";
 export { legalArguments, type LegalForms, originalCalls } from "./legality.ts";

@@ -145,6 +145,8 @@ export interface Protocol {
     readonly forbidsTools?: boolean;
     /** Whether the model has to call one named tool, as for structured output. Default: it chooses. */
     readonly forcesTool?: boolean;
+    /** Whether it asks for a context window of a million tokens, where its model has one of that size too. Default: no. */
+    readonly asksForMillion?: boolean;
     /** Whether the upstream keeps the history itself. */
     readonly isStateful: boolean;
     /** Whether a reply can't be gone on with, or isn't there to be read: there is nothing to plan for. */
@@ -483,10 +485,16 @@ export function readField({ bytes, fields }: WireBody, name: string): unknown {
   return span && readJsonAt(bytes, span);
 }
 
-/** A field of a body that may be cut off, or no JSON at all; nothing if the field isn't there. The first of its name. */
+/** Bytes of a body in which {@linkcode peekField} looks for a field: others wait meanwhile. */
+const PEEKED_BYTES = 2 ** 24;
+
+/**
+ * A field of a body that may be cut off, or no JSON at all; nothing if the field isn't there, or behind so much else that
+ * looking for it would hold others up. The first of its name.
+ */
 export function peekField(bytes: Uint8Array<ArrayBuffer>, name: string): unknown {
   try {
-    const span = findField(bytes, name);
+    const span = findField(bytes.subarray(0, PEEKED_BYTES), name);
     return span && readJsonAt(bytes, span);
   } catch {
     return undefined;
@@ -550,6 +558,25 @@ export function readRequest(
   }
 }
 
+/** Longest text of one message, or of the tools, in UTF-16 code units, that is read: it is worked through in one go. */
+const MAX_TEXT_CHARS = 2 ** 21;
+
+/** @throws {RangeError} if a text of these parts is so long that to work through it would hold others up. */
+function assertShort(parts: readonly ItemPart[]): readonly ItemPart[] {
+  for (const { message } of parts) {
+    const { content } = message;
+    let chars = contentText(content).length;
+    if (message.role === "assistant") {
+      chars += message.reasoning_content?.length ?? 0;
+      for (const call of message.tool_calls ?? []) chars += describeCall(call).arguments.length;
+    }
+    if (chars > MAX_TEXT_CHARS) {
+      throw new RangeError(`one of its texts has more than ${MAX_TEXT_CHARS} characters`);
+    }
+  }
+  return parts;
+}
+
 /** Like {@linkcode readRequest}, an item at each step: a long list takes a while, and others may be let in between. */
 export function* readingRequest(
   body: WireBody,
@@ -561,7 +588,7 @@ export function* readingRequest(
   const items: WireItem[] = [];
   if (head) {
     const json = encoder.encode(JSON.stringify(head.fields.map((name) => readField(body, name) ?? null)));
-    const read = (values: unknown) => head.read(values as readonly unknown[]);
+    const read = (values: unknown) => assertShort(head.read(values as readonly unknown[]));
     const { key, value } = readers.items.read(json, {
       start: 0,
       end: json.length,
@@ -570,6 +597,7 @@ export function* readingRequest(
       spelling: SPELLING,
     });
     items.push({ key, parts: value });
+    yield;
   }
   const list = fields.get(listField);
   if (list && bytes[list.start] === QUOTE) {
@@ -591,6 +619,10 @@ export function* readingRequest(
     readers.lists?.keep(bytes, { start, kind, items: listed, known });
   }
   const listed = fields.get("tools");
+  if (listed && listed.end - listed.start > MAX_TEXT_CHARS) {
+    throw new RangeError(`its tools have more than ${MAX_TEXT_CHARS} bytes`);
+  }
+  yield;
   const tools = listed !== undefined && bytes[listed.start] === OPEN_ARRAY
     ? arrayItems(bytes, listed.start).map((span) => ({
       bytes: bytes.subarray(span.start, span.end),
@@ -929,7 +961,11 @@ export function readPiece(
   { start, end }: Span,
   { protocol, readers }: Reading,
 ): ReadPiece {
-  const { name: kind, readItem: read } = protocol;
+  const { name: kind, readItem } = protocol;
+  // Nothing shorter can hold a long text.
+  const read: typeof readItem = end - start > MAX_TEXT_CHARS
+    ? (json) => assertShort(readItem(json))
+    : readItem;
   return readers.items.read(bytes, { start, end, kind, read, spelling: SPELLING });
 }
 

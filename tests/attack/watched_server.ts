@@ -15,16 +15,20 @@ export interface Watched {
 /** A server's process, with somebody who asks it for its health while it works. */
 export interface WatchedServer {
   readonly url: string;
-  /** Sends a request and reads its answer. `type` is that of its content. Default: `application/json`. */
-  readonly post: (path: string, body: BodyInit, type?: string) => Promise<Watched>;
+  /**
+   * Sends a request and reads its answer. `type` is that of its content, `encoding` how it is compressed. Default:
+   * `application/json`, and not at all.
+   */
+  readonly post: (path: string, body: BodyInit, type?: string, encoding?: string) => Promise<Watched>;
   /** Makes a session and plays a turn in it. */
   readonly turn: () => Promise<Watched>;
 }
 
-/** Starts a server with an empty data folder, and ends it when the work with it is done. */
+/** Starts a server with an empty data folder and this environment, and ends it when the work with it is done. */
 export async function withServer(
   args: readonly string[],
   work: (server: WatchedServer) => Promise<void>,
+  env?: Readonly<Record<string, string>>,
 ): Promise<void> {
   const folder = await Deno.makeTempDir();
   const server = await startServerProcess([
@@ -35,13 +39,18 @@ export async function withServer(
     "--workspace",
     folder,
     ...args,
-  ]);
-  const post = async (path: string, body: BodyInit, type = "application/json"): Promise<Watched> => {
+  ], env);
+  const post = async (
+    path: string,
+    body: BodyInit,
+    type = "application/json",
+    encoding?: string,
+  ): Promise<Watched> => {
     const stop = watch(server);
     const tookMs = await timer(server.pid);
     const response = await fetch(server.url + path, {
       method: "POST",
-      headers: { "content-type": type },
+      headers: { "content-type": type, ...(encoding && { "content-encoding": encoding }) },
       body,
     });
     const text = await response.text();

@@ -113,6 +113,7 @@ export class SessionUpdates {
         if (event.reason !== "approval") yield* this.abandon();
         return;
       case "step_end":
+      case "reply_unfinished":
         return yield this.#used(event.usage, event.cost?.usd);
       case "turn_resumed":
         return yield {

@@ -13,7 +13,10 @@ export interface CallReport {
   readonly turn: number | null;
   /** Whether somebody had to answer a question of its turn before it was made. */
   readonly afterQuestion: boolean;
-  /** `turn`, or what it was made for that is no turn: `compaction`, `title`, `other`. */
+  /**
+   * `turn`, or what it was made for that is no turn: `compaction`, `title`, `other`. `unfinished`: its reply did not reach
+   * its end.
+   */
   readonly purpose: string;
   /** Tokens of the prompt: those read from the cache, written to it, and neither. */
   readonly promptTokens: number;
@@ -81,6 +84,9 @@ export interface CallReport {
   /** What was rewritten before it, and why, in words. */
   readonly rewrites: readonly Rewrite[];
 }
+
+/** Purpose of a call whose reply did not reach its end: what it took is estimated, by its prompt and what was streamed. */
+export const UNFINISHED = "unfinished";
 
 /** What a call took, by what the provider reported and what the ledger says of it. */
 export function reportCall(

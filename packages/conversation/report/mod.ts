@@ -28,6 +28,7 @@ export {
   type Sums,
   sumsOf,
   ToldWarnings,
+  UNFINISHED,
 } from "./calls.ts";
 export { keptSpending, reportSpend, SPEND_BY, type SpendingSession } from "./spend.ts";
 export {

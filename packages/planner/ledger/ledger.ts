@@ -832,6 +832,35 @@ export function callCostParts(
   };
 }
 
+/**
+ * Returns the most that a call may cost: as if nothing of its prompt came from a cache, and all of it were written to one
+ * for an hour.
+ *
+ * @example
+ * ```ts
+ * import { assertEquals } from "@std/assert";
+ * import { profileNamed } from "@tare/planner";
+ * import { mostOfCall } from "@tare/planner/parts";
+ *
+ * const call = { promptTokens: 1_000_000, outputTokens: 100_000 };
+ * const rates = { profile: profileNamed("openai"), price: { input: 2, output: 10, cacheRead: 0.2 } };
+ * assertEquals(mostOfCall(call, rates).usd, 3);
+ * ```
+ */
+export function mostOfCall(
+  { promptTokens, outputTokens }: Pick<Usage, "promptTokens" | "outputTokens">,
+  rates: Rates,
+): Cost {
+  const written = { cacheWriteTokens: promptTokens, hourWriteTokens: promptTokens };
+  const plain = callCost({ promptTokens, cachedTokens: 0, outputTokens }, rates);
+  const kept = callCost({ promptTokens, cachedTokens: 0, outputTokens, ...written }, rates);
+  const usd = plain.usd === undefined ? undefined : Math.max(plain.usd, kept.usd ?? 0);
+  return {
+    tokenUnits: Math.max(plain.tokenUnits, kept.tokenUnits),
+    ...(usd !== undefined && { usd }),
+  };
+}
+
 /** What a model's calls cost. */
 export interface Rates {
   readonly profile: Pick<Profile, "write" | "read" | "writes">;

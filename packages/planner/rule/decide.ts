@@ -213,10 +213,12 @@ function makeRoom(situation: Situation): readonly Removal[] {
   const { fullFrom = fullFromTokens(windowTokens) } = situation;
   if (windowUse <= fullFrom) return [];
   const those = situation.removals.filter(({ tokens }) => tokens > 0);
-  const all = those.reduce((sum, { tokens }) => sum + tokens, 0);
+  // A prompt that may be longer than it seems shrinks by more than it seems, too.
+  const scale = promptTokens > 0 ? windowUse / promptTokens : 1;
+  const all = scale * those.reduce((sum, { tokens }) => sum + tokens, 0);
   const fits = (share: number) => windowUse - all <= share * windowTokens;
   for (const share of [ROOMY_SHARE, WINDOW_SHARE, 1]) {
-    if (fits(share)) return cheapestRoom(those, windowUse - share * windowTokens, situation);
+    if (fits(share)) return cheapestRoom(those, (windowUse - share * windowTokens) / scale, situation);
   }
   return all >= WORTHWHILE_SHARE * windowUse ? those : [];
 }

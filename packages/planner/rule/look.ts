@@ -13,6 +13,7 @@ import { predict, type Prediction, sentWarmth, servedOf, servedTokens } from "..
 import {
   type ByKind,
   longestSize,
+  messageKinds,
   observeSize,
   plus,
   type PromptSize,
@@ -77,6 +78,9 @@ import {
   type Situation,
   WINDOW_SHARE,
 } from "./decide.ts";
+
+/** Share of the window from which on a history that is seen for the first time loses nothing that the window has room for. */
+const LONG_SHARE = 0.5;
 
 /** A call that is about to be made, as far as it is planned. */
 export interface LookRequest extends History {
@@ -366,8 +370,9 @@ export class KnownSession {
       const edit = arrived?.get(at);
       this.#standings.add(message, edit && said(message, edit));
       for (const { source } of edit?.references ?? []) this.#standings.renew(source);
-      // It is remembered, for who asks next.
+      // They are remembered, for who asks next.
       countMessageTokens(message, this.#options.countTokens);
+      if (!edit) messageKinds(message, this.#options.countTokens);
       yield;
     }
   }
@@ -479,8 +484,11 @@ export class KnownSession {
           (1 + lossLimit) * (account.resend + resendCostOf(account, promptCost(profile, resend), cost)) -
           account.paid - cost,
         stopped: account.stopped || this.#options.forget === "nothing",
-        // What a fork's first request shares with its parent's last is paid for: rewriting waits until that has been read.
-        isHeld: account.forked && !isSurelyCold(alive),
+        // What a fork's first request shares with its parent's last is paid for: rewriting waits until that has been read. And
+        // of a history that is seen for the first time nobody knows what its model works with, nor what is cached of it.
+        isHeld: account.forked && !isSurelyCold(alive) ||
+          account.sent.length === 0 &&
+            (profile.read < profile.write || scale.perToken * alone.wholeTokens > LONG_SHARE * windowTokens),
         isAsked: request.leavesNow,
       },
       alone,

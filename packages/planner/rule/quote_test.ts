@@ -83,7 +83,8 @@ Deno.test("quote() tells what view() and sent() would make of the call, and chan
   const now = { nowMs: 0 };
   const first = session.quote({ messages, tools: [] }, now);
   assertEquals([first.alive, first.asIs.cachedTokens, archived], [0, 0, []]);
-  const { rewrites: [rewrite], promptTokens } = await session.view({ messages, tools: [] }, now);
+  const leaving = { ...now, leavesNow: true };
+  const { rewrites: [rewrite], promptTokens } = await session.view({ messages, tools: [] }, leaving);
   assert(rewrite);
   assertEquals(first.asIs.promptTokens, rewrite.tokensBefore);
   assert(Math.abs(first.rewritten.promptTokens - promptTokens) < 0.1 * rewrite.tokensBefore);

@@ -76,6 +76,8 @@ const USAGE = closed({
   estimated: Type.Optional(Type.Boolean()),
 }, "Usage");
 
+const COST = closed({ tokenUnits: UNITS, usd: Type.Optional(DOLLARS) }, "Cost");
+
 // Keyed, so that a member that is added to one of these types and not here is a type error.
 const FINISH_REASONS: Readonly<Record<FinishReason, true>> = {
   stop: true,
@@ -200,11 +202,19 @@ const FIELDS: Readonly<Record<SessionEvent["type"], TProperties>> = {
       Type.Number({ description: "When the model had answered, in milliseconds since the epoch." }),
     ),
     usage: USAGE,
-    cost: Type.Optional(closed({ tokenUnits: UNITS, usd: Type.Optional(DOLLARS) }, "Cost")),
+    cost: Type.Optional(COST),
     finishReason: oneOf(FINISH_REASONS),
     ledger: Type.Optional(
       Type.Object({}, { description: "What the call cost and why, by the server's policy." }),
     ),
+  },
+  reply_unfinished: {
+    step: STEP,
+    atMs: Type.Optional(
+      Type.Number({ description: "When it ended, in milliseconds since the epoch." }),
+    ),
+    usage: USAGE,
+    cost: Type.Optional(COST),
   },
   turn_end: {
     reason: oneOf(END_REASONS),

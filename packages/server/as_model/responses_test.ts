@@ -124,13 +124,15 @@ Deno.test("createResponseRoute() and storedResponseRoutes() refuse what the agen
     "previous_response_not_found",
   ]);
   assertEquals(await failure(await get("resp_1")), [404, "id", "response_not_found"]);
-  assertEquals(await failure(await get("resp_1?stream=true")), [400, "stream", "unsupported_value"]);
+  // Only of what is the agent's.
+  assertEquals(await failure(await get("resp_1?stream=true")), [404, "id", "response_not_found"]);
 });
 
 Deno.test("createResponseRoute() says that a limit ended a response", async () => {
-  const { post } = harness([{ content: "Wait.", ...echoCall("x") }, { content: "a" }]);
-  const { status, incomplete_details, max_output_tokens } = await (await post({ max_output_tokens: 2 }))
-    .json();
+  const { post, get } = harness([{ content: "Wait.", ...echoCall("x") }, { content: "a" }]);
+  const made = await (await post({ max_output_tokens: 2 })).json();
+  const { id, status, incomplete_details, max_output_tokens } = made;
+  assertEquals(await failure(await get(`${id}?stream=true`)), [400, "stream", "unsupported_value"]);
   assertEquals([status, incomplete_details, max_output_tokens], [
     "incomplete",
     { reason: "max_output_tokens" },

@@ -123,10 +123,12 @@ export function storedResponseRoutes({ store }: { readonly store: Store }) {
       errors: API_ERRORS,
       query: { stream: Type.Boolean({ default: false, description: "Must be false." }) },
       async answer({ query: { stream }, path: { id }, asker }) {
+        // One of the provider's may be streamed.
+        const { response } = await find(visibleTo(store, asker), id);
         if (stream) {
           throw unsupported("stream", "only the request that makes a response can stream it");
         }
-        return { json: (await find(visibleTo(store, asker), id)).response };
+        return { json: response };
       },
     }),
     route({

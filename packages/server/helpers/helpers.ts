@@ -1,9 +1,10 @@
-import { addLedgers, EMPTY_LEDGER, type RunOptions, type TurnLedger } from "@tare/loop";
+import { addLedgers, BudgetSpent, EMPTY_LEDGER, type RunOptions, type TurnLedger } from "@tare/loop";
 import {
   contentText,
   describeCall,
   firstWords,
   type Message,
+  type ModelRequest,
   type Tool,
   type ToolCall,
   type ToolContext,
@@ -22,6 +23,10 @@ export class TurnAccount {
   #own: TurnLedger = EMPTY_LEDGER;
   readonly #helpers = new Map<string, TurnLedger>();
   #pings: TurnLedger = EMPTY_LEDGER;
+  /** What model calls under way cost at most, its helpers' too. */
+  readonly #underWay = new Set<TurnLedger>();
+  /** Called when one of them is over. */
+  readonly #waiting = new Set<() => void>();
 
   /** Takes note of what the turn's own calls cost so far, and gives the sum. */
   readonly spent = (own: TurnLedger): TurnLedger => {
@@ -37,6 +42,44 @@ export class TurnAccount {
   /** A ping that kept the turn's prompt warm cost this. */
   pinged(cost: TurnLedger): void {
     this.#pings = addLedgers(this.#pings, cost);
+  }
+
+  /**
+   * Sets aside what a model call costs at most. As long as calls under way could use up the rest of a budget, it waits: so
+   * that is passed by one call's maximum at most, however many helpers work at once.
+   *
+   * @returns What gives it back, once the call is over and what it cost is noted.
+   * @throws {BudgetSpent} if a budget is used up, and the signal's reason.
+   */
+  async reserve(
+    most: TurnLedger,
+    { overBudget, signal, progress }: Pick<ModelRequest, "signal" | "progress"> & {
+      readonly overBudget: (ledger: TurnLedger) => string | undefined;
+    },
+  ): Promise<() => void> {
+    for (;;) {
+      signal.throwIfAborted();
+      const usedUp = overBudget(this.sum);
+      if (usedUp !== undefined) throw new BudgetSpent(usedUp);
+      const underWay = [...this.#underWay];
+      if (underWay.length === 0 || overBudget(underWay.reduce(addLedgers, this.sum)) === undefined) break;
+      const { promise, resolve, reject } = Promise.withResolvers<void>();
+      const stop = () => reject(signal.reason);
+      this.#waiting.add(resolve);
+      signal.addEventListener("abort", stop);
+      await promise.finally(() => {
+        this.#waiting.delete(resolve);
+        signal.removeEventListener("abort", stop);
+      });
+      progress?.();
+    }
+    // Several may cost the same.
+    const its = { ...most };
+    this.#underWay.add(its);
+    return () => {
+      if (!this.#underWay.delete(its)) return;
+      for (const go of [...this.#waiting]) go();
+    };
   }
 
   /** What the helpers cost so far. */
@@ -308,6 +351,7 @@ export class Helpers {
       payer: {
         note: (ledger) => account.note(id, ledger),
         overBudget: () => overBudget(account.sum),
+        reserve: (most, request) => account.reserve(most, { ...request, overBudget }),
         watch,
         ...(judge && { judge }),
       },

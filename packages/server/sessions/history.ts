@@ -52,6 +52,7 @@ export const HISTORY_EVENTS: readonly SessionEvent["type"][] = [
   "approval_asked",
   "approval_answered",
   "step_end",
+  "reply_unfinished",
   "turn_end",
   "helper_started",
 ];
@@ -110,6 +111,14 @@ interface UnansweredCall {
   readonly denied?: string | undefined;
   /** Id of the call that made it. */
   readonly parent?: string;
+}
+
+/** What a model call cost. */
+function ledgerOf(
+  { usage, cost }: Extract<SessionEvent, { readonly type: "step_end" | "reply_unfinished" }>,
+): TurnLedger {
+  const { promptTokens, cachedTokens, outputTokens, estimated = false } = usage;
+  return { calls: 1, promptTokens, cachedTokens, outputTokens, saved: {}, estimated, ...cost };
 }
 
 /**
@@ -181,19 +190,12 @@ export function rebuildHistory(
       case "step_end":
         settle();
         if (turn) {
-          const { promptTokens, cachedTokens, outputTokens, estimated = false } = event.usage;
-          const step = {
-            calls: 1,
-            promptTokens,
-            cachedTokens,
-            outputTokens,
-            saved: {},
-            estimated,
-            ...event.cost,
-          };
-          const ledger = addLedgers(turn.ledger, step);
+          const ledger = addLedgers(turn.ledger, ledgerOf(event));
           turn = { step: event.step + 1, ledger, isReplied: false, resumed: 0 };
         }
+        break;
+      case "reply_unfinished":
+        if (turn) turn = { ...turn, ledger: addLedgers(turn.ledger, ledgerOf(event)) };
         break;
       case "turn_end":
         settle();
@@ -607,7 +609,12 @@ interface StoredHelper extends HelperLink {
 }
 
 /** The events that say what a turn cost and how it ended. */
-const COST_EVENTS: readonly SessionEvent["type"][] = ["turn_start", "step_end", "turn_end"];
+const COST_EVENTS: readonly SessionEvent["type"][] = [
+  "turn_start",
+  "step_end",
+  "reply_unfinished",
+  "turn_end",
+];
 
 /** Reads what came of a session's helpers. One that was deleted has cost what nobody knows any more. @throws {StoreError} */
 function readHelpers(links: readonly HelperLink[], store: Store): Promise<readonly StoredHelper[]> {

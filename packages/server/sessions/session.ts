@@ -94,7 +94,8 @@ export class Session implements SessionInfo {
     this.#tools = new SessionTools({ given: this.settings.tools, own, source, mayUse });
     this.#environment = environment;
     this.#countTokens = countTokens;
-    const parts = { id, settings: this.settings, archive: this.archive, environment, countTokens };
+    const { by, settings } = this;
+    const parts = { id, by, settings, archive, environment, countTokens };
     const { events, helpers } = this;
     this.#memory = new SessionMemory({ ...parts, tools: () => this.tools, events, helpers });
     this.warmth = new SessionWarmth({
@@ -615,8 +616,8 @@ export class Session implements SessionInfo {
 
   /** What a ping cost is paid for by the turn that runs. */
   #bookPing(cost: TurnLedger): void {
-    if (this.#account) this.#account.pinged(cost);
-    else this.#environment.keys?.paid(this.by, cost.usd ?? 0);
+    this.#account?.pinged(cost);
+    this.#environment.keys?.paid(this.by, cost.usd ?? 0);
     const store = this.#memory.pinged(cost, { inTurn: this.#account !== undefined });
     this.#hold.alone(store, { told: () => {} })
       .catch((error) => this.#environment.onError?.(error));

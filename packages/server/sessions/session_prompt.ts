@@ -1,5 +1,11 @@
 import { Conversation, JsonPacker, type Store, type StoreRecord } from "@tare/conversation";
-import { type CallReport, reportCall, type SeenConversation, sumsOf } from "@tare/conversation/report";
+import {
+  type CallReport,
+  reportCall,
+  type SeenConversation,
+  sumsOf,
+  UNFINISHED,
+} from "@tare/conversation/report";
 import {
   addUsage,
   contentText,
@@ -22,6 +28,7 @@ import {
   transcribe,
   type Usage,
 } from "@tare/messages";
+import { SentRequests } from "@tare/loop";
 import type {
   History,
   Idle,
@@ -189,7 +196,10 @@ export class SessionPrompt implements TurnPrompt {
       profile: () => environment.ratesOf(settings.model).profile,
       tools: this.#known,
       // A model that can't be had must not keep anybody from the session.
-      summarise: async (request) => await summariseWith(summaryModel(kept), countTokens)(request),
+      summarise: async (request) => {
+        const unfinished = (usage: Usage) => this.#bookUnfinished(usage);
+        return await summariseWith(summaryModel(kept), { countTokens, unfinished })(request);
+      },
     });
     this.#conversation = new Conversation({
       ...{ id, archive, prompts: this.#prompts, countTokens },
@@ -314,6 +324,15 @@ export class SessionPrompt implements TurnPrompt {
     const { environment, settings: { model } } = this.#options;
     const book: Conversation["book"] = (...booked) => this.#book(...booked);
     bookCalls({ book }, events, { rates: environment.ratesOf(model), nowMs: this.#now() });
+  }
+
+  /** Takes note of what a request for a summary took whose reply did not reach its end: no turn's ledger holds it. */
+  #bookUnfinished(usage: Usage): void {
+    const { environment: { ratesOf, keys }, settings: { model }, by } = this.#options;
+    const told = { number: 0, at: null, turn: null, purpose: UNFINISHED, rates: ratesOf(model) };
+    const call = reportCall(usage, told);
+    this.#book(sumsOf.call(call), this.#now());
+    keys?.paid(by, call.usd ?? 0);
   }
 
   #book(...booked: Parameters<Conversation["book"]>): void {
@@ -446,6 +465,7 @@ export const CALL_EVENTS: readonly SessionEvent["type"][] = [
   "turn_start",
   "context_rewritten",
   "step_end",
+  "reply_unfinished",
   "approval_asked",
 ];
 
@@ -465,12 +485,17 @@ export function callsOf(events: Iterable<SessionEvent>, rates: Rates): CallRepor
       const { type: _type, step: _step, ...rewrite } = event;
       rewrites.push(rewrite);
     }
-    if (event.type !== "step_end") continue;
+    if (event.type !== "step_end" && event.type !== "reply_unfinished") continue;
     const { usage, cost, atMs } = event;
     // The loop alone doesn't tell.
     const at = atMs === undefined ? null : new Date(atMs).toISOString();
     const number = calls.length + 1;
     // What the context hook says of a call is what its prompt session keeps.
+    if (event.type === "reply_unfinished") {
+      const told = { number, at, turn, purpose: UNFINISHED, afterQuestion };
+      calls.push(reportCall(usage, { ...told, rates, cost }));
+      continue;
+    }
     const ledger = event.ledger as LedgerEntry | undefined;
     const told = { number, at, turn, purpose: "turn", afterQuestion };
     calls.push(reportCall(usage, { ...told, ledger, rates, cost, rewrites }));
@@ -527,7 +552,15 @@ const WHAT =
  * doesn't fit the window a transcript is sent in one user message, in parts if it has to be, each with the summary of
  * those before. A summary that takes longer than two minutes fails; a reply without a text has none.
  */
-export function summariseWith(model: Model, countTokens: CountTokens): Summarise {
+export function summariseWith(
+  model: Model,
+  options: {
+    readonly countTokens: CountTokens;
+    /** Told what a request took whose reply did not reach its end, estimated. */
+    readonly unfinished: (usage: Usage) => void;
+  },
+): Summarise {
+  const { countTokens } = options;
   return async (request) => {
     const { sent, signal, progress, windowTokens = Infinity } = request;
     const timeout = AbortSignal.timeout(SUMMARY_TIMEOUT_MS);
@@ -537,7 +570,7 @@ export function summariseWith(model: Model, countTokens: CountTokens): Summarise
         tools,
         signal: signal ? AbortSignal.any([signal, timeout]) : timeout,
         ...(progress && { progress }),
-      }, countTokens);
+      }, options);
     const promptTokens = windowTokens - Math.min(ANSWER_TOKENS, ANSWER_SHARE * windowTokens);
     const warm: readonly Message[] = [...sent.messages, said(instruct(request))];
     if (countRequestTokens({ messages: warm, tools: sent.tools }, countTokens) <= promptTokens) {
@@ -558,23 +591,30 @@ const NOTHING: Usage = { promptTokens: 0, cachedTokens: 0, outputTokens: 0, esti
 async function askModel(
   model: Model,
   request: ModelRequest,
-  countTokens: CountTokens,
+  { countTokens, unfinished }: Parameters<typeof summariseWith>[1],
 ): ReturnType<Summarise> {
-  for await (const event of model(request)) {
-    request.progress?.();
-    if (event.type !== "completed") continue;
-    const { message } = event;
-    // A reply that calls tools is no summary, whatever it says besides.
-    const text = message.tool_calls?.length ? "" : contentText(message.content).trim();
-    const usage = event.usage ?? {
-      promptTokens: countRequestTokens(request, countTokens),
-      cachedTokens: 0,
-      outputTokens: countMessageTokens(message, countTokens),
-      estimated: true,
-    };
-    return { text, usage };
+  const sent = new SentRequests(request, countTokens);
+  try {
+    for await (const event of model(sent.watched(request))) {
+      request.progress?.();
+      sent.received(event);
+      if (event.type !== "completed") continue;
+      const { message } = event;
+      // A reply that calls tools is no summary, whatever it says besides.
+      const text = message.tool_calls?.length ? "" : contentText(message.content).trim();
+      const usage = event.usage ?? {
+        promptTokens: countRequestTokens(request, countTokens),
+        cachedTokens: 0,
+        outputTokens: countMessageTokens(message, countTokens),
+        estimated: true,
+      };
+      return { text, usage };
+    }
+    throw new Error("the model's reply ended without an end");
+  } finally {
+    sent.end({ isStopped: request.signal.aborted });
+    sent.take().forEach(unfinished);
   }
-  throw new Error("the model's reply ended without an end");
 }
 
 function said(content: string): Message {

@@ -8,6 +8,7 @@ import {
   type Model,
   type ModelRequest,
   type ToolDefinition,
+  type Usage,
 } from "@tare/messages";
 import { summariseWith } from "./session_prompt.ts";
 
@@ -49,9 +50,16 @@ function replies(...given: readonly Partial<AssistantMessage>[]): { model: Model
   return { model, asked };
 }
 
+const OPTIONS = {
+  countTokens: words,
+  unfinished() {
+    throw new Error("unexpected: every reply has an end");
+  },
+};
+
 Deno.test("summariseWith() goes on from the conversation as it was sent, and gives text and usage", async () => {
   const { model, asked } = replies({ content: " The build is red. " });
-  assertEquals(await summariseWith(model, words)(request), { text: "The build is red.", usage });
+  assertEquals(await summariseWith(model, OPTIONS)(request), { text: "The build is red.", usage });
   const [{ messages: sent, tools: offered } = { messages: [], tools: [] }] = asked;
   assertEquals([asked.length, sent.slice(0, -1), offered], [1, request.sent.messages, tools]);
   const instruction = sent.at(-1);
@@ -63,7 +71,7 @@ Deno.test("summariseWith() goes on from the conversation as it was sent, and giv
 
 Deno.test("summariseWith() says which of the user's messages leave", async () => {
   const { model, asked } = replies({ content: "Red." });
-  await summariseWith(model, words)({ ...request, users: messages.slice(0, 1) });
+  await summariseWith(model, OPTIONS)({ ...request, users: messages.slice(0, 1) });
   const text = contentText(asked[0]?.messages.at(-1)?.content);
   assertStringIncludes(text, 'the user\'s message that begins with "Fix the build." leaves');
 });
@@ -74,7 +82,7 @@ Deno.test("summariseWith() sends a transcript without tools if the conversation 
     tools,
   };
   const { model, asked } = replies({ content: "The build is red." });
-  const { text } = await summariseWith(model, words)({ ...request, sent: long, windowTokens: 1_000 });
+  const { text } = await summariseWith(model, OPTIONS)({ ...request, sent: long, windowTokens: 1_000 });
   assertEquals([text, asked.length, asked[0]?.messages.length, asked[0]?.tools], [
     "The build is red.",
     1,
@@ -101,7 +109,7 @@ Deno.test("summariseWith() sends a transcript that doesn't fit in parts, each wi
   const { model, asked } = replies({ content: "One." }, { content: "Two." }, { content: "Three." }, {
     content: "Four.",
   });
-  const { text, usage: paid } = await summariseWith(model, words)(long);
+  const { text, usage: paid } = await summariseWith(model, OPTIONS)(long);
   assertEquals([asked.length, text, paid.promptTokens, paid.outputTokens], [3, "Three.", 270, 9]);
   for (const { messages } of asked) assert(countRequestTokens({ messages }, words) <= 940);
   const prompts = asked.map(({ messages }) => contentText(messages[0]?.content));
@@ -116,7 +124,7 @@ Deno.test("summariseWith() sends a transcript that doesn't fit in parts, each wi
 Deno.test("summariseWith() cuts a message that is longer than a part", async () => {
   const old: readonly Message[] = [{ role: "assistant", content: "word ".repeat(3_000) }];
   const { model, asked } = replies(...Array.from({ length: 20 }, () => ({ content: "Words." })));
-  await summariseWith(model, words)({
+  await summariseWith(model, OPTIONS)({
     sent: { messages: old, tools: [] },
     messages: old,
     users: [],
@@ -129,14 +137,14 @@ Deno.test("summariseWith() cuts a message that is longer than a part", async () 
 Deno.test("summariseWith() takes no calls for a summary, and says what they took", async () => {
   const call = { id: "2", type: "function", function: { name: "read_file", arguments: "{}" } } as const;
   const { model } = replies({ content: "I look again.", tool_calls: [call] });
-  assertEquals(await summariseWith(model, words)(request), { text: "", usage });
+  assertEquals(await summariseWith(model, OPTIONS)(request), { text: "", usage });
 });
 
 Deno.test("summariseWith() counts what the provider doesn't report", async () => {
   const model: Model = async function* () {
     yield { type: "completed", message: { role: "assistant", content: "All is well" }, finishReason: "stop" };
   };
-  const { usage } = await summariseWith(model, words)(request);
+  const { usage } = await summariseWith(model, OPTIONS)(request);
   assertEquals([usage.estimated, usage.promptTokens > 20, usage.outputTokens], [true, true, 7]);
 });
 
@@ -145,9 +153,13 @@ Deno.test("summariseWith() stops when it is told to, and fails without an end", 
     signal.throwIfAborted();
     yield { type: "text_delta", text: "The" };
   };
-  await assertRejects(() => summariseWith(model, words)(request), Error, "ended without an end");
+  const took: Usage[] = [];
+  const summarise = summariseWith(model, { countTokens: words, unfinished: (usage) => took.push(usage) });
+  await assertRejects(() => summarise(request), Error, "ended without an end");
   const stopped = AbortSignal.abort(new Error("stopped"));
-  await assertRejects(() => summariseWith(model, words)({ ...request, signal: stopped }), Error, "stopped");
+  await assertRejects(() => summarise({ ...request, signal: stopped }), Error, "stopped");
+  // Nothing was sent when it was stopped.
+  assertEquals(took.map(({ outputTokens, estimated }) => [outputTokens, estimated]), [[1, true]]);
 });
 
 Deno.test("summariseWith() counts each message of a long transcript a few times, not once for each that follows", async () => {
@@ -167,7 +179,7 @@ Deno.test("summariseWith() counts each message of a long transcript a few times,
     messages,
     windowTokens: 40_000,
   };
-  assertEquals((await summariseWith(model, count)(long)).text, "All wishes.");
+  assertEquals((await summariseWith(model, { ...OPTIONS, countTokens: count })(long)).text, "All wishes.");
   const [chars, parts] = [JSON.stringify(messages).length, asked.map(({ messages: [part] }) => part!)];
   assert(parts.length > 1 && parts.every((part) => words(contentText(part.content)) <= 40_000));
   assert(counted < 5 * chars, `${counted} characters are counted of ${chars}`);

@@ -11,6 +11,7 @@ import type {
   CountTokens,
   Message,
   Model,
+  ModelRequest,
   ModelSettings,
   Tool,
   ToolDefinition,
@@ -46,7 +47,7 @@ export interface Workplace {
 /** What the sessions of a server share. */
 export interface SessionOptions extends PolicyOptions {
   /** What sessions cost counts for the keys with which they were made. Default: for nobody. */
-  readonly keys?: Pick<Keys, "spent" | "paid">;
+  readonly keys?: Pick<Keys, "spent" | "paid" | "reserve">;
   /** Model of sessions that name none. Default: there is none, and so no agent. */
   readonly defaultModel?: string;
   /** System message of sessions that bring none. Default: `DEFAULT_INSTRUCTIONS`. */
@@ -181,6 +182,8 @@ export interface SessionEnvironment extends Omit<SessionOptions, "profile" | "pr
 /** What a session is made of. */
 export interface SessionNeeds {
   readonly id: string;
+  /** Name of the key that pays for it. Absent: the owner's. */
+  readonly by: string | undefined;
   readonly settings: SessionSettings;
   /** The tools that the session has now. */
   readonly tools: () => readonly Tool[];
@@ -281,6 +284,11 @@ interface Payer extends Pick<RunOptions, "judge"> {
   readonly note: (ledger: TurnLedger) => void;
   /** Says which budget of that turn is used up; nothing while there is room. */
   readonly overBudget: () => string | undefined;
+  /** Sets aside from the budgets of that turn what a model call costs at most; gives what gives it back. */
+  readonly reserve: (
+    most: TurnLedger,
+    request: Pick<ModelRequest, "signal" | "progress">,
+  ) => Promise<() => void>;
   /** The same tool, whose changes of files count as that turn's. */
   readonly watch: (tool: Tool) => Tool;
 }

@@ -209,10 +209,13 @@ for (const way of ["cancelled", "closed"] as const) {
     for (const text of "123") await dictation.say(text);
     await (way === "closed" ? sessions.close() : session.cancel());
     await done;
-    assertEquals(commits.slice(1), ['step_start "1"', '"23" turn_end (totals) (turn)']);
+    assertEquals(commits.slice(1), [
+      'step_start "1"',
+      '"23" reply_unfinished turn_end (totals) (turn) sums',
+    ]);
     const events = await Array.fromAsync(session.events.read());
     assertEquals(events.map(({ event }) => "text" in event ? event.text : event.type), [
-      ...["turn_start", "step_start", "1", "23", ""],
+      ...["turn_start", "step_start", "1", "23", "reply_unfinished", ""],
     ]);
   });
 }
@@ -234,7 +237,7 @@ Deno.test("a turn whose model fails between two commits ends with all that was s
     assertEquals(
       events.map(({ event }) => "reason" in event ? event.reason : "text" in event && event.text),
       [
-        ...[false, false, "1", "23", reason],
+        ...[false, false, "1", "23", false, reason],
       ],
     );
   }

@@ -1,5 +1,7 @@
+import { Keys } from "@tare/conversation";
 import {
   addLedgers,
+  BudgetSpent,
   type Clock,
   EMPTY_LEDGER,
   type Judge,
@@ -14,8 +16,11 @@ import {
 import {
   type AssistantMessage,
   contentText,
+  countRequestTokens,
+  type CountTokens,
   type Message,
   type Model,
+  type ModelRequest,
   type Tool,
   type ToolCall,
   type ToolContext,
@@ -24,7 +29,7 @@ import {
 import { PROGRAM_TOOL } from "@tare/loop/programs";
 import { BackgroundCommands } from "@tare/loop/tools";
 import { PromptTooLong } from "@tare/planner";
-import { callCost, type Rates } from "@tare/planner/parts";
+import { callCost, mostOfCall, type Rates } from "@tare/planner/parts";
 import { type AskedEvent, CANNOT_ASK, openCalls, type Opening } from "../approvals/approvals.ts";
 import { allowingAsked, judgeBy } from "../approvals/rules.ts";
 import { DELEGATE_TOOL, type Helpers, type TurnAccount } from "../helpers/helpers.ts";
@@ -133,10 +138,15 @@ export function turnPlayer(
   const most = Math.min(asked.maxOutputTokens ?? Infinity, limits.maxOutputTokens ?? Infinity);
   const { warmth } = session;
   const writes = modelSettings(own, settings);
-  const model = tellingKeepable(environment.model(modelName), warmth);
+  const asks = tellingKeepable(environment.model(modelName), warmth);
   const watch = payer?.watch ??
     ((tool) => checkpoints?.watch(tool, { session: session.id, turn: number }) ?? tool);
   const about = { session: session.id, seesPictures: environment.seesPictures?.(modelName) ?? false };
+  const reserved = new ReservedCall({
+    ...{ rates, countTokens: more.countTokens, keys, by },
+    reserve: (most, request) =>
+      payer?.reserve(most, request) ?? account.reserve(most, { ...request, overBudget: overOwn }),
+  });
   let taken: readonly Tool[] = [];
   // What it cost elsewhere was paid there.
   let paidUsd = resumed?.ledger.usd ?? 0;
@@ -160,7 +170,7 @@ export function turnPlayer(
         const running = background ? runningIn(messages) : [];
         return running.length === 0 ? undefined : background?.news(session.id, running);
       },
-      model: assertOwn ? ownModel(model, assertOwn) : model,
+      model: reserved.model(assertOwn ? ownModel(asks, assertOwn) : asks),
       async takeTools(signal) {
         const found = tools ? { tools, warnings: [] } : await takeTools(signal);
         const watched = found.tools.map((tool) => inSession(isHarmless(tool) ? tool : watch(tool), about));
@@ -172,9 +182,10 @@ export function turnPlayer(
       spent(own) {
         const sum = account.spent(own);
         payer?.note(sum);
-        // What a helper costs is among its parent's.
-        if (!parent) keys?.paid(by, (sum.usd ?? 0) - paidUsd);
-        paidUsd = sum.usd ?? 0;
+        // Its helpers pay for themselves, while it waits for them.
+        keys?.paid(by, (own.usd ?? 0) - paidUsd);
+        paidUsd = own.usd ?? 0;
+        reserved.paid();
         return sum;
       },
     };
@@ -182,10 +193,13 @@ export function turnPlayer(
   return () => {
     const { id: conversation, prompt, history } = session;
     const all = { ...options, prompt, history };
-    if (!telemetry?.isOn) return runTurn(all);
-    const agent = parent ? "helper" : "tare";
-    const about = { telemetry, agent, conversation, ...askedModel(environment, modelName) };
-    return tracedTurn(all, runTurn, about);
+    const play = () => {
+      if (!telemetry?.isOn) return runTurn(all);
+      const agent = parent ? "helper" : "tare";
+      const about = { telemetry, agent, conversation, ...askedModel(environment, modelName) };
+      return tracedTurn(all, runTurn, about);
+    };
+    return play().finally(() => reserved.giveBack());
   };
 }
 
@@ -219,6 +233,77 @@ type TurnWarmth = Pick<SessionWarmth, "made" | "learns" | "waitsForCalls" | "goe
 /** A model that tells how its newest prompt is kept in the cache. */
 function tellingKeepable(model: Model, warmth: TurnWarmth): Model {
   return (request) => model({ ...request, keepable: (prompt) => warmth.made(prompt) });
+}
+
+/** What a model call may cost, and which budgets that is set aside from. */
+interface ReservedCallOptions {
+  readonly rates: Rates;
+  readonly countTokens: CountTokens;
+  readonly keys: SessionEnvironment["keys"];
+  /** Name of the key that pays. */
+  readonly by: string | undefined;
+  /** Sets aside from the budgets of turn and session; gives what gives it back. */
+  readonly reserve: (
+    most: TurnLedger,
+    request: Pick<ModelRequest, "signal" | "progress">,
+  ) => Promise<() => void>;
+}
+
+/** What the newest model call of a turn may cost, set aside from all budgets until the call is over and paid for. */
+class ReservedCall {
+  readonly #options: ReservedCallOptions;
+  #isOver = false;
+  #giveBack: (() => void)[] = [];
+
+  constructor(options: ReservedCallOptions) {
+    this.#options = options;
+  }
+
+  /** A model that is asked once its call is set aside. */
+  model(model: Model): Model {
+    // deno-lint-ignore no-this-alias
+    const reserved = this;
+    return async function* (request) {
+      reserved.giveBack();
+      await reserved.#setAside(request);
+      try {
+        for await (const event of model(request)) {
+          // Whoever gets it pays for it next.
+          reserved.#isOver ||= event.type === "completed";
+          yield event;
+        }
+      } finally {
+        reserved.#isOver = true;
+      }
+    };
+  }
+
+  /** Takes note that all is paid for which is over. */
+  paid(): void {
+    if (this.#isOver) this.giveBack();
+  }
+
+  /** Gives back what is set aside. */
+  giveBack(): void {
+    this.#isOver = false;
+    for (const giveBack of this.#giveBack.splice(0)) giveBack();
+  }
+
+  /** @throws {BudgetSpent} */
+  async #setAside(request: ModelRequest): Promise<void> {
+    const { rates, countTokens, keys, by, reserve } = this.#options;
+    const { signal, progress } = request;
+    const promptTokens = countRequestTokens(request, countTokens);
+    const outputTokens = Keys.MOST_OUTPUT_TOKENS;
+    const cost = mostOfCall({ promptTokens, outputTokens }, rates);
+    this.#giveBack.push(
+      await reserve({ ...EMPTY_LEDGER, calls: 1, promptTokens, outputTokens, ...cost }, request),
+    );
+    const reserved = await keys?.reserve(by, cost.usd ?? 0, { signal, progress });
+    if (!reserved) return;
+    if (!("release" in reserved)) throw new BudgetSpent(reserved.message);
+    this.#giveBack.push(reserved.release);
+  }
 }
 
 /** A model that is asked only as long as this doesn't throw. */
@@ -378,6 +463,7 @@ async function runTurn(
           messages: view.messages,
           tools: view.tools,
           ...(view.stable && { stable: view.stable }),
+          cachedTokens: view.predictedCachedTokens,
           cacheKey: prompt.cacheKey(messages),
           ...(view.summary && { usage: view.summary }),
           saved: view.saved,
@@ -411,7 +497,9 @@ async function runTurn(
         await batch.settle();
         throw new TurnLeft();
       }
-      batch.add(event.type === "step_end" ? { ...event, atMs: answeredAtMs } : event);
+      if (event.type === "step_end") batch.add({ ...event, atMs: answeredAtMs });
+      else if (event.type === "reply_unfinished") batch.add({ ...event, atMs: now() });
+      else batch.add(event);
       const need = event.type === "user_message" ? "now" : needed(event);
       if (need === "now") await batch.settle();
       // Nothing that a crash could make unsure is done by them.

@@ -40,6 +40,9 @@ const API_KEY: Protocol["auth"] = {
 /** Where Claude Code names its session beside its device, whose name two first starts at once change in the middle. */
 const SESSION_ID = /"session_id":"([^"]+)"/;
 
+/** The beta by which a client asks for a window of a million tokens, among others with commas between them. */
+const MILLION = /(?:^|[\s,])context-1m-/;
+
 /**
  * Anthropic's Messages: a reply is one message to the planner; of the user's items each block is one, so that single
  * results are edited. What marks the cache doesn't count, and is never lost.
@@ -58,8 +61,16 @@ export const MESSAGES_PROTOCOL: Protocol = {
   readHints(body, headers) {
     const metadata = readField(body, "metadata");
     const user = isRecord(metadata) ? metadata.user_id : undefined;
+    const betas = [
+      headers.get("anthropic-beta"),
+      readField(body, "anthropic_beta"),
+      readField(body, "betas"),
+    ];
     return {
       ...readCommonHints(body, headers),
+      ...(betas.flat().some((names) => typeof names === "string" && MILLION.test(names)) && {
+        asksForMillion: true,
+      }),
       ...(typeof user === "string" && { key: SESSION_ID.exec(user)?.[1] ?? user }),
       isStateful: false,
       // A thread is a history that the upstream keeps; its tools must stay as they are.

@@ -132,6 +132,7 @@ export class Items {
       case "step_start":
         return this.#takeBack();
       case "step_end":
+      case "reply_unfinished":
         return;
       default:
         // A newer server may tell of what this page doesn't know.

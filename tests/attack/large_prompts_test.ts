@@ -1,0 +1,122 @@
+import { assert, assertEquals } from "@std/assert";
+import { gzipSync } from "node:zlib";
+import { withServer } from "./watched_server.ts";
+
+/** Longest that somebody else may wait for what one request takes, in milliseconds. */
+const MOST_MS = 250;
+
+const call = (args: string) =>
+  `{"role":"user","content":"x"},{"role":"assistant","content":null,"tool_calls":[{"id":"1","type":"function",` +
+  `"function":{"name":"read","arguments":${JSON.stringify(args)}}}]}`;
+const TOOLS = `"tools":[{"type":"function","function":{"name":"read","parameters":{"type":"object"}}}]`;
+
+/** Bodies with so many bytes of text, by where it stands. */
+const SHAPES: Readonly<Record<string, (bytes: number) => readonly [path: string, body: string]>> = {
+  "a message of one letter": (
+    bytes,
+  ) => ["/v1/chat/completions", chat(`{"role":"user","content":"${a(bytes)}"}`)],
+  "a message of quotes": (bytes) => [
+    "/v1/chat/completions",
+    chat(`{"role":"user","content":"${'\\"'.repeat(bytes / 2)}"}`),
+  ],
+  "instructions of one letter": (
+    bytes,
+  ) => ["/v1/responses", `{"model":"m","instructions":"${a(bytes)}","input":"Hi"}`],
+  "an input of one letter": (bytes) => ["/v1/responses", `{"model":"m","input":"${a(bytes)}"}`],
+  "a result of one letter": (bytes) => [
+    "/v1/chat/completions",
+    chat(`${call("{}")},{"role":"tool","tool_call_id":"1","content":"${a(bytes)}"}`),
+  ],
+  "a result of lines": (bytes) => [
+    "/v1/chat/completions",
+    chat(
+      `${call("{}")},{"role":"tool","tool_call_id":"1","content":"${"1: aaa bbb\\n".repeat(bytes / 12)}"}`,
+    ),
+  ],
+  "arguments of one letter": (bytes) => [
+    "/v1/chat/completions",
+    chat(`${call(JSON.stringify({ a: a(bytes) }))},{"role":"tool","tool_call_id":"1","content":"b"}`),
+  ],
+  "a tool of one letter": (bytes) => [
+    "/v1/chat/completions",
+    `{"model":"m","messages":[{"role":"user","content":"Hi"}],"tools":[{"type":"function","function":{"name":"read",` +
+    `"description":"${a(bytes)}","parameters":{"type":"object"}}}]}`,
+  ],
+  "a model behind a message": (bytes) => [
+    "/v1/chat/completions",
+    `{"messages":[{"role":"user","content":"${a(bytes)}"}],"model":"m"}`,
+  ],
+  "thousands of messages": (bytes) => [
+    "/v1/chat/completions",
+    chat(
+      Array.from(
+        { length: 2_000 },
+        (_, at) => `{"role":"user","content":"${"w ".repeat(bytes / 4_000)}${at}"}`,
+      )
+        .join(","),
+    ),
+  ],
+  "the agent's": (
+    bytes,
+  ) => ["/v1/chat/completions", `{"model":"agent","messages":[{"role":"user","content":"${a(bytes)}"}]}`],
+  "the agent's, of spaces": (bytes) => ["/v1/responses", `{"model":"agent","input":"${" ".repeat(bytes)}"}`],
+};
+
+function a(bytes: number): string {
+  return "a".repeat(bytes);
+}
+
+function chat(messages: string): string {
+  return `{"model":"m","messages":[${messages}],${TOOLS}}`;
+}
+
+/** A provider that answers each request in a word. */
+function provider(): Deno.HttpServer<Deno.NetAddr> {
+  return Deno.serve({ hostname: "127.0.0.1", port: 0, onListen() {} }, async (request) => {
+    for await (const _ of request.body ?? []);
+    const isChat = request.url.includes("/chat/");
+    const usage = {
+      prompt_tokens: 9,
+      completion_tokens: 1,
+      total_tokens: 10,
+      input_tokens: 9,
+      output_tokens: 1,
+    };
+    const message = { role: "assistant", content: "So." };
+    return Response.json(
+      isChat
+        ? {
+          id: "c",
+          object: "chat.completion",
+          choices: [{ index: 0, message, finish_reason: "stop" }],
+          usage,
+        }
+        : { id: "r", object: "response", status: "completed", output: [], usage },
+    );
+  });
+}
+
+Deno.test("nobody waits for what a large prompt takes", async (t) => {
+  await using upstream = provider();
+  const env = { OPENAI_BASE_URL: `http://127.0.0.1:${upstream.addr.port}/v1`, OPENAI_API_KEY: "sk" };
+  await withServer(["--model", "m"], async (server) => {
+    // What is loaded with the first request is loaded.
+    await server.post(...SHAPES["a result of lines"]!(1_200));
+    for (const [name, bodyOf] of Object.entries(SHAPES)) {
+      for (const bytes of [60_000_000, 30_000_000, 14_400_000, 1_200_000]) {
+        await t.step(`${name}, ${bytes / 1e6} MB`, async () => {
+          const [path, body] = bodyOf(bytes);
+          const { status, stallMs } = await server.post(path, body);
+          assert(bytes > 2 ** 25 ? status === 413 : [200, 413].includes(status), `answered ${status}`);
+          assert(stallMs < MOST_MS, `others waited ${Math.round(stallMs)} ms`);
+        });
+      }
+    }
+    await t.step("58 kB of gzip", async () => {
+      const [path, body] = SHAPES["a message of one letter"]!(60_000_000);
+      const { status, stallMs } = await server.post(path, new Uint8Array(gzipSync(body)), undefined, "gzip");
+      assertEquals(status, 413);
+      assert(stallMs < MOST_MS, `others waited ${Math.round(stallMs)} ms`);
+    });
+  }, env);
+});
