@@ -49,7 +49,9 @@ export interface RunOptions {
   readonly model: Model;
   /** The conversation so far; instructions are system messages at its start. Not changed. */
   readonly history: readonly Message[];
-  /** What the user says now. Absent: the turn goes on where the history stops. */
+  /**
+   * The user's message; it follows the results of `answered` calls. Default: the turn continues where the history ends.
+   */
   readonly input?: Content;
   /**
    * What the user has said since it was last called. Called before each model call, and once the model has answered:
@@ -248,7 +250,7 @@ async function* playSteps(
   const repeated = new RepeatedCalls();
   if (options.answered.length > 0) {
     const done = yield* runAnswered(repeated, { ...options, step: 1, watchdog });
-    turn.messages = done.answers;
+    turn.messages = [...done.answers, ...turn.messages];
     watchdog.signal.throwIfAborted();
     for (const one of done.asked) yield { type: "approval_asked", step: 1, ...one };
     if (done.asked.length > 0) return { reason: "approval" };
@@ -261,8 +263,9 @@ async function* playSteps(
     watchdog.signal.throwIfAborted();
     if (asked.length > 0) return { reason: "approval" };
   }
-  const usedUp = options.overBudget(options.spent(turn.ledger));
-  if (usedUp !== undefined) return { reason: "budget", message: usedUp };
+  // Before its first call a turn can be at any of its limits only if it continues, and over its budget in any case.
+  const reached = endingByLimit(options.spent(turn.ledger), { ...options, step: first - 1 });
+  if (reached) return reached;
   const book = (more: TurnLedger) => {
     turn.ledger = addLedgers(turn.ledger, more);
     options.spent(turn.ledger);
@@ -315,7 +318,9 @@ async function* playSteps(
     const ending = isHandedOver
       ? { reason: asked.length > 0 ? "approval" : "tool_calls" } as const
       : endingByReply(reply);
-    const steering = ending?.reason === "completed" ? options.steering() : [];
+    // Input that the turn can no longer answer stays with the caller.
+    const isOpen = ending?.reason === "completed" && !watchdog.signal.aborted;
+    const steering = isOpen ? options.steering() : [];
     if (ending && steering.length === 0) return ending;
     watchdog.signal.throwIfAborted();
     yield* steer(steering, turn, step);

@@ -121,3 +121,24 @@ Deno.test("run() without an input goes on where the history stops", async () => 
   assertEquals(result.messages, [{ role: "assistant", content: "It is 12:00." }]);
   assertThrows(() => run({ model, history: [] }), RangeError, "neither an input nor a history");
 });
+
+Deno.test("run() leaves input with the caller that comes after the turn was aborted", async () => {
+  const stop = new AbortController();
+  const waiting: Content[] = ["Too late"];
+  const turn = run({
+    model: scripted(say("One.")).model,
+    history: [],
+    input: "Count.",
+    steering: () => stop.signal.aborted ? waiting.splice(0) : [],
+    signal: stop.signal,
+  });
+  let ended: TurnResult | undefined;
+  while (!ended) {
+    const { done, value } = await turn.next();
+    if (done) ended = value;
+    else if (value.type === "step_end") stop.abort();
+  }
+  const added = ended.messages.filter(({ role }) => role === "user").map(({ content }) => content);
+  assertEquals([...added, ...waiting], ["Count.", "Too late"]);
+  assertEquals(ended.messages.map(({ role }) => role), ["user", "assistant"]);
+});
