@@ -1,5 +1,6 @@
 import { createHash, randomBytes } from "node:crypto";
 import type { Store, StoreRecord } from "./store/port.ts";
+import { isConflict } from "./store/store_error.ts";
 
 /** Who asks. */
 export interface Asker {
@@ -130,12 +131,14 @@ export class Keys {
       const wanted = "1 to 40 of a to z, 0 to 9, - and _ are wanted, other than owner and guest";
       throw new RangeError(`Cannot add key ${JSON.stringify(name)}: ${wanted}.`);
     }
-    if (await this.#store.getDocument(KEY, name)) {
-      throw new RangeError(`Cannot add key ${name}: there is one of that name. Remove it first.`);
-    }
     const secret = Keys.newSecret();
     const value: StoredKey = { ...settings, createdAtMs: this.#store.now(), hash: sha256(secret) };
-    await this.#store.commit([{ type: "document", kind: KEY, id: name, value }]);
+    await this.#store.commit([{ type: "document", kind: KEY, id: name, value, replaces: null }]).catch(
+      (error) => {
+        if (!isConflict(error)) throw error;
+        throw new RangeError(`Cannot add key ${name}: there is one of that name. Remove it first.`);
+      },
+    );
     await this.#load();
     return secret;
   }

@@ -1,4 +1,4 @@
-import type { SessionRecord } from "./port.ts";
+import type { SessionRecord, StoredDocument } from "./port.ts";
 
 /** What a store keeps of a value: its JSON. @throws {TypeError} if JSON can't hold it. */
 export function jsonText(value: unknown): string {
@@ -10,6 +10,11 @@ export function jsonText(value: unknown): string {
 /** A session's record as it is stored. */
 export function plainRecord({ by, id, kind, createdAtMs, settings, parent }: SessionRecord): unknown {
   return { by, id, kind, createdAtMs, settings, parent };
+}
+
+/** The JSON of a document as it is stored. */
+export function documentJson({ kind, id, sessionId, value }: StoredDocument): string {
+  return jsonText({ kind, id, sessionId, value });
 }
 
 /** A text as it stands in stored JSON, A to Z as a to z, as SQLite's `lower` makes them. */

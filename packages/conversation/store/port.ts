@@ -112,8 +112,15 @@ export type StoreRecord =
   }
   /** A text for the session's archive, under its `archiveRef`. */
   | { readonly type: "archive"; readonly sessionId: string; readonly ref: string; readonly content: string }
-  /** A document, in place of the one of its kind and id. */
-  | ({ readonly type: "document" } & StoredDocument)
+  /**
+   * A document, in place of the one of its kind and id.
+   * @throws {StoreError} `conflict` if that isn't the document that it `replaces`, unless it is this one already.
+   */
+  | ({
+    readonly type: "document";
+    /** The stored document, as it was read; `null` if there is none. Default: any or none. */
+    readonly replaces?: StoredDocument | null;
+  } & StoredDocument)
   /** No document of this kind and id any more, if there was one. */
   | { readonly type: "no_document"; readonly kind: string; readonly id: string }
   /**

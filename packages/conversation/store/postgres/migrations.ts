@@ -517,12 +517,26 @@ const FUNCTIONS = `
     RETURN 1;
   END $$;
 
-  CREATE FUNCTION tare.put_document(session_id text, the_kind text, the_id text, the_json text)
-  RETURNS integer LANGUAGE plpgsql AS $$
+  CREATE FUNCTION tare.put_document(
+    session_id text, the_kind text, the_id text, the_json text, replaced text
+  ) RETURNS integer LANGUAGE plpgsql AS $$
+  DECLARE
+    the_session bigint := CASE WHEN session_id IS NOT NULL THEN tare.kept_key_of(session_id) END;
   BEGIN
-    INSERT INTO tare.documents VALUES (
-      the_kind, the_id, CASE WHEN session_id IS NOT NULL THEN tare.kept_key_of(session_id) END, the_json
-    ) ON CONFLICT (kind, id) DO UPDATE SET session = excluded.session, json = excluded.json;
+    IF replaced IS NULL THEN
+      INSERT INTO tare.documents VALUES (the_kind, the_id, the_session, the_json)
+        ON CONFLICT (kind, id) DO UPDATE SET session = excluded.session, json = excluded.json;
+    ELSIF replaced = '' THEN
+      INSERT INTO tare.documents VALUES (the_kind, the_id, the_session, the_json) ON CONFLICT DO NOTHING;
+    ELSE
+      UPDATE tare.documents SET session = the_session, json = the_json
+        WHERE kind = the_kind AND id = the_id AND json = replaced;
+    END IF;
+    IF NOT FOUND THEN
+      -- The same write may have been sent before.
+      PERFORM FROM tare.documents WHERE kind = the_kind AND id = the_id AND json = the_json FOR UPDATE;
+      IF NOT FOUND THEN PERFORM tare.refuse(${REFUSAL.changed}, the_id, the_kind); END IF;
+    END IF;
     RETURN 1;
   END $$;
 

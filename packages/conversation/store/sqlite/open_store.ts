@@ -11,7 +11,7 @@
 import { checkGiven } from "@tare/messages";
 import { type Archive, archiveRef } from "@tare/prune";
 import { readSync } from "node:fs";
-import { columnText, nameIn, plainRecord, promiseOf, searchedJson } from "../json_text.ts";
+import { columnText, documentJson, nameIn, plainRecord, promiseOf, searchedJson } from "../json_text.ts";
 import type {
   ListedSession,
   SessionRecord,
@@ -23,6 +23,7 @@ import type {
   StoreRecord,
 } from "../port.ts";
 import {
+  changedError,
   conflictError,
   noSessionError,
   notAskedError,
@@ -412,6 +413,9 @@ function recordWriter(
     `INSERT INTO documents VALUES (?, ?, ?, ?, ?) ON CONFLICT DO UPDATE
      SET session = excluded.session, json = excluded.json, crc = excluded.crc`,
   );
+  const selectJson = database.prepare<{ json: string }>(
+    "SELECT json FROM documents WHERE kind = ? AND id = ?",
+  );
   const deleteDocument = database.prepare("DELETE FROM documents WHERE kind = ? AND id = ?");
   const write = (record: StoreRecord) => {
     switch (record.type) {
@@ -466,8 +470,13 @@ function recordWriter(
       case "archive":
         return putText(touched(record.sessionId), record);
       case "document": {
-        const { kind, id, sessionId, value } = record;
+        const { kind, id, sessionId, value, replaces } = record;
         const { json, crc } = toStoredJson({ kind, id, sessionId, value });
+        if (replaces !== undefined) {
+          const stored = selectJson.get(kind, id)?.json;
+          const wanted = replaces ? documentJson(replaces) : undefined;
+          if (stored !== wanted && stored !== json) throw changedError(kind, id);
+        }
         upsertDocument.run(kind, id, sessionId === undefined ? null : keyOf(sessionId), json, crc);
         return;
       }
