@@ -1,5 +1,7 @@
 import { createHash, randomBytes } from "node:crypto";
-import type { Store, StoreRecord } from "./store/port.ts";
+import type { Store, StoredDocument, StoreRecord } from "./store/port.ts";
+import { Coalescer } from "./coalescer.ts";
+import { DocumentReader } from "./documents.ts";
 import { isConflict } from "./store/store_error.ts";
 
 /** Who asks. */
@@ -73,20 +75,27 @@ export class Keys {
   #others: readonly Spent[] = [];
   readonly #own = new Map<string, Spent>();
   readonly #asked = new Map<string, { readonly minute: number; count: number }>();
+  readonly #keys: DocumentReader<StoredKey>;
+  readonly #spent: DocumentReader<Spent & { readonly id: string }>;
+  readonly #writing: Coalescer;
   #loading: Promise<void> | undefined;
-  #writing: Promise<void> | undefined;
-  #isUnwritten = false;
 
   /** The keys in a store. `owners` are the secrets of the owner's keys, of which only hashes are held. */
   constructor({ store, owners, onError = () => {} }: {
     readonly store: Pick<Store, "shared" | "now" | "commit" | "getDocument" | "listDocuments">;
     readonly owners: readonly string[];
-    /** Told when what was spent can't be stored; it is tried again with the next call. Default: nobody is. */
+    /**
+     * Called when what was spent can't be stored, which is tried again with the next call, and for each stored key that is
+     * damaged and not valid any more. Default: does nothing.
+     */
     readonly onError?: (error: unknown) => void;
   }) {
     this.#store = store;
     this.#owners = new Set(owners.map(sha256));
     this.#onError = onError;
+    this.#keys = new DocumentReader({ store, kind: KEY, read: asKey, onError });
+    this.#spent = new DocumentReader({ store, kind: SPENT, read: asSpent, onError });
+    this.#writing = new Coalescer(() => this.#write(), onError);
   }
 
   /** A new secret: 256 random bits. */
@@ -238,14 +247,13 @@ export class Keys {
     const day = this.#today();
     const before = this.#own.get(name);
     this.#own.set(name, { name, day, usd: usd + (before?.day === day ? before.usd : 0) });
-    this.#isUnwritten = true;
-    this.#writing ??= this.#write().catch(this.#onError).finally(() => this.#writing = undefined);
+    void this.#writing.run();
   }
 
   /** Waits until what was paid is stored. Never rejects. */
   async close(): Promise<void> {
     await this.#loading?.catch(() => {});
-    await this.#writing;
+    await this.#writing.settled();
   }
 
   #named(name: string): StoredKey | undefined {
@@ -271,10 +279,9 @@ export class Keys {
 
   #load(): Promise<void> {
     const read = async () => {
-      const [keys, spent] = await Promise.all([KEY, SPENT].map((kind) => this.#store.listDocuments(kind)));
-      const stored = keys!.map(({ value }) => value as StoredKey);
-      this.#known = { byHash: new Map(stored.map((key) => [key.hash, key])), atMs: this.#store.now() };
-      this.#others = spent!.filter(({ id }) => !id.endsWith(this.#server)).map(({ value }) => value as Spent);
+      const [keys, spent] = await Promise.all([this.#keys.list(), this.#spent.list()]);
+      this.#known = { byHash: new Map(keys.map((key) => [key.hash, key])), atMs: this.#store.now() };
+      this.#others = spent.filter(({ id }) => !id.endsWith(this.#server));
     };
     // What was changed after the last one had begun to read it may have missed.
     const loading = (this.#loading ?? Promise.resolve()).catch(() => {}).then(read)
@@ -285,21 +292,34 @@ export class Keys {
   }
 
   async #write(): Promise<void> {
-    while (this.#isUnwritten) {
-      this.#isUnwritten = false;
-      const day = this.#today();
-      const old = (await this.#store.listDocuments(SPENT)).filter(({ value }) => (value as Spent).day < day);
-      await this.#store.commit([
-        ...old.map(({ id }): StoreRecord => ({ type: "no_document", kind: SPENT, id })),
-        ...[...this.#own.values()].filter((spent) => spent.day === day).map((value): StoreRecord => ({
-          type: "document",
-          kind: SPENT,
-          id: `${value.name} ${this.#server}`,
-          value,
-        })),
-      ]);
-    }
+    const day = this.#today();
+    const old = (await this.#spent.list()).filter((spent) => spent.day < day);
+    await this.#store.commit([
+      ...old.map(({ id }): StoreRecord => ({ type: "no_document", kind: SPENT, id })),
+      ...[...this.#own.values()].filter((spent) => spent.day === day).map((value): StoreRecord => ({
+        type: "document",
+        kind: SPENT,
+        id: `${value.name} ${this.#server}`,
+        value,
+      })),
+    ]);
   }
+}
+
+/** Returns a stored key. @throws {TypeError} if it is none. */
+function asKey({ id, value }: StoredDocument): StoredKey {
+  const { name, hash, routes } = Object(value) as Partial<StoredKey>;
+  if (name === id && typeof hash === "string" && Array.isArray(routes)) return value as StoredKey;
+  throw new TypeError("it isn't a key.");
+}
+
+/** Returns what was spent, with its document's id. @throws {TypeError} if it is something else. */
+function asSpent({ id, value }: StoredDocument): Spent & { readonly id: string } {
+  const { name, day, usd } = Object(value) as Partial<Spent>;
+  if (typeof name === "string" && typeof day === "string" && Number.isFinite(usd)) {
+    return { ...value as Spent, id };
+  }
+  throw new TypeError("it isn't what a key has spent.");
 }
 
 function sha256(text: string): string {

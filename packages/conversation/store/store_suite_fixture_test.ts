@@ -122,8 +122,45 @@ export function testStore(name: string, place: Place): void {
       told("c"),
       told("b"),
     ]);
+    assertEquals([await found("über"), await found("üBER 1")], [told("b"), told("b")]);
     assertEquals([await found("title"), await found("nothing")], [[], []]);
     assertEquals((await store.listSessions({ search: "" })).length, 5);
+  });
+
+  test("listSessions() finds a title by any part of it, with the letters of every script in either case", async (store) => {
+    const titles = [
+      "Привет, мир",
+      "ΟΔΟΣ ὁδός",
+      "STRASSE Straße",
+      "İstanbul ıslak",
+      "Ǆ ǅ ǆ",
+      "𐐀 Ⴀ Ꭰ",
+      'a"Ä\n\\B%_',
+      "\ud83d 👍",
+    ];
+    await store.commit(titles.flatMap((value, at): StoreRecord[] => [
+      sessionRecord(`t${at}`),
+      { type: "state", sessionId: `t${at}`, name: "title", value },
+    ]));
+    const simple = (text: string, change: (letter: string) => string) =>
+      Array.from(text, (letter) => change(letter).length === letter.length ? change(letter) : letter).join(
+        "",
+      );
+    for (const [at, title] of titles.entries()) {
+      const letters = [...title];
+      for (let start = 0; start < letters.length; start += 2) {
+        const part = letters.slice(start, start + 5).join("");
+        // A letter without a small one of its own is found as it is alone.
+        const spelled = /[İı]/.test(part) ? [part] : [part, simple(part, (one) => one.toLowerCase())];
+        if (!/[İıßΟΔΣς]/.test(part)) spelled.push(simple(part, (one) => one.toUpperCase()));
+        for (const search of spelled) {
+          const found = (await store.listSessions({ search })).map(({ title }) => title);
+          assertEquals([search, found.includes(title)], [search, true], `title ${at}`);
+        }
+      }
+    }
+    assertEquals((await store.listSessions({ search: "οδοσ" })).map(({ title }) => title), [titles[1]]);
+    assertEquals((await store.listSessions({ search: "ПРИВЕТ" })).map(({ title }) => title), [titles[0]]);
   });
 
   test("listSessions() leaves out forks whose parent is there, where it is asked to", async (store) => {

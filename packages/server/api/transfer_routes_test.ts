@@ -250,14 +250,11 @@ Deno.test("transferRoutes() give all that the server keeps as a file, from which
   const response = await handler.fetch(request("GET", "/v1/backup"));
   const length = Number(response.headers.get("content-length"));
   assertEquals([response.status, response.headers.get("content-type")], [200, "application/vnd.sqlite3"]);
-  assertEquals(
-    await refused(handler, "GET", "/v1/backup"),
-    error(
-      409,
-      "backup_running",
-      `Cannot copy the store ${one}: it is being copied already. Wait for its end.`,
-    ),
-  );
+  const message = `Cannot copy the store ${one}: it is being copied already. Wait for its end.`;
+  const copied = agent(scriptedModel([]), {
+    store: { ...store, copy: () => Promise.reject(new StoreError("locked", message)) },
+  });
+  assertEquals(await refused(copied, "GET", "/v1/backup"), error(409, "backup_running", message));
   await Deno.writeFile(two, response.body!);
   assertEquals((await Deno.stat(two)).size, length);
   const copy = await openStore(two);

@@ -1,5 +1,5 @@
 import { type Archive, archiveRef } from "@tare/prune";
-import { documentJson, jsonText, lowerCase, plainRecord, promiseOf, searchedJson } from "../json_text.ts";
+import { documentJson, folded, jsonText, plainRecord, promiseOf, searchedJson } from "../json_text.ts";
 import type {
   Hold,
   HolderRequest,
@@ -412,7 +412,7 @@ function openTables(
         const found = newest.slice(from).filter(({ kind, state, parent, by: maker }) =>
           (by === undefined || maker === by) &&
           (wantedKind === undefined || kind === wantedKind) &&
-          (wanted === "" || lowerCase(state.get("title") ?? "").includes(wanted)) &&
+          (wanted === "" || folded(state.get("title") ?? "").includes(wanted)) &&
           (forks || parent === undefined)
         );
         return found.slice(0, limit).map(({ record, events, state, held: { holder } }): ListedSession => ({
