@@ -318,12 +318,11 @@ async function* playSteps(
     const ending = isHandedOver
       ? { reason: asked.length > 0 ? "approval" : "tool_calls" } as const
       : endingByReply(reply);
-    // Input that the turn can no longer answer stays with the caller.
-    const isOpen = ending?.reason === "completed" && !watchdog.signal.aborted;
-    const steering = isOpen ? options.steering() : [];
+    const steering = ending?.reason === "completed" ? options.steering() : [];
     if (ending && steering.length === 0) return ending;
-    watchdog.signal.throwIfAborted();
+    // What was taken belongs to the turn, also to one that is aborted and no longer answers it.
     yield* steer(steering, turn, step);
+    watchdog.signal.throwIfAborted();
     const limit = endingByLimit(options.spent(turn.ledger), { ...options, step });
     if (limit) return limit;
   }
