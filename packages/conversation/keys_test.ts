@@ -196,3 +196,23 @@ Deno.test("Keys leaves out what is damaged, and reports it once: every other key
   );
   await keys.close();
 });
+
+Deno.test("Keys.paid() records what a key has spent, and nothing of the owner, of guests, or of what cost nothing", async () => {
+  const store = memoryStore({ now: () => NOON });
+  const keys = new Keys({ store, owners: [] });
+  for (const [name, usd] of [[undefined, 1], ["guest", 1], ["a", 0], ["a", -1], ["a", NaN]] as const) {
+    keys.paid(name, usd);
+  }
+  await keys.close();
+  assertEquals(await store.listDocuments("key_spent"), []);
+  keys.paid("a", 0.25);
+  keys.paid("b", 1);
+  keys.paid("a", 0.5);
+  await keys.close();
+  const spent = (await store.listDocuments("key_spent")).map(({ value }) => value);
+  assertEquals(spent, [{ name: "a", day: "2026-01-31", usd: 0.75 }, {
+    name: "b",
+    day: "2026-01-31",
+    usd: 1,
+  }]);
+});

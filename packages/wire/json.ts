@@ -264,7 +264,6 @@ export function editJson(
       while (removed.has(JSON.stringify([...list, at]))) at++;
       return at;
     });
-  const added = edits.filter(({ path, value }) => value && path.length === 1 && !find(path));
   const changes = edits.map((edit): Change => {
     const { path, value } = edit;
     const span = find(path);
@@ -282,7 +281,8 @@ export function editJson(
       throw new RangeError(`Cannot change ${JSON.stringify(path)}: there is no such value`);
     }
     const first = bytes.indexOf(OPEN_OBJECT) + 1;
-    const comma = spans.size > 0 || edit !== added.at(-1) ? "," : "";
+    // In front of an empty object's end only fields can be added.
+    const comma = spans.size > 0 || edit !== edits.at(-1) ? "," : "";
     const name = encoder.encode(`${JSON.stringify(last)}:`);
     return { start: first, end: first, value: joinBytes([name, value, encoder.encode(comma)]) };
   });
