@@ -3,8 +3,8 @@
  *
  *     deno task mutate FILE [TESTS…] [--sample=N] [--seed=N] [--jobs=N]
  *
- * Tests are files or folders, run in their order; those of the file's folder are the default. Each mutant is tested in a copy of the tree, so
- * that nothing here changes.
+ * Tests are files or folders; those of the file's folder are the default. They run in their order, those with commas
+ * between them together, until one fails. Each mutant is tested in a copy of the tree, so that nothing here changes.
  *
  * @module
  */
@@ -54,7 +54,18 @@ async function succeeds(cwd: string, timeoutMs: number, ...args: readonly string
 /** Runs the tests in their order, so that the nearest ones decide first. */
 async function runTests(cwd: string, timeoutMs: number): Promise<boolean> {
   for (const test of tests) {
-    if (!await succeeds(cwd, timeoutMs, "test", "-P", "--no-check", "--fail-fast", "--quiet", test)) {
+    if (
+      !await succeeds(
+        cwd,
+        timeoutMs,
+        "test",
+        "-P",
+        "--no-check",
+        "--fail-fast",
+        "--quiet",
+        ...test.split(","),
+      )
+    ) {
       return false;
     }
   }
