@@ -38,6 +38,7 @@ const APART = [
   "packages/page/client",
   "packages/app/acp",
   "packages/app/mcp",
+  "scripts/mutants",
   "scripts/packed",
 ];
 
