@@ -69,6 +69,18 @@ Deno.test("relievePressure() does nothing without a window, and nothing below 0.
   }
 });
 
+Deno.test("relievePressure() prunes and summarises from the shares that are given", async () => {
+  const outcome = async (options: Parameters<typeof relieve>[1]) => {
+    const { elisions, summary } = await relieve(prompt(600, 300), options);
+    return [elisions.length, summary?.kind];
+  };
+  assertEquals(await outcome({}), [0, undefined]);
+  assertEquals(await outcome({ pruneAt: 0.6 }), [1, undefined]);
+  assertEquals(await outcome({ pruneAt: 0.61 }), [0, undefined]);
+  assertEquals(await outcome({ pruneAt: 0.5, summariseAt: 0.6 }), [1, "summary"]);
+  assertEquals(await outcome({ pruneAt: 0.5, summariseAt: 0.61 }), [1, undefined]);
+});
+
 Deno.test("relievePressure() avoids the summary by pruning at 850 of 1,000", async () => {
   const relief = await relieve(prompt(850, 400), { summarise: unpaid });
   assertEquals([relief.tokensBefore, relief.elisions.length, relief.summary, relief.paused], [

@@ -175,6 +175,8 @@ Deno.test("decide() empties a full window of what is missed least, whatever it c
   });
   assertEquals(decide({ ...full, windowTokens: 5_000 }).leaving, removals);
   assertEquals(decide({ ...full, removals: [removal(1_000, 999)], windowTokens: 5_000 }), { leaving: [] });
+  const tenth = [removal(1_000, 1_000)];
+  assertEquals(decide({ ...full, removals: tenth, windowTokens: 5_000 }).leaving, tenth);
 });
 
 /** Tools of 200 tokens each, of which a line takes 16. */
