@@ -1,4 +1,11 @@
-import { checkGiven, type CountTokens, hashPiece, type Message, type ToolDefinition } from "@tare/messages";
+import {
+  checkGiven,
+  type CountTokens,
+  hashPiece,
+  type Message,
+  sliceText,
+  type ToolDefinition,
+} from "@tare/messages";
 
 /** Most tokens that a list may take; the longer it is, the less it says of each tool. */
 const MAX_TOKENS = 2_400;
@@ -92,6 +99,6 @@ export function toolLine({ function: { name, description = "" } }: ToolDefinitio
   // What others wrote gets no line of its own.
   const plain = description.replaceAll(/[\s\p{Cc}\p{Zl}\p{Zp}]+/gu, " ").trim();
   const sentence = /^.*?[.!?](?= |$)/u.exec(plain)?.[0] ?? plain;
-  const text = sentence.length <= maxChars ? sentence : `${sentence.slice(0, maxChars - 1).trimEnd()}…`;
+  const text = sentence.length <= maxChars ? sentence : `${sliceText(sentence, 0, maxChars - 1).trimEnd()}…`;
   return text === "" ? name : `${name}: ${text}`;
 }
