@@ -617,7 +617,7 @@ Deno.test("webhooks: changes, removals and deliveries at the same time are each 
         await scheduler.waitFor(handler.close());
       },
     ),
-    { numRuns: cases(10) },
+    { numRuns: cases(6) },
   );
 });
 
