@@ -224,6 +224,9 @@ Deno.test("truncateText() shows as much of head and tail as the limit has room f
     "data in its head": `${"h".repeat(300)} "${base64}" ${lines}`,
     "data in its tail": `${lines} data:image/png;base64,${base64} ${"t".repeat(300)}`,
     "data alone": base64.repeat(9),
+    "quoted data of one case": `${"h".repeat(300)} "${"a".repeat(900)}" ${lines}`,
+    "a long word of one case": `${"h".repeat(300)} ${"a".repeat(900)} ${lines}`,
+    "a URL of one case": `${"h".repeat(300)} data:,${"a".repeat(900)} ${lines}`,
   };
   const ref = "0123456789abcdef";
   const cut = (text: string, limitTokens: number, tool?: string) => {
@@ -245,5 +248,8 @@ Deno.test("truncateText() shows as much of head and tail as the limit has room f
     "data in its head: 3+3 83+79 258+247 301+730 1893+1892 whole, said 258+247",
     "data in its tail: 3+3 76+83 253+258 738+301 1898+1895 whole, said 253+258",
     "data alone: 0+0 0+0 0+0 0+0 0+0 whole, said 0+0",
+    "quoted data of one case: 3+3 83+79 258+247 301+730 1893+1892 whole, said 258+247",
+    "a long word of one case: 3+3 83+79 258+247 743+730 1891+1892 whole, said 258+247",
+    "a URL of one case: 3+3 83+79 258+247 301+730 1897+1892 whole, said 258+247",
   ]);
 });

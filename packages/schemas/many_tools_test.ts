@@ -119,7 +119,9 @@ Deno.test("Catalogue.text() names each tool with one sentence, cut between chara
     );
   assertEquals([lines(1)[0]!.length, lines(3)[0]!.length, lines(20).length], [108, 58, 1]);
   assertEquals(lines(20), [many.map(({ function: { name } }) => name).join(", ")]);
-  assertEquals(lines(60), ["tool_0, tool_1, tool_2, tool_3, tool_4, and 5 more: search for them with find_tools"]);
+  assertEquals(lines(60), [
+    "tool_0, tool_1, tool_2, tool_3, tool_4, and 5 more: search for them with find_tools",
+  ]);
   assertEquals(lines(1e6), ["tool_0, and 9 more: search for them with find_tools"]);
 });
 
@@ -161,6 +163,32 @@ const tools = ISSUES.map((definition): Tool => ({
   stance: "rederivable",
   run: (args) => `${definition.function.name} ${JSON.stringify(args)}`,
 }));
+
+Deno.test("standIns() name up to five tools more than they show, and none where the query names some", async () => {
+  const tools = Array.from({ length: 12 }, (_, at) => define(`tool_${at}`, "Reads a file."));
+  const also = async (query: string, limit?: number) => {
+    const lines = (await find(tools, { query, ...(limit && { limit }) })).split("\n");
+    const at = lines.indexOf("Perhaps also:");
+    return [lines.filter((line) => line.startsWith("{")).length, at < 0 ? 0 : lines.length - at - 1];
+  };
+  assertEquals([await also("reads file"), await also("reads file", 1), await also("reads file", 10)], [
+    [3, 5],
+    [1, 5],
+    [10, 2],
+  ]);
+  assertEquals(await also("tool_3"), [1, 0]);
+});
+
+Deno.test("standIns() take no arguments but those that they name", () => {
+  const { find, call } = standIns([], { countTokens, parser: argumentsParser });
+  for (
+    const [{ definition }, args] of [[find, { query: "x" }], [call, { name: "x", arguments: {} }]] as const
+  ) {
+    const parse = argumentsParser(definition);
+    const isTaken = (value: object) => parse(JSON.stringify(value)).ok;
+    assertEquals([isTaken(args), isTaken({ ...args, more: 1 })], [true, false], definition.function.name);
+  }
+});
 
 Deno.test("standIns() find tools, call them, and teach by the full definition", async () => {
   const { find, call } = standIns(tools, { countTokens, parser: argumentsParser });
