@@ -26,13 +26,13 @@ const FILES = [
 ];
 
 /** A conversation in which files are read, searched, edited and read again, commands fail, and users name files. */
-function conversation(seed: number, steps: number): Message[] {
+function conversation(seed: number, steps: number, repeats = false): Message[] {
   const below = numbers(seed);
   const messages: Message[] = [{ role: "system", content: "You are careful. ".repeat(20) }];
   const text = (file: string, lines: number) =>
     Array.from(
       { length: lines },
-      (_, line) => `${line + 1}\tconst value_${below(40)} = ${file.length * line};`,
+      (_, line) => `${line + 1}\tconst value_${repeats ? line % 7 : below(40)} = ${file.length * line};`,
     ).join("\n");
   for (let step = 0; step < steps; step++) {
     const file = FILES[below(FILES.length)]!;
@@ -99,44 +99,52 @@ const STEADY: Session["calls"][number] = {
 };
 
 /** The sessions by name, as far as they differ from a steady one. */
-const PLAYED: Readonly<Record<string, Partial<Session> & { readonly seed: number; readonly steps: number }>> =
-  {
-    "openai": { seed: 1, steps: 90, profile: "openai" },
-    "anthropic-5m": { seed: 2, steps: 80, profile: "anthropic-5m" },
-    "deepseek, a small window": { seed: 3, steps: 30, profile: "deepseek", windowTokens: 6_000 },
-    "openai, a tiny window": { seed: 4, steps: 24, profile: "openai", windowTokens: 1_500 },
-    "none": { seed: 5, steps: 20, profile: "none" },
-    "anthropic-1h, breaks": {
-      ...{ seed: 6, steps: 24, profile: "anthropic-1h" },
-      calls: [STEADY, STEADY, { ...STEADY, idleMs: 400_000 }, STEADY, { ...STEADY, idleMs: 10_000_000 }],
-    },
-    "openai, models and tools change": {
-      ...{ seed: 7, steps: 24, profile: "openai" },
-      calls: [STEADY, STEADY, STEADY, STEADY, STEADY, { ...STEADY, model: "m2" }, { ...STEADY, tools: 2 }],
-    },
-    "anthropic-5m, pins and summaries": {
-      ...{ seed: 8, steps: 24, profile: "anthropic-5m", windowTokens: 6_000, summary: "works" },
-      calls: [
-        STEADY,
-        {
-          ...STEADY,
-          asks: [{ at: 0.5, of: "history", wish: "keep" }, { at: 0.9, of: "history", wish: "let_go" }],
-        },
-        STEADY,
-        {
-          ...STEADY,
-          asks: [{ at: 0.3, of: "what left", wish: "keep" }, { at: 0.5, of: "history", wish: "nothing" }],
-        },
-      ],
-    },
-    "openai, a summary that fails, and crashes": {
-      ...{ seed: 9, steps: 20, profile: "openai", windowTokens: 1_500, summary: "fails" },
-      calls: [STEADY, { ...STEADY, crash: "archived" }, { ...STEADY, crash: "answered" }, {
+const PLAYED: Readonly<
+  Record<
+    string,
+    Partial<Session> & { readonly seed: number; readonly steps: number; readonly repeats?: boolean }
+  >
+> = {
+  "openai": { seed: 1, steps: 90, profile: "openai" },
+  "anthropic-5m": { seed: 2, steps: 80, profile: "anthropic-5m" },
+  "deepseek, a small window": { seed: 3, steps: 30, profile: "deepseek", windowTokens: 6_000 },
+  "openai, a tiny window": { seed: 4, steps: 24, profile: "openai", windowTokens: 1_500 },
+  "none": { seed: 5, steps: 20, profile: "none" },
+  "anthropic-1h, breaks": {
+    ...{ seed: 6, steps: 24, profile: "anthropic-1h" },
+    calls: [STEADY, STEADY, { ...STEADY, idleMs: 400_000 }, STEADY, { ...STEADY, idleMs: 10_000_000 }],
+  },
+  "openai, models and tools change": {
+    ...{ seed: 7, steps: 24, profile: "openai" },
+    calls: [STEADY, STEADY, STEADY, STEADY, STEADY, { ...STEADY, model: "m2" }, { ...STEADY, tools: 2 }],
+  },
+  "anthropic-5m, pins and summaries": {
+    ...{ seed: 8, steps: 24, profile: "anthropic-5m", windowTokens: 6_000, summary: "works" },
+    calls: [
+      STEADY,
+      {
         ...STEADY,
-        reports: false,
-      }],
-    },
-  };
+        asks: [{ at: 0.5, of: "history", wish: "keep" }, { at: 0.9, of: "history", wish: "let_go" }],
+      },
+      STEADY,
+      {
+        ...STEADY,
+        asks: [{ at: 0.3, of: "what left", wish: "keep" }, { at: 0.5, of: "history", wish: "nothing" }],
+      },
+    ],
+  },
+  "openai, a summary that fails, and crashes": {
+    ...{ seed: 9, steps: 20, profile: "openai", windowTokens: 1_500, summary: "fails" },
+    calls: [STEADY, { ...STEADY, crash: "archived" }, { ...STEADY, crash: "answered" }, {
+      ...STEADY,
+      reports: false,
+    }],
+  },
+  "openai, results that repeat": { seed: 10, steps: 60, profile: "openai", repeats: true },
+  "deepseek, results that repeat in a small window": {
+    ...{ seed: 11, steps: 40, profile: "deepseek", windowTokens: 6_000, repeats: true },
+  },
+};
 
 /** JSON without the last digits of numbers, in which engines differ. */
 function text(value: unknown): string {
@@ -147,10 +155,10 @@ function text(value: unknown): string {
 }
 
 async function played(name: string): Promise<readonly string[]> {
-  const { seed, steps, ...given } = PLAYED[name]!;
+  const { seed, steps, repeats, ...given } = PLAYED[name]!;
   const session: Session = {
     ...{ profile: "openai", windowTokens: 1_000_000, summary: "none", calls: [STEADY], ...given },
-    messages: conversation(seed, steps),
+    messages: conversation(seed, steps, repeats),
   };
   const lines: string[] = [];
   const digests: string[] = [];
@@ -263,6 +271,17 @@ const RECORDED: Readonly<Record<string, readonly string[]>> = {
     "24: 2 elide; window rent 0 price 41; 1178 tokens, own_rewrite 586; 645 of 630 units",
     "26: 1 elide; window rent 0 price 44; 988 tokens, own_rewrite 268; 340 of 313 units",
     "28 calls, 13029 units, 1l9hgqu6ji4",
+  ],
+  "openai, results that repeat": [
+    "46: 25 elide, 3 compact, 2 drop; price rent 8180 price 436; 3247 tokens, own_rewrite 3247; 3247 of 1343 units",
+    "67: 11 drop, 20 elide; price rent 2002 price 2001; 3580 tokens, own_rewrite 3164; 3206 of 1977 units",
+    "76 calls, 63853 units, n0kqji4z35",
+  ],
+  "deepseek, results that repeat in a small window": [
+    "38: 6 elide; window rent 0 price 1073; 4749 tokens, own_rewrite 1101; 1192 of 62 units",
+    "43: 1 elide; window rent 0 price 231; 5247 tokens, own_rewrite 407, new 24; 551 of 470 units",
+    "46: 3 compact, 8 elide; window rent 0 price 4104; 4339 tokens, own_rewrite 4339; 4339 of 660 units",
+    "49 calls, 16513 units, 1lylphctfuf",
   ],
 };
 
