@@ -248,3 +248,40 @@ Deno.test("TurnQueue.look() never rejects, and looks again after an error", asyn
   await queue.look();
   assertEquals([looks, errors], [2, ["Error: Away."]]);
 });
+
+Deno.test("TurnQueue.look() starts the longest waiting turns, one a session, as long as there is room", async () => {
+  const play = async (room: number, refused: readonly string[] = []) => {
+    let left = room;
+    const asked: string[] = [];
+    const waiting = new Map([["late", 3], ["early", 1], ["held", 0], ["between", 2], ["asks", 0]]);
+    const queue = new TurnQueue({
+      store: {
+        ...memoryStore(),
+        sessionsWith: (name) =>
+          Promise.resolve(
+            name === "queue"
+              ? [...waiting].map(([id, atMs]) => ({ id, value: { atMs, count: 1 }, isHeld: id === "held" }))
+              : [{ id: "asks", value: {} }],
+          ),
+      },
+      room: () => left,
+      start(id) {
+        // A look that never ends would be one too many.
+        if (asked.push(id) > 9) throw new Error("Asked again and again.");
+        if (refused.includes(id)) return Promise.resolve(false);
+        left--;
+        waiting.delete(id);
+        return Promise.resolve(true);
+      },
+      most: 9,
+      onError(error) {
+        throw error;
+      },
+    });
+    await queue.look();
+    return asked;
+  };
+  assertEquals([await play(0), await play(1), await play(2)], [[], ["early"], ["early", "between"]]);
+  assertEquals(await play(3), ["early", "between", "late"]);
+  assertEquals(await play(1, ["early", "between", "late"]), ["early", "between", "late"]);
+});
