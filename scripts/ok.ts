@@ -36,6 +36,7 @@ const APART = [
   "packages/page/client",
   "packages/app/acp",
   "packages/app/mcp",
+  "scripts/mutants",
   "scripts/packed",
 ];
 

@@ -1,6 +1,9 @@
 import { createHash, randomBytes } from "node:crypto";
 import { setTimeout as setTimer } from "node:timers";
-import type { Store, StoreRecord } from "./store/port.ts";
+import type { Store, StoredDocument, StoreRecord } from "./store/port.ts";
+import { Coalescer } from "./coalescer.ts";
+import { DocumentReader } from "./documents.ts";
+import { isConflict } from "./store/store_error.ts";
 
 /** Who asks. */
 export interface Asker {
@@ -115,20 +118,29 @@ export class Keys {
   /** Servers that are gone. */
   readonly #gone = new Set<string>();
   readonly #asked = new Map<string, { readonly minute: number; count: number }>();
+  readonly #keys: DocumentReader<StoredKey>;
+  readonly #spent: DocumentReader<Spent & { readonly id: string }>;
+  readonly #writing: Coalescer;
+  /** Why the newest write failed. */
+  #unwritten: unknown;
   #loading: Promise<void> | undefined;
-  #writing: Promise<void> | undefined;
-  #isUnwritten = false;
 
   /** The keys in a store. `owners` are the secrets of the owner's keys, of which only hashes are held. */
   constructor({ store, owners, onError = () => {} }: {
     readonly store: KeyStore;
     readonly owners: readonly string[];
-    /** Told when what was spent can't be stored; it is tried again with the next call. Default: nobody is. */
+    /**
+     * Called when what was spent can't be stored, which is tried again with the next call, and for each stored key that is
+     * damaged and not valid any more. Default: does nothing.
+     */
     readonly onError?: (error: unknown) => void;
   }) {
     this.#store = store;
     this.#owners = new Set(owners.map(sha256));
     this.#onError = onError;
+    this.#keys = new DocumentReader({ store, kind: KEY, read: asKey, onError });
+    this.#spent = new DocumentReader({ store, kind: SPENT, read: asSpent, onError });
+    this.#writing = new Coalescer(() => this.#write(), onError);
   }
 
   /** A new secret: 256 random bits. */
@@ -173,12 +185,14 @@ export class Keys {
       const wanted = "1 to 40 of a to z, 0 to 9, - and _ are wanted, other than owner and guest";
       throw new RangeError(`Cannot add key ${JSON.stringify(name)}: ${wanted}.`);
     }
-    if (await this.#store.getDocument(KEY, name)) {
-      throw new RangeError(`Cannot add key ${name}: there is one of that name. Remove it first.`);
-    }
     const secret = Keys.newSecret();
     const value: StoredKey = { ...settings, createdAtMs: this.#store.now(), hash: sha256(secret) };
-    await this.#store.commit([{ type: "document", kind: KEY, id: name, value }]);
+    await this.#store.commit([{ type: "document", kind: KEY, id: name, value, replaces: null }]).catch(
+      (error) => {
+        if (!isConflict(error)) throw error;
+        throw new RangeError(`Cannot add key ${name}: there is one of that name. Remove it first.`);
+      },
+    );
     await this.#load();
     return secret;
   }
@@ -403,17 +417,17 @@ export class Keys {
   /** Waits until what was paid is stored. Never rejects. */
   async close(): Promise<void> {
     await this.#loading?.catch(() => {});
-    await this.#writing?.catch(() => {});
+    await this.#writing.settled();
   }
 
   #writeSoon(): void {
-    this.#written().catch(this.#onError);
+    void this.#writing.run();
   }
 
   /** Resolves once all that is known now is stored. @throws {StoreError} */
-  #written(): Promise<void> {
-    this.#isUnwritten = true;
-    return this.#writing ??= this.#write();
+  async #written(): Promise<void> {
+    await this.#writing.run();
+    if (this.#unwritten !== undefined) throw this.#unwritten;
   }
 
   #named(name: string): StoredKey | undefined {
@@ -439,11 +453,10 @@ export class Keys {
 
   #load(): Promise<void> {
     const read = async () => {
-      const [keys, spent] = await Promise.all([KEY, SPENT].map((kind) => this.#store.listDocuments(kind)));
-      const stored = keys!.map(({ value }) => value as StoredKey);
-      this.#known = { byHash: new Map(stored.map((key) => [key.hash, key])), atMs: this.#store.now() };
-      this.#others = spent!.filter(({ id }) => !id.endsWith(this.#server)).map(({ id, value }) => ({
-        ...value as Spent,
+      const [keys, spent] = await Promise.all([this.#keys.list(), this.#spent.list()]);
+      this.#known = { byHash: new Map(keys.map((key) => [key.hash, key])), atMs: this.#store.now() };
+      this.#others = spent.filter(({ id }) => !id.endsWith(this.#server)).map(({ id, ...rest }) => ({
+        ...rest,
         server: id.slice(id.lastIndexOf(" ") + 1),
       }));
     };
@@ -465,27 +478,40 @@ export class Keys {
   }
 
   async #write(): Promise<void> {
+    const day = this.#today();
     try {
-      while (this.#isUnwritten) {
-        this.#isUnwritten = false;
-        const day = this.#today();
-        const old = (await this.#store.listDocuments(SPENT)).filter(({ value }) =>
-          (value as Spent).day < day
-        );
-        await this.#store.commit([
-          ...old.map(({ id }): StoreRecord => ({ type: "no_document", kind: SPENT, id })),
-          ...this.#ownSpent(day).map((value): StoreRecord => ({
-            type: "document",
-            kind: SPENT,
-            id: `${value.name} ${this.#server}`,
-            value,
-          })),
-        ]);
-      }
-    } finally {
-      this.#writing = undefined;
+      const old = (await this.#spent.list()).filter((spent) => spent.day < day);
+      await this.#store.commit([
+        ...old.map(({ id }): StoreRecord => ({ type: "no_document", kind: SPENT, id })),
+        ...this.#ownSpent(day).map((value): StoreRecord => ({
+          type: "document",
+          kind: SPENT,
+          id: `${value.name} ${this.#server}`,
+          value,
+        })),
+      ]);
+      this.#unwritten = undefined;
+    } catch (error) {
+      this.#unwritten = error;
+      throw error;
     }
   }
+}
+
+/** Returns a stored key. @throws {TypeError} if it is none. */
+function asKey({ id, value }: StoredDocument): StoredKey {
+  const { name, hash, routes } = Object(value) as Partial<StoredKey>;
+  if (name === id && typeof hash === "string" && Array.isArray(routes)) return value as StoredKey;
+  throw new TypeError("it isn't a key.");
+}
+
+/** Returns what was spent, with its document's id. @throws {TypeError} if it is something else. */
+function asSpent({ id, value }: StoredDocument): Spent & { readonly id: string } {
+  const { name, day, usd } = Object(value) as Partial<Spent>;
+  if (typeof name === "string" && typeof day === "string" && Number.isFinite(usd)) {
+    return { ...value as Spent, id };
+  }
+  throw new TypeError("it isn't what a key has spent.");
 }
 
 function sha256(text: string): string {

@@ -220,3 +220,90 @@ Deno.test("Keys.reserve() waits for no call of a server that is gone, and stops 
     [2, undefined],
   );
 });
+
+Deno.test("Keys.add() gives one of several who add a key of the same name at once its secret, which works", async () => {
+  const memory = sharedMemory();
+  const servers = [1, 2, 3].map(() => new Keys({ store: memory.open().store, owners: [] }));
+  const added = await Promise.allSettled(servers.map((keys) => keys.add({ name: "a", routes: ["agent"] })));
+  const secrets = added.flatMap((one) => one.status === "fulfilled" ? one.value : []);
+  assertEquals(secrets.length, 1);
+  for (const keys of servers) {
+    assertEquals((await keys.find(secrets[0]!))?.name, "a");
+    await keys.close();
+  }
+});
+
+Deno.test("Keys.paid() stores what was paid while what was paid before was being written", async () => {
+  for (let steps = 0; steps < 40; steps++) {
+    const store = memoryStore();
+    const keys = new Keys({ store, owners: [] });
+    keys.paid("alice", 1);
+    for (let step = 0; step < steps; step++) await Promise.resolve();
+    keys.paid("alice", 1);
+    await keys.close();
+    const usd = (await store.listDocuments("key_spent")).map(({ value }) => (value as { usd: number }).usd);
+    assertEquals([steps, usd], [steps, [2]]);
+  }
+});
+
+Deno.test("Keys leaves out what is damaged, and reports it once: every other key works", async () => {
+  const memory = memoryStore({ now: () => NOON });
+  const day = "2026-01-31";
+  await memory.commit([
+    ...[{}, { name: "b", hash: "x", routes: ["agent"] }, { name: "a", hash: 1, routes: [] }, null].map((
+      value,
+      at,
+    ) => (
+      { type: "document", kind: "key", id: "abcd"[at]!, value } as const
+    )),
+    { type: "document", kind: "key_spent", id: "e 1", value: { name: "e", day, usd: 0.5 } },
+    { type: "document", kind: "key_spent", id: "e 2", value: { name: "e", day, usd: "0.5" } },
+  ]);
+  const errors: unknown[] = [];
+  const store = {
+    ...memory,
+    listDocuments: (kind: string, damaged?: (id: string, error: unknown) => void) => {
+      damaged?.("torn", new Error("Its checksum doesn't match."));
+      return memory.listDocuments(kind);
+    },
+  };
+  const keys = new Keys({ store, owners: [], onError: (error) => errors.push(error) });
+  const secret = await keys.add({ name: "e", routes: ["agent"] });
+  assertEquals([(await keys.find(secret))?.name, (await keys.list()).map(({ name }) => name)], ["e", [
+    "b",
+    "e",
+  ]]);
+  assertEquals((await keys.report({ name: "e", routes: [] }))?.spentUsd, 0.5);
+  assertEquals(
+    errors.map((error) => /document "(.+)" of kind "(.+)": (.+)/.exec(String(error))?.slice(1)).sort(),
+    [
+      ["a", "key", "it isn't a key."],
+      ["c", "key", "it isn't a key."],
+      ["d", "key", "it isn't a key."],
+      ["e 2", "key_spent", "it isn't what a key has spent."],
+      ["torn", "key", "Its checksum doesn't match."],
+      ["torn", "key_spent", "Its checksum doesn't match."],
+    ],
+  );
+  await keys.close();
+});
+
+Deno.test("Keys.paid() records what a key has spent, and nothing of the owner, of guests, or of what cost nothing", async () => {
+  const store = memoryStore({ now: () => NOON });
+  const keys = new Keys({ store, owners: [] });
+  for (const [name, usd] of [[undefined, 1], ["guest", 1], ["a", 0], ["a", -1], ["a", NaN]] as const) {
+    keys.paid(name, usd);
+  }
+  await keys.close();
+  assertEquals(await store.listDocuments("key_spent"), []);
+  keys.paid("a", 0.25);
+  keys.paid("b", 1);
+  keys.paid("a", 0.5);
+  await keys.close();
+  const spent = (await store.listDocuments("key_spent")).map(({ value }) => value);
+  assertEquals(spent, [{ name: "a", day: "2026-01-31", usd: 0.75 }, {
+    name: "b",
+    day: "2026-01-31",
+    usd: 1,
+  }]);
+});

@@ -11,6 +11,8 @@
  * - {@linkcode memoryStore} keeps everything in memory, for tests and trials.
  * - {@linkcode JsonPacker} packs a value that grows, so that each version of it takes what is new in it.
  * - {@linkcode copyContents} copies all that one store holds into another, of another kind too.
+ * - {@linkcode DocumentReader} reads the documents of a kind, without those that are damaged.
+ * - {@linkcode Coalescer} runs work once more for all who requested it while it ran.
  * - {@linkcode Keys} says who asks, what they may, and what they have spent.
  * - {@linkcode Warmth} keeps the prefixes of idle conversations warm, as far as somebody has consented to pay for it.
  * - {@linkcode openFileArchive} keeps archived texts alone, each in a file of its own, for those who have a loop and a
@@ -20,8 +22,10 @@
  *
  * @module
  */
+export { Coalescer } from "./coalescer.ts";
 export { Conversation, type ConversationState } from "./conversation.ts";
 export { type ContentsItem, copyContents, type StoreContents, sumContents } from "./store/contents.ts";
+export { DocumentReader } from "./documents.ts";
 export { type Asker, type KeyReport, Keys, type Reservation } from "./keys.ts";
 export { openFileArchive } from "./store/file_archive.ts";
 export { memoryStore, sharedMemory } from "./store/memory/memory_store.ts";
@@ -40,5 +44,5 @@ export type {
   StoredSums,
   StoreRecord,
 } from "./store/port.ts";
-export { StoreError } from "./store/store_error.ts";
+export { isConflict, StoreError } from "./store/store_error.ts";
 export { type Pingable, Warmth } from "./warmth.ts";

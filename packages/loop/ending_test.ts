@@ -1,5 +1,5 @@
 import { assert, assertEquals } from "@std/assert";
-import { ModelError, run } from "@tare/loop";
+import { EMPTY_LEDGER, ModelError, run } from "@tare/loop";
 import type { Model } from "@tare/messages";
 import {
   assertWhole,
@@ -162,4 +162,28 @@ Deno.test("endingByError() takes what a hook or a model shouldn't throw for an i
     assertEquals(result.message, "bug");
     assert(result.error instanceof Error);
   }
+});
+
+Deno.test("run() calls no model for a resumed turn that is at a limit already", async () => {
+  const { model, requests } = scripted();
+  const resumed = {
+    messages: [{ role: "user", content: "Go" }] as const,
+    step: 4,
+    ledger: { ...EMPTY_LEDGER, calls: 3, outputTokens: 60 },
+    calls: [],
+  };
+  const options = { model, history: [], resumed };
+  const reasons: string[] = [];
+  for (
+    const limit of [{ maxSteps: 3 }, { maxSteps: 2 }, { maxOutputTokens: 60 }, { overBudget: () => "Spent." }]
+  ) {
+    const { events, result } = await collect(run({ ...options, ...limit }));
+    assertEquals(events.map(({ type }) => type), ["turn_end"]);
+    reasons.push(result.reason);
+  }
+  assertEquals([reasons, requests.length], [["step_limit", "step_limit", "output_limit", "budget"], 0]);
+  assertEquals(
+    (await collect(run({ ...options, maxSteps: 4, maxOutputTokens: 61 }))).result.reason,
+    "completed",
+  );
 });

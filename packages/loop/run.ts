@@ -52,7 +52,9 @@ export interface RunOptions {
   readonly model: Model;
   /** The conversation so far; instructions are system messages at its start. Not changed. */
   readonly history: readonly Message[];
-  /** What the user says now. Absent: the turn goes on where the history stops. */
+  /**
+   * The user's message; it follows the results of `answered` calls. Default: the turn continues where the history ends.
+   */
   readonly input?: Content;
   /**
    * What the user has said since it was last called. Called before each model call, and once the model has answered:
@@ -263,7 +265,7 @@ async function* playSteps(
   };
   if (options.answered.length > 0) {
     const done = yield* runAnswered(repeated, { ...options, step: 1, watchdog, unfinished });
-    turn.messages = done.answers;
+    turn.messages = [...done.answers, ...turn.messages];
     watchdog.signal.throwIfAborted();
     for (const one of done.asked) yield { type: "approval_asked", step: 1, ...one };
     if (done.asked.length > 0) return { reason: "approval" };
@@ -276,8 +278,9 @@ async function* playSteps(
     watchdog.signal.throwIfAborted();
     if (asked.length > 0) return { reason: "approval" };
   }
-  const usedUp = options.overBudget(options.spent(turn.ledger));
-  if (usedUp !== undefined) return { reason: "budget", message: usedUp };
+  // Before its first call a turn can be at any of its limits only if it continues, and over its budget in any case.
+  const reached = endingByLimit(options.spent(turn.ledger), { ...options, step: first - 1 });
+  if (reached) return reached;
   for (let step = first;; step++) {
     yield { type: "step_start", step };
     yield* steer(options.steering(), turn, step);
@@ -327,8 +330,9 @@ async function* playSteps(
       : endingByReply(reply);
     const steering = ending?.reason === "completed" ? options.steering() : [];
     if (ending && steering.length === 0) return ending;
-    watchdog.signal.throwIfAborted();
+    // What was taken belongs to the turn, also to one that is aborted and no longer answers it.
     yield* steer(steering, turn, step);
+    watchdog.signal.throwIfAborted();
     const limit = endingByLimit(options.spent(turn.ledger), { ...options, step });
     if (limit) return limit;
   }

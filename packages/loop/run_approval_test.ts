@@ -337,3 +337,17 @@ Deno.test("run() takes a yes for the change that was shown, wherever it stands b
     assertMatch(String(said), /isn't what was asked for/);
   }
 });
+
+Deno.test("run() adds the input after the results of answered calls", async () => {
+  const { tools } = noted("write");
+  const given = call("a", "write");
+  const asked = { id: "a", name: "write", arguments: "{}", pin: pinOf(tools[0]!) };
+  const answered = [{ call: given, asked }];
+  const { requests, result } = await goOn([given], { tools, answered, input: "And be brief." });
+  const added: Message[] = [
+    { role: "tool", tool_call_id: "a", content: "write ran" },
+    { role: "user", content: "And be brief." },
+  ];
+  assertEquals(requests[0]!.messages.slice(2), added);
+  assertEquals(result.messages, [...added, { role: "assistant", content: "Done." }]);
+});

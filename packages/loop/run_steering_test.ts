@@ -121,3 +121,23 @@ Deno.test("run() without an input goes on where the history stops", async () => 
   assertEquals(result.messages, [{ role: "assistant", content: "It is 12:00." }]);
   assertThrows(() => run({ model, history: [] }), RangeError, "neither an input nor a history");
 });
+
+Deno.test("run() adds the input that it has taken, also to a turn that was aborted", async () => {
+  const stop = new AbortController();
+  const waiting: Content[] = ["Too late"];
+  const turn = run({
+    model: scripted(say("One.")).model,
+    history: [],
+    input: "Count.",
+    steering: () => stop.signal.aborted ? waiting.splice(0) : [],
+    signal: stop.signal,
+  });
+  let ended: TurnResult | undefined;
+  while (!ended) {
+    const { done, value } = await turn.next();
+    if (done) ended = value;
+    else if (value.type === "step_end") stop.abort();
+  }
+  assertEquals([ended.reason, waiting], ["cancelled", []]);
+  assertEquals(ended.messages.map(({ content }) => content), ["Count.", "One.", "Too late"]);
+});

@@ -60,6 +60,7 @@ export {
   type Usage,
 } from "./model.ts";
 export { countingPictures, pictureHead } from "./picture.ts";
+export { sliceText } from "./slice_text.ts";
 export { PLAN_TOOL_NAME, planAfter, type WorkPlan } from "./plan.ts";
 export {
   type Effects,

@@ -322,6 +322,21 @@ Deno.test("findText() shows whole what the end of the piece before it has cut", 
   ]);
 });
 
+Deno.test("findText() shows a place once that ends with the piece before it", async () => {
+  const { found } = await search(
+    `${"-".repeat(100)}needle${"-".repeat(188)}needle${"-".repeat(400)}`,
+    "needle",
+  );
+  assertEquals(found, [`1, offset 0: … ${"-".repeat(100)}needle${"-".repeat(188)}needle …`]);
+});
+
+Deno.test("recallOriginal() counts lines from the first, also where that is empty", async () => {
+  const archive = memoryArchive();
+  const ref = await archive.put(`\n${"line of text\n".repeat(200)}`);
+  const { content } = await recallOriginal(archive, { ref, offset: 14 }, { limitTokens: 200 });
+  assertEquals(/, lines [^;]*;/.exec(content)?.[0], ", lines 3 to 37 of 202;");
+});
+
 Deno.test("findText() shows no half characters", async () => {
   const { found } = await search(`${"🙂".repeat(1000)}x${"🙂".repeat(1000)}`, "x");
   assertMatch(found[0]!, /^1, offset 1900: … 🙂.*x/u);

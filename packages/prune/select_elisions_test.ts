@@ -1,5 +1,5 @@
 import { assertEquals } from "@std/assert";
-import { estimateTokens, type Message, type ToolMessage } from "@tare/messages";
+import { countMessageTokens, estimateTokens, type Message, type ToolMessage } from "@tare/messages";
 import { type Elision, type PruneOptions, selectElisions } from "@tare/prune";
 import { say, step, text, user } from "./fixture_test.ts";
 
@@ -204,4 +204,64 @@ Deno.test("selectElisions() doesn't touch placeholders, nor an empty array", () 
   const placeholder = "[elided: shell result, 48213 bytes; recall with ref 0123456789abcdef]";
   assertEquals(select([...step("shell", {}, placeholder), say("")], { minBytes: 0 }), []);
   assertEquals(select([]), []);
+});
+
+Deno.test("selectElisions() protects exactly the newest messages that fit into the tail, and into half the window", () => {
+  const messages = [
+    ...step("a", {}, text(500)),
+    ...step("b", {}, text(600)),
+    ...step("c", {}, text(700)),
+    say(""),
+  ];
+  const indexes = (options: Partial<PruneOptions>) => select(messages, options).map(({ index }) => index);
+  const size = (from: number) =>
+    messages.slice(from).reduce((sum, one) => sum + countMessageTokens(one, estimateTokens), 0);
+  for (const windowShare of [false, true]) {
+    const within = (tokens: number) =>
+      windowShare
+        ? indexes({ protectTokens: 1e9, windowTokens: 2 * tokens })
+        : indexes({ protectTokens: tokens });
+    assertEquals(within(size(5)), [1, 3]);
+    assertEquals(within(size(5) - 1), [1, 3, 5]);
+    assertEquals([within(size(3)), within(size(3) - 1)], [[1], [1, 3]]);
+    assertEquals([within(size(1)), within(size(1) - 1)], [[], [1]]);
+  }
+});
+
+Deno.test("selectElisions() takes a result that frees at least half of its tokens, and that has the bytes that are asked for", () => {
+  const one = (result: string, options: Partial<PruneOptions> = {}) =>
+    select([...step("a", {}, result), say("")], options).length;
+  const stand = (result: string) =>
+    select([...step("a", {}, result), say("")], { minBytes: 0 })[0]!.tokensAfter;
+  const placeholder = stand(text(500));
+  const half = text(2 * placeholder - 4);
+  assertEquals(
+    countMessageTokens({ role: "tool", tool_call_id: "call", content: half }, estimateTokens),
+    2 * stand(text(100)),
+  );
+  assertEquals([one(half, { minBytes: 0 }), one(half.slice(4), { minBytes: 0 })], [1, 0]);
+  assertEquals([one("x".repeat(2_000), { minBytes: 2_000 }), one("x".repeat(2_000), { minBytes: 2_001 })], [
+    1,
+    0,
+  ]);
+  // Letters that take two and three bytes.
+  assertEquals([one("é".repeat(2_000), { minBytes: 4_000 }), one("é".repeat(2_000), { minBytes: 4_001 })], [
+    1,
+    0,
+  ]);
+  assertEquals([one("漢".repeat(2_000), { minBytes: 6_000 }), one("漢".repeat(2_000), { minBytes: 6_001 })], [
+    1,
+    0,
+  ]);
+});
+
+Deno.test("selectElisions() leaves a result in place that was recalled twice, and not one that was recalled once", () => {
+  const ref = "0123456789abcdef";
+  const recalled = (times: number) => [
+    ...Array.from({ length: times }, (_, n) => step("recall", { ref, from: n }, text(500, `r${n}`))).flat(),
+    ...step("a", {}, text(500)),
+    say(""),
+  ];
+  const left = (times: number) => select(recalled(times)).map(({ tool }) => tool);
+  assertEquals([left(1), left(2), left(3)], [["recall", "a"], ["a"], ["a"]]);
 });

@@ -69,6 +69,35 @@ Deno.test("relievePressure() does nothing without a window, and nothing below 0.
   }
 });
 
+Deno.test("relievePressure() prunes and summarises from the shares that are given", async () => {
+  const outcome = async (options: Parameters<typeof relieve>[1]) => {
+    const { elisions, summary } = await relieve(prompt(600, 300), options);
+    return [elisions.length, summary?.kind];
+  };
+  assertEquals(await outcome({}), [0, undefined]);
+  assertEquals(await outcome({ pruneAt: 0.6 }), [1, undefined]);
+  assertEquals(await outcome({ pruneAt: 0.61 }), [0, undefined]);
+  assertEquals(await outcome({ pruneAt: 0.5, summariseAt: 0.6 }), [1, "summary"]);
+  assertEquals(await outcome({ pruneAt: 0.5, summariseAt: 0.61 }), [1, undefined]);
+});
+
+Deno.test("relievePressure() keeps the newest turns up to a quarter of the window, and less where user messages fill it", async () => {
+  const kept = async (userTokens: number, keepTokens?: number) => {
+    const turns = Array.from(
+      { length: 16 },
+      (_, n) => [user(n === 0 ? text(userTokens) : "more"), say(text(48, `${n}`))],
+    ).flat();
+    const { messages } = await relieve([...turns, user("now")], {
+      ...{ windowTokens: 1000, pruneAt: 0, summariseAt: 0 },
+      ...(keepTokens !== undefined && { keepTokens }),
+    });
+    return messages.filter(({ role, content }) =>
+      role === "assistant" && !String(content).includes("summary")
+    ).length;
+  };
+  assertEquals(await Promise.all([kept(1), kept(400), kept(1, 120), kept(1, 0)]), [4, 1, 2, 0]);
+});
+
 Deno.test("relievePressure() avoids the summary by pruning at 850 of 1,000", async () => {
   const relief = await relieve(prompt(850, 400), { summarise: unpaid });
   assertEquals([relief.tokensBefore, relief.elisions.length, relief.summary, relief.paused], [

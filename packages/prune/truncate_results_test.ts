@@ -212,3 +212,44 @@ Deno.test("truncateText() leaves binary data whole or out, wherever in a text it
   );
   assertEquals(cut("QUJD1GVm".repeat(10_000)), `[elided: log result, 80000 bytes; ref ${ref}]`);
 });
+
+Deno.test("truncateText() shows as much of head and tail as the limit has room for, of texts of every kind", () => {
+  const lines = Array.from({ length: 400 }, (_, n) => `line ${n} ${"=".repeat(n % 23)}`).join("\n");
+  const base64 = "aB3".repeat(300);
+  const texts = {
+    lines,
+    "one line": "x".repeat(9_000),
+    "long last line": `${lines.slice(0, 900)}\n${"y".repeat(6_000)}`,
+    emoji: "👍".repeat(3_000),
+    "data in its head": `${"h".repeat(300)} "${base64}" ${lines}`,
+    "data in its tail": `${lines} data:image/png;base64,${base64} ${"t".repeat(300)}`,
+    "data alone": base64.repeat(9),
+    "quoted data of one case": `${"h".repeat(300)} "${"a".repeat(900)}" ${lines}`,
+    "a long word of one case": `${"h".repeat(300)} ${"a".repeat(900)} ${lines}`,
+    "a URL of one case": `${"h".repeat(300)} data:,${"a".repeat(900)} ${lines}`,
+  };
+  const ref = "0123456789abcdef";
+  const cut = (text: string, limitTokens: number, tool?: string) => {
+    const made = truncateText(text, { countTokens: estimateTokens, limitTokens, ref, ...(tool && { tool }) });
+    const [head = "", tail] = made.split(/\n?\[[^\n]*0123456789abcdef[^\n]*\]\n?/);
+    return made === text ? "whole" : `${head.length}+${tail?.length ?? 0}`;
+  };
+  const cuts = Object.entries(texts).map(([name, text]) =>
+    `${name}: ${[20, 60, 150, 400, 1_000, 3_000].map((limit) => cut(text, limit, "read")).join(" ")}, said ${
+      cut(text, 150)
+    }`
+  );
+  // The lengths of head and tail, in UTF-16 code units.
+  assertEquals(cuts, [
+    "lines: 3+3 76+79 253+247 738+730 1898+1892 whole, said 253+247",
+    "one line: 3+3 83+83 258+258 743+743 1907+1907 whole, said 258+258",
+    "long last line: 3+3 76+83 253+258 738+743 1907+1907 whole, said 253+258",
+    "emoji: 2+2 82+82 258+258 742+742 1906+1906 whole, said 258+258",
+    "data in its head: 3+3 83+79 258+247 301+730 1893+1892 whole, said 258+247",
+    "data in its tail: 3+3 76+83 253+258 738+301 1898+1895 whole, said 253+258",
+    "data alone: 0+0 0+0 0+0 0+0 0+0 whole, said 0+0",
+    "quoted data of one case: 3+3 83+79 258+247 301+730 1893+1892 whole, said 258+247",
+    "a long word of one case: 3+3 83+79 258+247 743+730 1891+1892 whole, said 258+247",
+    "a URL of one case: 3+3 83+79 258+247 301+730 1897+1892 whole, said 258+247",
+  ]);
+});

@@ -4,6 +4,7 @@ import {
   estimateTokens,
   hashPiece,
   type Message,
+  sliceText,
   type ToolDefinition,
 } from "@tare/messages";
 
@@ -104,6 +105,6 @@ export function toolLine({ function: { name, description = "" } }: ToolDefinitio
   // What others wrote gets no line of its own.
   const plain = description.replaceAll(/[\s\p{Cc}\p{Zl}\p{Zp}]+/gu, " ").trim();
   const sentence = /^.*?[.!?](?= |$)/u.exec(plain)?.[0] ?? plain;
-  const text = sentence.length <= maxChars ? sentence : `${sentence.slice(0, maxChars - 1).trimEnd()}…`;
+  const text = sentence.length <= maxChars ? sentence : `${sliceText(sentence, 0, maxChars - 1).trimEnd()}…`;
   return text === "" ? name : `${name}: ${text}`;
 }

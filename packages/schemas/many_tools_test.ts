@@ -87,6 +87,44 @@ Deno.test("Catalogue.changes() tells what is new, other and gone, and nothing of
   assertEquals([said("user", text), said("system", "Be brief.")], [false, false]);
 });
 
+Deno.test("Catalogue.changes() has a heading for each kind of change alone", () => {
+  const [one, two] = [define("one", "The first."), define("two", "The second.")];
+  const changes = (before: readonly ToolDefinition[], now: readonly ToolDefinition[]) =>
+    new Catalogue(now, { countTokens }).changes(new Catalogue(before, { countTokens }).told)?.split("\n")
+      .slice(1);
+  assertEquals(changes([one], [one, two]), ["New:", "two: The second."]);
+  assertEquals(changes([one, two], [one]), ["Gone: two"]);
+  assertEquals(changes([one, two], [one, define("two", "Another.")]), [
+    "Called in another way than before, see find_tools:",
+    "two: Another.",
+  ]);
+});
+
+Deno.test("Catalogue.text() names each tool with one sentence, cut between characters, as long as there is room", () => {
+  const line = (description: string) =>
+    new Catalogue([define("t", description)], { countTokens }).text().split("\n")[1];
+  assertEquals(line("x".repeat(100)), `t: ${"x".repeat(100)}`);
+  assertEquals(line("x".repeat(101)), `t: ${"x".repeat(99)}…`);
+  assertEquals(line(`${"x".repeat(98)}👍 and more`), `t: ${"x".repeat(98)}…`);
+  assertEquals([line("One. Two."), line("v1.2 is it"), line("Is it? Yes")], [
+    "t: One.",
+    "t: v1.2 is it",
+    "t: Is it?",
+  ]);
+  // A counter that fills the list: full lines, shorter ones, names, then as many names as have room.
+  const many = Array.from({ length: 10 }, (_, at) => define(`tool_${at}`, "y".repeat(200)));
+  const lines = (perChar: number) =>
+    new Catalogue(many, { countTokens: (text) => Math.ceil(perChar * text.length) }).text().split("\n").slice(
+      1,
+    );
+  assertEquals([lines(1)[0]!.length, lines(3)[0]!.length, lines(20).length], [108, 58, 1]);
+  assertEquals(lines(20), [many.map(({ function: { name } }) => name).join(", ")]);
+  assertEquals(lines(60), [
+    "tool_0, tool_1, tool_2, tool_3, tool_4, and 5 more: search for them with find_tools",
+  ]);
+  assertEquals(lines(1e6), ["tool_0, and 9 more: search for them with find_tools"]);
+});
+
 /** What `find_tools` answers. */
 async function find(
   definitions: readonly ToolDefinition[],
@@ -125,6 +163,32 @@ const tools = ISSUES.map((definition): Tool => ({
   stance: "rederivable",
   run: (args) => `${definition.function.name} ${JSON.stringify(args)}`,
 }));
+
+Deno.test("standIns() name up to five tools more than they show, and none where the query names some", async () => {
+  const tools = Array.from({ length: 12 }, (_, at) => define(`tool_${at}`, "Reads a file."));
+  const also = async (query: string, limit?: number) => {
+    const lines = (await find(tools, { query, ...(limit && { limit }) })).split("\n");
+    const at = lines.indexOf("Perhaps also:");
+    return [lines.filter((line) => line.startsWith("{")).length, at < 0 ? 0 : lines.length - at - 1];
+  };
+  assertEquals([await also("reads file"), await also("reads file", 1), await also("reads file", 10)], [
+    [3, 5],
+    [1, 5],
+    [10, 2],
+  ]);
+  assertEquals(await also("tool_3"), [1, 0]);
+});
+
+Deno.test("standIns() take no arguments but those that they name", () => {
+  const { find, call } = standIns([], { countTokens, parser: argumentsParser });
+  for (
+    const [{ definition }, args] of [[find, { query: "x" }], [call, { name: "x", arguments: {} }]] as const
+  ) {
+    const parse = argumentsParser(definition);
+    const isTaken = (value: object) => parse(JSON.stringify(value)).ok;
+    assertEquals([isTaken(args), isTaken({ ...args, more: 1 })], [true, false], definition.function.name);
+  }
+});
 
 Deno.test("standIns() find tools, call them, and teach by the full definition", async () => {
   const { find, call } = standIns(tools, { countTokens, parser: argumentsParser });

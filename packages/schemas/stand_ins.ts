@@ -4,6 +4,7 @@ import {
   type CountTokens,
   estimateTokens,
   type ResolvedCall,
+  sliceText,
   type Tool,
   type ToolDefinition,
 } from "@tare/messages";
@@ -99,7 +100,7 @@ export function standIns(
 const MAX_NAME = 200;
 
 function unknownTool(name: string, tools: readonly ToolDefinition[]): string {
-  const shown = name.length > MAX_NAME ? `${name.slice(0, MAX_NAME)}…` : name;
+  const shown = name.length > MAX_NAME ? `${sliceText(name, 0, MAX_NAME)}…` : name;
   const close = rankTools(tools, shown).slice(0, 3).map(({ tool }) => tool.function.name);
   return `Cannot call ${JSON.stringify(shown)}: there is no such tool. ` +
     (close.length > 0 ? `Did you mean ${close.join(", ")}?` : "Look for it with find_tools.");

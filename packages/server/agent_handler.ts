@@ -164,17 +164,16 @@ function webhooksOf({ store, onError = () => {}, webhooks: settings }: AgentOpti
   readonly teller?: Teller;
 } {
   const { after = later, random, ...reach } = settings ?? { hosts: [] };
-  const webhooks = new Webhooks({ store, reach });
+  const webhooks = new Webhooks({ store, reach, onError });
   if (!settings) return { webhooks };
   const deliverer = new Deliverer({ webhooks, store, after, random, onError });
   return {
     webhooks,
     deliverer,
     teller: {
-      ready: async () => {
-        await webhooks.ready();
-        return webhooks.enabled().length > 0;
-      },
+      refresh: () => webhooks.ready().catch(onError),
+      isHeard: () => webhooks.enabled().length > 0,
+      onError,
       recordsOf: (session, committed) => webhooks.recordsOf(session, committed),
       wake: () => deliverer.wake(),
     },

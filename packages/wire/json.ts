@@ -254,41 +254,49 @@ export function editJson(
 ): Uint8Array<ArrayBuffer> {
   checkGiven("editJson()", { bytes, edits }, { bytes: "bytes", edits: "array" });
   const spans = fields ?? objectFields(bytes);
+  const objects = new Map<number, ReadonlyMap<string, Span>>();
   const lists = new Map<number, readonly Span[]>();
-  const itemsAt = (start: number) => {
-    const items = lists.get(start) ?? arrayItems(bytes, start);
-    lists.set(start, items);
-    return items;
-  };
+  const fieldsAt = (start: number) => lookUp(objects, start, () => objectFields(bytes, start));
+  const itemsAt = (start: number) => lookUp(lists, start, () => arrayItems(bytes, start));
   const find = (path: JsonPath): Span | undefined => {
     const [first, ...steps] = path;
     let at = spans.get(String(first));
     for (const step of steps) {
       if (!at) return undefined;
-      at = typeof step === "string" ? objectFields(bytes, at.start).get(step) : itemsAt(at.start)[step];
+      at = typeof step === "string" ? fieldsAt(at.start).get(step) : itemsAt(at.start)[step];
     }
     return at;
   };
-  const leaving = new Set(edits.filter(({ value }) => !value).map(({ path }) => JSON.stringify(path)));
-  const changes = edits.map(({ path, value }): Change => {
+  const removed = new Set(edits.filter(({ value }) => !value).map(({ path }) => JSON.stringify(path)));
+  const fronts = new Map<number, number>();
+  /** Returns the number of items at the front of a list that are all removed. */
+  const frontOf = (list: JsonPath, start: number) =>
+    lookUp(fronts, start, () => {
+      let at = 0;
+      while (removed.has(JSON.stringify([...list, at]))) at++;
+      return at;
+    });
+  const changes = edits.map((edit): Change => {
+    const { path, value } = edit;
     const span = find(path);
     const last = path.at(-1);
     if (span && value) return { ...span, value };
-    if (span && typeof last === "number") {
-      const list = path.slice(0, -1);
-      const items = itemsAt(find(list)?.start ?? 0);
-      // Its comma leaves too: the one behind it as long as nothing before it stays, else the one before it.
-      const isFirst = items.slice(0, last).every((_, at) => leaving.has(JSON.stringify([...list, at])));
-      if (isFirst) return { start: span.start, end: items[last + 1]?.start ?? span.end };
-      return { start: items[last - 1]?.end ?? span.start, end: span.end };
+    const list = path.slice(0, -1);
+    const start = find(list)?.start;
+    if (span && typeof last === "number" && start !== undefined) {
+      const items = itemsAt(start);
+      // Its comma is removed too: the one after it while everything before it is removed, else the one before it.
+      if (last < frontOf(list, start)) return { start: span.start, end: items[last + 1]?.start ?? span.end };
+      return { start: items[last - 1]!.end, end: span.end };
     }
     if (span || !value || path.length !== 1) {
       throw new RangeError(`Cannot change ${JSON.stringify(path)}: there is no such value`);
     }
-    const start = bytes.indexOf(OPEN_OBJECT) + 1;
-    const comma = spans.size > 0 ? "," : "";
+    const first = bytes.indexOf(OPEN_OBJECT) + 1;
+    // In front of an empty object's end only fields can be added.
+    const comma = spans.size > 0 || edit !== edits.at(-1) ? "," : "";
     const name = encoder.encode(`${JSON.stringify(last)}:`);
-    return { start, end: start, value: joinBytes([name, value, encoder.encode(comma)]) };
+    return { start: first, end: first, value: joinBytes([name, value, encoder.encode(comma)]) };
   });
   changes.sort((a, b) => a.start - b.start);
   const pieces: Uint8Array<ArrayBuffer>[] = [];
@@ -299,6 +307,13 @@ export function editJson(
     from = end;
   }
   return joinBytes([...pieces, bytes.subarray(from)]);
+}
+
+/** Returns the value of a key, made when first asked for. */
+function lookUp<Key, Value>(values: Map<Key, Value>, key: Key, make: () => Value): Value {
+  const value = values.get(key) ?? make();
+  values.set(key, value);
+  return value;
 }
 
 const encoder = new TextEncoder();

@@ -7,6 +7,7 @@ import {
   findField,
   isRecord,
   joinBytes,
+  type JsonEdit,
   jsonExcess,
   objectFields,
   readJsonAt,
@@ -101,24 +102,59 @@ Deno.test("editJson() changes fields, adds others in front, and nothing else", (
   assertEquals(decode(editJson(encode("{}"), [{ path: ["a"], value: encode("1") }])), '{"a":1}');
 });
 
-Deno.test("editJson() takes items out of a list, whichever they are", () => {
-  fc.assert(
-    fc.property(
-      fc.array(fc.tuple(fc.jsonValue(), fc.constantFrom("stays", "leaves", "changes"))),
-      (items) => {
-        const body = { before: 1, list: items.map(([value]) => ({ value })), behind: [1] };
-        const edits = items.flatMap(([, fate], at) => {
-          if (fate === "leaves") return [{ path: ["list", at] }];
-          return fate === "changes" ? [{ path: ["list", at, "value"], value: encode("0") }] : [];
+Deno.test("editJson() replaces, removes and adds values wherever they are, empty objects and lists included", () => {
+  const item = fc.tuple(fc.jsonValue(), fc.constantFrom("stays", "is removed", "changes", "changes inside"));
+  const name = fc.stringMatching(/^[a-z"\\é]{1,3}$/);
+  fc.assert(fc.property(
+    fc.dictionary(name, fc.tuple(fc.jsonValue(), fc.boolean(), fc.array(item, { maxLength: 6 })), {
+      maxKeys: 4,
+    }),
+    fc.uniqueArray(name.map((text) => `+${text}`), { maxLength: 3 }),
+    fc.constantFrom(undefined, 1, "\t"),
+    ({ __proto__: _, ...fields }, added, space) => {
+      const body: Record<string, unknown> = {};
+      const expected: Record<string, unknown> = {};
+      const edits: JsonEdit[] = added.map((field) => ({ path: [field], value: encode("[]") }));
+      for (const field of added) expected[field] = [];
+      for (const [field, [value, isReplaced, items]] of Object.entries(fields)) {
+        if (isReplaced) {
+          edits.push({ path: [field], value: encode('{"new":1}') });
+          [body[field], expected[field]] = [value, { new: 1 }];
+          continue;
+        }
+        body[field] = items.map(([value]) => ({ value, inner: [value] }));
+        expected[field] = items.flatMap(([value, fate], at): unknown => {
+          if (fate === "is removed") edits.push({ path: [field, at] });
+          if (fate === "changes") edits.push({ path: [field, at, "value"], value: encode("0") });
+          if (fate === "changes inside") edits.push({ path: [field, at, "inner", 0] });
+          if (fate === "is removed") return [];
+          return [{ value: fate === "changes" ? 0 : value, inner: fate === "changes inside" ? [] : [value] }];
         });
-        const list = items.flatMap(([value, fate]) =>
-          fate === "leaves" ? [] : [{ value: fate === "changes" ? 0 : value }]
-        );
-        const expected = JSON.parse(JSON.stringify({ ...body, list }));
-        assertEquals(JSON.parse(decode(editJson(encode(JSON.stringify(body, null, 1)), edits))), expected);
-      },
-    ),
-  );
+      }
+      const edited = editJson(encode(JSON.stringify(body, null, space)), edits);
+      assertEquals(JSON.parse(decode(edited)), JSON.parse(JSON.stringify(expected)));
+    },
+  ));
+});
+
+Deno.test("editJson() adds several fields to an empty object", () => {
+  const added = ["a", "b", "c"].map((name) => ({ path: [name], value: encode("1") }));
+  assertEquals(decode(editJson(encode(" { } "), added)), ' {"a":1,"b":1,"c":1 } ');
+});
+
+Deno.test("editJson() takes time linear in the number of edits", () => {
+  const length = 16_000;
+  const list = Array.from({ length }, (_, at) => at);
+  const edits = list.slice(1).flatMap((at): JsonEdit[] => [
+    { path: ["list", at - 1] },
+    { path: ["all", "in", at], value: encode("0") },
+  ]);
+  const body = encode(JSON.stringify({ list, all: { in: list } }));
+  const startMs = performance.now();
+  const edited = JSON.parse(decode(editJson(body, edits)));
+  assertEquals(edited, { list: [length - 1], all: { in: list.map(() => 0) } });
+  // Quadratic work takes half a minute.
+  assertEquals(performance.now() - startMs < 5_000, true);
 });
 
 Deno.test("editJson() refuses paths that lead nowhere", () => {

@@ -1,6 +1,6 @@
 import { dirname, join, resolve, SEPARATOR } from "@std/path";
 import { openAt } from "@tare/loop/tools";
-import type { Tool } from "@tare/messages";
+import { sliceText, type Tool } from "@tare/messages";
 import type { Workplace } from "@tare/server";
 import { realPath } from "../settings/real_path.ts";
 import { readFrontMatter } from "./front_matter.ts";
@@ -355,7 +355,7 @@ export function namesIn(folder: string): readonly string[] {
 /** It stays in its line, and can't end the part that it stands in. */
 function oneLine(text: string): string {
   const line = text.trim().replaceAll(/\s+/g, " ").replaceAll("<", "&lt;");
-  return line.length <= MOST_OF_A_SKILL ? line : `${line.slice(0, MOST_OF_A_SKILL - 1)}…`;
+  return line.length <= MOST_OF_A_SKILL ? line : `${sliceText(line, 0, MOST_OF_A_SKILL - 1)}…`;
 }
 
 function opening(path: string): string {

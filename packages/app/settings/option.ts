@@ -82,7 +82,11 @@ export function price(): Reader<Price> {
   return {
     read: (text) => {
       const pairs = text.split(",").map((pair) => pair.split("=").map((part) => part.trim()));
-      if (!pairs.every(([, digits = ""]) => /^\d*\.?\d+$/.test(digits))) return undefined;
+      const isRead = pairs.every(([, digits = "", ...more]) =>
+        /^\d*\.?\d+$/.test(digits) && more.length === 0
+      );
+      // A name that appears twice has two prices.
+      if (!isRead || new Set(pairs.map(([name]) => name)).size < pairs.length) return undefined;
       const prices = Object.fromEntries(pairs.map(([name, digits]) => [name, Number(digits)]));
       return isPrice(prices) ? prices : undefined;
     },

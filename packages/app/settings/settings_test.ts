@@ -342,6 +342,8 @@ Deno.test("readSettings() reads what the model costs, and says what is wrong wit
       "input=3,output=-1",
       "input=3,output=1,read=1",
       "input=3,output=",
+      "input=3=4,output=15",
+      "input=3,output=15,output=16",
     ]
   ) {
     assertThrows(

@@ -1,3 +1,4 @@
+import { sliceText } from "@tare/messages";
 import type { Interface } from "node:readline";
 import type { Approval, ApprovalAnswer } from "../agent_client.ts";
 import type { AskPerson } from "./watch_turn.ts";
@@ -77,7 +78,7 @@ export function questionOf(
 ): string {
   const shown = text.length <= MAX_SHOWN
     ? text
-    : `${text.slice(0, MAX_SHOWN)}… and ${text.length - MAX_SHOWN} characters more`;
+    : `${sliceText(text, 0, MAX_SHOWN)}… and ${text.length - MAX_SHOWN} characters more`;
   // Nothing of what would run stays unseen.
   const isAllSeen = change !== undefined && change.omitted === undefined;
   const said = [

@@ -1,3 +1,4 @@
+import { sliceText } from "@tare/messages";
 import type { SessionEvent } from "@tare/server";
 import { cutTo, shownText } from "./shown_text.ts";
 
@@ -146,7 +147,7 @@ export function waitingLine(
 
 function shorten(text: string): string {
   const plain = shownText(text.replaceAll(/\s+/g, " "));
-  return plain.length <= MAX_CALL ? plain : `${plain.slice(0, MAX_CALL - 1)}…`;
+  return plain.length <= MAX_CALL ? plain : `${sliceText(plain, 0, MAX_CALL - 1)}…`;
 }
 
 function everyTenth(draw: () => void): () => void {

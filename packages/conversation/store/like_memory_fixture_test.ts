@@ -67,6 +67,14 @@ const record: fc.Arbitrary<StoreRecord & { readonly off?: number }> = fc.oneof(
   fc.record({ type: fc.constant("names" as const), sessionId: id, names: fc.subarray(["x", "y", "\ud83d"]) }),
   fc.record({ type: fc.constant("document" as const), kind: few, id: few, sessionId: id, value: json }),
   fc.record({ type: fc.constant("document" as const), kind: few, id: few, value: json }),
+  fc.record({ kind: few, id: few, value: few, stored: few, isNew: fc.boolean() }).map((
+    { stored, isNew, ...document },
+  ) => ({
+    type: "document" as const,
+    ...document,
+    replaces: isNew ? null : { ...document, value: stored },
+  })),
+  fc.record({ type: fc.constant("document" as const), kind: few, id: few, value: few }),
   fc.record({ type: fc.constant("no_document" as const), kind: few, id: few }),
   fc.record({ text: fc.constantFrom(...archived), sessionId: id }).map(({ text, sessionId }) => ({
     type: "archive" as const,

@@ -112,8 +112,15 @@ export type StoreRecord =
   }
   /** A text for the session's archive, under its `archiveRef`. */
   | { readonly type: "archive"; readonly sessionId: string; readonly ref: string; readonly content: string }
-  /** A document, in place of the one of its kind and id. */
-  | ({ readonly type: "document" } & StoredDocument)
+  /**
+   * A document, in place of the one of its kind and id.
+   * @throws {StoreError} `conflict` if that isn't the document that it `replaces`, unless it is this one already.
+   */
+  | ({
+    readonly type: "document";
+    /** The stored document, as it was read; `null` if there is none. Default: any or none. */
+    readonly replaces?: StoredDocument | null;
+  } & StoredDocument)
   /** No document of this kind and id any more, if there was one. */
   | { readonly type: "no_document"; readonly kind: string; readonly id: string }
   /**
@@ -167,7 +174,7 @@ export interface Store {
   getSession(id: string): Promise<SessionRecord | undefined>;
   /**
    * Sessions, the newest first: those of a `kind`, made before the session `after`, with a `search` those whose title
-   * holds that text, A to Z in either case, those made with the key `by`, and without `forks` none whose parent is there.
+   * holds that text, letters in either case, those made with the key `by`, and without `forks` none whose parent is there.
    * Default limit: 100; default: of every kind and key, with forks.
    */
   listSessions(options?: {
@@ -246,8 +253,11 @@ export interface Store {
   ): Promise<{ readonly id: string; readonly value: unknown; readonly isHeld?: boolean }[]>;
   /** The document of this kind and id, if there is one. */
   getDocument(kind: string, id: string): Promise<StoredDocument | undefined>;
-  /** All documents of a kind, by their ids: for kinds of which there are few. */
-  listDocuments(kind: string): Promise<StoredDocument[]>;
+  /**
+   * All documents of a kind, by their ids: for kinds of which there are few. Those that are damaged are omitted, and the
+   * id and error of each are passed to `damaged`. Default: the first error is thrown.
+   */
+  listDocuments(kind: string, damaged?: (id: string, error: unknown) => void): Promise<StoredDocument[]>;
   /**
    * The session's archive. It gives only what this session put into it. Of a session that doesn't exist it gives
    * nothing, and takes nothing.
@@ -315,15 +325,15 @@ export interface Store {
     limits: { readonly receiver: string; readonly olderThanMs: number; readonly keep: number },
   ): Promise<void>;
   /**
-   * The whole store as of now, while it is in use. Absent where it isn't one file. What comes of it isn't whole before
-   * the stream has ended.
+   * Copies the whole store as of now, while it is in use. Absent where it isn't one file. What is read of the copy isn't
+   * whole before the stream has ended.
    *
-   * @throws {StoreError} `locked` if another copy is under way.
+   * @throws {StoreError} `locked` if another copy is being made, `full` if there is no room for one.
    */
   copy?(): Promise<{
     /** How many there are. */
     readonly bytes: number;
-    /** To be read to its end, or cancelled: until then the store's log only grows. */
+    /** To be read to its end, or cancelled: until then the copy takes its room on the disk. */
     readonly stream: ReadableStream<Uint8Array<ArrayBuffer>>;
   }>;
   /** Lets others have the store. Nothing can be read or written afterwards; a second call does nothing. */

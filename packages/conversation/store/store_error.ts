@@ -5,8 +5,8 @@ export class StoreError extends Error {
   override readonly name = "StoreError";
   /**
    * What is wrong with a store: there is no room (`full`), it is damaged or no store (`corrupt`), another process has it
-   * open (`locked`), a newer program wrote it (`newer_version`), somebody else has written to the session since it was
-   * read (`conflict`), or holds the session (`fenced`), its file was removed or replaced while it was open (`lost`), or the system can't read or write it
+   * open (`locked`), a newer program wrote it (`newer_version`), somebody else has written to the session or document since
+   * it was read (`conflict`), or holds the session (`fenced`), its file was removed or replaced while it was open (`lost`), or the system can't read or write it
    * (`io`).
    */
   readonly code:
@@ -26,11 +26,23 @@ export class StoreError extends Error {
   }
 }
 
+/** Whether something was written since it was read: it is to be read again. */
+export function isConflict(error: unknown): boolean {
+  return error instanceof StoreError && error.code === "conflict";
+}
+
 /** Nobody's events may come between those that a writer knows and those that it writes. */
 export function conflictError(id: string, { after, last }: { after: number; last: number }): StoreError {
   const message =
     `Cannot write behind event ${after} of session ${JSON.stringify(id)}: its last event is ${last}. ` +
     "Read what was written since, and write behind that.";
+  return new StoreError("conflict", message);
+}
+
+/** Only the document that its writer has read is replaced. */
+export function changedError(kind: string, id: string): StoreError {
+  const message = `Cannot write document ${JSON.stringify(id)} of kind ${JSON.stringify(kind)}: ` +
+    "it was changed since it was read. Read it again, and change that.";
   return new StoreError("conflict", message);
 }
 

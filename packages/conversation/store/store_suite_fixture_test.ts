@@ -6,7 +6,7 @@
 import { assertEquals, assertRejects } from "@std/assert";
 import fc from "../../../tests/cases.ts";
 import { archiveRef } from "@tare/prune";
-import { type Store, StoreError, type StoreRecord } from "@tare/conversation";
+import { type Store, type StoredDocument, StoreError, type StoreRecord } from "@tare/conversation";
 import { testDeliveries } from "./store_deliveries_fixture_test.ts";
 import { testKinds } from "./store_kinds_fixture_test.ts";
 import { testKeys } from "./store_keys_fixture_test.ts";
@@ -122,8 +122,45 @@ export function testStore(name: string, place: Place): void {
       told("c"),
       told("b"),
     ]);
+    assertEquals([await found("über"), await found("üBER 1")], [told("b"), told("b")]);
     assertEquals([await found("title"), await found("nothing")], [[], []]);
     assertEquals((await store.listSessions({ search: "" })).length, 5);
+  });
+
+  test("listSessions() finds a title by any part of it, with the letters of every script in either case", async (store) => {
+    const titles = [
+      "Привет, мир",
+      "ΟΔΟΣ ὁδός",
+      "STRASSE Straße",
+      "İstanbul ıslak",
+      "Ǆ ǅ ǆ",
+      "𐐀 Ⴀ Ꭰ",
+      'a"Ä\n\\B%_',
+      "\ud83d 👍",
+    ];
+    await store.commit(titles.flatMap((value, at): StoreRecord[] => [
+      sessionRecord(`t${at}`),
+      { type: "state", sessionId: `t${at}`, name: "title", value },
+    ]));
+    const simple = (text: string, change: (letter: string) => string) =>
+      Array.from(text, (letter) => change(letter).length === letter.length ? change(letter) : letter).join(
+        "",
+      );
+    for (const [at, title] of titles.entries()) {
+      const letters = [...title];
+      for (let start = 0; start < letters.length; start += 2) {
+        const part = letters.slice(start, start + 5).join("");
+        // A letter without a small one of its own is found as it is alone.
+        const spelled = /[İı]/.test(part) ? [part] : [part, simple(part, (one) => one.toLowerCase())];
+        if (!/[İıßΟΔΣς]/.test(part)) spelled.push(simple(part, (one) => one.toUpperCase()));
+        for (const search of spelled) {
+          const found = (await store.listSessions({ search })).map(({ title }) => title);
+          assertEquals([search, found.includes(title)], [search, true], `title ${at}`);
+        }
+      }
+    }
+    assertEquals((await store.listSessions({ search: "οδοσ" })).map(({ title }) => title), [titles[1]]);
+    assertEquals((await store.listSessions({ search: "ПРИВЕТ" })).map(({ title }) => title), [titles[0]]);
   });
 
   test("listSessions() leaves out forks whose parent is there, where it is asked to", async (store) => {
@@ -378,6 +415,53 @@ export function testStore(name: string, place: Place): void {
     assertEquals(await listed(), ["Z", "a", "\ud800 \0"]);
     assertEquals(await store.getDocument("key", "a"), document("a", 2));
     assertEquals(await store.getDocument("key", "b"), undefined);
+  });
+
+  test("commit() writes a document only in place of the one that it replaces", async (store, open) => {
+    const document = (value: unknown, id = "a") => ({ kind: "key", id, value });
+    const write = (value: unknown, replaces: StoredDocument | null, id = "a") =>
+      store.commit([
+        { type: "state", sessionId: "a", name: "x", value },
+        { type: "document", ...document(value, id), replaces },
+      ]);
+    const refused = async (value: unknown, replaces: StoredDocument | null, id?: string) => {
+      const { code, message } = await assertRejects(() => write(value, replaces, id), StoreError);
+      assertEquals([code, message], [
+        "conflict",
+        `Cannot write document ${
+          JSON.stringify(id ?? "a")
+        } of kind "key": it was changed since it was read. ` +
+        "Read it again, and change that.",
+      ]);
+    };
+    await refused(1, document(1), "\ud800 \0");
+    await write({ b: "é\0", 1: null }, null);
+    const read = (await store.getDocument("key", "a"))!;
+    await refused(2, null);
+    await refused(2, document(1));
+    await refused(2, { ...read, sessionId: "a" });
+    // Nothing of a refused commit is written.
+    assertEquals(await store.readState("a", "x"), { b: "é\0", 1: null });
+    // A document that is so already may have been written by the same commit, sent before.
+    await write({ b: "é\0", 1: null }, null);
+    await write(2, read);
+    await refused(3, read);
+    assertEquals(await store.getDocument("key", "a"), document(2));
+    await store.commit([
+      { type: "no_document", kind: "key", id: "a" },
+      { type: "document", ...document(4), replaces: null },
+    ]);
+    const racing = await Promise.allSettled([5, 6, 7].map((value) => write(value, document(4))));
+    assertEquals(racing.map(({ status }) => status).sort(), ["fulfilled", "rejected", "rejected"]);
+    const added = await Promise.allSettled([8, 9].map((value) => write(value, null, "new")));
+    assertEquals(added.map(({ status }) => status).sort(), ["fulfilled", "rejected"]);
+    await store.close();
+    const later = await open();
+    const stored = await later.listDocuments("key");
+    assertEquals(stored.map(({ id }) => id), ["a", "new"]);
+    await later.commit(stored.map((replaces) => ({ type: "document", ...replaces, value: 10, replaces })));
+    assertEquals(await later.listDocuments("key"), [document(10), document(10, "new")]);
+    await later.close();
   });
 
   test("listSessions() tells apart who made a session", async (store) => {

@@ -71,7 +71,7 @@ export interface Conversations {
       readonly limit: number;
       /** Id of the last one of the page before. Default: the list begins with the newest. */
       readonly after?: string | undefined;
-      /** Only those whose title holds this, A to Z in either case. Default: all. */
+      /** Only those whose title holds this, letters in either case. Default: all. */
       readonly search?: string | undefined;
       /** Only those that were begun with the key of this name. Default: all. */
       readonly by?: string | undefined;

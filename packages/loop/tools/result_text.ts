@@ -1,3 +1,6 @@
+export { sliceText } from "@tare/messages";
+import { sliceText } from "@tare/messages";
+
 /**
  * Longest result of the tools that read, in UTF-8 bytes, header aside. Of common code and prose this is fewer than
  * 8,000 tokens, above which results are usually shortened before the model sees them: a page that fits is seen whole.
@@ -21,18 +24,6 @@ export function fittingRows(rows: readonly string[], maxRows: number): readonly 
     count++;
   }
   return rows.slice(0, count);
-}
-
-/** `text.slice(start, end)` without the halves of surrogate pairs that the cuts would leave at either end. */
-export function sliceText(text: string, start: number, end: number): string {
-  return text.slice(
-    isLowSurrogate(text, start) ? start + 1 : start,
-    isLowSurrogate(text, end) ? end - 1 : end,
-  );
-}
-
-function isLowSurrogate(text: string, at: number): boolean {
-  return (text.charCodeAt(at) & 0xFC00) === 0xDC00 && (text.charCodeAt(at - 1) & 0xFC00) === 0xD800;
 }
 
 const MAX_LINES = 24;

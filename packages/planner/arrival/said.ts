@@ -1,4 +1,4 @@
-import type { Message } from "@tare/messages";
+import { type Message, sliceText } from "@tare/messages";
 import { resultText } from "@tare/prune";
 import type { LineNumbers } from "../tools_of_agents.ts";
 
@@ -294,9 +294,10 @@ export function quotesOf(lines: readonly string[], { from, to }: Pick<Reference,
   readonly first: string;
   readonly last: string;
 } {
+  const last = lines[to - 1]!.trim();
   return {
-    first: lines[from]!.trim().slice(0, FIRST_CHARACTERS),
-    last: lines[to - 1]!.trim().slice(-LAST_CHARACTERS),
+    first: sliceText(lines[from]!.trim(), 0, FIRST_CHARACTERS),
+    last: sliceText(last, Math.max(0, last.length - LAST_CHARACTERS), last.length),
   };
 }
 

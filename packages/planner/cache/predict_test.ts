@@ -30,6 +30,22 @@ Deno.test("estimateWarmth() starts near the prior", () => {
   }
 });
 
+Deno.test("estimateWarmth() takes a prefix for kept up to the end of each line of the profile's table", () => {
+  const table = {
+    ttlMs: 9_000,
+    warmth: [1_000, 5_000, 9_000].map((idleMs, at) => ({ idleMs, probability: [0.99, 0.9, 0.5][at]! })),
+  };
+  const estimate = (idleMs: number) => estimateWarmth(table, idleMs, NO_WARMTH);
+  for (const end of [5_000, 9_000]) {
+    assertEquals([estimate(end), estimate(end + 1) < estimate(end)], [estimate(end - 1), true]);
+  }
+  // What was seen at the end of a line speaks for it, and what was seen behind it against it.
+  const seen = (idleMs: number, warm: boolean) =>
+    estimateWarmth(table, 5_000, observeWarmth(table, { idleMs, warm }, NO_WARMTH));
+  assertEquals(seen(5_000, true) > estimate(5_000), true);
+  assertEquals(seen(5_000, false) < estimate(5_000), true);
+});
+
 Deno.test("estimateWarmth() learns a session's time to live from a few calls", () => {
   const hour = after([20, true], [8, true]);
   const minutes = after([8, false], [12, false]);

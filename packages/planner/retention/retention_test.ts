@@ -259,3 +259,30 @@ Deno.test("Standings take a call of call_tool for one of the tool that it names"
     false,
   ]);
 });
+
+Deno.test("findRemovals() knows of a very long text the names in its head and tail alone", () => {
+  const names: number[] = [];
+  const loss = (standing: Parameters<typeof KEEP_WANTED.loss>[0]) => {
+    names.push(standing.names);
+    return 0;
+  };
+  const spaces = (count: number) => "- ".repeat(count / 2);
+  const named = (before: number, after: number) => {
+    names.length = 0;
+    const content = `${spaces(before)}someHelper_name${spaces(after)}`;
+    const call = { id: "a", type: "function", function: { name: "run", arguments: "{}" } } as const;
+    find([
+      { role: "user", content: "Go." },
+      { role: "assistant", tool_calls: [call] },
+      { role: "tool", tool_call_id: "a", content },
+      ...turn("b", 10),
+      ...turn("c", 10),
+    ], { retention: { ...retention, loss } });
+    return Math.max(...names);
+  };
+  // At its end, at its beginning, in the middle of a short text, and of a long one.
+  assertEquals(
+    [named(300_000, 100), named(100, 300_000), named(90_000, 90_000), named(150_000, 150_000)],
+    [1, 1, 1, 0],
+  );
+});

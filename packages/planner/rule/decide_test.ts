@@ -1,10 +1,11 @@
 import { assertEquals } from "@std/assert";
+import fc from "../../../tests/cases.ts";
 import { estimateTokens, type Message } from "@tare/messages";
 import { plannerSession, profileNamed, PROFILES } from "@tare/planner";
 import { worthDeferring } from "@tare/planner/parts";
 import { memoryArchive } from "@tare/prune";
 import type { Removal } from "../retention/retention.ts";
-import { decide, type Situation } from "./decide.ts";
+import { decide, fullFromTokens, howMany, isSurelyCold, reckonedAlive, type Situation } from "./decide.ts";
 
 /** What could leave so many tokens behind the start, and what carrying it has cost. */
 function removal(start: number, tokens: number, rent = 0): Removal {
@@ -174,6 +175,8 @@ Deno.test("decide() empties a full window of what is missed least, whatever it c
   });
   assertEquals(decide({ ...full, windowTokens: 5_000 }).leaving, removals);
   assertEquals(decide({ ...full, removals: [removal(1_000, 999)], windowTokens: 5_000 }), { leaving: [] });
+  const tenth = [removal(1_000, 1_000)];
+  assertEquals(decide({ ...full, removals: tenth, windowTokens: 5_000 }).leaving, tenth);
 });
 
 /** Tools of 200 tokens each, of which a line takes 16. */
@@ -226,4 +229,195 @@ Deno.test("sent() reckons what deferred tools would have taken, and calls that o
     [{ promptTokens: 0, cachedTokens: 0, outputTokens: 0 }, 4_800],
     [{ promptTokens: 300, cachedTokens: 0, outputTokens: 1 }, 4_800],
   ]);
+});
+
+/** Removals in the order of a prompt of so many tokens, each with all that is weighed. */
+const removals = (promptTokens: number) =>
+  fc.array(
+    fc.record({
+      start: fc.nat(promptTokens),
+      tokens: fc.integer({ min: -100, max: 2_000 }),
+      loss: fc.nat(3_000),
+      parts: fc.array(
+        fc.record({ name: fc.constantFrom("a", "b", "new"), tokens: fc.nat(3_000) }),
+        { maxLength: 2 },
+      ),
+      idle: fc.boolean(),
+      goes: fc.boolean(),
+    }),
+    { maxLength: 7 },
+  ).map((all) =>
+    all.sort((a, b) => a.start - b.start).map((one): Removal => ({
+      ...one,
+      how: { type: "drop", from: one.start, to: one.start + 1 },
+    }))
+  );
+
+/** Every rewrite by itself, by the formula of its price alone. */
+function everyCut(
+  { removals, carried, idleSince, ride, profile, promptTokens, cachedTokens, alive }: Situation,
+) {
+  const removable = removals.filter(({ goes }) => goes);
+  const broken = (start: number) => {
+    const kept = Math.floor(Math.min(start, promptTokens - 1) / profile.blockTokens) * profile.blockTokens;
+    return Math.max(0, cachedTokens - (kept >= profile.minTokens ? kept : 0));
+  };
+  const priceOf = (alive: number, brokenTokens: number, tokens: number) =>
+    alive * (profile.write - profile.read) * brokenTokens - profile.write * tokens;
+  return removable.flatMap((removal, first) => {
+    if (!removal.idle) return [];
+    const leaving = removable.slice(first);
+    const tokens = leaving.reduce((sum, one) => sum + one.tokens, 0);
+    const rent = leaving.filter(({ idle }) => idle).flatMap(({ parts }) => parts)
+      .reduce((sum, part) => sum + part.tokens * (carried - (idleSince[part.name] ?? carried)), 0);
+    const warm = alive < 0.1 ? alive : 1;
+    const from = Math.min(removal.start, ride?.start ?? Infinity);
+    return [{
+      leaving,
+      rent,
+      tokens,
+      brokenTokens: broken(removal.start),
+      price: priceOf(alive, broken(removal.start), tokens),
+      warmPrice: priceOf(warm, broken(removal.start), tokens),
+      wholePrice: priceOf(warm, broken(from), tokens + (ride?.tokens ?? 0)),
+    }];
+  });
+}
+
+Deno.test("decide() takes the largest of all cuts that are paid and allowed, and reports the nearest one otherwise", () => {
+  fc.assert(fc.property(
+    removals(10_000),
+    fc.record({
+      carried: fc.nat(3),
+      alive: fc.constantFrom(0, 0.05, 0.1, 0.3, 1),
+      allowedPrice: fc.constantFrom(-100, 0, 500, 2_000, Infinity),
+      cachedTokens: fc.nat(10_000),
+      ride: fc.option(fc.record({ start: fc.nat(10_000), tokens: fc.integer({ min: -300, max: 300 }) }), {
+        nil: undefined,
+      }),
+      stopped: fc.boolean(),
+      isHeld: fc.boolean(),
+      minTokens: fc.constantFrom(0, 2_000),
+      blockTokens: fc.constantFrom(1, 128),
+    }),
+    (removals, { minTokens, blockTokens, ...options }) => {
+      const prices = { ...profile, minTokens, blockTokens };
+      const situation: Situation = {
+        ...warm,
+        ...options,
+        removals,
+        idleSince: { a: 0, b: 1 },
+        profile: prices,
+      };
+      const cuts = options.isHeld ? [] : everyCut(situation);
+      const paid = cuts.filter(({ rent, price, warmPrice }) => rent >= price && (rent > 0 || warmPrice <= 0));
+      const bought = paid.find(({ wholePrice }) =>
+        !options.stopped && wholePrice <= Math.max(0, options.allowedPrice)
+      );
+      const cheapest = cuts.toReversed().reduce<typeof cuts[number] | undefined>(
+        (best, cut) => best && best.rent - best.price > cut.rent - cut.price ? best : cut,
+        undefined,
+      );
+      const [reported, cause] = bought
+        ? [bought, "price"]
+        : paid[0]
+        ? [paid[0], options.stopped ? "stopped" : "loss_limit"]
+        : [cheapest, "wait"];
+      const decided = decide(situation);
+      assertEquals(decided.leaving, bought?.leaving ?? []);
+      assertEquals(
+        decided.decision && { ...decided.decision },
+        reported && {
+          cause: cause as "wait",
+          alive: options.alive,
+          tokens: reported.tokens,
+          brokenTokens: reported.brokenTokens,
+          rent: reported.rent,
+          price: reported.price,
+        },
+      );
+    },
+  ));
+});
+
+Deno.test("decide() empties a full window by what costs least for each token of room, of the newest 1, 2, 4 … removals", () => {
+  fc.assert(fc.property(
+    removals(10_000),
+    fc.record({
+      alive: fc.constantFrom(0, 0.3, 1),
+      cachedTokens: fc.nat(10_000),
+      windowTokens: fc.integer({ min: 3_000, max: 14_000 }),
+      windowUse: fc.option(fc.integer({ min: 8_000, max: 14_000 }), { nil: undefined }),
+      fullFrom: fc.option(fc.integer({ min: 3_000, max: 13_000 }), { nil: undefined }),
+    }),
+    (all, { windowUse, fullFrom, ...options }) => {
+      const given = {
+        ...(windowUse !== undefined && { windowUse }),
+        ...(fullFrom !== undefined && { fullFrom }),
+      };
+      const situation: Situation = { ...warm, ...options, ...given, removals: all, isHeld: true };
+      const use = windowUse ?? warm.promptTokens;
+      const those = all.filter(({ tokens }) => tokens > 0);
+      const sum = those.reduce((sum, { tokens }) => sum + tokens, 0);
+      const share = [0.6, 0.9, 1].find((share) => use - sum <= share * options.windowTokens);
+      let expected: readonly Removal[] = [];
+      if (use > (fullFrom ?? 0.9 * options.windowTokens)) {
+        if (share === undefined) expected = sum >= 0.1 * use ? those : [];
+        else {
+          const needed = use - share * options.windowTokens;
+          let best = { cost: Infinity, removals: those };
+          for (let back = 1; back < 2 * those.length; back *= 2) {
+            const behind = those.slice(-back);
+            const byWorth = behind.toSorted((a, b) => a.loss / a.tokens - b.loss / b.tokens);
+            for (let count = 1; count <= byWorth.length; count++) {
+              const chosen = byWorth.slice(0, count);
+              const freed = chosen.reduce((sum, { tokens }) => sum + tokens, 0);
+              const loss = chosen.reduce((sum, one) => sum + one.loss, 0);
+              const broken = Math.max(0, options.cachedTokens - behind[0]!.start - freed);
+              const cost = (options.alive * (profile.write - profile.read) * broken + loss) / freed;
+              if (freed >= needed && cost < best.cost) best = { cost, removals: chosen };
+            }
+          }
+          expected = best.removals.toSorted((a, b) => a.start - b.start);
+        }
+      }
+      const decided = decide(situation);
+      assertEquals(decided.leaving, expected);
+      assertEquals(decided.decision?.cause, expected.length > 0 ? "window" : undefined);
+    },
+  ));
+});
+
+Deno.test("fullFromTokens() leaves a window that was emptied a tenth to fill again, and an answer its room", () => {
+  const from = (windowTokens: number, emptied?: number) => fullFromTokens(windowTokens, emptied);
+  assertEquals([from(100_000), from(100_000, 0), from(Infinity, 5)], [90_000, 90_000, Infinity]);
+  // Emptied to little, to much, and to so much that only the answer's room is left.
+  assertEquals([from(100_000, 60_000), from(100_000, 82_000), from(100_000, 94_000)], [
+    90_000,
+    92_000,
+    95_904,
+  ]);
+  // A small window keeps a sixteenth of it free.
+  assertEquals([from(16_000, 14_000), from(16_000, 15_900)], [15_000, 15_000]);
+});
+
+Deno.test("isSurelyCold() and reckonedAlive() reckon with a cache from a chance of a tenth on", () => {
+  assertEquals([0, 0.099, 0.1, 1].map(isSurelyCold), [true, true, false, false]);
+  assertEquals([0, 0.099, 0.1, 1].map(reckonedAlive), [0, 0.099, 1, 1]);
+});
+
+Deno.test("howMany() names one thing or several", () => {
+  assertEquals([0, 1, 2].map((count) => howMany(count, "result")), ["0 results", "1 result", "2 results"]);
+});
+
+Deno.test("decide() empties a full window to six tenths where that can just be", () => {
+  const removals = [removal(1_000, 1_000), removal(3_000, 3_000)];
+  const leaving = (windowTokens: number) =>
+    decide({ ...warm, removals, isHeld: true, alive: 0, windowTokens, fullFrom: 9_000 }).leaving.length;
+  // All 4,000 leave 6,000, which is six tenths of the first.
+  assertEquals([leaving(10_000), leaving(9_990)], [2, 1]);
+  assertEquals(
+    decide({ ...warm, removals, isHeld: true, windowTokens: 20_000, fullFrom: 10_000 }).leaving,
+    [],
+  );
 });

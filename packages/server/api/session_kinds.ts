@@ -36,7 +36,7 @@ export interface ListQuery {
   readonly limit: number;
   /** Id of the last one of the page before. Default: the list begins with the newest. */
   readonly after?: string | undefined;
-  /** Only those whose title holds this, A to Z in either case. */
+  /** Only those whose title holds this, letters in either case. */
   readonly search: string;
   /** Whether those of the agent's helpers are among them. */
   readonly helpers: boolean;

@@ -94,7 +94,7 @@ export function sessionRoutes(kinds: SessionKinds, sessions: Sessions) {
           maxLength: 200,
           default: "",
           description:
-            "Only sessions whose title holds this text, A to Z in either case. What was said behind it isn't searched: " +
+            "Only sessions whose title holds this text, letters in either case. What was said behind it isn't searched: " +
             "of other agents' sessions it stays with them. Default: all.",
         }),
         helpers: Type.Boolean({

@@ -1,4 +1,5 @@
 import { assertEquals, assertThrows } from "@std/assert";
+import fc, { cases } from "../../../tests/cases.ts";
 import type { AgentHandler } from "@tare/server";
 import type { Message } from "@tare/messages";
 import { memoryStore, StoreError } from "@tare/conversation";
@@ -63,6 +64,69 @@ Deno.test("transferRoutes() give back as a session what they exported, which goe
   const restarted = agent(scriptedModel([]), { store });
   assertEquals(await exported(restarted, copy), await exported(handler, copy));
   assertEquals((await exported(handler, copy)).startsWith(text), true);
+});
+
+Deno.test("transferRoutes() import every session that they export", async () => {
+  const handler = agent(scriptedModel([]));
+  const roundTrip = async (messages: readonly Message[]) => {
+    const made = await post(handler, messages.map((message) => JSON.stringify(message)).join("\n"));
+    const { sessions: [{ id }] } = await made.json();
+    const text = await exported(handler, `/v1/sessions/${id}`);
+    const again = await post(handler, text);
+    assertEquals(again.status, 201);
+    const { sessions: [copy] } = await again.json();
+    assertEquals(await exported(handler, `/v1/sessions/${copy.id}`) === text, true);
+    for (const session of [id, copy.id]) await handler.fetch(request("DELETE", `/v1/sessions/${session}`));
+    return text;
+  };
+  const value = fc.jsonValue({ maxDepth: 8 });
+  const step = fc.record({
+    said: fc.option(fc.string({ unit: "binary" }), { nil: null }),
+    calls: fc.array(fc.record({ args: value, result: fc.string({ unit: "binary" }) }), { maxLength: 4 }),
+    asked: fc.option(fc.string({ minLength: 1 })),
+  });
+  await fc.assert(
+    fc.asyncProperty(fc.array(step, { minLength: 1, maxLength: 8 }), async (steps) => {
+      await roundTrip(steps.flatMap(({ said, calls, asked }, at): Message[] => {
+        const made = calls.map(({ args }, index) => ({
+          id: `${at}.${index}`,
+          type: "function" as const,
+          function: { name: "echo", arguments: JSON.stringify(args) },
+        }));
+        return [
+          ...asked === null ? [] : [{ role: "user" as const, content: asked }],
+          { role: "assistant", content: said, ...(made.length > 0 && { tool_calls: made }) },
+          ...calls.map(({ result }, index) => ({
+            role: "tool" as const,
+            tool_call_id: `${at}.${index}`,
+            content: result,
+          })),
+        ];
+      }));
+    }),
+    { numRuns: cases(8) },
+  );
+  // More values together than one JSON text may hold.
+  const long = Array.from({ length: 9_000 }, (_, at): Message[] => [
+    {
+      role: "assistant",
+      content: null,
+      tool_calls: [{ id: `${at}`, type: "function", function: { name: "echo", arguments: '{"text":"x"}' } }],
+    },
+    { role: "tool", tool_call_id: `${at}`, content: "x" },
+  ]).flat();
+  assertEquals((await roundTrip([{ role: "user", content: "Go" }, ...long])).split("\n").length, 18_002);
+});
+
+Deno.test("transferRoutes() limit each line by itself, and name the one that is beyond", async () => {
+  const handler = agent(scriptedModel([]));
+  const good = '{"role":"user","content":"a"}';
+  const wide = `{"role":"user","content":"a","more":[${"1,".repeat(100_000)}1]}`;
+  const response = await post(handler, `${good}\n\n${wide}\n${good}`);
+  assertEquals([response.status, (await response.json()).error.message], [
+    400,
+    "Cannot use the body: in line 3, it holds more than 100000 values.",
+  ]);
 });
 
 Deno.test("transferRoutes() import several recorded sessions, all or none", async () => {
@@ -186,14 +250,11 @@ Deno.test("transferRoutes() give all that the server keeps as a file, from which
   const response = await handler.fetch(request("GET", "/v1/backup"));
   const length = Number(response.headers.get("content-length"));
   assertEquals([response.status, response.headers.get("content-type")], [200, "application/vnd.sqlite3"]);
-  assertEquals(
-    await refused(handler, "GET", "/v1/backup"),
-    error(
-      409,
-      "backup_running",
-      `Cannot copy the store ${one}: it is being copied already. Wait for its end.`,
-    ),
-  );
+  const message = `Cannot copy the store ${one}: it is being copied already. Wait for its end.`;
+  const copied = agent(scriptedModel([]), {
+    store: { ...store, copy: () => Promise.reject(new StoreError("locked", message)) },
+  });
+  assertEquals(await refused(copied, "GET", "/v1/backup"), error(409, "backup_running", message));
   await Deno.writeFile(two, response.body!);
   assertEquals((await Deno.stat(two)).size, length);
   const copy = await openStore(two);

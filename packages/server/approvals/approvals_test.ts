@@ -259,3 +259,22 @@ Deno.test("who is asked for an edit sees what it changes, and a yes is none to a
   await handler.close();
   await Deno.remove(workspace, { recursive: true });
 });
+
+Deno.test("the results of answered calls are stored before the model is called with them", async () => {
+  const write = recorder("write");
+  const store = memoryStore();
+  const stored: (readonly string[])[] = [];
+  let session = "";
+  const replies = scriptedModel([{ tool_calls: [toolCall("a", "write")] }, { content: "Done." }]);
+  const handler = agent(async function* (request) {
+    const events = await store.readEvents(session.split("/").at(-1)!, { types: ["tool_result"] });
+    stored.push(events.map(({ event }) => String(event.id)));
+    yield* replies(request);
+  }, asking({ tools: [write.tool], store }));
+  session = await newSession(handler);
+  const asked = await turn(handler, session, "Go");
+  const following = follow(handler, session, asked.at(-1)!.id);
+  await call(handler, "POST", `${session}/approvals/a`, { decision: "allow" });
+  assertEquals(outline(await following).at(-1), "turn_end completed");
+  assertEquals(stored, [[], ["a"]]);
+});

@@ -92,6 +92,9 @@ Deno.test("judgeBy() knows commands by their first words, and asks for what an o
   const cases = [
     ["git log", "allow", "allow"],
     ["  git \t log -5 --stat", "allow", "allow"],
+    ["git log --output=x", "ask", "allow"],
+    ["git log -- --output=x", "allow", "allow"],
+    ["git log a -- --output=x", "allow", "allow"],
     ["git logs", "ask", "allow"],
     ["git", "ask", "allow"],
     ["lsof", "ask", "allow"],
@@ -103,6 +106,7 @@ Deno.test("judgeBy() knows commands by their first words, and asks for what an o
     ["ls a\nrm b", "ask", "ask"],
     ["ls $a", "ask", "ask"],
     ["ls ~", "ask", "ask"],
+    ["ls ''~ \"\"~", "allow", "allow"],
     ["ls {a,b}", "ask", "ask"],
     ["A=1 ls", "ask", "ask"],
     ["ls 'a", "ask", "ask"],

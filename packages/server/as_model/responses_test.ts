@@ -1,3 +1,4 @@
+import fc, { cases } from "../../../tests/cases.ts";
 import { assertEquals } from "@std/assert";
 import { ServerSentEventParseStream } from "@std/http";
 import { ModelError } from "@tare/loop";
@@ -280,4 +281,39 @@ Deno.test("storedResponseRoutes() list what a request brought, page by page", as
   assertEquals(await failure(await get(`${long}/input_items?limit=0`)), [400, "limit", "invalid_request"]);
   assertEquals(await failure(await get(`${long}/input_items?order=up`)), [400, "order", "invalid_request"]);
   assertEquals(await failure(await get(`${long}/input_items?after=x`)), [404, "after", "item_not_found"]);
+});
+
+Deno.test("storedResponseRoutes() list every item once, page by page, whatever ids the client gave", async () => {
+  await fc.assert(
+    fc.asyncProperty(
+      fc.array(fc.option(fc.constantFrom("a", "b", "made"), { nil: undefined }), {
+        minLength: 1,
+        maxLength: 8,
+      }),
+      fc.integer({ min: 1, max: 4 }),
+      async (ids, limit) => {
+        const { post, get } = harness([{ content: "a" }]);
+        const input = ids.map((id, at) => ({
+          role: "user",
+          content: `${at}`,
+          ...(id !== undefined && { id }),
+        }));
+        const { id: response } = await (await post({ input })).json();
+        for (const order of ["asc", "desc"]) {
+          const seen: { id: string; content: { text: string }[] }[] = [];
+          for (let after = "", isMore = true; isMore;) {
+            const page = await (await get(`${response}/input_items?order=${order}&limit=${limit}${after}`))
+              .json();
+            seen.push(...page.data);
+            after = `&after=${page.last_id}`;
+            isMore = page.has_more && seen.length <= ids.length;
+          }
+          const texts = seen.map(({ content }) => content[0]?.text);
+          assertEquals(order === "asc" ? texts : texts.reverse(), ids.map((_, at) => `${at}`));
+          assertEquals(new Set(seen.map(({ id }) => id)).size, ids.length);
+        }
+      },
+    ),
+    { numRuns: cases(20) },
+  );
 });

@@ -61,15 +61,28 @@ export async function findResponse(store: Store, id: string): Promise<StoredResp
   return { response, point: { sessionId: document.sessionId ?? "", messages }, input };
 }
 
-/** The items of a request as they are listed later: each with a name, messages with their parts. */
+/**
+ * Returns the items of a request as they are listed later: each with an id of its own, by which pages follow each other,
+ * and messages with their parts.
+ */
 export function listedItems(items: readonly InputItem[], hex: string): readonly JsonRecord[] {
+  const ids = new Set<unknown>();
+  const own = (id: unknown, index: number): unknown => {
+    let unique = id;
+    // A client may have sent an id twice, or one that is made here.
+    for (let made = index; unique === undefined || ids.has(unique); made += items.length) {
+      unique = `in_${hex}_${made}`;
+    }
+    ids.add(unique);
+    return unique;
+  };
   return items.map((item, index): JsonRecord => {
     const { content } = item;
     const kind = item.role === "assistant" ? "output_text" : "input_text";
     const type = item.type ?? (item.role ? "message" : "item_reference");
     return {
       ...item,
-      id: item.id ?? `in_${hex}_${index}`,
+      id: own(item.id, index),
       type,
       ...(type === "message" && {
         status: "completed",

@@ -1,5 +1,11 @@
 import type { LoopEvent, TurnEnd, TurnLedger } from "@tare/loop";
-import { contentText, type FinishReason, type FunctionToolCall, type ToolDefinition } from "@tare/messages";
+import {
+  contentText,
+  type FinishReason,
+  type FunctionToolCall,
+  sliceText,
+  type ToolDefinition,
+} from "@tare/messages";
 import { ApiError, type ResponseEventWriter } from "@tare/wire";
 import { type Heartbeat, type SseMessage, sseResponse } from "../http/sse_response.ts";
 import type { StoreRecord } from "@tare/conversation";
@@ -146,7 +152,7 @@ function unsaid(whole: string, said: string): string {
 
 function shorten(text: string): string {
   const line = text.replaceAll(/\s+/g, " ").trim();
-  return line.length > MAX_ARGUMENTS ? `${line.slice(0, MAX_ARGUMENTS)}…` : line;
+  return line.length > MAX_ARGUMENTS ? `${sliceText(line, 0, MAX_ARGUMENTS)}…` : line;
 }
 
 /** The header that names the session in which a turn ran. */

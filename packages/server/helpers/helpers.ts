@@ -5,6 +5,7 @@ import {
   firstWords,
   type Message,
   type ModelRequest,
+  sliceText,
   type Tool,
   type ToolCall,
   type ToolContext,
@@ -424,16 +425,16 @@ const SHOWN_CHARS = 200;
 export function lineOf(event: SessionEvent): string | undefined {
   switch (event.type) {
     case "tool_call":
-      return `${event.name} ${event.arguments.slice(0, SHOWN_CHARS)}\n`;
+      return `${event.name} ${sliceText(event.arguments, 0, SHOWN_CHARS)}\n`;
     case "assistant_message": {
       const { content } = event.message;
       return typeof content === "string" && content.trim() !== ""
-        ? `${content.trim().slice(0, SHOWN_CHARS).replaceAll(/\s+/g, " ")}\n`
+        ? `${sliceText(content.trim(), 0, SHOWN_CHARS).replaceAll(/\s+/g, " ")}\n`
         : undefined;
     }
     case "tool_result":
       return event.error
-        ? `${event.name} failed: ${event.content.slice(0, SHOWN_CHARS).split("\n")[0]}\n`
+        ? `${event.name} failed: ${sliceText(event.content, 0, SHOWN_CHARS).split("\n")[0]}\n`
         : undefined;
     default:
       return undefined;

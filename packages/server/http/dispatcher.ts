@@ -274,7 +274,7 @@ export async function readRequestBytes(
  * text.
  *
  * @throws {HttpError} 415 if it isn't declared as what is wanted (so that no web page can send it without asking), 413 if
- * it is too large, 400 if it isn't UTF-8 or JSON, is nested too deep or holds too many values
+ * it is too large, 400 if it isn't UTF-8 or JSON, it or one of its lines is nested too deep or holds too many values
  * ({@linkcode jsonExcess}), or `check` finds faults.
  */
 export function parseRequestBody(
@@ -308,10 +308,24 @@ export function parseRequestBody(
       `Cannot read the body: its content-type is ${declared}, and ${wanted} is wanted.`,
     );
   }
-  const excess = jsonExcess(bytes);
+  const excess = lines ? excessOfLines(bytes) : jsonExcess(bytes);
   if (excess !== undefined) throw new HttpError(400, "invalid_request", `Cannot use the body: ${excess}.`);
   return lines ? decode(bytes) : parseJson(bytes, check);
 }
+
+/** Returns what is too much in one of the lines: each is a JSON text of its own. */
+function excessOfLines(bytes: Uint8Array<ArrayBuffer>): string | undefined {
+  for (let start = 0, number = 1; start < bytes.length; number++) {
+    const newline = bytes.indexOf(NEWLINE, start);
+    const end = newline < 0 ? bytes.length : newline;
+    const excess = jsonExcess(bytes.subarray(start, end));
+    if (excess !== undefined) return `in line ${number}, ${excess}`;
+    start = end + 1;
+  }
+  return undefined;
+}
+
+const NEWLINE = 0x0a;
 
 function decode(bytes: Uint8Array<ArrayBuffer>): string {
   try {

@@ -11,7 +11,7 @@ interface FollowedLog {
 }
 
 /** How programs outside learn of a log's events. */
-interface ToldLog extends Pick<Teller, "ready" | "wake"> {
+interface ToldLog extends Pick<Teller, "isHeard" | "wake" | "onError"> {
   /** Records that are committed with these. */
   readonly recordsOf: (committed: Parameters<Teller["recordsOf"]>[1]) => readonly StoreRecord[];
 }
@@ -159,12 +159,11 @@ export class EventLog {
     } = {},
   ): Promise<void> {
     const sessionId = this.#sessionId;
-    const isTold = [...this.#mended, ...events].some(({ type }) => TOLD.includes(type));
-    // Nothing is waited for where nobody can be told.
-    const told = isTold && this.#told && await this.#told.ready() ? this.#told : undefined;
-    const turn = told && (this.#turn ??= await this.#findTurn());
     const after = this.#last - this.#mended.length;
     const all = [...this.#mended, ...events];
+    const isTold = all.some(({ type }) => TOLD.includes(type));
+    const told = isTold && this.#told?.isHeard() ? this.#told : undefined;
+    const turn = told && (this.#turn ??= await this.#findTurn(told));
     const written: StoreRecord[] = [
       ...this.#records,
       ...records,
@@ -227,8 +226,12 @@ export class EventLog {
   }
 
   /** The newest turn that is stored: another process may have begun it. */
-  async #findTurn(): Promise<{ readonly id: string | undefined }> {
-    const starts = await this.#store.readEvents(this.#sessionId, { types: ["turn_start"] });
+  async #findTurn({ onError }: ToldLog): Promise<{ readonly id: string | undefined }> {
+    const starts = await this.#store.readEvents(this.#sessionId, { types: ["turn_start"] }).catch((error) => {
+      // A notification without the turn's id is no reason to fail the commit.
+      onError(error);
+      return [];
+    });
     return turnBehind(starts.map(({ event }) => asSessionEvent(event))) ?? { id: undefined };
   }
 

@@ -294,7 +294,7 @@ export class SessionHold {
 
   /** Does the work if the session can be held. */
   async #here<T>(work: () => Promise<T>): Promise<{ readonly value: T } | undefined> {
-    const { id, environment: { store }, events } = this.#options;
+    const { id, environment: { store, teller }, events } = this.#options;
     if (this.#isGone) throw sessionNotFound(id);
     if (this.#isLeft) throw serverEnding(id);
     const taken = await this.#take();
@@ -302,6 +302,7 @@ export class SessionHold {
     let isRead = false;
     try {
       if (taken === "stale" || events.failed) {
+        await teller?.refresh();
         if (this.#shared) events.reach(await store.lastEvent(id));
         // A turn that a full disk has ended goes on when somebody says so.
         await this.#mend(this.#shared ? { goesOn: true } : { isLate: true });

@@ -557,6 +557,7 @@ export class Session implements SessionInfo {
         isLeft: () => this.#turn?.ending === "leaves",
         journal: (call) => readJournal(this.id, call, this.#environment.store),
       });
+      await this.#environment.teller?.refresh();
       await begin(() => this.events.open());
       const done = play()
         .then(({ result: { messages, error, ...end }, ...played }) => {

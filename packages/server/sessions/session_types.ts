@@ -133,8 +133,13 @@ export interface SessionOptions extends PolicyOptions {
 
 /** Tells programs outside of what happens in sessions. */
 export interface Teller {
-  /** Settles when it is known who is told, and says whether anybody is. @throws {StoreError} */
-  readonly ready: () => Promise<boolean>;
+  /**
+   * Reads who is notified, if other servers may have changed that. Called before a turn begins, so that no commit waits for
+   * it. Never rejects.
+   */
+  readonly refresh: () => Promise<void>;
+  /** Whether anybody is notified, as of the last refresh. */
+  readonly isHeard: () => boolean;
   /** Records that are committed with events. */
   readonly recordsOf: (
     session: Pick<SessionInfo, "id" | "by" | "parent" | "settings">,
@@ -146,6 +151,8 @@ export interface Teller {
       readonly turn?: { readonly id: string | undefined } | undefined;
     },
   ) => readonly StoreRecord[];
+  /** Called with errors that only notifications suffer from. */
+  readonly onError: (error: unknown) => void;
   /** Such records were committed, or another server is gone that owed something. */
   readonly wake: () => void;
 }

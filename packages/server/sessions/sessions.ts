@@ -662,6 +662,7 @@ export class Sessions {
     const { store } = this.#options;
     const record = await this.#options.store.getSession(id);
     if (record?.kind !== "agent") throw sessionNotFound(id);
+    await this.#teller?.refresh();
     const session = await Session.load(record, {
       ...this.#options,
       teller: this.#teller,

@@ -6,6 +6,7 @@ import {
   describeCall,
   type FileChange,
   type Message,
+  sliceText,
   type ToolCall,
 } from "@tare/messages";
 import MarkdownIt, { type Token } from "markdown-it";
@@ -157,9 +158,9 @@ function shortOf(text: string): string {
   try {
     const values = Object.values(JSON.parse(text) as object);
     const words = values.map((one) => typeof one === "string" ? one : JSON.stringify(one)).join(" · ");
-    return words.slice(0, 120).replaceAll(/\s+/g, " ");
+    return sliceText(words, 0, 120).replaceAll(/\s+/g, " ");
   } catch {
-    return text.slice(0, 120);
+    return sliceText(text, 0, 120);
   }
 }
 
@@ -184,7 +185,7 @@ function pre(label: string, text: string): string {
   const more = text.length - LONGEST;
   const rest = more > 0 ? `<p>and ${more} characters more</p>` : "";
   return `<pre tabindex="0" role="group" aria-label="${label}" dir="auto">${
-    escapeHtml(text.slice(0, LONGEST))
+    escapeHtml(sliceText(text, 0, LONGEST))
   }</pre>${rest}`;
 }
 

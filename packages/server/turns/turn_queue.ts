@@ -1,4 +1,4 @@
-import type { Store } from "@tare/conversation";
+import { Coalescer, type Store } from "@tare/conversation";
 import { HttpError } from "../http/http_error.ts";
 import type { TurnRequest } from "../sessions/session_types.ts";
 
@@ -41,13 +41,12 @@ const RETRY_AFTER_S = 30;
 /** The turns that wait, in the sessions of a store: whoever has the store open and room starts the one that waits longest. */
 export class TurnQueue {
   readonly #options: TurnQueueOptions;
-  #running: Promise<void> | undefined;
-  /** Whether somebody asked to look again while it was looked. */
-  #isAgain = false;
+  readonly #looking: Coalescer;
 
   /** Nothing is started yet. */
   constructor(options: TurnQueueOptions) {
     this.#options = options;
+    this.#looking = new Coalescer(() => this.#lookOnce(), options.onError);
   }
 
   /** How many turns wait, in all sessions. @throws {StoreError} */
@@ -70,20 +69,11 @@ export class TurnQueue {
 
   /** Starts what can be started now. Settles once all of it has begun; never rejects. */
   look(): Promise<void> {
-    if (this.#running) {
-      this.#isAgain = true;
-      return this.#running;
-    }
-    return this.#running = this.#lookAll().catch(this.#options.onError).finally(() =>
-      this.#running = undefined
-    );
+    return this.#looking.run();
   }
 
-  async #lookAll(): Promise<void> {
-    do {
-      this.#isAgain = false;
-      while (this.#options.room() > 0 && await this.#startSome());
-    } while (this.#isAgain);
+  async #lookOnce(): Promise<void> {
+    while (this.#options.room() > 0 && await this.#startSome());
   }
 
   /** Starts the turns that wait longest, one a session. False if none could be. */

@@ -1,6 +1,7 @@
 import { assertEquals, assertMatch } from "@std/assert";
 import { memoryStore, sharedMemory } from "@tare/conversation";
 import type { AgentHandler } from "@tare/server";
+import { TurnQueue } from "./turn_queue.ts";
 import {
   agent,
   call,
@@ -190,4 +191,97 @@ Deno.test("a request for which there is no room waits for it, in its order", asy
   assertEquals(brief(await events(first)), ["first now", "completed"]);
   await asked.reply("2");
   assertEquals(brief(await events(await second)), ["second now", "completed"]);
+});
+
+Deno.test("TurnQueue.look() starts what began to wait while an earlier look was ending", async () => {
+  for (let steps = 0; steps < 20; steps++) {
+    let waiting: readonly string[] = [];
+    const started: string[] = [];
+    const queue = new TurnQueue({
+      store: {
+        ...memoryStore(),
+        sessionsWith: (name) =>
+          Promise.resolve(
+            name === "queue" ? waiting.map((id) => ({ id, value: { atMs: 0, count: 1 } })) : [],
+          ),
+      },
+      room: () => 1,
+      start(id) {
+        waiting = [];
+        started.push(id);
+        return Promise.resolve(true);
+      },
+      most: 1,
+      onError(error) {
+        throw error;
+      },
+    });
+    const first = queue.look();
+    for (let step = 0; step < steps; step++) await Promise.resolve();
+    waiting = ["a"];
+    await queue.look();
+    assertEquals([steps, started], [steps, ["a"]]);
+    await first;
+  }
+});
+
+Deno.test("TurnQueue.look() never rejects, and looks again after an error", async () => {
+  const errors: unknown[] = [];
+  let isAway = true;
+  let looks = 0;
+  const memory = memoryStore();
+  const queue = new TurnQueue({
+    store: {
+      ...memory,
+      sessionsWith: (name) => {
+        looks++;
+        return isAway ? Promise.reject(new Error("Away.")) : memory.sessionsWith(name);
+      },
+    },
+    room: () => 1,
+    start: () => Promise.resolve(false),
+    most: 1,
+    onError: (error) => errors.push(String(error)),
+  });
+  await queue.look();
+  isAway = false;
+  await queue.look();
+  assertEquals([looks, errors], [2, ["Error: Away."]]);
+});
+
+Deno.test("TurnQueue.look() starts the longest waiting turns, one a session, as long as there is room", async () => {
+  const play = async (room: number, refused: readonly string[] = []) => {
+    let left = room;
+    const asked: string[] = [];
+    const waiting = new Map([["late", 3], ["early", 1], ["held", 0], ["between", 2], ["asks", 0]]);
+    const queue = new TurnQueue({
+      store: {
+        ...memoryStore(),
+        sessionsWith: (name) =>
+          Promise.resolve(
+            name === "queue"
+              ? [...waiting].map(([id, atMs]) => ({ id, value: { atMs, count: 1 }, isHeld: id === "held" }))
+              : [{ id: "asks", value: {} }],
+          ),
+      },
+      room: () => left,
+      start(id) {
+        // A look that never ends would be one too many.
+        if (asked.push(id) > 9) throw new Error("Asked again and again.");
+        if (refused.includes(id)) return Promise.resolve(false);
+        left--;
+        waiting.delete(id);
+        return Promise.resolve(true);
+      },
+      most: 9,
+      onError(error) {
+        throw error;
+      },
+    });
+    await queue.look();
+    return asked;
+  };
+  assertEquals([await play(0), await play(1), await play(2)], [[], ["early"], ["early", "between"]]);
+  assertEquals(await play(3), ["early", "between", "late"]);
+  assertEquals(await play(1, ["early", "between", "late"]), ["early", "between", "late"]);
 });

@@ -1,4 +1,4 @@
-import type { Store, StoredDelivery, StoreRecord } from "@tare/conversation";
+import { Coalescer, type Store, type StoredDelivery, type StoreRecord } from "@tare/conversation";
 import { type Attempted, sendWebhook, signatures } from "./send_webhook.ts";
 import { type DeliveryValue, valueOf, type Webhook, type WebhookHealth, type Webhooks } from "./webhooks.ts";
 
@@ -52,8 +52,7 @@ export class Deliverer {
   readonly #expiredAtMs = new Map<string, number>();
   readonly #closing = new AbortController();
   #stopTimer = () => {};
-  #isAsked = false;
-  #looking: Promise<void> | undefined;
+  readonly #looking: Coalescer;
 
   /** Sends nothing until it is woken. */
   constructor({ webhooks, store, after, random = Math.random, onError }: {
@@ -70,26 +69,22 @@ export class Deliverer {
     this.#after = after;
     this.#random = random;
     this.#onError = onError;
+    this.#looking = new Coalescer(() => this.#look(), (error) => {
+      onError(error);
+      this.#wakeIn(AGAIN_MS);
+    });
   }
 
   /** Something may be due. */
   wake(): void {
-    this.#isAsked = true;
-    if (this.#closing.signal.aborted) return;
-    this.#looking ??= this.#look().catch((error) => {
-      this.#onError(error);
-      this.#wakeIn(AGAIN_MS);
-    }).finally(() => {
-      this.#looking = undefined;
-      if (this.#isAsked) this.wake();
-    });
+    if (!this.#closing.signal.aborted) void this.#looking.run();
   }
 
   /** Attempts nothing more. What was under way is given back, for another server. */
   async close(): Promise<void> {
     this.#closing.abort(new Error("The server ended."));
     this.#stopTimer();
-    await this.#looking;
+    await this.#looking.settled();
     await Promise.all([...this.#running].map(({ done }) => done));
   }
 
@@ -101,7 +96,7 @@ export class Deliverer {
 
   /** Takes on what is due, as far as there is room, and waits for what is due next. */
   async #look(): Promise<void> {
-    this.#isAsked = false;
+    if (this.#closing.signal.aborted) return;
     await this.#webhooks.ready();
     const enabled = this.#webhooks.enabled();
     const receivers = enabled.map(({ id }) => ({ receiver: id, limit: LIMITS.ofOne - this.#countOf(id) }))
@@ -122,7 +117,7 @@ export class Deliverer {
     }
     await this.#expire(new Set(claimed.map(({ receiver }) => receiver)));
     if (nextInMs === undefined) this.#stopTimer();
-    else if (nextInMs === 0 && claimed.length > 0) this.#isAsked = true;
+    else if (nextInMs === 0 && claimed.length > 0) this.wake();
     else this.#wakeIn(nextInMs || AGAIN_MS);
   }
 
@@ -142,7 +137,6 @@ export class Deliverer {
     const isDone = "status" in attempted && attempted.status >= 200 && attempted.status < 300;
     const isGone = "status" in attempted && attempted.status === 410;
     const retryInMs = isDone || isGone ? undefined : this.#retryInMs(before.tries, attempted);
-    const { failingSinceMs = atMs } = webhook;
     const value: DeliveryValue = {
       ...before,
       status: isDone ? "delivered" : retryInMs === undefined ? "failed" : "waiting",
@@ -156,19 +150,19 @@ export class Deliverer {
       ...{ type: "attempted", id, claim, value },
       ...(retryInMs !== undefined && { dueInMs: retryInMs }),
     };
-    const nothingSince = (value.attempts.at(-value.tries)?.atMs ?? atMs) >= failingSinceMs;
-    const health: WebhookHealth = isDone
-      ? {}
-      : isGone
-      ? { failingSinceMs, disabled: { reason: "gone", atMs } }
-      : retryInMs === undefined && nothingSince
-      ? { failingSinceMs, disabled: { reason: "failing", atMs } }
-      : { failingSinceMs };
-    const isSame = health.failingSinceMs === webhook.failingSinceMs && !health.disabled;
-    if (isSame) await this.#store.commit([record]);
-    else await this.#webhooks.note(webhook.id, health, [record]);
-    if (!health.disabled) return;
-    const why = isGone ? "it answered 410" : `nothing has got through since ${isoOf(failingSinceMs)}`;
+    const firstAtMs = value.attempts.at(-value.tries)?.atMs ?? atMs;
+    const healthAfter = ({ failingSinceMs = atMs }: WebhookHealth): WebhookHealth => {
+      if (isDone) return {};
+      if (isGone) return { failingSinceMs, disabled: { reason: "gone", atMs } };
+      // Another delivery may have got through since this one was attempted first.
+      const isFailing = retryInMs === undefined && firstAtMs >= failingSinceMs;
+      return { failingSinceMs, ...(isFailing && { disabled: { reason: "failing", atMs } }) };
+    };
+    const disabled = await this.#webhooks.note(webhook.id, healthAfter, [record]);
+    if (!disabled) return;
+    const why = isGone
+      ? "it answered 410"
+      : `nothing has got through since ${isoOf(disabled.failingSinceMs ?? atMs)}`;
     // A sentence: no code of ours is at fault, whose stack would be of use.
     this.#onError(`Disabled webhook ${webhook.id} (${webhook.url}): ${why}.`);
   }

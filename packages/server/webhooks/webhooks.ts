@@ -1,13 +1,18 @@
 import {
   type Asker,
+  DocumentReader,
+  isConflict,
   Keys,
   type Store,
   type StoredDelivery,
   type StoredDocument,
   type StoreRecord,
 } from "@tare/conversation";
+import { sliceText } from "@tare/messages";
 import { randomBytes } from "node:crypto";
+import { type Static, Type } from "typebox";
 import { HttpError } from "../http/http_error.ts";
+import { storedReader } from "../http/schema.ts";
 import { turnBehind } from "../sessions/event_log.ts";
 import type { Teller } from "../sessions/session_types.ts";
 import { type Reach, refusedUrl, SECRET_PREFIX } from "./send_webhook.ts";
@@ -18,34 +23,33 @@ export const WEBHOOK_TYPES = ["turn.ended", "approval.asked"] as const;
 /** What a webhook tells of. */
 export type WebhookType = typeof WEBHOOK_TYPES[number];
 
-/** What a webhook is set to. */
-export interface WebhookSettings {
-  readonly url: string;
-  readonly types: readonly WebhookType[];
-}
-
 /** Why nothing is sent any more: the receiver said that it is gone, nothing got through for long, or somebody asked for it. */
 export const DISABLED_REASONS = ["gone", "failing", "asked"] as const;
 
-/** How it goes with a webhook. Stored beside its settings, so that who writes the one never writes over the other. */
-export interface WebhookHealth {
-  /** Since when nothing has got through; absent if the newest attempt did. */
-  readonly failingSinceMs?: number;
-  readonly disabled?: { readonly reason: typeof DISABLED_REASONS[number]; readonly atMs: number };
-}
-
-/** A webhook as it is stored. */
-interface StoredWebhook extends WebhookSettings {
-  readonly id: string;
+const STORED = Type.Object({
+  id: Type.String(),
+  url: Type.String(),
+  types: Type.Array(Type.Enum([...WEBHOOK_TYPES])),
   /** Name of the key that it is of: it hears of what is made with that. Absent: the owner's, which hears of all. */
-  readonly by?: string | undefined;
-  readonly createdAtMs: number;
+  by: Type.Optional(Type.String()),
+  createdAtMs: Type.Number(),
   /** The newest first. */
-  readonly secrets: readonly { readonly secret: string; readonly untilMs?: number }[];
-}
+  secrets: Type.Array(Type.Object({ secret: Type.String(), untilMs: Type.Optional(Type.Number()) })),
+  /** Since when nothing has got through; absent if the newest attempt did. */
+  failingSinceMs: Type.Optional(Type.Number()),
+  disabled: Type.Optional(Type.Object({ reason: Type.Enum([...DISABLED_REASONS]), atMs: Type.Number() })),
+});
 
-/** A webhook, and how it goes with it. */
-export type Webhook = StoredWebhook & WebhookHealth;
+/** A webhook. */
+export type Webhook = Readonly<Static<typeof STORED>>;
+
+/** What a webhook is set to. */
+export type WebhookSettings = Pick<Webhook, "url" | "types">;
+
+/** Results of a webhook's deliveries. */
+export type WebhookHealth = Pick<Webhook, "failingSinceMs" | "disabled">;
+
+const asWebhook = storedReader(STORED, "a webhook");
 
 /** What came of a delivery so far. */
 export interface DeliveryValue {
@@ -64,9 +68,8 @@ export interface DeliveryValue {
   }[];
 }
 
-/** Kinds of documents in the store. */
+/** Kind of documents in the store. */
 const WEBHOOK = "webhook";
-const HEALTH = "webhook_health";
 
 /** After so many milliseconds webhooks are read again where other servers may have changed them. */
 const FRESH_MS = 1_000;
@@ -85,13 +88,20 @@ export class Webhooks {
   /** Where they may go. */
   readonly reach: Reach;
   readonly #store: Store;
+  readonly #documents: DocumentReader<Webhook>;
   #known: { readonly byId: ReadonlyMap<string, Webhook>; readonly atMs: number } | undefined;
   #loading: Promise<void> | undefined;
 
-  /** The webhooks in a store. */
-  constructor({ store, reach }: { readonly store: Store; readonly reach: Reach }) {
+  /** The webhooks in a store. `onError` receives a message for each that is damaged. */
+  constructor({ store, reach, onError }: {
+    readonly store: Store;
+    readonly reach: Reach;
+    readonly onError: (error: unknown) => void;
+  }) {
     this.#store = store;
     this.reach = reach;
+    const read = ({ value }: StoredDocument) => asWebhook(value);
+    this.#documents = new DocumentReader({ store, kind: WEBHOOK, read, onError });
   }
 
   /** Those that somebody may see, the oldest first. @throws {StoreError} */
@@ -119,14 +129,14 @@ export class Webhooks {
         `Cannot add a webhook: ${asker.name} has ${MAX_WEBHOOKS}, and no more are kept. Remove one first.`;
       throw new HttpError(400, "invalid_request", message);
     }
-    const made: StoredWebhook = {
+    const made: Webhook = {
       ...settings,
       id: `wh_${crypto.randomUUID()}`,
       ...(by !== undefined && { by }),
       createdAtMs: this.#store.now(),
       secrets: [{ secret: newWebhookSecret() }],
     };
-    await this.#write([this.#document(made)]);
+    await this.#write([{ ...documentOf(made), replaces: null }]);
     return made;
   }
 
@@ -136,26 +146,28 @@ export class Webhooks {
     { isEnabled, ...settings }: { readonly isEnabled?: boolean } & Partial<WebhookSettings>,
     asker: Asker,
   ): Promise<Webhook> {
-    await this.get(id, asker);
     if (settings.url !== undefined) this.#assertReaches(settings.url);
-    const stored = await this.#stored(id);
-    await this.#write([
-      this.#document({ ...stored, ...settings }),
-      ...(isEnabled === undefined ? [] : [
-        healthRecord(id, isEnabled ? {} : { disabled: { reason: "asked", atMs: this.#store.now() } }),
-      ]),
-    ]);
-    return await this.get(id, asker);
+    const atMs = this.#store.now();
+    const disabled = { reason: "asked", atMs } as const;
+    const health: WebhookHealth | undefined = isEnabled === undefined
+      ? undefined
+      : isEnabled
+      ? {}
+      : { disabled };
+    return await this.#update(id, asker, (webhook) => ({
+      ...health ? { ...withoutHealth(webhook), ...health } : webhook,
+      ...settings,
+    }));
   }
 
   /** Gives one another secret. The one before signs too for a day. @throws {HttpError} 404 */
   async rotate(id: string, asker: Asker): Promise<string> {
-    await this.get(id, asker);
-    const stored = await this.#stored(id);
     const secret = newWebhookSecret();
-    const [before] = stored.secrets;
-    const old = before ? [{ secret: before.secret, untilMs: this.#store.now() + OLD_SECRET_MS }] : [];
-    await this.#write([this.#document({ ...stored, secrets: [{ secret }, ...old] })]);
+    await this.#update(id, asker, (webhook) => {
+      const [before] = webhook.secrets;
+      const old = before ? [{ secret: before.secret, untilMs: this.#store.now() + OLD_SECRET_MS }] : [];
+      return { ...webhook, secrets: [{ secret }, ...old] };
+    });
     return secret;
   }
 
@@ -182,28 +194,29 @@ export class Webhooks {
 
   /** Has a delivery sent once more, now. @throws {HttpError} 404, and 409 if nothing is sent to the webhook. */
   async redeliver(id: string, delivery: string, asker: Asker): Promise<StoredDelivery> {
-    const { disabled } = await this.get(id, asker);
     const found = await this.#store.getDelivery(delivery);
     if (found?.receiver !== id) {
       const message =
         `Cannot find delivery ${delivery}: webhook ${id} has none of this id, or it was too old.`;
       throw new HttpError(404, "not_found", message);
     }
-    if (disabled) {
+    const value: DeliveryValue = { ...valueOf(found), status: "waiting", tries: 0 };
+    const { sessionId } = found;
+    // The webhook must still be there, and enabled: a delivery to one that is gone would stay for ever.
+    await this.#update(id, asker, (webhook) => {
+      const { disabled } = webhook;
+      if (!disabled) return webhook;
       const message =
         `Cannot send delivery ${delivery}: webhook ${id} is disabled (${disabled.reason}). Enable it first.`;
       throw new HttpError(409, "webhook_disabled", message);
-    }
-    const value: DeliveryValue = { ...valueOf(found), status: "waiting", tries: 0 };
-    const { sessionId } = found;
-    await this.#store.commit([{
+    }, [{
       ...{ type: "delivery", id: delivery, receiver: id, value, dueInMs: 0 },
       ...(sessionId !== undefined && { sessionId }),
     }]);
     return { ...found, value, dueAtMs: this.#store.now() };
   }
 
-  /** Settles when it is known who is told. @throws {StoreError} */
+  /** Reads who is notified, if other servers may have changed that. @throws {StoreError} */
   async ready(): Promise<void> {
     const isFresh = this.#known && (!this.#store.shared || this.#store.now() - this.#known.atMs < FRESH_MS);
     if (!isFresh) await this.#load();
@@ -214,11 +227,23 @@ export class Webhooks {
     return this.#all().filter(({ disabled }) => !disabled);
   }
 
-  /** Notes how it goes with one, with other records. What is disabled meanwhile stays so, and what is gone is gone. */
-  async note(id: string, health: WebhookHealth, records: readonly StoreRecord[]): Promise<void> {
-    await this.#load();
-    const now = this.#known?.byId.get(id);
-    await this.#write([...records, ...(now && !now.disabled ? [healthRecord(id, health)] : [])]);
+  /**
+   * Commits records with what a delivery's result makes of one's health. What was disabled meanwhile stays so, and what was
+   * removed stays removed. Returns its health if it was disabled by this.
+   */
+  async note(
+    id: string,
+    healthAfter: (before: WebhookHealth) => WebhookHealth,
+    records: readonly StoreRecord[],
+  ): Promise<WebhookHealth | undefined> {
+    const after = (webhook: Webhook): Webhook =>
+      webhook.disabled ? webhook : { ...withoutHealth(webhook), ...healthAfter(webhook) };
+    const known = this.#known?.byId.get(id);
+    const isSame = known && !known.disabled && JSON.stringify(after(known)) === JSON.stringify(known);
+    let before: Webhook | undefined;
+    const noted = isSame ? known : await this.#replace(id, (webhook) => after(before = webhook), records);
+    if (isSame || !noted) await this.#store.commit(records);
+    return noted?.disabled && !before?.disabled ? noted : undefined;
   }
 
   /** The secrets that sign now. */
@@ -257,12 +282,41 @@ export class Webhooks {
     return [...this.#known?.byId.values() ?? []];
   }
 
-  async #stored(id: string): Promise<StoredWebhook> {
-    return storedIn(await this.#store.getDocument(WEBHOOK, id));
+  /** Changes one, with other records. @throws {HttpError} 404 if there is none for the caller. */
+  async #update(
+    id: string,
+    asker: Asker,
+    change: (webhook: Webhook) => Webhook,
+    records: readonly StoreRecord[] = [],
+  ): Promise<Webhook> {
+    await this.get(id, asker);
+    // Once it is removed it isn't found any more.
+    return await this.#replace(id, change, records) ?? await this.get(id, asker);
   }
 
-  #document(value: StoredWebhook): StoreRecord {
-    return { type: "document", kind: WEBHOOK, id: value.id, value };
+  /**
+   * Writes what `change` makes of one, with other records, in place of what it was made of: it is called again if that was
+   * changed meanwhile. Returns nothing, and writes nothing, if there is none.
+   */
+  async #replace(
+    id: string,
+    change: (webhook: Webhook) => Webhook,
+    records: readonly StoreRecord[],
+  ): Promise<Webhook | undefined> {
+    for (;;) {
+      const replaces = await this.#store.getDocument(WEBHOOK, id);
+      if (!replaces) {
+        await this.#load();
+        return undefined;
+      }
+      const changed = change(asWebhook(replaces.value));
+      try {
+        await this.#write([{ ...documentOf(changed), replaces }, ...records]);
+        return changed;
+      } catch (error) {
+        if (!isConflict(error)) throw error;
+      }
+    }
   }
 
   async #write(records: readonly StoreRecord[]): Promise<void> {
@@ -273,12 +327,7 @@ export class Webhooks {
   #load(): Promise<void> {
     const read = async () => {
       const atMs = this.#store.now();
-      const [webhooks, healths] = await Promise.all(
-        [WEBHOOK, HEALTH].map((kind) => this.#store.listDocuments(kind)),
-      );
-      const healthOf = new Map(healths!.map(({ id, value }) => [id, value as WebhookHealth]));
-      const all = webhooks!.map(storedIn);
-      this.#known = { byId: new Map(all.map((one) => [one.id, { ...one, ...healthOf.get(one.id) }])), atMs };
+      this.#known = { byId: new Map((await this.#documents.list()).map((one) => [one.id, one])), atMs };
     };
     // What was changed after the last one had begun to read it may have missed.
     const loading = (this.#loading ?? Promise.resolve()).catch(() => {}).then(read)
@@ -294,19 +343,17 @@ export function valueOf({ value }: Pick<StoredDelivery, "value">): DeliveryValue
   return value as DeliveryValue;
 }
 
-function storedIn(document: StoredDocument | undefined): StoredWebhook {
-  return document?.value as StoredWebhook;
+function documentOf(value: Webhook): Extract<StoreRecord, { type: "document" }> {
+  return { type: "document", kind: WEBHOOK, id: value.id, value };
 }
 
-function healthRecord(id: string, value: WebhookHealth): StoreRecord {
-  if (Object.keys(value).length === 0) return { type: "no_document", kind: HEALTH, id };
-  return { type: "document", kind: HEALTH, id, value };
+function withoutHealth({ failingSinceMs: _, disabled: __, ...webhook }: Webhook): Webhook {
+  return webhook;
 }
 
 function removal(id: string): readonly StoreRecord[] {
   return [
     { type: "no_document", kind: WEBHOOK, id },
-    { type: "no_document", kind: HEALTH, id },
     { type: "no_deliveries", receiver: id },
   ];
 }
@@ -357,5 +404,5 @@ function toldOf(
 
 /** The beginning of a long text, and a sign that it is one. */
 function cut(text: string): string {
-  return text.length <= MAX_TEXT ? text : `${text.slice(0, MAX_TEXT)}…`;
+  return text.length <= MAX_TEXT ? text : `${sliceText(text, 0, MAX_TEXT)}…`;
 }

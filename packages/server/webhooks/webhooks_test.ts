@@ -1,4 +1,5 @@
 import { assert, assertEquals, assertThrows } from "@std/assert";
+import fc, { cases } from "../../../tests/cases.ts";
 import { Keys, memoryStore, sharedMemory, StoreError } from "@tare/conversation";
 import type { AssistantMessage, Model } from "@tare/messages";
 import { type AgentHandler, type AgentOptions, ALLOW_EVERYTHING } from "@tare/server";
@@ -13,6 +14,7 @@ import {
   verified,
   WaitedClock,
 } from "./receiver_fixture_test.ts";
+import { Webhooks } from "./webhooks.ts";
 
 /** A model that says the same for ever. */
 const saying = (message: Partial<AssistantMessage>): Model => (request) => scriptedModel([message])(request);
@@ -539,5 +541,202 @@ Deno.test("with * a name is looked up once, and nothing is sent to one that lead
     { host: "inside.example", address: "93.184.216.34", port: 443 },
   ]);
   assertEquals((await clock.retries.take()).ms, 120_000);
+  await handler.close();
+});
+
+Deno.test("webhooks: changes, removals and deliveries at the same time are each made whole, or refused", async () => {
+  await fc.assert(
+    fc.asyncProperty(
+      fc.scheduler(),
+      fc.shuffledSubarray(["url", "types", "rotate", "disable", "redeliver", "remove"], { minLength: 2 }),
+      async (scheduler, actions) => {
+        const clock = new WaitedClock();
+        const memory = memoryStore({ now: clock.now });
+        let isRacing = false;
+        const raced = <A extends unknown[], R>(act: (...args: A) => Promise<R>) => {
+          const late = scheduler.scheduleFunction(act);
+          return (...args: A) => isRacing ? late(...args) : act(...args);
+        };
+        const store = {
+          ...memory,
+          getDocument: raced(memory.getDocument),
+          listDocuments: raced(memory.listDocuments),
+          commit: raced(memory.commit),
+        };
+        // The receiver isn't there: each delivery waits for its next attempt.
+        const { handler, attempted, errors } = telling(["127.0.0.1:9"], { clock, store });
+        const { path, secret } = await addWebhook(handler, "http://127.0.0.1:9/a");
+        await play(handler);
+        await attempted();
+        const [delivery] = await deliveriesOf(handler, path);
+        const send = (method: string, at = "", body?: unknown) => call(handler, method, `${path}${at}`, body);
+        const does: Readonly<Record<string, () => ReturnType<typeof call>>> = {
+          url: () => send("POST", "", { url: "http://127.0.0.1:9/b" }),
+          types: () => send("POST", "", { types: ["approval.asked"] }),
+          rotate: () => send("POST", "/secret"),
+          disable: () => send("POST", "", { isEnabled: false }),
+          redeliver: () => send("POST", `/deliveries/${delivery!.id}`),
+          remove: () => send("DELETE"),
+        };
+        isRacing = true;
+        const racing = Promise.all(actions.map(async (action) => ({ action, ...await does[action]!() })));
+        const done = await scheduler.waitFor(racing);
+        isRacing = false;
+        for (const { action, status } of done) {
+          const isRefused = action === "redeliver" && actions.includes("disable") && status === 409 ||
+            action !== "remove" && actions.includes("remove") && status === 404;
+          if (!isRefused) assert(status < 300, `${action}: ${status}`);
+        }
+        const after = await call(handler, "GET", "/v1/webhooks");
+        assertEquals(after.status, 200);
+        const [webhook] = (after.body as { webhooks: Record<string, unknown>[] }).webhooks;
+        const stored = await memory.listDocuments("webhook");
+        if (actions.includes("remove")) {
+          assertEquals([webhook, stored, await memory.listDeliveries(path.split("/").at(-1)!)], [
+            undefined,
+            [],
+            [],
+          ]);
+        } else {
+          assertEquals(
+            [webhook!.url, webhook!.types, webhook!.disabled !== undefined, stored.length],
+            [
+              `http://127.0.0.1:9/${actions.includes("url") ? "b" : "a"}`,
+              [actions.includes("types") ? "approval.asked" : "turn.ended"],
+              actions.includes("disable"),
+              1,
+            ],
+          );
+          const { secrets } = stored[0]!.value as { secrets: readonly { secret: string }[] };
+          assertEquals(
+            secrets.map((one) => one.secret === secret),
+            actions.includes("rotate") ? [false, true] : [true],
+          );
+        }
+        assertEquals(errors, []);
+        await scheduler.waitFor(handler.close());
+      },
+    ),
+    { numRuns: cases(6) },
+  );
+});
+
+Deno.test("webhooks: a damaged record is omitted with one warning, and no turn waits for the others or fails", async () => {
+  await using there = receiver();
+  const clock = new WaitedClock();
+  const memory = memoryStore({ now: clock.now });
+  await memory.commit([{ type: "document", kind: "webhook", id: "wh_broken", value: { url: "http://a" } }]);
+  let isAway = false;
+  const never = Promise.withResolvers<never>();
+  const store: typeof memory = {
+    ...memory,
+    // As a store that is shared: what others may have changed is read again.
+    shared: {} as NonNullable<typeof memory.shared>,
+    listDocuments: (kind, damaged) => {
+      damaged?.("wh_torn", new StoreError("corrupt", "Its checksum doesn't match."));
+      return isAway ? never.promise : memory.listDocuments(kind, damaged);
+    },
+  };
+  const webhooks = new Webhooks({
+    store,
+    reach: { hosts: [there.host] },
+    onError: (error) => errors.push(error),
+  });
+  const errors: unknown[] = [];
+  const { id } = await webhooks.add({ url: there.url, types: ["turn.ended"] }, Keys.OWNER);
+  await webhooks.ready();
+  assertEquals([webhooks.enabled().map((one) => one.id), errors.length], [[id], 2]);
+  assert(String(errors[0]).startsWith('Cannot use document "wh_torn" of kind "webhook": Its checksum'));
+  assert(
+    String(errors[1]).startsWith('Cannot use document "wh_broken" of kind "webhook": Cannot read a webhook'),
+  );
+  // A turn runs while the records can't be read.
+  const { handler } = telling([there.host], {
+    clock,
+    store: { ...store, shared: undefined as never },
+    model: async function* (request) {
+      isAway = true;
+      clock.skip(10_000);
+      yield* scriptedModel([{ content: "Done." }])(request);
+    },
+  });
+  const session = await newSession(handler);
+  assertEquals((await turn(handler, session, "Hi")).at(-1)?.event.type, "turn_end");
+  assertEquals((await memory.listDeliveries(id)).length, 1);
+  const failing = telling([there.host], {
+    clock,
+    store: { ...memory, listDocuments: () => Promise.reject(new StoreError("io", "The records are away.")) },
+  });
+  const other = await newSession(failing.handler);
+  assertEquals((await turn(failing.handler, other, "Hi")).at(-1)?.event.type, "turn_end");
+  assertEquals(String(failing.errors[0]), "StoreError: The records are away.");
+});
+
+Deno.test("webhooks: a long text is cut between characters", async () => {
+  await using there = receiver();
+  const { handler, attempted } = telling([there.host], {
+    model: saying({ content: `a${"👍".repeat(5_000)}` }),
+  });
+  const { secret } = await addWebhook(handler, there.url);
+  await play(handler);
+  const { data: { turn: { text } } } = verified(await there.next(), secret) as {
+    data: { turn: { text: string } };
+  };
+  assertEquals(text === `a${"👍".repeat(4_999)}…`, true);
+  await attempted();
+  await handler.close();
+});
+
+Deno.test("webhooks: one that was disabled while it was sent to stays so for the reason that was given", async () => {
+  const answer = Promise.withResolvers<void>();
+  await using there = receiver(() => ({ status: 410, until: answer.promise }));
+  const { handler, attempted, errors } = telling([there.host]);
+  const { path } = await addWebhook(handler, there.url);
+  await play(handler);
+  await there.next();
+  await call(handler, "POST", path, { isEnabled: false });
+  answer.resolve();
+  await attempted();
+  assertEquals([(await shown(handler, path)).disabled?.reason, errors], ["asked", []]);
+  await handler.close();
+});
+
+Deno.test("webhooks: a delivery that fails for a day disables its webhook only if no other got through", async () => {
+  let failing: string | undefined;
+  await using there = receiver(({ id }) => ({ status: id === (failing ??= id) ? 500 : 204 }));
+  const { handler, clock, attempted, errors } = telling([there.host]);
+  const { path } = await addWebhook(handler, there.url);
+  await play(handler);
+  await there.next();
+  await attempted();
+  await play(handler);
+  await there.next();
+  await attempted();
+  const passAll = async () => {
+    for (;;) (await clock.retries.take()).pass();
+  };
+  void passAll();
+  for (let attempt = 2; attempt <= 11; attempt++) await attempted();
+  assertEquals(await outcomes(handler, path), ["delivered 204", `failed${" 500".repeat(11)}`]);
+  const { disabled, failingSince } = await shown(handler, path);
+  assertEquals([disabled, failingSince !== undefined, errors], [undefined, true, []]);
+  await handler.close();
+});
+
+Deno.test("webhooks: a receiver can put off the next attempt for a day at most", async () => {
+  const asked = ["1000000", "Thu, 01 Jan 2099 00:00:00 GMT", "86400", "1"];
+  await using there = receiver(() => ({ status: 503, headers: { "retry-after": asked.shift()! } }));
+  const { handler, clock, attempted } = telling([there.host]);
+  await addWebhook(handler, there.url);
+  await play(handler);
+  const waits: number[] = [];
+  while (waits.length < 4) {
+    await there.next();
+    await attempted();
+    const { ms, pass } = await clock.retries.take();
+    waits.push(ms);
+    if (waits.length < 4) pass();
+  }
+  assertEquals(waits, [86_400_000, 86_400_000, 86_400_000, 600_000]);
   await handler.close();
 });

@@ -1,3 +1,4 @@
+import { sliceText } from "@tare/messages";
 import { type SimulatedModel, type SimulatedReply, toolCall } from "../model.ts";
 import { LIST_WORKSPACE, numbered, pathOf, type RehearsalPlan } from "./plan.ts";
 import { LARGEST_PACKAGE, LOOK_BACK, REVIEW } from "./plans.ts";
@@ -252,5 +253,5 @@ function listingSentence(turn: RehearsalTurn): string {
 
 function quote(text: string): string {
   const line = text.trim();
-  return `"${line.length > MAX_QUOTE_CHARS ? `${line.slice(0, MAX_QUOTE_CHARS)}…` : line}"`;
+  return `"${line.length > MAX_QUOTE_CHARS ? `${sliceText(line, 0, MAX_QUOTE_CHARS)}…` : line}"`;
 }

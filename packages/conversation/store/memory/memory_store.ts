@@ -1,5 +1,5 @@
 import { type Archive, archiveRef } from "@tare/prune";
-import { jsonText, lowerCase, plainRecord, promiseOf, searchedJson } from "../json_text.ts";
+import { documentJson, folded, jsonText, plainRecord, promiseOf, searchedJson } from "../json_text.ts";
 import type {
   Hold,
   HolderRequest,
@@ -15,6 +15,7 @@ import type {
   StoreRecord,
 } from "../port.ts";
 import {
+  changedError,
   conflictError,
   fencedError,
   noSessionError,
@@ -272,12 +273,14 @@ function openTables(
         return set(texts, record.ref, record.content);
       }
       case "document": {
-        const { kind, id, sessionId, value } = record;
+        const { kind, id, sessionId, replaces } = record;
         if (sessionId !== undefined) named(sessionId);
-        return set(documents, jsonText([kind, id]), {
-          sessionId,
-          json: jsonText({ kind, id, sessionId, value }),
-        });
+        const json = documentJson(record);
+        const name = jsonText([kind, id]);
+        const stored = documents.get(name)?.json;
+        const wanted = replaces ? documentJson(replaces) : undefined;
+        if (replaces !== undefined && stored !== wanted && stored !== json) throw changedError(kind, id);
+        return set(documents, name, { sessionId, json });
       }
       case "no_document": {
         const name = jsonText([record.kind, record.id]);
@@ -409,7 +412,7 @@ function openTables(
         const found = newest.slice(from).filter(({ kind, state, parent, by: maker }) =>
           (by === undefined || maker === by) &&
           (wantedKind === undefined || kind === wantedKind) &&
-          (wanted === "" || lowerCase(state.get("title") ?? "").includes(wanted)) &&
+          (wanted === "" || folded(state.get("title") ?? "").includes(wanted)) &&
           (forks || parent === undefined)
         );
         return found.slice(0, limit).map(({ record, events, state, held: { holder } }): ListedSession => ({

@@ -1,6 +1,9 @@
+import { foldedLetters } from "../json_text.ts";
 import { StoreError } from "../store_error.ts";
 import type { Connection } from "./connections.ts";
 import { REFUSAL, REFUSE } from "./refusals.ts";
+
+const FOLDED = foldedLetters();
 
 /**
  * The tables. Names stand in them as `columnText` writes them, values as JSON in plain text: to take it
@@ -114,7 +117,9 @@ const TABLES = `
   -- Some of the state once more: an index of what states hold, even of these alone, would make every one slower to write.
   CREATE TABLE tare.titles (
     session bigint PRIMARY KEY,
-    json text NOT NULL
+    json text NOT NULL,
+    -- With letters of either case the same, as titles are searched.
+    folded text NOT NULL
   );
   CREATE TABLE tare.attention (
     name text NOT NULL,
@@ -258,15 +263,20 @@ const FUNCTIONS = `
   CREATE TRIGGER gone AFTER DELETE ON tare.heads REFERENCING OLD TABLE AS gone
     FOR EACH STATEMENT EXECUTE FUNCTION tare.count_gone();
 
-  -- The runs of three characters in a text, A to Z as a to z.
-  CREATE FUNCTION tare.grams(words text) RETURNS text[] LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS $$
-    SELECT array_agg(DISTINCT substr(lower(words COLLATE "C"), at, 3) COLLATE "C") FROM generate_series(1, length(words) - 2) AS at
+  CREATE FUNCTION tare.folded(words text) RETURNS text LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS $$
+    SELECT translate(words, '${FOLDED.letters}', '${FOLDED.folded}')
   $$;
-  CREATE INDEX ON tare.titles USING gin (tare.grams(json)) WITH (gin_pending_list_limit = 256);
+
+  -- The runs of three characters in a text that is folded.
+  CREATE FUNCTION tare.grams(words text) RETURNS text[] LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS $$
+    SELECT array_agg(DISTINCT substr(words, at, 3) COLLATE "C") FROM generate_series(1, length(words) - 2) AS at
+  $$;
+  CREATE INDEX ON tare.titles USING gin (tare.grams(folded)) WITH (gin_pending_list_limit = 256);
 
   CREATE FUNCTION tare.keep_title() RETURNS trigger LANGUAGE plpgsql AS $$
   BEGIN
-    INSERT INTO tare.titles VALUES (NEW.session, NEW.json) ON CONFLICT (session) DO UPDATE SET json = excluded.json;
+    INSERT INTO tare.titles VALUES (NEW.session, NEW.json, tare.folded(NEW.json))
+      ON CONFLICT (session) DO UPDATE SET json = excluded.json, folded = excluded.folded;
     RETURN NULL;
   END $$;
   CREATE TRIGGER titled AFTER INSERT OR UPDATE ON tare.state
@@ -517,12 +527,26 @@ const FUNCTIONS = `
     RETURN 1;
   END $$;
 
-  CREATE FUNCTION tare.put_document(session_id text, the_kind text, the_id text, the_json text)
-  RETURNS integer LANGUAGE plpgsql AS $$
+  CREATE FUNCTION tare.put_document(
+    session_id text, the_kind text, the_id text, the_json text, replaced text
+  ) RETURNS integer LANGUAGE plpgsql AS $$
+  DECLARE
+    the_session bigint := CASE WHEN session_id IS NOT NULL THEN tare.kept_key_of(session_id) END;
   BEGIN
-    INSERT INTO tare.documents VALUES (
-      the_kind, the_id, CASE WHEN session_id IS NOT NULL THEN tare.kept_key_of(session_id) END, the_json
-    ) ON CONFLICT (kind, id) DO UPDATE SET session = excluded.session, json = excluded.json;
+    IF replaced IS NULL THEN
+      INSERT INTO tare.documents VALUES (the_kind, the_id, the_session, the_json)
+        ON CONFLICT (kind, id) DO UPDATE SET session = excluded.session, json = excluded.json;
+    ELSIF replaced = '' THEN
+      INSERT INTO tare.documents VALUES (the_kind, the_id, the_session, the_json) ON CONFLICT DO NOTHING;
+    ELSE
+      UPDATE tare.documents SET session = the_session, json = the_json
+        WHERE kind = the_kind AND id = the_id AND json = replaced;
+    END IF;
+    IF NOT FOUND THEN
+      -- The same write may have been sent before.
+      PERFORM FROM tare.documents WHERE kind = the_kind AND id = the_id AND json = the_json FOR UPDATE;
+      IF NOT FOUND THEN PERFORM tare.refuse(${REFUSAL.changed}, the_id, the_kind); END IF;
+    END IF;
     RETURN 1;
   END $$;
 

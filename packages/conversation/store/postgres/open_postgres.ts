@@ -2,7 +2,7 @@ import { createHash } from "node:crypto";
 import { zstdDecompressSync } from "node:zlib";
 import { checkGiven } from "@tare/messages";
 import { type Archive, archiveRef, textFromBytes } from "@tare/prune";
-import { columnText, nameIn, searchedJson } from "../json_text.ts";
+import { columnText, intact, nameIn, searchedJson } from "../json_text.ts";
 import type {
   ListedSession,
   SessionRecord,
@@ -399,12 +399,12 @@ function storeOver(
       );
       return row && JSON.parse(row.json) as StoredDocument;
     },
-    async listDocuments(kind) {
-      const rows = await query<{ json: string }>(
-        'SELECT json FROM tare.documents WHERE kind = $1 ORDER BY id COLLATE "C"',
+    async listDocuments(kind, damaged) {
+      const rows = await query<{ id: string; json: string }>(
+        'SELECT id, json FROM tare.documents WHERE kind = $1 ORDER BY id COLLATE "C"',
         [columnText(kind)],
       );
-      return rows.map(({ json }) => JSON.parse(json) as StoredDocument);
+      return intact(rows, ({ json }) => JSON.parse(json) as StoredDocument, damaged);
     },
     archive: (sessionId): Archive => ({
       async put(content) {
@@ -584,9 +584,9 @@ const LIST_ROWS = `SELECT s.json, h.last, totals.json AS totals, titles.json AS 
      LEFT JOIN tare.titles ON titles.session = s.key
    ORDER BY h.session DESC`;
 
-/** Whether a title, as JSON, holds the text that is sought, the last of the values. */
-const holds = (json: string, text: string) =>
-  `strpos(lower((${json}) COLLATE "C"), ${text}::text COLLATE "C") > 0`;
+/** Whether a folded title holds the text that is sought, the last of the values. */
+const holds = (title: string, text: string) =>
+  `strpos((${title}) COLLATE "C", ${text}::text COLLATE "C") > 0`;
 
 /** Conditions of a list beside the kind, and their values behind `$2`. */
 function conditions({ by, forks }: Listed): { readonly where: string; readonly values: readonly Value[] } {
@@ -619,7 +619,7 @@ function listing(
       values: [key, limit, ...values],
     };
   }
-  const title = "SELECT json FROM tare.titles WHERE titles.session = looked.session";
+  const title = "SELECT folded FROM tare.titles WHERE titles.session = looked.session";
   const [at, most] = [values.length + 3, values.length + 4];
   const sql = `WITH looked AS MATERIALIZED (${newest(which)}), page AS MATERIALIZED (
     SELECT session FROM looked WHERE ${holds(title, `$${at}`)} ORDER BY session DESC LIMIT $${most}::bigint
@@ -642,8 +642,8 @@ function listingByTitle(
   const at = `$${values.length + 3}`;
   const kinds = which.kinds.map((kind) => `'${kind}'`).join();
   const sql = `WITH found AS MATERIALIZED (
-    SELECT session FROM tare.titles WHERE tare.grams(json) @> tare.grams(${at}::text)
-      AND ${holds("json", at)} AND session < $1::bigint
+    SELECT session FROM tare.titles WHERE tare.grams(folded) @> tare.grams(${at}::text)
+      AND ${holds("folded", at)} AND session < $1::bigint
   ), page AS MATERIALIZED (
     SELECT session FROM found JOIN tare.heads USING (session) WHERE kind IN (${kinds})${where}
       ORDER BY session DESC LIMIT $2::bigint

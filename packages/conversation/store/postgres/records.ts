@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
 import { zstdCompressSync } from "node:zlib";
 import { bytesFromText } from "@tare/prune";
-import { columnText, jsonText, plainRecord } from "../json_text.ts";
+import { columnText, documentJson, jsonText, plainRecord } from "../json_text.ts";
 import type { StoreRecord } from "../port.ts";
 import type { ObjectStore } from "../s3_objects.ts";
 import { notAskedError, StoreError } from "../store_error.ts";
@@ -226,7 +226,7 @@ export function addRecord(
       );
     }
     case "document": {
-      const { kind, id, sessionId, value } = record;
+      const { kind, id, sessionId, replaces } = record;
       const place = sessionId === undefined
         ? "NULL"
         : calls.shared(`session ${sessionId}`, columnText(sessionId));
@@ -235,7 +235,9 @@ export function addRecord(
         "put_document",
         place,
         ...name,
-        calls.value(jsonText({ kind, id, sessionId, value })),
+        calls.value(documentJson(record)),
+        // Without a text any document is replaced, and with an empty one none.
+        replaces === undefined ? "NULL" : calls.value(replaces ? documentJson(replaces) : ""),
       );
     }
     case "no_document":

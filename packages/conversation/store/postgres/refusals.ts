@@ -1,4 +1,5 @@
 import {
+  changedError,
   conflictError,
   fencedError,
   noSessionError,
@@ -35,6 +36,7 @@ export type RefusalName =
   | "notAsked"
   | "otherCommits"
   | "textGone"
+  | "changed"
   | "notFree";
 
 /** Everything that the store's own functions refuse, once for both languages. */
@@ -65,6 +67,8 @@ const REFUSALS: Readonly<Record<RefusalName, Refused>> = {
   notFree: { code: "TA009" },
   /** A text that was there without its bytes when it was asked for isn't any more, or its object was given up. */
   textGone: { code: "TA010" },
+  /** A document that isn't the one that was to be replaced. `more` is its kind. */
+  changed: { code: "TA011", error: ({ about, more }) => changedError(nameIn(more), nameIn(about)) },
 };
 
 /** By its name what SQL writes for each. */

@@ -1,4 +1,4 @@
-import { assertEquals, assertRejects } from "@std/assert";
+import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
 import { copyContents, type Store, StoreError } from "@tare/conversation";
 import { openFileContents, openStore } from "@tare/conversation/sqlite";
 import { fillStore } from "../contents_fixture_test.ts";
@@ -56,30 +56,45 @@ Deno.test("copy() gives the store as of its call, however much is written and de
     await second.close();
   }));
 
-Deno.test("copy() is made one at a time, and one that is broken off leaves the next one its turn", () =>
+Deno.test("copy() is made one at a time, and holds up nothing while it is read, however slowly", () =>
   withStore(async (store, folder) => {
-    const { stream } = await store.copy!();
-    const error = await assertRejects(() => store.copy!(), StoreError, "it is being copied already");
-    assertEquals(error.code, "locked");
-    await stream.cancel();
-    await writeOn(store, "more");
+    await writeOn(store, "much");
+    const [made, refused] = await Promise.allSettled([store.copy!(), store.copy!()]);
+    assert(made.status === "fulfilled" && refused.status === "rejected");
+    assert(refused.reason instanceof StoreError);
+    assertStringIncludes(refused.reason.message, "it is being copied already");
+    assertEquals(refused.reason.code, "locked");
+    const reader = made.value.stream.getReader();
+    await reader.read();
+    // The log is copied into the file again and again, as long as nothing else has it grow.
+    const log = () => Deno.statSync(`${folder}/tare.db-wal`).size;
+    for (let round = 0; round < 4; round++) await writeOn(store, `more ${round}`);
+    assert(log() < 16 * 2 ** 20, `the log has ${log()} bytes`);
+    assertEquals(
+      [...Deno.readDirSync(folder)].map(({ name }) => name).filter((name) => name.includes("copy")),
+      [],
+    );
     await Deno.writeFile(`${folder}/copy.db`, (await store.copy!()).stream);
+    await reader.cancel();
     const [copied, sum] = [openFileContents(`${folder}/copy.db`), openFileContents(`${folder}/sum.db`)];
-    assertEquals((await copyContents(copied, sum)).counts.events, 1301);
+    assertEquals((await copyContents(copied, sum)).counts.events, 3701);
     await copied.close();
     await sum.close();
   }));
 
-Deno.test("copy() fails rather than give a file that has changed: when the store is closed meanwhile", () =>
+Deno.test("copy() can be read to its end though the store is closed meanwhile, and fails if that is while it is made", () =>
   withStore(async (store, folder) => {
     await writeOn(store, "much");
-    const reader = (await store.copy!()).stream.getReader();
-    await reader.read();
+    const { stream } = await store.copy!();
+    const broken = store.copy!();
     await store.close();
-    await assertRejects(() => reader.read(), StoreError, "it was closed meanwhile");
-    const again = await openStore(`${folder}/tare.db`);
-    assertEquals(await again.countSessions(), 5);
-    await again.close();
+    await assertRejects(() => broken, StoreError, "it was closed meanwhile");
+    await Deno.writeFile(`${folder}/copy.db`, stream);
+    for (const name of ["copy", "tare"]) {
+      const again = await openStore(`${folder}/${name}.db`);
+      assertEquals(await again.countSessions(), 5);
+      await again.close();
+    }
   }));
 
 Deno.test("copy() leaves other programs out of the file, also behind its end", () =>

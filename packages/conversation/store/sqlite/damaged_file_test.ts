@@ -233,3 +233,25 @@ function reads(store: Store, refs: readonly string[]): [() => unknown, unknown][
     ...refs.map((ref, index): [() => unknown, unknown] => [() => archive.get(ref), texts[index]]),
   ];
 }
+
+Deno.test("listDocuments() leaves out what is damaged where its caller takes the errors, and fails where not", () =>
+  withStore(async (store, path) => {
+    const ids = ["a", "b", "c"];
+    await store.commit(
+      ids.map((id) => ({ type: "document", kind: "k", id, value: { text: `value of ${id}` } })),
+    );
+    await store.close();
+    const bytes = Deno.readFileSync(path);
+    const at = new TextDecoder("latin1").decode(bytes).indexOf("value of b");
+    bytes[at] = bytes[at]! ^ 1;
+    Deno.writeFileSync(path, bytes);
+    const damaged = await openStore(path);
+    const errors: string[] = [];
+    const listed = await damaged.listDocuments(
+      "k",
+      (id, error) => errors.push(`${id}: ${(error as StoreError).code}`),
+    );
+    assertEquals([listed.map(({ id }) => id), errors], [["a", "c"], ["b: corrupt"]]);
+    await assertRejects(() => damaged.listDocuments("k"), StoreError, "its checksum doesn't match");
+    await damaged.close();
+  }));

@@ -14,7 +14,7 @@ import {
 import { dirname, resolve } from "node:path";
 import { DatabaseSync, type SQLInputValue } from "node:sqlite";
 import { crc32 } from "node:zlib";
-import { jsonText } from "../json_text.ts";
+import { folded, jsonText } from "../json_text.ts";
 import { StoreError } from "../store_error.ts";
 import { corruptError, goneError, lostError, toOpenError, toStoreError } from "./file_error.ts";
 import { APPLICATION_ID, type Migration } from "./migrations.ts";
@@ -189,6 +189,7 @@ function prepareFile(
   connection: DatabaseSync,
   { file, migrations, maxBytes }: DatabaseOptions & { readonly file: string },
 ): void {
+  connection.function("folded", { deterministic: true }, (json) => folded(String(json)));
   connection.exec("PRAGMA locking_mode = EXCLUSIVE; PRAGMA cell_size_check = ON");
   const version = schemaVersion(connection, file);
   if (version > migrations.length) {

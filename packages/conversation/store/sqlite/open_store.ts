@@ -10,8 +10,16 @@
  */
 import { checkGiven } from "@tare/messages";
 import { type Archive, archiveRef } from "@tare/prune";
-import { readSync } from "node:fs";
-import { columnText, nameIn, plainRecord, promiseOf, searchedJson } from "../json_text.ts";
+import { closeSync, openSync, readSync, rmSync, writeSync } from "node:fs";
+import {
+  columnText,
+  documentJson,
+  intact,
+  nameIn,
+  plainRecord,
+  promiseOf,
+  searchedJson,
+} from "../json_text.ts";
 import type {
   ListedSession,
   SessionRecord,
@@ -23,6 +31,7 @@ import type {
   StoreRecord,
 } from "../port.ts";
 import {
+  changedError,
   conflictError,
   noSessionError,
   notAskedError,
@@ -31,7 +40,7 @@ import {
   StoreError,
 } from "../store_error.ts";
 import { type Database, fromStoredJson, openDatabase, type StoredJson, toStoredJson } from "./database.ts";
-import { corruptError, toOpenError } from "./file_error.ts";
+import { corruptError, toOpenError, toStoreError } from "./file_error.ts";
 import { MIGRATIONS, NEEDS_ATTENTION } from "./migrations.ts";
 import { type StoredTexts, storedTexts } from "./stored_texts.ts";
 
@@ -39,6 +48,9 @@ export { openFileContents } from "./contents.ts";
 
 /** Bytes that are read at a time, while everything else waits: some ten microseconds if the system has them in memory. */
 const PIECE = 64 * 1024;
+
+/** Pieces that are copied at a time, while everything else waits. */
+const PIECES_AT_ONCE = 16;
 
 /**
  * Opens the store in a SQLite file, for this process alone. File and folder are made if they aren't there, readable by
@@ -153,8 +165,8 @@ async function storeIn(
   const selectDocument = database.prepare<StoredJson>(
     "SELECT json, crc FROM documents WHERE kind = ? AND id = ?",
   );
-  const selectDocuments = database.prepare<StoredJson>(
-    "SELECT json, crc FROM documents WHERE kind = ? ORDER BY id",
+  const selectDocuments = database.prepare<StoredJson & { id: string }>(
+    "SELECT id, json, crc FROM documents WHERE kind = ? ORDER BY id",
   );
   const value = (row: StoredJson | undefined) => row && fromStoredJson(row, path);
 
@@ -229,8 +241,8 @@ async function storeIn(
       promiseOf(() => selectNeeding.all(name).map(({ id, ...stored }) => ({ id, value: value(stored) }))),
     getDocument: (kind, id) =>
       promiseOf(() => value(selectDocument.get(kind, id)) as StoredDocument | undefined),
-    listDocuments: (kind) =>
-      promiseOf(() => selectDocuments.all(kind).map((row) => value(row) as StoredDocument)),
+    listDocuments: (kind, damaged) =>
+      promiseOf(() => intact(selectDocuments.all(kind), (row) => value(row) as StoredDocument, damaged)),
     archive: (sessionId): Archive => ({
       async put(content) {
         const ref = await archiveRef(content);
@@ -246,7 +258,7 @@ async function storeIn(
     listDeliveries: (receiver, options) => promiseOf(() => deliveries.list(receiver, options)),
     getDelivery: (id) => promiseOf(() => deliveries.get(id)),
     expireDeliveries: (limits) => promiseOf(() => deliveries.expire(limits)),
-    copy: () => promiseOf(() => copyOf(database)),
+    copy: () => copyOf(database),
     close: () =>
       promiseOf(() => {
         isOpen = false;
@@ -286,7 +298,7 @@ function listStatement(database: Database, { kind: wanted, isOfKey, forks, isSou
   } ORDER BY session DESC LIMIT ${limit}) AS page`;
   const page = isSought
     ? `${newest} CROSS JOIN state INDEXED BY titles USING (session)
-       WHERE name = 'title' AND instr(lower(json), ${
+       WHERE name = 'title' AND instr(folded(json), ${
       isOfKey ? "?4" : "?3"
     }) > 0 ORDER BY session DESC LIMIT ?2`
     : newest;
@@ -309,33 +321,64 @@ function found<Row>(id: string, row: Row | undefined): Row {
   return row;
 }
 
-/** A copy of the file as it is now, while it is in use. @throws {StoreError} `locked` if there is one under way. */
-function copyOf(database: Database): Awaited<ReturnType<NonNullable<Store["copy"]>>> {
+/**
+ * Copies the file as it is now into a temporary one, from which it is read: however slow a reader is, the log grows no
+ * longer than the copying takes.
+ *
+ * @throws {StoreError} `locked` if there is another copy under way, `full` if the disk has no room for one.
+ */
+async function copyOf(database: Database): ReturnType<NonNullable<Store["copy"]>> {
   const { descriptor, bytes, isWhole, thaw } = database.freeze();
-  let at = 0;
-  const next = (controller: ReadableStreamDefaultController<Uint8Array<ArrayBuffer>>) => {
-    const piece = new Uint8Array(Math.min(PIECE, bytes - at));
-    // By another thread it would be read through a duplicate of the descriptor, whose end would lose the file's lock.
-    const read = isWhole() ? readSync(descriptor, piece, 0, piece.length, at) : 0;
-    if (read === 0) {
-      const state = "it was closed meanwhile, or the disk is full. Copy it again";
-      throw new StoreError("io", `Cannot copy the store ${database.path}: ${state}.`);
+  let copy: number | undefined;
+  try {
+    copy = openNameless(`${database.path}.copy-${crypto.randomUUID()}`);
+    const piece = new Uint8Array(PIECE);
+    for (let at = 0; at < bytes;) {
+      // By another thread it would be read through a duplicate of the descriptor, whose end would lose the file's lock.
+      const read = isWhole() ? readSync(descriptor, piece, 0, Math.min(PIECE, bytes - at), at) : 0;
+      if (read === 0) {
+        const state = "it was closed meanwhile, or the disk is full. Copy it again";
+        throw new StoreError("io", `Cannot copy the store ${database.path}: ${state}.`);
+      }
+      for (let written = 0; written < read;) written += writeSync(copy, piece, written, read - written);
+      at += read;
+      if (at % (PIECES_AT_ONCE * PIECE) === 0) await pause();
     }
-    at += read;
-    controller.enqueue(piece.subarray(0, read));
-    if (at < bytes) return;
+    return { bytes, stream: streamOf(copy) };
+  } catch (error) {
+    if (copy !== undefined) closeSync(copy);
+    throw toStoreError(error, database.path);
+  } finally {
     thaw();
-    controller.close();
-  };
-  const pull = (controller: ReadableStreamDefaultController<Uint8Array<ArrayBuffer>>) => {
-    try {
-      next(controller);
-    } catch (error) {
-      thaw();
-      throw error;
-    }
-  };
-  return { bytes, stream: new ReadableStream({ pull, cancel: thaw }, { highWaterMark: 0 }) };
+  }
+}
+
+/** Opens a new file that is gone once it is closed, whatever ends the process. */
+function openNameless(path: string): number {
+  const opened = openSync(path, "wx+", 0o600);
+  try {
+    rmSync(path);
+    return opened;
+  } catch (error) {
+    closeSync(opened);
+    throw error;
+  }
+}
+
+/** Returns the bytes of an open file, which is closed at their end. */
+function streamOf(file: number): ReadableStream<Uint8Array<ArrayBuffer>> {
+  let at = 0;
+  return new ReadableStream({
+    pull(controller) {
+      const piece = new Uint8Array(PIECE);
+      const read = readSync(file, piece, 0, PIECE, at);
+      at += read;
+      if (read > 0) return controller.enqueue(piece.subarray(0, read));
+      closeSync(file);
+      controller.close();
+    },
+    cancel: () => closeSync(file),
+  }, { highWaterMark: 0 });
 }
 
 const MINUTE_MS = 60_000;
@@ -413,6 +456,9 @@ function recordWriter(
     `INSERT INTO documents VALUES (?, ?, ?, ?, ?) ON CONFLICT DO UPDATE
      SET session = excluded.session, json = excluded.json, crc = excluded.crc`,
   );
+  const selectJson = database.prepare<{ json: string }>(
+    "SELECT json FROM documents WHERE kind = ? AND id = ?",
+  );
   const deleteDocument = database.prepare("DELETE FROM documents WHERE kind = ? AND id = ?");
   const write = (record: StoreRecord) => {
     switch (record.type) {
@@ -467,8 +513,13 @@ function recordWriter(
       case "archive":
         return putText(touched(record.sessionId), record);
       case "document": {
-        const { kind, id, sessionId, value } = record;
+        const { kind, id, sessionId, value, replaces } = record;
         const { json, crc } = toStoredJson({ kind, id, sessionId, value });
+        if (replaces !== undefined) {
+          const stored = selectJson.get(kind, id)?.json;
+          const wanted = replaces ? documentJson(replaces) : undefined;
+          if (stored !== wanted && stored !== json) throw changedError(kind, id);
+        }
         upsertDocument.run(kind, id, sessionId === undefined ? null : keyOf(sessionId), json, crc);
         return;
       }

@@ -2,7 +2,7 @@ import { assert, assertEquals } from "@std/assert";
 import fc from "../../../../tests/cases.ts";
 import { CURL, FIND, GIT, MAKE, needs, NPM, RSYNC, SSH, TAR, WGET } from "../../../../tests/needs.ts";
 import type { Need } from "../../../../tests/needs.ts";
-import { gitLetters, judgedOf, whatElse } from "./programs.ts";
+import { gitLetters, isRunner, judgedOf, staysInside, whatElse } from "./programs.ts";
 import { JUDGED_OPTIONS } from "./program_options.ts";
 
 /** What a command does besides what its first words say, which a rule allows. */
@@ -198,4 +198,19 @@ Deno.test(needs(GIT, "programs: each option of the installed git's subcommands i
   }
   assert(count > 500);
   assertEquals(wrong, []);
+});
+
+Deno.test("staysInside() holds for the programs that read files by names of their own", () => {
+  const inside = [
+    ...["awk", "diff", "fd", "file", "find", "git", "grep", "jq"],
+    ...["rg", "sed", "shuf", "sort", "tar", "tree", "uniq"],
+  ];
+  assertEquals(inside.filter((program) => !staysInside(program)), []);
+  assertEquals(inside.filter((program) => !staysInside(`/usr/bin/${program}`)), []);
+  assertEquals(["ls", "cat", "wc", "constructor", "", "unknown"].filter(staysInside), []);
+});
+
+Deno.test("isRunner() knows programs that run what their words name, wherever they are", () => {
+  assertEquals(["env", "xargs", "/usr/bin/sudo", "sh"].map(isRunner), [true, true, true, true]);
+  assertEquals(["ls", "git", "envy", ""].map(isRunner), [false, false, false, false]);
 });

@@ -74,3 +74,18 @@ Deno.test({
     await Deno.remove(folder, { recursive: true });
   },
 });
+
+Deno.test("readCommand() reads a command with a comment behind it, and none with one in between", () => {
+  const words = (command: string) => readCommand(command)?.map(({ text }) => text);
+  assertEquals(words("ls -l  # what is there"), ["ls", "-l"]);
+  assertEquals(words("ls \t-l\t"), ["ls", "-l"]);
+  // A tilde behind a pattern or quotes isn't a home.
+  assertEquals([words("ls *~"), words("ls ''~"), words('ls ""~')], [["ls", "*~"], ["ls", "~"], ["ls", "~"]]);
+  assertEquals([words("ls#x"), words("ls -l#x")], [["ls#x"], ["ls", "-l#x"]]);
+  assertEquals([words("ls # a\n-l"), words("# ls"), words("")], [undefined, undefined, undefined]);
+});
+
+Deno.test("readCommand() reads no command of more than 16,384 characters", () => {
+  const long = (length: number) => readCommand(`ls ${"a".repeat(length - 3)}`) !== undefined;
+  assertEquals([long(16_384), long(16_385)], [true, false]);
+});

@@ -1,0 +1,47 @@
+import type { Store, StoredDocument } from "./store/port.ts";
+
+/** Reads the documents of a kind of which each is usable by itself: those that can't be read are omitted. */
+export class DocumentReader<T> {
+  readonly #store: Pick<Store, "listDocuments">;
+  readonly #kind: string;
+  readonly #read: (document: StoredDocument) => T;
+  readonly #onError: (error: string) => void;
+  /** Messages that were reported: others are read again and again. */
+  readonly #reported = new Set<string>();
+
+  /** `read` throws if a document isn't valid. Each error is reported to `onError` once. */
+  constructor({ store, kind, read, onError }: {
+    readonly store: Pick<Store, "listDocuments">;
+    readonly kind: string;
+    readonly read: (document: StoredDocument) => T;
+    readonly onError: (error: string) => void;
+  }) {
+    this.#store = store;
+    this.#kind = kind;
+    this.#read = read;
+    this.#onError = onError;
+  }
+
+  /** Returns the documents that can be read, by their ids. @throws {StoreError} if the store can't be read. */
+  async list(): Promise<readonly T[]> {
+    const documents = await this.#store.listDocuments(this.#kind, (id, error) => this.#report(id, error));
+    return documents.flatMap((document) => {
+      try {
+        return [this.#read(document)];
+      } catch (error) {
+        this.#report(document.id, error);
+        return [];
+      }
+    });
+  }
+
+  #report(id: string, error: unknown): void {
+    const reason = error instanceof Error ? error.message : String(error);
+    const message = `Cannot use document ${JSON.stringify(id)} of kind ${
+      JSON.stringify(this.#kind)
+    }: ${reason}`;
+    if (this.#reported.has(message)) return;
+    this.#reported.add(message);
+    this.#onError(message);
+  }
+}

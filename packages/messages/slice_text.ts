@@ -1,0 +1,26 @@
+import { checkGiven } from "./check_given.ts";
+
+/**
+ * Returns `text.slice(start, end)` without the halves of surrogate pairs that the cuts would leave at either end: half a
+ * character is no text, and receivers refuse it.
+ *
+ * @example
+ * ```ts
+ * import { assertEquals } from "@std/assert";
+ * import { sliceText } from "@tare/messages";
+ *
+ * assertEquals(sliceText("👍👍", 1, 3), "");
+ * assertEquals(sliceText("a👍", 0, 2), "a");
+ * ```
+ */
+export function sliceText(text: string, start: number, end: number): string {
+  checkGiven("sliceText()", { text, start, end }, { text: "string", start: "number", end: "number" });
+  return text.slice(
+    isLowSurrogate(text, start) ? start + 1 : start,
+    isLowSurrogate(text, end) ? end - 1 : end,
+  );
+}
+
+function isLowSurrogate(text: string, at: number): boolean {
+  return (text.charCodeAt(at) & 0xFC00) === 0xDC00 && (text.charCodeAt(at - 1) & 0xFC00) === 0xD800;
+}

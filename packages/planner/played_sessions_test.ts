@@ -1,0 +1,292 @@
+/**
+ * Sessions of every kind, played call by call: what each call rewrites and why, what it costs, and what it would have
+ * cost without. Where the behavior changes on purpose, the new lines are taken from the failure.
+ *
+ * @module
+ */
+import { assertEquals } from "@std/assert";
+import { hashText, type Message } from "@tare/messages";
+import { run, type Session } from "./invariants_fixture_test.ts";
+import type { Edit } from "./edits/edit.ts";
+
+/** Numbers that look random and are the same everywhere, whatever the tests' seed. */
+function numbers(seed: number): (below: number) => number {
+  let state = seed;
+  return (below) => {
+    state = (Math.imul(state, 1_664_525) + 1_013_904_223) >>> 0;
+    return Math.floor(state / 2 ** 32 * below);
+  };
+}
+
+const FILES = [
+  "src/parseLimits.ts",
+  "src/retry_policy.ts",
+  "docs/limits-table.md",
+  "src/http/listener_v2.ts",
+];
+
+/** A conversation in which files are read, searched, edited and read again, commands fail, and users name files. */
+function conversation(seed: number, steps: number, repeats = false): Message[] {
+  const below = numbers(seed);
+  const messages: Message[] = [{ role: "system", content: "You are careful. ".repeat(20) }];
+  const text = (file: string, lines: number) =>
+    Array.from(
+      { length: lines },
+      (_, line) => `${line + 1}\tconst value_${repeats ? line % 7 : below(40)} = ${file.length * line};`,
+    ).join("\n");
+  for (let step = 0; step < steps; step++) {
+    const file = FILES[below(FILES.length)]!;
+    if (step === 0 || below(5) === 0) {
+      messages.push({
+        role: "user",
+        content: `Look at ${file}, and say what ${"is wrong ".repeat(below(12))}there.`,
+      });
+    }
+    const kind = below(6);
+    const [name, args, content] = kind < 3
+      ? ["read_file", { path: file }, text(file, 10 + below(80))]
+      : kind === 3
+      ? [
+        "search_files",
+        { pattern: `value_${below(40)}` },
+        FILES.map((path) => `${path}:${below(90)}: value_${below(40)}`).join("\n"),
+      ]
+      : kind === 4
+      ? ["edit_file", {
+        path: file,
+        old_text: `value_${below(40)}`,
+        new_text: "renamed_value".repeat(1 + below(9)),
+      }, "Edited."]
+      : [
+        "shell",
+        { command: "make check" },
+        below(2) === 0 ? `Error: it failed\n${text(file, 30)}` : text(file, 60),
+      ];
+    const calls = [name, ...below(4) === 0 ? ["read_file"] : []].map((tool, at) => ({
+      id: `${step}.${at}`,
+      type: "function" as const,
+      function: {
+        name: String(tool),
+        arguments: JSON.stringify(at === 0 ? args : { path: FILES[below(4)] }),
+      },
+    }));
+    messages.push({
+      role: "assistant",
+      content: below(3) === 0 ? `Now ${file}. `.repeat(1 + below(9)) : null,
+      tool_calls: calls,
+    });
+    for (const [at, { id }] of calls.entries()) {
+      messages.push({
+        role: "tool",
+        tool_call_id: id,
+        content: at === 0 ? String(content) : text(FILES[0]!, 25),
+      });
+    }
+    if (below(4) === 0) {
+      messages.push({ role: "assistant", content: `It was value_${below(40)} in ${file}.` });
+    }
+  }
+  return messages;
+}
+
+const STEADY: Session["calls"][number] = {
+  idleMs: 2_000,
+  model: "m1",
+  tools: 3,
+  crash: "never",
+  reports: true,
+  asks: [],
+};
+
+/** The sessions by name, as far as they differ from a steady one. */
+const PLAYED: Readonly<
+  Record<
+    string,
+    Partial<Session> & { readonly seed: number; readonly steps: number; readonly repeats?: boolean }
+  >
+> = {
+  "openai": { seed: 1, steps: 90, profile: "openai" },
+  "anthropic-5m": { seed: 2, steps: 80, profile: "anthropic-5m" },
+  "deepseek, a small window": { seed: 3, steps: 30, profile: "deepseek", windowTokens: 6_000 },
+  "openai, a tiny window": { seed: 4, steps: 24, profile: "openai", windowTokens: 1_500 },
+  "none": { seed: 5, steps: 20, profile: "none" },
+  "anthropic-1h, breaks": {
+    ...{ seed: 6, steps: 24, profile: "anthropic-1h" },
+    calls: [STEADY, STEADY, { ...STEADY, idleMs: 400_000 }, STEADY, { ...STEADY, idleMs: 10_000_000 }],
+  },
+  "openai, models and tools change": {
+    ...{ seed: 7, steps: 24, profile: "openai" },
+    calls: [STEADY, STEADY, STEADY, STEADY, STEADY, { ...STEADY, model: "m2" }, { ...STEADY, tools: 2 }],
+  },
+  "anthropic-5m, pins and summaries": {
+    ...{ seed: 8, steps: 24, profile: "anthropic-5m", windowTokens: 6_000, summary: "works" },
+    calls: [
+      STEADY,
+      {
+        ...STEADY,
+        asks: [{ at: 0.5, of: "history", wish: "keep" }, { at: 0.9, of: "history", wish: "let_go" }],
+      },
+      STEADY,
+      {
+        ...STEADY,
+        asks: [{ at: 0.3, of: "what left", wish: "keep" }, { at: 0.5, of: "history", wish: "nothing" }],
+      },
+    ],
+  },
+  "openai, a summary that fails, and crashes": {
+    ...{ seed: 9, steps: 20, profile: "openai", windowTokens: 1_500, summary: "fails" },
+    calls: [STEADY, { ...STEADY, crash: "archived" }, { ...STEADY, crash: "answered" }, {
+      ...STEADY,
+      reports: false,
+    }],
+  },
+  "openai, results that repeat": { seed: 10, steps: 60, profile: "openai", repeats: true },
+  "deepseek, results that repeat in a small window": {
+    ...{ seed: 11, steps: 40, profile: "deepseek", windowTokens: 6_000, repeats: true },
+  },
+};
+
+/** JSON without the last digits of numbers, in which engines differ. */
+function text(value: unknown): string {
+  return JSON.stringify(
+    value,
+    (_, inner) => typeof inner === "number" ? Number(inner.toPrecision(9)) : inner,
+  );
+}
+
+async function played(name: string): Promise<readonly string[]> {
+  const { seed, steps, repeats, ...given } = PLAYED[name]!;
+  const session: Session = {
+    ...{ profile: "openai", windowTokens: 1_000_000, summary: "none", calls: [STEADY], ...given },
+    messages: conversation(seed, steps, repeats),
+  };
+  const lines: string[] = [];
+  const digests: string[] = [];
+  let cost = 0;
+  for (const [at, { view, entry, newEdits, edits }] of (await run(session)).entries()) {
+    cost += entry?.tokenUnits ?? 0;
+    digests.push(
+      text({ ...view, messages: view.messages.map(({ content }) => content) }),
+      text({ entry, edits }),
+    );
+    const rewrites = newEdits.filter(({ type }) => type !== "say");
+    if (rewrites.length === 0 || !entry) continue;
+    const { decision, usage, tokenUnits, withoutTokenUnits, uncached } = entry;
+    const counted = Object.entries(Object.groupBy(rewrites, ({ type }: Edit) => type))
+      .map(([type, all]) => `${all!.length} ${type}`).join(", ");
+    const causes = uncached.map(({ cause, tokens }) => `${cause} ${tokens}`).join(", ");
+    const why = decision
+      ? `${decision.cause} rent ${Math.round(decision.rent)} price ${Math.round(decision.price)}`
+      : "no price";
+    lines.push(
+      `${at}: ${counted}; ${why}; ${usage.promptTokens} tokens, ${causes}; ` +
+        `${Math.round(tokenUnits)} of ${Math.round(withoutTokenUnits)} units`,
+    );
+  }
+  lines.push(
+    `${digests.length / 2} calls, ${Math.round(cost)} units, ${hashText(digests.join("\n")).toString(36)}`,
+  );
+  return lines;
+}
+
+const RECORDED: Readonly<Record<string, readonly string[]>> = {
+  "openai": [
+    "40: 24 elide, 3 compact; price rent 3946 price 570; 3233 tokens, own_rewrite 3233; 3233 of 1296 units",
+    "65: 14 elide; price rent 2198 price 1861; 4836 tokens, own_rewrite 2884; 3079 of 1986 units",
+    "83: 15 elide; price rent 1777 price 1765; 5720 tokens, own_rewrite 2968; 3243 of 2686 units",
+    "91: 25 drop, 1 elide; price rent 1720 price 1719; 2867 tokens, own_rewrite 2675; 2694 of 2709 units",
+    "114 calls, 99699 units, 27qdwz7wur2",
+  ],
+  "anthropic-5m": [
+    "51: 28 elide, 3 compact; price rent 9707 price 1259; 3786 tokens, own_rewrite 3786; 4733 of 1627 units",
+    "77: 1 drop, 15 elide; price rent 2620 price 2594; 5502 tokens, own_rewrite 2859; 3838 of 2183 units",
+    "89: 28 drop, 6 elide; price rent 3703 price 3427; 3499 tokens, own_rewrite 3290; 4133 of 2301 units",
+    "107 calls, 103336 units, jq0kkrbo42",
+  ],
+  "deepseek, a small window": [
+    "21: 3 compact, 11 elide; window rent 0 price 2081; 2420 tokens, own_rewrite 2420; 2420 of 438 units",
+    "32: 13 elide; window rent 0 price 1477; 2665 tokens, own_rewrite 1881; 1901 of 417 units",
+    "36 calls, 15970 units, 14plyryi3ik",
+  ],
+  "openai, a tiny window": [
+    "2: 2 compact, 1 elide; window rent 0 price 297; 850 tokens, own_rewrite 806, new 44; 850 of 693 units",
+    "4: 1 compact, 1 elide; window rent 0 price 369; 870 tokens, own_rewrite 801, new 69; 870 of 543 units",
+    "5: 1 elide; window rent 0 price -14; 810 tokens, own_rewrite 330; 378 of 450 units",
+    "6: 2 elide; window rent 0 price 55; 993 tokens, own_rewrite 496, new 193; 719 of 729 units",
+    "7: 2 elide; window rent 0 price 40; 1255 tokens, own_rewrite 546, new 277; 866 of 879 units",
+    "9: 1 elide; window rent 0 price 108; 1072 tokens, own_rewrite 464; 525 of 425 units",
+    "11: 2 elide; window rent 0 price 35; 1281 tokens, own_rewrite 250, new 199; 532 of 543 units",
+    "12: 1 elide; window rent 0 price -12; 1216 tokens, own_rewrite 320; 410 of 445 units",
+    "14: 2 elide; window rent 0 price 293; 1233 tokens, own_rewrite 609; 671 of 398 units",
+    "15: 2 elide, 2 drop; window rent 0 price 16; 1231 tokens, own_rewrite 1019, new 4; 1044 of 540 units",
+    "17: 1 elide; window rent 0 price 7; 1313 tokens, own_rewrite 288, new 81; 463 of 477 units",
+    "19: 2 elide, 3 drop; window rent 0 price 71; 1208 tokens, own_rewrite 952; 978 of 544 units",
+    "20: 2 elide, 1 drop; window rent 0 price -9; 1376 tokens, own_rewrite 821, new 171; 1030 of 642 units",
+    "21: 1 elide; window rent 0 price -17; 1192 tokens, own_rewrite 248; 342 of 374 units",
+    "23: 1 elide, 1 summarise; window rent 0 price 44; 669 tokens, own_rewrite 461; 482 of 486 units",
+    "26: 1 elide; window rent 0 price 301; 1290 tokens, own_rewrite 677, new 261; 973 of 708 units",
+    "28: 3 elide; window rent 0 price 29; 784 tokens, own_rewrite 400; 438 of 431 units",
+    "31: 2 elide; window rent 0 price 130; 1249 tokens, own_rewrite 431, new 194; 687 of 611 units",
+    "32 calls, 15347 units, bwga5mphkt",
+  ],
+  "none": [
+    "1: 1 compact; price rent 0 price -183; 1241 tokens, expired 757, own_rewrite 484; 1241 of 1424 units",
+    "4: 1 compact; price rent 0 price -153; 1709 tokens, expired 1660, own_rewrite 49; 1709 of 2045 units",
+    "7: 1 compact; price rent 0 price -205; 1952 tokens, expired 1926, own_rewrite 26; 1952 of 2493 units",
+    "10: 1 elide; price rent 0 price -455; 2082 tokens, expired 2082; 2082 of 3088 units",
+    "15: 3 elide; price rent 0 price -474; 3358 tokens, expired 3358; 3358 of 4871 units",
+    "17: 4 elide; price rent 0 price -866; 2687 tokens, expired 2687; 2687 of 5106 units",
+    "18: 1 elide; price rent 0 price -340; 2904 tokens, expired 2687, own_rewrite 217; 2904 of 5674 units",
+    "24 calls, 63174 units, zaqwnbjikf",
+  ],
+  "anthropic-1h, breaks": [
+    "4: 1 compact; price rent 46 price -252; 1256 tokens, expired 1256; 2512 of 2818 units",
+    "9: 1 compact, 2 elide; price rent 105 price -1254; 1709 tokens, expired 1709; 3418 of 5014 units",
+    "14: 5 drop; price rent 7 price -1984; 1396 tokens, expired 1396; 2792 of 6694 units",
+    "24: 1 compact, 4 drop; price rent 20 price -3359; 2287 tokens, expired 2287; 4574 of 11840 units",
+    "29: 3 elide; price rent 102 price -1044; 2732 tokens, expired 2732; 5464 of 14284 units",
+    "34 calls, 43856 units, 19szwhz742x",
+  ],
+  "openai, models and tools change": [
+    "5: 2 compact; price rent 137 price -388; 1754 tokens, model_changed 1754; 1754 of 2142 units",
+    "7: 1 compact, 2 elide; price rent 0 price -833; 1302 tokens, tools_changed 1302; 1302 of 716 units",
+    "19: 3 elide; price rent 137 price 84; 2638 tokens, model_changed 1726; 1817 of 1850 units",
+    "26: 6 elide; price rent 284 price 263; 2224 tokens, model_changed 1776; 1821 of 1741 units",
+    "33: 1 elide; price rent 68 price -342; 4017 tokens, model_changed 1793; 2015 of 2750 units",
+    "35 calls, 36944 units, mxo8cn7fot",
+  ],
+  "anthropic-5m, pins and summaries": [
+    "20: 3 compact, 6 elide; window rent 0 price 3528; 3455 tokens, own_rewrite 3455; 4319 of 917 units",
+    "31 calls, 23106 units, 3apgeetda5",
+  ],
+  "openai, a summary that fails, and crashes": [
+    "7: 1 compact, 1 elide; window rent 0 price -158; 1104 tokens, own_rewrite 656; 701 of 511 units",
+    "10: 2 compact, 1 summarise; window rent 0 price 670; 609 tokens, own_rewrite 609; 799 of 477 units",
+    "12: 2 elide; window rent 0 price 49; 960 tokens, own_rewrite 250, new 342; 629 of 684 units",
+    "14: 1 elide; window rent 0 price -38; 953 tokens, own_rewrite 505; 550 of 624 units",
+    "17: 1 elide; window rent 0 price 212; 1259 tokens, own_rewrite 689, new 42; 784 of 578 units",
+    "19: 1 elide; window rent 0 price -24; 1198 tokens, own_rewrite 318; 406 of 448 units",
+    "21: 1 elide; window rent 0 price 360; 1279 tokens, own_rewrite 567, new 72; 703 of 356 units",
+    "22: 2 elide, 1 summarise; window rent 0 price 58; 1177 tokens, own_rewrite 953; 1165 of 783 units",
+    "24: 2 elide; window rent 0 price 41; 1178 tokens, own_rewrite 586; 645 of 630 units",
+    "26: 1 elide; window rent 0 price 44; 988 tokens, own_rewrite 268; 340 of 313 units",
+    "28 calls, 13029 units, 1l9hgqu6ji4",
+  ],
+  "openai, results that repeat": [
+    "46: 25 elide, 3 compact, 2 drop; price rent 8180 price 436; 3247 tokens, own_rewrite 3247; 3247 of 1343 units",
+    "67: 11 drop, 20 elide; price rent 2002 price 2001; 3580 tokens, own_rewrite 3164; 3206 of 1977 units",
+    "76 calls, 63853 units, n0kqji4z35",
+  ],
+  "deepseek, results that repeat in a small window": [
+    "38: 6 elide; window rent 0 price 1073; 4749 tokens, own_rewrite 1101; 1192 of 62 units",
+    "43: 1 elide; window rent 0 price 231; 5247 tokens, own_rewrite 407, new 24; 551 of 470 units",
+    "46: 3 compact, 8 elide; window rent 0 price 4104; 4339 tokens, own_rewrite 4339; 4339 of 660 units",
+    "49 calls, 16513 units, 1lylphctfuf",
+  ],
+};
+
+for (const name of Object.keys(PLAYED)) {
+  Deno.test(`played sessions: ${name}`, async () => {
+    assertEquals(await played(name), RECORDED[name]!);
+  });
+}
