@@ -97,10 +97,11 @@ const PARTS: Readonly<Record<string, readonly string[]>> = {
     "withoutThoughts",
     "deferTools",
     "isFunction",
+    "readField",
     "readJsonAt",
   ],
   loop: ["addLedgers", "pinOf"],
-  "loop/tools": ["openAt", "pathAfterLinks"],
+  "loop/tools": ["isProtected", "openAt", "pathAfterLinks"],
 };
 
 // deno-lint-ignore no-explicit-any -- Called as JavaScript calls them, without types.

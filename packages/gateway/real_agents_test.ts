@@ -273,6 +273,12 @@ Deno.test("gateway goes on with a session that Codex resumes, whose items come i
   assertEquals(await ask([...respelled, said, { role: "user", content: "Continue." }]), session);
   const outputs = ({ input }: AskedResponse) => input.flatMap(({ output }) => output ?? []);
   const [before, after] = upstream.asked.slice(-2).map(outputs);
-  assertEquals(after?.slice(0, 6), before?.slice(0, 6));
-  assertMatch(String(after?.[0]), /^\[elided: exec_command result/);
+  assertMatch(String(before?.[0]), /^\[elided: exec_command result/);
+  // A new turn may evict more, and what was evicted stays so.
+  for (const [at, output] of before!.entries()) {
+    if (after?.[at] !== output) {
+      assertMatch(String(after?.[at]), /^\[elided: exec_command result/);
+      assert(!String(output).startsWith("[elided: "), `${at}`);
+    }
+  }
 });

@@ -848,9 +848,14 @@ export function callCostParts(
  * ```
  */
 export function mostOfCall(
-  { promptTokens, outputTokens }: Pick<Usage, "promptTokens" | "outputTokens">,
+  usage: Pick<Usage, "promptTokens" | "outputTokens">,
   rates: Rates,
 ): Cost {
+  checkGiven("mostOfCall()", { usage, rates }, {
+    usage: { promptTokens: "number", outputTokens: "number" },
+    rates: { profile: { write: "number", read: "number" } },
+  });
+  const { promptTokens, outputTokens } = usage;
   const written = { cacheWriteTokens: promptTokens, hourWriteTokens: promptTokens };
   const plain = callCost({ promptTokens, cachedTokens: 0, outputTokens }, rates);
   const kept = callCost({ promptTokens, cachedTokens: 0, outputTokens, ...written }, rates);
