@@ -358,13 +358,15 @@ Deno.test("decide() empties a full window by what costs least for each token of 
       const situation: Situation = { ...warm, ...options, ...given, removals: all, isHeld: true };
       const use = windowUse ?? warm.promptTokens;
       const those = all.filter(({ tokens }) => tokens > 0);
-      const sum = those.reduce((sum, { tokens }) => sum + tokens, 0);
+      // What is longer than it seems shrinks by more than it seems.
+      const scale = use / warm.promptTokens;
+      const sum = scale * those.reduce((sum, { tokens }) => sum + tokens, 0);
       const share = [0.6, 0.9, 1].find((share) => use - sum <= share * options.windowTokens);
       let expected: readonly Removal[] = [];
       if (use > (fullFrom ?? 0.9 * options.windowTokens)) {
         if (share === undefined) expected = sum >= 0.1 * use ? those : [];
         else {
-          const needed = use - share * options.windowTokens;
+          const needed = (use - share * options.windowTokens) / scale;
           let best = { cost: Infinity, removals: those };
           for (let back = 1; back < 2 * those.length; back *= 2) {
             const behind = those.slice(-back);
