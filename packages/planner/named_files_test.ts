@@ -19,6 +19,7 @@ function file(number: number, tokens: number): string {
 async function play(
   files: number,
   named: number,
+  wrap: (names: string) => string = (names) => `Review ${names || "all of src"}.`,
 ): Promise<{ readonly cost: number; readonly longest: number }> {
   const profile = profileNamed("openai");
   const session = plannerSession({
@@ -29,7 +30,7 @@ async function play(
   });
   const cache = new PrefixCache(profile);
   const names = Array.from({ length: named }, (_, at) => `src/module_number_${at}.ts`);
-  let messages: Message[] = [{ role: "user", content: `Review ${names.join(", ") || "all of src"}.` }];
+  let messages: Message[] = [{ role: "user", content: wrap(names.join(", ")) }];
   let [cost, longest] = [0, 0];
   for (let at = 0; at <= files; at++) {
     const nowMs = at * 20_000;
@@ -67,3 +68,14 @@ for (const [files, named] of [[41, 20], [60, 60]] as const) {
     assertLess(asked.longest, WINDOW_TOKENS);
   });
 }
+
+Deno.test("plannerSession() doesn't take files for named by a user that an agent lists beside the user's words", async () => {
+  const listed = await play(
+    41,
+    20,
+    (names) => `<system-reminder>\n${names}\n</system-reminder>\nReview all of src.`,
+  );
+  const [none, named] = [await play(41, 0), await play(41, 20)];
+  assertLess(listed.cost, 1.01 * none.cost);
+  assertLess(1.03 * listed.cost, named.cost);
+});

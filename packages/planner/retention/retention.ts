@@ -6,6 +6,7 @@ import {
   hashPiece,
   meantCall,
   type Message,
+  personsWords,
   type ToolCall,
   type ToolDefinition,
   type ToolMessage,
@@ -300,7 +301,8 @@ export class Standings {
         // What may leave as steps of an old turn is more from now on.
         this.quietSteps.wakeAll();
       }
-      for (const name of fileNamesIn(contentText(message.content))) this.#named.add(name);
+      // What agents add to what a person wrote, such as a list of the folder, names nothing.
+      for (const name of fileNamesIn(personsWords({ role, ...message }))) this.#named.add(name);
     }
     if (role === "assistant") this.newestAnswer = at;
     this.#answered = role === "assistant" && contentText(message.content) !== "" &&
