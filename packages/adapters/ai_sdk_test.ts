@@ -291,14 +291,15 @@ Deno.test("tare() makes a shorter prompt of one that is refused for its length, 
     const output = { type: "text", value: `${step} `.repeat(9_000) };
     prompt.push(calls(`${step}`), { role: "tool", content: [result(`${step}`, output)] });
   }
-  const message = "prompt is too long: 15000 tokens > 10000 maximum";
-  const responseBody = JSON.stringify({ error: { message } });
-  noting.refuse = ({ prompt }) =>
-    JSON.stringify(prompt).length < 40_000
-      ? undefined
-      : Object.assign(new Error("Bad Request"), { responseBody });
+  noting.refuse = ({ prompt }) => {
+    const tokens = JSON.stringify(prompt).length / 4;
+    if (tokens <= 10_000) return undefined;
+    const message = `prompt is too long: ${Math.ceil(tokens)} tokens > 10000 maximum`;
+    const responseBody = JSON.stringify({ error: { message } });
+    return Object.assign(new Error("Bad Request"), { responseBody });
+  };
   await shown(prompt, { usage: usage(8_000) });
-  assertEquals(noting.asked.map(({ prompt }) => JSON.stringify(prompt).length < 40_000), [false, true]);
+  assertEquals(noting.asked.map(({ prompt }) => JSON.stringify(prompt).length <= 40_000), [false, true]);
   assertEquals(adapter.ledger.map(({ usage }) => usage.promptTokens), [8_000]);
   noting.refuse = () => new Error("Overloaded");
   await assertRejects(() => shown(prompt), Error, "Overloaded");
