@@ -208,7 +208,7 @@ Deno.test("no path, link or pattern leads a file tool to what is denied or kept"
 const FORBIDDEN: Readonly<Record<string, readonly [readonly string[], RegExp]>> = {
   git: [
     ["output", "no-index", "ext-diff", "textconv", "upload-pack", "open-files-in-pager"],
-    /^-[A-Za-z]*[oO]/,
+    /^-[A-Za-z]*O/,
   ],
   sort: [["output", "compress-program", "files0-from"], /^-[A-Za-z]*[oT]/],
   find: [[], /^-(?:exec|execdir|ok|okdir|fprint0?|fprintf|fls|delete|files0-from)$/],

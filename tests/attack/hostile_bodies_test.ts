@@ -61,10 +61,10 @@ const BODIES: Readonly<Record<string, readonly [path: string, body: string, told
     `{"role":"user","content":"Hi.","more":${nested(2_000_000)}}`,
     "it is nested more than 200 levels deep",
   ],
-  "200,000 messages, to be imported": [
+  "200,000 values in a line, to be imported": [
     "/v1/sessions/import",
-    '{"role":"user","content":"Hi."}\n'.repeat(200_000),
-    "it holds more than 100000 values",
+    `{"role":"user","content":"Hi."}\n{"role":"user","content":"Hi.","more":[${"0,".repeat(200_000)}0]}`,
+    "in line 2, it holds more than 100000 values",
   ],
 };
 

@@ -209,7 +209,7 @@ Deno.test("tare wrap and unwrap ask, and say what is wrong", async () => {
   await machine.write(".claude/settings.json", '{\n  "env": {\n');
   assertEquals(
     await said("wrap", "claude", "--yes"),
-    `Cannot change ${machine.home}/.claude/settings.json: it is no object in JSON (line 3). Mend it, and try again.\n`,
+    `Cannot read ${machine.home}/.claude/settings.json: it is no object in JSON (line 3). Mend it, and try again.\n`,
   );
   await machine.write(".claude/settings.json", "{}");
   await machine.run("wrap", ["claude", "--yes"]);

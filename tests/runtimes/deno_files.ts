@@ -75,6 +75,8 @@ class Command {
 Object.assign((globalThis as unknown as { Deno: object }).Deno, {
   ...sync,
   ...later,
+  // Tools read folders by Node's own functions here.
+  readDir: undefined,
   Command,
   build: { os: process.platform },
   memoryUsage: () => process.memoryUsage(),

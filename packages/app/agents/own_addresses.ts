@@ -89,7 +89,7 @@ function entryOf(
   try {
     return entryIn(text, format, place);
   } catch (error) {
-    throw new Error(`Cannot read ${path}: ${(error as Error).message}.`);
+    throw new Error(`Cannot read ${path}: ${(error as Error).message}. Mend it, and try again.`);
   }
 }
 

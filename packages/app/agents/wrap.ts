@@ -13,7 +13,7 @@ import { shownText } from "../terminal/shown_text.ts";
 import { AGENTS } from "./agents.ts";
 import { behind, PASSES_TO } from "./chosen_agent.ts";
 import { ownAddresses } from "./own_addresses.ts";
-import { fileText, wrap } from "./wrapping.ts";
+import { assertUnwrapped, fileText, wrap } from "./wrapping.ts";
 import { writeChange } from "./write_change.ts";
 
 const WRITABLE = Object.entries(AGENTS).filter(([, { file }]) => file);
@@ -59,6 +59,7 @@ async function main(): Promise<void> {
       : `there are ${WRITABLE.map(([name]) => name).join(", ")}`;
     throw new Error(`Cannot wrap ${name}: ${why}.`);
   }
+  assertUnwrapped(name, environment);
   const { url, runs } = await server(given);
   const login = entry.loginProvider?.(environment);
   const folder = resolve(environment.INIT_CWD || ".", environment.TARE_WORKSPACE || ".");

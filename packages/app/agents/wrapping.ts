@@ -44,11 +44,8 @@ export function wrap(
     readonly environment: Environment;
   },
 ): Change {
+  assertUnwrapped(agent, environment);
   const record = recordOf(agent, environment);
-  const known = readRecord(record);
-  if (known) {
-    throw new Error(`Cannot wrap ${agent}: it is already, in ${known.path}. tare unwrap ${agent} undoes it.`);
-  }
   const { path, before, after, entries } = fileBehind(file, behind);
   return {
     path,
@@ -70,6 +67,13 @@ export function wrap(
       Deno.writeTextFileSync(path, after);
     },
   };
+}
+
+/** @throws {Error} if the agent's configuration was changed by {@linkcode wrap} before. */
+export function assertUnwrapped(agent: string, environment: Environment): void {
+  const known = readRecord(recordOf(agent, environment));
+  if (!known) return;
+  throw new Error(`Cannot wrap ${agent}: it is already, in ${known.path}. tare unwrap ${agent} undoes it.`);
 }
 
 /**

@@ -48,6 +48,7 @@ Deno.test("TARE_DATABASE lets servers share what they keep, on one data folder t
     await backup.body?.cancel();
     assertEquals(Array.from(Deno.readDirSync(data), ({ name }) => name).sort(), [
       "address",
+      "fd",
       "owner.json",
       "server-1.lock",
       "server-2.lock",
