@@ -146,7 +146,9 @@ Deno.test("openPostgresStore() keeps large texts in a bucket, one for all who ha
     await store.deleteSession("a");
     assertEquals(await s3.names(), names);
     assertEquals(await another.archive("fork").get(second), two);
+    await held(store, "fork");
     await store.deleteSession("fork");
+    assertEquals(await s3.names(), names.filter((name) => name.includes(ref)));
     assertEquals(await another.archive("other").get(ref), one);
     await another.deleteSession("other");
     assertEquals([await s3.names(), await pending(url)], [[], []]);
