@@ -3,7 +3,6 @@
  *
  * @module
  */
-// deno-lint-ignore-file no-console
 import { anthropicModel } from "@tare/loop/anthropic";
 import { openaiModel } from "@tare/loop/openai";
 import { contentText, hashPiece, type Message, type Tool } from "@tare/messages";
@@ -12,7 +11,7 @@ import { profileNamed, PROFILES } from "@tare/planner";
 import { agentHandler } from "@tare/server";
 import { type SimulatedModel, simulator, toolCall } from "@tare/simulator";
 import { memoryStore } from "@tare/conversation";
-import { formatTable } from "../scripts/format_table.ts";
+import { postSession } from "./post_session.ts";
 import { seeded } from "./seeded.ts";
 import { word } from "./words.ts";
 
@@ -64,14 +63,7 @@ export async function measureForks(name: string, { turns = 4 } = {}): Promise<{
     profile,
     windowTokens: 400_000,
   });
-  const send = async (path: string, body: object) =>
-    await (await agent.fetch(
-      new Request(`http://localhost/v1/sessions${path}`, {
-        method: "POST",
-        headers: { "content-type": "application/json" },
-        body: JSON.stringify(body),
-      }),
-    )).text();
+  const send = (path: string, body: object) => postSession(agent, path, body);
   const { id } = JSON.parse(await send("", { instructions: words(1_500) }));
   let rewrites = 0;
   for (let turn = 0; turn < turns; turn++) {
@@ -144,20 +136,4 @@ function readTool(): Tool {
     stance: "rederivable",
     run: () => words(400),
   };
-}
-
-if (import.meta.main) {
-  const rows = [["profile", "", "forks", "rewrites", "shared tokens", "cached", "worst", "whole"]];
-  for (const name of CACHING) {
-    const { forks, rewrites } = await measureForks(name);
-    const shares = forks.map(({ sharedTokens, cachedTokens }) => cachedTokens / sharedTokens);
-    const shared = forks.reduce((sum, { sharedTokens }) => sum + sharedTokens, 0);
-    const cached = forks.reduce((sum, { cachedTokens }) => sum + cachedTokens, 0);
-    rows.push([
-      ...[name, "", `${forks.length}`, `${rewrites}`, shared.toLocaleString("en")],
-      ...[`${(100 * cached / shared).toFixed(1)} %`, `${(100 * Math.min(...shares)).toFixed(1)} %`],
-      `${forks.filter(({ isWhole }) => isWhole).length}`,
-    ]);
-  }
-  console.log(formatTable(rows));
 }

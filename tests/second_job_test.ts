@@ -8,6 +8,7 @@ import { promptCost } from "@tare/planner/parts";
 import { agentHandler } from "@tare/server";
 import { type SimulatedModel, simulator, toolCall } from "@tare/simulator";
 import { loadTokenizer } from "@tare/tiktoken";
+import { postSession } from "./post_session.ts";
 
 const profile = profileNamed("openai");
 const JOBS = 12;
@@ -76,14 +77,7 @@ Deno.test("a session's twelve forks over HTTP each cost what the first does, and
     profile,
     windowTokens: 400_000,
   });
-  const post = async (path: string, body: object) =>
-    await (await agent.fetch(
-      new Request(`http://localhost/v1/sessions${path}`, {
-        method: "POST",
-        headers: { "content-type": "application/json" },
-        body: JSON.stringify(body),
-      }),
-    )).text();
+  const post = (path: string, body: object) => postSession(agent, path, body);
   const turn = async (id: string) => {
     const events = await post(`/${id}/turns`, { input: TASK });
     assert(events.includes('"reason":"completed"'), events.slice(-500));

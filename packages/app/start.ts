@@ -69,7 +69,7 @@ const LINK_DESCRIPTORS =
   'umask 077; mkdir -p "$1" && { test -L "$1/fd" || ln -s /proc/self/fd "$1/fd"; } 2>/dev/null || true';
 
 /**
- * Lets the server's process see which files it has open, by which it verifies that a path hasn't come to lead out of the
+ * Lets the server's process see which files it has open. It verifies by them that no path has come to lead out of the
  * workspace. Deno refuses it /proc, and a link to anywhere.
  */
 async function linkDescriptors(data: string): Promise<void> {

@@ -1,6 +1,6 @@
 import type { Store, StoredDocument } from "./store/port.ts";
 
-/** Reads the documents of a kind of which each is usable by itself: those that can't be read are omitted. */
+/** Reads the documents of a kind, each usable by itself: those that can't be read are omitted. */
 export class DocumentReader<T> {
   readonly #store: Pick<Store, "listDocuments">;
   readonly #kind: string;

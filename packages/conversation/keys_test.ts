@@ -130,7 +130,7 @@ Deno.test("Keys of several servers on one store are the same a second later, and
   assertEquals(await other!.find(secret), undefined);
 });
 
-/** Makes so many calls at once, spread over servers, each of which costs at most so much; returns what all cost. */
+/** Makes calls at once, spread over servers, that cost at most `usd` each; returns their costs together. */
 async function spendAtOnce(
   servers: readonly AnyKeys[],
   { calls, usd, most, costs = () => usd }: {

@@ -363,7 +363,7 @@ export class Turns {
     return functionsInFront(wire, { profile, windowTokens, countTokens, alwaysFull });
   }
 
-  /** Books what a request took whose reply did not reach its end, of which so many tokens were `written`. */
+  /** Books the usage of a request whose reply did not reach its end; `written` is its length in tokens. */
   unfinished(turn: GatewayTurn, reply: Pick<WireReply, "usage">, written: number): void {
     const usage = reply.usage &&
       { ...reply.usage, outputTokens: Math.max(reply.usage.outputTokens, written) };
@@ -387,7 +387,7 @@ export class Turns {
     return turn.rejected(words);
   }
 
-  /** Books what a reply took of which so many tokens were `written`, and gives that. */
+  /** Books the usage of a reply, and returns it; `written` is its length in tokens. */
   replied(turn: GatewayTurn, reply: WireReply, written: number): SentCall {
     const { session, oneShot } = turn;
     const sent = turn.sent(reply, written);

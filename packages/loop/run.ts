@@ -519,7 +519,7 @@ export class SentRequests {
     this.#countTokens = countTokens;
   }
 
-  /** Returns the request with callbacks by which the model reports what it sends. */
+  /** Returns the request with callbacks that report what the model sends. */
   watched(request: ModelRequest): ModelRequest {
     const { confirm, refused, restarted } = request;
     return {

@@ -25,7 +25,7 @@ const FILES = [
   "src/http/listener_v2.ts",
 ];
 
-/** A conversation in which files are read, searched, edited and read again, commands fail, and users name files. */
+/** A conversation with files read, searched, edited and read again, commands that fail, and users who name files. */
 function conversation(seed: number, steps: number, repeats = false): Message[] {
   const below = numbers(seed);
   const messages: Message[] = [{ role: "system", content: "You are careful. ".repeat(20) }];

@@ -485,7 +485,7 @@ export function readField({ bytes, fields }: WireBody, name: string): unknown {
   return span && readJsonAt(bytes, span);
 }
 
-/** Bytes of a body in which {@linkcode peekField} looks for a field: others wait meanwhile. */
+/** Bytes of a body that {@linkcode peekField} reads: others wait meanwhile. */
 const PEEKED_BYTES = 2 ** 24;
 
 /**

@@ -6,11 +6,11 @@ import { LINUX, needs } from "../needs.ts";
 
 const FILES = 60_000;
 
-/** Longest time for which the loop may do nothing else. */
+/** Longest time that the event loop may be blocked. */
 const MAX_BLOCKED_MS = 250;
 
 /**
- * Runs something and returns the longest time for which timers had to wait while the process worked: on a busy machine it
+ * Runs something and returns the longest time that timers had to wait while the process worked: on a busy machine it
  * waits itself.
  */
 async function longestBlockMs(work: () => Promise<unknown>): Promise<number> {

@@ -84,7 +84,7 @@ Deno.test(
       fc.asyncProperty(paths, async (paths) => {
         await using workspace = await sandboxedWorkspace({ "src/a.ts": "" });
         const made = paths.map((path) => `mkdir -p "$(dirname '${path}')"; echo evil >'${path}'`);
-        // A folder in which nothing can be renamed hinders nobody who owns it.
+        // The owner of a folder can rename in it, whatever its permissions.
         made.push(...paths.map((path) => `chmod 500 "$(dirname '${path}')"`));
         const result = await workspace.shell(made.join("\n"));
         for (const path of paths) {
@@ -189,7 +189,7 @@ Deno.test(
     assertEquals((await run("unshare -U true && echo won")).includes("won"), false);
     const commandLine = await run("tr '\\0' '\\n' </proc/1/cmdline; ls -l /proc/self/fd");
     assertEquals([hidden, "secret"].filter((path) => commandLine.includes(path)), []);
-    // Nothing of the pipes by which the sandbox was made is left.
+    // No pipe is left that the sandbox was made with.
     assertEquals(/socket:/.test(commandLine), false, commandLine);
     await run(
       "touch a b; chmod 4755 a; chmod u+s b; install -m 6755 /bin/true c; mkdir d; chmod 2777 d; cp -p /usr/bin/passwd e; " +

@@ -14,7 +14,7 @@ const MAX_BYTES: Readonly<Record<string, number>> = {
   "context": 100_000,
   "prune": 100_000,
   "schemas": 100_000,
-  // With the table of the tools of known agents, by which results are judged from the first one on.
+  // With the table of known agents' tools: results are judged by it from the first one on.
   "planner": 124_000,
   "planner/parts": 100_000,
   "planner/policies": 138_000,

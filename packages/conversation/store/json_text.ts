@@ -40,7 +40,7 @@ export function searchedJson(text: string): string {
 }
 
 /**
- * Returns a text in which letters of either case are the same, whatever the language: each character by itself, so that a
+ * Returns a text with letters of either case made the same, whatever the language: each character by itself, so that a
  * part of the text is folded as it is in the whole. Every store folds titles so.
  */
 export function folded(text: string): string {

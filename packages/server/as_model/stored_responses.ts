@@ -62,7 +62,7 @@ export async function findResponse(store: Store, id: string): Promise<StoredResp
 }
 
 /**
- * Returns the items of a request as they are listed later: each with an id of its own, by which pages follow each other,
+ * Returns the items of a request as they are listed later: each with an id of its own, which pages continue from,
  * and messages with their parts.
  */
 export function listedItems(items: readonly InputItem[], hex: string): readonly JsonRecord[] {

@@ -278,7 +278,7 @@ class ReservedCall {
     };
   }
 
-  /** Takes note that all is paid for which is over. */
+  /** Releases the reservation of a call that is over and paid for. */
   paid(): void {
     if (this.#isOver) this.giveBack();
   }

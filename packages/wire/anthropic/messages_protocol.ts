@@ -40,7 +40,7 @@ const API_KEY: Protocol["auth"] = {
 /** Where Claude Code names its session beside its device, whose name two first starts at once change in the middle. */
 const SESSION_ID = /"session_id":"([^"]+)"/;
 
-/** The beta by which a client asks for a window of a million tokens, among others with commas between them. */
+/** The beta header of a context window of a million tokens, among others with commas between them. */
 const MILLION = /(?:^|[\s,])context-1m-/;
 
 /**

@@ -262,7 +262,7 @@ const ROUNDS = 10;
 const EXCHANGED = "another process has put something else in its place just now. Try again.";
 
 /**
- * Throws unless a handle is open on what is at this path, to which no link leads. What it asks the system for takes no
+ * Throws unless a handle is open on the file at this path, which no link leads to. Its system calls take no
  * disk and no network. @throws {Refusal}
  */
 export function assertOpenAt(fd: number, absolute: string): void {
@@ -290,7 +290,7 @@ function assertSame({ dev, ino }: Stats, absolute: string): void {
 const SAFELY = (constants.O_NOFOLLOW ?? 0) | (constants.O_NONBLOCK ?? 0);
 
 /**
- * Opens what is at a real path, and nothing to which a link leads. The caller closes it.
+ * Opens the file at a real path, and nothing that a link leads to. The caller closes it.
  *
  * @param flags Flags besides. Default: it is opened for reading.
  */

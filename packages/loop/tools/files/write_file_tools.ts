@@ -416,7 +416,7 @@ async function removeHalfWritten(
   await removeTemporary(absolute, { temporary, own: limits.hidden });
 }
 
-/** Folder of the server's own in which files are written before they take their place. */
+/** The server's own folder for files that are written before they take their place. */
 const STAGING = "staged";
 
 /**

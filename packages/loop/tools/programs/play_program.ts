@@ -26,7 +26,7 @@ const MOST_ARGUMENTS = 1024 * 1024;
 /** What a program that doesn't mind what it is told may ask for before it is ended. */
 const MOST_ASKED = 1_000;
 
-/** Memory by which a worker's programs may have grown the process before the worker is replaced, in bytes. */
+/** Growth of the process, in bytes, after which the worker of its programs is replaced. */
 const RETAINED_BYTES = 32 * 2 ** 20;
 
 /** The engine's limits that aren't the program's: what it holds for a replay of its own, and what crosses to it. */
@@ -172,8 +172,8 @@ const baselines = new WeakMap<EngineWorker, number>();
 const ENGINE_BYTES = 64 * 2 ** 20;
 
 /**
- * What a program takes of the machine. Ends one that uses too much processor time: not time that passes, in which its
- * calls run, or in which other processes have the processor.
+ * Resources that a program uses. Ends one that uses too much processor time; time that passes while its calls run, or
+ * while other processes have the processor, doesn't count.
  */
 class EngineUsage {
   readonly #over = new AbortController();

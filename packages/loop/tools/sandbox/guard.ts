@@ -36,7 +36,7 @@ const INSTALLED = "node_modules";
  * Guards a workspace's protected paths while a command runs: those that exist are mounted read-only, and those that appear
  * are renamed, at the latest after a second and when the command has ended. A folder can't be mounted that doesn't exist.
  *
- * Where there is no `.git`, an empty folder is made, of which git takes no notice. It is removed by
+ * Where there is no `.git`, an empty folder is made, which git ignores. It is removed by
  * {@linkcode clearWorkspaces}, and not with the command, because what a command left running may end a moment after it.
  *
  * @param options.isSearched Whether what appears is searched for. Default: yes.
@@ -139,7 +139,7 @@ interface Protected {
   readonly isEntry: boolean;
 }
 
-/** Entries of a folder that count, and the times for which they hold. */
+/** Entries of a folder that count, valid as long as its times are the same. */
 interface Listing {
   readonly stamp: string;
   readonly folders: readonly string[];

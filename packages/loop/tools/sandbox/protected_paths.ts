@@ -43,7 +43,7 @@ const REPOSITORY = namesIn(
   "head config config.worktree objects refs hooks info packed-refs commondir worktrees modules",
 );
 
-/** Returns those of a folder's entries by which git takes the folder itself for a repository; none if it doesn't. */
+/** Returns the entries that make git take the folder itself for a repository; none if it doesn't. */
 export function repositoryEntries(names: readonly string[]): readonly string[] {
   const there = new Set(names.map((name) => name.toLowerCase()));
   const isRepository = there.has("head") &&

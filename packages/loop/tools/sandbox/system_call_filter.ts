@@ -32,7 +32,7 @@ const ARCHITECTURES: Readonly<Record<string, Calls>> = {
   x64: {
     audit: 0xc000003e,
     foreign: 0x40000000,
-    // clone, unshare, setns takes a descriptor.
+    // clone, unshare; setns enters a namespace that exists
     namespaces: [56, 272],
     // chmod, fchmod, fchmodat, mknod, mknodat, creat
     modes: [[90, 1], [91, 1], [268, 2], [133, 1], [259, 2], [85, 1], FCHMODAT2],

@@ -1,0 +1,20 @@
+/**
+ * Requests to the agent's routes for sessions. Holds no tests.
+ *
+ * @module
+ */
+import type { agentHandler } from "@tare/server";
+
+/** Sends a POST request to a path below `/v1/sessions`, and returns the text of its response. */
+export async function postSession(
+  agent: Pick<ReturnType<typeof agentHandler>, "fetch">,
+  path: string,
+  body: object,
+): Promise<string> {
+  const request = new Request(`http://localhost/v1/sessions${path}`, {
+    method: "POST",
+    headers: { "content-type": "application/json" },
+    body: JSON.stringify(body),
+  });
+  return await (await agent.fetch(request)).text();
+}
