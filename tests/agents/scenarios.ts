@@ -103,8 +103,9 @@ export const SCENARIOS: readonly Scenario[] = [
     plans: {
       FIRST: {
         ...reading(25, TWO),
-        // Far behind the facts: some agents haven't written down the steps just before when they are broken off.
-        steps: readingSteps(25, TWO).with(20, ["touch started && sleep 100"]),
+        // Far after the facts, and after a pause: some agents write their steps down seconds later, so that how many are
+        // lost to an interruption would differ between the two runs.
+        steps: readingSteps(25, TWO).with(20, ["sleep 15 && touch started && sleep 100"]),
       },
     },
     files: readFiles(25, TWO),
