@@ -83,6 +83,11 @@ Deno.test("gateway expects of a cache what a request for a summary left there, i
   assertLess(countMessageTokens(listed("a file"), estimateTokens) - 150, expected);
 });
 
+/** Three blocks of a system prompt. */
+function systemOf(text: string): readonly string[] {
+  return ["", " ", "  "].map((end) => text.repeat(40) + end);
+}
+
 /** Asks a new gateway over Messages, whose provider caches prompts up to marks. */
 function marking(options: Partial<GatewayOptions> = {}) {
   const { fetch } = gatewayed(
@@ -109,7 +114,7 @@ function marking(options: Partial<GatewayOptions> = {}) {
   const mark = { cache_control: { type: "ephemeral" } };
   const said = ["Go on.", "Yes.", "And then?", "Yes.", "And last?"];
   /** Sends the first `length` messages, one of them marked, and gives what was sent and what is expected. */
-  return async (length: number, marked: number, system = "You help people. ".repeat(40)) => {
+  return async (length: number, marked: number, system = systemOf("You help people. ")) => {
     const messages = said.slice(0, length).map((text, at) => ({
       role: at % 2 === 0 ? "user" : "assistant",
       content: [{ type: "text", text, ...(at === marked && mark) }],
@@ -119,7 +124,7 @@ function marking(options: Partial<GatewayOptions> = {}) {
       max_tokens: 10,
       tools: [tool],
       // All four are its own, so that none is added.
-      system: ["", " ", "  "].map((space) => ({ type: "text", text: system + space, ...mark })),
+      system: system.map((text) => ({ type: "text", text, ...mark })),
       messages,
     };
     const response = await fetch(post(body, { "anthropic-version": "2023-06-01" }, "/messages"));
@@ -135,8 +140,18 @@ Deno.test("gateway expects no more of a cache that goes by marks than these let 
   const [first, second] = [await ask(1, 0), await ask(3, 2)];
   // Its mark stands in front of what the one before was marked behind.
   const third = await ask(5, 1);
-  const other = await ask(5, 4, "You help nobody. ".repeat(40));
+  const other = await ask(5, 4, systemOf("You help nobody. "));
   assertEquals([first, second, third, other].map(([, expected]) => expected), [0, first![0], first![0], 0]);
+});
+
+Deno.test("gateway expects the marked blocks with which a system prompt begins, where a later block is another", async () => {
+  const ask = marking();
+  const system = systemOf("You help people. ");
+  const [sent = 0] = await ask(1, 0, system);
+  const [, expected = 0] = await ask(1, 0, system.with(2, "You help nobody. ".repeat(40)));
+  const rest = countMessageTokens({ role: "system", content: system[2]! }, estimateTokens) +
+    countMessageTokens({ role: "user", content: "Go on." }, estimateTokens);
+  assertLessOrEqual(Math.abs(sent - rest - expected), 5);
 });
 
 Deno.test("gateway expects no more than marks let it hold after a restart, from the second prompt on", async () => {

@@ -55,6 +55,8 @@ export interface Agent {
   readonly configure: (place: AgentPlace) => Promise<Readonly<Record<string, string>>>;
   /** One prompt, without anybody to answer questions; the next ones go on with the same conversation. */
   readonly prompt: (text: string, options: PromptOptions) => Command;
+  /** Makes a new home ready, where two first starts at the same time break each other. Default: each start does. */
+  readonly prepare?: Command;
   /** Several prompts in one process, each given when the one before is done. */
   readonly converse?: (texts: readonly string[], options: Pick<AgentPlace, "home" | "workspace">) => Command;
   /** Has it compact the conversation, as its user does by command. */

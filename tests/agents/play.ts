@@ -130,6 +130,7 @@ export async function play(
           ),
         );
       } else if ("parallel" in prompt) {
+        if (agent.prepare) await run(agent.prepare);
         const runs = prompt.parallel.map((text, at) =>
           run(agent.prompt(text, { isFirst: true, home, conversation: `conversation-${at}` }))
         );

@@ -19,8 +19,7 @@ export const SHORT_TTL_MS = 300_000;
 const HOUR_MS = 3_600_000;
 
 /**
- * The marks of a request, places up to which it asks its provider to cache the prompt, in the order of the prompt. All
- * marks of the system prompt stand with its one message.
+ * The marks of a request, places up to which it asks its provider to cache the prompt, in the order of the prompt.
  */
 export function readCacheMarks(request: WireRequest): {
   /** Whether it stands with a tool or with a message. */
@@ -37,11 +36,7 @@ export function readCacheMarks(request: WireRequest): {
     marks.push(...ttlsOf([tool]).map((ttlMs) => ({ of: "tool" as const, at, ttlMs })));
   }
   let at = 0;
-  for (const { parts, bytes } of items) {
-    if (!bytes) {
-      const ttls = ttlsOf(readField(request, "system"));
-      marks.push(...ttls.map((ttlMs) => ({ of: "message" as const, at, ttlMs })));
-    }
+  for (const { parts } of items) {
     for (const { mark } of parts) {
       if (mark !== undefined) marks.push({ of: "message", at, ttlMs: ttlOf(JSON.parse(mark)) });
       at++;
@@ -140,10 +135,8 @@ export function findMarkedEnds(request: WireRequest, written: readonly WrittenIt
     inFront && ttlsOf([readJsonAt(bytes, { start: 0, end: bytes.length })]).length > 0
   );
   const ends = isInTools ? [0] : [];
-  for (const [at, { item, bytes, seen, end }] of written.entries()) {
-    if (!item) continue;
-    if (!item.bytes && ttlsOf(readField(request, "system")).length > 0) ends.push(end);
-    if (!bytes) continue;
+  for (const [at, { item, bytes, seen }] of written.entries()) {
+    if (!item || (item.bytes && !bytes)) continue;
     let place = endBefore(written, at);
     for (const [index, part] of item.parts.entries()) {
       const shown = seen[index];

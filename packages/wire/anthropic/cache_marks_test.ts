@@ -38,17 +38,23 @@ function marksOf(
   } = {},
 ): string {
   const request = requestOf({ model: "m", system: "S", ...body }, MESSAGES_PROTOCOL);
-  const prompt = shown(request, changed);
+  // Places count from the last message of the system prompt.
+  const front = request.items[0]!.parts.length - 1;
+  const prompt = shown(
+    request,
+    Object.fromEntries(Object.entries(changed ?? {}).map(([at, change]) => [Number(at) + front, change])),
+  );
   const messages: Message[] = [...prompt.messages];
   const places = [...prompt.places];
   if (more.line !== undefined) {
-    messages.splice(more.line, 0, { role: "user", content: "[elided: 2 messages]" });
-    places.splice(more.line, 0, -1);
+    messages.splice(more.line + front, 0, { role: "user", content: "[elided: 2 messages]" });
+    places.splice(more.line + front, 0, -1);
   }
   const said = request.items.flatMap(({ parts }) => parts.map(({ message }) => message));
   const edited = 1 + messages.findLastIndex((message, at) => message !== said[places[at]!]);
   const stable = { shared: messages.length, edited };
-  const { kept, completesMarks, isLast = false } = more;
+  const { completesMarks, isLast = false } = more;
+  const kept = more.kept === undefined ? undefined : more.kept + front;
   const bytes = writeRequest(request, { ...prompt, messages, places, stable, kept, completesMarks, isLast });
   return standing(JSON.parse(decode(bytes)).messages);
 }
@@ -62,7 +68,7 @@ function standing(messages: readonly { readonly content: unknown }[]): string {
   ).join(" ");
 }
 
-/** The system prompt is message 0, the first message 1. */
+/** The last message of the system prompt is 0, the first one behind it 1. */
 const TWO_STEPS = (mark: object) => [
   { role: "user", content: "Go." },
   reply(use("a"), use("b")),
@@ -234,10 +240,10 @@ Deno.test("a mark follows a message in whose place others stand, and what is add
   const changed = { ...three, items: [...three.items, ...added] };
   const moved = (kept?: number) =>
     standing(
-      JSON.parse(decode(writeRequest(three, { ...shown(changed, { 3: { content: "line" } }), kept })))
+      JSON.parse(decode(writeRequest(three, { ...shown(changed, { 4: { content: "line" } }), kept })))
         .messages,
     );
-  assertEquals([moved(), moved(2)], ["2.0 4.0", "0.0 4.0"]);
+  assertEquals([moved(), moved(3)], ["2.0 4.0", "0.0 4.0"]);
 });
 
 Deno.test("readCacheMarks() finds all marks in the order of the prompt", () => {
@@ -253,9 +259,9 @@ Deno.test("readCacheMarks() finds all marks in the order of the prompt", () => {
   assertEquals(readCacheMarks(request), [
     { of: "tool", at: 1, ttlMs: hour },
     { of: "message", at: 0, ttlMs: hour },
-    { of: "message", at: 4, ttlMs: short },
-    { of: "message", at: 7, ttlMs: short },
-    { of: "message", at: 7, ttlMs: short },
+    { of: "message", at: 5, ttlMs: short },
+    { of: "message", at: 8, ttlMs: short },
+    { of: "message", at: 8, ttlMs: short },
   ]);
   const ttl = (body: object) =>
     MESSAGES_PROTOCOL.cacheTtlMs?.(requestOf({ model: "m", messages: [], ...body }, MESSAGES_PROTOCOL));
@@ -273,6 +279,13 @@ Deno.test("writeRequest() tells behind how many messages its marks stand, those 
   assertEquals(told({}, {}), [4, 7]);
   const tools = [{ name: "read", input_schema: {}, cache_control: SHORT }];
   assertEquals(told({ tools, system: [text("S", SHORT)] }, {}), [0, 1, 5, 8]);
+  // The cache may hold the first block of a system prompt and not the second.
+  assertEquals(told({ system: [text("S", SHORT), text("T"), text("U", SHORT), text("V")] }, {}), [
+    1,
+    2,
+    7,
+    10,
+  ]);
   assertEquals(told({ cache_control: SHORT }, {}), [4, 7, 7]);
   // The first result became a line: one more mark stands in front of it, and one behind the message that it is in.
   assertEquals(told({}, { 2: { content: "line" } }, 2), [2, 4, 5, 7]);

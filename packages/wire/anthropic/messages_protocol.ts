@@ -482,11 +482,27 @@ function referencesIn({ content }: JsonRecord): unknown {
   return isRecord(content) ? content.tool_references : undefined;
 }
 
-/** The message that the system prompt is, if there is one. @throws {UnknownShape} if it isn't as the format says. */
+/**
+ * The messages of the system prompt: one for the blocks up to each mark, since the cache may hold the first of them and
+ * not the next. None for a prompt of nothing.
+ *
+ * @throws {UnknownShape} if it isn't as the format says.
+ */
 function readSystem(system: unknown): readonly ItemPart[] {
-  const content = typeof system === "string" ? system : blocksOf(system ?? []).flatMap(readPart);
-  const said = { role: "system", parts: saidParts(unmarked(system), saidBlock) };
-  return content.length === 0 ? [] : [{ message: { role: "system", content }, said }];
+  const read = (content: Content, blocks: unknown, mark?: unknown): ItemPart => ({
+    message: { role: "system", content },
+    said: { role: "system", parts: saidParts(unmarked(blocks), saidBlock) },
+    ...(mark !== undefined && { mark: JSON.stringify(mark) }),
+  });
+  if (typeof system === "string") return system === "" ? [] : [read(system, system)];
+  const blocks = blocksOf(system ?? []);
+  const ends = blocks.flatMap((block, at) => markOf(block) === undefined ? [] : [at + 1]);
+  return [...new Set([...ends, blocks.length])].flatMap((end, at) => {
+    const part = blocks.slice(ends[at - 1] ?? 0, end);
+    const content = part.flatMap(readPart);
+    const last = part.at(-1);
+    return content.length === 0 ? [] : [read(content, part, last && markOf(last))];
+  });
 }
 
 /** Blocks that hold what a model thought: clients may leave them away. */

@@ -7,6 +7,7 @@ const REPLY_TOKENS = 32_000;
 
 /** opencode over chat completions, or who is made from it and has other names: of its program, and in its environment. */
 export function opencode(program: string, environment: string): Agent {
+  const sessions = { program, args: ["session", "list", "--format", "json"] };
   return {
     name: program,
     entry: AGENTS[program]!,
@@ -61,8 +62,10 @@ export function opencode(program: string, environment: string): Agent {
       args: ["acp"],
       talk: acpConversation(texts, workspace),
     }),
+    // Its first start creates its database, in several steps.
+    prepare: sessions,
     async compact({ workspace: cwd, run }) {
-      const { output } = await run({ program, args: ["session", "list", "--format", "json"] });
+      const { output } = await run(sessions);
       const sessionId = /"id": *"(\w+)"/.exec(output)?.[1];
       return await run({
         program,
