@@ -33,6 +33,7 @@ export const PACKAGE_TABLE: Readonly<Record<string, readonly string[]>> = {
     "gateway",
   ],
   page: ["messages", "loop", "conversation", "server"],
+  cli: ["messages", "tiktoken", "planner", "wire", "loop", "conversation", "simulator", "server"],
   app: [
     "messages",
     "tiktoken",
@@ -49,6 +50,7 @@ export const PACKAGE_TABLE: Readonly<Record<string, readonly string[]>> = {
     "simulator",
     "server",
     "page",
+    "cli",
   ],
 };
 
@@ -127,7 +129,7 @@ const PROTOCOL_EXCEPTIONS: readonly string[] = [
   // The agent as a model takes responses itself, and its OpenAPI document describes them field by field.
   "server/as_model/",
   // It asks as an agent does, to see whether the key of one passes.
-  "app/agents/installation.ts",
+  "cli/agents/installation.ts",
   // What providers refuse is held against requests of all protocols, by code that shares nothing with what writes them.
   "simulator/dialects.ts",
   // Frameworks have names of their own, some of which a protocol has too.
@@ -142,11 +144,11 @@ export const PROVIDER_PLACES: readonly string[] = [
   // What each of them refuses.
   "simulator/dialects.ts",
   // Where agents keep their logs.
-  "app/history/",
+  "cli/history/",
   "wire/",
   "loop/openai/",
   "loop/anthropic/",
-  "app/agents/",
+  "cli/agents/",
   // Frameworks name options of providers after them.
   "adapters/cache_breakpoints.ts",
 ];

@@ -34,7 +34,7 @@ const APART = [
   "tests/tools",
   "tests/cluster",
   "packages/page/client",
-  "packages/app/acp",
+  "packages/cli/acp",
   "packages/app/mcp",
   "scripts/mutants",
   "scripts/packed",

@@ -228,7 +228,7 @@ Deno.test(
   async () => {
     await using server = serve();
     const env = { TARE_PORT: server.port, TARE_HOST: "", TARE_TOKEN: "", NO_COLOR: "1" };
-    await using chat = openTerminal([Deno.execPath(), "run", "-A", "packages/app/terminal/chat.ts"], {
+    await using chat = openTerminal([Deno.execPath(), "run", "-A", "packages/cli/terminal/chat.ts"], {
       cwd: ROOT,
       env,
     });
@@ -253,7 +253,7 @@ for (const [program, ...args] of [["terminal/chat.ts"], ["ask.ts", "wait"]]) {
   }, async () => {
     await using server = serve();
     const env = { TARE_PORT: server.port, TARE_HOST: "", TARE_TOKEN: "", NO_COLOR: "1" };
-    const command = [Deno.execPath(), "run", "-A", `packages/app/${program}`, ...args];
+    const command = [Deno.execPath(), "run", "-A", `packages/cli/${program}`, ...args];
     await using terminal = openTerminal(command, { cwd: ROOT, env });
     if (args.length === 0) {
       await terminal.shows(PROMPT);
@@ -329,7 +329,7 @@ Deno.test({
   // Drawn whatever this test itself runs with.
   const env = { ...provider.env, XDG_DATA_HOME: `${folder}/data`, NO_COLOR: "" };
   const tare = (...args: string[]) =>
-    openTerminal([Deno.execPath(), "run", "-A", `${ROOT}packages/app/tare.ts`, ...args], { cwd, env });
+    openTerminal([Deno.execPath(), "run", "-A", `${ROOT}packages/cli/tare.ts`, ...args], { cwd, env });
   await using first = tare();
   assertMatch(
     await first.shows(PROMPT),
@@ -385,7 +385,7 @@ Deno.test({
   assertMatch(again.text(), new RegExp(`Cannot find a server for ${cwd}: none runs there`));
 
   // Without a model it says what to do, and why a start failed.
-  await using unset = openTerminal([Deno.execPath(), "run", "-A", `${ROOT}packages/app/tare.ts`], {
+  await using unset = openTerminal([Deno.execPath(), "run", "-A", `${ROOT}packages/cli/tare.ts`], {
     cwd,
     env: { ...env, TARE_MODEL: "" },
   });
@@ -395,7 +395,7 @@ Deno.test({
     /Cannot talk yet: this server has a provider and no model\. To talk, set .*TARE_MODEL/,
   );
   assertEquals((await tare("stop").ended).code, 0);
-  await using wrong = openTerminal([Deno.execPath(), "run", "-A", `${ROOT}packages/app/tare.ts`], {
+  await using wrong = openTerminal([Deno.execPath(), "run", "-A", `${ROOT}packages/cli/tare.ts`], {
     cwd,
     env: { ...env, TARE_POLICY: "none" },
   });

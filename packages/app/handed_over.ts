@@ -1,12 +1,11 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { resolve } from "@std/path";
+import { realPath, USUAL_PORT } from "@tare/cli/parts";
 import { s3Address } from "@tare/conversation/s3";
 import type { Sandbox } from "@tare/loop/tools";
 import { DEFAULT_PROVIDER } from "@tare/planner";
 import { hasChatProvider, isRehearsed } from "./agent_models.ts";
-import { USUAL_PORT } from "./data/noted_server.ts";
 import { filesOf, type InstructionPlaces } from "./prompt/workplace.ts";
-import { realPath } from "./settings/real_path.ts";
 import { type Settings, VARIABLES } from "./settings/settings.ts";
 
 /**

@@ -1,7 +1,7 @@
 import { assertEquals, assertMatch, assertNotEquals } from "@std/assert";
 import { profileNamed } from "@tare/planner";
 import { type SimulatedReply, simulator } from "@tare/simulator";
-import { agentClient } from "./agent_client.ts";
+import { agentClient } from "@tare/cli/parts";
 import { readSettings } from "./settings/settings.ts";
 import { startServer } from "./start_server.ts";
 

@@ -5,9 +5,8 @@
  */
 // deno-lint-ignore-file no-console
 import { fromFileUrl, resolve } from "@std/path";
-import { lastPortIn } from "./data/find_owner_key.ts";
+import { lastPortIn, launchers, shownText, whenLeft } from "@tare/cli/parts";
 import { serverPermissions, startWith, V8_FLAGS } from "./handed_over.ts";
-import { launchers, whenLeft } from "./launchers.ts";
 import { connectionLimits } from "./listener/listen_http.ts";
 import { findPlaces } from "./prompt/workplace.ts";
 import { serverSandbox } from "./server_sandbox.ts";
@@ -19,7 +18,6 @@ import {
   VARIABLES,
 } from "./settings/settings.ts";
 import { supervise } from "./supervise.ts";
-import { shownText } from "./terminal/shown_text.ts";
 
 /** Who starts it with this flag goes away, and it stays. */
 const STAYS = "--stays";

@@ -1,5 +1,14 @@
 // deno-lint-ignore-file no-console
 import { join, resolve } from "@std/path";
+import {
+  forgetServer,
+  noteServer,
+  OWNER_FILE,
+  realPath,
+  shownText,
+  USUAL_PORT,
+  whenLeft,
+} from "@tare/cli/parts";
 import { createHash } from "node:crypto";
 import { gateway } from "@tare/gateway";
 import { openaiModel } from "@tare/loop/openai";
@@ -36,18 +45,13 @@ import {
 import { type ConnectionLimits, connectionLimits, listenHttp } from "./listener/listen_http.ts";
 import { expiryClock } from "./data/expiry_clock.ts";
 import { openSettingsStore } from "./data/open_store.ts";
-import { OWNER_FILE } from "./data/find_owner_key.ts";
 import { noteOwnerPort, ownerKey } from "./data/owner_key.ts";
-import { forgetServer, noteServer, USUAL_PORT } from "./data/noted_server.ts";
 import { findPlaces, type InstructionPlaces, skillsOutside, workplaceOf } from "./prompt/workplace.ts";
 import INSTRUCTIONS from "./prompt/instructions.md" with { type: "text" };
 import { skillTool } from "./prompt/skill_tool.ts";
-import { realPath } from "./settings/real_path.ts";
 import { handedOver } from "./handed_over.ts";
 import { readSettings, type Settings } from "./settings/settings.ts";
-import { whenLeft } from "./launchers.ts";
 import { sayAlive } from "./supervise.ts";
-import { shownText } from "./terminal/shown_text.ts";
 
 /** What the server says at its start and in every answer's event stream while no provider is configured. */
 export const REHEARSAL_NOTICE =

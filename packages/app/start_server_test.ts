@@ -1,11 +1,11 @@
 import { assertEquals, assertMatch, assertRejects, assertStringIncludes } from "@std/assert";
+import { agentClient } from "@tare/cli/parts";
 import { fromFileUrl, join } from "@std/path";
 import type { SessionEvent } from "@tare/server";
 import { openStore } from "@tare/conversation/sqlite";
 import { profileNamed } from "@tare/planner";
 import { scripted, simulator, toolCall } from "@tare/simulator";
 import { ownerOf } from "../../tests/crash/owner.ts";
-import { agentClient } from "./agent_client.ts";
 import { readSettings } from "./settings/settings.ts";
 import { REHEARSAL_NOTICE, startServer } from "./start_server.ts";
 

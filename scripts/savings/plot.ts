@@ -1,4 +1,4 @@
-import { chart } from "../../packages/app/history/history_page.ts";
+import { chart } from "../../packages/cli/history/history_page.ts";
 import type { EconomyRow } from "./measure_economy.ts";
 
 /**

@@ -76,7 +76,7 @@ export const SUITES: Readonly<Record<string, Suite>> = {
   tools: { commands: () => [testsApart("tests/tools", "--doc", "--parallel")], covers: true },
   cluster: { commands: () => [testsApart("tests/cluster", "--doc", "--parallel")], covers: true },
   page: { commands: () => [testsApart("packages/page/client")], covers: true },
-  acp: { commands: () => [testsApart("packages/app/acp")], covers: true },
+  acp: { commands: () => [testsApart("packages/cli/acp")], covers: true },
   peers: { commands: () => [testsApart("scripts/savings/peers")] },
   runtimes: {
     commands: () => [installFromNpm("tests/runtimes/programs"), tests("-P", "tests/runtimes")],
@@ -110,7 +110,7 @@ function installFromNpm(folder: string): SuiteCommand {
 
 /** Returns files of the workspace, without those of other suites, whose text matches. */
 async function filesWith(pattern: RegExp): Promise<readonly string[]> {
-  const isOther = /^(tests\/\w+\/|scripts\/savings\/peers\/|packages\/(page\/client|app\/(acp|mcp))\/)/;
+  const isOther = /^(tests\/\w+\/|scripts\/savings\/peers\/|packages\/(page\/client|cli\/acp|app\/mcp)\/)/;
   return (await sourceFiles())
     .filter(({ path, text }) => !isOther.test(path) && pattern.test(text))
     .map(({ path }) => path);

@@ -1,4 +1,4 @@
-import type { AgentEntry } from "../../packages/app/agents/agents.ts";
+import type { AgentEntry } from "../../packages/cli/agents/agents.ts";
 import type { AgentTools } from "./model.ts";
 import type { Command, Ended } from "./program.ts";
 

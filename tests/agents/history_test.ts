@@ -1,7 +1,7 @@
 import { assertAlmostEquals, assertEquals } from "@std/assert";
 import { estimateTokens } from "@tare/messages";
-import { type LoggedHistory, readLogs, readWhole } from "../../packages/app/history/read_logs.ts";
-import { recordingOf } from "../../packages/app/history/replay_history.ts";
+import { type LoggedHistory, readLogs, readWhole } from "../../packages/cli/history/read_logs.ts";
+import { recordingOf } from "../../packages/cli/history/replay_history.ts";
 import { CLAUDE_CODE } from "./drivers/claude_code.ts";
 import { CLINE } from "./drivers/cline.ts";
 import { CODEX } from "./drivers/codex.ts";

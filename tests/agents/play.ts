@@ -1,4 +1,4 @@
-import { copyFile } from "../../packages/app/agents/wrapping.ts";
+import { copyFile } from "../../packages/cli/agents/wrapping.ts";
 import { ownerOf } from "../crash/owner.ts";
 import { startServerProcess } from "../crash/server_process.ts";
 import type { Ability, Agent } from "./agent.ts";

@@ -1,5 +1,5 @@
 import { assert, assertEquals, assertMatch } from "@std/assert";
-import { agentClient } from "../../packages/app/agent_client.ts";
+import { agentClient } from "../../packages/cli/agent_client.ts";
 import { type AttackedServer, startAttacked } from "./attacked_server.ts";
 import { flood, HALF_BODY, HALF_HEAD, requestFor } from "./flood.ts";
 import { cases } from "../cases.ts";

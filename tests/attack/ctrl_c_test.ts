@@ -10,7 +10,7 @@ import { LINUX, needs } from "../needs.ts";
 import { openTerminal, type Terminal } from "../pseudo_terminal.ts";
 
 const ROOT = fromFileUrl(new URL("../..", import.meta.url));
-const DIRECTLY = `${Deno.execPath()} run -A packages/app/ask.ts Hello`;
+const DIRECTLY = `${Deno.execPath()} run -A packages/cli/ask.ts Hello`;
 const AS_A_TASK = `${Deno.execPath()} task ask Hello`;
 const BY_NPX = "npx -y deno@2.9.6 task ask Hello";
 

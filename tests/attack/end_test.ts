@@ -1,6 +1,6 @@
 import { assertEquals } from "@std/assert";
 import { fromFileUrl } from "@std/path";
-import { agentClient } from "../../packages/app/agent_client.ts";
+import { agentClient } from "../../packages/cli/agent_client.ts";
 import { startAttacked } from "./attacked_server.ts";
 import { flood, HALF_BODY, requestFor } from "./flood.ts";
 import { closed } from "../crash/closed.ts";

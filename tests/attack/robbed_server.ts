@@ -6,7 +6,7 @@
 import { join } from "@std/path";
 import type { SessionEvent } from "@tare/server";
 import { scripted, type SimulatedReply, simulator, toolCall } from "@tare/simulator";
-import { agentClient } from "../../packages/app/agent_client.ts";
+import { agentClient } from "../../packages/cli/agent_client.ts";
 import { startProcess } from "../../packages/app/server_process_fixture_test.ts";
 import { plant, processesWith, SECRET, type Target } from "./break_out.ts";
 

@@ -2,7 +2,7 @@ import { assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { join } from "@std/path";
 import { DENO_DIR, resultsOf, withServer } from "./robbed_server.ts";
 import type { SessionEvent } from "@tare/server";
-import { agentClient } from "../../packages/app/agent_client.ts";
+import { agentClient } from "../../packages/cli/agent_client.ts";
 import { startCommand } from "../../packages/app/server_process_fixture_test.ts";
 import { attacks, leaves, processesWith, SECRET, sleepers, type Target } from "./break_out.ts";
 import { BUBBLEWRAP, LINUX, needs } from "../needs.ts";

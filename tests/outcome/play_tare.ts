@@ -1,7 +1,7 @@
 import type { SessionEvent } from "@tare/server";
 import { seeded } from "../seeded.ts";
-import { agentClient } from "../../packages/app/agent_client.ts";
-import { ownerKeyIn } from "../../packages/app/data/find_owner_key.ts";
+import { agentClient } from "../../packages/cli/agent_client.ts";
+import { ownerKeyIn } from "../../packages/cli/server/find_owner_key.ts";
 import { findPlaces } from "../../packages/app/prompt/workplace.ts";
 import { readSettings } from "../../packages/app/settings/settings.ts";
 import { startServer } from "../../packages/app/start_server.ts";

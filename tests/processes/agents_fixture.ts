@@ -6,7 +6,7 @@
 import { profileNamed } from "@tare/planner";
 import { simulator } from "@tare/simulator";
 import { fromFileUrl, join } from "@std/path";
-import { denoArgs } from "../../packages/app/tasks.ts";
+import { denoArgs } from "../../packages/cli/tasks.ts";
 import { withoutInstalls } from "../../packages/app/server_process_fixture_test.ts";
 
 const INFO = await new Deno.Command(Deno.execPath(), { args: ["info", "--json"] }).output();

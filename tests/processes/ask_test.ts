@@ -2,7 +2,7 @@ import { assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { fromFileUrl, join } from "@std/path";
 import { startProcess } from "../../packages/app/server_process_fixture_test.ts";
 
-const ASK = fromFileUrl(new URL("../../packages/app/ask.ts", import.meta.url));
+const ASK = fromFileUrl(new URL("../../packages/cli/ask.ts", import.meta.url));
 
 const ENV =
   "TARE_HOST,TARE_PORT,TARE_TOKEN,TARE_DATA,TARE_WORKSPACE,HOME,XDG_DATA_HOME,LOCALAPPDATA,INIT_CWD";

@@ -1,6 +1,6 @@
 import { assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { join } from "@std/path";
-import { agentClient } from "../../packages/app/agent_client.ts";
+import { agentClient } from "../../packages/cli/agent_client.ts";
 import { startProcess } from "../../packages/app/server_process_fixture_test.ts";
 import { runEntry, withTransferServer } from "./transfer_fixture.ts";
 

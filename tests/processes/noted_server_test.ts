@@ -1,8 +1,8 @@
 import { assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
 import { join } from "@std/path";
-import { serverAddress } from "../../packages/app/agent_client.ts";
+import { serverAddress } from "../../packages/cli/agent_client.ts";
 import { startCommand, startProcess } from "../../packages/app/server_process_fixture_test.ts";
-import { findServer } from "../../packages/app/data/noted_server.ts";
+import { findServer } from "../../packages/cli/server/noted_server.ts";
 
 /** Where the programs' own modules are, whatever home they are told. */
 const INFO = await new Deno.Command(Deno.execPath(), { args: ["info", "--json"] }).output();

@@ -1,7 +1,7 @@
 import { assertEquals, assertStringIncludes } from "@std/assert";
 import { join } from "@std/path";
 import type { SessionEvent } from "@tare/server";
-import { agentClient } from "../../packages/app/agent_client.ts";
+import { agentClient } from "../../packages/cli/agent_client.ts";
 import { startProcess } from "../../packages/app/server_process_fixture_test.ts";
 
 const API_KEY = "sk-planted-provider-key";

@@ -1,7 +1,7 @@
 import { assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { fromFileUrl, join } from "@std/path";
 
-const PROGRAM = fromFileUrl(new URL("../../packages/app/tare.ts", import.meta.url));
+const PROGRAM = fromFileUrl(new URL("../../packages/cli/tare.ts", import.meta.url));
 
 /** Runs a command in a folder, with no setting of this environment. */
 async function run([program = "", ...args]: readonly string[], cwd: string) {

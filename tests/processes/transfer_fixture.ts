@@ -4,7 +4,7 @@
  * @module
  */
 import { fromFileUrl, join } from "@std/path";
-import { type AgentClient, agentClient } from "../../packages/app/agent_client.ts";
+import { type AgentClient, agentClient } from "../../packages/cli/agent_client.ts";
 import { readSettings } from "../../packages/app/settings/settings.ts";
 import { startServer } from "../../packages/app/start_server.ts";
 import { withoutInstalls } from "../../packages/app/server_process_fixture_test.ts";

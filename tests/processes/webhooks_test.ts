@@ -1,7 +1,7 @@
 // The real server, as it is started, tells the receiver that docs/webhooks.md shows.
 import { assert, assertEquals } from "@std/assert";
 import { fromFileUrl, join } from "@std/path";
-import { ownerKeyIn } from "../../packages/app/data/find_owner_key.ts";
+import { ownerKeyIn } from "../../packages/cli/server/find_owner_key.ts";
 import { startProcess } from "../../packages/app/server_process_fixture_test.ts";
 
 const ROOT = fromFileUrl(new URL("../..", import.meta.url));

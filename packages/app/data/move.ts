@@ -5,15 +5,11 @@
  */
 // deno-lint-ignore-file no-console
 import { join, resolve } from "@std/path";
+import { commandLine, HOME_VARIABLES, isFile, shownText, STORE_FILE } from "@tare/cli/parts";
 import { copyContents, type StoreContents, StoreError } from "@tare/conversation";
 import { openFileContents } from "@tare/conversation/sqlite";
-import { commandLine } from "../command_line.ts";
-import { isFile } from "../settings/option.ts";
 import { readSettings } from "../settings/settings.ts";
-import { HOME_VARIABLES } from "./data_directory.ts";
-import { STORE_FILE } from "./data_folder.ts";
 import { openBucket } from "./open_store.ts";
-import { shownText } from "../terminal/shown_text.ts";
 
 const HELP = `Moves all sessions from the data folder into the PostgreSQL database that TARE_DATABASE names:
 

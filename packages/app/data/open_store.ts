@@ -1,13 +1,12 @@
 import { join, resolve } from "@std/path";
+import { isFile, STORE_FILE } from "@tare/cli/parts";
 import type { Store } from "@tare/conversation";
 import type { ObjectStore } from "@tare/conversation/s3";
 import { openStore } from "@tare/conversation/sqlite";
 import { endLeftCommands } from "@tare/loop/tools";
 import { createHash } from "node:crypto";
-import { isFile } from "../settings/option.ts";
 import { type DatabaseLimits, databaseLimits } from "../settings/database.ts";
 import type { Settings } from "../settings/settings.ts";
-import { STORE_FILE } from "./data_folder.ts";
 
 /** Room that is held so that sessions can be deleted on a full disk. */
 const RESERVE_BYTES = 8 * 2 ** 20;

@@ -1,7 +1,6 @@
 import { assertEquals, assertMatch, assertNotEquals, assertRejects } from "@std/assert";
+import { findOwnerKey, serverAddress } from "@tare/cli/parts";
 import { join } from "@std/path";
-import { serverAddress } from "../agent_client.ts";
-import { findOwnerKey } from "./find_owner_key.ts";
 import { noteOwnerPort, ownerKey } from "./owner_key.ts";
 
 async function withFolder<T>(use: (folder: string) => Promise<T>): Promise<T> {

@@ -1,8 +1,9 @@
+import { wholeNumber } from "@tare/cli/parts";
 import { type IncomingMessage, Server, type ServerResponse, STATUS_CODES } from "node:http";
 import { once } from "node:events";
 import { Buffer } from "node:buffer";
 import { Duplex } from "node:stream";
-import { type Option, wholeNumber } from "../settings/option.ts";
+import type { Option } from "../settings/option.ts";
 
 /** What clients that keep the server waiting may cost it. */
 export interface ConnectionLimits {

@@ -4,17 +4,14 @@
  * @module
  */
 // deno-lint-ignore-file no-console
+import { inDigits, realPath, shownText, table } from "@tare/cli/parts";
 import { contentText, countMessageTokens, countToolTokens } from "@tare/messages";
 import { memoryArchive } from "@tare/prune";
 import { loadTokenizer } from "@tare/tiktoken";
 import { programTool } from "@tare/loop/programs";
 import { BackgroundCommands, workspaceTools } from "@tare/loop/tools";
-import { inDigits } from "../in_digits.ts";
 import { serverSandbox } from "../server_sandbox.ts";
-import { realPath } from "../settings/real_path.ts";
 import { readSettings, VARIABLES } from "../settings/settings.ts";
-import { shownText } from "../terminal/shown_text.ts";
-import { table } from "../terminal/table.ts";
 import INSTRUCTIONS from "./instructions.md" with { type: "text" };
 import { skillTool } from "./skill_tool.ts";
 import { findPlaces, lookAround, skillsOutside, workplaceText } from "./workplace.ts";

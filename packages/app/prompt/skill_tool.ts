@@ -1,6 +1,6 @@
+import { isIn, readFound, realPath } from "@tare/cli/parts";
 import type { Tool } from "@tare/messages";
-import { realPath } from "../settings/real_path.ts";
-import { isIn, namesIn, readFound } from "./workplace.ts";
+import { namesIn } from "./workplace.ts";
 
 /**
  * `read_skill`: reads files of skills that lie outside of the workspace, where the file tools don't reach. Nothing if there

@@ -1,18 +1,13 @@
-import { dirname, join, resolve, SEPARATOR } from "@std/path";
-import { openAt } from "@tare/loop/tools";
+import { dirname, join, resolve } from "@std/path";
+import { type FoundFile, isFollowed, readFound, readFrontMatter, realPath } from "@tare/cli/parts";
 import { sliceText, type Tool } from "@tare/messages";
 import type { Workplace } from "@tare/server";
-import { realPath } from "../settings/real_path.ts";
-import { readFrontMatter } from "./front_matter.ts";
 
 /** Files with instructions for agents: of each folder the first one that is there counts. */
 const NAMES = ["AGENTS.md", "CLAUDE.md", join(".github", "copilot-instructions.md")];
 
 /** The same of the person, in the home folder. */
 const OWN_NAMES = ".config/tare/AGENTS.md .claude/CLAUDE.md .codex/AGENTS.md".split(" ");
-
-/** So much of a file is read, in bytes. */
-const MOST_OF_A_FILE = 32 * 1024;
 
 /** So much of all files together is told, in bytes. */
 const MOST_OF_ALL = 64 * 1024;
@@ -206,63 +201,6 @@ export async function lookAround(options: WorkplaceOptions): Promise<ToldWorkpla
     `- Git when it began: ${git}`,
   ].join("\n");
   return { files, skills, where };
-}
-
-/** A file in full, its beginning, or why it isn't. */
-export type FoundFile = { readonly bytes: Uint8Array; readonly size: number } | { readonly why: string };
-
-/**
- * Reads the beginning of a file. Links of the person lead where he likes; others to a Markdown file in the folder
- * `within`, and not in the one that is hidden. What was opened must be what lies there then.
- */
-export async function readFound(
-  path: string,
-  { within, hidden }: { readonly within?: string | undefined; readonly hidden?: string | undefined },
-): Promise<FoundFile | undefined> {
-  try {
-    const real = await Deno.realPath(path);
-    if (within !== undefined && real !== path) {
-      const isTold = isFollowed(real, within) && (hidden === undefined || !isIn(real, hidden));
-      if (!isTold) return { why: "it is a link to what isn't a Markdown file of this project" };
-    }
-    const file = await openAt(real);
-    try {
-      const info = await file.stat();
-      if (!info.isFile()) return { why: "it isn't a file" };
-      return { bytes: await readBeginning(file, MOST_OF_A_FILE), size: info.size };
-    } finally {
-      await file.close();
-    }
-  } catch (error) {
-    if (error instanceof Deno.errors.NotFound || error instanceof Deno.errors.NotADirectory) return undefined;
-    return { why: error instanceof Deno.errors.NotCapable ? UNKNOWN_AT_START : (error as Error).message };
-  }
-}
-
-const UNKNOWN_AT_START = "it leads to where the server couldn't know at its start that it would have to read";
-
-async function readBeginning(
-  file: Awaited<ReturnType<typeof openAt>>,
-  most: number,
-): Promise<Uint8Array> {
-  const bytes = new Uint8Array(most);
-  let length = 0;
-  while (length < most) {
-    const { bytesRead } = await file.read(bytes, length, most - length, length);
-    if (bytesRead === 0) break;
-    length += bytesRead;
-  }
-  return bytes.subarray(0, length);
-}
-
-/** Whether a path is a folder's own, or leads into it. */
-export function isIn(path: string, folder: string): boolean {
-  return path === folder || path.startsWith(folder.endsWith(SEPARATOR) ? folder : folder + SEPARATOR);
-}
-
-/** Whether a link of the project may lead there. */
-export function isFollowed(path: string, within: string): boolean {
-  return isIn(path, within) && /\.md$/i.test(path);
 }
 
 async function readFiles(

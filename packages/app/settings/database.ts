@@ -1,6 +1,7 @@
 import { isAbsolute } from "@std/path";
+import { wholeNumber } from "@tare/cli/parts";
 import type { openPostgresStore } from "@tare/conversation/postgres";
-import { fromFolder, type Option, wholeNumber } from "./option.ts";
+import { fromFolder, type Option } from "./option.ts";
 
 /** The settings of a database that several servers share. */
 export const DATABASE_OPTIONS = {

@@ -1,4 +1,5 @@
 import { dirname, resolve } from "@std/path";
+import type { OptionReader } from "@tare/cli/parts";
 import type { openS3Objects } from "@tare/conversation/s3";
 import { type McpServerEntry, readMcpServers } from "@tare/loop/mcp";
 import { type Price, type Profile, profileNamed, PROFILES } from "@tare/planner";
@@ -22,9 +23,6 @@ export interface Option<T> {
   readonly right?: string;
 }
 
-/** How a value is read, and what would be right. */
-type Reader<T> = Required<Pick<Option<T>, "read" | "right">>;
-
 /** A text as it is. */
 export function text(value: string): string {
   return value;
@@ -39,26 +37,15 @@ export function list(isRight: (member: string) => boolean): (text: string) => re
 }
 
 /** Reads whether something is done. */
-export function onOrOff(): Reader<boolean> {
+export function onOrOff(): OptionReader<boolean> {
   return {
     read: (word) => word === "on" || (word === "off" ? false : undefined),
     right: "on or off",
   };
 }
 
-/** Reads a whole number within these limits. */
-export function wholeNumber(least: number, most: number): Reader<number> {
-  return {
-    read: (digits) => {
-      const isRight = /^\d+$/.test(digits) && Number(digits) >= least && Number(digits) <= most;
-      return isRight ? Number(digits) : undefined;
-    },
-    right: `a whole number from ${least} to ${most}`,
-  };
-}
-
 /** Reads a number from 0 to 1. */
-export function fraction(): Reader<number> {
+export function fraction(): OptionReader<number> {
   return {
     read: (text) => /^\d*\.?\d+$/.test(text) && Number(text) <= 1 ? Number(text) : undefined,
     right: "a number from 0 to 1, such as 0.1",
@@ -66,7 +53,7 @@ export function fraction(): Reader<number> {
 }
 
 /** Reads what keeping prompts warm may cost a day beside running turns, in dollars; zero for these alone. */
-export function keepWarm(): Reader<number | "off"> {
+export function keepWarm(): OptionReader<number | "off"> {
   return {
     read: (text) => {
       const [, digits] = /^\$(\d*\.?\d+)\/day$/.exec(text.trim()) ?? [];
@@ -78,7 +65,7 @@ export function keepWarm(): Reader<number | "off"> {
 }
 
 /** Reads what a model costs. */
-export function price(): Reader<Price> {
+export function price(): OptionReader<Price> {
   return {
     read: (text) => {
       const pairs = text.split(",").map((pair) => pair.split("=").map((part) => part.trim()));
@@ -94,25 +81,6 @@ export function price(): Reader<Price> {
       "dollars for a million tokens such as input=3,output=15,cacheRead=0.3, and perhaps cacheWrite=3.75 and " +
       "cacheWriteHour=6",
   };
-}
-
-/** Whether a folder is there. */
-export function isDirectory(path: string): boolean {
-  return infoOf(path)?.isDirectory ?? false;
-}
-
-/** Whether a file is there. */
-export function isFile(path: string): boolean {
-  return infoOf(path)?.isFile ?? false;
-}
-
-function infoOf(path: string): Deno.FileInfo | undefined {
-  try {
-    return Deno.statSync(path);
-  } catch (error) {
-    if (error instanceof Deno.errors.NotFound || error instanceof Deno.errors.NotADirectory) return undefined;
-    throw error;
-  }
 }
 
 /** A path as it counts from a folder. Default: the current one, and the path stays as it is. */
@@ -204,7 +172,7 @@ export const providersModel: Pick<Option<string>, "read" | "right"> = {
 };
 
 /** Reads the address of a bucket. */
-export function bucket(): Reader<
+export function bucket(): OptionReader<
   Pick<Parameters<typeof openS3Objects>[0], "bucket" | "endpoint"> & { prefix: string; region?: string }
 > {
   return {

@@ -1,11 +1,9 @@
 import { distance } from "fastest-levenshtein";
 import { parseArgs } from "node:util";
+import { dataFolder, HOME_VARIABLES, isDirectory, USUAL_PORT, wholeNumber } from "@tare/cli/parts";
 import { DEFAULT_PROVIDER, MESSAGES_PROVIDER, MODELS_DATE, PROFILES } from "@tare/planner";
 import { howToAsk } from "@tare/planner/parts";
 import { POLICIES, type PolicyOptions } from "@tare/planner/policies";
-import { HOME_VARIABLES } from "../data/data_directory.ts";
-import { dataFolder } from "../data/data_folder.ts";
-import { USUAL_PORT } from "../data/noted_server.ts";
 import { LIMIT_OPTIONS } from "../listener/listen_http.ts";
 import { checkDatabaseLimits, DATABASE_OPTIONS } from "./database.ts";
 import {
@@ -13,7 +11,6 @@ import {
   bucket,
   fraction,
   fromFolder,
-  isDirectory,
   keepWarm,
   list,
   onOrOff,
@@ -25,7 +22,6 @@ import {
   readMcpFile,
   readProfile,
   text,
-  wholeNumber,
 } from "./option.ts";
 
 /** Each mechanism has a flag that switches it off. */

@@ -1,4 +1,4 @@
-import { AGENTS } from "../../../packages/app/agents/agents.ts";
+import { AGENTS } from "../../../packages/cli/agents/agents.ts";
 import type { Agent } from "../agent.ts";
 
 const TERMINAL = "goes on with a conversation in a terminal alone";

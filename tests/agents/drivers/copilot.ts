@@ -1,5 +1,5 @@
 import { acpConversation } from "../acp.ts";
-import { AGENTS } from "../../../packages/app/agents/agents.ts";
+import { AGENTS } from "../../../packages/cli/agents/agents.ts";
 import type { Agent } from "../agent.ts";
 
 /** How Copilot CLI is told which protocol to speak. */

@@ -1,5 +1,5 @@
 import { fromFileUrl } from "@std/path";
-import { ANY_PROGRAM } from "../../../packages/app/agents/agents.ts";
+import { ANY_PROGRAM } from "../../../packages/cli/agents/agents.ts";
 import type { Agent } from "../agent.ts";
 
 const PROGRAM = fromFileUrl(new URL("../programs/openai_agents.mjs", import.meta.url));

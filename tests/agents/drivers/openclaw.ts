@@ -1,4 +1,4 @@
-import { AGENTS } from "../../../packages/app/agents/agents.ts";
+import { AGENTS } from "../../../packages/cli/agents/agents.ts";
 import type { Agent } from "../agent.ts";
 
 /** OpenClaw over chat completions, as a command without its daemon. */

@@ -1,5 +1,5 @@
 import { acpConversation, acpPrompt } from "../acp.ts";
-import { AGENTS } from "../../../packages/app/agents/agents.ts";
+import { AGENTS } from "../../../packages/cli/agents/agents.ts";
 import type { Agent } from "../agent.ts";
 
 /** So much it keeps free of any window for a reply, if the model may take it; its requests don't tell. */

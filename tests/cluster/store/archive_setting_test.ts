@@ -1,6 +1,6 @@
 import { assert, assertEquals } from "@std/assert";
 import { join } from "@std/path";
-import { agentClient } from "../../../packages/app/agent_client.ts";
+import { agentClient } from "../../../packages/cli/agent_client.ts";
 import { startCommand, startProcess } from "../../../packages/app/server_process_fixture_test.ts";
 import { createHash } from "node:crypto";
 import { ownerOf } from "../../crash/owner.ts";

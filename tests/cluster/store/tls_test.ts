@@ -4,7 +4,7 @@ import { join } from "@std/path";
 import { StoreError } from "@tare/conversation";
 import { openPostgresStore } from "@tare/conversation/postgres";
 import { generate, type GenerateResult } from "selfsigned";
-import { agentClient } from "../../../packages/app/agent_client.ts";
+import { agentClient } from "../../../packages/cli/agent_client.ts";
 import { startProcess } from "../../../packages/app/server_process_fixture_test.ts";
 import { sessionRecord } from "../../../packages/conversation/store/store_suite_fixture_test.ts";
 import { needs } from "../../needs.ts";

@@ -1,5 +1,5 @@
-import { ownerKeyIn } from "../data/find_owner_key.ts";
-import { type FoundServer, runningServer } from "../data/noted_server.ts";
+import { ownerKeyIn } from "../server/find_owner_key.ts";
+import { type FoundServer, runningServer } from "../server/noted_server.ts";
 import { denoArgs } from "../tasks.ts";
 import type { Environment } from "./agents.ts";
 

@@ -6,7 +6,7 @@
 // deno-lint-ignore-file no-console
 import { dirname, join } from "@std/path";
 import { commandLine } from "../command_line.ts";
-import { dataFolders, runningIn } from "../data/noted_server.ts";
+import { dataFolders, runningIn } from "../server/noted_server.ts";
 import { shownText } from "../terminal/shown_text.ts";
 import type { Environment } from "./agents.ts";
 import { removeEmpty, unwrap, wrappedAgents } from "./wrapping.ts";

@@ -7,9 +7,9 @@
 import { resolve } from "@std/path";
 import { sumContents } from "@tare/conversation";
 import { openFileContents } from "@tare/conversation/sqlite";
-import { agentClient, serverAddress } from "../agent_client.ts";
-import { commandLine } from "../command_line.ts";
-import { shownText } from "../terminal/shown_text.ts";
+import { agentClient, serverAddress } from "./agent_client.ts";
+import { commandLine } from "./command_line.ts";
+import { shownText } from "./terminal/shown_text.ts";
 
 const HELP =
   `Writes all that a running server keeps into a file, from which a server can go on, and checks it:

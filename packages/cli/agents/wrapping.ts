@@ -1,7 +1,7 @@
 import { dirname, extname, join, parse } from "@std/path";
-import { dataDirectory } from "../data/data_directory.ts";
-import { WRAPPED_FOLDER } from "../data/noted_server.ts";
-import { isFile } from "../settings/option.ts";
+import { dataDirectory } from "../server/data_directory.ts";
+import { WRAPPED_FOLDER } from "../server/noted_server.ts";
+import { isFile } from "../option.ts";
 import type { AgentFile, Behind, Environment, FileEntry } from "./agents.ts";
 import { withEntries, withoutEntries } from "./file_entries.ts";
 

@@ -4,7 +4,7 @@
  * @module
  */
 // deno-lint-ignore-file no-console
-import { findServer } from "./data/noted_server.ts";
+import { findServer } from "./server/noted_server.ts";
 import { isAlive } from "./launchers.ts";
 import { shownText } from "./terminal/shown_text.ts";
 

@@ -8,8 +8,8 @@ import { spawn } from "node:child_process";
 import { closeSync, openSync } from "node:fs";
 import { join, resolve } from "@std/path";
 import { statedAddress } from "./agent_client.ts";
-import { dataFolder } from "./data/data_folder.ts";
-import { callersFolder, type FoundServer, runningServer } from "./data/noted_server.ts";
+import { dataFolder } from "./server/data_folder.ts";
+import { callersFolder, type FoundServer, runningServer } from "./server/noted_server.ts";
 import { denoArgs } from "./tasks.ts";
 import { shownText } from "./terminal/shown_text.ts";
 

@@ -8,7 +8,7 @@ import { DEFAULT_PROVIDER, MESSAGES_PROVIDER } from "@tare/planner";
 import { resolve } from "@std/path";
 import { agentClient, serverAddress, statedAddress } from "../agent_client.ts";
 import { commandLine } from "../command_line.ts";
-import { runningServer, USUAL_PORT } from "../data/noted_server.ts";
+import { runningServer, USUAL_PORT } from "../server/noted_server.ts";
 import { shownText } from "../terminal/shown_text.ts";
 import { AGENTS } from "./agents.ts";
 import { behind, PASSES_TO } from "./chosen_agent.ts";

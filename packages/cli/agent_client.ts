@@ -13,9 +13,9 @@ import {
   type Told,
 } from "@tare/server/client";
 
-import { findOwnerKey, ownerKeyIn } from "./data/find_owner_key.ts";
-import { findServer, FOLDER_VARIABLES, USUAL_PORT } from "./data/noted_server.ts";
-import { wholeNumber } from "./settings/option.ts";
+import { findOwnerKey, ownerKeyIn } from "./server/find_owner_key.ts";
+import { findServer, FOLDER_VARIABLES, USUAL_PORT } from "./server/noted_server.ts";
+import { wholeNumber } from "./option.ts";
 
 export { RefusedError } from "@tare/server/client";
 

@@ -9,7 +9,7 @@ import type { MissesReport, SpendReport } from "@tare/server/client";
 import { constants } from "node:os";
 import { resolve } from "@std/path";
 import { agentClient, serverAddress, statedAddress } from "../agent_client.ts";
-import { runningServer } from "../data/noted_server.ts";
+import { runningServer } from "../server/noted_server.ts";
 import { inDigitsOf } from "../in_digits.ts";
 import { shownText } from "../terminal/shown_text.ts";
 import { AGENTS, ANY_PROGRAM } from "./agents.ts";

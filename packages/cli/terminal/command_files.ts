@@ -1,6 +1,6 @@
 import { join } from "@std/path";
-import { readFrontMatter } from "../prompt/front_matter.ts";
-import { readFound } from "../prompt/workplace.ts";
+import { readFrontMatter } from "../front_matter.ts";
+import { readFound } from "../found_file.ts";
 
 /** Where commands lie in a workspace, and in a home folder; of two with one name the first counts. */
 const FOLDERS = ".agents/commands .claude/commands commands".split(" ");

@@ -1,5 +1,5 @@
 import { dirname, isAbsolute, join, resolve } from "@std/path";
-import { realPath } from "../settings/real_path.ts";
+import { realPath } from "./real_path.ts";
 import { dataDirectory, HOME_VARIABLES } from "./data_directory.ts";
 import { dataFolder } from "./data_folder.ts";
 

@@ -10,7 +10,7 @@ import { Writable } from "node:stream";
 import { type Content, contentText } from "@tare/messages";
 import { agentClient, type AgentInfo, type ChosenSettings, serverAddress } from "../agent_client.ts";
 import { commandLine } from "../command_line.ts";
-import { callersFolder, FOLDER_VARIABLES } from "../data/noted_server.ts";
+import { callersFolder, FOLDER_VARIABLES } from "../server/noted_server.ts";
 import { eventPrinter } from "../event_printer.ts";
 import { askPerson } from "./ask_person.ts";
 import { chatCommand, COMMAND_NAMES, COMMANDS } from "./chat_commands.ts";

@@ -1,6 +1,6 @@
 import { assertEquals, assertMatch } from "@std/assert";
 import { join } from "@std/path";
-import { readSettings } from "../settings/settings.ts";
+import { readSettings } from "./settings.ts";
 import { LINUX, needs } from "../../../tests/needs.ts";
 
 const dataOf = (workspace: string, environment: Record<string, string>) =>

@@ -26,7 +26,7 @@ import { rehearsal, simulator } from "@tare/simulator";
 import { memoryStore } from "@tare/conversation";
 import { workspaceTools } from "@tare/loop/tools";
 import { commandLine } from "../command_line.ts";
-import { isDirectory } from "../settings/option.ts";
+import { isDirectory } from "../option.ts";
 import { usdText } from "../event_printer.ts";
 
 const HELP =

@@ -2,7 +2,7 @@ import { delimiter } from "node:path";
 import { DEFAULT_PROVIDER } from "@tare/planner";
 import { join } from "@std/path";
 import type { AgentInfo } from "../agent_client.ts";
-import { isFile } from "../settings/option.ts";
+import { isFile } from "../option.ts";
 import type { AgentEntry, Behind, Environment } from "./agents.ts";
 import { isSameAddress, type OwnAddress } from "./own_addresses.ts";
 
