@@ -50,7 +50,7 @@ function agentOn(provider: Answer, { tools = [], store = memoryStore(), now = ()
 
 async function post({ fetch }: AgentHandler, path: string, body: object): Promise<Response> {
   const headers = { "content-type": "application/json", host: "127.0.0.1:8787" };
-  const url = `http://127.0.0.1:8787/v1/sessions${path}`;
+  const url = `http://127.0.0.1:8787/tare/v1/sessions${path}`;
   return await fetch(new Request(url, { method: "POST", headers, body: JSON.stringify(body) }));
 }
 

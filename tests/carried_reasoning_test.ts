@@ -120,7 +120,7 @@ async function bench(replies: SimulatedReply[]) {
 
 async function ask({ fetch }: AgentHandler, method: string, path: string, body?: unknown): Promise<Response> {
   const headers = { "content-type": "application/json", host: "127.0.0.1:8787" };
-  const url = `http://127.0.0.1:8787/v1/sessions${path}`;
+  const url = `http://127.0.0.1:8787/tare/v1/sessions${path}`;
   return await fetch(
     new Request(url, { method, headers, ...(body !== undefined && { body: JSON.stringify(body) }) }),
   );
@@ -217,7 +217,7 @@ for (const way of Object.keys(WAYS) as Way[]) {
       // A copy of the messages goes on with what was sealed in them.
       const lines = await (await ask(agent, "GET", `/${id}/export`)).text();
       const copied = await agent.fetch(
-        new Request("http://127.0.0.1:8787/v1/sessions/import", {
+        new Request("http://127.0.0.1:8787/tare/v1/sessions/import", {
           method: "POST",
           headers: { "content-type": "application/x-ndjson", host: "127.0.0.1:8787" },
           body: lines,

@@ -74,11 +74,11 @@ async function post(
 }
 
 async function newSession(agent: AgentHandler, body: unknown = {}): Promise<string> {
-  return (await (await post(agent, "/v1/sessions", body)).json()).id;
+  return (await (await post(agent, "/tare/v1/sessions", body)).json()).id;
 }
 
 async function turn(agent: AgentHandler, id: string, input: string): Promise<LoopEvent[]> {
-  const response = await post(agent, `/v1/sessions/${id}/turns`, { input });
+  const response = await post(agent, `/tare/v1/sessions/${id}/turns`, { input });
   const events: LoopEvent[] = [];
   for await (const { data } of response.body!.pipeThrough(new ServerSentEventParseStream())) {
     events.push(JSON.parse(data!));
@@ -111,7 +111,8 @@ Deno.test("what a program has written makes earlier reads of it old news", async
   const agent = serve(model, { windowTokens: 100_000, tools }).start();
   const id = await newSession(agent);
   assertEquals(endOf(await turn(agent, id, "Go")), "completed");
-  const { messages } = await (await agent.fetch(new Request(`http://localhost/v1/sessions/${id}`))).json();
+  const { messages } = await (await agent.fetch(new Request(`http://localhost/tare/v1/sessions/${id}`)))
+    .json();
   const elisions = selectElisions(messages, {
     countTokens: tokenizer.count,
     protectTokens: 0,
@@ -150,7 +151,8 @@ Deno.test("20 text-heavy turns in a window of 16k all complete, fold, and never 
   assertEquals(summaries().length, folded.length);
   // What summaries took is in the turns' ledgers.
   assertEquals(paid, provider.requests.reduce((sum, { promptTokens }) => sum + promptTokens, 0));
-  const { messages } = await (await agent.fetch(new Request(`http://localhost/v1/sessions/${id}`))).json();
+  const { messages } = await (await agent.fetch(new Request(`http://localhost/tare/v1/sessions/${id}`)))
+    .json();
   assertEquals(messages.length, 1 + 40);
   await agent.close();
 });
@@ -222,7 +224,7 @@ Deno.test("a prompt of 850 of 1,000 is pruned and never summarised; one of 950 i
     const agent = start({ windowTokens: 1_000 });
     const imported = await post(
       agent,
-      "/v1/sessions/import",
+      "/tare/v1/sessions/import",
       lines(tokens, resultTokens),
       "application/x-ndjson",
     );

@@ -130,7 +130,7 @@ export async function playTools(
   });
   const send = async (path: string, body: unknown) => {
     const response = await handler.fetch(
-      new Request(`http://localhost/v1/sessions${path}`, {
+      new Request(`http://localhost/tare/v1/sessions${path}`, {
         method: "POST",
         headers: { "content-type": "application/json" },
         body: JSON.stringify(body),
@@ -141,7 +141,7 @@ export async function playTools(
   };
   const { id } = JSON.parse(await send("", {}));
   while (work.left > 0) await send(`/${id}/turns`, { input: `Go on with ${work.left} things.` });
-  const response = await handler.fetch(new Request(`http://localhost/v1/sessions/${id}`));
+  const response = await handler.fetch(new Request(`http://localhost/tare/v1/sessions/${id}`));
   const { messages, ledger } = await response.json();
   const rates = { profile, price: listPrice(EXAMPLE_MODELS[profile.name] ?? "") };
   const costs = usages.map((usage) => callCost(usage, rates));

@@ -90,10 +90,10 @@ async function play(mechanisms: Mechanisms, workspace: string, windowTokens = 40
       body: JSON.stringify(body),
     });
   try {
-    const { id } = await (await post("/v1/sessions", {})).json();
+    const { id } = await (await post("/tare/v1/sessions", {})).json();
     const ends: Extract<LoopEvent, { type: "turn_end" }>[] = [];
     for (const calls of QUESTIONS) {
-      const response = await post(`/v1/sessions/${id}/turns`, { input: JSON.stringify(calls) });
+      const response = await post(`/tare/v1/sessions/${id}/turns`, { input: JSON.stringify(calls) });
       for await (const { data } of response.body!.pipeThrough(new ServerSentEventParseStream())) {
         const event: LoopEvent = JSON.parse(data!);
         if (event.type === "turn_end") ends.push(event);

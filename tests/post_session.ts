@@ -5,13 +5,13 @@
  */
 import type { agentHandler } from "@tare/server";
 
-/** Sends a POST request to a path below `/v1/sessions`, and returns the text of its response. */
+/** Sends a POST request to a path below `/tare/v1/sessions`, and returns the text of its response. */
 export async function postSession(
   agent: Pick<ReturnType<typeof agentHandler>, "fetch">,
   path: string,
   body: object,
 ): Promise<string> {
-  const request = new Request(`http://localhost/v1/sessions${path}`, {
+  const request = new Request(`http://localhost/tare/v1/sessions${path}`, {
     method: "POST",
     headers: { "content-type": "application/json" },
     body: JSON.stringify(body),

@@ -175,7 +175,7 @@ Deno.test(
     const [, id = ""] = /--session (\S+)/.exec(chat.text()) ?? [];
     const body = JSON.stringify({ input: "run" });
     const headers = { "content-type": "application/json" };
-    const url = `http://127.0.0.1:${server.port}/v1/sessions/${id}/turns`;
+    const url = `http://127.0.0.1:${server.port}/tare/v1/sessions/${id}/turns`;
     await (await fetch(url, { method: "POST", headers, body })).text();
     await using again = openTerminal([Deno.execPath(), "task", "-q", "chat", "--session", id], {
       cwd: ROOT,
@@ -237,7 +237,7 @@ Deno.test(
     await chat.shows(/s: the model/);
     Deno.kill(chat.pid, "SIGHUP");
     await chat.ended;
-    const url = `http://127.0.0.1:${server.port}/v1/sessions`;
+    const url = `http://127.0.0.1:${server.port}/tare/v1/sessions`;
     const { sessions: [{ id, status }] } = await (await fetch(url)).json();
     assertEquals(status, "idle");
     assertMatch(await (await fetch(`${url}/${id}/events`)).text(), /"type":"turn_end","reason":"cancelled"/);
@@ -263,7 +263,7 @@ for (const [program, ...args] of [["terminal/chat.ts"], ["ask.ts", "wait"]]) {
     await terminal.shows(/s: the model/);
     terminal.close();
     await terminal.ended;
-    const url = `http://127.0.0.1:${server.port}/v1/sessions`;
+    const url = `http://127.0.0.1:${server.port}/tare/v1/sessions`;
     const { sessions: [{ id, status }] } = await (await fetch(url)).json();
     assertEquals(status, "idle");
     assertMatch(
@@ -285,7 +285,7 @@ Deno.test({
   await first.shows(PROMPT);
   first.type("run\r");
   await first.shows(/→ shell [^]*first\r\n/);
-  const url = `http://127.0.0.1:${server.port}/v1/sessions`;
+  const url = `http://127.0.0.1:${server.port}/tare/v1/sessions`;
   const { sessions: [{ id }] } = await (await fetch(url)).json();
   await using second = chat("--session", id);
   await second.shows(/Its turn goes on, and Ctrl-C stops it: run\r\n/);

@@ -66,7 +66,7 @@ class Place implements AsyncDisposable {
 
   /** Makes a key, and gives what somebody with it sends. */
   async add(name: string, settings: object = {}): Promise<Sent> {
-    const { body } = await this.ask("POST /v1/keys", this.owner, {
+    const { body } = await this.ask("POST /tare/v1/keys", this.owner, {
       name,
       routes: ["gateway", "agent"],
       ...settings,
@@ -129,7 +129,7 @@ Deno.test("startServer() makes an owner's key that only its owner can read, and 
   assertMatch(key, /^tare_[\w-]{43}$/);
   assertEquals(ports, [Number(new URL(place.url).port)]);
   if (Deno.build.os !== "windows") assertEquals((await Deno.stat(path)).mode! & 0o777, 0o600);
-  assertEquals((await place.ask("GET /v1/key", place.owner)).body, {
+  assertEquals((await place.ask("GET /tare/v1/key", place.owner)).body, {
     name: "owner",
     routes: ["gateway", "agent", "approve", "metrics"],
     isOwner: true,
@@ -143,38 +143,41 @@ Deno.test("who has no key can neither say what calls may do nor see what others 
   await using place = await Place.start(["--unattended", "allow"]);
   const { owner } = place;
   const guest = {};
-  const { body: { id } } = await place.ask("POST /v1/sessions", owner, {});
+  const { body: { id } } = await place.ask("POST /tare/v1/sessions", owner, {});
   place.replies.push(WRITE);
-  await place.ask(`POST /v1/sessions/${id}/turns`, owner, { input: "Write a." });
-  const { body: { approvals: [{ callId }] } } = await place.ask(`GET /v1/sessions/${id}/approvals`, owner);
-  const ownSession = (await place.ask("POST /v1/sessions", guest, {})).body.id;
+  await place.ask(`POST /tare/v1/sessions/${id}/turns`, owner, { input: "Write a." });
+  const { body: { approvals: [{ callId }] } } = await place.ask(
+    `GET /tare/v1/sessions/${id}/approvals`,
+    owner,
+  );
+  const ownSession = (await place.ask("POST /tare/v1/sessions", guest, {})).body.id;
   place.replies.push(WRITE);
-  await place.ask(`POST /v1/sessions/${ownSession}/turns`, guest, { input: "Write a." });
+  await place.ask(`POST /tare/v1/sessions/${ownSession}/turns`, guest, { input: "Write a." });
   const yes = { decision: "always" };
   const allowing = { approvalRules: [{ tool: "*", decision: "allow" }] };
   assertEquals(
     await place.statuses(guest, [
-      [`POST /v1/sessions/${id}/approvals/${callId}`, yes],
-      [`POST /v1/sessions/${ownSession}/approvals/w`, yes],
-      ["POST /v1/sessions", allowing],
-      ["GET /v1/backup"],
-      ["GET /v1/keys"],
-      ["POST /v1/keys", { name: "me", routes: ["approve"] }],
-      ["GET /v1/sessions"],
-      ["GET /v1/spend"],
-      ["GET /v1/misses"],
-      ["GET /v1/overview"],
-      ["GET /v1/ledger"],
-      [`GET /v1/sessions/${id}`],
-      [`GET /v1/sessions/${id}/events`],
-      [`GET /v1/sessions/${id}/approvals`],
-      [`POST /v1/sessions/${id}/turns`, { input: "Go on." }],
-      [`POST /v1/sessions/${id}/cancel`, {}],
-      [`DELETE /v1/sessions/${id}`],
+      [`POST /tare/v1/sessions/${id}/approvals/${callId}`, yes],
+      [`POST /tare/v1/sessions/${ownSession}/approvals/w`, yes],
+      ["POST /tare/v1/sessions", allowing],
+      ["GET /tare/v1/backup"],
+      ["GET /tare/v1/keys"],
+      ["POST /tare/v1/keys", { name: "me", routes: ["approve"] }],
+      ["GET /tare/v1/sessions"],
+      ["GET /tare/v1/spend"],
+      ["GET /tare/v1/misses"],
+      ["GET /tare/v1/overview"],
+      ["GET /tare/v1/ledger"],
+      [`GET /tare/v1/sessions/${id}`],
+      [`GET /tare/v1/sessions/${id}/events`],
+      [`GET /tare/v1/sessions/${id}/approvals`],
+      [`POST /tare/v1/sessions/${id}/turns`, { input: "Go on." }],
+      [`POST /tare/v1/sessions/${id}/cancel`, {}],
+      [`DELETE /tare/v1/sessions/${id}`],
     ]),
     [401, 401, 403, 401, 401, 401, 401, 401, 401, 401, 401, 404, 404, 404, 404, 404, 404],
   );
-  const refused = await place.ask(`POST /v1/sessions/${ownSession}/approvals/w`, guest, yes);
+  const refused = await place.ask(`POST /tare/v1/sessions/${ownSession}/approvals/w`, guest, yes);
   assertEquals(refused.body.error, {
     status: 401,
     code: "unauthorized",
@@ -185,7 +188,7 @@ Deno.test("who has no key can neither say what calls may do nor see what others 
   });
   // What the setting lets run unasked it lets run for those who have a key.
   place.replies.push(WRITE);
-  const turn = await place.ask(`POST /v1/sessions/${ownSession}/turns`, guest, {
+  const turn = await place.ask(`POST /tare/v1/sessions/${ownSession}/turns`, guest, {
     input: "Write.",
     unattended: true,
   });
@@ -195,11 +198,11 @@ Deno.test("who has no key can neither say what calls may do nor see what others 
   assertEquals(chat.status, 200);
   assertEquals([...Deno.readDirSync(`${place.data}/workspace`)], []);
   // The person is still asked, says yes, and the log says who it was.
-  const answered = await place.ask(`POST /v1/sessions/${id}/approvals/${callId}`, owner, {
+  const answered = await place.ask(`POST /tare/v1/sessions/${id}/approvals/${callId}`, owner, {
     decision: "allow",
   });
   assertEquals(answered.status, 200);
-  const follow = await place.ask(`GET /v1/sessions/${id}/events?after=${answered.body.after}`, owner);
+  const follow = await place.ask(`GET /tare/v1/sessions/${id}/events?after=${answered.body.after}`, owner);
   const told = follow.text.split("\n").filter((line) => line.includes("approval_answered"));
   assertEquals(told.map((line) => JSON.parse(line.slice("data: ".length))), [
     { type: "approval_answered", id: callId, decision: "allow", by: "person", key: "owner" },
@@ -210,7 +213,7 @@ Deno.test("who has no key can neither say what calls may do nor see what others 
 Deno.test("each key sees, lists and goes on with its own sessions alone, after a restart too; the owner all", async () => {
   await using place = await Place.start();
   const [alice, bob] = [await place.add("alice"), await place.add("bob")];
-  const made = async (who: Sent) => (await place.ask("POST /v1/sessions", who, {})).body.id as string;
+  const made = async (who: Sent) => (await place.ask("POST /tare/v1/sessions", who, {})).body.id as string;
   const agents = { alice: await made(alice), bob: await made(bob), owner: await made(place.owner) };
   const passing = async (who: Sent) =>
     (await place.ask("POST /v1/chat/completions", { ...who, "x-tare-session": "same" }, HELLO)).headers
@@ -221,11 +224,11 @@ Deno.test("each key sees, lists and goes on with its own sessions alone, after a
     owner: await passing(place.owner),
   };
   assertEquals(new Set(Object.values(gateways)).size, 3);
-  await place.ask(`POST /v1/sessions/${agents.alice}/turns`, alice, { input: "Hello." });
+  await place.ask(`POST /tare/v1/sessions/${agents.alice}/turns`, alice, { input: "Hello." });
   const response = await place.ask("POST /v1/responses", alice, { model: "agent", input: "Hello." });
   const check = async () => {
     const listed = async (who: Sent, query = "") => {
-      const { body } = await place.ask(`GET /v1/sessions${query}`, who);
+      const { body } = await place.ask(`GET /tare/v1/sessions${query}`, who);
       return body.sessions.map(({ id }: { readonly id: string }) => id).sort();
     };
     const { body: { id: _, ...stored } } = await place.ask(`GET /v1/responses/${response.body.id}`, alice);
@@ -235,24 +238,26 @@ Deno.test("each key sees, lists and goes on with its own sessions alone, after a
     assertEquals(await listed(alice, "?kind=gateway"), [gateways.alice]);
     assertEquals(await listed(bob), [agents.bob, gateways.bob].sort());
     assertEquals((await listed(place.owner)).length, 7);
-    const ofAlice = [`/v1/sessions/${agents.alice}`, `/v1/sessions/${gateways.alice}`].flatMap((at) =>
-      ["", "/calls", "/prompt", "/spend", "/pins", "/archive/0123456789abcdef"].map((rest) => at + rest)
-    );
+    const ofAlice = [`/tare/v1/sessions/${agents.alice}`, `/tare/v1/sessions/${gateways.alice}`].flatMap((
+      at,
+    ) => ["", "/calls", "/prompt", "/spend", "/pins", "/archive/0123456789abcdef"].map((rest) => at + rest));
     const reading = [
       ...ofAlice,
-      ...["/events", "/export", "/quote", "/approvals"].map((rest) => `/v1/sessions/${agents.alice}${rest}`),
-      `/v1/misses?session=${gateways.alice}`,
+      ...["/events", "/export", "/quote", "/approvals"].map((rest) =>
+        `/tare/v1/sessions/${agents.alice}${rest}`
+      ),
+      `/tare/v1/misses?session=${gateways.alice}`,
       `/v1/responses/${response.body.id}`,
       `/v1/responses/${response.body.id}/input_items`,
     ].map((path) => [`GET ${path}`] as const);
     assertEquals(new Set(await place.statuses(bob, reading)), new Set([404]));
     const acting = [
-      [`POST /v1/sessions/${agents.alice}/turns`, { input: "Hello." }],
-      [`POST /v1/sessions/${agents.alice}/cancel`, {}],
-      [`POST /v1/sessions/${agents.alice}/keep_warm`, { minutes: 1 }],
-      [`POST /v1/sessions/${gateways.alice}/pins`, { place: 0, wish: "keep" }],
-      [`DELETE /v1/sessions/${agents.alice}`],
-      [`DELETE /v1/sessions/${gateways.alice}`],
+      [`POST /tare/v1/sessions/${agents.alice}/turns`, { input: "Hello." }],
+      [`POST /tare/v1/sessions/${agents.alice}/cancel`, {}],
+      [`POST /tare/v1/sessions/${agents.alice}/keep_warm`, { minutes: 1 }],
+      [`POST /tare/v1/sessions/${gateways.alice}/pins`, { place: 0, wish: "keep" }],
+      [`DELETE /tare/v1/sessions/${agents.alice}`],
+      [`DELETE /tare/v1/sessions/${gateways.alice}`],
       [`DELETE /v1/responses/${response.body.id}`],
     ] as const;
     assertEquals(new Set(await place.statuses(bob, acting)), new Set([404]));
@@ -261,9 +266,9 @@ Deno.test("each key sees, lists and goes on with its own sessions alone, after a
   };
   await check();
   const sums = async (who: Sent) => {
-    const { body: { rows } } = await place.ask("GET /v1/spend?by=session", who);
-    const overview = await place.ask("GET /v1/overview", who);
-    const ledger = await place.ask("GET /v1/ledger", who);
+    const { body: { rows } } = await place.ask("GET /tare/v1/spend?by=session", who);
+    const overview = await place.ask("GET /tare/v1/overview", who);
+    const ledger = await place.ask("GET /tare/v1/ledger", who);
     return [rows.length, overview.body.all.calls, ledger.body.planned.sessions];
   };
   assertEquals([await sums(bob), await sums(alice), await sums(place.owner)], [[1, 1, 1], [3, 3, 1], [
@@ -273,11 +278,11 @@ Deno.test("each key sees, lists and goes on with its own sessions alone, after a
   ]]);
   // Nobody gets what another one was answered, or goes on with what another one said.
   const once = { "idempotency-key": "k" };
-  const first = await place.ask("POST /v1/sessions", { ...alice, ...once }, {});
-  const second = await place.ask("POST /v1/sessions", { ...bob, ...once }, {});
+  const first = await place.ask("POST /tare/v1/sessions", { ...alice, ...once }, {});
+  const second = await place.ask("POST /tare/v1/sessions", { ...bob, ...once }, {});
   assertNotEquals(first.body.id, second.body.id);
-  await place.ask(`DELETE /v1/sessions/${first.body.id}`, alice);
-  await place.ask(`DELETE /v1/sessions/${second.body.id}`, bob);
+  await place.ask(`DELETE /tare/v1/sessions/${first.body.id}`, alice);
+  await place.ask(`DELETE /tare/v1/sessions/${second.body.id}`, bob);
   await place.restart();
   await check();
 });
@@ -323,8 +328,8 @@ Deno.test("what left one conversation's prompt can't be recalled from another, o
     }
     const { told } = await recalled({ ...alice, "x-tare-session": "a fork" }, secret);
     assertMatch(told, /line 299 of alice/);
-    assertEquals((await place.ask(`GET /v1/sessions/${session}/archive/${ref}`, bob)).status, 404);
-    assertEquals((await place.ask(`GET /v1/sessions/${session}/archive/${ref}`, alice)).text, secret);
+    assertEquals((await place.ask(`GET /tare/v1/sessions/${session}/archive/${ref}`, bob)).status, 404);
+    assertEquals((await place.ask(`GET /tare/v1/sessions/${session}/archive/${ref}`, alice)).text, secret);
   };
   await check();
   await place.restart();
@@ -335,7 +340,7 @@ Deno.test("a key whose budget is spent is refused in the words of each protocol,
   await using place = await Place.start();
   const alice = await place.add("alice", { budgetUsdPerDay: 0.001 });
   const bob = await place.add("bob", { budgetUsdPerDay: 1000 });
-  const { body: { id } } = await place.ask("POST /v1/sessions", alice, {});
+  const { body: { id } } = await place.ask("POST /tare/v1/sessions", alice, {});
   // What has begun may pass it.
   assertEquals((await place.ask("POST /v1/chat/completions", alice, HELLO)).status, 200);
   const words = "Cannot answer: key alice has spent its budget of $0.001 for today";
@@ -354,19 +359,19 @@ Deno.test("a key whose budget is spent is refused in the words of each protocol,
       const agent = await place.ask(`POST ${path}`, alice, body);
       assertEquals([agent.status, agent.body.error.message.startsWith(words)], [402, true]);
     }
-    const turn = await place.ask(`POST /v1/sessions/${id}/turns`, alice, { input: "Hello." });
+    const turn = await place.ask(`POST /tare/v1/sessions/${id}/turns`, alice, { input: "Hello." });
     assertEquals([turn.status, turn.body.error.code], [402, "budget_spent"]);
     // What is there can be read, and others go on.
-    assertEquals((await place.ask("GET /v1/sessions", alice)).status, 200);
-    const { body: key } = await place.ask("GET /v1/key", alice);
+    assertEquals((await place.ask("GET /tare/v1/sessions", alice)).status, 200);
+    const { body: key } = await place.ask("GET /tare/v1/key", alice);
     assertEquals([key.budgetUsdPerDay, key.spentUsd > 0.001], [0.001, true]);
     assertEquals((await place.ask("POST /v1/chat/completions", bob, HELLO)).status, 200);
   };
   await check();
   await place.restart();
   await check();
-  const { body: { keys } } = await place.ask("GET /v1/keys", place.owner);
-  const { body: { all } } = await place.ask("GET /v1/overview", bob);
+  const { body: { keys } } = await place.ask("GET /tare/v1/keys", place.owner);
+  const { body: { all } } = await place.ask("GET /tare/v1/overview", bob);
   assertEquals(keys.map(({ name }: { readonly name: string }) => name), ["alice", "bob"]);
   // By the ledger.
   assertEquals(keys[1].spentUsd.toFixed(9), all.usd.toFixed(9));
@@ -375,13 +380,13 @@ Deno.test("a key whose budget is spent is refused in the words of each protocol,
 Deno.test("a turn of the agent's ends once its key has no more money, and is paid for by it", async () => {
   await using place = await Place.start(["--approvals", "allow"]);
   const alice = await place.add("alice", { budgetUsdPerDay: 0.001 });
-  const { body: { id } } = await place.ask("POST /v1/sessions", alice, {});
+  const { body: { id } } = await place.ask("POST /tare/v1/sessions", alice, {});
   place.replies.push(WRITE, { content: "Never said." });
-  const turn = await place.ask(`POST /v1/sessions/${id}/turns`, alice, { input: "Write a." });
+  const turn = await place.ask(`POST /tare/v1/sessions/${id}/turns`, alice, { input: "Write a." });
   assertMatch(turn.text, /"type":"turn_end".*"reason":"budget".*key alice has spent its budget/);
   assertEquals(place.replies.length, 1);
-  const { body: { all } } = await place.ask("GET /v1/overview", alice);
-  const { body: { spentUsd } } = await place.ask("GET /v1/key", alice);
+  const { body: { all } } = await place.ask("GET /tare/v1/overview", alice);
+  const { body: { spentUsd } } = await place.ask("GET /tare/v1/key", alice);
   assertEquals(spentUsd.toFixed(9), all.usd.toFixed(9));
 });
 
@@ -406,7 +411,7 @@ Deno.test("a key is for its routes, asks as often as it may, and stops at once w
   const agent = await place.add("a", { routes: ["agent"] });
   const chat = ["POST /v1/chat/completions", HELLO] as const;
   const asAgent = ["POST /v1/chat/completions", { ...HELLO, model: "agent" }] as const;
-  const session = ["POST /v1/sessions", {}] as const;
+  const session = ["POST /tare/v1/sessions", {}] as const;
   assertEquals(await place.statuses(gateway, [chat, asAgent, session]), [200, 403, 403]);
   assertEquals(await place.statuses(agent, [chat, asAgent, session]), [403, 200, 201]);
   const refused = await place.ask(chat[0], agent, chat[1]);
@@ -426,7 +431,7 @@ Deno.test("a key is for its routes, asks as often as it may, and stops at once w
     new Set(["Bearer sk-server"]),
   );
   assertEquals(place.seen.some((headers) => headers.has("x-tare-key")), false);
-  assertEquals((await place.ask("DELETE /v1/keys/g", place.owner)).status, 204);
+  assertEquals((await place.ask("DELETE /tare/v1/keys/g", place.owner)).status, 204);
   const gone = await place.ask(chat[0], gateway, chat[1]);
   assertEquals([gone.status, gone.body.error.message], [
     401,
@@ -434,8 +439,8 @@ Deno.test("a key is for its routes, asks as often as it may, and stops at once w
     "The owner's is in owner.json of the server's data folder, or what TARE_TOKEN says there; commands send what TARE_TOKEN " +
     "says here.",
   ]);
-  assertEquals((await place.ask("DELETE /v1/keys/g", place.owner)).status, 404);
-  assertEquals((await place.ask("DELETE /v1/keys/owner", place.owner)).status, 404);
+  assertEquals((await place.ask("DELETE /tare/v1/keys/g", place.owner)).status, 404);
+  assertEquals((await place.ask("DELETE /tare/v1/keys/owner", place.owner)).status, 404);
 });
 
 Deno.test("only the owner, or a key that may, says what calls do; the log names the key", async () => {
@@ -443,14 +448,14 @@ Deno.test("only the owner, or a key that may, says what calls do; the log names 
   const alice = await place.add("alice");
   const carol = await place.add("carol", { routes: ["agent", "approve"] });
   const asking = async (who: Sent) => {
-    const { body: { id } } = await place.ask("POST /v1/sessions", who, {});
+    const { body: { id } } = await place.ask("POST /tare/v1/sessions", who, {});
     place.replies.push(WRITE);
-    await place.ask(`POST /v1/sessions/${id}/turns`, who, { input: "Write a." });
+    await place.ask(`POST /tare/v1/sessions/${id}/turns`, who, { input: "Write a." });
     return id as string;
   };
   const [ofAlice, ofCarol] = [await asking(alice), await asking(carol)];
   const answer = async (id: string, who: Sent) =>
-    await place.ask(`POST /v1/sessions/${id}/approvals/w`, who, { decision: "deny" });
+    await place.ask(`POST /tare/v1/sessions/${id}/approvals/w`, who, { decision: "deny" });
   const refused = await answer(ofAlice, alice);
   assertEquals([refused.status, refused.body.error.message], [
     403,
@@ -462,15 +467,15 @@ Deno.test("only the owner, or a key that may, says what calls do; the log names 
     200,
   ]);
   const who = async (id: string) => {
-    const { text } = await place.ask(`GET /v1/sessions/${id}/events`, place.owner);
+    const { text } = await place.ask(`GET /tare/v1/sessions/${id}/events`, place.owner);
     return /"type":"approval_answered".*"key":"(\w+)"/.exec(text)?.[1];
   };
   assertEquals([await who(ofAlice), await who(ofCarol)], ["owner", "carol"]);
   const rules = { approvalRules: [{ tool: "*", decision: "allow" }] };
   assertEquals(
     [
-      await place.statuses(alice, [["POST /v1/sessions", rules]]),
-      await place.statuses(carol, [["POST /v1/sessions", rules]]),
+      await place.statuses(alice, [["POST /tare/v1/sessions", rules]]),
+      await place.statuses(carol, [["POST /tare/v1/sessions", rules]]),
     ],
     [[403], [201]],
   );
@@ -478,16 +483,23 @@ Deno.test("only the owner, or a key that may, says what calls do; the log names 
 
 Deno.test("the backup, and all that shows something private, isn't given to pages of other sites", async () => {
   await using place = await Place.start();
-  const paths = ["/v1/backup", "/v1/sessions", "/v1/overview", "/v1/agent", "/v1/key", "/v1/models"];
+  const paths = [
+    "/tare/v1/backup",
+    "/tare/v1/sessions",
+    "/tare/v1/overview",
+    "/tare/v1/agent",
+    "/tare/v1/key",
+    "/v1/models",
+  ];
   for (const site of ["cross-site", "same-site"]) {
     for (const who of [{}, place.owner]) {
       const asked = paths.map((path) => [`GET ${path}`] as const);
       assertEquals(await place.statuses({ ...who, "sec-fetch-site": site }, asked), paths.map(() => 403));
     }
   }
-  assertEquals((await place.ask("GET /v1/backup")).status, 401);
-  assertEquals((await place.ask("GET /v1/backup", await place.add("alice"))).status, 403);
-  assertEquals((await place.ask("GET /v1/backup", place.owner)).status, 200);
+  assertEquals((await place.ask("GET /tare/v1/backup")).status, 401);
+  assertEquals((await place.ask("GET /tare/v1/backup", await place.add("alice"))).status, 403);
+  assertEquals((await place.ask("GET /tare/v1/backup", place.owner)).status, 200);
 });
 
 Deno.test("agentClient() makes, lists and removes keys", async () => {

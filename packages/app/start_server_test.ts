@@ -71,7 +71,10 @@ Deno.test("startServer() without a key says so and answers by a rehearsal of at 
         end?.type === "turn_end" ? end.text : "",
         `packages/${path} is the package with the most lines of code, ${lines} lines in ${files} files.`,
       );
-      assertEquals((await fetch(`${server.url}/v1/sessions/${session}`, { method: "DELETE" })).status, 204);
+      assertEquals(
+        (await fetch(`${server.url}/tare/v1/sessions/${session}`, { method: "DELETE" })).status,
+        204,
+      );
     } finally {
       await server.close();
     }
@@ -139,7 +142,7 @@ Deno.test("startServer() with a provider names its model and address, and tells 
       const end = events.at(-1);
       assertEquals(end?.type === "turn_end" && [end.reason, end.code], ["model_error", "unreachable"]);
       assertEquals(JSON.stringify([events, logged, server.greeting]).includes("sk-planted"), false);
-      await fetch(`${server.url}/v1/sessions/${session}`, { method: "DELETE" });
+      await fetch(`${server.url}/tare/v1/sessions/${session}`, { method: "DELETE" });
     } finally {
       await server.close();
     }
@@ -329,7 +332,7 @@ Deno.test("startServer() with a provider and no model is a gateway without an ag
       const refused = await (await post("/v1/chat/completions", { model: "agent", messages })).json();
       assertStringIncludes(refused.error.message, "TARE_MODEL isn't set");
       const { sessions } = await (
-        await fetch(`${server.url}/v1/sessions?kind=gateway`, { headers: ownerOf(data) })
+        await fetch(`${server.url}/tare/v1/sessions?kind=gateway`, { headers: ownerOf(data) })
       ).json();
       assertEquals(sessions.length, 1);
     } finally {
@@ -403,7 +406,10 @@ Deno.test("startServer() answers a request for a websocket at once, and HEAD /",
       assertStringIncludes(await ask("GET /v1/responses", `${upgrade}\r\n${authorization}`), "HTTP/1.1 426 ");
       assertStringIncludes(await ask("GET /v1/responses", upgrade), "HTTP/1.1 401 ");
       assertStringIncludes(await ask("HEAD /", authorization), "HTTP/1.1 200 ");
-      assertStringIncludes(await ask("GET /v1/sessions?kind=gateway", "connection: close"), "HTTP/1.1 401 ");
+      assertStringIncludes(
+        await ask("GET /tare/v1/sessions?kind=gateway", "connection: close"),
+        "HTTP/1.1 401 ",
+      );
     } finally {
       await server.close();
     }
@@ -483,7 +489,7 @@ Deno.test("startServer() lets in who brings the token and names a host that is i
     const { port } = new URL(server.url);
     const url = `http://127.0.0.1:${port}`;
     // Written by hand: fetch() chooses the host itself.
-    const status = async (headers: Record<string, string>, target = "/v1/sessions"): Promise<number> => {
+    const status = async (headers: Record<string, string>, target = "/tare/v1/sessions"): Promise<number> => {
       using connection = await Deno.connect({ hostname: "127.0.0.1", port: Number(port) });
       const lines = Object.entries({ host: `127.0.0.1:${port}`, connection: "close", ...headers })
         .map(([name, value]) => `${name}: ${value}\r\n`);
@@ -498,7 +504,7 @@ Deno.test("startServer() lets in who brings the token and names a host that is i
       assertEquals(await status({ authorization }), 200);
       assertEquals(await status({ authorization, host: "agent.example" }), 200);
       assertEquals(await status({ authorization, host: "evil.example" }), 421);
-      assertEquals(await status({ authorization }, "http://evil.example/v1/sessions"), 421);
+      assertEquals(await status({ authorization }, "http://evil.example/tare/v1/sessions"), 421);
       assertEquals(await status({ authorization, origin: "https://chat.example" }), 200);
       assertEquals(await status({ authorization, origin: "https://evil.example" }), 403);
       const session = await agentClient(url, "secret").createSession();

@@ -10,7 +10,7 @@ Deno.test("start.ts starts a server that answers, and ends it when it is told to
       ...["--data", join(folder, "data")],
     ]);
     assertEquals((await (await fetch(`${server.url}/health`)).json()).status, "ok");
-    const session = await fetch(`${server.url}/v1/sessions`, { method: "POST" });
+    const session = await fetch(`${server.url}/tare/v1/sessions`, { method: "POST" });
     assertEquals([session.status, (await session.json()).status], [201, "idle"]);
     const { code, stderr } = await server.end(signal);
     assertEquals([code, stderr], [0, ""]);

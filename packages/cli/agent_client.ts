@@ -69,8 +69,8 @@ export function statedAddress(host = "", port = ""): string | undefined {
   return `http://${host.includes(":") ? `[${host}]` : host || "127.0.0.1"}:${port || USUAL_PORT}`;
 }
 
-type Whole = Extract<Told<"GET /v1/sessions/{id}">, { readonly kind: "agent" }>;
-type Listed = Extract<Told<"GET /v1/sessions">["sessions"][number], { readonly kind: "agent" }>;
+type Whole = Extract<Told<"GET /sessions/{id}">, { readonly kind: "agent" }>;
+type Listed = Extract<Told<"GET /sessions">["sessions"][number], { readonly kind: "agent" }>;
 
 /** How far a session is, and what waits for an answer. */
 export type SessionState = Pick<Whole, "status" | "lastEvent" | "approvals" | "plan"> & {
@@ -87,16 +87,16 @@ export interface SessionPage {
 }
 
 /** A call that waits for somebody to say whether it may run. */
-export type Approval = Told<"GET /v1/sessions/{id}/approvals">["approvals"][number];
+export type Approval = Told<"GET /sessions/{id}/approvals">["approvals"][number];
 
 /** What somebody says to that. */
-export type ApprovalAnswer = Omit<Body<"POST /v1/sessions/{id}/approvals/{call}">, "askedAtMs">;
+export type ApprovalAnswer = Omit<Body<"POST /sessions/{id}/approvals/{call}">, "askedAtMs">;
 
 /** What the agent is. */
-export type AgentInfo = Pick<Told<"GET /v1/agent">, "workspace" | "model" | "windowTokens" | "passesOn">;
+export type AgentInfo = Pick<Told<"GET /agent">, "workspace" | "model" | "windowTokens" | "passesOn">;
 
 /** What a session is made with. */
-export type ChosenSettings = Body<"POST /v1/sessions">;
+export type ChosenSettings = Body<"POST /sessions">;
 
 /** Those settings, by name. */
 const SETTINGS = [
@@ -110,7 +110,7 @@ const SETTINGS = [
 ] as const satisfies readonly (keyof ChosenSettings)[];
 
 /** A model call of a session. */
-export type ToldCall = Told<"GET /v1/sessions/{id}/calls">["calls"][number];
+export type ToldCall = Told<"GET /sessions/{id}/calls">["calls"][number];
 
 /** So many calls are asked for at once. */
 const CALLS_PAGE = 1_000;
@@ -131,19 +131,19 @@ export function agentClient(url: string, token?: string) {
   const list = async (
     query: { readonly limit?: number; readonly search?: string; readonly after?: string },
   ) => {
-    const { sessions, hasMore } = await api.json("GET /v1/sessions", { query: { ...query, kind: "agent" } });
+    const { sessions, hasMore } = await api.json("GET /sessions", { query: { ...query, kind: "agent" } });
     return { sessions: sessions.filter((session) => session.kind === "agent"), hasMore };
   };
   /** A session of the agent. */
   const session = async (id: string): Promise<Whole> => {
-    const told = await api.json("GET /v1/sessions/{id}", { path: { id } });
+    const told = await api.json("GET /sessions/{id}", { path: { id } });
     if (told.kind === "agent") return told;
     throw new Error(`Cannot use session ${id}: it is another agent's. Go on in that agent.`);
   };
   return {
     /** Makes a session and resolves to its id. Default: by the server's settings. */
     createSession: async (settings: ChosenSettings = {}) =>
-      (await api.json("POST /v1/sessions", { body: settings })).id,
+      (await api.json("POST /sessions", { body: settings })).id,
     /** What a session was made with. */
     settings: async (id: string): Promise<ChosenSettings> => {
       const told = await session(id);
@@ -167,60 +167,60 @@ export function agentClient(url: string, token?: string) {
       }),
     /** Goes on in a copy of a session: of all that was said, or from before one of the user's messages. */
     fork: (id: string, before?: number) =>
-      api.json("POST /v1/sessions/{id}/fork", {
+      api.json("POST /sessions/{id}/fork", {
         path: { id },
         body: before === undefined ? {} : { before },
       }),
     /** Gives a session a title. */
     rename: async (id: string, title: string) =>
-      (await api.json("POST /v1/sessions/{id}/title", { path: { id }, body: { title } })).title,
+      (await api.json("POST /sessions/{id}/title", { path: { id }, body: { title } })).title,
     /** Files of the workspace whose path holds this. */
     findFiles: async (search: string, limit: number): Promise<readonly string[]> =>
-      (await api.json("GET /v1/agent/files", { query: { search, limit } })).files,
+      (await api.json("GET /agent/files", { query: { search, limit } })).files,
     /** All model calls of a session, the oldest first. */
     async calls(id: string): Promise<readonly ToldCall[]> {
       const all: ToldCall[] = [];
       for (;;) {
         const query = { limit: CALLS_PAGE, after: all.at(-1)?.number ?? 0 };
-        const { calls, hasMore } = await api.json("GET /v1/sessions/{id}/calls", { path: { id }, query });
+        const { calls, hasMore } = await api.json("GET /sessions/{id}/calls", { path: { id }, query });
         all.push(...calls);
         if (!hasMore) return all;
       }
     },
     /** Lets the next turns ask another model, or with another effort, and tells what is asked now. */
-    choose: (id: string, body: Body<"POST /v1/sessions/{id}/model">) =>
-      api.json("POST /v1/sessions/{id}/model", { path: { id }, body }),
+    choose: (id: string, body: Body<"POST /sessions/{id}/model">) =>
+      api.json("POST /sessions/{id}/model", { path: { id }, body }),
     /** What calls have cost, over sessions. */
-    spend: (query: NonNullable<Asking<"GET /v1/spend">["query"]>): Promise<SpendReport> =>
-      api.json("GET /v1/spend", { query }),
+    spend: (query: NonNullable<Asking<"GET /spend">["query"]>): Promise<SpendReport> =>
+      api.json("GET /spend", { query }),
     /** Why prompts weren't read from the cache. */
-    misses: (query: NonNullable<Asking<"GET /v1/misses">["query"]>): Promise<MissesReport> =>
-      api.json("GET /v1/misses", { query }),
+    misses: (query: NonNullable<Asking<"GET /misses">["query"]>): Promise<MissesReport> =>
+      api.json("GET /misses", { query }),
     /** What a session's calls have cost. */
     sessionSpend: (id: string): Promise<SessionSpend> =>
-      api.json("GET /v1/sessions/{id}/spend", { path: { id } }),
+      api.json("GET /sessions/{id}/spend", { path: { id } }),
     /** The events behind this number, for as long as something runs or is asked. */
     follow: async (id: string, after: number): Promise<AsyncIterable<NumberedEvent>> =>
-      oneByOne(await api.events("GET /v1/sessions/{id}/events", { path: { id }, query: { after } })),
+      oneByOne(await api.events("GET /sessions/{id}/events", { path: { id }, query: { after } })),
     /** The calls that wait for somebody to say whether they may run. */
     approvals: async (id: string) =>
-      (await api.json("GET /v1/sessions/{id}/approvals", { path: { id } })).approvals,
+      (await api.json("GET /sessions/{id}/approvals", { path: { id } })).approvals,
     /** Says whether one may. */
     async answer(id: string, { callId, askedAtMs }: Approval, answer: ApprovalAnswer): Promise<void> {
       const path = { id, call: callId };
-      await api.json("POST /v1/sessions/{id}/approvals/{call}", { path, body: { ...answer, askedAtMs } });
+      await api.json("POST /sessions/{id}/approvals/{call}", { path, body: { ...answer, askedAtMs } });
     },
     /** How far a session is, and whether a turn runs in it. */
     session: (id: string): Promise<SessionState> => session(id),
     /** Cancels what runs in a session and forgets it. */
     async deleteSession(id: string): Promise<void> {
-      await (await api.send("DELETE /v1/sessions/{id}", { path: { id } })).body?.cancel();
+      await (await api.send("DELETE /sessions/{id}", { path: { id } })).body?.cancel();
     },
     /** What the agent is. */
-    agent: (): Promise<AgentInfo> => api.json("GET /v1/agent"),
+    agent: (): Promise<AgentInfo> => api.json("GET /agent"),
     /** Cancels the running turn. */
     async cancel(id: string): Promise<void> {
-      await api.json("POST /v1/sessions/{id}/cancel", { path: { id } });
+      await api.json("POST /sessions/{id}/cancel", { path: { id } });
     },
     /** The newest sessions whose texts hold `search`, at most 20. */
     listSessions: async (search: string): Promise<readonly SessionTitle[]> =>
@@ -243,50 +243,50 @@ export function agentClient(url: string, token?: string) {
       return said?.role === "user" ? { place, content: said.content } : undefined;
     },
     /** What the next request would cost. */
-    quote: (id: string) => api.json("GET /v1/sessions/{id}/quote", { path: { id } }),
+    quote: (id: string) => api.json("GET /sessions/{id}/quote", { path: { id } }),
     /** What the model sees. */
-    prompt: (id: string) => api.json("GET /v1/sessions/{id}/prompt", { path: { id } }),
+    prompt: (id: string) => api.json("GET /sessions/{id}/prompt", { path: { id } }),
     /** Asks that the message at this place comes back and stays, or leaves. */
     pin: (id: string, place: number, wish: Pin["wish"]) =>
-      api.json("POST /v1/sessions/{id}/pins", { path: { id }, body: { place, wish } }),
+      api.json("POST /sessions/{id}/pins", { path: { id }, body: { place, wish } }),
     /** What the turns of a session have changed of files, the oldest first. */
-    changes: async (id: string) => (await api.json("GET /v1/sessions/{id}/changes", { path: { id } })).turns,
+    changes: async (id: string) => (await api.json("GET /sessions/{id}/changes", { path: { id } })).turns,
     /** Puts files back as they were before a turn. */
-    undo: (id: string, body: Body<"POST /v1/sessions/{id}/undo">) =>
-      api.json("POST /v1/sessions/{id}/undo", { path: { id }, body }),
+    undo: (id: string, body: Body<"POST /sessions/{id}/undo">) =>
+      api.json("POST /sessions/{id}/undo", { path: { id }, body }),
     /** Takes the last undo back. */
-    redo: (id: string, body: Body<"POST /v1/sessions/{id}/redo">) =>
-      api.json("POST /v1/sessions/{id}/redo", { path: { id }, body }),
+    redo: (id: string, body: Body<"POST /sessions/{id}/redo">) =>
+      api.json("POST /sessions/{id}/redo", { path: { id }, body }),
     /** Asks that a session's prompt stays in the provider's cache for so many minutes. */
     keepWarm: (id: string, minutes: number) =>
-      api.json("POST /v1/sessions/{id}/keep_warm", { path: { id }, body: { minutes } }),
+      api.json("POST /sessions/{id}/keep_warm", { path: { id }, body: { minutes } }),
     /** Gives a session's messages, one a line of JSON. */
     exportSession: async (id: string, format: "lines" | "html" = "lines") =>
-      bodyOf(await api.send("GET /v1/sessions/{id}/export", { path: { id }, query: { format } })),
+      bodyOf(await api.send("GET /sessions/{id}/export", { path: { id }, query: { format } })),
     /** Makes sessions of such lines, or of lines that each hold one, and resolves to their ids. */
     async importSessions(lines: Uint8Array<ArrayBuffer>): Promise<readonly string[]> {
-      const { sessions } = await api.json("POST /v1/sessions/import", { lines });
+      const { sessions } = await api.json("POST /sessions/import", { lines });
       return sessions.map(({ id }) => id);
     },
     /** Makes a key, and gives its secret. */
-    addKey: async (key: Body<"POST /v1/keys">) => (await api.json("POST /v1/keys", { body: key })).secret,
+    addKey: async (key: Body<"POST /keys">) => (await api.json("POST /keys", { body: key })).secret,
     /** All keys. */
-    keys: async () => (await api.json("GET /v1/keys")).keys,
+    keys: async () => (await api.json("GET /keys")).keys,
     /** Takes a key away. */
     async removeKey(name: string): Promise<void> {
-      await (await api.send("DELETE /v1/keys/{name}", { path: { name } })).body?.cancel();
+      await (await api.send("DELETE /keys/{name}", { path: { name } })).body?.cancel();
     },
     /** All that the server keeps, as a file. It isn't whole if the stream fails. */
-    backUp: async () => bodyOf(await api.send("GET /v1/backup")),
+    backUp: async () => bodyOf(await api.send("GET /backup")),
   };
 }
 
 async function readTurn(
   api: Client,
   id: string,
-  body: Body<"POST /v1/sessions/{id}/turns">,
+  body: Body<"POST /sessions/{id}/turns">,
 ): Promise<AsyncIterable<NumberedEvent>> {
-  return oneByOne(await api.events("POST /v1/sessions/{id}/turns", { path: { id }, body }));
+  return oneByOne(await api.events("POST /sessions/{id}/turns", { path: { id }, body }));
 }
 
 async function* oneByOne<Event>(

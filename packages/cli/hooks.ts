@@ -35,8 +35,8 @@ const HELP = `Has programs told when turns end, and when calls wait for a yes (d
 The server's TARE_WEBHOOK_HOSTS says which hosts may be told. The key is TARE_TOKEN, or the owner's in the data folder
 of the server on this machine.`;
 
-type Webhook = Told<"GET /v1/webhooks">["webhooks"][number];
-type Delivery = Told<"GET /v1/webhooks/{webhook}/deliveries">["deliveries"][number];
+type Webhook = Told<"GET /webhooks">["webhooks"][number];
+type Delivery = Told<"GET /webhooks/{webhook}/deliveries">["deliveries"][number];
 
 /** Which positional arguments an act has. */
 const ACTS: Readonly<Record<string, number>> = {
@@ -99,38 +99,38 @@ try {
   switch (act) {
     case "add": {
       const body = { url: first, types: [...typesOf(values.types)] };
-      const { webhook, secret } = await api.json("POST /v1/webhooks", { body });
+      const { webhook, secret } = await api.json("POST /webhooks", { body });
       // Alone on standard output, so that it can be piped to where it belongs.
       console.log(secret);
       console.error(shownText(`That is the secret of ${webhook.id}, which tells ${webhook.url}. Keep it.`));
       break;
     }
     case "list":
-      for (const webhook of (await api.json("GET /v1/webhooks")).webhooks) {
+      for (const webhook of (await api.json("GET /webhooks")).webhooks) {
         console.log(shownText(lineOf(webhook)));
       }
       break;
     case "enable":
     case "disable": {
       const body = { isEnabled: act === "enable" };
-      console.log(shownText(lineOf(await api.json("POST /v1/webhooks/{webhook}", { path, body }))));
+      console.log(shownText(lineOf(await api.json("POST /webhooks/{webhook}", { path, body }))));
       break;
     }
     case "rotate":
-      console.log((await api.json("POST /v1/webhooks/{webhook}/secret", { path })).secret);
+      console.log((await api.json("POST /webhooks/{webhook}/secret", { path })).secret);
       break;
     case "remove":
-      await (await api.send("DELETE /v1/webhooks/{webhook}", { path })).body?.cancel();
+      await (await api.send("DELETE /webhooks/{webhook}", { path })).body?.cancel();
       console.log(`Removed webhook ${first}: nothing more is sent to it.`);
       break;
     case "deliveries": {
-      const { deliveries } = await api.json("GET /v1/webhooks/{webhook}/deliveries", { path });
+      const { deliveries } = await api.json("GET /webhooks/{webhook}/deliveries", { path });
       for (const one of deliveries) console.log(shownText(deliveryLine(one)));
       break;
     }
     case "redeliver": {
       const again = { path: { webhook: first, delivery } };
-      const sent = await api.json("POST /v1/webhooks/{webhook}/deliveries/{delivery}", again);
+      const sent = await api.json("POST /webhooks/{webhook}/deliveries/{delivery}", again);
       console.log(shownText(deliveryLine(sent)));
       break;
     }

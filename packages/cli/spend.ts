@@ -5,7 +5,7 @@
  */
 // deno-lint-ignore-file no-console
 import { type CallReport, SPEND_BY, SPENT_ON, type Sums } from "@tare/conversation/report";
-import type { SessionSpend, SpendReport } from "@tare/server/client";
+import { API_PATH, type SessionSpend, type SpendReport } from "@tare/server/client";
 import { agentClient, serverAddress } from "./agent_client.ts";
 import { commandLine } from "./command_line.ts";
 import { inDigits, inDigitsOf, inDollars } from "./in_digits.ts";
@@ -158,7 +158,7 @@ function toldOfSession({ all, turns, tools, subjects, results, programs }: Sessi
           ...[dollarsOf(cost), inDigits(tokenUnits), inDigits(calls), inDigits(tokens), String(place), state],
         ]),
       ),
-      'Let one go: POST /v1/sessions/ID/pins {"place": MESSAGE, "wish": "let_go"}, or on the page.',
+      `Let one go: POST ${API_PATH}/sessions/ID/pins {"place": MESSAGE, "wish": "let_go"}, or on the page.`,
     ],
     ...programs ? [programsInWords(programs)] : [],
     `${WORDS}\n${UNITS}`,

@@ -56,7 +56,7 @@ export interface Gateway {
  * |---|---|
  * | `POST /v1/chat/completions`, `POST /v1/responses`, `POST /v1/messages` | planned, then passed on |
  * | `POST /v1/responses/input_tokens`, `POST /v1/messages/count_tokens` | passed on with the view that the model had last |
- * | what else is below `/v1/responses`, `/v1/files`, `/v1/images`, `/v1/audio`, `/v1/batches`, `/v1/conversations`, `/v1/uploads`, `/v1/containers`, `/v1/skills`, `/v1/messages/batches`, and `/v1/completions`, `/v1/embeddings`, `/v1/moderations`, `GET /v1/models` | passed on as it comes, streamed both ways |
+ * | what else is below `/v1/responses`, `/v1/files`, `/v1/images`, `/v1/audio`, `/v1/batches`, `/v1/conversations`, `/v1/uploads`, `/v1/containers`, `/v1/skills`, `/v1/sessions`, `/v1/agents`, `/v1/environments`, `/v1/messages/batches`, and `/v1/completions`, `/v1/embeddings`, `/v1/moderations`, `GET /v1/models` | passed on as it comes, streamed both ways |
  * | anything else under `/v1` | the same with the client's own key, or if `forward` names it; with the server's key it is 404 |
  * | a websocket | 426: clients go on over HTTP |
  * | `HEAD /` | says that somebody is there |
@@ -300,6 +300,8 @@ const MODEL_PATHS: readonly ModelPath[] = [
   { path: "uploads", below: true },
   { path: "containers", below: true },
   { path: "skills", below: true },
+  // Anthropic's managed agents, without their memory and the vaults that hold their credentials.
+  ...["sessions", "agents", "environments"].map((path) => ({ path, below: true })),
   { path: "messages/batches", below: true },
 ];
 

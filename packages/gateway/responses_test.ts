@@ -93,6 +93,29 @@ Deno.test("gateway gives a stored response's open recall its answer, under the u
   ]]);
 });
 
+Deno.test("gateway adds each item once to a conversation that the upstream stores, and no recall", async () => {
+  const stored: object[] = [];
+  // Calls whatever it may, as a model that is asked for what it has seen.
+  const reply = (asked: AskedResponse) => {
+    const names = asked.tools?.map(({ name }) => name) ?? [];
+    const isAnswered = asked.input.some(({ type, call_id }) =>
+      type === "function_call_output" && String(call_id).startsWith("r")
+    );
+    const output = names.includes("recall") && !isAnswered
+      ? functionCall("recall", { ref: "none" }, `r${stored.length}`)
+      : says("Done.", `msg_${stored.length}`);
+    stored.push(...asked.input, output);
+    return [output];
+  };
+  const ask = gatewayTo(responsesUpstream(Array(4).fill(reply)));
+  const input = (at: number) => [{ role: "user", content: `Question ${at}.` }];
+  for (const [at, conversation] of ["conv_1", { id: "conv_1" }].entries()) {
+    const told = await ask({ input: input(at), tools: [READ], conversation, stream: at > 0 });
+    assertMatch(await told.text(), /Done\./);
+  }
+  assertEquals(stored, [...input(0), says("Done.", "msg_0"), ...input(1), says("Done.", "msg_2")]);
+});
+
 Deno.test("gateway edits the outputs of function calls and nothing else", async () => {
   const result = Array.from({ length: 20_000 }, (_, at) => `${at % 97}`).join(" ");
   const upstream = responsesUpstream([]);

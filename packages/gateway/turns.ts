@@ -247,7 +247,7 @@ export class Turns {
     if (bytes.length > LARGE_BYTES) await letOthersIn();
     const still = isOwn ? undefined : protocol.withoutNonce?.(sent);
     const body = still ? read(still) : sent;
-    const { key, name, follows, isStateful, isDetached, ...hints } = protocol.readHints(
+    const { key, name, follows, isStateful, isDetached, isAppended, ...hints } = protocol.readHints(
       body,
       request.headers,
     );
@@ -326,7 +326,8 @@ export class Turns {
     const deferred = isLeft || !maySearch || functionsInFront === "all"
       ? undefined
       : deferTools(asked, (name) => functionsInFront.includes(name));
-    const recall = offers && !session.facts.isReverted && (wire.tools ?? []).length > 0 &&
+    // Nothing is evicted from a conversation that the upstream stores, and a recall's request would add its items again.
+    const recall = offers && !isAppended && !session.facts.isReverted && (wire.tools ?? []).length > 0 &&
       wire.tools?.every(({ definition }) => definition.function.name !== RECALL_TOOL.function.name);
     return new GatewayTurn({
       client,

@@ -43,7 +43,7 @@ const TYPES: Readonly<Record<string, string>> = {
  *
  * const answer = page.get("/")!(new Request("http://127.0.0.1:8787/"));
  * assertEquals(answer.headers.get("content-type"), "text/html; charset=utf-8");
- * assertEquals(page.get("/v1/sessions"), undefined);
+ * assertEquals(page.get("/tare/v1/sessions"), undefined);
  * ```
  */
 export const page: ReadonlyMap<string, (request: Request) => Response> = new Map(

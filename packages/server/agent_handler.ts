@@ -12,7 +12,7 @@ import type { AgentOptions } from "./agent_options.ts";
 import { health } from "./api/health_routes.ts";
 import { measured, observeServer } from "./api/metrics_routes.ts";
 import { SessionKinds } from "./api/session_kinds.ts";
-import { respondAt as respondElsewhere } from "./as_model/errors.ts";
+import { respondAt } from "./as_model/errors.ts";
 import { dispatcher } from "./http/dispatcher.ts";
 import { admission, guard } from "./http/guard.ts";
 import type { Route } from "./http/route.ts";
@@ -57,67 +57,67 @@ export interface AgentHandler {
  *
  * | route | does |
  * |---|---|
- * | `POST /v1/sessions` | makes a session |
- * | `GET /v1/sessions?kind=K&limit=N&after=ID&search=TEXT&helpers=true` | lists them, page by page: the agent's (`agent`), those that pass through (`gateway`), or both |
- * | `GET /v1/sessions/{id}` | one: the agent's with its messages, its helpers and its running turn; another's with what left its prompt and why |
- * | `DELETE /v1/sessions/{id}` | cancels and forgets it, its helpers too |
- * | `GET /v1/sessions/{id}/calls` | what each model call took, and what was rewritten before it and why |
- * | `GET /v1/sessions/{id}/prompt` | what the model sees, a block for each tool and message |
- * | `GET /v1/sessions/{id}/prompt/{block}` | a block: what stands there now, and what was said |
- * | `GET /v1/sessions/{id}/pins` | what is asked of single messages |
- * | `POST /v1/sessions/{id}/pins` | asks that a message comes back and stays, or that a result leaves |
- * | `DELETE /v1/sessions/{id}/pins/{place}` | asks for nothing more of it |
- * | `POST /v1/sessions/{id}/keep_warm` | keeps its newest prompt in the provider's cache for some minutes |
- * | `GET /v1/sessions/{id}/archive/{ref}` | the original of what left the prompt |
- * | `GET /v1/spend?by=B` | what calls have cost and what for, by day, model, session or agent |
- * | `GET /v1/misses` | why prompts weren't read from the cache, what that has cost, and what would mend it |
- * | `GET /v1/sessions/{id}/spend` | where a session's money went |
- * | `GET /v1/overview?kind=K` | what was saved today and in all, and the newest warnings |
- * | `GET /v1/ledger` | what sessions that pass through cost, planned and left as they are; only with a gateway |
+ * | `POST /tare/v1/sessions` | makes a session |
+ * | `GET /tare/v1/sessions?kind=K&limit=N&after=ID&search=TEXT&helpers=true` | lists them, page by page: the agent's (`agent`), those that pass through (`gateway`), or both |
+ * | `GET /tare/v1/sessions/{id}` | one: the agent's with its messages, its helpers and its running turn; another's with what left its prompt and why |
+ * | `DELETE /tare/v1/sessions/{id}` | cancels and forgets it, its helpers too |
+ * | `GET /tare/v1/sessions/{id}/calls` | what each model call took, and what was rewritten before it and why |
+ * | `GET /tare/v1/sessions/{id}/prompt` | what the model sees, a block for each tool and message |
+ * | `GET /tare/v1/sessions/{id}/prompt/{block}` | a block: what stands there now, and what was said |
+ * | `GET /tare/v1/sessions/{id}/pins` | what is asked of single messages |
+ * | `POST /tare/v1/sessions/{id}/pins` | asks that a message comes back and stays, or that a result leaves |
+ * | `DELETE /tare/v1/sessions/{id}/pins/{place}` | asks for nothing more of it |
+ * | `POST /tare/v1/sessions/{id}/keep_warm` | keeps its newest prompt in the provider's cache for some minutes |
+ * | `GET /tare/v1/sessions/{id}/archive/{ref}` | the original of what left the prompt |
+ * | `GET /tare/v1/spend?by=B` | what calls have cost and what for, by day, model, session or agent |
+ * | `GET /tare/v1/misses` | why prompts weren't read from the cache, what that has cost, and what would mend it |
+ * | `GET /tare/v1/sessions/{id}/spend` | where a session's money went |
+ * | `GET /tare/v1/overview?kind=K` | what was saved today and in all, and the newest warnings |
+ * | `GET /tare/v1/ledger` | what sessions that pass through cost, planned and left as they are; only with a gateway |
  *
  * The agent's sessions alone have these, and of another's they are 501:
  *
  * | route | does |
  * |---|---|
- * | `POST /v1/sessions/{id}/title` | names it |
- * | `POST /v1/sessions/{id}/fork` | makes a session that goes on from it, or from before one of the user's messages |
- * | `GET /v1/sessions/{id}/quote` | what its next request would cost |
- * | `GET /v1/sessions/{id}/export` | its messages, one a line |
- * | `POST /v1/sessions/{id}/turns` | starts, continues or steers a turn and streams its events, or queues one |
- * | `GET /v1/sessions/{id}/queue`, `DELETE /v1/sessions/{id}/queue/{turn}` | the turns that wait |
- * | `GET /v1/sessions/{id}/events?after=N` | streams the events after number N, those of a running turn included |
- * | `POST /v1/sessions/{id}/model` | lets the next turns ask another model, or with another effort |
- * | `POST /v1/sessions/{id}/cancel` | cancels the running turn and waits for its end |
- * | `GET /v1/sessions/{id}/approvals` | lists the calls that wait for an answer before they run |
- * | `POST /v1/sessions/{id}/approvals/{call}` | says whether a call may run |
- * | `GET /v1/sessions/{id}/changes` | what its turns have changed of files |
- * | `POST /v1/sessions/{id}/undo` | puts files back as they were before a turn |
- * | `POST /v1/sessions/{id}/redo` | takes the last undo back |
+ * | `POST /tare/v1/sessions/{id}/title` | names it |
+ * | `POST /tare/v1/sessions/{id}/fork` | makes a session that goes on from it, or from before one of the user's messages |
+ * | `GET /tare/v1/sessions/{id}/quote` | what its next request would cost |
+ * | `GET /tare/v1/sessions/{id}/export` | its messages, one a line |
+ * | `POST /tare/v1/sessions/{id}/turns` | starts, continues or steers a turn and streams its events, or queues one |
+ * | `GET /tare/v1/sessions/{id}/queue`, `DELETE /tare/v1/sessions/{id}/queue/{turn}` | the turns that wait |
+ * | `GET /tare/v1/sessions/{id}/events?after=N` | streams the events after number N, those of a running turn included |
+ * | `POST /tare/v1/sessions/{id}/model` | lets the next turns ask another model, or with another effort |
+ * | `POST /tare/v1/sessions/{id}/cancel` | cancels the running turn and waits for its end |
+ * | `GET /tare/v1/sessions/{id}/approvals` | lists the calls that wait for an answer before they run |
+ * | `POST /tare/v1/sessions/{id}/approvals/{call}` | says whether a call may run |
+ * | `GET /tare/v1/sessions/{id}/changes` | what its turns have changed of files |
+ * | `POST /tare/v1/sessions/{id}/undo` | puts files back as they were before a turn |
+ * | `POST /tare/v1/sessions/{id}/redo` | takes the last undo back |
  *
  * | route | does |
  * |---|---|
- * | `POST /v1/sessions/import` | makes sessions of lines as `export` gives them |
- * | `GET /v1/backup` | everything that the server keeps, as a file |
- * | `GET /v1/key` | by which key the request came, and what that may |
- * | `GET /v1/keys`, `POST /v1/keys`, `DELETE /v1/keys/{name}` | the keys beside the owner's |
- * | `GET /v1/webhooks`, `POST /v1/webhooks` | who is told of what happens in sessions |
- * | `GET`, `POST` and `DELETE /v1/webhooks/{webhook}` | shows, changes, enables or removes one |
- * | `POST /v1/webhooks/{webhook}/secret` | gives it another secret |
- * | `GET /v1/webhooks/{webhook}/deliveries` | what it was told, and what came of it |
- * | `POST /v1/webhooks/{webhook}/deliveries/{delivery}` | sends that once more |
+ * | `POST /tare/v1/sessions/import` | makes sessions of lines as `export` gives them |
+ * | `GET /tare/v1/backup` | everything that the server keeps, as a file |
+ * | `GET /tare/v1/key` | by which key the request came, and what that may |
+ * | `GET /tare/v1/keys`, `POST /tare/v1/keys`, `DELETE /tare/v1/keys/{name}` | the keys beside the owner's |
+ * | `GET /tare/v1/webhooks`, `POST /tare/v1/webhooks` | who is told of what happens in sessions |
+ * | `GET`, `POST` and `DELETE /tare/v1/webhooks/{webhook}` | shows, changes, enables or removes one |
+ * | `POST /tare/v1/webhooks/{webhook}/secret` | gives it another secret |
+ * | `GET /tare/v1/webhooks/{webhook}/deliveries` | what it was told, and what came of it |
+ * | `POST /tare/v1/webhooks/{webhook}/deliveries/{delivery}` | sends that once more |
  * | `POST /v1/chat/completions`, `POST /v1/responses` | the agent as an OpenAI-compatible model; other models are the gateway's |
  * | `GET /v1/responses/{id}`, `DELETE /v1/responses/{id}` | a stored response of the agent; forgets it |
  * | `GET /v1/responses/{id}/input_items` | what its request brought |
  * | `GET /v1/models`, `GET /v1/models/{id}` | the models of these routes, the provider's too |
- * | `GET /v1/agent/files?search=TEXT` | files of the workspace, as the tool `list_files` shows them |
- * | `GET /v1/agent` | where the agent works, the model that it asks, and how much a prompt may hold |
+ * | `GET /tare/v1/agent/files?search=TEXT` | files of the workspace, as the tool `list_files` shows them |
+ * | `GET /tare/v1/agent` | where the agent works, the model that it asks, and how much a prompt may hold |
  * | `GET /health` | says that the server is up |
  * | `GET /health/ready` | says whether it can take requests now, and if not why |
  * | `GET /metrics` | the server's figures as Prometheus reads them; only with `metrics` |
  * | `GET /openapi.json` | describes all routes |
  *
- * A path of ours with another method is 405 and says which it takes. Whatever else is under `/v1` is the gateway's, which
- * passes on by what models are used.
+ * A path of the table with another method is 405, which names the methods that it has. The gateway answers whatever else
+ * is under `/v1`, and forwards what models are used with.
  */
 export function agentHandler(options: AgentOptions): AgentHandler {
   const { store, gateway, keys, files, heartbeat = {}, maxBodyBytes = 10 * 2 ** 20, onError = () => {} } =
@@ -135,9 +135,8 @@ export function agentHandler(options: AgentOptions): AgentHandler {
     ...{ sessions, kinds, healthRoutes, heartbeat, onError, webhooks, deliverer: told.deliverer },
   });
   const admit = admission({ sessions: kinds, keys });
-  const { answer, isPublic, respondAt, placeOf } = dispatcher(routes, {
-    ...{ maxBodyBytes, store, files, onError, admit, gateway },
-    respondAt: respondElsewhere,
+  const { answer, isPublic, placeOf } = dispatcher(routes, {
+    ...{ maxBodyBytes, store, files, onError, admit, gateway, respondAt },
   });
   const fetch = guard(answer, { ...options.guard, ...(keys && { keys }), isPublic, respondAt, onError });
   if (figures) observeServer(figures, { store, sessions });

@@ -109,14 +109,18 @@ Deno.test("agentHandler() makes sessions with their own instructions, model and 
   const models: string[] = [];
   const model = scriptedModel([{ content: "a" }]);
   const handler = agent(model, { model: (name) => (models.push(name), model) });
-  const created = await call(handler, "POST", "/v1/sessions", { instructions: "", model: "m", tools: [] });
+  const created = await call(handler, "POST", "/tare/v1/sessions", {
+    instructions: "",
+    model: "m",
+    tools: [],
+  });
   const { id } = created.body as { id: string };
-  assertEquals([created.status, created.headers.get("location")], [201, `/v1/sessions/${id}`]);
-  const session = `/v1/sessions/${id}`;
+  assertEquals([created.status, created.headers.get("location")], [201, `/tare/v1/sessions/${id}`]);
+  const session = `/tare/v1/sessions/${id}`;
   const other = await newSession(handler);
   await turn(handler, session, "q");
   assertEquals(models, ["m"]);
-  const list = (await call(handler, "GET", "/v1/sessions")).body as {
+  const list = (await call(handler, "GET", "/tare/v1/sessions")).body as {
     sessions: { id: string; tools: string[] }[];
   };
   assertEquals(list.sessions.map((one) => [one.id, one.tools]), [
@@ -129,7 +133,7 @@ Deno.test("agentHandler() makes sessions with their own instructions, model and 
     error(404, "not_found", `Cannot find session ${id}: there is no such session.`),
   );
   assertEquals(
-    await refused(handler, "POST", "/v1/sessions", { tools: ["echo", "fly"] }),
+    await refused(handler, "POST", "/tare/v1/sessions", { tools: ["echo", "fly"] }),
     error(400, "invalid_request", 'Cannot use tool "fly": there are echo, recall, delegate.'),
   );
 });
@@ -220,14 +224,14 @@ Deno.test("agentHandler() answers bad input with one JSON shape", async () => {
   const broken = await refused(handler, "POST", turns, "{");
   assertMatch(JSON.stringify(broken), /^{"status":400,.*"invalid_json"/);
   assertEquals(
-    await refused(handler, "POST", "/v1/sessions/none/turns", { input: "q" }),
+    await refused(handler, "POST", "/tare/v1/sessions/none/turns", { input: "q" }),
     error(404, "not_found", "Cannot find session none: there is no such session."),
   );
   assertEquals(
     await refused(handler, "GET", "/v2"),
     error(404, "not_found", "Cannot find /v2: there is no such route."),
   );
-  const wrongMethod = await call(handler, "PUT", "/v1/sessions");
+  const wrongMethod = await call(handler, "PUT", "/tare/v1/sessions");
   assertEquals([wrongMethod.status, wrongMethod.headers.get("allow")], [405, "POST, GET, HEAD"]);
   assertEquals(
     await refused(handler, "GET", `${session}/archive/0123456789abcdef`),
@@ -265,14 +269,14 @@ Deno.test("agentHandler() says that the server is up and describes every route, 
   const handler = agent(scriptedModel([]));
   assertEquals((await call(handler, "GET", "/health")).body, { status: "ok" });
   const { paths } = (await call(handler, "GET", "/openapi.json")).body as { paths: Record<string, unknown> };
-  for (const path of ["/health", "/openapi.json", "/v1/sessions", "/v1/sessions/{id}/turns"]) {
+  for (const path of ["/health", "/openapi.json", "/tare/v1/sessions", "/tare/v1/sessions/{id}/turns"]) {
     assertEquals(path in paths, true, path);
   }
 });
 
 Deno.test("agentHandler() says where the agent works, if it is told, what it asks and how much it may hold", async () => {
   const ask = async (workspace: object) =>
-    (await call(agent(scriptedModel([]), workspace), "GET", "/v1/agent")).body;
+    (await call(agent(scriptedModel([]), workspace), "GET", "/tare/v1/agent")).body;
   assertEquals(await ask({}), { model: "scripted", windowTokens: 100_000 });
   assertEquals(await ask({ workspace: "/w" }), { workspace: "/w", model: "scripted", windowTokens: 100_000 });
   const seesPictures = (model: string) => model === "scripted";
@@ -317,7 +321,7 @@ Deno.test("agentHandler() tells of a missing route or method as the path's clien
     { type: "not_found_error", message: missing("/v1/messages") },
     null,
   ]);
-  for (const path of ["/v1/sessions/x/y", "/nowhere"]) {
+  for (const path of ["/tare/v1/sessions/x/y", "/nowhere"]) {
     assertEquals(await told("GET", path), [
       404,
       { status: 404, code: "not_found", message: missing(path) },

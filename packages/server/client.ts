@@ -1,6 +1,6 @@
 /**
  * A client of the server's routes, whose types are those of the table that the server dispatches, validates and documents
- * by. Of the server it needs types alone, so that a page carries nothing of it.
+ * by. Of the server it needs types and {@linkcode API_PATH} alone, so that a page carries nothing else of it.
  *
  * It isn't an entry point of the package: types that are worked out from values can't be published. The rooms that
  * nobody imports have it as `@tare/server/client`, by the configuration of the workspace.
@@ -8,14 +8,16 @@
  * @module
  */
 import type { Route } from "./http/route.ts";
-import type { routeTable } from "./route_table.ts";
+import { API_PATH } from "./http/api_path.ts";
+import type { ownRoutes } from "./route_table.ts";
 
+export { API_PATH } from "./http/api_path.ts";
 export type { MissesReport } from "./api/misses.ts";
 export type { SessionSpend } from "./api/session_spend.ts";
 
-type Table = ReturnType<typeof routeTable>[number];
+type Table = ReturnType<typeof ownRoutes>[number];
 
-/** What is sent to each route, and what it tells: by `METHOD /path/{parameter}`. */
+/** What is sent to each route, and what it tells: by `METHOD /path/{parameter}`, the path being that below {@linkcode API_PATH}. */
 export type Api = {
   readonly [R in Table as R extends Route<infer M, infer P> ? `${M} ${P}` : never]: NonNullable<R["types"]>;
 };
@@ -24,7 +26,7 @@ export type Api = {
 export type Told<Name extends keyof Api> = Api[Name]["told"]["json"];
 
 /** What calls have cost, over sessions. */
-export type SpendReport = Told<"GET /v1/spend">;
+export type SpendReport = Told<"GET /spend">;
 
 /** The JSON that a route takes. */
 export type Body<Name extends keyof Api> = Api[Name]["asked"]["body"];
@@ -135,7 +137,7 @@ export function client({ url = "", token, unreachable, refused }: ClientOptions)
     const search = new URLSearchParams(asked.map(([part, value]) => [part, String(value)])).toString();
     let response: Response;
     try {
-      response = await fetch(url + at + (search && `?${search}`), {
+      response = await fetch(url + API_PATH + at + (search && `?${search}`), {
         method,
         headers,
         ...(sent !== undefined && { body: sent }),

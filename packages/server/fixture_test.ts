@@ -226,8 +226,8 @@ export function request(method: string, path: string, body?: unknown): Request {
 
 /** Makes a session and gives its path. */
 export async function newSession(handler: AgentHandler, body: unknown = {}): Promise<string> {
-  const { body: session } = await call(handler, "POST", "/v1/sessions", body);
-  return `/v1/sessions/${(session as { id: string }).id}`;
+  const { body: session } = await call(handler, "POST", "/tare/v1/sessions", body);
+  return `/tare/v1/sessions/${(session as { id: string }).id}`;
 }
 
 /** The events of a stream, read to its end. */

@@ -15,6 +15,7 @@ import { turnRoutes } from "./api/turn_routes.ts";
 import { webhookRoutes } from "./api/webhook_routes.ts";
 import { asModelRoutes } from "./as_model/as_model_routes.ts";
 import config from "./deno.json" with { type: "json" };
+import { API_PATH } from "./http/api_path.ts";
 import { LINES } from "./http/dispatcher.ts";
 import { ERROR } from "./http/http_error.ts";
 import { type Route, route, type RouteResponse } from "./http/route.ts";
@@ -36,9 +37,25 @@ export interface TableOptions extends Omit<AgentOptions, "webhooks"> {
   readonly onError: (error: unknown) => void;
 }
 
-/** Every route of the server. The types of its client are this table's. */
-export function routeTable(options: TableOptions) {
-  const { sessions, kinds, store, gateway, healthRoutes, metrics } = options;
+/**
+ * Returns every route of the server. At the root are only those that providers have too, which the agent as a model
+ * answers, and those that watch or describe the server: `/health`, `/metrics` and `/openapi.json`.
+ */
+export function routeTable(options: TableOptions): readonly Route[] {
+  const { healthRoutes, metrics } = options;
+  const all: readonly Route[] = [
+    ...ownRoutes(options).map((route) => ({ ...route, path: API_PATH + route.path })),
+    ...asModelRoutes(options),
+    ...healthRoutes,
+    ...(metrics ? metricsRoutes(metrics) : []),
+    documentRoute(() => all),
+  ];
+  return all;
+}
+
+/** Returns the routes of Tare's own API, by their paths below {@linkcode API_PATH}. The types of its client are theirs. */
+export function ownRoutes(options: TableOptions) {
+  const { sessions, kinds, store, gateway } = options;
   const agentsOwn = [
     ...agentSessionRoutes(sessions),
     ...turnRoutes(options),
@@ -46,91 +63,84 @@ export function routeTable(options: TableOptions) {
     ...undoRoutes(sessions, options.checkpoints),
     ...transferRoutes(sessions, store),
   ].map((route) => kinds.agentOnly(route));
-  let all: readonly Route[] = [];
-  const table = [
+  return [
     ...sessionRoutes(kinds, sessions),
     ...promptRoutes(kinds),
     ...agentsOwn,
     ...(gateway ? ledgerRoutes(gateway) : []),
-    ...asModelRoutes(options),
-    ...healthRoutes,
-    ...(metrics ? metricsRoutes(metrics) : []),
     ...keyRoutes(options.keys, options.webhooks),
     ...webhookRoutes(options),
     ...fileRoutes(options),
-    ...systemRoutes(options, () => all),
+    agentRoute(options),
   ];
-  all = table;
-  return table;
 }
 
-/** The routes about the server itself; `routes` gives all that there are. */
-function systemRoutes(
-  { workspace, sandbox, defaultModel, passesOn, sessions }: TableOptions,
-  routes: () => readonly Route[],
-) {
-  return [
-    route({
-      method: "GET",
-      path: "/v1/agent",
-      operationId: "getAgent",
-      summary: "Says where the agent works, which model it asks, and how much a prompt may hold.",
-      responses: {
-        200: {
-          description: "The agent.",
-          content: {
-            "application/json": closed({
-              workspace: Type.Optional(
-                Type.String({ description: "The folder that its tools work in, on the server's machine." }),
+/** Returns the route that describes the agent. */
+function agentRoute({ workspace, sandbox, defaultModel, passesOn, sessions }: TableOptions) {
+  return route({
+    method: "GET",
+    path: "/agent",
+    operationId: "getAgent",
+    summary: "Says where the agent works, which model it asks, and how much a prompt may hold.",
+    responses: {
+      200: {
+        description: "The agent.",
+        content: {
+          "application/json": closed({
+            workspace: Type.Optional(
+              Type.String({ description: "The folder that its tools work in, on the server's machine." }),
+            ),
+            sandbox: Type.Optional(closed({
+              by: Type.Optional(Type.String({ description: "What makes it; absent where there is none." })),
+              why: Type.Optional(Type.String({ description: "Why there is none." })),
+              domains: Type.Array(Type.String(), { description: "The hosts that commands reach unasked." }),
+            }, "AgentSandbox")),
+            model: Type.Optional(Type.String({
+              description:
+                "The model of sessions that name no other; absent where there is no agent, only a gateway.",
+            })),
+            passesOn: Type.Optional(closed({
+              chat: Type.Optional(
+                Type.String({
+                  description: "The provider of chat completions and responses, if there is one.",
+                }),
               ),
-              sandbox: Type.Optional(closed({
-                by: Type.Optional(Type.String({ description: "What makes it; absent where there is none." })),
-                why: Type.Optional(Type.String({ description: "Why there is none." })),
-                domains: Type.Array(Type.String(), { description: "The hosts that commands reach unasked." }),
-              }, "AgentSandbox")),
-              model: Type.Optional(Type.String({
-                description:
-                  "The model of sessions that name no other; absent where there is no agent, only a gateway.",
-              })),
-              passesOn: Type.Optional(closed({
-                chat: Type.Optional(
-                  Type.String({
-                    description: "The provider of chat completions and responses, if there is one.",
-                  }),
-                ),
-                messages: Type.Optional(Type.String({ description: "The provider of Messages." })),
-              }, "PassesOn")),
-              windowTokens: Type.Number({ description: "How much a prompt may hold at most." }),
-              seesPictures: SEES_PICTURES,
-            }, "Agent"),
-          },
+              messages: Type.Optional(Type.String({ description: "The provider of Messages." })),
+            }, "PassesOn")),
+            windowTokens: Type.Number({ description: "How much a prompt may hold at most." }),
+            seesPictures: SEES_PICTURES,
+          }, "Agent"),
         },
       },
-      answer: () => {
-        const seesPictures = defaultModel === undefined ? undefined : sessions.seesPictures(defaultModel);
-        return {
-          json: {
-            ...(workspace !== undefined && { workspace }),
-            ...(sandbox !== undefined && { sandbox }),
-            ...(defaultModel !== undefined && { model: defaultModel }),
-            ...(passesOn !== undefined && { passesOn }),
-            windowTokens: sessions.windowOf(defaultModel ?? ""),
-            ...(seesPictures !== undefined && { seesPictures }),
-          },
-        };
-      },
-    }),
-    route({
-      method: "GET",
-      path: "/openapi.json",
-      operationId: "getOpenapiDocument",
-      summary: "Describes all routes: this document.",
-      responses: {
-        200: { description: "An OpenAPI 3.1 document.", content: { "application/json": Type.Object({}) } },
-      },
-      answer: () => ({ json: openapiDocument(routes()) }),
-    }),
-  ];
+    },
+    answer: () => {
+      const seesPictures = defaultModel === undefined ? undefined : sessions.seesPictures(defaultModel);
+      return {
+        json: {
+          ...(workspace !== undefined && { workspace }),
+          ...(sandbox !== undefined && { sandbox }),
+          ...(defaultModel !== undefined && { model: defaultModel }),
+          ...(passesOn !== undefined && { passesOn }),
+          windowTokens: sessions.windowOf(defaultModel ?? ""),
+          ...(seesPictures !== undefined && { seesPictures }),
+        },
+      };
+    },
+  });
+}
+
+/** Returns the route that describes all that `routes` returns. */
+function documentRoute(routes: () => readonly Route[]): Route {
+  return route({
+    method: "GET",
+    path: "/openapi.json",
+    operationId: "getOpenapiDocument",
+    summary: "Describes all routes: this document.",
+    responses: {
+      200: { description: "An OpenAPI 3.1 document.", content: { "application/json": Type.Object({}) } },
+    },
+    answer: () => ({ json: openapiDocument(routes()) }),
+  });
 }
 
 const IDEMPOTENCY_KEY = {

@@ -30,7 +30,7 @@ function both(
   const store = memoryStore();
   const options = { maxBodyBytes: 10 * MIB, store };
   const upstream = gateway({
-    upstreams: isAlone ? {} : { chat: provider, responses: provider },
+    upstreams: isAlone ? {} : { chat: provider, responses: provider, messages: provider },
     countTokens,
     store,
     forward,
@@ -66,7 +66,7 @@ Deno.test("agentHandler() with a gateway gives the model agent to the agent and 
   assertEquals([other, seen], [{ id: "upstream" }, ["http://upstream.example/v1/chat/completions"]]);
   await (await ask(post('{"model":"gpt-5","input":"Hello?"}', "/v1/responses"))).body?.cancel();
   assertEquals(seen[1], "http://upstream.example/v1/responses");
-  const session = await ask(post("{}", "/v1/sessions"));
+  const session = await ask(post("{}", "/tare/v1/sessions"));
   assertEquals([session.status, await session.body?.cancel()], [201, undefined]);
 });
 
@@ -171,20 +171,20 @@ Deno.test("agentHandler() with a gateway tells of both in one document", async (
     Object.keys(paths).sort(),
     [
       ...Object.keys(alone.paths),
-      "/v1/ledger",
+      "/tare/v1/ledger",
     ].sort(),
   );
   assertStringIncludes(paths["/v1/responses"].post.summary, "provider");
   assert("default" in paths["/v1/models"].get.responses);
-  assertEquals(paths["/v1/sessions"], alone.paths["/v1/sessions"]);
-  const ledger = await (await ask(get("/v1/ledger"))).json();
+  assertEquals(paths["/tare/v1/sessions"], alone.paths["/tare/v1/sessions"]);
+  const ledger = await (await ask(get("/tare/v1/ledger"))).json();
   assertEquals(Object.keys(ledger), components.schemas.GatewayLedger.required);
   assertEquals(Object.keys(ledger.planned), components.schemas.GatewayLedgerGroup.required);
   await (await ask(post(call("unpriced")))).text();
-  const { sessions: [session] } = await (await ask(get("/v1/sessions"))).json();
-  const details = await (await ask(get(`/v1/sessions/${session.id}`))).json();
+  const { sessions: [session] } = await (await ask(get("/tare/v1/sessions"))).json();
+  const details = await (await ask(get(`/tare/v1/sessions/${session.id}`))).json();
   assertEquals(Object.keys(details).sort(), components.schemas.GatewaySessionDetails.required.toSorted());
-  assertEquals((await ask(get("/v1/sessions/nobody"))).status, 404);
+  assertEquals((await ask(get("/tare/v1/sessions/nobody"))).status, 404);
 });
 
 Deno.test("agentHandler() with a gateway passes whatever else is under /v1 on, and keeps the agent's own paths", async () => {
@@ -202,8 +202,8 @@ Deno.test("agentHandler() with a gateway passes whatever else is under /v1 on, a
   ] as const;
   for (const [method, path] of passed) assertEquals(await told(method, path), 200);
   assertEquals(seen, passed.map(([, path]) => `http://upstream.example${path}`));
-  assertEquals(await told("PATCH", "/v1/sessions/x"), 405);
-  assertEquals([await told("GET", "/v1/sessions/x"), await told("GET", "/nowhere")], [404, 404]);
+  assertEquals(await told("PATCH", "/tare/v1/sessions/x"), 405);
+  assertEquals([await told("GET", "/tare/v1/sessions/x"), await told("GET", "/nowhere")], [404, 404]);
   assertEquals(await told("HEAD", "/"), 200);
   assertEquals(await told("GET", "/v1/responses", { upgrade: "websocket" }), 426);
   assertEquals(seen.length, passed.length);
@@ -257,7 +257,7 @@ Deno.test("agentHandler() with a gateway reads compressed bodies of the agent's 
   const { ask, seen } = both();
   const send = (body: Uint8Array<ArrayBuffer>, encoding: string) => {
     const headers = { "content-type": "application/json", "content-encoding": encoding };
-    return ask(new Request("http://localhost/v1/sessions", { method: "POST", headers, body }));
+    return ask(new Request("http://localhost/tare/v1/sessions", { method: "POST", headers, body }));
   };
   const plain = JSON.stringify({ metadata: { a: "b" } });
   for (
@@ -315,6 +315,10 @@ Deno.test("agentHandler() with a gateway passes on with the server's key by what
       ["POST", "/v1/moderations"],
       ["POST", "/v1/batches"],
       ["POST", "/v1/batches/batch_1/cancel"],
+      ["POST", "/v1/sessions"],
+      ["POST", "/v1/sessions/sesn_1/events?beta=true"],
+      ["GET", "/v1/agents/agent_1"],
+      ["POST", "/v1/environments"],
     ] as const
   ) {
     const { status, passed } = await answered(server, asked);
@@ -332,6 +336,8 @@ Deno.test("agentHandler() with a gateway passes on with the server's key by what
       ["GET", "/v1/Models"],
       ["GET", "/v1/chat/completions/chatcmpl-1"],
       ["POST", "/v1/embeddings/x"],
+      ["GET", "/v1/spend"],
+      ["GET", "/v1/vaults/vlt_1/credentials"],
     ] as const
   ) {
     const { status, passed, message } = await answered(server, [method, path]);
@@ -353,11 +359,13 @@ Deno.test("agentHandler() with a gateway passes on what is named to it, and with
   for (const path of ["/v1/vector_stores", "/v1/vector_stores/vs_1/files", "/v1/fine_tuning/jobs/ftjob-1"]) {
     assertEquals((await answered(named, ["POST", path])).passed, [path]);
   }
-  for (const path of ["/v1/vector_storesx", "/v1/fine_tuning", "/v1/sessions/x"]) {
+  for (const path of ["/v1/vector_storesx", "/v1/fine_tuning", "/tare/v1/sessions/x"]) {
     assertEquals((await answered(named, ["GET", path])).status, 404);
   }
   const open = both();
-  for (const path of ["/v1/organization/usage", "/v1/gateway/session", "/v1/assistants/asst_1"]) {
+  for (
+    const path of ["/v1/organization/usage", "/v1/keys", "/v1/sessions/x/turns", "/v1/assistants/asst_1"]
+  ) {
     assertEquals((await answered(open, ["POST", path])).passed, [path]);
   }
   assertEquals((await answered(open, ["DELETE", "/v1/models/ft:gpt-5"])).passed, ["/v1/models/ft:gpt-5"]);
@@ -367,13 +375,13 @@ Deno.test("agentHandler() with a gateway lets nothing of ours reach a provider, 
   for (const server of [both(), both(undefined, KEY)]) {
     for (
       const [method, path, allow] of [
-        ["POST", "/v1/ledger", "GET, HEAD"],
-        ["PUT", "/v1/overview", "GET, HEAD"],
-        ["PUT", "/v1/sessions", "POST, GET, HEAD"],
-        ["DELETE", "/v1/sessions", "POST, GET, HEAD"],
-        ["PATCH", "/v1/sessions/x", "GET, HEAD, DELETE"],
-        ["POST", "/v1/backup", "GET, HEAD"],
-        ["POST", "/v1/agent", "GET, HEAD"],
+        ["POST", "/tare/v1/ledger", "GET, HEAD"],
+        ["PUT", "/tare/v1/overview", "GET, HEAD"],
+        ["PUT", "/tare/v1/sessions", "POST, GET, HEAD"],
+        ["DELETE", "/tare/v1/sessions", "POST, GET, HEAD"],
+        ["PATCH", "/tare/v1/sessions/x", "GET, HEAD, DELETE"],
+        ["POST", "/tare/v1/backup", "GET, HEAD"],
+        ["POST", "/tare/v1/agent", "GET, HEAD"],
         ["DELETE", "/health", "GET, HEAD"],
       ] as const
     ) {
@@ -382,13 +390,16 @@ Deno.test("agentHandler() with a gateway lets nothing of ours reach a provider, 
     }
     for (
       const path of [
-        "/v1/ledger/",
-        "/v1//ledger",
-        "//v1/ledger",
-        "/v1/ledger/x",
-        "/v1/sessions/x/y",
-        "/v1/sessions%2Fx",
-        "/v1%2Fledger",
+        "/tare/v1/ledger/",
+        "/tare/v1//ledger",
+        "//tare/v1/ledger",
+        "/tare/v1/ledger/x",
+        "/tare/v1/sessions/x/y",
+        "/tare/v1/sessions%2Fx",
+        "/tare%2Fv1/ledger",
+        "/tare/v1/models",
+        "/tare/v1",
+        "/tare",
         "/v1/..%2fadmin",
         "/v1/%2e%2e%2fadmin",
         "/v1/%2e%2e/admin",
@@ -412,7 +423,16 @@ Deno.test("agentHandler() with a gateway lets nothing of ours reach a provider, 
 
 Deno.test("agentHandler() with a gateway answers HEAD like GET, and a path that is spelled otherwise like itself", async () => {
   const server = both(undefined, KEY);
-  for (const path of ["/v1/sessions", "/v1/ledger", "/v1/overview", "/v1/agent", "/health", "/v1/%6cedger"]) {
+  for (
+    const path of [
+      "/tare/v1/sessions",
+      "/tare/v1/ledger",
+      "/tare/v1/overview",
+      "/tare/v1/agent",
+      "/health",
+      "/v1/%6dodels",
+    ]
+  ) {
     assertEquals((await answered(server, ["HEAD", path])).status, 200);
     assertEquals((await answered(server, ["GET", path])).status, 200);
   }
@@ -422,15 +442,15 @@ Deno.test("agentHandler() with a gateway tells its own errors in one shape", asy
   const { ask } = both(undefined, KEY);
   for (
     const [method, path, status, code] of [
-      ["GET", "/v1/sessions/nobody", 404, "not_found"],
-      ["GET", "/v1/ledger/x", 404, "not_found"],
-      ["POST", "/v1/ledger", 405, "method_not_allowed"],
-      ["POST", "/v1/overview", 405, "method_not_allowed"],
-      ["GET", "/v1/overview?kind=other", 400, "invalid_request"],
-      ["GET", "/v1/sessions?limit=0", 400, "invalid_request"],
-      ["GET", "/v1/sessions?limit=ten", 400, "invalid_request"],
-      ["GET", "/v1/sessions?helpers=maybe", 400, "invalid_request"],
-      ["GET", "/v1/sessions?after=nobody", 404, "not_found"],
+      ["GET", "/tare/v1/sessions/nobody", 404, "not_found"],
+      ["GET", "/tare/v1/ledger/x", 404, "not_found"],
+      ["POST", "/tare/v1/ledger", 405, "method_not_allowed"],
+      ["POST", "/tare/v1/overview", 405, "method_not_allowed"],
+      ["GET", "/tare/v1/overview?kind=other", 400, "invalid_request"],
+      ["GET", "/tare/v1/sessions?limit=0", 400, "invalid_request"],
+      ["GET", "/tare/v1/sessions?limit=ten", 400, "invalid_request"],
+      ["GET", "/tare/v1/sessions?helpers=maybe", 400, "invalid_request"],
+      ["GET", "/tare/v1/sessions?after=nobody", 404, "not_found"],
     ] as const
   ) {
     const response = await ask(new Request(`http://localhost${path}`, { method }));
@@ -438,4 +458,46 @@ Deno.test("agentHandler() with a gateway tells its own errors in one shape", asy
     assertEquals([path, response.status, error, rest], [path, status, { status, code }, {}]);
     assertEquals(typeof message, "string");
   }
+});
+
+Deno.test("agentHandler() has no routes of its own at the root but those that watch or describe the server", async () => {
+  const told = async ({ ask }: Pick<ReturnType<typeof both>, "ask">) => {
+    const { paths } = await (await ask(get("/openapi.json"))).json();
+    return Object.keys(paths).filter((path) => !path.startsWith("/tare/v1/"));
+  };
+  const { alone, ask } = both();
+  const atRoot = [
+    "/v1/models",
+    "/v1/models/{id}",
+    "/v1/chat/completions",
+    "/v1/responses",
+    "/v1/responses/{id}",
+    "/v1/responses/{id}/input_items",
+    "/health",
+    "/health/ready",
+    "/openapi.json",
+  ];
+  assertEquals(await told({ ask }), atRoot);
+  assertEquals(await told({ ask: alone.fetch }), atRoot);
+});
+
+Deno.test("agentHandler() with a gateway forwards Anthropic's sessions, which aren't its own", async () => {
+  const headers = { "anthropic-version": "2023-06-01", "content-type": "application/json" };
+  for (const server of [both(), both(undefined, KEY)]) {
+    const { id } = await (await server.ask(post("{}", "/tare/v1/sessions"))).json();
+    const paths = ["/v1/sessions", `/v1/sessions/${id}`, `/v1/sessions/${id}/events?after=0`];
+    for (const path of paths) {
+      assertEquals((await answered(server, ["GET", path], headers)).passed, [path]);
+      assertEquals((await answered(server, ["POST", path], headers)).passed, [path]);
+    }
+    assertEquals((await answered(server, ["DELETE", `/v1/sessions/${id}`], headers)).passed, [paths[1]!]);
+    assertEquals((await (await server.ask(get(`/tare/v1/sessions/${id}`))).json()).id, id);
+  }
+  const refused = await both(undefined, { isAlone: true }).ask(
+    new Request("http://localhost/v1/sessions", { headers }),
+  );
+  assertEquals([refused.status, (await refused.json()).error.message], [
+    404,
+    "Cannot pass /v1/sessions on: the gateway has no upstream for it.",
+  ]);
 });

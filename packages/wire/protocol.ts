@@ -149,6 +149,11 @@ export interface Protocol {
     readonly asksForMillion?: boolean;
     /** Whether the upstream keeps the history itself. */
     readonly isStateful: boolean;
+    /**
+     * Whether the upstream appends the items of each request and reply to a conversation that it stores: requests that the
+     * client didn't send would add to it. Default: no.
+     */
+    readonly isAppended?: boolean;
     /** Whether a reply can't be gone on with, or isn't there to be read: there is nothing to plan for. */
     readonly isDetached: boolean;
   };

@@ -1,4 +1,5 @@
 import { fromFileUrl } from "@std/path";
+import { API_PATH } from "@tare/server/client";
 import { simulator, toolCall } from "@tare/simulator";
 import { type EnteredFunction, type MarkedProgram, startMarked } from "./marked_program.ts";
 
@@ -197,7 +198,7 @@ function requests(
 
   let session = "";
   let events = "";
-  const turn = (input: string) => post(`/v1/sessions/${session}/turns`, { input });
+  const turn = (input: string) => post(`${API_PATH}/sessions/${session}/turns`, { input });
   return [
     { ask: () => post("/v1/chat/completions", chatBody([])) },
     { kind: "gateway chat", ask: () => post("/v1/chat/completions", chatBody(following)) },
@@ -205,7 +206,7 @@ function requests(
     { kind: "gateway Messages", ask: () => post("/v1/messages", messagesBody(following)) },
     {
       ask: async () => {
-        session = JSON.parse(await post("/v1/sessions", {})).id;
+        session = JSON.parse(await post(`${API_PATH}/sessions`, {})).id;
         await turn(`Read the notes in round ${round}.`);
       },
     },
@@ -215,10 +216,10 @@ function requests(
       kind: "agent's approval, answered",
       ask: () => {
         const call = /"approval_asked".*?"id":"([^"]+)"/.exec(events)?.[1];
-        return post(`/v1/sessions/${session}/approvals/${call}`, { decision: "allow" });
+        return post(`${API_PATH}/sessions/${session}/approvals/${call}`, { decision: "allow" });
       },
     },
-    { kind: "ledger", ask: async () => textOf(await fetch(`${url}/v1/ledger`, { headers: owner })) },
+    { kind: "ledger", ask: async () => textOf(await fetch(`${url}${API_PATH}/ledger`, { headers: owner })) },
   ];
 }
 

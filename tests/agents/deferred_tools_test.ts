@@ -99,7 +99,7 @@ async function work(through: boolean) {
       },
     });
     const ledger = server &&
-      await (await fetch(`${server.url}/v1/ledger`, { headers: ownerOf(data!) })).json();
+      await (await fetch(`${server.url}/tare/v1/ledger`, { headers: ownerOf(data!) })).json();
     await server?.kill();
     const cost = provider.requests.reduce((sum, request) => sum + promptCost(PROFILE, request), 0);
     const turns = provider.requests.filter(({ tools }) => tools.length > 1);

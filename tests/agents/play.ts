@@ -49,7 +49,7 @@ export interface Played {
   readonly others: readonly string[];
   /** What the agent sent and was answered. */
   readonly exchanges: readonly Exchange[];
-  /** `GET /v1/ledger` of the gateway. */
+  /** `GET /tare/v1/ledger` of the gateway. */
   readonly ledger?: { readonly planned: Readonly<Record<string, number>> };
 }
 
@@ -139,7 +139,7 @@ export async function play(
     }
     await look?.(home);
     const ledger = gateway &&
-      await (await fetch(`${await target}/v1/ledger`, { headers: ownerOf(data) })).json();
+      await (await fetch(`${await target}/tare/v1/ledger`, { headers: ownerOf(data) })).json();
     return {
       files: await filesBeside(workspace, laid),
       ended,

@@ -42,7 +42,7 @@ class Spending implements AsyncDisposable {
     );
     const server = await startServer(settings, () => {});
     const { key } = JSON.parse(await Deno.readTextFile(`${folder}/kept/owner.json`));
-    const made = await fetch(`${server.url}/v1/keys`, {
+    const made = await fetch(`${server.url}/tare/v1/keys`, {
       method: "POST",
       headers: { authorization: `Bearer ${key}`, "content-type": "application/json" },
       body: JSON.stringify({ name: "alice", routes: ["gateway", "agent"], budgetUsdPerDay }),
@@ -62,7 +62,7 @@ class Spending implements AsyncDisposable {
   /** What the key has spent today by its own account, and by the sums of its sessions. */
   async spent(): Promise<{ readonly key: number; readonly sums: number }> {
     const read = async (path: string) => await (await fetch(this.url + path, { headers: this.#auth })).json();
-    const [key, spend] = [await read("/v1/key"), await read("/v1/spend?by=day")];
+    const [key, spend] = [await read("/tare/v1/key"), await read("/tare/v1/spend?by=day")];
     return { key: key.spentUsd, sums: spend.all.usd };
   }
 
@@ -132,8 +132,8 @@ const WAYS: Readonly<Record<string, (place: Spending) => Promise<number>>> = {
   },
   "a turn that is cancelled": async (place) => {
     place.ending = "open";
-    const { id } = await (await place.post("/v1/sessions", {})).json();
-    const response = await place.post(`/v1/sessions/${id}/turns`, { input: "Hello." });
+    const { id } = await (await place.post("/tare/v1/sessions", {})).json();
+    const response = await place.post(`/tare/v1/sessions/${id}/turns`, { input: "Hello." });
     if (!response.ok) {
       await response.body?.cancel();
       return response.status;
@@ -141,14 +141,14 @@ const WAYS: Readonly<Record<string, (place: Spending) => Promise<number>>> = {
     const reader = response.body!.getReader();
     let read = 0;
     while (read < 15_000) read += (await reader.read()).value?.length ?? Infinity;
-    await (await place.post(`/v1/sessions/${id}/cancel`, {})).body?.cancel();
+    await (await place.post(`/tare/v1/sessions/${id}/cancel`, {})).body?.cancel();
     while (!(await reader.read()).done);
     return response.status;
   },
   "a turn whose replies break off": async (place) => {
     place.ending = "broken";
-    const { id } = await (await place.post("/v1/sessions", {})).json();
-    const response = await place.post(`/v1/sessions/${id}/turns`, { input: "Hello." });
+    const { id } = await (await place.post("/tare/v1/sessions", {})).json();
+    const response = await place.post(`/tare/v1/sessions/${id}/turns`, { input: "Hello." });
     await response.text();
     return response.status;
   },

@@ -37,7 +37,7 @@ async function playTurn({ url }: AttackedServer): Promise<void> {
   const events = await Array.fromAsync(await client.startTurn(session, "Which files are there?"));
   const end = events.at(-1)?.event;
   assertEquals(end?.type === "turn_end" && end.reason, "completed");
-  await (await fetch(`${url}/v1/sessions/${session}`, { method: "DELETE" })).body?.cancel();
+  await (await fetch(`${url}/tare/v1/sessions/${session}`, { method: "DELETE" })).body?.cancel();
 }
 
 Deno.test("a server without descriptors for 1,100 idle connections serves on, and says once what it lacks", () =>
@@ -77,7 +77,7 @@ Deno.test("10,000 idle connections, 1,000 slow bodies and 200 stalled readers: h
     const before = await server.state();
     let during = before;
     {
-      using _stalled = await flood(server.url, cases(20), requestFor(`/v1/sessions/${long}/export`));
+      using _stalled = await flood(server.url, cases(20), requestFor(`/tare/v1/sessions/${long}/export`));
       using _idle = await flood(server.url, cases(1_000));
       await assertHealthy(server);
       using _bodies = await flood(server.url, cases(100), HALF_BODY);

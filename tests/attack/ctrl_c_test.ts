@@ -53,8 +53,8 @@ function serve(letIn: () => Promise<void> = () => Promise.resolve()) {
 
 /** How the turns of a server's only session ended. */
 async function endsOf(url: string): Promise<string[]> {
-  const { sessions: [{ id }] } = await (await fetch(`${url}/v1/sessions`)).json();
-  const events = await (await fetch(`${url}/v1/sessions/${id}/events`)).text();
+  const { sessions: [{ id }] } = await (await fetch(`${url}/tare/v1/sessions`)).json();
+  const events = await (await fetch(`${url}/tare/v1/sessions/${id}/events`)).text();
   return [...events.matchAll(/"type":"turn_end","reason":"(\w+)"/g)].map(([, reason]) => reason!);
 }
 

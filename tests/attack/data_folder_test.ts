@@ -40,10 +40,12 @@ async function withServer(
 
 /** Plays a turn in a new session, and gives the session and what its tools answered, by their names. */
 async function play(url: string): Promise<{ readonly id: string; readonly results: readonly string[] }> {
-  const { id } = await (await fetch(`${url}/v1/sessions`, { method: "POST" })).json();
+  const { id } = await (await fetch(`${url}/tare/v1/sessions`, { method: "POST" })).json();
   const results: string[] = [];
   for await (
-    const { data } of readEvents(await fetch(`${url}/v1/sessions/${id}/turns`, jsonPost({ input: "go" })))
+    const { data } of readEvents(
+      await fetch(`${url}/tare/v1/sessions/${id}/turns`, jsonPost({ input: "go" })),
+    )
   ) {
     const event = JSON.parse(data);
     if (event.type === "tool_result") results.push(`${event.name}: ${event.content}`);
@@ -70,7 +72,7 @@ Deno.test("file tools can't reach the sessions though the data folder is in the 
       assertMatch(searched, /^search_files: files with matches: 0;/);
       assertEquals(await process.kill(), "");
       const again = await start();
-      const { messages } = await (await fetch(`${again.url}/v1/sessions/${id}`)).json();
+      const { messages } = await (await fetch(`${again.url}/tare/v1/sessions/${id}`)).json();
       assertEquals([messages.at(-1).content, await again.kill()], ["done", ""]);
     },
   ));
@@ -80,11 +82,11 @@ Deno.test("a server whose file a command removed acknowledges nothing more, and 
     () => [toolCall("shell", { command: "rm -r data" })],
     async ({ process, workspace }) => {
       const { url } = process;
-      const { id } = await (await fetch(`${url}/v1/sessions`, { method: "POST" })).json();
+      const { id } = await (await fetch(`${url}/tare/v1/sessions`, { method: "POST" })).json();
       const events: unknown[] = [];
       let told = "";
       try {
-        const response = await fetch(`${url}/v1/sessions/${id}/turns`, jsonPost({ input: "go" }));
+        const response = await fetch(`${url}/tare/v1/sessions/${id}/turns`, jsonPost({ input: "go" }));
         for await (const { data } of readEvents(response)) events.push(JSON.parse(data).type);
       } catch (error) {
         told = (error as Error).message;
@@ -92,10 +94,10 @@ Deno.test("a server whose file a command removed acknowledges nothing more, and 
       const lost = `Cannot write to the store: ${join(workspace, "data", "tare.db")} was removed or replaced`;
       assertStringIncludes(told, lost);
       assertEquals(events.includes("tool_result"), false);
-      const refused = await fetch(`${url}/v1/sessions`, { method: "POST" });
+      const refused = await fetch(`${url}/tare/v1/sessions`, { method: "POST" });
       assertEquals(refused.status, 500);
       assertStringIncludes((await refused.json()).error.message, lost);
-      const exported = await (await fetch(`${url}/v1/sessions/${id}/export`)).text();
+      const exported = await (await fetch(`${url}/tare/v1/sessions/${id}/export`)).text();
       assertStringIncludes(exported, '{"role":"user","content":"go"}');
       assertStringIncludes(await process.kill(), lost);
     },
@@ -111,8 +113,11 @@ Deno.test(
       () => [toolCall("shell", { command: "setsid sleep 300 & echo started >flag; sleep 300" })],
       async ({ process, start, workspace }) => {
         const watcher = Deno.watchFs(workspace);
-        const { id } = await (await fetch(`${process.url}/v1/sessions`, { method: "POST" })).json();
-        const response = await fetch(`${process.url}/v1/sessions/${id}/turns`, jsonPost({ input: "go" }));
+        const { id } = await (await fetch(`${process.url}/tare/v1/sessions`, { method: "POST" })).json();
+        const response = await fetch(
+          `${process.url}/tare/v1/sessions/${id}/turns`,
+          jsonPost({ input: "go" }),
+        );
         for await (const { paths } of watcher) if (paths.some((path) => path.endsWith("flag"))) break;
         await process.kill();
         await response.body?.cancel().catch(() => {});

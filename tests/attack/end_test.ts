@@ -44,7 +44,7 @@ async function withHanging(
       new TextEncoder().encode(JSON.stringify({ role: "user", content: text })),
     );
     using _bodies = await flood(server.url, 5, HALF_BODY);
-    using _stalled = await flood(server.url, 5, requestFor(`/v1/sessions/${long}/export`));
+    using _stalled = await flood(server.url, 5, requestFor(`/tare/v1/sessions/${long}/export`));
     const client = agentClient(server.url);
     const turn = client.startTurn(await client.createSession(), "Hi.")
       .then((events) => Array.fromAsync(events)).catch(() => []);

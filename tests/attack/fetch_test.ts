@@ -110,7 +110,7 @@ Deno.test(
   needs(BUBBLEWRAP, "the server's fetch goes by the sandbox's proxy alone, and nowhere that isn't allowed"),
   async () => {
     const refused = (port: number) => [
-      `http://127.0.0.1:${port}/v1/sessions`,
+      `http://127.0.0.1:${port}/tare/v1/sessions`,
       "http://169.254.169.254/latest/meta-data/",
       "http://[::1]/",
       "http://[::ffff:7f00:1]/",

@@ -32,7 +32,7 @@ export async function flood(url: string, count: number, said = ""): Promise<Floo
 export const HALF_HEAD = "GET /health HTTP/1.1\r\nhost: 127.0.0.1\r\n";
 
 /** A request with half a body. */
-export const HALF_BODY = "POST /v1/sessions HTTP/1.1\r\nhost: 127.0.0.1\r\n" +
+export const HALF_BODY = "POST /tare/v1/sessions HTTP/1.1\r\nhost: 127.0.0.1\r\n" +
   'content-type: application/json\r\ncontent-length: 100\r\n\r\n{"metadata":';
 
 /** A whole request for a path. */

@@ -7,17 +7,17 @@ const nested = (depth: number) => "[".repeat(depth) + "]".repeat(depth);
 /** What a client may send, and what it is told. */
 const BODIES: Readonly<Record<string, readonly [path: string, body: string, told: string]>> = {
   "400,000 keys of metadata": [
-    "/v1/sessions",
+    "/tare/v1/sessions",
     `{"metadata":{${keys(400_000)}}}`,
     "one of its objects has more than 5000 fields",
   ],
   "4,000 keys of metadata": [
-    "/v1/sessions",
+    "/tare/v1/sessions",
     `{"metadata":{${keys(4_000)}}}`,
     "1000 properties",
   ],
   "2 million lists inside one another": [
-    "/v1/sessions",
+    "/tare/v1/sessions",
     `{"metadata":{"a":${nested(2_000_000)}}}`,
     "it is nested more than 200 levels deep",
   ],
@@ -27,7 +27,7 @@ const BODIES: Readonly<Record<string, readonly [path: string, body: string, told
     "it is nested more than 200 levels deep",
   ],
   "9 million lists that never end": [
-    "/v1/sessions",
+    "/tare/v1/sessions",
     "[".repeat(9_000_000),
     "it is nested more than 200 levels deep",
   ],
@@ -42,12 +42,12 @@ const BODIES: Readonly<Record<string, readonly [path: string, body: string, told
     "messages.0",
   ],
   "90,000 names of tools": [
-    "/v1/sessions",
+    "/tare/v1/sessions",
     `{"tools":[${Array.from({ length: 90_000 }, (_, at) => `"t${at}"`).join(",")}]}`,
     "1000 items",
   ],
   "48 objects of 5,000 keys": [
-    "/v1/sessions",
+    "/tare/v1/sessions",
     `{"metadata":{"a":[${Array.from({ length: 48 }, () => `{${keys(4_990)}}`).join(",")}]}}`,
     "it holds more than 100000 values",
   ],
@@ -57,12 +57,12 @@ const BODIES: Readonly<Record<string, readonly [path: string, body: string, told
     "one of its objects has more than 5000 fields",
   ],
   "2 million lists inside one another, to be imported": [
-    "/v1/sessions/import",
+    "/tare/v1/sessions/import",
     `{"role":"user","content":"Hi.","more":${nested(2_000_000)}}`,
     "it is nested more than 200 levels deep",
   ],
   "200,000 values in a line, to be imported": [
-    "/v1/sessions/import",
+    "/tare/v1/sessions/import",
     `{"role":"user","content":"Hi."}\n{"role":"user","content":"Hi.","more":[${"0,".repeat(200_000)}0]}`,
     "in line 2, it holds more than 100000 values",
   ],
@@ -70,8 +70,11 @@ const BODIES: Readonly<Record<string, readonly [path: string, body: string, told
 
 Deno.test("a hostile body is refused in a sentence, sooner than an innocent one of its size is taken", async (t) => {
   await withServer([], async (server) => {
-    await server.post("/v1/sessions", "{}");
-    const innocent = await server.post("/v1/sessions", `{"instructions":"${"word ".repeat(1_900_000)}"}`);
+    await server.post("/tare/v1/sessions", "{}");
+    const innocent = await server.post(
+      "/tare/v1/sessions",
+      `{"instructions":"${"word ".repeat(1_900_000)}"}`,
+    );
     assertEquals(innocent.status, 201);
     for (const [name, [path, body, told]] of Object.entries(BODIES)) {
       await t.step(name, async () => {

@@ -157,7 +157,7 @@ Deno.test(
       { env: { PATH }, calls: () => [{ command: "echo a" }] },
       async ({ url, greeting }, turn) => {
         const headers = { authorization: `Bearer ${SECRET}` };
-        const { sandbox } = await (await fetch(`${url}/v1/agent`, { headers })).json();
+        const { sandbox } = await (await fetch(`${url}/tare/v1/agent`, { headers })).json();
         assertEquals(sandbox, { why: "bubblewrap (bwrap) is not installed", domains: [] });
         const end = (await turn()).at(-1);
         assertEquals(end?.type === "turn_end" && end.reason, "approval");

@@ -58,8 +58,8 @@ export async function withServer(
     return { status: response.status, text, ms, stallMs: await stop(), memory: await peakOf(server.pid) };
   };
   const turn = async () => {
-    const { id } = JSON.parse((await post("/v1/sessions", "{}")).text);
-    return await post(`/v1/sessions/${id}/turns`, '{"input":"Hello?"}');
+    const { id } = JSON.parse((await post("/tare/v1/sessions", "{}")).text);
+    return await post(`/tare/v1/sessions/${id}/turns`, '{"input":"Hello?"}');
   };
   try {
     await work({ url: server.url, post, turn });

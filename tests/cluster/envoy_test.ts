@@ -140,9 +140,11 @@ Deno.test("deploy/envoy.yaml goes by a session's id in the path, and by the name
       return pathAndQuery.replace(new RegExp(rewrite.pattern.regex), rewrite.substitution.replace("\\", "$"));
     });
   for (const path of ["", "?all=1", "/", "/turns", "/events?after=3", "/approvals/call%2F1"]) {
-    assertEquals(hashed(`/v1/sessions/s-1${path}`), ["s-1"], path);
+    assertEquals(hashed(`/tare/v1/sessions/s-1${path}`), ["s-1"], path);
   }
-  for (const path of ["/", "/v1/sessions", "/v1/sessions/import", "/v1/overview", "/v1/models"]) {
+  for (
+    const path of ["/", "/tare/v1/sessions", "/tare/v1/sessions/import", "/tare/v1/overview", "/v1/models"]
+  ) {
     assertEquals(hashed(path), undefined, path);
   }
   const names = ["x-session-id", "x-claude-code-session-id", "session-id"];

@@ -46,7 +46,7 @@ async function shareDatabaseOn(disk: string): Promise<void> {
     const others = await makeOthers(send, [0, 1]);
     const client = await Client.create(send);
     const remove = async (id: string) => {
-      const { status, body } = await send(`/v1/sessions/${id}`, { method: "DELETE" });
+      const { status, body } = await send(`/tare/v1/sessions/${id}`, { method: "DELETE" });
       await body?.cancel();
       return status;
     };

@@ -31,9 +31,9 @@ Deno.test("another server goes on with a turn whose server was killed, and ends 
   await cluster.restart();
   const [killed, other] = cluster.members;
   const settings = { instructions: INSTRUCTIONS, tools: ["shell", "delegate"] };
-  const { body: { id } } = await postOnce(`${killed!.program!.url}/v1/sessions`, settings);
+  const { body: { id } } = await postOnce(`${killed!.program!.url}/tare/v1/sessions`, settings);
   const asked = { input: "Go.", until: "helper_started" } as const;
-  const { id: call, session: helper } = await play(`${killed!.program!.url}/v1/sessions/${id}`, asked);
+  const { id: call, session: helper } = await play(`${killed!.program!.url}/tare/v1/sessions/${id}`, asked);
   const stored = async (session: string) =>
     (await audit.eventsOf(session)).map((json): SessionEvent => JSON.parse(json));
   // Its third command waits.
@@ -43,7 +43,7 @@ Deno.test("another server goes on with a turn whose server was killed, and ends 
   await cluster.endMember(killed!, "SIGKILL");
   await cluster.letGo();
 
-  const at = (session: string) => `${other!.program!.url}/v1/sessions/${session}`;
+  const at = (session: string) => `${other!.program!.url}/tare/v1/sessions/${session}`;
   for (const session of [id, helper]) {
     await until(`the end of the turn of ${session}`, async () => {
       return (await get(at(session))).body.status === "idle" || undefined;

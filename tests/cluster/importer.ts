@@ -47,7 +47,7 @@ export class Importer {
       { role: "user", content: `What is ${this.#made}?` },
       { role: "assistant", content: "A number. ".repeat(1 + Math.floor(200 * this.#random())) },
     ]);
-    const { status, body } = await tellOnce(`${this.#cluster.balancer.url}/v1/sessions/import`, {
+    const { status, body } = await tellOnce(`${this.#cluster.balancer.url}/tare/v1/sessions/import`, {
       method: "POST",
       headers: { "content-type": "application/x-ndjson" },
       body: sessions.map((messages) => `${JSON.stringify({ messages })}\n`).join(""),
@@ -59,7 +59,7 @@ export class Importer {
   async #delete(): Promise<void> {
     const ids = [...this.#kept.keys()];
     const id = ids[Math.floor(ids.length * this.#random())]!;
-    const at = `${this.#cluster.balancer.url}/v1/sessions/${id}`;
+    const at = `${this.#cluster.balancer.url}/tare/v1/sessions/${id}`;
     for (;;) {
       const { status, body } = await tellOnce(at, { method: "DELETE" }, PASSING);
       // What was sent before may have done it.
@@ -84,10 +84,10 @@ export class Importer {
     );
     await Promise.all(this.#cluster.urls.map(async (url) => {
       for (const [id, messages] of this.#kept) {
-        const { status, body } = await get(`${url}/v1/sessions/${id}`);
+        const { status, body } = await get(`${url}/tare/v1/sessions/${id}`);
         assertEquals([status, body.messages], [200, messages]);
       }
-      for (const id of this.#deleted) assertEquals((await get(`${url}/v1/sessions/${id}`)).status, 404);
+      for (const id of this.#deleted) assertEquals((await get(`${url}/tare/v1/sessions/${id}`)).status, 404);
     }));
     this.#deleted.splice(0);
   }

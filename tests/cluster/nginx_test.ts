@@ -48,9 +48,9 @@ Deno.test(
     const names = ["a", "b", "c", "d"];
     const servers = names.map((name) => backend(name));
     const urls = servers.map(urlOf);
-    const turns = ids.map((id) => [`/v1/sessions/${id}/turns`] as const);
+    const turns = ids.map((id) => [`/tare/v1/sessions/${id}/turns`] as const);
     const others = ids.map((id, at) =>
-      [`/v1/sessions/${id}${["", "/events?after=3", "/approvals/call"][at % 3]}`] as const
+      [`/tare/v1/sessions/${id}${["", "/events?after=3", "/approvals/call"][at % 3]}`] as const
     );
     let before: string[];
     {
@@ -102,7 +102,7 @@ Deno.test(
     // What is about no conversation is spread, one client's too.
     const spread = await whoAnswers(
       nginx,
-      ids.map((_, at) => [["/v1/sessions", "/v1/sessions/import", "/"][at % 3]!]),
+      ids.map((_, at) => [["/tare/v1/sessions", "/tare/v1/sessions/import", "/"][at % 3]!]),
     );
     assertEquals([...new Set(spread)].sort(), ["a", "b", "c", "d"]);
     for (const server of servers) await server.shutdown();
@@ -132,7 +132,7 @@ Deno.test(needs(NGINX, "nginx hands on a stream piece by piece, and takes large 
     return new Response(body, { headers: { "content-type": "text/event-stream" } });
   });
   await using nginx = await Nginx.start([urlOf(server)]);
-  const events = await nginx.fetch("/v1/sessions/one/events");
+  const events = await nginx.fetch("/tare/v1/sessions/one/events");
   const reader = events.body!.pipeThrough(new TextDecoderStream()).getReader();
   assertEquals((await reader.read()).value, "data: 1\n\n");
   next[0]!.resolve();
@@ -167,7 +167,7 @@ Deno.test(needs(NGINX, "nginx asks another server only if a request had no effec
     const answers = [];
     for (const id of ids.slice(0, 20)) {
       answers.push(
-        await (await nginx.fetch(`/v1/sessions/${id}/turns`, { method: "POST", body: "{}" })).text(),
+        await (await nginx.fetch(`/tare/v1/sessions/${id}/turns`, { method: "POST", body: "{}" })).text(),
       );
     }
     assertEquals([...new Set(answers)], ["well"]);
@@ -178,7 +178,7 @@ Deno.test(needs(NGINX, "nginx asks another server only if a request had no effec
     const heard: string[] = [];
     for (const id of ids.slice(0, 20)) {
       for (const method of ["POST", "GET"]) {
-        const answer = await nginx.fetch(`/v1/sessions/${id}/turns`, { method });
+        const answer = await nginx.fetch(`/tare/v1/sessions/${id}/turns`, { method });
         heard.push(`${method} ${await answer.text()}`);
       }
     }
@@ -203,12 +203,14 @@ Deno.test(
     const post = (path: string, body: unknown) => nginx.fetch(path, { ...jsonPost(body), headers });
     const ids: string[] = [];
     for (let count = 0; count < 6; count++) {
-      const { id } = await (await post("/v1/sessions", { instructions: `${count}`, tools: [] })).json();
+      const { id } = await (await post("/tare/v1/sessions", { instructions: `${count}`, tools: [] })).json();
       ids.push(id);
     }
     const play = async (id: string) => {
       let end: string | undefined;
-      for await (const { data } of readEvents(await post(`/v1/sessions/${id}/turns`, { input: "Go on." }))) {
+      for await (
+        const { data } of readEvents(await post(`/tare/v1/sessions/${id}/turns`, { input: "Go on." }))
+      ) {
         const event: SessionEvent = JSON.parse(data);
         if (event.type === "turn_end") end = event.reason;
       }

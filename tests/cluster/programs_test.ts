@@ -20,8 +20,8 @@ Deno.test("a program waits for its answers over restarts, and goes on where they
   const audit = await Audit.install(cluster);
   await cluster.restart();
   const [first, second] = cluster.members as [Member, Member];
-  const { body: { id } } = await postOnce(`${first.program!.url}/v1/sessions`, SETTINGS);
-  const at = ({ program }: Member) => `${program!.url}/v1/sessions/${id}`;
+  const { body: { id } } = await postOnce(`${first.program!.url}/tare/v1/sessions`, SETTINGS);
+  const at = ({ program }: Member) => `${program!.url}/tare/v1/sessions/${id}`;
   const asked = (member: Member, path: string) =>
     until(`a question about ${path}`, async () => {
       const { status, approvals } = (await get(at(member))).body;

@@ -81,14 +81,14 @@ export class Talker {
   static async create(url: string, options: TalkerOptions): Promise<Talker> {
     const { instructions, asks } = options;
     const approvalRules = asks ? [{ tool: "shell", decision: "ask" }] : [];
-    const { status, body } = await postOnce(`${url}/v1/sessions`, { instructions, approvalRules });
+    const { status, body } = await postOnce(`${url}/tare/v1/sessions`, { instructions, approvalRules });
     assertEquals(status, 201);
     return new Talker(body.id, options);
   }
 
   /** Has one turn after the other until it `isOver`, and then waits for the end of the last. */
   async work(url: string, isOver: () => boolean): Promise<void> {
-    const at = `${url}/v1/sessions/${this.id}`;
+    const at = `${url}/tare/v1/sessions/${this.id}`;
     let isIdle = false;
     const watching = awaitedLater(this.#watch(at, () => isIdle));
     try {
@@ -298,7 +298,7 @@ export class Talker {
 
   /** All that was acknowledged is there, whichever server is asked, in order and once, and the session is whole. */
   async check(urls: readonly string[]): Promise<readonly ReceivedEvent[]> {
-    const states = await Promise.all(urls.map((url) => this.#read(`${url}/v1/sessions/${this.id}`)));
+    const states = await Promise.all(urls.map((url) => this.#read(`${url}/tare/v1/sessions/${this.id}`)));
     const [first] = states;
     assert(first);
     for (const state of states) assertEquals(state, first, "two servers tell of other sessions");

@@ -35,9 +35,9 @@ export class WebhookReceiver implements AsyncDisposable {
   /** Is told from here on, by each server that runs. */
   async begin({ balancer, urls }: Cluster): Promise<void> {
     const url = `http://127.0.0.1:${this.#server.addr.port}/`;
-    const { status } = await postOnce(`${balancer.url}/v1/webhooks`, { url, types: ["turn.ended"] });
+    const { status } = await postOnce(`${balancer.url}/tare/v1/webhooks`, { url, types: ["turn.ended"] });
     assertEquals(status, 201);
-    for (const url of urls) await get(`${url}/v1/webhooks`);
+    for (const url of urls) await get(`${url}/tare/v1/webhooks`);
   }
 
   /** Once nothing is owed any more: each end that is stored was told, under one id, and nothing else was. */

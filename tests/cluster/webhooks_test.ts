@@ -10,7 +10,7 @@ const SESSIONS = 6;
 
 /** Plays turns one after the other, whatever becomes of the server that plays them, until it is told to stop. */
 async function talk(url: string, id: string, isOver: () => boolean): Promise<void> {
-  const at = `${url}/v1/sessions/${id}`;
+  const at = `${url}/tare/v1/sessions/${id}`;
   for (let turn = 1; !isOver(); turn++) {
     try {
       const response = await send(`${at}/turns`, jsonPost({ input: `Turn ${turn}.` }));
@@ -30,7 +30,7 @@ Deno.test("each turn that ends is told under one id, and no other, while servers
   const { balancer, members } = cluster;
   await receiver.begin(cluster);
   const ids = await Promise.all(Array.from({ length: SESSIONS }, async () => {
-    return (await postOnce(`${balancer.url}/v1/sessions`, { instructions: "Talk." })).body.id as string;
+    return (await postOnce(`${balancer.url}/tare/v1/sessions`, { instructions: "Talk." })).body.id as string;
   }));
   let isOver = false;
   const talking = Promise.all(ids.map((id) => talk(balancer.url, id, () => isOver)));

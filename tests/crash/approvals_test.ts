@@ -56,7 +56,7 @@ class Person {
 
   /** Works until the connection breaks; `begun` is told when a turn has ended. */
   async work(url: string, begun: () => void): Promise<void> {
-    const at = `${url}/v1/sessions/${this.#session}`;
+    const at = `${url}/tare/v1/sessions/${this.#session}`;
     for (;;) {
       const open = await this.#open(at);
       if (open.length > 0 && this.#random() < 0.9) await this.#answer(at, open);
@@ -67,7 +67,7 @@ class Person {
 
   /** What was asked and never answered is asked still, and once; what was answered isn't. */
   async check(url: string): Promise<void> {
-    const at = `${url}/v1/sessions/${this.#session}`;
+    const at = `${url}/tare/v1/sessions/${this.#session}`;
     const lastEvent = await this.#settled(at);
     const open = (await this.#open(at)).map(tokenOf);
     const events: SessionEvent[] = [];
@@ -177,7 +177,7 @@ Deno.test(`a server killed at ${ROUNDS} random moments runs nothing without a ye
       try {
         if (round === 0) {
           for (let made = 0; made < SESSIONS; made++) {
-            const { id } = await (await fetch(`${server.url}/v1/sessions`, jsonPost({}))).json();
+            const { id } = await (await fetch(`${server.url}/tare/v1/sessions`, jsonPost({}))).json();
             people.push(new Person(id, { random, fates, data: join(folder, "data") }));
           }
         }

@@ -89,7 +89,7 @@ export class Bystander {
 
   async #delete(url: string, id: string): Promise<void> {
     this.#deleted.set(id, false);
-    const { status } = await fetch(`${url}/v1/sessions/${id}`, { method: "DELETE" });
+    const { status } = await fetch(`${url}/tare/v1/sessions/${id}`, { method: "DELETE" });
     assertEquals(status, 204);
     this.#deleted.set(id, true);
     this.acknowledged.deletions++;
@@ -105,19 +105,19 @@ export class Bystander {
 
   #send(url: string, { key, body }: Import): Promise<Response> {
     const headers = { "content-type": "application/x-ndjson", "idempotency-key": key };
-    return fetch(`${url}/v1/sessions/import`, { method: "POST", headers, body });
+    return fetch(`${url}/tare/v1/sessions/import`, { method: "POST", headers, body });
   }
 
   /** Imported sessions, the newest first. */
   async #listed(url: string): Promise<Listed[]> {
     const { sessions } =
-      await (await fetch(`${url}/v1/sessions?kind=agent&limit=1000`, { headers: ownerOf(this.#data) }))
+      await (await fetch(`${url}/tare/v1/sessions?kind=agent&limit=1000`, { headers: ownerOf(this.#data) }))
         .json();
     return sessions.filter(({ instructions }: Listed) => instructions.startsWith("Import "));
   }
 
   async #assertExported(url: string, { id, instructions }: Listed): Promise<void> {
-    const lines = await (await fetch(`${url}/v1/sessions/${id}/export`)).text();
+    const lines = await (await fetch(`${url}/tare/v1/sessions/${id}/export`)).text();
     assertEquals(
       lines.trimEnd().split("\n").map((line) => JSON.parse(line)),
       JSON.parse(linesOf(instructions)).messages,

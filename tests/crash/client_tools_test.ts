@@ -62,7 +62,8 @@ Deno.test("a client's calls are answered over a killed server, and the agent's o
     assertEquals([finishes, sessions.size], [["tool_calls", "tool_calls", "stop"], 1]);
     assertEquals(await Deno.readTextFile(join(workspace, "log.txt")), "once\n");
     server = await start();
-    const { messages: history } = await (await fetch(`${server.url}/v1/sessions/${[...sessions][0]}`)).json();
+    const { messages: history } = await (await fetch(`${server.url}/tare/v1/sessions/${[...sessions][0]}`))
+      .json();
     const answered = history.flatMap(({ tool_call_id: id, content }: Answer) =>
       id ? [content.slice(0, 6)] : []
     );

@@ -34,9 +34,9 @@ async function endedBy(signal: Deno.Signal) {
   ];
   try {
     const first = await startProgram(serverCommand(args));
-    const made = await fetch(`${first.url}/v1/sessions`, jsonPost({}));
+    const made = await fetch(`${first.url}/tare/v1/sessions`, jsonPost({}));
     const { id } = await made.json();
-    const turn = await fetch(`${first.url}/v1/sessions/${id}/turns`, jsonPost({ input: "Go." }));
+    const turn = await fetch(`${first.url}/tare/v1/sessions/${id}/turns`, jsonPost({ input: "Go." }));
     const told = (async () => {
       try {
         for await (const { data } of readEvents(turn)) {
@@ -56,7 +56,7 @@ async function endedBy(signal: Deno.Signal) {
     const said = await first.ended();
     const second = await startProgram(serverCommand(args));
     const events: SessionEvent[] = [];
-    for await (const { data } of readEvents(await fetch(`${second.url}/v1/sessions/${id}/events`))) {
+    for await (const { data } of readEvents(await fetch(`${second.url}/tare/v1/sessions/${id}/events`))) {
       events.push(JSON.parse(data));
     }
     await second.end("SIGKILL");

@@ -13,12 +13,12 @@ export class Client {
   readonly send: Send;
 
   constructor(id: string, send: Send) {
-    this.#path = `/v1/sessions/${id}`;
+    this.#path = `/tare/v1/sessions/${id}`;
     this.send = send;
   }
 
   static async create(send: Send): Promise<Client> {
-    return new Client((await (await send("/v1/sessions", { method: "POST" })).json()).id, send);
+    return new Client((await (await send("/tare/v1/sessions", { method: "POST" })).json()).id, send);
   }
 
   /** Plays a turn. Gives how it ended, or the error that was told instead, by status or in the stream. */
@@ -124,7 +124,7 @@ export async function throughFullDisk(
 export async function makeOthers(send: Send, counts: readonly number[]): Promise<string[]> {
   const ids: string[] = [];
   for (const turns of counts) {
-    const { id } = await (await send("/v1/sessions", { method: "POST" })).json();
+    const { id } = await (await send("/tare/v1/sessions", { method: "POST" })).json();
     const other = new Client(id, send);
     for (let played = 0; played < turns; played++) assertEquals((await other.turn()).end, "completed");
     ids.push(id);

@@ -40,11 +40,11 @@ Deno.test("a server whose store has reached its size says so, loses nothing, and
   });
   const send: Send = async (path, init) => await agent.fetch(new Request(`http://localhost${path}`, init));
   try {
-    const other = await send("/v1/sessions", jsonPost({ instructions: "large ".repeat(100_000) }));
+    const other = await send("/tare/v1/sessions", jsonPost({ instructions: "large ".repeat(100_000) }));
     const { id } = await other.json();
     await throughFullDisk(await Client.create(send), {
       async makeRoom() {
-        assertEquals((await send(`/v1/sessions/${id}`, { method: "DELETE" })).status, 204);
+        assertEquals((await send(`/tare/v1/sessions/${id}`, { method: "DELETE" })).status, 204);
       },
     });
   } finally {
@@ -84,7 +84,7 @@ async function serveOn(disk: string): Promise<void> {
         await client.fill();
         for (const id of others) {
           const headers = { "idempotency-key": id };
-          assertEquals((await send(`/v1/sessions/${id}`, { method: "DELETE", headers })).status, 204);
+          assertEquals((await send(`/tare/v1/sessions/${id}`, { method: "DELETE", headers })).status, 204);
         }
         assert(await client.fill() > 0);
       },

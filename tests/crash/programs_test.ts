@@ -98,7 +98,7 @@ class Person {
 
   /** Works until the connection breaks; `begun` is told when a program has come on. */
   async work(url: string, begun: () => void): Promise<void> {
-    const at = `${url}/v1/sessions/${this.#session}`;
+    const at = `${url}/tare/v1/sessions/${this.#session}`;
     // What came before doesn't show that this server has come on.
     this.#last = (await (await fetch(at)).json()).lastEvent;
     for (;;) {
@@ -135,7 +135,7 @@ class Person {
 
   /** All events so far. */
   async events(url: string): Promise<readonly SessionEvent[]> {
-    const at = `${url}/v1/sessions/${this.#session}`;
+    const at = `${url}/tare/v1/sessions/${this.#session}`;
     const { lastEvent } = await (await fetch(at)).json();
     const events: SessionEvent[] = [];
     if (lastEvent === 0) return events;
@@ -208,7 +208,7 @@ Deno.test(`programs of a server killed at ${ROUNDS} random moments make each cal
       try {
         if (round === 0) {
           for (let count = 0; count < SESSIONS; count++) {
-            const { id } = await (await fetch(`${server.url}/v1/sessions`, jsonPost({}))).json();
+            const { id } = await (await fetch(`${server.url}/tare/v1/sessions`, jsonPost({}))).json();
             people.push(new Person(id, data));
           }
         }

@@ -110,7 +110,7 @@ Deno.test("a second server on the same file is refused in one sentence, and the 
         await refusal(args),
         `Cannot open the store ${file}: another process has it open. Stop it, or use another file.\n`,
       );
-      const made = await fetch(`${first.url}/v1/sessions`, { method: "POST" });
+      const made = await fetch(`${first.url}/tare/v1/sessions`, { method: "POST" });
       assertEquals([made.status, (await made.json()).status], [201, "idle"]);
     }
   } finally {

@@ -63,7 +63,7 @@ export class Witness {
   /** Makes a session. */
   static async create(url: string, options: WitnessOptions): Promise<Witness> {
     const { instructions } = options;
-    const response = await fetch(`${url}/v1/sessions`, jsonPost({ instructions }));
+    const response = await fetch(`${url}/tare/v1/sessions`, jsonPost({ instructions }));
     assertEquals(response.status, 201);
     return new Witness((await response.json()).id, options);
   }
@@ -207,7 +207,7 @@ export class Witness {
   }
 
   #url(url: string, path = ""): string {
-    return `${url}/v1/sessions/${this.#id}${path}`;
+    return `${url}/tare/v1/sessions/${this.#id}${path}`;
   }
 }
 

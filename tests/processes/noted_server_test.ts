@@ -48,7 +48,7 @@ Deno.test("Commands find the server of their folder, or of the nearest one aroun
     assertEquals(await at("c", { TARE_WORKSPACE: "../b" }), inB);
     const workspaceOf = async ({ url, token }: typeof inA) => {
       const headers = { authorization: `Bearer ${token}` };
-      return (await (await fetch(`${url}/v1/agent`, { headers })).json()).workspace;
+      return (await (await fetch(`${url}/tare/v1/agent`, { headers })).json()).workspace;
     };
     assertEquals(await Promise.all([inA, inB].map(workspaceOf)), [join(home, "a"), join(home, "b")]);
     const elsewhere = await assertRejects(() => at("c"), Error);

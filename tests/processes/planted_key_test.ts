@@ -130,29 +130,29 @@ Deno.test("the provider's key and the server's token appear nowhere: answers, ev
     // A session each: what one provider error leaves must not hide the next.
     const session = await client.createSession();
     for await (const { event } of await client.startTurn(session, question)) events.push(event);
-    await look(`/v1/sessions/${session}`);
-    await look(`/v1/sessions/${session}/events`);
+    await look(`/tare/v1/sessions/${session}`);
+    await look(`/tare/v1/sessions/${session}/events`);
   }
   for (const headers of [{}, { authorization: `Bearer ${TOKEN}x` }, { authorization: `Basic ${TOKEN}` }]) {
-    assertEquals((await look("/v1/sessions", { headers })).status, 401);
+    assertEquals((await look("/tare/v1/sessions", { headers })).status, 401);
   }
   const authorization = `Bearer ${TOKEN}`;
   const json = { authorization, "content-type": "application/json" };
   assertEquals(
-    (await look("/v1/sessions", { headers: { authorization, origin: "http://evil.example" } })).status,
+    (await look("/tare/v1/sessions", { headers: { authorization, origin: "http://evil.example" } })).status,
     403,
   );
-  assertEquals((await look("/v1/sessions", { method: "POST", headers: json, body: "{" })).status, 400);
+  assertEquals((await look("/tare/v1/sessions", { method: "POST", headers: json, body: "{" })).status, 400);
   const message = JSON.stringify({ model: "claude", messages: [{ role: "user", content: "Hi." }] });
   assertEquals((await look("/v1/messages", { method: "POST", headers: json, body: message })).status, 200);
   const asked = { method: "POST", headers: json, body: JSON.stringify({ model: "claude-sonnet-5" }) };
-  const { id } = JSON.parse((await look("/v1/sessions", asked)).body);
+  const { id } = JSON.parse((await look("/tare/v1/sessions", asked)).body);
   for await (const { event } of await client.startTurn(id, "hello")) events.push(event);
-  await look(`/v1/sessions/${id}/events`);
-  assertEquals((await look("/v1/sessions?kind=gateway")).status, 200);
-  assertEquals((await look("/v1/sessions/none")).status, 404);
+  await look(`/tare/v1/sessions/${id}/events`);
+  assertEquals((await look("/tare/v1/sessions?kind=gateway")).status, 200);
+  assertEquals((await look("/tare/v1/sessions/none")).status, 404);
   assertEquals((await look("/none")).status, 404);
-  assertEquals((await look("/v1/sessions")).status, 200);
+  assertEquals((await look("/tare/v1/sessions")).status, 200);
   assertEquals((await look("/openapi.json")).status, 200);
   const ended = await server.end("SIGTERM");
   assertEquals(ended.code, 0);

@@ -34,7 +34,7 @@ Deno.test("docs/webhooks.md: the receiver takes what the server sends, and nothi
   };
   const types = ["turn.ended"];
   const { webhook: { id }, secret } = JSON.parse(
-    await ask("/v1/webhooks", { url: "http://127.0.0.1:9000", types }),
+    await ask("/tare/v1/webhooks", { url: "http://127.0.0.1:9000", types }),
   );
 
   const page = Deno.readTextFileSync(join(ROOT, "docs/webhooks.md"));
@@ -55,12 +55,12 @@ Deno.test("docs/webhooks.md: the receiver takes what the server sends, and nothi
     stream.pipeThrough(new TextDecoderStream()).getReader()
   );
   const url = await lineOf(said!, /Listening on (http:\S+)/);
-  await ask(`/v1/webhooks/${id}`, { url });
+  await ask(`/tare/v1/webhooks/${id}`, { url });
 
   const unsigned = await fetch(url, { method: "POST", body: "{}" });
   assertEquals([unsigned.status, await unsigned.text()], [401, "This isn't signed by my server."]);
-  const { id: session } = JSON.parse(await ask("/v1/sessions", {}));
-  await ask(`/v1/sessions/${session}/turns`, { input: "Which files are there?" });
+  const { id: session } = JSON.parse(await ask("/tare/v1/sessions", {}));
+  await ask(`/tare/v1/sessions/${session}/turns`, { input: "Which files are there?" });
   assertEquals(await lineOf(heard!, /^turn\.ended (\S+ completed)/m), `${session} completed`);
 
   receiver.kill();

@@ -98,7 +98,7 @@ Deno.test("TARE_METRICS gives what Prometheus reads, with the same money and tok
     await said("theirs", long);
     await said("theirs", long, "I have nothing to say.", "And now?");
     await said("theirs", "Please refuse.");
-    const { all } = JSON.parse(await ask("/v1/overview"));
+    const { all } = JSON.parse(await ask("/tare/v1/overview"));
     const response = await fetch(`${server.url}/metrics`);
     assertEquals(response.headers.get("content-type"), "text/plain; version=0.0.4; charset=utf-8");
     const text = await response.text();

@@ -95,23 +95,23 @@ async function played(env: Readonly<Record<string, string>>) {
       signal: AbortSignal.timeout(120_000),
     });
   const texts: string[] = [];
-  const made = await post("/v1/sessions", {
+  const made = await post("/tare/v1/sessions", {
     // Enough of them that showing them short pays.
     tools: ["read_file", "search_files", "list_files", "recall", "delegate"],
   });
   const { id } = await made.json();
   for (const script of ["read", "miss", "help", "refuse", "hang"]) {
-    const turn = await post(`/v1/sessions/${id}/turns`, { input: `[${script}] ${CANARY}` });
+    const turn = await post(`/tare/v1/sessions/${id}/turns`, { input: `[${script}] ${CANARY}` });
     let text = "";
     for await (const piece of turn.body!.pipeThrough(new TextDecoderStream())) {
       text += piece;
       if (script !== "hang" || !piece.includes('"text_delta"')) continue;
-      await (await post(`/v1/sessions/${id}/cancel`, {})).body?.cancel();
+      await (await post(`/tare/v1/sessions/${id}/cancel`, {})).body?.cancel();
     }
     texts.push(text);
   }
-  const other = await (await post("/v1/sessions", { model: "claude-scripted", tools: [] })).json();
-  texts.push(await (await post(`/v1/sessions/${other.id}/turns`, { input: `[say] ${CANARY}` })).text());
+  const other = await (await post("/tare/v1/sessions", { model: "claude-scripted", tools: [] })).json();
+  texts.push(await (await post(`/tare/v1/sessions/${other.id}/turns`, { input: `[say] ${CANARY}` })).text());
   const statuses: number[] = [];
   const call = async (path: string, script: string, more: object = {}, headers: HeadersInit = {}) => {
     const messages = [{ role: "user", content: `[${script}] ${CANARY}` }];

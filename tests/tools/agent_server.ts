@@ -92,9 +92,9 @@ export async function agentServer({ mcp, replies, data, asks = false }: {
     url: server.url,
     requests,
     async session(body = {}) {
-      const response = await fetch(`${server.url}/v1/sessions`, posted(body));
+      const response = await fetch(`${server.url}/tare/v1/sessions`, posted(body));
       assertEquals(response.status, 201);
-      return `${server.url}/v1/sessions/${(await response.json()).id}`;
+      return `${server.url}/tare/v1/sessions/${(await response.json()).id}`;
     },
     turn: async (session) =>
       await eventsTo("turn_end", await fetch(`${session}/turns`, posted({ input: "Go." }))),

@@ -52,7 +52,7 @@ Deno.test("tare prompt shows what a server tells the sessions of a folder, and c
     const init = { method, headers, ...(body !== undefined && { body: JSON.stringify(body) }) };
     return await (await fetch(`${server.url}${path}`, init)).text();
   };
-  const path = `/v1/sessions/${JSON.parse(await ask("POST", "/v1/sessions", {})).id}`;
+  const path = `/tare/v1/sessions/${JSON.parse(await ask("POST", "/tare/v1/sessions", {})).id}`;
   const messages = async (): Promise<{ role: string; content: string }[]> =>
     (await ask("GET", `${path}/export`)).trimEnd().split("\n").map((line) => JSON.parse(line));
   const [system] = await messages();

@@ -252,7 +252,8 @@ Deno.test("tare acp cancels a turn, also one whose editor has gone", async () =>
     first.updates.length = 0;
     await first.seen(isOutput);
     assertEquals(await first.close(), { code: 0, stderr: "" });
-    const state = await (await fetch(`${url}/v1/sessions/${sessionId}`, { headers: ownerOf(data) })).json();
+    const state = await (await fetch(`${url}/tare/v1/sessions/${sessionId}`, { headers: ownerOf(data) }))
+      .json();
     assertEquals([state.status, state.turns], ["idle", 2]);
   });
 });
@@ -365,7 +366,9 @@ Deno.test("tare acp asks again for what a killed server had asked; cancelling de
       assertEquals(await played, { stopReason: "cancelled" });
       assertEquals(brief(last.updates.at(-1)!), "failed");
       const open = async () =>
-        (await (await fetch(`${url}/v1/sessions/${second.sessionId}/approvals`, { headers: ownerOf(data) }))
+        (await (await fetch(`${url}/tare/v1/sessions/${second.sessionId}/approvals`, {
+          headers: ownerOf(data),
+        }))
           .json())
           .approvals.length;
       assertEquals(await open(), 0);

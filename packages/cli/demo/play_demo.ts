@@ -22,6 +22,7 @@ import { addLedgers, EMPTY_LEDGER, type LoopEvent, type TurnLedger } from "@tare
 import { anthropicModel } from "@tare/loop/anthropic";
 import { openaiModel } from "@tare/loop/openai";
 import { agentHandler, ALLOW_EVERYTHING } from "@tare/server";
+import { API_PATH } from "@tare/server/client";
 import { rehearsal, simulator } from "@tare/simulator";
 import { memoryStore } from "@tare/conversation";
 import { workspaceTools } from "@tare/loop/tools";
@@ -143,7 +144,7 @@ export async function playDemo(
         body: JSON.stringify(body),
       }),
     );
-  const { id } = await (await post("/v1/sessions", {})).json();
+  const { id } = await (await post(`${API_PATH}/sessions`, {})).json();
   let ledger: TurnLedger = EMPTY_LEDGER;
   let rewrites = 0;
   let callsSince = 0;
@@ -153,7 +154,7 @@ export async function playDemo(
   for (const input of questions) {
     if (stopped !== undefined) break;
     nowMs += QUESTION_MS;
-    const { body } = await post(`/v1/sessions/${id}/turns`, { input });
+    const { body } = await post(`${API_PATH}/sessions/${id}/turns`, { input });
     for await (const { data } of body!.pipeThrough(new ServerSentEventParseStream())) {
       // A comment: it shows that the stream is there while nothing happens.
       if (data === undefined) continue;

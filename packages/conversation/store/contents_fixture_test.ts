@@ -8,8 +8,8 @@ import type { Store, StoreRecord } from "@tare/conversation";
 import { sessionRecord } from "./store_suite_fixture_test.ts";
 
 const TEXTS = ["a result", "\0 Ünïcødé \u{1f600} \r\n", "x".repeat(100_000)];
-const DONE = { scope: "POST /v1/sessions", key: "done", bodyHash: "h" };
-const OPEN = { scope: "POST /v1/sessions", key: "open", bodyHash: "h" };
+const DONE = { scope: "POST /tare/v1/sessions", key: "done", bodyHash: "h" };
+const OPEN = { scope: "POST /tare/v1/sessions", key: "open", bodyHash: "h" };
 const FREE = { scope: "A", key: "é\u{1f600}", bodyHash: "h" };
 
 /**

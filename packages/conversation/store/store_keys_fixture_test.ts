@@ -36,7 +36,7 @@ export function testKeys(test: TestOfStore): void {
         response: 1,
         ...(sessionId !== undefined && { sessionId }),
       }]);
-    const message = 'Cannot complete idempotency key "k" of POST /v1/sessions: it isn\'t claimed';
+    const message = 'Cannot complete idempotency key "k" of POST /tare/v1/sessions: it isn\'t claimed';
     await assertRejects(() => respond(), Error, message);
     await store.claimKey(request);
     await assertRejects(() => respond("none"), Error, 'Cannot find session "none"');

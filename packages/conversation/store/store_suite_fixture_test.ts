@@ -45,7 +45,7 @@ export function sessionRecord(id: string, parent?: string): Extract<StoreRecord,
 
 const delta = (text: string) => ({ type: "text_delta", text });
 /** The key of a request. */
-export const key = { scope: "POST /v1/sessions", key: "k" };
+export const key = { scope: "POST /tare/v1/sessions", key: "k" };
 /** A request with it. */
 export const request: typeof key & { readonly bodyHash: string } = { ...key, bodyHash: "h" };
 /** Another one with the same. */

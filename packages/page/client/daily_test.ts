@@ -175,7 +175,7 @@ Deno.test("What somebody else has said since isn't passed over by an edit", asyn
   await press(page, "Edit the last message");
   await seen(page, ".edits", "in a session of its own");
   const [, id] = /session\/([^/]*)/.exec(page.url())!;
-  await (await server.ask(`/v1/sessions/${id}/turns`, { input: "From elsewhere." })).text();
+  await (await server.ask(`/tare/v1/sessions/${id}/turns`, { input: "From elsewhere." })).text();
   await seen(page, ".said", "From elsewhere.");
   await page.type("textarea", " More.");
   await page.keyboard.press("Enter");
@@ -216,7 +216,7 @@ Deno.test("A session is saved as one file, which a browser shows without a scrip
   const file = `${folder}/Change-note-7-please.html`;
   const [, id] = /session\/([^/]*)/.exec(page.url())!;
   const html = await Deno.readTextFile(file);
-  assertEquals(html, await (await server.ask(`/v1/sessions/${id}/export?format=html`)).text());
+  assertEquals(html, await (await server.ask(`/tare/v1/sessions/${id}/export?format=html`)).text());
   assertStringIncludes(html, "&lt;script&gt;");
 
   const reader = await page.browserContext().newPage();

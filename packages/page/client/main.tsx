@@ -75,17 +75,17 @@ function view(place: Place, agent: ServersAgent): JSX.Element {
 }
 
 /** What the server says of its agent; until then, and if it doesn't, it is taken for one that answers. */
-type ServersAgent = Told<"GET /v1/agent"> | undefined;
+type ServersAgent = Told<"GET /agent"> | undefined;
 
 function useAgent(isOpen: boolean): ServersAgent {
   const [agent, setAgent] = useState<ServersAgent>();
   useEffect(() => {
-    if (isOpen) api.json("GET /v1/agent").then(setAgent, () => {});
+    if (isOpen) api.json("GET /agent").then(setAgent, () => {});
   }, [isOpen]);
   return agent;
 }
 
-function isGatewayOnly(agent: ServersAgent): agent is Told<"GET /v1/agent"> {
+function isGatewayOnly(agent: ServersAgent): agent is Told<"GET /agent"> {
   return agent !== undefined && agent.model === undefined;
 }
 
@@ -143,10 +143,10 @@ function Lock(
 
 /** Who is signed in, what that key has cost today, and whether its budget is spent. */
 function SignedIn(): JSX.Element | null {
-  const [key, setKey] = useState<Told<"GET /v1/key">>();
+  const [key, setKey] = useState<Told<"GET /key">>();
   useEffect(() => {
     // Who isn't let in is asked for a key; that the server is away others say.
-    const read = () => api.json("GET /v1/key").then(setKey, () => {});
+    const read = () => api.json("GET /key").then(setKey, () => {});
     read();
     gate.spent = read;
     const timer = setInterval(read, SPENT_EVERY);

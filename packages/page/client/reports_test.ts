@@ -40,7 +40,7 @@ const CALLS = 36;
 
 /** A session that reads so much of a log that its prompt is rewritten. */
 async function rewrittenSession(server: PageServer): Promise<string> {
-  const { id } = await (await server.ask("/v1/sessions", {})).json();
+  const { id } = await (await server.ask("/tare/v1/sessions", {})).json();
   for (const turn of QUESTIONS.keys()) await playTurn(server, id, turn);
   return id;
 }
@@ -57,7 +57,7 @@ async function playTurn(server: PageServer, id: string, turn: number): Promise<v
   }
   server.replies.push({ content: `That is all that the log says about it. ${words}. `.repeat(4) });
   const input = QUESTIONS[turn] ?? "Go on.";
-  await (await server.ask(`/v1/sessions/${id}/turns`, { input })).text();
+  await (await server.ask(`/tare/v1/sessions/${id}/turns`, { input })).text();
 }
 
 Deno.test("Where the money went: every number is the ledger's, and a rewrite is told in words", async () => {
@@ -68,10 +68,10 @@ Deno.test("Where the money went: every number is the ledger's, and a rewrite is 
   await seen(page, ".sums dd", String(CALLS));
   await assertAccessible(page, "calls");
   await takePicture(page);
-  const { calls } = await (await server.ask(`/v1/sessions/${id}/calls`)).json();
+  const { calls } = await (await server.ask(`/tare/v1/sessions/${id}/calls`)).json();
   const sum = (of: (call: typeof calls[number]) => number) =>
     calls.map(of).reduce((a: number, b: number) => a + b, 0);
-  const { ledger } = await (await server.ask(`/v1/sessions/${id}`)).json();
+  const { ledger } = await (await server.ask(`/tare/v1/sessions/${id}`)).json();
   const [cost, without] = [sum((call) => call.tokenUnits), sum((call) => call.without.tokenUnits)];
   const [usd, withoutUsd] = [sum((call) => call.usd), sum((call) => call.without.usd)];
   const fits = calls.filter((call: typeof calls[number]) => call.resendTokenUnits !== null);
@@ -146,7 +146,7 @@ Deno.test("What the model sees: an elided result is looked at, kept, and comes b
   await using open = await openPage(browser, server.at(`/session/${id}/prompt`));
   const { page } = open;
   await seen(page, ".sums dd", "tokens");
-  const read = async () => await (await server.ask(`/v1/sessions/${id}/prompt`)).json();
+  const read = async () => await (await server.ask(`/tare/v1/sessions/${id}/prompt`)).json();
   const { tokens, originalTokens, total, blocks } = await read();
   assertEquals(await texts(page, ".sums dd"), [
     `${count(tokens)}tokens`,
@@ -159,17 +159,17 @@ Deno.test("What the model sees: an elided result is looked at, kept, and comes b
   await choose(page, blocks.indexOf(elided));
   await seen(page, ".detail small", "elided: a line stands in its place");
   await seen(page, ".detail small", `${count(elided.tokens)} of ${count(elided.originalTokens)} tokens`);
-  const { now, original } = await (await server.ask(`/v1/sessions/${id}/prompt/${elided.id}`)).json();
+  const { now, original } = await (await server.ask(`/tare/v1/sessions/${id}/prompt/${elided.id}`)).json();
   await seen(page, ".sides pre", now.text.slice(0, 100));
   await seen(page, ".sides pre", original.text.slice(0, 100));
   await assertAccessible(page, "prompt");
   await press(page, "Keep: bring it back");
   await seen(page, ".wish", "It comes back at the next rewrite, and stays.");
-  const { pins } = await (await server.ask(`/v1/sessions/${id}/pins`)).json();
+  const { pins } = await (await server.ask(`/tare/v1/sessions/${id}/pins`)).json();
   assertEquals(pins, [{ place: elided.place, wish: "keep", by: "user", state: "waiting" }]);
   await press(page, "Leave it to the planner");
   await seen(page, ".wish button", "Keep: bring it back");
-  assertEquals((await (await server.ask(`/v1/sessions/${id}/pins`)).json()).pins, []);
+  assertEquals((await (await server.ask(`/tare/v1/sessions/${id}/pins`)).json()).pins, []);
 
   // What is kept comes back with the next rewrite, what is let go leaves with it.
   await press(page, "Keep: bring it back");
@@ -206,7 +206,7 @@ Deno.test("The overview says what was saved, as the server does", async () => {
   await using open = await openPage(browser, server.at(`/overview`));
   const { page } = open;
   await seen(page, "h2", "Planned beside control");
-  const { today, all } = await (await server.ask("/v1/overview")).json();
+  const { today, all } = await (await server.ask("/tare/v1/overview")).json();
   const saved = (cost: number, without: number, format: typeof count) =>
     `${format(cost)}of ${format(without)} without Tare: ${share(without - cost, without)} saved`;
   const told = (sums: typeof today) => [
@@ -241,7 +241,7 @@ Deno.test("A session of the gateway has its calls and its prompt like any other"
   await seen(page, ".sessions h2", "Through the gateway");
   await page.click(".sessions h2 + ul a");
   await seen(page, ".sums dd", "2");
-  const { sessions: [session] } = await (await server.ask("/v1/sessions?kind=gateway")).json();
+  const { sessions: [session] } = await (await server.ask("/tare/v1/sessions?kind=gateway")).json();
   const prompt = `${count(session.promptTokens)}${
     share(session.cachedTokens, session.promptTokens)
   } from cache`;
@@ -259,7 +259,7 @@ Deno.test("A session of the gateway has its calls and its prompt like any other"
   }
   await page.click(".session-head a:last-child");
   await seen(page, ".sums dt", "The model sees");
-  const { tokens, total } = await (await server.ask(`/v1/sessions/${session.id}/prompt`)).json();
+  const { tokens, total } = await (await server.ask(`/tare/v1/sessions/${session.id}/prompt`)).json();
   const told = await texts(page, ".sums dd");
   assertEquals([told[0], told[3]], [`${count(tokens)}tokens`, count(total)]);
   assertEquals(total > 0, true);
@@ -285,7 +285,7 @@ Deno.test("The page keeps a session's prompt warm for an hour, and says until wh
     tools: [{ name: "read", description: "Reads.", input_schema: { type: "object", properties: {} } }],
     messages: [{ role: "user", content: "Hello there." }],
   }).then((answer) => answer.text());
-  const { sessions } = await (await server.ask("/v1/sessions?kind=gateway")).json();
+  const { sessions } = await (await server.ask("/tare/v1/sessions?kind=gateway")).json();
   await using open = await openPage(browser, server.at(`/gateway/${sessions[0].id}`));
   const { page } = open;
   await seen(page, "h1", "Hello there.");
@@ -294,7 +294,7 @@ Deno.test("The page keeps a session's prompt warm for an hour, and says until wh
   await seen(page, ".deeds [role=status]", "for at most $0.0");
   await assertAccessible(page, "kept warm");
   // What the agent's own model holds is kept for everybody by its provider.
-  const { id } = await (await server.ask("/v1/sessions", {})).json();
+  const { id } = await (await server.ask("/tare/v1/sessions", {})).json();
   await page.goto(`${server.url}/#/session/${id}/calls`);
   await press(page, "Keep warm for an hour");
   await seen(page, ".deeds .trouble", "there is nothing to keep");
@@ -302,16 +302,16 @@ Deno.test("The page keeps a session's prompt warm for an hour, and says until wh
 
 Deno.test("A report that answers late never takes the place of a newer one", async () => {
   await using server = await startPageServer();
-  const { id } = await (await server.ask("/v1/sessions", {})).json();
+  const { id } = await (await server.ask("/tare/v1/sessions", {})).json();
   const play = async () => {
     server.replies.push({ content: "Done." });
-    await (await server.ask(`/v1/sessions/${id}/turns`, { input: "Go on." })).text();
+    await (await server.ask(`/tare/v1/sessions/${id}/turns`, { input: "Go on." })).text();
   };
   await play();
   await using open = await openPage(browser, server.at(`/session/${id}/calls`));
   const { page } = open;
   await seen(page, ".sums dd", "1");
-  await page.evaluateOnNewDocument(holdFirst, `/v1/sessions/${id}/calls`);
+  await page.evaluateOnNewDocument(holdFirst, `/tare/v1/sessions/${id}/calls`);
   await open.reload();
   const table = "[aria-label='Table of calls'] tbody";
   const rows = (count: number) =>

@@ -112,7 +112,7 @@ export async function startPageServer(
     },
     write: (name, text) => Deno.writeTextFile(`${workspace}/${name}`, text),
     async import(messages) {
-      const response = await fetch(`${url}/v1/sessions/import`, {
+      const response = await fetch(`${url}/tare/v1/sessions/import`, {
         method: "POST",
         headers: {
           "content-type": "application/x-ndjson",

@@ -92,12 +92,12 @@ function SessionActions({ id, kind, title }: {
   const close = () => setAsked(undefined);
   const rename = () =>
     attempt(async () => {
-      await api.json("POST /v1/sessions/{id}/title", { path, body: { title: name } });
+      await api.json("POST /sessions/{id}/title", { path, body: { title: name } });
       dispatchEvent(new Event(CHANGED));
     });
   const share = () =>
     attempt(async () => {
-      const response = await api.send("GET /v1/sessions/{id}/export", { path, query: { format: "html" } });
+      const response = await api.send("GET /sessions/{id}/export", { path, query: { format: "html" } });
       const [, file = "session.html"] =
         /filename="([^"]*)"/.exec(response.headers.get("content-disposition") ?? "") ?? [];
       save(await response.blob(), file);
@@ -105,13 +105,13 @@ function SessionActions({ id, kind, title }: {
     });
   const remove = () =>
     attempt(async () => {
-      await api.send("DELETE /v1/sessions/{id}", { path });
+      await api.send("DELETE /sessions/{id}", { path });
       location.hash = "#/";
       dispatchEvent(new Event(CHANGED));
     });
   const fork = () =>
     attempt(async () => {
-      const { session } = await api.json("POST /v1/sessions/{id}/fork", { path, body: {} });
+      const { session } = await api.json("POST /sessions/{id}/fork", { path, body: {} });
       location.hash = addressOf({ view: "talk", id: session.id });
       dispatchEvent(new Event(CHANGED));
     });
@@ -201,7 +201,7 @@ function ModelChoice({ id, told, close }: {
   const [efforts, setEfforts] = useState<readonly string[]>();
   useEffect(() => {
     const read = async () => {
-      const { session, efforts } = await api.json("POST /v1/sessions/{id}/model", { path, body: {} });
+      const { session, efforts } = await api.json("POST /sessions/{id}/model", { path, body: {} });
       const now = { model: session.model, effort: session.effort ?? "" };
       setBefore(now);
       setModel(now.model);
@@ -219,7 +219,7 @@ function ModelChoice({ id, told, close }: {
       ...(effort.trim() !== before.effort && { effort: effort.trim() || null }),
     };
     try {
-      const { session } = await api.json("POST /v1/sessions/{id}/model", { path, body });
+      const { session } = await api.json("POST /sessions/{id}/model", { path, body });
       told(`The next turn asks ${session.model}${session.effort ? `, effort ${session.effort}` : ""}.`);
       dispatchEvent(new Event(CHANGED));
     } catch (error) {

@@ -119,7 +119,7 @@ function useSessions<Kind extends keyof OfKind>(kind: Kind, search: string): Pag
   const read = async (after?: string): Promise<Page<Session> | undefined> => {
     try {
       const query = { kind, helpers: kind === "agent", limit: PAGE, search, after } as const;
-      const { sessions, hasMore } = await api.json("GET /v1/sessions", { query });
+      const { sessions, hasMore } = await api.json("GET /sessions", { query });
       setTrouble(undefined);
       return { sessions: sessions.filter(isOfKind), hasMore };
     } catch (error) {

@@ -112,7 +112,7 @@ Deno.test("A new user learns within four clicks what yesterday cost, which sessi
   const yesterday = new Date(Date.now() - DAY_MS).toISOString().slice(0, 10);
   const json = async (path: string) => await (await server.ask(path)).json();
   const query = `from=${yesterday}&to=${yesterday}`;
-  const { all }: SpendReport = await json(`/v1/spend?${query}`);
+  const { all }: SpendReport = await json(`/tare/v1/spend?${query}`);
   assertEquals([all.calls, all.unpricedCalls], [5, 1]);
 
   await click("Overview", "link");
@@ -127,7 +127,7 @@ Deno.test("A new user learns within four clicks what yesterday cost, which sessi
   await click(`Yesterday, ${yesterday}`, "button");
   await seen(page, "h3", `Yesterday, ${yesterday}: ${dollars(all.usd)}`);
   await seen(page, "[aria-label='By session'] a", "Fix the parser.");
-  const { rows: sessions }: SpendReport = await json(`/v1/spend?by=session&${query}`);
+  const { rows: sessions }: SpendReport = await json(`/tare/v1/spend?by=session&${query}`);
   const told = await cells(page, "By session");
   assertEquals(told.map(([title, cost, unpriced]) => [title, cost, unpriced]), [
     ["Fix the parser.", dollars(sessions[0]!.usd), ""],
@@ -143,7 +143,7 @@ Deno.test("A new user learns within four clicks what yesterday cost, which sessi
   // Beside the way that the clicks are counted on.
   await page.locator(".misses summary").click();
   await seen(page, "[aria-label='Why the cache was missed'] tbody tr:first-child th", "expired");
-  const { misses }: MissesReport = await json(`/v1/misses?${query}`);
+  const { misses }: MissesReport = await json(`/tare/v1/misses?${query}`);
   const found = await cells(page, "Why the cache was missed");
   assertEquals(
     found.map(([name, cost, , tokens]) => [name, cost, tokens]),
@@ -154,14 +154,14 @@ Deno.test("A new user learns within four clicks what yesterday cost, which sessi
 
   await click("Fix the parser.", "link");
   await seen(page, "[aria-label='The dearest results in the prompt'] th a", "src/parser.ts");
-  const spend: SessionSpend = await json(`/v1/sessions/${sessions[0]!.key}/spend`);
+  const spend: SessionSpend = await json(`/tare/v1/sessions/${sessions[0]!.key}/spend`);
   const [dearest] = await cells(page, "The dearest results in the prompt");
   assertEquals(dearest?.slice(0, 3), ["src/parser.ts", "read_file", dollars(spend.carried[0]!.usd)]);
   const why = (await cells(page, "What it went for")).find(([name]) => name === "Expired");
   assertEquals(why?.[1], dollars(spend.all.expiredUsd));
   assertEquals(why?.[3], "missed the cache: the call came after the cache’s time, so that all was sent anew");
   assert(spend.all.expiredUsd > spend.all.usd / 4);
-  const { prompt, ...session } = await json(`/v1/sessions/${sessions[0]!.key}`);
+  const { prompt, ...session } = await json(`/tare/v1/sessions/${sessions[0]!.key}`);
   assert(prompt.tokens > 0);
   const [facts] = await page.$$eval(".facts", (all) => all.map(({ textContent }) => textContent));
   assertEquals(facts?.split(" · ").slice(0, 3), [session.model, "some-agent", dollars(session.usd)]);
@@ -170,7 +170,7 @@ Deno.test("A new user learns within four clicks what yesterday cost, which sessi
   await click("Let go: src/parser.ts", "button");
   await seen(page, "[aria-label='The dearest results in the prompt'] td", "leaves at the next rewrite");
   assertEquals(clicks, 4);
-  const { pins } = await json(`/v1/sessions/${sessions[0]!.key}/pins`);
+  const { pins } = await json(`/tare/v1/sessions/${sessions[0]!.key}/pins`);
   assertEquals(pins.map(({ place, wish }: { place: number; wish: string }) => [place, wish]), [[
     4,
     "let_go",

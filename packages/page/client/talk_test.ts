@@ -62,7 +62,7 @@ Deno.test("The page sends, streams, shows calls with their results, and what the
   ]]);
   assertEquals(await texts(".dead-link", page), ["nothing"]);
 
-  const { sessions: [session] } = await (await server.ask("/v1/sessions")).json();
+  const { sessions: [session] } = await (await server.ask("/tare/v1/sessions")).json();
   const { calls, promptTokens, cachedTokens, outputTokens } = session.ledger;
   const share = new Intl.NumberFormat("en", { style: "percent", maximumFractionDigits: 1 });
   const count = (value: number) => value.toLocaleString("en");
@@ -83,15 +83,15 @@ Deno.test("The page sends, streams, shows calls with their results, and what the
 
 Deno.test("A turn that runs already is followed from its start, with what was said before and what was rewritten", async () => {
   await using server = await startPageServer({ args: ["--window", "16000"] });
-  const { id } = await (await server.ask("/v1/sessions", {})).json();
+  const { id } = await (await server.ask("/tare/v1/sessions", {})).json();
   server.replies.push({ content: "The first answer." });
-  await (await server.ask(`/v1/sessions/${id}/turns`, { input: "A first question." })).text();
+  await (await server.ask(`/tare/v1/sessions/${id}/turns`, { input: "A first question." })).text();
   for (let from = 0; from < 5; from++) {
     server.replies.push({ tool_calls: [toolCall("shell", { command: `seq ${from}0000 ${from}1500` })] });
   }
   server.replies.push({ content: "one two three four five six seven eight nine ten" });
   const { go } = server.hold(3, 5);
-  const turn = server.ask(`/v1/sessions/${id}/turns`, { input: "A second question." });
+  const turn = server.ask(`/tare/v1/sessions/${id}/turns`, { input: "A second question." });
   await using open = await openPage(browser, server.at(`/session/${id}`));
   const { page } = open;
   await seen(page, ".said", "A second question.");
@@ -172,12 +172,12 @@ Deno.test("A call that has to be asked for waits for an answer, given by keys, h
   await open.reload();
   await seen(page, ".question pre", "echo three");
   await seen(page, ".call.asked .state", "waits");
-  const { sessions: [{ id }] } = await (await server.ask("/v1/sessions")).json();
-  const { approvals: [{ callId }] } = await (await server.ask(`/v1/sessions/${id}/approvals`)).json();
-  await (await server.ask(`/v1/sessions/${id}/approvals/${callId}`, { decision: "allow" })).text();
+  const { sessions: [{ id }] } = await (await server.ask("/tare/v1/sessions")).json();
+  const { approvals: [{ callId }] } = await (await server.ask(`/tare/v1/sessions/${id}/approvals`)).json();
+  await (await server.ask(`/tare/v1/sessions/${id}/approvals/${callId}`, { decision: "allow" })).text();
   await seen(page, ".reply", "Fourth done.");
   assertEquals(await texts(".question", page), []);
-  const { messages } = await (await server.ask(`/v1/sessions/${id}`)).json();
+  const { messages } = await (await server.ask(`/tare/v1/sessions/${id}`)).json();
   const results = messages.filter(({ role }: { role: string }) => role === "tool")
     .map(({ content }: { content: string }) => content.split("\n").slice(0, 2).join(" "));
   const looked = "exit code 0; 4 bytes of output one";
@@ -338,8 +338,8 @@ Deno.test("Files are attached by choice, by drop and taken out again", async () 
   await page.type("textarea", "What are these?");
   await press(page, "Send");
   await seen(page, ".end", "1 call");
-  const { sessions: [{ id }] } = await (await server.ask("/v1/sessions")).json();
-  const { messages } = await (await server.ask(`/v1/sessions/${id}`)).json();
+  const { sessions: [{ id }] } = await (await server.ask("/tare/v1/sessions")).json();
+  const { messages } = await (await server.ask(`/tare/v1/sessions/${id}`)).json();
   const [picture, table, text] = messages[1].content;
   assert(picture.image_url.url.startsWith("data:image/png;base64,iVBOR"));
   assertEquals([table.text, text.text], ["table.csv:\n\n```\na,b\n1,2\n```", "What are these?"]);
@@ -411,9 +411,9 @@ Deno.test("The address that the start prints signs in, and doesn't keep the key"
 
 Deno.test("Somebody with a key of his own sees his own sessions, and reads that his budget is spent", async () => {
   await using server = await startPageServer({ args: ["--price", "input=1000,output=1000"] });
-  await (await server.ask("/v1/sessions", {})).text();
+  await (await server.ask("/tare/v1/sessions", {})).text();
   const asked = { name: "alice", routes: ["agent"], budgetUsdPerDay: 0.0001 };
-  const { secret } = await (await server.ask("/v1/keys", asked)).json();
+  const { secret } = await (await server.ask("/tare/v1/keys", asked)).json();
   await using open = await openPage(browser, `${server.url}/#key=${secret}`);
   const { page } = open;
   await seen(page, ".signed-in", "Signed in as alice · $0 of $0.0001 today");
@@ -431,8 +431,8 @@ Deno.test("Somebody with a key of his own sees his own sessions, and reads that 
 Deno.test("A session that somebody else works in is followed, and found by its words", async () => {
   await using server = await startPageServer();
   const make = async (title: string) => {
-    const { id } = await (await server.ask("/v1/sessions", {})).json();
-    await (await server.ask(`/v1/sessions/${id}/turns`, { input: title })).text();
+    const { id } = await (await server.ask("/tare/v1/sessions", {})).json();
+    await (await server.ask(`/tare/v1/sessions/${id}/turns`, { input: title })).text();
     return id;
   };
   const id = await make("The notes");
@@ -440,7 +440,7 @@ Deno.test("A session that somebody else works in is followed, and found by its w
   await using open = await openPage(browser, server.at(`/session/${id}`));
   const { page } = open;
   await seen(page, "h1", "The notes");
-  await (await server.ask(`/v1/sessions/${id}/turns`, { input: "From elsewhere." })).text();
+  await (await server.ask(`/tare/v1/sessions/${id}/turns`, { input: "From elsewhere." })).text();
   await seen(page, ".said", "From elsewhere.");
   await page.type("#find", "else");
   await page.waitForFunction(() => document.querySelectorAll(".sessions li").length === 1);
@@ -452,14 +452,14 @@ Deno.test("A session that somebody else works in is followed, and found by its w
 
 Deno.test("Older sessions are read page by page", async () => {
   await using server = await startPageServer();
-  for (let made = 0; made < 60; made++) await (await server.ask("/v1/sessions", {})).text();
+  for (let made = 0; made < 60; made++) await (await server.ask("/tare/v1/sessions", {})).text();
   await using open = await openPage(browser, server.at());
   const { page } = open;
   await page.waitForFunction(() => document.querySelectorAll(".sessions li").length === 50);
   await press(page, "Older sessions");
   await page.waitForFunction(() => document.querySelectorAll(".sessions li").length === 60);
   // The next reading keeps them.
-  await server.ask("/v1/sessions", {});
+  await server.ask("/tare/v1/sessions", {});
   await page.waitForFunction(() => document.querySelectorAll(".sessions li").length === 61);
 });
 

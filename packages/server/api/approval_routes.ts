@@ -9,7 +9,7 @@ import { APPROVAL, SESSION, sessionBody } from "./session_body.ts";
 
 const APPROVALS = Type.Array(APPROVAL);
 
-/** Body of `POST /v1/sessions/{id}/approvals/{call}`. */
+/** Body of `POST /tare/v1/sessions/{id}/approvals/{call}`. */
 export const ANSWER = closed(
   {
     decision: Type.Enum(["allow", "deny", "always"], {
@@ -51,7 +51,7 @@ export function approvalRoutes(sessions: Sessions) {
   return [
     route({
       method: "GET",
-      path: "/v1/sessions/{id}/approvals",
+      path: "/sessions/{id}/approvals",
       operationId: "listApprovals",
       summary: "Lists the calls that wait for somebody to say whether they may run.",
       responses: {
@@ -67,7 +67,7 @@ export function approvalRoutes(sessions: Sessions) {
     }),
     route({
       method: "POST",
-      path: "/v1/sessions/{id}/approvals/{call}",
+      path: "/sessions/{id}/approvals/{call}",
       operationId: "answerApproval",
       summary: "Says whether a call may run. With the last answer the turn goes on.",
       who: "approve",

@@ -18,7 +18,7 @@ export function fileRoutes({ tools, approvals = {} }: Pick<AgentOptions, "tools"
   return [
     route({
       method: "GET",
-      path: "/v1/agent/files",
+      path: "/agent/files",
       operationId: "findFiles",
       who: "key",
       begins: true,
@@ -127,7 +127,7 @@ const FORCE = Type.Optional(Type.Boolean({
     "Whether files are put back too that were changed since. Default: then nothing is, and all are named.",
 }));
 
-/** Body of `POST /v1/sessions/{id}/undo`. */
+/** Body of `POST /tare/v1/sessions/{id}/undo`. */
 const UNDO = closed(
   {
     turn: Type.Optional(Type.Integer({
@@ -168,7 +168,7 @@ export function undoRoutes(sessions: Sessions, checkpoints: Omit<Checkpoints, "c
   return [
     route({
       method: "GET",
-      path: "/v1/sessions/{id}/changes",
+      path: "/sessions/{id}/changes",
       operationId: "listChanges",
       summary: "Lists what its turns have changed of files, as far as this machine has kept it.",
       responses: {
@@ -198,7 +198,7 @@ export function undoRoutes(sessions: Sessions, checkpoints: Omit<Checkpoints, "c
     }),
     route({
       method: "POST",
-      path: "/v1/sessions/{id}/undo",
+      path: "/sessions/{id}/undo",
       operationId: "undoTurn",
       who: "approve",
       summary:
@@ -237,7 +237,7 @@ export function undoRoutes(sessions: Sessions, checkpoints: Omit<Checkpoints, "c
     }),
     route({
       method: "POST",
-      path: "/v1/sessions/{id}/redo",
+      path: "/sessions/{id}/redo",
       operationId: "redoTurn",
       who: "approve",
       summary: "Takes back the last undo, unless a turn has changed files since, and lets the model know.",

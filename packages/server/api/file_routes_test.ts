@@ -26,7 +26,7 @@ async function working(options: (workspace: string) => Partial<AgentOptions> = (
   const handler = agent(scriptedModel([]), { tools: workspaceTools({ workspace }), ...options(workspace) });
   return {
     handler,
-    find: async (query: string) => (await call(handler, "GET", `/v1/agent/files${query}`)).body,
+    find: async (query: string) => (await call(handler, "GET", `/tare/v1/agent/files${query}`)).body,
     [Symbol.asyncDispose]: () => Deno.remove(workspace, { recursive: true }),
   };
 }
@@ -60,11 +60,11 @@ Deno.test("files that a rule denies aren't found, and none where a rule asks for
     approvals: { rules: [{ tool: "list_files", decision: "ask" }], workspace },
   }));
   assertEquals(
-    await refused(asking.handler, "GET", "/v1/agent/files"),
+    await refused(asking.handler, "GET", "/tare/v1/agent/files"),
     error(501, "not_supported", "Cannot list files: a rule of the server says ask to list_files."),
   );
   assertEquals(
-    await refused(agent(scriptedModel([])), "GET", "/v1/agent/files"),
+    await refused(agent(scriptedModel([])), "GET", "/tare/v1/agent/files"),
     error(501, "not_supported", "Cannot list files: the agent has no tool list_files."),
   );
 });
@@ -79,7 +79,9 @@ Deno.test("files are for keys that may talk to the agent", async () => {
   await using server = await working(() => ({ store, keys, guard: { guests: true } }));
   const status = async (key?: string) => {
     const headers = key === undefined ? {} : { authorization: `Bearer ${key}` };
-    const response = await server.handler.fetch(new Request("http://localhost/v1/agent/files", { headers }));
+    const response = await server.handler.fetch(
+      new Request("http://localhost/tare/v1/agent/files", { headers }),
+    );
     await response.body?.cancel();
     return response.status;
   };

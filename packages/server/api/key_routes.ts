@@ -54,7 +54,7 @@ export function keyRoutes(keys: Keys | undefined, webhooks: Pick<Webhooks, "remo
   return [
     route({
       method: "GET",
-      path: "/v1/key",
+      path: "/key",
       operationId: "getKey",
       summary: "Says by which key the request came, what that may, and what it has cost today.",
       responses: { 200: { description: "The key.", content: { "application/json": OWN_KEY } } },
@@ -72,7 +72,7 @@ export function keyRoutes(keys: Keys | undefined, webhooks: Pick<Webhooks, "remo
     }),
     route({
       method: "GET",
-      path: "/v1/keys",
+      path: "/keys",
       operationId: "listKeys",
       summary: "Lists the keys beside the owner's, by their names.",
       who: "owner",
@@ -86,7 +86,7 @@ export function keyRoutes(keys: Keys | undefined, webhooks: Pick<Webhooks, "remo
     }),
     route({
       method: "POST",
-      path: "/v1/keys",
+      path: "/keys",
       operationId: "addKey",
       summary: "Makes a key. Its secret is told here and nowhere else.",
       who: "owner",
@@ -109,7 +109,7 @@ export function keyRoutes(keys: Keys | undefined, webhooks: Pick<Webhooks, "remo
     }),
     route({
       method: "DELETE",
-      path: "/v1/keys/{name}",
+      path: "/keys/{name}",
       operationId: "removeKey",
       summary:
         "Takes a key away, with its webhooks: nothing more is answered with it. Its sessions stay, for the owner.",

@@ -64,7 +64,7 @@ Deno.test("GET /metrics is the owner's, and of keys that are for it, unless it i
     }
     const headers = { authorization: `Bearer ${secrets.scraper}`, "content-type": "application/json" };
     const session = await fetch(
-      new Request("http://localhost/v1/sessions", { method: "POST", headers, body: "{}" }),
+      new Request("http://localhost/tare/v1/sessions", { method: "POST", headers, body: "{}" }),
     );
     seen.session = [session.status, await session.text()];
     return seen;
@@ -104,17 +104,17 @@ Deno.test("requests are kept by the place that answers them, and never by what t
   const session = await newSession(handler);
   await turn(handler, session, "q");
   await call(handler, "GET", session);
-  await call(handler, "GET", "/v1/sessions/unknown");
+  await call(handler, "GET", "/tare/v1/sessions/unknown");
   await call(handler, "GET", "/unknown/path");
   await call(handler, "DELETE", "/health");
   await (await handler.fetch(request("GET", "/page.css"))).text();
   await (await handler.fetch(new Request("http://elsewhere/health"))).text();
   const requests = told.filter(([name]) => name === "http.server.request.duration");
   assertEquals(requests.map(([, , facts]) => Object.values(facts as object)), [
-    ["POST", "/v1/sessions", 201],
-    ["POST", "/v1/sessions/{id}/turns", 200],
-    ["GET", "/v1/sessions/{id}", 200],
-    ["GET", "/v1/sessions/{id}", 404],
+    ["POST", "/tare/v1/sessions", 201],
+    ["POST", "/tare/v1/sessions/{id}/turns", 200],
+    ["GET", "/tare/v1/sessions/{id}", 200],
+    ["GET", "/tare/v1/sessions/{id}", 404],
     ["GET", "none", 404],
     ["DELETE", "none", 405],
     ["GET", "files", 200],

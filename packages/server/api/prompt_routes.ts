@@ -34,7 +34,7 @@ export function promptRoutes(kinds: SessionKinds) {
   return [
     route({
       method: "GET",
-      path: "/v1/sessions/{id}/calls",
+      path: "/sessions/{id}/calls",
       operationId: "listCalls",
       summary:
         "Lists the model calls of a session, the oldest first: what each took, what its client would have " +
@@ -55,7 +55,7 @@ export function promptRoutes(kinds: SessionKinds) {
     }),
     route({
       method: "GET",
-      path: "/v1/sessions/{id}/prompt",
+      path: "/sessions/{id}/prompt",
       operationId: "getPrompt",
       summary:
         "Shows what the model sees, without the texts: a block for each tool and message, those that left " +
@@ -74,7 +74,7 @@ export function promptRoutes(kinds: SessionKinds) {
     }),
     route({
       method: "GET",
-      path: "/v1/sessions/{id}/prompt/{block}",
+      path: "/sessions/{id}/prompt/{block}",
       operationId: "getPromptBlock",
       summary:
         "Shows a block of the prompt: what stands there now, and what was said. Long texts come in stretches.",
@@ -98,7 +98,7 @@ export function promptRoutes(kinds: SessionKinds) {
     }),
     route({
       method: "GET",
-      path: "/v1/sessions/{id}/pins",
+      path: "/sessions/{id}/pins",
       operationId: "listPins",
       summary:
         "Lists what is asked of single messages, by their places, and whether the prompt is already so.",
@@ -112,7 +112,7 @@ export function promptRoutes(kinds: SessionKinds) {
     }),
     route({
       method: "POST",
-      path: "/v1/sessions/{id}/pins",
+      path: "/sessions/{id}/pins",
       operationId: "setPin",
       isAtomic: true,
       summary:
@@ -135,7 +135,7 @@ export function promptRoutes(kinds: SessionKinds) {
     }),
     route({
       method: "DELETE",
-      path: "/v1/sessions/{id}/pins/{place}",
+      path: "/sessions/{id}/pins/{place}",
       operationId: "removePin",
       summary: "Asks for nothing more of a message: from the next rewrite on it is weighed like any other.",
       responses: {
@@ -157,7 +157,7 @@ export function promptRoutes(kinds: SessionKinds) {
     }),
     route({
       method: "POST",
-      path: "/v1/sessions/{id}/keep_warm",
+      path: "/sessions/{id}/keep_warm",
       operationId: "keepWarm",
       summary:
         "Asks that the provider's cache keeps the session's newest prompt while nobody asks anything, though that costs " +
@@ -183,7 +183,7 @@ export function promptRoutes(kinds: SessionKinds) {
     }),
     route({
       method: "GET",
-      path: "/v1/sessions/{id}/spend",
+      path: "/sessions/{id}/spend",
       operationId: "getSessionSpend",
       summary:
         "Says where a session's money went: by turn, and what its results have cost by being carried, by tool, by path " +
@@ -199,7 +199,7 @@ export function promptRoutes(kinds: SessionKinds) {
     }),
     route({
       method: "GET",
-      path: "/v1/spend",
+      path: "/spend",
       who: "key",
       operationId: "getSpend",
       summary:
@@ -218,7 +218,7 @@ export function promptRoutes(kinds: SessionKinds) {
     }),
     route({
       method: "GET",
-      path: "/v1/misses",
+      path: "/misses",
       who: "key",
       operationId: "getMisses",
       summary:
@@ -235,7 +235,7 @@ export function promptRoutes(kinds: SessionKinds) {
     }),
     route({
       method: "GET",
-      path: "/v1/overview",
+      path: "/overview",
       who: "key",
       operationId: "getOverview",
       summary:
@@ -272,7 +272,7 @@ export function ledgerRoutes({ ledger }: Pick<Gateway, "ledger">) {
   return [
     route({
       method: "GET",
-      path: "/v1/ledger",
+      path: "/ledger",
       who: "key",
       operationId: "getLedger",
       summary: "Compares what sessions of other agents cost with and without planning.",

@@ -166,7 +166,7 @@ Deno.test("promptRoutes() show a block's text as it stands and as it was said, i
     error(
       404,
       "not_found",
-      `Cannot find message-99: the prompt of session ${session.slice(13)} has no such block.`,
+      `Cannot find message-99: the prompt of session ${session.split("/").at(-1)} has no such block.`,
     ),
   );
 });
@@ -187,7 +187,7 @@ Deno.test("promptRoutes() give sums that are the ledger's", async () => {
   const calls = await callsOf(handler, session);
   const sum = (of: (call: CallReport) => number | null) =>
     calls.reduce((all, call) => all + (of(call) ?? 0), 0);
-  const { all, today, groups } = await get<Overview>(handler, "/v1/overview");
+  const { all, today, groups } = await get<Overview>(handler, "/tare/v1/overview");
   for (const name of ["promptTokens", "cachedTokens", "outputTokens", "tokenUnits", "usd"] as const) {
     assertAlmostEquals(sum((call) => call[name]), ledger[name]!);
     assertAlmostEquals(all[name], ledger[name]!);
@@ -234,7 +234,7 @@ Deno.test("promptRoutes() count a call to the day on which it was answered, howe
     "2026-01-01T23:00:00.000Z",
     "2026-01-02T01:00:00.000Z",
   ]);
-  const { all, today } = await get<Overview>(handler, "/v1/overview");
+  const { all, today } = await get<Overview>(handler, "/tare/v1/overview");
   assertEquals([all.calls, today.calls], [2, 1]);
 });
 
@@ -298,7 +298,9 @@ Deno.test("promptRoutes() refuse what can't be asked for, and say why", async ()
   }
   assertEquals((await call(handler, "POST", path, { place: 1, wish: "hide" })).status, 400);
   for (const place of ["1", "x"]) {
-    const message = `Cannot remove the pin of message ${place}: session ${session.slice(13)} has none there.`;
+    const message = `Cannot remove the pin of message ${place}: session ${
+      session.split("/").at(-1)
+    } has none there.`;
     assertEquals(await refused(handler, "DELETE", `${path}/${place}`), error(404, "not_found", message));
   }
   for (
@@ -339,8 +341,8 @@ Deno.test("promptRoutes() tell warnings, the newest first", async () => {
   const handler = agent(echoing().model, { windowTokens: 6_000, mechanisms: { truncate: false } });
   const session = await newSession(handler);
   await play(handler, session, "abc");
-  const { warnings } = await get<Overview>(handler, "/v1/overview");
-  assert(warnings.length > 0 && warnings.every((told) => told.session === session.slice(13)));
+  const { warnings } = await get<Overview>(handler, "/tare/v1/overview");
+  assert(warnings.length > 0 && warnings.every((told) => told.session === session.split("/").at(-1)));
 });
 
 Deno.test("promptRoutes() reckon what results have cost, and which may be let go", async () => {

@@ -44,7 +44,7 @@ const shown = async (handler: AgentHandler, path: string) =>
 async function fork(handler: AgentHandler, path: string, body: object = {}) {
   const { status, body: told } = await call(handler, "POST", `${path}/fork`, body);
   const { session, input } = told as { session: Session & Record<string, unknown>; input?: string };
-  return { status, path: `/v1/sessions/${session.id}`, session, input };
+  return { status, path: `/tare/v1/sessions/${session.id}`, session, input };
 }
 
 Deno.test("a session keeps the title that a person gives it, before its first turn, behind it and while one runs", async () => {
@@ -62,14 +62,14 @@ Deno.test("a session keeps the title that a person gives it, before its first tu
   await asked.reply("none");
   await running;
   assertEquals((await shown(handler, path)).title, "Files");
-  const { body } = await call(handler, "GET", "/v1/sessions?search=fil");
+  const { body } = await call(handler, "GET", "/tare/v1/sessions?search=fil");
   assertEquals((body as { sessions: Session[] }).sessions.map(({ title }) => title), ["Files"]);
   // Another process knows it too.
   assertEquals((await shown(agent(model, { store }), path)).title, "Files");
   for (const title of ["", " \n", "x".repeat(121)]) {
     assertEquals((await refused(handler, "POST", `${path}/title`, { title })).status, 400);
   }
-  const missing = await refused(handler, "POST", "/v1/sessions/none/title", { title: "x" });
+  const missing = await refused(handler, "POST", "/tare/v1/sessions/none/title", { title: "x" });
   assertEquals(missing, error(404, "not_found", "Cannot find session none: there is no such session."));
 });
 
@@ -137,7 +137,7 @@ Deno.test("a fork goes on from before a message, with the bytes that its model s
   const whole = await fork(handler, path);
   assertEquals([whole.input, whole.session.forkedFrom], [undefined, { session: before.id, messages: 7 }]);
   assertEquals(brief((await shown(handler, whole.path)).messages), brief(before.messages));
-  const { body } = await call(handler, "GET", "/v1/sessions");
+  const { body } = await call(handler, "GET", "/tare/v1/sessions");
   assertEquals((body as { sessions: Session[] }).sessions.map(({ id }) => id), [
     whole.session.id,
     other.session.id,
@@ -197,7 +197,7 @@ Deno.test("a session is forked before the message of a turn that runs, which goe
       409,
       "turn_running",
       `Cannot fork session ${
-        path.slice(13)
+        path.split("/").at(-1)
       } before message 4: it was said to the turn that runs. Wait for its ` +
         "turn_end, or cancel it.",
     ),
@@ -208,7 +208,7 @@ Deno.test("a session is forked before the message of a turn that runs, which goe
       400,
       "invalid_request",
       `Cannot fork session ${
-        path.slice(13)
+        path.split("/").at(-1)
       } before message 2: it isn't one of the user's, and those are at 1, 4.`,
     ),
   );

@@ -13,6 +13,7 @@ import type { Gateway, ShownConversation } from "@tare/gateway";
 import { describeCall, type Message, planAfter, type WorkPlan } from "@tare/messages";
 import type { NewPin } from "@tare/planner";
 import type { Static } from "typebox";
+import { API_PATH } from "../http/api_path.ts";
 import { errorResponses, HttpError } from "../http/http_error.ts";
 import type { Reads, Route, RouteCall } from "../http/route.ts";
 import type { Session } from "../sessions/session.ts";
@@ -236,12 +237,12 @@ export class SessionKinds {
       },
       explain: async (error: unknown, { path: { id = "" } }: RouteCall) => {
         if (!isNotFound(error) || !await gateway.conversations.get(id)) return undefined;
-        const does = `${route.method} ${route.path.replace("{id}", id)}`;
+        const does = `${route.method} ${API_PATH}${route.path.replace("{id}", id)}`;
         return new HttpError(
           501,
           "not_supported",
           `Cannot ${does}: the session is another agent's, whose calls pass through. Go on in that agent, or ` +
-            "make a session of this one with POST /v1/sessions.",
+            `make a session of this one with POST ${API_PATH}/sessions.`,
         );
       },
     };

@@ -65,29 +65,29 @@ interface Page {
   readonly hasMore: boolean;
 }
 
-Deno.test("GET /v1/sessions lists both kinds, the newest first, and either alone", async () => {
+Deno.test("GET /tare/v1/sessions lists both kinds, the newest first, and either alone", async () => {
   const { server, ask, get } = both();
   const made: string[] = [];
   for (const title of ["one", "two", "three"]) {
     made.unshift(await ask(`Passing ${title}`));
     made.unshift((await newSession(server)).split("/").at(-1)!);
-    await turn(server, `/v1/sessions/${made[0]}`, `Own ${title}`);
+    await turn(server, `/tare/v1/sessions/${made[0]}`, `Own ${title}`);
   }
   const ids = ({ sessions }: Page) => sessions.map(({ id }) => id);
-  const all = await get<Page>("/v1/sessions");
+  const all = await get<Page>("/tare/v1/sessions");
   assertEquals([ids(all), all.hasMore], [made, false]);
   assertEquals(all.sessions.map(({ kind }) => kind), Array(3).fill(["agent", "gateway"]).flat());
   const own = made.filter((_, at) => at % 2 === 0);
   const passing = made.filter((_, at) => at % 2 === 1);
-  assertEquals(ids(await get("/v1/sessions?kind=agent")), own);
-  assertEquals(ids(await get("/v1/sessions?kind=gateway")), passing);
+  assertEquals(ids(await get("/tare/v1/sessions?kind=agent")), own);
+  assertEquals(ids(await get("/tare/v1/sessions?kind=gateway")), passing);
   // Page by page, whatever kind the last one of a page is of.
   for (const [kind, expected] of [["", made], ["kind=agent&", own], ["kind=gateway&", passing]] as const) {
     for (const limit of [1, 2, 4]) {
       const seen: string[] = [];
       for (let more = true; more;) {
         const after = seen.length === 0 ? "" : `&after=${seen.at(-1)}`;
-        const page = await get<Page>(`/v1/sessions?${kind}limit=${limit}${after}`);
+        const page = await get<Page>(`/tare/v1/sessions?${kind}limit=${limit}${after}`);
         seen.push(...ids(page));
         more = page.hasMore;
         assertEquals(more, seen.length < expected.length);
@@ -95,10 +95,10 @@ Deno.test("GET /v1/sessions lists both kinds, the newest first, and either alone
       assertEquals(seen, expected);
     }
   }
-  assertEquals(ids(await get("/v1/sessions?search=TWO")), made.slice(2, 4));
-  assertEquals(ids(await get("/v1/sessions?search=passing")), passing);
+  assertEquals(ids(await get("/tare/v1/sessions?search=TWO")), made.slice(2, 4));
+  assertEquals(ids(await get("/tare/v1/sessions?search=passing")), passing);
   for (const query of [`kind=agent&after=${passing[0]}`, `kind=gateway&after=${own[0]}`]) {
-    assertEquals((await call(server, "GET", `/v1/sessions?${query}`)).status, 404);
+    assertEquals((await call(server, "GET", `/tare/v1/sessions?${query}`)).status, 404);
   }
 });
 
@@ -108,7 +108,7 @@ Deno.test("A session of the agent is called by what a person said first", async 
     JSON.stringify({ role: "user", content })
   );
   const response = await server.fetch(
-    new Request("http://localhost/v1/sessions/import", {
+    new Request("http://localhost/tare/v1/sessions/import", {
       method: "POST",
       body: lines.join("\n"),
       headers: { "content-type": "application/x-ndjson" },
@@ -130,7 +130,7 @@ Deno.test("The routes of sessions are the same for those that pass through", asy
   const answer = { role: "assistant", content: "Hi" };
   const id = await ask("First.");
   assertEquals(await ask("First.", [answer, { role: "user", content: "Second." }]), id);
-  const path = `/v1/sessions/${id}`;
+  const path = `/tare/v1/sessions/${id}`;
   const session = await get<Record<string, unknown>>(path);
   assertEquals(
     [session.kind, session.id, session.title, session.calls, session.promptTokens],
@@ -192,7 +192,7 @@ Deno.test("What is asked of a session that passes through and the answer for its
   const send = async (what: string, body: object) => {
     commits.length = 0;
     const headers = { "content-type": "application/json", "idempotency-key": what };
-    const url = `http://localhost/v1/sessions/${id}/${what}`;
+    const url = `http://localhost/tare/v1/sessions/${id}/${what}`;
     const { status } = await server.fetch(
       new Request(url, { method: "POST", headers, body: JSON.stringify(body) }),
     );
@@ -219,7 +219,7 @@ Deno.test("A session that passes through keeps the title that a person gives it,
   const { server, ask, get, restart } = both();
   const answer = { role: "assistant", content: "Hi" };
   const id = await ask("First.");
-  const path = `/v1/sessions/${id}`;
+  const path = `/tare/v1/sessions/${id}`;
   const rename = () =>
     server.fetch(
       new Request(`http://localhost${path}/title`, {
@@ -237,18 +237,18 @@ Deno.test("A session that passes through keeps the title that a person gives it,
   assertEquals(await ask("First.", [answer, { role: "user", content: "Second." }]), id);
   const titles = async (page: Promise<{ readonly sessions: readonly { readonly title: string }[] }>) =>
     (await page).sessions.map(({ title }) => title);
-  assertEquals(await titles(get("/v1/sessions?search=notes")), ["The notes"]);
+  assertEquals(await titles(get("/tare/v1/sessions?search=notes")), ["The notes"]);
   const more = [answer, { role: "user", content: "Second." }, answer, { role: "user", content: "Third." }];
   const again = await restart();
   assertEquals(await again.ask("First.", more), id);
-  assertEquals(await titles(again.get("/v1/sessions")), ["The notes"]);
-  assertEquals((await call(server, "POST", "/v1/sessions/none/title", { title: "x" })).status, 404);
+  assertEquals(await titles(again.get("/tare/v1/sessions")), ["The notes"]);
+  assertEquals((await call(server, "POST", "/tare/v1/sessions/none/title", { title: "x" })).status, 404);
 });
 
 Deno.test("What only the agent's sessions have is told of others with what to do", async () => {
   const { server, ask } = both({ control: 1 });
   const id = await ask("First.");
-  const path = `/v1/sessions/${id}`;
+  const path = `/tare/v1/sessions/${id}`;
   for (
     const [method, rest, body] of [
       ["POST", "turns", { input: "q" }],
@@ -276,14 +276,14 @@ Deno.test("What only the agent's sessions have is told of others with what to do
   }]);
 });
 
-Deno.test("GET /v1/overview adds up both kinds, and tells of either alone", async () => {
+Deno.test("GET /tare/v1/overview adds up both kinds, and tells of either alone", async () => {
   const { server, ask, get } = both();
   await ask("First.");
   await turn(server, await newSession(server), "q");
   const [all, own, passing] = [
-    await get<Overview>("/v1/overview"),
-    await get<Overview>("/v1/overview?kind=agent"),
-    await get<Overview>("/v1/overview?kind=gateway"),
+    await get<Overview>("/tare/v1/overview"),
+    await get<Overview>("/tare/v1/overview?kind=agent"),
+    await get<Overview>("/tare/v1/overview?kind=gateway"),
   ];
   assertEquals([all, own, passing].map(({ all: { calls, promptTokens } }) => [calls, promptTokens]), [
     [2, 1_010],
@@ -293,13 +293,13 @@ Deno.test("GET /v1/overview adds up both kinds, and tells of either alone", asyn
   assertEquals([all, own, passing].map(({ groups: { planned } }) => planned.sessions), [2, 1, 1]);
 });
 
-Deno.test("GET /v1/spend cuts what both kinds cost, and a session tells where its money went", async () => {
+Deno.test("GET /tare/v1/spend cuts what both kinds cost, and a session tells where its money went", async () => {
   const { server, ask, get } = both();
   const passing = await ask("First.");
   const own = (await newSession(server)).split("/").at(-1)!;
-  await turn(server, `/v1/sessions/${own}`, "Mine.");
+  await turn(server, `/tare/v1/sessions/${own}`, "Mine.");
   const rows = async (query: string) =>
-    (await get<Awaited<ReturnType<typeof reportSpend>>>(`/v1/spend?${query}`)).rows.map((
+    (await get<Awaited<ReturnType<typeof reportSpend>>>(`/tare/v1/spend?${query}`)).rows.map((
       { key, calls, unpricedCalls, session },
     ) => [
       ...[key, calls, unpricedCalls, session?.title],
@@ -309,17 +309,19 @@ Deno.test("GET /v1/spend cuts what both kinds cost, and a session tells where it
   assertEquals(await rows("by=model"), [["m", 1, 1, undefined], ["scripted", 1, 1, undefined]]);
   assertEquals(await rows("from=2026-01-01&to=2026-01-01"), [["2026-01-01", 2, 2, undefined]]);
   assertEquals(await rows("from=2026-01-02"), []);
-  const { all, hasMore } = await get<Awaited<ReturnType<typeof reportSpend>>>("/v1/spend?by=session&limit=1");
+  const { all, hasMore } = await get<Awaited<ReturnType<typeof reportSpend>>>(
+    "/tare/v1/spend?by=session&limit=1",
+  );
   assertEquals([all.calls, all.promptTokens, all.newTokenUnits, hasMore], [2, 1_010, 1_005, true]);
   // A first request without tools may be for a title: it is of no turn until the next one continues it.
   for (const [id, tokens, turn] of [[passing, 1_000, null], [own, 10, 1]] as const) {
-    const spend = await get<SessionSpend>(`/v1/sessions/${id}/spend`);
+    const spend = await get<SessionSpend>(`/tare/v1/sessions/${id}/spend`);
     assertEquals([spend.all.promptTokens, spend.turns.map(({ turn, calls }) => [turn, calls])], [tokens, [
       [turn, 1],
     ]]);
   }
-  assertEquals((await call(server, "GET", "/v1/spend?from=yesterday")).status, 400);
-  assertEquals((await call(server, "GET", "/v1/sessions/none/spend")).status, 404);
+  assertEquals((await call(server, "GET", "/tare/v1/spend?from=yesterday")).status, 400);
+  assertEquals((await call(server, "GET", "/tare/v1/sessions/none/spend")).status, 404);
 });
 
 Deno.test("A call whose id needs encoding can be answered, however it is encoded", async () => {
@@ -341,21 +343,21 @@ Deno.test("A call whose id needs encoding can be answered, however it is encoded
   }
 });
 
-Deno.test("GET /v1/misses says why prompts of both kinds weren't read from the cache, and those of one session", async () => {
+Deno.test("GET /tare/v1/misses says why prompts of both kinds weren't read from the cache, and those of one session", async () => {
   const { server, ask, get } = both();
   await ask("First.");
   const own = (await newSession(server)).split("/").at(-1)!;
-  await turn(server, `/v1/sessions/${own}`, "Mine.");
-  const { sessions, calls, promptTokens, misses } = await get<MissesReport>("/v1/misses");
+  await turn(server, `/tare/v1/sessions/${own}`, "Mine.");
+  const { sessions, calls, promptTokens, misses } = await get<MissesReport>("/tare/v1/misses");
   assertEquals([sessions, calls, promptTokens], [2, 2, 1_010]);
   assertEquals(misses.map(({ cause, calls, tokens }) => [cause, calls, tokens]), [["first_call", 2, 1_005]]);
-  const mine = await get<MissesReport>(`/v1/misses?session=${own}`);
+  const mine = await get<MissesReport>(`/tare/v1/misses?session=${own}`);
   assertEquals([mine.sessions, mine.misses[0]?.dearest.session], [1, own]);
-  assertEquals((await call(server, "GET", "/v1/misses?session=none")).status, 404);
-  assertEquals((await call(server, "GET", "/v1/misses?from=yesterday")).status, 400);
+  assertEquals((await call(server, "GET", "/tare/v1/misses?session=none")).status, 404);
+  assertEquals((await call(server, "GET", "/tare/v1/misses?from=yesterday")).status, 400);
 });
 
-Deno.test("GET /v1/misses and GET /v1/spend look no further once their client has left", async () => {
+Deno.test("GET /tare/v1/misses and GET /tare/v1/spend look no further once their client has left", async () => {
   let leaving = new AbortController();
   const kept = memoryStore();
   const reads: string[] = [];
@@ -373,7 +375,12 @@ Deno.test("GET /v1/misses and GET /v1/spend look no further once their client ha
   };
   const server = agent(scriptedModel([]), { store });
   for (const path of [await newSession(server), await newSession(server)]) await call(server, "GET", path);
-  for (const [path, read] of [["/v1/misses", "readEvents"], ["/v1/spend?by=session", "readSums"]] as const) {
+  for (
+    const [path, read] of [["/tare/v1/misses", "readEvents"], [
+      "/tare/v1/spend?by=session",
+      "readSums",
+    ]] as const
+  ) {
     reads.length = 0;
     leaving = new AbortController();
     const request = new Request(`http://localhost${path}`, { signal: leaving.signal });
@@ -382,7 +389,7 @@ Deno.test("GET /v1/misses and GET /v1/spend look no further once their client ha
   }
 });
 
-Deno.test("GET /v1/spend looks at the thousand newest sessions one by one, and sums up all", async () => {
+Deno.test("GET /tare/v1/spend looks at the thousand newest sessions one by one, and sums up all", async () => {
   const store = memoryStore();
   const settings = { instructions: "", model: "m", tools: [], metadata: {} };
   const make = async (count: number, tokenUnits: number) => {
@@ -396,7 +403,7 @@ Deno.test("GET /v1/spend looks at the thousand newest sessions one by one, and s
   };
   const server = agent(scriptedModel([]), { store });
   const dearest = async () => {
-    const { body } = await call(server, "GET", "/v1/spend?by=session&limit=1");
+    const { body } = await call(server, "GET", "/tare/v1/spend?by=session&limit=1");
     const { all, rows, hasMore } = body as Awaited<ReturnType<typeof reportSpend>>;
     return [all.tokenUnits, rows.map(({ tokenUnits }) => tokenUnits), hasMore];
   };

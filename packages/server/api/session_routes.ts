@@ -1,6 +1,7 @@
 import { Keys } from "@tare/conversation";
 import { type Content, firstWords } from "@tare/messages";
 import { Type } from "typebox";
+import { API_PATH } from "../http/api_path.ts";
 import { assertFor } from "../http/guard.ts";
 import { errorResponses, HttpError } from "../http/http_error.ts";
 import { route } from "../http/route.ts";
@@ -28,7 +29,7 @@ export const KIND = Type.Optional(Type.Enum(["agent", "gateway"], {
     "`agent`: sessions of this server's agent; `gateway`: those of others, whose model calls pass through. Default: both.",
 }));
 
-/** Body of `POST /v1/sessions/{id}/title`. */
+/** Body of `POST /tare/v1/sessions/{id}/title`. */
 const RENAME = closed(
   {
     title: Type.String({
@@ -46,7 +47,7 @@ export function sessionRoutes(kinds: SessionKinds, sessions: Sessions) {
   return [
     route({
       method: "POST",
-      path: "/v1/sessions",
+      path: "/sessions",
       operationId: "createSession",
       isAtomic: true,
       begins: true,
@@ -63,7 +64,7 @@ export function sessionRoutes(kinds: SessionKinds, sessions: Sessions) {
         if (body.approvalRules?.length) assertFor("approve", asker);
         const answerOf = (session: SessionInfo) => ({
           status: 201,
-          headers: { location: `/v1/sessions/${session.id}` },
+          headers: { location: `${API_PATH}/sessions/${session.id}` },
           json: sessionBody(session),
         });
         const made = await sessions.create([body], {
@@ -75,7 +76,7 @@ export function sessionRoutes(kinds: SessionKinds, sessions: Sessions) {
     }),
     route({
       method: "GET",
-      path: "/v1/sessions",
+      path: "/sessions",
       operationId: "listSessions",
       who: "key",
       summary: "Lists sessions of both kinds, the newest first.",
@@ -118,7 +119,7 @@ export function sessionRoutes(kinds: SessionKinds, sessions: Sessions) {
     }),
     route({
       method: "GET",
-      path: "/v1/sessions/{id}",
+      path: "/sessions/{id}",
       operationId: "getSession",
       summary:
         "Shows a session: the agent's with its messages and the turn that runs in it, another's with what left its " +
@@ -131,7 +132,7 @@ export function sessionRoutes(kinds: SessionKinds, sessions: Sessions) {
     }),
     route({
       method: "DELETE",
-      path: "/v1/sessions/{id}",
+      path: "/sessions/{id}",
       operationId: "deleteSession",
       summary:
         "Cancels what runs in a session and its helpers, and forgets all of them; of another agent's what is known here.",
@@ -143,7 +144,7 @@ export function sessionRoutes(kinds: SessionKinds, sessions: Sessions) {
     }),
     route({
       method: "POST",
-      path: "/v1/sessions/{id}/title",
+      path: "/sessions/{id}/title",
       operationId: "renameSession",
       isAtomic: true,
       summary: "Gives a session a title, which it keeps.",
@@ -163,7 +164,7 @@ export function sessionRoutes(kinds: SessionKinds, sessions: Sessions) {
     }),
     route({
       method: "GET",
-      path: "/v1/sessions/{id}/archive/{ref}",
+      path: "/sessions/{id}/archive/{ref}",
       operationId: "getArchived",
       summary: "Gives the original of what left the prompt.",
       responses: {
@@ -185,7 +186,7 @@ export function sessionRoutes(kinds: SessionKinds, sessions: Sessions) {
   ];
 }
 
-/** Body of `POST /v1/sessions/{id}/fork`. */
+/** Body of `POST /tare/v1/sessions/{id}/fork`. */
 const FORK = closed(
   {
     before: Type.Optional(Type.Integer({
@@ -204,7 +205,7 @@ export function agentSessionRoutes(sessions: Sessions) {
   return [
     route({
       method: "POST",
-      path: "/v1/sessions/{id}/fork",
+      path: "/sessions/{id}/fork",
       operationId: "forkSession",
       isAtomic: true,
       begins: true,
@@ -233,7 +234,7 @@ export function agentSessionRoutes(sessions: Sessions) {
           : partBefore(await sessions.transcript(session), { id, before, ended: session.history.length });
         const answerOf = (made: SessionInfo) => ({
           status: 201,
-          headers: { location: `/v1/sessions/${made.id}` },
+          headers: { location: `${API_PATH}/sessions/${made.id}` },
           json: { session: sessionBody(made), ...(input !== undefined && { input }) },
         });
         const made = await sessions.fork(session, {
@@ -245,7 +246,7 @@ export function agentSessionRoutes(sessions: Sessions) {
     }),
     route({
       method: "GET",
-      path: "/v1/sessions/{id}/quote",
+      path: "/sessions/{id}/quote",
       operationId: "quoteSession",
       summary:
         "Says what resending the turns that have ended would cost, as they stand and without all that could leave now, " +

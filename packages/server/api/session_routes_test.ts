@@ -23,7 +23,7 @@ Deno.test("sessionRoutes() refuses a session over the limit until one is deleted
   const session = await newSession(handler);
   await newSession(handler);
   assertEquals(
-    await refused(handler, "POST", "/v1/sessions"),
+    await refused(handler, "POST", "/tare/v1/sessions"),
     error(
       507,
       "too_many_sessions",
@@ -31,7 +31,7 @@ Deno.test("sessionRoutes() refuses a session over the limit until one is deleted
     ),
   );
   await call(handler, "DELETE", session);
-  assertEquals((await call(handler, "POST", "/v1/sessions")).status, 201);
+  assertEquals((await call(handler, "POST", "/tare/v1/sessions")).status, 201);
 });
 
 Deno.test("sessionRoutes() gives archived text as plain text", async () => {
@@ -125,9 +125,9 @@ Deno.test("sessionRoutes() list sessions page by page, each once, in one query a
   const handler = agent(scriptedModel([{ content: "a" }]), { store });
   const made: string[] = [];
   for (let index = 0; index < 5; index++) made.unshift((await newSession(handler)).split("/").at(-1)!);
-  await turn(handler, `/v1/sessions/${made[0]}`, "q");
+  await turn(handler, `/tare/v1/sessions/${made[0]}`, "q");
   const list = async (query = "") =>
-    (await call(handler, "GET", `/v1/sessions${query}`)).body as {
+    (await call(handler, "GET", `/tare/v1/sessions${query}`)).body as {
       sessions: { id: string; turns: number; lastEvent: number }[];
       hasMore: boolean;
     };
@@ -143,11 +143,11 @@ Deno.test("sessionRoutes() list sessions page by page, each once, in one query a
   assertEquals(pages.map(({ sessions }) => sessions.length), [2, 2, 1]);
   assertEquals(pages.flatMap(({ sessions }) => sessions), whole.sessions);
   assertEquals(
-    await refused(handler, "GET", "/v1/sessions?after=none"),
+    await refused(handler, "GET", "/tare/v1/sessions?after=none"),
     error(404, "not_found", "Cannot find session none: there is no such session."),
   );
   for (const limit of ["0", "1001", "x", ""]) {
-    assertEquals((await refused(handler, "GET", `/v1/sessions?limit=${limit}`)).status, 400);
+    assertEquals((await refused(handler, "GET", `/tare/v1/sessions?limit=${limit}`)).status, 400);
   }
 });
 
@@ -155,7 +155,7 @@ Deno.test("sessionRoutes() list the first hundred unless more are asked for", as
   const store = memoryStore();
   const handler = agent(scriptedModel([]), { store });
   for (let index = 0; index < 101; index++) await newSession(handler);
-  const { body } = await call(handler, "GET", "/v1/sessions");
+  const { body } = await call(handler, "GET", "/tare/v1/sessions");
   const { sessions, hasMore } = body as { sessions: unknown[]; hasMore: boolean };
   assertEquals([sessions.length, hasMore], [100, true]);
 });

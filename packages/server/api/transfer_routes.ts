@@ -18,7 +18,7 @@ export function transferRoutes(sessions: Sessions, store: Pick<Store, "copy">) {
   return [
     route({
       method: "GET",
-      path: "/v1/backup",
+      path: "/backup",
       operationId: "backUp",
       who: "owner",
       summary:
@@ -51,7 +51,7 @@ export function transferRoutes(sessions: Sessions, store: Pick<Store, "copy">) {
     }),
     route({
       method: "GET",
-      path: "/v1/sessions/{id}/export",
+      path: "/sessions/{id}/export",
       operationId: "exportSession",
       summary:
         "Gives the messages of the turns that have ended: one a line, the system message first; or without that as one " +
@@ -87,7 +87,7 @@ export function transferRoutes(sessions: Sessions, store: Pick<Store, "copy">) {
     }),
     route({
       method: "POST",
-      path: "/v1/sessions/import",
+      path: "/sessions/import",
       operationId: "importSessions",
       isAtomic: true,
       begins: true,

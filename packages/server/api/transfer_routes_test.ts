@@ -25,7 +25,7 @@ const echoing = {
 
 function post(handler: AgentHandler, body: BodyInit, headers = {}): Promise<Response> {
   return handler.fetch(
-    new Request("http://localhost/v1/sessions/import", {
+    new Request("http://localhost/tare/v1/sessions/import", {
       method: "POST",
       body,
       headers: { "content-type": "application/x-ndjson", ...headers },
@@ -58,7 +58,7 @@ Deno.test("transferRoutes() give back as a session what they exported, which goe
   assertEquals(response.status, 201);
   const { sessions: [{ id, instructions, turns, lastEvent }] } = await response.json();
   assertEquals([instructions, turns, lastEvent], ["Be brief.", 0, 4]);
-  const copy = `/v1/sessions/${id}`;
+  const copy = `/tare/v1/sessions/${id}`;
   assertEquals(await exported(handler, copy), text);
   assertEquals((await turn(handler, copy, "Again?")).at(-1)?.event.type, "turn_end");
   const restarted = agent(scriptedModel([]), { store });
@@ -71,12 +71,14 @@ Deno.test("transferRoutes() import every session that they export", async () => 
   const roundTrip = async (messages: readonly Message[]) => {
     const made = await post(handler, messages.map((message) => JSON.stringify(message)).join("\n"));
     const { sessions: [{ id }] } = await made.json();
-    const text = await exported(handler, `/v1/sessions/${id}`);
+    const text = await exported(handler, `/tare/v1/sessions/${id}`);
     const again = await post(handler, text);
     assertEquals(again.status, 201);
     const { sessions: [copy] } = await again.json();
-    assertEquals(await exported(handler, `/v1/sessions/${copy.id}`) === text, true);
-    for (const session of [id, copy.id]) await handler.fetch(request("DELETE", `/v1/sessions/${session}`));
+    assertEquals(await exported(handler, `/tare/v1/sessions/${copy.id}`) === text, true);
+    for (const session of [id, copy.id]) {
+      await handler.fetch(request("DELETE", `/tare/v1/sessions/${session}`));
+    }
     return text;
   };
   const value = fc.jsonValue({ maxDepth: 8 });
@@ -138,7 +140,7 @@ Deno.test("transferRoutes() import several recorded sessions, all or none", asyn
     return { status: response.status, body: await response.json() };
   };
   const count = async () =>
-    ((await call(handler, "GET", "/v1/sessions")).body as { sessions: unknown[] }).sessions.length;
+    ((await call(handler, "GET", "/tare/v1/sessions")).body as { sessions: unknown[] }).sessions.length;
   assertEquals(
     await told(`${recorded("a")}\n{"messages":[{"role":"tool"}]}`),
     error(
@@ -160,7 +162,7 @@ Deno.test("transferRoutes() import several recorded sessions, all or none", asyn
   const made = await told([..."ab"].map(recorded).join("\n"));
   assertEquals([made.status, await count()], [201, 2]);
   const { sessions } = made.body as { sessions: { id: string }[] };
-  assertEquals(await Promise.all(sessions.map(({ id }) => exported(handler, `/v1/sessions/${id}`))), [
+  assertEquals(await Promise.all(sessions.map(({ id }) => exported(handler, `/tare/v1/sessions/${id}`))), [
     '{"role":"user","content":"a"}\n',
     '{"role":"user","content":"b"}\n',
   ]);
@@ -174,7 +176,7 @@ Deno.test("transferRoutes() import once for one Idempotency-Key, and only lines"
   assertEquals(await (await post(handler, one, key)).json(), first);
   assertEquals((await post(handler, `${one}\n${one}`, key)).status, 422);
   assertEquals((await post(handler, one, { "content-type": "application/json" })).status, 415);
-  assertEquals((await call(handler, "GET", "/v1/sessions/none/export")).status, 404);
+  assertEquals((await call(handler, "GET", "/tare/v1/sessions/none/export")).status, 404);
 });
 
 const asking: readonly Message[] = [
@@ -211,7 +213,7 @@ Deno.test("transferRoutes() import histories that are exactly the messages, also
   assertEquals(sessions.map(({ instructions }) => instructions), ["", "i", "", "", ""]);
   for (const server of [handler, agent(scriptedModel([]), { store })]) {
     for (const [index, { id }] of sessions.entries()) {
-      const lines = (await exported(server, `/v1/sessions/${id}`)).split("\n").slice(0, -1);
+      const lines = (await exported(server, `/tare/v1/sessions/${id}`)).split("\n").slice(0, -1);
       assertEquals(lines.map((line): unknown => JSON.parse(line)), [...histories[index]!]);
     }
   }
@@ -221,7 +223,7 @@ Deno.test("transferRoutes() import sessions that can be continued where they sto
   const handler = agent(scriptedModel([{ content: "a" }]));
   const response = await post(handler, asking.map((message) => JSON.stringify(message)).join("\n"));
   const { sessions: [{ id }] } = await response.json();
-  const path = `/v1/sessions/${id}`;
+  const path = `/tare/v1/sessions/${id}`;
   const played = await events(await handler.fetch(request("POST", `${path}/turns`, { continue: true })));
   assertEquals(played.at(-1)?.event.type, "turn_end");
   const last = (await exported(handler, path)).trim().split("\n").at(-1)!;
@@ -247,14 +249,14 @@ Deno.test("transferRoutes() give all that the server keeps as a file, from which
   const handler = agent(scriptedModel([echoing, { content: "It said hi." }]), { store });
   const session = await newSession(handler);
   await turn(handler, session, "Say hi.");
-  const response = await handler.fetch(request("GET", "/v1/backup"));
+  const response = await handler.fetch(request("GET", "/tare/v1/backup"));
   const length = Number(response.headers.get("content-length"));
   assertEquals([response.status, response.headers.get("content-type")], [200, "application/vnd.sqlite3"]);
   const message = `Cannot copy the store ${one}: it is being copied already. Wait for its end.`;
   const copied = agent(scriptedModel([]), {
     store: { ...store, copy: () => Promise.reject(new StoreError("locked", message)) },
   });
-  assertEquals(await refused(copied, "GET", "/v1/backup"), error(409, "backup_running", message));
+  assertEquals(await refused(copied, "GET", "/tare/v1/backup"), error(409, "backup_running", message));
   await Deno.writeFile(two, response.body!);
   assertEquals((await Deno.stat(two)).size, length);
   const copy = await openStore(two);
@@ -270,7 +272,7 @@ Deno.test("transferRoutes() give all that the server keeps as a file, from which
 
 Deno.test("transferRoutes() say where a server's sessions are backed up that aren't in a file", async () => {
   assertEquals(
-    await refused(agent(scriptedModel([])), "GET", "/v1/backup"),
+    await refused(agent(scriptedModel([])), "GET", "/tare/v1/backup"),
     error(
       404,
       "not_found",

@@ -13,7 +13,7 @@ import { EVENT } from "./event_schema.ts";
 import { USER_CONTENT } from "./message_schemas.ts";
 import { SESSION, sessionBody } from "./session_body.ts";
 
-/** Body of `POST /v1/sessions/{id}/turns`: an input, or `continue`. */
+/** Body of `POST /tare/v1/sessions/{id}/turns`: an input, or `continue`. */
 export const START_TURN = Type.Object({
   input: Type.Optional(USER_CONTENT),
   /** Goes on with a turn that ended before the model had answered. */
@@ -77,7 +77,7 @@ export interface TurnRoutesOptions {
   readonly onError: (error: unknown) => void;
 }
 
-/** Body of `POST /v1/sessions/{id}/model`: what the next turns ask, and how. */
+/** Body of `POST /tare/v1/sessions/{id}/model`: what the next turns ask, and how. */
 const CHOOSE_MODEL = closed(
   {
     model: Type.Optional(SESSION_SETTINGS.properties.model),
@@ -93,7 +93,7 @@ export function turnRoutes({ sessions, heartbeat, onError }: TurnRoutesOptions) 
   return [
     route({
       method: "POST",
-      path: "/v1/sessions/{id}/turns",
+      path: "/sessions/{id}/turns",
       operationId: "startTurn",
       isAtomic: true,
       begins: true,
@@ -176,7 +176,7 @@ export function turnRoutes({ sessions, heartbeat, onError }: TurnRoutesOptions) 
     }),
     route({
       method: "GET",
-      path: "/v1/sessions/{id}/queue",
+      path: "/sessions/{id}/queue",
       operationId: "listQueue",
       summary: "Lists the turns that wait for their time.",
       responses: {
@@ -192,7 +192,7 @@ export function turnRoutes({ sessions, heartbeat, onError }: TurnRoutesOptions) 
     }),
     route({
       method: "DELETE",
-      path: "/v1/sessions/{id}/queue/{turn}",
+      path: "/sessions/{id}/queue/{turn}",
       operationId: "dequeueTurn",
       summary: "Takes away a turn that waits.",
       responses: {
@@ -210,7 +210,7 @@ export function turnRoutes({ sessions, heartbeat, onError }: TurnRoutesOptions) 
     }),
     route({
       method: "GET",
-      path: "/v1/sessions/{id}/events",
+      path: "/sessions/{id}/events",
       operationId: "getEvents",
       summary: "Streams the events after a number, those of a running turn included.",
       query: {
@@ -236,7 +236,7 @@ export function turnRoutes({ sessions, heartbeat, onError }: TurnRoutesOptions) 
     }),
     route({
       method: "POST",
-      path: "/v1/sessions/{id}/model",
+      path: "/sessions/{id}/model",
       operationId: "chooseModel",
       summary:
         "Lets the next turns ask another model, or with another effort (null: as the model likes), and tells what is asked " +
@@ -268,7 +268,7 @@ export function turnRoutes({ sessions, heartbeat, onError }: TurnRoutesOptions) 
     }),
     route({
       method: "POST",
-      path: "/v1/sessions/{id}/cancel",
+      path: "/sessions/{id}/cancel",
       operationId: "cancelTurn",
       summary: "Cancels the running turn and waits for its end; of one that asks, denies what is asked.",
       responses: {

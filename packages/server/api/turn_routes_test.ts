@@ -164,7 +164,7 @@ Deno.test("turnRoutes() counts dollars by the model's price, holds a budget in t
     "TARE_PRICE=input=3,output=15 (US dollars for a million tokens) or a price in TARE_PROFILE_FILE, or use " +
     "maxTokens or maxTokenUnits.";
   const refusal = error(400, "invalid_request", message);
-  assertEquals(await refused(handler, "POST", "/v1/sessions", { model: "other", budget }), refusal);
+  assertEquals(await refused(handler, "POST", "/tare/v1/sessions", { model: "other", budget }), refusal);
   assertEquals(await refused(handler, "POST", `${unpriced}/turns`, { input: "q", budget }), refusal);
   const free = await events(
     await handler.fetch(request("POST", `${unpriced}/turns`, { input: "q", budget: { maxSteps: 1 } })),

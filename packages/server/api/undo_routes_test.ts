@@ -96,7 +96,7 @@ Deno.test("undo goes back before a turn with the conversation, in a new session"
   const { body: done } = await call(handler, "POST", `${session}/undo`, { turn: second, conversation: true });
   const { session: made } = done as { session: { id: string; metadata: object; title: string } };
   assertEquals([made.metadata, made.title, await read("a.txt")], [{ of: "person" }, "first", "1"]);
-  await turn(handler, `/v1/sessions/${made.id}`, "other");
+  await turn(handler, `/tare/v1/sessions/${made.id}`, "other");
   const said = requests.at(-1)!.messages.filter(({ role }) => role === "user").map(({ content }) => content);
   assertEquals(said, ["first", "other"]);
   const missing = await call(handler, "POST", `${session}/undo`, { turn: second + 1, conversation: true });
@@ -105,7 +105,7 @@ Deno.test("undo goes back before a turn with the conversation, in a new session"
     error(
       404,
       "not_found",
-      `Cannot go back in session ${session.slice("/v1/sessions/".length)}: no turn begins behind event ${
+      `Cannot go back in session ${session.slice("/tare/v1/sessions/".length)}: no turn begins behind event ${
         second + 1
       }.`,
     ),

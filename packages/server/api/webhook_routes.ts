@@ -105,7 +105,7 @@ export function webhookRoutes(
   return [
     route({
       method: "GET",
-      path: "/v1/webhooks",
+      path: "/webhooks",
       operationId: "listWebhooks",
       summary: "Lists the webhooks of whoever asks; the owner sees all.",
       who: "key",
@@ -122,7 +122,7 @@ export function webhookRoutes(
     }),
     route({
       method: "POST",
-      path: "/v1/webhooks",
+      path: "/webhooks",
       operationId: "addWebhook",
       summary: "Makes a webhook. Its secret is told here and nowhere else.",
       who: "key",
@@ -145,7 +145,7 @@ export function webhookRoutes(
     }),
     route({
       method: "GET",
-      path: "/v1/webhooks/{webhook}",
+      path: "/webhooks/{webhook}",
       operationId: "getWebhook",
       summary: "Shows a webhook, and how it goes with it.",
       who: "key",
@@ -159,7 +159,7 @@ export function webhookRoutes(
     }),
     route({
       method: "POST",
-      path: "/v1/webhooks/{webhook}",
+      path: "/webhooks/{webhook}",
       operationId: "changeWebhook",
       summary: "Changes a webhook, or disables and enables it. What waits is sent once it is enabled again.",
       who: "key",
@@ -186,7 +186,7 @@ export function webhookRoutes(
     }),
     route({
       method: "DELETE",
-      path: "/v1/webhooks/{webhook}",
+      path: "/webhooks/{webhook}",
       operationId: "removeWebhook",
       summary: "Removes a webhook with its deliveries. Nothing more is sent.",
       who: "key",
@@ -198,7 +198,7 @@ export function webhookRoutes(
     }),
     route({
       method: "POST",
-      path: "/v1/webhooks/{webhook}/secret",
+      path: "/webhooks/{webhook}/secret",
       operationId: "rotateWebhookSecret",
       summary: "Gives a webhook another secret. For a day the one before signs too.",
       who: "key",
@@ -217,7 +217,7 @@ export function webhookRoutes(
     }),
     route({
       method: "GET",
-      path: "/v1/webhooks/{webhook}/deliveries",
+      path: "/webhooks/{webhook}/deliveries",
       operationId: "listWebhookDeliveries",
       summary: "Lists what a webhook was told, and what came of it: of the last 30 days, at most 10,000.",
       who: "key",
@@ -242,7 +242,7 @@ export function webhookRoutes(
     }),
     route({
       method: "POST",
-      path: "/v1/webhooks/{webhook}/deliveries/{delivery}",
+      path: "/webhooks/{webhook}/deliveries/{delivery}",
       operationId: "redeliverWebhook",
       summary:
         "Sends a delivery once more, with the id that it had, and as often as a new one if that fails.",

@@ -7,6 +7,7 @@ import {
   type TurnLedger,
 } from "@tare/loop";
 import { describeCall, type Message, pairCalls, type ToolCall, type ToolMessage } from "@tare/messages";
+import { API_PATH } from "../http/api_path.ts";
 import { HttpError } from "../http/http_error.ts";
 import type {
   Answer,
@@ -396,7 +397,7 @@ function stillAsked(id: string): HttpError {
   return new HttpError(
     409,
     "approval_open",
-    `Cannot continue session ${id}: calls wait for an answer. Answer with POST /v1/sessions/${id}/approvals/{call}, ` +
+    `Cannot continue session ${id}: calls wait for an answer. Answer with POST ${API_PATH}/sessions/${id}/approvals/{call}, ` +
       "or send an input, which denies them.",
   );
 }

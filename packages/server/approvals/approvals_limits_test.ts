@@ -45,7 +45,7 @@ Deno.test("a session's own rules hold beside the server's, the stricter first", 
   const { body } = await call(handler, "GET", session);
   assertEquals((body as { approvalRules: unknown }).approvalRules, approvalRules);
   const wrong = { approvalRules: [{ tool: "shell", argument: "git status", decision: "allow" }] };
-  assertEquals((await call(handler, "POST", "/v1/sessions", wrong)).status, 400);
+  assertEquals((await call(handler, "POST", "/tare/v1/sessions", wrong)).status, 400);
 });
 
 Deno.test("a yes outranks no rule that has come to deny since it was asked for", async () => {

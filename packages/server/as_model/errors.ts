@@ -42,7 +42,7 @@ export const TURN_ERRORS = errorResponses({
   507: "The server has no room for another session.",
 }, API_ERROR);
 
-/** How errors at a path are told that isn't ours: as clients of that path expect it. */
+/** How errors at a path are reported that no route has: as clients of that path expect it. */
 export function respondAt(pathname: string): RouteErrors["respond"] {
   if (/^\/v1\/messages(\/|$)/.test(pathname)) {
     return (error) => {

@@ -111,7 +111,7 @@ Deno.test("delegate forks the session for each call, side by side, and brings ba
   );
   for (const [index, task] of ["left", "right"].entries()) {
     const { id, session } = parent.helpers[index]!;
-    const helper = await show(handler, `/v1/sessions/${session}`);
+    const helper = await show(handler, `/tare/v1/sessions/${session}`);
     assertEquals(helper.parent, { session: parent.id, call: id });
     assertEquals(helper.messages.slice(0, 3), parent.messages.slice(0, 3));
     assertEquals(unpaired(helper.messages), []);
@@ -187,7 +187,7 @@ Deno.test("a helper has no helpers, and no tools but those that the call names; 
     't: Cannot delegate: there is no tool "none". The tools are: echo, recall, delegate.',
     "a: Done.",
   ]);
-  const helper = await show(handler, `/v1/sessions/${parent.helpers[0]!.session}`);
+  const helper = await show(handler, `/tare/v1/sessions/${parent.helpers[0]!.session}`);
   assertStringIncludes(
     contentText(helper.messages.at(-5)?.content),
     "You may use these tools alone: recall.",
@@ -226,7 +226,7 @@ Deno.test("helpers spend their parent's budget, once", async () => {
   const path = await newSession(handler, { tools: TOOLS, budget: { maxTokens: 440 } });
   const seen = await turn(handler, path, "Look.");
   const { ledger, helpers } = await show(handler, path);
-  const helper = await show(handler, `/v1/sessions/${helpers[0]!.session}`);
+  const helper = await show(handler, `/tare/v1/sessions/${helpers[0]!.session}`);
   assertEquals([ledger.calls, helper.ledger.calls, ask.requests.length], [4, 3, 4]);
   const end = seen.at(-1)!.event;
   assertEquals(end.type === "turn_end" && [end.reason, end.message], [
@@ -251,7 +251,7 @@ Deno.test("cancelling a turn cancels its helpers, and deleting the session delet
   await running;
   const { messages, helpers } = await show(handler, path);
   assertEquals(said(messages).at(-1), "t: Cannot finish delegate: the turn was stopped before it ended.");
-  const helper = `/v1/sessions/${helpers[0]!.session}`;
+  const helper = `/tare/v1/sessions/${helpers[0]!.session}`;
   assertEquals(said((await show(handler, helper)).messages).length, 5);
   const ended = await events(await handler.fetch(request("GET", `${helper}/events`)));
   const { event: end } = ended.at(-1)!;
@@ -268,7 +268,7 @@ Deno.test("lists leave out helpers unless they are asked for", async () => {
   const path = await newSession(handler, { tools: TOOLS });
   await turn(handler, path, "Look.");
   const list = async (query: string) => {
-    const { sessions } = (await call(handler, "GET", `/v1/sessions${query}`)).body as {
+    const { sessions } = (await call(handler, "GET", `/tare/v1/sessions${query}`)).body as {
       sessions: { title: string; parent?: { call: string } }[];
     };
     return sessions.map(({ title, parent }) => [title, parent?.call]);
@@ -280,7 +280,7 @@ Deno.test("lists leave out helpers unless they are asked for", async () => {
 Deno.test("sessions have no helpers unless they name the tool or the server says so", async () => {
   const tools = async (delegates: boolean) => {
     const handler = agent(model(() => ({ content: "Done." })), { delegates });
-    return (await call(handler, "POST", "/v1/sessions", {})).body as { tools: string[] };
+    return (await call(handler, "POST", "/tare/v1/sessions", {})).body as { tools: string[] };
   };
   assertEquals([(await tools(false)).tools, (await tools(true)).tools], [["echo", "recall"], TOOLS]);
 });
@@ -369,7 +369,7 @@ Deno.test("a helper is allowed what its parent is, and nobody is asked on its be
     const path = await newSession(handler, { tools: TOOLS, approvalRules });
     await turn(handler, path, "Look.");
     const { helpers } = await show(handler, path);
-    return said((await show(handler, `/v1/sessions/${helpers[0]!.session}`)).messages).at(-2);
+    return said((await show(handler, `/tare/v1/sessions/${helpers[0]!.session}`)).messages).at(-2);
   };
   assertEquals(await play([]), `t: Cannot run echo: ${CANNOT_ASK}`);
   ask.forget();
@@ -405,7 +405,7 @@ Deno.test("a helper has the very tools of its parent's turn, also if their serve
   const { helpers } = await show(handler, path);
   const results = await Promise.all(
     helpers.map(async ({ session }) =>
-      said((await show(handler, `/v1/sessions/${session}`)).messages).at(-2)
+      said((await show(handler, `/tare/v1/sessions/${session}`)).messages).at(-2)
     ),
   );
   assertEquals(results, [

@@ -30,7 +30,7 @@ async function statusOf(
 
 Deno.test("crossOrigin() refuses pages of other origins, before it looks at the key", async () => {
   const origin = "https://evil.example";
-  const { status, body, headers } = await answerOf({ keys: KEYS }, "http://localhost:8787/v1/sessions", {
+  const { status, body, headers } = await answerOf({ keys: KEYS }, "http://localhost:8787/tare/v1/sessions", {
     method: "POST",
     headers: { origin },
   });
@@ -58,7 +58,7 @@ Deno.test("crossOrigin() refuses pages of other origins, before it looks at the 
 Deno.test("crossOrigin() lets pages of configured origins read answers, refusals included, and answers their preflight", async () => {
   const origin = "https://chat.example";
   const guard = { origins: [origin], keys: KEYS };
-  const preflight = await answerOf(guard, "http://localhost/v1/sessions", {
+  const preflight = await answerOf(guard, "http://localhost/tare/v1/sessions", {
     method: "OPTIONS",
     headers: { origin, "access-control-request-method": "POST" },
   });
@@ -75,7 +75,7 @@ Deno.test("crossOrigin() lets pages of configured origins read answers, refusals
     ],
   );
   for (const headers of [{ origin }, { origin, authorization: "Bearer secret" }]) {
-    const answer = await answerOf(guard, "http://localhost/v1/sessions", { headers });
+    const answer = await answerOf(guard, "http://localhost/tare/v1/sessions", { headers });
     assertEquals(answer.status, "authorization" in headers ? 200 : 401);
     assertEquals(answer.headers.get("access-control-allow-origin"), origin);
     assertEquals(answer.headers.get("vary"), "origin");

@@ -13,8 +13,6 @@ export interface Dispatcher {
   readonly answer: (request: Request, asker?: Asker) => Promise<Response>;
   /** Whether a request needs no key. */
   readonly isPublic: (request: Request) => boolean;
-  /** How what is refused at a path is told while no route is found. */
-  readonly respondAt: (pathname: string) => RouteErrors["respond"];
   /**
    * Where a request got its answer: the path of a route or protocol, `gateway` of what that else passes on, `files`, or
    * `none` of what nobody here has answered.
@@ -30,13 +28,13 @@ export interface DispatchOptions {
   readonly store: Store;
   /** What is served beside the routes, to whoever comes with `GET` or `HEAD`, by path. Default: nothing. */
   readonly files?: ReadonlyMap<string, (request: Request) => Response> | undefined;
-  /** How errors are told at a path that isn't ours. */
+  /** How errors are reported at a path while no route is found. */
   readonly respondAt: (pathname: string) => RouteErrors["respond"];
   /** Told of every error that clients don't get to read. */
   readonly onError: (error: unknown) => void;
   /**
-   * Answers what no route takes, unless its path is ours; where routes take its path by other methods, only what it has
-   * more for than a refusal. Default: all that is refused.
+   * Answers what no route takes; where routes take its path by other methods, only what it has more for than a refusal.
+   * Default: all that is refused.
    */
   readonly gateway?: Pick<Gateway, "fetch" | "takes"> | undefined;
   /** Called before a route answers. Default: everybody may. @throws {HttpError} if whoever asks may not. */
@@ -65,7 +63,7 @@ interface Part {
  */
 export function dispatcher(
   routes: readonly Route[],
-  { maxBodyBytes: maxBytes, store, files, onError, gateway, admit, ...others }: DispatchOptions,
+  { maxBodyBytes: maxBytes, store, files, onError, gateway, admit, respondAt }: DispatchOptions,
 ): Dispatcher {
   const entries = routes.map((route): Entry => ({
     route,
@@ -75,9 +73,6 @@ export function dispatcher(
     check: lateChecker(route),
   }));
   const publicPaths = new Set(routes.flatMap(({ isPublic, path }) => isPublic ? [path] : []));
-  const isOurs = ownPaths(routes);
-  const respondAt = (pathname: string) =>
-    isOurs(pathname.split("/").slice(1)) ? errorResponse : others.respondAt(pathname);
   const fileOf = (request: Request, pathname: string) =>
     methodOf(request) === "GET" ? files?.get(pathname) : undefined;
   const places = new WeakMap<Response, string>();
@@ -109,7 +104,7 @@ export function dispatcher(
         const allowed = fitting.flatMap(({ route: { method } }) =>
           method === "GET" ? ["GET", "HEAD"] : method
         );
-        const isTheirs = gateway && !isOurs(parts) && (allowed.length === 0 || gateway.takes(request));
+        const isTheirs = gateway && (allowed.length === 0 || gateway.takes(request));
         const answered = isTheirs && await gateway.fetch(request, { asker });
         if (answered) {
           found(PROTOCOLS.some(({ path }) => `/v1${path}` === pathname) ? pathname : "gateway");
@@ -168,7 +163,6 @@ export function dispatcher(
       const { pathname } = new URL(request.url);
       return publicPaths.has(pathname) || fileOf(request, pathname) !== undefined;
     },
-    respondAt,
   };
 }
 
@@ -177,24 +171,6 @@ export function toResponse(answer: Answered): Response {
   if (answer instanceof Response) return answer;
   const { json, ...init } = answer;
   return Response.json(json, { ...init, headers: { ...init.headers } });
-}
-
-/**
- * Makes a function that tells whether a path, by its decoded parts, is one of ours or below one, however it is written:
- * `/v1/ledger/`, `/v1//ledger` and `/v1/sessions%2Fx` are. Those of the agent as a model, which a provider has too, aren't.
- */
-function ownPaths(routes: readonly Route[]): (parts: readonly string[]) => boolean {
-  const firstOf = (path: readonly string[]) => {
-    const [first, second] = path.join("/").split("/").filter((part) => part !== "");
-    return first === "v1" ? second : undefined;
-  };
-  // Those that tell their errors in another shape are for clients of a provider.
-  const own = routes.filter(({ errors }) => errors === undefined);
-  const names = new Set(own.map(({ path }) => firstOf(path.split("/"))));
-  return (parts) => {
-    const name = firstOf(parts);
-    return name !== undefined && names.has(name);
-  };
 }
 
 /** The method of the route that answers a request: who serves HTTP sends no body in answer to `HEAD`. */

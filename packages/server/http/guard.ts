@@ -1,6 +1,7 @@
 import { type Asker, Keys } from "@tare/conversation";
 import { PROTOCOLS } from "@tare/wire";
 import type { AgentOptions } from "../agent_options.ts";
+import { API_PATH } from "./api_path.ts";
 import { errorResponse, HttpError, refusedBy } from "./http_error.ts";
 import type { Route, RouteCall } from "./route.ts";
 
@@ -257,7 +258,7 @@ export function admission(
     if (refusal) throw refusedBy(refusal);
     const { id } = path;
     const isOwner = Keys.nameOf(asker) === undefined;
-    if (id !== undefined && !isOwner && template.startsWith("/v1/sessions/")) {
+    if (id !== undefined && !isOwner && template.startsWith(`${API_PATH}/sessions/`)) {
       await sessions.assertSees(id, asker);
     }
   };

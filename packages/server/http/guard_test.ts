@@ -31,7 +31,7 @@ async function statusOf(
 
 Deno.test("guard() asks for a key on every route but /health", async () => {
   const asked = { keys: KEYS };
-  const { status, body, headers } = await answerOf(asked, "http://localhost/v1/sessions");
+  const { status, body, headers } = await answerOf(asked, "http://localhost/tare/v1/sessions");
   assertEquals(
     { status, body },
     error(
@@ -43,9 +43,12 @@ Deno.test("guard() asks for a key on every route but /health", async () => {
     ),
   );
   assertEquals(headers.get("www-authenticate"), "Bearer");
-  assertEquals(await statusOf(asked, "http://localhost/v1/sessions", { authorization: "Bearer wrong" }), 401);
   assertEquals(
-    await statusOf(asked, "http://localhost/v1/sessions", { authorization: "Bearer secret" }),
+    await statusOf(asked, "http://localhost/tare/v1/sessions", { authorization: "Bearer wrong" }),
+    401,
+  );
+  assertEquals(
+    await statusOf(asked, "http://localhost/tare/v1/sessions", { authorization: "Bearer secret" }),
     200,
   );
   // Who isn't let in learns of no route.
@@ -55,7 +58,7 @@ Deno.test("guard() asks for a key on every route but /health", async () => {
 
 Deno.test("guard() takes the key under any spelling of the scheme, and nothing else", async () => {
   const by = (authorization: string) =>
-    statusOf({ keys: KEYS }, "http://localhost/v1/sessions", { authorization });
+    statusOf({ keys: KEYS }, "http://localhost/tare/v1/sessions", { authorization });
   for (const right of ["Bearer secret", "bearer secret", "BEARER  secret"]) {
     assertEquals(await by(right), 200);
   }
@@ -125,7 +128,15 @@ Deno.test("guard() refuses what other sites make a browser ask for, whoever it i
   const origins = ["https://chat.example"];
   for (const site of ["cross-site", "same-site"]) {
     const headers = { "sec-fetch-site": site, authorization: "Bearer secret" };
-    for (const path of ["/v1/backup", "/v1/sessions", "/v1/agent", "/openapi.json", "/v1/key"]) {
+    for (
+      const path of [
+        "/tare/v1/backup",
+        "/tare/v1/sessions",
+        "/tare/v1/agent",
+        "/openapi.json",
+        "/tare/v1/key",
+      ]
+    ) {
       const { status, body } = await answerOf({ keys: KEYS, guests: true }, `http://localhost${path}`, {
         headers,
       });
@@ -134,11 +145,14 @@ Deno.test("guard() refuses what other sites make a browser ask for, whoever it i
     // Who watches it may do so from anywhere, and configured pages may ask.
     assertEquals(await statusOf({ keys: KEYS }, "http://localhost/health", { "sec-fetch-site": site }), 200);
     const configured = { ...headers, origin: "https://chat.example" };
-    assertEquals(await statusOf({ keys: KEYS, origins }, "http://localhost/v1/sessions", configured), 200);
+    assertEquals(
+      await statusOf({ keys: KEYS, origins }, "http://localhost/tare/v1/sessions", configured),
+      200,
+    );
   }
   for (const site of ["same-origin", "none"]) {
     const headers = { "sec-fetch-site": site, authorization: "Bearer secret" };
-    assertEquals(await statusOf({ keys: KEYS }, "http://localhost/v1/sessions", headers), 200);
+    assertEquals(await statusOf({ keys: KEYS }, "http://localhost/tare/v1/sessions", headers), 200);
   }
 });
 

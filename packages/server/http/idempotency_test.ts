@@ -24,12 +24,12 @@ async function told(response: Response) {
 }
 
 async function sessionCount(handler: AgentHandler): Promise<number> {
-  return ((await call(handler, "GET", "/v1/sessions")).body as { sessions: unknown[] }).sessions.length;
+  return ((await call(handler, "GET", "/tare/v1/sessions")).body as { sessions: unknown[] }).sessions.length;
 }
 
 Deno.test("answerOnce() gives a JSON answer again and acts once", async () => {
   const handler = agent(scriptedModel([]));
-  const make = () => send(handler, "/v1/sessions", { key: "k", body: '{"model":"m"}' });
+  const make = () => send(handler, "/tare/v1/sessions", { key: "k", body: '{"model":"m"}' });
   const [first, again] = [await make(), await make()];
   assertEquals([first.status, again.status], [201, 201]);
   assertEquals([first, again].map(({ headers }) => headers.get("idempotent-replayed")), [null, "true"]);
@@ -39,7 +39,7 @@ Deno.test("answerOnce() gives a JSON answer again and acts once", async () => {
   assertEquals(await again.json(), session);
   assertEquals(await sessionCount(handler), 1);
   // An answer without a body, after which the request itself would fail.
-  const path = `/v1/sessions/${session.id}`;
+  const path = `/tare/v1/sessions/${session.id}`;
   for (const replayed of [null, "true"]) {
     const removed = await send(handler, path, { key: "k", method: "DELETE" });
     assertEquals([removed.status, removed.headers.get("idempotent-replayed")], [204, replayed]);
@@ -93,10 +93,10 @@ Deno.test("answerOnce() refuses a key whose request is being worked on", async (
     throw new Error("no room");
   });
   const handler = agent(scriptedModel([]), { store });
-  const first = send(handler, "/v1/sessions", { key: "k" });
+  const first = send(handler, "/tare/v1/sessions", { key: "k" });
   await opened.promise;
   assertEquals(
-    await told(await send(handler, "/v1/sessions", { key: "k" })),
+    await told(await send(handler, "/tare/v1/sessions", { key: "k" })),
     error(
       409,
       "idempotency_key_in_use",
@@ -106,14 +106,14 @@ Deno.test("answerOnce() refuses a key whose request is being worked on", async (
   gate.resolve();
   assertEquals((await told(await first)).status, 500);
   // A request that failed may be sent again.
-  assertEquals((await told(await send(handler, "/v1/sessions", { key: "k" }))).status, 500);
+  assertEquals((await told(await send(handler, "/tare/v1/sessions", { key: "k" }))).status, 500);
 });
 
 Deno.test("answerOnce() doesn't keep refusals", async () => {
   const handler = agent(scriptedModel([{ content: "a" }]));
-  const bad = () => send(handler, "/v1/sessions", { key: "k", body: '{"tools":["fly"]}' });
+  const bad = () => send(handler, "/tare/v1/sessions", { key: "k", body: '{"tools":["fly"]}' });
   assertEquals([(await told(await bad())).status, (await told(await bad())).status], [400, 400]);
-  assertEquals((await told(await send(handler, "/v1/sessions", { key: "k" }))).status, 201);
+  assertEquals((await told(await send(handler, "/tare/v1/sessions", { key: "k" }))).status, 201);
 });
 
 Deno.test("answerOnce() acts on a key that a server which has ended was working on, where nothing can have come of it", async () => {
@@ -133,21 +133,22 @@ Deno.test("answerOnce() acts on a key that a server which has ended was working 
     },
   });
   const handler = agent(scriptedModel([{ content: "a" }]), { store: second.store });
-  send(dying, "/v1/sessions", { key: "k" });
+  send(dying, "/tare/v1/sessions", { key: "k" });
   await opened.promise;
-  assertEquals((await told(await send(handler, "/v1/sessions", { key: "k" }))).status, 409);
+  assertEquals((await told(await send(handler, "/tare/v1/sessions", { key: "k" }))).status, 409);
   memory.pass(10_000);
-  const made = await told(await send(handler, "/v1/sessions", { key: "k" }));
+  const made = await told(await send(handler, "/tare/v1/sessions", { key: "k" }));
   assertEquals([made.status, await sessionCount(handler)], [201, 1]);
-  assertEquals(await told(await send(handler, "/v1/sessions", { key: "k" })), made);
+  assertEquals(await told(await send(handler, "/tare/v1/sessions", { key: "k" })), made);
 });
 
 Deno.test("answerOnce() doesn't act on a key that a server which has ended was working on, where nobody knows how far", async () => {
   const memory = sharedMemory();
   const [first, second] = [memory.open(), memory.open()];
   const { id } =
-    await (await send(agent(scriptedModel([]), { store: first.store }), "/v1/sessions", { key: "s" })).json();
-  const path = `/v1/sessions/${id}/cancel`;
+    await (await send(agent(scriptedModel([]), { store: first.store }), "/tare/v1/sessions", { key: "s" }))
+      .json();
+  const path = `/tare/v1/sessions/${id}/cancel`;
   const { store } = first;
   const opened = Promise.withResolvers<void>();
   const dying = agent(scriptedModel([]), {
@@ -181,11 +182,11 @@ Deno.test("answerOnce() doesn't act on a key that a server which has ended was w
 Deno.test("answerOnce() is for keys of 1 to 255 printable ASCII characters, on requests that act", async () => {
   const handler = agent(scriptedModel([]));
   for (const key of ["", "x".repeat(256), "é", "a\tb"]) {
-    const { status, body } = await told(await send(handler, "/v1/sessions", { key }));
+    const { status, body } = await told(await send(handler, "/tare/v1/sessions", { key }));
     assertEquals([status, body.error.code], [400, "invalid_request"], key);
   }
-  assertEquals((await told(await send(handler, "/v1/sessions", { key: "x".repeat(255) }))).status, 201);
-  const list = new Request("http://localhost/v1/sessions", { headers: { "idempotency-key": "" } });
+  assertEquals((await told(await send(handler, "/tare/v1/sessions", { key: "x".repeat(255) }))).status, 201);
+  const list = new Request("http://localhost/tare/v1/sessions", { headers: { "idempotency-key": "" } });
   assertEquals((await told(await handler.fetch(list))).status, 200);
   assertEquals((await told(await handler.fetch(request("GET", "/health")))).status, 200);
 });
@@ -197,8 +198,8 @@ Deno.test("answerOnce() keeps the answer in the commit of the request's effect",
   });
   const { model, asked } = silentModel();
   const handler = agent(model, { store });
-  const { id } = await (await send(handler, "/v1/sessions", { key: "make" })).json();
-  const path = `/v1/sessions/${id}`;
+  const { id } = await (await send(handler, "/tare/v1/sessions", { key: "make" })).json();
+  const path = `/tare/v1/sessions/${id}`;
   const turn = events(await send(handler, `${path}/turns`, { key: "turn", body: '{"input":"q"}' }));
   await asked;
   const steer = () => send(handler, `${path}/turns`, { key: "steer", body: '{"input":"r","steer":true}' });
@@ -210,7 +211,7 @@ Deno.test("answerOnce() keeps the answer in the commit of the request's effect",
   const lines = '{"messages":[{"role":"user","content":"a"}]}\n{"messages":[]}';
   const headers = { "content-type": "application/x-ndjson", "idempotency-key": "import" };
   const imported = await handler.fetch(
-    new Request("http://localhost/v1/sessions/import", { method: "POST", body: lines, headers }),
+    new Request("http://localhost/tare/v1/sessions/import", { method: "POST", body: lines, headers }),
   );
   assertEquals((await imported.json()).sessions.length, 2);
   assertEquals(kept, [
@@ -224,7 +225,7 @@ Deno.test("answerOnce() keeps the answer in the commit of the request's effect",
 Deno.test("answerOnce() acts once also where the answer is too large to be kept, and says so", async () => {
   const handler = agent(scriptedModel([]));
   const body = JSON.stringify({ instructions: "long ".repeat(20_000) });
-  const make = () => send(handler, "/v1/sessions", { key: "k", body });
+  const make = () => send(handler, "/tare/v1/sessions", { key: "k", body });
   const first = await make();
   const { length } = await first.text();
   assertEquals(first.status, 201);
@@ -251,7 +252,7 @@ Deno.test("answerOnce() lets what makes room act without a key for which there i
   for (const refusal of refusals) {
     const path = await newSession(agent(model, { store }));
     const handler = agent(model, { store: { ...store, ...refusal } });
-    assertEquals((await told(await send(handler, "/v1/sessions", { key: "k" }))).status, 507);
+    assertEquals((await told(await send(handler, "/tare/v1/sessions", { key: "k" }))).status, 507);
     assertEquals((await send(handler, path, { key: "k", method: "DELETE" })).status, 204);
     assertEquals(await sessionCount(handler), 0);
     // Whoever asks again hears what is there, not that somebody still works on it.

@@ -74,14 +74,14 @@ export function checkedFetch(
 /** Whether a path without an operation may be a provider's. */
 function isAnothers({ url }: Request): boolean {
   const { pathname } = new URL(url);
-  return pathname === "/" || /^\/v1\/(?!(sessions|agent|backup|overview|ledger|spend)(\/|$))/.test(pathname);
+  return pathname === "/" || pathname.startsWith("/v1/");
 }
 
 /** The guard tells its errors in our own shape; who finds no route, as the clients of the path expect it. */
 function errorSchema({ url }: Request, status: number): JsonSchema {
   const { pathname } = new URL(url);
   const isTheirs = (status === 404 || status === 405) &&
-    /^\/v1\/(?!(sessions|agent|backup|overview|ledger|spend)(\/|$))/.test(pathname);
+    pathname.startsWith("/v1/");
   if (!isTheirs) return { $ref: "#/components/schemas/Error" };
   return pathname.startsWith("/v1/messages") ? MESSAGES_ERROR : { $ref: "#/components/schemas/OpenaiError" };
 }

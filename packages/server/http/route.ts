@@ -86,7 +86,7 @@ export type Answered<Json = unknown> = Response | JsonAnswer<Json>;
 /** What all routes have. */
 interface Described<M extends Method, P extends string> {
   readonly method: M;
-  /** Template of the path, such as `/v1/sessions/{id}`. */
+  /** Template of the path, such as `/sessions/{id}`. */
   readonly path: P;
   /** Name of the operation in the OpenAPI document, in lower camel case. */
   readonly operationId: string;

@@ -335,8 +335,8 @@ Deno.test("a program finds and calls tools whose definitions the prompt doesn't 
     programKeptTokens: keptTokens,
   };
   type Told = { all: object; rows: object[]; today: object };
-  const ofDays = (await call(handler, "GET", "/v1/spend?by=day")).body as Told;
-  const overview = (await call(handler, "GET", "/v1/overview")).body as Told;
+  const ofDays = (await call(handler, "GET", "/tare/v1/spend?by=day")).body as Told;
+  const overview = (await call(handler, "GET", "/tare/v1/overview")).body as Told;
   for (const told of [ofDays.all, ofDays.rows[0]!, overview.all, overview.today]) {
     assertObjectMatch(told, sums);
   }

@@ -75,11 +75,11 @@ Deno.test("an effort that the model doesn't have is refused with what it has", a
   const refusal = (effort: string, model: string, has: string) =>
     error(400, "invalid_request", `Cannot use effort "${effort}": model "${model}" has ${has}.`);
   assertEquals(
-    await refused(handler, "POST", "/v1/sessions", { model: "quick", effort: "max" }),
+    await refused(handler, "POST", "/tare/v1/sessions", { model: "quick", effort: "max" }),
     refusal("max", "quick", "the efforts low"),
   );
   assertEquals(
-    await refused(handler, "POST", "/v1/sessions", { model: "plain", effort: "low" }),
+    await refused(handler, "POST", "/tare/v1/sessions", { model: "plain", effort: "low" }),
     refusal("low", "plain", "no effort to choose"),
   );
   assertEquals(
@@ -127,7 +127,7 @@ Deno.test("model and effort are chosen between turns, and stay over a restart, i
   await before.handler.close();
 
   const after = noting(store);
-  const listed = await call(after.handler, "GET", "/v1/sessions");
+  const listed = await call(after.handler, "GET", "/tare/v1/sessions");
   const [{ model, effort }] = (listed.body as { sessions: [{ model: string; effort?: string }] }).sessions;
   assertEquals([model, effort], ["quick", "low"]);
   await turn(after.handler, session, "And now?");
@@ -153,7 +153,7 @@ Deno.test("an effort comes back with a model that has it, over a restart and in 
   await turn(before.handler, session, "Go.");
   const { body: copy } = await call(before.handler, "POST", `${session}/fork`, {});
   const { session: { id } } = copy as { session: { id: string } };
-  assertEquals(await chosenBy(before, `/v1/sessions/${id}`)({ model: "wise" }), ["wise", "max"]);
+  assertEquals(await chosenBy(before, `/tare/v1/sessions/${id}`)({ model: "wise" }), ["wise", "max"]);
   await before.handler.close();
 
   const after = noting(store);

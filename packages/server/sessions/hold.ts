@@ -6,6 +6,7 @@ import {
   StoreError,
   type StoreRecord,
 } from "@tare/conversation";
+import { API_PATH } from "../http/api_path.ts";
 import { HttpError, toHttpError } from "../http/http_error.ts";
 import type { QueuedTurn } from "../turns/turn_queue.ts";
 import { type EventLog, MOST_TOLD } from "./event_log.ts";
@@ -502,7 +503,7 @@ export function serverEnding(id: string): HttpError {
     503,
     "server_ending",
     `Cannot use session ${id} here: the server is ending, and the session's turn goes on by itself. ` +
-      `Ask again: GET /v1/sessions/${id}/events follows it.`,
+      `Ask again: GET ${API_PATH}/sessions/${id}/events follows it.`,
     { "retry-after": "1" },
   );
 }

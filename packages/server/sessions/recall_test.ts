@@ -65,7 +65,7 @@ Deno.test("recall finds whatever left a session's prompt, after any summary, for
         else if (act.type === "reopens") handler = open();
         else {
           const { body } = await call(handler, "POST", `${path}/fork`, {});
-          path = `/v1/sessions/${(body as { readonly session: { readonly id: string } }).session.id}`;
+          path = `/tare/v1/sessions/${(body as { readonly session: { readonly id: string } }).session.id}`;
         }
       }
       await turn(handler, path, "Which are left?");

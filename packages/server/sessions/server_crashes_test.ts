@@ -166,7 +166,7 @@ Deno.test("nothing that servers acknowledged is lost, doubled or out of order, w
       const { store } = servers[0]!.opening;
       assertEquals((await store.shared.look(id)).holder, "nobody");
       const { days } = (await store.readState(id, "totals") ?? { days: {} }) as { readonly days: Days };
-      const { body } = await call(servers[0]!.handler, "GET", "/v1/overview");
+      const { body } = await call(servers[0]!.handler, "GET", "/tare/v1/overview");
       assertEquals((body as Overview).all, sumsOf.days(days), "sums are what sessions came to");
       const stored = (await store.readEvents(id)).map(({ number, event }) => ({ id: number, event }));
       assertEquals(stored.map(({ id }) => id), stored.map((_, index) => index + 1));

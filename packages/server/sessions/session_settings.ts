@@ -54,12 +54,12 @@ export const SESSION_SETTINGS = closed({
 /** What a session is made with, defaults filled in. */
 export type SessionSettings = Readonly<Static<typeof SESSION_SETTINGS>>;
 
-/** Body of `POST /v1/sessions`: what it doesn't say is the server's own instructions and model, and all its tools. */
+/** Body of `POST /tare/v1/sessions`: what it doesn't say is the server's own instructions and model, and all its tools. */
 export const CREATE_SESSION = closed(Type.Partial(SESSION_SETTINGS).properties, "CreateSession", {
   metadata: { of: "a test" },
   budget: { maxSteps: 20 },
 });
-/** Body of `POST /v1/sessions`. */
+/** Body of `POST /tare/v1/sessions`. */
 export type CreateSession = Partial<SessionSettings>;
 
 /** What is stored of how a session was made. */

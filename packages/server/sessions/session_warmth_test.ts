@@ -200,7 +200,7 @@ Deno.test("what pings cost and saved stands in the ledger as on the bill, in the
     await pass(12 * MINUTE);
     release();
     const { ledger: turnLedger } = (await playing).at(-1)!.event as Extract<LoopEvent, { type: "turn_end" }>;
-    const { all } = (await call(server, "GET", "/v1/overview")).body as Overview;
+    const { all } = (await call(server, "GET", "/tare/v1/overview")).body as Overview;
     bills.push(bill());
     assertAlmostEquals(all.tokenUnits, bill());
     assertEquals(all.pings, keeps ? 2 : 0);
@@ -220,7 +220,7 @@ Deno.test("what pings cost and saved stands in the ledger as on the bill, in the
 Deno.test("a prompt is kept warm by a few pings while an approval is open, however long that takes", async () => {
   const { asked, server, session, pass, timers, warmth, release } = served({ approvals: {} });
   const path = await session();
-  const spent = async () => ((await call(server, "GET", "/v1/overview")).body as Overview).all.usd;
+  const spent = async () => ((await call(server, "GET", "/tare/v1/overview")).body as Overview).all.usd;
   const before = await spent();
   await turn(server, path, "Work.");
   await pass(60 * MINUTE);
@@ -233,7 +233,7 @@ Deno.test("a prompt is kept warm by a few pings while an approval is open, howev
   assertEquals((await call(server, "POST", `${path}/approvals/${open?.callId}`, answer)).status, 200);
   const seen = await follow(server, path, 0);
   const { whole } = seen.at(-1)!.event as Extract<LoopEvent, { type: "turn_end" }>;
-  const { all } = (await call(server, "GET", "/v1/overview")).body as Overview;
+  const { all } = (await call(server, "GET", "/tare/v1/overview")).body as Overview;
   const { ledger } = (await call(server, "GET", path)).body as { ledger: TurnLedger };
   assertAlmostEquals(ledger.usd ?? 0, all.usd);
   assertAlmostEquals(whole?.usd ?? 0, all.usd - before);
@@ -272,7 +272,7 @@ Deno.test("nothing keeps a session warm for a person unless it is asked for, and
   await pass(60 * MINUTE);
   // The second would be behind the eight minutes.
   assertEquals(asked, ["call writes", "ping reads"]);
-  const { all } = (await call(server, "GET", "/v1/overview")).body as Overview;
+  const { all } = (await call(server, "GET", "/tare/v1/overview")).body as Overview;
   assert(all.pingUsd <= (body as { maxUsd: number }).maxUsd);
   const { ledger } = (await call(server, "GET", path)).body as { ledger: TurnLedger };
   assertAlmostEquals(ledger.usd ?? 0, all.usd);
@@ -339,7 +339,7 @@ Deno.test("of several servers none keeps warm what another has gone on with", as
   b.release();
   await follow(b.server, path, 0);
   const { ledger } = (await call(a.server, "GET", path)).body as { ledger: TurnLedger };
-  const { all } = (await call(a.server, "GET", "/v1/overview")).body as Overview;
+  const { all } = (await call(a.server, "GET", "/tare/v1/overview")).body as Overview;
   assertEquals(all.pings, 1);
   assertAlmostEquals(ledger.usd ?? 0, all.usd);
   assertEquals([a.errors, b.errors], [[], []]);
@@ -359,7 +359,7 @@ Deno.test("what pings cost outlives a restart, and behind that there are none", 
   const after = served({ store, approvals: {} }, before.world);
   const { ledger: again } = (await call(after.server, "GET", path)).body as { ledger: TurnLedger };
   assertEquals(again, ledger);
-  const { all } = (await call(after.server, "GET", "/v1/overview")).body as Overview;
+  const { all } = (await call(after.server, "GET", "/tare/v1/overview")).body as Overview;
   assertAlmostEquals(again.usd ?? 0, all.usd);
   assertEquals(all.pings, 1);
   await after.pass(60 * MINUTE);

@@ -40,7 +40,13 @@ Deno.test("markdownHtml() leads to the web or nowhere, fetches nothing, and leav
     }.</p>`,
   );
   for (
-    const address of ["javascript:alert(1)", "//evil.example", "data:text/html,x", "file:///etc", "/v1/keys"]
+    const address of [
+      "javascript:alert(1)",
+      "//evil.example",
+      "data:text/html,x",
+      "file:///etc",
+      "/tare/v1/keys",
+    ]
   ) {
     assertEquals(shown(`[d](${address}) ![e](${address})`), `<p>[d](${address}) ![e](${address})</p>`);
   }

@@ -99,5 +99,5 @@ Deno.test("a file holds what turns said that have ended, and the beginning of wh
   const { html } = await shared(handler, path);
   assertStringIncludes(html, "</pre><p>and 30000 characters more</p>");
   assertEquals(html.length < 30_000, true);
-  assertEquals((await shared(handler, "/v1/sessions/none")).status, 404);
+  assertEquals((await shared(handler, "/tare/v1/sessions/none")).status, 404);
 });

@@ -57,7 +57,7 @@ Deno.test("SessionTools offers what a session was given of each server, and wait
     { tools: ["docs__no_longer"] },
   ];
   for (const body of sessions) {
-    const { body: { tools } } = await call(handler, "POST", "/v1/sessions", body) as {
+    const { body: { tools } } = await call(handler, "POST", "/tare/v1/sessions", body) as {
       body: { tools: string[] };
     };
     assertEquals(tools, body.tools.toSorted((a, b) => Number(b === "echo") - Number(a === "echo")));
@@ -109,7 +109,7 @@ Deno.test("SessionTools lets a turn be cancelled while it waits for a server", a
 Deno.test("Sessions.create() refuses tools of servers that aren't there, and clients tools of that name", async () => {
   const { source } = testSource();
   const handler = agent(scriptedModel([]), { toolSource: source });
-  const { status, body } = await call(handler, "POST", "/v1/sessions", { tools: ["other__find"] });
+  const { status, body } = await call(handler, "POST", "/tare/v1/sessions", { tools: ["other__find"] });
   assertEquals(
     { status, body },
     error(

@@ -136,9 +136,9 @@ export async function addWebhook(
   url: string,
   types: readonly string[] = ["turn.ended"],
 ): Promise<{ readonly id: string; readonly path: string; readonly secret: string }> {
-  const { body } = await call(handler, "POST", "/v1/webhooks", { url, types });
+  const { body } = await call(handler, "POST", "/tare/v1/webhooks", { url, types });
   const { webhook: { id }, secret } = body as { webhook: ShownWebhook; secret: string };
-  return { id, path: `/v1/webhooks/${id}`, secret };
+  return { id, path: `/tare/v1/webhooks/${id}`, secret };
 }
 
 /** The deliveries of a webhook, the newest first: what came of them. */

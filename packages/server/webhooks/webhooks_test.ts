@@ -66,7 +66,7 @@ Deno.test("a turn's end is told, signed as the specification has it, and recorde
     type: "turn.ended",
     timestamp: at,
     data: {
-      session: { id: session.slice("/v1/sessions/".length), metadata: { ticket: "7" } },
+      session: { id: session.slice("/tare/v1/sessions/".length), metadata: { ticket: "7" } },
       event: lastEvent,
       turn: { reason: "completed", text: "Done.", ledger },
     },
@@ -76,12 +76,12 @@ Deno.test("a turn's end is told, signed as the specification has it, and recorde
   assertEquals(await deliveriesOf(handler, path), [{
     id: received.id,
     type: "turn.ended",
-    session: session.slice("/v1/sessions/".length),
+    session: session.slice("/tare/v1/sessions/".length),
     createdAt: at,
     status: "delivered",
     attempts: [{ at, status: 204 }],
   }]);
-  assertEquals((await call(handler, "GET", "/v1/webhooks")).body, {
+  assertEquals((await call(handler, "GET", "/tare/v1/webhooks")).body, {
     webhooks: [{ id, url: there.url, types: ["turn.ended", "approval.asked"], createdAt: at }],
   });
   await handler.close();
@@ -332,13 +332,13 @@ Deno.test("a key's webhooks hear of its own sessions, the owner's of all, and go
   assertEquals(JSON.parse(told[0]!.body).data.session.key, "alice");
   for (let left = 3; left > 0; left--) await attempted();
   const listed = async (handler: AgentHandler) =>
-    ((await call(handler, "GET", "/v1/webhooks")).body as { webhooks: ShownWebhook[] }).webhooks
+    ((await call(handler, "GET", "/tare/v1/webhooks")).body as { webhooks: ShownWebhook[] }).webhooks
       .map(({ id }) => id).sort();
   assertEquals([await listed(owner), await listed(alice)], [[all.id, own.id].sort(), [own.id]]);
   for (const [method, path] of [["GET", all.path], ["DELETE", all.path], ["POST", `${all.path}/secret`]]) {
     assertEquals((await refused(alice, method!, path!, method === "POST" ? {} : undefined)).status, 404);
   }
-  await call(owner, "DELETE", "/v1/keys/alice");
+  await call(owner, "DELETE", "/tare/v1/keys/alice");
   assertEquals(await listed(owner), [all.id]);
   await handler.close();
 });
@@ -449,7 +449,10 @@ Deno.test("what is owed is sent though the store fails for a moment, which the l
 Deno.test("webhooks go to hosts that are listed by name, and with * to public ones by HTTPS", async () => {
   const why = async (hosts: readonly string[], url: string) => {
     const { handler } = telling(hosts);
-    const { status, body } = await refused(handler, "POST", "/v1/webhooks", { url, types: ["turn.ended"] });
+    const { status, body } = await refused(handler, "POST", "/tare/v1/webhooks", {
+      url,
+      types: ["turn.ended"],
+    });
     return status === 201
       ? "taken"
       : (body as { error: { message: string } }).error.message.split(": ").at(-1);
@@ -498,7 +501,7 @@ Deno.test("webhooks go to hosts that are listed by name, and with * to public on
   for (const [hosts, url, expected] of wanted) assertEquals(await why(hosts, url), expected, url);
   const { handler } = telling([]);
   await handler.close();
-  assertEquals((await refused(agent(saying({})), "GET", "/v1/webhooks")).status, 501);
+  assertEquals((await refused(agent(saying({})), "GET", "/tare/v1/webhooks")).status, 501);
 });
 
 Deno.test("with * a name is looked up once, and nothing is sent to one that leads to this machine's own network", async () => {
@@ -587,7 +590,7 @@ Deno.test("webhooks: changes, removals and deliveries at the same time are each 
             action !== "remove" && actions.includes("remove") && status === 404;
           if (!isRefused) assert(status < 300, `${action}: ${status}`);
         }
-        const after = await call(handler, "GET", "/v1/webhooks");
+        const after = await call(handler, "GET", "/tare/v1/webhooks");
         assertEquals(after.status, 200);
         const [webhook] = (after.body as { webhooks: Record<string, unknown>[] }).webhooks;
         const stored = await memory.listDocuments("webhook");

@@ -61,7 +61,7 @@ export const RESPONSES_PROTOCOL: Protocol = {
     return {
       ...readCommonHints(body, headers),
       ...(typeof follows === "string" && { follows }),
-      ...(conversation !== undefined && { name: JSON.stringify(conversation) }),
+      ...(conversation !== undefined && { name: JSON.stringify(conversation), isAppended: true }),
       isStateful: typeof follows === "string" || conversation !== undefined,
       isDetached: readField(body, "background") === true,
     };

@@ -85,6 +85,7 @@ Deno.test("RESPONSES_PROTOCOL knows what clients say of their sessions", () => {
   });
   assertEquals(hints({ conversation: { id: "c" } }), {
     name: '{"id":"c"}',
+    isAppended: true,
     isStateful: true,
     isDetached: false,
   });

@@ -146,19 +146,19 @@ const list = (options: Parameters<Store["listSessions"]>[0]) => ({ store }: Serv
 
 /** What is measured, by name. */
 const ACTS: Readonly<Record<string, (server: Server) => Promise<unknown> | undefined>> = {
-  "list": ({ get }) => get("/v1/sessions?limit=100"),
-  "list, agents, no helpers": ({ get }) => get("/v1/sessions?kind=agent&helpers=false&limit=100"),
-  "list, from the middle": ({ get, size }) => get(`/v1/sessions?limit=100&after=s${size / 2}`),
+  "list": ({ get }) => get("/tare/v1/sessions?limit=100"),
+  "list, agents, no helpers": ({ get }) => get("/tare/v1/sessions?kind=agent&helpers=false&limit=100"),
+  "list, from the middle": ({ get, size }) => get(`/tare/v1/sessions?limit=100&after=s${size / 2}`),
   "list of a key of many": list({ by: "many", forks: false }),
   "list of a key of a hundred": list({ by: "few", kind: "agent" }),
-  "search, a third has it": ({ get }) => get("/v1/sessions?search=THE%20BUILD&limit=100"),
-  "search, one has it": ({ get }) => get("/v1/sessions?search=zeppelin&limit=100"),
-  "search, none has it": ({ get }) => get("/v1/sessions?search=nowhere&limit=100"),
-  "create": ({ post }) => post("/v1/sessions"),
-  "overview": ({ get }) => get("/v1/overview"),
+  "search, a third has it": ({ get }) => get("/tare/v1/sessions?search=THE%20BUILD&limit=100"),
+  "search, one has it": ({ get }) => get("/tare/v1/sessions?search=zeppelin&limit=100"),
+  "search, none has it": ({ get }) => get("/tare/v1/sessions?search=nowhere&limit=100"),
+  "create": ({ post }) => post("/tare/v1/sessions"),
+  "overview": ({ get }) => get("/tare/v1/overview"),
   "spending of a month by model": ({ get }) =>
-    get(`/v1/spend?by=model&from=${new Date(nowMs - 30 * DAY_MS).toISOString().slice(0, 10)}`),
-  "spending by session": ({ get }) => get("/v1/spend?by=session"),
+    get(`/tare/v1/spend?by=model&from=${new Date(nowMs - 30 * DAY_MS).toISOString().slice(0, 10)}`),
+  "spending by session": ({ get }) => get("/tare/v1/spend?by=session"),
   "count": ({ store }) => store.countSessions("agent"),
   "the longest idle": ({ store }) => store.idleSessions({ kind: "agent", beforeMs: nowMs, limit: 100 }),
   "expiry of nothing": ({ store }) =>

@@ -1,12 +1,12 @@
 /** Makes a session. */
 export async function createSession(server: string): Promise<string> {
-  const { id } = await (await post(`${server}/v1/sessions`, {})).json();
+  const { id } = await (await post(`${server}/tare/v1/sessions`, {})).json();
   return id;
 }
 
 /** Plays a turn to its end. @throws {Error} if it doesn't end as completed. */
 export async function playTurn(server: string, session: string, input: string): Promise<void> {
-  const events = await (await post(`${server}/v1/sessions/${session}/turns`, { input })).text();
+  const events = await (await post(`${server}/tare/v1/sessions/${session}/turns`, { input })).text();
   if (events.includes('"reason":"completed"')) return;
   throw new Error(`Cannot measure: a turn ended with ${events.slice(-4000)}`);
 }

@@ -44,7 +44,7 @@ Deno.test("TARE_ARCHIVE has large texts of sessions in a bucket, and is refused 
     ];
     const lines = messages.map((message) => JSON.stringify(message)).join("\n");
     const [session = ""] = await client.importSessions(new TextEncoder().encode(lines));
-    const answer = await fetch(`${server.url}/v1/sessions/${session}/turns`, {
+    const answer = await fetch(`${server.url}/tare/v1/sessions/${session}/turns`, {
       method: "POST",
       headers: { ...ownerOf(data), "content-type": "application/json" },
       body: JSON.stringify({ input: "And now?" }),
@@ -53,11 +53,11 @@ Deno.test("TARE_ARCHIVE has large texts of sessions in a bucket, and is refused 
     const names = await s3.names();
     assertEquals(names.length, 1);
     const ref = /^tare\/([0-9a-f]+)-/.exec(names[0]!)?.[1];
-    const original = await fetch(`${server.url}/v1/sessions/${session}/archive/${ref}`, {
+    const original = await fetch(`${server.url}/tare/v1/sessions/${session}/archive/${ref}`, {
       headers: ownerOf(data),
     });
     assertEquals(await original.text(), content);
-    const removed = await fetch(`${server.url}/v1/sessions/${session}`, {
+    const removed = await fetch(`${server.url}/tare/v1/sessions/${session}`, {
       method: "DELETE",
       headers: ownerOf(data),
     });

@@ -43,7 +43,7 @@ Deno.test("TARE_DATABASE lets servers share what they keep, on one data folder t
     const [session = ""] = await first.importSessions(messages);
     assertEquals(await second.questions(session), ["Hello?"]);
     assertEquals(await second.prompt(session), await first.prompt(session));
-    const backup = await fetch(`${one.url}/v1/backup`, { headers: ownerOf(data) });
+    const backup = await fetch(`${one.url}/tare/v1/backup`, { headers: ownerOf(data) });
     assertEquals(backup.status, 404);
     await backup.body?.cancel();
     assertEquals(Array.from(Deno.readDirSync(data), ({ name }) => name).sort(), [

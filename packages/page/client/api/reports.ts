@@ -10,26 +10,26 @@ export interface Subject {
 }
 
 /** What is asked of a route. */
-type Query<Name extends "GET /v1/spend" | "GET /v1/misses"> = NonNullable<Asking<Name>["query"]>;
+type Query<Name extends "GET /spend" | "GET /misses"> = NonNullable<Asking<Name>["query"]>;
 
 /** What stands above each view of a session. */
 export async function readHead({ id }: Subject): Promise<Head> {
-  return headOf(await api.json("GET /v1/sessions/{id}", { path: { id } }));
+  return headOf(await api.json("GET /sessions/{id}", { path: { id } }));
 }
 
 /** What calls have cost, over sessions. */
-export async function readSpend(query: Query<"GET /v1/spend">): Promise<SpendReport> {
-  return await api.json("GET /v1/spend", { query });
+export async function readSpend(query: Query<"GET /spend">): Promise<SpendReport> {
+  return await api.json("GET /spend", { query });
 }
 
 /** Why prompts weren't read from the cache, over sessions. */
-export async function readMisses(query: Query<"GET /v1/misses">): Promise<MissesReport> {
-  return await api.json("GET /v1/misses", { query });
+export async function readMisses(query: Query<"GET /misses">): Promise<MissesReport> {
+  return await api.json("GET /misses", { query });
 }
 
 /** What a session's calls have cost. */
 export async function readSessionSpend({ id }: Subject): Promise<SessionSpend> {
-  return await api.json("GET /v1/sessions/{id}/spend", { path: { id } });
+  return await api.json("GET /sessions/{id}/spend", { path: { id } });
 }
 
 /** All calls of a session, the oldest first. */
@@ -37,7 +37,7 @@ export async function readCalls({ id }: Subject): Promise<readonly CallReport[]>
   const calls: CallReport[] = [];
   for (let isMore = true; isMore;) {
     const query = { limit: 10_000, after: calls.at(-1)?.number ?? 0 };
-    const page = await api.json("GET /v1/sessions/{id}/calls", { path: { id }, query });
+    const page = await api.json("GET /sessions/{id}/calls", { path: { id }, query });
     calls.push(...page.calls);
     isMore = page.hasMore && page.calls.length > 0;
   }
@@ -49,7 +49,7 @@ export async function readPrompt({ id }: Subject): Promise<PromptReport> {
   const blocks: PromptReport["blocks"][number][] = [];
   for (;;) {
     const query = { limit: 10_000, from: blocks.length };
-    const page = await api.json("GET /v1/sessions/{id}/prompt", { path: { id }, query });
+    const page = await api.json("GET /sessions/{id}/prompt", { path: { id }, query });
     blocks.push(...page.blocks);
     if (!page.hasMore || page.blocks.length === 0) return { ...page, blocks };
   }
@@ -57,13 +57,13 @@ export async function readPrompt({ id }: Subject): Promise<PromptReport> {
 
 /** A block with the beginning of its texts. */
 export async function readBlock({ id }: Subject, block: string): Promise<BlockReport> {
-  return await api.json("GET /v1/sessions/{id}/prompt/{block}", { path: { id, block } });
+  return await api.json("GET /sessions/{id}/prompt/{block}", { path: { id, block } });
 }
 
 /** Asks that a message comes back and stays, or that a result leaves; without a wish, takes back what was asked. */
 export async function pin({ id }: Subject, place: number, wish?: PinReport["wish"]): Promise<void> {
-  if (wish) await api.json("POST /v1/sessions/{id}/pins", { path: { id }, body: { place, wish } });
-  else await api.send("DELETE /v1/sessions/{id}/pins/{place}", { path: { id, place: String(place) } });
+  if (wish) await api.json("POST /sessions/{id}/pins", { path: { id }, body: { place, wish } });
+  else await api.send("DELETE /sessions/{id}/pins/{place}", { path: { id, place: String(place) } });
 }
 
 /** Keeps a session's prompt in the provider's cache for an hour. Gives until when, and what that costs at most. */
@@ -71,10 +71,10 @@ export async function keepSessionWarm(
   id: string,
 ): Promise<{ readonly until: string; readonly maxUsd: number }> {
   const body = { minutes: 60 };
-  return await api.json("POST /v1/sessions/{id}/keep_warm", { path: { id }, body });
+  return await api.json("POST /sessions/{id}/keep_warm", { path: { id }, body });
 }
 
 /** What the sessions of the agent have saved, or those of the gateway. */
 export async function readOverview(kind: Subject["kind"]): Promise<Overview> {
-  return await api.json("GET /v1/overview", { query: { kind: kind === "session" ? "agent" : kind } });
+  return await api.json("GET /overview", { query: { kind: kind === "session" ? "agent" : kind } });
 }

@@ -1,7 +1,7 @@
 import type { Sums } from "@tare/conversation/report";
 import type { Body, EventOf, Told } from "@tare/server/client";
 
-type Listed = Told<"GET /v1/sessions">["sessions"][number];
+type Listed = Told<"GET /sessions">["sessions"][number];
 
 /** A session of the agent, as the server lists it. */
 export type AgentSession = Extract<Listed, { readonly kind: "agent" }>;
@@ -10,16 +10,16 @@ export type AgentSession = Extract<Listed, { readonly kind: "agent" }>;
 export type PassingSession = Extract<Listed, { readonly kind: "gateway" }>;
 
 /** A session of the agent with all that was said. */
-export type SessionWithMessages = Extract<Told<"GET /v1/sessions/{id}">, { readonly kind: "agent" }>;
+export type SessionWithMessages = Extract<Told<"GET /sessions/{id}">, { readonly kind: "agent" }>;
 
 /** What a turn or a session may cost, as far as people say it here. */
-export type TurnLimits = Omit<NonNullable<Body<"POST /v1/sessions/{id}/turns">["budget"]>, "maxTokenUnits">;
+export type TurnLimits = Omit<NonNullable<Body<"POST /sessions/{id}/turns">["budget"]>, "maxTokenUnits">;
 
 /** A call that waits for somebody to say whether it may run. */
 export type WaitingCall = SessionWithMessages["approvals"][number];
 
 /** Everything that happens in a session. */
-export type TalkEvent = EventOf<"GET /v1/sessions/{id}/events">;
+export type TalkEvent = EventOf<"GET /sessions/{id}/events">;
 
 /** What a session is called: what somebody named it, what was said first, or when it was made. */
 export function titleOf({ title, createdAt }: Pick<AgentSession, "title" | "createdAt">): string {
@@ -47,7 +47,7 @@ export interface Head {
 }
 
 /** What stands above each view of a session. */
-export function headOf(session: Told<"GET /v1/sessions/{id}">): Head {
+export function headOf(session: Told<"GET /sessions/{id}">): Head {
   const { model, prompt } = session;
   if (session.kind === "agent") {
     const { effort, forkedFrom, sums } = session;

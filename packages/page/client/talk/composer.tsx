@@ -413,7 +413,7 @@ function useMentions(
     const stop = new AbortController();
     const read = async () => {
       const query = { search: asked, limit: MOST };
-      setFiles((await api.json("GET /v1/agent/files", { query, signal: stop.signal })).files);
+      setFiles((await api.json("GET /agent/files", { query, signal: stop.signal })).files);
     };
     // Whoever may not list files writes the path himself.
     const timer = setTimeout(() => read().catch(() => stop.signal.aborted || setFiles([])), PAUSE);

@@ -76,7 +76,7 @@ export class SessionTalk {
       // An earlier try may have come half way.
       this.items = new Items();
       const { signal } = this.#closing;
-      const session = await api.json("GET /v1/sessions/{id}", { path: this.#path, signal });
+      const session = await api.json("GET /sessions/{id}", { path: this.#path, signal });
       if (session.kind !== "agent") throw new Error("This session is another agent's: go on in that agent.");
       this.session = session;
       const { turn, messages, lastEvent, approvals } = session;
@@ -142,9 +142,9 @@ export class SessionTalk {
     await this.#attempt(async () => {
       const path = this.#path;
       if (this.isRunning || this.approvals.length > 0) {
-        await api.send("POST /v1/sessions/{id}/cancel", { path });
+        await api.send("POST /sessions/{id}/cancel", { path });
       }
-      const session = await api.json("GET /v1/sessions/{id}", { path });
+      const session = await api.json("GET /sessions/{id}", { path });
       const messages = session.kind === "agent" ? session.messages : [];
       const before = messages.findLastIndex(({ role }) => role === "user");
       const said = messages[before]?.content;
@@ -153,7 +153,7 @@ export class SessionTalk {
         throw new Error("Somebody has said something else since: read that first.");
       }
       const asked = { path, body: { before }, key: requestKey() };
-      made = { id: (await api.json("POST /v1/sessions/{id}/fork", asked)).session.id, input: said };
+      made = { id: (await api.json("POST /sessions/{id}/fork", asked)).session.id, input: said };
     });
     return made;
   }
@@ -163,7 +163,7 @@ export class SessionTalk {
     const { callId, askedAtMs } = approval;
     const done = await this.#attempt(async () => {
       const path = { ...this.#path, call: callId };
-      await api.send("POST /v1/sessions/{id}/approvals/{call}", { path, body: { ...said, askedAtMs } });
+      await api.send("POST /sessions/{id}/approvals/{call}", { path, body: { ...said, askedAtMs } });
     });
     // What it comes to is told by the events.
     if (done && !this.#isReading) this.follow();
@@ -173,7 +173,7 @@ export class SessionTalk {
   /** Cancels the turn that runs. */
   async cancel(): Promise<void> {
     await this.#attempt(async () => {
-      await api.send("POST /v1/sessions/{id}/cancel", { path: this.#path });
+      await api.send("POST /sessions/{id}/cancel", { path: this.#path });
     });
   }
 
@@ -187,9 +187,9 @@ export class SessionTalk {
     this.#tell();
   }
 
-  async #post(body: Body<"POST /v1/sessions/{id}/turns">, key: string): Promise<boolean> {
+  async #post(body: Body<"POST /sessions/{id}/turns">, key: string): Promise<boolean> {
     const done = await this.#attempt(async () => {
-      const response = await api.send("POST /v1/sessions/{id}/turns", { path: this.#path, body, key });
+      const response = await api.send("POST /sessions/{id}/turns", { path: this.#path, body, key });
       // The events are read by one way alone.
       await response.body?.cancel();
     });
@@ -221,7 +221,7 @@ export class SessionTalk {
 
   async #readOn(): Promise<void> {
     const asking = { path: this.#path, query: { after: this.#last }, signal: this.#closing.signal };
-    for await (const batch of await api.events("GET /v1/sessions/{id}/events", asking)) {
+    for await (const batch of await api.events("GET /sessions/{id}/events", asking)) {
       this.trouble = undefined;
       for (const { number, event } of batch) this.#take(number, event);
       this.#tell();

@@ -21,7 +21,7 @@ export function NewSessionView(
   const [trouble, setTrouble] = useState<string>();
   const begin = async (input: Content, budget?: TurnLimits) => {
     try {
-      const session = await api.json("POST /v1/sessions", {
+      const session = await api.json("POST /sessions", {
         body: {
           ...(model.trim() !== "" && { model: model.trim() }),
           ...(effort.trim() !== "" && { effort: effort.trim() }),
@@ -70,7 +70,7 @@ export function NewSessionView(
 }
 
 /** What a server is that has no agent, and how one's own agent is put behind it. */
-export function GatewayView({ passesOn = {} }: Pick<Told<"GET /v1/agent">, "passesOn">): JSX.Element {
+export function GatewayView({ passesOn = {} }: Pick<Told<"GET /agent">, "passesOn">): JSX.Element {
   const { chat, messages } = passesOn;
   const { origin } = location;
   return (

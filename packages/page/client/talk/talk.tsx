@@ -508,7 +508,7 @@ function sumOf(
   return sums.filter(Boolean).join(" · ");
 }
 
-type Turn = Told<"GET /v1/sessions/{id}/changes">["turns"][number];
+type Turn = Told<"GET /sessions/{id}/changes">["turns"][number];
 
 /** What is asked of the server: to put files back, with the conversation too, or to make the changes again. */
 type Wish = "undo" | "back" | "redo";
@@ -521,7 +521,7 @@ function Changes({ id }: { readonly id: string }): JSX.Element | null {
   >();
   const path = { id };
   const read = () =>
-    api.json("GET /v1/sessions/{id}/changes", { path }).then(
+    api.json("GET /sessions/{id}/changes", { path }).then(
       ({ turns }) => setTurns(turns),
       () => setTurns([]),
     );
@@ -529,10 +529,10 @@ function Changes({ id }: { readonly id: string }): JSX.Element | null {
   const ask = async (wish: Wish, force = false) => {
     setRefused(undefined);
     try {
-      if (wish === "redo") await api.json("POST /v1/sessions/{id}/redo", { path, body: { force } });
+      if (wish === "redo") await api.json("POST /sessions/{id}/redo", { path, body: { force } });
       else {
         const body = { force, conversation: wish === "back" };
-        const { session } = await api.json("POST /v1/sessions/{id}/undo", { path, body });
+        const { session } = await api.json("POST /sessions/{id}/undo", { path, body });
         if (session) location.hash = addressOf({ view: "talk", id: session.id });
       }
     } catch (error) {
