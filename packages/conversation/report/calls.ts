@@ -33,24 +33,7 @@ export interface CallReport {
   readonly usd: number | null;
   /** What both were paid for. All parts together are the whole. */
   readonly spent: {
-    readonly tokenUnits: {
-      /** What of the prompt was read from the cache. */
-      readonly cacheRead: number;
-      /** What stood in no request before, the first call's prompt included; where the provider does that it was written to the cache. */
-      readonly new: number;
-      /** What had been cached, and was no longer: the call came after the cache's time. */
-      readonly expired: number;
-      /** What moved because Tare rewrote the prompt, and summaries that were made for that. */
-      readonly ownRewrite: number;
-      /** What tools or a model brought that weren't those of the request before, or its client by changing what stood in front. */
-      readonly changed: number;
-      /** What the provider's cache didn't have though its time wasn't over. */
-      readonly lost: number;
-      /** The reply. */
-      readonly output: number;
-      /** What kept prompts warm while nothing was asked. Of single calls it is zero. */
-      readonly ping: number;
-    };
+    readonly tokenUnits: Readonly<Record<(typeof SPENT_ON)[number], number>>;
     readonly usd: CallReport["spent"]["tokenUnits"] | null;
   };
   /**
@@ -121,7 +104,13 @@ export function reportCall(
     without: ledger ? reportAlone(ledger, rates) : null,
     resendTokenUnits: ledger?.resendTokenUnits ?? null,
     projected: ledger?.projected ? reportProjected(ledger.projected, { outputTokens, rates }) : null,
-    summary: summary ? tokensOf(summary) : null,
+    summary: summary
+      ? {
+        promptTokens: summary.promptTokens,
+        cachedTokens: summary.cachedTokens,
+        outputTokens: summary.outputTokens,
+      }
+      : null,
     uncached: ledger?.uncached ?? [],
     changed: ledger?.changed ?? null,
     rewrites,
@@ -157,31 +146,30 @@ function reportProjected(
   };
 }
 
-/** What a cost is paid for. */
-export const SPENT_ON: readonly (keyof CallReport["spent"]["tokenUnits"])[] = [
+/** Parts of a cost. All parts together are the whole. */
+export const SPENT_ON = [
+  // The part of the prompt that was read from the cache.
   "cacheRead",
+  // New tokens, the first call's prompt included; where the provider does that they were written to the cache.
   "new",
+  // Tokens that had been cached, and were no longer: the call followed after the cache's time.
   "expired",
+  // Tokens that moved because Tare rewrote the prompt, and summaries that were made for that.
   "ownRewrite",
+  // Tokens after a change of tools, of the model, or of what the client had sent before.
   "changed",
+  // Tokens that the provider's cache didn't have though its time wasn't over.
   "lost",
+  // The reply.
   "output",
+  // Requests that kept prompts warm between calls. Zero for single calls.
   "ping",
-];
+] as const;
 
 /** A cost by what it was paid for. */
 type SpentOn = CallReport["spent"]["tokenUnits"];
 
-const NOTHING: SpentOn = {
-  cacheRead: 0,
-  new: 0,
-  expired: 0,
-  ownRewrite: 0,
-  changed: 0,
-  lost: 0,
-  output: 0,
-  ping: 0,
-};
+const NOTHING = Object.fromEntries(SPENT_ON.map((part) => [part, 0])) as SpentOn;
 
 /** Which part the tokens of a cause belong to. */
 const PARTS: Readonly<Record<LedgerEntry["uncached"][number]["cause"], keyof SpentOn>> = {
@@ -238,129 +226,90 @@ function cutCost(
   };
 }
 
-/** What was paid for, by its names among the sums. */
-function sumsSpent({ tokenUnits, usd }: CallReport["spent"]): Pick<Sums, SpentName> {
-  const named = SPENT_ON.flatMap((part): [SpentName, number][] => [
-    [`${part}Usd`, usd?.[part] ?? 0],
-    [`${part}TokenUnits`, tokenUnits[part]],
-  ]);
-  return Object.fromEntries(named) as Pick<Sums, SpentName>;
-}
-
-function tokensOf({ promptTokens, cachedTokens, outputTokens }: NonNullable<CallReport["summary"]>) {
-  return { promptTokens, cachedTokens, outputTokens };
-}
-
-type SpentName = `${keyof SpentOn}${"Usd" | "TokenUnits"}`;
-
 /**
- * What calls came to, beside what clients would have paid without Tare. Prompts in token units, of which the price of one
- * uncached input token is 1; prompts and replies in US dollars, as far as prices are known. What they were paid for stands
- * by its name in `spent` of a {@linkcode CallReport}: all of a unit together are the whole.
+ * Totals of calls, and the amount that a call adds to each. Prompts in token units, of which the price of one uncached input
+ * token is 1; dollars include replies, as far as prices are known. Null: nothing; what it counts is recorded where it happens.
  */
-export interface Sums
-  extends Readonly<Record<`${keyof CallReport["spent"]["tokenUnits"]}${"Usd" | "TokenUnits"}`, number>> {
+export const TOTALS = {
   /** Model calls that succeeded. */
-  readonly calls: number;
+  calls: (): number => 1,
   /** Those that failed. */
-  readonly errors: number;
+  errors: null,
   /** Answers to calls of the recall tool that clients don't see. */
-  readonly recalls: number;
-  /** Calls by which clients had a conversation summed up, to go on from the summary. */
-  readonly compactions: number;
-  readonly promptTokens: number;
-  readonly cachedTokens: number;
-  readonly outputTokens: number;
-  /** Prompt tokens that were kept out, summed over the calls. */
-  readonly savedTokens: number;
-  /** What the prompts cost, in token units. */
-  readonly tokenUnits: number;
-  /** What clients would have paid without Tare; of calls for which no ledger is kept what they did cost. */
-  readonly withoutTokenUnits: number;
+  recalls: null,
+  /** Calls by which clients had a conversation summarized, to continue from the summary. */
+  compactions: null,
+  promptTokens: ({ promptTokens, summary }: CallReport): number =>
+    promptTokens + (summary?.promptTokens ?? 0),
+  cachedTokens: ({ cachedTokens, summary }: CallReport): number =>
+    cachedTokens + (summary?.cachedTokens ?? 0),
+  outputTokens: ({ outputTokens, summary }: CallReport): number =>
+    outputTokens + (summary?.outputTokens ?? 0),
+  /** Prompt tokens that were evicted, summed over the calls. */
+  savedTokens: null,
+  /** Cost of the prompts, in token units. */
+  tokenUnits: ({ tokenUnits }: CallReport): number => tokenUnits,
+  /** The baseline: what clients would have paid without Tare; of calls without a ledger what they did cost. */
+  withoutTokenUnits: ({ without, tokenUnits }: CallReport): number => without?.tokenUnits ?? tokenUnits,
   /** How often they would have compacted a conversation that their window doesn't hold. */
-  readonly withoutCompactions: number;
-  /** Calls whose conversation fits the window as it was said, what they cost, and what resending everything would have. */
-  readonly fittingCalls: number;
-  readonly fittingTokenUnits: number;
-  readonly resendTokenUnits: number;
+  withoutCompactions: ({ without }: CallReport): number => without?.compacts ? 1 : 0,
+  /** Calls whose whole conversation fits the window, what they cost, and what resending everything would have. */
+  fittingCalls: ({ resendTokenUnits }: CallReport): number => resendTokenUnits === null ? 0 : 1,
+  fittingTokenUnits: ({ resendTokenUnits, tokenUnits }: CallReport): number =>
+    resendTokenUnits === null ? 0 : tokenUnits,
+  resendTokenUnits: ({ resendTokenUnits }: CallReport): number => resendTokenUnits ?? 0,
   /** Of the token units, those of compactions. */
-  readonly compactionTokenUnits: number;
-  /** The same in US dollars, replies included, as far as prices are known. */
-  readonly usd: number;
-  readonly withoutUsd: number;
-  /** What the planner would have made of calls that were left as they are, repairs included; of others what they did cost. */
-  readonly projectedTokenUnits: number;
-  readonly projectedUsd: number;
-  /** Of the projected token units, the estimate of what reading back costs. */
-  readonly repairTokenUnits: number;
-  readonly compactionUsd: number;
-  /** Calls whose price isn't known, so that no dollars are counted for them. */
-  readonly unpricedCalls: number;
-  /** Calls whose provider reported nothing, so that their tokens were counted here. */
-  readonly estimatedCalls: number;
-  /** Pings, which kept prompts warm while nothing was asked; what they cost is among the token units and dollars. */
-  readonly pings: number;
+  compactionTokenUnits: null,
+  /** The same in US dollars. */
+  usd: ({ usd }: CallReport): number => usd ?? 0,
+  withoutUsd: ({ without, usd }: CallReport): number => (without ? without.usd : usd) ?? 0,
+  /** What the planner would have made of calls that were only observed, refetches included; of others what they did cost. */
+  projectedTokenUnits: ({ projected, tokenUnits }: CallReport): number => projected?.tokenUnits ?? tokenUnits,
+  projectedUsd: ({ projected, usd }: CallReport): number => (projected ? projected.usd : usd) ?? 0,
+  /** Of the projected token units, the estimate of what refetches cost. */
+  repairTokenUnits: ({ projected }: CallReport): number => projected?.repairTokenUnits ?? 0,
+  compactionUsd: null,
+  /** Calls whose price is unknown, so that no dollars are counted for them. */
+  unpricedCalls: ({ usd }: CallReport): number => usd === null ? 1 : 0,
+  /** Calls whose provider reported no usage, so that their tokens were counted here. */
+  estimatedCalls: ({ estimated }: CallReport): number => estimated ? 1 : 0,
+  /** Keep-alive requests; what they cost is among the token units and dollars. */
+  pings: null,
   /** What calls saved by finding what pings had kept warm: they would have cost that without Tare too. */
-  readonly pingCreditTokenUnits: number;
+  pingCreditTokenUnits: null,
   /** Programs that the model wrote. */
-  readonly programs: number;
+  programs: null,
   /** Calls that they made, and those of them that failed. */
-  readonly programCalls: number;
-  readonly failedProgramCalls: number;
+  programCalls: null,
+  failedProgramCalls: null,
   /**
-   * Tokens of what these returned beyond what the programs did: no prompt ever held them. That is no saving: nobody knows
-   * what the model would have called instead.
+   * Tokens of the results of these calls beyond what the programs returned: no prompt ever held them. They are no saving:
+   * what the model would have called instead is unknown.
    */
-  readonly programKeptTokens: number;
-}
-
-const NO_SUMS: Sums = {
-  calls: 0,
-  errors: 0,
-  recalls: 0,
-  compactions: 0,
-  promptTokens: 0,
-  cachedTokens: 0,
-  outputTokens: 0,
-  savedTokens: 0,
-  tokenUnits: 0,
-  withoutTokenUnits: 0,
-  withoutCompactions: 0,
-  fittingCalls: 0,
-  fittingTokenUnits: 0,
-  resendTokenUnits: 0,
-  compactionTokenUnits: 0,
-  usd: 0,
-  withoutUsd: 0,
-  projectedTokenUnits: 0,
-  projectedUsd: 0,
-  repairTokenUnits: 0,
-  compactionUsd: 0,
-  unpricedCalls: 0,
-  estimatedCalls: 0,
-  pings: 0,
-  pingCreditTokenUnits: 0,
-  programs: 0,
-  programCalls: 0,
-  failedProgramCalls: 0,
-  programKeptTokens: 0,
-  cacheReadUsd: 0,
-  newUsd: 0,
-  expiredUsd: 0,
-  ownRewriteUsd: 0,
-  changedUsd: 0,
-  lostUsd: 0,
-  outputUsd: 0,
-  pingUsd: 0,
-  cacheReadTokenUnits: 0,
-  newTokenUnits: 0,
-  expiredTokenUnits: 0,
-  ownRewriteTokenUnits: 0,
-  changedTokenUnits: 0,
-  lostTokenUnits: 0,
-  outputTokenUnits: 0,
-  pingTokenUnits: 0,
+  programKeptTokens: null,
 };
+
+/** Totals by name: those of {@linkcode TOTALS}, and the parts of the cost, in both units. */
+export interface Sums
+  extends
+    Readonly<Record<keyof typeof TOTALS, number>>,
+    Readonly<Record<`${(typeof SPENT_ON)[number]}${"Usd" | "TokenUnits"}`, number>> {}
+
+const AMOUNTS: readonly (readonly [name: keyof Sums, of: ((call: CallReport) => number) | null])[] = [
+  ...Object.entries(TOTALS) as [keyof typeof TOTALS, ((call: CallReport) => number) | null][],
+  ...SPENT_ON.map((part) => [`${part}Usd`, ({ spent }: CallReport) => spent.usd?.[part] ?? 0] as const),
+  ...SPENT_ON.map((part) =>
+    [`${part}TokenUnits`, ({ spent }: CallReport) => spent.tokenUnits[part]] as const
+  ),
+];
+
+const NO_SUMS = Object.fromEntries(AMOUNTS.map(([name]) => [name, 0])) as unknown as Sums;
+
+function sumsBy(amount: (name: keyof Sums, of: typeof AMOUNTS[number][1]) => number): Sums {
+  const sums: { -readonly [Name in keyof Sums]: number } = { ...NO_SUMS };
+  for (const [name, of] of AMOUNTS) sums[name] = amount(name, of);
+  return sums;
+}
 
 /**
  * What calls came to by the day of UTC on which they were answered and the model that was asked: `2026-01-31 some-model`,
@@ -384,13 +333,9 @@ export interface Overview {
   }[];
 }
 
-const SUM_NAMES = Object.keys(NO_SUMS) as readonly (keyof Sums)[];
-
 /** Both together. */
 export function addSums(a: Partial<Sums>, b: Partial<Sums>): Sums {
-  const sum: { -readonly [Name in keyof Sums]: number } = { ...NO_SUMS };
-  for (const name of SUM_NAMES) sum[name] = (a[name] ?? 0) + (b[name] ?? 0);
-  return sum;
+  return sumsBy((name) => (a[name] ?? 0) + (b[name] ?? 0));
 }
 
 /** What days came to with more of a model on the day of a moment, in milliseconds since the epoch. */
@@ -471,28 +416,7 @@ export const sumsOf: {
   today(all: readonly Days[], nowMs: number): Sums;
 } = {
   nothing: NO_SUMS,
-  call(call) {
-    const { tokenUnits, usd, without, projected, resendTokenUnits, summary } = call;
-    const fits = resendTokenUnits !== null;
-    const sums = addSums({ ...NO_SUMS, calls: 1, ...tokensOf(call) }, summary ? tokensOf(summary) : {});
-    return {
-      ...sums,
-      ...sumsSpent(call.spent),
-      tokenUnits,
-      withoutTokenUnits: without?.tokenUnits ?? tokenUnits,
-      withoutCompactions: without?.compacts ? 1 : 0,
-      fittingCalls: fits ? 1 : 0,
-      fittingTokenUnits: fits ? tokenUnits : 0,
-      resendTokenUnits: resendTokenUnits ?? 0,
-      usd: usd ?? 0,
-      withoutUsd: (without ? without.usd : usd) ?? 0,
-      projectedTokenUnits: projected?.tokenUnits ?? tokenUnits,
-      projectedUsd: (projected ? projected.usd : usd) ?? 0,
-      repairTokenUnits: projected?.repairTokenUnits ?? 0,
-      unpricedCalls: usd === null ? 1 : 0,
-      estimatedCalls: call.estimated ? 1 : 0,
-    };
-  },
+  call: (call) => sumsBy((_, of) => of?.(call) ?? 0),
   ping({ usage }, rates) {
     const { tokenUnits, usd = 0 } = callCost(usage, rates);
     return {

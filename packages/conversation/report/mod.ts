@@ -28,6 +28,7 @@ export {
   type Sums,
   sumsOf,
   ToldWarnings,
+  TOTALS,
   UNFINISHED,
 } from "./calls.ts";
 export { keptSpending, reportSpend, SPEND_BY, type SpendingSession } from "./spend.ts";
