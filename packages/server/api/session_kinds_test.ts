@@ -376,8 +376,7 @@ Deno.test("GET /v1/misses and GET /v1/spend look no further once their client ha
   for (const [path, read] of [["/v1/misses", "readEvents"], ["/v1/spend?by=session", "readSums"]] as const) {
     reads.length = 0;
     leaving = new AbortController();
-    const request = new Request(`http://localhost${path}`, { signal: leaving.signal });
-    await server.fetch(request);
+    await server.fetch(new Request(`http://localhost${path}`), leaving);
     assertEquals(reads, [read]);
   }
 });
