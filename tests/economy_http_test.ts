@@ -55,7 +55,10 @@ async function playOverHttp(recording: Recording) {
     windowTokens,
     limits: { maxSteps: 1_000 },
   });
-  const server = Deno.serve({ port: 0, hostname: "127.0.0.1", onListen() {} }, agent.fetch);
+  const server = Deno.serve(
+    { port: 0, hostname: "127.0.0.1", onListen() {} },
+    (request) => agent.fetch(request),
+  );
   const url = `http://127.0.0.1:${server.addr.port}/tare/v1/sessions`;
   const post = (path: string, body: unknown) =>
     fetch(url + path, {

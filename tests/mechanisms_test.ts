@@ -82,7 +82,10 @@ async function play(mechanisms: Mechanisms, workspace: string, windowTokens = 40
     windowTokens,
     mechanisms,
   });
-  const server = Deno.serve({ hostname: "127.0.0.1", port: 0, onListen() {} }, agent.fetch);
+  const server = Deno.serve(
+    { hostname: "127.0.0.1", port: 0, onListen() {} },
+    (request) => agent.fetch(request),
+  );
   const post = (path: string, body: unknown) =>
     fetch(`http://127.0.0.1:${server.addr.port}${path}`, {
       method: "POST",

@@ -63,7 +63,10 @@ function serve(workspace = ".", approvals: AgentOptions["approvals"] = { rules: 
     store: memoryStore(),
     countTokens: () => Promise.resolve((text) => text.length),
   });
-  const server = Deno.serve({ port: 0, hostname: "127.0.0.1", onListen() {} }, agent.fetch);
+  const server = Deno.serve(
+    { port: 0, hostname: "127.0.0.1", onListen() {} },
+    (request) => agent.fetch(request),
+  );
   return {
     port: String(server.addr.port),
     async [Symbol.asyncDispose]() {

@@ -323,7 +323,8 @@ export async function startServer(
     ...(provider.notice !== undefined && { notice: provider.notice }),
     ...(figures && { metrics: { figures, isOpen: metrics === "open" } }),
   });
-  const server = await listen(settings, { fetch: agent.fetch, lastPort, limits, onError }).catch(
+  const fetch = (request: Request) => agent.fetch(request, { signal: request.signal });
+  const server = await listen(settings, { fetch, lastPort, limits, onError }).catch(
     async (error) => {
       await checkpoints.close();
       await provider.close();

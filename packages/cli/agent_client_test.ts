@@ -19,7 +19,10 @@ async function withServer(use: (url: string) => Promise<void>): Promise<void> {
     profile: profileNamed("none"),
     windowTokens: 1000,
   });
-  const server = Deno.serve({ hostname: "127.0.0.1", port: 0, onListen() {} }, agent.fetch);
+  const server = Deno.serve(
+    { hostname: "127.0.0.1", port: 0, onListen() {} },
+    (request) => agent.fetch(request),
+  );
   try {
     await use(`http://127.0.0.1:${server.addr.port}`);
   } finally {

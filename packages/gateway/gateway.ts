@@ -22,17 +22,24 @@ import { Turns } from "./turns.ts";
 
 export type { GatewayOptions } from "./options.ts";
 export type { Conversations, ShownConversation } from "./sessions/conversations.ts";
+export { withClientSignal } from "./with_client_signal.ts";
 
 /** A gateway as a function from request to response, with no port of its own. */
 export interface Gateway {
   /**
    * Answers a request; gives nothing for one that is neither under `/v1` nor `HEAD /`. Never rejects. A `body` that was
    * read before is that of the request as it was before its client compressed it; the `asker` is whoever asks, by default
-   * the owner.
+   * the owner. The `signal` is aborted if the client disconnects before the answer begins, which cancels the call at the
+   * provider; later the client cancels the answer's body. Default: it isn't reported. The request's own signal isn't
+   * used: `Deno.serve` aborts it after every answer.
    */
   readonly fetch: (
     request: Request,
-    asked?: { readonly body?: Uint8Array<ArrayBuffer> | undefined; readonly asker?: Asker | undefined },
+    asked?: {
+      readonly body?: Uint8Array<ArrayBuffer> | undefined;
+      readonly asker?: Asker | undefined;
+      readonly signal?: AbortSignal | undefined;
+    },
   ) => Promise<Response> | undefined;
   /** Whether it has more for a request than a refusal: it goes to an upstream, or on over HTTP. */
   readonly takes: (request: Request) => boolean;
@@ -126,7 +133,7 @@ export function gateway(options: GatewayOptions): Gateway {
   const route = async (
     asked: Asked,
     request: Request,
-    { body, asker = Keys.OWNER }: NonNullable<Parameters<Gateway["fetch"]>[1]>,
+    { body, asker = Keys.OWNER, signal }: NonNullable<Parameters<Gateway["fetch"]>[1]>,
   ): Promise<Response> => {
     const { path, sent } = asked;
     assertMay(asker);
@@ -139,7 +146,7 @@ export function gateway(options: GatewayOptions): Gateway {
       for (const protocol of served) {
         const counts = path === protocol.countPath;
         if (counts || path === protocol.path) {
-          return await answerCall(protocol, request, { counts, body, asker });
+          return await answerCall(protocol, request, { counts, body, asker, signal });
         }
       }
     }
@@ -154,8 +161,8 @@ export function gateway(options: GatewayOptions): Gateway {
     if (!protocol || refused) throw refused;
     const below = protocol.followsField && own && sent.slice(protocol.path.length + 1);
     return below
-      ? await calls.forwardResponse(protocol, below, { request, by: Keys.nameOf(asker) })
-      : await calls.forward(protocol, sent, request);
+      ? await calls.forwardResponse(protocol, below, { request, signal, by: Keys.nameOf(asker) })
+      : await calls.forward(protocol, sent, { request, signal });
   };
   /** @throws {ApiError} unless whoever asks may, and what it costs may be paid for under the name. */
   const assertMay = (asker: Asker, isPriced = true) => {
@@ -169,17 +176,21 @@ export function gateway(options: GatewayOptions): Gateway {
   const answerCall = async (
     protocol: Protocol,
     request: Request,
-    { counts, body, asker }: {
+    { counts, body, asker, signal }: {
       readonly counts: boolean;
       readonly body: Uint8Array<ArrayBuffer> | undefined;
       readonly asker: Asker;
+      readonly signal: AbortSignal | undefined;
     },
   ): Promise<Response> => {
     const declared = request.headers.get("content-type") ?? "none";
     const bytes = body ?? await readBody(request, { maxBytes });
     // What can't be read here may be read there.
     if (!bytes) assertMay(asker, false);
-    if (!bytes) return await calls.forward(protocol, counts && protocol.countPath || protocol.path, request);
+    if (!bytes) {
+      const path = counts && protocol.countPath || protocol.path;
+      return await calls.forward(protocol, path, { request, signal });
+    }
     // No web page can send another type without asking first.
     if (declared.split(";")[0]?.trim().toLowerCase() !== "application/json") {
       const reason = `its content-type is ${declared}, and application/json is wanted`;
@@ -188,7 +199,8 @@ export function gateway(options: GatewayOptions): Gateway {
     const { price = listPrice } = options.upstreams[protocol.name] ?? {};
     const model = peekField(bytes, "model");
     if (!counts) assertMay(asker, typeof model === "string" && price(model) !== undefined);
-    return await calls.answer(protocol, { request: decoded(request), bytes, counts, by: Keys.nameOf(asker) });
+    const by = Keys.nameOf(asker);
+    return await calls.answer(protocol, { request: decoded(request), signal, bytes, counts, by });
   };
   return {
     fetch: (request, asking = {}) => {
@@ -251,8 +263,8 @@ function decoded(request: Request): Request {
   const headers = new Headers(request.headers);
   headers.delete("content-encoding");
   headers.delete("content-length");
-  const { url, method, signal } = request;
-  return new Request(url, { method, headers, signal });
+  const { url, method } = request;
+  return new Request(url, { method, headers });
 }
 
 /** Whether a page of another origin made a browser send a request, of a kind for which no browser asks first. */

@@ -333,7 +333,7 @@ Deno.test("gateway asks nobody for a client that has left", async () => {
   const { fetch } = gatewayed(() => {
     throw new DOMException("left", "AbortError");
   });
-  const response = await fetch(new Request(post(HELLO), { signal: AbortSignal.abort() }));
+  const response = await fetch(post(HELLO), { signal: AbortSignal.abort() });
   assertEquals(response.status, 502);
   await response.text();
 });

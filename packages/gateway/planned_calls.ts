@@ -21,6 +21,7 @@ import type { GatewaySession } from "./sessions/session.ts";
 import type { GatewayTurn, SentCall } from "./turn.ts";
 import type { Call, Turns } from "./turns.ts";
 import { answerHeaders, askUpstream, beginningOf, passOn, streamOf, upstreamOf, warned } from "./upstream.ts";
+import { withClientSignal } from "./with_client_signal.ts";
 
 /** So many calls of a turn may do nothing but recall; then one can't. */
 const MAX_RECALL_CALLS = 64;
@@ -90,7 +91,10 @@ export class PlannedCalls {
   async answer(protocol: Protocol, call: Call): Promise<Response> {
     const calls = new ReservedCalls();
     try {
-      const response = await this.#answer(protocol, call, calls);
+      const response = await withClientSignal(
+        call.signal,
+        (abort) => this.#answer(protocol, call, { reserved: calls, abort }),
+      );
       return calls.untilRead(response);
     } catch (error) {
       calls.release();
@@ -98,13 +102,13 @@ export class PlannedCalls {
     }
   }
 
-  async #answer(protocol: Protocol, call: Call, reserved: ReservedCalls): Promise<Response> {
+  async #answer(
+    protocol: Protocol,
+    call: Call,
+    { reserved, abort }: { readonly reserved: ReservedCalls; readonly abort: AbortController },
+  ): Promise<Response> {
     const { request } = call;
     const upstream = upstreamOf(protocol, this.#options);
-    const abort = new AbortController();
-    const leave = () => abort.abort(request.signal.reason);
-    if (request.signal.aborted) leave();
-    else request.signal.addEventListener("abort", leave, { once: true });
     const { signal } = abort;
     const path = call.counts && protocol.countPath || protocol.path;
     let turn: GatewayTurn | undefined;
@@ -285,22 +289,28 @@ export class PlannedCalls {
   }
 
   /** Passes a request without a plan on to the upstream of a protocol, such as one for the list of models, as it comes. */
-  async forward(protocol: Protocol, path: string, request: Request): Promise<Response> {
-    const { body, signal } = request;
+  async forward(
+    protocol: Protocol,
+    path: string,
+    { request, signal }: Pick<Call, "request" | "signal">,
+  ): Promise<Response> {
+    const { body } = request;
     const upstream = upstreamOf(protocol, this.#options);
-    const call = { upstream, request, ...(body && { body }), auth: protocol.auth, signal };
-    return passOn(await askUpstream(path, call, this.#options), new AbortController());
+    return await withClientSignal(signal, async (abort) => {
+      const call = { upstream, request, ...(body && { body }), auth: protocol.auth, signal: abort.signal };
+      return passOn(await askUpstream(path, call, this.#options), abort);
+    });
   }
 
   /** Passes a request for a response on, which may have another id at the upstream. */
   async forwardResponse(
     protocol: Protocol,
     path: string,
-    { request, by }: Pick<Call, "request" | "by">,
+    { by, ...call }: Pick<Call, "request" | "signal" | "by">,
   ): Promise<Response> {
     const [id = "", ...rest] = path.split("/");
-    const upstreamId = await this.#turns.upstreamId(protocol, id, { request, by });
-    return await this.forward(protocol, [protocol.path, upstreamId, ...rest].join("/"), request);
+    const upstreamId = await this.#turns.upstreamId(protocol, id, { ...call, by });
+    return await this.forward(protocol, [protocol.path, upstreamId, ...rest].join("/"), call);
   }
 
   /**

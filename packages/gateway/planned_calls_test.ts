@@ -126,8 +126,7 @@ Deno.test("each request that was sent is counted, whatever becomes of its reply"
       resolve();
       return answer(controller.signal);
     });
-    const request = new Request(post(body), { signal: controller.signal });
-    const asked = fetch(request).then((response) => response.text()).catch(() => {});
+    const asked = fetch(post(body), controller).then((response) => response.text()).catch(() => {});
     await sent;
     if (answer === never || answer === open) controller.abort();
     await asked;

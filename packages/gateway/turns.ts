@@ -53,6 +53,8 @@ import { upstreamOf } from "./upstream.ts";
 /** A request for the upstream, and its body. */
 export interface Call {
   readonly request: Request;
+  /** Aborted if the client disconnects before the answer begins. Absent: that isn't reported. */
+  readonly signal?: AbortSignal | undefined;
   readonly bytes: Uint8Array<ArrayBuffer>;
   /** Name of the key with which it came; absent: the owner's. */
   readonly by: string | undefined;

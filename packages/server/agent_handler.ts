@@ -32,10 +32,20 @@ export type { Heartbeat } from "./http/sse_response.ts";
 
 /** An agent server as a function from request to response, with no port of its own. */
 export interface AgentHandler {
-  /** Answers a request. Never rejects. */
-  readonly fetch: (request: Request) => Promise<Response>;
+  /**
+   * Answers a request. The `signal` is aborted if the client disconnects before the answer begins; later the client
+   * cancels the answer's body. Default: it isn't reported. The request's own signal isn't used: `Deno.serve` aborts it
+   * after every answer. Never rejects.
+   */
+  readonly fetch: (
+    request: Request,
+    client?: { readonly signal?: AbortSignal | undefined },
+  ) => Promise<Response>;
   /** Answers likewise, with no guard before it: for those who have let the request in. */
-  readonly unguarded: (request: Request, asker: Asker) => Promise<Response>;
+  readonly unguarded: (
+    request: Request,
+    client: { readonly asker: Asker; readonly signal?: AbortSignal | undefined },
+  ) => Promise<Response>;
   /** Deletes the sessions, chats' included, to which nothing happened for so many milliseconds. Gives how many. */
   readonly expire: (idleMs: number) => Promise<number>;
   /**

@@ -175,7 +175,7 @@ export function agent(
   let document: Promise<OpenapiDocument> | undefined;
   const readDocument = async () => {
     const request = new Request(`http://${hosts[0]}/openapi.json`);
-    return await (await handler.unguarded(request, Keys.OWNER)).json();
+    return await (await handler.unguarded(request, { asker: Keys.OWNER })).json();
   };
   const checked = checkedFetch(handler.fetch, () => document ??= readDocument(), {
     passesOn: all.gateway !== undefined,
@@ -184,7 +184,7 @@ export function agent(
   const isFile = ({ url }: Request) => all.files?.has(new URL(url).pathname) ?? false;
   return {
     ...handler,
-    fetch: (request) => isFile(request) ? handler.fetch(request) : checked(request),
+    fetch: (request, client) => isFile(request) ? handler.fetch(request) : checked(request, client),
   };
 }
 

@@ -84,7 +84,7 @@ async function check(
       headers: { "content-type": "application/json", authorization: "Bearer key" },
       body,
     }),
-    Keys.OWNER,
+    { asker: Keys.OWNER },
   );
   const text = await response.text();
   tally.requests++;

@@ -55,7 +55,7 @@ export function fileRoutes({ tools, approvals = {} }: Pick<AgentOptions, "tools"
           501: "The agent lists no files, or not unasked, by a rule of the server.",
         }),
       },
-      async answer({ query: { search, limit }, request: { signal } }) {
+      async answer({ query: { search, limit }, signal }) {
         const tool = tools.find(({ definition }) => definition.function.name === LISTS);
         if (!tool) {
           throw new HttpError(501, "not_supported", `Cannot list files: the agent has no tool ${LISTS}.`);

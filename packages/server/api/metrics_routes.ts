@@ -2,6 +2,7 @@ import type { SharedStore, Store } from "@tare/conversation";
 import type { Figures } from "@tare/conversation/telemetry";
 import { Type } from "typebox";
 import type { AgentOptions } from "../agent_options.ts";
+import type { guard } from "../http/guard.ts";
 import { route } from "../http/route.ts";
 import type { Sessions } from "../sessions/sessions.ts";
 
@@ -125,9 +126,9 @@ function observeConnections(figures: Figures, shared: SharedStore): void {
 /** Keeps how long requests take until their answers begin, by the place that answered. */
 export function measured(
   figures: Figures,
-  answer: (request: Request) => Promise<Response>,
+  answer: ReturnType<typeof guard>,
   placeOf: (response: Response) => string,
-): (request: Request) => Promise<Response> {
+): ReturnType<typeof guard> {
   const duration = figures.figure({
     kind: "histogram",
     name: "http.server.request.duration",
@@ -136,9 +137,9 @@ export function measured(
     labels: ["http.request.method", "http.route", "http.response.status_code"],
     bounds: DURATIONS_S,
   });
-  return async (request) => {
+  return async (request, client) => {
     const startMs = performance.now();
-    const response = await answer(request);
+    const response = await answer(request, client);
     duration((performance.now() - startMs) / 1000, {
       "http.request.method": METHODS.includes(request.method) ? request.method : "_OTHER",
       "http.route": placeOf(response),

@@ -212,7 +212,7 @@ export function promptRoutes(kinds: SessionKinds) {
           content: { "application/json": SPEND_REPORT },
         },
       },
-      answer: async ({ query, asker, request: { signal } }) => ({
+      answer: async ({ query, asker, signal }) => ({
         json: await kinds.spend(query, { by: Keys.nameOf(asker), signal }),
       }),
     }),
@@ -229,7 +229,7 @@ export function promptRoutes(kinds: SessionKinds) {
         200: { description: "The dearest first.", content: { "application/json": MISSES_REPORT } },
         ...NO_SESSION,
       },
-      answer: async ({ query, asker, request: { signal } }) => ({
+      answer: async ({ query, asker, signal }) => ({
         json: await kinds.misses({ ...query, asker, signal }),
       }),
     }),

@@ -383,8 +383,7 @@ Deno.test("GET /tare/v1/misses and GET /tare/v1/spend look no further once their
   ) {
     reads.length = 0;
     leaving = new AbortController();
-    const request = new Request(`http://localhost${path}`, { signal: leaving.signal });
-    await server.fetch(request);
+    await server.fetch(new Request(`http://localhost${path}`), leaving);
     assertEquals(reads, [read]);
   }
 });

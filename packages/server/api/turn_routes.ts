@@ -119,7 +119,7 @@ export function turnRoutes({ sessions, heartbeat, onError }: TurnRoutesOptions) 
           429: "As many turns run, and wait, as the server allows.",
         }),
       },
-      async answer({ path: { id }, body, keep, asker, request: { signal } }) {
+      async answer({ path: { id }, body, keep, asker, signal }) {
         const { input, steer, budget, effort, leavesNow, background = false, unattended = false } = body;
         if (steer && effort !== undefined) throw new HttpError(400, "invalid_request", STEER_OR_CHOOSE);
         const settings = effort === undefined ? undefined : { reasoning_effort: effort };

@@ -97,7 +97,8 @@ function sharedRoutes<R extends Route>(routes: readonly R[], gateway: Gateway): 
         } catch (error) {
           const isUnknown = error instanceof ApiError && error.status === 404;
           if (!isUnknown || !gateway.takes(call.request)) throw error;
-          return await pass(call.request, { asker: call.asker });
+          const { request, asker, signal } = call;
+          return await pass(request, { asker, signal });
         }
       },
     };
@@ -120,12 +121,14 @@ async function listBoth(
     readonly pass: OtherAnswerer["answer"];
   },
 ): Promise<Answered> {
-  const { request, asker } = call;
+  const { request, asker, signal } = call;
   // A client of another protocol expects its provider's list alone.
-  if (PROTOCOLS.some(({ speaks }) => speaks?.(request.headers))) return await pass(request, { asker });
+  if (PROTOCOLS.some(({ speaks }) => speaks?.(request.headers))) {
+    return await pass(request, { asker, signal });
+  }
   const { data, ...list } = await toResponse(await own(call)).json();
   try {
-    const told = await pass(request, { asker });
+    const told = await pass(request, { asker, signal });
     const bytes = await readBytes(told, MAX_EVENT_BYTES);
     const { data: more } = JSON.parse(new TextDecoder().decode(bytes));
     return { json: { ...list, data: told.ok && Array.isArray(more) ? [...data, ...more] : data } };

@@ -76,7 +76,7 @@ export function chatCompletionsRoute(options: AsModelOptions) {
       ...TURN_ERRORS,
     },
     errors: API_ERRORS,
-    async answer({ request, body, keep, asker }) {
+    async answer({ signal, body, keep, asker }) {
       refuseUnsupported(body, UNSUPPORTED_IN_CHAT);
       const maxOutputTokens = body.max_completion_tokens ?? body.max_tokens ?? undefined;
       const turn = await continueConversation({
@@ -86,7 +86,7 @@ export function chatCompletionsRoute(options: AsModelOptions) {
         metadata: body.metadata ?? {},
         ...(maxOutputTokens !== undefined && { maxOutputTokens }),
       }, { ...options, asker });
-      cancelWithClient(turn, request);
+      cancelWithClient(turn, signal);
       keep({ sessionId: turn.sessionId });
       const head: CompletionHead = {
         id: `chatcmpl-${crypto.randomUUID().replaceAll("-", "")}`,

@@ -139,8 +139,8 @@ Deno.test("chatCompletionsRoute() cancels the turn of a client that goes away be
       method: "POST",
       headers: { "content-type": "application/json" },
       body: JSON.stringify(BODY),
-      signal: controller.signal,
     }),
+    controller,
   );
   await asked;
   controller.abort();

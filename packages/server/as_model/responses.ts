@@ -72,12 +72,12 @@ export function createResponseRoute(options: AsModelOptions) {
       ...TURN_ERRORS,
     },
     errors: API_ERRORS,
-    async answer({ request, body, keep, asker }) {
+    async answer({ signal, body, keep, asker }) {
       refuseUnsupported(body, UNSUPPORTED_IN_RESPONSES);
       const id = `resp_${crypto.randomUUID().replaceAll("-", "")}`;
       const writer = new ResponseEventWriter(ResponseEventWriter.empty(body, { id, createdAtMs: now() }));
       const turn = await begin(body, { ...options, asker }).catch((error) => Promise.reject(renamed(error)));
-      cancelWithClient(turn, request);
+      cancelWithClient(turn, signal);
       keep({ sessionId: turn.sessionId });
       const input = listedItems(inputItems(body.input), ResponseEventWriter.hexOf(id) ?? "");
       const events = responseEvents(turn, { writer, input, now });

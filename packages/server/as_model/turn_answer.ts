@@ -158,8 +158,8 @@ function shorten(text: string): string {
 /** The header that names the session in which a turn ran. */
 export const SESSION_HEADER = "tare-session";
 
-/** Cancels a turn when the client of this request goes away. */
-export function cancelWithClient(turn: ConversationTurn, { signal }: Request): void {
+/** Cancels a turn when the signal of its request's client is aborted. */
+export function cancelWithClient(turn: ConversationTurn, signal: AbortSignal): void {
   if (signal.aborted) turn.cancel();
   else signal.addEventListener("abort", () => turn.cancel(), { once: true });
 }

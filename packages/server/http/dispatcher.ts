@@ -1,16 +1,25 @@
-import { type Asker, Keys, type Store, StoreError } from "@tare/conversation";
+import { Keys, type Store, StoreError } from "@tare/conversation";
 import { Telemetry } from "@tare/conversation/telemetry";
-import { type Gateway, readBody, readPath } from "@tare/gateway";
+import { type Gateway, readBody, readPath, withClientSignal } from "@tare/gateway";
 import { ApiError, jsonExcess, PROTOCOLS } from "@tare/wire";
 import { type Static, type TProperties, Type } from "typebox";
 import { type ErrorCode, errorResponse, HttpError } from "./http_error.ts";
-import type { Answered, JsonAnswer, Method, OtherAnswerer, Route, RouteCall, RouteErrors } from "./route.ts";
+import type {
+  Answered,
+  JsonAnswer,
+  Method,
+  OtherAnswerer,
+  RequestClient,
+  Route,
+  RouteCall,
+  RouteErrors,
+} from "./route.ts";
 import { checker, COUNT, storedReader, tagged } from "./schema.ts";
 
 /** What answers requests by a table of routes. */
 export interface Dispatcher {
   /** Answers a request. Never rejects. */
-  readonly answer: (request: Request, asker?: Asker) => Promise<Response>;
+  readonly answer: (request: Request, client?: RequestClient) => Promise<Response>;
   /** Whether a request needs no key. */
   readonly isPublic: (request: Request) => boolean;
   /**
@@ -78,8 +87,9 @@ export function dispatcher(
   const places = new WeakMap<Response, string>();
   const dispatch = async (
     request: Request,
-    asker: Asker,
-    found: (place: string) => void,
+    { asker, signal, found }: Pick<RouteCall, "asker" | "signal"> & {
+      readonly found: (place: string) => void;
+    },
   ): Promise<Response> => {
     const url = new URL(request.url);
     const { pathname } = url;
@@ -105,7 +115,7 @@ export function dispatcher(
           method === "GET" ? ["GET", "HEAD"] : method
         );
         const isTheirs = gateway && (allowed.length === 0 || gateway.takes(request));
-        const answered = isTheirs && await gateway.fetch(request, { asker });
+        const answered = isTheirs && await gateway.fetch(request, { asker, signal });
         if (answered) {
           found(PROTOCOLS.some(({ path }) => `/v1${path}` === pathname) ? pathname : "gateway");
           return answered;
@@ -118,10 +128,13 @@ export function dispatcher(
       respond = route.errors?.respond ?? errorResponse;
       const readsBody = body !== undefined || lines !== undefined;
       const bytes = readsBody ? await readRequestBytes(request, { maxBytes, other }) : new Uint8Array();
-      if (other && (!bytes || other.isIts(bytes))) return await other.answer(request, { asker, body: bytes });
+      if (other && (!bytes || other.isIts(bytes))) {
+        return await other.answer(request, { asker, signal, body: bytes });
+      }
       await admit?.(route, { asker, path });
       const call: RouteCall = {
         request,
+        signal,
         asker,
         path,
         query: fits.query((name) => url.searchParams.get(name)),
@@ -145,16 +158,20 @@ export function dispatcher(
     } catch (error) {
       const response = respond(error);
       // Nobody waits for an answer to a request that its client broke off.
-      const isBug = response.status >= 500 && !(error instanceof HttpError) && !request.signal.aborted;
+      const isBug = response.status >= 500 && !(error instanceof HttpError) && !signal.aborted;
       if (isBug) onError(error);
       return response;
     }
   };
   return {
-    answer: (request, asker = Keys.OWNER) =>
+    answer: (request, { asker = Keys.OWNER, signal: client } = {}) =>
       Telemetry.inTraceOf(request, async () => {
         let place = "none";
-        const response = await dispatch(request, asker, (found) => place = found);
+        const found = (at: string) => place = at;
+        const response = await withClientSignal(
+          client,
+          ({ signal }) => dispatch(request, { asker, signal, found }),
+        );
         places.set(response, place);
         return response;
       }),

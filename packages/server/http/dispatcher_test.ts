@@ -83,7 +83,7 @@ Deno.test("dispatcher() answers HEAD as GET, and tells of nothing that goes wron
     operationId: "getThing",
     summary: "Gives a thing.",
     responses: {},
-    answer({ request: { method, signal } }) {
+    answer({ request: { method }, signal }) {
       if (signal.aborted) throw new Error("aborted");
       return Response.json({ method });
     },
@@ -97,7 +97,7 @@ Deno.test("dispatcher() answers HEAD as GET, and tells of nothing that goes wron
   const { answer: fetch } = dispatcher([route], options);
   const head = await fetch(new Request("http://localhost/thing", { method: "HEAD" }));
   assertEquals([head.status, await head.json()], [200, { method: "HEAD" }]);
-  const left = await fetch(new Request("http://localhost/thing", { signal: AbortSignal.abort() }));
+  const left = await fetch(new Request("http://localhost/thing"), { signal: AbortSignal.abort() });
   assertEquals([left.status, told], [500, []]);
   const refused = await fetch(new Request("http://localhost/thing", { method: "DELETE" }));
   assertEquals([refused.status, refused.headers.get("allow")], [405, "GET, HEAD"]);

@@ -3,7 +3,7 @@ import { PROTOCOLS } from "@tare/wire";
 import type { AgentOptions } from "../agent_options.ts";
 import { API_PATH } from "./api_path.ts";
 import { errorResponse, HttpError, refusedBy } from "./http_error.ts";
-import type { Route, RouteCall } from "./route.ts";
+import type { RequestClient, Route, RouteCall } from "./route.ts";
 
 /**
  * Puts a guard before `answer`: it refuses requests with too many header bytes (431), for another host (421), from
@@ -13,7 +13,7 @@ import type { Route, RouteCall } from "./route.ts";
  * don't get to read.
  */
 export function guard(
-  answer: (request: Request, asker: Asker) => Promise<Response>,
+  answer: (request: Request, client: RequestClient & { readonly asker: Asker }) => Promise<Response>,
   options: NonNullable<AgentOptions["guard"]> & {
     /** Knows the keys that requests carry. Default: whoever asks is the owner. */
     readonly keys?: Pick<Keys, "find" | "count">;
@@ -22,7 +22,7 @@ export function guard(
     readonly respondAt?: (pathname: string) => (error: unknown) => Response;
     readonly onError: (error: unknown) => void;
   },
-): (request: Request) => Promise<Response> {
+): (request: Request, client?: Pick<RequestClient, "signal">) => Promise<Response> {
   const { keys, guests, hosts = LOOPBACK_HOSTS, origins = [], maxHeaderBytes = 16 * 1024 } = options;
   const { isPublic, respondAt = () => errorResponse, onError } = options;
   const isOurs = hostRule(hosts);
@@ -61,7 +61,8 @@ export function guard(
       if (refusal) throw refusedBy(refusal);
       const headers = new Headers(request.headers);
       headers.delete(header);
-      return [new Request(request, { headers }), asker];
+      const { url, method, body } = request;
+      return [new Request(url, { method, headers, body }), asker];
     }
     const isOurs = carried.some(({ header, secret }) => header === OWN_HEADER || Keys.isSecret(secret));
     if (guests && !isOurs) return [request, Keys.GUEST];
@@ -75,12 +76,12 @@ export function guard(
     );
   };
 
-  return async (request) => {
+  return async (request, { signal } = {}) => {
     const guarded = async () => {
       const refused = check(request);
       if (refused) return refused;
       const [asked, asker] = await identify(request);
-      return await answer(asked, asker);
+      return await answer(asked, { asker, signal });
     };
     const response = await guarded().catch((error) => {
       if (!(error instanceof HttpError)) onError(error);

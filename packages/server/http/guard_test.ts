@@ -95,8 +95,8 @@ Deno.test("guard() takes the key where agents send theirs, and hands on what isn
   const keys = new Keys({ store: memoryStore(), owners: ["secret"] });
   const secret = await keys.add({ name: "alice", routes: ["gateway"] });
   const seen: unknown[] = [];
-  const guarded = guard((request, { name }) => {
-    seen.push([name, Object.fromEntries(request.headers)]);
+  const guarded = guard((request, { asker }) => {
+    seen.push([asker.name, Object.fromEntries(request.headers)]);
     return Promise.resolve(new Response());
   }, { keys, guests: true, isPublic: () => false, onError: () => {} });
   const ask = async (headers: Headers) =>

@@ -37,8 +37,8 @@ export function checkedFetch(
   document: () => Promise<OpenapiDocument>,
   { passesOn = false }: { readonly passesOn?: boolean } = {},
 ): Fetch {
-  return async (request) => {
-    const response = await fetch(request);
+  return async (request, client) => {
+    const response = await fetch(request, client);
     const { status } = response;
     const answered = `${request.method} ${new URL(request.url).pathname} answered ${status}`;
     const { paths, components } = await document();

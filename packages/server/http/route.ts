@@ -36,6 +36,14 @@ export interface KeptAnswer {
   readonly reference?: string;
 }
 
+/** The client of a request. */
+export interface RequestClient {
+  /** Default: the owner. */
+  readonly asker?: Asker;
+  /** Aborted if it disconnects before the answer begins. Default: that isn't reported. */
+  readonly signal?: AbortSignal | undefined;
+}
+
 /** A request that has found its route: checked and read. */
 export interface RouteCall<
   Path = Readonly<Record<string, string>>,
@@ -45,6 +53,8 @@ export interface RouteCall<
 > {
   /** The request. If the route declares a body, then that has been read. */
   readonly request: Request;
+  /** Aborted if the client disconnects before the answer begins; later it cancels the answer's body. */
+  readonly signal: AbortSignal;
   /** Who asks. */
   readonly asker: Asker;
   /** The path's parameters by name, decoded. */
@@ -76,7 +86,7 @@ export interface OtherAnswerer {
   /** Answers. Absent bytes: the body is compressed in a way that isn't known here, and unread. Never rejects. */
   readonly answer: (
     request: Request,
-    asked: { readonly asker: Asker; readonly body?: Uint8Array<ArrayBuffer> | undefined },
+    asked: Pick<RouteCall, "asker" | "signal"> & { readonly body?: Uint8Array<ArrayBuffer> | undefined },
   ) => Promise<Response>;
 }
 
