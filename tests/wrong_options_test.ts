@@ -3,6 +3,9 @@ import { assert, assertEquals, assertMatch, assertRejects, assertThrows } from "
 import fc, { cases } from "./cases.ts";
 import { type CallParams, tare } from "@tare/adapters/ai-sdk";
 import { toolLoopContext } from "@tare/context";
+import { gateway } from "@tare/gateway";
+import { anthropicModel } from "@tare/loop/anthropic";
+import { openaiModel } from "@tare/loop/openai";
 import { estimateTokens, type Message } from "@tare/messages";
 import { plannerSession, profileNamed, type PromptSessionOptions, PromptTooLong } from "@tare/planner";
 import { memoryArchive, pruneResults, relievePressure, selectElisions, truncateResults } from "@tare/prune";
@@ -171,8 +174,14 @@ Deno.test("what people get wrong is refused by name, with what would be right", 
     [session({ windowTokens: "200k" }), 'options.windowTokens is "200k"; it must be a number above 0'],
     [session({ windowTokens: 0 }), "options.windowTokens is 0; it must be a number above 0"],
     [session({ windowTokens: NaN }), "options.windowTokens is NaN; it must be a number above 0"],
-    [session({ windowToken: 200_000 }), "options.windowToken isn't known; it must be windowTokens"],
-    [session({ window_tokens: 200_000 }), "options.window_tokens isn't known; it must be windowTokens"],
+    [
+      session({ windowToken: 200_000 }),
+      "options.windowToken is unknown; the nearest known name is windowTokens",
+    ],
+    [
+      session({ window_tokens: 200_000 }),
+      "options.window_tokens is unknown; the nearest known name is windowTokens",
+    ],
     [session({ state: "garbage" }), 'options.state is "garbage"; it must be an object'],
     [session({ state: { messages: [] } }), "options.state.edits is missing; it must be an array"],
     [
@@ -191,9 +200,65 @@ Deno.test("what people get wrong is refused by name, with what would be right", 
   assertThrows(
     () => planned.sent({ prompt_tokens, completion_tokens: 5 } as Untyped),
     TypeError,
-    "usage.prompt_tokens isn't known; it must be promptTokens",
+    "usage.prompt_tokens is unknown; the nearest known name is promptTokens",
   );
   assertEquals(planned.sent(USAGE)?.usage, USAGE);
+});
+
+Deno.test("unknown options are refused with the nearest known name", async () => {
+  const upstreams = { chat: { baseURL: "http://provider.test/v1", profile: profileNamed("openai") } };
+  const countTokens = () => Promise.resolve(estimateTokens);
+  const model = { model: "gpt-5.5" };
+  const cases: readonly (readonly [string, Untyped, string, string])[] = [
+    ["tare", (more: object) => tare({ model: MODEL, ...more }), "window", "windowTokens"],
+    ["tare", (more: object) => tare({ model: MODEL, ...more }), "policy", "profile"],
+    [
+      "toolLoopContext",
+      (more: object) => toolLoopContext(MESSAGES, more),
+      "historyBudget",
+      "historyBudgetTokens",
+    ],
+    [
+      "pruneResults",
+      (more: object) => pruneResults(MESSAGES, { ...eliding(), ...more }),
+      "protect",
+      "protectTokens",
+    ],
+    [
+      "pruneResults",
+      (more: object) => pruneResults(MESSAGES, { ...eliding(), ...more }),
+      "minByte",
+      "minBytes",
+    ],
+    [
+      "shownTools",
+      (more: object) => shownTools([], { exposed: new Set(), ...more }),
+      "minToken",
+      "minTokens",
+    ],
+    [
+      "gateway",
+      (more: object) => gateway({ upstreams, countTokens, ...more }),
+      "max_body_bytes",
+      "maxBodyBytes",
+    ],
+    ["openaiModel", (more: object) => openaiModel({ ...model, ...more }), "baseUrl", "baseURL"],
+    ["anthropicModel", (more: object) => anthropicModel({ ...model, ...more }), "max_tokens", "maxTokens"],
+  ];
+  for (const [name, run, unknown, nearest] of cases) {
+    const { message } = await assertRejects(async () => await run({ [unknown]: 5 }), TypeError);
+    assertEquals(
+      message,
+      `Cannot run ${name}(): options.${unknown} is unknown; the nearest known name is ${nearest}`,
+    );
+    await run({ [unknown]: undefined });
+  }
+  const upstream = { chat: { ...upstreams.chat, baseUrl: "" } };
+  assertThrows(
+    () => gateway({ upstreams: upstream, countTokens }),
+    TypeError,
+    "options.upstreams.chat.baseUrl is unknown; the nearest known name is baseURL",
+  );
 });
 
 Deno.test("messages of others are named, with what makes chat messages of them", async () => {

@@ -1,5 +1,4 @@
 import {
-  checkGiven,
   type Content,
   contentText,
   countMessageTokens,
@@ -10,6 +9,7 @@ import {
   type ToolMessage,
   type Usage,
 } from "@tare/messages";
+import { checkGiven, type NeededOptions } from "@tare/messages/internal";
 import {
   type LedgerEntry,
   type PlannerSession,
@@ -142,16 +142,36 @@ const [MESSAGE_BYTES, TOKEN_BYTES] = [1_024, 8];
 
 const MEMORY = { conversations: 1_000, bytes: 256 * 1_024 ** 2 };
 
-/** What is given beside the options of a session, which are checked by that. */
-const OPTIONS = {
-  model: "value",
+/** The options of a session are checked by that, but for their names. */
+const SESSION_OPTIONS = {
+  "profile?": "value",
+  "countTokens?": "value",
+  "windowTokens?": "value",
+  "assumesWindow?": "value",
+  "compaction?": "value",
+  "observe?": "value",
+  "mechanisms?": "value",
+  "forget?": "value",
+  "tools?": "value",
+  "isError?": "value",
+  "summarise?": "value",
+  "truncateTokens?": "value",
+  "alwaysFull?": "value",
+  "triggers?": "value",
+  "retention?": "value",
+  "lossLimit?": "value",
+  "inSlices?": "value",
+} as const;
+
+const OPTIONS: NeededOptions<TareOptions<unknown>> = {
+  ...SESSION_OPTIONS,
   "conversation?": "function",
   "store?": { load: "function", save: "function" },
   "archive?": { put: "function", get: "function" },
   "warn?": "function",
   "memory?": { "conversations?": "positive", "bytes?": "positive" },
   "now?": "function",
-} as const;
+};
 
 const { properties: PROPERTIES } = RECALL_TOOL.function.parameters;
 
@@ -173,7 +193,7 @@ export class AdaptedConversations<Given, Call> implements Books {
   #held = { conversations: 0, bytes: 0 };
 
   constructor(model: unknown, { reader, ...given }: TareOptions<Call> & { readonly reader: Reader<Given> }) {
-    checkGiven("tare()", { options: { model, ...given } }, { options: OPTIONS });
+    checkGiven("tare()", { options: { model, ...given } }, { options: { model: "value", ...OPTIONS } });
     if (given.store && !given.archive) {
       throw new TypeError(
         "Cannot run tare(): options.archive is missing; with a store it must be an archive that lives as long",

@@ -6,7 +6,8 @@
  *
  * @module
  */
-import { checkGiven, sameData, type ToolDefinition, type Usage } from "@tare/messages";
+import { sameData, type ToolDefinition, type Usage } from "@tare/messages";
+import { checkGiven } from "@tare/messages/internal";
 import { AdaptedConversations, type AdaptedView, askFitting, withMethods } from "./adapted_conversations.ts";
 import {
   PROMPT_READER,

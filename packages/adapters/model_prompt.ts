@@ -6,7 +6,6 @@
  */
 import {
   type AssistantMessage,
-  checkGiven,
   type Content,
   contentText,
   type Message,
@@ -14,6 +13,7 @@ import {
   sameData,
   type ToolCall,
 } from "@tare/messages";
+import { checkGiven } from "@tare/messages/internal";
 import type { SessionView } from "@tare/planner";
 import { RECALL_TOOL } from "@tare/prune";
 import type { setBreakpoints } from "./cache_breakpoints.ts";

@@ -8,7 +8,6 @@
  */
 import {
   type AssistantMessage,
-  checkGiven,
   type Content,
   type ContentPart,
   contentText,
@@ -20,6 +19,7 @@ import {
   type ToolDefinition,
   type Usage,
 } from "@tare/messages";
+import { checkGiven } from "@tare/messages/internal";
 import { RECALL_TOOL, type RecallParameters } from "@tare/prune";
 import {
   AdaptedConversations,

@@ -25,7 +25,8 @@ import { Check, ErrorContext, ErrorSchema, NextStack, Resolve, Stack } from "typ
 import { Hashing, Settings } from "typebox/system";
 import type { TValidationError } from "typebox/error";
 import { RE2JS, RE2JSException } from "re2js";
-import { checkGiven, type JsonSchema, type ToolDefinition } from "@tare/messages";
+import type { JsonSchema, ToolDefinition } from "@tare/messages";
+import { checkGiven } from "@tare/messages/internal";
 
 /**
  * Makes a function that parses and validates the arguments of calls to one tool. What it says of bad arguments

@@ -1,4 +1,13 @@
-import { checkGiven, type Message, pairCalls } from "@tare/messages";
+import { type Message, pairCalls } from "@tare/messages";
+import { checkGiven } from "@tare/messages/internal";
+
+/** A range of messages: one or more user messages and everything up to the next. */
+export interface Turn {
+  /** Index of its first message. */
+  readonly start: number;
+  /** Index of the first message after it. */
+  readonly end: number;
+}
 
 /**
  * Groups a conversation into turns, oldest first. The last one is the active turn.
@@ -14,13 +23,16 @@ import { checkGiven, type Message, pairCalls } from "@tare/messages";
  * behind it, the active turn begins with the turn of that call.
  * @throws {RangeError} if `activeTurnStart` is no index of `messages`, nor their number.
  */
-export function groupTurns(messages: readonly Message[], activeTurnStart?: number): readonly {
-  /** Index of its first message. */
-  readonly start: number;
-  /** Index of the first message after it. */
-  readonly end: number;
-}[] {
+export function groupTurns(messages: readonly Message[], activeTurnStart?: number): readonly Turn[] {
   checkGiven("groupTurns()", { messages }, { messages: "messages" });
+  return findTurns(messages, activeTurnStart);
+}
+
+/** Groups turns for a caller that has checked the messages. */
+export function findTurns(
+  messages: readonly Message[],
+  activeTurnStart?: number,
+): readonly Turn[] {
   const { length } = messages;
   const before = activeTurnStart ?? length;
   if (!Number.isInteger(before) || before < 0 || before > length) {

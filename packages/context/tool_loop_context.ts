@@ -1,12 +1,12 @@
 import {
-  checkGiven,
   countMessageTokens,
   countRequestTokens,
   type CountTokens,
   estimateTokens,
   type Message,
 } from "@tare/messages";
-import { groupTurns, isInstruction } from "./group_turns.ts";
+import { checkGiven, type NeededOptions } from "@tare/messages/internal";
+import { findTurns, isInstruction, type Turn } from "./group_turns.ts";
 
 /** What a model call shall be sent, and what was left out for that. */
 export interface ToolLoopContext<M extends Message> {
@@ -30,6 +30,12 @@ export interface ToolLoopContext<M extends Message> {
   /** How many turns these were. */
   readonly removedTurns: number;
 }
+
+const OPTIONS: NeededOptions<NonNullable<Parameters<typeof toolLoopContext>[1]>> = {
+  "countTokens?": "counter",
+  "historyBudgetTokens?": "number",
+  "activeTurnStart?": "number",
+};
 
 /**
  * Shapes the messages of the next model call in a tool loop. The first call of a turn gets the whole conversation.
@@ -56,12 +62,9 @@ export function toolLoopContext<M extends Message>(
     readonly activeTurnStart?: number;
   } = {},
 ): ToolLoopContext<M> {
-  checkGiven("toolLoopContext()", { messages, options }, {
-    messages: "messages",
-    options: { "countTokens?": "counter", "historyBudgetTokens?": "number", "activeTurnStart?": "number" },
-  });
+  checkGiven("toolLoopContext()", { messages, options }, { messages: "messages", options: OPTIONS });
   const { countTokens = estimateTokens, historyBudgetTokens = 16_000, activeTurnStart } = options;
-  const turns = groupTurns(messages, activeTurnStart);
+  const turns = findTurns(messages, activeTurnStart);
   const earlier = turns.slice(0, -1);
   const recent = fitTurns(messages, earlier, { countTokens, historyBudgetTokens });
   const activeStart = turns.at(-1)?.start ?? 0;
@@ -106,13 +109,13 @@ function isResult(message: Message): boolean {
  */
 export function fitTurns(
   messages: readonly Message[],
-  turns: ReturnType<typeof groupTurns>,
+  turns: readonly Turn[],
   { countTokens, historyBudgetTokens }: {
     readonly countTokens: CountTokens;
     /** Tokens that the turns may take together. */
     readonly historyBudgetTokens: number;
   },
-): ReturnType<typeof groupTurns> {
+): readonly Turn[] {
   if (!(historyBudgetTokens >= 0)) {
     throw new RangeError(
       `Cannot fit turns: historyBudgetTokens is ${historyBudgetTokens}, it must be 0 or more`,

@@ -11,7 +11,7 @@ import * as zlib from "node:zlib";
 import { type Asker, Keys } from "@tare/conversation";
 import type { Accounts, Overview } from "@tare/conversation/report";
 import { Telemetry } from "@tare/conversation/telemetry";
-import { checkGiven } from "@tare/messages";
+import { checkGiven, type NeededOptions } from "@tare/messages/internal";
 import { listPrice } from "@tare/planner";
 import { ApiError, joinBytes, peekField, type Protocol, PROTOCOLS } from "@tare/wire";
 import type { GatewayOptions } from "./options.ts";
@@ -55,6 +55,43 @@ export interface Gateway {
   readonly close: () => Promise<void>;
 }
 
+const OPTIONS: NeededOptions<GatewayOptions> = {
+  upstreams: "object",
+  "keys?": "object",
+  "forward?": "array",
+  "fetch?": "function",
+  countTokens: "function",
+  "recall?": "boolean",
+  "control?": "share",
+  "maxBodyBytes?": "number",
+  "maxMemoryBytes?": "number",
+  "store?": "object",
+  "keepsContent?": "boolean",
+  "keepMs?": "function",
+  "keepBytes?": "number",
+  "keepWaitMs?": "number",
+  "warmth?": "object",
+  "onError?": "function",
+  "telemetry?": "object",
+  "now?": "function",
+  "policy?": "string",
+  "mechanisms?": "object",
+  "forget?": "string",
+  "truncateTokens?": "count",
+  "alwaysFull?": "array",
+  "triggers?": "object",
+};
+
+const UPSTREAM: NeededOptions<GatewayOptions["upstreams"][string]> = {
+  baseURL: "string",
+  "apiKey?": "string",
+  profile: "value",
+  "price?": "function",
+  "windowTokens?": ["number", "function"],
+  "assumesWindow?": "function",
+  "searchesTools?": "function",
+};
+
 /**
  * Makes a gateway: model calls go to the provider with what of their prompts still pays for its place. Whatever goes
  * wrong in deciding that, a request goes upstream as the client sent it.
@@ -85,12 +122,11 @@ export interface Gateway {
  * | `x-tare-warning` | why the request went upstream as it came, or what was left out of it |
  */
 export function gateway(options: GatewayOptions): Gateway {
-  checkGiven("gateway()", { options }, { options: { upstreams: "object", countTokens: "function" } });
-  for (const name of Object.keys(options.upstreams)) {
-    checkGiven("gateway()", { options }, {
-      options: { upstreams: { [name]: { baseURL: "string", profile: "value" } } },
-    });
-  }
+  checkGiven("gateway()", { options }, { options: OPTIONS });
+  const { upstreams } = options;
+  checkGiven("gateway()", { "options.upstreams": upstreams }, {
+    "options.upstreams": Object.fromEntries(Object.keys(upstreams).map((name) => [name, UPSTREAM])),
+  });
   const { maxBodyBytes: maxBytes = 32 * 2 ** 20, forward: more = [] } = options;
   const { store, now = store?.now ?? Date.now, telemetry = new Telemetry("@tare/gateway") } = options;
   const set = { ...options, telemetry, now };
@@ -403,8 +439,6 @@ export async function readBody(
     };
   },
 ): Promise<Uint8Array<ArrayBuffer> | undefined> {
-  const given = { request, limits };
-  checkGiven("readBody()", given, { request: { headers: "object" }, limits: { maxBytes: "number" } });
   const encoding = request.headers.get("content-encoding");
   if (encoding === null) return await read(request, limits);
   const names = encoding.toLowerCase().split(",").map((name) => name.trim()).filter((name) =>
@@ -432,7 +466,6 @@ export async function readBytes(
   message: Pick<Response, "headers" | "body">,
   maxBytes: number,
 ): Promise<Uint8Array<ArrayBuffer>> {
-  checkGiven("readBytes()", { message, maxBytes }, { message: { headers: "object" }, maxBytes: "number" });
   return await read(message, { maxBytes });
 }
 

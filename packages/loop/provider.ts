@@ -8,6 +8,7 @@ import type {
   ModelSettings,
   ToolCall,
 } from "@tare/messages";
+import type { NeededOptions } from "@tare/messages/internal";
 import {
   asRecord,
   bodyPieces,
@@ -71,6 +72,20 @@ interface ProviderAccess {
     readonly fetch: typeof globalThis.fetch;
   };
 }
+
+/** Options that every adapter takes, as `checkGiven` needs them. */
+export const PROVIDER_OPTIONS: NeededOptions<ProviderOptions> = {
+  model: "string",
+  "apiKey?": "string",
+  "apiKeyName?": "string",
+  "baseURL?": "string",
+  "headers?": "object",
+  "extraBody?": "object",
+  "timeoutMs?": "number",
+  "maxRetries?": "number",
+  "busyWaitsMs?": "array",
+  "fetch?": "function",
+};
 
 /**
  * How the provider is reached that these options name.

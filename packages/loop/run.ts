@@ -1,6 +1,5 @@
 import {
   type AssistantMessage,
-  checkGiven,
   type Content,
   contentText,
   type ContextHook,
@@ -24,6 +23,7 @@ import {
   type ToolDefinition,
   type Usage,
 } from "@tare/messages";
+import { checkGiven } from "@tare/messages/internal";
 import { argumentsParser } from "@tare/arguments";
 import {
   CUT_OFF,

@@ -23,6 +23,15 @@ export type Needed =
   | ReadonlySet<unknown>
   | { readonly [name: string]: Needed };
 
+/** What options must hold: all names that their type has, those that may be left out with a `?`. */
+export type NeededOptions<Options> = {
+  readonly [Name in keyof Options as IfOptional<Options, Name>]-?: Needed;
+};
+
+type IfOptional<Options, Name extends keyof Options> = Name extends string
+  ? Record<never, never> extends Pick<Options, Name> ? `${Name}?` : Name
+  : never;
+
 type NeededKind = Extract<Needed, string>;
 
 const KINDS: Readonly<Record<NeededKind, string>> = {
@@ -57,7 +66,7 @@ const ROLES: readonly unknown[] = ["system", "developer", "user", "assistant", "
  * @example
  * ```ts
  * import { assertThrows } from "@std/assert";
- * import { checkGiven } from "@tare/messages";
+ * import { checkGiven } from "@tare/messages/internal";
  *
  * function greet(options: { readonly name: string }): string {
  *   checkGiven("greet()", { options }, { options: { name: "string" } });
@@ -120,11 +129,16 @@ function checkFields(
   }
   const fields = value as Readonly<Record<string, unknown>>;
   // A list that names what may be left out names all.
-  const isComplete = names.some((field) => field.endsWith("?"));
-  for (const field in isComplete ? fields : {}) {
-    if (Object.hasOwn(needed, field) || Object.hasOwn(needed, `${field}?`)) continue;
-    const meant = names.map((one) => one.replace("?", "")).find((one) => isNear(one, field));
-    if (meant !== undefined) refuseName(caller, `${name}.${field}`, meant);
+  const known = new Set(names.map((field) => field.replace("?", "")));
+  const unknown = known.size > 0 && names.some((field) => field.endsWith("?"))
+    ? Object.keys(fields).find((field) => fields[field] !== undefined && !known.has(field))
+    : undefined;
+  if (unknown !== undefined) {
+    throw new TypeError(
+      `Cannot run ${caller}: ${name}.${unknown} is unknown; the nearest known name is ${
+        nearest(unknown, known)
+      }`,
+    );
   }
   for (const field of names) {
     const isOptional = field.endsWith("?");
@@ -134,11 +148,12 @@ function checkFields(
   }
 }
 
-/** Whether one name is another, misspelt: in case and joints, or by a letter or two. */
-function isNear(one: string, other: string): boolean {
-  const [a, b] = [one, other].map((name) => name.toLowerCase().replaceAll(/[^a-z0-9]/g, ""));
-  if (a === b) return true;
-  return a!.length > 4 && Math.abs(a!.length - b!.length) < 3 && distance(a!, b!) < 3;
+/** Returns the known name that is most like a given one: one that begins with it, or else the one of fewest changes. */
+function nearest(given: string, known: ReadonlySet<string>): string {
+  const plain = (name: string) => name.toLowerCase().replaceAll(/[^a-z0-9]/g, "");
+  const changes = (name: string) =>
+    plain(name).startsWith(plain(given)) ? 0 : distance(plain(name), plain(given));
+  return [...known].reduce((best, name) => changes(name) < changes(best) ? name : best);
 }
 
 /** How many letters have to be changed, added or taken away. */
@@ -298,10 +313,6 @@ function isOf(kind: NeededKind, value: unknown): boolean {
       return type === kind;
     }
   }
-}
-
-function refuseName(caller: string, name: string, meant: string): never {
-  throw new TypeError(`Cannot run ${caller}: ${name} isn't known; it must be ${meant}`);
 }
 
 function refuse(

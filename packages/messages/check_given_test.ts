@@ -1,5 +1,5 @@
 import { assertEquals, assertThrows } from "@std/assert";
-import { checkGiven } from "@tare/messages";
+import { checkGiven } from "@tare/messages/internal";
 
 const HISTORY = [
   { role: "user", content: "Go." },

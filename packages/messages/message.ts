@@ -1,4 +1,3 @@
-import { checkGiven } from "./check_given.ts";
 import type { ToolDefinition } from "./tool.ts";
 
 /** One part of a message's content. */
@@ -370,7 +369,6 @@ export function meantCall(call: ToolCall): { readonly name: string; readonly arg
  * ```
  */
 export function pairCalls(messages: readonly Message[]): CallPairing["pairs"] {
-  checkGiven("pairCalls()", { messages }, { messages: "array" });
   const pairing = new CallPairing();
   for (const message of messages) pairing.add(message);
   return pairing.pairs;

@@ -11,7 +11,6 @@
 export {
   type AssistantMessage,
   CALL_TOOL_NAME,
-  CallPairing,
   type Content,
   type ContentPart,
   contentText,
@@ -26,13 +25,11 @@ export {
   pairCalls,
   personsWords,
   sameData,
-  tellBy,
   type ToolCall,
   type ToolMessage,
   toolMessage,
   transcribe,
 } from "./message.ts";
-export { checkGiven, type Needed } from "./check_given.ts";
 export { exitCodeIn } from "./exit_code.ts";
 export {
   countMessageTokens,

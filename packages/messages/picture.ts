@@ -1,4 +1,3 @@
-import { checkGiven } from "./check_given.ts";
 import type { CountTokens } from "./count_tokens.ts";
 
 /** So many of a picture's first bytes tell how large it is, unless a camera has written much in front. */
@@ -11,7 +10,6 @@ export function pictureHead(bytes: Uint8Array): {
   readonly width: number;
   readonly height: number;
 } | undefined {
-  checkGiven("pictureHead()", { bytes }, { bytes: "bytes" });
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
   const has = (at: number, text: string) =>
     bytes.length >= at + text.length &&
@@ -85,7 +83,6 @@ const SHORTER = 768;
  * ```
  */
 export function countingPictures(count: CountTokens): CountTokens {
-  checkGiven("countingPictures()", { count }, { count: "function" });
   const ofPicture: CountTokens["ofPicture"] = ({ url, detail }) => {
     const head = detail === "low" ? undefined : headAt(url);
     if (!head) return undefined;

@@ -1,5 +1,3 @@
-import { checkGiven } from "./check_given.ts";
-
 /**
  * Returns `text.slice(start, end)` without the halves of surrogate pairs that the cuts would leave at either end: half a
  * character is no text, and receivers refuse it.
@@ -14,7 +12,6 @@ import { checkGiven } from "./check_given.ts";
  * ```
  */
 export function sliceText(text: string, start: number, end: number): string {
-  checkGiven("sliceText()", { text, start, end }, { text: "string", start: "number", end: "number" });
   return text.slice(
     isLowSurrogate(text, start) ? start + 1 : start,
     isLowSurrogate(text, end) ? end - 1 : end,

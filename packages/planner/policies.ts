@@ -6,7 +6,7 @@
  */
 import { classicSession } from "./classic/classic_session.ts";
 import { NO_MECHANISMS, type PromptSession, type PromptSessionOptions } from "./prompt_session.ts";
-import { checkOptions, plannerSession } from "./session.ts";
+import { plannerSession } from "./session.ts";
 
 /** Each policy, and when it rewrites a prompt, in words. */
 export const POLICIES: Readonly<Record<"planner" | "classic", string>> = {
@@ -47,8 +47,7 @@ export interface PolicyOptions extends
 export function promptSession(
   options: PromptSessionOptions & PolicyOptions,
 ): PromptSession {
-  checkOptions("promptSession()", options);
-  const { policy = "planner", ...rest } = options;
+  const { policy = "planner", ...rest } = Object(options) as typeof options;
   if (!Object.hasOwn(POLICIES, policy)) {
     const right = Object.keys(POLICIES).join(", ");
     throw new TypeError(

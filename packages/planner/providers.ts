@@ -1,4 +1,4 @@
-import { checkGiven, type Usage } from "@tare/messages";
+import type { Usage } from "@tare/messages";
 
 /**
  * The cache rules and prices of a provider. Prices are relative to one uncached input token. Data, not law: what
@@ -974,7 +974,6 @@ const MILLION = /\[1m\]$/i;
  * ```
  */
 export function listPrice(model: string): Price | undefined {
-  checkGiven("listPrice()", { model }, { model: "string" });
   return publishedModel(model)?.price;
 }
 
@@ -991,7 +990,6 @@ export function listPrice(model: string): Price | undefined {
  * ```
  */
 export function listWindow(model: string): number | undefined {
-  checkGiven("listWindow()", { model }, { model: "string" });
   const published = publishedModel(model);
   return published && MILLION.test(model) ? 1_000_000 : published?.windowTokens;
 }

@@ -1,4 +1,5 @@
-import { addUsage, checkGiven, countRequestTokens, sameData, type Usage } from "@tare/messages";
+import { addUsage, countRequestTokens, sameData, type Usage } from "@tare/messages";
+import { checkGiven, type NeededOptions } from "@tare/messages/internal";
 import { type Archive, archiveRef, RECALL_TOOL } from "@tare/prune";
 import type { Arrival, ArrivalOptions, arrive, Arrived, writeOut } from "./arrival/arrival.ts";
 import { servedTokens } from "./cache/prefix.ts";
@@ -15,7 +16,7 @@ import {
   type PromptSessionOptions,
   type SessionView,
 } from "./prompt_session.ts";
-import { referencesPay } from "./providers.ts";
+import { type Profile, referencesPay } from "./providers.ts";
 import { KEEP_WANTED, type Retention } from "./retention/retention.ts";
 import { decide, type FullWindow, NEVER_FULL } from "./rule/decide.ts";
 import { KnownSession, type LookedAt, type Plan, planAsItIs, staysAsItIs } from "./rule/look.ts";
@@ -107,12 +108,11 @@ export function plannerSession(options: PromptSessionOptions): PlannerSession {
 
 /** What was stored of a session, maybe by the other policy. */
 function checkState(state: unknown): void {
-  const fields = {
-    edits: "array",
-    "truncated?": "array",
-    "planner?": { seen: "count", sent: "array" },
-  } as const;
-  checkGiven("plannerSession()", { "options.state": state }, { "options.state": fields });
+  const { planner, truncated = [] } = Object(state) as Partial<SessionState>;
+  checkGiven("plannerSession()", { "options.state": state, "options.state.truncated": truncated }, {
+    "options.state": { edits: "array", ...(planner && { planner: { seen: "count", sent: "array" } }) },
+    "options.state.truncated": "array",
+  });
 }
 
 /** @param from What is known of the session that is forked. */
@@ -343,11 +343,9 @@ function makeSession(given: PromptSessionOptions, from?: KnownSession): PlannerS
       return quotePrompt(situation.removals.filter(({ goes }) => goes), situation);
     },
     nextPing(idle) {
-      checkGiven("nextPing()", { idle }, { idle: { nowMs: "number", pending: "string" } });
       return known.nextPing(idle);
     },
     pinged(ping) {
-      checkGiven("pinged()", { ping }, { ping: { type: "string", atMs: "number", usage: "object" } });
       if (known.account.sent.length === 0) {
         throw new Error("Cannot book a ping: this session has sent nothing yet");
       }
@@ -459,8 +457,8 @@ export function canRecall({ tools }: History, { recall }: PromptCall): boolean {
 const ON_OR_OFF = "boolean" as const;
 
 /** What the options of a session must hold, as `checkGiven` takes it. */
-const SESSION_OPTIONS = {
-  profile: "value",
+const SESSION_OPTIONS: NeededOptions<PromptSessionOptions> = {
+  profile: ["object", "function"],
   archive: { put: "function", get: "function" },
   countTokens: "counter",
   "windowTokens?": ["positive", "function"],
@@ -495,10 +493,10 @@ const SESSION_OPTIONS = {
   "inSlices?": "function",
   "state?": "object",
   "lookedAt?": "object",
-} as const;
+};
 
 /** What cache rules must hold. */
-const PROFILE_FIELDS = {
+const PROFILE_FIELDS: NeededOptions<Profile> = {
   name: "string",
   minTokens: "count",
   blockTokens: "count",
@@ -509,10 +507,10 @@ const PROFILE_FIELDS = {
   warmth: "array",
   "writes?": "object",
   "price?": "object",
-  "dialect?": "string",
+  dialect: "string",
   "notes?": "string",
   "source?": "string",
-} as const;
+};
 
 /** What a view must be given. */
 const VIEW = {
@@ -531,18 +529,20 @@ const VIEW = {
     "pins?": "array",
     "signal?": "object",
     "progress?": "function",
-  },
+  } satisfies NeededOptions<PromptCall>,
 } as const;
 
 /** What must have been reported of a call, if anything was. */
-const USAGE_FIELDS = {
+const USAGE_FIELDS: NeededOptions<Usage> = {
   promptTokens: "count",
   cachedTokens: "count",
   "cacheWriteTokens?": "count",
   "hourWriteTokens?": "count",
   outputTokens: "count",
+  "reasoningTokens?": "count",
   "estimated?": "boolean",
-} as const;
+  "firstRead?": "object",
+};
 
 /** Checks what a session is made of. */
 export function checkOptions(caller: string, options: PromptSessionOptions): void {

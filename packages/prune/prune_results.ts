@@ -1,5 +1,4 @@
 import {
-  checkGiven,
   contentText,
   countMessageTokens,
   countRequestTokens,
@@ -7,12 +6,12 @@ import {
   estimateTokens,
   meantCall,
   type Message,
-  type Needed,
   pairCalls,
   type Tool,
   type ToolCall,
   type ToolMessage,
 } from "@tare/messages";
+import { checkGiven, type Needed } from "@tare/messages/internal";
 import { type Archive, bytesFromText, reasonOf } from "./archive.ts";
 import { formatPlaceholder, holdsPlaceholder, parsePlaceholder, splitTruncated } from "./placeholder.ts";
 import { RECALL_TOOL } from "./recall_tool.ts";
@@ -66,7 +65,15 @@ export async function pruneResults<M extends Message>(
   }
 > {
   checkGiven("pruneResults()", { messages, options }, { messages: "messages", options: ELIDING });
-  const elisions = elide(messages, selectElisions(messages, options), options);
+  return await prune(messages, options);
+}
+
+/** Prunes results for a caller that has checked what it was given. */
+export async function prune<M extends Message>(
+  messages: readonly M[],
+  options: PruneOptions,
+): ReturnType<typeof pruneResults<M>> {
+  const elisions = elide(messages, select(messages, options), options);
   return await settleElisions(messages, { elisions, countTokens: options.countTokens });
 }
 
@@ -132,7 +139,14 @@ export function selectElisions(
   messages: readonly Message[],
   options: Omit<PruneOptions, "archive">,
 ): Omit<Elision, "ref" | "text">[] {
-  checkGiven("selectElisions()", { messages, options }, { messages: "messages", options: SELECTING });
+  checkGiven("selectElisions()", { messages, options }, {
+    messages: "messages",
+    options: { ...SELECTING, "archive?": "object" },
+  });
+  return select(messages, options);
+}
+
+function select(messages: readonly Message[], options: SelectOptions): Omit<Elision, "ref" | "text">[] {
   const { countTokens = estimateTokens, minBytes = 1024 } = options;
   const results = pairResults(messages);
   const superseded = findSuperseded(results, options);
@@ -306,7 +320,6 @@ export function applyElisions<M extends Message>(
   messages: readonly M[],
   elisions: readonly Pick<Elision, "index" | "toolCallId" | "text">[],
 ): M[] {
-  checkGiven("applyElisions()", { messages, elisions }, { messages: "array", elisions: "array" });
   const view = [...messages];
   for (const { index, toolCallId, text } of elisions) {
     const message = messages[index];
@@ -327,8 +340,8 @@ function withText<M extends Message>(message: M, text: string): M {
   return result as M;
 }
 
-/** What the options of whatever selects must hold, as `checkGiven` takes it. */
-const SELECTING = {
+/** Options that pruning, truncating and summarising share, so that one object serves all of them. */
+const SELECTING: Readonly<Record<string, Needed>> = {
   "countTokens?": "counter",
   "tools?": "object",
   "recall?": "boolean",
@@ -336,12 +349,6 @@ const SELECTING = {
   "protectTokens?": "count",
   "minBytes?": "count",
   "isError?": "function",
-} as const;
-
-/** The same of whatever elides, summaries included. */
-export const ELIDING: Readonly<Record<string, Needed>> = {
-  archive: { put: "function", get: "function" },
-  ...SELECTING,
   "limitTokens?": "count",
   "pruneAt?": "share",
   "summariseAt?": "share",
@@ -350,6 +357,12 @@ export const ELIDING: Readonly<Record<string, Needed>> = {
   "signal?": "object",
   "keepTokens?": "count",
   "activeTurnStart?": "number",
+};
+
+/** The same of what puts originals into an archive. */
+export const ELIDING: Readonly<Record<string, Needed>> = {
+  ...SELECTING,
+  archive: { put: "function", get: "function" },
 };
 
 /** Originals that are archived at the same time: each may be an open file. */
@@ -366,11 +379,6 @@ export async function elide(
   candidates: readonly Omit<Elision, "ref" | "text">[],
   options: Pick<PruneOptions, "archive" | "countTokens" | "tools" | "recall">,
 ): Promise<Elision[]> {
-  checkGiven("elide()", { messages, candidates, options }, {
-    messages: "array",
-    candidates: "array",
-    options: ELIDING,
-  });
   const elisions: Elision[] = [];
   for (let from = 0; from < candidates.length; from += PARALLEL_PUTS) {
     const batch = candidates.slice(from, from + PARALLEL_PUTS);

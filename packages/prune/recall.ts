@@ -1,4 +1,5 @@
-import { checkGiven, type CountTokens, estimateTokens, type Message } from "@tare/messages";
+import { type CountTokens, estimateTokens, type Message } from "@tare/messages";
+import { checkGiven } from "@tare/messages/internal";
 import type { Archive } from "./archive.ts";
 
 /**

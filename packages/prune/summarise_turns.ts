@@ -1,5 +1,4 @@
 import {
-  checkGiven,
   countMessageTokens,
   countRequestTokens,
   type CountTokens,
@@ -7,6 +6,7 @@ import {
   type Message,
   pairCalls,
 } from "@tare/messages";
+import { checkGiven } from "@tare/messages/internal";
 import { type Archive, archiveMessages, bytesFromText, reasonOf } from "./archive.ts";
 import { ELIDING } from "./prune_results.ts";
 import { formatPlaceholder } from "./placeholder.ts";
@@ -36,10 +36,6 @@ export function applySummary<M extends Message>(
   readonly role: "assistant" | "user";
   readonly content: string;
 })[] {
-  checkGiven("applySummary()", { messages, summary }, {
-    messages: "array",
-    summary: { end: "number", kind: "string", text: "string" },
-  });
   const { end, kind, text } = summary;
   const kept = messages.slice(0, end).filter(({ role }) =>
     role === "system" || role === "developer" || (kind === "summary" && role === "user")
@@ -148,6 +144,14 @@ export async function summariseTurns<M extends Message>(
   }
 > {
   checkGiven("summariseTurns()", { messages, options }, { messages: "messages", options: ELIDING });
+  return await summarise(messages, options);
+}
+
+/** Summarises turns for a caller that has checked what it was given. */
+export async function summarise<M extends Message>(
+  messages: readonly M[],
+  options: Parameters<typeof summariseTurns>[1],
+): ReturnType<typeof summariseTurns<M>> {
   const { archive, countTokens = estimateTokens, recall = false } = options;
   const tokensBefore = countRequestTokens({ messages }, countTokens);
   const unchanged = { messages, tokensBefore, tokensAfter: tokensBefore };

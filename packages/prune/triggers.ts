@@ -1,10 +1,12 @@
-import { checkGiven, countRequestTokens, estimateTokens, type Message } from "@tare/messages";
-import { ELIDING, type Elision, type PruneOptions, pruneResults } from "./prune_results.ts";
+import { countRequestTokens, estimateTokens, type Message } from "@tare/messages";
+import { checkGiven, type NeededOptions } from "@tare/messages/internal";
+import { ELIDING, type Elision, prune, type PruneOptions } from "./prune_results.ts";
 import {
   type applySummary,
   KEEP_SHARE,
   KEEP_TOKENS,
-  summariseTurns,
+  summarise,
+  type summariseTurns,
   type TurnsSummary,
 } from "./summarise_turns.ts";
 
@@ -38,7 +40,7 @@ export function pressure(options: {
       "windowTokens?": "positive",
       "pruneAt?": "share",
       "summariseAt?": "share",
-    },
+    } satisfies NeededOptions<typeof options>,
   });
   const { promptTokens, windowTokens = Infinity, pruneAt = 0.8, summariseAt = 0.9 } = options;
   if (promptTokens >= summariseAt * windowTokens) return "summarise";
@@ -118,7 +120,7 @@ export async function relievePressure<M extends Message>(
     return { messages, elisions: [], paused: false, tokensBefore, tokensAfter: tokensBefore };
   }
 
-  const pruned = await pruneResults(messages, options);
+  const pruned = await prune(messages, options);
   if (pruned.failure) return { ...pruned, elisions: [], paused: before === "summarise" };
   const after = pressureOf(pruned.messages);
   if (before !== "summarise" && after === "none") return { ...pruned, paused: false };
@@ -126,7 +128,7 @@ export async function relievePressure<M extends Message>(
   const fixedTokens = countPrompt(pruned.messages) - tokensOf(movable);
   const room = Math.max(0, ROOMY_SHARE * windowTokens - fixedTokens);
   const keepTokens = options.keepTokens ?? Math.min(KEEP_TOKENS, KEEP_SHARE * windowTokens, room);
-  const summarised = await summariseTurns(pruned.messages, { ...options, keepTokens });
+  const summarised = await summarise(pruned.messages, { ...options, keepTokens });
   const { elisions } = pruned;
   if (summarised.failure) {
     const { failure } = summarised;

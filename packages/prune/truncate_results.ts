@@ -1,11 +1,11 @@
 import {
-  checkGiven,
   countMessageTokens,
   type CountTokens,
   estimateTokens,
   type Message,
   MESSAGE_OVERHEAD_TOKENS,
 } from "@tare/messages";
+import { checkGiven } from "@tare/messages/internal";
 import { bytesFromText } from "./archive.ts";
 import { formatPlaceholder } from "./placeholder.ts";
 import {
@@ -51,7 +51,10 @@ export async function truncateResults<M extends Message>(
     readonly limitTokens?: number;
   },
 ): ReturnType<typeof pruneResults<M>> {
-  checkGiven("truncateResults()", { messages, options }, { messages: "messages", options: ELIDING });
+  checkGiven("truncateResults()", { messages, options }, {
+    messages: "messages",
+    options: ELIDING,
+  });
   const { countTokens } = options;
   return await settleElisions(messages, { elisions: truncate(messages, options), countTokens });
 }
@@ -113,16 +116,6 @@ export function truncateText(
     readonly ref: string;
   },
 ): string {
-  checkGiven("truncateText()", { text, options }, {
-    text: "string",
-    options: {
-      "countTokens?": "counter",
-      ref: "string",
-      "limitTokens?": "count",
-      "tool?": "string",
-      "recall?": "boolean",
-    },
-  });
   const { countTokens = estimateTokens, limitTokens = TRUNCATE_TOKENS, tool, ref } = options;
   if (countTokens(text) <= limitTokens) return text;
   const bytes = bytesFromText(text).length;

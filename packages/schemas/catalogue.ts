@@ -1,5 +1,4 @@
 import {
-  checkGiven,
   type CountTokens,
   estimateTokens,
   hashPiece,
@@ -7,6 +6,7 @@ import {
   sliceText,
   type ToolDefinition,
 } from "@tare/messages";
+import { checkGiven } from "@tare/messages/internal";
 
 /** Most tokens that a list may take; the longer it is, the less it says of each tool. */
 const MAX_TOKENS = 2_400;
@@ -64,7 +64,6 @@ export class Catalogue {
    * Nothing if they are the same.
    */
   changes(told: Catalogue["told"]): string | undefined {
-    checkGiven("changes()", { told }, { told: "value" });
     const wasTold = ({ function: { name } }: ToolDefinition) => Object.hasOwn(told, name);
     const added = this.#tools.filter((tool) => !wasTold(tool));
     const changed = this.#tools.filter((tool) =>

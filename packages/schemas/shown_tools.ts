@@ -1,5 +1,4 @@
 import {
-  checkGiven,
   type CountTokens,
   countToolTokens,
   estimateTokens,
@@ -7,6 +6,7 @@ import {
   type JsonSchema,
   type ToolDefinition,
 } from "@tare/messages";
+import { checkGiven } from "@tare/messages/internal";
 
 /**
  * Decides in which form each tool is shown: in full in the first request that offers it, compact from then on.

@@ -1,6 +1,5 @@
 import {
   CALL_TOOL_NAME,
-  checkGiven,
   type CountTokens,
   estimateTokens,
   type ResolvedCall,
@@ -8,6 +7,7 @@ import {
   type Tool,
   type ToolDefinition,
 } from "@tare/messages";
+import { checkGiven } from "@tare/messages/internal";
 import { toolLine } from "./catalogue.ts";
 
 /** The tool by which a model calls those whose definitions its requests don't hold. */

@@ -4,7 +4,7 @@
  *
  * @module
  */
-import { checkGiven, type Content, contentText } from "@tare/messages";
+import { type Content, contentText } from "@tare/messages";
 
 /** Whose rules a request is held to. */
 export type Dialect = "openai" | "deepseek" | "gemini" | "vllm" | "llama.cpp" | "responses" | "anthropic";
@@ -20,13 +20,11 @@ type Fields = Readonly<Record<string, unknown>>;
 
 /** The first rule of a dialect that a request's body breaks, as its provider states it; nothing if it breaks none. */
 export function refusalOf(body: unknown, dialect: Dialect): string | undefined {
-  checkGiven("refusalOf()", { dialect }, { dialect: "string" });
   return refusalIn(body, [dialect])?.slice(`${dialect}: `.length);
 }
 
 /** Like {@linkcode refusalOf}, of several dialects: the first refusal, after its dialect's name. */
 export function refusalIn(body: unknown, dialects: readonly Dialect[]): string | undefined {
-  checkGiven("refusalIn()", { dialects }, { dialects: "array" });
   let at: string | undefined;
   try {
     for (const dialect of dialects) {

@@ -1,6 +1,5 @@
 import {
   type AssistantMessage,
-  checkGiven,
   contentText,
   type FunctionToolCall,
   type Message,
@@ -61,7 +60,6 @@ export type SimulatedModel = (request: SimulatedRequest) => SimulatedReply | Pro
  * ```
  */
 export function scripted(replies: readonly SimulatedReply[]): SimulatedModel {
-  checkGiven("scripted()", { replies }, { replies: "array" });
   let given = 0;
   return () => {
     const reply = replies[given];
@@ -81,7 +79,6 @@ export function toolCall(
   args: Readonly<Record<string, unknown>> | string = {},
   options: { readonly id?: string } = {},
 ): SimulatedToolCall {
-  checkGiven("toolCall()", { name }, { name: "string" });
   const text = typeof args === "string" ? args : JSON.stringify(args);
   return { ...options, type: "function", function: { name, arguments: text } };
 }
@@ -110,7 +107,6 @@ export function replay(
   messages: readonly Message[],
   options: { readonly cursor?: ReplayCursor } = {},
 ): SimulatedModel {
-  checkGiven("replay()", { messages }, { messages: "messages" });
   const replies = messages.filter((message) => message.role === "assistant").map(toReply);
   const { cursor = { given: 0 } } = options;
   let previous = { asked: "", given: -1 };

@@ -4,7 +4,8 @@
  *
  * @module
  */
-import { checkGiven, hashPiece, type ModelRequest, sameData } from "@tare/messages";
+import { hashPiece, type ModelRequest, sameData } from "@tare/messages";
+import { checkGiven } from "@tare/messages/internal";
 import { MESSAGES_PROTOCOL } from "./anthropic/messages_protocol.ts";
 import { readJsonAt } from "./json.ts";
 import {

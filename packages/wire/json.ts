@@ -1,5 +1,3 @@
-import { checkGiven } from "@tare/messages";
-
 /** A JSON object of unknown fields. */
 export type JsonRecord = Readonly<Record<string, unknown>>;
 
@@ -252,7 +250,6 @@ export function editJson(
   edits: readonly JsonEdit[],
   fields?: ReadonlyMap<string, Span>,
 ): Uint8Array<ArrayBuffer> {
-  checkGiven("editJson()", { bytes, edits }, { bytes: "bytes", edits: "array" });
   const spans = fields ?? objectFields(bytes);
   const objects = new Map<number, ReadonlyMap<string, Span>>();
   const lists = new Map<number, readonly Span[]>();

@@ -4,7 +4,7 @@
  *
  * @module
  */
-import { checkGiven, type Content, contentText, exitCodeIn, type ToolMessage } from "@tare/messages";
+import { type Content, contentText, exitCodeIn, type ToolMessage } from "@tare/messages";
 import { isRecord, type JsonRecord } from "./json.ts";
 
 /** What clients send back as they like, and what says nothing. */
@@ -112,9 +112,6 @@ export function saidArguments(text: string): unknown {
  * ```
  */
 export function statedFailure(content: Content, flag?: boolean): Pick<ToolMessage, "failed"> {
-  checkGiven("statedFailure()", { content }, {
-    content: typeof content === "string" ? "string" : "array",
-  });
   if (flag !== undefined) return { failed: flag };
   const code = exitCodeIn(contentText(content));
   return code === undefined ? {} : { failed: code !== 0 };

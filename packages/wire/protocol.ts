@@ -1,5 +1,4 @@
 import {
-  checkGiven,
   contentText,
   describeCall,
   hashBytes,
@@ -7,12 +6,12 @@ import {
   hashText,
   type Message,
   type StableMessages,
-  tellBy,
   type ToolCall,
   type ToolDefinition,
   type ToolMessage,
   type Usage,
 } from "@tare/messages";
+import { tellBy } from "@tare/messages/internal";
 import {
   arrayItems,
   asRecord,
@@ -474,7 +473,6 @@ export function readWireBody(
   bytes: Uint8Array<ArrayBuffer>,
   { protocol, lists }: { readonly protocol?: Protocol } & Pick<RequestReaders, "lists"> = {},
 ): WireBody {
-  checkGiven("readWireBody()", { bytes }, { bytes: "bytes" });
   let known: KnownList | undefined;
   const fields = objectFields(bytes, 0, (name, start) => {
     if (!protocol || name !== protocol.listField) return undefined;
@@ -551,11 +549,6 @@ export function readRequest(
   protocol: Protocol,
   readers: RequestReaders,
 ): WireRequest {
-  checkGiven("readRequest()", { body, protocol, readers }, {
-    body: { bytes: "bytes", fields: "object" },
-    protocol: { name: "string", listField: "string" },
-    readers: "object",
-  });
   const steps = readingRequest(body, protocol, readers);
   for (;;) {
     const { done, value } = steps.next();
@@ -1033,10 +1026,6 @@ export function writeRequest(
     readonly marked?: (ends: readonly number[]) => void;
   },
 ): Uint8Array<ArrayBuffer> {
-  checkGiven("writeRequest()", { request, prompt }, {
-    request: { bytes: "bytes", protocol: "object", items: "array" },
-    prompt: "object",
-  });
   const { bytes, fields, protocol } = request;
   const values = new Map(protocol.addedFields(request));
   const list = writeList(request, prompt);

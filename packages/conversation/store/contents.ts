@@ -1,4 +1,3 @@
-import { checkGiven } from "@tare/messages";
 import { createHash, type Hash } from "node:crypto";
 import type { SessionRecord, Store, StoredDelivery, StoredDocument, StoredSums } from "./port.ts";
 import { StoreError } from "./store_error.ts";
@@ -61,8 +60,6 @@ export interface StoreContents {
  * @throws {StoreError} `conflict` if the other store holds something else.
  */
 export async function copyContents(from: StoreContents, to: StoreContents): ReturnType<typeof sumContents> {
-  const contents = { read: "function", isEmpty: "function", write: "function", keep: "function" } as const;
-  checkGiven("copyContents()", { from, to }, { from: contents, to: contents });
   const { items, sum } = summing(from.read());
   const isEmpty = await to.isEmpty();
   if (isEmpty) await to.write(items);
@@ -162,7 +159,6 @@ export async function sumContents(contents: StoreContents): Promise<{
   /** Of everything: the sum of SHA-256 hashes, in hex. */
   readonly hash: string;
 }> {
-  checkGiven("sumContents()", { contents }, { contents: { read: "function" } });
   const { items, sum } = summing(contents.read());
   for await (const _ of items);
   return sum();

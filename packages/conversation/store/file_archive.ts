@@ -1,7 +1,6 @@
 import { mkdir, open, readFile, rename, rm } from "node:fs/promises";
 import { join, resolve } from "node:path";
 import process from "node:process";
-import { checkGiven } from "@tare/messages";
 import { type Archive, archiveRef, bytesFromText, isArchiveRef, textFromBytes } from "@tare/prune";
 
 /**
@@ -15,7 +14,6 @@ import { type Archive, archiveRef, bytesFromText, isArchiveRef, textFromBytes } 
  * @throws {Error} if the folder can't be made.
  */
 export async function openFileArchive(directory: string): Promise<Archive> {
-  checkGiven("openFileArchive()", { directory }, { directory: "string" });
   const folder = resolve(directory);
   await mkdir(folder, { recursive: true, mode: 0o700 });
   const pathOf = (ref: string) => join(folder, `${ref}.txt`);

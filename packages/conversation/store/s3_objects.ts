@@ -17,7 +17,6 @@
  *
  * @module
  */
-import { checkGiven } from "@tare/messages";
 import type { AwsClient } from "aws4fetch";
 import { StoreError } from "./store_error.ts";
 
@@ -62,11 +61,7 @@ export async function openS3Objects(options: {
   /** How long one object may take, tries included, in milliseconds. Default: 5,000. */
   readonly timeoutMs?: number;
 }): Promise<ObjectStore> {
-  const { bucket, region, accessKeyId, secretAccessKey, sessionToken } = options;
-  checkGiven("openS3Objects()", { bucket, region, accessKeyId, secretAccessKey }, {
-    ...{ bucket: "string", region: "string" },
-    ...{ accessKeyId: "string", secretAccessKey: "string" },
-  });
+  const { region, accessKeyId, secretAccessKey, sessionToken } = options;
   const { AwsClient } = await import("aws4fetch");
   const objects = s3Objects(
     options,

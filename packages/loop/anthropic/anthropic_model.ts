@@ -28,13 +28,8 @@
  * @module
  */
 import { Anthropic, APIConnectionError, APIConnectionTimeoutError, APIError } from "@anthropic-ai/sdk";
-import {
-  checkGiven,
-  type KeepablePrompt,
-  type Model,
-  type ModelEvent,
-  type ModelRequest,
-} from "@tare/messages";
+import type { KeepablePrompt, Model, ModelEvent, ModelRequest } from "@tare/messages";
+import { checkGiven, type NeededOptions } from "@tare/messages/internal";
 import {
   asRecord,
   finishedReply,
@@ -50,6 +45,7 @@ import { ModelError } from "../event.ts";
 import {
   accessTo,
   authorOf,
+  PROVIDER_OPTIONS,
   type ProviderOptions,
   readEvents,
   streamModel,
@@ -108,7 +104,14 @@ export function anthropicModel(
     readonly cacheTtlMs?: number;
   },
 ): Model {
-  checkGiven("anthropicModel()", { options }, { options: { model: "string" } });
+  checkGiven("anthropicModel()", { options }, {
+    options: {
+      ...PROVIDER_OPTIONS,
+      "maxTokens?": "number",
+      "thinking?": new Set(["adaptive", "budget"]),
+      "cacheTtlMs?": "number",
+    } satisfies NeededOptions<Parameters<typeof anthropicModel>[0]>,
+  });
   const { extraBody, baseURL, clientOptions, ...access } = accessTo(options, "https://api.anthropic.com");
   const { model } = access;
   const { maxTokens = 32_000, cacheTtlMs, thinking } = options;

@@ -23,7 +23,8 @@ const USAGE = {
 async function keepableOf(
   answers: readonly Response[],
   options: Partial<Parameters<typeof anthropicModel>[0]> = {},
-  make: (options: Parameters<typeof anthropicModel>[0]) => Model = anthropicModel,
+  make: (options: Parameters<typeof anthropicModel>[0]) => Model = (options) =>
+    anthropicModel({ maxTokens: 100, ...options }),
 ) {
   const bodies: Record<string, unknown>[] = [];
   const waiting = [...answers];
@@ -32,7 +33,7 @@ async function keepableOf(
     return waiting.shift() ?? Response.json({ error: { message: "Nothing is left." } }, { status: 500 });
   };
   const kept: KeepablePrompt[] = [];
-  const model = make({ model: "m", baseURL: "http://provider", maxTokens: 100, fetch, ...options });
+  const model = make({ model: "m", baseURL: "http://provider", fetch, ...options });
   for await (const _ of model({ ...REQUEST, keepable: (prompt) => kept.push(prompt) }));
   return { kept, bodies };
 }

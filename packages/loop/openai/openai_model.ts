@@ -22,7 +22,8 @@
  *
  * @module
  */
-import { checkGiven, type Model, type ModelRequest } from "@tare/messages";
+import type { Model, ModelRequest } from "@tare/messages";
+import { checkGiven, type NeededOptions } from "@tare/messages/internal";
 import {
   asRecord,
   CHAT_FORMS,
@@ -36,7 +37,14 @@ import {
 } from "@tare/wire";
 import { APIConnectionError, APIConnectionTimeoutError, APIError, OpenAI } from "openai";
 import { ModelError } from "../event.ts";
-import { accessTo, authorOf, type ProviderOptions, readEvents, streamModel } from "../provider.ts";
+import {
+  accessTo,
+  authorOf,
+  PROVIDER_OPTIONS,
+  type ProviderOptions,
+  readEvents,
+  streamModel,
+} from "../provider.ts";
 
 const NO_REPLY = {
   chat: "what it sent is no chat completion (is the base URL right?)",
@@ -87,7 +95,14 @@ export function openaiModel(
     };
   },
 ): Model {
-  checkGiven("openaiModel()", { options }, { options: { model: "string" } });
+  checkGiven("openaiModel()", { options }, {
+    options: {
+      ...PROVIDER_OPTIONS,
+      "protocol?": new Set(["chat", "responses"]),
+      "reasoning?": new Set(["sealed", "some"]),
+      "route?": "function",
+    } satisfies NeededOptions<Parameters<typeof openaiModel>[0]>,
+  });
   const { extraBody, baseURL, clientOptions, ...access } = accessTo(options, "https://api.openai.com/v1");
   const { model } = access;
   const { protocol = "chat", reasoning } = options;

@@ -11,7 +11,8 @@
  *
  * @module
  */
-import { checkGiven, type Tool } from "@tare/messages";
+import type { Tool } from "@tare/messages";
+import { checkGiven } from "@tare/messages/internal";
 import { type Archive, RECALL_TOOL, recallOriginal } from "@tare/prune";
 import { editFileTool, writeFileTool } from "./files/write_file_tools.ts";
 import { listFilesTool } from "./files/list_files_tool.ts";
@@ -71,7 +72,6 @@ export function workspaceTools(
 
 /** `recall`: reads the original of an elided result back from the archive, or searches all that left what is shown. */
 export function recallTool(archive: Archive, options: Parameters<typeof recallOriginal>[2] = {}): Tool {
-  checkGiven("recallTool()", { archive }, { archive: { get: "function" } });
   return {
     definition: RECALL_TOOL,
     stance: "rederivable",

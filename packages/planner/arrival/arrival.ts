@@ -1,5 +1,4 @@
 import {
-  CallPairing,
   type CountTokens,
   hashPiece,
   meantCall,
@@ -8,6 +7,7 @@ import {
   type ToolCall,
   type ToolMessage,
 } from "@tare/messages";
+import { CallPairing } from "@tare/messages/internal";
 import {
   applyElisions,
   type Archive,

@@ -1,5 +1,4 @@
 import {
-  checkGiven,
   countMessageTokens,
   type CountTokens,
   countToolTokens,
@@ -19,10 +18,6 @@ export function servedTokens(
   profile: Pick<Profile, "minTokens" | "blockTokens">,
   prompt: { readonly promptTokens: number; readonly sharedTokens: number },
 ): number {
-  checkGiven("servedTokens()", { profile, prompt }, {
-    profile: { minTokens: "number", blockTokens: "number" },
-    prompt: { promptTokens: "number", sharedTokens: "number" },
-  });
   const { minTokens, blockTokens } = profile;
   const { promptTokens, sharedTokens } = prompt;
   const tokens = Math.floor(Math.min(sharedTokens, promptTokens - 1) / blockTokens) * blockTokens;

@@ -1,4 +1,3 @@
-import { checkGiven } from "@tare/messages";
 import type { PingSent } from "../ledger/entry.ts";
 import {
   afterPing,
@@ -111,7 +110,6 @@ export function pingClock(profile: Profile): {
     ping: PingSent & { readonly tokenUnits: number },
   ) => Parameters<typeof observeUpgrade>[1] | undefined;
 } {
-  checkGiven("pingClock()", { profile }, { profile: { ttlMs: "number", write: "number", read: "number" } });
   let state = NEW_CLOCK;
   return {
     next: (idle) => nextPing(state, idle, { profile }),

@@ -1,5 +1,4 @@
 import {
-  checkGiven,
   contentText,
   type Cost,
   countMessageTokens,
@@ -782,10 +781,6 @@ export function promptCost(
  * ```
  */
 export function callCost(usage: Usage, rates: Rates): Cost {
-  checkGiven("callCost()", { usage, rates }, {
-    usage: { promptTokens: "number", cachedTokens: "number", outputTokens: "number" },
-    rates: { profile: { write: "number", read: "number" } },
-  });
   const { profile, price } = rates;
   const tokenUnits = promptCost(profile, usage);
   return price ? { tokenUnits, usd: usdOf(usage, price) } : { tokenUnits };
@@ -851,10 +846,6 @@ export function mostOfCall(
   usage: Pick<Usage, "promptTokens" | "outputTokens">,
   rates: Rates,
 ): Cost {
-  checkGiven("mostOfCall()", { usage, rates }, {
-    usage: { promptTokens: "number", outputTokens: "number" },
-    rates: { profile: { write: "number", read: "number" } },
-  });
   const { promptTokens, outputTokens } = usage;
   const written = { cacheWriteTokens: promptTokens, hourWriteTokens: promptTokens };
   const plain = callCost({ promptTokens, cachedTokens: 0, outputTokens }, rates);

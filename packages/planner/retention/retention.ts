@@ -1,5 +1,4 @@
 import {
-  CallPairing,
   contentText,
   type CountTokens,
   countToolTokens,
@@ -11,6 +10,7 @@ import {
   type ToolDefinition,
   type ToolMessage,
 } from "@tare/messages";
+import { CallPairing } from "@tare/messages/internal";
 import {
   parsePlaceholder,
   placeholderRefs,

@@ -1,4 +1,3 @@
-import { checkGiven } from "@tare/messages";
 import { servedTokens } from "../cache/prefix.ts";
 import type { LedgerEntry } from "../ledger/entry.ts";
 import type { Profile } from "../providers.ts";
@@ -283,10 +282,6 @@ export function worthDeferring(
   },
   options: { readonly profile: Pick<Profile, "write" | "read">; readonly windowTokens?: number },
 ): boolean {
-  checkGiven("worthDeferring()", { tools, options }, {
-    tools: { fullTokens: "number", shortTokens: "number", count: "number" },
-    options: { profile: "object" },
-  });
   const { fullTokens, shortTokens, count } = tools;
   const { profile: { write, read }, windowTokens = Infinity } = options;
   const won = fullTokens - shortTokens;

@@ -1,7 +1,6 @@
 import { schemaChecker } from "@tare/arguments";
 import {
   addUsage,
-  checkGiven,
   contentText,
   countMessageTokens,
   type FunctionToolCall,
@@ -164,9 +163,6 @@ const MAX_CACHES = 16;
  * ```
  */
 export function simulator(options: SimulatorOptions): Simulator {
-  checkGiven("simulator()", { options }, {
-    options: { model: "value", tokenizer: { encode: "function" } },
-  });
   const { model, tokenizer, profile = profileNamed(DEFAULT_PROVIDER.profile), now = Date.now } = options;
   const { dialect = profile.dialect, windowTokens = Infinity, apiKey, faults = [], shards = 1 } = options;
   const readPrompt = promptReader(tokenizer);

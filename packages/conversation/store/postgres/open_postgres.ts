@@ -1,6 +1,5 @@
 import { createHash } from "node:crypto";
 import { zstdDecompressSync } from "node:zlib";
-import { checkGiven } from "@tare/messages";
 import { type Archive, archiveRef, textFromBytes } from "@tare/prune";
 import { columnText, intact, nameIn, searchedJson } from "../json_text.ts";
 import type {
@@ -84,7 +83,6 @@ export async function openPostgresStore(url: string, options: {
 } = {}): Promise<
   Store & { readonly shared: SharedStore }
 > {
-  checkGiven("openPostgresStore()", { url }, { url: "string" });
   const { timeoutMs = 10_000, maxConnections = 4, leaseMs = 10_000, renewMs = leaseMs / 3 } = options;
   const { statementMs = timeoutMs / 2, lockMs = statementMs, connectMs = Math.min(timeoutMs, leaseMs) / 2 } =
     options;

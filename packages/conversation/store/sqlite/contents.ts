@@ -1,5 +1,4 @@
 import { existsSync, renameSync, rmSync } from "node:fs";
-import { checkGiven } from "@tare/messages";
 import type { ContentsItem, StoreContents } from "../contents.ts";
 import type { SessionRecord, StoredDocument, StoredSums } from "../port.ts";
 import { columnText, nameIn, plainRecord, promiseOf } from "../json_text.ts";
@@ -20,7 +19,6 @@ const BATCH = 1000;
  * @throws {StoreError} as `openStore` does.
  */
 export function openFileContents(path: string): StoreContents {
-  checkGiven("openFileContents()", { path }, { path: "string" });
   const open = (path: string) => openDatabase(path, { migrations: MIGRATIONS });
   let database = existsSync(path) || existsSync(`${path}-wal`) ? open(path) : undefined;
   /** What is written stands in a file of its own, which takes the place of the other. */

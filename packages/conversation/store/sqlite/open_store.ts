@@ -8,7 +8,6 @@
  *
  * @module
  */
-import { checkGiven } from "@tare/messages";
 import { type Archive, archiveRef } from "@tare/prune";
 import { closeSync, openSync, readSync, rmSync, writeSync } from "node:fs";
 import {
@@ -89,7 +88,6 @@ export function openStore(
     readonly onWarning?: (sentence: string) => void;
   } = {},
 ): Promise<Store> {
-  checkGiven("openStore()", { path }, { path: "string" });
   return promiseOf(async () => {
     const database = openDatabase(path, { migrations: MIGRATIONS, ...options });
     try {

@@ -1,5 +1,5 @@
 import { lstat } from "node:fs/promises";
-import { checkGiven, type Tool } from "@tare/messages";
+import type { Tool } from "@tare/messages";
 import { defineTool, Refusal } from "../define_tool.ts";
 import {
   assertAllowed,
@@ -24,7 +24,6 @@ const MAX_COUNTED = 100_000;
 
 /** `list_files`: what lies in a folder, one entry a line, with the sizes of files. */
 export function listFilesTool(workspace: string, limits: WorkspaceLimits = {}): Tool {
-  checkGiven("listFilesTool()", { workspace }, { workspace: "string" });
   return defineTool<ListFilesArguments>({
     name: "list_files",
     description:

@@ -1,6 +1,6 @@
 import { Buffer } from "node:buffer";
 import type { Stats } from "node:fs";
-import { checkGiven, pictureHead, type Tool, type ToolContext, type ToolOutput } from "@tare/messages";
+import { pictureHead, type Tool, type ToolContext, type ToolOutput } from "@tare/messages";
 import { defineTool, Refusal } from "../define_tool.ts";
 import { describeImage, isImageAccepted, MAX_PICTURE_BYTES, MAX_PICTURE_SIDE } from "../picture.ts";
 import { byteLength, decodeText, MAX_RESULT_BYTES, sliceText } from "../result_text.ts";
@@ -24,7 +24,6 @@ const MAX_LINE_CHARS = 2000;
  * size are read in constant memory.
  */
 export function readFileTool(workspace: string, limits: WorkspaceLimits = {}): Tool {
-  checkGiven("readFileTool()", { workspace }, { workspace: "string" });
   return defineTool<ReadFileArguments>({
     name: "read_file",
     description:

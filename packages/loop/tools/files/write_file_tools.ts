@@ -1,6 +1,6 @@
 import { constants, type Stats } from "node:fs";
 import { copyFile, type FileHandle, lstat, mkdir, open, readdir, rename, rm, unlink } from "node:fs/promises";
-import { checkGiven, type FileChange, type Tool, type ToolContext } from "@tare/messages";
+import type { FileChange, Tool, ToolContext } from "@tare/messages";
 import { formatPatch, OMIT_HEADERS, structuredPatch } from "diff";
 import { basename, dirname, join } from "node:path";
 import { defineTool, ioReason, Refusal, systemCode } from "../define_tool.ts";
@@ -25,7 +25,6 @@ type WriteFileArguments = { readonly path: string; readonly content: string };
 
 /** `write_file`: creates a text file or replaces the whole of one. */
 export function writeFileTool(workspace: string, limits: WorkspaceLimits = {}): Tool {
-  checkGiven("writeFileTool()", { workspace }, { workspace: "string" });
   return defineTool<WriteFileArguments>({
     name: "write_file",
     description:
@@ -162,7 +161,6 @@ const CONTEXT_LINES = 2;
 
 /** `edit_file`: replaces exact text in a text file. */
 export function editFileTool(workspace: string, limits: WorkspaceLimits = {}): Tool {
-  checkGiven("editFileTool()", { workspace }, { workspace: "string" });
   const placeOf = async (
     { path, old_text: oldText, new_text: newText }: EditFileArguments,
     context: ToolContext,

@@ -3,7 +3,6 @@ import { basename, delimiter, dirname, isAbsolute, join, relative, resolve, sep 
 import type { ChildProcess } from "node:child_process";
 import process from "node:process";
 import { Writable } from "node:stream";
-import { checkGiven } from "@tare/messages";
 import { PROTECTED_REGEX } from "./protected_paths.ts";
 import { systemCallFilter } from "./system_call_filter.ts";
 
@@ -324,7 +323,6 @@ export async function findSandbox(options: {
   /** Runs a program and gives what it wrote to its error output if it failed. @throws if there is no such program. */
   readonly tryOut: (program: string, args: readonly string[]) => Promise<string | undefined>;
 }): Promise<Sandbox | { readonly why: string }> {
-  checkGiven("findSandbox()", { options }, { options: { workspace: "string", tryOut: "function" } });
   const { home = "/nonexistent", path = USUAL_PATH, tryOut, network } = options;
   const workspace = realPath(options.workspace);
   const houses = [realPath(home), ...SYSTEM, "/tmp", "/run", "/var/tmp"];

@@ -1,5 +1,5 @@
 import type { FileHandle } from "node:fs/promises";
-import { checkGiven, type Tool, type ToolContext } from "@tare/messages";
+import type { Tool, ToolContext } from "@tare/messages";
 import { RE2JS, RE2JSException } from "re2js";
 import { defineTool, ioReason, Refusal } from "../define_tool.ts";
 import {
@@ -34,7 +34,6 @@ const MAX_CONTEXT_LINES = 20;
  * holds. The pattern `^` with `output: "count"` gives the number of lines of each file.
  */
 export function searchFilesTool(workspace: string, limits: WorkspaceLimits = {}): Tool {
-  checkGiven("searchFilesTool()", { workspace }, { workspace: "string" });
   return defineTool<SearchFilesArguments>({
     name: "search_files",
     description:

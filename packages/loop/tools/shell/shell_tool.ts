@@ -1,4 +1,4 @@
-import { checkGiven, type Tool } from "@tare/messages";
+import type { Tool } from "@tare/messages";
 import { defineTool, Refusal } from "../define_tool.ts";
 import { resolveInWorkspace } from "../files/resolve_in_workspace.ts";
 import { describeRenamed } from "../sandbox/guard.ts";
@@ -53,7 +53,6 @@ const DEFAULT_TIMEOUT_MS = 120_000;
  * process: the guard that keeps the file tools in the workspace does not hold for it.
  */
 export function shellTool(options: ShellToolOptions): Tool {
-  checkGiven("shellTool()", { options }, { options: { workspace: "string" } });
   const { workspace, timeoutMs = 240_000, maxOutputBytes = 64 * 1024, env = {}, owner, sandbox, background } =
     options;
   const defaultTimeoutMs = Math.min(DEFAULT_TIMEOUT_MS, timeoutMs);
@@ -182,7 +181,6 @@ const OUTSIDE = {
  * processes that were. Finds none on systems without `/proc`.
  */
 export function endLeftCommands(owner: string): Promise<number> {
-  checkGiven("endLeftCommands()", { owner }, { owner: "string" });
   return endMarked({ owner });
 }
 

@@ -18,7 +18,7 @@ import {
 } from "node:fs/promises";
 import { basename, dirname, join, relative, resolve } from "node:path";
 import { setImmediate } from "node:timers";
-import { checkGiven, type Tool } from "@tare/messages";
+import type { Tool } from "@tare/messages";
 import { Refusal, systemCode } from "../define_tool.ts";
 import {
   entriesOf,
@@ -187,7 +187,6 @@ export function openCheckpoints(options: {
   /** Told of what couldn't be kept. Default: nobody is. */
   readonly onError?: (error: unknown) => void;
 }): Checkpoints {
-  checkGiven("openCheckpoints()", { options }, { options: { workspace: "string", folder: "string" } });
   const kept = new KeptChanges(options);
   return {
     watch: (tool, turn) => kept.watch(tool, turn),

@@ -1,4 +1,4 @@
-import { checkGiven, type Tool } from "@tare/messages";
+import type { Tool } from "@tare/messages";
 import { request } from "node:http";
 import { defineTool, ioReason, Refusal } from "../define_tool.ts";
 import { decodeText } from "../result_text.ts";
@@ -33,7 +33,6 @@ const NAMED_DOMAINS = 8;
  * out of private networks, at each redirect anew; what is refused here is refused sooner and in clearer words.
  */
 export function fetchTool(options: FetchToolOptions): Tool {
-  checkGiven("fetchTool()", { options }, { options: { domains: "array", socket: "string" } });
   const { domains, socket, timeoutMs = 30_000, maxBytes = 5 * 2 ** 20 } = options;
   const named = domains.length > NAMED_DOMAINS
     ? `${domains.slice(0, NAMED_DOMAINS).join(", ")} and ${domains.length - NAMED_DOMAINS} more`
