@@ -84,6 +84,7 @@ Deno.test("recallOriginal() gives ranges of lines", async () => {
     lines(5),
   ]);
   assertEquals(await recall("a\n\nb\n", { lines: "2-4" }), { content: "\nb\n", error: false });
+  assertEquals(await recall("\nb", { lines: "1" }), { content: "", error: false });
 });
 
 Deno.test("recallOriginal() says what is wrong with a range, and what would be right", async () => {
@@ -121,6 +122,10 @@ Deno.test("recallOriginal() finds the lines that hold a text in any case, with t
     content: "No line holds 'nothing'.",
     error: false,
   });
+});
+
+Deno.test("recallOriginal() finds a text in an original that begins with empty lines", async () => {
+  assertEquals((await recall("\n\napple", { find: "apple" })).content, "1-\n2-\n3:apple");
 });
 
 Deno.test("recallOriginal() says what is wrong with a text to find, and what would be right", async () => {
