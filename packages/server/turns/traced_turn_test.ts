@@ -13,6 +13,7 @@ import {
   scriptTurns,
   snapshot,
 } from "../script_fixture_test.ts";
+import { tracedModel } from "./traced_turn.ts";
 
 Deno.test("whatever happens in a turn, telemetry changes nothing of it, and all that it begins ends", async () => {
   const { spans } = recordTelemetry();
@@ -110,4 +111,42 @@ Deno.test("what tools gave is told only if it shall be", async () => {
     assertEquals(chat!.attributes["server.port"], 1);
     assert(("gen_ai.output.messages" in chat!.attributes) === captureContent);
   }
+});
+
+Deno.test("a model call whose reply ends without being complete ends with its turn", async () => {
+  const { spans, turn, lines } = await told(async function* () {
+    yield { type: "text_delta", text: "So" };
+  });
+  await turn.done;
+  assertEquals(lines(), ["invoke_agent tare bad_response", "chat m bad_response"]);
+  assertEquals(spans.map(({ ended }) => ended), [true, true]);
+});
+
+const USAGE = { promptTokens: 70, cachedTokens: 20, outputTokens: 5 };
+/** A model that answers at once, whose provider reports usage. */
+const counted: Model = async function* () {
+  const message = { role: "assistant", content: "So." } as const;
+  yield { type: "completed", message, finishReason: "stop", usage: USAGE };
+};
+
+Deno.test("usage is recorded once for each model call, in a turn and next to its calls", async () => {
+  const { count } = recordTelemetry();
+  const tokens = () => count("gen_ai.client.token.usage", "gen_ai.token.type");
+  const sessions = scriptedSessions({
+    store: memoryStore(),
+    telemetry: new Telemetry("t"),
+    model: () => counted,
+  });
+  await (await (await makeSession(sessions)).start({ input: "Go." })).done;
+  assertEquals(tokens(), { input: 1, output: 1 });
+
+  const { spans, count: again } = recordTelemetry();
+  const telemetry = new Telemetry("t");
+  const model = tracedModel(counted, { telemetry, provider: "p", model: "m", conversation: "c" });
+  const request = { messages: [], tools: [], signal: new AbortController().signal };
+  const events = await Array.fromAsync(model(request));
+  assertEquals(events.map(({ type }) => type), ["completed"]);
+  assertEquals(again("gen_ai.client.token.usage", "gen_ai.token.type"), { input: 1, output: 1 });
+  assertEquals(spans.map(({ name, ended }) => [name, ended]), [["chat m", true]]);
+  assertEquals(spans[0]!.attributes["gen_ai.usage.input_tokens"], 70);
 });
