@@ -120,6 +120,7 @@ Deno.test("a model call whose reply ends without being complete ends with its tu
   await turn.done;
   assertEquals(lines(), ["invoke_agent tare bad_response", "chat m bad_response"]);
   assertEquals(spans.map(({ ended }) => ended), [true, true]);
+  assertEquals(spans[0]!.attributes["tare.turn.end_reason"], "model_error");
 });
 
 const USAGE = { promptTokens: 70, cachedTokens: 20, outputTokens: 5 };
