@@ -151,3 +151,19 @@ Deno.test("usage is recorded once for each model call, in a turn and next to its
   assertEquals(spans.map(({ name, ended }) => [name, ended]), [["chat m", true]]);
   assertEquals(spans[0]!.attributes["gen_ai.usage.input_tokens"], 70);
 });
+
+Deno.test("tracedModel() ends the model's own reply when nobody reads on", async () => {
+  recordTelemetry();
+  let hasEnded = false;
+  const model = tracedModel(async function* () {
+    try {
+      yield { type: "text_delta", text: "So" };
+      yield { type: "text_delta", text: " it is." };
+    } finally {
+      hasEnded = true;
+    }
+  }, { telemetry: new Telemetry("t"), provider: "p", model: "m", conversation: "c" });
+  const request = { messages: [], tools: [], signal: new AbortController().signal };
+  for await (const _ of model(request)) break;
+  assertEquals(hasEnded, true);
+});
