@@ -121,6 +121,7 @@ Deno.test("a model call whose reply ends without being complete ends with its tu
   assertEquals(lines(), ["invoke_agent tare bad_response", "chat m bad_response"]);
   assertEquals(spans.map(({ ended }) => ended), [true, true]);
   assertEquals(spans[0]!.attributes["tare.turn.end_reason"], "model_error");
+  assert("gen_ai.response.time_to_first_chunk" in spans[1]!.attributes);
 });
 
 const USAGE = { promptTokens: 70, cachedTokens: 20, outputTokens: 5 };
