@@ -38,6 +38,11 @@ Deno.test("PrefixCache forgets the half that was used longest ago once there is 
   assertEquals(held(), ["c", "d", "e"]);
   cache.store(units("f"), 5);
   assertEquals(held(), ["c", "d", "e", "f"]);
+  const mixed = new PrefixCache(rules, { maxUnits: 4 });
+  for (const [at, name] of [[3, "a"], [0, "b"], [4, "c"], [1, "d"], [2, "e"]] as const) {
+    mixed.store(units(name), at);
+  }
+  assertEquals(["a", "b", "c", "d", "e"].filter((name) => mixed.held(units(name), 10) > 0), ["a", "c", "e"]);
   const same = new PrefixCache(rules, { maxUnits: 2 });
   same.store(units("a", "b", "c"), 0);
   assertEquals(same.held(units("a", "b", "c"), 0), 0);
