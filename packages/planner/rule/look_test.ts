@@ -129,8 +129,8 @@ Deno.test("view() evicts nothing from a long history that it sees for the first 
     ...[1, 2].flatMap((at) => [user("Read."), ...step(lines(`r${at}`, 10_000)), ANSWER]),
     user("And now?"),
   ];
-  const rewrites = async (windowTokens: number, leavesNow = false) => {
-    const { session } = make({ profile: profileNamed("none"), windowTokens });
+  const rewrites = async (windowTokens: number, leavesNow = false, profile = "none") => {
+    const { session } = make({ profile: profileNamed(profile), windowTokens });
     const counts: number[] = [];
     for (let call = 0; call < 2; call++) {
       const view = await session.view({ messages, tools: [] }, { nowMs: call, recall: true, leavesNow });
@@ -143,6 +143,8 @@ Deno.test("view() evicts nothing from a long history that it sees for the first 
   assertEquals(await rewrites(36_000), [0, 1]);
   assertEquals(await rewrites(44_000), [1, 0]);
   assertEquals(await rewrites(36_000, true), [1, 0]);
+  // Nor from one that its provider may have cached.
+  assertEquals((await rewrites(1_000_000, false, "openai"))[0], 0);
 });
 
 Deno.test("the baseline of a history that went back is what its client would pay, after a restart too", async () => {
