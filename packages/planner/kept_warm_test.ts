@@ -110,6 +110,18 @@ Deno.test("an upgrade makes the planner's time to live an hour from then, and fr
   assertEquals(late.entry.warmth, undefined);
 });
 
+Deno.test("sent() learns nothing of the usual time to live from a prefix that was kept for an hour", async () => {
+  const learned = async (isUpgraded: boolean) => {
+    const talk = conversation();
+    const { view } = await talk.call(0, "nothing");
+    if (isUpgraded) talk.ping(280_000, "upgrade", view.promptTokens);
+    await talk.call(50 * MINUTE, "all");
+    const { planner } = talk.session.state as { planner: { warmth: { weights: readonly number[] } } };
+    return planner.warmth.weights.length > 0;
+  };
+  assertEquals([await learned(true), await learned(false)], [false, true]);
+});
+
 Deno.test("the ledger books pings and what they saved; without Tare there are none", async () => {
   const talk = conversation();
   const first = await talk.call(0, "nothing");

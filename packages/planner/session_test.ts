@@ -105,7 +105,7 @@ Deno.test("plannerSession() says what of a prompt stays as it is, also after a r
     messages.push(answer, question);
     await call(messages);
   }
-  assertEquals(sent.at(-1), { shared: 2, edited: 0 });
+  assertEquals(sent.at(-1), { shared: 2, edited: 3 });
   assertEquals(sent.at(-2), { shared: messages.length - 4, edited: 0 });
   const more = [...messages, answer, question];
   const again = make({ ...options, archive, state: structuredClone(session.state) });

@@ -121,6 +121,35 @@ Deno.test("view() refuses what people said and the window can't hold, and says w
   await assertRejects(() => assuming.view({ messages, tools }, { nowMs: 0 }), PromptTooLong);
 });
 
+Deno.test("view() sends what may fit by some count until a refusal, and then only what is likely to fit", async () => {
+  const asked = (tokens: number): Message[] => [{ role: "user", content: "word ".repeat(0.8 * tokens) }];
+  const planned = session();
+  // By the coarsest tokenizer it fits.
+  const [long, short] = [asked(1.5 * WINDOW), asked(0.8 * WINDOW)];
+  const first = await planned.view({ messages: long, tools }, { nowMs: 0 });
+  assertEquals(first.messages, long);
+  assertEquals((await session().view({ messages: short, tools }, { nowMs: 0 })).messages, short);
+  // How the provider counts is unknown still, but it is more than that.
+  planned.rejected(WINDOW);
+  for (const messages of [long, short]) {
+    await assertRejects(() => planned.view({ messages, tools }, { nowMs: 0 }), PromptTooLong);
+  }
+  const shorter = asked(0.3 * WINDOW);
+  assertEquals((await planned.view({ messages: shorter, tools }, { nowMs: 0 })).messages, shorter);
+});
+
+Deno.test("rejected() learns from a refusal how the provider counts", async () => {
+  const messages: Message[] = [
+    { role: "user", content: "Read on." },
+    ...[...Array(12).keys()].flatMap((at) => step(at, 6_000)),
+  ];
+  const planned = session();
+  const before = await planned.view({ messages, tools }, { nowMs: 0 });
+  const ours = counted(before);
+  planned.rejected(10_000, { promptTokens: 2 * ours, view: before });
+  assertLessOrEqual(2 * counted(await planned.view({ messages, tools }, { nowMs: 0 })), 10_000);
+});
+
 Deno.test("view() cuts new results that the window can't hold, the longest first", async () => {
   const archive = memoryArchive();
   const planned = session({ archive, mechanisms: { truncate: false } });

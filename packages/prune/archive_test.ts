@@ -29,6 +29,11 @@ Deno.test("archiveRef() is the start of the SHA-256 of the UTF-8 bytes", async (
   assertEquals(await archiveRef("é"), "4a99557e4033c353");
 });
 
+Deno.test("archiveRef() refuses content that is not a string", async () => {
+  // Called as JavaScript calls it, without types.
+  await assertRejects(() => archiveRef(new Uint8Array() as unknown as string), TypeError, "archiveRef()");
+});
+
 Deno.test("archiveRef() tells texts apart that TextEncoder makes equal", async () => {
   const refs = await Promise.all(["\ud800", "\udc00", "\ufffd"].map(archiveRef));
   assertEquals(new Set(refs).size, 3);

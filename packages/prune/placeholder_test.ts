@@ -85,6 +85,11 @@ Deno.test("formatPlaceholder() refuses what parsePlaceholder() could not read ba
   );
 });
 
+Deno.test("formatPlaceholder() accepts a count of zero", () => {
+  assertEquals(formatPlaceholder({ ...whole, bytes: 0 }), `[elided: read_file result, 0 bytes; ref ${ref}]`);
+  assertEquals(formatPlaceholder({ of: "messages", messages: 0, ref }), `[elided: 0 messages; ref ${ref}]`);
+});
+
 Deno.test("formatPlaceholder() counts the messages of a stretch, with its bytes where they are known", () => {
   const stretch = { of: "messages", messages: 12, ref } as const;
   assertEquals(

@@ -72,6 +72,24 @@ Deno.test("recallOriginal() gives messages as a transcript, so that their lines 
   }
 });
 
+Deno.test("recallOriginal() shows pictures only to a model that sees them, and takes no other text for one", async () => {
+  const archive = memoryArchive();
+  const url = "data:image/png;base64,AAAA";
+  const ref = await archive.put(
+    JSON.stringify([{ type: "text", text: "A chart." }, { type: "image_url", image_url: { url } }]),
+  );
+  const seen = await recallOriginal(archive, { ref }, { seesPictures: true });
+  assertEquals([seen.error, seen.pictures], [false, [url]]);
+  assertStringIncludes(seen.content, "A chart.");
+  const unseen = await recallOriginal(archive, { ref });
+  assertEquals([unseen.error, unseen.pictures], [true, undefined]);
+  assertStringIncludes(unseen.content, "this model is shown no pictures");
+  const quoted = `See ${await archive.get(ref)}`;
+  for (const original of ['[{"type":"text","text":"A chart."}]', quoted]) {
+    assertEquals(await recall(original), { content: original, error: false });
+  }
+});
+
 Deno.test("recallOriginal() gives ranges of lines", async () => {
   const requests = ["2-3", "4-", "5", " 1 - 2 ", "4-99", "1-"];
   const answers = await Promise.all(requests.map((range) => recall(lines(5), { lines: range })));
@@ -84,6 +102,7 @@ Deno.test("recallOriginal() gives ranges of lines", async () => {
     lines(5),
   ]);
   assertEquals(await recall("a\n\nb\n", { lines: "2-4" }), { content: "\nb\n", error: false });
+  assertEquals(await recall("\nb", { lines: "1" }), { content: "", error: false });
 });
 
 Deno.test("recallOriginal() says what is wrong with a range, and what would be right", async () => {
@@ -121,6 +140,10 @@ Deno.test("recallOriginal() finds the lines that hold a text in any case, with t
     content: "No line holds 'nothing'.",
     error: false,
   });
+});
+
+Deno.test("recallOriginal() finds a text in an original that begins with empty lines", async () => {
+  assertEquals((await recall("\n\napple", { find: "apple" })).content, "1-\n2-\n3:apple");
 });
 
 Deno.test("recallOriginal() says what is wrong with a text to find, and what would be right", async () => {

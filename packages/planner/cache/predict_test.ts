@@ -44,6 +44,10 @@ Deno.test("estimateWarmth() takes a prefix for kept up to the end of each line o
     estimateWarmth(table, 5_000, observeWarmth(table, { idleMs, warm }, NO_WARMTH));
   assertEquals(seen(5_000, true) > estimate(5_000), true);
   assertEquals(seen(5_000, false) < estimate(5_000), true);
+  // Up to the end of the first line it speaks for or against that line alone.
+  const short = observeWarmth(table, { idleMs: 1_000, warm: false }, NO_WARMTH);
+  assertAlmostEquals(estimateWarmth(table, 1_000, short), 50 * 0.99 / 51, 1e-9);
+  assertEquals(estimateWarmth(table, 5_000, short), estimate(5_000));
 });
 
 Deno.test("estimateWarmth() learns a session's time to live from a few calls", () => {

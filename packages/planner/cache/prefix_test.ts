@@ -1,6 +1,6 @@
-import { assertEquals } from "@std/assert";
+import { assertEquals, assertThrows } from "@std/assert";
 import { profileNamed } from "@tare/planner";
-import { PrefixCache } from "@tare/planner/parts";
+import { PrefixCache, servedTokens } from "@tare/planner/parts";
 
 const rules = { ...profileNamed("anthropic-5m"), minTokens: 0, blockTokens: 1, ttlMs: 1_000 };
 const units = (...names: readonly string[]) => names.map((hash) => ({ hash, tokens: 10 }));
@@ -38,7 +38,18 @@ Deno.test("PrefixCache forgets the half that was used longest ago once there is 
   assertEquals(held(), ["c", "d", "e"]);
   cache.store(units("f"), 5);
   assertEquals(held(), ["c", "d", "e", "f"]);
+  const mixed = new PrefixCache(rules, { maxUnits: 4 });
+  for (const [at, name] of [[3, "a"], [0, "b"], [4, "c"], [1, "d"], [2, "e"]] as const) {
+    mixed.store(units(name), at);
+  }
+  assertEquals(["a", "b", "c", "d", "e"].filter((name) => mixed.held(units(name), 10) > 0), ["a", "c", "e"]);
   const same = new PrefixCache(rules, { maxUnits: 2 });
   same.store(units("a", "b", "c"), 0);
   assertEquals(same.held(units("a", "b", "c"), 0), 0);
+});
+
+Deno.test("servedTokens() refuses a number of tokens that is none", () => {
+  for (const prompt of [{ promptTokens: NaN, sharedTokens: 1 }, { promptTokens: 1, sharedTokens: NaN }]) {
+    assertThrows(() => servedTokens(rules, prompt), RangeError, "servedTokens()");
+  }
 });

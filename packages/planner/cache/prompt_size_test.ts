@@ -21,6 +21,7 @@ const quarter = (text: string) => text.length / 4;
 
 const WORDS = 0;
 const DENSE = 2;
+const CYRILLIC = 5;
 const KINDS = NO_TEXT.length;
 const of = (kinds: Readonly<Record<number, number>>): ByKind => NO_TEXT.map((_, kind) => kinds[kind] ?? 0);
 
@@ -145,6 +146,35 @@ Deno.test("observeSize() takes no scale for more or less than tokenizers count, 
   }
 });
 
+Deno.test("sizePrompt() believes a counter that counts as tokenizers do, and corrects one that counts by length", () => {
+  /** Counts words, random strings and Han by these shares of what tokenizers usually take, anything else by length. */
+  const counter = (words: number, dense: number, han: number) => (text: string) => {
+    if (/\p{Script=Han}/u.test(text)) return han * text.length;
+    if (/^[A-Za-z\d]+$/.test(text)) return 0.75 * dense * text.length;
+    return (/^[A-Za-z ]+$/.test(text) ? 0.23 * words : 0.5) * text.length;
+  };
+  const tokens = (countTokens: (text: string) => number) =>
+    sizePrompt(undefined, of({ [CYRILLIC]: 1_000 }), countTokens).tokens;
+  for (const shares of [[1, 1, 1], [0.61, 2.49, 1], [2.49, 1, 0.61], [1, 0.61, 2.49]] as const) {
+    assertEquals(tokens(counter(...shares)), 1_000);
+  }
+  for (const share of [0.59, 2.51]) {
+    for (const shares of [[share, 1, 1], [1, share, 1], [1, 1, share]] as const) {
+      // Cyrillic usually takes 0.35 tokens for each letter, and half a token is counted.
+      assertAlmostEquals(tokens(counter(...shares)), 700, 1e-6);
+    }
+  }
+});
+
+Deno.test("sizes are bounded by what tokenizers take of a kind, with a slack of 1.3", () => {
+  const kinds = of({ [WORDS]: 1_000_000 });
+  // Words take from 0.12 to 0.45 tokens for each letter, and a quarter is counted.
+  assertAlmostEquals(sizePrompt(undefined, kinds, quarter).atMost, 1e6 * 1.3 * 0.45 / 0.25, 1);
+  assertAlmostEquals(longestSize(kinds, quarter), 1e6 * 1.3 * 0.45 / 0.25, 1);
+  const { scales } = observeSize({ tokens: 1, kinds }, { record: undefined, countTokens: quarter });
+  assertAlmostEquals(scales[0]!, 0.12 / 1.3 / 0.25, 1e-4);
+});
+
 Deno.test("observeSize() expects more noise once texts of a kind differ, and less again only step by step", () => {
   let record = observeSize({ tokens: 10_000, kinds: of({ [WORDS]: 10_000 }) }, {
     record: undefined,
@@ -163,6 +193,13 @@ Deno.test("observeSize() expects more noise once texts of a kind differ, and les
   const high = seen.at(-1)!;
   add(1_000);
   assert(seen.at(-1)! >= 0.79 * high, `${seen.at(-1)} after ${high}`);
+});
+
+Deno.test("observeSize() keeps its noise when the same prompt is reported again", () => {
+  const options = { countTokens: quarter };
+  const prompt = { tokens: 1_000, kinds: of({ [WORDS]: 1_000 }) };
+  const record = observeSize(prompt, { record: undefined, ...options });
+  assertAlmostEquals(observeSize(prompt, { record, ...options }).noise, 0.8 * record.noise, 1e-4);
 });
 
 Deno.test("observeSize() lets what is known of a kind go stale with each call", () => {
@@ -217,6 +254,18 @@ Deno.test("messageKinds() divides what a message counts among the kinds of its t
   assertEquals(Object.keys(user("packages/planner/cache/prompt")), ["0", "1"]);
   assertEquals(Object.keys(user(dense.slice(0, 23))), ["0", "1"]);
   assertEquals(Object.keys(user(dense.slice(0, 24))), ["2"]);
+  // White space and capitals are words; letters that change between small and capital are random without digits too.
+  assertEquals(Object.keys(user("HELLO WORLD")), ["0"]);
+  assertEquals(user("漢".repeat(5) + " ".repeat(5)), { 0: 7, 11: 7 });
+  assertEquals(Object.keys(user("aBcDeFgHiJkLmNoPqRsTuVwX")), ["2"]);
+  // A twelfth of a run must be digits: two of 24 letters are, two of 25 are not.
+  assertEquals(Object.keys(user(`${"a".repeat(22)}12`)), ["2"]);
+  assertEquals(Object.keys(user(`${"a".repeat(23)}12`)), ["0", "1"]);
+  // A run goes on behind a mark of base64, and ends at any other.
+  assertEquals(Object.keys(user("mQ7x+z0pVb3/d9Rf_w2y-s8=")), ["2"]);
+  assertEquals(Object.keys(user("mQ7xTz0pVb3K;9RfLw2yHs8U")), ["0", "1"]);
+  // What follows ASCII is Latin.
+  assertEquals(Object.keys(user("\u0080".repeat(30))), ["3"]);
   const scripts = ["ä", "Ω", "Ж", "ש", "ع", "ह", "ไ", "あ", "漢", "한", "🙂"];
   assertEquals(
     scripts.map((letter) => Object.keys(user(letter.repeat(30)))),

@@ -801,6 +801,7 @@ export function planOf(
   const { allEdits } = done;
   const toolsBefore = countRequestTokens({ messages: [], tools: request.tools }, countTokens);
   const elidedNow = new Set(done.edits.flatMap((edit) => edit.type === "elide" ? [edit.index] : []));
+  const truncated = request.truncated.filter((at) => !elidedNow.has(at));
   return {
     ...done,
     view: { messages: [...messages], places: [...places], elided, tools: shownTools },
@@ -812,7 +813,7 @@ export function planOf(
     shares: sharePrompt(layout, { activeStart, toolTokens }),
     saved: savedTokens(layout, {
       edits: allEdits,
-      truncated: request.truncated.filter((at) => !elidedNow.has(at)),
+      truncated,
       all: toolsBefore + layout.fullTokens - promptTokens,
       schemas: toolsBefore - toolTokens,
     }),
@@ -820,7 +821,7 @@ export function planOf(
     isWhole: allEdits.length === 0 && layout.ownTokens === layout.fullTokens && !request.deferred,
     predicted,
     stable: layout.stableWithin(predicted.sharedTokens - toolTokens, [
-      ...request.truncated,
+      ...truncated,
       ...saidOnArrival(allEdits),
     ]),
   };

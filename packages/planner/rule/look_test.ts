@@ -1,5 +1,8 @@
-import { assertEquals } from "@std/assert";
-import { estimateTokens, type Message } from "@tare/messages";
+import { assert, assertAlmostEquals, assertEquals, assertGreater, assertRejects } from "@std/assert";
+import { countRequestTokens, estimateTokens, type Message, type ToolDefinition } from "@tare/messages";
+import { plannerSession, profileNamed, type PromptSessionOptions, PromptTooLong } from "@tare/planner";
+import { PrefixCache, promptCost } from "@tare/planner/parts";
+import { memoryArchive, RECALL_TOOL } from "@tare/prune";
 import { Layout } from "../edits/view.ts";
 import { sharePrompt } from "./look.ts";
 
@@ -34,4 +37,210 @@ Deno.test("sharePrompt() puts every token of a prompt into one class", () => {
     results: 17_000,
     placeholders: sum - 7 - 100 - 56 - 46 - 17_000,
   });
+});
+
+const user = (content: string): Message => ({ role: "user", content });
+const ANSWER: Message = { role: "assistant", content: "ok" };
+
+let ids = 0;
+
+/** A call of a tool, and its result. */
+function step(content: string, name = "look", path = `${ids}.ts`): Message[] {
+  const id = `call_${ids++}`;
+  const call = { name, arguments: JSON.stringify({ file_path: path }) };
+  return [
+    { role: "assistant", tool_calls: [{ id, type: "function", function: call }] },
+    { role: "tool", tool_call_id: id, content },
+  ];
+}
+
+/** Text of so many tokens, of which no line is like another. */
+function lines(name: string, tokens: number): string {
+  const all = Array.from(
+    { length: tokens },
+    (_, at) => `  const ${name}${at} = compute(${at * 7919}, "${name}");`,
+  );
+  return all.join("\n").slice(0, 4 * tokens);
+}
+
+function make(options: Partial<PromptSessionOptions> = {}) {
+  const given = {
+    profile: profileNamed("anthropic-5m"),
+    countTokens: estimateTokens,
+    archive: memoryArchive(),
+    windowTokens: 1_000_000,
+    ...options,
+  };
+  const session = plannerSession(given);
+  const copied = (value: unknown) => JSON.parse(JSON.stringify(value));
+  return {
+    session,
+    /** The same session after a restart. */
+    restarted: () => make({ ...given, state: copied(session.state), lookedAt: copied(session.lookedAt) }),
+  };
+}
+
+Deno.test("PromptTooLong names what is longest: a message, or the tools' definitions", async () => {
+  const tool: ToolDefinition = {
+    type: "function",
+    function: { name: "look", description: lines("tool", 30_000) },
+  };
+  const thrown = (messages: readonly Message[], tools: readonly ToolDefinition[]) =>
+    assertRejects(
+      () => make({ windowTokens: 4_000 }).session.view({ messages, tools }, { nowMs: 0 }),
+      PromptTooLong,
+    );
+  const tools = await thrown([user("Go."), ANSWER, user("On.")], [tool]);
+  assert(tools.message.includes("The tools' definitions"), tools.message);
+  const { longest, promptTokens } = await thrown([user("Go."), ANSWER, user(lines("said", 45_000))], [tool]);
+  assertEquals([tools.longest.place, longest.place], [-1, 2]);
+  // The message has three fifths of the prompt, whoever counts it.
+  assertAlmostEquals(longest.tokens / promptTokens, 45_000 / 75_000, 0.02);
+  assertAlmostEquals(tools.longest.tokens / tools.promptTokens, 1, 0.02);
+});
+
+Deno.test("rejected() without a number: a longer prompt that succeeds shows that the window is larger", async () => {
+  const messages = [user("Read."), ...[1, 2, 3].flatMap((at) => step(lines(`r${at}`, 3_000)))];
+  for (const limit of [undefined, 8_000]) {
+    const { session } = make();
+    const view = () => session.view({ messages, tools: [] }, { nowMs: 0 });
+    const before = await view();
+    session.rejected(limit);
+    session.sent({ promptTokens: 15_000, cachedTokens: 0, outputTokens: 1 }, before);
+    // A window that the provider has stated stays.
+    const isWhole = (await view()).promptTokens === before.promptTokens;
+    assertEquals([limit, isWhole], [limit, limit === undefined]);
+  }
+});
+
+Deno.test("rejected() without a number: what cannot be shortened is still sent, because only the provider knows", async () => {
+  const messages = [user(lines("said", 9_000))];
+  const { session } = make();
+  const view = () => session.view({ messages, tools: [] }, { nowMs: 0 });
+  await view();
+  session.rejected(undefined);
+  assertEquals((await view()).messages, messages);
+  session.rejected(8_000, { promptTokens: 9_000 });
+  await assertRejects(view, PromptTooLong);
+});
+
+Deno.test("view() evicts nothing from a long history that it sees for the first time, unless it is requested", async () => {
+  const messages = [
+    ...[1, 2].flatMap((at) => [user("Read."), ...step(lines(`r${at}`, 10_000)), ANSWER]),
+    user("And now?"),
+  ];
+  const rewrites = async (windowTokens: number, leavesNow = false, profile = "none") => {
+    const { session } = make({ profile: profileNamed(profile), windowTokens });
+    const counts: number[] = [];
+    for (let call = 0; call < 2; call++) {
+      const view = await session.view({ messages, tools: [] }, { nowMs: call, recall: true, leavesNow });
+      session.sent({ promptTokens: view.promptTokens, cachedTokens: 0, outputTokens: 1 }, view);
+      counts.push(view.rewrites.length);
+    }
+    return counts;
+  };
+  // It has 20,000 tokens: more than half of the first window.
+  assertEquals(await rewrites(36_000), [0, 1]);
+  assertEquals(await rewrites(44_000), [1, 0]);
+  assertEquals(await rewrites(36_000, true), [1, 0]);
+  // Nor from one that its provider may have cached.
+  assertEquals((await rewrites(1_000_000, false, "openai"))[0], 0);
+});
+
+Deno.test("the baseline of a history that went back is what its client would pay, after a restart too", async () => {
+  const profile = { ...profileNamed("anthropic-5m"), minTokens: 0, blockTokens: 1 };
+  const first = [
+    ...[1, 2].flatMap((at) => [user(`Read ${at}.`), ...step(lines(`r${at}`, 10_000)), ANSWER]),
+    user("And now?"),
+    ...step(lines("r3", 5_000)),
+  ];
+  const second = [...first.slice(0, 8), user(lines("said", 3_000))];
+  const tools = [RECALL_TOOL];
+  for (const restarts of [false, true]) {
+    let { session, restarted } = make({ profile, mechanisms: { schemas: false } });
+    const cache = new PrefixCache(profile);
+    const entries = [];
+    for (const [call, messages] of [first, second].entries()) {
+      const nowMs = 1_000 * call;
+      if (restarts && call === 1) ({ session, restarted } = restarted());
+      const view = await session.view({ messages, tools }, { nowMs, leavesNow: call === 0 });
+      const { promptTokens, predictedCachedTokens } = view;
+      const usage = { promptTokens, cachedTokens: predictedCachedTokens, outputTokens: 1 };
+      const own = PrefixCache.unitsOf({ messages, tools: [] }, estimateTokens);
+      const alone = {
+        promptTokens: own.reduce((sum, { tokens }) => sum + tokens, 0),
+        cachedTokens: cache.lookup(own, nowMs),
+      };
+      cache.store(own, nowMs);
+      entries.push({ entry: session.sent(usage, view)!, alone: promptCost(profile, alone) });
+    }
+    assertGreater(entries[0]!.entry.withoutTokenUnits, 1.5 * entries[0]!.entry.tokenUnits);
+    const { entry, alone } = entries[1]!;
+    assertAlmostEquals(entry.withoutTokenUnits / alone, 1, 0.01);
+  }
+});
+
+Deno.test("view() reports the tokens that each mechanism keeps out, which together are what is missing", async () => {
+  const { session } = make({ truncateTokens: 4_000, mechanisms: { references: true } });
+  const tools: ToolDefinition[] = [
+    RECALL_TOOL,
+    { type: "function", function: { name: "look", description: lines("tool", 3_000) } },
+  ];
+  const text = lines("same", 1_500);
+  const numbered = lines("numbered", 2_000).split("\n")
+    .map((line, at) => `${String(at + 1).padStart(6)}→${line}`).join("\n");
+  const messages = [
+    user("Read all."),
+    ...step(text, "Read"),
+    ...step(`${text}\n${lines("other", 100)}`, "Read"),
+    ...step(numbered, "Read"),
+    ...step(lines("huge", 9_000)),
+  ];
+  const view = async (messages: readonly Message[], nowMs: number, leavesNow = false) => {
+    const view = await session.view({ messages, tools }, { nowMs, leavesNow });
+    session.sent({ promptTokens: view.promptTokens, cachedTokens: 0, outputTokens: 1 }, view);
+    const missing = countRequestTokens({ messages, tools }, estimateTokens) - view.promptTokens;
+    assertEquals(Object.values(view.saved).reduce((sum, tokens) => sum + tokens, 0), missing);
+    return view;
+  };
+  for (const length of [3, 5, 7]) await view(messages.slice(0, length), length);
+  const { saved, stable } = await view(messages, 9);
+  assertEquals([saved.context, saved.prune], [0, 0]);
+  assertAlmostEquals(saved.truncate, 5_000, 200);
+  assertAlmostEquals(saved.references, 1_500, 100);
+  assertAlmostEquals(saved.notation, 230, 50);
+  assertAlmostEquals(saved.schemas, 3_000, 300);
+  // What is said in fewer words since it came is no later edit.
+  assertEquals(stable!.edited, 0);
+
+  const more = [...messages, ANSWER, user("And now?")];
+  const { saved: then, stable: after } = await view(more, 10, true);
+  // A truncated result that is evicted counts as evicted from then on.
+  assertEquals([then.truncate, then.context, after!.edited], [0, 0, 9]);
+  assertAlmostEquals(then.prune, 9_000, 200);
+  assertEquals([then.references, then.notation], [saved.references, saved.notation]);
+});
+
+Deno.test("view() keeps a result whose eviction frees next to nothing, because another one refers to it", async () => {
+  const isKept = async (second: string) => {
+    const { session } = make({ profile: profileNamed("deepseek"), mechanisms: { references: true } });
+    const messages = [
+      user("Read all."),
+      ...step(lines("first", 6_000), "Read"),
+      ...step(`${lines(second, 6_000)}\n${lines("more", 100)}`, "Read"),
+      ...Array.from({ length: 14 }, (_, at) => step(lines(`later${at}`, 4_000))).flat(),
+    ];
+    let shown: readonly Message[] = [];
+    let rewrites = 0;
+    for (let length = 3; length <= messages.length; length += 2) {
+      const call = { nowMs: length, recall: true };
+      const view = await session.view({ messages: messages.slice(0, length), tools: [] }, call);
+      session.sent({ promptTokens: view.promptTokens, cachedTokens: 0, outputTokens: 1 }, view);
+      rewrites += view.rewrites.length;
+      shown = view.messages;
+    }
+    assertGreater(rewrites, 0);
+    return shown.includes(messages[2]!);
+  };
+  assertEquals([await isKept("first"), await isKept("second")], [true, false]);
 });

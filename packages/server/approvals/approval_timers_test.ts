@@ -64,4 +64,7 @@ Deno.test("ApprovalTimers waits longer than a timer can, tries again what fails,
   assertEquals([delays(), told], [[10_000], [busy]]);
   await fire();
   assertEquals([delays(), told, answered], [[], [busy], []]);
+  // One of the same id that is made later has its own time.
+  timers.set("a", 1_000 + 2 ** 31 + 9);
+  assertEquals(delays(), [2 ** 31 - 1]);
 });

@@ -116,6 +116,8 @@ Deno.test("a new message denies what is asked, and so does cancelling, which cal
     "Cannot run write: the user was asked whether it may run, and cancelled.",
   ]);
   assertEquals(write.ran, []);
+  // A call that has its result is asked about no more.
+  assertEquals((await call(handler, "POST", `${session}/approvals/b`, { decision: "allow" })).status, 404);
 });
 
 Deno.test("questions survive a restart, and after their time it is no and the turn goes on without asking again", async () => {

@@ -71,6 +71,13 @@ Deno.test("Session.start() goes on with the results of calls that the last turn 
   assertEquals([said(session.history).at(-1), runs()], ["a: Done.", 1]);
 });
 
+Deno.test("openCalls() finds calls without a result, also in the first message of a history", () => {
+  const calling = { role: "assistant", tool_calls: BOTH } as const;
+  assertEquals(openCalls([calling]), BOTH);
+  assertEquals(openCalls([calling, PICKED]), [BOTH[1]]);
+  assertEquals(openCalls([]), []);
+});
+
 Deno.test("Session.start() answers open calls with an error where nobody tells their results", async () => {
   for (const request of [{}, { input: "r" }]) {
     const { sessions, prompts } = harness(memoryStore());

@@ -1,4 +1,4 @@
-import { assert, assertEquals } from "@std/assert";
+import { assert, assertEquals, assertRejects } from "@std/assert";
 import { ModelError } from "@tare/loop";
 import type { Model, Tool } from "@tare/messages";
 import { memoryStore } from "@tare/conversation";
@@ -13,15 +13,18 @@ import {
   scriptTurns,
   snapshot,
 } from "../script_fixture_test.ts";
+import { tracedModel } from "./traced_turn.ts";
 
 Deno.test("whatever happens in a turn, telemetry changes nothing of it, and all that it begins ends", async () => {
   const { spans } = recordTelemetry();
   const played = async (turns: readonly ScriptTurn[], telemetry?: Telemetry) => {
-    const sessions = scriptedSessions({ store: memoryStore(), ...(telemetry && { telemetry }) });
+    const store = memoryStore();
+    const sessions = scriptedSessions({ store, ...(telemetry && { telemetry }) });
     const session = await makeSession(sessions);
     const player = new Player();
     for (const [at, steps] of turns.entries()) await player.play(session, `Turn ${at}.`, steps);
-    return [snapshot(session), player.requests];
+    const steps = await store.readEvents(session.id, { types: ["step_end"] });
+    return [snapshot(session), player.requests, steps.map(({ event }) => event.ledger)];
   };
   await fc.assert(
     fc.asyncProperty(scriptTurns, async (turns) => {
@@ -109,5 +112,105 @@ Deno.test("what tools gave is told only if it shall be", async () => {
     const [, chat] = spans;
     assertEquals(chat!.attributes["server.port"], 1);
     assert(("gen_ai.output.messages" in chat!.attributes) === captureContent);
+  }
+});
+
+Deno.test("a model call whose reply ends without being complete ends with its turn", async () => {
+  const { spans, turn, lines } = await told(async function* () {
+    yield { type: "text_delta", text: "So" };
+  });
+  await turn.done;
+  assertEquals(lines(), ["invoke_agent tare bad_response", "chat m bad_response"]);
+  assertEquals(spans.map(({ ended }) => ended), [true, true]);
+  assertEquals(spans[0]!.attributes["tare.turn.end_reason"], "model_error");
+  assert("gen_ai.response.time_to_first_chunk" in spans[1]!.attributes);
+});
+
+const USAGE = { promptTokens: 70, cachedTokens: 20, outputTokens: 5 };
+/** A model that answers at once, whose provider reports usage. */
+const counted: Model = async function* () {
+  const message = { role: "assistant", content: "So." } as const;
+  yield { type: "completed", message, finishReason: "stop", usage: USAGE };
+};
+
+Deno.test("usage is recorded once for each model call, in a turn and next to its calls", async () => {
+  const { count } = recordTelemetry();
+  const tokens = () => count("gen_ai.client.token.usage", "gen_ai.token.type");
+  const sessions = scriptedSessions({
+    store: memoryStore(),
+    telemetry: new Telemetry("t"),
+    model: () => counted,
+  });
+  await (await (await makeSession(sessions)).start({ input: "Go." })).done;
+  assertEquals(tokens(), { input: 1, output: 1 });
+
+  const { spans, count: again } = recordTelemetry();
+  const telemetry = new Telemetry("t");
+  const model = tracedModel(counted, { telemetry, provider: "p", model: "m", conversation: "c" });
+  const request = { messages: [], tools: [], signal: new AbortController().signal };
+  const events = await Array.fromAsync(model(request));
+  assertEquals(events.map(({ type }) => type), ["completed"]);
+  assertEquals(again("gen_ai.client.token.usage", "gen_ai.token.type"), { input: 1, output: 1 });
+  assertEquals(spans.map(({ name, ended }) => [name, ended]), [["chat m", true]]);
+  assertEquals(spans[0]!.attributes["gen_ai.usage.input_tokens"], 70);
+});
+
+Deno.test("tracedModel() ends the model's own reply when nobody reads on", async () => {
+  recordTelemetry();
+  let hasEnded = false;
+  const model = tracedModel(async function* () {
+    try {
+      yield { type: "text_delta", text: "So" };
+      yield { type: "text_delta", text: " it is." };
+    } finally {
+      hasEnded = true;
+    }
+  }, { telemetry: new Telemetry("t"), provider: "p", model: "m", conversation: "c" });
+  const request = { messages: [], tools: [], signal: new AbortController().signal };
+  for await (const _ of model(request)) break;
+  assertEquals(hasEnded, true);
+});
+
+Deno.test("tracedModel() records a reply that fails, or that goes on after its request was cancelled", async () => {
+  const traced = (model: Model) =>
+    tracedModel(model, { telemetry: new Telemetry("t"), provider: "p", model: "m", conversation: "c" });
+  const { spans } = recordTelemetry();
+  const cancelling = new AbortController();
+  const request = { messages: [], tools: [], signal: cancelling.signal };
+  const hanging = traced(async function* () {
+    await new Promise(() => {});
+    yield { type: "text_delta", text: "" };
+  });
+  void hanging(request)[Symbol.asyncIterator]().next();
+  cancelling.abort();
+  const failing = traced(async function* () {
+    yield { type: "text_delta", text: "" };
+    throw new ModelError("rate_limited", "secret");
+  });
+  const other = { ...request, signal: new AbortController().signal };
+  await assertRejects(() => Array.fromAsync(failing(other)), ModelError);
+  assertEquals(spans.map(({ ended, attributes }) => [ended, attributes["error.type"]]), [
+    [true, "cancelled"],
+    [true, "rate_limited"],
+  ]);
+});
+
+Deno.test("calls of recall are counted, and no others", async () => {
+  for (const name of ["recall", "look"]) {
+    const { count } = recordTelemetry();
+    const call = { id: "1", type: "function", function: { name, arguments: '{"find":"x"}' } } as const;
+    const sessions = scriptedSessions({
+      store: memoryStore(),
+      telemetry: new Telemetry("t"),
+      model: () =>
+        async function* ({ messages }) {
+          const calls = messages.some(({ role }) => role === "tool") ? {} : { tool_calls: [call] };
+          const message = { role: "assistant", content: "So.", ...calls } as const;
+          yield { type: "completed", message, finishReason: "stop" };
+        },
+      tools: [{ definition: { type: "function", function: { name: "look" } }, run: () => "Seen." }],
+    });
+    await (await (await makeSession(sessions)).start({ input: "Go." })).done;
+    assertEquals(count("tare.recalls"), name === "recall" ? { "": 1 } : {});
   }
 });

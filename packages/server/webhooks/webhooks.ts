@@ -68,8 +68,9 @@ export interface DeliveryValue {
   }[];
 }
 
-/** Kind of documents in the store. */
+/** Kinds of documents in the store. */
 const WEBHOOK = "webhook";
+const NEWEST = "newest_webhook";
 
 /** After so many milliseconds webhooks are read again where other servers may have changed them. */
 const FRESH_MS = 1_000;
@@ -123,21 +124,33 @@ export class Webhooks {
   async add(settings: WebhookSettings, asker: Asker): Promise<Webhook> {
     this.#assertReaches(settings.url);
     const by = Keys.nameOf(asker);
-    await this.#load();
-    if (this.#all().filter((one) => one.by === by).length >= MAX_WEBHOOKS) {
-      const message =
-        `Cannot add a webhook: ${asker.name} has ${MAX_WEBHOOKS}, and no more are kept. Remove one first.`;
-      throw new HttpError(400, "invalid_request", message);
+    const newest = newestOf(by);
+    for (;;) {
+      // Each addition replaces it, so that a webhook that is added after they are counted is a conflict.
+      const replaces = await this.#store.getDocument(newest.kind, newest.id) ?? null;
+      await this.#load();
+      if (this.#all().filter((one) => one.by === by).length >= MAX_WEBHOOKS) {
+        const message =
+          `Cannot add a webhook: ${asker.name} has ${MAX_WEBHOOKS}, and no more are kept. Remove one first.`;
+        throw new HttpError(400, "invalid_request", message);
+      }
+      const made: Webhook = {
+        ...settings,
+        id: `wh_${crypto.randomUUID()}`,
+        ...(by !== undefined && { by }),
+        createdAtMs: this.#store.now(),
+        secrets: [{ secret: newWebhookSecret() }],
+      };
+      try {
+        await this.#write([
+          { ...documentOf(made), replaces: null },
+          { type: "document", ...newest, value: { webhook: made.id }, replaces },
+        ]);
+        return made;
+      } catch (error) {
+        if (!isConflict(error)) throw error;
+      }
     }
-    const made: Webhook = {
-      ...settings,
-      id: `wh_${crypto.randomUUID()}`,
-      ...(by !== undefined && { by }),
-      createdAtMs: this.#store.now(),
-      secrets: [{ secret: newWebhookSecret() }],
-    };
-    await this.#write([{ ...documentOf(made), replaces: null }]);
-    return made;
   }
 
   /** Changes one, and says whether it is sent to. @throws {HttpError} 404, and 400 if its address can't be told. */
@@ -180,7 +193,8 @@ export class Webhooks {
   /** Removes those of a key that is gone: whoever gets one of its name is somebody else. */
   async removeOf(by: string): Promise<void> {
     await this.#load();
-    await this.#write(this.#all().filter((one) => one.by === by).flatMap(({ id }) => removal(id)));
+    const removals = this.#all().filter((one) => one.by === by).flatMap(({ id }) => removal(id));
+    await this.#write([...removals, { type: "no_document", ...newestOf(by) }]);
   }
 
   /** Deliveries of one, the newest first. @throws {HttpError} 404 */
@@ -345,6 +359,11 @@ export function valueOf({ value }: Pick<StoredDelivery, "value">): DeliveryValue
 
 function documentOf(value: Webhook): Extract<StoreRecord, { type: "document" }> {
   return { type: "document", kind: WEBHOOK, id: value.id, value };
+}
+
+/** The document that names the webhook that was added last for a key, or for the owner. */
+function newestOf(by: string | undefined): Pick<StoredDocument, "kind" | "id"> {
+  return { kind: NEWEST, id: by === undefined ? "owner" : `key ${by}` };
 }
 
 function withoutHealth({ failingSinceMs: _, disabled: __, ...webhook }: Webhook): Webhook {

@@ -19,6 +19,7 @@ import {
   promiseOf,
   searchedJson,
 } from "../json_text.ts";
+import { Coalescer } from "../../coalescer.ts";
 import type {
   ListedSession,
   SessionRecord,
@@ -121,11 +122,18 @@ async function storeIn(
   });
   let isOpen = true;
   const removed = removedSessions(database, () => isOpen);
-  // What there is no room to sweep now is swept later.
-  const sweep = () =>
-    removed.sweep().catch((error) => {
-      if (!(error instanceof StoreError && error.code === "full")) throw error;
-    });
+  let failure: unknown;
+  const sweeping = new Coalescer(async () => {
+    failure = undefined;
+    await removed.sweep();
+  }, (error) => {
+    // What there is no room to sweep now is swept later.
+    if (!(error instanceof StoreError && error.code === "full")) failure = error;
+  });
+  const sweep = async () => {
+    await sweeping.run();
+    if (failure !== undefined) throw failure;
+  };
   const commit: Store["commit"] = (records) => promiseOf(() => database.transaction(() => writeAll(records)));
 
   const selectSession = database.prepare<StoredJson>("SELECT json, crc FROM sessions WHERE id = ?");
@@ -776,19 +784,6 @@ function removedSessions(database: Database, isOpen: () => boolean) {
       database.transaction(() => rows.forEach(({ session }) => weigh.run(session)));
     }
   };
-  let sweeping: Promise<void> | undefined;
-
-  const sweepAll = async () => {
-    try {
-      for (; isOpen(); await pause()) {
-        const left = next.get();
-        if (left) freeSlice(left.key);
-        else if (database.shrink(PAGES) === 0) return;
-      }
-    } finally {
-      database.restock();
-    }
-  };
   const freeSlice = (key: number) => {
     const removed = database.release(() => parts.reduce((sum, part) => sum + part.run(key), 0));
     if (removed === 0) database.release(() => finish.run(key));
@@ -808,7 +803,17 @@ function removedSessions(database: Database, isOpen: () => boolean) {
       return expired;
     },
     /** Frees what removed sessions took, also those of an earlier process, and gives the room back to the system. */
-    sweep: () => sweeping ??= sweepAll().finally(() => sweeping = undefined),
+    async sweep() {
+      try {
+        for (; isOpen(); await pause()) {
+          const left = next.get();
+          if (left) freeSlice(left.key);
+          else if (database.shrink(PAGES) === 0) return;
+        }
+      } finally {
+        database.restock();
+      }
+    },
   };
 }
 

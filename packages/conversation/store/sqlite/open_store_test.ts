@@ -105,6 +105,35 @@ Deno.test("deleteSession() makes the file smaller", () =>
     await later.close();
   }));
 
+Deno.test("deleteSession() frees what is removed while the sweep before it settles", async () => {
+  for (const timers of [1, 2]) {
+    for (const steps of [0, 1, 2, 3, 4, 5]) {
+      await withStore(async (store, path) => {
+        const { setTimeout } = globalThis;
+        const second = Promise.withResolvers<boolean>();
+        let fired = 0;
+        // The second session is removed so many steps after the sweep of the first one has resumed.
+        globalThis.setTimeout = ((work: () => void, ms?: number) =>
+          setTimeout(async () => {
+            work();
+            if (++fired !== timers) return;
+            for (let step = 0; step < steps; step++) await undefined;
+            second.resolve(store.deleteSession("b"));
+          }, ms)) as typeof setTimeout;
+        try {
+          await store.deleteSession("a");
+          if (fired < timers) second.resolve(store.deleteSession("b"));
+          assertEquals(await second.promise, true);
+        } finally {
+          globalThis.setTimeout = setTimeout;
+        }
+        await store.close();
+        assertEquals([timers, steps, query(path, "SELECT id FROM sessions")], [timers, steps, []]);
+      });
+    }
+  }
+});
+
 Deno.test("deleteSession() that was cut off is done at the next opening, and nobody finds the session meanwhile", () =>
   withStore(async (store, path) => {
     await fillLarge(store, "a");

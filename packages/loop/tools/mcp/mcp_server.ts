@@ -188,7 +188,9 @@ export class McpServer {
       )
       .finally(() => {
         this.#listing = undefined;
-        this.#letGoOn();
+        // The list may have changed since the last look at it, or be another server's by now.
+        if (this.#isStale && this.#connection) this.#changed();
+        else this.#letGoOn();
       });
   }
 
