@@ -155,13 +155,13 @@ Deno.test("sizePrompt() believes a counter that counts as tokenizers do, and cor
   };
   const tokens = (countTokens: (text: string) => number) =>
     sizePrompt(undefined, of({ [CYRILLIC]: 1_000 }), countTokens).tokens;
-  for (const shares of [[1, 1, 1], [0.61, 2.49, 1], [2.49, 1, 0.61], [1, 0.61, 2.49]] as const) {
-    assertEquals(tokens(counter(...shares)), 1_000);
+  for (const [words, dense, han] of [[1, 1, 1], [0.61, 2.49, 1], [2.49, 1, 0.61], [1, 0.61, 2.49]] as const) {
+    assertEquals(tokens(counter(words, dense, han)), 1_000);
   }
   for (const share of [0.59, 2.51]) {
-    for (const shares of [[share, 1, 1], [1, share, 1], [1, 1, share]] as const) {
+    for (const [words, dense, han] of [[share, 1, 1], [1, share, 1], [1, 1, share]] as const) {
       // Cyrillic usually takes 0.35 tokens for each letter, and half a token is counted.
-      assertAlmostEquals(tokens(counter(...shares)), 700, 1e-6);
+      assertAlmostEquals(tokens(counter(words, dense, han)), 700, 1e-6);
     }
   }
 });
