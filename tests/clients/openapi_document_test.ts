@@ -44,7 +44,7 @@ async function documents(): Promise<readonly string[]> {
   const passing = gateway({ upstreams: {}, countTokens });
   const both = [agentHandler(options), agentHandler({ ...options, gateway: passing })];
   return await Promise.all(
-    both.map(async ({ unguarded }) => await (await unguarded(DOCUMENT, Keys.OWNER)).text()),
+    both.map(async ({ unguarded }) => await (await unguarded(DOCUMENT, { asker: Keys.OWNER })).text()),
   );
 }
 
